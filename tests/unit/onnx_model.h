@@ -2,12 +2,12 @@
  * model. */
 #ifndef TESTS_ONNX_MODEL_H
 #define TESTS_ONNX_MODEL_H
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/onnx.h"
 #include "onnx.pb-c.h"
+#include "check.h"
 
 static int n_checked, n_hostile;
 static struct dlb_error err;
@@ -157,7 +157,7 @@ static inline void write_seed(const void *data, size_t n)
 		return;
 	snprintf(path, sizeof path, "%s/%03d-%s", seeds, count++, dir + strlen(dir) - 6);
 	FILE *f = fopen(path, "wb");
-	assert(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
+	assert(f && IS(fwrite(data, 1, n, f), ==, n) && IS(fclose(f), ==, 0));
 }
 
 static inline uint8_t *pack(const struct model *m, size_t *n)
@@ -185,7 +185,7 @@ static inline void write_file(const char *name, const void *data, size_t n)
 	char path[300];
 	snprintf(path, sizeof path, "%s/%s", dir, name);
 	FILE *f = fopen(path, "wb");
-	assert(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
+	assert(f && IS(fwrite(data, 1, n, f), ==, n) && IS(fclose(f), ==, 0));
 }
 
 static inline int read_in_dir(struct model *m, struct dlb_graph *g)

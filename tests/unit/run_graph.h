@@ -2,12 +2,12 @@
  * or messages. For tests of rewrites and operators. Updates are not run. */
 #ifndef DLB_TEST_RUN_GRAPH_H
 #define DLB_TEST_RUN_GRAPH_H
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
 #include "tensor/backend.h"
+#include "check.h"
 
 struct test_run { const struct dlb_graph *g; struct dlb_backend *be; int64_t n; void **value; };
 
@@ -60,7 +60,7 @@ static inline void test_run_op(struct test_run *r, int op)
 	struct dlb_error err = { .what = "" };
 	void *in[64], *out[64], *scratch;
 
-	assert(o->n_in <= 64 && o->n_out <= 64);
+	assert(IS(o->n_in, <=, 64) && IS(o->n_out, <=, 64));
 	for (int i = 0; i < o->n_in; i++)
 		in[i] = o->in[i] < 0 ? NULL : r->value[o->in[i]];
 	for (int i = 0; i < o->n_out; i++)

@@ -1,7 +1,6 @@
 /* Allreduce. Without MPI, the lists of hops: each chunk sums every rank's array once, sends and receives
  * match, the ring of four hop by hop, bytes as by the formula. Then under mpiexec with 1 to 4 ranks: sums are
  * right, all ranks hold the same bits, a second run gives the same bits, arrays have any length. */
-#include <assert.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 enum { MOST = 9 };
 
@@ -28,7 +28,7 @@ static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 
 	for (int i = 0; i < r->n; i++) {
 		n_hops[i] = how->hops(r, i, hop[i]);
-		assert(n_hops[i] <= dlb_allreduce_most_hops(r));
+		assert(IS(n_hops[i], <=, dlb_allreduce_most_hops(r)));
 		for (int c = 0; c < n_chunks; c++)
 			mine[i][c] = 1u << i;
 	}
@@ -58,18 +58,18 @@ static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 		}
 	}
 	for (int i = 0; i < r->n; i++) {
-		assert(at[i] == n_hops[i]);				/* no rank waits for ever */
+		assert(IS(at[i], ==, n_hops[i]));				/* no rank waits for ever */
 		for (int c = 0; c < n_chunks; c++)
-			assert(mine[i][c] == (1u << r->n) - 1);
+			assert(IS(mine[i][c], ==, (1u << r->n) - 1));
 		for (int j = 0; j < r->n; j++)
-			assert(n_read[i][j] == n_mail[i][j]);		/* every message is received */
+			assert(IS(n_read[i][j], ==, n_mail[i][j]));		/* every message is received */
 	}
 }
 
 static void lists(void)
 {
 	for (int a = 0; dlb_allreduces[a]; a++) {
-		assert(dlb_allreduce_find(dlb_allreduces[a]->name) == dlb_allreduces[a] && dlb_allreduces[a]->summary);
+		assert(IS(dlb_allreduce_find(dlb_allreduces[a]->name), ==, dlb_allreduces[a]) && dlb_allreduces[a]->summary);
 		for (int n = 1; n <= MOST; n++)
 			for (int g = 1; g <= n; g++) {
 				int group[MOST];
@@ -98,10 +98,10 @@ static void four_devices(void)
 	struct dlb_hop hop[20];
 
 	for (int i = 0; i < 4; i++) {
-		assert(dlb_allreduce_ring.hops(&r, i, hop) == 6);
+		assert(IS(dlb_allreduce_ring.hops(&r, i, hop), ==, 6));
 		for (int h = 0; h < 6; h++)
-			assert(hop[h].to == (i + 1) % 4 && hop[h].from == (i + 3) % 4 && hop[h].send == sends[i][h] &&
-			       hop[h].recv == sends[(i + 3) % 4][h] && hop[h].add == (h < 3) && hop[h].n_send == 1 && hop[h].n_recv == 1);
+			assert(IS(hop[h].to, ==, (i + 1) % 4) && IS(hop[h].from, ==, (i + 3) % 4) && IS(hop[h].send, ==, sends[i][h]) &&
+			       IS(hop[h].recv, ==, sends[(i + 3) % 4][h]) && IS(hop[h].add, ==, (h < 3)) && IS(hop[h].n_send, ==, 1) && IS(hop[h].n_recv, ==, 1));
 	}
 }
 
@@ -109,7 +109,7 @@ static void cuts(void)
 {
 	for (int64_t n = 0; n < 50; n++)
 		for (int c = 1; c < 12; c++) {
-			assert(dlb_chunk_at(n, c, 0) == 0 && dlb_chunk_at(n, c, c) == n);
+			assert(IS(dlb_chunk_at(n, c, 0), ==, 0) && IS(dlb_chunk_at(n, c, c), ==, n));
 			for (int k = 0; k < c; k++) {
 				int64_t size = dlb_chunk_at(n, c, k + 1) - dlb_chunk_at(n, c, k);
 
@@ -127,9 +127,9 @@ static void bytes_on_paper(void)
 		int hops;
 
 		for (int i = 0; i < n; i++) {
-			assert(dlb_allreduce_bytes(&dlb_allreduce_ring, &r, i, size, NULL, 4, &hops) == 2 * (n - 1) * size / n * 4);
-			assert(hops == 2 * (n - 1));
-			assert(dlb_allreduce_bytes(&dlb_allreduce_host, &r, i, size, NULL, 2, &hops) == (i ? 1 : n - 1) * size * 2);
+			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_ring, &r, i, size, NULL, 4, &hops), ==, 2 * (n - 1) * size / n * 4));
+			assert(IS(hops, ==, 2 * (n - 1)));
+			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_host, &r, i, size, NULL, 2, &hops), ==, (i ? 1 : n - 1) * size * 2));
 		}
 		for (int a = 0; dlb_allreduces[a]; a++) {
 			int64_t sum = 0;
@@ -139,7 +139,7 @@ static void bytes_on_paper(void)
 				sum += dlb_allreduce_bytes(dlb_allreduces[a], &r, i, size, NULL, 8, NULL);
 			/* n - 1 times in, n - 1 times out; doubling: log2 times each, ranks outside the
 			 * exchange once in and once out */
-			assert(sum == (dlb_allreduces[a] == &dlb_allreduce_doubling ? log * most + 2 * (n - most) : 2 * (n - 1)) * size * 8);
+			assert(IS(sum, ==, (dlb_allreduces[a] == &dlb_allreduce_doubling ? log * most + 2 * (n - most) : 2 * (n - 1)) * size * 8));
 		}
 	}
 	for (int a = 0; dlb_allreduces[a]; a++)
@@ -151,8 +151,8 @@ static void members(void)
 	static const int rank[] = { 5, 2, 9 };
 	const struct dlb_ranks some = { .n = 3, .rank = rank }, all = { .n = 3 };
 
-	assert(dlb_ranks_member(&some, 9) == 2 && dlb_ranks_member(&some, 5) == 0 && dlb_ranks_member(&some, 0) == -1);
-	assert(dlb_ranks_member(&all, 2) == 2 && dlb_ranks_member(&all, 3) == -1);
+	assert(IS(dlb_ranks_member(&some, 9), ==, 2) && IS(dlb_ranks_member(&some, 5), ==, 0) && IS(dlb_ranks_member(&some, 0), ==, -1));
+	assert(IS(dlb_ranks_member(&all, 2), ==, 2) && IS(dlb_ranks_member(&all, 3), ==, -1));
 }
 
 /* ---- on ranks ---- */
@@ -185,7 +185,7 @@ static void check_sum(const struct dlb_collective_desc *d, const struct kind *ki
 
 		for (int m = 0; m < n; m++)
 			want += value(d->ranks.rank ? d->ranks.rank[m] : m, i, whole);
-		assert(fabs(got - want) <= tolerance(kind, whole, n));
+		assert(IS(fabs(got - want), <=, tolerance(kind, whole, n)));
 	}
 }
 
@@ -222,7 +222,7 @@ static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const str
 	d.dtype = kind->dtype;
 	d.wire = kind->wire;
 	d.tag = 11;
-	assert(dlb_collective_new(&k, c, &d, &err) == 0);
+	assert(IS(dlb_collective_new(&k, c, &d, &err), ==, 0));
 	for (int round = 0; round < 3; round++) {
 		bool whole = round == 2;
 
@@ -233,22 +233,22 @@ static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const str
 		if (round)
 			while (!dlb_collective_test(k))
 				dlb_sleep_s(20e-6);		/* ranks may be more than cores */
-		assert(dlb_collective_wait(k, &err) == 0);
-		assert(dlb_value_real(x, d.dtype, d.n) == 42);
+		assert(IS(dlb_collective_wait(k, &err), ==, 0));
+		assert(IS(dlb_value_real(x, d.dtype, d.n), ==, 42));
 		if (member >= 0)
 			check_sum(&d, kind, whole);
 		for (int64_t i = 0; member < 0 && i < d.n; i++)
 			/* unchanged */
-			assert(fabs(dlb_value_real(x, d.dtype, i) - value(rank, i, whole)) <= 1e-5);
+			assert(IS(fabs(dlb_value_real(x, d.dtype, i) - value(rank, i, whole)), <=, 1e-5));
 		if (round == 1)
 			assert(!memcmp(first, x, size));
 		memcpy(first, x, size);
-		assert(dlb_comm_bcast(c, first, size, root, &err) == 0);
+		assert(IS(dlb_comm_bcast(c, first, size, root, &err), ==, 0));
 		assert(member < 0 || !memcmp(first, x, size));
 		memcpy(first, x, size);
 	}
-	assert(dlb_collective_bytes_sent(k) == (member < 0 ? 0 :
-		dlb_allreduce_bytes(d.how, &d.ranks, member, d.n, d.at, dlb_wire_bytes(d.wire, d.dtype), NULL)));
+	assert(IS(dlb_collective_bytes_sent(k), ==, (member < 0 ? 0 :
+		dlb_allreduce_bytes(d.how, &d.ranks, member, d.n, d.at, dlb_wire_bytes(d.wire, d.dtype), NULL))));
 	dlb_collective_free(k);
 	free(first);
 	release(c, x);
@@ -280,9 +280,9 @@ static void again(struct dlb_comm *c, const struct dlb_allreduce *how, int64_t n
 		for (int64_t i = 0; i < n; i++)
 			x[i] = (float)((i + round) % 1000 + rank);
 		dlb_collective_start(k);
-		assert(dlb_collective_wait(k, &err) == 0);
+		assert(IS(dlb_collective_wait(k, &err), ==, 0));
 		for (int64_t i = 0; i < n; i++)
-			assert(x[i] == (float)(size * ((i + round) % 1000) + size * (size - 1) / 2));
+			assert(IS(x[i], ==, (float)(size * ((i + round) % 1000) + size * (size - 1) / 2)));
 	}
 	dlb_collective_free(k);
 	release(c, x);
@@ -309,9 +309,9 @@ static void subsets(struct dlb_comm *c)
 			d.x = x;
 			for (int64_t i = 0; i < d.n; i++)
 				dlb_value_set(x, d.dtype, i, value(rank, i, true));
-			assert(dlb_collective_new(&k, c, &d, &err) == 0);
+			assert(IS(dlb_collective_new(&k, c, &d, &err), ==, 0));
 			dlb_collective_start(k);
-			assert(dlb_collective_wait(k, &err) == 0);
+			assert(IS(dlb_collective_wait(k, &err), ==, 0));
 			check_sum(&d, &kinds[t], true);
 			dlb_collective_free(k);
 			free(x);
@@ -333,7 +333,7 @@ static void narrow(struct dlb_comm *c)
 
 		d.how = dlb_allreduces[a];
 		if (d.how->external) {
-			assert(dlb_collective_new(&k, c, &d, &err) == -1 && strstr(err.what, "bf16"));
+			assert(IS(dlb_collective_new(&k, c, &d, &err), ==, -1) && HAS(err.what, "bf16"));
 			continue;
 		}
 		for (int i = 0; i < N; i++)
@@ -344,15 +344,15 @@ static void narrow(struct dlb_comm *c)
 			memcpy(&x[17], &low, sizeof low);
 			x[3000] = INFINITY;
 		}
-		assert(dlb_collective_new(&k, c, &d, &err) == 0);
+		assert(IS(dlb_collective_new(&k, c, &d, &err), ==, 0));
 		dlb_collective_start(k);
-		assert(dlb_collective_wait(k, &err) == 0);
+		assert(IS(dlb_collective_wait(k, &err), ==, 0));
 		dlb_collective_free(k);
 		for (int i = 0; i < N; i++) {
 			uint32_t u;
 
 			memcpy(&u, &x[i], sizeof u);
-			assert(!(u & 0xffff) && isnan(x[i]) == (i == 17) && isinf(x[i]) == (i == 3000));
+			assert(!(u & 0xffff) && IS(isnan(x[i]), ==, (i == 17)) && IS(isinf(x[i]), ==, (i == 3000)));
 		}
 	}
 	free(x);
@@ -372,7 +372,7 @@ static void together(struct dlb_comm *c)
 			x[b][i] = (float)(rank + b);
 		const struct dlb_collective_desc d = { .how = &dlb_allreduce_ring, .ranks.n = size, .x = x[b], .n = N, .tag = 20 + b };
 
-		assert(dlb_collective_new(&k[b], c, &d, &err) == 0);
+		assert(IS(dlb_collective_new(&k[b], c, &d, &err), ==, 0));
 	}
 	dlb_collective_start(k[rank % 2]);
 	dlb_collective_start(k[1 - rank % 2]);
@@ -382,9 +382,9 @@ static void together(struct dlb_comm *c)
 			dlb_sleep_s(20e-6);
 		}
 	for (int b = 0; b < 2; b++) {
-		assert(dlb_collective_wait(k[b], &err) == 0);
+		assert(IS(dlb_collective_wait(k[b], &err), ==, 0));
 		for (int i = 0; i < N; i++)
-			assert(x[b][i] == (float)(size * (size - 1) / 2 + b * size));
+			assert(IS(x[b][i], ==, (float)(size * (size - 1) / 2 + b * size)));
 		dlb_collective_free(k[b]);
 		free(x[b]);
 	}
@@ -508,18 +508,18 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
-		assert(start(argv[0], n, "rank", "") == 0);
+		assert(IS(start(argv[0], n, "rank", ""), ==, 0));
 	double start_s = dlb_clock_s(), starting_s;
 
-	assert(start(argv[0], 4, "ring", "none") == 0);
+	assert(IS(start(argv[0], 4, "ring", "none"), ==, 0));
 	starting_s = dlb_clock_s() - start_s;
 	for (int a = 0; dlb_allreduces[a]; a++) {
 		start_s = dlb_clock_s();
-		assert(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]) == 42);
-		assert(dlb_clock_s() - start_s < starting_s + 3);
+		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]), ==, 42));
+		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 		start_s = dlb_clock_s();
-		assert(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, "lost") == 128 + SIGKILL);
-		assert(dlb_clock_s() - start_s < starting_s + 3);
+		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, "lost"), ==, 128 + SIGKILL));
+		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 	}
 	puts("allreduce: lists of 1 to 9 ranks on paper, sums of 1 to 4 ranks and some of them, the same bits on all, one that differs");
 	return 0;

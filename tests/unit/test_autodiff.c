@@ -5,6 +5,7 @@
 #include <math.h>
 #include "graph/graph.h"
 #include "model/onnx.h"
+#include "check.h"
 #include "run_graph.h"
 #include "util/rng.h"
 #include "by_hand.h"
@@ -57,8 +58,8 @@ static int gradient_of(const struct dlb_graph *g, int w)
 {
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].phase == DLB_UPDATE && g->op[i].in[0] == w) {
-			assert(g->tensor[g->op[i].in[1]].kind == DLB_T_WEIGHT_GRADIENT && g->tensor[g->op[i].in[1]].of == w);
-			assert(g->tensor[w].home == i && g->op[i].colocate == g->op[i].of);
+			assert(IS(g->tensor[g->op[i].in[1]].kind, ==, DLB_T_WEIGHT_GRADIENT) && IS(g->tensor[g->op[i].in[1]].of, ==, w));
+			assert(IS(g->tensor[w].home, ==, i) && IS(g->op[i].colocate, ==, g->op[i].of));
 			return g->op[i].in[1];
 		}
 	return -1;
@@ -75,7 +76,7 @@ static void compare(struct test_run *r)
 		const struct dlb_desc d = dlb_tensor_desc(&g->tensor[w], r->n);
 		const int64_t count = dlb_desc_count(&d);
 		double *v = r->value[w];
-		assert(grad >= 0);
+		assert(IS(grad, >=, 0));
 		for (int64_t i = 0; i < count; i += 1 + count / 12) {
 			const double keep = v[i], h = 1e-5, is = ((double *)r->value[grad])[i];
 			v[i] = keep + h;
@@ -236,7 +237,7 @@ static void compare_truth(const struct test_run *r, const json_t *truth, const c
 	}
 	json_object_foreach((json_t *)grads, key, v) {
 		const int w = test_tensor(g, key);
-		assert(w >= 0 && g->tensor[w].kind == DLB_T_WEIGHT);
+		assert(IS(w, >=, 0) && IS(g->tensor[w].kind, ==, DLB_T_WEIGHT));
 		const int grad = gradient_of(g, w);
 		const double norm = json_number_value(json_object_get(v, "l2")), mine = l2(r, grad);
 		const json_t *first = json_object_get(v, "first");

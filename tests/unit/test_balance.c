@@ -4,7 +4,6 @@
  * The world: nodes work independently, up to a barrier, on a load of many equal units. A planner gives node i
  * units in proportion to weight_i / (model_i kappa_i); the true time is truth_i seconds per unit, and more
  * beyond a cliff (memory that spills). A placement is the number of units of each node. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "balance/rules.h"
 #include "util/hash.h"
 #include "util/rng.h"
+#include "check.h"
 
 enum { UNITS = 4000, MOST = 64, SEEDS = 200 };
 
@@ -135,10 +135,10 @@ static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_b
 		assert(!rule->update(&l, o, &b, NULL));
 		double sum = 0;
 		for (int i = 0; i < w->n; i++) {
-			assert(b.weight[i] >= 1e-4 && isfinite(b.weight[i]) && b.kappa[i] > 0);
+			assert(IS(b.weight[i], >=, 1e-4) && isfinite(b.weight[i]) && IS(b.kappa[i], >, 0));
 			sum += b.weight[i];
 		}
-		assert(fabs(sum - w->n) < 1e-9 * w->n);
+		assert(IS(fabs(sum - w->n), <, 1e-9 * w->n));
 	}
 	place(w, &b);
 	if (true_round_s(w) <= 1.05 * ideal && first > *end)
@@ -201,23 +201,23 @@ static void test_world(void)
 
 	assert(log_rule && patent && !dlb_rule_find("lag"));
 	for (const struct dlb_rule *r = dlb_rules; r->name; r++)
-		assert(dlb_rule_find(r->name) == r && r->summary && r->update);
+		assert(IS(dlb_rule_find(r->name), ==, r) && r->summary && r->update);
 	many(log_rule, SPREAD, &missed, &median, &worst);
-	assert(missed == 0 && median <= 3);
+	assert(IS(missed, ==, 0) && IS(median, <=, 3));
 	many(log_rule, NOISY, &missed, &median, &worst);
-	assert(missed <= SEEDS / 20 && median <= 4);
+	assert(IS(missed, <=, SEEDS / 20) && IS(median, <=, 4));
 	many(log_rule, CLIFF, &missed, &median, &worst);
-	assert(missed <= SEEDS / 20 && median <= 6);
+	assert(IS(missed, <=, SEEDS / 20) && IS(median, <=, 6));
 	many(log_rule, ONE_SLOW, &missed, &median, &worst);
-	assert(missed == 0 && median <= 3);
+	assert(IS(missed, ==, 0) && IS(median, <=, 3));
 	many(log_rule, KNOWN, &missed, &median, &worst);
-	assert(missed == 0 && median <= 1);
+	assert(IS(missed, ==, 0) && IS(median, <=, 1));
 	many(log_rule, ALIKE, &missed, &median, &worst);
-	assert(missed == 0 && median == 0);
+	assert(IS(missed, ==, 0) && IS(median, ==, 0));
 	/* A weakness of the plain rule: its test says balanced at once although the round takes 1.98 times
 	 * the ideal. */
 	many(patent, ONE_SLOW, &missed, &median, &worst);
-	assert(missed == SEEDS && worst > 1.9);
+	assert(IS(missed, ==, SEEDS) && IS(worst, >, 1.9));
 	many(patent, SPREAD, &missed, &median, &worst);
 }
 
@@ -252,11 +252,11 @@ static void test_alike(void)
 			assert(!r->update(&l, &ever, &b, NULL));
 		}
 		moved += !equal;
-		assert(w.share[2] < UNITS / w.n * 2 / 3);
+		assert(IS(w.share[2], <, UNITS / w.n * 2 / 3));
 		dlb_balance_release(&b);
 	}
 	printf("equal nodes, 20 rounds: something moved in %d of %d runs\n", moved, SEEDS);
-	assert(moved <= SEEDS / 50);
+	assert(IS(moved, <=, SEEDS / 50));
 }
 
 static int by_size(const void *a, const void *b)
@@ -304,9 +304,9 @@ static void test_spread(void)
 		printf("%d nodes, rounds spread by 8 %% and drift by 20 %%: spread learnt %.3f (median; %.3f to %.3f for nine of ten), "
 		       "end %.3f (median; nine of ten below %.3f), changes seen in %d of %d rounds\n", n, learnt[SEEDS / 2],
 		       learnt[SEEDS / 20], learnt[SEEDS - SEEDS / 20], ends[SEEDS / 2], ends[SEEDS * 9 / 10], opened, SEEDS * 11);
-		assert(learnt[SEEDS / 2] > 0.05 && learnt[SEEDS / 2] < 0.11);
-		assert(ends[SEEDS / 2] < 1.06 && ends[SEEDS * 9 / 10] < 1.15);
-		assert(opened < SEEDS * 11 / 20);
+		assert(IS(learnt[SEEDS / 2], >, 0.05) && IS(learnt[SEEDS / 2], <, 0.11));
+		assert(IS(ends[SEEDS / 2], <, 1.06) && IS(ends[SEEDS * 9 / 10], <, 1.15));
+		assert(IS(opened, <, SEEDS * 11 / 20));
 		opened = 0;
 	}
 }
@@ -341,14 +341,14 @@ static void test_formulas(void)
 	dlb_balance_init(&b, 2);
 	struct dlb_load l = two(room, 10, 10, 6, "a", placement);
 	assert(!patent->update(&l, &usual, &b, NULL));
-	assert(near(b.weight[0], 0.5) && near(b.weight[1], 1.5) && b.kappa[0] == 1 && !b.converged && b.round == 1);
+	assert(near(b.weight[0], 0.5) && near(b.weight[1], 1.5) && IS(b.kappa[0], ==, 1) && !b.converged && IS(b.round, ==, 1));
 	/* balanced (max u - mean u = 0.15 <= 0.02 T): weights stay; the same plan for three rounds ends it */
 	for (int i = 0; i < 3; i++) {
 		l = two(room, 10, 10, 9.7, "b", placement);
 		assert(!patent->update(&l, &usual, &b, NULL));
-		assert(near(b.weight[0], 0.5) && b.history[i + 1].test_a && b.converged == (i == 2));
+		assert(near(b.weight[0], 0.5) && b.history[i + 1].test_a && IS(b.converged, ==, (i == 2)));
 	}
-	assert(!strcmp(b.reason, "unchanged") && b.keep && b.best_placement && b.best_placement[1] == 1);
+	assert(SAME(b.reason, "unchanged") && b.keep && b.best_placement && IS(b.best_placement[1], ==, 1));
 	dlb_balance_release(&b);
 
 	/* patent: back at the plan of an earlier round (a), then at the time of one (e and g, f in between):
@@ -370,14 +370,14 @@ static void test_formulas(void)
 		w *= scale;
 		other *= scale;
 		assert(near(b.weight[0], w) && near(b.weight[1], other));
-		assert(b.converged == (i == 8) && b.keep == b.converged);
+		assert(IS(b.converged, ==, (i == 8)) && IS(b.keep, ==, b.converged));
 	}
 	dlb_balance_release(&b);
 
 	/* patent: no node waits */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 10, 10, "a", placement);
-	assert(!patent->update(&l, &usual, &b, NULL) && b.weight[0] == 1 && b.weight[1] == 1);
+	assert(!patent->update(&l, &usual, &b, NULL) && IS(b.weight[0], ==, 1) && IS(b.weight[1], ==, 1));
 	dlb_balance_release(&b);
 
 	/* log: v = 0, 4; vbar = 2; ln w1 += 0.8 ln(8/6), ln w0 += 0.8 ln(8/10) */
@@ -385,7 +385,7 @@ static void test_formulas(void)
 	l = two(room, 10, 10, 6, "a", placement);
 	assert(!log_rule->update(&l, &usual, &b, NULL));
 	double w0 = pow(8.0 / 10, 0.8), w1 = pow(8.0 / 6, 0.8);
-	assert(near(b.weight[0], 2 * w0 / (w0 + w1)) && near(b.weight[1], 2 * w1 / (w0 + w1)) && b.eta == 0.8);
+	assert(near(b.weight[0], 2 * w0 / (w0 + w1)) && near(b.weight[1], 2 * w1 / (w0 + w1)) && IS(b.eta, ==, 0.8));
 	assert(near(b.history[0].mean_excess_s, 2) && !b.history[0].test_a && !b.history[0].test_b && !b.history[0].held);
 	/* the sign turns: the gain is halved first */
 	l = two(room, 10.2, 6, 10.2, "b", placement);
@@ -400,7 +400,7 @@ static void test_formulas(void)
 	room[4] = room[5] = 5;
 	room[6] = room[7] = 2;
 	assert(!log_rule->update(&l, &usual, &b, NULL));
-	assert(near(b.kappa[0], 2) && near(b.kappa[1], 1) && b.weight[0] == 1 && b.history[0].held);
+	assert(near(b.kappa[0], 2) && near(b.kappa[1], 1) && IS(b.weight[0], ==, 1) && b.history[0].held);
 	assert(near(b.history[0].max_excess_s, 5) && near(b.history[0].mean_excess_s, 2.5));
 	/* a change common to both nodes does not hold the weights */
 	l = two(room, 13.2, 11, 5.5, "a", placement);
@@ -414,16 +414,16 @@ static void test_formulas(void)
 	l = two(room, 12, 10, 5, "a", placement);
 	room[4] = room[5] = 5;
 	l.usual_spread = 0.04;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.spread == 0.04 && b.spread_rounds == 1);
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.spread, ==, 0.04) && IS(b.spread_rounds, ==, 1));
 	l = two(room, 13.2, 11 * 1.02, 5.5 / 1.02, "a", placement);
 	room[4] = room[5] = 5;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.kappa_rounds[0] == 2 && near(b.history[1].drift, 1.1));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 2) && near(b.history[1].drift, 1.1));
 	assert(near(b.kappa[0], 2.2 * sqrt(1.02)) && near(b.kappa[1], 1.1 / sqrt(1.02)) && near(b.best_step_s, 13.2));
 	double s2 = (0.0016 + log(1.02) * log(1.02)) / 2, jump = 3 * sqrt(s2) * sqrt(1.5 * 0.5);
-	assert(near(b.spread, sqrt(s2)) && b.spread_rounds == 2);
+	assert(near(b.spread, sqrt(s2)) && IS(b.spread_rounds, ==, 2));
 	l = two(room, 26, 22, 5.5, "a", placement);
 	room[4] = room[5] = 5;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.kappa_rounds[0] == 1 && near(b.kappa[0], 4.4) && near(b.kappa[1], 1.1));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 1) && near(b.kappa[0], 4.4) && near(b.kappa[1], 1.1));
 	assert(near(b.spread, sqrt(s2 + (jump * jump / 0.75 - s2) / 3)) && b.history[2].held);
 	dlb_balance_release(&b);
 
@@ -432,21 +432,21 @@ static void test_formulas(void)
 	l = two(room, 10, 5.1, 5, "a", placement);
 	room[4] = room[5] = 5;
 	l.predicted_s = 9.8;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.kappa[0] == b.kappa[1] && near(b.kappa[0], sqrt(1.02)));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa[0], ==, b.kappa[1]) && near(b.kappa[0], sqrt(1.02)));
 	l = two(room, 12, 10, 5, "b", placement);
 	l.predicted_s = 12;
 	b.best_step_s = 20;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.weight[0] == 1);
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.weight[0], ==, 1));
 	l = two(room, 12.5, 10, 5, "c", placement);
 	l.predicted_s = 12;
 	b.best_step_s = 20;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.weight[0] < 1);
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.weight[0], <, 1));
 	dlb_balance_release(&b);
 
 	/* clip: never more than a factor 2^eta apart from the mean in a round */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 10, 0.01, "a", placement);
-	assert(!log_rule->update(&l, &usual, &b, NULL) && b.weight[1] / b.weight[0] <= pow(4, 0.8) * (1 + 1e-12));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.weight[1] / b.weight[0], <=, pow(4, 0.8) * (1 + 1e-12)));
 	dlb_balance_release(&b);
 }
 
@@ -470,35 +470,35 @@ static void test_stops(void)
 	turn(r, &b, 10, 10, 9.9, "a", one);
 	assert(!b.converged);
 	turn(r, &b, 10, 10, 9.9, "a", one);
-	assert(b.converged && !strcmp(b.reason, "balanced") && b.keep && b.best_placement[0] == 0);
+	assert(b.converged && SAME(b.reason, "balanced") && b.keep && IS(b.best_placement[0], ==, 0));
 	/* stays converged; a jump restarts the search */
 	turn(r, &b, 10.1, 10, 9.9, "a", one);
 	assert(b.converged);
 	turn(r, &b, 14, 14, 9.9, "a", one);
-	assert(!b.converged && !b.keep && b.history[3].changed && b.eta == 0.8);
+	assert(!b.converged && !b.keep && b.history[3].changed && IS(b.eta, ==, 0.8));
 	dlb_balance_release(&b);
 
 	/* unchanged for three rounds, but condition B is unreachable: the floor */
 	dlb_balance_init(&b, 2);
 	for (int i = 0; i < 3; i++)
 		turn(r, &b, 10, 10, 7, "a", one);
-	assert(b.converged && !strcmp(b.reason, "floor") && b.floor_s == 1);
+	assert(b.converged && SAME(b.reason, "floor") && IS(b.floor_s, ==, 1));
 	dlb_balance_release(&b);
 
 	/* worse by more than 1 %: rolled back to the best weights; they are held for one round, then may
 	 * change */
 	dlb_balance_init(&b, 2);
 	turn(r, &b, 10, 10, 8, "a", one);
-	assert(!b.keep && b.weight[1] > 1);
+	assert(!b.keep && IS(b.weight[1], >, 1));
 	turn(r, &b, 12, 12, 7, "b", other);
-	assert(b.keep && b.history[1].rolled_back && b.weight[0] == 1 && b.best_placement[0] == 0 && b.hold == 1 && b.hold_off == 2);
+	assert(b.keep && b.history[1].rolled_back && IS(b.weight[0], ==, 1) && IS(b.best_placement[0], ==, 0) && IS(b.hold, ==, 1) && IS(b.hold_off, ==, 2));
 	turn(r, &b, 10, 10, 8, "a", one);
-	assert(b.keep && b.hold == 0 && !b.converged && b.best_rounds == 2);
+	assert(b.keep && IS(b.hold, ==, 0) && !b.converged && IS(b.best_rounds, ==, 2));
 	turn(r, &b, 10, 10, 8, "a", one);
-	assert(!b.keep && !b.converged && b.stable == 2);
+	assert(!b.keep && !b.converged && IS(b.stable, ==, 2));
 	/* the other plan again: a cycle, ended on the best */
 	turn(r, &b, 12, 12, 7, "b", other);
-	assert(b.converged && !strcmp(b.reason, "cycle") && b.keep && b.best_placement[0] == 0);
+	assert(b.converged && SAME(b.reason, "cycle") && b.keep && IS(b.best_placement[0], ==, 0));
 	dlb_balance_release(&b);
 
 	/* the limit of rounds */
@@ -507,7 +507,7 @@ static void test_stops(void)
 	double room[10];
 	struct dlb_load l = two(room, 10, 10, 7, "a", one);
 	assert(!r->update(&l, &few, &b, NULL) && !b.converged);
-	assert(!r->update(&l, &few, &b, NULL) && b.converged && !strcmp(b.reason, "rounds"));
+	assert(!r->update(&l, &few, &b, NULL) && b.converged && SAME(b.reason, "rounds"));
 	dlb_balance_release(&b);
 }
 
@@ -553,7 +553,7 @@ static void test_section(void)
 	json_decref(x);
 	json_decref(y);
 	dlb_balance_release(&back);
-	assert(dlb_balance_read(&d, 3, &back, &err) == -1);
+	assert(IS(dlb_balance_read(&d, 3, &back, &err), ==, -1));
 	dlb_balance_release(&b);
 	dlb_doc_release(&d);
 
@@ -568,7 +568,7 @@ static void test_section(void)
 		free(text);
 	}
 	dlb_doc_init(&d, "f.json");
-	assert(!dlb_balance_read(&d, 4, &back, &err) && back.weight[3] == 1 && !back.converged && back.eta == 0.8);
+	assert(!dlb_balance_read(&d, 4, &back, &err) && IS(back.weight[3], ==, 1) && !back.converged && IS(back.eta, ==, 0.8));
 	dlb_balance_release(&back);
 	dlb_doc_release(&d);
 }
@@ -578,7 +578,7 @@ int main(void)
 	double busy[3] = { 2, 1, 9 };
 	const bool free_node[3] = { true, true, false };
 
-	assert(near(dlb_imbalance(busy, free_node, 3), 2 / 1.5) && dlb_imbalance(busy, NULL, 0) == 1);
+	assert(near(dlb_imbalance(busy, free_node, 3), 2 / 1.5) && IS(dlb_imbalance(busy, NULL, 0), ==, 1));
 	test_formulas();
 	test_stops();
 	test_section();

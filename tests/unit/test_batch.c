@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "exec/agree.h"
 #include "model/onnx.h"
+#include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
 
@@ -79,7 +80,7 @@ static void heads(int64_t B, int64_t T, int64_t H, int64_t D)
 	g.output[g.n_outputs++] = transpose(&g, reshape(&g, back, (int64_t[]){ T, B, H * D }, 3), (int64_t[]){ 1, 0, 2 }, 3);
 	struct dlb_error err = { .what = "" };
 	fold(&g, 6);
-	assert(!g.fixed_batch && g.batch == 6);
+	assert(!g.fixed_batch && IS(g.batch, ==, 6));
 	const int y = g.output[0];
 	assert(is_dim(&g, y, 0, 1, 0) && is_dim(&g, y, 1, 0, T) && is_dim(&g, y, 2, 0, H * D));
 	if (dlb_samples_agree(&g, &be, &err))
@@ -111,7 +112,7 @@ static void masks(bool equal)
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 4, 2, 3 }, 3);
 	g.output[g.n_outputs++] = op(&g, "Add", (int[]){ x, constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2, NULL, 0);
 	fold(&g, 0);
-	assert(g.fixed_batch == !equal && g.n_ops == 1);
+	assert(g.fixed_batch == !equal && IS(g.n_ops, ==, 1));
 	assert(is_dim(&g, g.op[0].in[1], 0, 0, equal ? 1 : 4));
 	dlb_graph_release(&g);
 }
@@ -192,7 +193,7 @@ static void mixes(void)
 	const int less = op(&g, "Sub", (int[]){ twice, op(&g, "ReduceMean", &twice, 1, &axes, 1) }, 2, NULL, 0);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &less, 1, NULL, 0);
 	fold(&g, 0);
-	assert(dlb_samples_agree(&g, &be, &err) == -1 && !strcmp(err.where, g.tensor[less].name) && strstr(err.what, "mixes samples"));
+	assert(IS(dlb_samples_agree(&g, &be, &err), ==, -1) && SAME(err.where, g.tensor[less].name) && HAS(err.what, "mixes samples"));
 	dlb_graph_release(&g);
 }
 
@@ -214,15 +215,15 @@ static void names(void)
 		if (given == 1) {
 			fold(&g, 5);
 			const int in = g.input[0];
-			assert(!strcmp(g.tensor[in].name, "x") && is_dim(&g, in, 0, 1, 0) && is_dim(&g, in, 1, 0, 4) && is_dim(&g, in, 2, 0, 9));
-			assert(is_dim(&g, g.output[0], 2, 1, 0) && g.batch == 5);
+			assert(SAME(g.tensor[in].name, "x") && is_dim(&g, in, 0, 1, 0) && is_dim(&g, in, 1, 0, 4) && is_dim(&g, in, 2, 0, 9));
+			assert(is_dim(&g, g.output[0], 2, 1, 0) && IS(g.batch, ==, 5));
 		}
 		dlb_graph_release(&g);
 	}
 	struct dlb_graph g;
 	struct dlb_error err = { .what = "" };
 	dlb_graph_init(&g);
-	assert(dlb_graph_set_dim(&g, "seq", &err) == -1 && dlb_graph_set_dim(&g, "seq=0", &err) == -1 && dlb_graph_set_dim(&g, "=3", &err) == -1);
+	assert(IS(dlb_graph_set_dim(&g, "seq", &err), ==, -1) && IS(dlb_graph_set_dim(&g, "seq=0", &err), ==, -1) && IS(dlb_graph_set_dim(&g, "=3", &err), ==, -1));
 	dlb_graph_release(&g);
 }
 
@@ -268,10 +269,10 @@ static void bags(bool even)
 	const int y = op(&g, "Loop", in, 7, &attr, 1);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &y, 1, NULL, 0);
 	fold(&g, 0);
-	assert(g.fixed_batch == false && is_dim(&g, g.output[0], 1, 0, 2));
+	assert(IS(g.fixed_batch, ==, false) && is_dim(&g, g.output[0], 1, 0, 2));
 	assert(is_dim(&g, g.output[0], 0, even, even ? 0 : 4));
 	struct dlb_error err = { .what = "" };
-	assert(dlb_samples_agree(&g, &be, &err) == (even ? 0 : -1));
+	assert(IS(dlb_samples_agree(&g, &be, &err), ==, (even ? 0 : -1)));
 	dlb_graph_release(&g);
 }
 
@@ -290,7 +291,7 @@ static int exported(const char *dir)
 		if (dlb_onnx_read(path, &g, &err))
 			test_die(&err);
 		fold(&g, 6);
-		assert(!g.fixed_batch && g.batch == 6);
+		assert(!g.fixed_batch && IS(g.batch, ==, 6));
 		if (dlb_graph_find_parameters(&g, &err) || dlb_samples_agree(&g, &be, &err))
 			test_die(&err);
 		dlb_graph_release(&g);

@@ -1,6 +1,5 @@
 /* Batch normalization in two halves: with the added sums of several parts of a batch, each part gets the same
  * results as from the kernel over the whole batch. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "tensor/backend.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 enum { N = 7, C = 5, PLANE = 24, PART = C * PLANE, COUNT = N * PART, N_SUMS = 1 + 2 * C, N_GRAD_SUMS = 1 + 4 * C };
 
@@ -93,7 +93,7 @@ static void in_parts(const struct batch *b, enum dlb_bn_dir dir, const int *cut,
 		for (int i = n_sums; i < N_GRAD_SUMS; i++)
 			assert(isnan(sums[p][i]));
 	}
-	assert(all[0] == N * PLANE);
+	assert(IS(all[0], ==, N * PLANE));
 	for (int p = 0; p < n_parts; p++) {
 		memcpy(sums[p], all, sizeof all);
 		memcpy(a->mean, old.mean, sizeof a->mean); /* each replica has its own running statistics */

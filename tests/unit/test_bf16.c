@@ -1,6 +1,7 @@
 /* bf16: rounding, exhaustively where possible; and every kernel of the cpu back end with bf16 operands
  * against the same kernel with f32 and the same values: the error is at most 2^-8 of the result's norm (bf16
  * has 8 bits, so rounding errs by at most 2^-9 of each element). At every level of the instruction set. */
+#include "check.h"
 #include "kernels.h"
 
 #include "op/op.h"
@@ -22,15 +23,15 @@ static void one_rounding(uint32_t u)
 	uint16_t want, stored;
 
 	if (isnan(v)) {
-		assert(isnan(bf16_widen(got)) && (got & 0x40) && (got >> 15) == (u >> 31));
+		assert(isnan(bf16_widen(got)) && (got & 0x40) && IS((got >> 15), ==, (u >> 31)));
 		return;
 	}
 	/* up: the next number away from zero, infinity after the last; ties go to the even one */
 	const uint32_t rest = u & 0xffff;
 	want = rest > 0x8000 || (rest == 0x8000 && (down & 1)) ? up : down;
-	assert(got == want);
+	assert(IS(got, ==, want));
 	dlb_value_set(&stored, DLB_BF16, 0, v);
-	assert(stored == want && (double)bf16_widen(got) == dlb_value_real(&stored, DLB_BF16, 0));
+	assert(IS(stored, ==, want) && IS((double)bf16_widen(got), ==, dlb_value_real(&stored, DLB_BF16, 0)));
 }
 
 static void rounding(void)
@@ -43,7 +44,7 @@ static void rounding(void)
 		for (int i = 0; i < DLB_LEN(low); i++)
 			one_rounding(h << 16 | low[i]);	/* includes zeros, denormals, infinities and NaN */
 		if (!isnan(bf16_widen((uint16_t)h)))
-			assert(bf16_round(bf16_widen((uint16_t)h)) == h);
+			assert(IS(bf16_round(bf16_widen((uint16_t)h)), ==, h));
 	}
 	for (int i = 0; i < 2000000; i++)
 		one_rounding((uint32_t)dlb_rng_below(&rng, UINT64_C(1) << 32));
@@ -51,7 +52,7 @@ static void rounding(void)
 		wide[i] = float_of((uint32_t)dlb_rng_below(&rng, UINT64_C(1) << 32));
 	bf16_round_row(row, wide, 1000);
 	for (int i = 0; i < 1000; i++)
-		assert(row[i] == bf16_round(wide[i]));
+		assert(IS(row[i], ==, bf16_round(wide[i])));
 }
 
 /* ---- kernels ---- */
@@ -374,7 +375,7 @@ static void one_layer_norm(const char *type, int n_in, int n_out, const bool *is
 	io.in = e_in;
 	io.out = e_out;
 	MUST(cls->infer(&io, &err_));
-	assert(e_out[0].dtype == DLB_BF16 && e_out[1].dtype == DLB_F32);
+	assert(IS(e_out[0].dtype, ==, DLB_BF16) && IS(e_out[1].dtype, ==, DLB_F32));
 	MUST(cls->kernel(&be, &io, &bf16, &err_));
 	both(type, f32, bf16, in, n_in, out, n_out);
 }
@@ -393,7 +394,7 @@ static void casts(void)
 		MUST(be.ops->copy(&be, &d, &k, &err_));
 		k->run(k, &r);
 		for (int64_t i = 0; i < n; i++)
-			assert(dlb_value_real(f.f32, DLB_F32, i) == dlb_value_real(h.mixed, DLB_BF16, i));
+			assert(IS(dlb_value_real(f.f32, DLB_F32, i), ==, dlb_value_real(h.mixed, DLB_BF16, i)));
 		dlb_kernel_free(k);
 		be.ops->free(&be, f.f32), be.ops->free(&be, f.mixed), be.ops->free(&be, h.f32), be.ops->free(&be, h.mixed);
 		n_checks++;

@@ -1,7 +1,6 @@
 /* cluster: synthetic strings, routes and transfers, discovery by hwloc, reading and writing the section, bad
  * input. */
 #define _DEFAULT_SOURCE		/* MAP_ANONYMOUS */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "cluster/cluster.h"
 #include "util/rng.h"
+#include "check.h"
 
 static void parse(const char *text, struct dlb_cluster *c)
 {
@@ -48,14 +48,14 @@ static void test_random_strings(void)
 		for (uint64_t n = dlb_rng_below(&r, 12); n; n--)
 			strcat(text, piece[dlb_rng_below(&r, DLB_LEN(piece))]);
 		if (dlb_cluster_parse(text, &c, &err)) {
-			assert(err.status == 2 && *err.what && !strchr(err.what, '\n'));
+			assert(IS(err.status, ==, 2) && *err.what && !strchr(err.what, '\n'));
 			continue;
 		}
 		assert(!dlb_cluster_check(&c, &err));
 		parsed++;
 		dlb_cluster_release(&c);
 	}
-	assert(parsed > 100);
+	assert(IS(parsed, >, 100));
 }
 
 static bool near(double a, double b)
@@ -68,23 +68,23 @@ static void test_words(void)
 	struct dlb_cluster c;
 
 	parse("cpu:2", &c);
-	assert(c.n_nodes == 2 && c.n_kinds == 1 && c.n_groups == 1 && c.n_links == 1);
-	assert(!strcmp(c.kind[0].name, "cpu") && c.kind[0].threads == 1 && !strcmp(c.node[1].host, "h0"));
-	assert(c.node[1].device == 1 && isinf(dlb_cluster_node_memory(&c, 0)));
+	assert(IS(c.n_nodes, ==, 2) && IS(c.n_kinds, ==, 1) && IS(c.n_groups, ==, 1) && IS(c.n_links, ==, 1));
+	assert(SAME(c.kind[0].name, "cpu") && IS(c.kind[0].threads, ==, 1) && SAME(c.node[1].host, "h0"));
+	assert(IS(c.node[1].device, ==, 1) && isinf(dlb_cluster_node_memory(&c, 0)));
 	dlb_cluster_release(&c);
 
 	parse("cpu/4:1, cpu:1*0.5@8GB cpu/1@512MiB", &c);
-	assert(c.n_nodes == 3 && c.n_kinds == 2 && !strcmp(c.kind[0].name, "cpu/4") && c.kind[0].threads == 4);
-	assert(!strcmp(c.kind[0].backend, "cpu") && c.node[1].speed == 0.5 && c.node[1].memory_bytes == 8e9);
-	assert(c.node[2].kind == c.node[1].kind && c.node[2].memory_bytes == 512.0 * 1048576);
+	assert(IS(c.n_nodes, ==, 3) && IS(c.n_kinds, ==, 2) && SAME(c.kind[0].name, "cpu/4") && IS(c.kind[0].threads, ==, 4));
+	assert(SAME(c.kind[0].backend, "cpu") && IS(c.node[1].speed, ==, 0.5) && IS(c.node[1].memory_bytes, ==, 8e9));
+	assert(IS(c.node[2].kind, ==, c.node[1].kind) && IS(c.node[2].memory_bytes, ==, 512.0 * 1048576));
 	dlb_cluster_release(&c);
 
 	parse("cuda:4", &c);
-	assert(c.n_nodes == 4 && c.kind[0].peak_flops > 0 && dlb_cluster_node_memory(&c, 3) == 16e9);
+	assert(IS(c.n_nodes, ==, 4) && IS(c.kind[0].peak_flops, >, 0) && IS(dlb_cluster_node_memory(&c, 3), ==, 16e9));
 	dlb_cluster_release(&c);
 
 	parse("host a=cpu:2 b=cpu:2 link=socket:1e-6,2e9 link=shm:2e-6,1e9", &c);
-	assert(c.n_groups == 3 && c.node[0].group != c.node[2].group);
+	assert(IS(c.n_groups, ==, 3) && IS(c.node[0].group, !=, c.node[2].group));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-6 + 1e6 / 2e9));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 2), 2e-6 + 1e6 / 1e9));
 	dlb_cluster_release(&c);
@@ -115,18 +115,18 @@ static void test_hosts(void)
 	int link[DLB_MAX_ROUTE];
 
 	parse("cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9", &c);
-	assert(c.n_nodes == 4 && c.n_groups == 3 && !strcmp(c.node[2].host, "h1") && c.node[2].device == 0);
-	assert(dlb_cluster_route(&c, 0, 1, link) == 1 && !strcmp(c.link[link[0]].cls, "shm"));
-	assert(dlb_cluster_route(&c, 0, 0, link) == 0 && dlb_cluster_transfer_s(&c, 1e9, 1, 1) == 0);
-	assert(dlb_cluster_route(&c, 0, 3, link) == 2 && !strcmp(c.link[link[0]].name, "rack:h0"));
+	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 3) && SAME(c.node[2].host, "h1") && IS(c.node[2].device, ==, 0));
+	assert(IS(dlb_cluster_route(&c, 0, 1, link), ==, 1) && SAME(c.link[link[0]].cls, "shm"));
+	assert(IS(dlb_cluster_route(&c, 0, 0, link), ==, 0) && IS(dlb_cluster_transfer_s(&c, 1e9, 1, 1), ==, 0));
+	assert(IS(dlb_cluster_route(&c, 0, 3, link), ==, 2) && SAME(c.link[link[0]].name, "rack:h0"));
 	assert(near(dlb_cluster_transfer_s(&c, 1.25e6, 0, 3), 5e-6 + 1e-3));
 	dlb_cluster_release(&c);
 
 	parse("cpu host cpu rack cpu host cpu link=rack:1e-5,1e9 link=site:1e-3,1e8", &c);
-	assert(c.n_groups == 7 && c.n_nodes == 4);
+	assert(IS(c.n_groups, ==, 7) && IS(c.n_nodes, ==, 4));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-5 + 1e-3));
-	assert(dlb_cluster_route(&c, 0, 3, link) == 4 && !strcmp(c.link[link[0]].name, "rack:h0") &&
-	       !strcmp(c.link[link[1]].name, "site:r0") && !strcmp(c.link[link[3]].name, "rack:h3"));
+	assert(IS(dlb_cluster_route(&c, 0, 3, link), ==, 4) && SAME(c.link[link[0]].name, "rack:h0") &&
+	       SAME(c.link[link[1]].name, "site:r0") && SAME(c.link[link[3]].name, "rack:h3"));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3 + 1e-2));
 	for (int a = 0; a < 4; a++)
 		for (int b = 0; b < 4; b++)
@@ -138,9 +138,9 @@ static void test_hosts(void)
 						 "rack cpu:2 rack cpu:2", "host cpu:2 host, link=shm:1e-6,1e9 rack cpu:2" };
 	for (int i = 0; i < DLB_LEN(two_racks); i++) {
 		parse(two_racks[i], &c);
-		assert(c.n_nodes == 4 && c.n_groups == 5 && !strcmp(c.group[c.node[0].group].name, "h0"));
-		assert(!strcmp(c.node[2].host, "h1") && dlb_cluster_route(&c, 0, 2, link) == 4);
-		assert(!strcmp(c.link[link[1]].name, "site:r0") && !strcmp(c.link[link[2]].name, "site:r1"));
+		assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 5) && SAME(c.group[c.node[0].group].name, "h0"));
+		assert(SAME(c.node[2].host, "h1") && IS(dlb_cluster_route(&c, 0, 2, link), ==, 4));
+		assert(SAME(c.link[link[1]].name, "site:r0") && SAME(c.link[link[2]].name, "site:r1"));
 		dlb_cluster_release(&c);
 	}
 	bad("cpu:2 host", "a host without nodes at the end");
@@ -151,7 +151,7 @@ static void test_hosts(void)
 	bad("cpu:2 host link=shm:1e-6,1e9", "a host without nodes at the end");
 
 	parse("cpu:1024", &c);
-	assert(c.n_nodes == 1024 && c.node[1023].device == 1023);
+	assert(IS(c.n_nodes, ==, 1024) && IS(c.node[1023].device, ==, 1023));
 	dlb_cluster_release(&c);
 }
 
@@ -172,9 +172,9 @@ static void round_trip(const struct dlb_cluster *c)
 	json_t *again = dlb_cluster_write(&back);
 	a = json_dumps(dlb_doc_section(&d, "cluster"), JSON_COMPACT);
 	b = json_dumps(again, JSON_COMPACT);
-	assert(!strcmp(a, b) && back.n_nodes == c->n_nodes);
+	assert(SAME(a, b) && IS(back.n_nodes, ==, c->n_nodes));
 	for (int l = 0; l < c->n_links; l++)
-		assert(back.link[l].overlap == c->link[l].overlap && back.link[l].duplex == c->link[l].duplex);
+		assert(IS(back.link[l].overlap, ==, c->link[l].overlap) && IS(back.link[l].duplex, ==, c->link[l].duplex));
 	free(a);
 	free(b);
 	json_decref(again);
@@ -257,7 +257,7 @@ static void test_topology(void)
 		dlb_error_print(stderr, "discover", -1, &err);
 		abort();
 	}
-	assert(c.n_nodes >= 1 && c.n_memories >= 1 && c.n_groups >= 1);
+	assert(IS(c.n_nodes, >=, 1) && IS(c.n_memories, >=, 1) && IS(c.n_groups, >=, 1));
 	round_trip(&c);
 	printf("this host: %d nodes, %d groups, %d memories\n", c.n_nodes, c.n_groups, c.n_memories);
 	dlb_cluster_release(&c);
@@ -273,11 +273,11 @@ static void test_topology(void)
 	}
 	for (int i = 0; i < c.n_memories; i++)
 		cxl += !strcmp(c.memory[i].cls, "cxl");
-	assert(c.n_nodes == 4 && c.n_groups == 7 && cxl == 1 && !strcmp(c.kind[0].name, "cpu/2"));
+	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 7) && IS(cxl, ==, 1) && SAME(c.kind[0].name, "cpu/2"));
 	round_trip(&c);
 	dlb_cluster_release(&c);
-	assert(dlb_cluster_discover(&c, "/dev/null", 1, &err) == -1 && strstr(err.what, "is not a file but a device"));
-	assert(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err) == -1 && strstr(err.what, "cannot open"));
+	assert(IS(dlb_cluster_discover(&c, "/dev/null", 1, &err), ==, -1) && HAS(err.what, "is not a file but a device"));
+	assert(IS(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err), ==, -1) && HAS(err.what, "cannot open"));
 }
 
 /* The kernel's memory policy of the page at p; NULL: unknown. */
@@ -319,28 +319,28 @@ static void test_memories(void)
 		c.node[i].n_memories = 1;
 	}
 	s = dlb_cluster_memory_share(&c, m);
-	assert(s.bytes == 4e9 && s.bandwidth_Bps == 3e9 && s.latency_s == 1e-7);
+	assert(IS(s.bytes, ==, 4e9) && IS(s.bandwidth_Bps, ==, 3e9) && IS(s.latency_s, ==, 1e-7));
 	c.memory[m].link = dlb_cluster_add_link(&c, "lane", "cxl");
 	c.link[c.memory[m].link].bandwidth_Bps = 2e9;
 	c.link[c.memory[m].link].latency_s = 3e-7;
 	s = dlb_cluster_memory_share(&c, m);
-	assert(s.bandwidth_Bps == 1e9 && fabs(s.latency_s - 4e-7) < 1e-15);
-	assert(dlb_cluster_node_memory(&c, 1) == 4e9);
+	assert(IS(s.bandwidth_Bps, ==, 1e9) && IS(fabs(s.latency_s - 4e-7), <, 1e-15));
+	assert(IS(dlb_cluster_node_memory(&c, 1), ==, 4e9));
 	p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert(p != MAP_FAILED);
+	assert(IS(p, !=, MAP_FAILED));
 	memset(p, 1, 4 * page);
 	if (dlb_binder_new(&b, &c, 0, &err)) {
-		assert(strstr(err.what, "cannot bind"));	/* the system does not permit it */
+		assert(HAS(err.what, "cannot bind"));	/* the system does not permit it */
 	} else {
-		assert(dlb_binder_bind(b, 0, p + page, 2 * page, &err) == 0 && dlb_binder_bind(b, 0, p, 0, &err) == 0);
+		assert(IS(dlb_binder_bind(b, 0, p + page, 2 * page, &err), ==, 0) && IS(dlb_binder_bind(b, 0, p, 0, &err), ==, 0));
 		policy = policy_at(p + page, line, sizeof line);
 		assert(!policy || strncmp(policy, "default", 7));
-		assert(p[page] == 1 && p[3 * page - 1] == 1);
+		assert(IS(p[page], ==, 1) && IS(p[3 * page - 1], ==, 1));
 		dlb_binder_free(b);
 		c.memory[m].os_index = 77;
-		assert(dlb_binder_new(&b, &c, 0, &err) == -1 && strstr(err.what, "NUMA node 77"));
+		assert(IS(dlb_binder_new(&b, &c, 0, &err), ==, -1) && HAS(err.what, "NUMA node 77"));
 		c.memory[m].os_index = -1;
-		assert(dlb_binder_new(&b, &c, 0, &err) == -1 && strstr(err.what, "no os_index"));
+		assert(IS(dlb_binder_new(&b, &c, 0, &err), ==, -1) && HAS(err.what, "no os_index"));
 	}
 	munmap(p, 4 * page);
 	dlb_cluster_release(&c);

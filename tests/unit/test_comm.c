@@ -1,7 +1,6 @@
 /* lib/comm under mpiexec with 1 to 4 ranks; the program starts itself. Large and small messages, out of order
  * and through shared memory, collectives, agreement on errors, and a silent peer. */
 #define _GNU_SOURCE		/* SCHED_IDLE */
-#include <assert.h>
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include "comm/comm.h"
 #include "util/clock.h"
 #include "util/cores.h"
+#include "check.h"
 
 static void messages(struct dlb_comm *c, int rank, int size)
 {
@@ -38,11 +38,11 @@ static void messages(struct dlb_comm *c, int rank, int size)
 		dlb_comm_isend(c, out, N * sizeof *out, p, 5, &send[p]);
 	}
 	for (int i = 0; i < 8; i++)
-		assert(dlb_comm_wait(c, &recv[i], &err) == 0 && !recv[i].active);
+		assert(IS(dlb_comm_wait(c, &recv[i], &err), ==, 0) && !recv[i].active);
 	for (int p = 0; p < size; p++)
 		assert(p == rank || (small[p] == p && in[p * N] == p * N && in[p * N + N - 1] == p * N + N - 1));
 	for (int i = 0; i < 8; i++) {
-		assert(dlb_comm_wait(c, &send[i], &err) == 0);
+		assert(IS(dlb_comm_wait(c, &send[i], &err), ==, 0));
 		assert(dlb_comm_test(c, &send[i]));
 	}
 	free(out);
@@ -56,24 +56,24 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	char text[16] = "";
 	int who = -1;
 
-	assert(dlb_comm_allreduce_f64(c, x, 2, DLB_COMM_SUM, &err) == 0 && x[0] == size * (size + 1) / 2.0);
+	assert(IS(dlb_comm_allreduce_f64(c, x, 2, DLB_COMM_SUM, &err), ==, 0) && IS(x[0], ==, size * (size + 1) / 2.0));
 	x[0] = rank;
-	assert(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MAX, &err) == 0 && x[0] == size - 1);
+	assert(IS(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MAX, &err), ==, 0) && IS(x[0], ==, size - 1));
 	if (rank == size - 1)
 		strcpy(text, "from the last");
-	assert(dlb_comm_bcast(c, text, sizeof text, size - 1, &err) == 0 && !strcmp(text, "from the last"));
+	assert(IS(dlb_comm_bcast(c, text, sizeof text, size - 1, &err), ==, 0) && SAME(text, "from the last"));
 	x[0] = 10.0 * rank;
 	x[1] = 1;
-	assert(dlb_comm_gather(c, x, sizeof x, y, 0, &err) == 0);
+	assert(IS(dlb_comm_gather(c, x, sizeof x, y, 0, &err), ==, 0));
 	for (int p = 0; rank == 0 && p < size; p++)
-		assert(y[2 * p] == 10.0 * p && y[2 * p + 1] == 1);
-	assert(dlb_comm_barrier(c, &err) == 0);
-	assert(dlb_comm_agree(c, 0, &err, &who) == 0);
+		assert(IS(y[2 * p], ==, 10.0 * p) && IS(y[2 * p + 1], ==, 1));
+	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
+	assert(IS(dlb_comm_agree(c, 0, &err, &who), ==, 0));
 	if (rank)
 		dlb_fail(&err, NULL, "rank %d", rank);
 	if (size > 1) {
-		assert(dlb_comm_agree(c, rank ? -1 : 0, &err, &who) == -1);
-		assert(who == 1 && !strcmp(err.what, "rank 1"));
+		assert(IS(dlb_comm_agree(c, rank ? -1 : 0, &err, &who), ==, -1));
+		assert(IS(who, ==, 1) && SAME(err.what, "rank 1"));
 	}
 }
 
@@ -89,12 +89,12 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	struct dlb_error err;
 
 	if (size < 2 || !cell) {
-		assert(size < 2);		/* Linux has it */
+		assert(IS(size, <, 2));		/* Linux has it */
 		free(own);
 		return;
 	}
 	place = dlb_comm_alloc(c, (64 << 20) + N * sizeof *place);
-	assert(place && !place[0] && dlb_comm_offset(c, own) == SIZE_MAX && dlb_comm_offset(c, place) % (2 << 20) == 0);
+	assert(place && !place[0] && IS(dlb_comm_offset(c, own), ==, SIZE_MAX) && IS(dlb_comm_offset(c, place) % (2 << 20), ==, 0));
 	memset(place, 1, 64 << 20);
 	dlb_comm_private(c, place, 64 << 20);		/* other ranks no longer see this memory */
 	assert(!place[0]);
@@ -103,7 +103,7 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	in.cell = cell;
 	mine[0] = dlb_comm_offset(c, cell);
 	mine[1] = dlb_comm_offset(c, place);
-	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0 && dlb_comm_local(c, to) == to && dlb_comm_near(c, to));
+	assert(IS(dlb_comm_gather_local(c, mine, sizeof mine, all, &err), ==, 0) && IS(dlb_comm_local(c, to), ==, to) && dlb_comm_near(c, to));
 	out.cell = dlb_comm_there(c, to, all[to][0]);
 	in.wakeup = dlb_comm_wakeup(c, from);
 	out.wakeup = dlb_comm_wakeup(c, to);
@@ -122,22 +122,22 @@ static void channels(struct dlb_comm *c, int rank, int size)
 		dlb_channel_send(c, &out, p, there, N * sizeof *p, to, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
-		assert(dlb_comm_wait(c, &recv, &err) == 0);
+		assert(IS(dlb_comm_wait(c, &recv, &err), ==, 0));
 		for (int k = 0; k < N; k++)
-			assert(place[k] == i * N + k + from);
-		assert(dlb_comm_wait(c, &send, &err) == 0);
+			assert(IS(place[k], ==, i * N + k + from));
+		assert(IS(dlb_comm_wait(c, &send, &err), ==, 0));
 		if (i % 10 == 0)
-			assert(dlb_comm_barrier(c, &err) == 0);
+			assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 	}
-	assert(in.n == ROUNDS && out.n == ROUNDS);
-	assert(dlb_comm_barrier(c, &err) == 0);
+	assert(IS(in.n, ==, ROUNDS) && IS(out.n, ==, ROUNDS));
+	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 	dlb_comm_release(c, place - (64 << 20) / sizeof *place);
 	place = dlb_comm_alloc(c, 64 << 20);
 	for (int k = 0; k < 1 << 20; k++)
 		assert(!place[k]);		/* released pages are zero when allocated again */
 	dlb_comm_release(c, place);
 	dlb_comm_release(c, cell);
-	assert(dlb_comm_barrier(c, &err) == 0);
+	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 	free(own);
 }
 
@@ -159,7 +159,7 @@ static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 	in.cell = cell;
 	mine[0] = dlb_comm_offset(c, cell);
 	mine[1] = dlb_comm_offset(c, own);
-	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0);
+	assert(IS(dlb_comm_gather_local(c, mine, sizeof mine, all, &err), ==, 0));
 	out.cell = dlb_comm_there(c, to, all[to][0]);
 	in.wakeup = dlb_comm_wakeup(c, from);
 	out.wakeup = dlb_comm_wakeup(c, to);
@@ -176,25 +176,25 @@ static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 		dlb_channel_send_zero_copy(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N, N * sizeof *own, to, i / 5 % 2 == 0, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
-		assert(dlb_comm_wait(c, &recv, &err) == 0);
-		assert(dlb_channel_is_in_place(&recv) == (i / 5 % 2 == 0));
+		assert(IS(dlb_comm_wait(c, &recv, &err), ==, 0));
+		assert(IS(dlb_channel_is_in_place(&recv), ==, (i / 5 % 2 == 0)));
 		read = dlb_channel_is_in_place(&recv) ? theirs : place;
 		stayed += dlb_channel_is_in_place(&recv);
 		if (i % 50 == 0) {
 			/* not returned yet: the barrier comes before any return */
 			assert(!dlb_comm_test(c, &send));
-			assert(dlb_comm_barrier(c, &err) == 0);
+			assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 		}
 		for (int k = 0; k < N; k++)
-			assert(read[k] == i * N + k + from);
+			assert(IS(read[k], ==, i * N + k + from));
 		dlb_channel_return(&in);
-		assert(dlb_comm_wait(c, &send, &err) == 0);
+		assert(IS(dlb_comm_wait(c, &send, &err), ==, 0));
 	}
-	assert(stayed == ROUNDS / 2);
-	assert(dlb_comm_barrier(c, &err) == 0);
+	assert(IS(stayed, ==, ROUNDS / 2));
+	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 	dlb_comm_release(c, own);
 	dlb_comm_release(c, cell);
-	assert(dlb_comm_barrier(c, &err) == 0);
+	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
 }
 
 static void silence(struct dlb_comm *c, int rank, int size)
@@ -209,9 +209,9 @@ static void silence(struct dlb_comm *c, int rank, int size)
 	if (rank == 0) {
 		dlb_comm_set_timeout(c, 0.3);
 		dlb_comm_irecv(c, &x, sizeof x, 1, 9, &r);
-		assert(dlb_comm_wait(c, &r, &err) == -1 && dlb_comm_broken(c));
-		assert(strstr(err.what, "lost rank 1") && dlb_clock_s() - start_s < 5);
-		assert(dlb_comm_barrier(c, &err) == -1 && dlb_comm_agree(c, 0, &err, NULL) == -1);
+		assert(IS(dlb_comm_wait(c, &r, &err), ==, -1) && dlb_comm_broken(c));
+		assert(HAS(err.what, "lost rank 1") && IS(dlb_clock_s() - start_s, <, 5));
+		assert(IS(dlb_comm_barrier(c, &err), ==, -1) && IS(dlb_comm_agree(c, 0, &err, NULL), ==, -1));
 		dlb_comm_abort(c, 42);
 	}
 	for (;;)
@@ -240,8 +240,8 @@ static int wrong_size(const char *how)
 		dlb_comm_barrier(c, &err);		/* rank 0 ends it */
 		return 1;
 	}
-	assert(dlb_comm_wait(c, &r, &err) == -1 && dlb_comm_broken(c));
-	assert(strstr(err.what, more ? "rank 1 sent more than" : "rank 1 sent") && strstr(err.what, "rank 0 expects"));
+	assert(IS(dlb_comm_wait(c, &r, &err), ==, -1) && dlb_comm_broken(c));
+	assert(HAS(err.what, more ? "rank 1 sent more than" : "rank 1 sent") && HAS(err.what, "rank 0 expects"));
 	dlb_comm_abort(c, 42);
 }
 
@@ -284,8 +284,8 @@ static int bound(void)
 		return 1;
 	dlb_sleep_s(0.05);			/* until those processes have set their priority */
 	awake = most = idle_children();
-	assert(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err) == 0);
-	assert(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err) == 0);
+	assert(IS(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err), ==, 0));
+	assert(IS(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err), ==, 0));
 	assert(most == 0 || awake == 2);	/* 0: a CPU quota, or such processes are not permitted */
 	dlb_comm_free(c);
 	return 0;
@@ -331,9 +331,9 @@ int main(int argc, char **argv)
 		return bound();
 	if (argc > 1)
 		return rank_main(!strcmp(argv[1], "silence"));
-	assert(dlb_comm_new_alone(&c, &err) == 0);
+	assert(IS(dlb_comm_new_alone(&c, &err), ==, 0));
 	collectives(c, 0, 1);
-	assert(dlb_comm_allreduce_f64(c, &x, 1, DLB_COMM_SUM, &err) == 0 && x == 3);
+	assert(IS(dlb_comm_allreduce_f64(c, &x, 1, DLB_COMM_SUM, &err), ==, 0) && IS(x, ==, 3));
 	dlb_comm_free(c);
 	if (!dlb_comm_is_open_mpi() || system("mpiexec --version >/dev/null 2>&1")) {
 		puts("no mpiexec of Open MPI");
@@ -342,20 +342,20 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
-		assert(start(argv[0], n, "plain") == 0);
+		assert(IS(start(argv[0], n, "plain"), ==, 0));
 	if (dlb_cores() == 2)			/* by default ranks are bound to all cores */
-		assert(start(argv[0], 4, "bound") != 128 + SIGABRT);	/* some systems do not bind */
-	assert(start(argv[0], 2, "silence") == 42);
+		assert(IS(start(argv[0], 4, "bound"), !=, 128 + SIGABRT));	/* some systems do not bind */
+	assert(IS(start(argv[0], 2, "silence"), ==, 42));
 	double start_s = dlb_clock_s(), starting_s;
 
-	assert(start(argv[0], 2, "plain") == 0);
+	assert(IS(start(argv[0], 2, "plain"), ==, 0));
 	starting_s = dlb_clock_s() - start_s;
 	for (int i = 0; i < 4; i++) {
 		static const char *const how[] = { "size-more", "size-less", "long-size-more", "long-size-less" };
 
 		start_s = dlb_clock_s();
-		assert(start(argv[0], 2, how[i]) == 42);
-		assert(dlb_clock_s() - start_s < starting_s + 3);
+		assert(IS(start(argv[0], 2, how[i]), ==, 42));
+		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 	}
 	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer, messages of the wrong size");
 	return 0;

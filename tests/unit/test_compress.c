@@ -1,7 +1,6 @@
 /* Compression: its names, and sums under mpiexec with 1 to 4 ranks: right results, the same bits on all
  * ranks, bytes as predicted, every failure of one rank known to all. test_lowrank.c and test_triangles.c test
  * the mathematics. */
-#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "comm/cholesky.h"
 #include "comm/compress.h"
+#include "check.h"
 #include "random_matrix.h"
 #include "tensor/spd.h"
 #include "util/mem.h"
@@ -27,16 +27,16 @@ static void names(void)
 	struct dlb_error err;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert(dlb_compress_parse(bad[i], &c, &err) == -1 && err.what[0] && err.hint[0] && !strchr(err.what, '\n'));
-	assert(!dlb_compress_parse(NULL, &c, &err) && c.how == DLB_COMPRESS_NONE);
+		assert(IS(dlb_compress_parse(bad[i], &c, &err), ==, -1) && err.what[0] && err.hint[0] && !strchr(err.what, '\n'));
+	assert(!dlb_compress_parse(NULL, &c, &err) && IS(c.how, ==, DLB_COMPRESS_NONE));
 	for (int i = 0; i < DLB_COMPRESS_LOWRANK; i++)
-		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && (int)c.how == i && dlb_compress_names[i].summary);
-	assert(!dlb_compress_parse("lowrank:8", &c, &err) && c.how == DLB_COMPRESS_LOWRANK && c.rank == 8 && c.start == -1 && c.wire == DLB_WIRE_BF16);
+		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && IS((int)c.how, ==, i) && dlb_compress_names[i].summary);
+	assert(!dlb_compress_parse("lowrank:8", &c, &err) && IS(c.how, ==, DLB_COMPRESS_LOWRANK) && IS(c.rank, ==, 8) && IS(c.start, ==, -1) && IS(c.wire, ==, DLB_WIRE_BF16));
 	dlb_compress_settle(&c, 5000);
-	assert(c.start == 500);
+	assert(IS(c.start, ==, 500));
 	dlb_compress_settle(&c, 50);
-	assert(c.start == 500);
-	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) && c.rank == 64 && !c.start && c.wire == DLB_WIRE_PLAIN && c.local_error);
+	assert(IS(c.start, ==, 500));
+	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) && IS(c.rank, ==, 64) && !c.start && IS(c.wire, ==, DLB_WIRE_PLAIN) && c.local_error);
 	n_checks += 8;
 }
 
@@ -97,7 +97,7 @@ static void same_everywhere(struct dlb_comm *c, const void *p, size_t bytes)
 	struct dlb_error err;
 
 	memcpy(first, p, bytes);
-	assert(dlb_comm_bcast(c, first, bytes, 0, &err) == 0);
+	assert(IS(dlb_comm_bcast(c, first, bytes, 0, &err), ==, 0));
 	assert(!memcmp(first, p, bytes));
 	free(first);
 }
@@ -152,9 +152,8 @@ static void run(struct trial *t, int64_t step)
 	if (step % 2 && t->choice.how != DLB_COMPRESS_PER_HOP)
 		while (!dlb_compressor_test(t->k))
 			;
-	assert(dlb_compressor_wait(t->k, &err) == 0);
-	assert(dlb_compressor_factored(t->k, AS_FACTOR) ==
-	       (t->choice.how == DLB_COMPRESS_CHOLESKY && t->size > 1 && !v->not_finite && !v->n_asymmetric));
+	assert(IS(dlb_compressor_wait(t->k, &err), ==, 0));
+	assert(IS(dlb_compressor_factored(t->k, AS_FACTOR), ==, (t->choice.how == DLB_COMPRESS_CHOLESKY && t->size > 1 && !v->not_finite && !v->n_asymmetric)));
 	assert(!dlb_compressor_factored(t->k, AS_FACTOR - 1));
 	if (dlb_compressor_factored(t->k, AS_FACTOR))
 		multiply_out(t);
@@ -175,15 +174,15 @@ static void spoilt(struct trial *t, int which, float by)
 	if (t->rank == t->size - 1)
 		t->x[which][shape[which].rows * shape[which].cols / 2] = by;
 	run(t, 50);
-	assert(v->not_finite == tensor_names[which] && v->rank == t->size - 1);
-	assert(dlb_verdict_error(v, &err) == -1 && strstr(err.what, tensor_names[which]));
+	assert(IS(v->not_finite, ==, tensor_names[which]) && IS(v->rank, ==, t->size - 1));
+	assert(IS(dlb_verdict_error(v, &err), ==, -1) && HAS(err.what, tensor_names[which]));
 	same_everywhere(t->c, err.what, sizeof err.what);
 	state_bytes(t->state, after);
 	assert(!memcmp(before, after, (size_t)state_bytes(t->state, NULL)));
 	/* The next step is as without the failure. */
 	give(t->x, t->rank, 51);
 	run(t, 51);
-	assert(!v->not_finite && dlb_verdict_error(v, &err) == 0);
+	assert(!v->not_finite && IS(dlb_verdict_error(v, &err), ==, 0));
 	assert(c->how != DLB_COMPRESS_CHOLESKY || !v->n_not_definite);
 out:
 	free(before);
@@ -215,7 +214,7 @@ static void odd_factors(struct trial *t)
 		for (int i = f; i < N_TENSORS; i++) {
 			int count = shape[i].rows * shape[i].cols;
 
-			assert(distance(t->x[i], t->want[i], count) <= (kind == 0 || i == f ? 1e-6 : t->choice.wire == DLB_WIRE_BF16 ? 8e-3 : 1e-5));
+			assert(IS(distance(t->x[i], t->want[i], count), <=, (kind == 0 || i == f ? 1e-6 : t->choice.wire == DLB_WIRE_BF16 ? 8e-3 : 1e-5)));
 			same_everywhere(t->c, t->x[i], (size_t)count * sizeof(float));
 		}
 	}
@@ -248,7 +247,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	d.choice = t.choice;
 	d.tensor = t.tensor;
 	d.state = t.state = dlb_compress_state_new();
-	assert(dlb_compressor_new(&t.k, c, &d, &err) == 0);
+	assert(IS(dlb_compressor_new(&t.k, c, &d, &err), ==, 0));
 	for (int64_t step = 0; step < 8; step++) {
 		const struct dlb_traffic *traffic = dlb_compressor_traffic(t.k);
 
@@ -276,7 +275,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			 * matrices are not cut into chunks: exact for the ring. */
 			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
 
-			assert(traffic->dense_bytes[class] == dense[class]);
+			assert(IS(traffic->dense_bytes[class], ==, dense[class]));
 			assert((t.choice.how == DLB_COMPRESS_PER_HOP && how != &dlb_allreduce_ring) ||
 			       fabs(traffic->bytes[class] - predicted[class]) <= flags + 0.2 * predicted[class] / t.size ||
 			       (adapts && class == DLB_TRAFFIC_GRADIENT && traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
@@ -288,24 +287,24 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		struct dlb_local_tensor s;
 		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
 
-		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
+		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i, &s) && IS(s.name, ==, tensor_names[i]) && s.summed && IS(s.n, ==, n));
 		for (int j = 0; j < n; j++)
 			rest[j] = (double)((const float *)s.p)[j];
-		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
+		assert(IS(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err), ==, 0));
 		for (int j = 0; j < n; j++) {
 			double lost = given[i][j] - got[i][j] - rest[j];
 
 			sum_want += given[i][j] * given[i][j];
 			sum_error += lost * lost;
 		}
-		assert(sqrt(sum_error / sum_want) <= (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
+		assert(IS(sqrt(sum_error / sum_want), <=, (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5)));
 		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
 		/* The gradients' two strong directions are sent: residuals do not grow with the steps. */
 		sum_error = 0;
 		for (int j = 0; j < n; j++)
 			sum_error += rest[j] * rest[j];
-		assert(sqrt(sum_error / sum_want) < (dlb_compress_rank(&t.choice, &t.tensor[i]) > 1 ? 0.05 : 0.6));
+		assert(IS(sqrt(sum_error / sum_want), <, (dlb_compress_rank(&t.choice, &t.tensor[i]) > 1 ? 0.05 : 0.6)));
 		sum_want = sum_error = 0;
 		free(rest);
 	}
@@ -355,15 +354,15 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 				want[i][r * cols + j] = n_ranks * (n_ranks + 1) / 2 * one;
 			}
 		tensor[i] = (struct dlb_sum_tensor){ x, rows, cols, 100 + i, tensor_names[i], false, 0, false };
-		assert(dlb_compress_rank(&d.choice, &tensor[i]) > 0);
+		assert(IS(dlb_compress_rank(&d.choice, &tensor[i]), >, 0));
 	}
-	assert(dlb_compressor_new(&k, c, &d, &err) == 0);
+	assert(IS(dlb_compressor_new(&k, c, &d, &err), ==, 0));
 	dlb_compressor_start(k, 0);
-	assert(dlb_compressor_wait(k, &err) == 0 && !dlb_compressor_verdict(k)->not_finite);
+	assert(IS(dlb_compressor_wait(k, &err), ==, 0) && !dlb_compressor_verdict(k)->not_finite);
 	for (int i = 0; i < 2; i++) {
 		const int n = size[i][0] * size[i][1];
 
-		assert(distance(tensor[i].x, want[i], n) <= most);
+		assert(IS(distance(tensor[i].x, want[i], n), <=, most));
 		same_everywhere(c, tensor[i].x, (size_t)n * sizeof(float));
 		free(tensor[i].x);
 		free(want[i]);
@@ -409,7 +408,7 @@ static bool ranks(const char *self)
 
 		snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' rank >&2", n, self);
 		status = system(command);
-		assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		assert(WIFEXITED(status) && IS(WEXITSTATUS(status), ==, 0));
 		n_checks++;
 	}
 	return true;

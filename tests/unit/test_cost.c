@@ -1,6 +1,5 @@
 /* cost: profile rows and their section, the roofline fit, interpolation between batch sizes, unmeasured
  * kinds, missing kernels, optimizers, reading and writing the cost section, bad input. */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "cost/cost.h"
 #include "optim/optim.h"
 #include "util/rng.h"
+#include "check.h"
 
 static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind, int64_t rows, int64_t columns)
 {
@@ -43,7 +43,7 @@ static void make_graph(struct dlb_graph *g, int layers)
 	int x, weight[64], grad[64];
 	int64_t n = 32, k = 16;
 
-	assert(layers <= 64);
+	assert(IS(layers, <=, 64));
 	dlb_graph_init(g);
 	g->batch = n;
 	x = tensor(g, "x", DLB_T_INPUT, 0, k);
@@ -121,12 +121,12 @@ static void test_profile(void)
 
 	make_graph(&g, 20);
 	dlb_profile_init(&p, &g, 32);
-	assert(p.n_batches == 5 && p.batch[0] == 32 && p.batch[4] == 2);
+	assert(IS(p.n_batches, ==, 5) && IS(p.batch[0], ==, 32) && IS(p.batch[4], ==, 2));
 	/* MatMuls 16x16 (first), then 16,32 32,64 64,128 128,16: five; Relus four widths; updates five. */
 	int ops = 0;
 	for (int r = 0; r < p.n_rows; r++)
 		ops += p.row[r].n_ops;
-	assert(p.n_rows == 14 && ops == g.n_ops);
+	assert(IS(p.n_rows, ==, 14) && IS(ops, ==, g.n_ops));
 	measure(&g, &p, "cpu");
 	p.row[3].time_s[0][1] = NAN;
 	p.row[4].time_s[0][0] = p.row[4].time_s[0][1] = INFINITY;
@@ -135,8 +135,8 @@ static void test_profile(void)
 	dlb_doc_init(&d, "f.json");
 	dlb_doc_set(&d, "profile", dlb_profile_write(&p));
 	check(dlb_profile_read(&d, &g, &back, &err), &err);
-	assert(back.n_rows == p.n_rows && back.n_kinds == 1 && isnan(back.row[3].time_s[0][1]));
-	assert(isinf(back.row[4].time_s[0][0]) && back.row[2].packed_bytes[0] == 4096 && isnan(back.step_s[0]));
+	assert(IS(back.n_rows, ==, p.n_rows) && IS(back.n_kinds, ==, 1) && isnan(back.row[3].time_s[0][1]));
+	assert(isinf(back.row[4].time_s[0][0]) && IS(back.row[2].packed_bytes[0], ==, 4096) && isnan(back.step_s[0]));
 	json_t *again = dlb_profile_write(&back);
 	assert(json_equal(again, dlb_doc_section(&d, "profile")));
 	json_decref(again);
@@ -144,17 +144,17 @@ static void test_profile(void)
 
 	json_t *row = json_array_get(json_object_get(dlb_doc_section(&d, "profile"), "rows"), 5);
 	json_array_set_new(json_object_get(row, "ops"), 0, json_integer(g.n_ops));
-	assert(dlb_profile_read(&d, &g, &back, &err) == -1 && strstr(err.where, "/profile/rows/5/ops/0"));
+	assert(IS(dlb_profile_read(&d, &g, &back, &err), ==, -1) && HAS(err.where, "/profile/rows/5/ops/0"));
 	json_array_set_new(json_object_get(row, "ops"), 0, json_integer(0));
-	assert(dlb_profile_read(&d, &g, &back, &err) == -1 && strstr(err.what, "already"));
+	assert(IS(dlb_profile_read(&d, &g, &back, &err), ==, -1) && HAS(err.what, "already"));
 	dlb_doc_release(&d);
 	dlb_profile_release(&p);
 
 	dlb_profile_init(&p, &g, 1);
-	assert(p.n_batches == 1);
+	assert(IS(p.n_batches, ==, 1));
 	dlb_profile_release(&p);
 	dlb_profile_init(&p, &g, 3);
-	assert(p.n_batches == 2 && p.batch[1] == 1);
+	assert(IS(p.n_batches, ==, 2) && IS(p.batch[1], ==, 1));
 	dlb_profile_release(&p);
 	dlb_graph_release(&g);
 }
@@ -190,7 +190,7 @@ static void test_roofline(void)
 	double one_flop[2] = { 1e6, 1e6 }, one_bytes[2] = { 0, 0 }, one_t[2] = { 1e-5, 1e-5 };
 	struct dlb_roofline fit = { 1e-6, 1e-11, 1e-10 };
 	dlb_roofline_fit(&fit, one_flop, one_bytes, one_t, NULL, 2);
-	assert(near(dlb_roofline_s(&fit, 1e6, 0), 1e-5, 1e-6) && fit.launch_s >= 0 && fit.flop_s >= 0 && fit.byte_s == 1e-10);
+	assert(near(dlb_roofline_s(&fit, 1e6, 0), 1e-5, 1e-6) && IS(fit.launch_s, >=, 0) && IS(fit.flop_s, >=, 0) && IS(fit.byte_s, ==, 1e-10));
 	dlb_roofline_fit(&fit, NULL, NULL, NULL, NULL, 0);
 }
 
@@ -212,25 +212,25 @@ static void test_kinds(void)
 	cl.kind[2].without = without + 1;	/* cuda: the class of work */
 	cl.kind[2].n_without = 1;
 	check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
-	assert(c.n_kinds == 3 && c.n_batches == 5 && c.fit_error[0] < 1e-6 && isnan(c.fit_error[1]));
+	assert(IS(c.n_kinds, ==, 3) && IS(c.n_batches, ==, 5) && IS(c.fit_error[0], <, 1e-6) && isnan(c.fit_error[1]));
 	for (int i = 0; i < g.n_ops; i++) {
 		double t = truth(&g, i, 32);
 		bool relu = !strcmp(g.op[i].type, "Relu"), update = !strcmp(g.op[i].type, "Update");
 		assert(near(dlb_cost_kind_s(&c, i, 0, 32), t, 1e-12) && near(dlb_cost_op_s(&c, i, 1, 32), 2 * t, 1e-12));
 		assert(c.measured[i] && !c.measured[g.n_ops + i]);
-		assert(isinf(dlb_cost_op_s(&c, i, 2, 32)) == relu && isinf(dlb_cost_op_s(&c, i, 3, 32)) == update);
+		assert(IS(isinf(dlb_cost_op_s(&c, i, 2, 32)), ==, relu) && IS(isinf(dlb_cost_op_s(&c, i, 3, 32)), ==, update));
 		if (!relu)	/* four threads help, but no more than four times */
-			assert(dlb_cost_op_s(&c, i, 2, 32) <= t && dlb_cost_op_s(&c, i, 2, 32) >= t / 4);
+			assert(IS(dlb_cost_op_s(&c, i, 2, 32), <=, t) && IS(dlb_cost_op_s(&c, i, 2, 32), >=, t / 4));
 	}
-	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) && dlb_cost_xfer_s(&c, 1e6, 2, 2) == 0);
-	assert(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2) == 4 * 16 * 16 * 4);
+	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) && IS(dlb_cost_xfer_s(&c, 1e6, 2, 2), ==, 0));
+	assert(IS(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2), ==, 4 * 16 * 16 * 4));
 
 	/* The cost of a split is finite and positive; 0 for one node. */
 	int nodes[2] = { 0, 3 };
-	assert(dlb_cost_split_s(&c, 0, 32, nodes, 1, DLB_SPLIT_SUM) == 0);
+	assert(IS(dlb_cost_split_s(&c, 0, 32, nodes, 1, DLB_SPLIT_SUM), ==, 0));
 	double sum = dlb_cost_split_s(&c, 0, 32, nodes, 2, DLB_SPLIT_SUM);
 	assert(near(sum, 2 * (1e-5 + 32 * 16 * 4 / 2 / 1e9), 1e-9));
-	assert(dlb_cost_split_s(&c, 0, 32, nodes, 2, DLB_SPLIT_OUTPUT) > 0);
+	assert(IS(dlb_cost_split_s(&c, 0, 32, nodes, 2, DLB_SPLIT_OUTPUT), >, 0));
 
 	/* The optimizer scales updates only, and can be set again. */
 	int adam = dlb_optimizer_find("adam"), sgd = dlb_optimizer_find("sgd"), last = g.n_ops - 1;
@@ -238,19 +238,19 @@ static void test_kinds(void)
 	dlb_cost_set_optimizer(&c, adam);
 	dlb_cost_set_optimizer(&c, adam);
 	assert(near(dlb_cost_kind_s(&c, last, 0, 32), update * dlb_optimizers[adam].bytes_per_element /
-		    dlb_optimizers[sgd].bytes_per_element, 1e-12) && dlb_cost_kind_s(&c, 0, 0, 32) == matmul);
+		    dlb_optimizers[sgd].bytes_per_element, 1e-12) && IS(dlb_cost_kind_s(&c, 0, 0, 32), ==, matmul));
 	dlb_cost_set_optimizer(&c, sgd);
-	assert(dlb_cost_kind_s(&c, last, 0, 32) == update);
+	assert(IS(dlb_cost_kind_s(&c, last, 0, 32), ==, update));
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 
 	parse("cup:2", &cl);
-	assert(dlb_cost_fit(&c, &g, &p, &cl, &err) == -1 && strstr(err.what, "'cup'") && strstr(err.hint, "'cpu'"));
+	assert(IS(dlb_cost_fit(&c, &g, &p, &cl, &err), ==, -1) && HAS(err.what, "'cup'") && HAS(err.hint, "'cpu'"));
 	dlb_cluster_release(&cl);
 	parse("cpu:2 cuda:1", &cl);
 	check(dlb_cost_fit(&c, &g, NULL, &cl, &err), &err);
 	for (int i = 0; i < g.n_ops; i++)
-		assert(dlb_cost_op_s(&c, i, 0, 32) > 0 && isfinite(dlb_cost_op_s(&c, i, 2, 32)) && !c.measured[i]);
+		assert(IS(dlb_cost_op_s(&c, i, 0, 32), >, 0) && isfinite(dlb_cost_op_s(&c, i, 2, 32)) && !c.measured[i]);
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 	dlb_profile_release(&p);
@@ -278,13 +278,13 @@ static void test_gaps(void)
 	check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
 	for (int r = 0; r < p.n_rows; r++) {
 		int i = p.row[r].op[0];
-		assert(c.measured[i] == (r % 3 != 0));
+		assert(IS(c.measured[i], ==, (r % 3 != 0)));
 		for (int64_t n = 1; n <= 64; n++)
 			worst = fmax(worst, fabs(dlb_cost_kind_s(&c, i, 0, (double)n) / truth(&g, i, n) - 1));
 	}
 	/* The true time has corners (max) between the sizes, so interpolation is not exact. */
 	printf("gaps and interpolation: off by %.1f%% at worst\n", 100 * worst);
-	assert(worst < 0.15);
+	assert(IS(worst, <, 0.15));
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 	dlb_profile_release(&p);
@@ -342,7 +342,7 @@ static void test_accumulate(void)
 		g.op[i].phase = DLB_BACKWARD;			/* as if no op read it */
 		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), 3 * dlb_tensor_bytes(&g.tensor[t], 64) / c.accumulate_Bps[0], 1e-12));
 	}
-	assert(updates == 3);
+	assert(IS(updates, ==, 3));
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 	dlb_profile_release(&p);
@@ -369,28 +369,28 @@ static void test_section(void)
 	dlb_doc_init(&d, "f.json");
 	dlb_doc_set(&d, "cost", dlb_cost_write(&c));
 	json_t *rows = json_object_get(dlb_doc_section(&d, "cost"), "rows");
-	assert(json_array_size(rows) == 13);	/* two of the five updates cost the same */
+	assert(IS(json_array_size(rows), ==, 13));	/* two of the five updates cost the same */
 	check(dlb_cost_read(&d, &g, &cl, &back, &err), &err);
 	for (int i = 0; i < g.n_ops; i++)
 		for (int k = 0; k < 2; k++) {
-			assert(dlb_cost_kind_s(&c, i, k, 7) == dlb_cost_kind_s(&back, i, k, 7));
-			assert(c.scratch_bytes[k * g.n_ops + i] == back.scratch_bytes[k * g.n_ops + i]);
-			assert(c.measured[k * g.n_ops + i] == back.measured[k * g.n_ops + i]);
+			assert(IS(dlb_cost_kind_s(&c, i, k, 7), ==, dlb_cost_kind_s(&back, i, k, 7)));
+			assert(IS(c.scratch_bytes[k * g.n_ops + i], ==, back.scratch_bytes[k * g.n_ops + i]));
+			assert(IS(c.measured[k * g.n_ops + i], ==, back.measured[k * g.n_ops + i]));
 		}
 	dlb_cost_release(&back);
 
 	json_t *ops = json_object_get(json_array_get(rows, 1), "ops"), *was = json_deep_copy(dlb_doc_section(&d, "cost"));
 	json_array_append_new(ops, json_integer(0));
-	assert(dlb_cost_read(&d, &g, &cl, &back, &err) == -1 && strstr(err.what, "already"));
+	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "already"));
 	json_array_remove(ops, 0);
 	dlb_doc_put(&d, "cost", json_deep_copy(was));
 	rows = json_object_get(dlb_doc_section(&d, "cost"), "rows");
 	json_array_remove(rows, 3);
-	assert(dlb_cost_read(&d, &g, &cl, &back, &err) == -1 && strstr(err.what, "no costs for op"));
+	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "no costs for op"));
 	dlb_doc_put(&d, "cost", was);
 	json_array_append_new(json_object_get(json_object_get(json_array_get(json_object_get(was, "rows"), 0), "time_s"), "cpu"),
 			      json_real(-1));
-	assert(dlb_cost_read(&d, &g, &cl, &back, &err) == -1 && strstr(err.where, "/cost/rows/0/time_s/cpu"));
+	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.where, "/cost/rows/0/time_s/cpu"));
 	dlb_doc_release(&d);
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);

@@ -1,6 +1,5 @@
 /* lib/data: IDX plain and gzip, hostile headers, digits, text, random data, transforms against values
  * computed by hand, random transforms, GPT-2's pattern, the order of an epoch, labels. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "data/source.h"
+#include "check.h"
 
 /* A graph of inputs only: x (n, c, h, w) or (n, d), label (n) or (n, d). */
 static void make_graph(struct dlb_graph *g, const int64_t *x, int n_dims, enum dlb_dtype dtype, int label_dims, int64_t bound)
@@ -44,29 +44,29 @@ static void test_idx(void)
 	struct dlb_idx x;
 	z_stream z = { 0 };
 
-	assert(dlb_idx_parse(good, sizeof good, "good", &x, &err) == 0);
-	assert(x.dtype == DLB_I16 && x.n_dims == 2 && x.dim[0] == 2 && x.dim[1] == 2);
-	assert(dlb_value_int(x.data, x.dtype, 1) == -2 && dlb_value_int(x.data, x.dtype, 2) == 256);
+	assert(IS(dlb_idx_parse(good, sizeof good, "good", &x, &err), ==, 0));
+	assert(IS(x.dtype, ==, DLB_I16) && IS(x.n_dims, ==, 2) && IS(x.dim[0], ==, 2) && IS(x.dim[1], ==, 2));
+	assert(IS(dlb_value_int(x.data, x.dtype, 1), ==, -2) && IS(dlb_value_int(x.data, x.dtype, 2), ==, 256));
 	dlb_idx_release(&x);
 
-	assert(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+	assert(IS(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), ==, Z_OK));
 	z.next_in = (unsigned char *)(uintptr_t)good;
 	z.avail_in = sizeof good;
 	z.next_out = zip;
 	z.avail_out = sizeof zip;
-	assert(deflate(&z, Z_FINISH) == Z_STREAM_END);
-	assert(dlb_idx_parse(zip, z.total_out, "zip", &x, &err) == 0 && dlb_value_int(x.data, x.dtype, 3) == 3);
+	assert(IS(deflate(&z, Z_FINISH), ==, Z_STREAM_END));
+	assert(IS(dlb_idx_parse(zip, z.total_out, "zip", &x, &err), ==, 0) && IS(dlb_value_int(x.data, x.dtype, 3), ==, 3));
 	dlb_idx_release(&x);
 	for (size_t n = 0; n < z.total_out - 8; n++)		/* the last 8 bytes are gzip's own check */
-		assert(dlb_idx_parse(zip, n, "zip", &x, &err) == -1 && err.what[0]);
+		assert(IS(dlb_idx_parse(zip, n, "zip", &x, &err), ==, -1) && err.what[0]);
 	deflateEnd(&z);
 
 	for (size_t n = 0; n < sizeof good; n++)
-		assert(dlb_idx_parse(good, n, "short", &x, &err) == -1);
+		assert(IS(dlb_idx_parse(good, n, "short", &x, &err), ==, -1));
 	for (size_t i = 0; i < 12; i++) {
 		memcpy(bad, good, sizeof good);
 		bad[i] = 0xfb;
-		assert(dlb_idx_parse(bad, sizeof bad, "bad", &x, &err) == -1);
+		assert(IS(dlb_idx_parse(bad, sizeof bad, "bad", &x, &err), ==, -1));
 	}
 }
 
@@ -81,19 +81,19 @@ static void test_transform(void)
 	struct dlb_error err;
 	float out[2 * 16];
 
-	assert(dlb_transform_parse("scale=1/255,pad=1,normalise=0.5/0.25,channels=2", &t, &err) == 0);
-	assert(dlb_transform_bind(&t, 1, 2, 2, &err) == 0);
-	assert(t.out_c == 2 && t.out_h == 4 && t.out_w == 4);
-	assert(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err) == 0);
+	assert(IS(dlb_transform_parse("scale=1/255,pad=1,normalise=0.5/0.25,channels=2", &t, &err), ==, 0));
+	assert(IS(dlb_transform_bind(&t, 1, 2, 2, &err), ==, 0));
+	assert(IS(t.out_c, ==, 2) && IS(t.out_h, ==, 4) && IS(t.out_w, ==, 4));
+	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0));
 	for (int c = 0; c < 2; c++) {
-		assert(out[16 * c] == -2.0f && out[16 * c + 15] == -2.0f);	/* padding, normalised */
-		assert(out[16 * c + 5] == -2.0f && out[16 * c + 6] == 2.0f);		/* 0 and 255 */
-		assert(out[16 * c + 9] == (51.0f / 255.0f - 0.5f) / 0.25f);
+		assert(IS(out[16 * c], ==, -2.0f) && IS(out[16 * c + 15], ==, -2.0f));	/* padding, normalised */
+		assert(IS(out[16 * c + 5], ==, -2.0f) && IS(out[16 * c + 6], ==, 2.0f));		/* 0 and 255 */
+		assert(IS(out[16 * c + 9], ==, (51.0f / 255.0f - 0.5f) / 0.25f));
 	}
 	dlb_transform_release(&t);
 	for (int i = 0; i < DLB_LEN(bad); i++)
-		assert(dlb_transform_parse(bad[i], &t, &err) == -1);
-	assert(dlb_transform_parse("channels=3", &t, &err) == 0 && dlb_transform_bind(&t, 2, 2, 2, &err) == -1);
+		assert(IS(dlb_transform_parse(bad[i], &t, &err), ==, -1));
+	assert(IS(dlb_transform_parse("channels=3", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 2, 2, 2, &err), ==, -1));
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
 }
@@ -111,31 +111,31 @@ static void test_moving_pixels(void)
 	float out[9], again[9];
 	int first[10] = { 0 }, flipped = 0;
 
-	assert(dlb_transform_parse("resize=1x2", &t, &err) == 0 && dlb_transform_bind(&t, 1, 1, 4, &err) == 0);
-	assert(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err) == 0 && out[0] == 71.0f && out[1] == 117.0f);
+	assert(IS(dlb_transform_parse("resize=1x2", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
+	assert(IS(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err), ==, 0) && IS(out[0], ==, 71.0f) && IS(out[1], ==, 117.0f));
 	dlb_transform_release(&t);
-	assert(dlb_transform_parse("scale=1,resize=1x2", &t, &err) == 0 && dlb_transform_bind(&t, 1, 1, 4, &err) == 0);
-	assert(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err) == 0);
-	assert(fabsf(out[0] - 125.0f / 1.75f) < 1e-4f && fabsf(out[1] - 205.0f / 1.75f) < 1e-4f);
+	assert(IS(dlb_transform_parse("scale=1,resize=1x2", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
+	assert(IS(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err), ==, 0));
+	assert(IS(fabsf(out[0] - 125.0f / 1.75f), <, 1e-4f) && IS(fabsf(out[1] - 205.0f / 1.75f), <, 1e-4f));
 	dlb_transform_release(&t);
 
 	/* A part of 2x2 begins at 1, 2, 4 or 5; about half are flipped; the same draw for the same sample. */
-	assert(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err) == 0 && dlb_transform_bind(&t, 1, 3, 3, &err) == 0);
+	assert(IS(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 3, 3, &err), ==, 0));
 	for (int i = 0; i < 400; i++) {
 		const struct dlb_sample_seed seed = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
 		int lower;
 
-		assert(dlb_transform_apply(&t, &image, &seed, &scratch, out, &err) == 0);
-		assert(dlb_transform_apply(&t, &image, &seed, &scratch, again, &err) == 0 && !memcmp(out, again, 4 * sizeof *out));
+		assert(IS(dlb_transform_apply(&t, &image, &seed, &scratch, out, &err), ==, 0));
+		assert(IS(dlb_transform_apply(&t, &image, &seed, &scratch, again, &err), ==, 0) && !memcmp(out, again, 4 * sizeof *out));
 		lower = (int)(out[0] < out[1] ? out[0] : out[1]) / 10;
 		flipped += out[0] > out[1];
 		first[lower]++;
-		assert(fabsf(out[0] - out[1]) == 10.0f && out[2] == out[0] + 30.0f);
+		assert(IS(fabsf(out[0] - out[1]), ==, 10.0f) && IS(out[2], ==, out[0] + 30.0f));
 	}
-	assert(first[1] + first[2] + first[4] + first[5] == 400 && flipped > 150 && flipped < 250);
+	assert(IS(first[1] + first[2] + first[4] + first[5], ==, 400) && IS(flipped, >, 150) && IS(flipped, <, 250));
 	for (int i = 1; i < 6; i++)
 		assert(i == 3 || first[i] > 60);
-	assert(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err) == 0 && out[0] == 10.0f && out[3] == 50.0f);
+	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0) && IS(out[0], ==, 10.0f) && IS(out[3], ==, 50.0f));
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
 }
@@ -176,34 +176,34 @@ static void test_digits(void)
 
 	make_graph(&g, (int64_t[]){ 1, 8, 8 }, 4, DLB_F32, 1, 10);
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .transform = "scale=1/16", .seed = 1 }, &g, &err) == 0);
-	assert(dlb_data_count(d) == 1797);
-	assert(dlb_data_fill(d, 0, 0, 0, 1797, x, &err) == 0);
-	assert(dlb_data_fill(d, 1, 0, 0, 1797, label, &err) == 0);
+	assert(IS(dlb_data_count(d), ==, 1797));
+	assert(IS(dlb_data_fill(d, 0, 0, 0, 1797, x, &err), ==, 0));
+	assert(IS(dlb_data_fill(d, 1, 0, 0, 1797, label, &err), ==, 0));
 	for (int i = 0; i < 1797; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
-		assert(counts[i] >= 174 && counts[i] <= 183);	/* as the data set's description says */
+		assert(IS(counts[i], >=, 174) && IS(counts[i], <=, 183));	/* as the data set's description says */
 	for (int i = 0; i < 1797 * 64; i++)
 		sum += x[i];
-	assert(fabs(sum * 16 - 561718) < 0.5 && x[2] == 5.0f / 16.0f && label[0] == 0 && label[1] == 1);
-	assert(dlb_data_counted(d, -1, 0, 5, 7) == 7);
+	assert(IS(fabs(sum * 16 - 561718), <, 0.5) && IS(x[2], ==, 5.0f / 16.0f) && IS(label[0], ==, 0) && IS(label[1], ==, 1));
+	assert(IS(dlb_data_counted(d, -1, 0, 5, 7), ==, 7));
 
 	/* Shuffled: every sample once per epoch, another order in the next epoch, the same order for the same
 	 * epoch. */
-	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && dlb_data_count(e) == 360);
-	assert(dlb_data_fill(e, 1, 3, 0, 360, label, &err) == 0);
+	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && IS(dlb_data_count(e), ==, 360));
+	assert(IS(dlb_data_fill(e, 1, 3, 0, 360, label, &err), ==, 0));
 	memset(counts, 0, sizeof counts);
 	for (int i = 0; i < 360; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
-		assert(counts[i] > 25 && counts[i] < 45);
+		assert(IS(counts[i], >, 25) && IS(counts[i], <, 45));
 	int64_t again[360], other[360];
-	assert(dlb_data_fill(e, 1, 4, 0, 360, other, &err) == 0);
-	assert(dlb_data_fill(e, 1, 5, 0, 1, again, &err) == 0);
-	assert(dlb_data_fill(e, 1, 3, 100, 260, again + 100, &err) == 0);
+	assert(IS(dlb_data_fill(e, 1, 4, 0, 360, other, &err), ==, 0));
+	assert(IS(dlb_data_fill(e, 1, 5, 0, 1, again, &err), ==, 0));
+	assert(IS(dlb_data_fill(e, 1, 3, 100, 260, again + 100, &err), ==, 0));
 	assert(!memcmp(again + 100, label + 100, 260 * sizeof *label) && memcmp(other, label, sizeof other));
-	assert(dlb_data_fill(e, 0, 3, 10, 2, half, &err) == 0);
-	assert(half[0] >= 0 && half[0] <= 16);
+	assert(IS(dlb_data_fill(e, 0, 3, 10, 2, half, &err), ==, 0));
+	assert(IS(half[0], >=, 0) && IS(half[0], <=, 16));
 	dlb_data_close(d);
 	dlb_data_close(e);
 	dlb_graph_release(&g);
@@ -211,18 +211,18 @@ static void test_digits(void)
 
 	/* Data that do not fit the model are refused, with a cure if there is one. */
 	make_graph(&g, (int64_t[]){ 1, 12, 12 }, 4, DLB_F32, 1, 10);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && strstr(err.hint, "pad=2"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && HAS(err.hint, "pad=2"));
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F64, 1, 10);
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == 0);
 	double wide[64];
-	assert(dlb_data_fill(d, 0, 0, 0, 1, wide, &err) == 0);
-	assert(wide[2] == 5.0);
+	assert(IS(dlb_data_fill(d, 0, 0, 0, 1, wide, &err), ==, 0));
+	assert(IS(wide[2], ==, 5.0));
 	dlb_data_close(d);
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F32, 1, 9);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && strstr(err.what, "label 9"));
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digit", .seed = 1 }, &g, &err) == -1 && strstr(err.hint, "digits"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && HAS(err.what, "label 9"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digit", .seed = 1 }, &g, &err) == -1 && HAS(err.hint, "digits"));
 	dlb_graph_release(&g);
 }
 
@@ -236,17 +236,17 @@ static void test_tokens(void)
 	char spec[64];
 	int64_t x[6], y[6];
 
-	assert(fd >= 0 && write(fd, "cabbac\nd", 8) == 8);
+	assert(IS(fd, >=, 0) && IS(write(fd, "cabbac\nd", 8), ==, 8));
 	close(fd);
 	snprintf(spec, sizeof spec, "tokens:%s", path);
 	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == 0 && dlb_data_count(d) == 2);
-	assert(dlb_data_fill(d, 0, 0, 0, 2, x, &err) == 0);
-	assert(dlb_data_fill(d, 1, 0, 0, 2, y, &err) == 0);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == 0 && IS(dlb_data_count(d), ==, 2));
+	assert(IS(dlb_data_fill(d, 0, 0, 0, 2, x, &err), ==, 0));
+	assert(IS(dlb_data_fill(d, 1, 0, 0, 2, y, &err), ==, 0));
 	/* sorted: \n a b c d = 0..4; sample i starts at 3 i */
 	static const int64_t want_x[] = { 3, 1, 2, 2, 1, 3 }, want_y[] = { 1, 2, 2, 1, 3, 0 };
 	assert(!memcmp(x, want_x, sizeof x) && !memcmp(y, want_y, sizeof y));
-	assert(dlb_data_counted(d, dlb_data_label(d, 0), 0, 0, 2) == 6);
+	assert(IS(dlb_data_counted(d, dlb_data_label(d, 0), 0, 0, 2), ==, 6));
 	dlb_data_close(d);
 	g.tensor[0].bound = 4;
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == -1);
@@ -266,22 +266,22 @@ static void test_random(void)
 
 	make_graph(&g, (int64_t[]){ 5 }, 2, DLB_F32, 1, 7);
 	g.tensor[0].bound = 0;
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "random", .shuffled = true, .seed = 3 }, &g, &err) == 0 && dlb_data_count(d) == DLB_DATA_ENDLESS);
-	assert(dlb_data_fill(d, 0, 0, 0, 1000, x, &err) == 0);
-	assert(dlb_data_fill(d, 0, 0, 100, 10, part, &err) == 0);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "random", .shuffled = true, .seed = 3 }, &g, &err) == 0 && IS(dlb_data_count(d), ==, DLB_DATA_ENDLESS));
+	assert(IS(dlb_data_fill(d, 0, 0, 0, 1000, x, &err), ==, 0));
+	assert(IS(dlb_data_fill(d, 0, 0, 100, 10, part, &err), ==, 0));
 	assert(!memcmp(part, x + 500, sizeof part));		/* by index alone */
 	for (int i = 0; i < 5000; i++) {
 		sum += x[i];
 		square += (double)x[i] * x[i];
 	}
-	assert(fabs(sum / 5000) < 0.06 && fabs(square / 5000 - 1) < 0.1);
-	assert(dlb_data_fill(d, 1, 0, 0, 1000, y, &err) == 0);
+	assert(IS(fabs(sum / 5000), <, 0.06) && IS(fabs(square / 5000 - 1), <, 0.1));
+	assert(IS(dlb_data_fill(d, 1, 0, 0, 1000, y, &err), ==, 0));
 	for (int i = 0; i < 1000; i++) {
-		assert(y[i] >= 0 && y[i] < 7);
+		assert(IS(y[i], >=, 0) && IS(y[i], <, 7));
 		seen[y[i]]++;
 	}
 	for (int i = 0; i < 7; i++)
-		assert(seen[i] > 90);
+		assert(IS(seen[i], >, 90));
 	dlb_data_close(d);
 	dlb_graph_release(&g);
 	free(x);
@@ -296,7 +296,7 @@ static void write_npy(const char *path, const char *type, int rows, int n, const
 	assert(f);
 	snprintf(head, sizeof head, "{'descr': '<%s', 'fortran_order': False, 'shape': (%d, %d), }", type, rows, n);
 	fprintf(f, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, head);
-	assert(fwrite(data, 8, (size_t)(rows * n), f) == (size_t)(rows * n) && !fclose(f));
+	assert(IS(fwrite(data, 8, (size_t)(rows * n), f), ==, (size_t)(rows * n)) && !fclose(f));
 }
 
 /* Labels of several positions are classes of the logits' axis, for any number of positions; floats are
@@ -319,7 +319,7 @@ static void test_labels(void)
 	const struct dlb_data_choice choice = { .spec = spec, .seed = 1 };
 	write_npy(path[0], "i8", 2, 3, x);
 	write_npy(path[1], "i8", 2, 3, good);
-	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label -100 of sample 0 is outside the model's 0 to 99"));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label -100 of sample 0 is outside the model's 0 to 99"));
 	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION), loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
 	g.tensor[scores].dtype = DLB_F32;
 	g.tensor[scores].n_dims = 3;
@@ -329,12 +329,12 @@ static void test_labels(void)
 	g.tensor[loss].n_dims = 0;
 	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
 	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2, &loss, 1, &ignore, 1);
-	assert(dlb_data_open(&d, &choice, &g, &err) == 0);
-	assert(dlb_data_counted(d, 1, 0, 0, 1) == 2 && dlb_data_counted(d, 1, 0, 0, 2) == 5 && dlb_data_counted(d, -1, 0, 0, 2) == 2);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0));
+	assert(IS(dlb_data_counted(d, 1, 0, 0, 1), ==, 2) && IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) && IS(dlb_data_counted(d, -1, 0, 0, 2), ==, 2));
 	dlb_data_close(d);
 	write_npy(path[1], "i8", 2, 3, bad);
-	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label 100 of sample 1 is outside the model's 0 to 99"));
-	assert(strstr(err.where, "1.npy: byte 160"));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label 100 of sample 1 is outside the model's 0 to 99"));
+	assert(HAS(err.where, "1.npy: byte 160"));
 	dlb_graph_release(&g);
 
 	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
@@ -342,10 +342,10 @@ static void test_labels(void)
 	g.tensor[1].bound = 2;
 	write_npy(path[1], "f8", 2, 3, shares);
 	float filled[6];
-	assert(dlb_data_open(&d, &choice, &g, &err) == 0 && dlb_data_fill(d, 1, 0, 0, 2, filled, &err) == 0 && filled[2] == 0.25f);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) && IS(dlb_data_fill(d, 1, 0, 0, 2, filled, &err), ==, 0) && IS(filled[2], ==, 0.25f));
 	dlb_data_close(d);
 	write_npy(path[1], "f8", 2, 3, wrong);
-	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label 1.5 of sample 1 is outside"));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label 1.5 of sample 1 is outside"));
 	dlb_graph_release(&g);
 	for (int i = 0; i < 2; i++)
 		unlink(path[i]);
@@ -385,9 +385,9 @@ static void test_fixed_batch(void)
 		printf("%s\n", err.what);
 		assert(false);
 	}
-	assert(dlb_data_count(d) == 4 && !dlb_data_fill(d, 0, 0, 2, 2, got, &err) && !memcmp(got, x + 6, sizeof got));
+	assert(IS(dlb_data_count(d), ==, 4) && !dlb_data_fill(d, 0, 0, 2, 2, got, &err) && !memcmp(got, x + 6, sizeof got));
 	assert(!dlb_data_fill(d, 1, 0, 0, 2, got, &err) && !memcmp(got, y, sizeof got));
-	assert(dlb_data_counted(d, 1, 0, 0, 2) == 5 && dlb_data_counted(d, 1, 0, 2, 2) == 6);
+	assert(IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) && IS(dlb_data_counted(d, 1, 0, 2, 2), ==, 6));
 	dlb_data_close(d);
 	dlb_graph_release(&g);
 	for (int i = 0; i < 2; i++)

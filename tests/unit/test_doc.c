@@ -1,6 +1,5 @@
 /* doc: reading, versions, unknown members, removal of dependent sections, hashes by value, printing,
  * references. */
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 static int parse(struct dlb_doc *d, const char *text, struct dlb_error *err)
 {
@@ -22,7 +22,7 @@ static void expect(const char *text, const char *where, const char *what, const 
 	struct dlb_doc d = { 0 };
 	struct dlb_error err = { .status = 0 };
 
-	assert(parse(&d, text, &err) == -1 && !d.root && err.status == 2);
+	assert(IS(parse(&d, text, &err), ==, -1) && !d.root && IS(err.status, ==, 2));
 	if (!strstr(err.where, where) || !strstr(err.what, what) || !strstr(err.hint, hint)) {
 		dlb_error_print(stderr, "expected otherwise", -1, &err);
 		abort();
@@ -73,23 +73,23 @@ static void test_write(void)
 	assert(dlb_doc_is_newer(&d));
 	dlb_doc_provenance(&d, "dlb-x", 3, argv);
 	text = text_of(&d);
-	assert(!strcmp(text, "{\n \"dlb\":\"1.7\",\n \"graph\":{\n  \"ops\":[\n   {\"id\":0},\n   {\"id\":1}],\n  \"ids\":[1,2]},\n"
+	assert(SAME(text, "{\n \"dlb\":\"1.7\",\n \"graph\":{\n  \"ops\":[\n   {\"id\":0},\n   {\"id\":1}],\n  \"ids\":[1,2]},\n"
 			     " \"plan\":{\n  \"placement\":{\n   \"0\":1,\n   \"1\":0},\n  \"value_s\":0.10000000000000001},\n"
 			     " \"provenance\":[\n  {\"tool\":\"dlb-x\",\"version\":\"0.1.0\",\"arguments\":[\"--lr\",\"1\"]}],\n"
 			     " \"x-b\":{\n  \"z\":1,\n  \"a\":2},\n \"zebra\":1}\n"));
 	dlb_doc_release(&d);
 	assert(!parse(&d, text, &err));
 	again = text_of(&d);
-	assert(!strcmp(text, again));
+	assert(SAME(text, again));
 	if (full) {
-		assert(dlb_doc_write(&d, full, &err) == -1 && strstr(err.what, "cannot write"));
+		assert(IS(dlb_doc_write(&d, full, &err), ==, -1) && HAS(err.what, "cannot write"));
 		fclose(full);
 	}
 	dlb_doc_release(&d);
 	free(text);
 	free(again);
-	assert(dlb_doc_read(&d, "/nonexistent", &err) == -1 && strstr(err.what, "cannot open '/nonexistent'"));
-	assert(dlb_doc_read(&d, "/tmp", &err) == -1 && strstr(err.what, "cannot read '/tmp'"));
+	assert(IS(dlb_doc_read(&d, "/nonexistent", &err), ==, -1) && HAS(err.what, "cannot open '/nonexistent'"));
+	assert(IS(dlb_doc_read(&d, "/tmp", &err), ==, -1) && HAS(err.what, "cannot read '/tmp'"));
 }
 
 /* Sets `section` on a document that has all; `left` are the first letters of what must remain
@@ -128,8 +128,8 @@ static void test_sections(void)
 	drops("run", "{}", " graph profile cluster cost balance plan run report ");
 	drops("report", "{}", " graph profile cluster cost balance plan run report ");
 	dlb_doc_init(&d, "<stdin>");
-	assert(dlb_doc_need(&d, "plan", &v, &err) == -1 && strstr(err.what, "no section 'plan'") &&
-	       strstr(err.hint, "dlb-place"));
+	assert(IS(dlb_doc_need(&d, "plan", &v, &err), ==, -1) && HAS(err.what, "no section 'plan'") &&
+	       HAS(err.hint, "dlb-place"));
 	dlb_doc_put(&d, "plan", json_object());
 	assert(!dlb_doc_need(&d, "plan", &v, &err) && v);
 	dlb_doc_release(&d);
@@ -156,9 +156,9 @@ static void test_hash(void)
 	assert(hash("{\"a\":1,\"b\":[0.5,-0.0]}", NULL) == hash("{\"b\":[5e-1,0],\"a\":1.0}", NULL));
 	assert(hash("{\"a\":{\"x-n\":3,\"optimizer\":1}}", skip) == hash("{\"a\":{\"optimizer\":2}}", skip));
 	assert(hash("{\"a\":{\"optimizer\":1}}", NULL) != hash("{\"a\":{\"optimizer\":2}}", NULL));
-	assert(hash("[[1],2]", NULL) != hash("[1,[2]]", NULL) && hash("\"1\"", NULL) != hash("1", NULL));
-	assert(hash("[true]", NULL) != hash("[false]", NULL) && hash("0.1", NULL) != hash("0.10000000000000002", NULL));
-	assert(hash("9007199254740993", NULL) != hash("9007199254740992", NULL));
+	assert(IS(hash("[[1],2]", NULL), !=, hash("[1,[2]]", NULL)) && IS(hash("\"1\"", NULL), !=, hash("1", NULL)));
+	assert(IS(hash("[true]", NULL), !=, hash("[false]", NULL)) && IS(hash("0.1", NULL), !=, hash("0.10000000000000002", NULL)));
+	assert(IS(hash("9007199254740993", NULL), !=, hash("9007199254740992", NULL)));
 
 	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"n\":1},\"plan\":{}}", NULL));
 	json_object_set_new(dlb_doc_section(&d, "plan"), "inputs", dlb_doc_input_hashes(&d, inputs));
@@ -167,7 +167,7 @@ static void test_hash(void)
 	json_object_set_new(dlb_doc_section(&d, "graph"), "x-n", json_real(2.0));
 	assert(!dlb_doc_check_inputs(&d, "plan", &err));
 	json_object_set_new(dlb_doc_section(&d, "graph"), "n", json_integer(2));
-	assert(dlb_doc_check_inputs(&d, "plan", &err) == -1 && strstr(err.what, "made from another graph"));
+	assert(IS(dlb_doc_check_inputs(&d, "plan", &err), ==, -1) && HAS(err.what, "made from another graph"));
 	dlb_doc_release(&d);
 }
 
@@ -187,31 +187,31 @@ static void test_refs(void)
 	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"ops\":[{\"id\":3,\"t\":\"Conv\",\"ok\":true,\"f\":2.0,\"g\":2.5}],"
 			  "\"a/b~\":{}}}", NULL));
 	r = dlb_ref_root(&d, "graph");
-	assert(!dlb_get_array(&r, "ops", DLB_NEED, &ops, &n, &err) && n == 1);
+	assert(!dlb_get_array(&r, "ops", DLB_NEED, &ops, &n, &err) && IS(n, ==, 1));
 	op = dlb_ref_index(&ops, 0);
-	assert(!dlb_get_int(&op, "id", DLB_NEED, 0, 10, &i, &err) && i == 3);
-	assert(!dlb_get_int(&op, "f", DLB_NEED, 0, 10, &i, &err) && i == 2);
-	assert(!dlb_get_real(&op, "id", DLB_NEED, 0, 10, &x, &err) && x == 3);
-	assert(!dlb_get_str(&op, "t", DLB_NEED, &s, &err) && !strcmp(s, "Conv"));
+	assert(!dlb_get_int(&op, "id", DLB_NEED, 0, 10, &i, &err) && IS(i, ==, 3));
+	assert(!dlb_get_int(&op, "f", DLB_NEED, 0, 10, &i, &err) && IS(i, ==, 2));
+	assert(!dlb_get_real(&op, "id", DLB_NEED, 0, 10, &x, &err) && IS(x, ==, 3));
+	assert(!dlb_get_str(&op, "t", DLB_NEED, &s, &err) && SAME(s, "Conv"));
 	assert(!dlb_get_bool(&op, "ok", DLB_NEED, &b, &err) && b);
-	assert(!dlb_get_int(&op, "none", DLB_OPT, 0, 10, &i, &err) && i == 2);
-	assert(dlb_get_int(&op, "none", DLB_NEED, 0, 10, &i, &err) == -1 && !strcmp(err.what, "no member 'none'") &&
-	       !strcmp(err.where, "f.json: /graph/ops/0"));
-	assert(dlb_get_int(&op, "g", DLB_NEED, 0, 10, &i, &err) == -1 && !strcmp(err.where, "f.json: /graph/ops/0/g"));
-	assert(dlb_get_int(&op, "id", DLB_NEED, 0, 2, &i, &err) == -1 && !strcmp(err.what, "3 is above 2"));
-	assert(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err) == -1 && !strcmp(err.what, "2.5 is below 3"));
-	assert(dlb_get_str(&op, "id", DLB_NEED, &s, &err) == -1 && dlb_get_bool(&op, "id", DLB_NEED, &b, &err) == -1);
-	assert(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err) == -1 && dlb_get_object(&op, "id", DLB_NEED, &odd, &err) == -1);
-	assert(dlb_get_int(&ops, "id", DLB_NEED, 0, 2, &i, &err) == -1 && strstr(err.what, "expected an object"));
+	assert(!dlb_get_int(&op, "none", DLB_OPT, 0, 10, &i, &err) && IS(i, ==, 2));
+	assert(IS(dlb_get_int(&op, "none", DLB_NEED, 0, 10, &i, &err), ==, -1) && SAME(err.what, "no member 'none'") &&
+	       SAME(err.where, "f.json: /graph/ops/0"));
+	assert(IS(dlb_get_int(&op, "g", DLB_NEED, 0, 10, &i, &err), ==, -1) && SAME(err.where, "f.json: /graph/ops/0/g"));
+	assert(IS(dlb_get_int(&op, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) && SAME(err.what, "3 is above 2"));
+	assert(IS(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err), ==, -1) && SAME(err.what, "2.5 is below 3"));
+	assert(IS(dlb_get_str(&op, "id", DLB_NEED, &s, &err), ==, -1) && IS(dlb_get_bool(&op, "id", DLB_NEED, &b, &err), ==, -1));
+	assert(IS(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err), ==, -1) && IS(dlb_get_object(&op, "id", DLB_NEED, &odd, &err), ==, -1));
+	assert(IS(dlb_get_int(&ops, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) && HAS(err.what, "expected an object"));
 	odd = dlb_ref_index(&ops, 7);
-	assert(dlb_ref_int(&odd, 0, 1, &i, &err) == -1 && strstr(err.what, "found nothing"));
+	assert(IS(dlb_ref_int(&odd, 0, 1, &i, &err), ==, -1) && HAS(err.what, "found nothing"));
 	odd = dlb_ref_at(&r, "a/b~");
 	dlb_ref_pointer(&odd, buf, sizeof buf);
-	assert(!strcmp(buf, "/graph/a~1b~0"));
+	assert(SAME(buf, "/graph/a~1b~0"));
 	dlb_ref_pointer(&odd, buf, 5);
-	assert(!strcmp(buf, "/gra"));
+	assert(SAME(buf, "/gra"));
 	assert(!dlb_ref_known(&r, known, &err));
-	assert(dlb_ref_known(&op, known, &err) == -1 && strstr(err.what, "unknown member 'id'"));
+	assert(IS(dlb_ref_known(&op, known, &err), ==, -1) && HAS(err.what, "unknown member 'id'"));
 	dlb_doc_release(&d);
 }
 
@@ -239,11 +239,11 @@ static void test_large(void)
 	dlb_doc_set(&d, "plan", plan);
 	h = dlb_doc_hash(d.root, NULL);
 	text = text_of(&d);
-	assert(!dlb_doc_parse(&again, text, strlen(text), "again", NULL) && dlb_doc_hash(again.root, NULL) == h);
+	assert(!dlb_doc_parse(&again, text, strlen(text), "again", NULL) && IS(dlb_doc_hash(again.root, NULL), ==, h));
 	free(text);
 	dlb_doc_release(&d);
 	dlb_doc_release(&again);
-	assert(dlb_clock_s() - start < 20);
+	assert(IS(dlb_clock_s() - start, <, 20));
 	printf("doc: 100000 ops made, hashed, printed, parsed in %.2f s\n", dlb_clock_s() - start);
 }
 
@@ -256,12 +256,12 @@ static void same_print(const json_t *v)
 
 	p.f = open_memstream(&got, &n);
 	assert(want && p.f);
-	assert(dlb_print_compact(&p, v) == 0);
+	assert(IS(dlb_print_compact(&p, v), ==, 0));
 	dlb_print_flush(&p);
 	fclose(p.f);
 	if (strcmp(want, got))
 		fprintf(stderr, "'%s' instead of '%s'\n", got, want);
-	assert(!strcmp(want, got));
+	assert(SAME(want, got));
 	free(want);
 	free(got);
 }

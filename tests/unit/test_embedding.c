@@ -1,5 +1,6 @@
 /* The padding row of an embedding, given by the option, has no gradient. */
 #include <math.h>
+#include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
 
@@ -13,13 +14,13 @@ static void gradient(void)
 	struct test_run r;
 	uint64_t drawn = 0;
 
-	assert(dlb_backend_find("cpu")->open(0, 1, &be, &err) == 0);
+	assert(IS(dlb_backend_find("cpu")->open(0, 1, &be, &err), ==, 0));
 	begin_graph(&g, 20);
 	const int x = sample_input(&g, DLB_I64, (int64_t[]){ 0, 2 }, 2);
 	const int w = drawn_constant(&g, "words", (int64_t[]){ 4, 3 }, 2, true, 1, &drawn);
 	g.output[g.n_outputs++] = op(&g, "Gather", (int[]){ w, x }, 2, NULL, 0);
-	assert(dlb_graph_set_padding_row(&g, "word=2", &err) == -1 && strstr(err.what, "no embedding has a table named like 'word'"));
-	assert(dlb_graph_set_padding_row(&g, "words", &err) == -1 && dlb_graph_set_padding_row(&g, "words=-1", &err) == -1);
+	assert(IS(dlb_graph_set_padding_row(&g, "word=2", &err), ==, -1) && HAS(err.what, "no embedding has a table named like 'word'"));
+	assert(IS(dlb_graph_set_padding_row(&g, "words", &err), ==, -1) && IS(dlb_graph_set_padding_row(&g, "words=-1", &err), ==, -1));
 	if (dlb_graph_set_padding_row(&g, "wor*=2", &err) || dlb_graph_fold(&g, 4, &be, &err) || dlb_graph_find_parameters(&g, &err) ||
 	    dlb_graph_attach_loss(&g, "sum", &err) || dlb_graph_differentiate(&g, &err))
 		test_die(&err);
@@ -28,10 +29,10 @@ static void gradient(void)
 	test_run_phase(&r, DLB_FORWARD);
 	test_run_phase(&r, DLB_BACKWARD);
 	const int update = g.n_ops - 1;
-	assert(g.op[update].phase == DLB_UPDATE);
+	assert(IS(g.op[update].phase, ==, DLB_UPDATE));
 	const double *grad = r.value[g.op[update].in[1]];
 	for (int i = 0; i < 12; i++)
-		assert(grad[i] == (i / 3 == 2 ? 0 : grad[0]) && grad[0] != 0);
+		assert(IS(grad[i], ==, (i / 3 == 2 ? 0 : grad[0])) && IS(grad[0], !=, 0));
 	test_run_release(&r);
 	dlb_graph_release(&g);
 	be.ops->close(&be);

@@ -1,8 +1,8 @@
 /* Names from files are printed with control characters escaped. */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include "util/escape.h"
+#include "check.h"
 
 static void shows(const char *s, const char *want)
 {
@@ -13,8 +13,8 @@ static void shows(const char *s, const char *want)
 		fprintf(stderr, "'%s', wanted '%s'\n", got, want);
 		assert(!"shown otherwise");
 	}
-	assert(dlb_needs_escape(s) == (strcmp(s, want) != 0));
-	assert(strlen(dlb_escape(s, small, sizeof small)) < sizeof small);
+	assert(IS(dlb_needs_escape(s), ==, (strcmp(s, want) != 0)));
+	assert(IS(strlen(dlb_escape(s, small, sizeof small)), <, sizeof small));
 	assert(!strncmp(small, want, strlen(small)));
 }
 
@@ -39,8 +39,8 @@ int main(void)
 	shows("\xff\xfe", "\\xff\\xfe");
 	/* truncation keeps whole characters */
 	char small[4];
-	assert(!strcmp(dlb_escape("ab\x1b", small, sizeof small), "ab"));
-	assert(!strcmp(dlb_escape("ab\xc3\x9f", small, sizeof small), "ab"));
+	assert(SAME(dlb_escape("ab\x1b", small, sizeof small), "ab"));
+	assert(SAME(dlb_escape("ab\xc3\x9f", small, sizeof small), "ab"));
 	printf("ok\n");
 	return 0;
 }

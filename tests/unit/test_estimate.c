@@ -3,6 +3,7 @@
  *   a walked move gives the same as an estimate of the new placement;
  *   the estimate of a move of one op from its neighbours is never longer than walked, and equal if the step gets longer;
  *   in a chain, where no other op runs beside the moved ones, estimates of moves of neighbours are exact. */
+#include "check.h"
 #include "random_dag.h"
 #include "place/estimate.h"
 
@@ -54,7 +55,7 @@ static double longest_from(const struct dlb_problem *p, const int *at, int op)
 
 static void same(double a, double b, double scale)
 {
-	assert(fabs(a - b) <= 1e-9 * scale);
+	assert(IS(fabs(a - b), <=, 1e-9 * scale));
 }
 
 static void test_whole(uint64_t seed)
@@ -76,7 +77,7 @@ static void test_whole(uint64_t seed)
 	for (int i = 0; i < d.g.n_ops && p.n_groups <= 14; i++)
 		path = fmax(path, longest_from(&p, at, i));
 	for (int k = 0; k < d.cl.n_nodes; k++) {
-		assert(e.load[k] >= load[k] * (1 - 1e-9));		/* plus the copies it makes */
+		assert(IS(e.load[k], >=, load[k] * (1 - 1e-9)));		/* plus the copies it makes */
 		most = fmax(most, e.load[k]);
 	}
 	if (p.n_groups <= 14)
@@ -118,7 +119,7 @@ static void test_moves(uint64_t seed, bool chain, const char *schedule)
 		same(told, again, was);
 		bool one_op = n == 1 && p.group_start[group[0] + 1] - p.group_start[group[0]] == 1;
 		if (one_op) {
-			assert(told <= walked + 1e-9 * was);
+			assert(IS(told, <=, walked + 1e-9 * was));
 			if (walked > 1e-9 * was)
 				same(told, walked, was);
 			n_longer += walked > 1e-9 * was;

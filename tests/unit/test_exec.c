@@ -1,7 +1,6 @@
 /* lib/exec on one node: a whole run on the digits, continued from checkpoints bit for bit, stopped for every
  * possible reason; measuring; dry runs; thinning of records. Several nodes: tests/run.bats. */
 #define _XOPEN_SOURCE 700	/* mkdtemp */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "exec/section.h"
 #include "model/onnx.h"
 #include "util/mem.h"
+#include "check.h"
 
 #define MODEL "share/models/digits_mlp.onnx"
 
@@ -97,14 +97,14 @@ static void test_training(const struct dlb_doc *doc, const struct dlb_doc *four)
 
 	o.steps = 8;
 	must(run(doc, &o, &a, &err), &err);
-	assert(a.steps == 8 && a.n_losses == 8 && !strcmp(a.stopped, "steps") && a.step_s > 0 && a.n_ops > 5);
-	assert(a.node[0].busy_s > 0 && a.node[0].busy_s <= a.step_s * 1.5 && a.imbalance == 1 && a.predicted_step_s > 0);
-	assert(a.timeline && a.n_spans[0] > 5 && isnan(a.accuracy));
+	assert(IS(a.steps, ==, 8) && IS(a.n_losses, ==, 8) && SAME(a.stopped, "steps") && IS(a.step_s, >, 0) && IS(a.n_ops, >, 5));
+	assert(IS(a.node[0].busy_s, >, 0) && IS(a.node[0].busy_s, <=, a.step_s * 1.5) && IS(a.imbalance, ==, 1) && IS(a.predicted_step_s, >, 0));
+	assert(a.timeline && IS(a.n_spans[0], >, 5) && isnan(a.accuracy));
 	must(run(doc, &o, &b, &err), &err);
 	assert(!memcmp(a.loss, b.loss, 8 * sizeof *a.loss));
 	must(run(four, &o, &c, &err), &err);		/* micro-batches: the same to rounding */
 	for (int i = 0; i < 8; i++)
-		assert(fabs(c.loss[i] / a.loss[i] - 1) < 1e-5);
+		assert(IS(fabs(c.loss[i] / a.loss[i] - 1), <, 1e-5));
 	dlb_report_release(&a);
 	dlb_report_release(&b);
 	dlb_report_release(&c);
@@ -114,8 +114,8 @@ static void test_training(const struct dlb_doc *doc, const struct dlb_doc *four)
 	o.epochs = 3;
 	o.test_data = "digits:test";
 	must(run(doc, &o, &a, &err), &err);
-	assert(a.steps == 135 && !strcmp(a.stopped, "epochs"));
-	assert(a.accuracy > 0.75 && a.accuracy <= 1 && a.test_loss > 0 && a.test_loss < 1);
+	assert(IS(a.steps, ==, 135) && SAME(a.stopped, "epochs"));
+	assert(IS(a.accuracy, >, 0.75) && IS(a.accuracy, <=, 1) && IS(a.test_loss, >, 0) && IS(a.test_loss, <, 1));
 	dlb_report_release(&a);
 }
 
@@ -156,20 +156,20 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	o.loss_log = log;
 	o.steps = 37;
 	must(run(doc, &o, &part, &err), &err);
-	assert(!memcmp(part.loss, all.loss, 37 * sizeof *all.loss) && lines(log) == 37);
+	assert(!memcmp(part.loss, all.loss, 37 * sizeof *all.loss) && IS(lines(log), ==, 37));
 	assert(exists(ck, "step-30") && exists(ck, "step-37") && !exists(ck, "step-20") && !exists(ck, ".new-step-37"));
 	dlb_report_release(&part);
 	/* As if killed after the log had step 37 and the last checkpoint step 30. */
 	snprintf(command, sizeof command, "rm -r '%s/step-37'", ck);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	o.steps = -1;
 	o.until_step = 100;
 	must(run(doc, &o, &part, &err), &err);
-	assert(part.first_step == 30 && part.steps == 70 && !memcmp(part.loss, all.loss + 30, 70 * sizeof *all.loss));
-	assert(lines(log) == 100);
+	assert(IS(part.first_step, ==, 30) && IS(part.steps, ==, 70) && !memcmp(part.loss, all.loss + 30, 70 * sizeof *all.loss));
+	assert(IS(lines(log), ==, 100));
 	dlb_report_release(&part);
 	must(run(doc, &o, &part, &err), &err);		/* a run without remaining steps is no error */
-	assert(part.steps == 0 && part.first_step == 100);
+	assert(IS(part.steps, ==, 0) && IS(part.first_step, ==, 100));
 	dlb_report_release(&part);
 
 	/* Instead of a damaged checkpoint the one before it is used; if that is damaged too, the run is
@@ -177,13 +177,13 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	for (int i = 0; i < 2; i++) {
 		snprintf(command, sizeof command, i ? "echo '{' > '%s/step-100/manifest.json'" :
 			 "truncate -s 100 '%s/step-100/part-0.safetensors'", ck);
-		assert(system(command) == 0);
+		assert(IS(system(command), ==, 0));
 		must(run(doc, &o, &part, &err), &err);
-		assert(part.first_step == 90 && part.steps == 10 && !memcmp(part.loss, all.loss + 90, 10 * sizeof *all.loss));
+		assert(IS(part.first_step, ==, 90) && IS(part.steps, ==, 10) && !memcmp(part.loss, all.loss + 90, 10 * sizeof *all.loss));
 		dlb_report_release(&part);
 	}
 	snprintf(command, sizeof command, "for m in '%s'/step-*/manifest.json; do echo '{' > $m; done", ck);
-	assert(system(command) == 0 && run(doc, &o, &part, &err) == -1 && err.what[0]);
+	assert(IS(system(command), ==, 0) && IS(run(doc, &o, &part, &err), ==, -1) && err.what[0]);
 	dlb_report_release(&part);
 	dlb_report_release(&all);
 }
@@ -201,19 +201,19 @@ static void test_stopping(const struct dlb_doc *doc, const char *dir)
 	snprintf(ck, sizeof ck, "%s/stop", dir);
 	o.until_loss = 1.5;
 	must(run(doc, &o, &r, &err), &err);
-	assert(!strcmp(r.stopped, "loss") && r.loss[r.n_losses - 1] < 1.5 && r.loss[r.n_losses - 2] >= 1.5);
+	assert(SAME(r.stopped, "loss") && IS(r.loss[r.n_losses - 1], <, 1.5) && IS(r.loss[r.n_losses - 2], >=, 1.5));
 	dlb_report_release(&r);
 	o = options();
 	o.patience = 3;
 	must(run(doc, &o, &r, &err), &err);
-	assert(!strcmp(r.stopped, "patience") && r.n_losses > 3);
+	assert(SAME(r.stopped, "patience") && IS(r.n_losses, >, 3));
 	dlb_report_release(&r);
 	o = options();
 	o.epochs = 50;
 	o.stop = &stop;
 	o.checkpoint = ck;
 	must(run(doc, &o, &r, &err), &err);
-	assert(!strcmp(r.stopped, "signal") && r.steps == 1 && exists(ck, "step-1"));
+	assert(SAME(r.stopped, "signal") && IS(r.steps, ==, 1) && exists(ck, "step-1"));
 	dlb_report_release(&r);
 
 	/* A loss that is not finite ends the run, unless allowed. */
@@ -221,14 +221,14 @@ static void test_stopping(const struct dlb_doc *doc, const char *dir)
 	must(dlb_run_section_edit(&wild, &edit, &err), &err);
 	o = options();
 	o.steps = 30;
-	assert(run(&wild, &o, &r, &err) == -1 && strstr(err.what, "loss"));
+	assert(IS(run(&wild, &o, &r, &err), ==, -1) && HAS(err.what, "loss"));
 	dlb_report_release(&r);
 	o.allow_nonfinite = true;
 	must(run(&wild, &o, &r, &err), &err);
-	assert(r.steps == 30);
+	assert(IS(r.steps, ==, 30));
 	dlb_report_release(&r);
 	o.data = "nothing";
-	assert(run(&wild, &o, &r, &err) == -1);
+	assert(IS(run(&wild, &o, &r, &err), ==, -1));
 	dlb_report_release(&r);
 	dlb_doc_release(&wild);
 }
@@ -250,10 +250,10 @@ static void test_measure(void)
 	dlb_measurement_medians(m, s, NULL, NULL);
 	dlb_measurement_free(m);
 	for (int i = 0; i < g.n_ops; i++) {
-		assert(isfinite(s[i]) && s[i] >= 0 && (s[i] > 0 || dlb_graph_is_view(&g, i)));
+		assert(isfinite(s[i]) && IS(s[i], >=, 0) && (s[i] > 0 || dlb_graph_is_view(&g, i)));
 		sum += s[i];
 	}
-	assert(sum < 1);
+	assert(IS(sum, <, 1));
 	free(s);
 	dlb_graph_release(&g);
 	be.ops->close(&be);
@@ -269,8 +269,8 @@ static void test_dry_run(const struct dlb_doc *doc)
 	o.slow = slow;
 	o.n_slow = 1;
 	must(dlb_exec_dry_run(doc, &o, &r, &err), &err);
-	assert(r.dry_run && fabs(r.node[0].busy_s / r.node[0].predicted_busy_s - 2) < 1e-9);
-	assert(fabs(r.step_s / r.predicted_step_s - 2) < 0.01 && r.n_ops > 5 && r.n_losses == 0);
+	assert(r.dry_run && IS(fabs(r.node[0].busy_s / r.node[0].predicted_busy_s - 2), <, 1e-9));
+	assert(IS(fabs(r.step_s / r.predicted_step_s - 2), <, 0.01) && IS(r.n_ops, >, 5) && IS(r.n_losses, ==, 0));
 	dlb_report_release(&r);
 }
 
@@ -286,11 +286,11 @@ static void test_record(void)
 		end[0] = end[1] = i + 1;
 		dlb_record_add(&r, &e);
 	}
-	assert(r.n_slots > DLB_RECORD_SLOTS / 2 - 1 && r.n_slots <= DLB_RECORD_SLOTS && r.n_steps <= DLB_RECORD_STEPS);
+	assert(IS(r.n_slots, >, DLB_RECORD_SLOTS / 2 - 1) && IS(r.n_slots, <=, DLB_RECORD_SLOTS) && IS(r.n_steps, <=, DLB_RECORD_STEPS));
 	for (int i = 0; i < r.n_slots; i++)
-		assert(r.slot_step_s[i] == (double)(i * r.stride) && r.start_s[2 * i] == r.slot_step_s[i] && r.end_s[2 * i + 1] == r.slot_step_s[i] + 1);
+		assert(IS(r.slot_step_s[i], ==, (double)(i * r.stride)) && IS(r.start_s[2 * i], ==, r.slot_step_s[i]) && IS(r.end_s[2 * i + 1], ==, r.slot_step_s[i] + 1));
 	for (int i = 0; i < r.n_steps; i++)
-		assert(r.step[i].step_s == (double)(i * r.step_stride));
+		assert(IS(r.step[i].step_s, ==, (double)(i * r.step_stride)));
 	dlb_record_release(&r);
 }
 
@@ -315,7 +315,7 @@ int main(void)
 	dlb_doc_release(&doc);
 	dlb_doc_release(&four);
 	snprintf(command, sizeof command, "rm -r %s", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	puts("exec: training, micro-batches, checkpoints, reasons to stop, measuring, dry runs, records");
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include "check.h"
 #include "graph_equal.h"
 #include "util/clock.h"
 #include "util/rng.h"
@@ -43,7 +44,7 @@ static void small_graph(struct dlb_graph *g)
 	g->input[0] = x;
 	g->output[0] = y;
 	g->n_inputs = g->n_outputs = 1;
-	assert(dlb_graph_index(g) == 0 && dlb_graph_check(g, &err) == 0);
+	assert(IS(dlb_graph_index(g), ==, 0) && IS(dlb_graph_check(g, &err), ==, 0));
 }
 
 static void test_views(void)
@@ -53,16 +54,16 @@ static void test_views(void)
 	struct dlb_op_io io;
 	small_graph(&g);
 
-	assert(g.tensor[3].producer == 0 && g.tensor[0].producer == -1);
+	assert(IS(g.tensor[3].producer, ==, 0) && IS(g.tensor[0].producer, ==, -1));
 	/* counted once, though it is two operands */
-	assert(g.reader_start[1] - g.reader_start[0] == 1 && g.reader[g.reader_start[0]] == 0);
-	assert(g.reader_start[4] - g.reader_start[3] == 1 && g.reader[g.reader_start[3]] == 1);
-	assert(dlb_op_flop_at(&g, 0, 8) == 100 && dlb_op_flop_at(&g, 0, 4) == 60 && dlb_op_flop_at(&g, 0, 16) == 180);
-	assert(dlb_tensor_bytes(&g.tensor[0], 5) == 80);
+	assert(IS(g.reader_start[1] - g.reader_start[0], ==, 1) && IS(g.reader[g.reader_start[0]], ==, 0));
+	assert(IS(g.reader_start[4] - g.reader_start[3], ==, 1) && IS(g.reader[g.reader_start[3]], ==, 1));
+	assert(IS(dlb_op_flop_at(&g, 0, 8), ==, 100) && IS(dlb_op_flop_at(&g, 0, 4), ==, 60) && IS(dlb_op_flop_at(&g, 0, 16), ==, 180));
+	assert(IS(dlb_tensor_bytes(&g.tensor[0], 5), ==, 80));
 
 	dlb_graph_io(&g, 1, 5, &a, &io);
-	assert(io.n_in == 3 && io.in[1].n_dims == -1 && io.in[0].dim[0] == 5 && io.out[0].dim[1] == 4);
-	assert(!io.value[0] && ((const int64_t *)io.value[2])[0] == 2 && ((const int64_t *)io.value[2])[1] == 16);
+	assert(IS(io.n_in, ==, 3) && IS(io.in[1].n_dims, ==, -1) && IS(io.in[0].dim[0], ==, 5) && IS(io.out[0].dim[1], ==, 4));
+	assert(!io.value[0] && IS(((const int64_t *)io.value[2])[0], ==, 2) && IS(((const int64_t *)io.value[2])[1], ==, 16));
 	dlb_graph_io(&g, 0, 5, &a, &io);
 	assert(io.weight[1] && !io.weight[0]);
 
@@ -71,16 +72,16 @@ static void test_views(void)
 	struct dlb_attr swap = g.op[0].attr[0];
 	g.op[0].attr[0] = g.op[0].attr[1];
 	g.op[0].attr[1] = swap;
-	assert(!strcmp(key, dlb_op_signature(&g, 0, 8, &a)) && strcmp(key, key4) != 0);
-	assert(strstr(key, "w:f32[4,4]") && strstr(key, ";a=text;b=3"));
+	assert(SAME(key, dlb_op_signature(&g, 0, 8, &a)) && IS(strcmp(key, key4), !=, 0));
+	assert(HAS(key, "w:f32[4,4]") && HAS(key, ";a=text;b=3"));
 
 	/* integers beyond 2^53 survive */
 	static const int64_t big[] = { INT64_MAX - 1 };
 	static const int64_t none[] = { 0 };
 	struct dlb_tensor t = { .dtype = DLB_I64, .n_dims = 0, .data = big, .data_mul = none };
-	assert(*(const int64_t *)dlb_tensor_value(&t, 3, &a) == INT64_MAX - 1);
+	assert(IS(*(const int64_t *)dlb_tensor_value(&t, 3, &a), ==, INT64_MAX - 1));
 	t = (struct dlb_tensor){ .dtype = DLB_F32, .n_dims = 1, .dim = { { 2, 1 } }, .is_fill = true, .fill = 0.5 };
-	assert(((const float *)dlb_tensor_value(&t, 3, &a))[6] == 0.5f);
+	assert(IS(((const float *)dlb_tensor_value(&t, 3, &a))[6], ==, 0.5f));
 	dlb_arena_release(&a);
 	dlb_graph_release(&g);
 	n_checked++;
@@ -121,13 +122,13 @@ static void test_order(uint64_t seed)
 		g.op[3].colocate = 7;
 		g.op[5].of = 2;
 		const char *who = g.op[3].name, *mate = g.op[7].name, *child = g.op[5].name, *parent = g.op[2].name;
-		assert(dlb_graph_sort(&g, &err) == 0 && dlb_graph_check(&g, &err) == 0);
+		assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0));
 		for (int i = 0; i < N; i++) {
 			if (!strcmp(g.op[i].name, who))
-				assert(!strcmp(g.op[g.op[i].colocate].name, mate));
+				assert(SAME(g.op[g.op[i].colocate].name, mate));
 			if (!strcmp(g.op[i].name, child))
-				assert(!strcmp(g.op[g.op[i].of].name, parent));
-			assert(g.tensor[g.op[i].out[0]].producer == i);
+				assert(SAME(g.op[g.op[i].of].name, parent));
+			assert(IS(g.tensor[g.op[i].out[0]].producer, ==, i));
 		}
 		dlb_graph_release(&g);
 	}
@@ -138,9 +139,9 @@ static void test_order(uint64_t seed)
 	dlb_graph_add_op(&g, "free", "Any", "", DLB_FORWARD, NULL, 0, NULL, 0, NULL, 0);
 	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &a, 1, &b, 1, NULL, 0);
 	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &b, 1, &a, 1, NULL, 0);
-	assert(dlb_graph_sort(&g, &err) == -1 && strstr(err.what, "'p' <- 'q' <- 'p'"));
-	assert(dlb_graph_check(&g, &err) == -1 && strstr(err.what, "cycle"));
-	assert(dlb_graph_check_known(&g, &err) == -1 && strstr(err.what, "no operator Any") && strstr(err.where, "Any 'free' (opset 0)"));
+	assert(IS(dlb_graph_sort(&g, &err), ==, -1) && HAS(err.what, "'p' <- 'q' <- 'p'"));
+	assert(IS(dlb_graph_check(&g, &err), ==, -1) && HAS(err.what, "cycle"));
+	assert(IS(dlb_graph_check_known(&g, &err), ==, -1) && HAS(err.what, "no operator Any") && HAS(err.where, "Any 'free' (opset 0)"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -153,7 +154,7 @@ static void test_state_makes_no_edges(void)
 	const int s = dlb_graph_add_tensor(&g, "mean", DLB_T_BUFFER), a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION);
 	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &s, 1, &a, 1, NULL, 0);
 	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &a, 1, &s, 1, NULL, 0);
-	assert(dlb_graph_sort(&g, &err) == 0 && dlb_graph_check(&g, &err) == 0 && g.tensor[s].producer == -1);
+	assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0) && IS(g.tensor[s].producer, ==, -1));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -169,10 +170,10 @@ static void test_groups(void)
 	g.op[3].colocate = 1;
 	g.op[4].colocate = 5;
 	dlb_graph_groups(&g, group);
-	assert(group[0] == 0 && group[1] == 1 && group[2] == 2 && group[3] == 1 && group[4] == 1 && group[5] == 1);
-	assert(dlb_graph_check(&g, &err) == 0);
+	assert(IS(group[0], ==, 0) && IS(group[1], ==, 1) && IS(group[2], ==, 2) && IS(group[3], ==, 1) && IS(group[4], ==, 1) && IS(group[5], ==, 1));
+	assert(IS(dlb_graph_check(&g, &err), ==, 0));
 	g.op[1].colocate = 4;
-	assert(dlb_graph_check(&g, &err) == -1 && strstr(err.what, "comes round"));
+	assert(IS(dlb_graph_check(&g, &err), ==, -1) && HAS(err.what, "comes round"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -263,7 +264,7 @@ static void test_round_trip(void)
 	g.loss = 4;
 	g.model_path = "/tmp/m.onnx";
 	g.model_sha256 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-	assert(dlb_graph_index(&g) == 0);
+	assert(IS(dlb_graph_index(&g), ==, 0));
 	round_trip(&g);
 	dlb_graph_release(&g);
 	n_checked++;
@@ -356,17 +357,17 @@ static void test_large(void)
 		before = t;
 	}
 	const double start = dlb_clock_s();
-	assert(dlb_graph_sort(&g, &err) == 0);
+	assert(IS(dlb_graph_sort(&g, &err), ==, 0));
 	const double sorted = dlb_clock_s();
 	dlb_doc_init(&d, "test");
 	dlb_doc_set(&d, "graph", dlb_graph_write(&g));
 	const double written = dlb_clock_s();
-	assert(dlb_graph_read(&d, &back, &err) == 0 && back.n_ops == N);
+	assert(IS(dlb_graph_read(&d, &back, &err), ==, 0) && IS(back.n_ops, ==, N));
 	const double read = dlb_clock_s();
 	printf("100000 ops: sorted in %.2f s, written in %.2f s, read in %.2f s\n", sorted - start, written - sorted,
 	       read - written);
 	/* 25 s under valgrind; quadratic time would take longer even without it */
-	assert(read - written < 120);
+	assert(IS(read - written, <, 120));
 	dlb_graph_release(&back);
 	dlb_doc_release(&d);
 	dlb_graph_release(&g);

@@ -1,12 +1,12 @@
 /* Checks `overwrite` of every operator: for each input that output 0 may overwrite, and each type, the kernel
  * gives the same bits if output 0 has the input's address. */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "op/op.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 enum { MAX_IN = 6, MAX_OUT = 4 };
 static int compared;
@@ -132,7 +132,7 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 			abort();
 		}
 	}
-	assert(compared > before);
+	assert(IS(compared, >, before));
 }
 
 int main(void)
@@ -146,7 +146,7 @@ int main(void)
 		const struct dlb_op_class *cls = dlb_op_class_of(i);
 		if (!cls->overwrite)
 			continue;
-		assert(cls->n_out[0] >= 1 && cls->n_in[1] != 0);
+		assert(IS(cls->n_out[0], >=, 1) && IS(cls->n_in[1], !=, 0));
 		test_class(&be, cls);
 		n++;
 	}

@@ -2,6 +2,7 @@
  * double, over many shapes, both layouts, float and double; bits must not depend on addresses (kernels.h).
  * Gradients are compared with naive loops and, in double, with central differences of the forward kernel. The
  * seed is printed. */
+#include "check.h"
 #include "kernels.h"
 
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 3e-5 : 1e-12; }
@@ -88,7 +89,7 @@ static void weight_versions(void)
 			w[i] = (float)step;
 		r.weight_version = step < 4 ? step : 0;
 		k->run(k, &r);
-		assert(y[0] == 64.0f * (float)step && y[48 * 80 - 1] == 64.0f * (float)step);
+		assert(IS(y[0], ==, 64.0f * (float)step) && IS(y[48 * 80 - 1], ==, 64.0f * (float)step));
 	}
 	dlb_kernel_free(k);
 	be.ops->free(&be, a);
@@ -443,7 +444,7 @@ int main(void)
 	dlb_rng_init(&rng, seed);
 	printf("seed %llu\n", (unsigned long long)seed);
 	assert(dlb_backend_find("cpu") && !dlb_backend_find("abacus"));
-	assert(dlb_backend_find("cpu")->open(1, 1, &be, &err) == -1);
+	assert(IS(dlb_backend_find("cpu")->open(1, 1, &be, &err), ==, -1));
 	if (dlb_backend_find("cpu")->open(0, getenv("THREADS") ? atoi(getenv("THREADS")) : 1, &be, &err)) {
 		dlb_error_print(stderr, "test_kernels", -1, &err);
 		return 1;

@@ -1,5 +1,6 @@
 /* K-FAC: its matrices against plain sums and solutions in double, its rules for matrices that cannot be
  * inverted, and the layers of a model that it supports. */
+#include "check.h"
 #include "kernels.h"
 
 #include "graph/graph.h"
@@ -47,24 +48,24 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 
 			for (int r = 0; r < 2 * ROWS; r++)
 				s += (i < W ? x[r / ROWS][r % ROWS * W + i] : 1) * (j < W ? x[r / ROWS][r % ROWS * W + j] : 1);
-			assert(fabs(a[i * n + j] - s) < tolerance(t) * ROWS / 10);
+			assert(IS(fabs(a[i * n + j] - s), <, tolerance(t) * ROWS / 10));
 		}
 	/* the first average is the sum, the second one a mixture */
 	assert(!dlb_kfac_average(t, n, 0, 1.0 / (2 * ROWS), sum, average) && !dlb_kfac_average(t, n, 0.75, 2.0 / (2 * ROWS), sum, average));
 	full(t, n, average, g);
 	for (int i = 0; i < n * n; i++)
-		assert(fabs(g[i] - a[i] * 1.25 / (2 * ROWS)) < tolerance(t));
+		assert(IS(fabs(g[i] - a[i] * 1.25 / (2 * ROWS)), <, tolerance(t)));
 	memcpy(a, g, sizeof a);
 	assert(!dlb_kfac_average(t, G, 0, 1.0 / ROWS, gsum, gaverage));
 	full(t, G, gaverage, g);
-	assert(dlb_kfac_invert(t, n, 0.01, average, ai, work) == 0 && dlb_kfac_invert(t, G, 0.01, gaverage, gi, work) == 0);
+	assert(IS(dlb_kfac_invert(t, n, 0.01, average, ai, work), ==, 0) && IS(dlb_kfac_invert(t, G, 0.01, gaverage, gi, work), ==, 0));
 	for (int i = 0; i < n; i++)		/* inverse times (A + damping I) */
 		for (int j = 0; j < n; j++) {
 			double s = 0;
 
 			for (int k = 0; k < n; k++)
 				s += dlb_value_real(ai, t, i * n + k) * (a[k * n + j] + (k == j) * 0.01);
-			assert(fabs(s - (i == j)) < tolerance(t));
+			assert(IS(fabs(s - (i == j)), <, tolerance(t)));
 		}
 	for (int i = 0; i < W * G; i++)
 		dlb_value_set(dws, t, i, dw[i] = rounded(t, uniform()));
@@ -83,7 +84,7 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 		for (int j = 0; j < n; j++) {
 			double got = j == W ? dlb_value_real(dbs, t, i) : dlb_value_real(dws, t, by_input ? j * G + i : i * W + j);
 
-			assert(fabs(got - want[i * n + j]) <= tolerance(t) * (1 + fabs(want[i * n + j])));
+			assert(IS(fabs(got - want[i * n + j]), <=, tolerance(t) * (1 + fabs(want[i * n + j]))));
 		}
 	free(xs[0]);
 	free(xs[1]);
@@ -133,7 +134,7 @@ static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int g
 	}
 	for (int i = 0; i < groups * n; i++)
 		for (int j = 0; j <= i % n; j++)
-			assert(fabs(dlb_value_real(sum, t, i * n + j) - want[i * n + j]) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(want[i * n + j])) * 10);
+			assert(IS(fabs(dlb_value_real(sum, t, i * n + j) - want[i * n + j]), <=, (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(want[i * n + j])) * 10));
 	/* The same x as vectors of c numbers per group, in its layout. */
 	v = (struct dlb_kfac_vectors){ .lie = layout == DLB_CHANNELS_LAST ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS, .dtype = t, .images = images,
 		.positions = s[2] * s[3], .n = (int)c, .groups = groups };
@@ -147,7 +148,7 @@ static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int g
 				const int64_t at = p / v.positions * stride[0] + p % v.positions / s[3] * stride[2] + p % s[3] * stride[3];
 				e += dlb_value_real(x, t, at + i * stride[1]) * dlb_value_real(x, t, at + other * stride[1]);
 			}
-			assert(fabs(dlb_value_real(sum, t, i * c + j) - e) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(e)) * 10);
+			assert(IS(fabs(dlb_value_real(sum, t, i * c + j) - e), <=, (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(e)) * 10));
 		}
 	free(want);
 	free(row);
@@ -170,14 +171,14 @@ static void from_factor(int n)
 		for (int j = 0; j < n; j++)
 			for (int k = 0; k < n; k++)
 				a[i * n + j] += x[i * n + k] * x[j * n + k] / (float)n + (k == i && i == j);
-	assert(dlb_kfac_invert(DLB_F32, n, 0, a, want, work) == 0);
+	assert(IS(dlb_kfac_invert(DLB_F32, n, 0, a, want, work), ==, 0));
 	dlb_rfp_pack(n, a, true, l);
-	assert(dlb_rfp_factor(n, l) == 0 && dlb_kfac_invert_factor(n, l, inverse, work) == 0);
+	assert(IS(dlb_rfp_factor(n, l), ==, 0) && IS(dlb_kfac_invert_factor(n, l, inverse, work), ==, 0));
 	for (int i = 0; i < n * n; i++)
-		assert(fabsf(inverse[i] - want[i]) < 1e-5f);
+		assert(IS(fabsf(inverse[i] - want[i]), <, 1e-5f));
 	memcpy(x, inverse, (size_t)(n * n) * sizeof *x);
 	l[dlb_rfp_at(n, n - 1, 0)] = NAN;
-	assert(dlb_kfac_invert_factor(n, l, inverse, work) == -1 && !memcmp(x, inverse, (size_t)(n * n) * sizeof *x));
+	assert(IS(dlb_kfac_invert_factor(n, l, inverse, work), ==, -1) && !memcmp(x, inverse, (size_t)(n * n) * sizeof *x));
 	free(a);
 	free(l);
 	free(x);
@@ -202,20 +203,20 @@ static void failures(void)
 	for (int k = 0; k < DLB_LEN(row); k++) {
 		a[N * N - 1] = -row[k].e * 0.7;		/* the mean diagonal is at least 0.65 */
 		memcpy(inverse, before, sizeof inverse);
-		assert(dlb_kfac_invert(DLB_F64, N, 0, a, inverse, work) == row[k].shifts);
+		assert(IS(dlb_kfac_invert(DLB_F64, N, 0, a, inverse, work), ==, row[k].shifts));
 		assert(!memcmp(inverse, before, sizeof inverse) == (row[k].shifts < 0));
 		n_checks++;
 	}
 	a[N * N - 1] = 1;
 	a[N] = NAN;
-	assert(dlb_kfac_invert(DLB_F64, N, 0, a, before, work) == -1);
+	assert(IS(dlb_kfac_invert(DLB_F64, N, 0, a, before, work), ==, -1));
 	memcpy(before, a, sizeof a);
 	a[N] = 0;
 	memcpy(inverse, a, sizeof a);
 	sum[N + 1] = INFINITY;
-	assert(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a) == -1 && !memcmp(a, inverse, sizeof a));
+	assert(IS(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a), ==, -1) && !memcmp(a, inverse, sizeof a));
 	sum[N + 1] = 3;
-	assert(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a) == 0 && a[N + 1] == 2);
+	assert(IS(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a), ==, 0) && IS(a[N + 1], ==, 2));
 	n_checks += 3;
 }
 
@@ -274,16 +275,16 @@ static void layers(bool shared, bool fed)
 
 		dlb_kfac_bind(&g);
 		l = dlb_kfac_layers(&g, &n);
-		assert(n == !shared && u->n_in == (n ? 4 : 2));
+		assert(n == !shared && IS(u->n_in, ==, (n ? 4 : 2)));
 		if (n) {
-			assert(l->update == g.tensor[w].home && l->bias_update == g.tensor[b].home && !l->by_input);
-			assert(l->n_uses == 1 && l->use[0].x[0] == h && l->use[0].x[1] == dy && l->n[0] == 7 && l->n[1] == 5);
-			assert(u->in[0] == w && u->in[1] == dw && u->in[2] == h && u->in[3] == dy);
-			assert(dlb_kfac_layer_of(&g, l->update) == l->update && dlb_kfac_layer_of(&g, l->bias_update) == l->update);
-			assert(dlb_kfac_layer_of(&g, dense) == -1 && dlb_kfac_moment_of(&g, l->update, dy) == DLB_KFAC_G);
-			assert(dlb_kfac_moment_of(&g, l->update, h) == DLB_KFAC_A && dlb_kfac_moment_of(&g, l->update, dw) == -1);
-			assert(dlb_kfac_layer_at(&g, l->update).n[0] == 7 && dlb_kfac_state_bytes(&g, l->update) == 4 * 3 * (49 + 25));
-			assert(!dlb_kfac_operand(u, 1) && dlb_kfac_operand(u, 2) && g.op[g.tensor[b].home].n_in == 2);
+			assert(IS(l->update, ==, g.tensor[w].home) && IS(l->bias_update, ==, g.tensor[b].home) && !l->by_input);
+			assert(IS(l->n_uses, ==, 1) && IS(l->use[0].x[0], ==, h) && IS(l->use[0].x[1], ==, dy) && IS(l->n[0], ==, 7) && IS(l->n[1], ==, 5));
+			assert(IS(u->in[0], ==, w) && IS(u->in[1], ==, dw) && IS(u->in[2], ==, h) && IS(u->in[3], ==, dy));
+			assert(IS(dlb_kfac_layer_of(&g, l->update), ==, l->update) && IS(dlb_kfac_layer_of(&g, l->bias_update), ==, l->update));
+			assert(IS(dlb_kfac_layer_of(&g, dense), ==, -1) && IS(dlb_kfac_moment_of(&g, l->update, dy), ==, DLB_KFAC_G));
+			assert(IS(dlb_kfac_moment_of(&g, l->update, h), ==, DLB_KFAC_A) && IS(dlb_kfac_moment_of(&g, l->update, dw), ==, -1));
+			assert(IS(dlb_kfac_layer_at(&g, l->update).n[0], ==, 7) && IS(dlb_kfac_state_bytes(&g, l->update), ==, 4 * 3 * (49 + 25)));
+			assert(!dlb_kfac_operand(u, 1) && dlb_kfac_operand(u, 2) && IS(g.op[g.tensor[b].home].n_in, ==, 2));
 		}
 		free(l);
 	}
@@ -340,16 +341,16 @@ static void other_layers(bool conv, int64_t groups, bool fed, const char *why)
 	g.tensor[b].home = add(&g, "b.update", "Update", DLB_UPDATE, b, db, -1, -1, product);
 	dlb_kfac_bind(&g);
 	all = dlb_kfac_layers(&g, &n);
-	assert(n == !why && dlb_kfac_left(&g, g.tensor[b].home) == NULL);
+	assert(n == !why && IS(dlb_kfac_left(&g, g.tensor[b].home), ==, NULL));
 	assert(why ? strcmp(dlb_kfac_left(&g, g.tensor[w].home), why) == 0 : dlb_kfac_left(&g, g.tensor[w].home) == NULL);
-	assert(dlb_kfac_layer_of(&g, g.tensor[b].home) == (why ? -1 : g.tensor[w].home));
+	assert(IS(dlb_kfac_layer_of(&g, g.tensor[b].home), ==, (why ? -1 : g.tensor[w].home)));
 	if (n) {
 		const struct dlb_kfac_vectors v = dlb_kfac_vectors(&g, all, DLB_KFAC_A, 3), u = dlb_kfac_vectors(&g, all, DLB_KFAC_G, 3);
 
-		assert(all->use[0].x[0] == h && all->use[0].x[1] == dz && all->groups == groups && all->n[0] == (conv ? 36 / groups + 1 : 7) && all->n[1] == outs / groups && all->by_input == !conv);
-		assert(all->bias_update == g.tensor[b].home && dlb_kfac_rows(&g, all, 3) == (conv ? 3 * 36 : 3 * 4) && dlb_kfac_terms(&g, 3) == 3);
-		assert(v.bias && v.n == all->n[0] && !u.bias && u.n == outs / groups && u.groups == groups && u.images * u.positions == dlb_kfac_rows(&g, all, 3));
-		assert(v.lie == (conv ? DLB_KFAC_PATCHES : DLB_KFAC_ROWS) && u.lie == (conv ? DLB_KFAC_COLUMNS : DLB_KFAC_ROWS));
+		assert(IS(all->use[0].x[0], ==, h) && IS(all->use[0].x[1], ==, dz) && IS(all->groups, ==, groups) && IS(all->n[0], ==, (conv ? 36 / groups + 1 : 7)) && IS(all->n[1], ==, outs / groups) && all->by_input == !conv);
+		assert(IS(all->bias_update, ==, g.tensor[b].home) && IS(dlb_kfac_rows(&g, all, 3), ==, (conv ? 3 * 36 : 3 * 4)) && IS(dlb_kfac_terms(&g, 3), ==, 3));
+		assert(v.bias && IS(v.n, ==, all->n[0]) && !u.bias && IS(u.n, ==, outs / groups) && IS(u.groups, ==, groups) && IS(u.images * u.positions, ==, dlb_kfac_rows(&g, all, 3)));
+		assert(IS(v.lie, ==, (conv ? DLB_KFAC_PATCHES : DLB_KFAC_ROWS)) && IS(u.lie, ==, (conv ? DLB_KFAC_COLUMNS : DLB_KFAC_ROWS)));
 	}
 	free(all);
 	dlb_graph_release(&g);

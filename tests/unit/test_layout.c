@@ -3,6 +3,7 @@
 #include <math.h>
 #include "graph/graph.h"
 #include "model/onnx.h"
+#include "check.h"
 #include "run_graph.h"
 #include "util/rng.h"
 #include "by_hand.h"
@@ -44,9 +45,9 @@ static void check_borders(const struct dlb_graph *g)
 			if (!t || t->n_dims < 3 || coincide(t) || t->kind == DLB_T_WEIGHT || t->kind == DLB_T_CONSTANT)
 				continue;
 			if (cls->layout == DLB_LAYOUT_PLAIN_ONLY)
-				assert(t->layout == DLB_PLAIN);
+				assert(IS(t->layout, ==, DLB_PLAIN));
 			if (cls->layout == DLB_LAYOUT_WANTS_CHANNELS_LAST && k == 0)
-				assert(t->layout == DLB_CHANNELS_LAST);
+				assert(IS(t->layout, ==, DLB_CHANNELS_LAST));
 			if (cls->layout == DLB_LAYOUT_ANY && o->phase == DLB_FORWARD && strncmp(o->type, "Layout", 6) &&
 			    strcmp(o->type, "TransposeView")) {
 				assert(seen == DLB_PLAIN || seen == t->layout);
@@ -58,8 +59,8 @@ static void check_borders(const struct dlb_graph *g)
 	}
 	for (int t = 0; t < g->n_tensors; t++)
 		if (g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_WEIGHT_GRADIENT)
-			assert(g->tensor[t].layout == DLB_PLAIN);
-	assert(moved <= 6);
+			assert(IS(g->tensor[t].layout, ==, DLB_PLAIN));
+	assert(IS(moved, <=, 6));
 }
 
 static void feed(struct test_run *r)
@@ -98,17 +99,17 @@ static void compare(const char *path, struct dlb_graph plain, struct dlb_graph f
 	feed(&f);
 	test_run_phase(&p, DLB_BACKWARD);
 	test_run_phase(&f, DLB_BACKWARD);
-	assert(distance(&f, fast.loss, &p, plain.loss) < 1e-5);
-	assert(distance(&f, fast.output[0], &p, plain.output[0]) < 1e-4);
+	assert(IS(distance(&f, fast.loss, &p, plain.loss), <, 1e-5));
+	assert(IS(distance(&f, fast.output[0], &p, plain.output[0]), <, 1e-4));
 	for (int i = 0; i < fast.n_ops; i++) {
 		if (fast.op[i].phase != DLB_UPDATE)
 			continue;
 		const int t = fast.op[i].in[1], u = test_tensor(&plain, fast.tensor[t].name);
-		assert(u >= 0);
+		assert(IS(u, >=, 0));
 		const double far = distance(&f, t, &p, u);
 		if (far > 2e-3)
 			fprintf(stderr, "%s: gradient %s is %g away\n", path, fast.tensor[t].name, far);
-		assert(far <= 2e-3);
+		assert(IS(far, <=, 2e-3));
 	}
 	test_run_release(&p);
 	test_run_release(&f);
@@ -181,7 +182,7 @@ static void transposes_are_views(void)
 		assert(strcmp(fast.op[i].type, "Transpose"));
 		views += !strcmp(fast.op[i].type, "TransposeView");
 	}
-	assert(views == 4);
+	assert(IS(views, ==, 4));
 	compare("a block of ConvNeXt", plain, fast);
 }
 
@@ -195,15 +196,15 @@ static void inference(const char *path)
 	load(&g, path, true, true);
 	if (dlb_graph_eval(&g, &eval, &op_of, &tensor_of, &err) || dlb_graph_check(&eval, &err))
 		test_die(&err);
-	assert(!eval.training && eval.loss >= 0 && eval.label >= 0);
+	assert(!eval.training && IS(eval.loss, >=, 0) && IS(eval.label, >=, 0));
 	for (int i = 0; i < eval.n_ops; i++) {
-		assert(op_of[i] >= 0 && !strcmp(g.op[op_of[i]].name, eval.op[i].name));
-		assert(eval.op[i].phase == DLB_FORWARD && strcmp(eval.op[i].type, "Dropout"));
+		assert(IS(op_of[i], >=, 0) && SAME(g.op[op_of[i]].name, eval.op[i].name));
+		assert(IS(eval.op[i].phase, ==, DLB_FORWARD) && strcmp(eval.op[i].type, "Dropout"));
 		if (!strcmp(eval.op[i].type, "BatchNormalization"))
-			assert(eval.op[i].n_out == 1 && !dlb_attr_int(eval.op[i].attr, eval.op[i].n_attr, "training_mode", 0));
+			assert(IS(eval.op[i].n_out, ==, 1) && !dlb_attr_int(eval.op[i].attr, eval.op[i].n_attr, "training_mode", 0));
 	}
 	for (int t = 0; t < eval.n_tensors; t++)
-		assert(tensor_of[t] >= 0 && !strcmp(g.tensor[tensor_of[t]].name, eval.tensor[t].name));
+		assert(IS(tensor_of[t], >=, 0) && SAME(g.tensor[tensor_of[t]].name, eval.tensor[t].name));
 	struct test_run r;
 	test_run_init(&r, &eval, &be, 3);
 	feed(&r);
@@ -312,7 +313,7 @@ static void indices_in_layouts(void)
 		const int64_t corner = i / 12 * 20 + i % 12 / 4 * 5 + i % 4;
 		const float most = fmaxf(fmaxf(data[corner], data[corner + 1]), fmaxf(data[corner + 5], data[corner + 6]));
 
-		assert(data[plain[i]] == most && plain[i] == last[i]);
+		assert(IS(data[plain[i]], ==, most) && IS(plain[i], ==, last[i]));
 	}
 }
 

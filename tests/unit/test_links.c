@@ -1,6 +1,5 @@
 /* Sharing of links: directions of routes, simulated transfers, and predicted times of sums, in small clusters
  * whose links carry 1e6 bytes/s without latency, so a message of 1e6 bytes takes one second alone. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "comm/allreduce.h"
 #include "cost/cost.h"
 #include "plan/program.h"
+#include "check.h"
 
 #define LINK(name, more) "{\"name\":\"" name "\",\"latency_s\":0,\"bandwidth_Bps\":1e6" more "}"
 #define IN(group) "{\"kind\":\"cpu\",\"group\":\"" group "\"}"
@@ -181,8 +181,8 @@ static void test_lanes(void)
 					for (int j = 0; j < n_links; j++)
 						on += link[j] == direction[k].link;
 					for (int j = 0; j < k; j++)
-						assert(direction[j].id != direction[k].id);
-					assert(on && direction[k].id >= 0 && direction[k].id < dlb_cluster_n_directions(&c));
+						assert(IS(direction[j].id, !=, direction[k].id));
+					assert(on && IS(direction[k].id, >=, 0) && IS(direction[k].id, <, dlb_cluster_n_directions(&c)));
 				}
 				assert(n || !n_links);
 				if (a != b)
@@ -331,7 +331,7 @@ static void move_messages(const struct dlb_cluster *c, struct table *t, const in
 			if (*left > 1e-6)
 				continue;
 			*left = 0;
-			assert(t->n_mail[r][q] < MOST_MAIL);
+			assert(IS(t->n_mail[r][q], <, MOST_MAIL));
 			t->mail[r][q][t->n_mail[r][q]++] = now + dlb_cluster_way(c, r, q).latency_s;
 			next_spot(t, r, q, true);
 		}
@@ -347,7 +347,7 @@ static double played(const struct dlb_cluster *c, const struct dlb_allreduce *ho
 	t.n = ranks->n;
 	t.per_block = (int)(DLB_BLOCK_BYTES / segment);
 	t.n_blocks = (int)(chunk / segment / t.per_block + .5);
-	assert(fabs(t.n_blocks * t.per_block * segment - chunk) < 1);	/* whole blocks */
+	assert(IS(fabs(t.n_blocks * t.per_block * segment - chunk), <, 1));	/* whole blocks */
 	for (int r = 0; r < t.n; r++) {
 		struct player *p = &t.p[r];
 		p->n_hops = how->hops(ranks, r, p->hop);
@@ -372,7 +372,7 @@ static double played(const struct dlb_cluster *c, const struct dlb_allreduce *ho
 	}
 	for (int r = 0; r < t.n; r++)
 		for (int q = 0; q < t.n; q++)
-			assert(t.p[r].in[q].block == t.n_blocks && t.p[r].out[q].block == t.n_blocks);
+			assert(IS(t.p[r].in[q].block, ==, t.n_blocks) && IS(t.p[r].out[q].block, ==, t.n_blocks));
 	free(flows);
 	return now;
 }
@@ -427,7 +427,7 @@ static void test_prices(void)
 		}
 		dlb_cluster_release(&c);
 	}
-	assert(most > .005);
+	assert(IS(most, >, .005));
 }
 
 /* In a ring of 4 each rank sends 2 (1 - 1/4) of the bytes; a bus carries those of all four ranks; additions

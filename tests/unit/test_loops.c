@@ -1,6 +1,7 @@
 /* The cpu back end's plain loops (elementwise functions, reductions, copies, softmax, losses, sums) against
  * double references; every gradient in map_list.h against central differences of its function. The seed is
  * printed. */
+#include "check.h"
 #include "kernels.h"
 
 static const struct { const char *name; int n; } fns[] = {
@@ -319,38 +320,38 @@ static void map_corners(void)
 	k->run(k, &(struct dlb_run){ .in = in, .out = out });
 	for (int i = 0; i < 12; i++)
 		assert(isnan(x[i]) ? isnan(y[i]) : fabs(y[i] - tanh(x[i])) < 2e-7);
-	assert(y[10] == 1e-20f);
+	assert(IS(y[10], ==, 1e-20f));
 	dlb_kernel_free(k);
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_div, .n_in = 2, .in = { i64, i64 }, .out = i64 };
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(q[0] == 2 && q[1] == -2 && q[2] == INT64_MIN && q[3] == 0 && q[4] == INT64_MAX && q[5] == 2);
+	assert(IS(q[0], ==, 2) && IS(q[1], ==, -2) && IS(q[2], ==, INT64_MIN) && IS(q[3], ==, 0) && IS(q[4], ==, INT64_MAX) && IS(q[5], ==, 2));
 	dlb_kernel_free(k);
 	m.fn = DLB_MAP_mod;
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(q[0] == 1 && q[1] == 2 && q[2] == 0 && q[3] == 0 && q[4] == 0 && q[5] == -2);
+	assert(IS(q[0], ==, 1) && IS(q[1], ==, 2) && IS(q[2], ==, 0) && IS(q[3], ==, 0) && IS(q[4], ==, 0) && IS(q[5], ==, -2));
 	for (int i = 0; i < 6; i++)
 		assert(b[i] == 0 || a[i] == INT64_MIN || a[i] == INT64_MAX || (double)q[i] == python_mod((double)a[i], (double)b[i]));
 	dlb_kernel_free(k);
 	m.fn = DLB_MAP_fmod;
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(q[0] == 1 && q[1] == -1 && q[5] == -2);
+	assert(IS(q[0], ==, 1) && IS(q[1], ==, -1) && IS(q[5], ==, -2));
 	dlb_kernel_free(k);
 	m.fn = DLB_MAP_pow;
 	a[0] = 3, b[0] = 4, a[1] = -2, b[1] = 3, a[2] = 2, b[2] = -1;
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(q[0] == 81 && q[1] == -8 && q[2] == 0 && q[3] == 1);
+	assert(IS(q[0], ==, 81) && IS(q[1], ==, -8) && IS(q[2], ==, 0) && IS(q[3], ==, 1));
 	dlb_kernel_free(k);
 	/* unsupported operands are refused */
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, f64 }, .out = d };
-	assert(be.ops->map(&be, &m, &k, &err) != 0);
+	assert(IS(be.ops->map(&be, &m, &k, &err), !=, 0));
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_exp, .n_in = 1, .in = { i64 }, .out = i64 };
-	assert(be.ops->map(&be, &m, &k, &err) == DLB_NO_KERNEL);
+	assert(IS(be.ops->map(&be, &m, &k, &err), ==, DLB_NO_KERNEL));
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, desc(DLB_F32, 0, 1, DIMS(5)) }, .out = d };
-	assert(be.ops->map(&be, &m, &k, &err) == -1);
+	assert(IS(be.ops->map(&be, &m, &k, &err), ==, -1));
 }
 
 /* Shifts by invalid numbers of bits, remainders of floats, infinities by sign, crossing bounds. */
@@ -379,7 +380,7 @@ static void map_special(void)
 		k->run(k, &(struct dlb_run){ .in = cases[i].in, .out = (void *const[]){ cases[i].out } });
 		for (int j = 0; j < 6; j++) {
 			if (cases[i].bytes == 1)
-				assert(((uint8_t *)cases[i].out)[j] == ((const uint8_t *)cases[i].want)[j]);
+				assert(IS(((uint8_t *)cases[i].out)[j], ==, ((const uint8_t *)cases[i].want)[j]));
 			else
 				assert(isnan(((const float *)cases[i].want)[j]) ? isnan(r[j]) != 0 :
 				       isinf(r[j]) ? r[j] == ((const float *)cases[i].want)[j] : fabsf(r[j] - ((const float *)cases[i].want)[j]) < 1e-5f);
@@ -716,11 +717,11 @@ static void sums_and_host(void)
 		k->run(k, &r);
 		dlb_kernel_free(k);
 	}
-	assert(acc[0] == 2 && acc[4] == 10);
+	assert(IS(acc[0], ==, 2) && IS(acc[4], ==, 10));
 	MUST(be.ops->host(&be, times, &(struct host_ctx){ 3 }, sizeof(struct host_ctx), 0, &k, &err_));
 	k->run(k, &r);
 	dlb_kernel_free(k);
-	assert(acc[0] == 3 && acc[4] == 15);
+	assert(IS(acc[0], ==, 3) && IS(acc[4], ==, 15));
 	dlb_kernel_free(NULL);
 	n_checks += 3;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/labels.h"
+#include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
 
@@ -158,16 +159,16 @@ static void uses(void)
 
 	two_outputs(&g, (const int64_t[]){ 2, 4, 7 }, 3);
 	assert(!fold(&g, "next-token,weights=1/2/3/4/5/6/7", &err));
-	assert(dlb_graph_label_use(&g, g.label, &a, &use) && use.has_ignore && use.ignore == -100 && use.classes == 7 && use.n == 4);
+	assert(dlb_graph_label_use(&g, g.label, &a, &use) && use.has_ignore && IS(use.ignore, ==, -100) && IS(use.classes, ==, 7) && IS(use.n, ==, 4));
 	assert(use.next_token && use.shifted && !use.counted[0] && use.counted[1] && use.counted[2] && use.counted[3]);
-	assert(use.weight && use.weight[6] == 7 && dlb_graph_count_losses(&g) == 1);
+	assert(use.weight && IS(use.weight[6], ==, 7) && IS(dlb_graph_count_losses(&g), ==, 1));
 	dlb_graph_release(&g);
 
 	two_outputs(&g, (const int64_t[]){ 2, 4, 7 }, 3); /* classes last: the labels go through a Reshape */
-	assert(!fold(&g, "y=cross-entropy z=mse", &err) && dlb_graph_count_losses(&g) == 2);
-	assert(dlb_graph_label_use(&g, g.label, &a, &use) && use.has_ignore && use.classes == 7 && !use.shifted && use.counted[0] && !use.weight);
-	assert(!strcmp(g.tensor[g.input[1]].name, "y.label") && !strcmp(g.tensor[g.input[2]].name, "z.label"));
-	assert(dlb_graph_label_use(&g, g.input[2], &a, &use) && !use.has_ignore && use.n == 28);
+	assert(!fold(&g, "y=cross-entropy z=mse", &err) && IS(dlb_graph_count_losses(&g), ==, 2));
+	assert(dlb_graph_label_use(&g, g.label, &a, &use) && use.has_ignore && IS(use.classes, ==, 7) && !use.shifted && use.counted[0] && !use.weight);
+	assert(SAME(g.tensor[g.input[1]].name, "y.label") && SAME(g.tensor[g.input[2]].name, "z.label"));
+	assert(dlb_graph_label_use(&g, g.input[2], &a, &use) && !use.has_ignore && IS(use.n, ==, 28));
 	assert(!dlb_graph_label_use(&g, g.input[0], &a, &use));
 	dlb_graph_release(&g);
 	dlb_arena_release(&a);

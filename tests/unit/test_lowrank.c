@@ -1,6 +1,5 @@
 /* Low rank: orthonormal bases for any condition and rank, the three passes over a gradient, the step with
  * error feedback. Properties, and the shared vectors if they are there. */
-#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #include "comm/lowrank.h"
 #include "tensor/skinny.h"
+#include "check.h"
 #include "random_matrix.h"
 #include "vectors.h"
 
@@ -100,7 +100,7 @@ static void conditioned(float *p, int n, int r, double kappa, int rank)
 		u[i] = normal(&rng);
 	for (int i = 0; i < r * r; i++)
 		v[i] = normal(&rng);
-	assert(dlb_orthonormal(u, n, r, 1, TAU_F64, NULL, NULL) > 0 && dlb_orthonormal(v, r, r, 2, TAU_F64, NULL, NULL) > 0);
+	assert(IS(dlb_orthonormal(u, n, r, 1, TAU_F64, NULL, NULL), >, 0) && IS(dlb_orthonormal(v, r, r, 2, TAU_F64, NULL, NULL), >, 0));
 	for (int i = 0; i < n; i++)
 		for (int b = 0; b < r; b++) {
 			double sum = 0;
@@ -122,7 +122,7 @@ static int basis(const float *p, float *q, int n, int r, int *n_replaced)
 	memcpy(q, p, (size_t)(n * r) * sizeof *q);
 	memcpy(again, p, (size_t)(n * r) * sizeof *q);
 	passes = dlb_orthonormal_f32(q, n, r, dlb_lowrank_key(7, 3), work, n_replaced);
-	assert(dlb_orthonormal_f32(again, n, r, dlb_lowrank_key(7, 3), work, NULL) == passes);
+	assert(IS(dlb_orthonormal_f32(again, n, r, dlb_lowrank_key(7, 3), work, NULL), ==, passes));
 	assert(!memcmp(q, again, (size_t)(n * r) * sizeof *q));
 	free(work);
 	free(again);
@@ -147,36 +147,36 @@ static void bases(void)
 				continue;
 			for (int e = 0; e <= 12; e++) {	/* condition 1 .. 1e12 */
 				conditioned(p, n, r, pow(10, e), r);
-				assert(basis(p, q, n, r, &replaced) > 0);
+				assert(IS(basis(p, q, n, r, &replaced), >, 0));
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
-				assert(off <= 1e-7);
-				assert(off_span(q, p, n, r) <= 2e-6);	/* what counts as spanned: tau */
+				assert(IS(off, <=, 1e-7));
+				assert(IS(off_span(q, p, n, r), <=, 2e-6));	/* what counts as spanned: tau */
 			}
 			for (int rank = 0; rank < r; rank += 1 + rank / 4) {	/* every kind of deficiency */
 				conditioned(p, n, r, 10, rank);
-				assert(basis(p, q, n, r, &replaced) > 0);
-				assert(replaced > 0);
+				assert(IS(basis(p, q, n, r, &replaced), >, 0));
+				assert(IS(replaced, >, 0));
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
-				assert(off <= 1e-7);
-				assert(off_span(q, p, n, r) <= 2e-6);	/* what counts as spanned: tau */
+				assert(IS(off, <=, 1e-7));
+				assert(IS(off_span(q, p, n, r), <=, 2e-6));	/* what counts as spanned: tau */
 			}
 			/* zero columns, columns of any length */
 			for (int zero = 0; zero < r; zero += 1 + r / 4) {
 				for (int i = 0; i < n; i++)
 					for (int k = 0; k < r; k++)
 						p[i * r + k] = k % (zero + 1) == zero ? 0.0f : (float)(normal(&rng) * pow(10, k % 60 - 30));
-				assert(basis(p, q, n, r, &replaced) > 0);
-				assert(off_orthonormal(q, n, r) <= 1e-7);
+				assert(IS(basis(p, q, n, r, &replaced), >, 0));
+				assert(IS(off_orthonormal(q, n, r), <=, 1e-7));
 			}
 			for (int i = 0; i < n * r; i++)					/* equal columns */
 				p[i] = (float)(i / r + 1);
-			assert(basis(p, q, n, r, &replaced) > 0 && replaced == r - 1 && off_orthonormal(q, n, r) <= 1e-7);
+			assert(IS(basis(p, q, n, r, &replaced), >, 0) && IS(replaced, ==, r - 1) && IS(off_orthonormal(q, n, r), <=, 1e-7));
 			p[n * r / 2] = NAN;
-			assert(basis(p, q, n, r, &replaced) == -1);
+			assert(IS(basis(p, q, n, r, &replaced), ==, -1));
 			p[n * r / 2] = INFINITY;
-			assert(basis(p, q, n, r, &replaced) == -1);
+			assert(IS(basis(p, q, n, r, &replaced), ==, -1));
 		}
 	printf("bases: at most %.2g from orthonormal\n", worst);
 	free(p);
@@ -208,10 +208,10 @@ static void passes(void)
 
 				for (int j = 0; j < m; j++)
 					want += (double)x[i * m + j] * (double)qt[c * stride + j];
-				assert(fabs(want - (double)p[i * r + c]) <= 1e-5 * sqrt(m) * 4);
+				assert(IS(fabs(want - (double)p[i * r + c]), <=, 1e-5 * sqrt(m) * 4));
 			}
 		for (int i = 0; i < n * m; i++)
-			assert(x[i] == g[i] + e[i]);
+			assert(IS(x[i], ==, g[i] + e[i]));
 		assert(!memcmp(e, kept, (size_t)(n * m) * sizeof *e));
 		k->project_back(n, m, r, x, p, qt);
 		for (int c = 0; c < r; c++)
@@ -222,7 +222,7 @@ static void passes(void)
 					want += (double)x[i * m + j] * (double)p[i * r + c];
 					size += fabs((double)x[i * m + j] * (double)p[i * r + c]);
 				}
-				assert(fabs(want - (double)qt[c * stride + j]) <= 1e-6 * size);
+				assert(IS(fabs(want - (double)qt[c * stride + j]), <=, 1e-6 * size));
 			}
 		memcpy(g, x, (size_t)(n * m) * sizeof *g);
 		k->restore(n, m, r, x, e, p, qt, 0.25f);
@@ -232,8 +232,8 @@ static void passes(void)
 
 				for (int c = 0; c < r; c++)
 					want += qt[c * stride + j] * p[i * r + c];
-				assert(x[i * m + j] == want);	/* the same bits on any machine */
-				assert(e[i * m + j] == g[i * m + j] - want * 0.25f);
+				assert(IS(x[i * m + j], ==, want));	/* the same bits on any machine */
+				assert(IS(e[i * m + j], ==, g[i * m + j] - want * 0.25f));
 			}
 		n_checks++;
 		free(x);
@@ -328,7 +328,7 @@ static void steps_f32(const json_t *root, const json_t *steps, bool local)
 			for (int i = 0; i < N * R; i++)
 				p[i] += one[i];
 		}
-		assert(dlb_orthonormal_f32(p, N, R, 0, work, NULL) == 1);
+		assert(IS(dlb_orthonormal_f32(p, N, R, 0, work, NULL), ==, 1));
 		memset(qt, 0, sizeof qt);
 		for (int w = 0; w < W; w++) {
 			kernel->project_back(N, M, R, x[w], p, mine[w]);
@@ -365,7 +365,7 @@ static bool lowrank_vectors(void)
 		return false;
 	dlb_splitmix_fill(first, 4, 1, (uint64_t)json_integer_value(of(seed, "key")));
 	for (int i = 0; i < 4; i++)
-		assert(first[i] == json_number_value(at(of(seed, "first4"), i)));
+		assert(IS(first[i], ==, json_number_value(at(of(seed, "first4"), i))));
 	steps_f64(root, of(root, "gradients"), of(root, "ef_global"), false, false);
 	steps_f64(root, of(root, "gradients"), of(root, "ef_local"), true, false);
 	steps_f64(root, of(deficient, "gradients"), of(deficient, "steps"), false, true);

@@ -27,7 +27,7 @@ static void read_doc(struct dlb_doc *d, const char *cluster, const char *plan)
 /* A host of so many cores and so much memory, and the line that it gets for the plan; "": none. */
 static void lacks(const char *cluster, const char *plan, int cores, double memory_bytes, const char *line)
 {
-	const struct dlb_host_has has = { .cores = cores, .memory_bytes = memory_bytes };
+	const struct dlb_host_resources has = { .cores = cores, .memory_bytes = memory_bytes };
 	struct dlb_doc d;
 	char text[512];
 

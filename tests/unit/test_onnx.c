@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <dirent.h>
+#include "check.h"
 #include "graph_equal.h"
 #include "model/weights.h"
 #include "onnx_model.h"
@@ -51,24 +52,24 @@ static void test_basics(void)
 	attribute(&m, h, "then_branch", 5)->g = &sub;
 	if (parse(&m, &g))
 		die("basics");
-	assert(g.n_inputs == 2 && g.n_ops == 3 && g.opset == 17);
+	assert(IS(g.n_inputs, ==, 2) && IS(g.n_ops, ==, 3) && IS(g.opset, ==, 17));
 	const struct dlb_tensor *x = &g.tensor[g.input[0]], *mask = &g.tensor[g.input[1]];
-	assert(x->dim[0].mul == 1 && x->dim[0].add == 0 && x->dim[1].mul == 0 && x->dim[1].add == 2);
-	assert(mask->dim[0].mul == 1 && mask->dim[1].mul == 1 && mask->dim[2].add == -1 && !strcmp(mask->symbol, "seq"));
-	assert(!strcmp(g.op[0].name, "Add_0") && strcmp(g.op[1].name, "Add_0") != 0);
-	assert(g.op[1].n_in == 1);			/* the trailing absent operand is gone */
+	assert(IS(x->dim[0].mul, ==, 1) && IS(x->dim[0].add, ==, 0) && IS(x->dim[1].mul, ==, 0) && IS(x->dim[1].add, ==, 2));
+	assert(IS(mask->dim[0].mul, ==, 1) && IS(mask->dim[1].mul, ==, 1) && IS(mask->dim[2].add, ==, -1) && SAME(mask->symbol, "seq"));
+	assert(SAME(g.op[0].name, "Add_0") && IS(strcmp(g.op[1].name, "Add_0"), !=, 0));
+	assert(IS(g.op[1].n_in, ==, 1));			/* the trailing absent operand is gone */
 	const struct dlb_op *o = &g.op[1];
-	assert(dlb_attr_int(o->attr, o->n_attr, "i", 0) == -3);
-	assert(dlb_attr_real(o->attr, o->n_attr, "f", 0) == (double)0.1f);
-	assert(!strcmp(dlb_attr_str(o->attr, o->n_attr, "s", ""), "SAME"));
+	assert(IS(dlb_attr_int(o->attr, o->n_attr, "i", 0), ==, -3));
+	assert(IS(dlb_attr_real(o->attr, o->n_attr, "f", 0), ==, (double)0.1f));
+	assert(SAME(dlb_attr_str(o->attr, o->n_attr, "s", ""), "SAME"));
 	const int64_t *got;
-	assert(dlb_attr_ints(o->attr, o->n_attr, "ints", &got) == 2 && got[1] == INT64_MAX);
+	assert(IS(dlb_attr_ints(o->attr, o->n_attr, "ints", &got), ==, 2) && IS(got[1], ==, INT64_MAX));
 	const int kid = tensor_named(&g, "k");
-	assert(g.tensor[kid].kind == DLB_T_CONSTANT && ((const int64_t *)g.tensor[kid].data)[1] == INT64_MAX);
-	assert(g.op[2].kind == -1 && dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1) == 0 && g.n_bodies == 1);
+	assert(IS(g.tensor[kid].kind, ==, DLB_T_CONSTANT) && IS(((const int64_t *)g.tensor[kid].data)[1], ==, INT64_MAX));
+	assert(IS(g.op[2].kind, ==, -1) && IS(dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1), ==, 0) && IS(g.n_bodies, ==, 1));
 	const int w = tensor_named(&g, "w"), y = tensor_named(&g, "y");
-	assert(g.tensor[w].kind == DLB_T_CONSTANT && ((const float *)g.tensor[w].data)[1] == -2 && g.tensor[w].in_model);
-	assert(g.tensor[y].producer == 0 && g.tensor[y].n_dims == 2 && g.tensor[y].dim[0].mul == 1);
+	assert(IS(g.tensor[w].kind, ==, DLB_T_CONSTANT) && IS(((const float *)g.tensor[w].data)[1], ==, -2) && g.tensor[w].in_model);
+	assert(IS(g.tensor[y].producer, ==, 0) && IS(g.tensor[y].n_dims, ==, 2) && IS(g.tensor[y].dim[0].mul, ==, 1));
 	dlb_graph_release(&g);
 
 	/* vertices in any order */
@@ -79,7 +80,7 @@ static void test_basics(void)
 	m.g.n_node = 2;
 	if (parse(&m, &g))
 		die("order");
-	assert(!strcmp(g.op[0].type, "Add") && !strcmp(g.op[1].type, "Relu"));
+	assert(SAME(g.op[0].type, "Add") && SAME(g.op[1].type, "Relu"));
 	dlb_graph_release(&g);
 
 	/* an unsupported version of an unused domain is accepted */
@@ -135,7 +136,7 @@ static void test_types(void)
 			if (parse(&m, &g))
 				die("types");
 			const struct dlb_tensor *v = &g.tensor[tensor_named(&g, "v")];
-			assert(v->dtype == types[i].t && !memcmp(v->data, want, 2 * dlb_dtype_bytes(v->dtype)));
+			assert(IS(v->dtype, ==, types[i].t) && !memcmp(v->data, want, 2 * dlb_dtype_bytes(v->dtype)));
 			dlb_graph_release(&g);
 			n_checked++;
 		}
@@ -198,7 +199,7 @@ static void test_refused(void)
 	for (int i = 0; i < DLB_LEN(bad_utf8); i++) {
 		start(&m); m.node[0]->name = (char *)bad_utf8[i]; refused(&m, "not UTF-8");
 	}
-	assert(dlb_onnx_parse("", 0, "m.onnx", &g, &err) == -1 && !strcmp(err.what, "empty file") && err.hint[0]);
+	assert(IS(dlb_onnx_parse("", 0, "m.onnx", &g, &err), ==, -1) && SAME(err.what, "empty file") && err.hint[0]);
 	/* infinities in a mask are accepted */
 	start(&m); raw(m.init[0], mask2, 8);
 	if (parse(&m, &g))
@@ -260,9 +261,9 @@ static void test_wire(void)
 		memcpy(at, head, (size_t)k);
 		len += (size_t)k;
 	}
-	assert(dlb_onnx_parse(at, len, "deep", &g, &err) == -1 && strstr(err.what, "nested"));
+	assert(IS(dlb_onnx_parse(at, len, "deep", &g, &err), ==, -1) && HAS(err.what, "nested"));
 	free(deep);
-	assert(dlb_onnx_parse("", 0, "empty", &g, &err) == -1 && strstr(err.what, "empty"));
+	assert(IS(dlb_onnx_parse("", 0, "empty", &g, &err), ==, -1) && HAS(err.what, "empty"));
 	assert(dlb_onnx_parse("{\"dlb\":\"1.0\"}", 13, "json", &g, &err) == -1);
 	n_hostile += 20003;
 }
@@ -306,14 +307,14 @@ static void test_external(void)
 	float data[] = { 9, 1.5f, -2 };
 	write_file("w.bin", data, sizeof data);
 	snprintf(path, sizeof path, "%s/sub", dir);
-	assert(mkdir(path, 0777) == 0);
+	assert(IS(mkdir(path, 0777), ==, 0));
 	write_file("sub/in.bin", data + 1, 8);
 	snprintf(path, sizeof path, "%s/link", dir);
-	assert(symlink("/etc/passwd", path) == 0);
+	assert(IS(symlink("/etc/passwd", path), ==, 0));
 	snprintf(path, sizeof path, "%s/up", dir);
-	assert(symlink("/tmp", path) == 0);
+	assert(IS(symlink("/tmp", path), ==, 0));
 	snprintf(path, sizeof path, "%s/inside", dir);
-	assert(symlink("w.bin", path) == 0);
+	assert(IS(symlink("w.bin", path), ==, 0));
 	write_file("../dlb-test-onnx-outside.bin", data, sizeof data);
 
 	for (int i = 0; i < DLB_LEN(cases); i++) {
@@ -354,7 +355,7 @@ static void test_external_digest(void)
 		/* a document made from the first model; its weights are read later */
 		g.model_sha256 = first;
 		g.tensor[tensor_named(&g, "w")].data = NULL;
-		assert(dlb_graph_load_weights(&g, NULL, &err) == (cases[i].same ? 0 : -1));
+		assert(IS(dlb_graph_load_weights(&g, NULL, &err), ==, (cases[i].same ? 0 : -1)));
 		assert(cases[i].same || strstr(err.what, "the model has changed"));
 		dlb_graph_release(&g);
 		n_checked++;
@@ -396,18 +397,18 @@ static void save_and_read(const char *source)
 	for (int i = 0; i < n; i++) {
 		const struct dlb_tensor *a = &g.tensor[tensor_named(&g, names[i])];
 		const struct dlb_tensor *b = &back.tensor[tensor_named(&back, names[i])];
-		assert(a->dtype == b->dtype && a->n_dims == b->n_dims);
+		assert(IS(a->dtype, ==, b->dtype) && IS(a->n_dims, ==, b->n_dims));
 		const int64_t count = dlb_desc_count(&desc[i]);
 		for (int64_t k = 0; k < count; k++)
-			assert(((const float *)b->data)[k] == 2 * ((const float *)a->data)[k]);
+			assert(IS(((const float *)b->data)[k], ==, 2 * ((const float *)a->data)[k]));
 		free(values[i]);
 	}
-	assert(back.n_ops == g.n_ops);
+	assert(IS(back.n_ops, ==, g.n_ops));
 	snprintf(command, sizeof command, "/usr/bin/python3 -c 'import onnx.checker' 2>/dev/null && "
 		 "! /usr/bin/python3 -c 'import onnx.checker,sys; onnx.checker.check_model(sys.argv[1])' %s", path);
-	assert(system(command) != 0);
+	assert(IS(system(command), !=, 0));
 	names[0] = "no such tensor";
-	assert(dlb_onnx_save(source, path, names, data, desc, 1, &err) == -1 && strstr(err.what, "no such tensor"));
+	assert(IS(dlb_onnx_save(source, path, names, data, desc, 1, &err), ==, -1) && HAS(err.what, "no such tensor"));
 	dlb_graph_release(&g);
 	dlb_graph_release(&back);
 	n_checked++;
@@ -438,7 +439,7 @@ static void test_save_made_weight(void)
 	const void *data[] = { two };
 	if (dlb_onnx_save(path, saved, (const char *[]){ "w" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
 		die("made");
-	assert(g.n_ops == 1 && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
+	assert(IS(g.n_ops, ==, 1) && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -447,7 +448,7 @@ static void test_save_made_weight(void)
 static void test_save_beside_constant(void)
 {
 	static const float one[] = { 1, 1 };
-	const struct dlb_unmerged apart = { "b.constant", "w", "b" };
+	const struct dlb_unmerged apart = { "b.constant", "w", "b", 0 };
 	struct model m;
 	struct dlb_graph g;
 	char path[300], saved[300];
@@ -468,8 +469,8 @@ static void test_save_beside_constant(void)
 	const void *data[] = { two };
 	if (dlb_onnx_save_apart(path, saved, (const char *[]){ "w" }, data, &d, 1, &apart, 1, &err) || dlb_onnx_read(saved, &g, &err))
 		die("apart");
-	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) && g.op[0].in[1] == tensor_named(&g, "w"));
-	assert(!memcmp(g.tensor[tensor_named(&g, "b.constant")].data, one, sizeof one) && g.op[1].in[1] == tensor_named(&g, "b.constant"));
+	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) && IS(g.op[0].in[1], ==, tensor_named(&g, "w")));
+	assert(!memcmp(g.tensor[tensor_named(&g, "b.constant")].data, one, sizeof one) && IS(g.op[1].in[1], ==, tensor_named(&g, "b.constant")));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -510,8 +511,8 @@ static void test_branches(void)
 	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
 		die("branches");
 	/* c, then the tensors that each branch reads: y and its v */
-	assert(g.n_ops == 2 && g.n_bodies == 2 && g.op[1].n_in == 5);
-	assert(g.body[0]->first_capture == 1 && g.body[1]->first_capture == 3 && g.body[1]->g.n_inputs == 2);
+	assert(IS(g.n_ops, ==, 2) && IS(g.n_bodies, ==, 2) && IS(g.op[1].n_in, ==, 5));
+	assert(IS(g.body[0]->first_capture, ==, 1) && IS(g.body[1]->first_capture, ==, 3) && IS(g.body[1]->g.n_inputs, ==, 2));
 	char renamed[100];
 	snprintf(renamed, sizeof renamed, "%s.v", g.op[1].name);
 	assert(!memcmp(g.tensor[tensor_named(&g, "v")].data, other, sizeof other));
@@ -528,7 +529,7 @@ static void one_model(const char *path)
 	struct dlb_doc d;
 	if (dlb_onnx_read(path, &g, &err))
 		die(path);
-	assert(g.model_sha256 && strlen(g.model_sha256) == 64 && g.model_path[0] == '/');
+	assert(g.model_sha256 && IS(strlen(g.model_sha256), ==, 64) && IS(g.model_path[0], ==, '/'));
 	g.batch = 8;
 	dlb_doc_init(&d, "test");
 	dlb_doc_set(&d, "graph", dlb_graph_write(&g));
@@ -576,7 +577,7 @@ static void test_weights(const char *path)
 		}
 	const char *sha = g.model_sha256;
 	g.model_sha256 = "0000000000000000000000000000000000000000000000000000000000000000";
-	assert(dlb_graph_load_weights(&g, NULL, &err) == -1 && strstr(err.what, "has changed"));
+	assert(IS(dlb_graph_load_weights(&g, NULL, &err), ==, -1) && HAS(err.what, "has changed"));
 	g.model_sha256 = sha;
 	if (dlb_graph_load_constants(&g, &err))		/* none here: all are weights */
 		die(path);
@@ -589,7 +590,7 @@ static void test_weights(const char *path)
 		if (g.tensor[i].in_model && g.tensor[i].n_dims == 2) {
 			g.tensor[i].data = NULL;
 			g.tensor[i].dim[0].add++;
-			assert(dlb_graph_load_weights(&g, NULL, &err) == -1 && strstr(err.what, "where the graph needs"));
+			assert(IS(dlb_graph_load_weights(&g, NULL, &err), ==, -1) && HAS(err.what, "where the graph needs"));
 			break;
 		}
 	dlb_graph_release(&g);
@@ -628,7 +629,7 @@ int main(int argc, char **argv)
 	else
 		printf("no models under '%s' (DLB_TEST_DATA): those of share/models only\n", data);
 	snprintf(command, sizeof command, "rm -r %s", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	printf("test_onnx: %d models read, written and read again; %d hostile files; %d other checks\n", n_models, n_hostile,
 	       n_checked);
 	return 0;

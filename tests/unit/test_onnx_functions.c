@@ -1,6 +1,7 @@
 /* Functions that a model defines: expansion of calls (names, operands, attributes, versions), bodies inside
  * functions, saving, and refused calls. */
 #include <unistd.h>
+#include "check.h"
 #include "graph_equal.h"
 #include "onnx_model.h"
 
@@ -121,16 +122,16 @@ static void test_nested(void)
 	if (parse(&m, &g))
 		die("nested");
 	release_functions(f, 2);
-	assert(g.n_ops == 8);
+	assert(IS(g.n_ops, ==, 8));
 	const struct dlb_op *elu = op_named(&g, "call/in/Elu_0"), *selu = op_named(&g, "call/in/Selu_1"),
 			    *softmax = op_named(&g, "call/in/Softmax_2"), *leaky = op_named(&g, "call/LeakyRelu_1"),
 			    *second = op_named(&g, "outer_1/in/Elu_0");
-	assert(dlb_attr_real(elu->attr, elu->n_attr, "alpha", 0) == 0.25 && dlb_attr_real(leaky->attr, leaky->n_attr, "alpha", 0) == 0.25);
-	assert(dlb_attr_real(selu->attr, selu->n_attr, "gamma", 0) == 2 && second->n_attr == 0);
-	assert(softmax->opset == 11 && leaky->opset == 17);
-	assert(!strcmp(g.tensor[elu->in[0]].name, "x") && !strcmp(g.tensor[elu->out[0]].name, "call/in/h"));
-	assert(!strcmp(g.tensor[softmax->out[0]].name, "call/h") && !strcmp(g.tensor[leaky->out[0]].name, "y"));
-	assert(!strcmp(g.tensor[second->in[0]].name, "y"));
+	assert(IS(dlb_attr_real(elu->attr, elu->n_attr, "alpha", 0), ==, 0.25) && IS(dlb_attr_real(leaky->attr, leaky->n_attr, "alpha", 0), ==, 0.25));
+	assert(IS(dlb_attr_real(selu->attr, selu->n_attr, "gamma", 0), ==, 2) && IS(second->n_attr, ==, 0));
+	assert(IS(softmax->opset, ==, 11) && IS(leaky->opset, ==, 17));
+	assert(SAME(g.tensor[elu->in[0]].name, "x") && SAME(g.tensor[elu->out[0]].name, "call/in/h"));
+	assert(SAME(g.tensor[softmax->out[0]].name, "call/h") && SAME(g.tensor[leaky->out[0]].name, "y"));
+	assert(SAME(g.tensor[second->in[0]].name, "y"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -160,12 +161,12 @@ static void test_operands(void)
 		die("operands");
 	release_functions(&f, 1);
 	const struct dlb_op *clip = op_named(&g, "call/Clip_1"), *through = op_named(&g, "call/a"), *twice = op_named(&g, "call/k");
-	assert(clip->n_in == 3 && clip->in[1] == -1 && !strcmp(g.tensor[clip->in[2]].name, "w"));
-	assert(!strcmp(g.tensor[clip->out[0]].name, "call/u"));
-	assert(!strcmp(through->type, "Identity") && !strcmp(g.tensor[through->out[0]].name, "p"));
-	assert(!strcmp(g.tensor[twice->in[0]].name, "k1") && !strcmp(g.tensor[twice->out[0]].name, "k2"));
+	assert(IS(clip->n_in, ==, 3) && IS(clip->in[1], ==, -1) && SAME(g.tensor[clip->in[2]].name, "w"));
+	assert(SAME(g.tensor[clip->out[0]].name, "call/u"));
+	assert(SAME(through->type, "Identity") && SAME(g.tensor[through->out[0]].name, "p"));
+	assert(SAME(g.tensor[twice->in[0]].name, "k1") && SAME(g.tensor[twice->out[0]].name, "k2"));
 	const struct dlb_tensor *k = &g.tensor[twice->in[0]];
-	assert(k->kind == DLB_T_CONSTANT && k->n_dims == 0 && *(const float *)k->data == 3);
+	assert(IS(k->kind, ==, DLB_T_CONSTANT) && IS(k->n_dims, ==, 0) && IS(*(const float *)k->data, ==, 3));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -193,8 +194,8 @@ static void test_names(void)
 	if (parse(&m, &g))
 		die("names");
 	release_functions(f, 2);
-	assert(g.n_ops == 5 && !strcmp(op_named(&g, "call/Neg_0/Abs_0")->type, "Abs"));
-	assert(!strcmp(g.tensor[op_named(&g, "call/Neg_0_2")->out[0]].name, "call/h.2"));
+	assert(IS(g.n_ops, ==, 5) && SAME(op_named(&g, "call/Neg_0/Abs_0")->type, "Abs"));
+	assert(SAME(g.tensor[op_named(&g, "call/Neg_0_2")->out[0]].name, "call/h.2"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -251,10 +252,10 @@ static void test_bodies(void)
 		die("bodies");
 	const struct dlb_op *a = op_named(&g, "call/If_0"), *b = op_named(&g, "choose_1/If_0");
 	const int t = tensor_named(&g, "v");
-	assert(t >= 0 && !memcmp(g.tensor[t].data, other, sizeof other) && g.n_bodies == 4);
+	assert(IS(t, >=, 0) && !memcmp(g.tensor[t].data, other, sizeof other) && IS(g.n_bodies, ==, 4));
 	/* the condition, then the tensors that the branches read: v and a, a and the constant of half */
-	assert(a->n_in == 5 && b->n_in == 5 && a->in[1] == t && b->in[1] == t);
-	assert(!strcmp(g.body[1]->g.op[0].name, "half_0/Mul_1") && *(const float *)g.tensor[a->in[4]].data == 0.5f);
+	assert(IS(a->n_in, ==, 5) && IS(b->n_in, ==, 5) && IS(a->in[1], ==, t) && IS(b->in[1], ==, t));
+	assert(SAME(g.body[1]->g.op[0].name, "half_0/Mul_1") && IS(*(const float *)g.tensor[a->in[4]].data, ==, 0.5f));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -291,7 +292,7 @@ static void test_save_shared(void)
 	assert(!memcmp(g.tensor[tensor_named(&g, "add_1/k")].data, other, sizeof other));
 	dlb_graph_release(&g);
 	assert(dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, third }, d, 2, &err) == -1);
-	assert(strstr(err.what, "one constant of a function") && strstr(err.hint, ".safetensors"));
+	assert(HAS(err.what, "one constant of a function") && HAS(err.hint, ".safetensors"));
 	n_checked++;
 }
 
@@ -410,7 +411,7 @@ int main(int argc, char **argv)
 	test_growth();
 	test_depth();
 	snprintf(command, sizeof command, "rm -r %s", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	printf("test_onnx_functions: %d checks, %d models refused\n", n_checked, n_hostile);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* The exporter's list of parameters in a model's metadata: the forms of PyTorch's versions, and invalid
  * texts. */
+#include "check.h"
 #include "graph_equal.h"
 #include "onnx_model.h"
 
@@ -39,11 +40,11 @@ static void listed(const char *text)
 	struct dlb_doc d;
 
 	read_signature(text, &g);
-	assert(g.n_listed == DLB_LEN(want) && !g.n_notes);
+	assert(IS(g.n_listed, ==, DLB_LEN(want)) && !g.n_notes);
 	for (int i = 0; i < g.n_listed; i++) {
 		const struct dlb_listed *p = &g.listed[i];
-		assert(!strcmp(p->name, want[i].name) && !strcmp(p->input, want[i].input));
-		assert(p->kind == want[i].kind && p->persistent == want[i].persistent);
+		assert(SAME(p->name, want[i].name) && SAME(p->input, want[i].input));
+		assert(IS(p->kind, ==, want[i].kind) && IS(p->persistent, ==, want[i].persistent));
 	}
 	g.batch = 4;
 	dlb_doc_init(&d, "test");
@@ -83,10 +84,10 @@ static void test_quotes(void)
 
 	read_signature("ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name=\"p'\"), "
 		       "target='a\\\\b\\'c')" OUTPUTS, &g);
-	assert(g.n_listed == 1 && !strcmp(g.listed[0].input, "p'") && !strcmp(g.listed[0].name, "a\\b'c"));
+	assert(IS(g.n_listed, ==, 1) && SAME(g.listed[0].input, "p'") && SAME(g.listed[0].name, "a\\b'c"));
 	dlb_graph_release(&g);
 	read_signature("# inputs\np: PARAMETER target='it's' here'\n# outputs\n", &g);
-	assert(g.n_listed == 1 && !strcmp(g.listed[0].name, "it's' here"));
+	assert(IS(g.n_listed, ==, 1) && SAME(g.listed[0].name, "it's' here"));
 	dlb_graph_release(&g);
 	n_checked += 2;
 }
@@ -115,7 +116,7 @@ static void test_malformed(void)
 		const char **line;
 		struct dlb_graph g;
 		read_signature(texts[i], &g);
-		assert(g.n_listed == 0 && dlb_graph_warnings(&g, &line) == 1 && strstr(line[0], "graph_signature"));
+		assert(IS(g.n_listed, ==, 0) && IS(dlb_graph_warnings(&g, &line), ==, 1) && HAS(line[0], "graph_signature"));
 		dlb_graph_release(&g);
 		n_hostile++;
 	}
@@ -140,7 +141,7 @@ static void test_exported(void)
 		die(path);
 	for (int i = 0; i < g.n_listed; i++)
 		n[g.listed[i].kind]++;
-	assert(n[DLB_LISTED_PARAMETER] == 41 && n[DLB_LISTED_BUFFER] == 2 && !g.listed[g.n_listed - 1].persistent);
+	assert(IS(n[DLB_LISTED_PARAMETER], ==, 41) && IS(n[DLB_LISTED_BUFFER], ==, 2) && !g.listed[g.n_listed - 1].persistent);
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -161,7 +162,7 @@ static int64_t padding_of(const char *call)
 	e.value = (char *)call;
 	v->n_metadata_props = 1;
 	v->metadata_props = list;
-	assert(parse(&m, &g) == 0);
+	assert(IS(parse(&m, &g), ==, 0));
 	const struct dlb_op *o = &g.op[g.n_ops - 1];
 	const int64_t row = dlb_attr_int(o->attr, o->n_attr, "padding", -1);
 	dlb_graph_release(&g);
@@ -175,7 +176,7 @@ static void padding_rows(void)
 	assert(padding_of(CALL "(%p_w, %x), kwargs = {})") == -1);
 	assert(padding_of(CALL "(%p_w, %x, -1), kwargs = {})") == -1);
 	assert(padding_of(CALL "(%p_w, %x, 1x), kwargs = {})") == -1);
-	assert(padding_of(CALL "(%p_w, %x, 3") == -1);
+	assert(IS(padding_of(CALL "(%p_w, %x, 3"), ==, -1));
 	n_checked += 7;
 	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
 }

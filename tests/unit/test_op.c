@@ -2,10 +2,10 @@
  * for having none; every class with a gradient has a case below, whose gradient is compared with central
  * differences in double. Every case also runs with empty dimensions, without one operand, and with integers
  * at the ends of their range. */
-#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include "check.h"
 #include "machine.h"
 #include "util/rng.h"
 
@@ -458,9 +458,9 @@ static int run_case(struct dlb_backend be, const struct test_case *c)
 	build(&m.g, c, &b);
 	if (dlb_graph_fold(&m.g, -1, &m.be, &err))
 		die(c, &err);
-	assert(m.g.n_ops == 1);
+	assert(IS(m.g.n_ops, ==, 1));
 	y = m.g.output[0];
-	assert(m.g.op[0].flop >= 0 && m.g.op[0].bytes > 0);
+	assert(IS(m.g.op[0].flop, >=, 0) && IS(m.g.op[0].bytes, >, 0));
 	for (int i = 0; i < m.g.n_inputs; i++)
 		b.wanted[i] = m.g.input[i];
 	if (differentiate(&m, y, b.wanted, b.n_wanted, grad, &err) || run_all(&m, &err))
@@ -604,14 +604,14 @@ static void check_class(int kind)
 	const struct dlb_op_class *c = dlb_op_class_of(kind);
 	bool tested = !c->gradient, excused = c->kernel != NULL;
 
-	assert(dlb_op_kind_find(c->name, c->domain) == kind);
+	assert(IS(dlb_op_kind_find(c->name, c->domain), ==, kind));
 	assert(c->infer);
 	if (!c->domain && strcmp(c->name, "Constant") && !dlb_op_attributes_known(c->name)) {
 		fprintf(stderr, "%s has no row in attributes.c\n", c->name);
 		abort();
 	}
-	assert(c->n_in[0] >= 0 && (c->n_in[1] < 0 || c->n_in[1] >= c->n_in[0]));
-	assert(c->n_out[0] >= 0 && (c->n_out[1] < 0 || c->n_out[1] >= c->n_out[0]));
+	assert(IS(c->n_in[0], >=, 0) && (c->n_in[1] < 0 || c->n_in[1] >= c->n_in[0]));
+	assert(IS(c->n_out[0], >=, 0) && (c->n_out[1] < 0 || c->n_out[1] >= c->n_out[0]));
 	assert(named(works, DLB_LEN(works), dlb_op_work(c->name)));
 	for (int i = 0; i < DLB_LEN(no_kernel); i++)
 		excused |= !strcmp(no_kernel[i].type, c->name);
@@ -636,13 +636,13 @@ static void check_attributes(void)
 	struct dlb_error err = { 0 };
 
 	assert(!dlb_op_check_attributes("ReduceMax", 13, &axes, 1, &err) && dlb_op_check_attributes("ReduceMax", 18, &axes, 1, &err));
-	assert(!strcmp(err.what, "attribute 'axes' belongs to opsets up to 17") && err.hint[0]);
-	assert(dlb_op_check_attributes("ReduceMax", 13, &keep, 1, &err) && !strcmp(err.what, "the operator has no attribute 'keepdim'"));
-	assert(!strcmp(err.hint, "did you mean 'keepdims'?"));
+	assert(SAME(err.what, "attribute 'axes' belongs to opsets up to 17") && err.hint[0]);
+	assert(dlb_op_check_attributes("ReduceMax", 13, &keep, 1, &err) && SAME(err.what, "the operator has no attribute 'keepdim'"));
+	assert(SAME(err.hint, "did you mean 'keepdims'?"));
 	assert(dlb_op_check_attributes("Relu", 13, &alpha, 1, &err) && !dlb_op_check_attributes("not of ONNX", 13, &alpha, 1, &err));
-	assert(dlb_op_check_attributes("Elu", 13, &alpha, 1, &err) && !strcmp(err.what, "attribute 'alpha' is a string, not a real number"));
+	assert(dlb_op_check_attributes("Elu", 13, &alpha, 1, &err) && SAME(err.what, "attribute 'alpha' is a string, not a real number"));
 	assert(!dlb_op_check_attributes("Elu", 13, &whole, 1, &err) && !dlb_op_check_attributes("Relu", 13, NULL, 0, &err));
-	assert(dlb_op_check_attributes("Concat", 13, NULL, 0, &err) && !strcmp(err.what, "attribute 'axis' is missing"));
+	assert(dlb_op_check_attributes("Concat", 13, NULL, 0, &err) && SAME(err.what, "attribute 'axis' is missing"));
 }
 
 int main(void)
@@ -659,9 +659,9 @@ int main(void)
 	for (int i = 0; i < DLB_N_OPS; i++)
 		check_class(i);
 	check_attributes();
-	assert(dlb_op_kind_find("Relu", "ai.onnx") == DLB_OP_Relu && dlb_op_kind_find("Relu", "x") < 0);
-	assert(dlb_op_kind_find("Adam", "ai.onnx.preview.training") == DLB_OP_TrainingAdam && dlb_op_kind_find("Adam", "") < 0);
-	assert(!strcmp(dlb_op_work("Conv2D"), "conv") && !strcmp(dlb_op_work("no such"), "other"));
+	assert(IS(dlb_op_kind_find("Relu", "ai.onnx"), ==, DLB_OP_Relu) && IS(dlb_op_kind_find("Relu", "x"), <, 0));
+	assert(IS(dlb_op_kind_find("Adam", "ai.onnx.preview.training"), ==, DLB_OP_TrainingAdam) && IS(dlb_op_kind_find("Adam", ""), <, 0));
+	assert(SAME(dlb_op_work("Conv2D"), "conv") && SAME(dlb_op_work("no such"), "other"));
 	for (int i = 0; i < DLB_LEN(cases); i++)
 		n += run_case(be, &cases[i]);
 	for (int i = 0; i < DLB_LEN(cases); i++)

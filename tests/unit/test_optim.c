@@ -1,6 +1,7 @@
 /* Optimizers: the table, .run.optimizer, and the fused kernels against PyTorch's formulas in double and, if
  * the shared data are there (DLB_TEST_DATA, else ../shared/data), against vectors of independent
  * implementations. */
+#include "check.h"
 #include "kernels.h"
 
 #include "optim/optim.h"
@@ -92,7 +93,7 @@ static void rules(void)
 					for (int i = 0; i < N; i++) {
 						double tol = t == DLB_F32 ? 2e-6 : 1e-14;
 
-						assert(fabs(dlb_value_real(out[0], t, i) - w[i]) < tol * (1 + fabs(w[i])));
+						assert(IS(fabs(dlb_value_real(out[0], t, i) - w[i]), <, tol * (1 + fabs(w[i]))));
 						assert(dlb_optimizers[rule].n_state < 1 || fabs(dlb_value_real(out[1], t, i) - s0[i]) < tol * 4);
 						assert(dlb_optimizers[rule].n_state < 2 || fabs(dlb_value_real(out[2], t, i) - s1[i]) < tol);
 						assert(dlb_optimizers[rule].n_state < 3 || fabs(dlb_value_real(out[3], t, i) - s2[i]) < tol);
@@ -137,7 +138,7 @@ static void predictions_of(int rule, enum dlb_dtype t, double distance, double r
 		double w = dlb_value_real(store[0], t, i), m = dlb_value_real(store[1], t, i), v = dlb_value_real(store[2], t, i);
 		double want = foreseen(rule, d.hyper, rate > 0 ? rate : d.hyper[DLB_HYPER_LR], step, distance, w, m, v);
 
-		assert(fabs(dlb_value_real(out[0], t, i) - want) <= (t == DLB_F32 ? 4e-6 : 1e-14) * (1 + fabs(want) + fabs(want - w)));
+		assert(IS(fabs(dlb_value_real(out[0], t, i) - want), <=, (t == DLB_F32 ? 4e-6 : 1e-14) * (1 + fabs(want) + fabs(want - w))));
 	}
 	dlb_kernel_free(k);
 	n_checks++;
@@ -168,11 +169,11 @@ static void table(void)
 	struct dlb_error err;
 
 	for (int i = 0; i < DLB_N_RULES; i++) {
-		assert(dlb_optimizers[i].name && dlb_optimizers[i].summary && dlb_optimizer_find(dlb_optimizers[i].name) == i);
+		assert(dlb_optimizers[i].name && dlb_optimizers[i].summary && IS(dlb_optimizer_find(dlb_optimizers[i].name), ==, i));
 		for (int s = 0; s < dlb_optimizers[i].n_state; s++)
 			assert(dlb_optimizers[i].state_name[s]);
 	}
-	assert(!dlb_optimizers[DLB_N_RULES].name && dlb_optimizer_find("sgdm") == -1);
+	assert(!dlb_optimizers[DLB_N_RULES].name && IS(dlb_optimizer_find("sgdm"), ==, -1));
 	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_N_RULES }, &k, &err) == -1);
 	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_RULE_ADAM, .stage = DLB_UPDATE_LOCAL }, &k, &err) == -1);
 }
@@ -195,35 +196,35 @@ static void documents(void)
 	struct dlb_optimizer_choice o = { .rule = 77 };
 	struct dlb_error e;
 
-	assert(read_from("", &o, &e) == 0 && o.rule == DLB_RULE_SGD && o.hyper[DLB_HYPER_LR] == 0.01);
+	assert(IS(read_from("", &o, &e), ==, 0) && IS(o.rule, ==, DLB_RULE_SGD) && IS(o.hyper[DLB_HYPER_LR], ==, 0.01));
 	assert(read_from("\"optimizer\":{\"name\":\"adamw\",\"lr\":0.5,\"weight_decay\":0.25}", &o, &e) == 0);
-	assert(o.rule == DLB_RULE_ADAMW && o.hyper[DLB_HYPER_LR] == 0.5 && o.hyper[DLB_HYPER_DECAY] == 0.25);
-	assert(o.hyper[DLB_HYPER_BETA1] == 0.9 && o.hyper[DLB_HYPER_BETA2] == 0.999 && o.hyper[DLB_HYPER_EPS] == 1e-8);
+	assert(IS(o.rule, ==, DLB_RULE_ADAMW) && IS(o.hyper[DLB_HYPER_LR], ==, 0.5) && IS(o.hyper[DLB_HYPER_DECAY], ==, 0.25));
+	assert(IS(o.hyper[DLB_HYPER_BETA1], ==, 0.9) && IS(o.hyper[DLB_HYPER_BETA2], ==, 0.999) && IS(o.hyper[DLB_HYPER_EPS], ==, 1e-8));
 	assert(read_from("\"optimizer\":{\"name\":\"adma\"}", &o, &e) == -1);
-	assert(strstr(e.where, "/run/optimizer/name") && strstr(e.what, "'adma'") && strstr(e.hint, "'adam'"));
-	assert(o.rule == DLB_RULE_ADAMW);		/* outputs do not change */
+	assert(HAS(e.where, "/run/optimizer/name") && HAS(e.what, "'adma'") && HAS(e.hint, "'adam'"));
+	assert(IS(o.rule, ==, DLB_RULE_ADAMW));		/* outputs do not change */
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta1\":1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"lr\":-1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta\":1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":3}", &o, &e) == -1);
-	assert(read_from("\"optimizer\":[]", &o, &e) == -1);
+	assert(IS(read_from("\"optimizer\":[]", &o, &e), ==, -1));
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"corrected\",\"reduce\":\"moments:max\",\"warmup\":3,"
 			 "\"lr_schedule\":\"cosine:9\"}", &o, &e) == 0);
-	assert(o.variant == DLB_VARIANT_CORRECTED && o.reduce == DLB_REDUCE_MOMENTS && o.reduce_by == DLB_REDUCE_BY_MAX && !o.local_max);
-	assert(o.rate.kind == DLB_RATE_COSINE && o.rate.steps == 9 && o.rate.warmup == 3 && o.clip_norm == 0);
-	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"clip_norm\":2}", &o, &e) == 0 && o.clip_norm == 2);
-	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments\",\"clip_norm\":2}", &o, &e) == -1 && strstr(e.where, "clip_norm"));
+	assert(IS(o.variant, ==, DLB_VARIANT_CORRECTED) && IS(o.reduce, ==, DLB_REDUCE_MOMENTS) && IS(o.reduce_by, ==, DLB_REDUCE_BY_MAX) && !o.local_max);
+	assert(IS(o.rate.kind, ==, DLB_RATE_COSINE) && IS(o.rate.steps, ==, 9) && IS(o.rate.warmup, ==, 3) && IS(o.clip_norm, ==, 0));
+	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"clip_norm\":2}", &o, &e) == 0 && IS(o.clip_norm, ==, 2));
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments\",\"clip_norm\":2}", &o, &e) == -1 && HAS(e.where, "clip_norm"));
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\",\"max_state\":\"local\"}", &o, &e) == 0);
-	assert(o.reduce_by == DLB_REDUCE_BY_SUM && o.local_max);
+	assert(IS(o.reduce_by, ==, DLB_REDUCE_BY_SUM) && o.local_max);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\"}", &o, &e) == -1);
-	assert(strstr(e.where, "/run/optimizer/reduce") && strstr(e.what, "without bound"));
-	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"moments\"}", &o, &e) == -1 && strstr(e.what, "not moments"));
-	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"hopes\"}", &o, &e) == -1 && strstr(e.where, "/run/optimizer/reduce"));
+	assert(HAS(e.where, "/run/optimizer/reduce") && HAS(e.what, "without bound"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"moments\"}", &o, &e) == -1 && HAS(e.what, "not moments"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"hopes\"}", &o, &e) == -1 && HAS(e.where, "/run/optimizer/reduce"));
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"variant\":\"corrected\"}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"right\"}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"max_state\":\"here\"}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"warmup\":20,\"lr_schedule\":\"cosine:20\"}", &o, &e) == -1);
-	assert(strstr(e.where, "lr_schedule") && strstr(e.what, "warm-up"));
+	assert(HAS(e.where, "lr_schedule") && HAS(e.what, "warm-up"));
 	n_checks += 18;
 }
 
@@ -257,7 +258,7 @@ static bool read_story(struct story *s)
 		return false;
 	grads = json_object_get(s->root, "gradients");
 	s->n_steps = (int)json_array_size(grads);
-	assert(s->n_steps > 0 && s->n_steps <= MOST_STEPS && json_array_size(json_object_get(s->root, "theta0")) == PARAMS);
+	assert(IS(s->n_steps, >, 0) && IS(s->n_steps, <=, MOST_STEPS) && IS(json_array_size(json_object_get(s->root, "theta0")), ==, PARAMS));
 	for (int i = 0; i < PARAMS; i++)
 		s->theta0[i] = number_at(json_object_get(s->root, "theta0"), (size_t)i);
 	for (int t = 0; t < s->n_steps; t++)
@@ -283,7 +284,7 @@ struct vector_case {
 
 static void close_to(double got, double want, enum dlb_dtype t)
 {
-	assert(fabs(got - want) <= (t == DLB_F32 ? 2e-5 * fabs(want) + 1e-7 : 1e-12 * fabs(want) + 1e-15));
+	assert(IS(fabs(got - want), <=, (t == DLB_F32 ? 2e-5 * fabs(want) + 1e-7 : 1e-12 * fabs(want) + 1e-15)));
 	n_checks++;
 }
 
@@ -361,7 +362,7 @@ static void follow(const struct story *s, const struct vector_case *c, enum dlb_
 	struct replica r[WORKERS] = { 0 };
 	int64_t shrunk = 0;
 
-	assert(json_array_size(want) == (size_t)s->n_steps);
+	assert(IS(json_array_size(want), ==, (size_t)s->n_steps));
 	memcpy(o.hyper, s->hyper, sizeof o.hyper);
 	if (c->eps > 0)
 		o.hyper[DLB_HYPER_EPS] = c->eps;
@@ -387,7 +388,7 @@ static void follow(const struct story *s, const struct vector_case *c, enum dlb_
 				close_to(dlb_value_real(r[k].state[0], t, i), number_at(json_array_get(local, (size_t)k), (size_t)i), t);
 	}
 	if (c->rule != DLB_RULE_MAX_ADABELIEF || c->variant == DLB_VARIANT_CORRECTED)
-		assert(shrunk == 0);
+		assert(IS(shrunk, ==, 0));
 }
 
 /* All trajectories of the file: on one worker, and on three with exchanges. */
@@ -424,7 +425,7 @@ static bool vectors(void)
 	if (!read_story(&s))
 		return false;
 	/* all cases are tested */
-	assert(json_object_size(json_object_get(s.root, "cases")) == DLB_LEN(cases));
+	assert(IS(json_object_size(json_object_get(s.root, "cases")), ==, DLB_LEN(cases)));
 	for (int i = 0; i < DLB_LEN(cases); i++)
 		for (int t = DLB_F32; t <= DLB_F64; t++)
 			follow(&s, &cases[i], t);
@@ -460,7 +461,7 @@ static int64_t quotients(const struct dlb_optimizer_choice *o, enum dlb_dtype t)
 			}
 		}
 	}
-	assert(counted == found);
+	assert(IS(counted, ==, found));
 	n_checks++;
 	return counted;
 }
@@ -488,7 +489,7 @@ static void monotone(void)
 						n = quotients(&o, (enum dlb_dtype)t);
 						/* at a constant rate only the correction of the root lets it
 						 * shrink */
-						assert((n > 0) == (variant == DLB_VARIANT_DENOM_CORRECTED));
+						assert(IS((n > 0), ==, (variant == DLB_VARIANT_DENOM_CORRECTED)));
 					}
 }
 
@@ -508,7 +509,7 @@ static void growing_rate(void)
 			g[i] = step == 1 ? 1 + dlb_rng_uniform(&rng) : 0;
 		k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .has_rate = true, .rate = step == 1 ? 1e-3 : 1,
 					     .rate_before = step <= 2 ? 1e-3 : 1, .shrunk = &shrunk });
-		assert(shrunk == (step == 1 ? 0 : N));
+		assert(IS(shrunk, ==, (step == 1 ? 0 : N)));
 	}
 	dlb_kernel_free(k);
 	n_checks++;
@@ -552,26 +553,26 @@ static void rates(void)
 	dlb_optimizer_defaults(DLB_RULE_SGD, &o);
 	o.hyper[DLB_HYPER_LR] = 0.5;
 	for (int64_t i = 0; i < 100; i += 9)
-		assert(dlb_optimizer_rate(&o, i) == 0.5);
+		assert(IS(dlb_optimizer_rate(&o, i), ==, 0.5));
 	o.rate.warmup = 10;
 	for (int64_t i = 0; i < 30; i++)
-		assert(dlb_optimizer_rate(&o, i) == (i < 10 ? 0.5 * (double)(i + 1) / 10 : 0.5));
+		assert(IS(dlb_optimizer_rate(&o, i), ==, (i < 10 ? 0.5 * (double)(i + 1) / 10 : 0.5)));
 	MUST(dlb_rate_parse("cosine:110:0.1", 0, &o.rate, &err_));
 	for (int64_t i = 10; i < 130; i++) {
 		double want = i >= 110 ? 0.1 : 0.1 + 0.4 * (1 + cos(acos(-1) * (double)(i - 10) / 100)) / 2;
 
-		assert(fabs(dlb_optimizer_rate(&o, i) - want) < 1e-15);
+		assert(IS(fabs(dlb_optimizer_rate(&o, i) - want), <, 1e-15));
 	}
-	assert(dlb_optimizer_rate(&o, 60) == 0.1 + 0.4 * (1 + cos(acos(-1) / 2)) / 2 && dlb_optimizer_rate(&o, 4) == 0.25);
+	assert(IS(dlb_optimizer_rate(&o, 60), ==, 0.1 + 0.4 * (1 + cos(acos(-1) / 2)) / 2) && IS(dlb_optimizer_rate(&o, 4), ==, 0.25));
 	o.rate.warmup = 0;
 	MUST(dlb_rate_parse("step:30:0.1", 0, &o.rate, &err_));
 	for (int64_t i = 0; i < 100; i++)
-		assert(fabs(dlb_optimizer_rate(&o, i) - 0.5 * pow(0.1, (double)(i / 30))) < 1e-16);
+		assert(IS(fabs(dlb_optimizer_rate(&o, i) - 0.5 * pow(0.1, (double)(i / 30))), <, 1e-16));
 	MUST(dlb_rate_parse("cosine", 70, &o.rate, &err_));
-	assert(o.rate.steps == 70 && dlb_optimizer_rate(&o, 0) == 0.5 && dlb_optimizer_rate(&o, 70) == 0);
-	assert(dlb_rate_parse("cosine", 0, &o.rate, &e) == -1 && strstr(e.what, "cosine:STEPS") && o.rate.steps == 70);
+	assert(IS(o.rate.steps, ==, 70) && IS(dlb_optimizer_rate(&o, 0), ==, 0.5) && IS(dlb_optimizer_rate(&o, 70), ==, 0));
+	assert(IS(dlb_rate_parse("cosine", 0, &o.rate, &e), ==, -1) && HAS(e.what, "cosine:STEPS") && IS(o.rate.steps, ==, 70));
 	for (int i = 0; i < DLB_LEN(bad); i++)
-		assert(dlb_rate_parse(bad[i], 0, &o.rate, &e) == -1);
+		assert(IS(dlb_rate_parse(bad[i], 0, &o.rate, &e), ==, -1));
 	n_checks += 4 + DLB_LEN(bad);
 }
 

@@ -1,9 +1,9 @@
 /* Which initializers are parameters, and how folded parameters are found in the module's state_dict. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "graph/role.h"
+#include "check.h"
 
 static struct dlb_error err;
 
@@ -101,8 +101,8 @@ static void test_roles(void)
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
 	assert(g.tensor[w].initial && g.tensor[b].initial && g.tensor[e].initial);
 	assert(!g.tensor[s].initial && !g.tensor[k].initial && !g.tensor[p].initial && !g.tensor[mean].initial);
-	assert(g.tensor[w].rule == DLB_BY_ROLE && strstr(g.tensor[w].why, "operand 1 of MatMul 'mm'"));
-	assert(!strcmp(g.tensor[s].why, "a scalar") && g.n_untrained == 4);
+	assert(IS(g.tensor[w].rule, ==, DLB_BY_ROLE) && HAS(g.tensor[w].why, "operand 1 of MatMul 'mm'"));
+	assert(SAME(g.tensor[s].why, "a scalar") && IS(g.n_untrained, ==, 4));
 	dlb_graph_release(&g);
 }
 
@@ -130,8 +130,8 @@ static void test_widened(void)
 					      { .name = "scale", .input = "b_scale", .kind = DLB_LISTED_BUFFER } }, 2);
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[b].initial);
 	dlb_graph_widen(&g);
-	assert(g.tensor[w].dtype == DLB_F64 && g.op[g.tensor[y].producer].in[1] == w && g.tensor[time].dtype == DLB_F32);
-	assert(*(const double *)g.tensor[b].data == (double)third && *(const double *)g.tensor[k].data == .3);
+	assert(IS(g.tensor[w].dtype, ==, DLB_F64) && IS(g.op[g.tensor[y].producer].in[1], ==, w) && IS(g.tensor[time].dtype, ==, DLB_F32));
+	assert(IS(*(const double *)g.tensor[b].data, ==, (double)third) && IS(*(const double *)g.tensor[k].data, ==, .3));
 	dlb_graph_release(&g);
 }
 
@@ -153,11 +153,11 @@ static void test_list_and_options(void)
 			c.train = given;
 		else if (turn)
 			c.freeze = given;
-		assert(dlb_graph_choose_parameters(&g, &c, &err) == (turn == 3 ? -1 : 0));
+		assert(IS(dlb_graph_choose_parameters(&g, &c, &err), ==, (turn == 3 ? -1 : 0)));
 		if (turn < 3)
-			assert(g.tensor[w].initial == (turn != 1) && g.tensor[f].initial == (turn == 1) && g.tensor[w].frozen == (turn == 2));
+			assert(IS(g.tensor[w].initial, ==, (turn != 1)) && IS(g.tensor[f].initial, ==, (turn == 1)) && IS(g.tensor[w].frozen, ==, (turn == 2)));
 		else
-			assert(strstr(err.what, "no weight matches 'v'"));
+			assert(HAS(err.what, "no weight matches 'v'"));
 		dlb_graph_release(&g);
 	}
 }
@@ -184,7 +184,7 @@ static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, 
 			for (int s = 0; s < n; s++)
 				if (!strcmp(e[s].name, d->part[k].of))
 					source[k] = e[s].data;
-		assert(count <= 512 && dlb_derived_fits(d));
+		assert(IS(count, <=, 512) && dlb_derived_fits(d));
 		dlb_derived_value(d, source, sizeof(float), out);
 		assert(!memcmp(out, want, (size_t)count * sizeof(float)));
 		return;
@@ -235,7 +235,7 @@ static void test_state_dict(void)
 	dlb_graph_init(&g);
 	wt[7] += 1;
 	output(&g, OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", wt, DIMS(5, 6))));
-	assert(dlb_graph_take_state(&g, e, 6, false, &err) == -1 && strstr(err.what, "none of the tensors"));
+	assert(IS(dlb_graph_take_state(&g, e, 6, false, &err), ==, -1) && HAS(err.what, "none of the tensors"));
 	dlb_graph_release(&g);
 }
 
@@ -262,9 +262,9 @@ static void test_equal_values(void)
 		dlb_graph_init(&g);
 		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
 			      constant(&g, "val_2", vt, DIMS(4, 5))));
-		assert(!dlb_graph_take_state(&g, clones, 2, untie, &err) && g.n_derived == 2);
-		assert(!strcmp(g.derived[0].part[0].of, "l.0.weight") && !strcmp(g.derived[1].part[0].of, "l.1.weight"));
-		assert(says(&g, "--untie has no effect") == untie);
+		assert(!dlb_graph_take_state(&g, clones, 2, untie, &err) && IS(g.n_derived, ==, 2));
+		assert(SAME(g.derived[0].part[0].of, "l.0.weight") && SAME(g.derived[1].part[0].of, "l.1.weight"));
+		assert(IS(says(&g, "--untie has no effect"), ==, untie));
 		dlb_graph_release(&g);
 	}
 	for (int untie = 0; untie < 2; untie++) {
@@ -272,8 +272,8 @@ static void test_equal_values(void)
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
 		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", vt, DIMS(4, 5))));
-		assert(!dlb_graph_take_state(&g, tied, 2, untie, &err) && g.n_derived == 1);
-		assert(!strcmp(g.derived[0].part[0].of, untie ? "head" : "wte"));
+		assert(!dlb_graph_take_state(&g, tied, 2, untie, &err) && IS(g.n_derived, ==, 1));
+		assert(SAME(g.derived[0].part[0].of, untie ? "head" : "wte"));
 		assert(untie ? !find(&g, "wte")->also : !strcmp(find(&g, "wte")->also[0], "head"));
 		assert(!says(&g, "has no effect"));
 		dlb_graph_release(&g);
@@ -283,7 +283,7 @@ static void test_equal_values(void)
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
 		output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", table, x), table));
-		assert(!dlb_graph_take_state(&g, shared, 2, untie, &err) && (find(&g, "wte")->also == NULL) == untie);
+		assert(!dlb_graph_take_state(&g, shared, 2, untie, &err) && IS((find(&g, "wte")->also == NULL), ==, untie));
 		assert(!says(&g, "has no effect"));
 		dlb_graph_release(&g);
 	}
@@ -292,9 +292,9 @@ static void test_equal_values(void)
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
 		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", equal ? vt : numbers(20, 22), DIMS(4, 5))));
-		assert(!dlb_graph_tie(&g, untie, &err) && g.n_derived == (equal && !untie));
+		assert(!dlb_graph_tie(&g, untie, &err) && IS(g.n_derived, ==, (equal && !untie)));
 		assert(untie || !equal || !strcmp(g.derived[0].part[0].of, "wte"));
-		assert(says(&g, "--untie has no effect") == (untie && !equal));
+		assert(IS(says(&g, "--untie has no effect"), ==, (untie && !equal)));
 		dlb_graph_release(&g);
 	}
 }
@@ -324,9 +324,9 @@ static void test_copies(void)
 	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));
 	g.op[4].uses = &uses_other;
 	g.op[4].n_uses = 1;
-	assert(!dlb_graph_tie(&g, false, &err) && g.n_derived == 2 && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
+	assert(!dlb_graph_tie(&g, false, &err) && IS(g.n_derived, ==, 2) && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
 	for (int i = 0; i < 2; i++)
-		assert(!strcmp(g.derived[i].part[0].of, "r.bias_hh"));
+		assert(SAME(g.derived[i].part[0].of, "r.bias_hh"));
 	const struct dlb_named e = named("r.bias_hh", b, DIMS(24));
 	check_derived(&g, &e, 1, "linear_1", repeated, 4 * 24);
 	check_derived(&g, &e, 1, "split_1", gate, 4 * 8);
@@ -388,7 +388,7 @@ static void test_collapse(void)
 		g.tensor[w].in_state = in_state;
 		assert(!dlb_graph_index(&g) && !dlb_graph_collapse(&g, w, &err));
 		const struct dlb_tensor *found = find(&g, "w");
-		assert(found->dim[0].add == (in_state ? 6 : 1) && g.n_derived == !in_state);
+		assert(IS(found->dim[0].add, ==, (in_state ? 6 : 1)) && g.n_derived == !in_state);
 		dlb_graph_release(&g);
 	}
 }
@@ -407,7 +407,7 @@ static void test_mask_before_product(void)
 	const int a = OP(&g, "soft", "Softmax", OP(&g, "add", "Add", OP(&g, "qk", "MatMul", t, t), k));
 	output(&g, OP(&g, "mm", "MatMul", x, OP(&g, "av", "MatMul", a, t)));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
-	assert(g.tensor[t].initial && !g.tensor[k].initial && !strcmp(g.tensor[k].why, "a mask"));
+	assert(g.tensor[t].initial && !g.tensor[k].initial && SAME(g.tensor[k].why, "a mask"));
 	dlb_graph_release(&g);
 }
 
@@ -448,8 +448,8 @@ static void test_merged_with_ones(void)
 		g.op[i].uses = i == 3 ? &own : &group;
 		g.op[i].n_uses = 1;
 	}
-	assert(!dlb_graph_unmerge(&g, &err) && g.op[3].in[1] == w && g.op[1].in[1] != w && !find(&g, "g.weight"));
-	assert(!g.tensor[g.op[1].in[1]].initial && !strcmp(g.tensor[g.op[1].in[1]].from, "l.weight") && g.tensor[w].initial);
+	assert(!dlb_graph_unmerge(&g, &err) && IS(g.op[3].in[1], ==, w) && IS(g.op[1].in[1], !=, w) && !find(&g, "g.weight"));
+	assert(!g.tensor[g.op[1].in[1]].initial && SAME(g.tensor[g.op[1].in[1]].from, "l.weight") && g.tensor[w].initial);
 	dlb_graph_release(&g);
 }
 
@@ -494,8 +494,8 @@ static void test_merged_in_cell(void)
 	}
 	g.op[3].uses = third;
 	g.op[3].n_uses = 2;
-	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 2 && g.op[0].in[1] == z);
-	assert(!strcmp(g.tensor[g.op[2].in[1]].name, "r.bias_hh_l0") && !strcmp(g.tensor[g.op[3].in[2]].name, "b.bias"));
+	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 2) && IS(g.op[0].in[1], ==, z));
+	assert(SAME(g.tensor[g.op[2].in[1]].name, "r.bias_hh_l0") && SAME(g.tensor[g.op[3].in[2]].name, "b.bias"));
 	dlb_graph_release(&g);
 }
 
@@ -517,9 +517,9 @@ static void test_merged(void)
 		g.op[i].uses = &uses[i];
 		g.op[i].n_uses = 1;
 	}
-	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 2);
-	assert(g.op[0].in[2] == z && !strcmp(g.tensor[g.op[1].in[2]].name, "b.bias") && !strcmp(g.tensor[g.op[1].in[2]].from, "a.bias"));
-	assert(g.op[2].n_in == 3 && !strcmp(g.tensor[g.op[2].in[2]].name, "c.bias") && g.tensor[g.op[2].in[2]].dim[0].add == 4);
+	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 2));
+	assert(IS(g.op[0].in[2], ==, z) && SAME(g.tensor[g.op[1].in[2]].name, "b.bias") && SAME(g.tensor[g.op[1].in[2]].from, "a.bias"));
+	assert(IS(g.op[2].n_in, ==, 3) && SAME(g.tensor[g.op[2].in[2]].name, "c.bias") && IS(g.tensor[g.op[2].in[2]].dim[0].add, ==, 4));
 	dlb_graph_release(&g);
 }
 
@@ -542,9 +542,9 @@ static void test_merged_twice(void)
 		g.op[i].uses = &uses[i];
 		g.op[i].n_uses = 1;
 	}
-	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 3);
-	assert(g.op[0].in[1] == w && g.op[1].in[1] != w && g.op[3].in[1] != w && g.op[3].in[1] != g.op[1].in[1]);
-	assert(g.op[2].in[1] == b && g.op[4].in[1] != b && g.tensor[g.op[4].in[1]].initial);
+	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 3));
+	assert(IS(g.op[0].in[1], ==, w) && IS(g.op[1].in[1], !=, w) && IS(g.op[3].in[1], !=, w) && IS(g.op[3].in[1], !=, g.op[1].in[1]));
+	assert(IS(g.op[2].in[1], ==, b) && IS(g.op[4].in[1], !=, b) && g.tensor[g.op[4].in[1]].initial);
 	dlb_graph_release(&g);
 }
 

@@ -2,6 +2,7 @@
  *   every algorithm's plan passes dlb_plan_check and its programs verify, or it returns status 1;
  *   no step is shorter than the lower bound; the default rule is never worse than the best trivial plan, nor auto than
  *   anneal or refine of the same effort. */
+#include "check.h"
 #include "place_cases.h"
 
 static int n_plans, n_refused;
@@ -35,7 +36,7 @@ static void test_all_placers(uint64_t seed)
 			n_refused++;
 			continue;
 		}
-		assert(!strcmp(plan.winner, x->name) && plan.algorithm_given);
+		assert(SAME(plan.winner, x->name) && plan.algorithm_given);
 		if (dlb_plan_check(&plan, &d.c, &err))
 			die(x->name, seed, &err);
 		if (plan.value_s < bound)
@@ -44,11 +45,11 @@ static void test_all_placers(uint64_t seed)
 		if (x->trivial && ranked < best_trivial)
 			best_trivial = ranked;
 		if (!strcmp(x->name, "auto"))		/* anneal and refine precede it in the table */
-			assert(ranked <= searched * (1 + 1e-12));
+			assert(IS(ranked, <=, searched * (1 + 1e-12)));
 		if (!strcmp(x->name, "anneal") || !strcmp(x->name, "refine"))
 			searched = fmin(searched, ranked);
 		for (int n = 0; n < plan.n_nodes; n++)
-			assert(plan.node[n].peak_bytes <= dlb_cluster_node_memory(&d.cl, n));
+			assert(IS(plan.node[n].peak_bytes, <=, dlb_cluster_node_memory(&d.cl, n)));
 		n_plans++;
 		dlb_plan_release(&plan);
 	}
@@ -56,10 +57,10 @@ static void test_all_placers(uint64_t seed)
 	struct dlb_error err = { .status = 0 };
 	if (dlb_place(&p, NULL, &plan, &err) == 0) {
 		ranked = dlb_place_value_s(&p, plan.placement);
-		assert(ranked <= best_trivial * (1 + 1e-12) && !plan.algorithm_given);
+		assert(IS(ranked, <=, best_trivial * (1 + 1e-12)) && !plan.algorithm_given);
 		dlb_plan_release(&plan);
 	} else {
-		assert(isinf(best_trivial) && err.status == 1 && !strncmp(err.what, "no plan fits", 12));
+		assert(isinf(best_trivial) && IS(err.status, ==, 1) && !strncmp(err.what, "no plan fits", 12));
 	}
 	dlb_problem_release(&p);
 	dag_release(&d);

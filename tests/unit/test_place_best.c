@@ -3,6 +3,7 @@
  *   for two nodes, proportional is within 5 % of the best contiguous cut;
  *   a node of double weight gets more work, and stated predictions ignore weights;
  *   a placement stays unless another is better. */
+#include "check.h"
 #include "place_cases.h"
 
 static double worst_cut = 1, sum_brute, worst_brute = 1;
@@ -37,7 +38,7 @@ static void test_brute_force(uint64_t seed)
 		double v = dlb_place_value_s(&p, placement);
 		best = v < best ? v : best;
 	}
-	assert(best >= dlb_lower_bound_s(&p));
+	assert(IS(best, >=, dlb_lower_bound_s(&p)));
 	if (dlb_place(&p, NULL, &plan, &err)) {
 		if (isfinite(best))
 			die("default", seed, &err);
@@ -45,7 +46,7 @@ static void test_brute_force(uint64_t seed)
 		dag_release(&d);
 		return;
 	}
-	assert(plan.value_s >= best * (1 - 1e-12));
+	assert(IS(plan.value_s, >=, best * (1 - 1e-12)));
 	double ratio = plan.value_s / best;
 	if (ratio > 1 + 1e-9) {
 		fprintf(stderr, "seed %llu: auto %g s, the best of all placements %g s\n", (unsigned long long)seed, plan.value_s, best);
@@ -129,7 +130,7 @@ static void test_weights(uint64_t seed)
 					stated += dlb_cost_op_s(&d.c, i, plan.placement[i], 8);
 			busy = plan.node[0].busy_s + plan.node[1].busy_s;
 			/* plus sums of gradients */
-			assert(busy >= stated * (1 - 1e-9) && busy < stated * 1.1);
+			assert(IS(busy, >=, stated * (1 - 1e-9)) && IS(busy, <, stated * 1.1));
 			dlb_plan_release(&plan);
 			dlb_problem_release(&p);
 		}
@@ -155,13 +156,13 @@ static void test_again(void)
 	problem(&p, &d, 8, "1f1b", NULL, 77);
 	if (dlb_place(&p, NULL, &plan, &err) || dlb_place_again(&p, NULL, plan.placement, &next, &kept, &err))
 		die("again", 77, &err);
-	assert(kept && next.moved_ops == 0 && !strcmp(next.hash, plan.hash));
+	assert(kept && IS(next.moved_ops, ==, 0) && SAME(next.hash, plan.hash));
 	dlb_plan_release(&next);
 	for (int i = 0; i < d.g.n_ops; i++)
 		plan.placement[i] = 0;
 	if (dlb_place_again(&p, NULL, plan.placement, &next, &kept, &err))
 		die("again", 77, &err);
-	assert(!kept && next.moved_ops > 0);
+	assert(!kept && IS(next.moved_ops, >, 0));
 	dlb_plan_release(&next);
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);

@@ -1,5 +1,6 @@
 /* The plan and report sections: read(write(x)) = x, edited plans, and refused sections with their JSON
  * Pointer. */
+#include "check.h"
 #include "random_dag.h"
 #include "place/place.h"
 #include "plan/report.h"
@@ -11,7 +12,7 @@ static void make_plan(struct dlb_plan *plan)
 	struct dlb_error err;
 	struct dlb_problem p = { .graph = &d.g, .cluster = &d.cl, .cost = &d.c, .micro_batches = 4, .batch = d.g.batch,
 				 .schedule = dlb_schedule_find("1f1b"), .seed = 1 };
-	assert(dlb_problem_init(&p, &err) == 0 && dlb_place(&p, "even", plan, &err) == 0);
+	assert(IS(dlb_problem_init(&p, &err), ==, 0) && IS(dlb_place(&p, "even", plan, &err), ==, 0));
 	dlb_problem_release(&p);
 }
 
@@ -30,9 +31,9 @@ static void test_round_trip(void)
 	make_plan(&a);
 	json_t *x = dlb_plan_write(&a);
 	set_doc(&doc, json_deep_copy(x));
-	assert(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err) == 0 && !rescheduled);
+	assert(IS(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err), ==, 0) && !rescheduled);
 	json_t *y = dlb_plan_write(&b);
-	assert(json_equal(x, y) && !strcmp(a.hash, b.hash));
+	assert(json_equal(x, y) && SAME(a.hash, b.hash));
 	json_decref(x);
 	json_decref(y);
 	dlb_doc_release(&doc);
@@ -60,7 +61,7 @@ static void test_edited(void)
 		}
 	}
 	set_doc(&doc, x);
-	assert(moved > 0 && dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err) == 0 && rescheduled && strcmp(a.hash, b.hash));
+	assert(IS(moved, >, 0) && IS(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err), ==, 0) && rescheduled && strcmp(a.hash, b.hash));
 	free(group);
 	dlb_doc_release(&doc);
 	dlb_plan_release(&a);
@@ -134,7 +135,7 @@ static void test_refused(void)
 		k++;
 	json_t *second = json_pack("[ii]", a.node[0].order[k].op, a.node[0].order[k].micro_batch);
 	dlb_plan_release(&a);
-	assert(k < n);
+	assert(IS(k, <, n));
 	refuse("nodes/0/order/0", second, "micro-batch");
 }
 
@@ -151,7 +152,7 @@ static void test_sizes(void)
 				least = s < least ? s : least;
 				most = s > most ? s : most;
 			}
-			assert(sum == batch && least >= 1 && most - least <= 1 && dlb_micro_batch_size(batch, M, n) == 0);
+			assert(IS(sum, ==, batch) && IS(least, >=, 1) && IS(most - least, <=, 1) && IS(dlb_micro_batch_size(batch, M, n), ==, 0));
 		}
 	}
 }
@@ -173,13 +174,13 @@ static void test_report(void)
 	json_t *x = dlb_report_write(&r);
 	dlb_doc_init(&doc, "test.json");
 	dlb_doc_set(&doc, "report", json_deep_copy(x));
-	assert(dlb_report_read(&doc, &back, &err) == 0);
+	assert(IS(dlb_report_read(&doc, &back, &err), ==, 0));
 	json_t *y = dlb_report_write(&back);
 	assert(json_equal(x, y) && isnan(back.loss[1]) && isnan(back.test_loss) && isnan(back.op[1].time_s));
-	assert(!json_object_get(x, "test_loss") && back.node[0].waits_s[DLB_WAIT_BACKPRESSURE] == 0.125);
+	assert(!json_object_get(x, "test_loss") && IS(back.node[0].waits_s[DLB_WAIT_BACKPRESSURE], ==, 0.125));
 	dlb_report_release(&back);
 	json_object_set_new(dlb_doc_section(&doc, "report"), "accuracy", json_integer(2));
-	assert(dlb_report_read(&doc, &back, &err) == -1 && strstr(err.where, "accuracy"));
+	assert(IS(dlb_report_read(&doc, &back, &err), ==, -1) && HAS(err.where, "accuracy"));
 	json_decref(x);
 	json_decref(y);
 	dlb_doc_release(&doc);

@@ -5,7 +5,6 @@
  *   bounds hold, and often prove the plan optimal; minimum cuts are those of all subsets;
  *   memory and kernels are respected, and a network that cannot be placed gives status 1;
  *   the same seed and effort give the same placement. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "place/min_cut.h"
 #include "place/place.h"
 #include "util/rng.h"
+#include "check.h"
 
 struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
 struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
@@ -269,7 +269,7 @@ static void test_small(uint64_t seed)
 		n_tight += !latency && plan.bound_s > best * (1 - 1e-8);
 		n_loads += !latency;
 		struct dlb_plan again;
-		assert(dlb_place(&m.p, NULL, &again, &err) == 0);
+		assert(IS(dlb_place(&m.p, NULL, &again, &err), ==, 0));
 		assert(!memcmp(plan.placement, again.placement, (size_t)plan.n_ops * sizeof(int)) && !again.algorithm_given);
 		dlb_plan_release(&again);
 		dlb_plan_release(&plan);
@@ -294,7 +294,7 @@ static void test_contiguous(uint64_t seed)
 	make(&m, &t, DLB_THROUGHPUT, seed);
 	double best = brute_force(&t, &m, false, true);
 	if (dlb_place(&m.p, "dp", &plan, &err)) {
-		assert(err.status == 1 && isinf(best));
+		assert(IS(err.status, ==, 1) && isinf(best));
 	} else {
 		if (fabs(plan.value_s - best) > 1e-12 * best) {
 			fprintf(stderr, "seed %llu: dp %.17g, the best contiguous %.17g\n", (unsigned long long)seed, plan.value_s, best);
@@ -327,9 +327,9 @@ static void test_larger(uint64_t seed)
 			continue;
 		}
 		double same = plain(&t, &m, plan.placement, latency);
-		assert(fabs(plan.value_s - same) <= 1e-12 * same && plan.value_s >= plan.bound_s);
+		assert(IS(fabs(plan.value_s - same), <=, 1e-12 * same) && IS(plan.value_s, >=, plan.bound_s));
 		if (!strcmp(x->name, "auto"))
-			assert(plan.value_s <= least * (1 + 1e-12));
+			assert(IS(plan.value_s, <=, least * (1 + 1e-12)));
 		else if (x->by_default || !strcmp(x->name, "dp"))
 			least = plan.value_s < least ? plan.value_s : least;
 		dlb_plan_release(&plan);
@@ -361,7 +361,7 @@ static void test_bounds(uint64_t seed)
 	struct dlb_error err = { .status = 0 };
 	dlb_problem_release(&m.p);
 	m.p.kappa = kappa;
-	assert(dlb_problem_init(&m.p, &err) == 0);
+	assert(IS(dlb_problem_init(&m.p, &err), ==, 0));
 	for (int d = 0; d < t.n.n_accelerators && seed % 5 == 0; d++)
 		m.p.memory_bytes[d] *= dlb_rng_uniform(&r) + 0.5;
 	dlb_port_init(&port, &m.p, false);
@@ -429,7 +429,7 @@ int main(void)
 		test_min_cut(seed);
 	for (uint64_t seed = 1; seed <= 250; seed++)
 		test_bounds(seed);
-	assert(n_tight_chains > n_chains / 3);
+	assert(IS(n_tight_chains, >, n_chains / 3));
 	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d chains' latencies certified to "
 	       "be the least\n", n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains);
 	return 0;

@@ -1,5 +1,6 @@
 /* Programs of random graphs under random placements: they compile, pass verification, and the simulator ends;
  * a damaged program is refused. */
+#include "check.h"
 #include "random_dag.h"
 #include "plan/program.h"
 
@@ -97,14 +98,14 @@ static void test_random(uint64_t seed)
 		if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, true, &t, &err))
 			fail(&err, seed);
 		for (int n = 0; n < d.cl.n_nodes; n++) {
-			assert(t.node[n].busy_s <= t.step_s * (1 + 1e-9));
+			assert(IS(t.node[n].busy_s, <=, t.step_s * (1 + 1e-9)));
 			double waits = t.node[n].waits_s[0] + t.node[n].waits_s[1] + t.node[n].waits_s[2];
-			assert(fabs(waits - t.node[n].wait_s) <= 1e-9 * t.step_s);
+			assert(IS(fabs(waits - t.node[n].wait_s), <=, 1e-9 * t.step_s));
 			work += t.node[n].busy_s;
 			for (int k = 1; k < t.n_spans[n]; k++)
-				assert(t.span[n][k].start_s >= t.span[n][k - 1].end_s - 1e-15);
+				assert(IS(t.span[n][k].start_s, >=, t.span[n][k - 1].end_s - 1e-15));
 			const struct dlb_node_program *np = &g.node[n];
-			assert(np->arena_bytes >= np->bound_bytes);
+			assert(IS(np->arena_bytes, >=, np->bound_bytes));
 			arenas++;
 			if (np->bound_bytes && (double)np->arena_bytes > 1.05 * (double)np->bound_bytes) {
 				wide++;
@@ -116,7 +117,7 @@ static void test_random(uint64_t seed)
 		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
 		if (dlb_program_simulate(&g, &d.c, slow, 0, 0, false, &u, &err))
 			fail(&err, seed);
-		assert(u.step_s > t.step_s && u.step_s <= 2 * t.step_s * (1 + 1e-9));
+		assert(IS(u.step_s, >, t.step_s) && IS(u.step_s, <=, 2 * t.step_s * (1 + 1e-9)));
 		dlb_timeline_release(&t, d.cl.n_nodes);
 		dlb_timeline_release(&u, d.cl.n_nodes);
 		messages += g.n_messages;
@@ -142,7 +143,7 @@ static bool is_refused(const struct dlb_program *g, const struct dag *d)
 	if (dlb_program_verify(g, &d->c, &err))
 		return true;
 	int rc = dlb_program_simulate(g, &d->c, NULL, 0, 0, false, &t, &err);
-	assert(rc == 0);
+	assert(IS(rc, ==, 0));
 	dlb_timeline_release(&t, g->n_nodes);
 	return false;
 }
@@ -178,7 +179,7 @@ static void test_spoilt(uint64_t seed)
 		refused += is_refused(&g, &d);
 		dlb_program_release(&g);
 	}
-	assert(refused > 10);
+	assert(IS(refused, >, 10));
 	end(&d, &p);
 }
 
@@ -204,7 +205,7 @@ static int test_zero_copy(uint64_t seed)
 					continue;
 				const int k = dlb_program_find_place(np, in->tensor, in->micro_batch);
 				n_zero_copy += spoil == 0;
-				assert(d.g.tensor[in->tensor].producer >= 0 && in->micro_batch >= 0 && np->place[k].of < 0);
+				assert(IS(d.g.tensor[in->tensor].producer, >=, 0) && IS(in->micro_batch, >=, 0) && IS(np->place[k].of, <, 0));
 				if (spoil == 0)
 					continue;
 				if (spoil == 4) {
@@ -267,7 +268,7 @@ static void test_replicas(uint64_t seed)
 		    dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
 			fail(&err, seed);
 		for (int n = 0; n < 6; n++)
-			assert(t.node[n].busy_s <= t.step_s * (1 + 1e-9) && t.node[n].wait_s <= t.step_s * (1 + 1e-9));
+			assert(IS(t.node[n].busy_s, <=, t.step_s * (1 + 1e-9)) && IS(t.node[n].wait_s, <=, t.step_s * (1 + 1e-9)));
 		dlb_timeline_release(&t, 6);
 		int node = (int)dlb_rng_below(&r, 6);
 		struct dlb_node_program *np = &g.other[0].node[node];
@@ -278,7 +279,7 @@ static void test_replicas(uint64_t seed)
 		}
 		dlb_program_release(&g);
 	}
-	assert(refused > 6);
+	assert(IS(refused, >, 6));
 	end(&d, &p);
 }
 
@@ -380,7 +381,7 @@ static void test_norm(uint64_t seed)
 			if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
 				last_sum = i;
 		}
-		assert(at >= 0 && last_sum < at && (first_update < 0 || at < first_update));
+		assert(IS(at, >=, 0) && IS(last_sum, <, at) && (first_update < 0 || at < first_update));
 		const struct dlb_instr norm = np->instr[at];
 		if (first_update >= 0) {
 			np->instr[at] = np->instr[first_update];
@@ -420,13 +421,13 @@ static void test_deadlock(void)
 	for (int i = 0; i < 4; i++)
 		p.placement[i] = i % 2;
 	dlb_schedule_order(&p, &d.c, dlb_schedule_find("1f1b"), NULL);
-	assert(dlb_program_compile(&p, &d.c, 4, 0, &g, &err) == 0);
+	assert(IS(dlb_program_compile(&p, &d.c, 4, 0, &g, &err), ==, 0));
 	dlb_program_release(&g);
 	struct dlb_item first = p.node[0].order[0];
 	p.node[0].order[0] = p.node[0].order[1];
 	p.node[0].order[1] = first;
-	assert(dlb_program_compile(&p, &d.c, 4, 0, &g, &err) == -1);
-	assert(strstr(err.what, "deadlock") && strstr(err.what, "node 0") && strstr(err.what, "op 2"));
+	assert(IS(dlb_program_compile(&p, &d.c, 4, 0, &g, &err), ==, -1));
+	assert(HAS(err.what, "deadlock") && HAS(err.what, "node 0") && HAS(err.what, "op 2"));
 	end(&d, &p);
 }
 
@@ -442,12 +443,12 @@ static void test_memory(void)
 	dlb_rng_init(&r, 1);
 	dag_init(&d, &o);
 	make(&d, &p, 4, "gpipe", &r);
-	assert(dlb_program_compile(&p, &d.c, 16, 2, &g, &err) == 0);
+	assert(IS(dlb_program_compile(&p, &d.c, 16, 2, &g, &err), ==, 0));
 	for (int n = 0; n < 2; n++)
 		d.cl.node[n].memory_bytes = (double)(g.node[n].arena_bytes + g.node[n].scratch_bytes + g.node[n].state_bytes);
-	assert(dlb_program_verify(&g, &d.c, &err) == 0);
+	assert(IS(dlb_program_verify(&g, &d.c, &err), ==, 0));
 	d.cl.node[1].memory_bytes -= 1;
-	assert(dlb_program_verify(&g, &d.c, &err) == -1 && err.status == 1 && strstr(err.what, "node 1"));
+	assert(IS(dlb_program_verify(&g, &d.c, &err), ==, -1) && IS(err.status, ==, 1) && HAS(err.what, "node 1"));
 	dlb_program_release(&g);
 	end(&d, &p);
 }
@@ -487,8 +488,8 @@ static void test_pipeline(void)
 		for (int i = 0; i < d.g.n_ops; i++)
 			p.placement[i] = (d.g.op[i].phase == DLB_FORWARD ? i : d.g.op[i].of) == 0 ? 0 : 1;
 		dlb_schedule_order(&p, &d.c, &dlb_schedules[rule], NULL);
-		assert(dlb_program_compile(&p, &d.c, 64, 0, &g, &err) == 0 && dlb_program_verify(&g, &d.c, &err) == 0);
-		assert(dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err) == 0);
+		assert(IS(dlb_program_compile(&p, &d.c, 64, 0, &g, &err), ==, 0) && IS(dlb_program_verify(&g, &d.c, &err), ==, 0));
+		assert(IS(dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err), ==, 0));
 		double want = dlb_schedules[rule].async ? 24 : strcmp(dlb_schedules[rule].name, "none") ? 27 : 48;
 		if (fabs(t.step_s - want) > 1e-6 || fabs(t.fill_s - (dlb_schedules[rule].async ? 3 : 0)) > 1e-6) {
 			fprintf(stderr, "%s: a pipeline of %g s takes %g s and %g s to fill\n", dlb_schedules[rule].name, want, t.step_s,
@@ -512,7 +513,7 @@ int main(void)
 		test_replicas(seed);
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		test_ports(seed);
-	assert(fullest > .8);
+	assert(IS(fullest, >, .8));
 	for (uint64_t seed = 1; seed <= 12; seed++)
 		test_replicas_moved(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
@@ -520,7 +521,7 @@ int main(void)
 	int n_zero_copy = 0;
 	for (uint64_t seed = 1; seed <= 15; seed++)
 		n_zero_copy += test_zero_copy(seed);
-	assert(n_zero_copy > 50);
+	assert(IS(n_zero_copy, >, 50));
 	test_deadlock();
 	test_memory();
 	test_pipeline();

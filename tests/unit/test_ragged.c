@@ -2,6 +2,7 @@
  * gradients as the network that computes all rows and multiplies by the mask; gradients are also compared
  * with central differences. Ops that would read padding are refused. Small graphs with x of (N, 3). */
 #include <math.h>
+#include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
 
@@ -265,8 +266,8 @@ static void compare(int which, int64_t wired)
 	double x[18], a[24], b[24];
 	build(&selecting, nets[which], true, wired);
 	build(&all, nets[which], false, wired);
-	assert(selecting.g.n_notes == (nets[which] == mean ? 2 : 1) && selecting.g.fixed_batch == (nets[which] == mean));
-	assert(strstr(selecting.g.note[selecting.g.n_notes - 1], "by value (first NonZero "));
+	assert(IS(selecting.g.n_notes, ==, (nets[which] == mean ? 2 : 1)) && IS(selecting.g.fixed_batch, ==, (nets[which] == mean)));
+	assert(HAS(selecting.g.note[selecting.g.n_notes - 1], "by value (first NonZero "));
 	for (int sign = -1; sign <= 1; sign++)
 		for (int64_t samples = 1; samples <= 6; samples++) {
 			for (int64_t i = 0; i < samples * 3; i++) {
@@ -297,10 +298,10 @@ static void bound(struct dlb_graph *g, int64_t rows)
 	for (int k = 0; k < g->n_ops; k++)
 		if (!strcmp(g->op[k].type, "PaddedNonZero")) {
 			const struct dlb_dim d = g->tensor[g->op[k].out[0]].dim[1];
-			assert(d.mul == rows && d.add == 0);
+			assert(IS(d.mul, ==, rows) && IS(d.add, ==, 0));
 			found++;
 		}
-	assert(found == 1);
+	assert(IS(found, ==, 1));
 }
 
 /* A list has at most as many rows as tokens for experts that a router chose, but may have more for those that

@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "graph/rewrite.h"
 #include "graph/rewrites.h"
+#include "check.h"
 #include "run_graph.h"
 #include "util/rng.h"
 #include "by_hand.h"
@@ -150,11 +151,11 @@ static void compare(const char *what, const struct dlb_graph *fused, const struc
 		if (spelt->tensor[t].kind != DLB_T_WEIGHT)
 			continue;
 		const int s = gradient_of(fused, spelt->tensor[t].name);
-		assert(s >= 0);
+		assert(IS(s, >=, 0));
 		same(what, &a, s, &b, gradient_of(spelt, spelt->tensor[t].name));
 		weights++;
 	}
-	assert(weights > 0);
+	assert(IS(weights, >, 0));
 	for (int i = 0; i < spelt->n_outputs; i++)
 		same(what, &a, fused->output[i], &b, spelt->output[i]);
 	test_run_release(&a);
@@ -175,7 +176,7 @@ static void check(const char *rewrite, build_fn *build, int variant, const int64
 		fprintf(stderr, "%s: applied %lld times, not %lld\n", what, (long long)applied(&fused, rewrite), (long long)times);
 		abort();
 	}
-	assert(applied(&without, rewrite) == -1 && spelt.n_rewritten == 0);
+	assert(IS(applied(&without, rewrite), ==, -1) && IS(spelt.n_rewritten, ==, 0));
 	compare(what, &fused, &spelt, 3);
 	compare(what, &fused, &spelt, 5);
 	dlb_graph_release(&fused);
@@ -507,10 +508,10 @@ static void rows_are_few(void)
 		if (g.op[i].phase != DLB_FORWARD || strcmp(dlb_op_work(g.op[i].type), "dense"))
 			continue;
 		const struct dlb_desc d = dlb_tensor_desc(&g.tensor[g.op[i].out[0]], 5);
-		assert(dlb_desc_count(&d) == 5 * d.dim[d.n_dims - 1]);
+		assert(IS(dlb_desc_count(&d), ==, 5 * d.dim[d.n_dims - 1]));
 		products++;
 	}
-	assert(products == 3);
+	assert(IS(products, ==, 3));
 	dlb_graph_release(&g);
 }
 
@@ -749,7 +750,7 @@ static void masks_fold(void)
 	output(g, y);
 	if (dlb_graph_fold(g, 3, &be, &err))
 		test_die(&err);
-	assert(g->n_ops == 2 && applied(g, "constant-folding") == 1 && applied(g, "dead-vertices") == 0);
+	assert(IS(g->n_ops, ==, 2) && IS(applied(g, "constant-folding"), ==, 1) && IS(applied(g, "dead-vertices"), ==, 0));
 	dlb_graph_release(g);
 }
 
@@ -761,7 +762,7 @@ static void shut_mask_keeps_guard(void)
 	struct dlb_graph g;
 
 	make(&g, guarded, 2 * GUARD_SHUT, (const int64_t[]){ 0, 4, 6 }, 3, NULL);
-	assert(applied(&g, "softmax-guard") == 0);
+	assert(IS(applied(&g, "softmax-guard"), ==, 0));
 	dlb_graph_release(&g);
 }
 
@@ -789,10 +790,10 @@ static void switches(void)
 	make(&on, switched, 0, dim, 3, NULL);
 	make(&fold, switched, 0, dim, 3, "constant-folding");
 	make(&dead, switched, 0, dim, 3, "dead-vertices");
-	assert(count_ops(&on, "Mul") == 1 && !count_ops(&on, "Exp"));
-	assert(applied(&on, "constant-folding") == 1 && applied(&on, "dead-vertices") == 1);
-	assert(count_ops(&fold, "Mul") == 2 && applied(&fold, "constant-folding") == -1);
-	assert(count_ops(&dead, "Mul") == 1 && count_ops(&dead, "Exp") == 1 && applied(&dead, "dead-vertices") == -1);
+	assert(IS(count_ops(&on, "Mul"), ==, 1) && !count_ops(&on, "Exp"));
+	assert(IS(applied(&on, "constant-folding"), ==, 1) && IS(applied(&on, "dead-vertices"), ==, 1));
+	assert(IS(count_ops(&fold, "Mul"), ==, 2) && IS(applied(&fold, "constant-folding"), ==, -1));
+	assert(IS(count_ops(&dead, "Mul"), ==, 1) && IS(count_ops(&dead, "Exp"), ==, 1) && IS(applied(&dead, "dead-vertices"), ==, -1));
 	compare("constant-folding off", &fold, &on, 3);
 	compare("dead-vertices off", &dead, &on, 3);
 	dlb_graph_release(&on);
@@ -807,9 +808,9 @@ static void names(void)
 
 	for (int i = 0; dlb_rewrites[i].name; i++) {
 		assert(!dlb_graph_no_rewrite(&g, dlb_rewrites[i].name, &err) && !dlb_rewrite_is_on(&g, i));
-		assert(*dlb_rewrites[i].summary && i < DLB_MAX_REWRITES);
+		assert(*dlb_rewrites[i].summary && IS(i, <, DLB_MAX_REWRITES));
 	}
-	assert(dlb_graph_no_rewrite(&g, "layernorm", &err) == -1 && strstr(err.hint, "layer-norm"));
+	assert(IS(dlb_graph_no_rewrite(&g, "layernorm", &err), ==, -1) && HAS(err.hint, "layer-norm"));
 }
 
 static int add_named(struct dlb_graph *g, const char *base)
@@ -826,25 +827,25 @@ static void unique_names(void)
 
 	dlb_graph_init(&g);
 	for (int i = 0; i < 3; i++)
-		assert(add_named(&g, "a") == i);
-	assert(!strcmp(g.op[0].name, "a") && !strcmp(g.op[1].name, "a.2") && !strcmp(g.op[2].name, "a.3"));
-	assert(!strcmp(g.tensor[2].name, "a.3"));
+		assert(IS(add_named(&g, "a"), ==, i));
+	assert(SAME(g.op[0].name, "a") && SAME(g.op[1].name, "a.2") && SAME(g.op[2].name, "a.3"));
+	assert(SAME(g.tensor[2].name, "a.3"));
 	dlb_graph_rename_op(&g, 1, dlb_graph_op_name(&g, "b"));
-	assert(!strcmp(dlb_graph_op_name(&g, "a"), "a.2") && !strcmp(dlb_graph_op_name(&g, "b"), "b.2"));
-	assert(!strcmp(dlb_graph_tensor_name(&g, "a"), "a.4") && !strcmp(dlb_graph_tensor_name(&g, "b"), "b"));
+	assert(SAME(dlb_graph_op_name(&g, "a"), "a.2") && SAME(dlb_graph_op_name(&g, "b"), "b.2"));
+	assert(SAME(dlb_graph_tensor_name(&g, "a"), "a.4") && SAME(dlb_graph_tensor_name(&g, "b"), "b"));
 	/* two swap names; the second name was not counted before */
 	add_named(&g, "c");
 	const char *was = g.op[0].name;
 	dlb_graph_rename_op(&g, 0, g.op[3].name);
 	dlb_graph_rename_op(&g, 3, was);
-	assert(!strcmp(dlb_graph_op_name(&g, "a"), "a.2") && !strcmp(dlb_graph_op_name(&g, "c"), "c.2"));
+	assert(SAME(dlb_graph_op_name(&g, "a"), "a.2") && SAME(dlb_graph_op_name(&g, "c"), "c.2"));
 	dlb_graph_copy(&g, &copy);
 	add_named(&copy, "d");
-	assert(!strcmp(dlb_graph_op_name(&copy, "d"), "d.2") && !strcmp(dlb_graph_op_name(&g, "d"), "d"));
+	assert(SAME(dlb_graph_op_name(&copy, "d"), "d.2") && SAME(dlb_graph_op_name(&g, "d"), "d"));
 	dlb_graph_release(&copy);
 	dlb_graph_reorder(&g, (const int[]){ 3, 1 }, 2);	/* "a" and "b" stay */
-	assert(!strcmp(dlb_graph_op_name(&g, "c"), "c") && !strcmp(dlb_graph_op_name(&g, "a"), "a.2"));
-	assert(!strcmp(dlb_graph_op_name(&g, "a.3"), "a.3") && !strcmp(dlb_graph_op_name(&g, "b"), "b.2"));
+	assert(SAME(dlb_graph_op_name(&g, "c"), "c") && SAME(dlb_graph_op_name(&g, "a"), "a.2"));
+	assert(SAME(dlb_graph_op_name(&g, "a.3"), "a.3") && SAME(dlb_graph_op_name(&g, "b"), "b.2"));
 	dlb_graph_release(&g);
 }
 

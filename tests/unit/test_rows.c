@@ -1,6 +1,7 @@
 /* Normalization of rows and dropout of the cpu back end against their definitions, at every level of the
  * instruction set; and loops divided among threads: the same bits as on one thread (sums over parts: up to
  * rounding). */
+#include "check.h"
 #include "kernels.h"
 
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 2e-5 : 1e-12; }
@@ -169,7 +170,7 @@ static void part_of_dropout(int64_t samples, int64_t per_sample, int64_t part, i
 	for (int64_t i = 0; i < n; i++) {
 		const int64_t there = i / part * whole + first + i % part;
 
-		assert(py[i] == y[there] && part_mask[i] == mask[there]);
+		assert(IS(py[i], ==, y[there]) && IS(part_mask[i], ==, mask[there]));
 	}
 	free(y), free(xs), free(mask), free(part_mask), free(px), free(py);
 	release(in, 1);

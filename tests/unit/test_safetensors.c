@@ -1,5 +1,4 @@
 /* safetensors: written and read again, hostile files, weights by name. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "model/weights.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 static struct dlb_error err;
 static int n_checked, n_hostile;
@@ -46,12 +46,12 @@ static void test_round_trip(uint64_t seed)
 		if (dlb_safetensors_write(path, t, n, round % 2 ? meta : NULL, &err) ||
 		    dlb_safetensors_read(path, &s, &err))
 			die("round trip");
-		assert(s.n == n && (round % 2 ? !strcmp(s.metadata, "{\"step\":\"12\",\"tool\":\"dlb\"}") : !s.metadata));
+		assert(IS(s.n, ==, n) && (round % 2 ? !strcmp(s.metadata, "{\"step\":\"12\",\"tool\":\"dlb\"}") : !s.metadata));
 		for (int i = 0; i < n; i++) {
 			const struct dlb_st_tensor *b = dlb_safetensors_find(&s, t[i].name);
-			assert(b && b->desc.dtype == t[i].desc.dtype && dlb_desc_same_shape(&b->desc, &t[i].desc));
+			assert(b && IS(b->desc.dtype, ==, t[i].desc.dtype) && dlb_desc_same_shape(&b->desc, &t[i].desc));
 			assert(!memcmp(b->data, t[i].data, dlb_desc_bytes(&b->desc)));
-			assert((uintptr_t)b->data % dlb_dtype_bytes(b->desc.dtype) == 0);
+			assert(IS((uintptr_t)b->data % dlb_dtype_bytes(b->desc.dtype), ==, 0));
 			free((void *)t[i].data);
 		}
 		assert(!dlb_safetensors_find(&s, "no such"));
@@ -124,8 +124,8 @@ static void test_hostile(void)
 	}
 	static const uint8_t huge[16] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
 	struct dlb_safetensors s;
-	assert(dlb_safetensors_parse(huge, 16, "huge", &s, &err) == -1 && strstr(err.what, "header of"));
-	assert(dlb_safetensors_read("/nonexistent/x", &s, &err) == -1 && strstr(err.what, "cannot open"));
+	assert(IS(dlb_safetensors_parse(huge, 16, "huge", &s, &err), ==, -1) && HAS(err.what, "header of"));
+	assert(IS(dlb_safetensors_read("/nonexistent/x", &s, &err), ==, -1) && HAS(err.what, "cannot open"));
 }
 
 /* If writing fails, no new file remains and the old file is intact. */
@@ -136,13 +136,13 @@ static void test_aside(void)
 					   { "a", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, v } };
 	struct dlb_safetensors s;
 	char command[400];
-	assert(dlb_safetensors_write(path, t, 1, NULL, &err) == 0);
-	assert(dlb_safetensors_write(path, t, 2, NULL, &err) == -1 && strstr(err.what, "in use"));
-	assert(dlb_safetensors_write("/nonexistent/x", t, 1, NULL, &err) == -1 && strstr(err.what, "cannot write"));
-	assert(dlb_safetensors_read(path, &s, &err) == 0 && s.n == 1);
+	assert(IS(dlb_safetensors_write(path, t, 1, NULL, &err), ==, 0));
+	assert(IS(dlb_safetensors_write(path, t, 2, NULL, &err), ==, -1) && HAS(err.what, "in use"));
+	assert(IS(dlb_safetensors_write("/nonexistent/x", t, 1, NULL, &err), ==, -1) && HAS(err.what, "cannot write"));
+	assert(IS(dlb_safetensors_read(path, &s, &err), ==, 0) && IS(s.n, ==, 1));
 	dlb_safetensors_release(&s);
 	snprintf(command, sizeof command, "test \"$(ls %s | wc -l)\" = 1", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	n_checked++;
 }
 
@@ -156,12 +156,12 @@ static void test_weights(void)
 	g.tensor[id].n_dims = 2;
 	g.tensor[id].dim[0].add = g.tensor[id].dim[1].add = 2;
 	g.tensor[id].dtype = DLB_F64;
-	assert(dlb_safetensors_write(path, t, 1, NULL, &err) == 0);
+	assert(IS(dlb_safetensors_write(path, t, 1, NULL, &err), ==, 0));
 	if (dlb_graph_load_weights(&g, path, &err))
 		die("weights");
-	assert(((const double *)g.tensor[id].data)[3] == 4);
+	assert(IS(((const double *)g.tensor[id].data)[3], ==, 4));
 	dlb_graph_add_tensor(&g, "more", DLB_T_BUFFER);
-	assert(dlb_graph_load_weights(&g, path, &err) == -1 && strstr(err.what, "no tensor 'more'"));
+	assert(IS(dlb_graph_load_weights(&g, path, &err), ==, -1) && HAS(err.what, "no tensor 'more'"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	test_aside();
 	test_weights();
 	snprintf(command, sizeof command, "rm -r %s", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	printf("test_safetensors: %d checks, %d hostile files, each cut short everywhere too\n", n_checked, n_hostile);
 	return 0;
 }

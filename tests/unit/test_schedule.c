@@ -2,13 +2,13 @@
  * one for the gradient of its weight, of F, B and W seconds per micro-batch; messages are free. Step times
  * are those of the literature; limits of micro-batches in flight hold; every order gives a program that is
  * verified and simulated. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cost/cost.h"
 #include "plan/program.h"
+#include "check.h"
 
 enum { BATCH = 64 };
 struct pipeline { struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; int stages; };
@@ -137,7 +137,7 @@ static double step_s(const struct pipeline *x, const char *schedule, int M, int 
 	}
 	double step = t.step_s;
 	/* messages are free, so the simulated step equals the scheduled one */
-	assert(step <= end * (1 + 1e-6));
+	assert(IS(step, <=, end * (1 + 1e-6)));
 	int most = 0;
 	for (int n = 0; n < x->cl.n_nodes; n++) {
 		int k = most_in_flight(x, &p, n, M);
@@ -169,21 +169,21 @@ static void test_four_stages(void)
 	pipeline_init(&x, P, "cpu:4", 1, 1, 1, M);
 	/* W runs beside the next B; the first stage's last */
 	expect("none", step_s(&x, "none", M, 0, &flight), M * (2 * P + 1));
-	assert(flight == 1);
+	assert(IS(flight, ==, 1));
 	double gpipe = step_s(&x, "gpipe", M, 0, &flight);
-	assert(flight == M && gpipe <= 3 * (M + P - 1));
+	assert(IS(flight, ==, M) && IS(gpipe, <=, 3 * (M + P - 1)));
 	double one = step_s(&x, "1f1b", M, 0, &flight);
-	assert(flight == P && one <= 3 * (M + P - 1));
+	assert(IS(flight, ==, P) && IS(one, <=, 3 * (M + P - 1)));
 	double h1 = step_s(&x, "zero-bubble", M, 0, &flight);
-	assert(flight <= P);						/* no more memory than 1f1b */
-	assert(h1 < one && h1 <= 3 * M + (P - 1) + 1e-6);		/* ZB-H1: (p - 1) (F + B - W) */
+	assert(IS(flight, <=, P));						/* no more memory than 1f1b */
+	assert(IS(h1, <, one) && IS(h1, <=, 3 * M + (P - 1) + 1e-6));		/* ZB-H1: (p - 1) (F + B - W) */
 	double h2 = step_s(&x, "zero-bubble", M, 2 * P - 1, &flight);
-	assert(flight <= 2 * P - 1 && h2 <= h1);
+	assert(IS(flight, <=, 2 * P - 1) && IS(h2, <=, h1));
 	/* the last stage begins p - 1 later, and never waits */
 	expect("zero-bubble, 2 p - 1 in flight", h2, 3 * M + P - 1);
 	for (int limit = 1; limit < P; limit++) {			/* less memory, more time */
 		double s = step_s(&x, "1f1b", M, limit, &flight), z = step_s(&x, "zero-bubble", M, limit, NULL);
-		assert(flight <= limit && s >= one - 1e-9 && z >= h1 - 1e-9);
+		assert(IS(flight, <=, limit) && IS(s, >=, one - 1e-9) && IS(z, >=, h1 - 1e-9));
 	}
 	pipeline_release(&x);
 }

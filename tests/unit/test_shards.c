@@ -1,6 +1,5 @@
 /* Shards of samples: exchanges neither lose nor duplicate a sample; shards depend on seed and epoch alone. */
 #undef NDEBUG
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "data/shards.h"
 #include "util/mem.h"
 #include "util/rng.h"
+#include "check.h"
 
 struct deal { int n; int64_t batch, share[8], last[8], count; double exchange; bool sorted, shuffled; };
 
@@ -31,11 +31,11 @@ static void owners(const struct deal *d, const int64_t *at, int *owner)
 
 		for (int r = 0; r < d->n; r++)
 			for (int64_t k = 0; k < share[r]; k++, i++) {
-				assert(at[i] >= 0 && at[i] < d->count && owner[at[i]] < 0);
+				assert(IS(at[i], >=, 0) && IS(at[i], <, d->count) && IS(owner[at[i]], <, 0));
 				owner[at[i]] = r;
 			}
 	}
-	assert(i == d->count);
+	assert(IS(i, ==, d->count));
 }
 
 static struct deal draw(struct dlb_rng *r)
@@ -73,7 +73,7 @@ static void any_deal(uint64_t seed)
 		owners(&d, at, owner);
 		for (size_t i = 0; i < n; i++)
 			moved += epoch > 0 && owner[i] != before[i];
-		assert((double)moved <= d.exchange * (double)d.count + d.n);
+		assert(IS((double)moved, <=, d.exchange * (double)d.count + d.n));
 		assert(d.exchange > 0.0 || moved == 0);
 		/* a smaller label is not with a later shard */
 		for (size_t i = 0; epoch == 0 && d.sorted && i < n; i++)
@@ -110,7 +110,7 @@ static void plain(void)
 	for (int64_t epoch = 0; epoch < 3; epoch++) {
 		dlb_shards_order(s, epoch, at);
 		for (int64_t i = 0; i < d.count; i++)
-			assert(at[i] == i);
+			assert(IS(at[i], ==, i));
 	}
 	dlb_shards_free(s);
 }
@@ -130,7 +130,7 @@ static void shares(void)
 	owners(&d, at, owner);
 	for (int i = 0; i < 8000; i++)
 		moved += owner[i] != before[i];
-	assert(fabs(moved - 1500.0) < 100.0);			/* 8000 * 0.25 * 3/4; sd about 20 */
+	assert(IS(fabs(moved - 1500.0), <, 100.0));			/* 8000 * 0.25 * 3/4; sd about 20 */
 	dlb_shards_free(s);
 }
 

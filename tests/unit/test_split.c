@@ -3,6 +3,7 @@
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/split.h"
+#include "check.h"
 #include "run_graph.h"
 #include "util/rng.h"
 #include "by_hand.h"
@@ -186,7 +187,7 @@ static void same_gradients(const char *what, const struct test_run *a, const str
 		for (int k = 0; k < b->g->n_ops; k++)
 			if (b->g->op[k].phase == DLB_UPDATE && !strcmp(b->g->tensor[b->g->op[k].in[0]].name, name))
 				whole = b->g->op[k].in[1];
-		assert(whole >= 0);
+		assert(IS(whole, >=, 0));
 		const struct dlb_desc d = dlb_tensor_desc(w, a->n);
 		for (int64_t e = 0; e < dlb_desc_count(&d); e++, in_parts++) {
 			const int64_t at = w->slice ? dlb_slice_index(w->slice, e) : e;
@@ -198,7 +199,7 @@ static void same_gradients(const char *what, const struct test_run *a, const str
 			const struct dlb_desc d = dlb_tensor_desc(&b->g->tensor[b->g->op[i].in[0]], b->n);
 			in_whole += dlb_desc_count(&d);
 		}
-	assert(in_parts == in_whole);
+	assert(IS(in_parts, ==, in_whole));
 }
 
 static int count(const struct dlb_graph *g, const char *type)
@@ -297,9 +298,9 @@ static void slices(void)
 	dlb_slice_take(&s, sizeof(float), whole, part);
 	dlb_slice_put(&s, sizeof(float), part, back);
 	for (int i = 0; i < 80; i++)
-		assert(part[i] == (float)dlb_slice_index(&s, i));
+		assert(IS(part[i], ==, (float)dlb_slice_index(&s, i)));
 	for (int i = 0; i < 120; i++)		/* columns 2..5 and 8..11 of each matrix */
-		assert(back[i] == (i / 5 % 12 % 6 >= 2 ? whole[i] : 0));
+		assert(IS(back[i], ==, (i / 5 % 12 % 6 >= 2 ? whole[i] : 0)));
 	assert(dlb_slice_fits(&s, &d));
 	d.dim[1] = 4;
 	assert(!dlb_slice_fits(&s, &d));
@@ -321,7 +322,7 @@ static void table(void)
 		assert(r->loops || r->carry);
 		assert(!r->alone || r->loops);
 	}
-	assert(n > 20);
+	assert(IS(n, >, 20));
 }
 
 /* Undoing and repeating differentiation gives the same ops. */
@@ -336,13 +337,13 @@ static void undifferentiated(void)
 		make(&g, all[i]);
 		dlb_graph_undifferentiate(&g);
 		for (int k = 0; k < g.n_ops; k++)
-			assert(g.op[k].phase == DLB_FORWARD);
+			assert(IS(g.op[k].phase, ==, DLB_FORWARD));
 		if (dlb_graph_differentiate(&g, &err))
 			test_die(&err);
-		assert(g.n_ops == was.n_ops && g.n_tensors == was.n_tensors);
+		assert(IS(g.n_ops, ==, was.n_ops) && IS(g.n_tensors, ==, was.n_tensors));
 		for (int k = 0; k < g.n_ops; k++)
-			assert(!strcmp(g.op[k].name, was.op[k].name) && !strcmp(g.op[k].type, was.op[k].type) &&
-			       g.op[k].of == was.op[k].of && g.op[k].colocate == was.op[k].colocate);
+			assert(SAME(g.op[k].name, was.op[k].name) && SAME(g.op[k].type, was.op[k].type) &&
+			       IS(g.op[k].of, ==, was.op[k].of) && IS(g.op[k].colocate, ==, was.op[k].colocate));
 		dlb_graph_release(&g);
 		dlb_graph_release(&was);
 	}
@@ -355,7 +356,7 @@ static void asks(void)
 	struct dlb_split_request ask;
 	struct dlb_error err = { .what = "" };
 
-	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && !strcmp(ask.op, "a=b") && ask.parts == 3 && !strcmp(ask.axis, "head"));
+	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && SAME(ask.op, "a=b") && IS(ask.parts, ==, 3) && SAME(ask.axis, "head"));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert(dlb_split_parse(bad[i], &a, &ask, &err));
 	dlb_arena_release(&a);

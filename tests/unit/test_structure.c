@@ -1,6 +1,7 @@
 /* Branches, loops and sequences: their folded graphs are computed and differentiated; refused ones. Every
  * graph has one input x (N, 2), or (N, 4) for those along an axis. */
 #include <math.h>
+#include "check.h"
 #include "run_graph.h"
 
 static struct dlb_backend be;
@@ -116,7 +117,7 @@ static int named(const struct dlb_graph *g, const char *name)
 {
 	const int t = test_tensor(g, name);
 
-	assert(t >= 0);
+	assert(IS(t, >=, 0));
 	return t;
 }
 
@@ -127,7 +128,7 @@ static void fold(struct dlb_graph *g)
 	must(dlb_graph_fold(g, 2, &be, &err), &err);
 	must(dlb_graph_check(g, &err), &err);
 	for (int i = 0; i < g->n_ops; i++)
-		assert(g->op[i].kind >= 0);
+		assert(IS(g->op[i].kind, >=, 0));
 	assert(!g->n_bodies);
 	dlb_graph_index(g);
 	n_checked++;
@@ -161,7 +162,7 @@ static void computes(struct dlb_graph *g, int k, int count, const double *want)
 		((float *)r.value[g->input[0]])[i] = (float)(i + 1);
 	test_run_phase(&r, DLB_FORWARD);
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[g->output[k]], 2);
-	assert(dlb_desc_count(&d) == count);
+	assert(IS(dlb_desc_count(&d), ==, count));
 	for (int i = 0; i < count; i++)
 		if (fabs(dlb_value_real(r.value[g->output[k]], d.dtype, i) - want[i]) > 1e-5 * (1 + fabs(want[i]))) {
 			fprintf(stderr, "%s[%d] is %g, not %g\n", g->tensor[g->output[k]].name, i,
@@ -206,8 +207,8 @@ static void test_loop(void)
 	fold(&g);
 	COMPUTES(&g, 0, 8, 16, 24, 32);
 	COMPUTES(&g, 1, 2, 4, 6, 8, 4, 8, 12, 16, 8, 16, 24, 32);
-	assert(!strcmp(g.tensor[g.output[0]].name, "y") && !strcmp(g.tensor[g.output[1]].name, "all"));
-	assert(g.tensor[g.output[1]].dim[0].add == 3 && g.tensor[g.output[1]].dim[1].mul == 1);
+	assert(SAME(g.tensor[g.output[0]].name, "y") && SAME(g.tensor[g.output[1]].name, "all"));
+	assert(IS(g.tensor[g.output[1]].dim[0].add, ==, 3) && IS(g.tensor[g.output[1]].dim[1].mul, ==, 1));
 
 	/* d sum(y) / dw = 3 w^2 sum(x) = 12 * 10, through all three iterations */
 	dlb_graph_release(&g);
@@ -227,7 +228,7 @@ static void test_loop(void)
 		((float *)r.value[named(&g, "cotangent")])[i] = 1;
 	}
 	test_run_phase(&r, DLB_BACKWARD);
-	assert(fabsf(*(float *)r.value[grad] - 120) < 1e-3f);
+	assert(IS(fabsf(*(float *)r.value[grad] - 120), <, 1e-3f));
 	test_run_release(&r);
 	dlb_graph_release(&g);
 

@@ -1,20 +1,20 @@
 /* Shapes and types: dtype table, strides, broadcasting, half floats, counts that overflow. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tensor/tensor.h"
+#include "check.h"
 
 static void types(void)
 {
 	for (int t = 0; t < DLB_N_DTYPES; t++) {
-		assert(dlb_dtype_find(dlb_dtype_name(t)) == t && dlb_dtype_find(dlb_dtype_safetensors(t)) == t);
-		assert(dlb_dtype_from_onnx(dlb_dtype_to_onnx(t)) == t);
-		assert(dlb_dtype_bytes(t) >= 1 && dlb_dtype_bytes(t) <= 8);
+		assert(IS(dlb_dtype_find(dlb_dtype_name(t)), ==, t) && IS(dlb_dtype_find(dlb_dtype_safetensors(t)), ==, t));
+		assert(IS(dlb_dtype_from_onnx(dlb_dtype_to_onnx(t)), ==, t));
+		assert(IS(dlb_dtype_bytes(t), >=, 1) && IS(dlb_dtype_bytes(t), <=, 8));
 		assert(!(dlb_dtype_is_float(t) && dlb_dtype_is_int(t)));
 	}
-	assert(dlb_dtype_find("f33") == -1 && dlb_dtype_from_onnx(8) == -1 && dlb_dtype_from_onnx(0) == -1);
+	assert(IS(dlb_dtype_find("f33"), ==, -1) && IS(dlb_dtype_from_onnx(8), ==, -1) && IS(dlb_dtype_from_onnx(0), ==, -1));
 	assert(!dlb_dtype_is_int(DLB_BOOL) && !dlb_dtype_is_float(DLB_BOOL));
 }
 
@@ -27,26 +27,26 @@ static void shapes(void)
 	char buf[80];
 
 	dlb_desc_strides(&d, s);
-	assert(s[0] == 60 && s[1] == 1 && s[2] == 15 && s[3] == 3);
-	assert(!strcmp(dlb_desc_str(&d, buf, sizeof buf), "f32[2,3,4,5]:channels-last"));
-	assert(!strcmp(dlb_desc_str(&d, buf, 6), "f32[2"));
-	assert(!strcmp(dlb_desc_str(&none, buf, sizeof buf), "absent"));
-	assert(!strcmp(dlb_desc_str(&scalar, buf, sizeof buf), "f32[]"));
-	assert(dlb_desc_count(&d) == 120 && dlb_desc_bytes(&d) == 480 && dlb_desc_count(&scalar) == 1 && dlb_desc_count(&none) == 0);
+	assert(IS(s[0], ==, 60) && IS(s[1], ==, 1) && IS(s[2], ==, 15) && IS(s[3], ==, 3));
+	assert(SAME(dlb_desc_str(&d, buf, sizeof buf), "f32[2,3,4,5]:channels-last"));
+	assert(SAME(dlb_desc_str(&d, buf, 6), "f32[2"));
+	assert(SAME(dlb_desc_str(&none, buf, sizeof buf), "absent"));
+	assert(SAME(dlb_desc_str(&scalar, buf, sizeof buf), "f32[]"));
+	assert(IS(dlb_desc_count(&d), ==, 120) && IS(dlb_desc_bytes(&d), ==, 480) && IS(dlb_desc_count(&scalar), ==, 1) && IS(dlb_desc_count(&none), ==, 0));
 	d.layout = DLB_PLAIN;
 	dlb_desc_strides(&d, s);
-	assert(s[0] == 60 && s[1] == 20 && s[2] == 5 && s[3] == 1);
-	assert(dlb_broadcast(&d, &row, &out) == 0 && dlb_desc_same_shape(&out, &d));
-	assert(dlb_broadcast(&row, &d, &out) == 0 && dlb_desc_same_shape(&out, &d));
-	assert(dlb_broadcast(&scalar, &row, &out) == 0 && dlb_desc_same_shape(&out, &row));
-	assert(dlb_broadcast(&col, &row, &out) == 0 && out.n_dims == 2 && out.dim[0] == 7 && out.dim[1] == 5);
-	assert(dlb_broadcast(&d, &bad, &out) == -1);
+	assert(IS(s[0], ==, 60) && IS(s[1], ==, 20) && IS(s[2], ==, 5) && IS(s[3], ==, 1));
+	assert(IS(dlb_broadcast(&d, &row, &out), ==, 0) && dlb_desc_same_shape(&out, &d));
+	assert(IS(dlb_broadcast(&row, &d, &out), ==, 0) && dlb_desc_same_shape(&out, &d));
+	assert(IS(dlb_broadcast(&scalar, &row, &out), ==, 0) && dlb_desc_same_shape(&out, &row));
+	assert(IS(dlb_broadcast(&col, &row, &out), ==, 0) && IS(out.n_dims, ==, 2) && IS(out.dim[0], ==, 7) && IS(out.dim[1], ==, 5));
+	assert(IS(dlb_broadcast(&d, &bad, &out), ==, -1));
 	assert(!dlb_desc_same_shape(&row, &bad) && !dlb_desc_same_shape(&row, &col));
 }
 
 static void counts(void)
 {
-	assert(dlb_checked_count((int64_t[]){ 3, 4 }, 2) == 12 && dlb_checked_count(NULL, 0) == 1);
+	assert(dlb_checked_count((int64_t[]){ 3, 4 }, 2) == 12 && IS(dlb_checked_count(NULL, 0), ==, 1));
 	assert(dlb_checked_count((int64_t[]){ 3, -1 }, 2) == -1);
 	assert(dlb_checked_count((int64_t[]){ (int64_t)1 << 40, (int64_t)1 << 30 }, 2) == -1);
 	assert(dlb_checked_count((int64_t[]){ (int64_t)1 << 31, (int64_t)1 << 31 }, 2) == (int64_t)1 << 62);
@@ -61,7 +61,7 @@ static void values(void)
 
 	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
 		dlb_value_set(store, DLB_F16, 3, exact[i]);
-		assert(dlb_value_real(store, DLB_F16, 3) == exact[i]);
+		assert(IS(dlb_value_real(store, DLB_F16, 3), ==, exact[i]));
 	}
 	for (int h = 0; h < 65536; h++) {		/* every half is converted and back */
 		uint16_t u = (uint16_t)h;
@@ -75,17 +75,17 @@ static void values(void)
 	dlb_value_set(store, DLB_F16, 0, 1e6);
 	assert(isinf(dlb_value_real(store, DLB_F16, 0)));
 	dlb_value_set(store, DLB_F16, 0, 1 + 1.0 / 2048);	/* tie: to even */
-	assert(dlb_value_real(store, DLB_F16, 0) == 1);
+	assert(IS(dlb_value_real(store, DLB_F16, 0), ==, 1));
 	dlb_value_set(store, DLB_BOOL, 1, -3);
-	assert(dlb_value_int(store, DLB_BOOL, 1) == 1 && dlb_value_real(store, DLB_BOOL, 1) == 1);
+	assert(IS(dlb_value_int(store, DLB_BOOL, 1), ==, 1) && IS(dlb_value_real(store, DLB_BOOL, 1), ==, 1));
 	dlb_value_set(store, DLB_I8, 0, -7);
-	assert(dlb_value_int(store, DLB_I8, 0) == -7 && dlb_value_real(store, DLB_I8, 0) == -7);
+	assert(IS(dlb_value_int(store, DLB_I8, 0), ==, -7) && IS(dlb_value_real(store, DLB_I8, 0), ==, -7));
 	dlb_value_set(store, DLB_I64, 0, 1e30);
-	assert(dlb_value_int(store, DLB_I64, 0) == INT64_MAX);
+	assert(IS(dlb_value_int(store, DLB_I64, 0), ==, INT64_MAX));
 	dlb_value_set(store, DLB_F64, 0, NAN);
-	assert(dlb_value_int(store, DLB_F64, 0) == 0);
+	assert(IS(dlb_value_int(store, DLB_F64, 0), ==, 0));
 	dlb_value_set(store, DLB_U64, 0, 0x1p63);
-	assert(dlb_value_real(store, DLB_U64, 0) == 0x1p63);
+	assert(IS(dlb_value_real(store, DLB_U64, 0), ==, 0x1p63));
 }
 
 int main(void)

@@ -1,6 +1,5 @@
 /* Symmetric matrices as triangles: RFP, factors and their retries, bf16, pivoted Cholesky. Properties, and
  * the shared vectors if they are there. */
-#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #include "comm/cholesky.h"
 #include "tensor/spd.h"
+#include "check.h"
 #include "random_matrix.h"
 #include "vectors.h"
 
@@ -35,21 +35,21 @@ static void triangles(void)
 			dlb_rfp_pack(n, a, reversed, s);
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j <= i; j++)
-					assert(s[dlb_rfp_at(n, i, j)] == (reversed ? a[(n - 1 - i) * n + n - 1 - j] : a[i * n + j]));
+					assert(IS(s[dlb_rfp_at(n, i, j)], ==, (reversed ? a[(n - 1 - i) * n + n - 1 - j] : a[i * n + j])));
 			memset(b, 0, (size_t)(n * n) * sizeof *b);
 			dlb_rfp_unpack(n, s, reversed, b);
 			assert(!memcmp(a, b, (size_t)(n * n) * sizeof *a));
 		}
-		assert(dlb_asymmetry(n, a, &largest, &finite) == 0 && finite && largest >= 1.5f);
+		assert(IS(dlb_asymmetry(n, a, &largest, &finite), ==, 0) && finite && IS(largest, >=, 1.5f));
 		dlb_rfp_pack(n, a, true, s);
-		assert(dlb_spd_factor(n, s, 0, work, &added) == 0 && added == 0);
+		assert(IS(dlb_spd_factor(n, s, 0, work, &added), ==, 0) && IS(added, ==, 0));
 		dlb_rfp_restore(n, s, b);
 		for (int i = 0; i < n * n; i++)
-			assert(fabsf(a[i] - b[i]) <= 4e-6f);
+			assert(IS(fabsf(a[i] - b[i]), <=, 4e-6f));
 		dlb_bf16_pack(t, s, count);
 		dlb_bf16_unpack(work, t, count);
 		for (int64_t i = 0; i < count; i++)
-			assert(fabsf(work[i] - s[i]) <= fabsf(s[i]) / 256);
+			assert(IS(fabsf(work[i] - s[i]), <=, fabsf(s[i]) / 256));
 		for (int i = 0; i < n * n; i++)	/* X X^T by syrk is X X^T */
 			c[i] = (float)normal(&rng);
 		dlb_rfp_syrk(n, n, 0.5f, c, 0, s);
@@ -60,11 +60,11 @@ static void triangles(void)
 
 				for (int k = 0; k < n; k++)
 					want += 0.5 * (double)c[i * n + k] * (double)c[j * n + k];
-				assert(fabs(want - (double)b[i * n + j]) <= 1e-5 * n);
+				assert(IS(fabs(want - (double)b[i * n + j]), <=, 1e-5 * n));
 			}
 		if (n > 1) {
 			a[n] += 1;
-			assert(fabsf(dlb_asymmetry(n, a, &largest, &finite) - 1) < 1e-5f);
+			assert(IS(fabsf(dlb_asymmetry(n, a, &largest, &finite) - 1), <, 1e-5f));
 			a[1] = NAN;
 			dlb_asymmetry(n, a, &largest, &finite);
 			assert(!finite);
@@ -87,18 +87,18 @@ static void retries(void)
 		x[i] = (float)normal(&rng);
 	dlb_rfp_syrk(N, 4, 1, x, 0, s);				/* rank 4 */
 	memcpy(before, s, sizeof s);
-	assert(dlb_spd_factor(N, s, 0, work, &added) > 0 && added > 0);
+	assert(IS(dlb_spd_factor(N, s, 0, work, &added), >, 0) && IS(added, >, 0));
 	memcpy(s, before, sizeof s);
-	assert(dlb_spd_factor(N, s, 0.1, work, &added) == 0 && added == 0.1);
+	assert(IS(dlb_spd_factor(N, s, 0.1, work, &added), ==, 0) && IS(added, ==, 0.1));
 	dlb_rfp_restore(N, s, a);
 	for (int i = 0; i < N; i++)	/* the factored matrix was not reversed: compare backwards */
 		for (int j = 0; j <= i; j++)
-			assert(fabsf(a[(N - 1 - i) * N + N - 1 - j] - before[dlb_rfp_at(N, i, j)] - (i == j ? 0.1f : 0)) < 1e-4f);
+			assert(IS(fabsf(a[(N - 1 - i) * N + N - 1 - j] - before[dlb_rfp_at(N, i, j)] - (i == j ? 0.1f : 0)), <, 1e-4f));
 	spd(&rng, a, N, 0);
 	a[5 * N + 5] = -3;
 	dlb_rfp_pack(N, a, true, s);
 	memcpy(before, s, sizeof s);
-	assert(dlb_spd_factor(N, s, 1e-3, work, &added) == -1 && added == 0 && !memcmp(s, before, sizeof s));
+	assert(IS(dlb_spd_factor(N, s, 1e-3, work, &added), ==, -1) && IS(added, ==, 0) && !memcmp(s, before, sizeof s));
 	n_checks += 3;
 }
 
@@ -118,7 +118,7 @@ static void pivoted(void)
 					for (int k = 0; k < rank; k++)
 						a[i * n + j] += x[i * rank + k] * x[j * rank + k];
 			got = dlb_pivoted_cholesky(n, a, 1e-4, -INFINITY, n, l, n, pivot, &rest, &least);
-			assert(got == rank && least > -1e-4);
+			assert(IS(got, ==, rank) && IS(least, >, -1e-4));
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j < n; j++) {
 					double v = (double)a[i * n + j];
@@ -127,10 +127,10 @@ static void pivoted(void)
 						v -= (double)l[i * n + k] * (double)l[j * n + k];
 					worst = fabs(v) > worst ? fabs(v) : worst;
 				}
-			assert(worst <= 1e-3);
+			assert(IS(worst, <=, 1e-3));
 			/* stops at the given rank */
 			got = dlb_pivoted_cholesky(n, a, 0, -INFINITY, rank / 2, l, n, pivot, &rest, &least);
-			assert(got == rank / 2 && (rank < 2 || rest > 0));
+			assert(IS(got, ==, rank / 2) && (rank < 2 || rest > 0));
 			n_checks++;
 			free(x);
 			free(a);
@@ -150,7 +150,7 @@ static bool triangle_vectors(void)
 
 	if (!root)
 		return false;
-	assert(json_integer_value(of(root, "packed_bytes")) == 4 * dlb_rfp_count(N) && json_integer_value(of(root, "dense_bytes")) == 4 * N * N);
+	assert(IS(json_integer_value(of(root, "packed_bytes")), ==, 4 * dlb_rfp_count(N)) && IS(json_integer_value(of(root, "dense_bytes")), ==, 4 * N * N));
 	for (int w = 0; w < W; w++) {
 		for (int i = 0; i < N * N; i++)
 			a[i] = (float)number(at(of(root, "D"), w), i / N, i % N);
@@ -160,7 +160,7 @@ static bool triangle_vectors(void)
 				near((double)s[dlb_rfp_at(N, i, j)], number(of(root, "packed"), w, k), 1e-6);
 		for (int i = 0; i < T; i++)
 			sum[i] += s[i];
-		assert(dlb_spd_factor(N, s, 0, work, &added) == 0);
+		assert(IS(dlb_spd_factor(N, s, 0, work, &added), ==, 0));
 		for (int i = 0; i < N; i++)
 			for (int j = 0; j <= i; j++)
 				near((double)s[dlb_rfp_at(N, i, j)], number(at(of(root, "L_each"), w), i, j), 1e-5);
@@ -169,7 +169,7 @@ static bool triangle_vectors(void)
 		near((double)sum[i], json_number_value(at(of(root, "rfp_sum"), i)), 1e-6);
 	dlb_rfp_unpack(N, sum, false, a);
 	dlb_rfp_pack(N, a, true, rev);
-	assert(dlb_spd_factor(N, sum, 0, work, &added) == 0 && dlb_spd_factor(N, rev, 0, work, &added) == 0);
+	assert(IS(dlb_spd_factor(N, sum, 0, work, &added), ==, 0) && IS(dlb_spd_factor(N, rev, 0, work, &added), ==, 0));
 	for (int i = 0; i < N; i++)
 		for (int j = 0; j <= i; j++) {
 			near((double)sum[dlb_rfp_at(N, i, j)], number(of(root, "L_sum"), i, j), 1e-5);
@@ -184,7 +184,7 @@ static bool triangle_vectors(void)
 		for (int j = 0; j <= i; j++) {
 			double v = 0;
 
-			assert((double)s[dlb_rfp_at(N, i, j)] == number(of(root, "bf16_L"), i, j));
+			assert(IS((double)s[dlb_rfp_at(N, i, j)], ==, number(of(root, "bf16_L"), i, j)));
 			for (int k = 0; k <= j; k++)
 				v += (double)s[dlb_rfp_at(N, i, k)] * (double)s[dlb_rfp_at(N, j, k)];
 			near(v, number(of(root, "bf16_L_restored"), i, j), 1e-12);
@@ -192,9 +192,9 @@ static bool triangle_vectors(void)
 	for (int i = 0; i < 4; i++)
 		a[i] = (float)number(of(of(root, "not_pd"), "D"), i / 2, i % 2);
 	dlb_rfp_pack(2, a, false, s);
-	assert(dlb_rfp_factor(2, s) == 2);
+	assert(IS(dlb_rfp_factor(2, s), ==, 2));
 	dlb_rfp_pack(2, a, false, s);
-	assert(dlb_spd_factor(2, s, 0, work, &added) == -1);
+	assert(IS(dlb_spd_factor(2, s, 0, work, &added), ==, -1));
 	json_decref(root);
 	return true;
 }
@@ -222,11 +222,11 @@ static bool pivoted_vectors(void)
 
 		if (relative < 1e-6)
 			continue;
-		assert(rank == json_integer_value(of(want, "rank")));
-		assert(dlb_pivoted_count(N, rank) == json_integer_value(of(want, "elements_sent")));
+		assert(IS(rank, ==, json_integer_value(of(want, "rank"))));
+		assert(IS(dlb_pivoted_count(N, rank), ==, json_integer_value(of(want, "elements_sent"))));
 		near(rest, json_number_value(of(want, "trace_error")), 1e-5);
 		for (int k = 0; k < rank; k++)
-			assert(pivot[k] == json_integer_value(at(of(want, "pivots_0based"), k)));
+			assert(IS(pivot[k], ==, json_integer_value(at(of(want, "pivots_0based"), k))));
 		for (int i = 0; i < N; i++)
 			for (int j = 0; j < N; j++) {
 				double v = 0;
@@ -237,11 +237,11 @@ static bool pivoted_vectors(void)
 			}
 	}
 	memset(a, 0, sizeof a);
-	assert(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least) == json_integer_value(of(of(root, "zero_matrix"), "expect_rank")));
+	assert(IS(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least), ==, json_integer_value(of(of(root, "zero_matrix"), "expect_rank"))));
 	for (int i = 0; i < 9; i++)
 		a[i] = (float)number(bad, i / 3, i % 3);
 	/* not semidefinite */
-	assert(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least) == 2 && least == -1);
+	assert(IS(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least), ==, 2) && IS(least, ==, -1));
 	json_decref(root);
 	return true;
 }

@@ -1,6 +1,7 @@
 /* Models in half precision: which tensors become f32, the counts in the graph, values, and the file's types
  * on saving. */
 #include <unistd.h>
+#include "check.h"
 #include "graph_equal.h"
 #include "onnx_model.h"
 
@@ -37,14 +38,14 @@ static void test_upcast(void)
 	if (parse(&m, &g))
 		die("half");
 	dlb_graph_upcast(&g);
-	assert(g.upcast[DLB_UPCAST_F16].initializers == 1 && g.upcast[DLB_UPCAST_F16].others == 0);
-	assert(g.upcast[DLB_UPCAST_BF16].initializers == 1 && g.n_notes == 2 && strstr(g.note[0], "1 f16 initializer and 0 other"));
+	assert(IS(g.upcast[DLB_UPCAST_F16].initializers, ==, 1) && IS(g.upcast[DLB_UPCAST_F16].others, ==, 0));
+	assert(IS(g.upcast[DLB_UPCAST_BF16].initializers, ==, 1) && IS(g.n_notes, ==, 2) && HAS(g.note[0], "1 f16 initializer and 0 other"));
 	for (const char *const *name = (const char *const[]){ "w", "v", NULL }; *name; name++) {
 		const struct dlb_tensor *t = &g.tensor[tensor_named(&g, *name)];
-		assert(t->dtype == DLB_F32 && !memcmp(t->data, two, sizeof two));
+		assert(IS(t->dtype, ==, DLB_F32) && !memcmp(t->data, two, sizeof two));
 	}
 	for (int i = 0; i < g.n_ops; i++)
-		assert(dlb_attr_int(g.op[i].attr, g.op[i].n_attr, "to", F32) == F32);
+		assert(IS(dlb_attr_int(g.op[i].attr, g.op[i].n_attr, "to", F32), ==, F32));
 	g.batch = 4;
 	dlb_doc_init(&d, "test");
 	dlb_doc_set(&d, "graph", dlb_graph_write(&g));
@@ -71,7 +72,7 @@ static void test_casts_go(void)
 	dlb_graph_upcast(&g);
 	if (dlb_graph_fold(&g, 4, &be, &err))
 		die("fold");
-	assert(g.n_ops == 2 && !strcmp(g.op[0].type, "Add") && !strcmp(g.op[1].type, "Add"));
+	assert(IS(g.n_ops, ==, 2) && SAME(g.op[0].type, "Add") && SAME(g.op[1].type, "Add"));
 	be.ops->close(&be);
 	dlb_graph_release(&g);
 	n_checked++;
@@ -99,8 +100,8 @@ static void test_save(void)
 	    dlb_onnx_read(saved, &g, &err))
 		die("save");
 	const struct dlb_tensor *f16 = &g.tensor[tensor_named(&g, "w")], *bf16 = &g.tensor[tensor_named(&g, "v")];
-	assert(f16->dtype == DLB_F16 && !memcmp(f16->data, want_w, sizeof want_w));
-	assert(bf16->dtype == DLB_BF16 && !memcmp(bf16->data, want_v, sizeof want_v));
+	assert(IS(f16->dtype, ==, DLB_F16) && !memcmp(f16->data, want_w, sizeof want_w));
+	assert(IS(bf16->dtype, ==, DLB_BF16) && !memcmp(bf16->data, want_v, sizeof want_v));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -116,7 +117,7 @@ int main(int argc, char **argv)
 	test_casts_go();
 	test_save();
 	snprintf(command, sizeof command, "rm -r %s", dir);
-	assert(system(command) == 0);
+	assert(IS(system(command), ==, 0));
 	printf("test_upcast: %d checks\n", n_checked);
 	return 0;
 }

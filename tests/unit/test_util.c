@@ -1,6 +1,5 @@
 /* util: known answers of the generators and hashes, the arena, options, medians, error lines. */
 #define _GNU_SOURCE		/* sched_setaffinity */
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include "util/patterns.h"
 #include "util/rng.h"
 #include "util/stats.h"
+#include "check.h"
 
 static void test_philox(void)
 {
@@ -41,11 +41,11 @@ static void test_philox(void)
 	for (int i = 0; i < n; i++) {
 		double u = dlb_philox_uniform(1, 2, (uint64_t)i), z = dlb_philox_normal(1, 2, (uint64_t)i);
 
-		assert(u >= 0 && u < 1 && isfinite(z));
+		assert(IS(u, >=, 0) && IS(u, <, 1) && isfinite(z));
 		sum += z;
 		squares += z * z;
 	}
-	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
+	assert(IS(fabs(sum / n), <, 0.03) && IS(fabs(squares / n - 1), <, 0.04));
 }
 
 /* Normals follow Box and Muller's formula, and each number is the same whether drawn alone or with others. */
@@ -62,14 +62,14 @@ static void test_normals(void)
 		for (int k = 0; k < 4; k += 2) {
 			double r = sqrt(-2 * log(((x[k] >> 8) + 1) / 16777216.0)), a = 6.283185307179586 * (x[k + 1] >> 8) / 16777216.0;
 
-			assert(fabs(many[4 * i + k] - r * cos(a)) < 4e-6 && fabs(many[4 * i + k + 1] - r * sin(a)) < 4e-6);
+			assert(IS(fabs(many[4 * i + k] - r * cos(a)), <, 4e-6) && IS(fabs(many[4 * i + k + 1] - r * sin(a)), <, 4e-6));
 		}
 	}
 	for (int i = 0; i < 4 * N; i++) {
 		sum += (double)many[i];
 		squares += (double)many[i] * (double)many[i];
 	}
-	assert(fabs(sum / (4 * N)) < 0.03 && fabs(squares / (4 * N) - 1) < 0.04);
+	assert(IS(fabs(sum / (4 * N)), <, 0.03) && IS(fabs(squares / (4 * N) - 1), <, 0.04));
 	for (int at = 0; at + 70 < N; at += 367) {
 		for (int n = 1; n <= 70; n += 23) {
 			dlb_philox_normals(1, 2, (uint64_t)UINT32_MAX - 1000 + (uint64_t)at, n, some);
@@ -88,13 +88,13 @@ static void test_rng(void)
 	for (int i = 0; i < 10000; i++) {
 		uint64_t x = dlb_rng_below(&r, 5);
 
-		assert(x == dlb_rng_below(&same, 5));
+		assert(IS(x, ==, dlb_rng_below(&same, 5)));
 		count[x]++;
 	}
 	for (int i = 0; i < 5; i++)
-		assert(abs(count[i] - 2000) < 200);
-	assert(dlb_rng_below(&r, 1) == 0 && dlb_rng_below(&r, 0) == 0);
-	assert(dlb_rng_uniform(&r) < 1);
+		assert(IS(abs(count[i] - 2000), <, 200));
+	assert(IS(dlb_rng_below(&r, 1), ==, 0) && IS(dlb_rng_below(&r, 0), ==, 0));
+	assert(IS(dlb_rng_uniform(&r), <, 1));
 }
 
 static void test_hash(void)
@@ -104,21 +104,21 @@ static void test_hash(void)
 	int fd;
 
 	/* FNV-1a of "a" and "foobar": Fowler, Noll, Vo's own test suite. */
-	assert(dlb_hash_bytes(DLB_HASH_INIT, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
-	assert(dlb_hash_bytes(DLB_HASH_INIT, "foobar", 6) == UINT64_C(0x85944171f73967e8));
-	assert(dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "a"), "bc") != dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c"));
+	assert(IS(dlb_hash_bytes(DLB_HASH_INIT, "a", 1), ==, UINT64_C(0xaf63dc4c8601ec8c)));
+	assert(IS(dlb_hash_bytes(DLB_HASH_INIT, "foobar", 6), ==, UINT64_C(0x85944171f73967e8)));
+	assert(IS(dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "a"), "bc"), !=, dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c")));
 	dlb_hash_hex(0, hex);
-	assert(strlen(hex) == 16);
+	assert(IS(strlen(hex), ==, 16));
 	fd = mkstemp(path);
-	assert(fd >= 0 && write(fd, "abc", 3) == 3 && !close(fd));
+	assert(IS(fd, >=, 0) && IS(write(fd, "abc", 3), ==, 3) && !close(fd));
 	assert(!dlb_sha256_file(path, hex, &err));
-	assert(!strcmp(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+	assert(SAME(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
 	/* a million times "a": FIPS 180's long message, which ends within a block */
 	FILE *f = fopen(path, "wb");
 	for (int i = 0; i < 1000000; i++)
-		assert(putc('a', f) == 'a');
+		assert(IS(putc('a', f), ==, 'a'));
 	assert(!fclose(f) && !dlb_sha256_file(path, hex, &err));
-	assert(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+	assert(SAME(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
 	struct dlb_sha256 *sha = dlb_sha256_new(); /* the same in pieces that are not aligned to blocks */
 	char as[1024];
 	memset(as, 'a', sizeof as);
@@ -128,10 +128,10 @@ static void test_hash(void)
 		n += piece;
 	}
 	dlb_sha256_end(sha, hex);
-	assert(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+	assert(SAME(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
 	unlink(path);
-	assert(dlb_sha256_file(path, hex, &err) == -1 && strstr(err.what, "cannot open") && err.status == 2);
-	assert(dlb_sha256_file("/tmp", hex, &err) == -1 && strstr(err.what, "not a file but a folder"));
+	assert(IS(dlb_sha256_file(path, hex, &err), ==, -1) && HAS(err.what, "cannot open") && IS(err.status, ==, 2));
+	assert(IS(dlb_sha256_file("/tmp", hex, &err), ==, -1) && HAS(err.what, "not a file but a folder"));
 }
 
 /* A name that is no pattern of itself matches itself. */
@@ -150,26 +150,26 @@ static void test_arena(void)
 	for (size_t i = 0; i < 5000; i++) {
 		unsigned char *p = dlb_arena_alloc(&a, i % 700);
 
-		assert(((uintptr_t)p & 15) == 0);
+		assert(IS(((uintptr_t)p & 15), ==, 0));
 		for (size_t k = 0; k < i % 700; k++)
 			assert(!p[k]);
 		memset(p, 0xff, i % 700);
 	}
 	memset(dlb_arena_array(&a, 1 << 20, 3), 1, 3 << 20);
 	text = dlb_arena_printf(&a, "%d ops on '%s'", 17, "h0");
-	assert(!strcmp(first, "first") && !strcmp(text, "17 ops on 'h0'"));
+	assert(SAME(first, "first") && SAME(text, "17 ops on 'h0'"));
 	struct dlb_arena b = { 0 };
 	size_t used = a.used_bytes;
-	assert(dlb_arena_alloc(&b, 100) && b.used_bytes == 112);
+	assert(dlb_arena_alloc(&b, 100) && IS(b.used_bytes, ==, 112));
 	dlb_arena_give(&a, &b);
-	assert(!a.head && !a.used_bytes && b.used_bytes == used + 112);
-	assert(!strcmp(first, "first") && !strcmp(text, "17 ops on 'h0'") && dlb_arena_alloc(&b, 1 << 20));
+	assert(!a.head && !a.used_bytes && IS(b.used_bytes, ==, used + 112));
+	assert(SAME(first, "first") && SAME(text, "17 ops on 'h0'") && dlb_arena_alloc(&b, 1 << 20));
 	dlb_arena_release(&b);
 	dlb_arena_release(&a);
 	dlb_arena_release(&a);
 	dlb_arena_release(NULL);
 	text = dlb_xprintf("%s", "x");
-	assert(!strcmp(text, "x"));
+	assert(SAME(text, "x"));
 	free(text);
 }
 
@@ -177,11 +177,11 @@ static void test_stats(void)
 {
 	const double x[] = { 4, 1, 3, 2 }, one[] = { 5 };
 
-	assert(dlb_median(x, 4) == 2.5 && dlb_median(x, 3) == 3 && dlb_median(one, 1) == 5 && dlb_median(x, 0) == 0);
-	assert(dlb_quantile(x, 4, 0) == 1 && dlb_quantile(x, 4, 1) == 4 && fabs(dlb_quantile(x, 4, 0.25) - 1.75) < 1e-15);
-	assert(dlb_mean(x, 4) == 2.5 && dlb_mean(x, 0) == 0);
-	assert(fabs(dlb_median_se(x, 4) - 1.2533141 * 1.4826022 * 1 / 2) < 1e-6 && dlb_median_se(one, 1) == 0);
-	assert(x[0] == 4);
+	assert(IS(dlb_median(x, 4), ==, 2.5) && IS(dlb_median(x, 3), ==, 3) && IS(dlb_median(one, 1), ==, 5) && IS(dlb_median(x, 0), ==, 0));
+	assert(IS(dlb_quantile(x, 4, 0), ==, 1) && IS(dlb_quantile(x, 4, 1), ==, 4) && IS(fabs(dlb_quantile(x, 4, 0.25) - 1.75), <, 1e-15));
+	assert(IS(dlb_mean(x, 4), ==, 2.5) && IS(dlb_mean(x, 0), ==, 0));
+	assert(IS(fabs(dlb_median_se(x, 4) - 1.2533141 * 1.4826022 * 1 / 2), <, 1e-6) && IS(dlb_median_se(one, 1), ==, 0));
+	assert(IS(x[0], ==, 4));
 }
 
 static void print(const struct dlb_error *err, int rank, const char *expected)
@@ -192,7 +192,7 @@ static void print(const struct dlb_error *err, int rank, const char *expected)
 
 	dlb_error_print(f, "dlb-x", rank, err);
 	fclose(f);
-	assert(!strcmp(text, expected));
+	assert(SAME(text, expected));
 	free(text);
 }
 
@@ -202,7 +202,7 @@ static void test_error(void)
 	struct dlb_error err;
 	char big[2000];
 
-	assert(dlb_fail(&err, "/ops/17/inputs/0", "no tensor '%s'", "conv1_out") == -1 && err.status == 2);
+	assert(IS(dlb_fail(&err, "/ops/17/inputs/0", "no tensor '%s'", "conv1_out"), ==, -1) && IS(err.status, ==, 2));
 	dlb_hint(&err, "did you mean '%s'?", dlb_nearest("conv1_out", names, 4));
 	dlb_error_at(&err, "<stdin>");
 	print(&err, -1, "dlb-x: <stdin>: /ops/17/inputs/0: no tensor 'conv1_out'; did you mean 'conv1.out'?\n");
@@ -210,16 +210,16 @@ static void test_error(void)
 	dlb_error_at(&err, "graph.json");
 	print(&err, 3, "dlb-x[3]: graph.json:12:5: '}' expected\n");
 	dlb_fail_no(&err, NULL, "%s\nand\033[2J", "two lines");
-	assert(err.status == 1);
+	assert(IS(err.status, ==, 1));
 	print(&err, -1, "dlb-x: two lines\\nand\\x1b[2J\n");
 	dlb_fail(&err, err.what, "wrapped: %s", err.what);
 	assert(!strncmp(err.what, "wrapped: two lines", 18) && !strncmp(err.where, "two lines", 9));
 	memset(big, 'x', sizeof big - 1);
 	big[sizeof big - 1] = 0;
-	assert(dlb_fail(&err, big, "%s", big) == -1 && dlb_hint(&err, "%s", big) == -1 && dlb_error_at(&err, big) == -1);
-	assert(strlen(err.where) == sizeof err.where - 1 && strlen(err.what) == sizeof err.what - 1);
-	assert(dlb_fail(NULL, NULL, "nobody listens") == -1);
-	assert(!strcmp(dlb_nearest("gredy", names, 4), "greedy") && !strcmp(dlb_nearest("EVEN", names, 4), "even"));
+	assert(IS(dlb_fail(&err, big, "%s", big), ==, -1) && IS(dlb_hint(&err, "%s", big), ==, -1) && IS(dlb_error_at(&err, big), ==, -1));
+	assert(IS(strlen(err.where), ==, sizeof err.where - 1) && IS(strlen(err.what), ==, sizeof err.what - 1));
+	assert(IS(dlb_fail(NULL, NULL, "nobody listens"), ==, -1));
+	assert(SAME(dlb_nearest("gredy", names, 4), "greedy") && SAME(dlb_nearest("EVEN", names, 4), "even"));
 	assert(!dlb_nearest("zzz", names, 4) && !dlb_nearest(big, names, 4) && !dlb_nearest("x", names, 0));
 }
 
@@ -248,8 +248,8 @@ static void test_cli(void)
 	int keep = dup(STDERR_FILENO);
 
 	assert(!dlb_cli_parse(&cli, DLB_LEN(good) - 1, good));
-	assert(m == 8 && lr == -1e-3 && cli.quiet && cli.verbose && list && given && !strcmp(algorithm, "even"));
-	assert(slow.n == 2 && !strcmp(slow.item[1], "2:3") && cli.n_operands == 1 && !strcmp(cli.operands[0], "-file"));
+	assert(IS(m, ==, 8) && IS(lr, ==, -1e-3) && cli.quiet && cli.verbose && list && given && SAME(algorithm, "even"));
+	assert(IS(slow.n, ==, 2) && SAME(slow.item[1], "2:3") && IS(cli.n_operands, ==, 1) && SAME(cli.operands[0], "-file"));
 	dlb_cli_release(&cli);
 	assert(freopen("/dev/null", "w", stderr));
 	for (int i = 0; i < DLB_LEN(bad); i++) {
@@ -257,7 +257,7 @@ static void test_cli(void)
 
 		while (bad[i][argc])
 			argc++;
-		assert(dlb_cli_parse(&cli, argc, bad[i]) && cli.status == 2);
+		assert(dlb_cli_parse(&cli, argc, bad[i]) && IS(cli.status, ==, 2));
 	}
 	fflush(stderr);
 	dup2(keep, STDERR_FILENO);
@@ -270,10 +270,10 @@ static void test_cores(void)
 	struct dlb_core_set own = dlb_core_set_own(), other = { .word[15] = UINT64_C(1) << 63 };
 
 	for (int i = 0, last = -1; i < dlb_cores(); last = dlb_core(i++))
-		assert(dlb_core(i) > last);
-	assert(dlb_core(dlb_cores()) < 0 && dlb_core_set_count(&own) == dlb_cores());
+		assert(IS(dlb_core(i), >, last));
+	assert(IS(dlb_core(dlb_cores()), <, 0) && IS(dlb_core_set_count(&own), ==, dlb_cores()));
 	dlb_core_set_add(&own, &own);
-	assert(dlb_core_set_count(&own) == dlb_cores());
+	assert(IS(dlb_core_set_count(&own), ==, dlb_cores()));
 	dlb_core_set_add(&other, &own);
 	assert(dlb_core_set_count(&other) == dlb_cores() + !(own.word[15] >> 63));
 }
@@ -283,7 +283,7 @@ static pid_t process(void (*run)(void))
 {
 	const pid_t pid = fork();
 
-	assert(pid >= 0);
+	assert(IS(pid, >=, 0));
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -315,7 +315,7 @@ static double end(pid_t pid)
 {
 	const double from_s = dlb_clock_s();
 
-	assert(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+	assert(IS(kill(pid, SIGKILL), ==, 0) && IS(waitpid(pid, NULL, 0), ==, pid));
 	return dlb_clock_s() - from_s;
 }
 
@@ -333,7 +333,7 @@ static void test_awake_killed(void)
 		for (int k = 0; k < DLB_LEN(busy); k++)
 			end(busy[k]);
 	}
-	assert(dlb_median(took_s, DLB_LEN(took_s)) < 0.3);
+	assert(IS(dlb_median(took_s, DLB_LEN(took_s)), <, 0.3));
 }
 
 static void test_awake(void)
@@ -365,7 +365,7 @@ int main(void)
 	test_awake();
 	test_awake_killed();
 	dlb_sleep_s(0.01);
-	assert(dlb_clock_s() - start >= 0.01 && dlb_clock_thread_cpu_s() >= cpu);
+	assert(IS(dlb_clock_s() - start, >=, 0.01) && IS(dlb_clock_thread_cpu_s(), >=, cpu));
 	puts("util: generators, hashes, arena, medians, error lines, options");
 	return 0;
 }
