@@ -1,0 +1,108 @@
+/* dlb-profile's devices, and the time of each op on them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "exec/profile_command.h"
+#include "exec/profiling.h"
+
+/* -- devices: "cpu" is one thread, "cpu/4" four -- */
+
+static int open_device(struct dlb_profile_command *w, const char *text, struct dlb_error *err)
+{
+	char backend[32] = "";
+	int threads = 1, used = 0;
+	struct dlb_profile_opened *d = &w->device[w->n_devices];
+
+	if (w->n_devices == DLB_PROFILE_DEVICES)
+		return dlb_fail(err, NULL, "more than %d devices", DLB_PROFILE_DEVICES);
+	if (sscanf(text, "%31[^/]%n", backend, &used) != 1 ||
+	    (text[used] && (sscanf(text + used, "/%d%n", &threads, &used) != 1 || strchr(text, '/')[used] || threads < 1))) {
+		dlb_fail(err, NULL, "no device '%s'", text);
+		return dlb_hint(err, "devices are named as in cpu or cpu/4, which has 4 threads");
+	}
+	const struct dlb_backend_ops *ops = dlb_backend_find(backend);
+	if (!ops) {
+		dlb_fail(err, NULL, "no device '%s'", text);
+		return dlb_hint(err, "there is 'cpu', and 'cpu/4' of 4 threads");
+	}
+	if (ops->open(0, threads, &d->be, err))
+		return -1;
+	d->name = dlb_cluster_kind_name(&w->arena, backend, threads);
+	w->n_devices++;
+	return 0;
+}
+
+int dlb_profile_open_devices(struct dlb_profile_command *w, struct dlb_error *err)
+{
+	if (!w->o->devices.n)
+		return open_device(w, "cpu", err);
+	for (int i = 0; i < w->o->devices.n; i++)
+		if (open_device(w, w->o->devices.item[i], err))
+			return -1;
+	return 0;
+}
+
+/* -- measuring -- */
+
+struct progress_bar { struct dlb_progress bar; const struct dlb_cli *cli; int done, total; };
+
+static void show_progress(void *ctx, const char *kind, int64_t batch)
+{
+	struct progress_bar *s = ctx;
+	char what[100];
+
+	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
+	/* a size for which there was no memory beside others comes again */
+	dlb_progress_update(&s->bar, s->done < s->total ? s->done++ : s->total, s->total, what);
+}
+
+static void show_warning(void *ctx, const char *kind, int64_t batch, const struct dlb_error *err)
+{
+	struct progress_bar *s = ctx;
+
+	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
+}
+
+int dlb_profile_run(struct dlb_profile_command *w, struct dlb_error *err)
+{
+	struct progress_bar s = { .cli = w->cli };
+	const struct dlb_profile_watch watch = { .progress = show_progress, .warn = show_warning, .ctx = &s };
+	struct dlb_profile_device d[DLB_PROFILE_DEVICES];
+
+	if (!w->p.n_batches)
+		dlb_profile_init(&w->p, w->g, w->g->batch);
+	if (w->o->analytic)
+		return 0;
+	for (int i = 0; i < w->n_devices; i++)
+		d[i] = (struct dlb_profile_device){ &w->device[i].be, w->device[i].name };
+	s.total = w->n_devices * w->p.n_batches * (1 + DLB_PROFILE_TURNS);
+	dlb_progress_start(&s.bar, "measuring", w->cli->quiet || dlb_profile_rank(w));
+	const int rc = dlb_profile_measure(&w->p, w->g, d, w->n_devices, w->comm, &watch, err);
+	dlb_progress_end(&s.bar);
+	return rc;
+}
+
+/* -- what -v shows -- */
+
+void dlb_profile_say(const struct dlb_profile_command *w)
+{
+	static const char *const phase[] = { "forward", "backward", "update" };
+	double flop[DLB_N_PHASES] = { 0 }, weights = 0;
+	int ops[DLB_N_PHASES] = { 0 };
+
+	for (int i = 0; i < w->g->n_ops; i++) {
+		ops[w->g->op[i].phase]++;
+		flop[w->g->op[i].phase] += w->g->op[i].flop;
+	}
+	for (int t = 0; t < w->g->n_tensors; t++)
+		if (w->g->tensor[t].kind == DLB_T_WEIGHT)
+			weights += dlb_tensor_bytes(&w->g->tensor[t], 1) / (double)dlb_dtype_bytes(w->g->tensor[t].dtype);
+	dlb_cli_say(w->cli, "batch %lld, %.0f parameters, %d distinct signatures", (long long)w->g->batch, weights, w->p.n_rows);
+	for (int i = 0; i < DLB_N_PHASES; i++)
+		if (ops[i])
+			dlb_cli_say(w->cli, "%-8s %4d ops %10.4g GFLOP", phase[i], ops[i], flop[i] / 1e9);
+	for (int k = 0; k < w->p.n_kinds; k++)
+		if (isfinite(w->p.step_s[k]))
+			dlb_cli_say(w->cli, "%s: %.4g s a step, %.4g GFLOP/s", w->p.kind[k], w->p.step_s[k],
+				    (flop[0] + flop[1] + flop[2]) / w->p.step_s[k] / 1e9);
+}
