@@ -695,7 +695,7 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	struct dlb_collective *k;
 
 	if (!dlb_wire_loops(d->wire, d->dtype))
-		return dlb_fail(err, NULL, "allreduce: no sum of %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : d->wire == DLB_WIRE_F8 ? " sent in 8 bits" : "");
+		return dlb_fail(err, NULL, "allreduce: cannot sum %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : d->wire == DLB_WIRE_F8 ? " sent in 8 bits" : "");
 	if (d->how->external && d->wire != DLB_WIRE_PLAIN)
 		return dlb_fail(err, NULL, "allreduce '%s' cannot send %s", d->how->name, d->wire == DLB_WIRE_F8 ? "8 bits" : "bf16");
 	k = dlb_xcalloc(1, sizeof *k);

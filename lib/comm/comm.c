@@ -142,7 +142,7 @@ static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
 	bool *sees, *all;
 
 	if (MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &c->local) != MPI_SUCCESS)
-		return dlb_fail(err, NULL, "MPI does not tell which ranks share a host");
+		return dlb_fail(err, NULL, "MPI does not report which ranks share a host");
 	MPI_Comm_set_errhandler(c->local, MPI_ERRORS_RETURN);
 	MPI_Comm_size(c->local, &n);
 	c->local_size = n;
@@ -184,7 +184,7 @@ static int open_subjects(struct dlb_comm *c, struct dlb_error *err)
 	c->subject[PROGRAM] = c->world;
 	for (int s = PROGRAM + 1; s < N_SUBJECTS; s++) {
 		if (MPI_Comm_dup(c->world, &c->subject[s]) != MPI_SUCCESS)
-			return dlb_fail(err, NULL, "MPI makes no second communicator of all ranks");
+			return dlb_fail(err, NULL, "MPI cannot duplicate the communicator of all ranks");
 		MPI_Comm_set_errhandler(c->subject[s], MPI_ERRORS_RETURN);
 	}
 	return 0;
@@ -255,7 +255,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 
 	MPI_Initialized(&up);
 	if (!up && !can_start()) {
-		dlb_fail(err, NULL, "no memory to start MPI, which takes %d MB of addresses", START_MB);
+		dlb_fail(err, NULL, "not enough memory to start MPI, which needs %d MB of address space", START_MB);
 		return dlb_hint(err, "raise the limit (ulimit -v)");
 	}
 	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
@@ -509,7 +509,7 @@ static MPI_Comm subject_of(struct dlb_comm *c, int *tag)
 		s--;
 	*tag -= first_tag[s];
 	if (*tag > c->last_tag) {
-		dlb_comm_break(c, "%d kinds of messages, and MPI tells only %d apart: fewer micro-batches or larger ops", *tag + 1, c->last_tag + 1);
+		dlb_comm_break(c, "%d message tags needed, but MPI has only %d: use fewer micro-batches or larger ops", *tag + 1, c->last_tag + 1);
 		*tag = 0;
 	}
 	return c->subject[s];
