@@ -9,11 +9,12 @@
  *   sends 0 3 2 | 1 0 3         second half: allgather, received chunks replace
  *   gets  3 2 1 | 0 3 2
  *
- * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits (or by pairs
- * of ranks that add the same two numbers: those of NaNs may then differ); which ones depends on where the
- * chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments, a few in
- * flight in each direction, so that adding hides behind receiving; what arrives goes on segment by segment,
- * and of long arrays block by block, so that all hops of a list are under way at once.
+ * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits. Some
+ * algorithms instead let pairs of ranks add the same two numbers; then only the bits of NaNs may differ. The
+ * bits depend on the chunk boundaries, which the caller chooses (per tensor: dlb-document(5)). The engine
+ * works in segments, a few in flight in each direction, so that additions overlap with receiving. Segments
+ * are forwarded one by one, and long arrays go block by block, so all hops of a list progress at the same
+ * time.
  *
  * Everything before dlb_collective_new is plain C over these lists and needs no MPI; predictions use it.
  * P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009. */
@@ -23,8 +24,8 @@
 #include "comm/comm.h"
 #include "tensor/tensor.h"
 
-/* The ranks that sum together: member i is rank rank[i] of the world (NULL: rank i), in any order, and of
- * group group[i] (NULL: all of one group). Lists of hops speak of members. Ranks that are no member do
+/* The ranks that sum together. Member i is rank rank[i] of the world (NULL: rank i), in any order, in
+ * group group[i] (NULL: all in one group). Hops refer to members, not ranks. Ranks that are not members do
  * nothing. */
 struct dlb_ranks { int n; const int *group, *rank; };
 int dlb_ranks_member(const struct dlb_ranks *r, int rank);	/* member of a world rank; -1: not a member */
@@ -41,8 +42,8 @@ struct dlb_allreduce {
 	int (*n_chunks)(const struct dlb_ranks *r);
 	/* Writes the hops of `member`, at most dlb_allreduce_most_hops; returns their number. */
 	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
-	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends:
-	 * ranks of one host may then read and write each other's arrays (collective.c). */
+	/* Ranks of one host may read and write each other's arrays (collective.c): all that a rank sends is
+	 * part of a sum that comes back to it, and no hop adds to chunks that it also sends. */
 	bool in_place;
 	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
@@ -54,32 +55,32 @@ int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* First element of chunk k when n elements are cut into `n_chunks` equal chunks; k = n_chunks: n. */
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
 
-/* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and
- * sums in f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. DLB_WIRE_F8
- * likewise (f8.h): what is sent is to be scaled to about 1 first. */
+/* Format of elements on the wire. DLB_WIRE_BF16 (f32 arrays only): a rank rounds values before it sends them,
+ * keeps the rounded values, and sums in f32. The final values are therefore bf16 too, the same on all ranks.
+ * NaN stays NaN. DLB_WIRE_F8 likewise (f8.h); the caller first scales values to about 1. */
 enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_F8 };
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype);	/* of one element */
 
-/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1; NULL:
- * equal chunks, where n alone counts). *n_hops (may be NULL): its hops, one after the other. */
+/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1
+ * elements; NULL: equal chunks). *n_hops (may be NULL): its number of hops, which run one after the other. */
 int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,
 			    const int64_t *at, size_t wire_bytes, int *n_hops);
 
-/* Bytes in memory of the segments that chunks travel in, over a network and where all ranks share a host; and
- * of a chunk's part in a block. Over a network a segment with its header is no longer than what MPI sends
- * over TCP without asking the receiver first (dlb_comm_eager_bytes). Longer ones wait for that answer, and
- * nothing is added until all of one is there. In a host each costs counts that go from one core's cache to
- * the other's: 16 KB took a third longer at 1 to 16 MB, 128 KB as long. A block is long enough that what the
- * next hop sends has come by the time that this one's has left. Ranks sum blocks of 512 KB to 2 MB in .55 to
- * .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two hops);
- * shorter ones are slower where 4 ranks share 2 cores. */
+/* Bytes in memory of a segment, over a network and where all ranks share a host; and of the part of a chunk
+ * in one block. Network: a segment and its header are at most as long as the messages that MPI sends over TCP
+ * without a handshake (dlb_comm_eager_bytes). Longer ones wait for the handshake, and nothing is added before
+ * all of one has arrived. Host: each segment moves counters between the caches of two cores: segments of 16
+ * KB took a third longer at 1 to 16 MB; 128 KB took as long as 64. Block: long enough that the next hop's
+ * data have arrived when this hop's have been sent. Blocks of 512 KB to 2 MB take .55 to .75 of the time of
+ * whole hops (2 ranks, 64 MB: memory is read and written once for two hops); shorter blocks are slower where
+ * 4 ranks share 2 cores. */
 enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 64 << 10, DLB_BLOCK_BYTES = 512 << 10 };
 
-/* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over
- * the ranks. `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All
- * members give the same ranks, n, dtype, wire, cuts, algorithm and tag, which is checked at the first start:
- * a member that differs breaks the comm with a line that says so. Collectives that overlap in time differ in
- * their tags. Members create those of `mpi` in the same order. */
+/* A collective that can be started repeatedly: sums x (n elements, f32 or f64, borrowed) over the ranks, in
+ * place. `at` (n_chunks + 1 elements, borrowed during the call): first element of each chunk; NULL: equal
+ * chunks. All members must give the same ranks, n, dtype, wire, cuts, algorithm and tag. This is checked at
+ * the first start; a member that differs breaks the comm with a message that says so. Collectives that
+ * overlap in time need different tags. Members create collectives of `mpi` in the same order. */
 struct dlb_collective_desc {
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
@@ -97,8 +98,8 @@ void dlb_collective_start(struct dlb_collective *k);
 /* Makes progress without waiting; true: done, or the comm is broken (_wait returns the error). */
 bool dlb_collective_test(struct dlb_collective *k);
 int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
-/* Before the next start: x has fewer elements, or all that it was made with, and other cuts. All members do
- * the same. */
+/* Sets other cuts for the next start. x may have fewer elements than at creation, not more: at[n_chunks]. All
+ * members do the same. */
 void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, per run */
 #endif

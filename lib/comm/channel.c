@@ -1,9 +1,9 @@
 /* Channels between ranks of one host. See comm.h.
  *
- * Each end counts; the cell holds what the other end must know. A place that was posted is the sender's to
- * write until `filled` says so, and the receiver's again from then on. A message read in place needs no place
- * of the receiver's: it has arrived at once, unless the sender is so far ahead that its entry of `in_place`
- * would overwrite one that the receiver has not read. */
+ * Each end counts its messages; the cell holds the counts that the other end must know. After a place is
+ * posted, the sender owns it until `filled` reaches the message's number; then the receiver owns it again. A
+ * message read in place needs no posted place and arrives at once, unless the sender is so far ahead that its
+ * entry of `in_place` would overwrite one that the receiver has not read. */
 #include <stdatomic.h>
 #include "comm/shared.h"
 #include "util/clock.h"

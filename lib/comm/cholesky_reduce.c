@@ -1,8 +1,8 @@
 /* Sums of K-FAC's factors: triangles are summed at their owners, who factor them once and send L back. See
  * compressor.h.
  *
- * Triangles and L are of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). What all
- * take for the sum is L L^T less the damping, also the owner itself, so that all have the same bits. */
+ * Triangles and L are those of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). All
+ * ranks, the owner too, use L L^T minus the damping as the sum, so that all have the same bits. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/cholesky.h"
@@ -10,8 +10,7 @@
 #include "tensor/spd.h"
 #include "util/mem.h"
 
-/* of the largest number: beyond it a matrix is not taken for symmetric */
-static const float asymmetry = 1e-5f;
+static const float asymmetry = 1e-5f;	/* relative to the largest element: more asymmetry is reported */
 
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 {

@@ -1,27 +1,27 @@
 /* The engine that runs any list of hops. See allreduce.h.
  *
- * Segments travel in messages of MPI's; between ranks of one host that see each other's x, in place: what is
- * added is read where its owner has it, and what replaces is written to its place, in one pass with the
- * addition that it comes from. Nobody writes too early so, and nobody asks whether what it sent has been
- * read: that is part of the sum, and comes back with it. (It is not so where both ends add to what they send,
- * nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a quarter to two fifths of what they
- * take through shared-memory rings.
+ * Segments travel as MPI messages, or, between ranks of one host that see each other's x, in place: a hop
+ * that adds reads the sender's x, and a hop that replaces is a write into the receiver's x, made in the same
+ * pass as the addition that produces the value. No acknowledgement is needed: all that a rank sent is part of
+ * the sum that comes back to it, so the sum proves that it was read. (This fails where both ends add to what
+ * they send, and in the halves of a ring: see `in_place`.) Sums of 64 KB to 256 MB took a quarter to two
+ * fifths of the time of shared-memory rings.
  *
- * Where an x is not in shared memory, or elements travel packed, they go through a ring: slots in the
- * receiver's shared memory, filled and emptied in turn. A store to a line that another core holds in its own
- * cache is slow (comm/shared.h), so a ring is nearly as long as a second-level cache: by the time that a
- * slot's turn comes again, other slots and x have driven it out of there (half or twice as long took up to a
- * third more). Between cores with a cache in common 18 GB/s each way were measured so (7 with short rings, 12
- * past the caches); between others 2, but 12 past the caches. Virtual cores move from one case to the other,
- * so each link times both ways of writing now and then, and takes the better one.
+ * If an x is not in shared memory, or elements are packed, segments go through a shared-memory ring: slots in
+ * the receiver's memory, filled and emptied in turn. A store to a line that another core's cache holds is
+ * slow (comm/shared.h), so a ring is nearly as long as a second-level cache: before a slot is reused, other
+ * slots and x have evicted it (half or twice the length took up to a third longer). Measured each way:
+ * between cores with a common cache 18 GB/s (7 with short rings, 12 past the caches); between others 2, but
+ * 12 past the caches. Virtual cores move between the two cases, so each link times both ways of writing at
+ * intervals and uses the faster one.
  *
- * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that
- * what a hop brings is still in a cache when the next one sends it. Each element takes the same path as
- * without, so bits are the same.
+ * Long arrays go block by block: all hops for the first part of every chunk, then all hops for the next part,
+ * so that data received in one hop are still in a cache when the next hop sends them. Each element takes the
+ * same path as without blocks, so the bits are the same.
  *
- * To and from each rank segments go in the order of the list; what goes to one rank, or comes from it, does
- * not wait for what goes elsewhere, but for what the same elements need: a sum has to be there before it
- * leaves, and in the order of the list, and has to have left before it is added to or replaced. */
+ * To and from each rank, segments go in the order of the list. Segments of different ranks do not wait for
+ * each other, but only for their own elements: these must be summed, in the order of the list, before they
+ * are sent, and must have been sent before they are added to or replaced. */
 #define _DEFAULT_SOURCE		/* sizes of caches */
 #include <assert.h>
 #include <limits.h>
@@ -37,18 +37,18 @@
 #include "util/mem.h"
 
 enum {
-	/* messages of MPI's under way in each direction: a second-level cache */
+	/* MPI messages under way per direction: a second-level cache */
 	IN_FLIGHT = 16, IN_FLIGHT_BYTES = 1 << 20,
-	LEAST_IN_FLIGHT = 2,		/* where many links share that many bytes */
-	/* Blocks that a rank may send before what comes back of the first is in. TCP lets who sends first to
-	 * a rank have most of its port, and sums wait for the last: with 4 here a tree of 4 ranks took a
-	 * seventh longer at 1 Gb/s. */
+	LEAST_IN_FLIGHT = 2,		/* per link, where many links share these bytes */
+	/* Blocks that a rank may send ahead of the block it is still receiving. TCP gives the first sender to
+	 * a rank most of its port, and sums wait for the last sender: 4 took a seventh longer (tree, 4 ranks,
+	 * 1 Gb/s). */
 	AHEAD = 1,
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
-/* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements
- * from `from` on. */
+/* A position in the list: segment `seg` of the `chunk`-th chunk of hop `hop` in block `block`; n elements
+ * from `from`. */
 struct segment_position { int64_t block, seg, from, n; int hop, chunk; };
 /* Segments to or from one rank, posted and completed in the order of the list. */
 struct stream {
@@ -78,8 +78,8 @@ struct link {
 	struct dlb_copy_tuner copy, pass;
 	struct stream stream;
 };
-/* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the
- * same chunks. */
+/* A dependency of a segment on the matching segment of an earlier hop on another link; same: both hops move
+ * the same chunks, else all of that hop in the block must be done. */
 struct need { int hop, link; bool same; };
 struct needs { struct need *need; int n; };
 /* Values that must be equal on all members; each compares its own with those of the member before it. */
@@ -94,9 +94,8 @@ struct dlb_collective {
 	uint32_t n_slots;		/* of a shared-memory ring */
 	int n_in_flight;		/* of a stream that needs no slots */
 	char *x;
-	int64_t n, n_most, segment;	/* elements: of x, of x when it was made, of a segment */
-	/* segments of a chunk that are of one block, INT64_MAX of a single one */
-	int64_t n_blocks, per_block;
+	int64_t n, n_most, segment;	/* elements: of x, of x at creation, of a segment */
+	int64_t n_blocks, per_block;	/* segments of a chunk in one block; INT64_MAX: there is one block */
 	size_t bytes, wire_bytes;	/* of an element in memory, on the wire */
 	const struct dlb_wire_loops *loops;
 	int64_t *at;
@@ -140,8 +139,8 @@ static bool at_end(const struct dlb_collective *k, const struct segment_position
 	return p->block == k->n_blocks;
 }
 
-/* Which elements of chunks c p stands for: of several blocks each chunk has its own part in each, of a single
- * one they are taken as one. False: p is past what hop p->hop has in its block. */
+/* Sets p's elements within chunks c. With several blocks each chunk has its own part in each block; with one
+ * block the chunks are treated as one. False: hop p->hop has no more segments in p's block. */
 static bool find_elements(const struct dlb_collective *k, struct chunks c, struct segment_position *p)
 {
 	const bool single = k->n_blocks == 1;
@@ -180,8 +179,8 @@ static void advance(const struct dlb_collective *k, const struct link *l, struct
 	settle(k, l, p);
 }
 
-/* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block;
- * where that hop moves other chunks than p's, past all of the hop. */
+/* Whether a stream at position `at` is past the segment of hop `hop` that matches p; if that hop moves other
+ * chunks than p's hop (!same), past all of the hop in p's block. */
 static bool is_past(const struct segment_position *at, const struct segment_position *p, int hop, bool same)
 {
 	if (at->block != p->block)
@@ -202,8 +201,7 @@ static bool are_met(const struct dlb_collective *k, const struct needs *needs, c
 	return true;
 }
 
-/* Of the links with something yet to come, the one whose next segment is first in the list; NULL: all is
- * in. */
+/* The receiving link whose next segment is first in the list; NULL: everything has arrived. */
 static const struct link *awaited(const struct dlb_collective *k)
 {
 	const struct link *first = NULL;
@@ -255,8 +253,8 @@ static bool is_read_here(const struct dlb_collective *k, const struct link *l, c
 	return l->there && k->is_added[p->hop];
 }
 
-/* Whether the next segment of l has arrived. *w: where it lies (a slot of the ring, the other end's x); NULL:
- * in x already. */
+/* Whether the next segment of l has arrived. *w: its address (a slot, or the peer's x); NULL: already in
+ * x. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
 	struct stream *s = &l->stream;
@@ -280,8 +278,8 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 		(!l->shm_ring || l->there || l->n - atomic_load_explicit(&l->shm_ring->taken, memory_order_acquire) < k->n_slots);
 }
 
-/* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next
- * slot; with w, what is there is added to them first. */
+/* Writes p, n elements from `from` on in wire format, into the peer's x or into the next slot. w (may be
+ * NULL): elements to add to p first. */
 static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
 {
 	char *to = l->there ? element_there(k, l, from) : shm_ring_slot(k, l);
@@ -305,8 +303,8 @@ static void sent_in_shm_ring(struct dlb_collective *k, struct link *l)
 	advance(k, l, &l->stream.next);
 }
 
-/* Where the segment at `here`, which is added, is what the next hop sends next, and writes there; NULL: it is
- * not. */
+/* The link on which the next hop sends the segment at `here`, if it is the next to send there and is written
+ * to shared memory; else NULL. The segment at `here` is added. */
 static struct link *onward(const struct dlb_collective *k, const struct segment_position *here)
 {
 	int hop = here->hop + 1;
@@ -544,8 +542,9 @@ static void add_need(const struct dlb_collective *k, struct needs *needs, struct
 		needs->need[needs->n++] = (struct need){ hop, sending ? k->to[hop] : k->from[hop], alike(other, c) };
 }
 
-/* Earlier hops that a hop's segments wait for, back to the last one that wrote all of them, which waited for
- * those before it. What is written must have left where it is sent, by the same hop too. */
+/* Earlier hops that a hop's segments wait for, back to the last hop that wrote all of them, since that hop
+ * waited for those before it. Elements must have been sent before they are overwritten, also by the same
+ * hop. */
 static struct needs find_needs(const struct dlb_collective *k, int hop, bool sending)
 {
 	const struct chunks c = chunks_of(&k->hop[hop], sending);
@@ -603,8 +602,8 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	k->n_blocks = external ? 0 : k->n_blocks;
 }
 
-/* The link from or to peer; a new one when there is none. The receiver offers a ring to a sender of its
- * host. */
+/* Index of the link from or to peer; makes it if there is none. The receiver offers a ring to a near
+ * sender. */
 static int find_link(struct dlb_collective *k, int peer, bool in)
 {
 	struct link *l;
@@ -625,8 +624,7 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	return i;
 }
 
-/* Of each hop, whether what it sends is added where it comes: the j-th to a member is that one's j-th from
- * here. */
+/* Sets is_added of each hop: our j-th hop to a member is that member's j-th hop from us. */
 static void find_added(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
 	struct dlb_hop *theirs = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *theirs);
@@ -763,8 +761,7 @@ static void begin(const struct dlb_collective *k, struct link *l)
 	settle(k, l, &s->done);
 }
 
-/* Tells the other ends of the links of one direction where things lie, and hears it from those of the other
- * direction. */
+/* Sends our offsets on the links of direction `in` and receives the peers' offsets on the others. */
 static void introduce(struct dlb_collective *k, bool in)
 {
 	for (struct link *l = k->link; l < k->link + k->n_links; l++)

@@ -1,11 +1,11 @@
 /* Messages by MPI; the only file that includes it.
  *
- * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock: Open
- * MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be ours. A
- * rank that has polled for a while offers its core to whoever wants it (sched_yield); where the host has more
- * ranks than cores it soon sleeps, since a spinning rank would take the time of the one it waits for: until
- * its wakeup is sent (shared.h), or a little between polls, where what it waits for is MPI's. The cores
- * themselves are kept awake meanwhile (awake.h).
+ * Every operation is the non-blocking one plus our own wait, which polls MPI_Test and a clock: Open MPI does
+ * not notice a link that goes down during a transfer, so the time-out must be ours. A rank that has polled
+ * for a while yields its core (sched_yield). On a host with more ranks than cores it soon sleeps instead,
+ * since a spinning rank would take time from the rank it waits for. It sleeps until its wakeup is sent
+ * (shared.h), or, if the message is MPI's, briefly between polls. The cores themselves are kept from sleeping
+ * (awake.h).
  *
  * Messages above INT_MAX bytes use a derived type (blocks of 2^30 bytes and a rest): MPI counts are ints.
  * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and breaks the comm. */
@@ -50,12 +50,11 @@ struct dlb_comm {
 	int *local_rank;		/* [local_size] world ranks */
 	int n_active;			/* MPI requests under way */
 	struct dlb_region *region;	/* NULL: no shared memory */
-	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
-	struct dlb_channel *waiting;	/* those with messages that wait for their places */
-	int nth_alike; /* ranks of this host before this one that may run on the same cores */
-	/* where ranks share cores: a core for each of the first ranks that share them */
-	struct dlb_awake *awake;
-	struct dlb_error fault;		/* what broke it */
+	char **base;			/* [size] addresses here of near ranks' regions; NULL: not near */
+	struct dlb_channel *waiting;	/* channels with messages whose places are not posted */
+	int nth_alike;			/* number of earlier ranks of this host with the same set of cores */
+	struct dlb_awake *awake;	/* keeps one core awake per rank, if ranks share cores; else NULL */
+	struct dlb_error fault;		/* reason why the comm is broken */
 	char host[64];
 };
 
@@ -190,8 +189,8 @@ static int open_subjects(struct dlb_comm *c, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether the ranks of this host are more than the cores that they may run on, each its own or all the same
- * ones. */
+/* Finds whether this host has more ranks than cores that they may run on, counting cores of several ranks
+ * once. */
 static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 {
 	const struct dlb_core_set own = dlb_core_set_own();
@@ -208,10 +207,10 @@ static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 	return rc;
 }
 
-/* Open MPI over TCP: long messages in fragments, not "put" whole, which takes a tenth to a third longer where
- * both sides send at once; and without asking up to twice its 64 KB, which sums of 1 MB and more in such
- * segments gain a tenth to a fifth by (tests/bench/allreduce between pretend hosts). What the user has set
- * stays. */
+/* Settings of Open MPI over TCP, unless the user has set them. Long messages go in fragments instead of one
+ * "put", which takes a tenth to a third longer when both sides send at once. Messages up to 128 KB, twice the
+ * default, need no handshake: sums of 1 MB and more get a tenth to a fifth faster (tests/bench/allreduce with
+ * simulated hosts). */
 static void prefer_fragments(void)
 {
 	char eager[24];
@@ -228,8 +227,8 @@ size_t dlb_comm_eager_bytes(void)
 	return (size_t)(dlb_comm_is_open_mpi() ? 128 : 64) << 10;
 }
 
-/* Linux ends a sleep up to 50 us late, to wake the processor less often: longer than all that we sleep
- * between two polls. */
+/* Asks for exact sleeps: Linux ends them up to 50 us late to save power, longer than our sleep between two
+ * polls. */
 static void sleep_sharply(void)
 {
 #ifdef __linux__
@@ -237,8 +236,8 @@ static void sleep_sharply(void)
 #endif
 }
 
-/* Open MPI 4.1 takes 215 MB of addresses to start. With a few too few, some of its parts do without and
- * others hang in the first call of all ranks: then it is not begun. */
+/* Address space that MPI needs to start: Open MPI 4.1 takes 215 MB. With slightly less, some of its
+ * components do without and others hang in the first collective call, so we do not start it then. */
 enum { START_MB = 224 };
 
 static bool can_start(void)
@@ -444,7 +443,7 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	now_s = dlb_clock_s();
 	if (i->since_s == 0.0)
 		i->since_s = now_s;
-	/* this process did not run: it does not know what others did meanwhile */
+	/* this process was stopped: that time says nothing about others */
 	else if (now_s - i->last_s > SUSPENDED_S)
 		i->since_s += now_s - i->last_s;
 	i->last_s = now_s;

@@ -18,16 +18,17 @@ struct dlb_request {
 	size_t bytes;
 	int peer;
 	bool active, receives;
-	struct dlb_channel *channel;	/* NULL: a message of MPI's */
-	uint32_t nth;			/* of a channel's messages */
-	/* of a channel's: read in the sender's memory; complete when the receiver has returned it */
+	struct dlb_channel *channel;	/* NULL: sent by MPI */
+	/* of channel messages: */
+	uint32_t nth;			/* number within the channel */
+	/* read in the sender's memory; complete only when the receiver has returned it */
 	bool in_place, returned;
-	const void *from; void *to;	/* of a channel's message that waits for its place */
+	const void *from; void *to;	/* set until the receiver has posted the place */
 	struct dlb_request *later;
 };
 
-/* MPI_Init_thread. Where the ranks do not meet in timeout_s, or do not leave together, deadline.h has the
- * last words. */
+/* Starts MPI (MPI_Init_thread). If the ranks do not all start, or end, within timeout_s, deadline.h ends the
+ * process. */
 int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);
 int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank, no MPI */
 void dlb_comm_free(struct dlb_comm *c);			/* MPI_Finalize */
@@ -39,22 +40,22 @@ bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
 double dlb_comm_timeout_s(const struct dlb_comm *c);
 bool dlb_comm_broken(const struct dlb_comm *c);
-/* A message's tag: the first one of its subject plus a number. Each subject has a communicator of its own,
- * where tags count from 0, since MPI promises no more than 32768 of them (MPICH has 2^28). One that is too
- * large breaks the comm. */
+/* Tag of a message: the first tag of its subject plus a number. Each subject has its own communicator with
+ * tags from 0, because MPI guarantees only 32768 tags (MPICH has 2^28). A number beyond that breaks the
+ * comm. */
 enum { DLB_TAG_PROGRAM = 0, DLB_TAG_FEED = 1 << 27, DLB_TAG_WEIGHTS = 1 << 28, DLB_TAG_SUM = DLB_TAG_WEIGHTS + 2 };
-/* Breaks it, for a caller that found out something which leaves the ranks at odds; the first reason is
+/* Breaks the comm with this reason, when the caller finds the ranks inconsistent. The first reason is
  * kept. */
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Starting a message never fails at once: what went wrong is told by the wait for it. A message of another
- * size than the receiver expects breaks the comm. */
+/* Starts a message. Errors are returned by the wait. A message whose size differs from the receiver's `bytes`
+ * breaks the comm. */
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done, or never started */
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
-/* For loops that poll on their own: called each time that nothing has moved, it offers the core to others,
- * and fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
-/* sends_wakeup: the peer wakes this rank */
+/* For a caller's own polling loop: call it after each pass without progress. It yields the core, and fails
+ * after timeout_s without progress. *i: zero at first and after any progress; sends_wakeup: the peer wakes
+ * this rank. */
 struct dlb_idle { unsigned n; double since_s, last_s; bool sends_wakeup; uint32_t wakeups_seen; };
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
 /* Advances messages under way; for calls between pieces of other work. */
@@ -63,8 +64,8 @@ int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct d
 int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
 enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
 int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err);
-/* Some ranks of the world (NULL: 0 .. n - 1), for sums of MPI's own over them. Those ranks, all of them and
- * no other, make it together, several of them in the same order. NULL: alone. */
+/* A subset of n world ranks (rank NULL: 0 .. n - 1), for MPI's own sums. Collective over exactly those ranks;
+ * they create several subsets in the same order. */
 struct dlb_subset;
 int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err);
 void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c);
@@ -87,37 +88,37 @@ size_t dlb_comm_eager_bytes(void);
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
 
 /* ---- memory shared with the ranks of this host ----
- * A piece of this rank's region, whole pages of zeros, that every near rank may read and write; NULL: there
- * is none to be had (a rank alone, no such memory on this system). Local to this rank: the others are told
- * the offset. */
+ * A block of this rank's region: whole pages of zeros that every near rank may read and write. NULL: not
+ * available (a single rank, no room, or no such memory on this system). Local call: other ranks need the
+ * offset. */
 void *dlb_comm_alloc(struct dlb_comm *c, size_t bytes);
 void dlb_comm_release(struct dlb_comm *c, void *p);
-/* Takes the whole pages of a part of such a piece out of the sharing. Only there the system may use huge
- * pages, which most kernels want; what was in the part is lost. */
+/* Makes the whole pages within this part of a block private; their contents are lost. Most Linux kernels
+ * use huge pages for private memory only. */
 void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes);
-bool dlb_comm_near(const struct dlb_comm *c, int rank); /* shares memory with this one (itself too) */
-size_t dlb_comm_offset(const struct dlb_comm *c, const void *p); /* SIZE_MAX: not of this rank's region */
-/* all of it is in such a piece, and nothing private */
+bool dlb_comm_near(const struct dlb_comm *c, int rank);	/* shares memory with this rank; true for itself */
+size_t dlb_comm_offset(const struct dlb_comm *c, const void *p); /* SIZE_MAX: not in this rank's region */
+/* within one block, no page private */
 bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes);
-/* The wakeup of a rank of this host, which ends its sleep in a wait; NULL: there are cores enough for all
- * ranks to poll. */
+/* The wakeup of a near rank, which ends its sleep in a wait. NULL: each rank has a core, so it polls; or not
+ * near. */
 struct dlb_wakeup *dlb_comm_wakeup(const struct dlb_comm *c, int rank);
-/* a near rank's place, as seen from here */
+/* address here of an offset in a near rank's region */
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);
 
-/* A channel: messages of one kind from one near rank to another, in order, into memory of the receiver that
- * the sender can write. The receiver posts a place; the sender copies the message there as soon as it is
- * posted (while it waits for anything, or when it tests), or has written it there in the first place, and no
- * copy is made at all. Nor does a zero-copy message need one: the receiver reads it in the sender's memory
- * (if both can address it) and then returns it. Every message of a zero-copy channel is returned, copied ones
- * too. The cell lies in the receiver's region, zeroed. One end each holds a struct dlb_channel, zeroed but
- * for `cell`. */
+/* A channel: messages of one kind from one near rank to another, in order. The receiver posts a place in
+ * memory that the sender can write. The sender copies the message there as soon as the place is posted
+ * (during any wait or test), or has written it there directly; then no copy is made. A zero-copy message
+ * needs no copy either: the receiver reads it in the sender's memory, if both can address it, and then
+ * returns it. Every message of a zero-copy channel is returned, copied ones too. The cell lies in the
+ * receiver's region, zeroed. Each end has a struct dlb_channel, zeroed except `cell`. */
 enum { DLB_CELL_WAYS = 8 };
 struct dlb_cell {
-	/* by the receiver: how many places, messages so far */
+	/* by the receiver: numbers of places, messages so far */
 	_Alignas(64) _Atomic uint32_t posted, returned;
-	_Alignas(64) _Atomic uint32_t filled;		/* by the sender */
-	_Atomic unsigned char in_place[DLB_CELL_WAYS]; /* of the last messages: number n's is n mod so many */
+	_Alignas(64) _Atomic uint32_t filled;		/* by the sender: number of messages so far */
+	/* of the last messages: entry n mod DLB_CELL_WAYS for message n */
+	_Atomic unsigned char in_place[DLB_CELL_WAYS];
 };
 struct dlb_copy_tuner { double s[2], last[2]; unsigned n; };	/* comm/shared.h */
 struct dlb_channel {
@@ -136,11 +137,11 @@ bool dlb_channel_ready(const struct dlb_channel *ch);
 /* Sends `bytes` at p to `there`, the posted place; p = there: no copy. */
 void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
 		      struct dlb_request *r);
-/* The same on a zero-copy channel: in_place: the receiver reads the message at p; else it is copied. r
+/* The same on a zero-copy channel. in_place: the receiver reads the message at p; else it is copied. r
  * completes when the receiver has returned the message. */
 void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
 		      bool in_place, struct dlb_request *r);
-/* Receiver: whether message r, which has arrived, is read in the sender's memory; and: return the oldest
+/* Receiver: whether message r, which has arrived, is read in the sender's memory; returns the oldest
  * message. */
 bool dlb_channel_is_in_place(const struct dlb_request *r);
 void dlb_channel_return(struct dlb_channel *ch);

@@ -20,9 +20,9 @@ const struct dlb_compress_name dlb_compress_names[] = {
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
-/* Of cholesky without R: a step sends a USUAL_RATE-th of its dense bytes at most (but rank 1 at least). One
- * step in USUAL_SHARE is dense, so that a run sends a twentieth: 1/400 + 399/400 / 21; of a run whose end is
- * not known, the first FEW_STEPS. */
+/* cholesky without R: a step sends at most a USUAL_RATE-th of its dense bytes (but at least rank 1). One step
+ * in USUAL_SHARE is dense, so a run sends a twentieth: 1/400 + 399/400 / 21. If the run's end is unknown, the
+ * first FEW_STEPS are dense. */
 enum { USUAL_RATE = 21, USUAL_SHARE = 400, FEW_STEPS = 4 };
 static const double usual_tolerance = 1e-6;
 
@@ -220,11 +220,11 @@ int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
 {
 	int64_t count = dlb_rfp_count((int)n);
 
-	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count); /* 1 : number of retries */
+	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count);	/* 1: number of retries */
 }
 
-/* Largest first, each to whom has least so far; ties to the lower id, the lower owner. Ids, not places in the
- * list, break ties, so that the order of the list does not count. */
+/* Largest factor first, each to the owner with the least load so far; ties go to the lower id and the lower
+ * owner. Ids break ties, not positions, so that the result does not depend on the order of the list. */
 void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner)
 {
 	int64_t *load = dlb_xcalloc((size_t)n_owners, sizeof *load);
@@ -254,8 +254,8 @@ void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int 
 static double half_ring(const struct dlb_ranks *r, int member, int chunk, double bytes, bool gather)
 {
 	int n = r->n;
-	/* Of n chunks each member passes on all but one: the one that it completes, or the one that ends with
-	 * it. */
+	/* A member sends all but one of the n chunks: the chunk that it completes, or the last one that it
+	 * receives. */
 	int kept = gather ? (member + 2) % n : (member + 1) % n;
 
 	return n > 1 && chunk != kept ? bytes : 0;
@@ -301,8 +301,8 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)
 	return rank * (a->rows + dlb_skinny_stride(a->cols));
 }
 
-/* Of one that travels as P and Q: the error, two bases, P and Q by themselves and as they travel; and the
- * whole, for as long as it is dense. */
+/* Floats for a tensor that is sent as P and Q: residual, two bases, P and Q with their fusion buffers; and a
+ * buffer for the whole tensor if it is dense at first. */
 static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
 {
 	int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) * (c->local_error ? 3 : 2);
@@ -320,7 +320,7 @@ static int64_t factor_words(const struct dlb_compress_choice *c, const struct dl
 
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n)
 {
-	/* flags, here and as they travel */
+	/* flags and their buffer */
 	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0;
 
 	for (int i = 0; i < n; i++) {

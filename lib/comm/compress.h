@@ -11,21 +11,18 @@
  *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
  *     lowrank:R         gradients of two dimensions and more: P and Q of rank R with error feedback; small ones dense
  *
- * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise; wire=f8, as of
- * cholesky: Q in 8 bits), start=N (gradients are dense for the first N steps; otherwise, of lowrank, a tenth
- * of the run, at least a hundred; of cholesky, one step in 400), error=local (what is kept back is what each
- * rank did not send itself, as of cholesky, or, error=global, as of lowrank, an equal share of what all did
- * not).
+ * Options follow the name, separated by commas:
  *
- * A dlb_compressor sums a list of tensors over some ranks in place of a dlb_collective, and is driven like
- * one: start, test until done, wait. All ranks end with the same bits and the same verdict. What it keeps
- * from step to step (errors kept back, bases of the step before) a checkpoint has to hold.
+ *     wire=f32, wire=bf16   format of P, Q and L on the wire; bf16 is the default of lowrank
+ *     wire=f8               as bf16, but Q in 8 bits; the default of cholesky
+ *     start=N               gradients are dense for the first N steps. Default of lowrank: a tenth of the run, at
+ *                           least 100; of cholesky: one step in 400
+ *     error=local           the residual is the part that each rank itself did not send; the default of cholesky
+ *     error=global          the residual is an equal share of the part that was not sent in all; default of lowrank
  *
- * What goes wrong on one rank is known to all in the same step: each has a place of its own in an array that
- * is summed beside the tensors, and says there which tensor is not finite (or not symmetric). With a number
- * that is not finite the sums are meaningless: the step must not count (state is as it was); a factor that is
- * not symmetric makes all factors of that step travel dense, and one whose sum is not positive definite comes
- * as the sum.
+ * A dlb_compressor sums a list of tensors over some ranks, in place. It replaces a dlb_collective and is used
+ * like one: start, test until done, wait. All ranks end with the same bits and the same verdict. Checkpoints
+ * must hold its state: residuals, and bases of the step before.
  *
  * All ranks learn of faults in the same step: each rank has its own entry in an array that is summed beside
  * the tensors, and writes there which of its tensors is not finite (or not symmetric). If any is not finite,
@@ -50,8 +47,7 @@ struct dlb_compress_choice {
 	enum dlb_wire wire;		/* of L; of all sums with bf16 */
 	enum dlb_wire p_wire, q_wire;	/* of P and Q */
 	bool local_error;
-	/* of gradients: the first step that is compressed; -1: the usual (dlb_compress_settle) */
-	int64_t start;
+	int64_t start;	/* first step that compresses gradients; -1: default (dlb_compress_settle) */
 };
 /* Parses the value of --compress; text NULL: none. On error *c is unchanged. */
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *c, struct dlb_error *err);
@@ -68,26 +64,25 @@ struct dlb_sum_tensor {
 	int id;				/* the same on all ranks, whichever other tensors are in the list */
 	const char *name;		/* borrowed */
 	bool factor;			/* square and symmetric */
-	/* of a factor: what its owner adds to the diagonal before factoring, and takes off again */
-	double damping;
-	bool as_factor;			/* x is to have what comes back from the owner as it comes, not the sum that it stands for: L of the
-					 * reversed matrix with damping, RFP (tensor/spd.h). dlb_compressor_factored tells whether it has */
+	double damping;	/* of a factor: added to the diagonal for factoring; not part of the sum */
+	/* x receives L as the owner sends it instead of the sum: L of the reversed matrix with damping, RFP
+	 * (tensor/spd.h). dlb_compressor_factored says whether it did. */
+	bool as_factor;
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the
- * bytes). */
+/* Greatest rank on the wire of `a`; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* cholesky: one of more rows than columns travels as its transpose does, so that P, which has to be exact, is
- * the shorter one. */
+/* cholesky: whether `a` is sent as its transpose: it has more rows than columns, and P, which must be exact,
+ * should be the shorter one. */
 bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* of a column */
+/* rows of P, of Q */
 int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* Floats of P and Q of a transposed tensor, in the layout that the passes over it read. */
 int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
-/* cholesky: the greatest rank for all n gradients with which they travel, those too that stay dense, in a
- * 21st of their dense bytes; 1 where none is low enough. One rank, not one share of the bytes: an error left
- * by a tensor of few rows costs as much as another's. */
+/* cholesky: the greatest common rank at which all n gradients, including those that stay dense, take at most
+ * a 21st of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
+ * in a tensor of few rows costs as much as in another. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
 /* Bytes of one column of P and of Q together. */
 int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
@@ -99,21 +94,21 @@ void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int 
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
 			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
 
-/* Bytes that a compressor of these tensors takes on each of n_ranks: what is kept from step to step, and its
- * buffers. */
+/* Memory in bytes of a compressor of these n tensors, state and buffers, on each of n_ranks. */
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n);
 
 /* Bytes that `member` sends in one step for the flags (not finite, not symmetric). */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
 
-/* State of compression from step to step, keyed by the tensors' ids: residuals, bases, ranks. Compressors
- * that take turns (full batches, the epoch's short last one) share one. Checkpoints hold it: each rank has
- * its own residuals, whose sum over the ranks matters; a basis is the same on all. */
+/* State of compression from step to step, keyed by tensor id: residuals, bases, ranks. Compressors that
+ * alternate (full batches, the short last one of an epoch) share it. Checkpoints hold it. Residuals differ
+ * between ranks, and their sum over the ranks matters; bases are equal on all ranks. */
 struct dlb_compress_state;
 struct dlb_compress_state *dlb_compress_state_new(void);
 void dlb_compress_state_free(struct dlb_compress_state *k);
-/* One tensor of state that a rank has alone; `name` of the model's tensor, `what` it is. f32 or f64. summed:
- * the sum over the replicas matters. needed: a checkpoint without it is refused. */
+/* A tensor of state that belongs to one rank, n elements at p (borrowed), f32 or f64. name: of the model's
+ * tensor; what: its kind of state. summed: its sum over the replicas matters. needed: a checkpoint without it
+ * is refused. */
 struct dlb_local_tensor { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
 /* i from 0; false: no more */
 bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s);
@@ -132,16 +127,16 @@ struct dlb_compressor;
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err);
 void dlb_compressor_free(struct dlb_compressor *k);
 void dlb_compressor_start(struct dlb_compressor *k, int64_t step);
-/* true when done (or broken: _wait tells); hops are made in _wait only */
+/* true: done, or broken (_wait returns the error); per-hop runs in _wait only */
 bool dlb_compressor_test(struct dlb_compressor *k);
 int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err);
-/* What the last step found, the same on all ranks. rank: of the world, -1: the sum of all alone is not
- * finite. */
+/* Faults of the last step, the same on all ranks (but n_hops_failed). */
 struct dlb_verdict {
-	const char *not_finite; int rank;	/* the tensor's name; NULL: all is well */
-	/* factors that came dense, as the sum, with more on the diagonal */
+	/* a tensor's name; NULL: all finite. World rank; -1: only the sum is not finite */
+	const char *not_finite; int rank;
+	/* factors that came dense, as the sum, with a larger diagonal */
 	int n_asymmetric, n_not_definite, n_retries;
-	int n_hops_failed;			/* per-hop: factors that travelled as the sum, here */
+	int n_hops_failed;			/* per-hop: factors that this rank sent as the sum */
 };
 const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k);
 /* Whether the last step left tensor i as its factor. */
@@ -153,7 +148,7 @@ int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 struct dlb_ranks_seen { int id, least, median, most, bound; };
 /* i from 0; false: no more */
 bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r);
-/* Of the last step, by this rank. */
+/* Of this rank in the last step. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);
 #endif

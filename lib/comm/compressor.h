@@ -1,14 +1,14 @@
-/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things,
- * fusion_buffer.c arrays that travel together, lowrank.c P and Q, cholesky_reduce.c factors, per_hop.c
- * factors as first published). */
+/* Internal header of the files of a dlb_compressor: compressor.c (order of messages), fusion_buffer.c (arrays
+ * that share a message), lowrank.c and sketch.c (P and Q), cholesky_reduce.c (factors), per_hop.c (factors as
+ * first published). */
 #ifndef DLB_COMM_COMPRESSOR_H
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
 #include "comm/lowrank.h"
 
-/* A fusion buffer: arrays that travel as one message. Each array is cut into as many chunks as the algorithm
- * has, whatever else travels along, or lies whole in the chunk of its owner. `buffer` holds chunk after
- * chunk, each with its arrays in order. */
+/* A fusion buffer: arrays that are summed as one message. Each array is cut into the algorithm's number of
+ * chunks, independent of the other arrays, or lies whole in the chunk of its owner. `buffer` holds chunk
+ * after chunk, each with its parts of the arrays in order. */
 struct dlb_fusion_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; }; /* owner -1: cut */
 struct dlb_fusion_buffer {
 	struct dlb_fusion_part *part; int n_parts, cap_parts;
@@ -34,11 +34,10 @@ float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
-/* or never started; then the traffic is counted */
+/* true also if never started; counts the traffic when done */
 bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 
-/* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m +
- * 1. */
+/* The two halves of a ring as separate collectives; member m completes chunk m + 1. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
 struct dlb_low_rank_state {			/* state from step to step of one low-rank gradient */
@@ -48,10 +47,9 @@ struct dlb_low_rank_state {			/* state from step to step of one low-rank gradien
 	int64_t p_length, q_length;	/* rows of P, of Q: rows and cols, or transposed */
 	const char *name;
 	float *residual;			/* (rows, cols) */
-	/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
-	float *basis;
-	float *next;			/* Q^T of this one */
-	float width; /* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
+	float *basis; /* Q^T of the last step that counted, for the next sketch: (most, stride of q_length) */
+	float *next;			/* Q^T of this step */
+	float width;	/* if adapts: columns of the next sketch; float, because checkpoints hold floats */
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_compress_state { struct dlb_low_rank_state **low_rank; int n, cap; };
@@ -85,7 +83,7 @@ struct dlb_compressor {
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
-	float *transposed; /* P and Q the a transposed tensor, in largest layout that largest passes read */
+	float *transposed;	/* P and Q of a transposed tensor, in the layout that the passes read */
 	float *factor_work;		/* two of the largest triangle */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;
@@ -103,9 +101,9 @@ void dlb_low_rank_back(struct dlb_compressor *k);	/* turns the sum of P into a b
 void dlb_low_rank_restore(struct dlb_compressor *k);	/* computes x, residual and basis from the sum of Q */
 /* sketch.c: tensors whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
-/* P's sum becomes a basis: t->rank, -1: not finite */
+/* basis from P's sum: t->rank, -1: not finite */
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);
-/* before Q travels; mine: what of it arrives */
+/* rounds q, and mine, to 8 bits */
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* next sketch from Q in state->basis */

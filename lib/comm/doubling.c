@@ -1,6 +1,7 @@
-/* Doubling: ranks exchange all that they hold with the one 1, 2, 4, ... away, and each adds what comes. As
- * few hops as can be, ceil(log2 n), where n is a power of two; else the first few pair up before, and share
- * the sum after. Both of a pair add the same two numbers, so all ranks hold the same bits. */
+/* Recursive doubling: each rank exchanges its whole array with the rank 1, 2, 4, ... away, and both add. This
+ * takes the least number of hops, log2 n, if n is a power of two. Otherwise the first few ranks add up in
+ * pairs before, and share the sum after. Both ranks of a pair add the same two numbers, so all ranks hold the
+ * same bits. */
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)

@@ -1,6 +1,6 @@
-/* Numbers of 8 bits: a sign, 4 bits of exponent, 3 of mantissa (OCP 8-bit floating point, E4M3): normal from
- * 2^-6 to 448, multiples of 2^-9 below. What is larger becomes 448; NaN, and what is infinite, NaN. Whoever
- * sends scales first. */
+/* Numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP 8-bit floating point, E4M3). Normal from
+ * 2^-6 to 448, multiples of 2^-9 below. Larger finite numbers become 448; infinities and NaN become NaN. The
+ * sender scales first. */
 #ifndef DLB_COMM_F8_H
 #define DLB_COMM_F8_H
 #include <math.h>

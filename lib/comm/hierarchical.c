@@ -1,6 +1,6 @@
-/* Hierarchical: inside each group to its leader (its lowest rank), a ring of the leaders, and back. What
- * crosses between groups is 2 (g - 1) / g of the array for each of the g groups, however many ranks they
- * have. */
+/* Hierarchical: each group sums at its leader (its lowest rank), the leaders form a ring, then leaders
+ * send the sum back. Each of the g groups sends 2 (g - 1) / g of the array to others, however many ranks
+ * it has. */
 #include "comm/allreduce.h"
 
 static int group_of(const struct dlb_ranks *r, int rank)

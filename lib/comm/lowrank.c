@@ -25,8 +25,7 @@ void dlb_compress_state_free(struct dlb_compress_state *k)
 	free(k);
 }
 
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c,
-						 const struct dlb_sum_tensor *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
@@ -37,8 +36,8 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, c
 		if (k->low_rank[i]->id == a->id)
 			return k->low_rank[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a),
-					  .rows = a->rows, .cols = a->cols, .p_length = p, .q_length = q, .name = a->name };
+	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
+				     .p_length = p, .q_length = q, .name = a->name };
 	t->residual = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->residual);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);
@@ -153,8 +152,8 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
 
 /* ---- the three passes over a tensor ----
  *
- * Of a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each
- * then has the other's layout, in k->transposed. */
+ * For a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each
+ * then needs the other's layout, made in k->transposed. */
 
 /* by_row (n, r) = transpose of padded (r, stride of n), which is zero beyond n. */
 static void to_rows(const float *padded, int64_t n, int r, float *by_row)
@@ -226,7 +225,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 
 		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a);
-		/* as it is when any number of x is not */
+		/* true if any element of x is not finite */
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
 			dlb_compressor_flag(k, k->not_finite, t->tensor);
 	}

@@ -1,7 +1,7 @@
 /* Low-rank compression of gradients: computation only, no messages.
  *
- * A gradient G of (n, m) travels as P (n, r) and Q (m, r), r small. With the error E that earlier steps left
- * here:
+ * A gradient G (n, m) is sent as P (n, r) and Q (m, r), r small. E is the residual of earlier steps on this
+ * rank:
  *
  *     M = G + E          x holds M from here on; E is unchanged until the step is known to count
  *     P = sum M Q        Q of the step before (warm start)
@@ -12,9 +12,8 @@
  *                        or M - P^ (M^T P^)^T, each rank's own error ("local"): one more product, the same sum
  *
  * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al.,
- * Interspeech 2014. PowerSGD's Gram-Schmidt returns columns that are not orthogonal when P has fewer than r
- * directions, without a word; the basis here is orthonormal for any P, and the same bits wherever P is the
- * same bits. */
+ * Interspeech 2014. PowerSGD's Gram-Schmidt silently returns columns that are not orthogonal when P's rank is
+ * below r. The basis here is orthonormal for any P, and equal bits of P give equal bits of the basis. */
 #ifndef DLB_COMM_LOWRANK_H
 #define DLB_COMM_LOWRANK_H
 #include <stdint.h>
@@ -22,22 +21,22 @@
 enum { DLB_MOST_RANK = 64 };
 
 /* Rank-revealing CholeskyQR, in place: the columns of p (n, r; by rows, r <= n, r <= DLB_MOST_RANK) become an
- * orthonormal basis that contains their span. The Gram matrix is made and factored in double, scaled to unit
- * diagonal; a column that others span already (pivot below tau) is replaced by a pseudo-random one drawn from
- * (key, column, pass), and all is done again, as it is when the condition is beyond 1e3: one pass as a rule,
- * two or three otherwise, at most `DLB_MOST_PASSES`. tau is of the precision that p came in: (8 eps)^2.
- * Column j's norm on entry goes to norm[j] (may be NULL). Returns the passes it took, -1: p is not finite (p
- * is lost). *n_replaced (may be NULL): columns replaced. */
+ * orthonormal basis whose span contains theirs. The Gram matrix, scaled to unit diagonal, is computed and
+ * factored in double. A column that lies in the span of others (pivot below tau) is replaced by a
+ * pseudo-random one drawn from (key, column, pass); then, or if the condition is beyond 1e3, there is another
+ * pass. One pass is usual, two or three otherwise, at most `DLB_MOST_PASSES`. tau is (8 eps)^2 of the
+ * precision that p came in. norm[j] (norm may be NULL): norm of column j on entry. *n_replaced (may be NULL):
+ * number of replaced columns. Returns the number of passes; -1: p is not finite (p is overwritten). */
 enum { DLB_MOST_PASSES = 4 };
 int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, double *norm, int *n_replaced);
 #define DLB_TAU_F32 9.094947017729282e-13		/* (8 * 2^-23)^2 */
 /* The same for float32; work: n * r elements. */
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
-/* A basis of what `width` columns of p (n, width; by rows) span, as few of them as do: pivoted Cholesky of
- * their Gram matrix takes columns until what is left of its trace is at most `tolerance` of all of it, but at
- * least one, at most `most` and n. p becomes (n, rank), orthonormal as dlb_orthonormal_f32 makes it. How long
- * column k was beyond those taken before goes to length[k]. Returns the rank, -1: p is not finite (p is
- * lost). work: n * width. */
+/* A basis of the span of p's columns (n, width; by rows) from as few columns as needed: pivoted Cholesky of
+ * their Gram matrix takes columns until at most `tolerance` of its trace remains; at least one, at most
+ * `most` and n. p becomes (n, rank), orthonormal as by dlb_orthonormal_f32. length[k]: length of the k-th
+ * column taken, orthogonal to those before it. work: n * width elements. Returns the rank; -1: p is not
+ * finite (p is overwritten). */
 int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work);
 /* Fills x with the first n numbers, in [-1, 1), of the pseudo-random sequence of key. */
 void dlb_splitmix_fill(double *x, int64_t n, int64_t stride, uint64_t key);

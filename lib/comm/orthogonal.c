@@ -1,5 +1,5 @@
-/* Rank-revealing CholeskyQR in double. See lowrank.h. Plain loops in a fixed order: bits follow from the
- * input alone, on any machine (double products of floats and sums without contraction round alike
+/* Rank-revealing CholeskyQR in double. See lowrank.h. Plain loops in a fixed order: the bits depend on the
+ * input alone, on any machine (double products of floats, and sums without contraction, round the same
  * everywhere). */
 #include <assert.h>
 #include <math.h>
@@ -12,8 +12,9 @@
 #include "util/rng.h"
 
 enum { R = DLB_MOST_RANK };
-/* The greatest trace of G^-1 after which columns are orthonormal in float. The least pivot alone does not
- * tell: two small ones amplify each other (a pivot of 6e-6, at condition 1e5, was seen to leave 4e-7). */
+/* Greatest trace of G^-1 at which columns are orthonormal to float precision. The least pivot is no measure:
+ * two small pivots amplify each other (a pivot of 6e-6, at condition 1e5, was seen to leave an error of
+ * 4e-7). */
 static const double enough = 1e6;
 
 static uint64_t mix(uint64_t z)
@@ -60,8 +61,8 @@ static void gram(const double *p, int64_t n, int r, double g[R][R])
 		}
 }
 
-/* g scaled to unit diagonal becomes l, left to right; replaced[j]: column j is spanned by those before it
- * (its row and column are left out). */
+/* l = Cholesky factor of g scaled to unit diagonal, left-looking. replaced[j]: column j lies in the span of
+ * those before it, and its row and column are skipped. */
 static void factor(double g[R][R], const double *norm, int r, double tau, double l[R][R], bool *replaced)
 {
 	for (int j = 0; j < r; j++) {
@@ -120,8 +121,8 @@ static void solve(double *p, int64_t n, int r, const double *norm, double l[R][R
 	}
 }
 
-/* Numbers whose squares would leave the range are scaled first, by a power of two: every column on its
- * own. */
+/* Norms of columns. A column whose squares would overflow or underflow is first scaled by a power of two. -1:
+ * not finite. */
 static int column_norms(double *p, int64_t n, int r, double *norm)
 {
 	double most[R] = { 0 }, sum[R] = { 0 };

@@ -1,6 +1,6 @@
-/* Factors as first published: at every hop L travels, is restored, added to, and factored again. Kept to
- * compare; it follows any list of hops (ring, host, ...), one after the other, and blocks. Where what is to
- * be sent is not positive definite, the triangle itself goes, and says so in the word before it. */
+/* Factors as first published: every hop sends L, restores the matrix, adds, and factors again. Kept for
+ * comparison. It runs any list of hops (ring, host, ...), one after the other, and blocks. A matrix that is
+ * not positive definite is sent as a triangle of the sum; the word before the triangle says which it is. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -137,7 +137,7 @@ static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dl
 
 		if (hop->add) {
 			if (n_out && i >= h->first[hop->send] && i < h->first[hop->send + hop->n_send]) {
-				/* both add the same two: what was sent */
+				/* both peers must add the same two matrices, so add our own as sent */
 				memset(m->sum, 0, (size_t)m->count * sizeof *m->sum);
 				add(h, m, m->message);
 			}

@@ -6,8 +6,7 @@
 #include "comm/lowrank.h"
 #include "util/mem.h"
 
-/* p^T p over its trace, which is returned: what is squared may leave the range of floats, the quotients do
- * not. */
+/* g = p^T p / trace; returns the trace. Squares may leave the range of float; the quotients do not. */
 static double scaled_gram(const float *p, int64_t n, int width, float *g)
 {
 	double *sum = dlb_xcalloc((size_t)width * (size_t)width + 1, sizeof *sum), trace = 0;

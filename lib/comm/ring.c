@@ -1,4 +1,4 @@
-/* Ring: every rank passes chunks to the next one, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the
+/* Ring: every rank sends chunks to the next rank, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the
  * array. */
 #include "comm/allreduce.h"
 

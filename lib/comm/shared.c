@@ -24,9 +24,9 @@ struct dlb_region {
 	int fd;
 	char *base;
 	size_t bytes;
-	/* taken, by address; block 0 is the secret's page */
+	/* allocated, by address; block 0 is the first page */
 	struct shm_block *block; int n_blocks, cap_blocks;
-	struct shm_block *own; int n_own, cap_own;			/* made private, of those */
+	struct shm_block *own; int n_own, cap_own;			/* private parts of these */
 };
 
 /* The first page: the secret, then the wakeup. */
@@ -45,7 +45,7 @@ static void *map(const struct dlb_region *r, int fd)
 	if (p == MAP_FAILED)
 		return NULL;
 	madvise(p, r->bytes, MADV_DONTDUMP);
-	/* does something only where the system allows it for shared memory */
+	/* has an effect only if the system allows huge pages for shared memory */
 	madvise(p, r->bytes, MADV_HUGEPAGE);
 	return p;
 }
@@ -219,8 +219,8 @@ uint32_t dlb_wakeup_count(const struct dlb_wakeup *b)
 	return atomic_load(&b->sent);
 }
 
-/* All four accesses are sequentially consistent: a sender that sees no sleeper has counted before the waiter
- * reads the count. */
+/* All four accesses are sequentially consistent: if the sender sees no sleeper, the waiter's futex sees the
+ * new count. */
 void dlb_wakeup_send(struct dlb_wakeup *b)
 {
 	atomic_fetch_add(&b->sent, 1);

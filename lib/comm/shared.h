@@ -1,10 +1,10 @@
 /* Internal header of lib/comm: shared memory of the ranks of one host, copies into it, and wakeups.
  *
- * Each rank owns a region: a file in memory without a name, as large as the host's memory, of which only what
- * is touched exists. Every rank of the host has all of these regions in its address space, so that handing
- * out a piece of one's own is a local matter, and a place is told to another by its offset alone. A process
- * that dies leaves nothing behind. (A window of MPI's would be a named file of a fixed size, allocated
- * together, and none of its pages could be huge ones: see dlb_comm_private.) */
+ * Each rank owns a region: an unnamed file in memory, as large as the host's memory, of which only touched
+ * pages exist. Every rank of the host maps all regions, so allocation in one's own region is a local call,
+ * and an offset is enough to tell another rank an address. A process that dies leaves nothing behind. (An MPI
+ * window would be a named file of fixed size, allocated collectively, without huge pages: see
+ * dlb_comm_private.) */
 #ifndef DLB_COMM_SHARED_H
 #define DLB_COMM_SHARED_H
 #include <stdint.h>
@@ -30,24 +30,23 @@ bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes);
 
 /* Maps all pages of shared memory now, so that later accesses cause no page faults. */
 void dlb_region_touch(void *p, size_t bytes);
-/* Copies to where another core reads next, and past the caches: a store to a line that the other core has
- * still in its own cache waits until it is taken from there, line by line (measured between two cores of an
- * EPYC: 2 GB/s, against 20 this way). What is stored is visible before anything that is stored after the
- * call. */
+/* Copies past the caches, to memory that another core reads next. A store to a line that the other core still
+ * caches waits until the line has been fetched from there (measured between two cores of an EPYC: 2 GB/s, 20
+ * past the caches). The copy is visible before any store after the call. */
 void dlb_copy_far(void *to, const void *from, size_t bytes);
-/* Whether stores through the caches or past them are faster depends on the cores, on which of them hold the
- * lines, and on the size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one for each kind of
- * stores) times both at intervals. It chooses stores past the caches if they take less than .7 of the time:
- * the receiver reads faster from caches. */
+/* Whether stores through the caches or past them are faster depends on the two cores, on which caches hold
+ * the lines, and on the size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one per kind of
+ * store) times both at intervals. It chooses stores past the caches only if they take less than .7 of the
+ * time, because the receiver reads faster from caches. */
 enum dlb_copy_way { DLB_COPY_NEAR, DLB_COPY_FAR };
 /* the way to store `bytes` */
 enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s);
-/* the bytes are stored */
+/* after the stores */
 void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s);
 void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t bytes);
 
-/* Where ranks are more than cores, a rank that waits leaves its core to the others, and polling would take
- * their time: it sleeps until another rank sends its wakeup, which lies in the first page of its region. */
+/* Wakeups, used if ranks are more than cores: polling would take the other ranks' time, so a waiting rank
+ * sleeps until another rank sends its wakeup, which lies in the first page of the sleeper's region. */
 struct dlb_wakeup;
 struct dlb_wakeup *dlb_wakeup_of(char *base);
 void dlb_wakeup_send(struct dlb_wakeup *b); /* call it after storing the data that the receiver waits for */

@@ -1,13 +1,13 @@
 /* Gradients whose rank adapts. Formulas: lowrank.h; calls: lowrank.c.
  *
- * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow.
- * W's columns have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes
- * a basis out of it.
+ * A step's sketch P = sum M W has the rank of the last step plus some columns, so that the rank can grow. W's
+ * columns have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix chooses a
+ * basis.
  *
- * With wire=f8 Q travels in 8 bits (f8.h), its columns times a power of two that makes them about as long as
- * those numbers are fine: by what P says of their length. What is too large for that travels as the largest
- * number, and is kept back. P does not: its columns lean towards the same few directions, and what they
- * differ by would be lost. */
+ * With wire=f8, Q is sent in 8 bits (f8.h). Its columns are first multiplied by a power of two that brings
+ * their length, estimated from P, to the range where these numbers are finest. Elements that are then too
+ * large are sent as the largest number; the difference goes to the residual. P is not sent in 8 bits: its
+ * columns have similar directions, and their differences would be lost. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,14 +4,12 @@
 #include "comm/allreduce.h"
 
 struct dlb_wire_loops {
-	/* w = what is sent, which x then holds too; NULL: x itself is sent */
-	void (*pack)(void *x, void *w, int64_t n);
+	void (*pack)(void *x, void *w, int64_t n);	/* w = x, rounded; x = w. NULL: x itself is sent */
 	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
 	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
 	void (*round)(void *x, int64_t n);			/* rounds x as pack does; NULL: no rounding */
 	/* x += w, then copies x to on (may alias w), past the caches if `far`; NULL: unsupported */
 	void (*pass)(void *x, const void *w, void *on, int64_t n, bool far);
 };
-/* NULL: no such pair */
-const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);
+const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype); /* NULL: unsupported */
 #endif

@@ -21,7 +21,7 @@ static int by_first(const void *a, const void *b)
 	return x->first - y->first;
 }
 
-/* Fills rank_stage[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
+/* Fills rank[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
 static int find_stages(const struct dlb_planned *x, struct rank_stage *rank, int *stage_of)
 {
 	int n = 0;

@@ -12,7 +12,7 @@ enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
 enum split_way { WHOLE, FITTING, SAMPLES, N_WAYS };
 static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
 
-/* A class of ops with the same signature, which are split the same split_way: layers of a network repeat. */
+/* A class of ops with the same signature, which are split the same way: layers of a network repeat. */
 struct alike { const char *key; int *op, n; double flop; enum split_way way; bool can[N_WAYS]; };
 struct split_search {
 	const struct dlb_profile *p;
@@ -210,7 +210,7 @@ static int collect(const struct split_search *s, int n, const char *why, struct 
 	return m;
 }
 
-/* True if the op can be split into n shards this split_way. */
+/* True if the op can be split into n shards this way. */
 static bool can_split(const struct split_search *s, int op, int n, enum split_way way)
 {
 	const struct dlb_split_request one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
@@ -223,7 +223,7 @@ static bool can_split(const struct split_search *s, int op, int n, enum split_wa
 	return can;
 }
 
-/* Splits all classes that can be split this split_way; returns the seconds of a step. */
+/* Splits all classes that can be split this way; returns the seconds of a step. */
 static double start_with(struct split_search *s, int n, enum split_way way, struct dlb_split_request *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)

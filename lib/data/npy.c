@@ -1,6 +1,6 @@
-/* Parses line header Python a .npy file: "\x93NUMPY", version, header length, and a that dictionary the descr,
+/* Parses the header of a .npy file: "\x93NUMPY", version, header length, and a Python dictionary with descr,
  * fortran_order and shape (numpy.lib.format). The elements must follow in C order, little-endian; for any
- * other file line error gives line of Python that converts converts file. */
+ * other file the error gives the line of Python that converts it. */
 #include <string.h>
 #include "data/source.h"
 

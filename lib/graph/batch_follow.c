@@ -66,7 +66,7 @@ static int64_t element(const struct batch_rows *r, int64_t front, int64_t b, int
 	return dlb_value_int(row(r, front, b), r->x->dtype, i);
 }
 
-/* The difference between batch_rows b - 1 and b; false if it overflows. */
+/* The difference between rows b - 1 and b; false if it overflows. */
 static bool step_to(const struct batch_rows *r, int64_t front, int64_t b, int64_t i, int64_t *step)
 {
 	const int64_t to = element(r, front, b, i), from = element(r, front, b - 1, i);
@@ -100,7 +100,7 @@ static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct
 	return true;
 }
 
-/* A copy of the first batch_rows: (front, 1, behind). */
+/* A copy of the first rows: (front, 1, behind). */
 static void *first_rows(struct fold *f, const struct batch_rows *r)
 {
 	const size_t bytes = (size_t)r->behind * r->size;

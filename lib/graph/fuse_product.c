@@ -35,7 +35,7 @@ static bool fastest_inside(const int64_t *perm, int n)
 	return perm[n - 1] == n - 1 || perm[n - 2] == n - 1;
 }
 
-/* Follows an operand of the product_match backwards, collecting Transposes and scalar factors. */
+/* Follows an operand of the product backwards, collecting Transposes and scalar factors. */
 static void take_operand(struct dlb_match *m, struct product_match *p, struct product_side *s)
 {
 	const struct dlb_graph *g = m->g;
@@ -62,7 +62,7 @@ static void take_operand(struct dlb_match *m, struct product_match *p, struct pr
 	}
 }
 
-/* Follows the product_match's result forwards; the last op taken is the root. */
+/* Follows the product's result forwards; the last op taken is the root. */
 static void take_result(struct dlb_match *m, struct product_match *p)
 {
 	const struct dlb_graph *g = m->g;

@@ -77,7 +77,7 @@ static void take_weights(struct label_walk *w, const struct dlb_op *o)
 	w->use->weight = weight;
 }
 
-/* The label_walk has reached loss o, whose labels are the elements at[] of a sample: fills w->use. */
+/* The walk has reached loss o, whose labels are the elements at[] of a sample: fills w->use. */
 static void arrive(struct label_walk *w, const struct dlb_op *o, const int64_t *at)
 {
 	const struct dlb_tensor *labels = &w->g->tensor[o->in[label_input(o)]], *x = &w->g->tensor[o->in[0]];

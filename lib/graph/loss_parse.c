@@ -36,7 +36,7 @@ static int wrong(const struct loss_text *t, const char *what)
 			"loss '%s': %s", t->whole, what);
 }
 
-/* Parses a number that ends at one of `ends` or at the end of the loss_text. */
+/* Parses a number that ends at one of `ends` or at the end of the text. */
 static int number(struct loss_text *t, const char *ends, double *out)
 {
 	char *end;
@@ -51,7 +51,7 @@ static int number(struct loss_text *t, const char *ends, double *out)
 	return 0;
 }
 
-/* Parses "OUTPUT=" before the loss. Output names may contain any character, so the loss_text is
+/* Parses "OUTPUT=" before the loss. Output names may contain any character, so the text is
  * compared with each name. */
 static int take_output(struct loss_text *t, struct dlb_loss_choice *c)
 {

@@ -13,8 +13,8 @@
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Rows [first, first + count) of the `of` row_range along dimension `dim`. The dimension may hold `inner` elements
- * per row, and repeat all row_range several times. count 0: the whole tensor. */
+/* Rows [first, first + count) of the `of` rows along dimension `dim`. The dimension may hold `inner` elements
+ * per row, and repeat all rows several times. count 0: the whole tensor. */
 struct row_range { int dim; int64_t of, first, count; struct dlb_size inner; };
 enum { WANTED_BY_NONE, WANTED_ROWS, WANTED_WHOLE };
 
@@ -23,14 +23,14 @@ struct narrowing {
 	struct dlb_graph *g;
 	char *wanted;			/* per tensor */
 	struct row_range *rows;		/* per tensor, where WANTED_ROWS */
-	char *narrow, *saves;		/* per op: computes only row_range[] of its output; this saves work */
+	char *narrow, *saves;		/* per op: computes only rows[] of its output; this saves work */
 	struct row_cut *cut;		/* slices that were added */
 	int n_cuts;
 };
 
 /* -- rules: the rows of each operand that an op needs for rows y of its output -- */
 
-/* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these row_range. */
+/* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these rows. */
 typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need);
 
 static int n_dims(const struct dlb_graph *g, int t)
@@ -58,7 +58,7 @@ static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const s
 	return true;
 }
 
-/* Operand 0 has the shape of the output; row_range may lie before `axis`, since the dimensions from
+/* Operand 0 has the shape of the output; rows may lie before `axis`, since the dimensions from
  * there on belong together. */
 static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
@@ -116,7 +116,7 @@ static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
 	return true;
 }
 
-/* Reshapes: the dimension of the operand that contains the row_range, each with all its elements. */
+/* Reshapes: the dimension of the operand that contains the rows, each with all its elements. */
 static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *out = &g->tensor[o->out[0]];
@@ -172,7 +172,7 @@ static bool same_rows(const struct row_range *a, const struct row_range *b)
 
 /* -- which rows are wanted -- */
 
-/* The row_range that op i needs of its operands, in need[n_in]; false: all operands whole. */
+/* The rows that op i needs of its operands, in need[n_in]; false: all operands whole. */
 static bool needs(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -190,7 +190,7 @@ static bool needs(const struct narrowing *n, int i, struct row_range *need)
 	return true;
 }
 
-/* Adds the row_range that one more reader of tensor t wants: two ranges become the range that spans both. */
+/* Adds the rows that one more reader of tensor t wants: two ranges become the range that spans both. */
 static void want(struct narrowing *n, int t, const struct row_range *r)
 {
 	struct row_range *have = &n->rows[t];
@@ -213,13 +213,13 @@ static void want(struct narrowing *n, int t, const struct row_range *r)
 	}
 }
 
-/* Do row_range share their dimension with other indices? */
+/* Do rows share their dimension with other indices? */
 static bool is_merged(const struct dlb_tensor *x, const struct row_range *r)
 {
 	return x->dim[r->dim].mul || x->dim[r->dim].add != r->of;
 }
 
-/* Can a Slice take these row_range of x? Merged row_range need Reshapes to dimensions that are
+/* Can a Slice take these rows of x? Merged rows need Reshapes to dimensions that are
  * products of those of x. */
 static bool can_cut(const struct dlb_tensor *x, const struct row_range *r)
 {
@@ -231,7 +231,7 @@ static bool can_cut(const struct dlb_tensor *x, const struct row_range *r)
 	return true;
 }
 
-/* Only some row_range of output 0 of op i are read, and there is a rule for them. */
+/* Only some rows of output 0 of op i are read, and there is a rule for them. */
 static bool can_narrow(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -252,7 +252,7 @@ static bool can_narrow(const struct narrowing *n, int i, struct row_range *need)
 	return true;
 }
 
-/* Does computing fewer row_range of op i save work? Yes if it is a product, if it does work and only one operand
+/* Does computing fewer rows of op i save work? Yes if it is a product, if it does work and only one operand
  * is sliced, or if it follows such an op. An Add without a product before it would have two operands sliced
  * instead of its one result. */
 static bool saves(const struct narrowing *n, int i, const struct row_range *need)
@@ -312,7 +312,7 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-/* The dimensions of x as (all before, row_range, elements per row), for merged row_range. */
+/* The dimensions of x as (all before, rows, elements per row), for merged rows. */
 static void take_apart(const struct dlb_tensor *x, const struct row_range *r, struct dlb_dim apart[3])
 {
 	struct dlb_size all = { 1, 0 }, step, one;
@@ -328,7 +328,7 @@ static void take_apart(const struct dlb_tensor *x, const struct row_range *r, st
 	apart[2] = dlb_size_dim(step);
 }
 
-/* Adds a Slice for row_range r of tensor t, between Reshapes if row_range are merged. -1 with err. */
+/* Adds a Slice for rows r of tensor t, between Reshapes if rows are merged. -1 with err. */
 static int slice(struct dlb_graph *g, int t, const struct row_range *r, struct dlb_error *err)
 {
 	const struct dlb_tensor x = g->tensor[t];
@@ -354,7 +354,7 @@ static int slice(struct dlb_graph *g, int t, const struct row_range *r, struct d
 	return reshape(g, t, name, dim, x.n_dims, err);
 }
 
-/* Rows r of tensor t: t itself if it has no other row_range, else a Slice, made once. -1 with err. */
+/* Rows r of tensor t: t itself if it has no other rows, else a Slice, made once. -1 with err. */
 static int take(struct narrowing *n, int t, struct row_range r, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
@@ -385,7 +385,7 @@ static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *
 	return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
 }
 
-/* Makes op i compute row_range y only, from row_range need[] of its operands. */
+/* Makes op i compute rows y only, from rows need[] of its operands. */
 static int narrow(struct narrowing *n, int i, const struct row_range *need, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;

@@ -222,9 +222,9 @@ static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
 	return others && !is_used(g, t, name);
 }
 
-/* With the graph's initializers as entries: is t tied to the dict_entry, or computed from it by the exporter,
+/* With the graph's initializers as entries: is t tied to the entry, or computed from it by the exporter,
  * such as the first hidden bias of a recurrent cell, repeated for each sample? In the latter case the
- * dict_entry is a listed parameter. */
+ * entry is a listed parameter. */
 static bool is_same_weight(const struct dict_matching *m, const struct dict_entry *e, int t)
 {
 	if (e->uniform || e->tensor == t || !e->v)
@@ -673,7 +673,7 @@ static void add_name(struct dlb_graph *g, struct dlb_tensor *t, const char *name
 	t->also = all;
 }
 
-/* Do several vertices read the dict_entry's tensor? */
+/* Do several vertices read the entry's tensor? */
 static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 {
 	int n = 0;

@@ -45,7 +45,7 @@ static bool is(struct text_span a, const char *text)
 	return a.n == strlen(text) && !memcmp(a.s, text, a.n);
 }
 
-/* Adds an input to the parameter_list. Kinds that are no state of the module (USER_INPUT,
+/* Adds an input to the list. Kinds that are no state of the module (USER_INPUT,
  * TOKEN, CUSTOM_OBJ) are skipped. */
 static void add(struct parameter_list *l, struct text_span kind, const char *input, const char *target, struct text_span persistent)
 {

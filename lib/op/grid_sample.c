@@ -157,7 +157,7 @@ static void make_along(const struct sampler *s, int d, int64_t stride, double g,
 	}
 }
 
-/* The grid_taps of the position with coordinates grid[at], grid[at + 1] ... */
+/* The taps of the position with coordinates grid[at], grid[at + 1] ... */
 static void make_taps(const struct sampler *s, const void *grid, int64_t at, struct grid_taps *t)
 {
 	struct along a[MOST_DIMS];

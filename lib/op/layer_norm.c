@@ -76,7 +76,7 @@ static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int
 	return dlb_has_count(io, scale, r->channels, err);
 }
 
-/* Describes the norm_rows of x, and checks the scale, input `scale`. */
+/* Describes the rows of x, and checks the scale, input `scale`. */
 static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r, struct dlb_error *err)
 {
 	*r = (struct norm_rows){ .kind = kind_of(io), .epsilon = dlb_io_real(io, "epsilon", 1e-5) };

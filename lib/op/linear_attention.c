@@ -303,7 +303,7 @@ LINEAR(double, exp)
 
 /* -- operands of other types are converted to f32, and results rounded -- */
 
-/* An attention_operand of one call: its type, and the offset of its converted copy in scratch memory. */
+/* An operand of one call: its type, and the offset of its converted copy in scratch memory. */
 struct attention_operand { enum dlb_dtype type; int64_t count; size_t at; };
 struct linear_call {
 	struct linear_attention l;
@@ -361,7 +361,7 @@ static size_t room(size_t *bytes, int64_t count)
 	return at;
 }
 
-/* Describes attention_operand i, and reserves scratch for a copy if one may be needed. */
+/* Describes operand i, and reserves scratch for a copy if one may be needed. */
 static struct attention_operand operand_of(const struct dlb_desc *d, size_t *bytes)
 {
 	const int64_t n = d->n_dims < 0 ? 0 : dlb_desc_count(d);

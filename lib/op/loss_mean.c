@@ -156,8 +156,8 @@ static const struct mean_loss {
 	void (*terms)(const struct loss_terms *s), (*slopes)(const struct loss_terms *s);
 	double flops, slope_flops;		/* per element */
 	double scale;				/* of the derivatives */
-	const char *width;			/* the attribute for loss_terms.width, NULL: none */
-	bool by_width;				/* loss_terms and derivatives are also divided by it */
+	const char *width;			/* the attribute for terms.width, NULL: none */
+	bool by_width;				/* terms and derivatives are also divided by it */
 	bool by_samples;			/* the divisor is the number of samples */
 } losses[] = {
 	{ "BinaryCrossEntropyLoss", bce_terms, bce_slopes, 24, 12, 1, NULL, false, false },
@@ -231,7 +231,7 @@ static struct loss_terms start(struct dlb_chain *c, const struct dlb_op_io *io, 
 	return s;
 }
 
-/* The divisor of the sum of loss_terms. */
+/* The divisor of the sum of terms. */
 static double divisor(const struct mean_loss *l, const struct loss_terms *s)
 {
 	const double n = l->by_samples && s->x.n_dims ? (double)s->x.dim[0] : (double)dlb_desc_count(&s->x);

@@ -284,7 +284,7 @@ static void make_taps(const struct request *q, int axis, double v, int64_t n, in
 		t[k].w /= sum;
 }
 
-/* The resize_plan with all taps, on the heap; *bytes is its size. */
+/* The plan with all taps, on the heap; *bytes is its size. */
 static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x, const struct request *q, const int64_t *y,
 			      size_t *bytes)
 {

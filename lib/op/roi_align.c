@@ -107,7 +107,7 @@ static struct roi_corners corners_of(const struct align *a, double y, double x)
 				 { (1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x } };
 }
 
-/* The roi_corners of sampling position (i, j) of bin `bin`. */
+/* The corners of sampling position (i, j) of bin `bin`. */
 static struct roi_corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i, int64_t j)
 {
 	const double row = (double)(bin / a->ow) + ((double)i + 0.5) / (double)b->n_h;

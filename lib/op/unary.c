@@ -55,7 +55,7 @@ static const struct unary_op rows[] = {
 #undef ROW
 };
 
-/* The unary_op of a class, from its name with or without "Grad". */
+/* The row of a class, from its name with or without "Grad". */
 static const struct unary_op *row_of(const struct dlb_op_class *cls)
 {
 	size_t n = strlen(cls->name);

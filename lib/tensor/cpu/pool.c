@@ -40,7 +40,7 @@ struct pool_kernel {
 	int64_t in[3], out[3], size[3], step[3], pad[3], dil[3];
 	struct kernel_span *span[3];				/* [out] */
 	double *divisor[3];				/* [out] factors of an average's divisor */
-	int64_t *first[3];				/* [in + 1] pairs of input i are pool_pair[first[i]] .. */
+	int64_t *first[3];				/* [in + 1] pairs of input i are pair[first[i]] .. */
 	struct pool_pair *pair[3];
 	/* by rows: the windows of output columns [whole_lo, whole_hi) are inside the input; from[j] is the
 	 * input element under kernel position 0 of the jth of these, from the row's start */
