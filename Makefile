@@ -35,7 +35,7 @@ LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc $(IMAGE_LIBS) 
 FLAGS  := $(CC) $(filter-out -Werror,$(DLB_CFLAGS)) $(MPICC_FLAGS) $(LDFLAGS)
 
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
-LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)
+LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c lib/exec/sync/*.c)
 LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.$l.o)) $(BUILD)/gen/onnx.pb-c.o $(BUILD)/gen/page.o
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))

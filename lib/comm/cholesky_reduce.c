@@ -34,13 +34,14 @@ int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 	}
 	free(owner);
 	k->factor_work = dlb_xcalloc(2 * (size_t)most + 1, sizeof *k->factor_work);
-	if (dlb_fusion_ready(&k->whole, k, k->how, DLB_WIRE_PLAIN, k->tag + 5, NULL, err))
+	if (dlb_fusion_ready(&k->whole, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_WHOLE, NULL, err))
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		return 0;
-	return dlb_fusion_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + 2, NULL, err) ||
-		dlb_fusion_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 3, NULL, err) ||
-		dlb_fusion_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 4, k->scatter.buffer, err) ? -1 : 0;
+	return dlb_fusion_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + DLB_TAG_SCATTER, NULL, err) ||
+		dlb_fusion_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + DLB_TAG_GATHER, NULL, err) ||
+		dlb_fusion_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + DLB_TAG_THIRD,
+				 k->scatter.buffer, err) ? -1 : 0;
 }
 
 void dlb_triangles_check(struct dlb_compressor *k)
@@ -60,9 +61,7 @@ void dlb_triangles_check(struct dlb_compressor *k)
 
 static float *triangle_at(const struct dlb_compressor *k, const struct dlb_fusion_buffer *f, int i)
 {
-	int64_t n;
-
-	return dlb_fusion_at(f, i, k->triangle[i].owner, &n);
+	return dlb_fusion_at(f, i, k->triangle[i].owner);
 }
 
 void dlb_triangles_load(struct dlb_compressor *k)

@@ -40,10 +40,26 @@ bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
 double dlb_comm_timeout_s(const struct dlb_comm *c);
 bool dlb_comm_broken(const struct dlb_comm *c);
-/* Tag of a message: the first tag of its subject plus a number. Each subject has its own communicator with
- * tags from 0, because MPI guarantees only 32768 tags (MPICH has 2^28). A number beyond that breaks the
- * comm. */
-enum { DLB_TAG_PROGRAM = 0, DLB_TAG_FEED = 1 << 27, DLB_TAG_WEIGHTS = 1 << 28, DLB_TAG_SUM = DLB_TAG_WEIGHTS + 2 };
+/* All tags of messages. A tag is the first one of its use plus a number. PROGRAM, FEED and WEIGHTS begin a
+ * communicator each, in which tags count from 0, since MPI promises no more than 32768 of them (MPICH has
+ * 2^28). One that is too large breaks the comm. */
+enum {
+	DLB_TAG_PROGRAM = 0,			/* + number of the message in its program */
+	DLB_TAG_PROBE = 77,			/* before there is a program */
+	DLB_TAG_FEED = 1 << 27,			/* + node that the samples are for */
+	DLB_TAG_WEIGHTS = 1 << 28,		/* weights that a parameter server gives at the start */
+	DLB_TAG_STATE,				/* the mean of all state over the replicas */
+	DLB_TAG_BUCKETS,			/* dlb_tag_of_bucket */
+};
+/* Messages of one bucket of gradients, factors or weights. A dense sum and an average use the first tag
+ * alone, a compressor (compressor.h) all. */
+enum {
+	DLB_TAG_DENSE, DLB_TAG_FLAGS, DLB_TAG_WARM, DLB_TAG_P, DLB_TAG_Q, DLB_TAG_SCATTER, DLB_TAG_GATHER,
+	DLB_TAG_THIRD, DLB_TAG_WHOLE, DLB_TAG_HOPS, DLB_N_BUCKET_TAGS,
+};
+static inline int dlb_tag_of_bucket(int bucket) { return DLB_TAG_BUCKETS + bucket * DLB_N_BUCKET_TAGS; }
+/* Tags of subsets of ranks (dlb_subset_new), apart from those of messages. */
+enum { DLB_TAG_ALL_RANKS, DLB_TAG_NORMS };
 /* Breaks the comm with this reason, when the caller finds the ranks inconsistent. The first reason is
  * kept. */
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -119,10 +119,9 @@ struct dlb_compressor_desc {
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
 	const struct dlb_sum_tensor *tensor;	/* copied; x is borrowed until _free */
 	int n_tensors;
-	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
+	int tag;				/* and the DLB_N_BUCKET_TAGS - 1 after it */
 	struct dlb_compress_state *state;			/* borrowed: outlives the compressor */
 };
-enum { DLB_COMPRESSOR_TAGS = 6 };
 struct dlb_compressor;
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err);
 void dlb_compressor_free(struct dlb_compressor *k);

@@ -61,11 +61,11 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		k->hops = dlb_hops_new(k);
 	dlb_low_rank_new(k);
-	return dlb_fusion_ready(&k->dense, k, k->how, dense, k->tag, NULL, err) ||
-		dlb_fusion_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + 1, NULL, err) ||
-		dlb_fusion_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + 4, NULL, err) ||
-		dlb_fusion_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + 2, NULL, err) ||
-		dlb_fusion_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + 3, NULL, err) ? -1 : 0;
+	return dlb_fusion_ready(&k->dense, k, k->how, dense, k->tag + DLB_TAG_DENSE, NULL, err) ||
+		dlb_fusion_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_FLAGS, NULL, err) ||
+		dlb_fusion_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_WARM, NULL, err) ||
+		dlb_fusion_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + DLB_TAG_P, NULL, err) ||
+		dlb_fusion_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + DLB_TAG_Q, NULL, err) ? -1 : 0;
 }
 
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err)
@@ -185,7 +185,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 /* Reads the flags of all ranks into the verdict. */
 static bool all_finite(struct dlb_compressor *k)
 {
-	dlb_fusion_unload(k->flags.n ? &k->flags : &k->dense);
+	dlb_fusion_unload(k->flags.pack.n ? &k->flags : &k->dense);
 	for (int m = 0; m < k->ranks.n; m++) {
 		int bad = (int)k->not_finite[m], off = (int)k->asymmetric[m];
 

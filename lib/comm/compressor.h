@@ -5,17 +5,12 @@
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
 #include "comm/lowrank.h"
+#include "comm/pack.h"
 
-/* A fusion buffer: arrays that are summed as one message. Each array is cut into the algorithm's number of
- * chunks, independent of the other arrays, or lies whole in the chunk of its owner. `buffer` holds chunk
- * after chunk, each with its parts of the arrays in order. */
-struct dlb_fusion_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; }; /* owner -1: cut */
+/* A fusion buffer: arrays that are summed as one message. */
 struct dlb_fusion_buffer {
-	struct dlb_fusion_part *part; int n_parts, cap_parts;
+	struct dlb_pack pack;			/* parts' class: enum dlb_traffic_class */
 	float *buffer;
-	int64_t n;
-	int n_chunks;
-	int64_t *at;				/* [n_chunks + 1] first element of each chunk in the buffer */
 	struct dlb_collective *sum;
 	double bytes[DLB_N_TRAFFIC];		/* sent per run, by class */
 	bool active;
@@ -29,8 +24,8 @@ int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, cons
 /* Lays the buffer out anew after lengths of parts changed; none may be longer than at dlb_fusion_ready. */
 void dlb_fusion_resize(struct dlb_fusion_buffer *f);
 void dlb_fusion_free(struct dlb_fusion_buffer *f);
-/* Address in the buffer of the slice of part i in chunk `chunk`; *n: its length. */
-float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_t *n);
+/* Address in the buffer of the slice of part i in chunk `chunk`. */
+float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk);
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);

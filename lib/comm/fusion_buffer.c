@@ -31,45 +31,14 @@ const struct dlb_allreduce dlb_ring_gather = {
 	.name = "ring's second half", .summary = "owners' chunks go to all", .n_chunks = ring_chunks, .hops = gather_hops,
 };
 
-static int64_t cut(const struct dlb_fusion_buffer *f, int i, int chunk)
+float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk)
 {
-	const struct dlb_fusion_part *p = &f->part[i];
-
-	return p->owner < 0 ? dlb_chunk_at(p->n, f->n_chunks, chunk) : chunk > p->owner ? p->n : 0;
-}
-
-static int64_t begin(const struct dlb_fusion_buffer *f, int chunk)
-{
-	int64_t n = 0;
-
-	for (int i = 0; i < f->n_parts; i++)
-		n += cut(f, i, chunk);
-	return n;
-}
-
-float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_t *n)
-{
-	int64_t at = begin(f, chunk);
-
-	for (int j = 0; j < i; j++)
-		at += cut(f, j, chunk + 1) - cut(f, j, chunk);
-	*n = cut(f, i, chunk + 1) - cut(f, i, chunk);
-	return f->buffer + at;
+	return dlb_pack_at(&f->pack, f->buffer, i, chunk);
 }
 
 void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner, enum dlb_traffic_class class)
 {
-	DLB_GROW(f->part, f->n_parts, f->cap_parts);
-	f->part[f->n_parts++] = (struct dlb_fusion_part){ x, n, owner, class };
-}
-
-static void lay_out(struct dlb_fusion_buffer *f)
-{
-	f->n = 0;
-	for (int i = 0; i < f->n_parts; i++)
-		f->n += f->part[i].n;
-	for (int c = 0; c <= f->n_chunks; c++)
-		f->at[c] = begin(f, c);
+	dlb_pack_add(&f->pack, x, n, owner)->class = class;
 }
 
 static void count_bytes(struct dlb_fusion_buffer *f)
@@ -77,10 +46,10 @@ static void count_bytes(struct dlb_fusion_buffer *f)
 	const double sent = (double)dlb_collective_bytes_sent(f->sum);
 	int64_t of_class[DLB_N_TRAFFIC] = { 0 };
 
-	for (int i = 0; i < f->n_parts; i++)
-		of_class[f->part[i].class] += f->part[i].n;
+	for (int i = 0; i < f->pack.n_parts; i++)
+		of_class[f->pack.part[i].class] += f->pack.part[i].n;
 	for (int t = 0; t < DLB_N_TRAFFIC; t++)
-		f->bytes[t] = f->n ? sent * (double)of_class[t] / (double)f->n : 0;
+		f->bytes[t] = f->pack.n ? sent * (double)of_class[t] / (double)f->pack.n : 0;
 }
 
 int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
@@ -88,13 +57,11 @@ int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, cons
 {
 	struct dlb_collective_desc d = { .how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag };
 
-	f->n_chunks = how->n_chunks(&k->ranks);
-	f->at = dlb_xcalloc((size_t)f->n_chunks + 1, sizeof *f->at);
-	lay_out(f);
-	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->n + 1, sizeof *f->buffer);
+	dlb_pack_lay_out(&f->pack, how->n_chunks(&k->ranks), sizeof *f->buffer);
+	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->pack.n + 1, sizeof *f->buffer);
 	d.x = f->buffer;
-	d.n = f->n;
-	d.at = f->at;
+	d.n = f->pack.n;
+	d.at = f->pack.at;
 	if (dlb_collective_new(&f->sum, k->c, &d, err))
 		return -1;
 	count_bytes(f);
@@ -103,49 +70,32 @@ int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, cons
 
 void dlb_fusion_resize(struct dlb_fusion_buffer *f)
 {
-	lay_out(f);
-	dlb_collective_resize(f->sum, f->at);
+	dlb_pack_lay_out(&f->pack, f->pack.n_chunks, sizeof *f->buffer);
+	dlb_collective_resize(f->sum, f->pack.at);
 	count_bytes(f);
 }
 
 void dlb_fusion_free(struct dlb_fusion_buffer *f)
 {
 	dlb_collective_free(f->sum);
-	free(f->part);
-	free(f->at);
+	dlb_pack_release(&f->pack);
 	free(f->buffer);
-}
-
-/* Copies all parts into the buffer (in), or out of it, in the order of the buffer. */
-static void copy(const struct dlb_fusion_buffer *f, bool in)
-{
-	float *at = f->buffer;
-
-	for (int c = 0; c < f->n_chunks; c++)
-		for (int i = 0; i < f->n_parts; i++) {
-			int64_t from = cut(f, i, c), n = cut(f, i, c + 1) - from;
-			float *own = f->part[i].x + from;
-
-			if (n)
-				memcpy(in ? at : own, in ? own : at, (size_t)n * sizeof *at);
-			at += n;
-		}
 }
 
 void dlb_fusion_load(struct dlb_fusion_buffer *f)
 {
-	copy(f, true);
+	dlb_pack_load(&f->pack, f->buffer);
 }
 
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f)
 {
-	copy(f, false);
+	dlb_pack_unload(&f->pack, f->buffer);
 }
 
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 {
 	(void)k;
-	if (!f->n)
+	if (!f->pack.n)
 		return;
 	f->active = true;
 	f->since_s = dlb_clock_s();

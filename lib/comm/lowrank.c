@@ -143,8 +143,8 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
 		const struct dlb_low_rank *t = &k->low_rank[i];
 		int64_t n = back ? t->state->q_length * t->rank : t->state->p_length * t->width;
 
-		other |= f->part[i].n != n;
-		f->part[i].n = n;
+		other |= f->pack.part[i].n != n;
+		f->pack.part[i].n = n;
 	}
 	if (other)
 		dlb_fusion_resize(f);

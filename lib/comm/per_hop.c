@@ -124,11 +124,11 @@ static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dl
 	if (n_out) {
 		for (int i = h->first[hop->send]; i < h->first[hop->send + hop->n_send]; i++)
 			encode(k, &h->matrix[i]);
-		dlb_comm_isend(k->c, h->messages + h->at[h->first[hop->send]], (size_t)n_out * sizeof(float), rank[hop->to], k->tag + 2, &out);
+		dlb_comm_isend(k->c, h->messages + h->at[h->first[hop->send]], (size_t)n_out * sizeof(float), rank[hop->to], k->tag + DLB_TAG_HOPS, &out);
 		k->traffic.bytes[DLB_TRAFFIC_FACTOR] += (double)n_out * sizeof(float);
 	}
 	if (n_in)
-		dlb_comm_irecv(k->c, h->arrived, (size_t)n_in * sizeof(float), rank[hop->from], k->tag + 2, &in);
+		dlb_comm_irecv(k->c, h->arrived, (size_t)n_in * sizeof(float), rank[hop->from], k->tag + DLB_TAG_HOPS, &in);
 	if (dlb_comm_wait(k->c, &out, err) || dlb_comm_wait(k->c, &in, err))
 		return -1;
 	for (int i = h->first[hop->recv]; n_in && i < h->first[hop->recv + hop->n_recv]; i++) {

@@ -134,8 +134,8 @@ static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
 
 		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
 			return -1;
-		if (!f->condemned && dlb_engine_exchange(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
-			f->condemned = dlb_exchange_verdict(dlb_engine_exchange(f->e), &f->verdict) != 0;
+		if (!f->condemned && dlb_engine_sync(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
+			f->condemned = dlb_sync_verdict(dlb_engine_sync(f->e), &f->verdict) != 0;
 		if (i - f->depth >= f->first && i - f->depth < f->end)
 			start_end(r, f, i - f->depth);
 		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, err))

@@ -4,8 +4,6 @@
 #include "exec/dispatch.h"
 #include "util/mem.h"
 
-enum { FIRST_TAG = DLB_TAG_FEED };		/* + the node fed */
-
 struct fed_node {
 	int via;				/* the rank that rank 0 sends its shares to */
 	struct dlb_dispatch_share *share;		/* [engine] */
@@ -47,7 +45,7 @@ static int learn(struct dlb_dispatch *d, const struct dlb_program *program, stru
 		for (int k = 0; k < d->n_nodes; k++)
 			d->node[k].share[i] = (struct dlb_dispatch_share){ .program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k] };
 		if (d->rank && mine[1]) {
-			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0, FIRST_TAG + d->rank, &q);
+			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0, DLB_TAG_FEED + d->rank, &q);
 			if (dlb_comm_wait(d->c, &q, err))
 				return -1;
 		}
@@ -59,7 +57,7 @@ static int learn(struct dlb_dispatch *d, const struct dlb_program *program, stru
 			x->n_items = (int)all[2 * k + 1];
 			if (!x->n_items)
 				continue;
-			dlb_comm_irecv(d->c, item, (size_t)x->n_items * sizeof *item, k, FIRST_TAG + k, &q);
+			dlb_comm_irecv(d->c, item, (size_t)x->n_items * sizeof *item, k, DLB_TAG_FEED + k, &q);
 			if (dlb_comm_wait(d->c, &q, err))
 				return -1;
 		}
@@ -153,7 +151,7 @@ static void send_share(struct dlb_dispatch *d, int64_t n)
 	for (int k = 0; k < d->n_nodes; k++)
 		if (sends(d, k))
 			dlb_comm_isend(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]), d->rank ? k : d->node[k].via,
-				       FIRST_TAG + k, &d->node[k].out[at]);
+				       DLB_TAG_FEED + k, &d->node[k].out[at]);
 }
 
 static void post_share(struct dlb_dispatch *d, int64_t n)
@@ -163,7 +161,7 @@ static void post_share(struct dlb_dispatch *d, int64_t n)
 	for (int k = 0; k < d->n_nodes; k++)
 		if (receives(d, k))
 			dlb_comm_irecv(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]),
-				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0, FIRST_TAG + k, &d->node[k].in[at]);
+				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0, DLB_TAG_FEED + k, &d->node[k].in[at]);
 }
 
 /* All of share n that passes here; *there: it has come. */

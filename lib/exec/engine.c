@@ -67,7 +67,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 		dlb_engine_free(e);
 		return -1;
 	}
-	if (dlb_step_ops_open_exchange(e, err)) {
+	if (dlb_step_ops_open_sync(e, err)) {
 		dlb_engine_free(e);
 		return -1;
 	}
@@ -111,7 +111,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.wait_for_s);
 	free(e->least);
 	free(e->took_s);
-	dlb_exchange_free(e->exchange);
+	dlb_sync_free(e->own_sync);
 	dlb_arena_release(&e->arena);
 	free(e);
 }
@@ -164,15 +164,15 @@ static void begin_times(struct dlb_step_times *t)
 	memset(t->waits_s, 0, sizeof t->waits_s);
 }
 
-/* What the exchange with the other replicas took, in an iteration that has ended here. */
-static int end_exchange(struct dlb_engine *e, struct dlb_error *err)
+/* Ends the iteration's synchronisation of replicas and takes its times. */
+static int end_sync(struct dlb_engine *e, struct dlb_error *err)
 {
 	struct dlb_step_times *t = &e->view.times;
-	const struct dlb_exchange_times *x;
+	const struct dlb_sync_times *x;
 
-	if (dlb_exchange_settle(e->exchange, err))
+	if (dlb_sync_settle(e->sync, err))
 		return -1;
-	x = dlb_exchange_times(e->exchange);
+	x = dlb_sync_times(e->sync);
 	t->sum_s = x->time_s;
 	t->sum_hidden_s = x->hidden_s;
 	memcpy(t->class_s, x->class_s, sizeof t->class_s);
@@ -194,8 +194,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 	begin_times(&e->view.times);
 	memset(e->view.wait_for_s, 0, (size_t)e->view.n_peers * sizeof *e->view.wait_for_s);
 	copied_before_s = copied_s(e);
-	if (e->exchange)
-		dlb_exchange_begin(e->exchange, w->iteration);
+	if (e->sync)
+		dlb_sync_begin(e->sync, e->view.program, w->iteration);
 	for (int i = 0; i < e->n_step_ops; i++) {
 		const int64_t step = w->iteration - e->step_op[i].iteration;
 
@@ -204,12 +204,12 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 	}
 	dlb_slow_settle(&g->slow);
 	e->view.times.comm_s += copied_s(e) - copied_before_s;
-	return e->exchange ? end_exchange(e, err) : 0;
+	return e->sync ? end_sync(e, err) : 0;
 }
 
-const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e)
+const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e)
 {
-	return e->exchange;
+	return e->sync;
 }
 
 double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s)

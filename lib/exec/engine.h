@@ -65,8 +65,7 @@ int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, siz
 int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, struct dlb_error *err);
 
 /* ---- engine.c ---- */
-struct dlb_exchange;				/* exchange.h */
-struct dlb_average;
+struct dlb_sync;				/* sync/sync.h */
 struct dlb_kfac;
 struct dlb_runtime {
 	struct dlb_backend *be;
@@ -79,7 +78,7 @@ struct dlb_runtime {
 	int64_t last_step;			/* that the run ends with; INT64_MAX: not known */
 	struct dlb_subset *norms;		/* all ranks, for the norms of asynchronous steps; NULL: alone, or there are none */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
-	struct dlb_average *average;		/* in place of sums (average.h); NULL: none */
+	struct dlb_sync *averages;		/* of weights, in place of sums of gradients; NULL: none; borrowed */
 	char *arena; size_t arena_bytes;
 	bool arena_is_shared;			/* it is of the comm's shared memory, else of the back end's */
 	/* Messages of these programs between ranks of one host go through shared memory: into the receiver's arena. */
@@ -104,7 +103,7 @@ struct dlb_step_times {
 	double comm_s, comm_hidden_s;
 	double in_place_bytes;			/* of messages that a kernel wrote where they are read */
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
-	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
+	double sum_s, sum_hidden_s, command_s;		/* synchronisation of replicas (sync/sync.h); waiting for the command (--sync) */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];
 };
 /* An iteration of the loop, of a run of steps from `first` up to before `end` with an empty pipeline before and after. Step s is
@@ -135,7 +134,7 @@ struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
 const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
 /* One step, up to its end. -1: the comm broke (err). */
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
-const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e);	/* NULL: there is nothing to exchange */
+const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e);	/* NULL: this node synchronises nothing */
 /* One iteration of an asynchronous program (of any other: its one step). */
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err);
 /* The loss of a step whose last iteration has been run, as dlb_engine_loss has it. */

@@ -64,7 +64,7 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	char took[32];
 	bool best;
 
-	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step && !r->average))
+	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step && !dlb_sync_state_differs(&r->job.plan)))
 		return 0;
 	if (dlb_eval_run(r->eval, r->comm, (uint64_t)++r->eval_version, &e.accuracy, &e.test_loss, who, err))
 		return -1;

@@ -31,7 +31,7 @@ int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **o
 double dlb_kfac_along(const struct dlb_kfac *k, int update);
 void dlb_kfac_held_back(struct dlb_kfac *k);		/* counts a step that would have left the trust region; NULL: no layer here */
 
-/* ---- for exchange.c ---- */
+/* ---- for sync/factors.c ---- */
 bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* a new inverse is */
 /* What is summed over the replicas, of one group: its order squared elements, symmetric. */
 void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group);

@@ -242,23 +242,31 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 	}
 }
 
-/* What the buckets sum, where it lies. */
-int dlb_step_ops_open_exchange(struct dlb_engine *e, struct dlb_error *err)
+int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
+	struct dlb_runtime *g = e->runtime;
 	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
+	const struct dlb_sync_desc d = { .comm = g->comm, .program = p, .node = e->view.node, .cluster = g->cluster, .summand = summand,
+					 .kfac = g->kfac, .compress = g->compress, .last_step = g->last_step };
 
+	if (p->whole->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
+		e->sync = g->averages;
+		return 0;
+	}
 	for (int b = 0; b < e->np->n_buckets; b++) {
 		for (int i = 0; i < e->np->bucket[b].n_ops && e->np->bucket[b].cls != DLB_SUM_FACTOR; i++) {
 			int op = e->np->bucket[b].op[i];
 
 			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] : e->half ? e->half[op].moments :
-				      dlb_program_sums(p, op) ? e->runtime->state->sum[op] :
+				      dlb_program_sums(p, op) ? g->state->sum[op] :
 				      dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0, err);
 			if (!summand[op])
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->runtime->comm, p, e->view.node, e->runtime->cluster, summand, e->runtime->kfac, e->runtime->average,
-				e->runtime->compress, e->runtime->last_step, err);
+	if (dlb_sync_new(&e->own_sync, &d, err))
+		return -1;
+	e->sync = e->own_sync;
+	return 0;
 }

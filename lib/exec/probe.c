@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 10, SMALL = 8, LARGE = 4 << 20, TAG = 77 };
+enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 10, SMALL = 8, LARGE = 4 << 20 };
 
 /* Seconds of the fastest of TRIES runs, after one to warm up. */
 static double fastest(struct dlb_backend *be, struct dlb_kernel *k, const void *a, const void *b, void *out)
@@ -162,12 +162,12 @@ static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, b
 	for (int i = 0; i < rounds && !rc; i++) {
 		struct dlb_request out, in;
 		double start = dlb_clock_s();
-		dlb_comm_irecv(comm, buf + LARGE, bytes, peer, TAG, &in);
+		dlb_comm_irecv(comm, buf + LARGE, bytes, peer, DLB_TAG_PROBE, &in);
 		if (!first)
 			rc = dlb_comm_wait(comm, &in, err);
 		if (rc)
 			break;
-		dlb_comm_isend(comm, buf, bytes, peer, TAG, &out);
+		dlb_comm_isend(comm, buf, bytes, peer, DLB_TAG_PROBE, &out);
 		rc = dlb_comm_wait(comm, &out, err) || (first && dlb_comm_wait(comm, &in, err)) ? -1 : 0;
 		t[i] = (dlb_clock_s() - start) / 2;
 	}

@@ -65,7 +65,8 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	const struct dlb_local_state local = dlb_run_local_state(r);
 	double ignored;
 
-	if (dlb_watch_fetch(r->watch, r->comm, err) || dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
+	if (dlb_watch_fetch(r->watch, r->comm, err) ||
+	    dlb_sync_mean_state(r->comm, &r->job.plan, &r->job.cluster, &r->state, &ignored, err) ||
 	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &local, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
@@ -188,7 +189,7 @@ static int fetch(struct run *r, struct dlb_error *err)
 	const struct dlb_sharing *s = &r->job.plan.sharing;
 	uint64_t sum = 0;
 
-	if (dlb_fetch_weights(r->comm, &r->job.plan, &r->state, &sum, err))
+	if (dlb_sync_fetch_weights(r->comm, &r->job.plan, &r->state, &sum, err))
 		return -1;
 	if (r->o->verbose && r->job.plan.n_replicas > 1 && s->param_server == r->rank)
 		fprintf(stderr, "dlb-run: parameter server %d: all nodes start with its weights, checksum %016llx\n", s->param_server,
@@ -235,8 +236,8 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 			return -1;
 		if (dlb_engine_run(e, &step, err))
 			return -1;
-		if (!wrong && dlb_engine_exchange(e) && !r->o->allow_nonfinite)
-			wrong = dlb_exchange_verdict(dlb_engine_exchange(e), &why);
+		if (!wrong && dlb_engine_sync(e) && !r->o->allow_nonfinite)
+			wrong = dlb_sync_verdict(dlb_engine_sync(e), &why);
 		spoilt = wrong ? 0 : dlb_run_weights_finite(r, e, r->at.step, &why);
 		if (step_end(r, e, &step, wrong, spoilt, &end, err))
 			return -1;
@@ -305,7 +306,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 	const bool in_haste = !strcmp(r->stopped, "signal");	/* who was told to stop may be killed soon: the checkpoint comes first */
 
 	*who = 0;			/* and again what all find alike */
-	if (dlb_average_all(r->average, r->comm, &r->job.plan, &r->apart, err))
+	if (dlb_sync_mean_state(r->comm, &r->job.plan, &r->job.cluster, &r->state, &r->apart, err))
 		return -1;
 	if (!in_haste && dlb_evaluate(r, r->at.step > r->first_step, who, err))
 		return -1;

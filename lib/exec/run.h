@@ -2,10 +2,9 @@
 #ifndef DLB_EXEC_RUN_H
 #define DLB_EXEC_RUN_H
 #include <stdio.h>
-#include "exec/average.h"
 #include "exec/checkpoint.h"
-#include "exec/exchange.h"
 #include "exec/job.h"
+#include "exec/sync/sync.h"
 #include "exec/watch.h"
 #include "util/output.h"
 
@@ -30,7 +29,7 @@ struct run {
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
 	int n_engines;
-	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
+	struct dlb_sync *averages;			/* of weights over the replicas, for all engines; NULL: none */
 	struct dlb_compress_state *compress;		/* by compression of sums */
 	struct dlb_kfac *kfac;				/* NULL: another optimizer, or no layer of it here */
 	double apart;					/* how far they were apart at the end; NAN: not at all */

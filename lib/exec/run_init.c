@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
-#include "exec/exchange.h"
 #include "exec/kfac.h"
 #include "exec/run.h"
 #include "model/weights.h"
@@ -144,15 +143,17 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	r->runtime.slow.sleeps = dlb_comm_crowded(r->comm);
 	if (dlb_runtime_ready(&r->runtime, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
-	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
+	if (dlb_sharing_averages(&r->job.plan.sharing) &&
+	    dlb_sync_new(&r->averages, &(struct dlb_sync_desc){ .comm = r->comm, .program = dlb_program_of(&r->program[0], r->rank),
+			 .node = r->rank, .cluster = &r->job.cluster, .state = &r->state, .seed = r->o->seed }, err))
 		return -1;
-	r->runtime.average = dlb_sharing_averages(&r->job.plan.sharing) ? r->average : NULL;
+	r->runtime.averages = r->averages;
 	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err) || put_buffers(r, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->runtime, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
 				   err) ||
-		    dlb_exchange_put(dlb_engine_exchange(r->engine[i]), r->memories, err))
+		    dlb_sync_put(dlb_engine_sync(r->engine[i]), r->memories, err))
 			return -1;
 	if (r->eval && dlb_eval_ready(r->eval, &r->runtime, err))
 		return -1;
@@ -350,10 +351,10 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	    dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0, err, who))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
-	    dlb_subset_new(&r->runtime.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
+	    dlb_subset_new(&r->runtime.norms, r->comm, NULL, dlb_comm_size(r->comm), DLB_TAG_NORMS, err))
 		return -1;
 	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
-		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
+		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), DLB_TAG_ALL_RANKS, err);
 	return 0;
 }
 
@@ -373,7 +374,7 @@ void dlb_run_close(struct run *r)
 		dlb_engine_free(r->engine[i]);
 		dlb_program_release(&r->program[i]);
 	}
-	dlb_average_free(r->average);
+	dlb_sync_free(r->averages);
 	dlb_compress_state_free(r->compress);
 	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);

@@ -284,8 +284,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 		add_loss(e, a, t->s);
 	/* a long kernel would otherwise hold up a transfer that only needs a nudge */
 	dlb_comm_progress(e->runtime->comm);
-	if (e->exchange)
-		dlb_exchange_nudge(e->exchange);
+	if (e->sync)
+		dlb_sync_nudge(e->sync);
 	return 0;
 }
 
@@ -311,11 +311,19 @@ static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t s
 	end_work(e, &time);
 }
 
+/* --sync: tells rank 0 that this node has computed, and waits for its command to go on. */
 static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_step_times *times = &t->e->view.times;
+	struct dlb_comm *c = t->e->runtime->comm;
+	const double start_s = dlb_clock_s();
+	char word = 0, *reports = a->p;			/* [rank] on rank 0 */
+	const int rc = dlb_comm_gather(c, &word, 1, reports, 0, err) || dlb_comm_bcast(c, &word, 1, 0, err) ? -1 : 0;
+	const double s = dlb_clock_s() - start_s;
 
-	return dlb_exchange_command(t->e->runtime->comm, a->p, &times->waits_s[DLB_WAIT_COLLECTIVE], &times->command_s, err);
+	times->waits_s[DLB_WAIT_COLLECTIVE] += s;
+	times->command_s += s;
+	return rc;
 }
 
 static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
@@ -324,13 +332,13 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 	if (t->e->half)
 		make_halves(t->e, a->tag, t->run, t->step);
 	dlb_slow_settle(&t->e->runtime->slow);
-	dlb_exchange_start(t->e->exchange, a->tag, t->step);
+	dlb_sync_start(t->e->sync, a->tag, t->step);
 	return 0;
 }
 
 static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	return dlb_exchange_wait(t->e->exchange, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
+	return dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
 }
 
 /* settles: others can tell when it begins (slow.h) */

@@ -4,7 +4,7 @@
 #define DLB_EXEC_STEP_OPS_H
 #include "exec/clip.h"
 #include "exec/engine.h"
-#include "exec/exchange.h"
+#include "exec/sync/sync.h"
 
 enum step_op_kind { STEP_POST, STEP_WAIT, STEP_WAIT_SENT, STEP_SEND, STEP_RETURN, STEP_RUN, STEP_COPY, STEP_SEED, STEP_COMPUTED, STEP_REDUCE, STEP_REDUCED, STEP_SQUARES,
 		STEP_NORM, STEP_TRUST };
@@ -88,7 +88,8 @@ struct dlb_engine {
 	double *loss_sum;		/* [ring] */
 	double *grad_scale;		/* [ring] asynchronous, clipped: of the step's gradients */
 	enum dlb_dtype loss_dtype;
-	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
+	struct dlb_sync *sync;		/* of the replicas; NULL: none here */
+	struct dlb_sync *own_sync;	/* the same if it is this engine's; NULL: the runtime's */
 	struct dlb_clip clip;
 	struct dlb_trust_region trust;
 	struct dlb_arena arena;
@@ -119,6 +120,6 @@ int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, st
 int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
 /* Places for the sums of ops that run in halves, and for halves of updates. */
 void dlb_step_ops_make_sums(struct dlb_engine *e);
-/* The exchange with the other replicas, where there are any. -1 with err. */
-int dlb_step_ops_open_exchange(struct dlb_engine *e, struct dlb_error *err);
+/* The synchronisation with the other replicas, where there are any. -1 with err. */
+int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err);
 #endif

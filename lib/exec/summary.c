@@ -202,7 +202,8 @@ static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
 	*mine = (struct dlb_report_kfac){ .inverses = c.inverses, .shifted = c.shifted, .kept = c.kept, .not_finite = c.not_finite,
 					.held_back = c.held_back };
 	for (int i = 0; i < r->n_engines; i++) {
-		const struct dlb_exchange_times *t = dlb_engine_exchange(r->engine[i]) ? dlb_exchange_times(dlb_engine_exchange(r->engine[i])) : NULL;
+		const struct dlb_sync *x = dlb_engine_sync(r->engine[i]);
+		const struct dlb_sync_times *t = x ? dlb_sync_times(x) : NULL;
 
 		if (!t)
 			continue;
@@ -241,11 +242,11 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
 static void sums_here(const struct run *r, struct node_summary *mine)
 {
 	double (*of_step)(const struct dlb_record *, size_t, double *) = dlb_sharing_averages(&r->job.plan.sharing) ? mean_of : median_of;
-	const struct dlb_exchange_times *t;
+	const struct dlb_sync_times *t;
 
-	if (!dlb_engine_exchange(r->engine[0]))
+	if (!dlb_engine_sync(r->engine[0]))
 		return;
-	t = dlb_exchange_times(dlb_engine_exchange(r->engine[0]));
+	t = dlb_sync_times(dlb_engine_sync(r->engine[0]));
 	mine->sum.time_s = of_step(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
 	mine->sum.hidden_s = of_step(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
 	mine->command_s = of_step(&r->record, offsetof(struct dlb_step_times, command_s), NULL);

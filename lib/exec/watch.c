@@ -100,7 +100,7 @@ void dlb_watch_start(struct dlb_watch *w)
 void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(e);
-	const struct dlb_exchange *x = dlb_engine_exchange(e);
+	const struct dlb_sync *x = dlb_engine_sync(e);
 	struct dlb_node_step *m = &w->mine;
 
 	w->row.step_s = v->times.step_s;
@@ -109,7 +109,7 @@ void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
 	*m = (struct dlb_node_step){ .busy_s = v->times.busy_s, .data_wait_s = v->times.data_wait_s, .bytes_sent = v->times.bytes_sent };
 	memcpy(m->waits_s, v->times.waits_s, sizeof m->waits_s);
 	for (int k = 0; x && k < DLB_N_SUM_CLASSES; k++)
-		m->sum_bytes += dlb_exchange_times(x)->bytes[k];
+		m->sum_bytes += dlb_sync_times(x)->bytes[k];
 	m->bytes_sent += m->sum_bytes + (w->r->dispatch ? dlb_dispatch_bytes(w->r->dispatch) : 0.0);
 	for (int i = 0; i < w->n_nodes; i++) {
 		if (v->wait_for_s[i] <= m->waited_for_s)

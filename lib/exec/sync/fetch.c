@@ -1,16 +1,16 @@
-/* The weights that a parameter server starts from: fetched tensor by tensor, checked by a sum over names and bytes. */
+/* The weights that a parameter server starts from: fetched tensor by tensor, checked by a sum over names and
+ * bytes. */
 #include <stdlib.h>
-#include "exec/average.h"
+#include "exec/sync/sync.h"
 #include "util/hash.h"
 #include "util/mem.h"
-
-enum { TAG = DLB_TAG_WEIGHTS };
 
 /* The node that holds tensor t in replica r; -1: none does. */
 static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, int r)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
-	int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, p->placement, t) : -1;
+	int home =
+		x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, p->placement, t) : -1;
 
 	return home < 0 ? -1 : p->replica[r][home];
 }
@@ -29,7 +29,8 @@ static uint64_t checksum_of(const struct dlb_plan *p, const struct dlb_state *s,
 	return h;
 }
 
-static int give(struct dlb_comm *c, const struct dlb_plan *p, const struct dlb_state *s, struct dlb_error *err)
+static int give(struct dlb_comm *c, const struct dlb_plan *p, const struct dlb_state *s,
+		struct dlb_error *err)
 {
 	int R = p->n_replicas, n = 0, rc = 0;
 	struct dlb_request *q = dlb_xcalloc((size_t)R * (size_t)s->graph->n_tensors + 1, sizeof *q);
@@ -39,7 +40,9 @@ static int give(struct dlb_comm *c, const struct dlb_plan *p, const struct dlb_s
 			int node = holder(p, s->graph, t, r);
 
 			if (node >= 0 && node != s->node)
-				dlb_comm_isend(c, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1), node, TAG, &q[n++]);
+				dlb_comm_isend(c, s->value[t],
+					       (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1), node,
+					       DLB_TAG_WEIGHTS, &q[n++]);
 		}
 	for (int i = 0; i < n && !rc; i++)
 		rc = dlb_comm_wait(c, &q[i], err);
@@ -54,7 +57,8 @@ static int take(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *
 
 	for (int t = 0; t < s->graph->n_tensors; t++)
 		if (s->value[t])
-			dlb_comm_irecv(c, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1), p->sharing.param_server, TAG, &q[n++]);
+			dlb_comm_irecv(c, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1),
+				       p->sharing.param_server, DLB_TAG_WEIGHTS, &q[n++]);
 	for (int i = 0; i < n && !rc; i++)
 		rc = dlb_comm_wait(c, &q[i], err);
 	free(q);
@@ -62,26 +66,33 @@ static int take(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *
 }
 
 /* The server has every node's sum; -1: one is another than its own. */
-static int compare(const struct dlb_plan *p, const struct dlb_state *s, const uint64_t *sum, struct dlb_error *err)
+static int compare(const struct dlb_plan *p, const struct dlb_state *s, const uint64_t *sum,
+		   struct dlb_error *err)
 {
 	for (int r = 0; r < p->n_replicas; r++)
 		for (int k = 0; k < p->n_nodes; k++) {
 			int node = p->replica[r][k];
 
 			if (node >= 0 && sum[node] != checksum_of(p, s, r, node))
-				return dlb_fail(err, NULL, "the weights that node %d fetched from parameter server %d are not those it sent", node, s->node);
+				return dlb_fail(err, NULL,
+						"the weights that node %d fetched from parameter server %d "
+						"are not those it sent",
+						node, s->node);
 		}
 	return 0;
 }
 
-int dlb_fetch_weights(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *s, uint64_t *checksum, struct dlb_error *err)
+int dlb_sync_fetch_weights(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *s,
+			   uint64_t *checksum, struct dlb_error *err)
 {
 	int server = p->sharing.param_server, rc;
 	uint64_t *all;
 
 	if (p->n_replicas < 2 || server < 0)
 		return 0;
-	if (s->node == server ? give(c, p, s, err) : dlb_plan_part_of(p, s->node) >= 0 ? take(c, p, s, err) : 0)
+	if (s->node == server                           ? give(c, p, s, err)
+		    : dlb_plan_part_of(p, s->node) >= 0 ? take(c, p, s, err)
+							: 0)
 		return -1;
 	*checksum = checksum_of(p, s, dlb_plan_replica_of(p, s->node), s->node == server ? -1 : s->node);
 	all = dlb_xcalloc((size_t)dlb_comm_size(c), sizeof *all);

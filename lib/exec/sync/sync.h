@@ -1,0 +1,91 @@
+/* Synchronisation of replicas: exchange between the nodes that hold the same part of the model in every
+ * replica. The program's buckets are either gradients (and K-FAC's factors, and statistics over the batch),
+ * which are summed, or weights, which are averaged. Each bucket has one or two rows of functions (ways.h),
+ * chosen when it is made:
+ *
+ *     sum.c         gradients and statistics, dense
+ *     compressed.c  gradients, compressed
+ *     factors.c     K-FAC's factors in the steps in which an inverse is due, dense and compressed
+ *     mean.c        weights become their mean over all replicas
+ *     gossip.c      weights are averaged with the neighbours in the ring of replicas
+ *     server.c      weights become the mean that one node, the parameter server, computes
+ *
+ * and, not by bucket: fetch.c (all start from the server's weights) and mean_state.c (the mean of all
+ * state). */
+#ifndef DLB_EXEC_SYNC_H
+#define DLB_EXEC_SYNC_H
+#include "exec/engine.h"
+
+/* Of one step. time_s: seconds in which at least one bucket was under way; hidden_s: those of them in which
+ * the node did not wait for it. */
+struct dlb_sync_times {
+	/* Sent by this node in the last step. Bytes of factors are divided by the steps from one inverse to
+	 * the next (dense_bytes: as if they were sent in every step); bytes of averages are the mean over all
+	 * steps so far. */
+	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];
+	double time_s, hidden_s;
+	/* sums over buckets, which may overlap */
+	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];
+	/* K-FAC's factors since the start: exchanges; matrices that were not symmetric (all factors were sent
+	 * dense then), not positive definite (the sum was sent), factored with more on the diagonal;
+	 * cholesky:per-hop: failed hops of this node. */
+	int64_t factor_exchanges, not_symmetric, not_definite, shifted, hops_failed;
+};
+
+/* All is borrowed. */
+struct dlb_sync_desc {
+	struct dlb_comm *comm;
+	const struct dlb_program *program;
+	int node;
+	const struct dlb_cluster *cluster;
+	/* Sums. summand: [op] address of the gradient of an update op, or of the statistics of an op; kfac:
+	 * NULL where no layer of this node has factors; compress: state of compression, shared by all
+	 * programs of a run; last_step: of the run, INT64_MAX: not known. */
+	void *const *summand;
+	struct dlb_kfac *kfac;
+	struct dlb_compress_state *compress;
+	int64_t last_step;
+	/* Averages of weights. seed: of gossip's masks. */
+	struct dlb_state *state;
+	uint64_t seed;
+};
+struct dlb_sync;
+/* *out: NULL where this node synchronises nothing. A dlb_sync of sums is of one program. One of averages
+ * (dlb_sharing_averages) serves all programs of a run, whose buckets are the same. */
+int dlb_sync_new(struct dlb_sync **out, const struct dlb_sync_desc *d, struct dlb_error *err);
+void dlb_sync_free(struct dlb_sync *x);					/* NULL: nothing */
+/* Binds the buffers of sums to the node's memories. x NULL: nothing. */
+int dlb_sync_put(const struct dlb_sync *x, struct dlb_memories *m, struct dlb_error *err);
+/* Begins a step of program p; of an asynchronous program, an iteration, in which buckets may be under way
+ * from the one before. */
+void dlb_sync_begin(struct dlb_sync *x, const struct dlb_program *p, int64_t step);
+/* Starts bucket `bucket`: its gradients of all micro-batches, its statistics of one, or its updated weights
+ * are complete. */
+void dlb_sync_start(struct dlb_sync *x, int bucket, int64_t step);
+void dlb_sync_nudge(struct dlb_sync *x);	/* advances all that is under way; does not wait */
+/* Waits until the bucket holds its sums or averages, in place. *waited_s grows by the seconds. -1: the comm
+ * broke. */
+int dlb_sync_wait(struct dlb_sync *x, int bucket, double *waited_s, struct dlb_error *err);
+/* Ends the step: a parameter server has answered all pushes. -1: the comm broke. */
+int dlb_sync_settle(struct dlb_sync *x, struct dlb_error *err);
+const struct dlb_sync_times *dlb_sync_times(const struct dlb_sync *x);
+/* -1 with err that names tensor and node: a gradient of this step was not finite on some node. Only
+ * compressed sums check that. All ranks of the sum return the same. */
+int dlb_sync_verdict(const struct dlb_sync *x, struct dlb_error *err);
+
+/* Whether some state differs from replica to replica: weights that are averaged, or moments that each makes
+ * of its own. */
+bool dlb_sync_state_differs(const struct dlb_plan *p);
+/* Collective over all ranks, at the end of a run and before a checkpoint: weights, running statistics and
+ * optimizer states become their mean over the replicas, the same bits everywhere, so that training goes on
+ * alike from memory and from a checkpoint. Does nothing where no state differs. *apart: root mean square over
+ * the replicas of the weights' distance from that mean, divided by the norm of the mean; NAN: weights are
+ * always equal. */
+int dlb_sync_mean_state(struct dlb_comm *c, const struct dlb_plan *p, const struct dlb_cluster *cluster,
+			struct dlb_state *s, double *apart, struct dlb_error *err);
+/* Collective over all ranks: each node fetches its weights from the parameter server, if the plan has one,
+ * and proves by a checksum that they are the server's. *checksum: of the weights and buffers that this node
+ * holds. */
+int dlb_sync_fetch_weights(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *s,
+			   uint64_t *checksum, struct dlb_error *err);
+#endif
