@@ -1,9 +1,9 @@
-/* The step loop of asynchronous schedules, several steps in flight.
+/* The step loop of asynchronous schedules, with several steps in flight.
  *
- * The sum at the end of a step (run.c) must not make anybody wait: it is started when a rank has run the step's last
- * iteration and looked at a little later, in the same iteration on all ranks. What it decides (to stop, say) then holds for
- * steps that have not begun. The pipeline is drained before a checkpoint, before a batch of another size, and at the end. */
-#include <math.h>
+ * No rank may wait for the sum at the end of a step (step_end.c). A rank starts the sum when it has run the
+ * step's last iteration, and all ranks take its result a fixed number of iterations later. A decision to
+ * stop, then, holds for the steps that have not begun. The pipeline is drained before a measurement, a
+ * checkpoint, a batch of another size, and the end. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/run.h"
@@ -18,12 +18,12 @@ struct async_loop {
 	int which, depth;
 	int64_t first, end, n;			/* end: INT64_MAX until it is known */
 	struct dlb_step *step;
-	struct async_end { double *x; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct dlb_step_end *at_end;
+	struct dlb_step_end *bad;		/* the first step that was not good; NULL: none */
 	struct dlb_progress_state head, asked;	/* the next step to begin; whose samples are to be asked for */
-	struct dlb_error verdict; bool condemned;	/* a gradient was not finite, as sums over replicas know */
+	struct dlb_error verdict; bool bad_gradient;	/* a gradient was not finite, as sums over replicas know */
 	const char *stopped;
-	int64_t failed, steady;			/* step with samples that could not be read, -1; iterations with everything in them */
-	bool nonfinite;
+	int64_t steady;				/* iterations with everything in them */
 	double before_s;
 };
 
@@ -32,7 +32,7 @@ static bool may_begin(const struct run *r, const struct async_loop *f)
 {
 	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
 
-	if (f->stopped || f->failed >= 0 || f->nonfinite || dlb_run_limit_reached(r, &f->head))
+	if (f->stopped || f->bad || dlb_run_limit_reached(r, &f->head))
 		return false;
 	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
 }
@@ -40,12 +40,12 @@ static bool may_begin(const struct run *r, const struct async_loop *f)
 static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struct dlb_error *err)
 {
 	const int64_t step = f->head.step;
-	struct async_end *x = &f->at_end[step % f->n];
+	struct dlb_step_end *x = &f->at_end[step % f->n];
 	double asked_s = dlb_clock_s();
 	const struct dlb_fed *fed;
 
 	x->why.what[0] = 0;
-	if (dlb_feed_take(r->feed, &fed, &x->wrong, &x->why, err))
+	if (dlb_feed_take(r->feed, &fed, &x->failed, &x->why, err))
 		return -1;
 	f->step[step % f->n] = dlb_run_step(r, &f->head, fed);
 	*wait_s = dlb_clock_s() - asked_s;
@@ -56,68 +56,35 @@ static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struc
 
 static void start_end(struct run *r, struct async_loop *f, int64_t step)
 {
-	struct async_end *x = &f->at_end[step % f->n];
-	const struct dlb_step *s = &f->step[step % f->n];
-	const int n = dlb_run_ending_length(r), R = r->job.plan.n_replicas;
+	struct dlb_step_end *x = &f->at_end[step % f->n];
 
-	if (!x->wrong && f->condemned) {
-		x->wrong = -1;
+	if (!x->failed && f->bad_gradient) {
+		x->failed = -1;
 		x->why = f->verdict;
 	}
-	memset(x->x, 0, (size_t)n * sizeof *x->x);
-	x->x[ENDING_STOP] = dlb_run_wants_end(r) ? 1.0 : 0.0;
-	x->x[ENDING_FAILED] = x->wrong ? 1.0 : 0.0;
-	if (!x->wrong && dlb_run_weights_finite(r, f->e, step, &x->why))
-		x->x[ENDING_SPOILT] = x->wrong = 1;
-	x->x[N_ENDING + r->replica] = s->fed->weight * dlb_engine_loss_of(f->e, s);
-	dlb_watch_put(r->watch, x->x + N_ENDING + R);
-	if (r->all)
-		dlb_comm_isum(r->comm, r->all, x->x, n, true, &x->sum);
+	dlb_step_end_start(r, f->e, &f->step[step % f->n], x);
 }
 
-static int look_at_end(struct run *r, struct async_loop *f, int64_t step, struct dlb_error *err)
+static int take_end(struct run *r, struct async_loop *f, int64_t step, struct dlb_error *err)
 {
-	struct async_end *x = &f->at_end[step % f->n];
-	bool has_loss = r->job.graph.loss >= 0;
-	double start_s = dlb_clock_s(), loss = 0.0;
+	struct dlb_step_end *x = &f->at_end[step % f->n];
+	const char *stopped;
 
-	if (r->all && dlb_comm_wait(r->comm, &x->sum, err))
+	if (dlb_step_end_wait(r, f->e, x, err))
 		return -1;
-	for (int k = 0; k < r->job.plan.n_replicas; k++)
-		loss += x->x[N_ENDING + k];
-	dlb_watch_take(r->watch, x->x + N_ENDING + r->job.plan.n_replicas);
-	dlb_engine_view(f->e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
-	if (f->failed >= 0 || f->nonfinite)		/* what follows a step that failed does not count */
+	if (f->bad)					/* steps after one that was not good do not count */
 		return 0;
-	if (x->x[ENDING_FAILED] > 0.0) {
-		f->failed = step;
+	if (x->verdict != DLB_STEP_GOOD) {
+		f->bad = x;
 		return 0;
 	}
-	if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite) {
-		f->nonfinite = true;
-		dlb_run_not_finite(r, step, loss, err);
-		return 0;
-	}
-	if (x->x[ENDING_SPOILT] > 0.0) {
-		f->failed = step;
-		return 0;
-	}
-	x->next.best_loss = r->at.best_loss;
-	x->next.since_best = r->at.since_best;
-	r->at = x->next;
-	if (has_loss) {
-		const char *why = dlb_run_converged(r, loss);
-
-		dlb_run_keep_loss(r, loss);
-		f->stopped = f->stopped ? f->stopped : why;
-	}
-	if (x->x[ENDING_STOP] > 0.0)
-		f->stopped = "signal";
-	dlb_watch_step(r->watch, r->size[f->which], loss);
+	stopped = dlb_step_end_accept(r, x, r->size[f->which]);
+	if (x->stop || !f->stopped)
+		f->stopped = stopped;
 	return 0;
 }
 
-static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
+static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error *err)
 {
 	double start_s = dlb_clock_s();
 
@@ -134,11 +101,11 @@ static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
 
 		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
 			return -1;
-		if (!f->condemned && dlb_engine_sync(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
-			f->condemned = dlb_sync_verdict(dlb_engine_sync(f->e), &f->verdict) != 0;
+		if (!f->bad_gradient && dlb_engine_sync(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
+			f->bad_gradient = dlb_sync_verdict(dlb_engine_sync(f->e), &f->verdict) != 0;
 		if (i - f->depth >= f->first && i - f->depth < f->end)
 			start_end(r, f, i - f->depth);
-		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, err))
+		if (i - lag >= f->first && i - lag < f->end && take_end(r, f, i - lag, err))
 			return -1;
 		now_s = dlb_clock_s();
 		t->step_s = now_s - f->before_s;
@@ -159,7 +126,7 @@ static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
 int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
 {
 	int64_t most = 0;
-	struct async_loop f = { .failed = -1, .before_s = dlb_clock_s(), .asked = r->at };
+	struct async_loop f = { .before_s = dlb_clock_s(), .asked = r->at };
 	double start_s = f.before_s;
 	int rc = 0;
 
@@ -169,36 +136,30 @@ int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
 	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
 	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
 	for (int64_t i = 0; i < f.n; i++)
-		f.at_end[i].x = dlb_xcalloc((size_t)dlb_run_ending_length(r), sizeof *f.at_end[i].x);
+		dlb_step_end_init(r, &f.at_end[i]);
 	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
 	rc = dlb_run_ask_ahead(r, r->at.step, &f.asked, err);
 	while (!r->stopped && !rc) {
+		bool paused;
+
 		f.head = r->at;
 		f.first = r->at.step;
 		f.end = INT64_MAX;
 		f.which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
 		f.e = r->engine[f.which];
 		f.depth = r->program[f.which].depth;
-		rc = fly(r, &f, err);
-		if (rc || f.nonfinite) {
-			rc = -1;
-		} else if (f.failed >= 0) {
-			const struct async_end *x = &f.at_end[f.failed % f.n];
-
-			*err = x->why;
-			rc = dlb_comm_agree(r->comm, x->wrong, err, who);
-		} else {
-			r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
-			if (!r->stopped && dlb_evaluate_is_due(r))
-				rc = dlb_evaluate(r, true, who, err);
-			if (!rc && r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)
-				rc = dlb_run_save_checkpoint(r, err);
-			f.before_s = dlb_clock_s();
-		}
+		rc = run_until_empty(r, &f, err);
+		if (!rc && f.bad)
+			rc = dlb_step_end_fail(r, f.bad, who, err);
+		if (rc)
+			break;
+		r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
+		rc = dlb_run_between_steps(r, &paused, who, err);
+		f.before_s = dlb_clock_s();
 	}
 	for (int64_t i = 0; i < f.n; i++)
-		free(f.at_end[i].x);
+		dlb_step_end_release(&f.at_end[i]);
 	free(f.step);
 	free(f.at_end);
 	r->wall_s = dlb_clock_s() - start_s;

@@ -1,11 +1,9 @@
-/* The job around the step loop: set-up, stepping until a limit, checkpoints, the report.
+/* A run: the synchronous step loop, checkpoints and the report. run_init.c opens all that a run needs,
+ * step_end.c ends a step, async_loop.c is the loop with several steps under way, summary.c makes the report.
  *
- * Every rank runs this same code over its own part. Where one may fail and others not, the stage ends in
- * dlb_comm_agree, so all leave together; decisions (stop, signal, a loss that is not finite) are made on
- * numbers that one small sum over the ranks at the end of each step has made equal everywhere. Only the
- * rank that computes the loss contributes to it, so the sum is exact.
- *
- * run_init.c opens all that a run needs, async_loop.c is the loop where several steps are under way, summary.c makes the report. */
+ * Every rank runs this same code over its own part of the model. A stage in which one rank may fail and
+ * others not ends in dlb_comm_agree, so all leave it together. Decisions at the end of a step are made of
+ * numbers that are equal on all ranks (step_end.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,78 +73,6 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* Has it learnt enough? Made of the loss alone, which all ranks know alike. */
-const char *dlb_run_converged(struct run *r, double loss)
-{
-	if (loss < r->at.best_loss) {
-		r->at.best_loss = loss;
-		r->at.since_best = 0;
-	} else {
-		r->at.since_best++;
-	}
-	if (!isnan(r->o->until_loss) && loss < r->o->until_loss)
-		return "loss";
-	if (r->o->patience > 0 && r->at.since_best >= r->o->patience)
-		return "patience";
-	return NULL;
-}
-
-int dlb_run_weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err)
-{
-	const struct dlb_engine_program *v = dlb_engine_view(e);
-
-	if (v->not_finite < 0 || r->o->allow_nonfinite)
-		return 0;
-	dlb_fail(err, NULL, "the weight '%s' is not finite after step %lld", v->program->graph->tensor[v->not_finite].name, (long long)step);
-	return dlb_hint(err, "is there NaN in the data? else try a smaller --lr");
-}
-
-struct step_end { double loss; bool stop, failed, spoilt; };	/* failed: as `wrong` on some rank; spoilt likewise */
-
-/* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
- * term that is not zero; replicas' losses are added in their order. */
-static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *step, int wrong, int spoilt, struct step_end *end,
-		    struct dlb_error *err)
-{
-	int R = r->job.plan.n_replicas;
-	double start_s = dlb_clock_s(), *x = r->ending;
-
-	memset(x, 0, ((size_t)R + N_ENDING) * sizeof *x);
-	x[ENDING_STOP] = dlb_run_wants_end(r) ? 1.0 : 0.0;
-	x[ENDING_FAILED] = wrong ? 1.0 : 0.0;
-	x[ENDING_SPOILT] = spoilt ? 1.0 : 0.0;
-	x[N_ENDING + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
-	dlb_watch_put(r->watch, x + N_ENDING + R);
-	if (dlb_comm_allreduce_f64(r->comm, x, dlb_run_ending_length(r), DLB_COMM_SUM, err))
-		return -1;
-	dlb_watch_take(r->watch, x + N_ENDING + R);
-	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
-	*end = (struct step_end){ .stop = x[ENDING_STOP] > 0.0, .failed = x[ENDING_FAILED] > 0.0, .spoilt = x[ENDING_SPOILT] > 0.0 };
-	for (int k = 0; k < R; k++)
-		end->loss += x[N_ENDING + k];
-	return 0;
-}
-
-void dlb_run_keep_loss(struct run *r, double loss)
-{
-	if (r->n_losses == r->cap_losses) {
-		r->cap_losses = r->cap_losses ? 2 * r->cap_losses : 4096;
-		r->loss = dlb_xrealloc(r->loss, (size_t)r->cap_losses, sizeof *r->loss);
-	}
-	r->loss[r->n_losses++] = loss;
-	if (r->log.f && !r->log_lost.what[0]) {
-		fprintf(r->log.f, "%.17g\n", loss);
-		dlb_output_flush(&r->log, &r->log_lost);
-	}
-}
-
-bool dlb_run_wants_end(const struct run *r)
-{
-	struct dlb_error ignored;
-
-	return (r->o->stop && *r->o->stop) || r->log_lost.what[0] || dlb_watch_wrong(r->watch, &ignored);
-}
-
 /* The first full step is slower (caches, first touches): it counts only when there is no other. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 {
@@ -164,12 +90,6 @@ struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_stat
 	return (struct dlb_step){ .step = at->step, .seed = r->o->seed, .version = (uint64_t)at->step + 1, .fed = fed,
 		.rate = dlb_optimizer_rate(&r->job.optimizer, at->step), .has_rate = true,
 		.rate_before = dlb_optimizer_rate(&r->job.optimizer, at->step ? at->step - 1 : 0) };
-}
-
-int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dlb_error *err)
-{
-	dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)step, fabs(loss));
-	return dlb_hint(err, r->o->checkpoint ? "the checkpoints before it are kept; try a smaller --lr" : "try a smaller --lr");
 }
 
 int64_t dlb_run_total_steps(const struct run *r)
@@ -197,96 +117,83 @@ static int fetch(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-static int train(struct run *r, int *who, struct dlb_error *err)
+/* A step of the synchronous loop, to its end on all ranks. *full_steps: full batches so far. *before_s: when
+ * the step before ended; then when this one did. */
+static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress_state *asked, int64_t *full_steps, double *before_s,
+		    int *who, struct dlb_error *err)
 {
-	bool has_loss = r->job.graph.loss >= 0;
-	int64_t full_steps = 0;
-	double start_s, before_s;
-	struct dlb_progress_state asked = r->at;
+	const int which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
+	struct dlb_engine *e = r->engine[which];
+	struct dlb_step_times *t = &dlb_engine_view(e)->times;
+	const double asked_s = dlb_clock_s();
+	const struct dlb_fed *fed;
+	struct dlb_step step;
+	double now_s, fed_s;
 
-	if (dlb_comm_barrier(r->comm, err))
+	end->why.what[0] = 0;
+	if (dlb_feed_take(r->feed, &fed, &end->failed, &end->why, err))
 		return -1;
-	if (r->program[0].depth)
-		return dlb_run_async_loop(r, who, err);
-	start_s = before_s = dlb_clock_s();
+	step = dlb_run_step(r, &r->at, fed);
+	fed_s = dlb_clock_s();
+	end->next = r->at;
+	dlb_run_advance(r, &end->next);
+	if (dlb_run_ask_ahead(r, r->at.step, asked, err) || dlb_engine_run(e, &step, err))
+		return -1;
+	if (!end->failed && dlb_engine_sync(e) && !r->o->allow_nonfinite)
+		end->failed = dlb_sync_verdict(dlb_engine_sync(e), &end->why);
+	dlb_step_end_start(r, e, &step, end);
+	if (dlb_step_end_wait(r, e, end, err))
+		return -1;
+	now_s = dlb_clock_s();
+	t->step_s = now_s - *before_s;
+	t->data_wait_s = fed_s - asked_s;
+	*before_s = now_s;
+	dlb_run_keep_times(r, which, *full_steps += which == 0);
+	dlb_watch_times(r->watch, e);
+	if (end->verdict != DLB_STEP_GOOD)
+		return dlb_step_end_fail(r, end, who, err);
+	r->stopped = dlb_step_end_accept(r, end, r->size[which]);
+	if (!r->stopped)
+		r->stopped = dlb_run_limit_reached(r, &r->at);
+	return 0;
+}
+
+static int sync_loop(struct run *r, int *who, struct dlb_error *err)
+{
+	struct dlb_progress_state asked = r->at;
+	const double start_s = dlb_clock_s();
+	double before_s = start_s;
+	int64_t full_steps = 0;
+	struct dlb_step_end end;
+	int rc;
+
 	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
-	if (dlb_run_ask_ahead(r, r->at.step, &asked, err))
-		return -1;
-	if (fetch(r, err))				/* while the first samples are read */
-		return -1;
-	while (!r->stopped) {
-		int which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
-		struct dlb_engine *e = r->engine[which];
-		struct dlb_error why = { .what = "" };
-		struct step_end end;
-		int wrong, spoilt;
-		double asked_s = dlb_clock_s();
-		const struct dlb_fed *fed;
-		struct dlb_progress_state next = r->at;
-		struct dlb_step step;
-		double now_s, fed_s;
+	rc = dlb_run_ask_ahead(r, r->at.step, &asked, err) || fetch(r, err) ? -1 : 0;	/* while the first samples are read */
+	dlb_step_end_init(r, &end);
+	while (!r->stopped && !rc) {
+		bool paused = false;
 
-		if (dlb_feed_take(r->feed, &fed, &wrong, &why, err))
-			return -1;
-		step = dlb_run_step(r, &r->at, fed);
-		fed_s = dlb_clock_s();
-		dlb_run_advance(r, &next);
-		if (dlb_run_ask_ahead(r, r->at.step, &asked, err))
-			return -1;
-		if (dlb_engine_run(e, &step, err))
-			return -1;
-		if (!wrong && dlb_engine_sync(e) && !r->o->allow_nonfinite)
-			wrong = dlb_sync_verdict(dlb_engine_sync(e), &why);
-		spoilt = wrong ? 0 : dlb_run_weights_finite(r, e, r->at.step, &why);
-		if (step_end(r, e, &step, wrong, spoilt, &end, err))
-			return -1;
-		if (end.failed) {
-			*err = why;
-			return dlb_comm_agree(r->comm, wrong, err, who);
-		}
-		now_s = dlb_clock_s();
-		dlb_engine_view(e)->times.step_s = now_s - before_s;
-		dlb_engine_view(e)->times.data_wait_s = fed_s - asked_s;
-		before_s = now_s;
-		dlb_run_keep_times(r, which, full_steps += which == 0);
-		dlb_watch_times(r->watch, e);
-		if (has_loss && !isfinite(end.loss) && !r->o->allow_nonfinite)
-			return dlb_run_not_finite(r, r->at.step, end.loss, err);
-		if (end.spoilt) {
-			*err = why;
-			return dlb_comm_agree(r->comm, spoilt, err, who);
-		}
-		next.best_loss = r->at.best_loss;
-		next.since_best = r->at.since_best;
-		r->at = next;
-		if (has_loss) {
-			dlb_run_keep_loss(r, end.loss);
-			r->stopped = dlb_run_converged(r, end.loss);
-		}
-		if (end.stop)
-			r->stopped = "signal";
-		else if (!r->stopped)
-			r->stopped = dlb_run_limit_reached(r, &r->at);
-		dlb_watch_step(r->watch, r->size[which], end.loss);
-		if (!r->stopped && dlb_evaluate_is_due(r)) {
-			if (dlb_evaluate(r, true, who, err))
-				return -1;
+		rc = run_step(r, &end, &asked, &full_steps, &before_s, who, err) || dlb_run_between_steps(r, &paused, who, err) ? -1 : 0;
+		if (paused)
 			before_s = dlb_clock_s();
-		}
-		if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0) {
-			if (dlb_run_save_checkpoint(r, err))
-				return -1;
-			before_s = dlb_clock_s();
-		}
 	}
+	dlb_step_end_release(&end);
 	r->wall_s = dlb_clock_s() - start_s;
-	return 0;
+	return rc;
+}
+
+static int train(struct run *r, int *who, struct dlb_error *err)
+{
+	if (dlb_comm_barrier(r->comm, err))
+		return -1;
+	return r->program[0].depth ? dlb_run_async_loop(r, who, err) : sync_loop(r, who, err);
 }
 
 /* ---- the whole run ---- */
 
-/* A log that could not be written ends the run as a signal does, so that no work is lost, and then fails it. */
+/* A log that could not be written ends the run as a signal does, so that no work is lost, and then fails
+ * it. */
 static int close_log(struct run *r, struct dlb_error *err)
 {
 	int rc = 0;

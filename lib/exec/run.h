@@ -9,9 +9,6 @@
 #include "util/output.h"
 
 enum { MAX_BATCHES = 3 };
-/* What the ranks tell each other at the end of a step: whether to stop; samples that could not be read; weights that are not
- * finite; then each replica's loss; then what nodes say of the step before (watch.h). */
-enum { ENDING_STOP, ENDING_FAILED, ENDING_SPOILT, N_ENDING };
 
 struct run {
 	const struct dlb_exec_options *o;
@@ -51,7 +48,6 @@ struct run {
 	struct dlb_error log_lost;			/* what empty: all of it could be written */
 	const char *stopped;
 	double wall_s;
-	double *ending;					/* [dlb_run_ending_length] what the ranks tell each other at the end of a step */
 };
 
 /* ---- run_init.c ---- */
@@ -62,8 +58,6 @@ void dlb_run_close(struct run *r);
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
 /* What compression keeps from step to step, for checkpoints. */
 struct dlb_local_state dlb_run_local_state(const struct run *r);
-
-int dlb_run_ending_length(const struct run *r);
 
 /* ---- evaluate.c ---- */
 /* Whether measuring every so many steps leaves this program alone. */
@@ -87,20 +81,40 @@ int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_e
 /* As far ahead of the step in use as the feed wants; *asked is the next one to ask for. */
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
-/* What is kept of a step: its loss, in the log too, and the times of its engine. */
-void dlb_run_keep_loss(struct run *r, double loss);
+/* Keeps the times of a step of engine `which`. full_steps: steps of full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
-/* Has it learnt enough? "loss", "patience"; NULL: no. */
-const char *dlb_run_converged(struct run *r, double loss);
-int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dlb_error *err);
-/* Whether an update on this rank has made a weight that is not finite, of those from which the loss would not show it: -1 with
- * err that names it. */
-int dlb_run_weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
-/* Whether this rank wants the run to end: it was told to, or its log cannot be written. */
-bool dlb_run_wants_end(const struct run *r);
 /* Steps from start to limit, for the progress line; 0: not known. */
 int64_t dlb_run_total_steps(const struct run *r);
+
+/* ---- step_end.c ---- */
+/* The end of one step on this rank. x: what is summed over the ranks. */
+struct dlb_step_end {
+	int64_t step;
+	double *x;
+	struct dlb_request sum;
+	/* Of this rank, -1: its samples could not be read or a gradient was not finite; an update made a weight that is
+	 * not finite, among those from which the loss would not show it. why: of either. */
+	int failed, spoilt;
+	struct dlb_error why;
+	struct dlb_progress_state next;		/* where training stands when the step counts */
+	/* Equal on all ranks after dlb_step_end_wait. */
+	enum { DLB_STEP_GOOD, DLB_STEP_FAILED, DLB_STEP_NOT_FINITE, DLB_STEP_SPOILT } verdict;
+	bool stop;				/* a rank wants the run to end */
+	double loss;
+};
+void dlb_step_end_init(const struct run *r, struct dlb_step_end *end);
+void dlb_step_end_release(struct dlb_step_end *end);
+/* The step has run on this rank, on engine e; failed, why and next are set. Starts the sum; waits for nobody. */
+void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step, struct dlb_step_end *end);
+/* Waits for the sum and sets verdict, stop and loss. The seconds count as e's. -1: the comm broke. */
+int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err);
+/* Of a step that was not good, collective: -1 with the err of the lowest rank *who that has one. */
+int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err);
+/* Of a good one: r->at moves on, the loss is kept. Why training ends: "loss", "patience", "signal"; NULL: it goes on. */
+const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples);
+/* Measures and saves what is due after a step, unless r->stopped; no step is under way. *paused: set when it did. Collective. */
+int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err);
 
 /* ---- async_loop.c ---- */
 int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err);

@@ -59,7 +59,6 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
-	r->ending = dlb_xcalloc((size_t)dlb_run_ending_length(r), sizeof *r->ending);
 	r->placement = j->plan.placement;
 	if (r->replica) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
@@ -293,11 +292,6 @@ static int check_save(const struct run *r, struct dlb_error *err)
 	return rc;
 }
 
-int dlb_run_ending_length(const struct run *r)
-{
-	return N_ENDING + r->job.plan.n_replicas + dlb_watch_length(r->o, r->job.plan.n_nodes);
-}
-
 struct dlb_local_state dlb_run_local_state(const struct run *r)
 {
 	return (struct dlb_local_state){ r->compress, r->kfac, r->replica, r->job.plan.n_replicas };
@@ -390,6 +384,5 @@ void dlb_run_close(struct run *r)
 	dlb_job_release(&r->job);
 	free(r->checkpoint_path);
 	free(r->loss);
-	free(r->ending);
 	free(r->evals);
 }

@@ -1,0 +1,165 @@
+/* The end of a step: the ranks agree, by one small sum, whether it was good and whether training goes on. The
+ * synchronous loop (run.c) waits for the sum at once, the asynchronous one (async_loop.c) a few iterations
+ * later; the numbers in it and the decisions made of them are the same.
+ *
+ * The sum has one place per decision, per replica's loss and per number that nodes tell each other (watch.h).
+ * One rank alone makes the loss of a replica, so each of those places has one term that is not zero and the
+ * sum is exact; losses of replicas are then added in the order of replicas. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/run.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+/* Places of the sum before the losses: a rank wants to stop; has failed; has a weight that is not finite. */
+enum { STOP, FAILED, SPOILT, N_DECISIONS };
+
+static int length(const struct run *r)
+{
+	return N_DECISIONS + r->job.plan.n_replicas + dlb_watch_length(r->o, r->job.plan.n_nodes);
+}
+
+void dlb_step_end_init(const struct run *r, struct dlb_step_end *end)
+{
+	*end = (struct dlb_step_end){ .x = dlb_xcalloc((size_t)length(r), sizeof *end->x) };
+}
+
+void dlb_step_end_release(struct dlb_step_end *end)
+{
+	free(end->x);
+}
+
+static int weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(e);
+
+	if (v->not_finite < 0 || r->o->allow_nonfinite)
+		return 0;
+	dlb_fail(err, NULL, "the weight '%s' is not finite after step %lld",
+		 v->program->graph->tensor[v->not_finite].name, (long long)step);
+	return dlb_hint(err, "is there NaN in the data? else try a smaller --lr");
+}
+
+/* Whether this rank wants the run to end: a signal came, or a file that it writes cannot be written. */
+static bool wants_end(const struct run *r)
+{
+	struct dlb_error ignored;
+
+	return (r->o->stop && *r->o->stop) || r->log_lost.what[0] || dlb_watch_wrong(r->watch, &ignored);
+}
+
+void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step,
+			struct dlb_step_end *end)
+{
+	double *x = end->x;
+
+	end->step = step->step;
+	end->spoilt = end->failed ? 0 : weights_finite(r, e, step->step, &end->why);
+	memset(x, 0, (size_t)length(r) * sizeof *x);
+	x[STOP] = wants_end(r) ? 1.0 : 0.0;
+	x[FAILED] = end->failed ? 1.0 : 0.0;
+	x[SPOILT] = end->spoilt ? 1.0 : 0.0;
+	x[N_DECISIONS + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
+	dlb_watch_put(r->watch, x + N_DECISIONS + r->job.plan.n_replicas);
+	if (r->all)
+		dlb_comm_isum(r->comm, r->all, x, length(r), true, &end->sum);
+}
+
+int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err)
+{
+	const int R = r->job.plan.n_replicas;
+	const double start_s = dlb_clock_s(), *x = end->x;
+
+	if (r->all ? dlb_comm_wait(r->comm, &end->sum, err)
+		   : dlb_comm_allreduce_f64(r->comm, end->x, length(r), DLB_COMM_SUM, err))
+		return -1;
+	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
+	dlb_watch_take(r->watch, x + N_DECISIONS + R);
+	end->stop = x[STOP] > 0.0;
+	end->loss = 0.0;
+	for (int k = 0; k < R; k++)
+		end->loss += x[N_DECISIONS + k];
+	end->verdict = x[FAILED] > 0.0 ? DLB_STEP_FAILED
+		: r->job.graph.loss >= 0 && !isfinite(end->loss) && !r->o->allow_nonfinite
+		? DLB_STEP_NOT_FINITE
+		: x[SPOILT] > 0.0 ? DLB_STEP_SPOILT
+				  : DLB_STEP_GOOD;
+	return 0;
+}
+
+int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err)
+{
+	if (end->verdict == DLB_STEP_NOT_FINITE) {		/* all ranks know it alike */
+		dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)end->step,
+			 fabs(end->loss));
+		return dlb_hint(err,
+				r->o->checkpoint ? "the checkpoints before it are kept; try a smaller --lr"
+						 : "try a smaller --lr");
+	}
+	*err = end->why;
+	return dlb_comm_agree(r->comm, end->verdict == DLB_STEP_FAILED ? end->failed : end->spoilt, err, who);
+}
+
+static void keep_loss(struct run *r, double loss)
+{
+	if (r->n_losses == r->cap_losses) {
+		r->cap_losses = r->cap_losses ? 2 * r->cap_losses : 4096;
+		r->loss = dlb_xrealloc(r->loss, (size_t)r->cap_losses, sizeof *r->loss);
+	}
+	r->loss[r->n_losses++] = loss;
+	if (r->log.f && !r->log_lost.what[0]) {
+		fprintf(r->log.f, "%.17g\n", loss);
+		dlb_output_flush(&r->log, &r->log_lost);
+	}
+}
+
+/* Has it learnt enough? "loss", "patience"; NULL: no. Of the loss alone, which is equal on all ranks. */
+static const char *converged(struct run *r, double loss)
+{
+	if (loss < r->at.best_loss) {
+		r->at.best_loss = loss;
+		r->at.since_best = 0;
+	} else {
+		r->at.since_best++;
+	}
+	if (!isnan(r->o->until_loss) && loss < r->o->until_loss)
+		return "loss";
+	if (r->o->patience > 0 && r->at.since_best >= r->o->patience)
+		return "patience";
+	return NULL;
+}
+
+const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples)
+{
+	const char *stopped = NULL;
+
+	end->next.best_loss = r->at.best_loss;
+	end->next.since_best = r->at.since_best;
+	r->at = end->next;
+	if (r->job.graph.loss >= 0) {
+		keep_loss(r, end->loss);
+		stopped = converged(r, end->loss);
+	}
+	dlb_watch_step(r->watch, samples, end->loss);
+	return end->stop ? "signal" : stopped;
+}
+
+int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err)
+{
+	const int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
+
+	if (r->stopped)
+		return 0;
+	if (dlb_evaluate_is_due(r)) {
+		*paused = true;
+		if (dlb_evaluate(r, true, who, err))
+			return -1;
+	}
+	if (every && r->at.step % every == 0) {
+		*paused = true;
+		if (dlb_run_save_checkpoint(r, err))
+			return -1;
+	}
+	return 0;
+}
