@@ -1,4 +1,4 @@
-/* Samples together and one by one: see agree.h. */
+/* Compares a batch with its samples one by one. See agree.h. */
 #include "exec/agree.h"
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 #include "exec/engine.h"
 
 enum { N_BATCHES = 3 };			/* two samples together, the first, the second */
-struct batch { int64_t first, n; void **value; };	/* value[t]: on the device; NULL: not made, or read by all */
+/* value[tensor]: on the device; NULL: not computed, or held by batch 0 for all */
+struct batch { int64_t first, n; void **value; };
 struct trial {
 	const struct dlb_graph *g;
 	struct dlb_backend *be;
@@ -15,7 +16,7 @@ struct trial {
 	struct batch batch[N_BATCHES];
 	int *last;			/* [tensor] last op that reads it; n_ops: it is an output */
 	int suspect;			/* first op whose output differs, -1 */
-	double off;			/* by how much of the largest value */
+	double off;			/* its difference, relative to its largest value */
 };
 
 static const double tolerance[] = { [DLB_F32] = 1e-4, [DLB_F64] = 1e-10, [DLB_BF16] = 0.05, [DLB_F16] = 0.01 };
@@ -27,7 +28,7 @@ static bool is_shared(const struct dlb_tensor *x)
 	return x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER || (x->kind == DLB_T_CONSTANT && !dlb_tensor_follows_batch(x));
 }
 
-/* The value of a tensor that no op makes, on the host; returns new, NULL: it has none. */
+/* A new copy on the host of a tensor that no op computes; NULL: it has no value. */
 static void *given(struct trial *v, int t, const struct batch *l)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
@@ -76,7 +77,7 @@ static void *get(struct trial *v, int batch, int t)
 	return host;
 }
 
-/* Operand t of a batch, made when it is first read; NULL: it cannot be. */
+/* Operand t of a batch, made at its first use; NULL: it cannot be made. */
 static void *operand(struct trial *v, int batch, int t)
 {
 	struct batch *l = &v->batch[is_shared(&v->g->tensor[t]) ? 0 : batch];
@@ -146,7 +147,8 @@ static double distance(double a, double b, double scale)
 	return isfinite(a) && isfinite(b) ? fabs(a - b) / (scale > 0 ? scale : 1) : HUGE_VAL;
 }
 
-/* The largest difference when the batch stands after `outer` parts of the elements. */
+/* The largest relative difference, where the batch dimension has `outer` parts before it and `inner` elements
+ * after it. */
 static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale)
 {
 	double most = 0;
@@ -159,7 +161,8 @@ static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t 
 	return most;
 }
 
-/* What does not follow the batch is one value for every sample, or (a loss) their mean. */
+/* The same for a tensor that does not follow the batch: one value for every sample or, for a loss, their
+ * mean. */
 static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, double scale)
 {
 	double most = 0;
@@ -171,8 +174,9 @@ static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, 
 	return most;
 }
 
-/* The difference of tensor t between the batches, in units of its largest value; 0 too where it cannot be told. The
- * dimension of the batch is outer * n * inner; which part of it stands in front is tried. */
+/* The difference of tensor t between the batches, relative to its largest value; 0 also where it cannot be
+ * compared. A dimension of outer * n * inner elements follows the batch; every split into outer and inner is
+ * tried. */
 static double difference(struct trial *v, int t)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
@@ -233,7 +237,7 @@ static void find_last(struct trial *v)
 		v->last[v->g->loss] = v->g->n_ops;
 }
 
-/* Runs everything; false when it cannot be told. */
+/* Runs all ops; false: a batch cannot be run. */
 static bool walk(struct trial *v)
 {
 	for (int op = 0; op < v->g->n_ops; op++) {
@@ -261,7 +265,7 @@ static bool walk(struct trial *v)
 	return true;
 }
 
-/* Of tensor t, an output or the loss: -1 with err when it differs. */
+/* Judges tensor t, an output or the loss: -1 with err when it differs. */
 static int judge(struct trial *v, int t, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];

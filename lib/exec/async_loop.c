@@ -10,9 +10,9 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { ASYNC_SLACK = 2 };			/* iterations from the end of a step to the look at its sum */
+enum { ASYNC_SLACK = 2 };			/* iterations between the start of a step's sum and its use */
 
-/* Steps from an empty pipeline to an empty one; step s is at s % n of each list. */
+/* A run of steps from an empty pipeline to an empty one. Step s uses element s % n of each list. */
 struct async_loop {
 	struct dlb_engine *e;
 	int which, depth;
@@ -20,14 +20,15 @@ struct async_loop {
 	struct dlb_step *step;
 	struct dlb_step_end *at_end;
 	struct dlb_step_end *bad;		/* the first step that was not good; NULL: none */
-	struct dlb_progress_state head, asked;	/* the next step to begin; whose samples are to be asked for */
-	struct dlb_error verdict; bool bad_gradient;	/* a gradient was not finite, as sums over replicas know */
+	struct dlb_progress_state head, asked;	/* the next step to begin; to ask samples for */
+	/* a compressed sum over replicas found a gradient that is not finite */
+	struct dlb_error verdict; bool bad_gradient;
 	const char *stopped;
-	int64_t steady;				/* iterations with everything in them */
+	int64_t steady;				/* iterations with a step in every stage */
 	double before_s;
 };
 
-/* What all ranks know alike decides. */
+/* Decides from numbers that are equal on all ranks. */
 static bool may_begin(const struct run *r, const struct async_loop *f)
 {
 	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
@@ -116,7 +117,7 @@ static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error
 		if (i >= f->first + f->depth && i < f->end)
 			dlb_run_keep_times(r, f->which, f->steady += f->which == 0);
 	}
-	if (!r->record.seen && f->which == 0) {		/* too short for an iteration with everything in it */
+	if (!r->record.seen && f->which == 0) {		/* no iteration had a step in every stage */
 		dlb_engine_view(f->e)->times.step_s = (dlb_clock_s() - start_s) / (double)(f->end - f->first);
 		dlb_record_add(&r->record, dlb_engine_view(f->e));
 	}

@@ -1,5 +1,5 @@
-/* See checkpoint.h: the folder, and what all ranks do together. Errors of one rank are everyone's: each stage ends in
- * dlb_comm_agree. */
+/* Checkpoints: the folder, and the work that all ranks do together. See checkpoint.h. Each stage ends in
+ * dlb_comm_agree, so an error of one rank is returned by all. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static int make_dirs(const char *dir, struct dlb_error *err)
 	return rc;
 }
 
-/* The ranks of a run that was killed go with it, but need a moment: a lock is waited for that long. */
+/* Waits for the lock as long as the ranks of a killed run may need to end. */
 static int take_lock(int fd, struct flock *l)
 {
 	int rc;
@@ -64,9 +64,10 @@ static int lock(struct dlb_checkpoint *c, struct dlb_error *err)
 	return 0;
 }
 
-/* ---- is it one folder for all ranks? ---- */
+/* ---- do all ranks see one folder? ---- */
 
-/* Another rank: it sees what rank 0 has made, after a while at most, and can write there. */
+/* On another rank: waits until rank 0's file is visible, and checks that this rank can write in the
+ * folder. */
 static int see(const char *dir, const char *name, const struct dlb_comm *comm, struct dlb_error *err)
 {
 	char *theirs = dlb_xprintf("%s/%s", dir, name), *mine = dlb_xprintf("%s/%s-%d", dir, name, dlb_comm_rank(comm));
@@ -147,10 +148,10 @@ void dlb_checkpoint_close(struct dlb_checkpoint *c)
 
 /* ---- saving ---- */
 
-/* What a rank has written. */
+/* Checksums of the files that a rank has written. */
 struct written { char part[65], local[65]; };
 
-/* The sums of all ranks' files to rank 0: *sum is new, on all. */
+/* Gathers the checksums of all ranks' files on rank 0; *sum is new on all ranks. */
 static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct dlb_sum **sum, int *n, struct dlb_error *err)
 {
 	const int size = dlb_comm_size(comm);
@@ -174,20 +175,20 @@ static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct
 	return rc;
 }
 
-/* One checkpoint that is being written. */
+/* A checkpoint that is being written. */
 struct saving {
 	struct dlb_checkpoint *c;
 	const struct dlb_state *state;
 	const struct dlb_local_state *local;
 	const struct dlb_progress_state *at;
 	int rank, n_ranks;
-	char name[32], *aside;		/* the folder, and its path */
+	char name[32], *aside;		/* the folder's name and path */
 	struct written mine;
 	struct dlb_sum *sum; int n_sums;
 	char **path;
 };
 
-/* A folder with an unforeseeable name, whose manifest says already what may come to lie in it. */
+/* Makes a folder with a random name and writes the list of files that it will hold, before any of them. */
 static int make_aside(void *ctx, struct dlb_error *err)
 {
 	struct saving *s = ctx;
@@ -225,7 +226,7 @@ static int settle(void *ctx, struct dlb_error *err)
 				dlb_checkpoint_settle(s->c, s->name, s->at->step, s->path, err)) ? -1 : 0;
 }
 
-/* A disk may take longer than --timeout, on one rank alone. */
+/* Runs `work` on the disk. It may take longer than --timeout on one rank, so all ranks wait without limit. */
 static int on_disk(struct saving *s, struct dlb_comm *comm, int (*work)(void *ctx, struct dlb_error *err), struct dlb_error *err)
 {
 	return dlb_comm_agree(comm, dlb_comm_await_all(comm, work, s, err), err, NULL);
@@ -252,7 +253,8 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 
 /* ---- loading ---- */
 
-/* The newest whole one; -1: there is none at all. *said: in what it, or all, are damaged that are newer. */
+/* Finds the newest whole checkpoint; -1: there is none. *said: the damage of newer ones or, where all are
+ * damaged, of all. */
 static int find_whole(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *step, struct dlb_error *said, struct dlb_error *err)
 {
 	const bool first = dlb_comm_rank(comm) == 0;

@@ -1,6 +1,6 @@
-/* See checkpoint_files.h: the folder of checkpoints on rank 0. It may be shared with others and hold what is not ours, so
- * folders are walked by their descriptors, links are never followed, and nothing is removed but regular files under names
- * that a manifest of ours lists. */
+/* The folder of checkpoints on rank 0. See checkpoint_files.h. Others may share it and keep files of their
+ * own in it. So folders are walked by descriptors, links are never followed, and only regular files that a
+ * manifest of dlb lists are removed. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <errno.h>
@@ -84,7 +84,7 @@ static bool is_regular(int folder, const char *name)
 	return fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What the manifest in folder fd lists; false: there is none of ours. */
+/* Reads the list of the manifest in folder fd; false: there is no manifest of dlb. */
 static bool read_list(int folder, struct dlb_checkpoint_list *list)
 {
 	const int fd = openat(folder, DLB_CHECKPOINT_MANIFEST, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -106,16 +106,16 @@ static bool read_list(int folder, struct dlb_checkpoint_list *list)
 
 static bool listed(const struct dlb_checkpoint_list *list, const char *name)
 {
-	if (dlb_output_is_aside(name))		/* ours, of a run that was killed */
+	if (dlb_output_is_aside(name))		/* a temporary file of a killed run */
 		return true;
 	for (int i = 0; i < list->n; i++)
 		if (!strcmp(list->name[i], name))
 			return true;
-	/* Manifests before 1.2 have no list; these are the names that were written. */
+	/* Manifests before 1.2 have no list; these are the names that were written then. */
 	return list->old && (numbered(name, "part-") || numbered(name, "kept-"));
 }
 
-/* Opens folder `name` where a manifest of ours is in it; else -1. */
+/* Opens folder `name` if a manifest of dlb is in it; else -1. */
 static int open_ours(int folder, const char *name, struct dlb_checkpoint_list *list)
 {
 	int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -141,7 +141,8 @@ bool dlb_checkpoint_remove(int folder, const char *name)
 		closedir(d);
 	if (fd < 0)
 		return false;
-	unlinkat(fd, DLB_CHECKPOINT_MANIFEST, 0);	/* the last: who is killed before can go on from it */
+	/* last: a run killed before this can remove the rest later */
+	unlinkat(fd, DLB_CHECKPOINT_MANIFEST, 0);
 	close(fd);
 	dlb_arena_release(&list.arena);
 	return unlinkat(folder, name, AT_REMOVEDIR) == 0;
@@ -173,7 +174,7 @@ static bool is_ours(int folder, const char *name)
 	return true;
 }
 
-/* Whatever has the name: our own checkpoint goes, anything else gets another name beside it. */
+/* Frees the name: a checkpoint of dlb is removed, anything else is renamed beside it. */
 static int make_way(const struct dlb_checkpoint *c, const char *name, uint64_t number, char *old, size_t cap, struct dlb_error *err)
 {
 	struct stat st;
@@ -198,7 +199,8 @@ static bool is_damaged(const struct dlb_checkpoint *c, int64_t step)
 	return false;
 }
 
-/* All but this one and the newest whole one before it. Those after it are damaged: this run began before them. */
+/* Removes all but this checkpoint and the newest whole one before it. Those after it are damaged: this run
+ * began before them. */
 static void remove_older(const struct dlb_checkpoint *c, int64_t step)
 {
 	int n, kept = 0;
@@ -235,7 +237,7 @@ int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t s
 		return dlb_fail(err, NULL, "cannot rename '%s/%s' to '%s': %s", c->dir, aside, name, strerror(errno));
 	fsync(c->folder);
 	if (!strncmp(old, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)) && !dlb_checkpoint_remove(c->folder, old)) {
-		char kept[80];			/* something in it is not ours: let it be seen */
+		char kept[80];			/* it holds files of others: keep it visible */
 
 		snprintf(kept, sizeof kept, "%s.aside-%016" PRIx64, name, number);
 		renameat(c->folder, old, c->folder, kept);

@@ -1,4 +1,4 @@
-/* See checkpoint_files.h: reads and writes the state that each replica has alone: residuals of compression, K-FAC. */
+/* State that each replica has alone: residuals of compression, K-FAC. See checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <stdlib.h>
@@ -6,13 +6,13 @@
 #include "exec/checkpoint_files.h"
 #include "model/safetensors.h"
 
-/* "error/R/NAME" of replica R; "basis/NAME", the same on all. */
+/* "error/R/NAME" of replica R; "basis/NAME", equal on all replicas. */
 static const char *local_name(struct dlb_arena *a, const struct dlb_local_tensor *s, int replica)
 {
 	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
 }
 
-/* Tensor i of the state: those of compression, then those of K-FAC. *first_kfac starts as 0. */
+/* Tensor i of the state: first those of compression, then those of K-FAC. *first_kfac starts as 0. */
 static bool local_tensor(const struct dlb_local_state *k, int i, int *first_kfac, struct dlb_local_tensor *s)
 {
 	if (*first_kfac == i && k->compress && dlb_compress_state_tensor(k->compress, i, s))
@@ -46,7 +46,7 @@ int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local
 	return rc;
 }
 
-/* All kept-RANK.safetensors of a checkpoint. */
+/* Opens all kept-RANK.safetensors of a checkpoint. */
 static int open_files(const char *dir, struct dlb_safetensors **st, int *n, struct dlb_error *err)
 {
 	DIR *d = opendir(dir);
@@ -76,7 +76,8 @@ static const struct dlb_st_tensor *find_tensor(const struct dlb_safetensors *st,
 	return NULL;
 }
 
-/* Replica r's, or every replica's of those there were, divided by how many there are now. */
+/* Loads replica r's tensor or, with another number of replicas, the sum of all replicas' divided by the
+ * present number. */
 static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_local_tensor *s, int replica, int n_replicas,
 			 struct dlb_error *err)
 {

@@ -1,4 +1,4 @@
-/* See checkpoint_files.h: loading on any number of nodes, however tensors were and are split. */
+/* Reads a checkpoint on any number of nodes, however tensors were and are split. See checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <jansson.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "model/safetensors.h"
 #include "util/input.h"
 
-/* Beyond any training, and far enough from the ends of int64_t to be added to. */
+/* Greater than any step count, and small enough to be added to without overflow. */
 #define MOST_STEPS INT64_C(1000000000000000)
 
 struct manifest {
@@ -17,10 +17,10 @@ struct manifest {
 	json_t *json;			/* owned */
 	struct dlb_progress_state p;
 	const char *optimizer;
-	bool external;			/* of a format that is not known; the rest is not filled */
+	bool external;			/* of an unknown format; the other members are not filled */
 };
 
-/* Member `key`, an integer from 0 to MOST_STEPS, as all that count something. */
+/* Reads member `key`: an integer from 0 to MOST_STEPS. */
 static bool read_count(const json_t *j, const char *key, bool needed, int64_t *out)
 {
 	const json_t *v = json_object_get(j, key);
@@ -88,9 +88,9 @@ bool dlb_checkpoint_manifest_list(const char *text, size_t n, struct dlb_checkpo
 	return ours;
 }
 
-/* ---- whether it is whole ---- */
+/* ---- checking ---- */
 
-/* Formats before 1.2: all parts that the manifest names are safetensors files from end to end. */
+/* Formats before 1.2: checks that all parts in the manifest are safetensors files of full length. */
 static int check_parts(const struct manifest *m, struct dlb_error *err)
 {
 	json_t *tensors = json_object_get(m->json, "tensors"), *place, *e;
@@ -105,7 +105,7 @@ static int check_parts(const struct manifest *m, struct dlb_error *err)
 			const char *name = json_string_value(e);
 
 			if (!name || strchr(name, '/') || !strcmp(name, last))
-				continue;	/* said where it is read; seen */
+				continue;	/* a file that cannot be opened is reported when it is read */
 			char *path = dlb_xprintf("%s/%s", m->dir, name);
 			rc = dlb_safetensors_read(path, &st, err);
 			dlb_safetensors_release(&st);
@@ -180,7 +180,7 @@ static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir,
 	return rc ? NULL : &ps->part[ps->n++].st;
 }
 
-/* The data of tensor `name` of this part of the checkpoint, or NULL. */
+/* Data of tensor `name` in this part of the checkpoint, or NULL. */
 static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_desc *want,
 			     struct dlb_error *err)
 {
@@ -198,7 +198,7 @@ static const void *find_data(const struct dlb_safetensors *st, const char *dir, 
 	return NULL;
 }
 
-/* One of a tensor's parts, as the manifest tells it; false: it does not. */
+/* Reads the manifest's entry for one part of a tensor; false: the entry is invalid. */
 static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part, struct dlb_desc *d)
 {
 	const json_t *shape = json_object_get(e, "shape");
@@ -223,13 +223,14 @@ static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, 
 
 struct loading { const struct manifest *m; struct part_files *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
 
-/* As a checkpoint names it: itself, or the optimizer's state of it. */
+/* The name in the checkpoint: the tensor's, or that of its optimizer state. */
 static const char *kept_as(const struct loading *l, const char *name)
 {
 	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
 }
 
-/* Puts the parts of a tensor (of which the model has `part_of` or, NULL, all) together in `whole`, whose shape is d. */
+/* Copies the parts of a tensor into `whole`, of shape d. part_of: the part that the model has; NULL: the
+ * whole tensor. */
 static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d, void *whole,
 			struct dlb_error *err)
 {

@@ -1,4 +1,5 @@
-/* See checkpoint_files.h: SHA256SUMS, a line "64 hex digits, two blanks, name" a file, as sha256sum(1) writes and checks it. */
+/* SHA256SUMS: a line "64 hex digits, two blanks, name" for each file, in the format of sha256sum(1). See
+ * checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ int dlb_sums_write(const char *dir, const struct dlb_sum *sum, int n, struct dlb
 	return rc;
 }
 
-/* One line at p, at most n bytes: its length with the end of line, 0 when it is none. */
+/* Parses the line at p, of at most n bytes. Returns its length with the newline; 0: it is not such a line. */
 static size_t read_line(const char *p, size_t n, struct dlb_sum *s)
 {
 	const char *end = memchr(p, '\n', n);

@@ -1,4 +1,4 @@
-/* See checkpoint_files.h: what is written of weights, buffers and optimizer state, and where the manifest says it is. */
+/* Writes weights, buffers and optimizer state, and their places into the manifest. See checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <jansson.h>
 #include <math.h>
@@ -61,7 +61,8 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 	return rc;
 }
 
-/* Where tensor x is: the name of a part, or, of a part of a tensor, one in the list of that tensor's parts. */
+/* Records the place of tensor x: the name of a part file or, for a slice, an entry in the list of its
+ * tensor's slices. */
 static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 {
 	const struct dlb_slice *sl = x->slice;
@@ -79,7 +80,7 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 	json_array_append_new(list, o);
 }
 
-/* Releases m. sha256: of the file; may be NULL. */
+/* Takes m. sha256: of the file; may be NULL. */
 static int write_json(const char *path, json_t *m, char *sha256, struct dlb_error *err)
 {
 	char *text = json_dumps(m, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
@@ -118,7 +119,7 @@ int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *e
 	return rc;
 }
 
-/* Where training stands. */
+/* Step, epoch and position of training. */
 static json_t *progress_json(const struct dlb_state *s, const struct dlb_progress_state *p)
 {
 	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "step", (json_int_t)p->step, "epoch",

@@ -1,4 +1,4 @@
-/* See clip.h. */
+/* Clipping by the global norm and K-FAC's trust region. See clip.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ void dlb_clip_here(struct dlb_clip *c, int64_t step)
 	}
 }
 
-/* 1 where the norm is NaN: so is the step then */
+/* 1 where the norm is NaN: the step is then NaN as well */
 static double scale_of(const struct dlb_clip *c, double sum)
 {
 	return fmin(1, c->norm / (sqrt(sum) + 1e-6));
@@ -163,7 +163,7 @@ int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, st
 	if (dlb_partial_sums_add(&t->along, comm, contributes, &sum, err))
 		return -1;
 	limit = sqrt(t->kl_clip / (rate * rate * sum));
-	if (limit < 1) {			/* not so where the sum is 0 or not a number */
+	if (limit < 1) {			/* false where the sum is 0 or NaN */
 		*scale = limit;
 		dlb_kfac_held_back(kfac);
 	}

@@ -1,10 +1,10 @@
-/* Reads the document, applies the options of dlb-run to it, and writes it with its report. */
+/* dlb-run: reads the document, applies the options to it, and writes it with its report. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/command.h"
 #include "exec/unused.h"
 
-/* With -v: batch, schedule, optimizer and predicted time of the run that is about to start. */
+/* -v: prints batch, schedule, optimizer and predicted time before the run. */
 static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
 {
 	const json_t *plan = dlb_doc_section(doc, "plan"), *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
@@ -16,7 +16,7 @@ static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
 		    rule ? rule : "not said", json_number_value(json_object_get(plan, "value_s")) * 1e3);
 }
 
-/* Measuring while training needs test data and an interval; c: with the document's settings. */
+/* --eval-every and --save-best need test data and an interval. c: with the document's settings. */
 static int check_measuring(const struct dlb_run_command *c, struct dlb_error *err)
 {
 	const struct dlb_exec_options *x = &c->exec;
@@ -30,7 +30,7 @@ static int check_measuring(const struct dlb_run_command *c, struct dlb_error *er
 	return 0;
 }
 
-/* The optimizer that runs, by the document as it is. */
+/* The name of the optimizer that the run will use. */
 static const char *optimizer_of(const struct dlb_doc *doc)
 {
 	json_t *o = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
@@ -72,7 +72,8 @@ static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
 	dlb_doc_set(doc, "report", section);
 }
 
-/* --delay-discount has no effect where no weight is read more than one update late; only the program tells. */
+/* Warns where --delay-discount has no effect: no weight is read more than one update late, which only the
+ * program shows. */
 static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc, const struct dlb_report *report)
 {
 	const char *rule = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "staleness"));

@@ -1,5 +1,5 @@
-/* The command dlb-run, from its parsed options to its exit status: command.c reads the document and writes the result, rank.c is
- * one of several ranks, plain.c is the process that was started without mpirun or srun. */
+/* The command dlb-run, from its parsed options to its exit status. command.c reads the document and writes
+ * the result, rank.c is one of several ranks, plain.c is a process started without mpirun or srun. */
 #ifndef DLB_EXEC_COMMAND_H
 #define DLB_EXEC_COMMAND_H
 #include "exec/exec.h"
@@ -10,7 +10,7 @@
 struct dlb_run_command {
 	const struct dlb_cli *cli;
 	int argc; char **argv;
-	const char *folder;			/* of the parent that started this rank (launch.h); NULL: there is none */
+	const char *folder;	/* of the parent that started this rank (launch.h); NULL: no parent */
 	struct dlb_exec_options exec;
 	struct dlb_run_edit edit;		/* options that are written into the document */
 	struct dlb_sharing_options sharing;
@@ -18,19 +18,20 @@ struct dlb_run_command {
 	char init_text[32];			/* exec.init */
 };
 
-/* Reads the document from the operand or standard input, writes the options into it and fills c->exec from it, whose strings doc
- * owns. Warns of options without effect. 0, or -1 with err and doc released. */
+/* Reads the document from the operand or standard input, writes the options into it and fills c->exec from
+ * it; doc owns the strings. Warns of options without effect. -1 with err: doc is released. */
 int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
-/* Puts the report into doc and writes doc to f. */
+/* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, FILE *f,
 		      struct dlb_error *err);
-/* A line of progress on standard error; ctx: a struct dlb_status_line. */
+/* Shows a line of progress on standard error; ctx: a struct dlb_status_line. */
 void dlb_command_show_status(void *ctx, const struct dlb_status_told *told);
-/* Prints err as the line of rank `rank` (-1: of none), for the parent if there is one. Returns the exit status. */
+/* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit
+ * status. */
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);
 
-/* The whole run of one of several ranks, or of a process that was started plainly. Both return the exit status; the one line of
- * an error is printed. */
+/* The whole run of one of several ranks; of a process that was started without them. Both return the exit
+ * status and print the one line of an error. */
 int dlb_command_rank(struct dlb_run_command *c);
 int dlb_command_plain(struct dlb_run_command *c);
 #endif

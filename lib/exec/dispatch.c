@@ -1,4 +1,4 @@
-/* See dispatch.h. */
+/* Rank 0 reads samples for all nodes. See dispatch.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
@@ -7,7 +7,7 @@
 struct fed_node {
 	int via;				/* the rank that rank 0 sends its shares to */
 	struct dlb_dispatch_share *share;		/* [engine] */
-	char **place;				/* [slot] NULL: they do not pass here */
+	char **place;	/* [slot] NULL: this rank does not receive the node's shares */
 	struct dlb_request *in, *out;		/* [slot] */
 };
 struct dlb_dispatch {
@@ -32,7 +32,7 @@ static size_t message_bytes(const struct dlb_dispatch_share *x)
 	return dlb_feed_header_bytes(x->program) + x->bytes;
 }
 
-/* Layouts of all nodes: sizes on all ranks, items on rank 0. */
+/* Collects the layouts of all nodes: sizes on all ranks, items on rank 0. */
 static int learn(struct dlb_dispatch *d, const struct dlb_program *program, struct dlb_engine *const *e, struct dlb_error *err)
 {
 	for (int i = 0; i < d->n_engines; i++) {
@@ -121,7 +121,7 @@ const struct dlb_dispatch_share *dlb_dispatch_share(const struct dlb_dispatch *d
 	return &d->node[node].share[which];
 }
 
-/* Whether this rank receives node k's shares, and whether it sends them on. */
+/* Whether this rank receives node k's shares; whether it sends them on. */
 static bool receives(const struct dlb_dispatch *d, int k)
 {
 	return d->rank && d->node[k].place[0];
@@ -164,7 +164,7 @@ static void post_share(struct dlb_dispatch *d, int64_t n)
 				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0, DLB_TAG_FEED + k, &d->node[k].in[at]);
 }
 
-/* All of share n that passes here; *there: it has come. */
+/* Tests or waits for all of share n that this rank receives; *there: it has arrived. */
 static int arrived(struct dlb_dispatch *d, int64_t n, bool wait, bool *there, struct dlb_error *err)
 {
 	const int at = (int)(n % d->n_slots);
@@ -182,7 +182,7 @@ static int arrived(struct dlb_dispatch *d, int64_t n, bool wait, bool *there, st
 	return 0;
 }
 
-/* Up to share `last`, of which those up to `need` are waited for. */
+/* Advances all shares up to `last`; waits for those up to `need`. */
 static int move(struct dlb_dispatch *d, int64_t need, int64_t last, int64_t filled, struct dlb_error *err)
 {
 	bool there = true;

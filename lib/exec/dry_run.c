@@ -1,6 +1,6 @@
-/* --dry-run: the simulator walks the very programs that would run, and the report says what it saw. With
- * --slow the simulated nodes really are slower than the cost model believes (the predictions are made
- * without), so every loop can be tried on a cluster that exists only as a file. */
+/* --dry-run: the simulator walks the programs that would run and fills the report. With --slow the simulated
+ * nodes are slower than the cost model (predictions are made without it), so balancing can be tried on a
+ * cluster that exists only as a file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const d
 	}
 }
 
-/* Of node i's sums the seconds that it did not wait, by class. A class that was waited for longer than it took stood behind others
- * that were under way: what exceeds was theirs, by what each has left. */
+/* Hidden seconds of node i's sums, by class. A class that was waited for longer than it took waited for other
+ * classes under way: the excess is taken off those, in proportion to the seconds they have left. */
 static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_SUM_CLASSES])
 {
 	double excess = 0.0, left = 0.0;
@@ -40,7 +40,7 @@ static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_S
 		hidden[k] *= excess < left ? 1.0 - excess / left : 0.0;
 }
 
-/* What the replicas' sums send and take, by the lists of hops that would run. */
+/* Bytes and seconds of the replicas' sums, from the lists of hops that would run. */
 static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t, struct dlb_report *r)
 {
 	struct dlb_report_allreduce *a = &r->allreduce;
@@ -90,7 +90,7 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 	}
 }
 
-/* Steps of the simulator are all alike; the log is for whoever reads such logs. */
+/* Writes the log of steps. All simulated steps are equal; the log is for programs that read such logs. */
 static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t, const struct dlb_report *r, struct dlb_error *err)
 {
 	struct dlb_node_step *node = dlb_xcalloc((size_t)r->n_nodes + 1, sizeof *node);

@@ -1,11 +1,12 @@
-/* The step loop. A compiled program becomes a flat list of step operations in which nothing is left to look up:
- * kernels are prepared once for each (op, size of micro-batch), operands are pointers into the arena or
- * the state, requests have their place by tag. Running it is one pass over the list.
+/* The engine. A compiled program becomes a flat list of step operations that needs no look-up: a kernel is
+ * prepared once for each (op, size of micro-batch), operands are pointers into the arena or the state, and
+ * each message has its request. Running a step is one pass over the list (step_op.c has a function for each
+ * kind of operation).
  *
- * Asynchronous programs (plan/async.c): an iteration of the loop holds operations of several steps. Each one works for the
- * step it belongs to; where that is none, it is left out. What differs from step to step, the copy of a place or the
- * version of a weight, is set right before the operation runs: its dynamic operands.
- * What each operation does: step_op.c. */
+ * Asynchronous programs (plan/async.c): an iteration of the loop holds operations of several steps. Each
+ * operation works for its own step; operations without a step are left out. The pointers that differ from
+ * step to step (the copy of a place, the version of a weight) are set right before the operation runs: its
+ * dynamic operands. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	struct dlb_error ignored;
 
 	assert(runtime->arena || !p->node[node].arena_bytes);
-	/* kernels trust shapes; micro-batches have at most two sizes */
+	/* kernels do not check shapes; micro-batches have at most two sizes */
 	if (dlb_graph_check_runnable(g, p->size[0], err) ||
 	    (p->size[p->micro_batches - 1] != p->size[0] && dlb_graph_check_runnable(g, p->size[p->micro_batches - 1], err))) {
 		free(e);
@@ -129,7 +130,7 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
 	dlb_bug("no compute %d", i);
 }
 
-/* Scratch grows while engines are prepared; it is taken when the first step needs it. */
+/* Allocates scratch at the first step, since it grows while engines are prepared. */
 static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 {
 	if (g->scratch || !g->scratch_bytes)
@@ -180,7 +181,7 @@ static int end_sync(struct dlb_engine *e, struct dlb_error *err)
 	return 0;
 }
 
-static _Alignas(64) char nothing[64];	/* scratch of kernels that need none: no NULL to count from */
+static _Alignas(64) char nothing[64];	/* scratch of kernels that need none, so that they get no NULL */
 
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
@@ -238,6 +239,6 @@ const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m)
 {
 	struct dlb_error ignored;
 
-	/* resolve only reads, but for constants, which nobody asks for here */
+	/* resolve allocates only for constants, for which this function is not called */
 	return dlb_step_op_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
 }

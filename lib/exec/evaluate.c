@@ -1,9 +1,9 @@
-/* Measuring on the test data while training (--eval-every), keeping the weights that did best (--save-best), and the measurement
- * at the end.
+/* Measures on the test data while training (--eval-every) and at the end, and keeps the weights with the
+ * least test loss (--save-best).
  *
- * It happens between two steps, when no message is under way, over the weights and running statistics where they lie, and writes
- * none of them; samples come from the test data's own reader. So training goes on as if nothing had happened. What it takes is
- * no part of a step's time. */
+ * It runs between two steps, when no message is under way, on the weights and running statistics in place,
+ * and writes none of them. Samples come from a reader of the test data. So it does not change training. Its
+ * time is no part of a step's. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ bool dlb_evaluate_is_due(const struct run *r)
 	return r->eval && r->o->eval_every > 0 && r->at.step % r->o->eval_every == 0;
 }
 
-/* A run that goes on keeps the best of before for as long as its file is there. */
+/* A resumed run keeps the best weights saved before, if their file still exists. */
 int dlb_evaluate_resume(struct run *r, struct dlb_error *err)
 {
 	struct stat st;
@@ -69,10 +69,12 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	if (dlb_eval_run(r->eval, r->comm, (uint64_t)++r->eval_version, &e.accuracy, &e.test_loss, who, err))
 		return -1;
 	e.time_s = dlb_clock_s() - start_s;
-	if (r->n_evals && r->evals[r->n_evals - 1].step == e.step)	/* replicas have met since */
+	/* the replicas' weights have become their mean since then */
+	if (r->n_evals && r->evals[r->n_evals - 1].step == e.step)
 		r->n_evals--;
 	keep(r, &e);
-	best = r->o->save_best && may_be_best && e.test_loss < r->at.best_test_loss;	/* alike on all ranks: it is of a sum over them */
+	/* equal on all ranks: a sum over them */
+	best = r->o->save_best && may_be_best && e.test_loss < r->at.best_test_loss;
 	if (best && save_best(r, &e, err))
 		return -1;
 	dlb_watch_measured(r->watch, e.test_loss, e.accuracy, e.time_s);

@@ -1,11 +1,13 @@
-/* Reading ahead: a thread prepares the samples of the next step while this one computes.
+/* Reads ahead: a thread prepares the samples of the next step while this one computes.
  *
- * A few slots (two, more where several steps are in flight), filled in turn in the order asked for. A share of a step is what
- * one node is fed: seeds (weights of the micro-batches in the loss: labels that count over all that count, in all replicas;
- * where each replica's gradient is its own, in it alone), then each (fed tensor, micro-batch) at its offset, as its engine
- * wants it. Nothing that a node does not read is prepared for it.
+ * A few slots (two, more with several steps in flight) are filled in turn, in the order of the requests. The
+ * share of a node in a step is: seeds, then each (fed tensor, micro-batch) at the engine's offset. A seed is
+ * the weight of a micro-batch in the loss: its labels that count over all that count, of all replicas or,
+ * where replicas use their own means (dlb_sharing_own_mean), of its own replica. Tensors that a node does not
+ * read are not prepared for it.
  *
- * Each node reads its own shares; or rank 0 reads them all and sends them (dispatch.c), and the others have no thread. */
+ * Each node reads its own shares; or rank 0 reads all and sends them (dispatch.c), and the others have no
+ * thread. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,8 +30,8 @@ struct dlb_feed {
 	pthread_cond_t changed;
 };
 
-/* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples). Returns this
- * replica's share, where its gradient is its own, else 1. */
+/* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples).
+ * Returns this replica's share of the step's loss; 1 where the replica uses its own gradient. */
 static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct dlb_program *p, int label, double *seed)
 {
 	double total = dlb_data_counted(f->data, label, s->epoch, s->first, p->step_batch), weight = 1.0;
@@ -49,7 +51,8 @@ static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct
 	return weight;
 }
 
-/* Several losses share one seed, so labels of each must count in proportion to the samples of the micro-batches. */
+/* Several losses share one seed, so in each the labels that count must be in proportion to the samples of the
+ * micro-batches. */
 static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p, const struct dlb_fed *fed)
 {
 	double *seed = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *seed);
@@ -164,7 +167,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 		f->own[i] = dispatch ? dlb_dispatch_own(dispatch, i) : dlb_xcalloc(bytes, 1);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->changed, NULL);
-	/* A node that reads no samples only counts labels: not worth a thread. */
+	/* A node that reads no samples only counts labels; it needs no thread. */
 	any = any && data;
 	if (any && pthread_create(&f->thread, NULL, work, f)) {
 		dlb_feed_free(f);
@@ -204,7 +207,8 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
 {
 	struct feed_slot *s = &f->slot[f->asked % f->n_slots];
 
-	if (f->dispatch && dlb_dispatch_ask(f->dispatch, which, err))	/* until what was there is on its way */
+	/* until the slot's old share has left */
+	if (f->dispatch && dlb_dispatch_ask(f->dispatch, which, err))
 		return -1;
 	pthread_mutex_lock(&f->lock);
 	s->which = which;
@@ -217,7 +221,7 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
 	return 0;
 }
 
-/* Shares prepared so far, at least n of them. */
+/* Waits until n shares are prepared; returns how many are. */
 static int64_t prepared(struct dlb_feed *f, int64_t n)
 {
 	pthread_mutex_lock(&f->lock);

@@ -1,5 +1,5 @@
-/* What a plan was made for and this host does not have, as far as it is cheaply known before the start: hosts, cores, memory.
- * Speeds of kernels and links are not looked at. */
+/* Compares this host with the hosts that a plan was made for, as far as that is quickly known before the
+ * start: hosts, cores, memory. Speeds of kernels and links are not compared. */
 #ifndef DLB_EXEC_HOST_DIFFERS_H
 #define DLB_EXEC_HOST_DIFFERS_H
 #include "doc/doc.h"

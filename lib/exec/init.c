@@ -1,14 +1,14 @@
-/* Fresh weights, as PyTorch draws them by default: convolutions and dense layers uniform in
- * +-1/sqrt(fan_in) (He et al., 2015, with the slope sqrt 5 that PyTorch uses, comes to this bound), scales
- * of normalizations 1, other vectors 0, tables of embeddings N(0,1) times 0.02 (as GPT-2), everything else of two and more dimensions
- * uniform in +-sqrt(6/(fan_in + fan_out)) (Glorot and Bengio, 2010). */
+/* Fresh weights by PyTorch's defaults: convolutions and dense layers uniform in +-1/sqrt(fan_in) (He et al.,
+ * 2015, with PyTorch's slope sqrt 5), scales of normalizations 1, other vectors 0, embedding tables N(0,1)
+ * times 0.02 (as GPT-2), all else of two and more dimensions uniform in +-sqrt(6/(fan_in + fan_out)) (Glorot
+ * and Bengio, 2010). */
 #include <math.h>
 #include <string.h>
 #include "exec/engine.h"
 #include "util/hash.h"
 #include "util/rng.h"
 
-/* The forward op that reads tensor t, and as which input. */
+/* The forward op that reads tensor t, and its input number. */
 static const struct dlb_op *reader_of(const struct dlb_graph *g, int t, int *input)
 {
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
@@ -26,7 +26,7 @@ static const struct dlb_op *reader_of(const struct dlb_graph *g, int t, int *inp
 	return NULL;
 }
 
-/* As above for a weight; where its parts are put together for one that reads the whole, that one. */
+/* The same for a weight; if parts are concatenated for an op that reads the whole, that op. */
 static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 {
 	const struct dlb_op *op = reader_of(g, t, input);
@@ -36,7 +36,7 @@ static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 	return op;
 }
 
-/* Parts are drawn as the whole is, element by element. */
+/* A slice is drawn as the whole tensor is, element by element. */
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 {
 	const struct dlb_tensor *x = &g->tensor[t];

@@ -1,5 +1,4 @@
-/* Reading what a run stands on, compiling it, predicting it; and dlb_exec_check, which does all that
- * without running anything. */
+/* Reads the sections of a run, compiles and predicts it. dlb_exec_check does all that without running. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +51,7 @@ static void torch_batchnorm(struct dlb_graph *g)
 	}
 }
 
-/* What is made of sums of gradients has no meaning where there are none. */
+/* Refuses options for sums of gradients where replicas average weights. */
 static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 {
 	const struct dlb_sharing *s = &j->plan.sharing;
@@ -68,7 +67,7 @@ static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 	return 0;
 }
 
-/* What replicas sum is said by the plan, else by the run section's optimizer; both say the same from here on. */
+/* The plan says what replicas sum, else the run section's optimizer; afterwards both hold the same value. */
 static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 {
 	static const char *const names[2][2] = { { "gradients:mean", "gradients:sum" }, { "moments:mean", "moments:sum" } };
@@ -104,7 +103,7 @@ static const char *weight_name(const struct dlb_tensor *t)
 	return t->slice ? t->slice->of : t->name;
 }
 
-/* Every group has a weight. */
+/* Checks that every group has a weight. */
 static int check_groups(const struct dlb_job *j, struct dlb_error *err)
 {
 	const struct dlb_graph *g = &j->graph;
@@ -146,7 +145,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		return -1;
 	if (fits_sharing(j, err))
 		return -1;
-	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
+	if (rescheduled)	/* an edited placement: reschedules it by the measured speeds */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->plan.clip = j->optimizer.clip_norm > 0;
 	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
@@ -198,7 +197,7 @@ static void report_delays(const struct dlb_program *p, struct dlb_report *r)
 	}
 }
 
-/* What replica 0's parts sum in a step, and how. */
+/* Reports the sums of replica 0's parts in a step. */
 static void report_sums(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	struct dlb_report_allreduce *a = &r->allreduce;
@@ -219,7 +218,7 @@ static void report_sums(const struct dlb_job *j, const struct dlb_program *p, st
 	}
 }
 
-/* Which weights K-FAC preconditions. */
+/* Reports which weights K-FAC preconditions. */
 static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 {
 	struct dlb_kfac_layer *all;

@@ -1,4 +1,4 @@
-/* See kfac.h. */
+/* K-FAC's sums, averages and inverses on one node. See kfac.h. */
 #include "exec/engine.h"
 #include "exec/kfac.h"
 
@@ -7,15 +7,16 @@
 
 #include "util/mem.h"
 
-/* One matrix for each group of a convolution, one behind the other. */
+/* A factor: one matrix for each group of a convolution, one behind the other. */
 struct factor {
 	int n, groups, n_uses;
 	size_t bytes, matrix_bytes;	/* of all groups; of one */
-	void *sum[DLB_KFAC_MOST_USES];	/* [use] over micro-batches, lower triangle; sum[0] then of all uses, and the average of all
-					 * replicas, or its Cholesky factor */
-	int n_summed;			/* uses whose micro-batches all are, in this step */
-	void *average, *inverse;	/* lower triangle; full */
-	bool *factored;			/* [group] */
+	/* [use] sums over micro-batches, lower triangle. sum[0] then becomes the sum over all uses, and after
+	 * an exchange the average of all replicas or its Cholesky factor */
+	void *sum[DLB_KFAC_MOST_USES];
+	int n_summed;			/* uses summed over all micro-batches of this step */
+	void *average, *inverse;	/* average: lower triangle; inverse: full */
+	bool *factored;			/* [group] sum[0] holds a Cholesky factor */
 	const char *name;		/* of the weight, the graph's */
 };
 struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; double along; };
@@ -30,7 +31,7 @@ struct dlb_kfac {
 	struct dlb_kfac_counts counts;
 };
 
-/* What a kernel works on. */
+/* Arguments of a kernel. */
 struct factor_work { struct dlb_kfac *k; struct layer *layer; int factor, use; struct dlb_kfac_vectors x; double scale; bool first, last; };
 
 static void *matrix(const struct factor *f, void *all, int group)
@@ -49,7 +50,7 @@ static void set_diagonal(struct dlb_kfac *k, const struct factor *f, double v, v
 	free(host);
 }
 
-/* The i-th of a factor's areas; NULL: it has no more. */
+/* Address of the i-th matrix pointer of a factor; NULL: there are no more. */
 static void **area(struct factor *f, int i)
 {
 	return i < f->n_uses ? &f->sum[i] : i == f->n_uses ? &f->average : i == f->n_uses + 1 ? &f->inverse : NULL;
@@ -150,7 +151,7 @@ bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step)
 	return k && step % k->every == 0;
 }
 
-/* Both triangles of the average, in place of the sum. */
+/* Copies both triangles of the average to sum[0]. */
 static void copy_whole(const struct dlb_kfac *k, const struct factor *f, int group)
 {
 	const size_t size = dlb_dtype_bytes(k->dtype), n = (size_t)f->n;
@@ -165,7 +166,7 @@ static void copy_whole(const struct dlb_kfac *k, const struct factor *f, int gro
 	}
 }
 
-/* The sums of all uses are complete. */
+/* Updates the averages once the sums of all uses are complete. goes_out: copies them to be exchanged. */
 static void average(struct dlb_kfac *k, struct factor *f, double scale, bool goes_out)
 {
 	bool finite = true;
@@ -202,7 +203,7 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 	struct layer *l = layer_of(k, update);
 	const int factor = moment % DLB_KFAC_FACTORS;
 	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) : dlb_kfac_terms(k->graph, p->step_batch);
-	/* A replica that has no samples computes one that counts nothing. */
+	/* A replica without samples runs one that does not count. */
 	const struct factor_work w = { .k = k, .layer = l, .factor = factor, .use = moment / DLB_KFAC_FACTORS,
 				.x = dlb_kfac_vectors(k->graph, &l->l, moment, p->size[m]), .first = m == 0, .last = m == p->micro_batches - 1,
 				.scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / (double)all : (double)all };
@@ -229,7 +230,7 @@ static void apply(const void *ctx, const struct dlb_run *r)
 	const size_t size = dlb_dtype_bytes(k->dtype), rows = (size_t)g->n;
 
 	w->layer->along = 0;
-	for (int i = 0; i < a->groups; i++) {		/* each has its rows of the weight */
+	for (int i = 0; i < a->groups; i++) {		/* each group has its own rows of the weight */
 		void *dw = (char *)r->out[0] + (size_t)i * rows * (size_t)(a->n - (r->out[1] != NULL)) * size;
 		void *db = r->out[1] ? (char *)r->out[1] + (size_t)i * rows * size : NULL;
 

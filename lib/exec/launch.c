@@ -1,4 +1,4 @@
-/* See launch.h. */
+/* Starts the ranks of a plan on this host and watches them. See launch.h. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -18,17 +18,17 @@
 #include "util/process.h"
 
 #define ELSEWHERE ((pid_t)-1)
-#define TICK_S 0.1			/* between two looks at the children */
-#define LONGEST_LOOK_S 1.0		/* between two of them, where this process has not been stopped itself */
-#define SCAN_S 1.0			/* between two looks at all processes */
-#define LEAST_START_S 10.0		/* that ranks have to start which run, however short --timeout is */
-#define LAST_S 5.0			/* that mpiexec has for its end once a rank has said why */
+#define TICK_S 0.1			/* seconds between two looks at the children */
+#define LONGEST_LOOK_S 1.0	/* at most, between two looks; longer: this process itself was stopped */
+#define SCAN_S 1.0			/* between two scans of all processes */
+#define LEAST_START_S 10.0		/* for ranks to start, however short --timeout is */
+#define LAST_S 5.0			/* for mpiexec to end once a rank has given the reason */
 #define TERM_S 2.0			/* from SIGTERM to SIGKILL */
 
 int dlb_launch_rank(void)
 {
-	/* Open MPI's mpirun; any PMI (mpiexec of MPICH, srun); PMIx. SLURM_PROCID alone is set in an
-	 * interactive shell under srun too and says nothing. */
+	/* Open MPI's mpirun; any PMI (mpiexec of MPICH, srun); PMIx. SLURM_PROCID is also set in an
+	 * interactive shell under srun, so it proves nothing. */
 	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
 
 	for (int i = 0; i < DLB_LEN(names); i++)
@@ -44,7 +44,7 @@ void dlb_launch_worker_init(const char *folder)
 	char host[256] = "";
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() == 1)		/* it has died before that */
+	if (getppid() == 1)		/* the parent died before the call */
 		_exit(2);
 	dlb_run_folder_record_job(folder);
 	gethostname(host, sizeof host - 1);
@@ -73,27 +73,27 @@ bool dlb_launch_speaks(void)
 	return !task || atoi(task) == 0;
 }
 
-/* ---- what the children say ---- */
+/* ---- output of the children ---- */
 
 struct worker_output {
 	const struct dlb_launch *l;
 	char line[4096];
 	size_t n;
-	bool ready, said, done;		/* said: a worker's error line was passed on; done: the result is there */
-	pid_t *rank;			/* [n_ranks] 0: it has not been heard; ELSEWHERE: on another host */
-	double silent_s, scanned_s;	/* since a rank was last heard; since all processes were looked at */
-	double stopped_s, launcher_s;	/* since when a rank, mpiexec is stopped */
-	int stopped;			/* which rank; -1: one that has not been heard */
-	struct dlb_error fault;		/* why all were ended here */
+	bool ready, said, done;	/* said: a worker's error line was passed on; done: the result is complete */
+	pid_t *rank;			/* [n_ranks] 0: rank not heard yet; ELSEWHERE: on another host */
+	double silent_s, scanned_s;	/* since a rank was last heard; since all processes were scanned */
+	double stopped_s, launcher_s;	/* since a rank, mpiexec was stopped */
+	int stopped;			/* the rank; -1: one not heard yet */
+	struct dlb_error fault;		/* why this process ended all ranks */
 	bool ended;
-	int status;			/* of that line */
-	int lost_rank, lost_signal, lost_exit;	/* from mpiexec's own words; -1: not heard */
-	char first[200];		/* its first words, when nothing else is known */
-	char memory[200];		/* what a worker says that finds none (util/mem.h) */
-	struct dlb_status_line shown;	/* how far it is */
+	int status;			/* exit status of that line */
+	int lost_rank, lost_signal, lost_exit;	/* as mpiexec reports; -1: not reported */
+	char first[200];		/* first line of mpiexec, for when no reason is known */
+	char memory[200];		/* a worker's line about missing memory (util/mem.h) */
+	struct dlb_status_line shown;	/* progress line */
 };
 
-/* A rank of this host that is stopped; -1: none that is known. */
+/* A stopped rank of this host; -1: none known. */
 static int stopped_rank(const struct worker_output *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
@@ -102,7 +102,8 @@ static int stopped_rank(const struct worker_output *e)
 	return -1;
 }
 
-/* Ranks know whom they have not heard, who may have waited for another; which one is stopped is seen here. */
+/* Passes on a worker's error line. A rank names the rank it has not heard, which may itself wait for another;
+ * a stopped rank is visible here. */
 static void pass_on(struct worker_output *e, const char *line)
 {
 	const int stopped = strstr(line, ": lost ") ? stopped_rank(e) : -1;
@@ -122,7 +123,7 @@ static void hear_worker(struct worker_output *e, const char *s)
 	int permanent;
 
 	e->silent_s = 0;
-	if (e->ended)			/* a stopped rank goes on when it is told to end: its result is not the run's */
+	if (e->ended)	/* a stopped rank goes on when it is told to end; its result does not count */
 		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
@@ -142,7 +143,8 @@ static void hear_worker(struct worker_output *e, const char *s)
 	}
 }
 
-/* MPICH's words of a death, which name the lowest rank, not the one that died first (the others are killed for it):
+/* Parses MPICH's message about a death. It names the lowest rank, not the one that died first, since the
+ * others are killed then:
  *   =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
 static void hear_mpich(struct worker_output *e, const char *s)
 {
@@ -152,9 +154,9 @@ static void hear_mpich(struct worker_output *e, const char *s)
 		e->lost_signal = atoi(p + strlen("(signal "));
 }
 
-/* One line from a worker or from mpiexec. Open MPI says of a death:
+/* Handles one line of a worker or of mpiexec. Open MPI's message about a death:
  *   mpirun noticed that process rank 1 with PID 77 on node h exited on signal 9 (Killed).
- *   Process name: [[4711,1],1]  /  Exit code:    3                                        */
+ *   Process name: [[4711,1],1]  /  Exit code:    3 */
 static void hear(struct worker_output *e, char *s)
 {
 	const char *p;
@@ -209,8 +211,8 @@ static void set_root_env(void)
 	}
 }
 
-/* In the child: mpiexec of ourselves; never returns. Own process group, so that a terminal's ^C reaches the
- * parent alone, which then asks the ranks to stop. */
+/* In the child: runs mpiexec with this program; never returns. The child has its own process group, so that a
+ * terminal's ^C reaches the parent alone, which then asks the ranks to stop. */
 static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent, int out)
 {
 	char n[16];
@@ -251,7 +253,7 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 		argv[k++] = l->argv[i];
 	argv[k] = NULL;
 	for (const char *const *name = dlb_comm_is_open_mpi() ? open_mpi : mpich; *name; name++) {
-		argv[0] = *name;	/* MPICH's looks for its other programs beside it */
+		argv[0] = *name;	/* MPICH's mpiexec looks for its other programs beside it */
 		execvp(*name, (char *const *)argv);
 	}
 	dprintf(2, "\1error 2 %s: cannot start mpiexec: %s\n", l->tool, strerror(errno));
@@ -289,7 +291,7 @@ static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_err
 
 /* ---- watching ---- */
 
-/* Reads what there is, for at most s seconds. false: the children have closed the pipe. */
+/* Reads available lines for at most s seconds. false: the children have closed the pipe. */
 static bool listen_for(struct worker_output *e, int in, double s)
 {
 	struct pollfd p = { .fd = in, .events = POLLIN };
@@ -319,7 +321,7 @@ static void pass_signals(const struct worker_output *e, pid_t pid, int *passed)
 	}
 }
 
-/* Ends mpiexec and all that it has started: SIGTERM first, SIGKILL after TERM_S seconds. */
+/* Ends mpiexec and all its descendants: SIGTERM first, SIGKILL after TERM_S seconds. */
 static void end_all(struct worker_output *e, pid_t pid, int in)
 {
 	bool open = true;
@@ -348,8 +350,8 @@ static int silent_rank(const struct worker_output *e)
 	return r < e->l->n_ranks ? r : -1;
 }
 
-/* Is a rank stopped? Those that have not said who they are are looked for only as long as there are such: it takes a
- * look at all processes. */
+/* Finds a stopped rank. Ranks not heard yet need a scan of all processes, so it is done only while there are
+ * some. */
 static bool find_stopped(struct worker_output *e, pid_t pid)
 {
 	e->stopped = stopped_rank(e);
@@ -359,7 +361,7 @@ static bool find_stopped(struct worker_output *e, pid_t pid)
 	return e->stopped >= 0 && dlb_process_has_stopped(pid);
 }
 
-/* Has something been silent for too long? Its reason is then in e->fault. s: since the last look. */
+/* Whether a part has been silent for too long; the reason is then in e->fault. s: since the last look. */
 static bool is_late(struct worker_output *e, pid_t pid, double s)
 {
 	const double limit = e->l->timeout_s, start = limit > LEAST_START_S ? limit : LEAST_START_S;
@@ -369,7 +371,8 @@ static bool is_late(struct worker_output *e, pid_t pid, double s)
 	if (limit <= 0)
 		return false;
 	e->launcher_s = dlb_process_state(pid) == 'T' ? e->launcher_s + s : 0;
-	if (e->launcher_s > limit / 2) {	/* nobody else would let it go on, and nothing is lost by it */
+	/* no other process would continue it, and continuing it loses nothing */
+	if (e->launcher_s > limit / 2) {
 		kill(pid, SIGCONT);
 		if (!e->l->quiet)
 			fprintf(stderr, "%s: mpiexec was stopped for %g s; it goes on now\n", e->l->tool, limit / 2);
@@ -401,8 +404,9 @@ static bool is_late(struct worker_output *e, pid_t pid, double s)
 	return true;
 }
 
-/* Listens until the children have closed the pipe, passing on requests to stop; ends them where they would stay. Time is
- * counted in looks, so that a parent that was stopped itself does not take that for their silence. */
+/* Reads lines until the children have closed the pipe, passes on requests to stop, and ends children that
+ * stay. Time is counted in looks, so that a parent that was stopped itself does not take that for silence of
+ * the children. */
 static void watch(struct worker_output *e, pid_t pid, int in)
 {
 	int passed = 0;
@@ -413,7 +417,7 @@ static void watch(struct worker_output *e, pid_t pid, int in)
 
 		pass_signals(e, pid, &passed);
 		last_s = now_s;
-		if (dlb_process_state(pid) == 'Z') {	/* others may still have the pipe */
+		if (dlb_process_state(pid) == 'Z') {	/* other processes may still hold the pipe */
 			for (int i = 0; i < 5 && listen_for(e, in, TICK_S); i++)
 				;
 			return;
@@ -426,10 +430,10 @@ static void watch(struct worker_output *e, pid_t pid, int in)
 	}
 }
 
-/* What came of it, in one line. */
+/* The result of the run, or its one error line. */
 static int verdict(const struct worker_output *e, int status, struct dlb_error *err)
 {
-	if (e->said) {			/* ranks that leave together do so without a status */
+	if (e->said) {			/* ranks that agree on an error leave without a status */
 		err->what[0] = '\0';
 		err->status = e->status;
 		return -1;
@@ -495,7 +499,7 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 	watch(&e, pid, pipes[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	dlb_process_signal_descendants(getpid(), SIGKILL);	/* of an mpiexec that was killed */
+	dlb_process_signal_descendants(getpid(), SIGKILL);	/* children of an mpiexec that was killed */
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
 	dlb_status_line_clear(&e.shown);

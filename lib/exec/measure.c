@@ -1,6 +1,5 @@
-/* A real step of the whole graph on one node, timed op by op: for dlb-profile. Ops are measured where they
- * will run, in graph order with the caches as the ops before left them: an op measured again and again on
- * its own reads up to twice too fast. */
+/* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Ops are measured in graph
+ * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ struct dlb_measurement {
 	double *sample; int n_samples;		/* [repeat][compute]: seconds */
 };
 
-/* Plan: everything on node 0 in the order of the graph, one micro-batch. */
+/* A plan with all ops on node 0 in graph order, one micro-batch. */
 static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, int64_t n, struct dlb_error *err)
 {
 	dlb_plan_init(&m->plan, g->n_ops, 1);
@@ -39,7 +38,8 @@ static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, i
 	return dlb_program_compile(&m->plan, NULL, n, 0, &m->program, err);
 }
 
-/* Values do not matter much, but zeros and denormals do: weights as they are or drawn, inputs random. */
+/* Fills weights and inputs. Values hardly change times, but zeros and denormals do: weights keep their data
+ * or are drawn, inputs are random. */
 static int fill_state(struct dlb_measurement *m, const struct dlb_graph *g, struct dlb_error *err)
 {
 	(void)err;
@@ -95,7 +95,7 @@ void dlb_measurement_free(struct dlb_measurement *m)
 	free(m);
 }
 
-/* What this host could still give, a little kept back. Infinity where the kernel does not say. */
+/* Bytes that this host could still allocate, less a reserve; infinity if the kernel does not report it. */
 static double free_bytes(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");

@@ -1,4 +1,4 @@
-/* See engine.h: buffers into the memories that the node names, as the program has shared them out. */
+/* Binds buffers to the memories that the node names, in the program's shares. See engine.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,13 +7,13 @@
 struct dlb_memories {
 	struct dlb_binder *binder;		/* borrowed */
 	int n;
-	struct dlb_memory_use left;		/* of what the program puts there */
+	struct dlb_memory_use left;		/* bytes that the program still has to put there */
 };
 
 void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n, const struct dlb_memory_use *use)
 {
 	*out = NULL;
-	if (!binder || n < 2 || !use)		/* in one memory all is already */
+	if (!binder || n < 2 || !use)		/* with one memory there is no choice */
 		return;
 	*out = dlb_xcalloc(1, sizeof **out);
 	**out = (struct dlb_memories){ .binder = binder, .n = n, .left = *use };
@@ -24,7 +24,7 @@ void dlb_memories_free(struct dlb_memories *m)
 	free(m);
 }
 
-/* Cut at whole pages; what the program did not count lies where the last of its kind does. */
+/* Cuts at whole pages. Bytes beyond the program's count go to the last memory that has such bytes. */
 int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes, struct dlb_error *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,4 +1,4 @@
-/* Where the operands of a program's instructions lie on a node (prepare.h). */
+/* Addresses of the operands of a program's instructions on a node. See prepare.h. */
 #include "exec/prepare.h"
 #include "util/mem.h"
 
@@ -40,7 +40,7 @@ struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct ste
 	return &e->dynamic[e->n_dynamic++];
 }
 
-/* *at is in a place of np whose arena begins at `arena`; remote_src: where it lies on another node, or NULL. */
+/* *at is in a place of np whose arena begins at `arena`. remote_src: the place on another node, or NULL. */
 static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena,
 			  const struct remote_src *remote_src)
 {
@@ -60,7 +60,7 @@ void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at
 	dynamic_place(e, a, at, np, place, arena, NULL);
 }
 
-/* Where what lies in that place here may lie instead; NULL: nowhere. */
+/* The sender's memory from which the message of that place may be read; NULL: it is always copied. */
 static const struct remote_src *remote_src_of(const struct dlb_engine *e, int place)
 {
 	const struct dlb_place *p = e->np->place;
@@ -78,7 +78,7 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
 	return NULL;
 }
 
-/* *at is tensor t of instruction `in`'s micro-batch; what of it follows the step? */
+/* *at is tensor t of instruction `in`'s micro-batch: makes it dynamic if it follows the step. */
 void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t, const struct dlb_instr *in)
 {
 	const struct dlb_program *p = e->view.program;

@@ -1,4 +1,5 @@
-/* dlb-run that was started without mpirun or srun: the parent of its ranks, or a plan of one node run here, or a simulated run. */
+/* dlb-run started without mpirun or srun: it is the parent of the ranks, or runs a plan of one node, or
+ * simulates. */
 #include <string.h>
 #include <unistd.h>
 #include "exec/command.h"
@@ -22,8 +23,8 @@ static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	return rc;
 }
 
-/* One line where the plan was made for more than this host, on which all its nodes run: before the start where a person reads
- * along, after it in a log, so that a run that fails prints its one line alone. */
+/* Warns if the plan was made for more than this host, on which all nodes run. On a terminal it does so before
+ * the start; in a log at the end, so that a failing run prints its one line alone. */
 static bool warns_at_start(const struct dlb_run_command *c) { return c->cli->verbose || isatty(2); }
 
 static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc)
@@ -76,7 +77,7 @@ int dlb_command_plain(struct dlb_run_command *c)
 
 	if (dlb_command_open(c, &doc, &err))
 		return dlb_cli_die(c->cli, &err);
-	if (run(c, &doc, &err))		/* without words where a rank has printed the line */
+	if (run(c, &doc, &err))		/* an empty err: a rank has printed the line */
 		status = err.what[0] ? dlb_cli_die(c->cli, &err) : err.status ? err.status : 2;
 	dlb_doc_release(&doc);
 	return status;

@@ -1,4 +1,4 @@
-/* A compiled program made ready to run: the kernels of ops, what is fed, and collectives (prepare.h). */
+/* Prepares the kernels of ops, copies of samples, and collectives. See prepare.h. */
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
@@ -60,7 +60,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 	}
 	if (halves)
 		*(first ? a->out : a->in + o->n_in) = e->sums[in->op];
-	for (int i = 0; i < o->n_in; i++) {	/* the first weight's operand is set last, and says which version is packed */
+	/* the first weight is set last: its version decides whether the packed form is current */
+	for (int i = 0; i < o->n_in; i++) {
 		if (o->in[i] < 0)
 			continue;
 		if (!(a->in[i] = dlb_step_op_resolve(e, o->in[i], in->micro_batch, err)))
@@ -70,7 +71,7 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 	return 0;
 }
 
-/* Which output of op is the loss, or what the loss is a view of; -1: none. */
+/* The output of op that is the loss, or of which the loss is a view; -1: none. */
 static int loss_output(const struct dlb_engine *e, int op)
 {
 	int t = e->graph->loss;
@@ -118,7 +119,7 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const 
 	struct dlb_gradient_places *gradient;
 
 	e->step_op[e->n_step_ops++].kind = in->what == DLB_RUN_SQUARES ? STEP_SQUARES : STEP_NORM;
-	if (e->clip.n_ways)			/* of the other half */
+	if (e->clip.n_ways)			/* made by the other one of SQUARES and NORM */
 		return 0;
 	gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
 	for (int op = 0; op < g->n_ops; op++) {
@@ -142,7 +143,7 @@ static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return 0;
 }
 
-/* A fed tensor: seeds are computed, the rest is copied from what the feeder laid out at `offset`. */
+/* A fed tensor: seeds are computed, all else is copied from the feed's buffer at `offset`. */
 static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
@@ -171,7 +172,7 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	return 0;
 }
 
-/* Of the replicas; the end of the step is run.c's. */
+/* A collective of the replicas. The sum at the end of a step is step_end.c's. */
 static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 {
 	static const enum step_op_kind kind[] = { [DLB_RUN_COMPUTED] = STEP_COMPUTED, [DLB_RUN_REDUCE] = STEP_REDUCE,
@@ -210,11 +211,12 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 		case DLB_COPY:
 			rc = prepare_copy(e, in, err);
 			break;
-		case DLB_COLLECTIVE:		/* the step's end is run.c's */
+		case DLB_COLLECTIVE:		/* the end of a step is step_end.c's */
 			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? prepare_norm(e, in, c, err) :
 				in->what == DLB_RUN_TRUST ? prepare_trust(e, c) : prepare_collective(e, in);
 			break;
-		default:			/* FREE: places are fixed at compile time; the owner of a zero-copy source is told */
+		/* FREE: places are fixed at compile time; only the sender of a zero-copy message is told */
+		default:
 			if (in->verb == DLB_FREE && in->zero_copy)
 				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN, .iteration = in->iteration, .dynamic = -1, .peer = in->peer,
 					.tag = in->tag };
@@ -226,7 +228,7 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return dlb_prepare_match_waits(e, err);
 }
 
-/* Room for the sums of ops that run in halves. */
+/* Allocates the sums of ops that run in halves. */
 void dlb_step_ops_make_sums(struct dlb_engine *e)
 {
 	if (dlb_step_op_sums_moments(e))

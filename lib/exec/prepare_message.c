@@ -1,9 +1,9 @@
-/* Messages between nodes, made ready to run (prepare.h). */
+/* Prepares messages between nodes. See prepare.h. */
 #include <assert.h>
 #include "exec/prepare.h"
 #include "util/mem.h"
 
-/* The kernel that made the message of operation a may write it directly to the receiver's memory. */
+/* Lets the kernel that computes the message of operation a write it in the receiver's memory. */
 static void make_there(struct dlb_engine *e, struct step_op *a, int t, const struct dlb_node_program *there, int place, char *arena)
 {
 	const struct dlb_op *o;
@@ -24,7 +24,7 @@ static void make_there(struct dlb_engine *e, struct step_op *a, int t, const str
 		}
 }
 
-/* The message of operation a is read in place by the receiver, or copied. */
+/* Lets the receiver read the message of operation a in place, or copies it, whichever is faster. */
 static void prepare_zero_copy(struct dlb_engine *e, struct step_op *a, int t)
 {
 	const struct step_op *made = a;
@@ -60,7 +60,7 @@ void dlb_prepare_find_remote_srcs(struct dlb_engine *e)
 	}
 }
 
-/* Gives a message that is started its channel, where there is one. */
+/* Gives a message its channel if the peer is on this host. */
 static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a)
 {
 	struct dlb_runtime *g = e->runtime;
@@ -126,7 +126,7 @@ int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err)
 
 		if (a->kind != STEP_WAIT && a->kind != STEP_WAIT_SENT && a->kind != STEP_RETURN)
 			continue;
-		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
+		/* One tensor may go to several nodes under one tag; the peer distinguishes them. */
 		for (at = e->newest[a->tag]; at >= 0; at = e->older[at])
 			if (e->step_op[at].peer == a->peer && (e->step_op[at].kind == STEP_SEND) == (a->kind == STEP_WAIT_SENT))
 				break;

@@ -1,4 +1,4 @@
-/* Sums of gradients, updates and copies of weights, made ready to run (prepare.h). */
+/* Prepares sums of gradients, updates and copies of weights. See prepare.h. */
 #include <assert.h>
 #include <string.h>
 #include "exec/kfac.h"
@@ -88,8 +88,9 @@ int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, str
 	return 0;
 }
 
-/* Whether what is made of the weight may be a number though the weight is none: oneDNN's convolution with Relu makes 0 of
- * NaN. Data of NaN leave it in the weight's gradient all the same. Anywhere else NaN goes on to the loss. */
+/* Whether an op may return finite numbers for a weight that is not finite: oneDNN's convolution with Relu
+ * makes 0 of NaN. NaN in the data still reaches the weight's gradient. All other ops pass NaN on to the
+ * loss. */
 static bool hides_nan(const struct dlb_graph *g, int weight)
 {
 	for (int i = g->reader_start[weight]; i < g->reader_start[weight + 1]; i++) {
@@ -106,7 +107,8 @@ bool dlb_step_op_sums_moments(const struct dlb_engine *e)
 	return e->view.program->n_replicas > 1 && dlb_sharing_tensors(&e->view.program->whole->sharing) > 1;
 }
 
-/* A replica's own moments are of its own gradient; `a` is left to go on from what comes back. */
+/* Moments are summed over the replicas: the first half makes this replica's moments of its own gradient; `a`
+ * becomes the second half, which reads the sums. */
 static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
@@ -117,7 +119,7 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 	struct dlb_update_desc desc;
 
 	dlb_optimizer_exchange(c, (double)p->batch / (double)p->step_batch, &x);
-	x.in = 1;			/* what is fed sees to it that the gradient is that of the own samples' mean */
+	x.in = 1;	/* the seeds make the gradient that of the mean over this replica's own samples */
 	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_LOCAL, &x);
 	if (e->runtime->be->ops->update(e->runtime->be, &desc, &h->kernel, err))
 		return -1;
@@ -135,7 +137,7 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 	return 0;
 }
 
-/* What is foreseen is not late. */
+/* The factor --delay-discount. Predicted weights need no discount. */
 static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight)
 {
 	const struct dlb_weight_copies *w = dlb_step_op_copies_of(e, weight);
@@ -143,7 +145,8 @@ static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_
 	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ? 2.0 / (1.0 + w->most) : 1.0;
 }
 
-/* The optimizer of the weight's group, in the engine's arena; *scale: its learning rate by the optimizer's. */
+/* The optimizer of the weight's group, in the engine's arena. *scale: the group's learning rate divided by
+ * the optimizer's. */
 static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight, double *scale)
 {
 	const struct dlb_tensor *t = &e->graph->tensor[weight];

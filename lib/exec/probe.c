@@ -1,7 +1,7 @@
 /* Probes: a product and a copy on every device, a ping-pong on every class of link. See probe.h.
  *
- * Ranks measure their devices at the same time, as they will compute at the same time: what they then have
- * to share (memory bandwidth, a crowded core) is part of the answer. Ping-pongs run one pair at a time. */
+ * Ranks measure their devices at the same time, as they will compute at the same time: shared resources
+ * (memory bandwidth, a core with several ranks) count in the result. Ping-pongs run one pair at a time. */
 #include "exec/probe.h"
 #include "util/clock.h"
 #include "util/stats.h"
@@ -83,7 +83,7 @@ static int probe_cpu(int threads, double *peak_flops, double *bandwidth_Bps, str
 
 struct rank_info { char host[128], processor[128]; int cores; double peak_flops, bandwidth_Bps, host_bytes; };
 
-/* Every rank's answers, on every rank. A rank that failed makes all fail. */
+/* Gathers the results of all ranks on every rank. If one failed, all fail. */
 static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, struct dlb_error *err)
 {
 	struct rank_info mine = { .host = "" };
@@ -109,8 +109,8 @@ static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, 
 	return dlb_comm_bcast(comm, all, (size_t)n * sizeof *all, 0, err);
 }
 
-/* Nodes, hosts and links (not measured yet). A rank whose peak is more than 20 % off the median gets a
- * speed of its own; less is noise. */
+/* Fills nodes, hosts and links (not measured yet). A rank whose peak is more than 20 % off the median gets a
+ * speed of its own; smaller differences are noise. */
 static void build(const struct rank_info *all, int n, int threads, struct dlb_cluster *c)
 {
 	double *x = dlb_xcalloc((size_t)n, sizeof *x), peak;
@@ -152,7 +152,8 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 
 /* ---- links ---- */
 
-/* Half a round trip of `bytes` between this rank and `peer`, the median of `rounds`; `first` speaks first. */
+/* Half the round-trip time of `bytes` between this rank and `peer`, the median of `rounds`; `first` sends
+ * first. */
 static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, bool first, int rounds, double *half_s,
 		     struct dlb_error *err)
 {
@@ -176,7 +177,7 @@ static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, b
 	return rc;
 }
 
-/* Latency and bandwidth between ranks a and b into x[0], x[1] on rank a; the others only take part in the
+/* Latency and bandwidth between ranks a and b, in x[0], x[1] on rank a. Other ranks only take part in the
  * barrier, so that pairs do not overlap. */
 static int measure_pair(struct dlb_comm *comm, char *buf, int a, int b, double *x, struct dlb_error *err)
 {
@@ -197,8 +198,8 @@ static int measure_pair(struct dlb_comm *comm, char *buf, int a, int b, double *
 	return dlb_comm_barrier(comm, err);
 }
 
-/* x[2 * link], x[2 * link + 1]: latency and bandwidth; filled by whoever measured, then shared. A host with
- * one rank keeps the class's usual figures; every host's way out is measured to the first host. */
+/* x[2 * link], x[2 * link + 1]: latency and bandwidth, measured by one rank, then shared. A host with one
+ * rank keeps the default figures of the class; every host's port is measured to the first host. */
 static int measure_links(struct dlb_comm *comm, struct dlb_cluster *c, struct dlb_error *err)
 {
 	double *x = dlb_xcalloc(2 * (size_t)c->n_links + 2, sizeof *x), best_latency = INFINITY, best_bandwidth = 0;
@@ -230,14 +231,15 @@ static int measure_links(struct dlb_comm *comm, struct dlb_cluster *c, struct dl
 		bool port = !strcmp(l->cls, "rack");
 		if (x[2 * i] <= 0)
 			continue;
-		l->latency_s = x[2 * i] * (port ? 0.5 : 1);	/* two ports make a route */
+		l->latency_s = x[2 * i] * (port ? 0.5 : 1);	/* a route has two ports */
 		l->bandwidth_Bps = x[2 * i + 1];
 		if (port) {
 			best_latency = fmin(best_latency, l->latency_s);
 			best_bandwidth = fmax(best_bandwidth, l->bandwidth_Bps);
 		}
 	}
-	if (!rc && best_bandwidth > 0) {	/* the first host's port is as good as the best it spoke to */
+	/* the first host's port has the best bandwidth measured to it */
+	if (!rc && best_bandwidth > 0) {
 		c->link[c->group[first_host].up].latency_s = best_latency;
 		c->link[c->group[first_host].up].bandwidth_Bps = best_bandwidth;
 	}

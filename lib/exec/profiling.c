@@ -1,4 +1,4 @@
-/* Filling a profile: see profiling.h. */
+/* Fills a profile. See profiling.h. */
 #include "exec/profiling.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@ enum { MAX_KIND = 64 };			/* bytes of a kind's name in a message */
 
 /* -- one device -- */
 
-/* Enough repeats for a median, not more than about a second of them; of short steps .15 s, as clocks and neighbours of a virtual
- * core come and go within tens of milliseconds. */
+/* Number of repeats: enough for a median, in at most about a second. Short steps are repeated for .15 s,
+ * since clock rates and neighbours of a virtual core change within tens of milliseconds. */
 static int repeats_for(double step_s)
 {
 	const double n = step_s > 0 ? 1.0 / step_s : 30, few = step_s > 0 ? 0.15 / step_s : 30;
@@ -29,7 +29,7 @@ static double sum_of(const double *op_s, int n)
 	return s;
 }
 
-/* One row per signature: the median over the ops that share it. */
+/* Adds one row per signature: the median over the ops with that signature. */
 static void take_times(struct dlb_profile *p, int kind, int b, const double *op_s, const double *scratch,
 		       const double *packed)
 {
@@ -47,7 +47,7 @@ static void take_times(struct dlb_profile *p, int kind, int b, const double *op_
 	}
 }
 
-/* Batch sizes that are measured together. */
+/* Batch sizes that are measured in turns. */
 struct sizes {
 	struct dlb_profile *p;
 	const struct dlb_graph *g;
@@ -55,7 +55,7 @@ struct sizes {
 	const struct dlb_profile_watch *watch;
 	int kind;
 	struct dlb_measurement **m;		/* [batch]; NULL: not open */
-	int *repeats;				/* [batch] to go */
+	int *repeats;				/* [batch] repeats still to run */
 	double *op_s;
 };
 
@@ -65,7 +65,7 @@ static void show(const struct sizes *z, int b)
 		z->watch->progress(z->watch->ctx, z->d->kind, z->p->batch[b]);
 }
 
-/* Opens size b and runs it, to see how long a step takes. */
+/* Opens size b and runs a step to learn its duration. */
 static int try_size(struct sizes *z, int b, struct dlb_error *err)
 {
 	show(z, b);
@@ -81,7 +81,7 @@ static int try_size(struct sizes *z, int b, struct dlb_error *err)
 	return 0;
 }
 
-/* A machine is faster now and slower then, for seconds: sizes first .. end - 1 take turns, so that this falls on all alike. */
+/* Sizes first .. end - 1 take turns, so that slow and fast seconds of the machine affect all alike. */
 static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err)
 {
 	double *scratch = z->op_s + z->g->n_ops, *packed = scratch + z->g->n_ops;
@@ -112,7 +112,8 @@ static void close_sizes(struct sizes *z, int first, int end)
 	}
 }
 
-/* Sizes are open together as far as memory goes; one that does not even run alone is left out. Returns how many ran. */
+/* Opens as many sizes together as memory allows; a size that does not run alone is left out. Returns how many
+ * ran. */
 static int measure_sizes(struct sizes *z, struct dlb_error *err)
 {
 	int measured = 0, first = 0;
@@ -152,7 +153,7 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g, cons
 
 /* -- several ranks -- */
 
-/* All that is known of one kind, in numbers: the rows are the same on every rank. */
+/* Number of doubles of one kind's figures; all ranks have the same rows. */
 static size_t flat_count(const struct dlb_profile *p)
 {
 	return 3 + (size_t)p->n_rows * ((size_t)p->n_batches + 3);
@@ -175,7 +176,7 @@ static void flatten(struct dlb_profile *p, int k, double *x, bool take)
 #undef MOVE
 }
 
-/* Names of every rank's device number i, on all ranks; "" where a rank has none. */
+/* Names of every rank's device i, on all ranks; "": the rank has none. */
 static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d, int n, int i, struct dlb_error *err)
 {
 	char mine[MAX_KIND] = "", *all = dlb_xcalloc((size_t)dlb_comm_size(c), MAX_KIND);
@@ -190,7 +191,7 @@ static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d,
 	return all;
 }
 
-/* Rank `from` measures `kind`; rank 0 gets the figures. */
+/* Rank `from` measures `kind`; rank 0 receives the figures. */
 static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, const char *kind,
 			 int from, struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
 {

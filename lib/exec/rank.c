@@ -1,7 +1,9 @@
-/* dlb-run as one of several ranks: started by our parent (launch.h) with --worker FOLDER, or by somebody's mpirun or srun.
+/* dlb-run as one of several ranks: started by a parent (launch.h) with --worker FOLDER, or by a foreign
+ * mpirun or srun.
  *
- * A failed run prints one line. The parent passes on the first line that a rank gives it. Without a parent, ranks that agree leave
- * the line to the rank that knows the cause, and ranks that have lost touch wait for each other's end before they print. */
+ * A failed run prints one line. The parent passes on the first line it receives from a rank. Without a
+ * parent, ranks that agree leave the line to the rank that knows the cause; ranks that have lost the comm
+ * wait for each other's end before they print. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,16 +16,16 @@
 #include "util/input.h"
 #include "util/mem.h"
 
-#define PRINT_AFTER_S 0.4	/* each rank after the one before, up to the sixth */
+#define PRINT_AFTER_S 0.4	/* seconds after the rank before it, up to the sixth rank */
 
 static double print_after_s(int rank) { return PRINT_AFTER_S * (rank < 5 ? rank : 5); }
 
 /* ---- MPI that does not return ---- */
 
-/* The line that a signal handler prints then: before, the call, after. */
+/* The line that a signal handler prints: before, the call, after. */
 static struct { char before[64], after[160]; int rank; } last_words;
 
-/* Lower ranks first: the end of a rank mostly ends the others before they print. */
+/* Lower ranks print first: the end of one rank mostly ends the others before they print. */
 static void hung(const char *call)
 {
 	const double s = print_after_s(last_words.rank);
@@ -51,7 +53,7 @@ static void prepare_last_words(const struct dlb_run_command *c)
 
 /* ---- failures ---- */
 
-/* A task of srun that found no other: the first task prints the line. */
+/* A task of srun that found no other task: the first one prints the line. */
 static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err)
 {
 	if (dlb_launch_speaks())
@@ -60,7 +62,8 @@ static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm,
 	return err->status ? err->status : 2;
 }
 
-/* Open MPI 4.1's mpirun waits for minutes for a daemon that it cannot reach, and that daemon waits for mpirun. */
+/* Hints at unreachable daemons: Open MPI 4.1's mpirun waits minutes for such a daemon, and the daemon waits
+ * for mpirun. */
 static void tell_of_daemons(const struct dlb_run_command *c, const struct dlb_comm *comm)
 {
 	if (!dlb_comm_is_open_mpi() || dlb_comm_local_size(comm) == dlb_comm_size(comm) || getenv("SLURM_STEP_ID"))
@@ -69,7 +72,8 @@ static void tell_of_daemons(const struct dlb_run_command *c, const struct dlb_co
 		c->cli->tool, dlb_comm_rank(comm));
 }
 
-/* who: the rank that knows the cause. Frees comm; a rank that has lost touch takes the job down. */
+/* Ends a failed rank. who: the rank that knows the cause. Frees comm; a rank that has lost the comm ends the
+ * job. */
 static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err, int who)
 {
 	const bool broken = dlb_comm_broken(comm), orphan = !c->folder;
@@ -84,14 +88,15 @@ static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, c
 	if (broken)
 		dlb_comm_abort(comm, err->status ? err->status : 2);
 	dlb_comm_free(comm);
-	return c->folder ? 0 : err->status ? err->status : 2;	/* the parent knows; mpiexec would take a second or two over a status */
+	/* the parent has the status; mpiexec would take a second or two over one */
+	return c->folder ? 0 : err->status ? err->status : 2;
 }
 
 /* ---- the document ---- */
 
 struct source { struct dlb_run_command *command; struct dlb_doc *doc; };
 
-/* Rank 0's document: the parent's file, or a pipe whose writer may take its time. */
+/* Reads rank 0's document: from the parent's file, or from a pipe, whose writer may be slow. */
 static int read_source(void *ctx, struct dlb_error *err)
 {
 	const struct source *s = ctx;
@@ -101,14 +106,14 @@ static int read_source(void *ctx, struct dlb_error *err)
 	if (!s->command->folder)
 		return dlb_command_open(s->command, s->doc, err);
 	in = dlb_launch_in(s->command->folder);
-	dlb_input_set_max_text(UINT64_MAX);	/* our parent has read it, and has made it longer */
+	dlb_input_set_max_text(UINT64_MAX);	/* the parent has checked its length, and has added to it */
 	rc = dlb_doc_read(s->doc, in, err);
-	unlink(in);		/* nothing is left behind should the parent be killed */
+	unlink(in);		/* nothing remains if the parent is killed */
 	free(in);
 	return rc;
 }
 
-/* Rank 0 has the document; the others get it. */
+/* Sends rank 0's document to the other ranks. */
 static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	char *text = NULL;
@@ -130,7 +135,7 @@ static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *
 	return rc;
 }
 
-/* Rank 0's result: to the parent's file, or to standard output. */
+/* Writes rank 0's result to the parent's file, or to standard output. */
 static int write_result(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, struct dlb_error *err)
 {
 	char *path = c->folder ? dlb_launch_out(c->folder) : NULL;
@@ -186,8 +191,9 @@ int dlb_command_rank(struct dlb_run_command *c)
 	prepare_last_words(c);
 	if (c->folder)
 		dlb_launch_worker_init(c->folder);
-	if (dlb_comm_new(&comm, c->folder ? 0 : c->exec.timeout_s, &err)) {	/* the parent knows better who is missing */
-		/* No exit: there OpenBLAS waits for threads that it had no memory to start. */
+	/* the parent names the missing rank better */
+	if (dlb_comm_new(&comm, c->folder ? 0 : c->exec.timeout_s, &err)) {
+		/* Not exit: OpenBLAS would wait there for threads that it could not start without memory. */
 		dlb_comm_abort(NULL, dlb_command_print_error(c, dlb_launch_rank(), &err));
 	}
 	dlb_comm_set_timeout(comm, c->exec.timeout_s);
@@ -205,7 +211,8 @@ int dlb_command_rank(struct dlb_run_command *c)
 	if (c->folder && dlb_comm_rank(comm) == 0)
 		fputs("\1done\n", stderr);
 	if (c->folder)
-		dlb_comm_set_timeout(comm, 0);	/* the parent ends who does not end, and has the result */
+		/* the result is written, and the parent ends ranks that hang */
+		dlb_comm_set_timeout(comm, 0);
 	dlb_comm_free(comm);
 	return 0;
 }

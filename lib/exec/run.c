@@ -73,7 +73,7 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* The first full step is slower (caches, first touches): it counts only when there is no other. */
+/* The first full step is slower (caches, first touches), so it counts only if it is the only one. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 {
 	if (which)
@@ -169,7 +169,8 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 
 	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
-	rc = dlb_run_ask_ahead(r, r->at.step, &asked, err) || fetch(r, err) ? -1 : 0;	/* while the first samples are read */
+	/* weights are fetched while the first samples are read */
+	rc = dlb_run_ask_ahead(r, r->at.step, &asked, err) || fetch(r, err) ? -1 : 0;
 	dlb_step_end_init(r, &end);
 	while (!r->stopped && !rc) {
 		bool paused = false;
@@ -192,8 +193,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 
 /* ---- the whole run ---- */
 
-/* A log that could not be written ends the run as a signal does, so that no work is lost, and then fails
- * it. */
+/* A log that cannot be written ends the run as a signal does, so that no work is lost; the run then fails. */
 static int close_log(struct run *r, struct dlb_error *err)
 {
 	int rc = 0;
@@ -210,9 +210,10 @@ static int close_log(struct run *r, struct dlb_error *err)
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
-	const bool in_haste = !strcmp(r->stopped, "signal");	/* who was told to stop may be killed soon: the checkpoint comes first */
+	/* a process told to stop may be killed soon: the checkpoint comes first */
+	const bool in_haste = !strcmp(r->stopped, "signal");
 
-	*who = 0;			/* and again what all find alike */
+	*who = 0;			/* errors that all ranks have alike are rank 0's to print */
 	if (dlb_sync_mean_state(r->comm, &r->job.plan, &r->job.cluster, &r->state, &r->apart, err))
 		return -1;
 	if (!in_haste && dlb_evaluate(r, r->at.step > r->first_step, who, err))
@@ -245,7 +246,7 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	int rc;
 
 	memset(report, 0, sizeof *report);
-	*who = 0;			/* what all ranks find alike is rank 0's to say */
+	*who = 0;			/* errors that all ranks have alike are rank 0's to print */
 	r->o = o;
 	r->comm = comm;
 	r->rank = dlb_comm_rank(comm);

@@ -1,4 +1,4 @@
-/* Inside a run: what its files hand on. Private to lib/exec. */
+/* The data of a run and the functions that its files share. Private to lib/exec. */
 #ifndef DLB_EXEC_RUN_H
 #define DLB_EXEC_RUN_H
 #include <stdio.h>
@@ -13,26 +13,26 @@ enum { MAX_BATCHES = 3 };
 struct run {
 	const struct dlb_exec_options *o;
 	struct dlb_comm *comm;
-	struct dlb_subset *all;				/* the ranks, for sums that nobody waits for; NULL: alone, or not wanted */
+	struct dlb_subset *all;	/* all ranks, for sums that no rank waits for; NULL: alone, or synchronous */
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
-	struct dlb_binder *binder;			/* NULL: the node names no memory */
+	struct dlb_binder *binder;			/* NULL: the node names no memories */
 	struct dlb_memories *memories;
-	int replica, *placement;			/* this rank's, and where its replica's ops stand */
+	int replica, *placement;	/* this rank's replica, and the node of each op in it */
 	struct dlb_state state;
 	struct dlb_runtime runtime;
 	struct dlb_program program[MAX_BATCHES];	/* [0]: full batches */
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
 	int n_engines;
-	struct dlb_sync *averages;			/* of weights over the replicas, for all engines; NULL: none */
-	struct dlb_compress_state *compress;		/* by compression of sums */
-	struct dlb_kfac *kfac;				/* NULL: another optimizer, or no layer of it here */
-	double apart;					/* how far they were apart at the end; NAN: not at all */
+	struct dlb_sync *averages;			/* of weights, for all engines; NULL: none */
+	struct dlb_compress_state *compress;		/* state of compressed sums */
+	struct dlb_kfac *kfac;	/* NULL: another optimizer, or no layer on this node */
+	double apart;	/* distance of the replicas' weights at the end (dlb_sync_mean_state) */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
-	struct dlb_dispatch *dispatch;			/* rank 0 reads for all; NULL: each for itself */
+	struct dlb_dispatch *dispatch;	/* rank 0 reads for all; NULL: each node reads its own */
 	struct dlb_eval *eval;
 	struct dlb_report_eval *evals; int n_evals, cap_evals;	/* measured so far */
 	int64_t eval_version; bool saved_best;
@@ -40,61 +40,63 @@ struct run {
 	struct dlb_checkpoint checkpoint;
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
-	int64_t first_step, count;			/* samples of an epoch */
+	int64_t first_step, count;			/* count: samples of an epoch */
 	int64_t end_step, end_epoch, end_position;	/* limits; INT64_MAX: none */
 	struct dlb_record record;
 	double *loss; int64_t n_losses, cap_losses;
-	struct dlb_output log;				/* of losses; f NULL: none here */
-	struct dlb_error log_lost;			/* what empty: all of it could be written */
+	struct dlb_output log;				/* of losses; f NULL: none on this rank */
+	struct dlb_error log_lost;	/* why the log could not be written; what empty: it could */
 	const char *stopped;
 	double wall_s;
 };
 
 /* ---- run_init.c ---- */
-/* Opens everything, on all ranks or on none: -1 with err, of rank *who. What is open is closed by dlb_run_close. */
+/* Opens all that a run needs, on all ranks or on none. -1: err of rank *who; the caller closes what is
+ * open. */
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
 void dlb_run_close(struct run *r);
-/* Samples that the epoch still has. */
+/* Samples left in the epoch. */
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
-/* What compression keeps from step to step, for checkpoints. */
+/* State of compression and K-FAC, for checkpoints. */
 struct dlb_local_state dlb_run_local_state(const struct run *r);
 
 /* ---- evaluate.c ---- */
-/* Whether measuring every so many steps leaves this program alone. */
+/* Checks that --eval-every does not disturb this program. -1 with err. */
 int dlb_evaluate_fits(const struct dlb_exec_options *o, const struct dlb_program *p, struct dlb_error *err);
-/* After a checkpoint was loaded; all ranks. */
+/* After a checkpoint was loaded; collective. */
 int dlb_evaluate_resume(struct run *r, struct dlb_error *err);
 bool dlb_evaluate_is_due(const struct run *r);
-/* Measures after the step that has ended, if there are test data and it was not done; saves what is best. Collective. */
+/* Measures after the last step, if there are test data and that step is not measured yet; saves the best
+ * weights. Collective. */
 int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *err);
 void dlb_evaluate_report(const struct run *r, struct dlb_report *report);
 
 /* ---- run.c ---- */
-/* Why training must not go on from there: "steps", "epochs"; NULL: it may. */
+/* The limit that training has reached there: "steps", "epochs"; NULL: none. */
 const char *dlb_run_limit_reached(const struct run *r, const struct dlb_progress_state *at);
-/* Samples of the batch that begins there; the engine for batches of n; the state one step on. */
+/* Samples in the batch that begins there; the engine for batches of n; advances *at by one step. */
 int64_t dlb_run_batch_at(const struct run *r, const struct dlb_progress_state *at);
 int dlb_run_engine_for(const struct run *r, int64_t n);
 void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
-/* Asks the feed for the batch that begins there; the step over what it brought. */
+/* Asks the feed for the batch that begins there. */
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
-/* As far ahead of the step in use as the feed wants; *asked is the next one to ask for. */
+/* Asks for as many steps after `step` as the feed reads ahead; *asked: the next one to ask for. */
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
-/* Keeps the times of a step of engine `which`. full_steps: steps of full batches so far, this one included. */
+/* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
-/* Steps from start to limit, for the progress line; 0: not known. */
+/* Steps from start to limit, for the progress line; 0: unknown. */
 int64_t dlb_run_total_steps(const struct run *r);
 
 /* ---- step_end.c ---- */
-/* The end of one step on this rank. x: what is summed over the ranks. */
+/* The end of one step on this rank. x: the numbers that are summed over the ranks. */
 struct dlb_step_end {
 	int64_t step;
 	double *x;
 	struct dlb_request sum;
-	/* Of this rank, -1: its samples could not be read or a gradient was not finite; an update made a weight that is
-	 * not finite, among those from which the loss would not show it. why: of either. */
+	/* On this rank, -1: its samples could not be read or a gradient was not finite; an update made a
+	 * weight not finite that the loss would not show. why: the reason of either. */
 	int failed, spoilt;
 	struct dlb_error why;
 	struct dlb_progress_state next;		/* where training stands when the step counts */
@@ -105,21 +107,24 @@ struct dlb_step_end {
 };
 void dlb_step_end_init(const struct run *r, struct dlb_step_end *end);
 void dlb_step_end_release(struct dlb_step_end *end);
-/* The step has run on this rank, on engine e; failed, why and next are set. Starts the sum; waits for nobody. */
+/* The step has run on this rank, on engine e; failed, why and next are set. Starts the sum; waits for
+ * nobody. */
 void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step, struct dlb_step_end *end);
 /* Waits for the sum and sets verdict, stop and loss. The seconds count as e's. -1: the comm broke. */
 int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err);
-/* Of a step that was not good, collective: -1 with the err of the lowest rank *who that has one. */
+/* For a step that is not good; collective. -1 with the err of the lowest rank *who that has one. */
 int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err);
-/* Of a good one: r->at moves on, the loss is kept. Why training ends: "loss", "patience", "signal"; NULL: it goes on. */
+/* For a good step: advances r->at, keeps the loss. Returns why training ends: "loss", "patience", "signal";
+ * NULL: it goes on. */
 const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples);
-/* Measures and saves what is due after a step, unless r->stopped; no step is under way. *paused: set when it did. Collective. */
+/* Measures and saves a checkpoint if that is due after a step, unless r->stopped; no step may be under way.
+ * *paused: set if it did. Collective. */
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err);
 
 /* ---- async_loop.c ---- */
 int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err);
 
 /* ---- summary.c ---- */
-/* Gathers what all ranks saw into the report, on rank 0. */
+/* Gathers the figures of all ranks in the report, on rank 0. */
 int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err);
 #endif

@@ -1,4 +1,4 @@
-/* See run_folder.h. */
+/* The folder of a run, and the removal of folders of killed runs. See run_folder.h. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -17,16 +17,16 @@
 #include "util/mem.h"
 #include "util/process.h"
 
-#define TMPFS 0x01021994		/* statfs(2): files in memory */
-#define MEMORY_ROOM 1e9			/* bytes: far more than documents take, and not all that a container has */
+#define TMPFS 0x01021994		/* statfs(2): a file system in memory */
+#define MEMORY_ROOM 1e9	/* bytes: far more than documents take, and less than a container has */
 #define MEMORY "/dev/shm"
 #define LOCK "lock"
 #define JOBS "jobs"
 #define LAUNCHER "launcher"
-enum { RANDOM = 6, DEEPEST = 32 };	/* letters that mkdtemp chooses; folders in folders */
+enum { RANDOM = 6, DEEPEST = 32 };	/* random letters of mkdtemp; depth of nested folders */
 
-/* mpiexec deletes a dozen files, 8 MB, before it ends, and a disk that is busy may take a second for each (ext4 that is
- * mounted "discard" and keeps no journal waits for the disk at every one). */
+/* Prefers memory: mpiexec deletes a dozen files, 8 MB, before it ends, and a busy disk may take a second for
+ * each (ext4 mounted "discard" without a journal waits for the disk at every one). */
 const char *dlb_run_folder_parent(void)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -56,7 +56,7 @@ static bool is_own(int folder)
 	return fstat(folder, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022);
 }
 
-/* All that is in a folder, following no link. Takes fd. */
+/* Removes all that is in a folder; follows no link. Takes fd. */
 static void empty(int fd, int depth)
 {
 	DIR *dir = fdopendir(fd);
@@ -81,7 +81,7 @@ static void empty(int fd, int depth)
 	closedir(dir);
 }
 
-/* Open MPI 4's vader_segment.HOST.UID.JOB.RANK, the job in hexadecimal. */
+/* Whether the name is Open MPI 4's vader_segment.HOST.UID.JOB.RANK of that job (hexadecimal). */
 static bool is_segment(const char *name, unsigned long job)
 {
 	static const char first[] = "vader_segment.";
@@ -121,7 +121,7 @@ static FILE *open_note(int folder, const char *name)
 	return f;
 }
 
-/* Every rank has noted its job: mostly the same number many times. */
+/* Removes the shared memory of the jobs noted. Every rank has noted its job, mostly the same number. */
 static void remove_shared_memory(int folder)
 {
 	FILE *f = open_note(folder, JOBS);
@@ -136,7 +136,7 @@ static void remove_shared_memory(int folder)
 		fclose(f);
 }
 
-/* ompi.HOST.UID/pid.NUMBER, unless another process has that number now (a dead one that nobody waits for has it too). */
+/* Removes ompi.HOST.UID/pid.NUMBER, unless another process has that number now (a zombie counts too). */
 static void remove_session(int place, long long number)
 {
 	char host[256], *of_user, *of_run;
@@ -156,7 +156,8 @@ static void remove_session(int place, long long number)
 		close(run);
 	}
 	if (user >= 0) {
-		/* fails where another run has anything there; an mpiexec that is killed while it cleans leaves it without its own folder */
+		/* fails if another run has files there; an mpiexec that is killed while it cleans up leaves
+		 * it empty */
 		unlinkat(place, of_user, AT_REMOVEDIR);
 		close(user);
 	}
@@ -175,7 +176,7 @@ static void remove_files_of_launcher(int place, int folder)
 		fclose(f);
 }
 
-/* Takes fd, which is the folder. */
+/* Takes fd, the folder's descriptor. */
 static void remove_folder(int place, const char *name, int fd)
 {
 	remove_shared_memory(fd);
@@ -184,9 +185,9 @@ static void remove_folder(int place, const char *name, int fd)
 	unlinkat(place, name, AT_REMOVEDIR);
 }
 
-/* ---- what dead runs have left ---- */
+/* ---- remains of dead runs ---- */
 
-/* The lock of a folder of ours: free, and taken here; -1: it is not, or is not ours to take. */
+/* Takes the lock of a folder of this user; -1: it is held, or the folder is not this user's. */
 static int take_lock(int folder)
 {
 	char here[256], there[256] = "";
@@ -231,9 +232,9 @@ static void sweep(const char *place, const char *tool)
 		closedir(dir);
 }
 
-/* ---- one's own ---- */
+/* ---- this run's folder ---- */
 
-/* It is locked before it has its name: who sees it sees it locked. */
+/* Locks the file before it gets its name, so no process sees it unlocked. */
 static int make_lock(const char *folder)
 {
 	char *early = dlb_xprintf("%s/.%s", folder, LOCK), *path = dlb_xprintf("%s/%s", folder, LOCK), host[256];
@@ -293,7 +294,7 @@ static void note(const char *folder, const char *name, const char *line)
 	if (fd >= 0) {
 		ssize_t ignored = write(fd, line, strlen(line));
 
-		(void)ignored;		/* a full disk: then files of a killed run stay */
+		(void)ignored;		/* a full disk: the files of a killed run then remain */
 		close(fd);
 	}
 	free(path);
@@ -307,7 +308,7 @@ void dlb_run_folder_record_launcher(const char *folder)
 	note(folder, LAUNCHER, line);
 }
 
-/* Open MPI 4 has its number as PMIx's name of the job. */
+/* Open MPI 4 has the job's number in PMIx's name of the job. */
 void dlb_run_folder_record_job(const char *folder)
 {
 	const char *job = getenv("PMIX_NAMESPACE");

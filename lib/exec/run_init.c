@@ -1,4 +1,5 @@
-/* What a run needs, opened and closed: device, weights, programs with their engines, data, evaluation, log, checkpoints. */
+/* Opens and closes what a run needs: device, weights, programs with their engines, data, evaluation, log,
+ * checkpoints. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static int open_device(struct run *r, struct dlb_error *err)
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
 	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
 
-	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))	/* before anything is touched */
+	/* before any memory is touched */
+	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
 		return -1;
 	if (!ops)
 		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank, kind->name, kind->backend);
@@ -55,7 +57,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 
 	if (weights_file(doc, &path, err))
 		return -1;
-	/* Fresh weights still need the constants that stand in the model's file (masks, tables). */
+	/* Fresh weights still need the constants in the model's file (masks, tables). */
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
@@ -66,7 +68,8 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	}
 	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 && dlb_plan_part_of(&j->plan, r->rank) < 0) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
-		for (int i = 0; i < j->graph.n_ops; i++)	/* it has no part in the work and holds all the weights */
+		/* the server holds all weights and runs no op */
+		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = r->rank;
 	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
@@ -84,8 +87,8 @@ int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_sta
 	return r->count - at->position;
 }
 
-/* Sizes of batch that this run will meet: full ones, the epoch's last one, and the last one of an epoch that
- * was entered at another batch size. */
+/* The batch sizes of this run: full ones, the epoch's last one, and the last one of an epoch that was entered
+ * at another batch size. */
 static void find_sizes(struct run *r)
 {
 	int64_t batch = r->job.plan.batch < r->count ? r->job.plan.batch : r->count;
@@ -102,7 +105,7 @@ static void find_sizes(struct run *r)
 	}
 }
 
-/* As the program of full batches has shared them out. */
+/* Binds buffers to memories in the shares of the program of full batches. */
 static int put_buffers(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_node_program *np = &dlb_program_of(&r->program[0], r->rank)->node[r->rank];
@@ -122,7 +125,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 		enum dlb_staleness rule = r->job.plan.staleness;
 		int rc;
 
-		if (i)			/* such steps are alone in the pipeline: there is nothing to be late for */
+		if (i)	/* steps of other sizes are alone in the pipeline, so nothing is stale */
 			r->job.plan.staleness = DLB_STALE_NONE;
 		rc = dlb_job_compile(&r->job, r->size[i], &r->program[i], err);
 		r->job.plan.staleness = rule;
@@ -160,7 +163,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* Threads that decode images on this rank: what was asked for, or its share of the cores that no node computes on. */
+/* Threads that decode images on this rank: as asked for, or its share of the cores without a computing
+ * node. */
 static int readers(const struct run *r)
 {
 	const struct dlb_cluster *c = &r->job.cluster;
@@ -179,7 +183,7 @@ static int readers(const struct run *r)
 	return free_cores < 1 ? 1 : free_cores > 16 ? 16 : (int)free_cores;
 }
 
-/* Each replica's own samples, where the plan says so. */
+/* Gives each replica its own samples, if the plan says so. */
 static int open_shards(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = &r->job.plan;
@@ -203,13 +207,13 @@ static int open_shards(struct run *r, struct dlb_error *err)
 	return rc;
 }
 
-/* Rank 0 alone has the data that all are fed; those that are tested on are read by every node. */
+/* Rank 0 alone has the training data of fed nodes; every node reads its test data itself. */
 static bool is_fed(const struct run *r)
 {
 	return r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host && r->rank && !r->o->test_data;
 }
 
-/* All ranks, once their engines stand. */
+/* All ranks, after their engines were made. */
 static int open_feed(struct run *r, struct dlb_error *err)
 {
 	const bool host = r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host;
@@ -268,7 +272,7 @@ static void find_limits(struct run *r)
 	}
 }
 
-/* The log goes on from the step that training goes on from: a loss a line, line i for step i - 1. */
+/* Opens the log to continue at the step where training continues: a loss a line, line i for step i - 1. */
 static int open_log(struct run *r, struct dlb_error *err)
 {
 	if (!r->o->loss_log || r->rank)
@@ -276,7 +280,8 @@ static int open_log(struct run *r, struct dlb_error *err)
 	return dlb_output_open(&r->log, r->o->loss_log, err) || dlb_output_keep_lines(&r->log, r->at.step, err) ? -1 : 0;
 }
 
-/* Once all ranks have opened what they need: a run that is refused leaves the log before it as it was. */
+/* Puts the log in place once all ranks have opened what they need: a refused run leaves an older log
+ * unchanged. */
 static int place_log(struct run *r, struct dlb_error *err)
 {
 	return r->log.f ? dlb_output_place(&r->log, err) : 0;

@@ -1,9 +1,10 @@
-/* The arena that all programs of a rank share, and what makes messages and sums between ranks of one host short.
+/* The arena that all programs of a rank share, and the shared memory for messages and sums between ranks of
+ * one host.
  *
- * Where several ranks share a host, each one's arena lies in the comm's shared memory, so that the sender writes
- * into the receiver's place, or the receiver reads in the sender's, and gradients are summed where they lie. Only the pages
- * of such places are really shared; the rest is private memory at the addresses between, since the system gives huge pages
- * to private memory alone (convolutions over small pages were measured to take 4 to 6 % longer). */
+ * Where several ranks share a host, each arena lies in the comm's shared memory: the sender writes into the
+ * receiver's place, or the receiver reads in the sender's, and gradients are summed in place. Only the pages
+ * of such places are shared. The rest is private memory at the addresses between, since the system gives huge
+ * pages to private memory alone (convolutions over small pages were measured to take 4 to 6 % longer). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static int n_cells(const struct dlb_program *p, int n)
 	int sum = 0;
 
 	for (int i = 0; i < n; i++) {
-		int most = 0;			/* replicas use the same ones: each rank has its own */
+		int most = 0;	/* all replicas use the same tags: each rank has its own cells */
 
 		for (int r = 0; r < p[i].n_replicas || !r; r++) {
 			int k = dlb_program_replica(&p[i], r)->n_messages;
@@ -75,7 +76,7 @@ static void add_place(struct ranges *r, const struct dlb_node_program *np, int p
 	r->range[r->n++] = (struct byte_range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
 }
 
-/* Memory that messages from ranks of this host are written to, and memory that they read in place. */
+/* Adds the places that ranks of this host write messages to, and those that they read in place. */
 static void add_messages(const struct dlb_runtime *g, const struct dlb_node_program *np, struct ranges *r)
 {
 	for (int i = 0; i < np->n_instr; i++) {
@@ -86,7 +87,7 @@ static void add_messages(const struct dlb_runtime *g, const struct dlb_node_prog
 	}
 }
 
-/* Where gradients are summed that lie in the arena, in buckets of their own, as they are. */
+/* Adds the gradients in the arena that are summed in place, in buckets of their own. */
 static void add_sums(const struct dlb_program *p, const struct dlb_node_program *np, struct ranges *r)
 {
 	if (dlb_sharing_compresses(&p->whole->sharing))
@@ -102,7 +103,7 @@ static void add_sums(const struct dlb_program *p, const struct dlb_node_program 
 	}
 }
 
-/* What other ranks of this host read or write in the arena, in order. */
+/* The parts of the arena that other ranks of this host read or write, in order. */
 static struct ranges find_shared(const struct dlb_runtime *g, int node)
 {
 	struct ranges r = { NULL, 0, 0 };
@@ -133,7 +134,7 @@ static void keep_private(struct dlb_runtime *g, const struct ranges *r, size_t b
 
 struct arena_offsets { size_t arena, cells; };
 
-/* Tells the ranks of this host where arena and cells are, and learns theirs. */
+/* Exchanges the offsets of arena and cells with the ranks of this host. */
 static int introduce(struct dlb_runtime *g, struct dlb_cell *cells, struct dlb_error *err)
 {
 	struct arena_offsets mine = { SIZE_MAX, SIZE_MAX }, *all;
@@ -181,7 +182,7 @@ int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dl
 	if (g->arena_is_shared && n_cells(p, n_programs))
 		g->cells = cells = dlb_comm_alloc(g->comm, (size_t)n_cells(p, n_programs) * sizeof *cells);
 	free(shared.range);
-	if (n_cells(p, n_programs))		/* also by a rank that has failed: the others wait for it */
+	if (n_cells(p, n_programs))		/* a failed rank takes part too: the others wait for it */
 		rc = introduce(g, cells, err);
 	return g->arena ? rc : dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
 }

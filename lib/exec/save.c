@@ -1,4 +1,4 @@
-/* See checkpoint.h: --save. */
+/* --save: weights and buffers of all nodes into one file. See checkpoint.h. */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-/* Brings tensor t to rank 0's heap (returned on rank 0, NULL elsewhere). */
+/* Brings tensor t to rank 0 (returned on the heap there, NULL elsewhere). */
 static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out, struct dlb_error *err)
 {
 	struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
@@ -37,7 +37,7 @@ static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int 
 	return rc;
 }
 
-/* A frozen parameter is a constant: every rank has its data. */
+/* A frozen parameter is a constant, whose data every rank has. */
 static int copy_frozen(struct dlb_comm *comm, const struct dlb_tensor *x, void **out, struct dlb_error *err)
 {
 	const struct dlb_desc d = dlb_tensor_desc(x, 1);
@@ -62,7 +62,7 @@ static int no_model(const char *path, struct dlb_error *err)
 	return dlb_fail(err, NULL, "cannot save '%s': the graph does not say which model it came from", path);
 }
 
-/* What is to be written, on rank 0; data on the heap unless `borrowed`. */
+/* The tensors to write, on rank 0; data is on the heap unless `borrowed`. */
 struct saved { struct dlb_st_tensor *t; bool *borrowed; int n, cap; };
 
 static struct dlb_st_tensor *add(struct saved *s, const char *name, struct dlb_desc desc, const void *data, bool borrowed)
@@ -94,8 +94,8 @@ static void release(struct saved *s)
 	free(s->borrowed);
 }
 
-/* An initializer of the model that was made of weights is made of the trained ones. One whose parts are not all here is as it
- * was: they are no weights of the graph. */
+/* Recomputes an initializer of the model that was derived from weights. One with a part that is no weight of
+ * the graph keeps its old value. */
 static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_error *err)
 {
 	const void **source = dlb_xcalloc((size_t)d->n_parts, sizeof *source);
@@ -123,8 +123,8 @@ static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_
 	return fits ? 0 : dlb_fail(err, d->name, "the weights that it is made of have other shapes");
 }
 
-/* Tensors of the model's own: those that the graph has from the state_dict alone stand in it only as parts of others, and
- * one row of an initializer as a part of that. */
+/* Whether the model has that tensor: those that come from the state_dict alone are in it only as parts of
+ * others, and a slice only as a part of its initializer. */
 static bool is_in_model(const struct dlb_graph *g, const char *name)
 {
 	for (int i = 0; i < g->n_derived; i++)
@@ -164,7 +164,7 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 	return rc;
 }
 
-/* With a state_dict: weights under all their names, and its other tensors as they are, so that it is whole. */
+/* With a state_dict: writes the weights under all their names, and its other tensors unchanged. */
 static int save_safetensors(const struct dlb_graph *g, const char *path, struct saved *s, struct dlb_error *err)
 {
 	struct dlb_safetensors state = { .n = 0 };
@@ -186,7 +186,7 @@ static int save_safetensors(const struct dlb_graph *g, const char *path, struct 
 	return rc;
 }
 
-/* A part goes into its tensor, the last of the list or one before; takes `host`. */
+/* Copies a slice into its tensor, the last one of the list or one before. Takes `host`. */
 static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 {
 	const struct dlb_desc d = dlb_slice_desc(x->slice, x->dtype);

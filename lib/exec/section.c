@@ -1,11 +1,11 @@
-/* See section.h. */
+/* Edits and reads the run section. See section.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "exec/section.h"
 #include "util/mem.h"
 
-/* What the command line says of the optimizer goes into run's member, as text or number. */
+/* Writes the optimizer settings of the command line into run's optimizer. */
 static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *err)
 {
 	struct dlb_rate r = { .warmup = 0 };
@@ -27,14 +27,15 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 		return 0;
 	if (dlb_rate_parse(e->lr_schedule, steps, &r, err))
 		return -1;
-	if (!strcmp(e->lr_schedule, "cosine"))		/* the end is said once: the rate is a function of the step alone */
+	/* the end is stored, so that the rate is a function of the step alone */
+	if (!strcmp(e->lr_schedule, "cosine"))
 		json_object_set_new(o, "lr_schedule", json_sprintf("cosine:%lld", (long long)r.steps));
 	else
 		json_object_set_new(o, "lr_schedule", json_string(e->lr_schedule));
 	return 0;
 }
 
-/* Members that hold for any optimizer, and stay when another one is chosen. */
+/* The members that hold for every optimizer, kept when another one is chosen. */
 static json_t *another(const json_t *old, int rule)
 {
 	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount", "groups" };
@@ -69,7 +70,7 @@ static int edit_groups(json_t *o, const struct dlb_run_edit *e, struct dlb_error
 	return 0;
 }
 
-/* Where the run section has no optimizer yet, the one that the plan was made for is run. */
+/* If the run section has no optimizer, the one that the plan was made for is used. */
 static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_edit *e, struct dlb_error *err)
 {
 	json_t *o = json_object_get(run, "optimizer"), *planned = o ? NULL : json_object_get(plan, "clip_norm");
@@ -81,7 +82,7 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 		dlb_fail(err, NULL, "no optimizer '%s'", name);
 		return dlb_optimizer_hint(name, err);
 	}
-	if (!o || (was && strcmp(was, name))) {		/* another one: its own defaults */
+	if (!o || (was && strcmp(was, name))) {		/* another optimizer starts with its own defaults */
 		o = another(o, rule);
 		json_object_set_new(run, "optimizer", o);
 	}
@@ -131,7 +132,7 @@ static int edit_data(json_t *run, const char *key, const char *spec, struct dlb_
 	return 0;
 }
 
-/* The plan's, and asked for from here on. */
+/* Writes the staleness rule into the plan, as one that was asked for. */
 static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_error *err)
 {
 	json_t *plan = dlb_doc_section(doc, "plan");

@@ -4,10 +4,11 @@
 #include <math.h>
 #include "util/clock.h"
 
-#define LEAST_SLEEP_S 20e-6			/* about what it takes to fall asleep and wake */
-#define MOST_CREDIT_S 1e-3			/* a node that was held up does not race */
-#define MOST_LATE_S 50e-6			/* of a sleep, that is spent awake instead */
-enum { LEAST_OF = 128 };			/* runs of a kernel; and as many before them */
+#define LEAST_SLEEP_S 20e-6			/* about as long as falling asleep and waking takes */
+#define MOST_CREDIT_S 1e-3			/* a node that was held up catches up by no more */
+#define MOST_LATE_S 50e-6			/* the end of a sleep that is spent awake */
+/* runs over which a kernel's least CPU time is taken, beside as many before */
+enum { LEAST_OF = 128 };
 
 struct dlb_op_time dlb_slow_start(const struct dlb_slow *w)
 {
@@ -16,7 +17,7 @@ struct dlb_op_time dlb_slow_start(const struct dlb_slow *w)
 
 static double least_of(struct dlb_least_cpu *l, double cpu_s)
 {
-	if (l->n++ % LEAST_OF == 0) {			/* machines slow down for good, too */
+	if (l->n++ % LEAST_OF == 0) {	/* forgets old runs: a machine may slow down for good */
 		l->before_s = l->now_s;
 		l->now_s = cpu_s;
 	}
@@ -75,7 +76,7 @@ double dlb_slow_waited(struct dlb_slow *w, double s)
 {
 	const double owed_s = fmax(0.0, w->owed_s), op_s = fmin(owed_s, s);
 
-	if (w->owed_s < 0.0)				/* being late has cost nothing so far */
+	if (w->owed_s < 0.0)				/* lateness has delayed nothing so far */
 		w->owed_s = fmin(0.0, w->owed_s + s);
 	else
 		w->owed_s -= op_s;

@@ -1,7 +1,7 @@
-/* What stays on a node from step to step: weights, running statistics, gradient sums, optimizer state.
+/* The state of a node from step to step: weights, running statistics, gradient sums, optimizer state.
  *
- * A weight lives on the node of its home op (its update). Every node works this out by itself from graph
- * and placement, so nothing has to be said about who has what. */
+ * A weight is on the node of its home op (its update). Every node computes this from graph and placement, so
+ * no messages are needed. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
@@ -14,7 +14,7 @@ int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 	return op < 0 ? -1 : placement[op];
 }
 
-/* comm: whose ranks of this host see it; NULL: nobody needs to. */
+/* comm: whose ranks of this host see it; NULL: none does. */
 static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *name, size_t bytes, struct dlb_error *err)
 {
 	void *p = dlb_visible_alloc(comm, be, bytes ? bytes : 1);
@@ -90,7 +90,8 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 			rc = -1;
 		if (sums[t] < 2 || rc)
 			continue;
-		dlb_visible_free(s->comm, s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
+		/* the single place of synchronous schedules */
+		dlb_visible_free(s->comm, s->be, s->sum[x->home]);
 		s->sum_bytes[x->home] = (size_t)sums[t] * bytes;
 		if (!(s->sum[x->home] = take(s->be, s->comm, x->name, s->sum_bytes[x->home], err)))
 			rc = -1;
@@ -130,7 +131,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 
 		if (!s->value[t])
 			continue;
-		/* fresh weights have fresh statistics: the old ones are those of other activations */
+		/* fresh weights get fresh statistics: the old ones belong to other activations */
 		const bool drawn = init && (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER);
 		d = dlb_tensor_desc(x, 1);
 		if (x->data && !drawn) {
@@ -161,7 +162,7 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 	const void *value;
 	void *p, *spelt = NULL;
 
-	/* Constants of an evaluation graph have ids of their own: they are told apart by name and size too. */
+	/* Constants of an evaluation graph have their own ids, so name and size are compared too. */
 	if (!dlb_tensor_follows_batch(x))
 		n = 1;
 	if (g == s->graph)
@@ -170,7 +171,7 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 				return s->constant[i].p;
 	d = dlb_tensor_desc(x, n);
 	value = dlb_tensor_value(x, n, &s->arena);
-	if (!value && x->is_fill) {		/* too large for dlb_tensor_value to spell out, but a kernel reads it */
+	if (!value && x->is_fill) {	/* too large for dlb_tensor_value to expand, but a kernel reads it */
 		value = spelt = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
 		for (int64_t i = 0, count = dlb_desc_count(&d); i < count; i++)
 			dlb_value_set(spelt, d.dtype, i, x->fill);

@@ -1,4 +1,4 @@
-/* See status.h. */
+/* The progress line. See status.h. */
 #define _DEFAULT_SOURCE			/* struct winsize */
 #include "exec/status.h"
 
@@ -12,8 +12,8 @@
 #include "util/escape.h"
 
 enum { COLUMNS = 80, BAR = 20 };
-#define LOG_EVERY_S 5.0			/* from one line of a log to the next */
-#define FIRST_AFTER_S 1.0		/* without -v: shorter runs need none */
+#define LOG_EVERY_S 5.0			/* seconds from one line of a log to the next */
+#define FIRST_AFTER_S 1.0		/* seconds, without -v: shorter runs show none */
 
 static void add(char text[DLB_STATUS_BYTES], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void add(char text[DLB_STATUS_BYTES], const char *fmt, ...)
@@ -108,7 +108,7 @@ static int bar(const struct dlb_status_told *told, char out[BAR + 16])
 	return (int)(p - out) + snprintf(p, 15, "] %3d %% ", (int)(part * 100.0));
 }
 
-/* Bytes of text that take at most `columns` places, one a character. */
+/* Bytes of text that fit in `columns` columns, one per character. */
 static int fitting(const char *text, int columns)
 {
 	int i = 0;
@@ -121,7 +121,7 @@ static int fitting(const char *text, int columns)
 
 static void rewrite(struct dlb_status_line *l, const struct dlb_status_told *told)
 {
-	const int columns = columns_of(l) - 1;		/* the last column would wrap */
+	const int columns = columns_of(l) - 1;		/* a character in the last column would wrap */
 	char front[BAR + 16] = "";
 	int n = 0;
 

@@ -12,7 +12,8 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* Places of the sum before the losses: a rank wants to stop; has failed; has a weight that is not finite. */
+/* Numbers of the sum before the losses: ranks that want to stop; that have failed; that have a weight that is
+ * not finite. */
 enum { STOP, FAILED, SPOILT, N_DECISIONS };
 
 static int length(const struct run *r)
@@ -90,7 +91,7 @@ int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *
 
 int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err)
 {
-	if (end->verdict == DLB_STEP_NOT_FINITE) {		/* all ranks know it alike */
+	if (end->verdict == DLB_STEP_NOT_FINITE) {		/* known on all ranks */
 		dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)end->step,
 			 fabs(end->loss));
 		return dlb_hint(err,
@@ -114,7 +115,8 @@ static void keep_loss(struct run *r, double loss)
 	}
 }
 
-/* Has it learnt enough? "loss", "patience"; NULL: no. Of the loss alone, which is equal on all ranks. */
+/* Whether training has converged: "loss", "patience"; NULL: no. Depends on the loss alone, which is equal on
+ * all ranks. */
 static const char *converged(struct run *r, double loss)
 {
 	if (loss < r->at.best_loss) {

@@ -1,5 +1,5 @@
-/* See step_log.h. Numbers are put into text by hand where many are wanted at every step: printf takes half a microsecond for
- * each. */
+/* The log of steps. See step_log.h. Numbers written at every step are formatted by hand: printf takes half a
+ * microsecond for each. */
 #include "exec/step_log.h"
 
 #include <errno.h>
@@ -18,14 +18,14 @@ enum { ROW_BYTES = 512, NODE_BYTES = 400 };	/* at most; numbers have at most 24 
 struct dlb_step_log {
 	struct dlb_output file;
 	int fd;
-	off_t end;				/* of what is whole */
+	off_t end;				/* end of the last complete line */
 	char *text;
 	size_t n;
 };
 
 /* ---- set-up ---- */
 
-/* The lines of steps up to `step` in the file that has the name now. */
+/* Counts the lines of steps up to `step` in the file that now has the name. */
 static int lines_up_to(const char *path, int64_t step, int64_t *lines, struct dlb_error *err)
 {
 	FILE *f = step > 0 ? fopen(path, "r") : NULL;
@@ -54,13 +54,14 @@ static int open_file(struct dlb_step_log *l, const char *path, int64_t step, str
 {
 	int64_t lines;
 
-	if (dlb_output_open(&l->file, path, err))	/* refuses what is neither a file nor a device, before it is read */
+	/* refuses anything but a file or device, before it is read */
+	if (dlb_output_open(&l->file, path, err))
 		return -1;
 	if (l->file.aside && (lines_up_to(path, step, &lines, err) || dlb_output_keep_lines(&l->file, lines, err)))
 		return -1;
 	if (dlb_output_place(&l->file, err) || dlb_output_flush(&l->file, err))
 		return -1;
-	l->fd = fileno(l->file.f);			/* a line is one call: the stream stays empty from here on */
+	l->fd = fileno(l->file.f);	/* a line is one write(2): the stream stays empty from here on */
 	l->end = lseek(l->fd, 0, SEEK_CUR);
 	return 0;
 }
@@ -82,7 +83,7 @@ void dlb_step_log_close(struct dlb_step_log *l)
 {
 	if (!l)
 		return;
-	dlb_output_abort(&l->file);			/* what is in place stays */
+	dlb_output_abort(&l->file);			/* the old file stays */
 	free(l->text);
 	free(l);
 }
@@ -97,7 +98,7 @@ static void put(struct dlb_step_log *l, const char *s)
 	l->n += n;
 }
 
-/* At least `digits` of them. */
+/* At least `digits` digits. */
 static void put_whole(struct dlb_step_log *l, uint64_t x, int digits)
 {
 	char digit[24];
@@ -109,7 +110,7 @@ static void put_whole(struct dlb_step_log *l, uint64_t x, int digits)
 		l->text[l->n++] = digit[--n];
 }
 
-/* Seconds to the nanosecond, bytes to the byte: what a clock and a count have. */
+/* Seconds to the nanosecond, bytes to the byte: the resolution of the measurements. */
 static void put_number(struct dlb_step_log *l, const char *name, double x)
 {
 	const double whole = floor(x);
@@ -131,7 +132,7 @@ static void put_number(struct dlb_step_log *l, const char *name, double x)
 		l->n--;
 }
 
-/* With all its digits; JSON has no word for what is not finite. */
+/* With all digits; null for a number that is not finite, which JSON cannot hold. */
 static void put_exact(struct dlb_step_log *l, const char *name, double x)
 {
 	put(l, name);

@@ -1,12 +1,12 @@
-/* The log of steps (--step-log): a JSON object a line, share/schemas/step-log.json, complete as soon as it is there, so that
- * `tail -f FILE | jq .loss` follows a run.
+/* The log of steps (--step-log): a JSON object per line (share/schemas/step-log.json), written as soon as it
+ * is complete, so that `tail -f FILE | jq .loss` follows a run.
  *
  *     {"step":12,"epoch":0,"loss":0.52,"lr":0.01,"wall_s":0.31,"step_s":0.0125,"bytes":1920,"nodes":[{"busy_s":0.0119,
  *      "waits":{"starved":0.0004,"backpressure":0,"collective":0.0001,"structural":0},"waited_for":1,"waited_for_s":0.0004,
  *      "data_wait_s":0,"bytes_sent":960,"sum_bytes":0}, ...],"test_loss":0.6,"accuracy":0.8,"eval_s":0.2}
  *
- * A run that goes on from a checkpoint cuts the log back to the checkpoint's step. Lines are written by one call each; what a
- * full disk left of a line is cut off again. */
+ * A run resumed from a checkpoint cuts the log back to the checkpoint's step. Each line is one write; the
+ * part of a line that a full disk left is cut off again. */
 #ifndef DLB_EXEC_STEP_LOG_H
 #define DLB_EXEC_STEP_LOG_H
 #include <stdbool.h>
@@ -14,13 +14,15 @@
 #include "plan/program.h"
 #include "util/error.h"
 
-/* What a node says of a step: numbers alone, so that nodes' can be summed up beside each other (watch.c). */
+/* A node's figures of a step: numbers alone, so that the nodes' fit in one sum over ranks (watch.c). */
 struct dlb_node_step {
 	double busy_s, waits_s[DLB_N_WAITS], data_wait_s, bytes_sent, sum_bytes;
-	double waited_for, waited_for_s;	/* 1 + the node whose messages it waited longest for, 0: none; and how long */
+	/* 1 + the node whose messages it waited longest for, 0: none; and for how long */
+	double waited_for, waited_for_s;
 };
 struct dlb_step_row {
-	int64_t step, epoch;			/* steps done with it, counted from the first start; epoch from 0 */
+	/* step: steps done, this one included, counted from the first start; epoch from 0 */
+	int64_t step, epoch;
 	bool simulated, has_loss;
 	double loss, rate, wall_s, step_s;	/* wall_s: since training began in this run */
 	const struct dlb_node_step *node; int n_nodes;
@@ -28,7 +30,7 @@ struct dlb_step_row {
 };
 
 struct dlb_step_log;
-/* Opens it to go on after `step` steps: 0: anew. Rows have up to n_nodes nodes. */
+/* Opens it to go on after `step` steps; 0: empties it. Rows have up to n_nodes nodes. */
 int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes, struct dlb_error *err);
 int dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row, struct dlb_error *err);
 void dlb_step_log_close(struct dlb_step_log *l);		/* NULL: nothing */

@@ -1,19 +1,20 @@
 /* The operations of the step loop: one function and one row (rule) for each kind.
  *
- * Between ranks of one host a message is written into the receiver's place, in its arena (runtime.c): by one copy or, where
- * no op of this rank reads the tensor and the place is posted in time, by the kernel itself. Stores to cache lines that another
- * core holds may take longer than local stores and a copy (comm/shared.h). So both ways are timed a few times, at intervals,
- * and the faster one is used. A tensor that another op reads too, here or on a third rank, may be read in the sender's memory
- * (program.h: zero-copy). The kernel then overwrites lines that the reader's core holds; the same timing chooses between that
- * and a copy.
+ * Between ranks of one host a message is written into the receiver's place, in its arena (runtime.c): by one
+ * copy or, if no op of this rank reads the tensor and the place is posted in time, by the kernel itself.
+ * Stores to cache lines that another core holds may take longer than local stores and a copy (comm/shared.h).
+ * So both ways are timed a few times, at intervals, and the faster one is used. A tensor that another op
+ * reads too, here or on a third rank, may be read in the sender's memory (program.h: zero-copy). The kernel
+ * then overwrites lines that the reader's core holds; the same timing chooses between that and a copy.
  *
- * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). */
+ * Time is taken around each kernel and each wait that really waits (about 25 ns per reading). */
 #include <math.h>
 #include <string.h>
 #include "exec/step_ops.h"
 #include "util/clock.h"
 
-enum { TRIES = 4, TRY_AGAIN = 512 };		/* each way; after so many sends: virtual cores move */
+/* tries of each way; sends until they are repeated, since virtual cores move */
+enum { TRIES = 4, TRY_AGAIN = 512 };
 
 static void choose_place(struct dest_choice *w)
 {
@@ -47,7 +48,7 @@ static void run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_ru
 		a->dest_choice->kernel_s = time.took_s;
 }
 
-/* By now the times are known of the last message's copy and of the kernel that ran after it. */
+/* Called when the times of the last message's copy and of the next kernel are known. */
 static bool choose_in_place(struct zero_copy *w, double s)
 {
 	if (w->n > 0 && (!w->n_tried[w->in_place]++ || s < w->best_s[w->in_place]))
@@ -70,7 +71,7 @@ static void send_zero_copy(struct op_pass *t, const struct step_op *a)
 		e->view.times.in_place_bytes += (double)a->bytes;
 }
 
-/* By a channel without zero-copy; the kernel has chosen its destination by now. */
+/* Sends by a channel without zero-copy; the kernel has chosen its destination by now. */
 static void send_made(struct op_pass *t, const struct step_op *a)
 {
 	struct dest_choice *w = a->dest_choice;
@@ -153,7 +154,7 @@ static int run_copy(struct op_pass *t, const struct step_op *a, struct dlb_error
 static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
-	double seed = 0.0;	/* bytes for any float type */
+	double seed = 0.0;	/* eight zero bytes are 0 in every float type */
 
 	(void)err;
 	dlb_value_set(&seed, a->dtype, 0, t->s->fed->seed[a->m]);
@@ -161,14 +162,14 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* What has run since *time was taken is work of this node's. */
+/* Counts the time since *time was taken as this node's work. */
 static void end_work(struct dlb_engine *e, struct dlb_op_time *time)
 {
 	dlb_slow_end(&e->runtime->slow, time, NULL);
 	e->view.times.busy_s += time->end_s - time->start_s;
 }
 
-/* Squares of a step's gradients, on their way to all; asynchronous programs. */
+/* Starts the sum over all ranks of a step's squared gradients; asynchronous programs. */
 static int run_squares(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -180,7 +181,7 @@ static int run_squares(struct op_pass *t, const struct step_op *a, struct dlb_er
 	return 0;
 }
 
-/* What the updates multiply gradients by. */
+/* Computes the factor that updates multiply gradients by. */
 static int run_norm(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -201,7 +202,7 @@ static int run_norm(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* What updates multiply by what was preconditioned, beside that. */
+/* Computes the factor that updates multiply preconditioned gradients by, beside that. */
 static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -214,9 +215,10 @@ static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	return rc;
 }
 
-/* Sets operation a's dynamic operands for `step` of a run (or what followed a drain) that began with step `first`. Returns
- * a number for the weights read, another one for other values: 2 v + 2 for those that v updates made, 2 v + 3 for those
- * expected of them; that of the step's own where it reads none of here. */
+/* Sets operation a's dynamic operands for `step` of a run of steps (from an empty pipeline) that began with
+ * step `first`. Returns a number for the values of the weights read, different for different values: 2 v + 2
+ * for weights that v updates made, 2 v + 3 for weights predicted from them; the step's own number if a reads
+ * no weight of this node. */
 static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op *a, int64_t step, int64_t first)
 {
 	uint64_t version = 2 * (uint64_t)step + 2;
@@ -239,13 +241,13 @@ static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op 
 	return version;
 }
 
-/* Weights `distance` steps on: by the smoothed gradient as it is now. */
+/* Predicts weights `distance` steps later, by the present smoothed gradient. */
 static void predict(struct op_pass *t, const struct step_op *a)
 {
 	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
 	struct dlb_run r = t->run;
 
-	if (live == t->step)		/* nothing to foresee: it is read as it is */
+	if (live == t->step)		/* nothing to predict: the weight is read as it is */
 		return;
 	r.distance = (double)(t->step - live);
 	r.step = live > 0 ? (uint64_t)live : 1;
@@ -282,14 +284,15 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 		e->view.not_finite = a->watched;
 	if (e->view.program->async && a->loss >= 0)
 		add_loss(e, a, t->s);
-	/* a long kernel would otherwise hold up a transfer that only needs a nudge */
+	/* otherwise a long kernel would hold up a transfer */
 	dlb_comm_progress(e->runtime->comm);
 	if (e->sync)
 		dlb_sync_nudge(e->sync);
 	return 0;
 }
 
-/* What this replica adds of bucket b's moments; with no samples nothing, and its own stay. */
+/* Makes the moments of bucket b that this replica adds. A replica without samples adds zeros, and its own
+ * moments stay. */
 static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
@@ -341,7 +344,7 @@ static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_er
 	return dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
 }
 
-/* settles: others can tell when it begins (slow.h) */
+/* settles: other ranks can see when it begins (slow.h) */
 static const struct { int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err); bool settles; } rule[] = {
 	[STEP_POST]	= { .run = run_post },
 	[STEP_WAIT]	= { .run = run_wait },

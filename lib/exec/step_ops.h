@@ -1,5 +1,5 @@
-/* Inside the engine: what a compiled program becomes. prepare.c and what it calls (prepare.h) make the step
- * operations, engine.c calls them in order, step_op.c runs one. Private to lib/exec. */
+/* The step operations of an engine. prepare.c and its helpers (prepare.h) make them, engine.c calls them in
+ * order, step_op.c runs one. Private to lib/exec. */
 #ifndef DLB_EXEC_STEP_OPS_H
 #define DLB_EXEC_STEP_OPS_H
 #include "exec/clip.h"
@@ -9,22 +9,26 @@
 enum step_op_kind { STEP_POST, STEP_WAIT, STEP_WAIT_SENT, STEP_SEND, STEP_RETURN, STEP_RUN, STEP_COPY, STEP_SEED, STEP_COMPUTED, STEP_REDUCE, STEP_REDUCED, STEP_SQUARES,
 		STEP_NORM, STEP_TRUST };
 
-/* A kernel's output that can be written to this rank's memory or to the receiver's: the faster destination is chosen. */
+/* A kernel's output that can be written to this rank's memory or to the receiver's; the faster destination is
+ * chosen. */
 struct dest_choice {
 	void **out;			/* the kernel's pointer to it */
 	void *here, *there;
 	struct dlb_channel *channel;
-	double kernel_s, best_s[2];	/* of the last run; least so far of kernel and sending: written here, there */
+	/* of the last run; least time so far of kernel and send: written here, there */
+	double kernel_s, best_s[2];
 	int n_tried[2];
 	bool is_there;
 };
 
-/* A message that the receiver can read in the sender's memory (program.h: zero-copy), or that is copied. Sender: */
+/* Sender: a message that the receiver can read in the sender's memory (program.h: zero-copy), or that is
+ * copied. */
 struct zero_copy {
-	int compute;			/* of the kernel that makes it; -1: not known */
-	double copied_s, best_s[2];	/* the channel's when it was last sent; least so far of kernel and sending: copied, in place */
+	int compute;			/* of the kernel that computes it; -1: unknown */
+	/* the channel's, at the last send; least time so far of kernel and send: copied, in place */
+	double copied_s, best_s[2];
 	int n, n_tried[2];
-	bool in_place;			/* the last one */
+	bool in_place;			/* the last message was read in place */
 };
 /* Receiver: the sender's memory as mapped here, and which of the messages in flight are read there. */
 struct remote_src { char *there; size_t stride; int copies; bool *in_place; };	/* in_place: [ring] */
@@ -33,33 +37,35 @@ struct step_op {
 	enum step_op_kind kind;
 	struct dlb_request *request;
 	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
-	void *there;			/* where it goes, on the other side */
-	struct dest_choice *dest_choice;		/* of a kernel and of the send of its output; NULL: it is written here */
+	void *there;			/* the receiver's place */
+	/* of a kernel and of the send of its output; NULL: written here */
+	struct dest_choice *dest_choice;
 	struct zero_copy *zero_copy;	/* of a send; NULL: always copied */
-	struct remote_src *remote_src;	/* of a message received; NULL: it is copied to its place here */
+	struct remote_src *remote_src;	/* of a received message; NULL: always copied to its place here */
 	int peer, tag, m, compute, op;
-	void *p;			/* where: message, copy */
-	double xfer_s;			/* of a wait for what MPI brings: what that should take */
-	size_t bytes, offset;		/* offset: of a copy's source in what was fed */
+	void *p;			/* address of a message or copy */
+	double xfer_s;			/* of a wait for a message of MPI's: its predicted seconds */
+	size_t bytes, offset;		/* offset: of a copy's source in the samples */
 	struct dlb_kernel *kernel;
 	void **in, **out;
 	uint64_t vertex;
 	int64_t first_sample;
-	bool update, preconditioned;	/* preconditioned: what this update reads */
-	double rate_scale;		/* of an update: times the learning rate */
-	int watched;			/* weight of an update that is to stay finite, -1 */
+	bool update, preconditioned;	/* preconditioned: of an update: K-FAC preconditions its gradient */
+	double rate_scale;		/* of an update: factor of the learning rate */
+	int watched;			/* of an update: weight that is checked to be finite, -1 */
 	enum dlb_dtype dtype;		/* of a seed */
-	int iteration, dynamic;		/* of instruction; first of its dynamic operands, -1 */
-	int predict;			/* updates to foresee, at most; 0: not a prediction */
+	int iteration, dynamic;		/* of the instruction; the first of its dynamic operands, -1 */
+	int predict;			/* most updates to predict; 0: not a prediction */
 	int loss;			/* the output that is the loss of its micro-batch, -1: none */
 };
 
-/* A pointer that follows the step: to copy (step mod copies) of a place; or to a weight, whose newest version is that of
- * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies; or to what was received,
- * here or there. */
+/* A pointer that follows the step. It points to copy (step mod copies) of a place; or to a weight: the newest
+ * version is that of `live` updates before the step's, `version` the one wanted, old and predicted ones are
+ * in copies; or to a received message, here or in the sender's memory. */
 struct dynamic_operand { const struct remote_src *remote_src; void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
 
-/* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
+/* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
+ * other. */
 struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
 
 struct dlb_engine {
@@ -69,24 +75,25 @@ struct dlb_engine {
 	const struct dlb_node_program *np;
 	const int *tensor_of;
 	struct step_op *step_op; int n_step_ops;
-	struct dlb_request *request;	/* [n_step_ops]; used by the operations that start a message */
-	struct dlb_channel *channel;	/* [n_step_ops] likewise */
+	struct dlb_request *request;	/* [n_step_ops]; for operations that start a message */
+	struct dlb_channel *channel;	/* [n_step_ops]; likewise */
 	int cell;			/* of tag 0 among the runtime's; -1: all messages are MPI's */
-	int *newest, *older;		/* [tag] newest operation that starts such a message; [operation] the one before; preparing */
+	/* while preparing: [tag] newest operation that starts such a message; [operation] the one before */
+	int *newest, *older;
 	struct dlb_kernel **kernel; int n_kernels;
-	struct dlb_kernel **of_op;	/* [first half?][op][class of size] while preparing */
-	struct first_half *half;	/* [op] of updates; NULL: gradients are summed */
-	double **sums;			/* [op] of those in halves; NULL: none is */
+	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
+	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
+	double **sums;			/* [op] statistics of ops that run in halves; NULL: there are none */
 	struct { int64_t n; } size[2];
-	const void **loss;		/* [m], NULL: made elsewhere */
+	const void **loss;		/* [m], NULL: computed on another node */
 	struct dlb_least_cpu *least;	/* [compute] */
-	double *took_s;			/* [compute] when it last ran, without what --slow made of it */
+	double *took_s;			/* [compute] its last duration, without --slow */
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
-	struct remote_src **remote_src;	/* [place] of messages with zero-copy; NULL: copied to its place */
+	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
-	int ring;			/* steps that may be under way: requests of an operation, sums of losses */
+	int ring;	/* steps that may be under way, each with its requests and sum of losses */
 	double *loss_sum;		/* [ring] */
-	double *grad_scale;		/* [ring] asynchronous, clipped: of the step's gradients */
+	double *grad_scale;		/* [ring] asynchronous, clipped: factor of the step's gradients */
 	enum dlb_dtype loss_dtype;
 	struct dlb_sync *sync;		/* of the replicas; NULL: none here */
 	struct dlb_sync *own_sync;	/* the same if it is this engine's; NULL: the runtime's */
@@ -95,7 +102,8 @@ struct dlb_engine {
 	struct dlb_arena arena;
 };
 
-/* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. operands.c */
+/* The address of tensor t of micro-batch m on this rank. NULL with err: it is on another node, or no memory
+ * for a constant. operands.c */
 void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
 
 /* ---- step_op.c ---- */
@@ -104,22 +112,22 @@ struct op_pass {
 	struct dlb_engine *e;
 	const struct dlb_iteration *w;
 	double origin_s;		/* clock time at which it began */
-	struct dlb_run run;		/* what kernels are told; grad_scale: 0, or what clipping multiplies gradients by */
-	double trust;			/* what updates multiply by what was preconditioned */
+	struct dlb_run run;		/* arguments of kernels; grad_scale: factor of clipping, 0: none */
+	double trust;			/* factor of preconditioned gradients */
 	int64_t not_finite;
 	/* of the operation that runs */
 	const struct dlb_step *s;
 	int64_t step;
 	struct dlb_request *request;
 };
-/* Runs a for `step`. -1 with err. */
+/* Runs operation a for `step`. -1 with err. */
 int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err);
 
 /* ---- prepare.c ---- */
 /* Makes step operations of the instructions, with their kernels and pointers. -1 with err. */
 int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
-/* Places for the sums of ops that run in halves, and for halves of updates. */
+/* Allocates the sums of ops that run in halves, and the halves of updates. */
 void dlb_step_ops_make_sums(struct dlb_engine *e);
-/* The synchronisation with the other replicas, where there are any. -1 with err. */
+/* Opens the synchronisation with the other replicas. -1 with err. */
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err);
 #endif

@@ -1,4 +1,4 @@
-/* The report of a run: medians of what each rank saw, gathered on rank 0. */
+/* The report of a run: medians of each rank's figures, gathered on rank 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ struct node_summary {
 	int n_ops, n_spans;
 };
 
-/* Compute c is the second half of an op, c - 1 its first. */
+/* Whether compute c is the second half of an op, and c - 1 the first. */
 static bool in_halves(const struct dlb_engine_program *v, int c)
 {
 	return c > 0 && !v->compute_is_op[c - 1] && v->compute_op[c - 1] == v->compute_op[c] && v->compute_m[c - 1] == v->compute_m[c];
@@ -105,7 +105,7 @@ static void spans_here(const struct run *r, int slot, struct dlb_span *out)
 	}
 }
 
-/* The kept step nearest the median, as rank 0 sees it. */
+/* The kept step whose time is nearest the median, by rank 0's clock. */
 static int median_slot(const struct run *r, double step_s)
 {
 	int best = 0;
@@ -116,7 +116,7 @@ static int median_slot(const struct run *r, double step_s)
 	return best;
 }
 
-/* Ops and spans of every rank come to rank 0, one after the other. */
+/* Sends ops and spans of every rank to rank 0, one rank after the other. */
 static int collect(struct run *r, const struct node_summary *all, const struct dlb_report_op *ops, const struct dlb_span *spans,
 		   struct dlb_report *report, struct dlb_error *err)
 {
@@ -185,7 +185,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 	}
 }
 
-/* Only rules with a running maximum promise something here. */
+/* Only optimizers with a running maximum guarantee a bound that can be violated. */
 static void count_violations(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
 {
 	if (j->optimizer.rule != DLB_RULE_MAX_ADABELIEF)
@@ -215,7 +215,7 @@ static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
 	}
 }
 
-/* What all replicas have alike is counted in replica 0. */
+/* Figures that are equal on all replicas are counted in replica 0 alone. */
 static void count_kfac(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
 {
 	struct dlb_report_kfac *to = &report->kfac;
@@ -224,7 +224,8 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
 		const struct dlb_report_kfac *k = &all[i].kfac;
 
 		to->not_finite += k->not_finite;
-		to->held_back = k->held_back > to->held_back ? k->held_back : to->held_back;	/* all that have layers count the same */
+		/* equal on all nodes that have layers */
+		to->held_back = k->held_back > to->held_back ? k->held_back : to->held_back;
 		to->hops_failed += k->hops_failed;
 		if (dlb_plan_replica_of(&j->plan, i))
 			continue;
@@ -237,8 +238,8 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
 	}
 }
 
-/* What this node sent and waited for in a step's sums over the replicas; a median would not see what is averaged now and
- * then only. */
+/* Bytes and seconds of a step's synchronisation on this node. Averages of weights run only every few steps,
+ * which a median would not show: their mean is taken. */
 static void sums_here(const struct run *r, struct node_summary *mine)
 {
 	double (*of_step)(const struct dlb_record *, size_t, double *) = dlb_sharing_averages(&r->job.plan.sharing) ? mean_of : median_of;
@@ -285,7 +286,7 @@ static void fill_sums(const struct run *r, const struct node_summary *all, struc
 	}
 }
 
-/* Ranks of what each part of replica 0 compresses come to rank 0. */
+/* Sends the ranks of the compressed tensors of replica 0's parts to rank 0. */
 static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const int n_nodes = report->n_nodes;

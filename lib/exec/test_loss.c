@@ -1,7 +1,7 @@
-/* Test loss and accuracy: the inference graph, compiled for the same placement, over the weights where they
- * lie. One micro-batch at a time of the training batch's size. A sample is right when the class of the
- * greatest score is its label (the first one of equals; for binary cross-entropy: the logit's sign); with
- * several positions a sample, each counts. The node that computes the loss has scores and labels. */
+/* Test loss and accuracy: the inference graph, compiled for the same placement, on the weights in place.
+ * Micro-batches have the training batch's size and run one at a time. A sample is right if the class of the
+ * greatest score is its label (the first of equal scores; for binary cross-entropy: the logit's sign); with
+ * several positions per sample, each counts. The node that computes the loss has scores and labels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +12,26 @@ struct dlb_eval {
 	struct dlb_graph graph;
 	int *op_of, *tensor_of;
 	struct dlb_plan plan;
-	int node, scorer;		/* scorer: the node that computes the loss; -1: there is no loss */
+	int node, scorer;		/* scorer: the node that computes the loss; -1: no loss */
 	struct dlb_data *data;
 	int64_t count, batch;
 	struct dlb_program program[2];	/* full batches, the short last one */
 	struct dlb_engine *engine[2];
 	int n;
-	int scores, labels;		/* tensors, -1: accuracy is not defined */
-	int join;			/* op that makes the loss of what parts of the scores tell; -1: the scores are whole */
+	int scores, labels;		/* tensors; -1: accuracy is undefined */
+	/* op that computes the loss from the results of parts of the scores; -1: the scores are whole */
+	int join;
 	bool binary, has_ignore;
 	int64_t ignore;
 	char *base;			/* one batch of samples */
 };
 
-/* The op that computes the loss from scores and labels. */
+/* Finds the scores and labels of the loss. */
 static void find_scores(struct dlb_eval *e)
 {
 	e->scores = e->labels = e->scorer = e->join = -1;
-	for (int i = 0; i < e->graph.n_ops && e->scores < 0; i++) {	/* of several losses the first one of a classification */
+	/* with several losses: the first classification */
+	for (int i = 0; i < e->graph.n_ops && e->scores < 0; i++) {
 		const struct dlb_op *o = &e->graph.op[i];
 		const struct dlb_attr *ignore;
 
@@ -142,7 +144,7 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_e
 	return 0;
 }
 
-/* Of parts: right, if the label's score is the greatest of all. */
+/* Scores in parts: right if the label's score is the greatest of all. */
 static void count_right_of_parts(const struct dlb_eval *e, int which, double *right, double *all)
 {
 	const struct dlb_op *o = &e->graph.op[e->join];
@@ -169,7 +171,7 @@ static void count_right_of_parts(const struct dlb_eval *e, int which, double *ri
 	}
 }
 
-/* Right ones and all that count among the samples of the last run. */
+/* Counts right and countable samples of the last run. */
 static void count_right(const struct dlb_eval *e, int which, double *right, double *all)
 {
 	int64_t n = e->program[which].batch, stride[DLB_MAX_DIMS], inner = 1;
@@ -213,7 +215,8 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 {
 	double sum[4] = { 0.0 }, seed = 1.0;		/* right, all, loss * weight, weight */
 	struct dlb_error why;
-	int rc = 0;		/* others count on this rank's messages: what cannot be read is told at the end */
+	/* the other ranks need this rank's messages: a sample that cannot be read is reported at the end */
+	int rc = 0;
 	const struct dlb_fed fed = { .base = e->base, .seed = &seed };
 
 	for (int64_t at = 0; at < e->count;) {

@@ -1,12 +1,12 @@
-/* See unused.h. */
+/* Finds options without effect. See unused.h. */
 #include <string.h>
 #include "exec/unused.h"
 
-/* What only a run of real steps does, and leaves nothing of in the document. */
+/* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = { "epochs", "until-step", "until", "patience", "readers", "checkpoint", "checkpoint-every", "save", "loss-log",
 					"eval-every", "save-best",
 					"timeout", "allow-nonfinite" };
-/* What the run section keeps, and a printed program does not show. */
+/* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = { "steps", "data", "test-data", "transform", "order", "lr", "momentum", "alpha", "beta1", "beta2", "eps",
 					   "weight-decay", "group", "damping", "factor-decay", "kl-clip", "variant", "warmup", "lr-schedule",
 					   "delay-discount", "seed", "init", "torch-batchnorm", "slow", "dry-run", "max-state", "step-log" };
@@ -23,7 +23,7 @@ static bool starts(const char *text, const char *word)
 	return text && !strncmp(text, word, strlen(word));
 }
 
-/* A BatchNormalization that trains has its running statistics as outputs. */
+/* A BatchNormalization in training mode outputs its running statistics. */
 static bool takes_statistics(const json_t *op)
 {
 	const char *type = json_string_value(json_object_get(op, "type"));
@@ -56,7 +56,7 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 	dlb_sharing_init(&f->sharing);
 	if (plan.v && dlb_sharing_read(&plan, &f->sharing, &ignored))
 		dlb_sharing_init(&f->sharing);
-	/* what else is drawn with the seed: samples, their order, crops and flips, what gossips, shards */
+	/* other uses of the seed: samples, their order, crops and flips, gossip, shards */
 	f->drawn = f->dropout || o->shuffled || starts(o->data, "random") || (o->transform && (strstr(o->transform, "random") || strstr(o->transform, "flip"))) ||
 		   (f->n_replicas > 1 && (f->sharing.gossip > 0 || f->sharing.shards));
 }

@@ -1,4 +1,4 @@
-/* See watch.h. */
+/* The progress line and the log of steps. See watch.h. */
 #include "exec/watch.h"
 
 #include <math.h>
@@ -13,29 +13,30 @@
 #include "util/mem.h"
 
 enum { NUMBERS = sizeof(struct dlb_node_step) / sizeof(double) };
-#define MEMORY_S 5.0			/* over which the line's means are taken: what is older counts less and less */
+#define MEMORY_S 5.0	/* seconds over which the line's means are taken, with decreasing weight */
 #define TELL_EVERY_S 0.2
-#define WORTH_SAYING 0.02		/* of a step, that a node waits for another */
+#define WORTH_SAYING 0.02		/* share of a step: shorter waits are not shown */
 
-/* Means that forget: sums in which every step's part shrinks by exp(-t / MEMORY_S). */
+/* Decaying sums: every step's part shrinks by exp(-t / MEMORY_S). */
 struct decayed_means {
 	double steps, samples, step_s;
-	struct node_mean { double message_s, collective_s, longest_s; int longest; } *node;	/* longest: for whose messages; -1 */
+	/* longest: node whose messages are waited for; -1: none */
+	struct node_mean { double message_s, collective_s, longest_s; int longest; } *node;
 };
 
 struct dlb_watch {
 	const struct run *r;
 	int n_nodes, length;
-	struct dlb_node_step mine;		/* of the last step that ended here */
-	bool has_mine;				/* and are not told yet: alike on all ranks */
-	struct dlb_step_row row;		/* of the last step; times of its nodes are still to come */
+	struct dlb_node_step mine;		/* of the last step on this node */
+	bool has_mine;				/* `mine` is not sent yet; equal on all ranks */
+	struct dlb_step_row row;		/* of the last step; its nodes' times are not known yet */
 	bool has_row;
 	struct dlb_node_step *node;		/* [n_nodes], rank 0 */
 	double *fetched;
 	struct dlb_step_log *log;
 	struct dlb_error wrong; bool is_wrong;
 	struct decayed_means mean;
-	double predicted_s, start_s, first_s, told_s;	/* first_s: when the first step had ended */
+	double predicted_s, start_s, first_s, told_s;	/* first_s: end of the first step */
 	int64_t total;
 };
 
@@ -44,7 +45,7 @@ int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes)
 	return o->step_log || (o->verbose && !o->quiet) ? n_nodes * NUMBERS : 0;
 }
 
-/* For the line alone: the report simulates the program again. */
+/* Predicts the step for the line alone; the report simulates the program again. */
 static int predict(struct dlb_watch *w, struct dlb_error *err)
 {
 	const struct run *r = w->r;
@@ -95,7 +96,7 @@ void dlb_watch_start(struct dlb_watch *w)
 	w->total = dlb_run_total_steps(w->r);
 }
 
-/* ---- what nodes tell each other ---- */
+/* ---- what nodes send each other ---- */
 
 void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
 {
@@ -178,10 +179,10 @@ int dlb_watch_wrong(const struct dlb_watch *w, struct dlb_error *err)
 	return -1;
 }
 
-/* ---- what rank 0 tells ---- */
+/* ---- what rank 0 shows ---- */
 
-/* The node that waits most, and for whom: for the one whose messages it waited longest for, or, in sums over all, for the one
- * that came last, which is the one that waited least itself. */
+/* The node that waits most, and for which: the one whose messages it waited longest for or, in sums over all
+ * nodes, the one that came last, which waited least itself. */
 static void find_waiting(const struct dlb_watch *w, struct dlb_status *s)
 {
 	const struct node_mean *m = w->mean.node;
