@@ -123,7 +123,7 @@ near() {
 	run -0 jq -c '.plan | [.shards, .exchange_data]' "$tmp/sorted.out.json"
 	[ "$output" = '["sorted",null]' ]
 	run -2 --separate-stderr dlb-run --steps 1 --data random --shards even "$tmp/four.json"
-	one_line dlb-run 'without end'
+	one_line dlb-run 'endless data'
 }
 
 @test "replicas with classes of their own meet every other step unless told otherwise, and seldom is said" {
