@@ -33,13 +33,18 @@ within() { # A B TOLERANCE
 		([.ops[] | select(.phase == "forward" and .type == "Cast")] | length <= 3)' "$tmp/doc.json"
 }
 
-@test "digits: bf16 learns as f32 does" {
+# A single run is chaotic: rounding changes its sum of losses by up to some 2 %, either way, and differs between processors.
+@test "digits: bf16 learns as f32 does, over three seeds" {
 	for t in f32 bf16; do
-		made $t cpu:1 "$model" | dlb-run -q --steps 150 "${digits[@]}" --optimizer adam --lr 0.005 >"$tmp/$t.json"
+		made $t cpu:1 "$model" >"$tmp/$t.doc"
+		for seed in 1 2 3; do
+			dlb-run -q --steps 150 --seed $seed "${digits[@]}" --optimizer adam --lr 0.005 "$tmp/$t.doc" >"$tmp/$t.$seed"
+			jq -e '.report.losses | .[-1] < 0.5 * .[0]' "$tmp/$t.$seed"
+		done
+		jq -s 'map(.report.losses | add) | add' "$tmp/$t".[123] >"$tmp/$t"
 	done
-	within "$(jq '.report.losses | add' "$tmp/bf16.json")" "$(jq '.report.losses | add' "$tmp/f32.json")" 0.02
-	jq -e '.report.losses | .[-1] < 0.5 * .[0]' "$tmp/bf16.json"
-	[ "$(jq -c .report.losses "$tmp/f32.json")" != "$(jq -c .report.losses "$tmp/bf16.json")" ]	# other arithmetic, so other losses
+	within "$(cat "$tmp/bf16")" "$(cat "$tmp/f32")" 0.02
+	[ "$(jq -c .report.losses "$tmp/f32.1")" != "$(jq -c .report.losses "$tmp/bf16.1")" ]	# other arithmetic, so other losses
 }
 
 @test "a GPT on text: bf16's final loss within 1 % of f32's" {

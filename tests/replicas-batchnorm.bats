@@ -26,8 +26,10 @@ near() {
 		{ jq -c .losses "$1" "$2"; return 1; }
 }
 
-# In single precision, where rounding sometimes moves a value across Relu's kink.
+# In single precision rounding sooner or later moves a value across Relu's kink, on some processors by step 7: the first five
+# steps. The next test compares all steps in double precision.
 @test "statistics of all replicas: the losses of one node with the whole batch" {
+	steps=5
 	for m in 1 2; do
 		plan resnet8 cpu:1 '--batch 24' -m $m >"$tmp/one.json"
 		train "$tmp/one.json" >"$tmp/one"
