@@ -10,6 +10,24 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
+/* Reads the document, plans, and writes it; returns the exit status. */
+static int place(struct dlb_cli *cli, struct dlb_replan *o, int argc, char **argv)
+{
+	struct dlb_error err = { .what = "" };
+	static struct dlb_doc doc;	/* never freed: freeing takes a tenth of a large graph's time */
+
+	if (dlb_doc_read(&doc, cli->n_operands ? cli->operands[0] : NULL, &err))
+		return dlb_cli_die(cli, &err);
+	int no_plan = dlb_replan(o, &doc, &err);
+	dlb_cli_release(cli);				/* lists: what they said is in the plan */
+	if (no_plan)
+		return dlb_cli_die(cli, &err);
+	dlb_doc_provenance(&doc, cli->tool, argc, argv);
+	if (dlb_doc_write(&doc, stdout, &err))
+		return dlb_cli_die(cli, &err);
+	return dlb_cli_close_stdout(cli);
+}
+
 int main(int argc, char **argv)
 {
 	struct dlb_replan o = { .micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .started_s = dlb_clock_s() };
@@ -44,8 +62,6 @@ int main(int argc, char **argv)
 	};
 	struct dlb_cli cli = { .tool = "dlb-place", .usage = "[OPTION...] [FILE]", .summary = "place every op on a node",
 			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
-	struct dlb_error err = { .what = "" };
-	static struct dlb_doc doc;			/* left to the system: to free it takes a tenth of a large graph's time */
 
 	o.cli = &cli;
 	if (dlb_cli_parse(&cli, argc, argv))
@@ -54,14 +70,5 @@ int main(int argc, char **argv)
 		return list(&cli);
 	if (dlb_replan_check(&o))
 		return 2;
-	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
-		return dlb_cli_die(&cli, &err);
-	int no_plan = dlb_replan(&o, &doc, &err);
-	dlb_cli_release(&cli);				/* lists: what they said is in the plan */
-	if (no_plan)
-		return dlb_cli_die(&cli, &err);
-	dlb_doc_provenance(&doc, cli.tool, argc, argv);
-	if (dlb_doc_write(&doc, stdout, &err))
-		return dlb_cli_die(&cli, &err);
-	return dlb_cli_close_stdout(&cli);
+	return place(&cli, &o, argc, argv);
 }

@@ -68,33 +68,23 @@ static void warn(void *ctx, const char *line)
 	dlb_cli_warn(ctx, "%s", line);
 }
 
-/* Appends a row for each hyper-parameter to the n rows; returns the new number of rows. */
-static int add_hyper_rows(struct dlb_opt *opts, int n, struct dlb_run_edit *e)
-{
-	for (int h = 0; h < DLB_N_HYPER; h++) {
-		const struct dlb_hyper *p = &dlb_hypers[h];
+/* Options that are parsed further. */
+struct option_text { const char *until; struct dlb_strlist slow, groups; };
 
-		opts[n++] = (struct dlb_opt){ 0, p->option, DLB_OPT_REAL, &e->hyper[h], p->arg, p->help, &e->hyper_given[h], p->min,
-					      p->option_max };
-	}
-	return n;
-}
+enum { MOST_OPTIONS = 80 };
 
-/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and groups->item
- * (--group). */
-static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor, struct dlb_strlist *groups)
+/* Fills opts[MOST_OPTIONS]; returns the number of rows. */
+static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;
 	struct dlb_run_edit *e = &c->edit;
-	struct dlb_strlist slow = { NULL, 0 };
-	const char *until = NULL;
-	struct dlb_opt opts[80] = {
+	const struct dlb_opt rows[] = {
 		{ 0, "steps", DLB_OPT_INT, &x->steps, "N", "train N more steps", NULL, 0, 1e15 },
 		{ 0, "epochs", DLB_OPT_INT, &x->epochs, "E",
 		  "train E more epochs (default 1; 100 steps of random data)", NULL, 0, 1e12 },
 		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S",
 		  "train up to step S in all", NULL, 0, 1e15 },
-		{ 0, "until", DLB_OPT_STR, &until, "COND",
+		{ 0, "until", DLB_OPT_STR, &t->until, "COND",
 		  "stop when 'loss<X' holds for a step", NULL, 0, 0 },
 		{ 0, "patience", DLB_OPT_INT, &x->patience, "N",
 		  "stop after N steps without a new least loss", NULL, 1, 1e15 },
@@ -110,7 +100,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		  "shuffled (default) or sequential", NULL, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME",
 		  "sgd (default), momentum, nesterov, adagrad, rmsprop, adam, adamw, adabelief, max-adabelief, kfac", NULL, 0, 0 },
-		{ 0, "group", DLB_OPT_LIST, groups, "GLOB:lr=X,weight-decay=Y",
+		{ 0, "group", DLB_OPT_LIST, &t->groups, "GLOB:lr=X,weight-decay=Y",
 		  "settings of the weights named like GLOB; repeatable", NULL, 0, 0 },
 		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME",
 		  "of max-adabelief: corrected (default), denom_corrected, uncorrected, amsgrad", NULL, 0, 0 },
@@ -142,7 +132,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		  "measure on the test data after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",
 		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
-		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE:FACTOR",
+		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR",
 		  "stretch every op of a node, for experiments", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
@@ -156,31 +146,45 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		{ 0, "print-program", DLB_OPT_FLAG, &c->print_program, NULL,
 		  "print the compiled programs and stop", NULL, 0, 0 },
 	};
-	int n = 0, rc;
+	int n = DLB_LEN(rows);
 
-	while (opts[n].name)
-		n++;
+	memcpy(opts, rows, sizeof rows);
+	for (int h = 0; h < DLB_N_HYPER; h++) {
+		const struct dlb_hyper *p = &dlb_hypers[h];
+
+		opts[n++] = (struct dlb_opt){ 0, p->option, DLB_OPT_REAL, &e->hyper[h], p->arg, p->help, &e->hyper_given[h],
+					      p->min, p->option_max };
+	}
+	return n;
+}
+
+/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and the lists of t. */
+static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor, struct option_text *t)
+{
+	struct dlb_exec_options *x = &c->exec;
+	struct dlb_opt opts[MOST_OPTIONS];
+	int rc;
+
 	x->steps = x->epochs = x->until_step = -1;
 	x->timeout_s = 30;
 	x->stop = &told_to_stop;
-	cli->n_opts = add_hyper_rows(opts, n, e);
+	cli->n_opts = fill_rows(opts, c, t);
 	cli->opts = opts;
 	rc = dlb_cli_parse(cli, c->argc, c->argv);
 	cli->opts = NULL;		/* opts lives in this function only */
 	cli->n_opts = 0;
 	if (!rc) {
 		cli->status = 2;
-		rc = parse_slow(cli, &slow, factor, x) || parse_until(cli, until, &x->until_loss);
+		rc = parse_slow(cli, &t->slow, factor, x) || parse_until(cli, t->until, &x->until_loss);
 	}
-	free(slow.item);
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
 	x->warn = warn;
 	x->warn_ctx = cli;
-	e->steps = x->steps;
-	e->until_step = x->until_step;
-	e->group = groups->item;
-	e->n_groups = groups->n;
+	c->edit.steps = x->steps;
+	c->edit.until_step = x->until_step;
+	c->edit.group = t->groups.item;
+	c->edit.n_groups = t->groups.n;
 	return rc;
 }
 
@@ -189,7 +193,7 @@ int main(int argc, char **argv)
 	struct dlb_cli cli = { .tool = "dlb-run", .usage = "[OPTION...] [FILE]",
 			       .summary = "train by a plan, and report times and losses", .max_operands = 1 };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv };
-	struct dlb_strlist groups = { NULL, 0 };
+	struct option_text text = { .until = NULL };
 	struct dlb_error err;
 	double *factor = NULL;
 	int status;
@@ -200,7 +204,7 @@ int main(int argc, char **argv)
 		command.argc -= 2;
 		command.argv += 2;
 	}
-	if (parse(&cli, &command, &factor, &groups)) {
+	if (parse(&cli, &command, &factor, &text)) {
 		status = cli.status;
 	} else {
 		const bool simulated = command.exec.dry_run || command.print_program;
@@ -214,6 +218,7 @@ int main(int argc, char **argv)
 			status = dlb_cli_close_stdout(&cli);
 	}
 	free(factor);
-	free(groups.item);
+	free(text.slow.item);
+	free(text.groups.item);
 	return status;
 }
