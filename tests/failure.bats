@@ -219,21 +219,131 @@ shorten() { # BYTES
 	done
 }
 
-@test "a disk that takes longer than --timeout for a checkpoint: the others wait" {
+# $tmp/slow.so: where it is loaded, whatever is opened, written or synced of files whose path has SLOW in it takes 1.5 s.
+slow_disk() {
 	command -v gcc >/dev/null || skip 'no gcc'
-	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
-	gcc -shared -fPIC -o "$tmp/slow.so" -x c - <<-'END'
+	gcc -shared -fPIC -o "$tmp/slow.so" -x c - -ldl <<-'END'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <fcntl.h>
+		#include <stdarg.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <string.h>
 		#include <unistd.h>
+		static void at(const char *path)
+		{
+		        if (getenv("SLOW") && strstr(path, getenv("SLOW")))
+		                usleep(1500000);
+		}
+		static void at_file(int file)
+		{
+		        char name[32], path[4096] = "";
+		        snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+		        if (readlink(name, path, sizeof path - 1) > 0)
+		                at(path);
+		}
 		int fsync(int file)
 		{
-		        (void)file;
-		        usleep(1500000);
+		        at_file(file);
 		        return 0;
 		}
+		ssize_t write(int file, const void *p, size_t n)
+		{
+		        static ssize_t (*real)(int, const void *, size_t);
+		        if (!real)
+		                *(void **)&real = dlsym(RTLD_NEXT, "write");
+		        at_file(file);
+		        return real(file, p, n);
+		}
+		int fflush(FILE *f)
+		{
+		        static int (*real)(FILE *);
+		        if (!real)
+		                *(void **)&real = dlsym(RTLD_NEXT, "fflush");
+		        if (f)
+		                at_file(fileno(f));
+		        return real(f);
+		}
+		FILE *fopen(const char *path, const char *how)
+		{
+		        static FILE *(*real)(const char *, const char *);
+		        if (!real)
+		                *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+		        at(path);
+		        return real(path, how);
+		}
+		int open(const char *path, int flags, ...)
+		{
+		        static int (*real)(const char *, int, ...);
+		        va_list ap;
+		        va_start(ap, flags);
+		        const int mode = flags & O_CREAT ? va_arg(ap, int) : 0;
+		        va_end(ap);
+		        if (!real)
+		                *(void **)&real = dlsym(RTLD_NEXT, "open");
+		        at(path);
+		        return real(path, flags, mode);
+		}
 	END
+}
+
+@test "a disk that takes longer than --timeout for a checkpoint: the others wait" {
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	slow_disk
 	for rank in 0 1; do
-		on_rank $rank "export LD_PRELOAD=$tmp/slow.so"
+		on_rank $rank "export LD_PRELOAD=$tmp/slow.so SLOW=$tmp/ck"
 		run -0 --separate-stderr dlb-run -q --timeout 1 --steps 2 --checkpoint "$tmp/ck$rank" "${digits[@]}" "$tmp/doc.json"
 		[ -f "$tmp/ck$rank/step-2/manifest.json" ]
+	done
+}
+
+@test "a disk that takes longer than --timeout for weights, logs and the result: the others wait" {
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	slow_disk
+	mkdir "$tmp/slow"
+	on_rank 0 "export LD_PRELOAD=$tmp/slow.so SLOW=$tmp/slow"
+	train=(dlb-run -q --timeout 1 --steps 4 "${digits[@]}")
+	for file in w.safetensors w.onnx; do
+		run -0 --separate-stderr "${train[@]}" --save "$tmp/slow/$file" "$tmp/doc.json"
+		[ -s "$tmp/slow/$file" ]
+	done
+	run -0 --separate-stderr "${train[@]}" --test-data digits:test --eval-every 2 --save-best "$tmp/slow/best.safetensors" "$tmp/doc.json"
+	[ -s "$tmp/slow/best.safetensors" ]
+	for log in loss-log step-log; do	# every line takes longer, and in the end the file
+		run -0 --separate-stderr "${train[@]}" --$log "$tmp/slow/$log" "$tmp/doc.json"
+		[ "$(wc -l <"$tmp/slow/$log")" -eq 4 ]
+	done
+	# a checkpoint comes after the lines of its steps
+	run -0 --separate-stderr "${train[@]}" --loss-log "$tmp/slow/lines" --checkpoint "$tmp/ck" --checkpoint-every 2 "$tmp/doc.json"
+	run -0 --separate-stderr "${train[@]}" --loss-log "$tmp/slow/lines" --checkpoint "$tmp/ck" "$tmp/doc.json"
+	[ "$(wc -l <"$tmp/slow/lines")" -eq 8 ]
+	on_rank 0 "export LD_PRELOAD=$tmp/slow.so SLOW=/out.json"
+	run -0 --separate-stderr "${train[@]}" "$tmp/doc.json"
+	jq -e '.report.steps == 4' <<<"$output"
+}
+
+@test "a disk that takes longer than --timeout for what a run starts from: the others wait" {
+	mkdir "$tmp/slow"
+	cp "$models/digits_cnn.onnx" "$tmp/slow/m.onnx"
+	gzip -dc "$root/share/data/digits/images-idx3-ubyte.gz" >"$tmp/slow/x"
+	gzip -dc "$root/share/data/digits/labels-idx1-ubyte.gz" >"$tmp/slow/y"
+	dlb-profile --analytic --batch 24 "$tmp/slow/m.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
+	slow_disk
+	train=(dlb-run -q --timeout 1 --steps 2 --order sequential "$tmp/doc.json")
+	data=(--data "idx:$tmp/slow/x,$tmp/slow/y" --transform scale=1/16)
+	"${train[@]}" "${data[@]}" --checkpoint "$tmp/ck" --optimizer momentum --loss-log "$tmp/log" --step-log "$tmp/steps" >"$tmp/first.json"
+	for rank in 0 1; do
+		on_rank $rank "export LD_PRELOAD=$tmp/slow.so SLOW=$tmp/slow"
+		run -0 --separate-stderr "${train[@]}" --data random
+		run -0 --separate-stderr "${train[@]}" "${data[@]}" --test-data "idx:$tmp/slow/x,$tmp/slow/y"
+		for file in ck log steps; do
+			rm -rf "$tmp/again" && mkdir "$tmp/again" && cp -r "$tmp/ck" "$tmp/log" "$tmp/steps" "$tmp/again"
+			on_rank $rank "export LD_PRELOAD=$tmp/slow.so SLOW=$tmp/again/$file"
+			run -0 --separate-stderr "${train[@]}" "${data[@]}" --checkpoint "$tmp/again/ck" --optimizer momentum --loss-log "$tmp/again/log" \
+				--step-log "$tmp/again/steps"
+			[ "$(wc -l <"$tmp/again/log")" -eq 4 ]
+			[ "$(wc -l <"$tmp/again/steps")" -eq 4 ]
+		done
 	done
 }

@@ -66,6 +66,16 @@ static int lock(struct dlb_checkpoint *c, struct dlb_error *err)
 
 /* ---- do all ranks see one folder? ---- */
 
+/* Runs `work` on the disk. It may take longer than --timeout on one rank, so all ranks wait without limit. */
+static int on_disk(struct dlb_comm *comm, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
+		   struct dlb_error *err)
+{
+	return dlb_comm_agree(comm, dlb_comm_await_all(comm, work, ctx, err), err, NULL);
+}
+
+/* The folder that is being opened; name: the file that rank 0 puts there. */
+struct folder_opening { struct dlb_checkpoint *c; const struct dlb_comm *comm; char name[40]; };
+
 /* On another rank: waits until rank 0's file is visible, and checks that this rank can write in the
  * folder. */
 static int see(const char *dir, const char *name, const struct dlb_comm *comm, struct dlb_error *err)
@@ -94,43 +104,59 @@ static int see(const char *dir, const char *name, const struct dlb_comm *comm, s
 	return rc;
 }
 
-static int check_shared(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_error *err)
+/* Rank 0 makes the folder, locks it and puts a file there that the other ranks look for. */
+static int make_folder(void *ctx, struct dlb_error *err)
 {
-	char name[40] = "";
+	struct folder_opening *o = ctx;
 	uint64_t number = 0;
-	int rc = 0, fd = -1;
+	int fd;
 
-	if (dlb_comm_rank(comm) == 0) {
-		if (!dlb_output_number(&number))
-			rc = dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", c->dir);
-		snprintf(name, sizeof name, ".shared-%016" PRIx64, number);
-		if (!rc && (fd = openat(c->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) < 0)
-			rc = dlb_fail(err, NULL, "cannot write to '%s': %s", c->dir, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-	}
-	if (dlb_comm_agree(comm, rc, err, NULL) || dlb_comm_bcast(comm, name, sizeof name, 0, err))
+	if (dlb_comm_rank(o->comm))
+		return 0;
+	if (make_dirs(o->c->dir, err) || lock(o->c, err))
 		return -1;
-	if (dlb_comm_rank(comm))
-		rc = see(c->dir, name, comm, err);
-	rc = dlb_comm_agree(comm, rc, err, NULL);
-	if (fd >= 0)
-		unlinkat(c->folder, name, 0);
-	return rc;
+	if (!dlb_output_number(&number))
+		return dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", o->c->dir);
+	snprintf(o->name, sizeof o->name, ".shared-%016" PRIx64, number);
+	fd = openat(o->c->folder, o->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return dlb_fail(err, NULL, "cannot write to '%s': %s", o->c->dir, strerror(errno));
+	close(fd);
+	return 0;
+}
+
+static int check_shared(void *ctx, struct dlb_error *err)
+{
+	const struct folder_opening *o = ctx;
+
+	return dlb_comm_rank(o->comm) ? see(o->c->dir, o->name, o->comm, err) : 0;
+}
+
+static int clean_folder(void *ctx, struct dlb_error *err)
+{
+	const struct folder_opening *o = ctx;
+
+	(void)err;
+	if (dlb_comm_rank(o->comm))
+		return 0;
+	unlinkat(o->c->folder, o->name, 0);
+	dlb_checkpoint_sweep(o->c->folder);
+	return 0;
 }
 
 int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err)
 {
-	int rc = 0;
+	struct folder_opening o = { .c = c, .comm = comm };
 
 	*c = (struct dlb_checkpoint){ .dir = dlb_xstrdup(dir), .lock = -1, .folder = -1 };
-	if (dlb_comm_rank(comm) == 0)
-		rc = make_dirs(dir, err) || lock(c, err) ? -1 : 0;
-	if (dlb_comm_agree(comm, rc, err, NULL) || check_shared(c, comm, err))
+	if (on_disk(comm, make_folder, &o, err) || dlb_comm_bcast(comm, o.name, sizeof o.name, 0, err))
 		return -1;
-	if (dlb_comm_rank(comm) == 0)
-		dlb_checkpoint_sweep(c->folder);
-	return 0;
+	if (on_disk(comm, check_shared, &o, err)) {
+		if (dlb_comm_rank(comm) == 0)
+			unlinkat(c->folder, o.name, 0);
+		return -1;
+	}
+	return on_disk(comm, clean_folder, &o, err);
 }
 
 void dlb_checkpoint_close(struct dlb_checkpoint *c)
@@ -226,12 +252,6 @@ static int settle(void *ctx, struct dlb_error *err)
 				dlb_checkpoint_settle(s->c, s->name, s->at->step, s->path, err)) ? -1 : 0;
 }
 
-/* Runs `work` on the disk. It may take longer than --timeout on one rank, so all ranks wait without limit. */
-static int on_disk(struct saving *s, struct dlb_comm *comm, int (*work)(void *ctx, struct dlb_error *err), struct dlb_error *err)
-{
-	return dlb_comm_agree(comm, dlb_comm_await_all(comm, work, s, err), err, NULL);
-}
-
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *state,
 			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
 {
@@ -240,10 +260,11 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 
 	if (path)
 		*path = NULL;
-	rc = on_disk(&s, comm, make_aside, err) || dlb_comm_bcast(comm, s.name, sizeof s.name, 0, err) ? -1 : 0;
+	rc = on_disk(comm, make_aside, &s, err) || dlb_comm_bcast(comm, s.name, sizeof s.name, 0, err) ? -1 : 0;
 	s.aside = dlb_xprintf("%s/%s", c->dir, s.name);
 	if (!rc)
-		rc = on_disk(&s, comm, write_mine, err) || gather_sums(comm, &s.mine, &s.sum, &s.n_sums, err) || on_disk(&s, comm, settle, err) ? -1 : 0;
+		rc = on_disk(comm, write_mine, &s, err) || gather_sums(comm, &s.mine, &s.sum, &s.n_sums, err) ||
+		     on_disk(comm, settle, &s, err) ? -1 : 0;
 	if (rc && s.rank == 0)
 		dlb_checkpoint_remove(c->folder, s.name);
 	free(s.sum);
@@ -253,31 +274,60 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 
 /* ---- loading ---- */
 
-/* Finds the newest whole checkpoint; -1: there is none. *said: the damage of newer ones or, where all are
- * damaged, of all. */
-static int find_whole(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *step, struct dlb_error *said, struct dlb_error *err)
-{
-	const bool first = dlb_comm_rank(comm) == 0;
-	int64_t *steps = NULL;
-	int n = 0, cap = 0, rc = 0;
+/* The checkpoints of a folder, of which one is loaded. */
+struct checkpoint_search {
+	struct dlb_checkpoint *c;
+	struct dlb_state *state;
+	struct dlb_progress_state at;
+	int rank, n_ranks;
+	int64_t step;			/* the one that is checked or read */
+	int64_t *steps; int n;		/* newest first; rank 0 has the steps */
+};
 
-	if (first)
-		steps = dlb_checkpoint_steps(c->folder, &n);
-	if (dlb_comm_bcast(comm, &n, sizeof n, 0, err)) {
-		free(steps);
+static int list_steps(void *ctx, struct dlb_error *err)
+{
+	struct checkpoint_search *s = ctx;
+
+	(void)err;
+	if (!s->rank)
+		s->steps = dlb_checkpoint_steps(s->c->folder, &s->n);
+	return 0;
+}
+
+static int check(void *ctx, struct dlb_error *err)
+{
+	const struct checkpoint_search *s = ctx;
+
+	return dlb_checkpoint_check(s->c->dir, s->step, s->rank, s->n_ranks, err);
+}
+
+static int read_whole(void *ctx, struct dlb_error *err)
+{
+	struct checkpoint_search *s = ctx;
+
+	return dlb_checkpoint_read(s->c->dir, s->step, s->state, &s->at, err);
+}
+
+/* Finds the newest whole checkpoint; s->step -1: there is none. *said: the damage of newer ones or, where all
+ * are damaged, of all. */
+static int find_whole(struct checkpoint_search *s, struct dlb_comm *comm, struct dlb_error *said,
+		      struct dlb_error *err)
+{
+	struct dlb_checkpoint *c = s->c;
+	int cap = 0, rc = 0;
+
+	if (on_disk(comm, list_steps, s, err) || dlb_comm_bcast(comm, &s->n, sizeof s->n, 0, err))
 		return -1;
-	}
-	*step = -1;
-	for (int i = 0; i < n; i++) {
+	s->step = -1;
+	for (int i = 0; i < s->n; i++) {
 		struct dlb_error why = { .what = "" };
 
-		*step = first ? steps[i] : 0;
-		if (dlb_comm_bcast(comm, step, sizeof *step, 0, err)) {
+		s->step = s->rank ? 0 : s->steps[i];
+		if (dlb_comm_bcast(comm, &s->step, sizeof s->step, 0, err)) {
 			rc = -1;
 			break;
 		}
-		rc = dlb_checkpoint_check(c->dir, *step, dlb_comm_rank(comm), dlb_comm_size(comm), &why);
-		rc = dlb_comm_agree(comm, rc, &why, NULL);
+		rc = on_disk(comm, check, s, &why);
 		if (!rc)
 			break;
 		if (dlb_comm_broken(comm)) {
@@ -287,13 +337,12 @@ static int find_whole(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *
 		if (!c->n_damaged)
 			*said = why;
 		DLB_GROW(c->damaged, c->n_damaged, cap);
-		c->damaged[c->n_damaged++] = *step;
+		c->damaged[c->n_damaged++] = s->step;
 	}
-	free(steps);
 	if (rc && !dlb_comm_broken(comm)) {
 		*err = *said;
-		dlb_hint(err, n > 1 ? "none of the %d checkpoints in '%.150s' is whole: give another --checkpoint folder" :
-			 "give another --checkpoint folder", n, c->dir);
+		dlb_hint(err, s->n > 1 ? "none of the %d checkpoints in '%.150s' is whole: give another --checkpoint folder" :
+			 "give another --checkpoint folder", s->n, c->dir);
 	}
 	return rc;
 }
@@ -301,21 +350,21 @@ static int find_whole(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *
 int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
 			bool *found, char **warning, struct dlb_error *err)
 {
-	struct dlb_progress_state read = { 0 };
+	struct checkpoint_search search = { .c = c, .state = s, .rank = dlb_comm_rank(comm),
+					    .n_ranks = dlb_comm_size(comm) };
 	struct dlb_error said = { .what = "" };
-	int64_t step;
-	int rc = find_whole(c, comm, &step, &said, err);
+	int rc = find_whole(&search, comm, &said, err);
 
+	free(search.steps);
 	*warning = NULL;
-	*found = !rc && step >= 0;
+	*found = !rc && search.step >= 0;
 	if (rc || !*found)
 		return rc;
-	rc = dlb_checkpoint_read(c->dir, step, s, &read, err);
-	rc = dlb_comm_agree(comm, rc, err, NULL);
+	rc = on_disk(comm, read_whole, &search, err);
 	if (!rc)
-		*p = read;
+		*p = search.at;
 	if (!rc && c->n_damaged)
 		*warning = dlb_xprintf("%s%s%s; training goes on from the checkpoint before, %s/step-%lld", said.where,
-				       said.where[0] ? ": " : "", said.what, c->dir, (long long)step);
+				       said.where[0] ? ": " : "", said.what, c->dir, (long long)search.step);
 	return rc;
 }

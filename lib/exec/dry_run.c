@@ -90,6 +90,8 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 	}
 }
 
+enum { DRAIN_EVERY = 1000 };	/* steps; their lines are made faster than a disk writes them */
+
 /* Writes the log of steps. All simulated steps are equal; the log is for programs that read such logs. */
 static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t, const struct dlb_report *r, struct dlb_error *err)
 {
@@ -105,9 +107,11 @@ static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline
 	}
 	for (row.step = 1; row.step <= r->steps && !rc; row.step++) {
 		row.wall_s = r->step_s * (double)row.step;
-		rc = dlb_step_log_write(log, &row, err);
+		dlb_step_log_write(log, &row);
+		rc = row.step % DRAIN_EVERY ? 0 : dlb_step_log_drain(log, err);
 	}
-	dlb_step_log_close(log);
+	rc = rc || dlb_step_log_drain(log, err) ? -1 : 0;
+	dlb_step_log_close(log, 0);
 	free(node);
 	return rc;
 }

@@ -26,17 +26,29 @@ bool dlb_evaluate_is_due(const struct run *r)
 	return r->eval && r->o->eval_every > 0 && r->at.step % r->o->eval_every == 0;
 }
 
+struct best_file { const struct run *r; bool there; };
+
+static int look_for_best(void *ctx, struct dlb_error *err)
+{
+	struct best_file *b = ctx;
+	struct stat st;
+
+	(void)err;
+	b->there = !b->r->rank && !stat(b->r->o->save_best, &st);
+	return 0;
+}
+
 /* A resumed run keeps the best weights saved before, if their file still exists. */
 int dlb_evaluate_resume(struct run *r, struct dlb_error *err)
 {
-	struct stat st;
-	bool there = r->o->save_best && !r->rank && !stat(r->o->save_best, &st);
+	struct best_file b = { .r = r };
 
 	if (!r->o->save_best)
 		return 0;
-	if (dlb_comm_bcast(r->comm, &there, sizeof there, 0, err))
+	if (dlb_run_on_disk(r, 0, look_for_best, &b, err) ||
+	    dlb_comm_bcast(r->comm, &b.there, sizeof b.there, 0, err))
 		return -1;
-	if (!there)
+	if (!b.there)
 		r->at.best_test_loss = HUGE_VAL;
 	return 0;
 }

@@ -135,12 +135,20 @@ static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *
 	return rc;
 }
 
-/* Writes rank 0's result to the parent's file, or to standard output. */
-static int write_result(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, struct dlb_error *err)
+struct rank_result {
+	const struct dlb_run_command *command;
+	struct dlb_doc *doc;
+	const struct dlb_report *report;
+};
+
+/* Writes rank 0's result: to the parent's file, or to standard output, whose reader may be slow. */
+static int write_result(void *ctx, struct dlb_error *err)
 {
-	char *path = c->folder ? dlb_launch_out(c->folder) : NULL;
+	const struct rank_result *r = ctx;
+	char *path = r->command->folder ? dlb_launch_out(r->command->folder) : NULL;
 	FILE *f = path ? fopen(path, "wb") : stdout;
-	int rc = f ? dlb_command_write(c, doc, report, f, err) : dlb_fail(err, NULL, "cannot write '%s'", path ? path : "");
+	int rc = f ? dlb_command_write(r->command, r->doc, r->report, f, err)
+		   : dlb_fail(err, NULL, "cannot write '%s'", path ? path : "");
 
 	if (f && path && fclose(f) && !rc)
 		rc = dlb_fail(err, NULL, "cannot write '%s'", path);
@@ -162,6 +170,7 @@ static void tell_parent(void *ctx, const struct dlb_status_told *told)
 static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who, struct dlb_error *err)
 {
 	struct dlb_report report = { .n_nodes = 0 };
+	struct rank_result result = { c, doc, &report };
 	struct dlb_status_line line;
 	int rc = dlb_run_section_read(doc, &c->exec, c->init_text, err);
 
@@ -170,10 +179,12 @@ static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_do
 	c->exec.progress_ctx = &line;
 	rc = rc || dlb_exec_run(comm, doc, &c->exec, &report, who, err) ? -1 : 0;
 	dlb_status_line_clear(&line);
-	if (!rc && dlb_comm_rank(comm) == 0)
-		rc = write_result(c, doc, &report, err);
 	if (!dlb_comm_broken(comm) && dlb_comm_agree(comm, rc, err, rc ? NULL : who))
 		rc = -1;
+	if (!rc) {
+		rc = dlb_comm_await(comm, c->exec.timeout_s, write_result, &result, err);
+		rc = dlb_comm_agree(comm, rc, err, who);
+	}
 	dlb_report_release(&report);
 	return rc;
 }

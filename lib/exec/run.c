@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "comm/await.h"
 #include "exec/run.h"
 #include "model/weights.h"
 #include "util/clock.h"
@@ -57,6 +58,34 @@ int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *as
 	return 0;
 }
 
+static int no_work(void *ctx, struct dlb_error *err)
+{
+	(void)ctx;
+	(void)err;
+	return 0;
+}
+
+int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
+		    struct dlb_error *err)
+{
+	const int now = dlb_comm_await_all(r->comm, rc ? no_work : work, ctx, err);
+
+	return rc || now ? -1 : 0;
+}
+
+/* Waits until all lines of the logs are written. Before a checkpoint, so that the logs hold the lines of its
+ * steps if the run is killed after it. A log that cannot be written ends the run after the next step
+ * (step_end.c). */
+static int drain_logs(void *ctx, struct dlb_error *err)
+{
+	struct run *r = ctx;
+
+	(void)err;
+	dlb_lines_drain(r->lines, NULL);
+	dlb_watch_drain(r->watch, NULL);
+	return 0;
+}
+
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 {
 	char *path = NULL;
@@ -65,6 +94,7 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 
 	if (dlb_watch_fetch(r->watch, r->comm, err) ||
 	    dlb_sync_mean_state(r->comm, &r->job.plan, &r->job.cluster, &r->state, &ignored, err) ||
+	    ((r->o->loss_log || r->o->step_log) && dlb_run_on_disk(r, 0, drain_logs, r, err)) ||
 	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &local, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
@@ -194,17 +224,12 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 /* ---- the whole run ---- */
 
 /* A log that cannot be written ends the run as a signal does, so that no work is lost; the run then fails. */
-static int close_log(struct run *r, struct dlb_error *err)
+static int close_logs(void *ctx, struct dlb_error *err)
 {
-	int rc = 0;
+	struct run *r = ctx;
 
-	if (r->log_lost.what[0]) {
-		*err = r->log_lost;
-		rc = -1;
-	} else if (r->log.f) {
-		rc = dlb_output_commit(&r->log, err);
-	}
-	return dlb_comm_agree(r->comm, rc, err, NULL);
+	return dlb_lines_drain(r->lines, err) || (r->log.f && dlb_output_commit(&r->log, err)) ||
+	       dlb_watch_drain(r->watch, err) ? -1 : 0;
 }
 
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
@@ -229,7 +254,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 	dlb_evaluate_report(r, report);
 	if (o->save && dlb_weights_save(o->save, r->comm, &r->state, err))
 		return -1;
-	if (close_log(r, err) || dlb_comm_agree(r->comm, dlb_watch_wrong(r->watch, err), err, NULL))
+	if (dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL))
 		return -1;
 	dlb_watch_event(r->watch, "ended: %s", r->stopped);
 	if (o->save)

@@ -6,6 +6,7 @@
 #include "exec/job.h"
 #include "exec/sync/sync.h"
 #include "exec/watch.h"
+#include "util/lines.h"
 #include "util/output.h"
 
 enum { MAX_BATCHES = 3 };
@@ -45,7 +46,7 @@ struct run {
 	struct dlb_record record;
 	double *loss; int64_t n_losses, cap_losses;
 	struct dlb_output log;				/* of losses; f NULL: none on this rank */
-	struct dlb_error log_lost;	/* why the log could not be written; what empty: it could */
+	struct dlb_lines *lines;			/* writes the log; NULL: none on this rank */
 	const char *stopped;
 	double wall_s;
 };
@@ -86,6 +87,10 @@ struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_stat
 /* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
+/* Collective. Runs `work`, which reads or writes files, on each rank where rc is 0. The disk of one rank may
+ * take longer than --timeout. -1: rc was not 0, or the work failed on this rank and filled err. */
+int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
+		    struct dlb_error *err);
 /* Steps from start to limit, for the progress line; 0: unknown. */
 int64_t dlb_run_total_steps(const struct run *r);
 

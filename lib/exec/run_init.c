@@ -48,18 +48,26 @@ static int weights_file(const struct dlb_doc *doc, const char **path, struct dlb
 	return 0;
 }
 
-static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error *err)
+/* The run whose files dlb_run_on_disk opens. */
+struct run_files { struct run *r; const struct dlb_doc *doc; bool resumes; };
+
+static int read_weights(void *ctx, struct dlb_error *err)
 {
-	const struct dlb_exec_options *o = r->o;
-	struct dlb_job *j = &r->job;
-	const bool async = dlb_plan_is_async(&j->plan);
+	const struct run_files *f = ctx;
+	struct dlb_graph *g = &f->r->job.graph;
 	const char *path;
 
-	if (weights_file(doc, &path, err))
+	if (weights_file(f->doc, &path, err))
 		return -1;
 	/* Fresh weights still need the constants in the model's file (masks, tables). */
-	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
-		return -1;
+	return f->r->o->init && !path ? dlb_graph_load_constants(g, err) : dlb_graph_load_weights(g, path, err);
+}
+
+static int open_state(struct run *r, struct dlb_error *err)
+{
+	struct dlb_job *j = &r->job;
+	const bool async = dlb_plan_is_async(&j->plan);
+
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
 	r->placement = j->plan.placement;
 	if (r->replica) {
@@ -76,10 +84,9 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)), j->plan.n_replicas > 1 ? r->comm : NULL, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
-	if (j->optimizer.rule == DLB_RULE_KFAC &&
-	    dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer, j->plan.n_replicas, err))
-		return -1;
-	return dlb_state_load_graph(&r->state, o->init != NULL, o->init ? strtoull(o->init, NULL, 10) : 0, err);
+	if (j->optimizer.rule != DLB_RULE_KFAC)
+		return 0;
+	return dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer, j->plan.n_replicas, err);
 }
 
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at)
@@ -251,6 +258,16 @@ static int open_data(struct run *r, struct dlb_error *err)
 	return o->test_data ? dlb_eval_new(&r->eval, &r->job, r->rank, &choice, err) : 0;
 }
 
+/* A mapped file of weights is read only when they are copied. */
+static int fill_state(void *ctx, struct dlb_error *err)
+{
+	const struct run_files *f = ctx;
+	const char *init = f->r->o->init;
+
+	return dlb_state_load_graph(&f->r->state, init != NULL, init ? strtoull(init, NULL, 10) : 0, err) ||
+	       open_data(f->r, err) ? -1 : 0;
+}
+
 static void find_limits(struct run *r)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -284,7 +301,10 @@ static int open_log(struct run *r, struct dlb_error *err)
  * unchanged. */
 static int place_log(struct run *r, struct dlb_error *err)
 {
-	return r->log.f ? dlb_output_place(&r->log, err) : 0;
+	if (r->log.f && dlb_output_place(&r->log, err))
+		return -1;
+	r->lines = r->log.f ? dlb_lines_new(fileno(r->log.f), r->log.path) : NULL;
+	return 0;
 }
 
 static int check_save(const struct run *r, struct dlb_error *err)
@@ -309,6 +329,22 @@ static int load_local(struct run *r, struct dlb_error *err)
 	return dlb_checkpoint_load_local(&r->checkpoint, r->at.step, &local, err);
 }
 
+/* Reads the local state that the engines continue from, and opens or checks the files that are written
+ * later. */
+static int open_files(void *ctx, struct dlb_error *err)
+{
+	const struct run_files *f = ctx;
+
+	return (f->resumes && load_local(f->r, err)) || open_log(f->r, err) || check_save(f->r, err) ? -1 : 0;
+}
+
+static int place_logs(void *ctx, struct dlb_error *err)
+{
+	struct run *r = ((const struct run_files *)ctx)->r;
+
+	return place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0;
+}
+
 static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 {
 	char *warning = NULL;
@@ -324,30 +360,31 @@ static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
 {
-	bool found = false;
+	struct run_files files = { .r = r, .doc = doc };
 	int rc = dlb_job_read(&r->job, doc, r->o, err);
 
 	if (!rc && r->job.plan.n_nodes != dlb_comm_size(r->comm)) {
 		rc = dlb_fail(err, NULL, "the plan is for %d nodes, there are %d ranks", r->job.plan.n_nodes, dlb_comm_size(r->comm));
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
-	rc = rc || open_device(r, err) || open_state(r, doc, err) || open_data(r, err) ? -1 : 0;
+	rc = dlb_run_on_disk(r, rc || open_device(r, err) ? -1 : 0, read_weights, &files, err);
+	rc = dlb_run_on_disk(r, rc || open_state(r, err) ? -1 : 0, fill_state, &files, err);
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL, .best_test_loss = HUGE_VAL };
 	r->compress = dlb_compress_state_new();
-	if (r->o->checkpoint && open_checkpoint(r, &found, err))
+	if (r->o->checkpoint && open_checkpoint(r, &files.resumes, err))
 		return -1;
-	if (found && r->at.position >= r->count) {
+	if (files.resumes && r->at.position >= r->count) {
 		rc = dlb_fail(err, r->checkpoint.dir, "the checkpoint stands at sample %lld of an epoch of %lld",
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) || (found && load_local(r, err)) ||
-		     open_log(r, err) || check_save(r, err) ? -1 : 0;
+		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) ? -1 : 0;
 	}
-	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_evaluate_resume(r, err) ||
-	    dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0, err, who))
+	if (dlb_comm_agree(r->comm, dlb_run_on_disk(r, rc, open_files, &files, err), err, who) ||
+	    dlb_evaluate_resume(r, err) ||
+	    dlb_comm_agree(r->comm, dlb_run_on_disk(r, open_feed(r, err), place_logs, &files, err), err, who))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
 	    dlb_subset_new(&r->runtime.norms, r->comm, NULL, dlb_comm_size(r->comm), DLB_TAG_NORMS, err))
@@ -359,12 +396,15 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 
 void dlb_run_close(struct run *r)
 {
+	/* for the logs of a failed run */
+	const double wait_s = r->o->timeout_s > 0 ? r->o->timeout_s / 2 : 30;
 	struct dlb_error ignored;
 
+	dlb_lines_free(r->lines, wait_s);
 	dlb_output_abort(&r->log);
 	if (!dlb_comm_broken(r->comm))
 		dlb_feed_settle(r->feed, &ignored);
-	dlb_watch_free(r->watch);
+	dlb_watch_free(r->watch, wait_s);
 	dlb_feed_free(r->feed);
 	dlb_dispatch_free(r->dispatch);
 	dlb_eval_free(r->eval);

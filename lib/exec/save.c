@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
 #include <string.h>
+#include "comm/await.h"
 #include "exec/checkpoint.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
@@ -205,10 +206,24 @@ int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct d
 	return dlb_output_check(path, err);
 }
 
+/* The file that rank 0 writes; here: this is rank 0 and nothing has failed. */
+struct weights_writing { const char *path; const struct dlb_graph *g; struct saved *all; bool here; };
+
+static int write_all(void *ctx, struct dlb_error *err)
+{
+	const struct weights_writing *w = ctx;
+
+	if (!w->here)
+		return 0;
+	return is_onnx(w->path) ? save_onnx(w->g, w->path, w->all, err)
+				: save_safetensors(w->g, w->path, w->all, err);
+}
+
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
 	struct saved all = { .n = 0 };
+	struct weights_writing writing = { .path = path, .g = g, .all = &all };
 	int rc = 0;
 
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
@@ -224,8 +239,9 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 		else if (host)
 			add(&all, x->name, dlb_tensor_desc(x, 1), host, false);
 	}
-	if (!rc && dlb_comm_rank(comm) == 0)
-		rc = is_onnx(path) ? save_onnx(g, path, &all, err) : save_safetensors(g, path, &all, err);
+	writing.here = !rc && dlb_comm_rank(comm) == 0;
+	if (dlb_comm_await_all(comm, write_all, &writing, err))	/* the disk may take longer than --timeout */
+		rc = -1;
 	release(&all);
 	return dlb_comm_agree(comm, rc, err, NULL);
 }

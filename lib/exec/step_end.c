@@ -45,9 +45,7 @@ static int weights_finite(const struct run *r, struct dlb_engine *e, int64_t ste
 /* Whether this rank wants the run to end: a signal came, or a file that it writes cannot be written. */
 static bool wants_end(const struct run *r)
 {
-	struct dlb_error ignored;
-
-	return (r->o->stop && *r->o->stop) || r->log_lost.what[0] || dlb_watch_wrong(r->watch, &ignored);
+	return (r->o->stop && *r->o->stop) || dlb_lines_wrong(r->lines, NULL) || dlb_watch_wrong(r->watch, NULL);
 }
 
 void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step,
@@ -104,15 +102,15 @@ int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, s
 
 static void keep_loss(struct run *r, double loss)
 {
+	char line[40];
+
 	if (r->n_losses == r->cap_losses) {
 		r->cap_losses = r->cap_losses ? 2 * r->cap_losses : 4096;
 		r->loss = dlb_xrealloc(r->loss, (size_t)r->cap_losses, sizeof *r->loss);
 	}
 	r->loss[r->n_losses++] = loss;
-	if (r->log.f && !r->log_lost.what[0]) {
-		fprintf(r->log.f, "%.17g\n", loss);
-		dlb_output_flush(&r->log, &r->log_lost);
-	}
+	if (r->lines)
+		dlb_lines_put(r->lines, line, (size_t)snprintf(line, sizeof line, "%.17g\n", loss));
 }
 
 /* Whether training has converged: "loss", "patience"; NULL: no. Depends on the loss alone, which is equal on

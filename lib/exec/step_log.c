@@ -2,14 +2,13 @@
  * microsecond for each. */
 #include "exec/step_log.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "util/lines.h"
 #include "util/mem.h"
 #include "util/output.h"
 
@@ -17,8 +16,7 @@ enum { ROW_BYTES = 512, NODE_BYTES = 400 };	/* at most; numbers have at most 24 
 
 struct dlb_step_log {
 	struct dlb_output file;
-	int fd;
-	off_t end;				/* end of the last complete line */
+	struct dlb_lines *lines;
 	char *text;
 	size_t n;
 };
@@ -61,8 +59,8 @@ static int open_file(struct dlb_step_log *l, const char *path, int64_t step, str
 		return -1;
 	if (dlb_output_place(&l->file, err) || dlb_output_flush(&l->file, err))
 		return -1;
-	l->fd = fileno(l->file.f);	/* a line is one write(2): the stream stays empty from here on */
-	l->end = lseek(l->fd, 0, SEEK_CUR);
+	/* the stream stays empty from here on */
+	l->lines = dlb_lines_new(fileno(l->file.f), l->file.path);
 	return 0;
 }
 
@@ -72,17 +70,18 @@ int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step,
 
 	l->text = dlb_xmalloc(ROW_BYTES + (size_t)n_nodes * NODE_BYTES);
 	if (open_file(l, path, step, err)) {
-		dlb_step_log_close(l);
+		dlb_step_log_close(l, 0);
 		return -1;
 	}
 	*out = l;
 	return 0;
 }
 
-void dlb_step_log_close(struct dlb_step_log *l)
+void dlb_step_log_close(struct dlb_step_log *l, double wait_s)
 {
 	if (!l)
 		return;
+	dlb_lines_free(l->lines, wait_s);
 	dlb_output_abort(&l->file);			/* the old file stays */
 	free(l->text);
 	free(l);
@@ -195,24 +194,18 @@ static void put_row(struct dlb_step_log *l, const struct dlb_step_row *r)
 	put(l, "}\n");
 }
 
-int dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row, struct dlb_error *err)
+void dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row)
 {
-	size_t at = 0;
-
 	put_row(l, row);
-	while (at < l->n) {
-		const ssize_t n = write(l->fd, l->text + at, l->n - at);
+	dlb_lines_put(l->lines, l->text, l->n);
+}
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			dlb_fail(err, NULL, "cannot write '%s': %s", l->file.path, strerror(errno));
-			if (l->file.name && ftruncate(l->fd, l->end))
-				dlb_hint(err, "its last line is not whole");
-			return -1;
-		}
-		at += (size_t)n;
-	}
-	l->end += (off_t)l->n;
-	return 0;
+int dlb_step_log_wrong(const struct dlb_step_log *l, struct dlb_error *err)
+{
+	return dlb_lines_wrong(l->lines, err);
+}
+
+int dlb_step_log_drain(struct dlb_step_log *l, struct dlb_error *err)
+{
+	return dlb_lines_drain(l->lines, err);
 }

@@ -34,7 +34,6 @@ struct dlb_watch {
 	struct dlb_node_step *node;		/* [n_nodes], rank 0 */
 	double *fetched;
 	struct dlb_step_log *log;
-	struct dlb_error wrong; bool is_wrong;
 	struct decayed_means mean;
 	double predicted_s, start_s, first_s, told_s;	/* first_s: end of the first step */
 	int64_t total;
@@ -79,11 +78,11 @@ int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error 
 	return r->o->step_log ? dlb_step_log_open(&w->log, r->o->step_log, r->at.step, w->n_nodes, err) : 0;
 }
 
-void dlb_watch_free(struct dlb_watch *w)
+void dlb_watch_free(struct dlb_watch *w, double wait_s)
 {
 	if (!w)
 		return;
-	dlb_step_log_close(w->log);
+	dlb_step_log_close(w->log, wait_s);
 	free(w->node);
 	free(w->fetched);
 	free(w->mean.node);
@@ -156,8 +155,8 @@ void dlb_watch_take(struct dlb_watch *w, const double *x)
 	w->has_row = false;
 	w->row.node = w->node;
 	w->row.n_nodes = w->n_nodes;
-	if (w->log && !w->is_wrong)
-		w->is_wrong = dlb_step_log_write(w->log, &w->row, &w->wrong) != 0;
+	if (w->log)
+		dlb_step_log_write(w->log, &w->row);
 }
 
 int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error *err)
@@ -173,10 +172,12 @@ int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error
 
 int dlb_watch_wrong(const struct dlb_watch *w, struct dlb_error *err)
 {
-	if (!w->is_wrong)
-		return 0;
-	*err = w->wrong;
-	return -1;
+	return w->log ? dlb_step_log_wrong(w->log, err) : 0;
+}
+
+int dlb_watch_drain(struct dlb_watch *w, struct dlb_error *err)
+{
+	return w->log ? dlb_step_log_drain(w->log, err) : 0;
 }
 
 /* ---- what rank 0 shows ---- */

@@ -21,7 +21,8 @@ int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes);
 
 /* Opens the log at the step where the run stands, on rank 0. Every rank has a watch. */
 int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error *err);
-void dlb_watch_free(struct dlb_watch *w);			/* NULL: nothing */
+/* Waits at most wait_s seconds for the disk of the log. NULL: nothing. */
+void dlb_watch_free(struct dlb_watch *w, double wait_s);
 /* Training begins. */
 void dlb_watch_start(struct dlb_watch *w);
 /* At the end of a step: writes this node's times of the step before to x[]; reads all nodes' times from the
@@ -36,6 +37,8 @@ void dlb_watch_measured(struct dlb_watch *w, double test_loss, double accuracy, 
 void dlb_watch_event(struct dlb_watch *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Collective: completes and writes the last row. */
 int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error *err);
-/* Whether the log could not be written, on rank 0: -1 with err. Later rows are left out. */
+/* On rank 0, -1 with err (may be NULL) if the log could not be written so far; later rows are left out.
+ * _drain first waits, without limit, until the disk has all rows. */
 int dlb_watch_wrong(const struct dlb_watch *w, struct dlb_error *err);
+int dlb_watch_drain(struct dlb_watch *w, struct dlb_error *err);
 #endif
