@@ -10,13 +10,19 @@
 static int list(const struct dlb_cli *cli)
 {
 	for (const struct dlb_format *f = dlb_formats; f->name; f++)
-		printf("%-18s %-11s %s\n", f->name, f->import && f->export ? "from, to" : f->import ? "from" : "to", f->summary);
+		printf("%-18s %-11s %s\n", f->name,
+		       f->import && f->export ? "from, to" :
+		       f->import              ? "from" :
+						"to",
+		       f->summary);
 	return dlb_cli_close_stdout(cli);
 }
 
-static int from(const struct dlb_cli *cli, const struct dlb_format *f, const struct dlb_convert_options *o, int argc, char **argv)
+static int from(const struct dlb_cli *cli, const struct dlb_format *f, const struct dlb_convert_options *o,
+		int argc, char **argv)
 {
-	const char *path = cli->n_operands ? cli->operands[0] : NULL, *name = path && strcmp(path, "-") ? path : "<stdin>";
+	const char *path = cli->n_operands ? cli->operands[0] : NULL,
+		   *name = path && strcmp(path, "-") ? path : "<stdin>";
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc;
 	char *text;
@@ -33,7 +39,8 @@ static int from(const struct dlb_cli *cli, const struct dlb_format *f, const str
 	int rc = f->import(text, n, name, o, &doc, &err);
 	free(text);
 	if (rc == 0) {
-		dlb_cli_say(cli, "%s: %d ops, %d nodes", name, (int)json_array_size(json_object_get(dlb_doc_section(&doc, "graph"), "ops")),
+		dlb_cli_say(cli, "%s: %d ops, %d nodes", name,
+			    (int)json_array_size(json_object_get(dlb_doc_section(&doc, "graph"), "ops")),
 			    (int)json_array_size(json_object_get(dlb_doc_section(&doc, "cluster"), "nodes")));
 		dlb_doc_provenance(&doc, cli->tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);
@@ -68,14 +75,19 @@ enum { OF_MACHINE = 4 };
 static const char *const machine[OF_MACHINE] = { "accelerators", "hosts", "memory", "bandwidth" };
 
 /* Refuses options that the format does not use. */
-static int check_given(const struct dlb_cli *cli, const struct dlb_format *f, bool import, const bool *given_machine, bool threads, bool rank)
+static int check_given(const struct dlb_cli *cli, const struct dlb_format *f, bool import,
+		       const bool *given_machine, bool threads, bool rank)
 {
 	const unsigned takes = import ? f->import_takes : f->export_takes;
-	const char *wrong = rank && !(takes & DLB_TAKES_RANK) ? "rank" : threads && !(takes & DLB_TAKES_THREADS) ? "threads" : NULL;
+	const char *wrong = rank && !(takes & DLB_TAKES_RANK)       ? "rank" :
+			    threads && !(takes & DLB_TAKES_THREADS) ? "threads" :
+								      NULL;
 
 	for (int i = 0; i < OF_MACHINE && !wrong && !(takes & DLB_TAKES_MACHINE); i++)
 		wrong = given_machine[i] ? machine[i] : NULL;
-	return wrong ? dlb_cli_usage(cli, "--%s has no meaning with --%s %s", wrong, import ? "from" : "to", f->name) : 0;
+	return wrong ? dlb_cli_usage(cli, "--%s has no meaning with --%s %s", wrong, import ? "from" : "to",
+				     f->name) :
+		       0;
 }
 
 int main(int argc, char **argv)
@@ -84,19 +96,31 @@ int main(int argc, char **argv)
 	struct dlb_convert_options o = { 0 };
 	bool list_them = false, given[OF_MACHINE + 1] = { false };
 	const struct dlb_opt opts[] = {
-		{ 0, "from", DLB_OPT_STR, &source, "FORMAT", "read a file of another tool, write a document", NULL, 0, 0 },
-		{ 0, "to", DLB_OPT_STR, &target, "FORMAT", "read a document, write a file of another tool", NULL, 0, 0 },
-		{ 0, machine[0], DLB_OPT_INT, &o.accelerators, "K", "where the file names none: accelerators (default 6)", &given[0], 1, 4096 },
-		{ 0, machine[1], DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", &given[1], 1, 4096 },
-		{ 0, machine[2], DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", &given[2], 1, 1e18 },
-		{ 0, machine[3], DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", &given[3], 1, 1e18 },
-		{ 0, "rank", DLB_OPT_INT, &o.rank, "N", "to chakra: the node whose trace is written (default 0)", &o.rank_given, 0, 1 << 20 },
-		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", &given[OF_MACHINE], 1, 65536 },
+		{ 0, "from", DLB_OPT_STR, &source, "FORMAT", "read a file of another tool, write a document",
+		  NULL, 0, 0 },
+		{ 0, "to", DLB_OPT_STR, &target, "FORMAT", "read a document, write a file of another tool",
+		  NULL, 0, 0 },
+		{ 0, machine[0], DLB_OPT_INT, &o.accelerators, "K",
+		  "where the file names none: accelerators (default 6)", &given[0], 1, 4096 },
+		{ 0, machine[1], DLB_OPT_INT, &o.hosts, "L",
+		  "where the file names none: host cores (default 1)", &given[1], 1, 4096 },
+		{ 0, machine[2], DLB_OPT_REAL, &o.memory_bytes, "BYTES",
+		  "where the file names none: of an accelerator (default 16 GiB)", &given[2], 1, 1e18 },
+		{ 0, machine[3], DLB_OPT_REAL, &o.bandwidth_Bps, "BPS",
+		  "where the file names none: bytes per second of a port (default 2 GiB)", &given[3], 1,
+		  1e18 },
+		{ 0, "rank", DLB_OPT_INT, &o.rank, "N",
+		  "to chakra: the node whose trace is written (default 0)", &o.rank_given, 0, 1 << 20 },
+		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)",
+		  &given[OF_MACHINE], 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "dlb-convert", .usage = "--from FORMAT | --to FORMAT [OPTION...] [FILE]",
-			       .summary = "other tools' files to a document, and back", .opts = opts,
-			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_cli cli = { .tool = "dlb-convert",
+			       .usage = "--from FORMAT | --to FORMAT [OPTION...] [FILE]",
+			       .summary = "other tools' files to a document, and back",
+			       .opts = opts,
+			       .n_opts = DLB_LEN(opts),
+			       .max_operands = 1 };
 
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;

@@ -9,7 +9,8 @@
 #include "util/cli.h"
 
 /* Puts the cluster of -c into the document; without -c reads the document's own. */
-static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_profile *p, struct dlb_cluster *cl, struct dlb_error *err)
+static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_profile *p,
+		       struct dlb_cluster *cl, struct dlb_error *err)
 {
 	if (from) {
 		json_t *section;
@@ -24,7 +25,9 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 	}
 	if (!dlb_doc_section(doc, "cluster")) {
 		dlb_fail(err, doc->name, "no section 'cluster'");
-		return dlb_hint(err, "give one with --cluster, as in -c cpu:2, or make one with dlb-profile --cluster");
+		return dlb_hint(
+			err,
+			"give one with --cluster, as in -c cpu:2, or make one with dlb-profile --cluster");
 	}
 	return dlb_cluster_read(doc, cl, err);
 }
@@ -32,7 +35,8 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 /* Splits that the options ask for; with "auto" among them, also those that make the step shorter. `a` owns
  * the strings. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
-		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_request **ask, int *n, struct dlb_error *err)
+		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_request **ask,
+		     int *n, struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	bool choose = false;
@@ -55,7 +59,8 @@ static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked,
 }
 
 /* Adds sums over shards in pairs where that is faster on this cluster. carried: the profile of g, or NULL. */
-static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, const struct dlb_cluster *cl, struct dlb_error *err)
+static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, const struct dlb_cluster *cl,
+		     struct dlb_error *err)
 {
 	struct dlb_cost c = { .n_ops = 0 };
 
@@ -67,8 +72,8 @@ static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, con
 }
 
 /* Puts the split graph into the document, with those rows of the profile whose ops are unchanged. */
-static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
-		 const struct dlb_cluster *cl, struct dlb_error *err)
+static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g,
+		 struct dlb_profile *p, bool profiled, const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	struct dlb_graph was = { .n_ops = 0 };
 	struct dlb_split_request *ask;
@@ -93,11 +98,13 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 static void print_splits(const struct dlb_graph *g, FILE *f)
 {
 	for (int i = 0; i < g->n_was_split; i++)
-		fprintf(f, "split '%s' into %d by %s%s: %s\n", g->was_split[i].op, g->was_split[i].parts, g->was_split[i].axis,
-			g->was_split[i].pairs ? ", sums in pairs" : "", g->was_split[i].why);
+		fprintf(f, "split '%s' into %d by %s%s: %s\n", g->was_split[i].op, g->was_split[i].parts,
+			g->was_split[i].axis, g->was_split[i].pairs ? ", sums in pairs" : "",
+			g->was_split[i].why);
 }
 
-static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, const struct dlb_cli *cli, struct dlb_error *err)
+static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked,
+		     const struct dlb_cli *cli, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
 	struct dlb_graph g = { .n_ops = 0 };
@@ -108,14 +115,16 @@ static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_str
 	int rc = -1;
 
 	if (dlb_graph_read(doc, &g, err) || (profiled && dlb_profile_read(doc, &g, &p, err)) ||
-	    get_cluster(doc, from, &p, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, &cl, err)) ||
+	    get_cluster(doc, from, &p, &cl, err) ||
+	    (asked->n && split(doc, asked, &g, &p, profiled, &cl, err)) ||
 	    dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
 		goto out;
 	json_t *section = dlb_cost_write(&c);
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "cost", section);
 	if (asked->n && !g.n_was_split)
-		dlb_cli_warn(cli, "--split auto has no effect: no op's time is worth the messages of its shards on this cluster");
+		dlb_cli_warn(cli, "--split auto has no effect: no op's time is worth the messages of its "
+				  "shards on this cluster");
 	if (cli->verbose) {
 		print_splits(&g, stderr);
 		dlb_cost_print_fit(&c, stderr);
@@ -137,7 +146,9 @@ int main(int argc, char **argv)
 		{ 'c', "cluster", DLB_OPT_STR, &cluster, "CLUSTER",
 		  "file with a cluster, or a synthetic one such as 'cpu:2 host cpu/4:1*0.5'", NULL, 0, 0 },
 		{ 0, "split", DLB_OPT_LIST, &asked, "auto|OP=K[:AXIS]",
-		  "split an op into K shards along output, input, batch, head or vocabulary; auto: where it pays; repeatable", NULL, 0, 0 },
+		  "split an op into K shards along output, input, batch, head or vocabulary; auto: where it "
+		  "pays; repeatable",
+		  NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-costmodel", .usage = "[OPTION...] [FILE]",
 			       .summary = "predict the time of each op on each kind of device", .opts = opts,

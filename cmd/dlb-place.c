@@ -30,38 +30,72 @@ static int place(struct dlb_cli *cli, struct dlb_replan *o, int argc, char **arg
 
 int main(int argc, char **argv)
 {
-	struct dlb_replan o = { .micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .started_s = dlb_clock_s() };
+	struct dlb_replan o = {
+		.micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .started_s = dlb_clock_s()
+	};
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
-		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)", NULL, 0, 0 },
-		{ 0, "objective", DLB_OPT_STR, &o.objective, "NAME", "step, throughput or latency (default: what the cluster's links are made for)", NULL, 0, 0 },
+		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)",
+		  NULL, 0, 0 },
+		{ 0, "objective", DLB_OPT_STR, &o.objective, "NAME",
+		  "step, throughput or latency (default: what the cluster's links are made for)", NULL, 0,
+		  0 },
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
-		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds that planning may take instead; not repeatable", NULL, 1e-3, 1e6 },
-		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
-		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble, none, async or auto", NULL, 0, 0 },
-		{ 0, "chunks", DLB_OPT_INT, &o.chunks, "V", "parts a node gets with --schedule interleaved (default 2)", NULL, 1, 1024 },
-		{ 0, "staleness", DLB_OPT_STR, &o.staleness, "RULE", "of async: 2bw, stash, predict or none (default 2bw, else stash)", NULL, 0, 0 },
-		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
-		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
-		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer that is planned for, and run unless dlb-run says otherwise (default sgd)", NULL, 0, 0 },
-		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X", "clip gradients by their global norm, as dlb-run does; 0: no more", &o.clip_given, 0, 1e38 },
-		{ 0, "pin", DLB_OPT_LIST, &o.constraints.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
-		{ 0, "exclude", DLB_OPT_LIST, &o.constraints.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
-		{ 0, "priority", DLB_OPT_STR, &o.constraints.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
-		{ 0, "affinity", DLB_OPT_STR, &o.constraints.affinity, "TABLE", "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
-		{ 0, "rewrites", DLB_OPT_STR, &o.constraints.rewrites, "WHICH", "keep-affinity: activations that the table has on another kind are ops of "
-		  "their own; all: they stay fused (default: keep-affinity)", NULL, 0, 0 },
-		{ 0, "from", DLB_OPT_STR, &o.constraints.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
-		{ 0, "max-moves", DLB_OPT_INT, &o.constraints.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
-		{ 0, "serve", DLB_OPT_REAL, &o.constraints.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
-		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R", "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
-		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even; power where nodes differ and it is faster)", NULL, 0, 0 },
+		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S",
+		  "seconds that planning may take instead; not repeatable", NULL, 1e-3, 1e6 },
+		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M",
+		  "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
+		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME",
+		  "1f1b (default), gpipe, interleaved, zero-bubble, none, async or auto", NULL, 0, 0 },
+		{ 0, "chunks", DLB_OPT_INT, &o.chunks, "V",
+		  "parts a node gets with --schedule interleaved (default 2)", NULL, 1, 1024 },
+		{ 0, "staleness", DLB_OPT_STR, &o.staleness, "RULE",
+		  "of async: 2bw, stash, predict or none (default 2bw, else stash)", NULL, 0, 0 },
+		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN",
+		  "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
+		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)",
+		  &o.seed_given, 0, 0 },
+		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME",
+		  "optimizer that is planned for, and run unless dlb-run says otherwise (default sgd)", NULL,
+		  0, 0 },
+		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X",
+		  "clip gradients by their global norm, as dlb-run does; 0: no more", &o.clip_given, 0,
+		  1e38 },
+		{ 0, "pin", DLB_OPT_LIST, &o.constraints.pin, "OP=NODE",
+		  "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
+		{ 0, "exclude", DLB_OPT_LIST, &o.constraints.exclude, "NODE",
+		  "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
+		{ 0, "priority", DLB_OPT_STR, &o.constraints.priority, "NAME",
+		  "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
+		{ 0, "affinity", DLB_OPT_STR, &o.constraints.affinity, "TABLE",
+		  "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
+		{ 0, "rewrites", DLB_OPT_STR, &o.constraints.rewrites, "WHICH",
+		  "keep-affinity: activations that the table has on another kind are ops of "
+		  "their own; all: they stay fused (default: keep-affinity)",
+		  NULL, 0, 0 },
+		{ 0, "from", DLB_OPT_STR, &o.constraints.from, "FILE",
+		  "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
+		{ 0, "max-moves", DLB_OPT_INT, &o.constraints.max_moves, "N",
+		  "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
+		{ 0, "serve", DLB_OPT_REAL, &o.constraints.serve_steps, "STEPS",
+		  "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
+		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R",
+		  "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
+		{ 0, "split", DLB_OPT_STR, &o.split, "HOW",
+		  "the batch over replicas: even or power, by predicted speed (default even; power where "
+		  "nodes differ and it is faster)",
+		  NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o.sharing),
-		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
+		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out",
+		  NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "dlb-place", .usage = "[OPTION...] [FILE]", .summary = "place every op on a node",
-			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_cli cli = { .tool = "dlb-place",
+			       .usage = "[OPTION...] [FILE]",
+			       .summary = "place every op on a node",
+			       .opts = opts,
+			       .n_opts = DLB_LEN(opts),
+			       .max_operands = 1 };
 
 	o.cli = &cli;
 	if (dlb_cli_parse(&cli, argc, argv))

@@ -1,5 +1,5 @@
-/* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of this machine; --check compares it with
- * that of a document. The options; lib/exec/profile_command.h does the rest. */
+/* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of this machine;
+ * --check compares it with that of a document. The options; lib/exec/profile_command.h does the rest. */
 #include <stdio.h>
 #include "exec/launch.h"
 #include "exec/profile_command.h"
@@ -15,33 +15,47 @@ int main(int argc, char **argv)
 {
 	struct dlb_profile_options o = { .dtype = "f32" };
 	const struct dlb_opt opts[] = {
-		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N", "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
-		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS", "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
-		  "smooth-l1, kl, sum or none (default: by the output); repeatable", NULL, 0, 0 },
-		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL, "forward ops only, as the trained model is used", NULL, 0, 0 },
-		{ 0, "batchnorm", DLB_OPT_STR, &o.batchnorm, "HOW", "train: by each batch; frozen: by the running statistics (default: train)",
+		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N",
+		  "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
+		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS",
+		  "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
+		  "smooth-l1, kl, sum or none (default: by the output); repeatable",
 		  NULL, 0, 0 },
-		{ 0, "dropout", DLB_OPT_LIST, &o.dropout, "PATTERN=P", "put Dropout after the vertices of this name; repeatable", NULL, 0, 0 },
-		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE", "what to measure on, as cpu or cpu/4 (default: cpu); repeatable",
+		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL,
+		  "forward ops only, as the trained model is used", NULL, 0, 0 },
+		{ 0, "batchnorm", DLB_OPT_STR, &o.batchnorm, "HOW",
+		  "train: by each batch; frozen: by the running statistics (default: train)", NULL, 0, 0 },
+		{ 0, "dropout", DLB_OPT_LIST, &o.dropout, "PATTERN=P",
+		  "put Dropout after the vertices of this name; repeatable", NULL, 0, 0 },
+		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE",
+		  "what to measure on, as cpu or cpu/4 (default: cpu); repeatable", NULL, 0, 0 },
+		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL,
+		  "measure nothing: dlb-costmodel then reckons by FLOP and bytes", NULL, 0, 0 },
+		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE",
+		  "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
+		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors",
 		  NULL, 0, 0 },
-		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL, "measure nothing: dlb-costmodel then reckons by FLOP and bytes",
+		{ 0, "dim", DLB_OPT_LIST, &o.dims, "NAME=N",
+		  "size of a dimension of an input that the model names; repeatable", NULL, 0, 0 },
+		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW",
+		  "no gradient for this row of embeddings named like GLOB; repeatable", NULL, 0, 0 },
+		{ 0, "parameters", DLB_OPT_LIST, &o.parameters, "FILE|GLOB",
+		  "train exactly the initializers of these names; repeatable", NULL, 0, 0 },
+		{ 0, "freeze", DLB_OPT_LIST, &o.freeze, "GLOB", "do not train these parameters; repeatable",
 		  NULL, 0, 0 },
-		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
-		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
-		{ 0, "dim", DLB_OPT_LIST, &o.dims, "NAME=N", "size of a dimension of an input that the model names; repeatable", NULL, 0, 0 },
-		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW", "no gradient for this row of embeddings named like GLOB; repeatable",
-		  NULL, 0, 0 },
-		{ 0, "parameters", DLB_OPT_LIST, &o.parameters, "FILE|GLOB", "train exactly the initializers of these names; repeatable",
-		  NULL, 0, 0 },
-		{ 0, "freeze", DLB_OPT_LIST, &o.freeze, "GLOB", "do not train these parameters; repeatable", NULL, 0, 0 },
-		{ 0, "train-only", DLB_OPT_LIST, &o.train_only, "GLOB", "train no other parameters than these; repeatable", NULL, 0, 0 },
-		{ 0, "untie", DLB_OPT_FLAG, &o.untie, NULL, "weights with the same values under two names are two", NULL, 0, 0 },
-		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME", "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
+		{ 0, "train-only", DLB_OPT_LIST, &o.train_only, "GLOB",
+		  "train no other parameters than these; repeatable", NULL, 0, 0 },
+		{ 0, "untie", DLB_OPT_FLAG, &o.untie, NULL,
+		  "weights with the same values under two names are two", NULL, 0, 0 },
+		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME",
+		  "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
-		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",
-		  NULL, 0, 0 },
-		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL, "tell how this machine differs from the cluster's of FILE; write nothing", NULL, 0, 0 },
-		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE", "with --cluster: hwloc XML in place of the real machine", NULL, 0, 0 },
+		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL,
+		  "write the cluster this runs on in place of a model's profile", NULL, 0, 0 },
+		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL,
+		  "tell how this machine differs from the cluster's of FILE; write nothing", NULL, 0, 0 },
+		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE",
+		  "with --cluster: hwloc XML in place of the real machine", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-profile", .usage = "[OPTION...] [MODEL.onnx | FILE]",
 			       .summary = "what a model computes and how long each op takes", .opts = opts,
@@ -65,7 +79,9 @@ int main(int argc, char **argv)
 	if (!dlb_profile_rank(&w))
 		dlb_profile_warn_unused(&cli, &o);
 	if (!rc)
-		rc = (o.check ? dlb_profile_check_machine : o.cluster ? dlb_profile_cluster : dlb_profile_model)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
+		rc = (o.check   ? dlb_profile_check_machine :
+		      o.cluster ? dlb_profile_cluster :
+				  dlb_profile_model)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
 	if (!rc && !dlb_profile_rank(&w) && !o.check) {
 		dlb_doc_provenance(&doc, cli.tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);

@@ -31,18 +31,28 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	double t = r->step_s;
 
-	dlb_cli_say(cli, "round %d: %.6g s a step, %.6g s predicted; waiting beyond what is structural: mean %.1f%%, "
-		    "max %.1f%%; rounds differ by %.1f%%%s%s%s", r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t,
-		    100 * r->max_excess_s / t, 100 * b->spread, r->held ? "; the model moved, weights held" : "",
-		    r->rolled_back ? "; worse than the best, rolled back" : "", r->changed ? "; something changed" : "");
+	dlb_cli_say(
+		cli,
+		"round %d: %.6g s a step, %.6g s predicted; waiting beyond what is structural: mean %.1f%%, "
+		"max %.1f%%; rounds differ by %.1f%%%s%s%s",
+		r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t, 100 * r->max_excess_s / t,
+		100 * b->spread, r->held ? "; the model moved, weights held" : "",
+		r->rolled_back ? "; worse than the best, rolled back" : "",
+		r->changed ? "; something changed" : "");
 	if (!b->converged && b->reason)
-		dlb_cli_say(cli, "balancing repeats itself (%s): back at the plan or the time of an earlier round", b->reason);
+		dlb_cli_say(cli,
+			    "balancing repeats itself (%s): back at the plan or the time of an earlier round",
+			    b->reason);
 	if (!b->converged)
 		return;
-	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason, b->best_step_s);
+	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason,
+		    b->best_step_s);
 	if (!r->test_b && r->mean_excess_s > 0)
-		dlb_cli_warn(cli, "nodes still wait %.1f%% of a step beyond what is structural: %.6g s a step, and no plan can "
-			     "take less than %.6g s", 100 * r->mean_excess_s / t, b->best_step_s, b->floor_s);
+		dlb_cli_warn(cli,
+			     "nodes still wait %.1f%% of a step beyond what is structural: %.6g s a step, "
+			     "and no plan can "
+			     "take less than %.6g s",
+			     100 * r->mean_excess_s / t, b->best_step_s, b->floor_s);
 }
 
 int main(int argc, char **argv)
@@ -52,13 +62,21 @@ int main(int argc, char **argv)
 	bool only_test = false;
 	const struct dlb_opt opts[] = {
 		{ 0, "rule", DLB_OPT_STR, &rule_name, "NAME", "log or patent (default log)", NULL, 0, 0 },
-		{ 0, "stable", DLB_OPT_INT, &stable, "N", "rounds the plan has to stay the same (default 3)", NULL, 1, 1e6 },
-		{ 0, "max-rounds", DLB_OPT_INT, &max_rounds, "N", "stop after so many rounds (default 50)", NULL, 1, 1e6 },
-		{ 0, "test", DLB_OPT_FLAG, &only_test, NULL, "exit 0 if balanced, 1 if not; write nothing", NULL, 0, 0 },
+		{ 0, "stable", DLB_OPT_INT, &stable, "N", "rounds the plan has to stay the same (default 3)",
+		  NULL, 1, 1e6 },
+		{ 0, "max-rounds", DLB_OPT_INT, &max_rounds, "N", "stop after so many rounds (default 50)",
+		  NULL, 1, 1e6 },
+		{ 0, "test", DLB_OPT_FLAG, &only_test, NULL, "exit 0 if balanced, 1 if not; write nothing",
+		  NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "dlb-rebalance", .usage = "[OPTION...] [FILE]",
-			       .summary = "compute node weights for the next plan from the last round's waiting times",
-			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_cli cli = {
+		.tool = "dlb-rebalance",
+		.usage = "[OPTION...] [FILE]",
+		.summary = "compute node weights for the next plan from the last round's waiting times",
+		.opts = opts,
+		.n_opts = DLB_LEN(opts),
+		.max_operands = 1
+	};
 	struct dlb_error err = { .what = "" };
 	const struct dlb_rule *rule;
 	struct dlb_balance b;
@@ -73,7 +91,9 @@ int main(int argc, char **argv)
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
 	static const char alone[] = "--test makes no new weights";
-	const struct dlb_unused unused[] = { { "rule", only_test, alone }, { "stable", only_test, alone }, { "max-rounds", only_test, alone },
+	const struct dlb_unused unused[] = { { "rule", only_test, alone },
+					     { "stable", only_test, alone },
+					     { "max-rounds", only_test, alone },
 					     { NULL, false, NULL } };
 	dlb_cli_warn_unused(&cli, unused);
 	if (only_test) {

@@ -26,7 +26,8 @@ static void catch_signals(void)
 }
 
 /* --slow NODE:FACTOR: sets *factor to a new array [x->n_slow], which the caller frees. */
-static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow, double **factor, struct dlb_exec_options *x)
+static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow, double **factor,
+		      struct dlb_exec_options *x)
 {
 	int n = 0;
 
@@ -35,9 +36,10 @@ static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow,
 		long node = strtol(slow->item[i], &end, 10);
 		double f = *end == ':' ? strtod(end + 1, &rest) : 0.0;
 
-		if (end == slow->item[i] || *end != ':' || rest == end + 1 || *rest || node < 0 || node > 1000000 || !(f >= 1.0) ||
-		    f > 1e6)
-			return dlb_cli_usage(cli, "--slow wants NODE:FACTOR with a factor from 1, not '%s'", slow->item[i]);
+		if (end == slow->item[i] || *end != ':' || rest == end + 1 || *rest || node < 0 ||
+		    node > 1000000 || !(f >= 1.0) || f > 1e6)
+			return dlb_cli_usage(cli, "--slow wants NODE:FACTOR with a factor from 1, not '%s'",
+					     slow->item[i]);
 		for (; n <= node; n++) {
 			*factor = dlb_xrealloc(*factor, (size_t)n + 1, sizeof **factor);
 			(*factor)[n] = 1.0;
@@ -82,10 +84,10 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		{ 0, "steps", DLB_OPT_INT, &x->steps, "N", "train N more steps", NULL, 0, 1e15 },
 		{ 0, "epochs", DLB_OPT_INT, &x->epochs, "E",
 		  "train E more epochs (default 1; 100 steps of random data)", NULL, 0, 1e12 },
-		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S",
-		  "train up to step S in all", NULL, 0, 1e15 },
-		{ 0, "until", DLB_OPT_STR, &t->until, "COND",
-		  "stop when 'loss<X' holds for a step", NULL, 0, 0 },
+		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S", "train up to step S in all", NULL, 0,
+		  1e15 },
+		{ 0, "until", DLB_OPT_STR, &t->until, "COND", "stop when 'loss<X' holds for a step", NULL, 0,
+		  0 },
 		{ 0, "patience", DLB_OPT_INT, &x->patience, "N",
 		  "stop after N steps without a new least loss", NULL, 1, 1e15 },
 		{ 0, "data", DLB_OPT_STR, &e->data, "SPEC",
@@ -93,37 +95,43 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		{ 0, "test-data", DLB_OPT_STR, &e->test_data, "SPEC",
 		  "measure loss and accuracy on these samples at the end", NULL, 0, 0 },
 		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST",
-		  "steps for each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0, 0 },
+		  "steps for each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0,
+		  0 },
 		{ 0, "readers", DLB_OPT_INT, &x->readers, "N",
 		  "threads a node that decode images (default: the cores that are free)", NULL, 1, 256 },
-		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER",
-		  "shuffled (default) or sequential", NULL, 0, 0 },
+		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER", "shuffled (default) or sequential", NULL, 0,
+		  0 },
 		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME",
-		  "sgd (default), momentum, nesterov, adagrad, rmsprop, adam, adamw, adabelief, max-adabelief, kfac", NULL, 0, 0 },
+		  "sgd (default), momentum, nesterov, adagrad, rmsprop, adam, adamw, adabelief, "
+		  "max-adabelief, kfac",
+		  NULL, 0, 0 },
 		{ 0, "group", DLB_OPT_LIST, &t->groups, "GLOB:lr=X,weight-decay=Y",
 		  "settings of the weights named like GLOB; repeatable", NULL, 0, 0 },
 		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME",
-		  "of max-adabelief: corrected (default), denom_corrected, uncorrected, amsgrad", NULL, 0, 0 },
+		  "of max-adabelief: corrected (default), denom_corrected, uncorrected, amsgrad", NULL, 0,
+		  0 },
 		{ 0, "clip-norm", DLB_OPT_REAL, &e->clip_norm, "X",
-		  "scale gradients so that their global norm is at most X; 0: no clipping", &e->clip_given, 0, 1e38 },
-		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N",
-		  "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
+		  "scale gradients so that their global norm is at most X; 0: no clipping", &e->clip_given, 0,
+		  1e38 },
+		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps",
+		  &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE",
 		  "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },
 		{ 0, "staleness", DLB_OPT_STR, &e->staleness, "RULE",
 		  "of an asynchronous plan: 2bw, stash, predict or none", NULL, 0, 0 },
 		{ 0, "delay-discount", DLB_OPT_STR, &e->delay_discount, "WHEN",
-		  "on or off: weights read D updates late learn at lr min(1, 2/(1+D)) (default off)", NULL, 0, 0 },
-		{ 0, "seed", DLB_OPT_INT, &e->seed, "N",
-		  "of order, dropout and random data (default 1)", &e->seed_given, 0, 9e15 },
-		{ 0, "init", DLB_OPT_STR, &e->init, "SEED",
-		  "draw fresh weights instead of the model's", NULL, 0, 0 },
+		  "on or off: weights read D updates late learn at lr min(1, 2/(1+D)) (default off)", NULL, 0,
+		  0 },
+		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)",
+		  &e->seed_given, 0, 9e15 },
+		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw fresh weights instead of the model's", NULL,
+		  0, 0 },
 		{ 0, "checkpoint", DLB_OPT_STR, &x->checkpoint, "DIR",
 		  "continue from the newest checkpoint there; leave one at the end", NULL, 0, 0 },
-		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N",
-		  "and after every N steps", NULL, 1, 1e15 },
-		{ 0, "save", DLB_OPT_STR, &x->save, "FILE",
-		  "write the trained weights (.onnx: the model)", NULL, 0, 0 },
+		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N", "and after every N steps",
+		  NULL, 1, 1e15 },
+		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)",
+		  NULL, 0, 0 },
 		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE",
 		  "write the loss of each step, a line each", NULL, 0, 0 },
 		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE",
@@ -141,8 +149,8 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		  "running variance by PyTorch's rule", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
 		  "go on when the loss is not finite", NULL, 0, 0 },
-		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL,
-		  "let the simulator walk the programs", NULL, 0, 0 },
+		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL, "let the simulator walk the programs", NULL,
+		  0, 0 },
 		{ 0, "print-program", DLB_OPT_FLAG, &c->print_program, NULL,
 		  "print the compiled programs and stop", NULL, 0, 0 },
 	};
@@ -152,13 +160,14 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 	for (int h = 0; h < DLB_N_HYPER; h++) {
 		const struct dlb_hyper *p = &dlb_hypers[h];
 
-		opts[n++] = (struct dlb_opt){ 0, p->option, DLB_OPT_REAL, &e->hyper[h], p->arg, p->help, &e->hyper_given[h],
-					      p->min, p->option_max };
+		opts[n++] = (struct dlb_opt){ 0,       p->option,          DLB_OPT_REAL, &e->hyper[h], p->arg,
+					      p->help, &e->hyper_given[h], p->min,       p->option_max };
 	}
 	return n;
 }
 
-/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and the lists of t. */
+/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and the lists
+ * of t. */
 static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor, struct option_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;

@@ -88,7 +88,8 @@ struct dlb_rule {
 	const char *name, *summary;
 	/* Computes the next round's weights from this round's load; sets
 	 * everything in *b that needs no planner. */
-	int (*update)(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err);
+	int (*update)(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
+		      struct dlb_error *err);
 	bool gated;				/* gate.c checks new plans before they are used */
 };
 extern const struct dlb_rule dlb_rules[];	/* log, patent; ends with name NULL */
@@ -113,10 +114,10 @@ struct dlb_balance_inputs {
 };
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err);
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s);
-int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
-		struct dlb_error *err);
+int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,
+		struct dlb_load *l, struct dlb_error *err);
 /* The gate: decides whether the plan that the new weights give is worth the change. Sets keep, expected_s
  * and, if the plan would repeat an earlier one, converged. -1 with err. */
-int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
-		     struct dlb_balance *b, struct dlb_error *err);
+int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l,
+		     const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err);
 #endif

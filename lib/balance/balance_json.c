@@ -111,8 +111,8 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 /* ---- reading ---- */
 
 /* Reads n numbers in [min, max] into a new array *out; if absent, *out is unchanged. */
-static int get_reals(const struct dlb_ref *r, const char *key, int opt, double min, double max, struct dlb_balance *b,
-		     double **out, struct dlb_error *err)
+static int get_reals(const struct dlb_ref *r, const char *key, int opt, double min, double max,
+		     struct dlb_balance *b, double **out, struct dlb_error *err)
 {
 	struct dlb_ref a;
 	double *x;
@@ -156,7 +156,8 @@ static int get_hash(const struct dlb_ref *r, char out[17], struct dlb_error *err
 }
 
 /* Reads a string or null. */
-static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance *b, const char **out, struct dlb_error *err)
+static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance *b, const char **out,
+		    struct dlb_error *err)
 {
 	struct dlb_ref at = dlb_ref_at(r, key);
 	const char *s = NULL;
@@ -169,30 +170,40 @@ static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance
 	return 0;
 }
 
-static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_balance_round *h, struct dlb_error *err)
+static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_balance_round *h,
+		      struct dlb_error *err)
 {
-	static const char *const known[] = { "round", "step_s", "step_se_s", "predicted_step_s", "expected_s", "max_excess_s",
-					     "mean_excess_s", "test_a", "test_b", "held", "rolled_back", "changed", "drift",
-					     "plan_hash", "moved_ops", "weights", NULL };
+	static const char *const known[] = {
+		"round",      "step_s",       "step_se_s",     "predicted_step_s",
+		"expected_s", "max_excess_s", "mean_excess_s", "test_a",
+		"test_b",     "held",         "rolled_back",   "changed",
+		"drift",      "plan_hash",    "moved_ops",     "weights",
+		NULL
+	};
 
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "an object is expected");
 	h->weight = b->weight;
 	h->drift = 1;
 	return dlb_ref_known(r, known, err) || get_count(r, "round", &h->round, err) ||
-	       dlb_get_real(r, "step_s", DLB_NEED, 0, 1e18, &h->step_s, err) ||
-	       dlb_get_real(r, "step_se_s", DLB_OPT, 0, 1e18, &h->step_se_s, err) ||
-	       dlb_get_real(r, "predicted_step_s", DLB_OPT, 0, 1e18, &h->predicted_step_s, err) ||
-	       dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &h->expected_s, err) ||
-	       dlb_get_real(r, "max_excess_s", DLB_OPT, 0, 1e18, &h->max_excess_s, err) ||
-	       dlb_get_real(r, "mean_excess_s", DLB_OPT, 0, 1e18, &h->mean_excess_s, err) ||
-	       dlb_get_bool(r, "test_a", DLB_OPT, &h->test_a, err) || dlb_get_bool(r, "test_b", DLB_OPT, &h->test_b, err) ||
-	       dlb_get_bool(r, "held", DLB_OPT, &h->held, err) ||
-	       dlb_get_bool(r, "rolled_back", DLB_OPT, &h->rolled_back, err) ||
-	       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) ||
-	       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) || get_hash(r, h->plan_hash, err) ||
-	       get_count(r, "moved_ops", &h->moved_ops, err) ||
-	       get_reals(r, "weights", DLB_OPT, 0, 1e9, b, &h->weight, err) ? -1 : 0;
+			       dlb_get_real(r, "step_s", DLB_NEED, 0, 1e18, &h->step_s, err) ||
+			       dlb_get_real(r, "step_se_s", DLB_OPT, 0, 1e18, &h->step_se_s, err) ||
+			       dlb_get_real(r, "predicted_step_s", DLB_OPT, 0, 1e18, &h->predicted_step_s,
+					    err) ||
+			       dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &h->expected_s, err) ||
+			       dlb_get_real(r, "max_excess_s", DLB_OPT, 0, 1e18, &h->max_excess_s, err) ||
+			       dlb_get_real(r, "mean_excess_s", DLB_OPT, 0, 1e18, &h->mean_excess_s, err) ||
+			       dlb_get_bool(r, "test_a", DLB_OPT, &h->test_a, err) ||
+			       dlb_get_bool(r, "test_b", DLB_OPT, &h->test_b, err) ||
+			       dlb_get_bool(r, "held", DLB_OPT, &h->held, err) ||
+			       dlb_get_bool(r, "rolled_back", DLB_OPT, &h->rolled_back, err) ||
+			       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) ||
+			       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) ||
+			       get_hash(r, h->plan_hash, err) ||
+			       get_count(r, "moved_ops", &h->moved_ops, err) ||
+			       get_reals(r, "weights", DLB_OPT, 0, 1e9, b, &h->weight, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_history(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
@@ -229,7 +240,8 @@ static int read_best_teams(const struct dlb_ref *best, struct dlb_balance *b, st
 
 static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "step_s", "step_se_s", "rounds", "plan_hash", "weights", "replicas", "power", NULL };
+	static const char *const known[] = { "step_s",  "step_se_s", "rounds", "plan_hash",
+					     "weights", "replicas",  "power",  NULL };
 	struct dlb_ref o, a;
 	int n = 0;
 
@@ -252,29 +264,45 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 	if (!o.v)
 		return 0;
 	b->best_weight = b->weight;
-	return dlb_ref_known(&o, known, err) || dlb_get_real(&o, "step_s", DLB_NEED, 1e-12, 1e18, &b->best_step_s, err) ||
-	       dlb_get_real(&o, "step_se_s", DLB_OPT, 0, 1e18, &b->best_se_s, err) ||
-	       get_count(&o, "rounds", &b->best_rounds, err) || get_hash(&o, b->best_plan_hash, err) ||
-	       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) || read_best_teams(&o, b, err) ? -1 : 0;
+	return dlb_ref_known(&o, known, err) ||
+			       dlb_get_real(&o, "step_s", DLB_NEED, 1e-12, 1e18, &b->best_step_s, err) ||
+			       dlb_get_real(&o, "step_se_s", DLB_OPT, 0, 1e18, &b->best_se_s, err) ||
+			       get_count(&o, "rounds", &b->best_rounds, err) ||
+			       get_hash(&o, b->best_plan_hash, err) ||
+			       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) ||
+			       read_best_teams(&o, b, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "rule", "round", "stable", "converged", "keep", "reason", "weights", "kappa",
-					     "kappa_mean", "kappa_rounds", "spread", "spread_rounds", "eta", "last_sign", "hold", "hold_off", "expected_s", "floor_s", "best",
-					     "best_placement", "history", NULL };
+	static const char *const known[] = { "rule",       "round",
+					     "stable",     "converged",
+					     "keep",       "reason",
+					     "weights",    "kappa",
+					     "kappa_mean", "kappa_rounds",
+					     "spread",     "spread_rounds",
+					     "eta",        "last_sign",
+					     "hold",       "hold_off",
+					     "expected_s", "floor_s",
+					     "best",       "best_placement",
+					     "history",    NULL };
 
-	if (dlb_ref_known(r, known, err) || get_reals(r, "weights", DLB_NEED, 1e-9, 1e9, b, &b->weight, err) ||
+	if (dlb_ref_known(r, known, err) ||
+	    get_reals(r, "weights", DLB_NEED, 1e-9, 1e9, b, &b->weight, err) ||
 	    get_reals(r, "kappa", DLB_OPT, 1e-9, 1e9, b, &b->kappa, err) ||
 	    get_reals(r, "kappa_mean", DLB_OPT, 1e-9, 1e9, b, &b->kappa_mean, err) ||
 	    get_reals(r, "kappa_rounds", DLB_OPT, 0, 1e9, b, &b->kappa_rounds, err) ||
 	    dlb_get_real(r, "spread", DLB_OPT, 0, 1e3, &b->spread, err) ||
 	    get_count(r, "spread_rounds", &b->spread_rounds, err) ||
-	    get_reals(r, "last_sign", DLB_OPT, -1, 1, b, &b->last_sign, err) || get_word(r, "rule", b, &b->rule, err) ||
-	    get_word(r, "reason", b, &b->reason, err) || get_count(r, "round", &b->round, err) ||
-	    get_count(r, "stable", &b->stable, err) || get_count(r, "hold", &b->hold, err) ||
-	    get_count(r, "hold_off", &b->hold_off, err) || dlb_get_bool(r, "converged", DLB_OPT, &b->converged, err) ||
-	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) || dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
+	    get_reals(r, "last_sign", DLB_OPT, -1, 1, b, &b->last_sign, err) ||
+	    get_word(r, "rule", b, &b->rule, err) || get_word(r, "reason", b, &b->reason, err) ||
+	    get_count(r, "round", &b->round, err) || get_count(r, "stable", &b->stable, err) ||
+	    get_count(r, "hold", &b->hold, err) || get_count(r, "hold_off", &b->hold_off, err) ||
+	    dlb_get_bool(r, "converged", DLB_OPT, &b->converged, err) ||
+	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) ||
+	    dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
 	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) ||
 	    dlb_get_real(r, "floor_s", DLB_OPT, 0, 1e18, &b->floor_s, err) || read_best(r, b, err) ||
 	    read_history(r, b, err))
@@ -290,7 +318,8 @@ int dlb_balance_read(const struct dlb_doc *d, int n_nodes, struct dlb_balance *b
 	dlb_balance_init(b, n_nodes);
 	if (!r.v)
 		return 0;
-	if (!(json_is_object(r.v) ? read_section(&r, b, err) : dlb_ref_fail(&r, err, "an object is expected")))
+	if (!(json_is_object(r.v) ? read_section(&r, b, err) :
+				    dlb_ref_fail(&r, err, "an object is expected")))
 		return 0;
 	dlb_balance_release(b);
 	return -1;

@@ -65,8 +65,9 @@ static void keep_best(struct dlb_balance *b)
 }
 
 /* Decides between the present plan and another one that the planner offers. */
-static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
-		  const struct dlb_plan *next, double ranked_now_s, double ranked_next_s, struct dlb_balance *b)
+static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l,
+		  const struct dlb_balance_options *o, const struct dlb_plan *next, double ranked_now_s,
+		  double ranked_next_s, struct dlb_balance *b)
 {
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
 	double steps = (double)(o->max_rounds - b->round) * (double)l->steps;
@@ -95,11 +96,13 @@ static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l, 
 
 /* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
  * steps under the present model. */
-static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
-		      double *next_s, struct dlb_error *err)
+static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_problem *p, struct dlb_plan *next,
+		      bool *same, double *now_s, double *next_s, struct dlb_error *err)
 {
 	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
-	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas, .sharing = s->plan.sharing, .now = &s->plan };
+	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas,
+						    .sharing = s->plan.sharing,
+						    .now = &s->plan };
 	bool kept, shared = s->plan.n_replicas > 1;
 
 	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, &kept, err) :
@@ -114,13 +117,20 @@ static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_probl
 	return 0;
 }
 
-int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
-		     struct dlb_balance *b, struct dlb_error *err)
+int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l,
+		     const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
 {
-	struct dlb_problem p = { .graph = &s->graph, .cluster = &s->cluster, .cost = &s->cost,
-				 .micro_batches = s->plan.micro_batches, .batch = s->plan.batch,
-				 .schedule = dlb_schedule_find(s->plan.schedule), .weight = b->weight, .kappa = b->kappa,
-				 .seed = s->plan.seed, .n_state = s->n_state, .clip = s->plan.clip,
+	struct dlb_problem p = { .graph = &s->graph,
+				 .cluster = &s->cluster,
+				 .cost = &s->cost,
+				 .micro_batches = s->plan.micro_batches,
+				 .batch = s->plan.batch,
+				 .schedule = dlb_schedule_find(s->plan.schedule),
+				 .weight = b->weight,
+				 .kappa = b->kappa,
+				 .seed = s->plan.seed,
+				 .n_state = s->n_state,
+				 .clip = s->plan.clip,
 				 .inverse_every = s->plan.inverse_every };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;

@@ -18,8 +18,8 @@ int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *
 	memset(s, 0, sizeof *s);
 	/* Last section first, so the error names the last tool that was not run. */
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
-	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) || dlb_optimizer_bind(&s->graph, o.rule, err) ||
-	    dlb_cluster_read(d, &s->cluster, err) ||
+	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) ||
+	    dlb_optimizer_bind(&s->graph, o.rule, err) || dlb_cluster_read(d, &s->cluster, err) ||
 	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err) ||
 	    dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err) || dlb_report_read(d, &s->report, err)) {
 		dlb_balance_inputs_release(s);
@@ -45,7 +45,8 @@ static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *er
 	const struct dlb_report *r = &s->report;
 
 	if (r->n_nodes != s->plan.n_nodes)
-		return dlb_fail(err, "/report/nodes", "%d nodes in the report, %d in the plan", r->n_nodes, s->plan.n_nodes);
+		return dlb_fail(err, "/report/nodes", "%d nodes in the report, %d in the plan", r->n_nodes,
+				s->plan.n_nodes);
 	if (!(r->step_s > 0))
 		return dlb_fail(err, "/report/step_s", "a report needs the time of a step");
 	if (r->plan_hash && strcmp(r->plan_hash, s->plan.hash)) {
@@ -70,8 +71,8 @@ static double peak_bytes(const struct dlb_balance_inputs *s, int i)
 }
 
 /* Simulates with times multiplied by `scale` (NULL: the costs alone). busy and wait may be NULL. */
-static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *scale, double *step_s,
-		  double *busy_s, double *wait_s, struct dlb_error *err)
+static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *scale,
+		  double *step_s, double *busy_s, double *wait_s, struct dlb_error *err)
 {
 	struct dlb_timeline t;
 
@@ -89,8 +90,8 @@ static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *
 }
 
 /* Runs the three simulations; `scale` has space for one number per node. */
-static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *kappa, double *scale,
-		    struct dlb_load *l, struct dlb_error *err)
+static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *kappa,
+		    double *scale, struct dlb_load *l, struct dlb_error *err)
 {
 	double sum = 0, unused;
 	int n = 0;
@@ -108,8 +109,8 @@ static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program
 	return replay(s, g, scale, &unused, NULL, l->structural_s, err);
 }
 
-int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
-		struct dlb_error *err)
+int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,
+		struct dlb_load *l, struct dlb_error *err)
 {
 	const struct dlb_report *r = &s->report;
 	struct dlb_program g;

@@ -65,7 +65,8 @@ static bool is_foreseen(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	double predicted_s = l->predicted_s * b->history[b->n_history - 1].drift;
 
-	return predicted_s > 0 && l->round_s - predicted_s <= fmax(3 * step_se_s(l, b), foreseen * l->round_s);
+	return predicted_s > 0 &&
+	       l->round_s - predicted_s <= fmax(3 * step_se_s(l, b), foreseen * l->round_s);
 }
 
 /* Computes v_i, and their mean and maximum over F. */
@@ -129,7 +130,8 @@ static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 	b->best_rounds = 1;
 	memcpy(b->best_plan_hash, l->plan_hash, sizeof b->best_plan_hash);
 	b->best_weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *b->best_weight);
-	memcpy(b->best_weight, b->history[b->n_history - 1].weight, (size_t)b->n_nodes * sizeof *b->best_weight);
+	memcpy(b->best_weight, b->history[b->n_history - 1].weight,
+	       (size_t)b->n_nodes * sizeof *b->best_weight);
 	dlb_balance_hold_plan(b, l);
 }
 
@@ -168,7 +170,8 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	bool balanced = r->test_a && r->test_b;
 
-	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held && !r->changed)
+	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held &&
+	    !r->changed)
 		stop(b, "balanced");
 	else if (b->stable >= o->stable)	/* the planner chose the same plan N times */
 		stop(b, r->test_b ? "unchanged" : "floor");
@@ -179,7 +182,8 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 	return b->converged;
 }
 
-int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
+int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
+		 struct dlb_error *err)
 {
 	struct dlb_balance_round *r = dlb_balance_begin(b, l, "log");
 	double *v = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *v);

@@ -43,7 +43,8 @@ static bool cycles(const struct dlb_balance *b)
 	return false;
 }
 
-int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
+int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
+		    struct dlb_error *err)
 {
 	struct dlb_balance_round *r = dlb_balance_begin(b, l, "patent");
 	double sum = 0, most = 0, mean;
@@ -66,7 +67,10 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 	}
 	b->best_step_s = l->round_s;		/* of the plan that is kept at the end: the last one */
 	b->converged = b->stable >= o->stable || b->round >= o->max_rounds;
-	b->reason = b->stable >= o->stable ? "unchanged" : cycles(b) ? "cycle" : b->converged ? "rounds" : NULL;
+	b->reason = b->stable >= o->stable ? "unchanged" :
+		    cycles(b)              ? "cycle" :
+		    b->converged           ? "rounds" :
+					     NULL;
 	b->keep = b->converged;
 	if (b->converged)
 		dlb_balance_hold_plan(b, l);

@@ -12,7 +12,8 @@ static int check_replicas(const struct dlb_replan *o)
 	if (o->replicas && strcmp(o->replicas, "auto")) {
 		long n = strtol(o->replicas, &end, 10);
 		if (end == o->replicas || *end || n < 1 || n > 1 << 20)
-			return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'", o->replicas);
+			return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'",
+					     o->replicas);
 	}
 	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
 		return dlb_cli_usage(o->cli, "--split wants even or power, not '%s'", o->split);
@@ -31,18 +32,24 @@ int dlb_replan_check(const struct dlb_replan *o)
 	if (o->effort && o->search_s > 0)
 		return dlb_cli_usage(o->cli, "--effort and --time exclude each other");
 	if (o->objective && dlb_replan_find_objective(o->objective) < 0)
-		return dlb_cli_usage(o->cli, "no objective '%s'; there are step, throughput and latency", o->objective);
-	if (o->constraints.priority && strcmp(o->constraints.priority, "graph") && strcmp(o->constraints.priority, "upward-rank") &&
-	    strcmp(o->constraints.priority, "given"))
-		return dlb_cli_usage(o->cli, "no priority '%s'; there are graph, upward-rank and given", o->constraints.priority);
-	if (o->constraints.rewrites && strcmp(o->constraints.rewrites, "keep-affinity") && strcmp(o->constraints.rewrites, "all"))
-		return dlb_cli_usage(o->cli, "--rewrites wants keep-affinity or all, not '%s'", o->constraints.rewrites);
+		return dlb_cli_usage(o->cli, "no objective '%s'; there are step, throughput and latency",
+				     o->objective);
+	if (o->constraints.priority && strcmp(o->constraints.priority, "graph") &&
+	    strcmp(o->constraints.priority, "upward-rank") && strcmp(o->constraints.priority, "given"))
+		return dlb_cli_usage(o->cli, "no priority '%s'; there are graph, upward-rank and given",
+				     o->constraints.priority);
+	if (o->constraints.rewrites && strcmp(o->constraints.rewrites, "keep-affinity") &&
+	    strcmp(o->constraints.rewrites, "all"))
+		return dlb_cli_usage(o->cli, "--rewrites wants keep-affinity or all, not '%s'",
+				     o->constraints.rewrites);
 	if (o->in_place && strcmp(o->in_place, "on") && strcmp(o->in_place, "off"))
 		return dlb_cli_usage(o->cli, "--in-place wants on or off, not '%s'", o->in_place);
 	if (o->schedule && strcmp(o->schedule, "auto") && !dlb_schedule_find(o->schedule))
-		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule, dlb_schedule_names(names, sizeof names));
+		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule,
+				     dlb_schedule_names(names, sizeof names));
 	if (o->staleness && dlb_staleness_find(o->staleness) < 0)
-		return dlb_cli_usage(o->cli, "no rule '%s'; there are 2bw, stash, predict and none", o->staleness);
+		return dlb_cli_usage(o->cli, "no rule '%s'; there are 2bw, stash, predict and none",
+				     o->staleness);
 	return check_replicas(o);
 }
 
@@ -70,8 +77,9 @@ static struct dlb_replicas_choice replicas_choice(const struct dlb_replan *o, co
 }
 
 /* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
-static int place_anew(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p, const char *algorithm,
-		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
+static int place_anew(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p,
+		      const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
+		      struct dlb_error *err)
 {
 	struct dlb_replicas_choice c = replicas_choice(o, in);
 	const char *advice = c.n == 1 ? NULL : dlb_sharing_advice(&c.sharing);
@@ -81,11 +89,13 @@ static int place_anew(const struct dlb_replan *o, const struct replan_input *in,
 		dlb_cli_warn(o->cli, "%s", advice);
 	if (c.n != 1)
 		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
-	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
+	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) :
+			 dlb_place(p, algorithm, plan, err);
 }
 
 /* Balanced, or told to stay: the best plan measured, its placement and shares, else the one there is. */
-static int keep(const struct dlb_problem *p, const struct replan_input *in, struct dlb_plan *plan, struct dlb_error *err)
+static int keep(const struct dlb_problem *p, const struct replan_input *in, struct dlb_plan *plan,
+		struct dlb_error *err)
 {
 	const bool best = in->balance.n_placement == in->graph.n_ops;
 	const int *placement = best ? in->balance.best_placement : in->plan.placement;
@@ -103,10 +113,12 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	return 0;
 }
 
-static int make_plan(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
-		     struct dlb_error *err)
+static int make_plan(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p,
+		     struct dlb_plan *plan, struct dlb_error *err)
 {
-	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
+	const char *algorithm = o->algorithm                             ? o->algorithm :
+				in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
+									   NULL;
 	bool kept = false;
 	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
 	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
@@ -133,7 +145,8 @@ static int make_plan(const struct dlb_replan *o, const struct replan_input *in, 
 }
 
 /* Replicas that are asked for by number may well be slower than one node by itself. */
-static void compare_with_one(const struct dlb_replan *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+static void compare_with_one(const struct dlb_replan *o, const struct dlb_problem *p,
+			     const struct dlb_plan *plan)
 {
 	struct dlb_plan one;
 	struct dlb_problem quiet = *p;
@@ -145,8 +158,11 @@ static void compare_with_one(const struct dlb_replan *o, const struct dlb_proble
 		return;				/* no node could */
 	int d = one.placement[0];
 	if (plan->value_s > 1.05 * one.value_s)
-		dlb_cli_warn(o->cli, "%d replicas take %.4g ms a step where node %d (%s) alone takes %.4g ms; --replicas auto takes what is fastest",
-			     plan->n_replicas, plan->value_s * 1e3, d, p->cluster->kind[p->cluster->node[d].kind].name, one.value_s * 1e3);
+		dlb_cli_warn(o->cli,
+			     "%d replicas take %.4g ms a step where node %d (%s) alone takes %.4g ms; "
+			     "--replicas auto takes what is fastest",
+			     plan->n_replicas, plan->value_s * 1e3, d,
+			     p->cluster->kind[p->cluster->node[d].kind].name, one.value_s * 1e3);
 	dlb_plan_release(&one);
 }
 
@@ -173,7 +189,8 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 		plan->moved_ops = whole.moved_ops;
 		plan->moved_bytes = whole.moved_bytes;
 		plan->n_advice = whole.n_advice;
-		plan->advice = dlb_arena_array(&plan->arena, (size_t)whole.n_advice + 1, sizeof *plan->advice);
+		plan->advice = dlb_arena_array(&plan->arena, (size_t)whole.n_advice + 1,
+					       sizeof *plan->advice);
 		memcpy(plan->advice, whole.advice, (size_t)whole.n_advice * sizeof *plan->advice);
 	}
 	dlb_plan_release(&whole);
@@ -191,7 +208,8 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < n; i++) {
-		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches", trial[i].micro_batches);
+		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches",
+				      trial[i].micro_batches);
 		if (isfinite(trial[i].value_s))
 			json_object_set_new(o, "value_s", dlb_doc_number(trial[i].value_s));
 		json_array_append_new(list, o);
@@ -200,7 +218,8 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 }
 
 /* Options that have nothing to do in this plan, a line each. */
-static void warn_unused(const struct replan_input *in, const struct dlb_problem *p, const struct dlb_plan *plan)
+static void warn_unused(const struct replan_input *in, const struct dlb_problem *p,
+			const struct dlb_plan *plan)
 {
 	static const char *const searches[] = { "auto", "refine", "anneal", NULL };
 	const struct dlb_replan *o = in->options;
@@ -215,19 +234,26 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
 		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
 		{ "rewrites", !o->constraints.rewrites, "no table of affinity is looked at" },
-		{ "rewrites", o->constraints.rewrites && !in->n_fused_elsewhere, "no op is fused with an activation that the table has on another kind" },
+		{ "rewrites", o->constraints.rewrites && !in->n_fused_elsewhere,
+		  "no op is fused with an activation that the table has on another kind" },
 		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
-		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
-		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },
+		{ "schedule",
+		  o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async &&
+			  !dlb_schedule_fills(p->schedule),
+		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more "
+		  "of them" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
-		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP, "this objective simulates no step, so there is no time-line" },
+		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP,
+		  "this objective simulates no step, so there is no time-line" },
 		{ NULL, false, NULL },
 	};
 
 	snprintf(not_searched, sizeof not_searched, "algorithm %s neither searches nor draws", by);
 	snprintf(not_looked_at, sizeof not_looked_at, "algorithm %s does not look at it", by);
-	snprintf(not_chunks, sizeof not_chunks, "neither algorithm %s nor schedule %s has several parts a node", by, p->schedule->name);
-	dlb_sharing_unused(&plan->sharing, plan->n_replicas, plan->optimizer, dlb_plan_batch_statistics(plan, p->graph), sharing);
+	snprintf(not_chunks, sizeof not_chunks,
+		 "neither algorithm %s nor schedule %s has several parts a node", by, p->schedule->name);
+	dlb_sharing_unused(&plan->sharing, plan->n_replicas, plan->optimizer,
+			   dlb_plan_batch_statistics(plan, p->graph), sharing);
 	dlb_cli_warn_unused(o->cli, own);
 	dlb_cli_warn_unused(o->cli, sharing);
 }
@@ -265,8 +291,9 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", section);
-	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved", plan.winner,
-		    plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance, plan.moved_ops);
+	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved",
+		    plan.winner, plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance,
+		    plan.moved_ops);
 	rc = 0;
 out:
 	free(trial);

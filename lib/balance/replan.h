@@ -1,5 +1,5 @@
-/* What dlb-place makes of a document: its next plan, from the costs, the node weights of the balance and the plan
- * that is there. */
+/* What dlb-place makes of a document: its next plan, from the costs, the node weights of the balance and
+ * the plan that is there. */
 #ifndef DLB_BALANCE_REPLAN_H
 #define DLB_BALANCE_REPLAN_H
 #include "balance/balance.h"
@@ -9,7 +9,8 @@
 /* Options of dlb-place. NULL: as in the plan that is there, else the default. */
 struct dlb_replan {
 	const struct dlb_cli *cli;
-	double started_s;				/* dlb_clock_s() at the start of the process; --time counts from there */
+	/* dlb_clock_s() at the start of the process; --time counts from there */
+	double started_s;
 	const char *objective, *algorithm, *schedule, *staleness, *in_place, *optimizer, *replicas, *split;
 	int64_t effort;					/* 0: default */
 	double search_s;				/* 0: no limit */
@@ -21,7 +22,7 @@ struct dlb_replan {
 };
 /* Refuses values that name nothing, with one line. 0, or the exit status. */
 int dlb_replan_check(const struct dlb_replan *o);
-/* Puts the new plan into doc; --rewrites keep-affinity may change the graph, the profile and the cost too. Warns of options
- * without effect. Releases o->constraints. 0, or -1 with err. */
+/* Puts the new plan into doc; --rewrites keep-affinity may change the graph, the profile and the cost too.
+ * Warns of options without effect. Releases o->constraints. 0, or -1 with err. */
 int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err);
 #endif

@@ -23,9 +23,10 @@ bool dlb_replan_is_any(const char *name, const char *const *list)
 	return false;
 }
 
-/* The optimizer that memory and updates are counted for, and whether gradients are clipped: the options, the run
- * section's, the plan's, sgd. */
-static int find_optimizer(const struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in, struct dlb_error *err)
+/* The optimizer that memory and updates are counted for, and whether gradients are clipped: the options,
+ * the run section's, the plan's, sgd. */
+static int find_optimizer(const struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
+			  struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	const char *name = o->optimizer;
@@ -41,7 +42,8 @@ static int find_optimizer(const struct dlb_doc *doc, const struct dlb_replan *o,
 		in->clip = choice.clip_norm > 0;
 		in->clip_norm = choice.clip_norm;
 		if (name && strcmp(name, dlb_optimizers[choice.rule].name))
-			dlb_cli_warn(o->cli, "the run section says %s; to run %s, say so to dlb-run too", dlb_optimizers[choice.rule].name, name);
+			dlb_cli_warn(o->cli, "the run section says %s; to run %s, say so to dlb-run too",
+				     dlb_optimizers[choice.rule].name, name);
 	}
 	if (o->clip_given) {
 		in->clip = o->clip_norm > 0;
@@ -62,7 +64,8 @@ static int find_optimizer(const struct dlb_doc *doc, const struct dlb_replan *o,
 	return dlb_optimizer_hint(name, err);
 }
 
-static int read_input(const struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in, struct dlb_error *err)
+static int read_input(const struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
+		      struct dlb_error *err)
 {
 	if (dlb_graph_read(doc, &in->graph, err) || dlb_cluster_read(doc, &in->cluster, err) ||
 	    dlb_cost_read(doc, &in->graph, &in->cluster, &in->cost, err))
@@ -74,7 +77,8 @@ static int read_input(const struct dlb_doc *doc, const struct dlb_replan *o, str
 	}
 	if (dlb_doc_section(doc, "plan")) {
 		struct dlb_error why = { .status = 0 };
-		in->stale = dlb_doc_check_inputs(doc, "plan", &why) && !strncmp(why.what, "made from another", 17);
+		in->stale = dlb_doc_check_inputs(doc, "plan", &why) &&
+			    !strncmp(why.what, "made from another", 17);
 		if (in->stale ? dlb_plan_read_options(doc, &in->cost, &in->plan, err) :
 				dlb_plan_read(doc, &in->cost, &in->plan, NULL, err))
 			return -1;
@@ -110,7 +114,9 @@ static void init_input(struct replan_input *in, const struct dlb_replan *o)
 static const char *table_of(const struct dlb_replan *o, const struct replan_input *in)
 {
 	static const char *const look[] = { "by-kind", "auto", "refine", "anneal", NULL };
-	const char *by = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : "auto";
+	const char *by = o->algorithm                             ? o->algorithm :
+			 in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
+								    "auto";
 
 	if (!dlb_replan_is_any(by, look))
 		return NULL;
@@ -121,8 +127,10 @@ static const char *table_of(const struct dlb_replan *o, const struct replan_inpu
 	return o->algorithm && !strcmp(o->algorithm, "by-kind") ? "default" : NULL;
 }
 
-/* Where the table has a kind of its own for activations that are fused into other ops, they are ops again, or -v says so. */
-static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in, struct dlb_error *err)
+/* Where the table has a kind of its own for activations that are fused into other ops, they are ops again,
+ * or -v says so. */
+static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
+			 struct dlb_error *err)
 {
 	const char *table = table_of(o, in);
 	struct dlb_affinity a;
@@ -133,19 +141,26 @@ static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct
 	if (dlb_affinity_read(&a, table, err))
 		return -1;
 	const struct dlb_fused_elsewhere e = dlb_affinity_fused_elsewhere(&a, &in->graph, &in->cluster);
-	const bool keep = strcmp(dlb_constraints_rewrites(&o->constraints, in->has_plan ? &in->plan : NULL), "all");
-	
+	const bool keep = strcmp(dlb_constraints_rewrites(&o->constraints, in->has_plan ? &in->plan : NULL),
+				 "all");
+
 	if (e.n)
-		dlb_cli_say(o->cli, "%d fused activation%s of %s, unlike the op%s fused into (first: '%s', of %s): %s", e.n, e.n > 1 ? "s are" : " is",
-			    e.activation_kind, e.n > 1 ? "s they are" : " it is", e.op, e.kind ? e.kind : "the fastest kind",
-			    keep ? "now ops of their own" : "left fused");
+		dlb_cli_say(
+			o->cli,
+			"%d fused activation%s of %s, unlike the op%s fused into (first: '%s', of %s): %s",
+			e.n, e.n > 1 ? "s are" : " is", e.activation_kind, e.n > 1 ? "s they are" : " it is",
+			e.op, e.kind ? e.kind : "the fastest kind",
+			keep ? "now ops of their own" : "left fused");
 	if (e.n && keep) {
 		rc = dlb_affinity_part(doc, &a, &n_unmeasured, err);
 		dlb_replan_release(in);
 		init_input(in, o);
 		if (!rc && n_unmeasured)
-			dlb_cli_warn(o->cli, "%d kinds of op were not measured by themselves, and are estimated; dlb-profile --no-rewrite conv-relu "
-				     "(norm-relu, add-relu) measures them", n_unmeasured);
+			dlb_cli_warn(o->cli,
+				     "%d kinds of op were not measured by themselves, and are estimated; "
+				     "dlb-profile --no-rewrite conv-relu "
+				     "(norm-relu, add-relu) measures them",
+				     n_unmeasured);
 		rc = rc || read_input(doc, o, in, err) ? -1 : 0;
 	}
 	in->n_fused_elsewhere = e.n;
@@ -153,7 +168,8 @@ static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct
 	return rc;
 }
 
-int dlb_replan_read(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in, struct dlb_error *err)
+int dlb_replan_read(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
+		    struct dlb_error *err)
 {
 	init_input(in, o);
 	if (read_input(doc, o, in, err) || keep_affinity(doc, o, in, err))
@@ -170,8 +186,8 @@ static void tried(void *arg, const char *name, double ranked_s, double value_s, 
 	if (err)
 		dlb_cli_say(cli, "%-14s %s", name, err->what);
 	else
-		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms, after %.2f s", name, value_s * 1e3, ranked_s * 1e3,
-			    dlb_clock_s() - in->options->started_s);
+		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms, after %.2f s", name, value_s * 1e3,
+			    ranked_s * 1e3, dlb_clock_s() - in->options->started_s);
 }
 
 static void said(void *arg, const char *line)
@@ -193,31 +209,43 @@ static void progress(void *arg, int64_t done, int64_t total)
 		dlb_progress_end(&in->progress);
 }
 
-int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in, struct dlb_problem *p, struct dlb_error *err)
+int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in,
+		       struct dlb_problem *p, struct dlb_error *err)
 {
-	const char *schedule = o->schedule ? o->schedule : in->has_plan ? in->plan.schedule : dlb_schedules[0].name;
+	const char *schedule = o->schedule  ? o->schedule :
+			       in->has_plan ? in->plan.schedule :
+					      dlb_schedules[0].name;
 	*p = (struct dlb_problem){ .graph = &in->graph, .cluster = &in->cluster, .cost = &in->cost };
 	p->batch = in->has_plan ? in->plan.batch : in->graph.batch;
-	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches : in->has_plan ? in->plan.micro_batches : 1);
+	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches :
+				 in->has_plan           ? in->plan.micro_batches :
+							  1);
 	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
 	p->schedule = dlb_schedule_find(strcmp(schedule, "auto") ? schedule : dlb_schedules[0].name);
 	p->chunks = (int)(o->chunks ? o->chunks : in->has_plan ? in->plan.chunks : 0);
-	p->staleness = o->staleness ? (enum dlb_staleness)dlb_staleness_find(o->staleness) : in->has_plan ? in->plan.staleness : DLB_STALE_DEFAULT;
+	p->staleness = o->staleness ? (enum dlb_staleness)dlb_staleness_find(o->staleness) :
+		       in->has_plan ? in->plan.staleness :
+				      DLB_STALE_DEFAULT;
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	p->clip = in->clip;
 	p->inverse_every = in->inverse_every;
-	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
-				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] : dlb_objectives[DLB_STEP];
+	const char *objective = o->objective                             ? o->objective :
+				in->has_plan && in->plan.objective       ? in->plan.objective :
+				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] :
+									   dlb_objectives[DLB_STEP];
 	int goal = dlb_replan_find_objective(objective);
 	if (goal < 0)
-		return dlb_fail(err, "/plan/objective", "no objective '%s'; there are step, throughput and latency", objective);
+		return dlb_fail(err, "/plan/objective",
+				"no objective '%s'; there are step, throughput and latency", objective);
 	p->objective = (enum dlb_objective)goal;
 	p->effort = o->effort;
 	p->search_s = o->search_s;
-	if (o->search_s > 0) {				/* all that is done, reading too; writing takes about as long as reading */
+	/* all that is done, reading too; writing takes about as long as reading */
+	if (o->search_s > 0) {
 		double now = dlb_clock_s();
-		p->deadline_s = fmax(now, o->started_s + o->search_s - fmin(now - o->started_s, o->search_s / 2));
+		p->deadline_s = fmax(now,
+				     o->started_s + o->search_s - fmin(now - o->started_s, o->search_s / 2));
 	}
 	p->tried = tried;
 	p->said = said;
@@ -229,15 +257,20 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 		p->kappa = in->balance.kappa;
 	}
 	if (o->staleness && !p->schedule->async)
-		return dlb_fail(err, NULL, "--staleness is for --schedule async; the schedule is %s", schedule);
+		return dlb_fail(err, NULL, "--staleness is for --schedule async; the schedule is %s",
+				schedule);
 	if (o->schedule && !strcmp(o->schedule, "auto") && p->objective != DLB_STEP) {
-		dlb_fail(err, NULL, "--schedule auto compares simulated steps, and --objective %s simulates none", objective);
+		dlb_fail(err, NULL,
+			 "--schedule auto compares simulated steps, and --objective %s simulates none",
+			 objective);
 		return dlb_hint(err, "name a schedule for the plan to state");
 	}
 	const char *table = table_of(o, in);
 	if (!o->constraints.affinity)
 		o->constraints.affinity = table;
-	o->constraints.rewrites = table ? dlb_constraints_rewrites(&o->constraints, in->has_plan ? &in->plan : NULL) : NULL;
+	o->constraints.rewrites = table ? dlb_constraints_rewrites(&o->constraints,
+								   in->has_plan ? &in->plan : NULL) :
+					  NULL;
 	if (dlb_constraints_read(&o->constraints, doc, in->has_plan ? &in->plan : NULL, p, err))
 		return -1;
 	return dlb_problem_init(p, err);

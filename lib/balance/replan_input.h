@@ -9,17 +9,21 @@ struct replan_input {
 	struct dlb_cost cost;
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one that is there */
-	bool has_balance, has_plan, stale;		/* stale: made from other sections, only its options hold */
+	/* stale: made from other sections, only its options hold */
+	bool has_balance, has_plan, stale;
 	int optimizer, inverse_every; bool clip; double clip_norm;
-	int n_fused_elsewhere;				/* ops whose fused activation the table has on another kind */
+	/* ops whose fused activation the table has on another kind */
+	int n_fused_elsewhere;
 	const struct dlb_replan *options;		/* for the functions that the search calls */
 	struct dlb_progress progress;
 };
-/* Reads all sections; parts fused activations where the table of affinity wants it. in: zeroed; to be released in any case. */
-int dlb_replan_read(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in, struct dlb_error *err);
+/* Reads all sections; parts fused activations where the table of affinity wants it. in: zeroed; to be
+ * released in any case. */
+int dlb_replan_read(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
+		    struct dlb_error *err);
 /* p borrows in, which stays where it is; writes the table of affinity that applies into o->constraints. */
-int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in, struct dlb_problem *p,
-		       struct dlb_error *err);
+int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in,
+		       struct dlb_problem *p, struct dlb_error *err);
 void dlb_replan_release(struct replan_input *in);
 int dlb_replan_find_objective(const char *name);	/* -1: none */
 bool dlb_replan_is_any(const char *name, const char *const *list);	/* list: ends with NULL */

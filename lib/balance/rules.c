@@ -3,7 +3,8 @@
 #include <string.h>
 
 const struct dlb_rule dlb_rules[] = {
-	{ "log", "corrects the cost model, then weights by excess waiting; keeps the best plan", dlb_rule_log, true },
+	{ "log", "corrects the cost model, then weights by excess waiting; keeps the best plan", dlb_rule_log,
+	  true },
 	{ "patent", "weights by shares of the waiting time, and no more", dlb_rule_patent, false },
 	{ NULL, NULL, NULL, false },
 };
@@ -142,8 +143,10 @@ void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l)
 	if (l->teams.n < 2)
 		return;
 	size_t R = (size_t)l->teams.n, n = (size_t)b->n_nodes;
-	b->best_teams.replica = memcpy(dlb_arena_array(&b->arena, R * n, sizeof(int)), l->teams.replica, R * n * sizeof(int));
-	b->best_teams.power = memcpy(dlb_arena_array(&b->arena, R, sizeof(double)), l->teams.power, R * sizeof(double));
+	b->best_teams.replica = memcpy(dlb_arena_array(&b->arena, R * n, sizeof(int)), l->teams.replica,
+				       R * n * sizeof(int));
+	b->best_teams.power = memcpy(dlb_arena_array(&b->arena, R, sizeof(double)), l->teams.power,
+				     R * sizeof(double));
 }
 
 void dlb_balance_rescale(struct dlb_balance *b)

@@ -6,12 +6,15 @@
 #define DLB_ETA 0.8			/* initial gain, also after a change point */
 #define DLB_LEAST_WEIGHT 1e-3
 
-int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err);
-int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err);
+int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
+		 struct dlb_error *err);
+int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
+		    struct dlb_error *err);
 
 /* Starts a round: adds a row of history with the present weights and counts equal plans. After a
  * change of rule, weights start equal. */
-struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l, const char *rule);
+struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l,
+					    const char *rule);
 /* Forgets measurements of plans (best one, gain, signs); keeps weights, kappa and history. */
 void dlb_balance_forget(struct dlb_balance *b);
 /* Corrects kappa and s by the round's busy times; sets the history's drift. Returns true if a kappa moved by

@@ -19,8 +19,10 @@ static const struct dlb_memory *memory(const struct dlb_binder *b, int i)
 static int no_such(const struct dlb_memory *m, struct dlb_error *err)
 {
 	if (m->os_index < 0)
-		return dlb_hint((dlb_fail(err, NULL, "memory '%s' has no os_index to bind to", m->name), err), "dlb-profile --cluster finds it");
-	dlb_fail(err, NULL, "memory '%s' is NUMA node %d, which this host does not have", m->name, m->os_index);
+		return dlb_hint((dlb_fail(err, NULL, "memory '%s' has no os_index to bind to", m->name), err),
+				"dlb-profile --cluster finds it");
+	dlb_fail(err, NULL, "memory '%s' is NUMA node %d, which this host does not have", m->name,
+		 m->os_index);
 	return dlb_hint(err, "name another one in /cluster/nodes, or none");
 }
 
@@ -40,15 +42,19 @@ int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int nod
 		rc = dlb_fail(err, NULL, "hwloc cannot look at this host");
 	for (int i = 0; i < c->node[node].n_memories && !rc; i++) {
 		const struct dlb_memory *m = memory(b, i);
-		hwloc_obj_t numa = m->os_index < 0 ? NULL : hwloc_get_numanode_obj_by_os_index(b->t, (unsigned)m->os_index);
+		hwloc_obj_t numa = m->os_index < 0 ?
+					   NULL :
+					   hwloc_get_numanode_obj_by_os_index(b->t, (unsigned)m->os_index);
 
 		if (numa)
 			hwloc_bitmap_or(all, all, numa->nodeset);
 		else
 			rc = no_such(m, err);
 	}
-	if (!rc && hwloc_set_membind(b->t, all, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET))
-		rc = dlb_fail(err, NULL, "cannot bind to memory '%s': %s", memory(b, 0)->name, strerror(errno));
+	if (!rc &&
+	    hwloc_set_membind(b->t, all, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET))
+		rc = dlb_fail(err, NULL, "cannot bind to memory '%s': %s", memory(b, 0)->name,
+			      strerror(errno));
 	hwloc_bitmap_free(all);
 	if (rc)
 		dlb_binder_free(b);
@@ -65,7 +71,8 @@ int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct d
 	if (!bytes || !hwloc_set_area_membind(b->t, p, bytes, numa->nodeset, HWLOC_MEMBIND_BIND,
 					      HWLOC_MEMBIND_MIGRATE | HWLOC_MEMBIND_BYNODESET))
 		return 0;
-	return dlb_fail(err, NULL, "cannot bind %zu bytes to memory '%s': %s", bytes, m->name, strerror(errno));
+	return dlb_fail(err, NULL, "cannot bind %zu bytes to memory '%s': %s", bytes, m->name,
+			strerror(errno));
 }
 
 void dlb_binder_free(struct dlb_binder *b)

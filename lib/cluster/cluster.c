@@ -86,8 +86,11 @@ int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads
 int dlb_cluster_add_node(struct dlb_cluster *c, int kind, int group, const char *host, int device)
 {
 	c->node = grown(c, c->node, c->n_nodes, sizeof *c->node);
-	c->node[c->n_nodes] = (struct dlb_node){ .kind = kind, .group = group, .speed = 1.0,
-						 .host = dlb_arena_strdup(&c->arena, host), .device = device };
+	c->node[c->n_nodes] = (struct dlb_node){ .kind = kind,
+						 .group = group,
+						 .speed = 1.0,
+						 .host = dlb_arena_strdup(&c->arena, host),
+						 .device = device };
 	return c->n_nodes++;
 }
 
@@ -119,9 +122,13 @@ int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cl
 int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, const char *cls, double bytes)
 {
 	c->memory = grown(c, c->memory, c->n_memories, sizeof *c->memory);
-	c->memory[c->n_memories] = (struct dlb_memory){ .group = group, .name = dlb_arena_strdup(&c->arena, name),
-							.cls = dlb_arena_strdup(&c->arena, cls), .bytes = bytes,
-							.count = 1, .os_index = -1, .link = -1 };
+	c->memory[c->n_memories] = (struct dlb_memory){ .group = group,
+							.name = dlb_arena_strdup(&c->arena, name),
+							.cls = dlb_arena_strdup(&c->arena, cls),
+							.bytes = bytes,
+							.count = 1,
+							.os_index = -1,
+							.link = -1 };
 	return c->n_memories++;
 }
 
@@ -162,13 +169,15 @@ static int check_tree(const struct dlb_cluster *c, struct dlb_error *err)
 		if (g->up < -1 || g->up >= c->n_links)
 			return fail_at(err, "groups", i, "up", "no such link");
 		if (g->parent == -1 && root >= 0)
-			return fail_at(err, "groups", i, "", "a second group without parent: no route leads to it");
+			return fail_at(err, "groups", i, "",
+				       "a second group without parent: no route leads to it");
 		if (g->parent == -1)
 			root = i;
 	}
 	for (int i = 0; i < c->n_groups; i++)
 		if (depth_of(c, i) < 0)
-			return fail_at(err, "groups", i, "parent", "groups form a cycle or lie more than 8 deep");
+			return fail_at(err, "groups", i, "parent",
+				       "groups form a cycle or lie more than 8 deep");
 	return 0;
 }
 
@@ -180,12 +189,16 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 		const struct dlb_device_kind *k = &c->kind[i];
 		if (k->threads < 1)
 			return fail_at(err, "kinds", i, "threads", "at least one thread is needed");
-		if (!good(k->peak_flops, true) || !good(k->bandwidth_Bps, true) || !good(k->memory_bytes, true))
-			return fail_at(err, "kinds", i, "", "peak_flops, bandwidth_Bps and memory_bytes must be finite and not negative");
+		if (!good(k->peak_flops, true) || !good(k->bandwidth_Bps, true) ||
+		    !good(k->memory_bytes, true))
+			return fail_at(
+				err, "kinds", i, "",
+				"peak_flops, bandwidth_Bps and memory_bytes must be finite and not negative");
 	}
 	for (int i = 0; i < c->n_links; i++)
 		if (!good(c->link[i].latency_s, true) || !good(c->link[i].bandwidth_Bps, false))
-			return fail_at(err, "links", i, "", "a link needs latency_s >= 0 and bandwidth_Bps > 0");
+			return fail_at(err, "links", i, "",
+				       "a link needs latency_s >= 0 and bandwidth_Bps > 0");
 	if (check_tree(c, err))
 		return -1;
 	for (int i = 0; i < c->n_nodes; i++) {
@@ -200,8 +213,8 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 			return fail_at(err, "nodes", i, "memory_bytes", "must be finite and not negative");
 	}
 	for (int i = 0; i < c->n_memories; i++)
-		if (c->memory[i].group < 0 || c->memory[i].group >= c->n_groups || !good(c->memory[i].bytes, true) ||
-		    !good(c->memory[i].bandwidth_Bps, true))
+		if (c->memory[i].group < 0 || c->memory[i].group >= c->n_groups ||
+		    !good(c->memory[i].bytes, true) || !good(c->memory[i].bandwidth_Bps, true))
 			return fail_at(err, "memories", i, "", "group, bytes or bandwidth_Bps out of range");
 	return 0;
 }
@@ -216,7 +229,10 @@ static int direction_of_link(const struct dlb_cluster *c, int link, bool inward)
 }
 
 static int direction_of_group(const struct dlb_cluster *c, int group) { return 2 * (c->n_links + group); }
-static int direction_of_node(const struct dlb_cluster *c, int node) { return 2 * (c->n_links + c->n_groups + node); }
+static int direction_of_node(const struct dlb_cluster *c, int node)
+{
+	return 2 * (c->n_links + c->n_groups + node);
+}
 
 int dlb_cluster_n_directions(const struct dlb_cluster *c)
 {
@@ -241,13 +257,17 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct route_step ste
 			if (da >= db) {
 				int up = c->group[ga].up;
 				if (up >= 0)
-					step[n++] = (struct route_step){ up, { direction_of_link(c, up, false), -1 } };
+					step[n++] = (struct route_step){
+						up, { direction_of_link(c, up, false), -1 }
+					};
 				out = direction_of_group(c, ga);
 				ga = c->group[ga].parent, da--;
 			} else {
 				int up = c->group[gb].up;
 				if (up >= 0)
-					down[n_down++] = (struct route_step){ up, { direction_of_link(c, up, true), -1 } };
+					down[n_down++] = (struct route_step){
+						up, { direction_of_link(c, up, true), -1 }
+					};
 				in = direction_of_group(c, gb) + 1;
 				gb = c->group[gb].parent, db--;
 			}
@@ -286,7 +306,8 @@ static struct dlb_way way_of(const struct dlb_cluster *c, const struct route_ste
 	return way;
 }
 
-int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way)
+int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b,
+			   struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way)
 {
 	struct route_step step[DLB_MAX_ROUTE];
 	int n_steps = walk(c, a, b, step), n = 0;
@@ -329,7 +350,8 @@ struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, in
 		latency += l->latency_s;
 		Bps = Bps > 0 ? fmin(Bps, l->bandwidth_Bps) : l->bandwidth_Bps;
 	}
-	return (struct dlb_memory_share){ x->bytes > 0 ? x->bytes * x->count / users : INFINITY, Bps / users, latency };
+	return (struct dlb_memory_share){ x->bytes > 0 ? x->bytes * x->count / users : INFINITY, Bps / users,
+					  latency };
 }
 
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node)

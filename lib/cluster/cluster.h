@@ -115,22 +115,26 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 /* Reads a cluster from a file with a cluster section (bare or in a document), by the name of a file in
  * share/clusters, or from a synthetic string. *section (new): the section as in the file, with all "x-"
  * members, or as written from the string. */
-int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section, struct dlb_error *err);
+int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section,
+		     struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 if a == b). */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MAX_ROUTE]);
 /* A route as one link for a single transfer: sum of latencies, smallest bandwidth (INFINITY: no
  * link). copies: the sender copies. */
 struct dlb_way { double latency_s, Bps; bool copies; };
 struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b);
-/* Lanes of a transfer from a to b, each once; ids are below dlb_cluster_n_directions. *way: as above, or NULL. */
+/* Lanes of a transfer from a to b, each once; ids are below dlb_cluster_n_directions. *way: as above, or
+ * NULL. */
 struct dlb_direction { int link, id; };
-int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way);
+int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b,
+			   struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way);
 int dlb_cluster_n_directions(const struct dlb_cluster *c);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* single transfer */
 /* Memory of a node in bytes: of the memories that it names, else stated for the node or its
  * kind. INFINITY: no known limit. */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);
-int dlb_cluster_cores(const struct dlb_cluster *c);	/* that its CPU nodes want: one for each of their threads */
+/* that its CPU nodes want: one for each of their threads */
+int dlb_cluster_cores(const struct dlb_cluster *c);
 
 /* -- building: each function adds one row and returns its index; strings are copied into the arena -- */
 int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads);	/* or finds it */

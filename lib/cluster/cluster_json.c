@@ -52,8 +52,9 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 		if (k->n_efficiency) {
 			json_t *e = json_object();
 			for (int j = 0; j < k->n_efficiency; j++)
-				json_object_set_new(e, k->efficiency[j].work, json_pack("{sfsf}", "flops", k->efficiency[j].flops,
-						    "bandwidth", k->efficiency[j].bandwidth));
+				json_object_set_new(e, k->efficiency[j].work,
+						    json_pack("{sfsf}", "flops", k->efficiency[j].flops,
+							      "bandwidth", k->efficiency[j].bandwidth));
 			json_object_set_new(o, "efficiency", e);
 		}
 		if (k->n_without) {
@@ -182,7 +183,8 @@ struct cluster_reader {
 };
 
 /* Gets the array `key` of r and checks its length. If absent, it is empty. */
-static int get_rows(struct cluster_reader *rd, const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *rows, int *n)
+static int get_rows(struct cluster_reader *rd, const struct dlb_ref *r, const char *key, int opt,
+		    struct dlb_ref *rows, int *n)
 {
 	*n = 0;
 	rows->v = NULL;
@@ -194,7 +196,8 @@ static int get_rows(struct cluster_reader *rd, const struct dlb_ref *r, const ch
 }
 
 /* Records the name of row i in its table; a repeated name is an error. */
-static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_t *table, int i, const char **name)
+static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_t *table, int i,
+		     const char **name)
 {
 	const char *s;
 
@@ -210,8 +213,8 @@ static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_
 }
 
 /* Turns member `key`, a name in `table`, into its index; leaves -1 if it is absent and optional. */
-static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const char *key, int opt, const json_t *table,
-		    const char *what, int *out)
+static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const char *key, int opt,
+		    const json_t *table, const char *what, int *out)
 {
 	const char *s = NULL, *near = NULL;
 
@@ -231,7 +234,8 @@ static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const 
 	if (size <= 64) {
 		const char *names[64];
 		int n = 0;
-		for (void *it = json_object_iter((json_t *)table); it; it = json_object_iter_next((json_t *)table, it))
+		for (void *it = json_object_iter((json_t *)table); it;
+		     it = json_object_iter_next((json_t *)table, it))
 			names[n++] = json_object_iter_key(it);
 		near = dlb_nearest(s, names, n);
 	}
@@ -255,7 +259,8 @@ static int read_efficiencies(struct cluster_reader *rd, const struct dlb_ref *ro
 			continue;
 		if (!json_is_object(v))
 			return dlb_ref_fail(&r, rd->err, "an object with flops and bandwidth is expected");
-		if (dlb_ref_known(&r, known, rd->err) || dlb_get_real(&r, "flops", DLB_NEED, 1e-9, 1, &e->flops, rd->err) ||
+		if (dlb_ref_known(&r, known, rd->err) ||
+		    dlb_get_real(&r, "flops", DLB_NEED, 1e-9, 1, &e->flops, rd->err) ||
 		    dlb_get_real(&r, "bandwidth", DLB_NEED, 1e-9, 1, &e->bandwidth, rd->err))
 			return -1;
 		e->work = dlb_arena_strdup(&rd->c->arena, work);
@@ -266,8 +271,9 @@ static int read_efficiencies(struct cluster_reader *rd, const struct dlb_ref *ro
 
 static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "backend", "threads", "peak_flops", "bandwidth_Bps",
-					     "memory_bytes", "without", "free_port", "launch_s", "efficiency", NULL };
+	static const char *const known[] = { "name",          "backend",      "threads", "peak_flops",
+					     "bandwidth_Bps", "memory_bytes", "without", "free_port",
+					     "launch_s",      "efficiency",   NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows, w;
 	int n;
@@ -293,7 +299,8 @@ static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 		if (!backend)
 			*((char *)k->backend + strcspn(k->backend, "/")) = '\0';
 		k->threads = (int)threads;
-		if (dlb_get_real(&row, "launch_s", DLB_OPT, 0, 1e6, &k->launch_s, rd->err) || read_efficiencies(rd, &row, k))
+		if (dlb_get_real(&row, "launch_s", DLB_OPT, 0, 1e6, &k->launch_s, rd->err) ||
+		    read_efficiencies(rd, &row, k))
 			return -1;
 		w.v = NULL;
 		if (dlb_get_array(&row, "without", DLB_OPT, &w, &k->n_without, rd->err))
@@ -312,7 +319,8 @@ static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 
 static int read_links(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "latency_s", "bandwidth_Bps", "overlap", "duplex", NULL };
+	static const char *const known[] = { "name",    "class",  "latency_s", "bandwidth_Bps",
+					     "overlap", "duplex", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -343,7 +351,8 @@ static int read_links(struct cluster_reader *rd, const struct dlb_ref *r)
 /* First the names, then the references: parents may follow their children. */
 static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "parent", "inside", "up", "processor", "cores", NULL };
+	static const char *const known[] = { "name", "class",     "parent", "inside",
+					     "up",   "processor", "cores",  NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -361,7 +370,8 @@ static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 		struct dlb_group *g = &c->group[i];
 		const char *cls = "", *processor = NULL;
 		int64_t cores = 0;
-		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		if (dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
 		    dlb_get_str(&row, "processor", DLB_OPT, &processor, rd->err) ||
 		    dlb_get_int(&row, "cores", DLB_OPT, 1, MAX_CORES, &cores, rd->err) ||
 		    get_name(rd, &row, "parent", DLB_OPT, rd->groups, "group", &g->parent) ||
@@ -378,7 +388,8 @@ static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 
 static int read_nodes(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "id", "kind", "group", "speed", "memory_bytes", "host", "device", "memory", NULL };
+	static const char *const known[] = { "id",   "kind",   "group",  "speed", "memory_bytes",
+					     "host", "device", "memory", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -394,7 +405,8 @@ static int read_nodes(struct cluster_reader *rd, const struct dlb_ref *r)
 		d->speed = 1.0;
 		if (!json_is_object(row.v))
 			return dlb_ref_fail(&row, rd->err, "an object is expected");
-		if (dlb_ref_known(&row, known, rd->err) || dlb_get_int(&row, "id", DLB_OPT, 0, MAX_ROWS, &id, rd->err) ||
+		if (dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_int(&row, "id", DLB_OPT, 0, MAX_ROWS, &id, rd->err) ||
 		    get_name(rd, &row, "kind", DLB_NEED, rd->kinds, "kind", &d->kind) ||
 		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &d->group) ||
 		    dlb_get_real(&row, "speed", DLB_OPT, 1e-9, 1e9, &d->speed, rd->err) ||
@@ -414,7 +426,8 @@ static int read_nodes(struct cluster_reader *rd, const struct dlb_ref *r)
 
 static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "group", "os_index", "bytes", "count", "bandwidth_Bps", "latency_s", "link", NULL };
+	static const char *const known[] = { "name",  "class",         "group",     "os_index", "bytes",
+					     "count", "bandwidth_Bps", "latency_s", "link",     NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -429,7 +442,8 @@ static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 		int64_t count = 1, os_index = -1;
 		if (!json_is_object(row.v))
 			return dlb_ref_fail(&row, rd->err, "an object is expected");
-		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "name", DLB_OPT, &name, rd->err) ||
+		if (dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_str(&row, "name", DLB_OPT, &name, rd->err) ||
 		    dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
 		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &m->group) ||
 		    dlb_get_real(&row, "bytes", DLB_NEED, 0, 1e18, &m->bytes, rd->err) ||
@@ -461,7 +475,8 @@ static int read_home(struct cluster_reader *rd, const struct dlb_ref *at, struct
 		return dlb_ref_fail(at, rd->err, "no memory '%.100s'", json_string_value(at->v));
 	for (int i = 0; i < d->n_memories; i++)
 		if (d->memory[i] == k)
-			return dlb_ref_fail(at, rd->err, "memory '%.100s' is named twice", json_string_value(at->v));
+			return dlb_ref_fail(at, rd->err, "memory '%.100s' is named twice",
+					    json_string_value(at->v));
 	if (d->n_memories == DLB_MAX_MEMORIES)
 		return dlb_ref_fail(at, rd->err, "a node has at most %d memories", DLB_MAX_MEMORIES);
 	d->memory[d->n_memories++] = k;
@@ -507,15 +522,19 @@ static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
 {
-	static const char *const known[] = { "link_model", "kinds", "links", "groups", "nodes", "memories", NULL };
-	struct cluster_reader rd = { .c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object() };
+	static const char *const known[] = { "link_model", "kinds",    "links", "groups",
+					     "nodes",      "memories", NULL };
+	struct cluster_reader rd = {
+		.c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object()
+	};
 	int rc = -1;
 
 	dlb_cluster_init(c);
 	if (!json_is_object(r->v)) {
 		dlb_ref_fail(r, err, "an object is expected");
-	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) && !read_links(&rd, r) && !read_groups(&rd, r) &&
-		   !read_nodes(&rd, r) && !read_memories(&rd, r) && !read_homes(&rd, r)) {
+	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) &&
+		   !read_links(&rd, r) && !read_groups(&rd, r) && !read_nodes(&rd, r) &&
+		   !read_memories(&rd, r) && !read_homes(&rd, r)) {
 		rc = dlb_cluster_check(c, err);
 		if (rc && r->doc)
 			dlb_error_at(err, r->doc);
@@ -599,7 +618,8 @@ int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **s
 		return read_file(file_or_text, c, section, err);
 	if (dlb_share_find("clusters", file_or_text, path, sizeof path))
 		return read_file(path, c, section, err);
-	if (named_json || *file_or_text == '/' || !strncmp(file_or_text, "./", 2) || !strncmp(file_or_text, "../", 3))
+	if (named_json || *file_or_text == '/' || !strncmp(file_or_text, "./", 2) ||
+	    !strncmp(file_or_text, "../", 3))
 		return dlb_fail(err, NULL, "cannot open '%s': %s", file_or_text, strerror(errno));
 	if (dlb_cluster_parse(file_or_text, c, err))
 		return -1;

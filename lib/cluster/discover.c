@@ -77,8 +77,10 @@ static void find_groups(struct finder *f, const char *host)
 		int k = 0;
 		hwloc_bitmap_t seen = hwloc_bitmap_alloc();
 		for (hwloc_obj_t m = NULL; (m = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, m));) {
-			if (hwloc_bitmap_iszero(m->cpuset) || !hwloc_bitmap_isincluded(m->cpuset, p->cpuset) ||
-			    hwloc_bitmap_isequal(m->cpuset, p->cpuset) || hwloc_bitmap_intersects(seen, m->cpuset))
+			if (hwloc_bitmap_iszero(m->cpuset) ||
+			    !hwloc_bitmap_isincluded(m->cpuset, p->cpuset) ||
+			    hwloc_bitmap_isequal(m->cpuset, p->cpuset) ||
+			    hwloc_bitmap_intersects(seen, m->cpuset))
 				continue;
 			hwloc_bitmap_or(seen, seen, m->cpuset);
 			snprintf(name, sizeof name, "%s.numa%d", c->group[in].name, k++);
@@ -123,7 +125,8 @@ static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 static bool is_second(hwloc_topology_t t, hwloc_obj_t m)
 {
 	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, o));) {
-		if (o == m || hwloc_bitmap_iszero(o->cpuset) || !hwloc_bitmap_isincluded(o->cpuset, m->cpuset))
+		if (o == m || hwloc_bitmap_iszero(o->cpuset) ||
+		    !hwloc_bitmap_isincluded(o->cpuset, m->cpuset))
 			continue;
 		if (!hwloc_bitmap_isequal(o->cpuset, m->cpuset) || o->os_index < m->os_index)
 			return true;
@@ -186,7 +189,8 @@ static void find_memories(struct finder *f)
 			int g = common_group(f, o->cpuset), k;
 			double bytes = (double)o->attr->cache.size;
 			for (k = 0; k < c->n_memories; k++)
-				if (c->memory[k].group == g && !strcmp(c->memory[k].cls, cls) && c->memory[k].bytes == bytes)
+				if (c->memory[k].group == g && !strcmp(c->memory[k].cls, cls) &&
+				    c->memory[k].bytes == bytes)
 					break;
 			if (k < c->n_memories)
 				c->memory[k].count++;
@@ -201,12 +205,14 @@ static void find_memories(struct finder *f)
 static void find_nodes(struct finder *f, const char *host, int threads)
 {
 	struct dlb_cluster *c = f->c;
-	int kind = dlb_cluster_add_kind(c, "cpu", threads), *have = dlb_xcalloc((size_t)c->n_groups, sizeof *have);
+	int kind = dlb_cluster_add_kind(c, "cpu", threads),
+	    *have = dlb_xcalloc((size_t)c->n_groups, sizeof *have);
 	int cores = 0;
 	double bytes = 0;
 	bool by_pu = hwloc_get_nbobjs_by_type(f->t, HWLOC_OBJ_CORE) < 1;
 
-	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(f->t, by_pu ? HWLOC_OBJ_PU : HWLOC_OBJ_CORE, o));) {
+	for (hwloc_obj_t o = NULL;
+	     (o = hwloc_get_next_obj_by_type(f->t, by_pu ? HWLOC_OBJ_PU : HWLOC_OBJ_CORE, o));) {
 		int g = group_of(f, o->cpuset);
 		if (++cores > MAX_CORES)
 			break;
@@ -236,8 +242,10 @@ static bool xml_loads(const char *xml)
 		setrlimit(RLIMIT_CORE, &no_core);
 		for (int i = 0; i < DLB_LEN(deadly); i++)
 			signal(deadly[i], SIG_DFL);
-		if (!freopen("/dev/null", "w", stderr) || hwloc_topology_init(&t) || hwloc_topology_set_xml(t, xml) ||
-		    hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) || hwloc_topology_load(t))
+		if (!freopen("/dev/null", "w", stderr) || hwloc_topology_init(&t) ||
+		    hwloc_topology_set_xml(t, xml) ||
+		    hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) ||
+		    hwloc_topology_load(t))
 			_exit(1);
 		_exit(0);
 	}
@@ -260,8 +268,10 @@ static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 	if (xml && hwloc_topology_set_xml(t, xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	/* Instruction caches and hwloc's groups are filtered out; memory nodes without cores are kept. */
-	if (hwloc_topology_set_flags(t, xml ? HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED : 0) || hwloc_topology_load(t))
-		return dlb_fail(err, xml, xml ? "not a topology that hwloc can read" : "hwloc cannot read this host");
+	if (hwloc_topology_set_flags(t, xml ? HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED : 0) ||
+	    hwloc_topology_load(t))
+		return dlb_fail(err, xml,
+				xml ? "not a topology that hwloc can read" : "hwloc cannot read this host");
 	return 0;
 }
 
@@ -288,7 +298,8 @@ int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int thread
 	}
 	const int n_pus = hwloc_get_nbobjs_by_type(f.t, HWLOC_OBJ_PU);
 	if (topology && threads > n_pus) {		/* on this machine a node of that size was measured */
-		dlb_fail(err, topology, "a node of %d threads on a machine of %d processing unit%s", threads, n_pus, n_pus == 1 ? "" : "s");
+		dlb_fail(err, topology, "a node of %d threads on a machine of %d processing unit%s", threads,
+			 n_pus, n_pus == 1 ? "" : "s");
 		dlb_hint(err, "at most as many threads as it has");
 		goto out;
 	}

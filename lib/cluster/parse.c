@@ -13,13 +13,15 @@ struct cluster_parser {
 	struct dlb_error *err;
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
-	const char *bare_host, *bare_rack;	/* the word that started one without nodes so far, in text; NULL: none */
+	/* the word that started one without nodes so far, in text; NULL: none */
+	const char *bare_host, *bare_rack;
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };
 
 static int fail(const struct cluster_parser *s, const char *expected)
 {
-	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected, *s->p ? s->p : "the end");
+	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected,
+		 *s->p ? s->p : "the end");
 	return dlb_hint(s->err, "the form is [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY], "
 			"as in 'cpu:2 host cpu/4:1*0.5@8GB link=rack:1e-5,1.25e9'");
 }
@@ -95,12 +97,13 @@ static int get_bytes(struct cluster_parser *s, double *out)
 
 static int fail_bare(const struct cluster_parser *s, const char *what, const char *before)
 {
-	dlb_fail(s->err, NULL, "cluster '%s': a %s without nodes %s%s%s", s->text, what, *before ? "before '" : "at the end", before,
-		 *before ? "'" : "");
+	dlb_fail(s->err, NULL, "cluster '%s': a %s without nodes %s%s%s", s->text, what,
+		 *before ? "before '" : "at the end", before, *before ? "'" : "");
 	return dlb_hint(s->err, "leave one word '%s' out, or put nodes such as cpu:2 behind it", what);
 }
 
-/* The words "rack" and "host" that stand together, in either order, start one host: the first of the next rack. */
+/* The words "rack" and "host" that stand together, in either order, start one host: the first of the next
+ * rack. */
 static int next_rack(struct cluster_parser *s, const char *word)
 {
 	if (s->bare_rack)
@@ -167,7 +170,8 @@ static int get_link(struct cluster_parser *s)
 			if (*s->p++ != ',')
 				return s->p--, fail(s, "',' and a bandwidth in bytes per second");
 			classes[i]->stated = true;
-			return get_real(s, "a bandwidth in bytes per second", false, &classes[i]->bandwidth_Bps);
+			return get_real(s, "a bandwidth in bytes per second", false,
+					&classes[i]->bandwidth_Bps);
 		}
 	return fail(s, "a class of link (socket, shm, rack, site) before this");
 }
@@ -244,7 +248,8 @@ static int get_word(struct cluster_parser *s)
 	return 0;
 }
 
-static int add_link(struct cluster_parser *s, const char *of, const struct dlb_link_class *k, double latency_times)
+static int add_link(struct cluster_parser *s, const char *of, const struct dlb_link_class *k,
+		    double latency_times)
 {
 	int l = dlb_cluster_add_link(s->c, dlb_arena_printf(&s->c->arena, "%s:%s", k->name, of), k->name);
 
@@ -294,9 +299,17 @@ static void finish(struct cluster_parser *s)
 
 int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err)
 {
-	struct cluster_parser s = { .text = text, .p = text, .c = c, .err = err, .site = -1, .rack = -1, .host = -1,
-			    .socket = *dlb_link_class_find("socket"), .shm = *dlb_link_class_find("shm"),
-			    .rack_link = *dlb_link_class_find("rack"), .site_link = *dlb_link_class_find("site") };
+	struct cluster_parser s = { .text = text,
+				    .p = text,
+				    .c = c,
+				    .err = err,
+				    .site = -1,
+				    .rack = -1,
+				    .host = -1,
+				    .socket = *dlb_link_class_find("socket"),
+				    .shm = *dlb_link_class_find("shm"),
+				    .rack_link = *dlb_link_class_find("rack"),
+				    .site_link = *dlb_link_class_find("site") };
 
 	dlb_cluster_init(c);
 	for (;;) {

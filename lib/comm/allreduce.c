@@ -5,8 +5,13 @@
 #include "util/mem.h"
 
 const struct dlb_allreduce *const dlb_allreduces[] = {
-	&dlb_allreduce_ring, &dlb_allreduce_tree, &dlb_allreduce_host, &dlb_allreduce_hierarchical, &dlb_allreduce_doubling,
-	&dlb_allreduce_mpi, NULL,
+	&dlb_allreduce_ring,
+	&dlb_allreduce_tree,
+	&dlb_allreduce_host,
+	&dlb_allreduce_hierarchical,
+	&dlb_allreduce_doubling,
+	&dlb_allreduce_mpi,
+	NULL,
 };
 
 const struct dlb_allreduce *dlb_allreduce_find(const char *name)
@@ -48,7 +53,8 @@ int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ra
 		if (hop[h].to >= 0) {
 			int begin = hop[h].send, end = begin + hop[h].n_send;
 
-			sum += at ? at[end] - at[begin] : dlb_chunk_at(n, n_chunks, end) - dlb_chunk_at(n, n_chunks, begin);
+			sum += at ? at[end] - at[begin] :
+				    dlb_chunk_at(n, n_chunks, end) - dlb_chunk_at(n, n_chunks, begin);
 		}
 	free(hop);
 	if (n_hops)

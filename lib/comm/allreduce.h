@@ -48,12 +48,15 @@ struct dlb_allreduce {
 	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
-extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,
-	dlb_allreduce_doubling, dlb_allreduce_mpi;
+extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host,
+	dlb_allreduce_hierarchical, dlb_allreduce_doubling, dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: unknown */
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* First element of chunk k when n elements are cut into `n_chunks` equal chunks; k = n_chunks: n. */
-static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
+static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k)
+{
+	return n / n_chunks * k + n % n_chunks * k / n_chunks;
+}
 
 /* Format of elements on the wire. DLB_WIRE_BF16 (f32 arrays only): a rank rounds values before it sends them,
  * keeps the rounded values, and sums in f32. The final values are therefore bf16 too, the same on all ranks.
@@ -74,7 +77,12 @@ int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ra
  * data have arrived when this hop's have been sent. Blocks of 512 KB to 2 MB take .55 to .75 of the time of
  * whole hops (2 ranks, 64 MB: memory is read and written once for two hops); shorter blocks are slower where
  * 4 ranks share 2 cores. */
-enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 64 << 10, DLB_BLOCK_BYTES = 512 << 10 };
+enum {
+	DLB_SEGMENT_BYTES = 124 << 10,
+	DLB_SEGMENT_HEADER_BYTES = 4 << 10,
+	DLB_LOCAL_SEGMENT_BYTES = 64 << 10,
+	DLB_BLOCK_BYTES = 512 << 10
+};
 
 /* A collective that can be started repeatedly: sums x (n elements, f32 or f64, borrowed) over the ranks, in
  * place. `at` (n_chunks + 1 elements, borrowed during the call): first element of each chunk; NULL: equal
@@ -92,7 +100,8 @@ struct dlb_collective_desc {
 	int tag;
 };
 struct dlb_collective;
-int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d, struct dlb_error *err);
+int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d,
+		       struct dlb_error *err);
 void dlb_collective_free(struct dlb_collective *k);
 void dlb_collective_start(struct dlb_collective *k);
 /* Makes progress without waiting; true: done, or the comm is broken (_wait returns the error). */

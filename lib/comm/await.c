@@ -138,8 +138,8 @@ int dlb_comm_await_all(struct dlb_comm *c, int (*work)(void *ctx, struct dlb_err
 	return rc;
 }
 
-int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
-		   struct dlb_error *err)
+int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, struct dlb_error *err),
+		   void *ctx, struct dlb_error *err)
 {
 	struct worker *w;
 	bool done = false;

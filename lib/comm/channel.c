@@ -16,7 +16,9 @@ static bool reached(const _Atomic uint32_t *count, uint32_t n)
 
 void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r)
 {
-	*r = (struct dlb_request){ .peer = peer, .active = true, .receives = true, .channel = ch, .nth = ++ch->n };
+	*r = (struct dlb_request){
+		.peer = peer, .active = true, .receives = true, .channel = ch, .nth = ++ch->n
+	};
 	atomic_store_explicit(&ch->cell->posted, ch->n, memory_order_release);
 	if (ch->wakeup)
 		dlb_wakeup_send(ch->wakeup);
@@ -40,13 +42,15 @@ bool dlb_channel_push(struct dlb_channel *ch)
 {
 	struct dlb_request *r;
 
-	while ((r = ch->first) && reached(&ch->cell->posted, r->in_place ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
+	while ((r = ch->first) &&
+	       reached(&ch->cell->posted, r->in_place ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
 		if (r->from != r->to && !r->in_place) {
 			double from_s = dlb_clock_s();
 			dlb_copy_there(&ch->copy_tuner, r->to, r->from, r->bytes);
 			ch->copied_s += dlb_clock_s() - from_s;
 		}
-		atomic_store_explicit(&ch->cell->in_place[r->nth % DLB_CELL_WAYS], r->in_place, memory_order_relaxed);
+		atomic_store_explicit(&ch->cell->in_place[r->nth % DLB_CELL_WAYS], r->in_place,
+				      memory_order_relaxed);
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
 		if (ch->wakeup)
 			dlb_wakeup_send(ch->wakeup);
@@ -67,7 +71,8 @@ bool dlb_channel_test(struct dlb_request *r)
 
 bool dlb_channel_is_in_place(const struct dlb_request *r)
 {
-	return atomic_load_explicit(&r->channel->cell->in_place[r->nth % DLB_CELL_WAYS], memory_order_relaxed);
+	return atomic_load_explicit(&r->channel->cell->in_place[r->nth % DLB_CELL_WAYS],
+				    memory_order_relaxed);
 }
 
 void dlb_channel_return(struct dlb_channel *ch)

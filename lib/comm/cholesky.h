@@ -30,7 +30,11 @@ void dlb_bf16_unpack(float *x, const float *words, int64_t n);
  * or at rank `most`. l: L (n, rank) in the order of a's rows, row stride ld >= most. pivot[k], n elements:
  * the row taken k-th, for k < rank. Returns the rank. *rest: trace of the remainder; *least: its smallest
  * diagonal element, which for a semidefinite matrix is negative by rounding only. */
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least);
+int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld,
+			 int *pivot, double *rest, double *least);
 /* Numbers in a pivoted factor of that rank on the wire, without the pivots. */
-static inline int64_t dlb_pivoted_count(int n, int rank) { return (int64_t)n * rank - (int64_t)rank * (rank - 1) / 2; }
+static inline int64_t dlb_pivoted_count(int n, int rank)
+{
+	return (int64_t)n * rank - (int64_t)rank * (rank - 1) / 2;
+}
 #endif

@@ -28,7 +28,8 @@ int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 		k->triangle[k->n_triangles++] = (struct dlb_triangle){ .tensor = i, .owner = owner[i] };
 		dlb_fusion_add(&k->scatter, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
 		dlb_fusion_add(&k->third, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
-		dlb_fusion_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fusion_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i],
+			       DLB_TRAFFIC_FACTOR);
 		dlb_fusion_add(&k->whole, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_FACTOR);
 		most = count > most ? count : most;
 	}
@@ -38,10 +39,14 @@ int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		return 0;
-	return dlb_fusion_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + DLB_TAG_SCATTER, NULL, err) ||
-		dlb_fusion_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + DLB_TAG_GATHER, NULL, err) ||
-		dlb_fusion_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + DLB_TAG_THIRD,
-				 k->scatter.buffer, err) ? -1 : 0;
+	return dlb_fusion_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + DLB_TAG_SCATTER,
+				NULL, err) ||
+			       dlb_fusion_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN,
+						k->tag + DLB_TAG_GATHER, NULL, err) ||
+			       dlb_fusion_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN,
+						k->tag + DLB_TAG_THIRD, k->scatter.buffer, err) ?
+		       -1 :
+		       0;
 }
 
 void dlb_triangles_check(struct dlb_compressor *k)

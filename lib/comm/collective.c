@@ -149,7 +149,8 @@ static bool find_elements(const struct dlb_collective *k, struct chunks c, struc
 	for (; p->chunk < n_parts; p->chunk++, p->seg = 0) {
 		int64_t end = k->at[c.first + (single ? c.n : p->chunk + 1)];
 
-		p->from = k->at[c.first + p->chunk] + ((single ? 0 : p->block * k->per_block) + p->seg) * k->segment;
+		p->from = k->at[c.first + p->chunk] +
+			  ((single ? 0 : p->block * k->per_block) + p->seg) * k->segment;
 		p->n = end - p->from < k->segment ? end - p->from : k->segment;
 		if (p->seg < k->per_block && p->n > 0)
 			return true;
@@ -169,7 +170,9 @@ static void settle(const struct dlb_collective *k, const struct link *l, struct 
 	while (!at_end(k, p)) {
 		if (find_elements(k, carried(l, &k->hop[p->hop]), p))
 			return;
-		*p = p->hop + 1 < k->n_hops ? (struct segment_position){ .block = p->block, .hop = p->hop + 1 } : (struct segment_position){ .block = p->block + 1 };
+		*p = p->hop + 1 < k->n_hops ?
+			     (struct segment_position){ .block = p->block, .hop = p->hop + 1 } :
+			     (struct segment_position){ .block = p->block + 1 };
 	}
 }
 
@@ -190,7 +193,8 @@ static bool is_past(const struct segment_position *at, const struct segment_posi
 	return at->chunk > p->chunk || (at->chunk == p->chunk && at->seg > p->seg);
 }
 
-static bool are_met(const struct dlb_collective *k, const struct needs *needs, const struct segment_position *p)
+static bool are_met(const struct dlb_collective *k, const struct needs *needs,
+		    const struct segment_position *p)
 {
 	for (int i = 0; i < needs->n; i++) {
 		const struct need *need = &needs->need[i];
@@ -209,7 +213,8 @@ static const struct link *awaited(const struct dlb_collective *k)
 	for (const struct link *l = k->link; l < k->link + k->n_links; l++) {
 		const struct segment_position *a = &l->stream.done, *b = first ? &first->stream.done : NULL;
 
-		if (l->in && !at_end(k, a) && (!b || a->block < b->block || (a->block == b->block && a->hop < b->hop)))
+		if (l->in && !at_end(k, a) &&
+		    (!b || a->block < b->block || (a->block == b->block && a->hop < b->hop)))
 			first = l;
 	}
 	return first;
@@ -248,7 +253,8 @@ static char *element_there(const struct dlb_collective *k, const struct link *l,
 }
 
 /* Whether the segment at p stays in x, where the receiver reads it. */
-static bool is_read_here(const struct dlb_collective *k, const struct link *l, const struct segment_position *p)
+static bool is_read_here(const struct dlb_collective *k, const struct link *l,
+			 const struct segment_position *p)
 {
 	return l->there && k->is_added[p->hop];
 }
@@ -275,12 +281,14 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 	const struct stream *s = &l->stream;
 
 	return s->n_posted - s->n_done < s->depth &&
-		(!l->shm_ring || l->there || l->n - atomic_load_explicit(&l->shm_ring->taken, memory_order_acquire) < k->n_slots);
+	       (!l->shm_ring || l->there ||
+		l->n - atomic_load_explicit(&l->shm_ring->taken, memory_order_acquire) < k->n_slots);
 }
 
 /* Writes p, n elements from `from` on in wire format, into the peer's x or into the next slot. w (may be
  * NULL): elements to add to p first. */
-static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
+static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w,
+			int64_t n)
 {
 	char *to = l->there ? element_there(k, l, from) : shm_ring_slot(k, l);
 	size_t bytes = (size_t)n * k->wire_bytes;
@@ -311,8 +319,11 @@ static struct link *onward(const struct dlb_collective *k, const struct segment_
 	struct link *l = hop < k->n_hops && k->to[hop] >= 0 ? &k->link[k->to[hop]] : NULL;
 	const struct segment_position *next = l ? &l->stream.next : NULL;
 
-	return k->loops->pass && l && l->shm_ring && next->block == here->block && next->hop == hop && next->from == here->from &&
-		next->n == here->n && !is_read_here(k, l, next) && has_room(k, l) ? l : NULL;
+	return k->loops->pass && l && l->shm_ring && next->block == here->block && next->hop == hop &&
+			       next->from == here->from && next->n == here->n && !is_read_here(k, l, next) &&
+			       has_room(k, l) ?
+		       l :
+		       NULL;
 }
 
 /* Adds the segment at w to x, and forwards the sum in the same pass if possible. */
@@ -362,8 +373,10 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 		if (!h->add && !are_met(k, &k->to_write[s->next.hop], &s->next))
 			break;
 		if (!l->shm_ring)
-			dlb_comm_irecv(k->c, direct(k, h) ? element(k, s->next.from) : slot(k, s, s->n_posted),
-				       (size_t)s->next.n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
+			dlb_comm_irecv(k->c,
+				       direct(k, h) ? element(k, s->next.from) : slot(k, s, s->n_posted),
+				       (size_t)s->next.n * k->wire_bytes, l->peer, k->tag,
+				       &s->request[s->n_posted % IN_FLIGHT]);
 		s->n_posted++;
 		advance(k, l, &s->next);
 		moved = true;
@@ -378,7 +391,8 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 	bool moved = false;
 
 	last = l->there ? k->n_blocks : last;
-	while (!at_end(k, &s->next) && s->next.block <= last && has_room(k, l) && are_met(k, &k->to_send[s->next.hop], &s->next)) {
+	while (!at_end(k, &s->next) && s->next.block <= last && has_room(k, l) &&
+	       are_met(k, &k->to_send[s->next.hop], &s->next)) {
 		int64_t n = s->next.n;
 		char *p = element(k, s->next.from);
 
@@ -393,7 +407,8 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 			sent_in_shm_ring(k, l);
 			continue;
 		}
-		dlb_comm_isend(k->c, p, (size_t)n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
+		dlb_comm_isend(k->c, p, (size_t)n * k->wire_bytes, l->peer, k->tag,
+			       &s->request[s->n_posted % IN_FLIGHT]);
 		s->n_posted++;
 		advance(k, l, &s->next);
 	}
@@ -416,7 +431,8 @@ static bool segments_more(struct dlb_collective *k)
 	late = awaited(k);
 	for (int i = 0; i < k->n_links; i++)
 		if (!k->link[i].in)
-			moved |= send_to(k, &k->link[i], late ? late->stream.done.block + AHEAD : k->n_blocks);
+			moved |= send_to(k, &k->link[i],
+					 late ? late->stream.done.block + AHEAD : k->n_blocks);
 	return moved;
 }
 
@@ -496,12 +512,15 @@ static bool agree(struct dlb_collective *k)
 	if (!memcmp(a, b, sizeof *a))
 		return true;
 	if (a->n != b->n)
-		dlb_comm_break(k->c, "allreduce: rank %d gives %lld elements, rank %d %lld", dlb_comm_rank(k->c), (long long)a->n,
-			       k->before, (long long)b->n);
+		dlb_comm_break(k->c, "allreduce: rank %d gives %lld elements, rank %d %lld",
+			       dlb_comm_rank(k->c), (long long)a->n, k->before, (long long)b->n);
 	else
-		dlb_comm_break(k->c, "allreduce: ranks %d and %d differ in %s", k->before, dlb_comm_rank(k->c),
-			       a->how != b->how ? "the algorithm" : a->dtype != b->dtype || a->wire != b->wire ? "the type of elements" :
-			       a->n_members != b->n_members ? "the number of ranks" : "where chunks are cut");
+		dlb_comm_break(k->c, "allreduce: ranks %d and %d differ in %s", k->before,
+			       dlb_comm_rank(k->c),
+			       a->how != b->how                           ? "the algorithm" :
+			       a->dtype != b->dtype || a->wire != b->wire ? "the type of elements" :
+			       a->n_members != b->n_members               ? "the number of ranks" :
+									    "where chunks are cut");
 	return false;
 }
 
@@ -534,12 +553,14 @@ static bool alike(struct chunks a, struct chunks b)
 	return a.first == b.first && a.n == b.n;
 }
 
-static void add_need(const struct dlb_collective *k, struct needs *needs, struct chunks c, int hop, bool sending)
+static void add_need(const struct dlb_collective *k, struct needs *needs, struct chunks c, int hop,
+		     bool sending)
 {
 	struct chunks other = chunks_of(&k->hop[hop], sending);
 
 	if (overlap(other, c))
-		needs->need[needs->n++] = (struct need){ hop, sending ? k->to[hop] : k->from[hop], alike(other, c) };
+		needs->need[needs->n++] = (struct need){ hop, sending ? k->to[hop] : k->from[hop],
+							 alike(other, c) };
 }
 
 /* Earlier hops that a hop's segments wait for, back to the last hop that wrote all of them, since that hop
@@ -586,13 +607,18 @@ static void choose_blocks(struct dlb_collective *k)
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool external)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	size_t ring = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
-	int64_t longest = longest_chunk(k), eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
+	size_t ring = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3,
+	       most = 4 * (size_t)k->n * k->wire_bytes, n;
+	int64_t longest = longest_chunk(k),
+		eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
 	bool local = true;
 
 	for (int i = 0; i < r->n; i++)			/* the result is the same on all members */
 		local &= dlb_comm_is_local(k->c, rank_of(r, i));
-	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : eager < DLB_SEGMENT_BYTES ? eager : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
+	k->segment = (local                     ? DLB_LOCAL_SEGMENT_BYTES :
+		      eager < DLB_SEGMENT_BYTES ? eager :
+						  DLB_SEGMENT_BYTES) /
+		     (int64_t)k->bytes;
 	k->n_in_flight = IN_FLIGHT_BYTES / (int)(k->segment * (int64_t)k->bytes);
 	k->n_in_flight = k->n_in_flight < IN_FLIGHT ? k->n_in_flight : IN_FLIGHT;
 	k->segment = k->segment < longest ? k->segment : longest;
@@ -652,7 +678,8 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 {
 	k->hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *k->hop);
 	k->n_hops = d->how->hops(&d->ranks, member, k->hop);
-	k->in_place = !k->loops->pack && d->how->in_place && dlb_comm_shares(k->c, k->x, (size_t)k->n * k->bytes);
+	k->in_place = !k->loops->pack && d->how->in_place &&
+		      dlb_comm_shares(k->c, k->x, (size_t)k->n * k->bytes);
 	if (k->in_place)
 		find_added(k, d, member);
 	for (int i = 0; i < k->n_hops; i++) {
@@ -686,16 +713,21 @@ static int index_of(const struct dlb_allreduce *how)
 	return i;
 }
 
-int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d, struct dlb_error *err)
+int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d,
+		       struct dlb_error *err)
 {
 	const struct dlb_ranks *r = &d->ranks;
 	int member = dlb_ranks_member(r, dlb_comm_rank(c));
 	struct dlb_collective *k;
 
 	if (!dlb_wire_loops(d->wire, d->dtype))
-		return dlb_fail(err, NULL, "allreduce: cannot sum %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : d->wire == DLB_WIRE_F8 ? " sent in 8 bits" : "");
+		return dlb_fail(err, NULL, "allreduce: cannot sum %s%s", dlb_dtype_name(d->dtype),
+				d->wire == DLB_WIRE_BF16 ? " sent as bf16" :
+				d->wire == DLB_WIRE_F8   ? " sent in 8 bits" :
+							   "");
 	if (d->how->external && d->wire != DLB_WIRE_PLAIN)
-		return dlb_fail(err, NULL, "allreduce '%s' cannot send %s", d->how->name, d->wire == DLB_WIRE_F8 ? "8 bits" : "bf16");
+		return dlb_fail(err, NULL, "allreduce '%s' cannot send %s", d->how->name,
+				d->wire == DLB_WIRE_F8 ? "8 bits" : "bf16");
 	k = dlb_xcalloc(1, sizeof *k);
 	k->c = c;
 	k->tag = d->tag;
@@ -709,7 +741,11 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	for (int i = 0; i <= k->n_chunks; i++)
 		k->at[i] = d->at ? d->at[i] : dlb_chunk_at(d->n, k->n_chunks, i);
 	choose_segments(k, r, d->how->external);
-	k->mine = (struct agreed_terms){ .n = d->n, .how = index_of(d->how), .dtype = (int)d->dtype, .wire = (int)d->wire, .n_members = r->n };
+	k->mine = (struct agreed_terms){ .n = d->n,
+					 .how = index_of(d->how),
+					 .dtype = (int)d->dtype,
+					 .wire = (int)d->wire,
+					 .n_members = r->n };
 	k->mine.cuts = dlb_hash_bytes(DLB_HASH_INIT, k->at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
 	k->before = k->after = -1;
 	if (r->n > 1 && member >= 0) {

@@ -37,7 +37,9 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit s
 #define LONGEST_SLEEP_S 1e-3		/* between polls of MPI and the clock */
 
 enum subject { PROGRAM, FEED, SUM, N_SUBJECTS };
-static const int first_tag[] = { [PROGRAM] = DLB_TAG_PROGRAM, [FEED] = DLB_TAG_FEED, [SUM] = DLB_TAG_WEIGHTS };
+static const int first_tag[] = {
+	[PROGRAM] = DLB_TAG_PROGRAM, [FEED] = DLB_TAG_FEED, [SUM] = DLB_TAG_WEIGHTS
+};
 
 struct dlb_comm {
 	bool mpi, broken;
@@ -156,7 +158,9 @@ static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
 	    dlb_comm_gather_local(c, &mine, sizeof mine, key, err))
 		goto out;
 	for (int i = 0; c->region && i < n; i++) {
-		c->base[c->local_rank[i]] = c->local_rank[i] == c->rank ? dlb_region_base(c->region) : dlb_region_enter(c->region, &key[i]);
+		c->base[c->local_rank[i]] = c->local_rank[i] == c->rank ?
+						    dlb_region_base(c->region) :
+						    dlb_region_enter(c->region, &key[i]);
 		sees[i] = c->base[c->local_rank[i]] != NULL;
 	}
 	if (dlb_comm_gather_local(c, sees, (size_t)n * sizeof *sees, all, err))
@@ -254,7 +258,8 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 
 	MPI_Initialized(&up);
 	if (!up && !can_start()) {
-		dlb_fail(err, NULL, "not enough memory to start MPI, which needs %d MB of address space", START_MB);
+		dlb_fail(err, NULL, "not enough memory to start MPI, which needs %d MB of address space",
+			 START_MB);
 		return dlb_hint(err, "raise the limit (ulimit -v)");
 	}
 	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
@@ -390,7 +395,8 @@ void dlb_comm_progress(struct dlb_comm *c)
 		nudge_mpi(c);
 }
 
-static void send_by_channel(struct dlb_comm *c, struct dlb_channel *ch, struct dlb_request r, struct dlb_request *out)
+static void send_by_channel(struct dlb_comm *c, struct dlb_channel *ch, struct dlb_request r,
+			    struct dlb_request *out)
 {
 	bool waits = ch->first != NULL;
 
@@ -405,16 +411,24 @@ static void send_by_channel(struct dlb_comm *c, struct dlb_channel *ch, struct d
 	}
 }
 
-void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      struct dlb_request *r)
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes,
+		      int peer, struct dlb_request *r)
 {
-	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there }, r);
+	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there },
+			r);
 }
 
-void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      bool in_place, struct dlb_request *r)
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there,
+				size_t bytes, int peer, bool in_place, struct dlb_request *r)
 {
-	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there, .in_place = in_place, .returned = true }, r);
+	send_by_channel(c, ch,
+			(struct dlb_request){ .bytes = bytes,
+					      .peer = peer,
+					      .from = p,
+					      .to = there,
+					      .in_place = in_place,
+					      .returned = true },
+			r);
 }
 
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)
@@ -434,7 +448,9 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 			dlb_wakeup_wait(dlb_wakeup_of(c->base[c->rank]), i->wakeups_seen, LONGEST_SLEEP_S);
 		else
 			dlb_sleep_s(20e-6);
-		i->wakeups_seen = i->sends_wakeup && c->region ? dlb_wakeup_count(dlb_wakeup_of(c->base[c->rank])) : 0;
+		i->wakeups_seen = i->sends_wakeup && c->region ?
+					  dlb_wakeup_count(dlb_wakeup_of(c->base[c->rank])) :
+					  0;
 	} else if (n > 256) {
 		sched_yield();		/* cheap if no other process wants the core */
 	}
@@ -469,12 +485,15 @@ static int arrived(struct dlb_comm *c, const struct dlb_request *r, int rc, MPI_
 		MPI_Error_class(rc, &class);
 		if (class != MPI_ERR_TRUNCATE)
 			return broken(c, rc, "message", r->peer);
-		dlb_comm_break(c, "rank %d sent more than the %zu bytes that rank %d expects", r->peer, r->bytes, c->rank);
+		dlb_comm_break(c, "rank %d sent more than the %zu bytes that rank %d expects", r->peer,
+			       r->bytes, c->rank);
 		return -1;
 	}
-	if (!r->receives || (MPI_Get_elements_x(status, MPI_BYTE, &n) == MPI_SUCCESS && (size_t)n == r->bytes))
+	if (!r->receives ||
+	    (MPI_Get_elements_x(status, MPI_BYTE, &n) == MPI_SUCCESS && (size_t)n == r->bytes))
 		return 0;
-	dlb_comm_break(c, "rank %d sent %lld bytes where rank %d expects %zu", r->peer, (long long)n, c->rank, r->bytes);
+	dlb_comm_break(c, "rank %d sent %lld bytes where rank %d expects %zu", r->peer, (long long)n, c->rank,
+		       r->bytes);
 	return -1;
 }
 
@@ -508,13 +527,17 @@ static MPI_Comm subject_of(struct dlb_comm *c, int *tag)
 		s--;
 	*tag -= first_tag[s];
 	if (*tag > c->last_tag) {
-		dlb_comm_break(c, "%d message tags needed, but MPI has only %d: use fewer micro-batches or larger ops", *tag + 1, c->last_tag + 1);
+		dlb_comm_break(
+			c,
+			"%d message tags needed, but MPI has only %d: use fewer micro-batches or larger ops",
+			*tag + 1, c->last_tag + 1);
 		*tag = 0;
 	}
 	return c->subject[s];
 }
 
-static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r, bool send)
+static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r,
+		  bool send)
 {
 	MPI_Comm subject = subject_of(c, &tag);
 	MPI_Datatype type = MPI_BYTE;
@@ -640,7 +663,8 @@ int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_o
 
 struct dlb_subset { MPI_Comm mpi; };
 
-int dlb_subset_new(struct dlb_subset **out, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err)
+int dlb_subset_new(struct dlb_subset **out, struct dlb_comm *c, const int *rank, int n, int tag,
+		   struct dlb_error *err)
 {
 	MPI_Group all, some;
 	MPI_Comm made = MPI_COMM_NULL;
@@ -689,7 +713,8 @@ void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, boo
 	broken(c, rc, "sum over ranks", -1);
 }
 
-int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err)
+int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root,
+		    struct dlb_error *err)
 {
 	MPI_Request q;
 	int rc;

@@ -65,7 +65,8 @@ enum { DLB_TAG_ALL_RANKS, DLB_TAG_NORMS };
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Starts a message. Errors are returned by the wait. A message whose size differs from the receiver's `bytes`
  * breaks the comm. */
-void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
+void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag,
+		    struct dlb_request *r);
 void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done, or never started */
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
@@ -83,13 +84,15 @@ int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_o
 /* A subset of n world ranks (rank NULL: 0 .. n - 1), for MPI's own sums. Collective over exactly those ranks;
  * they create several subsets in the same order. */
 struct dlb_subset;
-int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err);
+int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag,
+		   struct dlb_error *err);
 void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c);
 /* Starts the sum of x (n float, or double if f64) over the subset, in place; errors are returned by the
  * wait. */
 void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, bool f64, struct dlb_request *r);
 /* Gathers `bytes` of each rank on root, in rank order (recv on root only). */
-int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err);
+int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root,
+		    struct dlb_error *err);
 /* If rc is non-zero on any rank, returns -1 on all, with err of the lowest failing rank (its number in *who).
  * A broken comm: -1 at once. */
 int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
@@ -151,12 +154,12 @@ void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
  * directly. */
 bool dlb_channel_ready(const struct dlb_channel *ch);
 /* Sends `bytes` at p to `there`, the posted place; p = there: no copy. */
-void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      struct dlb_request *r);
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes,
+		      int peer, struct dlb_request *r);
 /* The same on a zero-copy channel. in_place: the receiver reads the message at p; else it is copied. r
  * completes when the receiver has returned the message. */
-void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      bool in_place, struct dlb_request *r);
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there,
+				size_t bytes, int peer, bool in_place, struct dlb_request *r);
 /* Receiver: whether message r, which has arrived, is read in the sender's memory; returns the oldest
  * message. */
 bool dlb_channel_is_in_place(const struct dlb_request *r);

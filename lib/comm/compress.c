@@ -12,9 +12,12 @@
 const struct dlb_compress_name dlb_compress_names[] = {
 	[DLB_COMPRESS_NONE] = { "none", "dense" },
 	[DLB_COMPRESS_BF16] = { "bf16", "dense, 16 bits on the wire" },
-	[DLB_COMPRESS_CHOLESKY] = { "cholesky", "gradients in a basis found by pivoted Cholesky; K-FAC's factors as triangles" },
-	[DLB_COMPRESS_PER_HOP] = { "cholesky:per-hop", "restored, added and factored at every hop, as first published" },
-	[DLB_COMPRESS_LOWRANK] = { "lowrank:R", "gradients as two thin matrices of rank R, with error feedback" },
+	[DLB_COMPRESS_CHOLESKY] = { "cholesky", "gradients in a basis found by pivoted Cholesky; K-FAC's "
+						"factors as triangles" },
+	[DLB_COMPRESS_PER_HOP] = { "cholesky:per-hop",
+				   "restored, added and factored at every hop, as first published" },
+	[DLB_COMPRESS_LOWRANK] = { "lowrank:R",
+				   "gradients as two thin matrices of rank R, with error feedback" },
 	{ NULL, NULL },
 };
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
@@ -29,7 +32,9 @@ static const double usual_tolerance = 1e-6;
 static int bad(const char *text, struct dlb_error *err)
 {
 	dlb_fail(err, NULL, "no compression '%s'", text);
-	return dlb_hint(err, "none, bf16, cholesky, cholesky:per-hop, cholesky:TOL, 0 < TOL < 1, cholesky:R or lowrank:R, R from 1 to %d",
+	return dlb_hint(err,
+			"none, bf16, cholesky, cholesky:per-hop, cholesky:TOL, 0 < TOL < 1, cholesky:R or "
+			"lowrank:R, R from 1 to %d",
 			DLB_MOST_RANK);
 }
 
@@ -69,8 +74,10 @@ static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, 
 		c->wire = c->p_wire = DLB_WIRE_BF16;
 		c->q_wire = DLB_WIRE_F8;
 	} else {
-		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s, dlb_compress_names[c->how].name);
-		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank; wire=f8 of cholesky");
+		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s,
+			 dlb_compress_names[c->how].name);
+		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank; "
+				     "wire=f8 of cholesky");
 	}
 	return 0;
 }
@@ -83,7 +90,8 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 	int64_t rank = number_after(s, n, prefix);
 	char number[24] = "", *end;
 
-	if (n <= skip || n - skip >= sizeof number || strncmp(s, prefix, skip) || s[skip] < '0' || s[skip] > '9')
+	if (n <= skip || n - skip >= sizeof number || strncmp(s, prefix, skip) || s[skip] < '0' ||
+	    s[skip] > '9')
 		return false;
 	if (rank >= 0) {
 		c->rank = (int)rank;
@@ -100,8 +108,13 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
-	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_F8,
-						.tolerance = usual_tolerance, .local_error = true, .start = -1 };
+	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY,
+						.wire = DLB_WIRE_BF16,
+						.p_wire = DLB_WIRE_BF16,
+						.q_wire = DLB_WIRE_F8,
+						.tolerance = usual_tolerance,
+						.local_error = true,
+						.start = -1 };
 	size_t n;
 	int64_t rank;
 
@@ -110,8 +123,12 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 	n = strcspn(text, ",");
 	rank = number_after(text, n, "lowrank:");
 	if (rank >= 1 && rank <= DLB_MOST_RANK) {
-		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16,
-						  .q_wire = DLB_WIRE_BF16, .start = -1 };
+		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK,
+						  .rank = (int)rank,
+						  .wire = DLB_WIRE_BF16,
+						  .p_wire = DLB_WIRE_BF16,
+						  .q_wire = DLB_WIRE_BF16,
+						  .start = -1 };
 	} else if (parse_cholesky(text, n, &cholesky)) {
 		c = cholesky;
 	} else {
@@ -191,9 +208,11 @@ int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_su
 
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
-	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = dense_bytes_of(a), column = dlb_compress_column_bytes(c, a), rank = c->rank;
+	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = dense_bytes_of(a),
+		column = dlb_compress_column_bytes(c, a), rank = c->rank;
 
-	if (a->factor || (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
+	if (a->factor ||
+	    (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
 		return 0;
 	if (c->how == DLB_COMPRESS_CHOLESKY) {
 		if (!rank)
@@ -205,7 +224,8 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_
 	return rank < 1 || least <= rank || dense < LEAST_RATE * rank * column ? 0 : (int)rank;
 }
 
-enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
+					    const struct dlb_sum_tensor *a)
 {
 	int rank = c->how == DLB_COMPRESS_LOWRANK ? c->rank : USUAL_RANK;
 
@@ -213,7 +233,8 @@ enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 		return DLB_TRAFFIC_FACTOR;
 	if (dlb_compress_rank(c, a))
 		return DLB_TRAFFIC_GRADIENT;
-	return a->rows * a->cols < LEAST_RATE * rank * (a->rows + a->cols) ? DLB_TRAFFIC_SMALL : DLB_TRAFFIC_GRADIENT;
+	return a->rows * a->cols < LEAST_RATE * rank * (a->rows + a->cols) ? DLB_TRAFFIC_SMALL :
+									     DLB_TRAFFIC_GRADIENT;
 }
 
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
@@ -236,7 +257,8 @@ void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int 
 
 		for (int i = 0; i < n; i++)
 			if (a[i].factor && owner[i] < 0 &&
-			    (best < 0 || a[i].rows > a[best].rows || (a[i].rows == a[best].rows && a[i].id < a[best].id)))
+			    (best < 0 || a[i].rows > a[best].rows ||
+			     (a[i].rows == a[best].rows && a[i].id < a[best].id)))
 				best = i;
 		if (best < 0)
 			break;
@@ -261,8 +283,9 @@ static double half_ring(const struct dlb_ranks *r, int member, int chunk, double
 	return n > 1 && chunk != kept ? bytes : 0;
 }
 
-void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
-			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
+void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how,
+			const struct dlb_ranks *r, int member, const struct dlb_sum_tensor *a, int n,
+			double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
 {
 	int *owner = dlb_xcalloc((size_t)n + 1, sizeof *owner);
 
@@ -279,11 +302,16 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 		if (rank) {
 			size_t p = dlb_wire_bytes(c->p_wire, DLB_F32), q = dlb_wire_bytes(c->q_wire, DLB_F32);
 
-			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, dlb_compress_p_length(c, &a[i]) * rank, NULL, p, NULL) +
-					     dlb_allreduce_bytes(how, r, member, dlb_compress_q_length(c, &a[i]) * rank, NULL, q, NULL));
+			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member,
+								 dlb_compress_p_length(c, &a[i]) * rank, NULL,
+								 p, NULL) +
+					     dlb_allreduce_bytes(how, r, member,
+								 dlb_compress_q_length(c, &a[i]) * rank, NULL,
+								 q, NULL));
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
 			bytes[t] += half_ring(r, member, owner[i], (double)triangle, false) +
-				half_ring(r, member, owner[i], 4.0 * (double)dlb_factor_words(c, a[i].rows), true);
+				    half_ring(r, member, owner[i],
+					      4.0 * (double)dlb_factor_words(c, a[i].rows), true);
 		} else if (a[i].factor && c->how == DLB_COMPRESS_PER_HOP) {
 			bytes[t] += half_ring(r, member, owner[i], (double)triangle + 4, false) +
 				half_ring(r, member, owner[i], (double)triangle + 4, true);
@@ -315,10 +343,12 @@ static int64_t factor_words(const struct dlb_compress_choice *c, const struct dl
 {
 	int64_t triangle = dlb_rfp_count((int)a->rows);
 
-	return a->rows * a->cols + (c->how == DLB_COMPRESS_PER_HOP ? 3 * triangle + 2 : triangle + dlb_factor_words(c, a->rows));
+	return a->rows * a->cols +
+	       (c->how == DLB_COMPRESS_PER_HOP ? 3 * triangle + 2 : triangle + dlb_factor_words(c, a->rows));
 }
 
-double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n)
+double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,
+				 const struct dlb_sum_tensor *a, int n)
 {
 	/* flags and their buffer */
 	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0;
@@ -328,11 +358,14 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 
 		if (rank) {
 			words += low_rank_words(c, &a[i], rank);
-			int64_t p = dlb_compress_p_length(c, &a[i]) * rank, both = dlb_compress_transposed(c, &a[i]) ? dlb_transposed_words(&a[i], rank) : 0;
+			int64_t p = dlb_compress_p_length(c, &a[i]) * rank,
+				both = dlb_compress_transposed(c, &a[i]) ? dlb_transposed_words(&a[i], rank) :
+									   0;
 
 			basis = p > basis ? p : basis;
 			transposed = both > transposed ? both : transposed;
-		} else if (a[i].factor && (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
+		} else if (a[i].factor &&
+			   (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
 			int64_t count = dlb_rfp_count((int)a[i].rows), all = a[i].rows * a[i].cols;
 
 			words += factor_words(c, &a[i]);

@@ -34,7 +34,13 @@
 #define DLB_COMM_COMPRESS_H
 #include "comm/allreduce.h"
 
-enum dlb_compress { DLB_COMPRESS_NONE, DLB_COMPRESS_BF16, DLB_COMPRESS_CHOLESKY, DLB_COMPRESS_PER_HOP, DLB_COMPRESS_LOWRANK };
+enum dlb_compress {
+	DLB_COMPRESS_NONE,
+	DLB_COMPRESS_BF16,
+	DLB_COMPRESS_CHOLESKY,
+	DLB_COMPRESS_PER_HOP,
+	DLB_COMPRESS_LOWRANK
+};
 struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a number follows the colon */
 extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
 struct dlb_compress_choice {
@@ -69,7 +75,8 @@ struct dlb_sum_tensor {
 	 * (tensor/spd.h). dlb_compressor_factored says whether it did. */
 	bool as_factor;
 };
-enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
+					    const struct dlb_sum_tensor *a);
 /* Greatest rank on the wire of `a`; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* cholesky: whether `a` is sent as its transpose: it has more rows than columns, and P, which must be exact,
@@ -91,11 +98,13 @@ int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
 /* Sets owner[i], of n_owners, for each of n tensors; -1: tensor i is not a factor. */
 void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner);
 /* Bytes that `member` sends for these n tensors in one step, by class: compressed (bytes) and dense. */
-void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
-			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
+void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how,
+			const struct dlb_ranks *r, int member, const struct dlb_sum_tensor *a, int n,
+			double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
 
 /* Memory in bytes of a compressor of these n tensors, state and buffers, on each of n_ranks. */
-double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n);
+double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,
+				 const struct dlb_sum_tensor *a, int n);
 
 /* Bytes that `member` sends in one step for the flags (not finite, not symmetric). */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
@@ -109,7 +118,14 @@ void dlb_compress_state_free(struct dlb_compress_state *k);
 /* A tensor of state that belongs to one rank, n elements at p (borrowed), f32 or f64. name: of the model's
  * tensor; what: its kind of state. summed: its sum over the replicas matters. needed: a checkpoint without it
  * is refused. */
-struct dlb_local_tensor { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
+struct dlb_local_tensor {
+	const char *name, *what;
+	void *p;
+	int64_t n;
+	bool summed;
+	enum dlb_dtype dtype;
+	bool needed;
+};
 /* i from 0; false: no more */
 bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s);
 
@@ -123,7 +139,8 @@ struct dlb_compressor_desc {
 	struct dlb_compress_state *state;			/* borrowed: outlives the compressor */
 };
 struct dlb_compressor;
-int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err);
+int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d,
+		       struct dlb_error *err);
 void dlb_compressor_free(struct dlb_compressor *k);
 void dlb_compressor_start(struct dlb_compressor *k, int64_t step);
 /* true: done, or broken (_wait returns the error); per-hop runs in _wait only */

@@ -52,10 +52,12 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		const struct dlb_sum_tensor *a = &k->tensor[i];
 
 		if (!dlb_compress_rank(&k->choice, a) && !(a->factor && takes_triangles(k)))
-			dlb_fusion_add(&k->dense, a->x, a->rows * a->cols, -1, dlb_traffic_class_of(&k->choice, a));
+			dlb_fusion_add(&k->dense, a->x, a->rows * a->cols, -1,
+				       dlb_traffic_class_of(&k->choice, a));
 	}
 	/* Flags are integers, so never rounded to 16 bits. */
-	dlb_fusion_add(dense == DLB_WIRE_PLAIN ? &k->dense : &k->flags, k->not_finite, 2 * k->ranks.n, -1, DLB_TRAFFIC_SMALL);
+	dlb_fusion_add(dense == DLB_WIRE_PLAIN ? &k->dense : &k->flags, k->not_finite, 2 * k->ranks.n, -1,
+		       DLB_TRAFFIC_SMALL);
 	if (takes_triangles(k) && dlb_triangles_new(k, err))
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
@@ -68,7 +70,8 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		dlb_fusion_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + DLB_TAG_Q, NULL, err) ? -1 : 0;
 }
 
-int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err)
+int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d,
+		       struct dlb_error *err)
 {
 	struct dlb_compressor *k;
 
@@ -105,7 +108,9 @@ void dlb_compressor_free(struct dlb_compressor *k)
 
 	if (!k)
 		return;
-	memcpy(all, (struct dlb_fusion_buffer *[]){ &k->dense, &k->flags, &k->warm, &k->p, &k->q, &k->scatter, &k->gather, &k->third, &k->whole },
+	memcpy(all,
+	       (struct dlb_fusion_buffer *[]){ &k->dense, &k->flags, &k->warm, &k->p, &k->q, &k->scatter,
+					       &k->gather, &k->third, &k->whole },
 	       sizeof all);
 	k->third.buffer = NULL;			/* borrowed from scatter */
 	for (int i = 0; i < DLB_LEN(all); i++)
@@ -133,7 +138,8 @@ static void check_dense(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_tensors; i++) {
 		const struct dlb_sum_tensor *a = &k->tensor[i];
 
-		if ((k->low_rank_now && dlb_compress_rank(&k->choice, a)) || (a->factor && takes_triangles(k)))
+		if ((k->low_rank_now && dlb_compress_rank(&k->choice, a)) ||
+		    (a->factor && takes_triangles(k)))
 			continue;
 		if (!dlb_all_finite(a->x, a->rows * a->cols))
 			dlb_compressor_flag(k, k->not_finite, i);
@@ -145,8 +151,9 @@ static void count_dense(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_tensors; i++) {
 		const struct dlb_sum_tensor *a = &k->tensor[i];
 
-		k->traffic.dense_bytes[dlb_traffic_class_of(&k->choice, a)] +=
-			(double)dlb_allreduce_bytes(k->how, &k->ranks, k->member, a->rows * a->cols, NULL, sizeof(float), NULL);
+		k->traffic.dense_bytes[dlb_traffic_class_of(&k->choice, a)] += (double)
+			dlb_allreduce_bytes(k->how, &k->ranks, k->member, a->rows * a->cols, NULL,
+					    sizeof(float), NULL);
 	}
 }
 
@@ -246,7 +253,8 @@ static void third(struct dlb_compressor *k)
 
 bool dlb_compressor_test(struct dlb_compressor *k)
 {
-	struct dlb_fusion_buffer *first[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter }, *then[] = { &k->q, &k->whole, &k->gather };
+	struct dlb_fusion_buffer *first[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter },
+				 *then[] = { &k->q, &k->whole, &k->gather };
 	bool done = true;
 
 	if (dlb_comm_broken(k->c) || k->phase == DLB_PHASE_DONE)
@@ -273,7 +281,8 @@ bool dlb_compressor_test(struct dlb_compressor *k)
 
 static struct dlb_fusion_buffer *under_way(struct dlb_compressor *k)
 {
-	struct dlb_fusion_buffer *all[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter, &k->q, &k->whole, &k->gather, &k->third };
+	struct dlb_fusion_buffer *all[] = { &k->dense, &k->flags, &k->p,      &k->warm, &k->scatter,
+					    &k->q,     &k->whole, &k->gather, &k->third };
 
 	for (int i = 0; i < DLB_LEN(all); i++)
 		if (all[i]->active)
@@ -312,7 +321,8 @@ int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err)
 	if (!v->not_finite)
 		return 0;
 	if (v->rank < 0)
-		dlb_fail(err, NULL, "the sum of the gradients of '%s' over the replicas is not finite", v->not_finite);
+		dlb_fail(err, NULL, "the sum of the gradients of '%s' over the replicas is not finite",
+			 v->not_finite);
 	else
 		dlb_fail(err, NULL, "the gradient of '%s' on node %d is not finite", v->not_finite, v->rank);
 	return dlb_hint(err, "try a smaller --lr");

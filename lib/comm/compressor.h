@@ -16,11 +16,12 @@ struct dlb_fusion_buffer {
 	bool active;
 	double since_s;
 };
-void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner, enum dlb_traffic_class class);
+void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner,
+		    enum dlb_traffic_class class);
 /* Makes buffer and collective, after all dlb_fusion_add. buffer (borrowed): memory of a fusion buffer with
  * the same layout; NULL: allocates. */
-int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
-		    float *buffer, struct dlb_error *err);
+int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how,
+		     enum dlb_wire wire, int tag, float *buffer, struct dlb_error *err);
 /* Lays the buffer out anew after lengths of parts changed; none may be longer than at dlb_fusion_ready. */
 void dlb_fusion_resize(struct dlb_fusion_buffer *f);
 void dlb_fusion_free(struct dlb_fusion_buffer *f);
@@ -49,7 +50,9 @@ struct dlb_low_rank_state {			/* state from step to step of one low-rank gradien
 };
 struct dlb_compress_state { struct dlb_low_rank_state **low_rank; int n, cap; };
 /* Finds the state of tensor a; makes it at the first call. Borrowed from k. */
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most);
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k,
+						 const struct dlb_compress_choice *c,
+						 const struct dlb_sum_tensor *a, int most);
 
 struct dlb_low_rank {			/* a gradient that is sent as P and Q */
 	int tensor, most;

@@ -17,19 +17,22 @@ enum { LINE = 64, LEAST = 4096 };	/* for fewer bytes the fence costs more than i
 static void stream_16(char *to, const char *from, size_t n)
 {
 	for (size_t i = 0; i < n; i += 16)
-		_mm_stream_si128((__m128i *)(void *)(to + i), _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+		_mm_stream_si128((__m128i *)(void *)(to + i),
+				 _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
 }
 
 __attribute__((target("avx"))) static void stream_32(char *to, const char *from, size_t n)
 {
 	for (size_t i = 0; i < n; i += 32)
-		_mm256_stream_si256((__m256i *)(void *)(to + i), _mm256_loadu_si256((const __m256i *)(const void *)(from + i)));
+		_mm256_stream_si256((__m256i *)(void *)(to + i),
+				    _mm256_loadu_si256((const __m256i *)(const void *)(from + i)));
 }
 
 __attribute__((target("avx512f"))) static void stream_64(char *to, const char *from, size_t n)
 {
 	for (size_t i = 0; i < n; i += 64)
-		_mm512_stream_si512((__m512i *)(void *)(to + i), _mm512_loadu_si512((const void *)(from + i)));
+		_mm512_stream_si512((__m512i *)(void *)(to + i),
+				    _mm512_loadu_si512((const void *)(from + i)));
 }
 
 static void stream(char *to, const char *from, size_t n)

@@ -30,7 +30,9 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 		int other = place ^ k;
 		int peer = other < over ? 2 * other : other + over;
 
-		hop[n++] = (struct dlb_hop){ .to = peer, .n_send = 1, .from = peer, .n_recv = 1, .add = true };
+		hop[n++] = (struct dlb_hop){
+			.to = peer, .n_send = 1, .from = peer, .n_recv = 1, .add = true
+		};
 	}
 	if (member < 2 * over)
 		hop[n++] = (struct dlb_hop){ .to = member + 1, .n_send = 1, .from = -1 };
@@ -38,5 +40,8 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 }
 
 const struct dlb_allreduce dlb_allreduce_doubling = {
-	.name = "doubling", .summary = "whole arrays between ranks 1, 2, 4, ... apart; fewest hops", .n_chunks = n_chunks, .hops = hops,
+	.name = "doubling",
+	.summary = "whole arrays between ranks 1, 2, 4, ... apart; fewest hops",
+	.n_chunks = n_chunks,
+	.hops = hops,
 };

@@ -25,10 +25,16 @@ static int gather_hops(const struct dlb_ranks *r, int member, struct dlb_hop *ho
 }
 
 const struct dlb_allreduce dlb_ring_scatter = {
-	.name = "ring's first half", .summary = "chunks are summed, each at its owner", .n_chunks = ring_chunks, .hops = scatter_hops,
+	.name = "ring's first half",
+	.summary = "chunks are summed, each at its owner",
+	.n_chunks = ring_chunks,
+	.hops = scatter_hops,
 };
 const struct dlb_allreduce dlb_ring_gather = {
-	.name = "ring's second half", .summary = "owners' chunks go to all", .n_chunks = ring_chunks, .hops = gather_hops,
+	.name = "ring's second half",
+	.summary = "owners' chunks go to all",
+	.n_chunks = ring_chunks,
+	.hops = gather_hops,
 };
 
 float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk)
@@ -52,10 +58,12 @@ static void count_bytes(struct dlb_fusion_buffer *f)
 		f->bytes[t] = f->pack.n ? sent * (double)of_class[t] / (double)f->pack.n : 0;
 }
 
-int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
-		    float *buffer, struct dlb_error *err)
+int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how,
+		     enum dlb_wire wire, int tag, float *buffer, struct dlb_error *err)
 {
-	struct dlb_collective_desc d = { .how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag };
+	struct dlb_collective_desc d = {
+		.how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag
+	};
 
 	dlb_pack_lay_out(&f->pack, how->n_chunks(&k->ranks), sizeof *f->buffer);
 	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->pack.n + 1, sizeof *f->buffer);

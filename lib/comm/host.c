@@ -24,6 +24,9 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 }
 
 const struct dlb_allreduce dlb_allreduce_host = {
-	.name = "host", .summary = "rank 0 adds all and sends the sum back", .n_chunks = n_chunks, .hops = hops,
+	.name = "host",
+	.summary = "rank 0 adds all and sends the sum back",
+	.n_chunks = n_chunks,
+	.hops = hops,
 	.in_place = true,
 };

@@ -25,7 +25,9 @@ void dlb_compress_state_free(struct dlb_compress_state *k)
 	free(k);
 }
 
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k,
+						 const struct dlb_compress_choice *c,
+						 const struct dlb_sum_tensor *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
@@ -36,8 +38,15 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, c
 		if (k->low_rank[i]->id == a->id)
 			return k->low_rank[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
-				     .p_length = p, .q_length = q, .name = a->name };
+	*t = (struct dlb_low_rank_state){ .id = a->id,
+					  .most = most,
+					  .adapts = adapts,
+					  .transposed = dlb_compress_transposed(c, a),
+					  .rows = a->rows,
+					  .cols = a->cols,
+					  .p_length = p,
+					  .q_length = q,
+					  .name = a->name };
 	t->residual = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->residual);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);
@@ -61,9 +70,13 @@ bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_l
 		return false;
 	t = k->low_rank[at];
 	if (i == 0)
-		*s = (struct dlb_local_tensor){ t->name, "error", t->residual, t->rows * t->cols, true, DLB_F32, false };
+		*s = (struct dlb_local_tensor){ t->name, "error", t->residual, t->rows * t->cols,
+						true,    DLB_F32, false };
 	else if (i == 1)
-		*s = (struct dlb_local_tensor){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->q_length), false, DLB_F32, false };
+		*s = (struct dlb_local_tensor){ t->name,  "basis",
+						t->basis, t->most * dlb_skinny_stride(t->q_length),
+						false,    DLB_F32,
+						false };
 	else
 		*s = (struct dlb_local_tensor){ t->name, "width", &t->width, 1, false, DLB_F32, false };
 	return true;
@@ -98,7 +111,8 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_tensors; i++) {
 		const struct dlb_sum_tensor *a = &k->tensor[i];
 		int r = dlb_compress_rank(&k->choice, a);
-		const int64_t p = dlb_compress_p_length(&k->choice, a), q = dlb_compress_q_length(&k->choice, a);
+		const int64_t p = dlb_compress_p_length(&k->choice, a),
+			      q = dlb_compress_q_length(&k->choice, a);
 		struct dlb_low_rank *t = &k->low_rank[k->n_low_rank];
 		size_t back = (size_t)(r * dlb_skinny_stride(q));
 
@@ -188,7 +202,8 @@ static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const
 }
 
 /* next = Q^T: coefficients of x in the basis P */
-static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
+static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
+			 const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -203,7 +218,8 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 }
 
 /* residual (may be NULL) = x - share * P qt; then x = P qt */
-static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a, float *residual, const float *qt, float share)
+static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a,
+		    float *residual, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -250,7 +266,8 @@ static int find_basis(struct dlb_compressor *k, struct dlb_low_rank *t)
 	const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
 
-	return t->state->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->state->p_length, t->rank, key, k->work, NULL);
+	return t->state->adapts ? dlb_sketch_basis(k, t) :
+				  dlb_orthonormal_f32(t->p, t->state->p_length, t->rank, key, k->work, NULL);
 }
 
 void dlb_low_rank_back(struct dlb_compressor *k)
@@ -266,7 +283,8 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 		}
 		coefficients(k, t, a);
 		if (t->mine)
-			memcpy(t->mine, t->state->next, (size_t)(t->rank * dlb_skinny_stride(t->state->q_length)) * sizeof *t->mine);
+			memcpy(t->mine, t->state->next,
+			       (size_t)(t->rank * dlb_skinny_stride(t->state->q_length)) * sizeof *t->mine);
 		repack(t, t->state->next, false);
 		if (t->state->adapts)
 			dlb_sketch_shift_q(k, t);

@@ -12,5 +12,9 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 }
 
 const struct dlb_allreduce dlb_allreduce_mpi = {
-	.name = "mpi", .summary = "the allreduce of the MPI library", .n_chunks = n_chunks, .hops = hops, .external = true,
+	.name = "mpi",
+	.summary = "the allreduce of the MPI library",
+	.n_chunks = n_chunks,
+	.hops = hops,
+	.external = true,
 };

@@ -38,7 +38,9 @@ struct dlb_hops *dlb_hops_new(struct dlb_compressor *k)
 
 			if (chunk[k->triangle[i].tensor] != c)
 				continue;
-			*m = (struct matrix){ .tensor = k->triangle[i].tensor, .n = (int)a->rows, .count = dlb_rfp_count((int)a->rows) };
+			*m = (struct matrix){ .tensor = k->triangle[i].tensor,
+					      .n = (int)a->rows,
+					      .count = dlb_rfp_count((int)a->rows) };
 			h->at[h->n_matrices + 1] = h->at[h->n_matrices] + 1 + m->count;
 			h->n_matrices++;
 			sums += m->count;
@@ -102,7 +104,8 @@ static void add(struct dlb_hops *h, struct matrix *m, const float *message)
 		dlb_rfp_restore(m->n, message + 1, h->full);
 		for (int j = 0; j < m->n; j++)
 			for (int i = j; i < m->n; i++)
-				m->sum[dlb_rfp_at(m->n, i, j)] += h->full[(int64_t)(m->n - 1 - j) * m->n + (m->n - 1 - i)];
+				m->sum[dlb_rfp_at(m->n, i, j)] += h->full[(int64_t)(m->n - 1 - j) * m->n +
+									  (m->n - 1 - i)];
 	} else {
 		for (int64_t i = 0; i < m->count; i++)
 			m->sum[i] += message[1 + i];
@@ -115,20 +118,24 @@ static int64_t words(const struct dlb_hops *h, int chunk, int n_chunks)
 	return h->at[h->first[chunk + n_chunks]] - h->at[h->first[chunk]];
 }
 
-static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dlb_hop *hop, struct dlb_error *err)
+static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dlb_hop *hop,
+		   struct dlb_error *err)
 {
 	struct dlb_request out = { 0 }, in = { 0 };
 	const int *rank = k->ranks.rank;
-	int64_t n_out = hop->to >= 0 ? words(h, hop->send, hop->n_send) : 0, n_in = hop->from >= 0 ? words(h, hop->recv, hop->n_recv) : 0;
+	int64_t n_out = hop->to >= 0 ? words(h, hop->send, hop->n_send) : 0,
+		n_in = hop->from >= 0 ? words(h, hop->recv, hop->n_recv) : 0;
 
 	if (n_out) {
 		for (int i = h->first[hop->send]; i < h->first[hop->send + hop->n_send]; i++)
 			encode(k, &h->matrix[i]);
-		dlb_comm_isend(k->c, h->messages + h->at[h->first[hop->send]], (size_t)n_out * sizeof(float), rank[hop->to], k->tag + DLB_TAG_HOPS, &out);
+		dlb_comm_isend(k->c, h->messages + h->at[h->first[hop->send]], (size_t)n_out * sizeof(float),
+			       rank[hop->to], k->tag + DLB_TAG_HOPS, &out);
 		k->traffic.bytes[DLB_TRAFFIC_FACTOR] += (double)n_out * sizeof(float);
 	}
 	if (n_in)
-		dlb_comm_irecv(k->c, h->arrived, (size_t)n_in * sizeof(float), rank[hop->from], k->tag + DLB_TAG_HOPS, &in);
+		dlb_comm_irecv(k->c, h->arrived, (size_t)n_in * sizeof(float), rank[hop->from],
+			       k->tag + DLB_TAG_HOPS, &in);
 	if (dlb_comm_wait(k->c, &out, err) || dlb_comm_wait(k->c, &in, err))
 		return -1;
 	for (int i = h->first[hop->recv]; n_in && i < h->first[hop->recv + hop->n_recv]; i++) {

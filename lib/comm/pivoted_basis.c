@@ -19,12 +19,15 @@ static double scaled_gram(const float *p, int64_t n, int width, float *g)
 		trace += sum[a * width + a];
 	for (int a = 0; a < width; a++)
 		for (int b = 0; b <= a; b++)
-			g[a * width + b] = g[b * width + a] = trace > 0 ? (float)(sum[a * width + b] / trace) : 0;
+			g[a * width + b] = g[b * width + a] = trace > 0 ?
+								      (float)(sum[a * width + b] / trace) :
+								      0;
 	free(sum);
 	return trace;
 }
 
-int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work)
+int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key,
+		      double *length, double *work)
 {
 	float g[DLB_MOST_RANK * DLB_MOST_RANK], l[DLB_MOST_RANK * DLB_MOST_RANK];
 	int pivot[DLB_MOST_RANK], rank;

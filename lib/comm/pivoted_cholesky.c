@@ -4,7 +4,8 @@
 #include "comm/cholesky.h"
 #include "util/mem.h"
 
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least)
+int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld,
+			 int *pivot, double *rest, double *least)
 {
 	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* diagonal of the remainder */
 	int rank = 0;

@@ -17,12 +17,20 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 	int n = r->n, n_hops = 2 * (n - 1);
 
 	for (int h = 0; h < n_hops; h++) /* from hop n - 1 on received chunks are complete sums */
-		hop[h] = (struct dlb_hop){ .to = mod(rank + 1, n), .from = mod(rank - 1, n), .send = mod(rank - h, n), .n_send = 1,
-					   .recv = mod(rank - h - 1, n), .n_recv = 1, .add = h < n - 1 };
+		hop[h] = (struct dlb_hop){ .to = mod(rank + 1, n),
+					   .from = mod(rank - 1, n),
+					   .send = mod(rank - h, n),
+					   .n_send = 1,
+					   .recv = mod(rank - h - 1, n),
+					   .n_recv = 1,
+					   .add = h < n - 1 };
 	return n_hops;
 }
 
 const struct dlb_allreduce dlb_allreduce_ring = {
-	.name = "ring", .summary = "chunks go round, added up on the way; sends the least", .n_chunks = n_chunks, .hops = hops,
+	.name = "ring",
+	.summary = "chunks go round, added up on the way; sends the least",
+	.n_chunks = n_chunks,
+	.hops = hops,
 	.in_place = true,
 };

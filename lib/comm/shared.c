@@ -53,7 +53,8 @@ static void *map(const struct dlb_region *r, int fd)
 struct dlb_region *dlb_region_new(int n_local, struct dlb_region_key *key)
 {
 	struct dlb_region *r = dlb_xcalloc(1, sizeof *r);
-	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), most = MOST_ADDRESSES / (size_t)n_local;
+	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE),
+	       most = MOST_ADDRESSES / (size_t)n_local;
 
 	*key = (struct dlb_region_key){ .pid = getpid(), .fd = -1 };
 	r->bytes = up(memory < most ? memory : most, HUGE_PAGE);
@@ -156,7 +157,8 @@ void dlb_region_release(struct dlb_region *r, void *p)
 
 		if (r->block[i].begin != at)
 			continue;
-		if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, r->fd, (off_t)at) == MAP_FAILED)
+		if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, r->fd,
+			 (off_t)at) == MAP_FAILED)
 			dlb_bug("shared memory of %zu bytes is lost", bytes);
 		madvise(p, bytes, MADV_DONTDUMP);
 		fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
@@ -170,11 +172,13 @@ void dlb_region_release(struct dlb_region *r, void *p)
 
 bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes)
 {
-	size_t from = up((size_t)((char *)p - r->base), PAGE), to = (size_t)((char *)p - r->base + bytes) / PAGE * PAGE;
+	size_t from = up((size_t)((char *)p - r->base), PAGE),
+	       to = (size_t)((char *)p - r->base + bytes) / PAGE * PAGE;
 
 	if (to <= from)
 		return true;
-	if (mmap(r->base + from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (mmap(r->base + from, to - from, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return false;
 	madvise(r->base + from, to - from, MADV_HUGEPAGE);
 	DLB_GROW(r->own, r->n_own, r->cap_own);

@@ -60,7 +60,8 @@ int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->state->id, (uint64_t)k->step);
 
-	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
+	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, t->most, k->choice.tolerance, key,
+				    t->length, k->work);
 	return t->rank;
 }
 
@@ -98,7 +99,8 @@ static void draw(const struct dlb_compressor *k, const struct dlb_low_rank_state
 {
 	double *x = dlb_xmalloc((size_t)t->q_length * sizeof *x);
 
-	dlb_splitmix_fill(x, t->q_length, 1, dlb_lowrank_key((uint64_t)t->id, ~(uint64_t)k->step) + (uint64_t)r);
+	dlb_splitmix_fill(x, t->q_length, 1,
+			  dlb_lowrank_key((uint64_t)t->id, ~(uint64_t)k->step) + (uint64_t)r);
 	for (int64_t j = 0; j < t->q_length; j++)
 		row[j] = (float)x[j];
 	normalise(row, t->q_length, length_of(row, t->q_length));

@@ -25,6 +25,9 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 }
 
 const struct dlb_allreduce dlb_allreduce_tree = {
-	.name = "tree", .summary = "up and down a binomial tree; fewest hops for small arrays", .n_chunks = n_chunks, .hops = hops,
+	.name = "tree",
+	.summary = "up and down a binomial tree; fewest hops for small arrays",
+	.n_chunks = n_chunks,
+	.hops = hops,
 	.in_place = true,
 };

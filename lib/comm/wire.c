@@ -124,11 +124,13 @@ static void pass_f64(void *x, const void *w, void *on, int64_t n, bool far)
 		int64_t k = n - i < BLOCK ? n - i : BLOCK;
 
 		add_f64((double *)x + i, (const double *)w + i, k);
-		(far ? dlb_copy_far : copy)((double *)on + i, (const double *)x + i, (size_t)k * sizeof(double));
+		(far ? dlb_copy_far : copy)((double *)on + i, (const double *)x + i,
+					    (size_t)k * sizeof(double));
 	}
 }
 
-static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, NULL, pass_f32 }, f64 = { NULL, add_f64, take_f64, NULL, pass_f64 },
+static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, NULL, pass_f32 },
+				   f64 = { NULL, add_f64, take_f64, NULL, pass_f64 },
 				   bf16 = { pack_bf16, add_bf16, take_bf16, round_bf16, NULL },
 				   f8 = { pack_f8, add_f8, take_f8, round_f8, NULL };
 

@@ -36,8 +36,8 @@ static bool phases_hold(const struct dlb_network *net)
 	return true;
 }
 
-static void add_tensors(const struct dlb_network *net, const struct dlb_edge *edge, int n, bool phases, int *made_by,
-			struct dlb_graph *g)
+static void add_tensors(const struct dlb_network *net, const struct dlb_edge *edge, int n, bool phases,
+			int *made_by, struct dlb_graph *g)
 {
 	for (int i = 0; i < n; i++) {
 		const struct dlb_vertex *v = &net->vertex[edge[i].from];
@@ -56,7 +56,8 @@ static int make_graph(const struct dlb_network *net, struct dlb_graph *g, struct
 	int n_edges = 0, rc;
 	size_t n = (size_t)net->n_vertices + 1;
 	struct dlb_edge *edge = dlb_xcalloc((size_t)net->n_edges + 1, sizeof *edge);
-	int *made_by = dlb_xcalloc(n, sizeof *made_by), *in = dlb_xcalloc((size_t)net->n_edges + 1, sizeof *in);
+	int *made_by = dlb_xcalloc(n, sizeof *made_by),
+	    *in = dlb_xcalloc((size_t)net->n_edges + 1, sizeof *in);
 	int *start = dlb_xcalloc(n + 1, sizeof *start), *first = dlb_xcalloc(n, sizeof *first);
 	bool phases = phases_hold(net);
 	json_t *taken = json_object();
@@ -91,9 +92,10 @@ static int make_graph(const struct dlb_network *net, struct dlb_graph *g, struct
 		int n_attr = v->colour >= 0 ? 2 : 1;
 		for (int k = 0; k < v->n_attr && k < 8; k++)
 			attr[n_attr++] = v->attr[k];
-		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), v->type ? v->type : "Layer", domain,
-					  phases && v->backward ? DLB_BACKWARD : DLB_FORWARD, &in[start[i]],
-					  start[i + 1] - start[i], &made_by[i], made_by[i] >= 0, attr, n_attr);
+		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), v->type ? v->type : "Layer",
+					  domain, phases && v->backward ? DLB_BACKWARD : DLB_FORWARD,
+					  &in[start[i]], start[i + 1] - start[i], &made_by[i],
+					  made_by[i] >= 0, attr, n_attr);
 		if (v->colour >= 0 && first[v->colour] >= 0)
 			g->op[op].colocate = first[v->colour];
 		else if (v->colour >= 0)
@@ -141,16 +143,20 @@ static int *vertices_of(const struct dlb_network *net, const struct dlb_graph *g
 		json_object_set_new(index, key, json_integer(i));
 	}
 	for (int i = 0; i < g->n_ops; i++) {
-		snprintf(key, sizeof key, "%lld", (long long)dlb_attr_find(g->op[i].attr, g->op[i].n_attr, "id")->i);
+		snprintf(key, sizeof key, "%lld",
+			 (long long)dlb_attr_find(g->op[i].attr, g->op[i].n_attr, "id")->i);
 		at[i] = (int)json_integer_value(json_object_get(index, key));
 	}
 	json_decref(index);
 	return at;
 }
 
-static void make_cost(const struct dlb_network *net, const struct dlb_graph *g, const struct dlb_cluster *cl, struct dlb_cost *c)
+static void make_cost(const struct dlb_network *net, const struct dlb_graph *g, const struct dlb_cluster *cl,
+		      struct dlb_cost *c)
 {
-	*c = (struct dlb_cost){ .n_ops = g->n_ops, .n_kinds = cl->n_kinds, .n_batches = 1, .graph = g, .cluster = cl };
+	*c = (struct dlb_cost){
+		.n_ops = g->n_ops, .n_kinds = cl->n_kinds, .n_batches = 1, .graph = g, .cluster = cl
+	};
 	c->batch = dlb_arena_array(&c->arena, 1, sizeof *c->batch);
 	c->batch[0] = 1;
 	c->update_scale = 1;

@@ -126,9 +126,11 @@ static void read_attr(const struct dlb_field *attr, struct chakra_node *x)
 
 static double size_of_type(const char *s, size_t n)
 {
-	static const struct { const char *name; double bytes; } types[] = {
-		{ "c10::BFloat16", 2 }, { "c10::Half", 2 }, { "double", 8 }, { "long", 8 }, { "float", 4 }, { "int", 4 }, { "bool", 1 },
-		{ "unsigned char", 1 }, { "signed char", 1 }, { "short", 2 },
+	static const struct { const char *name; double bytes;
+	} types[] = {
+		{ "c10::BFloat16", 2 }, { "c10::Half", 2 }, { "double", 8 }, { "long", 8 },
+		{ "float", 4 },         { "int", 4 },       { "bool", 1 },   { "unsigned char", 1 },
+		{ "signed char", 1 },   { "short", 2 },
 	};
 	for (int i = 0; i < DLB_LEN(types); i++)
 		for (size_t k = 0; k + strlen(types[i].name) <= n; k++)
@@ -180,7 +182,9 @@ static int read_node(struct chakra_parser *p, const struct dlb_field *message, s
 {
 	struct dlb_protobuf w = { message->data, message->data + message->n };
 	struct dlb_field f;
-	uint64_t *const number[] = { [1] = &x->id, [3] = &x->type, [6] = &x->start_us, [7] = &x->duration_us };
+	uint64_t *const number[] = {
+		[1] = &x->id, [3] = &x->type, [6] = &x->start_us, [7] = &x->duration_us
+	};
 	bool bad = false;
 	while (dlb_protobuf_next(&w, &f, &bad)) {
 		if (f.type == 0 && f.number < DLB_LEN(number) && number[f.number])
@@ -200,7 +204,8 @@ static int read_node(struct chakra_parser *p, const struct dlb_field *message, s
 	}
 	if (bad)
 		return fail(p, f.start, "no Node");
-	if (x->id > INT64_MAX || x->type > INT32_MAX || x->start_us > INT64_MAX || x->duration_us > (UINT64_C(1) << 53))
+	if (x->id > INT64_MAX || x->type > INT32_MAX || x->start_us > INT64_MAX ||
+	    x->duration_us > (UINT64_C(1) << 53))
 		return fail(p, message->data, "a number that is too large");
 	return 0;
 }
@@ -210,7 +215,8 @@ static void add_attr(struct dlb_vertex *v, struct dlb_attr *attr, const char *na
 	attr[v->n_attr++] = (struct dlb_attr){ .name = name, .type = DLB_ATTR_INT, .i = i };
 }
 
-static void add_list(struct chakra_parser *p, struct dlb_vertex *v, struct dlb_attr *attr, const char *name, const struct id_list *l)
+static void add_list(struct chakra_parser *p, struct dlb_vertex *v, struct dlb_attr *attr, const char *name,
+		     const struct id_list *l)
 {
 	if (!l->n)
 		return;
@@ -232,7 +238,9 @@ static int add_vertex(struct chakra_parser *p, struct chakra_node *x)
 	json_t *text = json_stringn(name, x->name.n);
 	bool good = text && strlen(name) == x->name.n;
 	json_decref(text);
-	struct dlb_vertex v = { .name = good ? name : "", .id = (int64_t)x->id, .colour = -1, .output_bytes = x->bytes };
+	struct dlb_vertex v = {
+		.name = good ? name : "", .id = (int64_t)x->id, .colour = -1, .output_bytes = x->bytes
+	};
 	struct dlb_attr *attr = dlb_arena_array(&p->arena, 7, sizeof *attr);
 	v.attr = attr;
 	v.accelerator_s = x->host ? INFINITY : (double)x->duration_us / 1e6;
@@ -245,11 +253,14 @@ static int add_vertex(struct chakra_parser *p, struct chakra_node *x)
 		attr[v.n_attr++] = (struct dlb_attr){ .name = "chakra_rest", .type = DLB_ATTR_STR,
 						      .s = to_hex(&p->arena, x->rest.s, x->rest.n) };
 	if (good)
-		attr[v.n_attr++] = (struct dlb_attr){ .name = "chakra_name", .type = DLB_ATTR_STR, .s = name };
+		attr[v.n_attr++] = (struct dlb_attr){ .name = "chakra_name",
+						      .type = DLB_ATTR_STR,
+						      .s = name };
 	DLB_GROW(p->deps, p->net.n_vertices, p->cap_deps);
 	p->deps[p->net.n_vertices] = (struct id_list){ .n = 0 };
 	for (int i = 0; i < x->ctrl.n + x->data.n; i++)
-		push(&p->deps[p->net.n_vertices], (uint64_t)(i < x->ctrl.n ? x->ctrl.v[i] : x->data.v[i - x->ctrl.n]));
+		push(&p->deps[p->net.n_vertices],
+		     (uint64_t)(i < x->ctrl.n ? x->ctrl.v[i] : x->data.v[i - x->ctrl.n]));
 	DLB_GROW(p->net.vertex, p->net.n_vertices, p->cap);
 	p->net.vertex[p->net.n_vertices++] = v;
 	return 0;
@@ -263,7 +274,9 @@ static int add_edges(struct chakra_parser *p)
 			snprintf(key, sizeof key, "%" PRIu64, (uint64_t)p->deps[v].v[i]);
 			json_t *from = json_object_get(p->index, key);
 			if (!from)
-				return dlb_fail(p->err, p->file, "node %" PRId64 " waits for node %s, which does not exist", p->net.vertex[v].id, key);
+				return dlb_fail(p->err, p->file,
+						"node %" PRId64 " waits for node %s, which does not exist",
+						p->net.vertex[v].id, key);
 			DLB_GROW(p->net.edge, p->net.n_edges, p->cap_edges);
 			p->net.edge[p->net.n_edges++] = (struct dlb_edge){ (int)json_integer_value(from), v };
 		}
@@ -297,10 +310,12 @@ static int read_all(struct chakra_parser *p, const char *text, size_t n, json_t 
 	return add_edges(p);
 }
 
-int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o, struct dlb_doc *d,
-		      struct dlb_error *err)
+int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+		      struct dlb_doc *d, struct dlb_error *err)
 {
-	struct chakra_parser p = { .index = json_object(), .start = (const uint8_t *)text, .file = name, .err = err };
+	struct chakra_parser p = {
+		.index = json_object(), .start = (const uint8_t *)text, .file = name, .err = err
+	};
 	json_t *metadata = NULL;
 	p.net.n_accelerators = (int)(o->accelerators ? o->accelerators : 6);
 	p.net.n_hosts = (int)(o->hosts ? o->hosts : 1);
@@ -447,7 +462,8 @@ static int write_back(const struct dlb_doc *d, struct dlb_bytes *file, struct dl
 		if (micros(s))
 			dlb_bytes_number(&b, 7, micros(s));
 		if (!add_hex(&b, dlb_attr_str(o->attr, o->n_attr, "chakra_rest", "")))
-			rc = dlb_fail(err, "/graph/ops", "op '%s': chakra_rest: hexadecimal digits are expected", o->name);
+			rc = dlb_fail(err, "/graph/ops",
+				      "op '%s': chakra_rest: hexadecimal digits are expected", o->name);
 		add_message(file, &b);
 	}
 	free(order);
@@ -511,7 +527,9 @@ static void inputs_of(struct tracer *t, int op, int m)
 	bool update = g->op[op].phase == DLB_UPDATE;
 	t->data.n = 0;
 	for (int k = 0; k < g->op[op].n_in; k++) {
-		int tensor = g->op[op].in[k], from = tensor < 0 || dlb_tensor_is_state(&g->tensor[tensor]) ? -1 : g->tensor[tensor].producer;
+		int tensor = g->op[op].in[k], from = tensor < 0 || dlb_tensor_is_state(&g->tensor[tensor]) ?
+							     -1 :
+							     g->tensor[tensor].producer;
 		if (from < 0)
 			continue;
 		int home = t->p->placement[from];
@@ -579,8 +597,10 @@ static void trace(struct tracer *t)
 		inputs_of(t, op, m);
 		if (update && t->sums)
 			sum_over_replicas(t, op);
-		char *name = update ? dlb_xstrdup(t->x->g.op[op].name) : dlb_xprintf("%s %d", t->x->g.op[op].name, m);
-		double s = dlb_graph_is_view(&t->x->g, op) ? 0 : dlb_cost_op_s(&t->x->c, op, t->node, (double)n);
+		char *name = update ? dlb_xstrdup(t->x->g.op[op].name) :
+				      dlb_xprintf("%s %d", t->x->g.op[op].name, m);
+		double s = dlb_graph_is_view(&t->x->g, op) ? 0 :
+							     dlb_cost_op_s(&t->x->c, op, t->node, (double)n);
 		begin_node(&t->b, comp_id(t, op, m), name, COMP);
 		add_deps(&t->b, 4, &(int64_t){ (int64_t)last }, last != UINT64_MAX);
 		add_deps(&t->b, 5, t->data.v, t->data.n);
@@ -603,7 +623,8 @@ static int write_rank(const struct dlb_doc *d, int64_t rank, struct dlb_bytes *f
 		return -1;
 	int rc = -1;
 	if (rank >= x.cl.n_nodes) {
-		dlb_fail(err, NULL, "no node %" PRId64 "; the cluster has nodes 0 to %d", rank, x.cl.n_nodes - 1);
+		dlb_fail(err, NULL, "no node %" PRId64 "; the cluster has nodes 0 to %d", rank,
+			 x.cl.n_nodes - 1);
 	} else {
 		struct dlb_plan own = { .n_ops = 0 };
 		if (x.p.n_replicas > 1) {
@@ -631,7 +652,8 @@ static int write_rank(const struct dlb_doc *d, int64_t rank, struct dlb_bytes *f
 	return rc;
 }
 
-char *dlb_export_chakra(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+char *dlb_export_chakra(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+			struct dlb_error *err)
 {
 	struct dlb_bytes file = { .n = 0 };
 	bool came = json_is_string(json_object_get(dlb_doc_section(d, "graph"), "x-chakra"));

@@ -11,7 +11,11 @@
 /* Options for data that a format lacks. Zeros: defaults of the format. */
 /* MACHINE: accelerators, hosts, memory, bandwidth */
 enum { DLB_TAKES_MACHINE = 1, DLB_TAKES_RANK = 2, DLB_TAKES_THREADS = 4 };
-struct dlb_convert_options { int64_t accelerators, hosts, threads, rank; bool rank_given; double memory_bytes, bandwidth_Bps; };
+struct dlb_convert_options {
+	int64_t accelerators, hosts, threads, rank;
+	bool rank_given;
+	double memory_bytes, bandwidth_Bps;
+};
 /* Features of a plan that a format may be unable to express. */
 enum { DLB_UNSAID_REPLICAS = 1, DLB_UNSAID_MICRO_BATCHES = 2, DLB_UNSAID_ASYNC = 4 };
 struct dlb_format {
@@ -23,7 +27,8 @@ struct dlb_format {
 	int (*import)(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 		      struct dlb_doc *d, struct dlb_error *err);
 	/* Returns the exported file (new) of *n bytes; NULL with err. NULL: the format cannot be exported. */
-	char *(*export)(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err);
+	char *(*export)(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+			struct dlb_error *err);
 };
 extern const struct dlb_format dlb_formats[];		/* ends with name NULL */
 const struct dlb_format *dlb_format_find(const char *name);

@@ -40,7 +40,8 @@ static int get_flag(struct network_reader *rd, const struct dlb_ref *r, const ch
 }
 
 /* Reads an integer that may be written as a real. */
-static int get_whole(struct network_reader *rd, const struct dlb_ref *r, const char *key, double least, double most, int64_t *out)
+static int get_whole(struct network_reader *rd, const struct dlb_ref *r, const char *key, double least,
+		     double most, int64_t *out)
 {
 	double x = 0;
 	struct dlb_ref at = dlb_ref_at(r, key);
@@ -87,9 +88,12 @@ static int read_vertex(struct network_reader *rd, const struct dlb_ref *r, int i
 
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, rd->err, "an object is expected");
-	if (get_whole(rd, r, "id", -0x1p53, 0x1p53, &v->id) || dlb_get_real(r, "cpuLatency", DLB_NEED, 0, 1e15, &cpu_ms, rd->err) ||
-	    dlb_get_real(r, "fpgaLatency", DLB_NEED, 0, 1e15, &acc_ms, rd->err) || get_flag(rd, r, "supportedOnFpga", &supported) ||
-	    get_flag(rd, r, "isBackwardNode", &v->backward) || dlb_get_real(r, "size", DLB_OPT, 0, 1e18, &v->size_bytes, rd->err) ||
+	if (get_whole(rd, r, "id", -0x1p53, 0x1p53, &v->id) ||
+	    dlb_get_real(r, "cpuLatency", DLB_NEED, 0, 1e15, &cpu_ms, rd->err) ||
+	    dlb_get_real(r, "fpgaLatency", DLB_NEED, 0, 1e15, &acc_ms, rd->err) ||
+	    get_flag(rd, r, "supportedOnFpga", &supported) ||
+	    get_flag(rd, r, "isBackwardNode", &v->backward) ||
+	    dlb_get_real(r, "size", DLB_OPT, 0, 1e18, &v->size_bytes, rd->err) ||
 	    dlb_get_str(r, "name", DLB_OPT, &name, rd->err) || read_colour(rd, r, &v->colour))
 		return -1;
 	snprintf(key, sizeof key, "%lld", (long long)v->id);
@@ -126,7 +130,8 @@ static int read_edge(struct network_reader *rd, const struct dlb_ref *r, int i)
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, rd->err, "an object is expected");
 	if (read_end(rd, r, "sourceId", &e->from) || read_end(rd, r, "destId", &e->to) ||
-	    dlb_get_real(r, "cost", DLB_NEED, 0, 1e15, &cost_ms, rd->err) || dlb_get_real(r, "size", DLB_OPT, 0, 1e18, &size, rd->err))
+	    dlb_get_real(r, "cost", DLB_NEED, 0, 1e15, &cost_ms, rd->err) ||
+	    dlb_get_real(r, "size", DLB_OPT, 0, 1e18, &size, rd->err))
 		return -1;
 	struct dlb_vertex *v = &rd->net.vertex[e->from];
 	if (!rd->has_cost[e->from]) {
@@ -134,7 +139,8 @@ static int read_edge(struct network_reader *rd, const struct dlb_ref *r, int i)
 		v->output_s = cost_ms / 1e3;
 		v->output_bytes = size;
 	} else if (fabs(v->output_s * 1e3 - cost_ms) > 1e-6 * (1 + 1e-9)) {
-		return dlb_ref_fail(&at, rd->err, "the output of node %lld costs %.9g ms here, %.9g ms in an edge before",
+		return dlb_ref_fail(&at, rd->err,
+				    "the output of node %lld costs %.9g ms here, %.9g ms in an edge before",
 				    (long long)v->id, cost_ms, v->output_s * 1e3);
 	}
 	return 0;
@@ -176,8 +182,8 @@ static int read_file(struct network_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
-				struct dlb_doc *d, struct dlb_error *err)
+int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name,
+				const struct dlb_convert_options *o, struct dlb_doc *d, struct dlb_error *err)
 {
 	json_error_t e;
 	char where[300];
@@ -203,7 +209,8 @@ int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name, co
 
 /* ---- a plan to a split ---- */
 
-static json_t *devices(const struct dlb_plan *p, const struct dlb_graph *g, const struct dlb_cluster *cl, bool host)
+static json_t *devices(const struct dlb_plan *p, const struct dlb_graph *g, const struct dlb_cluster *cl,
+		       bool host)
 {
 	json_t *list = json_array();
 	int *at = dlb_xcalloc((size_t)cl->n_nodes + 1, sizeof *at), n = 0;
@@ -224,7 +231,8 @@ static json_t *devices(const struct dlb_plan *p, const struct dlb_graph *g, cons
 	return list;
 }
 
-char *dlb_export_dnn_partitioning(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+char *dlb_export_dnn_partitioning(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+				  struct dlb_error *err)
 {
 	struct dlb_planned x;
 	struct dlb_text t = { .n = 0 };

@@ -42,13 +42,15 @@ static int check_hosts(const struct dlb_cluster *cl, struct dlb_error *err)
 	for (int d = 0; d < cl->n_nodes; d++) {
 		const char *host = cl->node[d].host;
 		if (!*host || strpbrk(host, " \t\r\n=#"))
-			return dlb_fail(err, "/cluster/nodes", "node %d: '%.80s' is no name of a host", d, host);
+			return dlb_fail(err, "/cluster/nodes", "node %d: '%.80s' is no name of a host", d,
+					host);
 	}
 	return 0;
 }
 
 /* Returns the text that `write` makes of the nodes (new); NULL with err if a host has no name. */
-static char *export_nodes(const struct dlb_doc *d, void (*write)(const struct dlb_cluster *, struct dlb_text *), size_t *n,
+static char *export_nodes(const struct dlb_doc *d,
+			  void (*write)(const struct dlb_cluster *, struct dlb_text *), size_t *n,
 			  struct dlb_error *err)
 {
 	struct dlb_cluster cl;
@@ -96,13 +98,15 @@ static void write_ranks(const struct dlb_cluster *cl, struct dlb_text *t)
 	}
 }
 
-char *dlb_export_hostfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+char *dlb_export_hostfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+			  struct dlb_error *err)
 {
 	(void)o;
 	return export_nodes(d, write_hosts, n, err);
 }
 
-char *dlb_export_rankfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+char *dlb_export_rankfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+			  struct dlb_error *err)
 {
 	(void)o;
 	return export_nodes(d, write_ranks, n, err);

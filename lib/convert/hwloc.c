@@ -10,25 +10,30 @@
 static int check_numbers(const char *text, size_t n, const char *name, struct dlb_error *err)
 {
 	static const char key[] = "os_index=\"", *const kinds[] = { "type=\"PU\"", "type=\"NUMANode\"" };
-	for (const char *end = text + n, *tag = text, *close; tag < end && (tag = memchr(tag, '<', (size_t)(end - tag))); tag = close) {
+	for (const char *end = text + n, *tag = text, *close;
+	     tag < end && (tag = memchr(tag, '<', (size_t)(end - tag))); tag = close) {
 		char copy[4096];
 		close = memchr(tag, '>', (size_t)(end - tag));
 		close = close ? close : end;
-		size_t length = (size_t)(close - tag) < sizeof copy - 1 ? (size_t)(close - tag) : sizeof copy - 1;
+		size_t length = (size_t)(close - tag) < sizeof copy - 1 ? (size_t)(close - tag) :
+									  sizeof copy - 1;
 		memcpy(copy, tag, length);
 		copy[length] = '\0';
 		const char *index = strstr(copy, key);
 		bool counted = strstr(copy, kinds[0]) || strstr(copy, kinds[1]);
 		size_t digits = index ? strspn(index + sizeof key - 1, "0123456789") : 0;
 		if (counted && (digits < 1 || digits > 6))
-			return dlb_hint((dlb_fail(err, name, "a core or memory of the machine has no os_index of one to six digits"), err),
+			return dlb_hint((dlb_fail(err, name,
+						  "a core or memory of the machine has no os_index of one to "
+						  "six digits"),
+					 err),
 					"lstopo FILE.xml writes the topology of the machine it runs on");
 	}
 	return 0;
 }
 
-int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct dlb_convert_options *o, struct dlb_doc *d,
-		     struct dlb_error *err)
+int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+		     struct dlb_doc *d, struct dlb_error *err)
 {
 	struct dlb_cluster cl;
 	char path[64];

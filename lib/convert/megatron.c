@@ -55,7 +55,11 @@ static int find_nodes(const struct dlb_planned *x, int n, int *at, struct dlb_er
 		if (o->phase != DLB_FORWARD)
 			continue;
 		begun |= layer >= 0;
-		flop[(size_t)(layer >= 0 ? layer + 1 : begun ? n + 1 : 0) * D + (size_t)x->p.placement[i]] += o->flop + o->bytes + 1;
+		flop[(size_t)(layer >= 0 ? layer + 1 :
+			      begun      ? n + 1 :
+					   0) *
+			     D +
+		     (size_t)x->p.placement[i]] += o->flop + o->bytes + 1;
 	}
 	for (int k = 0; k < n + 2; k++) {
 		at[k] = most(&flop[(size_t)k * D], x->cl.n_nodes);
@@ -98,10 +102,16 @@ static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
 		if (!c[k].n)
 			rc = dlb_fail_no(err, NULL, "there is no layer %d below layer %d", k, n - 1);
 		else if (!c[k].n_mixing || c[k].n_dense < 2)
-			rc = dlb_fail_no(err, NULL, "no stack of transformer layers: layer %d has %s; Megatron's layers are attention and products of "
-					 "matrices", k, c[k].n_mixing ? "not two products of matrices" : "no attention");
+			rc = dlb_fail_no(err, NULL,
+					 "no stack of transformer layers: layer %d has %s; Megatron's layers "
+					 "are attention and products of "
+					 "matrices",
+					 k, c[k].n_mixing ? "not two products of matrices" : "no attention");
 		else if (c[k].n != c[0].n || c[k].types != c[0].types)
-			rc = dlb_fail_no(err, NULL, "no stack of transformer layers: layer %d has other ops than layer 0; Megatron's layers are alike", k);
+			rc = dlb_fail_no(err, NULL,
+					 "no stack of transformer layers: layer %d has other ops than layer "
+					 "0; Megatron's layers are alike",
+					 k);
 	}
 	free(c);
 	return rc;
@@ -111,7 +121,8 @@ static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
  * P. */
 static int write_layout(const int *at, int n, int n_nodes, struct dlb_text *t, struct dlb_error *err)
 {
-	int *stage = dlb_xcalloc((size_t)n + 2, sizeof *stage), n_stages = 0, last = -1, ranks = 0, run = 0, rc = 0;
+	int *stage = dlb_xcalloc((size_t)n + 2, sizeof *stage), n_stages = 0, last = -1, ranks = 0, run = 0,
+	    rc = 0;
 	bool *seen = dlb_xcalloc((size_t)n_nodes, sizeof *seen);
 	for (int k = 0; k < n + 2; k++) {
 		if (at[k] < 0)
@@ -138,15 +149,18 @@ static int write_layout(const int *at, int n, int n_nodes, struct dlb_text *t, s
 		dlb_text_add(t, run > 1 ? "t*%d" : "t", run);
 	for (int s = ranks; s < n_stages && rc == 0; s++)
 		if (stage[s] != stage[s - ranks])
-			rc = dlb_fail_no(err, NULL, "node %d has stages %d apart, which Megatron's %d ranks cannot: they take stages in turn", stage[s],
-					 s, ranks);
+			rc = dlb_fail_no(err, NULL,
+					 "node %d has stages %d apart, which Megatron's %d ranks cannot: "
+					 "they take stages in turn",
+					 stage[s], s, ranks);
 	dlb_text_add(t, "\n");
 	free(stage);
 	free(seen);
 	return rc;
 }
 
-char *dlb_export_megatron(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *size, struct dlb_error *err)
+char *dlb_export_megatron(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *size,
+			  struct dlb_error *err)
 {
 	struct dlb_planned x;
 	struct dlb_text t = { .n = 0 };

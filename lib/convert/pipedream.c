@@ -64,9 +64,11 @@ static int add_vertex(struct pipedream_parser *p, char *name, char *rest)
 		numbers = s + 4;
 	if (!numbers)
 		return fail(p, "a node is 'NAME -- DESCRIPTION -- NUMBERS'%s", "");
-	if (get_number(p, numbers, "forward_compute_time", &forward_ms) || get_number(p, numbers, "activation_size", &activation) ||
+	if (get_number(p, numbers, "forward_compute_time", &forward_ms) ||
+	    get_number(p, numbers, "activation_size", &activation) ||
 	    get_number(p, numbers, "parameter_size", &parameters) ||
-	    (strstr(numbers, "backward_compute_time") && get_number(p, numbers, "backward_compute_time", &backward_ms)))
+	    (strstr(numbers, "backward_compute_time") &&
+	     get_number(p, numbers, "backward_compute_time", &backward_ms)))
 		return -1;
 	if (json_object_get(p->index, name))
 		return fail(p, "node '%.80s' is given twice", name);
@@ -80,12 +82,15 @@ static int add_vertex(struct pipedream_parser *p, char *name, char *rest)
 	v.output_s = activation / p->bandwidth_Bps;
 	struct dlb_attr *attr = dlb_arena_array(&p->arena, 3, sizeof *attr);
 	const size_t length = numbers - description >= 4 ? (size_t)(numbers - 4 - description) : 0;
-	attr[0] = (struct dlb_attr){ .name = "description", .type = DLB_ATTR_STR, .s = dlb_arena_printf(&p->arena, "%.*s", (int)length, description) };
+	attr[0] = (struct dlb_attr){ .name = "description",
+				     .type = DLB_ATTR_STR,
+				     .s = dlb_arena_printf(&p->arena, "%.*s", (int)length, description) };
 	attr[1] = (struct dlb_attr){ .name = "backward_s", .type = DLB_ATTR_REAL, .f = backward_ms / 1e3 };
 	attr[2] = (struct dlb_attr){ .name = "parameter_bytes", .type = DLB_ATTR_REAL, .f = parameters };
 	v.attr = attr;
 	v.n_attr = 3;
-	const int word = (int)strspn(attr[0].s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+	const int word = (int)strspn(attr[0].s,
+				     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
 	v.type = word && attr[0].s[word] != ' ' ? dlb_arena_printf(&p->arena, "%.*s", word, attr[0].s) : NULL;
 	DLB_GROW(p->net.vertex, p->net.n_vertices, p->cap_vertices);
 	p->net.vertex[p->net.n_vertices++] = v;
@@ -98,7 +103,8 @@ static int add_edge(struct pipedream_parser *p, char *from, char *to)
 	if (!a || !b)
 		return fail(p, "no node '%.80s' above", a ? to : from);
 	DLB_GROW(p->net.edge, p->net.n_edges, p->cap_edges);
-	p->net.edge[p->net.n_edges++] = (struct dlb_edge){ (int)json_integer_value(a), (int)json_integer_value(b) };
+	p->net.edge[p->net.n_edges++] = (struct dlb_edge){ (int)json_integer_value(a),
+							   (int)json_integer_value(b) };
 	return 0;
 }
 
@@ -137,7 +143,8 @@ static void number_vertices(struct pipedream_parser *p)
 	for (int i = 0; i < p->net.n_vertices && all; i++) {
 		const char *digits = p->net.vertex[i].name + 4;
 		char key[32], *end;
-		all = !strncmp(p->net.vertex[i].name, "node", 4) && isdigit((unsigned char)*digits) && strlen(digits) < 16;
+		all = !strncmp(p->net.vertex[i].name, "node", 4) && isdigit((unsigned char)*digits) &&
+		      strlen(digits) < 16;
 		if (!all)
 			break;
 		id[i] = strtoll(digits, &end, 10);

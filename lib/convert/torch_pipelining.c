@@ -46,9 +46,13 @@ static int check_stages(const struct dlb_planned *x, const int *stage_of, struct
 	for (int i = 0; i < g->n_ops; i++) {
 		int to = stage_of[x->p.placement[i]];
 		if (to < 0)
-			return dlb_fail_no(err, NULL, "node %d has backward ops and no forward op: it is no stage", x->p.placement[i]);
+			return dlb_fail_no(err, NULL,
+					   "node %d has backward ops and no forward op: it is no stage",
+					   x->p.placement[i]);
 		for (int k = 0; k < g->op[i].n_in; k++) {
-			int from = g->op[i].in[k] < 0 || dlb_tensor_is_state(&g->tensor[g->op[i].in[k]]) ? -1 : g->tensor[g->op[i].in[k]].producer;
+			int from = g->op[i].in[k] < 0 || dlb_tensor_is_state(&g->tensor[g->op[i].in[k]]) ?
+					   -1 :
+					   g->tensor[g->op[i].in[k]].producer;
 			if (from < 0)
 				continue;
 			int s = stage_of[x->p.placement[from]], step = to - s;
@@ -56,7 +60,9 @@ static int check_stages(const struct dlb_planned *x, const int *stage_of, struct
 			bool forward = g->op[from].phase == DLB_FORWARD;
 			if (step == 0 || (forward ? step == 1 : step == -1))
 				continue;
-			dlb_fail_no(err, NULL, "op '%s' of stage %d feeds op '%s' of stage %d: stages of torch pass on to the next",
+			dlb_fail_no(err, NULL,
+				    "op '%s' of stage %d feeds op '%s' of stage %d: stages of torch pass on "
+				    "to the next",
 				    g->op[from].name, s, g->op[i].name, to);
 			return dlb_hint(err, "plan contiguous parts, as -a proportional or -a even does");
 		}
@@ -81,7 +87,8 @@ static void write_row(const struct dlb_planned *x, int node, int stage, struct d
 	free(seen);
 }
 
-char *dlb_export_torch_pipelining(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+char *dlb_export_torch_pipelining(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n,
+				  struct dlb_error *err)
 {
 	struct dlb_planned x;
 	struct dlb_text t = { .n = 0 };

@@ -47,7 +47,8 @@ static int shard_of(const struct dlb_graph *g, int op)
 	return dlb_split_shard(o->phase == DLB_FORWARD || o->of < 0 ? o->name : g->op[o->of].name);
 }
 
-static double finish_of(const struct dlb_cost *c, int op, const int *where, const double *finish, const double *free_at)
+static double finish_of(const struct dlb_cost *c, int op, const int *where, const double *finish,
+			const double *free_at)
 {
 	const struct dlb_graph *g = c->graph;
 	double start = free_at[where[op]];
@@ -57,7 +58,10 @@ static double finish_of(const struct dlb_cost *c, int op, const int *where, cons
 		if (from < 0 || from >= op)
 			continue;
 		const double bytes = dlb_tensor_bytes(&g->tensor[t], g->batch);
-		const double there = finish[from] + (where[from] == where[op] ? 0 : dlb_cost_xfer_s(c, bytes, where[from], where[op]));
+		const double there = finish[from] +
+				     (where[from] == where[op] ?
+					      0 :
+					      dlb_cost_xfer_s(c, bytes, where[from], where[op]));
 		start = fmax(start, there);
 	}
 	return start + dlb_cost_op_s(c, op, where[op], (double)g->batch);
@@ -84,7 +88,8 @@ static double schedule_s(const struct split_search *s, const struct dlb_cost *c,
 }
 
 /* Seconds of a step with these ops split over n nodes; INFINITY: impossible. */
-static double with_split_s(const struct split_search *s, const struct dlb_split_request *ask, int n_ask, int n)
+static double with_split_s(const struct split_search *s, const struct dlb_split_request *ask, int n_ask,
+			   int n)
 {
 	struct dlb_graph g;
 	struct dlb_profile p = { .n_kinds = 0 };
@@ -119,7 +124,8 @@ static double need_bytes(const struct dlb_graph *g, int op, int k, int n_state)
 			continue;
 		const struct dlb_tensor *t = &g->tensor[o->in[i]];
 		if (t->kind == DLB_T_WEIGHT)
-			weights += g->training ? dlb_cost_weight_bytes(g, o->in[i], n_state) : dlb_tensor_bytes(t, 1);
+			weights += g->training ? dlb_cost_weight_bytes(g, o->in[i], n_state) :
+						 dlb_tensor_bytes(t, 1);
 		else
 			in += dlb_tensor_bytes(t, g->batch);
 	}
@@ -153,8 +159,13 @@ static void split_what_does_not_fit(struct split_search *s, int n_state)
 			continue;
 		while (k < n && need_bytes(s->g, i, k, n_state) > most_of_a_node * memory[k - 1])
 			k++;
-		s->sure[s->n_sure++] = (struct dlb_split_request){ .op = o->name, .parts = k,
-			.why = dlb_arena_printf(s->a, "whole it needs %.4g MB, and no node has more than %.4g MB", need / 1e6, memory[0] / 1e6) };
+		s->sure[s->n_sure++] = (struct dlb_split_request){
+			.op = o->name,
+			.parts = k,
+			.why = dlb_arena_printf(s->a,
+						"whole it needs %.4g MB, and no node has more than %.4g MB",
+						need / 1e6, memory[0] / 1e6)
+		};
 	}
 	free(memory);
 }
@@ -185,7 +196,9 @@ static void find_alike(struct split_search *s)
 			k++;
 		struct alike *c = &s->alike[k];
 		if (k == s->n_alike) {
-			*c = (struct alike){ .key = key, .op = dlb_arena_array(s->a, (size_t)(g->n_ops - i), sizeof *c->op) };
+			*c = (struct alike){
+				.key = key, .op = dlb_arena_array(s->a, (size_t)(g->n_ops - i), sizeof *c->op)
+			};
 			s->n_alike++;
 		}
 		c->op[c->n++] = i;
@@ -205,15 +218,19 @@ static int collect(const struct split_search *s, int n, const char *why, struct 
 		memcpy(ask, s->sure, (size_t)m * sizeof *ask);
 	for (int k = 0; k < s->n_alike; k++)
 		for (int i = 0; i < s->alike[k].n && s->alike[k].way != WHOLE; i++)
-			ask[m++] = (struct dlb_split_request){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why,
-							   .axis = axis_of[s->alike[k].way] };
+			ask[m++] = (struct dlb_split_request){ .op = s->g->op[s->alike[k].op[i]].name,
+							       .parts = n,
+							       .why = why,
+							       .axis = axis_of[s->alike[k].way] };
 	return m;
 }
 
 /* True if the op can be split into n shards this way. */
 static bool can_split(const struct split_search *s, int op, int n, enum split_way way)
 {
-	const struct dlb_split_request one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
+	const struct dlb_split_request one = {
+		.op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = ""
+	};
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g;
 
@@ -239,7 +256,8 @@ static double improve(struct split_search *s, int n, struct dlb_split_request *a
 
 	for (int k = 0; k < s->n_alike; k++)
 		for (int w = 0; w < N_WAYS; w++)
-			s->alike[k].can[w] = w == WHOLE || can_split(s, s->alike[k].op[0], n, (enum split_way)w);
+			s->alike[k].can[w] = w == WHOLE ||
+					     can_split(s, s->alike[k].op[0], n, (enum split_way)w);
 	double best = start_with(s, n, SAMPLES, ask);
 	const double fitting = start_with(s, n, FITTING, ask);
 	if (fitting <= best)
@@ -289,15 +307,19 @@ static void shorten(struct split_search *s, struct dlb_split_request **ask, int 
 			continue;
 		best = t;
 		struct dlb_split_request *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
-		*n = collect(s, k, dlb_arena_printf(s->a, "the step is predicted at %.4g s instead of %.4g s, scheduled in the graph's order",
-						    t, whole), keep);
+		*n = collect(s, k,
+			     dlb_arena_printf(s->a,
+					      "the step is predicted at %.4g s instead of %.4g s, scheduled "
+					      "in the graph's order",
+					      t, whole),
+			     keep);
 		*ask = keep;
 	}
 }
 
-int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl, int n_state,
-		   const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_request **ask, int *n,
-		   struct dlb_error *err)
+int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl,
+		   int n_state, const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a,
+		   struct dlb_split_request **ask, int *n, struct dlb_error *err)
 {
 	struct split_search s = { .p = p, .cl = cl, .a = a };
 	struct dlb_cost c = { .n_ops = 0 };

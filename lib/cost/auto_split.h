@@ -17,7 +17,7 @@
 
 /* fixed[n_fixed] are split in any case. *ask (in `a`): all ops to split; *n may be 0. p may be NULL. n_state:
  * states of the optimizer, for memory. -1 with err. */
-int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl, int n_state,
-		   const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_request **ask, int *n,
-		   struct dlb_error *err);
+int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl,
+		   int n_state, const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a,
+		   struct dlb_split_request **ask, int *n, struct dlb_error *err);
 #endif

@@ -20,10 +20,13 @@ static void find_matrix_flops(struct dlb_cost *c)
 
 	c->matrix_flops = dlb_arena_array(&c->arena, (size_t)c->n_kinds + 1, sizeof *c->matrix_flops);
 	for (int i = 0; i < c->n_ops; i++)
-		most = fmax(most, c->graph->op[i].phase == DLB_UPDATE ? 0 : dlb_op_flop_at(c->graph, i, (int64_t)n));
+		most = fmax(most, c->graph->op[i].phase == DLB_UPDATE ?
+					  0 :
+					  dlb_op_flop_at(c->graph, i, (int64_t)n));
 	for (int k = 0; k < c->n_kinds; k++) {
 		for (int i = 0; i < c->n_ops; i++) {
-			double flop = dlb_op_flop_at(c->graph, i, (int64_t)n), s = dlb_cost_kind_s(c, i, k, n);
+			double flop = dlb_op_flop_at(c->graph, i, (int64_t)n),
+			       s = dlb_cost_kind_s(c, i, k, n);
 
 			if (c->graph->op[i].phase != DLB_UPDATE && flop >= most / 10 && s > 0 && isfinite(s))
 				c->matrix_flops[k] = fmax(c->matrix_flops[k], flop / s);
@@ -40,7 +43,8 @@ void dlb_cost_set_optimizer(struct dlb_cost *c, int rule)
 	if (c->inverse_every > 0 && !c->matrix_flops)
 		find_matrix_flops(c);
 	if (rule >= 0 && sgd >= 0 && dlb_optimizers[sgd].bytes_per_element > 0)
-		c->update_scale = dlb_optimizers[rule].bytes_per_element / dlb_optimizers[sgd].bytes_per_element;
+		c->update_scale = dlb_optimizers[rule].bytes_per_element /
+				  dlb_optimizers[sgd].bytes_per_element;
 }
 
 /* Extends the line through (n0, t0) and (n1, t1), n1 > n0, to n outside. Below n0, a line without a fixed
@@ -100,7 +104,8 @@ static double plain_update_s(const struct dlb_cost *c, int t, int kind)
 
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
 		if (g->op[g->reader[i]].phase == DLB_UPDATE)
-			return c->op_s[((size_t)kind * (size_t)c->n_ops + (size_t)g->reader[i]) * (size_t)c->n_batches];
+			return c->op_s[((size_t)kind * (size_t)c->n_ops + (size_t)g->reader[i]) *
+				       (size_t)c->n_batches];
 	return 0;
 }
 
@@ -123,7 +128,8 @@ void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[D
 {
 	const struct dlb_op *o = &c->graph->op[op];
 	bool update = o->phase == DLB_UPDATE;
-	double all = (o->bytes_fixed + (o->bytes - o->bytes_fixed) * n / (double)c->batch[0]) * (update ? c->update_scale : 1);
+	double all = (o->bytes_fixed + (o->bytes - o->bytes_fixed) * n / (double)c->batch[0]) *
+		     (update ? c->update_scale : 1);
 	double weights = 0;
 
 	for (int i = 0; i < o->n_in; i++) {
@@ -133,7 +139,8 @@ void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[D
 			weights += dlb_tensor_bytes(x, 1);
 	}
 	bytes[DLB_BUF_WEIGHTS] = fmin(update ? 2 * weights : weights, all);
-	bytes[DLB_BUF_ACTIVATIONS] = update ? fmin(weights, all - bytes[DLB_BUF_WEIGHTS]) : all - bytes[DLB_BUF_WEIGHTS];
+	bytes[DLB_BUF_ACTIVATIONS] = update ? fmin(weights, all - bytes[DLB_BUF_WEIGHTS]) :
+					      all - bytes[DLB_BUF_WEIGHTS];
 	bytes[DLB_BUF_STATE] = all - bytes[DLB_BUF_WEIGHTS] - bytes[DLB_BUF_ACTIVATIONS];
 }
 
@@ -143,7 +150,8 @@ static double moved_s(const struct dlb_memory_share *m, double bytes)
 	return m->bandwidth_Bps > 0 && bytes > 0 ? m->latency_s + bytes / m->bandwidth_Bps : 0;
 }
 
-static double memory_s(const struct dlb_cost *c, int op, const struct dlb_node *d, double n, const struct dlb_memory_use *use)
+static double memory_s(const struct dlb_cost *c, int op, const struct dlb_node *d, double n,
+		       const struct dlb_memory_use *use)
 {
 	double traffic[DLB_N_BUFFERS], room[DLB_N_BUFFERS] = { 0 }, all = 0, longest = 0, least = INFINITY;
 
@@ -186,7 +194,9 @@ double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)
 double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state)
 {
 	int home = g->tensor[t].kind == DLB_T_WEIGHT ? g->tensor[t].home : -1;
-	double factors = home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].n_in > 2 ? dlb_kfac_state_bytes(g, home) : 0;
+	double factors = home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].n_in > 2 ?
+				 dlb_kfac_state_bytes(g, home) :
+				 0;
 
 	return dlb_tensor_bytes(&g->tensor[t], 1) * (2 + n_state) + factors;
 }
@@ -211,7 +221,8 @@ double dlb_cost_out_bytes(const struct dlb_graph *g, int op, int64_t n)
 	return sum_bytes(g, g->op[op].out, g->op[op].n_out, n);
 }
 
-double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k, enum dlb_split how)
+double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k,
+			enum dlb_split how)
 {
 	const struct dlb_op *o = &c->graph->op[op];
 	double out = dlb_cost_out_bytes(c->graph, op, n), in = 0, worst = 0;

@@ -104,7 +104,8 @@ double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state);
  *                      nodes get the sum (ring allreduce: 2 (k-1)/k of the output)
  * The slowest route between neighbours of the ring decides. 0 for k < 2. */
 enum dlb_split { DLB_SPLIT_OUTPUT, DLB_SPLIT_SUM };
-double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k, enum dlb_split how);
+double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k,
+			enum dlb_split how);
 /* Sums over an op's tensors at n samples: all present inputs, all outputs. */
 double dlb_cost_in_bytes(const struct dlb_graph *g, int op, int64_t n);
 double dlb_cost_out_bytes(const struct dlb_graph *g, int op, int64_t n);

@@ -83,7 +83,8 @@ static uint64_t row_hash(const struct dlb_cost *c, int op)
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)op;
 		for (int b = 0; b < c->n_batches; b++)
 			h = hash_real(h, c->op_s[at * (size_t)c->n_batches + (size_t)b]);
-		h = hash_real(hash_real(hash_real(h, c->scratch_bytes[at]), c->packed_bytes[at]), c->workspace_bytes[at]);
+		h = hash_real(hash_real(hash_real(h, c->scratch_bytes[at]), c->packed_bytes[at]),
+			      c->workspace_bytes[at]);
 		h = hash_real(h, c->measured[at]);
 	}
 	return h;
@@ -131,8 +132,10 @@ static void write_split(json_t *row, const struct dlb_cost *c, int op)
 		node[i] = i;
 	o = json_object();
 	json_object_set_new(o, "nodes", json_integer(k));
-	json_object_set_new(o, "output_s", json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_OUTPUT)));
-	json_object_set_new(o, "sum_s", json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_SUM)));
+	json_object_set_new(o, "output_s",
+			    json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_OUTPUT)));
+	json_object_set_new(o, "sum_s",
+			    json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_SUM)));
 	json_object_set_new(row, "split", o);
 }
 
@@ -178,7 +181,8 @@ static int by_first_op(const void *a, const void *b)
 
 static json_t *write_rows(const struct dlb_cost *c)
 {
-	struct cost_key *k = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *k), **start = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *start);
+	struct cost_key *k = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *k),
+			**start = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *start);
 	json_t *rows = json_array();
 	int n = 0;
 
@@ -236,7 +240,8 @@ static uint64_t route_hash(const struct dlb_cluster *cl, int a, int b)
 static json_t *write_transfers(const struct dlb_cluster *cl)
 {
 	json_t *a = json_array();
-	int *pick = dlb_xcalloc(2 * MAX_LEAVES, sizeof *pick), *have = dlb_xcalloc((size_t)cl->n_groups + 1, sizeof *have);
+	int *pick = dlb_xcalloc(2 * MAX_LEAVES, sizeof *pick),
+	    *have = dlb_xcalloc((size_t)cl->n_groups + 1, sizeof *have);
 	uint64_t seen[MAX_TRANSFERS];
 	int n = 0, n_seen = 0;
 
@@ -339,7 +344,8 @@ static int read_batches(struct cost_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_per_kind(struct cost_reader *rd, const struct dlb_ref *r, const char *key, int opt, double least, double *x)
+static int read_per_kind(struct cost_reader *rd, const struct dlb_ref *r, const char *key, int opt,
+			 double least, double *x)
 {
 	struct dlb_ref o;
 
@@ -363,7 +369,8 @@ static int read_times(struct cost_reader *rd, const struct dlb_ref *row, int op)
 	struct dlb_ref times, a;
 	int n;
 
-	if (dlb_get_object(row, "time_s", DLB_NEED, &times, rd->err) || dlb_ref_known(&times, rd->kind, rd->err))
+	if (dlb_get_object(row, "time_s", DLB_NEED, &times, rd->err) ||
+	    dlb_ref_known(&times, rd->kind, rd->err))
 		return -1;
 	for (int k = 0; k < c->n_kinds; k++) {
 		double *t = &c->op_s[((size_t)k * (size_t)c->n_ops + (size_t)op) * (size_t)c->n_batches];
@@ -428,7 +435,8 @@ static void copy_op(struct dlb_cost *c, int from, int to)
 	c->output_s[to] = c->output_s[from];
 	c->resident_bytes[to] = c->resident_bytes[from];
 	for (int k = 0; k < c->n_kinds; k++) {
-		size_t f = (size_t)k * (size_t)c->n_ops + (size_t)from, t = (size_t)k * (size_t)c->n_ops + (size_t)to;
+		size_t f = (size_t)k * (size_t)c->n_ops + (size_t)from,
+		       t = (size_t)k * (size_t)c->n_ops + (size_t)to;
 		memcpy(&c->op_s[t * (size_t)c->n_batches], &c->op_s[f * (size_t)c->n_batches],
 		       (size_t)c->n_batches * sizeof *c->op_s);
 		c->measured[t] = c->measured[f];
@@ -440,8 +448,9 @@ static void copy_op(struct dlb_cost *c, int from, int to)
 
 static int read_row(struct cost_reader *rd, const struct dlb_ref *row)
 {
-	static const char *const known[] = { "type", "ops", "time_s", "measured", "memory", "scratch_bytes", "packed_bytes",
-					     "workspace_bytes", "split", "output_s", "resident_bytes", NULL };
+	static const char *const known[] = { "type",   "ops",           "time_s",         "measured",
+					     "memory", "scratch_bytes", "packed_bytes",   "workspace_bytes",
+					     "split",  "output_s",      "resident_bytes", NULL };
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref ops;
 	int64_t op, first = -1;
@@ -520,8 +529,9 @@ static int read_kinds(struct cost_reader *rd, const struct dlb_ref *r)
 
 static int read_section(struct cost_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "inputs", "kinds", "batches", "accumulate_Bps", "fit_error", "rows",
-					     "transfers", "fit", NULL };
+	static const char *const known[] = { "inputs",         "kinds",     "batches",
+					     "accumulate_Bps", "fit_error", "rows",
+					     "transfers",      "fit",       NULL };
 	struct dlb_cost *c = rd->c;
 
 	if (!json_is_object(r->v))
@@ -546,7 +556,8 @@ int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const stru
 	int rc;
 
 	memset(c, 0, sizeof *c);
-	if (dlb_doc_need(d, "cost", &section, err) || dlb_doc_check_inputs(d, "cost", err) || dlb_optimizer_read(d, &o, err))
+	if (dlb_doc_need(d, "cost", &section, err) || dlb_doc_check_inputs(d, "cost", err) ||
+	    dlb_optimizer_read(d, &o, err))
 		return -1;
 	c->graph = g;
 	c->cluster = cl;

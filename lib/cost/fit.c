@@ -14,10 +14,12 @@
 /* Defaults without any measurement: one core of a current server, and typical efficiencies of each class of
  * work. A profile replaces all of them. */
 static const double default_peak_flops = 1e11, default_bandwidth_Bps = 1e10, default_launch_s = 2e-6;
-static const struct { const char *work; double flop_efficiency, bytes_efficiency; } works[] = {
-	{ "conv", 0.6, 0.6 }, { "dense", 0.6, 0.6 }, { "pool", 0.05, 0.5 }, { "norm", 0.1, 0.4 },
-	{ "activation", 0.1, 0.6 }, { "elementwise", 0.1, 0.6 }, { "reduce", 0.1, 0.5 }, { "loss", 0.05, 0.4 },
-	{ "move", 0.1, 0.5 }, { "update", 0.2, 0.7 }, { "other", 0.1, 0.4 },
+static const struct { const char *work; double flop_efficiency, bytes_efficiency;
+} works[] = {
+	{ "conv", 0.6, 0.6 },   { "dense", 0.6, 0.6 },      { "pool", 0.05, 0.5 },
+	{ "norm", 0.1, 0.4 },   { "activation", 0.1, 0.6 }, { "elementwise", 0.1, 0.6 },
+	{ "reduce", 0.1, 0.5 }, { "loss", 0.05, 0.4 },      { "move", 0.1, 0.5 },
+	{ "update", 0.2, 0.7 }, { "other", 0.1, 0.4 },
 };
 enum { N_WORKS = sizeof works / sizeof *works, MAX_BLIND = 100 };
 
@@ -72,7 +74,8 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 		for (int pass = 0; pass < 2; pass++)
 			for (int i = 0; i < n; i++) {
 				double w = (weight ? weight[i] : 1) / (t[i] * t[i]), rest = t[i];
-				double x[3] = { 1, memory_side[i] ? 0 : flop[i], memory_side[i] ? bytes[i] : 0 };
+				double x[3] = { 1, memory_side[i] ? 0 : flop[i],
+						memory_side[i] ? bytes[i] : 0 };
 				for (int k = 0; k < 3; k++)
 					if (!use[k])
 						rest -= x[k] * *out[k];	/* a fixed coefficient */
@@ -82,7 +85,8 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 						continue;
 					}
 					for (int q = 0; q < m; q++)
-						a[p][q] += w * x[col[p]] * x[col[q]] / sqrt(length[p] * length[q]);
+						a[p][q] += w * x[col[p]] * x[col[q]] /
+							   sqrt(length[p] * length[q]);
 					a[p][m] += w * x[col[p]] * rest / sqrt(length[p]);
 				}
 			}
@@ -212,13 +216,15 @@ static void state_model(const struct dlb_device_kind *d, struct kind_model *m)
 static void default_model(struct kind_model *m)
 {
 	for (int w = 0; w < N_WORKS; w++)
-		m->of[w] = (struct dlb_roofline){ default_launch_s, 1 / (m->peak_flops * works[w].flop_efficiency),
+		m->of[w] = (struct dlb_roofline){ default_launch_s,
+						  1 / (m->peak_flops * works[w].flop_efficiency),
 						  1 / (m->bandwidth_Bps * works[w].bytes_efficiency) };
 }
 
 /* Collects the measured samples of profile kind q and one class of work (w < 0:
  * all). Arrays hold rows x batches. */
-static void take_samples(const struct dlb_graph *g, const struct dlb_profile *p, int q, int w, struct samples *s)
+static void take_samples(const struct dlb_graph *g, const struct dlb_profile *p, int q, int w,
+			 struct samples *s)
 {
 	s->n = 0;
 	for (int i = 0; i < p->n_rows; i++)
@@ -281,17 +287,20 @@ static double blind_error(const struct dlb_roofline *start, struct samples *s)
 	return result;
 }
 
-static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q, int w, const struct kind_model *m,
-			 const struct dlb_roofline *start, struct samples *s)
+static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q, int w,
+			 const struct kind_model *m, const struct dlb_roofline *start, struct samples *s)
 {
 	struct dlb_cost_fit *f = &c->fit[c->n_fits++];
 	const struct dlb_roofline *r = &m->of[w];
 	double *e = dlb_xcalloc((size_t)s->n, sizeof *e);
 
-	*f = (struct dlb_cost_fit){ .kind = dlb_arena_strdup(&c->arena, p->kind[q]), .work = works[w].work, .n = s->n,
+	*f = (struct dlb_cost_fit){ .kind = dlb_arena_strdup(&c->arena, p->kind[q]),
+				    .work = works[w].work,
+				    .n = s->n,
 				    .launch_s = r->launch_s,
 				    .flop_efficiency = r->flop_s > 0 ? 1 / (m->peak_flops * r->flop_s) : NAN,
-				    .bytes_efficiency = r->byte_s > 0 ? 1 / (m->bandwidth_Bps * r->byte_s) : NAN };
+				    .bytes_efficiency = r->byte_s > 0 ? 1 / (m->bandwidth_Bps * r->byte_s) :
+									NAN };
 	for (int i = 0; i < s->n; i++) {
 		e[i] = relative_error(r, s, i);
 		if (e[i] >= f->worst_error) {
@@ -374,7 +383,8 @@ static int base_kind(const struct fitter *f, int k, bool *exact)
 			*exact = true;
 			return q;
 		}
-		if (strlen(d->backend) == n && !strncmp(d->backend, name, n) && (best < 0 || gap < best_gap)) {
+		if (strlen(d->backend) == n && !strncmp(d->backend, name, n) &&
+		    (best < 0 || gap < best_gap)) {
 			best = q;
 			best_gap = gap;
 		}
@@ -390,7 +400,8 @@ static bool same_backend(const char *kind_name, const char *backend)
 }
 
 /* The rooflines of cluster kind k: efficiencies of the base kind with k's own peak and bandwidth. */
-static int model_of(const struct fitter *f, int k, int base, bool exact, struct kind_model *m, struct dlb_error *err)
+static int model_of(const struct fitter *f, int k, int base, bool exact, struct kind_model *m,
+		    struct dlb_error *err)
 {
 	const struct dlb_device_kind *d = &f->cl->kind[k];
 	char where[300];
@@ -418,15 +429,18 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 	}
 	if (!(m->peak_flops > 0) || !(m->bandwidth_Bps > 0)) {
 		snprintf(where, sizeof where, "/cluster/kinds/%d", k);
-		dlb_fail(err, where, "there are no figures for the kind '%s': it is not in the profile and has no "
-			 "peak_flops and bandwidth_Bps", d->name);
+		dlb_fail(err, where,
+			 "there are no figures for the kind '%s': it is not in the profile and has no "
+			 "peak_flops and bandwidth_Bps",
+			 d->name);
 		const char *known[1] = { "cpu" };
 		char places[200];
 		dlb_share_places("clusters", places, sizeof places);
 		const char *near = dlb_nearest(d->name, f->p && f->p->n_kinds ? f->p->kind : known,
 					       f->p && f->p->n_kinds ? f->p->n_kinds : 1);
 		return near ? dlb_hint(err, "did you mean '%s'?", near) :
-			dlb_hint(err, "state them, or name a file: '%.40s' is none, nor in %s", d->name, places);
+			      dlb_hint(err, "state them, or name a file: '%.40s' is none, nor in %s", d->name,
+				       places);
 	}
 	default_model(m);
 	for (int w = 0; base >= 0 && w < N_WORKS; w++) {
@@ -467,7 +481,8 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 		if (seen && isinf(seen[b]) && same_backend(f->p->kind[base], d->backend))
 			none = true;
 	for (int b = 0; b < c->n_batches; b++) {
-		double flop = dlb_op_flop_at(f->g, op, c->batch[b]), bytes = dlb_op_bytes_at(f->g, op, c->batch[b]);
+		double flop = dlb_op_flop_at(f->g, op, c->batch[b]),
+		       bytes = dlb_op_bytes_at(f->g, op, c->batch[b]);
 		int near = -1;
 		if (none) {
 			t[b] = INFINITY;
@@ -483,7 +498,8 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 			continue;
 		}
 		if (near >= 0 && !(m->stated[w] && !exact)) {
-			double there = dlb_roofline_s(&f->model[base].of[w], dlb_op_flop_at(f->g, op, c->batch[near]),
+			double there = dlb_roofline_s(&f->model[base].of[w],
+						      dlb_op_flop_at(f->g, op, c->batch[near]),
 						      dlb_op_bytes_at(f->g, op, c->batch[near]));
 			if (there > 0)
 				t[b] *= seen[near] / there;
@@ -531,7 +547,8 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 		}
 		op_times(f, i, k, base, exact, &m, t, &c->measured[at]);
 		if (c->measured[at] && t[0] > 0) {
-			double model = dlb_roofline_s(&m.of[work_of(f->g->op[i].type)], dlb_op_flop_at(f->g, i, c->batch[0]),
+			double model = dlb_roofline_s(&m.of[work_of(f->g->op[i].type)],
+						      dlb_op_flop_at(f->g, i, c->batch[0]),
 						      dlb_op_bytes_at(f->g, i, c->batch[0]));
 			e[n++] = fabs(model - t[0]) / t[0];
 		}
@@ -542,7 +559,8 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 	return 0;
 }
 
-static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, const struct dlb_cluster *cl)
+static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
+		 const struct dlb_cluster *cl)
 {
 	struct dlb_arena *a = &c->arena;
 
@@ -563,8 +581,8 @@ static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 	c->fit = dlb_arena_array(a, (p ? (size_t)p->n_kinds * N_WORKS : 0) + 1, sizeof *c->fit);
 }
 
-static int fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, const struct dlb_cluster *cl,
-	       bool describe, struct dlb_error *err)
+static int fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
+	       const struct dlb_cluster *cl, bool describe, struct dlb_error *err)
 {
 	struct fitter f = { .c = c, .g = g, .p = p, .cl = cl };
 	struct dlb_arena scratch = { 0 };
@@ -637,8 +655,8 @@ void dlb_cost_print_fit(const struct dlb_cost *c, FILE *f)
 			if (isfinite(c->op_s[at * (size_t)c->n_batches]))
 				sum += c->op_s[at * (size_t)c->n_batches];
 		}
-		fprintf(f, "kind %s: %d of %d ops measured, %d without a kernel, %.6g s a step", c->cluster->kind[k].name,
-			measured, c->n_ops, none, sum);
+		fprintf(f, "kind %s: %d of %d ops measured, %d without a kernel, %.6g s a step",
+			c->cluster->kind[k].name, measured, c->n_ops, none, sum);
 		if (isfinite(c->profile_step_s[k]))
 			fprintf(f, " (whole step measured: %.6g s)", c->profile_step_s[k]);
 		if (isfinite(c->fit_error[k]))
@@ -647,8 +665,8 @@ void dlb_cost_print_fit(const struct dlb_cost *c, FILE *f)
 	}
 	if (!c->n_fits)
 		return;
-	fprintf(f, "%-10s %-12s %7s %10s %9s %9s %9s %9s  %s\n", "kind", "work", "samples", "launch_s", "of peak",
-		"of bandw.", "median", "unseen", "worst");
+	fprintf(f, "%-10s %-12s %7s %10s %9s %9s %9s %9s  %s\n", "kind", "work", "samples", "launch_s",
+		"of peak", "of bandw.", "median", "unseen", "worst");
 	for (int i = 0; i < c->n_fits; i++) {
 		const struct dlb_cost_fit *r = &c->fit[i];
 		fprintf(f, "%-10s %-12s %7d %10.2e", r->kind, r->work, r->n, r->launch_s);

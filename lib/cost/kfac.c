@@ -6,7 +6,9 @@ static double rate(const struct dlb_cost *c, int update, int kind)
 {
 	const struct dlb_op *o = &c->graph->op[update];
 
-	return c->inverse_every > 0 && c->matrix_flops && o->phase == DLB_UPDATE && o->n_in > 2 ? c->matrix_flops[kind] : 0;
+	return c->inverse_every > 0 && c->matrix_flops && o->phase == DLB_UPDATE && o->n_in > 2 ?
+		       c->matrix_flops[kind] :
+		       0;
 }
 
 double dlb_cost_precondition_s(const struct dlb_cost *c, int update, int kind, bool factored)
@@ -28,5 +30,6 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
 	if (!(flops > 0))
 		return 0;
 	l = dlb_kfac_layer_at(c->graph, update);
-	return dlb_kfac_sum_flop(&l, k, (double)dlb_kfac_use_rows(c->graph, &l, k / DLB_KFAC_FACTORS, n)) / flops;
+	return dlb_kfac_sum_flop(&l, k, (double)dlb_kfac_use_rows(c->graph, &l, k / DLB_KFAC_FACTORS, n)) /
+	       flops;
 }

@@ -81,7 +81,11 @@ static double longest_besides(const struct pair_sum_search *x, int sum, const in
 			same |= forward_of(g, op[k]) == forward_of(g, i);
 		}
 		if (same && !part)
-			longest = fmax(longest, dlb_cost_op_s(x->c, i, node_of(x, dlb_split_shard(g->op[forward_of(g, i)].name)), (double)g->batch));
+			longest = fmax(longest,
+				       dlb_cost_op_s(x->c, i,
+						     node_of(x,
+							     dlb_split_shard(g->op[forward_of(g, i)].name)),
+						     (double)g->batch));
 	}
 	return longest;
 }
@@ -94,7 +98,8 @@ static double gain(struct pair_sum_search *x, int sum, const int *op, int n)
 	const double bytes = dlb_tensor_bytes(&g->tensor[g->op[sum].out[0]], g->batch);
 	/* time per tensor read or written */
 	const double add_s = dlb_cost_op_s(x->c, sum, node_of(x, 0), (double)g->batch) / (n + 1);
-	int *count = dlb_xcalloc((size_t)n + 1, sizeof *count), *shard = dlb_xcalloc((size_t)n + 1, sizeof *shard), K = 0, most = 1;
+	int *count = dlb_xcalloc((size_t)n + 1, sizeof *count),
+	    *shard = dlb_xcalloc((size_t)n + 1, sizeof *shard), K = 0, most = 1;
 	double latency = 0, one = 0, pairs = 0;
 
 	for (int i = 0; i < n; i++) {

@@ -29,7 +29,8 @@ static uint64_t key_of(const struct dlb_graph *g, int op, int64_t batch)
 {
 	struct dlb_arena scratch = { 0 };
 	const char *at_n = dlb_op_signature(g, op, batch, &scratch);
-	const uint64_t hash = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, at_n), dlb_op_signature(g, op, 2 * batch + 1, &scratch));
+	const uint64_t hash = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, at_n),
+					   dlb_op_signature(g, op, 2 * batch + 1, &scratch));
 
 	dlb_arena_release(&scratch);
 	return hash;
@@ -41,7 +42,9 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 
 	memset(p, 0, sizeof *p);
 	p->batch = dlb_arena_array(&p->arena, 5, sizeof *p->batch);
-	for (int64_t n = batch; n >= dlb_graph_least_samples(g) && n * 16 >= batch && p->n_batches < (g->fixed_batch ? 1 : 5); n /= 2)
+	for (int64_t n = batch;
+	     n >= dlb_graph_least_samples(g) && n * 16 >= batch && p->n_batches < (g->fixed_batch ? 1 : 5);
+	     n /= 2)
 		p->batch[p->n_batches++] = n;
 	for (int i = 0; i < g->n_ops; i++)
 		k[i] = (struct profile_key){ .op = i, .hash = key_of(g, i, batch) };
@@ -89,7 +92,8 @@ int dlb_profile_price_copies(const struct dlb_profile *p, struct dlb_cluster *c)
 
 	for (int g = 0; g < c->n_groups; g++) {
 		struct dlb_link *l = c->group[g].inside >= 0 ? &c->link[c->group[g].inside] : NULL;
-		const double Bps = l && l->usual && !strcmp(l->cls, "shm") ? slowest_copy_Bps(p, c, g) : INFINITY;
+		const double Bps = l && l->usual && !strcmp(l->cls, "shm") ? slowest_copy_Bps(p, c, g) :
+									     INFINITY;
 
 		if (isinf(Bps))
 			continue;
@@ -144,7 +148,8 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name)
 	return p->n_kinds++;
 }
 
-void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out)
+void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g,
+		       struct dlb_profile *out)
 {
 	uint64_t *key = dlb_xcalloc((size_t)p->n_rows + 1, sizeof *key);
 
@@ -166,7 +171,8 @@ void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was,
 			if (key[r] != to->hash)
 				continue;
 			for (int k = 0; k < p->n_kinds; k++) {
-				memcpy(to->time_s[k], from->time_s[k], (size_t)p->n_batches * sizeof **to->time_s);
+				memcpy(to->time_s[k], from->time_s[k],
+				       (size_t)p->n_batches * sizeof **to->time_s);
 				to->workspace_bytes[k] = from->workspace_bytes[k];
 				to->scratch_bytes[k] = from->scratch_bytes[k];
 				to->packed_bytes[k] = from->packed_bytes[k];

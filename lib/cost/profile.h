@@ -31,17 +31,20 @@ struct dlb_profile {
 };
 void dlb_profile_release(struct dlb_profile *p);
 json_t *dlb_profile_write(const struct dlb_profile *p);
-int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct dlb_profile *p, struct dlb_error *err);
+int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct dlb_profile *p,
+		     struct dlb_error *err);
 /* Makes a row for each distinct signature of g, batches N..N/16 (distinct, at least 1), without times. */
 void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch);
 /* Returns the index of a kind of device; adds it if it is new, with times NAN and sizes 0. */
 int dlb_profile_add_kind(struct dlb_profile *p, const char *name);
 /* Writes to *out the profile of g, which a rewrite (such as a split) made from `was`, the graph of profile p:
  * ops with measured signatures keep their times, the others have none. Overwrites *out. */
-void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out);
+void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g,
+		       struct dlb_profile *out);
 /* Puts g, which a rewrite made from `was` (the document's graph), into the document, and makes *p the profile
  * of g (p NULL: there is none). Unknown members of the graph section are kept. */
-void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *p);
+void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g,
+			   struct dlb_profile *p);
 /* The sender copies a message between nodes of one host. So links of hosts with default figures
  * (dlb_link.usual) get half the smallest memory bandwidth measured on the kinds of device there, since that
  * counts both reads and writes. Returns the number of links changed. */

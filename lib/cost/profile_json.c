@@ -19,7 +19,9 @@ static json_t *write_times(const double *t, int n)
 	json_t *a = json_array();
 
 	for (int b = 0; b < n; b++)
-		json_array_append_new(a, isnan(t[b]) ? json_null() : isinf(t[b]) ? json_false() : json_real(t[b]));
+		json_array_append_new(a, isnan(t[b]) ? json_null() :
+					 isinf(t[b]) ? json_false() :
+						       json_real(t[b]));
 	return a;
 }
 
@@ -134,7 +136,8 @@ static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb
 	return 0;
 }
 
-static int read_times(const struct dlb_ref *times, const struct dlb_profile *p, int k, double *t, struct dlb_error *err)
+static int read_times(const struct dlb_ref *times, const struct dlb_profile *p, int k, double *t,
+		      struct dlb_error *err)
 {
 	struct dlb_ref a;
 	int n = 0;
@@ -177,8 +180,8 @@ static int read_sizes(const struct dlb_ref *row, const char *key, const struct d
 }
 
 /* Reads a row's ops: they must exist and belong to no other row (owner[op] = row + 1). */
-static int read_ops(const struct dlb_ref *row, const struct dlb_graph *g, int index, struct dlb_profile *p, int *owner,
-		    struct dlb_error *err)
+static int read_ops(const struct dlb_ref *row, const struct dlb_graph *g, int index, struct dlb_profile *p,
+		    int *owner, struct dlb_error *err)
 {
 	struct dlb_profile_row *r = &p->row[index];
 	struct dlb_ref a;
@@ -202,11 +205,12 @@ static int read_ops(const struct dlb_ref *row, const struct dlb_graph *g, int in
 	return 0;
 }
 
-static int read_rows(const struct dlb_ref *rows, int n, const struct dlb_graph *g, struct dlb_profile *p, int *owner,
-		     struct dlb_error *err)
+static int read_rows(const struct dlb_ref *rows, int n, const struct dlb_graph *g, struct dlb_profile *p,
+		     int *owner, struct dlb_error *err)
 {
-	static const char *const known[] = { "type", "key", "ops", "time_s", "workspace_bytes", "scratch_bytes",
-					     "packed_bytes", NULL };
+	static const char *const known[] = {
+		"type", "key", "ops", "time_s", "workspace_bytes", "scratch_bytes", "packed_bytes", NULL
+	};
 
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref e = dlb_ref_index(rows, i), times;
@@ -216,7 +220,8 @@ static int read_rows(const struct dlb_ref *rows, int n, const struct dlb_graph *
 			return dlb_ref_fail(&e, err, "an object is expected");
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "type", DLB_NEED, &type, err) ||
 		    dlb_get_str(&e, "key", DLB_OPT, &key, err) || read_ops(&e, g, i, p, owner, err) ||
-		    dlb_get_object(&e, "time_s", DLB_NEED, &times, err) || dlb_ref_known(&times, p->kind, err))
+		    dlb_get_object(&e, "time_s", DLB_NEED, &times, err) ||
+		    dlb_ref_known(&times, p->kind, err))
 			return -1;
 		r->type = dlb_arena_strdup(&p->arena, type);
 		r->key = dlb_arena_strdup(&p->arena, key);
@@ -231,7 +236,8 @@ static int read_rows(const struct dlb_ref *rows, int n, const struct dlb_graph *
 	return 0;
 }
 
-int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct dlb_profile *p, struct dlb_error *err)
+int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct dlb_profile *p,
+		     struct dlb_error *err)
 {
 	static const char *const known[] = { "batches", "kinds", "rows", "inputs", NULL };
 	struct dlb_ref r, rows;
@@ -285,7 +291,8 @@ static json_t *with_members_of(json_t *was, json_t *graph)
 	return graph;
 }
 
-void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *p)
+void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g,
+			   struct dlb_profile *p)
 {
 	static const char *const inputs[] = { "graph", NULL };
 	struct dlb_profile carried;

@@ -59,7 +59,10 @@ static int from_npy(struct array *a, const char *path, struct dlb_error *err)
 	a->name = a->file.path;
 	n = a->file.size < HEAD ? (size_t)a->file.size : HEAD;
 	head = dlb_xmalloc(n + 1);
-	rc = dlb_data_file_get(&a->file, 0, head, n, err) || dlb_npy_parse(head, n, a->file.size, path, &x, err) ? -1 : 0;
+	rc = dlb_data_file_get(&a->file, 0, head, n, err) ||
+			     dlb_npy_parse(head, n, a->file.size, path, &x, err) ?
+		     -1 :
+		     0;
 	free(head);
 	if (rc)
 		return -1;
@@ -111,10 +114,12 @@ static int idx_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_err
 	if (load(&a->labels[0], err))
 		return -1;
 	if (x.n_dims != 1 || !dlb_dtype_is_int(x.dtype))
-		return dlb_fail(err, s->file[1], "labels are a list of integers, not %d dimensions of %s", x.n_dims, dlb_dtype_name(x.dtype));
+		return dlb_fail(err, s->file[1], "labels are a list of integers, not %d dimensions of %s",
+				x.n_dims, dlb_dtype_name(x.dtype));
 	if (a->labels[0].dim[0] != a->samples[0].dim[0])
-		return dlb_fail(err, NULL, "%lld labels in '%s' for %lld samples in '%s'", (long long)a->labels[0].dim[0], s->file[1],
-				(long long)a->samples[0].dim[0], s->file[0]);
+		return dlb_fail(err, NULL, "%lld labels in '%s' for %lld samples in '%s'",
+				(long long)a->labels[0].dim[0], s->file[1], (long long)a->samples[0].dim[0],
+				s->file[0]);
 	d->count = a->samples[0].dim[0];
 	return 0;
 }
@@ -126,7 +131,8 @@ static int digits_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 	struct dlb_idx images, labels;
 
 	if (s->word && strcmp(s->word, "train") && strcmp(s->word, "test"))
-		return dlb_hint((dlb_fail(err, NULL, "no data 'digits:%s'", s->word), err), "there are digits, digits:train and digits:test");
+		return dlb_hint((dlb_fail(err, NULL, "no data 'digits:%s'", s->word), err),
+				"there are digits, digits:train and digits:test");
 	if (dlb_digits_read(&images, &labels, err))
 		return -1;
 	a->n_samples = a->n_labels = 1;
@@ -149,7 +155,8 @@ static void list_inputs(const struct dlb_data *d, enum dlb_role role, char *list
 		const size_t n = strlen(list);
 
 		if (d->fed[i].role == role)
-			snprintf(list + n, cap - n, "%s'%s'%s", n ? ", " : "", d->fed[i].name, role == DLB_ROLE_LABEL ? " (labels)" : "");
+			snprintf(list + n, cap - n, "%s'%s'%s", n ? ", " : "", d->fed[i].name,
+				 role == DLB_ROLE_LABEL ? " (labels)" : "");
 	}
 }
 
@@ -163,7 +170,8 @@ static int tokens_for_labels(const struct dlb_data *d)
 	for (int i = 0; i < d->n_fed && label && label->use.next_token && d->n_labels == 1; i++) {
 		const struct dlb_fed_tensor *f = &d->fed[i];
 
-		if (f->role == DLB_ROLE_SAMPLE && dlb_dtype_is_int(f->dtype) && f->outer * f->block == label->outer * label->block)
+		if (f->role == DLB_ROLE_SAMPLE && dlb_dtype_is_int(f->dtype) &&
+		    f->outer * f->block == label->outer * label->block)
 			return f->number;
 	}
 	return -1;
@@ -187,7 +195,8 @@ static int share_files(struct dlb_data *d, const struct dlb_spec *s, int *labels
 	}
 	list_inputs(d, DLB_ROLE_SAMPLE, list, sizeof list);
 	list_inputs(d, DLB_ROLE_LABEL, list, sizeof list);
-	return dlb_fail(err, NULL, "data 'npy:' name %d files, the model has %d inputs: %s", s->n_files, n_samples + d->n_labels, list);
+	return dlb_fail(err, NULL, "data 'npy:' name %d files, the model has %d inputs: %s", s->n_files,
+			n_samples + d->n_labels, list);
 }
 
 static int npy_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_error *err)
@@ -207,8 +216,9 @@ static int npy_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_err
 		if (from_npy(x, file, err))
 			return -1;
 		if (x->dim[0] != first->dim[0])
-			return dlb_fail(err, NULL, "%lld %s in '%s' for %lld samples in '%s'", (long long)x->dim[0],
-					i < a->n_samples ? "samples" : "labels", file, (long long)first->dim[0], s->file[0]);
+			return dlb_fail(err, NULL, "%lld %s in '%s' for %lld samples in '%s'",
+					(long long)x->dim[0], i < a->n_samples ? "samples" : "labels", file,
+					(long long)first->dim[0], s->file[0]);
 		if (i >= a->n_samples && load(x, err))
 			return -1;
 	}
@@ -234,7 +244,8 @@ static void arrays_close(struct dlb_data *d)
 /* True if the samples of input f go through the transform. */
 static bool transformed(const struct dlb_data *d, const struct dlb_fed_tensor *f)
 {
-	return f->number == 0 && dlb_dtype_is_float(f->dtype) && (d->transform.n_steps || d->class != &dlb_source_npy);
+	return f->number == 0 && dlb_dtype_is_float(f->dtype) &&
+	       (d->transform.n_steps || d->class != &dlb_source_npy);
 }
 
 /* Writes the shape of an array's samples as channels, height, width; missing leading dimensions are 1. */
@@ -242,7 +253,9 @@ static int as_image(const struct array *x, int64_t chw[3], struct dlb_error *err
 {
 	chw[0] = chw[1] = chw[2] = 1;
 	if (x->n_dims > 4)
-		return dlb_fail(err, NULL, "samples of %d dimensions; at most channels, height, width are read", x->n_dims - 1);
+		return dlb_fail(err, NULL,
+				"samples of %d dimensions; at most channels, height, width are read",
+				x->n_dims - 1);
 	for (int i = 1; i < x->n_dims; i++)
 		chw[3 - (x->n_dims - i)] = x->dim[i];
 	return 0;
@@ -259,7 +272,8 @@ static void shape_text(const struct array *x, char *out, size_t cap)
 
 /* Checks rows that are copied unchanged: they have as many values as the input takes, and the same
  * shape apart from dimensions of 1. */
-static int row_fit(const struct array *x, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
+static int row_fit(const struct array *x, const struct dlb_graph *g, const struct dlb_fed_tensor *f,
+		   struct dlb_error *err)
 {
 	const struct dlb_tensor *t = &g->tensor[f->tensor];
 	int64_t mine[DLB_MAX_DIMS], theirs[DLB_MAX_DIMS];
@@ -278,8 +292,8 @@ static int row_fit(const struct array *x, const struct dlb_graph *g, const struc
 	    (n_mine != n_theirs || !memcmp(mine, theirs, (size_t)n_mine * sizeof *mine)))
 		return 0;
 	shape_text(x, text, sizeof text);
-	return dlb_fail(err, x->name, "samples of %s (%lld values), input '%s' wants %lld", text, (long long)x->row, f->name,
-			(long long)(f->outer * f->block));
+	return dlb_fail(err, x->name, "samples of %s (%lld values), input '%s' wants %lld", text,
+			(long long)x->row, f->name, (long long)(f->outer * f->block));
 }
 
 /* True if each row is one class number, false if it has all values of the label tensor. */
@@ -297,7 +311,8 @@ static void say_byte(const struct array *x, int64_t i, struct dlb_error *err)
 }
 
 /* Checks that labels that are probabilities (f->bound > 0) lie between 0 and 1. */
-static int check_reals(const struct dlb_data *d, const struct array *x, const struct dlb_fed_tensor *f, struct dlb_error *err)
+static int check_reals(const struct dlb_data *d, const struct array *x, const struct dlb_fed_tensor *f,
+		       struct dlb_error *err)
 {
 	const struct arrays *a = d->source;
 
@@ -306,15 +321,16 @@ static int check_reals(const struct dlb_data *d, const struct array *x, const st
 
 		if (v >= 0 && v <= (double)f->bound - 1)
 			continue;
-		dlb_fail(err, x->name, "label %g of sample %lld is outside what input '%s' takes, 0 to %lld", v, (long long)(i / x->row), f->name,
-			 (long long)f->bound - 1);
+		dlb_fail(err, x->name, "label %g of sample %lld is outside what input '%s' takes, 0 to %lld",
+			 v, (long long)(i / x->row), f->name, (long long)f->bound - 1);
 		say_byte(x, i, err);
 		return -1;
 	}
 	return 0;
 }
 
-static int labels_fit(struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
+static int labels_fit(struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f,
+		      struct dlb_error *err)
 {
 	const struct arrays *a = d->source;
 	const struct array *x = &a->labels[f->number];
@@ -324,10 +340,13 @@ static int labels_fit(struct dlb_data *d, const struct dlb_graph *g, const struc
 		if (row_fit(x, g, f, err))
 			return -1;
 	} else if (per > 1 && !dlb_dtype_is_float(f->dtype)) {
-		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one", f->name, (long long)per);
+		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one",
+				f->name, (long long)per);
 	}
 	if ((!dlb_dtype_is_float(f->dtype) || is_class(x, f)) && dlb_dtype_is_float(x->dtype)) {
-		return dlb_hint((dlb_fail(err, x->name, "labels of type %s; classes are integers", dlb_dtype_name(x->dtype)), err),
+		return dlb_hint((dlb_fail(err, x->name, "labels of type %s; classes are integers",
+					  dlb_dtype_name(x->dtype)),
+				 err),
 				"save them as numpy.save(FILE, y.astype('int64'))");
 	}
 	if (dlb_dtype_is_float(f->dtype) && !is_class(x, f))
@@ -357,16 +376,21 @@ static int arrays_fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_
 		if (f->role != DLB_ROLE_SAMPLE)
 			continue;
 		if (transformed(d, f)) {
-			if (as_image(x, chw, err) || dlb_transform_bind(&d->transform, chw[0], chw[1], chw[2], err) ||
+			if (as_image(x, chw, err) ||
+			    dlb_transform_bind(&d->transform, chw[0], chw[1], chw[2], err) ||
 			    dlb_image_fit(d, g, f, err))
 				return -1;
 		} else if (d->transform.n_steps && f->number == 0) {
-			return dlb_fail(err, NULL, "--transform is for images, input '%s' takes %s", f->name, dlb_dtype_name(f->dtype));
+			return dlb_fail(err, NULL, "--transform is for images, input '%s' takes %s", f->name,
+					dlb_dtype_name(f->dtype));
 		} else if (row_fit(x, g, f, err)) {
 			return -1;
 		} else if (!dlb_dtype_is_float(f->dtype) && dlb_dtype_is_float(x->dtype)) {
-			return dlb_hint((dlb_fail(err, x->name, "elements of type %s, input '%s' takes %s", dlb_dtype_name(x->dtype), f->name,
-						  dlb_dtype_name(f->dtype)), err), "save integers: numpy.save(FILE, x.astype('int64'))");
+			return dlb_hint((dlb_fail(err, x->name, "elements of type %s, input '%s' takes %s",
+						  dlb_dtype_name(x->dtype), f->name,
+						  dlb_dtype_name(f->dtype)),
+					 err),
+					"save integers: numpy.save(FILE, x.astype('int64'))");
 		}
 	}
 	return 0;
@@ -374,8 +398,8 @@ static int arrays_fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_
 
 /* ---- filling ---- */
 
-static int copy_row(const struct array *x, const struct dlb_fed_tensor *f, int64_t sample, const void *src, void *flat,
-		    struct dlb_error *err)
+static int copy_row(const struct array *x, const struct dlb_fed_tensor *f, int64_t sample, const void *src,
+		    void *flat, struct dlb_error *err)
 {
 	bool whole = !dlb_dtype_is_float(f->dtype);
 
@@ -392,16 +416,19 @@ static int copy_row(const struct array *x, const struct dlb_fed_tensor *f, int64
 		}
 		v = dlb_value_int(src, x->dtype, j);
 		if (f->role == DLB_ROLE_SAMPLE && f->bound > 0 && (v < 0 || v >= f->bound))
-			return dlb_fail(err, x->name, "byte %llu: %lld of sample %lld is outside what input '%s' takes, 0 to %lld",
-					(unsigned long long)(x->at + (uint64_t)(sample * x->row + j) * dlb_dtype_bytes(x->dtype)), (long long)v,
-					(long long)sample, f->name, (long long)f->bound - 1);
+			return dlb_fail(
+				err, x->name,
+				"byte %llu: %lld of sample %lld is outside what input '%s' takes, 0 to %lld",
+				(unsigned long long)(x->at + (uint64_t)(sample * x->row + j) *
+								     dlb_dtype_bytes(x->dtype)),
+				(long long)v, (long long)sample, f->name, (long long)f->bound - 1);
 		dlb_value_set(flat, f->dtype, j, (double)v);
 	}
 	return 0;
 }
 
-static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample, struct dlb_scratch *s,
-		       void *flat, struct dlb_error *err)
+static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample,
+		       struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
 	const struct arrays *a = d->source;
 	const struct array *x = f->role == DLB_ROLE_LABEL ? &a->labels[f->number] : &a->samples[f->number];
@@ -419,7 +446,9 @@ static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 		return copy_row(x, f, sample, p, flat, err);
 	if (as_image(x, chw, err))
 		return -1;
-	image = (struct dlb_image){ .bytes = x->dtype == DLB_U8, .c = chw[0], .h = chw[1], .w = chw[2], .p = (void *)(uintptr_t)p };
+	image = (struct dlb_image){
+		.bytes = x->dtype == DLB_U8, .c = chw[0], .h = chw[1], .w = chw[2], .p = (void *)(uintptr_t)p
+	};
 	if (x->dtype != DLB_U8 && x->dtype != DLB_F32) {
 		float *wide = image.p = dlb_scratch(s, DLB_SCRATCH_IMAGE, (size_t)x->row * sizeof *wide);
 
@@ -434,8 +463,15 @@ const struct dlb_source_class dlb_source_idx = {
 	.open = idx_open, .fit = arrays_fit, .fill = arrays_fill, .close = arrays_close,
 };
 const struct dlb_source_class dlb_source_npy = {
-	.name = "npy", .form = "npy:SAMPLES.npy[,...],LABELS.npy", .max_files = DLB_MAX_SPEC_FILES, .images = true, .many = true,
-	.open = npy_open, .fit = arrays_fit, .fill = arrays_fill, .close = arrays_close,
+	.name = "npy",
+	.form = "npy:SAMPLES.npy[,...],LABELS.npy",
+	.max_files = DLB_MAX_SPEC_FILES,
+	.images = true,
+	.many = true,
+	.open = npy_open,
+	.fit = arrays_fit,
+	.fill = arrays_fill,
+	.close = arrays_close,
 };
 const struct dlb_source_class dlb_source_digits = {
 	.name = "digits", .form = "digits[:train|:test]", .images = true,

@@ -42,13 +42,15 @@ struct dlb_bpe {
 
 enum class { LETTER, NUMBER, SPACE, OTHER };
 
-static enum class class_at(const unsigned char *p, size_t n, size_t *length)
-{
-	uint32_t code = 0;
-	int k = dlb_utf8_decode(p, n, &code);
+static enum class class_at(const unsigned char *p, size_t n, size_t *length) {
+	uint32_t code = 0; int k = dlb_utf8_decode(p, n, &code);
 
-	*length = k ? (size_t)k : 1;	/* text was checked as UTF-8; a bad byte counts as OTHER */
-	return !k ? OTHER : dlb_unicode_letter(code) ? LETTER : dlb_unicode_number(code) ? NUMBER : dlb_unicode_space(code) ? SPACE : OTHER;
+	*length = k ? (size_t)k : 1; /* text was checked as UTF-8; a bad byte counts as OTHER */
+	return !k                       ? OTHER :
+	       dlb_unicode_letter(code) ? LETTER :
+	       dlb_unicode_number(code) ? NUMBER :
+	       dlb_unicode_space(code)  ? SPACE :
+					  OTHER;
 }
 
 static size_t contraction(const unsigned char *p, size_t n)
@@ -166,7 +168,8 @@ static int ids_differ(const struct dlb_bpe *b, const char *name, struct dlb_erro
 	int rc = 0;
 
 	if (b->vocabulary > 16 * (int64_t)b->n_tokens + 1024)
-		return dlb_fail(err, name, "id %lld in a vocabulary of %zu tokens", (long long)b->vocabulary - 1, b->n_tokens);
+		return dlb_fail(err, name, "id %lld in a vocabulary of %zu tokens",
+				(long long)b->vocabulary - 1, b->n_tokens);
 	by_id = dlb_xcalloc((size_t)b->vocabulary + 1, sizeof *by_id);
 	for (size_t i = 0; i < b->token_cap && !rc; i++) {
 		const struct token *t = &b->token[i];
@@ -174,7 +177,8 @@ static int ids_differ(const struct dlb_bpe *b, const char *name, struct dlb_erro
 		if (!t->text)
 			continue;
 		if (by_id[t->id])
-			rc = dlb_fail(err, name, "tokens '%.64s' and '%.64s' have one id, %d", by_id[t->id], t->text, (int)t->id);
+			rc = dlb_fail(err, name, "tokens '%.64s' and '%.64s' have one id, %d", by_id[t->id],
+				      t->text, (int)t->id);
 		by_id[t->id] = t->text;
 	}
 	free(by_id);
@@ -200,8 +204,8 @@ static void find_bytes(struct dlb_bpe *b)
 	}
 }
 
-static int add_merge(struct dlb_bpe *b, const char *left, const char *right, uint32_t rank, const char *where, size_t at,
-		     struct dlb_error *err)
+static int add_merge(struct dlb_bpe *b, const char *left, const char *right, uint32_t rank, const char *where,
+		     size_t at, struct dlb_error *err)
 {
 	char *joined = dlb_xprintf("%s%s", left, right);
 	const char *parts[3] = { left, right, joined };
@@ -223,14 +227,16 @@ static int add_merge(struct dlb_bpe *b, const char *left, const char *right, uin
 		merges_grow(b);
 	m = merge_slot(b, id[0], id[1]);
 	if (m->joined != NONE)
-		return dlb_fail(err, where, "byte %zu: the pair '%.64s %.64s' a second time", at, left, right);
+		return dlb_fail(err, where, "byte %zu: the pair '%.64s %.64s' a second time", at, left,
+				right);
 	*m = (struct merge){ id[0], id[1], id[2], rank };
 	b->n_merges++;
 	return 0;
 }
 
 /* Reads merges.txt: one merge per line "LEFT RIGHT"; earlier lines have priority. */
-static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name, struct dlb_error *err)
+static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name,
+		       struct dlb_error *err)
 {
 	int64_t number = 0;
 	uint32_t rank = 0;
@@ -252,8 +258,12 @@ static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, cons
 		blank = strchr(line, ' ');
 		if ((number == 1 && !strncmp(line, "#version", 8)) || !length) {
 			;
-		} else if (strlen(line) != length || !blank || blank == line || !blank[1] || strchr(blank + 1, ' ')) {
-			rc = dlb_hint((dlb_fail(err, where, "byte %zu: not two tokens with a blank between", at), err), "LEFT RIGHT, a merge a line");
+		} else if (strlen(line) != length || !blank || blank == line || !blank[1] ||
+			   strchr(blank + 1, ' ')) {
+			rc = dlb_hint((dlb_fail(err, where, "byte %zu: not two tokens with a blank between",
+						at),
+				       err),
+				      "LEFT RIGHT, a merge a line");
 		} else {
 			*blank = '\0';
 			rc = add_merge(b, line, blank + 1, rank++, where, at, err);
@@ -358,7 +368,8 @@ static void merge_piece(struct dlb_bpe *b, const unsigned char *p, size_t n)
 	}
 	b->n_heap = 0;
 	for (size_t i = 0; i < n; i++)
-		b->node[i] = (struct bpe_node){ b->byte_id[p[i]], i + 1 < n ? (int32_t)i + 1 : NONE, (int32_t)i - 1 };
+		b->node[i] = (struct bpe_node){ b->byte_id[p[i]], i + 1 < n ? (int32_t)i + 1 : NONE,
+						(int32_t)i - 1 };
 	for (size_t i = 0; i + 1 < n; i++)
 		offer(b, (int32_t)i);
 	while (b->n_heap) {
@@ -408,7 +419,8 @@ static void pieces_grow(struct dlb_bpe *b)
 }
 
 /* Appends the tokens of one piece to t. */
-static void encode_piece(struct dlb_bpe *b, const unsigned char *p, size_t n, struct dlb_tokens *t, size_t *cap)
+static void encode_piece(struct dlb_bpe *b, const unsigned char *p, size_t n, struct dlb_tokens *t,
+			 size_t *cap)
 {
 	struct bpe_piece *known = NULL;
 	size_t first = t->n;
@@ -438,14 +450,16 @@ static void encode_piece(struct dlb_bpe *b, const unsigned char *p, size_t n, st
 	}
 }
 
-int dlb_bpe_encode(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name, struct dlb_tokens *t, struct dlb_error *err)
+int dlb_bpe_encode(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name,
+		   struct dlb_tokens *t, struct dlb_error *err)
 {
 	struct dlb_tokens x = { 0 };
 	size_t cap = 0;
 	uint32_t code;
 
 	if (n > INT32_MAX)
-		return dlb_fail(err, name, "a text of %zu bytes; a byte-pair vocabulary takes up to 2 GiB at once", n);
+		return dlb_fail(err, name,
+				"a text of %zu bytes; a byte-pair vocabulary takes up to 2 GiB at once", n);
 	for (size_t i = 0; i < n;) {
 		int k = dlb_utf8_decode(p + i, n - i, &code);
 
@@ -453,8 +467,12 @@ int dlb_bpe_encode(struct dlb_bpe *b, const unsigned char *p, size_t n, const ch
 			return dlb_fail(err, name, "byte %zu: 0x%02x is not UTF-8 there", i, p[i]);
 		for (; k; k--, i++)
 			if (b->byte_id[p[i]] == NONE)
-				return dlb_hint((dlb_fail(err, name, "byte %zu: the vocabulary has no token for byte 0x%02x", i, p[i]), err),
-						"a byte-level vocabulary has all 256");
+				return dlb_hint(
+					(dlb_fail(err, name,
+						  "byte %zu: the vocabulary has no token for byte 0x%02x", i,
+						  p[i]),
+					 err),
+					"a byte-level vocabulary has all 256");
 	}
 	for (size_t i = 0; i < n;) {
 		size_t k = dlb_bpe_piece(p + i, n - i);

@@ -33,7 +33,10 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 			continue;
 		}
 		if (axis >= 0 || x->dim[i].add)
-			return dlb_fail(err, NULL, "input '%s' depends on the batch size in several dimensions, or not in proportion", x->name);
+			return dlb_fail(err, NULL,
+					"input '%s' depends on the batch size in several dimensions, or not "
+					"in proportion",
+					x->name);
 		axis = i;
 		f->block *= x->dim[i].mul;
 	}
@@ -82,16 +85,24 @@ static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec
 			f->number = d->n_labels++;
 			d->label_fed = f->number ? d->label_fed : d->n_fed - 1;
 			if (f->number && !d->class->many)
-				return dlb_hint((dlb_fail(err, NULL, "data '%s' bring one array of labels, but the losses want '%s' too", spec,
-						f->name), err), "npy: feeds several, random any");
+				return dlb_hint((dlb_fail(err, NULL,
+							  "data '%s' bring one array of labels, but the "
+							  "losses want '%s' too",
+							  spec, f->name),
+						 err),
+						"npy: feeds several, random any");
 		}
 		if (d->class->endless && f->role != DLB_ROLE_LENGTH) {
 			f->role = DLB_ROLE_RANDOM;
 		} else if (f->role == DLB_ROLE_SAMPLE) {
 			f->number = samples++;
 			if (samples > 1 && !d->class->many)
-				return dlb_hint((dlb_fail(err, NULL, "data '%s' feed one input, but the model has '%s' too", spec,
-						g->tensor[t].name), err), "npy: feeds several, random any");
+				return dlb_hint(
+					(dlb_fail(err, NULL,
+						  "data '%s' feed one input, but the model has '%s' too",
+						  spec, g->tensor[t].name),
+					 err),
+					"npy: feeds several, random any");
 		}
 	}
 	return 0;
@@ -114,8 +125,8 @@ int dlb_label_check(const struct dlb_fed_tensor *f, int64_t v, int64_t sample, s
 
 	if ((f->use.has_ignore && v == f->use.ignore) || top <= 0 || (v >= 0 && v < top))
 		return 0;
-	return dlb_fail(err, NULL, "label %lld of sample %lld is outside the model's 0 to %lld", (long long)v, (long long)sample,
-			(long long)top - 1);
+	return dlb_fail(err, NULL, "label %lld of sample %lld is outside the model's 0 to %lld", (long long)v,
+			(long long)sample, (long long)top - 1);
 }
 
 void dlb_label_set(const struct dlb_fed_tensor *f, int64_t v, void *flat)
@@ -129,24 +140,28 @@ void dlb_label_set(const struct dlb_fed_tensor *f, int64_t v, void *flat)
 			dlb_value_set(flat, f->dtype, j, j == v);
 }
 
-int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
+int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f,
+		  struct dlb_error *err)
 {
 	const struct dlb_transform *t = &d->transform;
 	struct dlb_desc x = dlb_tensor_desc(&g->tensor[f->tensor], 1);
 	char wants[64];
 
 	if (x.n_dims == 4)
-		snprintf(wants, sizeof wants, "%lldx%lldx%lld", (long long)x.dim[1], (long long)x.dim[2], (long long)x.dim[3]);
+		snprintf(wants, sizeof wants, "%lldx%lldx%lld", (long long)x.dim[1], (long long)x.dim[2],
+			 (long long)x.dim[3]);
 	else
 		snprintf(wants, sizeof wants, "%lld values", (long long)(f->outer * f->block));
 	if (f->outer * f->block == t->out_c * t->out_h * t->out_w &&
 	    (x.n_dims != 4 || (x.dim[1] == t->out_c && x.dim[2] == t->out_h && x.dim[3] == t->out_w)))
 		return 0;
-	dlb_fail(err, NULL, "input '%s' wants %s a sample, the data give %lldx%lldx%lld", g->tensor[f->tensor].name, wants,
-		 (long long)t->out_c, (long long)t->out_h, (long long)t->out_w);
+	dlb_fail(err, NULL, "input '%s' wants %s a sample, the data give %lldx%lldx%lld",
+		 g->tensor[f->tensor].name, wants, (long long)t->out_c, (long long)t->out_h,
+		 (long long)t->out_w);
 	if (x.n_dims != 4)
 		return -1;
-	if (x.dim[2] - t->out_h == x.dim[3] - t->out_w && x.dim[2] > t->out_h && (x.dim[2] - t->out_h) % 2 == 0)
+	if (x.dim[2] - t->out_h == x.dim[3] - t->out_w && x.dim[2] > t->out_h &&
+	    (x.dim[2] - t->out_h) % 2 == 0)
 		dlb_hint(err, "try --transform pad=%lld%s", (long long)(x.dim[2] - t->out_h) / 2,
 			 x.dim[1] != t->out_c ? ",channels=..." : "");
 	else if (x.dim[2] != t->out_h || x.dim[3] != t->out_w)
@@ -157,12 +172,13 @@ int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const str
 	return -1;
 }
 
-int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x, int64_t epoch,
-		  int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err)
+int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x,
+		  int64_t epoch, int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
 	const struct dlb_sample_seed seed = { .seed = d->seed, .epoch = epoch, .sample = sample };
 	int64_t count = f->outer * f->block;
-	float *out = f->dtype == DLB_F32 ? flat : dlb_scratch(s, DLB_SCRATCH_SAMPLE, (size_t)count * sizeof *out);
+	float *out = f->dtype == DLB_F32 ? flat :
+					   dlb_scratch(s, DLB_SCRATCH_SAMPLE, (size_t)count * sizeof *out);
 
 	if (dlb_transform_apply(&d->transform, x, d->test ? NULL : &seed, s, out, err))
 		return -1;
@@ -174,7 +190,8 @@ int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, cons
 
 /* ---- opening ---- */
 
-int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g, struct dlb_error *err)
+int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g,
+		  struct dlb_error *err)
 {
 	struct dlb_data *d;
 	struct dlb_spec spec;
@@ -267,8 +284,8 @@ static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 	return o->at;
 }
 
-static int sample_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t i, struct dlb_scratch *s,
-		       void *flat, struct dlb_error *err)
+static int sample_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t i,
+		       struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
 	int64_t count = f->outer * f->block;
 
@@ -346,7 +363,8 @@ static void fill_one(void *ctx, int64_t i, struct dlb_scratch *s)
 	size_t block = (size_t)f->block * dlb_dtype_bytes(f->dtype);
 	int64_t at = x->order ? x->order[x->first + i] : x->first + i;
 	struct dlb_error err = { .what = "" };
-	char *flat = f->outer == 1 ? x->dst + (size_t)i * block : dlb_scratch(s, DLB_SCRATCH_SLAB, (size_t)f->outer * block);
+	char *flat = f->outer == 1 ? x->dst + (size_t)i * block :
+				     dlb_scratch(s, DLB_SCRATCH_SLAB, (size_t)f->outer * block);
 
 	if (sample_fill(x->d, f, x->epoch, at, s, flat, &err)) {
 		pthread_mutex_lock(&x->lock);
@@ -362,10 +380,13 @@ static void fill_one(void *ctx, int64_t i, struct dlb_scratch *s)
 		memcpy(x->dst + (size_t)(o * x->n + i) * block, flat + (size_t)o * block, block);
 }
 
-int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst, struct dlb_error *err)
+int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst,
+		  struct dlb_error *err)
 {
 	const struct dlb_fed_tensor *f = fed_of(d, t);
-	struct filling x = { .d = d, .f = f, .epoch = epoch, .first = first, .n = n, .dst = dst, .failed = n };
+	struct filling x = {
+		.d = d, .f = f, .epoch = epoch, .first = first, .n = n, .dst = dst, .failed = n
+	};
 
 	if (!f->batched)
 		return sample_fill(d, f, 0, 0, &d->scratch, dst, err);

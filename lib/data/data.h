@@ -29,7 +29,8 @@ struct dlb_data_choice {
 };
 /* Opens the data and checks them against the graph's inputs: shapes after the transform, ranges of labels and
  * tokens. *out is new; -1 with err. */
-int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g, struct dlb_error *err);
+int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g,
+		  struct dlb_error *err);
 void dlb_data_close(struct dlb_data *d);
 /* From now on each replica draws from its own shard (shards.h). Call it before anything is filled. -1 with
  * err: endless data, or a deal sorted by label without one label per sample. */
@@ -38,7 +39,8 @@ int64_t dlb_data_count(const struct dlb_data *d);	/* samples per epoch; DLB_DATA
 /* Fills dst with samples [first, first+n) of `epoch` for fed tensor t (graph id): n samples of
  * t's dtype, plain layout. -1: a sample cannot be read or is invalid; err names file and place,
  * and the sample's values are 0. */
-int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst, struct dlb_error *err);
+int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst,
+		  struct dlb_error *err);
 /* Sum of class weights of the labels of fed tensor t that count (are not ignored) among these samples; n
  * if t holds no labels or is -1. */
 double dlb_data_counted(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n);

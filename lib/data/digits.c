@@ -16,9 +16,11 @@ CARRY(dlb_digits_labels_gz, "share/data/digits/labels-idx1-ubyte.gz");
 
 int dlb_digits_read(struct dlb_idx *images, struct dlb_idx *labels, struct dlb_error *err)
 {
-	if (dlb_idx_parse(dlb_digits_images_gz, (size_t)(dlb_digits_images_gz_end - dlb_digits_images_gz), "digits", images, err))
+	if (dlb_idx_parse(dlb_digits_images_gz, (size_t)(dlb_digits_images_gz_end - dlb_digits_images_gz),
+			  "digits", images, err))
 		return -1;
-	if (dlb_idx_parse(dlb_digits_labels_gz, (size_t)(dlb_digits_labels_gz_end - dlb_digits_labels_gz), "digits", labels, err)) {
+	if (dlb_idx_parse(dlb_digits_labels_gz, (size_t)(dlb_digits_labels_gz_end - dlb_digits_labels_gz),
+			  "digits", labels, err)) {
 		dlb_idx_release(images);
 		return -1;
 	}

@@ -30,8 +30,10 @@ int dlb_data_file_get(const struct dlb_data_file *f, uint64_t at, void *dst, siz
 	if (dlb_input_get(f->fd, at, dst, n, &done) == 0)
 		return 0;
 	if (errno)
-		return dlb_fail(err, f->path, "cannot read at byte %llu: %s", (unsigned long long)(at + done), strerror(errno));
-	return dlb_fail(err, f->path, "truncated at byte %llu: %zu more are needed there", (unsigned long long)(at + done), n - done);
+		return dlb_fail(err, f->path, "cannot read at byte %llu: %s", (unsigned long long)(at + done),
+				strerror(errno));
+	return dlb_fail(err, f->path, "truncated at byte %llu: %zu more are needed there",
+			(unsigned long long)(at + done), n - done);
 }
 
 void dlb_data_file_close(struct dlb_data_file *f)

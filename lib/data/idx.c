@@ -22,17 +22,20 @@ static uint32_t big32(const unsigned char *p)
 
 /* Reads the header from the n bytes at p: sets dtype and dims of x, the header's size
  * and the data's size, in bytes. */
-static int header(const unsigned char *p, size_t n, const char *name, struct dlb_idx *x, size_t *head, size_t *bytes,
-		  struct dlb_error *err)
+static int header(const unsigned char *p, size_t n, const char *name, struct dlb_idx *x, size_t *head,
+		  size_t *bytes, struct dlb_error *err)
 {
-	static const struct { unsigned char code; enum dlb_dtype dtype; } types[] = {
-		{ 0x08, DLB_U8 }, { 0x09, DLB_I8 }, { 0x0b, DLB_I16 }, { 0x0c, DLB_I32 }, { 0x0d, DLB_F32 }, { 0x0e, DLB_F64 },
+	static const struct { unsigned char code; enum dlb_dtype dtype;
+	} types[] = {
+		{ 0x08, DLB_U8 },  { 0x09, DLB_I8 },  { 0x0b, DLB_I16 },
+		{ 0x0c, DLB_I32 }, { 0x0d, DLB_F32 }, { 0x0e, DLB_F64 },
 	};
 	int64_t count;
 	int i;
 
 	if (n < 4)
-		return dlb_fail(err, name, "truncated at byte %zu: an IDX file has a header of at least 4 bytes", n);
+		return dlb_fail(err, name,
+				"truncated at byte %zu: an IDX file has a header of at least 4 bytes", n);
 	if (p[0] || p[1])
 		return dlb_fail(err, name, "byte 0: not an IDX file: it does not begin with two zero bytes");
 	for (i = 0; i < DLB_LEN(types) && types[i].code != p[2]; i++)
@@ -42,7 +45,8 @@ static int header(const unsigned char *p, size_t n, const char *name, struct dlb
 	x->dtype = types[i].dtype;
 	x->n_dims = p[3];
 	if (x->n_dims < 1 || x->n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, name, "byte 3: IDX file of %d dimensions; 1 to %d are read", x->n_dims, DLB_MAX_DIMS);
+		return dlb_fail(err, name, "byte 3: IDX file of %d dimensions; 1 to %d are read", x->n_dims,
+				DLB_MAX_DIMS);
 	*head = 4 + 4 * (size_t)x->n_dims;
 	if (n < *head)
 		return dlb_fail(err, name, "truncated at byte %zu, in the IDX header", n);
@@ -81,7 +85,8 @@ static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 {
 	if ((double)bytes < dlb_memory_bytes())
 		return 0;
-	return dlb_fail(err, name, "IDX data of %zu bytes do not fit this machine's memory (%.0f)", bytes, dlb_memory_bytes());
+	return dlb_fail(err, name, "IDX data of %zu bytes do not fit this machine's memory (%.0f)", bytes,
+			dlb_memory_bytes());
 }
 
 /* ---- gzip ---- */
@@ -105,7 +110,8 @@ static int refill(struct gzip *g, struct dlb_error *err)
 }
 
 /* Unpacks up to cap bytes into q across gzip members; *size is smaller only at the end of the input. */
-static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap, size_t *size, struct dlb_error *err)
+static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap, size_t *size,
+		  struct dlb_error *err)
 {
 	for (*size = 0; *size < cap && !g->over;) {
 		const unsigned room = cap - *size < (1u << 30) ? (unsigned)(cap - *size) : 1u << 30;
@@ -120,7 +126,8 @@ static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap
 		rc = inflate(&g->z, Z_NO_FLUSH);
 		*size += room - g->z.avail_out;
 		if (rc != Z_OK && rc != Z_STREAM_END)
-			return dlb_fail(err, name, "damaged gzip data at byte %llu", (unsigned long long)(g->at - g->z.avail_in));
+			return dlb_fail(err, name, "damaged gzip data at byte %llu",
+					(unsigned long long)(g->at - g->z.avail_in));
 		if (rc == Z_STREAM_END && refill(g, err))
 			return -1;
 		g->over = rc == Z_STREAM_END && (!g->z.avail_in || inflateReset(&g->z) != Z_OK);
@@ -131,9 +138,11 @@ static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap
 static int check_length(size_t n, size_t head, size_t bytes, const char *name, struct dlb_error *err)
 {
 	if (n < head + bytes)
-		return dlb_fail(err, name, "truncated at byte %zu: %zu of %zu bytes of data", n, n - head, bytes);
+		return dlb_fail(err, name, "truncated at byte %zu: %zu of %zu bytes of data", n, n - head,
+				bytes);
 	if (n > head + bytes)
-		return dlb_fail(err, name, "longer than its header says: %zu bytes should end it", head + bytes);
+		return dlb_fail(err, name, "longer than its header says: %zu bytes should end it",
+				head + bytes);
 	return 0;
 }
 
@@ -145,7 +154,9 @@ static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct
 	if (gunzip(g, name, first, HEAD, &n, err) || header(first, n, name, x, &head, &bytes, err))
 		return -1;
 	if (bytes / MOST_INFLATED > g->s->n)
-		return dlb_fail(err, name, "its header promises %zu bytes, more than %zu bytes of gzip can hold", bytes, g->s->n);
+		return dlb_fail(err, name,
+				"its header promises %zu bytes, more than %zu bytes of gzip can hold", bytes,
+				g->s->n);
 	if (check_memory(bytes, name, err))
 		return -1;
 	n -= head;
@@ -153,8 +164,9 @@ static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct
 		return check_length(head + n, head, bytes, name, err);
 	unsigned char *data = dlb_xmalloc(bytes + 1), more;
 	memcpy(data, first + head, n);
-	if (gunzip(g, name, data + n, bytes - n, &rest, err) || check_length(head + n + rest, head, bytes, name, err) ||
-	    gunzip(g, name, &more, 1, &rest, err) || check_length(head + bytes + rest, head, bytes, name, err)) {
+	if (gunzip(g, name, data + n, bytes - n, &rest, err) ||
+	    check_length(head + n + rest, head, bytes, name, err) || gunzip(g, name, &more, 1, &rest, err) ||
+	    check_length(head + bytes + rest, head, bytes, name, err)) {
 		free(data);
 		return -1;
 	}
@@ -163,7 +175,8 @@ static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct
 }
 
 /* Reads type and dimensions, and the data if `all` is set or they must be unpacked or swapped. */
-static int read_source(const struct idx_source *s, const char *name, bool all, struct dlb_idx *x, struct dlb_error *err)
+static int read_source(const struct idx_source *s, const char *name, bool all, struct dlb_idx *x,
+		       struct dlb_error *err)
 {
 	unsigned char first[HEAD];
 	const size_t n = s->n < HEAD ? s->n : HEAD;
@@ -176,7 +189,9 @@ static int read_source(const struct idx_source *s, const char *name, bool all, s
 		memcpy(first, s->p, n);
 	if (n >= 2 && first[0] == 0x1f && first[1] == 0x8b) {
 		struct gzip g = { .s = s, .piece = dlb_xmalloc(PIECE) };
-		int rc = inflateInit2(&g.z, 16 + MAX_WBITS) == Z_OK ? 0 : dlb_fail(err, name, "zlib does not start");
+		int rc = inflateInit2(&g.z, 16 + MAX_WBITS) == Z_OK ?
+				 0 :
+				 dlb_fail(err, name, "zlib does not start");
 
 		if (!rc) {
 			rc = read_gzip(&g, name, &y, err);
@@ -187,7 +202,8 @@ static int read_source(const struct idx_source *s, const char *name, bool all, s
 			return -1;
 		bytes = (size_t)dlb_checked_count(y.dim, y.n_dims) * dlb_dtype_bytes(y.dtype);
 	} else {
-		if (header(first, n, name, &y, &head, &bytes, err) || check_length(s->n, head, bytes, name, err))
+		if (header(first, n, name, &y, &head, &bytes, err) ||
+		    check_length(s->n, head, bytes, name, err))
 			return -1;
 		y.at = head;
 		if (!all && dlb_dtype_bytes(y.dtype) == 1) {

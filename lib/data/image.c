@@ -16,8 +16,8 @@ bool dlb_image_named(const char *name)
 	return false;
 }
 
-int dlb_image_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
-		     size_t *at, struct dlb_error *err)
+int dlb_image_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s,
+		     struct dlb_image *x, size_t *at, struct dlb_error *err)
 {
 	int64_t pixels;
 	unsigned char *plane;
@@ -34,7 +34,9 @@ int dlb_image_decode(const unsigned char *p, size_t n, int64_t max_pixels, struc
 		*at = n;
 		return dlb_fail(err, NULL, "truncated: %zu bytes are no image", n);
 	} else {
-		return dlb_fail(err, NULL, "neither a JPEG nor a PNG file: it begins with %02x %02x %02x %02x", p[0], p[1], p[2], p[3]);
+		return dlb_fail(err, NULL,
+				"neither a JPEG nor a PNG file: it begins with %02x %02x %02x %02x", p[0],
+				p[1], p[2], p[3]);
 	}
 	x->bytes = true;
 	if (x->c == 1)

@@ -12,7 +12,8 @@ static int open_images(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 {
 	struct dlb_index *x = d->source = dlb_xcalloc(1, sizeof *x);
 
-	if (dlb_index_read(x, s->file[0], s->option[0], d->label_fed >= 0, d->like ? d->like->source : NULL, err))
+	if (dlb_index_read(x, s->file[0], s->option[0], d->label_fed >= 0, d->like ? d->like->source : NULL,
+			   err))
 		return -1;
 	d->count = x->n;
 	return 0;
@@ -27,8 +28,8 @@ static void close_images(struct dlb_data *d)
 }
 
 /* Loads the file of entry e into scratch. */
-static int load(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s, unsigned char **p, size_t *n,
-		struct dlb_error *err)
+static int load(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s,
+		unsigned char **p, size_t *n, struct dlb_error *err)
 {
 	struct dlb_data_file f = { .fd = -1 };
 	char *path;
@@ -37,7 +38,8 @@ static int load(const struct dlb_index *x, const struct dlb_index_entry *e, stru
 	*n = (size_t)e->size;
 	if (x->is_tar) {
 		if (e->size > MAX_FILE_BYTES)
-			return dlb_fail(err, NULL, "%llu bytes are too many for an image", (unsigned long long)e->size);
+			return dlb_fail(err, NULL, "%llu bytes are too many for an image",
+					(unsigned long long)e->size);
 		*p = dlb_scratch(s, DLB_SCRATCH_FILE, *n + 1);
 		return dlb_data_file_get(&x->tar, e->at, *p, *n, err);
 	}
@@ -58,11 +60,12 @@ static int load(const struct dlb_index *x, const struct dlb_index_entry *e, stru
 /* Puts "ROOT: NAME", or the file's own path, before the message in err. */
 static void name_it(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_error *err)
 {
-	snprintf(err->where, sizeof err->where, x->is_tar ? "%.120s: %.120s" : "%.120s/%.120s", x->root, e->name);
+	snprintf(err->where, sizeof err->where, x->is_tar ? "%.120s: %.120s" : "%.120s/%.120s", x->root,
+		 e->name);
 }
 
-static int decode(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s, struct dlb_image *image,
-		  struct dlb_error *err)
+static int decode(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s,
+		  struct dlb_image *image, struct dlb_error *err)
 {
 	struct dlb_error why = { .what = "" };
 	unsigned char *p = NULL;
@@ -76,7 +79,8 @@ static int decode(const struct dlb_index *x, const struct dlb_index_entry *e, st
 	if (!dlb_image_decode(p, n, DLB_MAX_PIXELS, s, image, &at, &why))
 		return 0;
 	if (x->is_tar)
-		dlb_fail(err, NULL, "byte %zu (%llu of the tar file): %s", at, (unsigned long long)(e->at + at), why.what);
+		dlb_fail(err, NULL, "byte %zu (%llu of the tar file): %s", at,
+			 (unsigned long long)(e->at + at), why.what);
 	else
 		dlb_fail(err, NULL, "byte %zu: %s", at, why.what);
 	name_it(x, e, err);
@@ -89,10 +93,11 @@ static int fit_labels(struct dlb_data *d, const struct dlb_fed_tensor *f, struct
 	const int64_t per = f->outer * f->block, top = dlb_label_range(f);
 
 	if (per > 1 && !dlb_dtype_is_float(f->dtype))
-		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one", f->name, (long long)per);
+		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one",
+				f->name, (long long)per);
 	if (top > 0 && x->n_classes > top)
-		return dlb_fail(err, NULL, "'%s' has %d classes (the last: '%s'), the model %lld", x->root, x->n_classes,
-				x->class[x->n_classes - 1], (long long)top);
+		return dlb_fail(err, NULL, "'%s' has %d classes (the last: '%s'), the model %lld", x->root,
+				x->n_classes, x->class[x->n_classes - 1], (long long)top);
 	for (int64_t i = 0; i < x->n; i++)
 		if (dlb_label_check(f, x->entry[i].label, i, err)) {
 			name_it(x, &x->entry[i], err);
@@ -113,15 +118,17 @@ static int fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_error *
 		const struct dlb_fed_tensor *f = &d->fed[i];
 
 		if (f->role == DLB_ROLE_SAMPLE && !dlb_dtype_is_float(f->dtype))
-			return dlb_fail(err, NULL, "images are for a float input, '%s' takes %s", f->name, dlb_dtype_name(f->dtype));
-		if ((f->role == DLB_ROLE_SAMPLE && dlb_image_fit(d, g, f, err)) || (f->role == DLB_ROLE_LABEL && fit_labels(d, f, err)))
+			return dlb_fail(err, NULL, "images are for a float input, '%s' takes %s", f->name,
+					dlb_dtype_name(f->dtype));
+		if ((f->role == DLB_ROLE_SAMPLE && dlb_image_fit(d, g, f, err)) ||
+		    (f->role == DLB_ROLE_LABEL && fit_labels(d, f, err)))
 			return -1;
 	}
 	return 0;
 }
 
-static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample, struct dlb_scratch *s,
-		void *flat, struct dlb_error *err)
+static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample,
+		struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
 	const struct dlb_index *x = d->source;
 	const struct dlb_index_entry *e = &x->entry[sample];
@@ -140,6 +147,14 @@ static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoc
 }
 
 const struct dlb_source_class dlb_source_images = {
-	.name = "images", .form = "images:DIR|FILE.tar[,labels=FILE]", .max_files = 1, .option = { { "labels", true } },
-	.images = true, .decodes = true, .open = open_images, .fit = fit, .fill = fill, .close = close_images,
+	.name = "images",
+	.form = "images:DIR|FILE.tar[,labels=FILE]",
+	.max_files = 1,
+	.option = { { "labels", true } },
+	.images = true,
+	.decodes = true,
+	.open = open_images,
+	.fit = fit,
+	.fill = fill,
+	.close = close_images,
 };

@@ -14,7 +14,9 @@ enum { MAX_DEPTH = 32 };
 static void add(struct dlb_index *x, const char *name, uint64_t at, uint64_t size)
 {
 	DLB_GROW(x->entry, x->n, x->cap);
-	x->entry[x->n++] = (struct dlb_index_entry){ .name = dlb_arena_strdup(&x->arena, name), .at = at, .size = size, .label = -1 };
+	x->entry[x->n++] = (struct dlb_index_entry){
+		.name = dlb_arena_strdup(&x->arena, name), .at = at, .size = size, .label = -1
+	};
 }
 
 /* ---- finding images ---- */
@@ -38,7 +40,9 @@ static int scan(struct dlb_index *x, const char *folder, const char *below, int 
 		if (stat(path, &st))
 			rc = dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 		else if (S_ISDIR(st.st_mode) && depth == MAX_DEPTH)
-			rc = dlb_hint((dlb_fail(err, NULL, "folders in '%s' are nested more than %d deep", x->root, MAX_DEPTH), err),
+			rc = dlb_hint((dlb_fail(err, NULL, "folders in '%s' are nested more than %d deep",
+						x->root, MAX_DEPTH),
+				       err),
 				      "does a link lead back?");
 		else if (S_ISDIR(st.st_mode))
 			rc = scan(x, path, name, depth + 1, err);
@@ -64,8 +68,10 @@ static int member(void *ctx, const struct dlb_tar_member *m, struct dlb_error *e
 	if (!dlb_image_named(name) || (slash ? slash[1] : *name) == '.')
 		return 0;
 	if (m->link)
-		return dlb_hint((dlb_fail(err, x->tar.path, "byte %llu: member '%.180s' is a link or sparse", (unsigned long long)m->header, name),
-				 err), "make the tar file with --dereference --hard-dereference");
+		return dlb_hint((dlb_fail(err, x->tar.path, "byte %llu: member '%.180s' is a link or sparse",
+					  (unsigned long long)m->header, name),
+				 err),
+				"make the tar file with --dereference --hard-dereference");
 	add(x, name, m->at, m->size);
 	return 0;
 }
@@ -97,7 +103,9 @@ static int by_text(const void *a, const void *b)
 
 static int class_find(const struct dlb_index *x, const char *name)
 {
-	char *const *at = x->n_classes ? bsearch(&name, x->class, (size_t)x->n_classes, sizeof *x->class, by_text) : NULL;
+	char *const *at = x->n_classes ?
+				  bsearch(&name, x->class, (size_t)x->n_classes, sizeof *x->class, by_text) :
+				  NULL;
 
 	return at ? (int)(at - x->class) : -1;
 }
@@ -121,7 +129,8 @@ static void class_copy(struct dlb_index *x, const struct dlb_index *like)
 		x->class[i] = dlb_arena_strdup(&x->arena, like->class[i]);
 }
 
-static int unknown_class(const struct dlb_index *x, const char *where, const char *class, struct dlb_error *err)
+static int unknown_class(const struct dlb_index *x, const char *where, const char *class,
+			 struct dlb_error *err)
 {
 	const char *near = dlb_nearest(class, (const char *const *)x->class, x->n_classes);
 
@@ -142,8 +151,11 @@ static int by_folder(struct dlb_index *x, const struct dlb_index *like, struct d
 		if (slash)
 			name[i] = dlb_arena_printf(&x->arena, "%.*s", (int)(slash - below), below);
 		else
-			rc = dlb_hint((dlb_fail(err, NULL, "image '%s' of '%s' is in no class folder", x->entry[i].name, x->root), err),
-				      "one folder a class, or images:PATH,labels=FILE with a line \"NAME LABEL\" an image");
+			rc = dlb_hint((dlb_fail(err, NULL, "image '%s' of '%s' is in no class folder",
+						x->entry[i].name, x->root),
+				       err),
+				      "one folder a class, or images:PATH,labels=FILE with a line \"NAME "
+				      "LABEL\" an image");
 	}
 	if (rc) {
 		free(name);
@@ -157,7 +169,8 @@ static int by_folder(struct dlb_index *x, const struct dlb_index *like, struct d
 		free(name);
 		return rc;
 	}
-	class_list(x, memcpy(dlb_xcalloc((size_t)x->n + 1, sizeof *name), name, (size_t)x->n * sizeof *name), x->n);
+	class_list(x, memcpy(dlb_xcalloc((size_t)x->n + 1, sizeof *name), name, (size_t)x->n * sizeof *name),
+		   x->n);
 	for (int64_t i = 0; i < x->n; i++)
 		x->entry[i].label = class_find(x, name[i]);
 	free(name);
@@ -177,7 +190,8 @@ static int by_name(const void *a, const void *b)
 
 /* Reads lines "NAME LABEL", split at the last blank, tab or comma. Empty lines and lines
  * beginning with '#' are skipped. */
-static int lines_read(char *text, size_t n, const char *path, struct line **out, int64_t *n_out, struct dlb_error *err)
+static int lines_read(char *text, size_t n, const char *path, struct line **out, int64_t *n_out,
+		      struct dlb_error *err)
 {
 	struct line *line = NULL;
 	int64_t n_lines = 0, cap = 0, number = 0;
@@ -203,7 +217,10 @@ static int lines_read(char *text, size_t n, const char *path, struct line **out,
 			;
 		if (cut - p < 2 || cut == end) {
 			free(line);
-			return dlb_hint((dlb_fail(err, where, "byte %zu: no name and label", (size_t)(p - text)), err), "NAME LABEL, a line each");
+			return dlb_hint((dlb_fail(err, where, "byte %zu: no name and label",
+						  (size_t)(p - text)),
+					 err),
+					"NAME LABEL, a line each");
 		}
 		cut[-1] = '\0';
 		DLB_GROW(line, n_lines, cap);
@@ -231,7 +248,8 @@ static int64_t as_number(const char *text)
 	return *end || errno || v > INT32_MAX ? -1 : v;
 }
 
-static int label_of(struct dlb_index *x, const struct line *l, const char *path, bool words, int *out, struct dlb_error *err)
+static int label_of(struct dlb_index *x, const struct line *l, const char *path, bool words, int *out,
+		    struct dlb_error *err)
 {
 	char where[256];
 
@@ -242,14 +260,16 @@ static int label_of(struct dlb_index *x, const struct line *l, const char *path,
 	return unknown_class(x, where, l->label, err);
 }
 
-static int join(struct dlb_index *x, struct line *line, int64_t n, const char *path, bool words, struct dlb_error *err)
+static int join(struct dlb_index *x, struct line *line, int64_t n, const char *path, bool words,
+		struct dlb_error *err)
 {
 	size_t skip = common_folders(x);
 	char where[256];
 
 	for (int64_t i = 1; i < n; i++)
 		if (!strcmp(line[i].name, line[i - 1].name)) {
-			int64_t second = line[i].number > line[i - 1].number ? line[i].number : line[i - 1].number;
+			int64_t second = line[i].number > line[i - 1].number ? line[i].number :
+									       line[i - 1].number;
 
 			snprintf(where, sizeof where, "%.230s:%lld", path, (long long)second);
 			return dlb_fail(err, where, "a second label for '%s'", line[i].name);
@@ -260,7 +280,8 @@ static int join(struct dlb_index *x, struct line *line, int64_t n, const char *p
 
 		l = l || !n ? l : bsearch(&below, line, (size_t)n, sizeof *line, by_name);
 		if (!l)
-			return dlb_fail(err, path, "no label for image '%s' of '%s'", x->entry[i].name, x->root);
+			return dlb_fail(err, path, "no label for image '%s' of '%s'", x->entry[i].name,
+					x->root);
 		if (label_of(x, l, path, words, &x->entry[i].label, err))
 			return -1;
 		l->used = true;
@@ -311,7 +332,8 @@ static int by_label_and_name(const void *a, const void *b)
 {
 	const struct dlb_index_entry *p = a, *q = b;
 
-	return p->label != q->label ? (p->label > q->label) - (p->label < q->label) : strcmp(p->name, q->name);
+	return p->label != q->label ? (p->label > q->label) - (p->label < q->label) :
+				      strcmp(p->name, q->name);
 }
 
 static int by_path(const void *a, const void *b)
@@ -338,8 +360,8 @@ static void settle(struct dlb_index *x)
 	x->n = n;
 }
 
-int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bool classes, const struct dlb_index *like,
-		   struct dlb_error *err)
+int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bool classes,
+		   const struct dlb_index *like, struct dlb_error *err)
 {
 	struct stat st;
 
@@ -347,7 +369,8 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bo
 		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 	x->root = dlb_xstrdup(path);
 	x->is_tar = !S_ISDIR(st.st_mode);
-	if (x->is_tar ? dlb_data_file_open(&x->tar, path, err) || dlb_tar_walk(&x->tar, member, x, err) : scan(x, path, "", 0, err))
+	if (x->is_tar ? dlb_data_file_open(&x->tar, path, err) || dlb_tar_walk(&x->tar, member, x, err) :
+			scan(x, path, "", 0, err))
 		return -1;
 	if (!x->n)
 		return dlb_fail(err, NULL, "no .jpg, .jpeg or .png in '%s'", path);

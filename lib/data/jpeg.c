@@ -26,13 +26,15 @@ static void fail(j_common_ptr j)
 	struct jpeg_decoder *d = j->client_data;
 
 	j->err->format_message(j, d->text);
-	d->at_end = j->err->msg_code == JWRN_JPEG_EOF || j->err->msg_code == JERR_INPUT_EOF || j->err->msg_code == JERR_INPUT_EMPTY;
+	d->at_end = j->err->msg_code == JWRN_JPEG_EOF || j->err->msg_code == JERR_INPUT_EOF ||
+		    j->err->msg_code == JERR_INPUT_EMPTY;
 	longjmp(d->out, 1);
 }
 
 static void message(j_common_ptr j, int level)
 {
-	static const int harmless[] = { JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR, JWRN_ADOBE_XFORM, JWRN_TOO_MUCH_DATA, JWRN_BOGUS_ICC };
+	static const int harmless[] = { JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR, JWRN_ADOBE_XFORM,
+					JWRN_TOO_MUCH_DATA, JWRN_BOGUS_ICC };
 
 	if (level >= 0)
 		return;
@@ -62,8 +64,8 @@ static int begin(struct jpeg_decoder *d, int64_t max_pixels)
 {
 	jpeg_read_header(&d->j, TRUE);
 	if ((int64_t)d->j.image_width * d->j.image_height > max_pixels)
-		snprintf(d->text, sizeof d->text, "an image of %ux%u pixels; %lld in all are read", d->j.image_width, d->j.image_height,
-			 (long long)max_pixels);
+		snprintf(d->text, sizeof d->text, "an image of %ux%u pixels; %lld in all are read",
+			 d->j.image_width, d->j.image_height, (long long)max_pixels);
 	else if (d->j.jpeg_color_space == JCS_CMYK || d->j.jpeg_color_space == JCS_YCCK)
 		snprintf(d->text, sizeof d->text, "a CMYK image; convert it to RGB");
 	else if (d->j.num_components != 1 && d->j.num_components != 3)
@@ -73,10 +75,11 @@ static int begin(struct jpeg_decoder *d, int64_t max_pixels)
 	return -1;
 }
 
-int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
-		    size_t *at, struct dlb_error *err)
+int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s,
+		    struct dlb_image *x, size_t *at, struct dlb_error *err)
 {
-	struct jpeg_decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
+	/* on the heap: a local may change across longjmp */
+	struct jpeg_decoder *d = dlb_xcalloc(1, sizeof *d);
 	size_t row;
 
 	d->j.err = jpeg_std_error(&d->errors);

@@ -63,9 +63,11 @@ static int string(struct npy_text *t, char *out, size_t cap)
 
 static int descr(struct npy_text *t, struct dlb_npy *x)
 {
-	static const struct { const char *name; enum dlb_dtype dtype; } types[] = {
-		{ "f4", DLB_F32 }, { "f8", DLB_F64 }, { "f2", DLB_F16 }, { "i1", DLB_I8 }, { "i2", DLB_I16 }, { "i4", DLB_I32 },
-		{ "i8", DLB_I64 }, { "u1", DLB_U8 }, { "u2", DLB_U16 }, { "u4", DLB_U32 }, { "u8", DLB_U64 }, { "b1", DLB_BOOL },
+	static const struct { const char *name; enum dlb_dtype dtype;
+	} types[] = {
+		{ "f4", DLB_F32 }, { "f8", DLB_F64 }, { "f2", DLB_F16 }, { "i1", DLB_I8 },
+		{ "i2", DLB_I16 }, { "i4", DLB_I32 }, { "i8", DLB_I64 }, { "u1", DLB_U8 },
+		{ "u2", DLB_U16 }, { "u4", DLB_U32 }, { "u8", DLB_U64 }, { "b1", DLB_BOOL },
 	};
 	const unsigned char *at;
 	char text[32];
@@ -80,7 +82,8 @@ static int descr(struct npy_text *t, struct dlb_npy *x)
 		return -1;
 	t->p = at;			/* an error about the type names the type's offset */
 	if (strchr(text, 'O') || strchr(text, 'V') || strchr(text, 'U') || strchr(text, 'S')) {
-		dlb_fail(t->err, t->name, "byte %zu: elements of type '%s' are not numbers", (size_t)(at - t->start), text);
+		dlb_fail(t->err, t->name, "byte %zu: elements of type '%s' are not numbers",
+			 (size_t)(at - t->start), text);
 		return dlb_hint(t->err, "save numbers: numpy.save(FILE, x.astype('float32'))");
 	}
 	for (int i = 0; i < DLB_LEN(types); i++) {
@@ -88,13 +91,17 @@ static int descr(struct npy_text *t, struct dlb_npy *x)
 			continue;
 		x->dtype = types[i].dtype;
 		if (text[0] == '>' && dlb_dtype_bytes(x->dtype) > 1) {
-			dlb_fail(t->err, t->name, "byte %zu: type '%s' is big-endian", (size_t)(at - t->start), text);
-			return dlb_hint(t->err, "save it as numpy.save(FILE, x.astype('<%s'))", types[i].name);
+			dlb_fail(t->err, t->name, "byte %zu: type '%s' is big-endian",
+				 (size_t)(at - t->start), text);
+			return dlb_hint(t->err, "save it as numpy.save(FILE, x.astype('<%s'))",
+					types[i].name);
 		}
 		return string(t, text, sizeof text);
 	}
-	dlb_fail(t->err, t->name, "byte %zu: elements of type '%s' are not read", (size_t)(at - t->start), text);
-	return dlb_hint(t->err, "f2, f4, f8, i1 to i8, u1 to u8 and b1 are; save it as numpy.save(FILE, x.astype('float32'))");
+	dlb_fail(t->err, t->name, "byte %zu: elements of type '%s' are not read", (size_t)(at - t->start),
+		 text);
+	return dlb_hint(t->err, "f2, f4, f8, i1 to i8, u1 to u8 and b1 are; save it as numpy.save(FILE, "
+				"x.astype('float32'))");
 }
 
 static int fortran_order(struct npy_text *t)
@@ -148,7 +155,10 @@ static int dictionary(struct npy_text *t, struct dlb_npy *x)
 
 		if (string(t, key, sizeof key))
 			return -1;
-		what = !strcmp(key, "descr") ? DESCR : !strcmp(key, "fortran_order") ? ORDER : !strcmp(key, "shape") ? SHAPE : 0;
+		what = !strcmp(key, "descr")         ? DESCR :
+		       !strcmp(key, "fortran_order") ? ORDER :
+		       !strcmp(key, "shape")         ? SHAPE :
+						       0;
 		if (!what || (seen & what))
 			return fault(t, "descr, fortran_order and shape are expected, once each");
 		if (!sign(t, ':'))
@@ -165,7 +175,8 @@ static int dictionary(struct npy_text *t, struct dlb_npy *x)
 	return seen == (DESCR | ORDER | SHAPE) ? 0 : fault(t, "descr, fortran_order and shape are expected");
 }
 
-int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *name, struct dlb_npy *x, struct dlb_error *err)
+int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *name, struct dlb_npy *x,
+		  struct dlb_error *err)
 {
 	struct npy_text t = { .start = p, .name = name, .err = err };
 	size_t length, head;
@@ -173,7 +184,8 @@ int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *n
 	uint64_t bytes;
 
 	if (n >= 4 && !memcmp(p, "PK\3\4", 4))
-		return dlb_hint((dlb_fail(err, name, "byte 0: an .npz archive, not one array"), err), "unzip it; its members are .npy files");
+		return dlb_hint((dlb_fail(err, name, "byte 0: an .npz archive, not one array"), err),
+				"unzip it; its members are .npy files");
 	if (n < 10 || memcmp(p, "\x93NUMPY", 6))
 		return dlb_fail(err, name, "byte 0: not a .npy file: it does not begin with \\x93NUMPY");
 	if (p[6] < 1 || p[6] > 3)
@@ -187,7 +199,8 @@ int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *n
 	if (length > MAX_HEADER)
 		return dlb_fail(err, name, "byte 8: a header of %zu bytes is too long", length);
 	if (n < head + length)
-		return dlb_fail(err, name, "truncated at byte %zu, in the .npy header of %zu", n, head + length);
+		return dlb_fail(err, name, "truncated at byte %zu, in the .npy header of %zu", n,
+				head + length);
 	memset(x, 0, sizeof *x);
 	t.p = p + head;
 	t.end = t.p + length;
@@ -206,9 +219,11 @@ int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *n
 		return dlb_fail(err, name, "an array without elements");
 	bytes = (uint64_t)count * dlb_dtype_bytes(x->dtype);
 	if (size - x->at < bytes)
-		return dlb_fail(err, name, "truncated at byte %llu: %llu of %llu bytes of data", (unsigned long long)size,
-				(unsigned long long)(size - x->at), (unsigned long long)bytes);
+		return dlb_fail(err, name, "truncated at byte %llu: %llu of %llu bytes of data",
+				(unsigned long long)size, (unsigned long long)(size - x->at),
+				(unsigned long long)bytes);
 	if (size - x->at > bytes)
-		return dlb_fail(err, name, "longer than its header says: %llu bytes should end it", (unsigned long long)(x->at + bytes));
+		return dlb_fail(err, name, "longer than its header says: %llu bytes should end it",
+				(unsigned long long)(x->at + bytes));
 	return 0;
 }

@@ -7,7 +7,15 @@
 #include "data/source.h"
 #include "util/mem.h"
 
-struct png_decoder { const unsigned char *p; size_t n, at; char text[128]; jmp_buf out; png_structp png; png_infop info; png_bytep *row; };
+struct png_decoder {
+	const unsigned char *p;
+	size_t n, at;
+	char text[128];
+	jmp_buf out;
+	png_structp png;
+	png_infop info;
+	png_bytep *row;
+};
 
 static void fail(png_structp png, png_const_charp text)
 {
@@ -64,8 +72,8 @@ static void decode(struct png_decoder *d, int64_t max_pixels, struct dlb_scratch
 	x->w = png_get_image_width(d->png, d->info);
 	x->h = png_get_image_height(d->png, d->info);
 	if (x->w * x->h > max_pixels) {
-		snprintf(d->text, sizeof d->text, "an image of %lldx%lld pixels; %lld in all are read", (long long)x->w, (long long)x->h,
-			 (long long)max_pixels);
+		snprintf(d->text, sizeof d->text, "an image of %lldx%lld pixels; %lld in all are read",
+			 (long long)x->w, (long long)x->h, (long long)max_pixels);
 		longjmp(d->out, 1);
 	}
 	convert(d);
@@ -81,10 +89,11 @@ static void decode(struct png_decoder *d, int64_t max_pixels, struct dlb_scratch
 	png_read_end(d->png, NULL);
 }
 
-int dlb_png_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
-		   size_t *at, struct dlb_error *err)
+int dlb_png_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s,
+		   struct dlb_image *x, size_t *at, struct dlb_error *err)
 {
-	struct png_decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
+	/* on the heap: a local may change across longjmp */
+	struct png_decoder *d = dlb_xcalloc(1, sizeof *d);
 	int rc = -1;
 
 	d->p = p;

@@ -5,13 +5,15 @@
 #include "util/rng.h"
 
 /* Element at + i is number (at + i) % 4 of draw (at + i) / 4. */
-static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype, void *dst)
+static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype,
+			void *dst)
 {
 	enum { MOST = 64 };			/* draws */
 	float z[4 * MOST];
 
 	for (int64_t done = 0; done < count;) {
-		int64_t skip = (int64_t)(at % 4), left = count - done, n = left < 4 * MOST - skip ? left : 4 * MOST - skip;
+		int64_t skip = (int64_t)(at % 4), left = count - done,
+			n = left < 4 * MOST - skip ? left : 4 * MOST - skip;
 
 		dlb_philox_normals(seed, stream, at / 4, (skip + n + 3) / 4, z);
 		if (dtype == DLB_F32)
@@ -24,16 +26,17 @@ static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t cou
 	}
 }
 
-static void fill_uniform(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype, int64_t top,
-			 void *dst)
+static void fill_uniform(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype,
+			 int64_t top, void *dst)
 {
 	for (int64_t i = 0; i < count; i++)
 		dlb_value_set(dst, dtype, i,
-			      (double)(int64_t)(dlb_philox_uniform(seed, stream, at + (uint64_t)i) * (double)top));
+			      (double)(int64_t)(dlb_philox_uniform(seed, stream, at + (uint64_t)i) *
+						(double)top));
 }
 
-void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t count, enum dlb_dtype dtype, int64_t bound,
-		     void *dst)
+void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t count, enum dlb_dtype dtype,
+		     int64_t bound, void *dst)
 {
 	uint64_t at = (uint64_t)sample * (uint64_t)count;
 
@@ -51,8 +54,8 @@ static int fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_error *
 	return 0;
 }
 
-static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample, struct dlb_scratch *s,
-		void *flat, struct dlb_error *err)
+static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample,
+		struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
 	(void)epoch;
 	(void)s;
@@ -61,4 +64,6 @@ static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoc
 	return 0;
 }
 
-const struct dlb_source_class dlb_source_random = { .name = "random", .form = "random", .endless = true, .many = true, .fit = fit, .fill = fill };
+const struct dlb_source_class dlb_source_random = {
+	.name = "random", .form = "random", .endless = true, .many = true, .fit = fit, .fill = fill
+};

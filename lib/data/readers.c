@@ -90,7 +90,8 @@ int dlb_readers_new(struct dlb_readers **out, int n, struct dlb_error *err)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed) {
 		dlb_readers_free(r);
-		return dlb_fail(err, NULL, "cannot start %d threads that read: %s; try --readers 1", n, strerror(failed));
+		return dlb_fail(err, NULL, "cannot start %d threads that read: %s; try --readers 1", n,
+				strerror(failed));
 	}
 	*out = r;
 	return 0;
@@ -116,7 +117,8 @@ void dlb_readers_free(struct dlb_readers *r)
 	free(r);
 }
 
-void dlb_readers_run(struct dlb_readers *r, int64_t n, void (*fn)(void *ctx, int64_t i, struct dlb_scratch *s), void *ctx)
+void dlb_readers_run(struct dlb_readers *r, int64_t n,
+		     void (*fn)(void *ctx, int64_t i, struct dlb_scratch *s), void *ctx)
 {
 	pthread_mutex_lock(&r->lock);
 	r->fn = fn;

@@ -37,7 +37,8 @@ static void taps_make(struct resample_taps *t, int64_t in, int64_t out, void *me
 		t->n[i] = (int32_t)(hi - lo);
 		for (int pass = 0; pass < 2; pass++)
 			for (int64_t k = 0; k < hi - lo; k++) {
-				double x = fabs(((double)(k + lo) - centre + 0.5) / support), w = x < 1.0 ? 1.0 - x : 0.0;
+				double x = fabs(((double)(k + lo) - centre + 0.5) / support),
+				       w = x < 1.0 ? 1.0 - x : 0.0;
 
 				if (pass) {
 					w = sum != 0.0 ? w / sum : w;
@@ -56,7 +57,8 @@ static unsigned char clip(int32_t v)
 	return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64_t out, const struct resample_taps *t, unsigned char *dst)
+static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64_t out,
+		       const struct resample_taps *t, unsigned char *dst)
 {
 	for (int64_t y = 0; y < rows; y++)
 		for (int64_t x = 0; x < out; x++) {
@@ -70,8 +72,8 @@ static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64
 		}
 }
 
-static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, const struct resample_taps *t, unsigned char *dst,
-			  int32_t *sum)
+static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, const struct resample_taps *t,
+			  unsigned char *dst, int32_t *sum)
 {
 	for (int64_t y = 0; y < out; y++) {
 		for (int64_t x = 0; x < width; x++)
@@ -88,7 +90,8 @@ static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, 
 	}
 }
 
-static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out, const struct resample_taps *t, float *dst)
+static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out,
+			const struct resample_taps *t, float *dst)
 {
 	for (int64_t y = 0; y < rows; y++)
 		for (int64_t x = 0; x < out; x++) {
@@ -101,7 +104,8 @@ static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out,
 		}
 }
 
-static void columns_floats(const float *src, int64_t width, int64_t out, const struct resample_taps *t, float *dst)
+static void columns_floats(const float *src, int64_t width, int64_t out, const struct resample_taps *t,
+			   float *dst)
 {
 	for (int64_t y = 0; y < out; y++) {
 		memset(dst + y * width, 0, (size_t)width * sizeof *dst);
@@ -140,14 +144,18 @@ void dlb_resample(const struct dlb_image *x, int64_t oh, int64_t ow, void *dst, 
 			memcpy(to, plane, (size_t)(oh * ow) * each);
 		} else if (x->bytes) {
 			if (x->w != ow)
-				rows_bytes((const unsigned char *)plane, x->h, x->w, ow, &h, (unsigned char *)first);
+				rows_bytes((const unsigned char *)plane, x->h, x->w, ow, &h,
+					   (unsigned char *)first);
 			if (x->h != oh)
-				columns_bytes((const unsigned char *)half, ow, oh, &v, (unsigned char *)to, sum);
+				columns_bytes((const unsigned char *)half, ow, oh, &v, (unsigned char *)to,
+					      sum);
 		} else {
 			if (x->w != ow)
-				rows_floats((const float *)(const void *)plane, x->h, x->w, ow, &h, (float *)(void *)first);
+				rows_floats((const float *)(const void *)plane, x->h, x->w, ow, &h,
+					    (float *)(void *)first);
 			if (x->h != oh)
-				columns_floats((const float *)(const void *)half, ow, oh, &v, (float *)(void *)to);
+				columns_floats((const float *)(const void *)half, ow, oh, &v,
+					       (float *)(void *)to);
 		}
 	}
 }

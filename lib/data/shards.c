@@ -64,7 +64,8 @@ static int by_label(const void *a, const void *b)
 {
 	const struct labelled *x = a, *y = b;
 
-	return x->label != y->label ? (x->label > y->label) - (x->label < y->label) : (x->sample > y->sample) - (x->sample < y->sample);
+	return x->label != y->label ? (x->label > y->label) - (x->label < y->label) :
+				      (x->sample > y->sample) - (x->sample < y->sample);
 }
 
 static void deal(struct dlb_shards *s, const double *label)
@@ -90,7 +91,8 @@ static void deal(struct dlb_shards *s, const double *label)
 	lay_out(s, s->dealt, s->scratch, true);
 }
 
-struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t count, const double *label, bool shuffled, uint64_t seed)
+struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t count, const double *label,
+				  bool shuffled, uint64_t seed)
 {
 	struct dlb_shards *s = dlb_xcalloc(1, sizeof *s);
 	size_t n = (size_t)c->n;
@@ -102,7 +104,8 @@ struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t cou
 	memcpy(s->share, c->share, n * sizeof *s->share);
 	memcpy(s->last, c->last, n * sizeof *s->last);
 	for (size_t r = 0; r < n; r++)
-		s->start[r + 1] = s->start[r] + count / c->batch * c->share[r] + (count % c->batch ? c->last[r] : 0);
+		s->start[r + 1] = s->start[r] + count / c->batch * c->share[r] +
+				  (count % c->batch ? c->last[r] : 0);
 	s->held = dlb_xmalloc((size_t)count * sizeof *s->held + 1);
 	s->dealt = dlb_xmalloc((size_t)count * sizeof *s->dealt + 1);
 	s->scratch = dlb_xmalloc((size_t)count * sizeof *s->scratch + 1);
@@ -132,7 +135,8 @@ static void exchange(struct dlb_shards *s)
 
 	rng_for(s, EXCHANGE, s->epoch, 0, &r);
 	for (int k = 0; k < s->c.n; k++) {
-		int64_t left = s->start[k + 1] - s->start[k], wanted = (int64_t)floor(s->c.exchange * (double)left + 0.5);
+		int64_t left = s->start[k + 1] - s->start[k],
+			wanted = (int64_t)floor(s->c.exchange * (double)left + 0.5);
 
 		for (int64_t i = s->start[k]; wanted > 0; i++, left--) {
 			if (wanted < left && dlb_rng_uniform(&r) * (double)left >= (double)wanted)

@@ -17,7 +17,8 @@ struct dlb_shards;
 /* Returns new. label: [count], read only for a sorted deal. Without `shuffled`, an even deal
  * gives each replica the samples that it would draw without shards, and a shard keeps the
  * order in which it got its samples. */
-struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t count, const double *label, bool shuffled, uint64_t seed);
+struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t count, const double *label,
+				  bool shuffled, uint64_t seed);
 void dlb_shards_free(struct dlb_shards *s);
 /* Writes to at[] the sample at each position of an epoch: a permutation. Epochs may come in any
  * order; the next epoch is cheapest. */

@@ -8,8 +8,8 @@
 #include "util/mem.h"
 
 static const struct dlb_source_class *const classes[] = {
-	&dlb_source_idx, &dlb_source_npy, &dlb_source_digits, &dlb_source_images, &dlb_source_tokens, &dlb_source_text,
-	&dlb_source_random,
+	&dlb_source_idx,    &dlb_source_npy,  &dlb_source_digits, &dlb_source_images,
+	&dlb_source_tokens, &dlb_source_text, &dlb_source_random,
 };
 
 static const struct dlb_source_class *class_of(const char *text, struct dlb_error *err)
@@ -60,8 +60,10 @@ static int take_options(struct dlb_spec *s, char *rest, struct dlb_error *err)
 
 			/* For sources of one file, "word=" after a comma is a misspelt
 			 * option, unless a file has that name. */
-			if (word && comma[1 + word] == '=' && s->class->max_files == 1 && access(rest, F_OK)) {
-				dlb_fail(err, NULL, "data '%s:' have no option '%.*s'", s->class->name, (int)word, comma + 1);
+			if (word && comma[1 + word] == '=' && s->class->max_files == 1 &&
+			    access(rest, F_OK)) {
+				dlb_fail(err, NULL, "data '%s:' have no option '%.*s'", s->class->name,
+					 (int)word, comma + 1);
 				return dlb_hint(err, "they are written %s", s->class->form);
 			}
 			break;
@@ -87,7 +89,8 @@ static int take_files(struct dlb_spec *s, const char *text, const char *rest, st
 		add_file(s, rest, strlen(rest));
 	} else if (s->class->max_files == 2) {
 		if (!comma)
-			return dlb_hint((dlb_fail(err, NULL, "data '%s': two files are needed", text), err), "%s", s->class->form);
+			return dlb_hint((dlb_fail(err, NULL, "data '%s': two files are needed", text), err),
+					"%s", s->class->form);
 		add_file(s, rest, (size_t)(comma - rest));
 		add_file(s, comma + 1, strlen(comma + 1));
 	} else {
@@ -95,7 +98,8 @@ static int take_files(struct dlb_spec *s, const char *text, const char *rest, st
 			size_t n = strcspn(rest, ",");
 
 			if (s->n_files == DLB_MAX_SPEC_FILES)
-				return dlb_fail(err, NULL, "data '%s' name more than %d files", text, DLB_MAX_SPEC_FILES);
+				return dlb_fail(err, NULL, "data '%s' name more than %d files", text,
+						DLB_MAX_SPEC_FILES);
 			add_file(s, rest, n);
 			rest += n;
 			if (!*rest)
@@ -104,7 +108,9 @@ static int take_files(struct dlb_spec *s, const char *text, const char *rest, st
 	}
 	for (int i = 0; i < s->n_files; i++)
 		if (!*s->file[i])
-			return dlb_hint((dlb_fail(err, NULL, "data '%s': a file's name is missing", text), err), "%s", s->class->form);
+			return dlb_hint((dlb_fail(err, NULL, "data '%s': a file's name is missing", text),
+					 err),
+					"%s", s->class->form);
 	return 0;
 }
 
@@ -122,7 +128,8 @@ int dlb_spec_parse(const char *text, struct dlb_spec *s, struct dlb_error *err)
 		return 0;
 	}
 	if (!colon || !colon[1])
-		return dlb_hint((dlb_fail(err, NULL, "data '%s': a file is needed", text), err), "%s", s->class->form);
+		return dlb_hint((dlb_fail(err, NULL, "data '%s': a file is needed", text), err), "%s",
+				s->class->form);
 	rest = dlb_xstrdup(colon + 1);
 	rc = take_options(s, rest, err) || take_files(s, text, rest, err) ? -1 : 0;
 	free(rest);
@@ -174,7 +181,8 @@ int dlb_data_absolute(const char *spec, char **out, struct dlb_error *err)
 			continue;
 		if ((k < 0 || s.class->option[k].is_file) && absolute(part, err))
 			goto out;
-		text = dlb_xprintf("%s%s%s%s%s", was, i ? "," : "", k < 0 ? "" : s.class->option[k].name, k < 0 ? "" : "=", *part);
+		text = dlb_xprintf("%s%s%s%s%s", was, i ? "," : "", k < 0 ? "" : s.class->option[k].name,
+				   k < 0 ? "" : "=", *part);
 		free(was);
 	}
 	*out = text;

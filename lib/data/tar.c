@@ -51,7 +51,8 @@ static bool checksum_holds(const unsigned char *h)
 struct pax_record { char *path; int64_t size; };
 
 /* Parses pax records "LENGTH KEY=VALUE\n". */
-static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct pax_record *said, struct dlb_error *err)
+static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct pax_record *said,
+	       struct dlb_error *err)
 {
 	size_t i = 0;
 
@@ -61,8 +62,8 @@ static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t
 
 		for (; j < n && p[j] >= '0' && p[j] <= '9' && length < n; j++)
 			length = 10 * length + (size_t)(p[j] - '0');
-		if (j == i || j == n || p[j] != ' ' || length > n - i || length < j - i + 3 || p[i + length - 1] != '\n' ||
-		    !(equals = memchr(p + j, '=', i + length - j)))
+		if (j == i || j == n || p[j] != ' ' || length > n - i || length < j - i + 3 ||
+		    p[i + length - 1] != '\n' || !(equals = memchr(p + j, '=', i + length - j)))
 			return fault(f, at + i, err, "a broken pax record");
 		j++;
 		if ((size_t)(equals - (p + j)) == 4 && !memcmp(p + j, "path", 4)) {
@@ -75,7 +76,8 @@ static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t
 			if (said->size < 0 || *end != '\n')
 				return fault(f, at + i, err, "a broken size in a pax record");
 		} else if (equals - (p + j) > 10 && !memcmp(p + j, "GNU.sparse", 10)) {
-			return dlb_hint((fault(f, at + i, err, "a sparse member"), err), "make the tar file without --sparse");
+			return dlb_hint((fault(f, at + i, err, "a sparse member"), err),
+					"make the tar file without --sparse");
 		}
 		i += length;
 	}
@@ -93,7 +95,8 @@ static char *plain_name(const unsigned char *h)
 }
 
 /* Reads a member that describes the next one ('x' pax, 'L' long name). */
-static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type, struct pax_record *said, struct dlb_error *err)
+static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type,
+		     struct pax_record *said, struct dlb_error *err)
 {
 	char *p;
 	int rc = 0;
@@ -117,15 +120,21 @@ static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, c
 /* Fails for a file that is not tar, with a cure for known formats. */
 static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct dlb_error *err)
 {
-	static const struct { const char *magic; size_t n; const char *what, *cure; } others[] = {
-		{ "\x1f\x8b", 2, "a gzip file", "gunzip it first" }, { "BZh", 3, "a bzip2 file", "bunzip2 it first" },
-		{ "\xfd" "7zXZ", 5, "an xz file", "unxz it first" }, { "\x28\xb5\x2f\xfd", 4, "a zstd file", "unzstd it first" },
+	static const struct { const char *magic; size_t n; const char *what, *cure;
+	} others[] = {
+		{ "\x1f\x8b", 2, "a gzip file", "gunzip it first" },
+		{ "BZh", 3, "a bzip2 file", "bunzip2 it first" },
+		{ "\xfd"
+		  "7zXZ",
+		  5, "an xz file", "unxz it first" },
+		{ "\x28\xb5\x2f\xfd", 4, "a zstd file", "unzstd it first" },
 		{ "PK\3\4", 4, "a zip file", "unzip it; a folder is read too" },
 	};
 
 	for (int i = 0; i < DLB_LEN(others); i++)
 		if (!memcmp(h, others[i].magic, others[i].n)) {
-			dlb_fail(err, f->path, "byte 0: %s, whose members cannot be read in any order", others[i].what);
+			dlb_fail(err, f->path, "byte 0: %s, whose members cannot be read in any order",
+				 others[i].what);
 			return dlb_hint(err, "%s", others[i].cure);
 		}
 	return fault(f, 0, err, "not a tar file: the first header's checksum is wrong");
@@ -133,8 +142,8 @@ static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct
 
 /* Handles the header at `at`: visits its member and sets *next to the next header. */
 static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct pax_record *said,
-		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx, uint64_t *next,
-		  struct dlb_error *err)
+		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx,
+		  uint64_t *next, struct dlb_error *err)
 {
 	int64_t size = number(h + 124, 12);
 	struct dlb_tar_member m = { .header = at, .at = at + BLOCK };
@@ -151,8 +160,9 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 	else if (type != 'x' && type != 'L' && type != 'g' && type != 'K' && said->size >= 0)
 		size = said->size;
 	if ((uint64_t)size > f->size - at - BLOCK)
-		return dlb_fail(err, f->path, "truncated at byte %llu: the member at byte %llu has %lld bytes", (unsigned long long)f->size,
-				(unsigned long long)at, (long long)size);
+		return dlb_fail(err, f->path,
+				"truncated at byte %llu: the member at byte %llu has %lld bytes",
+				(unsigned long long)f->size, (unsigned long long)at, (long long)size);
 	*next = at + BLOCK + ((uint64_t)size + BLOCK - 1) / BLOCK * BLOCK;
 	if (type == 'x' || type == 'L')
 		return extension(f, at, size, type, said, err);
@@ -169,8 +179,9 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 	return rc;
 }
 
-int dlb_tar_walk(const struct dlb_data_file *f, int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err),
-		 void *ctx, struct dlb_error *err)
+int dlb_tar_walk(const struct dlb_data_file *f,
+		 int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx,
+		 struct dlb_error *err)
 {
 	static const unsigned char zeros[BLOCK];
 	unsigned char h[BLOCK];
@@ -180,7 +191,9 @@ int dlb_tar_walk(const struct dlb_data_file *f, int (*visit)(void *ctx, const st
 
 	for (; !rc; at = next) {
 		if (at + BLOCK > f->size) {
-			rc = dlb_fail(err, f->path, "truncated at byte %llu: the two blocks of zeros that end a tar file are not there",
+			rc = dlb_fail(err, f->path,
+				      "truncated at byte %llu: the two blocks of zeros that end a tar file "
+				      "are not there",
 				      (unsigned long long)f->size);
 			break;
 		}

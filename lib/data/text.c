@@ -10,7 +10,12 @@ enum { CODES = 0x110000 };
 int dlb_utf8_decode(const unsigned char *p, size_t n, uint32_t *code)
 {
 	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-	int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+	int length = p[0] < 0x80 ? 1 :
+		     p[0] < 0xc2 ? 0 :
+		     p[0] < 0xe0 ? 2 :
+		     p[0] < 0xf0 ? 3 :
+		     p[0] < 0xf5 ? 4 :
+				   0;
 	uint32_t c;
 
 	if (length == 1) {
@@ -32,18 +37,21 @@ int dlb_utf8_decode(const unsigned char *p, size_t n, uint32_t *code)
 }
 
 /* Returns the length of the unit at p; 0 with err: not UTF-8. */
-static int unit(const unsigned char *text, size_t at, size_t n, const char *name, bool bytes, uint32_t *code, struct dlb_error *err)
+static int unit(const unsigned char *text, size_t at, size_t n, const char *name, bool bytes, uint32_t *code,
+		struct dlb_error *err)
 {
 	int length = 1;
 
 	if (bytes)
 		*code = text[at];
 	else if (!(length = dlb_utf8_decode(text + at, n - at, code)))
-		dlb_hint((dlb_fail(err, name, "byte %zu: 0x%02x is not UTF-8 there", at, text[at]), err), "level=byte takes any bytes");
+		dlb_hint((dlb_fail(err, name, "byte %zu: 0x%02x is not UTF-8 there", at, text[at]), err),
+			 "level=byte takes any bytes");
 	return length;
 }
 
-int dlb_alphabet_of(const unsigned char *p, size_t n, const char *name, bool bytes, struct dlb_alphabet *a, struct dlb_error *err)
+int dlb_alphabet_of(const unsigned char *p, size_t n, const char *name, bool bytes, struct dlb_alphabet *a,
+		    struct dlb_error *err)
 {
 	unsigned char *seen = dlb_xcalloc(CODES, 1);
 	uint32_t code = 0;
@@ -69,8 +77,8 @@ int dlb_alphabet_of(const unsigned char *p, size_t n, const char *name, bool byt
 	return 0;
 }
 
-int dlb_alphabet_encode(const struct dlb_alphabet *a, const unsigned char *p, size_t n, const char *name, bool bytes,
-			struct dlb_tokens *t, struct dlb_error *err)
+int dlb_alphabet_encode(const struct dlb_alphabet *a, const unsigned char *p, size_t n, const char *name,
+			bool bytes, struct dlb_tokens *t, struct dlb_error *err)
 {
 	uint32_t *id = dlb_xcalloc(CODES, sizeof *id), code = 0;
 	struct dlb_tokens x = { .id = dlb_xmalloc((n + 1) * sizeof *x.id) };
@@ -81,7 +89,10 @@ int dlb_alphabet_encode(const struct dlb_alphabet *a, const unsigned char *p, si
 		int length = unit(p, i, n, name, bytes, &code, err);
 
 		if (length && !id[code])
-			dlb_fail(err, name, bytes ? "byte %zu: 0x%02x is not in the alphabet" : "byte %zu: U+%04X is not in the alphabet", i, code);
+			dlb_fail(err, name,
+				 bytes ? "byte %zu: 0x%02x is not in the alphabet" :
+					 "byte %zu: U+%04X is not in the alphabet",
+				 i, code);
 		if (!length || !id[code]) {
 			free(x.id);
 			free(id);

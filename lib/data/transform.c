@@ -24,8 +24,14 @@
 enum { MAX_SIDE = 1 << 15 };
 
 static const char *const names[DLB_N_TR] = {
-	[DLB_TR_SCALE] = "scale", [DLB_TR_NORMALISE] = "normalise", [DLB_TR_CHANNELS] = "channels", [DLB_TR_PAD] = "pad",
-	[DLB_TR_RESIZE] = "resize", [DLB_TR_CROP] = "crop", [DLB_TR_RANDOM_CROP] = "random-crop", [DLB_TR_FLIP] = "flip",
+	[DLB_TR_SCALE] = "scale",
+	[DLB_TR_NORMALISE] = "normalise",
+	[DLB_TR_CHANNELS] = "channels",
+	[DLB_TR_PAD] = "pad",
+	[DLB_TR_RESIZE] = "resize",
+	[DLB_TR_CROP] = "crop",
+	[DLB_TR_RANDOM_CROP] = "random-crop",
+	[DLB_TR_FLIP] = "flip",
 };
 
 /* ---- parsing ---- */
@@ -171,7 +177,8 @@ int dlb_transform_parse(const char *text, struct dlb_transform *t, struct dlb_er
 		s->chance = 0.5;
 		p += n + (p[n] == '=');
 		if ((p > key + n && value_parse(&p, s)) || (*p && *p != ','))
-			return dlb_fail(err, NULL, "bad value in transform '%.*s'", (int)strcspn(key, ","), key);
+			return dlb_fail(err, NULL, "bad value in transform '%.*s'", (int)strcspn(key, ","),
+					key);
 		t->n_steps++;
 		if (*p == ',' && !*++p)
 			return dlb_fail(err, NULL, "transform '%s' ends in a comma", text);
@@ -205,11 +212,13 @@ static float value(const struct dlb_transform *t, int from, int to, int64_t c, f
  * too: copies are made at the end. */
 static bool by_value(const struct dlb_transform_step *s)
 {
-	return s->kind == DLB_TR_SCALE || s->kind == DLB_TR_NORMALISE || (s->kind == DLB_TR_CHANNELS && s->amount > 1);
+	return s->kind == DLB_TR_SCALE || s->kind == DLB_TR_NORMALISE ||
+	       (s->kind == DLB_TR_CHANNELS && s->amount > 1);
 }
 
 /* Replaces (c, h, w) by the output shape of step s. -1 with err: s cannot take that shape. */
-static int step_shape(const struct dlb_transform_step *s, int64_t *c, int64_t *h, int64_t *w, struct dlb_error *err)
+static int step_shape(const struct dlb_transform_step *s, int64_t *c, int64_t *h, int64_t *w,
+		      struct dlb_error *err)
 {
 	const char *name = names[s->kind];
 	int64_t shorter = *h < *w ? *h : *w;
@@ -220,11 +229,13 @@ static int step_shape(const struct dlb_transform_step *s, int64_t *c, int64_t *h
 		break;
 	case DLB_TR_NORMALISE:
 		if (s->n != 1 && s->n != *c)
-			return dlb_fail(err, NULL, "transform normalise: %d values for %lld channels", s->n, (long long)*c);
+			return dlb_fail(err, NULL, "transform normalise: %d values for %lld channels", s->n,
+					(long long)*c);
 		break;
 	case DLB_TR_CHANNELS:
 		if (*c != 1 && *c != s->amount && !(s->amount == 1 && *c == 3))
-			return dlb_fail(err, NULL, "transform channels=%lld: the data have %lld channels already",
+			return dlb_fail(err, NULL,
+					"transform channels=%lld: the data have %lld channels already",
 					(long long)s->amount, (long long)*c);
 		*c = s->amount;
 		break;
@@ -244,13 +255,17 @@ static int step_shape(const struct dlb_transform_step *s, int64_t *c, int64_t *h
 		break;
 	default:
 		if (s->h > *h || s->w > *w)
-			return dlb_hint((dlb_fail(err, NULL, "transform %s=%lldx%lld: the image is %lldx%lld", name, (long long)s->h,
-						  (long long)s->w, (long long)*h, (long long)*w), err), "resize or pad it first");
+			return dlb_hint((dlb_fail(err, NULL, "transform %s=%lldx%lld: the image is %lldx%lld",
+						  name, (long long)s->h, (long long)s->w, (long long)*h,
+						  (long long)*w),
+					 err),
+					"resize or pad it first");
 		*h = s->h;
 		*w = s->w;
 	}
 	if (*h > MAX_SIDE || *w > MAX_SIDE || *h * *w > DLB_MAX_PIXELS)
-		return dlb_fail(err, NULL, "transform %s: an image of %lldx%lld is too large", name, (long long)*h, (long long)*w);
+		return dlb_fail(err, NULL, "transform %s: an image of %lldx%lld is too large", name,
+				(long long)*h, (long long)*w);
 	return 0;
 }
 
@@ -260,7 +275,8 @@ int dlb_transform_bind(struct dlb_transform *t, int64_t c, int64_t h, int64_t w,
 	int64_t count = dlb_checked_count(dim, 3);
 
 	if (count < 1 || count > INT64_C(1) << 40)
-		return dlb_fail(err, NULL, "images of %lldx%lldx%lld are too large", (long long)c, (long long)h, (long long)w);
+		return dlb_fail(err, NULL, "images of %lldx%lldx%lld are too large", (long long)c,
+				(long long)h, (long long)w);
 	t->out_c = c;
 	t->out_h = h;
 	t->out_w = w;
@@ -292,8 +308,8 @@ static void pad(const struct dlb_image *x, int64_t p, void *dst)
 
 	memset(dst, 0, (size_t)(x->c * oh * ow) * e);
 	for (int64_t r = 0; r < x->c * x->h; r++)
-		memcpy((char *)dst + (size_t)((r / x->h * oh + r % x->h + p) * ow + p) * e, (const char *)x->p + (size_t)(r * x->w) * e,
-		       (size_t)x->w * e);
+		memcpy((char *)dst + (size_t)((r / x->h * oh + r % x->h + p) * ow + p) * e,
+		       (const char *)x->p + (size_t)(r * x->w) * e, (size_t)x->w * e);
 }
 
 static void crop(const struct dlb_image *x, int64_t top, int64_t left, int64_t oh, int64_t ow, void *dst)
@@ -302,7 +318,8 @@ static void crop(const struct dlb_image *x, int64_t top, int64_t left, int64_t o
 
 	for (int64_t r = 0; r < x->c * oh; r++)
 		memcpy((char *)dst + (size_t)(r * ow) * e,
-		       (const char *)x->p + (size_t)((r / oh * x->h + r % oh + top) * x->w + left) * e, (size_t)ow * e);
+		       (const char *)x->p + (size_t)((r / oh * x->h + r % oh + top) * x->w + left) * e,
+		       (size_t)ow * e);
 }
 
 static void mirror(const struct dlb_image *x, void *dst)
@@ -327,7 +344,9 @@ static void grey(const struct dlb_image *x, void *dst)
 		const unsigned char *p = x->p;
 
 		for (int64_t i = 0; i < n; i++)
-			((unsigned char *)dst)[i] = (unsigned char)((p[i] * 19595u + p[n + i] * 38470u + p[2 * n + i] * 7471u + 0x8000u) >> 16);
+			((unsigned char *)dst)[i] = (unsigned char)((p[i] * 19595u + p[n + i] * 38470u +
+								     p[2 * n + i] * 7471u + 0x8000u) >>
+								    16);
 	} else {
 		const float *p = x->p;
 
@@ -342,7 +361,9 @@ static void to_floats(const struct dlb_transform *t, int i, const struct dlb_ima
 
 	for (int64_t k = 0; k < x->c; k++)
 		for (int64_t j = k * n; j < (k + 1) * n; j++)
-			dst[j] = value(t, i, i + 1, k, x->bytes ? (float)((const unsigned char *)x->p)[j] : ((const float *)x->p)[j]);
+			dst[j] = value(t, i, i + 1, k,
+				       x->bytes ? (float)((const unsigned char *)x->p)[j] :
+						  ((const float *)x->p)[j]);
 }
 
 /* Half the difference, rounded to even as in Python: offset of torchvision's CenterCrop. */
@@ -368,8 +389,9 @@ static int64_t pick(uint32_t word, int64_t n)	/* uniform in 0 .. n-1 */
 
 /* Applies step i (before the tail) to x; the result is in scratch `use`. *moved:
  * false if the step changed nothing. */
-static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_sample_seed *seed,
-		      struct dlb_scratch *s, enum dlb_scratch_use use, bool *moved, struct dlb_error *err)
+static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
+		      const struct dlb_sample_seed *seed, struct dlb_scratch *s, enum dlb_scratch_use use,
+		      bool *moved, struct dlb_error *err)
 {
 	const struct dlb_transform_step *step = &t->step[i];
 	struct dlb_image y = *x;
@@ -396,7 +418,8 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 			grey(x, y.p);
 		else
 			for (int64_t k = 0; k < y.c; k++)
-				memcpy((char *)y.p + (size_t)(k * x->h * x->w) * each(x), x->p, (size_t)(x->h * x->w) * each(x));
+				memcpy((char *)y.p + (size_t)(k * x->h * x->w) * each(x), x->p,
+				       (size_t)(x->h * x->w) * each(x));
 		break;
 	case DLB_TR_PAD:
 		pad(x, step->amount, y.p);
@@ -424,8 +447,9 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 	return 0;
 }
 
-int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image, const struct dlb_sample_seed *seed,
-			struct dlb_scratch *s, float *dst, struct dlb_error *err)
+int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image,
+			const struct dlb_sample_seed *seed, struct dlb_scratch *s, float *dst,
+			struct dlb_error *err)
 {
 	struct dlb_image x = *image;
 	int64_t c, h, w, n = t->out_h * t->out_w;
@@ -443,11 +467,13 @@ int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *i
 		if (step_shape(&t->step[i], &c, &h, &w, err))
 			return -1;
 	if (c != t->out_c || h != t->out_h || w != t->out_w) {
-		dlb_fail(err, NULL, "becomes %lldx%lldx%lld, the first one %lldx%lldx%lld", (long long)c, (long long)h, (long long)w,
-			 (long long)t->out_c, (long long)t->out_h, (long long)t->out_w);
+		dlb_fail(err, NULL, "becomes %lldx%lldx%lld, the first one %lldx%lldx%lld", (long long)c,
+			 (long long)h, (long long)w, (long long)t->out_c, (long long)t->out_h,
+			 (long long)t->out_w);
 		if (c != t->out_c)
 			return dlb_hint(err, "add channels=%lld to --transform", (long long)t->out_c);
-		return dlb_hint(err, "add resize=%lldx%lld to --transform", (long long)t->out_h, (long long)t->out_w);
+		return dlb_hint(err, "add resize=%lldx%lld to --transform", (long long)t->out_h,
+				(long long)t->out_w);
 	}
 	for (int64_t k = 0; k < c; k++) {
 		int64_t from = x.c == 1 ? 0 : k * n;

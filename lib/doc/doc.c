@@ -63,7 +63,8 @@ static int check_version(const struct dlb_doc *d, struct dlb_error *err)
 		return dlb_error_at(err, d->name);
 	}
 	if (major != OUR_MAJOR) {
-		dlb_fail(err, "/dlb", "document of version %d.%d, but this dlb reads version %d", major, minor, OUR_MAJOR);
+		dlb_fail(err, "/dlb", "document of version %d.%d, but this dlb reads version %d", major,
+			 minor, OUR_MAJOR);
 		return dlb_error_at(err, d->name);
 	}
 	return 0;
@@ -109,7 +110,8 @@ int dlb_doc_parse(struct dlb_doc *d, const char *text, size_t n, const char *nam
 	if (!doc.root) {
 		char where[sizeof doc.name + 32];
 
-		snprintf(where, sizeof where, "%s:%d:%d", doc.name, e.line < 0 ? 1 : e.line, e.column < 0 ? 1 : e.column);
+		snprintf(where, sizeof where, "%s:%d:%d", doc.name, e.line < 0 ? 1 : e.line,
+			 e.column < 0 ? 1 : e.column);
 		return dlb_fail(err, where, "%s", e.text);
 	}
 	if (!json_is_object(doc.root))
@@ -251,7 +253,10 @@ int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err)
 	free(p);
 	errno = 0;
 	if (fflush(f) || ferror(f))
-		return dlb_fail(err, NULL, "cannot write the document: %s", strerror(e ? e : errno ? errno : EIO));
+		return dlb_fail(err, NULL, "cannot write the document: %s",
+				strerror(e     ? e :
+					 errno ? errno :
+						 EIO));
 	if (rc)
 		dlb_bug("a value of the document cannot be written (not finite, or not UTF-8)");
 	return 0;

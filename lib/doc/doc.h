@@ -66,7 +66,14 @@ int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dl
 /* ---- typed getters ---- */
 /* `up` must outlive the reference. index: -1 for members. newer: the document has a newer minor version,
  * so unknown members are accepted. */
-struct dlb_ref { json_t *v; const struct dlb_ref *up; const char *key; int index; const char *doc; bool newer; };
+struct dlb_ref {
+	json_t *v;
+	const struct dlb_ref *up;
+	const char *key;
+	int index;
+	const char *doc;
+	bool newer;
+};
 
 struct dlb_ref dlb_ref_root(const struct dlb_doc *d, const char *section);
 struct dlb_ref dlb_ref_at(const struct dlb_ref *up, const char *key);	/* v NULL: absent */
@@ -80,13 +87,17 @@ int dlb_ref_fail(const struct dlb_ref *r, struct dlb_error *err, const char *fmt
 /* Each reads member `key` of object r into *out. -1 with err: it is missing (with `opt`, *out stays unchanged
  * instead), has another type, or is outside [min,max]. Reals accept integers; JSON has no NaN or infinity. */
 enum { DLB_NEED = 0, DLB_OPT = 1 };
-int dlb_get_int(const struct dlb_ref *r, const char *key, int opt, int64_t min, int64_t max, int64_t *out, struct dlb_error *err);
-int dlb_get_real(const struct dlb_ref *r, const char *key, int opt, double min, double max, double *out, struct dlb_error *err);
+int dlb_get_int(const struct dlb_ref *r, const char *key, int opt, int64_t min, int64_t max, int64_t *out,
+		struct dlb_error *err);
+int dlb_get_real(const struct dlb_ref *r, const char *key, int opt, double min, double max, double *out,
+		 struct dlb_error *err);
 int dlb_get_bool(const struct dlb_ref *r, const char *key, int opt, bool *out, struct dlb_error *err);
 /* *out is borrowed. */
 int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **out, struct dlb_error *err);
-int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n, struct dlb_error *err);
-int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, struct dlb_error *err);
+int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n,
+		  struct dlb_error *err);
+int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out,
+		   struct dlb_error *err);
 /* Checks that members of r are in `known` (NULL-terminated) or start with x-; the error suggests the closest
  * name. Not checked in a document of a newer minor version. */
 int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_error *err);

@@ -159,7 +159,8 @@ json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *section
 
 int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dlb_error *err)
 {
-	static const char *const names[] = { "graph", "profile", "cluster", "cost", "balance", "plan", "run", "report" };
+	static const char *const names[] = { "graph",   "profile", "cluster", "cost",
+					     "balance", "plan",    "run",     "report" };
 	struct dlb_ref r = dlb_ref_root(d, section), inputs;
 
 	if (!r.v)
@@ -179,7 +180,9 @@ int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dl
 			dlb_ref_fail(&r, err, "made from another %s than the document has", names[i]);
 			/* another tool's file has no profile to make costs from */
 			if (!strcmp(section, "cost") && !dlb_doc_section(d, "profile"))
-				return dlb_hint(err, "make it again: run the tools from dlb-costmodel on; costs imported by dlb-convert "
+				return dlb_hint(err,
+						"make it again: run the tools from dlb-costmodel on; costs "
+						"imported by dlb-convert "
 						"stay valid without this member: jq 'del(.cost.inputs)'");
 			return dlb_hint(err, "make it again: run the tools from %s on",
 					!strcmp(section, "cost") ? "dlb-costmodel" :

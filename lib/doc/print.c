@@ -100,9 +100,26 @@ int dlb_print_string(struct dlb_printer *p, const char *s, size_t n)
 static wide power_of_ten(int k)				/* 0 .. 38: below 2^127 */
 {
 	static const uint64_t few[] = {
-		1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000, 100000000000,
-		1000000000000, 10000000000000, 100000000000000, 1000000000000000, 10000000000000000, 100000000000000000,
-		1000000000000000000, 10000000000000000000U,
+		1,
+		10,
+		100,
+		1000,
+		10000,
+		100000,
+		1000000,
+		10000000,
+		100000000,
+		1000000000,
+		10000000000,
+		100000000000,
+		1000000000000,
+		10000000000000,
+		100000000000000,
+		1000000000000000,
+		10000000000000000,
+		100000000000000000,
+		1000000000000000000,
+		10000000000000000000U,
 	};
 
 	return k < 20 ? few[k] : (wide)few[k - 19] * few[19];
@@ -112,7 +129,8 @@ static wide power_of_ten(int k)				/* 0 .. 38: below 2^127 */
  * rounding up is nearer (ties to even). Exact: the product has at most 180 bits. */
 static uint64_t scale(uint64_t m, int s, int k, bool *up)
 {
-	wide ten = power_of_ten(k), low = (wide)m * (uint64_t)ten, high = (wide)m * (uint64_t)(ten >> 64) + (low >> 64), rest, half;
+	wide ten = power_of_ten(k), low = (wide)m * (uint64_t)ten,
+	     high = (wide)m * (uint64_t)(ten >> 64) + (low >> 64), rest, half;
 	uint64_t q, last = (uint64_t)low;
 
 	if (s >= 64) {

@@ -75,9 +75,14 @@ int dlb_ref_fail(const struct dlb_ref *r, struct dlb_error *err, const char *fmt
 
 static const char *type_of(const json_t *v)
 {
-	static const char *const names[] = { [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
-		[JSON_INTEGER] = "an integer", [JSON_REAL] = "a number with a fraction", [JSON_TRUE] = "true",
-		[JSON_FALSE] = "false", [JSON_NULL] = "null" };
+	static const char *const names[] = { [JSON_OBJECT] = "an object",
+					     [JSON_ARRAY] = "an array",
+					     [JSON_STRING] = "a string",
+					     [JSON_INTEGER] = "an integer",
+					     [JSON_REAL] = "a number with a fraction",
+					     [JSON_TRUE] = "true",
+					     [JSON_FALSE] = "false",
+					     [JSON_NULL] = "null" };
 
 	return v ? names[json_typeof(v)] : "nothing";
 }
@@ -178,7 +183,8 @@ int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **
 	return 0;
 }
 
-int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n, struct dlb_error *err)
+int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n,
+		  struct dlb_error *err)
 {
 	struct dlb_ref m;
 	int has = member(r, key, opt, &m, err);
@@ -199,7 +205,8 @@ int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_
 	return 0;
 }
 
-int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, struct dlb_error *err)
+int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out,
+		   struct dlb_error *err)
 {
 	struct dlb_ref m;
 	int has = member(r, key, opt, &m, err);

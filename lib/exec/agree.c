@@ -19,13 +19,16 @@ struct trial {
 	double off;			/* its difference, relative to its largest value */
 };
 
-static const double tolerance[] = { [DLB_F32] = 1e-4, [DLB_F64] = 1e-10, [DLB_BF16] = 0.05, [DLB_F16] = 0.01 };
+static const double tolerance[] = {
+	[DLB_F32] = 1e-4, [DLB_F64] = 1e-10, [DLB_BF16] = 0.05, [DLB_F16] = 0.01
+};
 
 /* -- values -- */
 
 static bool is_shared(const struct dlb_tensor *x)
 {
-	return x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER || (x->kind == DLB_T_CONSTANT && !dlb_tensor_follows_batch(x));
+	return x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ||
+	       (x->kind == DLB_T_CONSTANT && !dlb_tensor_follows_batch(x));
 }
 
 /* A new copy on the host of a tensor that no op computes; NULL: it has no value. */
@@ -49,7 +52,8 @@ static void *given(struct trial *v, int t, const struct batch *l)
 		dlb_weight_draw(v->g, t, 1, host);
 	else if (x->kind == DLB_T_SEED)
 		dlb_value_set(host, x->dtype, 0, 1);
-	else if ((x->kind != DLB_T_INPUT && x->kind != DLB_T_LABEL) || dlb_data_fill(v->data, t, 0, l->first, l->n, host, &ignored)) {
+	else if ((x->kind != DLB_T_INPUT && x->kind != DLB_T_LABEL) ||
+		 dlb_data_fill(v->data, t, 0, l->first, l->n, host, &ignored)) {
 		free(host);
 		host = NULL;
 	}
@@ -119,11 +123,16 @@ static bool run(struct trial *v, int op, int batch)
 	for (int i = 0; i < o->n_in && good; i++)
 		good = o->in[i] < 0 || (at[i] = operand(v, batch, o->in[i]));
 	for (int i = 0; i < o->n_out && good; i++)
-		good = o->out[i] < 0 || (put(v, l, o->out[i], NULL) && (at[o->n_in + i] = l->value[o->out[i]]));
+		good = o->out[i] < 0 ||
+		       (put(v, l, o->out[i], NULL) && (at[o->n_in + i] = l->value[o->out[i]]));
 	good = good && io.cls && io.cls->kernel && !io.cls->kernel(v->be, &io, &k, &ignored);
 	void *scratch = good ? v->be->ops->alloc(v->be, k->scratch_bytes + 1) : NULL;
 	if (scratch) {
-		const struct dlb_run r = { .in = at, .out = at + o->n_in, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op,
+		const struct dlb_run r = { .in = at,
+					   .out = at + o->n_in,
+					   .scratch = scratch,
+					   .seed = 1,
+					   .vertex = (uint64_t)op,
 					   .first_sample = l->first };
 		k->run(k, &r);
 		v->be->ops->sync(v->be);
@@ -156,8 +165,9 @@ static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t 
 	for (int64_t o = 0; o < outer; o++)
 		for (int s = 0; s < 2; s++)
 			for (int64_t i = 0; i < inner; i++)
-				most = fmax(most, distance(dlb_value_real(x[0], type, (2 * o + s) * inner + i),
-							   dlb_value_real(x[1 + s], type, o * inner + i), scale));
+				most = fmax(most,
+					    distance(dlb_value_real(x[0], type, (2 * o + s) * inner + i),
+						     dlb_value_real(x[1 + s], type, o * inner + i), scale));
 	return most;
 }
 
@@ -191,7 +201,8 @@ static double difference(struct trial *v, int t)
 			dim = k;
 			n++;
 		}
-	if (!dlb_dtype_is_float(x->dtype) || n > 1 || count < 1 || (n && x->dim[dim].add) || (dim > 0 && x->layout != DLB_PLAIN))
+	if (!dlb_dtype_is_float(x->dtype) || n > 1 || count < 1 || (n && x->dim[dim].add) ||
+	    (dim > 0 && x->layout != DLB_PLAIN))
 		return 0;
 	void *host[N_BATCHES];
 	for (int i = 0; i < N_BATCHES; i++)
@@ -204,7 +215,8 @@ static double difference(struct trial *v, int t)
 		before *= x->dim[k].add;
 	for (int64_t outer = 1; n && outer <= x->dim[dim].mul; outer++)
 		if (x->dim[dim].mul % outer == 0)
-			least = fmin(least, apart(host, x->dtype, before * outer, count / (before * outer), scale));
+			least = fmin(least,
+				     apart(host, x->dtype, before * outer, count / (before * outer), scale));
 	if (!n)
 		least = apart_as_mean(host, x->dtype, count, scale);
 	for (int i = 0; i < N_BATCHES; i++)
@@ -247,7 +259,8 @@ static bool walk(struct trial *v)
 				return false;
 		for (int k = 0; k < o->n_out && v->suspect < 0; k++) {
 			const int t = o->out[k];
-			if (t < 0 || !dlb_dtype_is_float(v->g->tensor[t].dtype) || !dlb_tensor_follows_batch(&v->g->tensor[t]))
+			if (t < 0 || !dlb_dtype_is_float(v->g->tensor[t].dtype) ||
+			    !dlb_tensor_follows_batch(&v->g->tensor[t]))
 				continue;
 			const double off = difference(v, t);
 			if (off > tolerance[v->g->tensor[t].dtype]) {
@@ -270,7 +283,8 @@ static int judge(struct trial *v, int t, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
 
-	if (!v->batch[0].value[t] || !v->batch[1].value[t] || !v->batch[2].value[t] || !dlb_dtype_is_float(x->dtype))
+	if (!v->batch[0].value[t] || !v->batch[1].value[t] || !v->batch[2].value[t] ||
+	    !dlb_dtype_is_float(x->dtype))
 		return 0;
 	const double off = difference(v, t);
 	if (off <= tolerance[x->dtype])
@@ -281,14 +295,19 @@ static int judge(struct trial *v, int t, struct dlb_error *err)
 			op = v->g->op[i].out[k] == t ? i : op;
 	const struct dlb_op *o = &v->g->op[op];
 	const double by = v->suspect < 0 ? off : v->off;
-	dlb_fail(err, o->name, "%s (opset %d) mixes samples: of two together it makes other than of each alone (by %.2g of its largest "
-		 "value), so other micro-batches would give other losses", o->type, o->opset, by);
+	dlb_fail(err, o->name,
+		 "%s (opset %d) mixes samples: of two together it makes other than of each alone (by %.2g of "
+		 "its largest "
+		 "value), so other micro-batches would give other losses",
+		 o->type, o->opset, by);
 	return dlb_hint(err, "train it in one micro-batch");
 }
 
 int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct dlb_error *err)
 {
-	struct trial v = { .be = be, .suspect = -1, .batch = { { 0, 2, NULL }, { 0, 1, NULL }, { 1, 1, NULL } } };
+	struct trial v = { .be = be,
+			   .suspect = -1,
+			   .batch = { { 0, 2, NULL }, { 0, 1, NULL }, { 1, 1, NULL } } };
 	struct dlb_error ignored = { .what = "" };
 	int *op_of, *tensor_of, rc = 0;
 	struct dlb_graph use;
@@ -307,7 +326,9 @@ int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct 
 	for (int i = 0; i < N_BATCHES; i++)
 		v.batch[i].value = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.batch[i].value);
 	find_last(&v);
-	if (can_tell(&use) && !dlb_data_open(&v.data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, &use, &ignored) &&
+	if (can_tell(&use) &&
+	    !dlb_data_open(&v.data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, &use,
+			   &ignored) &&
 	    walk(&v)) {
 		for (int i = 0; i < use.n_outputs && !rc; i++)
 			rc = judge(&v, use.output[i], err);

@@ -35,7 +35,8 @@ static bool may_begin(const struct run *r, const struct async_loop *f)
 
 	if (f->stopped || f->bad || dlb_run_limit_reached(r, &f->head))
 		return false;
-	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
+	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 &&
+					    f->which == 0 && (!every || f->head.step % every));
 }
 
 static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struct dlb_error *err)
@@ -89,7 +90,8 @@ static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error
 {
 	double start_s = dlb_clock_s();
 
-	for (int64_t i = f->first, lag = f->depth + ASYNC_SLACK; f->end == INT64_MAX || i < f->end + lag; i++) {
+	for (int64_t i = f->first, lag = f->depth + ASYNC_SLACK; f->end == INT64_MAX || i < f->end + lag;
+	     i++) {
 		struct dlb_step_times *t = &dlb_engine_view(f->e)->times;
 		double now_s, wait_s = 0.0;
 
@@ -97,12 +99,16 @@ static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error
 			f->end = i;
 		else if (f->end == INT64_MAX && begin_step(r, f, &wait_s, err))
 			return -1;
-		const struct dlb_iteration w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
-					      .n = f->n };
+		const struct dlb_iteration w = { .iteration = i,
+						 .first = f->first,
+						 .end = f->end < i + 1 ? f->end : i + 1,
+						 .step = f->step,
+						 .n = f->n };
 
 		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
 			return -1;
-		if (!f->bad_gradient && dlb_engine_sync(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
+		if (!f->bad_gradient && dlb_engine_sync(f->e) && !r->o->allow_nonfinite &&
+		    i - f->depth < f->end)
 			f->bad_gradient = dlb_sync_verdict(dlb_engine_sync(f->e), &f->verdict) != 0;
 		if (i - f->depth >= f->first && i - f->depth < f->end)
 			start_end(r, f, i - f->depth);

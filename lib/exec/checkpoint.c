@@ -55,11 +55,13 @@ static int lock(struct dlb_checkpoint *c, struct dlb_error *err)
 		return dlb_fail(err, NULL, "cannot open '%s': %s", c->dir, strerror(errno));
 	c->lock = openat(c->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (c->lock < 0)
-		return dlb_fail(err, NULL, "cannot open '%s/lock': %s", c->dir, errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+		return dlb_fail(err, NULL, "cannot open '%s/lock': %s", c->dir,
+				errno == ELOOP ? "it is a symbolic link" : strerror(errno));
 	if (take_lock(c->lock, &l)) {
 		long pid = fcntl(c->lock, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? (long)l.l_pid : 0;
 
-		return dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)", c->dir, pid);
+		return dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)",
+				c->dir, pid);
 	}
 	return 0;
 }
@@ -80,20 +82,24 @@ struct folder_opening { struct dlb_checkpoint *c; const struct dlb_comm *comm; c
  * folder. */
 static int see(const char *dir, const char *name, const struct dlb_comm *comm, struct dlb_error *err)
 {
-	char *theirs = dlb_xprintf("%s/%s", dir, name), *mine = dlb_xprintf("%s/%s-%d", dir, name, dlb_comm_rank(comm));
+	char *theirs = dlb_xprintf("%s/%s", dir, name),
+	     *mine = dlb_xprintf("%s/%s-%d", dir, name, dlb_comm_rank(comm));
 	int rc = 0, fd;
 
 	for (int i = 0; access(theirs, F_OK) && i < 40; i++)
 		dlb_sleep_s(0.05);		/* a folder over a network may need a moment */
 	if (access(theirs, F_OK)) {
-		dlb_fail(err, NULL, "checkpoint folder '%s' is not shared: node %d (host %s) does not see what node 0 writes there", dir,
-			 dlb_comm_rank(comm), dlb_comm_host(comm));
+		dlb_fail(err, NULL,
+			 "checkpoint folder '%s' is not shared: node %d (host %s) does not see what node 0 "
+			 "writes there",
+			 dir, dlb_comm_rank(comm), dlb_comm_host(comm));
 		rc = dlb_hint(err, "give a folder that all hosts have");
 	} else {
 		fd = open(mine, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 		if (fd < 0)
-			rc = dlb_fail(err, NULL, "node %d (host %s) cannot write to checkpoint folder '%s': %s", dlb_comm_rank(comm),
-				      dlb_comm_host(comm), dir, strerror(errno));
+			rc = dlb_fail(err, NULL,
+				      "node %d (host %s) cannot write to checkpoint folder '%s': %s",
+				      dlb_comm_rank(comm), dlb_comm_host(comm), dir, strerror(errno));
 		else
 			close(fd);
 		if (fd >= 0)
@@ -144,7 +150,8 @@ static int clean_folder(void *ctx, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err)
+int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm,
+			struct dlb_error *err)
 {
 	struct folder_opening o = { .c = c, .comm = comm };
 
@@ -178,7 +185,8 @@ void dlb_checkpoint_close(struct dlb_checkpoint *c)
 struct written { char part[65], local[65]; };
 
 /* Gathers the checksums of all ranks' files on rank 0; *sum is new on all ranks. */
-static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct dlb_sum **sum, int *n, struct dlb_error *err)
+static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct dlb_sum **sum, int *n,
+		       struct dlb_error *err)
 {
 	const int size = dlb_comm_size(comm);
 	struct written *all = dlb_xcalloc((size_t)size, sizeof *all);
@@ -248,23 +256,37 @@ static int settle(void *ctx, struct dlb_error *err)
 {
 	struct saving *s = ctx;
 
-	return s->rank == 0 && (dlb_checkpoint_write_manifest(s->aside, s->state, s->at, s->sum, s->n_sums, err) ||
-				dlb_checkpoint_settle(s->c, s->name, s->at->step, s->path, err)) ? -1 : 0;
+	return s->rank == 0 && (dlb_checkpoint_write_manifest(s->aside, s->state, s->at, s->sum, s->n_sums,
+							      err) ||
+				dlb_checkpoint_settle(s->c, s->name, s->at->step, s->path, err)) ?
+		       -1 :
+		       0;
 }
 
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *state,
-			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
+			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path,
+			struct dlb_error *err)
 {
-	struct saving s = { .c = c, .state = state, .local = local, .at = p, .rank = dlb_comm_rank(comm), .n_ranks = dlb_comm_size(comm), .path = path };
+	struct saving s = { .c = c,
+			    .state = state,
+			    .local = local,
+			    .at = p,
+			    .rank = dlb_comm_rank(comm),
+			    .n_ranks = dlb_comm_size(comm),
+			    .path = path };
 	int rc;
 
 	if (path)
 		*path = NULL;
-	rc = on_disk(comm, make_aside, &s, err) || dlb_comm_bcast(comm, s.name, sizeof s.name, 0, err) ? -1 : 0;
+	rc = on_disk(comm, make_aside, &s, err) || dlb_comm_bcast(comm, s.name, sizeof s.name, 0, err) ? -1 :
+													 0;
 	s.aside = dlb_xprintf("%s/%s", c->dir, s.name);
 	if (!rc)
-		rc = on_disk(comm, write_mine, &s, err) || gather_sums(comm, &s.mine, &s.sum, &s.n_sums, err) ||
-		     on_disk(comm, settle, &s, err) ? -1 : 0;
+		rc = on_disk(comm, write_mine, &s, err) ||
+				     gather_sums(comm, &s.mine, &s.sum, &s.n_sums, err) ||
+				     on_disk(comm, settle, &s, err) ?
+			     -1 :
+			     0;
 	if (rc && s.rank == 0)
 		dlb_checkpoint_remove(c->folder, s.name);
 	free(s.sum);
@@ -341,14 +363,17 @@ static int find_whole(struct checkpoint_search *s, struct dlb_comm *comm, struct
 	}
 	if (rc && !dlb_comm_broken(comm)) {
 		*err = *said;
-		dlb_hint(err, s->n > 1 ? "none of the %d checkpoints in '%.150s' is whole: give another --checkpoint folder" :
-			 "give another --checkpoint folder", s->n, c->dir);
+		dlb_hint(err,
+			 s->n > 1 ? "none of the %d checkpoints in '%.150s' is whole: give another "
+				    "--checkpoint folder" :
+				    "give another --checkpoint folder",
+			 s->n, c->dir);
 	}
 	return rc;
 }
 
-int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
-			bool *found, char **warning, struct dlb_error *err)
+int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s,
+			struct dlb_progress_state *p, bool *found, char **warning, struct dlb_error *err)
 {
 	struct checkpoint_search search = { .c = c, .state = s, .rank = dlb_comm_rank(comm),
 					    .n_ranks = dlb_comm_size(comm) };
@@ -364,7 +389,8 @@ int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct 
 	if (!rc)
 		*p = search.at;
 	if (!rc && c->n_damaged)
-		*warning = dlb_xprintf("%s%s%s; training goes on from the checkpoint before, %s/step-%lld", said.where,
-				       said.where[0] ? ": " : "", said.what, c->dir, (long long)search.step);
+		*warning = dlb_xprintf("%s%s%s; training goes on from the checkpoint before, %s/step-%lld",
+				       said.where, said.where[0] ? ": " : "", said.what, c->dir,
+				       (long long)search.step);
 	return rc;
 }

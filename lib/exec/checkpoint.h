@@ -32,26 +32,34 @@ struct dlb_checkpoint {
 	int64_t *damaged; int n_damaged;
 };
 /* State that each replica has alone: of compression, of K-FAC; NULL: none. */
-struct dlb_local_state { struct dlb_compress_state *compress; struct dlb_kfac *kfac; int replica, n_replicas; };
+struct dlb_local_state {
+	struct dlb_compress_state *compress;
+	struct dlb_kfac *kfac;
+	int replica, n_replicas;
+};
 
 /* Rank 0 makes DIR and locks it; the others check that they see the same folder. Collective. */
-int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err);
+int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm,
+			struct dlb_error *err);
 void dlb_checkpoint_close(struct dlb_checkpoint *c);
 /* Loads the newest whole checkpoint into state and p; *found: whether there was one. *warning: a new line
  * where newer ones are damaged, else NULL. -1: none is whole, or the whole one is of another model.
  * Collective. */
-int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
-			bool *found, char **warning, struct dlb_error *err);
+int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s,
+			struct dlb_progress_state *p, bool *found, char **warning, struct dlb_error *err);
 /* Replaces a checkpoint of the same step. *path: the folder, new, may be NULL. Collective. */
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
-			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path, struct dlb_error *err);
+			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path,
+			struct dlb_error *err);
 /* Loads the state of compression and K-FAC from the checkpoint of that step. A replica gets its own state
  * where the number of replicas is the same, else an equal share of the sum. A checkpoint without such state
  * changes nothing. */
-int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local, struct dlb_error *err);
+int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
+			      struct dlb_error *err);
 /* Checks before training that the file can be written. -1 with err. */
 int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err);
 /* Collects weights and buffers of all nodes on rank 0, which writes them to path (.onnx: the model with
  * them). Collective. */
-int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err);
+int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s,
+		     struct dlb_error *err);
 #endif

@@ -16,23 +16,27 @@
 const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const char *weight);
 /* Writes part-RANK.safetensors: weights, buffers and optimizer state of this node. No state: no file, sha256
  * "". */
-int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65], struct dlb_error *err);
+int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
+			      struct dlb_error *err);
 /* Writes kept-RANK.safetensors in the same way; local may be NULL. */
-int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local, char sha256[65], struct dlb_error *err);
+int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local,
+			       char sha256[65], struct dlb_error *err);
 /* Writes the names of all ranks' files, so that they can be removed if the run is killed before the
  * checkpoint is complete. */
 int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *err);
 /* Writes the manifest, and the checksums of n files and of itself. */
 struct dlb_sum { char name[64], sha256[65]; };
-int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p,
-				  const struct dlb_sum *sum, int n, struct dlb_error *err);
+int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
+				  const struct dlb_progress_state *p, const struct dlb_sum *sum, int n,
+				  struct dlb_error *err);
 
 /* ---- checkpoint_read.c ---- */
 /* Checks that folder DIR/step-STEP is whole and undamaged, without the model. Collective: each rank checks
  * its share of the files. A manifest of an unknown format passes; _read refuses it. */
 int dlb_checkpoint_check(const char *dir, int64_t step, int rank, int n_ranks, struct dlb_error *err);
 /* Reads manifest and parts of folder DIR/step-STEP into s and p; p is unchanged on failure. */
-int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p, struct dlb_error *err);
+int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p,
+			struct dlb_error *err);
 /* The files that a manifest lists. old: its format has no list. false: not a manifest of dlb. */
 struct dlb_checkpoint_list { struct dlb_arena arena; const char **name; int n; bool old; };
 bool dlb_checkpoint_manifest_list(const char *text, size_t n, struct dlb_checkpoint_list *list);
@@ -43,7 +47,8 @@ int dlb_sums_write(const char *dir, const struct dlb_sum *sum, int n, struct dlb
 int dlb_sums_read(const char *dir, struct dlb_sum **sum, int *n, bool *found, struct dlb_error *err);
 bool dlb_sums_have(const struct dlb_sum *sum, int n, const char *name);
 /* Checks every n_ranks-th file, beginning with file `rank`. */
-int dlb_sums_check(const char *dir, const struct dlb_sum *sum, int n, int rank, int n_ranks, struct dlb_error *err);
+int dlb_sums_check(const char *dir, const struct dlb_sum *sum, int n, int rank, int n_ranks,
+		   struct dlb_error *err);
 
 /* ---- checkpoint_folder.c, on rank 0 ---- */
 int64_t dlb_checkpoint_step_of(const char *name);		/* "step-120" -> 120, else -1 */
@@ -53,5 +58,6 @@ int64_t *dlb_checkpoint_steps(int folder, int *n);		/* newest first; new, NULL: 
 bool dlb_checkpoint_remove(int folder, const char *name);
 void dlb_checkpoint_sweep(int folder);				/* removes the remains of killed runs */
 /* Renames the complete folder `aside` to its final name, and removes all but the newest two. */
-int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t step, char **path, struct dlb_error *err);
+int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t step, char **path,
+			  struct dlb_error *err);
 #endif

@@ -87,7 +87,8 @@ static bool is_regular(int folder, const char *name)
 /* Reads the list of the manifest in folder fd; false: there is no manifest of dlb. */
 static bool read_list(int folder, struct dlb_checkpoint_list *list)
 {
-	const int fd = openat(folder, DLB_CHECKPOINT_MANIFEST, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	const int fd = openat(folder, DLB_CHECKPOINT_MANIFEST,
+			      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	bool ours = false;
 
@@ -135,7 +136,8 @@ bool dlb_checkpoint_remove(int folder, const char *name)
 	DIR *d = fd < 0 ? NULL : entries_of(fd);
 
 	for (struct dirent *e; d && (e = readdir(d));)
-		if (listed(&list, e->d_name) && strcmp(e->d_name, DLB_CHECKPOINT_MANIFEST) && is_regular(fd, e->d_name))
+		if (listed(&list, e->d_name) && strcmp(e->d_name, DLB_CHECKPOINT_MANIFEST) &&
+		    is_regular(fd, e->d_name))
 			unlinkat(fd, e->d_name, 0);
 	if (d)
 		closedir(d);
@@ -175,7 +177,8 @@ static bool is_ours(int folder, const char *name)
 }
 
 /* Frees the name: a checkpoint of dlb is removed, anything else is renamed beside it. */
-static int make_way(const struct dlb_checkpoint *c, const char *name, uint64_t number, char *old, size_t cap, struct dlb_error *err)
+static int make_way(const struct dlb_checkpoint *c, const char *name, uint64_t number, char *old, size_t cap,
+		    struct dlb_error *err)
 {
 	struct stat st;
 
@@ -217,7 +220,8 @@ static void remove_older(const struct dlb_checkpoint *c, int64_t step)
 	free(steps);
 }
 
-int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t step, char **path, struct dlb_error *err)
+int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t step, char **path,
+			  struct dlb_error *err)
 {
 	char name[40], old[80];
 	uint64_t number;
@@ -234,9 +238,11 @@ int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t s
 	if (make_way(c, name, number, old, sizeof old, err))
 		return -1;
 	if (renameat(c->folder, aside, c->folder, name) != 0)
-		return dlb_fail(err, NULL, "cannot rename '%s/%s' to '%s': %s", c->dir, aside, name, strerror(errno));
+		return dlb_fail(err, NULL, "cannot rename '%s/%s' to '%s': %s", c->dir, aside, name,
+				strerror(errno));
 	fsync(c->folder);
-	if (!strncmp(old, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)) && !dlb_checkpoint_remove(c->folder, old)) {
+	if (!strncmp(old, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)) &&
+	    !dlb_checkpoint_remove(c->folder, old)) {
 		char kept[80];			/* it holds files of others: keep it visible */
 
 		snprintf(kept, sizeof kept, "%s.aside-%016" PRIx64, name, number);

@@ -9,7 +9,8 @@
 /* "error/R/NAME" of replica R; "basis/NAME", equal on all replicas. */
 static const char *local_name(struct dlb_arena *a, const struct dlb_local_tensor *s, int replica)
 {
-	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
+	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) :
+			   dlb_arena_printf(a, "%s/%s", s->what, s->name);
 }
 
 /* Tensor i of the state: first those of compression, then those of K-FAC. *first_kfac starts as 0. */
@@ -22,7 +23,8 @@ static bool local_tensor(const struct dlb_local_state *k, int i, int *first_kfac
 	return true;
 }
 
-int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local, char sha256[65], struct dlb_error *err)
+int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local,
+			       char sha256[65], struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	struct dlb_st_tensor *st = NULL;
@@ -78,8 +80,8 @@ static const struct dlb_st_tensor *find_tensor(const struct dlb_safetensors *st,
 
 /* Loads replica r's tensor or, with another number of replicas, the sum of all replicas' divided by the
  * present number. */
-static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_local_tensor *s, int replica, int n_replicas,
-			 struct dlb_error *err)
+static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_local_tensor *s,
+		       int replica, int n_replicas, struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	const struct dlb_st_tensor *t;
@@ -96,21 +98,26 @@ static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir,
 		if (!t || (s->summed && before == n_replicas && r != replica))
 			continue;
 		if (t->desc.dtype != s->dtype || dlb_desc_count(&t->desc) != s->n) {
-			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld here", t->name,
-				      (long long)dlb_desc_count(&t->desc), (long long)s->n);
-			dlb_hint(err, "go on with the --compress and --dtype that the checkpoint was made with, or another --checkpoint folder");
+			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld here",
+				      t->name, (long long)dlb_desc_count(&t->desc), (long long)s->n);
+			dlb_hint(err, "go on with the --compress and --dtype that the checkpoint was made "
+				      "with, or another --checkpoint folder");
 		}
 		for (int64_t i = 0; i < s->n && !rc; i++) {
 			double x = dlb_value_real(t->data, s->dtype, i);
 
-			dlb_value_set(s->p, s->dtype, i, shared_out ? (r ? dlb_value_real(s->p, s->dtype, i) : 0) + x / n_replicas : x);
+			dlb_value_set(s->p, s->dtype, i,
+				      shared_out ?
+					      (r ? dlb_value_real(s->p, s->dtype, i) : 0) + x / n_replicas :
+					      x);
 		}
 	}
 	dlb_arena_release(&a);
 	return rc;
 }
 
-int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local, struct dlb_error *err)
+int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
+			      struct dlb_error *err)
 {
 	struct dlb_safetensors *st = NULL;
 	struct dlb_local_tensor s;

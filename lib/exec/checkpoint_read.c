@@ -36,13 +36,15 @@ static int read_members(const char *path, int64_t step, struct manifest *m, stru
 	struct dlb_progress_state *p = &m->p;
 	const char *seed = json_string_value(json_object_get(j, "seed"));
 	bool ok = read_count(j, "step", true, &p->step) && read_count(j, "epoch", true, &p->epoch) &&
-		  read_count(j, "position", true, &p->position) && read_count(j, "since_best", false, &p->since_best) &&
+		  read_count(j, "position", true, &p->position) &&
+		  read_count(j, "since_best", false, &p->since_best) &&
 		  read_count(j, "best_test_step", false, &p->best_test_step);
 
 	p->best_loss = json_is_number(best) ? json_number_value(best) : HUGE_VAL;
 	p->best_test_loss = json_is_number(best_test) ? json_number_value(best_test) : HUGE_VAL;
 	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
-	if (!ok || !seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step)
+	if (!ok || !seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) ||
+	    p->step != step)
 		return dlb_fail(err, path, "a member is missing or out of range");
 	p->seed = strtoull(seed, NULL, 10);
 	return 0;
@@ -129,14 +131,16 @@ static int check_sums(const struct manifest *m, int rank, int n_ranks, struct dl
 	else if (!rc && !found)
 		rc = dlb_fail(err, m->dir, "no file " DLB_CHECKPOINT_SUMS);
 	else if (!rc && !dlb_sums_have(sum, n, DLB_CHECKPOINT_MANIFEST))
-		rc = dlb_fail(err, m->dir, "no checksum of " DLB_CHECKPOINT_MANIFEST " in " DLB_CHECKPOINT_SUMS);
+		rc = dlb_fail(err, m->dir,
+			      "no checksum of " DLB_CHECKPOINT_MANIFEST " in " DLB_CHECKPOINT_SUMS);
 	if (!rc && found)
 		rc = dlb_sums_check(m->dir, sum, n, rank, n_ranks, err);
 	json_array_foreach(files, i, e) {
 		const char *name = json_string_value(e);
 
 		if (!rc && (!name || (strcmp(name, DLB_CHECKPOINT_SUMS) && !dlb_sums_have(sum, n, name))))
-			rc = dlb_fail(err, m->dir, "no checksum of '%.60s' in " DLB_CHECKPOINT_SUMS, name ? name : "?");
+			rc = dlb_fail(err, m->dir, "no checksum of '%.60s' in " DLB_CHECKPOINT_SUMS,
+				      name ? name : "?");
 	}
 	free(sum);
 	return rc;
@@ -159,7 +163,8 @@ int dlb_checkpoint_check(const char *dir, int64_t step, int rank, int n_ranks, s
 struct part_file { char name[64]; struct dlb_safetensors st; };
 struct part_files { struct part_file *part; int n, cap; };
 
-static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir, const char *name, struct dlb_error *err)
+static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir, const char *name,
+					 struct dlb_error *err)
 {
 	char *path;
 	int rc;
@@ -181,8 +186,8 @@ static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir,
 }
 
 /* Data of tensor `name` in this part of the checkpoint, or NULL. */
-static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_desc *want,
-			     struct dlb_error *err)
+static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name,
+			     const struct dlb_desc *want, struct dlb_error *err)
 {
 	const struct dlb_st_tensor *t = dlb_safetensors_find(st, name);
 	char a[128], b[128];
@@ -193,25 +198,31 @@ static const void *find_data(const struct dlb_safetensors *st, const char *dir, 
 	}
 	if (t->desc.dtype == want->dtype && dlb_desc_same_shape(&t->desc, want))
 		return t->data;
-	dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name, dlb_desc_str(&t->desc, a, sizeof a),
-		 dlb_desc_str(want, b, sizeof b));
+	dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name,
+		 dlb_desc_str(&t->desc, a, sizeof a), dlb_desc_str(want, b, sizeof b));
 	return NULL;
 }
 
 /* Reads the manifest's entry for one part of a tensor; false: the entry is invalid. */
-static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part, struct dlb_desc *d)
+static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part,
+		       struct dlb_desc *d)
 {
 	const json_t *shape = json_object_get(e, "shape");
 
 	*name = json_string_value(json_object_get(e, "name"));
 	*part = json_string_value(json_object_get(e, "part"));
-	*s = (struct dlb_slice){ .n_dims = (int)json_array_size(shape) < DLB_MAX_DIMS ? (int)json_array_size(shape) : DLB_MAX_DIMS,
-		.axis = (int)json_integer_value(json_object_get(e, "axis")), .units = json_integer_value(json_object_get(e, "units")),
-		.unit = json_integer_value(json_object_get(e, "unit")), .first = json_integer_value(json_object_get(e, "first")),
-		.count = json_integer_value(json_object_get(e, "count")) };
+	*s = (struct dlb_slice){ .n_dims = (int)json_array_size(shape) < DLB_MAX_DIMS ?
+						   (int)json_array_size(shape) :
+						   DLB_MAX_DIMS,
+				 .axis = (int)json_integer_value(json_object_get(e, "axis")),
+				 .units = json_integer_value(json_object_get(e, "units")),
+				 .unit = json_integer_value(json_object_get(e, "unit")),
+				 .first = json_integer_value(json_object_get(e, "first")),
+				 .count = json_integer_value(json_object_get(e, "count")) };
 	for (int i = 0; i < s->n_dims; i++)
 		s->dim[i] = json_integer_value(json_array_get(shape, (size_t)i));
-	if (!*name || !*part || s->n_dims < 1 || s->axis < 0 || s->axis >= s->n_dims || s->units < 1 || s->count < 1)
+	if (!*name || !*part || s->n_dims < 1 || s->axis < 0 || s->axis >= s->n_dims || s->units < 1 ||
+	    s->count < 1)
 		return false;
 	d->n_dims = s->n_dims;
 	memcpy(d->dim, s->dim, sizeof d->dim);
@@ -221,7 +232,13 @@ static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, 
 	return dlb_slice_fits(s, d);
 }
 
-struct loading { const struct manifest *m; struct part_files *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
+struct loading {
+	const struct manifest *m;
+	struct part_files *parts;
+	const struct dlb_state *s;
+	int slot;
+	struct dlb_arena *a;
+};
 
 /* The name in the checkpoint: the tensor's, or that of its optimizer state. */
 static const char *kept_as(const struct loading *l, const char *name)
@@ -231,8 +248,8 @@ static const char *kept_as(const struct loading *l, const char *name)
 
 /* Copies the parts of a tensor into `whole`, of shape d. part_of: the part that the model has; NULL: the
  * whole tensor. */
-static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d, void *whole,
-			struct dlb_error *err)
+static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d,
+			void *whole, struct dlb_error *err)
 {
 	int64_t covered = 0;
 	size_t i;
@@ -244,10 +261,12 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		struct dlb_slice s;
 
 		if (!read_place(e, &s, &name, &file, &part))
-			return dlb_fail(err, l->m->dir, "the manifest does not say where the parts of '%s' are", of);
+			return dlb_fail(err, l->m->dir,
+					"the manifest does not say where the parts of '%s' are", of);
 		all = dlb_slice_desc(&s, d->dtype);
 		if (!dlb_desc_same_shape(&all, d))
-			return dlb_fail(err, l->m->dir, "'%s' has another shape in the checkpoint than in the model", of);
+			return dlb_fail(err, l->m->dir,
+					"'%s' has another shape in the checkpoint than in the model", of);
 		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, file, err);
 		const void *data = st ? find_data(st, l->m->dir, kept_as(l, name), &part, err) : NULL;
 		if (!data)
@@ -255,20 +274,24 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
 		covered += dlb_desc_count(&part);
 	}
-	return covered == dlb_desc_count(d) ? 0 : dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
+	return covered == dlb_desc_count(d) ?
+		       0 :
+		       dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
 }
 
 static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void *dst, struct dlb_error *err)
 {
 	const char *of = x->slice ? x->slice->of : x->name;
 	const json_t *place = json_object_get(json_object_get(l->m->json, "tensors"), of);
-	const struct dlb_desc d = dlb_tensor_desc(x, 1), all = x->slice ? dlb_slice_desc(x->slice, x->dtype) : d;
+	const struct dlb_desc d = dlb_tensor_desc(x, 1),
+			      all = x->slice ? dlb_slice_desc(x->slice, x->dtype) : d;
 	const void *data = NULL;
 	void *whole = NULL, *part = NULL;
 	int rc = 0;
 
 	if (json_is_string(place)) {
-		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, json_string_value(place), err);
+		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, json_string_value(place),
+							     err);
 		data = st ? find_data(st, l->m->dir, kept_as(l, of), &all, err) : NULL;
 		rc = data ? 0 : -1;
 	} else if (json_is_array(place)) {
@@ -296,8 +319,8 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 	int rc = 0;
 
 	if (s->rule >= 0 && strcmp(m->optimizer, dlb_optimizers[s->rule].name)) {
-		dlb_fail(err, m->dir, "the checkpoint was made with optimizer '%s', this run has '%s'", m->optimizer,
-			 dlb_optimizers[s->rule].name);
+		dlb_fail(err, m->dir, "the checkpoint was made with optimizer '%s', this run has '%s'",
+			 m->optimizer, dlb_optimizers[s->rule].name);
 		return dlb_hint(err, "give another --checkpoint folder");
 	}
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
@@ -318,14 +341,16 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 	return rc;
 }
 
-int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p, struct dlb_error *err)
+int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p,
+			struct dlb_error *err)
 {
 	struct manifest m = { .json = NULL };
 	int rc = manifest_read(dir, step, &m, err);
 
 	if (!rc && m.external)
 		rc = dlb_fail(err, m.dir, "checkpoint format %.20s; this is %s",
-			      json_string_value(json_object_get(m.json, "dlb-checkpoint")), DLB_CHECKPOINT_FORMAT);
+			      json_string_value(json_object_get(m.json, "dlb-checkpoint")),
+			      DLB_CHECKPOINT_FORMAT);
 	if (!rc)
 		rc = tensors_load(&m, s, err);
 	if (!rc)

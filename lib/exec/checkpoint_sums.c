@@ -30,7 +30,8 @@ static size_t read_line(const char *p, size_t n, struct dlb_sum *s)
 	const char *end = memchr(p, '\n', n);
 	const size_t length = end ? (size_t)(end - p) : 0, name = length > HEX + 2 ? length - HEX - 2 : 0;
 
-	if (!name || name >= sizeof s->name || strspn(p, "0123456789abcdef") != HEX || p[HEX] != ' ' || p[HEX + 1] != ' ')
+	if (!name || name >= sizeof s->name || strspn(p, "0123456789abcdef") != HEX || p[HEX] != ' ' ||
+	    p[HEX + 1] != ' ')
 		return 0;
 	memcpy(s->sha256, p, HEX);
 	s->sha256[HEX] = '\0';
@@ -72,7 +73,8 @@ bool dlb_sums_have(const struct dlb_sum *sum, int n, const char *name)
 	return false;
 }
 
-int dlb_sums_check(const char *dir, const struct dlb_sum *sum, int n, int rank, int n_ranks, struct dlb_error *err)
+int dlb_sums_check(const char *dir, const struct dlb_sum *sum, int n, int rank, int n_ranks,
+		   struct dlb_error *err)
 {
 	int rc = 0;
 
@@ -81,7 +83,8 @@ int dlb_sums_check(const char *dir, const struct dlb_sum *sum, int n, int rank, 
 
 		rc = dlb_sha256_file(path, is, err);
 		if (!rc && strcmp(is, sum[i].sha256))
-			rc = dlb_fail(err, path, "damaged: its SHA-256 is not the one in " DLB_CHECKPOINT_SUMS);
+			rc = dlb_fail(err, path,
+				      "damaged: its SHA-256 is not the one in " DLB_CHECKPOINT_SUMS);
 		free(path);
 	}
 	return rc;

@@ -9,9 +9,16 @@
 #include "util/hash.h"
 #include "util/output.h"
 
-struct tensor_list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
+struct tensor_list {
+	struct dlb_st_tensor *t;
+	int n, cap;
+	struct dlb_arena arena;
+	void **own;
+	int n_own, cap_own;
+};
 
-static void list_add(struct tensor_list *l, const struct dlb_state *s, const char *name, const struct dlb_tensor *x, const void *p)
+static void list_add(struct tensor_list *l, const struct dlb_state *s, const char *name,
+		     const struct dlb_tensor *x, const void *p)
 {
 	struct dlb_desc d = dlb_tensor_desc(x, 1);
 	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
@@ -37,7 +44,8 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
 }
 
-int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65], struct dlb_error *err)
+int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
+			      struct dlb_error *err)
 {
 	struct tensor_list l = { 0 };
 	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
@@ -52,7 +60,8 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 		list_add(&l, s, x->name, x, s->value[t]);
 		for (int k = 0; k < s->n_slots; k++)
 			if (s->slot[k][t])
-				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x, s->slot[k][t]);
+				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x,
+					 s->slot[k][t]);
 	}
 	if (l.n)
 		rc = dlb_safetensors_write_summed(path, l.t, l.n, NULL, sha256, err);
@@ -114,7 +123,9 @@ int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *e
 		json_array_append_new(files, json_sprintf("kept-%d.safetensors", i));
 	}
 	json_array_append_new(files, json_string(DLB_CHECKPOINT_SUMS));
-	rc = write_json(path, json_pack("{s:s, s:o}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "files", files), NULL, err);
+	rc = write_json(path,
+			json_pack("{s:s, s:o}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "files", files),
+			NULL, err);
 	free(path);
 	return rc;
 }
@@ -122,9 +133,11 @@ int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *e
 /* Step, epoch and position of training. */
 static json_t *progress_json(const struct dlb_state *s, const struct dlb_progress_state *p)
 {
-	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "step", (json_int_t)p->step, "epoch",
-			      (json_int_t)p->epoch, "position", (json_int_t)p->position, "optimizer",
-			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best", (json_int_t)p->since_best);
+	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT,
+			      "step", (json_int_t)p->step, "epoch", (json_int_t)p->epoch, "position",
+			      (json_int_t)p->position, "optimizer",
+			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best",
+			      (json_int_t)p->since_best);
 
 	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
@@ -137,8 +150,9 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 	return m;
 }
 
-int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p,
-				  const struct dlb_sum *sum, int n, struct dlb_error *err)
+int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
+				  const struct dlb_progress_state *p, const struct dlb_sum *sum, int n,
+				  struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
 	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
@@ -153,7 +167,9 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, co
 	json_object_set_new(m, "files", files);
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
-		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ?
+				   dlb_state_home(s->graph, s->first_placement, t) :
+				   -1;
 
 		if (home >= 0)
 			put_place(tensors, x, home);

@@ -8,10 +8,16 @@
 
 static void tally_init(struct dlb_partial_sums *t, size_t most, int n_sets, int set, struct dlb_arena *a)
 {
-	*t = (struct dlb_partial_sums){ .n_sets = n_sets, .set = set, .part = dlb_arena_array(a, most * (size_t)n_sets + 1, sizeof *t->part) };
+	*t = (struct dlb_partial_sums){ .n_sets = n_sets,
+					.set = set,
+					.part = dlb_arena_array(a, most * (size_t)n_sets + 1,
+								sizeof *t->part) };
 }
 
-static void tally_clear(struct dlb_partial_sums *t) { memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part); }
+static void tally_clear(struct dlb_partial_sums *t)
+{
+	memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part);
+}
 
 static double total(const struct dlb_partial_sums *t)
 {
@@ -22,7 +28,8 @@ static double total(const struct dlb_partial_sums *t)
 	return sum;
 }
 
-int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err)
+int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum,
+			 struct dlb_error *err)
 {
 	if (!contributes)
 		tally_clear(t);
@@ -41,10 +48,12 @@ static int weight_of(const struct dlb_graph *g, const struct dlb_op *o)
 	return -1;
 }
 
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, const struct dlb_gradient_places *gradient,
-		  int n_sets, int set, int steps, struct dlb_arena *a, struct dlb_error *err)
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm,
+		  const struct dlb_gradient_places *gradient, int n_sets, int set, int steps,
+		  struct dlb_arena *a, struct dlb_error *err)
 {
-	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0, n_params = 0;	/* [tensor] */
+	/* [tensor] */
+	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0, n_params = 0;
 	size_t n = (size_t)g->n_ops + 1;
 
 	*c = (struct dlb_clip){ .norm = norm, .n_ways = steps };
@@ -58,7 +67,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		if (g->op[op].phase == DLB_UPDATE && weight_of(g, &g->op[op]) >= 0)
 			update[weight_of(g, &g->op[op])] = op;
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
-		const struct dlb_desc d = update[t] >= 0 ? dlb_tensor_desc(&g->tensor[t], 1) : (struct dlb_desc){ .n_dims = 0 };
+		const struct dlb_desc d = update[t] >= 0 ? dlb_tensor_desc(&g->tensor[t], 1) :
+							   (struct dlb_desc){ .n_dims = 0 };
 		const struct dlb_square_sum_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d) };
 		int slot;
 
@@ -71,7 +81,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		c->gradient[c->n_here] = gradient[update[t]];
 		rc = be->ops->square_sum(be, &desc, &c->kernel[c->n_here], err);
 		if (rc == DLB_NO_KERNEL)
-			rc = dlb_fail(err, NULL, "no kernel for the norm of the gradient of '%s'", g->tensor[t].name);
+			rc = dlb_fail(err, NULL, "no kernel for the norm of the gradient of '%s'",
+				      g->tensor[t].name);
 		c->n_here += !rc;
 	}
 	free(update);
@@ -96,7 +107,8 @@ void dlb_clip_here(struct dlb_clip *c, int64_t step)
 	tally_clear(t);
 	for (int i = 0; i < c->n_here; i++) {
 		const struct dlb_gradient_places *g = &c->gradient[i];
-		void *in[] = { g->p + (size_t)(step % g->n) * g->stride }, *out[] = { &t->part[t->set * t->n + c->slot[i]] };
+		void *in[] = { g->p + (size_t)(step % g->n) * g->stride },
+		     *out[] = { &t->part[t->set * t->n + c->slot[i]] };
 
 		c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
 	}
@@ -108,7 +120,8 @@ static double scale_of(const struct dlb_clip *c, double sum)
 	return fmin(1, c->norm / (sqrt(sum) + 1e-6));
 }
 
-int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale, struct dlb_error *err)
+int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale,
+		   struct dlb_error *err)
 {
 	double sum;
 
@@ -118,7 +131,8 @@ int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, 
 	return 0;
 }
 
-void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step)
+void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes,
+		    int64_t step)
 {
 	struct dlb_partial_sums *t = &c->way[step % c->n_ways].square;
 
@@ -129,7 +143,8 @@ void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset
 		dlb_comm_isum(comm, norms, t->part, t->n * t->n_sets, true, &c->way[step % c->n_ways].sum);
 }
 
-int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s, struct dlb_error *err)
+int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s,
+		  struct dlb_error *err)
 {
 	const double start_s = dlb_clock_s();
 
@@ -140,18 +155,20 @@ int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, doubl
 	return 0;
 }
 
-void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node,
-			   struct dlb_arena *a)
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip,
+			   const int *placement, int node, struct dlb_arena *a)
 {
-	*t = (struct dlb_trust_region){ .kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update) };
+	*t = (struct dlb_trust_region){
+		.kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update)
+	};
 	tally_init(&t->along, (size_t)g->n_ops, 1, 0, a);
 	for (int op = 0; op < g->n_ops; op++)
 		if (dlb_kfac_layer_of(g, op) == op)
 			t->update[t->along.n++] = placement[op] == node ? op : -1;
 }
 
-int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
-		    struct dlb_error *err)
+int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm,
+			   bool contributes, double rate, double *scale, struct dlb_error *err)
 {
 	double sum, limit;
 

@@ -20,7 +20,8 @@
 struct dlb_partial_sums { int n, n_sets, set; double *part; };		/* part[set][n] */
 /* Sums over all ranks; collective. contributes: false on replicas whose numbers another replica
  * contributes. */
-int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err);
+int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum,
+			 struct dlb_error *err);
 
 struct dlb_clip {
 	double norm;			/* largest */
@@ -35,28 +36,32 @@ struct dlb_gradient_places { char *p; size_t stride; int n; };
 /* gradient[op]: of update op, p NULL: on another node. n_sets: replicas with gradients of their own, each
  * clipped by its own norm (1: all have the same gradients). steps: that may be under way. Allocated from a;
  * kernels are c's. */
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, const struct dlb_gradient_places *gradient,
-		  int n_sets, int set, int steps, struct dlb_arena *a, struct dlb_error *err);
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm,
+		  const struct dlb_gradient_places *gradient, int n_sets, int set, int steps,
+		  struct dlb_arena *a, struct dlb_error *err);
 void dlb_clip_release(struct dlb_clip *c);
 /* Computes the sums of squares of this node's gradients. */
 void dlb_clip_here(struct dlb_clip *c, int64_t step);
 /* Computes the factor for gradients; collective. contributes: false on replicas whose numbers another replica
  * contributes. */
-int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale, struct dlb_error *err);
+int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale,
+		   struct dlb_error *err);
 /* The same in two halves, step by step in one order on all ranks. norms: all ranks, NULL: alone. *waited_s
  * grows. */
-void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step);
-int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s, struct dlb_error *err);
+void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes,
+		    int64_t step);
+int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s,
+		  struct dlb_error *err);
 
 struct dlb_trust_region {
 	double kl_clip;			/* 0: no trust region */
 	struct dlb_partial_sums along;		/* [layer], by the op of its weight's update: u . g */
 	int *update;			/* [along.n] that op; -1: on another node */
 };
-void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node,
-			   struct dlb_arena *a);
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip,
+			   const int *placement, int node, struct dlb_arena *a);
 /* Computes the factor for preconditioned gradients; collective. rate: lr, times the other factors of
  * gradients. kfac: this node's layers, which count the step when the factor is less than 1. */
-int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
-		    struct dlb_error *err);
+int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm,
+			   bool contributes, double rate, double *scale, struct dlb_error *err);
 #endif

@@ -7,13 +7,18 @@
 /* -v: prints batch, schedule, optimizer and predicted time before the run. */
 static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
 {
-	const json_t *plan = dlb_doc_section(doc, "plan"), *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
-	const char *schedule = json_string_value(json_object_get(plan, "schedule")), *rule = json_string_value(json_object_get(optimizer, "name"));
+	const json_t *plan = dlb_doc_section(doc, "plan"),
+		     *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule")),
+		   *rule = json_string_value(json_object_get(optimizer, "name"));
 	const json_int_t M = json_integer_value(json_object_get(plan, "micro_batches"));
 
-	dlb_cli_say(cli, "%lld samples a step in %lld micro-batch%s, schedule %s, optimizer %s; predicted %.6g ms a step",
-		    (long long)json_integer_value(json_object_get(plan, "batch")), (long long)M, M == 1 ? "" : "es", schedule ? schedule : "not said",
-		    rule ? rule : "not said", json_number_value(json_object_get(plan, "value_s")) * 1e3);
+	dlb_cli_say(cli,
+		    "%lld samples a step in %lld micro-batch%s, schedule %s, optimizer %s; predicted %.6g ms "
+		    "a step",
+		    (long long)json_integer_value(json_object_get(plan, "batch")), (long long)M,
+		    M == 1 ? "" : "es", schedule ? schedule : "not said", rule ? rule : "not said",
+		    json_number_value(json_object_get(plan, "value_s")) * 1e3);
 }
 
 /* --eval-every and --save-best need test data and an interval. c: with the document's settings. */
@@ -22,11 +27,14 @@ static int check_measuring(const struct dlb_run_command *c, struct dlb_error *er
 	const struct dlb_exec_options *x = &c->exec;
 
 	if (x->save_best && !x->eval_every)
-		return dlb_refuse(err, NULL, "give --eval-every N", "--save-best '%s': nothing is measured during training", x->save_best);
+		return dlb_refuse(err, NULL, "give --eval-every N",
+				  "--save-best '%s': nothing is measured during training", x->save_best);
 	if (x->save_best && x->save && !strcmp(x->save_best, x->save))
-		return dlb_refuse(err, NULL, "give another name", "--save-best and --save name the same file '%s'", x->save);
+		return dlb_refuse(err, NULL, "give another name",
+				  "--save-best and --save name the same file '%s'", x->save);
 	if (x->eval_every && !x->test_data && !x->dry_run && !c->print_program)
-		return dlb_refuse(err, NULL, "give --test-data SPEC", "--eval-every %lld: there are no test data", (long long)x->eval_every);
+		return dlb_refuse(err, NULL, "give --test-data SPEC",
+				  "--eval-every %lld: there are no test data", (long long)x->eval_every);
 	return 0;
 }
 
@@ -35,7 +43,8 @@ static const char *optimizer_of(const struct dlb_doc *doc)
 {
 	json_t *o = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
 
-	return json_string_value(json_object_get(o ? o : dlb_doc_section(doc, "plan"), o ? "name" : "optimizer"));
+	return json_string_value(
+		json_object_get(o ? o : dlb_doc_section(doc, "plan"), o ? "name" : "optimizer"));
 }
 
 int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
@@ -50,7 +59,8 @@ int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
 	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
-	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) || check_measuring(c, err)) {
+	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
+	    check_measuring(c, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
@@ -74,19 +84,22 @@ static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
 
 /* Warns where --delay-discount has no effect: no weight is read more than one update late, which only the
  * program shows. */
-static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc, const struct dlb_report *report)
+static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc,
+			  const struct dlb_report *report)
 {
 	const char *rule = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "staleness"));
-	struct dlb_unused row[] = { { "delay-discount", rule && (!strcmp(rule, "stash") || !strcmp(rule, "none")),
-				      "no weight of this plan is read more than one update late" }, { NULL, false, NULL } };
+	struct dlb_unused row[] = { { "delay-discount",
+				      rule && (!strcmp(rule, "stash") || !strcmp(rule, "none")),
+				      "no weight of this plan is read more than one update late" },
+				    { NULL, false, NULL } };
 
 	for (int i = 0; i < report->n_delays; i++)
 		row[0].unused &= report->delay[i].most <= 1;
 	dlb_cli_warn_unused(cli, row);
 }
 
-int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, FILE *f,
-		      struct dlb_error *err)
+int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
+		      FILE *f, struct dlb_error *err)
 {
 	warn_discount(c->cli, doc, report);
 	set_report(doc, report);

@@ -22,8 +22,8 @@ struct dlb_run_command {
  * it; doc owns the strings. Warns of options without effect. -1 with err: doc is released. */
 int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
 /* Adds the report to doc and writes doc to f. */
-int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, FILE *f,
-		      struct dlb_error *err);
+int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
+		      FILE *f, struct dlb_error *err);
 /* Shows a line of progress on standard error; ctx: a struct dlb_status_line. */
 void dlb_command_show_status(void *ctx, const struct dlb_status_told *told);
 /* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit

@@ -33,31 +33,39 @@ static size_t message_bytes(const struct dlb_dispatch_share *x)
 }
 
 /* Collects the layouts of all nodes: sizes on all ranks, items on rank 0. */
-static int learn(struct dlb_dispatch *d, const struct dlb_program *program, struct dlb_engine *const *e, struct dlb_error *err)
+static int learn(struct dlb_dispatch *d, const struct dlb_program *program, struct dlb_engine *const *e,
+		 struct dlb_error *err)
 {
 	for (int i = 0; i < d->n_engines; i++) {
 		const struct dlb_engine_program *v = dlb_engine_view(e[i]);
-		uint64_t mine[2] = { v->feed_bytes, (uint64_t)v->n_feed }, *all = dlb_arena_array(&d->arena, 2 * (size_t)d->n_nodes, sizeof *all);
+		uint64_t mine[2] = { v->feed_bytes, (uint64_t)v->n_feed },
+			 *all = dlb_arena_array(&d->arena, 2 * (size_t)d->n_nodes, sizeof *all);
 		struct dlb_request q = { 0 };
 
-		if (dlb_comm_gather(d->c, mine, sizeof mine, all, 0, err) || dlb_comm_bcast(d->c, all, 2 * (size_t)d->n_nodes * sizeof *all, 0, err))
+		if (dlb_comm_gather(d->c, mine, sizeof mine, all, 0, err) ||
+		    dlb_comm_bcast(d->c, all, 2 * (size_t)d->n_nodes * sizeof *all, 0, err))
 			return -1;
 		for (int k = 0; k < d->n_nodes; k++)
-			d->node[k].share[i] = (struct dlb_dispatch_share){ .program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k] };
+			d->node[k].share[i] = (struct dlb_dispatch_share){
+				.program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k]
+			};
 		if (d->rank && mine[1]) {
-			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0, DLB_TAG_FEED + d->rank, &q);
+			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0,
+				       DLB_TAG_FEED + d->rank, &q);
 			if (dlb_comm_wait(d->c, &q, err))
 				return -1;
 		}
 		for (int k = 1; k < d->n_nodes && !d->rank; k++) {
 			struct dlb_dispatch_share *x = &d->node[k].share[i];
-			struct dlb_feed_item *item = dlb_arena_array(&d->arena, (size_t)all[2 * k + 1] + 1, sizeof *item);
+			struct dlb_feed_item *item = dlb_arena_array(&d->arena, (size_t)all[2 * k + 1] + 1,
+								     sizeof *item);
 
 			x->item = item;
 			x->n_items = (int)all[2 * k + 1];
 			if (!x->n_items)
 				continue;
-			dlb_comm_irecv(d->c, item, (size_t)x->n_items * sizeof *item, k, DLB_TAG_FEED + k, &q);
+			dlb_comm_irecv(d->c, item, (size_t)x->n_items * sizeof *item, k, DLB_TAG_FEED + k,
+				       &q);
 			if (dlb_comm_wait(d->c, &q, err))
 				return -1;
 		}
@@ -65,8 +73,9 @@ static int learn(struct dlb_dispatch *d, const struct dlb_program *program, stru
 	return 0;
 }
 
-int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster, const struct dlb_program *program,
-		     struct dlb_engine *const *e, int n_engines, int slots, struct dlb_error *err)
+int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster,
+		     const struct dlb_program *program, struct dlb_engine *const *e, int n_engines, int slots,
+		     struct dlb_error *err)
 {
 	struct dlb_dispatch *d = dlb_xcalloc(1, sizeof *d);
 
@@ -96,7 +105,9 @@ int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct
 		if (d->rank && k != d->rank && d->node[k].via != d->rank)
 			continue;
 		for (int i = 0; i < n_engines; i++)
-			most = message_bytes(&d->node[k].share[i]) > most ? message_bytes(&d->node[k].share[i]) : most;
+			most = message_bytes(&d->node[k].share[i]) > most ?
+				       message_bytes(&d->node[k].share[i]) :
+				       most;
 		for (int i = 0; i < slots; i++)
 			d->node[k].place[i] = memset(dlb_arena_alloc(&d->arena, most), 0, most);
 	}
@@ -113,7 +124,10 @@ void dlb_dispatch_free(struct dlb_dispatch *d)
 
 int dlb_dispatch_levels(const struct dlb_dispatch *d) { return d->levels; }
 int dlb_dispatch_nodes(const struct dlb_dispatch *d) { return d->n_nodes; }
-char *dlb_dispatch_place(const struct dlb_dispatch *d, int node, int slot) { return d->node[node].place[slot]; }
+char *dlb_dispatch_place(const struct dlb_dispatch *d, int node, int slot)
+{
+	return d->node[node].place[slot];
+}
 char *dlb_dispatch_own(const struct dlb_dispatch *d, int slot) { return d->node[d->rank].place[slot]; }
 
 const struct dlb_dispatch_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which)
@@ -150,8 +164,9 @@ static void send_share(struct dlb_dispatch *d, int64_t n)
 
 	for (int k = 0; k < d->n_nodes; k++)
 		if (sends(d, k))
-			dlb_comm_isend(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]), d->rank ? k : d->node[k].via,
-				       DLB_TAG_FEED + k, &d->node[k].out[at]);
+			dlb_comm_isend(d->c, d->node[k].place[at],
+				       message_bytes(&d->node[k].share[d->which[at]]),
+				       d->rank ? k : d->node[k].via, DLB_TAG_FEED + k, &d->node[k].out[at]);
 }
 
 static void post_share(struct dlb_dispatch *d, int64_t n)
@@ -160,8 +175,10 @@ static void post_share(struct dlb_dispatch *d, int64_t n)
 
 	for (int k = 0; k < d->n_nodes; k++)
 		if (receives(d, k))
-			dlb_comm_irecv(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]),
-				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0, DLB_TAG_FEED + k, &d->node[k].in[at]);
+			dlb_comm_irecv(d->c, d->node[k].place[at],
+				       message_bytes(&d->node[k].share[d->which[at]]),
+				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0,
+				       DLB_TAG_FEED + k, &d->node[k].in[at]);
 }
 
 /* Tests or waits for all of share n that this rank receives; *there: it has arrived. */

@@ -19,12 +19,18 @@
 
 /* The samples of one node in one step. Its message (plan/feed_load.c): weight, seeds, then from the next
  * multiple of 64 on the items at their offsets. */
-struct dlb_dispatch_share { const struct dlb_program *program; const struct dlb_feed_item *item; int n_items; size_t bytes; };
+struct dlb_dispatch_share {
+	const struct dlb_program *program;
+	const struct dlb_feed_item *item;
+	int n_items;
+	size_t bytes;
+};
 
 struct dlb_dispatch;
 /* Collective. Engine i runs program[i] (of the whole plan). Borrows all arguments but err. */
-int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster, const struct dlb_program *program,
-		     struct dlb_engine *const *e, int n_engines, int slots, struct dlb_error *err);
+int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster,
+		     const struct dlb_program *program, struct dlb_engine *const *e, int n_engines, int slots,
+		     struct dlb_error *err);
 void dlb_dispatch_free(struct dlb_dispatch *d);
 /* Steps between sending a share and its use: one, or two where first ranks of groups send it on. Computed
  * from cluster and number of ranks alone. */

@@ -8,7 +8,8 @@
 #include "exec/step_log.h"
 #include "util/mem.h"
 
-static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale, struct dlb_report *r)
+static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale,
+		   struct dlb_report *r)
 {
 	int m = p->micro_batches / 2;
 
@@ -41,7 +42,8 @@ static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_S
 }
 
 /* Bytes and seconds of the replicas' sums, from the lists of hops that would run. */
-static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t, struct dlb_report *r)
+static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t,
+		    struct dlb_report *r)
 {
 	struct dlb_report_allreduce *a = &r->allreduce;
 
@@ -51,7 +53,8 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 	a->apart = NAN;
 	dlb_report_expect_ranks(r, p);
 	for (int i = 0; i < r->n_nodes; i++) {
-		double all_s = 0.0, hidden_s = 0.0, hidden[DLB_N_SUM_CLASSES], bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
+		double all_s = 0.0, hidden_s = 0.0, hidden[DLB_N_SUM_CLASSES],
+		       bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
 
 		a->command_s = fmax(a->command_s, t->node[i].command_s);
 		dlb_plan_sum_bytes(p, &j->cluster, i, bytes, dense);
@@ -93,16 +96,21 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 enum { DRAIN_EVERY = 1000 };	/* steps; their lines are made faster than a disk writes them */
 
 /* Writes the log of steps. All simulated steps are equal; the log is for programs that read such logs. */
-static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t, const struct dlb_report *r, struct dlb_error *err)
+static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t,
+		     const struct dlb_report *r, struct dlb_error *err)
 {
 	struct dlb_node_step *node = dlb_xcalloc((size_t)r->n_nodes + 1, sizeof *node);
-	struct dlb_step_row row = { .simulated = true, .step_s = r->step_s, .node = node, .n_nodes = r->n_nodes, .eval_s = NAN };
+	struct dlb_step_row row = {
+		.simulated = true, .step_s = r->step_s, .node = node, .n_nodes = r->n_nodes, .eval_s = NAN
+	};
 	struct dlb_step_log *log = NULL;
 	int rc = dlb_step_log_open(&log, o->step_log, 0, r->n_nodes, err);
 
 	for (int i = 0; i < r->n_nodes; i++) {
-		node[i] = (struct dlb_node_step){ .busy_s = t->node[i].busy_s, .bytes_sent = r->node[i].bytes_sent,
-						  .sum_bytes = r->node[i].bytes_sent - t->node[i].bytes_sent };
+		node[i] = (struct dlb_node_step){ .busy_s = t->node[i].busy_s,
+						  .bytes_sent = r->node[i].bytes_sent,
+						  .sum_bytes = r->node[i].bytes_sent -
+							       t->node[i].bytes_sent };
 		memcpy(node[i].waits_s, t->node[i].waits_s, sizeof node[i].waits_s);
 	}
 	for (row.step = 1; row.step <= r->steps && !rc; row.step++) {

@@ -14,8 +14,9 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p, int node,
-		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err)
+int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p,
+		   int node, const struct dlb_optimizer_choice *optimizer, const int *tensor_of,
+		   struct dlb_error *err)
 {
 	static const struct dlb_optimizer_choice none = { .rule = 0 };
 	struct dlb_engine *e = dlb_xcalloc(1, sizeof *e);
@@ -26,7 +27,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	assert(runtime->arena || !p->node[node].arena_bytes);
 	/* kernels do not check shapes; micro-batches have at most two sizes */
 	if (dlb_graph_check_runnable(g, p->size[0], err) ||
-	    (p->size[p->micro_batches - 1] != p->size[0] && dlb_graph_check_runnable(g, p->size[p->micro_batches - 1], err))) {
+	    (p->size[p->micro_batches - 1] != p->size[0] &&
+	     dlb_graph_check_runnable(g, p->size[p->micro_batches - 1], err))) {
 		free(e);
 		return -1;
 	}
@@ -72,7 +74,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 		dlb_engine_free(e);
 		return -1;
 	}
-	if (g->loss >= 0 && g->tensor[g->loss].producer >= 0 && p->plan->placement[g->tensor[g->loss].producer] == node) {
+	if (g->loss >= 0 && g->tensor[g->loss].producer >= 0 &&
+	    p->plan->placement[g->tensor[g->loss].producer] == node) {
 		e->loss_dtype = g->tensor[g->loss].dtype;
 		for (int m = 0; m < p->micro_batches; m++)
 			e->loss[m] = dlb_step_op_resolve(e, g->loss, m, &ignored);
@@ -137,7 +140,8 @@ static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 		return 0;
 	g->scratch = g->be->ops->alloc(g->be, g->scratch_bytes);
 	if (!g->scratch)
-		return dlb_fail(err, NULL, "no memory for %zu bytes of scratch on this device", g->scratch_bytes);
+		return dlb_fail(err, NULL, "no memory for %zu bytes of scratch on this device",
+				g->scratch_bytes);
 	return dlb_memories_put(g->memories, DLB_BUF_ACTIVATIONS, g->scratch, g->scratch_bytes, err);
 }
 
@@ -154,7 +158,9 @@ static double copied_s(const struct dlb_engine *e)
 
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
 {
-	const struct dlb_iteration w = { .iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1 };
+	const struct dlb_iteration w = {
+		.iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1
+	};
 
 	return dlb_engine_run_iteration(e, &w, err);
 }
@@ -186,7 +192,9 @@ static _Alignas(64) char nothing[64];	/* scratch of kernels that need none, so t
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
 	struct dlb_runtime *g = e->runtime;
-	struct op_pass turn = { .e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk } };
+	struct op_pass turn = {
+		.e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk }
+	};
 	double copied_before_s;
 
 	if (scratch_ready(g, err))
@@ -228,7 +236,8 @@ double dlb_engine_loss(const struct dlb_engine *e, const double *seed)
 
 		if (!e->loss[m])
 			return 0.0;
-		e->runtime->be->ops->download(e->runtime->be, raw, e->loss[m], dlb_dtype_bytes(e->loss_dtype));
+		e->runtime->be->ops->download(e->runtime->be, raw, e->loss[m],
+					      dlb_dtype_bytes(e->loss_dtype));
 		value = dlb_value_real(raw, e->loss_dtype, 0);
 		sum += seed[m] * value;
 	}

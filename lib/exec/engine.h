@@ -32,24 +32,32 @@ struct dlb_state {
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */
 	struct dlb_comm *comm;			/* whose ranks of this host see the sums; NULL: none does */
-	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
+	struct dlb_state_constant {
+		int tensor;
+		int64_t n;
+		void *p;
+	} * constant;
+	int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
 /* Allocates and zeroes. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
-int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool all_sums, struct dlb_comm *replicas, struct dlb_error *err);
+int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be,
+		   const int *placement, int node, int rule, bool all_sums, struct dlb_comm *replicas,
+		   struct dlb_error *err);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
 /* The node that holds a weight or buffer; -1: no op reads it. */
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
 /* Allocates the copies of weights and the places of gradient sums that these programs need on this node. */
-int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err);
+int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs,
+			 struct dlb_error *err);
 /* Sets weights and buffers to the graph's data; those without data, or all with init, are drawn from seed. */
 int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
 /* A constant at n samples in the back end's memory, made at the first call. NULL with err: no memory. */
-void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n, struct dlb_error *err);
+void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
+			 struct dlb_error *err);
 /* init.c: fresh values of weight t, by the op that reads it: He for convolutions and dense layers (uniform,
  * PyTorch's default bound), ones and zeros for normalization, zeros for biases. Element i depends on (seed,
  * name, i) alone. */
@@ -58,10 +66,12 @@ void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 /* ---- memories.c ---- */
 struct dlb_memories;
 /* For a node that names n memories. *out is NULL for fewer than two; then the functions below do nothing. */
-void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n, const struct dlb_memory_use *use);
+void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n,
+		      const struct dlb_memory_use *use);
 void dlb_memories_free(struct dlb_memories *m);
 /* Binds the next `bytes` of kind `what`, at p, to the memory that the program counts them in. */
-int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes, struct dlb_error *err);
+int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes,
+		     struct dlb_error *err);
 int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, struct dlb_error *err);
 
 /* ---- engine.c ---- */
@@ -136,8 +146,9 @@ struct dlb_engine_program {			/* the public part of an engine */
 /* Prepares every kernel and pointer of runtime->comm's rank. tensor_of: [tensor of p's graph] the id in the
  * state's graph; NULL: the same graph. runtime->arena must hold the program's arena when it runs;
  * runtime->scratch_bytes grows. */
-int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p, int node,
-		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err);
+int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p,
+		   int node, const struct dlb_optimizer_choice *optimizer, const int *tensor_of,
+		   struct dlb_error *err);
 void dlb_engine_free(struct dlb_engine *e);
 struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
 /* The kernel of compute i. */
@@ -163,8 +174,8 @@ void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes
 void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
 /* Allocates the arena for the engines over this runtime. Collective. p: the same programs on all ranks,
  * borrowed as long as the runtime (n = 0: none); their messages inside a host go through shared memory. */
-int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
-		     struct dlb_error *err);
+int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs,
+		      int node, struct dlb_error *err);
 void dlb_runtime_release(struct dlb_runtime *g);
 /* The cell of tag 0 in node's program p; -1: p is not one of the runtime's programs. */
 int dlb_runtime_first_cell(const struct dlb_runtime *g, const struct dlb_program *p, int node);
@@ -185,7 +196,8 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
 /* Waits for the oldest samples asked for; valid until the slots-th dlb_feed_ask from now. *wrong -1 with why:
  * a sample could not be read; zeros stand in its place, so that the step can run and all ranks end after it
  * together. */
-int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why, struct dlb_error *err);
+int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why,
+		  struct dlb_error *err);
 /* Waits until nothing that was asked for is under way; collective. */
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err);
 

@@ -14,11 +14,15 @@
 
 int dlb_evaluate_fits(const struct dlb_exec_options *o, const struct dlb_program *p, struct dlb_error *err)
 {
-	if (!o->eval_every || !p->depth || (o->checkpoint && o->checkpoint_every && o->eval_every % o->checkpoint_every == 0))
+	if (!o->eval_every || !p->depth ||
+	    (o->checkpoint && o->checkpoint_every && o->eval_every % o->checkpoint_every == 0))
 		return 0;
-	return dlb_refuse(err, NULL, "give --checkpoint DIR and --checkpoint-every K, and a multiple of K to --eval-every",
-			  "--eval-every %lld: several steps of this asynchronous plan are under way at a time, but at checkpoints",
-			  (long long)o->eval_every);
+	return dlb_refuse(
+		err, NULL,
+		"give --checkpoint DIR and --checkpoint-every K, and a multiple of K to --eval-every",
+		"--eval-every %lld: several steps of this asynchronous plan are under way at a time, but at "
+		"checkpoints",
+		(long long)o->eval_every);
 }
 
 bool dlb_evaluate_is_due(const struct run *r)
@@ -76,7 +80,8 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	char took[32];
 	bool best;
 
-	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step && !dlb_sync_state_differs(&r->job.plan)))
+	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step &&
+			 !dlb_sync_state_differs(&r->job.plan)))
 		return 0;
 	if (dlb_eval_run(r->eval, r->comm, (uint64_t)++r->eval_version, &e.accuracy, &e.test_loss, who, err))
 		return -1;
@@ -90,8 +95,9 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	if (best && save_best(r, &e, err))
 		return -1;
 	dlb_watch_measured(r->watch, e.test_loss, e.accuracy, e.time_s);
-	dlb_watch_event(r->watch, "test loss %.4g, accuracy %.4g, took %s%s%s%s", e.test_loss, e.accuracy, dlb_status_seconds(e.time_s, took),
-			best ? ", the best so far: saved '" : "", best ? r->o->save_best : "", best ? "'" : "");
+	dlb_watch_event(r->watch, "test loss %.4g, accuracy %.4g, took %s%s%s%s", e.test_loss, e.accuracy,
+			dlb_status_seconds(e.time_s, took), best ? ", the best so far: saved '" : "",
+			best ? r->o->save_best : "", best ? "'" : "");
 	return 0;
 }
 
@@ -110,5 +116,6 @@ void dlb_evaluate_report(const struct run *r, struct dlb_report *report)
 	report->n_evals = r->n_evals;
 	if (!r->o->save_best || !isfinite(r->at.best_test_loss))
 		return;
-	report->best = (struct dlb_report_best){ r->at.best_test_step, r->at.best_test_loss, dlb_arena_strdup(&report->arena, r->o->save_best) };
+	report->best = (struct dlb_report_best){ r->at.best_test_step, r->at.best_test_loss,
+						 dlb_arena_strdup(&report->arena, r->o->save_best) };
 }

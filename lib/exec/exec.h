@@ -44,11 +44,13 @@ struct dlb_exec_options {
 int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		 struct dlb_report *report, int *who, struct dlb_error *err);
 /* Checks all that can be checked before ranks start: sections, program, its proof. */
-int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes, struct dlb_error *err);
+int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes,
+		   struct dlb_error *err);
 /* --compress auto: writes the choice of compression into the plan, where it has none yet or with `again`. */
 int dlb_exec_advise(struct dlb_doc *doc, const struct dlb_exec_options *o, bool again, struct dlb_error *err);
 /* Prints the compiled programs as text. */
-int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err);
+int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f,
+			   struct dlb_error *err);
 /* The same report from the simulator. */
 int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
 		     struct dlb_error *err);
@@ -56,12 +58,13 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
  * open and take turns. No MPI. Updates are plain SGD with a rate of zero, so weights do not change. Borrows g
  * and be. */
 struct dlb_measurement;
-int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_measurement **out,
-			 struct dlb_error *err);
+int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
+			 struct dlb_measurement **out, struct dlb_error *err);
 /* Runs warm_up steps that do not count, then `repeats` steps that are added to those before. */
 int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, struct dlb_error *err);
 /* Over the steps that counted: [op] medians in seconds, NAN for ops that did not run; scratch_bytes,
  * packed_bytes: [op], may be NULL. */
-void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes, double *packed_bytes);
+void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes,
+			     double *packed_bytes);
 void dlb_measurement_free(struct dlb_measurement *m);		/* NULL: nothing */
 #endif

@@ -32,12 +32,15 @@ struct dlb_feed {
 
 /* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples).
  * Returns this replica's share of the step's loss; 1 where the replica uses its own gradient. */
-static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct dlb_program *p, int label, double *seed)
+static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct dlb_program *p, int label,
+		     double *seed)
 {
 	double total = dlb_data_counted(f->data, label, s->epoch, s->first, p->step_batch), weight = 1.0;
 
 	for (int m = 0; m < p->micro_batches; m++)
-		seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, label, s->epoch, s->first + p->first[m], p->size[m]);
+		seed[m] = p->weightless ? 0.0 :
+					  dlb_data_counted(f->data, label, s->epoch, s->first + p->first[m],
+							   p->size[m]);
 	if (p->n_replicas > 1 && dlb_sharing_own_mean(&p->whole->sharing)) {
 		double own = 0.0;
 
@@ -53,7 +56,8 @@ static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct
 
 /* Several losses share one seed, so in each the labels that count must be in proportion to the samples of the
  * micro-batches. */
-static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p, const struct dlb_fed *fed)
+static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p,
+			 const struct dlb_fed *fed)
 {
 	double *seed = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *seed);
 	int label;
@@ -64,15 +68,19 @@ static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct d
 		for (int m = 0; m < p->micro_batches && !s->rc; m++) {
 			if (fabs(seed[m] - fed->seed[m]) <= 1e-12 && fabs(weight - fed->weight) <= 1e-12)
 				continue;
-			s->rc = dlb_fail(&s->err, p->graph->tensor[label].name, "micro-batch %d has %.6g of the samples of its step but %.6g "
-					 "of the labels that count, and the model has several losses", m, fed->seed[m], seed[m]);
-			dlb_hint(&s->err, "take one micro-batch and one replica, or labels without ignored ones and class weights");
+			s->rc = dlb_fail(&s->err, p->graph->tensor[label].name,
+					 "micro-batch %d has %.6g of the samples of its step but %.6g "
+					 "of the labels that count, and the model has several losses",
+					 m, fed->seed[m], seed[m]);
+			dlb_hint(&s->err, "take one micro-batch and one replica, or labels without ignored "
+					  "ones and class weights");
 		}
 	}
 	free(seed);
 }
 
-static void set_seeds(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p, struct dlb_fed *fed)
+static void set_seeds(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p,
+		      struct dlb_fed *fed)
 {
 	const bool several = dlb_data_losses(f->data) > 1;
 
@@ -83,11 +91,13 @@ static void set_seeds(struct dlb_feed *f, struct feed_slot *s, const struct dlb_
 
 static struct dlb_fed fed_at(char *share, const struct dlb_program *p)
 {
-	return (struct dlb_fed){ .base = share + dlb_feed_header_bytes(p), .seed = (double *)(void *)share + 1,
+	return (struct dlb_fed){ .base = share + dlb_feed_header_bytes(p),
+				 .seed = (double *)(void *)share + 1,
 				 .weight = *(const double *)(const void *)share };
 }
 
-static void fill_share(struct dlb_feed *f, struct feed_slot *s, const struct dlb_dispatch_share *x, char *share)
+static void fill_share(struct dlb_feed *f, struct feed_slot *s, const struct dlb_dispatch_share *x,
+		       char *share)
 {
 	struct dlb_fed fed = fed_at(share, x->program);
 	struct dlb_error err;
@@ -95,7 +105,9 @@ static void fill_share(struct dlb_feed *f, struct feed_slot *s, const struct dlb
 	for (int i = 0; i < x->n_items; i++) {
 		const struct dlb_feed_item *t = &x->item[i];
 
-		if (!dlb_data_fill(f->data, t->tensor, s->epoch, s->first + t->first, t->n, fed.base + t->offset, &err) || s->rc)
+		if (!dlb_data_fill(f->data, t->tensor, s->epoch, s->first + t->first, t->n,
+				   fed.base + t->offset, &err) ||
+		    s->rc)
 			continue;
 		s->rc = -1;
 		s->err = err;
@@ -108,7 +120,9 @@ static struct dlb_dispatch_share own_share(const struct dlb_feed *f, int which)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(f->engine[which]);
 
-	return (struct dlb_dispatch_share){ .program = v->program, .item = v->feed, .n_items = v->n_feed, .bytes = v->feed_bytes };
+	return (struct dlb_dispatch_share){
+		.program = v->program, .item = v->feed, .n_items = v->n_feed, .bytes = v->feed_bytes
+	};
 }
 
 static void fill(struct dlb_feed *f, int64_t n)
@@ -120,7 +134,8 @@ static void fill(struct dlb_feed *f, int64_t n)
 	s->rc = 0;
 	fill_share(f, s, &own, f->own[at]);
 	for (int k = 1; f->dispatch && k < dlb_dispatch_nodes(f->dispatch); k++)
-		fill_share(f, s, dlb_dispatch_share(f->dispatch, k, s->which), dlb_dispatch_place(f->dispatch, k, at));
+		fill_share(f, s, dlb_dispatch_share(f->dispatch, k, s->which),
+			   dlb_dispatch_place(f->dispatch, k, at));
 }
 
 static void *work(void *arg)
@@ -171,7 +186,9 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 	any = any && data;
 	if (any && pthread_create(&f->thread, NULL, work, f)) {
 		dlb_feed_free(f);
-		return dlb_fail(err, NULL, "cannot start the thread that reads ahead: too little memory, or too many threads");
+		return dlb_fail(
+			err, NULL,
+			"cannot start the thread that reads ahead: too little memory, or too many threads");
 	}
 	f->started = any;
 	*out = f;
@@ -232,7 +249,8 @@ static int64_t prepared(struct dlb_feed *f, int64_t n)
 	return n;
 }
 
-int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why, struct dlb_error *err)
+int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why,
+		  struct dlb_error *err)
 {
 	const int at = (int)(f->taken % f->n_slots);
 	struct feed_slot *s = &f->slot[at];
@@ -257,5 +275,7 @@ int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, st
 
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err)
 {
-	return f && f->dispatch ? dlb_dispatch_settle(f->dispatch, f->started ? prepared(f, f->asked) : 0, err) : 0;
+	return f && f->dispatch ?
+		       dlb_dispatch_settle(f->dispatch, f->started ? prepared(f, f->asked) : 0, err) :
+		       0;
 }

@@ -40,7 +40,8 @@ static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
-	const struct dlb_desc part = dlb_tensor_desc(x, 1), d = x->slice ? dlb_slice_desc(x->slice, x->dtype) : part;
+	const struct dlb_desc part = dlb_tensor_desc(x, 1),
+			      d = x->slice ? dlb_slice_desc(x->slice, x->dtype) : part;
 	int64_t count = dlb_desc_count(&d), fan_in = x->fan_in, fan_out = x->fan_out;
 	uint64_t stream = dlb_hash_str(DLB_HASH_INIT, x->slice ? x->slice->of : x->name);
 	double bound = 0.0, fixed = 0.0;

@@ -59,18 +59,24 @@ static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 	if (j->plan.n_replicas < 2 || !dlb_sharing_averages(s))
 		return 0;
 	if (j->optimizer.rule == DLB_RULE_KFAC)
-		return dlb_fail(err, "/run/optimizer/name", "kfac's factors are of the sum of gradients; with %s there is none", dlb_sharing_name(s));
+		return dlb_fail(err, "/run/optimizer/name",
+				"kfac's factors are of the sum of gradients; with %s there is none",
+				dlb_sharing_name(s));
 	if (j->optimizer.clip_norm > 0.0)
-		return dlb_fail(err, "/run/optimizer/clip_norm", "the norm is of a sum of gradients; with %s there is none", dlb_sharing_name(s));
+		return dlb_fail(err, "/run/optimizer/clip_norm",
+				"the norm is of a sum of gradients; with %s there is none",
+				dlb_sharing_name(s));
 	if (j->optimizer.reduce == DLB_REDUCE_MOMENTS)
-		return dlb_fail(err, "/run/optimizer/reduce", "moments stay local with %s", dlb_sharing_name(s));
+		return dlb_fail(err, "/run/optimizer/reduce", "moments stay local with %s",
+				dlb_sharing_name(s));
 	return 0;
 }
 
 /* The plan says what replicas sum, else the run section's optimizer; afterwards both hold the same value. */
 static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 {
-	static const char *const names[2][2] = { { "gradients:mean", "gradients:sum" }, { "moments:mean", "moments:sum" } };
+	static const char *const names[2][2] = { { "gradients:mean", "gradients:sum" },
+						 { "moments:mean", "moments:sum" } };
 	struct dlb_optimizer_choice *o = &j->optimizer;
 	struct dlb_sharing *s = &j->plan.sharing;
 
@@ -79,20 +85,32 @@ static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 	if (s->max_state)
 		o->local_max = !strcmp(s->max_state, "local");
 	if (o->reduce_by == DLB_REDUCE_BY_MAX)
-		return dlb_hint((dlb_fail(err, "/run/optimizer/reduce", "replicas sum: there is no exchange by maximum"), err), "moments:mean is there");
+		return dlb_hint((dlb_fail(err, "/run/optimizer/reduce",
+					  "replicas sum: there is no exchange by maximum"),
+				 err),
+				"moments:mean is there");
 	s->reduce = names[o->reduce == DLB_REDUCE_MOMENTS][o->reduce_by == DLB_REDUCE_BY_SUM];
 	if (o->reduce == DLB_REDUCE_GRADIENTS)
 		return 0;
 	if (!dlb_optimizers[o->rule].n_moments)
-		return dlb_hint((dlb_fail(err, "/plan/reduce", "optimizer %s exchanges gradients, not moments", dlb_optimizers[o->rule].name), err),
+		return dlb_hint((dlb_fail(err, "/plan/reduce",
+					  "optimizer %s exchanges gradients, not moments",
+					  dlb_optimizers[o->rule].name),
+				 err),
 				"max-adabelief can");
 	if (o->reduce_by == DLB_REDUCE_BY_SUM && !o->local_max)
-		return dlb_hint((dlb_fail(err, "/plan/reduce", "a merged maximum that is summed again at every step grows without bound"), err),
-				"--max-state local, or moments:mean");
+		return dlb_hint(
+			(dlb_fail(err, "/plan/reduce",
+				  "a merged maximum that is summed again at every step grows without bound"),
+			 err),
+			"--max-state local, or moments:mean");
 	if (o->clip_norm > 0)
-		return dlb_fail(err, "/plan/reduce", "where moments are exchanged there is no gradient of the whole batch to clip");
+		return dlb_fail(
+			err, "/plan/reduce",
+			"where moments are exchanged there is no gradient of the whole batch to clip");
 	if (dlb_plan_is_async(&j->plan))
-		return dlb_fail(err, "/plan/reduce", "asynchronous schedules exchange gradients, not moments");
+		return dlb_fail(err, "/plan/reduce",
+				"asynchronous schedules exchange gradients, not moments");
 	if (strcmp(s->compress, "none"))
 		return dlb_fail(err, "/plan/compress", "moments are not compressed");
 	return 0;
@@ -129,13 +147,16 @@ static int check_groups(const struct dlb_job *j, struct dlb_error *err)
 	return rc;
 }
 
-int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err)
+int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		 struct dlb_error *err)
 {
 	bool rescheduled;
 
 	snprintf(j->name, sizeof j->name, "%s", doc->name);
-	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) || dlb_cluster_read(doc, &j->cluster, err) ||
-	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) || dlb_optimizer_read(doc, &j->optimizer, err))
+	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
+	    dlb_cluster_read(doc, &j->cluster, err) ||
+	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) ||
+	    dlb_optimizer_read(doc, &j->optimizer, err))
 		return -1;
 	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err) || check_groups(j, err))
 		return -1;
@@ -155,7 +176,8 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)
 			if (o->slow[i] != 1.0)
-				return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", i, j->cluster.n_nodes - 1);
+				return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", i,
+						j->cluster.n_nodes - 1);
 	if (o->torch_batchnorm)
 		torch_batchnorm(&j->graph);
 	return 0;
@@ -173,7 +195,8 @@ void dlb_job_release(struct dlb_job *j)
 
 int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err)
 {
-	if (!dlb_program_compile(&j->plan, &j->cost, n, j->n_state, p, err) && !dlb_program_verify(p, &j->cost, err))
+	if (!dlb_program_compile(&j->plan, &j->cost, n, j->n_state, p, err) &&
+	    !dlb_program_verify(p, &j->cost, err))
 		return 0;
 	if (err)
 		err->status = 2;
@@ -191,8 +214,10 @@ static void report_delays(const struct dlb_program *p, struct dlb_report *r)
 		for (int k = 0; k < p->node[i].n_weights; k++) {
 			const struct dlb_weight_copies *w = &p->node[i].weight[k];
 
-			r->delay[r->n_delays++] = (struct dlb_report_delay){ dlb_arena_strdup(&r->arena, p->graph->tensor[w->tensor].name), i,
-									     w->least < 0 ? 0 : w->least, w->most < 0 ? 0 : w->most };
+			r->delay[r->n_delays++] = (struct dlb_report_delay){
+				dlb_arena_strdup(&r->arena, p->graph->tensor[w->tensor].name), i,
+				w->least < 0 ? 0 : w->least, w->most < 0 ? 0 : w->most
+			};
 		}
 	}
 }
@@ -212,8 +237,10 @@ static void report_sums(const struct dlb_job *j, const struct dlb_program *p, st
 		for (int k = 0; k < p->node[i].n_buckets; k++) {
 			const struct dlb_bucket *b = &p->node[i].bucket[k];
 
-			a->bucket[a->n_buckets++] = (struct dlb_report_bucket){ i, (int)b->cls, dlb_bucket_n_tensors(b),
-										(double)b->n * b->element_bytes, b->how->name };
+			a->bucket[a->n_buckets++] = (struct dlb_report_bucket){
+				i, (int)b->cls, dlb_bucket_n_tensors(b), (double)b->n * b->element_bytes,
+				b->how->name
+			};
 		}
 	}
 }
@@ -231,7 +258,8 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 	r->kfac.n_weights = n;
 	r->kfac.weight = dlb_arena_array(&r->arena, (size_t)n + 1, sizeof *r->kfac.weight);
 	for (int i = 0; i < n; i++)
-		r->kfac.weight[i] = dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[all[i].update].in[0]].name);
+		r->kfac.weight[i] = dlb_arena_strdup(&r->arena,
+						     j->graph.tensor[j->graph.op[all[i].update].in[0]].name);
 	free(all);
 	r->kfac.left = dlb_arena_array(&r->arena, (size_t)j->graph.n_ops + 1, sizeof *r->kfac.left);
 	for (int op = 0; op < j->graph.n_ops; op++) {
@@ -239,7 +267,8 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 
 		if (why)
 			r->kfac.left[r->kfac.n_left++] = (struct dlb_report_left){
-				dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[op].in[0]].name), why };
+				dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[op].in[0]].name), why
+			};
 	}
 }
 
@@ -259,12 +288,15 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 	for (int i = 0; i < r->n_nodes; i++) {
 		const struct dlb_node_program *np = &dlb_program_of(p, i)->node[i];
 
-		r->node[i].host = dlb_arena_strdup(&r->arena, j->cluster.node[i].host ? j->cluster.node[i].host : "localhost");
+		r->node[i].host = dlb_arena_strdup(&r->arena, j->cluster.node[i].host ?
+								      j->cluster.node[i].host :
+								      "localhost");
 		r->node[i].peak_bytes = (double)(np->arena_bytes + np->state_bytes + np->scratch_bytes);
 	}
 }
 
-int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r, struct dlb_error *err)
+int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r,
+		    struct dlb_error *err)
 {
 	struct dlb_timeline t;
 
@@ -294,18 +326,22 @@ void dlb_report_conclude(struct dlb_report *r)
 	r->prediction_error = r->step_s > 0.0 ? r->predicted_step_s / r->step_s - 1.0 : 0.0;
 }
 
-int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes, struct dlb_error *err)
+int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes,
+		   struct dlb_error *err)
 {
 	struct dlb_job j = { .kappa = NULL };
 	struct dlb_program p = { .n_nodes = 0 };
 	int rc = dlb_job_read(&j, doc, o, err);
 
 	if (!rc && !o->data)
-		rc = dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
+		rc = dlb_hint((dlb_fail(err, NULL, "no data to train on"), err),
+			      "give --data; --data random feeds any model");
 	if (!rc)
 		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
 	if (!rc)
-		rc = dlb_graph_check_runnable(&j.graph, p.size[0], err) || dlb_evaluate_fits(o, &p, err) ? -1 : 0;
+		rc = dlb_graph_check_runnable(&j.graph, p.size[0], err) || dlb_evaluate_fits(o, &p, err) ?
+			     -1 :
+			     0;
 	if (!rc)
 		*n_nodes = j.plan.n_nodes;
 	dlb_program_release(&p);
@@ -320,7 +356,8 @@ int dlb_exec_advise(struct dlb_doc *doc, const struct dlb_exec_options *o, bool 
 	struct dlb_job j = { .kappa = NULL };
 	int rc = 0;
 
-	if (!how || strcmp(how, DLB_COMPRESS_AUTO) || !json_object_get(plan, "replicas") || (json_object_get(plan, "compress_by_class") && !again))
+	if (!how || strcmp(how, DLB_COMPRESS_AUTO) || !json_object_get(plan, "replicas") ||
+	    (json_object_get(plan, "compress_by_class") && !again))
 		return 0;
 	if (!(rc = dlb_job_read(&j, doc, o, err))) {
 		j.plan.optimizer = dlb_optimizers[j.optimizer.rule].name;
@@ -334,7 +371,8 @@ int dlb_exec_advise(struct dlb_doc *doc, const struct dlb_exec_options *o, bool 
 	return rc;
 }
 
-int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err)
+int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f,
+			   struct dlb_error *err)
 {
 	struct dlb_job j = { .kappa = NULL };
 	struct dlb_program p = { .n_nodes = 0 };

@@ -15,13 +15,15 @@ struct dlb_job {
 	char name[200];				/* the document's name, for messages */
 };
 /* `j` must be zeroed; the caller releases it, also after -1. */
-int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err);
+int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		 struct dlb_error *err);
 void dlb_job_release(struct dlb_job *j);
 /* Compiles the plan for a batch of n samples and proves the program. A plan that cannot run is an error of
  * the input here (status 2); for a placer it is an ordinary result. */
 int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err);
 /* Predicts program p: busy times and step, multiplied by kappa. Fills report's predictions. */
-int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report, struct dlb_error *err);
+int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report,
+		    struct dlb_error *err);
 /* Fills the members of a report that follow from the plan; allocates nodes and arrays. */
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report);
 /* Computes imbalance, idle and the prediction error from the report's other members. */
@@ -30,11 +32,12 @@ void dlb_report_conclude(struct dlb_report *r);
 /* ---- test_loss.c: loss and accuracy on test data, with the weights in place ---- */
 struct dlb_eval;
 /* choice: of the test data; `like`: the training data. */
-int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err);
+int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
+		 const struct dlb_data_choice *choice, struct dlb_error *err);
 size_t dlb_eval_arena_bytes(const struct dlb_eval *e);
 int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_error *err);
 /* Collective. A sample that cannot be read ends it on all ranks; *who: that rank. */
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss, int *who,
-		 struct dlb_error *err);
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
+		 int *who, struct dlb_error *err);
 void dlb_eval_free(struct dlb_eval *e);
 #endif

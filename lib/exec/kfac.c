@@ -32,7 +32,14 @@ struct dlb_kfac {
 };
 
 /* Arguments of a kernel. */
-struct factor_work { struct dlb_kfac *k; struct layer *layer; int factor, use; struct dlb_kfac_vectors x; double scale; bool first, last; };
+struct factor_work {
+	struct dlb_kfac *k;
+	struct layer *layer;
+	int factor, use;
+	struct dlb_kfac_vectors x;
+	double scale;
+	bool first, last;
+};
 
 static void *matrix(const struct factor *f, void *all, int group)
 {
@@ -53,10 +60,14 @@ static void set_diagonal(struct dlb_kfac *k, const struct factor *f, double v, v
 /* Address of the i-th matrix pointer of a factor; NULL: there are no more. */
 static void **area(struct factor *f, int i)
 {
-	return i < f->n_uses ? &f->sum[i] : i == f->n_uses ? &f->average : i == f->n_uses + 1 ? &f->inverse : NULL;
+	return i < f->n_uses      ? &f->sum[i] :
+	       i == f->n_uses     ? &f->average :
+	       i == f->n_uses + 1 ? &f->inverse :
+				    NULL;
 }
 
-static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kfac_layer *l, int64_t n, struct dlb_error *err)
+static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kfac_layer *l, int64_t n,
+		       struct dlb_error *err)
 {
 	void **p;
 
@@ -68,20 +79,27 @@ static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kf
 	f->factored = dlb_xcalloc((size_t)f->groups, sizeof *f->factored);
 	for (int i = 0; (p = area(f, i)); i++)
 		if (!(*p = k->be->ops->alloc(k->be, f->bytes)))
-			return dlb_fail(err, NULL, "no memory for %zu bytes of K-FAC's factors on this device", f->bytes);
+			return dlb_fail(err, NULL,
+					"no memory for %zu bytes of K-FAC's factors on this device",
+					f->bytes);
 	set_diagonal(k, f, 1.0 / k->n_replicas, f->average);
 	set_diagonal(k, f, 1.0 / (1.0 + k->damping), f->inverse);
 	return 0;
 }
 
-int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		 const struct dlb_optimizer_choice *c, int n_replicas, struct dlb_error *err)
+int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be,
+		 const int *placement, int node, const struct dlb_optimizer_choice *c, int n_replicas,
+		 struct dlb_error *err)
 {
 	struct dlb_kfac *k = dlb_xcalloc(1, sizeof *k);
 
 	*out = NULL;
-	*k = (struct dlb_kfac){ .graph = g, .be = be, .damping = c->hyper[DLB_HYPER_DAMPING], .keep = c->hyper[DLB_HYPER_FACTOR_DECAY],
-				.every = (int64_t)c->hyper[DLB_HYPER_INVERSE_EVERY], .n_replicas = n_replicas < 1 ? 1 : n_replicas };
+	*k = (struct dlb_kfac){ .graph = g,
+				.be = be,
+				.damping = c->hyper[DLB_HYPER_DAMPING],
+				.keep = c->hyper[DLB_HYPER_FACTOR_DECAY],
+				.every = (int64_t)c->hyper[DLB_HYPER_INVERSE_EVERY],
+				.n_replicas = n_replicas < 1 ? 1 : n_replicas };
 	k->layer = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *k->layer);
 	for (int op = 0; op < g->n_ops; op++) {
 		struct layer *l = &k->layer[k->n_layers];
@@ -176,7 +194,8 @@ static void average(struct dlb_kfac *k, struct factor *f, double scale, bool goe
 
 		for (int u = 1; u < f->n_uses; u++)
 			dlb_kfac_add(k->dtype, f->n, matrix(f, f->sum[u], g), sum);
-		finite = !dlb_kfac_average(k->dtype, f->n, k->keep, scale, sum, matrix(f, f->average, g)) && finite;
+		finite = !dlb_kfac_average(k->dtype, f->n, k->keep, scale, sum, matrix(f, f->average, g)) &&
+			 finite;
 		f->factored[g] = false;
 		if (goes_out)
 			copy_whole(k, f, g);
@@ -197,16 +216,24 @@ static void sum(const void *ctx, const struct dlb_run *r)
 	average(k, f, w->scale, k->n_replicas > 1 && dlb_kfac_due(k, (int64_t)r->step));
 }
 
-int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m, struct dlb_kernel **out,
-			 struct dlb_error *err)
+int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m,
+			 struct dlb_kernel **out, struct dlb_error *err)
 {
 	struct layer *l = layer_of(k, update);
 	const int factor = moment % DLB_KFAC_FACTORS;
-	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) : dlb_kfac_terms(k->graph, p->step_batch);
+	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) :
+						   dlb_kfac_terms(k->graph, p->step_batch);
 	/* A replica without samples runs one that does not count. */
-	const struct factor_work w = { .k = k, .layer = l, .factor = factor, .use = moment / DLB_KFAC_FACTORS,
-				.x = dlb_kfac_vectors(k->graph, &l->l, moment, p->size[m]), .first = m == 0, .last = m == p->micro_batches - 1,
-				.scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / (double)all : (double)all };
+	const struct factor_work w = { .k = k,
+				       .layer = l,
+				       .factor = factor,
+				       .use = moment / DLB_KFAC_FACTORS,
+				       .x = dlb_kfac_vectors(k->graph, &l->l, moment, p->size[m]),
+				       .first = m == 0,
+				       .last = m == p->micro_batches - 1,
+				       .scale = p->weightless        ? 0 :
+						factor == DLB_KFAC_A ? 1 / (double)all :
+								       (double)all };
 
 	return k->be->ops->host(k->be, sum, &w, sizeof w, dlb_kfac_sum_bytes(&w.x), out, err);
 }
@@ -214,8 +241,11 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 static void invert(struct dlb_kfac *k, struct factor *f, int group, void *scratch)
 {
 	void *sum = matrix(f, f->sum[0], group), *inverse = matrix(f, f->inverse, group);
-	int shifts = f->factored[group] ? dlb_kfac_invert_factor(f->n, sum, inverse, scratch) :
-		dlb_kfac_invert(k->dtype, f->n, k->damping, k->n_replicas > 1 ? sum : matrix(f, f->average, group), inverse, scratch);
+	int shifts = f->factored[group] ?
+			     dlb_kfac_invert_factor(f->n, sum, inverse, scratch) :
+			     dlb_kfac_invert(k->dtype, f->n, k->damping,
+					     k->n_replicas > 1 ? sum : matrix(f, f->average, group), inverse,
+					     scratch);
 
 	k->counts.inverses++;
 	k->counts.shifted += shifts > 0;
@@ -236,8 +266,9 @@ static void apply(const void *ctx, const struct dlb_run *r)
 
 		for (int j = 0; j < DLB_KFAC_FACTORS && dlb_kfac_due(k, (int64_t)r->step); j++)
 			invert(k, &w->layer->f[j], i, r->scratch);
-		w->layer->along += dlb_kfac_precondition(k->dtype, a->n, g->n, w->layer->l.by_input, matrix(a, a->inverse, i),
-							 matrix(g, g->inverse, i), dw, db, r->scratch);
+		w->layer->along += dlb_kfac_precondition(k->dtype, a->n, g->n, w->layer->l.by_input,
+							 matrix(a, a->inverse, i), matrix(g, g->inverse, i),
+							 dw, db, r->scratch);
 	}
 }
 
@@ -248,7 +279,8 @@ int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **o
 	size_t a = (size_t)l->f[DLB_KFAC_A].n, g = (size_t)l->f[DLB_KFAC_G].n, most = a > g ? a : g;
 	size_t inverting = most * most * sizeof(double), applying = 2 * a * g * dlb_dtype_bytes(k->dtype);
 
-	return k->be->ops->host(k->be, apply, &w, sizeof w, inverting > applying ? inverting : applying, out, err);
+	return k->be->ops->host(k->be, apply, &w, sizeof w, inverting > applying ? inverting : applying, out,
+				err);
 }
 
 double dlb_kfac_along(const struct dlb_kfac *k, int update) { return layer_of(k, update)->along; }
@@ -283,8 +315,13 @@ bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s)
 	if (!k || i >= 2 * DLB_KFAC_FACTORS * k->n_layers)
 		return false;
 	f = &k->layer[i / (2 * DLB_KFAC_FACTORS)].f[factor];
-	*s = (struct dlb_local_tensor){ .name = f->name, .what = what[factor][inverse], .p = inverse ? f->inverse : f->average,
-				      .n = (int64_t)f->groups * f->n * f->n, .summed = !inverse, .dtype = k->dtype, .needed = true };
+	*s = (struct dlb_local_tensor){ .name = f->name,
+					.what = what[factor][inverse],
+					.p = inverse ? f->inverse : f->average,
+					.n = (int64_t)f->groups * f->n * f->n,
+					.summed = !inverse,
+					.dtype = k->dtype,
+					.needed = true };
 	return true;
 }
 

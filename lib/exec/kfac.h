@@ -16,16 +16,17 @@
 
 struct dlb_kfac;
 /* For the layers whose updates are on `node`. *out NULL: no layer. -1: no memory. */
-int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		 const struct dlb_optimizer_choice *c, int n_replicas, struct dlb_error *err);
+int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be,
+		 const int *placement, int node, const struct dlb_optimizer_choice *c, int n_replicas,
+		 struct dlb_error *err);
 void dlb_kfac_free(struct dlb_kfac *k);
 struct dlb_memories;
 /* binds its matrices (engine.h) */
 int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err);
 /* Kernel that sums moment `moment` (dlb_kfac_moment_of) of the update's layer over micro-batch m of p; after
  * the last moment of a factor it updates the average. in {the operand} */
-int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m, struct dlb_kernel **out,
-			 struct dlb_error *err);
+int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m,
+			 struct dlb_kernel **out, struct dlb_error *err);
 /* Kernel in {}, out {sum of dW, sum of db or NULL}: preconditions them. Inverts first when an inverse is
  * due. */
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err);

@@ -58,12 +58,14 @@ int dlb_launch_check(int size, struct dlb_error *err)
 {
 	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
 	const int n = tasks && getenv("SLURM_PROCID") ? atoi(tasks) : 0;
-	const bool known = dlb_comm_is_open_mpi() ? getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") : dlb_launch_joined();
+	const bool known = dlb_comm_is_open_mpi() ? getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") :
+						    dlb_launch_joined();
 
 	if (n < 2 || size > 1 || (size == 0 && known))
 		return 0;
 	dlb_fail(err, NULL, "srun has started %d tasks that do not find each other", n);
-	return dlb_hint(err, dlb_comm_is_open_mpi() ? "start them with srun --mpi=pmix" : "start them with srun --mpi=pmi2");
+	return dlb_hint(err, dlb_comm_is_open_mpi() ? "start them with srun --mpi=pmix" :
+						      "start them with srun --mpi=pmi2");
 }
 
 bool dlb_launch_speaks(void)
@@ -110,7 +112,8 @@ static void pass_on(struct worker_output *e, const char *line)
 
 	dlb_status_line_clear(&e->shown);
 	if (stopped >= 0)
-		fprintf(stderr, "%s: lost rank %d: it has been stopped; nothing heard for %g s\n", e->l->tool, stopped, e->l->timeout_s);
+		fprintf(stderr, "%s: lost rank %d: it has been stopped; nothing heard for %g s\n", e->l->tool,
+			stopped, e->l->timeout_s);
 	else
 		fprintf(stderr, "%s\n", line);
 }
@@ -139,7 +142,8 @@ static void hear_worker(struct worker_output *e, const char *s)
 		e->said = true;
 		e->status = status;
 	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &permanent, &at) == 3 && at) {
-		dlb_status_line_show(&e->shown, &(struct dlb_status_told){ done, total, permanent != 0, s + at });
+		dlb_status_line_show(&e->shown,
+				     &(struct dlb_status_told){ done, total, permanent != 0, s + at });
 	}
 }
 
@@ -213,7 +217,8 @@ static void set_root_env(void)
 
 /* In the child: runs mpiexec with this program; never returns. The child has its own process group, so that a
  * terminal's ^C reaches the parent alone, which then asks the ranks to stop. */
-static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent, int out)
+static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent,
+			 int out)
 {
 	char n[16];
 	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
@@ -375,7 +380,8 @@ static bool is_late(struct worker_output *e, pid_t pid, double s)
 	if (e->launcher_s > limit / 2) {
 		kill(pid, SIGCONT);
 		if (!e->l->quiet)
-			fprintf(stderr, "%s: mpiexec was stopped for %g s; it goes on now\n", e->l->tool, limit / 2);
+			fprintf(stderr, "%s: mpiexec was stopped for %g s; it goes on now\n", e->l->tool,
+				limit / 2);
 		e->launcher_s = e->silent_s = 0;
 	}
 	e->scanned_s += s;
@@ -399,7 +405,8 @@ static bool is_late(struct worker_output *e, pid_t pid, double s)
 	if (silent >= 0)
 		dlb_fail(&e->fault, NULL, "lost rank %d: it has not started after %g s", silent, start);
 	else
-		dlb_fail(&e->fault, NULL, "lost a rank: the %d ranks have not met after %g s", e->l->n_ranks, start);
+		dlb_fail(&e->fault, NULL, "lost a rank: the %d ranks have not met after %g s", e->l->n_ranks,
+			 start);
 	dlb_hint(&e->fault, "a longer --timeout helps when this host is only slow");
 	return true;
 }
@@ -440,7 +447,9 @@ static int verdict(const struct worker_output *e, int status, struct dlb_error *
 	}
 	if (e->ended && e->done) {
 		if (!e->l->quiet)
-			fprintf(stderr, "%s: the result is complete; a rank did not end after it, and was killed\n", e->l->tool);
+			fprintf(stderr,
+				"%s: the result is complete; a rank did not end after it, and was killed\n",
+				e->l->tool);
 		return 0;
 	}
 	if (e->ended) {
@@ -454,7 +463,8 @@ static int verdict(const struct worker_output *e, int status, struct dlb_error *
 	if (e->lost_rank >= 0 && e->memory[0])
 		return dlb_fail(err, NULL, "lost rank %d: %s", e->lost_rank, e->memory);
 	if (e->lost_rank >= 0)
-		return dlb_fail(err, NULL, "lost rank %d: it ended with status %d", e->lost_rank, e->lost_exit);
+		return dlb_fail(err, NULL, "lost rank %d: it ended with status %d", e->lost_rank,
+				e->lost_exit);
 	if (e->lost_signal > 0)
 		return dlb_fail(err, NULL, "lost a rank: killed by signal %d", e->lost_signal);
 	if (WIFSIGNALED(status))
@@ -463,7 +473,8 @@ static int verdict(const struct worker_output *e, int status, struct dlb_error *
 	return dlb_hint(err, "-v shows all it said");
 }
 
-static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out, struct dlb_error *err)
+static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out,
+		  struct dlb_error *err)
 {
 	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
 	struct worker_output e = { .l = l, .lost_rank = -1, .lost_exit = -1 };

@@ -13,9 +13,11 @@ static const double speed_apart = 1.2, memory_apart = 1.02;
 /* A host of a cluster, by its nodes. */
 struct host { const char *name, *processor; int cores, threads; double memory_bytes; };
 struct hosts { struct host *host; int n, cap; };
-struct pair { const struct host *stored, *here; };	/* stored NULL: the document has no host left to compare with */
+/* stored NULL: the document has no host left to compare with */
+struct pair { const struct host *stored, *here; };
 
-static void add_line(struct dlb_machine_check *m, enum dlb_machine_verdict verdict, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void add_line(struct dlb_machine_check *m, enum dlb_machine_verdict verdict, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static void add_line(struct dlb_machine_check *m, enum dlb_machine_verdict verdict, const char *fmt, ...)
 {
@@ -64,13 +66,15 @@ static void take_groups(const struct dlb_cluster *c, int i, int host, struct hos
 	}
 }
 
-/* The sizes of its memories, where they are listed: nodes that somebody took out of the document had a share. */
+/* The sizes of its memories, where they are listed: nodes that somebody took out of the document had a
+ * share. */
 static void take_memories(const struct dlb_cluster *c, const int *host_of, struct hosts *all)
 {
 	double *sum = dlb_xcalloc((size_t)all->n + 1, sizeof *sum);
 
 	for (int i = 0; i < c->n_memories; i++)
-		if (host_of[c->memory[i].group] >= 0 && (!strcmp(c->memory[i].cls, "dram") || !strcmp(c->memory[i].cls, "hbm")))
+		if (host_of[c->memory[i].group] >= 0 &&
+		    (!strcmp(c->memory[i].cls, "dram") || !strcmp(c->memory[i].cls, "hbm")))
 			sum[host_of[c->memory[i].group]] += c->memory[i].bytes * c->memory[i].count;
 	for (int i = 0; i < all->n; i++)
 		if (sum[i] > 0)
@@ -93,7 +97,9 @@ static struct hosts hosts_of(const struct dlb_cluster *c)
 			h = &all.host[all.n++];
 			*h = (struct host){ .name = name_of(c, i) };
 		}
-		h->threads += strcmp(c->kind[c->node[i].kind].backend, "cpu") ? 0 : c->kind[c->node[i].kind].threads;
+		h->threads += strcmp(c->kind[c->node[i].kind].backend, "cpu") ?
+				      0 :
+				      c->kind[c->node[i].kind].threads;
 		h->memory_bytes += c->node[i].memory_bytes;
 		take_groups(c, i, (int)(h - all.host), h, host_of);
 	}
@@ -135,12 +141,12 @@ static void compare_cores(const struct pair *p, struct dlb_machine_check *m)
 {
 	if (p->stored->cores && p->here->cores)
 		add_line(m, p->stored->cores == p->here->cores ? DLB_MACHINE_EQUAL : DLB_MACHINE_DIFFERS,
-			 "host '%s': %d core%s here, %d in the document", p->here->name, p->here->cores, p->here->cores == 1 ? "" : "s",
-			 p->stored->cores);
+			 "host '%s': %d core%s here, %d in the document", p->here->name, p->here->cores,
+			 p->here->cores == 1 ? "" : "s", p->stored->cores);
 	else if (p->here->cores)		/* of the document's machine no more is known */
 		add_line(m, p->stored->threads <= p->here->cores ? DLB_MACHINE_EQUAL : DLB_MACHINE_DIFFERS,
-			 "host '%s': %d core%s here, nodes of %d threads in all in the document", p->here->name, p->here->cores,
-			 p->here->cores == 1 ? "" : "s", p->stored->threads);
+			 "host '%s': %d core%s here, nodes of %d threads in all in the document",
+			 p->here->name, p->here->cores, p->here->cores == 1 ? "" : "s", p->stored->threads);
 }
 
 static void compare_host(const struct pair *p, struct dlb_machine_check *m)
@@ -148,18 +154,23 @@ static void compare_host(const struct pair *p, struct dlb_machine_check *m)
 	const struct host *a = p->stored, *b = p->here;
 	const bool named = *a->name && strcmp(a->name, b->name);
 
-	add_line(m, named ? DLB_MACHINE_DIFFERS : DLB_MACHINE_EQUAL, "host '%s' here, '%s' in the document", b->name, a->name);
+	add_line(m, named ? DLB_MACHINE_DIFFERS : DLB_MACHINE_EQUAL, "host '%s' here, '%s' in the document",
+		 b->name, a->name);
 	if (a->processor && b->processor)
 		add_line(m, strcmp(a->processor, b->processor) ? DLB_MACHINE_DIFFERS : DLB_MACHINE_EQUAL,
-			 "host '%s': processor '%s' here, '%s' in the document", b->name, b->processor, a->processor);
+			 "host '%s': processor '%s' here, '%s' in the document", b->name, b->processor,
+			 a->processor);
 	compare_cores(p, m);
 	if (a->memory_bytes > 0 && b->memory_bytes > 0)
-		add_line(m, apart(a->memory_bytes, b->memory_bytes, memory_apart) ? DLB_MACHINE_DIFFERS : DLB_MACHINE_EQUAL,
-			 "host '%s': %.3g GB of memory here, %.3g in the document (%.2f times)", b->name, b->memory_bytes / 1e9,
-			 a->memory_bytes / 1e9, b->memory_bytes / a->memory_bytes);
+		add_line(m,
+			 apart(a->memory_bytes, b->memory_bytes, memory_apart) ? DLB_MACHINE_DIFFERS :
+										 DLB_MACHINE_EQUAL,
+			 "host '%s': %.3g GB of memory here, %.3g in the document (%.2f times)", b->name,
+			 b->memory_bytes / 1e9, a->memory_bytes / 1e9, b->memory_bytes / a->memory_bytes);
 }
 
-void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dlb_cluster *here, struct dlb_machine_check *m)
+void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dlb_cluster *here,
+			       struct dlb_machine_check *m)
 {
 	struct hosts a = hosts_of(stored), b = hosts_of(here);
 	struct pair *pair = pair_hosts(&a, &b);
@@ -170,7 +181,8 @@ void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dl
 		if (pair[i].stored)
 			compare_host(&pair[i], m);
 		else
-			add_line(m, DLB_MACHINE_DIFFERS, "host '%s' is one more than the document has", b.host[i].name);
+			add_line(m, DLB_MACHINE_DIFFERS, "host '%s' is one more than the document has",
+				 b.host[i].name);
 	}
 	for (int i = 0; i < a.n; i++)
 		if (!is_compared(pair, b.n, &a.host[i])) {
@@ -178,7 +190,8 @@ void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dl
 			left++;
 		}
 	if (left)
-		add_line(m, DLB_MACHINE_UNCHECKED, "%d host%s of the document ('%s'%s) %s not checked: this does not run there", left,
+		add_line(m, DLB_MACHINE_UNCHECKED,
+			 "%d host%s of the document ('%s'%s) %s not checked: this does not run there", left,
 			 left == 1 ? "" : "s", first, left == 1 ? "" : " ...", left == 1 ? "is" : "are");
 	free(pair);
 	free(a.host);
@@ -187,8 +200,10 @@ void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dl
 
 /* -- speed -- */
 
-/* Of the kind called `name` on the host: FLOP/s times the median of its nodes' speeds, and bytes/s; 0: not known. */
-static void speed_on(const struct dlb_cluster *c, const char *name, const char *host, double *flops, double *Bps)
+/* Of the kind called `name` on the host: FLOP/s times the median of its nodes' speeds, and bytes/s; 0: not
+ * known. */
+static void speed_on(const struct dlb_cluster *c, const char *name, const char *host, double *flops,
+		     double *Bps)
 {
 	double *speed = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *speed);
 	int n = 0;
@@ -206,15 +221,17 @@ static void speed_on(const struct dlb_cluster *c, const char *name, const char *
 	free(speed);
 }
 
-static void compare_figure(const struct host *here, const char *kind, const char *unit, double mine, double stored, struct dlb_machine_check *m)
+static void compare_figure(const struct host *here, const char *kind, const char *unit, double mine,
+			   double stored, struct dlb_machine_check *m)
 {
 	if (mine > 0 && stored > 0)
 		add_line(m, apart(mine, stored, speed_apart) ? DLB_MACHINE_DIFFERS : DLB_MACHINE_EQUAL,
-			 "host '%s': kind %s: %.3g %s here, %.3g in the document (%.2f times)", here->name, kind, mine / 1e9, unit,
-			 stored / 1e9, mine / stored);
+			 "host '%s': kind %s: %.3g %s here, %.3g in the document (%.2f times)", here->name,
+			 kind, mine / 1e9, unit, stored / 1e9, mine / stored);
 }
 
-void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const struct dlb_cluster *here, struct dlb_machine_check *m)
+void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const struct dlb_cluster *here,
+			       struct dlb_machine_check *m)
 {
 	const char *name = stored->kind[kind].name;
 	struct hosts a = hosts_of(stored), b = hosts_of(here);
@@ -243,12 +260,14 @@ static bool was_measured(const struct dlb_cluster *c)
 		if (c->group[i].cores || c->group[i].processor)
 			return true;
 	for (int i = 0; i < c->n_kinds; i++)
-		if (!strcmp(c->kind[i].backend, "cpu") && (c->kind[i].peak_flops > 0 || c->kind[i].bandwidth_Bps > 0))
+		if (!strcmp(c->kind[i].backend, "cpu") &&
+		    (c->kind[i].peak_flops > 0 || c->kind[i].bandwidth_Bps > 0))
 			return true;
 	return false;
 }
 
-static int check_hosts(const struct dlb_cluster *stored, struct dlb_comm *comm, struct dlb_machine_check *m, struct dlb_error *err)
+static int check_hosts(const struct dlb_cluster *stored, struct dlb_comm *comm, struct dlb_machine_check *m,
+		       struct dlb_error *err)
 {
 	struct dlb_cluster here;
 
@@ -259,7 +278,8 @@ static int check_hosts(const struct dlb_cluster *stored, struct dlb_comm *comm, 
 	return 0;
 }
 
-static int check_kind(const struct dlb_cluster *stored, int kind, struct dlb_comm *comm, struct dlb_machine_check *m, struct dlb_error *err)
+static int check_kind(const struct dlb_cluster *stored, int kind, struct dlb_comm *comm,
+		      struct dlb_machine_check *m, struct dlb_error *err)
 {
 	struct dlb_machine_check found = { .n_lines = 0 };
 
@@ -281,7 +301,8 @@ static int check_kind(const struct dlb_cluster *stored, int kind, struct dlb_com
 	return 0;
 }
 
-int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m, struct dlb_error *err)
+int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m,
+		      struct dlb_error *err)
 {
 	struct dlb_cluster stored;
 	int rc;
@@ -289,17 +310,20 @@ int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct d
 	if (dlb_cluster_read(doc, &stored, err))
 		return -1;
 	if (!was_measured(&stored))
-		rc = dlb_refuse(err, "/cluster", "dlb-profile --cluster measures one", "no machine was measured for it");
+		rc = dlb_refuse(err, "/cluster", "dlb-profile --cluster measures one",
+				"no machine was measured for it");
 	else
 		rc = check_hosts(&stored, comm, m, err);
 	for (int k = 0; k < stored.n_kinds && !rc; k++) {
 		const struct dlb_device_kind *kind = &stored.kind[k];
 		if (strcmp(kind->backend, "cpu"))
-			add_line(m, DLB_MACHINE_UNCHECKED, "kind '%s' is not checked: only those of the cpu are", kind->name);
+			add_line(m, DLB_MACHINE_UNCHECKED,
+				 "kind '%s' is not checked: only those of the cpu are", kind->name);
 		else if (kind->peak_flops > 0 || kind->bandwidth_Bps > 0)
 			rc = check_kind(&stored, k, comm, m, err);
 		else
-			add_line(m, DLB_MACHINE_UNCHECKED, "the speed of kind '%s' is not checked: the document has none", kind->name);
+			add_line(m, DLB_MACHINE_UNCHECKED,
+				 "the speed of kind '%s' is not checked: the document has none", kind->name);
 	}
 	dlb_cluster_release(&stored);
 	return rc;

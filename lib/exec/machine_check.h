@@ -1,9 +1,10 @@
 /* How the machine at hand differs from the one that a document's cluster section was measured on.
  *
- * Hosts, processors, cores and memory are compared as they stand. The speed of each kind of CPU device is measured again, as
- * dlb_cluster_probe does it, alone or by all ranks at the same time: FLOP/s of a product, bytes/s of a copy. Speeds less than
- * 20 % apart are equal, as they are for dlb_cluster_probe, and so is memory less than 2 % apart, since a kernel takes a part
- * of it. Links and kinds of other back ends are not measured.
+ * Hosts, processors, cores and memory are compared as they stand. The speed of each kind of CPU device is
+ * measured again, as dlb_cluster_probe does it, alone or by all ranks at the same time: FLOP/s of a
+ * product, bytes/s of a copy. Speeds less than 20 % apart are equal, as they are for dlb_cluster_probe,
+ * and so is memory less than 2 % apart, since a kernel takes a part of it. Links and kinds of other back
+ * ends are not measured.
  *
  *     host 'b': 2 cores here, 4 in the document
  *     host 'b': kind cpu: 41 GFLOP/s here, 83 in the document (0.49 times) */
@@ -21,14 +22,19 @@ struct dlb_machine_check {			/* zeroed: empty */
 };
 void dlb_machine_check_release(struct dlb_machine_check *m);
 
-/* Measures, and adds a line for each thing compared. comm NULL: alone, else all ranks call and get the same lines. About
- * half a second a kind, three times that where its speed differs: a difference must show in three measurements.
+/* Measures, and adds a line for each thing compared. comm NULL: alone, else all ranks call and get the
+ * same lines. About half a second a kind, three times that where its speed differs: a difference must show
+ * in three measurements.
  * -1: no cluster section, or one of no measured machine. */
-int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m, struct dlb_error *err);
+int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m,
+		      struct dlb_error *err);
 
-/* The parts of it that measure nothing. A host of `here` is compared with the one of its name in `stored`, else with the first
- * whose name is not among those of `here`. Hosts of `stored` that are left over are lines of DLB_MACHINE_UNCHECKED. */
-void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dlb_cluster *here, struct dlb_machine_check *m);
+/* The parts of it that measure nothing. A host of `here` is compared with the one of its name in `stored`,
+ * else with the first whose name is not among those of `here`. Hosts of `stored` that are left over are
+ * lines of DLB_MACHINE_UNCHECKED. */
+void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dlb_cluster *here,
+			       struct dlb_machine_check *m);
 /* Of kind `kind` of `stored` on each host: its peak and bandwidth; nodes' speeds multiply the peak. */
-void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const struct dlb_cluster *here, struct dlb_machine_check *m);
+void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const struct dlb_cluster *here,
+			       struct dlb_machine_check *m);
 #endif

@@ -23,7 +23,8 @@ struct dlb_measurement {
 };
 
 /* A plan with all ops on node 0 in graph order, one micro-batch. */
-static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, int64_t n, struct dlb_error *err)
+static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, int64_t n,
+			 struct dlb_error *err)
 {
 	dlb_plan_init(&m->plan, g->n_ops, 1);
 	m->plan.graph = g;
@@ -31,10 +32,13 @@ static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, i
 	m->plan.micro_batches = 1;
 	for (int i = 0; i < g->n_ops; i++)
 		m->plan.placement[i] = 0;
-	m->plan.node[0].order = dlb_arena_array(&m->plan.arena, (size_t)g->n_ops + 1, sizeof *m->plan.node[0].order);
+	m->plan.node[0].order = dlb_arena_array(&m->plan.arena, (size_t)g->n_ops + 1,
+						sizeof *m->plan.node[0].order);
 	m->plan.node[0].n_order = g->n_ops;
 	for (int i = 0; i < g->n_ops; i++)
-		m->plan.node[0].order[i] = (struct dlb_item){ .op = i, .micro_batch = g->op[i].phase == DLB_UPDATE ? -1 : 0 };
+		m->plan.node[0].order[i] = (struct dlb_item){
+			.op = i, .micro_batch = g->op[i].phase == DLB_UPDATE ? -1 : 0
+		};
 	return dlb_program_compile(&m->plan, NULL, n, 0, &m->program, err);
 }
 
@@ -73,7 +77,8 @@ static int fill_inputs(struct dlb_measurement *m, const struct dlb_graph *g, str
 	m->fed.seed = dlb_xcalloc(1, sizeof(double));
 	m->fed.seed[0] = 1.0;
 	for (int i = 0; i < v->n_feed; i++)
-		if (dlb_data_fill(m->data, v->feed[i].tensor, 0, v->feed[i].first, v->feed[i].n, m->fed.base + v->feed[i].offset, err))
+		if (dlb_data_fill(m->data, v->feed[i].tensor, 0, v->feed[i].first, v->feed[i].n,
+				  m->fed.base + v->feed[i].offset, err))
 			return -1;
 	return 0;
 }
@@ -110,7 +115,8 @@ static double free_bytes(void)
 	return 0.9 * 1024.0 * kb;
 }
 
-static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_error *err)
+static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
+		      struct dlb_error *err)
 {
 	const struct dlb_optimizer_choice sgd = { .rule = DLB_RULE_SGD };
 	const struct dlb_node_program *np;
@@ -120,19 +126,22 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 		return -1;
 	np = &m->program.node[0];
 	if ((double)np->arena_bytes + (double)np->state_bytes > free_bytes())
-		return dlb_fail(err, NULL, "a step of %lld samples needs %zu bytes, %.0f are free", (long long)n,
-				np->arena_bytes + np->state_bytes, free_bytes());
-	if (dlb_state_init(&m->state, g, be, m->plan.placement, 0, DLB_RULE_SGD, false, NULL, err) || fill_state(m, g, err))
+		return dlb_fail(err, NULL, "a step of %lld samples needs %zu bytes, %.0f are free",
+				(long long)n, np->arena_bytes + np->state_bytes, free_bytes());
+	if (dlb_state_init(&m->state, g, be, m->plan.placement, 0, DLB_RULE_SGD, false, NULL, err) ||
+	    fill_state(m, g, err))
 		return -1;
-	m->runtime = (struct dlb_runtime){ .be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0 };
+	m->runtime = (struct dlb_runtime){
+		.be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0
+	};
 	if (dlb_runtime_ready(&m->runtime, np->arena_bytes, NULL, 0, 0, err) ||
 	    dlb_engine_new(&m->engine, &m->runtime, &m->program, 0, &sgd, NULL, err))
 		return -1;
 	return fill_inputs(m, g, err);
 }
 
-int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_measurement **out,
-			 struct dlb_error *err)
+int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
+			 struct dlb_measurement **out, struct dlb_error *err)
 {
 	*out = dlb_xcalloc(1, sizeof **out);
 	if (make_ready(*out, g, be, n, err) == 0)
@@ -149,7 +158,9 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 
 	m->sample = dlb_xrealloc(m->sample, n * (size_t)(m->n_samples + repeats) + 1, sizeof *m->sample);
 	for (int k = 0; k < warm_up + repeats; k++) {
-		const struct dlb_step step = { .step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed };
+		const struct dlb_step step = {
+			.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed
+		};
 
 		if (dlb_engine_run(m->engine, &step, err))
 			return -1;
@@ -163,7 +174,8 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 	return 0;
 }
 
-void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes, double *packed_bytes)
+void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes,
+			     double *packed_bytes)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(m->engine);
 	const struct dlb_graph *g = m->plan.graph;

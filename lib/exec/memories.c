@@ -10,7 +10,8 @@ struct dlb_memories {
 	struct dlb_memory_use left;		/* bytes that the program still has to put there */
 };
 
-void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n, const struct dlb_memory_use *use)
+void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n,
+		      const struct dlb_memory_use *use)
 {
 	*out = NULL;
 	if (!binder || n < 2 || !use)		/* with one memory there is no choice */
@@ -25,7 +26,8 @@ void dlb_memories_free(struct dlb_memories *m)
 }
 
 /* Cuts at whole pages. Bytes beyond the program's count go to the last memory that has such bytes. */
-int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes, struct dlb_error *err)
+int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes,
+		     struct dlb_error *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	int last = 0;

@@ -7,7 +7,8 @@ static bool lives_here(const struct dlb_engine *e, int t)
 	const struct dlb_tensor *x = &e->graph->tensor[t];
 	int own = e->tensor_of ? e->tensor_of[t] : t;
 
-	return (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) && own >= 0 && e->runtime->state->value[own];
+	return (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) && own >= 0 &&
+	       e->runtime->state->value[own];
 }
 
 int dlb_step_op_place_of(const struct dlb_engine *e, int t, int m)
@@ -28,7 +29,8 @@ void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *
 	at = dlb_step_op_place_of(e, t, m);
 	if (at >= 0)
 		return e->runtime->arena + e->np->place[at].offset;
-	dlb_fail(err, NULL, "tensor '%s' of micro-batch %d has no place on node %d", x->name, m, e->view.node);
+	dlb_fail(err, NULL, "tensor '%s' of micro-batch %d has no place on node %d", x->name, m,
+		 e->view.node);
 	return NULL;
 }
 
@@ -41,7 +43,8 @@ struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct ste
 }
 
 /* *at is in a place of np whose arena begins at `arena`. remote_src: the place on another node, or NULL. */
-static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena,
+static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at,
+			  const struct dlb_node_program *np, int place, char *arena,
 			  const struct remote_src *remote_src)
 {
 	struct dynamic_operand *p;
@@ -55,7 +58,8 @@ static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at, co
 	p->copies = np->place[place].copies;
 }
 
-void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena)
+void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at,
+			      const struct dlb_node_program *np, int place, char *arena)
 {
 	dynamic_place(e, a, at, np, place, arena, NULL);
 }
@@ -79,7 +83,8 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
 }
 
 /* *at is tensor t of instruction `in`'s micro-batch: makes it dynamic if it follows the step. */
-void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t, const struct dlb_instr *in)
+void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
+				const struct dlb_instr *in)
 {
 	const struct dlb_program *p = e->view.program;
 	const struct dlb_weight_copies *w;
@@ -101,7 +106,8 @@ void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **
 	k->now = *at;
 	k->live = e->np->instr[e->update_at[t]].iteration - in->iteration - (i > e->update_at[t]);
 	k->version = p->staleness == DLB_STALE_STASH || p->staleness == DLB_STALE_2BW ? in->version : k->live;
-	k->expected = p->staleness == DLB_STALE_PREDICT && k->live > 0 && e->graph->op[in->op].phase == DLB_FORWARD;
+	k->expected = p->staleness == DLB_STALE_PREDICT && k->live > 0 &&
+		      e->graph->op[in->op].phase == DLB_FORWARD;
 	k->base = e->runtime->state->copy[t];
 	k->copies = w->n;
 	k->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1));

@@ -6,7 +6,8 @@
 #include "exec/host_differs.h"
 #include "exec/launch.h"
 
-static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, struct dlb_error *err)
+static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report,
+		     struct dlb_error *err)
 {
 	struct dlb_status_line line;
 	struct dlb_comm *comm;
@@ -36,10 +37,16 @@ static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc
 }
 
 /* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
-static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written, struct dlb_error *err)
+static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written,
+		     struct dlb_error *err)
 {
-	struct dlb_launch l = { .tool = c->cli->tool, .argc = c->argc, .argv = c->argv, .quiet = c->cli->quiet, .verbose = c->cli->verbose,
-				.stop = c->exec.stop, .timeout_s = c->exec.timeout_s };
+	struct dlb_launch l = { .tool = c->cli->tool,
+				.argc = c->argc,
+				.argv = c->argv,
+				.quiet = c->cli->quiet,
+				.verbose = c->cli->verbose,
+				.stop = c->exec.stop,
+				.timeout_s = c->exec.timeout_s };
 	int rc;
 
 	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))
@@ -62,7 +69,8 @@ static int run(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error 
 
 	if (c->print_program)
 		return dlb_exec_print_program(doc, &c->exec, stdout, err);
-	rc = c->exec.dry_run ? dlb_exec_dry_run(doc, &c->exec, &report, err) : run_ranks(c, doc, &report, &written, err);
+	rc = c->exec.dry_run ? dlb_exec_dry_run(doc, &c->exec, &report, err) :
+			       run_ranks(c, doc, &report, &written, err);
 	if (!rc && !written)
 		rc = dlb_command_write(c, doc, &report, stdout, err);
 	dlb_report_release(&report);

@@ -24,11 +24,14 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 	return dlb_fail(err, NULL, "no kernel for %s '%s' on node %d", o->type, o->name, e->view.node);
 }
 
-static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
+static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
+		      struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
-	const bool halves = e->view.program->statistics && e->view.program->statistics[in->op] >= 0, first = in->what == DLB_RUN_SUMS;
-	struct dlb_kernel **k = &e->of_op[2 * (in->op + (first ? e->graph->n_ops : 0)) + size_class(e, in->micro_batch)];
+	const bool halves = e->view.program->statistics && e->view.program->statistics[in->op] >= 0,
+		   first = in->what == DLB_RUN_SUMS;
+	struct dlb_kernel *
+		*k = &e->of_op[2 * (in->op + (first ? e->graph->n_ops : 0)) + size_class(e, in->micro_batch)];
 	struct dlb_backend *be = e->runtime->be;
 	int rc = 0;
 
@@ -36,8 +39,10 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 		struct dlb_op_io *io = dlb_arena_alloc(&e->arena, sizeof *io);
 
 		if (o->kind < 0)
-			return dlb_fail(err, NULL, "op %d of type %s ('%s') can be planned, not run", in->op, o->type, o->name);
-		dlb_graph_io(e->graph, in->op, e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
+			return dlb_fail(err, NULL, "op %d of type %s ('%s') can be planned, not run", in->op,
+					o->type, o->name);
+		dlb_graph_io(e->graph, in->op,
+			     e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
 		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
 		if (rc == DLB_NO_KERNEL)
 			return dlb_step_op_no_kernel(e, in->op, err);
@@ -47,7 +52,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 	a->kernel = *k;
 	a->op = in->op;
 	const int drawn = o->phase == DLB_BACKWARD && o->of >= 0 ? o->of : in->op;
-	a->vertex = (uint64_t)dlb_attr_int(e->graph->op[drawn].attr, e->graph->op[drawn].n_attr, DLB_ATTR_VERTEX, drawn);
+	a->vertex = (uint64_t)dlb_attr_int(e->graph->op[drawn].attr, e->graph->op[drawn].n_attr,
+					   DLB_ATTR_VERTEX, drawn);
 	a->first_sample = e->view.program->first[in->micro_batch < 0 ? 0 : in->micro_batch];
 	a->in = dlb_arena_array(&e->arena, (size_t)o->n_in + 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, (size_t)o->n_out + 1, sizeof *a->out);
@@ -84,12 +90,13 @@ static int loss_output(const struct dlb_engine *e, int op)
 	return -1;
 }
 
-static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
-			   struct dlb_error *err)
+static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
+			   const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	struct step_op *a = &e->step_op[e->n_step_ops];
 	struct dlb_engine_program *v = &e->view;
-	const int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(e->graph, in->op, in->tensor) : -1;
+	const int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(e->graph, in->op, in->tensor) :
+							    -1;
 
 	if (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(e->graph, in->op)))
 		return 0;
@@ -97,11 +104,13 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	a->m = in->micro_batch;
 	a->op = -1;
 	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
-	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ? dlb_prepare_copy_of_weight(e, in, c, a, err) :
+	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ?
+		    dlb_prepare_copy_of_weight(e, in, c, a, err) :
 	    in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
-	    in->what == DLB_RUN_PRECONDITION ? dlb_prepare_precondition(e, in, a, err) :
-	    moment >= 0 ? dlb_prepare_moment(e, in, moment, a, err) :
-	    in->what == DLB_RUN_ACCUMULATE ? dlb_prepare_accumulate(e, in, a, err) : dlb_prepare_update(e, in, c, a, err))
+	    in->what == DLB_RUN_PRECONDITION                   ? dlb_prepare_precondition(e, in, a, err) :
+	    moment >= 0                                        ? dlb_prepare_moment(e, in, moment, a, err) :
+	    in->what == DLB_RUN_ACCUMULATE                     ? dlb_prepare_accumulate(e, in, a, err) :
+								 dlb_prepare_update(e, in, c, a, err))
 		return -1;
 	a->compute = v->n_computes++;
 	v->compute_op[a->compute] = in->op;
@@ -111,7 +120,8 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	return 0;
 }
 
-static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c, struct dlb_error *err)
+static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in,
+			const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	const struct dlb_graph *g = e->graph;
 	const struct dlb_program *p = e->view.program;
@@ -127,19 +137,21 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const 
 
 		if (g->op[op].phase != DLB_UPDATE || p->plan->placement[op] != e->view.node)
 			continue;
-		*x = (struct dlb_gradient_places){ dlb_step_op_gradient_at(e, op, err), 0, dlb_program_sum_places(e->np, op) };
+		*x = (struct dlb_gradient_places){ dlb_step_op_gradient_at(e, op, err), 0,
+						   dlb_program_sum_places(e->np, op) };
 		x->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&g->tensor[g->op[op].in[0]], 1));
 		if (!x->p)
 			return -1;
 	}
-	return dlb_clip_init(&e->clip, g, e->runtime->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, e->ring,
-			     &e->arena, err);
+	return dlb_clip_init(&e->clip, g, e->runtime->be, c->clip_norm, gradient, own ? p->n_replicas : 1,
+			     own ? p->replica : 0, e->ring, &e->arena, err);
 }
 
 static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)
 {
 	e->step_op[e->n_step_ops++].kind = STEP_TRUST;
-	dlb_trust_region_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP], e->view.program->plan->placement, e->view.node, &e->arena);
+	dlb_trust_region_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP],
+			      e->view.program->plan->placement, e->view.node, &e->arena);
 	return 0;
 }
 
@@ -166,8 +178,12 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	a->bytes = (size_t)dlb_tensor_bytes(x, p->size[m]);
 	a->offset = e->view.feed_bytes;
 	f = &e->view.feed[e->view.n_feed++];
-	*f = (struct dlb_feed_item){ .tensor = in->tensor, .micro_batch = m, .first = p->first[m], .n = p->size[m],
-				     .bytes = a->bytes, .offset = a->offset };
+	*f = (struct dlb_feed_item){ .tensor = in->tensor,
+				     .micro_batch = m,
+				     .first = p->first[m],
+				     .n = p->size[m],
+				     .bytes = a->bytes,
+				     .offset = a->offset };
 	e->view.feed_bytes += (a->bytes + 63) / 64 * 64;
 	return 0;
 }
@@ -175,14 +191,18 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 /* A collective of the replicas. The sum at the end of a step is step_end.c's. */
 static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 {
-	static const enum step_op_kind kind[] = { [DLB_RUN_COMPUTED] = STEP_COMPUTED, [DLB_RUN_REDUCE] = STEP_REDUCE,
-					      [DLB_RUN_REDUCED] = STEP_REDUCED };
+	static const enum step_op_kind kind[] = { [DLB_RUN_COMPUTED] = STEP_COMPUTED,
+						  [DLB_RUN_REDUCE] = STEP_REDUCE,
+						  [DLB_RUN_REDUCED] = STEP_REDUCED };
 
 	if (in->what == DLB_RUN_STEP_END)
 		return 0;
-	e->step_op[e->n_step_ops] = (struct step_op){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .dynamic = -1 };
+	e->step_op[e->n_step_ops] = (struct step_op){
+		.kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .dynamic = -1
+	};
 	if (in->what == DLB_RUN_COMPUTED)
-		e->step_op[e->n_step_ops].p = dlb_arena_alloc(&e->arena, (size_t)dlb_comm_size(e->runtime->comm));
+		e->step_op[e->n_step_ops].p = dlb_arena_alloc(&e->arena,
+							      (size_t)dlb_comm_size(e->runtime->comm));
 	e->n_step_ops++;
 	return 0;
 }
@@ -212,14 +232,19 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 			rc = prepare_copy(e, in, err);
 			break;
 		case DLB_COLLECTIVE:		/* the end of a step is step_end.c's */
-			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? prepare_norm(e, in, c, err) :
-				in->what == DLB_RUN_TRUST ? prepare_trust(e, c) : prepare_collective(e, in);
+			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ?
+				     prepare_norm(e, in, c, err) :
+			     in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :
+							 prepare_collective(e, in);
 			break;
 		/* FREE: places are fixed at compile time; only the sender of a zero-copy message is told */
 		default:
 			if (in->verb == DLB_FREE && in->zero_copy)
-				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN, .iteration = in->iteration, .dynamic = -1, .peer = in->peer,
-					.tag = in->tag };
+				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN,
+										.iteration = in->iteration,
+										.dynamic = -1,
+										.peer = in->peer,
+										.tag = in->tag };
 			break;
 		}
 		if (rc)
@@ -240,7 +265,8 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 		const struct dlb_bucket *b = &e->np->bucket[i];
 
 		if (b->cls == DLB_SUM_STATISTICS)
-			e->sums[b->op[0]] = dlb_arena_array(&e->arena, (size_t)(b->n + b->n_own), sizeof(double));
+			e->sums[b->op[0]] = dlb_arena_array(&e->arena, (size_t)(b->n + b->n_own),
+							    sizeof(double));
 	}
 }
 
@@ -249,8 +275,14 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 	const struct dlb_program *p = e->view.program;
 	struct dlb_runtime *g = e->runtime;
 	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
-	const struct dlb_sync_desc d = { .comm = g->comm, .program = p, .node = e->view.node, .cluster = g->cluster, .summand = summand,
-					 .kfac = g->kfac, .compress = g->compress, .last_step = g->last_step };
+	const struct dlb_sync_desc d = { .comm = g->comm,
+					 .program = p,
+					 .node = e->view.node,
+					 .cluster = g->cluster,
+					 .summand = summand,
+					 .kfac = g->kfac,
+					 .compress = g->compress,
+					 .last_step = g->last_step };
 
 	if (p->whole->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
 		e->sync = g->averages;
@@ -260,9 +292,12 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 		for (int i = 0; i < e->np->bucket[b].n_ops && e->np->bucket[b].cls != DLB_SUM_FACTOR; i++) {
 			int op = e->np->bucket[b].op[i];
 
-			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] : e->half ? e->half[op].moments :
-				      dlb_program_sums(p, op) ? g->state->sum[op] :
-				      dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0, err);
+			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] :
+				      e->half                                    ? e->half[op].moments :
+				      dlb_program_sums(p, op) ?
+						g->state->sum[op] :
+						dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0,
+								    err);
 			if (!summand[op])
 				return -1;
 		}

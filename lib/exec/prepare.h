@@ -20,9 +20,11 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
  * call. */
 struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct step_op *a, void **at);
 /* *at is in a place of np whose arena begins at `arena`; place -1: nothing that follows the step. */
-void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena);
+void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at,
+			      const struct dlb_node_program *np, int place, char *arena);
 /* *at is tensor t of instruction `in`'s micro-batch. */
-void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t, const struct dlb_instr *in);
+void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
+				const struct dlb_instr *in);
 /* *at is in the gradient sum of update op. */
 void dlb_step_op_dynamic_sum(struct dlb_engine *e, struct step_op *a, void **at, int op);
 
@@ -39,16 +41,20 @@ void dlb_prepare_find_updates(struct dlb_engine *e);
 void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *err);
 /* Whether replicas sum moments in place of gradients. */
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
-int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err);
+int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
+			   struct dlb_error *err);
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 		       struct step_op *a, struct dlb_error *err);
 /* Copies a weight before its update, or predicts a later version of it. */
-int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
-			       struct step_op *a, struct dlb_error *err);
+int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
+			       const struct dlb_optimizer_choice *c, struct step_op *a,
+			       struct dlb_error *err);
 /* K-FAC: adds an operand of an update (beyond its gradient) to its factor; multiplies gradients by the
  * inverses. */
-int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a, struct dlb_error *err);
-int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err);
+int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a,
+		       struct dlb_error *err);
+int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
+			     struct dlb_error *err);
 
 /* ---- prepare_message.c ---- */
 /* Finds the places of messages that this node may read in the sender's memory. */

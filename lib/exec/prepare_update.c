@@ -44,16 +44,19 @@ void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *er
 	return dlb_step_op_resolve(e, gradient, 0, err);
 }
 
-int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a, struct dlb_error *err)
+int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a,
+		       struct dlb_error *err)
 {
-	if (dlb_kfac_prepare_sum(e->runtime->kfac, e->view.program, in->op, moment, in->micro_batch, &a->kernel, err))
+	if (dlb_kfac_prepare_sum(e->runtime->kfac, e->view.program, in->op, moment, in->micro_batch,
+				 &a->kernel, err))
 		return -1;
 	dlb_step_op_keep_kernel(e, a->kernel);
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	return (a->in[0] = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)) ? 0 : -1;
 }
 
-int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
+int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
+			     struct dlb_error *err)
 {
 	const struct dlb_kfac_layer l = dlb_kfac_layer_at(e->graph, in->op);
 
@@ -67,11 +70,14 @@ int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, s
 	return 0;
 }
 
-int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
+int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
+			   struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &e->graph->tensor[in->tensor];
 	struct dlb_desc d = dlb_tensor_desc(x, e->view.program->batch);
-	const struct dlb_accumulate_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d), .first = in->micro_batch == 0 };
+	const struct dlb_accumulate_desc desc = { .dtype = d.dtype,
+						  .count = dlb_desc_count(&d),
+						  .first = in->micro_batch == 0 };
 	int rc = e->runtime->be->ops->accumulate(e->runtime->be, &desc, &a->kernel, err);
 
 	if (rc)
@@ -109,7 +115,8 @@ bool dlb_step_op_sums_moments(const struct dlb_engine *e)
 
 /* Moments are summed over the replicas: the first half makes this replica's moments of its own gradient; `a`
  * becomes the second half, which reads the sums. */
-static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c, struct step_op *a, struct dlb_error *err)
+static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c,
+			struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
 	const struct dlb_state *s = e->runtime->state;
@@ -142,12 +149,15 @@ static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_
 {
 	const struct dlb_weight_copies *w = dlb_step_op_copies_of(e, weight);
 
-	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ? 2.0 / (1.0 + w->most) : 1.0;
+	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ?
+		       2.0 / (1.0 + w->most) :
+		       1.0;
 }
 
 /* The optimizer of the weight's group, in the engine's arena. *scale: the group's learning rate divided by
  * the optimizer's. */
-static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight, double *scale)
+static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
+						   int weight, double *scale)
 {
 	const struct dlb_tensor *t = &e->graph->tensor[weight];
 
@@ -171,10 +181,12 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 
 	update_operands(e->graph, o, &weight, &gradient);
 	if (weight < 0 || gradient < 0 || !s->value[weight])
-		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name, e->view.node);
+		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name,
+				e->view.node);
 	c = of_group(e, c, weight, &scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
-	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), dlb_step_op_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
+	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d),
+				  dlb_step_op_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
 	rc = e->runtime->be->ops->update(e->runtime->be, &desc, &a->kernel, err);
 	if (rc)
 		return rc == DLB_NO_KERNEL ? dlb_step_op_no_kernel(e, in->op, err) : -1;
@@ -193,12 +205,13 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	if (dlb_program_sums(e->view.program, in->op))
 		dlb_step_op_dynamic_sum(e, a, &a->in[0], in->op);
 	else
-		dlb_step_op_dynamic_copy(e, a, &a->in[0], e->np, dlb_step_op_place_of(e, gradient, 0), e->runtime->arena);
+		dlb_step_op_dynamic_copy(e, a, &a->in[0], e->np, dlb_step_op_place_of(e, gradient, 0),
+					 e->runtime->arena);
 	return dlb_step_op_sums_moments(e) ? prepare_half(e, in->op, weight, c, a, err) : 0;
 }
 
-int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
-				  struct step_op *a, struct dlb_error *err)
+int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
+			       const struct dlb_optimizer_choice *c, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
 	struct dlb_state *s = e->runtime->state;
@@ -210,18 +223,23 @@ int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
 
 	update_operands(e->graph, o, &weight, &gradient);
 	if (weight < 0 || !s->value[weight] || !s->copy[weight])
-		return dlb_fail(err, NULL, "update '%s' has no weight with copies on node %d", o->name, e->view.node);
+		return dlb_fail(err, NULL, "update '%s' has no weight with copies on node %d", o->name,
+				e->view.node);
 	c = of_group(e, c, weight, &a->rate_scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
 	if (predict) {
-		const struct dlb_update_desc desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_PREDICT, NULL);
+		const struct dlb_update_desc desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d),
+								       DLB_UPDATE_PREDICT, NULL);
 
 		rc = ops->update(e->runtime->be, &desc, &a->kernel, err);
 		if (rc == DLB_NO_KERNEL)
-			return dlb_fail(err, "/plan/staleness", "predict needs an optimizer that keeps a smoothed gradient, not %s",
+			return dlb_fail(err, "/plan/staleness",
+					"predict needs an optimizer that keeps a smoothed gradient, not %s",
 					dlb_optimizers[c->rule].name);
 	} else {
-		const struct dlb_accumulate_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d), .first = true };
+		const struct dlb_accumulate_desc desc = { .dtype = d.dtype,
+							  .count = dlb_desc_count(&d),
+							  .first = true };
 
 		rc = ops->accumulate(e->runtime->be, &desc, &a->kernel, err);
 	}

@@ -34,9 +34,16 @@ static double fastest(struct dlb_backend *be, struct dlb_kernel *k, const void *
 
 int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps, struct dlb_error *err)
 {
-	const struct dlb_gemm_desc product = { .dtype = DLB_F32, .m = GEMM, .n = GEMM, .k = GEMM, .n_batch = 1, .alpha = 1 };
-	const struct dlb_copy_desc copy = { .in = DLB_F32, .out = DLB_F32, .n_dims = 1, .dim = { COPY_FLOATS },
-					    .in_stride = { 1 }, .out_stride = { 1 }, .out_count = COPY_FLOATS };
+	const struct dlb_gemm_desc product = {
+		.dtype = DLB_F32, .m = GEMM, .n = GEMM, .k = GEMM, .n_batch = 1, .alpha = 1
+	};
+	const struct dlb_copy_desc copy = { .in = DLB_F32,
+					    .out = DLB_F32,
+					    .n_dims = 1,
+					    .dim = { COPY_FLOATS },
+					    .in_stride = { 1 },
+					    .out_stride = { 1 },
+					    .out_count = COPY_FLOATS };
 	size_t bytes = COPY_FLOATS * sizeof(float);
 	struct dlb_kernel *k = NULL;
 	void *a = be->ops->alloc(be, bytes), *b = be->ops->alloc(be, bytes), *y = be->ops->alloc(be, bytes);
@@ -97,7 +104,8 @@ static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, 
 		for (int i = 0; i < here.n_memories; i++)
 			if (!strcmp(here.memory[i].cls, "dram") || !strcmp(here.memory[i].cls, "hbm"))
 				mine.host_bytes += here.memory[i].bytes;
-		snprintf(mine.processor, sizeof mine.processor, "%s", here.group[0].processor ? here.group[0].processor : "");
+		snprintf(mine.processor, sizeof mine.processor, "%s",
+			 here.group[0].processor ? here.group[0].processor : "");
 		mine.cores = here.group[0].cores;
 		dlb_cluster_release(&here);
 	}
@@ -133,11 +141,19 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 			g++;
 		if (g == c->n_groups) {
 			dlb_cluster_add_group(c, all[i].host, "host", many ? 0 : -1);
-			c->group[g].inside = dlb_cluster_add_link(c, dlb_arena_printf(&c->arena, "shm:%s", all[i].host), "shm");
-			c->group[g].processor = *all[i].processor ? dlb_arena_strdup(&c->arena, all[i].processor) : NULL;
+			c->group[g].inside = dlb_cluster_add_link(c,
+								  dlb_arena_printf(&c->arena, "shm:%s",
+										   all[i].host),
+								  "shm");
+			c->group[g].processor = *all[i].processor ?
+							dlb_arena_strdup(&c->arena, all[i].processor) :
+							NULL;
 			c->group[g].cores = all[i].cores;
 			if (many)
-				c->group[g].up = dlb_cluster_add_link(c, dlb_arena_printf(&c->arena, "rack:%s", all[i].host), "rack");
+				c->group[g].up = dlb_cluster_add_link(c,
+								      dlb_arena_printf(&c->arena, "rack:%s",
+										       all[i].host),
+								      "rack");
 		}
 		int d = dlb_cluster_add_node(c, kind, g, all[i].host, on[g]++);
 		double speed = all[i].peak_flops / peak;
@@ -154,8 +170,8 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 
 /* Half the round-trip time of `bytes` between this rank and `peer`, the median of `rounds`; `first` sends
  * first. */
-static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, bool first, int rounds, double *half_s,
-		     struct dlb_error *err)
+static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, bool first, int rounds,
+		     double *half_s, struct dlb_error *err)
 {
 	double *t = dlb_xcalloc((size_t)rounds, sizeof *t);
 	int rc = 0;
@@ -202,7 +218,8 @@ static int measure_pair(struct dlb_comm *comm, char *buf, int a, int b, double *
  * rank keeps the default figures of the class; every host's port is measured to the first host. */
 static int measure_links(struct dlb_comm *comm, struct dlb_cluster *c, struct dlb_error *err)
 {
-	double *x = dlb_xcalloc(2 * (size_t)c->n_links + 2, sizeof *x), best_latency = INFINITY, best_bandwidth = 0;
+	double *x = dlb_xcalloc(2 * (size_t)c->n_links + 2, sizeof *x), best_latency = INFINITY,
+	       best_bandwidth = 0;
 	char *buf = dlb_xcalloc(2, LARGE);
 	int rc = 0, first_host = -1, first_rank = -1;
 

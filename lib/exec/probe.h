@@ -13,5 +13,6 @@
 int dlb_cluster_probe(struct dlb_comm *comm, int threads, struct dlb_cluster *out, struct dlb_error *err);
 /* FLOP/s of a large product and bytes/s of a large copy (read and written bytes both count), the best of a
  * few tries. Takes about 0.3 s. */
-int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps, struct dlb_error *err);
+int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps,
+		     struct dlb_error *err);
 #endif

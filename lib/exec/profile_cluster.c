@@ -5,7 +5,8 @@
 #include "exec/probe.h"
 #include "exec/profile_command.h"
 
-int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			struct dlb_error *err)
 {
 	const char *topology = w->o->topology;
 	struct dlb_cluster c;
@@ -31,13 +32,15 @@ int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct 
 }
 
 /* Writes nothing; what differs is a line each. */
-int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			      struct dlb_error *err)
 {
 	struct dlb_machine_check m = { .n_lines = 0 };
 	int rc;
 
 	if (w->comm && dlb_comm_size(w->comm) > 1 && (!path || !strcmp(path, "-")))
-		rc = dlb_refuse(err, "<stdin>", "name its file", "--check by several ranks needs a document that each can read");
+		rc = dlb_refuse(err, "<stdin>", "name its file",
+				"--check by several ranks needs a document that each can read");
 	else
 		rc = dlb_doc_read(doc, path, err);
 	if (w->comm)
@@ -45,7 +48,8 @@ int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, s
 	if (!rc && (rc = dlb_machine_check(doc, w->comm, &m, err)) != 0)
 		dlb_error_at(err, doc->name);
 	for (int i = 0; i < m.n_lines && !rc && !dlb_profile_rank(w); i++)
-		(m.line[i].verdict == DLB_MACHINE_EQUAL ? dlb_cli_say : dlb_cli_warn)(w->cli, "%s", m.line[i].text);
+		(m.line[i].verdict == DLB_MACHINE_EQUAL ? dlb_cli_say : dlb_cli_warn)(w->cli, "%s",
+										      m.line[i].text);
 	w->differs = m.n_differences > 0;
 	dlb_machine_check_release(&m);
 	return rc;

@@ -9,11 +9,13 @@ static const char *idle_rewrite(const struct dlb_profile_command *w, int i)
 	const char *const *item = w->o->no_rewrite.item, *name = item[i];
 
 	for (int k = 0; k < w->o->no_rewrite.n; k++)
-		if (k != i && ((!strcmp(item[k], "all") && strcmp(name, "all")) || (k < i && !strcmp(item[k], name))))
+		if (k != i &&
+		    ((!strcmp(item[k], "all") && strcmp(name, "all")) || (k < i && !strcmp(item[k], name))))
 			return "it is left out already";
 	if (!strcmp(w->o->dtype, "bf16") && !strcmp(name, "attention"))
 		return "--dtype bf16 leaves it out already";
-	return dlb_graph_missed(&w->training, name) ? NULL : "there is nothing in the model that it would change";
+	return dlb_graph_missed(&w->training, name) ? NULL :
+						      "there is nothing in the model that it would change";
 }
 
 static void say_warnings(struct dlb_profile_command *w)
@@ -25,10 +27,13 @@ static void say_warnings(struct dlb_profile_command *w)
 		dlb_cli_warn(w->cli, "%s", line[i]);
 	for (int i = 0; i < w->o->no_rewrite.n; i++)
 		if (idle_rewrite(w, i))
-			dlb_cli_warn(w->cli, "--no-rewrite %s has no effect: %s", w->o->no_rewrite.item[i], idle_rewrite(w, i));
+			dlb_cli_warn(w->cli, "--no-rewrite %s has no effect: %s", w->o->no_rewrite.item[i],
+				     idle_rewrite(w, i));
 	for (int i = 0; i < w->n_devices && w->g->dtype == DLB_BF16; i++)
 		if (!w->device[i].be.fast_bf16)
-			dlb_cli_warn(w->cli, "%s has no instructions for bf16 here: it works, but slower than f32", w->device[i].name);
+			dlb_cli_warn(w->cli,
+				     "%s has no instructions for bf16 here: it works, but slower than f32",
+				     w->device[i].name);
 }
 
 static bool is_document(const char *path)
@@ -38,10 +43,11 @@ static bool is_document(const char *path)
 	return !path || !strcmp(path, "-") || (n > 5 && !strcmp(path + n - 5, ".json"));
 }
 
-/* Two samples together must give what each gives alone. If they do not, either the model means that, and is trained in one
- * micro-batch, or its batch was found in the wrong dimension: then it is read again and left at the batch that it was
- * exported with. */
-static int check_samples(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+/* Two samples together must give what each gives alone. If they do not, either the model means that, and
+ * is trained in one micro-batch, or its batch was found in the wrong dimension: then it is read again and
+ * left at the batch that it was exported with. */
+static int check_samples(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			 struct dlb_error *err)
 {
 	struct dlb_error ignored = { .what = "" };
 
@@ -52,14 +58,15 @@ static int check_samples(struct dlb_profile_command *w, const char *path, struct
 	w->one_piece = true;
 	if (dlb_profile_take_model(w, path, doc, &ignored))
 		return dlb_error_at(err, path);
-	dlb_graph_note(w->g, "the batch stays %lld, in one micro-batch and one replica: %s: %s", (long long)w->g->batch, err->where,
-		       err->what);
+	dlb_graph_note(w->g, "the batch stays %lld, in one micro-batch and one replica: %s: %s",
+		       (long long)w->g->batch, err->where, err->what);
 	*err = (struct dlb_error){ .what = "" };
 	return 0;
 }
 
 /* A model starts a document; a document with a graph gets further devices measured. */
-static int take_input(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int take_input(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+		      struct dlb_error *err)
 {
 	if (!is_document(path)) {
 		dlb_doc_init(doc, path);
@@ -72,9 +79,9 @@ static int take_input(struct dlb_profile_command *w, const char *path, struct dl
 		return -1;
 	w->g = &w->training;
 	const struct dlb_profile_options *o = w->o;
-	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || o->dims.n || strcmp(o->dtype, "f32") ||
-	    o->batchnorm || o->dropout.n ||
-	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
+	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n ||
+	    o->dims.n || strcmp(o->dtype, "f32") || o->batchnorm || o->dropout.n || o->parameters.n ||
+	    o->freeze.n || o->train_only.n || o->untie) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
@@ -84,7 +91,8 @@ static int take_input(struct dlb_profile_command *w, const char *path, struct dl
 	return dlb_doc_section(doc, "profile") ? dlb_profile_read(doc, w->g, &w->p, err) : 0;
 }
 
-int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+		      struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", NULL };
 
@@ -138,20 +146,25 @@ void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile
 int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profile_options *o)
 {
 	static const char *const of_check[] = { "check", "max-document", "quiet", "verbose", NULL };
-	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document", "quiet", "verbose", NULL };
+	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document",
+						  "quiet",   "verbose",  NULL };
 
 	if (o->check && not_taken(cli, of_check))
-		return dlb_cli_usage(cli, "--%s has no effect on --check, which compares this machine with a document's", not_taken(cli, of_check));
+		return dlb_cli_usage(
+			cli, "--%s has no effect on --check, which compares this machine with a document's",
+			not_taken(cli, of_check));
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
 		return dlb_cli_usage(cli, "no dtype '%s': f32, bf16 or f64", o->dtype);
 	if (o->batchnorm && strcmp(o->batchnorm, "train") && strcmp(o->batchnorm, "frozen"))
 		return dlb_cli_usage(cli, "no batchnorm '%s': train or frozen", o->batchnorm);
 	if (o->inference && (o->batchnorm || o->dropout.n))
-		return dlb_cli_usage(cli, "--%s is for training, and --inference for none", o->batchnorm ? "batchnorm" : "dropout");
+		return dlb_cli_usage(cli, "--%s is for training, and --inference for none",
+				     o->batchnorm ? "batchnorm" : "dropout");
 	if (o->inference && o->loss.n)
 		return dlb_cli_usage(cli, "--loss is for training, and --inference for none");
 	if (o->cluster && not_taken(cli, of_cluster))
-		return dlb_cli_usage(cli, "--%s is for a model's profile, and --cluster makes none", not_taken(cli, of_cluster));
+		return dlb_cli_usage(cli, "--%s is for a model's profile, and --cluster makes none",
+				     not_taken(cli, of_cluster));
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };

@@ -1,5 +1,6 @@
-/* The command dlb-profile, from its options to the document: profile_graph.c makes the graph of a model, profile_devices.c opens
- * devices and measures, profile_cluster.c looks at the machine, profile_command.c joins them. */
+/* The command dlb-profile, from its options to the document: profile_graph.c makes the graph of a model,
+ * profile_devices.c opens devices and measures, profile_cluster.c looks at the machine, profile_command.c
+ * joins them. */
 #ifndef DLB_EXEC_PROFILE_COMMAND_H
 #define DLB_EXEC_PROFILE_COMMAND_H
 #include "comm/comm.h"
@@ -40,19 +41,27 @@ static inline int dlb_profile_rank(const struct dlb_profile_command *w)
 	return w->comm ? dlb_comm_rank(w->comm) : 0;
 }
 
-/* Refuses options that contradict each other, with one line: 0, or the exit status. Warns of options without effect. */
+/* Refuses options that contradict each other, with one line: 0, or the exit status. Warns of options
+ * without effect. */
 int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profile_options *o);
 void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile_options *o);
-/* What the command makes; path: the operand, or NULL. doc is filled. All ranks return the same, -1 with err and w->who. */
-int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err);
-int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err);
-int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err);
+/* What the command makes; path: the operand, or NULL. doc is filled. All ranks return the same, -1 with
+ * err and w->who. */
+int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+		      struct dlb_error *err);
+int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			struct dlb_error *err);
+int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			      struct dlb_error *err);
 void dlb_profile_close(struct dlb_profile_command *w, struct dlb_doc *doc);
 
-/* Its parts: opens the devices of --device; reads an ONNX model and rewrites it by the options; measures; what -v prints. */
+/* Its parts: opens the devices of --device; reads an ONNX model and rewrites it by the options; measures;
+ * what -v prints. */
 int dlb_profile_open_devices(struct dlb_profile_command *w, struct dlb_error *err);
-int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err);
-int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err);
+int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			   struct dlb_error *err);
+int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_graph *g,
+				struct dlb_error *err);
 int dlb_profile_set_dims(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err);
 int dlb_profile_run(struct dlb_profile_command *w, struct dlb_error *err);
 void dlb_profile_say(const struct dlb_profile_command *w);

@@ -16,7 +16,8 @@ static int open_device(struct dlb_profile_command *w, const char *text, struct d
 	if (w->n_devices == DLB_PROFILE_DEVICES)
 		return dlb_fail(err, NULL, "more than %d devices", DLB_PROFILE_DEVICES);
 	if (sscanf(text, "%31[^/]%n", backend, &used) != 1 ||
-	    (text[used] && (sscanf(text + used, "/%d%n", &threads, &used) != 1 || strchr(text, '/')[used] || threads < 1))) {
+	    (text[used] && (sscanf(text + used, "/%d%n", &threads, &used) != 1 || strchr(text, '/')[used] ||
+			    threads < 1))) {
 		dlb_fail(err, NULL, "no device '%s'", text);
 		return dlb_hint(err, "devices are named as in cpu or cpu/4, which has 4 threads");
 	}
@@ -96,8 +97,10 @@ void dlb_profile_say(const struct dlb_profile_command *w)
 	}
 	for (int t = 0; t < w->g->n_tensors; t++)
 		if (w->g->tensor[t].kind == DLB_T_WEIGHT)
-			weights += dlb_tensor_bytes(&w->g->tensor[t], 1) / (double)dlb_dtype_bytes(w->g->tensor[t].dtype);
-	dlb_cli_say(w->cli, "batch %lld, %.0f parameters, %d distinct signatures", (long long)w->g->batch, weights, w->p.n_rows);
+			weights += dlb_tensor_bytes(&w->g->tensor[t], 1) /
+				   (double)dlb_dtype_bytes(w->g->tensor[t].dtype);
+	dlb_cli_say(w->cli, "batch %lld, %.0f parameters, %d distinct signatures", (long long)w->g->batch,
+		    weights, w->p.n_rows);
 	for (int i = 0; i < DLB_N_PHASES; i++)
 		if (ops[i])
 			dlb_cli_say(w->cli, "%-8s %4d ops %10.4g GFLOP", phase[i], ops[i], flop[i] / 1e9);

@@ -19,7 +19,9 @@ static int use_state_dict(struct dlb_profile_command *w, struct dlb_error *err)
 {
 	const char *path = w->o->weights;
 
-	return path && is_state_dict(path) ? dlb_graph_take_state_file(&w->training, path, w->o->untie, &w->state, err) : 0;
+	return path && is_state_dict(path) ?
+		       dlb_graph_take_state_file(&w->training, path, w->o->untie, &w->state, err) :
+		       0;
 }
 
 /* Of another model: once the graph's weights are known, all of which must be there. */
@@ -61,7 +63,8 @@ int dlb_profile_set_dims(const struct dlb_profile_options *o, struct dlb_graph *
 }
 
 /* Attention as one op has no kernel for bf16; its products have. */
-int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err)
+int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_graph *g,
+				struct dlb_error *err)
 {
 	if (!strcmp(o->dtype, "bf16") && dlb_graph_no_rewrite(g, "attention", err))
 		return -1;
@@ -71,8 +74,8 @@ int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_
 	return 0;
 }
 
-static int take_patterns(struct dlb_profile_command *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p,
-			 struct dlb_error *err)
+static int take_patterns(struct dlb_profile_command *w, const struct dlb_strlist *given, const char *option,
+			 struct dlb_patterns *p, struct dlb_error *err)
 {
 	*p = (struct dlb_patterns){ .what = option };
 	for (int i = 0; i < given->n; i++)
@@ -96,7 +99,8 @@ static int choose_parameters(struct dlb_profile_command *w, struct dlb_error *er
 
 static int attach_losses(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
-	return o->inference ? dlb_graph_attach_loss(g, "none", err) : dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
+	return o->inference ? dlb_graph_attach_loss(g, "none", err) :
+			      dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
 }
 
 /* What an export for inference lost. */
@@ -132,11 +136,11 @@ static int rewrite(struct dlb_profile_command *w, struct dlb_error *err)
 		return -1;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
-	if (dlb_profile_switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_profile_set_dims(o, g, err) || dlb_graph_size_inputs(g, err) ||
-	    dlb_graph_fold(g, o->batch, &w->device[0].be, err) || set_training_mode(o, g, err) || dlb_graph_find_parameters(g, err) ||
-	    attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
-	    dlb_graph_choose_layout(g, err) ||
-	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
+	if (dlb_profile_switch_rewrites(o, g, err) || set_padding_rows(o, g, err) ||
+	    dlb_profile_set_dims(o, g, err) || dlb_graph_size_inputs(g, err) ||
+	    dlb_graph_fold(g, o->batch, &w->device[0].be, err) || set_training_mode(o, g, err) ||
+	    dlb_graph_find_parameters(g, err) || attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
+	    dlb_graph_choose_layout(g, err) || (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
 		return -1;
 	w->g = g;
@@ -148,7 +152,8 @@ static int rewrite(struct dlb_profile_command *w, struct dlb_error *err)
 	return dlb_graph_check(w->g, err) || dlb_graph_index(w->g) ? -1 : 0;
 }
 
-int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
+			   struct dlb_error *err)
 {
 	if (dlb_onnx_read(path, &w->training, err))
 		return -1;

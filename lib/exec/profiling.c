@@ -136,8 +136,9 @@ static int measure_sizes(struct sizes *z, struct dlb_error *err)
 	return measured;
 }
 
-static int measure_device(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
-			  const struct dlb_profile_watch *watch, struct dlb_error *err)
+static int measure_device(struct dlb_profile *p, const struct dlb_graph *g,
+			  const struct dlb_profile_device *d, const struct dlb_profile_watch *watch,
+			  struct dlb_error *err)
 {
 	struct sizes z = { .p = p, .g = g, .d = d, .watch = watch, .kind = dlb_profile_add_kind(p, d->kind) };
 
@@ -148,7 +149,8 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g, cons
 	free(z.op_s);
 	free(z.repeats);
 	free(z.m);
-	return measured ? dlb_device_probe(d->be, &p->peak_flops[z.kind], &p->bandwidth_Bps[z.kind], err) : -1;
+	return measured ? dlb_device_probe(d->be, &p->peak_flops[z.kind], &p->bandwidth_Bps[z.kind], err) :
+			  -1;
 }
 
 /* -- several ranks -- */
@@ -177,7 +179,8 @@ static void flatten(struct dlb_profile *p, int k, double *x, bool take)
 }
 
 /* Names of every rank's device i, on all ranks; "": the rank has none. */
-static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d, int n, int i, struct dlb_error *err)
+static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d, int n, int i,
+			 struct dlb_error *err)
 {
 	char mine[MAX_KIND] = "", *all = dlb_xcalloc((size_t)dlb_comm_size(c), MAX_KIND);
 
@@ -192,8 +195,9 @@ static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d,
 }
 
 /* Rank `from` measures `kind`; rank 0 receives the figures. */
-static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, const char *kind,
-			 int from, struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
+static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
+			 const char *kind, int from, struct dlb_comm *c,
+			 const struct dlb_profile_watch *watch, struct dlb_error *err)
 {
 	const int me = dlb_comm_rank(c);
 	const size_t n = flat_count(p);
@@ -201,7 +205,8 @@ static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const
 
 	if (dlb_comm_agree(c, rc, err, &who))
 		return -1;
-	double *x = dlb_xcalloc(n, sizeof *x), *all = me == 0 ? dlb_xcalloc(n * (size_t)dlb_comm_size(c), sizeof *all) : NULL;
+	double *x = dlb_xcalloc(n, sizeof *x),
+	       *all = me == 0 ? dlb_xcalloc(n * (size_t)dlb_comm_size(c), sizeof *all) : NULL;
 	if (me == from)
 		flatten(p, dlb_profile_find_kind(p, kind), x, false);
 	rc = dlb_comm_gather(c, x, n * sizeof *x, all, 0, err);
@@ -212,8 +217,9 @@ static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const
 	return rc;
 }
 
-static int measure_all_ranks(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int n_devices,
-			     struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
+static int measure_all_ranks(struct dlb_profile *p, const struct dlb_graph *g,
+			     const struct dlb_profile_device *d, int n_devices, struct dlb_comm *c,
+			     const struct dlb_profile_watch *watch, struct dlb_error *err)
 {
 	double shape[3] = { n_devices, (double)flat_count(p), -(double)flat_count(p) };
 	char *name = NULL;
@@ -232,15 +238,17 @@ static int measure_all_ranks(struct dlb_profile *p, const struct dlb_graph *g, c
 			for (int q = 0; q < r; q++)
 				first &= strcmp(kind, name + (size_t)q * MAX_KIND) != 0;
 			if (first)
-				rc = measure_there(p, g, i < n_devices ? &d[i] : NULL, kind, r, c, watch, err);
+				rc = measure_there(p, g, i < n_devices ? &d[i] : NULL, kind, r, c, watch,
+						   err);
 		}
 		free(name);
 	}
 	return rc;
 }
 
-int dlb_profile_measure(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int n_devices,
-			struct dlb_comm *comm, const struct dlb_profile_watch *watch, struct dlb_error *err)
+int dlb_profile_measure(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
+			int n_devices, struct dlb_comm *comm, const struct dlb_profile_watch *watch,
+			struct dlb_error *err)
 {
 	if (comm && dlb_comm_size(comm) > 1)
 		return measure_all_ranks(p, g, d, n_devices, comm, watch, err);

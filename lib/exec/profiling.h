@@ -18,6 +18,7 @@ struct dlb_profile_watch {			/* both may be NULL */
  * about a second. Sizes take turns. A size that does not run (memory) is left out with a warning; -1 if none
  * runs. Kinds that p already has are measured anew. comm NULL: alone; else all ranks call, with the same
  * graph. */
-int dlb_profile_measure(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int n_devices,
-			struct dlb_comm *comm, const struct dlb_profile_watch *watch, struct dlb_error *err);
+int dlb_profile_measure(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
+			int n_devices, struct dlb_comm *comm, const struct dlb_profile_watch *watch,
+			struct dlb_error *err);
 #endif

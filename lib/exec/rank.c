@@ -29,7 +29,8 @@ static struct { char before[64], after[160]; int rank; } last_words;
 static void hung(const char *call)
 {
 	const double s = print_after_s(last_words.rank);
-	const struct timespec wait = { .tv_sec = (time_t)s, .tv_nsec = (long)(1e9 * (s - (double)(time_t)s)) };
+	const struct timespec wait = { .tv_sec = (time_t)s,
+				       .tv_nsec = (long)(1e9 * (s - (double)(time_t)s)) };
 	char line[512];
 
 	nanosleep(&wait, NULL);
@@ -44,9 +45,11 @@ static void hung(const char *call)
 static void prepare_last_words(const struct dlb_run_command *c)
 {
 	last_words.rank = dlb_launch_rank() < 0 ? 0 : dlb_launch_rank();
-	snprintf(last_words.before, sizeof last_words.before, "%s%s[%d]: ", c->folder ? "\1error 2 " : "", c->cli->tool, last_words.rank);
+	snprintf(last_words.before, sizeof last_words.before, "%s%s[%d]: ", c->folder ? "\1error 2 " : "",
+		 c->cli->tool, last_words.rank);
 	snprintf(last_words.after, sizeof last_words.after,
-		 " not complete after %g s: is a rank stopped, or a host cut off? A longer --timeout helps when one is only slow\n",
+		 " not complete after %g s: is a rank stopped, or a host cut off? A longer --timeout helps "
+		 "when one is only slow\n",
 		 c->exec.timeout_s);
 	dlb_deadline_words(hung);
 }
@@ -66,15 +69,19 @@ static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm,
  * for mpirun. */
 static void tell_of_daemons(const struct dlb_run_command *c, const struct dlb_comm *comm)
 {
-	if (!dlb_comm_is_open_mpi() || dlb_comm_local_size(comm) == dlb_comm_size(comm) || getenv("SLURM_STEP_ID"))
+	if (!dlb_comm_is_open_mpi() || dlb_comm_local_size(comm) == dlb_comm_size(comm) ||
+	    getenv("SLURM_STEP_ID"))
 		return;
-	fprintf(stderr, "%s[%d]: if a host is cut off, mpirun here and orted there may stay for minutes: end them with kill -KILL\n",
+	fprintf(stderr,
+		"%s[%d]: if a host is cut off, mpirun here and orted there may stay for minutes: end them "
+		"with kill -KILL\n",
 		c->cli->tool, dlb_comm_rank(comm));
 }
 
 /* Ends a failed rank. who: the rank that knows the cause. Frees comm; a rank that has lost the comm ends the
  * job. */
-static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err, int who)
+static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err,
+		       int who)
 {
 	const bool broken = dlb_comm_broken(comm), orphan = !c->folder;
 	const int rank = dlb_comm_rank(comm);
@@ -163,11 +170,13 @@ static int write_result(void *ctx, struct dlb_error *err)
 static void tell_parent(void *ctx, const struct dlb_status_told *told)
 {
 	(void)ctx;
-	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total, told->permanent, told->text);
+	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total,
+		told->permanent, told->text);
 }
 
 /* Trains; rank 0 writes the result. All ranks return the same, with the failing rank in *who. */
-static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who, struct dlb_error *err)
+static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who,
+		 struct dlb_error *err)
 {
 	struct dlb_report report = { .n_nodes = 0 };
 	struct rank_result result = { c, doc, &report };

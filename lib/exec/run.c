@@ -47,12 +47,14 @@ void dlb_run_advance(const struct run *r, struct dlb_progress_state *at)
 
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err)
 {
-	return dlb_feed_ask(r->feed, dlb_run_engine_for(r, dlb_run_batch_at(r, at)), at->epoch, at->position, err);
+	return dlb_feed_ask(r->feed, dlb_run_engine_for(r, dlb_run_batch_at(r, at)), at->epoch, at->position,
+			    err);
 }
 
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err)
 {
-	for (; !dlb_run_limit_reached(r, asked) && asked->step <= step + dlb_feed_ahead(r->feed); dlb_run_advance(r, asked))
+	for (; !dlb_run_limit_reached(r, asked) && asked->step <= step + dlb_feed_ahead(r->feed);
+	     dlb_run_advance(r, asked))
 		if (dlb_run_ask(r, asked, err))
 			return -1;
 	return 0;
@@ -115,11 +117,17 @@ void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 	dlb_record_add(&r->record, dlb_engine_view(r->engine[0]));
 }
 
-struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed)
+struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at,
+			     const struct dlb_fed *fed)
 {
-	return (struct dlb_step){ .step = at->step, .seed = r->o->seed, .version = (uint64_t)at->step + 1, .fed = fed,
-		.rate = dlb_optimizer_rate(&r->job.optimizer, at->step), .has_rate = true,
-		.rate_before = dlb_optimizer_rate(&r->job.optimizer, at->step ? at->step - 1 : 0) };
+	return (struct dlb_step){ .step = at->step,
+				  .seed = r->o->seed,
+				  .version = (uint64_t)at->step + 1,
+				  .fed = fed,
+				  .rate = dlb_optimizer_rate(&r->job.optimizer, at->step),
+				  .has_rate = true,
+				  .rate_before = dlb_optimizer_rate(&r->job.optimizer,
+								    at->step ? at->step - 1 : 0) };
 }
 
 int64_t dlb_run_total_steps(const struct run *r)
@@ -142,15 +150,16 @@ static int fetch(struct run *r, struct dlb_error *err)
 	if (dlb_sync_fetch_weights(r->comm, &r->job.plan, &r->state, &sum, err))
 		return -1;
 	if (r->o->verbose && r->job.plan.n_replicas > 1 && s->param_server == r->rank)
-		fprintf(stderr, "dlb-run: parameter server %d: all nodes start with its weights, checksum %016llx\n", s->param_server,
-			(unsigned long long)sum);
+		fprintf(stderr,
+			"dlb-run: parameter server %d: all nodes start with its weights, checksum %016llx\n",
+			s->param_server, (unsigned long long)sum);
 	return 0;
 }
 
 /* A step of the synchronous loop, to its end on all ranks. *full_steps: full batches so far. *before_s: when
  * the step before ended; then when this one did. */
-static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress_state *asked, int64_t *full_steps, double *before_s,
-		    int *who, struct dlb_error *err)
+static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress_state *asked,
+		    int64_t *full_steps, double *before_s, int *who, struct dlb_error *err)
 {
 	const int which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
 	struct dlb_engine *e = r->engine[which];
@@ -205,7 +214,10 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 	while (!r->stopped && !rc) {
 		bool paused = false;
 
-		rc = run_step(r, &end, &asked, &full_steps, &before_s, who, err) || dlb_run_between_steps(r, &paused, who, err) ? -1 : 0;
+		rc = run_step(r, &end, &asked, &full_steps, &before_s, who, err) ||
+				     dlb_run_between_steps(r, &paused, who, err) ?
+			     -1 :
+			     0;
 		if (paused)
 			before_s = dlb_clock_s();
 	}
@@ -245,7 +257,8 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 		return -1;
 	if (dlb_watch_fetch(r->watch, r->comm, err))
 		return -1;
-	if (o->checkpoint && (r->at.step > r->first_step || !r->checkpoint_path) && dlb_run_save_checkpoint(r, err))
+	if (o->checkpoint && (r->at.step > r->first_step || !r->checkpoint_path) &&
+	    dlb_run_save_checkpoint(r, err))
 		return -1;
 	if (dlb_run_report(r, report, err))
 		return -1;

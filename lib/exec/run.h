@@ -83,7 +83,8 @@ void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
 /* Asks for as many steps after `step` as the feed reads ahead; *asked: the next one to ask for. */
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
-struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
+struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at,
+			     const struct dlb_fed *fed);
 /* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
@@ -114,7 +115,8 @@ void dlb_step_end_init(const struct run *r, struct dlb_step_end *end);
 void dlb_step_end_release(struct dlb_step_end *end);
 /* The step has run on this rank, on engine e; failed, why and next are set. Starts the sum; waits for
  * nobody. */
-void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step, struct dlb_step_end *end);
+void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step,
+			struct dlb_step_end *end);
 /* Waits for the sum and sets verdict, stop and loss. The seconds count as e's. -1: the comm broke. */
 int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err);
 /* For a step that is not good; collective. -1 with the err of the lowest rank *who that has one. */

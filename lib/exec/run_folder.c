@@ -34,8 +34,8 @@ const char *dlb_run_folder_parent(void)
 
 	if (tmp && *tmp)
 		return tmp;
-	if (statfs(MEMORY, &fs) == 0 && fs.f_type == TMPFS && (double)fs.f_bavail * (double)fs.f_bsize >= MEMORY_ROOM &&
-	    access(MEMORY, W_OK | X_OK) == 0)
+	if (statfs(MEMORY, &fs) == 0 && fs.f_type == TMPFS &&
+	    (double)fs.f_bavail * (double)fs.f_bsize >= MEMORY_ROOM && access(MEMORY, W_OK | X_OK) == 0)
 		return MEMORY;
 	return "/tmp";
 }
@@ -104,8 +104,9 @@ static void remove_segments(unsigned long job)
 	struct stat st;
 
 	for (struct dirent *d; dir && (d = readdir(dir));)
-		if (is_segment(d->d_name, job) && fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(st.st_mode) && st.st_uid == geteuid())
+		if (is_segment(d->d_name, job) &&
+		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+		    st.st_uid == geteuid())
 			unlinkat(dirfd(dir), d->d_name, 0);
 	if (dir)
 		closedir(dir);
@@ -200,8 +201,9 @@ static int take_lock(int folder)
 	if (lock < 0)
 		return -1;
 	host_name(here, sizeof here);
-	if (fstat(lock, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && read(lock, there, sizeof there - 1) >= 0 &&
-	    !strcmp(here, there) && flock(lock, LOCK_EX | LOCK_NB) == 0)
+	if (fstat(lock, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+	    read(lock, there, sizeof there - 1) >= 0 && !strcmp(here, there) &&
+	    flock(lock, LOCK_EX | LOCK_NB) == 0)
 		return lock;
 	close(lock);
 	return -1;
@@ -237,11 +239,13 @@ static void sweep(const char *place, const char *tool)
 /* Locks the file before it gets its name, so no process sees it unlocked. */
 static int make_lock(const char *folder)
 {
-	char *early = dlb_xprintf("%s/.%s", folder, LOCK), *path = dlb_xprintf("%s/%s", folder, LOCK), host[256];
+	char *early = dlb_xprintf("%s/.%s", folder, LOCK), *path = dlb_xprintf("%s/%s", folder, LOCK),
+	     host[256];
 	int fd = open(early, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 
 	host_name(host, sizeof host);
-	if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) || write(fd, host, strlen(host)) != (ssize_t)strlen(host) || rename(early, path))) {
+	if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) ||
+			write(fd, host, strlen(host)) != (ssize_t)strlen(host) || rename(early, path))) {
 		close(fd);
 		fd = -1;
 	}

@@ -21,7 +21,8 @@ static int open_device(struct run *r, struct dlb_error *err)
 	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
 		return -1;
 	if (!ops)
-		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank, kind->name, kind->backend);
+		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank,
+				kind->name, kind->backend);
 	return ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err);
 }
 
@@ -35,16 +36,21 @@ static int weights_file(const struct dlb_doc *doc, const char **path, struct dlb
 	*path = NULL;
 	if (!run.v || !json_object_get(run.v, "weights"))
 		return 0;
-	if (dlb_get_object(&run, "weights", DLB_NEED, &w, err) || dlb_get_str(&w, "path", DLB_NEED, path, err) ||
-	    dlb_get_str(&w, "sha256", DLB_OPT, &sha, err))
+	if (dlb_get_object(&run, "weights", DLB_NEED, &w, err) ||
+	    dlb_get_str(&w, "path", DLB_NEED, path, err) || dlb_get_str(&w, "sha256", DLB_OPT, &sha, err))
 		return -1;
 	if (!sha)
 		return 0;
 	if (dlb_weights_sha256(*path, found, err))
 		return -1;
 	if (strcmp(sha, found))
-		return dlb_hint((dlb_ref_fail(&w, err, "'%s' is not the file that the document was made for: its SHA-256 differs", *path), err),
-				"run dlb-profile again with it");
+		return dlb_hint(
+			(dlb_ref_fail(
+				 &w, err,
+				 "'%s' is not the file that the document was made for: its SHA-256 differs",
+				 *path),
+			 err),
+			"run dlb-profile again with it");
 	return 0;
 }
 
@@ -60,7 +66,8 @@ static int read_weights(void *ctx, struct dlb_error *err)
 	if (weights_file(f->doc, &path, err))
 		return -1;
 	/* Fresh weights still need the constants in the model's file (masks, tables). */
-	return f->r->o->init && !path ? dlb_graph_load_constants(g, err) : dlb_graph_load_weights(g, path, err);
+	return f->r->o->init && !path ? dlb_graph_load_constants(g, err) :
+					dlb_graph_load_weights(g, path, err);
 }
 
 static int open_state(struct run *r, struct dlb_error *err)
@@ -71,22 +78,27 @@ static int open_state(struct run *r, struct dlb_error *err)
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
 	r->placement = j->plan.placement;
 	if (r->replica) {
-		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1,
+					       sizeof *r->placement);
 		dlb_plan_placement_of(&j->plan, r->replica, r->placement);
 	}
-	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 && dlb_plan_part_of(&j->plan, r->rank) < 0) {
-		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 &&
+	    dlb_plan_part_of(&j->plan, r->rank) < 0) {
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1,
+					       sizeof *r->placement);
 		/* the server holds all weights and runs no op */
 		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = r->rank;
 	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
-			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)), j->plan.n_replicas > 1 ? r->comm : NULL, err))
+			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)),
+			   j->plan.n_replicas > 1 ? r->comm : NULL, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
 	if (j->optimizer.rule != DLB_RULE_KFAC)
 		return 0;
-	return dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer, j->plan.n_replicas, err);
+	return dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer,
+			    j->plan.n_replicas, err);
 }
 
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at)
@@ -119,8 +131,12 @@ static int put_buffers(struct run *r, struct dlb_error *err)
 
 	dlb_memories_new(&r->memories, r->binder, r->job.cluster.node[r->rank].n_memories, np->use);
 	r->runtime.memories = r->memories;
-	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->runtime.arena, r->runtime.arena_bytes, err) ||
-	       dlb_memories_put_state(r->memories, &r->state, err) || dlb_kfac_put(r->kfac, r->memories, err) ? -1 : 0;
+	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->runtime.arena, r->runtime.arena_bytes,
+				err) ||
+			       dlb_memories_put_state(r->memories, &r->state, err) ||
+			       dlb_kfac_put(r->kfac, r->memories, err) ?
+		       -1 :
+		       0;
 }
 
 static int open_engines(struct run *r, struct dlb_error *err)
@@ -145,23 +161,36 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->runtime = (struct dlb_runtime){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow.factor = 1.0, .cluster = &r->job.cluster,
-		.compress = r->compress, .kfac = r->kfac, .last_step = r->end_step };
+	r->runtime = (struct dlb_runtime){ .be = &r->be,
+					   .cost = &r->job.cost,
+					   .comm = r->comm,
+					   .state = &r->state,
+					   .slow.factor = 1.0,
+					   .cluster = &r->job.cluster,
+					   .compress = r->compress,
+					   .kfac = r->kfac,
+					   .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->runtime.slow.factor = r->o->slow[r->rank];
 	r->runtime.slow.sleeps = dlb_comm_crowded(r->comm);
 	if (dlb_runtime_ready(&r->runtime, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
 	if (dlb_sharing_averages(&r->job.plan.sharing) &&
-	    dlb_sync_new(&r->averages, &(struct dlb_sync_desc){ .comm = r->comm, .program = dlb_program_of(&r->program[0], r->rank),
-			 .node = r->rank, .cluster = &r->job.cluster, .state = &r->state, .seed = r->o->seed }, err))
+	    dlb_sync_new(&r->averages,
+			 &(struct dlb_sync_desc){ .comm = r->comm,
+						  .program = dlb_program_of(&r->program[0], r->rank),
+						  .node = r->rank,
+						  .cluster = &r->job.cluster,
+						  .state = &r->state,
+						  .seed = r->o->seed },
+			 err))
 		return -1;
 	r->runtime.averages = r->averages;
 	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err) || put_buffers(r, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
-		if (dlb_engine_new(&r->engine[i], &r->runtime, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
-				   err) ||
+		if (dlb_engine_new(&r->engine[i], &r->runtime, dlb_program_of(&r->program[i], r->rank),
+				   r->rank, &r->job.optimizer, NULL, err) ||
 		    dlb_sync_put(dlb_engine_sync(r->engine[i]), r->memories, err))
 			return -1;
 	if (r->eval && dlb_eval_ready(r->eval, &r->runtime, err))
@@ -195,7 +224,8 @@ static int open_shards(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = &r->job.plan;
 	int64_t *share, *last;
-	struct dlb_shards_choice c = { .n = plan->n_replicas, .batch = plan->batch < r->count ? plan->batch : r->count,
+	struct dlb_shards_choice c = { .n = plan->n_replicas,
+				       .batch = plan->batch < r->count ? plan->batch : r->count,
 				       .exchange = plan->sharing.exchange_data };
 	int rc;
 
@@ -230,19 +260,25 @@ static int open_feed(struct run *r, struct dlb_error *err)
 		slots = r->program[i].depth + 2 > slots ? r->program[i].depth + 2 : slots;
 	if (host)
 		slots += dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm));
-	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, r->program, r->engine, r->n_engines, slots, err))
+	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, r->program, r->engine,
+				     r->n_engines, slots, err))
 		return -1;
-	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, r->engine, r->n_engines, slots, r->dispatch, err);
+	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, r->engine, r->n_engines, slots,
+			    r->dispatch, err);
 }
 
 static int open_data(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
-	struct dlb_data_choice choice = { .spec = o->data, .transform = o->transform, .shuffled = o->shuffled, .seed = o->seed,
+	struct dlb_data_choice choice = { .spec = o->data,
+					  .transform = o->transform,
+					  .shuffled = o->shuffled,
+					  .seed = o->seed,
 					  .readers = readers(r) };
 
 	if (!o->data)
-		return dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
+		return dlb_hint((dlb_fail(err, NULL, "no data to train on"), err),
+				"give --data; --data random feeds any model");
 	if (is_fed(r))
 		return 0;
 	if (dlb_data_open(&r->data, &choice, &r->job.graph, err))
@@ -294,7 +330,10 @@ static int open_log(struct run *r, struct dlb_error *err)
 {
 	if (!r->o->loss_log || r->rank)
 		return 0;
-	return dlb_output_open(&r->log, r->o->loss_log, err) || dlb_output_keep_lines(&r->log, r->at.step, err) ? -1 : 0;
+	return dlb_output_open(&r->log, r->o->loss_log, err) ||
+			       dlb_output_keep_lines(&r->log, r->at.step, err) ?
+		       -1 :
+		       0;
 }
 
 /* Puts the log in place once all ranks have opened what they need: a refused run leaves an older log
@@ -364,19 +403,24 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	int rc = dlb_job_read(&r->job, doc, r->o, err);
 
 	if (!rc && r->job.plan.n_nodes != dlb_comm_size(r->comm)) {
-		rc = dlb_fail(err, NULL, "the plan is for %d nodes, there are %d ranks", r->job.plan.n_nodes, dlb_comm_size(r->comm));
+		rc = dlb_fail(err, NULL, "the plan is for %d nodes, there are %d ranks", r->job.plan.n_nodes,
+			      dlb_comm_size(r->comm));
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
 	rc = dlb_run_on_disk(r, rc || open_device(r, err) ? -1 : 0, read_weights, &files, err);
 	rc = dlb_run_on_disk(r, rc || open_state(r, err) ? -1 : 0, fill_state, &files, err);
-	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
+	if (dlb_comm_agree(r->comm, rc, err, who) ||
+	    dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
-	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL, .best_test_loss = HUGE_VAL };
+	r->at = (struct dlb_progress_state){ .seed = r->o->seed,
+					     .best_loss = HUGE_VAL,
+					     .best_test_loss = HUGE_VAL };
 	r->compress = dlb_compress_state_new();
 	if (r->o->checkpoint && open_checkpoint(r, &files.resumes, err))
 		return -1;
 	if (files.resumes && r->at.position >= r->count) {
-		rc = dlb_fail(err, r->checkpoint.dir, "the checkpoint stands at sample %lld of an epoch of %lld",
+		rc = dlb_fail(err, r->checkpoint.dir,
+			      "the checkpoint stands at sample %lld of an epoch of %lld",
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);

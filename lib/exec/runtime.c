@@ -73,7 +73,8 @@ static void add_place(struct ranges *r, const struct dlb_node_program *np, int p
 
 	assert(place >= 0);
 	DLB_GROW(r->range, r->n, r->cap);
-	r->range[r->n++] = (struct byte_range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
+	r->range[r->n++] = (struct byte_range){ p->offset,
+						p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
 }
 
 /* Adds the places that ranks of this host write messages to, and those that they read in place. */
@@ -82,7 +83,8 @@ static void add_messages(const struct dlb_runtime *g, const struct dlb_node_prog
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
 
-		if ((in->verb == DLB_POST || (in->verb == DLB_SEND && in->zero_copy)) && dlb_comm_near(g->comm, in->peer))
+		if ((in->verb == DLB_POST || (in->verb == DLB_SEND && in->zero_copy)) &&
+		    dlb_comm_near(g->comm, in->peer))
 			add_place(r, np, dlb_program_find_place(np, in->tensor, in->micro_batch));
 	}
 }
@@ -95,7 +97,8 @@ static void add_sums(const struct dlb_program *p, const struct dlb_node_program 
 	for (int b = 0; b < np->n_buckets; b++) {
 		int op = np->bucket[b].op[0], at;
 
-		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 || dlb_program_sums(p, op))
+		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 ||
+		    dlb_program_sums(p, op))
 			continue;
 		at = dlb_program_place_of(np, p->graph, dlb_update_gradient(p->graph, op), 0);
 		if (at >= 0)
@@ -141,7 +144,8 @@ static int introduce(struct dlb_runtime *g, struct dlb_cell *cells, struct dlb_e
 	int n = dlb_comm_local_size(g->comm);
 
 	if (g->arena_is_shared && cells)
-		mine = (struct arena_offsets){ dlb_comm_offset(g->comm, g->arena), dlb_comm_offset(g->comm, cells) };
+		mine = (struct arena_offsets){ dlb_comm_offset(g->comm, g->arena),
+					       dlb_comm_offset(g->comm, cells) };
 	all = dlb_xcalloc((size_t)n, sizeof *all);
 	if (dlb_comm_gather_local(g->comm, &mine, sizeof mine, all, err)) {
 		free(all);
@@ -161,8 +165,8 @@ static int introduce(struct dlb_runtime *g, struct dlb_cell *cells, struct dlb_e
 	return 0;
 }
 
-int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
-		     struct dlb_error *err)
+int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs,
+		      int node, struct dlb_error *err)
 {
 	size_t bytes = arena_bytes ? arena_bytes : 64;
 	struct dlb_cell *cells = NULL;
@@ -184,7 +188,9 @@ int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dl
 	free(shared.range);
 	if (n_cells(p, n_programs))		/* a failed rank takes part too: the others wait for it */
 		rc = introduce(g, cells, err);
-	return g->arena ? rc : dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
+	return g->arena ?
+		       rc :
+		       dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
 }
 
 void dlb_runtime_release(struct dlb_runtime *g)

@@ -10,7 +10,8 @@
 #include "util/output.h"
 
 /* Brings tensor t to rank 0 (returned on the heap there, NULL elsewhere). */
-static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out, struct dlb_error *err)
+static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out,
+		   struct dlb_error *err)
 {
 	struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
 	struct dlb_request r = { 0 };
@@ -66,7 +67,8 @@ static int no_model(const char *path, struct dlb_error *err)
 /* The tensors to write, on rank 0; data is on the heap unless `borrowed`. */
 struct saved { struct dlb_st_tensor *t; bool *borrowed; int n, cap; };
 
-static struct dlb_st_tensor *add(struct saved *s, const char *name, struct dlb_desc desc, const void *data, bool borrowed)
+static struct dlb_st_tensor *add(struct saved *s, const char *name, struct dlb_desc desc, const void *data,
+				 bool borrowed)
 {
 	const int cap = s->cap;
 
@@ -158,7 +160,8 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 		desc[k++] = s->t[i].desc;
 	}
 	if (!rc)
-		rc = dlb_onnx_save_apart(g->model_path, path, name, data, desc, k, g->unmerged, g->n_unmerged, err);
+		rc = dlb_onnx_save_apart(g->model_path, path, name, data, desc, k, g->unmerged, g->n_unmerged,
+					 err);
 	free(name);
 	free(data);
 	free(desc);
@@ -166,7 +169,8 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 }
 
 /* With a state_dict: writes the weights under all their names, and its other tensors unchanged. */
-static int save_safetensors(const struct dlb_graph *g, const char *path, struct saved *s, struct dlb_error *err)
+static int save_safetensors(const struct dlb_graph *g, const char *path, struct saved *s,
+			    struct dlb_error *err)
 {
 	struct dlb_safetensors state = { .n = 0 };
 	const int n = s->n;
@@ -219,7 +223,8 @@ static int write_all(void *ctx, struct dlb_error *err)
 				: save_safetensors(w->g, w->path, w->all, err);
 }
 
-int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
+int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s,
+		     struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
 	struct saved all = { .n = 0 };
@@ -228,7 +233,9 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
-		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, s->first_placement, t) : -1;
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ?
+				   dlb_state_home(g, s->first_placement, t) :
+				   -1;
 		void *host = NULL;
 
 		if (home < 0 && !x->frozen)

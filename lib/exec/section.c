@@ -18,7 +18,8 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 	else if (e->clip_given)
 		json_object_del(o, "clip_norm");
 	if (e->delay_discount && strcmp(e->delay_discount, "on") && strcmp(e->delay_discount, "off"))
-		return dlb_fail(err, NULL, "--delay-discount wants on or off, not '%.40s'", e->delay_discount);
+		return dlb_fail(err, NULL, "--delay-discount wants on or off, not '%.40s'",
+				e->delay_discount);
 	if (e->delay_discount)
 		json_object_set_new(o, "delay_discount", json_boolean(!strcmp(e->delay_discount, "on")));
 	if (e->reduce)
@@ -38,7 +39,8 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 /* The members that hold for every optimizer, kept when another one is chosen. */
 static json_t *another(const json_t *old, int rule)
 {
-	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount", "groups" };
+	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount",
+					    "groups" };
 	json_t *o = json_object();
 
 	json_object_set_new(o, "name", json_string(dlb_optimizers[rule].name));
@@ -71,10 +73,13 @@ static int edit_groups(json_t *o, const struct dlb_run_edit *e, struct dlb_error
 }
 
 /* If the run section has no optimizer, the one that the plan was made for is used. */
-static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_edit *e, struct dlb_error *err)
+static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_edit *e,
+			  struct dlb_error *err)
 {
-	json_t *o = json_object_get(run, "optimizer"), *planned = o ? NULL : json_object_get(plan, "clip_norm");
-	const char *was = json_string_value(json_object_get(o, "name")), *of_plan = json_string_value(json_object_get(plan, "optimizer"));
+	json_t *o = json_object_get(run, "optimizer"),
+	       *planned = o ? NULL : json_object_get(plan, "clip_norm");
+	const char *was = json_string_value(json_object_get(o, "name")),
+		   *of_plan = json_string_value(json_object_get(plan, "optimizer"));
 	const char *name = e->optimizer ? e->optimizer : was ? was : of_plan && !o ? of_plan : "sgd";
 	int rule = dlb_optimizer_find(name);
 
@@ -94,8 +99,11 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 		if (!dlb_optimizer_uses(rule, h))
 			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hypers[h].key);
 		if (h == DLB_HYPER_INVERSE_EVERY && e->hyper[h] != floor(e->hyper[h]))
-			return dlb_fail(err, NULL, "--inverse-every %g is not a whole number of steps", e->hyper[h]);
-		json_object_set_new(o, dlb_hypers[h].key, h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) : json_real(e->hyper[h]));
+			return dlb_fail(err, NULL, "--inverse-every %g is not a whole number of steps",
+					e->hyper[h]);
+		json_object_set_new(o, dlb_hypers[h].key,
+				    h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) :
+								   json_real(e->hyper[h]));
 	}
 	if (e->variant)
 		json_object_set_new(o, "variant", json_string(e->variant));
@@ -107,7 +115,8 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 static void name_updates(struct dlb_doc *doc)
 {
 	json_t *ops = json_object_get(dlb_doc_section(doc, "graph"), "ops"), *op;
-	const char *name = json_string_value(json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
+	const char *name = json_string_value(
+		json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
 	size_t i;
 
 	json_array_foreach(ops, i, op) {
@@ -144,7 +153,9 @@ static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_erro
 	if (dlb_staleness_find(rule) < 0)
 		return dlb_fail(err, NULL, "no rule '%s'; there are 2bw, stash, predict and none", rule);
 	if (!schedule || !schedule->async)
-		return dlb_fail(err, NULL, "--staleness is for plans of dlb-place --schedule async; this one's is %s", name ? name : "not said");
+		return dlb_fail(err, NULL,
+				"--staleness is for plans of dlb-place --schedule async; this one's is %s",
+				name ? name : "not said");
 	json_object_set_new(plan, "staleness", json_string(rule));
 	json_object_set_new(plan, "staleness_given", json_true());
 	return 0;
@@ -152,10 +163,13 @@ static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_erro
 
 int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, struct dlb_error *err)
 {
-	json_t *old = dlb_doc_section(doc, "run"), *run = json_is_object(old) ? json_deep_copy(old) : json_object();
+	json_t *old = dlb_doc_section(doc, "run"),
+	       *run = json_is_object(old) ? json_deep_copy(old) : json_object();
 	char *end;
 
-	if (edit_staleness(doc, e->staleness, err) || edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, dlb_doc_section(doc, "plan"), e, err))
+	if (edit_staleness(doc, e->staleness, err) || edit_data(run, "data", e->data, err) ||
+	    edit_data(run, "test_data", e->test_data, err) ||
+	    edit_optimizer(run, dlb_doc_section(doc, "plan"), e, err))
 		goto bad;
 	if (e->transform)
 		json_object_set_new(run, "transform", json_string(e->transform));
@@ -190,10 +204,11 @@ bad:
 	return -1;
 }
 
-int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32], struct dlb_error *err)
+int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32],
+			 struct dlb_error *err)
 {
-	static const char *const known[] = { "data", "test_data", "transform", "order", "seed", "init", "optimizer", "weights",
-					     "torch_batchnorm", NULL };
+	static const char *const known[] = { "data", "test_data", "transform", "order",           "seed",
+					     "init", "optimizer", "weights",   "torch_batchnorm", NULL };
 	struct dlb_ref run = dlb_ref_root(doc, "run"), at;
 	const char *order = "shuffled";
 	int64_t seed = 1, init = -1;
@@ -204,7 +219,8 @@ int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, 
 		return dlb_ref_fail(&run, err, "an object is expected");
 	if (dlb_ref_known(&run, known, err) || dlb_get_str(&run, "data", DLB_OPT, &o->data, err) ||
 	    dlb_get_str(&run, "test_data", DLB_OPT, &o->test_data, err) ||
-	    dlb_get_str(&run, "transform", DLB_OPT, &o->transform, err) || dlb_get_str(&run, "order", DLB_OPT, &order, err) ||
+	    dlb_get_str(&run, "transform", DLB_OPT, &o->transform, err) ||
+	    dlb_get_str(&run, "order", DLB_OPT, &order, err) ||
 	    dlb_get_int(&run, "seed", DLB_OPT, 0, INT64_MAX, &seed, err) ||
 	    dlb_get_int(&run, "init", DLB_OPT, 0, INT64_MAX, &init, err) ||
 	    dlb_get_bool(&run, "torch_batchnorm", DLB_OPT, &o->torch_batchnorm, err))

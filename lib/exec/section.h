@@ -23,5 +23,6 @@ struct dlb_run_edit {
 int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, struct dlb_error *err);
 /* Checks the section and fills o from it; strings are borrowed from doc. The value of `init` goes to
  * init_text. */
-int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32], struct dlb_error *err);
+int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32],
+			 struct dlb_error *err);
 #endif

@@ -12,7 +12,8 @@ enum { LEAST_OF = 128 };
 
 struct dlb_op_time dlb_slow_start(const struct dlb_slow *w)
 {
-	return (struct dlb_op_time){ .start_s = dlb_clock_s(), .cpu_s = w->factor > 1.0 ? dlb_clock_thread_cpu_s() : 0.0 };
+	return (struct dlb_op_time){ .start_s = dlb_clock_s(),
+				     .cpu_s = w->factor > 1.0 ? dlb_clock_thread_cpu_s() : 0.0 };
 }
 
 static double least_of(struct dlb_least_cpu *l, double cpu_s)

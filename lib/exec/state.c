@@ -15,7 +15,8 @@ int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 }
 
 /* comm: whose ranks of this host see it; NULL: none does. */
-static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *name, size_t bytes, struct dlb_error *err)
+static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *name, size_t bytes,
+		  struct dlb_error *err)
 {
 	void *p = dlb_visible_alloc(comm, be, bytes ? bytes : 1);
 
@@ -24,8 +25,9 @@ static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *nam
 	return p;
 }
 
-int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool all_sums, struct dlb_comm *replicas, struct dlb_error *err)
+int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be,
+		   const int *placement, int node, int rule, bool all_sums, struct dlb_comm *replicas,
+		   struct dlb_error *err)
 {
 	size_t n = (size_t)g->n_tensors + 1;
 
@@ -48,7 +50,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		const struct dlb_tensor *x = &g->tensor[t];
 		size_t bytes;
 
-		if ((x->kind != DLB_T_WEIGHT && x->kind != DLB_T_BUFFER) || dlb_state_home(g, placement, t) != node)
+		if ((x->kind != DLB_T_WEIGHT && x->kind != DLB_T_BUFFER) ||
+		    dlb_state_home(g, placement, t) != node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
 		if (!(s->value[t] = take(be, NULL, x->name, bytes, err)))
@@ -58,7 +61,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		for (int k = 0; k < s->n_slots; k++)
 			if (!(s->slot[k][t] = take(be, NULL, x->name, bytes, err)))
 				return -1;
-		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
+		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 ||
+		     (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
 		    !(s->sum[x->home] = take(be, s->comm, x->name, bytes, err)))
 			return -1;
 		s->sum_bytes[x->home] = bytes;
@@ -66,9 +70,11 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	return 0;
 }
 
-int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err)
+int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs,
+			 struct dlb_error *err)
 {
-	int *most = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *most), *sums = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *sums);
+	int *most = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *most),
+	    *sums = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *sums);
 	int rc = 0;
 
 	for (int i = 0; i < n_programs; i++) {
@@ -154,7 +160,8 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 	return 0;
 }
 
-void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n, struct dlb_error *err)
+void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
+			 struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[tensor];
 	struct dlb_state_constant *c;

@@ -71,7 +71,8 @@ void dlb_status_text(const struct dlb_status *s, bool brief, char text[DLB_STATU
 	}
 	add_left(text, s->left_s);
 	if (!brief && s->waits >= 0)
-		add(text, ", node %d waits %s for node %d", s->waits, dlb_status_seconds(s->wait_s, a), s->waited_for);
+		add(text, ", node %d waits %s for node %d", s->waits, dlb_status_seconds(s->wait_s, a),
+		    s->waited_for);
 	if (s->event && *s->event) {
 		const size_t n = strlen(text);
 
@@ -84,8 +85,14 @@ void dlb_status_line_open(struct dlb_status_line *l, FILE *f, const char *tool, 
 {
 	const bool terminal = isatty(fileno(f));
 
-	*l = (struct dlb_status_line){ .f = f, .tool = tool, .off = quiet || (!terminal && !verbose), .terminal = terminal, .verbose = verbose,
-				       .columns = COLUMNS, .start_s = dlb_clock_s(), .last_s = -HUGE_VAL };
+	*l = (struct dlb_status_line){ .f = f,
+				       .tool = tool,
+				       .off = quiet || (!terminal && !verbose),
+				       .terminal = terminal,
+				       .verbose = verbose,
+				       .columns = COLUMNS,
+				       .start_s = dlb_clock_s(),
+				       .last_s = -HUGE_VAL };
 }
 
 static int columns_of(const struct dlb_status_line *l)

@@ -36,7 +36,8 @@ static int lines_up_to(const char *path, int64_t step, int64_t *lines, struct dl
 	*lines = 0;
 	while (f && !rc && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
 		if (sscanf(line, "{\"step\":%" SCNd64 ",", &at) != 1)
-			rc = dlb_refuse(err, path, "give another name", "line %" PRId64 " is none of a log of steps", *lines + 1);
+			rc = dlb_refuse(err, path, "give another name",
+					"line %" PRId64 " is none of a log of steps", *lines + 1);
 		else if (at > step)
 			break;
 		else
@@ -55,7 +56,8 @@ static int open_file(struct dlb_step_log *l, const char *path, int64_t step, str
 	/* refuses anything but a file or device, before it is read */
 	if (dlb_output_open(&l->file, path, err))
 		return -1;
-	if (l->file.aside && (lines_up_to(path, step, &lines, err) || dlb_output_keep_lines(&l->file, lines, err)))
+	if (l->file.aside &&
+	    (lines_up_to(path, step, &lines, err) || dlb_output_keep_lines(&l->file, lines, err)))
 		return -1;
 	if (dlb_output_place(&l->file, err) || dlb_output_flush(&l->file, err))
 		return -1;
@@ -64,7 +66,8 @@ static int open_file(struct dlb_step_log *l, const char *path, int64_t step, str
 	return 0;
 }
 
-int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes, struct dlb_error *err)
+int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes,
+		      struct dlb_error *err)
 {
 	struct dlb_step_log *l = dlb_xcalloc(1, sizeof *l);
 
@@ -143,7 +146,8 @@ static void put_exact(struct dlb_step_log *l, const char *name, double x)
 
 static void put_node(struct dlb_step_log *l, const struct dlb_node_step *n)
 {
-	static const char *const waits[DLB_N_WAITS] = { ",\"waits\":{\"starved\":", ",\"backpressure\":", ",\"collective\":", ",\"structural\":" };
+	static const char *const waits[DLB_N_WAITS] = { ",\"waits\":{\"starved\":", ",\"backpressure\":",
+							",\"collective\":", ",\"structural\":" };
 
 	put_number(l, "{\"busy_s\":", n->busy_s);
 	for (int i = 0; i < DLB_N_WAITS; i++)

@@ -31,7 +31,8 @@ struct dlb_step_row {
 
 struct dlb_step_log;
 /* Opens it to go on after `step` steps; 0: empties it. Rows have up to n_nodes nodes. */
-int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes, struct dlb_error *err);
+int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes,
+		      struct dlb_error *err);
 /* Does not wait for the disk. */
 void dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row);
 /* -1 with err (may be NULL) if a line could not be written so far. _drain first waits, without limit, until

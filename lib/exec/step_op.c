@@ -66,7 +66,8 @@ static void send_zero_copy(struct op_pass *t, const struct step_op *a)
 
 	w->in_place = w->compute < 0 || choose_in_place(w, kernel_s + a->channel->copied_s - w->copied_s);
 	w->copied_s = a->channel->copied_s;
-	dlb_channel_send_zero_copy(e->runtime->comm, a->channel, a->p, a->there, a->bytes, a->peer, w->in_place, t->request);
+	dlb_channel_send_zero_copy(e->runtime->comm, a->channel, a->p, a->there, a->bytes, a->peer,
+				   w->in_place, t->request);
 	if (w->in_place)
 		e->view.times.in_place_bytes += (double)a->bytes;
 }
@@ -77,7 +78,8 @@ static void send_made(struct op_pass *t, const struct step_op *a)
 	struct dest_choice *w = a->dest_choice;
 	double start_s = w ? dlb_clock_s() : 0.0, s;
 
-	dlb_channel_send(t->e->runtime->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, t->request);
+	dlb_channel_send(t->e->runtime->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer,
+			 t->request);
 	if (w && w->is_there)
 		t->e->view.times.in_place_bytes += (double)a->bytes;
 	if (!w || t->request->active)
@@ -138,7 +140,8 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 		times->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
 	if (a->remote_src)
-		a->remote_src->in_place[(t->request - a->request) % t->e->ring] = dlb_channel_is_in_place(t->request);
+		a->remote_src->in_place[(t->request - a->request) % t->e->ring] = dlb_channel_is_in_place(
+			t->request);
 	return 0;
 }
 
@@ -190,12 +193,14 @@ static int run_norm(struct op_pass *t, const struct step_op *a, struct dlb_error
 
 	(void)a;
 	if (e->view.program->async)
-		return dlb_clip_wait(&e->clip, e->runtime->comm, t->step, &e->grad_scale[t->step % e->ring], collective_s, err);
+		return dlb_clip_wait(&e->clip, e->runtime->comm, t->step, &e->grad_scale[t->step % e->ring],
+				     collective_s, err);
 	dlb_clip_here(&e->clip, t->step);
 	end_work(e, &time);
 	dlb_slow_settle(&e->runtime->slow);
 	sum_s = dlb_clock_s();
-	if (dlb_clip_scale(&e->clip, e->runtime->comm, e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, t->step,
+	if (dlb_clip_scale(&e->clip, e->runtime->comm,
+			   e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, t->step,
 			   &t->run.grad_scale, err))
 		return -1;
 	*collective_s += dlb_clock_s() - sum_s;
@@ -208,7 +213,8 @@ static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	struct dlb_engine *e = t->e;
 	const struct dlb_run *r = &t->run;
 	const double start_s = dlb_clock_s(), rate = r->rate * (r->grad_scale > 0 ? r->grad_scale : 1);
-	int rc = dlb_trust_region_scale(&e->trust, e->runtime->kfac, e->runtime->comm, e->view.program->replica == 0, rate, &t->trust, err);
+	int rc = dlb_trust_region_scale(&e->trust, e->runtime->kfac, e->runtime->comm,
+					e->view.program->replica == 0, rate, &t->trust, err);
 
 	(void)a;
 	e->view.times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
@@ -219,7 +225,8 @@ static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_erro
  * step `first`. Returns a number for the values of the weights read, different for different values: 2 v + 2
  * for weights that v updates made, 2 v + 3 for weights predicted from them; the step's own number if a reads
  * no weight of this node. */
-static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op *a, int64_t step, int64_t first)
+static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op *a, int64_t step,
+				     int64_t first)
 {
 	uint64_t version = 2 * (uint64_t)step + 2;
 
@@ -228,14 +235,19 @@ static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op 
 		int64_t live = step - p->live, want = step - p->version;
 
 		if (!p->weight) {
-			const struct remote_src *l = p->remote_src && p->remote_src->in_place[step % e->ring] ? p->remote_src : NULL;
+			const struct remote_src *l = p->remote_src &&
+								     p->remote_src->in_place[step % e->ring] ?
+							     p->remote_src :
+							     NULL;
 
-			*p->at = l ? l->there + (size_t)(step % l->copies) * l->stride : p->base + (size_t)(step % p->copies) * p->stride;
+			*p->at = l ? l->there + (size_t)(step % l->copies) * l->stride :
+				     p->base + (size_t)(step % p->copies) * p->stride;
 			continue;
 		}
 		live = live < first ? first : live;
 		want = p->expected && live < step ? step : want < first ? first : want;
-		*p->at = want == live || !p->copies ? p->now : p->base + (size_t)(want % p->copies) * p->stride;
+		*p->at = want == live || !p->copies ? p->now :
+						      p->base + (size_t)(want % p->copies) * p->stride;
 		version = 2 * (uint64_t)(p->copies ? want : live) + 2 + (p->expected && live < step);
 	}
 	return version;
@@ -271,7 +283,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	(void)err;
 	if (a->preconditioned)
 		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
-	t->run.step = (uint64_t)t->step + (a->update ? 1 : 0);		/* updates count from 1 (bias correction) */
+	/* updates count from 1 (bias correction) */
+	t->run.step = (uint64_t)t->step + (a->update ? 1 : 0);
 	if (a->update && e->view.program->async && e->clip.n_ways)
 		t->run.grad_scale = e->grad_scale[t->step % e->ring];
 	t->run.not_finite = a->update && a->watched >= 0 ? &t->not_finite : NULL;
@@ -321,7 +334,9 @@ static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_e
 	struct dlb_comm *c = t->e->runtime->comm;
 	const double start_s = dlb_clock_s();
 	char word = 0, *reports = a->p;			/* [rank] on rank 0 */
-	const int rc = dlb_comm_gather(c, &word, 1, reports, 0, err) || dlb_comm_bcast(c, &word, 1, 0, err) ? -1 : 0;
+	const int rc = dlb_comm_gather(c, &word, 1, reports, 0, err) || dlb_comm_bcast(c, &word, 1, 0, err) ?
+			       -1 :
+			       0;
 	const double s = dlb_clock_s() - start_s;
 
 	times->waits_s[DLB_WAIT_COLLECTIVE] += s;
@@ -345,21 +360,24 @@ static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_er
 }
 
 /* settles: other ranks can see when it begins (slow.h) */
-static const struct { int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err); bool settles; } rule[] = {
-	[STEP_POST]	= { .run = run_post },
-	[STEP_WAIT]	= { .run = run_wait },
-	[STEP_WAIT_SENT]	= { .run = run_wait },
-	[STEP_SEND]	= { .run = run_send, .settles = true },
-	[STEP_RETURN]	= { .run = run_return, .settles = true },
-	[STEP_RUN]	= { .run = run_op },
-	[STEP_COPY]	= { .run = run_copy },
-	[STEP_SEED]	= { .run = run_seed },
-	[STEP_SQUARES]	= { .run = run_squares, .settles = true },
-	[STEP_NORM]	= { .run = run_norm },
-	[STEP_TRUST]	= { .run = run_trust, .settles = true },
-	[STEP_COMPUTED]	= { .run = run_computed, .settles = true },
-	[STEP_REDUCE]	= { .run = run_reduce },
-	[STEP_REDUCED]	= { .run = run_reduced, .settles = true },
+static const struct {
+	int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err);
+	bool settles;
+} rule[] = {
+	[STEP_POST] = { .run = run_post },
+	[STEP_WAIT] = { .run = run_wait },
+	[STEP_WAIT_SENT] = { .run = run_wait },
+	[STEP_SEND] = { .run = run_send, .settles = true },
+	[STEP_RETURN] = { .run = run_return, .settles = true },
+	[STEP_RUN] = { .run = run_op },
+	[STEP_COPY] = { .run = run_copy },
+	[STEP_SEED] = { .run = run_seed },
+	[STEP_SQUARES] = { .run = run_squares, .settles = true },
+	[STEP_NORM] = { .run = run_norm },
+	[STEP_TRUST] = { .run = run_trust, .settles = true },
+	[STEP_COMPUTED] = { .run = run_computed, .settles = true },
+	[STEP_REDUCE] = { .run = run_reduce },
+	[STEP_REDUCED] = { .run = run_reduced, .settles = true },
 };
 
 int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err)

@@ -6,8 +6,22 @@
 #include "exec/engine.h"
 #include "exec/sync/sync.h"
 
-enum step_op_kind { STEP_POST, STEP_WAIT, STEP_WAIT_SENT, STEP_SEND, STEP_RETURN, STEP_RUN, STEP_COPY, STEP_SEED, STEP_COMPUTED, STEP_REDUCE, STEP_REDUCED, STEP_SQUARES,
-		STEP_NORM, STEP_TRUST };
+enum step_op_kind {
+	STEP_POST,
+	STEP_WAIT,
+	STEP_WAIT_SENT,
+	STEP_SEND,
+	STEP_RETURN,
+	STEP_RUN,
+	STEP_COPY,
+	STEP_SEED,
+	STEP_COMPUTED,
+	STEP_REDUCE,
+	STEP_REDUCED,
+	STEP_SQUARES,
+	STEP_NORM,
+	STEP_TRUST
+};
 
 /* A kernel's output that can be written to this rank's memory or to the receiver's; the faster destination is
  * chosen. */
@@ -62,11 +76,23 @@ struct step_op {
 /* A pointer that follows the step. It points to copy (step mod copies) of a place; or to a weight: the newest
  * version is that of `live` updates before the step's, `version` the one wanted, old and predicted ones are
  * in copies; or to a received message, here or in the sender's memory. */
-struct dynamic_operand { const struct remote_src *remote_src; void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
+struct dynamic_operand {
+	const struct remote_src *remote_src;
+	void **at;
+	char *base, *now;
+	size_t stride;
+	int copies, live, version, next;
+	bool weight, expected;
+};
 
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
  * other. */
-struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
+struct first_half {
+	struct dlb_kernel *kernel;
+	void *in[1], *out[2 + DLB_MAX_STATES];
+	char *moments;
+	size_t bytes;
+};
 
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */

@@ -46,7 +46,8 @@ struct node_summary {
 /* Whether compute c is the second half of an op, and c - 1 the first. */
 static bool in_halves(const struct dlb_engine_program *v, int c)
 {
-	return c > 0 && !v->compute_is_op[c - 1] && v->compute_op[c - 1] == v->compute_op[c] && v->compute_m[c - 1] == v->compute_m[c];
+	return c > 0 && !v->compute_is_op[c - 1] && v->compute_op[c - 1] == v->compute_op[c] &&
+	       v->compute_m[c - 1] == v->compute_m[c];
 }
 
 /* Medians per op over the kept steps and micro-batches. */
@@ -82,9 +83,15 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 				k++;
 			}
 		if (k)
-			out[n++] = (struct dlb_report_op){ .op = op, .node = r->rank, .time_s = dlb_median(x, k),
-				.predicted_s = j->kappa[r->rank] * dlb_cost_use_s(&j->cost, op, r->rank, (double)program->size[M / 2],
-										program->node[r->rank].use) };
+			out[n++] = (struct dlb_report_op){
+				.op = op,
+				.node = r->rank,
+				.time_s = dlb_median(x, k),
+				.predicted_s = j->kappa[r->rank] *
+					       dlb_cost_use_s(&j->cost, op, r->rank,
+							      (double)program->size[M / 2],
+							      program->node[r->rank].use)
+			};
 	}
 	free(x);
 	free(next);
@@ -100,7 +107,9 @@ static void spans_here(const struct run *r, int slot, struct dlb_span *out)
 	for (int c = 0; c < v->n_computes; c++) {
 		size_t at = (size_t)slot * (size_t)rec->n_computes + (size_t)c;
 
-		out[c] = (struct dlb_span){ .op = v->compute_op[c], .micro_batch = v->compute_m[c], .start_s = rec->start_s[at],
+		out[c] = (struct dlb_span){ .op = v->compute_op[c],
+					    .micro_batch = v->compute_m[c],
+					    .start_s = rec->start_s[at],
 					    .end_s = rec->end_s[at] };
 	}
 }
@@ -117,8 +126,8 @@ static int median_slot(const struct run *r, double step_s)
 }
 
 /* Sends ops and spans of every rank to rank 0, one rank after the other. */
-static int collect(struct run *r, const struct node_summary *all, const struct dlb_report_op *ops, const struct dlb_span *spans,
-		   struct dlb_report *report, struct dlb_error *err)
+static int collect(struct run *r, const struct node_summary *all, const struct dlb_report_op *ops,
+		   const struct dlb_span *spans, struct dlb_report *report, struct dlb_error *err)
 {
 	int n = report->n_nodes, total = 0;
 
@@ -138,7 +147,8 @@ static int collect(struct run *r, const struct node_summary *all, const struct d
 	for (int i = 0; i < n; i++) {
 		struct dlb_request q[2] = { { 0 } };
 		struct dlb_report_op *to = report->op + report->n_ops;
-		struct dlb_span *span = dlb_arena_array(&report->arena, (size_t)all[i].n_spans + 1, sizeof *span);
+		struct dlb_span *span = dlb_arena_array(&report->arena, (size_t)all[i].n_spans + 1,
+							sizeof *span);
 
 		report->timeline[i] = span;
 		report->n_spans[i] = all[i].n_spans;
@@ -173,7 +183,8 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->bytes_sent = all[i].bytes_sent;
 		n->data_wait_s = all[i].data_wait_s;
 		report->feed.bytes += all[i].fed_bytes;
-		report->feed.wait_s = all[i].data_wait_s > report->feed.wait_s ? all[i].data_wait_s : report->feed.wait_s;
+		report->feed.wait_s = all[i].data_wait_s > report->feed.wait_s ? all[i].data_wait_s :
+										 report->feed.wait_s;
 		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes - all[i].fed_bytes;
 		report->communication.time_s += all[i].comm_s;
 		report->communication.hidden_s += all[i].comm_hidden_s;
@@ -186,7 +197,8 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 }
 
 /* Only optimizers with a running maximum guarantee a bound that can be violated. */
-static void count_violations(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
+static void count_violations(const struct dlb_job *j, const struct node_summary *all,
+			     struct dlb_report *report)
 {
 	if (j->optimizer.rule != DLB_RULE_MAX_ADABELIEF)
 		return;
@@ -199,8 +211,11 @@ static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
 {
 	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
 
-	*mine = (struct dlb_report_kfac){ .inverses = c.inverses, .shifted = c.shifted, .kept = c.kept, .not_finite = c.not_finite,
-					.held_back = c.held_back };
+	*mine = (struct dlb_report_kfac){ .inverses = c.inverses,
+					  .shifted = c.shifted,
+					  .kept = c.kept,
+					  .not_finite = c.not_finite,
+					  .held_back = c.held_back };
 	for (int i = 0; i < r->n_engines; i++) {
 		const struct dlb_sync *x = dlb_engine_sync(r->engine[i]);
 		const struct dlb_sync_times *t = x ? dlb_sync_times(x) : NULL;
@@ -242,7 +257,8 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
  * which a median would not show: their mean is taken. */
 static void sums_here(const struct run *r, struct node_summary *mine)
 {
-	double (*of_step)(const struct dlb_record *, size_t, double *) = dlb_sharing_averages(&r->job.plan.sharing) ? mean_of : median_of;
+	double (*of_step)(const struct dlb_record *, size_t,
+			  double *) = dlb_sharing_averages(&r->job.plan.sharing) ? mean_of : median_of;
 	const struct dlb_sync_times *t;
 
 	if (!dlb_engine_sync(r->engine[0]))
@@ -252,9 +268,17 @@ static void sums_here(const struct run *r, struct node_summary *mine)
 	mine->sum.hidden_s = of_step(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
 	mine->command_s = of_step(&r->record, offsetof(struct dlb_step_times, command_s), NULL);
 	for (size_t k = 0; k < DLB_N_SUM_CLASSES; k++) {
-		mine->cls[k] = (struct dlb_report_sum){ .bytes = t->bytes[k], .dense_bytes = t->dense_bytes[k],
-			.time_s = of_step(&r->record, offsetof(struct dlb_step_times, class_s) + k * sizeof(double), NULL),
-			.hidden_s = of_step(&r->record, offsetof(struct dlb_step_times, class_hidden_s) + k * sizeof(double), NULL) };
+		mine->cls[k] = (struct dlb_report_sum){
+			.bytes = t->bytes[k],
+			.dense_bytes = t->dense_bytes[k],
+			.time_s = of_step(&r->record,
+					  offsetof(struct dlb_step_times, class_s) + k * sizeof(double),
+					  NULL),
+			.hidden_s = of_step(&r->record,
+					    offsetof(struct dlb_step_times, class_hidden_s) +
+						    k * sizeof(double),
+					    NULL)
+		};
 		mine->sum.bytes += mine->cls[k].bytes;
 		mine->sum.dense_bytes += mine->cls[k].dense_bytes;
 	}
@@ -293,10 +317,12 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 	struct dlb_ranks_seen *seen = dlb_xcalloc((size_t)r->job.graph.n_tensors + 1, sizeof *seen);
 	int n = 0, *all = dlb_xcalloc((size_t)n_nodes + 1, sizeof *all), rc;
 
-	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 && dlb_compress_state_ranks(r->compress, n, &seen[n]))
+	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 &&
+	       dlb_compress_state_ranks(r->compress, n, &seen[n]))
 		n++;
 	rc = dlb_comm_gather(r->comm, &n, sizeof n, all, 0, err);
-	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1, sizeof *report->allreduce.rank);
+	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1,
+						 sizeof *report->allreduce.rank);
 	if (r->rank && n && !rc) {
 		struct dlb_request q = { 0 };
 
@@ -311,8 +337,9 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 		rc = all[i] ? dlb_comm_wait(r->comm, &q, err) : 0;
 		for (int k = 0; k < all[i] && !rc; k++)
 			report->allreduce.rank[report->allreduce.n_ranks++] = (struct dlb_report_rank){
-				dlb_arena_strdup(&report->arena, r->job.graph.tensor[seen[k].id].name), seen[k].least, seen[k].median, seen[k].most,
-				seen[k].bound };
+				dlb_arena_strdup(&report->arena, r->job.graph.tensor[seen[k].id].name),
+				seen[k].least, seen[k].median, seen[k].most, seen[k].bound
+			};
 	}
 	free(seen);
 	free(all);
@@ -337,7 +364,10 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	rc = dlb_comm_bcast(r->comm, &slot, sizeof slot, 0, err);
 	mine.busy_s = median_of(rec, offsetof(struct dlb_step_times, busy_s), &mine.busy_se_s);
 	for (int k = 0; k < DLB_N_WAITS; k++)
-		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
+		mine.waits_s[k] = median_of(rec,
+					    offsetof(struct dlb_step_times, waits_s) +
+						    (size_t)k * sizeof(double),
+					    NULL);
 	mine.comm_s = median_of(rec, offsetof(struct dlb_step_times, comm_s), NULL);
 	mine.in_place_bytes = median_of(&r->record, offsetof(struct dlb_step_times, in_place_bytes), NULL);
 	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
@@ -354,8 +384,10 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	if (mine.n_spans)
 		spans_here(r, slot, spans);
 	all[0] = mine;
-	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) || collect(r, all, ops, spans, report, err) ||
-		collect_ranks(r, report, err) ? -1 : 0;
+	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) ||
+			     collect(r, all, ops, spans, report, err) || collect_ranks(r, report, err) ?
+		     -1 :
+		     0;
 	if (!rc && r->rank == 0) {
 		fill_nodes(all, report);
 		count_violations(&r->job, all, report);

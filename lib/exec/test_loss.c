@@ -35,11 +35,13 @@ static void find_scores(struct dlb_eval *e)
 		const struct dlb_op *o = &e->graph.op[i];
 		const struct dlb_attr *ignore;
 
-		if (o->kind < 0 || !(dlb_op_class_of(o->kind)->flags & DLB_OP_IS_LOSS) || o->n_in < 2 || o->in[1] < 0)
+		if (o->kind < 0 || !(dlb_op_class_of(o->kind)->flags & DLB_OP_IS_LOSS) || o->n_in < 2 ||
+		    o->in[1] < 0)
 			continue;
 		e->binary = !strcmp(o->type, "BinaryCrossEntropyLoss");
 		e->join = !strcmp(o->type, "CrossEntropyJoin") ? i : -1;
-		if (!e->binary && e->join < 0 && strcmp(o->type, "SoftmaxCrossEntropyLoss") && strcmp(o->type, "NegativeLogLikelihoodLoss"))
+		if (!e->binary && e->join < 0 && strcmp(o->type, "SoftmaxCrossEntropyLoss") &&
+		    strcmp(o->type, "NegativeLogLikelihoodLoss"))
 			continue;
 		e->scores = o->in[e->join >= 0];
 		e->labels = o->in[e->join < 0];
@@ -64,21 +66,24 @@ static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_err
 		const struct dlb_tensor *x = &g->tensor[t];
 
 		if ((x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) &&
-		    dlb_state_home(g, e->plan.placement, t) != dlb_state_home(&j->graph, j->plan.placement, e->tensor_of[t]))
-			return dlb_fail(err, NULL, "'%s' is not on the node of the first op that reads it", x->name);
+		    dlb_state_home(g, e->plan.placement, t) !=
+			    dlb_state_home(&j->graph, j->plan.placement, e->tensor_of[t]))
+			return dlb_fail(err, NULL, "'%s' is not on the node of the first op that reads it",
+					x->name);
 	}
 	dlb_schedule_order(&e->plan, NULL, &dlb_schedules[0], NULL);
 	return 0;
 }
 
-int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err)
+int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
+		 const struct dlb_data_choice *choice, struct dlb_error *err)
 {
 	struct dlb_eval *e = dlb_xcalloc(1, sizeof *e);
 	int64_t size[2];
 
 	e->node = node;
-	if (dlb_graph_eval(&j->graph, &e->graph, &e->op_of, &e->tensor_of, err) || dlb_graph_index(&e->graph) ||
-	    dlb_data_open(&e->data, choice, &e->graph, err))
+	if (dlb_graph_eval(&j->graph, &e->graph, &e->op_of, &e->tensor_of, err) ||
+	    dlb_graph_index(&e->graph) || dlb_data_open(&e->data, choice, &e->graph, err))
 		goto bad;
 	e->count = dlb_data_count(e->data);
 	if (e->count == DLB_DATA_ENDLESS) {
@@ -156,7 +161,8 @@ static void count_right_of_parts(const struct dlb_eval *e, int which, double *ri
 	for (int i = 2; i < x.n_dims; i++)
 		inner *= x.dim[i];
 	for (int64_t i = 0; i < x.dim[0] * inner; i++) {
-		const int64_t at = i / inner * DLB_LOSS_STATS * inner + i % inner, label = dlb_value_int(labels, label_type, i);
+		const int64_t at = i / inner * DLB_LOSS_STATS * inner + i % inner,
+			      label = dlb_value_int(labels, label_type, i);
 		double most = -HUGE_VAL, score = 0;
 
 		if (e->has_ignore && label == e->ignore)
@@ -177,18 +183,21 @@ static void count_right(const struct dlb_eval *e, int which, double *right, doub
 	int64_t n = e->program[which].batch, stride[DLB_MAX_DIMS], inner = 1;
 	struct dlb_desc x = dlb_tensor_desc(&e->graph.tensor[e->scores], n);
 	struct dlb_desc t = dlb_tensor_desc(&e->graph.tensor[e->labels], n);
-	const void *scores = dlb_engine_at(e->engine[which], e->scores, 0), *labels = dlb_engine_at(e->engine[which], e->labels, 0);
+	const void *scores = dlb_engine_at(e->engine[which], e->scores, 0),
+		   *labels = dlb_engine_at(e->engine[which], e->labels, 0);
 
 	if (e->binary) {
 		for (int64_t i = 0; i < dlb_desc_count(&t); i++, ++*all)
-			*right += (dlb_value_real(scores, x.dtype, i) > 0.0) == (dlb_value_real(labels, t.dtype, i) > 0.5);
+			*right += (dlb_value_real(scores, x.dtype, i) > 0.0) ==
+				  (dlb_value_real(labels, t.dtype, i) > 0.5);
 		return;
 	}
 	dlb_desc_strides(&x, stride);
 	for (int i = 2; i < x.n_dims; i++)
 		inner *= x.dim[i];
 	for (int64_t i = 0; i < x.dim[0] * inner; i++) {
-		int64_t at = i / inner * stride[0], rest = i % inner, best = 0, label = dlb_value_int(labels, t.dtype, i);
+		int64_t at = i / inner * stride[0], rest = i % inner, best = 0,
+			label = dlb_value_int(labels, t.dtype, i);
 		double most = -HUGE_VAL;
 
 		if (e->has_ignore && label == e->ignore)
@@ -210,8 +219,8 @@ static void count_right(const struct dlb_eval *e, int which, double *right, doub
 	}
 }
 
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss, int *who,
-		 struct dlb_error *err)
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
+		 int *who, struct dlb_error *err)
 {
 	double sum[4] = { 0.0 }, seed = 1.0;		/* right, all, loss * weight, weight */
 	struct dlb_error why;
@@ -226,14 +235,15 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		double weight;
 
 		for (int i = 0; i < v->n_feed; i++)
-			if (dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n, e->base + v->feed[i].offset,
-					  rc ? &why : err))
+			if (dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n,
+					  e->base + v->feed[i].offset, rc ? &why : err))
 				rc = -1;
 		if (dlb_engine_run(e->engine[which], &step, err))
 			return -1;
 		if (e->node == e->scorer) {
 			(e->join < 0 ? count_right : count_right_of_parts)(e, which, &sum[0], &sum[1]);
-			weight = dlb_data_counted(e->data, dlb_data_label(e->data, 0), 0, at, e->program[which].batch);
+			weight = dlb_data_counted(e->data, dlb_data_label(e->data, 0), 0, at,
+						  e->program[which].batch);
 			sum[2] += weight * dlb_engine_loss(e->engine[which], &seed);
 			sum[3] += weight;
 		}

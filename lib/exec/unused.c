@@ -3,13 +3,19 @@
 #include "exec/unused.h"
 
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
-static const char *const of_steps[] = { "epochs", "until-step", "until", "patience", "readers", "checkpoint", "checkpoint-every", "save", "loss-log",
-					"eval-every", "save-best",
-					"timeout", "allow-nonfinite" };
+static const char *const of_steps[] = {
+	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
+	"save",   "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite"
+};
 /* Options that the run section keeps, and that a printed program does not show. */
-static const char *const of_training[] = { "steps", "data", "test-data", "transform", "order", "lr", "momentum", "alpha", "beta1", "beta2", "eps",
-					   "weight-decay", "group", "damping", "factor-decay", "kl-clip", "variant", "warmup", "lr-schedule",
-					   "delay-discount", "seed", "init", "torch-batchnorm", "slow", "dry-run", "max-state", "step-log" };
+static const char *const of_training[] = {
+	"steps",     "data",         "test-data",       "transform",   "order",
+	"lr",        "momentum",     "alpha",           "beta1",       "beta2",
+	"eps",       "weight-decay", "group",           "damping",     "factor-decay",
+	"kl-clip",   "variant",      "warmup",          "lr-schedule", "delay-discount",
+	"seed",      "init",         "torch-batchnorm", "slow",        "dry-run",
+	"max-state", "step-log"
+};
 
 struct facts {
 	int n_nodes, n_replicas;
@@ -28,7 +34,8 @@ static bool takes_statistics(const json_t *op)
 {
 	const char *type = json_string_value(json_object_get(op, "type"));
 
-	return type && !strcmp(type, "BatchNormalization") && json_array_size(json_object_get(op, "outputs")) > 1;
+	return type && !strcmp(type, "BatchNormalization") &&
+	       json_array_size(json_object_get(op, "outputs")) > 1;
 }
 
 static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct facts *f)
@@ -41,11 +48,14 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 	size_t i;
 
 	f->n_nodes = (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes"));
-	f->n_replicas = json_object_get(plan.v, "replicas") ? (int)json_array_size(json_object_get(plan.v, "replicas")) : 1;
+	f->n_replicas = json_object_get(plan.v, "replicas") ?
+				(int)json_array_size(json_object_get(plan.v, "replicas")) :
+				1;
 	const char *rule = json_string_value(json_object_get(plan.v, "staleness"));
 
 	f->late = s && s->async && !(rule && (!strcmp(rule, "2bw") || !strcmp(rule, "predict")));
-	f->optimizer = json_string_value(json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
+	f->optimizer = json_string_value(
+		json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
 	json_array_foreach(json_object_get(dlb_doc_section(doc, "graph"), "ops"), i, op) {
 		const char *type = json_string_value(json_object_get(op, "type"));
 
@@ -57,7 +67,8 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 	if (plan.v && dlb_sharing_read(&plan, &f->sharing, &ignored))
 		dlb_sharing_init(&f->sharing);
 	/* other uses of the seed: samples, their order, crops and flips, gossip, shards */
-	f->drawn = f->dropout || o->shuffled || starts(o->data, "random") || (o->transform && (strstr(o->transform, "random") || strstr(o->transform, "flip"))) ||
+	f->drawn = f->dropout || o->shuffled || starts(o->data, "random") ||
+		   (o->transform && (strstr(o->transform, "random") || strstr(o->transform, "flip"))) ||
 		   (f->n_replicas > 1 && (f->sharing.gossip > 0 || f->sharing.shards));
 }
 
@@ -68,7 +79,8 @@ static int add(struct dlb_unused *row, int n, const char *const *option, int cou
 	return n;
 }
 
-void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program, struct dlb_unused *row)
+void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program,
+		    struct dlb_unused *row)
 {
 	struct facts f = { .n_nodes = 0 };
 	int n = 0;
@@ -78,20 +90,30 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 	while (row[n].option)
 		n++;
 	if (print_program || o->dry_run)
-		n = add(row, n, of_steps, DLB_LEN(of_steps), print_program ? "--print-program runs nothing" : "--dry-run takes no real step");
+		n = add(row, n, of_steps, DLB_LEN(of_steps),
+			print_program ? "--print-program runs nothing" : "--dry-run takes no real step");
 	if (print_program) {
-		n = add(row, n, of_training, DLB_LEN(of_training), "it changes no instruction, and --print-program runs nothing");
+		n = add(row, n, of_training, DLB_LEN(of_training),
+			"it changes no instruction, and --print-program runs nothing");
 	} else {
 		const bool random = starts(o->data, "random");
 
-		row[n++] = (struct dlb_unused){ "delay-discount", !f.late, "no weight is read more than one update late; asynchronous plans with --staleness stash or none have such" };
-		row[n++] = (struct dlb_unused){ "torch-batchnorm", !f.statistics, "no batch normalization of the model takes statistics of a batch" };
+		row[n++] = (struct dlb_unused){ "delay-discount", !f.late,
+						"no weight is read more than one update late; asynchronous "
+						"plans with --staleness stash or none have such" };
+		row[n++] = (struct dlb_unused){
+			"torch-batchnorm", !f.statistics,
+			"no batch normalization of the model takes statistics of a batch"
+		};
 		row[n++] = (struct dlb_unused){ "order", random, "random data have no order" };
-		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run, "the order is sequential, and nothing else is drawn" };
+		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run,
+						"the order is sequential, and nothing else is drawn" };
 		if (!o->dry_run) {
-			row[n++] = (struct dlb_unused){ "checkpoint-every", !o->checkpoint, "no folder is given; give --checkpoint DIR" };
+			row[n++] = (struct dlb_unused){ "checkpoint-every", !o->checkpoint,
+							"no folder is given; give --checkpoint DIR" };
 			row[n++] = (struct dlb_unused){ "readers", !f.images, "no images are decoded" };
-			row[n++] = (struct dlb_unused){ "timeout", f.n_nodes < 2, "there is one node, which waits for none" };
+			row[n++] = (struct dlb_unused){ "timeout", f.n_nodes < 2,
+							"there is one node, which waits for none" };
 		}
 	}
 	row[n] = (struct dlb_unused){ .option = NULL };

@@ -7,5 +7,6 @@
 /* doc: with the options written into it. print_program: no step is run. row[DLB_RUN_UNUSED] ends with option
  * NULL. */
 enum { DLB_RUN_UNUSED = 80 };
-void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program, struct dlb_unused *row);
+void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program,
+		    struct dlb_unused *row);
 #endif

@@ -106,7 +106,9 @@ void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
 	w->row.step_s = v->times.step_s;
 	if (!w->length)
 		return;
-	*m = (struct dlb_node_step){ .busy_s = v->times.busy_s, .data_wait_s = v->times.data_wait_s, .bytes_sent = v->times.bytes_sent };
+	*m = (struct dlb_node_step){ .busy_s = v->times.busy_s,
+				     .data_wait_s = v->times.data_wait_s,
+				     .bytes_sent = v->times.bytes_sent };
 	memcpy(m->waits_s, v->times.waits_s, sizeof m->waits_s);
 	for (int k = 0; x && k < DLB_N_SUM_CLASSES; k++)
 		m->sum_bytes += dlb_sync_times(x)->bytes[k];
@@ -196,7 +198,8 @@ static void find_waiting(const struct dlb_watch *w, struct dlb_status *s)
 			last = i;
 	}
 	s->waits = s->waited_for = -1;
-	if (w->n_nodes < 2 || !(w->mean.steps > 0.0) || m[most].message_s + m[most].collective_s < WORTH_SAYING * w->mean.step_s)
+	if (w->n_nodes < 2 || !(w->mean.steps > 0.0) ||
+	    m[most].message_s + m[most].collective_s < WORTH_SAYING * w->mean.step_s)
 		return;
 	s->waited_for = m[most].longest_s >= m[most].collective_s ? m[most].longest : last;
 	if (s->waited_for < 0 || s->waited_for == most)
@@ -217,9 +220,15 @@ static void tell(struct dlb_watch *w, const char *event)
 	const struct run *r = w->r;
 	const int64_t done = r->at.step - r->first_step;
 	const double now_s = dlb_clock_s();
-	struct dlb_status s = { .step = r->at.step, .last_step = w->total ? r->first_step + w->total : 0, .waits = -1, .event = event,
-				.loss = w->row.has_loss ? w->row.loss : NAN, .samples_per_s = w->mean.samples / w->mean.step_s,
-				.step_s = w->mean.step_s / w->mean.steps, .predicted_s = w->predicted_s, .left_s = left_s(w, done, now_s) };
+	struct dlb_status s = { .step = r->at.step,
+				.last_step = w->total ? r->first_step + w->total : 0,
+				.waits = -1,
+				.event = event,
+				.loss = w->row.has_loss ? w->row.loss : NAN,
+				.samples_per_s = w->mean.samples / w->mean.step_s,
+				.step_s = w->mean.step_s / w->mean.steps,
+				.predicted_s = w->predicted_s,
+				.left_s = left_s(w, done, now_s) };
 	char text[DLB_STATUS_BYTES];
 
 	if (w->length)
@@ -236,7 +245,8 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 
 	w->has_row = w->length > 0;
 	w->row.step = r->at.step;
-	w->row.epoch = r->at.position ? r->at.epoch : r->at.epoch - 1;		/* of the samples of this step */
+	/* of the samples of this step */
+	w->row.epoch = r->at.position ? r->at.epoch : r->at.epoch - 1;
 	w->row.has_loss = r->job.graph.loss >= 0;
 	w->row.loss = loss;
 	w->row.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step - 1);

@@ -95,7 +95,9 @@ static int sum_each_shard(struct dlb_autodiff *ad, int t, struct dlb_contributio
 		for (int k = i; k < c->n; k++)
 			if (dlb_split_shard(g->op[c->c[k].op].name) == shard)
 				grad[n++] = c->c[k].grad;
-		group[n_groups] = (struct dlb_contribution){ n > 1 ? add_sum(ad, t, grad, n, c->c[i].op, err) : grad[0], c->c[i].op };
+		group[n_groups] = (struct dlb_contribution){
+			n > 1 ? add_sum(ad, t, grad, n, c->c[i].op, err) : grad[0], c->c[i].op
+		};
 		if (group[n_groups++].grad < 0)
 			return -1;
 	}
@@ -105,7 +107,8 @@ static int sum_each_shard(struct dlb_autodiff *ad, int t, struct dlb_contributio
 
 /* Adds up contributions in pairs (split.h). The last sum belongs to op `of`, each partial sum to the op of
  * its first contribution. */
-static int sum_in_pairs(struct dlb_autodiff *ad, int t, const struct dlb_contribution *c, int n, int of, struct dlb_error *err)
+static int sum_in_pairs(struct dlb_autodiff *ad, int t, const struct dlb_contribution *c, int n, int of,
+			struct dlb_error *err)
 {
 	int half[2];
 
@@ -139,7 +142,8 @@ static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err
 	if (sum < 0)
 		return -1;
 	g->tensor[sum].of = t;
-	dlb_graph_rename_op(g, g->n_ops - 1, dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_sum", g->tensor[t].name)));
+	dlb_graph_rename_op(g, g->n_ops - 1,
+			    dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_sum", g->tensor[t].name)));
 	c->c[0].grad = sum;
 	c->n = 1;
 	return sum;
@@ -171,8 +175,10 @@ static void name_gradients(struct dlb_autodiff *ad, int op, int first, const int
 			if (din[k] >= 0 && g->tensor[din[k]].producer == i && best < 0)
 				best = k;
 		if (best >= 0)
-			dlb_graph_rename_op(g, i, dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_%s", g->op[op].name,
-											role_of(ad, op, best))));
+			dlb_graph_rename_op(g, i,
+					    dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_%s",
+										  g->op[op].name,
+										  role_of(ad, op, best))));
 	}
 }
 
@@ -200,7 +206,9 @@ static int match_dtype(struct dlb_autodiff *ad, struct dlb_builder *b, int grad,
 	const enum dlb_dtype want = ad->g->tensor[t].dtype;
 	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(want) };
 
-	return grad < 0 || ad->g->tensor[grad].dtype == want ? grad : dlb_b_op(b, "Cast", &to, 1, &grad, 1, 1, NULL, t);
+	return grad < 0 || ad->g->tensor[grad].dtype == want ?
+		       grad :
+		       dlb_b_op(b, "Cast", &to, 1, &grad, 1, 1, NULL, t);
 }
 
 static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int first, struct dlb_error *err)
@@ -212,21 +220,27 @@ static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int fi
 	for (int k = 0; k < n_in; k++) {
 		if (b->din[k] < 0 || !b->need[k])
 			continue;
-		const int x = b->in[k], grad = match_dtype(ad, b, match_layout(ad, b, b->din[k], x, first), x);
+		const int x = b->in[k],
+			  grad = match_dtype(ad, b, match_layout(ad, b, b->din[k], x, first), x);
 		if (grad < 0)
 			return -1;
 		struct dlb_tensor *d = &g->tensor[grad];
 		const struct dlb_tensor *t = &g->tensor[x];
-		const struct dlb_desc is = dlb_tensor_desc(d, g->batch), should = dlb_tensor_desc(t, g->batch);
+		const struct dlb_desc is = dlb_tensor_desc(d, g->batch),
+				      should = dlb_tensor_desc(t, g->batch);
 		if (!dlb_desc_same_shape(&is, &should)) {
 			char one[100], two[100];
-			return dlb_vertex_fail(&g->op[b->op], err, "this is a mistake of dlb: report it with the model",
-					       "gradient of input %d of %s has shape %s, the input %s", k, b->io.cls->name,
-					       dlb_desc_str(&is, one, sizeof one), dlb_desc_str(&should, two, sizeof two));
+			return dlb_vertex_fail(&g->op[b->op], err,
+					       "this is a mistake of dlb: report it with the model",
+					       "gradient of input %d of %s has shape %s, the input %s", k,
+					       b->io.cls->name, dlb_desc_str(&is, one, sizeof one),
+					       dlb_desc_str(&should, two, sizeof two));
 		}
 		if (d->of < 0 && d->producer >= first) {
 			d->of = x;
-			dlb_graph_rename_tensor(g, grad, dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", t->name)));
+			dlb_graph_rename_tensor(g, grad,
+						dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad",
+											  t->name)));
 		}
 		contribute(ad, x, grad, b->op);
 	}
@@ -284,7 +298,9 @@ static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error
 		if (grad < 0)
 			return -1;
 		g->tensor[grad].of = w;
-		dlb_graph_rename_tensor(g, grad, dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", g->tensor[w].name)));
+		dlb_graph_rename_tensor(g, grad,
+					dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad",
+										  g->tensor[w].name)));
 	}
 	g->tensor[grad].kind = DLB_T_WEIGHT_GRADIENT;
 	ad->of[w].c[0].grad = grad;
@@ -301,7 +317,8 @@ static int finish_weights(struct dlb_autodiff *ad, int op, struct dlb_error *err
 		if (t < 0 || g->tensor[t].kind != DLB_T_WEIGHT || ad->first_reader[t] != op || !ad->of[t].n)
 			continue;
 		const int grad = ad->of[t].c[0].grad;
-		if (ad->of[t].n == 1 && g->tensor[grad].kind == DLB_T_WEIGHT_GRADIENT && g->tensor[grad].of == t)
+		if (ad->of[t].n == 1 && g->tensor[grad].kind == DLB_T_WEIGHT_GRADIENT &&
+		    g->tensor[grad].of == t)
 			continue;		/* this op reads it twice */
 		if (own_gradient(ad, t, op, err) < 0)
 			return -1;
@@ -398,8 +415,8 @@ out:
 	return rc;
 }
 
-int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt, int *grad,
-				 struct dlb_error *err)
+int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt,
+				 int *grad, struct dlb_error *err)
 {
 	struct dlb_autodiff ad;
 	int rc = -1;

@@ -1,16 +1,19 @@
-/* Automatic differentiation: what autodiff.c (the walk) and builder.c (what gradient functions call) share. */
+/* Automatic differentiation: what autodiff.c (the walk) and builder.c (what gradient functions call)
+ * share. */
 #ifndef DLB_GRAPH_AUTODIFF_H
 #define DLB_GRAPH_AUTODIFF_H
 #include "graph/rewrite.h"
 
-struct dlb_contribution { int grad, op; };	/* a gradient, and the forward op whose backward ops computed it */
+/* a gradient, and the forward op whose backward ops computed it */
+struct dlb_contribution { int grad, op; };
 struct dlb_contributions { struct dlb_contribution *c; int n, cap; };
 
 struct dlb_autodiff {
 	struct dlb_graph *g;
 	struct dlb_arena a;
 	int n_forward;				/* ops before differentiation */
-	int n_known;				/* tensors before differentiation: the length of the tables below */
+	/* tensors before differentiation: the length of the tables below */
+	int n_known;
 	bool *needs;				/* [tensor] its gradient is needed */
 	struct dlb_contributions *of;		/* [tensor] */
 	int *first_reader;			/* [tensor] */

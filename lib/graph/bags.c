@@ -35,19 +35,25 @@ static int captured(const struct dlb_body *b, const struct dlb_op *around, int t
  * false: the body contains other ops. */
 static bool find_reduction(const struct fold *f, const struct dlb_body *b, const char **reduce, int depth)
 {
-	static const char *const harmless[] = { "Reshape", "CastLike", "Cast", "Add", "Sub", "Slice", "Equal", "SequenceInsert", "Less",
-		"Greater", "Shape", "Size", "Div", "Identity", "Squeeze", "Unsqueeze", "Gather", "Constant", "Concat" };
+	static const char *const harmless[] = { "Reshape", "CastLike", "Cast",    "Add",
+						"Sub",     "Slice",    "Equal",   "SequenceInsert",
+						"Less",    "Greater",  "Shape",   "Size",
+						"Div",     "Identity", "Squeeze", "Unsqueeze",
+						"Gather",  "Constant", "Concat" };
 
 	for (int i = 0; i < b->g.n_ops; i++) {
 		const struct dlb_op *o = &b->g.op[i];
 		bool known = false;
 		if (!strcmp(o->type, "If") && depth < 6) {
-			const struct dlb_body *yes = body_of(f, o, "then_branch"), *no = body_of(f, o, "else_branch");
-			if (!yes || !no || !find_reduction(f, yes, reduce, depth + 1) || !find_reduction(f, no, reduce, depth + 1))
+			const struct dlb_body *yes = body_of(f, o, "then_branch"),
+					      *no = body_of(f, o, "else_branch");
+			if (!yes || !no || !find_reduction(f, yes, reduce, depth + 1) ||
+			    !find_reduction(f, no, reduce, depth + 1))
 				return false;
 			continue;
 		}
-		if (!strcmp(o->type, "ReduceMean") || !strcmp(o->type, "ReduceMax") || (!strcmp(o->type, "ReduceSum") && !**reduce)) {
+		if (!strcmp(o->type, "ReduceMean") || !strcmp(o->type, "ReduceMax") ||
+		    (!strcmp(o->type, "ReduceSum") && !**reduce)) {
 			*reduce = o->type;
 			continue;
 		}
@@ -67,7 +73,8 @@ static int cut_rows(const struct fold *f, const struct dlb_body *b, const struct
 		const struct dlb_op *o = &b->g.op[i];
 		if (depth && !strcmp(o->type, "Slice") && o->n_in > 0)
 			return captured(b, around, o->in[0]);
-		const struct dlb_body *no = strcmp(o->type, "If") || depth > 4 ? NULL : body_of(f, o, "else_branch");
+		const struct dlb_body *no = strcmp(o->type, "If") || depth > 4 ? NULL :
+										 body_of(f, o, "else_branch");
 		const int inner = no ? cut_rows(f, no, o, depth + 1) : -1;
 		if (inner >= 0)
 			return captured(b, around, inner);
@@ -98,7 +105,8 @@ static bool even_offsets(struct fold *f, struct bags *bags)
 	const struct dlb_tensor *x = &f->g->tensor[bags->offsets], *rows = &f->g->tensor[bags->rows];
 	const bool wired = f->wired > 0 && !x->dim[0].mul;
 
-	if (!dlb_dtype_is_int(x->dtype) || x->n_dims != 1 || rows->n_dims < 1 || !dlb_fold_is_known(f, bags->offsets))
+	if (!dlb_dtype_is_int(x->dtype) || x->n_dims != 1 || rows->n_dims < 1 ||
+	    !dlb_fold_is_known(f, bags->offsets))
 		return false;
 	for (int s = 0; s < (wired ? 1 : DLB_N_SIZES); s++) {
 		const void *v = dlb_fold_value(f, bags->offsets, s);
@@ -109,7 +117,8 @@ static bool even_offsets(struct fold *f, struct bags *bags)
 		for (int64_t i = 0; i < n; i++)
 			if (dlb_value_int(v, x->dtype, i) != i * length)
 				return false;
-		if (length < 1 || (s && length != bags->length) || (n - 1) * length != rows->dim[0].mul * samples + rows->dim[0].add)
+		if (length < 1 || (s && length != bags->length) ||
+		    (n - 1) * length != rows->dim[0].mul * samples + rows->dim[0].add)
 			return false;
 		bags->length = length;
 	}
@@ -132,7 +141,8 @@ static bool only_joined(const struct fold *f, const struct dlb_op *loop)
 				return false;
 			if (o->in[k] < 0 || loop->n_out < 2 || o->in[k] != loop->out[1])
 				continue;
-			if (strcmp(o->type, "ConcatFromSequence") || dlb_attr_int(o->attr, o->n_attr, "axis", 1) ||
+			if (strcmp(o->type, "ConcatFromSequence") ||
+			    dlb_attr_int(o->attr, o->n_attr, "axis", 1) ||
 			    dlb_attr_int(o->attr, o->n_attr, "new_axis", 0))
 				return false;
 			joins++;
@@ -145,13 +155,13 @@ static bool match(struct fold *f, const struct dlb_op *loop, struct bags *bags)
 	const struct dlb_body *b = body_of(f, loop, "body");
 
 	*bags = (struct bags){ .reduce = "" };
-	if (!b || b->n_formal != 4 || b->g.n_outputs != 3 || loop->n_out != 2 || loop->out[1] < 0 || !only_joined(f, loop) ||
-	    !find_reduction(f, b, &bags->reduce, 0) || !*bags->reduce)
+	if (!b || b->n_formal != 4 || b->g.n_outputs != 3 || loop->n_out != 2 || loop->out[1] < 0 ||
+	    !only_joined(f, loop) || !find_reduction(f, b, &bags->reduce, 0) || !*bags->reduce)
 		return false;
 	bags->rows = cut_rows(f, b, loop, 0);
 	bags->offsets = cut_offsets(b, loop);
-	return bags->rows >= 0 && bags->offsets >= 0 && !f->sequence[bags->rows] && !f->sequence[bags->offsets] &&
-		even_offsets(f, bags);
+	return bags->rows >= 0 && bags->offsets >= 0 && !f->sequence[bags->rows] &&
+	       !f->sequence[bags->offsets] && even_offsets(f, bags);
 }
 
 /* Reshapes the rows of all bags, (bags * length, ...), to (bags, length, ...). */
@@ -182,7 +192,8 @@ static int reduced(struct fold *f, int op, const struct bags *bags, int t, struc
 					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &axis, .n = 1 } };
 
 	if (!strcmp(bags->reduce, "ReduceSum"))		/* only ReduceSum has axes as an input (opset 13) */
-		return dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, &axis, 1) }, 2, attr, 1, 1, NULL, err);
+		return dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, &axis, 1) }, 2,
+				     attr, 1, 1, NULL, err);
 	return dlb_fold_emit(f, op, bags->reduce, &t, 1, attr, 2, 1, NULL, err);
 }
 
@@ -204,7 +215,8 @@ static int element_of(const struct dlb_body *b, const struct dlb_op *loop, int t
 	const struct dlb_op *o = maker(b, t);
 
 	o = o && !strcmp(o->type, "Unsqueeze") && o->n_in > 0 ? maker(b, o->in[0]) : o;
-	if (!o || strcmp(o->type, "Gather") || o->n_in != 2 || o->in[1] != b->g.input[0] || dlb_attr_int(o->attr, o->n_attr, "axis", 0))
+	if (!o || strcmp(o->type, "Gather") || o->n_in != 2 || o->in[1] != b->g.input[0] ||
+	    dlb_attr_int(o->attr, o->n_attr, "axis", 0))
 		return -1;
 	return captured(b, loop, o->in[0]);
 }
@@ -235,21 +247,23 @@ static bool match_lookup(struct fold *f, const struct dlb_op *loop, struct bags 
 	if (!b || b->n_formal != 2 || b->g.n_outputs != 2 || loop->n_out != 1)
 		return false;
 	const struct dlb_op *reduce = maker(b, b->g.output[1]);
-	const bool known = reduce && reduce->n_in == 1 && (!strcmp(reduce->type, "ReduceMean") || !strcmp(reduce->type, "ReduceMax")) &&
-		dlb_attr_ints(reduce->attr, reduce->n_attr, "axes", &axes) == 1 && axes[0] == 0;
+	const bool known = reduce && reduce->n_in == 1 &&
+			   (!strcmp(reduce->type, "ReduceMean") || !strcmp(reduce->type, "ReduceMax")) &&
+			   dlb_attr_ints(reduce->attr, reduce->n_attr, "axes", &axes) == 1 && axes[0] == 0;
 	const bool sum = reduce && reduce->n_in == 2 && !strcmp(reduce->type, "ReduceSum");
 	if ((!known && !sum) || dlb_attr_int(reduce->attr, reduce->n_attr, "keepdims", 1))
 		return false;
 	if (sum) {
 		const int over = captured(b, loop, reduce->in[1]);
 		const struct dlb_tensor *x = over < 0 ? NULL : &f->g->tensor[over];
-		if (!x || !dlb_fold_is_known(f, over) || dlb_tensor_follows_batch(x) || x->n_dims != 1 || x->dim[0].add != 1 ||
-		    dlb_value_int(dlb_fold_value(f, over, 0), x->dtype, 0))
+		if (!x || !dlb_fold_is_known(f, over) || dlb_tensor_follows_batch(x) || x->n_dims != 1 ||
+		    x->dim[0].add != 1 || dlb_value_int(dlb_fold_value(f, over, 0), x->dtype, 0))
 			return false;
 	}
 	bags->reduce = reduce->type;
 	const struct dlb_op *look = maker(b, reduce->in[0]), *cut = NULL;
-	if (look && !strcmp(look->type, "Gather") && look->n_in == 2 && !dlb_attr_int(look->attr, look->n_attr, "axis", 0))
+	if (look && !strcmp(look->type, "Gather") && look->n_in == 2 &&
+	    !dlb_attr_int(look->attr, look->n_attr, "axis", 0))
 		cut = maker(b, look->in[1]);
 	if (!cut || strcmp(cut->type, "Slice") || cut->n_in < 3)
 		return false;
@@ -257,8 +271,8 @@ static bool match_lookup(struct fold *f, const struct dlb_op *loop, struct bags 
 	bags->rows = captured(b, loop, cut->in[0]);
 	bags->offsets = element_of(b, loop, cut->in[1]);
 	const int ends = element_of(b, loop, cut->in[2]);
-	return *table >= 0 && bags->rows >= 0 && bags->offsets >= 0 && ends >= 0 && f->g->tensor[bags->rows].n_dims == 1 &&
-		even_offsets(f, bags) && even_ends(f, bags, ends);
+	return *table >= 0 && bags->rows >= 0 && bags->offsets >= 0 && ends >= 0 &&
+	       f->g->tensor[bags->rows].n_dims == 1 && even_offsets(f, bags) && even_ends(f, bags, ends);
 }
 
 static int make_lookup(struct fold *f, int op, const struct bags *bags, int table, struct dlb_error *err)

@@ -56,13 +56,15 @@ static bool better(const struct dlb_tensor *x, int dim, const int64_t *v, int n,
 	for (int i = 0; i < 2; i++) {
 		for (int k = 0; k < dim && k < at[i] && v[k] == x->dim[k].add; k++)
 			kept[i]++;
-		for (int k = 1; k < x->n_dims - dim && k < n - at[i] && v[n - k] == x->dim[x->n_dims - k].add; k++)
+		for (int k = 1; k < x->n_dims - dim && k < n - at[i] && v[n - k] == x->dim[x->n_dims - k].add;
+		     k++)
 			kept[i]++;
 	}
 	return kept[0] > kept[1];
 }
 
-int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n, int64_t *outer)
+int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n,
+		    int64_t *outer)
 {
 	const int64_t batch = f->n;
 	int64_t before = 1;
@@ -116,7 +118,8 @@ static int64_t through_repeat(const struct fold *f, const struct dlb_op *o, int 
 	if (mul == x->dim[k].mul)
 		return f->outer[o->in[0]][k];
 	for (int i = 1; i < o->n_in && !strcmp(o->type, "Concat"); i++)
-		if (f->g->tensor[o->in[i]].dim[k].mul != x->dim[k].mul || f->outer[o->in[i]][k] != f->outer[o->in[0]][k])
+		if (f->g->tensor[o->in[i]].dim[k].mul != x->dim[k].mul ||
+		    f->outer[o->in[i]][k] != f->outer[o->in[0]][k])
 			return 0;
 	return f->outer[o->in[0]][k] == 1 ? mul / x->dim[k].mul : 0;
 }
@@ -132,16 +135,22 @@ static int64_t through(const struct fold *f, const struct dlb_op *o, int y, int 
 		for (int i = 0; i < o->n_in && !found; i++) {
 			const struct dlb_tensor *x = o->in[i] < 0 ? NULL : &f->g->tensor[o->in[i]];
 			for (int d = 0; x && d < x->n_dims && !found; d++)
-				if ((way == 0 ? x->n_dims - d == out->n_dims - k : way == 1 ? d == k : true) &&
+				if ((way == 0 ? x->n_dims - d == out->n_dims - k :
+				     way == 1 ? d == k :
+						true) &&
 				    x->dim[d].mul == out->dim[k].mul && x->dim[d].add == out->dim[k].add)
 					found = f->outer[o->in[i]][d];
 		}
 	return found ? found : 1;
 }
 
-static const struct { const char *type; int64_t (*through)(const struct fold *, const struct dlb_op *, int y, int k); } ways[] = {
-	{ "Reshape", through_view }, { "Flatten", through_view }, { "Squeeze", through_view }, { "Unsqueeze", through_view },
-	{ "Transpose", through_transpose }, { "Concat", through_repeat }, { "Tile", through_repeat },
+static const struct {
+	const char *type;
+	int64_t (*through)(const struct fold *, const struct dlb_op *, int y, int k);
+} ways[] = {
+	{ "Reshape", through_view },   { "Flatten", through_view },        { "Squeeze", through_view },
+	{ "Unsqueeze", through_view }, { "Transpose", through_transpose }, { "Concat", through_repeat },
+	{ "Tile", through_repeat },
 };
 
 int dlb_batch_place(struct fold *f, int op, struct dlb_error *err)
@@ -161,10 +170,15 @@ int dlb_batch_place(struct fold *f, int op, struct dlb_error *err)
 		for (int d = 0; d < f->g->tensor[y].n_dims; d++) {
 			const struct dlb_dim at = f->g->tensor[y].dim[d];
 			f->outer[y][d] = !at.mul ? 0 : at.add ? 0 : way(f, o, y, d);
-			if (way == through_view && at.mul && !f->outer[y][d] && dlb_batch_front(f, o->in[0], &dim) > 0)
-				return dlb_vertex_fail(o, err, "export with dynamic_shapes for the batch, or train at the exported batch",
-						       "makes dimension %d of '%s' of the batch and of what is one sample's ('%s'): samples "
-						       "would be mixed", d, f->g->tensor[y].name, f->g->tensor[o->in[0]].name);
+			if (way == through_view && at.mul && !f->outer[y][d] &&
+			    dlb_batch_front(f, o->in[0], &dim) > 0)
+				return dlb_vertex_fail(o, err,
+						       "export with dynamic_shapes for the batch, or train "
+						       "at the exported batch",
+						       "makes dimension %d of '%s' of the batch and of what "
+						       "is one sample's ('%s'): samples "
+						       "would be mixed",
+						       d, f->g->tensor[y].name, f->g->tensor[o->in[0]].name);
 		}
 	}
 	return 0;
@@ -184,8 +198,8 @@ static bool fixed_ints(const struct fold *f, const struct dlb_op *o, int k, stru
 {
 	const struct dlb_tensor *x = input_of(f, o, k);
 
-	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) || x->n_dims > 1 ||
-	    (x->n_dims == 1 && (x->dim[0].mul || x->dim[0].add > DLB_MAX_DIMS)))
+	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) ||
+	    x->n_dims > 1 || (x->n_dims == 1 && (x->dim[0].mul || x->dim[0].add > DLB_MAX_DIMS)))
 		return false;
 	*out = (struct ints){ .n = x->n_dims ? (int)x->dim[0].add : 1 };
 	for (int i = 0; i < out->n; i++)
@@ -267,7 +281,8 @@ static void expand(struct fold *f, int op)
 		return;
 	for (int k = 0; k < x->n_dims; k++) {
 		const int i = k + s.n - x->n_dims;	/* shapes are aligned at the right */
-		if (i >= 0 && x->dim[k].mul && !x->dim[k].add && s.v[i] == at_reference(f, x->dim[k]) && s.v[i] > 1) {
+		if (i >= 0 && x->dim[k].mul && !x->dim[k].add && s.v[i] == at_reference(f, x->dim[k]) &&
+		    s.v[i] > 1) {
 			follow(f, &s, i);
 			changed = true;
 		}
@@ -309,21 +324,25 @@ static void slice(struct fold *f, int op)
 	bool changed = false;
 
 	if (!x || !fixed_ints(f, o, 1, &start) || !fixed_ints(f, o, 2, &end) || start.n != end.n ||
-	    (input_of(f, o, 3) && !fixed_ints(f, o, 3, &axes)) || (input_of(f, o, 4) && !fixed_ints(f, o, 4, &steps)))
+	    (input_of(f, o, 3) && !fixed_ints(f, o, 3, &axes)) ||
+	    (input_of(f, o, 4) && !fixed_ints(f, o, 4, &steps)))
 		return;
 	for (int i = 0; i < start.n; i++) {
 		const int64_t k = !axes.n ? i : axes.v[i] + (axes.v[i] < 0 ? x->n_dims : 0);
-		if (k < 0 || k >= x->n_dims || !x->dim[k].mul || x->dim[k].add || (steps.n && steps.v[i] != 1))
+		if (k < 0 || k >= x->n_dims || !x->dim[k].mul || x->dim[k].add ||
+		    (steps.n && steps.v[i] != 1))
 			continue;
 		const int64_t size = at_reference(f, x->dim[k]);
 		const bool batches = f->outer[o->in[0]][k] == x->dim[k].mul && start.v[i] % f->wired == 0 &&
 			end.v[i] % f->wired == 0;
 		if (start.v[i] == 0 && end.v[i] == size)
 			follow(f, &end, i);
-		else if (batches && start.v[i] > -size && start.v[i] < size && end.v[i] < size && x->dim[k].mul > 1) {
+		else if (batches && start.v[i] > -size && start.v[i] < size && end.v[i] < size &&
+			 x->dim[k].mul > 1) {
 			follow(f, &start, i);
 			follow(f, &end, i);
-		} else if (batches && start.v[i] && start.v[i] > -size && start.v[i] < size && x->dim[k].mul > 1)
+		} else if (batches && start.v[i] && start.v[i] > -size && start.v[i] < size &&
+			   x->dim[k].mul > 1)
 			follow(f, &start, i);	/* the end, however it is written */
 		else
 			continue;
@@ -343,7 +362,8 @@ static void split(struct fold *f, int op)
 
 	if (!x || x->n_dims < 1 || !fixed_ints(f, o, 1, &s))
 		return;
-	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0), k = axis + (axis < 0 ? x->n_dims : 0);
+	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0),
+		      k = axis + (axis < 0 ? x->n_dims : 0);
 	if (k < 0 || k >= x->n_dims || !x->dim[k].mul || f->outer[o->in[0]][k] != x->dim[k].mul)
 		return;
 	for (int i = 0; i < s.n; i++) {
@@ -354,8 +374,10 @@ static void split(struct fold *f, int op)
 	set_operand(f, op, 1, &s);
 }
 
-static const struct { const char *type; void (*decide)(struct fold *f, int op); } shapes[] = {
-	{ "Reshape", reshape }, { "Expand", expand }, { "Resize", resize }, { "Slice", slice }, { "Split", split },
+static const struct { const char *type; void (*decide)(struct fold *f, int op);
+} shapes[] = {
+	{ "Reshape", reshape }, { "Expand", expand }, { "Resize", resize },
+	{ "Slice", slice },     { "Split", split },
 };
 
 void dlb_batch_decide(struct fold *f, int op)

@@ -29,7 +29,8 @@ struct batch_rows { const struct dlb_tensor *x; int64_t front, batch, behind; si
 static struct batch_rows rows_of(const struct fold *f, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
-	struct batch_rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired), dlb_dtype_bytes(x->dtype) };
+	struct batch_rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired),
+				dlb_dtype_bytes(x->dtype) };
 
 	for (int k = 0; k < x->n_dims; k++)
 		if (k != want->k)
@@ -79,7 +80,8 @@ static bool step_to(const struct batch_rows *r, int64_t front, int64_t b, int64_
 
 /* Do the integers increase by the same step from each row to the next? *step:
  * front * behind steps, in f->a. */
-static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct batch_target *want, int64_t **step)
+static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct batch_target *want,
+			int64_t **step)
 {
 	if ((r->batch < 2 && !want->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
 		return false;
@@ -122,7 +124,8 @@ static int new_constant(struct fold *f, int of, const struct dlb_desc *d, const 
 }
 
 /* An integer constant, for shapes and indices. */
-static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, const int64_t *v, const int64_t *mul)
+static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, const int64_t *v,
+		    const int64_t *mul)
 {
 	const int t = dlb_graph_add_constant(f->g, name, d, v, mul);
 
@@ -168,29 +171,41 @@ static int new_fill(struct fold *f, const struct batch_target *want, double valu
 }
 
 /* (front, n, behind) in the requested shape: by Expand or, with steps, by base + step * (0 .. n-1). */
-static int along_batch(struct fold *f, int op, const struct batch_target *want, const struct batch_rows *r, const int64_t *step,
-		       struct dlb_error *err)
+static int along_batch(struct fold *f, int op, const struct batch_target *want, const struct batch_rows *r,
+		       const int64_t *step, struct dlb_error *err)
 {
 	const struct dlb_desc d = { .dtype = r->x->dtype, .n_dims = 3, .dim = { r->front, 1, r->behind } };
-	const struct dlb_desc three = { .dtype = DLB_I64, .n_dims = 1, .dim = { 3 } }, scalar = { .dtype = DLB_I64 };
-	const int64_t to[3] = { r->front, 0, r->behind }, n[3] = { 0, 1, 0 }, column[3] = { 1, -1, 1 }, zero = 0, one = 1;
+	const struct dlb_desc three = { .dtype = DLB_I64, .n_dims = 1, .dim = { 3 } },
+			      scalar = { .dtype = DLB_I64 };
+	const int64_t to[3] = { r->front, 0, r->behind }, n[3] = { 0, 1, 0 }, column[3] = { 1, -1, 1 },
+		      zero = 0, one = 1;
 	const char *name = r->x->name;
 	const enum dlb_dtype type = r->x->dtype;
 	int t = new_constant(f, want->t, &d, first_rows(f, r));
 
 	if (!step) {
-		t = dlb_fold_emit(f, op, "Expand", (int[]){ t, new_ints(f, name, &three, to, n) }, 2, NULL, 0, 1, NULL, err);
+		t = dlb_fold_emit(f, op, "Expand", (int[]){ t, new_ints(f, name, &three, to, n) }, 2, NULL, 0,
+				  1, NULL, err);
 	} else {
-		const struct dlb_desc steps = { .dtype = DLB_I64, .n_dims = 3, .dim = { r->front, 1, r->behind } };
-		const struct dlb_attr to_type = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(type) };
-		const int first = new_ints(f, name, &scalar, &zero, NULL), end = new_ints(f, name, &scalar, &zero, &one);
+		const struct dlb_desc steps = { .dtype = DLB_I64,
+						.n_dims = 3,
+						.dim = { r->front, 1, r->behind } };
+		const struct dlb_attr to_type = { .name = "to",
+						  .type = DLB_ATTR_INT,
+						  .i = dlb_dtype_to_onnx(type) };
+		const int first = new_ints(f, name, &scalar, &zero, NULL),
+			  end = new_ints(f, name, &scalar, &zero, &one);
 		const int by = new_ints(f, name, &scalar, &one, NULL);
 		int i = dlb_fold_emit(f, op, "Range", (int[]){ first, end, by }, 3, NULL, 0, 1, NULL, err);
-		i = i < 0 ? -1 : dlb_fold_emit(f, op, "Reshape", (int[]){ i, new_ints(f, name, &three, column, NULL) }, 2, NULL, 0, 1,
-					       NULL, err);
-		i = i < 0 ? -1 : dlb_fold_emit(f, op, "Mul", (int[]){ i, new_ints(f, name, &steps, step, NULL) }, 2, NULL, 0, 1, NULL,
-					       err);
-		i = i < 0 || type == DLB_I64 ? i : dlb_fold_emit(f, op, "Cast", &i, 1, &to_type, 1, 1, NULL, err);
+		i = i < 0 ? -1 :
+			    dlb_fold_emit(f, op, "Reshape",
+					  (int[]){ i, new_ints(f, name, &three, column, NULL) }, 2, NULL, 0,
+					  1, NULL, err);
+		i = i < 0 ? -1 :
+			    dlb_fold_emit(f, op, "Mul", (int[]){ i, new_ints(f, name, &steps, step, NULL) },
+					  2, NULL, 0, 1, NULL, err);
+		i = i < 0 || type == DLB_I64 ? i :
+					       dlb_fold_emit(f, op, "Cast", &i, 1, &to_type, 1, 1, NULL, err);
 		t = i < 0 ? -1 : dlb_fold_emit(f, op, "Add", (int[]){ i, t }, 2, NULL, 0, 1, NULL, err);
 	}
 	if (t < 0)
@@ -218,9 +233,11 @@ static int constant_that_follows(struct fold *f, int op, const struct batch_targ
 	if (equal_rows(&r)) {
 		struct dlb_desc d = dlb_tensor_desc(x, f->n);
 		d.dim[want->k] /= f->wired;
-		return want->one ? new_constant(f, want->t, &d, first_rows(f, &r)) : along_batch(f, op, want, &r, NULL, &ignored);
+		return want->one ? new_constant(f, want->t, &d, first_rows(f, &r)) :
+				   along_batch(f, op, want, &r, NULL, &ignored);
 	}
-	return !want->one && steady_rows(f, &r, want, &step) ? along_batch(f, op, want, &r, step, &ignored) : -1;
+	return !want->one && steady_rows(f, &r, want, &step) ? along_batch(f, op, want, &r, step, &ignored) :
+							       -1;
 }
 
 /* -- vertices -- */
@@ -242,7 +259,9 @@ static bool makes(struct fold *f, int p, int *in, const struct batch_target *wan
 	const struct dlb_tensor *y = &f->g->tensor[want->t];
 	good = good && y->n_dims == was.n_dims;
 	for (int k = 0; k < was.n_dims && good; k++) {
-		const struct dlb_dim as = k != want->k ? was.dim[k] : want->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
+		const struct dlb_dim as = k != want->k ? was.dim[k] :
+					  want->one    ? (struct dlb_dim){ 0, each } :
+							 (struct dlb_dim){ each, 0 };
 		good = y->dim[k].mul == as.mul && y->dim[k].add == as.add;
 	}
 	o->in = before;
@@ -275,7 +294,11 @@ static int through_operands(struct fold *f, int op, int p, const struct batch_ta
 			in[i] = f->g->op[p].in[i];
 			if (in[i] < 0 || (d = aligned(f, want, in[i], way == 0)) < 0)
 				continue;
-			const int t = made_for(f, op, (struct batch_target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one });
+			const int t = made_for(f, op,
+					       (struct batch_target){ .t = in[i],
+								      .k = d,
+								      .outer = want->outer,
+								      .one = want->one });
 			in[i] = t < 0 ? in[i] : t;
 			changed += t >= 0;
 		}
@@ -287,7 +310,11 @@ static int through_operands(struct fold *f, int op, int p, const struct batch_ta
 			memcpy(in, f->g->op[p].in, (size_t)n_in * sizeof *in);
 			const struct dlb_dim at = f->g->tensor[in[i]].dim[d];
 			if (at.mul || at.add != f->g->tensor[want->t].dim[want->k].add ||
-			    (in[i] = made_for(f, op, (struct batch_target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one })) < 0)
+			    (in[i] = made_for(f, op,
+					      (struct batch_target){ .t = in[i],
+								     .k = d,
+								     .outer = want->outer,
+								     .one = want->one })) < 0)
 				continue;
 			if (makes(f, p, in, want))
 				return dlb_fold_again(f, p, in, want->t);
@@ -308,8 +335,13 @@ static int through_view(struct fold *f, int op, int p, const struct batch_target
 	for (int k = 0; k < x->n_dims; k++)
 		v[k] = x->dim[k].mul ? 0 : x->dim[k].add;
 	const int d = front > 0 ? dlb_batch_entry(f, want->t, want->k, front, v, x->n_dims, &outer) : -1;
-	const int t = d < 0 ? -1 : made_for(f, op, (struct batch_target){ .t = from, .k = d, .outer = outer, .one = want->one });
-	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
+	const int t = d < 0 ? -1 :
+			      made_for(f, op,
+				       (struct batch_target){
+					       .t = from, .k = d, .outer = outer, .one = want->one });
+	return t < 0 ? -1 :
+		       dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL,
+				     &ignored);
 }
 
 static int through_expand(struct fold *f, int op, int p, const struct batch_target *want)
@@ -320,13 +352,22 @@ static int through_expand(struct fold *f, int op, int p, const struct batch_targ
 	int t = f->g->op[p].in[0];
 
 	if (d >= 0 && x->dim[d].add != 1)
-		t = x->dim[d].mul ? -1 : made_for(f, op, (struct batch_target){ .t = t, .k = d, .outer = want->outer, .one = want->one });
-	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
+		t = x->dim[d].mul ?
+			    -1 :
+			    made_for(f, op,
+				     (struct batch_target){
+					     .t = t, .k = d, .outer = want->outer, .one = want->one });
+	return t < 0 ? -1 :
+		       dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL,
+				     &ignored);
 }
 
-static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct batch_target *want); } ways[] = {
-	{ "Reshape", through_view }, { "Flatten", through_view }, { "Squeeze", through_view }, { "Unsqueeze", through_view },
-	{ "Expand", through_expand },
+static const struct {
+	const char *type;
+	int (*through)(struct fold *f, int op, int p, const struct batch_target *want);
+} ways[] = {
+	{ "Reshape", through_view },   { "Flatten", through_view },  { "Squeeze", through_view },
+	{ "Unsqueeze", through_view }, { "Expand", through_expand },
 };
 
 static int vertex_that_follows(struct fold *f, int op, const struct batch_target *want)
@@ -347,14 +388,17 @@ static int made_for(struct fold *f, int op, struct batch_target want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want.t];
 
-	if (x->kind == DLB_T_INPUT || x->dim[want.k].mul || x->dim[want.k].add < 1 || x->dim[want.k].add % (want.outer * f->wired))
+	if (x->kind == DLB_T_INPUT || x->dim[want.k].mul || x->dim[want.k].add < 1 ||
+	    x->dim[want.k].add % (want.outer * f->wired))
 		return -1;
 	for (int i = 0; i < f->n_made; i++) {
 		const struct batch_target *m = &f->made[i].target;
-		if (m->t == want.t && m->k == want.k && m->outer == want.outer && m->one == want.one && m->step == want.step)
+		if (m->t == want.t && m->k == want.k && m->outer == want.outer && m->one == want.one &&
+		    m->step == want.step)
 			return f->made[i].made;
 	}
-	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &want) : vertex_that_follows(f, op, &want);
+	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &want) :
+						  vertex_that_follows(f, op, &want);
 	DLB_GROW(f->made, f->n_made, f->cap_made);
 	f->made[f->n_made++] = (struct dlb_batch_made){ want, t };
 	return t;
@@ -370,9 +414,13 @@ int dlb_batch_made(struct fold *f, int op, int t, int k)
 /* Operators that broadcast: an operand of one row serves as well as one that follows the batch. */
 static bool broadcasts(const struct dlb_op *o)
 {
-	static const char *const types[] = { "Add", "Sub", "Mul", "Div", "Pow", "Mod", "And", "Or", "Xor", "BitwiseAnd",
-		"BitwiseOr", "BitwiseXor", "BitShift", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Where", "Max",
-		"Min", "Sum", "Mean", "PRelu", "MatMul", "Attention" };
+	static const char *const types[] = {
+		"Add",      "Sub",      "Mul",  "Div",         "Pow",       "Mod",
+		"And",      "Or",       "Xor",  "BitwiseAnd",  "BitwiseOr", "BitwiseXor",
+		"BitShift", "Equal",    "Less", "LessOrEqual", "Greater",   "GreaterOrEqual",
+		"Where",    "Max",      "Min",  "Sum",         "Mean",      "PRelu",
+		"MatMul",   "Attention"
+	};
 
 	for (int i = 0; i < DLB_LEN(types) && !*o->domain; i++)
 		if (!strcmp(o->type, types[i]))
@@ -392,8 +440,8 @@ static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d,
 	for (int j = 0; j < o->n_in; j++) {
 		const struct dlb_tensor *z = o->in[j] < 0 ? NULL : &f->g->tensor[o->in[j]];
 		for (int k = 0; z && k < z->n_dims; k++)
-			if ((z->n_dims - k == x->n_dims - d || k == d) && z->dim[k].mul && f->outer[o->in[j]][k] &&
-			    z->dim[k].mul * f->n + z->dim[k].add == x->dim[d].add) {
+			if ((z->n_dims - k == x->n_dims - d || k == d) && z->dim[k].mul &&
+			    f->outer[o->in[j]][k] && z->dim[k].mul * f->n + z->dim[k].add == x->dim[d].add) {
 				*outer = f->outer[o->in[j]][k];
 				return true;
 			}
@@ -422,7 +470,9 @@ static bool search(struct fold *f, struct operand_search *s, int i)
 		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
 			continue;
 		for (int one = broadcasts(&f->g->op[s->op]); one >= 0; one--) {
-			const int made = made_for(f, s->op, (struct batch_target){ .t = t, .k = d, .outer = outer, .one = one });
+			const int made = made_for(f, s->op,
+						  (struct batch_target){
+							  .t = t, .k = d, .outer = outer, .one = one });
 			f->g->op[s->op].in[i] = made < 0 ? t : made;
 			if (made >= 0 && search(f, s, i + 1))
 				return true;
@@ -462,7 +512,8 @@ void dlb_batch_hint(const struct fold *f, struct dlb_error *err)
 	for (int i = 0; i < g->n_inputs && n < sizeof list - 1; i++) {
 		const struct dlb_tensor *x = &g->tensor[g->input[i]];
 		if (x->n_dims > 0 && x->dim[0].mul)
-			n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\": {0: \"batch\"}", n ? ", " : "", x->name);
+			n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\": {0: \"batch\"}",
+					      n ? ", " : "", x->name);
 	}
 	dlb_hint(err, "torch.onnx.export(..., dynamic_shapes={%s}) leaves the batch open", list);
 }
@@ -479,12 +530,17 @@ static void blame(const struct fold *f, int op, struct dlb_error *err)
 		for (int i = 0; i < o->n_in; i++)
 			for (int d = 0; o->in[i] >= 0 && d < f->g->tensor[o->in[i]].n_dims; d++) {
 				const int64_t size = f->g->tensor[o->in[i]].dim[d].add;
-				const int h = may_hold(f, o, i, d, any, &outer) ? holder(f, o->in[i], size, &left) : -1;
+				const int h = may_hold(f, o, i, d, any, &outer) ?
+						      holder(f, o->in[i], size, &left) :
+						      -1;
 				if (h < 0)
 					continue;
 				const struct dlb_desc desc = dlb_tensor_desc(&f->g->tensor[h], f->n);
-				dlb_vertex_fail(o, err, NULL, "constant '%s', %s, holds the batch of %" PRId64 " that the model was exported with",
-						f->g->tensor[h].name, dlb_desc_str(&desc, shape, sizeof shape), f->wired);
+				dlb_vertex_fail(o, err, NULL,
+						"constant '%s', %s, holds the batch of %" PRId64
+						" that the model was exported with",
+						f->g->tensor[h].name,
+						dlb_desc_str(&desc, shape, sizeof shape), f->wired);
 				dlb_batch_hint(f, err);
 				return;
 			}
@@ -513,8 +569,8 @@ static bool own_rows(struct fold *f, struct batch_target *want, int64_t n)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
 
-	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[want->k].mul || x->dim[want->k].add % f->wired || want->each < 1 ||
-	    n < 1)
+	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[want->k].mul ||
+	    x->dim[want->k].add % f->wired || want->each < 1 || n < 1)
 		return false;
 	const struct batch_rows r = rows_of(f, want);
 	int64_t *step;
@@ -524,7 +580,8 @@ static bool own_rows(struct fold *f, struct batch_target *want, int64_t n)
 	for (int64_t o = 0; o < r.front && own; o++)
 		for (int64_t i = 0; i < r.behind && own; i++) {
 			const int64_t at = element(&r, o, 0, i);
-			own = step[o * r.behind + i] == (i % want->each ? 0 : n) && (i % want->each || (at >= 0 && at < n));
+			own = step[o * r.behind + i] == (i % want->each ? 0 : n) &&
+			      (i % want->each || (at >= 0 && at < n));
 		}
 	return own;
 }
@@ -533,14 +590,17 @@ static bool own_rows(struct fold *f, struct batch_target *want, int64_t n)
 static void gather(struct fold *f, int op, int k, bool nd)
 {
 	const int from = f->g->op[op].in[0], by = f->g->op[op].in[1];
-	const struct dlb_tensor x = f->g->tensor[from], index = f->g->tensor[by];	/* copies: making tensors moves the arrays */
+	/* copies: making tensors moves the arrays */
+	const struct dlb_tensor x = f->g->tensor[from], index = f->g->tensor[by];
 	const int n = index.n_dims - nd;
 
-	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 || dlb_tensor_follows_batch(&index))
+	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 ||
+	    dlb_tensor_follows_batch(&index))
 		return;
 	for (int d = 0; d < n; d++) {
 		struct batch_target want = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
-		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &want, x.dim[k].mul) : index.dim[d].add == f->wired;
+		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &want, x.dim[k].mul) :
+								index.dim[d].add == f->wired;
 		const int t = own ? made_for(f, op, want) : -1;
 		if (t < 0)
 			continue;
@@ -555,10 +615,13 @@ static void scatter(struct fold *f, int op, bool nd)
 	const struct dlb_op *o = &f->g->op[op];
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
 	const struct batch_target data = { .t = o->in[0], .outer = 1 };
-	struct batch_target indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
+	struct batch_target indices = { .t = o->in[1],
+					.outer = 1,
+					.each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
 
-	if (o->n_in < 3 || o->in[2] < 0 || x->n_dims < 1 || x->dim[0].mul || x->dim[0].add % f->wired || index->n_dims < 1 ||
-	    !dlb_tensor_follows_batch(&f->g->tensor[o->in[2]]) || !own_rows(f, &indices, x->dim[0].add / f->wired))
+	if (o->n_in < 3 || o->in[2] < 0 || x->n_dims < 1 || x->dim[0].mul || x->dim[0].add % f->wired ||
+	    index->n_dims < 1 || !dlb_tensor_follows_batch(&f->g->tensor[o->in[2]]) ||
+	    !own_rows(f, &indices, x->dim[0].add / f->wired))
 		return;
 	const int to = made_for(f, op, data), by = to < 0 ? -1 : made_for(f, op, indices);
 	if (by < 0)

@@ -33,9 +33,13 @@ int dlb_b_op(struct dlb_builder *b, const char *type, const struct dlb_attr *att
 		return -1;
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.%s", g->op[b->op].name, type));
 	for (int k = 0; k < n_out; k++)
-		ids[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, k ? dlb_arena_printf(&ad->a, "%s.%d", name, k)
-								       : name), DLB_T_GRADIENT);
-	const int op = dlb_graph_add_op(g, name, type, domain, DLB_BACKWARD, in, n_in, ids, n_out, attr, n_attr);
+		ids[k] = dlb_graph_add_tensor(g,
+					      dlb_graph_tensor_name(g, k ? dlb_arena_printf(&ad->a, "%s.%d",
+											    name, k) :
+									   name),
+					      DLB_T_GRADIENT);
+	const int op = dlb_graph_add_op(g, name, type, domain, DLB_BACKWARD, in, n_in, ids, n_out, attr,
+					n_attr);
 	g->op[op].of = b->op;
 	g->op[op].opset = BACKWARD_OPSET;
 	for (int k = 0; k < n_out; k++)
@@ -76,7 +80,8 @@ static int add_constant(struct dlb_builder *b, const struct dlb_desc *d, const v
 
 	if (ad->failed)
 		return -1;
-	return dlb_graph_add_constant(ad->g, dlb_arena_printf(&ad->a, "%s.constant", ad->g->op[b->op].name), d, data, mul);
+	return dlb_graph_add_constant(ad->g, dlb_arena_printf(&ad->a, "%s.constant", ad->g->op[b->op].name),
+				      d, data, mul);
 }
 
 int dlb_b_const_ints(struct dlb_builder *b, const int64_t *v, int n)
@@ -192,5 +197,7 @@ int dlb_b_dout_or_zeros(struct dlb_builder *b, int k)
 	if (b->dout[k] >= 0)
 		return b->dout[k];
 	const int out = dlb_b_extra_output(b, k);
-	return out < 0 ? -1 : dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, dlb_b_desc(b, out)->dtype), dlb_b_const_shape(b, out));
+	return out < 0 ? -1 :
+			 dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, dlb_b_desc(b, out)->dtype),
+				   dlb_b_const_shape(b, out));
 }

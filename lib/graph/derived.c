@@ -29,10 +29,12 @@ static bool is_permutation(const int *perm, int n)
 
 static bool part_fits(const struct dlb_derived *d, const struct dlb_part *p)
 {
-	if (p->n_dims < 0 || p->n_dims > DLB_MAX_DIMS || dlb_checked_count(p->dim, p->n_dims) < 0 || !is_permutation(p->perm, p->n_dims))
+	if (p->n_dims < 0 || p->n_dims > DLB_MAX_DIMS || dlb_checked_count(p->dim, p->n_dims) < 0 ||
+	    !is_permutation(p->perm, p->n_dims))
 		return false;
 	const int64_t all = product(p->dim, 0, p->n_dims), rows = p->n_dims ? p->dim[p->axis] : 1;
-	if (p->first < 0 || p->count < 1 || p->first > rows - p->count || p->length < 1 || p->length > d->base[d->axis])
+	if (p->first < 0 || p->count < 1 || p->first > rows - p->count || p->length < 1 ||
+	    p->length > d->base[d->axis])
 		return false;
 	return all / rows * p->count == product(d->base, 0, d->n_dims) / d->base[d->axis] * p->length;
 }
@@ -41,8 +43,8 @@ bool dlb_derived_fits(const struct dlb_derived *d)
 {
 	int64_t length = 0;
 
-	if (d->n_dims < 1 || d->n_dims > DLB_MAX_DIMS || d->axis < 0 || d->axis >= d->n_dims || d->n_parts < 1 ||
-	    dlb_checked_count(d->dim, d->n_dims) < 1)
+	if (d->n_dims < 1 || d->n_dims > DLB_MAX_DIMS || d->axis < 0 || d->axis >= d->n_dims ||
+	    d->n_parts < 1 || dlb_checked_count(d->dim, d->n_dims) < 1)
 		return false;
 	for (int i = 0; i < d->n_dims; i++)
 		if (d->base[i] != d->dim[i] && d->base[i] != 1)
@@ -88,7 +90,8 @@ void dlb_part_next(struct dlb_part_walk *w)
 }
 
 /* Writes the part's elements in their order, one row of the result after another. */
-static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source, size_t size, char *out)
+static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source,
+		     size_t size, char *out)
 {
 	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements per index of the axis */
 	const int64_t length = inner * p->length, row = inner * d->base[d->axis];
@@ -96,7 +99,8 @@ static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int6
 
 	dlb_part_begin(&w, p);
 	for (int64_t e = 0; e < w.count; e++, dlb_part_next(&w))
-		memcpy(out + (size_t)(e / length * row + at * inner + e % length) * size, (const char *)source + (size_t)w.at * size, size);
+		memcpy(out + (size_t)(e / length * row + at * inner + e % length) * size,
+		       (const char *)source + (size_t)w.at * size, size);
 }
 
 static void repeat(const struct dlb_derived *d, const char *base, size_t size, char *out)
@@ -140,7 +144,8 @@ static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
 }
 
 /* Adds an op that makes tensor `out`; -1: a new tensor. Returns its id. */
-static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
+static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in,
+	       const struct dlb_attr *attr, int n_attr)
 {
 	const char *op = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.%s", name, type));
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, op), DLB_T_ACTIVATION);
@@ -177,7 +182,8 @@ static int transpose(struct dlb_graph *g, const char *name, const struct dlb_par
 	return same ? t : add(g, name, "Transpose", &t, 1, &attr, 1);
 }
 
-static int reshape(struct dlb_graph *g, const char *name, const struct dlb_derived *d, const struct dlb_part *p, int t)
+static int reshape(struct dlb_graph *g, const char *name, const struct dlb_derived *d,
+		   const struct dlb_part *p, int t)
 {
 	int64_t dim[DLB_MAX_DIMS];
 	bool same = p->n_dims == d->n_dims;
@@ -194,7 +200,8 @@ static int reshape(struct dlb_graph *g, const char *name, const struct dlb_deriv
 
 static void note(struct dlb_graph *g, const struct dlb_derived *d)
 {
-	struct dlb_derived *all = dlb_arena_array(&g->arena, (size_t)g->n_derived + 1, sizeof *all), *copy = &all[g->n_derived];
+	struct dlb_derived *all = dlb_arena_array(&g->arena, (size_t)g->n_derived + 1, sizeof *all),
+			   *copy = &all[g->n_derived];
 
 	if (g->n_derived)
 		memcpy(all, g->derived, (size_t)g->n_derived * sizeof *all);
@@ -206,13 +213,15 @@ static void note(struct dlb_graph *g, const struct dlb_derived *d)
 	g->n_derived++;
 }
 
-int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source, struct dlb_error *err)
+int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
+		    struct dlb_error *err)
 {
 	const char *name = d->name;
 	int *part = dlb_arena_array(&g->arena, (size_t)d->n_parts, sizeof *part), t;
 
 	if (!dlb_derived_fits(d))
-		return dlb_refuse(err, name, "this is a mistake of dlb: report it with the model", "the parts that it is made of do not fit");
+		return dlb_refuse(err, name, "this is a mistake of dlb: report it with the model",
+				  "the parts that it is made of do not fit");
 	for (int i = 0; i < d->n_parts; i++) {
 		t = slice(g, name, &d->part[i], source[i]);
 		t = transpose(g, name, &d->part[i], t);
@@ -221,7 +230,8 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = d->axis };
 	t = d->n_parts > 1 ? add(g, name, "Concat", part, d->n_parts, &axis, 1) : part[0];
 	if (memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim)) {
-		const int in[2] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.repeats", name), d->dim, d->n_dims) };
+		const int in[2] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.repeats", name), d->dim,
+					    d->n_dims) };
 		t = add(g, name, "Expand", in, 2, NULL, 0);
 	}
 	note(g, d);
@@ -235,8 +245,13 @@ static int swap(struct dlb_graph *g, int from, int to)
 	const char *name = g->tensor[to].name;
 
 	g->tensor[to] = g->tensor[from];
-	g->tensor[from] = (struct dlb_tensor){ .name = name, .kind = DLB_T_CONSTANT, .dtype = g->tensor[to].dtype, .n_dims = -1,
-					       .producer = -1, .home = -1, .of = -1 };
+	g->tensor[from] = (struct dlb_tensor){ .name = name,
+					       .kind = DLB_T_CONSTANT,
+					       .dtype = g->tensor[to].dtype,
+					       .n_dims = -1,
+					       .producer = -1,
+					       .home = -1,
+					       .of = -1 };
 	dlb_graph_forget_names(g);
 	return 0;
 }
@@ -276,6 +291,9 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err)
 	}
 	x->in_model = false;		/* the model has it in another shape */
 	/* existing readers now read the output of the new Expand */
-	const int row = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.row", x->name)), DLB_T_CONSTANT);
+	const int row = dlb_graph_add_tensor(g,
+					     dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.row",
+										       x->name)),
+					     DLB_T_CONSTANT);
 	return dlb_derived_add(g, t, &d, &row, err) ? -1 : swap(g, t, row);
 }

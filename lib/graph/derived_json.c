@@ -22,9 +22,10 @@ static json_t *write_part(const struct dlb_part *p)
 
 	for (int i = 0; i < p->n_dims; i++)
 		perm[i] = p->perm[i];
-	return json_pack("{s:s, s:o, s:i, s:I, s:I, s:o, s:I}", "of", p->of, "shape", write_dims(p->dim, p->n_dims), "axis", p->axis,
-			 "first", (json_int_t)p->first, "count", (json_int_t)p->count, "perm", write_dims(perm, p->n_dims),
-			 "length", (json_int_t)p->length);
+	return json_pack("{s:s, s:o, s:i, s:I, s:I, s:o, s:I}", "of", p->of, "shape",
+			 write_dims(p->dim, p->n_dims), "axis", p->axis, "first", (json_int_t)p->first,
+			 "count", (json_int_t)p->count, "perm", write_dims(perm, p->n_dims), "length",
+			 (json_int_t)p->length);
 }
 
 json_t *dlb_derived_write(const struct dlb_graph *g)
@@ -33,7 +34,8 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 
 	for (int i = 0; i < g->n_derived; i++) {
 		const struct dlb_derived *d = &g->derived[i];
-		json_t *parts = json_array(), *o = json_pack("{s:s, s:o, s:i}", "name", d->name, "shape", write_dims(d->dim, d->n_dims), "axis", d->axis);
+		json_t *parts = json_array(), *o = json_pack("{s:s, s:o, s:i}", "name", d->name, "shape",
+							     write_dims(d->dim, d->n_dims), "axis", d->axis);
 		if (memcmp(d->base, d->dim, (size_t)d->n_dims * sizeof *d->dim))
 			json_object_set_new(o, "base", write_dims(d->base, d->n_dims));
 		for (int k = 0; k < d->n_parts; k++)
@@ -44,7 +46,8 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 	return a;
 }
 
-static int read_dims(const struct dlb_ref *r, const char *key, int64_t least, int64_t *dim, int *n, struct dlb_error *err)
+static int read_dims(const struct dlb_ref *r, const char *key, int64_t least, int64_t *dim, int *n,
+		     struct dlb_error *err)
 {
 	const struct dlb_ref at = dlb_ref_at(r, key);
 	struct dlb_ref list;
@@ -63,16 +66,20 @@ static int read_dims(const struct dlb_ref *r, const char *key, int64_t least, in
 
 static int read_part(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_part *p, struct dlb_error *err)
 {
-	static const char *const known[] = { "of", "shape", "axis", "first", "count", "perm", "length", NULL };
+	static const char *const known[] = {
+		"of", "shape", "axis", "first", "count", "perm", "length", NULL
+	};
 	const struct dlb_ref at = dlb_ref_at(r, "perm");
 	int64_t axis, perm[DLB_MAX_DIMS];
 	const char *of;
 	int n;
 
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "of", DLB_NEED, &of, err) ||
-	    read_dims(r, "shape", 1, p->dim, &p->n_dims, err) || dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
+	    read_dims(r, "shape", 1, p->dim, &p->n_dims, err) ||
+	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
 	    dlb_get_int(r, "first", DLB_NEED, 0, INT64_C(1) << 40, &p->first, err) ||
-	    dlb_get_int(r, "count", DLB_NEED, 1, INT64_C(1) << 40, &p->count, err) || read_dims(r, "perm", 0, perm, &n, err) ||
+	    dlb_get_int(r, "count", DLB_NEED, 1, INT64_C(1) << 40, &p->count, err) ||
+	    read_dims(r, "perm", 0, perm, &n, err) ||
 	    dlb_get_int(r, "length", DLB_NEED, 1, INT64_C(1) << 40, &p->length, err))
 		return -1;
 	if (n != p->n_dims)
@@ -84,7 +91,8 @@ static int read_part(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_pa
 	return 0;
 }
 
-static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d, struct dlb_error *err)
+static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d,
+			struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "shape", "base", "axis", "parts", NULL };
 	struct dlb_ref parts;
@@ -92,8 +100,10 @@ static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb
 	int64_t axis;
 	int n;
 
-	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) || read_dims(r, "shape", 1, d->dim, &d->n_dims, err) ||
-	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
+	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) ||
+	    read_dims(r, "shape", 1, d->dim, &d->n_dims, err) ||
+	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
+	    dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
 		return -1;
 	memcpy(d->base, d->dim, sizeof d->base);
 	n = d->n_dims;
@@ -107,7 +117,8 @@ static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb
 	}
 	d->axis = (int)axis;
 	d->name = dlb_arena_strdup(&g->arena, name);
-	return n == d->n_dims && dlb_derived_fits(d) ? 0 : dlb_ref_fail(r, err, "its parts do not fit its shape");
+	return n == d->n_dims && dlb_derived_fits(d) ? 0 :
+						       dlb_ref_fail(r, err, "its parts do not fit its shape");
 }
 
 int dlb_derived_read(const struct dlb_ref *graph, struct dlb_graph *g, struct dlb_error *err)

@@ -29,11 +29,14 @@ int dlb_graph_set_dim(struct dlb_graph *g, const char *text, struct dlb_error *e
 	const long long n = eq ? strtoll(eq + 1, &end, 10) : 0;
 
 	if (!eq || eq == text || !eq[1] || *end || n < 1 || n > MAX_SIZE)
-		return dlb_refuse(err, NULL, "as in --dim seq=128", "'%s' is not NAME=N with a size N of 1 or more", text);
+		return dlb_refuse(err, NULL, "as in --dim seq=128",
+				  "'%s' is not NAME=N with a size N of 1 or more", text);
 	struct dlb_dim_size *all = dlb_arena_array(&g->arena, (size_t)g->n_sizes + 1, sizeof *all);
 	if (g->n_sizes)
 		memcpy(all, g->size, (size_t)g->n_sizes * sizeof *all);
-	all[g->n_sizes] = (struct dlb_dim_size){ .name = dlb_arena_printf(&g->arena, "%.*s", (int)(eq - text), text), .n = n };
+	all[g->n_sizes] = (struct dlb_dim_size){
+		.name = dlb_arena_printf(&g->arena, "%.*s", (int)(eq - text), text), .n = n
+	};
 	g->size = all;
 	g->n_sizes++;
 	return 0;
@@ -75,7 +78,8 @@ static int64_t name_or_number(struct expression *e)
 		e->depth--;
 		return v;
 	}
-	while (n < sizeof name - 1 && (isalnum((unsigned char)e->at[n]) || strchr("_.:", e->at[n] ? e->at[n] : ' ')))
+	while (n < sizeof name - 1 &&
+	       (isalnum((unsigned char)e->at[n]) || strchr("_.:", e->at[n] ? e->at[n] : ' ')))
 		n++;
 	memcpy(name, e->at, n);
 	name[n] = 0;
@@ -124,7 +128,8 @@ static int64_t sum(struct expression *e)
 
 /* Evaluates dimension `text` at n samples; false if it cannot be parsed, or a name has
  * no size (then *missing). */
-static bool evaluate(struct dlb_graph *g, const char *text, const char *batch, int64_t n, struct expression *e)
+static bool evaluate(struct dlb_graph *g, const char *text, const char *batch, int64_t n,
+		     struct expression *e)
 {
 	*e = (struct expression){ .at = text, .g = g, .batch = batch, .n = n };
 	const int64_t v = sum(e);
@@ -172,14 +177,18 @@ static int resolve(struct dlb_graph *g, struct dlb_tensor *x, int k, const char 
 
 	for (int s = 0; s < DLB_N_SIZES; s++) {
 		if (!evaluate(g, x->dim_name[k], batch, 12 * (s + 1), &e)) {
-			dlb_fail(err, x->name, "dimension %d of the input has no size ('%s')", k, x->dim_name[k]);
-			return dlb_hint(err, "give it one with --dim %s=N", *e.missing ? e.missing : x->dim_name[k]);
+			dlb_fail(err, x->name, "dimension %d of the input has no size ('%s')", k,
+				 x->dim_name[k]);
+			return dlb_hint(err, "give it one with --dim %s=N",
+					*e.missing ? e.missing : x->dim_name[k]);
 		}
 		at[s] = e.n;
 	}
 	if (!dlb_dim_fit(at, 12, &x->dim[k]))
-		return dlb_refuse(err, x->name, "export with the batch as a dimension of its own", "dimension %d of the input, '%s', does "
-				  "not follow the batch linearly", k, x->dim_name[k]);
+		return dlb_refuse(err, x->name, "export with the batch as a dimension of its own",
+				  "dimension %d of the input, '%s', does "
+				  "not follow the batch linearly",
+				  k, x->dim_name[k]);
 	return 0;
 }
 
@@ -191,7 +200,9 @@ static void put_batch_first(struct dlb_graph *g, int i, int k)
 	int64_t perm[DLB_MAX_DIMS];
 	int n = 0;
 
-	dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.transposed", x.name)));
+	dlb_graph_rename_tensor(g, t,
+				dlb_graph_tensor_name(g,
+						      dlb_arena_printf(&g->arena, "%s.transposed", x.name)));
 	g->tensor[t].kind = DLB_T_ACTIVATION;
 	const int fed = dlb_graph_add_tensor(g, x.name, DLB_T_INPUT);
 	struct dlb_tensor *y = &g->tensor[fed];
@@ -205,8 +216,10 @@ static void put_batch_first(struct dlb_graph *g, int i, int k)
 		perm[d] = d == k ? 0 : d < k ? d + 1 : d;
 	}
 	const struct dlb_attr attr = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = x.n_dims };
-	const int op = dlb_graph_add_op(g, dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.batch_first", x.name)), "Transpose", "",
-					DLB_FORWARD, &fed, 1, &t, 1, &attr, 1);
+	const int op = dlb_graph_add_op(g,
+					dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.batch_first",
+									      x.name)),
+					"Transpose", "", DLB_FORWARD, &fed, 1, &t, 1, &attr, 1);
 	g->op[op].opset = 17;
 	g->input[i] = fed;
 }
@@ -218,7 +231,8 @@ int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err)
 		if (!x->dim_name)
 			continue;
 		const char *batch = batch_of(g, x);
-		for (int other = 0; other < g->n_inputs && !batch; other++)	/* none of its own: take an expression of another input's */
+		/* none of its own: take an expression of another input's */
+		for (int other = 0; other < g->n_inputs && !batch; other++)
 			if (g->tensor[g->input[other]].dim_name)
 				batch = batch_of(g, &g->tensor[g->input[other]]);
 		int first = -1;

@@ -49,14 +49,16 @@ static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
 	for (int i = 0; i < g->n_inputs; i++) {
 		const struct dlb_tensor *t = &g->tensor[g->input[i]];
 		if (t->n_dims < 0)
-			return dlb_refuse(err, t->name, "export with example inputs, so that their shapes are in the model",
-					"input has no shape");
+			return dlb_refuse(err, t->name,
+					  "export with example inputs, so that their shapes are in the model",
+					  "input has no shape");
 		for (int k = batch < 0 ? 0 : 1; k < t->n_dims; k++)
 			if (t->dim[k].mul || t->dim[k].add < 0) {
 				dlb_fail(err, t->name, "dimension %d of the input has no size ('%s')", k,
 					 t->symbol ? t->symbol : "?");
-				return dlb_hint(err, batch < 0 ? "shapes must be fixed here"
-						: "only the first, the batch, may be: export the model with the others fixed");
+				return dlb_hint(err, batch < 0 ? "shapes must be fixed here" :
+								 "only the first, the batch, may be: export "
+								 "the model with the others fixed");
 			}
 	}
 	if (batch < 0) {
@@ -101,7 +103,8 @@ static int no_memory(const struct dlb_op_io *io, size_t bytes, struct dlb_error 
 	return dlb_hint(err, "a smaller --batch");
 }
 
-int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out, struct dlb_error *err)
+int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out,
+		     struct dlb_error *err)
 {
 	const struct dlb_backend_ops *ops = be->ops;
 	const int n = io->n_in + io->n_out;
@@ -183,7 +186,8 @@ static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t
 		if (!dlb_dim_fit(at, f->n, &line))
 			return false;
 		mul[i] = line.mul;
-		if (x->dtype == DLB_I64)	/* INT64_MAX, the end of a Slice, must not be rounded to a double */
+		/* INT64_MAX, the end of a Slice, must not be rounded to a double */
+		if (x->dtype == DLB_I64)
 			((int64_t *)data)[i] = line.add;
 		else
 			dlb_value_set(data, x->dtype, i, (double)line.add);
@@ -281,7 +285,8 @@ static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op
 static bool inputs_vary(const struct fold *f, const struct dlb_op *o)
 {
 	for (int i = 0; i < o->n_in; i++)
-		if (o->in[i] >= 0 && (f->varies[o->in[i]] || dlb_tensor_follows_batch(&f->g->tensor[o->in[i]])))
+		if (o->in[i] >= 0 &&
+		    (f->varies[o->in[i]] || dlb_tensor_follows_batch(&f->g->tensor[o->in[i]])))
 			return true;
 	return false;
 }
@@ -342,7 +347,8 @@ static bool fold_fill(struct fold *f, int op)
 static bool fold_identity(struct fold *f, const struct dlb_op *o)
 {
 	const struct dlb_tensor *x = o->n_in == 1 && o->in[0] >= 0 ? &f->g->tensor[o->in[0]] : NULL;
-	const bool cast = !strcmp(o->type, "Cast") && x && dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(x->dtype);
+	const bool cast = !strcmp(o->type, "Cast") && x &&
+			  dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(x->dtype);
 
 	if ((strcmp(o->type, "Identity") && !cast) || *o->domain || dlb_graph_is_output(f->g, o->out[0]))
 		return false;
@@ -361,7 +367,9 @@ static void name_type(struct dlb_graph *g, int op)
 	struct dlb_attr *all = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *all);
 	if (o->n_attr)
 		memcpy(all, o->attr, (size_t)o->n_attr * sizeof *all);
-	all[o->n_attr] = (struct dlb_attr){ .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(g->tensor[o->out[0]].dtype) };
+	all[o->n_attr] = (struct dlb_attr){ .name = "to",
+					    .type = DLB_ATTR_INT,
+					    .i = dlb_dtype_to_onnx(g->tensor[o->out[0]].dtype) };
 	o->type = "Cast";
 	o->kind = DLB_OP_Cast;
 	o->attr = all;
@@ -464,8 +472,9 @@ static int64_t drop_folded(struct dlb_graph *g)
 	return folded;
 }
 
-/* Finds the initializers that may be trained, by make_weights.c's rule: those with a differentiable path to an
- * output, and those read only inside a loop or branch. A float mask that a comparison reads is not one. */
+/* Finds the initializers that may be trained, by make_weights.c's rule: those with a differentiable path
+ * to an output, and those read only inside a loop or branch. A float mask that a comparison reads is not
+ * one. */
 static void find_trained(struct fold *f)
 {
 	const struct dlb_graph *g = f->g;
@@ -487,8 +496,8 @@ static void find_trained(struct fold *f)
 			}
 	}
 	for (int t = 0; t < g->n_tensors; t++)
-		f->trained[t] = (wanted[t] || !read[t]) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial &&
-			dlb_dtype_is_float(g->tensor[t].dtype);
+		f->trained[t] = (wanted[t] || !read[t]) && g->tensor[t].kind == DLB_T_CONSTANT &&
+				g->tensor[t].initial && dlb_dtype_is_float(g->tensor[t].dtype);
 	free(read);
 	free(wanted);
 }
@@ -593,8 +602,9 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 		return -1;
 	g->batch = wired;
 	g->fixed_batch = true;
-	dlb_graph_note(g, "the batch stays %" PRId64 ", in one micro-batch and one replica: %s%s%s%s%s", wired, err->where,
-		       *err->where ? ": " : "", err->what, *err->hint ? "; " : "", err->hint);
+	dlb_graph_note(g, "the batch stays %" PRId64 ", in one micro-batch and one replica: %s%s%s%s%s",
+		       wired, err->where, *err->where ? ": " : "", err->what, *err->hint ? "; " : "",
+		       err->hint);
 	*err = (struct dlb_error){ .what = "" };
 	return 0;
 }

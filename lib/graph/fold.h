@@ -16,8 +16,10 @@ struct dlb_sequence { int n; int *item; };	/* tensor ids */
  * tensor holds indices of rows, the first being the row's position along dimension `coordinate` of
  * tensor `picked`. (ragged.c) */
 struct dlb_ragged { int mask; int64_t times; int dim; bool size; int coordinate, picked; };
-struct dlb_selection { int mask; int64_t divisor; };	/* bound on the rows that `mask` selects: its elements / divisor */
-struct dlb_unpadded { int from; double value; int made; };	/* tensor `made` is `from` with `value` in place of padding */
+/* bound on the rows that `mask` selects: its elements / divisor */
+struct dlb_selection { int mask; int64_t divisor; };
+/* tensor `made` is `from` with `value` in place of padding */
+struct dlb_unpadded { int from; double value; int made; };
 
 struct fold {
 	struct dlb_graph *g;
@@ -25,7 +27,8 @@ struct fold {
 	struct dlb_arena a;			/* temporary values */
 	struct dlb_known_values known;
 	bool *varies;				/* [tensor] its values are known, and differ between sizes */
-	bool *trained;				/* [tensor] depends differentiably on a trainable initializer */
+	/* [tensor] depends differentiably on a trainable initializer */
+	bool *trained;
 	int64_t n, wired;			/* reference batch N; the fixed batch that the model
 						 * was exported with, 0: none */
 	int64_t (*outer)[DLB_MAX_DIMS];		/* [tensor] dimension k is outer * batch * inner; 0: unknown,
@@ -48,7 +51,8 @@ struct fold {
 	bool resolved;				/* control flow or sequences were replaced */
 	int64_t spent;				/* see dlb_fold_spend */
 	struct dlb_name_map op_names, tensor_names;
-	int n_renamed, n_op_names, n_tensor_names;		/* how many of the graph's names are in the maps */
+	/* how many of the graph's names are in the maps */
+	int n_renamed, n_op_names, n_tensor_names;
 };
 
 /* fold.c */
@@ -69,14 +73,16 @@ int dlb_batch_place(struct fold *f, int op, struct dlb_error *err);
 int64_t dlb_batch_front(const struct fold *f, int t, int *dim);
 /* The entry of shape v that holds the batch when t, which has it in dimension dim after `front`, is reshaped
  * to v. -1: none. *outer: that entry's `outer`. */
-int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n, int64_t *outer);
+int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n,
+		    int64_t *outer);
 
 /* batch_follow.c. dlb_batch_indices, before inference: makes indices of one per sample follow the batch.
  * dlb_batch_unwire, after inference failed with err: makes constants that contain the model's batch follow
  * it; 0 when the vertex can then be inferred, else -1, and err names such a constant. */
 void dlb_batch_indices(struct fold *f, int op);
 int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err);
-void dlb_batch_hint(const struct fold *f, struct dlb_error *err);	/* how to export with a dynamic batch */
+/* how to export with a dynamic batch */
+void dlb_batch_hint(const struct fold *f, struct dlb_error *err);
 
 /* A copy of tensor t, computed from constants alone, whose dimension k follows the batch; -1: impossible. */
 int dlb_batch_made(struct fold *f, int op, int t, int k);
@@ -89,7 +95,8 @@ int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_end(struct fold *f, struct dlb_error *err);
 /* Refuses the vertex because it would read padding of tensor t; `why` is part of the message. Returns -1. */
 int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err);
-int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);	/* -1: keeps err, or names a better cause */
+/* -1: keeps err, or names a better cause */
+int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);
 
 /* structure.c: replaces a vertex of control flow or sequences; at the end, removes what is left of them. */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
@@ -100,8 +107,8 @@ int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err);
 int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v, struct dlb_error *err);
 /* Adds a vertex in place of `op` and visits it. n_out outputs, stored in out[] (NULL: one);
  * returns output 0, -1 with err. */
-int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
-		  int n_out, int *out, struct dlb_error *err);
+int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in,
+		  const struct dlb_attr *attr, int n_attr, int n_out, int *out, struct dlb_error *err);
 /* Adds a copy of vertex `op` with other operands; returns its output in place of t, -1
  * if it cannot be inferred. */
 int dlb_fold_again(struct fold *f, int op, const int *in, int t);
@@ -114,11 +121,12 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err);
 int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *length, struct dlb_error *err);
 /* Splits t along `axis` into n pieces: of size[i], or (size NULL) of 1, whose axis is
  * then dropped unless `keep`. */
-int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep, int *piece,
-		   struct dlb_error *err);
+int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep,
+		   int *piece, struct dlb_error *err);
 /* Concatenates n tensors along `axis`, or stacks them along a new one (new_axis). Returns
  * the result, -1 with err. */
-int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis, struct dlb_error *err);
+int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis,
+		  struct dlb_error *err);
 
 /* bags.c: 1 if Loop `op` was a reduction over bags of equal length and was replaced, 0 if not, -1 with err */
 int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err);

@@ -11,8 +11,9 @@ int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *
 	for (int i = g->n_ops - 1; i >= 0; i--) {
 		struct dlb_match m = { .g = g, .root = i };
 		const int add = dlb_is_op(g, i, "Relu") ? dlb_match_op(&m, g->op[i].in[0], "Add") : -1;
-		if (add < 0 || g->op[add].n_in != 2 || !dlb_dtype_is_float(g->tensor[g->op[i].out[0]].dtype) ||
-		    g->op[add].opset < 7 || !dlb_match_closed(&m))
+		if (add < 0 || g->op[add].n_in != 2 ||
+		    !dlb_dtype_is_float(g->tensor[g->op[i].out[0]].dtype) || g->op[add].opset < 7 ||
+		    !dlb_match_closed(&m))
 			continue;
 		const int in[2] = { g->op[add].in[0], g->op[add].in[1] };
 		if (dlb_match_fuse(&m, "AddRelu", "dlb", in, 2, NULL, 0, add, count, err))
@@ -73,7 +74,8 @@ struct dlb_fused dlb_graph_fused(const struct dlb_op *o)
 	};
 
 	for (int i = 0; i < DLB_LEN(row); i++)
-		if (o->phase == DLB_FORWARD && !strcmp(o->type, row[i].type) && !strcmp(o->domain, row[i].domain) &&
+		if (o->phase == DLB_FORWARD && !strcmp(o->type, row[i].type) &&
+		    !strcmp(o->domain, row[i].domain) &&
 		    (*row[i].domain || !strcmp(dlb_attr_str(o->attr, o->n_attr, "activation", ""), "Relu")))
 			return row[i].of;
 	return (struct dlb_fused){ .type = NULL };
@@ -85,7 +87,10 @@ static void part(struct dlb_graph *g, int i, struct dlb_fused f)
 {
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.relu", g->op[i].name));
 	const int y = g->op[i].out[0];
-	const int x = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.before", name)), DLB_T_ACTIVATION);
+	const int x = dlb_graph_add_tensor(g,
+					   dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.before",
+										     name)),
+					   DLB_T_ACTIVATION);
 	struct dlb_tensor *t = &g->tensor[x];
 	const char *tensor_name = t->name;
 	int *out = dlb_arena_array(&g->arena, (size_t)g->op[i].n_out, sizeof *out);
@@ -116,8 +121,8 @@ static void part(struct dlb_graph *g, int i, struct dlb_fused f)
 	o->n_attr = n_attr;
 }
 
-int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o), const void *ctx,
-			       struct dlb_error *err)
+int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o),
+			       const void *ctx, struct dlb_error *err)
 {
 	const bool trains = g->training && g->loss >= 0;
 	int *order, n = 0, parted = 0;

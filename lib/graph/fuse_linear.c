@@ -35,10 +35,12 @@ static bool by_matrix(const struct dlb_graph *g, struct linear_match *l)
 
 	l->x = o->in[0];
 	l->w = o->in[1];
-	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);	/* kept if it has another reader */
+	/* kept if it has another reader */
+	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);
 	if (l->transposed)
 		l->w = g->op[t].in[0];
-	return fixed(&g->tensor[l->w], 2) && g->tensor[l->x].n_dims >= 2 && dlb_dtype_is_float(g->tensor[l->w].dtype);
+	return fixed(&g->tensor[l->w], 2) && g->tensor[l->x].n_dims >= 2 &&
+	       dlb_dtype_is_float(g->tensor[l->w].dtype);
 }
 
 /* Operand k of the root, an Add, is such a product; the other operand is a vector of its width. */
@@ -49,7 +51,8 @@ static bool match_add(struct dlb_match *m, int k, struct linear_match *l)
 	l->bias = g->op[m->root].in[1 - k];
 	l->matmul = dlb_match_op(m, g->op[m->root].in[k], "MatMul");
 	return l->matmul >= 0 && by_matrix(g, l) && fixed(&g->tensor[l->bias], 1) &&
-		g->tensor[l->bias].dim[0].add == g->tensor[l->w].dim[!l->transposed].add && dlb_match_closed(m);
+	       g->tensor[l->bias].dim[0].add == g->tensor[l->w].dim[!l->transposed].add &&
+	       dlb_match_closed(m);
 }
 
 /* Without a bias: worth fusing if it removes a Transpose, or if Gemm can keep the weight packed for
@@ -77,9 +80,11 @@ static int fuse(struct dlb_match *m, const struct linear_match *l, int64_t *coun
 	struct dlb_dim dim[DLB_MAX_DIMS];
 	memcpy(dim, g->tensor[g->op[m->root].out[0]].dim, sizeof dim);
 	const int flat[2] = { l->x, dlb_match_shape(g, name, rows, 2) };
-	in[0] = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.rows", name), "Reshape", "", flat, 2, NULL, 0, err);
-	const int y = in[0] < 0 ? -1 : dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.gemm", name), "Gemm", "",
-							     in, n_in, &tb, 1, err);
+	in[0] = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.rows", name), "Reshape", "", flat, 2,
+				      NULL, 0, err);
+	const int y = in[0] < 0 ? -1 :
+				  dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.gemm", name),
+							"Gemm", "", in, n_in, &tb, 1, err);
 	if (y < 0)
 		return -1;
 	const int back[2] = { y, dlb_match_shape(g, name, dim, n_dims) };

@@ -27,7 +27,8 @@ static int scaled(const struct dlb_graph *g, int i, double *alpha)
 /* Op i is a Transpose of n dimensions. */
 static bool transposes(const struct dlb_graph *g, int i, int n, const int64_t **perm)
 {
-	return dlb_is_op(g, i, "Transpose") && dlb_attr_ints(g->op[i].attr, g->op[i].n_attr, "perm", perm) == n;
+	return dlb_is_op(g, i, "Transpose") &&
+	       dlb_attr_ints(g->op[i].attr, g->op[i].n_attr, "perm", perm) == n;
 }
 
 static bool fastest_inside(const int64_t *perm, int n)
@@ -40,7 +41,8 @@ static void take_operand(struct dlb_match *m, struct product_match *p, struct pr
 {
 	const struct dlb_graph *g = m->g;
 
-	for (int left = 3; left > 0 && dlb_match_read_once(g, s->t) && g->tensor[s->t].producer >= 0; left--) {
+	for (int left = 3; left > 0 && dlb_match_read_once(g, s->t) && g->tensor[s->t].producer >= 0;
+	     left--) {
 		const int op = g->tensor[s->t].producer;
 		const int64_t *perm;
 		int64_t both[DLB_MAX_DIMS];
@@ -98,7 +100,8 @@ static bool plain_product(const struct dlb_graph *g, int i, struct product_match
 	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->in[1]];
 
 	*p = (struct product_match){ .alpha = 1, .n = a->n_dims };
-	if (a->n_dims < 3 || a->n_dims != b->n_dims || a->kind != DLB_T_ACTIVATION || b->kind != DLB_T_ACTIVATION)
+	if (a->n_dims < 3 || a->n_dims != b->n_dims || a->kind != DLB_T_ACTIVATION ||
+	    b->kind != DLB_T_ACTIVATION)
 		return false;
 	for (int k = 0; k < p->n - 2; k++)
 		if (a->dim[k].mul != b->dim[k].mul || a->dim[k].add != b->dim[k].add)

@@ -124,8 +124,9 @@ struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr,
 	return copy;
 }
 
-int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
-		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr)
+int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain,
+		     enum dlb_phase phase, const int *in, int n_in, const int *out, int n_out,
+		     const struct dlb_attr *attr, int n_attr)
 {
 	DLB_GROW(g->op, g->n_ops, g->cap_ops);
 	g->op[g->n_ops] = (struct dlb_op){
@@ -334,7 +335,8 @@ static void print_attr(FILE *f, const struct dlb_attr *a)
 }
 
 /* ";f32[32,1,28,28],w:f32[6,1,5,5],-": operands in order; "w:" marks a weight, whose packed form is kept. */
-static void print_operands(FILE *f, const struct dlb_graph *g, const int *id, int n, int64_t batch, char first)
+static void print_operands(FILE *f, const struct dlb_graph *g, const int *id, int n, int64_t batch,
+			   char first)
 {
 	char text[200];
 	for (int i = 0; i < n; i++) {
@@ -369,7 +371,8 @@ char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_
 		attr[i] = &o->attr[i];
 	qsort(attr, (size_t)o->n_attr, sizeof *attr, by_attr_name);
 	for (int i = 0; i < o->n_attr; i++)
-		if (strcmp(attr[i]->name, DLB_ATTR_VERTEX) != 0)	/* the drawn numbers do not change the cost */
+		if (strcmp(attr[i]->name, DLB_ATTR_VERTEX) !=
+		    0) /* the drawn numbers do not change the cost */
 			print_attr(f, attr[i]);
 	print_operands(f, g, o->in, o->n_in, n, ';');
 	print_operands(f, g, o->out, o->n_out, n, '>');

@@ -51,13 +51,17 @@ struct dlb_slice {
 /* Copies a part of `whole` to `part` (take), or back (put); `size` is bytes per element. (slice.c) */
 void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, void *part);
 void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole);
-int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);	/* index in the whole of element i of the part */
-bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);	/* the slice is valid and has this shape */
-struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);	/* shape of the whole */
+/* index in the whole of element i of the part */
+int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);
+/* the slice is valid and has this shape */
+bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);
+/* shape of the whole */
+struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);
 /* s is a slice of the tensor that `part` describes, itself a slice: makes s a slice of that slice's whole.
  * false: it would not be one range. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s);
-void dlb_slice_write(const struct dlb_slice *s, json_t *o);	/* adds all members but `of` to o (graph_json.c) */
+/* adds all members but `of` to o (graph_json.c) */
+void dlb_slice_write(const struct dlb_slice *s, json_t *o);
 
 /* The rule that decides whether an initializer is trained; the first that applies counts (parameters.c). */
 enum dlb_by { DLB_BY_NONE, DLB_BY_OPTION, DLB_BY_STATE_DICT, DLB_BY_LIST, DLB_BY_ROLE, DLB_N_BY };
@@ -85,7 +89,8 @@ struct dlb_tensor {
 					 * not written to the document */
 	const char *from;		/* in_model: the initializer that holds the data, if
 					 * it has another name; or NULL */
-	bool in_state;			/* data are in the file of the module's state_dict (graph.state_path) */
+	/* data are in the file of the module's state_dict (graph.state_path) */
+	bool in_state;
 	const char *const *also;	/* other names of it in the state_dict, NULL-terminated; or NULL */
 	struct dlb_samples samples;	/* the samples that its batch-dependent dimensions count */
 	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor
@@ -93,8 +98,10 @@ struct dlb_tensor {
 	bool initial;			/* an initializer of the model; after parameters are chosen
 					 * (parameters.c): one to be trained */
 	enum dlb_by rule;		/* initializers: the rule that decided whether it is trained */
-	const char *why;		/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
-	bool frozen;			/* a parameter that is not trained: a constant, saved with the weights */
+	/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
+	const char *why;
+	/* a parameter that is not trained: a constant, saved with the weights */
+	bool frozen;
 	bool named_by_readers;		/* as read: the exporter states that all readers use
 					 * the parameter of this name */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss);
@@ -106,15 +113,18 @@ struct dlb_op {
 	const char *name;		/* the vertex's name, unique */
 	const char *type;		/* "Conv"; any string in converted graphs */
 	const char *domain;		/* "" for ONNX's own */
-	int kind;			/* enum dlb_op_kind; -1: unknown operator, can be planned but not run */
+	/* enum dlb_op_kind; -1: unknown operator, can be planned but not run */
+	int kind;
 	enum dlb_phase phase;
 	int opset;
 	int n_in, n_out, n_attr;
 	int *in, *out;			/* tensor ids, -1 absent */
 	struct dlb_attr *attr;
-	int of;				/* backward: the forward op it differentiates; update: first op that reads the weight; else -1 */
+	/* backward: the forward op it differentiates; update: first op that reads the weight; else -1 */
+	int of;
 	int colocate;			/* op id whose node this one must share, or -1 */
-	double flop, flop_fixed;	/* at graph.batch, and the part of it that does not follow the batch */
+	/* at graph.batch, and the part of it that does not follow the batch */
+	double flop, flop_fixed;
 	double bytes, bytes_fixed;	/* memory traffic, likewise */
 	const int *uses;		/* as read: parameters and buffers that the exporter says it
 					 * uses (indices in `listed`) */
@@ -130,7 +140,8 @@ struct dlb_body;
 /* An op of the model that was split: the number of shards, the axis ("output", "input", "batch",
  * "rows", "head", "vocabulary"), the reason, and whether sums over its shards are made in pairs. Shard
  * k of op NAME is op NAME@k. */
-struct dlb_was_split { const char *op, *axis, *why; int parts; bool pairs; };	/* pairs: dlb_graph_pair_sums */
+/* pairs: dlb_graph_pair_sums */
+struct dlb_was_split { const char *op, *axis, *why; int parts; bool pairs; };
 /* A parameter, buffer or constant of the framework's module, from the list that the exporter writes to the
  * model's metadata. `name` is its path in the module ("fc.weight"), which is also the initializer's name
  * unless the exporter folded it; `input` is its name in the exported program. Only persistent ones are in
@@ -158,13 +169,14 @@ struct dlb_derived {
 	struct dlb_part *part;
 };
 /* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the
- * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter omitted,
- * operand 2 of the vertex. */
+ * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter
+ * omitted, operand 2 of the vertex. */
 struct dlb_unmerged { const char *name, *of, *vertex; int operand; };
 /* A tensor of a file, passed from lib/model to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
 struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */
-struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
+/* a rewrite that was on, and how often it applied */
+struct dlb_rewritten { const char *name; int64_t count; };
 struct dlb_graph {
 	struct dlb_arena arena;
 	struct dlb_op *op;
@@ -184,12 +196,15 @@ struct dlb_graph {
 	bool training;
 	int64_t sample_shares;		/* batches that are multiples of this divide evenly
 					 * by all sample splits; 0: 1 */
-	const char *model_path, *model_sha256;	/* absolute path of the file with the weights, its hash; NULL: none */
+	/* absolute path of the file with the weights, its hash; NULL: none */
+	const char *model_path, *model_sha256;
 	const char *state_path, *state_sha256;	/* file of the module's state_dict (safetensors), for
 						 * tensors with in_state; NULL: none */
 	int opset;
-	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
-	uint64_t missed;			/* bit i: row i is off and would have changed the graph (dlb_graph_missed); not written */
+	/* bit i: row i of dlb_rewrites is off; set before folding, not written */
+	uint64_t no_rewrite;
+	/* bit i: row i is off and would have changed the graph (dlb_graph_missed); not written */
+	uint64_t missed;
 	struct dlb_rewritten *rewritten;	/* rewrites that were applied, in order; array in the arena */
 	int n_rewritten;
 	struct dlb_was_split *was_split;	/* array in the arena */
@@ -208,10 +223,12 @@ struct dlb_graph {
 					 * (dlb_graph_note); not written */
 	int n_notes;
 	/* adjacency, made by dlb_graph_index */
-	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
+	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
+	int *reader_start, *reader;
 	struct dlb_body **body;		/* until folded; includes nested bodies */
 	int n_bodies, cap_bodies;
-	struct dlb_names { struct dlb_name_map count; int n; } op_names, tensor_names;	/* made on first use (rewrite.c) */
+	/* made on first use (rewrite.c) */
+	struct dlb_names { struct dlb_name_map count; int n; } op_names, tensor_names;
 };
 struct dlb_body { struct dlb_graph g; int n_formal, first_capture; };
 
@@ -220,11 +237,13 @@ void dlb_graph_init(struct dlb_graph *g);
 void dlb_graph_release(struct dlb_graph *g);
 /* Copies the structure. *copy may be rewritten and released; it borrows names, attributes and data from g. */
 void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy);
-int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);	/* id; rest zero or -1 */
+/* id; rest zero or -1 */
+int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);
 /* Copies all arguments (attributes deeply) into g's arena. Sets kind by type and domain, opset
  * from g. Returns the id. */
-int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
-		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr);
+int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain,
+		     enum dlb_phase phase, const int *in, int n_in, const int *out, int n_out,
+		     const struct dlb_attr *attr, int n_attr);
 /* Adds a line to dlb_graph_warnings. */
 void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */
@@ -243,7 +262,8 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
 /* -1 with op type, opset and vertex if an operator is unknown (kind -1). */
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
-int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);	/* the message for such an op; -1 */
+/* the message for such an op; -1 */
+int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);
 /* Refuses vertex o: fills err with "TYPE 'NAME' (opset N)" as the place, the message, and `cure`
  * (may be NULL) as the hint. Returns -1. */
 int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *cure, const char *fmt, ...)
@@ -261,7 +281,8 @@ double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
 bool dlb_tensor_follows_batch(const struct dlb_tensor *t);	/* its shape or its values do */
 /* The samples shared by those of the tensors a[] and b[] that follow the batch; all
  * samples if they differ. */
-struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b, int n_b);
+struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b,
+				      int n_b);
 struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op);	/* those of all its operands */
 /* Makes sample_shares a multiple of `parts`; -1 when it exceeds 2^20. */
 int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts);
@@ -295,7 +316,8 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err);
 /* state_dict.c: takes the module's state_dict (entry[]; data must outlive g). Initializers named like an
  * entry get its data. Others are matched by value; a match becomes ops on tensors with the entries' names and
  * shapes. Before dlb_graph_choose_parameters. `untie`: entries of equal values stay separate weights. */
-int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err);
+int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie,
+			 struct dlb_error *err);
 /* Ties an embedding to an operand of a product with equal values, transposed or not. Before
  * dlb_graph_choose_parameters, without a state_dict. `untie`: changes nothing; a note tells if there is
  * nothing to untie. */
@@ -305,7 +327,8 @@ struct dlb_parameter_choice {
 	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each list may be empty */
 	bool untie;
 };
-int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c, struct dlb_error *err);
+int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c,
+				struct dlb_error *err);
 /* dims.c: dlb_graph_set_dim: "NAME=N" sets the size of a named dimension. dlb_graph_size_inputs,
  * after it and before fold: gives every dimension of the inputs a size or makes it follow the batch,
  * and puts the batch first. */
@@ -316,8 +339,8 @@ int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err);
  * makes dims affine in the batch, makes fixed batch dimensions follow the batch. batch 0: the model's own,
  * else 32; -1: no dimension follows the batch (single operators in tests). */
 int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
-/* make_weights.c: float initializers to be trained with a differentiable path to the output become weights, running
- * statistics buffers, the rest constants. */
+/* make_weights.c: float initializers to be trained with a differentiable path to the output become
+ * weights, running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
 /* training_mode.c: all BatchNormalizations of a training graph normalize by the statistics of the micro-batch
  * and update the running ones (train), or normalize by the running ones without updating them. Adds a note;
@@ -327,7 +350,8 @@ int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train);
  * shell pattern; a Dropout of the model gets the rate. Ids change. -1 if the text is malformed or nothing
  * matches. After folding. */
 int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_error *err);
-void dlb_graph_note_dropout(struct dlb_graph *g);	/* notes Dropout that an inference export disabled or removed */
+/* notes Dropout that an inference export disabled or removed */
+void dlb_graph_note_dropout(struct dlb_graph *g);
 /* loss.c: attaches the loss, or several, described by `loss` (loss.h); NULL or "auto":
  * CONTRACT's default; "none": none. */
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
@@ -340,12 +364,13 @@ int dlb_graph_mix(struct dlb_graph *g, struct dlb_error *err);
 int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
 /* As above, but starts at `tensor`, whose gradient is fed as tensor `seed`, and adds no updates: grad[i] is
  * the gradient of tensor wrt[i] (-1: none). For tests of single operators. */
-int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt, int *grad,
-				 struct dlb_error *err);
+int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt,
+				 int *grad, struct dlb_error *err);
 /* inference.c: the inference graph of a training graph, for test accuracy: forward ops only, with the loss if
  * there is one, BatchNormalization by its running statistics, Dropout removed. op_of[i], tensor_of[i]: ids in
  * g (arrays in out's arena). */
-int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of, struct dlb_error *err);
+int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of,
+		   struct dlb_error *err);
 /* Lists what a user should know about the graph (folded BatchNormalization, tied weights), one line each in
  * g's arena; returns the number of lines. */
 int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
@@ -355,7 +380,8 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
  * and before layouts are chosen. None changes names of weights, inputs or outputs. */
 struct dlb_rewrite {
 	const char *name, *summary;
-	int (*run)(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* adds to *count how often it applied */
+	/* adds to *count how often it applied */
+	int (*run)(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 	bool inference;				/* for inference graphs only */
 };
 extern const struct dlb_rewrite dlb_rewrites[];
@@ -363,7 +389,8 @@ extern const struct dlb_rewrite dlb_rewrites[];
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
 /* A rewrite that is off is tried on a copy where its turn would be, for dlb_graph_missed. */
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
-/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph, or with "all" any that is off? */
+/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph, or with "all"
+ * any that is off? */
 bool dlb_graph_missed(const struct dlb_graph *g, const char *name);
 
 /* The parts of a forward op that was fused with its activation (fuse_activation.c): the op computes
@@ -374,14 +401,15 @@ struct dlb_fused dlb_graph_fused(const struct dlb_op *o);
  * backward and update ops are made anew, and the counts of `rewritten` are updated. Losses stay bit-equal,
  * except that the kernel library may choose other code for a convolution without activation. Ids change.
  * Returns how many were separated, -1 with err. */
-int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o), const void *ctx,
-			       struct dlb_error *err);
+int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o),
+			       const void *ctx, struct dlb_error *err);
 
 /* -- splitting ops over nodes (split.c) -- */
 /* OP=PARTS[:AXIS]: OP is an op's name, or a shell pattern; axis NULL: the best one. */
 struct dlb_split_request { const char *op, *axis, *why; int parts; };
 /* Parses "OP=PARTS[:AXIS]"; strings live in `a`. */
-int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask, struct dlb_error *err);
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask,
+		    struct dlb_error *err);
 /* Replaces the requested forward ops by shards: ops of the same type on parts of the operands, with parts of
  * the weights. Backward ops and updates are made anew. Ops between two that are split alike are split too, so
  * that no tensor is assembled between them. Ids change; names of unsplit ops and tensors do not. */
@@ -393,19 +421,26 @@ int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
 void dlb_graph_undifferentiate(struct dlb_graph *g);
 
 /* -- initializers computed from parameters (derived.c) -- */
-bool dlb_derived_fits(const struct dlb_derived *d);		/* its sizes agree, to be checked after reading */
+/* its sizes agree, to be checked after reading */
+bool dlb_derived_fits(const struct dlb_derived *d);
 /* Iterates over the elements of a part in the order in which they are written: `at` is the element's
  * index in the parameter. */
-struct dlb_part_walk { int n_dims; int64_t at, count, dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], index[DLB_MAX_DIMS]; };
-void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);	/* moves to the first of w->count elements */
+struct dlb_part_walk {
+	int n_dims;
+	int64_t at, count, dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], index[DLB_MAX_DIMS];
+};
+/* moves to the first of w->count elements */
+void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);
 void dlb_part_next(struct dlb_part_walk *w);
 /* Computes the value into `out` from the values of its parts' parameters, source[];
  * `size` is bytes per element. */
 void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
 /* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
-int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source, struct dlb_error *err);
+int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
+		    struct dlb_error *err);
 
-json_t *dlb_derived_write(const struct dlb_graph *g);		/* derived_json.c: the member "derived"; returns new */
+/* derived_json.c: the member "derived"; returns new */
+json_t *dlb_derived_write(const struct dlb_graph *g);
 int dlb_derived_read(const struct dlb_ref *graph, struct dlb_graph *g, struct dlb_error *err);
 
 /* -- document (graph_json.c) -- */

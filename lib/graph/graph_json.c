@@ -28,11 +28,13 @@ static const char *const phase_names[DLB_N_PHASES] = {
 	[DLB_FORWARD] = "forward", [DLB_BACKWARD] = "backward", [DLB_UPDATE] = "update",
 };
 static const char *const listed_names[] = {
-	[DLB_LISTED_PARAMETER] = "parameter", [DLB_LISTED_BUFFER] = "buffer", [DLB_LISTED_CONSTANT] = "constant",
+	[DLB_LISTED_PARAMETER] = "parameter",
+	[DLB_LISTED_BUFFER] = "buffer",
+	[DLB_LISTED_CONSTANT] = "constant",
 };
 static const char *const by_names[DLB_N_BY] = {
-	[DLB_BY_NONE] = "none", [DLB_BY_OPTION] = "option", [DLB_BY_STATE_DICT] = "state-dict", [DLB_BY_LIST] = "list",
-	[DLB_BY_ROLE] = "role",
+	[DLB_BY_NONE] = "none", [DLB_BY_OPTION] = "option", [DLB_BY_STATE_DICT] = "state-dict",
+	[DLB_BY_LIST] = "list", [DLB_BY_ROLE] = "role",
 };
 static const char *const upcast_names[] = { [DLB_UPCAST_F16] = "f16", [DLB_UPCAST_BF16] = "bf16" };
 static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
@@ -43,13 +45,17 @@ const char *dlb_phase_name(enum dlb_phase phase) { return phase_names[phase]; }
 /* -- writing -- */
 
 static void set_int(json_t *o, const char *key, int64_t v) { json_object_set_new(o, key, json_integer(v)); }
-static void set_str(json_t *o, const char *key, const char *v) { json_object_set_new(o, key, json_string(v)); }
+static void set_str(json_t *o, const char *key, const char *v)
+{
+	json_object_set_new(o, key, json_string(v));
+}
 
 /* Work is mostly a whole number of FLOP or bytes; whole numbers are written as integers. */
 static void set_count(json_t *o, const char *key, double v)
 {
 	assert(isfinite(v));
-	json_object_set_new(o, key, v == floor(v) && fabs(v) < 0x1p53 ? json_integer((json_int_t)v) : json_real(v));
+	json_object_set_new(o, key,
+			    v == floor(v) && fabs(v) < 0x1p53 ? json_integer((json_int_t)v) : json_real(v));
 }
 
 static json_t *write_ids(const int *id, int n)
@@ -185,7 +191,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 	if (t->slice)
 		json_object_set_new(o, "slice", write_slice(t->slice));
 	if (t->samples.parts)
-		json_object_set_new(o, "samples", json_pack("{s:i, s:i}", "part", t->samples.part, "of", t->samples.parts));
+		json_object_set_new(o, "samples",
+				    json_pack("{s:i, s:i}", "part", t->samples.part, "of", t->samples.parts));
 	write_data(o, t, g->batch);
 	return o;
 }
@@ -259,7 +266,9 @@ static void write_upcast(const struct dlb_graph *g, json_t *graph)
 	for (int i = 0; i < DLB_N_UPCAST; i++) {
 		const struct dlb_upcast *c = &g->upcast[i];
 		if (c->initializers || c->others)
-			json_object_set_new(o, upcast_names[i], json_pack("{s:i, s:i}", "initializers", c->initializers, "others", c->others));
+			json_object_set_new(o, upcast_names[i],
+					    json_pack("{s:i, s:i}", "initializers", c->initializers, "others",
+						      c->others));
 	}
 	if (json_object_size(o))
 		json_object_set(graph, "upcast", o);
@@ -326,8 +335,8 @@ static int find_name(const char *const *names, int n, const char *name)
 }
 
 /* Member `key`, one of `names`, as its index. */
-static int get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
-		    struct dlb_error *err)
+static int get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n,
+		    int *out, struct dlb_error *err)
 {
 	const char *s = NULL;
 	if (dlb_get_str(r, key, opt, &s, err))
@@ -369,8 +378,8 @@ static int get_id(const struct dlb_ref *r, const char *key, int64_t n, int *out,
 	return 0;
 }
 
-static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a, int64_t n_ids, bool absent, int **id,
-		   int *n, struct dlb_error *err)
+static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a, int64_t n_ids, bool absent,
+		   int **id, int *n, struct dlb_error *err)
 {
 	struct dlb_ref list;
 	if (dlb_get_array(r, key, DLB_NEED, &list, n, err))
@@ -382,7 +391,8 @@ static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a
 		if (!(absent && json_is_null(e.v)) && dlb_ref_int(&e, 0, INT64_MAX, &v, err))
 			return -1;
 		if (v >= n_ids)
-			return dlb_ref_fail(&e, err, "no tensor %lld (there are %lld)", (long long)v, (long long)n_ids);
+			return dlb_ref_fail(&e, err, "no tensor %lld (there are %lld)", (long long)v,
+					    (long long)n_ids);
 		(*id)[i] = (int)v;
 	}
 	return 0;
@@ -402,8 +412,10 @@ static int check_position(const struct dlb_ref *r, int i, struct dlb_error *err)
 
 static int read_op(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, struct dlb_error *err)
 {
-	static const char *const known[] = { "id", "name", "type", "domain", "opset", "phase", "inputs", "outputs",
-		"attributes", "of", "colocate", "flop", "flop_fixed", "bytes", "bytes_fixed", NULL };
+	static const char *const known[] = { "id",         "name",  "type",        "domain",
+					     "opset",      "phase", "inputs",      "outputs",
+					     "attributes", "of",    "colocate",    "flop",
+					     "flop_fixed", "bytes", "bytes_fixed", NULL };
 	const char *name, *type, *domain = "";
 	struct dlb_ref attributes;
 	struct dlb_attr *attr = NULL;
@@ -422,7 +434,8 @@ static int read_op(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_op
 	if (attributes.v && (dlb_get_object(r, "attributes", DLB_NEED, &attributes, err) ||
 			     dlb_attrs_read(&attributes, &g->arena, &attr, &n_attr, err)))
 		return -1;
-	const int id = dlb_graph_add_op(g, name, type, domain, (enum dlb_phase)phase, in, n_in, out, n_out, attr, n_attr);
+	const int id = dlb_graph_add_op(g, name, type, domain, (enum dlb_phase)phase, in, n_in, out, n_out,
+					attr, n_attr);
 	struct dlb_op *o = &g->op[id];
 	o->opset = (int)opset;
 	if (dlb_attr_find(attr, n_attr, DLB_ATTR_UNSUPPORTED))
@@ -450,7 +463,8 @@ static int read_shape(const struct dlb_ref *r, struct dlb_tensor *t, int64_t bat
 			return -1;
 		t->size_add = size - t->size_mul * (double)batch;
 		if (t->size_add < 0)
-			return dlb_ref_fail(r, err, "size_bytes is less than size_per_sample_bytes times the batch");
+			return dlb_ref_fail(r, err,
+					    "size_bytes is less than size_per_sample_bytes times the batch");
 		return 0;
 	}
 	if (dlb_get_array(r, "shape", DLB_NEED, &list, &n, err))
@@ -466,7 +480,8 @@ static int read_shape(const struct dlb_ref *r, struct dlb_tensor *t, int64_t bat
 	return 0;
 }
 
-static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t, struct dlb_error *err)
+static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t,
+		     struct dlb_error *err)
 {
 	const struct dlb_ref value = dlb_ref_at(r, "value"), per = dlb_ref_at(r, "value_per_sample"),
 			     fill = dlb_ref_at(r, "fill");
@@ -504,7 +519,8 @@ static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_te
 }
 
 /* Checks that the slice fits the tensor, and that the size of its whole does not overflow. */
-static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t, struct dlb_error *err)
+static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t,
+		      struct dlb_error *err)
 {
 	static const char *const known[] = { "of", "shape", "axis", "units", "unit", "first", "count", NULL };
 	struct dlb_ref at = dlb_ref_at(r, "slice"), shape;
@@ -515,7 +531,8 @@ static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_t
 	if (!at.v)
 		return 0;
 	if (dlb_get_object(r, "slice", DLB_NEED, &at, err) || dlb_ref_known(&at, known, err) ||
-	    dlb_get_str(&at, "of", DLB_NEED, &s.of, err) || dlb_get_array(&at, "shape", DLB_NEED, &shape, &n, err))
+	    dlb_get_str(&at, "of", DLB_NEED, &s.of, err) ||
+	    dlb_get_array(&at, "shape", DLB_NEED, &shape, &n, err))
 		return -1;
 	if (n != t->n_dims || n < 1)
 		return dlb_ref_fail(&shape, err, "%d dimensions where the tensor has %d", n, t->n_dims);
@@ -553,14 +570,16 @@ static int read_samples(const struct dlb_ref *r, struct dlb_tensor *t, struct dl
 	if (!at.v)
 		return 0;
 	if (dlb_get_object(r, "samples", DLB_NEED, &at, err) || dlb_ref_known(&at, known, err) ||
-	    dlb_get_int(&at, "of", DLB_NEED, 2, 4096, &parts, err) || dlb_get_int(&at, "part", DLB_NEED, 0, parts - 1, &part, err))
+	    dlb_get_int(&at, "of", DLB_NEED, 2, 4096, &parts, err) ||
+	    dlb_get_int(&at, "part", DLB_NEED, 0, parts - 1, &part, err))
 		return -1;
 	t->samples = (struct dlb_samples){ (int)part, (int)parts };
 	return 0;
 }
 
 /* Reads further names of a weight. */
-static int read_names(const struct dlb_ref *r, struct dlb_graph *g, const char *const **out, struct dlb_error *err)
+static int read_names(const struct dlb_ref *r, struct dlb_graph *g, const char *const **out,
+		      struct dlb_error *err)
 {
 	struct dlb_ref list = dlb_ref_at(r, "also");
 	int n;
@@ -584,9 +603,32 @@ static int read_names(const struct dlb_ref *r, struct dlb_graph *g, const char *
 static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, int n_tensors,
 		       struct dlb_error *err)
 {
-	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "from", "in_state", "also", "rule", "why", "frozen", "slice", "samples", "value",
-		"value_per_sample", "fill", NULL };
+	static const char *const known[] = { "id",
+					     "name",
+					     "kind",
+					     "dtype",
+					     "shape",
+					     "size_bytes",
+					     "size_per_sample_bytes",
+					     "layout",
+					     "home",
+					     "of",
+					     "bound",
+					     "fan_in",
+					     "fan_out",
+					     "in_model",
+					     "from",
+					     "in_state",
+					     "also",
+					     "rule",
+					     "why",
+					     "frozen",
+					     "slice",
+					     "samples",
+					     "value",
+					     "value_per_sample",
+					     "fill",
+					     NULL };
 	const char *name, *why = NULL, *from = NULL;
 	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE;
 	int64_t fan_in = 0, fan_out = 0;
@@ -595,12 +637,13 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	    dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    get_name(r, "kind", DLB_NEED, kind_names, DLB_N_T_KINDS, &kind, err) ||
 	    get_name(r, "layout", DLB_OPT, layout_names, DLB_LEN(layout_names), &layout, err) ||
-	    get_name(r, "rule", DLB_OPT, by_names, DLB_N_BY, &rule, err) || dlb_get_str(r, "why", DLB_OPT, &why, err) ||
-	    dlb_get_str(r, "from", DLB_OPT, &from, err) ||
+	    get_name(r, "rule", DLB_OPT, by_names, DLB_N_BY, &rule, err) ||
+	    dlb_get_str(r, "why", DLB_OPT, &why, err) || dlb_get_str(r, "from", DLB_OPT, &from, err) ||
 	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
 	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
 		return -1;
-	const int id = dlb_graph_add_tensor(g, name, (enum dlb_tensor_kind)kind);	/* may move the array */
+	/* may move the array */
+	const int id = dlb_graph_add_tensor(g, name, (enum dlb_tensor_kind)kind);
 	struct dlb_tensor *t = &g->tensor[id];
 	t->layout = (enum dlb_layout)layout;
 	t->fan_in = (int)fan_in;
@@ -630,7 +673,8 @@ static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_e
 		return 0;
 	if (dlb_get_object(r, "model", DLB_NEED, &m, err) || dlb_ref_known(&m, known, err) ||
 	    dlb_get_str(&m, "path", DLB_NEED, &path, err) || dlb_get_str(&m, "sha256", DLB_OPT, &sha, err) ||
-	    dlb_get_str(&m, "state_path", DLB_OPT, &state, err) || dlb_get_str(&m, "state_sha256", DLB_OPT, &state_sha, err) ||
+	    dlb_get_str(&m, "state_path", DLB_OPT, &state, err) ||
+	    dlb_get_str(&m, "state_sha256", DLB_OPT, &state_sha, err) ||
 	    get_name(&m, "format", DLB_OPT, formats, DLB_LEN(formats), &format, err))
 		return -1;
 	const struct dlb_ref at = dlb_ref_at(&m, "sha256");
@@ -686,11 +730,15 @@ static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct d
 		int64_t shards;
 		int pairs = 0;
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "op", DLB_NEED, &op, err) ||
-		    dlb_get_int(&e, "shards", DLB_NEED, 2, INT32_MAX, &shards, err) || dlb_get_str(&e, "axis", DLB_NEED, &axis, err) ||
-		    dlb_get_str(&e, "why", DLB_OPT, &why, err) || get_name(&e, "sums", DLB_OPT, sums, 2, &pairs, err))
+		    dlb_get_int(&e, "shards", DLB_NEED, 2, INT32_MAX, &shards, err) ||
+		    dlb_get_str(&e, "axis", DLB_NEED, &axis, err) ||
+		    dlb_get_str(&e, "why", DLB_OPT, &why, err) ||
+		    get_name(&e, "sums", DLB_OPT, sums, 2, &pairs, err))
 			return -1;
-		g->was_split[i] = (struct dlb_was_split){ dlb_arena_strdup(&g->arena, op), dlb_arena_strdup(&g->arena, axis),
-							  dlb_arena_strdup(&g->arena, why), (int)shards, pairs };
+		g->was_split[i] = (struct dlb_was_split){ dlb_arena_strdup(&g->arena, op),
+							  dlb_arena_strdup(&g->arena, axis),
+							  dlb_arena_strdup(&g->arena, why), (int)shards,
+							  pairs };
 	}
 	g->n_was_split = n;
 	return 0;
@@ -698,7 +746,8 @@ static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct d
 
 static int read_upcast(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const types[] = { "f16", "bf16", NULL }, *const known[] = { "initializers", "others", NULL };
+	static const char *const types[] = { "f16", "bf16", NULL }, *const known[] = { "initializers",
+										       "others", NULL };
 	struct dlb_ref all = dlb_ref_at(r, "upcast");
 
 	if (!all.v)
@@ -710,7 +759,8 @@ static int read_upcast(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 		int64_t initializers, others;
 		if (!e.v)
 			continue;
-		if (dlb_get_object(&all, upcast_names[i], DLB_NEED, &e, err) || dlb_ref_known(&e, known, err) ||
+		if (dlb_get_object(&all, upcast_names[i], DLB_NEED, &e, err) ||
+		    dlb_ref_known(&e, known, err) ||
 		    dlb_get_int(&e, "initializers", DLB_NEED, 0, INT32_MAX, &initializers, err) ||
 		    dlb_get_int(&e, "others", DLB_NEED, 0, INT32_MAX, &others, err))
 			return -1;
@@ -735,10 +785,12 @@ static int read_unmerged(const struct dlb_ref *r, struct dlb_graph *g, struct dl
 		const char *name, *of, *vertex;
 		int64_t operand = 0;
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err) ||
-		    dlb_get_str(&e, "of", DLB_NEED, &of, err) || dlb_get_str(&e, "vertex", DLB_NEED, &vertex, err) ||
+		    dlb_get_str(&e, "of", DLB_NEED, &of, err) ||
+		    dlb_get_str(&e, "vertex", DLB_NEED, &vertex, err) ||
 		    dlb_get_int(&e, "operand", DLB_OPT, 0, INT_MAX, &operand, err))
 			return -1;
-		g->unmerged[i] = (struct dlb_unmerged){ dlb_arena_strdup(&g->arena, name), dlb_arena_strdup(&g->arena, of),
+		g->unmerged[i] = (struct dlb_unmerged){ dlb_arena_strdup(&g->arena, name),
+							dlb_arena_strdup(&g->arena, of),
 							dlb_arena_strdup(&g->arena, vertex), (int)operand };
 	}
 	g->n_unmerged = n;
@@ -766,7 +818,8 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 		    get_name(&e, "kind", DLB_NEED, listed_names, DLB_LEN(listed_names), &kind, err) ||
 		    dlb_get_bool(&e, "persistent", DLB_NEED, &persistent, err))
 			return -1;
-		g->listed[i] = (struct dlb_listed){ dlb_arena_strdup(&g->arena, name), dlb_arena_strdup(&g->arena, input),
+		g->listed[i] = (struct dlb_listed){ dlb_arena_strdup(&g->arena, name),
+						    dlb_arena_strdup(&g->arena, input),
 						    (enum dlb_listed_kind)kind, persistent };
 	}
 	g->n_listed = n;
@@ -775,8 +828,10 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "batch", "fixed_batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "split", "listed", "upcast", "derived", "unmerged", "ops", "tensors", NULL };
+	static const char *const known[] = { "batch",   "fixed_batch", "dtype",   "training", "opset",
+					     "model",   "inputs",      "outputs", "loss",     "label",
+					     "seed",    "rewrites",    "split",   "listed",   "upcast",
+					     "derived", "unmerged",    "ops",     "tensors",  NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -784,11 +839,12 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	json_t *section;
 
 	if (dlb_doc_need(d, "graph", &section, err) || dlb_ref_known(&r, known, err) ||
-	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
-	    dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) || dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
+	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) ||
+	    get_dtype(&r, &g->dtype, err) || dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) ||
+	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
-	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) || read_upcast(&r, g, err) ||
-	    dlb_derived_read(&r, g, err) || read_unmerged(&r, g, err) ||
+	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) ||
+	    read_upcast(&r, g, err) || dlb_derived_read(&r, g, err) || read_unmerged(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;
@@ -815,7 +871,8 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 		even = !dlb_graph_share_samples(g, g->tensor[t].samples.parts);
 	if (!even)
 		return dlb_refuse(err, d->name, "run dlb-profile again",
-				  "/graph: a batch of %lld samples is not shared out as its tensors say", (long long)g->batch);
+				  "/graph: a batch of %lld samples is not shared out as its tensors say",
+				  (long long)g->batch);
 	dlb_graph_index(g);
 	return 0;
 }

@@ -11,7 +11,8 @@ static bool is_type(const struct dlb_op *o, const char *type)
 }
 
 /* Copies the attributes with `name` set to v. */
-static struct dlb_attr *with_int(struct dlb_arena *a, const struct dlb_op *o, const char *name, int64_t v, int *n)
+static struct dlb_attr *with_int(struct dlb_arena *a, const struct dlb_op *o, const char *name, int64_t v,
+				 int *n)
 {
 	struct dlb_attr *attr = dlb_arena_array(a, (size_t)o->n_attr + 1, sizeof *attr);
 
@@ -25,19 +26,22 @@ static struct dlb_attr *with_int(struct dlb_arena *a, const struct dlb_op *o, co
 
 static void add_eval_op(struct dlb_graph *out, const struct dlb_op *o, const int *to)
 {
-	int *in = dlb_arena_array(&out->arena, (size_t)o->n_in + 1, sizeof *in), n_attr = o->n_attr, n_out = o->n_out;
+	int *in = dlb_arena_array(&out->arena, (size_t)o->n_in + 1, sizeof *in), n_attr = o->n_attr,
+	    n_out = o->n_out;
 	int *res = dlb_arena_array(&out->arena, (size_t)o->n_out + 1, sizeof *res);
 	struct dlb_attr *attr = o->attr;
 
 	if (is_type(o, "BatchNormalization")) {
 		n_out = 1;
-		attr = with_int(&out->arena, o, o->opset >= 14 ? "training_mode" : "is_test", o->opset < 14, &n_attr);
+		attr = with_int(&out->arena, o, o->opset >= 14 ? "training_mode" : "is_test", o->opset < 14,
+				&n_attr);
 	}
 	for (int k = 0; k < o->n_in; k++)
 		in[k] = o->in[k] < 0 ? -1 : to[o->in[k]];
 	for (int k = 0; k < n_out; k++)
 		res[k] = o->out[k] < 0 ? -1 : to[o->out[k]];
-	const int id = dlb_graph_add_op(out, o->name, o->type, o->domain, DLB_FORWARD, in, o->n_in, res, n_out, attr, n_attr);
+	const int id = dlb_graph_add_op(out, o->name, o->type, o->domain, DLB_FORWARD, in, o->n_in, res,
+					n_out, attr, n_attr);
 	out->op[id].opset = o->opset;
 	out->op[id].kind = o->kind;
 }
@@ -57,7 +61,8 @@ static int *origins(const struct dlb_graph *g, struct dlb_graph *out, bool ops)
 	return of;
 }
 
-int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of, struct dlb_error *err)
+int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of,
+		   struct dlb_error *err)
 {
 	int *to = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *to);
 

@@ -32,7 +32,8 @@ static bool moves(const struct dlb_op *o)
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 
 	return o->phase == DLB_FORWARD && cls && o->n_out > 0 &&
-		(cls->flags & DLB_OP_VIEW || !strcmp(o->type, "Cast") || (cls->work && !strcmp(cls->work, "move")));
+	       (cls->flags & DLB_OP_VIEW || !strcmp(o->type, "Cast") ||
+		(cls->work && !strcmp(cls->work, "move")));
 }
 
 /* The numbers in output 0 of op i if its input 0 holds at[]; NULL: unknown. */
@@ -57,7 +58,8 @@ static const int64_t *moved(struct label_walk *w, int i, const int64_t *at)
 	if (!strcmp(io.cls->name, "Cast"))
 		return at;
 	/* the next op reads as many numbers as the graph states, which a document may state wrongly */
-	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64 || !dlb_desc_same_shape(&io.out[0], &stated))
+	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64 ||
+	    !dlb_desc_same_shape(&io.out[0], &stated))
 		return NULL;
 	out = dlb_arena_array(&w->scratch, (size_t)io.n_out + 1, sizeof *out);
 	return dlb_graph_run_op(&w->be, &io, &w->scratch, out, &err) ? NULL : out[0];
@@ -65,7 +67,8 @@ static const int64_t *moved(struct label_walk *w, int i, const int64_t *at)
 
 static void take_weights(struct label_walk *w, const struct dlb_op *o)
 {
-	const struct dlb_tensor *t = o->n_in > 2 && o->in[2] >= 0 && !*o->domain ? &w->g->tensor[o->in[2]] : NULL;
+	const struct dlb_tensor *t = o->n_in > 2 && o->in[2] >= 0 && !*o->domain ? &w->g->tensor[o->in[2]] :
+										   NULL;
 	const void *value = t && (t->data || t->is_fill) ? dlb_tensor_value(t, 1, &w->scratch) : NULL;
 	double *weight;
 
@@ -159,7 +162,8 @@ static int64_t bound_of(const struct dlb_graph *g, int t, int depth)
 			const struct dlb_tensor *data = &g->tensor[o->in[0]];
 			int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
 			axis += axis < 0 ? data->n_dims : 0;
-			b = axis >= 0 && axis < data->n_dims && !data->dim[axis].mul ? data->dim[axis].add : 0;
+			b = axis >= 0 && axis < data->n_dims && !data->dim[axis].mul ? data->dim[axis].add :
+										       0;
 		} else if (is_loss(o) && o->n_in > 1 && o->in[1] == t) {
 			const struct dlb_tensor *x = &g->tensor[o->in[0]];
 			b = !cls->domain && x->n_dims > 1 ? x->dim[1].add : 2;

@@ -12,7 +12,8 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
-struct border { int tensor; enum dlb_layout to; int other; };	/* tensor `other` is `tensor` in layout `to` */
+/* tensor `other` is `tensor` in layout `to` */
+struct border { int tensor; enum dlb_layout to; int other; };
 struct borders {
 	struct border *b;
 	int n, cap;
@@ -52,7 +53,8 @@ static int converted(struct dlb_graph *g, struct borders *s, int t, enum dlb_lay
 static bool has_layout(const struct dlb_graph *g, int t, int n_dims)
 {
 	return t >= 0 && g->tensor[t].n_dims >= 3 && g->tensor[t].n_dims == n_dims &&
-		g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_CONSTANT && g->tensor[t].kind != DLB_T_BUFFER;
+	       g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_CONSTANT &&
+	       g->tensor[t].kind != DLB_T_BUFFER;
 }
 
 static bool same_dims(const struct dlb_tensor *a, const struct dlb_tensor *b)
@@ -109,7 +111,8 @@ static bool views_channels(struct dlb_graph *g, const struct borders *s, int op)
 	struct dlb_op *o = &g->op[op];
 	const int t = strcmp(o->type, "Transpose") || *o->domain || o->phase != DLB_FORWARD ? -1 : o->in[0];
 
-	if (t < 0 || g->tensor[t].n_dims < 4 || !has_layout(g, t, g->tensor[t].n_dims) || dlb_layouts_coincide(&g->tensor[t]))
+	if (t < 0 || g->tensor[t].n_dims < 4 || !has_layout(g, t, g->tensor[t].n_dims) ||
+	    dlb_layouts_coincide(&g->tensor[t]))
 		return false;
 	const int last = channels_last(g, s, t);
 	const bool to_end = last >= 0 && moves_channels(o, g->tensor[t].n_dims, true);
@@ -136,7 +139,8 @@ static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_err
 	const int n_dims = out0 >= 0 ? g->tensor[out0].n_dims : 0;
 	enum dlb_layout layout = DLB_PLAIN;
 
-	if (preference == DLB_LAYOUT_WANTS_CHANNELS_LAST && n_in && in[0] >= 0 && g->tensor[in[0]].n_dims >= 3)
+	if (preference == DLB_LAYOUT_WANTS_CHANNELS_LAST && n_in && in[0] >= 0 &&
+	    g->tensor[in[0]].n_dims >= 3)
 		layout = DLB_CHANNELS_LAST;
 	else if (preference == DLB_LAYOUT_ANY)
 		layout = passed_on(g, &g->op[op]);
@@ -155,7 +159,8 @@ static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_err
 		if (t < 0 || g->tensor[t].n_dims < 3 || g->tensor[t].kind == DLB_T_BUFFER)
 			continue;
 		/* further outputs (a mask, positions) have the layout of the first if they have its shape */
-		g->tensor[t].layout = k == 0 || same_dims(&g->tensor[t], &g->tensor[out0]) ? layout : DLB_PLAIN;
+		g->tensor[t].layout = k == 0 || same_dims(&g->tensor[t], &g->tensor[out0]) ? layout :
+											     DLB_PLAIN;
 	}
 	s->order[s->n_order++] = op;
 	return 0;
@@ -173,7 +178,8 @@ int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err)
 	struct borders s = { .order = dlb_xcalloc((size_t)(n_ops + n_operands) + 1, sizeof *s.order) };
 	for (int i = 0; i < n_ops && !rc; i++)
 		rc = choose(g, &s, i, err);
-	for (int i = 0; i < g->n_outputs && !rc; i++) {	/* the model's outputs are plain, as ONNX defines them */
+	/* the model's outputs are plain, as ONNX defines them */
+	for (int i = 0; i < g->n_outputs && !rc; i++) {
 		const int t = converted(g, &s, g->output[i], DLB_PLAIN, err);
 		rc = t < 0 ? -1 : 0;
 		if (!rc && g->tensor[t].kind != DLB_T_CONSTANT)

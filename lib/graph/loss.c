@@ -17,7 +17,8 @@
 #include "graph/loss.h"
 #include "graph/rewrite.h"
 
-enum { IGNORED = -100, LABEL_BOUND_01 = 2 };	/* LABEL_BOUND_01: class numbers 0 and 1, or floats from 0 to 1 */
+/* LABEL_BOUND_01: class numbers 0 and 1, or floats from 0 to 1 */
+enum { IGNORED = -100, LABEL_BOUND_01 = 2 };
 
 /* -- losses and labels in the model -- */
 
@@ -105,7 +106,8 @@ static int before(const struct dlb_graph *g, int x, const char *type, const char
 	if (op < 0 || *g->op[op].domain || g->tensor[x].n_dims != 2 ||
 	    (strcmp(g->op[op].type, type) && (!other || strcmp(g->op[op].type, other))))
 		return x;
-	const int64_t axis = dlb_attr_int(g->op[op].attr, g->op[op].n_attr, "axis", 1);	/* for two dimensions: 1 or -1 */
+	/* for two dimensions: 1 or -1 */
+	const int64_t axis = dlb_attr_int(g->op[op].attr, g->op[op].n_attr, "axis", 1);
 	return axis == 1 || axis == -1 ? g->op[op].in[0] : x;
 }
 
@@ -166,7 +168,8 @@ static int cross_entropy(const struct loss_builder *p, int x, int axis, struct d
 		return -1;
 	in[1] = label = add_label(p, x, axis, DLB_I64, classes);
 	if (p->c->kind == DLB_LOSS_NEXT_TOKEN)
-		in[1] = dlb_graph_add_forward(g, "loss.next_token", "NextToken", "dlb", &label, 1, &attr[1], 1, err);
+		in[1] = dlb_graph_add_forward(g, "loss.next_token", "NextToken", "dlb", &label, 1, &attr[1],
+					      1, err);
 	if (axis != 1 && in[1] >= 0) {	/* class axis last: one row per sample and position */
 		in[0] = reshaped(g, x, (const int64_t[]){ -1, classes }, 2, err);
 		in[1] = in[0] < 0 ? -1 : reshaped(g, in[1], (const int64_t[]){ -1 }, 1, err);
@@ -174,7 +177,8 @@ static int cross_entropy(const struct loss_builder *p, int x, int axis, struct d
 	if (in[1] < 0)
 		return -1;
 	in[2] = add_weights(p, x, 0);
-	return dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, attr, p->c->smoothing > 0 ? 3 : 2, err);
+	return dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, attr,
+				     p->c->smoothing > 0 ? 3 : 2, err);
 }
 
 /* The class axis, given or by default; -1: the output has none. */
@@ -182,7 +186,9 @@ static int class_axis(const struct loss_builder *p, int x)
 {
 	const int n = p->g->tensor[x].n_dims, said = (int)p->c->number;
 	const bool has = p->c->kind == DLB_LOSS_CROSS_ENTROPY && p->c->has_number;
-	const int axis = has ? (said < 0 ? said + n : said) : n >= 4 && p->c->kind != DLB_LOSS_NEXT_TOKEN ? 1 : n - 1;
+	const int axis = has                                         ? (said < 0 ? said + n : said) :
+			 n >= 4 && p->c->kind != DLB_LOSS_NEXT_TOKEN ? 1 :
+								       n - 1;
 
 	return axis >= 1 && axis < n ? axis : -1;
 }
@@ -193,7 +199,9 @@ static int classified(const struct loss_builder *p, int x, struct dlb_error *err
 	const int axis = class_axis(p, x), n_dims = g->tensor[x].n_dims;
 
 	if (p->c->kind == DLB_LOSS_NEXT_TOKEN && n_dims != 3) {
-		dlb_fail(err, g->tensor[x].name, "next-token takes an output of samples, positions and tokens; this one has %d dimensions",
+		dlb_fail(err, g->tensor[x].name,
+			 "next-token takes an output of samples, positions and tokens; this one has %d "
+			 "dimensions",
 			 n_dims);
 		return dlb_hint(err, "say --loss OUTPUT=next-token");
 	}
@@ -203,17 +211,23 @@ static int classified(const struct loss_builder *p, int x, struct dlb_error *err
 	}
 	if (axis < 0)
 		return dlb_refuse(err, g->tensor[x].name, "--loss cross-entropy:AXIS",
-				"class axis %d is out of range for an output of %d dimensions", (int)p->c->number,
-				n_dims);
+				  "class axis %d is out of range for an output of %d dimensions",
+				  (int)p->c->number, n_dims);
 	return cross_entropy(p, before(g, x, "Softmax", "LogSoftmax"), axis, err);
 }
 
-static int elementwise(const struct loss_builder *p, int x, const char *type, int label, int weights, struct dlb_error *err)
+static int elementwise(const struct loss_builder *p, int x, const char *type, int label, int weights,
+		       struct dlb_error *err)
 {
-	const char *width = p->c->kind == DLB_LOSS_HUBER ? "delta" : p->c->kind == DLB_LOSS_SMOOTH_L1 ? "beta" : NULL;
+	const char *width = p->c->kind == DLB_LOSS_HUBER     ? "delta" :
+			    p->c->kind == DLB_LOSS_SMOOTH_L1 ? "beta" :
+							       NULL;
 	const struct dlb_attr attr = { .name = width, .type = DLB_ATTR_REAL, .f = p->c->number };
 
-	return dlb_graph_add_forward(p->g, "loss", type, "dlb", (int[]){ x, label, weights }, label < 0 ? 1 : weights < 0 ? 2 : 3,
+	return dlb_graph_add_forward(p->g, "loss", type, "dlb", (int[]){ x, label, weights },
+				     label < 0   ? 1 :
+				     weights < 0 ? 2 :
+						   3,
 				     &attr, width != NULL, err);
 }
 
@@ -236,8 +250,9 @@ static int binary(const struct loss_builder *p, int x, struct dlb_error *err)
 static int attach(const struct loss_builder *p, int x, struct dlb_error *err)
 {
 	static const char *const types[DLB_N_LOSSES] = {
-		[DLB_LOSS_MSE] = "MeanSquaredErrorLoss", [DLB_LOSS_L1] = "MeanAbsoluteErrorLoss", [DLB_LOSS_HUBER] = "HuberLoss",
-		[DLB_LOSS_SMOOTH_L1] = "SmoothL1Loss", [DLB_LOSS_KL] = "KLDivergenceLoss", [DLB_LOSS_SUM] = "SumLoss",
+		[DLB_LOSS_MSE] = "MeanSquaredErrorLoss", [DLB_LOSS_L1] = "MeanAbsoluteErrorLoss",
+		[DLB_LOSS_HUBER] = "HuberLoss",          [DLB_LOSS_SMOOTH_L1] = "SmoothL1Loss",
+		[DLB_LOSS_KL] = "KLDivergenceLoss",      [DLB_LOSS_SUM] = "SumLoss",
 	};
 	struct dlb_graph *g = p->g;
 	const enum dlb_loss_kind kind = p->c->kind;

@@ -5,8 +5,20 @@
 #define DLB_GRAPH_LOSS_H
 #include "graph/graph.h"
 
-enum dlb_loss_kind { DLB_LOSS_OFF, DLB_LOSS_AUTO, DLB_LOSS_CROSS_ENTROPY, DLB_LOSS_NEXT_TOKEN, DLB_LOSS_BCE, DLB_LOSS_MSE,
-		     DLB_LOSS_L1, DLB_LOSS_HUBER, DLB_LOSS_SMOOTH_L1, DLB_LOSS_KL, DLB_LOSS_SUM, DLB_N_LOSSES };
+enum dlb_loss_kind {
+	DLB_LOSS_OFF,
+	DLB_LOSS_AUTO,
+	DLB_LOSS_CROSS_ENTROPY,
+	DLB_LOSS_NEXT_TOKEN,
+	DLB_LOSS_BCE,
+	DLB_LOSS_MSE,
+	DLB_LOSS_L1,
+	DLB_LOSS_HUBER,
+	DLB_LOSS_SMOOTH_L1,
+	DLB_LOSS_KL,
+	DLB_LOSS_SUM,
+	DLB_N_LOSSES
+};
 struct dlb_loss_choice {
 	enum dlb_loss_kind kind;
 	int output;			/* tensor id, -1: the first float output */

@@ -44,7 +44,7 @@ static int number(struct loss_text *t, const char *ends, double *out)
 	*out = strtod(t->p, &end);
 	if (end == t->p || !isfinite(*out) || (*end && !strchr(ends, *end))) {
 		dlb_refuse(t->err, NULL, "give a number, as in huber:0.5",
-				"loss '%s': '%.*s' is not a number", t->whole, (int)strcspn(t->p, ends), t->p);
+			   "loss '%s': '%.*s' is not a number", t->whole, (int)strcspn(t->p, ends), t->p);
 		return -1;
 	}
 	t->p = end;
@@ -71,9 +71,12 @@ static int take_output(struct loss_text *t, struct dlb_loss_choice *c)
 	}
 	if (c->output >= 0) {
 		t->p += longest + 1;
-		return dlb_dtype_is_float(g->tensor[c->output].dtype) ? 0 :
-			dlb_refuse(t->err, g->tensor[c->output].name, "losses are of outputs that are floats",
-					"a loss of an output of type %s", dlb_dtype_name(g->tensor[c->output].dtype));
+		return dlb_dtype_is_float(g->tensor[c->output].dtype) ?
+			       0 :
+			       dlb_refuse(t->err, g->tensor[c->output].name,
+					  "losses are of outputs that are floats",
+					  "a loss of an output of type %s",
+					  dlb_dtype_name(g->tensor[c->output].dtype));
 	}
 	if (t->p[word] != '=')
 		return 0;
@@ -98,7 +101,8 @@ static int unknown(const struct loss_text *t, size_t n)
 	near = dlb_nearest(word, names, DLB_N_LOSSES);
 	dlb_fail(t->err, NULL, "unknown loss '%s'", t->whole);
 	return near ? dlb_hint(t->err, "did you mean '%s'?", near) :
-		dlb_hint(t->err, "cross-entropy[:AXIS], next-token, bce, mse, l1, huber[:DELTA], smooth-l1[:BETA], kl, sum or none");
+		      dlb_hint(t->err, "cross-entropy[:AXIS], next-token, bce, mse, l1, huber[:DELTA], "
+				       "smooth-l1[:BETA], kl, sum or none");
 }
 
 static int take_name(struct loss_text *t, struct dlb_loss_choice *c)
@@ -155,8 +159,10 @@ static int take_option(struct loss_text *t, struct dlb_loss_choice *c)
 	while (i < DLB_LEN(options) && (strlen(options[i].name) != n || strncmp(options[i].name, t->p, n)))
 		i++;
 	if (i == DLB_LEN(options) || !(forms[c->kind].options & options[i].bit)) {
-		dlb_fail(t->err, NULL, "loss '%s': %s has no option '%.*s'", t->whole, forms[c->kind].name, (int)n, t->p);
-		return dlb_hint(t->err, "cross-entropy and next-token have smoothing=E and weights=A/B/..., bce has pos-weight=A/B/...");
+		dlb_fail(t->err, NULL, "loss '%s': %s has no option '%.*s'", t->whole, forms[c->kind].name,
+			 (int)n, t->p);
+		return dlb_hint(t->err, "cross-entropy and next-token have smoothing=E and weights=A/B/..., "
+					"bce has pos-weight=A/B/...");
 	}
 	t->p += n;
 	if (*t->p++ != '=')

@@ -11,7 +11,8 @@ enum { FIRST_BUFFER = 3 };	/* BatchNormalization: x, scale, bias, then the stati
 
 static bool is_initializer(const struct dlb_tensor *t)
 {
-	return t->kind == DLB_T_CONSTANT && t->initial && dlb_dtype_is_float(t->dtype) && (t->data || t->is_fill);
+	return t->kind == DLB_T_CONSTANT && t->initial && dlb_dtype_is_float(t->dtype) &&
+	       (t->data || t->is_fill);
 }
 
 static void find_buffers(struct dlb_graph *g, const struct dlb_op *o)
@@ -69,7 +70,8 @@ int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err)
 			continue;
 		for (int k = 0; k < o->n_in; k++) {
 			const int t = o->in[k];
-			if (t < 0 || !dlb_dtype_is_float(g->tensor[t].dtype) || g->tensor[t].kind == DLB_T_BUFFER)
+			if (t < 0 || !dlb_dtype_is_float(g->tensor[t].dtype) ||
+			    g->tensor[t].kind == DLB_T_BUFFER)
 				continue;
 			wanted[t] = true;
 			if (is_initializer(&g->tensor[t]) && !g->tensor[t].frozen)

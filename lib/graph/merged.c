@@ -10,8 +10,9 @@
  * For the same reason Gemm and Conv get back a zero bias that they use but do not read, and initializers
  * computed from one parameter, one for each vertex that uses it, become one.
  *
- * Before training, the scale of a BatchNormalization equals its running variance (ones), and its bias the running
- * mean (zeros): running statistics that share an initializer get copies too, named after the list's buffers.
+ * Before training, the scale of a BatchNormalization equals its running variance (ones), and its bias the
+ * running mean (zeros): running statistics that share an initializer get copies too, named after the
+ * list's buffers.
  *
  * Parameters that are one in the framework are one in the lists of uses too, and stay one. */
 #include <stdlib.h>
@@ -57,7 +58,8 @@ static bool suits(const struct dlb_op *o, int k, const char *parameter, const ch
 
 	if (like && (exactly || !word || word != dlb_role_word(like)))
 		return !strcmp(last_word(parameter), last_word(like));
-	return like || !word || is_recurrent(o) || (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
+	return like || !word || is_recurrent(o) ||
+	       (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
 }
 
 /* The missing parameter that operand k of the vertex stands for; -1: none, or several candidates. */
@@ -67,8 +69,8 @@ static int missing_use(const struct merging *m, const struct dlb_op *o, int k, c
 		int found = -1, n = 0;
 		for (int i = 0; i < o->n_uses; i++) {
 			const struct dlb_listed *p = &m->g->listed[o->uses[i]];
-			if (p->kind != DLB_LISTED_PARAMETER || m->place[o->uses[i]] >= 0 || o->uses[i] == found ||
-			    !suits(o, k, p->name, like, exactly))
+			if (p->kind != DLB_LISTED_PARAMETER || m->place[o->uses[i]] >= 0 ||
+			    o->uses[i] == found || !suits(o, k, p->name, like, exactly))
 				continue;
 			found = o->uses[i];
 			n++;
@@ -118,14 +120,16 @@ static void redirect(struct merging *m, int i, int k, int c)
  * makes a constant of them. */
 static void part_from_ones(struct merging *m, int i, int k)
 {
-	const int t = m->g->op[i].in[k], c = copy(m, t, dlb_arena_printf(&m->g->arena, "%s.constant", m->g->op[i].name));
+	const int t = m->g->op[i].in[k],
+		  c = copy(m, t, dlb_arena_printf(&m->g->arena, "%s.constant", m->g->op[i].name));
 
 	redirect(m, i, k, c);
 	m->g->tensor[c].initial = false;
 	m->n_copies--;
 }
 
-/* The list's buffer `word` of the module whose parameter the vertex uses; without one, the vertex's name with `word`. */
+/* The list's buffer `word` of the module whose parameter the vertex uses; without one, the vertex's name
+ * with `word`. */
 static const char *buffer_name(struct merging *m, const struct dlb_op *o, const char *word)
 {
 	struct dlb_graph *g = m->g;
@@ -159,7 +163,8 @@ static void part_from_statistics(struct merging *m, int i)
 		return;
 	for (int k = 3; k < 5; k++) {
 		const int t = g->op[i].in[k];
-		if (t < 0 || !dlb_role_is_candidate(g, t) || g->tensor[t].kind != DLB_T_CONSTANT || n_reads(g, t) == 1)
+		if (t < 0 || !dlb_role_is_candidate(g, t) || g->tensor[t].kind != DLB_T_CONSTANT ||
+		    n_reads(g, t) == 1)
 			continue;
 		const char *name = buffer_name(m, &g->op[i], k == 3 ? "running_mean" : "running_var");
 		if (!strcmp(g->tensor[t].name, name))
@@ -195,7 +200,8 @@ static void split_named(struct merging *m, int t)
 			for (int s = r; s < end; s++)		/* all vertices that use it */
 				for (int n = 0; n < g->op[g->reader[s]].n_in; n++)
 					if (g->op[g->reader[s]].in[n] == t && uses(&g->op[g->reader[s]], p) &&
-					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]], t) &&
+					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]],
+									  t) &&
 					    !uses(&g->op[g->reader[s]], m->listed[t]))
 						redirect(m, g->reader[s], n, c);
 			m->place[p] = c;
@@ -253,7 +259,10 @@ static int64_t channels(const struct dlb_graph *g, const struct dlb_op *o)
 static bool add_bias(struct merging *m, int i)
 {
 	struct dlb_graph *g = m->g;
-	const int64_t n = !*g->op[i].domain && (g->op[i].n_in == 2 || (g->op[i].n_in > 2 && g->op[i].in[2] < 0)) ? channels(g, &g->op[i]) : 0;
+	const int64_t n = !*g->op[i].domain &&
+					  (g->op[i].n_in == 2 || (g->op[i].n_in > 2 && g->op[i].in[2] < 0)) ?
+				  channels(g, &g->op[i]) :
+				  0;
 	const int p = n ? missing_use(m, &g->op[i], 2, "bias") : -1;
 
 	if (p < 0)
@@ -316,8 +325,12 @@ static int join(struct merging *m, int t, int *first, struct dlb_error *err)
 		return 0;
 	}
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
-	struct dlb_part part = { .of = g->tensor[first[p]].name, .n_dims = d.n_dims, .count = d.dim[0], .length = d.dim[0] };
-	struct dlb_derived whole = { .name = g->tensor[t].name, .n_dims = d.n_dims, .n_parts = 1, .part = &part };
+	struct dlb_part part = {
+		.of = g->tensor[first[p]].name, .n_dims = d.n_dims, .count = d.dim[0], .length = d.dim[0]
+	};
+	struct dlb_derived whole = {
+		.name = g->tensor[t].name, .n_dims = d.n_dims, .n_parts = 1, .part = &part
+	};
 	memcpy(part.dim, d.dim, sizeof part.dim);
 	memcpy(whole.dim, d.dim, sizeof whole.dim);
 	memcpy(whole.base, d.dim, sizeof whole.base);
@@ -348,8 +361,9 @@ static void find_weights(struct merging *m, int n)
 	const char *why;
 
 	for (int t = 0; t < n; t++)
-		m->weight[t] = dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m->listed[t] < 0 &&
-			g->tensor[t].n_dims > 0 && dlb_role_find(&m->roles, t, &why);
+		m->weight[t] = dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT &&
+			       m->listed[t] < 0 && g->tensor[t].n_dims > 0 &&
+			       dlb_role_find(&m->roles, t, &why);
 }
 
 int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
@@ -388,14 +402,19 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 	for (int i = 0; i < g->n_ops && !rc; i++)
 		n_biases += add_bias(&m, i);
 	if (n_biases)
-		dlb_graph_note(g, "%d bias%s of zeros that the exporter left out %s trained", n_biases, n_biases == 1 ? "" : "es",
-			       n_biases == 1 ? "is" : "are");
+		dlb_graph_note(g, "%d bias%s of zeros that the exporter left out %s trained", n_biases,
+			       n_biases == 1 ? "" : "es", n_biases == 1 ? "is" : "are");
 	if (m.n_copies)
-		dlb_graph_note(g, "%d parameter%s that the exporter merged with others of equal values %s trained apart", m.n_copies,
-			       m.n_copies == 1 ? "" : "s", m.n_copies == 1 ? "is" : "are");
+		dlb_graph_note(g,
+			       "%d parameter%s that the exporter merged with others of equal values %s "
+			       "trained apart",
+			       m.n_copies, m.n_copies == 1 ? "" : "s", m.n_copies == 1 ? "is" : "are");
 	if (m.n_statistics)
-		dlb_graph_note(g, "%d running statistic%s of BatchNormalization that the exporter merged with weights of equal values %s kept apart",
-			       m.n_statistics, m.n_statistics == 1 ? "" : "s", m.n_statistics == 1 ? "is" : "are");
+		dlb_graph_note(g,
+			       "%d running statistic%s of BatchNormalization that the exporter merged with "
+			       "weights of equal values %s kept apart",
+			       m.n_statistics, m.n_statistics == 1 ? "" : "s",
+			       m.n_statistics == 1 ? "is" : "are");
 	dlb_roles_release(&m.roles);
 	dlb_name_map_release(&names);
 	free(m.place);

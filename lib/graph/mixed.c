@@ -132,14 +132,17 @@ int dlb_graph_mix(struct dlb_graph *g, struct dlb_error *err)
 
 	for (int i = 0; i < n_ops; i++)
 		n_operands += g->op[i].n_in;
-	struct mixing m = { .g = g, .order = dlb_xcalloc((size_t)(n_ops + n_operands) + 1, sizeof *m.order),
-			    .is_param = dlb_xcalloc((size_t)(n_tensors + n_operands) + 1, sizeof *m.is_param) };
+	struct mixing m = { .g = g,
+			    .order = dlb_xcalloc((size_t)(n_ops + n_operands) + 1, sizeof *m.order),
+			    .is_param = dlb_xcalloc((size_t)(n_tensors + n_operands) + 1,
+						    sizeof *m.is_param) };
 	for (int t = 0; t < n_tensors; t++)
 		m.is_param[t] = g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_CONSTANT;
 	for (int i = 0; i < n_ops && !rc; i++)
 		rc = choose(&m, i, err);
 	for (int i = 0; i < g->n_outputs && !rc; i++) {	/* the model's outputs are f32 */
-		const int t = is_real(g, g->output[i]) ? converted(&m, g->output[i], DLB_F32, err) : g->output[i];
+		const int t = is_real(g, g->output[i]) ? converted(&m, g->output[i], DLB_F32, err) :
+							 g->output[i];
 		rc = t < 0 ? -1 : 0;
 		if (!rc)
 			g->output[i] = t;

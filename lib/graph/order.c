@@ -27,7 +27,8 @@ int dlb_graph_index(struct dlb_graph *g)
 {
 	int rc = 0;
 	int *start = dlb_xrealloc(g->reader_start, (size_t)g->n_tensors + 2, sizeof *start);
-	int *last = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *last);	/* 1 + the last op counted as a reader */
+	/* 1 + the last op counted as a reader */
+	int *last = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *last);
 	memset(start, 0, ((size_t)g->n_tensors + 2) * sizeof *start);
 	g->reader_start = start;
 
@@ -87,7 +88,8 @@ static int *producers(const struct dlb_graph *g)
 
 /* Fills err with the ops of one cycle. `stuck[i]`: op i waits for another stuck op, so walking back from a
  * stuck op to a stuck producer must come to an op twice. */
-static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool *stuck, struct dlb_error *err)
+static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool *stuck,
+		      struct dlb_error *err)
 {
 	bool *seen = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *seen);
 	int at = 0, next = -1;
@@ -118,7 +120,8 @@ static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool
 			}
 		}
 		if (++steps <= 8 && used < sizeof text)
-			used += (size_t)snprintf(text + used, sizeof text - used, "'%.40s' <- ", g->op[at].name);
+			used += (size_t)snprintf(text + used, sizeof text - used, "'%.40s' <- ",
+						 g->op[at].name);
 		else if (steps == 9 && used < sizeof text)
 			used += (size_t)snprintf(text + used, sizeof text - used, "... <- ");
 		at = next;
@@ -262,28 +265,36 @@ static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 	if (!o->type || !*o->type)
 		return dlb_refuse(err, at("ops", i, "", -1).text, "give it one", "op without a type");
 	if (o->kind < -1 || o->kind >= DLB_N_OPS || o->phase >= DLB_N_PHASES)
-		return dlb_refuse(err, at("ops", i, "", -1).text, "dlb-document(5) lists them", "unknown kind or phase");
+		return dlb_refuse(err, at("ops", i, "", -1).text, "dlb-document(5) lists them",
+				  "unknown kind or phase");
 	for (int k = 0; k < o->n_in; k++)
 		if (!is_id(o->in[k], g->n_tensors))
-			return no_such(o->in[k], g->n_tensors, "tensor", at("ops", i, "/inputs", k).text, err);
+			return no_such(o->in[k], g->n_tensors, "tensor", at("ops", i, "/inputs", k).text,
+				       err);
 	for (int k = 0; k < o->n_out; k++) {
 		if (!is_id(o->out[k], g->n_tensors))
-			return no_such(o->out[k], g->n_tensors, "tensor", at("ops", i, "/outputs", k).text, err);
+			return no_such(o->out[k], g->n_tensors, "tensor", at("ops", i, "/outputs", k).text,
+				       err);
 		if (o->out[k] < 0)
 			continue;
 		const enum dlb_tensor_kind kind = g->tensor[o->out[k]].kind;
-		if (kind == DLB_T_INPUT || kind == DLB_T_LABEL || kind == DLB_T_SEED || kind == DLB_T_CONSTANT)
-			return dlb_refuse(err, at("ops", i, "/outputs", k).text, "give the op an output of its own", "tensor '%s' is fed or constant and cannot be an output",
-					g->tensor[o->out[k]].name);
+		if (kind == DLB_T_INPUT || kind == DLB_T_LABEL || kind == DLB_T_SEED ||
+		    kind == DLB_T_CONSTANT)
+			return dlb_refuse(err, at("ops", i, "/outputs", k).text,
+					  "give the op an output of its own",
+					  "tensor '%s' is fed or constant and cannot be an output",
+					  g->tensor[o->out[k]].name);
 	}
 	if (!is_id(o->of, g->n_ops))
 		return no_such(o->of, g->n_ops, "op", at("ops", i, "/of", -1).text, err);
 	if (!is_id(o->colocate, g->n_ops))
 		return no_such(o->colocate, g->n_ops, "op", at("ops", i, "/colocate", -1).text, err);
 	if (!(o->flop >= 0 && o->flop_fixed >= 0 && o->bytes >= 0 && o->bytes_fixed >= 0))
-		return dlb_refuse(err, at("ops", i, "", -1).text, "run dlb-profile again", "negative work of op '%s'", o->name);
+		return dlb_refuse(err, at("ops", i, "", -1).text, "run dlb-profile again",
+				  "negative work of op '%s'", o->name);
 	if (i > 0 && o->phase < g->op[i - 1].phase) {
-		dlb_fail(err, at("ops", i, "", -1).text, "op '%s' stands after one of a later phase", o->name);
+		dlb_fail(err, at("ops", i, "", -1).text, "op '%s' stands after one of a later phase",
+			 o->name);
 		return dlb_hint(err, "forward ops come first, then backward, then updates");
 	}
 	return 0;
@@ -296,30 +307,40 @@ static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 	if (!t->name || !*t->name)
 		return dlb_refuse(err, at("tensors", i, "", -1).text, "give it one", "tensor without a name");
 	if (t->kind >= DLB_N_T_KINDS || t->dtype >= DLB_N_DTYPES || t->layout > DLB_CHANNELS_LAST)
-		return dlb_refuse(err, at("tensors", i, "", -1).text, "dlb-document(5) lists them", "unknown kind, dtype or layout");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "dlb-document(5) lists them",
+				  "unknown kind, dtype or layout");
 	if (t->n_dims < -1 || t->n_dims > DLB_MAX_DIMS)
-		return dlb_refuse(err, at("tensors", i, "", -1).text, "reshape it in the model", "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims,
-				DLB_MAX_DIMS);
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "reshape it in the model",
+				  "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims,
+				  DLB_MAX_DIMS);
 	if (t->layout == DLB_CHANNELS_LAST && t->n_dims < 3)
-		return dlb_refuse(err, at("tensors", i, "", -1).text, "make its layout plain", "channels-last needs 3 dimensions or more");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "make its layout plain",
+				  "channels-last needs 3 dimensions or more");
 	if (!(t->size_mul >= 0 && t->size_add >= 0))
-		return dlb_refuse(err, at("tensors", i, "", -1).text, "run dlb-profile again", "negative size");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "run dlb-profile again",
+				  "negative size");
 	double bytes = (double)dlb_dtype_bytes(t->dtype);
 	for (int k = 0; k < t->n_dims; k++) {
 		const struct dlb_dim d = t->dim[k];
 		if (t->data && d.mul)
-			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "constants have fixed shapes", "tensor '%s' has values, but its shape follows the batch",
-					t->name);
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text,
+					  "constants have fixed shapes",
+					  "tensor '%s' has values, but its shape follows the batch", t->name);
 		if (!dlb_dim_in_range(d))
-			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "run dlb-profile again, with another --batch", "dimension of tensor '%s' is out of range", t->name);
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text,
+					  "run dlb-profile again, with another --batch",
+					  "dimension of tensor '%s' is out of range", t->name);
 		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;
 		if (v < 0 && (d.mul != 0 || d.add != -1))
-			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "run dlb-profile again, with another --batch", "dimension of tensor '%s' is negative at batch %" PRId64,
-					t->name, g->batch);
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text,
+					  "run dlb-profile again, with another --batch",
+					  "dimension of tensor '%s' is negative at batch %" PRId64, t->name,
+					  g->batch);
 		bytes *= v > 1 ? v : 1;
 	}
 	if (bytes > 4e18)
-		return dlb_refuse(err, at("tensors", i, "", -1).text, "a smaller --batch", "tensor '%s' is too large", t->name);
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "a smaller --batch",
+				  "tensor '%s' is too large", t->name);
 	if (!is_id(t->home, g->n_ops))
 		return no_such(t->home, g->n_ops, "op", at("tensors", i, "/home", -1).text, err);
 	if (!is_id(t->of, g->n_tensors))
@@ -379,8 +400,9 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 			snprintf(where, sizeof where, "/graph/ops/%d/inputs/%d", i, k);
 			rc = dlb_refuse(err, where, "sort the ops",
 					"op '%s' reads '%s', which op '%s' makes %s", g->op[i].name,
-				      g->tensor[t].name, g->op[made[t] - 1].name,
-				      made[t] - 1 == i ? "itself: a cycle" : "only later: a cycle or not in order");
+					g->tensor[t].name, g->op[made[t] - 1].name,
+					made[t] - 1 == i ? "itself: a cycle" :
+							   "only later: a cycle or not in order");
 		}
 	/* an activation or gradient with readers must have a producer */
 	for (int i = 0; i < g->n_ops && !rc; i++)
@@ -454,11 +476,18 @@ int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err)
 
 	dlb_vertex_fail(o, err, NULL, "no operator %s%s%s", o->domain, *o->domain ? "." : "", o->type);
 	if (attr)
-		return dlb_hint(err, "its attribute '%s' is of a kind that dlb does not hold: export without it", attr);
+		return dlb_hint(err,
+				"its attribute '%s' is of a kind that dlb does not hold: export without it",
+				attr);
 	if (*o->domain)
-		return dlb_hint(err, "'%s' is no domain of ONNX: export without custom operators and before another tool fuses any, or "
-				"with the operator as a function of the model", o->domain);
-	return dlb_hint(err, "write it with operators that dlb has, or give it to the model as a function of its own");
+		return dlb_hint(err,
+				"'%s' is no domain of ONNX: export without custom operators and before "
+				"another tool fuses any, or "
+				"with the operator as a function of the model",
+				o->domain);
+	return dlb_hint(
+		err,
+		"write it with operators that dlb has, or give it to the model as a function of its own");
 }
 
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err)
@@ -477,7 +506,8 @@ int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *c
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	snprintf(where, sizeof where, "%.40s%s%.60s '%.100s' (opset %d)", o->domain, *o->domain ? "." : "", o->type, o->name, o->opset);
+	snprintf(where, sizeof where, "%.40s%s%.60s '%.100s' (opset %d)", o->domain, *o->domain ? "." : "",
+		 o->type, o->name, o->opset);
 	dlb_fail(err, where, "%s", what);
 	return cure ? dlb_hint(err, "%s", cure) : -1;
 }

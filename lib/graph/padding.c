@@ -8,7 +8,8 @@
 static bool is_embedding(const struct dlb_graph *g, const struct dlb_op *o, const char *glob)
 {
 	return !strcmp(o->type, "Gather") && !*o->domain && o->n_in == 2 && o->in[0] >= 0 &&
-		dlb_pattern_matches(glob, g->tensor[o->in[0]].name) && dlb_attr_int(o->attr, o->n_attr, "axis", 0) == 0;
+	       dlb_pattern_matches(glob, g->tensor[o->in[0]].name) &&
+	       dlb_attr_int(o->attr, o->n_attr, "axis", 0) == 0;
 }
 
 static void set_padding(struct dlb_graph *g, struct dlb_op *o, int64_t row)

@@ -118,7 +118,8 @@ static bool is_of_batch_norm(struct choosing *ch, int at)
 {
 	const char *name = ch->g->listed[at].name, *dot = strrchr(name, '.');
 
-	return dot && dlb_name_map_get(&ch->listed, dlb_arena_printf(&ch->g->arena, "%.*s.running_mean", (int)(dot - name), name)) >= 0;
+	return dot && dlb_name_map_get(&ch->listed, dlb_arena_printf(&ch->g->arena, "%.*s.running_mean",
+								     (int)(dot - name), name)) >= 0;
 }
 
 static bool uses(const struct dlb_op *o, int at)
@@ -154,8 +155,10 @@ static bool has_operand_for(const struct choosing *ch, const struct dlb_op *o, i
 		n_of_kind += stands && bias == (k == 2 || !strcmp(o->type, "Add"));
 	}
 	for (int i = 0; i < o->n_uses; i++)
-		n_missing += !ch->placed[o->uses[i]] && ch->g->listed[o->uses[i]].kind == DLB_LISTED_PARAMETER;
-	return n_operands && (n_of_kind || n_operands >= n_missing || !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU"));
+		n_missing += !ch->placed[o->uses[i]] &&
+			     ch->g->listed[o->uses[i]].kind == DLB_LISTED_PARAMETER;
+	return n_operands &&
+	       (n_of_kind || n_operands >= n_missing || !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU"));
 }
 
 /* Some vertex uses the parameter and reads an initializer that can be it under another name. */
@@ -178,7 +181,8 @@ static bool is_tied(const struct choosing *ch, int at)
 
 	for (int i = 0; i < g->n_ops; i++) {
 		table |= !strcmp(g->op[i].type, "Gather") && uses(&g->op[i], at);
-		layer |= (!strcmp(g->op[i].type, "MatMul") || !strcmp(g->op[i].type, "Gemm")) && uses(&g->op[i], at);
+		layer |= (!strcmp(g->op[i].type, "MatMul") || !strcmp(g->op[i].type, "Gemm")) &&
+			 uses(&g->op[i], at);
 	}
 	return table && layer;
 }
@@ -242,10 +246,12 @@ static bool may_be_lost(struct choosing *ch, int t)
 {
 	const struct dlb_tensor *x = &ch->g->tensor[t];
 
-	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE && x->kind == DLB_T_CONSTANT && x->n_dims > 0 &&
-		!ch->statistics[t] && dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
-		(dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) : !dlb_values_mask(x)) &&
-		!dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
+	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE &&
+	       x->kind == DLB_T_CONSTANT && x->n_dims > 0 && !ch->statistics[t] &&
+	       dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
+	       (dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) :
+					!dlb_values_mask(x)) &&
+	       !dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 
 /* The exporter named the initializer after the torch operator that computed it: `name`, or name_N. */
@@ -254,7 +260,8 @@ static bool is_called(const struct dlb_tensor *x, const char *name)
 	const size_t n = strlen(name);
 	const char *end = x->name + n;
 
-	return !strncmp(x->name, name, n) && (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
+	return !strncmp(x->name, name, n) &&
+	       (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
 }
 
 /* Output of torch's embedding. */
@@ -266,7 +273,8 @@ static bool is_looked_up(const struct dlb_tensor *x)
 /* Output of an operator that has parameters: a recurrent cell's first state, positions, constant tokens. */
 static bool is_computed(const struct dlb_tensor *x)
 {
-	static const char *const by[] = { "embedding", "linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "rms_norm" };
+	static const char *const by[] = { "embedding", "linear",     "conv1d",     "conv2d",
+					  "conv3d",    "layer_norm", "group_norm", "rms_norm" };
 
 	for (int i = 0; i < DLB_LEN(by); i++)
 		if (is_called(x, by[i]))
@@ -283,15 +291,19 @@ static void say_computed(struct choosing *ch)
 
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
-		if (ch->yes[t] || !dlb_role_is_candidate(g, t) || !is_computed(x) || dlb_name_map_get(&ch->listed, x->name) >= 0)
+		if (ch->yes[t] || !dlb_role_is_candidate(g, t) || !is_computed(x) ||
+		    dlb_name_map_get(&ch->listed, x->name) >= 0)
 			continue;
 		first = first ? first : x->name;
 		n++;
 	}
 	if (n)
-		dlb_graph_note(ch->g, "%d initializer%s ('%s'%s) %s computed from parameters by the exporter: not trained, and %s as %s; "
-			       "torch.onnx.export(model, args, FILE, optimize=False) keeps the computation", n, n == 1 ? "" : "s", first,
-			       n == 1 ? "" : " ...", n == 1 ? "is" : "are", n == 1 ? "it stays" : "they stay", n == 1 ? "it is" : "they are");
+		dlb_graph_note(ch->g,
+			       "%d initializer%s ('%s'%s) %s computed from parameters by the exporter: not "
+			       "trained, and %s as %s; "
+			       "torch.onnx.export(model, args, FILE, optimize=False) keeps the computation",
+			       n, n == 1 ? "" : "s", first, n == 1 ? "" : " ...", n == 1 ? "is" : "are",
+			       n == 1 ? "it stays" : "they stay", n == 1 ? "it is" : "they are");
 }
 
 /* Notes parameters that the model holds partly or changed: the used rows of a table, a
@@ -303,16 +315,21 @@ static void say_lost(struct choosing *ch, bool told)
 	int n = 0;
 
 	for (int i = 0; i < g->n_listed; i++) {
-		if (g->listed[i].kind != DLB_LISTED_PARAMETER || ch->placed[i] || (told && !is_of_batch_norm(ch, i) && is_accounted_for(ch, i)))
+		if (g->listed[i].kind != DLB_LISTED_PARAMETER || ch->placed[i] ||
+		    (told && !is_of_batch_norm(ch, i) && is_accounted_for(ch, i)))
 			continue;
 		first = first ? first : g->listed[i].name;
 		n++;
 	}
 	if (n && told)
-		dlb_graph_note(g, "%d parameter%s of the exporter's list %s not in the model as %s ('%s'%s): it has what it computed from "
-			       "%s, or nothing; --weights STATE.safetensors counts the elements; torch.onnx.export(model, args, FILE, "
-			       "optimize=False) keeps them", n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
-			       n == 1 ? "it is" : "they are", first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
+		dlb_graph_note(g,
+			       "%d parameter%s of the exporter's list %s not in the model as %s ('%s'%s): it "
+			       "has what it computed from "
+			       "%s, or nothing; --weights STATE.safetensors counts the elements; "
+			       "torch.onnx.export(model, args, FILE, "
+			       "optimize=False) keeps them",
+			       n, n == 1 ? "" : "s", n == 1 ? "is" : "are", n == 1 ? "it is" : "they are",
+			       first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
 }
 
 /* Finds initializers that hold lost parameters: first rows that an embedding looked up by constant indices,
@@ -324,7 +341,8 @@ static void find_lost(struct choosing *ch)
 
 	for (int t = 0; t < g->n_tensors && ch->n_lost > 0; t++)
 		if (may_be_lost(ch, t) && is_looked_up(&g->tensor[t])) {
-			decide(ch, t, true, DLB_BY_LIST, "rows of an embedding that the list has and the model has not");
+			decide(ch, t, true, DLB_BY_LIST,
+			       "rows of an embedding that the list has and the model has not");
 			ch->lost[t] = true;
 			ch->n_lost--;
 		}
@@ -333,13 +351,18 @@ static void find_lost(struct choosing *ch)
 	if (!n || ch->n_lost <= 0)
 		return;
 	if (n > ch->n_lost || ch->n_buffers) {
-		dlb_graph_note(g, "%d initializer%s without a role may hold %s of the exporter's list: not trained; --weights STATE.safetensors or "
-			       "--parameters tells", n, n == 1 ? "" : "s", n == 1 ? "a parameter" : "parameters");
+		dlb_graph_note(g,
+			       "%d initializer%s without a role may hold %s of the exporter's list: not "
+			       "trained; --weights STATE.safetensors or "
+			       "--parameters tells",
+			       n, n == 1 ? "" : "s", n == 1 ? "a parameter" : "parameters");
 		return;
 	}
 	for (int t = 0; t < g->n_tensors; t++)
 		if (may_be_lost(ch, t)) {
-			decide(ch, t, true, DLB_BY_LIST, "a parameter of the list is missing in the model, and no other initializer can hold it");
+			decide(ch, t, true, DLB_BY_LIST,
+			       "a parameter of the list is missing in the model, and no other initializer "
+			       "can hold it");
 			ch->lost[t] = true;
 		}
 }
@@ -353,14 +376,19 @@ static void say_in_place(struct choosing *ch)
 	int n = 0;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if (ch->yes[t] && !g->tensor[t].in_state && dlb_name_map_get(&ch->listed, g->tensor[t].name) < 0) {
+		if (ch->yes[t] && !g->tensor[t].in_state &&
+		    dlb_name_map_get(&ch->listed, g->tensor[t].name) < 0) {
 			first = first ? first : g->tensor[t].name;
 			n++;
 		}
 	if (n)
-		dlb_graph_note(g, "%d initializer%s ('%s'%s) that the state_dict has not %s trained as %s, and saved beside its tensors: what the "
-			       "exporter computed from parameters; load_state_dict() takes the others with strict=False", n,
-			       n == 1 ? "" : "s", first, n == 1 ? "" : " ...", n == 1 ? "is" : "are", n == 1 ? "it is" : "they are");
+		dlb_graph_note(g,
+			       "%d initializer%s ('%s'%s) that the state_dict has not %s trained as %s, and "
+			       "saved beside its tensors: what the "
+			       "exporter computed from parameters; load_state_dict() takes the others with "
+			       "strict=False",
+			       n, n == 1 ? "" : "s", first, n == 1 ? "" : " ...", n == 1 ? "is" : "are",
+			       n == 1 ? "it is" : "they are");
 }
 
 static void bound_by_list(struct choosing *ch)
@@ -372,7 +400,8 @@ static void bound_by_list(struct choosing *ch)
 	count_missing(ch);
 	for (int t = 0; t < g->n_tensors && !ch->n_missing; t++)
 		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
-			decide(ch, t, false, DLB_BY_LIST, "every parameter of the list has an initializer of its own");
+			decide(ch, t, false, DLB_BY_LIST,
+			       "every parameter of the list has an initializer of its own");
 	if (!g->state_path) {		/* which would have found them by their values */
 		find_lost(ch);
 		say_lost(ch, ch->told);
@@ -389,7 +418,8 @@ static bool given(const struct dlb_patterns *p)
 	return p->n > 0;
 }
 
-static int check_patterns(struct choosing *ch, const struct dlb_patterns *p, bool of_parameters, struct dlb_error *err)
+static int check_patterns(struct choosing *ch, const struct dlb_patterns *p, bool of_parameters,
+			  struct dlb_error *err)
 {
 	const struct dlb_graph *g = ch->g;
 	const char **name = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *name);
@@ -413,14 +443,16 @@ static int take_options(struct choosing *ch, struct dlb_error *err)
 	for (int t = 0; t < g->n_tensors && given(&c->train); t++)
 		if (dlb_role_is_candidate(g, t)) {
 			const bool named = dlb_patterns_match(&c->train, g->tensor[t].name) >= 0;
-			decide(ch, t, named, DLB_BY_OPTION, named ? "--parameters" : "not among --parameters");
+			decide(ch, t, named, DLB_BY_OPTION,
+			       named ? "--parameters" : "not among --parameters");
 		}
 	if (check_patterns(ch, &c->freeze, true, err) || check_patterns(ch, &c->train_only, true, err))
 		return -1;
 	for (int t = 0; t < g->n_tensors; t++) {
 		const char *name = g->tensor[t].name;
 		const bool frozen = dlb_patterns_match(&c->freeze, name) >= 0;
-		if (!ch->yes[t] || (!frozen && (!given(&c->train_only) || dlb_patterns_match(&c->train_only, name) >= 0)))
+		if (!ch->yes[t] ||
+		    (!frozen && (!given(&c->train_only) || dlb_patterns_match(&c->train_only, name) >= 0)))
 			continue;
 		g->tensor[t].frozen = true;
 		g->tensor[t].rule = DLB_BY_OPTION;
@@ -474,12 +506,14 @@ static void choose(struct choosing *ch)
 		}
 		if (ch->yes[t] && g->tensor[t].in_state) {
 			ch->n_by_role -= g->tensor[t].rule == DLB_BY_ROLE;
-			decide(ch, t, true, DLB_BY_STATE_DICT, g->tensor[t].in_model ? "by its name" : "by its values");
+			decide(ch, t, true, DLB_BY_STATE_DICT,
+			       g->tensor[t].in_model ? "by its name" : "by its values");
 		}
 	}
 }
 
-int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c, struct dlb_error *err)
+int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c,
+				struct dlb_error *err)
 {
 	struct choosing ch = { .g = g, .c = c, .yes = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ch.yes),
 			       .lost = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ch.lost),
@@ -492,7 +526,8 @@ int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_
 	int rc = take_options(&ch, err);
 	for (int t = 0; t < g->n_tensors && !rc; t++)
 		if (dlb_role_is_candidate(g, t)) {
-			g->n_untrained += !ch.yes[t] && !ch.statistics[t] && g->tensor[t].kind == DLB_T_CONSTANT;
+			g->n_untrained += !ch.yes[t] && !ch.statistics[t] &&
+					  g->tensor[t].kind == DLB_T_CONSTANT;
 			g->tensor[t].initial = ch.yes[t];
 			g->tensor[t].named_by_readers = is_named_by_readers(&ch, t);
 		}

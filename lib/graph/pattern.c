@@ -16,7 +16,8 @@ static bool constant_int(const struct dlb_graph *g, const struct dlb_op *o, int 
 	const struct dlb_tensor *x = k < o->n_in && o->in[k] >= 0 ? &g->tensor[o->in[k]] : NULL;
 	const struct dlb_desc d = x ? dlb_tensor_desc(x, 1) : (struct dlb_desc){ .n_dims = 0 };
 
-	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) || dlb_desc_count(&d) != 1)
+	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) ||
+	    dlb_desc_count(&d) != 1)
 		return false;
 	*v = dlb_value_int(x->data, x->dtype, 0);
 	return true;
@@ -88,7 +89,8 @@ bool dlb_match_scalar(const struct dlb_graph *g, int t, double *v)
 {
 	const struct dlb_tensor *x = t < 0 ? NULL : &g->tensor[t];
 
-	if (!x || x->kind != DLB_T_CONSTANT || !dlb_dtype_is_float(x->dtype) || x->data_mul || (!x->data && !x->is_fill))
+	if (!x || x->kind != DLB_T_CONSTANT || !dlb_dtype_is_float(x->dtype) || x->data_mul ||
+	    (!x->data && !x->is_fill))
 		return false;
 	for (int i = 0; i < x->n_dims; i++)
 		if (x->dim[i].mul || x->dim[i].add != 1)
@@ -130,7 +132,8 @@ bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b)
 
 bool dlb_match_read_once(const struct dlb_graph *g, int t)
 {
-	return t >= 0 && !dlb_graph_is_output(g, t) && t != g->loss && g->reader_start[t + 1] - g->reader_start[t] == 1;
+	return t >= 0 && !dlb_graph_is_output(g, t) && t != g->loss &&
+	       g->reader_start[t + 1] - g->reader_start[t] == 1;
 }
 
 static bool among(const struct dlb_match *m, int op)
@@ -163,24 +166,28 @@ bool dlb_match_closed(const struct dlb_match *m)
 	}
 	const struct dlb_op *root = &m->g->op[m->root];
 	for (int k = 1; k < root->n_out; k++)
-		if (root->out[k] >= 0 && (dlb_graph_is_output(m->g, root->out[k]) ||
-					  m->g->reader_start[root->out[k]] != m->g->reader_start[root->out[k] + 1]))
+		if (root->out[k] >= 0 &&
+		    (dlb_graph_is_output(m->g, root->out[k]) ||
+		     m->g->reader_start[root->out[k]] != m->g->reader_start[root->out[k] + 1]))
 			return false;
 	return true;
 }
 
 int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
-		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count, struct dlb_error *err)
+		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count,
+		   struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
 	struct dlb_op *o = &g->op[m->root];
 	int *operands = dlb_arena_array(&g->arena, (size_t)n_in + 1, sizeof *operands);
 
 	memcpy(operands, in, (size_t)n_in * sizeof *in);
-	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);	/* attr may belong to an op that is removed */
+	/* attr may belong to an op that is removed */
+	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);
 	if (name_of >= 0 && name_of != m->root) {
 		const char *name = g->op[name_of].name;
-		dlb_graph_rename_op(g, name_of, o->name);	/* keeps names unique until the op is removed */
+		/* keeps names unique until the op is removed */
+		dlb_graph_rename_op(g, name_of, o->name);
 		dlb_graph_rename_op(g, m->root, name);
 	}
 	for (int i = 0; i < m->n; i++)
@@ -209,7 +216,8 @@ int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim 
 		follows |= mul[i] != 0;
 	}
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", name), &d, add, follows ? mul : NULL);
+	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", name), &d, add,
+				      follows ? mul : NULL);
 }
 
 void dlb_graph_place_added(struct dlb_graph *g, const struct dlb_added *added, int n_ops)

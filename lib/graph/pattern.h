@@ -60,7 +60,8 @@ bool dlb_match_closed(const struct dlb_match *m);
  * inferred. `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one
  * to *count. -1 with err. */
 int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
-		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count, struct dlb_error *err);
+		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count,
+		   struct dlb_error *err);
 /* A constant with these dimensions, for a Reshape called `name`. */
 int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n);
 /* Ops [first, first + n) were added at the end of the graph for an existing op. place_added moves those of

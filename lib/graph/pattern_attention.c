@@ -24,7 +24,8 @@ struct attention_side { int t; int64_t axis[DIMS]; };
 struct attention_match {
 	struct dlb_match m;
 	struct attention_side q, k, v;
-	int64_t out[DIMS];		/* permutation from (batch, heads, rows, width) to the result's dimensions */
+	/* permutation from (batch, heads, rows, width) to the result's dimensions */
+	int64_t out[DIMS];
 	double scale;
 	int mask;			/* -1: none */
 	bool causal;
@@ -52,8 +53,8 @@ static bool is_product(const struct dlb_graph *g, int i)
 {
 	int64_t perm[DIMS];
 
-	return i >= 0 && !strcmp(g->op[i].type, "Product") && !strcmp(g->op[i].domain, "dlb") && g->op[i].phase == DLB_FORWARD &&
-		read_perm(&g->op[i], "permY", perm);
+	return i >= 0 && !strcmp(g->op[i].type, "Product") && !strcmp(g->op[i].domain, "dlb") &&
+	       g->op[i].phase == DLB_FORWARD && read_perm(&g->op[i], "permY", perm);
 }
 
 static bool take(struct dlb_match *m, int op)
@@ -71,7 +72,8 @@ static bool hides_later(const struct dlb_graph *g, int t)
 	const struct dlb_desc d = dlb_tensor_desc(x, 1);
 	const int64_t n = d.n_dims < 2 ? 0 : d.dim[d.n_dims - 1];
 
-	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || n < 1 || d.dim[d.n_dims - 2] != n || dlb_desc_count(&d) != n * n)
+	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || n < 1 || d.dim[d.n_dims - 2] != n ||
+	    dlb_desc_count(&d) != n * n)
 		return false;
 	for (int64_t i = 0; i < n * n; i++) {
 		const double v = dlb_value_real(x->data, x->dtype, i);
@@ -154,21 +156,24 @@ static bool match(struct attention_match *a, int root)
 	const struct dlb_op *o = &g->op[root];
 	int64_t perm[DIMS];
 
-	if (!is_product(g, root) || !read_perm(o, "permA", perm) || !changes_nothing(perm) || !read_perm(o, "permB", a->v.axis) ||
-	    !read_perm(o, "permY", a->out) || dlb_attr_real(o->attr, o->n_attr, "alpha", 1) != 1)
+	if (!is_product(g, root) || !read_perm(o, "permA", perm) || !changes_nothing(perm) ||
+	    !read_perm(o, "permB", a->v.axis) || !read_perm(o, "permY", a->out) ||
+	    dlb_attr_real(o->attr, o->n_attr, "alpha", 1) != 1)
 		return false;
 	a->v.t = o->in[1];
-	const int softmax = take_softmax(a, o->in[0]), scores = softmax < 0 ? -1 : take_scores(a, g->op[softmax].in[0]);
+	const int softmax = take_softmax(a, o->in[0]),
+		  scores = softmax < 0 ? -1 : take_scores(a, g->op[softmax].in[0]);
 	if (!is_product(g, scores) || !take(&a->m, scores))
 		return false;
 	const struct dlb_op *s = &g->op[scores];
-	if (!read_perm(s, "permY", perm) || !changes_nothing(perm) || !read_perm(s, "permA", a->q.axis) || !read_perm(s, "permB", perm))
+	if (!read_perm(s, "permY", perm) || !changes_nothing(perm) || !read_perm(s, "permA", a->q.axis) ||
+	    !read_perm(s, "permB", perm))
 		return false;
 	a->q.t = s->in[0];
 	a->k = (struct attention_side){ s->in[1], { perm[0], perm[1], perm[3], perm[2] } };
 	a->scale = dlb_attr_real(s->attr, s->n_attr, "alpha", 1);
-	return has_shape(g, s->out[0], a->causal) && a->q.axis[3] == 3 && a->k.axis[3] == 3 && a->v.axis[3] == 3 && a->out[3] == 3 &&
-		dlb_match_closed(&a->m);
+	return has_shape(g, s->out[0], a->causal) && a->q.axis[3] == 3 && a->k.axis[3] == 3 &&
+	       a->v.axis[3] == 3 && a->out[3] == 3 && dlb_match_closed(&a->m);
 }
 
 /* -- heads of K and V that serve several heads of Q -- */
@@ -177,14 +182,16 @@ static bool match(struct attention_match *a, int root)
  * width)))? Returns the operand of Expand, which has each head once; -1: it is not. */
 static int repeated(const struct dlb_graph *g, const struct attention_side *s)
 {
-	const int reshape = g->tensor[s->t].producer, five = dlb_is_op(g, reshape, "Reshape") ? g->op[reshape].in[0] : -1;
+	const int reshape = g->tensor[s->t].producer,
+		  five = dlb_is_op(g, reshape, "Reshape") ? g->op[reshape].in[0] : -1;
 	const int expand = five < 0 ? -1 : g->tensor[five].producer;
 
 	if (!dlb_is_op(g, expand, "Expand") || !changes_nothing(s->axis))
 		return -1;
-	const struct dlb_tensor *x = &g->tensor[g->op[expand].in[0]], *y = &g->tensor[five], *to = &g->tensor[s->t];
-	if (x->n_dims != 5 || y->n_dims != 5 || x->dim[2].mul || x->dim[2].add != 1 || y->dim[2].mul || y->dim[1].mul ||
-	    to->dim[1].mul || to->dim[1].add != y->dim[1].add * y->dim[2].add)
+	const struct dlb_tensor *x = &g->tensor[g->op[expand].in[0]], *y = &g->tensor[five],
+				*to = &g->tensor[s->t];
+	if (x->n_dims != 5 || y->n_dims != 5 || x->dim[2].mul || x->dim[2].add != 1 || y->dim[2].mul ||
+	    y->dim[1].mul || to->dim[1].mul || to->dim[1].add != y->dim[1].add * y->dim[2].add)
 		return -1;
 	for (int i = 0; i < 5; i++)
 		if (i != 2 && (x->dim[i].mul != y->dim[i].mul || x->dim[i].add != y->dim[i].add))
@@ -222,14 +229,17 @@ static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err
 	}
 	for (int i = 0; i < DIMS; i++)
 		out[a->out[i]] = i;
-	const struct dlb_attr attr[] = { { .name = "scale", .type = DLB_ATTR_REAL, .f = a->scale },
-					 { .name = "is_causal", .type = DLB_ATTR_INT, .i = a->causal },
-					 { .name = "axesQ", .type = DLB_ATTR_INTS, .ints = a->q.axis, .n = DIMS },
-					 { .name = "axesK", .type = DLB_ATTR_INTS, .ints = a->k.axis, .n = DIMS },
-					 { .name = "axesV", .type = DLB_ATTR_INTS, .ints = a->v.axis, .n = DIMS },
-					 { .name = "axesY", .type = DLB_ATTR_INTS, .ints = out, .n = DIMS } };
+	const struct dlb_attr attr[] = {
+		{ .name = "scale", .type = DLB_ATTR_REAL, .f = a->scale },
+		{ .name = "is_causal", .type = DLB_ATTR_INT, .i = a->causal },
+		{ .name = "axesQ", .type = DLB_ATTR_INTS, .ints = a->q.axis, .n = DIMS },
+		{ .name = "axesK", .type = DLB_ATTR_INTS, .ints = a->k.axis, .n = DIMS },
+		{ .name = "axesV", .type = DLB_ATTR_INTS, .ints = a->v.axis, .n = DIMS },
+		{ .name = "axesY", .type = DLB_ATTR_INTS, .ints = out, .n = DIMS }
+	};
 	const int in[] = { a->q.t, a->k.t, a->v.t, a->mask };
-	return dlb_match_fuse(&a->m, "StridedAttention", "dlb", in, a->mask < 0 ? 3 : 4, attr, DLB_LEN(attr), -1, count, err);
+	return dlb_match_fuse(&a->m, "StridedAttention", "dlb", in, a->mask < 0 ? 3 : 4, attr, DLB_LEN(attr),
+			      -1, count, err);
 }
 
 int dlb_rewrite_attention(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -26,9 +26,11 @@ static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 		f->scale *= v;
 		return true;
 	}
-	if (root >= 0 || (dlb_is_op(g, op, "Mul") && dlb_match_read_once(g, t) && dlb_match_op(m, t, "Mul") >= 0))
+	if (root >= 0 ||
+	    (dlb_is_op(g, op, "Mul") && dlb_match_read_once(g, t) && dlb_match_op(m, t, "Mul") >= 0))
 		return collect(m, g->op[op].in[0], -1, f) && collect(m, g->op[op].in[1], -1, f);
-	if (dlb_is_op(g, op, "Pow") && dlb_match_read_once(g, t) && dlb_match_scalar(g, g->op[op].in[1], &v) && (v == 2 || v == 3) &&
+	if (dlb_is_op(g, op, "Pow") && dlb_match_read_once(g, t) &&
+	    dlb_match_scalar(g, g->op[op].in[1], &v) && (v == 2 || v == 3) &&
 	    dlb_match_op(m, t, "Pow") >= 0) {
 		for (int i = 0; i < (int)v; i++)
 			if (f->n == MOST)
@@ -66,7 +68,8 @@ static bool erf_argument(struct dlb_match *m, int t, int x)
 	double v;
 
 	if (div >= 0)
-		return m->g->op[div].in[0] == x && dlb_match_scalar(m->g, m->g->op[div].in[1], &v) && dlb_match_near(v, sqrt_2);
+		return m->g->op[div].in[0] == x && dlb_match_scalar(m->g, m->g->op[div].in[1], &v) &&
+		       dlb_match_near(v, sqrt_2);
 	return is_product(m, t, 1, x, sqrt_half);
 }
 
@@ -105,9 +108,11 @@ static int match(struct dlb_match *m, bool *tanh)
 		const int x = f.t[1 - k], add = dlb_match_op(&try, f.t[k], "Add");
 		if (add < 0 || !dlb_match_scalar_operand(&try, add, 1, &other))
 			continue;
-		const int erf = dlb_match_op(&try, other, "Erf"), th = erf < 0 ? dlb_match_op(&try, other, "Tanh") : -1;
+		const int erf = dlb_match_op(&try, other, "Erf"),
+			  th = erf < 0 ? dlb_match_op(&try, other, "Tanh") : -1;
 		*tanh = th >= 0;
-		const bool is = erf >= 0 ? erf_argument(&try, g->op[erf].in[0], x) : th >= 0 && tanh_argument(&try, g->op[th].in[0], x);
+		const bool is = erf >= 0 ? erf_argument(&try, g->op[erf].in[0], x) :
+					   th >= 0 && tanh_argument(&try, g->op[th].in[0], x);
 		if (is && dlb_match_same_shape(g, x, g->op[m->root].out[0]) && dlb_match_closed(&try)) {
 			*m = try;
 			return x;

@@ -14,7 +14,8 @@ static bool is_all(const struct dlb_graph *g, int t, double v)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
 
-	return x->kind == DLB_T_CONSTANT && dlb_values_uniform(x) && (x->is_fill ? x->fill : dlb_value_real(x->data, x->dtype, 0)) == v;
+	return x->kind == DLB_T_CONSTANT && dlb_values_uniform(x) &&
+	       (x->is_fill ? x->fill : dlb_value_real(x->data, x->dtype, 0)) == v;
 }
 
 /* Tensor t has one value for each channel of x, its second dimension. */
@@ -39,7 +40,8 @@ static int channels(struct dlb_graph *g, int t, struct dlb_dim dim, struct dlb_e
 
 	if (g->tensor[t].n_dims == 1)
 		return t;
-	if ((dlb_is_op(g, op, "Reshape") || dlb_is_op(g, op, "Unsqueeze")) && g->tensor[g->op[op].in[0]].n_dims == 1)
+	if ((dlb_is_op(g, op, "Reshape") || dlb_is_op(g, op, "Unsqueeze")) &&
+	    g->tensor[g->op[op].in[0]].n_dims == 1)
 		return g->op[op].in[0];
 	const char *base = dlb_arena_printf(&g->arena, "%s.channels", g->tensor[t].name);
 	const int in[2] = { t, dlb_match_shape(g, base, &dim, 1) };
@@ -62,13 +64,15 @@ static bool match(struct groups *a)
 		return false;
 	a->x = g->op[before].in[0];
 	const struct dlb_tensor *x = &g->tensor[a->x], *in = &g->tensor[g->op[norm].in[0]];
-	if (x->n_dims < 3 || in->n_dims != 3 || x->dim[1].mul || in->dim[1].mul || in->dim[1].add < 1 || x->dim[1].add % in->dim[1].add ||
-	    x->dim[0].mul != in->dim[0].mul || x->dim[0].add != in->dim[0].add)
+	if (x->n_dims < 3 || in->n_dims != 3 || x->dim[1].mul || in->dim[1].mul || in->dim[1].add < 1 ||
+	    x->dim[1].add % in->dim[1].add || x->dim[0].mul != in->dim[0].mul ||
+	    x->dim[0].add != in->dim[0].add)
 		return false;
 	a->n = in->dim[1].add;
 	a->epsilon = dlb_attr_real(g->op[norm].attr, g->op[norm].n_attr, "epsilon", 1e-5);
-	return dlb_match_same_shape(g, a->x, g->op[after].out[0]) && dlb_match_same_shape(g, a->x, g->op[a->m.root].out[0]) &&
-		along_channels(g, a->scale, x) && along_channels(g, a->bias, x) && dlb_match_closed(&a->m);
+	return dlb_match_same_shape(g, a->x, g->op[after].out[0]) &&
+	       dlb_match_same_shape(g, a->x, g->op[a->m.root].out[0]) && along_channels(g, a->scale, x) &&
+	       along_channels(g, a->bias, x) && dlb_match_closed(&a->m);
 }
 
 static int fuse(struct groups *a, int64_t *count, struct dlb_error *err)
@@ -77,12 +81,14 @@ static int fuse(struct groups *a, int64_t *count, struct dlb_error *err)
 	const struct dlb_attr attr[] = { { .name = "num_groups", .type = DLB_ATTR_INT, .i = a->n },
 					 { .name = "epsilon", .type = DLB_ATTR_REAL, .f = a->epsilon } };
 	const struct dlb_dim dim = g->tensor[a->x].dim[1];
-	const int scale = channels(g, a->scale, dim, err), bias = scale < 0 ? -1 : channels(g, a->bias, dim, err);
+	const int scale = channels(g, a->scale, dim, err),
+		  bias = scale < 0 ? -1 : channels(g, a->bias, dim, err);
 
 	if (bias < 0)
 		return -1;
 	g->op[a->m.root].opset = 21;		/* the first version with a scale per channel */
-	return dlb_match_fuse(&a->m, "GroupNormalization", "", (const int[]){ a->x, scale, bias }, 3, attr, 2, -1, count, err);
+	return dlb_match_fuse(&a->m, "GroupNormalization", "", (const int[]){ a->x, scale, bias }, 3, attr, 2,
+			      -1, count, err);
 }
 
 int dlb_rewrite_group_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -24,7 +24,8 @@ static int reduced_axis(const struct dlb_graph *g, int i)
 
 	if (o->n_in > 1 && o->in[1] >= 0) {
 		const struct dlb_tensor *t = &g->tensor[o->in[1]];
-		if (t->kind != DLB_T_CONSTANT || t->dtype != DLB_I64 || !t->data || t->data_mul || t->n_dims != 1)
+		if (t->kind != DLB_T_CONSTANT || t->dtype != DLB_I64 || !t->data || t->data_mul ||
+		    t->n_dims != 1)
 			return -1;
 		axes = t->data;
 		n = (int)t->dim[0].add;
@@ -43,7 +44,8 @@ static int reduced_axis(const struct dlb_graph *g, int i)
 /* t = x - ReduceMean(x) */
 static bool is_deviation(struct dlb_match *m, int t, struct norm *n)
 {
-	const int sub = dlb_match_op(m, t, "Sub"), mean = sub < 0 ? -1 : dlb_match_op(m, m->g->op[sub].in[1], "ReduceMean");
+	const int sub = dlb_match_op(m, t, "Sub"),
+		  mean = sub < 0 ? -1 : dlb_match_op(m, m->g->op[sub].in[1], "ReduceMean");
 
 	if (mean < 0 || m->g->op[mean].in[0] != m->g->op[sub].in[0])
 		return false;
@@ -106,9 +108,13 @@ static int inverse_root(struct dlb_match *m, int t, struct norm *n)
 		return root_mean_square(m, m->g->op[op].in[0], n);
 	op = dlb_match_op(m, t, "Div");
 	if (op >= 0)
-		return dlb_match_scalar(m->g, m->g->op[op].in[0], &v) && v == 1 ? root_mean_square(m, m->g->op[op].in[1], n) : -1;
+		return dlb_match_scalar(m->g, m->g->op[op].in[0], &v) && v == 1 ?
+			       root_mean_square(m, m->g->op[op].in[1], n) :
+			       -1;
 	op = dlb_match_op(m, t, "Pow");
-	return op >= 0 && dlb_match_scalar(m->g, m->g->op[op].in[1], &v) && v == -0.5 ? mean_square(m, m->g->op[op].in[0], n) : -1;
+	return op >= 0 && dlb_match_scalar(m->g, m->g->op[op].in[1], &v) && v == -0.5 ?
+		       mean_square(m, m->g->op[op].in[0], n) :
+		       -1;
 }
 
 /* Is d, which is divided by the root mean square of `of`, x minus its mean over the same
@@ -230,14 +236,17 @@ static int rewrite(struct dlb_graph *g, bool rms, int64_t *count, struct dlb_err
 		struct dlb_match m = { .g = g, .root = i };
 		struct norm n = { .x = -1, .rms = rms };
 		int in[3];
-		if ((!dlb_is_op(g, i, "Add") && !dlb_is_op(g, i, "Mul") && !dlb_is_op(g, i, "Div")) || !match(&m, &n, in))
+		if ((!dlb_is_op(g, i, "Add") && !dlb_is_op(g, i, "Mul") && !dlb_is_op(g, i, "Div")) ||
+		    !match(&m, &n, in))
 			continue;
 		if (in[1] < 0)
 			in[1] = ones(g, &n);
-		const struct dlb_attr attr[] = { { .name = "axis", .type = DLB_ATTR_INT, .i = n.axis - g->tensor[n.x].n_dims },
-						 { .name = "epsilon", .type = DLB_ATTR_REAL, .f = n.epsilon } };
-		if (dlb_match_fuse(&m, rms ? "RMSNormalization" : "LayerNormalization", "", in, in[2] < 0 ? 2 : 3, attr, 2, -1, count,
-				   err))
+		const struct dlb_attr attr[] = {
+			{ .name = "axis", .type = DLB_ATTR_INT, .i = n.axis - g->tensor[n.x].n_dims },
+			{ .name = "epsilon", .type = DLB_ATTR_REAL, .f = n.epsilon }
+		};
+		if (dlb_match_fuse(&m, rms ? "RMSNormalization" : "LayerNormalization", "", in,
+				   in[2] < 0 ? 2 : 3, attr, 2, -1, count, err))
 			return -1;
 		g->op[i].opset = rms ? 23 : 17;		/* the first version that has it */
 	}

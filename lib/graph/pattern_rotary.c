@@ -21,7 +21,8 @@ static int half_of(struct dlb_match *m, int t, bool second)
 		const struct dlb_op *o = &g->op[op];
 		const int n = g->tensor[o->in[0]].n_dims;
 		const int64_t along = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
-		if (o->n_out != 2 || o->out[second] != t || (along != -1 && along != n - 1) || !dlb_match_same_shape(g, o->out[0], o->out[1]))
+		if (o->n_out != 2 || o->out[second] != t || (along != -1 && along != n - 1) ||
+		    !dlb_match_same_shape(g, o->out[0], o->out[1]))
 			return -1;
 		if (second)
 			m->op[m->n++] = op;		/* recorded once: this half is visited first */
@@ -30,7 +31,9 @@ static int half_of(struct dlb_match *m, int t, bool second)
 	if (dlb_match_op(m, t, "Slice") < 0 || !dlb_is_range(g, op, &axis, &first, &count))
 		return -1;
 	const struct dlb_tensor *x = &g->tensor[g->op[op].in[0]];
-	return axis == x->n_dims - 1 && x->dim[axis].add == 2 * count && first == (second ? count : 0) ? g->op[op].in[0] : -1;
+	return axis == x->n_dims - 1 && x->dim[axis].add == 2 * count && first == (second ? count : 0) ?
+		       g->op[op].in[0] :
+		       -1;
 }
 
 /* If t = Concat(-x[..., h:], x[..., :h]), returns x; else -1. */
@@ -45,7 +48,9 @@ static int rotated(struct dlb_match *m, int t)
 	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
 	const int neg = dlb_match_op(m, o->in[0], "Neg");
 	const int x = neg < 0 ? -1 : half_of(m, g->op[neg].in[0], true);
-	return x >= 0 && (axis == -1 || axis == g->tensor[x].n_dims - 1) && half_of(m, o->in[1], false) == x ? x : -1;
+	return x >= 0 && (axis == -1 || axis == g->tensor[x].n_dims - 1) && half_of(m, o->in[1], false) == x ?
+		       x :
+		       -1;
 }
 
 /* The first half of each row of constant t, as (1, rows, h), for x of (batch, heads, rows, 2h);
@@ -56,9 +61,9 @@ static int half_table(struct dlb_graph *g, int t, int x)
 	const struct dlb_desc d = dlb_tensor_desc(table, 1);
 	const int n = table->n_dims;
 
-	if (n < 2 || table->kind != DLB_T_CONSTANT || !table->data || table->data_mul || table->dtype != of->dtype || of->dim[2].mul ||
-	    of->dim[3].mul || d.dim[n - 1] != of->dim[3].add || d.dim[n - 2] != of->dim[2].add ||
-	    dlb_desc_count(&d) != d.dim[n - 1] * d.dim[n - 2])
+	if (n < 2 || table->kind != DLB_T_CONSTANT || !table->data || table->data_mul ||
+	    table->dtype != of->dtype || of->dim[2].mul || of->dim[3].mul || d.dim[n - 1] != of->dim[3].add ||
+	    d.dim[n - 2] != of->dim[2].add || dlb_desc_count(&d) != d.dim[n - 1] * d.dim[n - 2])
 		return -1;
 	const int64_t rows = d.dim[n - 2], h = d.dim[n - 1] / 2;
 	const size_t row = (size_t)h * dlb_dtype_bytes(table->dtype);
@@ -70,14 +75,16 @@ static int half_table(struct dlb_graph *g, int t, int x)
 		memcpy(half + (size_t)i * row, at, row);
 	}
 	const struct dlb_desc to = { .dtype = table->dtype, .n_dims = 3, .dim = { 1, rows, h } };
-	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.half", table->name), &to, half, NULL);
+	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.half", table->name), &to, half,
+				      NULL);
 }
 
 /* Operand k of Add i is x * cos, the other is rotated(x) * sin. */
 static bool match(struct dlb_match *m, int i, int k, int in[3])
 {
 	const struct dlb_graph *g = m->g;
-	const int plain = dlb_match_op(m, g->op[i].in[k], "Mul"), turned = dlb_match_op(m, g->op[i].in[1 - k], "Mul");
+	const int plain = dlb_match_op(m, g->op[i].in[k], "Mul"),
+		  turned = dlb_match_op(m, g->op[i].in[1 - k], "Mul");
 
 	if (plain < 0 || turned < 0 || plain == turned)
 		return false;
@@ -86,8 +93,8 @@ static bool match(struct dlb_match *m, int i, int k, int in[3])
 		in[0] = rotated(&with, g->op[turned].in[j]);
 		in[1] = in[0] < 0 ? -1 : dlb_match_other(&with, plain, in[0]);
 		in[2] = g->op[turned].in[1 - j];
-		if (in[1] >= 0 && g->tensor[in[0]].n_dims == 4 && dlb_match_same_shape(g, in[0], g->op[i].out[0]) &&
-		    dlb_match_closed(&with)) {
+		if (in[1] >= 0 && g->tensor[in[0]].n_dims == 4 &&
+		    dlb_match_same_shape(g, in[0], g->op[i].out[0]) && dlb_match_closed(&with)) {
 			*m = with;
 			return true;
 		}
@@ -101,7 +108,8 @@ int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 		for (int k = 0; k < 2 && dlb_is_op(g, i, "Add") && g->op[i].n_in == 2; k++) {
 			struct dlb_match m = { .g = g, .root = i };
 			int in[3];
-			if (!match(&m, i, k, in) || (in[1] = half_table(g, in[1], in[0])) < 0 || (in[2] = half_table(g, in[2], in[0])) < 0)
+			if (!match(&m, i, k, in) || (in[1] = half_table(g, in[1], in[0])) < 0 ||
+			    (in[2] = half_table(g, in[2], in[0])) < 0)
 				continue;
 			if (dlb_match_fuse(&m, "RotaryEmbedding", "", in, 3, NULL, 0, -1, count, err))
 				return -1;

@@ -18,7 +18,8 @@ static bool keeps_order(const struct dlb_op *o)
 /* Is the only output of op i equal to its first input? */
 static bool is_no_op(const struct dlb_graph *g, int i)
 {
-	static const char *const by_shape[] = { "Cast", "Reshape", "Expand", "Slice", "Squeeze", "Unsqueeze", "Flatten", "Identity" };
+	static const char *const by_shape[] = { "Cast",    "Reshape",   "Expand",  "Slice",
+						"Squeeze", "Unsqueeze", "Flatten", "Identity" };
 	const struct dlb_op *o = &g->op[i];
 
 	if (o->n_out != 1 || o->n_in < 1 || o->in[0] < 0 || !dlb_match_same_shape(g, o->in[0], o->out[0]))
@@ -29,7 +30,8 @@ static bool is_no_op(const struct dlb_graph *g, int i)
 		double step = 1;
 		const struct dlb_tensor *t = o->n_in > 4 && o->in[4] >= 0 ? &g->tensor[o->in[4]] : NULL;
 		for (int64_t k = 0; t && t->n_dims == 1 && k < t->dim[0].add && step == 1; k++)
-			step = t->kind == DLB_T_CONSTANT && t->data ? dlb_value_real(t->data, t->dtype, k) : 0;
+			step = t->kind == DLB_T_CONSTANT && t->data ? dlb_value_real(t->data, t->dtype, k) :
+								      0;
 		return step == 1;
 	}
 	for (int k = 0; k < DLB_LEN(by_shape); k++)
@@ -88,8 +90,8 @@ int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_er
 		if ((axis < 0 ? axis + n_dims : axis) != 1 || (o->opset < 13 && n_dims != 2))
 			continue;
 		const int in[3] = { o->in[0], g->op[i].in[1], g->op[i].n_in > 2 ? g->op[i].in[2] : -1 };
-		if (dlb_match_fuse(&m, "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, g->op[i].attr, g->op[i].n_attr, -1,
-				   count, err))
+		if (dlb_match_fuse(&m, "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, g->op[i].attr,
+				   g->op[i].n_attr, -1, count, err))
 			return -1;
 	}
 	return 0;

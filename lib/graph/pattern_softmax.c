@@ -16,7 +16,8 @@ static bool rows_are_open(const struct dlb_graph *g, int t)
 	const struct dlb_tensor *x = &g->tensor[t];
 	const struct dlb_desc d = dlb_tensor_desc(x, 1);
 
-	if (x->kind != DLB_T_CONSTANT || !dlb_dtype_is_float(x->dtype) || x->data_mul || (!x->data && !x->is_fill))
+	if (x->kind != DLB_T_CONSTANT || !dlb_dtype_is_float(x->dtype) || x->data_mul ||
+	    (!x->data && !x->is_fill))
 		return false;
 	if (x->is_fill)
 		return x->fill > -INFINITY;
@@ -66,11 +67,14 @@ int dlb_rewrite_softmax_guard(struct dlb_graph *g, int64_t *count, struct dlb_er
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_match m = { .g = g, .root = i };
 		double zero;
-		if (!dlb_is_op(g, i, "Where") || dlb_graph_is_output(g, g->op[i].out[0]) || g->op[i].out[0] == g->loss)
+		if (!dlb_is_op(g, i, "Where") || dlb_graph_is_output(g, g->op[i].out[0]) ||
+		    g->op[i].out[0] == g->loss)
 			continue;
 		const struct dlb_op *o = &g->op[i];
-		const int nan = dlb_match_op(&m, o->in[0], "IsNaN"), softmax = dlb_match_op(&m, o->in[2], "Softmax");
-		if (nan < 0 || softmax < 0 || g->op[nan].in[0] != o->in[2] || !dlb_match_scalar(g, o->in[1], &zero) || zero != 0 ||
+		const int nan = dlb_match_op(&m, o->in[0], "IsNaN"),
+			  softmax = dlb_match_op(&m, o->in[2], "Softmax");
+		if (nan < 0 || softmax < 0 || g->op[nan].in[0] != o->in[2] ||
+		    !dlb_match_scalar(g, o->in[1], &zero) || zero != 0 ||
 		    !dlb_match_same_shape(g, o->in[2], o->out[0]) || !is_open(g, softmax))
 			continue;
 		dlb_graph_replace(g, o->out[0], o->in[2], false);

@@ -26,7 +26,8 @@ int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err
 			struct dlb_match m = { .g = g, .root = i };
 			const int x = g->op[i].in[1 - k];
 			struct dlb_attr alpha = { .name = "alpha", .type = DLB_ATTR_REAL };
-			if (!gate_of(&m, g->op[i].in[k], x, &alpha.f) || !dlb_match_same_shape(g, x, g->op[i].out[0]) || !dlb_match_closed(&m))
+			if (!gate_of(&m, g->op[i].in[k], x, &alpha.f) ||
+			    !dlb_match_same_shape(g, x, g->op[i].out[0]) || !dlb_match_closed(&m))
 				continue;
 			if (dlb_match_fuse(&m, "Swish", "", &x, 1, &alpha, 1, -1, count, err))
 				return -1;
@@ -42,10 +43,12 @@ int dlb_rewrite_swiglu(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 		struct dlb_match m = { .g = g, .root = i };
 		int b = -1;
 		const int swish = dlb_is_op(g, i, "Mul") ? dlb_match_operand(&m, i, "Swish", &b) : -1;
-		if (swish < 0 || m.n != 1 || !dlb_match_same_shape(g, g->op[swish].in[0], b) || !dlb_match_closed(&m))
+		if (swish < 0 || m.n != 1 || !dlb_match_same_shape(g, g->op[swish].in[0], b) ||
+		    !dlb_match_closed(&m))
 			continue;
 		const int in[2] = { g->op[swish].in[0], b };
-		if (dlb_match_fuse(&m, "SwiGLU", "", in, 2, g->op[swish].attr, g->op[swish].n_attr, -1, count, err))
+		if (dlb_match_fuse(&m, "SwiGLU", "", in, 2, g->op[swish].attr, g->op[swish].n_attr, -1, count,
+				   err))
 			return -1;
 		g->op[i].opset = 28;
 	}

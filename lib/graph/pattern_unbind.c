@@ -46,7 +46,8 @@ static int dropping(const struct unbind *u, int i)
 {
 	static const char *const views[] = { "Squeeze", "Reshape" };
 	const struct dlb_graph *g = u->g;
-	const int out = g->op[i].out[0], reader = dlb_match_read_once(g, out) ? g->reader[g->reader_start[out]] : -1;
+	const int out = g->op[i].out[0],
+		  reader = dlb_match_read_once(g, out) ? g->reader[g->reader_start[out]] : -1;
 
 	for (int k = 0; k < DLB_LEN(views); k++)
 		if (dlb_is_op(g, reader, views[k]) && g->op[reader].in[0] == out &&
@@ -62,7 +63,8 @@ static bool match(struct unbind *u)
 	const struct dlb_tensor *x = &g->tensor[u->t];
 	const int first = g->reader_start[u->t], n = g->reader_start[u->t + 1] - first;
 
-	if (n < 2 || n > MOST_PARTS || x->n_dims < 2 || dlb_graph_is_output(g, u->t) || u->t == g->loss || x->kind != DLB_T_ACTIVATION)
+	if (n < 2 || n > MOST_PARTS || x->n_dims < 2 || dlb_graph_is_output(g, u->t) || u->t == g->loss ||
+	    x->kind != DLB_T_ACTIVATION)
 		return false;
 	for (int k = 0; k < MOST_PARTS; k++)
 		u->op[k] = u->slice[k] = -1;
@@ -70,7 +72,8 @@ static bool match(struct unbind *u)
 		const int op = g->reader[first + r];
 		int axis;
 		int64_t index;
-		if (!takes_one(g, op, u->t, &axis, &index) || (r && axis != u->axis) || x->dim[axis].add != n || u->op[index] >= 0)
+		if (!takes_one(g, op, u->t, &axis, &index) || (r && axis != u->axis) ||
+		    x->dim[axis].add != n || u->op[index] >= 0)
 			return false;
 		u->axis = axis;
 		const int view = dlb_is_op(g, op, "Slice") ? dropping(u, op) : -1;
@@ -92,7 +95,8 @@ static void find_source(struct unbind *u)
 	u->transpose = -1;
 	for (int k = 0; k < n; k++)
 		u->perm[k] = k;
-	if (!dlb_is_op(g, op, "Transpose") || dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", &perm) != n)
+	if (!dlb_is_op(g, op, "Transpose") ||
+	    dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", &perm) != n)
 		return;
 	memcpy(u->perm, perm, (size_t)n * sizeof *perm);
 	u->source = g->op[op].in[0];
@@ -105,16 +109,22 @@ static void find_source(struct unbind *u)
 static int split(struct unbind *u, int *part, struct dlb_error *err)
 {
 	struct dlb_graph *g = u->g;
-	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.unbind", g->tensor[u->t].name));
+	const char *name = dlb_graph_op_name(g,
+					     dlb_arena_printf(&g->arena, "%s.unbind", g->tensor[u->t].name));
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = u->perm[u->axis] };
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { u->n } };
 	int64_t ones[MOST_PARTS];
 
 	for (int k = 0; k < u->n; k++)
 		ones[k] = 1;
-	const int in[2] = { u->source, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.parts", name), &d, ones, NULL) };
+	const int in[2] = { u->source,
+			    dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.parts", name), &d, ones,
+						   NULL) };
 	for (int k = 0; k < u->n; k++)
-		part[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.%d", name, k)), DLB_T_ACTIVATION);
+		part[k] = dlb_graph_add_tensor(g,
+					       dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.%d",
+											 name, k)),
+					       DLB_T_ACTIVATION);
 	const int op = dlb_graph_add_op(g, name, "Split", "", DLB_FORWARD, in, 2, part, u->n, &axis, 1);
 	g->op[op].opset = 13;		/* the version with the operand `split` */
 	for (int k = 0; k < u->n; k++)
@@ -151,7 +161,8 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 
 	if (u->slice[k] >= 0)
 		m.op[m.n++] = u->slice[k];
-	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);	/* the result keeps it, with size 1 */
+	/* the result keeps it, with size 1 */
+	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);
 	for (int i = 0; i < x.n_dims; i++)
 		if (i != u->perm[u->axis])
 			dim[n++] = x.dim[i];
@@ -161,9 +172,13 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 	}
 	if (!keeps) {
 		const int in[2] = { part, dlb_match_shape(g, name, dim, n) };
-		t = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.part", name), "Reshape", "", in, 2, NULL, 0, err);
+		t = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.part", name), "Reshape", "", in,
+					  2, NULL, 0, err);
 	}
-	const struct dlb_attr order = { .name = "perm", .type = DLB_ATTR_INTS, .ints = keeps ? u->perm : perm, .n = keeps ? x.n_dims : n };
+	const struct dlb_attr order = { .name = "perm",
+					.type = DLB_ATTR_INTS,
+					.ints = keeps ? u->perm : perm,
+					.n = keeps ? x.n_dims : n };
 	return t < 0 ? -1 : dlb_match_fuse(&m, "Transpose", "", &t, 1, &order, 1, -1, &ignored, err);
 }
 

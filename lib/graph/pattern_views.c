@@ -20,7 +20,8 @@ struct chain {
 	int n_transposes;
 	struct dlb_size atom[MAX_ATOMS];
 	int n_atoms;
-	int src[MAX_ATOMS], cur[MAX_ATOMS];	/* order of the atoms in the source, and in the current tensor */
+	/* order of the atoms in the source, and in the current tensor */
+	int src[MAX_ATOMS], cur[MAX_ATOMS];
 	int len[DLB_MAX_DIMS], n_dims;		/* number of atoms in each current dimension */
 };
 /* The result: a Transpose of n dimensions, whose sizes dim[] are in the order of the result. */
@@ -100,7 +101,8 @@ static bool regroup(struct chain *c, const struct dlb_tensor *t)
 			if (at == c->n_atoms)
 				return false;
 			const int a = c->cur[at];
-			if (!dlb_size_divides(c->atom[a], left) && (!dlb_size_divides(left, c->atom[a]) || !split(c, a, left)))
+			if (!dlb_size_divides(c->atom[a], left) &&
+			    (!dlb_size_divides(left, c->atom[a]) || !split(c, a, left)))
 				return false;
 			left = dlb_size_quotient(left, c->atom[a]);
 		}
@@ -138,7 +140,8 @@ static bool follow(const struct dlb_graph *g, int i, struct chain *c)
 		c->source = g->op[op].in[0];
 		c->n_transposes += dlb_is_op(g, op, "Transpose");
 		const int next = g->tensor[c->source].producer;
-		if (next < 0 || (!dlb_is_view(g, next) && !dlb_is_op(g, next, "Transpose")) || !dlb_match_read_once(g, c->source))
+		if (next < 0 || (!dlb_is_view(g, next) && !dlb_is_op(g, next, "Transpose")) ||
+		    !dlb_match_read_once(g, c->source))
 			break;
 	}
 	const struct dlb_tensor *t = &g->tensor[c->source];
@@ -209,7 +212,8 @@ static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim, int 
 }
 
 /* The root becomes the remaining Reshape or Transpose; Reshapes are added where the dimensions differ. */
-static int replace(struct dlb_match *m, const struct chain *c, const struct view_result *y, int64_t *count, struct dlb_error *err)
+static int replace(struct dlb_match *m, const struct chain *c, const struct view_result *y, int64_t *count,
+		   struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
 	const char *name = g->op[m->root].name;
@@ -222,13 +226,17 @@ static int replace(struct dlb_match *m, const struct chain *c, const struct view
 			before[y->perm[i]] = y->dim[i];
 		if (!has_dims(&g->tensor[x], before, y->n)) {
 			const int in[2] = { x, dlb_match_shape(g, name, before, y->n) };
-			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.apart", name), "Reshape", "", in, 2, NULL, 0, err);
+			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.apart", name), "Reshape",
+						  "", in, 2, NULL, 0, err);
 		}
-		const struct dlb_attr perm = { .name = "perm", .type = DLB_ATTR_INTS, .ints = y->perm, .n = y->n };
+		const struct dlb_attr perm = {
+			.name = "perm", .type = DLB_ATTR_INTS, .ints = y->perm, .n = y->n
+		};
 		if (x >= 0 && has_dims(&result, y->dim, y->n))
 			return dlb_match_fuse(m, "Transpose", "", &x, 1, &perm, 1, -1, count, err);
 		if (x >= 0)
-			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.turned", name), "Transpose", "", &x, 1, &perm, 1, err);
+			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.turned", name),
+						  "Transpose", "", &x, 1, &perm, 1, err);
 	}
 	if (x < 0)
 		return -1;
@@ -243,8 +251,9 @@ static bool is_better(const struct dlb_graph *g, const struct chain *c, const st
 
 	if (y->in_order)
 		return c->n_transposes > 0;
-	return c->n_transposes > 1 || (c->n_transposes == 1 && c->n > 1 && !dlb_is_op(g, c->op[0], "Transpose") &&
-				       has_dims(result, y->dim, y->n));
+	return c->n_transposes > 1 ||
+	       (c->n_transposes == 1 && c->n > 1 && !dlb_is_op(g, c->op[0], "Transpose") &&
+		has_dims(result, y->dim, y->n));
 }
 
 /* Op i is a view or Transpose whose only reader is not another one. */
@@ -252,8 +261,10 @@ static bool ends_chain(const struct dlb_graph *g, int i)
 {
 	if (!dlb_is_view(g, i) && !dlb_is_op(g, i, "Transpose"))
 		return false;
-	const int t = g->op[i].out[0], reader = dlb_match_read_once(g, t) ? g->reader[g->reader_start[t]] : -1;
-	return reader < 0 || (!dlb_is_view(g, reader) && !dlb_is_op(g, reader, "Transpose")) || g->op[reader].in[0] != t;
+	const int t = g->op[i].out[0],
+		  reader = dlb_match_read_once(g, t) ? g->reader[g->reader_start[t]] : -1;
+	return reader < 0 || (!dlb_is_view(g, reader) && !dlb_is_op(g, reader, "Transpose")) ||
+	       g->op[reader].in[0] != t;
 }
 
 int dlb_rewrite_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

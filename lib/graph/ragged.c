@@ -25,7 +25,8 @@
 
 int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err)
 {
-	return dlb_vertex_fail(&f->g->op[op], err, DLB_RAGGED_CURE, "the length of '%s' follows values, those of '%s' that are not zero: %s",
+	return dlb_vertex_fail(&f->g->op[op], err, DLB_RAGGED_CURE,
+			       "the length of '%s' follows values, those of '%s' that are not zero: %s",
 			       f->g->tensor[t].name, f->g->tensor[f->ragged[t].mask].name, why);
 }
 
@@ -78,8 +79,9 @@ int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS])
 	const int t = operand(f, op, k);
 	const struct dlb_tensor *x = t < 0 ? NULL : &f->g->tensor[t];
 
-	if (!x || !dlb_fold_is_known(f, t) || f->varies[t] || x->n_dims > 1 || !dlb_dtype_is_int(x->dtype) || x->data_mul ||
-	    dlb_tensor_follows_batch(x) || (x->n_dims && x->dim[0].add > DLB_MAX_DIMS) || !dlb_fold_value(f, t, 0))
+	if (!x || !dlb_fold_is_known(f, t) || f->varies[t] || x->n_dims > 1 || !dlb_dtype_is_int(x->dtype) ||
+	    x->data_mul || dlb_tensor_follows_batch(x) || (x->n_dims && x->dim[0].add > DLB_MAX_DIMS) ||
+	    !dlb_fold_value(f, t, 0))
 		return -1;
 	const int n = x->n_dims ? (int)x->dim[0].add : 1;
 	for (int i = 0; i < n; i++)
@@ -113,7 +115,8 @@ int dlb_ragged_view(const struct fold *f, int x, int k, int y, int64_t *times)
 			found = j;
 	}
 	if (found >= 0 && dlb_ragged_range(f, x, 0, k, 1) == 1)
-		*times = dlb_ragged_range(f, x, k + 1, from->n_dims, 1) * *times / dlb_ragged_range(f, y, found + 1, to->n_dims, 1);
+		*times = dlb_ragged_range(f, x, k + 1, from->n_dims, 1) * *times /
+			 dlb_ragged_range(f, y, found + 1, to->n_dims, 1);
 	return found;
 }
 
@@ -141,13 +144,17 @@ static int source(const struct fold *f, int t, int64_t *times)
 {
 	for (const struct dlb_op *o; (o = maker(f, t)); t = o->in[0]) {
 		const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *y = &f->g->tensor[t];
-		const bool kept = dlb_ragged_is_view(o->type) || !strcmp(o->type, "Transpose") || takes_all(f, o, t) ||
-			(!strcmp(o->type, "Cast") && (x->dtype == DLB_BOOL || y->dtype == DLB_BOOL));
+		const bool kept = dlb_ragged_is_view(o->type) || !strcmp(o->type, "Transpose") ||
+				  takes_all(f, o, t) ||
+				  (!strcmp(o->type, "Cast") &&
+				   (x->dtype == DLB_BOOL || y->dtype == DLB_BOOL));
 		if (kept)
 			continue;
-		const int64_t n = dlb_ragged_range(f, o->in[0], 0, x->n_dims, 1), more = dlb_ragged_range(f, t, 0, y->n_dims, 1);
+		const int64_t n = dlb_ragged_range(f, o->in[0], 0, x->n_dims, 1),
+			      more = dlb_ragged_range(f, t, 0, y->n_dims, 1);
 		if (strcmp(o->type, "Expand") || n < 1 || more % n ||
-		    more / n * dlb_ragged_range(f, o->in[0], 0, x->n_dims, 2) != dlb_ragged_range(f, t, 0, y->n_dims, 2))
+		    more / n * dlb_ragged_range(f, o->in[0], 0, x->n_dims, 2) !=
+			    dlb_ragged_range(f, t, 0, y->n_dims, 2))
 			return t;
 		*times *= more / n;
 	}
@@ -175,8 +182,10 @@ static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 				return at;
 		}
 	if (one && !strcmp(o->type, "OneHot")) {
-		const struct dlb_tensor *values = o->n_in > 2 && o->in[2] >= 0 ? &f->g->tensor[o->in[2]] : NULL;
-		if (!values || values->kind != DLB_T_CONSTANT || !values->data || dlb_value_real(values->data, values->dtype, 0) != 0)
+		const struct dlb_tensor *values = o->n_in > 2 && o->in[2] >= 0 ? &f->g->tensor[o->in[2]] :
+										 NULL;
+		if (!values || values->kind != DLB_T_CONSTANT || !values->data ||
+		    dlb_value_real(values->data, values->dtype, 0) != 0)
 			return -1;
 		const int a = exclusive_axis(f, o->in[0], false, depth + 1);
 		return a < 0 ? -1 : a + (dlb_ragged_axis(f, f->made_by[t], -1, n + 1) <= a);
@@ -185,7 +194,10 @@ static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 	if (a < 0)
 		return -1;
 	if (!strcmp(o->type, "Cast"))
-		return (one && dlb_dtype_is_int(y->dtype)) || y->dtype == DLB_I64 || y->dtype == DLB_I32 || y->dtype == DLB_BOOL ? a : -1;
+		return (one && dlb_dtype_is_int(y->dtype)) || y->dtype == DLB_I64 || y->dtype == DLB_I32 ||
+				       y->dtype == DLB_BOOL ?
+			       a :
+			       -1;
 	if (dlb_ragged_is_view(o->type)) {
 		const int to = dlb_ragged_view(f, o->in[0], a, t, &times);
 		return times == 1 ? to : -1;
@@ -232,8 +244,10 @@ int dlb_ragged_scalar(struct fold *f, enum dlb_dtype type, double v)
 /* A mask that is true for rows that count; `behind` dimensions of size 1 follow. -1 with err. */
 int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int behind, struct dlb_error *err)
 {
-	const struct dlb_attr attr[] = { { .name = "times", .type = DLB_ATTR_INT, .i = r->times },
-					 { .name = "divisor", .type = DLB_ATTR_INT, .i = selection_of(f, r->mask)->divisor } };
+	const struct dlb_attr attr[] = {
+		{ .name = "times", .type = DLB_ATTR_INT, .i = r->times },
+		{ .name = "divisor", .type = DLB_ATTR_INT, .i = selection_of(f, r->mask)->divisor }
+	};
 	int64_t axes[DLB_MAX_DIMS];
 	const int mask = r->mask;
 
@@ -242,7 +256,8 @@ int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int b
 		axes[i] = i + 1;
 	if (t < 0 || !behind)
 		return t;
-	return dlb_fold_emit(f, op, "Unsqueeze", (int[]){ t, dlb_fold_ints(f, op, axes, behind) }, 2, NULL, 0, 1, NULL, err);
+	return dlb_fold_emit(f, op, "Unsqueeze", (int[]){ t, dlb_fold_ints(f, op, axes, behind) }, 2, NULL, 0,
+			     1, NULL, err);
 }
 
 /* Tensor t with its padding rows set to `v`, no longer ragged; -1 with err. Made once. */
@@ -257,8 +272,9 @@ int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *
 	const int rows = dlb_ragged_counted(f, op, &r, f->g->tensor[t].n_dims - 1 - r.dim, err);
 	f->ragged[t].mask = -1;			/* this Where alone may read padding */
 	if (rows >= 0)
-		made = dlb_fold_emit(f, op, "Where", (int[]){ rows, t, dlb_ragged_scalar(f, f->g->tensor[t].dtype, v) }, 3, NULL, 0, 1,
-				     NULL, err);
+		made = dlb_fold_emit(f, op, "Where",
+				     (int[]){ rows, t, dlb_ragged_scalar(f, f->g->tensor[t].dtype, v) }, 3,
+				     NULL, 0, 1, NULL, err);
 	f->ragged[t] = r;
 	if (made < 0)
 		return -1;
@@ -291,13 +307,16 @@ static int select_rows(struct fold *f, int op, struct dlb_error *err)
 		return 0;
 	if (f->g->tensor[t].n_dims < 1)
 		return dlb_vertex_fail(&f->g->op[op], err, DLB_RAGGED_CURE,
-				       "the input is one value that is not known before the run, and so is whether there is an output");
+				       "the input is one value that is not known before the run, and so is "
+				       "whether there is an output");
 	if (ragged(f, t) && f->ragged[t].size)
 		return dlb_ragged_refuse(f, op, "it is read as a value", err);
 	const int values = ragged(f, t) ? dlb_ragged_unpad(f, op, t, 0, err) : t;
 	if (values < 0 || (r.mask = mask_of(f, op, t, &r.times, err)) < 0)
 		return -1;
-	const struct dlb_attr attr = { .name = "divisor", .type = DLB_ATTR_INT, .i = selection_of(f, r.mask)->divisor };
+	const struct dlb_attr attr = { .name = "divisor",
+				       .type = DLB_ATTR_INT,
+				       .i = selection_of(f, r.mask)->divisor };
 	const int made = dlb_fold_emit(f, op, "PaddedNonZero", &values, 1, &attr, 1, 1, NULL, err);
 	if (made < 0)
 		return -1;
@@ -315,7 +334,8 @@ static bool is_count(struct fold *f, int op, int t, struct dlb_ragged *r)
 	struct dlb_error ignored = { .what = "" };
 	const struct dlb_op *o = maker(f, t);
 
-	while (o && (dlb_ragged_is_view(o->type) || (!strcmp(o->type, "Cast") && dlb_dtype_is_int(f->g->tensor[t].dtype)))) {
+	while (o && (dlb_ragged_is_view(o->type) ||
+		     (!strcmp(o->type, "Cast") && dlb_dtype_is_int(f->g->tensor[t].dtype)))) {
 		t = o->in[0];
 		o = maker(f, t);
 	}
@@ -336,7 +356,8 @@ static int bound_shape(struct fold *f, int op, int k)
 	struct dlb_ragged r = { .mask = -1 }, found = { .mask = -1 };
 	int n = 0;
 
-	if (t < 0 || dlb_fold_is_known(f, t) || f->g->tensor[t].n_dims != 1 || !dlb_dtype_is_int(f->g->tensor[t].dtype))
+	if (t < 0 || dlb_fold_is_known(f, t) || f->g->tensor[t].n_dims != 1 ||
+	    !dlb_dtype_is_int(f->g->tensor[t].dtype))
 		return 0;
 	const bool joined = o && !strcmp(o->type, "Concat");
 	for (int i = 0; i < (joined ? o->n_in : 1); i++) {
@@ -390,7 +411,10 @@ static int follow_batch(struct fold *f, int op, int dim, struct dlb_error *err)
 	const int made = dlb_batch_made(f, op, t, dim);
 	if (made < 0) {
 		dlb_vertex_fail(&f->g->op[op], err, NULL,
-				"'%s' holds the batch of %" PRId64 " that the model was exported with, and rows of it are named by where they stand in '%s'", x->name, f->wired, m->name);
+				"'%s' holds the batch of %" PRId64
+				" that the model was exported with, and rows of it are named by where they "
+				"stand in '%s'",
+				x->name, f->wired, m->name);
 		dlb_batch_hint(f, err);
 		return -1;
 	}
@@ -419,7 +443,8 @@ int dlb_ragged_bound(struct fold *f, int op, struct dlb_error *err)
 			return bound_shape(f, op, shaped[i].shape);
 	if (!strcmp(o->type, "Gather") || !strcmp(o->type, "ScatterElements"))
 		return follow_batch(f, op, dlb_ragged_axis(f, op, 0, n), err);
-	if ((!strcmp(o->type, "GatherND") || !strcmp(o->type, "ScatterND")) && !dlb_attr_int(o->attr, o->n_attr, "batch_dims", 0))
+	if ((!strcmp(o->type, "GatherND") || !strcmp(o->type, "ScatterND")) &&
+	    !dlb_attr_int(o->attr, o->n_attr, "batch_dims", 0))
 		return follow_batch(f, op, 0, err);
 	return 0;
 }
@@ -431,7 +456,11 @@ int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err)
 
 	for (int i = 0; i < o->n_in && f->n_padded; i++)
 		any |= ragged(f, o->in[i]) != NULL;
-	return any ? dlb_ragged_refuse(f, op, "the shapes agree at most for the length that it had when the model was exported", err) : -1;
+	return any ? dlb_ragged_refuse(f, op,
+				       "the shapes agree at most for the length that it had when the model "
+				       "was exported",
+				       err) :
+		     -1;
 }
 
 int dlb_ragged_end(struct fold *f, struct dlb_error *err)
@@ -441,16 +470,22 @@ int dlb_ragged_end(struct fold *f, struct dlb_error *err)
 	for (int i = 0; i < g->n_outputs; i++) {
 		const int t = dlb_fold_actual(f, g->output[i]);
 		if (ragged(f, t))
-			return dlb_refuse(err, g->tensor[g->output[i]].name, DLB_RAGGED_CURE,
-					  "the length of the output follows values, those of '%s' that are not zero", g->tensor[f->ragged[t].mask].name);
+			return dlb_refuse(
+				err, g->tensor[g->output[i]].name, DLB_RAGGED_CURE,
+				"the length of the output follows values, those of '%s' that are not zero",
+				g->tensor[f->ragged[t].mask].name);
 	}
 	if (!f->n_padded)
 		return 0;
 	const struct dlb_op *o = &g->op[f->first_padded];
 	const int t = f->selected_rows;
 	const struct dlb_dim d = g->tensor[t].dim[1];
-	dlb_graph_note(g, "%d selection%s by value (first %s '%s', opset %d): computed for all rows that may be selected, %" PRId64
-		       " there at a batch of %" PRId64 ", as their number is not known before the run; rows beyond it change neither results "
-		       "nor gradients", f->n_padded, f->n_padded > 1 ? "s" : "", o->type, o->name, o->opset, d.mul * g->batch + d.add, g->batch);
+	dlb_graph_note(g,
+		       "%d selection%s by value (first %s '%s', opset %d): computed for all rows that may be "
+		       "selected, %" PRId64 " there at a batch of %" PRId64
+		       ", as their number is not known before the run; rows beyond it change neither results "
+		       "nor gradients",
+		       f->n_padded, f->n_padded > 1 ? "s" : "", o->type, o->name, o->opset,
+		       d.mul * g->batch + d.add, g->batch);
 	return 0;
 }

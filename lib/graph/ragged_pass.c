@@ -44,8 +44,9 @@ static int pass_size(struct fold *f, int op, int k, struct dlb_error *err)
 			mark(f, o->out[0], r, r.dim - (int)start);
 		return 0;
 	}
-	if (k == 0 && (!strcmp(o->type, "Cast") || (dlb_ragged_is_view(o->type) &&
-						    dlb_ragged_range(f, o->in[0], 0, f->g->tensor[o->in[0]].n_dims, 2) == 1))) {
+	if (k == 0 && (!strcmp(o->type, "Cast") ||
+		       (dlb_ragged_is_view(o->type) &&
+			dlb_ragged_range(f, o->in[0], 0, f->g->tensor[o->in[0]].n_dims, 2) == 1))) {
 		mark(f, o->out[0], r, r.dim);
 		return 0;
 	}
@@ -57,7 +58,8 @@ static int elementwise(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const int n = f->g->tensor[o->out[0]].n_dims;
-	const bool keeps = o->n_in == 1 && (!strcmp(o->type, "Max") || !strcmp(o->type, "Cast") || !strcmp(o->type, "Identity"));
+	const bool keeps = o->n_in == 1 && (!strcmp(o->type, "Max") || !strcmp(o->type, "Cast") ||
+					    !strcmp(o->type, "Identity"));
 	struct dlb_ragged r = { .mask = -1 };
 	int pos = -1;
 
@@ -87,7 +89,8 @@ static int shape(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_op *o = &f->g->op[op];
 	struct dlb_ragged r = f->ragged[o->in[0]];
 	const int n = f->g->tensor[o->in[0]].n_dims;
-	const int64_t start = dlb_attr_int(o->attr, o->n_attr, "start", 0), first = start < 0 ? start + n : start;
+	const int64_t start = dlb_attr_int(o->attr, o->n_attr, "start", 0),
+		      first = start < 0 ? start + n : start;
 
 	(void)err;
 	r.size = true;
@@ -137,7 +140,8 @@ static int expand(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const bool filled = o->n_in < 2;
-	const struct dlb_ragged *x = filled ? NULL : ragged(f, o->in[0]), *s = ragged(f, o->in[filled ? 0 : 1]);
+	const struct dlb_ragged *x = filled ? NULL : ragged(f, o->in[0]),
+				*s = ragged(f, o->in[filled ? 0 : 1]);
 	const int n = f->g->tensor[o->out[0]].n_dims;
 	const int behind = n - (int)f->g->tensor[o->in[filled ? 0 : 1]].dim[0].add;
 	struct dlb_ragged r = x ? *x : *s;
@@ -212,7 +216,8 @@ static int slice(struct fold *f, int op, struct dlb_error *err)
 		if ((axis == r.dim && !all) || (to && to->dim == i && axis != r.dim))
 			return dlb_ragged_refuse(f, op, "its rows are counted", err);
 		if (r.coordinate >= 0 && axis != r.dim)
-			r.coordinate += (int)(start[i] < 0 ? start[i] + f->g->tensor[o->in[0]].dim[axis].add : start[i]);
+			r.coordinate += (int)(start[i] < 0 ? start[i] + f->g->tensor[o->in[0]].dim[axis].add :
+							     start[i]);
 	}
 	mark(f, o->out[0], r, r.dim);
 	return 0;
@@ -261,7 +266,8 @@ static int gather_by_tuples(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const struct dlb_ragged *x = ragged(f, o->in[0]), *at = ragged(f, o->in[1]);
-	const int batch = (int)dlb_attr_int(o->attr, o->n_attr, "batch_dims", 0), n = f->g->tensor[o->in[1]].n_dims;
+	const int batch = (int)dlb_attr_int(o->attr, o->n_attr, "batch_dims", 0),
+		  n = f->g->tensor[o->in[1]].n_dims;
 	const bool named = at && names_rows(f, x, at, 0) && !batch;
 	struct dlb_ragged r = x && !named ? *x : *at;
 
@@ -289,7 +295,8 @@ static int gather_elements(struct fold *f, int op, struct dlb_error *err)
 /* Moves the indices of padding, input 1, out of the data's range: kernels write nothing there. */
 static int move_out(struct fold *f, int op, struct dlb_error *err)
 {
-	const double outside = f->g->tensor[operand(f, op, 1)].dtype == DLB_I64 ? (double)(INT64_MIN / 4) : (double)INT32_MIN;
+	const double outside = f->g->tensor[operand(f, op, 1)].dtype == DLB_I64 ? (double)(INT64_MIN / 4) :
+										  (double)INT32_MIN;
 	const int made = dlb_ragged_unpad(f, op, operand(f, op, 1), outside, err);
 
 	if (made < 0)
@@ -301,7 +308,8 @@ static int move_out(struct fold *f, int op, struct dlb_error *err)
 static int scatter(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
-	const struct dlb_ragged *x = ragged(f, o->in[0]), *at = ragged(f, o->in[1]), *from = ragged(f, operand(f, op, 2));
+	const struct dlb_ragged *x = ragged(f, o->in[0]), *at = ragged(f, o->in[1]),
+				*from = ragged(f, operand(f, op, 2));
 	const bool nd = !strcmp(o->type, "ScatterND");
 	const int n = f->g->tensor[o->in[1]].n_dims, axis = nd ? -1 : dlb_ragged_axis(f, op, 0, n);
 
@@ -309,8 +317,8 @@ static int scatter(struct fold *f, int op, struct dlb_error *err)
 		mark(f, o->out[0], *x, x->dim);
 		return 0;
 	}
-	if ((x && !(nd && names_rows(f, x, at, 0))) || !at || !from || !same(at, from) || at->dim != from->dim ||
-	    (nd ? at->dim >= n - 1 : at->dim != axis))
+	if ((x && !(nd && names_rows(f, x, at, 0))) || !at || !from || !same(at, from) ||
+	    at->dim != from->dim || (nd ? at->dim >= n - 1 : at->dim != axis))
 		return dlb_ragged_refuse(f, op, "data, indices and updates are not of one selection", err);
 	if (x)
 		mark(f, o->out[0], *x, x->dim);
@@ -322,7 +330,8 @@ static int scatter(struct fold *f, int op, struct dlb_error *err)
 static int product(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
-	const int n[2] = { f->g->tensor[o->in[0]].n_dims, f->g->tensor[o->in[1]].n_dims }, n_out = f->g->tensor[o->out[0]].n_dims;
+	const int n[2] = { f->g->tensor[o->in[0]].n_dims, f->g->tensor[o->in[1]].n_dims },
+		  n_out = f->g->tensor[o->out[0]].n_dims;
 	struct dlb_ragged r = { .mask = -1 };
 	int pos = -1;
 
@@ -335,12 +344,14 @@ static int product(struct fold *f, int op, struct dlb_error *err)
 		int at = n_out + cut - n[i] + x->dim;
 		if (n[i] == 1 || x->dim == summed || (pos >= 0 && (at != pos || !same(x, &r))))
 			return dlb_ragged_refuse(f, op, "its rows are added up", err);
-		at -= cut && i == 1;		/* (k) (.., k, n): the columns are one dimension further left */
+		/* (k) (.., k, n): the columns are one dimension further left */
+		at -= cut && i == 1;
 		r = *x;
 		pos = at;
 	}
 	for (int i = 0; i < 2; i++)
-		if (!ragged(f, o->in[i]) && n[i] > 2 && pos < n_out - 2 && !dlb_ragged_broadcasts(f, o->in[i], n_out, pos))
+		if (!ragged(f, o->in[i]) && n[i] > 2 && pos < n_out - 2 &&
+		    !dlb_ragged_broadcasts(f, o->in[i], n_out, pos))
 			return dlb_ragged_refuse(f, op, "it meets a tensor of a length of its own", err);
 	r.coordinate = -1;
 	mark(f, o->out[0], r, pos);
@@ -350,14 +361,17 @@ static int product(struct fold *f, int op, struct dlb_error *err)
 static int gemm(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
-	const struct dlb_ragged *a = ragged(f, o->in[0]), *b = ragged(f, o->in[1]), *c = ragged(f, operand(f, op, 2));
-	const int rows = dlb_attr_int(o->attr, o->n_attr, "transA", 0) != 0, columns = !dlb_attr_int(o->attr, o->n_attr, "transB", 0);
+	const struct dlb_ragged *a = ragged(f, o->in[0]), *b = ragged(f, o->in[1]),
+				*c = ragged(f, operand(f, op, 2));
+	const int rows = dlb_attr_int(o->attr, o->n_attr, "transA", 0) != 0,
+		  columns = !dlb_attr_int(o->attr, o->n_attr, "transB", 0);
 	const int pos = a ? 0 : 1;
 	struct dlb_ragged r = a ? *a : b ? *b : *c;
 
 	if ((a && b) || (!a && !b) || (a && a->dim != rows) || (b && b->dim != columns))
 		return dlb_ragged_refuse(f, op, "its rows are added up", err);
-	if (c ? !same(c, &r) || 2 - f->g->tensor[o->in[2]].n_dims + c->dim != pos : !dlb_ragged_broadcasts(f, operand(f, op, 2), 2, pos))
+	if (c ? !same(c, &r) || 2 - f->g->tensor[o->in[2]].n_dims + c->dim != pos :
+		!dlb_ragged_broadcasts(f, operand(f, op, 2), 2, pos))
 		return dlb_ragged_refuse(f, op, "it meets a tensor of a length of its own", err);
 	r.coordinate = -1;
 	mark(f, o->out[0], r, pos);
@@ -443,7 +457,8 @@ static int64_t reduced_axes(struct fold *f, int op)
 		listed = v;
 	}
 	if (!count)
-		return dlb_attr_int(o->attr, o->n_attr, "noop_with_empty_axes", 0) ? 0 : ((int64_t)1 << n) - 1;
+		return dlb_attr_int(o->attr, o->n_attr, "noop_with_empty_axes", 0) ? 0 :
+										     ((int64_t)1 << n) - 1;
 	for (int i = 0; i < count; i++)
 		bits |= (int64_t)1 << (listed[i] < 0 ? listed[i] + n : listed[i]);
 	return bits;
@@ -451,7 +466,8 @@ static int64_t reduced_axes(struct fold *f, int op)
 
 /* A mean over dimensions that include ragged rows: the sum of the rows that count, divided by their number.
  * With a split batch, the mean is not the mean of the parts' means. */
-static int mean_of_counted(struct fold *f, int op, int t, const struct dlb_ragged *r, int64_t each, struct dlb_error *err)
+static int mean_of_counted(struct fold *f, int op, int t, const struct dlb_ragged *r, int64_t each,
+			   struct dlb_error *err)
 {
 	const enum dlb_dtype type = f->g->tensor[t].dtype;
 	const struct dlb_attr keep = { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 },
@@ -467,18 +483,24 @@ static int mean_of_counted(struct fold *f, int op, int t, const struct dlb_ragge
 	const int sum = dlb_fold_emit(f, op, "ReduceSum", in, in[1] < 0 ? 1 : 2, &kept, 1, 1, NULL, err);
 	const int rows = sum < 0 ? -1 : dlb_ragged_counted(f, op, r, 0, err);
 	const int number = rows < 0 ? -1 : dlb_fold_emit(f, op, "Cast", &rows, 1, &to, 1, 1, NULL, err);
-	const int count = number < 0 ? -1 : dlb_fold_emit(f, op, "ReduceSum", &number, 1, &keep, 1, 1, NULL, err);
-	const int all = count < 0 ? -1
-		: dlb_fold_emit(f, op, "Mul", (int[]){ count, dlb_ragged_scalar(f, type, (double)each) }, 2, NULL, 0, 1, NULL, err);
-	const int mean = all < 0 ? -1 : dlb_fold_emit(f, op, "Div", (int[]){ sum, all }, 2, NULL, 0, 1, NULL, err);
+	const int count = number < 0 ? -1 :
+				       dlb_fold_emit(f, op, "ReduceSum", &number, 1, &keep, 1, 1, NULL, err);
+	const int all = count < 0 ? -1 :
+				    dlb_fold_emit(f, op, "Mul",
+						  (int[]){ count, dlb_ragged_scalar(f, type, (double)each) },
+						  2, NULL, 0, 1, NULL, err);
+	const int mean = all < 0 ? -1 :
+				   dlb_fold_emit(f, op, "Div", (int[]){ sum, all }, 2, NULL, 0, 1, NULL, err);
 
 	if (mean < 0 || dlb_fold_bind(f, op, 0, mean, err))
 		return -1;
 	if (dlb_tensor_follows_batch(&f->g->tensor[r->mask]) && !f->g->fixed_batch) {
 		f->g->fixed_batch = true;
-		dlb_graph_note(f->g, "the batch stays %" PRId64 ", in one micro-batch and one replica: %s '%s' (opset %d) divides by a "
-			       "count that follows values, so parts of a batch have other means", f->g->batch, f->g->op[op].type,
-			       f->g->op[op].name, f->g->op[op].opset);
+		dlb_graph_note(f->g,
+			       "the batch stays %" PRId64
+			       ", in one micro-batch and one replica: %s '%s' (opset %d) divides by a "
+			       "count that follows values, so parts of a batch have other means",
+			       f->g->batch, f->g->op[op].type, f->g->op[op].name, f->g->op[op].opset);
 	}
 	return 1;
 }
@@ -488,7 +510,8 @@ static int reduce(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_op *o = &f->g->op[op];
 	struct dlb_ragged r = f->ragged[o->in[0]];
 	const int64_t axes = r.size || r.mask < 0 ? -1 : reduced_axes(f, op);
-	const bool keep = dlb_attr_int(o->attr, o->n_attr, "keepdims", 1) != 0, mean = !strcmp(o->type, "ReduceMean");
+	const bool keep = dlb_attr_int(o->attr, o->n_attr, "keepdims", 1) != 0,
+		   mean = !strcmp(o->type, "ReduceMean");
 	const int n = f->g->tensor[o->in[0]].n_dims;
 	int dim = r.dim;
 	int64_t each = 1;
@@ -498,7 +521,8 @@ static int reduce(struct fold *f, int op, struct dlb_error *err)
 	for (int k = 0; k < n; k++)
 		if (axes >> k & 1) {
 			if (k != r.dim && f->g->tensor[o->in[0]].dim[k].mul)
-				return dlb_ragged_refuse(f, op, "another dimension that is added up follows the batch", err);
+				return dlb_ragged_refuse(
+					f, op, "another dimension that is added up follows the batch", err);
 			each *= k == r.dim ? 1 : f->g->tensor[o->in[0]].dim[k].add;
 			dim -= k < r.dim && !keep;
 		}
@@ -545,25 +569,128 @@ static int one_hot(struct fold *f, int op, struct dlb_error *err)
 
 /* -- which vertices -- */
 
-static const char *const by_element[] = { "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitwiseAnd",
-	"BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Div", "Dropout", "Elu", "Equal", "Erf",
-	"Exp", "Floor", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less",
-	"LessOrEqual", "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round",
-	"Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh",
-	"ThresholdedRelu", "Where", "Xor" };
+static const char *const by_element[] = { "Abs",
+					  "Acos",
+					  "Acosh",
+					  "Add",
+					  "And",
+					  "Asin",
+					  "Asinh",
+					  "Atan",
+					  "Atanh",
+					  "BitwiseAnd",
+					  "BitwiseNot",
+					  "BitwiseOr",
+					  "BitwiseXor",
+					  "Cast",
+					  "Ceil",
+					  "Celu",
+					  "Clip",
+					  "Cos",
+					  "Cosh",
+					  "Div",
+					  "Dropout",
+					  "Elu",
+					  "Equal",
+					  "Erf",
+					  "Exp",
+					  "Floor",
+					  "Gelu",
+					  "Greater",
+					  "GreaterOrEqual",
+					  "HardSigmoid",
+					  "HardSwish",
+					  "Identity",
+					  "IsInf",
+					  "IsNaN",
+					  "LeakyRelu",
+					  "Less",
+					  "LessOrEqual",
+					  "Log",
+					  "Max",
+					  "Mean",
+					  "Min",
+					  "Mish",
+					  "Mod",
+					  "Mul",
+					  "Neg",
+					  "Not",
+					  "Or",
+					  "PRelu",
+					  "Pow",
+					  "Reciprocal",
+					  "Relu",
+					  "Round",
+					  "Selu",
+					  "Shrink",
+					  "Sigmoid",
+					  "Sign",
+					  "Sin",
+					  "Sinh",
+					  "Softplus",
+					  "Softsign",
+					  "Sqrt",
+					  "Sub",
+					  "Sum",
+					  "Swish",
+					  "Tan",
+					  "Tanh",
+					  "ThresholdedRelu",
+					  "Where",
+					  "Xor" };
 
-static const struct { const char *type; int (*pass)(struct fold *f, int op, struct dlb_error *err); } rules[] = {
-	{ "Shape", shape }, { "Transpose", transpose }, { "Reshape", view }, { "Flatten", view }, { "Squeeze", view },
-	{ "Unsqueeze", view }, { "Expand", expand }, { "ConstantOfShape", expand }, { "Concat", concat }, { "Split", split },
-	{ "Slice", slice }, { "Gather", gather }, { "GatherND", gather_by_tuples }, { "GatherElements", gather_elements },
-	{ "ScatterND", scatter }, { "ScatterElements", scatter }, { "MatMul", product }, { "Gemm", gemm },
-	{ "LayerNormalization", normalization }, { "RMSNormalization", normalization }, { "Softmax", softmax },
-	{ "LogSoftmax", softmax }, { "Hardmax", softmax }, { "LpNormalization", along_axis }, { "TopK", along_axis },
-	{ "CumSum", cumulative }, { "CumProd", cumulative }, { "Conv", samples }, { "ConvTranspose", samples }, { "MaxPool", samples },
-	{ "AveragePool", samples }, { "GlobalAveragePool", samples }, { "GlobalMaxPool", samples }, { "InstanceNormalization", samples },
-	{ "GroupNormalization", samples }, { "ReduceSum", reduce }, { "ReduceMean", reduce }, { "ReduceMax", reduce },
-	{ "ReduceMin", reduce }, { "ReduceProd", reduce }, { "ReduceSumSquare", reduce }, { "ReduceL1", reduce }, { "ReduceL2", reduce },
-	{ "ReduceLogSum", reduce }, { "ReduceLogSumExp", reduce }, { "ArgMax", arg }, { "ArgMin", arg }, { "OneHot", one_hot },
+static const struct {
+	const char *type;
+	int (*pass)(struct fold *f, int op, struct dlb_error *err);
+} rules[] = {
+	{ "Shape", shape },
+	{ "Transpose", transpose },
+	{ "Reshape", view },
+	{ "Flatten", view },
+	{ "Squeeze", view },
+	{ "Unsqueeze", view },
+	{ "Expand", expand },
+	{ "ConstantOfShape", expand },
+	{ "Concat", concat },
+	{ "Split", split },
+	{ "Slice", slice },
+	{ "Gather", gather },
+	{ "GatherND", gather_by_tuples },
+	{ "GatherElements", gather_elements },
+	{ "ScatterND", scatter },
+	{ "ScatterElements", scatter },
+	{ "MatMul", product },
+	{ "Gemm", gemm },
+	{ "LayerNormalization", normalization },
+	{ "RMSNormalization", normalization },
+	{ "Softmax", softmax },
+	{ "LogSoftmax", softmax },
+	{ "Hardmax", softmax },
+	{ "LpNormalization", along_axis },
+	{ "TopK", along_axis },
+	{ "CumSum", cumulative },
+	{ "CumProd", cumulative },
+	{ "Conv", samples },
+	{ "ConvTranspose", samples },
+	{ "MaxPool", samples },
+	{ "AveragePool", samples },
+	{ "GlobalAveragePool", samples },
+	{ "GlobalMaxPool", samples },
+	{ "InstanceNormalization", samples },
+	{ "GroupNormalization", samples },
+	{ "ReduceSum", reduce },
+	{ "ReduceMean", reduce },
+	{ "ReduceMax", reduce },
+	{ "ReduceMin", reduce },
+	{ "ReduceProd", reduce },
+	{ "ReduceSumSquare", reduce },
+	{ "ReduceL1", reduce },
+	{ "ReduceL2", reduce },
+	{ "ReduceLogSum", reduce },
+	{ "ReduceLogSumExp", reduce },
+	{ "ArgMax", arg },
+	{ "ArgMin", arg },
+	{ "OneHot", one_hot },
 };
 
 int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err)
@@ -578,9 +705,11 @@ int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err)
 		return 0;
 	if (o->n_out < 1 || (o->out[0] < 0 && strcmp(o->type, "TopK")))
 		return dlb_ragged_refuse(f, op, "what this vertex makes of padding is not known", err);
-	const bool as_shape = (first == 1 || (first == 0 && o->n_in == 1)) && is_one_of(o->type, read_shapes, DLB_LEN(read_shapes));
+	const bool as_shape = (first == 1 || (first == 0 && o->n_in == 1)) &&
+			      is_one_of(o->type, read_shapes, DLB_LEN(read_shapes));
 	if (f->ragged[o->in[first]].size && !as_shape)
-		return *o->domain ? dlb_ragged_refuse(f, op, "it is read as a value", err) : pass_size(f, op, first, err);
+		return *o->domain ? dlb_ragged_refuse(f, op, "it is read as a value", err) :
+				    pass_size(f, op, first, err);
 	if (is_one_of(o->type, by_element, DLB_LEN(by_element)) && !*o->domain)
 		return elementwise(f, op, err);
 	for (int i = 0; i < DLB_LEN(rules) && !*o->domain; i++)

@@ -24,8 +24,8 @@ bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out)
 
 /* -- shapes -- */
 
-void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known_values *known,
-			struct dlb_arena *a, struct dlb_op_io *io)
+void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s,
+			const struct dlb_known_values *known, struct dlb_arena *a, struct dlb_op_io *io)
 {
 	const struct dlb_op *o = &g->op[op];
 
@@ -54,7 +54,8 @@ static const char *shape_list(const struct dlb_desc d[DLB_N_SIZES], char *buf, s
 
 static int too_large(const struct dlb_op *o, const struct dlb_tensor *x, struct dlb_error *err)
 {
-	return dlb_vertex_fail(o, err, "a smaller --batch", "output '%s' of %s is too large", x->name, o->type);
+	return dlb_vertex_fail(o, err, "a smaller --batch", "output '%s' of %s is too large", x->name,
+			       o->type);
 }
 
 /* Sets the shape of tensor t, output k of op, from its inference at three sizes. A tensor computed from a
@@ -72,27 +73,32 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 				g->op[op].type);
 	for (int s = 0; s < DLB_N_SIZES; s++) {
 		if (d[s].n_dims != d[0].n_dims || d[s].dtype != d[0].dtype)
-			return dlb_vertex_fail(&g->op[op], err, "export with the batch as the first dimension of every input",
-					"output '%s' of %s changes its kind with the batch (%s)",
-					x->name, g->op[op].type, shape_list(d, text, sizeof text));
+			return dlb_vertex_fail(&g->op[op], err,
+					       "export with the batch as the first dimension of every input",
+					       "output '%s' of %s changes its kind with the batch (%s)",
+					       x->name, g->op[op].type, shape_list(d, text, sizeof text));
 		if (dlb_checked_count(d[s].dim, d[s].n_dims) < 0)
 			return too_large(o, x, err);
 	}
 	x->dtype = d[0].dtype;
 	x->n_dims = d[0].n_dims;
 	x->layout = d[0].n_dims >= 3 ? d[0].layout : DLB_PLAIN;
-	x->samples = dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES ? (struct dlb_samples){ k, o->n_out }
-		: dlb_common_samples(g, o->in, o->n_in, NULL, 0);
+	x->samples = dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES ?
+			     (struct dlb_samples){ k, o->n_out } :
+			     dlb_common_samples(g, o->in, o->n_in, NULL, 0);
 	const int64_t own = dlb_samples_count(x->samples, n);
 	for (int i = 0; i < d[0].n_dims; i++) {
 		const int64_t at[DLB_N_SIZES] = { d[0].dim[i], d[1].dim[i], d[2].dim[i] };
 		if (own < 1 && at[1] != at[0])
 			return dlb_vertex_fail(o, err, "a larger --batch",
-					"%" PRId64 " samples are not enough for %d shares", n, x->samples.parts);
+					       "%" PRId64 " samples are not enough for %d shares", n,
+					       x->samples.parts);
 		if (!dlb_dim_fit(at, own < 1 ? 1 : own, &x->dim[i]))
-			return dlb_vertex_fail(&g->op[op], err, "only the batch may change: export with the other dimensions fixed",
-					"dimension %d of output '%s' of %s does not follow the batch linearly (%s)",
-					i, x->name, g->op[op].type, shape_list(d, text, sizeof text));
+			return dlb_vertex_fail(
+				&g->op[op], err,
+				"only the batch may change: export with the other dimensions fixed",
+				"dimension %d of output '%s' of %s does not follow the batch linearly (%s)",
+				i, x->name, g->op[op].type, shape_list(d, text, sizeof text));
 		if (!dlb_dim_in_range(x->dim[i]))
 			return too_large(o, x, err);
 	}
@@ -101,7 +107,8 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 	return 0;
 }
 
-int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known, struct dlb_error *err)
+int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known,
+		    struct dlb_error *err)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
 	const int n_out = g->op[op].n_out;
@@ -119,7 +126,9 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 		dlb_arena_release(&a);
 		a = (struct dlb_arena){ 0 };
 		if (rc && s > 0 && err && !*err->hint)
-			dlb_hint(err, "at %" PRId64 " samples; at %" PRId64 " the shapes agree: the model holds its batch size",
+			dlb_hint(err,
+				 "at %" PRId64 " samples; at %" PRId64
+				 " the shapes agree: the model holds its batch size",
 				 n * (s + 1), n);
 	}
 	if (rc && err && !*err->hint)
@@ -138,7 +147,8 @@ int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
 
-	if (o->kind >= 0 && dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES && dlb_graph_share_samples(g, o->n_out))
+	if (o->kind >= 0 && dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES &&
+	    dlb_graph_share_samples(g, o->n_out))
 		return dlb_vertex_fail(o, err, "fewer shares with --split",
 				"%d shares of the samples are too many beside the others", o->n_out);
 	return dlb_graph_infer(g, op, dlb_graph_reference(g), NULL, err);
@@ -432,8 +442,9 @@ int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct d
 	return t;
 }
 
-int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain, const int *in,
-			  int n_in, const struct dlb_attr *attr, int n_attr, struct dlb_error *err)
+int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain,
+			  const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
+			  struct dlb_error *err)
 {
 	const char *name = dlb_graph_op_name(g, base);
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);

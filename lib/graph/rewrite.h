@@ -16,23 +16,26 @@ struct dlb_known_values { const void *(*value)[DLB_N_SIZES]; int n; };
 /* The reference batch N of a graph: its batch, but at least 2 (at 1 every dimension broadcasts). */
 int64_t dlb_graph_reference(const struct dlb_graph *g);
 int64_t dlb_gcd(int64_t a, int64_t b);		/* arguments are not negative */
-bool dlb_dim_in_range(struct dlb_dim d);		/* order.c: in the range that dlb_graph_check allows */
+/* order.c: in the range that dlb_graph_check allows */
+bool dlb_dim_in_range(struct dlb_dim d);
 /* Fits *out through the values at N and 2N and checks it at 3N; false if they are
  * not affine with integers. */
 bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out);
 /* Fills io of `op` at (s + 1) * n samples, including the values of `known` (may be NULL). */
-void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known_values *known,
-			struct dlb_arena *a, struct dlb_op_io *io);
+void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s,
+			const struct dlb_known_values *known, struct dlb_arena *a, struct dlb_op_io *io);
 /* Checks that the op is known, has as many operands as its class allows, and has all
  * compulsory ones (runnable.c). */
 int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *err);
 /* Infers the outputs of `op` and sets their type, layout and dims; -1 with err. */
-int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known, struct dlb_error *err);
+int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known,
+		    struct dlb_error *err);
 /* Like dlb_graph_infer, for a new op (dlb_graph_add_op), at the graph's reference batch. */
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err);
 /* Runs the op's kernel on the host values in io->value; out[k] is new memory in `a`, NULL for an
  * absent output. (fold.c) */
-int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out, struct dlb_error *err);
+int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out,
+		     struct dlb_error *err);
 /* Sets FLOP and bytes of every op from `first` on, and their parts that do not follow the batch. */
 void dlb_graph_fill_work(struct dlb_graph *g, int first);
 
@@ -56,8 +59,9 @@ bool dlb_graph_is_output(const struct dlb_graph *g, int t);
 int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct dlb_desc *d, const void *data,
 			   const int64_t *value_mul);
 /* Adds and infers a forward op with one output; returns the output's id, -1 with err. */
-int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain, const int *in,
-			  int n_in, const struct dlb_attr *attr, int n_attr, struct dlb_error *err);
+int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain,
+			  const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
+			  struct dlb_error *err);
 /* Sets homes: of a weight its update op (without one, its first reader), of a
  * buffer the op that writes it. */
 void dlb_graph_set_homes(struct dlb_graph *g);

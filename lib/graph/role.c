@@ -35,7 +35,9 @@ enum dlb_word dlb_role_word(const char *name)
 	const char *dot = strrchr(name, '.');
 
 	name = dot ? dot + 1 : name;
-	return strstr(name, "bias") ? DLB_WORD_BIAS : strstr(name, "weight") ? DLB_WORD_WEIGHT : DLB_WORD_NONE;
+	return strstr(name, "bias")   ? DLB_WORD_BIAS :
+	       strstr(name, "weight") ? DLB_WORD_WEIGHT :
+					DLB_WORD_NONE;
 }
 
 static bool is_type(const struct dlb_op *o, const char *const *types)
@@ -70,7 +72,8 @@ void dlb_roles_init(struct dlb_roles *r, struct dlb_graph *g)
 		if (dlb_role_is_candidate(g, t) && dlb_role_count(g, t) != 1)
 			r->from[t] = DLB_FROM_INITIALIZER;
 		if (g->tensor[t].kind == DLB_T_INPUT)
-			r->from[t] = DLB_FROM_SAMPLES | (dlb_dtype_is_float(g->tensor[t].dtype) ? DLB_FROM_REALS : 0);
+			r->from[t] = DLB_FROM_SAMPLES |
+				     (dlb_dtype_is_float(g->tensor[t].dtype) ? DLB_FROM_REALS : 0);
 	}
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
@@ -105,8 +108,8 @@ static bool is_weight(const struct dlb_roles *r, int t)
 /* The source of the views that make t. */
 static int behind_views(const struct dlb_graph *g, int t)
 {
-	static const char *const views[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Cast", "CastLike",
-					     "Identity", NULL };
+	static const char *const views[] = { "Reshape", "Transpose", "Squeeze",  "Unsqueeze", "Flatten",
+					     "Cast",    "CastLike",  "Identity", NULL };
 
 	for (int n = 0; n < DEPTH && t >= 0 && g->tensor[t].producer >= 0; n++) {
 		const struct dlb_op *o = &g->op[g->tensor[t].producer];
@@ -133,13 +136,15 @@ static int large_dims(const struct dlb_tensor *x)
 
 /* -- products -- */
 
-static const char *const products[] = { "MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "DeformConv", NULL };
+static const char *const products[] = { "MatMul",        "Gemm",       "Einsum", "Conv",
+					"ConvTranspose", "DeformConv", NULL };
 
 /* Do all paths from t, of at most DEPTH vertices, reach a Sin or Cos before any other use? */
 static bool ends_in_sines(const struct dlb_roles *r, int t, int depth)
 {
-	static const char *const on[] = { "Mul", "Add", "Concat", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Cast", "Expand",
-					  "Identity", "MatMul", "Einsum", "Slice", "Gather", NULL };
+	static const char *const on[] = { "Mul",       "Add",     "Concat", "Reshape", "Transpose",
+					  "Unsqueeze", "Squeeze", "Cast",   "Expand",  "Identity",
+					  "MatMul",    "Einsum",  "Slice",  "Gather",  NULL };
 	static const char *const sines[] = { "Sin", "Cos", NULL };
 	const struct dlb_graph *g = r->g;
 	bool any = false;
@@ -149,7 +154,8 @@ static bool ends_in_sines(const struct dlb_roles *r, int t, int depth)
 		any = true;
 		if (is_type(o, sines) || looks_at_shape(o))
 			continue;
-		if (!depth || !is_type(o, on) || !o->n_out || o->out[0] < 0 || !ends_in_sines(r, o->out[0], depth - 1))
+		if (!depth || !is_type(o, on) || !o->n_out || o->out[0] < 0 ||
+		    !ends_in_sines(r, o->out[0], depth - 1))
 			return false;
 	}
 	return any;
@@ -213,7 +219,8 @@ static bool is_added(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 /* Is t the deviation or 1 / deviation: a root or norm of a reduction? */
 static bool is_deviation(const struct dlb_graph *g, int t)
 {
-	static const char *const on[] = { "Reciprocal", "Add", "Max", "Clip", "Cast", "Identity", "Expand", "Div", NULL };
+	static const char *const on[] = { "Reciprocal", "Add",    "Max", "Clip", "Cast",
+					  "Identity",   "Expand", "Div", NULL };
 	static const char *const roots[] = { "Sqrt", "Pow", "ReduceL2", "LpNormalization", NULL };
 	bool root = false;
 
@@ -242,8 +249,10 @@ static bool is_deviation(const struct dlb_graph *g, int t)
 /* Is t a tensor divided by its deviation, and with `scaled` perhaps multiplied by its scale? */
 static bool is_normalized(const struct dlb_roles *r, int t, bool scaled)
 {
-	static const char *const ready[] = { "InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization",
-					     "RMSNormalization", "MeanVarianceNormalization", "LpNormalization", NULL };
+	static const char *const ready[] = { "InstanceNormalization", "LayerNormalization",
+					     "GroupNormalization",    "BatchNormalization",
+					     "RMSNormalization",      "MeanVarianceNormalization",
+					     "LpNormalization",       NULL };
 	const struct dlb_graph *g = r->g;
 	const struct dlb_op *o = producer(g, behind_views(g, t));
 
@@ -256,20 +265,23 @@ static bool is_normalized(const struct dlb_roles *r, int t, bool scaled)
 	if (strcmp(o->type, "Mul") || o->n_in != 2)
 		return false;
 	for (int k = 0; k < 2; k++)
-		if (is_deviation(g, o->in[k]) || (scaled && is_weight(r, o->in[k]) && is_normalized(r, o->in[1 - k], false)))
+		if (is_deviation(g, o->in[k]) ||
+		    (scaled && is_weight(r, o->in[k]) && is_normalized(r, o->in[1 - k], false)))
 			return true;
 	return false;
 }
 
 static bool is_scale(const struct dlb_roles *r, const struct dlb_op *o, int k, int x)
 {
-	return o->n_in == 2 && large_dims(&r->g->tensor[x]) == 1 && is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
+	return o->n_in == 2 && large_dims(&r->g->tensor[x]) == 1 &&
+	       is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
 }
 
 /* The exporter made both vertices from one operator, which uses these parameters. */
 static bool uses_the_same(const struct dlb_op *a, const struct dlb_op *b)
 {
-	return a->n_uses > 0 && a->n_uses == b->n_uses && !memcmp(a->uses, b->uses, (size_t)a->n_uses * sizeof *a->uses);
+	return a->n_uses > 0 && a->n_uses == b->n_uses &&
+	       !memcmp(a->uses, b->uses, (size_t)a->n_uses * sizeof *a->uses);
 }
 
 bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
@@ -283,7 +295,8 @@ bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op
 		return false;
 	for (int i = g->reader_start[o->out[0]]; i < g->reader_start[o->out[0] + 1]; i++) {
 		const struct dlb_op *after = &g->op[g->reader[i]];
-		if (!strcmp(after->type, "Reshape") || (!strcmp(after->type, "Mul") && uses_the_same(o, after)))
+		if (!strcmp(after->type, "Reshape") ||
+		    (!strcmp(after->type, "Mul") && uses_the_same(o, after)))
 			return true;
 	}
 	return false;
@@ -293,8 +306,8 @@ bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op
  * reads masks and zeros into which selected rows are put (torch.zeros(n, d)[index]); those are no weights. */
 static bool is_mask_or_filled(const struct dlb_roles *r, const struct dlb_op *o, int x)
 {
-	static const char *const on[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Expand", "Max",
-					  "Identity", NULL };
+	static const char *const on[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather",
+					  "Concat",  "Expand",    "Max",     "Identity",  NULL };
 	const struct dlb_graph *g = r->g;
 	const struct dlb_op *from = producer(g, o->in[1]);
 
@@ -307,13 +320,24 @@ static bool is_mask_or_filled(const struct dlb_roles *r, const struct dlb_op *o,
 
 /* -- roles -- */
 
-static const struct { const char *type; unsigned operands; } takes[] = {	/* bit k: operand k is a parameter */
-	{ "ConvTranspose", 1 << 1 | 1 << 2 }, { "Conv", 1 << 1 | 1 << 2 }, { "DeformConv", 1 << 1 | 1 << 3 }, { "Gemm", 1 << 2 },
+/* bit k: operand k is a parameter */
+static const struct { const char *type; unsigned operands;
+} takes[] = {
+	{ "ConvTranspose", 1 << 1 | 1 << 2 },
+	{ "Conv", 1 << 1 | 1 << 2 },
+	{ "DeformConv", 1 << 1 | 1 << 3 },
+	{ "Gemm", 1 << 2 },
 	{ "CausalConvWithState", 1 << 1 | 1 << 2 },
-	{ "LSTM", 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 }, { "GRU", 1 << 1 | 1 << 2 | 1 << 3 }, { "RNN", 1 << 1 | 1 << 2 | 1 << 3 },
-	{ "LayerNormalization", 1 << 1 | 1 << 2 }, { "InstanceNormalization", 1 << 1 | 1 << 2 },
-	{ "GroupNormalization", 1 << 1 | 1 << 2 }, { "BatchNormalization", 1 << 1 | 1 << 2 }, { "RMSNormalization", 1 << 1 },
-	{ "SimplifiedLayerNormalization", 1 << 1 }, { "PRelu", 1 << 1 },
+	{ "LSTM", 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 },
+	{ "GRU", 1 << 1 | 1 << 2 | 1 << 3 },
+	{ "RNN", 1 << 1 | 1 << 2 | 1 << 3 },
+	{ "LayerNormalization", 1 << 1 | 1 << 2 },
+	{ "InstanceNormalization", 1 << 1 | 1 << 2 },
+	{ "GroupNormalization", 1 << 1 | 1 << 2 },
+	{ "BatchNormalization", 1 << 1 | 1 << 2 },
+	{ "RMSNormalization", 1 << 1 },
+	{ "SimplifiedLayerNormalization", 1 << 1 },
+	{ "PRelu", 1 << 1 },
 };
 
 /* The use that vertex o makes of its operand k, tensor t, which is computed from initializer x alone;
@@ -333,12 +357,14 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 	}
 	if (!strcmp(o->type, "Gather") && k == 0 && o->n_in > 1 && fed(r, o->in[1]))
 		return dlb_arena_printf(&g->arena, "table of Gather '%s'", o->name);
-	if (!strcmp(o->type, "GatherND") && k == 0 && o->n_in > 1 && fed(r, o->in[1]) && !is_mask_or_filled(r, o, x))
+	if (!strcmp(o->type, "GatherND") && k == 0 && o->n_in > 1 && fed(r, o->in[1]) &&
+	    !is_mask_or_filled(r, o, x))
 		return dlb_arena_printf(&g->arena, "table of GatherND '%s'", o->name);
 	if (!strcmp(o->type, "Add") && t == x && is_added(r, o, k, x))
 		return dlb_arena_printf(&g->arena, "bias of a layer, added by '%s'", o->name);
 	if ((!strcmp(o->type, "Add") || !strcmp(o->type, "Mul")) && t == x && is_scale(r, o, k, x))
-		return dlb_arena_printf(&g->arena, "%s of a normalization, in '%s'", !strcmp(o->type, "Mul") ? "scale" : "bias", o->name);
+		return dlb_arena_printf(&g->arena, "%s of a normalization, in '%s'",
+					!strcmp(o->type, "Mul") ? "scale" : "bias", o->name);
 	if (dlb_graph_is_structure(o->type, o->domain) && dlb_role_count(g, x) != 1)
 		return dlb_arena_printf(&g->arena, "read inside %s '%s'", o->type, o->name);
 	return NULL;
@@ -405,7 +431,8 @@ static bool is_scores(const struct dlb_roles *r, int t)
 	const struct dlb_graph *g = r->g;
 	const struct dlb_op *o = producer(g, behind_views(g, t));
 
-	for (int n = 0; o && n < DEPTH && (!strcmp(o->type, "Mul") || !strcmp(o->type, "Div")) && fed(r, o->in[0]); n++)
+	for (int n = 0;
+	     o && n < DEPTH && (!strcmp(o->type, "Mul") || !strcmp(o->type, "Div")) && fed(r, o->in[0]); n++)
 		o = producer(g, behind_views(g, o->in[0]));
 	return o && !strcmp(o->type, "MatMul") && fed(r, o->in[0]) && fed(r, o->in[1]);
 }
@@ -425,7 +452,8 @@ bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t)
 
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
 		const struct dlb_op *o = &g->op[g->reader[i]];
-		if (strcmp(o->type, "Add") || (!is_scores(r, o->in[o->in[0] == t]) && !is_normalized_next(g, o->out[0])))
+		if (strcmp(o->type, "Add") ||
+		    (!is_scores(r, o->in[o->in[0] == t]) && !is_normalized_next(g, o->out[0])))
 			return false;
 	}
 	return g->reader_start[t] < g->reader_start[t + 1];

@@ -18,7 +18,8 @@
 
 /* The sources that a tensor is computed from. */
 enum { DLB_FROM_SAMPLES = 1,		/* values of the model's inputs */
-       DLB_FROM_REALS = 2,		/* floats of the samples, or looked up by them in a table; not indices alone */
+       /* floats of the samples, or looked up by them in a table; not indices alone */
+       DLB_FROM_REALS = 2,
        DLB_FROM_INITIALIZER = 4 };	/* a float initializer of more than one element */
 
 struct dlb_roles {
@@ -31,7 +32,8 @@ void dlb_roles_release(struct dlb_roles *r);
 
 /* May float tensor t be a parameter: is it an initializer, or made by a ConstantOfShape of floats? */
 bool dlb_role_is_candidate(const struct dlb_graph *g, int t);
-int64_t dlb_role_count(const struct dlb_graph *g, int t);	/* elements of a candidate; -1: not known yet */
+/* elements of a candidate; -1: not known yet */
+int64_t dlb_role_count(const struct dlb_graph *g, int t);
 /* Does candidate t have the role of a parameter? *why: which role, or why none. */
 bool dlb_role_find(struct dlb_roles *r, int t, const char **why);
 /* Is t applied to the raw samples, like the mean and deviation that normalize them? It has at
@@ -58,7 +60,8 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err);
 /* values.c: properties of the values of a candidate */
 bool dlb_values_uniform(const struct dlb_tensor *t);		/* all elements are equal */
 bool dlb_values_mask(const struct dlb_tensor *t);		/* at most two values, one of them 0 */
-bool dlb_values_boundless(const struct dlb_tensor *t);		/* one is infinite, or as large as masks use instead */
+/* one is infinite, or as large as masks use instead */
+bool dlb_values_boundless(const struct dlb_tensor *t);
 /* Along some dimension every column is a sinusoid: v[i + 1] + v[i - 1] = 2 cos(w) v[i],
  * each column with its own w. */
 bool dlb_values_sinusoid(const struct dlb_tensor *t);

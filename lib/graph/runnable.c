@@ -5,7 +5,8 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
-static int wrong_count(const struct dlb_op *o, const char *what, int n, const int range[2], struct dlb_error *err)
+static int wrong_count(const struct dlb_op *o, const char *what, int n, const int range[2],
+		       struct dlb_error *err)
 {
 	if (range[0] == range[1])
 		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
@@ -31,7 +32,8 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
 	if (cls->n_out[0] > 0 && o->n_out < 1)
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
-	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];	/* of a variable number, none may be absent */
+	/* of a variable number, none may be absent */
+	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];
 	for (int k = 0; k < o->n_in; k++)
 		if (o->in[k] < 0 ? k < needed : g->tensor[o->in[k]].n_dims < 0)
 			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "input %d of %s %s", k, o->type,
@@ -57,12 +59,15 @@ static int check_op(const struct dlb_graph *g, int op, int64_t n, struct dlb_are
 			continue;
 		if (io.out[k].n_dims < 0)
 			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "%s has no output %d", o->type, k);
-		if (stated[k].dtype != io.out[k].dtype || stated[k].n_dims < 0 || !dlb_desc_same_shape(&stated[k], &io.out[k]))
+		if (stated[k].dtype != io.out[k].dtype || stated[k].n_dims < 0 ||
+		    !dlb_desc_same_shape(&stated[k], &io.out[k]))
 			return dlb_vertex_fail(o, err, "run dlb-profile again",
-					"output %d of %s is stated as %s, but is %s", k, o->type,
-					dlb_desc_str(&stated[k], is, sizeof is), dlb_desc_str(&io.out[k], should, sizeof should));
+					       "output %d of %s is stated as %s, but is %s", k, o->type,
+					       dlb_desc_str(&stated[k], is, sizeof is),
+					       dlb_desc_str(&io.out[k], should, sizeof should));
 		/* a view has as many bytes as its input */
-		if (io.cls->flags & DLB_OP_VIEW && k == 0 && dlb_desc_bytes(&io.in[0]) != dlb_desc_bytes(&io.out[0]))
+		if (io.cls->flags & DLB_OP_VIEW && k == 0 &&
+		    dlb_desc_bytes(&io.in[0]) != dlb_desc_bytes(&io.out[0]))
 			return dlb_vertex_fail(o, err, "run dlb-profile again",
 					"%s changes the number of elements", o->type);
 	}
@@ -74,7 +79,8 @@ static int check_scalar(const struct dlb_graph *g, int t, const char *what, stru
 	if (t < 0)
 		return 0;
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1), e = dlb_tensor_desc(&g->tensor[t], 2);
-	if (d.n_dims < 0 || !dlb_dtype_is_float(d.dtype) || dlb_desc_count(&d) != 1 || dlb_desc_count(&e) != 1)
+	if (d.n_dims < 0 || !dlb_dtype_is_float(d.dtype) || dlb_desc_count(&d) != 1 ||
+	    dlb_desc_count(&e) != 1)
 		return dlb_refuse(err, g->tensor[t].name, "run dlb-profile again",
 				"the %s is no float scalar", what);
 	return 0;

@@ -31,7 +31,8 @@ struct narrowing {
 /* -- rules: the rows of each operand that an op needs for rows y of its output -- */
 
 /* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these rows. */
-typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need);
+typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		     struct row_range *need);
 
 static int n_dims(const struct dlb_graph *g, int t)
 {
@@ -39,7 +40,8 @@ static int n_dims(const struct dlb_graph *g, int t)
 }
 
 /* Broadcasting as in numpy: dimensions correspond from the last one. */
-static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		      struct row_range *need)
 {
 	const struct dlb_tensor *out = &g->tensor[o->out[0]];
 
@@ -60,16 +62,19 @@ static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const s
 
 /* Operand 0 has the shape of the output; rows may lie before `axis`, since the dimensions from
  * there on belong together. */
-static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+			struct row_range *need)
 {
 	const int n = n_dims(g, o->in[0]);
 	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", -1);
 
 	need[0] = *y;
-	return y->dim < (axis < 0 ? axis + n : axis) && (o->opset >= 13 || strstr(o->type, "Softmax") == NULL);
+	return y->dim < (axis < 0 ? axis + n : axis) &&
+	       (o->opset >= 13 || strstr(o->type, "Softmax") == NULL);
 }
 
-static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		   struct row_range *need)
 {
 	const int n = n_dims(g, o->out[0]), a = n_dims(g, o->in[0]), b = n_dims(g, o->in[1]);
 
@@ -82,7 +87,8 @@ static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const stru
 	return true;
 }
 
-static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		 struct row_range *need)
 {
 	const struct dlb_tensor *c = o->n_in > 2 && o->in[2] >= 0 ? &g->tensor[o->in[2]] : NULL;
 
@@ -93,7 +99,8 @@ static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct
 	return true;
 }
 
-static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		      struct row_range *need)
 {
 	const int64_t *perm;
 	const int n = dlb_attr_ints(o->attr, o->n_attr, "perm", &perm);
@@ -117,7 +124,8 @@ static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
 }
 
 /* Reshapes: the dimension of the operand that contains the rows, each with all its elements. */
-static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
+static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
+		 struct row_range *need)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *out = &g->tensor[o->out[0]];
 	struct dlb_size row, step, dim;
@@ -141,19 +149,46 @@ static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct
 	return false;
 }
 
-static const struct { const char *type; rule_fn *rule; bool product; } rules[] = {
-	{ "MatMul", matmul, true }, { "Gemm", gemm, true },
-	{ "Reshape", view, false }, { "Squeeze", view, false }, { "Unsqueeze", view, false }, { "Flatten", view, false },
+static const struct { const char *type; rule_fn *rule; bool product;
+} rules[] = {
+	{ "MatMul", matmul, true },
+	{ "Gemm", gemm, true },
+	{ "Reshape", view, false },
+	{ "Squeeze", view, false },
+	{ "Unsqueeze", view, false },
+	{ "Flatten", view, false },
 	{ "Transpose", transpose, false },
-	{ "LayerNormalization", rows_before, false }, { "RMSNormalization", rows_before, false },
-	{ "Softmax", rows_before, false }, { "LogSoftmax", rows_before, false },
-	{ "Add", broadcast, false }, { "Sub", broadcast, false }, { "Mul", broadcast, false }, { "Div", broadcast, false },
-	{ "Sum", broadcast, false }, { "Where", broadcast, false }, { "Pow", broadcast, false }, { "SwiGLU", broadcast, false },
-	{ "Relu", broadcast, false }, { "LeakyRelu", broadcast, false }, { "Elu", broadcast, false }, { "Sigmoid", broadcast, false },
-	{ "HardSigmoid", broadcast, false }, { "HardSwish", broadcast, false }, { "Swish", broadcast, false },
-	{ "Mish", broadcast, false }, { "Gelu", broadcast, false }, { "Tanh", broadcast, false }, { "Erf", broadcast, false },
-	{ "Exp", broadcast, false }, { "Sqrt", broadcast, false }, { "Reciprocal", broadcast, false }, { "Neg", broadcast, false },
-	{ "Cast", broadcast, false }, { "Identity", broadcast, false }, { "IsNaN", broadcast, false }, { "Softplus", broadcast, false },
+	{ "LayerNormalization", rows_before, false },
+	{ "RMSNormalization", rows_before, false },
+	{ "Softmax", rows_before, false },
+	{ "LogSoftmax", rows_before, false },
+	{ "Add", broadcast, false },
+	{ "Sub", broadcast, false },
+	{ "Mul", broadcast, false },
+	{ "Div", broadcast, false },
+	{ "Sum", broadcast, false },
+	{ "Where", broadcast, false },
+	{ "Pow", broadcast, false },
+	{ "SwiGLU", broadcast, false },
+	{ "Relu", broadcast, false },
+	{ "LeakyRelu", broadcast, false },
+	{ "Elu", broadcast, false },
+	{ "Sigmoid", broadcast, false },
+	{ "HardSigmoid", broadcast, false },
+	{ "HardSwish", broadcast, false },
+	{ "Swish", broadcast, false },
+	{ "Mish", broadcast, false },
+	{ "Gelu", broadcast, false },
+	{ "Tanh", broadcast, false },
+	{ "Erf", broadcast, false },
+	{ "Exp", broadcast, false },
+	{ "Sqrt", broadcast, false },
+	{ "Reciprocal", broadcast, false },
+	{ "Neg", broadcast, false },
+	{ "Cast", broadcast, false },
+	{ "Identity", broadcast, false },
+	{ "IsNaN", broadcast, false },
+	{ "Softplus", broadcast, false },
 };
 
 static int rule_of(const struct dlb_graph *g, int i)
@@ -166,8 +201,8 @@ static int rule_of(const struct dlb_graph *g, int i)
 
 static bool same_rows(const struct row_range *a, const struct row_range *b)
 {
-	return a->dim == b->dim && a->of == b->of && a->first == b->first && a->count == b->count && a->inner.c == b->inner.c &&
-		a->inner.e == b->inner.e;
+	return a->dim == b->dim && a->of == b->of && a->first == b->first && a->count == b->count &&
+	       a->inner.c == b->inner.c && a->inner.e == b->inner.e;
 }
 
 /* -- which rows are wanted -- */
@@ -185,8 +220,11 @@ static bool needs(const struct narrowing *n, int i, struct row_range *need)
 		return rules[rule_of(g, i)].rule(g, o, &n->rows[o->out[0]], need);
 	if (!dlb_is_range(g, i, &axis, &first, &count) || g->tensor[o->in[0]].dim[axis].add == count)
 		return false;
-	need[0] = (struct row_range){ .dim = axis, .of = g->tensor[o->in[0]].dim[axis].add, .first = first, .count = count,
-				 .inner = { 1, 0 } };
+	need[0] = (struct row_range){ .dim = axis,
+				      .of = g->tensor[o->in[0]].dim[axis].add,
+				      .first = first,
+				      .count = count,
+				      .inner = { 1, 0 } };
 	return true;
 }
 
@@ -202,13 +240,16 @@ static void want(struct narrowing *n, int t, const struct row_range *r)
 		*have = *r;
 	} else {
 		struct row_range both = *r;
-		const int64_t end = r->first + r->count > have->first + have->count ? r->first + r->count : have->first + have->count;
+		const int64_t end = r->first + r->count > have->first + have->count ?
+					    r->first + r->count :
+					    have->first + have->count;
 		both.first = r->first < have->first ? r->first : have->first;
 		both.count = end - both.first;
 		struct row_range as_have = *have;
 		as_have.first = both.first;
 		as_have.count = both.count;
-		n->wanted[t] = same_rows(&both, &as_have) && both.count < both.of ? WANTED_ROWS : WANTED_WHOLE;
+		n->wanted[t] = same_rows(&both, &as_have) && both.count < both.of ? WANTED_ROWS :
+										    WANTED_WHOLE;
 		*have = both;
 	}
 }
@@ -305,7 +346,8 @@ static struct dlb_dim times(struct dlb_dim d, int64_t count, int64_t of)
 	return (struct dlb_dim){ .mul = d.mul / of * count, .add = d.add / of * count };
 }
 
-static int reshape(struct dlb_graph *g, int t, const char *name, const struct dlb_dim *dim, int n, struct dlb_error *err)
+static int reshape(struct dlb_graph *g, int t, const char *name, const struct dlb_dim *dim, int n,
+		   struct dlb_error *err)
 {
 	const int in[2] = { t, dlb_match_shape(g, name, dim, n) };
 
@@ -344,7 +386,8 @@ static int slice(struct dlb_graph *g, int t, const struct row_range *r, struct d
 	}
 	if (t < 0)
 		return -1;
-	const int in[4] = { t, dlb_graph_add_constant(g, name, &one, &r->first, NULL), dlb_graph_add_constant(g, name, &one, &end, NULL),
+	const int in[4] = { t, dlb_graph_add_constant(g, name, &one, &r->first, NULL),
+			    dlb_graph_add_constant(g, name, &one, &end, NULL),
 			    dlb_graph_add_constant(g, name, &one, &axis, NULL) };
 	t = dlb_graph_add_forward(g, name, "Slice", "", in, 4, NULL, 0, err);
 	if (t < 0 || !merged)
@@ -376,7 +419,8 @@ static int take(struct narrowing *n, int t, struct row_range r, struct dlb_error
 }
 
 /* Makes op i a Reshape of t to these dimensions. */
-static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *dim, int n, struct dlb_error *err)
+static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *dim, int n,
+		       struct dlb_error *err)
 {
 	struct dlb_match m = { .g = g, .root = i };
 	const int in[2] = { t, dlb_match_shape(g, g->op[i].name, dim, n) };
@@ -423,10 +467,12 @@ static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
 	}
 	for (int i = 0; i < n_ops && !rc; i++) {
 		added[i].first = g->n_ops;
-		const int before = g->op[i].n_in && g->op[i].in[0] >= 0 ? g->tensor[g->op[i].in[0]].producer : -1;
+		const int before = g->op[i].n_in && g->op[i].in[0] >= 0 ? g->tensor[g->op[i].in[0]].producer :
+									  -1;
 		if (n->narrow[i]) {
 			rc = narrow(n, i, need[i], err);
-		} else if (g->op[i].n_in && need[i][0].count && before >= 0 && n->narrow[before]) {	/* the selecting op */
+		} else if (g->op[i].n_in && need[i][0].count && before >= 0 &&
+			   n->narrow[before]) { /* the selecting op */
 			const struct dlb_tensor out = g->tensor[g->op[i].out[0]];
 			const int t = take(n, g->op[i].in[0], need[i][0], err);
 			rc = t < 0 ? -1 : become_view(g, i, t, out.dim, out.n_dims, err);
@@ -449,9 +495,11 @@ int dlb_rewrite_selected_rows(struct dlb_graph *g, int64_t *count, struct dlb_er
 
 	for (int i = 0; i < g->n_ops; i++)
 		n_operands += (size_t)g->op[i].n_in;
-	struct narrowing n = { .g = g, .wanted = dlb_xcalloc((size_t)g->n_tensors + 1, 1),
+	struct narrowing n = { .g = g,
+			       .wanted = dlb_xcalloc((size_t)g->n_tensors + 1, 1),
 			       .rows = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *n.rows),
-			       .narrow = dlb_xcalloc((size_t)g->n_ops + 1, 1), .saves = dlb_xcalloc((size_t)g->n_ops + 1, 1),
+			       .narrow = dlb_xcalloc((size_t)g->n_ops + 1, 1),
+			       .saves = dlb_xcalloc((size_t)g->n_ops + 1, 1),
 			       .cut = dlb_xcalloc(n_operands + 1, sizeof *n.cut) };
 	find(&n);
 	const int rc = apply(&n, count, err);

@@ -42,7 +42,8 @@ static int *new_list(struct fold *f, int op, int n, struct dlb_error *err)
 
 /* Position given by operand k, negative ones counted from the end; `otherwise` if absent. At
  * least 0, at most `last`. */
-static int position(struct fold *f, int op, int k, int n, int otherwise, int last, int *at, struct dlb_error *err)
+static int position(struct fold *f, int op, int k, int n, int otherwise, int last, int *at,
+		    struct dlb_error *err)
 {
 	int64_t v = otherwise;
 	const int t = operand(f, op, k);
@@ -98,7 +99,8 @@ static int erase(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_sequence *s = list_of(f, op, err);
 	int at, *item;
 
-	if (!s || position(f, op, 1, s->n, s->n - 1, s->n - 1, &at, err) || !(item = new_list(f, op, s->n - 1, err)))
+	if (!s || position(f, op, 1, s->n, s->n - 1, s->n - 1, &at, err) ||
+	    !(item = new_list(f, op, s->n - 1, err)))
 		return -1;
 	for (int i = 0; i < s->n - 1; i++)
 		item[i] = s->item[i + (i >= at)];
@@ -171,7 +173,8 @@ static int split_up(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const int t = operand(f, op, 0);
-	const bool given = operand(f, op, 1) >= 0, keep = given || dlb_attr_int(o->attr, o->n_attr, "keepdims", 1);
+	const bool given = operand(f, op, 1) >= 0,
+		   keep = given || dlb_attr_int(o->attr, o->n_attr, "keepdims", 1);
 	int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0), total;
 	const int64_t *size = NULL;
 	int n, *item;
@@ -200,9 +203,12 @@ static int join(struct fold *f, int op, struct dlb_error *err)
 	return t < 0 ? -1 : dlb_fold_bind(f, op, 0, t, err);
 }
 
-static const struct { const char *type; int (*resolve)(struct fold *f, int op, struct dlb_error *err); } kinds[] = {
-	{ "SequenceEmpty", empty }, { "SequenceConstruct", construct }, { "SequenceInsert", insert },
-	{ "SequenceErase", erase }, { "SequenceAt", item_at }, { "SequenceLength", length },
+static const struct {
+	const char *type;
+	int (*resolve)(struct fold *f, int op, struct dlb_error *err);
+} kinds[] = {
+	{ "SequenceEmpty", empty },      { "SequenceConstruct", construct }, { "SequenceInsert", insert },
+	{ "SequenceErase", erase },      { "SequenceAt", item_at },          { "SequenceLength", length },
 	{ "SplitToSequence", split_up }, { "ConcatFromSequence", join },
 };
 

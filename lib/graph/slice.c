@@ -24,8 +24,8 @@ void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, v
 	const struct slice_rows p = strip_of(s);
 
 	for (int64_t r = 0; r < p.rows; r++)
-		memcpy((char *)part + (size_t)(r * p.part) * size, (const char *)whole + (size_t)(r * p.whole + p.first) * size,
-		       (size_t)p.part * size);
+		memcpy((char *)part + (size_t)(r * p.part) * size,
+		       (const char *)whole + (size_t)(r * p.whole + p.first) * size, (size_t)p.part * size);
 }
 
 void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole)
@@ -33,8 +33,8 @@ void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, voi
 	const struct slice_rows p = strip_of(s);
 
 	for (int64_t r = 0; r < p.rows; r++)
-		memcpy((char *)whole + (size_t)(r * p.whole + p.first) * size, (const char *)part + (size_t)(r * p.part) * size,
-		       (size_t)p.part * size);
+		memcpy((char *)whole + (size_t)(r * p.whole + p.first) * size,
+		       (const char *)part + (size_t)(r * p.part) * size, (size_t)p.part * size);
 }
 
 int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i)
@@ -54,15 +54,16 @@ struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype)
 
 bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part)
 {
-	if (s->n_dims < 1 || s->n_dims > DLB_MAX_DIMS || s->n_dims != part->n_dims || s->axis < 0 || s->axis >= s->n_dims)
+	if (s->n_dims < 1 || s->n_dims > DLB_MAX_DIMS || s->n_dims != part->n_dims || s->axis < 0 ||
+	    s->axis >= s->n_dims)
 		return false;
 	for (int i = 0; i < s->n_dims; i++)
 		if (s->dim[i] < 1)
 			return false;
 	const int64_t length = s->dim[s->axis];
-	if (s->units < 1 || s->units > length || s->unit < 1 || s->unit > length / s->units || length % (s->units * s->unit) ||
-	    s->first < 0 || s->first >= s->units || s->count < 1 || s->count > s->units - s->first ||
-	    dlb_checked_count(s->dim, s->n_dims) < 0)
+	if (s->units < 1 || s->units > length || s->unit < 1 || s->unit > length / s->units ||
+	    length % (s->units * s->unit) || s->first < 0 || s->first >= s->units || s->count < 1 ||
+	    s->count > s->units - s->first || dlb_checked_count(s->dim, s->n_dims) < 0)
 		return false;
 	for (int i = 0; i < s->n_dims; i++)
 		if (part->dim[i] != (i == s->axis ? length / s->units * s->count : s->dim[i]))
@@ -74,7 +75,8 @@ bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part)
  * elements are no single range. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s)
 {
-	const int64_t row = part->units * part->unit, from = part->first * part->unit + s->first * s->unit, length = s->count * s->unit;
+	const int64_t row = part->units * part->unit, from = part->first * part->unit + s->first * s->unit,
+		      length = s->count * s->unit;
 	const int64_t unit = dlb_gcd(dlb_gcd(row, from), length);
 
 	if (s->axis != part->axis || s->units * s->unit != part->count * part->unit)

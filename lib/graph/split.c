@@ -69,7 +69,8 @@ bool dlb_split_in_pairs(const struct dlb_graph *g, int t, const int *op, int n)
 
 /* -- requests -- */
 
-int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask, struct dlb_error *err)
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask,
+		    struct dlb_error *err)
 {
 	static const char *const axes[] = { "output", "input", "batch", "rows", "head", "vocabulary" };
 	const char *eq = strrchr(text, '=');
@@ -84,7 +85,9 @@ int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_requ
 	if (parts < 2 || parts > 4096)
 		return dlb_refuse(err, NULL, "as in conv1=2 or conv1=4:output",
 				"'%.100s': an op is split into 2 to 4096 shards", text);
-	*ask = (struct dlb_split_request){ .parts = (int)parts, .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL, .why = "asked for" };
+	*ask = (struct dlb_split_request){ .parts = (int)parts,
+					   .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL,
+					   .why = "asked for" };
 	char *op = dlb_arena_strdup(a, text);
 	op[eq - text] = '\0';
 	ask->op = op;
@@ -122,15 +125,20 @@ static int find_asked(struct splitting *s, int which)
 	const struct dlb_graph *g = s->g;
 	bool any = false;
 
-	for (int pass = 0; pass < 2 && !any; pass++)	/* names before patterns, since names may contain brackets */
+	/* names before patterns, since names may contain brackets */
+	for (int pass = 0; pass < 2 && !any; pass++)
 		for (int i = 0; i < g->n_ops; i++) {
-			if (pass ? !dlb_pattern_matches(ask->op, g->op[i].name) : strcmp(ask->op, g->op[i].name) != 0)
+			if (pass ? !dlb_pattern_matches(ask->op, g->op[i].name) :
+				   strcmp(ask->op, g->op[i].name) != 0)
 				continue;
 			const struct dlb_split_rule *r = dlb_split_rule_of(&g->op[i]);
 			const bool alone = r && (r->alone || (by_batch(ask) && r->loops));
 			if (!pass && !alone) {
-				return dlb_vertex_fail(&g->op[i], s->err, r ? "it is split with the products before and after it" :
-						       "products, convolutions and tables can", "%s cannot be split for itself", g->op[i].type);
+				return dlb_vertex_fail(
+					&g->op[i], s->err,
+					r ? "it is split with the products before and after it" :
+					    "products, convolutions and tables can",
+					"%s cannot be split for itself", g->op[i].type);
 			}
 			if (!alone || s->asked[i] >= 0)
 				continue;
@@ -142,7 +150,8 @@ static int find_asked(struct splitting *s, int which)
 		return 0;
 	const char *near = nearest_op(g, ask->op);
 	dlb_fail(s->err, NULL, "no forward op '%.100s' that could be split", ask->op);
-	return near ? dlb_hint(s->err, "did you mean '%s'?", near) : dlb_hint(s->err, "dlb-view lists the ops");
+	return near ? dlb_hint(s->err, "did you mean '%s'?", near) :
+		      dlb_hint(s->err, "dlb-view lists the ops");
 }
 
 /* -- carrying splits along tensors -- */
@@ -160,10 +169,12 @@ static bool is_head(const struct splitting *s, int region_op)
 	return !strcmp(s->assigned[region_op].spread.axis, "head");
 }
 
-enum { LEAST_SCORES = 8 };			/* per label in a part; with fewer, three numbers instead are not worth an op */
+/* per label in a part; with fewer, three numbers instead are not worth an op */
+enum { LEAST_SCORES = 8 };
 
 /* Parts whose layout is not plain cannot be made by a Reshape. */
-static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *sp, int64_t units)
+static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *sp,
+			  int64_t units)
 {
 	if (!units)
 		return dlb_split_by_samples(g, o, sp);
@@ -175,7 +186,8 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 		const struct dlb_dim d = g->tensor[t].dim[c->axis];
 		if (g->tensor[t].kind == DLB_T_CONSTANT && (d.mul || g->tensor[t].data_mul))
 			return false;
-		if (g->tensor[t].n_dims >= 3 && g->tensor[t].layout != DLB_PLAIN && (d.mul || d.add != units * c->unit))
+		if (g->tensor[t].n_dims >= 3 && g->tensor[t].layout != DLB_PLAIN &&
+		    (d.mul || d.add != units * c->unit))
 			return false;
 		if (g->tensor[t].n_dims == DLB_MAX_DIMS && (d.mul || d.add != units * c->unit))
 			return false;
@@ -184,7 +196,8 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 }
 
 /* May `op`, reached from an op of region r, be split by sp? */
-static bool may_follow(struct splitting *s, int op, const struct dlb_op_split *sp, const struct dlb_split_region *r, bool grow)
+static bool may_follow(struct splitting *s, int op, const struct dlb_op_split *sp,
+		       const struct dlb_split_region *r, bool grow)
 {
 	const struct dlb_graph *g = s->g;
 	const struct dlb_op *o = &g->op[op];
@@ -211,15 +224,18 @@ static void assign(struct splitting *s, int op, int region, const struct dlb_op_
 	s->queue[s->n_queue++] = op;
 }
 
-static void try_carry(struct splitting *s, int op, int operand, struct dlb_split_axis cut, int region, bool grow)
+static void try_carry(struct splitting *s, int op, int operand, struct dlb_split_axis cut, int region,
+		      bool grow)
 {
 	const struct dlb_split_region *r = &s->region[region];
 	struct dlb_op_split sp;
 
 	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
-	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) || !may_follow(s, op, &sp, r, grow))
+	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) ||
+	    !may_follow(s, op, &sp, r, grow))
 		return;
-	if (!r->units || !strcmp(sp.axis, "batch"))	/* units that are none of the batch lie along the rows of samples */
+	/* units that are none of the batch lie along the rows of samples */
+	if (!r->units || !strcmp(sp.axis, "batch"))
 		sp.axis = r->units ? "rows" : "batch";
 	s->grown[op] = s->asked[op] < 0 && has_weight(s->g, op) && dlb_split_rule_of(&s->g->op[op])->alone;
 	assign(s, op, region, &sp);
@@ -245,7 +261,8 @@ static void carry_on(struct splitting *s, bool grow)
 		for (int k = 0; k < o->n_in; k++) {
 			const int t = o->in[k], p = t < 0 ? -1 : g->tensor[t].producer;
 			if (p >= 0 && a->spread.in[k].axis >= 0)
-				try_carry(s, p, g->op[p].n_in + output_index(&g->op[p], t), a->spread.in[k], a->region, grow);
+				try_carry(s, p, g->op[p].n_in + output_index(&g->op[p], t), a->spread.in[k],
+					  a->region, grow);
 		}
 		for (int k = 0; k < o->n_out; k++) {
 			const int t = o->out[k];
@@ -255,7 +272,8 @@ static void carry_on(struct splitting *s, bool grow)
 				const struct dlb_op *reader = &g->op[g->reader[r]];
 				for (int i = 0; i < reader->n_in && i < DLB_SPLIT_OPERANDS; i++)
 					if (reader->in[i] == t)
-						try_carry(s, g->reader[r], i, a->spread.out[k], a->region, grow);
+						try_carry(s, g->reader[r], i, a->spread.out[k], a->region,
+							  grow);
 			}
 		}
 	}
@@ -266,8 +284,8 @@ static void carry_on(struct splitting *s, bool grow)
 
 /* The number of units of loop l, found at the first operand that has it (*operand, or -1) and cut there; 0:
  * samples; -1: nothing to divide. */
-static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, bool samples, int *operand,
-			struct dlb_split_axis *cut)
+static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l,
+			bool samples, int *operand, struct dlb_split_axis *cut)
 {
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
 		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
@@ -295,22 +313,25 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 	struct dlb_split_axis cut = { -1, 0 };
 	struct dlb_op_split sp;
 	int operand = -1;
-	const int64_t units = units_of(s->g, o, l, samples, &operand, &cut), count = samples ? s->g->batch : units;
+	const int64_t units = units_of(s->g, o, l, samples, &operand, &cut),
+		      count = samples ? s->g->batch : units;
 
 	if (samples && units)
 		return 0;
 	if (count < ask->parts) {
 		if (!*s->err->what || s->no_axis)
 			dlb_vertex_fail(o, s->err, "give fewer shards",
-					"%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
-				 (long long)(count > 0 ? count : 0), samples ? "batch" : l->name);
+					"%d shards are too many: %s has %lld to share out along '%s'",
+					ask->parts, o->type, (long long)(count > 0 ? count : 0),
+					samples ? "batch" : l->name);
 		s->no_axis = false;
 		return -1;
 	}
 	if (!dlb_split_loop(s->g, o, l, operand, cut, units, &sp) || !layouts_allow(s->g, o, &sp, units)) {
 		if (!*s->err->what || s->no_axis)
 			dlb_vertex_fail(o, s->err, "give another axis",
-					"%s cannot be split along '%s' as it stands", o->type, samples ? "batch" : l->name);
+					"%s cannot be split along '%s' as it stands", o->type,
+					samples ? "batch" : l->name);
 		s->no_axis = false;
 		return -1;
 	}
@@ -338,12 +359,14 @@ static int seed(struct splitting *s, int op)
 		if (!s->exact[op])
 			return 0;
 		return dlb_vertex_fail(o, s->err, "split what stands before and after it",
-				       "%s takes statistics over the batch, and is not split by samples", o->type);
+				       "%s takes statistics over the batch, and is not split by samples",
+				       o->type);
 	}
 	if (by_batch(ask) && dlb_op_samples(s->g, op).parts) {
 		if (!s->exact[op])
 			return 0;
-		return dlb_vertex_fail(o, s->err, "split into more shards at once, from the graph that dlb-profile made",
+		return dlb_vertex_fail(o, s->err,
+				       "split into more shards at once, from the graph that dlb-profile made",
 				       "it has a share of the samples already");
 	}
 	for (int k = 0; k < n && by_batch(ask) && rc != 1; k++) {
@@ -355,7 +378,8 @@ static int seed(struct splitting *s, int op)
 	for (int pass = 0; pass < 2 && rc != 1 && !by_batch(ask); pass++)
 		for (int k = 0; k < n && rc != 1; k++) {
 			const bool head = !strcmp(l[k].name, "head");
-			if (ask->axis ? pass || strcmp(ask->axis, l[k].name) != 0 : (head && !weights) == (pass == 1))
+			if (ask->axis ? pass || strcmp(ask->axis, l[k].name) != 0 :
+					(head && !weights) == (pass == 1))
 				continue;
 			found = true;
 			rc = seed_loop(s, op, &l[k], false);
@@ -399,7 +423,8 @@ static bool joined_after(const struct splitting *s, int op)
 	const struct dlb_graph *g = s->g;
 	const struct dlb_assigned *a = &s->assigned[op];
 
-	if (dlb_split_rule_of(&g->op[op])->part)	/* it joins the results of its shards, which are small */
+	/* it joins the results of its shards, which are small */
+	if (dlb_split_rule_of(&g->op[op])->part)
 		return true;
 	for (int k = 0; k < g->op[op].n_out; k++) {
 		const int t = g->op[op].out[k];
@@ -410,7 +435,8 @@ static bool joined_after(const struct splitting *s, int op)
 			if (s->assigned[reader].region != a->region)
 				continue;
 			for (int i = 0; i < g->op[reader].n_in; i++)
-				if (g->op[reader].in[i] == t && same_cut(s->assigned[reader].spread.in[i], a->spread.out[k]))
+				if (g->op[reader].in[i] == t &&
+				    same_cut(s->assigned[reader].spread.in[i], a->spread.out[k]))
 					return true;
 		}
 	}
@@ -424,7 +450,8 @@ static void leave_loose_ends(struct splitting *s)
 	while (changed) {
 		changed = false;
 		for (int i = 0; i < s->g->n_ops; i++)
-			if (s->assigned[i].region >= 0 && s->asked[i] < 0 && !s->grown[i] && !(joined_before(s, i) && joined_after(s, i))) {
+			if (s->assigned[i].region >= 0 && s->asked[i] < 0 && !s->grown[i] &&
+			    !(joined_before(s, i) && joined_after(s, i))) {
 				s->assigned[i].region = -1;
 				changed = true;
 			}
@@ -450,11 +477,13 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 		struct dlb_op *o = &g->op[order[i]];
 		for (int k = 1; k < o->n_out; k++) {
 			const int t = o->out[k];
-			if (t >= 0 && !read[t] && g->tensor[t].kind != DLB_T_BUFFER && !dlb_graph_is_output(g, t) && t != g->loss)
+			if (t >= 0 && !read[t] && g->tensor[t].kind != DLB_T_BUFFER &&
+			    !dlb_graph_is_output(g, t) && t != g->loss)
 				o->out[k] = -1;
 		}
 		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
-		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)	/* Split's must stay */
+		/* Split's must stay */
+		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)
 			o->n_out--;
 	}
 	for (int t = 0; t < g->n_tensors; t++)
@@ -470,12 +499,15 @@ static void keep_vertices(struct dlb_graph *g)
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_op *o = &g->op[i];
 		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
-		if (!cls || !(cls->flags & DLB_OP_RANDOM) || dlb_attr_find(o->attr, o->n_attr, DLB_ATTR_VERTEX))
+		if (!cls || !(cls->flags & DLB_OP_RANDOM) ||
+		    dlb_attr_find(o->attr, o->n_attr, DLB_ATTR_VERTEX))
 			continue;
 		struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *attr);
 		if (o->n_attr)
 			memcpy(attr, o->attr, (size_t)o->n_attr * sizeof *attr);
-		attr[o->n_attr++] = (struct dlb_attr){ .name = DLB_ATTR_VERTEX, .type = DLB_ATTR_INT, .i = i };
+		attr[o->n_attr++] = (struct dlb_attr){ .name = DLB_ATTR_VERTEX,
+						       .type = DLB_ATTR_INT,
+						       .i = i };
 		o->attr = attr;
 	}
 }
@@ -485,7 +517,8 @@ int dlb_split_start(struct dlb_graph *g, const char *what, struct dlb_error *err
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].kind < 0)
 			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
-					       "a graph with operators that are not known (%s) cannot be %s", g->op[i].type, what);
+					       "a graph with operators that are not known (%s) cannot be %s",
+					       g->op[i].type, what);
 	dlb_graph_undifferentiate(g);
 	keep_vertices(g);
 	return 0;
@@ -495,7 +528,8 @@ static void record(struct splitting *s)
 {
 	struct dlb_graph *g = s->g;
 
-	struct dlb_was_split *all = dlb_arena_array(&g->arena, (size_t)g->n_was_split + (size_t)g->n_ops + 1, sizeof *all);
+	struct dlb_was_split *all = dlb_arena_array(&g->arena, (size_t)g->n_was_split + (size_t)g->n_ops + 1,
+						    sizeof *all);
 	if (g->n_was_split)			/* split before: the op, or a shard */
 		memcpy(all, g->was_split, (size_t)g->n_was_split * sizeof *all);
 	g->was_split = all;
@@ -505,8 +539,9 @@ static void record(struct splitting *s)
 			continue;
 		const char *why = s->asked[i] >= 0 ? s->ask[s->asked[i]].why : "joins others that are split";
 		g->was_split[g->n_was_split++] = (struct dlb_was_split){
-			dlb_arena_strdup(&g->arena, g->op[i].name), a->spread.axis, dlb_arena_strdup(&g->arena, why),
-			s->region[a->region].parts, false };
+			dlb_arena_strdup(&g->arena, g->op[i].name), a->spread.axis,
+			dlb_arena_strdup(&g->arena, why), s->region[a->region].parts, false
+		};
 	}
 }
 
@@ -517,7 +552,8 @@ static int choose(struct splitting *s)
 	for (int i = 0; i < s->n_ask; i++)
 		if (find_asked(s, i))
 			return -1;
-	for (int pass = 0; pass < 2; pass++)	/* heads first: the projections around them follow their split */
+	/* heads first: the projections around them follow their split */
+	for (int pass = 0; pass < 2; pass++)
 		for (int i = 0; i < g->n_ops; i++)
 			if (s->asked[i] >= 0 && !has_weight(g, i) == !pass && seed(s, i))
 				return -1;

@@ -36,45 +36,48 @@ struct dlb_loop { const char *name; int in[DLB_SPLIT_OPERANDS], out[DLB_SPLIT_OP
 
 struct dlb_split_rule {
 	const char *type;			/* of an operator in ONNX's domain or dlb's */
-	bool alone;				/* worth splitting by itself; other ops follow their neighbours */
+	/* worth splitting by itself; other ops follow their neighbours */
+	bool alone;
 	int bias;				/* the input that is added to the output, -1: none */
 	/* Lists the op's loops, at most DLB_SPLIT_OPERANDS; returns their number. May be
 	 * NULL if `carry` is given. */
 	int (*loops)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l);
 	/* For ops that restrict the number of units: sets the cuts that follow from the cut of operand i
 	 * (inputs, then outputs); false: it cannot be split so. NULL: `loops` alone decides. */
-	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		      struct dlb_op_split *s);
+	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		      int64_t units, struct dlb_op_split *s);
 	/* shards are ops of type `part`, and an op of type `join` computes the output from theirs
 	 * (split_make.c); NULL: not so */
 	const char *part, *join;
 	/* Adapts the shard's attributes and operands: attr has room for two more, in[] for
 	 * DLB_SPLIT_OPERANDS. NULL: nothing to adapt. */
-	int (*fix)(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		   struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err);
+	int (*fix)(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		   const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		   int *n_in, struct dlb_error *err);
 };
 extern const struct dlb_split_rule dlb_split_rules[];	/* the last row has no type */
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: no rule */
 /* Most units of the loops over channels of an op, since groups and heads of attention are not divided. */
 int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o);
 /* The spread of op o when loop l is cut into units; false: some axis is not divisible. */
-bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int reference,
-		    struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
+bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l,
+		    int reference, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
 /* The spread of op o by its rule's `carry` or loops, from the cut of one operand. */
-bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_op_split *s);
+bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand,
+		     struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
 /* Can op o be split by samples: do only the cut axes follow the batch, and wholly? */
 bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *s);
 /* Is the dimension a multiple of units * unit; for 0 units, of `unit` per sample? */
 bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
-struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_split_share *s);	/* the shard's part of d */
+/* the shard's part of d */
+struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_split_share *s);
 
 /* A set of ops that are split alike, and the split of one op. */
 struct dlb_split_region { int64_t units; int parts; };		/* units 0: by samples */
 struct dlb_assigned { int region; struct dlb_op_split spread; };		/* region -1: not split */
 /* Replaces the split ops of the forward graph g by shards; assigned[n_ops]. (split_make.c) */
-int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_split_region *region,
-		   struct dlb_error *err);
+int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned,
+		   const struct dlb_split_region *region, struct dlb_error *err);
 
 /* Begins a change of forward ops: removes backward ops and updates; ops that draw random numbers record
  * the ids that they draw by. -1 if an operator is unknown: the message says that the graph cannot be

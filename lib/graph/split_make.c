@@ -30,18 +30,23 @@ static struct dlb_split_share share_of(const struct dlb_split_region *r, int k)
 
 	if (!r->units)
 		return (struct dlb_split_share){ .parts = r->parts, .index = k };
-	return (struct dlb_split_share){ .units = r->units, .parts = r->parts, .index = k, .count = each + (k < more),
-				   .first = k * each + (k < more ? k : more) };
+	return (struct dlb_split_share){ .units = r->units,
+					 .parts = r->parts,
+					 .index = k,
+					 .count = each + (k < more),
+					 .first = k * each + (k < more ? k : more) };
 }
 
 /* -- ops -- */
 
 /* Adds and infers an op that makes the tensors out[], with the layout of `like`. */
-static int add(struct maker *m, const char *base, const char *type, const char *domain, int opset, const int *in, int n_in,
-	       const int *out, int n_out, const struct dlb_attr *attr, int n_attr, enum dlb_layout layout)
+static int add(struct maker *m, const char *base, const char *type, const char *domain, int opset,
+	       const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr,
+	       enum dlb_layout layout)
 {
 	struct dlb_graph *g = m->g;
-	const int op = dlb_graph_add_op(g, dlb_graph_op_name(g, base), type, domain, DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+	const int op = dlb_graph_add_op(g, dlb_graph_op_name(g, base), type, domain, DLB_FORWARD, in, n_in,
+					out, n_out, attr, n_attr);
 
 	g->op[op].opset = opset;
 	for (int k = 0; k < n_out; k++)
@@ -92,7 +97,10 @@ static int with_rows(struct maker *m, int t, struct dlb_split_axis c, int64_t un
 		}
 	}
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	const int in[2] = { t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.rows.shape", g->tensor[t].name), &d, add_, mul) };
+	const int in[2] = {
+		t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.rows.shape", g->tensor[t].name),
+					  &d, add_, mul)
+	};
 	const char *name = dlb_arena_printf(&g->arena, "%s.rows", g->tensor[t].name);
 	const int y = new_tensor(m, name);
 	return add(m, name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN) ? -1 : y;
@@ -109,7 +117,10 @@ static int reshape_to(struct maker *m, int t, const struct dlb_dim *dim, int n, 
 		mul[i] = dim[i].mul;
 	}
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	const int in[2] = { t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", g->tensor[y].name), &d, add_, mul) };
+	const int in[2] = {
+		t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", g->tensor[y].name), &d,
+					  add_, mul)
+	};
 	return add(m, g->tensor[y].name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN);
 }
 
@@ -130,11 +141,15 @@ static int whole_of(struct maker *m, int t)
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
 
 	p->is_whole = true;
-	if (g->tensor[t].kind == DLB_T_WEIGHT) {	/* its name in the model is that of the joined parts */
+	/* its name in the model is that of the joined parts */
+	if (g->tensor[t].kind == DLB_T_WEIGHT) {
 		g->tensor[t].kind = DLB_T_ACTIVATION;
-		dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name)));
+		dlb_graph_rename_tensor(g, t,
+					dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole",
+										  was.name)));
 		g->tensor[t].data = NULL;
-		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].in_state = g->tensor[t].initial = false;
+		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].in_state = g->tensor[t].initial =
+			false;
 	}
 	for (int k = 0; k < r->parts; k++) {
 		const struct dlb_split_share s = share_of(r, k);
@@ -145,7 +160,9 @@ static int whole_of(struct maker *m, int t)
 	const char *name = dlb_arena_printf(&g->arena, "%s.concat", was.name);
 	const int y = rows ? new_tensor(m, name) : t;
 	if (!r->units)
-		return add(m, name, "SampleConcat", "dlb", OPSET, in, r->parts, &y, 1, where, 2, was.layout) ? -1 : t;
+		return add(m, name, "SampleConcat", "dlb", OPSET, in, r->parts, &y, 1, where, 2, was.layout) ?
+			       -1 :
+			       t;
 	if (add(m, name, "Concat", "", OPSET, in, r->parts, &y, 1, where, 1, was.layout) ||
 	    (rows && reshape_to(m, y, was.dim, was.n_dims, t)))
 		return -1;
@@ -153,7 +170,8 @@ static int whole_of(struct maker *m, int t)
 }
 
 /* Copies the part's data where the document holds them. */
-static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struct dlb_tensor *from, struct dlb_tensor *to)
+static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struct dlb_tensor *from,
+		     struct dlb_tensor *to)
 {
 	const struct dlb_desc d = dlb_tensor_desc(to, 1);
 
@@ -166,7 +184,8 @@ static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struc
 
 /* Makes parts of a tensor whose data are in the model or the document; they have its kind. A tensor that is a
  * part itself is divided into smaller parts of the model's tensor. */
-static int cut_state(struct maker *m, int t, struct dlb_split_axis c, int *part, const struct dlb_split_region *r)
+static int cut_state(struct maker *m, int t, struct dlb_split_axis c, int *part,
+		     const struct dlb_split_region *r)
 {
 	struct dlb_graph *g = m->g;
 
@@ -175,7 +194,10 @@ static int cut_state(struct maker *m, int t, struct dlb_split_axis c, int *part,
 		const struct dlb_tensor was = g->tensor[t];
 		struct dlb_slice *s = dlb_arena_alloc(&g->arena, sizeof *s);
 
-		part[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s@%d", was.name, k)), was.kind);
+		part[k] = dlb_graph_add_tensor(g,
+					       dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s@%d",
+											 was.name, k)),
+					       was.kind);
 		struct dlb_tensor *x = &g->tensor[part[k]];
 		const char *name = x->name;
 		*x = was;
@@ -186,24 +208,32 @@ static int cut_state(struct maker *m, int t, struct dlb_split_axis c, int *part,
 			x->samples = (struct dlb_samples){ k, r->parts };
 			continue;
 		}
-		*s = (struct dlb_slice){ .of = was.name, .n_dims = was.n_dims, .axis = c.axis, .units = r->units, .unit = c.unit,
-					 .first = share.first, .count = share.count };
+		*s = (struct dlb_slice){ .of = was.name,
+					 .n_dims = was.n_dims,
+					 .axis = c.axis,
+					 .units = r->units,
+					 .unit = c.unit,
+					 .first = share.first,
+					 .count = share.count };
 		for (int i = 0; i < was.n_dims; i++)
 			s->dim[i] = was.dim[i].add;
 		cut_data(g, s, &was, x);
 		if (was.slice && !dlb_slice_compose(was.slice, s)) {
-			dlb_fail(m->err, was.name, "it is a part of '%s' already, and its parts would be none", was.slice->of);
-			return dlb_hint(m->err, "split into as many as it takes at once, from the graph that dlb-profile made");
+			dlb_fail(m->err, was.name,
+				 "it is a part of '%s' already, and its parts would be none", was.slice->of);
+			return dlb_hint(m->err, "split into as many as it takes at once, from the graph that "
+						"dlb-profile made");
 		}
 		x->slice = was.kind == DLB_T_CONSTANT && !x->in_model && !x->in_state ? NULL : s;
 	}
 	return 0;
 }
 
-static bool same_parts(const struct parted *p, int region, struct dlb_split_axis c, const struct dlb_split_region *r)
+static bool same_parts(const struct parted *p, int region, struct dlb_split_axis c,
+		       const struct dlb_split_region *r)
 {
-	return p->region >= 0 && r[p->region].units == r[region].units && r[p->region].parts == r[region].parts &&
-		p->cut.axis == c.axis && p->cut.unit == c.unit;
+	return p->region >= 0 && r[p->region].units == r[region].units &&
+	       r[p->region].parts == r[region].parts && p->cut.axis == c.axis && p->cut.unit == c.unit;
 }
 
 /* Divides the samples of whole tensor t. */
@@ -218,7 +248,8 @@ static const int *share_out(struct maker *m, int t, int region, struct dlb_split
 
 	for (int k = 0; k < parts; k++)
 		part[k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", was.name, k));
-	if (add(m, dlb_arena_printf(&g->arena, "%s.split", was.name), "SampleSplit", "dlb", OPSET, &t, 1, part, parts, where, 2, was.layout))
+	if (add(m, dlb_arena_printf(&g->arena, "%s.split", was.name), "SampleSplit", "dlb", OPSET, &t, 1,
+		part, parts, where, 2, was.layout))
 		return NULL;
 	if (m->of[t].region < 0)
 		m->of[t] = (struct parted){ region, part, c, true };
@@ -257,7 +288,8 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_split_
 		size[k] = share_of(r, k).count * c.unit;
 		part[k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", was.name, k));
 	}
-	const int in[2] = { rows ? with_rows(m, t, c, r->units) : t, dlb_graph_add_constant(g, name, &d, size, NULL) };
+	const int in[2] = { rows ? with_rows(m, t, c, r->units) : t,
+			    dlb_graph_add_constant(g, name, &d, size, NULL) };
 	if (in[0] < 0 || add(m, name, "Split", "", OPSET, in, 2, part, r->parts, &axis, 1, was.layout))
 		return NULL;
 	for (int k = 0; k < r->parts && rows; k++) {
@@ -312,10 +344,13 @@ static int add_up(struct maker *m, int op, const int *part, int n)
 
 	if (add(m, name, "Sum", "", OPSET, part, n, &y, 1, NULL, 0, layout))
 		return -1;
-	return relu ? add(m, dlb_arena_printf(&g->arena, "%s.relu", o.name), "Relu", "", OPSET, &y, 1, &o.out[0], 1, NULL, 0, layout) : 0;
+	return relu ? add(m, dlb_arena_printf(&g->arena, "%s.relu", o.name), "Relu", "", OPSET, &y, 1,
+			  &o.out[0], 1, NULL, 0, layout) :
+		      0;
 }
 
-static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, const int *const *part_in, int k, int *out)
+static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, const int *const *part_in, int k,
+		      int *out)
 {
 	struct dlb_graph *g = m->g;
 	const struct dlb_op o = g->op[op];
@@ -336,9 +371,10 @@ static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, con
 	}
 	for (int j = 0; j < o.n_out; j++)
 		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind != DLB_T_BUFFER)
-			out[j] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", g->tensor[o.out[j]].name, k));
-	return add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), o.type, o.domain, o.opset, in, n_in, out, o.n_out, attr, n_attr,
-		   g->tensor[o.out[0]].layout);
+			out[j] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", g->tensor[o.out[j]].name,
+								k));
+	return add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), o.type, o.domain, o.opset, in, n_in,
+		   out, o.n_out, attr, n_attr, g->tensor[o.out[0]].layout);
 }
 
 static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
@@ -361,7 +397,8 @@ static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
 	}
 	for (int j = 0; j < o.n_out; j++) {
 		part[j] = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *part[j]);
-		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind == DLB_T_BUFFER) {	/* statistics: written where they are read */
+		/* statistics: written where they are read */
+		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind == DLB_T_BUFFER) {
 			const int *p = parts_of(m, o.out[j], a->region, a->spread.out[j]);
 			memcpy(part[j], p, (size_t)r->parts * sizeof *p);
 		}
@@ -399,10 +436,13 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 	if (!part || whole_of(m, o.in[1]) < 0)
 		return -1;
 	for (int k = 0; k < r->parts; k++) {
-		const struct dlb_attr first = { .name = "first", .type = DLB_ATTR_INT, .i = share_of(r, k).first * a->spread.in[0].unit };
+		const struct dlb_attr first = { .name = "first",
+						.type = DLB_ATTR_INT,
+						.i = share_of(r, k).first * a->spread.in[0].unit };
 		const int of[2] = { part[k], o.in[1] };
 		in[1 + k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s.stats@%d", o.name, k));
-		if (add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), rule->part, "dlb", OPSET, of, 2, &in[1 + k], 1, &first, 1, DLB_PLAIN))
+		if (add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), rule->part, "dlb", OPSET, of, 2,
+			&in[1 + k], 1, &first, 1, DLB_PLAIN))
 			return -1;
 		DLB_GROW(m->output, m->n_outputs, m->cap_outputs);
 		m->output[m->n_outputs++] = in[1 + k];
@@ -411,7 +451,8 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 	if (o.n_attr)
 		memcpy(attr, o.attr, (size_t)o.n_attr * sizeof *attr);
 	attr[o.n_attr] = (struct dlb_attr){ .name = "classes", .type = DLB_ATTR_INT, .i = classes };
-	return add(m, dlb_arena_printf(&g->arena, "%s.join", o.name), rule->join, "dlb", OPSET, in, r->parts + 1, o.out, 1, attr, o.n_attr + 1, DLB_PLAIN);
+	return add(m, dlb_arena_printf(&g->arena, "%s.join", o.name), rule->join, "dlb", OPSET, in,
+		   r->parts + 1, o.out, 1, attr, o.n_attr + 1, DLB_PLAIN);
 }
 
 /* The model's outputs, whole. In training, scores that only a split loss reads are not assembled; the parts'
@@ -419,7 +460,8 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 static int make_outputs(struct maker *m)
 {
 	struct dlb_graph *g = m->g;
-	int *output = dlb_arena_array(&g->arena, (size_t)(g->n_outputs + m->n_outputs) + 1, sizeof *output), n = 0;
+	int *output = dlb_arena_array(&g->arena, (size_t)(g->n_outputs + m->n_outputs) + 1, sizeof *output),
+	    n = 0;
 
 	for (int i = 0; i < g->n_outputs; i++) {
 		const struct parted *p = &m->of[g->output[i]];
@@ -447,8 +489,8 @@ static int keep_whole(struct maker *m, int op)
 	return 0;
 }
 
-int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_split_region *region,
-		   struct dlb_error *err)
+int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned,
+		   const struct dlb_split_region *region, struct dlb_error *err)
 {
 	struct maker m = { .g = g, .region = region, .n_tensors = g->n_tensors, .err = err };
 	const int n_ops = g->n_ops;
@@ -459,8 +501,9 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 		m.of[t].region = -1;
 	rc = cut_states(&m, assigned, n_ops);
 	for (int i = 0; i < n_ops && !rc; i++)
-		rc = assigned[i].region < 0 ? keep_whole(&m, i) :
-			dlb_split_rule_of(&g->op[i])->part ? make_loss(&m, i, &assigned[i]) : make_shards(&m, i, &assigned[i]);
+		rc = assigned[i].region < 0             ? keep_whole(&m, i) :
+		     dlb_split_rule_of(&g->op[i])->part ? make_loss(&m, i, &assigned[i]) :
+							  make_shards(&m, i, &assigned[i]);
 	if (!rc)
 		rc = make_outputs(&m);
 	if (!rc)
@@ -474,7 +517,8 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 /* -- sums in pairs (split.h) -- */
 
 /* Adds n parts, the first of which is shard `lo` of op `of`, in pairs (split.h), into tensor y. */
-static int add_in_pairs(struct maker *m, const char *of, const char *name, const int *part, int lo, int n, int y, enum dlb_layout layout)
+static int add_in_pairs(struct maker *m, const char *of, const char *name, const int *part, int lo, int n,
+			int y, enum dlb_layout layout)
 {
 	struct dlb_graph *g = m->g;
 	const int from[3] = { 0, n / 2, n };
@@ -516,8 +560,8 @@ int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err)
 	for (int i = 0, n = g->n_ops; i < n && !rc; i++) {
 		const struct dlb_op o = g->op[i];
 		if (is_paired(g, i)) {
-			rc = add_in_pairs(&m, o.name, dlb_arena_printf(&g->arena, "%s.pair", o.name), o.in, 0, o.n_in, o.out[0],
-					  g->tensor[o.out[0]].layout);
+			rc = add_in_pairs(&m, o.name, dlb_arena_printf(&g->arena, "%s.pair", o.name), o.in, 0,
+					  o.n_in, o.out[0], g->tensor[o.out[0]].layout);
 			dlb_graph_rename_op(g, g->n_ops - 1, o.name);
 			continue;
 		}

@@ -51,8 +51,8 @@ static int *axis_of(struct dlb_loop *l, const struct dlb_op *o, int i)
 	return i < o->n_in ? &l->in[i] : &l->out[i - o->n_in];
 }
 
-bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *given, int reference,
-		    struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s)
+bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *given,
+		    int reference, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s)
 {
 	struct dlb_loop l = *given;
 	const struct dlb_dim whole = operand(g, o, reference)->dim[cut.axis];
@@ -82,8 +82,8 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 	return true;
 }
 
-bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_op_split *s)
+bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		     int64_t units, struct dlb_op_split *s)
 {
 	const struct dlb_split_rule *r = dlb_split_rule_of(o);
 	struct dlb_loop l[DLB_SPLIT_OPERANDS];
@@ -118,7 +118,8 @@ bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, con
 		const struct dlb_tensor *t = operand(g, o, i);
 		if (!t)
 			continue;
-		if (t->samples.parts || (t->data_mul && !is_shape(o, i)) || (c.axis > 0 && (t->layout != DLB_PLAIN || cls->flags & DLB_OP_RANDOM)))
+		if (t->samples.parts || (t->data_mul && !is_shape(o, i)) ||
+		    (c.axis > 0 && (t->layout != DLB_PLAIN || cls->flags & DLB_OP_RANDOM)))
 			return false;
 		for (int a = 0; a < t->n_dims; a++)
 			if (a == c.axis ? !dlb_split_divides(t->dim[a], 0, c.unit) : t->dim[a].mul != 0)
@@ -137,7 +138,8 @@ static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct
 		for (int i = 0; i < o->n_in + o->n_out; i++) {
 			const struct dlb_tensor *t = operand(g, o, i);
 			const int at = t ? a - (y->n_dims - t->n_dims) : -1;
-			*axis_of(&l[a], o, i) = at < 0 || (is_one(t->dim[at]) && !is_one(y->dim[a])) ? -1 : at;
+			*axis_of(&l[a], o, i) = at < 0 || (is_one(t->dim[at]) && !is_one(y->dim[a])) ? -1 :
+												       at;
 		}
 	}
 	return y->n_dims;
@@ -258,7 +260,8 @@ static const char *rows_name(struct dlb_dim d)
 /* y (M, N) = op(A) op(B) + C */
 static int gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
-	const int ta = dlb_attr_int(o->attr, o->n_attr, "transA", 0) != 0, tb = dlb_attr_int(o->attr, o->n_attr, "transB", 0) != 0;
+	const int ta = dlb_attr_int(o->attr, o->n_attr, "transA", 0) != 0,
+		  tb = dlb_attr_int(o->attr, o->n_attr, "transB", 0) != 0;
 	const struct dlb_tensor *c = o->n_in > 2 && o->in[2] >= 0 ? &g->tensor[o->in[2]] : NULL;
 
 	clear(&l[0], "output");
@@ -280,7 +283,8 @@ static int gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_lo
 /* y (.., M, N) = A (.., M, K) B (.., K, N), batches broadcast. */
 static int matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
-	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->in[1]], *y = &g->tensor[o->out[0]];
+	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->in[1]],
+				*y = &g->tensor[o->out[0]];
 	int n = 3;
 
 	if (a->n_dims < 2 || b->n_dims < 2)
@@ -417,8 +421,8 @@ static bool fixed_behind(const struct dlb_tensor *t, int a)
 
 /* Reshapes. A unit is `stride` elements long, so element e belongs to unit (e / stride) mod units. The axis
  * of the other shape is the one whose indices are whole units or equal parts of a unit. */
-static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		    struct dlb_op_split *s)
+static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		    int64_t units, struct dlb_op_split *s)
 {
 	const struct dlb_tensor *from = operand(g, o, i), *to = operand(g, o, i ? 0 : o->n_in);
 
@@ -442,8 +446,8 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 
 /* Pieces along an axis: a cut of another axis cuts all pieces; a cut of the same axis is possible if each
  * piece has whole rows of units. */
-static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s,
-		   bool many_in)
+static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_split_axis cut,
+		   int64_t units, struct dlb_op_split *s, bool many_in)
 {
 	const int n = many_in ? o->n_in : o->n_out;
 
@@ -463,8 +467,8 @@ static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return true;
 }
 
-static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_op_split *s)
+static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		     int64_t units, struct dlb_op_split *s)
 {
 	if (cut.axis == axis_attr(g, o, 0))	/* each piece contains parts of all shards */
 		for (int k = 0; k < o->n_out; k++)
@@ -473,8 +477,8 @@ static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 	return (!i || i >= o->n_in) && pieces(g, o, cut, units, s, false);
 }
 
-static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		   struct dlb_op_split *s)
+static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		   int64_t units, struct dlb_op_split *s)
 {
 	(void)i;
 	return pieces(g, o, cut, units, s, true);
@@ -482,7 +486,8 @@ static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, str
 
 /* Integers from input i, or from the attribute if there is no such input; returns
  * their number, -1: unknown. */
-static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *name, int64_t v[DLB_MAX_DIMS])
+static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *name,
+		    int64_t v[DLB_MAX_DIMS])
 {
 	const struct dlb_tensor *t = i < o->n_in && o->in[i] >= 0 ? &g->tensor[o->in[i]] : NULL;
 	const int64_t *ints;
@@ -494,7 +499,8 @@ static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, co
 			memcpy(v, ints, (size_t)n * sizeof *v);
 		return n > DLB_MAX_DIMS ? -1 : n;
 	}
-	if (t->kind != DLB_T_CONSTANT || !t->data || t->data_mul || t->n_dims != 1 || t->dim[0].mul || t->dim[0].add > DLB_MAX_DIMS)
+	if (t->kind != DLB_T_CONSTANT || !t->data || t->data_mul || t->n_dims != 1 || t->dim[0].mul ||
+	    t->dim[0].add > DLB_MAX_DIMS)
 		return -1;
 	n = (int)t->dim[0].add;
 	for (int k = 0; k < n; k++)
@@ -504,7 +510,8 @@ static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, co
 
 /* The entry of a Slice's lists for `axis`, with start and end clamped to [0,
  * length]. -1: none, -2: unknown. */
-static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int axis, int64_t *from, int64_t *to)
+static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int axis, int64_t *from,
+		       int64_t *to)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
 	int64_t start[DLB_MAX_DIMS], end[DLB_MAX_DIMS], axes[DLB_MAX_DIMS], step[DLB_MAX_DIMS];
@@ -527,8 +534,8 @@ static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int ax
 	return -1;
 }
 
-static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		  struct dlb_op_split *s)
+static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		  int64_t units, struct dlb_op_split *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *y = &g->tensor[o->out[0]];
 	int64_t from = 0, to = 0;
@@ -540,18 +547,20 @@ static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, stru
 		return false;
 	s->in[0] = s->out[0] = cut;
 	s->axis = "channel";
-	return dlb_split_divides(x->dim[cut.axis], units, cut.unit) && dlb_split_divides(y->dim[cut.axis], units, cut.unit);
+	return dlb_split_divides(x->dim[cut.axis], units, cut.unit) &&
+	       dlb_split_divides(y->dim[cut.axis], units, cut.unit);
 }
 
 /* If scores are split by classes, each part computes three numbers per label (op/loss_parts.c)
  * instead of joining the scores. */
-static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-			  struct dlb_op_split *s)
+static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+			  int64_t units, struct dlb_op_split *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
 
-	if (i || o->n_in > 2 || o->n_out > 1 || !units || cut.axis != 1 || x->dim[1].mul || x->dim[1].add != units * cut.unit ||
-	    x->layout != DLB_PLAIN || dlb_attr_real(o->attr, o->n_attr, "smoothing", 0) > 0)
+	if (i || o->n_in > 2 || o->n_out > 1 || !units || cut.axis != 1 || x->dim[1].mul ||
+	    x->dim[1].add != units * cut.unit || x->layout != DLB_PLAIN ||
+	    dlb_attr_real(o->attr, o->n_attr, "smoothing", 0) > 0)
 		return false;
 	s->in[0] = cut;
 	s->axis = "vocabulary";
@@ -568,7 +577,8 @@ static int attention_axis(const struct dlb_op *o, int i, int which)
 	const int name = i == o->n_in ? 3 : i <= ATTENTION_V ? i : -1;
 	const int64_t *axis;
 
-	return name >= 0 && dlb_attr_ints(o->attr, o->n_attr, names[name], &axis) > which ? (int)axis[which] : which;
+	return name >= 0 && dlb_attr_ints(o->attr, o->n_attr, names[name], &axis) > which ? (int)axis[which] :
+											    which;
 }
 
 /* The axis of operand i that counts heads, or in which heads are adjacent; -1: it has
@@ -589,7 +599,8 @@ static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i
 {
 	const struct dlb_tensor *t = &g->tensor[o->in[i]];
 
-	return t->n_dims == 4 ? t->dim[attention_axis(o, i, 1)].add : dlb_attr_int(o->attr, o->n_attr, attr, 0);
+	return t->n_dims == 4 ? t->dim[attention_axis(o, i, 1)].add :
+				dlb_attr_int(o->attr, o->n_attr, attr, 0);
 }
 
 /* Samples, and heads of K and V, where there are several, with the heads of Q that they serve. */
@@ -603,24 +614,29 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 			const struct dlb_tensor *t = operand(g, o, i);
 
 			const int samples = t && t->n_dims == 4 ? attention_axis(o, i, 0) : 0;
-			*axis_of(&l[a], o, i) = !t ? -1 : a ? heads_axis(o, i, t) : t->n_dims > 0 && t->dim[samples].mul ? samples : -1;
+			*axis_of(&l[a], o, i) = !t                                   ? -1 :
+						a                                    ? heads_axis(o, i, t) :
+						t->n_dims > 0 && t->dim[samples].mul ? samples :
+										       -1;
 		}
 	}
 	return n;
 }
 
 /* The units must be heads of K and V, or several of them. */
-static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		      struct dlb_op_split *s)
+static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
+		      int64_t units, struct dlb_op_split *s)
 {
-	if (units && (heads_of(g, o, ATTENTION_Q, "q_num_heads") % units || heads_of(g, o, ATTENTION_K, "kv_num_heads") % units))
+	if (units && (heads_of(g, o, ATTENTION_Q, "q_num_heads") % units ||
+		      heads_of(g, o, ATTENTION_K, "kv_num_heads") % units))
 		return false;
 	struct dlb_loop l[2];
 	const int n = attention_loops(g, o, l);
 
 	for (int k = 0; k < n; k++)
 		if (*axis_of(&l[k], o, i) == cut.axis && (k == 1) == (units > 0))
-			return operand(g, o, i)->dim[cut.axis].add == units * cut.unit && dlb_split_loop(g, o, &l[k], i, cut, units, s);
+			return operand(g, o, i)->dim[cut.axis].add == units * cut.unit &&
+			       dlb_split_loop(g, o, &l[k], i, cut, units, s);
 	return false;
 }
 
@@ -644,21 +660,24 @@ static void drop_attr(struct dlb_attr *attr, int *n, const char *name)
 }
 
 /* A constant, whose batch-dependent values count the samples of this share. */
-static int constant(struct dlb_graph *g, const char *op, const struct dlb_split_share *s, const int64_t *v, const int64_t *mul, int n)
+static int constant(struct dlb_graph *g, const char *op, const struct dlb_split_share *s, const int64_t *v,
+		    const int64_t *mul, int n)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
 	bool follows = false;
 
 	for (int i = 0; i < n && mul; i++)
 		follows |= mul[i] != 0;
-	const int t = dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.constant", op), &d, v, follows ? mul : NULL);
+	const int t = dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.constant", op), &d, v,
+					     follows ? mul : NULL);
 	if (follows && !s->units)
 		g->tensor[t].samples = (struct dlb_samples){ s->index, s->parts };
 	return t;
 }
 
-static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		       const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		       int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *y = &g->tensor[g->op[op].out[0]];
 	int64_t add[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
@@ -675,8 +694,9 @@ static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_op_split *s
 	return 0;
 }
 
-static int fix_split(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_split(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		     const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		     int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
 	const int axis = axis_attr(g, o, 0);
@@ -694,8 +714,9 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_op_split *s, 
 	return 0;
 }
 
-static int fix_slice(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_slice(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		     const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		     int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
 	int64_t start[DLB_MAX_DIMS], end[DLB_MAX_DIMS], from, to;
@@ -724,8 +745,9 @@ static int fix_slice(struct dlb_graph *g, int op, const struct dlb_op_split *s, 
 }
 
 /* Channels are cut between groups. */
-static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		    struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		    const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		    int *n_in, struct dlb_error *err)
 {
 	const int64_t groups = groups_of(&g->op[op]);
 
@@ -735,7 +757,8 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s, c
 		if (groups % share->units || !g->tensor[g->op[op].out[0]].dim[1].add ||
 		    g->tensor[g->op[op].out[0]].dim[1].add != share->units * s->out[0].unit)
 			return dlb_vertex_fail(&g->op[op], err, "a number of shards that divides the groups",
-					       "its %lld groups cannot be split into %lld units", (long long)groups, (long long)share->units);
+					       "its %lld groups cannot be split into %lld units",
+					       (long long)groups, (long long)share->units);
 		set_int(attr, n_attr, "group", groups / share->units * share->count);
 	}
 	if (s->sum)
@@ -743,8 +766,9 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s, c
 	return 0;
 }
 
-static int fix_attention(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-			 struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_attention(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+			 const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+			 int *n_in, struct dlb_error *err)
 {
 	static const char *const names[] = { "q_num_heads", "kv_num_heads" };
 
@@ -756,12 +780,14 @@ static int fix_attention(struct dlb_graph *g, int op, const struct dlb_op_split 
 	(void)err;
 	for (int k = 0; k < DLB_LEN(names) && share->units; k++)
 		if (dlb_attr_find(attr, *n_attr, names[k]))
-			set_int(attr, n_attr, names[k], dlb_attr_int(attr, *n_attr, names[k], 0) / share->units * share->count);
+			set_int(attr, n_attr, names[k],
+				dlb_attr_int(attr, *n_attr, names[k], 0) / share->units * share->count);
 	return 0;
 }
 
-static int fix_gather(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		      struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_gather(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		      const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		      int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[g->op[op].in[0]];
 
@@ -775,8 +801,9 @@ static int fix_gather(struct dlb_graph *g, int op, const struct dlb_op_split *s,
 	return 0;
 }
 
-static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
-		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_op_split *s,
+		       const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
+		       int *n_in, struct dlb_error *err)
 {
 	int64_t *v = dlb_arena_array(&g->arena, 5, sizeof *v);
 
@@ -786,7 +813,8 @@ static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_op_split *s
 	(void)err;
 	if (!share->units)			/* a share of samples needs no slice */
 		return 0;
-	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count }, 5 * sizeof *v);
+	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count },
+	       5 * sizeof *v);
 	attr[(*n_attr)++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };
 	return 0;
 }
@@ -807,29 +835,81 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	{ .type = "Split", .bias = -1, .carry = split_op, .fix = fix_split },
 	{ .type = "Slice", .bias = -1, .carry = slice, .fix = fix_slice },
 	{ .type = "Concat", .bias = -1, .carry = concat },
-	{ .type = "SoftmaxCrossEntropyLoss", .bias = -1, .carry = cross_entropy, .part = "CrossEntropyPart", .join = "CrossEntropyJoin" },
-	{ .type = "Attention", .alone = true, .bias = -1, .loops = attention_loops, .carry = attention, .fix = fix_attention },
-	{ .type = "StridedAttention", .alone = true, .bias = -1, .loops = attention_loops, .carry = attention },
+	{ .type = "SoftmaxCrossEntropyLoss",
+	  .bias = -1,
+	  .carry = cross_entropy,
+	  .part = "CrossEntropyPart",
+	  .join = "CrossEntropyJoin" },
+	{ .type = "Attention",
+	  .alone = true,
+	  .bias = -1,
+	  .loops = attention_loops,
+	  .carry = attention,
+	  .fix = fix_attention },
+	{ .type = "StridedAttention",
+	  .alone = true,
+	  .bias = -1,
+	  .loops = attention_loops,
+	  .carry = attention },
 	{ .type = "Dropout", .bias = -1, .loops = dropout, .fix = fix_dropout },
-	FOLLOWS("Transpose", transpose), FOLLOWS("LayerNormalization", layer_norm),
-	FOLLOWS("RMSNormalization", layer_norm), FOLLOWS("Softmax", softmax),
-	FOLLOWS("LogSoftmax", softmax), FOLLOWS("BatchNormalization", batch_norm), FOLLOWS("MaxPool", pool),
-	FOLLOWS("AveragePool", pool), FOLLOWS("GlobalAveragePool", pool), FOLLOWS("GlobalMaxPool", pool),
-	FOLLOWS("Relu", elementwise), FOLLOWS("LeakyRelu", elementwise), FOLLOWS("Elu", elementwise),
-	FOLLOWS("Selu", elementwise), FOLLOWS("Celu", elementwise), FOLLOWS("Sigmoid", elementwise),
-	FOLLOWS("HardSigmoid", elementwise), FOLLOWS("HardSwish", elementwise), FOLLOWS("Softplus", elementwise),
-	FOLLOWS("Tanh", elementwise), FOLLOWS("Gelu", elementwise), FOLLOWS("Erf", elementwise), FOLLOWS("Exp", elementwise),
-	FOLLOWS("Log", elementwise), FOLLOWS("Sqrt", elementwise), FOLLOWS("Reciprocal", elementwise),
-	FOLLOWS("Abs", elementwise), FOLLOWS("Neg", elementwise), FOLLOWS("AddRelu", elementwise), FOLLOWS("Add", elementwise),
-	FOLLOWS("Sub", elementwise), FOLLOWS("Mul", elementwise), FOLLOWS("Div", elementwise), FOLLOWS("Pow", elementwise),
-	FOLLOWS("Sum", elementwise), FOLLOWS("Max", elementwise), FOLLOWS("Min", elementwise), FOLLOWS("Clip", elementwise),
-	FOLLOWS("Where", elementwise), FOLLOWS("Identity", elementwise), FOLLOWS("Cast", elementwise),
-	FOLLOWS("Layout", elementwise), FOLLOWS("LayoutView", elementwise), FOLLOWS("TransposeView", transpose),
-	FOLLOWS("RotaryEmbedding", rotary), FOLLOWS("Swish", elementwise), FOLLOWS("SwiGLU", elementwise),
-	FOLLOWS("LRN", samples), FOLLOWS("InstanceNormalization", samples),
-	FOLLOWS("GroupNormalization", samples), FOLLOWS("ReduceMean", samples),
-	FOLLOWS("ReduceSum", samples), FOLLOWS("ReduceMax", samples), FOLLOWS("Pad", samples), FOLLOWS("Resize", samples),
-	FOLLOWS("DepthToSpace", samples), FOLLOWS("SpaceToDepth", samples), FOLLOWS("PRelu", samples),
+	FOLLOWS("Transpose", transpose),
+	FOLLOWS("LayerNormalization", layer_norm),
+	FOLLOWS("RMSNormalization", layer_norm),
+	FOLLOWS("Softmax", softmax),
+	FOLLOWS("LogSoftmax", softmax),
+	FOLLOWS("BatchNormalization", batch_norm),
+	FOLLOWS("MaxPool", pool),
+	FOLLOWS("AveragePool", pool),
+	FOLLOWS("GlobalAveragePool", pool),
+	FOLLOWS("GlobalMaxPool", pool),
+	FOLLOWS("Relu", elementwise),
+	FOLLOWS("LeakyRelu", elementwise),
+	FOLLOWS("Elu", elementwise),
+	FOLLOWS("Selu", elementwise),
+	FOLLOWS("Celu", elementwise),
+	FOLLOWS("Sigmoid", elementwise),
+	FOLLOWS("HardSigmoid", elementwise),
+	FOLLOWS("HardSwish", elementwise),
+	FOLLOWS("Softplus", elementwise),
+	FOLLOWS("Tanh", elementwise),
+	FOLLOWS("Gelu", elementwise),
+	FOLLOWS("Erf", elementwise),
+	FOLLOWS("Exp", elementwise),
+	FOLLOWS("Log", elementwise),
+	FOLLOWS("Sqrt", elementwise),
+	FOLLOWS("Reciprocal", elementwise),
+	FOLLOWS("Abs", elementwise),
+	FOLLOWS("Neg", elementwise),
+	FOLLOWS("AddRelu", elementwise),
+	FOLLOWS("Add", elementwise),
+	FOLLOWS("Sub", elementwise),
+	FOLLOWS("Mul", elementwise),
+	FOLLOWS("Div", elementwise),
+	FOLLOWS("Pow", elementwise),
+	FOLLOWS("Sum", elementwise),
+	FOLLOWS("Max", elementwise),
+	FOLLOWS("Min", elementwise),
+	FOLLOWS("Clip", elementwise),
+	FOLLOWS("Where", elementwise),
+	FOLLOWS("Identity", elementwise),
+	FOLLOWS("Cast", elementwise),
+	FOLLOWS("Layout", elementwise),
+	FOLLOWS("LayoutView", elementwise),
+	FOLLOWS("TransposeView", transpose),
+	FOLLOWS("RotaryEmbedding", rotary),
+	FOLLOWS("Swish", elementwise),
+	FOLLOWS("SwiGLU", elementwise),
+	FOLLOWS("LRN", samples),
+	FOLLOWS("InstanceNormalization", samples),
+	FOLLOWS("GroupNormalization", samples),
+	FOLLOWS("ReduceMean", samples),
+	FOLLOWS("ReduceSum", samples),
+	FOLLOWS("ReduceMax", samples),
+	FOLLOWS("Pad", samples),
+	FOLLOWS("Resize", samples),
+	FOLLOWS("DepthToSpace", samples),
+	FOLLOWS("SpaceToDepth", samples),
+	FOLLOWS("PRelu", samples),
 	{ .type = NULL },
 };
 
@@ -842,7 +922,8 @@ int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o)
 
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o)
 {
-	if (o->kind < 0 || o->n_in > DLB_SPLIT_OPERANDS || o->n_out > DLB_SPLIT_OPERANDS || o->n_out < 1 || o->out[0] < 0)
+	if (o->kind < 0 || o->n_in > DLB_SPLIT_OPERANDS || o->n_out > DLB_SPLIT_OPERANDS || o->n_out < 1 ||
+	    o->out[0] < 0)
 		return NULL;
 	for (const struct dlb_split_rule *r = dlb_split_rules; r->type; r++)
 		if (!strcmp(r->type, o->type))

@@ -38,7 +38,13 @@ struct dict_entry {
 	int tensor;			/* in the graph, -1: not found yet */
 	int next;			/* entry of the same hash, or -1 */
 };
-struct target { int t; const float *v; int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS]; int n_dims, axis, first_reader; bool uniform; };
+struct target {
+	int t;
+	const float *v;
+	int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
+	int n_dims, axis, first_reader;
+	bool uniform;
+};
 struct dict_matching {
 	struct dlb_graph *g;
 	struct dlb_arena a;
@@ -121,9 +127,12 @@ static void take_entries(struct dict_matching *m, const struct dlb_named *e, int
 	for (int i = n - 1; i >= 0; i--) {	/* backwards, so that the first of equal
 						 * entries is first in its bucket */
 		struct dict_entry *x = &m->entry[i];
-		*x = (struct dict_entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
+		*x = (struct dict_entry){
+			.e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1
+		};
 		dlb_name_map_add(&m->names, e[i].name, i);
-		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 || !is_listed_parameter(m->g, e[i].name))
+		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 ||
+		    !is_listed_parameter(m->g, e[i].name))
 			continue;
 		x->v = as_f32(&m->a, e[i].data, e[i].desc.dtype, x->count);
 		x->print = print_of(x->v, x->count);
@@ -164,8 +173,11 @@ static int tensor_of(struct dict_matching *m, int i)
 	if (e->tensor >= 0)
 		return e->tensor;
 	for (int t = 0; t < g->n_tensors; t++)
-		if (!strcmp(g->tensor[t].name, e->e->name))	/* an initializer of another shape has the name */
-			dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.folded", e->e->name)));
+		if (!strcmp(g->tensor[t].name, e->e->name)) /* an initializer of another shape has the name */
+			dlb_graph_rename_tensor(g, t,
+						dlb_graph_tensor_name(g,
+								      dlb_arena_printf(&g->arena, "%s.folded",
+										       e->e->name)));
 	e->tensor = dlb_graph_add_tensor(g, e->e->name, DLB_T_CONSTANT);
 	struct dlb_tensor *t = &g->tensor[e->tensor];
 	t->dtype = DLB_F32;
@@ -229,7 +241,8 @@ static bool is_same_weight(const struct dict_matching *m, const struct dict_entr
 {
 	if (e->uniform || e->tensor == t || !e->v)
 		return false;
-	return is_tied(m, e, t) || (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
+	return is_tied(m, e, t) ||
+	       (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
 }
 
 static int rank(const struct dict_matching *m, const struct dict_entry *e, int t, bool untie)
@@ -314,7 +327,8 @@ static bool push(struct dict_matching *m, const struct dlb_part *p, int entry)
 }
 
 /* Tries to reorder the entry's blocks of rows: the gates of an LSTM (4) or GRU (3), or two directions. */
-static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64_t length, const struct dlb_part *whole)
+static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64_t length,
+			   const struct dlb_part *whole)
 {
 	const int before = m->n_parts;
 
@@ -343,10 +357,16 @@ static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64
 
 /* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
  * target's axis; records the parts. */
-static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v, int64_t length, bool contiguous)
+static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v,
+		    int64_t length, bool contiguous)
 {
 	const struct dict_entry *e = &m->entry[i];
-	struct dlb_part p = { .of = e->e->name, .n_dims = e->e->desc.n_dims, .axis = e->axis, .first = first, .count = count, .length = length };
+	struct dlb_part p = { .of = e->e->name,
+			      .n_dims = e->e->desc.n_dims,
+			      .axis = e->axis,
+			      .first = first,
+			      .count = count,
+			      .length = length };
 
 	for (int k = 0; k < p.n_dims; k++) {
 		p.dim[k] = e->e->desc.dim[k];
@@ -384,7 +404,8 @@ static bool has_folded_norms(const struct dlb_graph *g)
 
 static bool same_values(struct dict_matching *m, const struct dlb_tensor *x, const struct dict_entry *e)
 {
-	return !e->v || !x->data || !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
+	return !e->v || !x->data ||
+	       !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
 }
 
 /* Gives initializer t the data and type of the entry of its name. */
@@ -405,7 +426,8 @@ static bool by_name(struct dict_matching *m, int t)
 	if (e->desc.dtype == x->dtype) {
 		x->data = e->data;
 	} else if (dlb_dtype_is_float(e->desc.dtype) && dlb_dtype_is_float(x->dtype)) {
-		void *v = dlb_arena_array(&m->g->arena, (size_t)m->entry[i].count + 1, dlb_dtype_bytes(x->dtype));
+		void *v = dlb_arena_array(&m->g->arena, (size_t)m->entry[i].count + 1,
+					  dlb_dtype_bytes(x->dtype));
 		for (int64_t k = 0; k < m->entry[i].count; k++)
 			dlb_value_set(v, x->dtype, k, dlb_value_real(e->data, e->desc.dtype, k));
 		x->data = v;
@@ -464,7 +486,8 @@ static bool by_whole(struct dict_matching *m, struct target *x)
 }
 
 /* Indices [first, first + length) of `axis`, contiguous; in m->a. */
-static const float *cut(struct dict_matching *m, const struct target *x, int axis, int64_t first, int64_t length)
+static const float *cut(struct dict_matching *m, const struct target *x, int axis, int64_t first,
+			int64_t length)
 {
 	int64_t inner = 1, outer = 1;
 
@@ -474,7 +497,8 @@ static const float *cut(struct dict_matching *m, const struct target *x, int axi
 		return x->v + first * inner;
 	float *v = dlb_arena_array(&m->a, (size_t)(outer * inner * length) + 1, sizeof *v);
 	for (int64_t o = 0; o < outer; o++)
-		memcpy(v + o * inner * length, x->v + (o * x->dim[axis] + first) * inner, (size_t)(inner * length) * sizeof *v);
+		memcpy(v + o * inner * length, x->v + (o * x->dim[axis] + first) * inner,
+		       (size_t)(inner * length) * sizeof *v);
 	return v;
 }
 
@@ -494,7 +518,8 @@ static bool join_along(struct dict_matching *m, struct target *x, int axis)
 		for (int i = 0; i < m->n_entries && !found; i++) {
 			const struct dict_entry *e = &m->entry[i];
 			const int64_t length = e->count / step;
-			if (!e->v || e->count % step || length < 1 || length > steps - at || before[at + length] - before[at] != e->print)
+			if (!e->v || e->count % step || length < 1 || length > steps - at ||
+			    before[at + length] - before[at] != e->print)
 				continue;
 			const float *v = cut(m, x, axis, at, length);
 			const int best = find_entry(m, e->print, e->count, x->t);
@@ -534,7 +559,8 @@ static bool rows_at(struct dict_matching *m, struct target *x, int i, int64_t n,
 	const uint64_t *before = prefix_of(m, e);
 	for (int64_t first = 0; first + count <= rows; first++) {
 		m->n_parts = 0;
-		if (before[first + count] - before[first] == print && arrange(m, i, first, count, x->v, x->base[x->axis], false))
+		if (before[first + count] - before[first] == print &&
+		    arrange(m, i, first, count, x->v, x->base[x->axis], false))
 			return true;
 	}
 	return false;
@@ -552,7 +578,8 @@ static bool by_rows(struct dict_matching *m, struct target *x)
 		for (int used = 1; used >= 0; used--)
 			for (int i = 0; i < m->n_entries; i++)
 				if (is_used(m->g, x->t, m->entry[i].e->name) == used &&
-				    (!m->own || is_same_weight(m, &m->entry[i], x->t)) && rows_at(m, x, i, n, print))
+				    (!m->own || is_same_weight(m, &m->entry[i], x->t)) &&
+				    rows_at(m, x, i, n, print))
 					return true;
 	}
 	return false;
@@ -569,10 +596,15 @@ static bool may_be_uniform(struct dict_matching *m, int t)
 
 	if (dlb_role_find(&m->roles, t, &why))
 		return true;
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)	/* a scale of an op that is no normalization */
-		for (int k = 0; k < g->op[g->reader[i]].n_uses && strcmp(g->op[g->reader[i]].type, "InstanceNormalization"); k++) {
-			const int e = dlb_name_map_get(&m->names, g->listed[g->op[g->reader[i]].uses[k]].name);
-			if (e >= 0 && m->entry[e].v && m->entry[e].tensor < 0 && m->entry[e].count == dlb_role_count(g, t))
+	/* a scale of an op that is no normalization */
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		for (int k = 0; k < g->op[g->reader[i]].n_uses &&
+				strcmp(g->op[g->reader[i]].type, "InstanceNormalization");
+		     k++) {
+			const int e = dlb_name_map_get(&m->names,
+						       g->listed[g->op[g->reader[i]].uses[k]].name);
+			if (e >= 0 && m->entry[e].v && m->entry[e].tensor < 0 &&
+			    m->entry[e].count == dlb_role_count(g, t))
 				return true;
 		}
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
@@ -585,10 +617,13 @@ static bool is_target(struct dict_matching *m, int t, struct target *x)
 {
 	const struct dlb_tensor *d = &m->g->tensor[t];
 
-	if (d->kind != DLB_T_CONSTANT || !d->initial || d->in_state || !dlb_dtype_is_float(d->dtype) || !d->data || d->n_dims < 1 ||
-	    m->g->reader_start[t] == m->g->reader_start[t + 1])
+	if (d->kind != DLB_T_CONSTANT || !d->initial || d->in_state || !dlb_dtype_is_float(d->dtype) ||
+	    !d->data || d->n_dims < 1 || m->g->reader_start[t] == m->g->reader_start[t + 1])
 		return false;
-	*x = (struct target){ .t = t, .count = dlb_role_count(m->g, t), .n_dims = d->n_dims, .first_reader = m->g->reader[m->g->reader_start[t]] };
+	*x = (struct target){ .t = t,
+			      .count = dlb_role_count(m->g, t),
+			      .n_dims = d->n_dims,
+			      .first_reader = m->g->reader[m->g->reader_start[t]] };
 	if (x->count < 1)
 		return false;
 	for (int k = 0; k < d->n_dims; k++)
@@ -600,7 +635,11 @@ static bool is_target(struct dict_matching *m, int t, struct target *x)
 
 static int replace(struct dict_matching *m, const struct target *x, struct dlb_error *err)
 {
-	struct dlb_derived d = { .name = m->g->tensor[x->t].name, .n_dims = x->n_dims, .axis = x->axis, .part = m->part, .n_parts = m->n_parts };
+	struct dlb_derived d = { .name = m->g->tensor[x->t].name,
+				 .n_dims = x->n_dims,
+				 .axis = x->axis,
+				 .part = m->part,
+				 .n_parts = m->n_parts };
 	int source[DLB_LEN(m->source)];
 
 	memcpy(d.dim, x->dim, sizeof d.dim);
@@ -617,13 +656,15 @@ static int by_first_reader(const void *a, const void *b)
 {
 	const struct target *x = a, *y = b;
 
-	return x->first_reader != y->first_reader ? (x->first_reader > y->first_reader) - (x->first_reader < y->first_reader)
-		: (x->t > y->t) - (x->t < y->t);
+	return x->first_reader != y->first_reader ?
+		       (x->first_reader > y->first_reader) - (x->first_reader < y->first_reader) :
+		       (x->t > y->t) - (x->t < y->t);
 }
 
 static int by_value(struct dict_matching *m, struct dlb_error *err)
 {
-	static bool (*const searches[])(struct dict_matching *m, struct target *x) = { by_whole, by_joined, by_rows };
+	static bool (*const searches[])(struct dict_matching * m, struct target * x) = { by_whole, by_joined,
+											 by_rows };
 	const int n_tensors = m->g->n_tensors;
 	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
 	int n = 0, rc = 0;
@@ -684,8 +725,8 @@ static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 	return n > 1;
 }
 
-/* The weight that entry i, which is left, is another name of: it equals one that was found, which is shared, or some vertex
- * uses the name. A clone that the model does not run is none. NULL: there is none. */
+/* The weight that entry i, which is left, is another name of: it equals one that was found, which is
+ * shared, or some vertex uses the name. A clone that the model does not run is none. NULL: there is none. */
 static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool told)
 {
 	const struct dict_entry *e = &m->entry[i];
@@ -695,8 +736,10 @@ static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool
 	const bool used = !told || is_used_anywhere(m->g, e->e->name);
 	for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
 		struct dict_entry *same = &m->entry[k];
-		if (k != i && same->tensor >= 0 && same->print == e->print && dlb_desc_same_shape(&same->e->desc, &e->e->desc) &&
-		    !memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) && (used || is_shared(m->g, same)))
+		if (k != i && same->tensor >= 0 && same->print == e->print &&
+		    dlb_desc_same_shape(&same->e->desc, &e->e->desc) &&
+		    !memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) &&
+		    (used || is_shared(m->g, same)))
 			return same;
 	}
 	return NULL;
@@ -715,7 +758,10 @@ static void name_aliases(struct dict_matching *m)
 			continue;
 		add_name(g, &g->tensor[same->tensor], e->e->name);
 		if (!n++)
-			dlb_graph_note(g, "'%s' and '%s' of the state_dict are one weight: --untie trains them apart", same->e->name, e->e->name);
+			dlb_graph_note(
+				g,
+				"'%s' and '%s' of the state_dict are one weight: --untie trains them apart",
+				same->e->name, e->e->name);
 		e->tensor = same->tensor;
 	}
 }
@@ -742,13 +788,17 @@ static void say_missing(struct dict_matching *m)
 		n++;
 	}
 	if (n)
-		dlb_graph_note(m->g, "%d parameter%s of the state_dict, of %lld elements, %s not in the model ('%s'%s): not trained, and "
-			       "saved as %s; torch.onnx.export(model, args, FILE, optimize=False) keeps what the model uses", n,
-			       n == 1 ? "" : "s", (long long)elements, n == 1 ? "is" : "are", first, n == 1 ? "" : " ...",
-			       n == 1 ? "it is" : "they are");
+		dlb_graph_note(m->g,
+			       "%d parameter%s of the state_dict, of %lld elements, %s not in the model "
+			       "('%s'%s): not trained, and "
+			       "saved as %s; torch.onnx.export(model, args, FILE, optimize=False) keeps what "
+			       "the model uses",
+			       n, n == 1 ? "" : "s", (long long)elements, n == 1 ? "is" : "are", first,
+			       n == 1 ? "" : " ...", n == 1 ? "it is" : "they are");
 }
 
-int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err)
+int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie,
+			 struct dlb_error *err)
 {
 	struct dict_matching *m = dlb_xcalloc(1, sizeof *m);
 	int found = 0, rc;
@@ -766,13 +816,19 @@ int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int
 	for (int i = 0; i < n; i++)
 		found += m->entry[i].tensor >= m->n_indexed;
 	if (!rc && !found) {
-		dlb_fail(err, NULL, "none of the tensors of the state_dict is in the model, by name or by value");
-		rc = dlb_hint(err, "it must be of the module that was exported: save_file(module.state_dict(), ...)");
+		dlb_fail(err, NULL,
+			 "none of the tensors of the state_dict is in the model, by name or by value");
+		rc = dlb_hint(
+			err,
+			"it must be of the module that was exported: save_file(module.state_dict(), ...)");
 	}
 	if (m->n_changed)
-		dlb_graph_note(g, "%d weight%s other values in the model than in the state_dict, since BatchNormalization was folded in: the "
-			       "model's are trained, and what is saved of them is no state_dict of the module", m->n_changed,
-			       m->n_changed == 1 ? " has" : "s have");
+		dlb_graph_note(
+			g,
+			"%d weight%s other values in the model than in the state_dict, since "
+			"BatchNormalization was folded in: the "
+			"model's are trained, and what is saved of them is no state_dict of the module",
+			m->n_changed, m->n_changed == 1 ? " has" : "s have");
 	if (!rc) {
 		name_aliases(m);
 		if (untie && !m->parted)
@@ -807,7 +863,8 @@ static void take_own_entries(struct dict_matching *m)
 	for (int t = 0; t < g->n_tensors; t++)
 		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].data &&
 		    (is_table(g, t) || (g->n_listed && is_listed_parameter(g, g->tensor[t].name)))) {
-			entry[n] = (struct dlb_named){ g->tensor[t].name, dlb_tensor_desc(&g->tensor[t], 1), g->tensor[t].data };
+			entry[n] = (struct dlb_named){ g->tensor[t].name, dlb_tensor_desc(&g->tensor[t], 1),
+						       g->tensor[t].data };
 			tensor[n++] = t;
 		}
 	take_entries(m, entry, n);
@@ -819,8 +876,9 @@ static bool is_own_target(struct dict_matching *m, int t, struct target *x)
 {
 	const char *why;
 
-	return is_target(m, t, x) && !x->uniform && !is_table(m->g, t) && !is_in_list(m->g, m->g->tensor[t].name) &&
-		(m->g->n_listed || dlb_role_find(&m->roles, t, &why));
+	return is_target(m, t, x) && !x->uniform && !is_table(m->g, t) &&
+	       !is_in_list(m->g, m->g->tensor[t].name) &&
+	       (m->g->n_listed || dlb_role_find(&m->roles, t, &why));
 }
 
 /* An operand of a product that equals a table may be meant as a separate weight, so it is noted; a copy of a
@@ -832,8 +890,8 @@ static int say_own(struct dict_matching *m, const struct target *x, int n_copies
 	for (int i = 0; i < m->n_parts; i++)
 		if (!is_tied(m, &m->entry[m->source[i]], x->t))
 			return n_copies + 1;
-	dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart", g->tensor[x->t].name,
-		       m->entry[m->source[0]].e->name);
+	dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart",
+		       g->tensor[x->t].name, m->entry[m->source[0]].e->name);
 	return n_copies;
 }
 
@@ -850,7 +908,8 @@ int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err)
 	take_own_entries(m);
 	for (int t = 0; t < m->n_indexed && m->n_entries && !rc; t++) {
 		struct target x;
-		if (!is_own_target(m, t, &x) || !(by_whole(m, &x) || (g->n_listed && (by_joined(m, &x) || by_rows(m, &x)))))
+		if (!is_own_target(m, t, &x) ||
+		    !(by_whole(m, &x) || (g->n_listed && (by_joined(m, &x) || by_rows(m, &x)))))
 			continue;
 		m->parted = untie;
 		if (untie)
@@ -863,9 +922,11 @@ int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err)
 	if (untie && !m->parted)
 		say_untied(g);
 	if (n_copies)
-		dlb_graph_note(g, "%d initializer%s ('%s'%s) %s made of weights that the model has too: %s one with them; --untie parts them",
-			       n_copies, n_copies == 1 ? "" : "s", first, n_copies == 1 ? "" : " ...", n_copies == 1 ? "is" : "are",
-			       n_copies == 1 ? "it is" : "they are");
+		dlb_graph_note(g,
+			       "%d initializer%s ('%s'%s) %s made of weights that the model has too: %s one "
+			       "with them; --untie parts them",
+			       n_copies, n_copies == 1 ? "" : "s", first, n_copies == 1 ? "" : " ...",
+			       n_copies == 1 ? "is" : "are", n_copies == 1 ? "it is" : "they are");
 	dlb_roles_release(&m->roles);
 	dlb_name_map_release(&m->names);
 	dlb_arena_release(&m->a);

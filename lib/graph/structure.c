@@ -95,21 +95,22 @@ int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v,
 	const void *first = dlb_fold_is_known(f, t) ? dlb_fold_value(f, t, 0) : NULL;
 	if (!first) {
 		const char *from = origin(f, t);
-		dlb_vertex_fail(o, err, NULL,
-				"the %s of %s ('%s') is not known before the run%s%s%s", what, o->type,
-			 f->g->tensor[t].name, from ? ": it is computed from input '" : "", from ? from : "", from ? "'" : "");
+		dlb_vertex_fail(o, err, NULL, "the %s of %s ('%s') is not known before the run%s%s%s", what,
+				o->type, f->g->tensor[t].name, from ? ": it is computed from input '" : "",
+				from ? from : "", from ? "'" : "");
 		return dlb_hint(err, "it may follow shapes and constants, not data");
 	}
 	const struct dlb_desc d = dlb_tensor_desc(&f->g->tensor[t], f->n);
 	if (dlb_desc_count(&d) != 1)
-		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
-				"the %s of %s has %" PRId64 " values, not one", what, o->type, dlb_desc_count(&d));
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "the %s of %s has %" PRId64 " values, not one",
+				       what, o->type, dlb_desc_count(&d));
 	for (int s = 0; s < DLB_N_SIZES; s++)
 		at[s] = dlb_value_int(dlb_fold_value(f, t, s), d.dtype, 0);
 	if (at[1] != at[0] || at[2] != at[0]) {
 		dlb_vertex_fail(o, err, NULL,
-				"the %s of %s follows the batch: %" PRId64 " for %" PRId64 " samples, %" PRId64 " for %" PRId64,
-			 what, o->type, at[0], f->n, at[1], 2 * f->n);
+				"the %s of %s follows the batch: %" PRId64 " for %" PRId64
+				" samples, %" PRId64 " for %" PRId64,
+				what, o->type, at[0], f->n, at[1], 2 * f->n);
 		return dlb_hint(err, "only what is the same for every batch can be resolved");
 	}
 	*v = at[0];
@@ -132,9 +133,10 @@ int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *lengt
 	if (f->ragged[t].mask >= 0 && (f->ragged[t].size || f->ragged[t].dim == *axis))
 		return dlb_ragged_refuse_at(f, op, t, "it would decide what is run", err);
 	if (x->dim[*axis].mul)
-		return dlb_vertex_fail(o, err, "export it so that the loop goes along another dimension than the batch",
-				"%s goes along dimension %" PRId64 " of '%s', which follows the batch", o->type,
-				*axis, x->name);
+		return dlb_vertex_fail(
+			o, err, "export it so that the loop goes along another dimension than the batch",
+			"%s goes along dimension %" PRId64 " of '%s', which follows the batch", o->type,
+			*axis, x->name);
 	*length = x->dim[*axis].add;
 	return 0;
 }
@@ -144,7 +146,8 @@ int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *lengt
 int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n)
 {
 	const size_t count = n < 0 ? 1 : (size_t)n;
-	const int t = add_tensor(f, dlb_arena_printf(&f->a, "%s.constant", f->g->op[op].name), DLB_T_CONSTANT);
+	const int t = add_tensor(f, dlb_arena_printf(&f->a, "%s.constant", f->g->op[op].name),
+				 DLB_T_CONSTANT);
 	struct dlb_tensor *x = &f->g->tensor[t];
 	int64_t *data = dlb_arena_array(&f->g->arena, count + 1, sizeof *data);
 
@@ -157,26 +160,29 @@ int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n)
 	return t;
 }
 
-static int add_vertex(struct fold *f, int op, const char *base, const char *type, const int *in, int n_in, const int *out,
-		      int n_out, const struct dlb_attr *attr, int n_attr, struct dlb_error *err)
+static int add_vertex(struct fold *f, int op, const char *base, const char *type, const int *in, int n_in,
+		      const int *out, int n_out, const struct dlb_attr *attr, int n_attr,
+		      struct dlb_error *err)
 {
 	if (dlb_fold_spend(f, op, 1, err))
 		return -1;
 	const char *domain = dlb_op_kind_find(type, "") < 0 ? "dlb" : "";
-	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, domain, DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, domain, DLB_FORWARD, in, n_in, out,
+					n_out, attr, n_attr);
 	f->g->op[id].opset = OPSET;
 	f->resolved = true;
 	return dlb_fold_visit(f, id, err);
 }
 
-int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
-		  int n_out, int *out, struct dlb_error *err)
+int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in,
+		  const struct dlb_attr *attr, int n_attr, int n_out, int *out, struct dlb_error *err)
 {
 	const char *base = dlb_arena_printf(&f->a, "%s.%s", f->g->op[op].name, type);
 	int *id = dlb_arena_array(&f->a, (size_t)n_out + 1, sizeof *id);
 
 	for (int k = 0; k < n_out; k++)
-		id[k] = add_tensor(f, n_out > 1 ? dlb_arena_printf(&f->a, "%s.%d", base, k) : base, DLB_T_ACTIVATION);
+		id[k] = add_tensor(f, n_out > 1 ? dlb_arena_printf(&f->a, "%s.%d", base, k) : base,
+				   DLB_T_ACTIVATION);
 	if (add_vertex(f, op, base, type, in, n_in, id, n_out, attr, n_attr, err))
 		return -1;
 	for (int k = 0; k < n_out && out; k++)
@@ -196,8 +202,8 @@ int dlb_fold_again(struct fold *f, int op, const int *in, int t)
 		out[k] = o.out[k] < 0 ? -1 : add_tensor(f, f->g->tensor[o.out[k]].name, DLB_T_ACTIVATION);
 		made = o.out[k] == t ? out[k] : made;
 	}
-	const int id = dlb_graph_add_op(f->g, op_name(f, o.name), o.type, o.domain, DLB_FORWARD, in, o.n_in, out, o.n_out, o.attr,
-					o.n_attr);
+	const int id = dlb_graph_add_op(f->g, op_name(f, o.name), o.type, o.domain, DLB_FORWARD, in, o.n_in,
+					out, o.n_out, o.attr, o.n_attr);
 	f->g->op[id].opset = o.opset;
 	f->resolved = true;
 	return dlb_fold_visit(f, id, &ignored) ? -1 : made;
@@ -219,8 +225,8 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err)
 	return add_vertex(f, op, f->g->op[op].name, "Identity", &t, 1, &out, 1, NULL, 0, err);
 }
 
-int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep, int *piece,
-		   struct dlb_error *err)
+int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep,
+		   int *piece, struct dlb_error *err)
 {
 	const struct dlb_attr attr = { .name = "axis", .type = DLB_ATTR_INT, .i = axis };
 	int64_t *ones = dlb_arena_array(&f->a, (size_t)n + 1, sizeof *ones);
@@ -244,7 +250,8 @@ int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *s
 	return 0;
 }
 
-int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis, struct dlb_error *err)
+int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis,
+		  struct dlb_error *err)
 {
 	const struct dlb_attr attr = { .name = "axis", .type = DLB_ATTR_INT, .i = axis };
 	const int axes = new_axis ? dlb_fold_ints(f, op, &axis, 1) : -1;
@@ -253,7 +260,8 @@ int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, boo
 	for (int i = 0; i < n; i++) {
 		const int in[2] = { t[i], axes };
 		part[i] = t[i];
-		if (new_axis && (part[i] = dlb_fold_emit(f, op, "Unsqueeze", in, 2, NULL, 0, 1, NULL, err)) < 0)
+		if (new_axis &&
+		    (part[i] = dlb_fold_emit(f, op, "Unsqueeze", in, 2, NULL, 0, 1, NULL, err)) < 0)
 			return -1;
 	}
 	return n == 1 ? part[0] : dlb_fold_emit(f, op, "Concat", part, n, &attr, 1, 1, NULL, err);
@@ -261,8 +269,8 @@ int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, boo
 
 /* -- bodies -- */
 
-static const struct dlb_body *body_of(const struct fold *f, int op, const char *name, int n_formal, int n_results,
-				      struct dlb_error *err)
+static const struct dlb_body *body_of(const struct fold *f, int op, const char *name, int n_formal,
+				      int n_results, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const int64_t i = dlb_attr_int(o->attr, o->n_attr, name, -1);
@@ -278,8 +286,8 @@ static const struct dlb_body *body_of(const struct fold *f, int op, const char *
 		return NULL;
 	}
 	if (b->g.n_outputs < n_results) {
-		dlb_vertex_fail(o, err, DLB_CURE_CHECK,
-				"'%s' of %s has %d outputs, %d are needed", name, o->type, b->g.n_outputs, n_results);
+		dlb_vertex_fail(o, err, DLB_CURE_CHECK, "'%s' of %s has %d outputs, %d are needed", name,
+				o->type, b->g.n_outputs, n_results);
 		return NULL;
 	}
 	return b;
@@ -293,8 +301,8 @@ static int operand(const struct fold *f, int op, const struct dlb_body *b, int k
 
 /* Copies the body's vertices into the graph, named PREFIX.NAME, with actual[] as its formal
  * inputs; result[]: its outputs. */
-static int run_body(struct fold *f, int op, const struct dlb_body *b, const char *prefix, const int *actual, int *result,
-		    struct dlb_error *err)
+static int run_body(struct fold *f, int op, const struct dlb_body *b, const char *prefix, const int *actual,
+		    int *result, struct dlb_error *err)
 {
 	const struct dlb_graph *from = &b->g;
 	const int *captured = f->g->op[op].in + b->first_capture;
@@ -314,11 +322,16 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 		for (int k = 0; k < o->n_out; k++) {
 			out[k] = -1;
 			if (o->out[k] >= 0)
-				out[k] = to[o->out[k]] = add_tensor(f, dlb_arena_printf(&f->a, "%s.%s", prefix,
-							from->tensor[o->out[k]].name), DLB_T_ACTIVATION);
+				out[k] = to[o->out[k]] = add_tensor(f,
+								    dlb_arena_printf(&f->a, "%s.%s", prefix,
+										     from->tensor[o->out[k]]
+											     .name),
+								    DLB_T_ACTIVATION);
 		}
-		const int id = dlb_graph_add_op(f->g, op_name(f, dlb_arena_printf(&f->a, "%s.%s", prefix, o->name)), o->type,
-						o->domain, DLB_FORWARD, in, o->n_in, out, o->n_out, o->attr, o->n_attr);
+		const int id = dlb_graph_add_op(f->g,
+						op_name(f, dlb_arena_printf(&f->a, "%s.%s", prefix, o->name)),
+						o->type, o->domain, DLB_FORWARD, in, o->n_in, out, o->n_out,
+						o->attr, o->n_attr);
 		f->g->op[id].opset = o->opset;
 		f->g->op[id].kind = o->kind;
 		rc = dlb_fold_visit(f, id, err);
@@ -389,14 +402,17 @@ static void free_trails(struct scan_outputs *trail, int n)
 }
 
 /* The result of no iteration: an empty tensor with the shape that the body's output states. */
-static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int64_t axis, struct dlb_error *err)
+static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int64_t axis,
+		      struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 
 	if (each->n_dims < 0 || each->n_dims >= DLB_MAX_DIMS || axis != 0)
-		return dlb_vertex_fail(o, err, "state the shape of the output in the model: onnx.shape_inference.infer_shapes",
-				"%s makes no iteration, and the shape of its output '%s' is not stated", o->type,
-				each->name);
+		return dlb_vertex_fail(
+			o, err,
+			"state the shape of the output in the model: onnx.shape_inference.infer_shapes",
+			"%s makes no iteration, and the shape of its output '%s' is not stated", o->type,
+			each->name);
 	const int t = add_tensor(f, dlb_arena_printf(&f->a, "%s.none", o->name), DLB_T_CONSTANT);
 	struct dlb_tensor *x = &f->g->tensor[t];
 	x->dtype = each->dtype;
@@ -408,8 +424,8 @@ static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int
 	return t;
 }
 
-static int stack(struct fold *f, int op, struct scan_outputs *trail, const struct dlb_tensor *each, int64_t axis, bool backwards,
-		 struct dlb_error *err)
+static int stack(struct fold *f, int op, struct scan_outputs *trail, const struct dlb_tensor *each,
+		 int64_t axis, bool backwards, struct dlb_error *err)
 {
 	for (int i = 0; i < trail->n / 2 && backwards; i++) {
 		const int t = trail->t[i];
@@ -421,7 +437,8 @@ static int stack(struct fold *f, int op, struct scan_outputs *trail, const struc
 			return dlb_vertex_fail(&f->g->op[op], err, "let the body give tensors",
 					"output '%s' of a body is a sequence and cannot be stacked",
 					each->name);
-	return trail->n ? dlb_fold_join(f, op, trail->t, trail->n, axis, true, err) : stack_none(f, op, each, axis, err);
+	return trail->n ? dlb_fold_join(f, op, trail->t, trail->n, axis, true, err) :
+			  stack_none(f, op, each, axis, err);
 }
 
 /* A constant for input i of the body: a scalar, or one element if the body states so. */
@@ -437,11 +454,12 @@ static int one_value(struct fold *f, int op, const struct dlb_body *b, int i, in
 /* Loop: inputs are trip count and condition (either may be absent), then the carried values. The body
  * takes iteration number, condition and carried values, and returns condition, carried values, and the
  * outputs that are stacked. */
-static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct scan_outputs *trail,
-		struct dlb_error *err)
+static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state,
+		struct scan_outputs *trail, struct dlb_error *err)
 {
 	const char *name = f->g->op[op].name;
-	const int count = operand(f, op, b, 0), condition = operand(f, op, b, 1), n_stacked = b->g.n_outputs - 1 - n_carried;
+	const int count = operand(f, op, b, 0), condition = operand(f, op, b, 1),
+		  n_stacked = b->g.n_outputs - 1 - n_carried;
 	int *actual = dlb_arena_array(&f->a, (size_t)b->n_formal + 1, sizeof *actual);
 	int *result = dlb_arena_array(&f->a, (size_t)b->g.n_outputs + 1, sizeof *result);
 	int64_t trips = INT64_MAX, go = 1;
@@ -460,7 +478,8 @@ static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried,
 		follow(trail, n_stacked, result + 1 + n_carried);
 		/* a Loop without an initial condition ignores the body's condition
 		 * (ONNX's table of loop kinds) */
-		if (condition >= 0 && i + 1 < trips && dlb_fold_decide(f, op, result[0], "condition", &go, err))
+		if (condition >= 0 && i + 1 < trips &&
+		    dlb_fold_decide(f, op, result[0], "condition", &go, err))
 			return -1;
 	}
 	return 0;
@@ -476,7 +495,8 @@ static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_body *b = body_of(f, op, "body", -1, 1, err);
 	if (!b)
 		return -1;
-	const int n_carried = b->first_capture > 2 ? b->first_capture - 2 : 0, n_stacked = b->g.n_outputs - 1 - n_carried;
+	const int n_carried = b->first_capture > 2 ? b->first_capture - 2 : 0,
+		  n_stacked = b->g.n_outputs - 1 - n_carried;
 	if (!(b = body_of(f, op, "body", n_carried + 2, n_carried + 1, err)))
 		return -1;
 	if (n_out > n_carried + n_stacked)
@@ -492,7 +512,8 @@ static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 		if (f->g->op[op].out[k] < 0)
 			continue;
 		if (k >= n_carried)
-			rc = (t = stack(f, op, &trail[k - n_carried], &b->g.tensor[b->g.output[1 + k]], 0, false, err)) < 0;
+			rc = (t = stack(f, op, &trail[k - n_carried], &b->g.tensor[b->g.output[1 + k]], 0,
+					false, err)) < 0;
 		rc = rc || dlb_fold_bind(f, op, k, t, err) ? -1 : 0;
 	}
 	free_trails(trail, n_stacked);
@@ -513,7 +534,8 @@ static int64_t listed(const struct fold *f, int op, const char *name, int i)
 }
 
 /* state[]: carried values, in and out. taken[]: tensors to divide. stacked[]: results. */
-static int scan_once(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked, struct dlb_error *err)
+static int scan_once(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked,
+		     struct dlb_error *err)
 {
 	const int op = s->op, n_in = s->n_state + s->n_taken;
 	const char *name = f->g->op[op].name;
@@ -536,16 +558,19 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 		if (rc)
 			break;
 		piece[k] = dlb_arena_array(&f->a, (size_t)trips + 1, sizeof **piece);
-		rc = trips ? dlb_fold_split(f, op, taken[k], axis, NULL, (int)trips, false, piece[k], err) : 0;
+		rc = trips ? dlb_fold_split(f, op, taken[k], axis, NULL, (int)trips, false, piece[k], err) :
+			     0;
 	}
 	for (int64_t i = 0; i < trips && !rc; i++) {
 		if (s->n_state)
 			memcpy(actual, state, (size_t)s->n_state * sizeof *state);
 		for (int k = 0; k < s->n_taken; k++) {
-			const bool back = listed(f, op, s->batched ? "directions" : "scan_input_directions", k) != 0;
+			const bool back = listed(f, op, s->batched ? "directions" : "scan_input_directions",
+						 k) != 0;
 			actual[s->n_state + k] = piece[k][back ? trips - 1 - i : i];
 		}
-		rc = run_body(f, op, s->b, dlb_arena_printf(&f->a, "%s.%" PRId64, name, i), actual, result, err);
+		rc = run_body(f, op, s->b, dlb_arena_printf(&f->a, "%s.%" PRId64, name, i), actual, result,
+			      err);
 		if (rc)
 			break;
 		if (s->n_state)
@@ -554,7 +579,8 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 	}
 	for (int k = 0; k < s->n_stacked && !rc; k++) {
 		const struct dlb_tensor *each = &s->b->g.tensor[s->b->g.output[s->n_state + k]];
-		stacked[k] = stack(f, op, &trail[k], each, s->batched ? 0 : listed(f, op, "scan_output_axes", k),
+		stacked[k] = stack(f, op, &trail[k], each,
+				   s->batched ? 0 : listed(f, op, "scan_output_axes", k),
 				   listed(f, op, "scan_output_directions", k) != 0, err);
 		rc = stacked[k] < 0 ? -1 : 0;
 	}
@@ -563,17 +589,20 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 }
 
 /* Scans each sample: divides operands along the batch, joins the results. */
-static int scan_batch(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked, struct dlb_error *err)
+static int scan_batch(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked,
+		      struct dlb_error *err)
 {
 	const int n_in = s->n_state + s->n_taken, n_out = s->n_state + s->n_stacked;
 	int64_t samples = 0, axis = 0, n;
 	int rc = 0;
 
 	for (int k = 0; k < n_in && !rc; k++) {
-		rc = dlb_fold_length(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], &axis, &n, err);
+		rc = dlb_fold_length(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], &axis, &n,
+				     err);
 		if (!rc && (n < 1 || (k && n != samples)))
 			rc = dlb_vertex_fail(&f->g->op[s->op], err, DLB_CURE_CHECK,
-					"inputs of Scan have %" PRId64 " and %" PRId64 " samples", samples, n);
+					     "inputs of Scan have %" PRId64 " and %" PRId64 " samples",
+					     samples, n);
 		samples = n;
 	}
 	if (rc || dlb_fold_spend(f, s->op, samples * (n_in + n_out), err))
@@ -582,14 +611,15 @@ static int scan_batch(struct fold *f, const struct scan *s, int *state, const in
 	int *made = dlb_arena_array(&f->a, (size_t)samples * (size_t)n_out + 1, sizeof *made);
 	int *mine = dlb_arena_array(&f->a, (size_t)(n_in + n_out) + 1, sizeof *mine);
 	for (int k = 0; k < n_in && !rc; k++)
-		rc = dlb_fold_split(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], 0, NULL, (int)samples, false,
-				    piece + (size_t)k * (size_t)samples, err);
+		rc = dlb_fold_split(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], 0, NULL,
+				    (int)samples, false, piece + (size_t)k * (size_t)samples, err);
 	for (int64_t i = 0; i < samples && !rc; i++) {
 		for (int k = 0; k < n_in; k++)
 			mine[k] = piece[(size_t)k * (size_t)samples + (size_t)i];
 		rc = scan_once(f, s, mine, mine + s->n_state, mine + n_in, err);
 		for (int k = 0; k < n_out; k++)
-			made[(size_t)k * (size_t)samples + (size_t)i] = k < s->n_state ? mine[k] : mine[s->n_taken + k];
+			made[(size_t)k * (size_t)samples + (size_t)i] = k < s->n_state ? mine[k] :
+											 mine[s->n_taken + k];
 	}
 	for (int k = 0; k < n_out && !rc; k++) {
 		int *to = k < s->n_state ? &state[k] : &stacked[k - s->n_state];
@@ -610,8 +640,8 @@ static int resolve_scan(struct fold *f, int op, struct dlb_error *err)
 		return -1;
 	const int first = batched, n_state = b->first_capture - first - (int)n_taken;
 	if (n_taken < 1 || n_taken > b->first_capture - first)
-		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
-				"Scan takes %" PRId64 " inputs apart, of %d", n_taken, b->first_capture - first);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "Scan takes %" PRId64 " inputs apart, of %d",
+				       n_taken, b->first_capture - first);
 	if (!(b = body_of(f, op, "body", n_state + (int)n_taken, n_state, err)))
 		return -1;
 	if (batched && operand(f, op, b, 0) >= 0)
@@ -635,8 +665,13 @@ static int resolve_scan(struct fold *f, int op, struct dlb_error *err)
 
 /* -- the table -- */
 
-static const struct { const char *type; int (*resolve)(struct fold *f, int op, struct dlb_error *err); } kinds[] = {
-	{ "If", resolve_if }, { "Loop", resolve_loop }, { "Scan", resolve_scan },
+static const struct {
+	const char *type;
+	int (*resolve)(struct fold *f, int op, struct dlb_error *err);
+} kinds[] = {
+	{ "If", resolve_if },
+	{ "Loop", resolve_loop },
+	{ "Scan", resolve_scan },
 };
 
 static int find(const char *type)
@@ -663,8 +698,9 @@ int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err)
 	if (!onnx && strcmp(o->type, "Identity") == 0 && o->n_in == 1 && o->n_out == 1)
 		return dlb_fold_bind(f, op, 0, o->in[0], err);
 	if (!onnx)
-		return dlb_vertex_fail(o, err, "take the tensors out of it with SequenceAt or ConcatFromSequence",
-				"an input of %s is a sequence", o->type);
+		return dlb_vertex_fail(o, err,
+				       "take the tensors out of it with SequenceAt or ConcatFromSequence",
+				       "an input of %s is a sequence", o->type);
 	f->resolved = true;
 	return row >= 0 ? dlb_sequence_resolve(f, op, row, err) : kinds[find(o->type)].resolve(f, op, err);
 }
@@ -678,8 +714,9 @@ int dlb_fold_end_structure(struct fold *f, struct dlb_error *err)
 	for (int i = 0; i < g->n_outputs; i++) {
 		const int t = dlb_fold_actual(f, g->output[i]);
 		if (f->sequence[t])
-			return dlb_refuse(err, g->tensor[g->output[i]].name, "let the model return tensors: ConcatFromSequence joins them",
-					"the output is a sequence of tensors; dlb has tensors only");
+			return dlb_refuse(err, g->tensor[g->output[i]].name,
+					  "let the model return tensors: ConcatFromSequence joins them",
+					  "the output is a sequence of tensors; dlb has tensors only");
 	}
 	dlb_graph_reorder(g, f->order, f->n_order);
 	for (int i = 0; i < g->n_bodies; i++) {

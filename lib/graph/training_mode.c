@@ -6,7 +6,8 @@
 #include "graph/rewrite.h"
 #include "util/patterns.h"
 
-enum { OPSET_ATTRIBUTES = 11 };		/* Dropout's last with `ratio` as attribute, active if the graph trains */
+/* Dropout's last with `ratio` as attribute, active if the graph trains */
+enum { OPSET_ATTRIBUTES = 11 };
 enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
 
 static bool is_type(const struct dlb_op *o, const char *type)
@@ -32,7 +33,9 @@ static void set_int(struct dlb_graph *g, struct dlb_op *o, const char *name, int
 	for (int i = 0; i < o->n_attr; i++)
 		if (strcmp(o->attr[i].name, name))
 			attr[n++] = o->attr[i];
-	attr[n++] = (struct dlb_attr){ .name = dlb_arena_strdup(&g->arena, name), .type = DLB_ATTR_INT, .i = v };
+	attr[n++] = (struct dlb_attr){ .name = dlb_arena_strdup(&g->arena, name),
+				       .type = DLB_ATTR_INT,
+				       .i = v };
 	o->attr = attr;
 	o->n_attr = n;
 }
@@ -52,10 +55,14 @@ int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train)
 		n++;
 	}
 	if (n && train)
-		dlb_graph_note(g, "%d BatchNormalization, exported for inference, %s by the statistics of each batch and %s the running ones; "
-			       "--batchnorm frozen keeps the running ones fixed", n, n == 1 ? "trains" : "train", n == 1 ? "moves" : "move");
+		dlb_graph_note(g,
+			       "%d BatchNormalization, exported for inference, %s by the statistics of each "
+			       "batch and %s the running ones; "
+			       "--batchnorm frozen keeps the running ones fixed",
+			       n, n == 1 ? "trains" : "train", n == 1 ? "moves" : "move");
 	else if (n)
-		dlb_graph_note(g, "%d BatchNormalization %s the running statistics, which stay as they are", n, n == 1 ? "uses" : "use");
+		dlb_graph_note(g, "%d BatchNormalization %s the running statistics, which stay as they are",
+			       n, n == 1 ? "uses" : "use");
 	return n;
 }
 
@@ -130,7 +137,8 @@ int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_erro
 	dlb_graph_index(g);
 	bool *chosen = dlb_arena_array(&g->arena, (size_t)n_ops + 1, sizeof *chosen);
 	for (int i = 0; i < n_ops; i++)
-		chosen[i] = named(g, &g->op[i], pattern) && (is_type(&g->op[i], "Dropout") || may_drop(g, &g->op[i]));
+		chosen[i] = named(g, &g->op[i], pattern) &&
+			    (is_type(&g->op[i], "Dropout") || may_drop(g, &g->op[i]));
 	for (int i = 0; i < n_ops; i++) {
 		if (!chosen[i])
 			continue;
@@ -143,10 +151,16 @@ int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_erro
 		}
 	}
 	if (!n) {
-		dlb_fail(err, NULL, "--dropout '%s': no vertex of this name, nor one with an output of it, makes floats of the samples", text);
-		return dlb_hint(err, "jq -r '.graph.ops[].name' lists the vertices of a document made without --dropout");
+		dlb_fail(err, NULL,
+			 "--dropout '%s': no vertex of this name, nor one with an output of it, makes floats "
+			 "of the samples",
+			 text);
+		return dlb_hint(
+			err,
+			"jq -r '.graph.ops[].name' lists the vertices of a document made without --dropout");
 	}
-	dlb_graph_note(g, "Dropout of %g: %d vertices set, %d put in ('%s')", rate, n_set, rate > 0 ? n - n_set : 0, pattern);
+	dlb_graph_note(g, "Dropout of %g: %d vertices set, %d put in ('%s')", rate, n_set,
+		       rate > 0 ? n - n_set : 0, pattern);
 	return dlb_graph_sort(g, err) || dlb_graph_index(g) ? -1 : 0;
 }
 
@@ -155,19 +169,23 @@ static double setting(const struct dlb_graph *g, const struct dlb_op *o, int i, 
 {
 	const struct dlb_tensor *t = i < o->n_in && o->in[i] >= 0 ? &g->tensor[o->in[i]] : NULL;
 
-	return !t || (!t->data && !t->is_fill) ? otherwise : t->is_fill ? t->fill : dlb_value_real(t->data, t->dtype, 0);
+	return !t || (!t->data && !t->is_fill) ? otherwise :
+	       t->is_fill                      ? t->fill :
+						 dlb_value_real(t->data, t->dtype, 0);
 }
 
 /* The rate of a Dropout. Inputs 1 and 2 are the rate and whether it is active; before opset 12 the
  * graph's `training` decides. */
 static double rate_of(const struct dlb_graph *g, const struct dlb_op *o)
 {
-	return o->opset <= OPSET_ATTRIBUTES ? dlb_attr_real(o->attr, o->n_attr, "ratio", 0.5) : setting(g, o, 1, 0.5);
+	return o->opset <= OPSET_ATTRIBUTES ? dlb_attr_real(o->attr, o->n_attr, "ratio", 0.5) :
+					      setting(g, o, 1, 0.5);
 }
 
 static bool dropout_trains(const struct dlb_graph *g, const struct dlb_op *o)
 {
-	return o->opset <= OPSET_ATTRIBUTES ? !dlb_attr_int(o->attr, o->n_attr, "is_test", 0) : setting(g, o, 2, 0) != 0;
+	return o->opset <= OPSET_ATTRIBUTES ? !dlb_attr_int(o->attr, o->n_attr, "is_test", 0) :
+					      setting(g, o, 2, 0) != 0;
 }
 
 /* Is o a Softmax whose output goes into a product, as in attention? */
@@ -201,11 +219,18 @@ void dlb_graph_note_dropout(struct dlb_graph *g)
 		}
 	}
 	if (idle)
-		dlb_graph_note(g, "%d Dropout %s nothing, exported for inference; --dropout '%s=%g' and the like put %s to work", idle,
-			       idle == 1 ? "does" : "do", g->op[idler].name, rate_of(g, &g->op[idler]), idle == 1 ? "it" : "them");
-	/* torch.onnx.export keeps the modules' Dropout, but leaves out dropout_p of scaled_dot_product_attention */
+		dlb_graph_note(g,
+			       "%d Dropout %s nothing, exported for inference; --dropout '%s=%g' and the "
+			       "like put %s to work",
+			       idle, idle == 1 ? "does" : "do", g->op[idler].name, rate_of(g, &g->op[idler]),
+			       idle == 1 ? "it" : "them");
+	/* torch.onnx.export keeps the modules' Dropout, but leaves out dropout_p of
+	 * scaled_dot_product_attention */
 	if (dropping && attention)
-		dlb_graph_note(g, "%d attention Softmax ha%s no Dropout, though the model has %d elsewhere: if the exporter left it out, "
-			       "--dropout '%s=P' puts it back", attention, attention == 1 ? "s" : "ve", dropping,
+		dlb_graph_note(g,
+			       "%d attention Softmax ha%s no Dropout, though the model has %d elsewhere: if "
+			       "the exporter left it out, "
+			       "--dropout '%s=P' puts it back",
+			       attention, attention == 1 ? "s" : "ve", dropping,
 			       attention == 1 ? g->op[last].name : "*Softmax*");
 }

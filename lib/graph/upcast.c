@@ -36,7 +36,8 @@ static bool names_type(const struct dlb_op *o, const char *name)
 static void upcast_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_attr *a)
 {
 	if (a->type == DLB_ATTR_TENSOR && is_half(a->desc.dtype)) {
-		a->data = a->data ? upcast(&g->arena, a->data, a->desc.dtype, dlb_desc_count(&a->desc)) : NULL;
+		a->data = a->data ? upcast(&g->arena, a->data, a->desc.dtype, dlb_desc_count(&a->desc)) :
+				    NULL;
 		a->desc.dtype = DLB_F32;
 	}
 	if (a->type == DLB_ATTR_INT && names_type(o, a->name) &&
@@ -66,14 +67,19 @@ static void upcast_graph(struct dlb_graph *g, struct dlb_upcast count[DLB_N_UPCA
 
 void dlb_graph_upcast(struct dlb_graph *g)
 {
-	static const char *const names[DLB_N_UPCAST] = { [DLB_UPCAST_F16] = "f16", [DLB_UPCAST_BF16] = "bf16" };
+	static const char *const names[DLB_N_UPCAST] = {
+		[DLB_UPCAST_F16] = "f16", [DLB_UPCAST_BF16] = "bf16"
+	};
 
 	upcast_graph(g, g->upcast);
 	for (int i = 0; i < DLB_N_UPCAST; i++) {
 		const struct dlb_upcast *c = &g->upcast[i];
 		if (c->initializers || c->others)
-			dlb_graph_note(g, "%d %s initializer%s and %d other %s tensor%s of the model are f32 here: losses differ from those of a "
-				       "framework that computes in %s by its rounding", c->initializers, names[i], c->initializers == 1 ? "" : "s",
-				       c->others, names[i], c->others == 1 ? "" : "s", names[i]);
+			dlb_graph_note(g,
+				       "%d %s initializer%s and %d other %s tensor%s of the model are f32 "
+				       "here: losses differ from those of a "
+				       "framework that computes in %s by its rounding",
+				       c->initializers, names[i], c->initializers == 1 ? "" : "s", c->others,
+				       names[i], c->others == 1 ? "" : "s", names[i]);
 	}
 }

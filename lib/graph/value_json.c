@@ -106,7 +106,11 @@ static int int_read(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *
 /* Range of an integer type; u64 is read separately. */
 static int64_t int_min(enum dlb_dtype t)
 {
-	return t == DLB_I8 ? INT8_MIN : t == DLB_I16 ? INT16_MIN : t == DLB_I32 ? INT32_MIN : t == DLB_I64 ? INT64_MIN : 0;
+	return t == DLB_I8  ? INT8_MIN :
+	       t == DLB_I16 ? INT16_MIN :
+	       t == DLB_I32 ? INT32_MIN :
+	       t == DLB_I64 ? INT64_MIN :
+			      0;
 }
 
 static int64_t int_max(enum dlb_dtype t)
@@ -168,13 +172,14 @@ static void int_set(void *data, enum dlb_dtype t, int64_t i, int64_t v)
 		dlb_value_set(data, t, i, (double)v);	/* exact for 32 bits and fewer */
 }
 
-int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, struct dlb_arena *a, void **data,
-		    struct dlb_error *err)
+int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, struct dlb_arena *a,
+		    void **data, struct dlb_error *err)
 {
 	if (!json_is_array(r->v))
 		return dlb_ref_fail(r, err, "expected an array of values");
 	if ((uint64_t)json_array_size(r->v) != (uint64_t)count)
-		return dlb_ref_fail(r, err, "%zu values where the shape needs %" PRId64, json_array_size(r->v), count);
+		return dlb_ref_fail(r, err, "%zu values where the shape needs %" PRId64,
+				    json_array_size(r->v), count);
 	*data = dlb_arena_array(a, count ? (size_t)count : 1, dlb_dtype_bytes(t));
 	for (int64_t i = 0; i < count; i++) {
 		const struct dlb_ref e = dlb_ref_index(r, (int)i);
@@ -183,7 +188,8 @@ int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, st
 		if (dlb_dtype_is_float(t)) {
 			if (dlb_real_read(&e, &v, err))
 				return -1;
-			if (t == DLB_F32)	/* like dlb_value_set; a fast path, since f32 lists can be long */
+			/* like dlb_value_set; a fast path, since f32 lists can be long */
+			if (t == DLB_F32)
 				((float *)*data)[i] = (float)v;
 			else
 				dlb_value_set(*data, t, i, v);
@@ -233,8 +239,8 @@ static json_t *attr_write(const struct dlb_attr *a)
 		shape = json_array();
 		for (int i = 0; i < a->desc.n_dims; i++)
 			json_array_append_new(shape, json_integer(a->desc.dim[i]));
-		return json_pack("{s:s, s:o, s:o}", "dtype", dlb_dtype_name(a->desc.dtype), "shape", shape, "value",
-				 dlb_values_write(a->data, a->desc.dtype, dlb_desc_count(&a->desc)));
+		return json_pack("{s:s, s:o, s:o}", "dtype", dlb_dtype_name(a->desc.dtype), "shape", shape,
+				 "value", dlb_values_write(a->data, a->desc.dtype, dlb_desc_count(&a->desc)));
 	}
 	dlb_bug("attribute '%s' has no type", a->name);
 }
@@ -249,7 +255,8 @@ json_t *dlb_attrs_write(const struct dlb_attr *attr, int n)
 
 /* A list is of reals if one of its numbers is. For integers both arrays are filled, since a printer may have
  * dropped the fractions of reals. */
-static int list_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a, struct dlb_error *err)
+static int list_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a,
+		     struct dlb_error *err)
 {
 	const size_t n = json_array_size(r->v);
 	if (n > INT32_MAX)
@@ -276,7 +283,8 @@ static int list_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dl
 	return 0;
 }
 
-static int tensor_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a, struct dlb_error *err)
+static int tensor_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a,
+		       struct dlb_error *err)
 {
 	static const char *const known[] = { "dtype", "shape", "value", NULL };
 	struct dlb_ref shape, value = dlb_ref_at(r, "value");
@@ -307,7 +315,8 @@ static int tensor_read(const struct dlb_ref *r, struct dlb_arena *arena, struct 
 	return 0;
 }
 
-static int attr_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a, struct dlb_error *err)
+static int attr_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a,
+		     struct dlb_error *err)
 {
 	struct dlb_ref odd;
 	switch (json_typeof(r->v)) {
@@ -338,7 +347,8 @@ static int attr_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dl
 	}
 }
 
-int dlb_attrs_read(const struct dlb_ref *r, struct dlb_arena *a, struct dlb_attr **attr, int *n, struct dlb_error *err)
+int dlb_attrs_read(const struct dlb_ref *r, struct dlb_arena *a, struct dlb_attr **attr, int *n,
+		   struct dlb_error *err)
 {
 	const char *name;
 	json_t *v;

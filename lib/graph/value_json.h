@@ -18,9 +18,10 @@ int dlb_real_read(const struct dlb_ref *r, double *v, struct dlb_error *err);
 
 json_t *dlb_values_write(const void *data, enum dlb_dtype t, int64_t count);
 /* Exactly `count` values of type t, in `a`. */
-int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, struct dlb_arena *a, void **data,
-		    struct dlb_error *err);
+int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, struct dlb_arena *a,
+		    void **data, struct dlb_error *err);
 
 json_t *dlb_attrs_write(const struct dlb_attr *attr, int n);		/* an object */
-int dlb_attrs_read(const struct dlb_ref *r, struct dlb_arena *a, struct dlb_attr **attr, int *n, struct dlb_error *err);
+int dlb_attrs_read(const struct dlb_ref *r, struct dlb_arena *a, struct dlb_attr **attr, int *n,
+		   struct dlb_error *err);
 #endif

@@ -85,7 +85,8 @@ bool dlb_values_sinusoid(const struct dlb_tensor *t)
 		const int64_t columns = n / rows < MOST_COLUMNS ? n / rows : MOST_COLUMNS;
 		bool all = rows >= LEAST_ROWS && columns > 1, turns = false;
 		for (int64_t c = 0; c < columns && all; c++)
-			all = is_sinusoid(t, c / inner * inner * rows + c % inner, inner, rows < MOST_ROWS ? rows : MOST_ROWS, &turns);
+			all = is_sinusoid(t, c / inner * inner * rows + c % inner, inner,
+					  rows < MOST_ROWS ? rows : MOST_ROWS, &turns);
 		if (all && turns)
 			return true;
 	}

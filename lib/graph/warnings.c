@@ -36,7 +36,8 @@ static int missing_norms(const struct dlb_graph *g, const char **name)
 	int listed = 0, norms = 0;
 
 	for (int i = 0; i < g->n_listed; i++) {
-		if (g->listed[i].kind == DLB_LISTED_PARAMETER || !has_suffix(g->listed[i].name, "running_mean"))
+		if (g->listed[i].kind == DLB_LISTED_PARAMETER ||
+		    !has_suffix(g->listed[i].name, "running_mean"))
 			continue;
 		*name = listed++ ? *name : g->listed[i].name;
 	}
@@ -65,15 +66,22 @@ static int merged_norms(const struct dlb_graph *g)
 static void folded_norms(struct warning_list *l)
 {
 	const char *name = "";
-	const int missing = l->g->training ? missing_norms(l->g, &name) : 0, merged = missing ? 0 : merged_norms(l->g);
+	const int missing = l->g->training ? missing_norms(l->g, &name) : 0,
+		  merged = missing ? 0 : merged_norms(l->g);
 
 	if (missing)
-		say(l, dlb_arena_printf(&l->g->arena, "%d BatchNormalization %s folded into the layers before by the exporter ('%s' is in its list, "
-					"not in the model): training goes on without normalization; " AS_WRITTEN, missing,
-					missing == 1 ? "is" : "are", name));
+		say(l,
+		    dlb_arena_printf(&l->g->arena,
+				     "%d BatchNormalization %s folded into the layers before by the exporter "
+				     "('%s' is in its list, "
+				     "not in the model): training goes on without normalization; " AS_WRITTEN,
+				     missing, missing == 1 ? "is" : "are", name));
 	if (merged)
-		say(l, dlb_arena_printf(&l->g->arena, "%d convolutions have batch normalization folded in (exported for inference): "
-					"training goes on without normalization; " HOW_TO_EXPORT, merged));
+		say(l, dlb_arena_printf(
+			       &l->g->arena,
+			       "%d convolutions have batch normalization folded in (exported for inference): "
+			       "training goes on without normalization; " HOW_TO_EXPORT,
+			       merged));
 }
 
 /* The number of forward readers of a weight; readers of different parts (the gates
@@ -111,7 +119,8 @@ static bool is_uniform(const struct dlb_tensor *t)
 static void tied_weights(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
-	int n_merged = 0, n_shared = 0, merged = -1, shared = -1, readers = 0, by[2] = { 0 }, found[2] = { 0 };
+	int n_merged = 0, n_shared = 0, merged = -1, shared = -1, readers = 0, by[2] = { 0 },
+	    found[2] = { 0 };
 
 	for (int t = 0; t < g->n_tensors && g->training; t++) {
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
@@ -130,14 +139,20 @@ static void tied_weights(struct warning_list *l)
 		}
 	}
 	if (n_merged)
-		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s or statistics of equal values were merged by the exporter ('%s' has %d "
-					"readers): they stay tied in training; %s", n_merged, n_merged == 1 ? "" : "s",
-					g->tensor[merged].name, readers, g->n_listed ? AS_WRITTEN : HOW_TO_EXPORT));
+		say(l, dlb_arena_printf(&l->g->arena,
+					"%d weight%s or statistics of equal values were merged by the "
+					"exporter ('%s' has %d "
+					"readers): they stay tied in training; %s",
+					n_merged, n_merged == 1 ? "" : "s", g->tensor[merged].name, readers,
+					g->n_listed ? AS_WRITTEN : HOW_TO_EXPORT));
 	if (n_shared)
-		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s shared in the model ('%s', by %s '%s' and %s '%s'): trained as one, "
-					"with the sum of the gradients", n_shared, n_shared == 1 ? " is" : "s are",
-					g->tensor[shared].name, g->op[by[0]].type, g->op[by[0]].name, g->op[by[1]].type,
-					g->op[by[1]].name));
+		say(l,
+		    dlb_arena_printf(
+			    &l->g->arena,
+			    "%d weight%s shared in the model ('%s', by %s '%s' and %s '%s'): trained as one, "
+			    "with the sum of the gradients",
+			    n_shared, n_shared == 1 ? " is" : "s are", g->tensor[shared].name,
+			    g->op[by[0]].type, g->op[by[0]].name, g->op[by[1]].type, g->op[by[1]].name));
 }
 
 /* Embeddings with a row that gets no gradient: see gather.c. */
@@ -147,12 +162,16 @@ static void padding_rows(struct warning_list *l)
 	int n = 0, first = -1;
 
 	for (int i = 0; i < g->n_ops && g->training; i++)
-		if (is_forward(&g->op[i], "Gather") && dlb_attr_find(g->op[i].attr, g->op[i].n_attr, "padding") && !n++)
+		if (is_forward(&g->op[i], "Gather") &&
+		    dlb_attr_find(g->op[i].attr, g->op[i].n_attr, "padding") && !n++)
 			first = i;
 	if (n)
-		say(l, dlb_arena_printf(&l->g->arena, "%d embedding%s a padding row without a gradient (row %lld of '%s'); "
-					"--padding-row chooses another", n, n == 1 ? " has" : "s have",
-					(long long)dlb_attr_int(g->op[first].attr, g->op[first].n_attr, "padding", 0),
+		say(l, dlb_arena_printf(&l->g->arena,
+					"%d embedding%s a padding row without a gradient (row %lld of '%s'); "
+					"--padding-row chooses another",
+					n, n == 1 ? " has" : "s have",
+					(long long)dlb_attr_int(g->op[first].attr, g->op[first].n_attr,
+								"padding", 0),
 					g->tensor[g->op[first].in[0]].name));
 }
 
@@ -179,17 +198,22 @@ static void nameless(struct warning_list *l)
 		n++;
 	}
 	if (n && !g->state_path)
-		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s the exporter's name%s ('%s'%s), not the module's: --weights STATE.safetensors "
-					"gives %s", n, n == 1 ? " has" : "s have", n == 1 ? "" : "s", first, n == 1 ? "" : " ...",
-					n == 1 ? "it its own" : "them theirs"));
+		say(l, dlb_arena_printf(&l->g->arena,
+					"%d weight%s the exporter's name%s ('%s'%s), not the module's: "
+					"--weights STATE.safetensors "
+					"gives %s",
+					n, n == 1 ? " has" : "s have", n == 1 ? "" : "s", first,
+					n == 1 ? "" : " ...", n == 1 ? "it its own" : "them theirs"));
 }
 
 /* Numbers of weights by rule, and of initializers that are no weights. Old exports, in which every
  * initializer is a parameter or buffer, need no line. */
 static void chosen(struct warning_list *l)
 {
-	static const char *const by[DLB_N_BY] = { [DLB_BY_OPTION] = "--parameters", [DLB_BY_STATE_DICT] = "the state_dict",
-		[DLB_BY_LIST] = "the exporter's list", [DLB_BY_ROLE] = "their role" };
+	static const char *const by[DLB_N_BY] = { [DLB_BY_OPTION] = "--parameters",
+						  [DLB_BY_STATE_DICT] = "the state_dict",
+						  [DLB_BY_LIST] = "the exporter's list",
+						  [DLB_BY_ROLE] = "their role" };
 	const struct dlb_graph *g = l->g;
 	int n[DLB_N_BY] = { 0 }, frozen = 0;
 	char text[200] = "";
@@ -198,15 +222,17 @@ static void chosen(struct warning_list *l)
 		n[g->tensor[t].rule] += g->tensor[t].kind == DLB_T_WEIGHT;
 		frozen += g->tensor[t].frozen;
 	}
-	if (!g->training || (!g->n_listed && !frozen && !n[DLB_BY_OPTION] && !n[DLB_BY_STATE_DICT] && !g->n_untrained))
+	if (!g->training ||
+	    (!g->n_listed && !frozen && !n[DLB_BY_OPTION] && !n[DLB_BY_STATE_DICT] && !g->n_untrained))
 		return;
 	for (int i = 0; i < DLB_N_BY; i++)
 		if (n[i] && by[i])
-			snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d weight%s by %s", *text ? ", " : "", n[i],
-				 n[i] == 1 ? "" : "s", by[i]);
+			snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d weight%s by %s",
+				 *text ? ", " : "", n[i], n[i] == 1 ? "" : "s", by[i]);
 	if (frozen)
 		snprintf(text + strlen(text), sizeof text - strlen(text), ", %d frozen", frozen);
-	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained, g->n_untrained == 1 ? "" : "s"));
+	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained,
+				g->n_untrained == 1 ? "" : "s"));
 }
 
 /* The last vertex before model output t, if it is a function that a loss contains; NULL: none. */
@@ -214,7 +240,11 @@ static const struct dlb_op *closing(const struct dlb_graph *g, int t)
 {
 	const struct dlb_op *o = g->tensor[t].producer < 0 ? NULL : &g->op[g->tensor[t].producer];
 
-	return o && o->n_in && (is_forward(o, "Softmax") || is_forward(o, "LogSoftmax") || is_forward(o, "Sigmoid")) ? o : NULL;
+	return o && o->n_in &&
+			       (is_forward(o, "Softmax") || is_forward(o, "LogSoftmax") ||
+				is_forward(o, "Sigmoid")) ?
+		       o :
+		       NULL;
 }
 
 /* Float outputs that the loss does not use: ops that only they need are not trained. */
@@ -246,8 +276,11 @@ static void untrained_outputs(struct warning_list *l)
 		n++;
 	}
 	if (n)
-		say(l, dlb_arena_printf(&g->arena, "%d output%s of floats ha%s no loss ('%s'): --loss OUTPUT=LOSS gives one to each", n,
-					n == 1 ? "" : "s", n == 1 ? "s" : "ve", first));
+		say(l,
+		    dlb_arena_printf(
+			    &g->arena,
+			    "%d output%s of floats ha%s no loss ('%s'): --loss OUTPUT=LOSS gives one to each",
+			    n, n == 1 ? "" : "s", n == 1 ? "s" : "ve", first));
 }
 
 /* Outputs that end in a function that their loss contains: see loss.c. */
@@ -258,9 +291,13 @@ static void bypassed(struct warning_list *l)
 	for (int i = 0; i < g->n_outputs; i++)
 		for (int k = 0; k < g->n_ops && !dlb_graph_is_output(g, g->loss); k++) {
 			const struct dlb_op *loss = &g->op[k], *end = closing(g, g->output[i]);
-			if (end && loss->phase == DLB_FORWARD && loss->kind >= 0 && dlb_op_class_of(loss->kind)->flags & DLB_OP_IS_LOSS &&
-			    end->in[0] == loss->in[0])
-				say(l, dlb_arena_printf(&l->g->arena, "the model ends in %s: the loss is taken on the logits before it", end->type));
+			if (end && loss->phase == DLB_FORWARD && loss->kind >= 0 &&
+			    dlb_op_class_of(loss->kind)->flags & DLB_OP_IS_LOSS && end->in[0] == loss->in[0])
+				say(l,
+				    dlb_arena_printf(
+					    &l->g->arena,
+					    "the model ends in %s: the loss is taken on the logits before it",
+					    end->type));
 		}
 }
 

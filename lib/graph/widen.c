@@ -32,7 +32,8 @@ static double unrounded(double v)
 	}
 	for (int degree = 2; degree <= 4; degree += 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
-			const double whole = round(pow(size, sign * degree)), root = pow(whole, sign * 1.0 / degree);
+			const double whole = round(pow(size, sign * degree)),
+				     root = pow(whole, sign * 1.0 / degree);
 			if (whole >= 2 && whole <= 65536 && (float)root == f)
 				return copysign(root, v);
 		}
@@ -60,7 +61,8 @@ static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_a
 		a->desc.dtype = DLB_F64;
 	}
 	/* Constant's value_float and value_floats are f32 by definition */
-	if (!strcmp(o->type, "Constant") && (!strcmp(a->name, "value_float") || !strcmp(a->name, "value_floats"))) {
+	if (!strcmp(o->type, "Constant") &&
+	    (!strcmp(a->name, "value_float") || !strcmp(a->name, "value_floats"))) {
 		const bool one = a->type == DLB_ATTR_REAL;
 		const int n = one ? 1 : a->n;
 		double *v = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *v);
@@ -70,7 +72,8 @@ static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_a
 			.desc = { .dtype = DLB_F64, .n_dims = one ? 0 : 1, .dim = { n } } };
 	}
 	/* attributes that hold the number of a type: Cast's `to`, RandomNormal's and EyeLike's `dtype` */
-	const bool names_type = !strcmp(a->name, "dtype") || (!strcmp(a->name, "to") && !strcmp(o->type, "Cast"));
+	const bool names_type = !strcmp(a->name, "dtype") ||
+				(!strcmp(a->name, "to") && !strcmp(o->type, "Cast"));
 	if (names_type && a->type == DLB_ATTR_INT && a->i == dlb_dtype_to_onnx(DLB_F32))
 		a->i = dlb_dtype_to_onnx(DLB_F64);
 }
@@ -109,7 +112,8 @@ static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 }
 
 /* All operands are integers, tables or constants, and at least one is of `kind`. */
-static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const bool *kind, const struct origin *from)
+static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const bool *kind,
+		    const struct origin *from)
 {
 	bool one = false;
 
@@ -127,8 +131,9 @@ static bool may_make_table(const struct dlb_op *o)
 {
 	const char *work = dlb_op_work(o->type);
 
-	return !*o->domain && strcmp(o->type, "Cast") && (!strcmp(work, "elementwise") || !strcmp(work, "move") ||
-							  !strcmp(work, "dense") || !strcmp(work, "activation"));
+	return !*o->domain && strcmp(o->type, "Cast") &&
+	       (!strcmp(work, "elementwise") || !strcmp(work, "move") || !strcmp(work, "dense") ||
+		!strcmp(work, "activation"));
 }
 
 static void find_tables(const struct dlb_graph *g, const struct origin *from)
@@ -139,8 +144,10 @@ static void find_tables(const struct dlb_graph *g, const struct origin *from)
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
 		const bool cast = !strcmp(o->type, "Cast") && !*o->domain;
-		const bool to_f32 = cast && dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(DLB_F32);
-		const bool table = to_f32 ? from->integer[o->in[0]] : may_make_table(o) && made_of(g, o, from->table, from);
+		const bool to_f32 = cast &&
+				    dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(DLB_F32);
+		const bool table = to_f32 ? from->integer[o->in[0]] :
+					    may_make_table(o) && made_of(g, o, from->table, from);
 		const bool integer = !table && !cast && made_of(g, o, from->integer, from);
 		for (int k = 0; k < o->n_out; k++)
 			if (o->out[k] >= 0) {
@@ -164,7 +171,8 @@ static int narrow_copy(struct dlb_graph *g, int t)
 
 static int cast_to_f64(struct dlb_graph *g, int t)
 {
-	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };	/* becomes f64 below */
+	/* becomes f64 below */
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };
 	const char *name = dlb_arena_printf(&g->arena, "%s.f64", g->tensor[t].name);
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
 
@@ -172,8 +180,8 @@ static int cast_to_f64(struct dlb_graph *g, int t)
 	return out;
 }
 
-/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast. keeps_f32[op]:
- * computes a table; narrow[tensor]: keeps_f32 f32. Both arrays are new. */
+/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast.
+ * keeps_f32[op]: computes a table; narrow[tensor]: keeps_f32 f32. Both arrays are new. */
 static void keep_tables(struct dlb_graph *g, bool **keeps_f32, bool **narrow)
 {
 	const int n_ops = g->n_ops, n = g->n_tensors;
@@ -187,7 +195,8 @@ static void keep_tables(struct dlb_graph *g, bool **keeps_f32, bool **narrow)
 		(*keeps_f32)[i] = g->op[i].n_out > 0 && g->op[i].out[0] >= 0 && from.table[g->op[i].out[0]];
 		for (int k = 0; k < g->op[i].n_in; k++) {
 			const int t = g->op[i].in[k];
-			const bool constant = t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].dtype == DLB_F32;
+			const bool constant = t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT &&
+					      g->tensor[t].dtype == DLB_F32;
 			if (t < 0 || ((*keeps_f32)[i] ? !constant : !from.table[t]))
 				continue;
 			if (!other[t])

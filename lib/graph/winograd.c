@@ -22,8 +22,9 @@ static bool fits(const struct dlb_graph *g, const struct dlb_op *o)
 	const struct dlb_tensor *w = &g->tensor[o->in[1]];
 	const int64_t group = dlb_attr_int(o->attr, o->n_attr, "group", 1);
 
-	return w->dtype == DLB_F32 && w->n_dims == 4 && w->dim[2].mul == 0 && w->dim[2].add == 3 && w->dim[3].add == 3 &&
-		w->dim[0].add >= 32 && w->dim[1].add >= 32 && group == 1 && all_are(o, "strides", 1) && all_are(o, "dilations", 1);
+	return w->dtype == DLB_F32 && w->n_dims == 4 && w->dim[2].mul == 0 && w->dim[2].add == 3 &&
+	       w->dim[3].add == 3 && w->dim[0].add >= 32 && w->dim[1].add >= 32 && group == 1 &&
+	       all_are(o, "strides", 1) && all_are(o, "dilations", 1);
 }
 
 int dlb_rewrite_winograd(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

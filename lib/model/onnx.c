@@ -67,7 +67,8 @@ int64_t dlb_reader_opset(const struct onnx_reader *r, const char *domain)
 	return v >= 0 ? v : imported(m->opset_import, m->n_opset_import, domain);
 }
 
-int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
+int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+		    const char *fmt, ...)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	char what[400];
@@ -76,15 +77,17 @@ int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	return dlb_fail(r->err, r->name, "%.40s%s%.60s '%.80s' (opset %" PRId64 "): %s", domain, *domain ? "." : "", p->op_type,
-			vertex, dlb_reader_opset(r, domain), what);
+	return dlb_fail(r->err, r->name, "%.40s%s%.60s '%.80s' (opset %" PRId64 "): %s", domain,
+			*domain ? "." : "", p->op_type, vertex, dlb_reader_opset(r, domain), what);
 }
 
 /* True for operators that have the same meaning in opset 1 as in opset 6. */
 static bool is_old(const char *type)
 {
-	static const char *const old[] = { "Conv", "ConvTranspose", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity",
-		"LRN", "LogSoftmax", "MaxPool", "Not", "Softmax", "Softplus", "Softsign", "Transpose" };
+	static const char *const old[] = { "Conv",          "ConvTranspose", "Flatten", "GlobalAveragePool",
+					   "GlobalMaxPool", "Identity",      "LRN",     "LogSoftmax",
+					   "MaxPool",       "Not",           "Softmax", "Softplus",
+					   "Softsign",      "Transpose" };
 
 	for (int i = 0; i < DLB_LEN(old); i++)
 		if (!strcmp(old[i], type))
@@ -100,12 +103,16 @@ static int check_opset(const struct onnx_reader *r, const Onnx__NodeProto *p, co
 	const bool onnx = !*domain, training = !strcmp(domain, TRAINING_DOMAIN);
 
 	if (v < 0) {
-		dlb_reader_fail(r, p, vertex, "no opset version is given for domain '%s'", onnx ? "ai.onnx" : domain);
+		dlb_reader_fail(r, p, vertex, "no opset version is given for domain '%s'",
+				onnx ? "ai.onnx" : domain);
 		return dlb_hint(r->err, "add the domain to the opset_import of the model or function");
 	}
 	if (onnx && (v < OPSET_MIN || v > OPSET_MAX) && !(v >= 1 && v < OPSET_MIN && is_old(p->op_type))) {
-		dlb_reader_fail(r, p, vertex, "opset %" PRId64 "; dlb reads %d to %d", v, OPSET_MIN, OPSET_MAX);
-		return dlb_hint(r->err, "export with torch.onnx.export(..., opset_version=%d), or convert with onnx.version_converter",
+		dlb_reader_fail(r, p, vertex, "opset %" PRId64 "; dlb reads %d to %d", v, OPSET_MIN,
+				OPSET_MAX);
+		return dlb_hint(r->err,
+				"export with torch.onnx.export(..., opset_version=%d), or convert with "
+				"onnx.version_converter",
 				EXPORT_OPSET);
 	}
 	if (training && v != 1) {
@@ -126,10 +133,10 @@ static int check_ir_version(const struct onnx_reader *r)
 
 	if (v <= ONNX__VERSION__IR_VERSION)
 		return 0;
-	dlb_fail(r->err, r->name, "the file has ONNX IR version %" PRId64 "; dlb reads up to %d (ONNX 1.23)", v,
-		 (int)ONNX__VERSION__IR_VERSION);
-	return dlb_hint(r->err, "export for opset %d or older, or save it with an ir_version of %d", OPSET_MAX,
-			(int)ONNX__VERSION__IR_VERSION);
+	dlb_fail(r->err, r->name, "the file has ONNX IR version %" PRId64 "; dlb reads up to %d (ONNX 1.23)",
+		 v, (int)ONNX__VERSION__IR_VERSION);
+	return dlb_hint(r->err, "export for opset %d or older, or save it with an ir_version of %d",
+			OPSET_MAX, (int)ONNX__VERSION__IR_VERSION);
 }
 
 /* -- tensors -- */
@@ -158,7 +165,8 @@ static int twice(const struct onnx_reader *r, const char *name)
 	return dlb_hint(r->err, "every tensor is made once: rename one of them");
 }
 
-int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
+int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind,
+			  const char *what)
 {
 	if (dlb_reader_check_name(r, name, what))
 		return -1;
@@ -168,25 +176,33 @@ int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tens
 		if (r->caller)
 			dlb_name_map_add(&own_graph(r)->tensor, r->g->tensor[id].name, id);
 	}
-	return dlb_name_map_add(&r->tensor, r->caller ? name : r->g->tensor[id].name, id) >= 0 ? twice(r, name) : id;
+	return dlb_name_map_add(&r->tensor, r->caller ? name : r->g->tensor[id].name, id) >= 0 ?
+		       twice(r, name) :
+		       id;
 }
 
 /* Refuses NaN anywhere and infinity in weights. Attention masks may consist of 0 and -inf. */
-static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, const void *data, const char *name)
+static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, const void *data,
+			const char *name)
 {
 	bool infinite = false, finite = false;
 	const int64_t n = dlb_dtype_is_float(d->dtype) ? dlb_desc_count(d) : 0;
 	for (int64_t i = 0; i < n; i++) {
-		const double v = d->dtype == DLB_F32 ? ((const float *)data)[i] : dlb_value_real(data, d->dtype, i);
+		const double v = d->dtype == DLB_F32 ? ((const float *)data)[i] :
+						       dlb_value_real(data, d->dtype, i);
 		if (isnan(v))
-			return dlb_refuse(r->err, r->name, "the model was saved after a training that diverged: export an earlier state",
-					"weights hold NaN: initializer '%s', element %" PRId64, name, i);
+			return dlb_refuse(
+				r->err, r->name,
+				"the model was saved after a training that diverged: export an earlier state",
+				"weights hold NaN: initializer '%s', element %" PRId64, name, i);
 		infinite |= isinf(v);
 		finite |= isfinite(v) && v != 0;
 	}
 	if (infinite && finite)
-		return dlb_refuse(r->err, r->name, "the model was saved after a training that diverged: export an earlier state",
-				"weights hold infinity: initializer '%s'", name);
+		return dlb_refuse(
+			r->err, r->name,
+			"the model was saved after a training that diverged: export an earlier state",
+			"weights hold infinity: initializer '%s'", name);
 	return 0;
 }
 
@@ -263,10 +279,12 @@ int dlb_reader_set_type(struct onnx_reader *r, struct dlb_tensor *t, const Onnx_
 	for (size_t i = 0; i < p->shape->n_dim; i++) {
 		const Onnx__TensorShapeProto__Dimension *d = p->shape->dim[i];
 		t->dim[i] = (struct dlb_dim){ 0, -1 };
-		if (d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value != -1) {
+		if (d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+		    d->dim_value != -1) {
 			if (d->dim_value < 0)
-				return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
-						"tensor '%s' has a negative dimension", t->name);
+				return dlb_refuse(r->err, r->name,
+						  "the file is damaged: export the model again",
+						  "tensor '%s' has a negative dimension", t->name);
 			t->dim[i].add = known[n_known++] = d->dim_value;
 			continue;
 		}
@@ -310,8 +328,10 @@ static int read_inputs(struct onnx_reader *r)
 		g->input[g->n_inputs++] = id;
 		const int rc = dlb_reader_set_type(r, &g->tensor[id], v, true);
 		if (rc > 0)
-			return dlb_refuse(r->err, r->name, "inputs are tensors of numbers with a shape: export with tensors as arguments",
-					"input '%s' is no tensor of a known type and shape", v->name);
+			return dlb_refuse(r->err, r->name,
+					  "inputs are tensors of numbers with a shape: export with tensors "
+					  "as arguments",
+					  "input '%s' is no tensor of a known type and shape", v->name);
 		if (rc)
 			return -1;
 	}
@@ -405,7 +425,8 @@ int dlb_reader_operand(struct onnx_reader *r, const Onnx__NodeProto *p, const ch
 }
 
 /* Refuses attributes that the operator does not have: ignoring them would change the model's meaning. */
-static int check_attributes(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const struct dlb_attr *attr, int n)
+static int check_attributes(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+			    const struct dlb_attr *attr, int n)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	struct dlb_error err = { 0 };
@@ -446,8 +467,8 @@ static int read_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, const ch
 	if (padding >= 0)
 		attr[n_attr++] = (struct dlb_attr){ .name = "padding", .type = DLB_ATTR_INT, .i = padding };
 	if (!rc) {
-		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out, n_out, attr,
-						n_attr);
+		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out,
+						n_out, attr, n_attr);
 		r->g->op[id].opset = (int)dlb_reader_opset(r, domain);
 		if (unsupported)
 			r->g->op[id].kind = -1;
@@ -462,17 +483,20 @@ static int read_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, const ch
 static int open_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, size_t i, const char **name)
 {
 	if (!p->op_type || !*p->op_type) {
-		dlb_fail(r->err, r->name, "vertex %zu%s%s has no op type", i, r->vertex ? " in " : "", r->vertex ? r->vertex : "");
+		dlb_fail(r->err, r->name, "vertex %zu%s%s has no op type", i, r->vertex ? " in " : "",
+			 r->vertex ? r->vertex : "");
 		return dlb_hint(r->err, "the file is damaged: export it again");
 	}
-	if (dlb_reader_check_name(r, p->op_type, "an op type") || dlb_reader_check_name(r, dlb_reader_domain(p->domain), "a domain") ||
+	if (dlb_reader_check_name(r, p->op_type, "an op type") ||
+	    dlb_reader_check_name(r, dlb_reader_domain(p->domain), "a domain") ||
 	    dlb_reader_check_name(r, p->name ? p->name : "", "a vertex"))
 		return -1;
 	*name = vertex_name(r, p, i);
 	if (!dlb_reader_function(r, p) && check_opset(r, p, *name))
 		return -1;
 	if (p->n_input > MAX_OPERANDS || p->n_output > MAX_OPERANDS) {
-		dlb_reader_fail(r, p, *name, "too many operands (%zu inputs, %zu outputs)", p->n_input, p->n_output);
+		dlb_reader_fail(r, p, *name, "too many operands (%zu inputs, %zu outputs)", p->n_input,
+				p->n_output);
 		return dlb_hint(r->err, "at most %d are read", MAX_OPERANDS);
 	}
 	return 0;
@@ -502,8 +526,9 @@ static int add_made(struct onnx_reader *r, const Onnx__NodeProto *p, const char 
 /* Returns 1 if vertex p was a `Constant` and is done, else 0: its output tensors are added; -1 with err. */
 static int prepare(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name)
 {
-	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) && p->n_output == 1 &&
-		p->output[0] && *p->output[0] && !dlb_reader_function(r, p);
+	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) &&
+				 p->n_output == 1 && p->output[0] && *p->output[0] &&
+				 !dlb_reader_function(r, p);
 	int id;
 
 	if (is_constant && dlb_reader_in_body(r))
@@ -600,11 +625,13 @@ static int read_model(struct reading *all, const char *name, struct dlb_graph *g
 	return rc;
 }
 
-int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place, int *n,
-		    struct dlb_error *err)
+int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place,
+		    int *n, struct dlb_error *err)
 {
 	struct dlb_onnx_files files = { .unread = true, .fd = -1 };
-	struct reading all = { .model = m, .files = &files, .bytes = protobuf_c_message_get_packed_size(&m->base) };
+	struct reading all = { .model = m,
+			       .files = &files,
+			       .bytes = protobuf_c_message_get_packed_size(&m->base) };
 	const int rc = read_model(&all, name, g, err);
 
 	*place = all.place;
@@ -612,8 +639,8 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
-static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha, struct dlb_graph *g,
-		 struct dlb_error *err)
+static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha,
+		 struct dlb_graph *g, struct dlb_error *err)
 {
 	struct dlb_onnx_files files = { .folder = folder, .fd = -1, .sha = sha };
 	struct reading all = { .files = &files, .bytes = n };
@@ -653,7 +680,8 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	dlb_sha256_end(digest, sha);
 	if (!rc && full) {
 		if (!dlb_is_utf8(full, strlen(full)))
-			rc = dlb_refuse(err, path, "rename the folder", "the path of the model is not UTF-8 text");
+			rc = dlb_refuse(err, path, "rename the folder",
+					"the path of the model is not UTF-8 text");
 		g->model_path = dlb_arena_strdup(&g->arena, full);
 		g->model_sha256 = dlb_arena_strdup(&g->arena, sha);
 		if (rc)

@@ -15,8 +15,10 @@ int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_grap
 int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
 		  const struct dlb_desc *desc, int n, struct dlb_error *err);
 /* As above; the tensors in apart[] become initializers of their own, and their vertices read those. */
-int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names, const void *const *data, const struct dlb_desc *desc,
-			int n, const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err);
+int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names,
+			const void *const *data, const struct dlb_desc *desc, int n,
+			const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err);
 /* Reads one TensorProto file (test vectors): *data is new, from malloc. */
-int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data, struct dlb_error *err);
+int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data,
+			 struct dlb_error *err);
 #endif

@@ -11,13 +11,15 @@ static int attribute_type(const Onnx__AttributeProto *p)
 {
 	if (p->has_type && p->type != ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
 		return (int)p->type;
-	return p->t ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR : p->g ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH :
-	       p->n_ints ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS :
-	       p->n_floats ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS :
+	return p->t         ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR :
+	       p->g         ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH :
+	       p->n_ints    ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS :
+	       p->n_floats  ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS :
 	       p->n_strings ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS :
-	       p->has_s ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING :
-	       p->has_f ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT :
-	       p->has_i ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT : 0;
+	       p->has_s     ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING :
+	       p->has_f     ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT :
+	       p->has_i     ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT :
+			      0;
 }
 
 static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, struct dlb_attr *a)
@@ -44,8 +46,8 @@ static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, st
 }
 
 /* Reads attribute p under `name`. Returns 0, NOT_HELD, LEFT_OUT, or -1 with err. */
-static int read_attribute(struct onnx_reader *r, const Onnx__AttributeProto *p, const char *name, const char *vertex,
-			  struct dlb_attr *a)
+static int read_attribute(struct onnx_reader *r, const Onnx__AttributeProto *p, const char *name,
+			  const char *vertex, struct dlb_attr *a)
 {
 	struct dlb_arena *arena = &r->g->arena;
 	char what[200];
@@ -100,8 +102,8 @@ static int read_attribute(struct onnx_reader *r, const Onnx__AttributeProto *p, 
 	}
 }
 
-static int read_one(struct onnx_reader *r, const Onnx__NodeProto *p, const Onnx__AttributeProto *a, const char *vertex,
-		    struct dlb_name_map *seen, struct dlb_attr *attr)
+static int read_one(struct onnx_reader *r, const Onnx__NodeProto *p, const Onnx__AttributeProto *a,
+		    const char *vertex, struct dlb_name_map *seen, struct dlb_attr *attr)
 {
 	const Onnx__AttributeProto *to;
 
@@ -122,7 +124,8 @@ static int read_one(struct onnx_reader *r, const Onnx__NodeProto *p, const Onnx_
 	return to ? read_attribute(r, to, a->name, vertex, attr) : LEFT_OUT;
 }
 
-int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr)
+int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+			  struct dlb_attr *attr)
 {
 	struct dlb_name_map seen = { 0 };
 	const char *unsupported = NULL;
@@ -140,7 +143,9 @@ int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const
 	if (rc < 0)
 		return -1;
 	if (unsupported)
-		attr[n++] = (struct dlb_attr){ .name = DLB_ATTR_UNSUPPORTED, .type = DLB_ATTR_STR, .s = unsupported };
+		attr[n++] = (struct dlb_attr){ .name = DLB_ATTR_UNSUPPORTED,
+					       .type = DLB_ATTR_STR,
+					       .s = unsupported };
 	return n;
 }
 
@@ -154,13 +159,16 @@ static const struct attribute_type { const char *name; int type; enum dlb_dtype 
 	{ "value_ints", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, DLB_I64 },
 };
 
-static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct attribute_type *k, const Onnx__AttributeProto *a)
+static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct attribute_type *k,
+			const Onnx__AttributeProto *a)
 {
 	const bool list = k->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS ||
 			  k->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
 	const bool real = k->dtype == DLB_F32;
 	const size_t n = !list ? 1 : real ? a->n_floats : a->n_ints;
-	const void *from = list ? (real ? (const void *)a->floats : a->ints) : real ? (const void *)&a->f : &a->i;
+	const void *from = list ? (real ? (const void *)a->floats : a->ints) :
+			   real ? (const void *)&a->f :
+				  &a->i;
 	void *data = dlb_arena_array(&g->arena, n + 1, 8);
 
 	if (n)
@@ -173,7 +181,8 @@ static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct 
 	t->in_model = true;
 }
 
-int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct onnx_reader *to, int id)
+int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+			struct onnx_reader *to, int id)
 {
 	const Onnx__AttributeProto *a = p->n_attribute == 1 ? p->attribute[0] : NULL;
 	const char *name = a && a->name ? a->name : "";
@@ -181,10 +190,14 @@ int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const c
 	if (a && dlb_reader_refer(r, p, vertex, a, &a))
 		return -1;
 	if (!a && p->n_attribute == 1) {
-		dlb_reader_fail(r, p, vertex, "attribute '%s' of the function is not given", p->attribute[0]->ref_attr_name);
-		return dlb_hint(r->err, "give it where the function is called, or give the function a default for it");
+		dlb_reader_fail(r, p, vertex, "attribute '%s' of the function is not given",
+				p->attribute[0]->ref_attr_name);
+		return dlb_hint(
+			r->err,
+			"give it where the function is called, or give the function a default for it");
 	}
-	if (!strcmp(name, "value") && a->t && a->t->has_data_type && dlb_dtype_from_onnx(a->t->data_type) >= 0)
+	if (!strcmp(name, "value") && a->t && a->t->has_data_type &&
+	    dlb_dtype_from_onnx(a->t->data_type) >= 0)
 		return dlb_reader_set_constant(to, id, a->t, false);
 	for (int i = 0; i < DLB_LEN(numbers); i++)
 		if (!strcmp(name, numbers[i].name) && attribute_type(a) == numbers[i].type) {

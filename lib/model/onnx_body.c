@@ -73,7 +73,8 @@ static const char *hoisted_name(struct onnx_reader *r, const struct onnx_reader 
 }
 
 /* Adds an initializer of a body to the outermost graph. Several calls of one function share one tensor. */
-static int hoist_initializer(struct onnx_reader *r, struct onnx_reader *root, const char *name, Onnx__TensorProto *p)
+static int hoist_initializer(struct onnx_reader *r, struct onnx_reader *root, const char *name,
+			     Onnx__TensorProto *p)
 {
 	const char *key = dlb_arena_printf(&root->g->arena, "%p", (void *)p);
 	int id = dlb_name_map_get(&r->all->hoisted, key);
@@ -87,28 +88,33 @@ static int hoist_initializer(struct onnx_reader *r, struct onnx_reader *root, co
 	return id;
 }
 
-static int hoist_constant(struct onnx_reader *r, struct onnx_reader *root, const char *name, const Onnx__NodeProto *vertex,
-			  const char *vertex_name)
+static int hoist_constant(struct onnx_reader *r, struct onnx_reader *root, const char *name,
+			  const Onnx__NodeProto *vertex, const char *vertex_name)
 {
 	const int id = dlb_reader_add_tensor(root, hoisted_name(r, root, name), DLB_T_CONSTANT, "a constant");
 	const int rc = id < 0 ? -1 : dlb_reader_constant(r, vertex, vertex_name, root, id);
 
 	if (rc <= 0)
 		return rc ? -1 : id;
-	dlb_reader_fail(r, vertex, vertex_name, "constant '%s' in a body of '%s' is of a kind that dlb does not hold", name, r->vertex);
-	return dlb_hint(r->err, "numbers are held; strings and sparse tensors are not: remove what reads it before the export");
+	dlb_reader_fail(r, vertex, vertex_name,
+			"constant '%s' in a body of '%s' is of a kind that dlb does not hold", name,
+			r->vertex);
+	return dlb_hint(r->err, "numbers are held; strings and sparse tensors are not: remove what reads it "
+				"before the export");
 }
 
-int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
-		     const char *vertex_name)
+int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p,
+		     const Onnx__NodeProto *vertex, const char *vertex_name)
 {
 	struct onnx_reader *root = outermost(r);
 
 	if (dlb_name_map_get(&r->tensor, name) >= 0) {
-		dlb_fail(r->err, r->name, "two tensors in a body of '%s' have the name '%s'", r->vertex, name);
+		dlb_fail(r->err, r->name, "two tensors in a body of '%s' have the name '%s'", r->vertex,
+			 name);
 		return dlb_hint(r->err, "every tensor is made once: rename one of them");
 	}
-	const int id = p ? hoist_initializer(r, root, name, p) : hoist_constant(r, root, name, vertex, vertex_name);
+	const int id = p ? hoist_initializer(r, root, name, p) :
+			   hoist_constant(r, root, name, vertex, vertex_name);
 	if (id < 0)
 		return -1;
 	dlb_name_map_add(&r->tensor, name, bring(r, id));
@@ -121,9 +127,16 @@ bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a)
 }
 
 /* Reads a body. The tensors that it captures are appended to the vertex's operands. */
-static int read_body(struct onnx_reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b, int **in, int *n_in)
+static int read_body(struct onnx_reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b,
+		     int **in, int *n_in)
 {
-	struct onnx_reader inner = { .name = r->name, .all = r->all, .p = p, .g = &b->g, .err = r->err, .outer = r, .vertex = vertex };
+	struct onnx_reader inner = { .name = r->name,
+				     .all = r->all,
+				     .p = p,
+				     .g = &b->g,
+				     .err = r->err,
+				     .outer = r,
+				     .vertex = vertex };
 	struct dlb_graph *g = &b->g;
 	int rc = dlb_reader_graph(&inner);
 
@@ -151,8 +164,8 @@ static int read_body(struct onnx_reader *r, const Onnx__GraphProto *p, const cha
 	return rc;
 }
 
-int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
-		      struct dlb_attr *attr, int *n_attr)
+int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in,
+		      int *n_in, struct dlb_attr *attr, int *n_attr)
 {
 	for (size_t i = 0; i < p->n_attribute; i++) {
 		const Onnx__AttributeProto *a = p->attribute[i];

@@ -25,7 +25,9 @@ static int64_t third_argument(const char *text)
 
 int64_t dlb_reader_padding_row(const Onnx__NodeProto *p)
 {
-	const char *text = strcmp(p->op_type, "Gather") ? NULL : dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE);
+	const char *text = strcmp(p->op_type, "Gather") ?
+				   NULL :
+				   dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE);
 	const char *call = text ? strstr(text, CALL) : NULL;
 
 	return call ? third_argument(call + strlen(CALL)) : -1;

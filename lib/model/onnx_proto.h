@@ -18,17 +18,25 @@ void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, siz
 /* Source of external data: files inside `folder` (NULL: external data are refused). The last file read
  * stays open. `unread`: data are not needed, *data of every tensor is NULL. `sha`: NULL, or gets all
  * external data as they are read. */
-struct dlb_onnx_files { const char *folder; bool unread; char *location; int fd; int64_t bytes; struct dlb_sha256 *sha; };
+struct dlb_onnx_files {
+	const char *folder;
+	bool unread;
+	char *location;
+	int fd;
+	int64_t bytes;
+	struct dlb_sha256 *sha;
+};
 void dlb_onnx_files_close(struct dlb_onnx_files *f);
 /* Reads shape, type and data of a TensorProto. Data are in `a`; raw bytes are used in place. `what` names the
  * tensor in messages: "initializer 'w'". */
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files, const char *what,
-		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err);
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files,
+		    const char *what, struct dlb_arena *a, struct dlb_desc *desc, void **data,
+		    struct dlb_error *err);
 /* A tensor of the graph, by name, and the message with its data. */
 struct dlb_onnx_place { const char *name; Onnx__TensorProto *p; };
 /* Finds the messages that hold the data of the graph's constants in m. Names are in g, which gets the graph
  * without data; the caller releases it. *place is new. */
 struct dlb_graph;
-int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place, int *n,
-		    struct dlb_error *err);
+int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place,
+		    int *n, struct dlb_error *err);
 #endif

@@ -23,7 +23,8 @@
 struct reading {
 	const Onnx__ModelProto *model;
 	struct dlb_onnx_files *files;
-	struct dlb_name_map function;		/* "DOMAIN\nNAME\nOVERLOAD" to the index in model->functions */
+	/* "DOMAIN\nNAME\nOVERLOAD" to the index in model->functions */
+	struct dlb_name_map function;
 	/* parameter names of the exported program to indices in g->listed */
 	struct dlb_name_map listed;
 	/* initializer of a body ("%p") to its tensor in the outermost graph */
@@ -64,7 +65,8 @@ int dlb_reader_graph(struct onnx_reader *r);
 int dlb_reader_vertices(struct onnx_reader *r, Onnx__NodeProto *const *node, size_t n);
 /* Adds a tensor to r's scope. In a function it is the caller's tensor of a formal output, or
  * VERTEX/NAME. Returns its id; -1 with err. */
-int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind, const char *what);
+int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind,
+			  const char *what);
 int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p, bool initializer);
 int dlb_reader_set_type(struct onnx_reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed);
 int dlb_reader_check_name(const struct onnx_reader *r, const char *name, const char *what);
@@ -76,43 +78,46 @@ const char *dlb_reader_domain(const char *domain);		/* "" for ONNX's own */
 /* Opset version of a domain in r's scope; -1: not imported. */
 int64_t dlb_reader_opset(const struct onnx_reader *r, const char *domain);
 /* Fails with "TYPE 'VERTEX' (opset N): ..." at the file's name; returns -1. */
-int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* The scope around r: a body's or a caller's; NULL: r reads the model's graph. */
 struct onnx_reader *dlb_reader_around(const struct onnx_reader *r);
 
 /* -- onnx_attribute.c -- */
 /* Reads the attributes of vertex p, references resolved, into attr[n_attribute + 1]. If a graph cannot hold
  * one, it becomes DLB_ATTR_UNSUPPORTED, which makes the op unknown. Returns their number; -1 with err. */
-int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr);
+int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+			  struct dlb_attr *attr);
 /* Sets tensor id of to's graph to the value of a `Constant` in r's scope. Returns 1 if a graph cannot hold
  * the value (strings, sparse values); -1 with err. */
-int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct onnx_reader *to, int id);
+int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+			struct onnx_reader *to, int id);
 /* Resolves attribute a: *to is a itself, or the call's value for its ref_attr_name; NULL: the call has
  * none. */
-int dlb_reader_refer(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__AttributeProto *a,
-		     const Onnx__AttributeProto **to);
+int dlb_reader_refer(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+		     const Onnx__AttributeProto *a, const Onnx__AttributeProto **to);
 
 /* -- onnx_body.c -- */
 /* Returns the tensor of that name, captured from an outer scope if necessary; -1: none. */
 int dlb_reader_find(struct onnx_reader *r, const char *name);
 /* Adds a constant of an inner scope to the outermost graph under `name`: p, or the
  * value of the `Constant` vertex. */
-int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
-		     const char *vertex_name);
+int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p,
+		     const Onnx__NodeProto *vertex, const char *vertex_name);
 bool dlb_reader_in_body(const struct onnx_reader *r);
 bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a);
 /* Reads the bodies of vertex p. `in` has its n_in operands; captures are appended (new, in the graph's
  * arena). attr needs space for one more per body. */
-int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
-		      struct dlb_attr *attr, int *n_attr);
+int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in,
+		      int *n_in, struct dlb_attr *attr, int *n_attr);
 
 /* -- onnx_function.c -- */
 int dlb_reader_list_functions(struct onnx_reader *r);		/* fills all->function */
 /* the one p calls; NULL: none */
 const Onnx__FunctionProto *dlb_reader_function(const struct onnx_reader *r, const Onnx__NodeProto *p);
 /* Replaces vertex p by the vertices of function f. */
-int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f);
+int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
+		    const Onnx__FunctionProto *f);
 
 /* -- onnx_signature.c -- */
 /* metadata key of a vertex: its call in PyTorch's graph */

@@ -35,7 +35,8 @@ struct saver {
 static void clear_data(Onnx__TensorProto *t)
 {
 	t->has_raw_data = 0;
-	t->n_float_data = t->n_double_data = t->n_int32_data = t->n_int64_data = t->n_uint64_data = t->n_string_data = 0;
+	t->n_float_data = t->n_double_data = t->n_int32_data = t->n_int64_data = t->n_uint64_data =
+		t->n_string_data = 0;
 	t->n_external_data = 0;
 	t->has_data_location = 0;
 }
@@ -63,7 +64,8 @@ static const void *converted(struct saver *s, const struct dlb_desc *d, const vo
 static int replace(struct saver *s, Onnx__TensorProto *t, const struct dlb_desc *d, const void *data)
 {
 	const int dtype = t->has_data_type ? dlb_dtype_from_onnx(t->data_type) : -1;
-	if (dtype < 0 || t->n_dims > DLB_MAX_DIMS || dlb_checked_count(t->dims, (int)t->n_dims) != dlb_desc_count(d))
+	if (dtype < 0 || t->n_dims > DLB_MAX_DIMS ||
+	    dlb_checked_count(t->dims, (int)t->n_dims) != dlb_desc_count(d))
 		return dlb_refuse(s->err, s->source, "save as .safetensors",
 				"initializer '%s' has another shape than the trained weight", t->name);
 	set_raw(t, converted(s, d, data, (enum dlb_dtype)dtype),
@@ -88,7 +90,8 @@ static bool take_from_vertex(struct saver *s, const char *name)
 		if (others) {
 			v->output[at] = dlb_arena_printf(s->a, "%s.replaced", name);
 		} else {
-			memmove(&s->p->node[i], &s->p->node[i + 1], (s->p->n_node - i - 1) * sizeof s->p->node[0]);
+			memmove(&s->p->node[i], &s->p->node[i + 1],
+				(s->p->n_node - i - 1) * sizeof s->p->node[0]);
 			s->p->n_node--;
 		}
 		return true;
@@ -96,7 +99,8 @@ static bool take_from_vertex(struct saver *s, const char *name)
 	return false;
 }
 
-static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, const struct dlb_desc *d, const void *data)
+static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, const struct dlb_desc *d,
+					  const void *data)
 {
 	Onnx__TensorProto *t = dlb_arena_alloc(s->a, sizeof *t);
 	int64_t *dims = dlb_arena_array(s->a, (size_t)d->n_dims + 1, sizeof *dims);
@@ -116,13 +120,16 @@ static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, con
 
 /* Stores weight i in place `at`. -1 with err if calls of one function share the
  * constant but their weights differ. */
-static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const struct dlb_desc *d, const void *data, int i)
+static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const struct dlb_desc *d,
+			const void *data, int i)
 {
 	const int before = dlb_name_map_add(&s->filled, dlb_arena_printf(s->a, "%p", (void *)at->p), i);
 
 	if (before >= 0 && s->data[before] != data) {
-		dlb_fail(s->err, s->source, "tensors '%s' and '%s' share one constant of a function, but their trained values differ", s->names[before],
-			 at->name);
+		dlb_fail(s->err, s->source,
+			 "tensors '%s' and '%s' share one constant of a function, but their trained values "
+			 "differ",
+			 s->names[before], at->name);
 		return dlb_hint(s->err, "save as .safetensors");
 	}
 	return replace(s, at->p, d, data);
@@ -196,7 +203,9 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 		       const struct dlb_desc *desc, int n)
 {
 	struct dlb_name_map map = { 0 };
-	Onnx__TensorProto **list = dlb_arena_array(s->a, s->p->n_initializer + (size_t)n + (size_t)s->n_apart + 1, sizeof *list);
+	Onnx__TensorProto **list = dlb_arena_array(s->a,
+						   s->p->n_initializer + (size_t)n + (size_t)s->n_apart + 1,
+						   sizeof *list);
 	int rc = 0;
 
 	for (int i = 0; i < n_places; i++)
@@ -219,7 +228,8 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 			if (m->ir_version < 4)
 				m->ir_version = 4;
 		} else {
-			dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in", s->names[i]);
+			dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in",
+				 s->names[i]);
 			rc = dlb_hint(s->err, "save as .safetensors");
 		}
 	}
@@ -290,8 +300,10 @@ static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const st
 	int n_places;
 
 	dlb_graph_init(&g);
-	int rc = dlb_onnx_places(m, s->source, &g, &place, &n_places, s->err) || put_weights(s, m, place, n_places, desc, n) ||
-		 take_in_graph(s, s->p) ? -1 : 0;
+	int rc = dlb_onnx_places(m, s->source, &g, &place, &n_places, s->err) ||
+				 put_weights(s, m, place, n_places, desc, n) || take_in_graph(s, s->p) ?
+			 -1 :
+			 0;
 	for (size_t i = 0; i < m->n_functions && !rc; i++)
 		rc = take_in_vertices(s, m->functions[i]->node, m->functions[i]->n_node);
 	free(place);
@@ -305,8 +317,9 @@ int dlb_onnx_save(const char *source, const char *path, const char *const *names
 	return dlb_onnx_save_apart(source, path, names, data, desc, n, NULL, 0, err);
 }
 
-int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names, const void *const *data, const struct dlb_desc *desc,
-			int n, const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err)
+int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names,
+			const void *const *data, const struct dlb_desc *desc, int n,
+			const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	struct dlb_file f;
@@ -319,8 +332,15 @@ int dlb_onnx_save_apart(const char *source, const char *path, const char *const 
 	struct dlb_onnx_files files = { .folder = full ? dirname(copy) : NULL, .fd = -1 };
 	Onnx__ModelProto *m = dlb_onnx_unpack(&onnx__model_proto__descriptor, f.data, f.n, source, &a, err);
 	if (m) {
-		struct saver s = { .source = source, .files = &files, .a = &a, .p = m->graph, .names = names, .data = data, .apart = apart,
-				   .n_apart = n_apart, .err = err };
+		struct saver s = { .source = source,
+				   .files = &files,
+				   .a = &a,
+				   .p = m->graph,
+				   .names = names,
+				   .data = data,
+				   .apart = apart,
+				   .n_apart = n_apart,
+				   .err = err };
 		rc = save(&s, m, path, desc, n);
 	}
 	dlb_onnx_files_close(&files);

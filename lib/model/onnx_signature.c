@@ -47,7 +47,8 @@ static bool is(struct text_span a, const char *text)
 
 /* Adds an input to the list. Kinds that are no state of the module (USER_INPUT,
  * TOKEN, CUSTOM_OBJ) are skipped. */
-static void add(struct parameter_list *l, struct text_span kind, const char *input, const char *target, struct text_span persistent)
+static void add(struct parameter_list *l, struct text_span kind, const char *input, const char *target,
+		struct text_span persistent)
 {
 	for (int i = 0; i < DLB_LEN(kinds); i++) {
 		if (!is(kind, kinds[i].name))
@@ -104,7 +105,8 @@ static int read_line(struct parameter_list *l, struct text_span line)
 			break;
 		}
 	struct text_span none;
-	if (!target.n || target.n == line.n || (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
+	if (!target.n || target.n == line.n ||
+	    (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
 		return -1;
 	add(l, kind, copied(l, input), copied(l, target), persistent);
 	return 0;
@@ -208,7 +210,8 @@ static const char *read_spec(struct parameter_list *l, const char *p)
 	struct text_span kind, arg, target, persistent = { NULL, 0 }, name, before;
 	const char *end, *ignored;
 
-	if (!argument(p, "kind", &kind, &end) || !argument(p, "arg", &arg, &end) || !argument(p, "target", &target, &end))
+	if (!argument(p, "kind", &kind, &end) || !argument(p, "arg", &arg, &end) ||
+	    !argument(p, "target", &target, &end))
 		return NULL;
 	argument(p, "persistent", &persistent, &ignored);		/* absent in PyTorch 2.1 */
 	if (!cut(&kind, "InputKind.", &before) || !cut(&kind, ":", &before))
@@ -248,8 +251,11 @@ static void read_signature(struct onnx_reader *r, const char *text)
 	const bool is_text = dlb_is_utf8(text, strlen(text));
 
 	if (!is_text || (is_object ? read_object(&l, text + sizeof object - 1) : read_lines(&l, text))) {
-		dlb_graph_note(r->g, "the exporter's list of parameters (%s in the metadata) cannot be read and is ignored: "
-			       "the role of each initializer decides if it is trained", strrchr(KEY, '.') + 1);
+		dlb_graph_note(r->g,
+			       "the exporter's list of parameters (%s in the metadata) cannot be read and is "
+			       "ignored: "
+			       "the role of each initializer decides if it is trained",
+			       strrchr(KEY, '.') + 1);
 	} else {
 		r->g->listed = dlb_arena_array(&r->g->arena, (size_t)l.n + 1, sizeof *l.item);
 		if (l.n)
@@ -286,7 +292,8 @@ void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 {
 	struct dlb_op *o = &r->g->op[op];
 	const struct dlb_name_map *all = &r->all->listed;
-	const char *text = all->n ? dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE) : NULL;
+	const char *text = all->n ? dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE) :
+				    NULL;
 	int *use = NULL, n = 0, cap = 0;
 	char name[256];
 

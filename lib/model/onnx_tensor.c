@@ -19,12 +19,18 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw tensor data are u
 #define DAMAGED "the file is damaged: export the model again"
 #define TO_FLOAT "export the model in f32 or f16, before it is quantized"
 
-struct tensor_source { const char *name, *what; struct dlb_onnx_files *files; struct dlb_arena *a; struct dlb_error *err; };
+struct tensor_source {
+	const char *name, *what;
+	struct dlb_onnx_files *files;
+	struct dlb_arena *a;
+	struct dlb_error *err;
+};
 
 static int cannot_open(const struct tensor_source *s, const char *location)
 {
 	dlb_fail(s->err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
-	return dlb_hint(s->err, "the exporter writes the weights to a file of their own: keep it beside the model");
+	return dlb_hint(s->err,
+			"the exporter writes the weights to a file of their own: keep it beside the model");
 }
 
 /* Returns the path of an external file (new), which must be inside the model's folder after
@@ -39,11 +45,13 @@ static char *external_path(const struct tensor_source *s, const char *location)
 		if (p[0] == '.' && p[1] == '.' && (p == location || p[-1] == '/') && (!p[2] || p[2] == '/'))
 			up = true;
 	if (!s->files->folder) {
-		dlb_fail(err, s->name, "data of %s lie in another file, which only a model on disk can have", s->what);
+		dlb_fail(err, s->name, "data of %s lie in another file, which only a model on disk can have",
+			 s->what);
 		dlb_hint(err, "give the model as a file, beside its data");
 	} else if (!*location || *location == '/' || up) {
 		dlb_fail(err, s->name, "data of %s lie outside the model's folder: '%s'", s->what, location);
-		dlb_hint(err, "put the file beside the model, and save the model with its name alone as the location");
+		dlb_hint(err, "put the file beside the model, and save the model with its name alone as the "
+			      "location");
 	} else {
 		path = dlb_xprintf("%s/%s", s->files->folder, location);
 		folder = realpath(s->files->folder, NULL);
@@ -52,8 +60,8 @@ static char *external_path(const struct tensor_source *s, const char *location)
 		if (!folder || !real) {
 			cannot_open(s, location);
 		} else if (strncmp(real, folder, n) != 0 || (real[n] != '/' && n > 1)) {
-			dlb_fail(err, s->name, "data of %s lie outside the model's folder: '%s' leads there", s->what,
-				 location);
+			dlb_fail(err, s->name, "data of %s lie outside the model's folder: '%s' leads there",
+				 s->what, location);
 			dlb_hint(err, "copy the file beside the model in place of the link");
 		} else {
 			free(path);
@@ -117,8 +125,8 @@ static int read_at(const struct tensor_source *s, int64_t offset, char *to, size
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0) {
-			dlb_fail(s->err, s->name, "cannot read data of %s in '%s': %s", s->what, s->files->location,
-				 got < 0 ? strerror(errno) : "file got shorter");
+			dlb_fail(s->err, s->name, "cannot read data of %s in '%s': %s", s->what,
+				 s->files->location, got < 0 ? strerror(errno) : "file got shorter");
 			return dlb_hint(s->err, "is the whole file there?");
 		}
 		done += (size_t)got;
@@ -146,7 +154,8 @@ static int read_external(const struct tensor_source *s, const Onnx__TensorProto 
 		return dlb_hint(s->err, DAMAGED);
 	}
 	if (length >= 0 && (uint64_t)length != bytes) {
-		dlb_fail(s->err, s->name, "data of %s are %" PRId64 " bytes where its shape needs %zu", s->what, length, bytes);
+		dlb_fail(s->err, s->name, "data of %s are %" PRId64 " bytes where its shape needs %zu",
+			 s->what, length, bytes);
 		return dlb_hint(s->err, DAMAGED);
 	}
 	if (s->files->unread)
@@ -154,8 +163,8 @@ static int read_external(const struct tensor_source *s, const Onnx__TensorProto 
 	if (open_external(s, location))
 		return -1;
 	if (offset > s->files->bytes || bytes > (uint64_t)(s->files->bytes - offset)) {
-		dlb_fail(s->err, s->name, "data of %s reach past the end of '%s' (%" PRId64 " bytes)", s->what, location,
-			 s->files->bytes);
+		dlb_fail(s->err, s->name, "data of %s reach past the end of '%s' (%" PRId64 " bytes)",
+			 s->what, location, s->files->bytes);
 		return dlb_hint(s->err, "is the whole file there, and of the same export as the model?");
 	}
 	*data = dlb_arena_alloc(s->a, bytes ? bytes : 1);
@@ -179,7 +188,8 @@ static bool put_int32(enum dlb_dtype t, int32_t v, void *to, size_t i)
 	}
 }
 
-static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p, enum dlb_dtype t, size_t count, void **data)
+static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p, enum dlb_dtype t,
+		      size_t count, void **data)
 {
 	const size_t size = dlb_dtype_bytes(t);
 	const void *from = NULL;
@@ -193,7 +203,8 @@ static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p,
 	default: have = p->n_int32_data; break;
 	}
 	if (have != count) {
-		dlb_fail(s->err, s->name, "%s holds %zu values where its shape needs %zu", s->what, have, count);
+		dlb_fail(s->err, s->name, "%s holds %zu values where its shape needs %zu", s->what, have,
+			 count);
 		return dlb_hint(s->err, DAMAGED);
 	}
 	if (s->files->unread)
@@ -210,7 +221,8 @@ static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p,
 			fits = put_int32(t, p->int32_data[i], *data, i);
 		}
 		if (!fits) {
-			dlb_fail(s->err, s->name, "value %zu of %s does not fit %s", i, s->what, dlb_dtype_name(t));
+			dlb_fail(s->err, s->name, "value %zu of %s does not fit %s", i, s->what,
+				 dlb_dtype_name(t));
 			return dlb_hint(s->err, DAMAGED);
 		}
 	}
@@ -220,17 +232,27 @@ static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p,
 /* Refuses a type that dlb does not have, by ONNX's number. */
 static int unknown_type(const struct tensor_source *s, int type)
 {
-	static const struct { int type; const char *name, *cure; } known[] = {
+	static const struct { int type; const char *name, *cure;
+	} known[] = {
 		{ 8, "strings", "look the text up before the model: it takes numbers" },
-		{ 14, "complex64", "write it with real and imaginary parts" }, { 15, "complex128", "write it with real and imaginary parts" },
-		{ 17, "f8 (e4m3fn)", TO_FLOAT }, { 18, "f8 (e4m3fnuz)", TO_FLOAT }, { 19, "f8 (e5m2)", TO_FLOAT },
-		{ 20, "f8 (e5m2fnuz)", TO_FLOAT }, { 21, "u4", TO_FLOAT }, { 22, "i4", TO_FLOAT }, { 23, "f4 (e2m1)", TO_FLOAT },
-		{ 24, "f8 (e8m0)", TO_FLOAT }, { 25, "u2", TO_FLOAT }, { 26, "i2", TO_FLOAT },
+		{ 14, "complex64", "write it with real and imaginary parts" },
+		{ 15, "complex128", "write it with real and imaginary parts" },
+		{ 17, "f8 (e4m3fn)", TO_FLOAT },
+		{ 18, "f8 (e4m3fnuz)", TO_FLOAT },
+		{ 19, "f8 (e5m2)", TO_FLOAT },
+		{ 20, "f8 (e5m2fnuz)", TO_FLOAT },
+		{ 21, "u4", TO_FLOAT },
+		{ 22, "i4", TO_FLOAT },
+		{ 23, "f4 (e2m1)", TO_FLOAT },
+		{ 24, "f8 (e8m0)", TO_FLOAT },
+		{ 25, "u2", TO_FLOAT },
+		{ 26, "i2", TO_FLOAT },
 	};
 
 	for (int i = 0; i < DLB_LEN(known); i++)
 		if (known[i].type == type) {
-			dlb_fail(s->err, s->name, "%s is of a type dlb does not read: %s (ONNX data type %d)", s->what, known[i].name, type);
+			dlb_fail(s->err, s->name, "%s is of a type dlb does not read: %s (ONNX data type %d)",
+				 s->what, known[i].name, type);
 			return dlb_hint(s->err, "%s", known[i].cure);
 		}
 	dlb_fail(s->err, s->name, "%s is of a type dlb does not read (ONNX data type %d)", s->what, type);
@@ -238,7 +260,8 @@ static int unknown_type(const struct tensor_source *s, int type)
 }
 
 /* Reads shape and type; *bytes: size of the data. */
-static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, struct dlb_desc *d, size_t *bytes)
+static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, struct dlb_desc *d,
+		     size_t *bytes)
 {
 	const int dtype = p->has_data_type ? dlb_dtype_from_onnx(p->data_type) : -1;
 
@@ -249,7 +272,8 @@ static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, 
 		return dlb_hint(s->err, "save the model again with onnx.save: it writes tensors whole");
 	}
 	if (p->n_dims > DLB_MAX_DIMS) {
-		dlb_fail(s->err, s->name, "%s has %zu dimensions; at most %d", s->what, p->n_dims, DLB_MAX_DIMS);
+		dlb_fail(s->err, s->name, "%s has %zu dimensions; at most %d", s->what, p->n_dims,
+			 DLB_MAX_DIMS);
 		return dlb_hint(s->err, "reshape it in the model");
 	}
 	*d = (struct dlb_desc){ .dtype = (enum dlb_dtype)dtype, .n_dims = (int)p->n_dims };
@@ -265,8 +289,9 @@ static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, 
 	return 0;
 }
 
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files, const char *what,
-		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err)
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files,
+		    const char *what, struct dlb_arena *a, struct dlb_desc *desc, void **data,
+		    struct dlb_error *err)
 {
 	const struct tensor_source s = { name, what, files, a, err };
 	struct dlb_desc d;
@@ -281,7 +306,8 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onn
 			return -1;
 	} else if (p->has_raw_data && (p->raw_data.len || !count)) {
 		if (p->raw_data.len != bytes) {
-			dlb_fail(err, name, "%s holds %zu bytes where its shape needs %zu", what, p->raw_data.len, bytes);
+			dlb_fail(err, name, "%s holds %zu bytes where its shape needs %zu", what,
+				 p->raw_data.len, bytes);
 			return dlb_hint(err, DAMAGED);
 		}
 		*data = bytes ? p->raw_data.data : dlb_arena_alloc(a, 1);
@@ -295,7 +321,8 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onn
 	return 0;
 }
 
-int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data, struct dlb_error *err)
+int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data,
+			 struct dlb_error *err)
 {
 	struct dlb_onnx_files none = { .fd = -1 };
 	struct dlb_arena a = { 0 };
@@ -305,7 +332,8 @@ int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc
 
 	if (dlb_file_open(path, &f, err))
 		return -1;
-	const Onnx__TensorProto *p = dlb_onnx_unpack(&onnx__tensor_proto__descriptor, f.data, f.n, path, &a, err);
+	const Onnx__TensorProto *p = dlb_onnx_unpack(&onnx__tensor_proto__descriptor, f.data, f.n, path, &a,
+						     err);
 	if (p && dlb_onnx_tensor(p, path, &none, "the tensor", &a, desc, &at, err) == 0) {
 		const size_t bytes = dlb_desc_bytes(desc);
 		snprintf(name, 128, "%s", p->name ? p->name : "");

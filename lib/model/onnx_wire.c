@@ -34,7 +34,8 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *v)
 	return NULL;
 }
 
-static int walk(struct wire *w, const ProtobufCMessageDescriptor *d, const uint8_t *p, const uint8_t *end, int depth)
+static int walk(struct wire *w, const ProtobufCMessageDescriptor *d, const uint8_t *p, const uint8_t *end,
+		int depth)
 {
 	uint64_t seen = 0;	/* singular message fields seen, a bit per field number */
 	while (p < end) {
@@ -63,7 +64,8 @@ static int walk(struct wire *w, const ProtobufCMessageDescriptor *d, const uint8
 		default:
 			return bad(w, at, "unknown wire type");
 		}
-		const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, (unsigned)number);
+		const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d,
+											    (unsigned)number);
 		if (f && f->type == PROTOBUF_C_TYPE_MESSAGE) {
 			if (f->label != PROTOBUF_C_LABEL_REPEATED && number < 64) {
 				if (seen >> number & 1)

@@ -35,8 +35,8 @@ static int fail(struct dlb_error *err, const char *name, const char *tensor, con
 }
 
 /* Reads one entry of the header and its extent in the data. */
-static int read_entry(const char *name, const char *key, const json_t *v, uint64_t data_bytes, struct dlb_st_tensor *t,
-		      struct extent *x, struct dlb_error *err)
+static int read_entry(const char *name, const char *key, const json_t *v, uint64_t data_bytes,
+		      struct dlb_st_tensor *t, struct extent *x, struct dlb_error *err)
 {
 	const json_t *shape = json_object_get(v, "shape"), *offsets = json_object_get(v, "data_offsets");
 	const char *type = json_string_value(json_object_get(v, "dtype"));
@@ -55,8 +55,8 @@ static int read_entry(const char *name, const char *key, const json_t *v, uint64
 	}
 	const int64_t count = dlb_checked_count(t->desc.dim, t->desc.n_dims);
 	const json_t *b = json_array_get(offsets, 0), *e = json_array_get(offsets, 1);
-	if (!json_is_integer(b) || !json_is_integer(e) || json_array_size(offsets) != 2 || json_integer_value(b) < 0 ||
-	    json_integer_value(e) < json_integer_value(b))
+	if (!json_is_integer(b) || !json_is_integer(e) || json_array_size(offsets) != 2 ||
+	    json_integer_value(b) < 0 || json_integer_value(e) < json_integer_value(b))
 		return fail(err, name, key, "no data_offsets [begin, end]");
 	x->begin = (uint64_t)json_integer_value(b);
 	x->end = (uint64_t)json_integer_value(e);
@@ -69,15 +69,16 @@ static int read_entry(const char *name, const char *key, const json_t *v, uint64
 }
 
 /* Checks that the extents cover [0, data_bytes) without holes or overlaps. */
-static int check_cover(const char *name, const struct dlb_safetensors *s, struct extent *x, uint64_t data_bytes,
-		       struct dlb_error *err)
+static int check_cover(const char *name, const struct dlb_safetensors *s, struct extent *x,
+		       uint64_t data_bytes, struct dlb_error *err)
 {
 	uint64_t at = 0;
 	qsort(x, (size_t)s->n, sizeof *x, by_begin);
 	for (int i = 0; i < s->n; i++) {
 		if (x[i].begin != at)
 			return fail(err, name, s->tensor[x[i].tensor].name,
-				    x[i].begin < at ? "its data overlap another's" : "a hole before its data");
+				    x[i].begin < at ? "its data overlap another's" :
+						      "a hole before its data");
 		at = x[i].end;
 	}
 	if (at != data_bytes)
@@ -85,8 +86,8 @@ static int check_cover(const char *name, const struct dlb_safetensors *s, struct
 	return 0;
 }
 
-static int place_data(const char *name, struct dlb_safetensors *s, const struct extent *x, const uint8_t *data,
-		      struct dlb_error *err)
+static int place_data(const char *name, struct dlb_safetensors *s, const struct extent *x,
+		      const uint8_t *data, struct dlb_error *err)
 {
 	struct own *own = s->own;
 	for (int i = 0; i < s->n; i++) {
@@ -146,7 +147,8 @@ static int read_header(const char *name, json_t *root, const uint8_t *data, uint
 	return check_cover(name, s, x, data_bytes, err) || place_data(name, s, x, data, err) ? -1 : 0;
 }
 
-static int parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s, struct dlb_error *err)
+static int parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s,
+		 struct dlb_error *err)
 {
 	const uint8_t *p = bytes;
 	json_error_t why;
@@ -173,7 +175,8 @@ static int parse(const void *bytes, size_t n, const char *name, struct dlb_safet
 	return rc;
 }
 
-int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s, struct dlb_error *err)
+int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s,
+			  struct dlb_error *err)
 {
 	return parse(bytes, n, name, s, err) ? dlb_hint(err, "is it a safetensors file, and all of it?") : 0;
 }
@@ -245,13 +248,15 @@ static char *make_header(const char *path, const struct st_row *row, int n, cons
 		json_t *shape = json_array();
 		for (int k = 0; k < t->desc.n_dims; k++)
 			json_array_append_new(shape, json_integer(t->desc.dim[k]));
-		json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", dlb_dtype_safetensors(t->desc.dtype), "shape", shape,
+		json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype",
+					  dlb_dtype_safetensors(t->desc.dtype), "shape", shape,
 					  "data_offsets", (json_int_t)at, (json_int_t)end);
 		at = end;
 		const bool twice = json_object_get(root, t->name) != NULL;
 		if (json_object_set_new(root, t->name, entry) != 0 || twice) {
 			dlb_refuse(err, path, "give the tensors of the model other names",
-				   "cannot save tensor '%s': its name is in use or is not UTF-8 text", t->name);
+				   "cannot save tensor '%s': its name is in use or is not UTF-8 text",
+				   t->name);
 			json_decref(root);
 			return NULL;
 		}
@@ -270,7 +275,8 @@ static void put(struct dlb_output *out, struct dlb_sha256 *sum, const void *p, s
 		dlb_sha256_add(sum, p, n);
 }
 
-static int write_rows(const char *path, const struct st_row *row, int n, const char *header, struct dlb_sha256 *sum, struct dlb_error *err)
+static int write_rows(const char *path, const struct st_row *row, int n, const char *header,
+		      struct dlb_sha256 *sum, struct dlb_error *err)
 {
 	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
 	unsigned char size[8];
@@ -288,8 +294,8 @@ static int write_rows(const char *path, const struct st_row *row, int n, const c
 	return dlb_output_commit(&out, err);	/* also checks ferror */
 }
 
-static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, struct dlb_sha256 *sum,
-		      struct dlb_error *err)
+static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata,
+		      struct dlb_sha256 *sum, struct dlb_error *err)
 {
 	struct st_row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
 
@@ -309,8 +315,8 @@ int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n
 	return write_file(path, t, n, metadata, NULL, err);
 }
 
-int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, char sha256[65],
-				 struct dlb_error *err)
+int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t, int n,
+				 const char *const *metadata, char sha256[65], struct dlb_error *err)
 {
 	struct dlb_sha256 *sum = dlb_sha256_new();
 	const int rc = write_file(path, t, n, metadata, sum, err);

@@ -49,7 +49,8 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 		memcpy(sha, s->onnx.model_sha256, sizeof sha);
 	if (sha256 && strcmp(sha, sha256) != 0) {
 		close_store(s);
-		dlb_fail(err, path, "the model has changed since the document was made (SHA-256 %.12s..., not %.12s...)",
+		dlb_fail(err, path,
+			 "the model has changed since the document was made (SHA-256 %.12s..., not %.12s...)",
 			 sha, sha256);
 		return dlb_hint(err, "run dlb-profile again");
 	}
@@ -85,11 +86,12 @@ static int look_up(const struct store *s, const char *name, struct dlb_desc *d, 
 }
 
 /* Converts `count` elements to another type, one by one. */
-static void convert(void *to, enum dlb_dtype to_type, const void *from, const struct dlb_desc *have, const struct dlb_slice *s,
-		    int64_t count)
+static void convert(void *to, enum dlb_dtype to_type, const void *from, const struct dlb_desc *have,
+		    const struct dlb_slice *s, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
-		dlb_value_set(to, to_type, i, dlb_value_real(from, have->dtype, s ? dlb_slice_index(s, i) : i));
+		dlb_value_set(to, to_type, i,
+			      dlb_value_real(from, have->dtype, s ? dlb_slice_index(s, i) : i));
 }
 
 /* Name of tensor t in the file, or of the tensor that t is a slice of. */
@@ -108,8 +110,9 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 	char a[120], b[120];
 
 	if (!look_up(s, name, &have, &from))
-		return dlb_refuse(err, s->path, "give weights of this model: names are those of the graph's tensors",
-				"no tensor '%s'", name);
+		return dlb_refuse(err, s->path,
+				  "give weights of this model: names are those of the graph's tensors",
+				  "no tensor '%s'", name);
 	bool follows = false;
 	for (int k = 0; k < t->n_dims; k++)
 		follows |= t->dim[k].mul != 0;
@@ -149,7 +152,8 @@ static bool is_state(const struct dlb_tensor *t)
 /* True if the data must be loaded from the model's file, or (in_state) from the state_dict file. */
 static bool wanted(const struct dlb_tensor *t, bool in_state, bool constants_only)
 {
-	return (in_state ? t->in_state : t->in_model && !t->in_state) && !t->data && !t->is_fill && !(constants_only && is_state(t) && !t->frozen);
+	return (in_state ? t->in_state : t->in_model && !t->in_state) && !t->data && !t->is_fill &&
+	       !(constants_only && is_state(t) && !t->frozen);
 }
 
 static int load_from(struct dlb_graph *g, bool in_state, bool constants_only, struct dlb_error *err)
@@ -164,7 +168,8 @@ static int load_from(struct dlb_graph *g, bool in_state, bool constants_only, st
 	if (!missing)
 		return 0;
 	if (!path)
-		return dlb_refuse(err, "/graph/model", "run dlb-profile on the ONNX model", "the document names no %s to take weights from",
+		return dlb_refuse(err, "/graph/model", "run dlb-profile on the ONNX model",
+				  "the document names no %s to take weights from",
 				  in_state ? "state_dict" : "model");
 	if (open_store(&s, path, in_state ? g->state_sha256 : g->model_sha256, err))
 		return -1;
@@ -216,7 +221,8 @@ int dlb_weights_sha256(const char *path, char out[65], struct dlb_error *err)
 	return rc;
 }
 
-int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s, struct dlb_error *err)
+int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s,
+			      struct dlb_error *err)
 {
 	char sha[65];
 	char *full = realpath(path, NULL);

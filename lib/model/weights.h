@@ -19,5 +19,6 @@ int dlb_weights_sha256(const char *path, char out[65], struct dlb_error *err);
 /* Reads the module's state_dict, a safetensors file, and assigns it to a graph that was just
  * read (dlb_graph_take_state). g's tensors then point into *s, which must outlive g. The
  * caller releases *s, also on error. */
-int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s, struct dlb_error *err);
+int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s,
+			      struct dlb_error *err);
 #endif

@@ -12,7 +12,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, DLB_MAP_add_relu, 2, 0, 0, k, err);
 }
@@ -33,5 +34,15 @@ static double flops(const struct dlb_op_io *io)
 	return 2.0 * (double)dlb_desc_count(&io->out[0]);
 }
 
-const struct dlb_op_class dlb_op_AddRelu = { .name = "AddRelu", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_MIXES, .overwrite = 3, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_AddRelu = { .name = "AddRelu",
+					     .domain = "dlb",
+					     .n_in = { 2, 2 },
+					     .n_out = { 1, 1 },
+					     .layout = DLB_LAYOUT_ANY,
+					     .bf16 = DLB_BF16_MIXES,
+					     .overwrite = 3,
+					     .work = "elementwise",
+					     .infer = infer,
+					     .flops = flops,
+					     .gradient = gradient,
+					     .kernel = kernel };

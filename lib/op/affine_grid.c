@@ -18,10 +18,13 @@ static int check_dims(const struct dlb_op_io *io, struct affine *a, struct dlb_e
 	a->points = 1;
 	for (int i = 0; i < a->n; i++) {
 		if (a->size[i] < 1 || a->size[i] > MOST)
-			return dlb_op_fail(io, err, "an image of size %lld is not possible", (long long)a->size[i]);
+			return dlb_op_fail(io, err, "an image of size %lld is not possible",
+					   (long long)a->size[i]);
 		a->points *= a->size[i];
 	}
-	if (dlb_checked_count((int64_t[]){ a->batch, a->size[0], a->size[1], a->n == 3 ? a->size[2] : 1, a->n }, 5) < 0)
+	if (dlb_checked_count((int64_t[]){ a->batch, a->size[0], a->size[1], a->n == 3 ? a->size[2] : 1,
+					   a->n },
+			      5) < 0)
 		return dlb_op_fail(io, err, "the grid would be too large");
 	return 0;
 }
@@ -34,9 +37,13 @@ static int parse(const struct dlb_op_io *io, struct affine *a, struct dlb_error 
 
 	if (n < 0)
 		return -1;
-	*a = (struct affine){ .type = theta->dtype, .align = dlb_io_int(io, "align_corners", 0) != 0, .n = n - 2 };
-	if (theta->n_dims != 3 || theta->dim[1] != n - 2 || theta->dim[2] != n - 1 || !dlb_dtype_is_float(theta->dtype))
-		return dlb_op_fail(io, err, "theta must be (N,2,3) or (N,3,4) of floats, for sizes of 4 or 5 entries");
+	*a = (struct affine){ .type = theta->dtype,
+			      .align = dlb_io_int(io, "align_corners", 0) != 0,
+			      .n = n - 2 };
+	if (theta->n_dims != 3 || theta->dim[1] != n - 2 || theta->dim[2] != n - 1 ||
+	    !dlb_dtype_is_float(theta->dtype))
+		return dlb_op_fail(io, err,
+				   "theta must be (N,2,3) or (N,3,4) of floats, for sizes of 4 or 5 entries");
 	a->batch = theta->dim[0];
 	memcpy(a->size, size + 2, (size_t)(n - 2) * sizeof *size);
 	return check_dims(io, a, err);
@@ -61,7 +68,10 @@ static int grad_parse(const struct dlb_op_io *io, struct affine *a, struct dlb_e
 	const struct dlb_desc *dy = &io->in[0];
 	const int n = dy->n_dims - 2;
 
-	*a = (struct affine){ .type = dy->dtype, .align = dlb_io_int(io, "align_corners", 0) != 0, .n = n, .batch = dy->dim[0] };
+	*a = (struct affine){ .type = dy->dtype,
+			      .align = dlb_io_int(io, "align_corners", 0) != 0,
+			      .n = n,
+			      .batch = dy->dim[0] };
 	if (n < 2 || n > 3 || dy->dim[n + 1] != n)
 		return dlb_op_fail(io, err, "input 0 is not the gradient of a grid");
 	memcpy(a->size, dy->dim + 1, (size_t)n * sizeof *a->size);
@@ -103,7 +113,8 @@ static void run(const void *ctx, const struct dlb_run *r)
 				double sum = 0;
 
 				for (int j = 0; j <= n; j++)
-					sum += dlb_real_get(r->in[0], a->type, (b * n + i) * (n + 1) + j) * at[j];
+					sum += dlb_real_get(r->in[0], a->type, (b * n + i) * (n + 1) + j) *
+					       at[j];
 				dlb_real_set(r->out[0], a->type, (b * a->points + p) * n + i, sum);
 			}
 	}
@@ -121,7 +132,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 		for (int64_t p = 0; p < a->points; p++) {
 			place(a, p, at);
 			for (int i = 0; i < n; i++) {
-				const double dy = dlb_real_get(r->in[0], a->type, (b * a->points + p) * n + i);
+				const double dy = dlb_real_get(r->in[0], a->type,
+							       (b * a->points + p) * n + i);
 
 				for (int j = 0; j <= n; j++)
 					sum[i][j] += dy * at[j];
@@ -133,7 +145,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct affine a;
 
@@ -142,7 +155,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return be->ops->host(be, run, &a, sizeof a, 0, k, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct affine a;
 
@@ -156,7 +170,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "AffineGridGrad", b->io.attr, b->io.n_attr, &b->dout[0], 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "AffineGridGrad", b->io.attr, b->io.n_attr, &b->dout[0], 1, 1, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -167,7 +182,19 @@ static double flops(const struct dlb_op_io *io)
 	return 2.0 * (double)(y->n_dims - 1) * (double)dlb_desc_count(y);
 }
 
-const struct dlb_op_class dlb_op_AffineGrid = { .name = "AffineGrid", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_AffineGridGrad = { .name = "AffineGridGrad", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .flops = flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_AffineGrid = { .name = "AffineGrid",
+						.n_in = { 2, 2 },
+						.n_out = { 1, 1 },
+						.work = "move",
+						.infer = infer,
+						.flops = flops,
+						.gradient = gradient,
+						.kernel = kernel };
+const struct dlb_op_class dlb_op_AffineGridGrad = { .name = "AffineGridGrad",
+						    .domain = "dlb",
+						    .n_in = { 1, 1 },
+						    .n_out = { 1, 1 },
+						    .work = "move",
+						    .infer = grad_infer,
+						    .flops = flops,
+						    .kernel = grad_kernel };

@@ -36,7 +36,8 @@ static int64_t product_of(struct heads h)
 }
 
 /* Reads attribute `name` into axis; leaves axis if there is none. */
-static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[N_AXES], struct dlb_error *err)
+static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[N_AXES],
+		     struct dlb_error *err)
 {
 	const int64_t *v;
 	const int n = dlb_attr_ints(io->attr, io->n_attr, name, &v);
@@ -52,7 +53,8 @@ static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[
 	return 0;
 }
 
-static int read_heads(const struct dlb_op_io *io, int i, int operand, const char *attr, struct heads *h, struct dlb_error *err)
+static int read_heads(const struct dlb_op_io *io, int i, int operand, const char *attr, struct heads *h,
+		      struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[i];
 	const int64_t n = dlb_io_int(io, attr, 0);
@@ -64,20 +66,24 @@ static int read_heads(const struct dlb_op_io *io, int i, int operand, const char
 		int64_t axis[] = BY_HEADS;
 		if (read_axes(io, axes[operand], axis, err))
 			return -1;
-		*h = (struct heads){ .batch = x->dim[axis[BATCH]], .heads = x->dim[axis[HEADS]], .rows = x->dim[axis[ROWS]],
+		*h = (struct heads){ .batch = x->dim[axis[BATCH]],
+				     .heads = x->dim[axis[HEADS]],
+				     .rows = x->dim[axis[ROWS]],
 				     .width = x->dim[WIDTH] };
 		memcpy(h->axis, axis, sizeof axis);
 		if (n && n != h->heads)
-			return dlb_op_fail(io, err, "input %d has %lld heads, %s is %lld", i, (long long)h->heads, attr, (long long)n);
+			return dlb_op_fail(io, err, "input %d has %lld heads, %s is %lld", i,
+					   (long long)h->heads, attr, (long long)n);
 	} else if (n < 1 || x->dim[2] % n) {
-		return dlb_op_fail(io, err, "input %d of 3 dimensions: %s is %lld, should divide %lld", i, attr, (long long)n,
-				   (long long)x->dim[2]);
+		return dlb_op_fail(io, err, "input %d of 3 dimensions: %s is %lld, should divide %lld", i,
+				   attr, (long long)n, (long long)x->dim[2]);
 	} else {
 		h->width = x->dim[2] / n;
 	}
 	if (h->heads < 1 || h->width < 1 || h->rows > INT32_MAX || h->width * h->heads > INT32_MAX)
-		return dlb_op_fail(io, err, "input %d: %lld heads of width %lld and %lld rows are not possible", i, (long long)h->heads,
-				   (long long)h->width, (long long)h->rows);
+		return dlb_op_fail(io, err,
+				   "input %d: %lld heads of width %lld and %lld rows are not possible", i,
+				   (long long)h->heads, (long long)h->width, (long long)h->rows);
 	return 0;
 }
 
@@ -108,7 +114,8 @@ static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
 	int64_t dim[N_AXES];
 
 	dims_of(h, dim);
-	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width }) : dlb_desc_make(t, 4, dim);
+	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width }) :
+			dlb_desc_make(t, 4, dim);
 }
 
 /* Most scores per head for which probabilities are kept for the backward pass. Keeping them saves a sixth of
@@ -133,14 +140,15 @@ static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, str
 	if (!dlb_io_has(io, i))
 		return 0;
 	if (m->dtype != DLB_BOOL && m->dtype != io->in[Q].dtype)
-		return dlb_op_fail(io, err, "the mask is of type %s, should be bool or %s", dlb_dtype_name(m->dtype),
-				   dlb_dtype_name(io->in[Q].dtype));
+		return dlb_op_fail(io, err, "the mask is of type %s, should be bool or %s",
+				   dlb_dtype_name(m->dtype), dlb_dtype_name(io->in[Q].dtype));
 	bool fits = m->n_dims >= 1 && m->n_dims <= 4 && m->dim[m->n_dims - 1] <= a->d.keys;
 	for (int j = 0, shift = 4 - m->n_dims; fits && j < m->n_dims - 1; j++)
 		fits = m->dim[j] == 1 || m->dim[j] == want[shift + j];
 	if (!fits)
-		return dlb_op_fail(io, err, "the mask is %s; it should broadcast to [%lld,%lld,%lld,%lld]", dlb_desc_str(m, s, sizeof s),
-				   (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
+		return dlb_op_fail(io, err, "the mask is %s; it should broadcast to [%lld,%lld,%lld,%lld]",
+				   dlb_desc_str(m, s, sizeof s), (long long)want[0], (long long)want[1],
+				   (long long)want[2], (long long)want[3]);
 	dlb_desc_strides(m, stride);
 	a->d.mask_type = m->dtype;
 	a->d.mask_keys = m->dim[m->n_dims - 1];
@@ -159,11 +167,14 @@ static int read_attributes(const struct dlb_op_io *io, struct dlb_attention_desc
 	d->left = dlb_io_int(io, "left_window_size", -1);
 	d->right = dlb_io_int(io, "right_window_size", -1);
 	if (mode < DLB_SCORES_RAW || mode > DLB_SCORES_SOFTMAX)
-		return dlb_op_fail(io, err, "qk_matmul_output_mode is %lld, should be 0 to 3", (long long)mode);
+		return dlb_op_fail(io, err, "qk_matmul_output_mode is %lld, should be 0 to 3",
+				   (long long)mode);
 	if (!(d->softcap >= 0) || !isfinite(d->softcap) || !isfinite(d->scale))
-		return dlb_op_fail(io, err, "softcap %g, scale %g: should be finite, softcap not below 0", d->softcap, d->scale);
+		return dlb_op_fail(io, err, "softcap %g, scale %g: should be finite, softcap not below 0",
+				   d->softcap, d->scale);
 	if (d->left < -1 || d->right < -1 || d->left > INT32_MAX || d->right > INT32_MAX)
-		return dlb_op_fail(io, err, "windows of %lld and %lld; -1 or more is possible", (long long)d->left, (long long)d->right);
+		return dlb_op_fail(io, err, "windows of %lld and %lld; -1 or more is possible",
+				   (long long)d->left, (long long)d->right);
 	d->scores = (enum dlb_scores)mode;
 	return 0;
 }
@@ -172,16 +183,19 @@ static int read_attributes(const struct dlb_op_io *io, struct dlb_attention_desc
 static int read_operands(const struct dlb_op_io *io, int q, struct attention *a, struct dlb_error *err)
 {
 	*a = (struct attention){ .fresh = 0 };
-	if (read_heads(io, q, Q, "q_num_heads", &a->q, err) || read_heads(io, q + 1, K, "kv_num_heads", &a->k, err) ||
+	if (read_heads(io, q, Q, "q_num_heads", &a->q, err) ||
+	    read_heads(io, q + 1, K, "kv_num_heads", &a->k, err) ||
 	    read_heads(io, q + 2, V, "kv_num_heads", &a->v, err))
 		return -1;
-	if (a->k.batch != a->q.batch || a->v.batch != a->q.batch || a->k.heads != a->v.heads || a->k.rows != a->v.rows ||
-	    a->k.width != a->q.width || a->q.heads % a->k.heads)
-		return dlb_op_fail(io, err, "Q of %lld x %lld heads x %lld x %lld, K of %lld x %lld x %lld x %lld and "
+	if (a->k.batch != a->q.batch || a->v.batch != a->q.batch || a->k.heads != a->v.heads ||
+	    a->k.rows != a->v.rows || a->k.width != a->q.width || a->q.heads % a->k.heads)
+		return dlb_op_fail(io, err,
+				   "Q of %lld x %lld heads x %lld x %lld, K of %lld x %lld x %lld x %lld and "
 				   "V of %lld x %lld x %lld x %lld do not belong together",
-				   (long long)a->q.batch, (long long)a->q.heads, (long long)a->q.rows, (long long)a->q.width,
-				   (long long)a->k.batch, (long long)a->k.heads, (long long)a->k.rows, (long long)a->k.width,
-				   (long long)a->v.batch, (long long)a->v.heads, (long long)a->v.rows, (long long)a->v.width);
+				   (long long)a->q.batch, (long long)a->q.heads, (long long)a->q.rows,
+				   (long long)a->q.width, (long long)a->k.batch, (long long)a->k.heads,
+				   (long long)a->k.rows, (long long)a->k.width, (long long)a->v.batch,
+				   (long long)a->v.heads, (long long)a->v.rows, (long long)a->v.width);
 	a->fresh = a->k.rows;
 	return 0;
 }
@@ -190,20 +204,24 @@ static int read_operands(const struct dlb_op_io *io, int q, struct attention *a,
 static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
 {
 	if (dlb_io_has(io, PAST_K) != dlb_io_has(io, PAST_V))
-		return dlb_op_fail(io, err, "past_key and past_value belong together; one of them is missing");
+		return dlb_op_fail(io, err,
+				   "past_key and past_value belong together; one of them is missing");
 	if (!dlb_io_has(io, PAST_K))
 		return 0;
 	const struct dlb_desc *pk = &io->in[PAST_K], *pv = &io->in[PAST_V];
 	const int64_t past = pk->n_dims == 4 ? pk->dim[2] : 0;
-	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past, a->k.width, BY_HEADS, false });
-	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past, a->v.width, BY_HEADS, false });
+	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past,
+									  a->k.width, BY_HEADS, false });
+	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past,
+									  a->v.width, BY_HEADS, false });
 	char s[128], t[128];
 
 	if (dlb_io_has(io, LENGTHS))
 		return dlb_op_fail(io, err, "nonpad_kv_seqlen and past_key exclude each other");
-	if (!dlb_desc_same_shape(pk, &want_k) || !dlb_desc_same_shape(pv, &want_v) || past > INT32_MAX - a->fresh)
-		return dlb_op_fail(io, err, "past_key is %s and past_value %s; they do not fit K and V", dlb_desc_str(pk, s, sizeof s),
-				   dlb_desc_str(pv, t, sizeof t));
+	if (!dlb_desc_same_shape(pk, &want_k) || !dlb_desc_same_shape(pv, &want_v) ||
+	    past > INT32_MAX - a->fresh)
+		return dlb_op_fail(io, err, "past_key is %s and past_value %s; they do not fit K and V",
+				   dlb_desc_str(pk, s, sizeof s), dlb_desc_str(pv, t, sizeof t));
 	a->k.rows += past;
 	a->v.rows += past;
 	a->k.flat = a->v.flat = false;
@@ -218,7 +236,8 @@ static int read_lengths(const struct dlb_op_io *io, int i, const struct attentio
 	if (!dlb_io_has(io, i))
 		return 0;
 	if (io->in[i].dtype != DLB_I64)
-		return dlb_op_fail(io, err, "nonpad_kv_seqlen is of type %s, should be i64", dlb_dtype_name(io->in[i].dtype));
+		return dlb_op_fail(io, err, "nonpad_kv_seqlen is of type %s, should be i64",
+				   dlb_dtype_name(io->in[i].dtype));
 	return dlb_has_count(io, i, a->q.batch, err);
 }
 
@@ -242,13 +261,15 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 	strides_of(a->k, a->d.k);
 	strides_of(a->v, a->d.v);
 	strides_of(a->y, a->d.y);
-	if (dlb_checked_count((int64_t[]){ a->d.batch, a->d.heads, a->d.rows, a->d.keys }, 4) < 0 || product_of(a->y) < 0 ||
-	    product_of(a->k) < 0 || product_of(a->v) < 0)
-		return dlb_op_fail(io, err, "%lld x %lld scores of %lld x %lld heads are too many", (long long)a->d.rows,
-				   (long long)a->d.keys, (long long)a->d.batch, (long long)a->d.heads);
+	if (dlb_checked_count((int64_t[]){ a->d.batch, a->d.heads, a->d.rows, a->d.keys }, 4) < 0 ||
+	    product_of(a->y) < 0 || product_of(a->k) < 0 || product_of(a->v) < 0)
+		return dlb_op_fail(io, err, "%lld x %lld scores of %lld x %lld heads are too many",
+				   (long long)a->d.rows, (long long)a->d.keys, (long long)a->d.batch,
+				   (long long)a->d.heads);
 	if (read_attributes(io, &a->d, err) || read_mask(io, mask, a, err))
 		return -1;
-	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;	/* softcap's derivative needs the scores */
+	/* softcap's derivative needs the scores */
+	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;
 	return 0;
 }
 
@@ -268,7 +289,9 @@ static int parse(const struct dlb_op_io *io, struct attention *a, struct dlb_err
 	if ((dlb_io_has(io, PAST_K) && io->in[PAST_K].dtype != io->in[K].dtype) ||
 	    (dlb_io_has(io, PAST_V) && io->in[PAST_V].dtype != io->in[V].dtype))
 		return dlb_op_fail(io, err, "past_key and past_value are of another type than K and V");
-	return read_past(io, a, err) || read_lengths(io, LENGTHS, a, err) || finish_desc(io, a, MASK, err) ? -1 : 0;
+	return read_past(io, a, err) || read_lengths(io, LENGTHS, a, err) || finish_desc(io, a, MASK, err) ?
+		       -1 :
+		       0;
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -282,9 +305,13 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	const struct heads present_k = { a.k.batch, a.k.heads, a.k.rows, a.k.width, BY_HEADS, false };
 	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, BY_HEADS, false };
-	const struct dlb_desc out[] = { [Y] = desc_of(t, a.y), [PRESENT_K] = desc_of(t, present_k), [PRESENT_V] = desc_of(t, present_v),
+	const struct dlb_desc out[] = {
+		[Y] = desc_of(t, a.y),
+		[PRESENT_K] = desc_of(t, present_k),
+		[PRESENT_V] = desc_of(t, present_v),
 		[SCORES] = dlb_desc_make(t, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.keys }),
-		[SAVED] = saved_of(&a) };
+		[SAVED] = saved_of(&a)
+	};
 
 	for (int i = 0; i < io->n_out; i++)
 		io->out[i] = out[i];
@@ -292,25 +319,28 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* Copies input i, with sizes h, into rows [first, ...) of `to`, which is (batch, heads, rows, width). */
-static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const struct dlb_desc *from, struct heads h, int to,
-		     const struct dlb_desc *d_to, int64_t rows, int64_t first, struct dlb_error *err)
+static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const struct dlb_desc *from,
+		     struct heads h, int to, const struct dlb_desc *d_to, int64_t rows, int64_t first,
+		     struct dlb_error *err)
 {
 	const int64_t dim[4] = { h.batch, h.heads, h.rows, h.width };
 	int64_t in[4] = { 0, 0, 0, 1 }, out[4] = { h.heads * rows * h.width, rows * h.width, h.width, 1 };
 	struct dlb_kernel *k = NULL;
 
 	strides_of(h, in);
-	const int rc = dlb_kernel_strided(be, from, d_to, 4, dim, in, 0, out, first * h.width, false, &k, err);
+	const int rc = dlb_kernel_strided(be, from, d_to, 4, dim, in, 0, out, first * h.width, false, &k,
+					  err);
 	dlb_chain_add(c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(to), 1);
 }
 
 /* The keys (or values) that the kernel reads: input i, or past and new ones joined in output
  * `present` or in scratch memory. */
-static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, int i, int past, int present,
-		       struct heads all, int64_t fresh, struct dlb_error *err)
+static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, int i,
+		       int past, int present, struct heads all, int64_t fresh, struct dlb_error *err)
 {
 	const bool has_past = dlb_io_has(io, past), wanted = dlb_io_wants(io, present);
-	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows, all.width, BY_HEADS, false });
+	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows,
+									   all.width, BY_HEADS, false });
 	struct heads h = all;
 
 	if (!has_past && !wanted)
@@ -327,7 +357,8 @@ static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct
 	return has_past ? to : DLB_IN(i);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct attention a;
 	struct dlb_kernel *sub = NULL;
@@ -355,7 +386,8 @@ static int grad_parse(const struct dlb_op_io *io, struct attention *a, struct dl
 		return -1;
 	a->d.past = dlb_io_int(io, "past", 0);
 	if (a->d.past < 0 || a->d.past > a->k.rows)
-		return dlb_op_fail(io, err, "%lld rows of a past among %lld", (long long)a->d.past, (long long)a->k.rows);
+		return dlb_op_fail(io, err, "%lld rows of a past among %lld", (long long)a->d.past,
+				   (long long)a->k.rows);
 	return finish_desc(io, a, GRAD_MASK, err);
 }
 
@@ -376,11 +408,13 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	for (int i = 0; i < 3 && i < io->n_out; i++)
 		io->out[i] = io->in[GRAD_Q + i];
 	if (io->n_out > 3)
-		io->out[3] = dlb_desc_make(io->in[0].dtype, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.mask_keys });
+		io->out[3] = dlb_desc_make(io->in[0].dtype, 4,
+					   (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.mask_keys });
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct attention a;
 	struct dlb_kernel *sub = NULL;
@@ -390,8 +424,13 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		return -1;
 	a.d.backward = true;
 	struct dlb_chain *c = dlb_chain_new(be, err);
-	const int in[] = { DLB_IN(GRAD_Q), DLB_IN(GRAD_K), DLB_IN(GRAD_V), dlb_io_has(io, GRAD_MASK) ? DLB_IN(GRAD_MASK) : DLB_NOTHING,
-			   dlb_io_has(io, GRAD_LENGTHS) ? DLB_IN(GRAD_LENGTHS) : DLB_NOTHING, DLB_IN(GRAD_DY), DLB_IN(GRAD_SAVED) };
+	const int in[] = { DLB_IN(GRAD_Q),
+			   DLB_IN(GRAD_K),
+			   DLB_IN(GRAD_V),
+			   dlb_io_has(io, GRAD_MASK) ? DLB_IN(GRAD_MASK) : DLB_NOTHING,
+			   dlb_io_has(io, GRAD_LENGTHS) ? DLB_IN(GRAD_LENGTHS) : DLB_NOTHING,
+			   DLB_IN(GRAD_DY),
+			   DLB_IN(GRAD_SAVED) };
 
 	for (int i = 0; i < 4; i++)
 		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : DLB_NOTHING;
@@ -404,12 +443,15 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 static int rows_of(struct dlb_builder *b, int all, int64_t from, int64_t end, int like)
 {
 	const struct dlb_attr perm = dlb_make_ints("perm", (int64_t[]){ 0, 2, 1, 3 }, 4);
-	const int cut = dlb_b_op(b, "Slice", NULL, 0, (int[]){ all, dlb_b_const_ints(b, &from, 1), dlb_b_const_ints(b, &end, 1),
-			    dlb_b_const_ints(b, (int64_t[]){ 2 }, 1) }, 4, 1, NULL, -1);
+	const int cut = dlb_b_op(b, "Slice", NULL, 0,
+				 (int[]){ all, dlb_b_const_ints(b, &from, 1), dlb_b_const_ints(b, &end, 1),
+					  dlb_b_const_ints(b, (int64_t[]){ 2 }, 1) },
+				 4, 1, NULL, -1);
 
 	if (cut < 0 || dlb_b_desc(b, like)->n_dims == 4)
 		return cut;
-	return dlb_b_op2(b, "Reshape", dlb_b_op(b, "Transpose", &perm, 1, &cut, 1, 1, NULL, -1), dlb_b_const_shape(b, like));
+	return dlb_b_op2(b, "Reshape", dlb_b_op(b, "Transpose", &perm, 1, &cut, 1, 1, NULL, -1),
+			 dlb_b_const_shape(b, like));
 }
 
 /* Splits the gradient of all keys (or values) into those of input i and of input `past`. */
@@ -423,8 +465,10 @@ static void split_past(struct dlb_builder *b, const struct attention *a, int all
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	static const char *const keep[] = { "q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "left_window_size",
-		"right_window_size", "axesQ", "axesK", "axesV", "axesY" };
+	static const char *const keep[] = {
+		"q_num_heads",       "kv_num_heads", "scale", "softcap", "is_causal", "left_window_size",
+		"right_window_size", "axesQ",        "axesK", "axesV",   "axesY"
+	};
 	struct dlb_attr attr[DLB_LEN(keep) + 1];
 	struct attention a;
 	int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), attr), out[4] = { -1, -1, -1, -1 };
@@ -463,7 +507,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 static double scores(const struct attention *a)
 {
 	const struct dlb_attention_desc *d = &a->d;
-	const double rows = (double)d->rows, keys = (double)d->keys, past = (double)(d->past > 0 ? d->past : 0);
+	const double rows = (double)d->rows, keys = (double)d->keys,
+		     past = (double)(d->past > 0 ? d->past : 0);
 	double seen = keys;
 
 	if (d->causal)
@@ -489,12 +534,33 @@ static double grad_flops(const struct dlb_op_io *io)
 	struct attention a;
 	struct dlb_error ignored = { 0 };
 
-	return grad_parse(io, &a, &ignored) ? 0 : scores(&a) * (2.0 * (double)(3 * a.d.width + 2 * a.d.v_width) + 19);
+	return grad_parse(io, &a, &ignored) ?
+		       0 :
+		       scores(&a) * (2.0 * (double)(3 * a.d.width + 2 * a.d.v_width) + 19);
 }
 
-const struct dlb_op_class dlb_op_Attention = { .name = "Attention", .n_in = { 3, 7 }, .n_out = { 1, 5 }, .work = "dense",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_StridedAttention = { .name = "StridedAttention", .domain = "dlb", .n_in = { 3, 4 }, .n_out = { 1, 5 },
-	.work = "dense", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad", .domain = "dlb", .n_in = { 5, 7 }, .n_out = { 1, 4 },
-	.work = "dense", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_Attention = { .name = "Attention",
+					       .n_in = { 3, 7 },
+					       .n_out = { 1, 5 },
+					       .work = "dense",
+					       .infer = infer,
+					       .flops = flops,
+					       .gradient = gradient,
+					       .kernel = kernel };
+const struct dlb_op_class dlb_op_StridedAttention = { .name = "StridedAttention",
+						      .domain = "dlb",
+						      .n_in = { 3, 4 },
+						      .n_out = { 1, 5 },
+						      .work = "dense",
+						      .infer = infer,
+						      .flops = flops,
+						      .gradient = gradient,
+						      .kernel = kernel };
+const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad",
+						   .domain = "dlb",
+						   .n_in = { 5, 7 },
+						   .n_out = { 1, 4 },
+						   .work = "dense",
+						   .infer = grad_infer,
+						   .flops = grad_flops,
+						   .kernel = grad_kernel };

@@ -9,9 +9,17 @@
 
 #include <string.h>
 
-enum { INT = DLB_ATTR_INT, REAL = DLB_ATTR_REAL, STR = DLB_ATTR_STR, INTS = DLB_ATTR_INTS, REALS = DLB_ATTR_REALS,
-       TENSOR = DLB_ATTR_TENSOR, MOST = DLB_MAX_ATTRIBUTES };
-struct attribute_rule { const char *name; int type; bool required; int since, until; };	/* first and last opset; 0: no bound */
+enum {
+	INT = DLB_ATTR_INT,
+	REAL = DLB_ATTR_REAL,
+	STR = DLB_ATTR_STR,
+	INTS = DLB_ATTR_INTS,
+	REALS = DLB_ATTR_REALS,
+	TENSOR = DLB_ATTR_TENSOR,
+	MOST = DLB_MAX_ATTRIBUTES
+};
+/* first and last opset; 0: no bound */
+struct attribute_rule { const char *name; int type; bool required; int since, until; };
 #define MAY(name, type) { name, type, false, 0, 0 }
 #define MAY_TO(last, name, type) { name, type, false, 0, last }
 #define MAY_FROM(first, name, type) { name, type, false, first, 0 }
@@ -19,21 +27,25 @@ struct attribute_rule { const char *name; int type; bool required; int since, un
 #define NEEDS_TO(last, name, type) { name, type, true, 0, last }
 #define NEEDS_FROM(first, name, type) { name, type, true, first, 0 }
 #define NEEDS_IN(first, last, name, type) { name, type, true, first, last }
-static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[] = {
+static const struct { const char *op; struct attribute_rule rule[MOST];
+} rows[] = {
 	{ "Add", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "AffineGrid", { MAY("align_corners", INT) } },
 	{ "And", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "ArgMax", { MAY("axis", INT), MAY("keepdims", INT), MAY_FROM(12, "select_last_index", INT) } },
 	{ "ArgMin", { MAY("axis", INT), MAY("keepdims", INT), MAY_FROM(12, "select_last_index", INT) } },
-	{ "Attention", { MAY("is_causal", INT), MAY("kv_num_heads", INT),
-		MAY_FROM(25, "left_window_size", INT), MAY("q_num_heads", INT),
-		MAY("qk_matmul_output_mode", INT), MAY_FROM(25, "right_window_size", INT), MAY("scale", REAL),
-		MAY("softcap", REAL), MAY("softmax_precision", INT) } },
-	{ "AveragePool", { MAY("auto_pad", STR), MAY_FROM(10, "ceil_mode", INT),
-		MAY_FROM(7, "count_include_pad", INT), MAY_FROM(19, "dilations", INTS),
-		NEEDS("kernel_shape", INTS), MAY("pads", INTS), MAY("strides", INTS) } },
-	{ "BatchNormalization", { MAY("epsilon", REAL), MAY_TO(6, "is_test", INT), MAY("momentum", REAL),
-		MAY_TO(8, "spatial", INT), MAY_FROM(14, "training_mode", INT) } },
+	{ "Attention",
+	  { MAY("is_causal", INT), MAY("kv_num_heads", INT), MAY_FROM(25, "left_window_size", INT),
+	    MAY("q_num_heads", INT), MAY("qk_matmul_output_mode", INT),
+	    MAY_FROM(25, "right_window_size", INT), MAY("scale", REAL), MAY("softcap", REAL),
+	    MAY("softmax_precision", INT) } },
+	{ "AveragePool",
+	  { MAY("auto_pad", STR), MAY_FROM(10, "ceil_mode", INT), MAY_FROM(7, "count_include_pad", INT),
+	    MAY_FROM(19, "dilations", INTS), NEEDS("kernel_shape", INTS), MAY("pads", INTS),
+	    MAY("strides", INTS) } },
+	{ "BatchNormalization",
+	  { MAY("epsilon", REAL), MAY_TO(6, "is_test", INT), MAY("momentum", REAL), MAY_TO(8, "spatial", INT),
+	    MAY_FROM(14, "training_mode", INT) } },
 	{ "Bernoulli", { MAY("dtype", INT), MAY("seed", REAL) } },
 	{ "BitCast", { NEEDS("to", INT) } },
 	{ "BitShift", { NEEDS("direction", STR) } },
@@ -48,21 +60,25 @@ static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[]
 	{ "Compress", { MAY("axis", INT) } },
 	{ "Concat", { NEEDS("axis", INT) } },
 	{ "ConstantOfShape", { MAY("value", TENSOR) } },
-	{ "Conv", { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
-		MAY("pads", INTS), MAY("strides", INTS) } },
-	{ "ConvInteger", { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT),
-		MAY("kernel_shape", INTS), MAY("pads", INTS), MAY("strides", INTS) } },
-	{ "ConvTranspose", { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT),
-		MAY("kernel_shape", INTS), MAY("output_padding", INTS), MAY("output_shape", INTS),
-		MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "Conv",
+	  { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
+	    MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "ConvInteger",
+	  { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
+	    MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "ConvTranspose",
+	  { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
+	    MAY("output_padding", INTS), MAY("output_shape", INTS), MAY("pads", INTS),
+	    MAY("strides", INTS) } },
 	{ "CumProd", { MAY("exclusive", INT), MAY("reverse", INT) } },
 	{ "CumSum", { MAY("exclusive", INT), MAY("reverse", INT) } },
 	{ "DFT", { MAY_TO(19, "axis", INT), MAY("inverse", INT), MAY("onesided", INT) } },
-	{ "DeformConv", { MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
-		MAY("offset_group", INT), MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "DeformConv",
+	  { MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS), MAY("offset_group", INT),
+	    MAY("pads", INTS), MAY("strides", INTS) } },
 	{ "DepthToSpace", { NEEDS("blocksize", INT), MAY_FROM(11, "mode", STR) } },
-	{ "DequantizeLinear", { MAY_FROM(13, "axis", INT), MAY_FROM(21, "block_size", INT),
-		MAY_FROM(23, "output_dtype", INT) } },
+	{ "DequantizeLinear",
+	  { MAY_FROM(13, "axis", INT), MAY_FROM(21, "block_size", INT), MAY_FROM(23, "output_dtype", INT) } },
 	{ "Div", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "Dropout", { MAY_TO(6, "is_test", INT), MAY_TO(11, "ratio", REAL), MAY_FROM(12, "seed", INT) } },
 	{ "Einsum", { NEEDS("equation", STR) } },
@@ -70,21 +86,23 @@ static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[]
 	{ "Equal", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "EyeLike", { MAY("dtype", INT), MAY("k", INT) } },
 	{ "Flatten", { MAY("axis", INT) } },
-	{ "GRU", { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
-		MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT),
-		MAY_FROM(14, "layout", INT), MAY("linear_before_reset", INT),
-		MAY_TO(6, "output_sequence", INT) } },
+	{ "GRU",
+	  { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
+	    MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT), MAY_FROM(14, "layout", INT),
+	    MAY("linear_before_reset", INT), MAY_TO(6, "output_sequence", INT) } },
 	{ "Gather", { MAY("axis", INT) } },
 	{ "GatherElements", { MAY("axis", INT) } },
 	{ "GatherND", { MAY_FROM(12, "batch_dims", INT) } },
 	{ "Gelu", { MAY("approximate", STR) } },
-	{ "Gemm", { MAY("alpha", REAL), MAY("beta", REAL), MAY_TO(6, "broadcast", INT), MAY("transA", INT),
-		MAY("transB", INT) } },
+	{ "Gemm",
+	  { MAY("alpha", REAL), MAY("beta", REAL), MAY_TO(6, "broadcast", INT), MAY("transA", INT),
+	    MAY("transB", INT) } },
 	{ "GlobalLpPool", { MAY("p", INT) } },
 	{ "Greater", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "GridSample", { MAY("align_corners", INT), MAY("mode", STR), MAY("padding_mode", STR) } },
-	{ "GroupNormalization", { MAY_FROM(21, "epsilon", REAL), NEEDS_FROM(21, "num_groups", INT),
-		MAY_FROM(21, "stash_type", INT) } },
+	{ "GroupNormalization",
+	  { MAY_FROM(21, "epsilon", REAL), NEEDS_FROM(21, "num_groups", INT),
+	    MAY_FROM(21, "stash_type", INT) } },
 	{ "HammingWindow", { MAY("output_datatype", INT), MAY("periodic", INT) } },
 	{ "HannWindow", { MAY("output_datatype", INT), MAY("periodic", INT) } },
 	{ "HardSigmoid", { MAY("alpha", REAL), MAY("beta", REAL) } },
@@ -93,21 +111,25 @@ static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[]
 	{ "InstanceNormalization", { MAY("epsilon", REAL) } },
 	{ "IsInf", { MAY("detect_negative", INT), MAY("detect_positive", INT) } },
 	{ "LRN", { MAY("alpha", REAL), MAY("beta", REAL), MAY("bias", REAL), NEEDS("size", INT) } },
-	{ "LSTM", { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
-		MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT), MAY("input_forget", INT),
-		MAY_FROM(14, "layout", INT), MAY_TO(6, "output_sequence", INT) } },
+	{ "LSTM",
+	  { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
+	    MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT), MAY("input_forget", INT),
+	    MAY_FROM(14, "layout", INT), MAY_TO(6, "output_sequence", INT) } },
 	{ "LayerNormalization", { MAY("axis", INT), MAY("epsilon", REAL), MAY("stash_type", INT) } },
 	{ "LeakyRelu", { MAY("alpha", REAL) } },
 	{ "Less", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
-	{ "LinearAttention", { MAY("chunk_size", INT), NEEDS("kv_num_heads", INT), NEEDS("q_num_heads", INT),
-		MAY("scale", REAL), MAY("update_rule", STR) } },
+	{ "LinearAttention",
+	  { MAY("chunk_size", INT), NEEDS("kv_num_heads", INT), NEEDS("q_num_heads", INT), MAY("scale", REAL),
+	    MAY("update_rule", STR) } },
 	{ "LogSoftmax", { MAY("axis", INT) } },
 	{ "LpNormalization", { MAY("axis", INT), MAY("p", INT) } },
-	{ "LpPool", { MAY("auto_pad", STR), MAY_FROM(18, "ceil_mode", INT), MAY_FROM(18, "dilations", INTS),
-		NEEDS("kernel_shape", INTS), MAY("p", INT), MAY("pads", INTS), MAY("strides", INTS) } },
-	{ "MaxPool", { MAY("auto_pad", STR), MAY_FROM(10, "ceil_mode", INT), MAY_FROM(10, "dilations", INTS),
-		NEEDS("kernel_shape", INTS), MAY("pads", INTS), MAY_FROM(8, "storage_order", INT),
-		MAY("strides", INTS) } },
+	{ "LpPool",
+	  { MAY("auto_pad", STR), MAY_FROM(18, "ceil_mode", INT), MAY_FROM(18, "dilations", INTS),
+	    NEEDS("kernel_shape", INTS), MAY("p", INT), MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "MaxPool",
+	  { MAY("auto_pad", STR), MAY_FROM(10, "ceil_mode", INT), MAY_FROM(10, "dilations", INTS),
+	    NEEDS("kernel_shape", INTS), MAY("pads", INTS), MAY_FROM(8, "storage_order", INT),
+	    MAY("strides", INTS) } },
 	{ "MaxRoiPool", { NEEDS("pooled_shape", INTS), MAY("spatial_scale", REAL) } },
 	{ "MaxUnpool", { NEEDS("kernel_shape", INTS), MAY("pads", INTS), MAY("strides", INTS) } },
 	{ "MeanVarianceNormalization", { MAY("axes", INTS) } },
@@ -121,55 +143,61 @@ static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[]
 	{ "Or", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "Pad", { MAY("mode", STR), NEEDS_TO(10, "pads", INTS), MAY_TO(10, "value", REAL) } },
 	{ "Pow", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
-	{ "QLinearConv", { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT),
-		MAY("kernel_shape", INTS), MAY("pads", INTS), MAY("strides", INTS) } },
-	{ "QuantizeLinear", { MAY_FROM(13, "axis", INT), MAY_FROM(21, "block_size", INT),
-		MAY_FROM(21, "output_dtype", INT), MAY_FROM(23, "precision", INT),
-		MAY_FROM(19, "saturate", INT) } },
+	{ "QLinearConv",
+	  { MAY("auto_pad", STR), MAY("dilations", INTS), MAY("group", INT), MAY("kernel_shape", INTS),
+	    MAY("pads", INTS), MAY("strides", INTS) } },
+	{ "QuantizeLinear",
+	  { MAY_FROM(13, "axis", INT), MAY_FROM(21, "block_size", INT), MAY_FROM(21, "output_dtype", INT),
+	    MAY_FROM(23, "precision", INT), MAY_FROM(19, "saturate", INT) } },
 	{ "RMSNormalization", { MAY("axis", INT), MAY("epsilon", REAL), MAY("stash_type", INT) } },
-	{ "RNN", { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
-		MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT),
-		MAY_FROM(14, "layout", INT), MAY_TO(6, "output_sequence", INT) } },
-	{ "RandomNormal", { MAY("dtype", INT), MAY("mean", REAL), MAY("scale", REAL), MAY("seed", REAL),
-		NEEDS("shape", INTS) } },
-	{ "RandomNormalLike", { MAY("dtype", INT), MAY("mean", REAL), MAY("scale", REAL),
-		MAY("seed", REAL) } },
-	{ "RandomUniform", { MAY("dtype", INT), MAY("high", REAL), MAY("low", REAL), MAY("seed", REAL),
-		NEEDS("shape", INTS) } },
-	{ "RandomUniformLike", { MAY("dtype", INT), MAY("high", REAL), MAY("low", REAL), MAY("seed", REAL) } },
+	{ "RNN",
+	  { MAY("activation_alpha", REALS), MAY("activation_beta", REALS), MAY("activations", STR),
+	    MAY("clip", REAL), MAY("direction", STR), MAY("hidden_size", INT), MAY_FROM(14, "layout", INT),
+	    MAY_TO(6, "output_sequence", INT) } },
+	{ "RandomNormal",
+	  { MAY("dtype", INT), MAY("mean", REAL), MAY("scale", REAL), MAY("seed", REAL),
+	    NEEDS("shape", INTS) } },
+	{ "RandomNormalLike",
+	  { MAY("dtype", INT), MAY("mean", REAL), MAY("scale", REAL), MAY("seed", REAL) } },
+	{ "RandomUniform",
+	  { MAY("dtype", INT), MAY("high", REAL), MAY("low", REAL), MAY("seed", REAL),
+	    NEEDS("shape", INTS) } },
+	{ "RandomUniformLike",
+	  { MAY("dtype", INT), MAY("high", REAL), MAY("low", REAL), MAY("seed", REAL) } },
 	{ "Range", { MAY_FROM(27, "stash_type", INT) } },
-	{ "ReduceL1", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceL2", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceLogSum", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceLogSumExp", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceMax", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceMean", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceMin", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceProd", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
-	{ "ReduceSum", { MAY_TO(12, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(13, "noop_with_empty_axes", INT) } },
-	{ "ReduceSumSquare", { MAY_TO(17, "axes", INTS), MAY("keepdims", INT),
-		MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceL1",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceL2",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceLogSum",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceLogSumExp",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceMax",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceMean",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceMin",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceProd",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
+	{ "ReduceSum",
+	  { MAY_TO(12, "axes", INTS), MAY("keepdims", INT), MAY_FROM(13, "noop_with_empty_axes", INT) } },
+	{ "ReduceSumSquare",
+	  { MAY_TO(17, "axes", INTS), MAY("keepdims", INT), MAY_FROM(18, "noop_with_empty_axes", INT) } },
 	{ "Reshape", { MAY_FROM(14, "allowzero", INT) } },
-	{ "Resize", { MAY_FROM(18, "antialias", INT), MAY_FROM(18, "axes", INTS),
-		MAY_FROM(11, "coordinate_transformation_mode", STR), MAY_FROM(11, "cubic_coeff_a", REAL),
-		MAY_FROM(11, "exclude_outside", INT), MAY_FROM(11, "extrapolation_value", REAL),
-		MAY_FROM(18, "keep_aspect_ratio_policy", STR), MAY("mode", STR),
-		MAY_FROM(11, "nearest_mode", STR) } },
+	{ "Resize",
+	  { MAY_FROM(18, "antialias", INT), MAY_FROM(18, "axes", INTS),
+	    MAY_FROM(11, "coordinate_transformation_mode", STR), MAY_FROM(11, "cubic_coeff_a", REAL),
+	    MAY_FROM(11, "exclude_outside", INT), MAY_FROM(11, "extrapolation_value", REAL),
+	    MAY_FROM(18, "keep_aspect_ratio_policy", STR), MAY("mode", STR),
+	    MAY_FROM(11, "nearest_mode", STR) } },
 	{ "ReverseSequence", { MAY("batch_axis", INT), MAY("time_axis", INT) } },
-	{ "RoiAlign", { MAY_FROM(16, "coordinate_transformation_mode", STR), MAY("mode", STR),
-		MAY("output_height", INT), MAY("output_width", INT), MAY("sampling_ratio", INT),
-		MAY("spatial_scale", REAL) } },
-	{ "RotaryEmbedding", { MAY("interleaved", INT), MAY("num_heads", INT),
-		MAY("rotary_embedding_dim", INT) } },
+	{ "RoiAlign",
+	  { MAY_FROM(16, "coordinate_transformation_mode", STR), MAY("mode", STR), MAY("output_height", INT),
+	    MAY("output_width", INT), MAY("sampling_ratio", INT), MAY("spatial_scale", REAL) } },
+	{ "RotaryEmbedding",
+	  { MAY("interleaved", INT), MAY("num_heads", INT), MAY("rotary_embedding_dim", INT) } },
 	{ "STFT", { MAY("onesided", INT) } },
 	{ "Scatter", { MAY_TO(10, "axis", INT) } },
 	{ "ScatterElements", { MAY("axis", INT), MAY_FROM(16, "reduction", STR) } },
@@ -188,14 +216,16 @@ static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[]
 	{ "Swish", { MAY("alpha", REAL) } },
 	{ "TensorScatter", { MAY("axis", INT), MAY("mode", STR) } },
 	{ "ThresholdedRelu", { MAY("alpha", REAL) } },
-	{ "TopK", { MAY("axis", INT), NEEDS_TO(9, "k", INT), MAY_FROM(11, "largest", INT),
-		MAY_FROM(11, "sorted", INT) } },
+	{ "TopK",
+	  { MAY("axis", INT), NEEDS_TO(9, "k", INT), MAY_FROM(11, "largest", INT),
+	    MAY_FROM(11, "sorted", INT) } },
 	{ "Transpose", { MAY("perm", INTS) } },
 	{ "Trilu", { MAY("upper", INT) } },
 	{ "Unique", { MAY("axis", INT), MAY("sorted", INT) } },
 	{ "Unsqueeze", { NEEDS_TO(12, "axes", INTS) } },
-	{ "Upsample", { NEEDS_TO(6, "height_scale", REAL), MAY_TO(9, "mode", STR),
-		NEEDS_IN(7, 8, "scales", REALS), NEEDS_TO(6, "width_scale", REAL) } },
+	{ "Upsample",
+	  { NEEDS_TO(6, "height_scale", REAL), MAY_TO(9, "mode", STR), NEEDS_IN(7, 8, "scales", REALS),
+	    NEEDS_TO(6, "width_scale", REAL) } },
 	{ "Xor", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 };
 static const char *const without[] = {
@@ -206,8 +236,10 @@ static const char *const without[] = {
 	"Not", "PRelu", "QLinearMatMul", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh",
 	"Size", "Softplus", "Softsign", "Sqrt", "Sum", "Tan", "Tanh", "Tile", "Where",
 };
-static const char *const type_name[] = { [INT] = "an integer", [REAL] = "a real number", [STR] = "a string", [INTS] = "a list of integers",
-					 [REALS] = "a list of real numbers", [TENSOR] = "a tensor" };
+static const char *const type_name[] = {
+	[INT] = "an integer",          [REAL] = "a real number",           [STR] = "a string",
+	[INTS] = "a list of integers", [REALS] = "a list of real numbers", [TENSOR] = "a tensor"
+};
 
 /* The rules of an operator: none[0].name NULL if it has no attributes; NULL if it is not in the table. */
 static const struct attribute_rule *rules_of(const char *op)
@@ -254,28 +286,34 @@ static int unknown(const struct attribute_rule *rule, const struct dlb_attr *a, 
 		names[n++] = r->name;
 		if (strcmp(r->name, a->name))
 			continue;
-		dlb_fail(err, NULL, "attribute '%s' belongs to opsets %s %d", a->name, r->until ? "up to" : "from", r->until ? r->until : r->since);
-		return dlb_hint(err, r->until ? "it is an input now, or gone: export the model again" : "say that opset in the model's opset_import");
+		dlb_fail(err, NULL, "attribute '%s' belongs to opsets %s %d", a->name,
+			 r->until ? "up to" : "from", r->until ? r->until : r->since);
+		return dlb_hint(err, r->until ? "it is an input now, or gone: export the model again" :
+						"say that opset in the model's opset_import");
 	}
 	dlb_fail(err, NULL, "the operator has no attribute '%s'", a->name);
 	const char *near = dlb_nearest(a->name, names, n);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "remove it, or export the model again");
+	return near ? dlb_hint(err, "did you mean '%s'?", near) :
+		      dlb_hint(err, "remove it, or export the model again");
 }
 
-static int check_one(const struct attribute_rule *rule, int opset, const struct dlb_attr *a, struct dlb_error *err)
+static int check_one(const struct attribute_rule *rule, int opset, const struct dlb_attr *a,
+		     struct dlb_error *err)
 {
 	for (const struct attribute_rule *r = rule; r < rule + MOST && r->name; r++) {
 		if (strcmp(r->name, a->name) || !holds(r, opset))
 			continue;
 		if ((int)a->type == r->type || (r->type == REAL && a->type == DLB_ATTR_INT))
 			return 0;
-		dlb_fail(err, NULL, "attribute '%s' is %s, not %s", a->name, type_name[a->type], type_name[r->type]);
+		dlb_fail(err, NULL, "attribute '%s' is %s, not %s", a->name, type_name[a->type],
+			 type_name[r->type]);
 		return dlb_hint(err, "export the model again, or correct it with onnx.helper");
 	}
 	return unknown(rule, a, err);
 }
 
-int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n, struct dlb_error *err)
+int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n,
+			    struct dlb_error *err)
 {
 	const struct attribute_rule *rule = rules_of(op);
 

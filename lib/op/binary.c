@@ -4,15 +4,33 @@
 #include <math.h>
 #include <string.h>
 
-static const struct { const char *name; enum dlb_map_fn fn; } rows[] = {
-	{ "Add", DLB_MAP_add }, { "Sub", DLB_MAP_sub }, { "Mul", DLB_MAP_mul }, { "Div", DLB_MAP_div },
-	{ "Equal", DLB_MAP_equal }, { "Less", DLB_MAP_less },
-	{ "LessOrEqual", DLB_MAP_less_or_equal }, { "Greater", DLB_MAP_greater },
-	{ "GreaterOrEqual", DLB_MAP_greater_or_equal }, { "And", DLB_MAP_and }, { "Or", DLB_MAP_or },
-	{ "Xor", DLB_MAP_xor }, { "Where", DLB_MAP_where }, { "DivGradB", DLB_MAP_div_grad_b }, { "DivOrZero", DLB_MAP_div_or_zero },
-	{ "PowGrad", DLB_MAP_pow_grad }, { "PowGradP", DLB_MAP_pow_grad_p }, { "PReluGrad", DLB_MAP_prelu_grad },
-	{ "PReluGradSlope", DLB_MAP_prelu_grad_slope }, { "MaxGrad", DLB_MAP_max_grad }, { "MinGrad", DLB_MAP_min_grad },
-	{ "Sum", DLB_MAP_add }, { "Mean", DLB_MAP_add }, { "Max", DLB_MAP_max }, { "Min", DLB_MAP_min },
+static const struct { const char *name; enum dlb_map_fn fn;
+} rows[] = {
+	{ "Add", DLB_MAP_add },
+	{ "Sub", DLB_MAP_sub },
+	{ "Mul", DLB_MAP_mul },
+	{ "Div", DLB_MAP_div },
+	{ "Equal", DLB_MAP_equal },
+	{ "Less", DLB_MAP_less },
+	{ "LessOrEqual", DLB_MAP_less_or_equal },
+	{ "Greater", DLB_MAP_greater },
+	{ "GreaterOrEqual", DLB_MAP_greater_or_equal },
+	{ "And", DLB_MAP_and },
+	{ "Or", DLB_MAP_or },
+	{ "Xor", DLB_MAP_xor },
+	{ "Where", DLB_MAP_where },
+	{ "DivGradB", DLB_MAP_div_grad_b },
+	{ "DivOrZero", DLB_MAP_div_or_zero },
+	{ "PowGrad", DLB_MAP_pow_grad },
+	{ "PowGradP", DLB_MAP_pow_grad_p },
+	{ "PReluGrad", DLB_MAP_prelu_grad },
+	{ "PReluGradSlope", DLB_MAP_prelu_grad_slope },
+	{ "MaxGrad", DLB_MAP_max_grad },
+	{ "MinGrad", DLB_MAP_min_grad },
+	{ "Sum", DLB_MAP_add },
+	{ "Mean", DLB_MAP_add },
+	{ "Max", DLB_MAP_max },
+	{ "Min", DLB_MAP_min },
 };
 
 static enum dlb_map_fn fn_of(const struct dlb_op_class *cls)
@@ -31,7 +49,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		int64_t axis = dlb_io_int(io, "axis", 0);
 
 		if (axis != io->in[0].n_dims - io->in[1].n_dims && axis != -io->in[1].n_dims)
-			return dlb_op_fail(io, err, "attribute 'axis' asks for broadcasting in the middle, which only "
+			return dlb_op_fail(io, err,
+					   "attribute 'axis' asks for broadcasting in the middle, which only "
 					   "opset 6 has; convert the model to opset 7 or later");
 	}
 	enum dlb_dtype type;
@@ -53,7 +72,8 @@ static int infer_compare(struct dlb_op_io *io, struct dlb_error *err)
 static int infer_where(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (io->in[0].dtype != DLB_BOOL)
-		return dlb_op_fail(io, err, "the condition is of type %s, not bool", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "the condition is of type %s, not bool",
+				   dlb_dtype_name(io->in[0].dtype));
 	enum dlb_dtype type;
 
 	if (dlb_mixed_types(io, 1, 2, &type, err) || dlb_infer_broadcast(io, err))
@@ -69,7 +89,8 @@ static struct dlb_desc slope_of(const struct dlb_op_io *io, int i)
 	struct dlb_desc s = io->in[i];
 
 	if (s.n_dims == 1 && s.dim[0] > 1 && x->n_dims > 2 && s.dim[0] == x->dim[1] && io->opset < 7) {
-		s = dlb_desc_make(s.dtype, x->n_dims - 1, (int64_t[DLB_MAX_DIMS]){ s.dim[0], 1, 1, 1, 1, 1, 1 });
+		s = dlb_desc_make(s.dtype, x->n_dims - 1,
+				  (int64_t[DLB_MAX_DIMS]){ s.dim[0], 1, 1, 1, 1, 1, 1 });
 	}
 	return s;
 }
@@ -85,14 +106,18 @@ static int infer_prelu(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static int kernel_prelu(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_prelu(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
-	struct dlb_map_desc d = { .fn = DLB_MAP_prelu, .n_in = 2, .in = { io->in[0], slope_of(io, 1) }, .out = io->out[0] };
+	struct dlb_map_desc d = {
+		.fn = DLB_MAP_prelu, .n_in = 2, .in = { io->in[0], slope_of(io, 1) }, .out = io->out[0]
+	};
 
 	return be->ops->map(be, &d, k, err);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, fn_of(io->cls), io->n_in, 0, 0, k, err);
 }
@@ -173,7 +198,9 @@ static int gradient_prelu(struct dlb_builder *b, struct dlb_error *err)
 	struct dlb_desc s = slope_of(&b->io, 1);
 
 	if (!dlb_desc_same_shape(&s, &b->io.in[1]))
-		return dlb_op_fail(&b->io, err, "no gradient for opset 6's slope per channel; convert the model to opset 7");
+		return dlb_op_fail(
+			&b->io, err,
+			"no gradient for opset 6's slope per channel; convert the model to opset 7");
 	if (b->need[0])
 		give(b, 0, dlb_b_op3(b, "PReluGrad", b->dout[0], b->in[0], b->in[1]));
 	if (b->need[1])
@@ -224,7 +251,8 @@ static int gradient_mean(struct dlb_builder *b, struct dlb_error *err)
 
 /* -- any number of inputs -- */
 
-static int kernel_fold(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_fold(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	enum dlb_map_fn fn = fn_of(io->cls);
 	bool mean = !strcmp(io->cls->name, "Mean");
@@ -240,7 +268,8 @@ static int kernel_fold(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		dlb_chain_map(c, fn, 0, 0, DLB_REFS(from, DLB_IN(i)), d, 2, DLB_OUT(0), y);
 	}
 	if (mean && io->n_in > 1)
-		dlb_chain_map(c, DLB_MAP_linear, 1.0 / io->n_in, 0, DLB_REFS(DLB_OUT(0)), &y, 1, DLB_OUT(0), y);
+		dlb_chain_map(c, DLB_MAP_linear, 1.0 / io->n_in, 0, DLB_REFS(DLB_OUT(0)), &y, 1, DLB_OUT(0),
+			      y);
 	return dlb_chain_finish(c, k);
 }
 
@@ -251,9 +280,12 @@ static double flops_fold(const struct dlb_op_io *io)
 
 /* -- Pow: the exponent may be of another type; common constant ones are products and roots -- */
 
-static const struct { double p; enum dlb_map_fn pow, grad; bool of_ints; } exponents[] = {
-	{ 2, DLB_MAP_square, DLB_MAP_square_grad, true }, { 3, DLB_MAP_cube, DLB_MAP_cube_grad, true },
-	{ 0.5, DLB_MAP_sqrt, DLB_MAP_root_grad, false }, { -1, DLB_MAP_reciprocal, DLB_MAP_inverse_grad, false },
+static const struct { double p; enum dlb_map_fn pow, grad; bool of_ints;
+} exponents[] = {
+	{ 2, DLB_MAP_square, DLB_MAP_square_grad, true },
+	{ 3, DLB_MAP_cube, DLB_MAP_cube_grad, true },
+	{ 0.5, DLB_MAP_sqrt, DLB_MAP_root_grad, false },
+	{ -1, DLB_MAP_reciprocal, DLB_MAP_inverse_grad, false },
 };
 
 /* The row for exponent input i, or -1; x and y: shapes of base and result. */
@@ -273,7 +305,8 @@ static int infer_pow(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_broadcast(io, err);
 }
 
-static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0], *p = &io->in[1], *y = &io->out[0];
 	struct dlb_chain *c = dlb_chain_new(be, err);
@@ -307,7 +340,8 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	return dlb_chain_finish(c, k);
 }
 
-static int kernel_pow_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_pow_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			   struct dlb_error *err)
 {
 	int e = exponent_of(io, 2, &io->in[1], &io->out[0]);
 
@@ -321,9 +355,11 @@ static double flops_pow(const struct dlb_op_io *io)
 
 /* -- Mod -- */
 
-static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, dlb_io_int(io, "fmod", 0) ? DLB_MAP_fmod : DLB_MAP_mod, 2, 0, 0, k, err);
+	return dlb_kernel_map(be, io, dlb_io_int(io, "fmod", 0) ? DLB_MAP_fmod : DLB_MAP_mod, 2, 0, 0, k,
+			      err);
 }
 
 /* -- Clip: bounds by attribute before opset 11, by optional inputs since -- */
@@ -331,8 +367,10 @@ static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct
 static int infer_clip(struct dlb_op_io *io, struct dlb_error *err)
 {
 	for (int i = 1; i < io->n_in; i++)
-		if (io->in[i].n_dims >= 0 && (dlb_desc_count(&io->in[i]) != 1 || io->in[i].dtype != io->in[0].dtype))
-			return dlb_op_fail(io, err, "a bound must be a scalar of type %s", dlb_dtype_name(io->in[0].dtype));
+		if (io->in[i].n_dims >= 0 &&
+		    (dlb_desc_count(&io->in[i]) != 1 || io->in[i].dtype != io->in[0].dtype))
+			return dlb_op_fail(io, err, "a bound must be a scalar of type %s",
+					   dlb_dtype_name(io->in[0].dtype));
 	return dlb_infer_same(io, err);
 }
 
@@ -353,14 +391,16 @@ static bool bounds(const struct dlb_op_io *io, int first, double b[2])
 	return true;
 }
 
-static int kernel_clip(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_clip(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const struct dlb_desc *x = &io->in[0];
 	double b[2];
 
 	if (bounds(io, 1, b) && dlb_dtype_is_float(x->dtype)) {
-		dlb_chain_map(c, DLB_MAP_clip, b[0], b[1], DLB_REFS(DLB_IN(0)), &x, 1, DLB_OUT(0), &io->out[0]);
+		dlb_chain_map(c, DLB_MAP_clip, b[0], b[1], DLB_REFS(DLB_IN(0)), &x, 1, DLB_OUT(0),
+			      &io->out[0]);
 		return dlb_chain_finish(c, k);
 	}
 	int from = DLB_IN(0);
@@ -404,21 +444,46 @@ static int infer_clip_grad(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, DLB_MAP_clip_grad, 2, dlb_io_real(io, "min", -HUGE_VAL),
 			      dlb_io_real(io, "max", HUGE_VAL), k, err);
 }
 
 #define BINARY(n, in, inf, grad, kern) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { in, in }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_MIXES, .overwrite = 7, .work = "elementwise", .infer = inf, .gradient = grad, .kernel = kern };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { in, in }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = DLB_LAYOUT_ANY, \
+						 .bf16 = DLB_BF16_MIXES, \
+						 .overwrite = 7, \
+						 .work = "elementwise", \
+						 .infer = inf, \
+						 .gradient = grad, \
+						 .kernel = kern };
 #define OURS(n, in) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { in, in }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_ANY, .overwrite = 7, .work = "elementwise", .infer = infer, .kernel = kernel };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = "dlb", \
+						 .n_in = { in, in }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = DLB_LAYOUT_ANY, \
+						 .overwrite = 7, \
+						 .work = "elementwise", \
+						 .infer = infer, \
+						 .kernel = kernel };
 #define FOLD(n, grad) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, -1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_MIXES, .overwrite = 3, .work = "elementwise", .infer = infer, .flops = flops_fold, .gradient = grad, .kernel = kernel_fold };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { 1, -1 }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = DLB_LAYOUT_ANY, \
+						 .bf16 = DLB_BF16_MIXES, \
+						 .overwrite = 3, \
+						 .work = "elementwise", \
+						 .infer = infer, \
+						 .flops = flops_fold, \
+						 .gradient = grad, \
+						 .kernel = kernel_fold };
 BINARY(Add, 2, infer, gradient_add, kernel)
 BINARY(Sub, 2, infer, gradient_sub, kernel)
 BINARY(Mul, 2, infer, gradient_mul, kernel)
@@ -445,11 +510,40 @@ FOLD(Sum, gradient_add)
 FOLD(Mean, gradient_mean)
 FOLD(Max, gradient_extreme)
 FOLD(Min, gradient_extreme)
-const struct dlb_op_class dlb_op_Pow = { .name = "Pow", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.overwrite = 1, .work = "elementwise", .infer = infer_pow, .flops = flops_pow, .gradient = gradient_pow, .kernel = kernel_pow };
-const struct dlb_op_class dlb_op_PowGrad = { .name = "PowGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel_pow_grad };
-const struct dlb_op_class dlb_op_Clip = { .name = "Clip", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
-const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = "activation", .infer = infer_clip_grad, .kernel = kernel_clip_grad };
+const struct dlb_op_class dlb_op_Pow = { .name = "Pow",
+					 .n_in = { 2, 2 },
+					 .n_out = { 1, 1 },
+					 .layout = DLB_LAYOUT_ANY,
+					 .overwrite = 1,
+					 .work = "elementwise",
+					 .infer = infer_pow,
+					 .flops = flops_pow,
+					 .gradient = gradient_pow,
+					 .kernel = kernel_pow };
+const struct dlb_op_class dlb_op_PowGrad = { .name = "PowGrad",
+					     .domain = "dlb",
+					     .n_in = { 3, 3 },
+					     .n_out = { 1, 1 },
+					     .layout = DLB_LAYOUT_ANY,
+					     .work = "elementwise",
+					     .infer = infer,
+					     .kernel = kernel_pow_grad };
+const struct dlb_op_class dlb_op_Clip = { .name = "Clip",
+					  .n_in = { 1, 3 },
+					  .n_out = { 1, 1 },
+					  .layout = DLB_LAYOUT_ANY,
+					  .bf16 = DLB_BF16_FOLLOWS,
+					  .overwrite = 1,
+					  .work = "activation",
+					  .infer = infer_clip,
+					  .gradient = gradient_clip,
+					  .kernel = kernel_clip };
+const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad",
+					      .domain = "dlb",
+					      .n_in = { 2, 2 },
+					      .n_out = { 1, 1 },
+					      .layout = DLB_LAYOUT_ANY,
+					      .overwrite = 3,
+					      .work = "activation",
+					      .infer = infer_clip_grad,
+					      .kernel = kernel_clip_grad };

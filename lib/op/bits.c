@@ -8,7 +8,8 @@
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (!dlb_dtype_is_int(io->in[0].dtype))
-		return dlb_op_fail(io, err, "the input is of type %s, not an integer", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "the input is of type %s, not an integer",
+				   dlb_dtype_name(io->in[0].dtype));
 	if (dlb_same_types(io, 0, io->n_in, err))
 		return -1;
 	return dlb_infer_broadcast(io, err);
@@ -29,9 +30,11 @@ static int infer_shift(struct dlb_op_io *io, struct dlb_error *err)
 	return to_left(io, err) < 0 ? -1 : infer(io, err);
 }
 
-static int kernel_shift(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_shift(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, to_left(io, err) ? DLB_MAP_shift_left : DLB_MAP_shift_right, 2, 0, 0, k, err);
+	return dlb_kernel_map(be, io, to_left(io, err) ? DLB_MAP_shift_left : DLB_MAP_shift_right, 2, 0, 0, k,
+			      err);
 }
 
 #define BITS(n, f, in) \
@@ -45,5 +48,11 @@ BITS(BitwiseAnd, bit_and, 2)
 BITS(BitwiseOr, bit_or, 2)
 BITS(BitwiseXor, bit_xor, 2)
 BITS(BitwiseNot, bit_not, 1)
-const struct dlb_op_class dlb_op_BitShift = { .name = "BitShift", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.overwrite = 3, .work = "elementwise", .infer = infer_shift, .kernel = kernel_shift };
+const struct dlb_op_class dlb_op_BitShift = { .name = "BitShift",
+					      .n_in = { 2, 2 },
+					      .n_out = { 1, 1 },
+					      .layout = DLB_LAYOUT_ANY,
+					      .overwrite = 3,
+					      .work = "elementwise",
+					      .infer = infer_shift,
+					      .kernel = kernel_shift };

@@ -24,17 +24,26 @@ static int parse(const struct dlb_op_io *io, int x, struct causal *c, struct dlb
 	char a[128], b[128];
 
 	if (in->n_dims != 3 || w->n_dims != 3 || w->dim[0] != in->dim[1] || w->dim[1] != 1 || w->dim[2] < 1)
-		return dlb_op_fail(io, err, "input is %s and weight %s; [batch,channels,length] and [channels,1,k] are needed",
-				   dlb_desc_str(in, a, sizeof a), dlb_desc_str(w, b, sizeof b));
-	*c = (struct causal){ .type = in->dtype, .batch = in->dim[0], .channels = in->dim[1], .length = in->dim[2], .taps = w->dim[2],
-		.silu = !strcmp(act, "silu") || !strcmp(act, "swish") };
+		return dlb_op_fail(
+			io, err,
+			"input is %s and weight %s; [batch,channels,length] and [channels,1,k] are needed",
+			dlb_desc_str(in, a, sizeof a), dlb_desc_str(w, b, sizeof b));
+	*c = (struct causal){ .type = in->dtype,
+			      .batch = in->dim[0],
+			      .channels = in->dim[1],
+			      .length = in->dim[2],
+			      .taps = w->dim[2],
+			      .silu = !strcmp(act, "silu") || !strcmp(act, "swish") };
 	if (!c->silu && strcmp(act, "none") != 0)
 		return dlb_op_fail(io, err, "activation '%s'; none, silu and swish are possible", act);
-	if (dlb_checked_count((int64_t[]){ c->batch, c->channels, c->taps }, 3) < 0 || c->length > INT64_MAX / 64 - c->taps)
+	if (dlb_checked_count((int64_t[]){ c->batch, c->channels, c->taps }, 3) < 0 ||
+	    c->length > INT64_MAX / 64 - c->taps)
 		return dlb_op_fail(io, err, "a kernel of %lld is too long", (long long)c->taps);
 	if (dlb_io_has(io, x + BIAS) && dlb_has_count(io, x + BIAS, c->channels, err))
 		return -1;
-	return dlb_io_has(io, x + PAST) ? dlb_has_count(io, x + PAST, c->batch * c->channels * (c->taps - 1), err) : 0;
+	return dlb_io_has(io, x + PAST) ?
+		       dlb_has_count(io, x + PAST, c->batch * c->channels * (c->taps - 1), err) :
+		       0;
 }
 
 static struct dlb_desc state_of(const struct causal *c)
@@ -47,7 +56,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct causal c;
 
 	if (!dlb_dtype_is_float(io->in[X].dtype))
-		return dlb_op_fail(io, err, "input is of type %s; a float is needed", dlb_dtype_name(io->in[X].dtype));
+		return dlb_op_fail(io, err, "input is of type %s; a float is needed",
+				   dlb_dtype_name(io->in[X].dtype));
 	if (dlb_same_types(io, 0, 4, err) || parse(io, X, &c, err))
 		return -1;
 	io->out[0] = io->in[X];
@@ -60,11 +70,14 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct causal c;
 
-	if (dlb_same_types(io, 0, 6, err) || parse(io, GRAD_X, &c, err) || dlb_same_shapes(io, GRAD_DY, GRAD_X, err))
+	if (dlb_same_types(io, 0, 6, err) || parse(io, GRAD_X, &c, err) ||
+	    dlb_same_shapes(io, GRAD_DY, GRAD_X, err))
 		return -1;
-	if (dlb_io_has(io, GRAD_PRESENT) && dlb_has_count(io, GRAD_PRESENT, c.batch * c.channels * (c.taps - 1), err))
+	if (dlb_io_has(io, GRAD_PRESENT) &&
+	    dlb_has_count(io, GRAD_PRESENT, c.batch * c.channels * (c.taps - 1), err))
 		return -1;
-	const struct dlb_desc out[] = { io->in[GRAD_X], io->in[GRAD_W], dlb_desc_1d(c.type, c.channels), state_of(&c) };
+	const struct dlb_desc out[] = { io->in[GRAD_X], io->in[GRAD_W], dlb_desc_1d(c.type, c.channels),
+					state_of(&c) };
 
 	for (int i = 0; i < io->n_out; i++)
 		io->out[i] = out[i];
@@ -185,7 +198,8 @@ CAUSAL(float, DLB_F32, expf)
 CAUSAL(double, DLB_F64, exp)
 #undef CAUSAL
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct causal c;
 
@@ -195,14 +209,18 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 			     (size_t)(2 * c.length + c.taps) * sizeof(double), k, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct causal c;
 
 	if (parse(io, GRAD_X, &c, err))
 		return -1;
-	return dlb_kernel_host(be, io, 6, 4, c.type == DLB_F64 ? backward_double : backward_float, &c, sizeof c,
-			     (size_t)(4 * c.length + 2 * c.taps + c.channels * (c.taps + 1)) * sizeof(double), k, err);
+	return dlb_kernel_host(be, io, 6, 4, c.type == DLB_F64 ? backward_double : backward_float, &c,
+			       sizeof c,
+			       (size_t)(4 * c.length + 2 * c.taps + c.channels * (c.taps + 1)) *
+				       sizeof(double),
+			       k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -236,7 +254,19 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (6.0 * (double)io->in[GRAD_W].dim[2] + 10) * (double)dlb_desc_count(&io->in[GRAD_X]);
 }
 
-const struct dlb_op_class dlb_op_CausalConvWithState = { .name = "CausalConvWithState", .n_in = { 2, 4 }, .n_out = { 1, 2 },
-	.work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_CausalConvWithStateGrad = { .name = "CausalConvWithStateGrad", .domain = "dlb", .n_in = { 3, 6 },
-	.n_out = { 1, 4 }, .work = "elementwise", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_CausalConvWithState = { .name = "CausalConvWithState",
+							 .n_in = { 2, 4 },
+							 .n_out = { 1, 2 },
+							 .work = "elementwise",
+							 .infer = infer,
+							 .flops = flops,
+							 .gradient = gradient,
+							 .kernel = kernel };
+const struct dlb_op_class dlb_op_CausalConvWithStateGrad = { .name = "CausalConvWithStateGrad",
+							     .domain = "dlb",
+							     .n_in = { 3, 6 },
+							     .n_out = { 1, 4 },
+							     .work = "elementwise",
+							     .infer = grad_infer,
+							     .flops = grad_flops,
+							     .kernel = grad_kernel };

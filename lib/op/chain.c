@@ -45,7 +45,8 @@ void dlb_chain_fail(struct dlb_chain *c, int rc)
 		c->rc = rc;
 }
 
-void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out)
+void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out,
+		   int n_out)
 {
 	struct chain_step *s;
 
@@ -84,7 +85,8 @@ void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc 
 	dlb_chain_cast(c, in, d, out, d);
 }
 
-void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out)
+void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out,
+		    const struct dlb_desc *d_out)
 {
 	int64_t count = dlb_desc_count(d_in), one = 1;
 	struct dlb_kernel *k = NULL;
@@ -95,8 +97,8 @@ void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, in
 	dlb_chain_add(c, rc, k, &in, 1, &out, 1);
 }
 
-void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in, const struct dlb_desc *d_in,
-		      int out, const struct dlb_desc *d_out)
+void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in,
+		      const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out)
 {
 	struct dlb_reduce_desc r = { .fn = fn, .in = *d_in, .out = *d_out, .axes = axes };
 	struct dlb_kernel *k = NULL;
@@ -112,7 +114,8 @@ static void *resolve(const struct dlb_chain *c, const struct dlb_run *r, int ref
 	if (ref < 0)
 		return NULL;
 	if (ref >= TEMP)
-		return r->scratch ? (char *)r->scratch + c->temp[ref - TEMP] : NULL;	/* NULL without scratch: the temporary has no elements */
+		return r->scratch ? (char *)r->scratch + c->temp[ref - TEMP] :
+				    NULL; /* NULL without scratch: the temporary has no elements */
 	return ref >= DLB_OUT(0) ? r->out[ref - DLB_OUT(0)] : r->in[ref];
 }
 
@@ -181,12 +184,18 @@ int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_
 	return be->ops->map(be, &d, k, err);
 }
 
-int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
-		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,
-		       bool zero_first, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n,
+		       const int64_t *dim, const int64_t *in_stride, int64_t in_offset,
+		       const int64_t *out_stride, int64_t out_offset, bool zero_first, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	struct dlb_copy_desc d = { .in = in->dtype, .out = out->dtype, .n_dims = n, .in_offset = in_offset,
-				   .out_offset = out_offset, .zero_first = zero_first, .out_count = dlb_desc_count(out) };
+	struct dlb_copy_desc d = { .in = in->dtype,
+				   .out = out->dtype,
+				   .n_dims = n,
+				   .in_offset = in_offset,
+				   .out_offset = out_offset,
+				   .zero_first = zero_first,
+				   .out_count = dlb_desc_count(out) };
 
 	for (int i = 0; i < n; i++) {
 		d.dim[i] = dim[i];
@@ -196,7 +205,8 @@ int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const 
 	return be->ops->copy(be, &d, k, err);
 }
 
-int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
 	int64_t count = dlb_desc_count(&io->in[0]), one = 1;
 
@@ -226,8 +236,10 @@ static const void *widen_value(const struct dlb_desc *from, const struct dlb_des
 	return wide;
 }
 
-int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types, enum dlb_dtype wide,
-		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types,
+		       enum dlb_dtype wide,
+		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io,
+				     struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err)
 {
 	const void *value[MAX_REFS] = { NULL };
@@ -275,7 +287,8 @@ static bool bf16_parameters(const struct dlb_op_io *io)
 	return false;
 }
 
-int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const unsigned halves = 1u << DLB_F16 | 1u << DLB_BF16;
 	unsigned types = 0;
@@ -292,8 +305,9 @@ int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return types & halves ? dlb_kernel_widened(be, io, halves, DLB_F32, io->cls->kernel, k, err) : rc;
 }
 
-int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn, const void *ctx,
-		    size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn,
+		    const void *ctx, size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;

@@ -20,8 +20,8 @@ static int64_t groups_of(const struct dlb_op_io *io)
 	return g < 0 || g > MOST ? 0 : g;	/* 0 is refused by the caller */
 }
 
-static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_desc *x, const struct dlb_desc *w,
-		struct dlb_error *err)
+static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_desc *x,
+		const struct dlb_desc *w, struct dlb_error *err)
 {
 	int n = x->n_dims - 2;
 	char a[128], b[128];
@@ -33,7 +33,8 @@ static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_des
 	if (x->n_dims < 3 || w->n_dims != x->n_dims || c->d.groups < 1 || w->dim[0] % c->d.groups ||
 	    w->dim[1] * c->d.groups != x->dim[1])
 		return dlb_op_fail(io, err, "%s and weights %s do not fit together with %lld groups",
-				   dlb_desc_str(x, a, sizeof a), dlb_desc_str(w, b, sizeof b), (long long)c->d.groups);
+				   dlb_desc_str(x, a, sizeof a), dlb_desc_str(w, b, sizeof b),
+				   (long long)c->d.groups);
 	if (dlb_window_read(io, x->dim + 2, n, w->dim + 2, &c->w, err))
 		return -1;
 	c->d.y = *x;
@@ -73,11 +74,13 @@ static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 	int n = dlb_attr_ints(io->attr, io->n_attr, "kernel_shape", &kernel);
 	struct conv c = { 0 };
 
-	if (dlb_param_types(io, 0, 1, 2, err) || fill(io, &c, &io->in[0], &io->in[1], err) || check_bias(io, 2, io->in[1].dim[0], err))
+	if (dlb_param_types(io, 0, 1, 2, err) || fill(io, &c, &io->in[0], &io->in[1], err) ||
+	    check_bias(io, 2, io->in[1].dim[0], err))
 		return -1;
 	for (int i = 0; i < n; i++)
 		if (n != io->in[1].n_dims - 2 || kernel[i] != io->in[1].dim[2 + i])
-			return dlb_op_fail(io, err, "attribute 'kernel_shape' is not the shape of the weights");
+			return dlb_op_fail(io, err,
+					   "attribute 'kernel_shape' is not the shape of the weights");
 	io->out[0] = c.d.y;
 	return 0;
 }
@@ -99,9 +102,12 @@ static double conv_flops(const struct dlb_op_io *io)
 	return fill(io, &c, &io->in[0], &io->in[1], NULL) ? 0 : flops_of(&c);
 }
 
-static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	struct conv c = { .d.dir = DLB_CONV_FORWARD, .d.has_bias = dlb_io_has(io, 2), .d.relu = has_relu(io) };
+	struct conv c = { .d.dir = DLB_CONV_FORWARD,
+			  .d.has_bias = dlb_io_has(io, 2),
+			  .d.relu = has_relu(io) };
 
 	if (fill(io, &c, &io->in[0], &io->in[1], err))
 		return -1;
@@ -150,7 +156,8 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 /* -- the gradients -- */
 
 /* Reads spatial sizes or a window's shape from attribute `name` into the dims of d from 2 on. */
-static int sizes(const struct dlb_op_io *io, const char *name, int n, struct dlb_desc *d, struct dlb_error *err)
+static int sizes(const struct dlb_op_io *io, const char *name, int n, struct dlb_desc *d,
+		 struct dlb_error *err)
 {
 	const int64_t *v;
 
@@ -158,7 +165,8 @@ static int sizes(const struct dlb_op_io *io, const char *name, int n, struct dlb
 		return dlb_op_fail(io, err, "attribute '%s' needs %d entries", name, n);
 	for (int i = 0; i < n; i++) {
 		if (v[i] < 0 || v[i] > 1 << 24)
-			return dlb_op_fail(io, err, "attribute '%s': %lld is out of range", name, (long long)v[i]);
+			return dlb_op_fail(io, err, "attribute '%s': %lld is out of range", name,
+					   (long long)v[i]);
 		d->dim[2 + i] = v[i];
 	}
 	d->n_dims = 2 + n;
@@ -233,10 +241,13 @@ static double grad_weight_flops(const struct dlb_op_io *io)
 {
 	struct conv c = { 0 };
 
-	return grad_weight_fill(io, &c, NULL) ? 0 : flops_of(&c) + (io->n_out > 1 ? (double)dlb_desc_count(&io->in[0]) : 0);
+	return grad_weight_fill(io, &c, NULL) ?
+		       0 :
+		       flops_of(&c) + (io->n_out > 1 ? (double)dlb_desc_count(&io->in[0]) : 0);
 }
 
-static int grad_input_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_input_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			     struct dlb_error *err)
 {
 	struct conv c = { .d.dir = DLB_CONV_GRAD_INPUT };
 
@@ -247,7 +258,8 @@ static int grad_input_kernel(struct dlb_backend *be, const struct dlb_op_io *io,
 	return be->ops->conv(be, &c.d, k, err);
 }
 
-static int grad_weight_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_weight_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			      struct dlb_error *err)
 {
 	struct conv c = { .d.dir = DLB_CONV_GRAD_WEIGHT, .d.has_bias = dlb_io_wants(io, 1) };
 
@@ -259,7 +271,8 @@ static int grad_weight_kernel(struct dlb_backend *be, const struct dlb_op_io *io
 
 /* -- ConvTranspose: x plays dy, y plays dx; weights are (C, M/groups, ...) with C of x -- */
 
-static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb_desc *y, int64_t pads[6], struct dlb_error *err)
+static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb_desc *y, int64_t pads[6],
+			  struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0], *w = &io->in[1];
 	const char *auto_pad = dlb_io_str(io, "auto_pad", "NOTSET");
@@ -270,12 +283,15 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 	struct dlb_kernel_window win;
 	struct dlb_op_io bare = *io;
 
-	if (x->n_dims < 3 || x->n_dims > 5 || w->n_dims != x->n_dims || groups < 1 || w->dim[1] > MOST || x->dim[1] != w->dim[0] || w->dim[0] % groups)
-		return dlb_op_fail(io, err, "input and weights do not fit together with %lld groups", (long long)groups);
+	if (x->n_dims < 3 || x->n_dims > 5 || w->n_dims != x->n_dims || groups < 1 || w->dim[1] > MOST ||
+	    x->dim[1] != w->dim[0] || w->dim[0] % groups)
+		return dlb_op_fail(io, err, "input and weights do not fit together with %lld groups",
+				   (long long)groups);
 	n_extra = dlb_attr_ints(io->attr, io->n_attr, "output_padding", &v);
 	n_shape = dlb_attr_ints(io->attr, io->n_attr, "output_shape", &shape);
 	n_pads = dlb_attr_ints(io->attr, io->n_attr, "pads", &explicit_pads);
-	if ((n_extra && n_extra != n) || (n_shape && n_shape != n && n_shape != n + 2) || (n_pads && n_pads != 2 * n))
+	if ((n_extra && n_extra != n) || (n_shape && n_shape != n && n_shape != n + 2) ||
+	    (n_pads && n_pads != 2 * n))
 		return dlb_op_fail(io, err, "an attribute does not have %d entries", n);
 	if (n_shape == n + 2)
 		shape += 2;
@@ -310,7 +326,8 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 			pads[n + i] = total - pads[i];
 		}
 		if (y->dim[2 + i] < 1 || y->dim[2 + i] > 1 << 24)
-			return dlb_op_fail(io, err, "output size %lld is not possible", (long long)y->dim[2 + i]);
+			return dlb_op_fail(io, err, "output size %lld is not possible",
+					   (long long)y->dim[2 + i]);
 	}
 	/* The convolution from y to x. */
 	c->d.x = *y;
@@ -322,7 +339,8 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 		c->d.stride[i] = win.stride[i];
 		c->d.dilation[i] = win.dilation[i];
 		c->d.pad_begin[i] = pads[i];
-		c->d.pad_end[i] = pads[n + i];		/* output_padding covers the rest of the last stride */
+		/* output_padding covers the rest of the last stride */
+		c->d.pad_end[i] = pads[n + i];
 	}
 	for (int i = n; i < 3; i++)
 		c->d.stride[i] = c->d.dilation[i] = 1;
@@ -348,7 +366,8 @@ static double transpose_flops(const struct dlb_op_io *io)
 	return transpose_fill(io, &c, &y, pads, NULL) ? 0 : flops_of(&c);
 }
 
-static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	struct conv c = { .d.dir = DLB_CONV_GRAD_INPUT };
 	struct dlb_chain *chain;
@@ -367,7 +386,8 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 		bias = dlb_desc_make(y.dtype, y.n_dims, (int64_t[DLB_MAX_DIMS]){ 1, y.dim[1], 1, 1, 1 });
 		const struct dlb_desc *d[2] = { &io->out[0], &bias };
 
-		dlb_chain_map(chain, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(2)), d, 2, DLB_OUT(0), &io->out[0]);
+		dlb_chain_map(chain, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(2)), d, 2, DLB_OUT(0),
+			      &io->out[0]);
 	}
 	return dlb_chain_finish(chain, k);
 }
@@ -396,7 +416,8 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 		b->din[0] = dlb_b_op(b, "Conv", a, n, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
 	a[n++] = dlb_make_ints("kernel_shape", w->dim + 2, nd);
 	if (b->need[1])
-		b->din[1] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ b->in[0], b->dout[0] }, 2, 1, NULL, b->in[1]);
+		b->din[1] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ b->in[0], b->dout[0] }, 2, 1, NULL,
+				     b->in[1]);
 	if (b->io.n_in > 2 && b->in[2] >= 0 && b->need[2]) {
 		struct dlb_attr keep = dlb_make_int("keepdims", 0);
 		int64_t axes[5] = { 0, 2, 3, 4, 5 };
@@ -410,15 +431,43 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_Conv = { .name = "Conv", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_WEIGHTS, .f32_in = 6, .work = "conv", .infer = conv_infer, .flops = conv_flops,
-	.gradient = conv_gradient, .kernel = conv_kernel };
-const struct dlb_op_class dlb_op_ConvGradInput = { .name = "ConvGradInput", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .f32_in = 2, .work = "conv", .infer = grad_input_infer, .flops = grad_input_flops,
-	.kernel = grad_input_kernel };
-const struct dlb_op_class dlb_op_ConvGradWeight = { .name = "ConvGradWeight", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 2 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = grad_weight_infer, .flops = grad_weight_flops,
-	.kernel = grad_weight_kernel };
-const struct dlb_op_class dlb_op_ConvTranspose = { .name = "ConvTranspose", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .f32_in = 6, .work = "conv", .infer = transpose_infer, .flops = transpose_flops,
-	.gradient = transpose_gradient, .kernel = transpose_kernel };
+const struct dlb_op_class dlb_op_Conv = { .name = "Conv",
+					  .n_in = { 2, 3 },
+					  .n_out = { 1, 1 },
+					  .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST,
+					  .bf16 = DLB_BF16_WEIGHTS,
+					  .f32_in = 6,
+					  .work = "conv",
+					  .infer = conv_infer,
+					  .flops = conv_flops,
+					  .gradient = conv_gradient,
+					  .kernel = conv_kernel };
+const struct dlb_op_class dlb_op_ConvGradInput = { .name = "ConvGradInput",
+						   .domain = "dlb",
+						   .n_in = { 2, 2 },
+						   .n_out = { 1, 1 },
+						   .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST,
+						   .f32_in = 2,
+						   .work = "conv",
+						   .infer = grad_input_infer,
+						   .flops = grad_input_flops,
+						   .kernel = grad_input_kernel };
+const struct dlb_op_class dlb_op_ConvGradWeight = { .name = "ConvGradWeight",
+						    .domain = "dlb",
+						    .n_in = { 2, 2 },
+						    .n_out = { 1, 2 },
+						    .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST,
+						    .work = "conv",
+						    .infer = grad_weight_infer,
+						    .flops = grad_weight_flops,
+						    .kernel = grad_weight_kernel };
+const struct dlb_op_class dlb_op_ConvTranspose = { .name = "ConvTranspose",
+						   .n_in = { 2, 3 },
+						   .n_out = { 1, 1 },
+						   .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST,
+						   .f32_in = 6,
+						   .work = "conv",
+						   .infer = transpose_infer,
+						   .flops = transpose_flops,
+						   .gradient = transpose_gradient,
+						   .kernel = transpose_kernel };

@@ -19,9 +19,12 @@ static int parse(const struct dlb_op_io *io, int input, struct running *s, struc
 	a = dlb_axis(io, axis, x->n_dims, err);
 	if (a < 0)
 		return -1;
-	*s = (struct running){ .type = x->dtype, .outer = dlb_desc_range(x, 0, a), .n = x->dim[a],
-		.inner = dlb_desc_range(x, a + 1, x->n_dims), .exclusive = dlb_io_int(io, "exclusive", 0) != 0,
-		.reverse = dlb_io_int(io, "reverse", 0) != 0 };
+	*s = (struct running){ .type = x->dtype,
+			       .outer = dlb_desc_range(x, 0, a),
+			       .n = x->dim[a],
+			       .inner = dlb_desc_range(x, a + 1, x->n_dims),
+			       .exclusive = dlb_io_int(io, "exclusive", 0) != 0,
+			       .reverse = dlb_io_int(io, "reverse", 0) != 0 };
 	return 0;
 }
 
@@ -49,7 +52,8 @@ static void run_reals(const struct running *s, const struct dlb_run *r, bool pro
 
 		for (int64_t k = 0; k < s->n; k++) {
 			const int64_t at = place(s, l, k);
-			const double v = dlb_value_real(r->in[0], s->type, at), next = product ? sum * v : sum + v;
+			const double v = dlb_value_real(r->in[0], s->type, at),
+				     next = product ? sum * v : sum + v;
 
 			dlb_value_set(r->out[0], s->type, at, s->exclusive ? sum : next);
 			sum = next;
@@ -64,7 +68,8 @@ static void run_ints(const struct running *s, const struct dlb_run *r, bool prod
 
 		for (int64_t k = 0; k < s->n; k++) {
 			const int64_t at = place(s, l, k);
-			const uint64_t v = (uint64_t)dlb_value_int(r->in[0], s->type, at), next = product ? sum * v : sum + v;
+			const uint64_t v = (uint64_t)dlb_value_int(r->in[0], s->type, at),
+				       next = product ? sum * v : sum + v;
 
 			dlb_value_set_int(r->out[0], s->type, at, (int64_t)(s->exclusive ? sum : next));
 			sum = next;
@@ -86,8 +91,8 @@ static void run_product(const void *ctx, const struct dlb_run *r)
 	(dlb_dtype_is_float(s->type) ? run_reals : run_ints)(s, r, true);
 }
 
-static int host(struct dlb_backend *be, const struct dlb_op_io *io, int axis, dlb_host_fn run, struct dlb_kernel **k,
-		struct dlb_error *err)
+static int host(struct dlb_backend *be, const struct dlb_op_io *io, int axis, dlb_host_fn run,
+		struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct running s;
 
@@ -96,12 +101,14 @@ static int host(struct dlb_backend *be, const struct dlb_op_io *io, int axis, dl
 	return be->ops->host(be, run, &s, sizeof s, 0, k, err);
 }
 
-static int sum_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int sum_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	return host(be, io, 1, run_sum, k, err);
 }
 
-static int product_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int product_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	return host(be, io, 1, run_product, k, err);
 }
@@ -128,7 +135,8 @@ static int product_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "CumProdGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "CumProdGrad", b->io.attr, b->io.n_attr,
+			     (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -149,10 +157,13 @@ static void run_grad(const void *ctx, const struct dlb_run *r)
 		double sum = 0, before = 1;
 
 		for (int64_t k = s->n - 1; k >= 0; k--) {		/* s[k], then multiplied by p[k] */
-			const double x = k + 1 < s->n ? dlb_value_real(r->in[1], s->type, place(s, l, k + 1)) : 0;
+			const double x = k + 1 < s->n ?
+						 dlb_value_real(r->in[1], s->type, place(s, l, k + 1)) :
+						 0;
 			const int64_t from = s->exclusive ? k + 1 : k;
 
-			sum = (from < s->n ? dlb_value_real(r->in[0], s->type, place(s, l, from)) : 0) + x * sum;
+			sum = (from < s->n ? dlb_value_real(r->in[0], s->type, place(s, l, from)) : 0) +
+			      x * sum;
 			((double *)r->scratch)[k] = sum;
 		}
 		for (int64_t k = 0; k < s->n; k++) {
@@ -164,7 +175,8 @@ static void run_grad(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct running s;
 
@@ -173,9 +185,27 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return be->ops->host(be, run_grad, &s, sizeof s, (size_t)s.n * sizeof(double) + 64, k, err);
 }
 
-const struct dlb_op_class dlb_op_CumSum = { .name = "CumSum", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "reduce",
-	.infer = infer, .flops = flops, .gradient = sum_gradient, .kernel = sum_kernel };
-const struct dlb_op_class dlb_op_CumProd = { .name = "CumProd", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "reduce",
-	.infer = infer, .flops = flops, .gradient = product_gradient, .kernel = product_kernel };
-const struct dlb_op_class dlb_op_CumProdGrad = { .name = "CumProdGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
-	.work = "reduce", .infer = grad_infer, .flops = flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_CumSum = { .name = "CumSum",
+					    .n_in = { 2, 2 },
+					    .n_out = { 1, 1 },
+					    .work = "reduce",
+					    .infer = infer,
+					    .flops = flops,
+					    .gradient = sum_gradient,
+					    .kernel = sum_kernel };
+const struct dlb_op_class dlb_op_CumProd = { .name = "CumProd",
+					     .n_in = { 2, 2 },
+					     .n_out = { 1, 1 },
+					     .work = "reduce",
+					     .infer = infer,
+					     .flops = flops,
+					     .gradient = product_gradient,
+					     .kernel = product_kernel };
+const struct dlb_op_class dlb_op_CumProdGrad = { .name = "CumProdGrad",
+						 .domain = "dlb",
+						 .n_in = { 3, 3 },
+						 .n_out = { 1, 1 },
+						 .work = "reduce",
+						 .infer = grad_infer,
+						 .flops = flops,
+						 .kernel = grad_kernel };

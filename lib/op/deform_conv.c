@@ -23,7 +23,8 @@ struct deform {
 	enum dlb_dtype type;
 	struct dlb_kernel_window w;
 	bool has_mask, wants_mask;		/* wants_mask: its gradient */
-	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;	/* group_channels: of an offset group */
+	/* group_channels: of an offset group */
+	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;
 };
 /* Four elements of a plane (-1: outside), their weights, and the derivatives of the weights by the
  * position's row and column. */
@@ -33,33 +34,45 @@ struct deform_corners { int64_t at[4]; double w[4], by_row[4], by_col[4]; };
 
 /* Describes the columns of x moved by `offset`; mask NULL: none. The window is read from the attributes, its
  * shape from kernel_shape or `kernel`. */
-static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *offset, const struct dlb_desc *mask,
-		 const int64_t *kernel, struct deform *d, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *offset,
+		 const struct dlb_desc *mask, const int64_t *kernel, struct deform *d, struct dlb_error *err)
 {
 	const int64_t groups = dlb_io_int(io, "offset_group", 1);
 	char a[128], b[128];
 
 	if (x->n_dims != 4 || offset->n_dims != 4)
-		return dlb_op_fail(io, err, "input and offset must have 4 dimensions: images are all that is read");
+		return dlb_op_fail(io, err,
+				   "input and offset must have 4 dimensions: images are all that is read");
 	if (offset->dtype != x->dtype || (mask && mask->dtype != x->dtype))
 		return dlb_op_fail(io, err, "input, offset and mask are not of one type");
 	if (dlb_window_read(io, x->dim + 2, 2, kernel, &d->w, err))
 		return -1;
-	*d = (struct deform){ .type = x->dtype, .w = d->w, .has_mask = mask != NULL, .batch = x->dim[0], .channels = x->dim[1],
-		.h = x->dim[2], .w_in = x->dim[3], .places = d->w.out[0] * d->w.out[1], .kernel = d->w.kernel[0] * d->w.kernel[1],
-		.offset_groups = groups };
+	*d = (struct deform){ .type = x->dtype,
+			      .w = d->w,
+			      .has_mask = mask != NULL,
+			      .batch = x->dim[0],
+			      .channels = x->dim[1],
+			      .h = x->dim[2],
+			      .w_in = x->dim[3],
+			      .places = d->w.out[0] * d->w.out[1],
+			      .kernel = d->w.kernel[0] * d->w.kernel[1],
+			      .offset_groups = groups };
 	if (groups < 1 || groups > x->dim[1] || x->dim[1] % groups)
-		return dlb_op_fail(io, err, "%lld channels in %lld offset groups", (long long)x->dim[1], (long long)groups);
+		return dlb_op_fail(io, err, "%lld channels in %lld offset groups", (long long)x->dim[1],
+				   (long long)groups);
 	d->group_channels = x->dim[1] / groups;
-	if (offset->dim[0] != x->dim[0] || offset->dim[1] != 2 * groups * d->kernel || offset->dim[2] != d->w.out[0] ||
-	    offset->dim[3] != d->w.out[1])
-		return dlb_op_fail(io, err, "offsets %s do not fit input %s: for each of %lldx%lld places 2 of %lld are needed",
-				   dlb_desc_str(offset, a, sizeof a), dlb_desc_str(x, b, sizeof b), (long long)d->w.out[0],
-				   (long long)d->w.out[1], (long long)(groups * d->kernel));
-	if (d->has_mask && (mask->n_dims != 4 || mask->dim[0] != x->dim[0] || mask->dim[1] != groups * d->kernel ||
-			    mask->dim[2] != d->w.out[0] || mask->dim[3] != d->w.out[1]))
-		return dlb_op_fail(io, err, "a mask of shape %s does not fit offsets %s", dlb_desc_str(mask, a, sizeof a),
-				   dlb_desc_str(offset, b, sizeof b));
+	if (offset->dim[0] != x->dim[0] || offset->dim[1] != 2 * groups * d->kernel ||
+	    offset->dim[2] != d->w.out[0] || offset->dim[3] != d->w.out[1])
+		return dlb_op_fail(
+			io, err,
+			"offsets %s do not fit input %s: for each of %lldx%lld places 2 of %lld are needed",
+			dlb_desc_str(offset, a, sizeof a), dlb_desc_str(x, b, sizeof b),
+			(long long)d->w.out[0], (long long)d->w.out[1], (long long)(groups * d->kernel));
+	if (d->has_mask &&
+	    (mask->n_dims != 4 || mask->dim[0] != x->dim[0] || mask->dim[1] != groups * d->kernel ||
+	     mask->dim[2] != d->w.out[0] || mask->dim[3] != d->w.out[1]))
+		return dlb_op_fail(io, err, "a mask of shape %s does not fit offsets %s",
+				   dlb_desc_str(mask, a, sizeof a), dlb_desc_str(offset, b, sizeof b));
 	if (dlb_checked_count((int64_t[]){ d->batch, d->channels, d->kernel, d->places }, 4) < 0)
 		return dlb_op_fail(io, err, "the columns would be too large");
 	return 0;
@@ -79,9 +92,11 @@ static const struct dlb_desc *input(const struct dlb_op_io *io, int i)
 /* -- columns: kernels -- */
 
 /* Corners for kernel element k (of K in offset group g) at output position p of sample n. */
-static struct deform_corners corners_of(const struct deform *d, const void *offset, int64_t n, int64_t g, int64_t k, int64_t p)
+static struct deform_corners corners_of(const struct deform *d, const void *offset, int64_t n, int64_t g,
+					int64_t k, int64_t p)
 {
-	const int64_t at = ((n * d->offset_groups + g) * d->kernel + k) * 2 * d->places + p, kw = d->w.kernel[1], ow = d->w.out[1];
+	const int64_t at = ((n * d->offset_groups + g) * d->kernel + k) * 2 * d->places + p,
+		      kw = d->w.kernel[1], ow = d->w.out[1];
 	const double y = (double)(p / ow * d->w.stride[0] - d->w.pad_begin[0] + k / kw * d->w.dilation[0]) +
 		dlb_real_get(offset, d->type, at);
 	const double x = (double)(p % ow * d->w.stride[1] - d->w.pad_begin[1] + k % kw * d->w.dilation[1]) +
@@ -119,7 +134,9 @@ static void each_tile(const struct deform *d, const void *offset, const void *ma
 			t.count = d->places - t.p < TILE ? d->places - t.p : TILE;
 			for (int64_t j = 0; j < t.count; j++) {
 				t.corners[j] = corners_of(d, offset, t.n, t.g, t.k, t.p + j);
-				t.mask[j] = d->has_mask ? dlb_real_get(mask, d->type, i * d->places + t.p + j) : 1;
+				t.mask[j] = d->has_mask ?
+						    dlb_real_get(mask, d->type, i * d->places + t.p + j) :
+						    1;
 			}
 			work(d, &t, r);
 		}
@@ -147,7 +164,9 @@ static void read_tile(const struct deform *d, const struct tile *t, const struct
 			double v = 0;
 
 			for (int q = 0; q < 4; q++)
-				v += k->at[q] < 0 ? 0 : k->w[q] * dlb_real_get(r->in[0], d->type, from + k->at[q]);
+				v += k->at[q] < 0 ?
+					     0 :
+					     k->w[q] * dlb_real_get(r->in[0], d->type, from + k->at[q]);
 			dlb_real_set(r->out[0], d->type, to + j, v * t->mask[j]);
 		}
 	}
@@ -165,7 +184,8 @@ static void grad_tile(const struct deform *d, const struct tile *t, const struct
 			for (int q = 0; q < 4; q++)
 				if (k->at[q] >= 0)
 					dlb_real_set(r->out[0], d->type, to + k->at[q],
-						     dlb_real_get(r->out[0], d->type, to + k->at[q]) + k->w[q] * v);
+						     dlb_real_get(r->out[0], d->type, to + k->at[q]) +
+							     k->w[q] * v);
 		}
 	}
 }
@@ -184,7 +204,8 @@ static void grad_offset_tile(const struct deform *d, const struct tile *t, const
 
 			for (int q = 0; q < 4; q++)
 				if (t->corners[j].at[q] >= 0)
-					sum[j][q] += dcol * dlb_real_get(r->in[1], d->type, plane + t->corners[j].at[q]);
+					sum[j][q] += dcol * dlb_real_get(r->in[1], d->type,
+									 plane + t->corners[j].at[q]);
 		}
 	}
 	for (int64_t j = 0; j < t->count; j++) {
@@ -255,7 +276,10 @@ static int check_columns(const struct dlb_op_io *io, const struct deform *d, str
 
 static int grad_parse(const struct dlb_op_io *io, struct dlb_desc *x, struct deform *d, struct dlb_error *err)
 {
-	return dlb_io_shape(io, 2, x, err) || parse(io, x, &io->in[1], input(io, 3), NULL, d, err) || check_columns(io, d, err) ? -1 : 0;
+	return dlb_io_shape(io, 2, x, err) || parse(io, x, &io->in[1], input(io, 3), NULL, d, err) ||
+			       check_columns(io, d, err) ?
+		       -1 :
+		       0;
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -267,7 +291,9 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static int grad_offset_parse(const struct dlb_op_io *io, struct deform *d, struct dlb_error *err)
 {
-	return parse(io, &io->in[1], &io->in[2], input(io, 3), NULL, d, err) || check_columns(io, d, err) ? -1 : 0;
+	return parse(io, &io->in[1], &io->in[2], input(io, 3), NULL, d, err) || check_columns(io, d, err) ?
+		       -1 :
+		       0;
 }
 
 static int grad_offset_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -284,19 +310,22 @@ static int grad_offset_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int host(struct dlb_backend *be, dlb_host_fn fn, const struct deform *d, struct dlb_kernel **k, struct dlb_error *err)
+static int host(struct dlb_backend *be, dlb_host_fn fn, const struct deform *d, struct dlb_kernel **k,
+		struct dlb_error *err)
 {
 	return be->ops->host(be, fn, d, sizeof *d, 0, k, err);
 }
 
-static int columns_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int columns_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	struct deform d;
 
 	return columns_parse(io, &d, err) ? -1 : host(be, columns_run, &d, k, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_desc x;
 	struct deform d;
@@ -304,7 +333,8 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return grad_parse(io, &x, &d, err) ? -1 : host(be, grad_run, &d, k, err);
 }
 
-static int grad_offset_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_offset_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			      struct dlb_error *err)
 {
 	struct deform d;
 
@@ -333,9 +363,10 @@ static int conv_parse(const struct dlb_op_io *io, struct deform *d, int64_t *gro
 		return -1;
 	if (!dlb_dtype_is_float(x->dtype))
 		return dlb_op_fail(io, err, "inputs are of type %s", dlb_dtype_name(x->dtype));
-	if (x->n_dims != 4 || w->n_dims != 4 || *groups < 1 || *groups > x->dim[1] || x->dim[1] % *groups || w->dim[0] % *groups ||
-	    w->dim[1] != x->dim[1] / *groups)
-		return dlb_op_fail(io, err, "input and weights do not fit together with %lld groups", (long long)*groups);
+	if (x->n_dims != 4 || w->n_dims != 4 || *groups < 1 || *groups > x->dim[1] || x->dim[1] % *groups ||
+	    w->dim[0] % *groups || w->dim[1] != x->dim[1] / *groups)
+		return dlb_op_fail(io, err, "input and weights do not fit together with %lld groups",
+				   (long long)*groups);
 	if (n && (n != 2 || kernel[0] != w->dim[2] || kernel[1] != w->dim[3]))
 		return dlb_op_fail(io, err, "attribute 'kernel_shape' is not the shape of the weights");
 	if (dlb_io_has(io, 3) && (io->in[3].n_dims != 1 || io->in[3].dim[0] != w->dim[0]))
@@ -350,18 +381,24 @@ static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (conv_parse(io, &d, &groups, err))
 		return -1;
-	io->out[0] = dlb_desc_make(d.type, 4, (int64_t[]){ d.batch, io->in[1].dim[0], d.w.out[0], d.w.out[1] });
+	io->out[0] = dlb_desc_make(d.type, 4,
+				   (int64_t[]){ d.batch, io->in[1].dim[0], d.w.out[0], d.w.out[1] });
 	if (dlb_checked_count(io->out[0].dim, 4) < 0)
 		return dlb_op_fail(io, err, "the output would be too large");
 	return 0;
 }
 
 /* y = w columns, for each sample and group. */
-static int product(struct dlb_backend *be, const struct deform *d, int64_t groups, int64_t m, struct dlb_kernel **k,
-		   struct dlb_error *err)
+static int product(struct dlb_backend *be, const struct deform *d, int64_t groups, int64_t m,
+		   struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct dlb_gemm_desc g = { .dtype = d->type, .m = m / groups, .n = d->places, .k = d->channels / groups * d->kernel,
-		.n_batch = d->batch * groups, .alpha = 1, .w_batch = d->channels / groups * d->kernel * d->places };
+	struct dlb_gemm_desc g = { .dtype = d->type,
+				   .m = m / groups,
+				   .n = d->places,
+				   .k = d->channels / groups * d->kernel,
+				   .n_batch = d->batch * groups,
+				   .alpha = 1,
+				   .w_batch = d->channels / groups * d->kernel * d->places };
 	int64_t *off = dlb_xcalloc((size_t)g.n_batch + 1, sizeof *off);
 	int rc;
 
@@ -373,7 +410,8 @@ static int product(struct dlb_backend *be, const struct deform *d, int64_t group
 	return rc;
 }
 
-static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_desc columns, bias;
 	struct dlb_chain *c;
@@ -390,14 +428,16 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	c = dlb_chain_new(be, err);
 	cols = dlb_chain_temp(c, &columns);
 	rc = host(be, columns_run, &d, &sub, err);
-	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0), DLB_IN(2), d.has_mask ? DLB_IN(4) : DLB_NOTHING), 3, &cols, 1);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0), DLB_IN(2), d.has_mask ? DLB_IN(4) : DLB_NOTHING), 3,
+		      &cols, 1);
 	rc = product(be, &d, groups, io->in[1].dim[0], &sub, err);
 	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(1), cols, DLB_NOTHING), 3, DLB_REFS(DLB_OUT(0)), 1);
 	if (dlb_io_has(io, 3)) {
 		bias = dlb_desc_make(d.type, 4, (int64_t[]){ 1, io->in[1].dim[0], 1, 1 });
 		const struct dlb_desc *of[2] = { &io->out[0], &bias };
 
-		dlb_chain_map(c, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(3)), of, 2, DLB_OUT(0), &io->out[0]);
+		dlb_chain_map(c, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(3)), of, 2, DLB_OUT(0),
+			      &io->out[0]);
 	}
 	return dlb_chain_finish(c, k);
 }
@@ -445,19 +485,21 @@ static int columns_gradient(struct dlb_builder *b, const struct deform *d, int64
 	struct dlb_attr a[6];
 	const int n = columns_attrs(&b->io, a);
 	const int w = reshape(b, b->in[1], (int64_t[]){ groups, m / groups, rows }, 3);
-	const int dcol = reshape(b, product_t(b, w, true, dy, false), (int64_t[]){ 0, d->channels * d->kernel, d->places }, 3);
+	const int dcol = reshape(b, product_t(b, w, true, dy, false),
+				 (int64_t[]){ 0, d->channels * d->kernel, d->places }, 3);
 	int out[2] = { -1, -1 };
 
 	if (b->need[0]) {
-		b->din[0] = dlb_b_op(b, "DeformColumnsGrad", a, n, (int[]){ dcol, b->in[2], dlb_b_const_shape(b, b->in[0]), mask },
+		b->din[0] = dlb_b_op(b, "DeformColumnsGrad", a, n,
+				     (int[]){ dcol, b->in[2], dlb_b_const_shape(b, b->in[0]), mask },
 				     d->has_mask ? 4 : 3, 1, NULL, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
 	if (!b->need[2] && !need_mask)
 		return 0;
-	out[0] = dlb_b_op(b, "DeformColumnsGradOffset", a, n, (int[]){ dcol, b->in[0], b->in[2], mask }, d->has_mask ? 4 : 3,
-			  need_mask ? 2 : 1, out, b->in[2]);
+	out[0] = dlb_b_op(b, "DeformColumnsGradOffset", a, n, (int[]){ dcol, b->in[0], b->in[2], mask },
+			  d->has_mask ? 4 : 3, need_mask ? 2 : 1, out, b->in[2]);
 	if (b->need[2])
 		b->din[2] = out[0];
 	if (need_mask)
@@ -472,10 +514,13 @@ static int weight_gradient(struct dlb_builder *b, const struct deform *d, int64_
 	const struct dlb_attr keep = dlb_make_int("keepdims", 0);
 	struct dlb_attr a[6];
 	const int n = columns_attrs(&b->io, a);
-	const int col = dlb_b_op(b, "DeformColumns", a, n, (int[]){ b->in[0], b->in[2], d->has_mask ? b->in[4] : -1 }, d->has_mask ? 3 : 2,
-				 1, NULL, -1);
-	const int dw = product_t(b, dy, false, reshape(b, col, (int64_t[]){ 0, groups, rows, d->places }, 4), true);
-	const int sum = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ dw, dlb_b_const_ints(b, (int64_t[]){ 0 }, 1) }, 2, 1, NULL, -1);
+	const int col = dlb_b_op(b, "DeformColumns", a, n,
+				 (int[]){ b->in[0], b->in[2], d->has_mask ? b->in[4] : -1 },
+				 d->has_mask ? 3 : 2, 1, NULL, -1);
+	const int dw = product_t(b, dy, false, reshape(b, col, (int64_t[]){ 0, groups, rows, d->places }, 4),
+				 true);
+	const int sum = dlb_b_op(b, "ReduceSum", &keep, 1,
+				 (int[]){ dw, dlb_b_const_ints(b, (int64_t[]){ 0 }, 1) }, 2, 1, NULL, -1);
 
 	b->din[1] = reshape(b, sum, b->io.in[1].dim, 4);
 	return b->din[1] < 0 ? -1 : 0;
@@ -498,17 +543,42 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 		const struct dlb_attr keep = dlb_make_int("keepdims", 0);
 		const int axes = dlb_b_const_ints(b, (int64_t[]){ 0, 2, 3 }, 3);
 
-		b->din[3] = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ b->dout[0], axes }, 2, 1, NULL, b->in[3]);
+		b->din[3] = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ b->dout[0], axes }, 2, 1, NULL,
+				     b->in[3]);
 		return b->din[3] < 0 ? -1 : 0;
 	}
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_DeformConv = { .name = "DeformConv", .n_in = { 3, 5 }, .n_out = { 1, 1 }, .work = "conv",
-	.infer = conv_infer, .flops = conv_flops, .gradient = conv_gradient, .kernel = conv_kernel };
-const struct dlb_op_class dlb_op_DeformColumns = { .name = "DeformColumns", .domain = "dlb", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.work = "move", .infer = columns_infer, .flops = columns_flops, .kernel = columns_kernel };
-const struct dlb_op_class dlb_op_DeformColumnsGrad = { .name = "DeformColumnsGrad", .domain = "dlb", .n_in = { 3, 4 },
-	.n_out = { 1, 1 }, .work = "move", .infer = grad_infer, .flops = columns_flops, .kernel = grad_kernel };
-const struct dlb_op_class dlb_op_DeformColumnsGradOffset = { .name = "DeformColumnsGradOffset", .domain = "dlb", .n_in = { 3, 4 },
-	.n_out = { 1, 2 }, .work = "move", .infer = grad_offset_infer, .flops = columns_flops, .kernel = grad_offset_kernel };
+const struct dlb_op_class dlb_op_DeformConv = { .name = "DeformConv",
+						.n_in = { 3, 5 },
+						.n_out = { 1, 1 },
+						.work = "conv",
+						.infer = conv_infer,
+						.flops = conv_flops,
+						.gradient = conv_gradient,
+						.kernel = conv_kernel };
+const struct dlb_op_class dlb_op_DeformColumns = { .name = "DeformColumns",
+						   .domain = "dlb",
+						   .n_in = { 2, 3 },
+						   .n_out = { 1, 1 },
+						   .work = "move",
+						   .infer = columns_infer,
+						   .flops = columns_flops,
+						   .kernel = columns_kernel };
+const struct dlb_op_class dlb_op_DeformColumnsGrad = { .name = "DeformColumnsGrad",
+						       .domain = "dlb",
+						       .n_in = { 3, 4 },
+						       .n_out = { 1, 1 },
+						       .work = "move",
+						       .infer = grad_infer,
+						       .flops = columns_flops,
+						       .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_DeformColumnsGradOffset = { .name = "DeformColumnsGradOffset",
+							     .domain = "dlb",
+							     .n_in = { 3, 4 },
+							     .n_out = { 1, 2 },
+							     .work = "move",
+							     .infer = grad_offset_infer,
+							     .flops = columns_flops,
+							     .kernel = grad_offset_kernel };

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static int parse(const struct dlb_op_io *io, const struct dlb_desc **deep, const struct dlb_desc **wide, int64_t *block,
-		 struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct dlb_desc **deep, const struct dlb_desc **wide,
+		 int64_t *block, struct dlb_error *err)
 {
 	bool to_space = io->cls->name[0] == 'D';
 	const char *mode = dlb_io_str(io, "mode", "DCR");
@@ -18,7 +18,8 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc **deep, const
 	*wide = to_space ? &io->out[0] : &io->in[0];
 	*block = dlb_io_int(io, "blocksize", 0);
 	if (io->in[0].n_dims != 4 || *block < 1 || *block > 1 << 15)
-		return dlb_op_fail(io, err, "%d dimensions and a block of %lld are not possible", io->in[0].n_dims, (long long)*block);
+		return dlb_op_fail(io, err, "%d dimensions and a block of %lld are not possible",
+				   io->in[0].n_dims, (long long)*block);
 	return 0;
 }
 
@@ -39,7 +40,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return 0;
 	}
 	if (x->dim[1] % (b * b))
-		return dlb_op_fail(io, err, "blocks of %lld do not fill %lld channels", (long long)b, (long long)x->dim[1]);
+		return dlb_op_fail(io, err, "blocks of %lld do not fill %lld channels", (long long)b,
+				   (long long)x->dim[1]);
 	io->out[0].dim[1] = x->dim[1] / (b * b);
 	io->out[0].dim[2] *= b;
 	io->out[0].dim[3] *= b;
@@ -47,7 +49,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* Six loops: n, c, block row, block column, h, w. */
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *deep, *wide;
 	int64_t b, sd[DLB_MAX_DIMS], sw[DLB_MAX_DIMS], channels;
@@ -86,7 +89,19 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_DepthToSpace = { .name = "DepthToSpace", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_SpaceToDepth = { .name = "SpaceToDepth", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_DepthToSpace = { .name = "DepthToSpace",
+						  .n_in = { 1, 1 },
+						  .n_out = { 1, 1 },
+						  .work = "move",
+						  .infer = infer,
+						  .flops = no_flops,
+						  .gradient = gradient,
+						  .kernel = kernel };
+const struct dlb_op_class dlb_op_SpaceToDepth = { .name = "SpaceToDepth",
+						  .n_in = { 1, 1 },
+						  .n_out = { 1, 1 },
+						  .work = "move",
+						  .infer = infer,
+						  .flops = no_flops,
+						  .gradient = gradient,
+						  .kernel = kernel };

@@ -43,12 +43,17 @@ static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, stru
 
 	if (!n)
 		return 0;
-	if (n != 5 || v[0] < 0 || v[0] >= x->n_dims || v[4] < 1 || v[4] > v[1] || v[3] < 0 || v[3] > v[1] - v[4] || v[2] < 1 ||
-	    v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] < 1 || x->dim[v[0]] % (v[4] * v[2]))
+	if (n != 5 || v[0] < 0 || v[0] >= x->n_dims || v[4] < 1 || v[4] > v[1] || v[3] < 0 ||
+	    v[3] > v[1] - v[4] || v[2] < 1 || v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] < 1 ||
+	    x->dim[v[0]] % (v[4] * v[2]))
 		return dlb_op_fail(io, err, "attribute 'slice' does not say which part this is");
-	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;	/* channels are the fastest dimension */
+	/* channels are the fastest dimension */
+	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;
 	if (x->layout == DLB_CHANNELS_LAST && v[0] > 1)
-		return dlb_op_fail(io, err, "attribute 'slice' along axis %lld of a tensor that lies with its channels last", (long long)v[0]);
+		return dlb_op_fail(
+			io, err,
+			"attribute 'slice' along axis %lld of a tensor that lies with its channels last",
+			(long long)v[0]);
 	const int64_t inner = v[2] * (last ? 1 : dlb_desc_range(x, (int)v[0] + 1, x->n_dims));
 
 	if (inner > 0 && v[1] > INT64_MAX / inner)
@@ -85,7 +90,8 @@ static void ones_run(const void *ctx, const struct dlb_run *r)
 		dlb_value_set(r->out[0], d->dtype, i, 1);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	struct dlb_kernel *sub = NULL;
@@ -136,7 +142,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!train)
 		return 0;
 	a = dlb_make_real("ratio", ratio);
-	b->din[0] = dlb_b_op(b, "DropoutGrad", &a, 1, (int[]){ b->dout[0], dlb_b_extra_output(b, 1) }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "DropoutGrad", &a, 1, (int[]){ b->dout[0], dlb_b_extra_output(b, 1) }, 2, 1,
+			     NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -147,17 +154,36 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_same_shapes(io, 0, 1, err) ? -1 : dlb_infer_same(io, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct dlb_desc *d[2] = { &io->in[1], &io->in[0] };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 
-	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - dlb_io_real(io, "ratio", 0.5)), 0, DLB_REFS(DLB_IN(1), DLB_IN(0)), d, 2,
-		      DLB_OUT(0), &io->out[0]);
+	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - dlb_io_real(io, "ratio", 0.5)), 0,
+		      DLB_REFS(DLB_IN(1), DLB_IN(0)), d, 2, DLB_OUT(0), &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 
-const struct dlb_op_class dlb_op_Dropout = { .name = "Dropout", .n_in = { 1, 3 }, .n_out = { 1, 2 }, .layout = DLB_LAYOUT_ANY,
-	.flags = DLB_OP_RANDOM, .bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .overwrite = 1, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_DropoutGrad = { .name = "DropoutGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .overwrite = 1, .work = "activation", .infer = grad_infer, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_Dropout = { .name = "Dropout",
+					     .n_in = { 1, 3 },
+					     .n_out = { 1, 2 },
+					     .layout = DLB_LAYOUT_ANY,
+					     .flags = DLB_OP_RANDOM,
+					     .bf16 = DLB_BF16_FOLLOWS,
+					     .f32_in = 6,
+					     .overwrite = 1,
+					     .work = "activation",
+					     .infer = infer,
+					     .flops = flops,
+					     .gradient = gradient,
+					     .kernel = kernel };
+const struct dlb_op_class dlb_op_DropoutGrad = { .name = "DropoutGrad",
+						 .domain = "dlb",
+						 .n_in = { 2, 2 },
+						 .n_out = { 1, 1 },
+						 .layout = DLB_LAYOUT_ANY,
+						 .overwrite = 1,
+						 .work = "activation",
+						 .infer = grad_infer,
+						 .kernel = grad_kernel };

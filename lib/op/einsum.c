@@ -33,8 +33,8 @@ static int letter(char c)
 
 /* Reads the letters of `s` for a tensor of n_dims dimensions; -1 (output): its ellipsis has
  * as many as the inputs'. */
-static int read_term(const struct dlb_op_io *io, const struct equation *e, const char *s, int n_dims, struct term *t,
-		     struct dlb_error *err)
+static int read_term(const struct dlb_op_io *io, const struct equation *e, const char *s, int n_dims,
+		     struct term *t, struct dlb_error *err)
 {
 	int dots = 0, letters = 0, hidden = 0;
 
@@ -54,7 +54,8 @@ static int read_term(const struct dlb_op_io *io, const struct equation *e, const
 	if (!dots)
 		hidden = n_dims < 0 ? 0 : hidden;
 	if (hidden < 0 || (hidden && !dots) || letters + hidden > DLB_MAX_DIMS)
-		return dlb_op_fail(io, err, "equation: '%s' does not fit a tensor of %d dimensions", s, n_dims);
+		return dlb_op_fail(io, err, "equation: '%s' does not fit a tensor of %d dimensions", s,
+				   n_dims);
 	t->n = 0;
 	for (const char *p = s; *p; p++) {
 		if (letter(*p) >= 0) {
@@ -107,7 +108,8 @@ static int split(const struct dlb_op_io *io, struct equation *e, struct dlb_erro
 		e->in[e->n++] = p;
 	}
 	if (e->n != io->n_in)
-		return dlb_op_fail(io, err, "the equation has %d operands, the vertex %d inputs", e->n, io->n_in);
+		return dlb_op_fail(io, err, "the equation has %d operands, the vertex %d inputs", e->n,
+				   io->n_in);
 	return 0;
 }
 
@@ -130,7 +132,8 @@ static int parse(const struct dlb_op_io *io, struct equation *e, struct dlb_erro
 			if (d < 1)
 				return dlb_op_fail(io, err, "operand %d is empty", i);
 			if (*n && *n != d && (t->id[j] < ELLIPSIS || (*n != 1 && d != 1)))
-				return dlb_op_fail(io, err, "operand %d: dimension %d is %lld, elsewhere %lld", i, j,
+				return dlb_op_fail(io, err,
+						   "operand %d: dimension %d is %lld, elsewhere %lld", i, j,
 						   (long long)d, (long long)*n);
 			*n = d > *n ? d : *n;
 		}
@@ -177,7 +180,13 @@ static double flops(const struct dlb_op_io *io)
 /* -- kernel -- */
 
 struct einsum_operand { int ref, n, id[2 * DLB_MAX_DIMS]; int64_t stride[2 * DLB_MAX_DIMS]; };
-struct einsum_work { struct dlb_backend *be; struct dlb_chain *c; const struct equation *e; enum dlb_dtype type; struct dlb_error *err; };
+struct einsum_work {
+	struct dlb_backend *be;
+	struct dlb_chain *c;
+	const struct equation *e;
+	enum dlb_dtype type;
+	struct dlb_error *err;
+};
 
 static int find(const struct einsum_operand *o, int id)
 {
@@ -188,7 +197,8 @@ static int find(const struct einsum_operand *o, int id)
 }
 
 /* A letter that occurs twice steps along the diagonal. */
-static struct einsum_operand make_operand(const struct equation *e, const struct term *t, const struct dlb_desc *d, int ref)
+static struct einsum_operand make_operand(const struct equation *e, const struct term *t,
+					  const struct dlb_desc *d, int ref)
 {
 	struct einsum_operand o = { .ref = ref };
 	int64_t stride[DLB_MAX_DIMS];
@@ -229,8 +239,8 @@ static bool lies(const struct einsum_work *w, const struct einsum_operand *o, co
 }
 
 /* Copies o to `ref`, with its letters in the order id[n] and strides `to`. */
-static void copy(struct einsum_work *w, const struct einsum_operand *o, const int *id, int n, const int64_t *to, int ref,
-		 const struct dlb_desc *d, bool zero_first)
+static void copy(struct einsum_work *w, const struct einsum_operand *o, const int *id, int n,
+		 const int64_t *to, int ref, const struct dlb_desc *d, bool zero_first)
 {
 	struct dlb_copy_desc copies = { .in = w->type, .out = w->type, .n_dims = n, .zero_first = zero_first,
 					.out_count = dlb_desc_count(d) };
@@ -293,7 +303,8 @@ static struct einsum_operand sum_out(struct einsum_work *w, const struct einsum_
 		if (!keep[o->id[i]])
 			id[n++] = o->id[i];
 	p = pack(w, o, id, n);
-	in = dlb_desc_make(w->type, 2, (int64_t[]){ extent_of(w, id, kept), extent_of(w, id + kept, n - kept) });
+	in = dlb_desc_make(w->type, 2,
+			   (int64_t[]){ extent_of(w, id, kept), extent_of(w, id + kept, n - kept) });
 	out = dlb_desc_make(w->type, 2, (int64_t[]){ in.dim[0], 1 });
 	n = dlb_chain_temp(w->c, &out);
 	dlb_chain_reduce(w->c, DLB_REDUCE_FN_SUM, 2, p.ref, &in, n, &out);
@@ -302,8 +313,8 @@ static struct einsum_operand sum_out(struct einsum_work *w, const struct einsum_
 
 /* The letters of a that are in b (in_b) or not, and in `keep` (kept) or not; first those of
  * the output, in its order. */
-static int choose(const struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b, bool in_b, const bool *keep, bool kept,
-		  int *id)
+static int choose(const struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b,
+		  bool in_b, const bool *keep, bool kept, int *id)
 {
 	int n = 0;
 
@@ -321,7 +332,8 @@ static int choose(const struct einsum_work *w, const struct einsum_operand *a, c
 }
 
 /* The product of a and b, keeping the letters in `keep`. `last`: into output 0 if the order is right. */
-static struct einsum_operand contract(struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b, const bool *keep, bool last)
+static struct einsum_operand contract(struct einsum_work *w, const struct einsum_operand *a,
+				      const struct einsum_operand *b, const bool *keep, bool last)
 {
 	int batch[16], row[16], col[16], sum[16], id[64], nb, nr, nc, ns, n;
 	bool need_a[N_IDS], need_b[N_IDS], direct;
@@ -363,7 +375,8 @@ static struct einsum_operand contract(struct einsum_work *w, const struct einsum
 	return z;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct equation e;
 	struct einsum_operand o, to;
@@ -454,7 +467,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 			continue;
 		n_axes = grad_equation(&e, i, text, axes);
 		if (n_axes < 0)
-			return dlb_op_fail(&b->io, err, "no gradient of operand %d is available for this equation", i);
+			return dlb_op_fail(&b->io, err,
+					   "no gradient of operand %d is available for this equation", i);
 		in[n++] = b->dout[0];
 		for (int j = 0; j < e.n; j++)
 			if (j != i)
@@ -474,7 +488,19 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_Einsum = { .name = "Einsum", .n_in = { 1, MAX_OPERANDS }, .n_out = { 1, 1 }, .work = "dense",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_EinsumGrad = { .name = "EinsumGrad", .domain = "dlb", .n_in = { 1, MAX_OPERANDS },
-	.n_out = { 1, 1 }, .work = "dense", .infer = infer, .flops = flops, .kernel = kernel };
+const struct dlb_op_class dlb_op_Einsum = { .name = "Einsum",
+					    .n_in = { 1, MAX_OPERANDS },
+					    .n_out = { 1, 1 },
+					    .work = "dense",
+					    .infer = infer,
+					    .flops = flops,
+					    .gradient = gradient,
+					    .kernel = kernel };
+const struct dlb_op_class dlb_op_EinsumGrad = { .name = "EinsumGrad",
+						.domain = "dlb",
+						.n_in = { 1, MAX_OPERANDS },
+						.n_out = { 1, 1 },
+						.work = "dense",
+						.infer = infer,
+						.flops = flops,
+						.kernel = kernel };

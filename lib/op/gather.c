@@ -15,11 +15,12 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of, padding; };	/* padding -1: none */
+/* padding -1: none */
+struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of, padding; };
 
 /* The output's shape for table x. */
-static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index, struct dlb_desc *out,
-		 struct dlb_error *err)
+static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index,
+		 struct dlb_desc *out, struct dlb_error *err)
 {
 	int axis = dlb_axis(io, dlb_io_int(io, "axis", 0), x->n_dims, err);
 	struct dlb_desc y = { .dtype = x->dtype };
@@ -27,7 +28,8 @@ static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const str
 	if (axis < 0)
 		return -1;
 	if (index->dtype != DLB_I32 && index->dtype != DLB_I64)
-		return dlb_op_fail(io, err, "indices are of type %s; i32 or i64 is needed", dlb_dtype_name(index->dtype));
+		return dlb_op_fail(io, err, "indices are of type %s; i32 or i64 is needed",
+				   dlb_dtype_name(index->dtype));
 	if (x->n_dims - 1 + index->n_dims > DLB_MAX_DIMS)
 		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);
 	for (int i = 0; i < axis; i++)
@@ -45,10 +47,16 @@ static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x,
 	int axis = (int)dlb_io_int(io, "axis", 0);
 
 	axis = axis < 0 ? axis + x->n_dims : axis;
-	return (struct gather){ .type = x->dtype, .index = index->dtype, .outer = dlb_desc_range(x, 0, axis),
-		.rows = x->dim[axis], .n_index = dlb_desc_count(index),
-		.padding = dlb_io_int(io, "padding", -1), .first = dlb_io_int(io, "first", 0), .of = dlb_io_int(io, "of", x->dim[axis]),
-		.bytes = dlb_desc_range(x, axis + 1, x->n_dims) * (int64_t)dlb_dtype_bytes(x->dtype) };
+	return (struct gather){ .type = x->dtype,
+				.index = index->dtype,
+				.outer = dlb_desc_range(x, 0, axis),
+				.rows = x->dim[axis],
+				.n_index = dlb_desc_count(index),
+				.padding = dlb_io_int(io, "padding", -1),
+				.first = dlb_io_int(io, "first", 0),
+				.of = dlb_io_int(io, "of", x->dim[axis]),
+				.bytes = dlb_desc_range(x, axis + 1, x->n_dims) *
+					 (int64_t)dlb_dtype_bytes(x->dtype) };
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -59,7 +67,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	const struct gather g = shape(io, &io->in[0], &io->in[1]);
 	if (dlb_attr_find(io->attr, io->n_attr, "padding") && (g.padding < 0 || g.padding >= g.of))
-		return dlb_op_fail(io, err, "padding row %lld of a table of %lld rows", (long long)g.padding, (long long)g.of);
+		return dlb_op_fail(io, err, "padding row %lld of a table of %lld rows", (long long)g.padding,
+				   (long long)g.of);
 	return 0;
 }
 
@@ -90,7 +99,8 @@ static void gather_run(const void *ctx, const struct dlb_run *r)
 		}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct gather g = shape(io, &io->in[0], &io->in[1]);
 
@@ -105,8 +115,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "GatherGrad", a, 1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1), (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
-			     NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "GatherGrad", a, 1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1),
+			     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -139,14 +150,17 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 				if (g->type == DLB_F32)
 					((float *)to)[j] += ((const float *)dy)[j];
 				else if (g->type == DLB_BF16)
-					dlb_value_set(to, DLB_BF16, j, dlb_value_real(to, DLB_BF16, j) + dlb_value_real(dy, DLB_BF16, j));
+					dlb_value_set(to, DLB_BF16, j,
+						      dlb_value_real(to, DLB_BF16, j) +
+							      dlb_value_real(dy, DLB_BF16, j));
 				else
 					((double *)to)[j] += ((const double *)dy)[j];
 			}
 		}
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct gather g = shape(io, &io->out[0], &io->in[1]);
 
@@ -160,7 +174,20 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (double)dlb_desc_count(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_Gather = { .name = "Gather", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_FOLLOWS, .work = "move",
-	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_GatherGrad = { .name = "GatherGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_Gather = { .name = "Gather",
+					    .n_in = { 2, 2 },
+					    .n_out = { 1, 1 },
+					    .bf16 = DLB_BF16_FOLLOWS,
+					    .work = "move",
+					    .infer = infer,
+					    .flops = no_flops,
+					    .gradient = gradient,
+					    .kernel = kernel };
+const struct dlb_op_class dlb_op_GatherGrad = { .name = "GatherGrad",
+						.domain = "dlb",
+						.n_in = { 3, 3 },
+						.n_out = { 1, 1 },
+						.work = "move",
+						.infer = grad_infer,
+						.flops = grad_flops,
+						.kernel = grad_kernel };

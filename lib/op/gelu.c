@@ -20,7 +20,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, by_tanh(io) ? DLB_MAP_gelu_tanh : DLB_MAP_gelu, 1, 0, 0, k, err);
 }
@@ -30,7 +31,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "GeluGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "GeluGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0] }, 2, 1,
+			     NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -41,9 +43,11 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return infer(io, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, by_tanh(io) ? DLB_MAP_gelu_tanh_grad : DLB_MAP_gelu_grad, 2, 0, 0, k, err);
+	return dlb_kernel_map(be, io, by_tanh(io) ? DLB_MAP_gelu_tanh_grad : DLB_MAP_gelu_grad, 2, 0, 0, k,
+			      err);
 }
 
 static double flops(const struct dlb_op_io *io)
@@ -56,7 +60,24 @@ static double grad_flops(const struct dlb_op_io *io)
 	return 35.0 * (double)dlb_desc_count(&io->out[0]);
 }
 
-const struct dlb_op_class dlb_op_Gelu = { .name = "Gelu", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_GeluGrad = { .name = "GeluGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = "activation", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_Gelu = { .name = "Gelu",
+					  .n_in = { 1, 1 },
+					  .n_out = { 1, 1 },
+					  .layout = DLB_LAYOUT_ANY,
+					  .bf16 = DLB_BF16_FOLLOWS,
+					  .overwrite = 1,
+					  .work = "activation",
+					  .infer = infer,
+					  .flops = flops,
+					  .gradient = gradient,
+					  .kernel = kernel };
+const struct dlb_op_class dlb_op_GeluGrad = { .name = "GeluGrad",
+					      .domain = "dlb",
+					      .n_in = { 2, 2 },
+					      .n_out = { 1, 1 },
+					      .layout = DLB_LAYOUT_ANY,
+					      .overwrite = 3,
+					      .work = "activation",
+					      .infer = grad_infer,
+					      .flops = grad_flops,
+					      .kernel = grad_kernel };

@@ -25,19 +25,21 @@ static int gemm_shape(const struct dlb_op_io *io, struct gemm_dims *s, struct dl
 	s->ta = dlb_io_int(io, "transA", 0) != 0;
 	s->tb = dlb_io_int(io, "transB", 0) != 0;
 	if (a->n_dims != 2 || b->n_dims != 2)
-		return dlb_op_fail(io, err, "operands must be matrices, not %s and %s", dlb_desc_str(a, x, sizeof x),
-				   dlb_desc_str(b, y, sizeof y));
+		return dlb_op_fail(io, err, "operands must be matrices, not %s and %s",
+				   dlb_desc_str(a, x, sizeof x), dlb_desc_str(b, y, sizeof y));
 	s->m = a->dim[s->ta];
 	s->k = a->dim[!s->ta];
 	s->n = b->dim[!s->tb];
 	if (b->dim[s->tb] != s->k)
 		return dlb_op_fail(io, err, "%s and %s do not fit together%s%s", dlb_desc_str(a, x, sizeof x),
-				   dlb_desc_str(b, y, sizeof y), s->ta ? ", transA" : "", s->tb ? ", transB" : "");
+				   dlb_desc_str(b, y, sizeof y), s->ta ? ", transA" : "",
+				   s->tb ? ", transB" : "");
 	return 0;
 }
 
 /* The type in which factors are multiplied, and the result's type. */
-static int product_types(const struct dlb_op_io *io, enum dlb_dtype *in, enum dlb_dtype *out, struct dlb_error *err)
+static int product_types(const struct dlb_op_io *io, enum dlb_dtype *in, enum dlb_dtype *out,
+			 struct dlb_error *err)
 {
 	if (dlb_mixed_types(io, 0, 2, in, err))
 		return -1;
@@ -68,8 +70,10 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return dlb_op_fail(io, err, "the factors are of type %s and C of %s", dlb_dtype_name(in),
 				   dlb_dtype_name(io->in[2].dtype));
 	io->out[0] = dlb_desc_make(out, 2, (int64_t[]){ s.m, s.n });
-	if (dlb_io_has(io, 2) && (dlb_broadcast(&io->out[0], &io->in[2], &all) || !dlb_desc_same_shape(&all, &io->out[0])))
-		return dlb_op_fail(io, err, "input C does not broadcast to %lld x %lld", (long long)s.m, (long long)s.n);
+	if (dlb_io_has(io, 2) &&
+	    (dlb_broadcast(&io->out[0], &io->in[2], &all) || !dlb_desc_same_shape(&all, &io->out[0])))
+		return dlb_op_fail(io, err, "input C does not broadcast to %lld x %lld", (long long)s.m,
+				   (long long)s.n);
 	return 0;
 }
 
@@ -104,20 +108,27 @@ static void int_gemm_run(const void *ctx, const struct dlb_run *r)
 				uint64_t sum = 0;		/* wraps */
 
 				for (int64_t l = 0; l < d->k; l++) {
-					int64_t x = b * d->a_batch + (d->trans_a ? l * d->m + i : i * d->k + l);
-					int64_t w = b * d->w_batch + (d->trans_w ? j * d->k + l : l * d->n + j);
+					int64_t x = b * d->a_batch +
+						    (d->trans_a ? l * d->m + i : i * d->k + l);
+					int64_t w = b * d->w_batch +
+						    (d->trans_w ? j * d->k + l : l * d->n + j);
 
-					sum += (uint64_t)dlb_value_int(r->in[0], d->dtype, x) * (uint64_t)dlb_value_int(r->in[1], d->dtype, w);
+					sum += (uint64_t)dlb_value_int(r->in[0], d->dtype, x) *
+					       (uint64_t)dlb_value_int(r->in[1], d->dtype, w);
 				}
 				if (d->alpha != 1)
 					sum = (uint64_t)scaled((int64_t)sum, d->alpha);
 				if (d->has_c)
-					sum += (uint64_t)scaled(dlb_value_int(r->in[2], d->dtype, i * d->c_row + j * d->c_col), d->beta);
-				dlb_value_set_int(r->out[0], d->dtype, b * d->m * d->n + i * d->n + j, (int64_t)sum);
+					sum += (uint64_t)scaled(dlb_value_int(r->in[2], d->dtype,
+									      i * d->c_row + j * d->c_col),
+								d->beta);
+				dlb_value_set_int(r->out[0], d->dtype, b * d->m * d->n + i * d->n + j,
+						  (int64_t)sum);
 			}
 }
 
-static int gemm_prepare(struct dlb_backend *be, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int gemm_prepare(struct dlb_backend *be, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	struct int_gemm g = { .d = *d };
 
@@ -128,7 +139,8 @@ static int gemm_prepare(struct dlb_backend *be, const struct dlb_gemm_desc *d, s
 	return be->ops->host(be, int_gemm_run, &g, sizeof g, 0, k, err);
 }
 
-static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_gemm_desc d = { .n_batch = 1, .alpha = dlb_io_real(io, "alpha", 1),
 				   .beta = dlb_io_real(io, "beta", 1), .w_is_weight = dlb_io_weight(io, 1) };
@@ -159,7 +171,8 @@ static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
  * the number of attributes. */
 static int add_type(struct dlb_builder *b, int x, int y, int like, struct dlb_attr *a)
 {
-	if (dlb_b_desc(b, like)->dtype != DLB_F32 || (dlb_b_desc(b, x)->dtype != DLB_BF16 && dlb_b_desc(b, y)->dtype != DLB_BF16))
+	if (dlb_b_desc(b, like)->dtype != DLB_F32 ||
+	    (dlb_b_desc(b, x)->dtype != DLB_BF16 && dlb_b_desc(b, y)->dtype != DLB_BF16))
 		return 0;
 	*a = dlb_make_int("dtype", dlb_dtype_to_onnx(DLB_F32));
 	return 1;
@@ -168,7 +181,8 @@ static int add_type(struct dlb_builder *b, int x, int y, int like, struct dlb_at
 /* A product of the backward pass: op(a) op(b) * alpha, as a Gemm without C. */
 static int product(struct dlb_builder *b, int x, bool tx, int y, bool ty, double alpha, int like)
 {
-	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_real("alpha", alpha) };
+	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty),
+				 dlb_make_real("alpha", alpha) };
 	int n = alpha == 1 ? 2 : 3;
 
 	n += add_type(b, x, y, like, &a[n]);
@@ -184,13 +198,16 @@ static int gemm_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 	(void)err;
 	if (b->need[0])
-		b->din[0] = ta ? product(b, w, tb, dy, true, alpha, x) : product(b, dy, false, w, !tb, alpha, x);
+		b->din[0] = ta ? product(b, w, tb, dy, true, alpha, x) :
+				 product(b, dy, false, w, !tb, alpha, x);
 	if (b->need[1])
-		b->din[1] = tb ? product(b, dy, true, x, ta, alpha, w) : product(b, x, !ta, dy, false, alpha, w);
+		b->din[1] = tb ? product(b, dy, true, x, ta, alpha, w) :
+				 product(b, x, !ta, dy, false, alpha, w);
 	if (b->io.n_in > 2 && b->in[2] >= 0 && b->need[2]) {
 		int g = dlb_b_unbroadcast(b, dy, b->in[2]);
 
-		b->din[2] = beta == 1 ? g : dlb_b_op2(b, "Mul", g, dlb_b_const_real(b, beta, b->io.in[0].dtype));
+		b->din[2] = beta == 1 ? g :
+					dlb_b_op2(b, "Mul", g, dlb_b_const_real(b, beta, b->io.in[0].dtype));
 		if (b->din[2] < 0)
 			return -1;
 	}
@@ -225,8 +242,10 @@ static int product_shape(const struct dlb_op_io *io, struct matmul *p, struct dl
 	if (b->n_dims == 1)
 		*b = dlb_desc_make(b->dtype, 2, (int64_t[]){ b->dim[0], 1 });
 	if (p->flatten) {
-		*a = dlb_desc_make(a->dtype, 2, (int64_t[]){ dlb_desc_range(a, 0, a->n_dims - 1), a->dim[a->n_dims - 1] });
-		*b = dlb_desc_make(b->dtype, 2, (int64_t[]){ dlb_desc_range(b, 0, b->n_dims - 1), b->dim[b->n_dims - 1] });
+		*a = dlb_desc_make(a->dtype, 2,
+				   (int64_t[]){ dlb_desc_range(a, 0, a->n_dims - 1), a->dim[a->n_dims - 1] });
+		*b = dlb_desc_make(b->dtype, 2,
+				   (int64_t[]){ dlb_desc_range(b, 0, b->n_dims - 1), b->dim[b->n_dims - 1] });
 	}
 	p->s.m = a->dim[a->n_dims - 2 + p->s.ta];
 	p->s.k = a->dim[a->n_dims - 1 - p->s.ta];
@@ -234,7 +253,8 @@ static int product_shape(const struct dlb_op_io *io, struct matmul *p, struct dl
 	ba = dlb_desc_make(a->dtype, a->n_dims - 2, a->dim);
 	bb = dlb_desc_make(a->dtype, b->n_dims - 2, b->dim);
 	if (b->dim[b->n_dims - 2 + p->s.tb] != p->s.k || dlb_broadcast(&ba, &bb, &batch))
-		return dlb_op_fail(io, err, "%s and %s do not fit together", dlb_desc_str(&io->in[0], x, sizeof x),
+		return dlb_op_fail(io, err, "%s and %s do not fit together",
+				   dlb_desc_str(&io->in[0], x, sizeof x),
 				   dlb_desc_str(&io->in[1], y, sizeof y));
 	p->n_dims = batch.n_dims;
 	memcpy(p->dim, batch.dim, sizeof p->dim);
@@ -298,7 +318,8 @@ static bool offsets(const struct matmul *p, const struct dlb_desc *x, int64_t *o
 	return regular;
 }
 
-static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	struct matmul p;
 	struct dlb_gemm_desc d = { .alpha = 1, .w_is_weight = dlb_io_weight(io, 1) };
@@ -314,7 +335,8 @@ static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	d.trans_a = p.s.ta;
 	d.trans_w = p.s.tb;
 	d.n_batch = p.n_batch;
-	if (p.b.n_dims == 2 && !p.s.ta) {		/* one matrix on the right: one product for all rows */
+	/* one matrix on the right: one product for all rows */
+	if (p.b.n_dims == 2 && !p.s.ta) {
 		d.m *= d.n_batch;
 		d.n_batch = 1;
 	}
@@ -334,7 +356,8 @@ static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 
 static int product_t(struct dlb_builder *b, int x, bool tx, int y, bool ty, bool flatten, int like)
 {
-	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_int("flatten", 1) };
+	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty),
+				 dlb_make_int("flatten", 1) };
 	int n = flatten ? 3 : 2;
 
 	n += add_type(b, x, y, like, &a[n]);
@@ -365,7 +388,8 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 		x = unsqueeze(b, x, 0);
 	}
 	if (b->need[0]) {
-		g = ta ? product_t(b, w, tb, dy, true, false, b->in[0]) : product_t(b, dy, false, w, !tb, false, b->in[0]);
+		g = ta ? product_t(b, w, tb, dy, true, false, b->in[0]) :
+			 product_t(b, dy, false, w, !tb, false, b->in[0]);
 		b->din[0] = dlb_b_unbroadcast(b, g, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
@@ -373,18 +397,42 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[1])
 		return 0;
 	if (nb == 2 && na > 2 && !ta)			/* the rows of all batches in one product */
-		g = tb ? product_t(b, dy, true, x, false, true, b->in[1]) : product_t(b, x, true, dy, false, true, b->in[1]);
+		g = tb ? product_t(b, dy, true, x, false, true, b->in[1]) :
+			 product_t(b, x, true, dy, false, true, b->in[1]);
 	else
-		g = tb ? product_t(b, dy, true, x, ta, false, b->in[1]) : product_t(b, x, !ta, dy, false, false, b->in[1]);
+		g = tb ? product_t(b, dy, true, x, ta, false, b->in[1]) :
+			 product_t(b, x, !ta, dy, false, false, b->in[1]);
 	if (nb == 1)
 		g = dlb_b_op2(b, "Squeeze", g, dlb_b_const_ints(b, (int64_t[]){ -1 }, 1));
 	b->din[1] = dlb_b_unbroadcast(b, g, b->in[1]);
 	return b->din[1] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_WEIGHTS, .f32_in = 4, .work = "dense",
-	.infer = gemm_infer, .flops = gemm_flops, .gradient = gemm_gradient, .kernel = gemm_kernel };
-const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_WEIGHTS, .work = "dense",
-	.infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };
-const struct dlb_op_class dlb_op_MatMulT = { .name = "MatMulT", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "dense", .infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };
+const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm",
+					  .n_in = { 2, 3 },
+					  .n_out = { 1, 1 },
+					  .bf16 = DLB_BF16_WEIGHTS,
+					  .f32_in = 4,
+					  .work = "dense",
+					  .infer = gemm_infer,
+					  .flops = gemm_flops,
+					  .gradient = gemm_gradient,
+					  .kernel = gemm_kernel };
+const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul",
+					    .n_in = { 2, 2 },
+					    .n_out = { 1, 1 },
+					    .bf16 = DLB_BF16_WEIGHTS,
+					    .work = "dense",
+					    .infer = matmul_infer,
+					    .flops = matmul_flops,
+					    .gradient = matmul_gradient,
+					    .kernel = matmul_kernel };
+const struct dlb_op_class dlb_op_MatMulT = { .name = "MatMulT",
+					     .domain = "dlb",
+					     .n_in = { 2, 2 },
+					     .n_out = { 1, 1 },
+					     .work = "dense",
+					     .infer = matmul_infer,
+					     .flops = matmul_flops,
+					     .gradient = matmul_gradient,
+					     .kernel = matmul_kernel };

@@ -34,10 +34,17 @@ struct grid_taps { int n; int64_t at[MOST_TAPS]; double w[MOST_TAPS], slope[MOST
 
 static int parse_names(const struct dlb_op_io *io, struct sampler *s, struct dlb_error *err)
 {
-	static const struct { const char *name; enum mode mode; } modes[] = { { "bilinear", LINEAR }, { "linear", LINEAR },
-		{ "nearest", NEAREST }, { "bicubic", CUBIC }, { "cubic", CUBIC } };
+	static const struct {
+		const char *name;
+		enum mode mode;
+	} modes[] = { { "bilinear", LINEAR },
+		      { "linear", LINEAR },
+		      { "nearest", NEAREST },
+		      { "bicubic", CUBIC },
+		      { "cubic", CUBIC } };
 	static const char *const paddings[] = { "zeros", "border", "reflection" };
-	const char *mode = dlb_io_str(io, "mode", "linear"), *padding = dlb_io_str(io, "padding_mode", "zeros");
+	const char *mode = dlb_io_str(io, "mode", "linear"),
+		   *padding = dlb_io_str(io, "padding_mode", "zeros");
 	int m = 0, p = 0;
 
 	while (m < DLB_LEN(modes) && strcmp(mode, modes[m].name))
@@ -54,8 +61,8 @@ static int parse_names(const struct dlb_op_io *io, struct sampler *s, struct dlb
 	return 0;
 }
 
-static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *grid, struct sampler *s,
-		 struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *grid,
+		 struct sampler *s, struct dlb_error *err)
 {
 	const int n = x->n_dims - 2;
 	char a[128], b[128];
@@ -63,15 +70,17 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const str
 	*s = (struct sampler){ .x_type = x->dtype, .grid_type = grid->dtype, .n = n };
 	if (parse_names(io, s, err))
 		return -1;
-	if (n < 1 || n > MOST_DIMS || grid->n_dims != n + 2 || grid->dim[n + 1] != n || grid->dim[0] != x->dim[0])
-		return dlb_op_fail(io, err, "a grid of shape %s does not fit an input of shape %s", dlb_desc_str(grid, a, sizeof a),
-				   dlb_desc_str(x, b, sizeof b));
+	if (n < 1 || n > MOST_DIMS || grid->n_dims != n + 2 || grid->dim[n + 1] != n ||
+	    grid->dim[0] != x->dim[0])
+		return dlb_op_fail(io, err, "a grid of shape %s does not fit an input of shape %s",
+				   dlb_desc_str(grid, a, sizeof a), dlb_desc_str(x, b, sizeof b));
 	if (!dlb_dtype_is_float(grid->dtype))
 		return dlb_op_fail(io, err, "the grid is of type %s", dlb_dtype_name(grid->dtype));
 	for (int i = 0; i < n; i++) {
 		s->size[i] = x->dim[2 + i];
 		if (s->size[i] < 1 || s->size[i] > 1 << 24)
-			return dlb_op_fail(io, err, "dimension %d of size %lld cannot be sampled", 2 + i, (long long)s->size[i]);
+			return dlb_op_fail(io, err, "dimension %d of size %lld cannot be sampled", 2 + i,
+					   (long long)s->size[i]);
 	}
 	s->batch = x->dim[0];
 	s->channels = x->dim[1];
@@ -150,7 +159,9 @@ static void make_along(const struct sampler *s, int d, int64_t stride, double g,
 		double at = base + k;
 
 		t->w[k] = s->mode == NEAREST ? 1 : s->mode == LINEAR ? 1 - fabs(v - at) : keys(v - at);
-		t->slope[k] = s->mode == NEAREST ? 0 : slope * (s->mode == LINEAR ? (k ? 1 : -1) : keys_slope(v - at));
+		t->slope[k] = s->mode == NEAREST ?
+				      0 :
+				      slope * (s->mode == LINEAR ? (k ? 1 : -1) : keys_slope(v - at));
 		if (s->mode == CUBIC && s->padding != ZEROS)
 			at = inside(s, at, n, &ignored);
 		t->at[k] = at >= 0 && at < (double)n ? (int64_t)at * stride : -1;
@@ -227,7 +238,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)		/* in {dy, grid}
 			for (int i = 0; i < t.n; i++) {
 				const int64_t at = c * s->plane + t.at[i];
 
-				dlb_real_set(r->out[0], s->x_type, at, dlb_real_get(r->out[0], s->x_type, at) + t.w[i] * dy);
+				dlb_real_set(r->out[0], s->x_type, at,
+					     dlb_real_get(r->out[0], s->x_type, at) + t.w[i] * dy);
 			}
 		}
 	}
@@ -271,7 +283,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct sampler s;
 
@@ -285,7 +298,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (b->need[0]) {
 		b->din[0] = dlb_b_op(b, "GridSampleGrad", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1, NULL, b->in[0]);
+				     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
+				     NULL, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
@@ -299,8 +313,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 /* Checks that dy, input 0, is the gradient of x sampled by grid. */
-static int check_dy(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *grid, struct sampler *s,
-		    struct dlb_error *err)
+static int check_dy(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *grid,
+		    struct sampler *s, struct dlb_error *err)
 {
 	struct dlb_desc y;
 
@@ -316,7 +330,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct sampler s;
 
-	return dlb_io_shape(io, 2, &io->out[0], err) || check_dy(io, &io->out[0], &io->in[1], &s, err) ? -1 : 0;
+	return dlb_io_shape(io, 2, &io->out[0], err) || check_dy(io, &io->out[0], &io->in[1], &s, err) ? -1 :
+													 0;
 }
 
 static int grad_grid_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -331,10 +346,12 @@ static int grad_grid_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static bool has_gradient(const struct sampler *s)
 {
-	return (s->x_type == DLB_F32 || s->x_type == DLB_F64) && (s->grid_type == DLB_F32 || s->grid_type == DLB_F64);
+	return (s->x_type == DLB_F32 || s->x_type == DLB_F64) &&
+	       (s->grid_type == DLB_F32 || s->grid_type == DLB_F64);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct sampler s;
 
@@ -343,7 +360,8 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return has_gradient(&s) ? be->ops->host(be, grad_run, &s, sizeof s, 0, k, err) : DLB_NO_KERNEL;
 }
 
-static int grad_grid_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_grid_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	struct sampler s;
 
@@ -363,9 +381,27 @@ static double flops(const struct dlb_op_io *io)
 	return 2.0 * pow((double)s.mode, y->n_dims - 2) * (double)dlb_desc_count(y);
 }
 
-const struct dlb_op_class dlb_op_GridSample = { .name = "GridSample", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_GridSampleGrad = { .name = "GridSampleGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .flops = flops, .kernel = grad_kernel };
-const struct dlb_op_class dlb_op_GridSampleGradGrid = { .name = "GridSampleGradGrid", .domain = "dlb", .n_in = { 3, 3 },
-	.n_out = { 1, 1 }, .work = "move", .infer = grad_grid_infer, .flops = flops, .kernel = grad_grid_kernel };
+const struct dlb_op_class dlb_op_GridSample = { .name = "GridSample",
+						.n_in = { 2, 2 },
+						.n_out = { 1, 1 },
+						.work = "move",
+						.infer = infer,
+						.flops = flops,
+						.gradient = gradient,
+						.kernel = kernel };
+const struct dlb_op_class dlb_op_GridSampleGrad = { .name = "GridSampleGrad",
+						    .domain = "dlb",
+						    .n_in = { 3, 3 },
+						    .n_out = { 1, 1 },
+						    .work = "move",
+						    .infer = grad_infer,
+						    .flops = flops,
+						    .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_GridSampleGradGrid = { .name = "GridSampleGradGrid",
+							.domain = "dlb",
+							.n_in = { 3, 3 },
+							.n_out = { 1, 1 },
+							.work = "move",
+							.infer = grad_grid_infer,
+							.flops = flops,
+							.kernel = grad_grid_kernel };

@@ -33,7 +33,8 @@ static bool is_nd(const struct dlb_op_io *io)
 }
 
 /* Checks the indices, input i, for table x. */
-static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, struct index *d, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, struct index *d,
+		 struct dlb_error *err)
 {
 	const struct dlb_desc *at = &io->in[i];
 	const char *how = dlb_io_str(io, "reduction", "none");
@@ -44,7 +45,8 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, st
 	while (d->how < N_HOWS && strcmp(how, how_name[d->how]))
 		d->how++;
 	if (d->how == N_HOWS)
-		return dlb_op_fail(io, err, "attribute 'reduction' is '%s', not none, add, mul, min or max", how);
+		return dlb_op_fail(io, err, "attribute 'reduction' is '%s', not none, add, mul, min or max",
+				   how);
 	if (!is_nd(io)) {
 		d->axis = dlb_axis(io, dlb_io_int(io, "axis", 0), x->n_dims, err);
 		if (d->axis < 0)
@@ -56,8 +58,10 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, st
 	}
 	d->batch = (int)dlb_io_int(io, "batch_dims", 0);
 	d->depth = at->n_dims ? (int)at->dim[at->n_dims - 1] : 0;
-	if (at->n_dims < 1 || d->batch < 0 || d->batch >= at->n_dims || d->depth < 0 || d->batch + d->depth > x->n_dims)
-		return dlb_op_fail(io, err, "indices of depth %d, batch_dims %d do not fit %d dimensions", d->depth, d->batch, x->n_dims);
+	if (at->n_dims < 1 || d->batch < 0 || d->batch >= at->n_dims || d->depth < 0 ||
+	    d->batch + d->depth > x->n_dims)
+		return dlb_op_fail(io, err, "indices of depth %d, batch_dims %d do not fit %d dimensions",
+				   d->depth, d->batch, x->n_dims);
 	for (int k = 0; k < d->batch; k++)
 		if (at->dim[k] != x->dim[k])
 			return dlb_op_fail(io, err, "input and indices differ in batch dimension %d", k);
@@ -95,7 +99,8 @@ static int64_t element(const struct index *d, const void *at, int64_t p, bool nd
 	int64_t where = 0, step = 1, rest = p;
 
 	if (nd) {
-		int64_t batches = dlb_desc_range(&d->at, 0, d->batch), tuples = dlb_desc_range(&d->at, 0, d->at.n_dims - 1);
+		int64_t batches = dlb_desc_range(&d->at, 0, d->batch),
+			tuples = dlb_desc_range(&d->at, 0, d->at.n_dims - 1);
 
 		where = batches ? p / (tuples / batches) : 0;		/* index of the batch */
 		for (int k = 0; k < d->depth; k++) {
@@ -173,9 +178,13 @@ static void put(const struct index *d, void *to, int64_t i, const void *from, in
 	else if (d->type == DLB_F32 && d->how == ADD)
 		((float *)to)[i] += ((const float *)from)[j];
 	else if (dlb_dtype_is_int(d->type) && d->type != DLB_U64)
-		dlb_value_set_int(to, d->type, i, reduced_int(d->how, dlb_value_int(to, d->type, i), dlb_value_int(from, d->type, j)));
+		dlb_value_set_int(to, d->type, i,
+				  reduced_int(d->how, dlb_value_int(to, d->type, i),
+					      dlb_value_int(from, d->type, j)));
 	else
-		dlb_value_set(to, d->type, i, reduced(d->how, dlb_value_real(to, d->type, i), dlb_value_real(from, d->type, j)));
+		dlb_value_set(to, d->type, i,
+			      reduced(d->how, dlb_value_real(to, d->type, i),
+				      dlb_value_real(from, d->type, j)));
 }
 
 /* Writes the updates into `out`, which is initialised, in the order of the pairs. */
@@ -221,7 +230,8 @@ static int gather_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int gather_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int gather_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	struct index d;
 
@@ -237,8 +247,9 @@ static int gather_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3,
-			     1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr,
+			     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -255,7 +266,8 @@ static int spread_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int spread_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int spread_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	struct index d;
 
@@ -280,7 +292,8 @@ static int scatter_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static int scatter_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int scatter_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	struct index d;
 
@@ -303,8 +316,8 @@ static int scatter_gradient(struct dlb_builder *b, struct dlb_error *err)
 			dlb_b_op(b, nd ? "ScatterNDClear" : "ScatterElementsClear", &axis, nd ? 0 : 1,
 				 (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
 	if (b->need[2])
-		b->din[2] = dlb_b_op(b, nd ? "GatherND" : "GatherElements", &axis, nd ? 0 : 1, (int[]){ b->dout[0], b->in[1] }, 2, 1,
-				     NULL, b->in[2]);
+		b->din[2] = dlb_b_op(b, nd ? "GatherND" : "GatherElements", &axis, nd ? 0 : 1,
+				     (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[2]);
 	return (b->need[0] && b->din[0] < 0) || (b->need[2] && b->din[2] < 0) ? -1 : 0;
 }
 

@@ -31,7 +31,8 @@ static enum kind kind_of(const struct dlb_op_io *io)
 }
 
 /* Checks that parameter i broadcasts to a row of x. */
-static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, int first, struct dlb_error *err)
+static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, int first,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *p = &io->in[i];
 	const int shift = x->n_dims - p->n_dims;
@@ -43,8 +44,10 @@ static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, i
 	for (int j = 0; j < p->n_dims && ok; j++)
 		ok = p->dim[j] == 1 || (shift + j >= first && p->dim[j] == x->dim[shift + j]);
 	if (!ok)
-		return dlb_op_fail(io, err, "input %d is %s; it should broadcast to dimensions %d to %d of %s", i,
-				   dlb_desc_str(p, a, sizeof a), first, x->n_dims - 1, dlb_desc_str(x, b, sizeof b));
+		return dlb_op_fail(io, err,
+				   "input %d is %s; it should broadcast to dimensions %d to %d of %s", i,
+				   dlb_desc_str(p, a, sizeof a), first, x->n_dims - 1,
+				   dlb_desc_str(x, b, sizeof b));
 	return 0;
 }
 
@@ -55,18 +58,22 @@ static bool repeats(const struct dlb_op_io *io, int i, const struct norm_rows *r
 }
 
 /* Rows of channels: scale and bias have one entry per channel or per group. */
-static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r, struct dlb_error *err)
+static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r,
+		       struct dlb_error *err)
 {
 	const int least = r->kind == INSTANCE ? 3 : 2;
 	const int64_t entries = dlb_desc_count(&io->in[scale]);
 
 	if (x->n_dims < least)
-		return dlb_op_fail(io, err, "input has %d dimensions, at least %d are needed", x->n_dims, least);
-	const int64_t channels = x->dim[1], groups = r->kind == INSTANCE ? channels : dlb_io_int(io, "num_groups", 0);
+		return dlb_op_fail(io, err, "input has %d dimensions, at least %d are needed", x->n_dims,
+				   least);
+	const int64_t channels = x->dim[1],
+		      groups = r->kind == INSTANCE ? channels : dlb_io_int(io, "num_groups", 0);
 	const bool by_group = r->kind == GROUP && (io->cls->domain ? entries == groups : io->opset < 21);
 
 	if (groups < 1 || channels % groups)
-		return dlb_op_fail(io, err, "%lld channels cannot be put into num_groups = %lld groups of one size",
+		return dlb_op_fail(io, err,
+				   "%lld channels cannot be put into num_groups = %lld groups of one size",
 				   (long long)channels, (long long)groups);
 	r->n = x->dim[0] * groups;
 	r->width = channels / groups * dlb_desc_range(x, 2, x->n_dims);
@@ -77,7 +84,8 @@ static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int
 }
 
 /* Describes the rows of x, and checks the scale, input `scale`. */
-static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r, struct dlb_error *err)
+static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r,
+		   struct dlb_error *err)
 {
 	*r = (struct norm_rows){ .kind = kind_of(io), .epsilon = dlb_io_real(io, "epsilon", 1e-5) };
 	if (r->kind == INSTANCE || r->kind == GROUP)
@@ -105,7 +113,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (rows_of(io, &io->in[0], 1, &r, err) || dlb_param_types(io, 0, 1, 2, err))
 		return -1;
-	if (dlb_io_has(io, 2) && (r.channels ? dlb_has_count(io, 2, r.channels, err) : covers(io, 2, &io->in[0], r.first, err)))
+	if (dlb_io_has(io, 2) &&
+	    (r.channels ? dlb_has_count(io, 2, r.channels, err) : covers(io, 2, &io->in[0], r.first, err)))
 		return -1;
 	io->out[0] = io->in[0];
 	stat = dlb_desc_make(io->in[1].dtype, io->in[0].n_dims, io->in[0].dim);
@@ -119,8 +128,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* Parameter i as the kernel reads it: one entry per element of a row. */
-static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, const struct norm_rows *r, int i,
-		  struct dlb_error *err)
+static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io,
+		  const struct norm_rows *r, int i, struct dlb_error *err)
 {
 	const struct dlb_desc *p = &io->in[i], *x = &io->in[0];
 	const struct dlb_desc row = dlb_desc_make(p->dtype, x->n_dims - r->first, x->dim + r->first);
@@ -141,20 +150,29 @@ static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_
 }
 
 /* The kernel has three outputs, even if the vertex has fewer. */
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct norm_rows r;
 
 	if (rows_of(io, &io->in[0], 1, &r, err))
 		return -1;
-	const struct dlb_norm_desc d = { .dtype = io->in[0].dtype, .has_bias = dlb_io_has(io, 2), .rms = r.kind == RMS, .rows = r.n,
-		.width = r.width, .channels = r.channels, .row_channels = r.row_channels, .epsilon = r.epsilon };
+	const struct dlb_norm_desc d = { .dtype = io->in[0].dtype,
+					 .has_bias = dlb_io_has(io, 2),
+					 .rms = r.kind == RMS,
+					 .rows = r.n,
+					 .width = r.width,
+					 .channels = r.channels,
+					 .row_channels = r.row_channels,
+					 .epsilon = r.epsilon };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;
 	int in[3], out[3] = { DLB_OUT(0), DLB_NOTHING, DLB_NOTHING };
 
 	for (int i = 0; i < 3; i++)
-		in[i] = !dlb_io_has(io, i) ? DLB_NOTHING : i && repeats(io, i, &r) ? spread(c, be, io, &r, i, err) : DLB_IN(i);
+		in[i] = !dlb_io_has(io, i)      ? DLB_NOTHING :
+			i && repeats(io, i, &r) ? spread(c, be, io, &r, i, err) :
+						  DLB_IN(i);
 	for (int i = 1; i < 3; i++)
 		if (dlb_io_wants(io, i))
 			out[1 + stat_of(r.kind, i)] = DLB_OUT(i);
@@ -165,8 +183,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	static const char *const type[] = { [LAYER] = "LayerNormalizationGrad", [RMS] = "RMSNormalizationGrad",
-		[INSTANCE] = "InstanceNormalizationGrad", [GROUP] = "GroupNormalizationGrad" };
+	static const char *const type[] = { [LAYER] = "LayerNormalizationGrad",
+					    [RMS] = "RMSNormalizationGrad",
+					    [INSTANCE] = "InstanceNormalizationGrad",
+					    [GROUP] = "GroupNormalizationGrad" };
 	static const char *const keep[] = { "axis", "num_groups" };
 	struct dlb_attr a[2];
 	struct norm_rows r;
@@ -180,14 +200,17 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (repeats(&b->io, 1, &r)) {
 		const struct dlb_desc *x = &b->io.in[0];
 
-		in[2] = dlb_b_op2(b, "Expand", b->in[1], dlb_b_const_ints(b, x->dim + r.first, x->n_dims - r.first));
+		in[2] = dlb_b_op2(b, "Expand", b->in[1],
+				  dlb_b_const_ints(b, x->dim + r.first, x->n_dims - r.first));
 	}
 	for (int i = 1; i <= (r.kind == RMS ? 1 : 2); i++)
 		in[3 + stat_of(r.kind, i)] = dlb_b_extra_output(b, i);
-	out[0] = dlb_b_op(b, type[r.kind], a, dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a), in, 5, r.kind == RMS ? 2 : 3, out, b->in[0]);
+	out[0] = dlb_b_op(b, type[r.kind], a, dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a), in, 5,
+			  r.kind == RMS ? 2 : 3, out, b->in[0]);
 	for (int i = 0; i < b->io.n_in && i < 3; i++)
 		if (b->in[i] >= 0 && b->need[i])
-			b->din[i] = i && repeats(&b->io, i, &r) ? dlb_b_unbroadcast(b, out[i], b->in[i]) : out[i];
+			b->din[i] = i && repeats(&b->io, i, &r) ? dlb_b_unbroadcast(b, out[i], b->in[i]) :
+								  out[i];
 	return out[0] < 0 || (b->need[1] && b->din[1] < 0) ? -1 : 0;
 }
 
@@ -195,7 +218,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct norm_rows r;
 
-	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 2, err) || dlb_param_types(io, 0, 2, 3, err))
+	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 2, err) ||
+	    dlb_param_types(io, 0, 2, 3, err))
 		return -1;
 	if (rows_of(io, &io->in[1], 2, &r, err))
 		return -1;
@@ -211,14 +235,21 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct norm_rows r;
 
 	if (rows_of(io, &io->in[1], 2, &r, err))
 		return -1;
-	const struct dlb_norm_desc d = { .dtype = io->in[0].dtype, .backward = true, .rms = r.kind == RMS, .rows = r.n, .width = r.width,
-		.channels = r.channels, .row_channels = r.row_channels, .epsilon = r.epsilon };
+	const struct dlb_norm_desc d = { .dtype = io->in[0].dtype,
+					 .backward = true,
+					 .rms = r.kind == RMS,
+					 .rows = r.n,
+					 .width = r.width,
+					 .channels = r.channels,
+					 .row_channels = r.row_channels,
+					 .epsilon = r.epsilon };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;
 	int in[5], out[3], rc = be->ops->norm(be, &d, &sub, err);
@@ -247,8 +278,16 @@ static double grad_flops(const struct dlb_op_io *io)
 		.bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .work = "norm", .infer = infer, .flops = flops, .gradient = gradient, \
 		.kernel = kernel };
 #define GRAD(n, least) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { least, 5 }, .n_out = { 1, 3 }, \
-		.f32_in = 28, .overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = "dlb", \
+						 .n_in = { least, 5 }, \
+						 .n_out = { 1, 3 }, \
+						 .f32_in = 28, \
+						 .overwrite = 3, \
+						 .work = "norm", \
+						 .infer = grad_infer, \
+						 .flops = grad_flops, \
+						 .kernel = grad_kernel };
 NORM(LayerNormalization, 2, 3, 3)
 NORM(RMSNormalization, 2, 2, 2)
 NORM(InstanceNormalization, 3, 3, 3)

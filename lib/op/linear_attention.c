@@ -12,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { Q, K, V, PAST, DECAY, BETA };			/* inputs; the gradient has dy before them, dpresent after them */
+/* inputs; the gradient has dy before them, dpresent after them */
+enum { Q, K, V, PAST, DECAY, BETA };
 enum { GRAD_DY = 0, GRAD_OPERANDS = 1, GRAD_PRESENT = 7, N_OPERANDS = 6 };
 struct linear_attention {
 	enum dlb_dtype type, state;
@@ -26,8 +27,12 @@ struct linear_attention {
 /* Reads the operands from input `at` on. */
 static int read_rule(const struct dlb_op_io *io, int at, struct linear_attention *l, struct dlb_error *err)
 {
-	static const struct { const char *name; bool gated, delta; } rules[] = {
-		{ "linear", false, false }, { "gated", true, false }, { "delta", false, true }, { "gated_delta", true, true },
+	static const struct { const char *name; bool gated, delta;
+	} rules[] = {
+		{ "linear", false, false },
+		{ "gated", true, false },
+		{ "delta", false, true },
+		{ "gated_delta", true, true },
 	};
 	const char *name = dlb_io_str(io, "update_rule", "gated_delta");
 	int i = 0;
@@ -35,22 +40,27 @@ static int read_rule(const struct dlb_op_io *io, int at, struct linear_attention
 	while (i < DLB_LEN(rules) && strcmp(rules[i].name, name) != 0)
 		i++;
 	if (i == DLB_LEN(rules))
-		return dlb_op_fail(io, err, "update_rule '%s'; linear, gated, delta and gated_delta are possible", name);
+		return dlb_op_fail(io, err,
+				   "update_rule '%s'; linear, gated, delta and gated_delta are possible",
+				   name);
 	l->gated = rules[i].gated;
 	l->delta = rules[i].delta;
 	if (dlb_io_has(io, at + DECAY) != l->gated || dlb_io_has(io, at + BETA) != l->delta)
-		return dlb_op_fail(io, err, "update_rule '%s' wants %s decay and %s beta", name, l->gated ? "a" : "no", l->delta ? "a" : "no");
+		return dlb_op_fail(io, err, "update_rule '%s' wants %s decay and %s beta", name,
+				   l->gated ? "a" : "no", l->delta ? "a" : "no");
 	return 0;
 }
 
-static int shaped(const struct dlb_op_io *io, int i, const struct linear_attention *l, int64_t width, struct dlb_error *err)
+static int shaped(const struct dlb_op_io *io, int i, const struct linear_attention *l, int64_t width,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[i];
 	char s[128];
 
 	if (d->n_dims != 3 || d->dim[0] != l->batch || d->dim[1] != l->rows || d->dim[2] != width)
-		return dlb_op_fail(io, err, "input %d is %s; [%lld,%lld,%lld] is needed", i, dlb_desc_str(d, s, sizeof s), (long long)l->batch,
-				   (long long)l->rows, (long long)width);
+		return dlb_op_fail(io, err, "input %d is %s; [%lld,%lld,%lld] is needed", i,
+				   dlb_desc_str(d, s, sizeof s), (long long)l->batch, (long long)l->rows,
+				   (long long)width);
 	return 0;
 }
 
@@ -59,11 +69,17 @@ static int parse(const struct dlb_op_io *io, int at, struct linear_attention *l,
 	const struct dlb_desc *q = &io->in[at + Q], *v = &io->in[at + V];
 	const int64_t heads = dlb_io_int(io, "q_num_heads", 0), kv = dlb_io_int(io, "kv_num_heads", 0);
 
-	*l = (struct linear_attention){ .type = q->dtype, .state = dlb_io_has(io, at + PAST) ? io->in[at + PAST].dtype : q->dtype, .heads = heads,
-		.kv_heads = kv };
-	if (q->n_dims != 3 || v->n_dims != 3 || heads < 1 || kv < 1 || heads % kv || q->dim[2] % heads || v->dim[2] % kv || !q->dim[2])
-		return dlb_op_fail(io, err, "q_num_heads %lld and kv_num_heads %lld do not fit [batch,rows,heads width] operands",
-				   (long long)heads, (long long)kv);
+	*l = (struct linear_attention){ .type = q->dtype,
+					.state = dlb_io_has(io, at + PAST) ? io->in[at + PAST].dtype :
+									     q->dtype,
+					.heads = heads,
+					.kv_heads = kv };
+	if (q->n_dims != 3 || v->n_dims != 3 || heads < 1 || kv < 1 || heads % kv || q->dim[2] % heads ||
+	    v->dim[2] % kv || !q->dim[2])
+		return dlb_op_fail(
+			io, err,
+			"q_num_heads %lld and kv_num_heads %lld do not fit [batch,rows,heads width] operands",
+			(long long)heads, (long long)kv);
 	l->batch = q->dim[0];
 	l->rows = q->dim[1];
 	l->width = q->dim[2] / heads;
@@ -72,8 +88,10 @@ static int parse(const struct dlb_op_io *io, int at, struct linear_attention *l,
 	l->scale = l->scale == 0 ? 1 / sqrt((double)l->width) : l->scale;
 	l->stretch = (int64_t)ceil(sqrt((double)l->rows));
 	if (dlb_checked_count((int64_t[]){ l->width, l->v_width, 2 * l->stretch + 4 }, 3) < 0)
-		return dlb_op_fail(io, err, "states of %lld x %lld are too large", (long long)l->width, (long long)l->v_width);
-	if (read_rule(io, at, l, err) || shaped(io, at + K, l, kv * l->width, err) || shaped(io, at + V, l, kv * l->v_width, err))
+		return dlb_op_fail(io, err, "states of %lld x %lld are too large", (long long)l->width,
+				   (long long)l->v_width);
+	if (read_rule(io, at, l, err) || shaped(io, at + K, l, kv * l->width, err) ||
+	    shaped(io, at + V, l, kv * l->v_width, err))
 		return -1;
 	if (l->gated) {
 		l->decays = io->in[at + DECAY].n_dims == 3 && io->in[at + DECAY].dim[2] == kv ? 1 : l->width;
@@ -85,7 +103,9 @@ static int parse(const struct dlb_op_io *io, int at, struct linear_attention *l,
 		if (shaped(io, at + BETA, l, l->betas, err))
 			return -1;
 	}
-	return dlb_io_has(io, at + PAST) ? dlb_has_count(io, at + PAST, l->batch * kv * l->width * l->v_width, err) : 0;
+	return dlb_io_has(io, at + PAST) ?
+		       dlb_has_count(io, at + PAST, l->batch * kv * l->width * l->v_width, err) :
+		       0;
 }
 
 static struct dlb_desc state_of(const struct linear_attention *l)
@@ -99,10 +119,13 @@ static int check_types(const struct dlb_op_io *io, int at, struct dlb_error *err
 	for (int i = 0; i < N_OPERANDS; i++)
 		if (dlb_io_has(io, at + i) && (i == PAST ? !dlb_dtype_is_float(io->in[at + i].dtype) :
 					       io->in[at + i].dtype != io->in[at].dtype))
-			return dlb_op_fail(io, err, "input %d is of type %s, input %d of %s", at + i, dlb_dtype_name(io->in[at + i].dtype), at,
+			return dlb_op_fail(io, err, "input %d is of type %s, input %d of %s", at + i,
+					   dlb_dtype_name(io->in[at + i].dtype), at,
 					   dlb_dtype_name(io->in[at].dtype));
-	return dlb_dtype_is_float(io->in[at].dtype) ? 0 :
-		dlb_op_fail(io, err, "query is of type %s; a float is needed", dlb_dtype_name(io->in[at].dtype));
+	return dlb_dtype_is_float(io->in[at].dtype) ?
+		       0 :
+		       dlb_op_fail(io, err, "query is of type %s; a float is needed",
+				   dlb_dtype_name(io->in[at].dtype));
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -121,15 +144,18 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct linear_attention l;
 
-	if (check_types(io, GRAD_OPERANDS, err) || parse(io, GRAD_OPERANDS, &l, err) || shaped(io, GRAD_DY, &l, l.heads * l.v_width, err))
+	if (check_types(io, GRAD_OPERANDS, err) || parse(io, GRAD_OPERANDS, &l, err) ||
+	    shaped(io, GRAD_DY, &l, l.heads * l.v_width, err))
 		return -1;
 	if (io->in[GRAD_DY].dtype != l.type)
 		return dlb_op_fail(io, err, "the gradient is of another type than the query");
-	if (dlb_io_has(io, GRAD_PRESENT) && (io->in[GRAD_PRESENT].dtype != l.state ||
-					     dlb_has_count(io, GRAD_PRESENT, l.batch * l.kv_heads * l.width * l.v_width, err)))
+	if (dlb_io_has(io, GRAD_PRESENT) &&
+	    (io->in[GRAD_PRESENT].dtype != l.state ||
+	     dlb_has_count(io, GRAD_PRESENT, l.batch * l.kv_heads * l.width * l.v_width, err)))
 		return -1;
 	for (int i = 0; i < io->n_out; i++)	/* absent operands have empty outputs */
-		io->out[i] = dlb_io_has(io, GRAD_OPERANDS + i) ? io->in[GRAD_OPERANDS + i] : dlb_desc_1d(l.type, 0);
+		io->out[i] = dlb_io_has(io, GRAD_OPERANDS + i) ? io->in[GRAD_OPERANDS + i] :
+								 dlb_desc_1d(l.type, 0);
 	return 0;
 }
 
@@ -310,7 +336,8 @@ struct linear_call {
 	enum dlb_dtype work;
 	bool backward;
 	int n_in, n_out;
-	struct attention_operand in[N_OPERANDS + 2], out[N_OPERANDS];	/* inputs: the operands, dy, dpresent */
+	/* inputs: the operands, dy, dpresent */
+	struct attention_operand in[N_OPERANDS + 2], out[N_OPERANDS];
 	size_t rest;						/* offset in scratch after the copies */
 };
 
@@ -329,7 +356,9 @@ static void linear_run(const void *ctx, const struct dlb_run *r)
 
 	for (int i = 0; i < c->n_in; i++) {
 		/* the gradient's inputs begin with dy */
-		void *p = !c->backward ? r->in[i] : i < N_OPERANDS ? r->in[GRAD_OPERANDS + i] : r->in[i == N_OPERANDS ? GRAD_DY : GRAD_PRESENT];
+		void *p = !c->backward   ? r->in[i] :
+			  i < N_OPERANDS ? r->in[GRAD_OPERANDS + i] :
+					   r->in[i == N_OPERANDS ? GRAD_DY : GRAD_PRESENT];
 
 		in[i] = p;
 		if (p && c->in[i].type != c->work)
@@ -369,11 +398,14 @@ static struct attention_operand operand_of(const struct dlb_desc *d, size_t *byt
 	return (struct attention_operand){ d->dtype, n, room(bytes, n) };
 }
 
-static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool backward, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool backward, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	const int first = backward ? GRAD_OPERANDS : 0;
 	const struct dlb_desc absent = { .n_dims = -1 };
-	struct linear_call c = { .backward = backward, .n_in = backward ? N_OPERANDS + 2 : N_OPERANDS, .n_out = backward ? N_OPERANDS : 2 };
+	struct linear_call c = { .backward = backward,
+				 .n_in = backward ? N_OPERANDS + 2 : N_OPERANDS,
+				 .n_out = backward ? N_OPERANDS : 2 };
 	size_t bytes = 0;
 
 	if (parse(io, first, &c.l, err))
@@ -389,23 +421,28 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool back
 	}
 	if (backward) {
 		for (int i = 0; i < N_OPERANDS; i++)
-			c.out[i] = operand_of(dlb_io_has(io, first + i) ? &io->in[first + i] : &absent, &bytes);
+			c.out[i] = operand_of(dlb_io_has(io, first + i) ? &io->in[first + i] : &absent,
+					      &bytes);
 	} else {
-		c.out[0] = (struct attention_operand){ l->type, l->batch * l->rows * l->heads * l->v_width, 0 };
+		c.out[0] = (struct attention_operand){ l->type, l->batch * l->rows * l->heads * l->v_width,
+						       0 };
 		c.out[0].at = room(&bytes, c.out[0].count);
 		c.out[1] = (struct attention_operand){ l->state, state, room(&bytes, state) };
 	}
 	c.rest = bytes;
-	room(&bytes, backward ? (2 * l->stretch + 2) * size + (l->stretch + 1) * l->v_width : size + l->v_width);
+	room(&bytes,
+	     backward ? (2 * l->stretch + 2) * size + (l->stretch + 1) * l->v_width : size + l->v_width);
 	return dlb_kernel_host(be, io, c.n_in, c.n_out, linear_run, &c, sizeof c, bytes, k, err);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return prepare(be, io, false, k, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	return prepare(be, io, true, k, err);
 }
@@ -435,7 +472,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static double work(const struct dlb_op_io *io, int at, double each)
 {
-	const double heads = (double)dlb_io_int(io, "q_num_heads", 1), rows = (double)io->in[at].dim[0] * (double)io->in[at].dim[1];
+	const double heads = (double)dlb_io_int(io, "q_num_heads", 1),
+		     rows = (double)io->in[at].dim[0] * (double)io->in[at].dim[1];
 
 	return each * rows * (double)io->in[at].dim[2] * (double)io->in[at + V].dim[2] / heads;
 }
@@ -450,7 +488,19 @@ static double grad_flops(const struct dlb_op_io *io)
 	return work(io, GRAD_OPERANDS, 20);
 }
 
-const struct dlb_op_class dlb_op_LinearAttention = { .name = "LinearAttention", .n_in = { 3, 6 }, .n_out = { 1, 2 },
-	.work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_LinearAttentionGrad = { .name = "LinearAttentionGrad", .domain = "dlb", .n_in = { 4, 8 },
-	.n_out = { 1, 6 }, .work = "elementwise", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_LinearAttention = { .name = "LinearAttention",
+						     .n_in = { 3, 6 },
+						     .n_out = { 1, 2 },
+						     .work = "elementwise",
+						     .infer = infer,
+						     .flops = flops,
+						     .gradient = gradient,
+						     .kernel = kernel };
+const struct dlb_op_class dlb_op_LinearAttentionGrad = { .name = "LinearAttentionGrad",
+							 .domain = "dlb",
+							 .n_in = { 4, 8 },
+							 .n_out = { 1, 6 },
+							 .work = "elementwise",
+							 .infer = grad_infer,
+							 .flops = grad_flops,
+							 .kernel = grad_kernel };

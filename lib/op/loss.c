@@ -21,18 +21,30 @@ static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, int labels
 	for (int i = 2; fits && i < x->n_dims; i++)
 		fits = x->dim[i] == t->dim[i - 1];
 	if (!fits)
-		return dlb_op_fail(io, err, "scores %s and labels %s do not fit together", dlb_desc_str(x, a, sizeof a),
-				   dlb_desc_str(t, b, sizeof b));
+		return dlb_op_fail(io, err, "scores %s and labels %s do not fit together",
+				   dlb_desc_str(x, a, sizeof a), dlb_desc_str(t, b, sizeof b));
 	if (t->dtype != DLB_I32 && t->dtype != DLB_I64)
-		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed", dlb_dtype_name(t->dtype));
-	if (dlb_io_has(io, weights) && (io->in[weights].n_dims != 1 || io->in[weights].dtype != x->dtype || io->in[weights].dim[0] != x->dim[1]))
+		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed",
+				   dlb_dtype_name(t->dtype));
+	if (dlb_io_has(io, weights) && (io->in[weights].n_dims != 1 || io->in[weights].dtype != x->dtype ||
+					io->in[weights].dim[0] != x->dim[1]))
 		return dlb_op_fail(io, err, "there must be %lld class weights", (long long)x->dim[1]);
-	*d = (struct dlb_loss_desc){ .dtype = x->dtype, .label = t->dtype, .softmax = softmax,
-		.backward = io->cls->domain != NULL, .has_weight = dlb_io_has(io, weights), .has_ignore = ignore != NULL,
-		.ignore = ignore ? ignore->i : 0, .smoothing = dlb_io_real(io, "smoothing", 0),
-		.n = x->dim[0], .classes = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims) };
+	*d = (struct dlb_loss_desc){ .dtype = x->dtype,
+				     .label = t->dtype,
+				     .softmax = softmax,
+				     .backward = io->cls->domain != NULL,
+				     .has_weight = dlb_io_has(io, weights),
+				     .has_ignore = ignore != NULL,
+				     .ignore = ignore ? ignore->i : 0,
+				     .smoothing = dlb_io_real(io, "smoothing", 0),
+				     .n = x->dim[0],
+				     .classes = x->dim[1],
+				     .inner = dlb_desc_range(x, 2, x->n_dims) };
 	if (!(d->smoothing >= 0 && d->smoothing < 1) || (d->smoothing > 0 && !softmax))
-		return dlb_op_fail(io, err, "attribute 'smoothing' is %g; SoftmaxCrossEntropyLoss takes 0 to 1, 1 excluded", d->smoothing);
+		return dlb_op_fail(
+			io, err,
+			"attribute 'smoothing' is %g; SoftmaxCrossEntropyLoss takes 0 to 1, 1 excluded",
+			d->smoothing);
 	if (!strcmp(reduction, "none"))
 		d->reduction = DLB_REDUCE_NONE;
 	else if (!strcmp(reduction, "sum"))
@@ -68,7 +80,8 @@ static double flops(const struct dlb_op_io *io)
 	return (is_softmax(io) ? 15.0 : 1.0) * (double)dlb_desc_count(&io->in[0]);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct dlb_loss_desc d;
 
@@ -107,7 +120,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static int grad_fill(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_loss_desc *d, struct dlb_error *err)
+static int grad_fill(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_loss_desc *d,
+		     struct dlb_error *err)
 {
 	int64_t classes = dlb_io_int(io, "classes", 0);
 
@@ -133,10 +147,15 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	if (io->in[0].dtype != io->out[0].dtype)
 		return dlb_op_fail(io, err, "the gradient is of type %s", dlb_dtype_name(io->in[0].dtype));
-	return dlb_has_count(io, 0, d.reduction == DLB_REDUCE_NONE ? dlb_desc_count(&io->in[is_softmax(io) ? 2 : 1]) : 1, err);
+	return dlb_has_count(io, 0,
+			     d.reduction == DLB_REDUCE_NONE ?
+				     dlb_desc_count(&io->in[is_softmax(io) ? 2 : 1]) :
+				     1,
+			     err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	bool softmax = is_softmax(io);
 	struct dlb_loss_desc d;
@@ -149,8 +168,10 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		return -1;
 	c = dlb_chain_new(be, err);
 	rc = be->ops->loss(be, &d, &sub, err);
-	dlb_chain_add(c, rc, sub, DLB_REFS(0, softmax ? 1 : DLB_NOTHING, 1 + softmax, d.has_weight ? 2 + softmax : DLB_NOTHING), 4,
-		      DLB_REFS(DLB_OUT(0)), 1);
+	dlb_chain_add(c, rc, sub,
+		      DLB_REFS(0, softmax ? 1 : DLB_NOTHING, 1 + softmax,
+			       d.has_weight ? 2 + softmax : DLB_NOTHING),
+		      4, DLB_REFS(DLB_OUT(0)), 1);
 	return dlb_chain_finish(c, k);
 }
 

@@ -26,7 +26,8 @@ struct loss_terms {
 	double width;				/* delta or beta */
 };
 
-static void map(const struct loss_terms *s, enum dlb_map_fn fn, double alpha, double beta, int a, int b, int to)
+static void map(const struct loss_terms *s, enum dlb_map_fn fn, double alpha, double beta, int a, int b,
+		int to)
 {
 	const struct dlb_desc *d[2] = { &s->x, b == s->w && s->w_desc ? s->w_desc : &s->x };
 
@@ -189,14 +190,17 @@ static int check(const struct dlb_op_io *io, int first, struct dlb_error *err)
 		return dlb_op_fail(io, err, "%lld outputs but %lld labels", (long long)dlb_desc_count(x),
 				   (long long)dlb_desc_count(&io->in[first + 1]));
 	if (l->width && !(dlb_io_real(io, l->width, 1) > 0))
-		return dlb_op_fail(io, err, "attribute '%s' is %g; more than 0 is needed", l->width, dlb_io_real(io, l->width, 1));
+		return dlb_op_fail(io, err, "attribute '%s' is %g; more than 0 is needed", l->width,
+				   dlb_io_real(io, l->width, 1));
 	if (!dlb_io_has(io, first + 2))
 		return 0;
 	for (int i = 0; i < w->n_dims && fits; i++) {
 		const int k = x->n_dims - w->n_dims + i;
 		fits = k >= 0 && (w->dim[i] == 1 || w->dim[i] == x->dim[k]);
 	}
-	return fits && w->dtype == x->dtype ? 0 : dlb_op_fail(io, err, "the weights of positive labels do not broadcast to the logits");
+	return fits && w->dtype == x->dtype ?
+		       0 :
+		       dlb_op_fail(io, err, "the weights of positive labels do not broadcast to the logits");
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -222,7 +226,10 @@ static int labels(struct dlb_chain *c, const struct dlb_op_io *io, int i, const 
 static struct loss_terms start(struct dlb_chain *c, const struct dlb_op_io *io, int first)
 {
 	const struct dlb_desc *x = &io->in[first];
-	struct loss_terms s = { .c = c, .x = dlb_desc_make(x->dtype, x->n_dims, x->dim), .in = DLB_IN(first), .w = DLB_IN(first + 2) };
+	struct loss_terms s = { .c = c,
+				.x = dlb_desc_make(x->dtype, x->n_dims, x->dim),
+				.in = DLB_IN(first),
+				.w = DLB_IN(first + 2) };
 
 	s.t = labels(c, io, first + 1, &s.x);
 	if (dlb_io_has(io, first + 2))
@@ -239,12 +246,14 @@ static double divisor(const struct mean_loss *l, const struct loss_terms *s)
 	return (n > 0 ? n : 1) * (l->by_width ? s->width : 1);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct mean_loss *l = loss_of(io);
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct loss_terms s = start(c, io, 0);
-	const struct dlb_desc flat = dlb_desc_1d(s.x.dtype, dlb_desc_count(&s.x)), one = dlb_desc_1d(s.x.dtype, 1), *d[1] = { &one };
+	const struct dlb_desc flat = dlb_desc_1d(s.x.dtype, dlb_desc_count(&s.x)),
+			      one = dlb_desc_1d(s.x.dtype, 1), *d[1] = { &one };
 	int sum = DLB_OUT(0);
 
 	s.to = temp(&s);
@@ -273,7 +282,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	snprintf(type, sizeof type, "%sGrad", b->io.cls->name);
-	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0], b->in[1], weighted ? b->in[2] : -1 },
+	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr,
+			     (int[]){ b->dout[0], b->in[0], b->in[1], weighted ? b->in[2] : -1 },
 			     weighted ? 4 : 3, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
@@ -287,7 +297,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct mean_loss *l = loss_of(io);
 	struct dlb_chain *c = dlb_chain_new(be, err);
@@ -295,7 +306,8 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const struct dlb_desc one = dlb_desc_1d(s.x.dtype, 1), *scalar = &one, *d[2] = { &s.x, &one };
 	const int dy = dlb_chain_temp(c, &one);
 
-	dlb_chain_map(c, DLB_MAP_linear, l->scale / divisor(l, &s), 0, DLB_REFS(DLB_IN(0)), &scalar, 1, dy, &one);
+	dlb_chain_map(c, DLB_MAP_linear, l->scale / divisor(l, &s), 0, DLB_REFS(DLB_IN(0)), &scalar, 1, dy,
+		      &one);
 	s.to = DLB_OUT(0);
 	l->slopes(&s);
 	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(DLB_OUT(0), dy), d, 2, DLB_OUT(0), &s.x);
@@ -308,10 +320,24 @@ static double grad_flops(const struct dlb_op_io *io)
 }
 
 #define MEAN(n, weights) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { 2, 2 + weights }, .n_out = { 1, 1 }, \
-		.flags = DLB_OP_IS_LOSS, .work = "loss", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel }; \
-	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 3, 3 + weights }, \
-		.n_out = { 1, 1 }, .work = "loss", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = "dlb", \
+						 .n_in = { 2, 2 + weights }, \
+						 .n_out = { 1, 1 }, \
+						 .flags = DLB_OP_IS_LOSS, \
+						 .work = "loss", \
+						 .infer = infer, \
+						 .flops = flops, \
+						 .gradient = gradient, \
+						 .kernel = kernel }; \
+	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", \
+						       .domain = "dlb", \
+						       .n_in = { 3, 3 + weights }, \
+						       .n_out = { 1, 1 }, \
+						       .work = "loss", \
+						       .infer = grad_infer, \
+						       .flops = grad_flops, \
+						       .kernel = grad_kernel };
 MEAN(BinaryCrossEntropyLoss, 1)
 MEAN(MeanSquaredErrorLoss, 0)
 MEAN(MeanAbsoluteErrorLoss, 0)

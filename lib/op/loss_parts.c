@@ -11,24 +11,32 @@
 #include "op/op_util.h"
 
 /* x is (N, C, ...), labels (N, ...); d's classes are those of x. */
-static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *t, struct dlb_loss_desc *d,
-		struct dlb_error *err)
+static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *t,
+		struct dlb_loss_desc *d, struct dlb_error *err)
 {
 	const char *reduction = dlb_io_str(io, "reduction", "mean");
 	const struct dlb_attr *ignore = dlb_attr_find(io->attr, io->n_attr, "ignore_index");
-	bool fits = x->n_dims >= 2 && t->n_dims == x->n_dims - 1 && t->dim[0] == x->dim[0] && dlb_dtype_is_float(x->dtype) &&
-		x->layout == DLB_PLAIN;
+	bool fits = x->n_dims >= 2 && t->n_dims == x->n_dims - 1 && t->dim[0] == x->dim[0] &&
+		    dlb_dtype_is_float(x->dtype) && x->layout == DLB_PLAIN;
 
 	for (int i = 2; fits && i < x->n_dims; i++)
 		fits = x->dim[i] == t->dim[i - 1];
 	if (!fits || (t->dtype != DLB_I32 && t->dtype != DLB_I64))
 		return dlb_op_fail(io, err, "scores and labels do not fit together");
-	*d = (struct dlb_loss_desc){ .dtype = x->dtype, .label = t->dtype, .softmax = true, .has_ignore = ignore != NULL,
-		.ignore = ignore ? ignore->i : 0, .n = x->dim[0], .classes = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims),
-		.first = dlb_io_int(io, "first", 0) };
+	*d = (struct dlb_loss_desc){ .dtype = x->dtype,
+				     .label = t->dtype,
+				     .softmax = true,
+				     .has_ignore = ignore != NULL,
+				     .ignore = ignore ? ignore->i : 0,
+				     .n = x->dim[0],
+				     .classes = x->dim[1],
+				     .inner = dlb_desc_range(x, 2, x->n_dims),
+				     .first = dlb_io_int(io, "first", 0) };
 	if (d->first < 0 || d->classes < 1)
 		return dlb_op_fail(io, err, "attribute 'first' is %lld", (long long)d->first);
-	d->reduction = !strcmp(reduction, "none") ? DLB_REDUCE_NONE : !strcmp(reduction, "sum") ? DLB_REDUCE_SUM : DLB_REDUCE_MEAN;
+	d->reduction = !strcmp(reduction, "none") ? DLB_REDUCE_NONE :
+		       !strcmp(reduction, "sum")  ? DLB_REDUCE_SUM :
+						    DLB_REDUCE_MEAN;
 	if (d->reduction == DLB_REDUCE_MEAN && strcmp(reduction, "mean") != 0)
 		return dlb_op_fail(io, err, "attribute 'reduction': unknown value '%s'", reduction);
 	return 0;
@@ -43,12 +51,14 @@ static struct dlb_desc with_classes(const struct dlb_desc *x, int64_t n)
 	return d;
 }
 
-static int is_stats(const struct dlb_op_io *io, int i, const struct dlb_desc *like, int64_t n, struct dlb_error *err)
+static int is_stats(const struct dlb_op_io *io, int i, const struct dlb_desc *like, int64_t n,
+		    struct dlb_error *err)
 {
 	const struct dlb_desc want = with_classes(like, n);
 
 	if (io->in[i].dtype != want.dtype || !dlb_desc_same_shape(&io->in[i], &want))
-		return dlb_op_fail(io, err, "input %d does not have %lld numbers for each label", i, (long long)n);
+		return dlb_op_fail(io, err, "input %d does not have %lld numbers for each label", i,
+				   (long long)n);
 	return 0;
 }
 
@@ -60,7 +70,8 @@ static int part_desc(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct
 
 	if (fill(io, &io->in[backward], &io->in[1 + backward], d, err))
 		return -1;
-	if (backward && (is_stats(io, 0, &io->in[1], DLB_LOSS_STATS, err) || is_stats(io, 3, &io->in[1], DLB_LOSS_STATS, err)))
+	if (backward && (is_stats(io, 0, &io->in[1], DLB_LOSS_STATS, err) ||
+			 is_stats(io, 3, &io->in[1], DLB_LOSS_STATS, err)))
 		return -1;
 	d->stage = DLB_LOSS_PART;
 	d->backward = backward;
@@ -77,7 +88,8 @@ static int part_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int part_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int part_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_loss_desc d;
 
@@ -89,7 +101,8 @@ static int part_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (b->need[0])
 		b->din[0] = dlb_b_op(b, "CrossEntropyPartGrad", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[0], b->in[1], b->out[0] }, 4, 1, NULL, b->in[0]);
+				     (int[]){ b->dout[0], b->in[0], b->in[1], b->out[0] }, 4, 1, NULL,
+				     b->in[0]);
 	return b->need[0] && b->din[0] < 0 ? -1 : 0;
 }
 
@@ -132,7 +145,8 @@ static int join_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int join_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int join_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_loss_desc d;
 
@@ -160,7 +174,8 @@ static int join_gradient(struct dlb_builder *b, struct dlb_error *err)
 static int join_grad_desc(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct dlb_error *err)
 {
 	if (fill(io, &io->in[3], &io->in[1], d, err) || is_stats(io, 2, &io->in[3], DLB_LOSS_NORM, err) ||
-	    is_stats(io, 3, &io->in[3], DLB_LOSS_STATS, err) || dlb_has_count(io, 0, d->reduction == DLB_REDUCE_NONE ? d->n * d->inner : 1, err))
+	    is_stats(io, 3, &io->in[3], DLB_LOSS_STATS, err) ||
+	    dlb_has_count(io, 0, d->reduction == DLB_REDUCE_NONE ? d->n * d->inner : 1, err))
 		return -1;
 	if (io->in[0].dtype != d->dtype)
 		return dlb_op_fail(io, err, "the gradient is of type %s", dlb_dtype_name(io->in[0].dtype));
@@ -178,7 +193,8 @@ static int join_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int join_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int join_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	struct dlb_loss_desc d;
 
@@ -191,8 +207,17 @@ static double join_flops(const struct dlb_op_io *io)
 }
 
 #define PARTS(n, least, most, outs, f, over, inf, work_, grad, kern) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { least, most }, .n_out = { 1, outs }, \
-		.flags = f, .overwrite = over, .work = "loss", .infer = inf, .flops = work_, .gradient = grad, .kernel = kern };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = "dlb", \
+						 .n_in = { least, most }, \
+						 .n_out = { 1, outs }, \
+						 .flags = f, \
+						 .overwrite = over, \
+						 .work = "loss", \
+						 .infer = inf, \
+						 .flops = work_, \
+						 .gradient = grad, \
+						 .kernel = kern };
 PARTS(CrossEntropyPart, 2, 2, 1, 0, 0, part_infer, part_flops, part_gradient, part_kernel)
 PARTS(CrossEntropyJoin, 2, -1, 2, DLB_OP_IS_LOSS, 0, join_infer, join_flops, join_gradient, join_kernel)
 PARTS(CrossEntropyPartGrad, 4, 4, 1, 0, 2, part_infer, part_flops, NULL, part_kernel)

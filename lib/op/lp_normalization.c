@@ -25,7 +25,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct lp_norm l;
 
 	if (!dlb_dtype_is_float(io->in[0].dtype))
-		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "the input is of type %s, not a float",
+				   dlb_dtype_name(io->in[0].dtype));
 	for (int i = 1; i < io->n_in; i++)
 		if (dlb_same_shapes(io, 0, i, err))
 			return -1;
@@ -50,7 +51,8 @@ static int norm_of(struct dlb_chain *c, const struct lp_norm *l, int x, int wide
 	return norm;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	struct lp_norm l;
@@ -70,12 +72,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "LpNormalizationGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0], b->out[0] }, 3, 1,
-			     NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "LpNormalizationGrad", b->io.attr, b->io.n_attr,
+			     (int[]){ b->dout[0], b->in[0], b->out[0] }, 3, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[1];
 	struct lp_norm l;
@@ -84,7 +87,8 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		return -1;
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const struct dlb_desc *two[2] = { x, x }, *with_norm[2] = { x, &l.norm };
-	const int wide = dlb_chain_temp(c, x), sum = dlb_chain_temp(c, &l.norm), norm = norm_of(c, &l, DLB_IN(1), wide, x);
+	const int wide = dlb_chain_temp(c, x), sum = dlb_chain_temp(c, &l.norm),
+		  norm = norm_of(c, &l, DLB_IN(1), wide, x);
 	int v = DLB_IN(2);
 
 	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(DLB_IN(0), DLB_IN(2)), two, 2, wide, x);
@@ -95,7 +99,8 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	}
 	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(v, sum), with_norm, 2, wide, x);
 	dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), wide), two, 2, wide, x);
-	dlb_chain_map(c, DLB_MAP_div_or_zero, 0, 0, DLB_REFS(wide, norm), with_norm, 2, DLB_OUT(0), &io->out[0]);
+	dlb_chain_map(c, DLB_MAP_div_or_zero, 0, 0, DLB_REFS(wide, norm), with_norm, 2, DLB_OUT(0),
+		      &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 
@@ -104,7 +109,19 @@ static double flops(const struct dlb_op_io *io)
 	return 4.0 * (double)dlb_desc_count(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_LpNormalization = { .name = "LpNormalization", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "norm",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_LpNormalizationGrad = { .name = "LpNormalizationGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
-	.work = "norm", .infer = infer, .flops = flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_LpNormalization = { .name = "LpNormalization",
+						     .n_in = { 1, 1 },
+						     .n_out = { 1, 1 },
+						     .work = "norm",
+						     .infer = infer,
+						     .flops = flops,
+						     .gradient = gradient,
+						     .kernel = kernel };
+const struct dlb_op_class dlb_op_LpNormalizationGrad = { .name = "LpNormalizationGrad",
+							 .domain = "dlb",
+							 .n_in = { 3, 3 },
+							 .n_out = { 1, 1 },
+							 .work = "norm",
+							 .infer = infer,
+							 .flops = flops,
+							 .kernel = grad_kernel };

@@ -14,10 +14,16 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct lr
 	int64_t size = dlb_io_int(io, "size", 0);
 
 	if (x->n_dims < 2 || size < 1 || size > 1 << 20)
-		return dlb_op_fail(io, err, "%d dimensions and a window of %lld are not possible", x->n_dims, (long long)size);
-	*l = (struct lrn){ .n = x->dim[0], .channels = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims),
-		.before = (size - 1) / 2, .after = size / 2, .scale = dlb_io_real(io, "alpha", 1e-4) / (double)size,
-		.beta = dlb_io_real(io, "beta", 0.75), .bias = dlb_io_real(io, "bias", 1) };
+		return dlb_op_fail(io, err, "%d dimensions and a window of %lld are not possible", x->n_dims,
+				   (long long)size);
+	*l = (struct lrn){ .n = x->dim[0],
+			   .channels = x->dim[1],
+			   .inner = dlb_desc_range(x, 2, x->n_dims),
+			   .before = (size - 1) / 2,
+			   .after = size / 2,
+			   .scale = dlb_io_real(io, "alpha", 1e-4) / (double)size,
+			   .beta = dlb_io_real(io, "beta", 0.75),
+			   .bias = dlb_io_real(io, "bias", 1) };
 	return 0;
 }
 
@@ -89,7 +95,8 @@ LRN(float, powf)
 LRN(double, pow)
 #undef LRN
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	bool backward = io->cls->domain != NULL, single = io->in[0].dtype == DLB_F32;
 	struct lrn l;
@@ -100,7 +107,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	if (!single && io->in[0].dtype != DLB_F64)
 		return DLB_NO_KERNEL;
 	scratch = (size_t)(l.inner * (backward ? l.channels + 1 : 1)) * sizeof(double) + 64;
-	return be->ops->host(be, backward ? (single ? backward_float : backward_double) : single ? forward_float : forward_double,
+	return be->ops->host(be,
+			     backward ? (single ? backward_float : backward_double) :
+			     single   ? forward_float :
+					forward_double,
 			     &l, sizeof l, scratch, k, err);
 }
 
@@ -109,7 +119,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "LRNGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "LRNGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[0] }, 2, 1,
+			     NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -120,5 +131,11 @@ static double flops(const struct dlb_op_io *io)
 
 const struct dlb_op_class dlb_op_LRN = { .name = "LRN", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "norm",
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_LRNGrad = { .name = "LRNGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "norm", .infer = infer, .flops = flops, .kernel = kernel };
+const struct dlb_op_class dlb_op_LRNGrad = { .name = "LRNGrad",
+					     .domain = "dlb",
+					     .n_in = { 2, 2 },
+					     .n_out = { 1, 1 },
+					     .work = "norm",
+					     .infer = infer,
+					     .flops = flops,
+					     .kernel = kernel };

@@ -16,7 +16,8 @@ struct unpool {
 };
 
 /* For x of shape (N, C, D..): the shape of y, from output_shape (input 2) or computed. */
-static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct unpool *u, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct unpool *u,
+		 struct dlb_error *err)
 {
 	int64_t room[DLB_MAX_DIMS], shape[DLB_MAX_DIMS];
 	struct dlb_kernel_window w;
@@ -28,13 +29,14 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct un
 		return dlb_op_fail(io, err, "the indices must be of type i64 and of the input's shape");
 	*u = (struct unpool){ .type = x->dtype, .n_dims = x->n_dims, .count = dlb_desc_count(x), .y = *x };
 	for (int i = 0; i < x->n_dims - 2; i++)
-		room[i] = 1 << 25;		/* strides and pads are read with input sizes that any window fits */
+		room[i] = 1 << 25; /* strides and pads are read with input sizes that any window fits */
 	if (dlb_window_read(io, room, x->n_dims - 2, NULL, &w, err))
 		return -1;
 	u->dim[0] = x->dim[0];
 	u->dim[1] = x->dim[1];
 	for (int i = 0; i < x->n_dims - 2; i++) {
-		const int64_t size = (x->dim[2 + i] - 1) * w.stride[i] - w.pad_begin[i] - w.pad_end[i] + w.kernel[i];
+		const int64_t size = (x->dim[2 + i] - 1) * w.stride[i] - w.pad_begin[i] - w.pad_end[i] +
+				     w.kernel[i];
 
 		if (x->dim[2 + i] < 1 || x->dim[2 + i] > 1 << 24 || size < 1 || size > 1 << 24)
 			return dlb_op_fail(io, err, "a size along dimension %d is not possible", 2 + i);
@@ -45,11 +47,13 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct un
 	if (n_shape < 0)
 		return -1;
 	if (n_shape && n_shape != x->n_dims)
-		return dlb_op_fail(io, err, "output_shape has %d entries for %d dimensions", n_shape, x->n_dims);
+		return dlb_op_fail(io, err, "output_shape has %d entries for %d dimensions", n_shape,
+				   x->n_dims);
 	for (int i = 2; i < n_shape; i++) {
 		if (shape[i] < u->dim[i] || shape[i] > 1 << 24)
-			return dlb_op_fail(io, err, "output_shape: %lld along dimension %d, at least %lld is needed", (long long)shape[i], i,
-					   (long long)u->dim[i]);
+			return dlb_op_fail(io, err,
+					   "output_shape: %lld along dimension %d, at least %lld is needed",
+					   (long long)shape[i], i, (long long)u->dim[i]);
 		u->y.dim[i] = shape[i];
 	}
 	u->all = dlb_checked_count(u->dim, u->n_dims);
@@ -93,7 +97,8 @@ static void run(const void *ctx, const struct dlb_run *r)
 		const int64_t at = element(u, ((const int64_t *)r->in[1])[i]);
 
 		if (at >= 0)
-			memcpy((char *)r->out[0] + (size_t)at * size, (const char *)r->in[0] + (size_t)i * size, size);
+			memcpy((char *)r->out[0] + (size_t)at * size,
+			       (const char *)r->in[0] + (size_t)i * size, size);
 	}
 }
 
@@ -108,7 +113,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct unpool u;
 
@@ -124,7 +130,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "MaxUnpoolGrad", b->io.attr, b->io.n_attr, in, in[2] < 0 ? 2 : 3, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "MaxUnpoolGrad", b->io.attr, b->io.n_attr, in, in[2] < 0 ? 2 : 3, 1, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -146,7 +153,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return grad_parse(io, &io->out[0], &u, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_desc x;
 	struct unpool u;
@@ -162,7 +170,19 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_MaxUnpool = { .name = "MaxUnpool", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_MaxUnpoolGrad = { .name = "MaxUnpoolGrad", .domain = "dlb", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .flops = no_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_MaxUnpool = { .name = "MaxUnpool",
+					       .n_in = { 2, 3 },
+					       .n_out = { 1, 1 },
+					       .work = "move",
+					       .infer = infer,
+					       .flops = no_flops,
+					       .gradient = gradient,
+					       .kernel = kernel };
+const struct dlb_op_class dlb_op_MaxUnpoolGrad = { .name = "MaxUnpoolGrad",
+						   .domain = "dlb",
+						   .n_in = { 2, 3 },
+						   .n_out = { 1, 1 },
+						   .work = "move",
+						   .infer = grad_infer,
+						   .flops = no_flops,
+						   .kernel = grad_kernel };

@@ -21,7 +21,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	const int64_t axes = axes_of(io, err);
@@ -81,6 +82,12 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_MeanVarianceNormalization = { .name = "MeanVarianceNormalization", .n_in = { 1, 1 },
-	.n_out = { 1, 1 }, .flags = DLB_OP_MIXES_BATCH, .work = "norm", .infer = infer, .flops = flops, .gradient = gradient,
-	.kernel = kernel };
+const struct dlb_op_class dlb_op_MeanVarianceNormalization = { .name = "MeanVarianceNormalization",
+							       .n_in = { 1, 1 },
+							       .n_out = { 1, 1 },
+							       .flags = DLB_OP_MIXES_BATCH,
+							       .work = "norm",
+							       .infer = infer,
+							       .flops = flops,
+							       .gradient = gradient,
+							       .kernel = kernel };

@@ -43,7 +43,8 @@ static int transpose_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	int64_t perm[DLB_MAX_DIMS], from[DLB_MAX_DIMS], in[DLB_MAX_DIMS], out[DLB_MAX_DIMS];
 
@@ -53,7 +54,8 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 	dlb_desc_strides(&io->out[0], out);
 	for (int i = 0; i < io->in[0].n_dims; i++)
 		in[i] = from[perm[i]];
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, io->out[0].dim, in, 0, out, 0, false, k, err);
+	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, io->out[0].dim, in, 0, out,
+				  0, false, k, err);
 }
 
 static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -83,7 +85,8 @@ static int64_t clamp(int64_t v, int64_t least, int64_t most)
 
 /* The range of a tensor with x's shape; starts, ends, axes, steps are attributes, or
  * inputs first .. first + 3. */
-static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct slice *s, struct dlb_error *err)
+static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct slice *s,
+		    struct dlb_error *err)
 {
 	int64_t start[DLB_MAX_DIMS], end[DLB_MAX_DIMS], axis[DLB_MAX_DIMS], step[DLB_MAX_DIMS];
 	int n = dlb_io_ints(io, first, "starts", start, DLB_MAX_DIMS, err);
@@ -122,7 +125,8 @@ static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int fi
 			s->count[a] = from > to ? (from - to - 1) / -by + 1 : 0;
 		}
 		s->start[a] = from;
-		s->step[a] = s->count[a] > 1 ? by : 1;		/* no overflow by the stride of a single element */
+		/* no overflow by the stride of a single element */
+		s->step[a] = s->count[a] > 1 ? by : 1;
 	}
 	return 0;
 }
@@ -150,7 +154,8 @@ static int64_t inside(const struct dlb_desc *x, const struct slice *s, int64_t s
 	return offset;
 }
 
-static int slice_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int slice_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	int64_t in[DLB_MAX_DIMS], out[DLB_MAX_DIMS], offset;
 	struct slice s;
@@ -159,7 +164,8 @@ static int slice_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		return -1;
 	offset = inside(&io->in[0], &s, in);
 	dlb_desc_strides(&io->out[0], out);
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, offset, out, 0, false, k, err);
+	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, offset, out, 0,
+				  false, k, err);
 }
 
 static int slice_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -188,7 +194,8 @@ static int slice_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int slice_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int slice_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			     struct dlb_error *err)
 {
 	int64_t in[DLB_MAX_DIMS], out[DLB_MAX_DIMS], offset;
 	struct slice s;
@@ -197,7 +204,8 @@ static int slice_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io,
 		return -1;
 	offset = inside(&io->out[0], &s, out);
 	dlb_desc_strides(&io->in[0], in);
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, 0, out, offset, true, k, err);
+	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, 0, out, offset,
+				  true, k, err);
 }
 
 /* -- Concat, Split -- */
@@ -225,7 +233,8 @@ static int concat_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	int axis = dlb_axis(io, dlb_io_int(io, "axis", 0), io->in[0].n_dims, err);
 	struct dlb_chain *c;
@@ -242,7 +251,8 @@ static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 		int rc;
 
 		dlb_desc_strides(x, from);
-		rc = dlb_kernel_strided(be, x, &io->out[0], x->n_dims, x->dim, from, 0, to, at * to[axis], false, &sub, err);
+		rc = dlb_kernel_strided(be, x, &io->out[0], x->n_dims, x->dim, from, 0, to, at * to[axis],
+					false, &sub, err);
 		dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(DLB_OUT(0)), 1);
 		if (rc)
 			break;
@@ -264,7 +274,8 @@ static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 		int64_t to = at + b->io.in[i].dim[axis];
 
 		if (b->need[i]) {
-			int in[4] = { b->dout[0], dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1), dlb_b_const_ints(b, &a, 1) };
+			int in[4] = { b->dout[0], dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
+				      dlb_b_const_ints(b, &a, 1) };
 
 			b->din[i] = dlb_b_op(b, "Slice", NULL, 0, in, 4, 1, NULL, b->in[i]);
 			if (b->din[i] < 0)
@@ -292,7 +303,8 @@ static int split_sizes(const struct dlb_op_io *io, int *axis, int64_t size[MAX_S
 	if (n < 0)
 		return -1;
 	if (dlb_io_int(io, "num_outputs", io->n_out) != io->n_out)
-		return dlb_op_fail(io, err, "attribute 'num_outputs' is %lld for %d outputs", (long long)dlb_io_int(io, "num_outputs", 0), io->n_out);
+		return dlb_op_fail(io, err, "attribute 'num_outputs' is %lld for %d outputs",
+				   (long long)dlb_io_int(io, "num_outputs", 0), io->n_out);
 	if (!n) {				/* equal parts, the last one may be smaller */
 		int64_t part = io->n_out ? (x->dim[*axis] + io->n_out - 1) / io->n_out : 0;
 
@@ -320,7 +332,8 @@ static int split_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	int64_t size[MAX_SPLIT], from[DLB_MAX_DIMS], to[DLB_MAX_DIMS], at = 0;
 	struct dlb_chain *c;
@@ -337,8 +350,8 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		if (!dlb_io_wants(io, i))
 			continue;
 		dlb_desc_strides(&io->out[i], to);
-		rc = dlb_kernel_strided(be, &io->in[0], &io->out[i], io->in[0].n_dims, io->out[i].dim, from, at * from[axis],
-					to, 0, false, &sub, err);
+		rc = dlb_kernel_strided(be, &io->in[0], &io->out[i], io->in[0].n_dims, io->out[i].dim, from,
+					at * from[axis], to, 0, false, &sub, err);
 		dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(i)), 1);
 		if (rc)
 			break;
@@ -371,9 +384,11 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 		int64_t to = at + size[i];
 
 		if (b->dout[i] >= 0)
-			in[n++] = dlb_b_op(b, "SliceGrad", NULL, 0, (int[]){ b->dout[i], dlb_b_const_shape(b, b->in[0]),
-					   dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
-					   dlb_b_const_ints(b, &axis64, 1) }, 5, 1, NULL, b->in[0]);
+			in[n++] = dlb_b_op(b, "SliceGrad", NULL, 0,
+					   (int[]){ b->dout[i], dlb_b_const_shape(b, b->in[0]),
+						    dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
+						    dlb_b_const_ints(b, &axis64, 1) },
+					   5, 1, NULL, b->in[0]);
 	}
 	b->din[0] = n == 1 ? in[0] : dlb_b_op(b, "Sum", NULL, 0, in, n, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
@@ -393,7 +408,8 @@ static int expand_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int expand_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int expand_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0], *y = &io->out[0];
 	int64_t full[DLB_MAX_DIMS], from[DLB_MAX_DIMS], to[DLB_MAX_DIMS];
@@ -431,10 +447,12 @@ static int tile_infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* The output as (repeats 0, dim 0, repeats 1, dim 1, ...); pairs with repeats 1 are one dimension. */
-static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0], *y = &io->out[0];
-	int64_t full[DLB_MAX_DIMS], fy[DLB_MAX_DIMS], dim[2 * DLB_MAX_DIMS], from[2 * DLB_MAX_DIMS], to[2 * DLB_MAX_DIMS];
+	int64_t full[DLB_MAX_DIMS], fy[DLB_MAX_DIMS], dim[2 * DLB_MAX_DIMS], from[2 * DLB_MAX_DIMS],
+		to[2 * DLB_MAX_DIMS];
 	int n = 0;
 
 	dlb_desc_strides(x, full);
@@ -485,7 +503,8 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 	g = b->dout[0];
 	if (m) {
 		g = dlb_b_op2(b, "Reshape", g, dlb_b_const_ints(b, dim, n));
-		g = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ g, dlb_b_const_ints(b, axes, m) }, 2, 1, NULL, b->in[0]);
+		g = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ g, dlb_b_const_ints(b, axes, m) }, 2, 1, NULL,
+			     b->in[0]);
 	}
 	b->din[0] = g;
 	return g < 0 ? -1 : 0;
@@ -500,5 +519,11 @@ MOVE(Concat, 1, -1, 1, concat_infer, concat_gradient, concat_kernel)
 MOVE(Split, 1, 2, -1, split_infer, split_gradient, split_kernel)
 MOVE(Expand, 2, 2, 1, expand_infer, expand_gradient, expand_kernel)
 MOVE(Tile, 2, 2, 1, tile_infer, tile_gradient, tile_kernel)
-const struct dlb_op_class dlb_op_SliceGrad = { .name = "SliceGrad", .domain = "dlb", .n_in = { 2, 6 }, .n_out = { 1, 1 },
-	.work = "move", .infer = slice_grad_infer, .flops = no_flops, .kernel = slice_grad_kernel };
+const struct dlb_op_class dlb_op_SliceGrad = { .name = "SliceGrad",
+					       .domain = "dlb",
+					       .n_in = { 2, 6 },
+					       .n_out = { 1, 1 },
+					       .work = "move",
+					       .infer = slice_grad_infer,
+					       .flops = no_flops,
+					       .kernel = slice_grad_kernel };

@@ -11,7 +11,8 @@ struct shift { enum dlb_dtype type; int64_t rows, n, fill; };
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (io->in[0].dtype != DLB_I64 && io->in[0].dtype != DLB_I32)
-		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed",
+				   dlb_dtype_name(io->in[0].dtype));
 	if (io->in[0].n_dims < 1)
 		return dlb_op_fail(io, err, "labels without a dimension of positions");
 	return dlb_infer_same(io, err);
@@ -31,14 +32,22 @@ static void run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
-	const struct shift s = { .type = x->dtype, .rows = dlb_desc_range(x, 0, x->n_dims - 1), .n = x->dim[x->n_dims - 1],
-		.fill = dlb_io_int(io, "ignore_index", -100) };
+	const struct shift s = { .type = x->dtype,
+				 .rows = dlb_desc_range(x, 0, x->n_dims - 1),
+				 .n = x->dim[x->n_dims - 1],
+				 .fill = dlb_io_int(io, "ignore_index", -100) };
 
 	return be->ops->host(be, run, &s, sizeof s, 0, k, err);
 }
 
-const struct dlb_op_class dlb_op_NextToken = { .name = "NextToken", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.work = "move", .infer = infer, .kernel = kernel };
+const struct dlb_op_class dlb_op_NextToken = { .name = "NextToken",
+					       .domain = "dlb",
+					       .n_in = { 1, 1 },
+					       .n_out = { 1, 1 },
+					       .work = "move",
+					       .infer = infer,
+					       .kernel = kernel };

@@ -19,7 +19,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	int64_t n = 0;
 
 	if (!io->value || !io->value[0])
-		return dlb_op_fail(io, err, "the input must be constant: the output's shape depends on its values");
+		return dlb_op_fail(io, err,
+				   "the input must be constant: the output's shape depends on its values");
 	for (int64_t i = 0; i < dlb_desc_count(&io->in[0]); i++)
 		n += dlb_value_real(io->value[0], io->in[0].dtype, i) != 0;
 	io->out[0] = dlb_desc_make(DLB_I64, 2, (int64_t[]){ io->in[0].n_dims, n });
@@ -63,7 +64,8 @@ static void padded_run(const void *ctx, const struct dlb_run *r)
 			out[k * n + i] = found ? out[k * n + found - 1] : 0;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc d[2] = { io->in[0], io->out[0] };		/* of the input and of the output */
 
@@ -76,8 +78,10 @@ static int64_t length(const struct dlb_op_io *io, struct dlb_error *err)
 	const int64_t count = dlb_desc_count(&io->in[0]), divisor = dlb_io_int(io, "divisor", 1);
 
 	if (io->in[0].n_dims < 1 || divisor < 1 || count % divisor)
-		return dlb_op_fail(io, err, "%lld values do not make a list of a whole number of columns, divided by %lld",
-				   (long long)count, (long long)divisor);
+		return dlb_op_fail(
+			io, err,
+			"%lld values do not make a list of a whole number of columns, divided by %lld",
+			(long long)count, (long long)divisor);
 	return count / divisor;
 }
 
@@ -118,16 +122,35 @@ static void mask_run(const void *ctx, const struct dlb_run *r)
 		dlb_value_set(r->out[0], DLB_BOOL, i, i < n * c->times);
 }
 
-static int mask_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int mask_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	const struct counted c = { io->in[0].dtype, dlb_desc_count(&io->in[0]), dlb_io_int(io, "times", 1), io->out[0].dim[0] };
+	const struct counted c = { io->in[0].dtype, dlb_desc_count(&io->in[0]), dlb_io_int(io, "times", 1),
+				   io->out[0].dim[0] };
 
 	return be->ops->host(be, mask_run, &c, sizeof c, 0, k, err);
 }
 
-const struct dlb_op_class dlb_op_NonZero = { .name = "NonZero", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "other",
-	.infer = infer, .flops = flops, .kernel = kernel };
-const struct dlb_op_class dlb_op_PaddedNonZero = { .name = "PaddedNonZero", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.work = "other", .infer = padded_infer, .flops = flops, .kernel = kernel };
-const struct dlb_op_class dlb_op_CountedMask = { .name = "CountedMask", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.work = "other", .infer = mask_infer, .flops = flops, .kernel = mask_kernel };
+const struct dlb_op_class dlb_op_NonZero = { .name = "NonZero",
+					     .n_in = { 1, 1 },
+					     .n_out = { 1, 1 },
+					     .work = "other",
+					     .infer = infer,
+					     .flops = flops,
+					     .kernel = kernel };
+const struct dlb_op_class dlb_op_PaddedNonZero = { .name = "PaddedNonZero",
+						   .domain = "dlb",
+						   .n_in = { 1, 1 },
+						   .n_out = { 1, 1 },
+						   .work = "other",
+						   .infer = padded_infer,
+						   .flops = flops,
+						   .kernel = kernel };
+const struct dlb_op_class dlb_op_CountedMask = { .name = "CountedMask",
+						 .domain = "dlb",
+						 .n_in = { 1, 1 },
+						 .n_out = { 1, 1 },
+						 .work = "other",
+						 .infer = mask_infer,
+						 .flops = flops,
+						 .kernel = mask_kernel };

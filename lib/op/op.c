@@ -28,24 +28,50 @@ int dlb_op_kind_find(const char *type, const char *domain)
 {
 	domain = plain_domain(domain);
 	for (int i = 0; i < DLB_N_OPS; i++)
-		if (classes[i]->name[0] == type[0] && !strcmp(classes[i]->name, type) && !strcmp(plain_domain(classes[i]->domain), domain))
+		if (classes[i]->name[0] == type[0] && !strcmp(classes[i]->name, type) &&
+		    !strcmp(plain_domain(classes[i]->domain), domain))
 			return i;
 	return -1;
 }
 
 /* Names used by TensorFlow, PyTorch and published placement graphs for operators that ONNX has too. */
-static const struct { const char *type, *work; } external[] = {
-	{ "Conv2D", "conv" }, { "Conv2DBackpropInput", "conv" }, { "Conv2DBackpropFilter", "conv" },
-	{ "DepthwiseConv2dNative", "conv" }, { "Conv2d", "conv" }, { "convolution", "conv" },
-	{ "BatchMatMul", "dense" }, { "BatchMatMulV2", "dense" }, { "Linear", "dense" }, { "dense", "dense" },
-	{ "MaxPool2d", "pool" }, { "AvgPool", "pool" }, { "AvgPool2d", "pool" }, { "AvgPoolGrad", "pool" },
-	{ "FusedBatchNorm", "norm" }, { "FusedBatchNormV3", "norm" }, { "BatchNorm2d", "norm" },
-	{ "FusedBatchNormGrad", "norm" }, { "FusedBatchNormGradV3", "norm" }, { "LayerNorm", "norm" },
-	{ "ReLU", "activation" }, { "Gelu", "activation" }, { "BiasAdd", "elementwise" },
-	{ "BiasAddGrad", "reduce" }, { "AddV2", "elementwise" }, { "AddN", "elementwise" }, { "RealDiv", "elementwise" },
-	{ "ConcatV2", "move" }, { "StridedSlice", "move" }, { "GatherV2", "move" }, { "Placeholder", "move" },
-	{ "SparseSoftmaxCrossEntropyWithLogits", "loss" }, { "ApplyGradientDescent", "update" },
-	{ "ApplyAdam", "update" }, { "ApplyMomentum", "update" },
+static const struct { const char *type, *work;
+} external[] = {
+	{ "Conv2D", "conv" },
+	{ "Conv2DBackpropInput", "conv" },
+	{ "Conv2DBackpropFilter", "conv" },
+	{ "DepthwiseConv2dNative", "conv" },
+	{ "Conv2d", "conv" },
+	{ "convolution", "conv" },
+	{ "BatchMatMul", "dense" },
+	{ "BatchMatMulV2", "dense" },
+	{ "Linear", "dense" },
+	{ "dense", "dense" },
+	{ "MaxPool2d", "pool" },
+	{ "AvgPool", "pool" },
+	{ "AvgPool2d", "pool" },
+	{ "AvgPoolGrad", "pool" },
+	{ "FusedBatchNorm", "norm" },
+	{ "FusedBatchNormV3", "norm" },
+	{ "BatchNorm2d", "norm" },
+	{ "FusedBatchNormGrad", "norm" },
+	{ "FusedBatchNormGradV3", "norm" },
+	{ "LayerNorm", "norm" },
+	{ "ReLU", "activation" },
+	{ "Gelu", "activation" },
+	{ "BiasAdd", "elementwise" },
+	{ "BiasAddGrad", "reduce" },
+	{ "AddV2", "elementwise" },
+	{ "AddN", "elementwise" },
+	{ "RealDiv", "elementwise" },
+	{ "ConcatV2", "move" },
+	{ "StridedSlice", "move" },
+	{ "GatherV2", "move" },
+	{ "Placeholder", "move" },
+	{ "SparseSoftmaxCrossEntropyWithLogits", "loss" },
+	{ "ApplyGradientDescent", "update" },
+	{ "ApplyAdam", "update" },
+	{ "ApplyMomentum", "update" },
 };
 
 const char *dlb_op_work(const char *type)
@@ -113,14 +139,16 @@ int dlb_op_fail(const struct dlb_op_io *io, struct dlb_error *err, const char *f
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	snprintf(where, sizeof where, "%s '%s' (opset %d)", io->cls->name, io->name ? io->name : "", io->opset);
+	snprintf(where, sizeof where, "%s '%s' (opset %d)", io->cls->name, io->name ? io->name : "",
+		 io->opset);
 	return dlb_fail(err, where, "%s", what);
 }
 
 int dlb_axis(const struct dlb_op_io *io, int64_t axis, int n_dims, struct dlb_error *err)
 {
 	if (axis < -n_dims || axis >= n_dims)
-		return dlb_op_fail(io, err, "axis %lld is out of range for %d dimensions", (long long)axis, n_dims);
+		return dlb_op_fail(io, err, "axis %lld is out of range for %d dimensions", (long long)axis,
+				   n_dims);
 	return (int)(axis < 0 ? axis + n_dims : axis);
 }
 
@@ -142,7 +170,8 @@ int dlb_infer_broadcast(struct dlb_op_io *io, struct dlb_error *err)
 		if (io->in[i].n_dims < 0)
 			continue;
 		if (dlb_broadcast(&d, &io->in[i], &sum))
-			return dlb_op_fail(io, err, "shapes %s and %s do not broadcast", dlb_desc_str(&d, a, sizeof a),
+			return dlb_op_fail(io, err, "shapes %s and %s do not broadcast",
+					   dlb_desc_str(&d, a, sizeof a),
 					   dlb_desc_str(&io->in[i], b, sizeof b));
 		sum.dtype = d.dtype;
 		d = sum;

@@ -15,7 +15,14 @@
 #define DLB_OP_OP_H
 #include "tensor/backend.h"
 
-enum dlb_attr_type { DLB_ATTR_INT, DLB_ATTR_REAL, DLB_ATTR_STR, DLB_ATTR_INTS, DLB_ATTR_REALS, DLB_ATTR_TENSOR };
+enum dlb_attr_type {
+	DLB_ATTR_INT,
+	DLB_ATTR_REAL,
+	DLB_ATTR_STR,
+	DLB_ATTR_INTS,
+	DLB_ATTR_REALS,
+	DLB_ATTR_TENSOR
+};
 struct dlb_attr {
 	const char *name;
 	enum dlb_attr_type type;
@@ -38,7 +45,8 @@ int dlb_attr_ints(const struct dlb_attr *a, int n, const char *name, const int64
 /* Checks the attributes of an operator in ONNX's domain: each is defined at this opset and has the defined
  * type, and no required one is missing (attributes.c). 0, or -1 with what and hint of err. Operators that
  * are not in the table pass. */
-int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n, struct dlb_error *err);
+int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n,
+			    struct dlb_error *err);
 bool dlb_op_attributes_known(const char *op);
 /* Fills name[] and type[] (DLB_MAX_ATTRIBUTES each) with the attributes that an operator of the table may
  * have at this opset; returns their number. */
@@ -84,7 +92,8 @@ enum dlb_op_bf16 {
 	DLB_BF16_ALWAYS,			/* for matrix units: activations are bf16 */
 	DLB_BF16_WEIGHTS,			/* like ALWAYS, and input 1 may be an f32 parameter */
 	DLB_BF16_FOLLOWS,			/* if one activation is bf16, all are */
-	DLB_BF16_MIXES,				/* like FOLLOWS, but f32 operands may stay beside a bf16 one */
+	/* like FOLLOWS, but f32 operands may stay beside a bf16 one */
+	DLB_BF16_MIXES,
 };
 enum {						/* flags */
 	DLB_OP_VIEW = 1,			/* output 0 has the bytes of input 0 and
@@ -105,7 +114,8 @@ enum {						/* flags */
 struct dlb_builder;
 struct dlb_op_class {
 	const char *name;			/* op type */
-	const char *domain;			/* NULL: ONNX's own; "ai.onnx.preview.training"; "dlb" for ours */
+	/* NULL: ONNX's own; "ai.onnx.preview.training"; "dlb" for ours */
+	const char *domain;
 	int n_in[2], n_out[2];			/* least and most; most -1: any number */
 	enum dlb_op_layout layout;
 	unsigned flags;
@@ -116,23 +126,27 @@ struct dlb_op_class {
 	const char *work;			/* class of work, see dlb_op_work; NULL: "other" */
 	/* Fills io->out[] from inputs, attributes and constant values. Errors name the vertex in `where`. */
 	int (*infer)(struct dlb_op_io *io, struct dlb_error *err);
-	double (*flops)(const struct dlb_op_io *io);	/* NULL: one per output element; a multiply-add counts 2 */
+	/* NULL: one per output element; a multiply-add counts 2 */
+	double (*flops)(const struct dlb_op_io *io);
 	double (*bytes)(const struct dlb_op_io *io);	/* NULL: all inputs and outputs once */
 	/* Adds backward ops. NULL: not differentiable (gradient stops). See dlb_builder below. */
 	int (*gradient)(struct dlb_builder *b, struct dlb_error *err);
 	/* Prepares the kernel; DLB_NO_KERNEL if the back end lacks it. */
-	int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+	int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err);
 	/* For an op whose outputs need sums over the batch: runs it in two halves, between which replicas add
 	 * up their sums. sums: the number of sums (f64), 0 if this vertex has none; *n_own more values follow
 	 * them in the array, for the second half alone. First half: inputs -> sums. Second half: inputs and,
 	 * as the last one, sums -> outputs. NULL: no such op. */
 	int64_t (*sums)(const struct dlb_op_io *io, int64_t *n_own);
-	int (*half)(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k, struct dlb_error *err);
+	int (*half)(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k,
+		    struct dlb_error *err);
 };
 
 /* Prepares the vertex's kernel by its class; for 16-bit floats without a kernel, the f32 kernel between
  * casts. DLB_NO_KERNEL if there is none either. */
-int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err);
 
 /* op_list.h: OP(Conv) OP(Relu) ... makes this enum, the declarations and the table. */
 enum dlb_op_kind {

@@ -23,7 +23,8 @@ struct dlb_attr dlb_make_ints(const char *name, const int64_t *v, int n)
 	return (struct dlb_attr){ .name = name, .type = DLB_ATTR_INTS, .ints = v, .n = n };
 }
 
-int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max, struct dlb_error *err)
+int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max,
+		struct dlb_error *err)
 {
 	const int64_t *ints;
 	int n;
@@ -37,21 +38,23 @@ int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *ou
 		if (!dlb_dtype_is_int(d->dtype) || d->n_dims > 1)
 			return dlb_op_fail(io, err, "input %d (%s) must be a list of integers", i, attr);
 		if (count > max)
-			return dlb_op_fail(io, err, "input %d (%s) has %lld entries, at most %d are possible", i, attr,
-					   (long long)count, max);
+			return dlb_op_fail(io, err, "input %d (%s) has %lld entries, at most %d are possible",
+					   i, attr, (long long)count, max);
 		for (int j = 0; j < count; j++)
 			out[j] = dlb_value_int(io->value[i], d->dtype, j);
 		return (int)count;
 	}
 	n = dlb_attr_ints(io->attr, io->n_attr, attr, &ints);
 	if (n > max)
-		return dlb_op_fail(io, err, "attribute '%s' has %d entries, at most %d are possible", attr, n, max);
+		return dlb_op_fail(io, err, "attribute '%s' has %d entries, at most %d are possible", attr, n,
+				   max);
 	for (int j = 0; j < n; j++)
 		out[j] = ints[j];
 	return n;
 }
 
-int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS], struct dlb_error *err)
+int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS],
+		     struct dlb_error *err)
 {
 	int64_t axes[DLB_MAX_DIMS], mask = 0;
 	int n = dlb_io_ints(io, i, "axes", axes, DLB_MAX_DIMS, err);
@@ -86,8 +89,8 @@ int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t other
 
 static int type_differs(const struct dlb_op_io *io, int i, int j, struct dlb_error *err)
 {
-	return dlb_op_fail(io, err, "inputs %d and %d are of type %s and %s", i, j, dlb_dtype_name(io->in[i].dtype),
-			   dlb_dtype_name(io->in[j].dtype));
+	return dlb_op_fail(io, err, "inputs %d and %d are of type %s and %s", i, j,
+			   dlb_dtype_name(io->in[i].dtype), dlb_dtype_name(io->in[j].dtype));
 }
 
 int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err)
@@ -133,7 +136,8 @@ int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *
 
 	if (!dlb_desc_same_shape(&io->in[i], &io->in[j]))
 		return dlb_op_fail(io, err, "input %d is %s and input %d %s; their shapes must be equal", i,
-				   dlb_desc_str(&io->in[i], a, sizeof a), j, dlb_desc_str(&io->in[j], b, sizeof b));
+				   dlb_desc_str(&io->in[i], a, sizeof a), j,
+				   dlb_desc_str(&io->in[j], b, sizeof b));
 	return 0;
 }
 
@@ -201,7 +205,8 @@ static int spatial(const struct dlb_op_io *io, const char *name, int n, int64_t 
 	for (int i = 0; i < n; i++) {
 		out[i] = m ? v[i] : otherwise;
 		if (out[i] < least || out[i] >= 1 << 24)
-			return dlb_op_fail(io, err, "attribute '%s': %lld is out of range", name, (long long)out[i]);
+			return dlb_op_fail(io, err, "attribute '%s': %lld is out of range", name,
+					   (long long)out[i]);
 	}
 	return 0;
 }
@@ -223,7 +228,8 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 	*w = (struct dlb_kernel_window){ .n = n };
 	for (int i = 0; i < 3; i++)
 		w->kernel[i] = w->stride[i] = w->dilation[i] = w->out[i] = 1;
-	if (spatial(io, "strides", n, 1, 1, w->stride, err) || spatial(io, "dilations", n, 1, 1, w->dilation, err) ||
+	if (spatial(io, "strides", n, 1, 1, w->stride, err) ||
+	    spatial(io, "dilations", n, 1, 1, w->dilation, err) ||
 	    spatial(io, "pads", 2 * n, 0, 0, pads, err))
 		return -1;
 	if (kernel)
@@ -234,7 +240,8 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 		int64_t span = w->dilation[i] * (w->kernel[i] - 1) + 1, room;
 
 		if (w->kernel[i] < 1 || span > 1 << 24)
-			return dlb_op_fail(io, err, "a window of %lld is not possible", (long long)w->kernel[i]);
+			return dlb_op_fail(io, err, "a window of %lld is not possible",
+					   (long long)w->kernel[i]);
 		if (!strcmp(auto_pad, "SAME_UPPER") || !strcmp(auto_pad, "SAME_LOWER")) {
 			int64_t total;
 
@@ -253,7 +260,8 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 		}
 		room = in[i] + w->pad_begin[i] + w->pad_end[i] - span;
 		if (room < 0)
-			return dlb_op_fail(io, err, "a window of %lld does not fit into %lld", (long long)span,
+			return dlb_op_fail(io, err, "a window of %lld does not fit into %lld",
+					   (long long)span,
 					   (long long)(in[i] + w->pad_begin[i] + w->pad_end[i]));
 		w->out[i] = (ceil_mode ? ceil_div(room, w->stride[i]) : room / w->stride[i]) + 1;
 		/* the last window must start inside the input or the padding before it, as in ONNX */

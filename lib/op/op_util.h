@@ -45,12 +45,14 @@ struct dlb_attr dlb_make_ints(const char *name, const int64_t *v, int n);	/* bor
 
 /* Constant integers from input i if present, else from the attribute, at most max. Returns their number, 0 if
  * both are absent, -1 with err (not constant, not integers, too many). */
-int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max, struct dlb_error *err);
+int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max,
+		struct dlb_error *err);
 /* Axes from input i or attribute "axes", as a bit mask; `otherwise` if absent. -1 with err. */
 int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
 /* The same axes as a list without duplicates, in the given order; if absent, 0 to n_dims - 1. Returns
  * their number, -1 with err. */
-int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS], struct dlb_error *err);
+int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS],
+		     struct dlb_error *err);
 
 /* Checks for infer, on which kernels rely: present inputs of [first, first + n) have one type; inputs i and j
  * have one shape; input i has n elements. 0, or -1 with err. */
@@ -77,7 +79,9 @@ int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_ke
 /* -- elements, for host kernels that compute in double -- */
 static inline double dlb_real_get(const void *p, enum dlb_dtype t, int64_t i)
 {
-	return t == DLB_F32 ? (double)((const float *)p)[i] : t == DLB_F64 ? ((const double *)p)[i] : dlb_value_real(p, t, i);
+	return t == DLB_F32 ? (double)((const float *)p)[i] :
+	       t == DLB_F64 ? ((const double *)p)[i] :
+			      dlb_value_real(p, t, i);
 }
 static inline void dlb_real_set(void *p, enum dlb_dtype t, int64_t i, double v)
 {
@@ -108,13 +112,15 @@ struct dlb_chain;
 struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
 int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
 /* Appends the kernel that a prepare call returned in *k with status rc. */
-void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out);
+void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out,
+		   int n_out);
 void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
 		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out);
 void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc *d);	/* the same bytes */
-void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out);
-void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in, const struct dlb_desc *d_in,
-		      int out, const struct dlb_desc *d_out);
+void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out,
+		    const struct dlb_desc *d_out);
+void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in,
+		      const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out);
 void dlb_chain_fail(struct dlb_chain *c, int rc);
 int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
 
@@ -123,16 +129,21 @@ int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_
 		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
 /* Prepares `kernel` with operands of the masked types (bit t: type t) converted to type `wide`: for types
  * that the back end does not compute in, and whose values `wide` represents. */
-int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types, enum dlb_dtype wide,
-		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types,
+		       enum dlb_dtype wide,
+		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io,
+				     struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err);
 /* Copies input 0 to output 0 (for views whose tensors do not share memory). */
-int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		    struct dlb_error *err);
 /* A host function with n_in inputs and n_out outputs, whatever the vertex has: absent ones are NULL. */
-int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn, const void *ctx,
-		    size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn,
+		    const void *ctx, size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k,
+		    struct dlb_error *err);
 /* A strided copy with `n` loops of sizes `dim`; strides and offsets in elements. */
-int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
-		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,
-		       bool zero_first, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n,
+		       const int64_t *dim, const int64_t *in_stride, int64_t in_offset,
+		       const int64_t *out_stride, int64_t out_offset, bool zero_first, struct dlb_kernel **k,
+		       struct dlb_error *err);
 #endif

@@ -38,7 +38,9 @@ static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_er
 			*mode = i;
 			return 0;
 		}
-	return dlb_op_fail(io, err, "attribute 'mode': unknown value '%s'; constant, edge, reflect and wrap are known", name);
+	return dlb_op_fail(io, err,
+			   "attribute 'mode': unknown value '%s'; constant, edge, reflect and wrap are known",
+			   name);
 }
 
 /* Reads pads, axes and mode; sign 1: for an input, -1: backwards from the output's shape.
@@ -62,11 +64,13 @@ static int parse(const struct dlb_op_io *io, int sign, int axes, struct pad *p, 
 		int i = axis[j];
 
 		if (b < -MOST || b > MOST || e < -MOST || e > MOST)
-			return dlb_op_fail(io, err, "pads %lld and %lld are out of range", (long long)b, (long long)e);
+			return dlb_op_fail(io, err, "pads %lld and %lld are out of range", (long long)b,
+					   (long long)e);
 		other[i] = d->dim[i] + sign * (b + e);
 		p->begin[i] = b;
 		if (other[i] < 0 || (p->mode != CONSTANT && p->x[i] == 0 && p->y[i] > 0))
-			return dlb_op_fail(io, err, "dimension %d of size %lld cannot be padded by %lld and %lld", i,
+			return dlb_op_fail(io, err,
+					   "dimension %d of size %lld cannot be padded by %lld and %lld", i,
 					   (long long)p->x[i], (long long)b, (long long)e);
 	}
 	if (dlb_checked_count(sign > 0 ? p->y : p->x, p->n_dims) < 0)
@@ -109,7 +113,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (parse(io, 1, 3, &p, err))
 		return -1;
 	if (dlb_io_has(io, 2) && (io->in[2].dtype != p.type || dlb_desc_count(&io->in[2]) != 1))
-		return dlb_op_fail(io, err, "the constant must be one value of type %s", dlb_dtype_name(p.type));
+		return dlb_op_fail(io, err, "the constant must be one value of type %s",
+				   dlb_dtype_name(p.type));
 	io->out[0] = dlb_desc_make(p.type, p.n_dims, p.y);
 	return 0;
 }
@@ -186,13 +191,14 @@ static int64_t row_from(const struct pad_plan *t, int64_t i)
 
 #define ROW(type) \
 	for (int64_t j = 0; j < n; j++) \
-		((type *)y)[j] = at < 0 || from[j] < 0 ? *(const type *)value : ((const type *)x)[at + from[j]]
+	((type *)y)[j] = at < 0 || from[j] < 0 ? *(const type *)value : ((const type *)x)[at + from[j]]
 
 static void run(const void *ctx, const struct dlb_run *r)
 {
 	const struct pad_plan *t = ctx;
 	const int last = t->p.n_dims - 1;
-	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
+	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0,
+		      *from = last < 0 ? &zero : t->from + t->first[last];
 	const size_t size = dlb_dtype_bytes(t->p.type);
 	const void *x = r->in[0];
 	_Alignas(8) unsigned char value[8];
@@ -227,7 +233,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct pad_plan *t = ctx;
 	const int last = t->p.n_dims - 1;
-	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
+	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0,
+		      *from = last < 0 ? &zero : t->from + t->first[last];
 	int64_t count = 1;
 
 	for (int d = 0; d <= last; d++)
@@ -243,7 +250,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	size_t bytes;
 	struct pad_plan *t = make_plan(p, &bytes);
@@ -256,16 +264,18 @@ static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, 
 /* -- by strides -- */
 
 /* Copies the common part: padding with zeros, and its gradient. */
-static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struct pad *p, bool backward, struct dlb_kernel **k,
-		 struct dlb_error *err)
+static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struct pad *p, bool backward,
+		 struct dlb_kernel **k, struct dlb_error *err)
 {
 	int64_t dim[DLB_MAX_DIMS], sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS], at_x = 0, at_y = 0;
-	const struct dlb_desc *x = backward ? &io->out[0] : &io->in[0], *y = backward ? &io->in[0] : &io->out[0];
+	const struct dlb_desc *x = backward ? &io->out[0] : &io->in[0],
+			      *y = backward ? &io->in[0] : &io->out[0];
 
 	dlb_desc_strides(x, sx);
 	dlb_desc_strides(y, sy);
 	for (int i = 0; i < p->n_dims; i++) {
-		int64_t lo = p->begin[i] < 0 ? -p->begin[i] : 0, hi = p->y[i] - p->begin[i];	/* range in x: [lo, hi) */
+		/* range in x: [lo, hi) */
+		int64_t lo = p->begin[i] < 0 ? -p->begin[i] : 0, hi = p->y[i] - p->begin[i];
 
 		hi = hi < p->x[i] ? hi : p->x[i];
 		dim[i] = hi > lo ? hi - lo : 0;
@@ -284,7 +294,8 @@ static bool is_zero(const struct pad *p)
 	return !memcmp(p->value, zero, dlb_dtype_bytes(p->type));
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct pad p;
 
@@ -300,7 +311,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return prepare(be, run, &p, k, err);
 }
 
-static int center_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int center_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	struct pad p;
 
@@ -318,7 +330,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "PadGrad", b->io.attr, b->io.n_attr, in, in[2] >= 0 ? 3 : in[1] >= 0 ? 2 : 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "PadGrad", b->io.attr, b->io.n_attr, in,
+			     in[2] >= 0 ? 3 :
+			     in[1] >= 0 ? 2 :
+					  1,
+			     1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -361,7 +377,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct pad p;
 
@@ -382,7 +399,18 @@ static double no_flops(const struct dlb_op_io *io)
 
 const struct dlb_op_class dlb_op_Pad = { .name = "Pad", .n_in = { 1, 4 }, .n_out = { 1, 1 }, .work = "move",
 	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_CenterCropPad = { .name = "CenterCropPad", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = center_infer, .flops = no_flops, .gradient = center_gradient, .kernel = center_kernel };
-const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad", .domain = "dlb", .n_in = { 1, 3 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_CenterCropPad = { .name = "CenterCropPad",
+						   .n_in = { 2, 2 },
+						   .n_out = { 1, 1 },
+						   .work = "move",
+						   .infer = center_infer,
+						   .flops = no_flops,
+						   .gradient = center_gradient,
+						   .kernel = center_kernel };
+const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad",
+					     .domain = "dlb",
+					     .n_in = { 1, 3 },
+					     .n_out = { 1, 1 },
+					     .work = "move",
+					     .infer = grad_infer,
+					     .kernel = grad_kernel };

@@ -42,7 +42,8 @@ static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, struct poo
 
 static double flops_of(const struct pool *p)
 {
-	return (double)dlb_desc_count(&p->d.y) * (double)p->w.kernel[0] * (double)p->w.kernel[1] * (double)p->w.kernel[2];
+	return (double)dlb_desc_count(&p->d.y) * (double)p->w.kernel[0] * (double)p->w.kernel[1] *
+	       (double)p->w.kernel[2];
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -78,7 +79,8 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 	const struct indices *c = ctx;
 	const struct dlb_desc *x = &c->p.d.x, *y = &c->p.d.y;
 	const struct dlb_kernel_window *w = &c->p.w;
-	int64_t stride[DLB_MAX_DIMS], to[DLB_MAX_DIMS], count = dlb_desc_count(y), plane = dlb_desc_range(x, 2, x->n_dims);
+	int64_t stride[DLB_MAX_DIMS], to[DLB_MAX_DIMS], count = dlb_desc_count(y),
+							plane = dlb_desc_range(x, 2, x->n_dims);
 	int64_t *out = r->out[0];
 	int n = w->n;
 
@@ -95,7 +97,8 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 		}
 		win = dlb_value_int(r->in[0], c->pos.dtype, from);
 		for (int d = n - 1; d >= 0; d--) {
-			in[d] = at[2 + d] * w->stride[d] - w->pad_begin[d] + win % w->kernel[d] * w->dilation[d];
+			in[d] = at[2 + d] * w->stride[d] - w->pad_begin[d] +
+				win % w->kernel[d] * w->dilation[d];
 			win /= w->kernel[d];
 		}
 		for (int j = 0; j < n; j++) {
@@ -114,7 +117,8 @@ static bool is_narrow(enum dlb_dtype t)
 	return t == DLB_I8 || t == DLB_U8;
 }
 
-static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	struct pool p = { .d.max = true };
 	bool want_index = dlb_io_wants(io, 1), want_pos = dlb_io_wants(io, 2);
@@ -128,7 +132,10 @@ static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 		return -1;
 	p.d.y.layout = io->out[0].layout;
 	c = dlb_chain_new(be, err);
-	struct indices ind = { .p = p, .pos = p.d.y, .out = io->out[want_index], .storage_order = (int)dlb_io_int(io, "storage_order", 0) };
+	struct indices ind = { .p = p,
+			       .pos = p.d.y,
+			       .out = io->out[want_index],
+			       .storage_order = (int)dlb_io_int(io, "storage_order", 0) };
 
 	ind.pos.dtype = p.d.pos;
 	if (want_index && !want_pos)
@@ -142,7 +149,8 @@ static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	return dlb_chain_finish(c, k);
 }
 
-static int average_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int average_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	struct pool p = { .d.max = false };
 
@@ -157,8 +165,8 @@ static int average_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 /* The forward's attributes, with the window and x's sizes made explicit. */
 static int backward_attrs(const struct dlb_op_io *io, struct dlb_attr *a)
 {
-	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "ceil_mode", "count_include_pad",
-					    "kernel_shape" };
+	static const char *const keep[] = { "strides",   "dilations",         "pads",        "auto_pad",
+					    "ceil_mode", "count_include_pad", "kernel_shape" };
 	const struct dlb_desc *x = &io->in[0];
 	int n = 0;
 
@@ -207,7 +215,8 @@ static int grad_fill(const struct dlb_op_io *io, struct pool *p, struct dlb_erro
 		return dlb_op_fail(io, err, "attribute 'spatial' needs %d entries", dy->n_dims - 2);
 	for (int i = 0; i < n; i++) {
 		if (v[i] < 1 || v[i] > 1 << 24)
-			return dlb_op_fail(io, err, "attribute 'spatial': %lld is out of range", (long long)v[i]);
+			return dlb_op_fail(io, err, "attribute 'spatial': %lld is out of range",
+					   (long long)v[i]);
 		x.dim[2 + i] = v[i];
 	}
 	if (fill(io, &x, p, err))
@@ -236,7 +245,8 @@ static double grad_flops(const struct dlb_op_io *io)
 	return grad_fill(io, &p, NULL) ? 0 : flops_of(&p);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct pool p = { .d.max = io->n_in > 1, .d.backward = true };
 

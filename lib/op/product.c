@@ -15,7 +15,8 @@ struct permuted_product {
 	int64_t dim[3][DLB_MAX_DIMS];			/* sizes of A, B, Y in the product's order */
 };
 
-static int read_perm(const struct dlb_op_io *io, const char *name, int n, int64_t *perm, struct dlb_error *err)
+static int read_perm(const struct dlb_op_io *io, const char *name, int n, int64_t *perm,
+		     struct dlb_error *err)
 {
 	const int64_t *v;
 	const int given = dlb_attr_ints(io->attr, io->n_attr, name, &v);
@@ -28,7 +29,9 @@ static int read_perm(const struct dlb_op_io *io, const char *name, int n, int64_
 	for (int i = 0; i < given && given == n; i++)
 		if (v[i] >= 0 && v[i] < n)
 			seen |= 1u << (perm[i] = v[i]);
-	return seen == (1u << n) - 1 ? 0 : dlb_op_fail(io, err, "attribute '%s' is no order of %d dimensions", name, n);
+	return seen == (1u << n) - 1 ?
+		       0 :
+		       dlb_op_fail(io, err, "attribute '%s' is no order of %d dimensions", name, n);
 }
 
 static int fill(const struct dlb_op_io *io, struct permuted_product *p, struct dlb_error *err)
@@ -97,7 +100,8 @@ static void swap(int64_t *v, int i, int j)
 	v[j] = x;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct dlb_product_desc d = { .dtype = io->in[0].dtype, .alpha = dlb_io_real(io, "alpha", 1) };
 	struct permuted_product p;
@@ -140,10 +144,12 @@ static void inverse(const int64_t *perm, int n, int64_t *out)
 		out[perm[i]] = i;
 }
 
-static int product_of(struct dlb_builder *b, int x, const int64_t *perm_x, int w, const int64_t *perm_w, const int64_t *perm_y, int n)
+static int product_of(struct dlb_builder *b, int x, const int64_t *perm_x, int w, const int64_t *perm_w,
+		      const int64_t *perm_y, int n)
 {
 	struct dlb_attr a[4] = { dlb_make_ints("permA", perm_x, n), dlb_make_ints("permB", perm_w, n),
-				 dlb_make_ints("permY", perm_y, n), dlb_make_real("alpha", dlb_io_real(&b->io, "alpha", 1)) };
+				 dlb_make_ints("permY", perm_y, n),
+				 dlb_make_real("alpha", dlb_io_real(&b->io, "alpha", 1)) };
 
 	return dlb_b_op(b, "Product", a, 4, (int[]){ x, w }, 2, 1, NULL, -1);
 }
@@ -168,5 +174,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return (b->need[0] && b->din[0] < 0) || (b->need[1] && b->din[1] < 0) ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_Product = { .name = "Product", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.bf16 = DLB_BF16_ALWAYS, .work = "dense", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_Product = { .name = "Product",
+					     .domain = "dlb",
+					     .n_in = { 2, 2 },
+					     .n_out = { 1, 1 },
+					     .bf16 = DLB_BF16_ALWAYS,
+					     .work = "dense",
+					     .infer = infer,
+					     .flops = flops,
+					     .gradient = gradient,
+					     .kernel = kernel };

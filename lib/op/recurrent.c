@@ -14,17 +14,40 @@
 
 enum kind { RNN, GRU, LSTM };
 enum gemm { G_INPUT, G_STEP, G_STEP2, G_DSTEP, G_DSTEP2, G_DX, G_DX_ADD, G_DW, G_DR, G_DR2, N_GEMMS };
-enum buffer { X_FIRST, SAVED, PART, REC, REC2, FIRST_H, FIRST_C, DH, DC, DH_NEXT, H_PREV, DGATES, DJOINT, DCAND, RESET_H,
-	      DX, DX_FIRST, BIAS, SUB_SCRATCH, N_BUFFERS };
-enum { CELL_GATES, CELL_CANDIDATE = 2, CELL_BACK = 4, CELL_BACK_RESET = 6, N_CELLS = 8 };	/* + direction */
+enum buffer {
+	X_FIRST,
+	SAVED,
+	PART,
+	REC,
+	REC2,
+	FIRST_H,
+	FIRST_C,
+	DH,
+	DC,
+	DH_NEXT,
+	H_PREV,
+	DGATES,
+	DJOINT,
+	DCAND,
+	RESET_H,
+	DX,
+	DX_FIRST,
+	BIAS,
+	SUB_SCRATCH,
+	N_BUFFERS
+};
+/* + direction */
+enum { CELL_GATES, CELL_CANDIDATE = 2, CELL_BACK = 4, CELL_BACK_RESET = 6, N_CELLS = 8 };
 enum { MAX_IN = 11, MAX_OUT = 7 };
 struct recurrent {
 	struct dlb_kernel kernel;
 	struct dlb_kernel *host, *gemm[N_GEMMS], *cell[N_CELLS], *sum[2];
-	uint64_t version;			/* of the recurrent weight that is packed for the products of steps */
+	/* of the recurrent weight that is packed for the products of steps */
+	uint64_t version;
 	enum kind kind;
 	int64_t t, n, i, h, d;			/* steps, samples, input and hidden size, directions */
-	int gates, joint, planes;		/* joint: gates whose product with the state is computed at once */
+	/* joint: gates whose product with the state is computed at once */
+	int gates, joint, planes;
 	int saved, n_out, n_in;			/* saved: index of the extra output */
 	bool batch_first, reverse, coupled, has_b, has_h, has_c, has_p;
 	int act[2][3];
@@ -52,7 +75,8 @@ static int64_t length(const struct recurrent *k, const void *lens, int64_t n)
 	return lens ? dlb_value_int(lens, k->len_type, n) : k->t;
 }
 
-static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sub_kernel, void *const *in, void *const *out)
+static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sub_kernel,
+		    void *const *in, void *const *out)
 {
 	struct dlb_run sub = *r;
 
@@ -63,13 +87,14 @@ static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct d
 	sub_kernel->run(sub_kernel, &sub);
 }
 
-static void product(const struct recurrent *k, const struct dlb_run *r, enum gemm g, const void *a, const void *w, const void *c,
-		    void *y)
+static void product(const struct recurrent *k, const struct dlb_run *r, enum gemm g, const void *a,
+		    const void *w, const void *c, void *y)
 {
 	run_sub(k, r, k->gemm[g], (void *const[]){ (void *)a, (void *)w, (void *)c }, &y);
 }
 
-static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, const void *const *in, int n_in, void *const *out)
+static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, const void *const *in,
+		 int n_in, void *const *out)
 {
 	void *from[6] = { NULL };
 
@@ -79,7 +104,8 @@ static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t whi
 }
 
 /* Column sums. */
-static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sum, const void *m, void *to)
+static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sum,
+		     const void *m, void *to)
 {
 	run_sub(k, r, sum, (void *const[]){ (void *)m }, &to);
 }
@@ -102,7 +128,9 @@ static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct 
 static int read_activations(const struct dlb_op_io *io, struct recurrent *k, struct dlb_error *err)
 {
 	static const char *const names[] = { "Sigmoid", "Tanh", "Relu" };
-	static const int usual[3][3] = { { DLB_CELL_TANH }, { DLB_CELL_SIGMOID, DLB_CELL_TANH }, { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_TANH } };
+	static const int usual[3][3] = { { DLB_CELL_TANH },
+					 { DLB_CELL_SIGMOID, DLB_CELL_TANH },
+					 { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_TANH } };
 	const char *p = dlb_io_str(io, "activations", "");
 	int per = 1 + (int)k->kind, n = 0;
 
@@ -124,7 +152,9 @@ static int read_activations(const struct dlb_op_io *io, struct recurrent *k, str
 	}
 	if (n && n != per * k->d)
 		return dlb_op_fail(io, err, "%d activations, %d are needed", n, per * (int)k->d);
-	return dlb_attr_find(io->attr, io->n_attr, "clip") ? dlb_op_fail(io, err, "attribute 'clip' is not available") : 0;
+	return dlb_attr_find(io->attr, io->n_attr, "clip") ?
+		       dlb_op_fail(io, err, "attribute 'clip' is not available") :
+		       0;
 }
 
 static int want_shape(const struct dlb_op_io *io, int i, int n, const int64_t *dim, struct dlb_error *err)
@@ -133,20 +163,24 @@ static int want_shape(const struct dlb_op_io *io, int i, int n, const int64_t *d
 	char a[128];
 
 	if (dlb_io_has(io, i) && !dlb_desc_same_shape(&io->in[i], &want))
-		return dlb_op_fail(io, err, "input %d is %s, which does not fit the others", i, dlb_desc_str(&io->in[i], a, sizeof a));
+		return dlb_op_fail(io, err, "input %d is %s, which does not fit the others", i,
+				   dlb_desc_str(&io->in[i], a, sizeof a));
 	return 0;
 }
 
 static struct dlb_desc state_desc(const struct recurrent *k)
 {
-	return dlb_desc_make(k->type, 3, (int64_t[]){ k->batch_first ? k->n : k->d, k->batch_first ? k->d : k->n, k->h });
+	return dlb_desc_make(k->type, 3,
+			     (int64_t[]){ k->batch_first ? k->n : k->d, k->batch_first ? k->d : k->n, k->h });
 }
 
 /* Indices of the inputs: of the forward vertex, or of its gradient. */
 struct places { int x, w, r, b, len, h, c, p; };
-static const struct places forward_places = { 0, 1, 2, 3, 4, 5, 6, 7 }, grad_places = { 1, 2, 3, -1, 4, 5, 6, 7 };
+static const struct places forward_places = { 0, 1, 2, 3, 4, 5, 6, 7 },
+			   grad_places = { 1, 2, 3, -1, 4, 5, 6, 7 };
 
-static int parse(const struct dlb_op_io *io, const struct places *at, struct recurrent *k, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, const struct places *at, struct recurrent *k,
+		 struct dlb_error *err)
 {
 	const char *direction = dlb_io_str(io, "direction", "forward");
 	const struct dlb_desc *x = &io->in[at->x], *w = &io->in[at->w], *r = &io->in[at->r];
@@ -176,13 +210,16 @@ static int parse(const struct dlb_op_io *io, const struct places *at, struct rec
 	    want_shape(io, at->r, 3, (int64_t[]){ k->d, k->gates * k->h, k->h }, err) ||
 	    (at->b >= 0 && want_shape(io, at->b, 2, (int64_t[]){ k->d, 2 * k->gates * k->h }, err)) ||
 	    want_shape(io, at->len, 1, &k->n, err) || want_shape(io, at->h, 3, state.dim, err) ||
-	    want_shape(io, at->c, 3, state.dim, err) || want_shape(io, at->p, 2, (int64_t[]){ k->d, 3 * k->h }, err))
+	    want_shape(io, at->c, 3, state.dim, err) ||
+	    want_shape(io, at->p, 2, (int64_t[]){ k->d, 3 * k->h }, err))
 		return -1;
 	if (dlb_checked_count((int64_t[]){ k->t, k->n, k->d, 8 * k->gates, k->h + k->i }, 5) < 0)
 		return dlb_op_fail(io, err, "the tensors are too large");
 	for (int i = 0; i < io->n_in; i++)
-		if (dlb_io_has(io, i) && (i == at->len ? !dlb_dtype_is_int(io->in[i].dtype) : io->in[i].dtype != k->type))
-			return dlb_op_fail(io, err, "input %d is of type %s", i, dlb_dtype_name(io->in[i].dtype));
+		if (dlb_io_has(io, i) &&
+		    (i == at->len ? !dlb_dtype_is_int(io->in[i].dtype) : io->in[i].dtype != k->type))
+			return dlb_op_fail(io, err, "input %d is of type %s", i,
+					   dlb_dtype_name(io->in[i].dtype));
 	k->has_b = at->b >= 0 && dlb_io_has(io, at->b);
 	k->has_h = dlb_io_has(io, at->h);
 	k->has_c = dlb_io_has(io, at->c);
@@ -225,12 +262,14 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	y = output_desc(&k);
 	saved = saved_desc(&k);
 	state = state_desc(&k);
-	if (want_shape(io, 8, 4, y.dim, err) || want_shape(io, 9, 3, state.dim, err) || want_shape(io, 10, 3, state.dim, err) ||
-	    want_shape(io, 0, 5, saved.dim, err))
+	if (want_shape(io, 8, 4, y.dim, err) || want_shape(io, 9, 3, state.dim, err) ||
+	    want_shape(io, 10, 3, state.dim, err) || want_shape(io, 0, 5, saved.dim, err))
 		return -1;
 	for (int i = 0; i < io->n_out; i++)
-		io->out[i] = i < 3 ? io->in[1 + i] : i == 3 ? dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 2 * k.gates * k.h }) :
-			i < 6 ? state : dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 3 * k.h });
+		io->out[i] = i < 3  ? io->in[1 + i] :
+			     i == 3 ? dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 2 * k.gates * k.h }) :
+			     i < 6  ? state :
+				      dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 3 * k.h });
 	return 0;
 }
 
@@ -287,13 +326,19 @@ static void release(struct dlb_kernel *kernel)
 /* step: a product with the recurrent weight in every step, so packing it is worthwhile */
 struct cell_gemm { enum gemm g; int64_t m, n, k; bool ta, tw, add, step; };
 
-static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, enum dlb_cell_loop loop, struct dlb_error *err)
+static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, enum dlb_cell_loop loop,
+			struct dlb_error *err)
 {
 	int rc = 0;
 
 	for (int d = 0; d < k->d && !rc; d++) {
-		struct dlb_cell_desc c = { .dtype = k->type, .loop = loop, .h = k->h, .plane = k->n * k->h, .coupled = k->coupled,
-			.joint = k->joint == 3, .peepholes = k->has_p };
+		struct dlb_cell_desc c = { .dtype = k->type,
+					   .loop = loop,
+					   .h = k->h,
+					   .plane = k->n * k->h,
+					   .coupled = k->coupled,
+					   .joint = k->joint == 3,
+					   .peepholes = k->has_p };
 
 		memcpy(c.act, k->act[d], sizeof c.act);
 		rc = be->ops->cell(be, &c, &k->cell[which + d], err);
@@ -301,18 +346,22 @@ static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, 
 	return rc;
 }
 
-static int prepare_sum(struct dlb_backend *be, const struct recurrent *k, int64_t width, struct dlb_kernel **sum, struct dlb_error *err)
+static int prepare_sum(struct dlb_backend *be, const struct recurrent *k, int64_t width,
+		       struct dlb_kernel **sum, struct dlb_error *err)
 {
-	const struct dlb_reduce_desc d = { .fn = DLB_REDUCE_FN_SUM, .axes = 1,
-		.in = dlb_desc_make(k->type, 2, (int64_t[]){ k->t * k->n, width }), .out = dlb_desc_make(k->type, 2, (int64_t[]){ 1, width }) };
+	const struct dlb_reduce_desc d = { .fn = DLB_REDUCE_FN_SUM,
+					   .axes = 1,
+					   .in = dlb_desc_make(k->type, 2, (int64_t[]){ k->t * k->n, width }),
+					   .out = dlb_desc_make(k->type, 2, (int64_t[]){ 1, width }) };
 
 	return be->ops->reduce(be, &d, sum, err);
 }
 
 static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backward, struct dlb_error *err)
 {
-	static const enum dlb_cell_loop loops[3][2] = { { DLB_CELL_RNN, DLB_CELL_RNN_GRAD }, { DLB_CELL_GRU, DLB_CELL_GRU_GRAD },
-		{ DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD } };
+	static const enum dlb_cell_loop loops[3][2] = { { DLB_CELL_RNN, DLB_CELL_RNN_GRAD },
+							{ DLB_CELL_GRU, DLB_CELL_GRU_GRAD },
+							{ DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD } };
 	int rc = prepare_cell(be, k, backward ? CELL_BACK : CELL_GATES, loops[k->kind][backward], err);
 
 	if (!rc && k->kind == GRU)
@@ -325,15 +374,26 @@ static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backw
 	return rc;
 }
 
-static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size, const struct cell_gemm *s, int n,
-		   struct dlb_kernel **out, struct dlb_error *err)
+static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size,
+		   const struct cell_gemm *s, int n, struct dlb_kernel **out, struct dlb_error *err)
 {
 	size_t bytes = 0, most = 0, packed = 0;
 	int rc = prepare_loops(be, k, fn == backward_f32 || fn == backward_f64, err);
 
 	for (int i = 0; i < n && !rc; i++) {
-		struct dlb_gemm_desc d = { .dtype = k->type, .m = s[i].m, .n = s[i].n, .k = s[i].k, .n_batch = 1, .trans_a = s[i].ta,
-			.trans_w = s[i].tw, .has_c = s[i].add, .w_is_weight = s[i].step, .alpha = 1, .beta = s[i].add, .c_row = s[i].n, .c_col = 1 };
+		struct dlb_gemm_desc d = { .dtype = k->type,
+					   .m = s[i].m,
+					   .n = s[i].n,
+					   .k = s[i].k,
+					   .n_batch = 1,
+					   .trans_a = s[i].ta,
+					   .trans_w = s[i].tw,
+					   .has_c = s[i].add,
+					   .w_is_weight = s[i].step,
+					   .alpha = 1,
+					   .beta = s[i].add,
+					   .c_row = s[i].n,
+					   .c_col = 1 };
 
 		rc = be->ops->gemm(be, &d, &k->gemm[s[i].g], err);
 		if (!rc && k->gemm[s[i].g]->scratch_bytes > most)
@@ -346,11 +406,14 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, 
 			most = k->sum[i]->scratch_bytes;
 	for (int i = 0; i < N_BUFFERS; i++) {
 		k->off[i] = bytes;
-		bytes += i == SUB_SCRATCH ? most : ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
+		bytes += i == SUB_SCRATCH ? most :
+					    ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
 	}
 	if (!rc)
 		rc = be->ops->host(be, fn, &k, sizeof k, bytes, &k->host, err);
-	k->kernel = (struct dlb_kernel){ .run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm" };
+	k->kernel = (struct dlb_kernel){
+		.run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm"
+	};
 	if (rc)
 		release(&k->kernel);
 	else
@@ -358,7 +421,8 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, 
 	return rc;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out,
+		  struct dlb_error *err)
 {
 	struct recurrent *k = dlb_xcalloc(1, sizeof *k);
 
@@ -370,8 +434,14 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h;
 	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
-		[SAVED] = dlb_io_wants(io, k->saved) ? 0 : k->d * k->t * k->planes * nh,
-		[PART] = rows * gh, [REC] = k->n * gh, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh, [BIAS] = 4 * k->h };
+					  [SAVED] = dlb_io_wants(io, k->saved) ? 0 :
+										 k->d * k->t * k->planes * nh,
+					  [PART] = rows * gh,
+					  [REC] = k->n * gh,
+					  [REC2] = nh,
+					  [FIRST_H] = nh,
+					  [FIRST_C] = nh,
+					  [BIAS] = 4 * k->h };
 	const struct cell_gemm s[] = { { G_INPUT, rows, gh, k->i, false, true, false, false },
 		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false, true },
 		{ G_STEP2, k->n, k->h, k->h, false, true, false, true } };
@@ -379,7 +449,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return prepare(be, k, k->type == DLB_F32 ? forward_f32 : forward_f64, size, s, DLB_LEN(s), out, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out,
+		       struct dlb_error *err)
 {
 	struct recurrent *k = dlb_xcalloc(1, sizeof *k);
 
@@ -390,17 +461,30 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		return bad ? -1 : DLB_NO_KERNEL;
 	}
 	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h, jh = k->joint * k->h;
-	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh,
-		[DH] = nh, [DC] = nh, [DH_NEXT] = nh, [H_PREV] = rows * k->h, [DGATES] = rows * gh,
-		[DJOINT] = k->kind == GRU ? rows * jh : 0, [DCAND] = rows * k->h, [RESET_H] = rows * k->h,
-		[DX] = k->batch_first ? rows * k->i : 0, [DX_FIRST] = k->d == 2 ? rows * k->i : 0 };
+	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
+					  [REC2] = nh,
+					  [FIRST_H] = nh,
+					  [FIRST_C] = nh,
+					  [DH] = nh,
+					  [DC] = nh,
+					  [DH_NEXT] = nh,
+					  [H_PREV] = rows * k->h,
+					  [DGATES] = rows * gh,
+					  [DJOINT] = k->kind == GRU ? rows * jh : 0,
+					  [DCAND] = rows * k->h,
+					  [RESET_H] = rows * k->h,
+					  [DX] = k->batch_first ? rows * k->i : 0,
+					  [DX_FIRST] = k->d == 2 ? rows * k->i : 0 };
 	const struct cell_gemm s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true, true },
-		{ G_DSTEP2, k->n, k->h, k->h, false, false, false, true },
-		{ G_DX, rows, k->i, gh, false, false, false, false }, { G_DX_ADD, rows, k->i, gh, false, false, true, false },
-		{ G_DW, gh, k->i, rows, true, false, false, false }, { G_DR, jh, k->h, rows, true, false, false, false },
-		{ G_DR2, k->h, k->h, rows, true, false, false, false } };
+				       { G_DSTEP2, k->n, k->h, k->h, false, false, false, true },
+				       { G_DX, rows, k->i, gh, false, false, false, false },
+				       { G_DX_ADD, rows, k->i, gh, false, false, true, false },
+				       { G_DW, gh, k->i, rows, true, false, false, false },
+				       { G_DR, jh, k->h, rows, true, false, false, false },
+				       { G_DR2, k->h, k->h, rows, true, false, false, false } };
 
-	return prepare(be, k, k->type == DLB_F32 ? backward_f32 : backward_f64, size, s, DLB_LEN(s), out, err);
+	return prepare(be, k, k->type == DLB_F32 ? backward_f32 : backward_f64, size, s, DLB_LEN(s), out,
+		       err);
 }
 
 /* -- gradient -- */
@@ -421,8 +505,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		in[1 + i] = from < b->io.n_in ? b->in[from] : -1;
 	}
 	in[0] = dlb_b_extra_output(b, lstm ? 3 : 2);
-	if (dlb_b_op(b, lstm ? "LSTMGrad" : name[0] == 'G' ? "GRUGrad" : "RNNGrad", b->io.attr, b->io.n_attr, in, MAX_IN, MAX_OUT, out,
-		     b->in[0]) < 0)
+	if (dlb_b_op(b,
+		     lstm           ? "LSTMGrad" :
+		     name[0] == 'G' ? "GRUGrad" :
+				      "RNNGrad",
+		     b->io.attr, b->io.n_attr, in, MAX_IN, MAX_OUT, out, b->in[0]) < 0)
 		return -1;
 	for (int o = 0; o < MAX_OUT; o++) {
 		const int i = din_of[o];
@@ -434,10 +521,22 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 #define CLASSES(N, INS, OUTS) \
-	const struct dlb_op_class dlb_op_##N = { .name = #N, .n_in = { 3, INS }, .n_out = { 1, OUTS }, .work = "dense", \
-		.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel }; \
-	const struct dlb_op_class dlb_op_##N##Grad = { .name = #N "Grad", .domain = "dlb", .n_in = { 4, MAX_IN }, \
-		.n_out = { 1, MAX_OUT }, .work = "dense", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	const struct dlb_op_class dlb_op_##N = { .name = #N, \
+						 .n_in = { 3, INS }, \
+						 .n_out = { 1, OUTS }, \
+						 .work = "dense", \
+						 .infer = infer, \
+						 .flops = flops, \
+						 .gradient = gradient, \
+						 .kernel = kernel }; \
+	const struct dlb_op_class dlb_op_##N##Grad = { .name = #N "Grad", \
+						       .domain = "dlb", \
+						       .n_in = { 4, MAX_IN }, \
+						       .n_out = { 1, MAX_OUT }, \
+						       .work = "dense", \
+						       .infer = grad_infer, \
+						       .flops = grad_flops, \
+						       .kernel = grad_kernel };
 CLASSES(RNN, 6, 3)
 CLASSES(GRU, 6, 3)
 CLASSES(LSTM, 8, 4)

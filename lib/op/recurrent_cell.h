@@ -7,7 +7,8 @@ static const T *NAME(time_first)(const struct recurrent *k, const T *x, T *to)
 		return x;
 	for (int64_t t = 0; t < k->t; t++)
 		for (int64_t n = 0; n < k->n; n++)
-			memcpy(to + (t * k->n + n) * k->i, x + (n * k->t + t) * k->i, (size_t)k->i * sizeof *to);
+			memcpy(to + (t * k->n + n) * k->i, x + (n * k->t + t) * k->i,
+			       (size_t)k->i * sizeof *to);
 	return to;
 }
 
@@ -62,20 +63,25 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 
 			product(k, r, G_STEP, hp, rw, NULL, rec);
 			for (int64_t n = 0; n < k->n; n++)
-				cell(k, r, CELL_GATES + d, (const void *const[]){ part + (t * k->n + n) * gh, rec + n * k->joint * h, b, peep,
-				     hp + n * h, cp + n * h }, 6, (void *const[]){ s + n * h });
+				cell(k, r, CELL_GATES + d,
+				     (const void *const[]){ part + (t * k->n + n) * gh,
+							    rec + n * k->joint * h, b, peep, hp + n * h,
+							    cp + n * h },
+				     6, (void *const[]){ s + n * h });
 			if (k->kind == GRU && k->joint == 2)
 				product(k, r, G_STEP2, s + 3 * nh, rw + 2 * h * h, NULL, rec2);
 			for (int64_t n = 0; n < k->n; n++) {
 				const bool in_time = t < length(k, r->in[4], n);
 
 				if (k->kind == GRU)
-					cell(k, r, CELL_CANDIDATE + d, (const void *const[]){ NULL, rec2 + n * h, b, NULL, hp + n * h }, 5,
-					     (void *const[]){ s + n * h });
+					cell(k, r, CELL_CANDIDATE + d,
+					     (const void *const[]){ NULL, rec2 + n * h, b, NULL, hp + n * h },
+					     5, (void *const[]){ s + n * h });
 				if (!in_time) {			/* the state is kept */
 					memcpy(hs + n * h, hp + n * h, (size_t)h * sizeof *hs);
 					if (k->kind == LSTM)
-						memcpy(s + 4 * nh + n * h, cp + n * h, (size_t)h * sizeof *hs);
+						memcpy(s + 4 * nh + n * h, cp + n * h,
+						       (size_t)h * sizeof *hs);
 				}
 				if (y && in_time)
 					memcpy(y + at_output(k, t, d, n), hs + n * h, (size_t)h * sizeof *y);
@@ -87,12 +93,14 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 		}
 		for (int o = 1; o < k->saved && o < k->n_out; o++)
 			for (int64_t n = 0; n < k->n && r->out[o]; n++)
-				memcpy((T *)r->out[o] + at_state(k, d, n), (o == 1 ? hp : cp) + n * h, (size_t)h * sizeof *hp);
+				memcpy((T *)r->out[o] + at_state(k, d, n), (o == 1 ? hp : cp) + n * h,
+				       (size_t)h * sizeof *hp);
 	}
 }
 
 /* All steps of direction d in reverse; computes the dgates of all steps, and dh, dc of the initial state. */
-static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r, int64_t d, const T *rw, const T *peep, T *dp)
+static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r, int64_t d, const T *rw,
+			     const T *peep, T *dp)
 {
 	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h, jh = k->joint * h;
 	const T *saved = r->in[0], *dy = r->in[8];
@@ -100,9 +108,12 @@ static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r,
 
 	for (int64_t step = k->t - 1; step >= 0; step--) {
 		const int64_t t = time_of(k, d, step), before = step ? time_of(k, d, step - 1) : 0;
-		const T *s = saved + (d * k->t + t) * k->planes * nh, *sp = saved + (d * k->t + before) * k->planes * nh;
-		const T *hp = step ? sp + (k->planes - 1) * nh : BUF(FIRST_H), *cp = step ? sp + (k->kind == LSTM ? 4 * nh : 0) : BUF(FIRST_C);
-		T *dx = (T *)BUF(DGATES) + t * k->n * gh, *dr = k->kind == GRU ? (T *)BUF(DJOINT) + t * k->n * jh : dx;
+		const T *s = saved + (d * k->t + t) * k->planes * nh,
+			*sp = saved + (d * k->t + before) * k->planes * nh;
+		const T *hp = step ? sp + (k->planes - 1) * nh : BUF(FIRST_H),
+			*cp = step ? sp + (k->kind == LSTM ? 4 * nh : 0) : BUF(FIRST_C);
+		T *dx = (T *)BUF(DGATES) + t * k->n * gh,
+		  *dr = k->kind == GRU ? (T *)BUF(DJOINT) + t * k->n * jh : dx;
 
 		memcpy(all_hp + t * nh, hp, (size_t)nh * sizeof *hp);
 		for (int pass = 0; pass < (k->kind == GRU && k->joint == 2 ? 2 : 1); pass++) {
@@ -114,10 +125,13 @@ static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r,
 				}
 				for (int64_t j = 0; j < h && dy && !pass; j++)
 					dh[n * h + j] += dy[at_output(k, t, d, n) + j];
-				cell(k, r, (pass ? CELL_BACK_RESET : CELL_BACK) + d, (const void *const[]){ s + n * h, hp + n * h, cp + n * h, peep,
-				     rec2 + n * h }, 5, (void *const[]){ dh + n * h, dc + n * h, dx + n * gh, dr + n * jh });
+				cell(k, r, (pass ? CELL_BACK_RESET : CELL_BACK) + d,
+				     (const void *const[]){ s + n * h, hp + n * h, cp + n * h, peep,
+							    rec2 + n * h },
+				     5, (void *const[]){ dh + n * h, dc + n * h, dx + n * gh, dr + n * jh });
 				for (int64_t j = 0; j < 3 * h && dp; j++)
-					dp[j] += dx[n * gh + j] * (j / h == 1 ? s[4 * nh + n * h + j % h] : cp[n * h + j % h]);
+					dp[j] += dx[n * gh + j] *
+						 (j / h == 1 ? s[4 * nh + n * h + j % h] : cp[n * h + j % h]);
 			}
 			if (k->kind == GRU && k->joint == 2 && !pass) {
 				T *dn = (T *)BUF(DCAND) + t * nh;
@@ -138,12 +152,15 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 	struct recurrent *k = *(struct recurrent *const *)ctx;
 	const int64_t h = k->h, gh = k->gates * h, rows = k->t * k->n;
 	const T *x = NAME(time_first)(k, r->in[1], BUF(X_FIRST));
-	T *const *out = (T *const *)(void *const *)r->out, *dgates = BUF(DGATES), *dx = k->batch_first ? BUF(DX) : out[0];
+	T *const *out = (T *const *)(void *const *)r->out, *dgates = BUF(DGATES),
+		 *dx = k->batch_first ? BUF(DX) : out[0];
 
 	for (int64_t d = 0; d < k->d; d++) {
 		const T *w = (const T *)r->in[2] + d * gh * k->i, *rw = (const T *)r->in[3] + d * gh * h;
-		const T *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL, *dr = k->kind == GRU ? BUF(DJOINT) : dgates;
-		T *dp = k->n_out > 6 && out[6] && k->has_p ? out[6] + d * 3 * h : NULL;	/* only LSTM has peepholes */
+		const T *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL,
+			*dr = k->kind == GRU ? BUF(DJOINT) : dgates;
+		/* only LSTM has peepholes */
+		T *dp = k->n_out > 6 && out[6] && k->has_p ? out[6] + d * 3 * h : NULL;
 
 		NAME(first)(k, k->has_h ? r->in[5] : NULL, d, BUF(FIRST_H));
 		NAME(first)(k, k->has_c ? r->in[6] : NULL, d, BUF(FIRST_C));
@@ -171,7 +188,8 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 		}
 		for (int o = 4; o < 6; o++)
 			for (int64_t n = 0; n < k->n && out[o]; n++)
-				memcpy(out[o] + at_state(k, d, n), (T *)BUF(o == 4 ? DH : DC) + n * h, (size_t)h * sizeof(T));
+				memcpy(out[o] + at_state(k, d, n), (T *)BUF(o == 4 ? DH : DC) + n * h,
+				       (size_t)h * sizeof(T));
 	}
 	for (int64_t i = 0; i < rows && out[0] && k->batch_first; i++)
 		memcpy(out[0] + (i % k->n * k->t + i / k->n) * k->i, dx + i * k->i, (size_t)k->i * sizeof(T));

@@ -9,7 +9,8 @@
 #include <float.h>
 #include <string.h>
 
-struct reduction { int64_t axes; bool keep; struct dlb_desc kept; };	/* kept: output shape with reduced dimensions of 1 */
+/* kept: output shape with reduced dimensions of 1 */
+struct reduction { int64_t axes; bool keep; struct dlb_desc kept; };
 
 static int parse(const struct dlb_op_io *io, struct reduction *r, struct dlb_error *err)
 {
@@ -42,11 +43,13 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static const struct { const char *name; enum dlb_reduce_fn fn; } rows[] = {
-	{ "ReduceSum", DLB_REDUCE_FN_SUM }, { "ReduceMean", DLB_REDUCE_FN_MEAN }, { "ReduceMax", DLB_REDUCE_FN_MAX },
-	{ "ReduceMin", DLB_REDUCE_FN_MIN }, { "ReduceProd", DLB_REDUCE_FN_PROD }, { "ReduceSumSquare", DLB_REDUCE_FN_SUMSQ },
-	{ "ReduceL2", DLB_REDUCE_FN_SUMSQ }, { "ReduceL1", DLB_REDUCE_FN_SUM }, { "ReduceLogSum", DLB_REDUCE_FN_SUM },
-	{ "ReduceLogSumExp", DLB_REDUCE_FN_SUM },
+static const struct { const char *name; enum dlb_reduce_fn fn;
+} rows[] = {
+	{ "ReduceSum", DLB_REDUCE_FN_SUM },    { "ReduceMean", DLB_REDUCE_FN_MEAN },
+	{ "ReduceMax", DLB_REDUCE_FN_MAX },    { "ReduceMin", DLB_REDUCE_FN_MIN },
+	{ "ReduceProd", DLB_REDUCE_FN_PROD },  { "ReduceSumSquare", DLB_REDUCE_FN_SUMSQ },
+	{ "ReduceL2", DLB_REDUCE_FN_SUMSQ },   { "ReduceL1", DLB_REDUCE_FN_SUM },
+	{ "ReduceLogSum", DLB_REDUCE_FN_SUM }, { "ReduceLogSumExp", DLB_REDUCE_FN_SUM },
 };
 
 static enum dlb_reduce_fn fn_of(const struct dlb_op_class *cls)
@@ -62,7 +65,8 @@ static double flops(const struct dlb_op_io *io)
 	return (double)dlb_desc_count(&io->in[0]);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct dlb_chain *c;
 	struct reduction r;
@@ -71,7 +75,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		return -1;
 	c = dlb_chain_new(be, err);
 	if (r.axes)
-		dlb_chain_reduce(c, fn_of(io->cls), (unsigned)r.axes, DLB_IN(0), &io->in[0], DLB_OUT(0), &r.kept);
+		dlb_chain_reduce(c, fn_of(io->cls), (unsigned)r.axes, DLB_IN(0), &io->in[0], DLB_OUT(0),
+				 &r.kept);
 	else if (fn_of(io->cls) == DLB_REDUCE_FN_SUMSQ) {
 		const struct dlb_desc *x = &io->in[0];
 
@@ -84,11 +89,13 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 /* A map of x, a sum, a map of the sum: L1, L2, LogSum. LogSumExp subtracts the maximum first:
  *     log sum exp x = m + log sum exp(x - m). */
-static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	const char *name = io->cls->name;
-	bool lse = !strcmp(name, "ReduceLogSumExp"), l1 = !strcmp(name, "ReduceL1"), l2 = !strcmp(name, "ReduceL2");
+	bool lse = !strcmp(name, "ReduceLogSumExp"), l1 = !strcmp(name, "ReduceL1"),
+	     l2 = !strcmp(name, "ReduceL2");
 	struct reduction r;
 	struct dlb_chain *c;
 
@@ -114,7 +121,8 @@ static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, str
 	}
 	dlb_chain_reduce(c, fn_of(io->cls), (unsigned)r.axes, from, x, DLB_OUT(0), kept);
 	if (!l1)
-		dlb_chain_map(c, l2 ? DLB_MAP_sqrt : DLB_MAP_log, 0, 0, DLB_REFS(DLB_OUT(0)), both, 1, DLB_OUT(0), kept);
+		dlb_chain_map(c, l2 ? DLB_MAP_sqrt : DLB_MAP_log, 0, 0, DLB_REFS(DLB_OUT(0)), both, 1,
+			      DLB_OUT(0), kept);
 	if (lse)
 		dlb_chain_map(c, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), most), both, 2, DLB_OUT(0), kept);
 	return dlb_chain_finish(c, k);
@@ -147,7 +155,8 @@ static int spread(struct dlb_builder *b, const struct reduction *r, int dy, bool
 			axes[n++] = i;
 	a[0] = dlb_make_ints("axes", axes, n);
 	a[1] = dlb_make_int("mean", mean);
-	return dlb_b_op(b, "ReduceGrad", a, 2, (int[]){ dy, dlb_b_const_shape(b, b->in[0]) }, 2, 1, NULL, b->in[0]);
+	return dlb_b_op(b, "ReduceGrad", a, 2, (int[]){ dy, dlb_b_const_shape(b, b->in[0]) }, 2, 1, NULL,
+			b->in[0]);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -176,7 +185,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	} else if (!strcmp(name, "ReduceL1")) {
 		g = dlb_b_op2(b, "Mul", dlb_b_op1(b, "Sign", x), keep_dims(b, &r, dy));
 	} else if (!strcmp(name, "ReduceSumSquare")) {
-		g = dlb_b_op2(b, "Mul", x, keep_dims(b, &r, dlb_b_op2(b, "Mul", dy, dlb_b_const_real(b, 2, t))));
+		g = dlb_b_op2(b, "Mul", x,
+			      keep_dims(b, &r, dlb_b_op2(b, "Mul", dy, dlb_b_const_real(b, 2, t))));
 	} else if (!strcmp(name, "ReduceLogSum")) {		/* dy / exp(y) */
 		g = spread(b, &r, dlb_b_op2(b, "Div", dy, dlb_b_op1(b, "Exp", y)), false);
 	} else {						/* dy exp(x - y) */
@@ -190,7 +200,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 /* -- ReduceGrad: dy, with or without the reduced dimensions, broadcast to a shape; divided for a mean -- */
 
-static int grad_shape(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_desc *kept, double *count, struct dlb_error *err)
+static int grad_shape(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_desc *kept, double *count,
+		      struct dlb_error *err)
 {
 	const int64_t *axes;
 	int m = dlb_attr_ints(io->attr, io->n_attr, "axes", &axes);
@@ -218,7 +229,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return grad_shape(io, &io->out[0], &kept, &count, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_map_desc d = { .fn = DLB_MAP_linear, .n_in = 1, .alpha = 1 };
 	double count;
@@ -239,13 +251,15 @@ static int extreme_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	for (int i = 0; i < io->in[1].n_dims; i++)
 		kept *= axes >> i & 1 ? 1 : io->in[1].dim[i];
-	if (dlb_same_types(io, 0, 3, err) || dlb_has_count(io, 0, kept, err) || dlb_has_count(io, 2, kept, err))
+	if (dlb_same_types(io, 0, 3, err) || dlb_has_count(io, 0, kept, err) ||
+	    dlb_has_count(io, 2, kept, err))
 		return -1;
 	io->out[0] = io->in[1];
 	return 0;
 }
 
-static int extreme_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int extreme_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	int64_t axes = dlb_io_int(io, "axes", 0);
 	struct dlb_chain *c = dlb_chain_new(be, err);
@@ -290,7 +304,8 @@ static int prod_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 struct products {
 	enum dlb_dtype type;
 	int n_kept, n_reduced;			/* numbers of dimensions */
-	int64_t kept[DLB_MAX_DIMS], kept_stride[DLB_MAX_DIMS], reduced[DLB_MAX_DIMS], reduced_stride[DLB_MAX_DIMS];
+	int64_t kept[DLB_MAX_DIMS], kept_stride[DLB_MAX_DIMS], reduced[DLB_MAX_DIMS],
+		reduced_stride[DLB_MAX_DIMS];
 };
 
 /* Offset of element i, in row-major order, of dimensions dim[0 .. n). */
@@ -324,7 +339,9 @@ static void prod_grad_run(const void *ctx, const struct dlb_run *r)
 
 		for (int64_t i = 0; i < n; i++) {
 			before[i] = product;
-			product *= dlb_value_real(r->in[1], p->type, base + offset_of(i, p->n_reduced, p->reduced, p->reduced_stride));
+			product *= dlb_value_real(r->in[1], p->type,
+						  base + offset_of(i, p->n_reduced, p->reduced,
+								   p->reduced_stride));
 		}
 		product = dlb_value_real(r->in[0], p->type, g);
 		for (int64_t i = n - 1; i >= 0; i--) {
@@ -336,7 +353,8 @@ static void prod_grad_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			    struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->out[0];
 	const int64_t axes = dlb_io_int(io, "axes", 0);
@@ -351,7 +369,8 @@ static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 		(reduced ? p.reduced : p.kept)[*n] = x->dim[i];
 		(reduced ? p.reduced_stride : p.kept_stride)[(*n)++] = stride[i];
 	}
-	return be->ops->host(be, prod_grad_run, &p, sizeof p, (size_t)product_of(p.reduced, p.n_reduced) * sizeof(double) + 64, k, err);
+	return be->ops->host(be, prod_grad_run, &p, sizeof p,
+			     (size_t)product_of(p.reduced, p.n_reduced) * sizeof(double) + 64, k, err);
 }
 
 #define REDUCE(n, kern) \
@@ -367,9 +386,24 @@ REDUCE(ReduceL1, kernel_mapped)
 REDUCE(ReduceL2, kernel_mapped)
 REDUCE(ReduceLogSum, kernel_mapped)
 REDUCE(ReduceLogSumExp, kernel_mapped)
-const struct dlb_op_class dlb_op_ReduceGrad = { .name = "ReduceGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "reduce", .infer = grad_infer, .kernel = grad_kernel };
-const struct dlb_op_class dlb_op_ReduceProdGrad = { .name = "ReduceProdGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "reduce", .infer = prod_grad_infer, .kernel = prod_grad_kernel };
-const struct dlb_op_class dlb_op_ReduceExtremeGrad = { .name = "ReduceExtremeGrad", .domain = "dlb", .n_in = { 3, 3 },
-	.n_out = { 1, 1 }, .work = "reduce", .infer = extreme_infer, .kernel = extreme_kernel };
+const struct dlb_op_class dlb_op_ReduceGrad = { .name = "ReduceGrad",
+						.domain = "dlb",
+						.n_in = { 2, 2 },
+						.n_out = { 1, 1 },
+						.work = "reduce",
+						.infer = grad_infer,
+						.kernel = grad_kernel };
+const struct dlb_op_class dlb_op_ReduceProdGrad = { .name = "ReduceProdGrad",
+						    .domain = "dlb",
+						    .n_in = { 2, 2 },
+						    .n_out = { 1, 1 },
+						    .work = "reduce",
+						    .infer = prod_grad_infer,
+						    .kernel = prod_grad_kernel };
+const struct dlb_op_class dlb_op_ReduceExtremeGrad = { .name = "ReduceExtremeGrad",
+						       .domain = "dlb",
+						       .n_in = { 3, 3 },
+						       .n_out = { 1, 1 },
+						       .work = "reduce",
+						       .infer = extreme_infer,
+						       .kernel = extreme_kernel };

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tap { int64_t from; double w; };				/* from -1: outside the input (tf_crop_and_resize) */
+/* from -1: outside the input (tf_crop_and_resize) */
+struct tap { int64_t from; double w; };
 struct resize_plan {
 	enum dlb_dtype type;
 	int n_dims;
@@ -26,13 +27,24 @@ struct resize_plan {
 };
 
 enum mode { NEAREST, LINEAR, CUBIC };
-enum coordinates { HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, HALF_PIXEL_FOR_NN, CROP };
+enum coordinates {
+	HALF_PIXEL,
+	HALF_PIXEL_SYMMETRIC,
+	PYTORCH_HALF_PIXEL,
+	ALIGN_CORNERS,
+	ASYMMETRIC,
+	HALF_PIXEL_FOR_NN,
+	CROP
+};
 enum rounding { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL };
 enum policy { STRETCH, NOT_LARGER, NOT_SMALLER };
 static const char *const mode_name[] = { "nearest", "linear", "cubic", NULL };
-static const char *const coordinates_name[] = { "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-						"asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL };
-static const char *const rounding_name[] = { "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL };
+static const char *const coordinates_name[] = { "half_pixel",         "half_pixel_symmetric",
+						"pytorch_half_pixel", "align_corners",
+						"asymmetric",         "tf_half_pixel_for_nn",
+						"tf_crop_and_resize", NULL };
+static const char *const rounding_name[] = { "round_prefer_floor", "round_prefer_ceil", "floor", "ceil",
+					     NULL };
 static const char *const policy_name[] = { "stretch", "not_larger", "not_smaller", NULL };
 
 struct request {
@@ -41,14 +53,16 @@ struct request {
 	enum rounding rounding;
 	enum policy policy;
 	bool old, antialias, exclude;
-	bool fractional;			/* scaled sizes are used before rounding, where ONNX says so */
+	/* scaled sizes are used before rounding, where ONNX says so */
+	bool fractional;
 	double a;				/* Keys' a */
 	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
 };
 
 /* -- reading the vertex -- */
 
-static int choice(const struct dlb_op_io *io, const char *name, const char *const *names, int *out, struct dlb_error *err)
+static int choice(const struct dlb_op_io *io, const char *name, const char *const *names, int *out,
+		  struct dlb_error *err)
 {
 	const char *value = dlb_io_str(io, name, names[0]);
 
@@ -69,10 +83,17 @@ static int choices(const struct dlb_op_io *io, struct request *q, struct dlb_err
 	    choice(io, "nearest_mode", rounding_name, &rounding, err) ||
 	    choice(io, "keep_aspect_ratio_policy", policy_name, &policy, err))
 		return -1;
-	*q = (struct request){ .mode = mode, .coordinates = coordinates, .rounding = rounding, .policy = policy,
-		.old = dlb_io_int(io, "old", !io->cls->domain && (io->opset < 11 || !strcmp(io->cls->name, "Upsample"))) != 0,
-		.antialias = dlb_io_int(io, "antialias", 0) && mode != NEAREST, .exclude = dlb_io_int(io, "exclude_outside", 0) != 0,
-		.a = dlb_io_real(io, "cubic_coeff_a", -0.75) };
+	*q = (struct request){ .mode = mode,
+			       .coordinates = coordinates,
+			       .rounding = rounding,
+			       .policy = policy,
+			       .old = dlb_io_int(io, "old",
+						 !io->cls->domain && (io->opset < 11 ||
+								      !strcmp(io->cls->name, "Upsample"))) !=
+				      0,
+			       .antialias = dlb_io_int(io, "antialias", 0) && mode != NEAREST,
+			       .exclude = dlb_io_int(io, "exclude_outside", 0) != 0,
+			       .a = dlb_io_real(io, "cubic_coeff_a", -0.75) };
 	if (q->old) {
 		q->coordinates = ASYMMETRIC;
 		q->rounding = FLOOR;
@@ -80,7 +101,8 @@ static int choices(const struct dlb_op_io *io, struct request *q, struct dlb_err
 	return 0;
 }
 
-static int reals(const struct dlb_op_io *io, int i, const char *name, double *out, int max, struct dlb_error *err)
+static int reals(const struct dlb_op_io *io, int i, const char *name, double *out, int max,
+		 struct dlb_error *err)
 {
 	int64_t n;
 
@@ -104,8 +126,8 @@ struct operands {
 };
 
 /* Reads them from input `first` on (roi, scales, sizes; before opset 11 only scales). */
-static int read_operands(const struct dlb_op_io *io, const struct request *q, int n_dims, int first, struct operands *o,
-			 struct dlb_error *err)
+static int read_operands(const struct dlb_op_io *io, const struct request *q, int n_dims, int first,
+			 struct operands *o, struct dlb_error *err)
 {
 	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "scales");
 
@@ -120,7 +142,8 @@ static int read_operands(const struct dlb_op_io *io, const struct request *q, in
 	}
 	if (o->n_scale < 0 || o->n_size < 0 || o->n_roi < 0)
 		return -1;
-	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {	/* Upsample in opset 7 */
+	/* Upsample in opset 7 */
+	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {
 		for (int i = 0; i < n_dims; i++)
 			o->scale[i] = a->reals[i];
 		o->n_scale = n_dims;
@@ -128,7 +151,8 @@ static int read_operands(const struct dlb_op_io *io, const struct request *q, in
 	if (o->n_scale != o->n_axes && o->n_size != o->n_axes)
 		return dlb_op_fail(io, err, "neither %d scales nor %d sizes are given", o->n_axes, o->n_axes);
 	if (q->coordinates == CROP && o->n_roi != 2 * o->n_axes)
-		return dlb_op_fail(io, err, "%d entries of the region of interest for %d dimensions", o->n_roi, o->n_axes);
+		return dlb_op_fail(io, err, "%d entries of the region of interest for %d dimensions",
+				   o->n_roi, o->n_axes);
 	return 0;
 }
 
@@ -147,8 +171,8 @@ static double common_scale(const struct request *q, const struct operands *o, co
 }
 
 /* The sizes of y for x, which has no empty dimension. */
-static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct request *q, int64_t y[DLB_MAX_DIMS],
-	       struct dlb_error *err)
+static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct request *q,
+	       int64_t y[DLB_MAX_DIMS], struct dlb_error *err)
 {
 	const int n = x->n_dims;
 	struct operands o;
@@ -183,7 +207,8 @@ static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, 
 			return dlb_op_fail(io, err, "size %g of dimension %d is not possible", size, i);
 		y[i] = (int64_t)floor(size);
 		if (q->antialias && y[i] > 0 && in * q->scale[i] < 0.5)
-			return dlb_op_fail(io, err, "scale %g is too small for a dimension of %lld", q->scale[i], (long long)x->dim[i]);
+			return dlb_op_fail(io, err, "scale %g is too small for a dimension of %lld",
+					   q->scale[i], (long long)x->dim[i]);
 	}
 	if (dlb_checked_count(y, n) < 0)
 		return dlb_op_fail(io, err, "the output would be too large");
@@ -210,7 +235,8 @@ static double coordinate(const struct request *q, int axis, int n_dims, double i
 	case HALF_PIXEL_SYMMETRIC:
 		return n / 2 * (1 - n_out / width) + (i + 0.5) / scale - 0.5;
 	case CROP:
-		return width > 1 ? start * (n - 1) + i * (end - start) * (n - 1) / (width - 1) : 0.5 * (start + end) * (n - 1);
+		return width > 1 ? start * (n - 1) + i * (end - start) * (n - 1) / (width - 1) :
+				   0.5 * (start + end) * (n - 1);
 	default:
 		return (i + 0.5) / scale - 0.5;
 	}
@@ -264,7 +290,8 @@ static int64_t count_taps(const struct request *q, int axis)
 static void make_taps(const struct request *q, int axis, double v, int64_t n, int64_t n_taps, struct tap *t)
 {
 	const double s = sharpness(q, axis), last = (double)(n - 1);
-	const double base = q->mode == NEAREST ? nearest(q->rounding, v) : floor(v) + 1 - (double)(n_taps / 2);
+	const double base = q->mode == NEAREST ? nearest(q->rounding, v) :
+						 floor(v) + 1 - (double)(n_taps / 2);
 	double sum = 0;
 
 	if (q->coordinates == CROP && !(v >= 0 && v <= last)) {
@@ -285,8 +312,8 @@ static void make_taps(const struct request *q, int axis, double v, int64_t n, in
 }
 
 /* The plan with all taps, on the heap; *bytes is its size. */
-static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x, const struct request *q, const int64_t *y,
-			      size_t *bytes)
+static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x,
+				     const struct request *q, const int64_t *y, size_t *bytes)
 {
 	struct resize_plan *p;
 	int64_t n = 0, count = 1;
@@ -306,7 +333,8 @@ static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dl
 		p->taps[i] = count_taps(q, i);
 		count *= p->x[i] > p->y[i] ? p->x[i] : p->y[i];
 		for (int64_t j = 0; j < y[i]; j++, n += p->taps[i]) {
-			const double v = coordinate(q, i, x->n_dims, (double)j, (double)x->dim[i], (double)y[i]);
+			const double v = coordinate(q, i, x->n_dims, (double)j, (double)x->dim[i],
+						    (double)y[i]);
 
 			make_taps(q, i, v, x->dim[i], p->taps[i], &p->tap[n]);
 			p->any_outside |= p->tap[n].from < 0;
@@ -339,7 +367,8 @@ static bool is_plain(const struct resize_plan *p, int axis)		/* the axis does no
 }
 
 /* Resizes one axis in double: (outer, nx, inner) to (outer, ny, inner); backward: from ny to nx. */
-static void pass(const struct resize_plan *p, int axis, int64_t outer, int64_t inner, const double *in, double *out, bool backward)
+static void pass(const struct resize_plan *p, int axis, int64_t outer, int64_t inner, const double *in,
+		 double *out, bool backward)
 {
 	const int64_t nx = p->x[axis], ny = p->y[axis], taps = p->taps[axis];
 
@@ -401,7 +430,8 @@ static void run_either(const struct resize_plan *p, const struct dlb_run *r, boo
 		b = swap;
 	}
 	for (int64_t i = 0; i < m; i++)
-		dlb_real_set(r->out[0], p->type, i, !backward && p->any_outside && outside(p, i) ? p->extrapolation : a[i]);
+		dlb_real_set(r->out[0], p->type, i,
+			     !backward && p->any_outside && outside(p, i) ? p->extrapolation : a[i]);
 }
 
 static void forward(const void *ctx, const struct dlb_run *r)
@@ -414,8 +444,8 @@ static void backward(const void *ctx, const struct dlb_run *r)
 	run_either(ctx, r, true);
 }
 
-static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_desc *x, int first, dlb_host_fn fn,
-		   struct dlb_kernel **k, struct dlb_error *err)
+static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_desc *x, int first,
+		   dlb_host_fn fn, struct dlb_kernel **k, struct dlb_error *err)
 {
 	int64_t y[DLB_MAX_DIMS], between[DLB_MAX_DIMS];
 	struct request q;
@@ -448,7 +478,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return prepare(be, io, &io->in[0], 1, forward, k, err);
 }
@@ -486,7 +517,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	return prepare(be, io, &io->out[0], 2, backward, k, err);
 }
@@ -496,9 +528,27 @@ static double flops(const struct dlb_op_io *io)
 	return 8.0 * (double)dlb_desc_count(&io->out[0]);
 }
 
-const struct dlb_op_class dlb_op_Resize = { .name = "Resize", .n_in = { 1, 4 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_Upsample = { .name = "Upsample", .n_in = { 1, 2 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_ResizeGrad = { .name = "ResizeGrad", .domain = "dlb", .n_in = { 2, 5 }, .n_out = { 1, 1 },
-	.work = "move", .infer = grad_infer, .flops = flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_Resize = { .name = "Resize",
+					    .n_in = { 1, 4 },
+					    .n_out = { 1, 1 },
+					    .work = "move",
+					    .infer = infer,
+					    .flops = flops,
+					    .gradient = gradient,
+					    .kernel = kernel };
+const struct dlb_op_class dlb_op_Upsample = { .name = "Upsample",
+					      .n_in = { 1, 2 },
+					      .n_out = { 1, 1 },
+					      .work = "move",
+					      .infer = infer,
+					      .flops = flops,
+					      .gradient = gradient,
+					      .kernel = kernel };
+const struct dlb_op_class dlb_op_ResizeGrad = { .name = "ResizeGrad",
+						.domain = "dlb",
+						.n_in = { 2, 5 },
+						.n_out = { 1, 1 },
+						.work = "move",
+						.infer = grad_infer,
+						.flops = flops,
+						.kernel = grad_kernel };

@@ -16,8 +16,12 @@ static int parse(const struct dlb_op_io *io, struct reversal *r, struct dlb_erro
 		return dlb_op_fail(io, err, "the batch and the time axis must be 0 and 1");
 	if (!dlb_dtype_is_int(lens->dtype) || lens->n_dims != 1 || lens->dim[0] != x->dim[batch])
 		return dlb_op_fail(io, err, "sequence_lens must be %lld integers", (long long)x->dim[batch]);
-	*r = (struct reversal){ .first = x->dim[0], .second = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims),
-		.time_second = time == 1, .size = dlb_dtype_bytes(x->dtype), .len_type = lens->dtype };
+	*r = (struct reversal){ .first = x->dim[0],
+				.second = x->dim[1],
+				.inner = dlb_desc_range(x, 2, x->n_dims),
+				.time_second = time == 1,
+				.size = dlb_dtype_bytes(x->dtype),
+				.len_type = lens->dtype };
 	return 0;
 }
 
@@ -41,11 +45,13 @@ static void run(const void *ctx, const struct dlb_run *run)
 			int64_t from = len <= steps && t < len ? len - 1 - t : t;
 			int64_t at = r->time_second ? n * r->second + from : from * r->second + n;
 
-			memcpy((char *)run->out[0] + (size_t)(i * r->second + j) * piece, (const char *)run->in[0] + (size_t)at * piece, piece);
+			memcpy((char *)run->out[0] + (size_t)(i * r->second + j) * piece,
+			       (const char *)run->in[0] + (size_t)at * piece, piece);
 		}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct reversal r;
 
@@ -59,9 +65,15 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "ReverseSequence", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "ReverseSequence", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[1] },
+			     2, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_ReverseSequence = { .name = "ReverseSequence", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "move", .infer = infer, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_ReverseSequence = { .name = "ReverseSequence",
+						     .n_in = { 2, 2 },
+						     .n_out = { 1, 1 },
+						     .work = "move",
+						     .infer = infer,
+						     .gradient = gradient,
+						     .kernel = kernel };

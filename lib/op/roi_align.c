@@ -13,7 +13,12 @@
 
 enum { MOST_PLACES = 1 << 12 };
 
-struct align { enum dlb_dtype type; bool max, half_pixel; int64_t places, batch, channels, h, w, oh, ow, regions; double scale; };
+struct align {
+	enum dlb_dtype type;
+	bool max, half_pixel;
+	int64_t places, batch, channels, h, w, oh, ow, regions;
+	double scale;
+};
 /* The bins of a region: origin, size, and number of sampling positions. */
 struct bins { bool valid; double y, x, bin_h, bin_w; int64_t sample, n_h, n_w; };
 struct roi_corners { int64_t at[4]; double w[4]; };
@@ -23,7 +28,8 @@ struct best { double value, w; int64_t at; };
 /* The coordinate transformation; fixed before opset 16. */
 static const char *coordinates(const struct dlb_op_io *io)
 {
-	return dlb_io_str(io, "coordinate_transformation_mode", io->opset < 16 ? "output_half_pixel" : "half_pixel");
+	return dlb_io_str(io, "coordinate_transformation_mode",
+			  io->opset < 16 ? "output_half_pixel" : "half_pixel");
 }
 
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct align *a, struct dlb_error *err)
@@ -31,20 +37,26 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct al
 	const struct dlb_desc *rois = &io->in[1], *index = &io->in[2];
 	const char *mode = dlb_io_str(io, "mode", "avg"), *how = coordinates(io);
 
-	*a = (struct align){ .type = x->dtype, .max = !strcmp(mode, "max"), .half_pixel = !strcmp(how, "half_pixel"),
-		.places = dlb_io_int(io, "sampling_ratio", 0), .oh = dlb_io_int(io, "output_height", 1),
-		.ow = dlb_io_int(io, "output_width", 1), .scale = dlb_io_real(io, "spatial_scale", 1) };
+	*a = (struct align){ .type = x->dtype,
+			     .max = !strcmp(mode, "max"),
+			     .half_pixel = !strcmp(how, "half_pixel"),
+			     .places = dlb_io_int(io, "sampling_ratio", 0),
+			     .oh = dlb_io_int(io, "output_height", 1),
+			     .ow = dlb_io_int(io, "output_width", 1),
+			     .scale = dlb_io_real(io, "spatial_scale", 1) };
 	if ((!a->max && strcmp(mode, "avg")) || (!a->half_pixel && strcmp(how, "output_half_pixel")))
-		return dlb_op_fail(io, err, "unknown mode '%s' or coordinate_transformation_mode '%s'", mode, how);
-	if (x->n_dims != 4 || rois->n_dims != 2 || rois->dim[1] != 4 || index->n_dims != 1 || index->dim[0] != rois->dim[0])
+		return dlb_op_fail(io, err, "unknown mode '%s' or coordinate_transformation_mode '%s'", mode,
+				   how);
+	if (x->n_dims != 4 || rois->n_dims != 2 || rois->dim[1] != 4 || index->n_dims != 1 ||
+	    index->dim[0] != rois->dim[0])
 		return dlb_op_fail(io, err, "inputs must be (N,C,H,W), regions (R,4) and indices (R)");
 	if (!dlb_dtype_is_float(x->dtype) || rois->dtype != x->dtype || index->dtype != DLB_I64)
-		return dlb_op_fail(io, err, "inputs are of type %s, %s and %s", dlb_dtype_name(x->dtype), dlb_dtype_name(rois->dtype),
-				   dlb_dtype_name(index->dtype));
-	if (a->oh < 1 || a->oh > 1 << 16 || a->ow < 1 || a->ow > 1 << 16 || a->places < 0 || a->places > MOST_PLACES ||
-	    x->dim[2] < 1 || x->dim[3] < 1)
-		return dlb_op_fail(io, err, "%lldx%lld bins with a sampling ratio of %lld are not possible", (long long)a->oh, (long long)a->ow,
-				   (long long)a->places);
+		return dlb_op_fail(io, err, "inputs are of type %s, %s and %s", dlb_dtype_name(x->dtype),
+				   dlb_dtype_name(rois->dtype), dlb_dtype_name(index->dtype));
+	if (a->oh < 1 || a->oh > 1 << 16 || a->ow < 1 || a->ow > 1 << 16 || a->places < 0 ||
+	    a->places > MOST_PLACES || x->dim[2] < 1 || x->dim[3] < 1)
+		return dlb_op_fail(io, err, "%lldx%lld bins with a sampling ratio of %lld are not possible",
+				   (long long)a->oh, (long long)a->ow, (long long)a->places);
 	a->batch = x->dim[0];
 	a->channels = x->dim[1];
 	a->h = x->dim[2];
@@ -82,9 +94,16 @@ static struct bins bins_of(const struct align *a, const void *rois, const int64_
 	}
 	n_h = a->places ? (double)a->places : ceil(h / (double)a->oh);
 	n_w = a->places ? (double)a->places : ceil(w / (double)a->ow);
-	if (index[r] < 0 || index[r] >= a->batch || !isfinite(edge[0] + edge[1] + h + w) || n_h > MOST_PLACES || n_w > MOST_PLACES)
+	if (index[r] < 0 || index[r] >= a->batch || !isfinite(edge[0] + edge[1] + h + w) ||
+	    n_h > MOST_PLACES || n_w > MOST_PLACES)
 		return (struct bins){ .valid = false };
-	return (struct bins){ true, edge[1], edge[0], h / (double)a->oh, w / (double)a->ow, index[r], n_h > 0 ? (int64_t)n_h : 0,
+	return (struct bins){ true,
+			      edge[1],
+			      edge[0],
+			      h / (double)a->oh,
+			      w / (double)a->ow,
+			      index[r],
+			      n_h > 0 ? (int64_t)n_h : 0,
 			      n_w > 0 ? (int64_t)n_w : 0 };
 }
 
@@ -108,7 +127,8 @@ static struct roi_corners corners_of(const struct align *a, double y, double x)
 }
 
 /* The corners of sampling position (i, j) of bin `bin`. */
-static struct roi_corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i, int64_t j)
+static struct roi_corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i,
+				     int64_t j)
 {
 	const double row = (double)(bin / a->ow) + ((double)i + 0.5) / (double)b->n_h;
 	const double col = (double)(bin % a->ow) + ((double)j + 0.5) / (double)b->n_w;
@@ -132,13 +152,16 @@ static void average_bin(const struct align *a, const struct bins *b, int64_t bin
 
 		for (int64_t c = 0; c < a->channels; c++)
 			for (int q = 0; q < 4; q++)
-				sum[c] += k.w[q] * dlb_real_get(x, a->type, (b->sample * a->channels + c) * a->h * a->w + k.at[q]);
+				sum[c] += k.w[q] *
+					  dlb_real_get(x, a->type,
+						       (b->sample * a->channels + c) * a->h * a->w + k.at[q]);
 	}
 	for (int64_t c = 0; c < a->channels; c++)
 		sum[c] *= mean_by(b);
 }
 
-static void largest_in_bin(const struct align *a, const struct bins *b, int64_t bin, const void *x, struct best *best)
+static void largest_in_bin(const struct align *a, const struct bins *b, int64_t bin, const void *x,
+			   struct best *best)
 {
 	for (int64_t c = 0; c < a->channels; c++)
 		best[c] = (struct best){ b->n_h * b->n_w > 0 ? -INFINITY : 0, 0, 0 };
@@ -187,7 +210,8 @@ static void add(const struct align *a, void *dx, int64_t i, double v)
 }
 
 /* Adds the gradients of one bin's channels, which are n_bins elements apart from dy on, to the sample's. */
-static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, const struct dlb_run *r, int64_t dy)
+static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, const struct dlb_run *r,
+		     int64_t dy)
 {
 	const int64_t n_bins = a->oh * a->ow, plane = a->h * a->w, first = b->sample * a->channels * plane;
 	struct best *best = r->scratch;
@@ -195,7 +219,8 @@ static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, c
 	if (a->max) {
 		largest_in_bin(a, b, bin, r->in[4], best);
 		for (int64_t c = 0; c < a->channels; c++)
-			add(a, r->out[0], first + c * plane + best[c].at, best[c].w * dlb_real_get(r->in[0], a->type, dy + c * n_bins));
+			add(a, r->out[0], first + c * plane + best[c].at,
+			    best[c].w * dlb_real_get(r->in[0], a->type, dy + c * n_bins));
 		return;
 	}
 	for (int64_t i = 0; i < b->n_h * b->n_w; i++) {
@@ -210,7 +235,8 @@ static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, c
 	}
 }
 
-static void grad_run(const void *ctx, const struct dlb_run *r)		/* in {dy, rois, batch_indices, -, x} */
+/* in {dy, rois, batch_indices, -, x} */
+static void grad_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct align *a = ctx;
 	const int64_t n_bins = a->oh * a->ow;
@@ -231,7 +257,8 @@ static size_t scratch_of(const struct align *a)
 
 /* -- the classes -- */
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct align a;
 
@@ -242,7 +269,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	static const char *const keep[] = { "mode", "output_height", "output_width", "sampling_ratio", "spatial_scale" };
+	static const char *const keep[] = { "mode", "output_height", "output_width", "sampling_ratio",
+					    "spatial_scale" };
 	const bool max = !strcmp(dlb_io_str(&b->io, "mode", "avg"), "max");
 	struct dlb_attr a[6] = { dlb_make_str("coordinate_transformation_mode", coordinates(&b->io)) };
 	const int n = 1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1);
@@ -250,12 +278,15 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "RoiAlignGrad", a, n, (int[]){ b->dout[0], b->in[1], b->in[2], dlb_b_const_shape(b, b->in[0]), b->in[0] },
+	b->din[0] = dlb_b_op(b, "RoiAlignGrad", a, n,
+			     (int[]){ b->dout[0], b->in[1], b->in[2], dlb_b_const_shape(b, b->in[0]),
+				      b->in[0] },
 			     max ? 5 : 4, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static int grad_parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct align *a, struct dlb_error *err)
+static int grad_parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct align *a,
+		      struct dlb_error *err)
 {
 	struct dlb_desc y;
 
@@ -263,7 +294,8 @@ static int grad_parse(const struct dlb_op_io *io, const struct dlb_desc *x, stru
 		return -1;
 	y = dlb_desc_make(x->dtype, 4, (int64_t[]){ a->regions, a->channels, a->oh, a->ow });
 	if (!dlb_desc_same_shape(&y, &io->in[0]) ||
-	    (a->max && (!dlb_io_has(io, 4) || io->in[4].dtype != x->dtype || !dlb_desc_same_shape(x, &io->in[4]))))
+	    (a->max &&
+	     (!dlb_io_has(io, 4) || io->in[4].dtype != x->dtype || !dlb_desc_same_shape(x, &io->in[4]))))
 		return dlb_op_fail(io, err, "shapes are not those of the forward operator");
 	return 0;
 }
@@ -275,7 +307,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_io_shape(io, 3, &io->out[0], err) || grad_parse(io, &io->out[0], &a, err) ? -1 : 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct align a;
 
@@ -295,7 +328,19 @@ static double flops(const struct dlb_op_io *io)
 	return 8 * (places > 0 ? places * places : 4) * (double)dlb_desc_count(y);
 }
 
-const struct dlb_op_class dlb_op_RoiAlign = { .name = "RoiAlign", .n_in = { 3, 3 }, .n_out = { 1, 1 }, .work = "pool",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_RoiAlignGrad = { .name = "RoiAlignGrad", .domain = "dlb", .n_in = { 4, 5 }, .n_out = { 1, 1 },
-	.work = "pool", .infer = grad_infer, .flops = flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_RoiAlign = { .name = "RoiAlign",
+					      .n_in = { 3, 3 },
+					      .n_out = { 1, 1 },
+					      .work = "pool",
+					      .infer = infer,
+					      .flops = flops,
+					      .gradient = gradient,
+					      .kernel = kernel };
+const struct dlb_op_class dlb_op_RoiAlignGrad = { .name = "RoiAlignGrad",
+						  .domain = "dlb",
+						  .n_in = { 4, 5 },
+						  .n_out = { 1, 1 },
+						  .work = "pool",
+						  .infer = grad_infer,
+						  .flops = flops,
+						  .kernel = grad_kernel };

@@ -15,7 +15,8 @@ enum { X, COS, SIN, IDS };			/* inputs; of the tables' gradient: dy, x, cos, ids
 struct rotary {
 	int64_t batch, heads, rows, width, half, positions;
 	int64_t x[3];				/* strides of (batch, head, row) */
-	int64_t step, far;			/* distance between pairs, and between the elements of a pair */
+	/* distance between pairs, and between the elements of a pair */
+	int64_t step, far;
 	bool by_id, one_batch;
 	double sign;				/* -1: rotates back */
 };
@@ -28,7 +29,8 @@ static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error
 	if (x->n_dims != 3 && x->n_dims != 4)
 		return dlb_op_fail(io, err, "input has %d dimensions, should have 3 or 4", x->n_dims);
 	if (x->n_dims == 3 && (n < 1 || x->dim[2] % n))
-		return dlb_op_fail(io, err, "num_heads is %lld, should divide %lld", (long long)n, (long long)x->dim[2]);
+		return dlb_op_fail(io, err, "num_heads is %lld, should divide %lld", (long long)n,
+				   (long long)x->dim[2]);
 	const bool flat = x->n_dims == 3;
 
 	r->batch = x->dim[0];
@@ -51,8 +53,10 @@ static int parse(const struct dlb_op_io *io, struct rotary *r, struct dlb_error 
 	if (read_x(io, r, err))
 		return -1;
 	if (turned < 0 || turned > r->width || (turned ? turned : r->width) % 2)
-		return dlb_op_fail(io, err, "rotary_embedding_dim is %lld; an even number up to the head's %lld is needed",
-				   (long long)turned, (long long)r->width);
+		return dlb_op_fail(
+			io, err,
+			"rotary_embedding_dim is %lld; an even number up to the head's %lld is needed",
+			(long long)turned, (long long)r->width);
 	const bool interleaved = dlb_io_int(io, "interleaved", 0) != 0;
 
 	r->half = (turned ? turned : r->width) / 2;
@@ -63,13 +67,15 @@ static int parse(const struct dlb_op_io *io, struct rotary *r, struct dlb_error 
 		table->n_dims == 3 && table->dim[2] == r->half && table->dim[1] == r->rows &&
 		(table->dim[0] == r->batch || table->dim[0] == 1);
 	if (!fits)
-		return dlb_op_fail(io, err, "the cosines are %s; [%s%lld] is needed", dlb_desc_str(table, s, sizeof s),
-				   r->by_id ? "positions," : "batch,rows,", (long long)r->half);
+		return dlb_op_fail(io, err, "the cosines are %s; [%s%lld] is needed",
+				   dlb_desc_str(table, s, sizeof s), r->by_id ? "positions," : "batch,rows,",
+				   (long long)r->half);
 	r->positions = table->dim[0];
 	r->one_batch = !r->by_id && table->dim[0] == 1;
 	if (r->by_id && (io->in[IDS].dtype != DLB_I64 || dlb_desc_count(&io->in[IDS]) != r->batch * r->rows))
-		return dlb_op_fail(io, err, "position_ids is %s; i64[%lld,%lld] is needed", dlb_desc_str(&io->in[IDS], s, sizeof s),
-				   (long long)r->batch, (long long)r->rows);
+		return dlb_op_fail(io, err, "position_ids is %s; i64[%lld,%lld] is needed",
+				   dlb_desc_str(&io->in[IDS], s, sizeof s), (long long)r->batch,
+				   (long long)r->rows);
 	return 0;
 }
 
@@ -78,7 +84,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct rotary r;
 
 	if (!dlb_dtype_is_float(io->in[X].dtype))
-		return dlb_op_fail(io, err, "input is of type %s; a float is needed", dlb_dtype_name(io->in[X].dtype));
+		return dlb_op_fail(io, err, "input is of type %s; a float is needed",
+				   dlb_dtype_name(io->in[X].dtype));
 	if (dlb_same_types(io, X, 3, err) || dlb_same_shapes(io, COS, SIN, err) || parse(io, &r, err))
 		return -1;
 	return dlb_infer_same(io, err);
@@ -151,8 +158,8 @@ ROTARY(float)
 ROTARY(double)
 #undef ROTARY
 
-static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_fn f32, dlb_host_fn f64, struct dlb_kernel **k,
-		   struct dlb_error *err)
+static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_fn f32, dlb_host_fn f64,
+		   struct dlb_kernel **k, struct dlb_error *err)
 {
 	const enum dlb_dtype t = io->in[X].dtype;
 	struct rotary r;
@@ -164,12 +171,14 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_
 	return dlb_kernel_host(be, io, 4, 2, t == DLB_F32 ? f32 : f64, &r, sizeof r, 0, k, err);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	return prepare(be, io, turn_float, turn_double, k, err);
 }
 
-static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	return prepare(be, io, tables_float, tables_double, k, err);
 }
@@ -178,20 +187,23 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	static const char *const keep[] = { "num_heads", "rotary_embedding_dim", "interleaved" };
 	struct dlb_attr a[DLB_LEN(keep) + 1];
-	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a), ids = dlb_io_has(&b->io, IDS) ? b->in[IDS] : -1;
+	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a),
+		  ids = dlb_io_has(&b->io, IDS) ? b->in[IDS] : -1;
 	int out[2] = { -1, -1 };
 
 	(void)err;
 	if (b->need[X]) {
 		a[n] = dlb_make_int("inverse", !dlb_io_int(&b->io, "inverse", 0));
-		b->din[X] = dlb_b_op(b, "RotaryEmbedding", a, n + 1, (int[]){ b->dout[0], b->in[COS], b->in[SIN], ids }, ids < 0 ? 3 : 4, 1,
+		b->din[X] = dlb_b_op(b, "RotaryEmbedding", a, n + 1,
+				     (int[]){ b->dout[0], b->in[COS], b->in[SIN], ids }, ids < 0 ? 3 : 4, 1,
 				     NULL, b->in[X]);
 		if (b->din[X] < 0)
 			return -1;
 	}
 	if (!b->need[COS] && !b->need[SIN])
 		return 0;
-	dlb_b_op(b, "RotaryEmbeddingGradTables", a, n, (int[]){ b->dout[0], b->in[X], b->in[COS], ids }, ids < 0 ? 3 : 4, 2, out, -1);
+	dlb_b_op(b, "RotaryEmbeddingGradTables", a, n, (int[]){ b->dout[0], b->in[X], b->in[COS], ids },
+		 ids < 0 ? 3 : 4, 2, out, -1);
 	if (out[0] < 0)
 		return -1;
 	if (b->need[COS])
@@ -217,7 +229,19 @@ static double flops(const struct dlb_op_io *io)
 	return 3.0 * (double)dlb_desc_count(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_RotaryEmbedding = { .name = "RotaryEmbedding", .n_in = { 3, 4 }, .n_out = { 1, 1 },
-	.work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_RotaryEmbeddingGradTables = { .name = "RotaryEmbeddingGradTables", .domain = "dlb", .n_in = { 3, 4 },
-	.n_out = { 1, 2 }, .work = "reduce", .infer = tables_infer, .flops = flops, .kernel = tables_kernel };
+const struct dlb_op_class dlb_op_RotaryEmbedding = { .name = "RotaryEmbedding",
+						     .n_in = { 3, 4 },
+						     .n_out = { 1, 1 },
+						     .work = "elementwise",
+						     .infer = infer,
+						     .flops = flops,
+						     .gradient = gradient,
+						     .kernel = kernel };
+const struct dlb_op_class dlb_op_RotaryEmbeddingGradTables = { .name = "RotaryEmbeddingGradTables",
+							       .domain = "dlb",
+							       .n_in = { 3, 4 },
+							       .n_out = { 1, 2 },
+							       .work = "reduce",
+							       .infer = tables_infer,
+							       .flops = flops,
+							       .kernel = tables_kernel };

@@ -24,8 +24,8 @@ static int axis_of(const struct dlb_op_io *io, int64_t *unit, struct dlb_error *
 
 	*unit = dlb_io_int(io, "unit", 1);
 	if (axis >= 0 && (*unit < 1 || io->in[0].dim[axis] % *unit))
-		return dlb_op_fail(io, err, "attribute 'unit': %lld elements are no samples of %lld", (long long)io->in[0].dim[axis],
-				   (long long)*unit);
+		return dlb_op_fail(io, err, "attribute 'unit': %lld elements are no samples of %lld",
+				   (long long)io->in[0].dim[axis], (long long)*unit);
 	return axis;
 }
 
@@ -36,16 +36,18 @@ static double no_flops(const struct dlb_op_io *io)
 }
 
 /* A copy between the whole and a share that begins at element `at` of the axis. */
-static int strip(struct dlb_backend *be, const struct dlb_desc *whole, const struct dlb_desc *share, int axis, int64_t at,
-		 bool into_whole, struct dlb_kernel **k, struct dlb_error *err)
+static int strip(struct dlb_backend *be, const struct dlb_desc *whole, const struct dlb_desc *share, int axis,
+		 int64_t at, bool into_whole, struct dlb_kernel **k, struct dlb_error *err)
 {
 	int64_t w[DLB_MAX_DIMS], s[DLB_MAX_DIMS];
 
 	dlb_desc_strides(whole, w);
 	dlb_desc_strides(share, s);
 	if (into_whole)
-		return dlb_kernel_strided(be, share, whole, share->n_dims, share->dim, s, 0, w, at * w[axis], false, k, err);
-	return dlb_kernel_strided(be, whole, share, share->n_dims, share->dim, w, at * w[axis], s, 0, false, k, err);
+		return dlb_kernel_strided(be, share, whole, share->n_dims, share->dim, s, 0, w, at * w[axis],
+					  false, k, err);
+	return dlb_kernel_strided(be, whole, share, share->n_dims, share->dim, w, at * w[axis], s, 0, false,
+				  k, err);
 }
 
 /* -- SampleSplit -- */
@@ -59,12 +61,14 @@ static int split_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	for (int i = 0; i < io->n_out; i++) {
 		io->out[i] = io->in[0];
-		io->out[i].dim[axis] = unit * dlb_samples_count((struct dlb_samples){ i, io->n_out }, io->in[0].dim[axis] / unit);
+		io->out[i].dim[axis] = unit * dlb_samples_count((struct dlb_samples){ i, io->n_out },
+								io->in[0].dim[axis] / unit);
 	}
 	return 0;
 }
 
-static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	int64_t unit, at = 0;
 	const int axis = axis_of(io, &unit, err);
@@ -79,7 +83,8 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 			rc = strip(be, &io->in[0], &io->out[i], axis, at, false, &sub, err);
 			dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(i)), 1);
 		}
-		at += unit * dlb_samples_count((struct dlb_samples){ i, io->n_out }, io->in[0].dim[axis] / unit);
+		at += unit *
+		      dlb_samples_count((struct dlb_samples){ i, io->n_out }, io->in[0].dim[axis] / unit);
 	}
 	return dlb_chain_finish(c, k);
 }
@@ -123,7 +128,8 @@ static int concat_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	int64_t unit, at = 0;
 	const int axis = axis_of(io, &unit, err);
@@ -149,7 +155,10 @@ static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	for (int i = 0; i < b->io.n_in; i++)
 		any |= b->need[i];
-	const int rc = any && dlb_b_op(b, "SampleSplit", b->io.attr, b->io.n_attr, b->dout, 1, b->io.n_in, out, b->in[0]) < 0 ? -1 : 0;
+	const int rc = any && dlb_b_op(b, "SampleSplit", b->io.attr, b->io.n_attr, b->dout, 1, b->io.n_in,
+				       out, b->in[0]) < 0 ?
+			       -1 :
+			       0;
 	for (int i = 0; i < b->io.n_in && any && !rc; i++)
 		if (b->need[i])
 			b->din[i] = out[i];
@@ -157,9 +166,26 @@ static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return rc;
 }
 
-const struct dlb_op_class dlb_op_SampleSplit = { .name = "SampleSplit", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, -1 },
-	.layout = DLB_LAYOUT_ANY, .flags = DLB_OP_SHARES_SAMPLES, .bf16 = DLB_BF16_FOLLOWS, .work = "move", .infer = split_infer,
-	.flops = no_flops, .gradient = split_gradient, .kernel = split_kernel };
-const struct dlb_op_class dlb_op_SampleConcat = { .name = "SampleConcat", .domain = "dlb", .n_in = { 1, -1 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_FOLLOWS, .work = "move", .infer = concat_infer, .flops = no_flops,
-	.gradient = concat_gradient, .kernel = concat_kernel };
+const struct dlb_op_class dlb_op_SampleSplit = { .name = "SampleSplit",
+						 .domain = "dlb",
+						 .n_in = { 1, 1 },
+						 .n_out = { 1, -1 },
+						 .layout = DLB_LAYOUT_ANY,
+						 .flags = DLB_OP_SHARES_SAMPLES,
+						 .bf16 = DLB_BF16_FOLLOWS,
+						 .work = "move",
+						 .infer = split_infer,
+						 .flops = no_flops,
+						 .gradient = split_gradient,
+						 .kernel = split_kernel };
+const struct dlb_op_class dlb_op_SampleConcat = { .name = "SampleConcat",
+						  .domain = "dlb",
+						  .n_in = { 1, -1 },
+						  .n_out = { 1, 1 },
+						  .layout = DLB_LAYOUT_ANY,
+						  .bf16 = DLB_BF16_FOLLOWS,
+						  .work = "move",
+						  .infer = concat_infer,
+						  .flops = no_flops,
+						  .gradient = concat_gradient,
+						  .kernel = concat_kernel };

@@ -9,7 +9,8 @@
 /* One axis: (outer, n, inner) to (outer, m, inner). */
 struct select { enum dlb_dtype type; int64_t outer, n, inner, m; bool largest, last; };
 
-static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct select *s, int *axis, struct dlb_error *err)
+static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct select *s, int *axis,
+		      struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 
@@ -36,7 +37,8 @@ static int topk_shape(const struct dlb_op_io *io, struct select *s, int *axis, s
 	if (n < 0 || split_axis(io, -1, s, axis, err))
 		return -1;
 	if (k < 0 || k > s->n)
-		return dlb_op_fail(io, err, "k is %lld, the axis has %lld elements", (long long)k, (long long)s->n);
+		return dlb_op_fail(io, err, "k is %lld, the axis has %lld elements", (long long)k,
+				   (long long)s->n);
 	s->m = k;
 	s->largest = dlb_io_int(io, "largest", 1) != 0;
 	return 0;
@@ -81,20 +83,25 @@ static void topk_run(const void *ctx, const struct dlb_run *r)
 	for (int64_t o = 0; o < s->outer; o++)
 		for (int64_t p = 0; p < s->inner; p++) {
 			for (int64_t i = 0; i < s->n; i++)
-				e[i] = (struct sort_entry){ dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i };
+				e[i] = (struct sort_entry){
+					dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i
+				};
 			qsort(e, (size_t)s->n, sizeof *e, s->largest ? down : up);
 			for (int64_t i = 0; i < s->m; i++) {
-				int64_t to = (o * s->m + i) * s->inner + p, from = (o * s->n + e[i].i) * s->inner + p;
+				int64_t to = (o * s->m + i) * s->inner + p,
+					from = (o * s->n + e[i].i) * s->inner + p;
 
 				if (r->out[0])
-					memcpy((char *)r->out[0] + (size_t)to * size, (const char *)r->in[0] + (size_t)from * size, size);
+					memcpy((char *)r->out[0] + (size_t)to * size,
+					       (const char *)r->in[0] + (size_t)from * size, size);
 				if (r->out[1])
 					((int64_t *)r->out[1])[to] = e[i].i;
 			}
 		}
 }
 
-static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_chain *c;
 	struct dlb_kernel *sub = NULL;
@@ -104,9 +111,12 @@ static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	if (topk_shape(io, &s, &axis, err))
 		return -1;
 	c = dlb_chain_new(be, err);
-	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct sort_entry) + 64, &sub, err);
-	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(dlb_io_wants(io, 0) ? DLB_OUT(0) : DLB_NOTHING,
-		      dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING), 2);
+	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct sort_entry) + 64, &sub,
+			   err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1,
+		      DLB_REFS(dlb_io_wants(io, 0) ? DLB_OUT(0) : DLB_NOTHING,
+			       dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING),
+		      2);
 	return dlb_chain_finish(c, k);
 }
 
@@ -168,7 +178,8 @@ static void arg_run(const void *ctx, const struct dlb_run *r)
 			((int64_t *)r->out[0])[o * s->inner + p] = best_of(s, r->in[0], o, p);
 }
 
-static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	struct select s;
 	int axis;
@@ -187,7 +198,8 @@ static int hardmax_shape(const struct dlb_op_io *io, struct select *s, struct dl
 	int axis;
 
 	if (!dlb_dtype_is_float(io->in[0].dtype))
-		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "the input is of type %s, not a float",
+				   dlb_dtype_name(io->in[0].dtype));
 	if (split_axis(io, io->opset < 13 ? 1 : -1, s, &axis, err))
 		return -1;
 	if (io->opset < 13) {
@@ -212,10 +224,12 @@ static void hardmax_run(const void *ctx, const struct dlb_run *r)
 	memset(r->out[0], 0, (size_t)(s->outer * s->n * s->inner) * dlb_dtype_bytes(s->type));
 	for (int64_t o = 0; o < s->outer && s->n; o++)
 		for (int64_t p = 0; p < s->inner; p++)
-			dlb_value_set(r->out[0], s->type, (o * s->n + best_of(s, r->in[0], o, p)) * s->inner + p, 1);
+			dlb_value_set(r->out[0], s->type,
+				      (o * s->n + best_of(s, r->in[0], o, p)) * s->inner + p, 1);
 }
 
-static int hardmax_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int hardmax_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	struct select s;
 
@@ -247,7 +261,8 @@ static int one_hot_infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (axis < 0)
 		return -1;
 	if (!io->value || !io->value[1] || dlb_desc_count(&io->in[1]) != 1 || dlb_desc_count(&io->in[2]) != 2)
-		return dlb_op_fail(io, err, "the depth must be one constant number, and there must be two values");
+		return dlb_op_fail(io, err,
+				   "the depth must be one constant number, and there must be two values");
 	depth = dlb_value_real(io->value[1], io->in[1].dtype, 0);
 	if (!(depth >= 0 && depth < 1 << 30))
 		return dlb_op_fail(io, err, "a depth of %g is not possible", depth);
@@ -269,11 +284,15 @@ static void one_hot_run(const void *ctx, const struct dlb_run *r)
 			for (int64_t p = 0; p < h->inner; p++, to += size) {
 				int64_t at = dlb_value_int(r->in[0], h->index, o * h->inner + p);
 
-				memcpy(to, (const char *)r->in[2] + ((at < 0 ? at + h->depth : at) == i ? size : 0), size);
+				memcpy(to,
+				       (const char *)r->in[2] +
+					       ((at < 0 ? at + h->depth : at) == i ? size : 0),
+				       size);
 			}
 }
 
-static int one_hot_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int one_hot_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	int axis = one_hot_axis(io, err);
 	struct one_hot h = { .index = io->in[0].dtype, .type = io->in[2].dtype };

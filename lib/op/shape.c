@@ -21,7 +21,8 @@ static void literal_run(const void *ctx, const struct dlb_run *r)
 	memcpy(r->out[0], (const char *)ctx + sizeof bytes, bytes);
 }
 
-static int literal(struct dlb_backend *be, const void *data, size_t bytes, struct dlb_kernel **k, struct dlb_error *err)
+static int literal(struct dlb_backend *be, const void *data, size_t bytes, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	char *ctx = dlb_xmalloc(sizeof bytes + bytes);
 	int rc;
@@ -55,7 +56,8 @@ static int shape_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int shape_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int shape_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	int from, to;
 
@@ -70,7 +72,8 @@ static int size_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int size_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int size_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	int64_t n = dlb_desc_count(&io->in[0]);
 
@@ -79,9 +82,11 @@ static int size_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 /* -- Constant: value, value_float(s), value_int(s) -- */
 
-static const struct dlb_attr *constant_value(const struct dlb_op_io *io, struct dlb_desc *d, struct dlb_error *err)
+static const struct dlb_attr *constant_value(const struct dlb_op_io *io, struct dlb_desc *d,
+					     struct dlb_error *err)
 {
-	static const char *const name[] = { "value", "value_float", "value_int", "value_floats", "value_ints" };
+	static const char *const name[] = { "value", "value_float", "value_int", "value_floats",
+					    "value_ints" };
 
 	for (int i = 0; i < DLB_LEN(name); i++) {
 		const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, name[i]);
@@ -111,7 +116,8 @@ static int constant_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return constant_value(io, &io->out[0], err) ? 0 : -1;
 }
 
-static int constant_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int constant_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			   struct dlb_error *err)
 {
 	struct dlb_desc d;
 	const struct dlb_attr *a = constant_value(io, &d, err);
@@ -143,7 +149,8 @@ static int fill_infer(struct dlb_op_io *io, struct dlb_error *err)
 	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "value");
 	enum dlb_dtype t = a && a->type == DLB_ATTR_TENSOR ? a->desc.dtype : DLB_F32;
 	if (a && a->type == DLB_ATTR_TENSOR && dlb_desc_count(&a->desc) != 1)
-		return dlb_op_fail(io, err, "attribute 'value' has %lld elements, not 1", (long long)dlb_desc_count(&a->desc));
+		return dlb_op_fail(io, err, "attribute 'value' has %lld elements, not 1",
+				   (long long)dlb_desc_count(&a->desc));
 	if (dlb_io_shape(io, 0, &io->out[0], err))
 		return -1;
 	io->out[0].dtype = t;
@@ -159,7 +166,8 @@ static void fill_run(const void *ctx, const struct dlb_run *r)
 		dlb_value_set(r->out[0], f->d.dtype, i, f->value);
 }
 
-static int fill_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int fill_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "value");
 	struct fill f = { .d = io->out[0] };
@@ -195,7 +203,8 @@ static void eye_run(const void *ctx, const struct dlb_run *r)
 			dlb_value_set(r->out[0], f->d.dtype, i * f->d.dim[1] + j, j - i == f->offset);
 }
 
-static int eye_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int eye_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	struct fill f = { .d = io->out[0], .offset = dlb_io_int(io, "k", 0) };
 
@@ -229,7 +238,8 @@ static void range_run(const void *ctx, const struct dlb_run *r)
 		dlb_value_set(r->out[0], d->dtype, i, from + (double)i * by);
 }
 
-static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	return be->ops->host(be, range_run, &io->out[0], sizeof io->out[0], 0, k, err);
 }
@@ -278,7 +288,21 @@ MAKER(Constant, 0, 0, 0, constant_infer, constant_kernel)
 MAKER(ConstantOfShape, 1, 1, 0, fill_infer, fill_kernel)
 MAKER(EyeLike, 1, 1, DLB_OP_SHAPE_ONLY, eye_infer, eye_kernel)
 MAKER(Range, 3, 3, 0, range_infer, range_kernel)
-const struct dlb_op_class dlb_op_Cast = { .name = "Cast", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.work = "move", .infer = cast_infer, .flops = no_flops, .gradient = cast_gradient, .kernel = dlb_kernel_view };
-const struct dlb_op_class dlb_op_CastLike = { .name = "CastLike", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.work = "move", .infer = castlike_infer, .flops = no_flops, .gradient = cast_gradient, .kernel = dlb_kernel_view };
+const struct dlb_op_class dlb_op_Cast = { .name = "Cast",
+					  .n_in = { 1, 1 },
+					  .n_out = { 1, 1 },
+					  .layout = DLB_LAYOUT_ANY,
+					  .work = "move",
+					  .infer = cast_infer,
+					  .flops = no_flops,
+					  .gradient = cast_gradient,
+					  .kernel = dlb_kernel_view };
+const struct dlb_op_class dlb_op_CastLike = { .name = "CastLike",
+					      .n_in = { 2, 2 },
+					      .n_out = { 1, 1 },
+					      .layout = DLB_LAYOUT_ANY,
+					      .work = "move",
+					      .infer = castlike_infer,
+					      .flops = no_flops,
+					      .gradient = cast_gradient,
+					      .kernel = dlb_kernel_view };

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static int shape(const struct dlb_op_io *io, struct dlb_softmax_desc *s, bool *flatten, int *axis, struct dlb_error *err)
+static int shape(const struct dlb_op_io *io, struct dlb_softmax_desc *s, bool *flatten, int *axis,
+		 struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 
@@ -17,8 +18,12 @@ static int shape(const struct dlb_op_io *io, struct dlb_softmax_desc *s, bool *f
 		if (*axis < 0)
 			return -1;
 	}
-	*s = (struct dlb_softmax_desc){ .dtype = x->dtype, .log = !strncmp(io->cls->name, "Log", 3),
-		.backward = io->cls->domain != NULL, .outer = dlb_desc_range(x, 0, *axis), .axis = 1, .inner = 1 };
+	*s = (struct dlb_softmax_desc){ .dtype = x->dtype,
+					.log = !strncmp(io->cls->name, "Log", 3),
+					.backward = io->cls->domain != NULL,
+					.outer = dlb_desc_range(x, 0, *axis),
+					.axis = 1,
+					.inner = 1 };
 	if (*flatten) {
 		s->axis = dlb_desc_range(x, *axis, x->n_dims);
 	} else if (x->n_dims > 0) {
@@ -47,7 +52,8 @@ static void run_f16(const void *ctx, const struct dlb_run *r)
 	const struct dlb_softmax_desc *s = ctx;
 
 	for (int64_t l = 0; l < s->outer * s->inner && s->axis; l++) {
-		const int64_t at = l / s->inner * s->axis * s->inner + l % s->inner, end = at + s->axis * s->inner;
+		const int64_t at = l / s->inner * s->axis * s->inner + l % s->inner,
+			      end = at + s->axis * s->inner;
 		double most = -INFINITY, sum = 0;
 		uint16_t *y = r->out[0], rounded;
 
@@ -60,11 +66,13 @@ static void run_f16(const void *ctx, const struct dlb_run *r)
 		}
 		dlb_value_set(&rounded, DLB_F16, 0, sum);
 		for (int64_t i = at; i < end; i += s->inner)
-			dlb_value_set(y, DLB_F16, i, dlb_value_real(y, DLB_F16, i) / dlb_value_real(&rounded, DLB_F16, 0));
+			dlb_value_set(y, DLB_F16, i,
+				      dlb_value_real(y, DLB_F16, i) / dlb_value_real(&rounded, DLB_F16, 0));
 	}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	struct dlb_softmax_desc s;
 	bool flatten;
@@ -90,8 +98,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		return -1;
 	a[0] = dlb_make_int("axis", axis);
 	a[1] = dlb_make_int("flatten", flatten);
-	b->din[0] = dlb_b_op(b, s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2, (int[]){ b->dout[0], b->out[0] }, 2, 1,
-			     NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2,
+			     (int[]){ b->dout[0], b->out[0] }, 2, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -105,11 +113,40 @@ static double grad_flops(const struct dlb_op_io *io)
 	return 4.0 * (double)dlb_desc_count(&io->out[0]);
 }
 
-const struct dlb_op_class dlb_op_Softmax = { .name = "Softmax", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "activation",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_LogSoftmax = { .name = "LogSoftmax", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .overwrite = 1, .work = "activation",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_SoftmaxGrad = { .name = "SoftmaxGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.overwrite = 3, .work = "activation", .infer = infer, .flops = grad_flops, .kernel = kernel };
-const struct dlb_op_class dlb_op_LogSoftmaxGrad = { .name = "LogSoftmaxGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.overwrite = 3, .work = "activation", .infer = infer, .flops = grad_flops, .kernel = kernel };
+const struct dlb_op_class dlb_op_Softmax = { .name = "Softmax",
+					     .n_in = { 1, 1 },
+					     .n_out = { 1, 1 },
+					     .bf16 = DLB_BF16_FOLLOWS,
+					     .overwrite = 1,
+					     .work = "activation",
+					     .infer = infer,
+					     .flops = flops,
+					     .gradient = gradient,
+					     .kernel = kernel };
+const struct dlb_op_class dlb_op_LogSoftmax = { .name = "LogSoftmax",
+						.n_in = { 1, 1 },
+						.n_out = { 1, 1 },
+						.overwrite = 1,
+						.work = "activation",
+						.infer = infer,
+						.flops = flops,
+						.gradient = gradient,
+						.kernel = kernel };
+const struct dlb_op_class dlb_op_SoftmaxGrad = { .name = "SoftmaxGrad",
+						 .domain = "dlb",
+						 .n_in = { 2, 2 },
+						 .n_out = { 1, 1 },
+						 .overwrite = 3,
+						 .work = "activation",
+						 .infer = infer,
+						 .flops = grad_flops,
+						 .kernel = kernel };
+const struct dlb_op_class dlb_op_LogSoftmaxGrad = { .name = "LogSoftmaxGrad",
+						    .domain = "dlb",
+						    .n_in = { 2, 2 },
+						    .n_out = { 1, 1 },
+						    .overwrite = 3,
+						    .work = "activation",
+						    .infer = infer,
+						    .flops = grad_flops,
+						    .kernel = kernel };

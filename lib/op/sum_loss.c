@@ -16,7 +16,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct dlb_desc x = dlb_desc_1d(io->in[0].dtype, dlb_desc_count(&io->in[0]));
 	const struct dlb_desc one = dlb_desc_1d(x.dtype, 1), *d[1] = { &one };
@@ -32,7 +33,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
 	if (b->need[0])
-		b->din[0] = dlb_b_op(b, "SumLossGrad", NULL, 0, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, "SumLossGrad", NULL, 0, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL,
+				     b->in[0]);
 	return b->need[0] && b->din[0] < 0 ? -1 : 0;
 }
 
@@ -43,17 +45,32 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct dlb_desc x = dlb_desc_1d(io->in[1].dtype, dlb_desc_count(&io->in[1]));
 	const struct dlb_desc one = dlb_desc_1d(x.dtype, 1), *d[1] = { &one };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 
-	dlb_chain_map(c, DLB_MAP_linear, per_sample(&io->in[1]), 0, DLB_REFS(DLB_IN(0)), d, 1, DLB_OUT(0), &x);
+	dlb_chain_map(c, DLB_MAP_linear, per_sample(&io->in[1]), 0, DLB_REFS(DLB_IN(0)), d, 1, DLB_OUT(0),
+		      &x);
 	return dlb_chain_finish(c, k);
 }
 
-const struct dlb_op_class dlb_op_SumLoss = { .name = "SumLoss", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.flags = DLB_OP_IS_LOSS, .work = "loss", .infer = infer, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_SumLossGrad = { .name = "SumLossGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "loss", .infer = grad_infer, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_SumLoss = { .name = "SumLoss",
+					     .domain = "dlb",
+					     .n_in = { 1, 1 },
+					     .n_out = { 1, 1 },
+					     .flags = DLB_OP_IS_LOSS,
+					     .work = "loss",
+					     .infer = infer,
+					     .gradient = gradient,
+					     .kernel = kernel };
+const struct dlb_op_class dlb_op_SumLossGrad = { .name = "SumLossGrad",
+						 .domain = "dlb",
+						 .n_in = { 2, 2 },
+						 .n_out = { 1, 1 },
+						 .layout = DLB_LAYOUT_ANY,
+						 .work = "loss",
+						 .infer = grad_infer,
+						 .kernel = grad_kernel };

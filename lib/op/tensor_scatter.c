@@ -31,13 +31,18 @@ static int parse(const struct dlb_op_io *io, struct scatter *s, struct dlb_error
 	for (int i = 0; i < past->n_dims && fits; i++)
 		fits = i == axis || past->dim[i] == update->dim[i];
 	if (!fits)
-		return dlb_op_fail(io, err, "an update of %s does not fit along axis %d of %s", dlb_desc_str(update, a, sizeof a), axis,
-				   dlb_desc_str(past, b, sizeof b));
-	*s = (struct scatter){ .samples = past->dim[0], .outer = dlb_desc_range(past, 1, axis), .rows = past->dim[axis],
-		.fresh = update->dim[axis], .circular = *mode == 'c',
-		.row_bytes = (size_t)dlb_desc_range(past, axis + 1, past->n_dims) * dlb_dtype_bytes(past->dtype) };
+		return dlb_op_fail(io, err, "an update of %s does not fit along axis %d of %s",
+				   dlb_desc_str(update, a, sizeof a), axis, dlb_desc_str(past, b, sizeof b));
+	*s = (struct scatter){ .samples = past->dim[0],
+			       .outer = dlb_desc_range(past, 1, axis),
+			       .rows = past->dim[axis],
+			       .fresh = update->dim[axis],
+			       .circular = *mode == 'c',
+			       .row_bytes = (size_t)dlb_desc_range(past, axis + 1, past->n_dims) *
+					    dlb_dtype_bytes(past->dtype) };
 	if (dlb_io_has(io, INDICES) && io->in[INDICES].dtype != DLB_I64)
-		return dlb_op_fail(io, err, "write_indices is of type %s, should be i64", dlb_dtype_name(io->in[INDICES].dtype));
+		return dlb_op_fail(io, err, "write_indices is of type %s, should be i64",
+				   dlb_dtype_name(io->in[INDICES].dtype));
 	return dlb_io_has(io, INDICES) ? dlb_has_count(io, INDICES, s->samples, err) : 0;
 }
 
@@ -70,7 +75,8 @@ static int64_t target(const struct scatter *s, const int64_t *indices, int64_t b
 }
 
 /* Writes the update's rows into the cache; or moves the cache's rows to `taken` and writes zeros there. */
-static void write_rows(const struct scatter *s, const struct dlb_run *r, char *cache, const char *update, char *taken)
+static void write_rows(const struct scatter *s, const struct dlb_run *r, char *cache, const char *update,
+		       char *taken)
 {
 	for (int64_t k = 0; k < s->samples * s->outer; k++)
 		for (int64_t j = 0; j < s->fresh; j++) {
@@ -110,14 +116,16 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 	write_rows(s, r, dpast, NULL, r->out[1]);
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const bool backward = io->cls->domain != NULL;
 	struct scatter s;
 
 	if (parse(io, &s, err))
 		return -1;
-	return dlb_kernel_host(be, io, 3, backward ? 2 : 1, backward ? grad_run : run, &s, sizeof s, backward ? dlb_desc_bytes(&io->in[0]) : 0, k, err);
+	return dlb_kernel_host(be, io, 3, backward ? 2 : 1, backward ? grad_run : run, &s, sizeof s,
+			       backward ? dlb_desc_bytes(&io->in[0]) : 0, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -126,8 +134,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	int out[2] = { -1, -1 };
 
 	(void)err;
-	dlb_b_op(b, "TensorScatterGrad", b->io.attr, b->io.n_attr, (int[]){ b->dout[0], b->in[UPDATE], indices }, indices < 0 ? 2 : 3, 2,
-		 out, b->in[PAST]);
+	dlb_b_op(b, "TensorScatterGrad", b->io.attr, b->io.n_attr,
+		 (int[]){ b->dout[0], b->in[UPDATE], indices }, indices < 0 ? 2 : 3, 2, out, b->in[PAST]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < 2; i++)
@@ -142,7 +150,20 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_TensorScatter = { .name = "TensorScatter", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .overwrite = 1,
-	.work = "move", .infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_TensorScatterGrad = { .name = "TensorScatterGrad", .domain = "dlb", .n_in = { 2, 3 },
-	.n_out = { 1, 2 }, .work = "move", .infer = grad_infer, .flops = no_flops, .kernel = kernel };
+const struct dlb_op_class dlb_op_TensorScatter = { .name = "TensorScatter",
+						   .n_in = { 2, 3 },
+						   .n_out = { 1, 1 },
+						   .overwrite = 1,
+						   .work = "move",
+						   .infer = infer,
+						   .flops = no_flops,
+						   .gradient = gradient,
+						   .kernel = kernel };
+const struct dlb_op_class dlb_op_TensorScatterGrad = { .name = "TensorScatterGrad",
+						       .domain = "dlb",
+						       .n_in = { 2, 3 },
+						       .n_out = { 1, 2 },
+						       .work = "move",
+						       .infer = grad_infer,
+						       .flops = no_flops,
+						       .kernel = kernel };

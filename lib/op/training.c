@@ -25,16 +25,20 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	int states = !strcmp(io->cls->name, "Adam") ? 2 : 1, n = (io->n_in - 2) / (2 + states);
 
 	if (n < 1 || n > MAX_TENSORS || io->n_in != 2 + n * (2 + states) || io->n_out != n * (1 + states))
-		return dlb_op_fail(io, err, "%d inputs and %d outputs do not fit together", io->n_in, io->n_out);
-	if (!dlb_dtype_is_float(io->in[0].dtype) || io->in[1].dtype != DLB_I64 || dlb_desc_count(&io->in[0]) != 1 ||
-	    dlb_desc_count(&io->in[1]) != 1)
+		return dlb_op_fail(io, err, "%d inputs and %d outputs do not fit together", io->n_in,
+				   io->n_out);
+	if (!dlb_dtype_is_float(io->in[0].dtype) || io->in[1].dtype != DLB_I64 ||
+	    dlb_desc_count(&io->in[0]) != 1 || dlb_desc_count(&io->in[1]) != 1)
 		return dlb_op_fail(io, err, "inputs 0 and 1 must be a float and an i64 scalar");
 	for (int i = 0; i < n; i++) {
 		const struct dlb_desc *x = &io->in[2 + i];
 
 		for (int j = 0; j < 2 + states; j++)
-			if (!dlb_desc_same_shape(x, &io->in[2 + j * n + i]) || io->in[2 + j * n + i].dtype != io->in[2].dtype)
-				return dlb_op_fail(io, err, "tensor %d differs from its gradient or state in shape or type", i);
+			if (!dlb_desc_same_shape(x, &io->in[2 + j * n + i]) ||
+			    io->in[2 + j * n + i].dtype != io->in[2].dtype)
+				return dlb_op_fail(
+					io, err,
+					"tensor %d differs from its gradient or state in shape or type", i);
 		for (int j = 0; j < 1 + states; j++)
 			io->out[j * n + i] = *x;
 	}
@@ -85,10 +89,13 @@ static void run(const void *ctx, const struct dlb_run *r)
 		}
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	bool adam = !strcmp(io->cls->name, "Adam"), momentum = !strcmp(io->cls->name, "Momentum");
-	struct optimizer o = { .type = io->in[2].dtype, .rate_type = io->in[0].dtype, .n_state = adam ? 2 : 1 };
+	struct optimizer o = { .type = io->in[2].dtype,
+			       .rate_type = io->in[0].dtype,
+			       .n_state = adam ? 2 : 1 };
 
 	o.n = (io->n_in - 2) / (2 + o.n_state);
 	for (int i = 0; i < o.n; i++)
@@ -117,8 +124,15 @@ static double flops(const struct dlb_op_io *io)
 }
 
 #define OPTIMIZER(n) \
-	const struct dlb_op_class dlb_op_Training##n = { .name = #n, .domain = "ai.onnx.preview.training", .n_in = { 5, -1 }, \
-		.n_out = { 2, -1 }, .flags = DLB_OP_NO_FOLD, .work = "update", .infer = infer, .flops = flops, .kernel = kernel };
+	const struct dlb_op_class dlb_op_Training##n = { .name = #n, \
+							 .domain = "ai.onnx.preview.training", \
+							 .n_in = { 5, -1 }, \
+							 .n_out = { 2, -1 }, \
+							 .flags = DLB_OP_NO_FOLD, \
+							 .work = "update", \
+							 .infer = infer, \
+							 .flops = flops, \
+							 .kernel = kernel };
 OPTIMIZER(Momentum)
 OPTIMIZER(Adam)
 OPTIMIZER(Adagrad)

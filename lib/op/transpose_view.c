@@ -18,11 +18,13 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	const int64_t *perm;
 	const int n = dlb_attr_ints(io->attr, io->n_attr, "perm", &perm);
 	const bool to_end = n == x->n_dims && moves_channels(perm, n, true);
-	const bool both = n >= 3 && n == x->n_dims && (x->dim[1] == 1 || dlb_desc_range(x, 2, n) == 1);	/* both layouts have the same bytes */
+	/* both layouts have the same bytes */
+	const bool both = n >= 3 && n == x->n_dims && (x->dim[1] == 1 || dlb_desc_range(x, 2, n) == 1);
 	int64_t dim[DLB_MAX_DIMS];
 
 	if (n != x->n_dims || (!to_end && !moves_channels(perm, n, false)))
-		return dlb_op_fail(io, err, "attribute 'perm' does not move the channels of %d dimensions", x->n_dims);
+		return dlb_op_fail(io, err, "attribute 'perm' does not move the channels of %d dimensions",
+				   x->n_dims);
 	if (x->layout != (to_end ? DLB_CHANNELS_LAST : DLB_PLAIN) && !(to_end && both))
 		return dlb_op_fail(io, err, "the input does not lie %s", to_end ? "channels-last" : "plain");
 	for (int i = 0; i < n; i++)
@@ -53,6 +55,15 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->need[0] && b->din[0] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_TransposeView = { .name = "TransposeView", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_FOLLOWS, .flags = DLB_OP_VIEW | DLB_OP_RENAMES_LAYOUT, .work = "move", .infer = infer, .flops = no_flops,
-	.gradient = gradient, .kernel = dlb_kernel_view };
+const struct dlb_op_class dlb_op_TransposeView = { .name = "TransposeView",
+						   .domain = "dlb",
+						   .n_in = { 1, 1 },
+						   .n_out = { 1, 1 },
+						   .layout = DLB_LAYOUT_ANY,
+						   .bf16 = DLB_BF16_FOLLOWS,
+						   .flags = DLB_OP_VIEW | DLB_OP_RENAMES_LAYOUT,
+						   .work = "move",
+						   .infer = infer,
+						   .flops = no_flops,
+						   .gradient = gradient,
+						   .kernel = dlb_kernel_view };

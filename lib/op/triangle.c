@@ -21,8 +21,11 @@ static int trilu_parse(const struct dlb_op_io *io, struct triangle *t, struct dl
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", x->n_dims);
 	if (dlb_io_ints(io, 1, "k", &k, 1, err) < 0)
 		return -1;
-	*t = (struct triangle){ .type = x->dtype, .n = dlb_desc_range(x, 0, x->n_dims - 2), .rows = x->dim[x->n_dims - 2],
-		.cols = x->dim[x->n_dims - 1], .upper = dlb_io_int(io, "upper", 1) != 0 };
+	*t = (struct triangle){ .type = x->dtype,
+				.n = dlb_desc_range(x, 0, x->n_dims - 2),
+				.rows = x->dim[x->n_dims - 2],
+				.cols = x->dim[x->n_dims - 1],
+				.upper = dlb_io_int(io, "upper", 1) != 0 };
 	t->k = k < -t->rows ? -t->rows : k > t->cols ? t->cols : k;
 	return 0;
 }
@@ -53,7 +56,8 @@ static void trilu_run(const void *ctx, const struct dlb_run *r)
 		}
 }
 
-static int trilu_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int trilu_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	struct triangle t;
 
@@ -73,5 +77,11 @@ static int trilu_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_Trilu = { .name = "Trilu", .n_in = { 1, 2 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = trilu_infer, .flops = flops, .gradient = trilu_gradient, .kernel = trilu_kernel };
+const struct dlb_op_class dlb_op_Trilu = { .name = "Trilu",
+					   .n_in = { 1, 2 },
+					   .n_out = { 1, 1 },
+					   .work = "move",
+					   .infer = trilu_infer,
+					   .flops = flops,
+					   .gradient = trilu_gradient,
+					   .kernel = trilu_kernel };

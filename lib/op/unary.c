@@ -73,7 +73,8 @@ static double attr(const struct dlb_op_io *io, const char *name, double otherwis
 	return name ? dlb_io_real(io, name, otherwise) : otherwise;
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
 {
 	const struct unary_op *r = row_of(io->cls);
 
@@ -81,7 +82,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 			      attr(io, r->beta, r->beta_value), k, err);
 }
 
-static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct unary_op *r = row_of(io->cls);
 
@@ -111,13 +113,33 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 #define FLOPS(n, f) \
-	static double flops_##n(const struct dlb_op_io *io) { return f * (double)dlb_desc_count(&io->out[0]); }
+	static double flops_##n(const struct dlb_op_io *io) \
+	{ \
+		return f * (double)dlb_desc_count(&io->out[0]); \
+	}
 #define ROW(n, f, g, y, a, av, b, bv, w, flop, bf) \
 	FLOPS(n, flop) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_##bf, .overwrite = 1, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
-	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = w, .infer = grad_infer, .flops = flops_##n, .kernel = grad_kernel };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { 1, 1 }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = DLB_LAYOUT_ANY, \
+						 .bf16 = DLB_BF16_##bf, \
+						 .overwrite = 1, \
+						 .work = w, \
+						 .infer = dlb_infer_same, \
+						 .flops = flops_##n, \
+						 .gradient = gradient, \
+						 .kernel = kernel }; \
+	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", \
+						       .domain = "dlb", \
+						       .n_in = { 2, 2 }, \
+						       .n_out = { 1, 1 }, \
+						       .layout = DLB_LAYOUT_ANY, \
+						       .overwrite = 3, \
+						       .work = w, \
+						       .infer = grad_infer, \
+						       .flops = flops_##n, \
+						       .kernel = grad_kernel };
 UNARY(ROW)
 #undef ROW
 
@@ -131,12 +153,21 @@ static int gradient_neg(struct dlb_builder *b, struct dlb_error *err)
 }
 
 #define PLAIN(n, f, grad) \
-	static int kernel_##n(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err) \
+	static int kernel_##n(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, \
+			      struct dlb_error *err) \
 	{ \
 		return dlb_kernel_map(be, io, DLB_MAP_##f, 1, 0, 0, k, err); \
 	} \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { 1, 1 }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = DLB_LAYOUT_ANY, \
+						 .bf16 = DLB_BF16_FOLLOWS, \
+						 .overwrite = 1, \
+						 .work = "elementwise", \
+						 .infer = dlb_infer_same, \
+						 .gradient = grad, \
+						 .kernel = kernel_##n };
 PLAIN(Neg, neg, gradient_neg)
 PLAIN(Sign, sign, NULL)
 PLAIN(Floor, floor, NULL)
@@ -149,18 +180,21 @@ PLAIN(Not, not, NULL)
 static int infer_test(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (!dlb_dtype_is_float(io->in[0].dtype))
-		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
+		return dlb_op_fail(io, err, "the input is of type %s, not a float",
+				   dlb_dtype_name(io->in[0].dtype));
 	io->out[0] = io->in[0];
 	io->out[0].dtype = DLB_BOOL;
 	return 0;
 }
 
-static int kernel_is_nan(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_is_nan(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, DLB_MAP_is_nan, 1, 0, 0, k, err);
 }
 
-static int kernel_is_inf(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_is_inf(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, DLB_MAP_is_inf, 1, dlb_io_int(io, "detect_negative", 1) != 0,
 			      dlb_io_int(io, "detect_positive", 1) != 0, k, err);

@@ -22,5 +22,13 @@ static double bytes(const struct dlb_op_io *io)
 	return 3.0 * (double)dlb_desc_bytes(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_Update = { .name = "Update", .domain = "dlb", .n_in = { 2, 2 + 2 * 32 }, .n_out = { 0, 0 },
-	.layout = DLB_LAYOUT_ANY, .flags = DLB_OP_NO_FOLD, .work = "update", .infer = infer, .flops = flops, .bytes = bytes };
+const struct dlb_op_class dlb_op_Update = { .name = "Update",
+					    .domain = "dlb",
+					    .n_in = { 2, 2 + 2 * 32 },
+					    .n_out = { 0, 0 },
+					    .layout = DLB_LAYOUT_ANY,
+					    .flags = DLB_OP_NO_FOLD,
+					    .work = "update",
+					    .infer = infer,
+					    .flops = flops,
+					    .bytes = bytes };

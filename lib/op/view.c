@@ -22,20 +22,25 @@ static int reshape_infer(struct dlb_op_io *io, struct dlb_error *err)
 	for (int i = 0; i < n; i++) {
 		if (dim[i] == 0 && !zero_is_zero) {
 			if (i >= x->n_dims)
-				return dlb_op_fail(io, err, "dimension %d is to be copied from an input of %d dimensions", i, x->n_dims);
+				return dlb_op_fail(
+					io, err,
+					"dimension %d is to be copied from an input of %d dimensions", i,
+					x->n_dims);
 			dim[i] = x->dim[i];
 		}
 		if (dim[i] == -1 && free_dim < 0)
 			free_dim = i;
 		else if (dim[i] < 0)
-			return dlb_op_fail(io, err, "dimension %d of the new shape is %lld", i, (long long)dim[i]);
+			return dlb_op_fail(io, err, "dimension %d of the new shape is %lld", i,
+					   (long long)dim[i]);
 		else if (dim[i] && known > ((int64_t)1 << 61) / dim[i])
 			return dlb_op_fail(io, err, "the new shape is too large");
 		else
 			known *= dim[i];
 	}
 	if (free_dim >= 0 && zero_is_zero && !known)
-		return dlb_op_fail(io, err, "the new shape has 0 and -1, which does not go with attribute 'allowzero'");
+		return dlb_op_fail(
+			io, err, "the new shape has 0 and -1, which does not go with attribute 'allowzero'");
 	if (free_dim >= 0)
 		dim[free_dim] = known ? count / known : 0;
 	io->out[0] = dlb_desc_make(x->dtype, n, dim);
@@ -54,7 +59,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "Reshape", NULL, 0, (int[]){ b->dout[0], dlb_b_const_shape(b, b->in[0]) }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "Reshape", NULL, 0, (int[]){ b->dout[0], dlb_b_const_shape(b, b->in[0]) }, 2,
+			     1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -74,7 +80,8 @@ static int flatten_infer(struct dlb_op_io *io, struct dlb_error *err)
 	int64_t axis = dlb_io_int(io, "axis", 1);
 
 	if (axis < -x->n_dims || axis > x->n_dims)
-		return dlb_op_fail(io, err, "axis %lld is out of range for %d dimensions", (long long)axis, x->n_dims);
+		return dlb_op_fail(io, err, "axis %lld is out of range for %d dimensions", (long long)axis,
+				   x->n_dims);
 	if (axis < 0)
 		axis += x->n_dims;
 	io->out[0] = dlb_desc_make(x->dtype, 2, (int64_t[]){ dlb_desc_range(x, 0, (int)axis),
@@ -141,11 +148,13 @@ static int layout_infer(struct dlb_op_io *io, struct dlb_error *err)
 	else if (!strcmp(to, "channels-last") && io->in[0].n_dims >= 3)
 		io->out[0].layout = DLB_CHANNELS_LAST;
 	else
-		return dlb_op_fail(io, err, "layout '%s' is not possible for %d dimensions", to, io->in[0].n_dims);
+		return dlb_op_fail(io, err, "layout '%s' is not possible for %d dimensions", to,
+				   io->in[0].n_dims);
 	return 0;
 }
 
-static int layout_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int layout_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	int64_t from[DLB_MAX_DIMS], to[DLB_MAX_DIMS];
@@ -173,13 +182,30 @@ static double no_flops(const struct dlb_op_io *io)
 }
 
 #define VIEW(n, most, inf, grad, lay) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, most }, .n_out = { 1, 1 }, .layout = lay, .bf16 = DLB_BF16_FOLLOWS, \
-		.flags = DLB_OP_VIEW, .work = "move", .infer = inf, .flops = no_flops, .gradient = grad, .kernel = dlb_kernel_view };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { 1, most }, \
+						 .n_out = { 1, 1 }, \
+						 .layout = lay, \
+						 .bf16 = DLB_BF16_FOLLOWS, \
+						 .flags = DLB_OP_VIEW, \
+						 .work = "move", \
+						 .infer = inf, \
+						 .flops = no_flops, \
+						 .gradient = grad, \
+						 .kernel = dlb_kernel_view };
 VIEW(Identity, 1, dlb_infer_same, gradient_identity, DLB_LAYOUT_ANY)
 VIEW(Reshape, 2, reshape_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Flatten, 1, flatten_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Squeeze, 2, squeeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Unsqueeze, 2, unsqueeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
-const struct dlb_op_class dlb_op_Layout = { .name = "Layout", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_FOLLOWS,
-	.layout = DLB_LAYOUT_ANY, .work = "move", .infer = layout_infer, .flops = no_flops, .gradient = layout_gradient,
-	.kernel = layout_kernel };
+const struct dlb_op_class dlb_op_Layout = { .name = "Layout",
+					    .domain = "dlb",
+					    .n_in = { 1, 1 },
+					    .n_out = { 1, 1 },
+					    .bf16 = DLB_BF16_FOLLOWS,
+					    .layout = DLB_LAYOUT_ANY,
+					    .work = "move",
+					    .infer = layout_infer,
+					    .flops = no_flops,
+					    .gradient = layout_gradient,
+					    .kernel = layout_kernel };

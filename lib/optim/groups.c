@@ -5,7 +5,10 @@
 #include "util/mem.h"
 #include "util/patterns.h"
 
-static const struct { const char *option; int hyper; } settings[] = { { "lr", DLB_HYPER_LR }, { "weight-decay", DLB_HYPER_DECAY } };
+static const struct {
+	const char *option;
+	int hyper;
+} settings[] = { { "lr", DLB_HYPER_LR }, { "weight-decay", DLB_HYPER_DECAY } };
 
 /* Reads one setting NAME=X from the n characters at `text`. */
 static int read_setting(const char *text, size_t n, struct dlb_optimizer_group *g)
@@ -38,7 +41,9 @@ int dlb_group_parse(const char *text, struct dlb_optimizer_group *g, struct dlb_
 		p += n + (p[n] == ',');
 	}
 	if (!good)
-		return dlb_hint((dlb_fail(err, NULL, "--group wants GLOB:lr=X,weight-decay=Y, not '%.100s'", text), err),
+		return dlb_hint((dlb_fail(err, NULL, "--group wants GLOB:lr=X,weight-decay=Y, not '%.100s'",
+					  text),
+				 err),
 				"as in --group '*.bias:weight-decay=0'");
 	memcpy(g->glob, text, (size_t)(colon - text));
 	return 0;
@@ -49,7 +54,8 @@ bool dlb_group_matches(const struct dlb_optimizer_group *g, const char *name)
 	return dlb_pattern_matches(g->glob, name);
 }
 
-double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name, struct dlb_optimizer_choice *own)
+double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name,
+			 struct dlb_optimizer_choice *own)
 {
 	*own = *c;
 	for (int i = 0; i < c->n_groups; i++)

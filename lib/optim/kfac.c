@@ -49,7 +49,8 @@ static int64_t last_dim(const struct dlb_tensor *t)
 
 /* ---- kinds of layers: each sets bias (a tensor, -1), n[] and by_input; returns why not, or NULL ---- */
 
-static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
+			   int *bias)
 {
 	if (attr_int(o, "transA") || attr_real(o, "alpha", 1) != 1 || attr_real(o, "beta", 1) != 1)
 		return "its Gemm is scaled or reads its input transposed";
@@ -76,7 +77,8 @@ static int added(const struct dlb_graph *g, int y)
 	return -1;
 }
 
-static const char *is_matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+static const char *is_matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
+			     int *bias)
 {
 	if (g->tensor[o->in[1]].n_dims != 2)
 		return "it is no matrix of its MatMul";
@@ -87,7 +89,8 @@ static const char *is_matmul(const struct dlb_graph *g, const struct dlb_op *o, 
 	return NULL;
 }
 
-static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
+			   int *bias)
 {
 	const struct dlb_desc w = dlb_tensor_desc(&g->tensor[o->in[1]], 1);
 	const struct dlb_attr *groups = dlb_attr_find(o->attr, o->n_attr, "group");
@@ -103,7 +106,8 @@ static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, st
 static const struct layer_kind {
 	/* type of the op; type of the op that makes the weight's gradient */
 	const char *type, *gradient;
-	const char *(*is)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias);
+	const char *(*is)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
+			  int *bias);
 } kinds[] = {
 	{ "Gemm", "Gemm", is_gemm },
 	{ "MatMul", "MatMulT", is_matmul },
@@ -120,7 +124,8 @@ static const struct layer_kind *kind_of(const struct dlb_op *o)
 
 /* Finds the use for which op `make` multiplies input and output gradient;
  * false: none of this kind and weight. */
-static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int weight, int make, struct dlb_kfac_use *u)
+static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int weight, int make,
+		   struct dlb_kfac_use *u)
 {
 	const struct dlb_op *o = make < 0 ? NULL : &g->op[make], *f;
 	int x;
@@ -128,14 +133,18 @@ static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int
 	if (!o || o->phase != DLB_BACKWARD || o->of < 0 || strcmp(o->type, kind->gradient) || o->n_in < 2)
 		return false;
 	f = &g->op[o->of];
-	if (kind_of(f) != kind || f->n_in < 2 || f->in[1] != weight || (x = f->in[0]) < 0 || (o->in[0] != x && o->in[1] != x))
+	if (kind_of(f) != kind || f->n_in < 2 || f->in[1] != weight || (x = f->in[0]) < 0 ||
+	    (o->in[0] != x && o->in[1] != x))
 		return false;
-	*u = (struct dlb_kfac_use){ .op = o->of, .x = { [DLB_KFAC_A] = x, [DLB_KFAC_G] = o->in[o->in[0] == x && o->in[1] != x] } };
+	*u = (struct dlb_kfac_use){
+		.op = o->of, .x = { [DLB_KFAC_A] = x, [DLB_KFAC_G] = o->in[o->in[0] == x && o->in[1] != x] }
+	};
 	return u->x[DLB_KFAC_G] >= 0 && g->tensor[u->x[DLB_KFAC_G]].producer >= 0;
 }
 
 /* Finds the uses whose gradients are summed in tensor dw, in op order. Returns why not, or NULL. */
-static const char *find_uses(const struct dlb_graph *g, const struct layer_kind *kind, int dw, struct dlb_kfac_layer *l)
+static const char *find_uses(const struct dlb_graph *g, const struct layer_kind *kind, int dw,
+			     struct dlb_kfac_layer *l)
 {
 	const int weight = g->op[l->update].in[0], n_readers = readers(g, weight);
 	int part[DLB_KFAC_MOST_USES], n = 1;
@@ -173,7 +182,8 @@ static const char *find_uses(const struct dlb_graph *g, const struct layer_kind 
 
 /* Checks that the uses, each taken as a layer, differ only in their number of rows, and
  * that no two read the same tensor. */
-static const char *compare_uses(const struct dlb_graph *g, const struct layer_kind *kind, struct dlb_kfac_layer *l, int *bias)
+static const char *compare_uses(const struct dlb_graph *g, const struct layer_kind *kind,
+				struct dlb_kfac_layer *l, int *bias)
 {
 	for (int i = 0; i < l->n_uses; i++) {
 		struct dlb_kfac_layer one = { .groups = 1 };
@@ -183,7 +193,8 @@ static const char *compare_uses(const struct dlb_graph *g, const struct layer_ki
 		if (why)
 			return why;
 		*bias = i ? *bias : b;
-		if (i && (b != *bias || one.by_input != l->by_input || one.groups != l->groups || memcmp(one.n, l->n, sizeof one.n)))
+		if (i && (b != *bias || one.by_input != l->by_input || one.groups != l->groups ||
+			  memcmp(one.n, l->n, sizeof one.n)))
 			return "several ops read it, with different shapes or biases";
 		l->by_input = one.by_input;
 		l->conv = one.conv;
@@ -212,7 +223,9 @@ static bool has_padding(const struct dlb_graph *g, int t)
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
 		const bool scatter = o->kind == DLB_OP_ScatterND || o->kind == DLB_OP_ScatterElements;
-		unsigned char from = o->kind == DLB_OP_PaddedNonZero ? PADDED : o->kind == DLB_OP_CountedMask ? COUNTED : 0;
+		unsigned char from = o->kind == DLB_OP_PaddedNonZero ? PADDED :
+				     o->kind == DLB_OP_CountedMask   ? COUNTED :
+								       0;
 
 		for (int k = 0; k < (scatter ? 1 : o->n_in) && o->phase == DLB_FORWARD; k++)
 			from |= o->in[k] < 0 ? 0 : is[o->in[k]];
@@ -242,12 +255,14 @@ static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_laye
 		return "no layer that K-FAC supports reads it";
 	if ((why = find_uses(g, kind, g->op[l->update].in[1], l)) || (why = compare_uses(g, kind, l, &bias)))
 		return why;
-	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != l->n_uses || g->tensor[bias].n_dims != 1))
+	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != l->n_uses ||
+			  g->tensor[bias].n_dims != 1))
 		return "its layer's bias is no vector of its own";
 	if (l->n[DLB_KFAC_A] < 1 || l->n[DLB_KFAC_G] < 1)
 		return "the sizes of its layer are not known";
 	for (int k = 0; k < DLB_KFAC_FACTORS * l->n_uses; k++) {
-		const enum dlb_dtype t = g->tensor[l->use[k / DLB_KFAC_FACTORS].x[k % DLB_KFAC_FACTORS]].dtype;
+		const enum dlb_dtype t = g->tensor[l->use[k / DLB_KFAC_FACTORS].x[k % DLB_KFAC_FACTORS]]
+						 .dtype;
 
 		if (t != g->tensor[o->in[1]].dtype || (t != DLB_F32 && t != DLB_F64))
 			return "its layer does not work in f32 or f64";
@@ -353,7 +368,8 @@ const char *dlb_kfac_left(const struct dlb_graph *g, int update)
 
 	if (o->phase != DLB_UPDATE || o->in[0] < 0 || g->tensor[o->in[0]].n_dims < 2)
 		return NULL;
-	for (int r = g->reader_start[o->in[0]]; r < g->reader_start[o->in[0] + 1] && readers(g, o->in[0]) > 1; r++)
+	for (int r = g->reader_start[o->in[0]]; r < g->reader_start[o->in[0] + 1] && readers(g, o->in[0]) > 1;
+	     r++)
 		if (g->op[g->reader[r]].phase == DLB_FORWARD && !kind_of(&g->op[g->reader[r]]))
 			return "several ops read it, not all of them layers of one kind";
 	return match(g, reader_of(g, o->in[0]), &l);
@@ -385,14 +401,18 @@ int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n)
 	return dlb_desc_count(&d);
 }
 
-struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k, int64_t n)
+struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k,
+					 int64_t n)
 {
 	const struct dlb_kfac_use *u = &l->use[k / DLB_KFAC_FACTORS];
 	const int factor = k % DLB_KFAC_FACTORS;
 	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[u->x[DLB_KFAC_G]], n);
-	struct dlb_kfac_vectors v = { .dtype = dy.dtype, .n = (int)l->n[factor], .groups = l->groups,
+	struct dlb_kfac_vectors v = { .dtype = dy.dtype,
+				      .n = (int)l->n[factor],
+				      .groups = l->groups,
 				      .bias = factor == DLB_KFAC_A && l->bias_update >= 0,
-				      .images = dlb_kfac_use_rows(g, l, k / DLB_KFAC_FACTORS, n), .positions = 1 };
+				      .images = dlb_kfac_use_rows(g, l, k / DLB_KFAC_FACTORS, n),
+				      .positions = 1 };
 	struct dlb_arena a = { 0 };
 	struct dlb_op_io io;
 
@@ -452,6 +472,8 @@ int dlb_optimizer_bind(struct dlb_graph *g, int rule, struct dlb_error *err)
 	free(all);
 	if (n)
 		return 0;
-	dlb_fail(err, "/run/optimizer/name", "kfac supports no layer of this model: no Gemm, MatMul or Conv of f32 or f64 has a weight of its own");
+	dlb_fail(err, "/run/optimizer/name",
+		 "kfac supports no layer of this model: no Gemm, MatMul or Conv of f32 or f64 has a weight "
+		 "of its own");
 	return dlb_hint(err, "take another optimizer");
 }

@@ -62,10 +62,16 @@ struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n);
 void dlb_kfac_bind(struct dlb_graph *g);
 /* True if operand k of an op is an update's input beyond weight and gradient: its second moments are
  * summed. */
-static inline bool dlb_kfac_operand(const struct dlb_op *o, int k) { return o->phase == DLB_UPDATE && k >= 2; }
+static inline bool dlb_kfac_operand(const struct dlb_op *o, int k)
+{
+	return o->phase == DLB_UPDATE && k >= 2;
+}
 /* Which of these operands of the update tensor t is, from 0: use u's input is 2 u + DLB_KFAC_A. -1: none. */
 int dlb_kfac_moment_of(const struct dlb_graph *g, int update, int tensor);
-static inline int dlb_kfac_moments(const struct dlb_op *o) { return o->phase == DLB_UPDATE && o->n_in > 2 ? o->n_in - 2 : 0; }
+static inline int dlb_kfac_moments(const struct dlb_op *o)
+{
+	return o->phase == DLB_UPDATE && o->n_in > 2 ? o->n_in - 2 : 0;
+}
 /* In a bound graph: the update of the weight of the layer whose weight or bias
  * `update` updates; -1: no layer. */
 int dlb_kfac_layer_of(const struct dlb_graph *g, int update);
@@ -79,7 +85,8 @@ const char *dlb_kfac_left(const struct dlb_graph *g, int update);
 int64_t dlb_kfac_use_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int use, int64_t n);
 int64_t dlb_kfac_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int64_t n);
 int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n);
-struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k, int64_t n);
+struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k,
+					 int64_t n);
 
 /* State of a layer in bytes: for each factor a sum per use, the average and the inverse. */
 double dlb_kfac_state_bytes(const struct dlb_graph *g, int update);

@@ -54,9 +54,15 @@ struct dlb_optimizer {
 };
 extern const struct dlb_optimizer dlb_optimizers[];	/* ends with name NULL */
 int dlb_optimizer_find(const char *name);		/* row; -1: none */
-/* Hyper-parameters by DLB_HYPER_...: member of .run.optimizer with its least and largest value; option of dlb-run, which allows up to
- * option_max, with its --help line. */
-struct dlb_hyper { const char *key; double min, max; const char *option; double option_max; const char *arg, *help; };
+/* Hyper-parameters by DLB_HYPER_...: member of .run.optimizer with its least and largest value; option of
+ * dlb-run, which allows up to option_max, with its --help line. */
+struct dlb_hyper {
+	const char *key;
+	double min, max;
+	const char *option;
+	double option_max;
+	const char *arg, *help;
+};
 extern const struct dlb_hyper dlb_hypers[DLB_N_HYPER];
 extern const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1];	/* ends with NULL */
 bool dlb_optimizer_uses(int rule, int hyper);		/* does the rule use it? */
@@ -77,7 +83,8 @@ enum dlb_reduce_what { DLB_REDUCE_GRADIENTS, DLB_REDUCE_MOMENTS };
 /* max: for x; m^ uses the mean */
 enum dlb_reduce_how { DLB_REDUCE_BY_MEAN, DLB_REDUCE_BY_SUM, DLB_REDUCE_BY_MAX };
 /* "gradients[:mean|:sum]", "moments[:mean|:sum|:max]" */
-int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_reduce_how *how, struct dlb_error *err);
+int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_reduce_how *how,
+		     struct dlb_error *err);
 
 /* Hyper-parameters of the weights whose name matches the pattern, instead of the optimizer's; of several
  * matching groups the last one counts. The schedule scales all learning rates alike. */
@@ -104,7 +111,8 @@ struct dlb_optimizer_choice {
 };
 /* Writes the choice for the weight of that name to *own. Returns its learning
  * rate divided by the optimizer's. */
-double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name, struct dlb_optimizer_choice *own);
+double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name,
+			 struct dlb_optimizer_choice *own);
 /* Learning rate of step i, from 0. */
 double dlb_optimizer_rate(const struct dlb_optimizer_choice *o, int64_t step);
 
@@ -112,11 +120,13 @@ double dlb_optimizer_rate(const struct dlb_optimizer_choice *o, int64_t step);
  * maximum is taken). Factors before the exchange: `in` on the gradient, `out` on each buffer. `share` is the
  * replica's share of the global batch; its gradient is its part of the whole batch's. */
 struct dlb_optimizer_exchange { int n; bool moments, max[DLB_MAX_MOMENTS]; double in, out[DLB_MAX_MOMENTS]; };
-void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share, struct dlb_optimizer_exchange *e);
+void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share,
+			    struct dlb_optimizer_exchange *e);
 /* Descriptor of the update kernel for `count` elements at a stage; stages other than WHOLE
  * only if moments are exchanged. */
-struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype, int64_t count,
-					  enum dlb_update_stage stage, const struct dlb_optimizer_exchange *e);
+struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype,
+					  int64_t count, enum dlb_update_stage stage,
+					  const struct dlb_optimizer_exchange *e);
 
 /* Adds to err, "no optimizer 'NAME'", the closest name, or the list of names. Returns -1. */
 int dlb_optimizer_hint(const char *name, struct dlb_error *err);

@@ -53,18 +53,23 @@ static int read_variant(const struct dlb_ref *r, struct dlb_optimizer_choice *c,
 	struct dlb_ref at = dlb_ref_at(r, "variant");
 	const char *text = NULL, *state = NULL, *reduce = NULL;
 
-	if (dlb_get_str(r, "variant", DLB_OPT, &text, err) || dlb_get_str(r, "max_state", DLB_OPT, &state, err) ||
+	if (dlb_get_str(r, "variant", DLB_OPT, &text, err) ||
+	    dlb_get_str(r, "max_state", DLB_OPT, &state, err) ||
 	    dlb_get_str(r, "reduce", DLB_OPT, &reduce, err))
 		return -1;
 	if ((text || state) && c->rule != DLB_RULE_MAX_ADABELIEF)
-		return dlb_ref_fail(r, err, "optimizer %s has no %s", dlb_optimizers[c->rule].name, text ? "variant" : "max_state");
+		return dlb_ref_fail(r, err, "optimizer %s has no %s", dlb_optimizers[c->rule].name,
+				    text ? "variant" : "max_state");
 	if (text) {
 		int v = 0;
 
 		while (v < DLB_N_VARIANTS && strcmp(text, dlb_optimizer_variants[v]))
 			v++;
 		if (v == DLB_N_VARIANTS)
-			return dlb_ref_fail(&at, err, "no variant '%.100s'; there are corrected, denom_corrected, uncorrected and amsgrad", text);
+			return dlb_ref_fail(&at, err,
+					    "no variant '%.100s'; there are corrected, denom_corrected, "
+					    "uncorrected and amsgrad",
+					    text);
 		c->variant = (enum dlb_update_variant)v;
 	}
 	at = dlb_ref_at(r, "max_state");
@@ -75,11 +80,17 @@ static int read_variant(const struct dlb_ref *r, struct dlb_optimizer_choice *c,
 		return at_member(r, "reduce", err);
 	at = dlb_ref_at(r, "reduce");
 	if (c->reduce == DLB_REDUCE_MOMENTS && !dlb_optimizers[c->rule].n_moments)
-		return dlb_hint((dlb_ref_fail(&at, err, "optimizer %s exchanges gradients, not moments", dlb_optimizers[c->rule].name), err),
+		return dlb_hint((dlb_ref_fail(&at, err, "optimizer %s exchanges gradients, not moments",
+					      dlb_optimizers[c->rule].name),
+				 err),
 				"max-adabelief can");
 	if (c->reduce == DLB_REDUCE_MOMENTS && c->reduce_by == DLB_REDUCE_BY_SUM && !c->local_max)
-		return dlb_hint((dlb_ref_fail(&at, err, "a merged maximum that is summed again at every step grows without bound"), err),
-				"keep it local, or take moments:mean or moments:max");
+		return dlb_hint(
+			(dlb_ref_fail(
+				 &at, err,
+				 "a merged maximum that is summed again at every step grows without bound"),
+			 err),
+			"keep it local, or take moments:mean or moments:max");
 	return 0;
 }
 
@@ -88,7 +99,8 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 	const char *text = NULL;
 	struct dlb_ref at;
 
-	if (dlb_get_int(r, "warmup", DLB_OPT, 0, (int64_t)1e15, &c->rate.warmup, err) || dlb_get_str(r, "lr_schedule", DLB_OPT, &text, err) ||
+	if (dlb_get_int(r, "warmup", DLB_OPT, 0, (int64_t)1e15, &c->rate.warmup, err) ||
+	    dlb_get_str(r, "lr_schedule", DLB_OPT, &text, err) ||
 	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &c->clip_norm, err) ||
 	    dlb_get_bool(r, "delay_discount", DLB_OPT, &c->delay_discount, err))
 		return -1;
@@ -96,25 +108,32 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 		return at_member(r, "lr_schedule", err);
 	at = dlb_ref_at(r, "clip_norm");
 	if (c->clip_norm > 0 && c->reduce == DLB_REDUCE_MOMENTS)
-		return dlb_ref_fail(&at, err, "where moments are exchanged there is no gradient of the whole batch to clip");
+		return dlb_ref_fail(
+			&at, err,
+			"where moments are exchanged there is no gradient of the whole batch to clip");
 	at = dlb_ref_at(r, "lr_schedule");
 	if (c->rate.kind == DLB_RATE_COSINE && c->rate.steps <= c->rate.warmup)
-		return dlb_ref_fail(&at, err, "the cosine ends at step %lld, in the warm-up of %lld steps", (long long)c->rate.steps,
-				    (long long)c->rate.warmup);
+		return dlb_ref_fail(&at, err, "the cosine ends at step %lld, in the warm-up of %lld steps",
+				    (long long)c->rate.steps, (long long)c->rate.warmup);
 	return 0;
 }
 
-static int read_group(const struct dlb_ref *r, const struct dlb_optimizer_choice *c, struct dlb_optimizer_group *g, struct dlb_error *err)
+static int read_group(const struct dlb_ref *r, const struct dlb_optimizer_choice *c,
+		      struct dlb_optimizer_group *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "glob", "lr", "weight_decay", NULL };
-	static const struct { const char *key; int hyper; } own[] = { { "lr", DLB_HYPER_LR }, { "weight_decay", DLB_HYPER_DECAY } };
+	static const struct {
+		const char *key;
+		int hyper;
+	} own[] = { { "lr", DLB_HYPER_LR }, { "weight_decay", DLB_HYPER_DECAY } };
 	const char *glob;
 
 	*g = (struct dlb_optimizer_group){ .glob = "" };
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "glob", DLB_NEED, &glob, err))
 		return -1;
 	if (!*glob || strlen(glob) >= sizeof g->glob)
-		return dlb_ref_fail(r, err, "a pattern of 1 to %zu characters is expected", sizeof g->glob - 1);
+		return dlb_ref_fail(r, err, "a pattern of 1 to %zu characters is expected",
+				    sizeof g->glob - 1);
 	snprintf(g->glob, sizeof g->glob, "%s", glob);
 	for (int i = 0; i < DLB_LEN(own); i++) {
 		g->given[own[i].hyper] = json_object_get(r->v, own[i].key) != NULL;
@@ -122,7 +141,9 @@ static int read_group(const struct dlb_ref *r, const struct dlb_optimizer_choice
 			return -1;
 	}
 	if (g->given[DLB_HYPER_LR] && c->rule == DLB_RULE_KFAC)
-		return dlb_ref_fail(r, err, "kfac's trust region is of one learning rate: a group of its weights has no lr of its own");
+		return dlb_ref_fail(r, err,
+				    "kfac's trust region is of one learning rate: a group of its weights has "
+				    "no lr of its own");
 	if (g->given[DLB_HYPER_LR] && c->hyper[DLB_HYPER_LR] <= 0)
 		return dlb_ref_fail(r, err, "a group's lr is relative to the optimizer's, which is 0");
 	return 0;
@@ -150,8 +171,13 @@ static int read_groups(const struct dlb_ref *r, struct dlb_optimizer_choice *c, 
 
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
-					     "warmup", "lr_schedule", "clip_norm", "delay_discount", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", "groups", NULL };
+	static const char *const known[] = {
+		"name",        "lr",           "momentum",       "alpha",   "beta1",
+		"beta2",       "eps",          "weight_decay",   "variant", "warmup",
+		"lr_schedule", "clip_norm",    "delay_discount", "reduce",  "max_state",
+		"damping",     "factor_decay", "inverse_every",  "kl_clip", "groups",
+		NULL
+	};
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;
@@ -170,13 +196,15 @@ int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, 
 		return -1;
 	dlb_optimizer_defaults(rule, &c);
 	for (int h = 0; h < DLB_N_HYPER; h++)
-		if (dlb_get_real(&r, dlb_hypers[h].key, DLB_OPT, dlb_hypers[h].min, dlb_hypers[h].max, &c.hyper[h], err))
+		if (dlb_get_real(&r, dlb_hypers[h].key, DLB_OPT, dlb_hypers[h].min, dlb_hypers[h].max,
+				 &c.hyper[h], err))
 			return -1;
 	for (int h = DLB_HYPER_DAMPING; h < DLB_N_HYPER; h++)
 		if (json_object_get(r.v, dlb_hypers[h].key) && !dlb_optimizer_uses(rule, h))
 			return dlb_ref_fail(&r, err, "optimizer %s has no %s", name, dlb_hypers[h].key);
 	if (c.hyper[DLB_HYPER_INVERSE_EVERY] != floor(c.hyper[DLB_HYPER_INVERSE_EVERY]))
-		return dlb_ref_fail(&r, err, "inverse_every is %g, not a whole number of steps", c.hyper[DLB_HYPER_INVERSE_EVERY]);
+		return dlb_ref_fail(&r, err, "inverse_every is %g, not a whole number of steps",
+				    c.hyper[DLB_HYPER_INVERSE_EVERY]);
 	if (read_variant(&r, &c, err) || read_rate(&r, &c, err) || read_groups(&r, &c, err))
 		return -1;
 	*o = c;

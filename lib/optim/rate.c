@@ -7,7 +7,10 @@
 
 static int wrong(const char *text, struct dlb_error *err)
 {
-	return dlb_fail(err, NULL, "no learning-rate schedule '%.100s'; there are constant, cosine[:STEPS[:MIN]] and step:N:FACTOR", text);
+	return dlb_fail(err, NULL,
+			"no learning-rate schedule '%.100s'; there are constant, cosine[:STEPS[:MIN]] and "
+			"step:N:FACTOR",
+			text);
 }
 
 /* Reads :NUMBER at *p and advances *p. */
@@ -38,11 +41,14 @@ int dlb_rate_parse(const char *text, int64_t steps, struct dlb_rate *r, struct d
 		x.kind = DLB_RATE_COSINE;
 		p += 6;
 		if (*p) {
-			if (!number(&p, 1, 1e15, &n) || n != floor(n) || (*p && !number(&p, 0, 1e38, &x.min)) || *p)
+			if (!number(&p, 1, 1e15, &n) || n != floor(n) ||
+			    (*p && !number(&p, 0, 1e38, &x.min)) || *p)
 				return wrong(text, err);
 			x.steps = (int64_t)n;
 		} else if (!steps) {
-			return dlb_fail(err, NULL, "a cosine must end at some step: cosine:STEPS, or --until-step or --steps");
+			return dlb_fail(
+				err, NULL,
+				"a cosine must end at some step: cosine:STEPS, or --until-step or --steps");
 		}
 	} else if (!strncmp(p, "step", 4)) {
 		x.kind = DLB_RATE_STEP;
@@ -68,19 +74,28 @@ double dlb_optimizer_rate(const struct dlb_optimizer_choice *o, int64_t step)
 		return lr * pow(r->factor, (double)(step / r->steps));
 	if (r->kind == DLB_RATE_COSINE) {
 		const double pi = 3.14159265358979323846;
-		double done = step >= r->steps ? 1 : (double)(step - r->warmup) / (double)(r->steps - r->warmup);
+		double done = step >= r->steps ? 1 :
+						 (double)(step - r->warmup) / (double)(r->steps - r->warmup);
 
 		return r->min + (lr - r->min) * (1 + cos(pi * done)) / 2;
 	}
 	return lr;
 }
 
-int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_reduce_how *how, struct dlb_error *err)
+int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_reduce_how *how,
+		     struct dlb_error *err)
 {
-	static const struct { const char *text; enum dlb_reduce_what what; enum dlb_reduce_how how; } rows[] = {
-		{ "gradients", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_MEAN }, { "gradients:mean", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_MEAN },
-		{ "gradients:sum", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_SUM }, { "moments", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_MEAN },
-		{ "moments:mean", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_MEAN }, { "moments:sum", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_SUM },
+	static const struct {
+		const char *text;
+		enum dlb_reduce_what what;
+		enum dlb_reduce_how how;
+	} rows[] = {
+		{ "gradients", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_MEAN },
+		{ "gradients:mean", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_MEAN },
+		{ "gradients:sum", DLB_REDUCE_GRADIENTS, DLB_REDUCE_BY_SUM },
+		{ "moments", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_MEAN },
+		{ "moments:mean", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_MEAN },
+		{ "moments:sum", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_SUM },
 		{ "moments:max", DLB_REDUCE_MOMENTS, DLB_REDUCE_BY_MAX },
 	};
 
@@ -91,10 +106,13 @@ int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_redu
 		*how = rows[i].how;
 		return 0;
 	}
-	return dlb_fail(err, NULL, "cannot reduce '%.100s'; there are gradients[:mean|:sum] and moments[:mean|:sum|:max]", text);
+	return dlb_fail(
+		err, NULL,
+		"cannot reduce '%.100s'; there are gradients[:mean|:sum] and moments[:mean|:sum|:max]", text);
 }
 
-void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share, struct dlb_optimizer_exchange *e)
+void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share,
+			    struct dlb_optimizer_exchange *e)
 {
 	const bool sum = o->reduce_by == DLB_REDUCE_BY_SUM;
 
@@ -109,10 +127,15 @@ void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share, 
 	e->max[1] = o->reduce_by == DLB_REDUCE_BY_MAX;
 }
 
-struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype, int64_t count,
-					  enum dlb_update_stage stage, const struct dlb_optimizer_exchange *e)
+struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype,
+					  int64_t count, enum dlb_update_stage stage,
+					  const struct dlb_optimizer_exchange *e)
 {
-	struct dlb_update_desc d = { .dtype = dtype, .count = count, .rule = o->rule, .variant = o->variant, .stage = stage,
+	struct dlb_update_desc d = { .dtype = dtype,
+				     .count = count,
+				     .rule = o->rule,
+				     .variant = o->variant,
+				     .stage = stage,
 				     .keep_local = o->local_max };
 
 	memcpy(d.hyper, o->hyper, sizeof d.hyper);

@@ -7,7 +7,8 @@
 #include "util/input.h"
 #include "util/share.h"
 
-static int read_row(const struct dlb_ref *r, struct dlb_affinity *a, struct dlb_affinity_row *row, struct dlb_error *err)
+static int read_row(const struct dlb_ref *r, struct dlb_affinity *a, struct dlb_affinity_row *row,
+		    struct dlb_error *err)
 {
 	if (!json_is_array(r->v) || !json_array_size(r->v))
 		return dlb_ref_fail(r, err, "an array of kinds of device is expected");
@@ -112,7 +113,8 @@ static bool has_kernel(const struct dlb_device_kind *k, const char *type)
 	return true;
 }
 
-const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *row, const char *type, const struct dlb_cluster *c)
+const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *row, const char *type,
+						const struct dlb_cluster *c)
 {
 	for (int i = 0; row && i < row->n; i++)
 		for (int d = 0; d < c->n_nodes; d++) {
@@ -126,5 +128,6 @@ const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *r
 bool dlb_affinity_means(const char *word, const struct dlb_device_kind *kind)
 {
 	size_t n = strcspn(kind->name, "/");
-	return !strcmp(word, kind->name) || !strcmp(word, kind->backend) || (strlen(word) == n && !strncmp(word, kind->name, n));
+	return !strcmp(word, kind->name) || !strcmp(word, kind->backend) ||
+	       (strlen(word) == n && !strncmp(word, kind->name, n));
 }

@@ -64,7 +64,8 @@ static int neighbour(struct latency_anneal *a, int c)
 static bool push(struct latency_anneal *a, int c, int to)
 {
 	const struct dlb_port *port = a->port;
-	if (a->seen[c] == a->stamp || a->at[c] == to || isinf(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)to]))
+	if (a->seen[c] == a->stamp || a->at[c] == to ||
+	    isinf(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)to]))
 		return false;
 	a->seen[c] = a->stamp;
 	a->changed[a->n] = c;
@@ -152,7 +153,8 @@ void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, doub
 		propose(&a);
 		if (!a.n)
 			continue;
-		double u = dlb_rng_uniform(&s->rng), value = fits(&a) ? dlb_calls_latency_s(&a.calls, from, NULL) : INFINITY;
+		double u = dlb_rng_uniform(&s->rng),
+		       value = fits(&a) ? dlb_calls_latency_s(&a.calls, from, NULL) : INFINITY;
 		if (!(value <= a.value - t * s->best_s * log(u > 0 ? u : 1e-300))) {
 			undo(&a);
 			continue;

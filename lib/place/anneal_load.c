@@ -99,7 +99,8 @@ static bool try_clump(struct dlb_loads *a, int c, int to, double hot)
 static bool propose(struct dlb_loads *a, double hot)
 {
 	const struct dlb_port *port = a->port;
-	int kind = dlb_loads_below(a, 100), c = dlb_loads_below(a, port->n), to = dlb_loads_below(a, port->n_nodes);
+	int kind = dlb_loads_below(a, 100), c = dlb_loads_below(a, port->n),
+	    to = dlb_loads_below(a, port->n_nodes);
 	if (dlb_loads_below(a, 4) == 0) {
 		int d = dlb_loads_busiest(a);
 		if (a->size[d])
@@ -110,7 +111,9 @@ static bool propose(struct dlb_loads *a, double hot)
 		if (o >= 0)
 			to = a->at[o];
 	}
-	return kind < 65 ? try_one(a, c, to, hot) : kind < 80 ? try_swap(a, c, to, hot) : try_clump(a, c, to, hot);
+	return kind < 65 ? try_one(a, c, to, hot) :
+	       kind < 80 ? try_swap(a, c, to, hot) :
+			   try_clump(a, c, to, hot);
 }
 
 void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft)
@@ -125,7 +128,13 @@ void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, d
 			t = hot * pow(cool, (double)i / CHECK);
 			double done = (double)i / (double)proposals;
 			a.strength = pow(100, done);
-			dlb_loads_set_exponent(&a, done < 0.3 ? 3 : done < 0.55 ? 4 : done < 0.75 ? 5 : done < 0.9 ? 6 : 7, s->best_s);
+			dlb_loads_set_exponent(&a,
+					       done < 0.3  ? 3 :
+					       done < 0.55 ? 4 :
+					       done < 0.75 ? 5 :
+					       done < 0.9  ? 6 :
+							     7,
+					       s->best_s);
 			s->budget -= CHECK;
 			if (dlb_search_over(s))
 				break;

@@ -18,7 +18,8 @@
 #include "util/clock.h"
 
 enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: cost of a simulation, in orderings */
-enum { BLIND = 32 };					/* one in so many proposals is ordered regardless of its estimate */
+/* one in so many proposals is ordered regardless of its estimate */
+enum { BLIND = 32 };
 static const double SLACK = 2, LEARN = 0.05;
 
 struct step_anneal {
@@ -30,8 +31,10 @@ struct step_anneal {
 	int *at;				/* [group] */
 	int *placement;				/* [op], scratch */
 	double *used;				/* [node] bytes, estimated */
-	bool any_size;				/* the start does not fit by the estimate: the simulation decides */
-	double margin;				/* factor of memory limits; falls when an estimate was too low */
+	/* the start does not fit by the estimate: the simulation decides */
+	bool any_size;
+	/* factor of memory limits; falls when an estimate was too low */
+	double margin;
 	int *changed, *before, n;		/* groups of the proposal, and where they were */
 	double value;
 	double pending_s; int *pending;		/* best by order since the last simulation; INFINITY: none */
@@ -132,7 +135,8 @@ static void propose(struct step_anneal *a)
 	int n_nodes = a->p->cluster->n_nodes, any = below(a, n_nodes);
 	a->n = 0;
 	if (kind < 30) {
-		int g = a->unit_group[a->unit_start[unit] + below(a, a->unit_start[unit + 1] - a->unit_start[unit])];
+		int g = a->unit_group[a->unit_start[unit] +
+				      below(a, a->unit_start[unit + 1] - a->unit_start[unit])];
 		push_unit(a, unit, below(a, 4) ? near_node(a, g) : any);
 	} else if (kind < 60) {				/* a run, up to a border and over it */
 		int from = node_of_unit(a, unit), step = below(a, 2) ? 1 : -1, to = unit;
@@ -178,7 +182,8 @@ static bool over(const struct step_anneal *a)
 
 bool dlb_step_search_over(const struct dlb_step_search *s)
 {
-	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
+	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) ||
+	       s->best_s <= s->bound_s;
 }
 
 static void find_near(struct step_anneal *a)
@@ -246,7 +251,8 @@ static void init(struct step_anneal *a, const struct dlb_problem *p, struct dlb_
 
 static void release(struct step_anneal *a)
 {
-	void *all[] = { a->unit_start, a->unit_group, a->near_start, a->near, a->placement, a->used, a->changed, a->before, a->pending };
+	void *all[] = { a->unit_start, a->unit_group, a->near_start, a->near,   a->placement,
+			a->used,       a->changed,    a->before,     a->pending };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 	dlb_units_release(&a->u);
@@ -274,7 +280,8 @@ static void learn(struct step_anneal *a, double guess_s, double value_s)
 		a->slack_s += LEARN * (fmax(guess_s - value_s, 0) - a->slack_s);
 }
 
-void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot)
+void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items,
+		     double hot)
 {
 	struct step_anneal a;
 	int64_t end = s->budget - items, start = s->budget;
@@ -285,7 +292,8 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 	double best_order_s = a.value;
 	for (int64_t i = 0; s->budget > end && !over(&a); i++) {
 		double done = (double)(start - s->budget) / (double)(items > 0 ? items : 1);
-		double t = hot > 0 ? hot * pow(1e-4 / hot, done < 1 ? done : 1) * ref : 0, u = dlb_rng_uniform(&s->rng);
+		double t = hot > 0 ? hot * pow(1e-4 / hot, done < 1 ? done : 1) * ref : 0,
+		       u = dlb_rng_uniform(&s->rng);
 		propose(&a);
 		if (i % CHECK == CHECK - 1)
 			confirm(&a);

@@ -12,8 +12,16 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 30000000 /* some seconds */,
-       STEP_ITEMS = 4000000, MOST_ORDERS = 2000, MOST_PLACEMENTS = 6600, MANY_OPS = 2000, MANY_ITEMS = 20000 };
+enum {
+	MAX_STARTS = 16,
+	MAX_IDEALS = 60000,
+	DP_STEPS = 30000000 /* some seconds */,
+	STEP_ITEMS = 4000000,
+	MOST_ORDERS = 2000,
+	MOST_PLACEMENTS = 6600,
+	MANY_OPS = 2000,
+	MANY_ITEMS = 20000
+};
 
 /* Proposals per unit of effort: few classes need few. */
 static int64_t unit_of(const struct dlb_port *port, bool latency)
@@ -69,7 +77,8 @@ struct sized { double bytes; int class; };
 static int by_size(const void *a, const void *b)
 {
 	const struct sized *x = a, *y = b;
-	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
+	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) :
+				      (x->class > y->class) - (x->class < y->class);
 }
 
 /* For scarce memory: best fit decreasing, each class, largest first, to the node that it fills most; then
@@ -84,19 +93,22 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 	bool done = false;
 	for (int turn = 0; turn < TRIES && !done; turn++) {
 		for (int c = 0; c < port->n; c++)
-			order[c] = (struct sized){ port->bytes[c] * (turn ? 1 + 0.5 * dlb_rng_uniform(rng) : 1), c };
+			order[c] = (struct sized){
+				port->bytes[c] * (turn ? 1 + 0.5 * dlb_rng_uniform(rng) : 1), c
+			};
 		qsort(order, (size_t)port->n, sizeof *order, by_size);
 		memcpy(room, port->room_bytes, D * sizeof *room);
 		done = true;
 		for (int i = 0; i < port->n && done; i++) {
 			int c = order[i].class, to = -1;
 			for (int d = 0; d < port->n_nodes; d++)
-				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) && port->bytes[c] <= room[d] &&
-				    (to < 0 || room[d] < room[to]))
+				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) &&
+				    port->bytes[c] <= room[d] && (to < 0 || room[d] < room[to]))
 					to = d;
 			done = to >= 0;
 			for (int d = 0; d < port->n_nodes && !done; d++)
-				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) && port->bytes[c] - room[d] < want->bytes)
+				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) &&
+				    port->bytes[c] - room[d] < want->bytes)
 					*want = (struct shortage){ port->bytes[c] - room[d], c, d };
 			if (done) {
 				at[c] = to;
@@ -110,7 +122,8 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 }
 
 /* The error: the node, its shortage and the class, in the packing that came nearest. */
-static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct shortage *want, struct dlb_error *err)
+static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct shortage *want,
+		    struct dlb_error *err)
 {
 	double need = 0, have = 0;
 	if (want->node < 0)
@@ -120,13 +133,19 @@ static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, co
 	for (int d = 0; d < port->n_nodes; d++)
 		have += port->room_bytes[d];
 	const struct dlb_op *o = &p->graph->op[p->group_op[p->group_start[want->class]]];
-	return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) lacks %.4g MB for op '%.80s'%s; all ops need %.4g MB, the nodes have %.4g MB",
-			   want->node, p->cluster->kind[p->cluster->node[want->node].kind].name, want->bytes / 1e6, o->name,
-			   p->group_start[want->class + 1] - p->group_start[want->class] > 1 ? " and what is bound to it" : "",
+	return dlb_fail_no(err, NULL,
+			   "no plan fits: node %d (%s) lacks %.4g MB for op '%.80s'%s; all ops need %.4g MB, "
+			   "the nodes have %.4g MB",
+			   want->node, p->cluster->kind[p->cluster->node[want->node].kind].name,
+			   want->bytes / 1e6, o->name,
+			   p->group_start[want->class + 1] - p->group_start[want->class] > 1 ?
+				   " and what is bound to it" :
+				   "",
 			   need / 1e6, have / 1e6);
 }
 
-static void gather(const struct dlb_problem *p, const struct dlb_port *port, double deadline_s, struct starts *s, struct dlb_error *nearest)
+static void gather(const struct dlb_problem *p, const struct dlb_port *port, double deadline_s,
+		   struct starts *s, struct dlb_error *nearest)
 {
 	bool latency = p->objective == DLB_LATENCY;
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *placement);
@@ -143,8 +162,11 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 	enum dlb_dp_beyond beyond;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 	int64_t steps = p->search_s > 0 ? 0 : DP_STEPS * (p->effort > 0 ? p->effort : 1);
-	double now = dlb_clock_s(), half = deadline_s > 0 ? now + (deadline_s - now) / 2 : 0;	/* the rest is for the search */
-	const struct dlb_dp_limits limits = { .most_ideals = MAX_IDEALS, .most_steps = steps, .deadline_s = half };
+	/* the rest is for the search */
+	double now = dlb_clock_s(), half = deadline_s > 0 ? now + (deadline_s - now) / 2 : 0;
+	const struct dlb_dp_limits limits = { .most_ideals = MAX_IDEALS,
+					      .most_steps = steps,
+					      .deadline_s = half };
 	double value = dlb_contiguous(port, latency, &limits, at, &beyond);
 	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
 	if (s->n)
@@ -196,7 +218,8 @@ static bool exhaust(const struct dlb_port *port, bool latency, double best_s, in
 	return true;
 }
 
-static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int ways, int *best)
+static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s,
+		   double deadline_s, int ways, int *best)
 {
 	bool latency = p->objective == DLB_LATENCY;
 	struct dlb_port coarse;
@@ -206,11 +229,13 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
 				.budget = effort * unit_of(&coarse, latency), .best_s = INFINITY };
 	dlb_rng_init(&x.rng, p->seed);
-	x.bound_s = dlb_port_bound_s(&coarse, latency) * (1 + 2e-9);	/* bounds stay clear of rounding by half of that */
+	/* bounds stay clear of rounding by half of that */
+	x.bound_s = dlb_port_bound_s(&coarse, latency) * (1 + 2e-9);
 	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
 	for (int i = 0; i < s->n; i++) {
 		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);
-		for (int turn = 0; turn < 2; turn++)	/* a class without work or size goes where the others of its contracted class are */
+		/* a class without work or size goes where the others of its contracted class are */
+		for (int turn = 0; turn < 2; turn++)
 			for (int c = 0; c < port->n; c++)
 				if (turn == heavy(port, c))
 					start[n][map[c]] = s->at[i][c];
@@ -254,8 +279,8 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 
 /* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is
  * none yet. */
-static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s, int **misfit,
-			  struct dlb_error *nearest)
+static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s,
+			  int **misfit, struct dlb_error *nearest)
 {
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
@@ -296,7 +321,8 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 
 /* The starts, the best first; s[i] is the simulated step. A placement that does not fit is kept only while
  * none fits: the plan made from it states the shortage. */
-static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
+static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s,
+			struct dlb_error *err)
 {
 	struct dlb_error nearest = { .status = 0 };
 	int *misfit = NULL;
@@ -320,7 +346,8 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 static int64_t unit_of_step(const struct dlb_problem *p)
 {
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
-	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few orderings */
+	/* few items need few orderings */
+	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;
 	if (p->graph->n_ops > MANY_OPS)			/* and many get few: each costs more and gains less */
 		unit = unit * MANY_OPS / p->graph->n_ops;
 	return unit;
@@ -328,7 +355,8 @@ static int64_t unit_of_step(const struct dlb_problem *p)
 
 /* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or
  * both in turn. */
-static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways, struct dlb_step_search *x)
+static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways,
+			struct dlb_step_search *x)
 {
 	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
 	int64_t unit = unit_of_step(p);
@@ -340,7 +368,8 @@ static void search_ways(const struct dlb_problem *p, const struct starts *s, int
 		double was = x->best_s;
 		if (ways & REFINE && (run % 3 == 0 || !(ways & ANNEAL)))
 			dlb_refine_step(p, x, unit / 6);
-		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : x->best, (size_t)p->n_groups * sizeof *from);
+		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : x->best,
+		       (size_t)p->n_groups * sizeof *from);
 		if (ways & ANNEAL)
 			dlb_anneal_step(p, x, from, unit / 4, heat[run % DLB_LEN(heat)]);
 		done = !(ways & ANNEAL) && x->best_s >= was && x->deadline_s <= 0;
@@ -350,10 +379,13 @@ static void search_ways(const struct dlb_problem *p, const struct starts *s, int
 
 /* auto runs anneal and refine, then continues both from the better result: it is never worse than either
  * of the same effort. With a time limit it alternates between both from the beginning. */
-static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
+static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways,
+			int *best)
 {
 	size_t size = (size_t)p->n_groups * sizeof *best;
-	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p) };
+	struct dlb_step_search x = {
+		.deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p)
+	};
 
 	if (ways == (ANNEAL | REFINE) && dlb_exhaust_step(p, &x, MOST_PLACEMENTS))
 		return;
@@ -380,7 +412,8 @@ static int best_step(const struct dlb_problem *p, int ways, int *placement, stru
 		return -1;
 	int *best = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *best);
 	memcpy(best, s.at[0], (size_t)p->n_groups * sizeof *best);
-	if (deadline_s > 0)				/* leaves time for the plan's verification and time-line */
+	/* leaves time for the plan's verification and time-line */
+	if (deadline_s > 0)
 		deadline_s = fmax(deadline_s - 4 * s.clock_s, 1e-9);
 	if (isfinite(s.s[0]))
 		search_step(p, &s, deadline_s, ways, best);
@@ -412,7 +445,8 @@ static int search_from_best(const struct dlb_problem *p, int ways, int *placemen
 	} else {
 		if (err)
 			*err = nearest;
-		rc = nearest.status ? -1 : dlb_fail_no(err, NULL, "no plan fits the nodes' memory and kernels");
+		rc = nearest.status ? -1 :
+				      dlb_fail_no(err, NULL, "no plan fits the nodes' memory and kernels");
 	}
 	while (s.n)
 		free(s.at[--s.n]);

@@ -23,11 +23,13 @@
  * they have one price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1);
  * columns are compared by hash, then by value. */
 struct classes { int n, *node, *count; };
-static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n, struct classes *c)
+static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n,
+			 struct classes *c)
 {
 	uint64_t *hash = dlb_xcalloc((size_t)n + 1, sizeof *hash);
 	int *same = dlb_xcalloc((size_t)n + 1, sizeof *same);
-	*c = (struct classes){ 0, dlb_xcalloc((size_t)n + 1, sizeof *c->node), dlb_xcalloc((size_t)n + 1, sizeof *c->count) };
+	*c = (struct classes){ 0, dlb_xcalloc((size_t)n + 1, sizeof *c->node),
+			       dlb_xcalloc((size_t)n + 1, sizeof *c->count) };
 	for (int d = 0; d < n; d++)
 		memcpy(&hash[d], more ? &more[d] : &(double){ 1 }, sizeof *hash);
 	for (int g = 0; g < n_groups; g++) {
@@ -67,7 +69,8 @@ static void release_classes(struct classes *c)
 struct prices { size_t n; double *y, *m, *load, *full, *mean, *mean_full; };
 
 /* The bound at given prices; load and full: the time and memory used by the minimizing assignment. */
-static double at_prices(const struct prices *p, const double *t, const double *share, const int *count, int n_groups)
+static double at_prices(const struct prices *p, const double *t, const double *share, const int *count,
+			int n_groups)
 {
 	double bound = 0;
 	memset(p->load, 0, p->n * sizeof *p->load);
@@ -78,7 +81,8 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 		size_t at = p->n;
 		for (size_t k = 0; k < p->n; k++) {
 			double price = p->y[k] / count[k] * row[k] + (part ? p->m[k] * part[k] : 0);
-			if (price < least) {		/* no kernel: infinite, or NaN at price 0; never less */
+			/* no kernel: infinite, or NaN at price 0; never less */
+			if (price < least) {
 				least = price;
 				at = k;
 			}
@@ -97,7 +101,8 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 
 /* Any prices certify the bound. Update steps shrink as 1/sqrt(round) and use running means of load, which
  * converge. best_y (may be NULL): the prices of the best bound. */
-static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes, double *best_y)
+static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes,
+			  double *best_y)
 {
 	enum { ROUNDS = 3000, FEW = 4 };
 	double best = 0;
@@ -105,7 +110,8 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 	double *room = dlb_xcalloc(6 * n, sizeof *room);
 	struct prices p = { n, room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n };
 	double looks = (double)n_groups * n_classes;
-	for (size_t k = 0; k < n; k++) {		/* speed: one over the time of all groups with a kernel there */
+	/* speed: one over the time of all groups with a kernel there */
+	for (size_t k = 0; k < n; k++) {
 		double s = 0;
 		for (int g = 0; g < n_groups; g++)
 			s += isfinite(t[(size_t)g * n + k]) ? t[(size_t)g * n + k] : 0;
@@ -129,7 +135,8 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 			p.mean_full[k] += (p.full[k] - p.mean_full[k]) / (round < 8 ? round + 1 : 8);
 			total += p.mean[k] / (double)n;
 		}
-		for (size_t k = 0; k < n && total > 0; k++) {	/* raises the price of classes loaded above the mean */
+		/* raises the price of classes loaded above the mean */
+		for (size_t k = 0; k < n && total > 0; k++) {
 			double step = rate * (p.mean[k] / total - 1);
 			p.y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
 		}
@@ -142,8 +149,8 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 
 /* count[node]: equal nodes (NULL: 1). scale[node] multiplies times (NULL: 1). bytes[group] and room[node],
  * or both NULL; one of scale and room is NULL. */
-static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups,
-			 const int *count, int n_nodes)
+static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room,
+			 int n_groups, const int *count, int n_nodes)
 {
 	struct classes c;
 	find_classes(time_s, scale ? scale : room, n_groups, count, n_nodes, &c);
@@ -174,7 +181,8 @@ static double load_bound(const double *time_s, const double *scale, const double
 	return s;
 }
 
-double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes)
+double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups,
+			int n_nodes)
 {
 	double all = 0, least = INFINITY;
 	for (int g = 0; g < n_groups; g++)
@@ -182,7 +190,8 @@ double dlb_load_bound_s(const double *time_s, const double *bytes, const double 
 	for (int d = 0; d < n_nodes; d++)
 		least = fmin(least, room_bytes[d]);
 	bool matters = all > least;			/* else all groups fit on any node */
-	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, NULL, n_nodes);
+	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, NULL,
+			  n_nodes);
 }
 
 double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y)
@@ -213,7 +222,8 @@ static int *find_sorts(const struct dlb_problem *p, int *n)
 	*n = 0;
 	for (int d = 0; d < c->n_nodes; d++) {
 		int k = 0;
-		while (k < *n && (c->node[node[k]].kind != c->node[d].kind || c->node[node[k]].speed != c->node[d].speed ||
+		while (k < *n && (c->node[node[k]].kind != c->node[d].kind ||
+				  c->node[node[k]].speed != c->node[d].speed ||
 				  p->stated_scale[node[k]] != p->stated_scale[d]))
 			k++;
 		if (k == *n)
@@ -238,10 +248,13 @@ static double chain_bound(const struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
 	int M = p->micro_batches, n_sorts, *sort = find_sorts(p, &n_sorts);
-	double large = (double)dlb_micro_batch_size(p->batch, M, 0), small = (double)dlb_micro_batch_size(p->batch, M, M - 1);
+	double large = (double)dlb_micro_batch_size(p->batch, M, 0),
+	       small = (double)dlb_micro_batch_size(p->batch, M, M - 1);
 	double n_large = p->batch % M ? (double)(p->batch % M) : M, best = 0;
-	double *head = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *head), *tail = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *tail);
-	double *first = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *first), *last = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *last);
+	double *head = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *head),
+	       *tail = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *tail);
+	double *first = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *first),
+	       *last = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *last);
 	for (int i = 0; i < g->n_ops; i++) {
 		first[i] = best_s(p, sort, n_sorts, i, large);
 		last[i] = small == large ? first[i] : best_s(p, sort, n_sorts, i, small);
@@ -250,7 +263,8 @@ static double chain_bound(const struct dlb_problem *p)
 	}
 	for (int i = 0; i < g->n_ops; i++) {
 		for (int k = 0; k < g->op[i].n_in; k++) {
-			int t = g->op[i].in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int t = g->op[i].in[k],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 			if (from >= 0 && head[from] + first[from] > head[i])
 				head[i] = head[from] + first[from];
 		}
@@ -261,7 +275,8 @@ static double chain_bound(const struct dlb_problem *p)
 		if (head[i] + all + tail[i] > best)
 			best = head[i] + all + tail[i];
 		for (int k = 0; k < g->op[i].n_in; k++) {
-			int t = g->op[i].in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int t = g->op[i].in[k],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 			if (from >= 0 && tail[i] + last[i] > tail[from])
 				tail[from] = tail[i] + last[i];
 		}

@@ -17,7 +17,8 @@ static double time_s(const struct node_loads *s, int group, int node)
 
 static bool able(const struct node_loads *s, int group, int node)
 {
-	return isfinite(time_s(s, group, node)) && s->used_bytes[node] + dlb_group_bytes(s->p, group) <= s->p->memory_bytes[node];
+	return isfinite(time_s(s, group, node)) &&
+	       s->used_bytes[node] + dlb_group_bytes(s->p, group) <= s->p->memory_bytes[node];
 }
 
 static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int group)
@@ -45,7 +46,8 @@ static int choose(const struct node_loads *s, int group, const char *kind)
 		if (able(s, group, d) && time_s(s, group, d) < fastest)
 			fastest = time_s(s, group, d);
 	for (int d = 0; d < cl->n_nodes; d++) {
-		bool meant = kind ? dlb_affinity_means(kind, &cl->kind[cl->node[d].kind]) : time_s(s, group, d) <= fastest;
+		bool meant = kind ? dlb_affinity_means(kind, &cl->kind[cl->node[d].kind]) :
+				    time_s(s, group, d) <= fastest;
 		if (meant && able(s, group, d) &&
 		    (to < 0 || s->load_s[d] + time_s(s, group, d) < s->load_s[to] + time_s(s, group, to)))
 			to = d;
@@ -56,7 +58,8 @@ static int choose(const struct node_loads *s, int group, const char *kind)
 int dlb_place_by_kind(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	size_t n_nodes = (size_t)p->cluster->n_nodes;
-	struct node_loads s = { p, dlb_xcalloc(n_nodes, sizeof(double)), dlb_xcalloc(n_nodes, sizeof(double)) };
+	struct node_loads s = { p, dlb_xcalloc(n_nodes, sizeof(double)),
+				dlb_xcalloc(n_nodes, sizeof(double)) };
 	int rc = 0;
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
 		const struct dlb_affinity_row *row = p->affinity ? row_of(p, g) : NULL;

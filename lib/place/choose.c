@@ -30,8 +30,8 @@ bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer 
 }
 
 /* Makes one placer's plan and reports it to p->tried. *lack: bytes that a refused plan lacks. */
-static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan, double *ranked,
-		   double *lack, struct dlb_error *err)
+static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan,
+		   double *ranked, double *lack, struct dlb_error *err)
 {
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
 	int rc = placer->place(p, placement, err);
@@ -46,22 +46,26 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 	free(placement);
 	if (rc == 0) {
 		plan->winner = placer->name;
-		bool searches = placer->place == dlb_place_auto || placer->place == dlb_place_anneal || placer->place == dlb_place_refine;
+		bool searches = placer->place == dlb_place_auto || placer->place == dlb_place_anneal ||
+				placer->place == dlb_place_refine;
 		if (searches && !(p->search_s > 0))
 			plan->effort = p->effort > 0 ? p->effort : 1;
 	}
 	if (p->tried)
-		p->tried(p->tried_arg, placer->name, rc ? INFINITY : *ranked, rc ? INFINITY : plan->value_s, rc ? err : NULL);
+		p->tried(p->tried_arg, placer->name, rc ? INFINITY : *ranked, rc ? INFINITY : plan->value_s,
+			 rc ? err : NULL);
 	return rc;
 }
 
-static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, double *ranked, struct dlb_error *err)
+static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, double *ranked,
+		  struct dlb_error *err)
 {
 	double lack, least_lack = INFINITY;
 	bool given = algorithm != NULL;
 	if (!given && p->objective != DLB_STEP)		/* auto tries the others */
 		algorithm = "auto";
-	if (!given && p->objective == DLB_STEP && attempt(p, dlb_placer_find("auto"), plan, ranked, &lack, err) == 0) {
+	if (!given && p->objective == DLB_STEP &&
+	    attempt(p, dlb_placer_find("auto"), plan, ranked, &lack, err) == 0) {
 		plan->algorithm = "default";
 		return 0;
 	}
@@ -92,7 +96,8 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		if (!dlb_placer_by_default(p, x))
 			continue;
 		if (attempt(p, x, &other, &value, &lack, &why)) {
-			bool better = lack < least_lack || (isinf(least_lack) && nearest.status != 1 && why.status == 1);
+			bool better = lack < least_lack ||
+				      (isinf(least_lack) && nearest.status != 1 && why.status == 1);
 			if (better || !nearest.what[0])
 				nearest = why;
 			if (lack < least_lack)
@@ -124,7 +129,8 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 	return 0;
 }
 
-int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err)
+int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan,
+	      struct dlb_error *err)
 {
 	double ranked;
 	struct dlb_error local = { .status = 0 };
@@ -142,12 +148,13 @@ void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_p
 		bool weight = g->tensor[t].kind == DLB_T_WEIGHT;
 		int home = weight || g->tensor[t].kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
 		if (home >= 0 && plan->placement[home] != before[home])
-			plan->moved_bytes += dlb_tensor_bytes(&g->tensor[t], 1) * (weight ? 1 + p->n_state : 1);
+			plan->moved_bytes += dlb_tensor_bytes(&g->tensor[t], 1) *
+					     (weight ? 1 + p->n_state : 1);
 	}
 }
 
-int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan,
-		    bool *kept, struct dlb_error *err)
+int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current,
+		    struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
 	struct dlb_plan now;
 	double ranked, value;
@@ -163,7 +170,8 @@ int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const in
 		if (isfinite(ranked))
 			dlb_plan_release(plan);
 		*plan = now;
-		plan->algorithm = algorithm ? algorithm : "default";	/* the placer of the kept plan is not known here */
+		/* the placer of the kept plan is not known here */
+		plan->algorithm = algorithm ? algorithm : "default";
 		plan->algorithm_given = algorithm != NULL;
 		*kept = true;
 	} else if (have) {

@@ -15,17 +15,20 @@ static int find_op(const struct dlb_graph *g, const char *name, size_t n)
 	return n && end == name + n && *name >= '0' && *name <= '9' && id < g->n_ops ? (int)id : -1;
 }
 
-static int find_node(const struct dlb_cluster *cl, const char *text, const char *option, int *node, struct dlb_error *err)
+static int find_node(const struct dlb_cluster *cl, const char *text, const char *option, int *node,
+		     struct dlb_error *err)
 {
 	char *end;
 	long id = strtol(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || id >= cl->n_nodes)
-		return dlb_fail(err, NULL, "--%s: no node '%s'; the cluster has nodes 0 to %d", option, text, cl->n_nodes - 1);
+		return dlb_fail(err, NULL, "--%s: no node '%s'; the cluster has nodes 0 to %d", option, text,
+				cl->n_nodes - 1);
 	*node = (int)id;
 	return 0;
 }
 
-static int read_pin(const char *text, struct dlb_constraints *c, const struct dlb_problem *p, struct dlb_error *err)
+static int read_pin(const char *text, struct dlb_constraints *c, const struct dlb_problem *p,
+		    struct dlb_error *err)
 {
 	const char *last = strrchr(text, '=');
 	int node = -1;
@@ -37,13 +40,14 @@ static int read_pin(const char *text, struct dlb_constraints *c, const struct dl
 	if (find_node(p->cluster, last + 1, "pin", &node, err))
 		return -1;
 	if (c->op_node[op] >= 0 && c->op_node[op] != node)
-		return dlb_fail(err, NULL, "--pin: op %d '%s' is pinned to node %d and to node %d", op, p->graph->op[op].name,
-				c->op_node[op], node);
+		return dlb_fail(err, NULL, "--pin: op %d '%s' is pinned to node %d and to node %d", op,
+				p->graph->op[op].name, c->op_node[op], node);
 	c->op_node[op] = node;
 	return 0;
 }
 
-static int read_pins(struct dlb_constraints *c, const struct dlb_plan *previous, const struct dlb_problem *p, struct dlb_error *err)
+static int read_pins(struct dlb_constraints *c, const struct dlb_plan *previous, const struct dlb_problem *p,
+		     struct dlb_error *err)
 {
 	size_t n_ops = (size_t)p->graph->n_ops, n_nodes = (size_t)p->cluster->n_nodes;
 	if (c->pin.n || (previous && previous->pin)) {
@@ -70,7 +74,8 @@ static int read_pins(struct dlb_constraints *c, const struct dlb_plan *previous,
 }
 
 /* The user's priorities of ops: member x-priority of /graph/ops/N, the greatest first. */
-static int read_numbers(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_problem *p, struct dlb_error *err)
+static int read_numbers(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_problem *p,
+			struct dlb_error *err)
 {
 	json_t *ops = json_object_get(dlb_doc_section(d, "graph"), "ops");
 	int n = 0;
@@ -116,8 +121,10 @@ static int read_before(struct dlb_constraints *c, const struct dlb_problem *p, s
 		json_t *at = json_object_get(index, p->graph->op[i].name);
 		snprintf(key, sizeof key, "%lld", at ? (long long)json_integer_value(at) : -1LL);
 		json_t *node = json_object_get(placement, key);
-		if (!json_is_integer(node) || json_integer_value(node) < 0 || json_integer_value(node) >= p->cluster->n_nodes) {
-			dlb_fail(err, other.name, "--from: its plan has no node of this cluster for op '%s'", p->graph->op[i].name);
+		if (!json_is_integer(node) || json_integer_value(node) < 0 ||
+		    json_integer_value(node) >= p->cluster->n_nodes) {
+			dlb_fail(err, other.name, "--from: its plan has no node of this cluster for op '%s'",
+				 p->graph->op[i].name);
 			goto out;
 		}
 		c->before[i] = (int)json_integer_value(node);
@@ -129,8 +136,8 @@ out:
 	return rc;
 }
 
-int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous, struct dlb_problem *p,
-		    struct dlb_error *err)
+int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous,
+			 struct dlb_problem *p, struct dlb_error *err)
 {
 	size_t n_ops = (size_t)p->graph->n_ops;
 	if (!c->priority && previous && previous->priority)
@@ -168,7 +175,9 @@ int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, con
 
 const char *dlb_constraints_rewrites(const struct dlb_constraints *c, const struct dlb_plan *previous)
 {
-	return c->rewrites ? c->rewrites : previous && previous->rewrites ? previous->rewrites : "keep-affinity";
+	return c->rewrites                    ? c->rewrites :
+	       previous && previous->rewrites ? previous->rewrites :
+						"keep-affinity";
 }
 
 void dlb_constraints_release(struct dlb_constraints *c)
@@ -199,7 +208,8 @@ void dlb_constraints_keep(const struct dlb_constraints *c, struct dlb_plan *plan
 	for (int d = 0; c->excluded && d < plan->n_nodes; d++)
 		some |= c->excluded[d];
 	if (some) {
-		plan->excluded = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes + 1, sizeof *plan->excluded);
+		plan->excluded = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes + 1,
+						 sizeof *plan->excluded);
 		memcpy(plan->excluded, c->excluded, (size_t)plan->n_nodes * sizeof *plan->excluded);
 	}
 	if (c->priority && strcmp(c->priority, "graph"))

@@ -12,7 +12,8 @@ struct dlb_constraints {
 	struct dlb_strlist pin, exclude;		/* "OP=NODE", by id or name; "NODE" */
 	const char *priority, *affinity, *rewrites, *from;
 	int64_t max_moves;				/* ops; -1: any number */
-	double serve_steps;				/* the cost of moving is spread over so many steps; 0: free */
+	/* the cost of moving is spread over so many steps; 0: free */
+	double serve_steps;
 	/* made by dlb_constraints_read */
 	int *op_node, *before;				/* [op]; NULL: none */
 	bool *excluded;					/* [node]; NULL: none */
@@ -22,8 +23,8 @@ struct dlb_constraints {
 /* Resolves the options against document d (p's graph and cluster come from it) and the previous plan
  * (NULL: none), and sets p's members. The previous plan's constraints hold where no option replaces them;
  * without --from its placement is the one moved from. p borrows from c until dlb_constraints_release. */
-int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous, struct dlb_problem *p,
-		    struct dlb_error *err);
+int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous,
+			 struct dlb_problem *p, struct dlb_error *err);
 /* "keep-affinity" or "all": the option, else the previous plan's, else the former. */
 const char *dlb_constraints_rewrites(const struct dlb_constraints *c, const struct dlb_plan *previous);
 void dlb_constraints_release(struct dlb_constraints *c);

@@ -28,7 +28,8 @@ struct dp_walk {
 	const struct dlb_ideals *s;
 	const struct dlb_port *port;
 	bool latency;
-	double bound, reach;			/* reach: pruning bound for stages of the current ideal; <= bound */
+	/* reach: pruning bound for stages of the current ideal; <= bound */
+	double bound, reach;
 	int *open, n_open;			/* states of that ideal that may improve */
 	struct node_kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
 	unsigned char *left;			/* [state][kind]: one more device is left */
@@ -37,15 +38,18 @@ struct dp_walk {
 	int *low, *high;			/* [ideal] first and last such state */
 	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
 	double least_s;				/* lower bound of the value; 0: not known */
-	double *capacity;			/* [state] of the devices used, at prices, per second of value */
+	/* [state] of the devices used, at prices, per second of value */
+	double *capacity;
 	/* the current difference I \ J */
 	double *work, *send, bytes;		/* [kind] */
-	struct pin { int inside, sinks, above; bool home; } *net;	/* readers in the difference, in all, above I; source inside */
+	/* readers in the difference, in all, above I; source inside */
+	struct pin { int inside, sinks, above; bool home; } *net;
 	double *net_s;				/* [net][kind] */
 	double *item_work_s, *item_bytes;	/* [item][kind], [item] */
 	double *fixed;				/* [kind] the part of send that no further step reduces */
 	int64_t steps, most_steps;
-	double *tail, chain;			/* [op] longest chain of host ops from it, in the difference; the longest */
+	/* [op] longest chain of host ops from it, in the difference; the longest */
+	double *tail, chain;
 	bool *in;				/* [op] */
 	int *stamp, top;
 	/* while tracing back: the ideal below */
@@ -62,7 +66,8 @@ static bool find_kinds(struct dp_walk *w)
 	int *first = dlb_xcalloc((size_t)port->n_nodes, sizeof *first);
 	w->n_kinds = dlb_port_kinds(port, w->kind_of, first);
 	for (int k = 0; k < w->n_kinds; k++)
-		w->kind[k] = (struct node_kind){ .node = first[k], .host = port->host[port->place[first[k]]] };
+		w->kind[k] = (struct node_kind){ .node = first[k],
+						 .host = port->host[port->place[first[k]]] };
 	for (int d = 0; d < port->n_nodes; d++)
 		w->kind[w->kind_of[d]].count++;
 	free(first);
@@ -159,7 +164,10 @@ static void chain_up(struct dp_walk *w, const int *op, int n)
 		for (int e = port->succ_start[op[i]]; e < port->succ_start[op[i] + 1]; e++)
 			if (w->in[port->succ[e]] && w->tail[port->succ[e]] > most)
 				most = w->tail[port->succ[e]];
-		w->tail[op[i]] = most + (host >= 0 ? port->op_s[(size_t)op[i] * (size_t)port->n_nodes + (size_t)host] : INFINITY);
+		w->tail[op[i]] = most +
+				 (host >= 0 ?
+					  port->op_s[(size_t)op[i] * (size_t)port->n_nodes + (size_t)host] :
+					  INFINITY);
 		w->in[op[i]] = true;
 		w->chain = w->tail[op[i]] > w->chain ? w->tail[op[i]] : w->chain;
 	}
@@ -251,7 +259,8 @@ static void match(struct dp_walk *w, int ideal, int k)
 {
 	int s = w->want_state - w->kind[k].stride;
 	double t = stage_s(w, k);
-	if (w->found_ideal >= 0 || s < 0 || !w->left[(size_t)k * (size_t)w->n_states + (size_t)s] || t > w->bound)
+	if (w->found_ideal >= 0 || s < 0 || !w->left[(size_t)k * (size_t)w->n_states + (size_t)s] ||
+	    t > w->bound)
 		return;
 	double from = w->best[(size_t)ideal * (size_t)w->n_states + (size_t)s];
 	if ((w->latency ? from + t : from > t ? from : t) == w->want) {
@@ -270,7 +279,8 @@ static void go_down(struct dp_walk *w, const struct ops *ops, int ideal, bool lo
 {
 	enum { FEW = 8 };
 	size_t K = (size_t)w->n_kinds;
-	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * K * sizeof(double)), bytes = w->bytes, chain = w->chain;
+	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * K * sizeof(double)),
+			     bytes = w->bytes, chain = w->chain;
 	copy(sums, w->work, K);				/* few numbers: memcpy calls would cost more */
 	copy(sums + K, w->send, K);
 	copy(sums + 2 * K, w->fixed, K);
@@ -329,7 +339,8 @@ static void restart(struct dp_walk *w, int top)
 /* Opens the states of an ideal in which the work done and the work left both fit; false: none. */
 static bool open_states(struct dp_walk *w, int ideal)
 {
-	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
+	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal],
+		     most = w->capacity[w->n_states - 1];
 	const double can = w->bound * (1 + 1e-9);
 	const bool any = w->latency || isinf(w->bound);
 
@@ -393,7 +404,8 @@ static void trace_back(struct dp_walk *w, const struct ops *ops, int state, int 
 				node = d;
 		next[k]++;
 		for (int i = 0; i < w->n_path; i++)
-			for (int j = w->s->class_start[w->path[i]]; j < w->s->class_start[w->path[i] + 1]; j++)
+			for (int j = w->s->class_start[w->path[i]]; j < w->s->class_start[w->path[i] + 1];
+			     j++)
 				at[w->s->class_list[j]] = node;
 		state -= w->kind[k].stride;
 		ideal = w->found_ideal;
@@ -418,7 +430,8 @@ static void init_items(struct dp_walk *w)
 		size_t item = (size_t)w->s->item_of[c];
 		w->item_bytes[item] += port->bytes[c];
 		for (size_t k = 0; k < K; k++)
-			w->item_work_s[item * K + k] += port->work_s[c * (size_t)port->n_nodes + (size_t)w->kind[k].node];
+			w->item_work_s[item * K + k] += port->work_s[c * (size_t)port->n_nodes +
+								     (size_t)w->kind[k].node];
 	}
 }
 
@@ -446,7 +459,8 @@ static void init_walk(struct dp_walk *w)
 		w->best[i] = INFINITY;
 	for (int k = 0; k < w->n_kinds; k++)
 		for (int s = 0; s < w->n_states; s++)
-			w->left[(size_t)k * S + (size_t)s] = !w->kind[k].stride || used(w, s, k) < w->kind[k].count;
+			w->left[(size_t)k * S + (size_t)s] = !w->kind[k].stride ||
+							     used(w, s, k) < w->kind[k].count;
 	if (!w->latency && isfinite(w->bound))
 		prices(w);
 	w->best[0] = 0;
@@ -455,8 +469,10 @@ static void init_walk(struct dp_walk *w)
 
 static void release_walk(struct dp_walk *w)
 {
-	void *all[] = { w->left, w->best, w->live, w->low, w->high, w->share, w->ideal_share, w->capacity, w->open, w->work, w->send, w->fixed, w->net,
-			w->net_s, w->item_work_s, w->item_bytes, w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
+	void *all[] = { w->left,        w->best,     w->live,        w->low,        w->high, w->share,
+			w->ideal_share, w->capacity, w->open,        w->work,       w->send, w->fixed,
+			w->net,         w->net_s,    w->item_work_s, w->item_bytes, w->tail, w->in,
+			w->stamp,       w->path,     w->kind,        w->kind_of };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 }
@@ -485,7 +501,8 @@ static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_
 	}
 	if (limits && limits->progress)
 		limits->progress(limits->progress_arg, w->s->n, w->s->n);
-	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {	/* incomplete values may not be the best */
+	/* incomplete values may not be the best */
+	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {
 		const double v = w->best[(n - 1) * S + (size_t)k];
 		if (v < value) {
 			value = v;
@@ -495,8 +512,8 @@ static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_
 	return value;
 }
 
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
-	      int *at)
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound,
+	      const struct dlb_dp_limits *limits, int *at)
 {
 	struct dp_walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
 			  .most_steps = limits && limits->most_steps > 0 ? limits->most_steps : INT64_MAX };
@@ -535,8 +552,10 @@ static double count_states(const struct dlb_port *port)
 static void say_beyond(const struct dlb_problem *p, enum dlb_dp_beyond beyond)
 {
 	static const char *const line[] = {
-		[DLB_DP_IDEALS] = "dp: more than 400000 ideals; this is the best of the prefixes of a few orders, or isolated ops stand where there was room",
-		[DLB_DP_STEPS] = "dp: given up over all ideals, which takes long; this is the best of the prefixes of a few orders, or isolated ops "
+		[DLB_DP_IDEALS] = "dp: more than 400000 ideals; this is the best of the prefixes of a few "
+				  "orders, or isolated ops stand where there was room",
+		[DLB_DP_STEPS] = "dp: given up over all ideals, which takes long; this is the best of the "
+				 "prefixes of a few orders, or isolated ops "
 				 "stand where there was room; --effort N or --time S let it go on",
 	};
 	void (*tell)(void *arg, const char *line) = p->most_ideals > 0 ? p->said : p->warned;
@@ -566,10 +585,14 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	double states = isinf(value) ? count_states(&port) : 0;
 	dlb_port_release(&port);
 	if (states > MAX_STATES)
-		return dlb_fail_no(err, NULL, "no plan fits: dp looks at up to %d combinations of nodes that are not alike, here are %.4g",
+		return dlb_fail_no(err, NULL,
+				   "no plan fits: dp looks at up to %d combinations of nodes that are not "
+				   "alike, here are %.4g",
 				   MAX_STATES, states);
 	if (isinf(value))
-		return dlb_fail_no(err, NULL, "no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
+		return dlb_fail_no(
+			err, NULL,
+			"no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
 	say_beyond(p, beyond);
 	return 0;
 }

@@ -51,7 +51,8 @@ static void find_arcs(struct dlb_estimate *e)
 	for (int i = 0; i < g->n_ops; i++) {
 		e->pred_start[i] = at;
 		for (int k = 0; k < g->op[i].n_in; k++) {
-			int t = g->op[i].in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int t = g->op[i].in[k],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 
 			if (from < 0)
 				continue;
@@ -69,7 +70,9 @@ static void find_arcs(struct dlb_estimate *e)
 	for (int i = 0; i < g->n_ops; i++) {
 		for (int k = e->pred_start[i]; k < e->pred_start[i + 1]; k++) {
 			int from = e->pred[k].to;
-			e->succ[e->succ_start[from] + fill[from]++] = (struct dlb_estimate_arc){ i, e->pred[k].bytes };
+			e->succ[e->succ_start[from] + fill[from]++] = (struct dlb_estimate_arc){
+				i, e->pred[k].bytes
+			};
 		}
 	}
 	free(fill);
@@ -89,7 +92,8 @@ static void find_times(struct dlb_estimate *e)
 	for (int i = 0; i < p->graph->n_ops; i++) {
 		for (size_t k = 0; k < n_kinds && !dlb_graph_is_view(p->graph, i); k++) {
 			double s = dlb_cost_kind_s(p->cost, i, (int)k, size);
-			e->time_s[(size_t)i * n_kinds + k] = isfinite(s) ? s : 0;	/* no kernel: never placed there */
+			/* no kernel: never placed there */
+			e->time_s[(size_t)i * n_kinds + k] = isfinite(s) ? s : 0;
 		}
 	}
 }
@@ -149,7 +153,8 @@ static double walk(struct dlb_estimate *e, double *head)
 		head[i] = 0;
 		for (int k = e->pred_start[i]; k < e->pred_start[i + 1]; k++) {
 			int q = e->pred[k].to, from = node_of(e, q);
-			head[i] = fmax(head[i], head[q] + op_s(e, q, from) + message_s(e, e->pred[k].bytes, from, here));
+			head[i] = fmax(head[i], head[q] + op_s(e, q, from) +
+							message_s(e, e->pred[k].bytes, from, here));
 		}
 		path = fmax(path, head[i] + op_s(e, i, here));
 	}
@@ -175,7 +180,8 @@ void dlb_estimate_take(struct dlb_estimate *e)
 		e->tail[i] = 0;
 		for (int k = e->succ_start[i]; k < e->succ_start[i + 1]; k++) {
 			int q = e->succ[k].to, to = node_of(e, q);
-			e->tail[i] = fmax(e->tail[i], message_s(e, e->succ[k].bytes, here, to) + op_s(e, q, to) + e->tail[q]);
+			e->tail[i] = fmax(e->tail[i], message_s(e, e->succ[k].bytes, here, to) +
+							      op_s(e, q, to) + e->tail[q]);
 		}
 	}
 	e->value_s = value(e, e->path_s);
@@ -193,7 +199,8 @@ static bool moves(const struct dlb_estimate *e, int op) { return e->was[e->p->gr
 
 /* Subtracts (sign -1, placement before the move) or adds (1, after) the loads of moved groups and their
  * messages. An arc between two moved ops is counted once, at its first op. */
-static void change_loads(struct dlb_estimate *e, const int *group, int n, double sign, int (*at)(const struct dlb_estimate *, int))
+static void change_loads(struct dlb_estimate *e, const int *group, int n, double sign,
+			 int (*at)(const struct dlb_estimate *, int))
 {
 	const struct dlb_problem *p = e->p;
 	for (int i = 0; i < n; i++) {
@@ -229,7 +236,8 @@ static void look_through(struct dlb_estimate *e, int i)
 	for (int k = e->succ_start[i]; k < e->succ_start[i + 1]; k++) {
 		int q = e->succ[k].to, to = node_of(e, q);
 		if (!moves(e, q))
-			tail = fmax(tail, message_s(e, e->succ[k].bytes, here, to) + op_s(e, q, to) + e->tail[q]);
+			tail = fmax(tail,
+				    message_s(e, e->succ[k].bytes, here, to) + op_s(e, q, to) + e->tail[q]);
 	}
 	int piece = e->piece[i];
 	if (piece == i)

@@ -15,7 +15,8 @@
 #define DLB_PLACE_ESTIMATE_H
 #include "place/place.h"
 
-struct dlb_estimate_arc { int to; double bytes; };	/* predecessor or successor; bytes of one micro-batch */
+/* predecessor or successor; bytes of one micro-batch */
+struct dlb_estimate_arc { int to; double bytes; };
 struct dlb_estimate {
 	struct dlb_arena arena;
 	const struct dlb_problem *p;
@@ -28,8 +29,10 @@ struct dlb_estimate {
 	double *head, *tail;				/* [op] seconds before its start; after its end */
 	double *load;					/* [node] seconds of all micro-batches */
 	double path_s, value_s;
-	int *was;					/* [group] its node before the move under evaluation; -1: not moved */
-	int *op, n_op, *piece;				/* moved ops, ascending; [op] the first op of its piece, -1 */
+	/* [group] its node before the move under evaluation; -1: not moved */
+	int *was;
+	/* moved ops, ascending; [op] the first op of its piece, -1 */
+	int *op, n_op, *piece;
 	double *new_head, *through, *through_new;	/* [op]; [first op of a piece] */
 };
 /* false: too many nodes for a table of ways. */

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include "place/list.h"
 
-struct start { int unit, node; struct dlb_unit_times look; struct dlb_finish f; };	/* on its best node; -1: none has room */
+/* on its best node; -1: none has room */
+struct start { int unit, node; struct dlb_unit_times look; struct dlb_finish f; };
 
 static void choose_node(const struct dlb_list *s, struct start *x)
 {

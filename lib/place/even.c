@@ -34,7 +34,8 @@ int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error
 			used[to[i]] += u.bytes[i];
 	}
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
-		int d = to[u.of_group[g]];		/* -1: no node can run the whole unit; place it group by group */
+		/* -1: no node can run the whole unit; place it group by group */
+		int d = to[u.of_group[g]];
 		for (int k = 0; k < n && d < 0; k++)
 			if (isfinite(dlb_time_s(p, g, node[k])))
 				d = node[k];

@@ -12,7 +12,8 @@ struct tarjan { const struct dlb_port *port; int *low, *number, *stack, n_stack,
 static void connect(struct tarjan *t, int root)
 {
 	const struct dlb_port *port = t->port;
-	int *call = dlb_xmalloc(((size_t)port->n + 1) * sizeof *call), *next = dlb_xmalloc(((size_t)port->n + 1) * sizeof *next);
+	int *call = dlb_xmalloc(((size_t)port->n + 1) * sizeof *call),
+	    *next = dlb_xmalloc(((size_t)port->n + 1) * sizeof *next);
 	int depth = 0;
 	call[0] = root;
 	next[0] = port->forward_start[root];
@@ -111,8 +112,10 @@ static void release_dag(struct dag *g)
 struct family {
 	int words, n, cap, *slot, n_slots, n_links, cap_links;
 	uint64_t *bits, *hash, *zobrist;
-	const struct dag *dag; const uint64_t *before;	/* [item][words] its predecessors; NULL: `ready` is not used */
-	uint64_t *ready;				/* [ideal][words] items whose predecessors are all in it */
+	/* [item][words] its predecessors; NULL: `ready` is not used */
+	const struct dag *dag; const uint64_t *before;
+	/* [ideal][words] items whose predecessors are all in it */
+	uint64_t *ready;
 	struct ideal_link { int ideal, below, item; } *link;
 };
 
@@ -243,7 +246,8 @@ static int size_of(const struct family *f, int i)
 /* Numbers ideals by size and sorts links by ideal. */
 static void finish(struct dlb_ideals *s, struct family *f)
 {
-	int *rank = dlb_xcalloc((size_t)f->n + 1, sizeof *rank), *at = dlb_xcalloc((size_t)s->n_items + 2, sizeof *at);
+	int *rank = dlb_xcalloc((size_t)f->n + 1, sizeof *rank),
+	    *at = dlb_xcalloc((size_t)s->n_items + 2, sizeof *at);
 	for (int i = 0; i < f->n; i++)
 		at[size_of(f, i) + 1]++;
 	for (int i = 0; i <= s->n_items; i++)
@@ -325,7 +329,8 @@ void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_
 	find_items(s, port, &g);
 	init_family(&f, s->n_items, 1);
 	dlb_rng_init(&r, seed);
-	int *ready = dlb_xcalloc((size_t)g.n + 1, sizeof *ready), *waits = dlb_xcalloc((size_t)g.n + 1, sizeof *waits);
+	int *ready = dlb_xcalloc((size_t)g.n + 1, sizeof *ready),
+	    *waits = dlb_xcalloc((size_t)g.n + 1, sizeof *waits);
 	int empty = join(&f, -1, -1);
 	for (int o = 0; o < n_orders; o++) {
 		int n = 0, at = empty;
@@ -333,8 +338,11 @@ void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_
 		for (int i = g.n - 1; i >= 0; i--)
 			if (!waits[i])
 				ready[n++] = i;
-		while (n) {				/* a stack: depth first; a queue: breadth first; else random near the top */
-			int k = o == 0 ? n - 1 : o == 1 ? 0 : n - 1 - (int)dlb_rng_below(&r, (uint64_t)(n < 3 ? n : 3));
+		/* a stack: depth first; a queue: breadth first; else random near the top */
+		while (n) {
+			int k = o == 0 ? n - 1 :
+				o == 1 ? 0 :
+					 n - 1 - (int)dlb_rng_below(&r, (uint64_t)(n < 3 ? n : 3));
 			int i = ready[k];
 			memmove(&ready[k], &ready[k + 1], (size_t)(n - k - 1) * sizeof *ready);
 			n--;

@@ -40,8 +40,8 @@ struct dlb_dp_limits {
  * = node. Returns its value: the throughput objective exactly, or the latency with stages one after
  * another, an upper bound of the true one. bound: a value already reached (INFINITY: none), which prunes.
  * limits: NULL: none. INFINITY: nothing fits, or the limits were exceeded. */
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
-	      int *at);
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound,
+	      const struct dlb_dp_limits *limits, int *at);
 /* The best contiguous placement of a port problem (isolated.c): over all ideals if the limits allow (*beyond
  * DLB_DP_NOTHING), else over a few orders. Returns its value; INFINITY: nothing fits. */
 enum dlb_dp_beyond { DLB_DP_NOTHING, DLB_DP_IDEALS, DLB_DP_STEPS };

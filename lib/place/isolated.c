@@ -54,8 +54,8 @@ static double with(const struct dlb_port *port, bool latency, const double *load
 
 /* Adds the isolated classes to the placement rest_at of the others (`rest`), in at[]. value: that of
  * rest_at. Returns the value with them; INFINITY: no room. */
-static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n, const struct dlb_port *rest,
-		   const int *rest_at, double value, int *at)
+static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n,
+		   const struct dlb_port *rest, const int *rest_at, double value, int *at)
 {
 	size_t D = (size_t)port->n_nodes;
 	double *load = dlb_xcalloc(D, sizeof *load), *room = dlb_xmalloc(D * sizeof *room);
@@ -67,7 +67,8 @@ static double fill(const struct dlb_port *port, bool latency, const struct isola
 		int c = list[i].class, to = -1;
 		for (int d = 0; d < port->n_nodes; d++)
 			if (list[i].bytes <= room[d] && isfinite(port->work_s[(size_t)c * D + (size_t)d]) &&
-			    (to < 0 || with(port, latency, load, value, c, d) < with(port, latency, load, value, c, to)))
+			    (to < 0 || with(port, latency, load, value, c, d) <
+					       with(port, latency, load, value, c, to)))
 				to = d;
 		if (to < 0) {
 			value = INFINITY;
@@ -88,14 +89,15 @@ static double fill(const struct dlb_port *port, bool latency, const struct isola
 static int n_orders(const struct dlb_port *port, int64_t most_steps)
 {
 	enum { MOST_ORDERS = 8 };
-	int64_t each = ((int64_t)port->n * port->n) / 2 + 1, n = most_steps > 0 ? most_steps / each : MOST_ORDERS;
+	int64_t each = ((int64_t)port->n * port->n) / 2 + 1,
+		n = most_steps > 0 ? most_steps / each : MOST_ORDERS;
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
 /* dp over all ideals within the limits, else over a few orders. reached: the value of the placement in
  * at[] (INFINITY: none); at[] changes only if a lower value is found. */
-static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, double reached, int *at,
-		    enum dlb_dp_beyond *beyond)
+static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
+		    double reached, int *at, enum dlb_dp_beyond *beyond)
 {
 	struct dlb_ideals s;
 	int *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
@@ -123,12 +125,14 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 
 /* The same with isolated classes placed afterwards; with all classes in dp only if that is not proved
  * optimal. */
-static double parts_and_isolated(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct isolated *list, int n,
-			       int *at, enum dlb_dp_beyond *beyond)
+static double parts_and_isolated(const struct dlb_port *port, bool latency,
+				 const struct dlb_dp_limits *limits, struct isolated *list, int n, int *at,
+				 enum dlb_dp_beyond *beyond)
 {
 	struct dlb_port rest;
 	int *map = dlb_xcalloc((size_t)port->n + 1, sizeof *map), n_rest = 0;
-	int *rest_at = dlb_xcalloc((size_t)port->n + 1, sizeof *rest_at), *trial = dlb_xcalloc((size_t)port->n + 1, sizeof *trial);
+	int *rest_at = dlb_xcalloc((size_t)port->n + 1, sizeof *rest_at),
+	    *trial = dlb_xcalloc((size_t)port->n + 1, sizeof *trial);
 	for (int i = 0; i < n; i++)
 		map[list[i].class] = -1;
 	for (int c = 0; c < port->n; c++)
@@ -158,7 +162,8 @@ static double parts_and_isolated(const struct dlb_port *port, bool latency, cons
 	return value;
 }
 
-double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, int *at, enum dlb_dp_beyond *beyond)
+double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, int *at,
+		      enum dlb_dp_beyond *beyond)
 {
 	struct dlb_port coarse;
 	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), n = 0;

@@ -20,7 +20,8 @@ static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_fused_els
 	if (!f.type || dlb_affinity_find_fused(t->a, o))
 		return false;
 	const struct dlb_device_kind *own = dlb_affinity_home(dlb_affinity_find(t->a, f.type), f.type, t->c);
-	const struct dlb_device_kind *other = dlb_affinity_home(dlb_affinity_find(t->a, f.activation), f.activation, t->c);
+	const struct dlb_device_kind *other = dlb_affinity_home(dlb_affinity_find(t->a, f.activation),
+								f.activation, t->c);
 	if (!other || other == own)
 		return false;
 	if (e && !e->n++) {
@@ -36,7 +37,9 @@ static bool apart(const void *ctx, const struct dlb_op *o)
 	return differ(ctx, o, NULL);
 }
 
-struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c)
+struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a,
+							const struct dlb_graph *g,
+							const struct dlb_cluster *c)
 {
 	const struct kind_table t = { a, c };
 	struct dlb_fused_elsewhere e = { .n = 0 };
@@ -70,8 +73,12 @@ static int check_costs(const struct dlb_doc *doc, const struct dlb_graph *g, con
 	json_decref(made);
 	json_decref(was);
 	dlb_cost_release(&cost);
-	return same ? 0 : dlb_refuse(err, doc->name, "--rewrites all, or dlb-profile --no-rewrite conv-relu (norm-relu, add-relu) and dlb-costmodel",
-				     "the costs are not those that dlb-costmodel makes, so there are none of activations by themselves");
+	return same ? 0 :
+		      dlb_refuse(err, doc->name,
+				 "--rewrites all, or dlb-profile --no-rewrite conv-relu (norm-relu, "
+				 "add-relu) and dlb-costmodel",
+				 "the costs are not those that dlb-costmodel makes, so there are none of "
+				 "activations by themselves");
 }
 
 static int count_unmeasured(const struct dlb_profile *p, const struct dlb_graph *g)
@@ -87,7 +94,8 @@ static int count_unmeasured(const struct dlb_profile *p, const struct dlb_graph 
 	return n;
 }
 
-int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_unmeasured, struct dlb_error *err)
+int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_unmeasured,
+		      struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
 	struct dlb_graph was = { .n_ops = 0 }, g = { .n_ops = 0 };
@@ -99,8 +107,9 @@ int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_
 	const struct kind_table t = { a, &c };
 	int rc = -1;
 
-	if (dlb_graph_read(doc, &was, err) || dlb_graph_read(doc, &g, err) || dlb_cluster_read(doc, &c, err) ||
-	    (profiled && dlb_profile_read(doc, &was, &p, err)) || check_costs(doc, &was, profiled ? &p : NULL, &c, err) ||
+	if (dlb_graph_read(doc, &was, err) || dlb_graph_read(doc, &g, err) ||
+	    dlb_cluster_read(doc, &c, err) || (profiled && dlb_profile_read(doc, &was, &p, err)) ||
+	    check_costs(doc, &was, profiled ? &p : NULL, &c, err) ||
 	    dlb_graph_part_activations(&g, apart, &t, err) < 0 || dlb_graph_index(&g))
 		goto out;
 	dlb_profile_put_graph(doc, &was, &g, profiled ? &p : NULL);

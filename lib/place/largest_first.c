@@ -31,7 +31,8 @@ int dlb_place_largest_first(const struct dlb_problem *p, int *placement, struct 
 		int to = -1;
 		for (int k = 0; k < n_nodes && to < 0; k++) {
 			int d = order[k].node;
-			if (isfinite(dlb_time_s(p, g, d)) && used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
+			if (isfinite(dlb_time_s(p, g, d)) &&
+			    used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
 				to = d;
 		}
 		if (to < 0) {

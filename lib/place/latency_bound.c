@@ -21,18 +21,22 @@
 
 enum { MANY = 4000000 /* pairs of op and kind */, LOOKS = 20000000, ROUNDS = 60 };
 
-struct kinds { int n, *node, *of, *count; bool *host; };	/* [kind] one of its nodes, nodes; [node] its kind */
+/* [kind] one of its nodes, nodes; [node] its kind */
+struct kinds { int n, *node, *of, *count; bool *host; };
 
 static double work_at(const struct dlb_port *port, int v, int d)
 {
 	size_t D = (size_t)port->n_nodes, at = (size_t)d;
-	return isfinite(port->work_s[(size_t)port->class_of[v] * D + at]) ? port->op_s[(size_t)v * D + at] : INFINITY;
+	return isfinite(port->work_s[(size_t)port->class_of[v] * D + at]) ? port->op_s[(size_t)v * D + at] :
+									    INFINITY;
 }
 
 /* Seconds of v's output through the port of a node of kind k, in either direction. */
 static double pay(const struct dlb_port *port, const struct kinds *kinds, int v, int k)
 {
-	return kinds->host[k] ? 0 : port->out_s[(size_t)v * (size_t)port->n_places + (size_t)port->place[kinds->node[k]]];
+	return kinds->host[k] ?
+		       0 :
+		       port->out_s[(size_t)v * (size_t)port->n_places + (size_t)port->place[kinds->node[k]]];
 }
 
 static double least_work(const struct dlb_port *port, const struct kinds *kinds, int v)
@@ -75,12 +79,17 @@ static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds
 		int c = port->class_of[v];
 		sent[v] = (struct two){ { INFINITY, INFINITY }, -1 };
 		for (int k = 0; k < kinds->n; k++) {
-			double room = port->room_bytes[kinds->node[k]], work = work_at(port, v, kinds->node[k]);
-			for (int i = port->pred_start[v]; i < port->pred_start[v + 1] && isfinite(work); i++) {
+			double room = port->room_bytes[kinds->node[k]],
+			       work = work_at(port, v, kinds->node[k]);
+			for (int i = port->pred_start[v]; i < port->pred_start[v + 1] && isfinite(work);
+			     i++) {
 				int u = port->pred[i], b = port->class_of[u];
-				bool both = b == c || kinds->host[k] || port->bytes[b] + port->bytes[c] <= room;
+				bool both = b == c || kinds->host[k] ||
+					    port->bytes[b] + port->bytes[c] <= room;
 				double stay = both ? head[(size_t)u * K + (size_t)k] : INFINITY;
-				double come = b == c ? INFINITY : from_other(&sent[u], kinds, k) + pay(port, kinds, u, k);
+				double come = b == c ?
+						      INFINITY :
+						      from_other(&sent[u], kinds, k) + pay(port, kinds, u, k);
 				mine[k] = fmax(mine[k], fmin(stay, come));
 			}
 			mine[k] += work;
@@ -99,17 +108,22 @@ static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds
 struct runs {
 	const struct dlb_port *port; const struct kinds *kinds;
 	int n, *path;
-	double *bytes;				/* [position] of its class at its first position on the path, else 0 */
-	double *price, *used, *memory;		/* [kind] price in seconds for all its memory; bytes; INFINITY: no price */
-	double *end;				/* [kind][position + 1] least cost up to there, last op on that kind */
+	/* [position] of its class at its first position on the path, else 0 */
+	double *bytes;
+	/* [kind] price in seconds for all its memory; bytes; INFINITY: no price */
+	double *price, *used, *memory;
+	/* [kind][position + 1] least cost up to there, last op on that kind */
+	double *end;
 	int *begin;				/* [kind][position + 1] beginning of that last run */
-	double *sum;				/* [kind][position + 1] work and priced memory since the last op
-						 * without a kernel there */
-	int *first;				/* [kind] the first possible beginning of a run that ends here */
+	/* [kind][position + 1] work and priced memory since the last op without a kernel there */
+	double *sum;
+	/* [kind] the first possible beginning of a run that ends here */
+	int *first;
 	double *held;				/* [kind] bytes of the window */
 	int *count;				/* [kind][class] ops of it in the window */
 	int *queue, *top, *tail;		/* [kind][position]: beginnings by rising cost; [kind] */
-	double *enter;				/* [kind][position]: least cost before a run that begins here */
+	/* [kind][position]: least cost before a run that begins here */
+	double *enter;
 	struct two *sent;			/* [position + 1] */
 };
 
@@ -139,8 +153,8 @@ static void runs_init(struct runs *r, const struct dlb_port *port, const struct 
 
 static void runs_release(struct runs *r)
 {
-	void *all[] = { r->path, r->bytes, r->price, r->used, r->memory, r->end, r->begin, r->sum, r->enter, r->queue, r->first,
-			r->held, r->top, r->tail, r->count, r->sent };
+	void *all[] = { r->path,  r->bytes, r->price, r->used, r->memory, r->end,  r->begin, r->sum,
+			r->enter, r->queue, r->first, r->held, r->top,    r->tail, r->count, r->sent };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 }
@@ -177,25 +191,31 @@ static double least_runs(struct runs *r)
 		r->sent[i + 1] = (struct two){ { INFINITY, INFINITY }, -1 };
 		for (int k = 0; k < kinds->n; k++) {
 			size_t row = (size_t)k * n, at = row + (size_t)i;
-			double work = work_at(port, v, kinds->node[k]), *sum = &r->sum[row], *enter = &r->enter[row];
+			double work = work_at(port, v, kinds->node[k]), *sum = &r->sum[row],
+			       *enter = &r->enter[row];
 			int *queue = &r->queue[row];
 			grow_window(r, k, i);
-			enter[i] = !i ? 0 : bound ? INFINITY : from_other(&r->sent[i], kinds, k) + pay(port, kinds, u, k);
+			enter[i] = !i    ? 0 :
+				   bound ? INFINITY :
+					   from_other(&r->sent[i], kinds, k) + pay(port, kinds, u, k);
 			if (isinf(work)) {		/* no kernel here: every run ends */
 				r->top[k] = r->tail[k] = 0;
 				sum[i + 1] = sum[i];
 				r->end[at + 1] = INFINITY;
 				continue;
 			}
-			sum[i + 1] = sum[i] + work + (r->price[k] > 0 ? r->price[k] * r->bytes[i] / r->memory[k] : 0);
-			while (r->tail[k] > r->top[k] && enter[queue[r->tail[k] - 1]] - sum[queue[r->tail[k] - 1]] >= enter[i] - sum[i])
+			sum[i + 1] = sum[i] + work +
+				     (r->price[k] > 0 ? r->price[k] * r->bytes[i] / r->memory[k] : 0);
+			while (r->tail[k] > r->top[k] &&
+			       enter[queue[r->tail[k] - 1]] - sum[queue[r->tail[k] - 1]] >= enter[i] - sum[i])
 				r->tail[k]--;
 			queue[r->tail[k]++] = i;
 			while (r->tail[k] > r->top[k] && queue[r->top[k]] < r->first[k])
 				r->top[k]++;
 			bool some = r->tail[k] > r->top[k];
 			r->begin[at + 1] = some ? queue[r->top[k]] : -1;
-			r->end[at + 1] = some ? enter[queue[r->top[k]]] - sum[queue[r->top[k]]] + sum[i + 1] : INFINITY;
+			r->end[at + 1] = some ? enter[queue[r->top[k]]] - sum[queue[r->top[k]]] + sum[i + 1] :
+						INFINITY;
 			offer(&r->sent[i + 1], r->end[at + 1] + pay(port, kinds, v, k), k);
 		}
 	}
@@ -226,8 +246,11 @@ static void find_used(struct runs *r)
 		}
 		size_t other = k;			/* the second least */
 		for (size_t l = 0; l < (size_t)r->kinds->n; l++)
-			if (l != k && (other == k || r->end[l * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)l) <
-						     r->end[other * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)other)))
+			if (l != k &&
+			    (other == k ||
+			     r->end[l * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)l) <
+				     r->end[other * n + (size_t)i] +
+					     pay(r->port, r->kinds, r->path[i - 1], (int)other)))
 				other = l;
 		k = other;
 	}
@@ -251,7 +274,9 @@ static double runs_bound(struct runs *r)
 		best = fmax(best, s);
 		find_used(r);
 		for (int k = 0; k < r->kinds->n; k++) {
-			double over = isfinite(r->memory[k]) && r->memory[k] > 0 ? r->used[k] / r->memory[k] - 1 : 0;
+			double over = isfinite(r->memory[k]) && r->memory[k] > 0 ?
+					      r->used[k] / r->memory[k] - 1 :
+					      0;
 			r->used[k] = over < 0 && r->price[k] <= 0 ? 0 : over;
 			length += r->used[k] * r->used[k];
 		}
@@ -333,7 +358,9 @@ static double chain_bound(const struct dlb_port *port, const struct kinds *kinds
 double dlb_latency_bound_s(const struct dlb_port *port)
 {
 	size_t D = (size_t)port->n_nodes + 1;
-	struct kinds kinds = { .node = dlb_xcalloc(D, sizeof(int)), .of = dlb_xcalloc(D, sizeof(int)), .count = dlb_xcalloc(D, sizeof(int)),
+	struct kinds kinds = { .node = dlb_xcalloc(D, sizeof(int)),
+			       .of = dlb_xcalloc(D, sizeof(int)),
+			       .count = dlb_xcalloc(D, sizeof(int)),
 			       .host = dlb_xcalloc(D, sizeof(bool)) };
 	kinds.n = dlb_port_kinds(port, kinds.of, kinds.node);
 	for (int d = 0; d < port->n_nodes; d++) {

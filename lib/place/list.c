@@ -60,7 +60,8 @@ void dlb_list_release(struct dlb_list *s)
 
 bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node)
 {
-	return !isinf(dlb_time_s(s->p, unit, node)) && s->used_bytes[node] + bytes <= s->p->memory_bytes[node];
+	return !isinf(dlb_time_s(s->p, unit, node)) &&
+	       s->used_bytes[node] + bytes <= s->p->memory_bytes[node];
 }
 
 /* Routes from a node, cached: placing needs them from each producer to every node. */
@@ -96,10 +97,12 @@ void dlb_unit_times_release(struct dlb_unit_times *l)
 }
 
 /* Adds a message of `bytes` to every node; its first micro-batch leaves at `first`, its last at `last`. */
-static void look_at(struct dlb_unit_times *l, int n_nodes, const struct dlb_ways *way, double bytes, double first, double last, double M)
+static void look_at(struct dlb_unit_times *l, int n_nodes, const struct dlb_ways *way, double bytes,
+		    double first, double last, double M)
 {
 	double *restrict arrives = l->arrives, *restrict ends = l->last, *restrict work = l->work;
-	const double *restrict latency_s = way->latency_s, *restrict Bps = way->Bps, *restrict copies = way->copies;
+	const double *restrict latency_s = way->latency_s, *restrict Bps = way->Bps,
+			       *restrict copies = way->copies;
 	for (int d = 0; d < n_nodes; d++) {
 		double c = latency_s[d] + bytes / Bps[d];		/* 0 to itself */
 		work[d] += copies[d] > 0 ? c * M : 0;
@@ -121,10 +124,12 @@ void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l)
 		const struct dlb_op *o = &g->op[p->group_op[k]];
 		for (int i = 0; i < o->n_in; i++) {
 			int from = producer_of(g, o->in[i]);
-			if (from < 0 || s->placement[from] < 0)	/* training data, of this unit, or not placed yet */
+			/* training data, of this unit, or not placed yet */
+			if (from < 0 || s->placement[from] < 0)
 				continue;
-			look_at(l, n_nodes, ways_from(s, s->placement[from]), dlb_tensor_bytes(&g->tensor[o->in[i]], s->n),
-				s->first[from], s->last[from], p->micro_batches);
+			look_at(l, n_nodes, ways_from(s, s->placement[from]),
+				dlb_tensor_bytes(&g->tensor[o->in[i]], s->n), s->first[from], s->last[from],
+				p->micro_batches);
 		}
 	}
 }
@@ -147,7 +152,8 @@ static double find_gap(const struct dlb_busy *b, double arrives, double work, in
 	return at;
 }
 
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l, struct dlb_finish *f)
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l,
+		     struct dlb_finish *f)
 {
 	double one = dlb_time_s(s->p, unit, node) / s->p->micro_batches;
 	int before;
@@ -213,7 +219,8 @@ static void find_inputs(struct dlb_list *s, int unit)
 }
 
 /* The node of the least EFT + bias; -1: none has kernel and room. */
-static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_unit_times *l, struct dlb_finish *best)
+static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_unit_times *l,
+		     struct dlb_finish *best)
 {
 	int to = -1;
 	double least = INFINITY, bytes = dlb_group_bytes(s->p, unit);
@@ -226,7 +233,8 @@ static int best_node(struct dlb_list *s, int unit, const double *bias, struct dl
 		dlb_list_finish(s, unit, d, l, &f);
 		double score = f.eft + (bias ? bias[d] : 0);
 		bool tie = to >= 0 && fabs(score - least) <= 1e-12 * least;
-		if (to < 0 || (tie ? s->has_inputs_of[d] == unit + 1 && s->has_inputs_of[to] != unit + 1 : score < least)) {
+		if (to < 0 || (tie ? s->has_inputs_of[d] == unit + 1 && s->has_inputs_of[to] != unit + 1 :
+				     score < least)) {
 			least = score;
 			to = d;
 			*best = f;
@@ -253,7 +261,8 @@ int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const
 		if (!waiting.n)
 			break;
 		int unit = dlb_heap_pop(&waiting).id;
-		int to = best_node(&s, unit, bias ? bias + (size_t)unit * (size_t)p->cluster->n_nodes : NULL, &look, &f);
+		int to = best_node(&s, unit, bias ? bias + (size_t)unit * (size_t)p->cluster->n_nodes : NULL,
+				   &look, &f);
 		if (to < 0)
 			rc = dlb_no_room(p, unit, err);
 		else

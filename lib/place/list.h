@@ -27,14 +27,17 @@ struct dlb_ways { double *latency_s, *Bps, *copies; };	/* [to]; copies: 1 or 0; 
 struct dlb_list {
 	const struct dlb_problem *p;
 	int *placement;				/* [op], borrowed; -1: not placed yet */
-	bool insertion;				/* gaps between placed work may be filled; else only the end */
+	/* gaps between placed work may be filled; else only the end */
+	bool insertion;
 	double *used_bytes;			/* [node] */
 	struct dlb_busy *busy;			/* [node] with insertion */
 	double *queue_s;			/* [node] the end of its queue, without insertion */
 	double *first, *last;			/* [op] */
 	struct dlb_ways *way;			/* [from] */
-	int *has_inputs_of;			/* [node] 1 + the last unit with an input of its first op there */
-	int *waits;				/* [unit] producers of its first op's inputs that are not placed yet */
+	/* [node] 1 + the last unit with an input of its first op there */
+	int *has_inputs_of;
+	/* [unit] producers of its first op's inputs that are not placed yet */
+	int *waits;
 	int *ready, n_ready;			/* units; dlb_list_put appends, the caller removes */
 	int64_t n;				/* samples of the largest micro-batch */
 };
@@ -44,12 +47,14 @@ void dlb_list_release(struct dlb_list *s);
 bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node);
 /* The arrival of the unit's inputs at each node, and its work there. */
 void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l);
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l, struct dlb_finish *f);
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l,
+		     struct dlb_finish *f);
 /* Places the unit; appends the units that become ready. */
 void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f);
 
 /* Repeatedly places the ready unit of the highest priority (ties: the first in the graph) on the node of
  * the least EFT + bias (bias NULL: 0; ties: a node with its inputs). 0; -1 with err. */
-int dlb_list_schedule(const struct dlb_problem *p, const double *priority /* [unit] */, const double *bias /* [unit][node] */,
-		      bool insertion, int *placement, struct dlb_error *err);
+int dlb_list_schedule(const struct dlb_problem *p, const double *priority /* [unit] */,
+		      const double *bias /* [unit][node] */, bool insertion, int *placement,
+		      struct dlb_error *err);
 #endif

@@ -18,7 +18,9 @@ double dlb_loads_power(const struct dlb_loads *a, double load)
 double dlb_loads_burden(const struct dlb_loads *a, int d, double load, double used)
 {
 	double room = a->port->room_bytes[d], over = used - room;
-	return !a->soft || !(over > 0) ? load : load + a->ref * (0.02 * a->strength + a->strength * over / (room > 0 ? room : 1));
+	return !a->soft || !(over > 0) ?
+		       load :
+		       load + a->ref * (0.02 * a->strength + a->strength * over / (room > 0 ? room : 1));
 }
 
 void dlb_loads_set_exponent(struct dlb_loads *a, int bits, double ref)
@@ -57,7 +59,8 @@ void dlb_loads_gains(const struct dlb_loads *a, int c, int to, double *at_from, 
 	int from = a->at[c], p = port->place[from], q = port->place[to];
 	const double *w = &port->work_s[(size_t)c * (size_t)port->n_nodes];
 	double df = -w[from], dt = w[to];
-	for (int i = p == q ? port->touch_start[c + 1] : port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
+	for (int i = p == q ? port->touch_start[c + 1] : port->touch_start[c]; i < port->touch_start[c + 1];
+	     i++) {
 		int e = port->touch[i] >> 1, sinks = port->sink_start[e + 1] - port->sink_start[e];
 		const int *cnt = &a->cnt[e * port->n_places];
 		const double *s = &port->net_s[(size_t)e * (size_t)port->n_places];
@@ -126,7 +129,8 @@ static void find_near(struct dlb_loads *a)
 	for (int c = 0; c < port->n; c++) {
 		seen[c] = c;
 		for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
-			int e = port->touch[i] >> 1, first = port->sink_start[e], last = port->sink_start[e + 1];
+			int e = port->touch[i] >> 1, first = port->sink_start[e],
+			    last = port->sink_start[e + 1];
 			for (int k = first - 1; k < (last - first > MANY ? first : last); k++) {
 				int o = k < first ? port->source[e] : port->sink[k];
 				if (seen[o] == c)
@@ -201,7 +205,8 @@ void dlb_loads_keep_best(struct dlb_loads *a)
 	}
 	if (most >= a->s->best_s * (1 - 1e-12))
 		return;
-	most = dlb_port_throughput_s(a->port, a->at, a->load);	/* computed again without accumulated rounding */
+	/* computed again without accumulated rounding */
+	most = dlb_port_throughput_s(a->port, a->at, a->load);
 	if (most >= a->s->best_s)
 		return;
 	a->s->best_s = most;

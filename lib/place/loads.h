@@ -32,7 +32,8 @@ double dlb_loads_burden(const struct dlb_loads *a, int d, double load, double us
 void dlb_loads_gains(const struct dlb_loads *a, int c, int to, double *at_from, double *at_to);
 bool dlb_loads_may(const struct dlb_loads *a, int c, int to);
 void dlb_loads_move(struct dlb_loads *a, int c, int to, double df, double dt);	/* df, dt: its gains */
-void dlb_loads_keep_best(struct dlb_loads *a);		/* records the placement in the search if it is the best */
+/* records the placement in the search if it is the best */
+void dlb_loads_keep_best(struct dlb_loads *a);
 int dlb_loads_busiest(const struct dlb_loads *a);
 int dlb_loads_below(struct dlb_loads *a, int n);	/* drawn from 0 .. n - 1 */
 int dlb_loads_neighbour(struct dlb_loads *a, int c);	/* drawn; -1: none */

@@ -43,9 +43,12 @@ static int check_constraints(const struct dlb_problem *p, const int *placement, 
 	for (int i = 0; i < p->graph->n_ops; i++) {
 		int d = placement[i];
 		if (p->excluded && p->excluded[d])
-			return dlb_fail_no(err, NULL, "no plan fits: op '%s' stands on node %d, which is left out", p->graph->op[i].name, d);
+			return dlb_fail_no(err, NULL,
+					   "no plan fits: op '%s' stands on node %d, which is left out",
+					   p->graph->op[i].name, d);
 		if (p->pin && p->pin[i] >= 0 && p->pin[i] != d)
-			return dlb_fail_no(err, NULL, "no plan fits: op '%s' stands on node %d and is pinned to node %d",
+			return dlb_fail_no(err, NULL,
+					   "no plan fits: op '%s' stands on node %d and is pinned to node %d",
 					   p->graph->op[i].name, d, p->pin[i]);
 	}
 	return 0;
@@ -85,9 +88,10 @@ static int fail_port(const struct dlb_problem *p, const int *at, struct dlb_erro
 	if (isinf(lack))
 		return dlb_fail_no(err, NULL, "no plan fits: an op stands where it has no kernel");
 	if (lack > 0)
-		return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) needs %.4g MB of %.4g MB: it lacks %.4g MB", d,
-				   p->cluster->kind[p->cluster->node[d].kind].name, (p->memory_bytes[d] + lack) / 1e6,
-				   p->memory_bytes[d] / 1e6, lack / 1e6);
+		return dlb_fail_no(err, NULL,
+				   "no plan fits: node %d (%s) needs %.4g MB of %.4g MB: it lacks %.4g MB", d,
+				   p->cluster->kind[p->cluster->node[d].kind].name,
+				   (p->memory_bytes[d] + lack) / 1e6, p->memory_bytes[d] / 1e6, lack / 1e6);
 	return dlb_fail_no(err, NULL, "no plan fits: calls of nodes would wait for one another");
 }
 
@@ -95,9 +99,12 @@ static int fail_port(const struct dlb_problem *p, const int *at, struct dlb_erro
 static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
 {
 	for (int i = 0; i < plan->n_ops; i++)
-		plan->node[plan->placement[i]].n_order += p->graph->op[i].phase == DLB_UPDATE ? 1 : p->micro_batches;
+		plan->node[plan->placement[i]].n_order += p->graph->op[i].phase == DLB_UPDATE ?
+								  1 :
+								  p->micro_batches;
 	for (int d = 0; d < plan->n_nodes; d++) {
-		plan->node[d].order = dlb_arena_array(&plan->arena, (size_t)plan->node[d].n_order + 1, sizeof *plan->node[d].order);
+		plan->node[d].order = dlb_arena_array(&plan->arena, (size_t)plan->node[d].n_order + 1,
+						      sizeof *plan->node[d].order);
 		plan->node[d].n_order = 0;
 	}
 	for (int i = 0; i < plan->n_ops; i++) {
@@ -108,8 +115,8 @@ static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
 	}
 }
 
-static int make_port_plan(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
-			  struct dlb_error *err)
+static int make_port_plan(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan,
+			  double *ranked, struct dlb_error *err)
 {
 	int *at = classes_at(p, placement), rc = -1, n = 0;
 	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;
@@ -153,7 +160,8 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 	bool yes = true;
 	for (int d = 0; d < g->n_nodes; d++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
-		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) + (double)np->scratch_bytes + (double)np->state_bytes <=
+		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) + (double)np->scratch_bytes +
+			       (double)np->state_bytes <=
 		       p->memory_bytes[d];
 	}
 	return yes;
@@ -168,7 +176,8 @@ static bool is_large(const struct dlb_plan *plan)
 	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
 }
 
-static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program, struct dlb_error *err)
+static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+		   struct dlb_program *program, struct dlb_error *err)
 {
 	plan->draft = draft;
 	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
@@ -211,8 +220,8 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 
 /* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
  * memory; limits fall until one fits. If none fits, the plan has the lowest. */
-static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program,
-			     struct dlb_error *err)
+static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+			     struct dlb_program *program, struct dlb_error *err)
 {
 	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
 	for (int i = 0;; i++) {
@@ -253,7 +262,8 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 			return INFINITY;
 	set_up(p, placement, &plan);
 	if (order_and_compile(p, &plan, true, &program, NULL) == 0) {
-		if (fits(p, &program, false) && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
+		if (fits(p, &program, false) &&
+		    dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
 			value = t.step_s + dlb_place_migration_share_s(p, placement);
 			dlb_timeline_release(&t, plan.n_nodes);
 		}
@@ -295,11 +305,13 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	double most = INFINITY;
 	set_up(p, placement, &plan);
 	order(p, &plan, 0);
-	if (dlb_plan_check(&plan, p->cost, NULL) == 0 && order_and_compile(p, &plan, false, &program, NULL) == 0) {
+	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
+	    order_and_compile(p, &plan, false, &program, NULL) == 0) {
 		most = 0;
 		for (int d = 0; d < plan.n_nodes; d++) {
 			const struct dlb_node_program *np = &dlb_program_of(&program, d)->node[d];
-			double over = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes - p->memory_bytes[d];
+			double over = (double)np->arena_bytes + (double)np->scratch_bytes +
+				      (double)np->state_bytes - p->memory_bytes[d];
 			if (over > most)
 				most = over;
 		}
@@ -309,7 +321,8 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	return most;
 }
 
-static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_node_program *program, struct dlb_plan *plan)
+static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_node_program *program,
+			  struct dlb_plan *plan)
 {
 	const struct dlb_node *node = &p->cluster->node[d];
 	struct dlb_node_plan *np = &plan->node[d];
@@ -321,7 +334,8 @@ static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_n
 	}
 }
 
-static void keep_times(const struct dlb_problem *p, const struct dlb_program *g, const struct dlb_timeline *t, struct dlb_plan *plan)
+static void keep_times(const struct dlb_problem *p, const struct dlb_program *g, const struct dlb_timeline *t,
+		       struct dlb_plan *plan)
 {
 	double most = 0, sum = 0;
 	int n = 0;
@@ -335,12 +349,15 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 		np->busy_s = t->node[d].busy_s;
 		np->wait_s = t->node[d].wait_s;
 		const struct dlb_node_program *program = &dlb_program_of(g, d)->node[d];
-		np->peak_bytes = (double)program->arena_bytes + (double)program->scratch_bytes + (double)program->state_bytes;
+		np->peak_bytes = (double)program->arena_bytes + (double)program->scratch_bytes +
+				 (double)program->state_bytes;
 		keep_memories(p, d, program, plan);
 		plan->n_spans[d] = t->n_spans[d];
-		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1, sizeof **plan->timeline);
+		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1,
+						    sizeof **plan->timeline);
 		if (t->n_spans[d])
-			memcpy(plan->timeline[d], t->span[d], (size_t)t->n_spans[d] * sizeof **plan->timeline);
+			memcpy(plan->timeline[d], t->span[d],
+			       (size_t)t->n_spans[d] * sizeof **plan->timeline);
 		if (!p->free_node[d])
 			continue;
 		n++;
@@ -352,8 +369,8 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 }
 
 /* Simulates the stated step, with spans, and the ranked step, which differs only under node weights. */
-static int simulate(const struct dlb_problem *p, const struct dlb_program *program, struct dlb_plan *plan, double *ranked,
-		    struct dlb_error *err)
+static int simulate(const struct dlb_problem *p, const struct dlb_program *program, struct dlb_plan *plan,
+		    double *ranked, struct dlb_error *err)
 {
 	struct dlb_timeline t;
 	size_t n = (size_t)plan->n_nodes * sizeof *p->ranked_scale;

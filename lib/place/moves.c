@@ -120,8 +120,12 @@ int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dl
 	int64_t wanted = 0, forced = 0, items = (int64_t)p->graph->n_ops * p->micro_batches;
 	if (!p->before || p->max_moves < 0)
 		return 0;
-	struct limiter l = { .p = p, .want = placement, .best_s = INFINITY,
-			     .budget = WORK / items > LOOKS ? LOOKS : WORK / items < 24 ? 24 : (int)(WORK / items) };
+	struct limiter l = { .p = p,
+			     .want = placement,
+			     .best_s = INFINITY,
+			     .budget = WORK / items > LOOKS ? LOOKS :
+				       WORK / items < 24    ? 24 :
+							      (int)(WORK / items) };
 	l.group = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *l.group);
 	l.now = dlb_xmalloc((n_ops + 1) * sizeof *l.now);
 	l.trial = dlb_xmalloc((n_ops + 1) * sizeof *l.trial);
@@ -142,13 +146,15 @@ int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dl
 	int rc = 0;
 	l.left = p->max_moves - forced;
 	if (l.left < 0) {
-		rc = dlb_fail_no(err, NULL, "no plan fits: %lld ops have to move, %lld may", (long long)forced, (long long)p->max_moves);
+		rc = dlb_fail_no(err, NULL, "no plan fits: %lld ops have to move, %lld may",
+				 (long long)forced, (long long)p->max_moves);
 	} else if (wanted > p->max_moves) {
 		choose_moves(&l);
 		if (isfinite(l.best_s))
 			memcpy(placement, l.best, n_ops * sizeof *placement);
 		else
-			rc = dlb_fail_no(err, NULL, "no plan fits that moves at most %lld ops", (long long)p->max_moves);
+			rc = dlb_fail_no(err, NULL, "no plan fits that moves at most %lld ops",
+					 (long long)p->max_moves);
 	}
 	free(l.group);
 	free(l.now);

@@ -75,11 +75,13 @@ static int heaviest(struct class_matching *m, int c)
 	}
 	while (n) {
 		int o = m->seen[--n];
-		double weight = m->work[c] + m->work[o], rating = m->rating[o] / (weight + 1e-3 * m->most_work);
+		double weight = m->work[c] + m->work[o],
+		       rating = m->rating[o] / (weight + 1e-3 * m->most_work);
 
 		m->rating[o] = -1;
-		if (rating > most && weight <= m->most_work && port->bytes[c] + port->bytes[o] <= m->most_bytes &&
-		    (!m->at || m->at[c] == m->at[o]) && may_be_one(port, c, o)) {
+		if (rating > most && weight <= m->most_work &&
+		    port->bytes[c] + port->bytes[o] <= m->most_bytes && (!m->at || m->at[c] == m->at[o]) &&
+		    may_be_one(port, c, o)) {
 			most = rating;
 			to = o;
 		}
@@ -100,10 +102,13 @@ static void shuffle(struct dlb_rng *rng, int *order, int n)
 }
 
 /* Matches pairs of classes: map[class] -> coarse class. Returns the number of coarse classes. */
-static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at, double most_work, double most_bytes, int *map)
+static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at, double most_work,
+		 double most_bytes, int *map)
 {
 	size_t n = (size_t)port->n;
-	struct class_matching m = { .port = port, .at = at, .most_work = most_work, .most_bytes = most_bytes };
+	struct class_matching m = {
+		.port = port, .at = at, .most_work = most_work, .most_bytes = most_bytes
+	};
 	int *order = dlb_xmalloc((n + 1) * sizeof *order), k = 0;
 
 	m.work = dlb_xmalloc((n + 1) * sizeof *m.work);
@@ -135,7 +140,8 @@ static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at
 }
 
 /* The placement of coarse classes: each on the node that has most of its work. */
-static void lift(const struct dlb_port *fine, const struct dlb_port *coarse, const int *map, const int *at, int *up)
+static void lift(const struct dlb_port *fine, const struct dlb_port *coarse, const int *map, const int *at,
+		 int *up)
 {
 	size_t D = (size_t)coarse->n_nodes;
 	double *votes = dlb_xcalloc((size_t)coarse->n * D + 1, sizeof *votes);
@@ -214,7 +220,8 @@ static void levels_release(struct levels *l)
 	}
 }
 
-void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals, double hot)
+void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals,
+			   double hot)
 {
 	const struct dlb_port *port = s->port;
 	struct levels l = { .finest = port };

@@ -30,7 +30,8 @@ static void look_ahead(const struct oct_table *x, int i, double *oct)
 		double c = dlb_mean_xfer_s(x->p, dlb_tensor_bytes(&g->tensor[t], x->n));
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			const double *rest = x->rest + (size_t)g->reader[r] * (size_t)n_nodes;
-			double away = x->least[g->reader[r]] + c;	/* at the best node; if that is d, staying costs less */
+			/* at the best node; if that is d, staying costs less */
+			double away = x->least[g->reader[r]] + c;
 			for (int d = 0; d < n_nodes; d++)
 				oct[d] = fmax(oct[d], fmin(rest[d], away));
 		}
@@ -43,7 +44,8 @@ int dlb_place_peft(const struct dlb_problem *p, int *placement, struct dlb_error
 	struct oct_table x = { .p = p, .n = dlb_micro_batch_size(p->batch, p->micro_batches, 0) };
 	x.rest = dlb_xcalloc(n_ops * n_nodes, sizeof *x.rest);
 	x.least = dlb_xcalloc(n_ops, sizeof *x.least);
-	double *oct = dlb_xcalloc(n_nodes, sizeof *oct), *priority = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *priority);
+	double *oct = dlb_xcalloc(n_nodes, sizeof *oct),
+	       *priority = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *priority);
 	double *bias = dlb_xcalloc((size_t)p->n_groups * n_nodes + 1, sizeof *bias);
 	for (int i = p->graph->n_ops - 1; i >= 0; i--) {
 		int unit = p->group_of[i];

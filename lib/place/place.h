@@ -32,31 +32,43 @@ struct dlb_problem {
 	enum dlb_objective objective;
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
-	bool by_upward_rank; const double *number;	/* order in which greedy takes ready ops; [op], the greatest first */
+	/* order in which greedy takes ready ops; [op], the greatest first */
+	bool by_upward_rank; const double *number;
 	const struct dlb_affinity *affinity;		/* of by-kind */
-	const int *before;				/* [op]: the node of its state now; migration cost counts */
-	int64_t max_moves; double serve_steps;		/* with before: ops that may move (< 0: any); steps over which the
-							 * cost of migration is spread */
-	int64_t effort; double search_s;		/* of auto: units of search (0: 1); or seconds (0: effort counts) */
+	/* [op]: the node of its state now; migration cost counts */
+	const int *before;
+	/* with before: ops that may move (< 0: any); steps over which the cost of migration is spread */
+	int64_t max_moves; double serve_steps;
+	/* of auto: units of search (0: 1); or seconds (0: effort counts) */
+	int64_t effort; double search_s;
 	double deadline_s;				/* with search_s: when it ends (dlb_clock_s) */
 	int most_ideals;				/* that dp visits (0: 400,000) */
-	double most_dp_work;				/* steps of dp times combinations of nodes visited by each (0: any) */
-	const struct dlb_plan *replicas;		/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
+	/* steps of dp times combinations of nodes visited by each (0: any) */
+	double most_dp_work;
+	/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
+	const struct dlb_plan *replicas;
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;
-	int n_groups; int *group_of;			/* [op] -> group (colocation class), groups in topological order */
+	/* [op] -> group (colocation class), groups in topological order */
+	int n_groups; int *group_of;
 	int *group_start, *group_op;			/* ops of group g */
-	int n_classes, *class_of, *class_count;		/* [node] -> class of nodes with equal times, numbered by first node */
-	double *time_s;					/* [group][class]: all M micro-batches, kappa / weight; INFINITY: cannot */
+	/* [node] -> class of nodes with equal times, numbered by first node */
+	int n_classes, *class_of, *class_count;
+	/* [group][class]: all M micro-batches, kappa / weight; INFINITY: cannot */
+	double *time_s;
 	double *state_bytes;				/* [group]: weights, optimizer states, ... */
 	double *activation_bytes;			/* [group]: of one micro-batch, kept till backward */
 	double *memory_bytes;				/* [node] limit, INFINITY: none */
-	double *stated_scale, *ranked_scale;		/* [node] kappa; kappa / weight: factors of compute times */
+	/* [node] kappa; kappa / weight: factors of compute times */
+	double *stated_scale, *ranked_scale;
 	bool *free_node;				/* [node] has a kernel for at least one group */
-	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be NULL. */
-	void (*tried)(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err);
+	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be
+	 * NULL. */
+	void (*tried)(void *arg, const char *name, double ranked_s, double value_s,
+		      const struct dlb_error *err);
 	void (*said)(void *arg, const char *line);	/* remarks of placers. May be NULL */
-	void (*warned)(void *arg, const char *line);	/* likewise: a placer asked for by name fell short. May be NULL */
+	/* likewise: a placer asked for by name fell short. May be NULL */
+	void (*warned)(void *arg, const char *line);
 	void (*progress)(void *arg, int64_t done, int64_t total);	/* of slow placers. May be NULL */
 	void *tried_arg;
 };
@@ -79,7 +91,8 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 #include "place/place_list.h"
 #undef PLACER
 const struct dlb_placer *dlb_placer_find(const char *name);
-bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);	/* the default rule tries it */
+/* the default rule tries it */
+bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);
 
 /* Makes `plan` from a placement: orders by the schedule, compiles, verifies, simulates. *ranked is the
  * simulated step under the weights, by which candidates are compared; plan->value_s the stated one. */
@@ -107,13 +120,14 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
 /* As dlb_place for a model that has a placement: the current one is kept unless the new one's ranked value
  * is less by more than DLB_KEEP_GAIN of it. Sets *kept, and the moved ops and bytes in plan. */
 #define DLB_KEEP_GAIN 0.005
-int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan,
-		    bool *kept, struct dlb_error *err);
+int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current,
+		    struct dlb_plan *plan, bool *kept, struct dlb_error *err);
 /* Sets in plan the number of ops on another node than in `before`, and the bytes of state that move with
  * them. */
 void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan);
 /* algorithm NULL: the default rule (greedy, proportional and the trivial ones; the least ranked wins). */
-int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err);
+int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan,
+	      struct dlb_error *err);
 /* ---- replicas (replicas.c) ---- */
 struct dlb_replicas_choice {
 	int n;					/* 0: the number predicted to be fastest */
@@ -123,8 +137,9 @@ struct dlb_replicas_choice {
 						 * better; NULL: none */
 };
 /* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. */
-int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,
-		       struct dlb_plan *plan, bool *kept, struct dlb_error *err);
+int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
+		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
+		       struct dlb_error *err);
 /* A lower bound on the step of any plan with the teams and shares of p->replicas. */
 double dlb_replicas_bound_s(const struct dlb_problem *p);
 /* A certified lower bound on every plan's step: the maximum of total work over total speed (per kind and
@@ -137,10 +152,12 @@ double dlb_lower_bound_s(const struct dlb_problem *p);
  * caller frees it): all trials, INFINITY if nothing fits. */
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
-		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
-		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
+		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
+				    struct dlb_error *err),
+		       void *arg, struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
 /* Prints why op is on its node: a line per node with the op's cost there. */
-int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err);
+int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f,
+		  struct dlb_error *err);
 
 /* ---- shared by placers (eft.c, contiguous.c) ---- */
 /* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to
@@ -153,7 +170,8 @@ struct dlb_units {
 	int n, *of_group;				/* [group] -> unit */
 	double *time_s;					/* [unit][class of nodes] */
 	double *bytes;					/* [unit] as dlb_group_bytes */
-	double *forward_bytes, *backward_bytes;		/* [n + 1]: of one micro-batch across the cut before unit i */
+	/* [n + 1]: of one micro-batch across the cut before unit i */
+	double *forward_bytes, *backward_bytes;
 };
 static inline double dlb_unit_s(const struct dlb_units *u, const struct dlb_problem *p, int unit, int node)
 {

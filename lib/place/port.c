@@ -163,7 +163,8 @@ static void make_lists(struct dlb_arena *a, int (*pair)[2], int n_pairs, int n, 
 		at[pair[i][0] + 1]++;
 	for (int i = 0; i < n; i++)
 		at[i + 1] += at[i];
-	int *all = dlb_xcalloc((size_t)n_pairs + 1, sizeof *all), *fill = dlb_xcalloc((size_t)n + 1, sizeof *fill);
+	int *all = dlb_xcalloc((size_t)n_pairs + 1, sizeof *all),
+	    *fill = dlb_xcalloc((size_t)n + 1, sizeof *fill);
 	for (int i = 0; i < n_pairs; i++)
 		all[at[pair[i][0]] + fill[pair[i][0]]++] = pair[i][1];
 	for (int i = 0; i < n; i++) {
@@ -210,10 +211,12 @@ static void find_edges(struct dlb_port *port, const struct dlb_problem *p)
 	int n = 0, most = 1;
 	for (int i = 0; i < g->n_ops; i++)
 		most += g->op[i].n_in;
-	int (*edge)[2] = dlb_xcalloc((size_t)most, sizeof *edge), (*turned)[2] = dlb_xcalloc((size_t)most, sizeof *turned);
+	int(*edge)[2] = dlb_xcalloc((size_t)most, sizeof *edge),
+	(*turned)[2] = dlb_xcalloc((size_t)most, sizeof *turned);
 	for (int i = 0; i < g->n_ops; i++) {
 		for (int k = 0; k < g->op[i].n_in; k++) {
-			int t = g->op[i].in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int t = g->op[i].in[k],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 			if (from >= 0) {
 				edge[n][0] = from;
 				edge[n++][1] = i;
@@ -350,7 +353,8 @@ static int find_calls(struct dlb_calls *w, const int *at)
 {
 	const struct dlb_port *port = w->port;
 	size_t P = (size_t)port->n_places;
-	int n = 0, used = 0, *mark = w->ready;		/* slots of id to clear: at most the number of calls */
+	/* slots of id to clear: at most the number of calls */
+	int n = 0, used = 0, *mark = w->ready;
 	for (int v = 0; v < port->n_ops; v++) {
 		uint16_t *mine = &w->visit[(size_t)v * P];
 		int here = port->place[at[port->class_of[v]]], most = 1;
@@ -514,9 +518,19 @@ int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first)
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse)
 {
 	size_t D = (size_t)port->n_nodes;
-	*coarse = (struct dlb_port){ .n = n, .n_nodes = port->n_nodes, .n_places = port->n_places, .place = port->place,
-		.host = port->host, .room_bytes = port->room_bytes, .n_ops = port->n_ops, .pred_start = port->pred_start,
-		.pred = port->pred, .succ_start = port->succ_start, .succ = port->succ, .op_s = port->op_s, .out_s = port->out_s };
+	*coarse = (struct dlb_port){ .n = n,
+				     .n_nodes = port->n_nodes,
+				     .n_places = port->n_places,
+				     .place = port->place,
+				     .host = port->host,
+				     .room_bytes = port->room_bytes,
+				     .n_ops = port->n_ops,
+				     .pred_start = port->pred_start,
+				     .pred = port->pred,
+				     .succ_start = port->succ_start,
+				     .succ = port->succ,
+				     .op_s = port->op_s,
+				     .out_s = port->out_s };
 	struct dlb_arena a = { NULL, 0 };
 	coarse->work_s = dlb_arena_array(&coarse->arena, (size_t)n * D + 1, sizeof(double));
 	coarse->bytes = dlb_arena_array(&coarse->arena, (size_t)n + 1, sizeof(double));
@@ -545,7 +559,8 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 	keep_nets(coarse, raw, m);
 	free(raw);
 	dlb_arena_release(&a);
-	int n_edges = port->forward_start[port->n], (*edge)[2] = dlb_xcalloc((size_t)n_edges + 1, sizeof *edge);
+	int n_edges = port->forward_start[port->n],
+	    (*edge)[2] = dlb_xcalloc((size_t)n_edges + 1, sizeof *edge);
 	for (int g = 0; g < port->n; g++) {
 		for (int k = port->forward_start[g]; k < port->forward_start[g + 1]; k++) {
 			edge[k][0] = map[g];
@@ -592,9 +607,11 @@ static void find_neighbours(const struct dlb_port *port, const int *to, int (*ne
 
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map)
 {
-	enum { FREE, HOST, GONE };			/* in this round: untouched; another joined it; joined another */
+	/* in this round: untouched; another joined it; joined another */
+	enum { FREE, HOST, GONE };
 	size_t n_classes = (size_t)port->n + 1, D = (size_t)port->n_nodes;
-	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near), n = 0;
+	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near),
+	    n = 0;
 	char *state = dlb_xmalloc(n_classes);
 	bool *idle = dlb_xcalloc(n_classes, sizeof *idle), changed = true;
 	double total = 0, least = INFINITY;
@@ -614,7 +631,8 @@ void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int
 		find_neighbours(port, to, near);
 		for (int g = 0; g < port->n; g++) {
 			int with = near[g][0];
-			if (to[g] != g || !idle[g] || state[g] != FREE || with < 0 || near[g][1] >= 0 || state[with] == GONE)
+			if (to[g] != g || !idle[g] || state[g] != FREE || with < 0 || near[g][1] >= 0 ||
+			    state[with] == GONE)
 				continue;
 			to[g] = with;
 			state[g] = GONE;

@@ -35,7 +35,8 @@ struct dlb_port {
 	/* ops, in topological order, for latency */
 	int n_ops, *class_of, *pred_start, *pred, *succ_start, *succ;
 	double *op_s, *out_s;			/* [op][node], [op][place] */
-	int *forward_start, *forward;		/* successors in the class graph of forward ops, for contiguity */
+	/* successors in the class graph of forward ops, for contiguity */
+	int *forward_start, *forward;
 };
 /* weighted: ranked times (under node weights), else stated ones. */
 void dlb_port_init(struct dlb_port *port, const struct dlb_problem *p, bool weighted);
@@ -77,7 +78,8 @@ double dlb_latency_bound_s(const struct dlb_port *port);	/* up to rounding */
 /* Work over speed: a lower bound on the greatest load of every assignment of groups, or of fractions of
  * groups, to nodes that fits their memory; at least a group's time on its best node. time_s[group][node],
  * INFINITY: no kernel; bytes[group], room_bytes[node]. (bound.c) */
-double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes);
+double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups,
+			int n_nodes);
 /* Finds prices y[kind] >= 0 of a node's second, sum of count * y = 1, with a large sum over groups of min
  * over kinds of y * time. Returns that sum, a lower bound on every placement's greatest load.
  * time_s[group][kind]. (bound.c) */

@@ -25,7 +25,8 @@
 
 /* ---- cuts ---- */
 
-struct cuts { int n_kinds, *kind, *kind_of; struct dlb_min_cut *net; };	/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
+/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
+struct cuts { int n_kinds, *kind, *kind_of; struct dlb_min_cut *net; };
 
 static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut *c)
 {
@@ -35,7 +36,8 @@ static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut 
 		dlb_min_cut_arc(c, v, sink, port->work_s[(size_t)v * (size_t)port->n_nodes + (size_t)d]);
 	for (int e = 0; e < port->n_nets; e++) {
 		int tail = port->n + 2 * e, head = tail + 1;
-		dlb_min_cut_arc(c, tail, head, port->net_s[(size_t)e * (size_t)port->n_places + (size_t)port->place[d]]);
+		dlb_min_cut_arc(c, tail, head,
+				port->net_s[(size_t)e * (size_t)port->n_places + (size_t)port->place[d]]);
 		for (int k = port->sink_start[e] - 1; k < port->sink_start[e + 1]; k++) {
 			int pin = k < port->sink_start[e] ? port->source[e] : port->sink[k];
 			dlb_min_cut_arc(c, pin, tail, INFINITY);
@@ -50,7 +52,9 @@ static double least_cut(const struct dlb_port *port, int d, struct dlb_min_cut *
 {
 	const double *work = &port->work_s[d], room = port->room_bytes[d], own = port->bytes[g];
 	for (int v = 0; v < port->n; v++)
-		c->given[2 * v] = v != g && own + port->bytes[v] > room ? INFINITY : work[(size_t)v * (size_t)port->n_nodes];
+		c->given[2 * v] = v != g && own + port->bytes[v] > room ?
+					  INFINITY :
+					  work[(size_t)v * (size_t)port->n_nodes];
 	*budget -= port->n;
 	return dlb_min_cut_value(c, g, port->n + 2 * port->n_nets, budget);
 }
@@ -62,7 +66,8 @@ static double alone_s(const struct dlb_port *port, int g, int d)
 	if (port->host[port->place[d]])
 		return s;
 	for (int i = port->touch_start[g]; i < port->touch_start[g + 1]; i++)
-		s += port->net_s[(size_t)(port->touch[i] >> 1) * (size_t)port->n_places + (size_t)port->place[d]];
+		s += port->net_s[(size_t)(port->touch[i] >> 1) * (size_t)port->n_places +
+				 (size_t)port->place[d]];
 	return s;
 }
 
@@ -114,7 +119,8 @@ static int ascending(const void *a, const void *b)
 
 /* The load bound with every class kept off nodes where its cut is V or more; INFINITY: no node is left for
  * one. work: scratch [class][node]. */
-static double restricted_s(const struct dlb_port *port, const int *kind_of, int n_kinds, const double *cut, double V, double *work)
+static double restricted_s(const struct dlb_port *port, const int *kind_of, int n_kinds, const double *cut,
+			   double V, double *work)
 {
 	size_t D = (size_t)port->n_nodes;
 	for (size_t g = 0; g < (size_t)port->n; g++) {
@@ -132,7 +138,8 @@ static double restricted_s(const struct dlb_port *port, const int *kind_of, int 
 
 static double throughput_bound(const struct dlb_port *port)
 {
-	enum { LARGE = 200000, FEW = 4 };		/* LARGE: classes times nodes; FEW: load bounds then */
+	/* LARGE: classes times nodes; FEW: load bounds then */
+	enum { LARGE = 200000, FEW = 4 };
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
 	double best = dlb_load_bound_s(port->work_s, port->bytes, port->room_bytes, port->n, port->n_nodes);
 	struct cuts c = { .n_kinds = 0 };
@@ -140,14 +147,16 @@ static double throughput_bound(const struct dlb_port *port)
 	c.kind_of = dlb_xcalloc(D + 1, sizeof *c.kind_of);
 	c.n_kinds = dlb_port_kinds(port, c.kind_of, c.kind);
 	c.net = dlb_xcalloc((size_t)c.n_kinds + 1, sizeof *c.net);
-	double *cut = find_cuts(port, &c, best), *value = dlb_xcalloc(n * (size_t)c.n_kinds + 1, sizeof *value);
+	double *cut = find_cuts(port, &c, best),
+	       *value = dlb_xcalloc(n * (size_t)c.n_kinds + 1, sizeof *value);
 	double *work = dlb_xmalloc((n * D + 1) * sizeof *work);
 	int m = 0, low = 0, turns = n * D <= LARGE ? 64 : FEW;
 	for (size_t i = 0; i < n * (size_t)c.n_kinds; i++)
 		if (isfinite(cut[i]) && cut[i] > best)
 			value[m++] = cut[i];
 	qsort(value, (size_t)m, sizeof *value, ascending);
-	for (int high = m; low < high && turns-- > 0;) {	/* below low value[i] <= s, from high on s < value[i] */
+	/* below low value[i] <= s, from high on s < value[i] */
+	for (int high = m; low < high && turns-- > 0;) {
 		int mid = (low + high) / 2;
 		double s = restricted_s(port, c.kind_of, c.n_kinds, cut, value[mid], work);
 		best = fmax(best, fmin(s, value[mid]));

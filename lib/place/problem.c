@@ -6,7 +6,9 @@
 #include <string.h>
 #include "place/place.h"
 
-const char *const dlb_objectives[] = { [DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL };
+const char *const dlb_objectives[] = {
+	[DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL
+};
 
 /* Groups are numbered by their first op; ops are in topological order, so groups are too. */
 static void find_groups(struct dlb_problem *p)
@@ -32,11 +34,14 @@ static void find_groups(struct dlb_problem *p)
 
 /* Seconds of op for all its micro-batches: seconds_s(cost, op, on, n), on a kind of device or on a node. */
 static double all_micro_batches_s(const struct dlb_problem *p, int op,
-				  double (*seconds_s)(const struct dlb_cost *c, int op, int on, double n), int on)
+				  double (*seconds_s)(const struct dlb_cost *c, int op, int on, double n),
+				  int on)
 {
 	int M = p->micro_batches;
-	int64_t small = dlb_micro_batch_size(p->batch, M, M - 1), large = dlb_micro_batch_size(p->batch, M, 0);
-	double n_large = p->batch % M ? (double)(p->batch % M) : M, s = seconds_s(p->cost, op, on, (double)large);
+	int64_t small = dlb_micro_batch_size(p->batch, M, M - 1),
+		large = dlb_micro_batch_size(p->batch, M, 0);
+	double n_large = p->batch % M ? (double)(p->batch % M) : M,
+	       s = seconds_s(p->cost, op, on, (double)large);
 	if (isinf(s))
 		return s;
 	if (dlb_graph_is_view(p->graph, op))
@@ -66,8 +71,10 @@ static void find_classes(struct dlb_problem *p)
 		alone[d] |= cl->node[d].n_memories > 0;
 		for (; k < p->n_classes && !alone[d]; k++) {
 			int q = first[k];
-			if (!alone[q] && cl->node[q].kind == cl->node[d].kind && cl->node[q].speed == cl->node[d].speed &&
-			    p->ranked_scale[q] == p->ranked_scale[d] && p->stated_scale[q] == p->stated_scale[d] &&
+			if (!alone[q] && cl->node[q].kind == cl->node[d].kind &&
+			    cl->node[q].speed == cl->node[d].speed &&
+			    p->ranked_scale[q] == p->ranked_scale[d] &&
+			    p->stated_scale[q] == p->stated_scale[d] &&
 			    (!p->excluded || p->excluded[q] == p->excluded[d]))
 				break;
 		}
@@ -87,15 +94,19 @@ static void find_times(struct dlb_problem *p)
 	double *kind_s = dlb_xcalloc((size_t)p->n_groups * n_kinds + 1, sizeof(double));
 	for (int i = 0; i < p->graph->n_ops; i++)
 		for (size_t k = 0; k < n_kinds; k++)
-			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i, dlb_cost_kind_s, (int)k);
+			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i,
+											    dlb_cost_kind_s,
+											    (int)k);
 	p->time_s = dlb_arena_array(&p->arena, (size_t)p->n_groups * n_classes + 1, sizeof(double));
 	p->free_node = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(bool));
 	bool *able = dlb_xcalloc(n_classes + 1, sizeof *able);
 	for (size_t d = 0, c, n_done = 0; d < n_nodes; d++) {
 		c = (size_t)p->class_of[d];
-		for (size_t g = 0; g < (size_t)p->n_groups && c == n_done; g++) {	/* the first node of each class */
+		/* the first node of each class */
+		for (size_t g = 0; g < (size_t)p->n_groups && c == n_done; g++) {
 			double s = kind_s[g * n_kinds + (size_t)cl->node[d].kind];
-			p->time_s[g * n_classes + c] = isinf(s) ? s : s / cl->node[d].speed * p->ranked_scale[d];
+			p->time_s[g * n_classes + c] = isinf(s) ? s :
+								  s / cl->node[d].speed * p->ranked_scale[d];
 			able[c] |= !isinf(s);
 		}
 		n_done += c == n_done;
@@ -103,12 +114,15 @@ static void find_times(struct dlb_problem *p)
 	}
 	free(able);
 	free(kind_s);
-	for (size_t d = 0; d < n_nodes; d++) {		/* nodes that name memories are classes by themselves */
+	/* nodes that name memories are classes by themselves */
+	for (size_t d = 0; d < n_nodes; d++) {
 		double *s = &p->time_s[p->class_of[d]];
 		for (size_t g = 0; g < (size_t)p->n_groups && cl->node[d].n_memories; g++)
 			s[g * n_classes] = isinf(s[g * n_classes]) ? s[g * n_classes] : 0;
 		for (int i = 0; i < p->graph->n_ops && cl->node[d].n_memories; i++)
-			s[(size_t)p->group_of[i] * n_classes] += all_micro_batches_s(p, i, dlb_cost_op_s, (int)d) * p->ranked_scale[d];
+			s[(size_t)p->group_of[i] * n_classes] += all_micro_batches_s(p, i, dlb_cost_op_s,
+										     (int)d) *
+								 p->ranked_scale[d];
 	}
 }
 
@@ -125,16 +139,24 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 		int g = p->group_of[i], d = p->pin[i];
 		if (d < 0)
 			continue;
-		const char *name = p->graph->op[i].name, *kind = p->cluster->kind[p->cluster->node[d].kind].name;
+		const char *name = p->graph->op[i].name,
+			   *kind = p->cluster->kind[p->cluster->node[d].kind].name;
 		if (p->excluded && p->excluded[d])
-			return dlb_fail_no(err, NULL, "no plan fits: op '%s' is pinned to node %d, which is left out", name, d);
+			return dlb_fail_no(err, NULL,
+					   "no plan fits: op '%s' is pinned to node %d, which is left out",
+					   name, d);
 		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
 			if (p->pin[p->group_op[k]] >= 0 && p->pin[p->group_op[k]] != d)
-				return dlb_fail_no(err, NULL, "no plan fits: ops '%s' and '%s' share a node and are pinned to two", name,
-						   p->graph->op[p->group_op[k]].name);
+				return dlb_fail_no(
+					err, NULL,
+					"no plan fits: ops '%s' and '%s' share a node and are pinned to two",
+					name, p->graph->op[p->group_op[k]].name);
 		if (isinf(dlb_time_s(p, g, d)))
-			return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) has no kernel for op '%s' (%s), which is pinned to it, "
-					   "or for what is bound to it", d, kind, name, p->graph->op[i].type);
+			return dlb_fail_no(err, NULL,
+					   "no plan fits: node %d (%s) has no kernel for op '%s' (%s), which "
+					   "is pinned to it, "
+					   "or for what is bound to it",
+					   d, kind, name, p->graph->op[i].type);
 		for (int other = 0; other < p->n_classes; other++)
 			if (other != p->class_of[d])
 				p->time_s[(size_t)g * n_classes + (size_t)other] = INFINITY;
@@ -155,7 +177,8 @@ static void find_bytes(struct dlb_problem *p)
 			p->state_bytes[p->group_of[home]] += dlb_cost_weight_bytes(g, t, p->n_state);
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
-		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD || dlb_graph_view_of(g, t) >= 0)
+		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||
+		    dlb_graph_view_of(g, t) >= 0)
 			continue;
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			if (g->op[g->reader[r]].phase != DLB_FORWARD) {
@@ -184,7 +207,8 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 		return dlb_hint(err, "choose --objective throughput or latency");
 	}
 	if (p->objective != DLB_STEP && p->cluster->link_model != DLB_LINKS_PORT) {
-		dlb_fail(err, "/cluster/link_model", "throughput and latency are judged under the port model");
+		dlb_fail(err, "/cluster/link_model",
+			 "throughput and latency are judged under the port model");
 		return dlb_hint(err, "choose --objective step, or a cluster whose link_model is port");
 	}
 	if (n_nodes < 1)
@@ -192,11 +216,16 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	if (p->graph->n_ops < 1)
 		return dlb_fail(err, "/graph/ops", "there are no ops");
 	if (p->micro_batches < 1 || p->batch < 1)
-		return dlb_fail(err, NULL, "%d micro-batches of a batch of %lld", p->micro_batches, (long long)p->batch);
+		return dlb_fail(err, NULL, "%d micro-batches of a batch of %lld", p->micro_batches,
+				(long long)p->batch);
 	if (p->graph->fixed_batch && (p->micro_batches > 1 || p->batch != p->graph->batch)) {
-		dlb_fail(err, "/graph/fixed_batch", "the model takes its batch of %lld in one micro-batch and one replica, as it holds that batch or mixes "
-			 "its samples", (long long)p->graph->batch);
-		return dlb_hint(err, "dlb-profile says which vertex does; if it holds the batch, export the model with the batch open");
+		dlb_fail(err, "/graph/fixed_batch",
+			 "the model takes its batch of %lld in one micro-batch and one replica, as it holds "
+			 "that batch or mixes "
+			 "its samples",
+			 (long long)p->graph->batch);
+		return dlb_hint(err, "dlb-profile says which vertex does; if it holds the batch, export the "
+				     "model with the batch open");
 	}
 	if (p->micro_batches > p->batch)
 		p->micro_batches = (int)p->batch;
@@ -247,9 +276,11 @@ int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		kernel |= !isinf(dlb_time_s(p, group, d));
 	if (!kernel)
-		return dlb_fail_no(err, NULL, "no plan fits: no node%s has a kernel for op '%s' (%s) and what is bound to it",
-				   p->excluded ? " that is not left out" : "", o->name, o->type);
-	dlb_fail_no(err, NULL, "no plan fits: no node has room left for op '%s' (%s), which needs %.4g MB", o->name, o->type,
-		    dlb_group_bytes(p, group) / 1e6);
+		return dlb_fail_no(
+			err, NULL,
+			"no plan fits: no node%s has a kernel for op '%s' (%s) and what is bound to it",
+			p->excluded ? " that is not left out" : "", o->name, o->type);
+	dlb_fail_no(err, NULL, "no plan fits: no node has room left for op '%s' (%s), which needs %.4g MB",
+		    o->name, o->type, dlb_group_bytes(p, group) / 1e6);
 	return dlb_hint(err, "try --micro-batches %d", p->micro_batches * 2);
 }

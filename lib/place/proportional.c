@@ -25,7 +25,8 @@ struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts
 struct partition_search {
 	const struct dlb_problem *p;
 	struct dlb_units u;
-	int n_ids, n;					/* n_ids: nodes with any kernel; n: parts, a multiple of it */
+	/* n_ids: nodes with any kernel; n: parts, a multiple of it */
+	int n_ids, n;
 	int *ids;
 	int budget;
 	bool any_size;					/* ignore memory */
@@ -227,7 +228,8 @@ static int by_value(const void *a, const void *b)
 /* Moves borders of the best cut while the simulated step gets shorter. */
 static void improve(struct partition_search *s)
 {
-	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int)), *node = dlb_xcalloc((size_t)s->n, sizeof(int));
+	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int)),
+	    *node = dlb_xcalloc((size_t)s->n, sizeof(int));
 	bool better = true;
 	while (better && s->budget > 0) {
 		double was = s->best.value;
@@ -254,7 +256,8 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
 	memcpy(node, s->ids, (size_t)s->n_ids * sizeof(int));
 	for (int turn = 0; turn < 2 && !s->n_list; turn++) {
-		s->any_size = turn > 0;		/* nothing fits by the estimate of memory: the simulator decides */
+		/* nothing fits by the estimate of memory: the simulator decides */
+		s->any_size = turn > 0;
 		if (s->n == 2 && s->n_ids == 2)
 			all_cuts_of_two(s);
 		if (s->n_ids <= 4)
@@ -268,7 +271,8 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 	for (int i = 0; i < s->n_list && i < first; i++)
 		keep(s, s->list[i].node, s->list[i].start, simulate(s, s->list[i].node, s->list[i].start));
 	if (!s->n_list)
-		return dlb_fail_no(err, NULL, "no plan fits: no contiguous cut has kernels for its ops on every node");
+		return dlb_fail_no(err, NULL,
+				   "no plan fits: no contiguous cut has kernels for its ops on every node");
 	if (isinf(s->best.value))	/* dlb_plan_make reports the shortage */
 		dlb_units_place(&s->u, s->p, s->n, s->list[0].start, s->list[0].node, placement);
 	if (isinf(s->best.value))

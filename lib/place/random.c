@@ -15,7 +15,8 @@ int dlb_place_random(const struct dlb_problem *p, int *placement, struct dlb_err
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
 		int n = 0;
 		for (int d = 0; d < n_nodes; d++)
-			if (isfinite(dlb_time_s(p, g, d)) && used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
+			if (isfinite(dlb_time_s(p, g, d)) &&
+			    used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
 				able[n++] = d;
 		if (!n) {
 			rc = dlb_no_room(p, g, err);

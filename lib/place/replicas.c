@@ -33,7 +33,8 @@ static int part_of(const int *node, int n, int x)
 }
 
 /* Pins and the placement moved from, with nodes as parts of the team. */
-static int team_constraints(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n, struct dlb_error *err)
+static int team_constraints(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n,
+			    struct dlb_error *err)
 {
 	int n_ops = whole->graph->n_ops;
 	if (whole->pin) {
@@ -41,7 +42,9 @@ static int team_constraints(struct team_problem *t, const struct dlb_problem *wh
 		for (int i = 0; i < n_ops; i++) {
 			t->pin[i] = whole->pin[i] < 0 ? -1 : part_of(node, n, whole->pin[i]);
 			if (whole->pin[i] >= 0 && t->pin[i] < 0)
-				return dlb_fail_no(err, NULL, "no plan fits: op '%s' is pinned to node %d, which is not in the first replica",
+				return dlb_fail_no(err, NULL,
+						   "no plan fits: op '%s' is pinned to node %d, which is not "
+						   "in the first replica",
 						   whole->graph->op[i].name, whole->pin[i]);
 		}
 	}
@@ -49,7 +52,7 @@ static int team_constraints(struct team_problem *t, const struct dlb_problem *wh
 		t->p.before = t->before = dlb_xcalloc((size_t)n_ops + 1, sizeof *t->before);
 		for (int i = 0; i < n_ops && t->p.before; i++)
 			if ((t->before[i] = part_of(node, n, whole->before[i])) < 0)
-				t->p.before = NULL;		/* state is on other nodes: everything moves */
+				t->p.before = NULL; /* state is on other nodes: everything moves */
 	}
 	return 0;
 }
@@ -62,8 +65,8 @@ static double least_memory(const struct dlb_cluster *c, int a, int b)
 }
 
 /* like: nodes that set the speeds, memory being the lesser of both; NULL: `node`. */
-static int team_init(struct team_problem *t, const struct dlb_problem *whole, const int *node, const int *like, int n, int64_t batch,
-		     struct dlb_error *err)
+static int team_init(struct team_problem *t, const struct dlb_problem *whole, const int *node,
+		     const int *like, int n, int64_t batch, struct dlb_error *err)
 {
 	t->cluster = *whole->cluster;
 	t->cost = *whole->cost;
@@ -111,7 +114,8 @@ static void team_release(struct team_problem *t)
 /* ---- shares and bounds ---- */
 
 /* Seconds of replica r's step over a share of samples, without gradient sums, under kappa and weights. */
-static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share, double *step_s, struct dlb_error *err)
+static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share,
+		     double *step_s, struct dlb_error *err)
 {
 	struct dlb_plan one;
 	struct dlb_program program;
@@ -135,12 +139,14 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 /* A replica's power is its samples per second at its share. Fixed costs of a step make the power depend on
  * the share, so the powers are computed again at the new shares; when shares and powers agree, all
  * replicas take equally long. Returns the shares with the shortest longest step. */
-static int find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared, struct dlb_error *err)
+static int find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared,
+		      struct dlb_error *err)
 {
 	enum { ROUNDS = 8 };
 	int R = shared->n_replicas, rc = 0;
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share);
-	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power), *next = dlb_xcalloc((size_t)R, sizeof *next), best_s = INFINITY;
+	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power),
+	       *next = dlb_xcalloc((size_t)R, sizeof *next), best_s = INFINITY;
 	for (int r = 0; r < R; r++)
 		next[r] = 1;
 	memcpy(shared->placement, placement, (size_t)shared->n_ops * sizeof *placement);
@@ -216,7 +222,8 @@ struct replica_candidate { struct dlb_plan plan; double ranked_s; bool kept; };
 static void share_out(const struct task *t, int R, int K, const int *team, struct dlb_plan *shared)
 {
 	const struct dlb_problem *p = t->p;
-	int n_nodes = p->cluster->n_nodes, *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
+	int n_nodes = p->cluster->n_nodes,
+	    *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
 	dlb_plan_init(shared, p->graph->n_ops, n_nodes);
 	shared->graph = p->graph;
 	shared->batch = p->batch;
@@ -237,8 +244,8 @@ static void share_out(const struct task *t, int R, int K, const int *team, struc
 
 /* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as
  * team 0. */
-static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team, const int *like, int *placement,
-		      struct replica_candidate *c, struct dlb_error *err)
+static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team,
+		      const int *like, int *placement, struct replica_candidate *c, struct dlb_error *err)
 {
 	struct team_problem one = { .node = NULL };
 	struct dlb_plan first = { .n_ops = 0 };
@@ -266,8 +273,8 @@ out:
 }
 
 /* Sets shares and sums, then makes the whole plan. */
-static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement, struct replica_candidate *c,
-		struct dlb_error *err)
+static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement,
+		struct replica_candidate *c, struct dlb_error *err)
 {
 	struct dlb_plan shared = *teams, of_team = c->plan;
 	struct dlb_problem whole = *t->p;
@@ -303,7 +310,8 @@ static void better(struct replica_candidate *best, struct replica_candidate *oth
 }
 
 /* The best plan of a way; 1: the way does not apply, since all teams are equal. */
-static int place_teams(const struct task *t, int R, const struct dlb_team_way *way, struct replica_candidate *best, struct dlb_error *err)
+static int place_teams(const struct task *t, int R, const struct dlb_team_way *way,
+		       struct replica_candidate *best, struct dlb_error *err)
 {
 	const struct dlb_replicas_choice *choice = t->choice;
 	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
@@ -339,7 +347,8 @@ out:
 	return rc;
 }
 
-static void say(const struct task *t, int R, const struct dlb_team_way *way, const struct replica_candidate *c, const struct dlb_error *err)
+static void say(const struct task *t, int R, const struct dlb_team_way *way,
+		const struct replica_candidate *c, const struct dlb_error *err)
 {
 	char line[320], how[120] = "";
 	if (!t->p->said)
@@ -379,14 +388,17 @@ static void try_ways(const struct task *t, int R, struct replica_candidate *best
 			continue;
 		say(t, R, &way[i], &c, rc ? &why : NULL);
 		if (rc == 0)			/* teams, too, are kept unless the gain is large enough */
-			better(best, &c, way[0].cut == DLB_CUT_NOW && best->plan.n_replicas == R && i ? DLB_KEEP_GAIN : 0);
+			better(best, &c,
+			       way[0].cut == DLB_CUT_NOW && best->plan.n_replicas == R && i ? DLB_KEEP_GAIN :
+											      0);
 		else if (!best->plan.n_ops)
 			*err = why;
 	}
 }
 
-int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,
-		       struct dlb_plan *plan, bool *kept, struct dlb_error *err)
+int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
+		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
+		       struct dlb_error *err)
 {
 	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
 	struct replica_candidate best = { .kept = false };
@@ -397,12 +409,14 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 	if (p->objective != DLB_STEP)
 		return dlb_fail(err, NULL, "replicas are planned for --objective step only");
 	if (R > n || R > p->batch)
-		return dlb_fail_no(err, NULL, "no plan fits: %d replicas need as many nodes and samples; there are %d nodes and a batch of %lld",
+		return dlb_fail_no(err, NULL,
+				   "no plan fits: %d replicas need as many nodes and samples; there are %d "
+				   "nodes and a batch of %lld",
 				   R, n, (long long)p->batch);
 	if (R > 1 && n % R && p->said) {
 		char line[120];
-		snprintf(line, sizeof line, "%d replicas of %d nodes each: %d node%s without a part", R, n / R, n % R,
-			 n % R == 1 ? " is" : "s are");
+		snprintf(line, sizeof line, "%d replicas of %d nodes each: %d node%s without a part", R,
+			 n / R, n % R, n % R == 1 ? " is" : "s are");
 		p->said(p->tried_arg, line);
 	}
 	dlb_teams_init(&t.teams, p, current ? choice->now : NULL);

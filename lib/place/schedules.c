@@ -16,7 +16,8 @@ struct schedule_search {
 	struct dlb_error nearest;			/* of the first plan that did not fit */
 };
 
-static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s, struct dlb_problem *out, struct dlb_error *err)
+static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s, struct dlb_problem *out,
+		struct dlb_error *err)
 {
 	*out = *p;
 	memset(&out->arena, 0, sizeof out->arena);
@@ -28,11 +29,13 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 }
 
 /* ranked: INFINITY if it does not fit, with err. */
-static void keep(struct schedule_search *c, const struct dlb_problem *q, double ranked, double value, const struct dlb_error *err)
+static void keep(struct schedule_search *c, const struct dlb_problem *q, double ranked, double value,
+		 const struct dlb_error *err)
 {
 	char line[160];
 	int i = 0;
-	while (i < c->n && (c->trial[i].micro_batches != q->micro_batches || strcmp(c->trial[i].schedule, q->schedule->name)))
+	while (i < c->n && (c->trial[i].micro_batches != q->micro_batches ||
+			    strcmp(c->trial[i].schedule, q->schedule->name)))
 		i++;
 	if (i == c->n) {
 		DLB_GROW(c->trial, c->n, c->cap);
@@ -41,9 +44,11 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, double 
 	if (value < c->trial[i].value_s)
 		c->trial[i].value_s = value;
 	if (isfinite(ranked))
-		snprintf(line, sizeof line, "%-12s M %-4d step %.6g ms", q->schedule->name, q->micro_batches, value * 1e3);
+		snprintf(line, sizeof line, "%-12s M %-4d step %.6g ms", q->schedule->name, q->micro_batches,
+			 value * 1e3);
 	else
-		snprintf(line, sizeof line, "%-12s M %-4d %.120s", q->schedule->name, q->micro_batches, err->what);
+		snprintf(line, sizeof line, "%-12s M %-4d %.120s", q->schedule->name, q->micro_batches,
+			 err->what);
 	if (c->p->said)
 		c->p->said(c->p->tried_arg, line);
 	if (isinf(ranked) && !c->nearest.what[0])
@@ -56,8 +61,8 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, double 
 }
 
 /* Tries one schedule over a placement (NULL: that of placer interleaved), with the replicas of `like`. */
-static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, const int *placement, const struct dlb_plan *like,
-	       struct dlb_error *err)
+static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, const int *placement,
+	       const struct dlb_plan *like, struct dlb_error *err)
 {
 	struct dlb_problem q;
 	struct dlb_plan plan;
@@ -174,8 +179,9 @@ static int refine(struct schedule_search *c, struct dlb_error *err)
 }
 
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
-		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
-		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
+				    struct dlb_error *err),
+		       void *arg, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
 	struct schedule_search c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
 	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;

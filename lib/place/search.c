@@ -8,7 +8,8 @@
 
 bool dlb_search_over(const struct dlb_search *s)
 {
-	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
+	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) ||
+	       s->best_s <= s->bound_s;
 }
 
 /* Whether classes need more than SCARCE of the memory of nodes with a limit. */
@@ -33,7 +34,8 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool
 	bool scarce = memory_is_scarce(s->port);
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
-	if (s->deadline_s <= 0 && !s->latency && !cold && length > s->budget / 3)	/* at least one of each temperature */
+	/* at least one of each temperature */
+	if (s->deadline_s <= 0 && !s->latency && !cold && length > s->budget / 3)
 		length = s->budget / 3 + 1;
 	for (int run = 0; !dlb_search_over(s); run++) {
 		bool best = cold || run % 3 != 2;
@@ -44,7 +46,8 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool
 		else if (!cold && run % 3 == 1)
 			dlb_search_multilevel(s, from, run % 2 == 1, 2 * proposals, MULTILEVEL_HEAT);
 		else
-			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[(run - run / 3) % 8], scarce && !cold);
+			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[(run - run / 3) % 8],
+					      scarce && !cold);
 		if (!s->latency)
 			dlb_search_windows(s);
 		if (run % 4 == 3 && length < 40000000)

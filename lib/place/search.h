@@ -27,7 +27,8 @@ bool dlb_search_over(const struct dlb_search *s);
 void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft);
 /* Annealing level by level, from the coarsest graph, hot, to single classes; together: clusters contain
  * only classes that share a node in `from`. Throughput. (multilevel.c) */
-void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals, double hot);
+void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals,
+			   double hot);
 /* Exact window search from the best: takes windows of a few classes and sets each to the best of all their
  * placements on a few nodes, until many windows in a row gain nothing. Throughput. (window.c) */
 void dlb_search_windows(struct dlb_search *s);
@@ -44,7 +45,8 @@ struct dlb_step_search {
 };
 bool dlb_step_search_over(const struct dlb_step_search *s);
 /* One annealing run from `from`, for `items` pairs; hot 0: descent. */
-void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot);
+void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items,
+		     double hot);
 /* Descent from the best with every move simulated. */
 void dlb_refine_step(const struct dlb_problem *p, struct dlb_step_search *s, int64_t items);
 /* Simulates every placement if there are at most `most`; returns whether the best is proved optimal. */

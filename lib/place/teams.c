@@ -102,7 +102,8 @@ void dlb_teams_init(struct dlb_teams *t, const struct dlb_problem *p, const stru
 	for (int i = 0; i < c->n_nodes; i++) {
 		const struct dlb_node *x = &c->node[i];
 		int like = 0;			/* an earlier node with the same times */
-		while (like < i && (c->node[like].kind != x->kind || c->node[like].speed != x->speed || c->node[like].n_memories || x->n_memories))
+		while (like < i && (c->node[like].kind != x->kind || c->node[like].speed != x->speed ||
+				    c->node[like].n_memories || x->n_memories))
 			like++;
 		t->alone_s[i] = like < i ? t->alone_s[like] : alone_s(p, i);
 	}
@@ -150,7 +151,8 @@ static void leave_slowest(const struct dlb_teams *t, int *order, int n, int n_us
 	for (; n > n_used; n--) {
 		int worst = 0;
 		for (int i = 1; i < n; i++)
-			if (t->alone_s[order[i]] >= t->alone_s[order[worst]] * (1 - same) || isinf(t->alone_s[order[i]]))
+			if (t->alone_s[order[i]] >= t->alone_s[order[worst]] * (1 - same) ||
+			    isinf(t->alone_s[order[i]]))
 				worst = i;
 		memmove(order + worst, order + worst + 1, (size_t)(n - worst - 1) * sizeof *order);
 	}
@@ -254,9 +256,12 @@ int dlb_teams_ways(const struct dlb_teams *t, int R, bool algorithm, struct dlb_
 {
 	/* The best placement of one team may suit others badly, so teams of one node are tried too. */
 	static const struct dlb_team_way usual[] = {
-		{ DLB_CUT_INSIDE, -1, false, false, NULL }, { DLB_CUT_ACROSS, -1, false, false, NULL },
-		{ DLB_CUT_INSIDE, -1, false, true, NULL }, { DLB_CUT_ACROSS, -1, false, true, NULL },
-		{ DLB_CUT_INSIDE, -1, false, false, "single" }, { DLB_CUT_ACROSS, -1, false, false, "single" },
+		{ DLB_CUT_INSIDE, -1, false, false, NULL },
+		{ DLB_CUT_ACROSS, -1, false, false, NULL },
+		{ DLB_CUT_INSIDE, -1, false, true, NULL },
+		{ DLB_CUT_ACROSS, -1, false, true, NULL },
+		{ DLB_CUT_INSIDE, -1, false, false, "single" },
+		{ DLB_CUT_ACROSS, -1, false, false, "single" },
 	};
 	const int all = dlb_teams_free_nodes(t->p) / R;
 	int *order = dlb_xcalloc((size_t)t->p->cluster->n_nodes + 1, sizeof *order), n = 0;
@@ -281,11 +286,14 @@ int dlb_teams_ways(const struct dlb_teams *t, int R, bool algorithm, struct dlb_
 	return n;
 }
 
-const char *dlb_team_way_name(const struct dlb_teams *t, const struct dlb_team_way *way, char *out, size_t size)
+const char *dlb_team_way_name(const struct dlb_teams *t, const struct dlb_team_way *way, char *out,
+			      size_t size)
 {
-	static const char *const cuts[] = { "groups as they are", "inside groups", "across groups", "groups by speed" };
+	static const char *const cuts[] = { "groups as they are", "inside groups", "across groups",
+					    "groups by speed" };
 	snprintf(out, size, "%s%s%.40s%s%s", cuts[way->cut], way->group >= 0 ? " in " : "",
-		 way->group >= 0 ? t->p->cluster->group[way->group].name : "", way->slowest ? ", placed for the slowest" : "",
+		 way->group >= 0 ? t->p->cluster->group[way->group].name : "",
+		 way->slowest ? ", placed for the slowest" : "",
 		 way->one || way->by ? ", one node each" : "");
 	return out;
 }

@@ -21,15 +21,17 @@ struct dlb_team_way {
 	enum dlb_team_cut cut;
 	int group;				/* of the cluster, whose nodes are divided; -1: all nodes */
 	bool one;				/* one node per team, whatever the number of nodes */
-	bool slowest;				/* placed over nodes as slow as each part's slowest, else over team 0 */
+	/* placed over nodes as slow as each part's slowest, else over team 0 */
+	bool slowest;
 	const char *by;				/* the algorithm if the user names none; NULL: the default */
 };
 enum { DLB_MOST_WAYS = 32 };
 struct dlb_teams {
 	const struct dlb_problem *p;
 	const struct dlb_plan *now;		/* the plan of way `now`; NULL: none */
-	double *alone_s;			/* [node]: of a step done alone, under kappa. Node weights do not count: they
-						 * move work between teams, not nodes. INFINITY: not all kernels */
+	/* [node]: of a step done alone, under kappa. Node weights do not count: they move work between teams,
+	 * not nodes. INFINITY: not all kernels */
+	double *alone_s;
 	bool differ;				/* in alone_s */
 };
 void dlb_teams_init(struct dlb_teams *t, const struct dlb_problem *p, const struct dlb_plan *now);
@@ -42,6 +44,7 @@ int dlb_teams_form(const struct dlb_teams *t, int R, const struct dlb_team_way *
 /* like[k]: the slowest node of part k, under kappa and weights; false: all teams are equal to team 0. */
 bool dlb_teams_slowest(const struct dlb_teams *t, const int *team, int R, int K, int *like);
 /* "across groups, one node each", for -v */
-const char *dlb_team_way_name(const struct dlb_teams *t, const struct dlb_team_way *way, char *out, size_t size);
+const char *dlb_team_way_name(const struct dlb_teams *t, const struct dlb_team_way *way, char *out,
+			      size_t size);
 int dlb_teams_free_nodes(const struct dlb_problem *p);
 #endif

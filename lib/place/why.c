@@ -8,7 +8,8 @@ static void print_route(const struct dlb_cluster *c, int a, int b, FILE *f)
 {
 	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, a, b, link);
 	for (int i = 0; i < n; i++)
-		fprintf(f, "%s%s", i ? ", " : " over ", c->link[link[i]].cls ? c->link[link[i]].cls : c->link[link[i]].name);
+		fprintf(f, "%s%s", i ? ", " : " over ",
+			c->link[link[i]].cls ? c->link[link[i]].cls : c->link[link[i]].name);
 }
 
 /* Bytes that node `here` and every other exchange in a step of one replica: [node]. Returns new. */
@@ -47,12 +48,17 @@ static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan
 		fprintf(f, "\n");
 	}
 	for (int i = 0; i < plan->n_ops; i++) {
-		int t = p->graph->op[i].phase == DLB_UPDATE && plan->placement[i] == here ? dlb_update_gradient(p->graph, i) : -1;
+		int t = p->graph->op[i].phase == DLB_UPDATE && plan->placement[i] == here ?
+				dlb_update_gradient(p->graph, i) :
+				-1;
 		sums += t < 0 ? 0 : dlb_tensor_bytes(&p->graph->tensor[t], 1);
 	}
 	for (int r = 1; r < plan->n_replicas; r++) {
-		fprintf(f, "node %d plays the same part in replica %d; gradients of %.4g MB are summed with it by %s", plan->replica[r][here], r,
-			sums / 1e6, dlb_sharing_sums(&plan->sharing, how, sizeof how));
+		fprintf(f,
+			"node %d plays the same part in replica %d; gradients of %.4g MB are summed with it "
+			"by %s",
+			plan->replica[r][here], r, sums / 1e6,
+			dlb_sharing_sums(&plan->sharing, how, sizeof how));
 		print_route(p->cluster, here, plan->replica[r][here], f);
 		fprintf(f, "\n");
 	}
@@ -66,12 +72,15 @@ static void say_split(const struct dlb_graph *g, int op, FILE *f)
 	for (int i = 0; i < g->n_was_split; i++) {
 		const struct dlb_was_split *w = &g->was_split[i];
 		const size_t n = strlen(w->op);
-		if (!strncmp(g->op[op].name, w->op, n) && g->op[op].name[n] == '@' && g->op[op].phase == DLB_FORWARD)
-			fprintf(f, "shard %s of %d of '%s', split by %s: %s\n", g->op[op].name + n + 1, w->parts, w->op, w->axis, w->why);
+		if (!strncmp(g->op[op].name, w->op, n) && g->op[op].name[n] == '@' &&
+		    g->op[op].phase == DLB_FORWARD)
+			fprintf(f, "shard %s of %d of '%s', split by %s: %s\n", g->op[op].name + n + 1,
+				w->parts, w->op, w->axis, w->why);
 	}
 }
 
-int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err)
+int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f,
+		  struct dlb_error *err)
 {
 	const struct dlb_graph *g = p->graph;
 	const struct dlb_cluster *cl = p->cluster;
@@ -83,13 +92,15 @@ int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int 
 	struct dlb_problem shared = *p;				/* the same problem with its replicas */
 	shared.replicas = plan->n_replicas > 1 ? plan : NULL;
 	double now = dlb_place_value_s(&shared, placement);
-	fprintf(f, "op %d '%s' (%s) is on node %d; placed by %s\n", op, g->op[op].name, g->op[op].type, here, plan->winner);
+	fprintf(f, "op %d '%s' (%s) is on node %d; placed by %s\n", op, g->op[op].name, g->op[op].type, here,
+		plan->winner);
 	say_split(g, op, f);
 	if (n > 1) {
 		fprintf(f, "bound to it:");
 		for (int k = 0; k < n && k < 12; k++)
 			if (p->group_op[first + k] != op)
-				fprintf(f, " %d '%s'", p->group_op[first + k], g->op[p->group_op[first + k]].name);
+				fprintf(f, " %d '%s'", p->group_op[first + k],
+					g->op[p->group_op[first + k]].name);
 		fprintf(f, n > 12 ? " ...\n" : "\n");
 	}
 	fprintf(f, "%-5s %-10s %12s %12s %9s\n", "node", "kind", "work (ms)", "step (ms)", "change");

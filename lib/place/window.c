@@ -53,7 +53,8 @@ static void choose(struct window *w)
 	if (!a->size[busy])
 		return;
 	w->node[w->n_nodes++] = busy;
-	w->class[w->n++] = a->member[(size_t)busy * (size_t)a->port->n + (size_t)dlb_loads_below(a, a->size[busy])];
+	w->class[w->n++] = a->member[(size_t)busy * (size_t)a->port->n +
+				     (size_t)dlb_loads_below(a, a->size[busy])];
 	const int most = 2 + (dlb_loads_below(a, 3) == 0);
 	for (int tries = 0; w->n < want && tries < TRIES; tries++) {
 		int c = dlb_loads_neighbour(a, w->class[dlb_loads_below(a, w->n)]);
@@ -133,7 +134,8 @@ void dlb_search_windows(struct dlb_search *s)
 	memcpy(at, s->best, (size_t)s->port->n * sizeof *at);
 	dlb_loads_init(&a, s, at, false);
 	for (int in_vain = 0; in_vain < IN_VAIN && !dlb_search_over(s); in_vain++) {
-		dlb_loads_set_exponent(&a, 7, s->best_s);	/* recomputes loads without accumulated rounding */
+		/* recomputes loads without accumulated rounding */
+		dlb_loads_set_exponent(&a, 7, s->best_s);
 		choose(&w);
 		if (!w.n)
 			break;

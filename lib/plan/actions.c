@@ -20,7 +20,8 @@ int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an up
 {
 	if (!c->lag)
 		return 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)];
-	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1) + (m < 0 ? c->slot_keys / 2 : 0);
+	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1) +
+	       (m < 0 ? c->slot_keys / 2 : 0);
 }
 
 int dlb_compile_half_slot(const struct compiler *c, int node, int action)
@@ -31,13 +32,15 @@ int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 /* The key for the sum of a gradient of update op u, which only u needs: before the first item of u's node
  * that starts after the expected arrival of micro-batch m, but at least `least`; m = M: before u.
  * items[n]: the node's items up to u. */
-static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
+static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m,
+			      int64_t least)
 {
 	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
 	assert(n > 0);
 	if (m == c->M)
 		return items[n - 1].key - 1;
-	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) + c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
+	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) +
+			 c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
 		const struct action *a = &items[mid];
@@ -79,13 +82,18 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 			continue;
 		update = 2 * (c->M - 1) + c->lag[i];
 		for (int j = 0; j < g->op[i].n_in; j++) {
-			int t = g->op[i].in[j], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
-			int64_t summed = from < 0 ? -1 : 2 * (c->M - 1) + c->lag[from] + (c->p->placement[from] != c->p->placement[i]);
+			int t = g->op[i].in[j],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int64_t summed = from < 0 ? -1 :
+						    2 * (c->M - 1) + c->lag[from] +
+							    (c->p->placement[from] != c->p->placement[i]);
 			last = summed > last ? summed : last;
 		}
 	}
-	l->action[l->n_actions++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1, SQUARES };
-	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM };
+	l->action[l->n_actions++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1,
+						     SQUARES };
+	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1,
+						     NORM };
 }
 
 /* Lists the node's items; with updates last, *n_before items come before them. Returns their number. */
@@ -99,7 +107,8 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			int op = np->order[i].op, m = np->order[i].micro_batch;
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
-			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, NO_NORM };
+			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0),
+						      op, m, -1, NO_NORM };
 		}
 	}
 	return n;
@@ -131,19 +140,28 @@ void dlb_compile_actions(struct compiler *c)
 		for (int i = 0; i < n_items; i++) {
 			int op = items[i].op;
 			l->action[l->n_actions++] = items[i];
-			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
+			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE &&
+					dlb_program_sums(c->out, op);
+			     j++) {
 				int t = g->op[op].in[j];
 				const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
-				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || (fed && !dlb_kfac_operand(&g->op[op], j)))
+				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) ||
+				    (fed && !dlb_kfac_operand(&g->op[op], j)))
 					continue;
-				/* training data are always here: use the time of the gradient, whose op reads them too */
-				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer, edge = edge_from(&c->f, op, from);
+				/* training data are always here: use the time of the gradient, whose op
+				 * reads them too */
+				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer,
+				    edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
-				for (int m = 0; m < c->M; m++) {	/* a received gradient is summed when the next one is expected: a
-								 * late message then delays nothing */
-					key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
-						c->lag ? key_of_arrival_async(c, from, m, op) :
-						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m + 1, key);
+				/* a received gradient is summed when the next one is expected: a late message
+				 * then delays nothing */
+				for (int m = 0; m < c->M; m++) {
+					key = c->p->placement[from] == node ?
+						      dlb_compile_key(c, from, m) + 1 :
+					      c->lag ? key_of_arrival_async(c, from, m, op) :
+						       key_of_arrival(c, items,
+								      c->updates_last ? n_before + 1 : i + 1,
+								      edge, m + 1, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
 					l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM };
@@ -158,7 +176,8 @@ void dlb_compile_actions(struct compiler *c)
 				l->tick[i++] = a;
 		for (int a = 0; a < l->n_actions; a++)
 			if (l->action[a].op >= 0 && l->action[a].tensor < 0)
-				c->action_of[l->action[a].op * c->M + (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
+				c->action_of[l->action[a].op * c->M +
+					     (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
 		free(items);
 	}
 }

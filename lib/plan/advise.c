@@ -22,18 +22,28 @@ static const char of_sums[] = "sums", of_loss[] = "loss";
 struct compression_candidate {
 	const char *how;
 	bool of_class[DLB_N_COMPRESSED];
-	bool of_moments;			/* true: only for optimizers that divide by second moments; false: only for others */
+	/* true: only for optimizers that divide by second moments; false: only for others */
+	bool of_moments;
 	bool any_optimizer;
 	double roundings;			/* of each element; -1: one per replica */
 	double loss;				/* 0: only the sums have an error */
 };
 static const struct compression_candidate candidates[] = {
 	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
-	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L is rounded once, and counts twice in L L' */
+	/* L is rounded once, and counts twice in L L' */
+	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },
 	/* By rising loss: a more lossy candidate must be better than a less lossy one. */
-	{ .how = "cholesky", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .any_optimizer = true, .loss = 0.004 },
-	{ .how = "lowrank:4", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .loss = 0.011 },
-	{ .how = "lowrank:16", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .of_moments = true, .loss = 0.013 },
+	{ .how = "cholesky",
+	  .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true },
+	  .any_optimizer = true,
+	  .loss = 0.004 },
+	{ .how = "lowrank:4",
+	  .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true },
+	  .loss = 0.011 },
+	{ .how = "lowrank:16",
+	  .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true },
+	  .of_moments = true,
+	  .loss = 0.013 },
 };
 
 struct compression_trial {
@@ -43,7 +53,10 @@ struct compression_trial {
 	int n_state;
 	bool moments;				/* the optimizer divides by second moments */
 };
-struct compression_result { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
+struct compression_result {
+	double step_s, bytes, of_class[DLB_N_COMPRESSED];
+	bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED];
+};
 
 /* Simulates the step with the plan's current compression; -1: it does not fit. */
 static int weigh(const struct compression_trial *w, struct compression_result *o, struct dlb_error *err)
@@ -55,7 +68,10 @@ static int weigh(const struct compression_trial *w, struct compression_result *o
 	*o = (struct compression_result){ .step_s = INFINITY };
 	if (dlb_program_compile(w->p, w->c, w->p->batch, w->n_state, &g, err))
 		return -1;
-	rc = dlb_program_verify(&g, w->c, err) || dlb_program_simulate(&g, w->c, w->scale, 0, 0, false, &t, err) ? -1 : 0;
+	rc = dlb_program_verify(&g, w->c, err) ||
+			     dlb_program_simulate(&g, w->c, w->scale, 0, 0, false, &t, err) ?
+		     -1 :
+		     0;
 	for (int k = 0; k < w->p->n_nodes && !rc; k++) {
 		double bytes[DLB_N_SUM_CLASSES] = { 0 }, dense[DLB_N_SUM_CLASSES] = { 0 };
 		const struct dlb_node_program *np = &dlb_program_of(&g, k)->node[k];
@@ -80,11 +96,14 @@ static int weigh(const struct compression_trial *w, struct compression_result *o
 	return rc;
 }
 
-static void add(struct dlb_plan *p, int cls, const char *how, double bytes, double step_s, double error, const char *of)
+static void add(struct dlb_plan *p, int cls, const char *how, double bytes, double step_s, double error,
+		const char *of)
 {
 	struct dlb_advice *a = &p->advice[p->n_advice++];
 
-	*a = (struct dlb_advice){ .cls = cls, .bytes = bytes, .step_s = step_s, .error = error, .error_of = of };
+	*a = (struct dlb_advice){
+		.cls = cls, .bytes = bytes, .step_s = step_s, .error = error, .error_of = of
+	};
 	snprintf(a->how, sizeof a->how, "%s", how);
 }
 
@@ -108,7 +127,8 @@ static int best_of(const struct dlb_plan *p, int first)
 }
 
 /* before: the result with this class and those after it dense. */
-static void choose(const struct compression_trial *w, int cls, double dense_bytes, const struct compression_result *before)
+static void choose(const struct compression_trial *w, int cls, double dense_bytes,
+		   const struct compression_result *before)
 {
 	struct dlb_plan *p = w->p;
 	const int first = p->n_advice;
@@ -122,8 +142,10 @@ static void choose(const struct compression_trial *w, int cls, double dense_byte
 		if (!may_try(w, x, cls))
 			continue;
 		strcpy(p->sharing.compress_of[cls], x->how);
-		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)		/* else it does not fit, or saves no bytes */
-			add(p, cls, x->how, fmax(0, dense_bytes - (before->bytes - o.bytes)), o.step_s, x->loss > 0 ? x->loss : roundings * BF16_ROUNDING,
+		/* else it does not fit, or saves no bytes */
+		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)
+			add(p, cls, x->how, fmax(0, dense_bytes - (before->bytes - o.bytes)), o.step_s,
+			    x->loss > 0 ? x->loss : roundings * BF16_ROUNDING,
 			    x->loss > 0 ? of_loss : of_sums);
 	}
 	const int best = best_of(p, first);
@@ -131,16 +153,20 @@ static void choose(const struct compression_trial *w, int cls, double dense_byte
 	strcpy(p->sharing.compress_of[cls], p->advice[best].how);
 }
 
-int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale, struct dlb_error *err)
+int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale,
+		    struct dlb_error *err)
 {
 	static const char *const plain[] = { "sgd", "momentum", "nesterov", "kfac" };
-	struct compression_trial w = { .p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true };
+	struct compression_trial w = {
+		.p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true
+	};
 	struct compression_result dense, now;
 
 	for (int i = 0; i < DLB_LEN(plain); i++)
 		w.moments &= strcmp(p->optimizer, plain[i]) != 0;
 	p->n_advice = 0;
-	p->advice = dlb_arena_array(&p->arena, DLB_N_COMPRESSED * (DLB_LEN(candidates) + 1), sizeof *p->advice);
+	p->advice = dlb_arena_array(&p->arena, DLB_N_COMPRESSED * (DLB_LEN(candidates) + 1),
+				    sizeof *p->advice);
 	for (int k = 0; k < DLB_N_COMPRESSED; k++)
 		strcpy(p->sharing.compress_of[k], "none");
 	if (weigh(&w, &dense, err))

@@ -29,7 +29,8 @@
 
 #define DLB_MEMORY_GOOD 0.02		/* fraction above the bound that is good enough */
 #define DLB_MEMORY_POOR 0.05		/* fraction above which more effort is spent */
-enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };	/* efforts: comparisons */
+/* efforts: comparisons */
+enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };
 
 static bool wraps(const struct dlb_place *p) { return p->copies == 1 && p->last < p->first; }
 
@@ -39,11 +40,15 @@ static size_t bytes_of(const struct dlb_place *p) { return (size_t)p->copies * d
  * that wraps or has copies holds it all the time. */
 static int first_of(const struct dlb_place *p) { return p->copies > 1 || wraps(p) ? 0 : p->first; }
 
-static int last_of(const struct dlb_place *p, int n_instr) { return p->copies > 1 || wraps(p) ? n_instr - 1 : p->last; }
+static int last_of(const struct dlb_place *p, int n_instr)
+{
+	return p->copies > 1 || wraps(p) ? n_instr - 1 : p->last;
+}
 
 /* ---- program order ---- */
 
-struct blocks { struct free_block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, not adjacent */
+/* sorted by offset, not adjacent */
+struct blocks { struct free_block { size_t offset, bytes; } *at; int n, cap; };
 
 static size_t take(struct blocks *b, size_t bytes, size_t *end)
 {
@@ -139,8 +144,10 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 {
 	struct blocks b = { 0 };
 	size_t end = 0;
-	int *begins = dlb_xcalloc((size_t)n_instr + 3, sizeof(int)), *ends = dlb_xcalloc((size_t)n_instr + 3, sizeof(int));
-	int *by_first = dlb_xcalloc((size_t)n + 1, sizeof(int)), *by_last = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	int *begins = dlb_xcalloc((size_t)n_instr + 3, sizeof(int)),
+	    *ends = dlb_xcalloc((size_t)n_instr + 3, sizeof(int));
+	int *by_first = dlb_xcalloc((size_t)n + 1, sizeof(int)),
+	    *by_last = dlb_xcalloc((size_t)n + 1, sizeof(int));
 	bucket(place, n, n_instr, false, begins, by_first);
 	bucket(place, n, n_instr, true, ends, by_last);
 	for (int i = 0; i < n_instr; i++) {
@@ -177,9 +184,11 @@ struct spot { size_t offset, end; int first, last, piece; };
 struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
 struct packing {
 	struct memory_piece *piece; int n;
-	int *order, *best;					/* pieces by turn: current, and of the lowest packing */
+	/* pieces by turn: current, and of the lowest packing */
+	int *order, *best;
 	struct shelf all, slot[MAX_SLOTS];
-	int n_instr, n_slots, slot_instrs;				/* slot s: 2 slot_instrs instructions from s * slot_instrs */
+	/* slot s: 2 slot_instrs instructions from s * slot_instrs */
+	int n_instr, n_slots, slot_instrs;
 	int64_t effort;
 	uint64_t random;
 };
@@ -210,10 +219,12 @@ static void shelve(struct packing *k, struct shelf *s, const struct memory_piece
 {
 	int at = seek(s, p->offset), stretches = p->last < p->first ? 2 : 1;
 	for (int i = 0; i < stretches; i++) {
-		int first = stretches == 2 && i == 0 ? 0 : p->first, last = stretches == 2 && i == 1 ? INT_MAX : p->last;
+		int first = stretches == 2 && i == 0 ? 0 : p->first,
+		    last = stretches == 2 && i == 1 ? INT_MAX : p->last;
 		DLB_GROW(s->spot, s->n, s->cap);
 		memmove(s->spot + at + 1, s->spot + at, (size_t)(s->n - at) * sizeof *s->spot);
-		s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, first, last, (int)(p - k->piece) };
+		s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, first, last,
+					     (int)(p - k->piece) };
 		k->effort += (s->n - at) / 8 + 2;
 		s->n++;
 	}
@@ -235,12 +246,15 @@ static bool put(struct packing *k, int i, size_t ceiling)
 {
 	struct memory_piece *p = &k->piece[i];
 	const bool around = p->last < p->first;
-	const struct shelf *s = !around && p->last - p->first < k->slot_instrs ? &k->slot[p->first / k->slot_instrs] : &k->all;
+	const struct shelf *s = !around && p->last - p->first < k->slot_instrs ?
+					&k->slot[p->first / k->slot_instrs] :
+					&k->all;
 	size_t top = 0;
 	int j;
 	for (j = 0; j < s->n; j++) {
 		const struct spot *q = &s->spot[j];
-		if (around ? q->first > p->last && q->last < p->first : q->first > p->last || q->last < p->first)
+		if (around ? q->first > p->last && q->last < p->first :
+			     q->first > p->last || q->last < p->first)
 			continue;
 		if (q->offset >= top + p->bytes)
 			break;
@@ -326,7 +340,8 @@ static void shuffle(struct packing *k)
 /* Lowers `best`, the height of k->best; out: offsets of the lowest packing. Returns the new height. */
 static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t *out)
 {
-	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD), poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
+	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD),
+	       poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
 	size_t ceiling = ceiling_below(best, bound);
 	int64_t start = k->effort;
 	memcpy(k->order, k->best, (size_t)k->n * sizeof *k->order);
@@ -374,8 +389,9 @@ static void rank(struct packing *k, int rule, struct piece_rank *r)
 		double bytes = (double)k->piece[i].bytes, life = k->piece[i].last - k->piece[i].first + 1.0;
 		if (life < 1)
 			life += k->n_instr;
-		r[i] = rule == 0 ? (struct piece_rank){ { bytes, life }, i } : rule == 1 ? (struct piece_rank){ { bytes * life, life }, i } :
-			(struct piece_rank){ { life, bytes }, i };
+		r[i] = rule == 0 ? (struct piece_rank){ { bytes, life }, i } :
+		       rule == 1 ? (struct piece_rank){ { bytes * life, life }, i } :
+				   (struct piece_rank){ { life, bytes }, i };
 	}
 	qsort(r, (size_t)k->n, sizeof *r, by_rank);
 	for (int i = 0; i < k->n; i++)
@@ -395,7 +411,8 @@ static void packing_init(struct packing *k, const struct dlb_place *place, int n
 		if (place[i].offset == SIZE_MAX)
 			continue;
 		struct memory_piece *p = &k->piece[k->n++];
-		*p = (struct memory_piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 }, false };
+		*p = (struct memory_piece){ bytes_of(&place[i]),   0,    place[i].first, place[i].last,
+					    { 0, k->n_slots - 1 }, false };
 		if (wraps(&place[i]))
 			continue;
 		p->first = first_of(&place[i]);

@@ -42,8 +42,8 @@
 #include "plan/flow.h"
 
 const char *const dlb_staleness_names[DLB_N_STALENESS] = {
-	[DLB_STALE_DEFAULT] = "default", [DLB_STALE_NONE] = "none", [DLB_STALE_STASH] = "stash", [DLB_STALE_2BW] = "2bw",
-	[DLB_STALE_PREDICT] = "predict",
+	[DLB_STALE_DEFAULT] = "default", [DLB_STALE_NONE] = "none",       [DLB_STALE_STASH] = "stash",
+	[DLB_STALE_2BW] = "2bw",         [DLB_STALE_PREDICT] = "predict",
 };
 
 int dlb_staleness_find(const char *name)
@@ -94,7 +94,9 @@ static void delay_sources(const struct dlb_flow *f, int *lag)
 		for (int k = 0; k < g->op[i].n_in; k++)
 			source &= producer(f, i, k) < 0;
 		for (int k = f->succ_start[i]; source && k < f->succ_start[i + 1]; k++) {
-			int late = g->op[f->succ[k]].phase == DLB_UPDATE ? lag[i] : lag[f->succ[k]] - step_from(f, i, f->succ[k]);
+			int late = g->op[f->succ[k]].phase == DLB_UPDATE ?
+					   lag[i] :
+					   lag[f->succ[k]] - step_from(f, i, f->succ[k]);
 			if (least < 0 || late < least)
 				least = late;
 		}
@@ -127,7 +129,9 @@ int *dlb_async_lags(const struct dlb_flow *f, bool clip)
 	for (int i = 0; i < g->n_ops; i++) {
 		lag[i] = read_from_afar(f, i);		/* weights arrive a half-slot before */
 		for (int k = 0; k <= g->op[i].n_in; k++) {
-			int from = k < g->op[i].n_in ? producer(f, i, k) : g->op[i].phase == DLB_BACKWARD ? g->op[i].of : -1;
+			int from = k < g->op[i].n_in              ? producer(f, i, k) :
+				   g->op[i].phase == DLB_BACKWARD ? g->op[i].of :
+								    -1;
 			if (from >= 0 && lag[from] + step_from(f, from, i) > lag[i])
 				lag[i] = lag[from] + step_from(f, from, i);
 		}
@@ -166,7 +170,8 @@ double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const doubl
 		int d = p->placement[i];
 		bool update = f.g->op[i].phase == DLB_UPDATE;
 		for (int m = 0; m < dlb_flow_items(&f, i); m++) {
-			list[d][n[d]++] = (struct timed){ 2 * (update ? f.M - 1 : m) + lag[i], { i, update ? -1 : m } };
+			list[d][n[d]++] = (struct timed){ 2 * (update ? f.M - 1 : m) + lag[i],
+							  { i, update ? -1 : m } };
 			busy[d] += dlb_flow_s(&f, i, m) * (node_scale ? node_scale[d] : 1);
 		}
 	}
@@ -239,7 +244,9 @@ static void find_weights(struct reads *r)
 			continue;
 		struct dlb_async_node *l = &r->node[r->f->placement[home]];
 		r->weight_of[t] = l->n_weights;
-		l->weight[l->n_weights++] = (struct dlb_weight_copies){ .tensor = t, .update = home, .first = -1, .next = -1, .least = -1 };
+		l->weight[l->n_weights++] = (struct dlb_weight_copies){
+			.tensor = t, .update = home, .first = -1, .next = -1, .least = -1
+		};
 	}
 }
 
@@ -276,23 +283,35 @@ static int choose(const struct reads *r, int n_state, enum dlb_staleness *rule, 
 	if (*rule == DLB_STALE_DEFAULT)
 		*rule = most <= 1 && by_one ? DLB_STALE_2BW : DLB_STALE_STASH;
 	if (*rule == DLB_STALE_2BW && most > 1) {
-		dlb_fail(err, "/plan/staleness", "2bw keeps two versions of the weights, node %d would read them %d updates late with %d "
-			 "micro-batch%s", node, most, r->f->M, r->f->M == 1 ? "" : "es");
+		dlb_fail(err, "/plan/staleness",
+			 "2bw keeps two versions of the weights, node %d would read them %d updates late "
+			 "with %d "
+			 "micro-batch%s",
+			 node, most, r->f->M, r->f->M == 1 ? "" : "es");
 		return dlb_hint(err, "try more --micro-batches (as many as stages), or --staleness stash");
 	}
 	if (*rule == DLB_STALE_2BW && !by_one)
-		return dlb_fail(err, "/plan/staleness", "2bw: weight '%s' is read on nodes too far from its own; place its readers together, or "
-				"use --staleness none", r->f->g->tensor[afar].name);
+		return dlb_fail(err, "/plan/staleness",
+				"2bw: weight '%s' is read on nodes too far from its own; place its readers "
+				"together, or "
+				"use --staleness none",
+				r->f->g->tensor[afar].name);
 	if ((*rule == DLB_STALE_STASH || *rule == DLB_STALE_PREDICT) && afar >= 0)
-		return dlb_fail(err, "/plan/staleness", "%s: weight '%s' is read on several nodes; place its readers together, or use --staleness "
-				"2bw or none", dlb_staleness_names[*rule], r->f->g->tensor[afar].name);
+		return dlb_fail(err, "/plan/staleness",
+				"%s: weight '%s' is read on several nodes; place its readers together, or "
+				"use --staleness "
+				"2bw or none",
+				dlb_staleness_names[*rule], r->f->g->tensor[afar].name);
 	if (*rule == DLB_STALE_PREDICT && !n_state)
-		return dlb_fail(err, "/plan/staleness", "predict needs an optimizer that keeps a smoothed gradient: momentum, adam ...");
+		return dlb_fail(
+			err, "/plan/staleness",
+			"predict needs an optimizer that keeps a smoothed gradient: momentum, adam ...");
 	return 0;
 }
 
 /* The version that item i has to read. late: updates by which the newest weights are behind. */
-static int version_wanted(const struct reads *r, const struct dlb_async_item *x, enum dlb_staleness rule, int late)
+static int version_wanted(const struct reads *r, const struct dlb_async_item *x, enum dlb_staleness rule,
+			  int late)
 {
 	const struct dlb_graph *g = r->f->g;
 	int of = x->op >= 0 && g->op[x->op].phase == DLB_BACKWARD ? g->op[x->op].of : -1;
@@ -323,7 +342,8 @@ static void add_predictions(struct dlb_async_node *l, struct dlb_weight_copies *
 		w->first = i;
 		w->distance = late;
 	}
-	if (w->last < 0 || x->offset > l->item[w->last].offset || (x->offset == l->item[w->last].offset && i > w->last))
+	if (w->last < 0 || x->offset > l->item[w->last].offset ||
+	    (x->offset == l->item[w->last].offset && i > w->last))
 		w->last = i;
 }
 
@@ -359,8 +379,8 @@ static void find_versions(struct reads *r, struct dlb_async_node *l, enum dlb_st
 	}
 }
 
-int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state, enum dlb_staleness *rule,
-		       struct dlb_error *err)
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state,
+		       enum dlb_staleness *rule, struct dlb_error *err)
 {
 	struct reads r = { .f = f, .node = node, .n_nodes = f->n_nodes };
 	r.weight_of = dlb_xcalloc((size_t)f->g->n_tensors + 1, sizeof(int));
@@ -372,7 +392,8 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 		struct dlb_async_node *l = &node[d];
 		for (int j = 0; j < l->n_weights; j++)
 			l->weight[j].last = -1;
-		for (int backward = 0; backward < 2 && depth; backward++)	/* backward looks up the version that forward read */
+		/* backward looks up the version that forward read */
+		for (int backward = 0; backward < 2 && depth; backward++)
 			find_versions(&r, l, *rule, backward);
 		for (int j = 0; j < l->n_weights; j++) {
 			struct dlb_weight_copies *w = &l->weight[j];
@@ -396,8 +417,8 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 /* ---- several steps, unrolled ---- */
 
 /* Unrolls one node: iteration by iteration, the instructions of existing steps. */
-static void unroll_node(const struct dlb_program *g, const struct dlb_node_program *np, int steps, struct dlb_program *out,
-			struct dlb_node_program *to)
+static void unroll_node(const struct dlb_program *g, const struct dlb_node_program *np, int steps,
+			struct dlb_program *out, struct dlb_node_program *to)
 {
 	int n = np->n_instr, iterations = steps + g->depth, M = g->micro_batches;
 	int *at = dlb_xcalloc((size_t)iterations * (size_t)n + 1, sizeof(int));
@@ -428,7 +449,8 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 			int step = down ? steps - 1 - j : j;
 			for (int k = from; k < end; k++) {
 				struct dlb_place x = np->place[k];
-				x.last = x.last < n ? x.last : n - 1;	/* of a shortened program: the verifier reports it */
+				/* of a shortened program: the verifier reports it */
+				x.last = x.last < n ? x.last : n - 1;
 				x.first = x.first < n ? x.first : n - 1;
 				x.offset += (size_t)(step % x.copies) * dlb_place_bytes(x.bytes);
 				x.first = at[(step + np->instr[x.first].iteration) * n + x.first];

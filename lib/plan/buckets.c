@@ -10,7 +10,8 @@ int dlb_update_gradient(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
 	for (int j = 0; j < o->n_in; j++)
-		if (o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]) && !dlb_tensor_is_fed(&g->tensor[o->in[j]]))
+		if (o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]) &&
+		    !dlb_tensor_is_fed(&g->tensor[o->in[j]]))
 			return o->in[j];
 	return -1;
 }
@@ -21,7 +22,8 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 	if (t < 0 || placement[g->tensor[t].producer] != placement[update])
 		return false;
 	for (; t >= 0; t = dlb_graph_view_of(g, t)) {
-		if (g->reader_start[t + 1] - g->reader_start[t] != 1 || dlb_tensor_is_fed(&g->tensor[t]) || t == g->loss)
+		if (g->reader_start[t + 1] - g->reader_start[t] != 1 || dlb_tensor_is_fed(&g->tensor[t]) ||
+		    t == g->loss)
 			return false;
 		for (int k = 0; k < g->n_outputs; k++)
 			if (g->output[k] == t)
@@ -32,8 +34,9 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 
 bool dlb_program_sums(const struct dlb_program *g, int update)
 {
-	return g->micro_batches > g->steps || dlb_kfac_layer_of(g->graph, update) >= 0 || (g->async && (g->replicated || g->plan->clip)) ||
-		(g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
+	return g->micro_batches > g->steps || dlb_kfac_layer_of(g->graph, update) >= 0 ||
+	       (g->async && (g->replicated || g->plan->clip)) ||
+	       (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
 }
 
 int dlb_program_sum_places(const struct dlb_node_program *np, int update)
@@ -53,7 +56,8 @@ static int by_producer(const void *a, const void *b)
 	const struct ready *x = a, *y = b;
 	if (x->turn != y->turn)
 		return x->turn < y->turn ? -1 : 1;
-	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
+	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) :
+					    (x->op > y->op) - (x->op < y->op);
 }
 
 static bool is_large(const struct dlb_graph *g, int update)
@@ -74,7 +78,8 @@ static int share_buckets(const struct dlb_graph *g, struct ready *ready, int n)
 			double bytes = dlb_tensor_bytes(&g->tensor[dlb_update_gradient(g, ready[i].op)], 1);
 			if (is_large(g, ready[i].op) != large)
 				continue;
-			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES || ready[i].turn != open_turn) {
+			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES ||
+			    ready[i].turn != open_turn) {
 				open = n_buckets++;
 				open_turn = ready[i].turn;
 				open_bytes = 0;
@@ -99,11 +104,13 @@ void dlb_plan_sort_updates(const struct dlb_graph *g, struct dlb_item *update, i
 	for (int i = 0; i < n; i++) {
 		int t = dlb_update_gradient(g, update[i].op);
 		if (t >= 0)
-			ready[n_ready++] = (struct ready){ .producer = g->tensor[t].producer, .op = update[i].op };
+			ready[n_ready++] = (struct ready){ .producer = g->tensor[t].producer,
+							   .op = update[i].op };
 		else
 			update[at++] = update[i];
 	}
-	int n_buckets = share_buckets(g, ready, n_ready), *last = dlb_xcalloc((size_t)n_buckets + 1, sizeof *last);
+	int n_buckets = share_buckets(g, ready, n_ready),
+	    *last = dlb_xcalloc((size_t)n_buckets + 1, sizeof *last);
 	for (int i = 0; i < n_ready; i++)
 		last[ready[i].bucket] = ready[i].producer;
 	for (int i = 0; i < n_ready; i++)
@@ -134,18 +141,22 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
-	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) * dlb_sharing_tensors(&c->p->sharing);
+	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) *
+		       dlb_sharing_tensors(&c->p->sharing);
 	struct dlb_sum_tensor a;
 	dlb_bucket_tensor(c->g, &alone, 0, &a);
 	int rank = dlb_compress_rank(choice, &a);
-	return rank ? rank * (double)dlb_compress_column_bytes(choice, &a) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
+	return rank                             ? rank * (double)dlb_compress_column_bytes(choice, &a) :
+	       choice->how == DLB_COMPRESS_BF16 ? bytes / 2 :
+						  bytes;
 }
 
 static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)
 {
 	double bytes = 0;
 	for (int i = 0; i < c->g->n_ops; i++)
-		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0 && !is_large(c->g, i))
+		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0 &&
+		    !is_large(c->g, i))
 			bytes += travels(c, i, choice);
 	return bytes < DLB_BUCKET_BYTES ? bytes : DLB_BUCKET_BYTES;
 }
@@ -177,7 +188,8 @@ static double factor_travel(const struct compiler *c)
 			continue;
 		const struct dlb_kfac_layer l = dlb_kfac_layer_at(c->g, i);
 		for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-			bytes += l.groups * (double)l.n[k] * (double)l.n[k] * (double)dlb_dtype_bytes(c->g->tensor[l.use[0].x[k]].dtype);
+			bytes += l.groups * (double)l.n[k] * (double)l.n[k] *
+				 (double)dlb_dtype_bytes(c->g->tensor[l.use[0].x[k]].dtype);
 	}
 	return bytes;
 }
@@ -185,13 +197,17 @@ static double factor_travel(const struct compiler *c)
 static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
 {
 	const struct dlb_sharing *s = &c->p->sharing;
-	const struct dlb_compress_choice large = dlb_program_compress(c->out, DLB_SUM_GRADIENT), shared = dlb_program_compress(c->out, DLB_SUM_SMALL);
+	const struct dlb_compress_choice large = dlb_program_compress(c->out, DLB_SUM_GRADIENT),
+					 shared = dlb_program_compress(c->out, DLB_SUM_SMALL);
 	const bool factored = dlb_plan_compress(c->p, DLB_SUM_FACTOR).how == DLB_COMPRESS_CHOLESKY;
 	double small = small_travel(c, &shared);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
-		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factor_travel(c) :	/* one per node */
-			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &large);
+		/* one per node */
+		double bytes = b->cls == DLB_SUM_SMALL      ? small :
+			       b->cls == DLB_SUM_FACTOR     ? factor_travel(c) :
+			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes :
+							      travels(c, b->op[0], &large);
 		b->how = dlb_sharing_sum(s, bytes);
 		if (b->cls == DLB_SUM_FACTOR && factored)
 			b->how = &dlb_allreduce_ring;		/* compression uses its two halves */
@@ -208,7 +224,9 @@ static void find_statistics(struct compiler *c, int node)
 		struct dlb_bucket *b = &np->bucket[np->n_buckets];
 		int *op = dlb_arena_array(&c->out->arena, 1, sizeof *op);
 		*op = i;
-		*b = (struct dlb_bucket){ .op = op, .n_ops = 1, .cls = DLB_SUM_STATISTICS, .element_bytes = sizeof(double) };
+		*b = (struct dlb_bucket){
+			.op = op, .n_ops = 1, .cls = DLB_SUM_STATISTICS, .element_bytes = sizeof(double)
+		};
 		b->n = dlb_graph_sums(c->g, i, &b->n_own);
 		np->state_bytes += (size_t)(b->n + b->n_own) * sizeof(double);
 		c->out->statistics[i] = np->n_buckets++;
@@ -253,12 +271,18 @@ static void find_buckets(struct compiler *c, int node)
 	struct ready *ready = dlb_xcalloc((size_t)plan->n_order + 1, sizeof *ready);
 	int n = 0;
 	for (int i = 0; i < plan->n_order; i++) {
-		int op = plan->order[i].op, t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
+		int op = plan->order[i].op,
+		    t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
 		if (t >= 0)
-			ready[n++] = (struct ready){ .turn = c->lag ? c->lag[op] : 0, .producer = g->tensor[t].producer, .op = op };
+			ready[n++] = (struct ready){ .turn = c->lag ? c->lag[op] : 0,
+						     .producer = g->tensor[t].producer,
+						     .op = op };
 	}
 	np->n_buckets = share_buckets(g, ready, n);
-	np->bucket = dlb_arena_array(&c->out->arena, (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) + 2, sizeof *np->bucket);
+	np->bucket = dlb_arena_array(&c->out->arena,
+				     (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) +
+					     2,
+				     sizeof *np->bucket);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
 	qsort(ready, (size_t)n, sizeof *ready, by_bucket);
 	for (int i = 0; i < n; i++) {
@@ -311,7 +335,8 @@ int dlb_compile_first_use(const struct compiler *c, int update)
 static int before_next(const struct compiler *c, int node, int start, int norm)
 {
 	int slot = c->lag ? dlb_compile_half_slot(c, node, start) + 2 : 0;
-	return c->lag && slot < c->n_ticks && c->code[node].tick[slot] < norm ? c->code[node].tick[slot] : norm;
+	return c->lag && slot < c->n_ticks && c->code[node].tick[slot] < norm ? c->code[node].tick[slot] :
+										norm;
 }
 
 void dlb_compile_hook_reductions(struct compiler *c, int node)
@@ -322,35 +347,43 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);
 	for (int a = l->n_actions - 1; a >= 0; a--) {
-		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;	/* the first norm action */
+		/* the first norm action */
+		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;
 		trust = l->action[a].norm == TRUST ? a : trust;
 	}
 	for (int a = 0; a < l->n_actions; a++)
-		if (l->action[a].op >= 0 && (l->action[a].tensor >= 0 || c->g->op[l->action[a].op].phase != DLB_UPDATE))
+		if (l->action[a].op >= 0 &&
+		    (l->action[a].tensor >= 0 || c->g->op[l->action[a].op].phase != DLB_UPDATE))
 			computed = a;
 	if (c->p->sharing.sync)
-		dlb_compile_add_hook(c, node, (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false });
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_actions - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
 			if (i && np->bucket[b].op[i] == np->bucket[b].op[i - 1])
 				continue;
-			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = dlb_compile_first_use(c, op);
+			int op = np->bucket[b].op[i], sum = last_sum(c, node, op),
+			    update = dlb_compile_first_use(c, op);
 			start = sum > start ? sum : start;
 			if (averages)
 				start = update > start ? update : start;
 			else
 				first = update < first ? update : first;
 		}
-		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* the action that reads all gradients */
+		/* the action that reads all gradients */
+		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;
 		if (all >= 0 && !averages)
 			first = before_next(c, node, start, all);
-		dlb_compile_add_hook(c, node, (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1, -1, -1, -1, b, false });
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1,
+						    -1, -1, -1, b, false });
 		dlb_compile_add_hook(c, node, (struct hook){ first, HOOK_REDUCED, -1, -1, -1, -1, b, false });
 	}
 }
 
-static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
+static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b,
+			       const struct dlb_compress_choice *choice)
 {
 	int n = dlb_bucket_n_tensors(b);
 	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
@@ -364,17 +397,19 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 
 /* Bytes of bucket b of g beside its gradients (averages: beside its weights): message buffers and state of
  * compression. */
-static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_bucket *b,
-			   const struct dlb_compress_choice *choice)
+static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_program *np,
+			   const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
 {
 	const struct dlb_sharing *s = &g->whole->sharing;
 	double own = (double)b->n * b->element_bytes;
-	bool moves = false;				/* the gradient alternates between places, so it is summed in a buffer */
+	/* the gradient alternates between places, so it is summed in a buffer */
+	bool moves = false;
 	if (b->cls == DLB_SUM_STATISTICS)
 		return 0;				/* counted as state */
 	for (int i = 0; i < b->n_ops; i++)
 		moves |= dlb_program_sum_places(np, b->op[i]) > 1;
-	if (dlb_sharing_averages(s))			/* packed; parts of it, own and of two neighbours; the server's reply */
+	/* packed; parts of it, own and of two neighbours; the server's reply */
+	if (dlb_sharing_averages(s))
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice) + (moves ? own : 0);
@@ -404,7 +439,8 @@ void dlb_compile_count_sums(struct dlb_program *g)
 		struct dlb_node_program *np = &own->node[node];
 		double bytes = 0;
 		for (int b = 0; b < np->n_buckets; b++) {
-			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b].cls);
+			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b]
+												  .cls);
 			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
 		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)

@@ -19,10 +19,13 @@ bool dlb_sharing_compresses(const struct dlb_sharing *s)
 struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls)
 {
 	const struct dlb_sharing *s = &p->sharing;
-	const char *text = !is_auto(s) ? s->compress : cls < DLB_N_COMPRESSED && s->compress_of[cls][0] ? s->compress_of[cls] : "none";
+	const char *text = !is_auto(s)                                      ? s->compress :
+			   cls < DLB_N_COMPRESSED && s->compress_of[cls][0] ? s->compress_of[cls] :
+									      "none";
 	struct dlb_compress_choice choice;
 
-	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : text, &choice, NULL);		/* checked when it was read */
+	/* checked when it was read */
+	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : text, &choice, NULL);
 	choice.gradients_dense = p->inverse_every > 0;
 	return choice;
 }
@@ -43,7 +46,8 @@ void dlb_sharing_write_compression(const struct dlb_sharing *s, json_t *plan)
 	json_object_set_new(plan, "compress", json_string(s->compress));
 	for (int k = 0; k < DLB_N_COMPRESSED && is_auto(s); k++)
 		if (s->compress_of[k][0])
-			json_object_set_new(by_class, dlb_compressed_names[k], json_string(s->compress_of[k]));
+			json_object_set_new(by_class, dlb_compressed_names[k],
+					    json_string(s->compress_of[k]));
 	if (json_object_size(by_class))
 		json_object_set(plan, "compress_by_class", by_class);
 	else
@@ -75,7 +79,8 @@ int dlb_sharing_read_compression(const struct dlb_ref *plan, struct dlb_sharing 
 	struct dlb_ref by_class = { .v = NULL }, at = dlb_ref_at(plan, "compress");
 	const char *text = NULL;
 
-	if (dlb_get_str(plan, "compress", DLB_OPT, &text, err) || dlb_get_object(plan, "compress_by_class", DLB_OPT, &by_class, err))
+	if (dlb_get_str(plan, "compress", DLB_OPT, &text, err) ||
+	    dlb_get_object(plan, "compress_by_class", DLB_OPT, &by_class, err))
 		return -1;
 	if (text && !strcmp(text, DLB_COMPRESS_AUTO))
 		strcpy(s->compress, text);
@@ -84,13 +89,17 @@ int dlb_sharing_read_compression(const struct dlb_ref *plan, struct dlb_sharing 
 	if (!by_class.v)
 		return 0;
 	if (!is_auto(s))
-		return dlb_ref_fail(&by_class, err, "sums travel as '%s', whatever their class; '" DLB_COMPRESS_AUTO "' chooses by class", s->compress);
+		return dlb_ref_fail(&by_class, err,
+				    "sums travel as '%s', whatever their class; '" DLB_COMPRESS_AUTO
+				    "' chooses by class",
+				    s->compress);
 	if (dlb_ref_known(&by_class, known, err))
 		return -1;
 	for (int k = 0; k < DLB_N_COMPRESSED; k++) {
 		text = NULL;
 		at = dlb_ref_at(&by_class, dlb_compressed_names[k]);
-		if (dlb_get_str(&by_class, dlb_compressed_names[k], DLB_OPT, &text, err) || (text && read_text(&at, text, s->compress_of[k], err)))
+		if (dlb_get_str(&by_class, dlb_compressed_names[k], DLB_OPT, &text, err) ||
+		    (text && read_text(&at, text, s->compress_of[k], err)))
 			return -1;
 	}
 	return 0;
@@ -104,7 +113,8 @@ void dlb_advice_write(const struct dlb_plan *p, json_t *plan)
 
 	for (int i = 0; i < p->n_advice; i++) {
 		const struct dlb_advice *a = &p->advice[i];
-		json_t *o = json_pack("{ssssso}", "class", dlb_compressed_names[a->cls], "compress", a->how, "bytes", dlb_doc_number(a->bytes));
+		json_t *o = json_pack("{ssssso}", "class", dlb_compressed_names[a->cls], "compress", a->how,
+				      "bytes", dlb_doc_number(a->bytes));
 
 		json_object_set_new(o, "step_s", dlb_doc_number(a->step_s));
 		json_object_set_new(o, "error", dlb_doc_number(a->error));
@@ -128,21 +138,27 @@ static int class_of(const char *name)
 	return -1;
 }
 
-static int read_advice(const struct dlb_ref *row, struct dlb_plan *p, struct dlb_advice *a, struct dlb_error *err)
+static int read_advice(const struct dlb_ref *row, struct dlb_plan *p, struct dlb_advice *a,
+		       struct dlb_error *err)
 {
-	static const char *const known[] = { "class", "compress", "bytes", "step_s", "error", "error_of", "chosen", NULL };
+	static const char *const known[] = { "class", "compress", "bytes",  "step_s",
+					     "error", "error_of", "chosen", NULL };
 	struct dlb_ref at = dlb_ref_at(row, "compress");
 	const char *cls = NULL, *how = NULL, *of = NULL;
 
-	if (dlb_ref_known(row, known, err) || dlb_get_str(row, "class", DLB_NEED, &cls, err) || dlb_get_str(row, "compress", DLB_NEED, &how, err) ||
-	    dlb_get_real(row, "bytes", DLB_NEED, 0, 1e300, &a->bytes, err) || dlb_get_real(row, "step_s", DLB_NEED, 0, 1e300, &a->step_s, err) ||
-	    dlb_get_real(row, "error", DLB_OPT, 0, 1e300, &a->error, err) || dlb_get_str(row, "error_of", DLB_OPT, &of, err) ||
+	if (dlb_ref_known(row, known, err) || dlb_get_str(row, "class", DLB_NEED, &cls, err) ||
+	    dlb_get_str(row, "compress", DLB_NEED, &how, err) ||
+	    dlb_get_real(row, "bytes", DLB_NEED, 0, 1e300, &a->bytes, err) ||
+	    dlb_get_real(row, "step_s", DLB_NEED, 0, 1e300, &a->step_s, err) ||
+	    dlb_get_real(row, "error", DLB_OPT, 0, 1e300, &a->error, err) ||
+	    dlb_get_str(row, "error_of", DLB_OPT, &of, err) ||
 	    dlb_get_bool(row, "chosen", DLB_OPT, &a->chosen, err) || read_text(&at, how, a->how, err))
 		return -1;
 	a->cls = class_of(cls);
 	at = dlb_ref_at(row, "class");
 	if (a->cls < 0)
-		return dlb_ref_fail(&at, err, "'factor', 'gradient' or 'small' is expected, not '%.40s'", cls);
+		return dlb_ref_fail(&at, err, "'factor', 'gradient' or 'small' is expected, not '%.40s'",
+				    cls);
 	a->error_of = of ? dlb_arena_strdup(&p->arena, of) : NULL;
 	return 0;
 }

@@ -86,7 +86,8 @@ static void find_instances(struct compiler *c)
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			int x = t, from;
-			while ((from = dlb_graph_view_of(g, x)) >= 0 && c->p->placement[g->tensor[x].producer] == c->inst_node[i])
+			while ((from = dlb_graph_view_of(g, x)) >= 0 &&
+			       c->p->placement[g->tensor[x].producer] == c->inst_node[i])
 				x = from;
 			c->root[i] = x == t ? i : dlb_compile_instance(c, x, c->inst_node[i]);
 			c->of[i] = x == t ? -1 : dlb_graph_view_of(g, t);
@@ -105,30 +106,42 @@ static void lay_out(struct compiler *c)
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++)
 		n[c->inst_node[i]] += c->M;
 	for (int node = 0; node < c->p->n_nodes; node++)
-		c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1, sizeof(struct dlb_place));
+		c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1,
+							   sizeof(struct dlb_place));
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			struct dlb_node_program *np = &c->out->node[c->inst_node[i]];
 			for (int m = 0; m < c->M; m++) {
-				struct slot *s = &c->slot[i * c->M + m], *root = &c->slot[c->root[i] * c->M + m];
+				struct slot *s = &c->slot[i * c->M + m],
+					    *root = &c->slot[c->root[i] * c->M + m];
 				if (s->begin < 0)
 					continue;
 				bool step = once_a_step(&g->tensor[t]);
 				s->place = np->n_places;
-				int instrs = (root->end_at - root->begin_at) * np->n_loop + root->end - root->begin;
-				np->place[np->n_places++] = (struct dlb_place){ t, step ? -1 : m, s == root ? 0 : SIZE_MAX,
-					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end, c->of[i],
-					1 + instrs / np->n_loop };
+				int instrs = (root->end_at - root->begin_at) * np->n_loop + root->end -
+					     root->begin;
+				np->place[np->n_places++] = (struct dlb_place){
+					t,
+					step ? -1 : m,
+					s == root ? 0 : SIZE_MAX,
+					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]),
+					s->begin,
+					root->end,
+					c->of[i],
+					1 + instrs / np->n_loop
+				};
 			}
 		}
 	}
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct dlb_node_program *np = &c->out->node[node];
-		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, c->p->draft, &np->bound_bytes);
+		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, c->p->draft,
+						  &np->bound_bytes);
 	}
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++) {
 		for (int m = 0; m < c->M; m++) {
-			const struct slot *s = &c->slot[i * c->M + m], *root = &c->slot[c->root[i] * c->M + m];
+			const struct slot *s = &c->slot[i * c->M + m],
+					  *root = &c->slot[c->root[i] * c->M + m];
 			struct dlb_node_program *np = &c->out->node[c->inst_node[i]];
 			if (s != root && s->place >= 0)
 				np->place[s->place].offset = np->place[root->place].offset;
@@ -155,7 +168,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		struct dlb_node_program *np = &c->out->node[i];
 		for (int k = 0; k < np->n_weights; k++) {
 			double bytes = dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
-			count_tensor(np, (np->weight[k].n + np->weight[k].sums - 1) * bytes, np->weight[k].n * bytes);
+			count_tensor(np, (np->weight[k].n + np->weight[k].sums - 1) * bytes,
+				     np->weight[k].n * bytes);
 		}
 	}
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -164,8 +178,12 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		double bytes = dlb_tensor_bytes(x, c->f.size[0]);
 		if (once_a_step(x) && home >= 0)
 			count_tensor(&c->out->node[c->p->placement[home]],
-				     x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ? dlb_cost_weight_bytes(g, t, n_state) : bytes, bytes);
-		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT; r++) {
+				     x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ?
+					     dlb_cost_weight_bytes(g, t, n_state) :
+					     bytes,
+				     bytes);
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT;
+		     r++) {
 			int node = c->p->placement[g->reader[r]];
 			if (stamp[node] != t)
 				count_tensor(&c->out->node[node], bytes, bytes);
@@ -174,7 +192,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 	}
 	for (int i = 0; i < g->n_ops && cost && cost->scratch_bytes; i++) {
 		struct dlb_node_program *np = &c->out->node[c->p->placement[i]];
-		size_t at = (size_t)cost->cluster->node[c->p->placement[i]].kind * (size_t)g->n_ops + (size_t)i;
+		size_t at = (size_t)cost->cluster->node[c->p->placement[i]].kind * (size_t)g->n_ops +
+			    (size_t)i;
 		if (cost->scratch_bytes[at] > (double)np->scratch_bytes)
 			np->scratch_bytes = (size_t)cost->scratch_bytes[at];
 		if (cost->packed_bytes)
@@ -233,7 +252,8 @@ static void find_halves(struct dlb_program *out)
 	int64_t n_own;
 	out->statistics = dlb_arena_array(&out->arena, (size_t)g->n_ops + 1, sizeof *out->statistics);
 	for (int i = 0; i < g->n_ops; i++)
-		out->statistics[i] = dlb_graph_sums(g, i, &n_own) ? 0 : -1;	/* 0: until its bucket has a number */
+		out->statistics[i] = dlb_graph_sums(g, i, &n_own) ? 0 :
+								    -1; /* 0: until its bucket has a number */
 }
 
 static void set_lags(struct compiler *c)
@@ -250,8 +270,9 @@ static void set_lags(struct compiler *c)
 
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first:
  * its first sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
-static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
-		   int64_t first, struct legal_order *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
+static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+		   const bool *member, int64_t first, struct legal_order *walk, bool longer,
+		   struct dlb_program *out, struct dlb_error *err)
 {
 	const bool async = dlb_plan_is_async(p);
 	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
@@ -261,8 +282,18 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		c.kfac = dlb_kfac_layer_of(c.g, i) >= 0;
 	c.updates_last |= c.kfac && !async;
 	c.M = c.f.M;
-	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
-		.async = async, .steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
+	*out = (struct dlb_program){ .n_nodes = p->n_nodes,
+				     .micro_batches = c.M,
+				     .batch = batch,
+				     .graph = c.g,
+				     .plan = p,
+				     .async = async,
+				     .steps = 1,
+				     .staleness = p->staleness,
+				     .replicated = member != NULL,
+				     .n_replicas = 1,
+				     .step_batch = batch,
+				     .whole = p };
 	out->most_rank = dlb_compile_most_rank(&c);
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
@@ -278,7 +309,9 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	}
 	int rc = 0;
 	if (async && c.kfac)
-		rc = dlb_fail(err, "/plan/schedule", "async: K-FAC's averages would be of other weights than its gradients; take another optimizer");
+		rc = dlb_fail(err, "/plan/schedule",
+			      "async: K-FAC's averages would be of other weights than its gradients; take "
+			      "another optimizer");
 	else if (async)
 		set_lags(&c);
 	else
@@ -330,8 +363,8 @@ static void interleave(struct dlb_program *g, int R, const int64_t *share)
 	}
 }
 
-static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, bool longer,
-			    struct dlb_program *out, struct dlb_error *err)
+static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+			    bool longer, struct dlb_program *out, struct dlb_error *err)
 {
 	int R = p->n_replicas, rc = 0, *replica_of = dlb_xcalloc((size_t)p->n_nodes, sizeof *replica_of);
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share), first = 0;
@@ -347,7 +380,8 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, part);
 		part->micro_batches = M < part->micro_batches ? M : part->micro_batches;
-		for (int node = 0; node < p->n_nodes; node++)	/* nodes of no replica only end their steps, in replica 0 */
+		/* nodes of no replica only end their steps, in replica 0 */
+		for (int node = 0; node < p->n_nodes; node++)
 			member[node] = replica_of[node] == r;
 		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1,
 			     p->sharing.sync_batchnorm ? &walk : NULL, longer, g, err);
@@ -367,15 +401,18 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	out->other = other;
 	out->replica_of = replica_of;
 	for (int r = 1; r < R; r++) {
-		if (out->n_messages < other[r - 1].n_messages)	/* tags of collectives follow those of messages, in all alike */
+		/* tags of collectives follow those of messages, in all alike */
+		if (out->n_messages < other[r - 1].n_messages)
 			out->n_messages = other[r - 1].n_messages;
-		other[r - 1].replica = r;			/* also where it was never made: the list is replica 0's */
+		/* also where it was never made: the list is replica 0's */
+		other[r - 1].replica = r;
 		other[r - 1].n_replicas = R;
 		other[r - 1].replica_of = replica_of;
 	}
 	for (int r = 1; r < R; r++)
 		other[r - 1].n_messages = out->n_messages;
-	/* a shard's samples are its replica's own; asynchronous: those of one micro-batch see weights of one age */
+	/* a shard's samples are its replica's own; asynchronous: those of one micro-batch see weights of
+	 * one age */
 	if (rc == 0 && (p->sharing.sync_batchnorm || out->depth) && !p->sharing.shards)
 		interleave(out, R, share);
 	if (rc == 0)
@@ -387,8 +424,8 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	return rc;
 }
 
-static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, bool longer,
-		       struct dlb_program *out, struct dlb_error *err)
+static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+		       bool longer, struct dlb_program *out, struct dlb_error *err)
 {
 	int rc;
 
@@ -409,7 +446,8 @@ static bool keeps_too_much(const struct dlb_program *g, const struct dlb_cost *c
 		keeps |= dlb_program_replica(g, r)->keeps_longer;
 	for (int node = 0; node < g->n_nodes && keeps && !lacks; node++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
-		lacks = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes > dlb_cluster_node_memory(cost->cluster, node);
+		lacks = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes >
+			dlb_cluster_node_memory(cost->cluster, node);
 	}
 	return lacks;
 }
@@ -418,9 +456,11 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 			struct dlb_program *out, struct dlb_error *err)
 {
 	if (p->graph->fixed_batch && batch != p->graph->batch) {
-		dlb_fail(err, "/graph/fixed_batch", "%lld samples for a model that was exported for %lld and holds that number",
+		dlb_fail(err, "/graph/fixed_batch",
+			 "%lld samples for a model that was exported for %lld and holds that number",
 			 (long long)batch, (long long)p->graph->batch);
-		return dlb_hint(err, "give a number of samples that is a multiple of it, or export the model with its batch open");
+		return dlb_hint(err, "give a number of samples that is a multiple of it, or export the model "
+				     "with its batch open");
 	}
 	int rc = compile_all(p, cost, batch, n_state, true, out, err);
 

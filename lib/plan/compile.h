@@ -4,29 +4,43 @@
 #include "plan/flow.h"
 
 /* Instructions around an action, in their order; those from HOOK_SEND on run after it. */
-enum { HOOK_WAIT_SENT, HOOK_FREE_BEFORE, HOOK_POST, HOOK_COPY, HOOK_WAIT, HOOK_REDUCED, HOOK_SEND, HOOK_SENT_AFTER, HOOK_FREE_AFTER,
-       HOOK_COMPUTED, HOOK_REDUCE, N_HOOKS };
+enum {
+	HOOK_WAIT_SENT,
+	HOOK_FREE_BEFORE,
+	HOOK_POST,
+	HOOK_COPY,
+	HOOK_WAIT,
+	HOOK_REDUCED,
+	HOOK_SEND,
+	HOOK_SENT_AFTER,
+	HOOK_FREE_AFTER,
+	HOOK_COMPUTED,
+	HOOK_REDUCE,
+	N_HOOKS
+};
 
 /* Actions that involve all nodes: NORM waits for the global norm (and computes it, under synchronous
  * schedules), SQUARES sums the squares of this node's gradients, TRUST computes K-FAC's trust region. */
 enum { NO_NORM, NORM, SQUARES, TRUST };
-struct action { int64_t key; int op, m, tensor, norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
-								 * start of a half-slot */
+/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or start of a half-slot */
+struct action { int64_t key; int op, m, tensor, norm; };
 struct hook { int action, type; int slot, tensor, m, peer, tag; bool zero_copy; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
 	int begin, end;					/* instructions */
 	int begin_at, end_at;				/* their iterations */
 	int place;
-	int source_node;					/* received and read in place: the sender's node; -1 */
+	/* received and read in place: the sender's node; -1 */
+	int source_node;
 };
-struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };	/* post, wait: hooks
-											 * of the node; send, sent: of `from` */
+/* post, wait: hooks of the node; send, sent: of `from` */
+struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };
 struct node_code {						/* one node */
 	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;
 	struct received *recv; int n_recv, cap_recv;
-	int *tick;					/* asynchronous: [half-slot] action at its beginning */
+	/* asynchronous: [half-slot] action at its beginning */
+	int *tick;
 	int *fold;					/* actions in the order of the loop */
 };
 struct compiler {
@@ -36,10 +50,13 @@ struct compiler {
 	struct dlb_program *out;
 	int M;
 	bool kfac;					/* some layer is K-FAC's */
-	bool updates_last;				/* updates wait for other replicas or the global norm, so they come last on every node:
-							 * a legal order, since nothing in the step depends on them */
-	int *inst_start, *inst_node, *root;		/* instance: (tensor, node that has it); root: instance whose place it shares */
-	int *of;					/* instance -> input tensor whose place it overwrites; -1: none */
+	/* updates wait for other replicas or the global norm, so they come last on every node: a legal order,
+	 * since nothing in the step depends on them */
+	bool updates_last;
+	/* instance: (tensor, node that has it); root: instance whose place it shares */
+	int *inst_start, *inst_node, *root;
+	/* instance -> input tensor whose place it overwrites; -1: none */
+	int *of;
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *action_of;		/* [item] */
@@ -50,7 +67,10 @@ struct compiler {
 	int **item_of;					/* [node][action] -> item of versions, -1 */
 };
 
-static inline bool once_a_step(const struct dlb_tensor *t) { return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER; }
+static inline bool once_a_step(const struct dlb_tensor *t)
+{
+	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+}
 
 /* compile.c: the instance of tensor t on the node, which must have it. */
 int dlb_compile_instance(const struct compiler *c, int t, int node);

@@ -17,15 +17,20 @@ void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 		const struct dlb_node_program *np = &own->node[node];
 
 		for (int b = 0; dlb_plan_replica_of(g->whole, node) == 0 && b < np->n_buckets; b++)
-			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL && np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops; i++) {
-				const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b].cls);
+			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL &&
+					np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops;
+			     i++) {
+				const struct dlb_compress_choice
+					choice = dlb_program_compress(g, (int)np->bucket[b].cls);
 				struct dlb_sum_tensor x;
 				int most;
 
 				dlb_bucket_tensor(own->graph, &np->bucket[b], i, &x);
 				most = dlb_compress_rank(&choice, &x);
 				if (most)
-					a->rank[a->n_ranks++] = (struct dlb_report_rank){ dlb_arena_strdup(&r->arena, x.name), most, most, most, most };
+					a->rank[a->n_ranks++] = (struct dlb_report_rank){
+						dlb_arena_strdup(&r->arena, x.name), most, most, most, most
+					};
 			}
 	}
 }
@@ -37,13 +42,15 @@ json_t *dlb_report_ranks_write(const struct dlb_report_allreduce *a)
 	for (int i = 0; i < a->n_ranks; i++) {
 		const struct dlb_report_rank *x = &a->rank[i];
 
-		json_array_append_new(list, json_pack("{ss si si si si}", "weight", x->weight, "min", x->least, "median", x->median, "max", x->greatest,
-						      "most", x->most));
+		json_array_append_new(list,
+				      json_pack("{ss si si si si}", "weight", x->weight, "min", x->least,
+						"median", x->median, "max", x->greatest, "most", x->most));
 	}
 	return list;
 }
 
-static int read_rank(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_rank *x, struct dlb_error *err)
+static int read_rank(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_rank *x,
+		     struct dlb_error *err)
 {
 	static const char *const known[] = { "weight", "min", "median", "max", "most", NULL };
 	int64_t v[4] = { 0 };
@@ -54,7 +61,8 @@ static int read_rank(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	for (int k = 0; k < 4; k++)
 		if (dlb_get_int(r, known[k + 1], DLB_NEED, 0, INT32_MAX, &v[k], err))
 			return -1;
-	*x = (struct dlb_report_rank){ dlb_arena_strdup(&out->arena, weight), (int)v[0], (int)v[1], (int)v[2], (int)v[3] };
+	*x = (struct dlb_report_rank){ dlb_arena_strdup(&out->arena, weight), (int)v[0], (int)v[1], (int)v[2],
+				       (int)v[3] };
 	return 0;
 }
 

@@ -7,11 +7,14 @@
 
 /* ---- instructions ---- */
 
-static const struct { unsigned char verb; bool sent; } of_hook[N_HOOKS] = {
-	[HOOK_WAIT_SENT] = { DLB_WAIT, true }, [HOOK_FREE_BEFORE] = { DLB_FREE, false }, [HOOK_POST] = { DLB_POST, false },
-	[HOOK_COPY] = { DLB_COPY, false }, [HOOK_WAIT] = { DLB_WAIT, false }, [HOOK_SEND] = { DLB_SEND, false },
-	[HOOK_SENT_AFTER] = { DLB_WAIT, true }, [HOOK_FREE_AFTER] = { DLB_FREE, false }, [HOOK_REDUCED] = { DLB_COLLECTIVE, false },
-	[HOOK_COMPUTED] = { DLB_COLLECTIVE, false }, [HOOK_REDUCE] = { DLB_COLLECTIVE, false },
+static const struct { unsigned char verb; bool sent;
+} of_hook[N_HOOKS] = {
+	[HOOK_WAIT_SENT] = { DLB_WAIT, true },      [HOOK_FREE_BEFORE] = { DLB_FREE, false },
+	[HOOK_POST] = { DLB_POST, false },          [HOOK_COPY] = { DLB_COPY, false },
+	[HOOK_WAIT] = { DLB_WAIT, false },          [HOOK_SEND] = { DLB_SEND, false },
+	[HOOK_SENT_AFTER] = { DLB_WAIT, true },     [HOOK_FREE_AFTER] = { DLB_FREE, false },
+	[HOOK_REDUCED] = { DLB_COLLECTIVE, false }, [HOOK_COMPUTED] = { DLB_COLLECTIVE, false },
+	[HOOK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
 static void emit_hook(struct compiler *c, struct dlb_node_program *np, const struct hook *x, int iteration)
@@ -24,27 +27,51 @@ static void emit_hook(struct compiler *c, struct dlb_node_program *np, const str
 		c->slot[x->slot].end = np->n_instr;
 		c->slot[x->slot].end_at = iteration;
 	}
-	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 && (of_hook[x->type].sent || x->type == HOOK_SEND);
-	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_hook[x->type].verb, .sent = of_hook[x->type].sent, .op = -1,
-		.what = x->type == HOOK_REDUCED ? DLB_RUN_REDUCED : x->type == HOOK_REDUCE ? DLB_RUN_REDUCE :
-			x->type == HOOK_COMPUTED ? DLB_RUN_COMPUTED : 0,
-		.zero_copy = x->zero_copy, .tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
+	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 &&
+		   (of_hook[x->type].sent || x->type == HOOK_SEND);
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_hook[x->type].verb,
+						       .sent = of_hook[x->type].sent,
+						       .op = -1,
+						       .what = x->type == HOOK_REDUCED  ? DLB_RUN_REDUCED :
+							       x->type == HOOK_REDUCE   ? DLB_RUN_REDUCE :
+							       x->type == HOOK_COMPUTED ? DLB_RUN_COMPUTED :
+											  0,
+						       .zero_copy = x->zero_copy,
+						       .tensor = x->tensor,
+						       .micro_batch = x->m,
+						       .iteration = iteration,
+						       .version = old,
+						       .peer = x->peer,
+						       .tag = x->tag };
 }
 
 /* The first half of an op in halves, and the sum of its statistics over the replicas. */
 static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x, int iteration)
 {
-	static const struct { unsigned char verb, what; } steps[] = {
-		{ DLB_COMPUTE, DLB_RUN_SUMS }, { DLB_COLLECTIVE, DLB_RUN_REDUCE }, { DLB_COLLECTIVE, DLB_RUN_REDUCED } };
+	static const struct { unsigned char verb, what;
+	} steps[] = { { DLB_COMPUTE, DLB_RUN_SUMS },
+		      { DLB_COLLECTIVE, DLB_RUN_REDUCE },
+		      { DLB_COLLECTIVE, DLB_RUN_REDUCED } };
 	for (int i = 0; i < 3; i++)
-		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = steps[i].verb, .what = steps[i].what, .op = x->op, .tensor = -1,
-			.micro_batch = x->m, .iteration = iteration, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
+		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = steps[i].verb,
+							       .what = steps[i].what,
+							       .op = x->op,
+							       .tensor = -1,
+							       .micro_batch = x->m,
+							       .iteration = iteration,
+							       .peer = -1,
+							       .tag = i ? c->out->statistics[x->op] : -1 };
 }
 
 static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
 {
-	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COLLECTIVE, .what = DLB_RUN_STEP_END, .op = -1, .tensor = -1,
-		.iteration = c->out->depth, .peer = -1, .tag = -1 };
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COLLECTIVE,
+						       .what = DLB_RUN_STEP_END,
+						       .op = -1,
+						       .tensor = -1,
+						       .iteration = c->out->depth,
+						       .peer = -1,
+						       .tag = -1 };
 }
 
 /* K-FAC: preconditions the gradients of the node's layers. */
@@ -53,8 +80,13 @@ static void emit_preconditions(struct compiler *c, int node)
 	struct dlb_node_program *np = &c->out->node[node];
 	for (int i = 0; i < c->g->n_ops; i++)
 		if (c->p->placement[i] == node && dlb_kfac_layer_of(c->g, i) == i)
-			np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = DLB_RUN_PRECONDITION, .op = i, .tensor = -1,
-				.micro_batch = -1, .peer = -1, .tag = -1 };
+			np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE,
+								       .what = DLB_RUN_PRECONDITION,
+								       .op = i,
+								       .tensor = -1,
+								       .micro_batch = -1,
+								       .peer = -1,
+								       .tag = -1 };
 }
 
 static int count_layers(const struct compiler *c, int node)
@@ -68,8 +100,13 @@ static int count_layers(const struct compiler *c, int node)
 static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
-	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .iteration = iteration, .peer = -1,
-		.tag = -1 };
+	struct dlb_instr in = { .verb = DLB_COMPUTE,
+				.op = x->op,
+				.tensor = -1,
+				.micro_batch = x->m,
+				.iteration = iteration,
+				.peer = -1,
+				.tag = -1 };
 	if (x->op < 0) {
 		if (end)
 			emit_step_end(c, np);
@@ -78,7 +115,9 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 		if (x->norm == NO_NORM)
 			return;
 		in.verb = DLB_COLLECTIVE;
-		in.what = x->norm == SQUARES ? DLB_RUN_SQUARES : x->norm == TRUST ? DLB_RUN_TRUST : DLB_RUN_NORM;
+		in.what = x->norm == SQUARES ? DLB_RUN_SQUARES :
+			  x->norm == TRUST   ? DLB_RUN_TRUST :
+					       DLB_RUN_NORM;
 	} else if (x->tensor >= 0) {
 		in.what = DLB_RUN_ACCUMULATE;
 		in.tensor = x->tensor;
@@ -93,7 +132,8 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
 		int t = c->g->op[x->op].out[j];
 		if (t >= 0) {
-			struct slot *s = &c->slot[dlb_compile_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)];
+			struct slot *
+				s = &c->slot[dlb_compile_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)];
 			s->begin = np->n_instr;
 			s->begin_at = iteration;
 		}
@@ -128,7 +168,8 @@ static void fold(struct compiler *c, int node)
 		used[l->hook[i].action] = true;
 	for (int a = 0; a < l->n_actions; a++) {
 		list[a] = (struct folded){ l->action[a].key % period, iteration_of(c, &l->action[a]), a };
-		if ((used[a] || l->action[a].op >= 0 || l->action[a].norm) && list[a].iteration > c->out->depth)
+		if ((used[a] || l->action[a].op >= 0 || l->action[a].norm) &&
+		    list[a].iteration > c->out->depth)
 			c->out->depth = list[a].iteration;
 	}
 	qsort(list, (size_t)l->n_actions, sizeof *list, by_fold);
@@ -156,10 +197,14 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 		const struct action *x = &l->action[a];
 		c->item_of[node][a] = v->n;
 		if (x->op >= 0 && x->tensor < 0)
-			v->item[v->n++] = (struct dlb_async_item){ x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false };
+			v->item[v->n++] = (struct dlb_async_item){
+				x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false
+			};
 		for (int k = 0; k < n_sends && x->op < 0; k++)
 			if (l->hook[send[k]].action == a)
-				v->item[v->n++] = (struct dlb_async_item){ -1, 0, l->hook[send[k]].tensor, iteration_of(c, x), 0, -1, false };
+				v->item[v->n++] = (struct dlb_async_item){
+					-1, 0, l->hook[send[k]].tensor, iteration_of(c, x), 0, -1, false
+				};
 	}
 	free(send);
 }
@@ -200,8 +245,15 @@ int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err)
 
 static void emit_copy_of_weight(struct dlb_node_program *np, int what, int update, int iteration, int version)
 {
-	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = (unsigned char)what, .op = update, .tensor = -1,
-		.micro_batch = -1, .iteration = iteration, .version = version, .peer = -1, .tag = -1 };
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE,
+						       .what = (unsigned char)what,
+						       .op = update,
+						       .tensor = -1,
+						       .micro_batch = -1,
+						       .iteration = iteration,
+						       .version = version,
+						       .peer = -1,
+						       .tag = -1 };
 }
 
 /* Emits an item, after the copies of weights that precede it. */
@@ -219,7 +271,8 @@ static void emit_item(struct compiler *c, int node, int a, bool end)
 	if (item->keep)
 		emit_copy_of_weight(np, DLB_RUN_KEEP, item->op, iteration, 0);
 	for (int k = item->predict; k >= 0; k = v->weight[k].next)
-		emit_copy_of_weight(np, DLB_RUN_PREDICT, v->weight[k].update, iteration, v->weight[k].distance);
+		emit_copy_of_weight(np, DLB_RUN_PREDICT, v->weight[k].update, iteration,
+				    v->weight[k].distance);
 	at = np->n_instr;
 	emit_action(c, node, x, end, iteration);
 	for (; at < np->n_instr; at++)		/* both halves of an op in halves */
@@ -232,17 +285,23 @@ void dlb_compile_emit(struct compiler *c, int node)
 	struct node_code *l = &c->code[node];
 	struct dlb_node_program *np = &c->out->node[node];
 	int n_keys = l->n_actions * N_HOOKS;
-	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int));
+	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)),
+	    *by = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int));
 	for (int i = 0; i < l->n_hooks; i++)
 		start[l->hook[i].action * N_HOOKS + l->hook[i].type + 2]++;
 	for (int i = 0; i < n_keys; i++)
 		start[i + 2] += start[i + 1];
 	for (int i = 0; i < l->n_hooks; i++)
 		by[start[l->hook[i].action * N_HOOKS + l->hook[i].type + 1]++] = i;
-	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_hooks + (size_t)l->n_actions + 2 * (size_t)np->n_weights +
-				    (size_t)count_layers(c, node) + 3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
+	np->instr = dlb_arena_array(&c->out->arena,
+				    (size_t)l->n_hooks + (size_t)l->n_actions + 2 * (size_t)np->n_weights +
+					    (size_t)count_layers(c, node) +
+					    3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M +
+					    2,
+				    sizeof *np->instr);
 	for (int i = 0; i < l->n_actions; i++) {
-		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS], iteration = iteration_of(c, &l->action[a]);
+		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS],
+		    iteration = iteration_of(c, &l->action[a]);
 		for (; k < start[a * N_HOOKS + HOOK_SEND]; k++)
 			emit_hook(c, np, &l->hook[by[k]], iteration);
 		emit_item(c, node, a, a == l->n_actions - 1 && !c->lag);

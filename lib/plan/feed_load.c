@@ -35,14 +35,18 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 		const struct dlb_instr *in = &p->node[node].instr[i];
 		if (p->steps > 1 && in->iteration)		/* an unrolled program: count one step */
 			continue;
-		if (in->verb == DLB_COPY && in->tensor != p->graph->seed && p->graph->tensor[in->tensor].kind != DLB_T_SEED)
-			bytes += aligned((size_t)dlb_tensor_bytes(&p->graph->tensor[in->tensor], p->size[in->micro_batch < 0 ? 0 : in->micro_batch]));
+		if (in->verb == DLB_COPY && in->tensor != p->graph->seed &&
+		    p->graph->tensor[in->tensor].kind != DLB_T_SEED)
+			bytes += aligned(
+				(size_t)dlb_tensor_bytes(&p->graph->tensor[in->tensor],
+							 p->size[in->micro_batch < 0 ? 0 : in->micro_batch]));
 	}
 	return bytes;
 }
 
 /* Adds a share to the load of the directions between two nodes. */
-static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *direction_s, int from, int to, double bytes)
+static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *direction_s, int from,
+		  int to, double bytes)
 {
 	struct dlb_direction direction[DLB_MAX_ROUTE];
 	struct dlb_way way;

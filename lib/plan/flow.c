@@ -33,7 +33,8 @@ int dlb_graph_home(const struct dlb_graph *g, int tensor)
 	const struct dlb_tensor *t = &g->tensor[tensor];
 	if (t->home >= 0)
 		return t->home;
-	return g->reader_start[tensor] < g->reader_start[tensor + 1] ? g->reader[g->reader_start[tensor]] : -1;
+	return g->reader_start[tensor] < g->reader_start[tensor + 1] ? g->reader[g->reader_start[tensor]] :
+								       -1;
 }
 
 bool dlb_graph_is_view(const struct dlb_graph *g, int op)
@@ -45,10 +46,12 @@ bool dlb_graph_is_view(const struct dlb_graph *g, int op)
 	if (!(flags & DLB_OP_VIEW))
 		return false;
 	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->out[0]];
-	const bool moves = a->layout != b->layout && a->n_dims > 2 && b->n_dims > 2 && !(flags & DLB_OP_RENAMES_LAYOUT);
+	const bool moves = a->layout != b->layout && a->n_dims > 2 && b->n_dims > 2 &&
+			   !(flags & DLB_OP_RENAMES_LAYOUT);
 	if (dlb_tensor_is_state(a) || a->dtype != b->dtype || moves)
 		return false;
-	return dlb_tensor_bytes(a, 1) == dlb_tensor_bytes(b, 1) && dlb_tensor_bytes(a, 2) == dlb_tensor_bytes(b, 2);
+	return dlb_tensor_bytes(a, 1) == dlb_tensor_bytes(b, 1) &&
+	       dlb_tensor_bytes(a, 2) == dlb_tensor_bytes(b, 2);
 }
 
 int dlb_graph_view_of(const struct dlb_graph *g, int tensor)
@@ -64,7 +67,8 @@ bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k)
 	    !(dlb_op_class_of(o->kind)->overwrite >> k & 1))
 		return false;
 	const struct dlb_tensor *x = &g->tensor[o->in[k]], *y = &g->tensor[o->out[0]];
-	if (dlb_tensor_is_state(x) || x->dtype != y->dtype || x->layout != y->layout || x->n_dims != y->n_dims || x->n_dims < 0)
+	if (dlb_tensor_is_state(x) || x->dtype != y->dtype || x->layout != y->layout ||
+	    x->n_dims != y->n_dims || x->n_dims < 0)
 		return false;
 	for (int i = 0; i < x->n_dims; i++)
 		if (x->dim[i].mul != y->dim[i].mul || x->dim[i].add != y->dim[i].add)
@@ -203,7 +207,8 @@ void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g)
 		int node = f->placement[i];
 
 		for (int k = 0; k < 2 && g->node[node].use && f->op_s[2 * i + k] > 0; k++)
-			f->op_s[2 * i + k] = dlb_cost_use_s(f->c, i, node, (double)f->size[k], g->node[node].use);
+			f->op_s[2 * i + k] = dlb_cost_use_s(f->c, i, node, (double)f->size[k],
+							    g->node[node].use);
 	}
 }
 
@@ -268,10 +273,11 @@ static void look(struct flow_walk *w, int node)
 	const struct dlb_flow *f = w->f;
 	const struct dlb_node_plan *np = &w->p->node[node];
 	while (w->head[node] < np->n_order && np->order[w->head[node]].micro_batch >= f->M)
-		w->head[node]++;				/* a short last batch has fewer micro-batches */
+		w->head[node]++; /* a short last batch has fewer micro-batches */
 	if (w->head[node] >= np->n_order)
 		return;
-	int op = np->order[w->head[node]].op, m = np->order[w->head[node]].micro_batch, at = dlb_flow_from(f, op, m);
+	int op = np->order[w->head[node]].op, m = np->order[w->head[node]].micro_batch,
+	    at = dlb_flow_from(f, op, m);
 	double s = w->avail[node];
 	int blocked = -1;
 	if (m < 0)
@@ -307,17 +313,22 @@ static int stuck(const struct flow_walk *w, struct dlb_error *err)
 			int q = f->pred[e], item = q * f->M + (f->g->op[q].phase == DLB_UPDATE ? 0 :
 							      dlb_flow_from(f, x->op, x->micro_batch));
 			if (w->seq[item] < 0)
-				return dlb_fail(err, where, "the programs would deadlock: node %d stops at op %d '%s', which "
-						"waits for op %d '%s' of node %d", n, x->op, o->name, q, f->g->op[q].name,
-						f->placement[q]);
+				return dlb_fail(
+					err, where,
+					"the programs would deadlock: node %d stops at op %d '%s', which "
+					"waits for op %d '%s' of node %d",
+					n, x->op, o->name, q, f->g->op[q].name, f->placement[q]);
 		}
-		return dlb_fail(err, where, "the programs would deadlock: node %d stops at op %d '%s' of micro-batch %d, "
-				"whose micro-batches must come in order", n, x->op, o->name, x->micro_batch);
+		return dlb_fail(err, where,
+				"the programs would deadlock: node %d stops at op %d '%s' of micro-batch %d, "
+				"whose micro-batches must come in order",
+				n, x->op, o->name, x->micro_batch);
 	}
 	return 0;
 }
 
-int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err)
+int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq,
+		  struct dlb_error *err)
 {
 	int n_items = f->g->n_ops * f->M, done = 0, want = 0;
 	struct flow_walk w = { .f = f, .p = p, .start = start, .seq = seq };
@@ -348,7 +359,8 @@ int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *st
 	}
 	int rc = done == want ? 0 : stuck(&w, err);
 	if (done != want && rc == 0)
-		rc = dlb_fail(err, "/plan/nodes", "the order leaves out %d of %d (op, micro-batch) pairs", want - done, want);
+		rc = dlb_fail(err, "/plan/nodes", "the order leaves out %d of %d (op, micro-batch) pairs",
+			      want - done, want);
 	free(w.finish);
 	free(w.parked);
 	free(w.avail);

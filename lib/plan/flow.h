@@ -17,7 +17,8 @@ struct dlb_flow {
 	int M, n_nodes, n_large;		/* m < n_large are of size[0] samples */
 	int64_t batch, size[2];
 	double *op_s;				/* [op * 2 + class], without scale */
-	int *pred_start, *pred; double *pred_s;	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
+	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
+	int *pred_start, *pred; double *pred_s;
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
 };
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch);
@@ -27,11 +28,13 @@ void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g);
 void dlb_compile_put(struct dlb_program *g, const struct dlb_cost *c);
 void dlb_flow_release(struct dlb_flow *f);
 static inline int dlb_flow_class(const struct dlb_flow *f, int m) { return m >= f->n_large; }
-static inline int dlb_flow_items(const struct dlb_flow *f, int op)	/* number of micro-batches that op runs */
+/* number of micro-batches that op runs */
+static inline int dlb_flow_items(const struct dlb_flow *f, int op)
 {
 	return f->g->op[op].phase == DLB_UPDATE ? 1 : f->M;
 }
-static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)	/* the micro-batch at which an edge into (op, m) starts */
+/* the micro-batch at which an edge into (op, m) starts */
+static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)
 {
 	return f->g->op[op].phase == DLB_UPDATE ? f->M - 1 : m;
 }
@@ -40,7 +43,8 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m);
 
 /* A legal order of all items that respects each node's order, close to that of time: start[item], and
  * seq[item] its position. -1: no such order, the programs would deadlock; err names node and op. */
-int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
+int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq,
+		  struct dlb_error *err);
 
 /* ---- async.c: asynchronous schedules ---- */
 /* Lags in half-slots, [op]; returns new. clip: updates wait for the global norm. */
@@ -56,8 +60,8 @@ struct dlb_async_node {
 	struct dlb_async_item *item;
 	struct dlb_weight_copies *weight;	/* room for all weights of the graph */
 };
-int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state, enum dlb_staleness *rule,
-		       struct dlb_error *err);
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state,
+		       enum dlb_staleness *rule, struct dlb_error *err);
 
 /* A binary heap of (key, id), least first; ties by id. */
 struct dlb_heap { struct dlb_heap_item { double key; int id; } *item; int n, cap; };

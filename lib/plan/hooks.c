@@ -31,10 +31,15 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 	if (s->first < 0) {
 		s->first = action;
 		if (dlb_tensor_is_fed(x)) {
-			dlb_compile_add_hook(c, node, (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false });
+			dlb_compile_add_hook(c, node,
+					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false });
 		} else {
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
-			l->recv[l->n_recv++] = (struct received){ .slot = slot, .tensor = t, .m = m, .action = action, .from = c->inst_node[c->inst_start[t]] };
+			l->recv[l->n_recv++] = (struct received){ .slot = slot,
+								  .tensor = t,
+								  .m = m,
+								  .action = action,
+								  .from = c->inst_node[c->inst_start[t]] };
 		}
 	}
 	root->last = action;
@@ -49,7 +54,8 @@ static void use_gradients(struct compiler *c, int node, int action)
 			continue;
 		for (int j = 0; j < g->op[i].n_in; j++) {
 			int t = g->op[i].in[j];
-			if (t >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t]))
+			if (t >= 0 && !dlb_tensor_is_state(&g->tensor[t]) &&
+			    !dlb_tensor_is_fed(&g->tensor[t]))
 				use(c, node, t, 0, action);
 		}
 	}
@@ -70,10 +76,12 @@ void dlb_compile_find_uses(struct compiler *c)
 				continue;
 			}
 			const struct dlb_op *o = &g->op[x->op];
-			bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
+			bool update = o->phase == DLB_UPDATE,
+			     summed = update && dlb_program_sums(c->out, x->op);
 			for (int j = 0; j < o->n_in; j++) {
 				int t = o->in[j];
-				bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]) && !dlb_kfac_operand(o, j);
+				bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]) &&
+					   !dlb_kfac_operand(o, j);
 				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !fed))
 					use(c, node, t, update ? 0 : x->m, a);
 			}
@@ -91,7 +99,8 @@ void dlb_compile_find_uses(struct compiler *c)
 
 int dlb_compile_first_after(const struct node_code *l, int64_t key)
 {
-	int lo = 0, hi = l->n_actions - 1;			/* the last action, the end of the step, always has */
+	/* the last action, the end of the step, always has */
+	int lo = 0, hi = l->n_actions - 1;
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
 		if (l->action[mid].key > key)
@@ -123,15 +132,20 @@ static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 }
 
 /* Adds the hooks of both ends of a message. */
-static void hook_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int type)
+static void hook_message(struct compiler *c, int node, struct received *r, int post, int send, int sent,
+			 int type)
 {
 	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
 	r->hook_post = c->code[node].n_hooks;
-	dlb_compile_add_hook(c, node, (struct hook){ post, HOOK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
+	dlb_compile_add_hook(c, node,
+			     (struct hook){ post, HOOK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
 	r->hook_wait = c->code[node].n_hooks;
-	dlb_compile_add_hook(c, node, (struct hook){ r->action, HOOK_WAIT, r->slot, r->tensor, r->m, r->from, tag, false });
+	dlb_compile_add_hook(c, node,
+			     (struct hook){ r->action, HOOK_WAIT, r->slot, r->tensor, r->m, r->from, tag,
+					    false });
 	r->hook_send = c->code[r->from].n_hooks;
-	dlb_compile_add_hook(c, r->from, (struct hook){ send, HOOK_SEND, -1, r->tensor, r->m, node, tag, false });
+	dlb_compile_add_hook(c, r->from,
+			     (struct hook){ send, HOOK_SEND, -1, r->tensor, r->m, node, tag, false });
 	r->hook_sent = c->code[r->from].n_hooks;
 	dlb_compile_add_hook(c, r->from, (struct hook){ sent, type, -1, r->tensor, r->m, node, tag, false });
 	if (r->m >= 0) {
@@ -144,7 +158,8 @@ static void hook_message_async(struct compiler *c, int node, struct received *r)
 {
 	int m = r->m < 0 ? 0 : r->m, used = dlb_compile_half_slot(c, node, r->action), type = HOOK_WAIT_SENT;
 	struct node_code *from = &c->code[r->from];
-	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
+	int source = c->inst_start[r->tensor],
+	    send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
 	int sent = from->tick[used + 1];
 	if (r->m < 0 && leaves_at_once(c, r->tensor, used - 1)) {
 		type = HOOK_SENT_AFTER;
@@ -165,7 +180,8 @@ void dlb_compile_hook_messages(struct compiler *c)
 			}
 			struct node_code *from = &c->code[r->from];
 			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_actions - 1;
-			if (r->m >= 0) {			/* weights are posted at the start of the step */
+			/* weights are posted at the start of the step */
+			if (r->m >= 0) {
 				static const int ahead = DLB_LOOK_AHEAD;
 				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
 					if (k < i && l->recv[k].m >= 0 && ++seen == ahead) {
@@ -182,7 +198,8 @@ void dlb_compile_hook_messages(struct compiler *c)
 			if (r->m < 0)
 				sent = dlb_compile_first_after(from, l->action[r->action].key);
 			else if (r->m + DLB_SEND_SLACK < c->M)
-				sent = dlb_compile_first_after(from, l->action[c->slot[r->slot + DLB_SEND_SLACK].first].key);
+				sent = dlb_compile_first_after(
+					from, l->action[c->slot[r->slot + DLB_SEND_SLACK].first].key);
 			if (sent <= send)
 				sent = send + 1;
 			if (sent > limit)
@@ -255,7 +272,8 @@ void dlb_compile_share_places(struct compiler *c)
 		for (int k = 0; k < o->n_in; k++) {
 			if (!dlb_graph_may_overwrite(g, op, k))
 				continue;
-			int x = c->root[dlb_compile_instance(c, o->in[k], node)], y = dlb_compile_instance(c, o->out[0], node);
+			int x = c->root[dlb_compile_instance(c, o->in[k], node)],
+			    y = dlb_compile_instance(c, o->out[0], node);
 			bool alone = true;			/* another input may be a view of this one */
 			for (int j = 0; j < o->n_in; j++)
 				if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
@@ -278,11 +296,19 @@ void dlb_compile_hook_frees(struct compiler *c)
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			for (int m = 0; m < c->M; m++) {
 				struct slot *s = &c->slot[i * c->M + m];
-				int node = c->inst_node[i], end = c->code[node].n_actions - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				int node = c->inst_node[i], end = c->code[node].n_actions - 1,
+				    m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
 				bool zero_copy = s->source_node >= 0;
-				struct hook x = { s->last, HOOK_FREE_AFTER, i * c->M + m, t, m_or_step, s->source_node, zero_copy ? c->tag[t] + m : -1, zero_copy };
+				struct hook x = { s->last,
+						  HOOK_FREE_AFTER,
+						  i * c->M + m,
+						  t,
+						  m_or_step,
+						  s->source_node,
+						  zero_copy ? c->tag[t] + m : -1,
+						  zero_copy };
 				if (keep[i])
 					x.action = end;
 				else if (s->sent > s->last)

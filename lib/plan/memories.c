@@ -11,7 +11,8 @@ struct room { int i; double bytes, Bps; };
 static double heat(const struct buffer_kind *k) { return k->size > 0 ? k->moved / k->size : 0; }
 
 /* Counts the bytes that a step moves: each op's traffic, and the sums of gradients. */
-static void count_traffic(const struct dlb_program *g, int node, const struct dlb_cost *c, struct buffer_kind *k)
+static void count_traffic(const struct dlb_program *g, int node, const struct dlb_cost *c,
+			  struct buffer_kind *k)
 {
 	const struct dlb_node_program *np = &g->node[node];
 
@@ -24,7 +25,8 @@ static void count_traffic(const struct dlb_program *g, int node, const struct dl
 			continue;
 		if (in->what == DLB_RUN_ACCUMULATE)
 			k[DLB_BUF_STATE].moved += 2 * dlb_tensor_bytes(&g->graph->tensor[in->tensor], 1);
-		if ((in->what != DLB_RUN_OP && in->what != DLB_RUN_UPDATE) || dlb_graph_is_view(g->graph, in->op))
+		if ((in->what != DLB_RUN_OP && in->what != DLB_RUN_UPDATE) ||
+		    dlb_graph_is_view(g->graph, in->op))
 			continue;
 		dlb_cost_traffic(c, in->op, (double)g->size[m], bytes);
 		for (int b = 0; b < DLB_N_BUFFERS; b++)
@@ -59,7 +61,8 @@ static void put_node(struct dlb_program *g, int node, const struct dlb_cost *c)
 	struct dlb_node_program *np = &g->node[node];
 	const struct dlb_node *d = &c->cluster->node[node];
 	struct buffer_kind k[DLB_N_BUFFERS] = {
-		{ DLB_BUF_WEIGHTS, (double)np->weights_bytes, 0 }, { DLB_BUF_STATE, (double)(np->state_bytes - np->weights_bytes), 0 },
+		{ DLB_BUF_WEIGHTS, (double)np->weights_bytes, 0 },
+		{ DLB_BUF_STATE, (double)(np->state_bytes - np->weights_bytes), 0 },
 		{ DLB_BUF_ACTIVATIONS, (double)(np->arena_bytes + np->scratch_bytes), 0 },
 	};
 	struct room room[DLB_MAX_MEMORIES];

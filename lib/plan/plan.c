@@ -8,7 +8,13 @@
 
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes)
 {
-	*p = (struct dlb_plan){ .n_ops = n_ops, .n_nodes = n_nodes, .micro_batches = 1, .batch = 1, .seed = 1, .in_place = true, .n_replicas = 1 };
+	*p = (struct dlb_plan){ .n_ops = n_ops,
+				.n_nodes = n_nodes,
+				.micro_batches = 1,
+				.batch = 1,
+				.seed = 1,
+				.in_place = true,
+				.n_replicas = 1 };
 	dlb_sharing_init(&p->sharing);
 	p->placement = dlb_arena_array(&p->arena, (size_t)n_ops + 1, sizeof *p->placement);
 	p->node = dlb_arena_array(&p->arena, (size_t)n_nodes + 1, sizeof *p->node);
@@ -51,18 +57,26 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 		if (node < 0 || node >= p->n_nodes)
 			return dlb_fail(err, where, "no node %d: the cluster has %d nodes", node, p->n_nodes);
 		if (with >= 0 && p->placement[with] != node)
-			return dlb_fail(err, where, "op %d '%s' is on node %d, but must share the node of op %d '%s', which is on "
-					"node %d", i, g->op[i].name, node, with, g->op[with].name, p->placement[with]);
-		if (isinf(dlb_cost_op_s(c, i, node, (double)dlb_micro_batch_size(p->batch, p->micro_batches, 0))))
+			return dlb_fail(err, where,
+					"op %d '%s' is on node %d, but must share the node of op %d '%s', "
+					"which is on "
+					"node %d",
+					i, g->op[i].name, node, with, g->op[with].name, p->placement[with]);
+		if (isinf(dlb_cost_op_s(c, i, node,
+					(double)dlb_micro_batch_size(p->batch, p->micro_batches, 0))))
 			return dlb_fail(err, where, "node %d (%s) has no kernel for op %d '%s' (%s)", node,
-					c->cluster->kind[c->cluster->node[node].kind].name, i, g->op[i].name, g->op[i].type);
+					c->cluster->kind[c->cluster->node[node].kind].name, i, g->op[i].name,
+					g->op[i].type);
 	}
 	for (int t = 0; t < g->n_tensors; t++) {
-		int home = g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
+		int home = g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_BUFFER ?
+				   dlb_graph_home(g, t) :
+				   -1;
 		for (int r = g->reader_start[t]; home >= 0 && r < g->reader_start[t + 1]; r++) {
 			int op = g->reader[r];
 			if (g->op[op].phase == DLB_UPDATE && p->placement[op] != p->placement[home])
-				return dlb_fail(err, "/plan/placement", "op %d '%s' updates '%s', which lives on node %d", op,
+				return dlb_fail(err, "/plan/placement",
+						"op %d '%s' updates '%s', which lives on node %d", op,
 						g->op[op].name, g->tensor[t].name, p->placement[home]);
 		}
 	}
@@ -82,10 +96,15 @@ static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, stru
 			if (x->op < 0 || x->op >= p->n_ops)
 				rc = dlb_fail(err, where, "no op %d", x->op);
 			else if (p->placement[x->op] != n)
-				rc = dlb_fail(err, where, "op %d is placed on node %d", x->op, p->placement[x->op]);
-			else if (x->micro_batch != (g->op[x->op].phase == DLB_UPDATE && next[x->op] == 0 ? -1 : next[x->op]))
-				rc = dlb_fail(err, where, "op %d '%s' runs micro-batch %d where %d is due: an op runs its micro-batches "
-					      "in order, an update runs once, as -1", x->op, g->op[x->op].name, x->micro_batch,
+				rc = dlb_fail(err, where, "op %d is placed on node %d", x->op,
+					      p->placement[x->op]);
+			else if (x->micro_batch !=
+				 (g->op[x->op].phase == DLB_UPDATE && next[x->op] == 0 ? -1 : next[x->op]))
+				rc = dlb_fail(err, where,
+					      "op %d '%s' runs micro-batch %d where %d is due: an op runs "
+					      "its micro-batches "
+					      "in order, an update runs once, as -1",
+					      x->op, g->op[x->op].name, x->micro_batch,
 					      g->op[x->op].phase == DLB_UPDATE ? -1 : next[x->op]);
 			else
 				next[x->op]++;
@@ -94,7 +113,8 @@ static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, stru
 	for (int i = 0; i < p->n_ops && rc == 0; i++) {
 		int want = g->op[i].phase == DLB_UPDATE ? 1 : M;
 		if (next[i] != want)
-			rc = dlb_fail(err, "/plan/nodes", "op %d '%s' stands %d times in the order of node %d, not %d times", i,
+			rc = dlb_fail(err, "/plan/nodes",
+				      "op %d '%s' stands %d times in the order of node %d, not %d times", i,
 				      g->op[i].name, next[i], p->placement[i], want);
 	}
 	free(next);
@@ -110,13 +130,17 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 {
 	const struct dlb_graph *g = c->graph;
 	if (p->n_ops != g->n_ops)
-		return dlb_fail(err, "/plan/placement", "%d ops are placed, the graph has %d", p->n_ops, g->n_ops);
+		return dlb_fail(err, "/plan/placement", "%d ops are placed, the graph has %d", p->n_ops,
+				g->n_ops);
 	if (p->n_nodes != c->cluster->n_nodes)
-		return dlb_fail(err, "/plan/nodes", "%d nodes, the cluster has %d", p->n_nodes, c->cluster->n_nodes);
+		return dlb_fail(err, "/plan/nodes", "%d nodes, the cluster has %d", p->n_nodes,
+				c->cluster->n_nodes);
 	if (p->micro_batches < 1 || p->batch < 1 || p->micro_batches > p->batch)
-		return dlb_fail(err, "/plan/micro_batches", "%d micro-batches for a batch of %lld", p->micro_batches, (long long)p->batch);
+		return dlb_fail(err, "/plan/micro_batches", "%d micro-batches for a batch of %lld",
+				p->micro_batches, (long long)p->batch);
 	if (g->fixed_batch && (p->micro_batches > 1 || p->n_replicas > 1 || p->batch != g->batch))
-		return dlb_fail(err, "/plan/micro_batches", "the graph takes %lld samples in one micro-batch and one replica, no others",
+		return dlb_fail(err, "/plan/micro_batches",
+				"the graph takes %lld samples in one micro-batch and one replica, no others",
 				(long long)g->batch);
 	if (p->n_replicas < 2)
 		return check_one(p, c, err);

@@ -11,7 +11,14 @@
 
 /* The versions of weights that an asynchronous schedule reads (async.c); DEFAULT: 2bw if two versions
  * suffice, else stash. */
-enum dlb_staleness { DLB_STALE_DEFAULT, DLB_STALE_NONE, DLB_STALE_STASH, DLB_STALE_2BW, DLB_STALE_PREDICT, DLB_N_STALENESS };
+enum dlb_staleness {
+	DLB_STALE_DEFAULT,
+	DLB_STALE_NONE,
+	DLB_STALE_STASH,
+	DLB_STALE_2BW,
+	DLB_STALE_PREDICT,
+	DLB_N_STALENESS
+};
 extern const char *const dlb_staleness_names[DLB_N_STALENESS];	/* [DLB_STALE_DEFAULT]: "default" */
 int dlb_staleness_find(const char *name);			/* -1: no such name; also for "default" */
 
@@ -26,25 +33,33 @@ struct dlb_node_plan {
 };
 #define DLB_ALLREDUCE_AUTO "auto"		/* by size of each sum, as recorded in the plan */
 enum { DLB_MOST_SIZES = 8 };
-enum { DLB_N_COMPRESSED = 3 };			/* classes of sums that can be compressed: factor, gradient, small */
+/* classes of sums that can be compressed: factor, gradient, small */
+enum { DLB_N_COMPRESSED = 3 };
 /* How replicas combine gradients or weights (sharing.c): members of the plan section of the same names. */
 struct dlb_sharing {
-	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces, or DLB_ALLREDUCE_AUTO */
-	struct dlb_by_size { int64_t from_bytes; const char *allreduce; } by_size[DLB_MOST_SIZES];	/* auto: ascending, the first from 0 */
+	/* how gradients are summed: a row of dlb_allreduces, or DLB_ALLREDUCE_AUTO */
+	const char *allreduce;
+	/* auto: ascending, the first from 0 */
+	struct dlb_by_size { int64_t from_bytes; const char *allreduce; } by_size[DLB_MOST_SIZES];
 	int n_by_size;				/* 0: not chosen yet (dlb_plan_choose_sums) */
 	bool sync;				/* no sum starts before every node has computed its step */
-	bool sync_batchnorm;			/* batch statistics are over micro-batch m of all replicas together */
-	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
+	/* batch statistics are over micro-batch m of all replicas together */
+	bool sync_batchnorm;
+	/* "split": shares of the batch by predicted speed, not even */
+	bool by_power;
 	char compress[48];			/* text of dlb_compress_parse, or "auto" */
 	char compress_of[DLB_N_COMPRESSED][48];	/* auto: the choice, by enum dlb_sum_class; "": none yet */
 	const char *reduce;			/* "gradients:mean" ... (optim.h); NULL: not given */
-	const char *max_state;			/* "local", "merged": the running maximum of summed moments; NULL: not given */
+	/* "local", "merged": the running maximum of summed moments; NULL: not given */
+	const char *max_state;
 	/* Or each replica updates with its own gradient, and weights are averaged (dlb_sharing_averages). */
-	double gossip;				/* fraction of the parameters averaged with the ring neighbours after a step */
+	/* fraction of the parameters averaged with the ring neighbours after a step */
+	double gossip;
 	int64_t sync_every;			/* steps between means over all replicas; 0: not given */
 	int param_server;			/* node that computes that mean; -1: none, an allreduce */
 	/* Samples. */
-	const char *shards;			/* "even", "sorted": each replica draws from its own shard; NULL: no shards */
+	/* "even", "sorted": each replica draws from its own shard; NULL: no shards */
+	const char *shards;
 	double exchange_data;			/* fraction of each shard that is exchanged after an epoch */
 	bool feed_host;				/* rank 0 reads and prepares samples for all */
 };
@@ -53,16 +68,20 @@ struct dlb_sharing {
 struct dlb_advice {
 	int cls;				/* enum dlb_sum_class */
 	char how[48];
-	double bytes, step_s;			/* bytes of this class sent by all nodes in a step; the simulated step */
-	double error; const char *error_of;	/* stated in dlb-place(1): a bound on "sums", a measurement of "loss"; 0, NULL: none */
+	/* bytes of this class sent by all nodes in a step; the simulated step */
+	double bytes, step_s;
+	/* stated in dlb-place(1): a bound on "sums", a measurement of "loss"; 0, NULL: none */
+	double error; const char *error_of;
 	bool chosen;
 };
 struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
 	int64_t batch;
-	int chunks;				/* parts per node of placer interleaved; 0: its default (kept for the next round) */
-	int in_flight;				/* most micro-batches in flight on a node; 0: the schedule's limit */
+	/* parts per node of placer interleaved; 0: its default (kept for the next round) */
+	int chunks;
+	/* most micro-batches in flight on a node; 0: the schedule's limit */
+	int in_flight;
 	int most_in_flight;			/* the limit in use (set by dlb_schedule_order) */
 	int *placement;				/* [op] */
 	struct dlb_node_plan *node;
@@ -70,7 +89,8 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
-	bool in_place;				/* outputs may overwrite inputs that are not read later (program.h) */
+	/* outputs may overwrite inputs that are not read later (program.h) */
+	bool in_place;
 	bool draft;				/* a candidate of a search: its arena is not minimized */
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
@@ -79,9 +99,10 @@ struct dlb_plan {
 	const char *optimizer;			/* whose states memory was counted for */
 	/* Replicas: groups of nodes that each hold the model and a share of the batch (replica.c). */
 	int n_replicas;				/* 1: none */
-	int **replica;				/* [r][k]: the node with node k's part in replica r, -1: none; [0][k] is k.
-						 * NULL for one replica */
-	int *replica_of, *part_of;		/* [node] its row and column there, -1: none; set by dlb_plan_set_replicas */
+	/* [r][k]: the node with node k's part in replica r, -1: none; [0][k] is k. NULL for one replica */
+	int **replica;
+	/* [node] its row and column there, -1: none; set by dlb_plan_set_replicas */
+	int *replica_of, *part_of;
 	double *power;				/* [r] shares of a batch are proportional to it; NULL: even */
 	struct dlb_sharing sharing;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
@@ -92,14 +113,18 @@ struct dlb_plan {
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
 	double migration_s;			/* of moving them, if counted */
-	int *pin; bool *excluded;		/* [op] its pinned node or -1; [node] does no work; NULL: none */
+	/* [op] its pinned node or -1; [node] does no work; NULL: none */
+	int *pin; bool *excluded;
 	const char *affinity;			/* table of by-kind; NULL: another algorithm */
-	const char *rewrites;			/* "keep-affinity", "all": fused activations of another kind of device; NULL: no table */
-	const char *priority;			/* "upward-rank", "given": order of ready ops; NULL: the graph's */
+	/* "keep-affinity", "all": fused activations of another kind of device; NULL: no table */
+	const char *rewrites;
+	/* "upward-rank", "given": order of ready ops; NULL: the graph's */
+	const char *priority;
 	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
 	char hash[17];				/* of the placement, replicas and shares */
-	const struct dlb_graph *graph;		/* borrowed; the planned graph. Needed by dlb_schedule_order and
-						 * dlb_program_compile without a cost, else may be NULL */
+	/* borrowed; the planned graph. Needed by dlb_schedule_order and dlb_program_compile without a cost,
+	 * else may be NULL */
+	const struct dlb_graph *graph;
 };
 /* Sets p->hash from p->placement, the replicas and their shares. */
 void dlb_plan_hash(struct dlb_plan *p);
@@ -112,12 +137,13 @@ int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_
 		  struct dlb_error *err);
 /* Reads only the options (algorithm, schedule, micro-batches, batch, seed, optimizer), which a new plan
  * takes over from one made for another graph, cluster or cost. */
-int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, struct dlb_error *err);
+int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p,
+			  struct dlb_error *err);
 /* A section's "timeline" member (timeline_json.c). Reading leaves *span NULL if there is none; n_ops < 0: ops
  * are not checked. */
 json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_nodes);
-int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
-		   int **n_spans, struct dlb_error *err);
+int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a,
+		   struct dlb_span ***span, int **n_spans, struct dlb_error *err);
 /* Members "replicas" and "power" of an object: the nodes of each replica, and their shares. */
 void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o);
 int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err);
@@ -131,24 +157,119 @@ struct dlb_sharing_options {
 	const char *param_server, *shards, *feed, *reduce, *max_state;
 };
 #define DLB_SHARING_OPTS(o) \
-	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", NULL, 0, 0 }, \
-	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky[:TOL], cholesky:R, cholesky:per-hop, lowrank:R or auto", NULL, 0, 0 }, \
-	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", "what replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
-	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
-	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
-	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }, \
-	{ 0, "sync-batchnorm", DLB_OPT_FLAG, &(o)->sync_batchnorm, NULL, "normalise by the statistics of all replicas together", NULL, 0, 0 }, \
-	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", "average this share of the weights with two neighbours, in place of sums", &(o)->gossip_given, 0, 1 }, \
-	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", "node that holds the weights: push and pull in place of sums; none", NULL, 0, 0 }, \
-	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means of all replicas (gossip 25, sorted 2; server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
-	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
-	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
-	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
+	{ 0, \
+	  "allreduce", \
+	  DLB_OPT_STR, \
+	  &(o)->allreduce, \
+	  "NAME", \
+	  "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", \
+	  NULL, \
+	  0, \
+	  0 }, \
+		{ 0, \
+		  "compress", \
+		  DLB_OPT_STR, \
+		  &(o)->compress, \
+		  "HOW", \
+		  "what they send less: none (default), bf16, cholesky[:TOL], cholesky:R, " \
+		  "cholesky:per-hop, lowrank:R or auto", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "reduce", \
+		  DLB_OPT_STR, \
+		  &(o)->reduce, \
+		  "WHAT", \
+		  "what replicas sum: gradients or moments, :mean (default) or :sum", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "max-state", \
+		  DLB_OPT_STR, \
+		  &(o)->max_state, \
+		  "WHOSE", \
+		  "running maximum of moments: merged (default) or local, each replica's own", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0,          "sync", DLB_OPT_FLAG, \
+		  &(o)->sync, NULL,   "sum when every node has computed its step", \
+		  NULL,       0,      0 }, \
+		{ 0, \
+		  "async-allreduce", \
+		  DLB_OPT_FLAG, \
+		  &(o)->async, \
+		  NULL, \
+		  "sum each gradient as soon as it is there (default)", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "sync-batchnorm", \
+		  DLB_OPT_FLAG, \
+		  &(o)->sync_batchnorm, \
+		  NULL, \
+		  "normalise by the statistics of all replicas together", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "gossip", \
+		  DLB_OPT_REAL, \
+		  &(o)->gossip, \
+		  "RHO", \
+		  "average this share of the weights with two neighbours, in place of sums", \
+		  &(o)->gossip_given, \
+		  0, \
+		  1 }, \
+		{ 0, \
+		  "param-server", \
+		  DLB_OPT_STR, \
+		  &(o)->param_server, \
+		  "NODE", \
+		  "node that holds the weights: push and pull in place of sums; none", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "sync-every", \
+		  DLB_OPT_INT, \
+		  &(o)->sync_every, \
+		  "N", \
+		  "steps between means of all replicas (gossip 25, sorted 2; server 1)", \
+		  &(o)->sync_every_given, \
+		  0, \
+		  1000000000 }, \
+		{ 0, \
+		  "shards", \
+		  DLB_OPT_STR, \
+		  &(o)->shards, \
+		  "HOW", \
+		  "each replica draws from its own samples: even, sorted (by label) or none", \
+		  NULL, \
+		  0, \
+		  0 }, \
+		{ 0, \
+		  "exchange-data", \
+		  DLB_OPT_REAL, \
+		  &(o)->exchange_data, \
+		  "RHO", \
+		  "share of each replica's samples exchanged after an epoch", \
+		  &(o)->exchange_data_given, \
+		  0, \
+		  1 }, \
+	{ \
+		0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", \
+			"who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 \
+	}
 /* Rows for dlb_cli_warn_unused (sharing_unused.c): options above without effect, given that s holds.
  * optimizer: of the plan or run; statistics: batch normalizations train. */
 struct dlb_unused;				/* row[DLB_SHARING_UNUSED] */
 enum { DLB_SHARING_UNUSED = 24 };
-void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics, struct dlb_unused *row);
+void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics,
+			struct dlb_unused *row);
 /* ---- compression (by_class.c, advise.c) ---- */
 #define DLB_COMPRESS_AUTO "auto"		/* by class of sums, as recorded in the plan */
 extern const char *const dlb_compressed_names[DLB_N_COMPRESSED];
@@ -160,7 +281,8 @@ int dlb_advice_read(const struct dlb_ref *plan, struct dlb_plan *p, struct dlb_e
 /* If p's compression is "auto": simulates the candidates of each class, chooses by seconds saved and
  * stated error, and fills compress_of and advice. node_scale: as dlb_program_simulate; n_state: as
  * dlb_program_compile. */
-int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale, struct dlb_error *err);
+int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale,
+		    struct dlb_error *err);
 /* If sums use DLB_ALLREDUCE_AUTO and the plan has no choice yet (sums.c): chooses for each size the
  * algorithm predicted to be fastest between the replicas. The choice depends on their nodes and links
  * only, not on the placement within them. */
@@ -194,13 +316,15 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan);
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err);
 /* Applies options to the document's plan section, if it has replicas; *advice: dlb_sharing_advice of the
  * result. */
-int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, const char **advice, struct dlb_error *err);
+int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, const char **advice,
+		     struct dlb_error *err);
 
 /* ---- replicas (replica.c) ---- */
 /* Sets replica[r][k] for n replicas from `replica` (n x n_nodes ints, copied). */
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);
 int dlb_plan_replica_of(const struct dlb_plan *p, int node);	/* 0 for nodes of no replica */
-int dlb_plan_part_of(const struct dlb_plan *p, int node);	/* the node of replica 0 with the same part; -1: none */
+/* the node of replica 0 with the same part; -1: none */
+int dlb_plan_part_of(const struct dlb_plan *p, int node);
 /* placement[op] of replica r. */
 void dlb_plan_placement_of(const struct dlb_plan *p, int r, int *placement);
 /* Nodes with node k's part, in order of replicas: peer[n_replicas]. */
@@ -229,9 +353,11 @@ struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */
 extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
 bool dlb_plan_is_async(const struct dlb_plan *p);
-bool dlb_schedule_bounded(const struct dlb_schedule *s);	/* p->in_flight limits its micro-batches in flight */
+/* p->in_flight limits its micro-batches in flight */
+bool dlb_schedule_bounded(const struct dlb_schedule *s);
 bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than its own fills more idle time */
-bool dlb_schedule_in_parts(const struct dlb_schedule *s);	/* gains by several parts of the model per node (zero-bubble: ZB-V) */
+/* gains by several parts of the model per node (zero-bubble: ZB-V) */
+bool dlb_schedule_in_parts(const struct dlb_schedule *s);
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready (op,
  * m) of best priority; each op runs its micro-batches in index order; limits of micro-batches in flight

@@ -114,7 +114,9 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	if (p->chunks)
 		json_object_set_new(o, "chunks", json_integer(p->chunks));
 	if (dlb_plan_is_async(p)) {
-		json_object_set_new(o, "staleness", json_string(dlb_staleness_names[p->staleness_used ? p->staleness_used : DLB_STALE_STASH]));
+		json_object_set_new(o, "staleness",
+				    json_string(dlb_staleness_names[p->staleness_used ? p->staleness_used :
+											DLB_STALE_STASH]));
 		json_object_set_new(o, "staleness_given", json_boolean(p->staleness != DLB_STALE_DEFAULT));
 		json_object_set_new(o, "fill_s", dlb_doc_number(p->fill_s));
 	}
@@ -180,7 +182,8 @@ static int read_placement(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 			long op = strtol(k, &end, 10);
 			snprintf(name, sizeof name, "%ld", op);
 			if (strncmp(k, "x-", 2) && (*end || op < 0 || op >= p->n_ops || strcmp(name, k)))
-				return dlb_ref_fail(&map, err, "no op '%s': the graph has %d ops", k, p->n_ops);
+				return dlb_ref_fail(&map, err, "no op '%s': the graph has %d ops", k,
+						    p->n_ops);
 		}
 	}
 	return 0;
@@ -193,10 +196,13 @@ static int read_pair(const struct dlb_ref *r, int64_t *op, int64_t *m, struct dl
 
 	if (!json_is_array(r->v) || json_array_size(r->v) != 2)
 		return dlb_ref_fail(r, err, "must be an array of 2 numbers");
-	return dlb_ref_int(&first, 0, INT32_MAX, op, err) || dlb_ref_int(&second, -1, INT32_MAX, m, err) ? -1 : 0;
+	return dlb_ref_int(&first, 0, INT32_MAX, op, err) || dlb_ref_int(&second, -1, INT32_MAX, m, err) ?
+		       -1 :
+		       0;
 }
 
-static int read_memories(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
+static int read_memories(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np,
+			 struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "weights", "state", "activations", NULL };
 	struct dlb_ref rows;
@@ -208,18 +214,21 @@ static int read_memories(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 		struct dlb_ref row = dlb_ref_index(&rows, i);
 		if (!json_is_object(row.v))
 			return dlb_ref_fail(&row, err, "must be an object");
-		if (dlb_ref_known(&row, known, err) || dlb_get_str(&row, "name", DLB_NEED, &np->memory[i].name, err))
+		if (dlb_ref_known(&row, known, err) ||
+		    dlb_get_str(&row, "name", DLB_NEED, &np->memory[i].name, err))
 			return -1;
 		np->memory[i].name = dlb_arena_strdup(&p->arena, np->memory[i].name);
 		for (int b = 0; b < DLB_N_BUFFERS; b++)
-			if (dlb_get_real(&row, dlb_buffers_names[b], DLB_OPT, 0, 1e18, &np->memory[i].bytes[b], err))
+			if (dlb_get_real(&row, dlb_buffers_names[b], DLB_OPT, 0, 1e18,
+					 &np->memory[i].bytes[b], err))
 				return -1;
 	}
 	np->n_memories = n;
 	return 0;
 }
 
-static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
+static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np,
+		     struct dlb_error *err)
 {
 	static const char *const known[] = { "busy_s", "wait_s", "peak_bytes", "memories", "order", NULL };
 	struct dlb_ref order;
@@ -240,9 +249,11 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 		if (read_pair(&e, &op, &m, err))
 			return -1;
 		if (op >= p->n_ops)
-			return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op, p->n_ops);
+			return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op,
+					    p->n_ops);
 		if (m >= p->micro_batches)
-			return dlb_ref_fail(&e, err, "no micro-batch %lld of %d", (long long)m, p->micro_batches);
+			return dlb_ref_fail(&e, err, "no micro-batch %lld of %d", (long long)m,
+					    p->micro_batches);
 		np->order[i] = (struct dlb_item){ (int)op, (int)m };
 	}
 	np->n_order = n;
@@ -250,7 +261,8 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 }
 
 /* Pins use names of ops, so that they stay valid when ops are renumbered. */
-static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p,
+		     struct dlb_error *err)
 {
 	struct dlb_ref pins = { .v = NULL };
 	const char *key;
@@ -278,15 +290,19 @@ static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct 
 	return 0;
 }
 
-static int read_constraints(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+static int read_constraints(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p,
+			    struct dlb_error *err)
 {
-	static const char *const priorities[] = { "graph", "upward-rank", "given" }, *const rewrites[] = { "keep-affinity", "all" };
-	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority"), fused = dlb_ref_at(r, "rewrites");
+	static const char *const priorities[] = { "graph", "upward-rank", "given" }, *const rewrites[] = {
+		"keep-affinity", "all"
+	};
+	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority"),
+		       fused = dlb_ref_at(r, "rewrites");
 	const char *s = NULL, *which = NULL;
 	int n = 0;
 	if (read_pins(r, g, p, err) || dlb_get_array(r, "exclude", DLB_OPT, &exclude, &n, err) ||
-	    dlb_get_str(r, "affinity", DLB_OPT, &p->affinity, err) || dlb_get_str(r, "rewrites", DLB_OPT, &which, err) ||
-	    dlb_get_str(r, "priority", DLB_OPT, &s, err))
+	    dlb_get_str(r, "affinity", DLB_OPT, &p->affinity, err) ||
+	    dlb_get_str(r, "rewrites", DLB_OPT, &which, err) || dlb_get_str(r, "priority", DLB_OPT, &s, err))
 		return -1;
 	if (p->affinity)
 		p->affinity = dlb_arena_strdup(&p->arena, p->affinity);
@@ -313,7 +329,8 @@ static int read_constraints(const struct dlb_ref *r, const struct dlb_graph *g, 
 	return 0;
 }
 
-static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica, char *taken, struct dlb_error *err)
+static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica, char *taken,
+		    struct dlb_error *err)
 {
 	int n = 0;
 	struct dlb_ref list = *row;
@@ -338,7 +355,8 @@ int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 {
 	struct dlb_ref rows = { .v = NULL }, power = { .v = NULL };
 	int n = 0, n_power = 0, rc = 0;
-	if (dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
+	if (dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) ||
+	    dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
 		return -1;
 	if (!rows.v || n == 0)
 		return 0;
@@ -360,8 +378,11 @@ int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 		for (int k = 0; k < p->n_nodes && rc == 0; k++) {
 			int node = replica[(size_t)i * (size_t)p->n_nodes + (size_t)k];
 			if (i == 0 ? node >= 0 && node != k : (node < 0) != (replica[k] < 0))
-				rc = dlb_ref_fail(&row, err, i ? "replica %d has other parts than replica 0" :
-						  "replica %d: a node plays its own part in the first one", i);
+				rc = dlb_ref_fail(
+					&row, err,
+					i ? "replica %d has other parts than replica 0" :
+					    "replica %d: a node plays its own part in the first one",
+					i);
 		}
 	}
 	if (rc == 0)
@@ -381,7 +402,8 @@ static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 {
 	const char *s = NULL;
 	bool given = false;
-	if (dlb_get_str(r, "staleness", DLB_OPT, &s, err) || dlb_get_bool(r, "staleness_given", DLB_OPT, &given, err) ||
+	if (dlb_get_str(r, "staleness", DLB_OPT, &s, err) ||
+	    dlb_get_bool(r, "staleness_given", DLB_OPT, &given, err) ||
 	    dlb_get_real(r, "fill_s", DLB_OPT, -1e18, 1e18, &p->fill_s, err))
 		return -1;
 	if (s && dlb_staleness_find(s) < 0) {
@@ -393,17 +415,20 @@ static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 	return 0;
 }
 
-static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p,
+			struct dlb_error *err)
 {
 	const char *s = NULL;
 	int64_t batch = g->batch, micro_batches = 1, seed = 1, in_flight = 0, chunks = 0, inverse_every = 0;
 	if (dlb_get_int(r, "batch", DLB_OPT, 1, INT64_C(1) << 40, &batch, err) ||
-	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches, err) ||
+	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches,
+			err) ||
 	    dlb_get_int(r, "in_flight", DLB_OPT, 1, 1 << 20, &in_flight, err) ||
 	    dlb_get_int(r, "chunks", DLB_OPT, 1, 1024, &chunks, err) ||
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
-	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) || dlb_get_bool(r, "clip", DLB_OPT, &p->clip, err) ||
+	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) ||
+	    dlb_get_bool(r, "clip", DLB_OPT, &p->clip, err) ||
 	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &p->clip_norm, err) ||
 	    dlb_get_int(r, "inverse_every", DLB_OPT, 1, 1000000000, &inverse_every, err) ||
 	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
@@ -429,7 +454,8 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	if (read_staleness(r, p, err))
 		return -1;
 	s = NULL;
-	if (dlb_get_str(r, "objective", DLB_OPT, &s, err) || dlb_get_int(r, "effort", DLB_OPT, 0, INT64_MAX, &p->effort, err))
+	if (dlb_get_str(r, "objective", DLB_OPT, &s, err) ||
+	    dlb_get_int(r, "effort", DLB_OPT, 0, INT64_MAX, &p->effort, err))
 		return -1;
 	if (s)
 		p->objective = dlb_arena_strdup(&p->arena, s);
@@ -451,7 +477,8 @@ static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 	    dlb_get_real(r, "imbalance", DLB_OPT, 0, 1e18, &p->imbalance, err) ||
 	    dlb_get_real(r, "moved_bytes", DLB_OPT, 0, 1e18, &p->moved_bytes, err) ||
 	    dlb_get_real(r, "migration_s", DLB_OPT, 0, 1e18, &p->migration_s, err) ||
-	    dlb_get_int(r, "moved_ops", DLB_OPT, 0, INT32_MAX, &moved, err) || dlb_get_str(r, "hash", DLB_OPT, &hash, err))
+	    dlb_get_int(r, "moved_ops", DLB_OPT, 0, INT32_MAX, &moved, err) ||
+	    dlb_get_str(r, "hash", DLB_OPT, &hash, err))
 		return -1;
 	p->moved_ops = (int)moved;
 	return 0;
@@ -494,20 +521,70 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
-		"staleness", "staleness_given", "fill_s",
-		"seed", "objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "split",
-		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
-		"timeline", NULL };
+	static const char *const known[] = { "inputs",
+					     "algorithm",
+					     "algorithm_given",
+					     "schedule",
+					     "micro_batches",
+					     "in_flight",
+					     "chunks",
+					     "schedules_tried",
+					     "batch",
+					     "in_place",
+					     "staleness",
+					     "staleness_given",
+					     "fill_s",
+					     "seed",
+					     "objective",
+					     "effort",
+					     "optimizer",
+					     "clip",
+					     "clip_norm",
+					     "inverse_every",
+					     "placement",
+					     "hash",
+					     "value_s",
+					     "bound_s",
+					     "gap",
+					     "imbalance",
+					     "moved_ops",
+					     "moved_bytes",
+					     "migration_s",
+					     "pins",
+					     "exclude",
+					     "priority",
+					     "affinity",
+					     "rewrites",
+					     "nodes",
+					     "replicas",
+					     "power",
+					     "allreduce",
+					     "allreduce_by_size",
+					     "compress",
+					     "compress_by_class",
+					     "compress_advice",
+					     "sync",
+					     "sync_batchnorm",
+					     "split",
+					     "gossip",
+					     "sync_every",
+					     "param_server",
+					     "shards",
+					     "reduce",
+					     "max_state",
+					     "exchange_data",
+					     "feed",
+					     "timeline",
+					     NULL };
 	json_t *section;
 	struct dlb_ref nodes;
 	int n = 0;
 	if (dlb_doc_need(d, "plan", &section, err) || dlb_doc_check_inputs(d, "plan", err))
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "plan");
-	if (dlb_ref_known(&r, known, err) || read_options(&r, c->graph, p, err) || read_placement(&r, p, err) ||
-	    read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) || dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
+	if (dlb_ref_known(&r, known, err) || read_options(&r, c->graph, p, err) ||
+	    read_placement(&r, p, err) || read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) ||
+	    dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
 		return -1;
 	if (nodes.v && n != p->n_nodes)
 		return dlb_ref_fail(&nodes, err, "%d nodes, the cluster has %d", n, p->n_nodes);
@@ -542,7 +619,8 @@ int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_
 	return -1;
 }
 
-int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, struct dlb_error *err)
+int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p,
+			  struct dlb_error *err)
 {
 	json_t *section;
 	dlb_plan_init(p, c->graph->n_ops, c->cluster->n_nodes);

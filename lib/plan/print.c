@@ -11,7 +11,8 @@ static void named(FILE *f, const char *what, int id, const char *name)
 	fputc('\'', f);
 }
 
-static void print_statistics(const struct dlb_node_program *np, const struct dlb_instr *in, const char *op, FILE *f)
+static void print_statistics(const struct dlb_node_program *np, const struct dlb_instr *in, const char *op,
+			     FILE *f)
 {
 	fprintf(f, " bucket %d: %lld sums of", in->tag, (long long)np->bucket[in->tag].n);
 	named(f, "op", in->op, op);
@@ -32,22 +33,28 @@ static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in,
 	fputc(')', f);
 }
 
-static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in, FILE *f)
+static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np,
+			const struct dlb_instr *in, FILE *f)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
+	static const char *const verbs[DLB_N_VERBS] = { "POST",       "WAIT", "SEND", "COMPUTE",
+							"COLLECTIVE", "COPY", "FREE" };
 	const struct dlb_graph *gr = g->graph;
 	fprintf(f, "%-10s", verbs[in->verb]);
-	static const char *const collectives[] = { [DLB_RUN_STEP_END] = "step-end", [DLB_RUN_COMPUTED] = "computed",
-						   [DLB_RUN_REDUCE] = "reduce", [DLB_RUN_REDUCED] = "reduced", [DLB_RUN_SQUARES] = "squares",
-						   [DLB_RUN_NORM] = "norm", [DLB_RUN_TRUST] = "trust" };
+	static const char *const collectives[] = {
+		[DLB_RUN_STEP_END] = "step-end", [DLB_RUN_COMPUTED] = "computed", [DLB_RUN_REDUCE] = "reduce",
+		[DLB_RUN_REDUCED] = "reduced",   [DLB_RUN_SQUARES] = "squares",   [DLB_RUN_NORM] = "norm",
+		[DLB_RUN_TRUST] = "trust"
+	};
 	if (in->verb == DLB_COLLECTIVE) {
 		fprintf(f, " %s", collectives[in->what]);
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
 			print_statistics(np, in, gr->op[in->op].name, f);
 		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
-				dlb_sharing_averages(&g->whole->sharing) ? "weights" :
-				np->bucket[in->tag].cls == DLB_SUM_FACTOR ? "layers' factors" : "gradients", (long long)np->bucket[in->tag].n);
+				dlb_sharing_averages(&g->whole->sharing)  ? "weights" :
+				np->bucket[in->tag].cls == DLB_SUM_FACTOR ? "layers' factors" :
+									    "gradients",
+				(long long)np->bucket[in->tag].n);
 		if (in->tag >= 0 && in->what == DLB_RUN_REDUCE && g->whole->sharing.param_server < 0)
 			fprintf(f, " by %s", np->bucket[in->tag].how->name);
 		fprintf(f, "\n");
@@ -60,18 +67,23 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	if (in->micro_batch >= 0)
 		fprintf(f, " m=%d", in->micro_batch);
 	if (in->peer >= 0)
-		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer, in->tag);
+		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer,
+			in->tag);
 	if (in->verb == DLB_WAIT && in->sent)
 		fprintf(f, " sent");
 	if (in->zero_copy)
 		fprintf(f, " zero-copy");
-	int k = in->verb == DLB_POST || in->verb == DLB_COPY ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
+	int k = in->verb == DLB_POST || in->verb == DLB_COPY ?
+			dlb_program_find_place(np, in->tensor, in->micro_batch) :
+			-1;
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
 		k = dlb_program_find_place(np, gr->op[in->op].out[0], in->micro_batch);
 	if (k >= 0)
 		fprintf(f, " at %zu, %zu bytes", np->place[k].offset, np->place[k].bytes);
 	if (k >= 0 && np->place[k].of >= 0)
-		fprintf(f, dlb_graph_view_of(gr, np->place[k].tensor) == np->place[k].of ? " view of tensor %d" : " over tensor %d",
+		fprintf(f,
+			dlb_graph_view_of(gr, np->place[k].tensor) == np->place[k].of ? " view of tensor %d" :
+											" over tensor %d",
 			np->place[k].of);
 	fprintf(f, "\n");
 }
@@ -82,9 +94,12 @@ void dlb_program_print(const struct dlb_program *g, FILE *f)
 		const struct dlb_program *own = dlb_program_of(g, n);
 		const struct dlb_node_program *np = &own->node[n];
 		if (g->n_replicas > 1)
-			fprintf(f, "replica %d, %lld of %lld samples, ", own->replica, (long long)own->batch, (long long)own->step_batch);
-		fprintf(f, "node %d: %d instructions, arena %zu bytes (least possible %zu), scratch %zu, state %zu\n", n,
-			np->n_instr, np->arena_bytes, np->bound_bytes, np->scratch_bytes, np->state_bytes);
+			fprintf(f, "replica %d, %lld of %lld samples, ", own->replica, (long long)own->batch,
+				(long long)own->step_batch);
+		fprintf(f,
+			"node %d: %d instructions, arena %zu bytes (least possible %zu), scratch %zu, state "
+			"%zu\n",
+			n, np->n_instr, np->arena_bytes, np->bound_bytes, np->scratch_bytes, np->state_bytes);
 		for (int i = 0; i < np->n_instr; i++) {
 			fprintf(f, "%6d  ", i);
 			print_instr(own, np, &np->instr[i], f);

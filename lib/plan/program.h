@@ -76,14 +76,16 @@ enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_C
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
 		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED,	/* of COLLECTIVE; tag: the bucket */
 		DLB_RUN_SQUARES, DLB_RUN_NORM, DLB_RUN_TRUST,
-		DLB_RUN_SUMS,			/* of COMPUTE: the first half of an op, whose second is RUN_OP */
+		/* of COMPUTE: the first half of an op, whose second is RUN_OP */
+		DLB_RUN_SUMS,
 		DLB_RUN_KEEP, DLB_RUN_PREDICT,	/* copies of weights; op: the update op */
 		DLB_RUN_PRECONDITION };		/* K-FAC; op: the update op of the layer's weight */
 
 struct dlb_instr {
 	unsigned char verb, what;
 	bool sent;			/* WAIT: for the end of our send */
-	bool zero_copy;			/* of a zero-copy message: SEND, POST, both WAITs, and the FREE of its place */
+	/* of a zero-copy message: SEND, POST, both WAITs, and the FREE of its place */
+	bool zero_copy;
 	int op, tensor;			/* -1: none; ACCUMULATE: op = update op, tensor = the gradient */
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
@@ -91,13 +93,15 @@ struct dlb_instr {
 #define DLB_PLACE_ALIGN 64
 static inline size_t dlb_place_bytes(size_t bytes)
 {
-	return (bytes + DLB_PLACE_ALIGN - 1) / DLB_PLACE_ALIGN * DLB_PLACE_ALIGN + (bytes ? 0 : DLB_PLACE_ALIGN);
+	return (bytes + DLB_PLACE_ALIGN - 1) / DLB_PLACE_ALIGN * DLB_PLACE_ALIGN +
+	       (bytes ? 0 : DLB_PLACE_ALIGN);
 }
 struct dlb_place {
 	int tensor, micro_batch;
 	size_t offset, bytes;
 	int first, last;		/* instruction interval */
-	int of;				/* the tensor whose place it shares, as a view or in place; -1: its own */
+	/* the tensor whose place it shares, as a view or in place; -1: its own */
+	int of;
 	int copies;			/* at distances of dlb_place_bytes(bytes) */
 };
 /* A weight updated on this node, its copies, and the staleness of its forward readers. Under asynchronous
@@ -122,32 +126,42 @@ struct dlb_bucket {
 	int element_bytes;
 	const struct dlb_allreduce *how;
 };
-static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)	/* of factors: the group of the layer that op[i] stands for */
+/* of factors: the group of the layer that op[i] stands for */
+static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)
 {
 	int group = 0;
 	while (group < i && b->op[i - group - 1] == b->op[i])
 		group++;
 	return group;
 }
-static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
+static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
+{
+	return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
+}
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most bytes alive at once */
-	size_t weights_bytes;		/* of state_bytes: weights, their copies and packed forms, running statistics, constants */
-	const struct dlb_memory_use *use;	/* buffers in each memory (memories.c); NULL: it names no memories */
-	struct dlb_bucket *bucket; int n_buckets;	/* in the order of the backward phase, then factors, then statistics; none for one
-							 * replica */
-	struct dlb_weight_copies *weight; int n_weights;	/* asynchronous: weights updated on this node */
+	/* of state_bytes: weights, their copies and packed forms, running statistics, constants */
+	size_t weights_bytes;
+	/* buffers in each memory (memories.c); NULL: it names no memories */
+	const struct dlb_memory_use *use;
+	/* in the order of the backward phase, then factors, then statistics; none for one replica */
+	struct dlb_bucket *bucket; int n_buckets;
+	/* asynchronous: weights updated on this node */
+	struct dlb_weight_copies *weight; int n_weights;
 };
 struct dlb_program {
 	struct dlb_arena arena;
 	int n_nodes, micro_batches, n_messages;
-	bool async;			/* by an asynchronous schedule: losses do not live to the end of the step */
-	bool keeps_longer;		/* senders keep places until zero-copy readers are done (zero_copy.c) */
-	int depth;			/* iterations over which a step is spread, less one; 0: steps do not overlap */
+	/* by an asynchronous schedule: losses do not live to the end of the step */
+	bool async;
+	/* senders keep places until zero-copy readers are done (zero_copy.c) */
+	bool keeps_longer;
+	/* iterations over which a step is spread, less one; 0: steps do not overlap */
+	int depth;
 	int steps;			/* 1; more after dlb_program_unroll */
 	enum dlb_staleness staleness;	/* the rule in use */
 	int64_t batch, *size;		/* size[m]: samples of micro-batch m */
@@ -155,16 +169,19 @@ struct dlb_program {
 	struct dlb_node_program *node;
 	const struct dlb_graph *graph;	/* borrowed */
 	const struct dlb_plan *plan;	/* borrowed */
-	/* With replicas, this is replica 0's program, and `other` has those of replicas 1, 2, ...; n_nodes is the same in all,
-	 * and a node has instructions in its own replica's program only. `plan` is then that replica's part of the plan. */
+	/* With replicas, this is replica 0's program, and `other` has those of replicas 1, 2, ...; n_nodes
+	 * is the same in all, and a node has instructions in its own replica's program only. `plan` is
+	 * then that replica's part of the plan. */
 	bool replicated;
 	int replica, n_replicas;
 	struct dlb_program *other;
 	const int *replica_of;		/* [node]; NULL: one replica */
 	int64_t step_batch;		/* samples of the whole step; `batch` is this replica's share */
 	bool weightless;		/* fewer samples than replicas: computes a sample of weight 0 */
-	int *statistics;		/* [op] the bucket of its sums if it runs in halves, or -1; NULL: none does */
-	int most_rank;			/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
+	/* [op] the bucket of its sums if it runs in halves, or -1; NULL: none does */
+	int *statistics;
+	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
+	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */
 	const struct dlb_plan *whole;	/* borrowed: the plan of all replicas; plan itself for one replica */
 };
@@ -189,7 +206,10 @@ int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, st
  * of step s is numbered s * M + m (m -1: -1 - s), each message has a tag of its own, and
  * dlb_instr.iteration is the step. For the verifier and the simulator. */
 void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_program *out);
-static inline int dlb_unrolled(int micro_batches, int step, int m) { return m < 0 ? -1 - step : step * micro_batches + m; }
+static inline int dlb_unrolled(int micro_batches, int step, int m)
+{
+	return m < 0 ? -1 - step : step * micro_batches + m;
+}
 void dlb_program_print(const struct dlb_program *g, FILE *f);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
 /* The same, or the place of the tensor that t is a view of, or of all micro-batches. */
@@ -214,7 +234,8 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 /* Whether update's gradient is summed into state first: with several micro-batches; for a layer of K-FAC;
  * with replicas, if it cannot be summed in place, or if it waits for others while the next step runs. */
 bool dlb_program_sums(const struct dlb_program *g, int update);
-int dlb_program_sum_places(const struct dlb_node_program *np, int update);	/* places of that sum; 1 except under asynchronous schedules */
+/* places of that sum; 1 except under asynchronous schedules */
+int dlb_program_sum_places(const struct dlb_node_program *np, int update);
 /* The number of sums over the batch that op computes before its outputs (dlb_op_class.sums); 0: none. */
 int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
 /* The scope of the statistics of g's batch normalizations under p: "all" replicas, or each "replica";
@@ -224,8 +245,10 @@ const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
 /* Whether tensor t is read on `node` only, and not after the step. */
 bool dlb_tensor_goes_only_to(const struct dlb_graph *g, const int *placement, int t, int node);
-bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* training data: every reading node has its own COPY */
-bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, constant: outside the arena on its own node */
+/* training data: every reading node has its own COPY */
+bool dlb_tensor_is_fed(const struct dlb_tensor *t);
+/* weight, buffer, constant: outside the arena on its own node */
+bool dlb_tensor_is_state(const struct dlb_tensor *t);
 
 /* ---- rank 0 reads for all (feed_load.c) ---- */
 /* The rank to which rank 0 sends node's share: the first of the node's group, or the node itself. */
@@ -241,36 +264,51 @@ void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g,
 void dlb_feed_load_release(struct dlb_feed_load *load);
 
 /* ---- the simulator: walks the program with the cost model ---- */
-enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
+enum dlb_wait {
+	DLB_WAIT_STARVED,
+	DLB_WAIT_BACKPRESSURE,
+	DLB_WAIT_COLLECTIVE,
+	DLB_WAIT_STRUCTURAL,
+	DLB_N_WAITS
+};
 struct dlb_node_times {
 	double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent;
-	double copy_s;				/* copying messages over links that do not overlap with work */
-	double comm_s, comm_hidden_s;		/* its messages: under way; under way while nobody waited for them */
-	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];	/* sums over replicas: under way; waited for */
+	/* copying messages over links that do not overlap with work */
+	double copy_s;
+	/* its messages: under way; under way while nobody waited for them */
+	double comm_s, comm_hidden_s;
+	/* sums over replicas: under way; waited for */
+	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];
 	double command_s;			/* --sync: waited for the command to sum */
 };
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL without keep_spans */
 	struct dlb_node_times *node;
-	double step_s;					/* asynchronous: this and all other times are of the steady state */
-	double fill_s;					/* seconds of filling and draining the pipeline per run */
-	double feed_bytes, feed_wait_s;			/* rank 0 reads for all: bytes sent by all; wait at the step's end */
+	/* asynchronous: this and all other times are of the steady state */
+	double step_s;
+	/* seconds of filling and draining the pipeline per run */
+	double fill_s;
+	/* rank 0 reads for all: bytes sent by all; wait at the step's end */
+	double feed_bytes, feed_wait_s;
 };
 /* Seconds of the sum of n elements by `how` between the nodes of node k's part, without other traffic; if
  * weights are averaged (plan->sharing), the mean per step. */
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int element_bytes);
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
+		      int k, int64_t n, int element_bytes);
 /* The directions that the sum uses, each with the fraction of the sum's time in which it is busy, up to 1.
  * Returns their number; busy has room for all directions of the cluster. 0 if weights are averaged: these
  * come in bursts. */
 struct dlb_direction_load { struct dlb_direction direction; double load; };
-int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
-		       int element_bytes, struct dlb_direction_load *busy);
+int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
+			    const struct dlb_allreduce *how, int k, int64_t n, int element_bytes,
+			    struct dlb_direction_load *busy);
 /* Seconds of bucket b of part k, compressed as planned. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_sum_tensor;
 /* Sets what is known of a bucket's i-th tensor before the run: shape as a matrix, id and name of its
  * weight (of a factor: the layer's weight). */
-void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_sum_tensor *a);
+void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i,
+		       struct dlb_sum_tensor *a);
 /* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
 /* The compression of a class of sums (enum dlb_sum_class; comm/compress.h), without its first step. None
  * if auto has not chosen. */
@@ -279,11 +317,12 @@ struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls);
 struct dlb_compress_choice dlb_program_compress(const struct dlb_program *g, int cls);
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
 /* bytes[class] that `node` sends for its buckets per step. */
-void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
-			double dense_bytes[DLB_N_SUM_CLASSES]);
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
+			double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES]);
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
  * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err);
+			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
+			 struct dlb_error *err);
 void dlb_timeline_release(struct dlb_timeline *t, int n_nodes);
 #endif

@@ -99,7 +99,8 @@ void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share)
 		share[best]++;
 		rest[best] = -1;
 	}
-	for (int r = 0; r < n; r++) {			/* the slowest gets at least one sample if there are enough */
+	/* the slowest gets at least one sample if there are enough */
+	for (int r = 0; r < n; r++) {
 		int most = 0;
 		for (int k = 1; k < n; k++)
 			if (share[k] > share[most])
@@ -118,7 +119,8 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
 	if (p->n_replicas < 2)
 		return 0;
 	if (p->batch < p->n_replicas)
-		return dlb_fail(err, "/plan/replicas", "%d replicas for a batch of %lld", p->n_replicas, (long long)p->batch);
+		return dlb_fail(err, "/plan/replicas", "%d replicas for a batch of %lld", p->n_replicas,
+				(long long)p->batch);
 	for (int i = 0; i < p->n_ops; i++) {
 		snprintf(where, sizeof where, "/plan/placement/%d", i);
 		if (p->replica[0][p->placement[i]] < 0)
@@ -146,7 +148,8 @@ static void put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 {
-	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share), M = p->micro_batches;
+	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share),
+		M = p->micro_batches;
 	const bool one_M = p->sharing.sync_batchnorm || dlb_plan_is_async(p);
 	dlb_plan_shares(p, batch, share);
 	for (int r = 0; r < p->n_replicas && one_M; r++)
@@ -175,7 +178,8 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 		int node = p->replica[r][k];
 		if (node < 0)
 			continue;
-		const struct dlb_node_plan *from = &p->node[p->sharing.sync_batchnorm ? k : node];	/* one order for all */
+		/* one order for all */
+		const struct dlb_node_plan *from = &p->node[p->sharing.sync_batchnorm ? k : node];
 		struct dlb_node_plan *to = &out->node[node];
 		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
 		if (from->n_order)
@@ -199,12 +203,14 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, &one);
 		double s_r = dlb_schedule_order(&one, c, s, node_scale);
 		longest = s_r > longest ? s_r : longest;
-		p->most_in_flight = r && p->most_in_flight > one.most_in_flight ? p->most_in_flight : one.most_in_flight;
+		p->most_in_flight = r && p->most_in_flight > one.most_in_flight ? p->most_in_flight :
+										  one.most_in_flight;
 		for (int k = 0; k < p->n_nodes; k++) {
 			int node = p->replica[r][k];
 			if (node < 0)
 				continue;
-			const struct dlb_node_plan *from = r && p->sharing.sync_batchnorm ? &p->node[k] : &one.node[node];
+			const struct dlb_node_plan *from = r && p->sharing.sync_batchnorm ? &p->node[k] :
+											    &one.node[node];
 			struct dlb_node_plan *to = &p->node[node];
 			to->n_order = from->n_order;
 			to->order = dlb_arena_array(&p->arena, (size_t)to->n_order + 1, sizeof *to->order);
@@ -257,7 +263,8 @@ static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SU
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int r = 0; r < p->n_replicas; r++)
 			if (p->replica[r][k] != p->sharing.param_server)
-				bytes[np->bucket[b].cls] += 4.0 * (double)np->bucket[b].n / (double)dlb_sharing_every(&p->sharing);
+				bytes[np->bucket[b].cls] += 4.0 * (double)np->bucket[b].n /
+							    (double)dlb_sharing_every(&p->sharing);
 }
 
 /* Bytes sent for a bucket of n elements whose sum sends sum_bytes, where weights are averaged. */
@@ -266,7 +273,8 @@ static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, doub
 	double every = (double)dlb_sharing_every(&p->sharing);
 	if (p->sharing.param_server >= 0)
 		return node == p->sharing.param_server ? 0 : 4.0 * (double)n / every;
-	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
+	return sum_bytes / every +
+	       4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
 }
 
 static void factor_tensor(const struct dlb_graph *g, int update, int k, int group, struct dlb_sum_tensor *a)
@@ -280,20 +288,24 @@ static void factor_tensor(const struct dlb_graph *g, int update, int k, int grou
 void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_sum_tensor *a)
 {
 	if (b->cls == DLB_SUM_FACTOR) {
-		factor_tensor(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, dlb_bucket_group(b, i / DLB_KFAC_FACTORS), a);
+		factor_tensor(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS,
+			      dlb_bucket_group(b, i / DLB_KFAC_FACTORS), a);
 		return;
 	}
 	const struct dlb_op *update = &g->op[b->op[i]];
 	const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, b->op[i])], *w = x;
 	struct dlb_desc d = dlb_tensor_desc(x, 1);
-	int64_t all = dlb_desc_count(&d), first = d.n_dims > 0 ? d.dim[0] : 1, last = d.n_dims > 0 ? d.dim[d.n_dims - 1] : 1;
+	int64_t all = dlb_desc_count(&d), first = d.n_dims > 0 ? d.dim[0] : 1,
+		last = d.n_dims > 0 ? d.dim[d.n_dims - 1] : 1;
 	for (int j = 0; j < update->n_in; j++)
 		if (update->in[j] >= 0 && g->tensor[update->in[j]].kind == DLB_T_WEIGHT)
 			w = &g->tensor[update->in[j]];
 	*a = (struct dlb_sum_tensor){ .id = (int)(w - g->tensor), .name = w->name };
-	/* The matrix is (out, all others), or (all others, out) if a layout has put it last: whichever is nearer to a square.
-	 * A graph without shapes: one element. */
-	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first : last > 0 ? all / last : 0;
+	/* The matrix is (out, all others), or (all others, out) if a layout has put it last: whichever is
+	 * nearer to a square. A graph without shapes: one element. */
+	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first :
+		  last > 0                                                          ? all / last :
+										      0;
 	a->cols = a->rows > 0 ? all / a->rows : 0;
 }
 
@@ -310,16 +322,21 @@ static double rounding_bytes(int n_replicas, int64_t n)
  * off preconditioning (dlb_cost_precondition_s). On fast links the sum alone takes longer than that of
  * whole factors, but never together with the inversion: the busiest owner factors at most as much as every
  * node would, and at most half of the bytes travel. So there is no choice by link or size. */
-static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, int k, const struct dlb_bucket *u,
-			const struct dlb_compress_choice *choice)
+static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, int k,
+			const struct dlb_bucket *u, const struct dlb_compress_choice *choice)
 {
-	double s = 0, flops = c->matrix_flops ? c->matrix_flops[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
+	double s = 0, flops = c->matrix_flops ?
+				      c->matrix_flops[c->cluster->node[k].kind] * c->cluster->node[k].speed :
+				      0;
 	int R = g->whole->n_replicas, n = dlb_bucket_n_tensors(u);
 	if (choice->how == DLB_COMPRESS_NONE || choice->how == DLB_COMPRESS_LOWRANK) {
 		s = dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	} else if (choice->how == DLB_COMPRESS_BF16) {
-		double Bps = c->accumulate_Bps ? c->accumulate_Bps[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
-		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(R, u->n) / Bps : 0);
+		double Bps = c->accumulate_Bps ?
+				     c->accumulate_Bps[c->cluster->node[k].kind] * c->cluster->node[k].speed :
+				     0;
+		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) +
+		    (Bps > 0 ? rounding_bytes(R, u->n) / Bps : 0);
 	} else {
 		struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n, sizeof *a);
 		double *flop = dlb_xcalloc((size_t)R, sizeof *flop), most = 0, all = 0;
@@ -328,7 +345,8 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 		for (int i = 0; i < n; i++) {
 			dlb_bucket_tensor(g->graph, u, i, &a[i]);
 			words[0] += a[i].rows * (a[i].rows + 1) / 2;
-			words[1] += choice->how == DLB_COMPRESS_PER_HOP ? a[i].rows * (a[i].rows + 1) / 2 : dlb_factor_words(choice, a[i].rows);
+			words[1] += choice->how == DLB_COMPRESS_PER_HOP ? a[i].rows * (a[i].rows + 1) / 2 :
+									  dlb_factor_words(choice, a[i].rows);
 		}
 		dlb_factor_owners(a, n, R, owner);
 		for (int i = 0; i < n; i++) {
@@ -339,7 +357,8 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 		}
 		for (int half = 0; half < 2; half++)		/* the two halves of a ring */
 			s += dlb_plan_sum_s(g->whole, c, u->how, k, words[half], 4) / 2;
-		if (choice->how == DLB_COMPRESS_PER_HOP)	/* every hop restores and factors its share, and all ranks restore the result */
+		/* every hop restores and factors its share, and all ranks restore the result */
+		if (choice->how == DLB_COMPRESS_PER_HOP)
 			most = 2 * all * (R - 1) / R + all;
 		s += flops > 0 ? most / flops : 0;
 		free(a);
@@ -369,7 +388,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
 		return dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
-		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(g->whole->n_replicas, u->n) / Bps : 0);
+		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) +
+		       (Bps > 0 ? rounding_bytes(g->whole->n_replicas, u->n) / Bps : 0);
 	for (int i = 0; i < u->n_ops; i++) {
 		struct dlb_sum_tensor a;
 		dlb_bucket_tensor(g->graph, u, i, &a);
@@ -377,7 +397,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		dense += rank ? 0 : a.rows * a.cols;
 		p += rank * dlb_compress_p_length(&choice, &a);
 		q += rank * dlb_compress_q_length(&choice, &a);
-		passes += rank ? 7 * 4 * a.rows * a.cols : 0;		/* bytes that the three passes read and write */
+		/* bytes that the three passes read and write */
+		passes += rank ? 7 * 4 * a.rows * a.cols : 0;
 	}
 	p = (p * (int64_t)dlb_wire_bytes(choice.p_wire, DLB_F32) + 3) / 4;
 	q = (q * (int64_t)dlb_wire_bytes(choice.q_wire, DLB_F32) + 3) / 4;
@@ -389,8 +410,9 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	return s + (Bps > 0 ? (double)passes / Bps : 0);
 }
 
-static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice,
-			     const struct dlb_allreduce *how, const struct dlb_ranks *ranks, int member, double every,
+static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b,
+			     const struct dlb_compress_choice *choice, const struct dlb_allreduce *how,
+			     const struct dlb_ranks *ranks, int member, double every,
 			     double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
 {
 	double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
@@ -398,7 +420,8 @@ static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket 
 	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	for (int i = 0; i < n; i++)
 		dlb_bucket_tensor(g, b, i, &a[i]);
-	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* all tensors together: owners are chosen among all factors */
+	/* all tensors together: owners are chosen among all factors */
+	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);
 	sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(how, ranks, member);
 	for (int t = 0; t < DLB_N_TRAFFIC; t++) {
 		bytes[t] += sent[t] / every;
@@ -407,8 +430,8 @@ static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket 
 	free(a);
 }
 
-void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
-			double dense_bytes[DLB_N_SUM_CLASSES])
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
+			double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
 {
 	const struct dlb_program *own = dlb_program_of(g, node);
 	const struct dlb_node_program *np = &own->node[node];
@@ -421,14 +444,17 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = u->how;
 		const struct dlb_compress_choice choice = dlb_program_compress(g, (int)u->cls);
-		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
+		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL,
+							 (size_t)u->element_bytes, NULL);
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
 		if (choice.how != DLB_COMPRESS_NONE && u->cls != DLB_SUM_STATISTICS) {
-			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, every, bytes, dense_bytes);
+			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, every, bytes,
+					 dense_bytes);
 			continue;
 		}
-		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) : sum / every;
+		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) :
+								     sum / every;
 		dense_bytes[u->cls] += sum;
 	}
 	for (int part = 0; part < p->n_nodes && node == p->sharing.param_server; part++)

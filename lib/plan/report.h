@@ -18,13 +18,19 @@ struct dlb_report_sum { double bytes, dense_bytes, time_s, hidden_s; };
 struct dlb_report_allreduce {
 	const char *algorithm;				/* NULL: nothing was summed */
 	/* One bucket of a part: number of tensors, bytes and algorithm of its sum. */
-	struct dlb_report_bucket { int part, cls, tensors; double bytes; const char *algorithm; } *bucket; int n_buckets;
+	struct dlb_report_bucket {
+		int part, cls, tensors;
+		double bytes;
+		const char *algorithm;
+	} * bucket;
+	int n_buckets;
 	struct dlb_report_sum all, cls[DLB_N_SUM_CLASSES];
 	/* Of each low-rank tensor: its ranks over the steps of the run, and the greatest possible. */
 	struct dlb_report_rank { const char *weight; int least, median, greatest, most; } *rank; int n_ranks;
 	double command_s;				/* --sync: waited for the command */
-	double apart;					/* if weights are averaged: the replicas' root-mean-square distance before
-							 * the last mean, relative to its norm; else NAN */
+	/* if weights are averaged: the replicas' root-mean-square distance before the last mean, relative to
+	 * its norm; else NAN */
+	double apart;
 };
 /* Asynchronous schedules: staleness of the weight that forward ops read, in updates. */
 struct dlb_report_delay { const char *weight; int node, least, most; };
@@ -35,18 +41,23 @@ struct dlb_report_delay { const char *weight; int node, least, most; };
  * sums; hops_failed: of cholesky:per-hop. */
 struct dlb_report_kfac {
 	const char **weight; int n_weights;		/* preconditioned by it */
-	const char *others;				/* optimizer of all other parameters; NULL: K-FAC was not used */
-	struct dlb_report_left { const char *weight, *why; } *left; int n_left;	/* matrices and kernels among the others */
-	int64_t inverses, shifted, kept, not_finite, held_back, exchanges, not_symmetric, not_definite, hops_failed;
+	/* optimizer of all other parameters; NULL: K-FAC was not used */
+	const char *others;
+	/* matrices and kernels among the others */
+	struct dlb_report_left { const char *weight, *why; } *left; int n_left;
+	int64_t inverses, shifted, kept, not_finite, held_back, exchanges, not_symmetric, not_definite,
+		hops_failed;
 };
 /* Test results after `step` steps; NAN: not computable. Best: by test loss; its weights were saved. */
 struct dlb_report_eval { int64_t step; double test_loss, accuracy, time_s; };
-struct dlb_report_best { int64_t step; double test_loss; const char *saved; };	/* saved NULL: not requested */
+/* saved NULL: not requested */
+struct dlb_report_best { int64_t step; double test_loss; const char *saved; };
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
 	int64_t first_step, steps, batch; int micro_batches;
-	const char *optimizer, *stopped;		/* stopped: "steps", "epochs", "loss", "patience", "signal" */
+	/* stopped: "steps", "epochs", "loss", "patience", "signal" */
+	const char *optimizer, *stopped;
 	double *loss; int n_losses;
 	double accuracy, test_loss;			/* NAN: not measured */
 	struct dlb_report_eval *eval; int n_evals;	/* during training */
@@ -60,7 +71,8 @@ struct dlb_report {
 	struct dlb_report_kfac kfac;
 	/* Messages between nodes, per step, summed: seconds, and seconds overlapped by computing. */
 	struct { double bytes, time_s, hidden_s, in_place_bytes; } communication;
-	struct { double bytes, wait_s; } feed;		/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
+	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
+	struct { double bytes, wait_s; } feed;
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */
 	struct dlb_span **timeline; int *n_spans;	/* measured, of the median step; may be NULL */
 	const char *saved, *checkpoint, *plan_hash;

@@ -43,10 +43,14 @@ static int read_eval(const struct dlb_ref *r, struct dlb_report_eval *e, struct 
 	*e = (struct dlb_report_eval){ .test_loss = NAN, .accuracy = NAN, .time_s = NAN };
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "must be an object");
-	return dlb_ref_known(r, known, err) || dlb_get_int(r, "step", DLB_NEED, 0, INT64_MAX, &e->step, err) ||
-	       dlb_get_real(r, "test_loss", DLB_OPT, -HUGE_VAL, HUGE_VAL, &e->test_loss, err) ||
-	       dlb_get_real(r, "accuracy", DLB_OPT, 0, 1, &e->accuracy, err) ||
-	       dlb_get_real(r, "time_s", DLB_OPT, 0, 1e18, &e->time_s, err) ? -1 : 0;
+	return dlb_ref_known(r, known, err) ||
+			       dlb_get_int(r, "step", DLB_NEED, 0, INT64_MAX, &e->step, err) ||
+			       dlb_get_real(r, "test_loss", DLB_OPT, -HUGE_VAL, HUGE_VAL, &e->test_loss,
+					    err) ||
+			       dlb_get_real(r, "accuracy", DLB_OPT, 0, 1, &e->accuracy, err) ||
+			       dlb_get_real(r, "time_s", DLB_OPT, 0, 1e18, &e->time_s, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_best(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
@@ -59,7 +63,8 @@ static int read_best(const struct dlb_ref *report, struct dlb_report *out, struc
 		return -1;
 	if (!r.v)
 		return 0;
-	if (dlb_ref_known(&r, known, err) || dlb_get_int(&r, "step", DLB_NEED, 0, INT64_MAX, &out->best.step, err) ||
+	if (dlb_ref_known(&r, known, err) ||
+	    dlb_get_int(&r, "step", DLB_NEED, 0, INT64_MAX, &out->best.step, err) ||
 	    dlb_get_real(&r, "test_loss", DLB_NEED, -HUGE_VAL, HUGE_VAL, &out->best.test_loss, err) ||
 	    dlb_get_str(&r, "saved", DLB_NEED, &saved, err))
 		return -1;

@@ -81,7 +81,8 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 	json_object_set_new(o, "classes", classes);
 	for (int i = 0; i < a->n_buckets; i++) {
 		const struct dlb_report_bucket *b = &a->bucket[i];
-		json_t *one = json_pack("{si ss si}", "part", b->part, "class", sum_classes[b->cls], "tensors", b->tensors);
+		json_t *one = json_pack("{si ss si}", "part", b->part, "class", sum_classes[b->cls],
+					"tensors", b->tensors);
 		set(one, "bytes", b->bytes);
 		set_str(one, "algorithm", b->algorithm);
 		json_array_append_new(sums, one);
@@ -97,7 +98,8 @@ static json_t *write_delays(const struct dlb_report *r)
 	json_t *list = json_array();
 	for (int i = 0; i < r->n_delays; i++) {
 		const struct dlb_report_delay *d = &r->delay[i];
-		json_array_append_new(list, json_pack("{ss si si si}", "weight", d->weight, "node", d->node, "least", d->least, "most", d->most));
+		json_array_append_new(list, json_pack("{ss si si si}", "weight", d->weight, "node", d->node,
+						      "least", d->least, "most", d->most));
 	}
 	return list;
 }
@@ -168,7 +170,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 
 /* ---- reading ---- */
 
-static int get_str(const struct dlb_ref *r, const char *key, struct dlb_report *out, const char **s, struct dlb_error *err)
+static int get_str(const struct dlb_ref *r, const char *key, struct dlb_report *out, const char **s,
+		   struct dlb_error *err)
 {
 	const char *x = NULL;
 	if (dlb_get_str(r, key, DLB_OPT, &x, err))
@@ -185,17 +188,24 @@ static int get_time(const struct dlb_ref *r, const char *key, double *x, struct 
 
 static int read_sum(const struct dlb_ref *r, struct dlb_report_sum *s, struct dlb_error *err)
 {
-	return dlb_get_real(r, "bytes", DLB_OPT, 0, 1e18, &s->bytes, err) || dlb_get_real(r, "dense_bytes", DLB_OPT, 0, 1e18, &s->dense_bytes, err) ||
-	       get_time(r, "time_s", &s->time_s, err) || get_time(r, "hidden_s", &s->hidden_s, err) ? -1 : 0;
+	return dlb_get_real(r, "bytes", DLB_OPT, 0, 1e18, &s->bytes, err) ||
+			       dlb_get_real(r, "dense_bytes", DLB_OPT, 0, 1e18, &s->dense_bytes, err) ||
+			       get_time(r, "time_s", &s->time_s, err) ||
+			       get_time(r, "hidden_s", &s->hidden_s, err) ?
+		       -1 :
+		       0;
 }
 
-static int read_bucket(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_bucket *b, struct dlb_error *err)
+static int read_bucket(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_bucket *b,
+		       struct dlb_error *err)
 {
 	static const char *const known[] = { "part", "class", "tensors", "bytes", "algorithm", NULL };
 	const char *cls = NULL;
 	int64_t part = 0, tensors = 0;
-	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "part", DLB_NEED, 0, INT32_MAX, &part, err) || dlb_get_str(r, "class", DLB_NEED, &cls, err) ||
-	    dlb_get_int(r, "tensors", DLB_NEED, 0, INT32_MAX, &tensors, err) || dlb_get_real(r, "bytes", DLB_NEED, 0, 1e18, &b->bytes, err) ||
+	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "part", DLB_NEED, 0, INT32_MAX, &part, err) ||
+	    dlb_get_str(r, "class", DLB_NEED, &cls, err) ||
+	    dlb_get_int(r, "tensors", DLB_NEED, 0, INT32_MAX, &tensors, err) ||
+	    dlb_get_real(r, "bytes", DLB_NEED, 0, 1e18, &b->bytes, err) ||
 	    get_str(r, "algorithm", out, &b->algorithm, err))
 		return -1;
 	b->part = (int)part;
@@ -223,7 +233,9 @@ static int read_buckets(const struct dlb_ref *allreduce, struct dlb_report *out,
 
 static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", "sums", "ranks", NULL };
+	static const char *const known[] = { "algorithm", "bytes",     "dense_bytes", "time_s",
+					     "hidden_s",  "command_s", "apart",       "classes",
+					     "sums",      "ranks",     NULL };
 	struct dlb_report_allreduce *a = &out->allreduce;
 	struct dlb_ref r = { .v = NULL }, classes = { .v = NULL };
 	if (dlb_get_object(report, "allreduce", DLB_OPT, &r, err))
@@ -232,13 +244,15 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 		return 0;
 	a->algorithm = "ring";
 	a->apart = NAN;
-	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) || read_sum(&r, &a->all, err) ||
-	    get_time(&r, "command_s", &a->command_s, err) || get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err) ||
+	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) ||
+	    read_sum(&r, &a->all, err) || get_time(&r, "command_s", &a->command_s, err) ||
+	    get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err) ||
 	    read_buckets(&r, out, err) || dlb_report_ranks_read(&r, out, err))
 		return -1;
 	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
 		struct dlb_ref c = { .v = NULL };
-		if (dlb_get_object(&classes, sum_classes[i], DLB_OPT, &c, err) || (c.v && read_sum(&c, &a->cls[i], err)))
+		if (dlb_get_object(&classes, sum_classes[i], DLB_OPT, &c, err) ||
+		    (c.v && read_sum(&c, &a->cls[i], err)))
 			return -1;
 	}
 	return 0;
@@ -253,8 +267,11 @@ static int read_feed(const struct dlb_ref *report, struct dlb_report *out, struc
 		return -1;
 	if (!r.v)
 		return 0;
-	return dlb_ref_known(&r, known, err) || dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->feed.bytes, err) ||
-	       get_time(&r, "wait_s", &out->feed.wait_s, err) ? -1 : 0;
+	return dlb_ref_known(&r, known, err) ||
+			       dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->feed.bytes, err) ||
+			       get_time(&r, "wait_s", &out->feed.wait_s, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_communication(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
@@ -265,9 +282,14 @@ static int read_communication(const struct dlb_ref *report, struct dlb_report *o
 		return -1;
 	if (!r.v)
 		return 0;
-	return dlb_ref_known(&r, known, err) || dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->communication.bytes, err) ||
-	       dlb_get_real(&r, "in_place_bytes", DLB_OPT, 0, 1e18, &out->communication.in_place_bytes, err) ||
-	       get_time(&r, "time_s", &out->communication.time_s, err) || get_time(&r, "hidden_s", &out->communication.hidden_s, err) ? -1 : 0;
+	return dlb_ref_known(&r, known, err) ||
+			       dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->communication.bytes, err) ||
+			       dlb_get_real(&r, "in_place_bytes", DLB_OPT, 0, 1e18,
+					    &out->communication.in_place_bytes, err) ||
+			       get_time(&r, "time_s", &out->communication.time_s, err) ||
+			       get_time(&r, "hidden_s", &out->communication.hidden_s, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
@@ -289,20 +311,24 @@ static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct d
 	return 0;
 }
 
-static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_node *n, struct dlb_error *err)
+static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_node *n,
+		     struct dlb_error *err)
 {
-	static const char *const known[] = { "host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "waits",
-		"bytes_sent", "peak_bytes", NULL };
-	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural", NULL };
+	static const char *const known[] = { "host",       "busy_s",     "busy_se_s",   "predicted_busy_s",
+					     "wait_s",     "idle_s",     "data_wait_s", "waits",
+					     "bytes_sent", "peak_bytes", NULL };
+	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural",
+						   NULL };
 	struct dlb_ref w;
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "must be an object");
-	if (dlb_ref_known(r, known, err) || get_str(r, "host", out, &n->host, err) || get_time(r, "busy_s", &n->busy_s, err) ||
-	    get_time(r, "busy_se_s", &n->busy_se_s, err) || get_time(r, "predicted_busy_s", &n->predicted_busy_s, err) ||
+	if (dlb_ref_known(r, known, err) || get_str(r, "host", out, &n->host, err) ||
+	    get_time(r, "busy_s", &n->busy_s, err) || get_time(r, "busy_se_s", &n->busy_se_s, err) ||
+	    get_time(r, "predicted_busy_s", &n->predicted_busy_s, err) ||
 	    get_time(r, "wait_s", &n->wait_s, err) || get_time(r, "idle_s", &n->idle_s, err) ||
 	    get_time(r, "data_wait_s", &n->data_wait_s, err) ||
-	    get_time(r, "bytes_sent", &n->bytes_sent, err) || get_time(r, "peak_bytes", &n->peak_bytes, err) ||
-	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
+	    get_time(r, "bytes_sent", &n->bytes_sent, err) ||
+	    get_time(r, "peak_bytes", &n->peak_bytes, err) || dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
 	if (w.v && dlb_ref_known(&w, known_waits, err))
 		return -1;
@@ -312,7 +338,8 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	return 0;
 }
 
-static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_op *o, struct dlb_error *err)
+static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_op *o,
+		   struct dlb_error *err)
 {
 	static const char *const known[] = { "op", "node", "time_s", "predicted_s", NULL };
 	int64_t op, node;
@@ -320,22 +347,24 @@ static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_r
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "must be an object");
 	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "op", DLB_NEED, 0, INT32_MAX, &op, err) ||
-	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) || get_time(r, "time_s", &o->time_s, err) ||
-	    get_time(r, "predicted_s", &o->predicted_s, err))
+	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) ||
+	    get_time(r, "time_s", &o->time_s, err) || get_time(r, "predicted_s", &o->predicted_s, err))
 		return -1;
 	o->op = (int)op;
 	o->node = (int)node;
 	return 0;
 }
 
-static int read_delay(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_delay *d, struct dlb_error *err)
+static int read_delay(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_delay *d,
+		      struct dlb_error *err)
 {
 	static const char *const known[] = { "weight", "node", "least", "most", NULL };
 	int64_t node, least, most;
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "must be an object");
 	if (dlb_ref_known(r, known, err) || get_str(r, "weight", out, &d->weight, err) ||
-	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) || dlb_get_int(r, "least", DLB_NEED, 0, INT32_MAX, &least, err) ||
+	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) ||
+	    dlb_get_int(r, "least", DLB_NEED, 0, INT32_MAX, &least, err) ||
 	    dlb_get_int(r, "most", DLB_NEED, 0, INT32_MAX, &most, err))
 		return -1;
 	d->node = (int)node;
@@ -385,7 +414,8 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
+	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) ||
+	    read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
 	    dlb_report_evals_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
@@ -393,9 +423,39 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 
 static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
-		"stopped", "losses", "accuracy", "test_loss", "evaluations", "best", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "communication", "feed", "allreduce", "batch_statistics", "delays", "kfac", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+	static const char *const known[] = { "inputs",
+					     "dry_run",
+					     "first_step",
+					     "steps",
+					     "batch",
+					     "micro_batches",
+					     "optimizer",
+					     "stopped",
+					     "losses",
+					     "accuracy",
+					     "test_loss",
+					     "evaluations",
+					     "best",
+					     "optimizer_violations",
+					     "step_s",
+					     "step_se_s",
+					     "predicted_step_s",
+					     "wall_s",
+					     "imbalance",
+					     "prediction_error",
+					     "nodes",
+					     "communication",
+					     "feed",
+					     "allreduce",
+					     "batch_statistics",
+					     "delays",
+					     "kfac",
+					     "ops",
+					     "timeline",
+					     "saved",
+					     "checkpoint",
+					     "plan_hash",
+					     NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))
@@ -406,16 +466,19 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 	    dlb_get_int(&r, "steps", DLB_OPT, 0, INT64_MAX, &out->steps, err) ||
 	    dlb_get_int(&r, "batch", DLB_OPT, 1, INT64_MAX, &out->batch, err) ||
 	    dlb_get_int(&r, "micro_batches", DLB_OPT, 1, INT32_MAX, &M, err) ||
-	    get_str(&r, "optimizer", out, &out->optimizer, err) || get_str(&r, "stopped", out, &out->stopped, err) ||
-	    read_losses(&r, out, err) || dlb_get_real(&r, "accuracy", DLB_OPT, 0, 1, &out->accuracy, err) ||
+	    get_str(&r, "optimizer", out, &out->optimizer, err) ||
+	    get_str(&r, "stopped", out, &out->stopped, err) || read_losses(&r, out, err) ||
+	    dlb_get_real(&r, "accuracy", DLB_OPT, 0, 1, &out->accuracy, err) ||
 	    dlb_get_real(&r, "test_loss", DLB_OPT, -HUGE_VAL, HUGE_VAL, &out->test_loss, err) ||
 	    dlb_get_real(&r, "optimizer_violations", DLB_OPT, 0, 1e300, &out->optimizer_violations, err) ||
 	    get_time(&r, "step_s", &out->step_s, err) || get_time(&r, "step_se_s", &out->step_se_s, err) ||
-	    get_time(&r, "predicted_step_s", &out->predicted_step_s, err) || get_time(&r, "wall_s", &out->wall_s, err) ||
-	    get_time(&r, "imbalance", &out->imbalance, err) ||
+	    get_time(&r, "predicted_step_s", &out->predicted_step_s, err) ||
+	    get_time(&r, "wall_s", &out->wall_s, err) || get_time(&r, "imbalance", &out->imbalance, err) ||
 	    dlb_get_real(&r, "prediction_error", DLB_OPT, -1e18, 1e18, &out->prediction_error, err) ||
-	    get_str(&r, "saved", out, &out->saved, err) || get_str(&r, "checkpoint", out, &out->checkpoint, err) ||
-	    get_str(&r, "batch_statistics", out, &out->batch_statistics, err) || get_str(&r, "plan_hash", out, &out->plan_hash, err))
+	    get_str(&r, "saved", out, &out->saved, err) ||
+	    get_str(&r, "checkpoint", out, &out->checkpoint, err) ||
+	    get_str(&r, "batch_statistics", out, &out->batch_statistics, err) ||
+	    get_str(&r, "plan_hash", out, &out->plan_hash, err))
 		return -1;
 	out->micro_batches = (int)M;
 	return read_lists(&r, out, err);
@@ -423,7 +486,9 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err)
 {
-	*r = (struct dlb_report){ .accuracy = NAN, .test_loss = NAN, .optimizer_violations = NAN, .prediction_error = NAN };
+	*r = (struct dlb_report){
+		.accuracy = NAN, .test_loss = NAN, .optimizer_violations = NAN, .prediction_error = NAN
+	};
 	if (!read_report(d, r, err))
 		return 0;
 	dlb_report_release(r);

@@ -6,12 +6,17 @@
 #include <stddef.h>
 #include "plan/report.h"
 
-static const struct { const char *name; size_t at; } counts[] = {
-	{ "inverses", offsetof(struct dlb_report_kfac, inverses) }, { "shifted", offsetof(struct dlb_report_kfac, shifted) },
-	{ "kept", offsetof(struct dlb_report_kfac, kept) }, { "not_finite", offsetof(struct dlb_report_kfac, not_finite) },
+static const struct { const char *name; size_t at;
+} counts[] = {
+	{ "inverses", offsetof(struct dlb_report_kfac, inverses) },
+	{ "shifted", offsetof(struct dlb_report_kfac, shifted) },
+	{ "kept", offsetof(struct dlb_report_kfac, kept) },
+	{ "not_finite", offsetof(struct dlb_report_kfac, not_finite) },
 	{ "held_back", offsetof(struct dlb_report_kfac, held_back) },
-	{ "exchanges", offsetof(struct dlb_report_kfac, exchanges) }, { "not_symmetric", offsetof(struct dlb_report_kfac, not_symmetric) },
-	{ "not_definite", offsetof(struct dlb_report_kfac, not_definite) }, { "hops_failed", offsetof(struct dlb_report_kfac, hops_failed) },
+	{ "exchanges", offsetof(struct dlb_report_kfac, exchanges) },
+	{ "not_symmetric", offsetof(struct dlb_report_kfac, not_symmetric) },
+	{ "not_definite", offsetof(struct dlb_report_kfac, not_definite) },
+	{ "hops_failed", offsetof(struct dlb_report_kfac, hops_failed) },
 };
 
 static int64_t *count_at(struct dlb_report_kfac *k, int i)
@@ -29,14 +34,16 @@ json_t *dlb_report_kfac_write(const struct dlb_report_kfac *k)
 	json_object_set_new(o, "weights", weights);
 	json_object_set_new(o, "others", json_string(k->others));
 	for (int i = 0; i < k->n_left; i++)
-		json_array_append_new(left, json_pack("{s:s,s:s}", "weight", k->left[i].weight, "why", k->left[i].why));
+		json_array_append_new(left, json_pack("{s:s,s:s}", "weight", k->left[i].weight, "why",
+						      k->left[i].why));
 	json_object_set_new(o, "left", left);
 	for (int i = 0; i < DLB_LEN(counts); i++)
 		json_object_set_new(o, counts[i].name, json_integer(*count_at(&copy, i)));
 	return o;
 }
 
-static int read_left(const struct dlb_ref *r, struct dlb_report_kfac *k, struct dlb_arena *a, struct dlb_error *err)
+static int read_left(const struct dlb_ref *r, struct dlb_report_kfac *k, struct dlb_arena *a,
+		     struct dlb_error *err)
 {
 	static const char *const known[] = { "weight", "why", NULL };
 	struct dlb_ref list;
@@ -50,17 +57,21 @@ static int read_left(const struct dlb_ref *r, struct dlb_report_kfac *k, struct 
 		struct dlb_ref e = dlb_ref_index(&list, i);
 		const char *weight, *why;
 
-		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "weight", DLB_NEED, &weight, err) || dlb_get_str(&e, "why", DLB_NEED, &why, err))
+		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "weight", DLB_NEED, &weight, err) ||
+		    dlb_get_str(&e, "why", DLB_NEED, &why, err))
 			return -1;
-		k->left[i] = (struct dlb_report_left){ dlb_arena_strdup(a, weight), dlb_arena_strdup(a, why) };
+		k->left[i] = (struct dlb_report_left){ dlb_arena_strdup(a, weight),
+						       dlb_arena_strdup(a, why) };
 	}
 	return 0;
 }
 
 int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "weights", "others", "left", "inverses", "shifted", "kept", "not_finite", "held_back", "exchanges", "not_symmetric",
-					     "not_definite", "hops_failed", NULL };
+	static const char *const known[] = { "weights",   "others",        "left",         "inverses",
+					     "shifted",   "kept",          "not_finite",   "held_back",
+					     "exchanges", "not_symmetric", "not_definite", "hops_failed",
+					     NULL };
 	struct dlb_report_kfac *k = &out->kfac;
 	struct dlb_ref at, list;
 	const char *others;
@@ -68,7 +79,8 @@ int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct
 	if (!json_object_get(r->v, "kfac"))
 		return 0;
 	if (dlb_get_object(r, "kfac", DLB_NEED, &at, err) || dlb_ref_known(&at, known, err) ||
-	    dlb_get_array(&at, "weights", DLB_NEED, &list, &k->n_weights, err) || dlb_get_str(&at, "others", DLB_NEED, &others, err))
+	    dlb_get_array(&at, "weights", DLB_NEED, &list, &k->n_weights, err) ||
+	    dlb_get_str(&at, "others", DLB_NEED, &others, err))
 		return -1;
 	k->others = dlb_arena_strdup(&out->arena, others);
 	k->weight = dlb_arena_array(&out->arena, (size_t)k->n_weights + 1, sizeof *k->weight);

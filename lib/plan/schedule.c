@@ -49,10 +49,16 @@ enum {
 const struct dlb_schedule dlb_schedules[] = {
 	{ .name = "1f1b", .summary = "one forward, one backward: few micro-batches in flight", .rule = 0 },
 	{ .name = "gpipe", .summary = "all forward, then all backward", .rule = RULE_FORWARD_FIRST },
-	{ .name = "interleaved", .summary = "1f1b over nodes that hold several stages each", .rule = RULE_CHUNKS },
-	{ .name = "zero-bubble", .summary = "weight gradients fill what 1f1b leaves idle", .rule = RULE_WEIGHTS_LATE },
+	{ .name = "interleaved",
+	  .summary = "1f1b over nodes that hold several stages each",
+	  .rule = RULE_CHUNKS },
+	{ .name = "zero-bubble",
+	  .summary = "weight gradients fill what 1f1b leaves idle",
+	  .rule = RULE_WEIGHTS_LATE },
 	{ .name = "none", .summary = "one micro-batch at a time", .rule = RULE_ALONE },
-	{ .name = "async", .summary = "steps follow each other without a flush; gradients come late", .async = true },
+	{ .name = "async",
+	  .summary = "steps follow each other without a flush; gradients come late",
+	  .async = true },
 	{ .name = NULL },
 };
 
@@ -71,8 +77,14 @@ bool dlb_plan_is_async(const struct dlb_plan *p)
 	return s && s->async;
 }
 
-bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !s->async && !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
-bool dlb_schedule_in_parts(const struct dlb_schedule *s) { return s->rule & (RULE_CHUNKS | RULE_WEIGHTS_LATE); }
+bool dlb_schedule_bounded(const struct dlb_schedule *s)
+{
+	return !s->async && !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE));
+}
+bool dlb_schedule_in_parts(const struct dlb_schedule *s)
+{
+	return s->rule & (RULE_CHUNKS | RULE_WEIGHTS_LATE);
+}
 bool dlb_schedule_fills(const struct dlb_schedule *s) { return s->rule & RULE_WEIGHTS_LATE; }
 
 const char *dlb_schedule_names(char *out, size_t size)
@@ -80,7 +92,11 @@ const char *dlb_schedule_names(char *out, size_t size)
 	size_t n = 0;
 	out[0] = '\0';
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && n < size; s++)
-		n += (size_t)snprintf(out + n, size - n, "%s%s", s == dlb_schedules ? "" : s[1].name ? ", " : " and ", s->name);
+		n += (size_t)snprintf(out + n, size - n, "%s%s",
+				      s == dlb_schedules ? "" :
+				      s[1].name          ? ", " :
+							   " and ",
+				      s->name);
 	return out;
 }
 
@@ -181,7 +197,9 @@ struct node_depth { int node, depth, op; };
 static int by_place(const void *a, const void *b)
 {
 	const struct node_depth *x = a, *y = b;
-	return x->node != y->node ? (x->node > y->node ? 1 : -1) : x->depth != y->depth ? (x->depth > y->depth ? 1 : -1) : x->op - y->op;
+	return x->node != y->node   ? (x->node > y->node ? 1 : -1) :
+	       x->depth != y->depth ? (x->depth > y->depth ? 1 : -1) :
+				      x->op - y->op;
 }
 
 /* Forward ops of one depth on one node are a chunk; ops without a forward op of their depth there join the
@@ -195,7 +213,8 @@ static void find_chunks(struct sched *s)
 	if (s->rule & RULE_CHUNKS)
 		find_depths(s, depth);
 	for (int i = 0; i < g->n_ops; i++)		/* forward first: 2 depth, else 2 depth + 1 */
-		at[i] = (struct node_depth){ s->p->placement[i], 2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
+		at[i] = (struct node_depth){ s->p->placement[i],
+					     2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
 	qsort(at, (size_t)g->n_ops, sizeof *at, by_place);
 	for (int i = 0; i < g->n_ops; i++) {
 		struct node_queues *l = &s->node[at[i].node];
@@ -256,7 +275,8 @@ static void find_round_trips(struct sched *s, const int *stage, double *round, d
 	free(own);
 }
 
-static int own_limit(const struct sched *s, const struct node_queues *l, int stage, double round_s, double most_s)
+static int own_limit(const struct sched *s, const struct node_queues *l, int stage, double round_s,
+		     double most_s)
 {
 	int stages = s->n_stages - stage, limit = stages;
 	double wanted = most_s > 0 ? ceil(round_s / most_s - 1e-6) : 0;
@@ -280,7 +300,8 @@ static void set_limits(struct sched *s)
 	for (int i = 0; i < n_nodes; i++) {
 		struct node_queues *l = &s->node[i];
 		l->limit = own_limit(s, l, stage[i], round[stage[i]], most);
-		int batches = (l->limit + (l->n_chunks ? l->n_chunks : 1) - 1) / (l->n_chunks ? l->n_chunks : 1);
+		int batches = (l->limit + (l->n_chunks ? l->n_chunks : 1) - 1) /
+			      (l->n_chunks ? l->n_chunks : 1);
 		if (batches > largest)
 			largest = batches;
 	}
@@ -313,7 +334,8 @@ static void arrive(struct sched *s, int item)
 {
 	int op = item / s->f.M, m = item % s->f.M, node = s->p->placement[op], phase = s->f.g->op[op].phase;
 	struct node_queues *l = &s->node[node];
-	bool late = phase == DLB_UPDATE || (phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op]);
+	bool late = phase == DLB_UPDATE ||
+		    (phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op]);
 	struct dlb_heap *h = late ? &l->late : phase == DLB_BACKWARD ? &l->backward :
 			     s->entered[unit_of(s, op, m)] ? &l->forward : &l->entering;
 	dlb_heap_push(h, priority(s, op, m), item);
@@ -378,14 +400,17 @@ static void run(struct sched *s, int node, int item, double t)
 /* Lets the unit of the first waiting item enter: its items that have arrived may run. */
 static void enter(struct sched *s, struct node_queues *l)
 {
-	int first = l->entering.item[0].id, unit = unit_of(s, first / s->f.M, first % s->f.M), n = l->entering.n;
+	int first = l->entering.item[0].id, unit = unit_of(s, first / s->f.M, first % s->f.M),
+	    n = l->entering.n;
 	struct dlb_heap rest = { 0 };
 	s->entered[unit] = true;
 	l->n_entered++;
-	l->in_flight += s->left[unit] > 0;		/* scattered placements may have done its backward items already */
+	/* scattered placements may have done its backward items already */
+	l->in_flight += s->left[unit] > 0;
 	for (int i = 0; i < n; i++) {
 		struct dlb_heap_item x = l->entering.item[i];
-		dlb_heap_push(unit_of(s, x.id / s->f.M, x.id % s->f.M) == unit ? &l->forward : &rest, x.key, x.id);
+		dlb_heap_push(unit_of(s, x.id / s->f.M, x.id % s->f.M) == unit ? &l->forward : &rest, x.key,
+			      x.id);
 	}
 	dlb_heap_release(&l->entering);
 	l->entering = rest;
@@ -397,7 +422,8 @@ static bool has_room(const struct sched *s, const struct node_queues *l)
 {
 	int item = l->entering.item[0].id, v = l->n_chunks;
 	double ahead = v < 2 ? 0 : turn_of(s, item / s->f.M, item % s->f.M) - l->n_entered;
-	return ahead > 0 ? ahead <= s->n_stages && l->in_flight < l->limit - (v - 1) : l->in_flight < l->limit;
+	return ahead > 0 ? ahead <= s->n_stages && l->in_flight < l->limit - (v - 1) :
+			   l->in_flight < l->limit;
 }
 
 /* Whether the rule lets the micro-batch of h's first item run now. */
@@ -415,7 +441,8 @@ static void dispatch(struct sched *s, int node, double t)
 	if (open(s, &l->entering) && has_room(s, l) &&
 	    (!l->forward.n || l->entering.item[0].key < l->forward.item[0].key)) {
 		int m = l->entering.item[0].id % s->f.M;
-		if (!open(s, &l->backward) || s->rule & RULE_FORWARD_FIRST || m <= l->backward.item[0].id % s->f.M)
+		if (!open(s, &l->backward) || s->rule & RULE_FORWARD_FIRST ||
+		    m <= l->backward.item[0].id % s->f.M)
 			enter(s, l);
 	}
 	bool forward = open(s, &l->forward), backward = open(s, &l->backward);

@@ -6,7 +6,9 @@
 
 void dlb_sharing_init(struct dlb_sharing *s)
 {
-	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name, .compress = "none", .param_server = -1 };
+	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name,
+				   .compress = "none",
+				   .param_server = -1 };
 }
 
 /* Steps between means over all replicas: the default with gossip; and the most for an accuracy half a
@@ -27,7 +29,10 @@ bool dlb_sharing_averages(const struct dlb_sharing *s)
 
 const char *dlb_sharing_name(const struct dlb_sharing *s)
 {
-	return s->param_server >= 0 ? "param-server" : s->gossip > 0 ? "gossip" : s->sync_every > 0 ? "average" : s->allreduce;
+	return s->param_server >= 0 ? "param-server" :
+	       s->gossip > 0        ? "gossip" :
+	       s->sync_every > 0    ? "average" :
+				      s->allreduce;
 }
 
 static bool is_auto(const char *allreduce)
@@ -53,21 +58,27 @@ const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t siz
 		const struct dlb_by_size *row = &s->by_size[i];
 		n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : ": ", row->allreduce);
 		if (i && n < size)
-			n += (size_t)snprintf(text + n, size - n, " from %lld bytes", (long long)row->from_bytes);
+			n += (size_t)snprintf(text + n, size - n, " from %lld bytes",
+					      (long long)row->from_bytes);
 	}
 	return text;
 }
 
 int64_t dlb_sharing_every(const struct dlb_sharing *s)
 {
-	return s->sync_every > 0 ? s->sync_every : s->param_server >= 0 ? 1 : s->gossip <= 0 ? 0 : is_sorted(s) ? SORTED_EVERY : GOSSIP_EVERY;
+	return s->sync_every > 0    ? s->sync_every :
+	       s->param_server >= 0 ? 1 :
+	       s->gossip <= 0       ? 0 :
+	       is_sorted(s)         ? SORTED_EVERY :
+				      GOSSIP_EVERY;
 }
 
 const char *dlb_sharing_advice(const struct dlb_sharing *s)
 {
 	if (!is_sorted(s) || dlb_sharing_every(s) <= (s->exchange_data > 0 ? MOVING_EVERY : SORTED_EVERY))
 		return NULL;
-	return "replicas whose samples are sorted by label learn less when they meet that seldom; take --sync-every 2, or 5 with "
+	return "replicas whose samples are sorted by label learn less when they meet that seldom; take "
+	       "--sync-every 2, or 5 with "
 	       "--exchange-data 0.25, or sums of gradients";
 }
 
@@ -79,13 +90,15 @@ bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step)
 
 bool dlb_sharing_asks(const struct dlb_sharing_options *o)
 {
-	return o->gossip > 0 || o->sync_every > 0 || o->exchange_data > 0 || (o->param_server && strcmp(o->param_server, "none")) ||
+	return o->gossip > 0 || o->sync_every > 0 || o->exchange_data > 0 ||
+	       (o->param_server && strcmp(o->param_server, "none")) ||
 	       (o->shards && strcmp(o->shards, "none")) || (o->feed && strcmp(o->feed, "local")) ||
 	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state;
 }
 
 /* Moments by maximum (optim.h) would need another kind of sum. */
-static const char *const reduce_kinds[] = { "gradients", "gradients:mean", "gradients:sum", "moments", "moments:mean", "moments:sum" };
+static const char *const reduce_kinds[] = { "gradients", "gradients:mean", "gradients:sum",
+					    "moments",   "moments:mean",   "moments:sum" };
 static const char *const max_kinds[] = { "merged", "local" };
 
 /* The table's string equal to name; NULL: none. */
@@ -104,19 +117,24 @@ int dlb_sharing_tensors(const struct dlb_sharing *s)
 
 bool dlb_sharing_own_mean(const struct dlb_sharing *s)
 {
-	return dlb_sharing_averages(s) || dlb_sharing_tensors(s) > 1 || (s->reduce && !strcmp(s->reduce, "gradients:sum"));
+	return dlb_sharing_averages(s) || dlb_sharing_tensors(s) > 1 ||
+	       (s->reduce && !strcmp(s->reduce, "gradients:sum"));
 }
 
 static int apply_reduce(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (o->reduce && !(s->reduce = one_of(o->reduce, reduce_kinds, DLB_LEN(reduce_kinds))))
-		return dlb_fail(err, NULL, "--reduce wants gradients or moments, with :mean or :sum, not '%.40s'", o->reduce);
+		return dlb_fail(err, NULL,
+				"--reduce wants gradients or moments, with :mean or :sum, not '%.40s'",
+				o->reduce);
 	if (o->max_state && !(s->max_state = one_of(o->max_state, max_kinds, DLB_LEN(max_kinds))))
 		return dlb_fail(err, NULL, "--max-state wants merged or local, not '%.40s'", o->max_state);
 	if (dlb_sharing_tensors(s) > 1 && strcmp(s->compress, "none"))
 		return dlb_fail(err, NULL, "--compress is for sums of gradients, not of moments");
 	if (dlb_sharing_tensors(s) > 1 && dlb_sharing_averages(s))
-		return dlb_fail(err, NULL, "--reduce moments is for sums, not for --gossip, --param-server and --sync-every");
+		return dlb_fail(
+			err, NULL,
+			"--reduce moments is for sums, not for --gossip, --param-server and --sync-every");
 	return 0;
 }
 
@@ -154,7 +172,8 @@ static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing
 	if (o->shards)
 		s->shards = shard_kind(o->shards);
 	if (o->shards && !s->shards && o->exchange_data > 0)
-		return dlb_fail(err, NULL, "--exchange-data needs shards, and --shards none says there are none");
+		return dlb_fail(err, NULL,
+				"--exchange-data needs shards, and --shards none says there are none");
 	if (o->shards && !s->shards)
 		s->exchange_data = 0;
 	if (s->exchange_data > 0 && !s->shards)
@@ -168,10 +187,14 @@ static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing
 static int check_async(const struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (dlb_sharing_averages(s))
-		return dlb_fail(err, "/plan/schedule", "async: replicas sum gradients; %s averages the weights that a step ended with, and several are "
-				"under way; leave %s out, or take a synchronous schedule", dlb_sharing_name(s), dlb_sharing_name(s));
+		return dlb_fail(err, "/plan/schedule",
+				"async: replicas sum gradients; %s averages the weights that a step ended "
+				"with, and several are "
+				"under way; leave %s out, or take a synchronous schedule",
+				dlb_sharing_name(s), dlb_sharing_name(s));
 	if (s->sync)
-		return dlb_fail(err, "/plan/sync", "async: a command after every step would empty the pipeline; leave sync out");
+		return dlb_fail(err, "/plan/sync",
+				"async: a command after every step would empty the pipeline; leave sync out");
 	return 0;
 }
 
@@ -184,20 +207,27 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 	if (s->gossip > 0 && s->param_server >= 0)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_averages(s) && s->sync)
-		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
+		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none",
+				dlb_sharing_name(s));
 	if (dlb_plan_is_async(p) && check_async(s, err))
 		return -1;
 	if (dlb_sharing_averages(s) && s->sync_batchnorm)
-		return dlb_fail(err, "/plan/sync_batchnorm", "statistics of all replicas are for replicas of one model; with %s they differ", dlb_sharing_name(s));
+		return dlb_fail(
+			err, "/plan/sync_batchnorm",
+			"statistics of all replicas are for replicas of one model; with %s they differ",
+			dlb_sharing_name(s));
 	if (s->param_server < 0)
 		return 0;
 	if (s->param_server >= p->n_nodes)
-		return dlb_fail(err, "/plan/param_server", "there is no node %d; there are nodes 0 to %d", s->param_server, p->n_nodes - 1);
+		return dlb_fail(err, "/plan/param_server", "there is no node %d; there are nodes 0 to %d",
+				s->param_server, p->n_nodes - 1);
 	for (int k = 0; k < p->n_nodes; k++)
 		parts += p->replica[0][k] >= 0;
 	part = dlb_plan_part_of(p, s->param_server);
 	if (part >= 0 && parts > 1)
-		return dlb_hint((dlb_fail(err, "/plan/param_server", "node %d holds only a part of the model", s->param_server), err),
+		return dlb_hint((dlb_fail(err, "/plan/param_server", "node %d holds only a part of the model",
+					  s->param_server),
+				 err),
 				"name a node that has no part in the replicas");
 	return 0;
 }
@@ -210,7 +240,11 @@ static int no_such(struct dlb_error *err, const char *name)
 	for (int i = 0; dlb_allreduces[i] && n < 16; i++)
 		names[n++] = dlb_allreduces[i]->name;
 	for (int i = 0; i < n; i++)
-		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", names[i]);
+		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+			 i == 0     ? "" :
+			 i == n - 1 ? " and " :
+				      ", ",
+			 names[i]);
 	return dlb_fail(err, NULL, "no way to sum '%s'; there are %s", name, all);
 }
 
@@ -259,11 +293,17 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 	if (s->gossip > 0 && s->param_server >= 0)
 		return dlb_fail(err, NULL, "--gossip and --param-server exclude each other");
 	if (s->sync && dlb_sharing_averages(s))
-		return dlb_fail(err, NULL, "--sync is for sums of gradients, not for --gossip, --param-server and --sync-every");
+		return dlb_fail(
+			err, NULL,
+			"--sync is for sums of gradients, not for --gossip, --param-server and --sync-every");
 	if (dlb_sharing_averages(s) && strcmp(s->compress, "none"))
-		return dlb_fail(err, NULL, "--compress is for sums of gradients, not for --gossip, --param-server and --sync-every");
+		return dlb_fail(err, NULL,
+				"--compress is for sums of gradients, not for --gossip, --param-server and "
+				"--sync-every");
 	if (s->sync_batchnorm && dlb_sharing_averages(s))
-		return dlb_fail(err, NULL, "--sync-batchnorm is for replicas of one model, not with --gossip, --param-server and --sync-every");
+		return dlb_fail(err, NULL,
+				"--sync-batchnorm is for replicas of one model, not with --gossip, "
+				"--param-server and --sync-every");
 	return apply_reduce(o, s, err) || apply_samples(o, s, err) ? -1 : 0;
 }
 
@@ -282,7 +322,9 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
 	json_t *by_size = json_array();
 	for (int i = 0; i < s->n_by_size; i++)
-		json_array_append_new(by_size, json_pack("{sI ss}", "from_bytes", (json_int_t)s->by_size[i].from_bytes, "allreduce", s->by_size[i].allreduce));
+		json_array_append_new(by_size,
+				      json_pack("{sI ss}", "from_bytes", (json_int_t)s->by_size[i].from_bytes,
+						"allreduce", s->by_size[i].allreduce));
 	put(plan, "allreduce_by_size", s->n_by_size > 0, by_size);
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
 	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
@@ -302,13 +344,17 @@ static int read_reduce(const struct dlb_ref *plan, struct dlb_sharing *s, struct
 {
 	const char *reduce = NULL, *state = NULL;
 	struct dlb_ref at;
-	if (dlb_get_str(plan, "reduce", DLB_OPT, &reduce, err) || dlb_get_str(plan, "max_state", DLB_OPT, &state, err))
+	if (dlb_get_str(plan, "reduce", DLB_OPT, &reduce, err) ||
+	    dlb_get_str(plan, "max_state", DLB_OPT, &state, err))
 		return -1;
 	at = dlb_ref_at(plan, "reduce");
 	if (reduce && !(s->reduce = one_of(reduce, reduce_kinds, DLB_LEN(reduce_kinds))))
-		return dlb_ref_fail(&at, err, "gradients or moments are expected, with :mean or :sum, not '%.40s'", reduce);
+		return dlb_ref_fail(&at, err,
+				    "gradients or moments are expected, with :mean or :sum, not '%.40s'",
+				    reduce);
 	if (dlb_sharing_tensors(s) > 1 && (strcmp(s->compress, "none") || dlb_sharing_averages(s)))
-		return dlb_ref_fail(&at, err, "moments are neither compressed nor exchanged where weights are averaged");
+		return dlb_ref_fail(
+			&at, err, "moments are neither compressed nor exchanged where weights are averaged");
 	at = dlb_ref_at(plan, "max_state");
 	if (state && !(s->max_state = one_of(state, max_kinds, DLB_LEN(max_kinds))))
 		return dlb_ref_fail(&at, err, "'merged' or 'local' is expected, not '%.40s'", state);
@@ -319,7 +365,8 @@ static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 {
 	const char *shards = NULL, *feed = NULL;
 	struct dlb_ref at;
-	if (dlb_get_str(plan, "shards", DLB_OPT, &shards, err) || dlb_get_str(plan, "feed", DLB_OPT, &feed, err) ||
+	if (dlb_get_str(plan, "shards", DLB_OPT, &shards, err) ||
+	    dlb_get_str(plan, "feed", DLB_OPT, &feed, err) ||
 	    dlb_get_real(plan, "exchange_data", DLB_OPT, 0, 1, &s->exchange_data, err))
 		return -1;
 	at = dlb_ref_at(plan, "shards");
@@ -342,15 +389,20 @@ static int read_by_size(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 	if (dlb_get_array(plan, "allreduce_by_size", DLB_OPT, &list, &n, err))
 		return -1;
 	if (n && !is_auto(s->allreduce))
-		return dlb_ref_fail(&list, err, "sums go by '%s', whatever their size; '" DLB_ALLREDUCE_AUTO "' chooses by size", s->allreduce);
+		return dlb_ref_fail(&list, err,
+				    "sums go by '%s', whatever their size; '" DLB_ALLREDUCE_AUTO
+				    "' chooses by size",
+				    s->allreduce);
 	if (n > DLB_MOST_SIZES)
-		return dlb_ref_fail(&list, err, "%d ranges of sizes; there are %d at most", n, DLB_MOST_SIZES);
+		return dlb_ref_fail(&list, err, "%d ranges of sizes; there are %d at most", n,
+				    DLB_MOST_SIZES);
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref row = dlb_ref_index(&list, i);
 		struct dlb_by_size *to = &s->by_size[i];
 		const char *how = NULL;
 		if (dlb_ref_known(&row, known, err) ||
-		    dlb_get_int(&row, "from_bytes", DLB_NEED, i ? s->by_size[i - 1].from_bytes + 1 : 0, i ? INT64_C(1) << 60 : 0, &to->from_bytes, err) ||
+		    dlb_get_int(&row, "from_bytes", DLB_NEED, i ? s->by_size[i - 1].from_bytes + 1 : 0,
+				i ? INT64_C(1) << 60 : 0, &to->from_bytes, err) ||
 		    dlb_get_str(&row, "allreduce", DLB_NEED, &how, err))
 			return -1;
 		if (!dlb_allreduce_find(how) || dlb_allreduce_find(how)->external)
@@ -365,11 +417,13 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 {
 	int64_t server = -1;
 	const char *how = NULL, *split = NULL;
-	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
+	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) ||
+	    dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
 	    dlb_get_bool(plan, "sync_batchnorm", DLB_OPT, &s->sync_batchnorm, err) ||
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
-	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
+	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) ||
+	    dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
 		return -1;
 	s->param_server = (int)server;
 	if (split && strcmp(split, "even") && strcmp(split, "power")) {
@@ -389,7 +443,8 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	return read_reduce(plan, s, err);
 }
 
-int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, const char **advice, struct dlb_error *err)
+int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, const char **advice,
+		     struct dlb_error *err)
 {
 	struct dlb_ref plan = dlb_ref_root(doc, "plan");
 	struct dlb_sharing s;
@@ -403,6 +458,8 @@ int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, c
 		dlb_sharing_write(&s, plan.v);
 		*advice = dlb_sharing_advice(&s);
 	} else if (dlb_sharing_asks(o))
-		return dlb_hint((dlb_fail(err, "/plan", "there are no replicas that could share anything"), err), "dlb-place --replicas makes them");
+		return dlb_hint((dlb_fail(err, "/plan", "there are no replicas that could share anything"),
+				 err),
+				"dlb-place --replicas makes them");
 	return 0;
 }

@@ -47,7 +47,8 @@ static bool copy(struct sim *s, int node)
 
 static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 {
-	int k = in->sent ? dlb_sim_find_message(s, node, in->peer, in->tag) : dlb_sim_find_message(s, in->peer, node, in->tag);
+	int k = in->sent ? dlb_sim_find_message(s, node, in->peer, in->tag) :
+			   dlb_sim_find_message(s, in->peer, node, in->tag);
 	if (k < 0 || (s->msg[k].flow.done && (!in->sent || s->msg[k].returned)))
 		return false;
 	s->node[node].wait_from = s->node[node].now;
@@ -123,8 +124,10 @@ static void advance(struct sim *s, int node)
 				if (wait_for(s, node, in))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE &&
-				   (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST)) {
-				if (s->g->async ? dlb_sim_norm_of_step(s, node, in) : dlb_sim_norm(s, node, in->what == DLB_RUN_TRUST))
+				   (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ||
+				    in->what == DLB_RUN_TRUST)) {
+				if (s->g->async ? dlb_sim_norm_of_step(s, node, in) :
+						  dlb_sim_norm(s, node, in->what == DLB_RUN_TRUST))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
 				if (dlb_sim_meet_others(s, node, in))
@@ -135,7 +138,8 @@ static void advance(struct sim *s, int node)
 				dlb_sim_return(s, dlb_sim_find_message(s, in->peer, node, in->tag), n->now);
 			} else {
 				bool ours = in->verb == DLB_SEND;
-				int k = ours ? dlb_sim_find_message(s, node, in->peer, in->tag) : dlb_sim_find_message(s, in->peer, node, in->tag);
+				int k = ours ? dlb_sim_find_message(s, node, in->peer, in->tag) :
+					       dlb_sim_find_message(s, in->peer, node, in->tag);
 				if (k >= 0) {
 					*(ours ? &s->msg[k].sent : &s->msg[k].posted) = true;
 					if (ours)
@@ -200,7 +204,8 @@ static void end_feed(struct sim *s)
 }
 
 static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
+		    double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
+		    struct dlb_error *err)
 {
 	struct sim s = { .g = g, .scale = node_scale, .jitter = jitter, .seed = seed, .t = t };
 	size_t n_nodes = (size_t)g->n_nodes;
@@ -259,7 +264,8 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		conclude_async(&s);
 	dlb_feed_load_release(&s.feed);
 	if (s.at_end < g->n_nodes) {
-		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
+		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step",
+			      s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);
 	}
 	for (int i = 0; i < s.n_directions; i++) {
@@ -283,7 +289,8 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 }
 
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
+			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
+			 struct dlb_error *err)
 {
 	struct dlb_program steps;
 	int rc;

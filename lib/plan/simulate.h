@@ -7,14 +7,20 @@
 
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 
-struct route { int from, to, n; struct dlb_direction direction[DLB_MAX_ROUTE]; double latency_s; bool copies; };
+struct route {
+	int from, to, n;
+	struct dlb_direction direction[DLB_MAX_ROUTE];
+	double latency_s;
+	bool copies;
+};
 /* A direction that a flow uses, its position in the direction's list, and its load: the fraction of its
  * time in which a sum uses the direction. */
 struct passage { struct dlb_direction direction; double load; int pos; };
 /* A message or a sum. The bytes of a sum are its seconds without other traffic, at rate 1. */
 struct flow {
 	struct passage *passage; int n;			/* while it flows */
-	double bytes, rate, since, end_s;		/* bytes: remaining at time `since`; for a flow on one direction, see flows */
+	/* bytes: remaining at time `since`; for a flow on one direction, see flows */
+	double bytes, rate, since, end_s;
 	double event_s;					/* time of its one valid EV_END: not after end_s */
 	double begin_s;
 	bool is_sum, done;
@@ -28,15 +34,24 @@ struct message {
 /* The flows on a direction. bytes: remaining bytes at the direction's `since`, as all flows on this
  * direction alone have one rate; INFINITY for the n_wide others. share: rate of a message; sums_load,
  * sums_squares: sums of loads, and of their squares. */
-struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, sums_squares, share, rate, since; };
-struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };	/* next: the part's next sum in line */
-struct squares { int n; double at_s; };			/* nodes that have summed their squares; time of the last */
+struct flows {
+	int *flow;
+	double *bytes;
+	int n, n_wide, n_sums, cap;
+	double sums_load, sums_squares, share, rate, since;
+};
+/* next: the part's next sum in line */
+struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };
+/* nodes that have summed their squares; time of the last */
+struct squares { int n; double at_s; };
 struct sim_node {
 	int pc, ends;
-	struct dlb_node_times from;			/* asynchronous: counts before the first step that counts */
+	/* asynchronous: counts before the first step that counts */
+	struct dlb_node_times from;
 	double now, wait_from;
 	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message or -1 */
-	int copies, copying;				/* list of messages to copy; the one being copied, -1 */
+	/* list of messages to copy; the one being copied, -1 */
+	int copies, copying;
 	bool stands;					/* blocked in a collective */
 };
 struct sim {
@@ -44,14 +59,18 @@ struct sim {
 	struct dlb_flow *f;				/* [replica] */
 	const struct dlb_cost *c;
 	const double *scale;
-	int *part; struct sum **sum, *all_sums;		/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	int *part; struct sum **sum, *all_sums;
 	int n_parts;					/* parts with sums */
 	int *waits_for_sum;				/* [node] index of it, -1 */
-	int *last_in_line;				/* [part] last queued sum (they run one after another), -1 */
-	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of all */
+	/* [part] last queued sum (they run one after another), -1 */
+	int *last_in_line;
+	/* sync: nodes that have computed, of all */
+	int at_command, n_commands; bool *commanded; double command_s;
 	double jitter; uint64_t seed;
 	struct message *msg; int n_msgs; struct passage *passage;
-	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
+	/* messages of tag k: tag_start[k] .. tag_start[k+1] */
+	int *tag_start;
 	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
 	struct flows *direction; int n_directions;
 	struct sim_node *node;
@@ -59,7 +78,8 @@ struct sim {
 	struct dlb_timeline *t; int *span_cap;
 	int at_end, at_norm; double end_s;
 	struct squares *squares; int *waits_for_norm;	/* asynchronous: [step]; [node] step, -1 */
-	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to the end of `to` */
+	/* asynchronous: times count from the end of step `from` to the end of `to` */
+	int from, to; double from_s, to_s;
 	struct dlb_feed_load feed;
 };
 
@@ -77,10 +97,12 @@ int dlb_sim_find_message(const struct sim *s, int from, int to, int tag);	/* -1:
 /* Message k is sent and posted: starts it, or lists it for the sender to copy when it waits or ends an op. */
 void dlb_sim_meet(struct sim *s, int k, double now);
 void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins to copy message k */
-void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its latency is over, its bytes flow */
+/* message k: its latency is over, its bytes flow */
+void dlb_sim_flow(struct sim *s, int k, double now);
 void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now);	/* bytes and passages are set */
 void dlb_sim_end(struct sim *s, int k, double now);		/* the last byte of flow k may have arrived */
-void dlb_sim_return(struct sim *s, int k, double now);		/* zero-copy message k is returned; -1: no message */
+/* zero-copy message k is returned; -1: no message */
+void dlb_sim_return(struct sim *s, int k, double now);
 
 /* ---- simulate_collective.c ---- */
 void dlb_sim_find_sums(struct sim *s);

@@ -169,7 +169,8 @@ bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
 			n->pc++;
 			return true;
 		}
-		for (int i = 0; i < s->g->n_nodes; i++) {	/* this node's event is made below, like the others' */
+		/* this node's event is made below, like the others' */
+		for (int i = 0; i < s->g->n_nodes; i++) {
 			if (!s->commanded[i])
 				continue;
 			s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += s->command_s - s->node[i].wait_from;
@@ -213,7 +214,8 @@ void dlb_sim_find_sums(struct sim *s)
 		s->waits_for_sum[i] = s->last_in_line[i] = -1;
 		all += s->part[i] == i ? (size_t)np->n_buckets * (size_t)g->micro_batches : 0;
 		for (int k = 0; k < np->n_instr; k++)
-			s->commanded[i] |= np->instr[k].verb == DLB_COLLECTIVE && np->instr[k].what == DLB_RUN_COMPUTED;
+			s->commanded[i] |= np->instr[k].verb == DLB_COLLECTIVE &&
+					   np->instr[k].what == DLB_RUN_COMPUTED;
 		s->n_commands += s->commanded[i];
 	}
 	s->all_sums = dlb_xcalloc(all + 1, sizeof *s->all_sums);
@@ -224,7 +226,11 @@ void dlb_sim_find_sums(struct sim *s)
 		s->sum[i] = next;
 		s->n_parts += n_sums > 0;
 		for (int b = 0; b < n_sums; b++)
-			*next++ = (struct sum){ .flow.is_sum = true, .part = i, .index = b, .next = -1, .needs_cores = needs_cores };
+			*next++ = (struct sum){ .flow.is_sum = true,
+						.part = i,
+						.index = b,
+						.next = -1,
+						.needs_cores = needs_cores };
 	}
 }
 

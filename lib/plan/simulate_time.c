@@ -9,8 +9,10 @@
 static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_op *o = &s->g->graph->op[in->op];
-	double bytes = 0, Bps = s->c && s->c->accumulate_Bps ? s->c->accumulate_Bps[s->c->cluster->node[node].kind] *
-		s->c->cluster->node[node].speed : 0;
+	double bytes = 0, Bps = s->c && s->c->accumulate_Bps ?
+					s->c->accumulate_Bps[s->c->cluster->node[node].kind] *
+						s->c->cluster->node[node].speed :
+					0;
 	for (int i = 0; i < o->n_in; i++)
 		if (o->in[i] >= 0 && s->g->graph->tensor[o->in[i]].kind == DLB_T_WEIGHT)
 			bytes = dlb_tensor_bytes(&s->g->graph->tensor[o->in[i]], 1);
@@ -24,8 +26,11 @@ static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, 
 		return 0;
 	const struct dlb_node *at = &s->c->cluster->node[node];
 	double t = in->what == DLB_RUN_PRECONDITION ?
-		dlb_cost_precondition_s(s->c, in->op, at->kind, dlb_plan_factors_come_factored(s->g->whole)) :
-		dlb_cost_moment_s(s->c, in->op, dlb_kfac_moment_of(s->g->graph, in->op, in->tensor), at->kind, n);
+			   dlb_cost_precondition_s(s->c, in->op, at->kind,
+						   dlb_plan_factors_come_factored(s->g->whole)) :
+			   dlb_cost_moment_s(s->c, in->op,
+					     dlb_kfac_moment_of(s->g->graph, in->op, in->tensor), at->kind,
+					     n);
 	return t / at->speed;
 }
 
@@ -34,7 +39,8 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 	const struct dlb_program *own = dlb_program_of(s->g, node);
 	int m = in->micro_batch < 0 ? 0 : in->micro_batch % s->f[own->replica].M;
 	double t;
-	int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(s->g->graph, in->op, in->tensor) : -1;
+	int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(s->g->graph, in->op, in->tensor) :
+						      -1;
 	if (moment >= 0) {
 		t = kfac_s(s, node, in, own->size[m]);
 	} else if (in->what == DLB_RUN_ACCUMULATE) {
@@ -51,10 +57,12 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 		if (own->statistics && own->statistics[in->op] >= 0)
 			t /= 2;				/* each half takes half of the op's time */
 		if (in->what == DLB_RUN_UPDATE && s->c)		/* has an instruction of its own */
-			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) / s->c->cluster->node[node].speed;
+			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) /
+			     s->c->cluster->node[node].speed;
 	}
 	if (s->jitter > 0) {
-		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 + (in->what == DLB_RUN_ACCUMULATE);
+		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 +
+			     (in->what == DLB_RUN_ACCUMULATE);
 		double factor = 1 + s->jitter * dlb_philox_normal(s->seed, 0x6a697474, i);
 		t *= factor > 0.05 ? factor : 0.05;
 	}
@@ -68,7 +76,9 @@ double dlb_sim_square_sum_s(const struct sim *s, int node)
 	if (!s->c || !s->c->accumulate_Bps)
 		return 0;
 	for (int i = 0; i < g->n_ops; i++)
-		for (int j = 0; j < g->op[i].n_in && g->op[i].phase == DLB_UPDATE && dlb_program_of(s->g, node)->plan->placement[i] == node; j++)
+		for (int j = 0; j < g->op[i].n_in && g->op[i].phase == DLB_UPDATE &&
+				dlb_program_of(s->g, node)->plan->placement[i] == node;
+		     j++)
 			if (g->op[i].in[j] >= 0 && g->tensor[g->op[i].in[j]].kind == DLB_T_WEIGHT)
 				bytes += dlb_tensor_bytes(&g->tensor[g->op[i].in[j]], s->g->size[0]);
 	Bps = s->c->accumulate_Bps[s->c->cluster->node[node].kind] * s->c->cluster->node[node].speed;

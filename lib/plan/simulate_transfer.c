@@ -52,8 +52,14 @@ void dlb_sim_find_messages(struct sim *s)
 			if (in->verb != DLB_POST)
 				continue;
 			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
-			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1, .returned = !in->zero_copy };
-			m->flow.bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+			*m = (struct message){ .from = in->peer,
+					       .to = n,
+					       .route = dlb_sim_route(s, in->peer, n),
+					       .next = -1,
+					       .returned = !in->zero_copy };
+			m->flow.bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor],
+							 own->size[in->micro_batch < 0 ? 0 :
+											 in->micro_batch]);
 			n_passages += (size_t)s->route[m->route].n;
 		}
 	}
@@ -214,7 +220,8 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 	l->n_wide -= isinf(l->bytes[i]);
 	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
-	if (f->is_sum) {				/* sums from scratch when none is left: differences are not exact */
+	/* sums from scratch when none is left: differences are not exact */
+	if (f->is_sum) {
 		l->n_sums--;
 		l->sums_load = l->n_sums ? l->sums_load - load : 0;
 		l->sums_squares = l->n_sums ? l->sums_squares - load * load : 0;
@@ -300,7 +307,8 @@ static void wake(struct sim *s, int node, int k, double now)
 	if (n->waits_for != k)
 		return;
 	n->waits_for = -1;
-	*(n->wait_kind < 0 ? &s->t->node[node].copy_s : &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
+	*(n->wait_kind < 0 ? &s->t->node[node].copy_s :
+			     &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
 	n->now = now;
 	dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
 }
@@ -308,7 +316,8 @@ static void wake(struct sim *s, int node, int k, double now)
 void dlb_sim_end(struct sim *s, int k, double now)
 {
 	struct flow *f = flow_of(s, k);
-	if (f->done || f->event_s != now)		/* an earlier end was expected after this event was made */
+	/* an earlier end was expected after this event was made */
+	if (f->done || f->event_s != now)
 		return;
 	if (f->n == 1 && !f->is_sum)
 		f->end_s = end_on(&s->direction[f->passage[0].direction.id], f->passage[0].pos);

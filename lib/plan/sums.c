@@ -26,7 +26,13 @@
 /* The route of a rank's sends, usually to one other rank. */
 struct sum_route { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
 /* One rank's position in its list of hops, and its busy seconds. */
-struct sum_member { struct dlb_hop *hop; struct sum_route route; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
+struct sum_member {
+	struct dlb_hop *hop;
+	struct sum_route route;
+	double out_s, in_s, add_s;
+	int n_hops, at;
+	bool sent, got;
+};
 /* Rounds in which every rank sends and receives by its current hop, if the other side is at the matching
  * hop. */
 struct rounds {
@@ -50,7 +56,8 @@ static void find_route(const struct rounds *x, int r)
 	if (route->to == x->to[r])
 		return;
 	route->to = x->to[r];
-	route->n_directions = dlb_cluster_directions(c, x->node[r], x->node[route->to], route->direction, &route->way);
+	route->n_directions = dlb_cluster_directions(c, x->node[r], x->node[route->to], route->direction,
+						     &route->way);
 	if (c->link_model != DLB_LINKS_ROUTES)
 		route->n_directions = 0;
 }
@@ -81,7 +88,9 @@ static int taker(const struct sum_member *way, int r)
 	if (w->at == w->n_hops || w->sent || w->hop[w->at].to < 0)
 		return -1;
 	other = &way[w->hop[w->at].to];
-	return other->at < other->n_hops && !other->got && other->hop[other->at].from == r ? w->hop[w->at].to : -1;
+	return other->at < other->n_hops && !other->got && other->hop[other->at].from == r ?
+		       w->hop[w->at].to :
+		       -1;
 }
 
 static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *ranks, struct sum_member *way)
@@ -89,7 +98,9 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
 	for (int r = 0; r < ranks->n; r++) {
 		int n = how->hops(ranks, r, hop);
-		way[r] = (struct sum_member){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n, .route.to = -1 };
+		way[r] = (struct sum_member){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop),
+					      .n_hops = n,
+					      .route.to = -1 };
 		memcpy(way[r].hop, hop, (size_t)n * sizeof *hop);
 	}
 	free(hop);
@@ -172,13 +183,20 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 }
 
 /* busy: the busy directions and the fractions of that time; may be NULL. */
-static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
-		     int64_t n, int element_bytes, struct dlb_direction_load *busy, int *n_busy)
+static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks,
+		     const int *node, int64_t n, int element_bytes, struct dlb_direction_load *busy,
+		     int *n_busy)
 {
 	size_t R = (size_t)ranks->n, n_directions = (size_t)dlb_cluster_n_directions(c->cluster);
-	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .in_place = element_bytes >= 4 && how->in_place,
-			    .way = dlb_xcalloc(R, sizeof *x.way), .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_directions + 1, sizeof *x.flows),
-			    .direction_s = dlb_xcalloc(n_directions + 1, sizeof *x.direction_s), .link = dlb_xcalloc(n_directions + 1, sizeof *x.link) };
+	struct rounds x = { .c = c,
+			    .node = node,
+			    .n_ranks = ranks->n,
+			    .in_place = element_bytes >= 4 && how->in_place,
+			    .way = dlb_xcalloc(R, sizeof *x.way),
+			    .to = dlb_xcalloc(R, sizeof *x.to),
+			    .flows = dlb_xcalloc(n_directions + 1, sizeof *x.flows),
+			    .direction_s = dlb_xcalloc(n_directions + 1, sizeof *x.direction_s),
+			    .link = dlb_xcalloc(n_directions + 1, sizeof *x.link) };
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
@@ -189,7 +207,9 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 	all_s += (S - 1) * busiest_s(&x);
 	for (int i = 0; busy && i < (int)n_directions; i++)
 		if (x.direction_s[i] > 0)
-			busy[(*n_busy)++] = (struct dlb_direction_load){ { x.link[i], i }, fmin(1, S * x.direction_s[i] / all_s) };
+			busy[(*n_busy)++] = (struct dlb_direction_load){
+				{ x.link[i], i }, fmin(1, S * x.direction_s[i] / all_s)
+			};
 	for (size_t r = 0; r < R; r++)
 		free(x.way[r].hop);
 	free(x.way);
@@ -202,10 +222,11 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 
 /* ---- of a part ---- */
 
-static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size,
-		     struct dlb_direction_load *busy, int *n_busy)
+static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
+		     int k, int64_t n, int size, struct dlb_direction_load *busy, int *n_busy)
 {
-	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
+	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer),
+	    *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	double s;
 	dlb_plan_peers(p, k, peer);
@@ -240,22 +261,26 @@ static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 	int server = p->sharing.param_server;
 	for (int r = 0; r < p->n_replicas; r++)
 		if (p->replica[r][k] != server)
-			s += dlb_cost_xfer_s(c, 4.0 * (double)n, p->replica[r][k], server) + dlb_cost_xfer_s(c, 4.0 * (double)n, server, p->replica[r][k]);
+			s += dlb_cost_xfer_s(c, 4.0 * (double)n, p->replica[r][k], server) +
+			     dlb_cost_xfer_s(c, 4.0 * (double)n, server, p->replica[r][k]);
 	return s;
 }
 
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size)
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
+		      int k, int64_t n, int size)
 {
 	double every = (double)dlb_sharing_every(&p->sharing);
 	if (!dlb_sharing_averages(&p->sharing))
 		return part_s(p, c, how, k, n, size, NULL, NULL);
 	if (p->sharing.param_server >= 0)
 		return server_s(p, c, k, n) / every;
-	return part_s(p, c, how, k, n, size, NULL, NULL) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+	return part_s(p, c, how, k, n, size, NULL, NULL) / every +
+	       (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
 }
 
-int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
-		       int size, struct dlb_direction_load *busy)
+int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
+			    const struct dlb_allreduce *how, int k, int64_t n, int size,
+			    struct dlb_direction_load *busy)
 {
 	int n_busy = 0;
 
@@ -296,7 +321,8 @@ static const struct { const struct dlb_allreduce *how; double unseen; } ways[] =
 	{ &dlb_allreduce_tree, 1.05 }, { &dlb_allreduce_host, 1.05 },
 };
 
-static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struct dlb_cost *c, double bytes, bool agree)
+static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struct dlb_cost *c, double bytes,
+					   bool agree)
 {
 	const struct dlb_allreduce *best = NULL;
 	double best_s = INFINITY;
@@ -306,7 +332,9 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 			continue;
 		for (int k = 0; k < p->n_nodes; k++)
 			if (p->replica[0][k] >= 0)
-				longest_s = fmax(longest_s, ways[i].unseen * part_s(p, c, ways[i].how, k, (int64_t)bytes / 4, 4, NULL, NULL));
+				longest_s = fmax(longest_s,
+						 ways[i].unseen * part_s(p, c, ways[i].how, k,
+									 (int64_t)bytes / 4, 4, NULL, NULL));
 		if (longest_s < best_s * (1 - 1e-9)) {
 			best_s = longest_s;
 			best = ways[i].how;
@@ -315,7 +343,8 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 	return best;
 }
 
-enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };		/* of bytes; smaller and larger sums use the choice at the end */
+/* of bytes; smaller and larger sums use the choice at the end */
+enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };
 
 void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
 {

@@ -12,7 +12,8 @@ json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_
 		for (int i = 0; i < n_spans[n]; i++) {
 			const struct dlb_span *s = &span[n][i];
 
-			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch, dlb_doc_number(s->start_s),
+			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch,
+							      dlb_doc_number(s->start_s),
 							      dlb_doc_number(s->end_s)));
 		}
 		json_array_append_new(all, list);
@@ -30,7 +31,8 @@ static int read_span(const struct dlb_ref *r, int n_ops, struct dlb_span *s, str
 	for (int i = 0; i < 4; i++) {
 		struct dlb_ref e = dlb_ref_index(r, i);
 
-		if (i < 2 ? dlb_ref_int(&e, -i, INT32_MAX, &v[i], err) : dlb_ref_real(&e, 0, 1e18, &t[i - 2], err))
+		if (i < 2 ? dlb_ref_int(&e, -i, INT32_MAX, &v[i], err) :
+			    dlb_ref_real(&e, 0, 1e18, &t[i - 2], err))
 			return -1;
 	}
 	if (n_ops >= 0 && v[0] >= n_ops)
@@ -39,8 +41,8 @@ static int read_span(const struct dlb_ref *r, int n_ops, struct dlb_span *s, str
 	return 0;
 }
 
-int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
-		   int **n_spans, struct dlb_error *err)
+int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a,
+		   struct dlb_span ***span, int **n_spans, struct dlb_error *err)
 {
 	struct dlb_ref all;
 	int n = 0;

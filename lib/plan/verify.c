@@ -25,7 +25,9 @@ int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int mic
 		else
 			hi = mid;
 	}
-	return lo < p->n_places && p->place[lo].tensor == tensor && p->place[lo].micro_batch == micro_batch ? lo : -1;
+	return lo < p->n_places && p->place[lo].tensor == tensor && p->place[lo].micro_batch == micro_batch ?
+		       lo :
+		       -1;
 }
 
 int dlb_program_place_of(const struct dlb_node_program *np, const struct dlb_graph *g, int t, int m)
@@ -51,7 +53,8 @@ int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int m)
 
 int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
+	static const char *const verbs[DLB_N_VERBS] = { "POST",       "WAIT", "SEND", "COMPUTE",
+							"COLLECTIVE", "COPY", "FREE" };
 	const struct dlb_instr *in = &dlb_program_of(g, node)->node[node].instr[at];
 	char where[64];
 	snprintf(where, sizeof where, "program of node %d, instruction %d", node, at);
@@ -72,10 +75,13 @@ static int prove_statistics(const struct dlb_program *g, struct dlb_error *err)
 		int64_t n = dlb_graph_sums(g->graph, i, &n_own);
 		const struct dlb_node_program *np = &g->node[g->plan->placement[i]];
 		int b = n ? np->n_buckets - 1 : -1;
-		while (b >= 0 && !(np->bucket[b].cls == DLB_SUM_STATISTICS && np->bucket[b].op[0] == i && np->bucket[b].n == n))
+		while (b >= 0 && !(np->bucket[b].cls == DLB_SUM_STATISTICS && np->bucket[b].op[0] == i &&
+				   np->bucket[b].n == n))
 			b--;
 		if (n && b < 0)
-			return dlb_fail(err, NULL, "the statistics of op %d '%s' are not summed over the replicas", i, g->graph->op[i].name);
+			return dlb_fail(err, NULL,
+					"the statistics of op %d '%s' are not summed over the replicas", i,
+					g->graph->op[i].name);
 	}
 	return 0;
 }
@@ -88,19 +94,27 @@ static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 			return -1;
 	for (int r = 1; r < g->n_replicas; r++) {
 		const struct dlb_program *other = dlb_program_replica(g, r);
-		if (g->async && (other->depth != g->depth || other->micro_batches != g->micro_batches || other->staleness != g->staleness))
-			return dlb_fail(err, NULL, "replicas 0 and %d do not go round one asynchronous loop", r);
+		if (g->async && (other->depth != g->depth || other->micro_batches != g->micro_batches ||
+				 other->staleness != g->staleness))
+			return dlb_fail(err, NULL, "replicas 0 and %d do not go round one asynchronous loop",
+					r);
 		for (int k = 0; k < g->n_nodes; k++) {
 			int node = g->whole->replica[r][k];
 			if (node < 0)
 				continue;
-			const struct dlb_node_program *a = &g->node[g->whole->replica[0][k]], *b = &dlb_program_of(g, node)->node[node];
+			const struct dlb_node_program *a = &g->node[g->whole->replica[0][k]],
+						      *b = &dlb_program_of(g, node)->node[node];
 			bool same = a->n_buckets == b->n_buckets;
 			for (int i = 0; same && i < a->n_buckets; i++)
-				same = a->bucket[i].n == b->bucket[i].n && a->bucket[i].n_ops == b->bucket[i].n_ops &&
-				       !memcmp(a->bucket[i].op, b->bucket[i].op, (size_t)a->bucket[i].n_ops * sizeof(int));
+				same = a->bucket[i].n == b->bucket[i].n &&
+				       a->bucket[i].n_ops == b->bucket[i].n_ops &&
+				       !memcmp(a->bucket[i].op, b->bucket[i].op,
+					       (size_t)a->bucket[i].n_ops * sizeof(int));
 			if (!same)
-				return dlb_fail(err, NULL, "nodes %d and %d play one part and do not sum the same gradients", k, node);
+				return dlb_fail(
+					err, NULL,
+					"nodes %d and %d play one part and do not sum the same gradients", k,
+					node);
 		}
 	}
 	return 0;
@@ -126,8 +140,11 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 	double has = dlb_cluster_node_memory(c->cluster, worst);
 	dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", worst,
 		    c->cluster->kind[c->cluster->node[worst].kind].name, (has + lacks) / 1e6, has / 1e6);
-	return dlb_hint(err, "weights and state %.4g MB, activations %.4g MB, scratch %.4g MB; try more micro-batches or nodes",
-			(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6, (double)np->scratch_bytes / 1e6);
+	return dlb_hint(err,
+			"weights and state %.4g MB, activations %.4g MB, scratch %.4g MB; try more "
+			"micro-batches or nodes",
+			(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6,
+			(double)np->scratch_bytes / 1e6);
 }
 
 static int prove(const struct dlb_program *g, struct dlb_error *err)
@@ -138,7 +155,8 @@ static int prove(const struct dlb_program *g, struct dlb_error *err)
 	struct dlb_lifetimes *lives = dlb_lifetimes_new(g->graph);
 	for (int node = 0; node < g->n_nodes && rc == 0; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
-		rc = dlb_verify_lifetimes(lives, own, node, err) || dlb_verify_places(own, node, err) ? -1 : 0;
+		rc = dlb_verify_lifetimes(lives, own, node, err) || dlb_verify_places(own, node, err) ? -1 :
+													0;
 	}
 	dlb_lifetimes_free(lives);
 	return rc;

@@ -11,19 +11,28 @@ enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, not yet received *
 struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
-	bool *zero_copy;					/* [place] received, perhaps read in the sender's memory */
-	int *written, *version;				/* [place] version written into it; [root] version there now */
-	int *sum, *moment, *first_moment;		/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
-	char *bucket;					/* [update op, op in halves] progress of its bucket; 0: in none */
-	int *reduced, *updated;				/* [update op] steps whose sum over replicas is complete; steps updated */
+	/* [place] received, perhaps read in the sender's memory */
+	bool *zero_copy;
+	/* [place] version written into it; [root] version there now */
+	int *written, *version;
+	/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
+	int *sum, *moment, *first_moment;
+	/* [update op, op in halves] progress of its bucket; 0: in none */
+	char *bucket;
+	/* [update op] steps whose sum over replicas is complete; steps updated */
+	int *reduced, *updated;
 	bool averages;					/* buckets are of weights */
-	char *factors;					/* [update op] of K-FAC: progress of the bucket of its factors */
+	/* [update op] of K-FAC: progress of the bucket of its factors */
+	char *factors;
 	bool *preconditioned;				/* [update op] */
-	int squared, normed;				/* steps whose squares are summed; whose global norm is known */
+	/* steps whose squares are summed; whose global norm is known */
+	int squared, normed;
 	bool trusted;					/* K-FAC's trust region is computed */
-	struct versions *of_weight;			/* [tensor] asynchronous: weights updated on this node; else NULL */
+	/* [tensor] asynchronous: weights updated on this node; else NULL */
+	struct versions *of_weight;
 };
-struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy[]: its version, -1 */
+/* live: updates so far; copy[]: its version, -1 */
+struct versions { const struct dlb_weight_copies *w; int live, *copy; };
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
 /* The fault if output 0 of op shares a place that its class does not allow; NULL: none. */
@@ -44,7 +53,8 @@ static const char *shares(const struct dlb_lifetimes *l, int op, const struct dl
 		bool state = o->in[k] < 0 || dlb_tensor_is_state(&g->tensor[o->in[k]]);
 		if (o->in[k] == x->of)
 			*overwrites = dlb_graph_may_overwrite(g, op, k);
-		else if (!state && dlb_program_root_place(&l->g->node[l->node], o->in[k], x->micro_batch) == root)
+		else if (!state &&
+			 dlb_program_root_place(&l->g->node[l->node], o->in[k], x->micro_batch) == root)
 			return "overwrites an input that another input is a view of";
 	}
 	return *overwrites ? NULL : "overwrites what it must not";
@@ -58,9 +68,14 @@ static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_
 	if (!v || !v->w || in->what == DLB_RUN_UPDATE || rule == DLB_STALE_NONE)
 		return NULL;
 	if (rule == DLB_STALE_PREDICT)
-		return in->verb != DLB_COMPUTE || l->g->graph->op[in->op].phase != DLB_FORWARD || v->live >= in->iteration ||
-			(v->w->n && v->copy[in->iteration % v->w->n] == in->iteration) ? NULL : "reads a weight that is not predicted";
-	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ? NULL : "reads a version of a weight that is not kept";
+		return in->verb != DLB_COMPUTE || l->g->graph->op[in->op].phase != DLB_FORWARD ||
+				       v->live >= in->iteration ||
+				       (v->w->n && v->copy[in->iteration % v->w->n] == in->iteration) ?
+			       NULL :
+			       "reads a weight that is not predicted";
+	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ?
+		       NULL :
+		       "reads a version of a weight that is not kept";
 }
 
 static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *in)
@@ -80,13 +95,15 @@ static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *
 
 static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
-	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) : in->micro_batch;
+	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) :
+				      in->micro_batch;
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
 	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
 		return once ? has_version(l, t, in) : NULL;
 	m = once ? -1 - in->iteration : m;
-	int k = dlb_program_find_place(&l->g->node[l->node], t, m), r = dlb_program_root_place(&l->g->node[l->node], t, m);
+	int k = dlb_program_find_place(&l->g->node[l->node], t, m),
+	    r = dlb_program_root_place(&l->g->node[l->node], t, m);
 	if (k < 0 || r < 0)
 		return "reads a tensor that has no place on this node";
 	if (l->life[k] != WRITTEN)
@@ -147,7 +164,9 @@ static const char *precondition(struct dlb_lifetimes *l, const struct dlb_instr 
 	}
 	if (!moments_are(l, in->op, M))
 		return "preconditions before the second moments are summed";
-	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
+	return l->factors[in->op] && l->factors[in->op] != REDUCED ?
+		       "preconditions before the factors are summed over the replicas" :
+		       NULL;
 }
 
 static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
@@ -181,7 +200,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		bad = half(l, in);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
-		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))	/* training data: summed into a factor before */
+		/* training data: summed into a factor before */
+		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
 		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
@@ -190,8 +210,10 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
 			bad = !is_summed(l, in->op, in->iteration) ? "updates before the gradient is summed" :
-				dlb_kfac_layer_of(g, in->op) < 0 ? NULL : !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
-				!l->trusted ? "updates before the trust region is known" : NULL;
+			      dlb_kfac_layer_of(g, in->op) < 0     ? NULL :
+			      !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
+			      !l->trusted                ? "updates before the trust region is known" :
+							   NULL;
 		else
 			bad = readable(l, t, in);
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
@@ -199,7 +221,9 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	}
 	l->updated[in->op] += in->what == DLB_RUN_UPDATE;
 	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
-		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? first : in->micro_batch);
+		int k = o->out[i] < 0 ? -1 :
+					dlb_program_find_place(&l->g->node[l->node], o->out[i],
+							       in->micro_batch < 0 ? first : in->micro_batch);
 		if (o->out[i] < 0)
 			continue;
 		bool overwrites = false;
@@ -209,7 +233,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			bad = shares(l, in->op, &np->place[k], &overwrites);
 		if (bad)
 			break;
-		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor, np->place[k].micro_batch);
+		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor,
+					       np->place[k].micro_batch);
 		if (r < 0 || (r != k && l->life[r] != WRITTEN))
 			return "writes into a place that is not alive";
 		if (overwrites && l->zero_copy[r])
@@ -229,7 +254,8 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 		return NULL;
 	if (in->tag < 0 || in->tag >= np->n_buckets)
 		return "there is no such bucket";
-	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS, factors = np->bucket[in->tag].cls == DLB_SUM_FACTOR;
+	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS,
+	     factors = np->bucket[in->tag].cls == DLB_SUM_FACTOR;
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
@@ -243,7 +269,8 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
 		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
-		if (factors && i && np->bucket[in->tag].op[i - 1] == op)	/* the next group of the same layer */
+		/* the next group of the same layer */
+		if (factors && i && np->bucket[in->tag].op[i - 1] == op)
 			continue;
 		if (start && factors && !moments_are(l, op, l->g->micro_batches))
 			return "starts before its factors are there";
@@ -266,7 +293,8 @@ static const char *trust(struct dlb_lifetimes *l)
 		return "the trust region is taken twice";
 	l->trusted = true;
 	for (int op = 0; op < g->n_ops; op++)
-		if (l->p->placement[op] == l->node && dlb_kfac_layer_of(g, op) == op && !l->preconditioned[op])
+		if (l->p->placement[op] == l->node && dlb_kfac_layer_of(g, op) == op &&
+		    !l->preconditioned[op])
 			return "takes the trust region before a gradient is preconditioned";
 	return NULL;
 }
@@ -294,9 +322,11 @@ static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			if (dlb_program_sums(l->g, op) && !is_summed(l, op, in->iteration))
 				bad = "the global norm is taken before a gradient is summed";
 			else if (!l->averages && l->bucket[op] && l->reduced[op] <= in->iteration)
-				bad = "the global norm is taken before a gradient is summed over the replicas";
+				bad = "the global norm is taken before a gradient is summed over the "
+				      "replicas";
 			else if (!dlb_program_sums(l->g, op))
-				bad = readable(l, o->in[i], &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
+				bad = readable(l, o->in[i],
+					       &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
 		}
 	}
 	return bad;
@@ -305,7 +335,9 @@ static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
-	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
+	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ?
+			dlb_program_find_place(np, in->tensor, in->micro_batch) :
+			-1;
 	switch (in->verb) {
 	case DLB_POST:
 	case DLB_COPY:
@@ -333,8 +365,9 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	case DLB_COMPUTE:
 		return compute(l, in);
 	case DLB_COLLECTIVE:
-		return in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? norm(l, in) : in->what == DLB_RUN_TRUST ? trust(l) :
-			collective(l, in);
+		return in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? norm(l, in) :
+		       in->what == DLB_RUN_TRUST                               ? trust(l) :
+										 collective(l, in);
 	default:
 		return NULL;
 	}
@@ -397,7 +430,8 @@ static void begin(struct dlb_lifetimes *l, const struct dlb_program *g, int node
 	l->averages = dlb_sharing_averages(&g->whole->sharing);
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
-			(np->bucket[b].cls == DLB_SUM_FACTOR ? l->factors : l->bucket)[np->bucket[b].op[i]] = IN_BUCKET;
+			(np->bucket[b].cls == DLB_SUM_FACTOR ? l->factors :
+							       l->bucket)[np->bucket[b].op[i]] = IN_BUCKET;
 	if (g->depth)
 		watch_versions(l);
 }
@@ -449,8 +483,10 @@ static int left_in_bucket(const struct dlb_lifetimes *l)
 	int first = g->n_ops;
 	for (int b = 0; b < np->n_buckets; b++) {
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
-			int op = np->bucket[b].op[i], done = g->op[op].phase == DLB_UPDATE ? REDUCED : IN_BUCKET;
-			if (op < first && ((l->factors[op] && l->factors[op] != REDUCED) || (l->bucket[op] && l->bucket[op] != done)))
+			int op = np->bucket[b].op[i],
+			    done = g->op[op].phase == DLB_UPDATE ? REDUCED : IN_BUCKET;
+			if (op < first && ((l->factors[op] && l->factors[op] != REDUCED) ||
+					   (l->bucket[op] && l->bucket[op] != done)))
 				first = op;
 		}
 	}
@@ -463,7 +499,9 @@ static int prove(struct dlb_lifetimes *l, struct dlb_error *err)
 	const struct dlb_node_program *np = &g->node[l->node];
 	int node = l->node, ends = 0;
 	for (int i = 0; i < np->n_instr; i++) {
-		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(l, &np->instr[i]);
+		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ?
+					  "comes after the end of the step" :
+					  live(l, &np->instr[i]);
 		if (bad)
 			return dlb_verify_fault(g, node, i, err, bad);
 		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
@@ -474,18 +512,23 @@ static int prove(struct dlb_lifetimes *l, struct dlb_error *err)
 		return dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	int op = left_in_bucket(l);
 	if (op < g->graph->n_ops)
-		return dlb_fail(err, NULL, "program of node %d: the bucket of %sop %d '%s' is never waited for", node,
-				l->factors[op] && l->factors[op] != REDUCED ? "the factors of " : "", op, g->graph->op[op].name);
+		return dlb_fail(err, NULL,
+				"program of node %d: the bucket of %sop %d '%s' is never waited for", node,
+				l->factors[op] && l->factors[op] != REDUCED ? "the factors of " : "", op,
+				g->graph->op[op].name);
 	for (int k = 0; k < np->n_places; k++) {
 		int r = dlb_program_root_place(np, np->place[k].tensor, np->place[k].micro_batch);
 		if (r < 0 || l->life[r] != FREED)
-			return dlb_fail(err, NULL, "program of node %d: tensor %d '%s' of micro-batch %d is never freed", node,
-					np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
+			return dlb_fail(err, NULL,
+					"program of node %d: tensor %d '%s' of micro-batch %d is never freed",
+					node, np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name,
+					np->place[k].micro_batch);
 	}
 	return 0;
 }
 
-int dlb_verify_lifetimes(struct dlb_lifetimes *l, const struct dlb_program *g, int node, struct dlb_error *err)
+int dlb_verify_lifetimes(struct dlb_lifetimes *l, const struct dlb_program *g, int node,
+			 struct dlb_error *err)
 {
 	begin(l, g, node);
 	int rc = prove(l, err);

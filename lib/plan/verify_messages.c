@@ -20,7 +20,8 @@ static int by_message(const void *a, const void *b)
 
 static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 {
-	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor],
+					g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 }
 
 /* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns
@@ -35,15 +36,27 @@ static struct message_end *collect(const struct dlb_program *g, int kind, int *n
 		const struct dlb_node_program *np = &own->node[node];
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr *in = &np->instr[i];
-			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb == DLB_FREE && in->zero_copy ? 4 :
-				in->verb != DLB_WAIT ? -1 : in->sent ? 3 : 2;
+			int k = in->verb == DLB_SEND                  ? 0 :
+				in->verb == DLB_POST                  ? 1 :
+				in->verb == DLB_FREE && in->zero_copy ? 4 :
+				in->verb != DLB_WAIT                  ? -1 :
+				in->sent                              ? 3 :
+									2;
 			if (k != kind)
 				continue;
 			bool ours = k == 0 || k == 3;
 			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
 			DLB_GROW(list, *n, cap);
-			list[(*n)++] = (struct message_end){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
-				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i, in->zero_copy };
+			list[(*n)++] = (struct message_end){ ours ? node : in->peer,
+							     ours ? in->peer : node,
+							     in->tag,
+							     in->tensor,
+							     in->micro_batch,
+							     place < 0 ? bytes_of(own, in) :
+									 np->place[place].bytes,
+							     node,
+							     i,
+							     in->zero_copy };
 		}
 	}
 	qsort(list, (size_t)*n, sizeof *list, by_message);
@@ -60,18 +73,22 @@ static int keep_zero_copy(struct message_end *a, int n)
 	return kept;
 }
 
-static int same_messages(const struct dlb_program *g, const struct message_end *a, int n, const struct message_end *b, int k,
-			 struct dlb_error *err)
+static int same_messages(const struct dlb_program *g, const struct message_end *a, int n,
+			 const struct message_end *b, int k, struct dlb_error *err)
 {
 	for (int i = 0; i < n || i < k; i++) {
 		if (i >= k || (i < n && by_message(&a[i], &b[i]) < 0))
-			return dlb_verify_fault(g, a[i].node, a[i].at, err, "has no counterpart on the other side");
+			return dlb_verify_fault(g, a[i].node, a[i].at, err,
+						"has no counterpart on the other side");
 		if (i >= n || by_message(&a[i], &b[i]) > 0)
-			return dlb_verify_fault(g, b[i].node, b[i].at, err, "has no counterpart on the other side");
+			return dlb_verify_fault(g, b[i].node, b[i].at, err,
+						"has no counterpart on the other side");
 		if (a[i].bytes != b[i].bytes || a[i].tensor != b[i].tensor || a[i].m != b[i].m)
-			return dlb_verify_fault(g, a[i].node, a[i].at, err, "the two sides do not mean the same tensor or size");
+			return dlb_verify_fault(g, a[i].node, a[i].at, err,
+						"the two sides do not mean the same tensor or size");
 		if (a[i].zero_copy != b[i].zero_copy)
-			return dlb_verify_fault(g, b[i].node, b[i].at, err, "one side has zero-copy, the other a copy");
+			return dlb_verify_fault(g, b[i].node, b[i].at, err,
+						"one side has zero-copy, the other a copy");
 		if (i > 0 && by_message(&a[i - 1], &a[i]) == 0)
 			return dlb_verify_fault(g, a[i].node, a[i].at, err, "is there twice");
 	}
@@ -86,7 +103,8 @@ struct message_check {
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
 	bool *at_norm;
-	int *n_squared;				/* [step] asynchronous: nodes that have summed their squares */
+	/* [step] asynchronous: nodes that have summed their squares */
+	int *n_squared;
 	bool *stacked; int *stack, top;
 };
 
@@ -107,7 +125,10 @@ static void wake(struct message_check *r, int node)
 /* Whether node may pass this instruction. */
 static bool meet_others(struct message_check *r, int node, const struct dlb_instr *in)
 {
-	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 ? in->iteration : in->micro_batch >= M ? 0 : in->micro_batch;
+	int R = r->g->n_replicas, M = r->g->micro_batches,
+	    m = in->micro_batch < 0  ? in->iteration :
+		in->micro_batch >= M ? 0 :
+				       in->micro_batch;
 	int *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag * M + m];
 	if (in->what == DLB_RUN_REDUCE && ++*started == R) {
 		dlb_plan_peers(r->g->whole, r->part[node], r->peer);
@@ -150,10 +171,15 @@ static void advance(struct message_check *r, int node)
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
 		const struct dlb_instr *in = &np->instr[r->pc[node]];
-		const bool all = in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST);
-		if (in->verb == DLB_COLLECTIVE && !(!all ? meet_others(r, node, in) : r->g->async ? meet_norm(r, in) : meet_all(r, node)))
+		const bool all = in->verb == DLB_COLLECTIVE &&
+				 (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ||
+				  in->what == DLB_RUN_TRUST);
+		if (in->verb == DLB_COLLECTIVE && !(!all        ? meet_others(r, node, in) :
+						    r->g->async ? meet_norm(r, in) :
+								  meet_all(r, node)))
 			return;
-		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT && !(in->verb == DLB_FREE && in->zero_copy))
+		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT &&
+		    !(in->verb == DLB_FREE && in->zero_copy))
 			continue;
 		bool ours = in->verb == DLB_SEND || in->sent;
 		int k = find_message(r, ours ? node : in->peer, ours ? in->peer : node, in->tag);
@@ -164,7 +190,9 @@ static void advance(struct message_check *r, int node)
 			return;
 		}
 		if (in->verb != DLB_WAIT) {
-			*(in->verb == DLB_SEND ? &r->sent[k] : in->verb == DLB_POST ? &r->posted[k] : &r->returned[k]) = true;
+			*(in->verb == DLB_SEND ? &r->sent[k] :
+			  in->verb == DLB_POST ? &r->posted[k] :
+						 &r->returned[k]) = true;
 			if (r->waiter[k] >= 0 && r->waiter[k] != node) {
 				wake(r, r->waiter[k]);
 				r->waiter[k] = -1;
@@ -173,7 +201,8 @@ static void advance(struct message_check *r, int node)
 	}
 }
 
-static int prove_progress(const struct dlb_program *g, const struct message_end *message, int n, struct dlb_error *err)
+static int prove_progress(const struct dlb_program *g, const struct message_end *message, int n,
+			  struct dlb_error *err)
 {
 	struct message_check r = { .g = g, .message = message, .n = n };
 	int rc = 0;
@@ -196,7 +225,10 @@ static int prove_progress(const struct dlb_program *g, const struct message_end 
 	}
 	for (int node = g->n_nodes - 1; node >= 0; node--) {
 		r.part[node] = dlb_plan_part_of(g->whole, node);
-		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets * (size_t)g->micro_batches + 1, sizeof(int));
+		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets *
+							      (size_t)g->micro_batches +
+						      1,
+					      sizeof(int));
 		wake(&r, node);
 	}
 	while (r.top) {

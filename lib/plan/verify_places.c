@@ -12,7 +12,8 @@ static int cover_max(const struct cover *c, int v, int lo, int hi, int a, int b)
 		return 0;
 	if (a <= lo && hi <= b)
 		return c->max[v];
-	int mid = (lo + hi) / 2, x = cover_max(c, 2 * v, lo, mid, a, b), y = cover_max(c, 2 * v + 1, mid, hi, a, b);
+	int mid = (lo + hi) / 2, x = cover_max(c, 2 * v, lo, mid, a, b),
+	    y = cover_max(c, 2 * v + 1, mid, hi, a, b);
 	return (x > y ? x : y) + c->add[v];
 }
 
@@ -68,13 +69,18 @@ int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *e
 	for (int k = 0; k < n && rc == 0; k++) {
 		const struct dlb_place *x = &np->place[k];
 		int r = dlb_program_root_place(np, x->tensor, x->micro_batch);
-		if (x->first < 0 || x->last < x->first || x->offset + x->bytes > np->arena_bytes || x->offset % DLB_PLACE_ALIGN)
-			rc = dlb_fail(err, NULL, "program of node %d: the place of tensor %d '%s' is not in the arena", node, x->tensor,
-				      g->graph->tensor[x->tensor].name);
-		else if (r != k && (r < 0 || np->place[r].offset != x->offset || np->place[r].bytes < x->bytes ||
-				    np->place[r].first > x->first || np->place[r].last < x->last))
-			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' does not lie in the place that it shares", node,
-				      x->tensor, g->graph->tensor[x->tensor].name);
+		if (x->first < 0 || x->last < x->first || x->offset + x->bytes > np->arena_bytes ||
+		    x->offset % DLB_PLACE_ALIGN)
+			rc = dlb_fail(err, NULL,
+				      "program of node %d: the place of tensor %d '%s' is not in the arena",
+				      node, x->tensor, g->graph->tensor[x->tensor].name);
+		else if (r != k &&
+			 (r < 0 || np->place[r].offset != x->offset || np->place[r].bytes < x->bytes ||
+			  np->place[r].first > x->first || np->place[r].last < x->last))
+			rc = dlb_fail(
+				err, NULL,
+				"program of node %d: tensor %d '%s' does not lie in the place that it shares",
+				node, x->tensor, g->graph->tensor[x->tensor].name);
 		else if (r == k) {
 			at[n_at++] = x->offset;
 			at[n_at++] = x->offset + dlb_place_bytes(x->bytes);
@@ -89,10 +95,13 @@ int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *e
 	c.add = dlb_xcalloc(4 * (size_t)c.n + 4, sizeof(int));
 	for (int i = 0; i < n_events && rc == 0; i++) {
 		const struct dlb_place *x = &np->place[event[i].place];
-		int a = border(at, n_at, x->offset), b = border(at, n_at, x->offset + dlb_place_bytes(x->bytes));
+		int a = border(at, n_at, x->offset),
+		    b = border(at, n_at, x->offset + dlb_place_bytes(x->bytes));
 		if (!event[i].end && cover_max(&c, 1, 0, c.n, a, b))
-			rc = dlb_fail(err, NULL, "program of node %d: the place of tensor %d '%s' of micro-batch %d overlaps another", node,
-				      x->tensor, g->graph->tensor[x->tensor].name, x->micro_batch);
+			rc = dlb_fail(err, NULL,
+				      "program of node %d: the place of tensor %d '%s' of micro-batch %d "
+				      "overlaps another",
+				      node, x->tensor, g->graph->tensor[x->tensor].name, x->micro_batch);
 		cover_add(&c, 1, 0, c.n, a, b, event[i].end ? -1 : 1);
 	}
 	free(c.max);

@@ -73,7 +73,8 @@ static bool is_only_read(const struct compiler *c, const struct by_place *l, int
 		if (l->tensor[i] == g->loss || overwrites(c, l, i))
 			return false;
 		for (int r = g->reader_start[l->tensor[i]]; r < g->reader_start[l->tensor[i] + 1]; r++)
-			if (g->op[g->reader[r]].phase == DLB_UPDATE && c->p->placement[g->reader[r]] == c->inst_node[y])
+			if (g->op[g->reader[r]].phase == DLB_UPDATE &&
+			    c->p->placement[g->reader[r]] == c->inst_node[y])
 				return false;
 	}
 	return true;
@@ -113,14 +114,17 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 	if (through->op < 0)
 		return at;
 	end_s = start_of(c, through) + dlb_flow_s(&c->f, through->op, through->m < 0 ? 0 : through->m);
-	while (at < from->n_actions - 1 && (from->action[at].op < 0 || from->action[at].tensor >= 0 || start_of(c, &from->action[at]) < end_s))
+	while (at < from->n_actions - 1 && (from->action[at].op < 0 || from->action[at].tensor >= 0 ||
+					    start_of(c, &from->action[at]) < end_s))
 		at++;
 	return at;
 }
 
-static void mark_zero_copy(struct compiler *c, const struct by_place *l, int node, struct received *r, bool longer)
+static void mark_zero_copy(struct compiler *c, const struct by_place *l, int node, struct received *r,
+			   bool longer)
 {
-	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), type = HOOK_WAIT_SENT;
+	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r),
+	    type = HOOK_WAIT_SENT;
 	int over = overwritten_at(c, l, x, r->m, c->slot[source * c->M + r->m].first), wait = over;
 	struct slot *place = &c->slot[x * c->M + r->m];
 	if (back < 0 || back > over)
@@ -152,8 +156,10 @@ void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		for (int k = 0; k < c->code[node].n_recv; k++) {
 			struct received *r = &c->code[node].recv[k];
-			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.received[c->root[c->inst_start[r->tensor]]] &&
-			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) && is_only_read(c, &l, r->slot / c->M))
+			if (r->m >= 0 && share_memory(cluster, r->from, node) &&
+			    !l.received[c->root[c->inst_start[r->tensor]]] &&
+			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) &&
+			    is_only_read(c, &l, r->slot / c->M))
 				mark_zero_copy(c, &l, node, r, longer);
 		}
 	}

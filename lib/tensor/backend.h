@@ -106,7 +106,13 @@ struct dlb_pool_desc {
  * SUMS: the same inputs, out {sums}. REST: the same inputs and sums as one more, the same outputs. */
 enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
 enum dlb_bn_half { DLB_BN_WHOLE, DLB_BN_SUMS, DLB_BN_REST };
-struct dlb_bn_desc { enum dlb_bn_dir dir; enum dlb_bn_half half; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
+struct dlb_bn_desc {
+	enum dlb_bn_dir dir;
+	enum dlb_bn_half half;
+	struct dlb_desc x;
+	double epsilon, momentum;
+	bool unbiased, relu;
+};
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD: in {dy, y}, out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
 /* Attention: heads of queries q (rows of `width`); several neighbouring heads share the keys and values of
@@ -170,7 +176,13 @@ struct dlb_dropout_desc {
 enum dlb_cell_act { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_RELU };
 enum dlb_cell_loop { DLB_CELL_RNN, DLB_CELL_RNN_GRAD, DLB_CELL_GRU, DLB_CELL_GRU_CANDIDATE, DLB_CELL_GRU_GRAD,
 		     DLB_CELL_GRU_GRAD_RESET, DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD };
-struct dlb_cell_desc { enum dlb_dtype dtype; enum dlb_cell_loop loop; int64_t h, plane; int act[3]; bool coupled, joint, peepholes; };
+struct dlb_cell_desc {
+	enum dlb_dtype dtype;
+	enum dlb_cell_loop loop;
+	int64_t h, plane;
+	int act[3];
+	bool coupled, joint, peepholes;
+};
 /* Classification losses. x (N,C,inner) log-probabilities (nll) or logits (sce), t (N,inner) i32 or i64, w (C)
  * or NULL. reduction none: y (N,inner); sum, mean: scalar. mean divides by the summed weights of the labels
  * that are not ignored; if there are none, it is 0.
@@ -251,14 +263,40 @@ struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
  * If the smoothed gradient stays constant, that is w - distance rate v (momentum: Chen et al.,
  * SpecTrain, 2018) or w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al.,
  * XPipe, 2019), plus decoupled decay. */
-enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAGRAD, DLB_RULE_RMSPROP, DLB_RULE_ADAM,
-		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF,
-		       DLB_RULE_KFAC,		/* sgd on a preconditioned gradient (optim/kfac.h) */
-		       DLB_N_RULES };
-enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_ALPHA, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY,
-       DLB_HYPER_DAMPING, DLB_HYPER_FACTOR_DECAY, DLB_HYPER_INVERSE_EVERY, DLB_HYPER_KL_CLIP, DLB_N_HYPER };
-enum dlb_update_variant { DLB_VARIANT_CORRECTED, DLB_VARIANT_DENOM_CORRECTED, DLB_VARIANT_UNCORRECTED, DLB_VARIANT_AMSGRAD,
-			  DLB_N_VARIANTS };		/* of max-adabelief */
+enum dlb_update_rule {
+	DLB_RULE_SGD,
+	DLB_RULE_MOMENTUM,
+	DLB_RULE_NESTEROV,
+	DLB_RULE_ADAGRAD,
+	DLB_RULE_RMSPROP,
+	DLB_RULE_ADAM,
+	DLB_RULE_ADAMW,
+	DLB_RULE_ADABELIEF,
+	DLB_RULE_MAX_ADABELIEF,
+	DLB_RULE_KFAC, /* sgd on a preconditioned gradient (optim/kfac.h) */
+	DLB_N_RULES
+};
+enum {
+	DLB_HYPER_LR,
+	DLB_HYPER_MOMENTUM,
+	DLB_HYPER_ALPHA,
+	DLB_HYPER_BETA1,
+	DLB_HYPER_BETA2,
+	DLB_HYPER_EPS,
+	DLB_HYPER_DECAY,
+	DLB_HYPER_DAMPING,
+	DLB_HYPER_FACTOR_DECAY,
+	DLB_HYPER_INVERSE_EVERY,
+	DLB_HYPER_KL_CLIP,
+	DLB_N_HYPER
+};
+enum dlb_update_variant {
+	DLB_VARIANT_CORRECTED,
+	DLB_VARIANT_DENOM_CORRECTED,
+	DLB_VARIANT_UNCORRECTED,
+	DLB_VARIANT_AMSGRAD,
+	DLB_N_VARIANTS
+}; /* of max-adabelief */
 enum dlb_update_stage { DLB_UPDATE_WHOLE, DLB_UPDATE_LOCAL, DLB_UPDATE_APPLY, DLB_UPDATE_PREDICT };
 struct dlb_update_desc {
 	enum dlb_dtype dtype;
@@ -291,25 +329,42 @@ struct dlb_backend_ops {
 	void (*upload)(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
 	void (*sync)(struct dlb_backend *b);		/* waits for everything queued */
-	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*conv)(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*pool)(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*softmax)(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*norm)(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*attention)(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*dropout)(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*cell)(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*loss)(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*map)(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*reduce)(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*update)(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-	int (*host)(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
-		    struct dlb_kernel **k, struct dlb_error *err);
+	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+	int (*conv)(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*pool)(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err);
+	int (*softmax)(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+	int (*norm)(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*attention)(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
+			 struct dlb_error *err);
+	int (*dropout)(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+	int (*cell)(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*loss)(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*map)(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
+	int (*reduce)(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
+	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err);
+	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err);
+	int (*update)(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
+	int (*host)(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
+		    size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
 };
 /* Rows of backends.c, the only file with #ifdef DLB_CUDA; ends with NULL. */
 extern const struct dlb_backend_ops *const dlb_backends[];

@@ -33,13 +33,14 @@ int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const v
 /* inverse = (average + damping I)^-1. If that is not positive definite, adds 1e-7, 1e-5, then 1e-3 of the
  * mean diagonal. Returns the number of these attempts; -1: none succeeded, or a value is not finite, and the
  * inverse is unchanged. work: n * n. */
-int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse, double *work);
+int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse,
+		    double *work);
 /* As above (f32), from the Cholesky factor of the damped matrix: L of the reversed matrix
  * in RFP (spd.h). Returns 0 or -1. */
 int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *work);
 /* [dw db] = G^-1 [dw db] A^-1 in place, outputs as rows. n_a: order of A, with the bias if db is not NULL;
  * n_g: outputs. dw is (n_g, inputs), or (inputs, n_g) with by_input. work: 2 * n_a * n_g elements. Returns
  * the inner product of result and input, in double. */
-double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
-			     void *db, void *work);
+double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse,
+			     const void *g_inverse, void *dw, void *db, void *work);
 #endif

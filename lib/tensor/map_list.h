@@ -65,7 +65,10 @@ MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))
 MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, minimum, maximum */
 MAP(prelu, 2, NEGATIVE(a) ? MUL(a, b) : a)				/* x, slope */
 MAP(relu, 1, NEGATIVE(a) ? (T)0 : a)
-MAP(shrink, 1, (T)-1 < 1 && a < NEG(alpha) ? ADD(a, beta) : a > alpha ? SUB(a, beta) : 0)	/* alpha = lambda, beta = bias */
+MAP(shrink, 1,
+    (T)-1 < 1 && a < NEG(alpha) ? ADD(a, beta) :
+    a > alpha                   ? SUB(a, beta) :
+				  0) /* alpha = lambda, beta = bias */
 MAP_INT(bit_and, 2, a & b)
 MAP_INT(bit_or, 2, a | b)
 MAP_INT(bit_xor, 2, a ^ b)
@@ -150,10 +153,16 @@ MAP_FLOAT(gelu_grad, 2, a * ((T)0.5 * (1 + F(erf)(b * (T)0.70710678118654752440)
 MAP_FLOAT(gelu_tanh_grad, 2, a * (GELU_SIGMOID(b) + b * GELU_SIGMOID(b) * (1 - GELU_SIGMOID(b)) *
 	((T)1.59576912160573071176 + (T)0.21406444881780073 * b * b)))	/* dy, x */
 /* n / (n + 2) + x 4 e (e + 1) / (n + 2)^2 */
-MAP_FLOAT(mish_grad, 2, b > 20 ? a : a * (MISH_N(MISH_E(b)) / (MISH_N(MISH_E(b)) + 2) + b * (4 * MISH_E(b) * (MISH_E(b) + 1)) /
-	((MISH_N(MISH_E(b)) + 2) * (MISH_N(MISH_E(b)) + 2))))		/* dy, x */
-MAP_FLOAT(swish_grad, 2, a * F(sigmoid)(alpha * b) * (1 + alpha * b * (1 - F(sigmoid)(alpha * b))))	/* dy, x */
-MAP_FLOAT(swiglu_grad, 3, a * c * F(sigmoid)(alpha * b) * (1 + alpha * b * (1 - F(sigmoid)(alpha * b))))	/* dy, gate, value: dgate */
+MAP_FLOAT(mish_grad, 2,
+	  b > 20 ? a :
+		   a * (MISH_N(MISH_E(b)) / (MISH_N(MISH_E(b)) + 2) +
+			b * (4 * MISH_E(b) * (MISH_E(b) + 1)) /
+				((MISH_N(MISH_E(b)) + 2) * (MISH_N(MISH_E(b)) + 2)))) /* dy, x */
+/* dy, x */
+MAP_FLOAT(swish_grad, 2, a * F(sigmoid)(alpha * b) * (1 + alpha * b * (1 - F(sigmoid)(alpha * b))))
+MAP_FLOAT(swiglu_grad, 3,
+	  a *c *F(sigmoid)(alpha *b) *
+		  (1 + alpha * b * (1 - F(sigmoid)(alpha * b)))) /* dy, gate, value: dgate */
 MAP_FLOAT(swiglu_grad_value, 2, a * b * F(sigmoid)(alpha * b))		/* dy, gate */
 MAP_FLOAT(shrink_grad, 2, b < -alpha || b > alpha ? a : 0)		/* dy, x */
 MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
@@ -170,7 +179,7 @@ MAP_FLOAT(min_grad, 3, b < c ? a : b == c ? a / 2 : 0)
 
 /* choice and logic */
 MAP_SELECT(where, 3, a ? b : c)
-MAP_SELECT(keep, 2, a ? MUL(b, alpha) : 0)				/* mask, x; Dropout: alpha = 1/(1-p) */
+MAP_SELECT(keep, 2, a ? MUL(b, alpha) : 0) /* mask, x; Dropout: alpha = 1/(1-p) */
 MAP_SELECT(keep_not, 2, a ? 0 : MUL(b, alpha))
 MAP_COMPARE(equal, 2, a == b)
 MAP_COMPARE(not_equal, 2, a != b)

@@ -10,7 +10,10 @@
 #include <stdint.h>
 
 enum { DLB_SKINNY_LANES = 16 };
-static inline int64_t dlb_skinny_stride(int64_t m) { return (m + DLB_SKINNY_LANES - 1) / DLB_SKINNY_LANES * DLB_SKINNY_LANES; }
+static inline int64_t dlb_skinny_stride(int64_t m)
+{
+	return (m + DLB_SKINNY_LANES - 1) / DLB_SKINNY_LANES * DLB_SKINNY_LANES;
+}
 
 struct dlb_skinny {
 	/* x += e (if e is not NULL), p = x q. */
@@ -18,7 +21,8 @@ struct dlb_skinny {
 	/* qt = x^T p, transposed. */
 	void (*project_back)(int64_t n, int64_t m, int r, const float *x, const float *p, float *qt);
 	/* y = p q^T;  e = x - share y (if e is not NULL);  x = y. */
-	void (*restore)(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt, float share);
+	void (*restore)(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt,
+			float share);
 };
 /* The functions for the highest level of this processor. */
 const struct dlb_skinny *dlb_skinny(void);

@@ -157,7 +157,9 @@ char *dlb_desc_str(const struct dlb_desc *d, char *buf, size_t n)
 static float from_f16(uint16_t h)
 {
 	int e = h >> 10 & 31, m = h & 1023;
-	float v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(m + 1024), e - 25) : ldexpf((float)m, -24);
+	float v = e == 31 ? (m ? NAN : INFINITY) :
+		  e       ? ldexpf((float)(m + 1024), e - 25) :
+			    ldexpf((float)m, -24);
 
 	return h & 0x8000 ? -v : v;
 }

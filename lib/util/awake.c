@@ -27,7 +27,8 @@ static bool is_quota(const char *path)
 {
 	char line[64];
 	FILE *f = fopen(path, "r");
-	bool quota = f && fgets(line, sizeof line, f) && strncmp(line, "max", 3) != 0 && strncmp(line, "-1", 2) != 0;
+	bool quota = f && fgets(line, sizeof line, f) && strncmp(line, "max", 3) != 0 &&
+		     strncmp(line, "-1", 2) != 0;
 
 	if (f)
 		fclose(f);
@@ -42,10 +43,12 @@ static bool has_quota(void)
 
 	while (f && fgets(line, sizeof line, f))
 		if (strncmp(line, "0::", 3) == 0)
-			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/cpu.max", (int)strcspn(line + 3, "\n"), line + 3);
+			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/cpu.max",
+				 (int)strcspn(line + 3, "\n"), line + 3);
 	if (f)
 		fclose(f);
-	return is_quota(path) || is_quota("/sys/fs/cgroup/cpu.max") || is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+	return is_quota(path) || is_quota("/sys/fs/cgroup/cpu.max") ||
+	       is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
 /* The child process: waits for the number of a core, then spins, because every call that yields the

@@ -126,7 +126,8 @@ static int set_bytes(const struct dlb_cli *cli, const struct dlb_opt *o, const c
 	const char *unit = end != text && *end ? strchr(units, *end) : NULL;
 	shift = unit ? 10 * (int)(unit - units + 1) : 0;
 	if (end == text || errno || v < 1 || v > INT64_MAX >> shift || end[unit != NULL])
-		return dlb_cli_usage(cli, "%s wants a number of bytes such as 64K, 10M or 2G, not '%s'", shown(o, name), text);
+		return dlb_cli_usage(cli, "%s wants a number of bytes such as 64K, 10M or 2G, not '%s'",
+				     shown(o, name), text);
 	*(int64_t *)o->value = v << shift;
 	return 0;
 }
@@ -190,7 +191,8 @@ static int parse_long(const struct parse *p, int argc, char **argv, int *i)
 		if (strlen(o->name) != n || strncmp(o->name, word, n))
 			continue;
 		if (o->type == DLB_OPT_FLAG)
-			return value ? dlb_cli_usage(p->cli, "--%s takes no value", o->name) : set(p->cli, o, NULL);
+			return value ? dlb_cli_usage(p->cli, "--%s takes no value", o->name) :
+				       set(p->cli, o, NULL);
 		if (!value && *i + 1 >= argc)
 			return dlb_cli_usage(p->cli, "--%s wants %s", o->name, o->arg);
 		return set(p->cli, o, value ? value : argv[++*i]);
@@ -253,9 +255,20 @@ int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv)
 {
 	struct parse p = { .cli = cli, .max_document = DLB_INPUT_MAX_TEXT };
 	const struct dlb_opt standard[N_STANDARD] = {
-		{ .letter = 'q', .name = "quiet", .type = DLB_OPT_FLAG, .value = &cli->quiet, .help = "no warnings, no progress" },
-		{ .letter = 'v', .name = "verbose", .type = DLB_OPT_FLAG, .value = &cli->verbose, .help = "say on standard error what is done" },
-		{ .name = "max-document", .type = DLB_OPT_BYTES, .value = &p.max_document, .arg = "BYTES",
+		{ .letter = 'q',
+		  .name = "quiet",
+		  .type = DLB_OPT_FLAG,
+		  .value = &cli->quiet,
+		  .help = "no warnings, no progress" },
+		{ .letter = 'v',
+		  .name = "verbose",
+		  .type = DLB_OPT_FLAG,
+		  .value = &cli->verbose,
+		  .help = "say on standard error what is done" },
+		{ .name = "max-document",
+		  .type = DLB_OPT_BYTES,
+		  .value = &p.max_document,
+		  .arg = "BYTES",
 		  .help = "refuse a document longer than that (default 1G)" },
 		{ .name = "help", .type = DLB_OPT_FLAG, .value = &p.help, .help = "show this text" },
 		{ .name = "version", .type = DLB_OPT_FLAG, .value = &p.version, .help = "show the version" },

@@ -26,7 +26,8 @@ void dlb_deadline_words(void (*expired)(const char *what))
 
 static void set(double s)
 {
-	const struct itimerval t = { .it_value = { .tv_sec = (time_t)s, .tv_usec = (suseconds_t)(fmod(s, 1.0) * 1e6) } };
+	const struct itimerval t = { .it_value = { .tv_sec = (time_t)s,
+						   .tv_usec = (suseconds_t)(fmod(s, 1.0) * 1e6) } };
 
 	setitimer(ITIMER_REAL, &t, NULL);
 }

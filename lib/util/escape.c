@@ -23,7 +23,8 @@ static size_t decode(const char *s, unsigned long *code)
 /* True for control characters (C0, C1), line and paragraph separators, and marks of writing direction. */
 static bool is_control(unsigned long code)
 {
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2066 && code <= 0x2069);
 }
 
 size_t dlb_escape_next(const char *s, char shown[DLB_SHOWN_BYTES])

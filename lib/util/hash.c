@@ -19,8 +19,15 @@ uint64_t dlb_hash_bytes(uint64_t h, const void *p, size_t n)
 #define PRIME4 (PRIME2 * PRIME2)
 uint64_t dlb_hash_u64(uint64_t h, uint64_t v)
 {
-	static const uint64_t power[] = { 1, PRIME, PRIME2, PRIME2 * PRIME, PRIME4, PRIME4 * PRIME, PRIME4 * PRIME2,
-					  PRIME4 * PRIME2 * PRIME, PRIME4 * PRIME4 };
+	static const uint64_t power[] = { 1,
+					  PRIME,
+					  PRIME2,
+					  PRIME2 * PRIME,
+					  PRIME4,
+					  PRIME4 * PRIME,
+					  PRIME4 * PRIME2,
+					  PRIME4 * PRIME2 * PRIME,
+					  PRIME4 * PRIME4 };
 	int left = 8;
 
 	for (; v; v >>= 8, left--)

@@ -24,7 +24,10 @@ void dlb_input_set_max_text(uint64_t bytes)
 
 static const char *type_of(mode_t mode)
 {
-	return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a FIFO" : S_ISSOCK(mode) ? "a socket" : "a device";
+	return S_ISDIR(mode)  ? "a folder" :
+	       S_ISFIFO(mode) ? "a FIFO" :
+	       S_ISSOCK(mode) ? "a socket" :
+				"a device";
 }
 
 int dlb_input_open(const char *path, uint64_t *bytes, struct dlb_error *err)
@@ -77,7 +80,8 @@ int dlb_input_read(const char *path, unsigned char **data, size_t *n, struct dlb
 		return -1;
 	if ((double)bytes >= dlb_memory_bytes()) {
 		close(fd);
-		return dlb_fail(err, path, "its %" PRIu64 " bytes do not fit the %.0f of memory here", bytes, dlb_memory_bytes());
+		return dlb_fail(err, path, "its %" PRIu64 " bytes do not fit the %.0f of memory here", bytes,
+				dlb_memory_bytes());
 	}
 	unsigned char *p = dlb_xmalloc((size_t)bytes + 1);
 	if (dlb_input_get(fd, 0, p, (size_t)bytes, n) != 0 && errno) {
@@ -164,7 +168,8 @@ static double group_bytes(void)
 
 	while (f && fgets(line, sizeof line, f))
 		if (strncmp(line, "0::", 3) == 0)
-			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.max", (int)strcspn(line + 3, "\n"), line + 3);
+			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.max",
+				 (int)strcspn(line + 3, "\n"), line + 3);
 	if (f)
 		fclose(f);
 	return fmin(number_in(path), number_in("/sys/fs/cgroup/memory.max"));

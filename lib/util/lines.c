@@ -143,8 +143,8 @@ void dlb_lines_put(struct dlb_lines *l, const char *text, size_t n)
 {
 	pthread_mutex_lock(&l->lock);
 	if (!l->wrong.what[0] && l->waiting.n + n > MOST_WAITING) {
-		dlb_fail(&l->wrong, NULL, "cannot write '%s': its disk has not taken the last %zu MiB", l->path,
-			 MOST_WAITING >> 20);
+		dlb_fail(&l->wrong, NULL, "cannot write '%s': its disk has not taken the last %zu MiB",
+			 l->path, MOST_WAITING >> 20);
 		l->waiting.n = 0;
 	}
 	if (!l->wrong.what[0]) {

@@ -21,8 +21,11 @@ static int cannot_write(const char *path, struct dlb_error *err, const char *why
 
 static const char *type_of(mode_t mode)
 {
-	return S_ISDIR(mode) ? "it is a folder" : S_ISFIFO(mode) ? "it is a FIFO" : S_ISSOCK(mode) ? "it is a socket" :
-	       S_ISBLK(mode) ? "it is a block device" : "it is no regular file";
+	return S_ISDIR(mode)  ? "it is a folder" :
+	       S_ISFIFO(mode) ? "it is a FIFO" :
+	       S_ISSOCK(mode) ? "it is a socket" :
+	       S_ISBLK(mode)  ? "it is a block device" :
+				"it is no regular file";
 }
 
 /* A device is opened directly: a rename would replace it by a file. */
@@ -33,7 +36,8 @@ static int open_device(struct dlb_output *o, struct dlb_error *err)
 
 	if (fd < 0)
 		return cannot_write(o->path, err, strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISCHR(st.st_mode) || fcntl(fd, F_SETFL, 0) != 0 || !(o->f = fdopen(fd, "wb"))) {
+	if (fstat(fd, &st) != 0 || !S_ISCHR(st.st_mode) || fcntl(fd, F_SETFL, 0) != 0 ||
+	    !(o->f = fdopen(fd, "wb"))) {
 		close(fd);
 		return cannot_write(o->path, err, "it is no device any more");
 	}
@@ -49,7 +53,8 @@ static int open_folder(struct dlb_output *o, const char *target, struct dlb_erro
 	o->name = dlb_xstrdup(slash ? slash + 1 : target);
 	if (folder)
 		folder[slash == target ? 1 : slash - target] = '\0';
-	o->folder = o->name[0] ? open(folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : (errno = EISDIR, -1);
+	o->folder = o->name[0] ? open(folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) :
+				 (errno = EISDIR, -1);
 	free(folder);
 	return o->folder < 0 ? cannot_write(o->path, err, strerror(errno)) : 0;
 }
@@ -61,7 +66,8 @@ bool dlb_output_number(uint64_t *number)
 
 bool dlb_output_is_aside(const char *name)
 {
-	return !strncmp(name, ".dlb-", 5) && strspn(name + 5, "0123456789abcdef") == 16 && !strcmp(name + 21, ".part");
+	return !strncmp(name, ".dlb-", 5) && strspn(name + 5, "0123456789abcdef") == 16 &&
+	       !strcmp(name + 21, ".part");
 }
 
 /* Creates a temporary file with an unpredictable name. */
@@ -87,7 +93,8 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 		return -1;
 	}
 	/* if root writes over a user's file, the user still owns it */
-	if (old && (old->st_uid != geteuid() || old->st_gid != getegid()) && fchown(fd, old->st_uid, old->st_gid) != 0)
+	if (old && (old->st_uid != geteuid() || old->st_gid != getegid()) &&
+	    fchown(fd, old->st_uid, old->st_gid) != 0)
 		errno = 0;
 	if ((old && fchmod(fd, old->st_mode & 0777) != 0) || !(o->f = fdopen(fd, "wb"))) {
 		cannot_write(o->path, err, strerror(errno));

@@ -61,7 +61,9 @@ int dlb_patterns_check(const struct dlb_patterns *p, const char *const *names, i
 			continue;
 		dlb_fail(err, NULL, "%s: no weight matches '%s'", p->what, p->item[i]);
 		const char *near = dlb_nearest(p->item[i], names, n);
-		return near ? dlb_hint(err, "did you mean '%s'?", near) : n ? dlb_hint(err, "there is '%s'", names[0]) : -1;
+		return near ? dlb_hint(err, "did you mean '%s'?", near) :
+		       n    ? dlb_hint(err, "there is '%s'", names[0]) :
+			      -1;
 	}
 	return 0;
 }

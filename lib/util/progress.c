@@ -9,7 +9,9 @@
 
 void dlb_progress_start(struct dlb_progress *p, const char *what, bool quiet)
 {
-	*p = (struct dlb_progress){ .what = what, .start_s = dlb_clock_s(), .off = quiet || !isatty(STDERR_FILENO) };
+	*p = (struct dlb_progress){ .what = what,
+				    .start_s = dlb_clock_s(),
+				    .off = quiet || !isatty(STDERR_FILENO) };
 }
 
 void dlb_progress_update(struct dlb_progress *p, int64_t done, int64_t total, const char *extra)

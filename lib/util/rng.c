@@ -11,7 +11,8 @@ void dlb_philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4])
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
 	for (int round = 0; round < 10; round++) {
-		uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2];
+		uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0],
+			 p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2];
 		uint32_t c0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
 
 		c[0] = c0;
@@ -67,7 +68,8 @@ static void draw_block(uint64_t seed, uint64_t stream, uint64_t i, uint32_t x[4]
 	}
 	for (int round = 0; round < 10; round++) {
 		for (int j = 0; j < DRAWS; j++) {
-			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * x[0][j], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * x[2][j];
+			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * x[0][j],
+				 p1 = (uint64_t)UINT32_C(0xCD9E8D57) * x[2][j];
 
 			x[0][j] = (uint32_t)(p1 >> 32) ^ x[1][j] ^ k0;
 			x[1][j] = (uint32_t)p1;

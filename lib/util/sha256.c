@@ -33,7 +33,8 @@ static const uint32_t round_constant[64] = {
 
 /* Hashes n blocks of 64 bytes. The instructions need the state as words A B E F and C D G H, highest
  * first. */
-__attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8], const unsigned char *p, size_t n)
+__attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8], const unsigned char *p,
+							       size_t n)
 {
 	const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
 	__m128i dcba = _mm_loadu_si128((const __m128i *)(const void *)state);
@@ -46,10 +47,12 @@ __attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8]
 		__m128i w[4];
 
 		for (int i = 0; i < 4; i++)
-			w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)), swap);
+			w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)),
+						swap);
 #pragma GCC unroll 16
 		for (int i = 0; i < 16; i++) {		/* four rounds, then the words for 16 rounds later */
-			const __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(round_constant + 4 * i));
+			const __m128i k = _mm_loadu_si128(
+				(const __m128i *)(const void *)(round_constant + 4 * i));
 			const __m128i wk = _mm_add_epi32(w[i % 4], k);
 
 			cdgh = _mm_sha256rnds2_epu32(cdgh, abef, wk);

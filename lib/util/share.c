@@ -23,7 +23,8 @@ static bool find_here(char *here, size_t size)
 	return true;
 }
 
-static bool there(const char *root, const char *share, const char *folder, const char *name, char *path, size_t size)
+static bool there(const char *root, const char *share, const char *folder, const char *name, char *path,
+		  size_t size)
 {
 	const int length = snprintf(path, size, "%s%s/%s/%s.json", root, share, folder, name);
 
@@ -41,7 +42,8 @@ bool dlb_share_find(const char *folder, const char *name, char *path, size_t siz
 	bool known = find_here(here, sizeof here);
 	for (int level = 0; known && level <= LEVELS; level++) {
 		char *slash = strrchr(here, '/');
-		if (there(here, "/share/dlb", folder, name, path, size) || there(here, "/share", folder, name, path, size))
+		if (there(here, "/share/dlb", folder, name, path, size) ||
+		    there(here, "/share", folder, name, path, size))
 			return true;
 		known = slash;
 		if (slash)
@@ -59,5 +61,6 @@ void dlb_share_places(const char *folder, char *text, size_t size)
 
 	if (!find_here(here, sizeof here))
 		strcpy(here, "the tool's folder");
-	snprintf(text, size, "share[/dlb]/%s at or above %.80s, nor in %s or %s", folder, here, installed[0], installed[1]);
+	snprintf(text, size, "share[/dlb]/%s at or above %.80s, nor in %s or %s", folder, here, installed[0],
+		 installed[1]);
 }

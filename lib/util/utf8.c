@@ -13,8 +13,8 @@ bool dlb_is_utf8(const char *text, size_t n)
 		for (int i = 1; i <= more; i++)
 			if ((s[i] & 0xc0) != 0x80)
 				return false;
-		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-		    (s[0] == 0xf4 && s[1] > 0x8f))
+		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+		    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
 			return false;
 		s += 1 + more;
 	}

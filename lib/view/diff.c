@@ -19,24 +19,32 @@ static int other_graphs(const struct dlb_view *a, const struct dlb_view *b, stru
 	const char *cure = "--diff compares documents of one graph: two plans or reports of one dlb-profile";
 
 	if (!a->has_graph || !b->has_graph)
-		return dlb_refuse(err, a->has_graph ? b->doc->name : a->doc->name, cure, "no graph in the document");
+		return dlb_refuse(err, a->has_graph ? b->doc->name : a->doc->name, cure,
+				  "no graph in the document");
 	if (g->n_ops != h->n_ops)
-		return dlb_refuse(err, NULL, cure, "other graphs: %d ops in '%.80s', %d in '%.80s'", g->n_ops, a->doc->name, h->n_ops, b->doc->name);
+		return dlb_refuse(err, NULL, cure, "other graphs: %d ops in '%.80s', %d in '%.80s'", g->n_ops,
+				  a->doc->name, h->n_ops, b->doc->name);
 	for (int i = 0; i < g->n_ops; i++) {
-		bool same = !strcmp(g->op[i].name, h->op[i].name) && !strcmp(g->op[i].type, h->op[i].type) && g->op[i].n_out == h->op[i].n_out &&
-			    g->op[i].phase == h->op[i].phase && (g->op[i].phase == DLB_UPDATE || g->op[i].n_in == h->op[i].n_in);
+		bool same = !strcmp(g->op[i].name, h->op[i].name) && !strcmp(g->op[i].type, h->op[i].type) &&
+			    g->op[i].n_out == h->op[i].n_out && g->op[i].phase == h->op[i].phase &&
+			    (g->op[i].phase == DLB_UPDATE || g->op[i].n_in == h->op[i].n_in);
 
 		/* optimizers append inputs to updates */
 		for (int k = 0; same && k < g->op[i].n_in && k < h->op[i].n_in; k++)
 			same = g->op[i].in[k] == h->op[i].in[k];
 		if (!same)
-			return dlb_refuse(err, NULL, cure, "other graphs: op %d is '%.80s' (%s) in one, '%.80s' (%s) in the other%s", i,
-					  g->op[i].name,
-					  g->op[i].type, h->op[i].name, h->op[i].type, strcmp(g->op[i].name, h->op[i].name) ? "" : ", with other inputs");
+			return dlb_refuse(
+				err, NULL, cure,
+				"other graphs: op %d is '%.80s' (%s) in one, '%.80s' (%s) in the other%s", i,
+				g->op[i].name, g->op[i].type, h->op[i].name, h->op[i].type,
+				strcmp(g->op[i].name, h->op[i].name) ? "" : ", with other inputs");
 	}
 	for (int t = 0; t < g->n_tensors && t < h->n_tensors; t++)
-		if (strcmp(g->tensor[t].name, h->tensor[t].name) || dlb_tensor_bytes(&g->tensor[t], 1) != dlb_tensor_bytes(&h->tensor[t], 1))
-			return dlb_refuse(err, NULL, cure, "other graphs: tensor %d, '%.80s', has another name or size", t, g->tensor[t].name);
+		if (strcmp(g->tensor[t].name, h->tensor[t].name) ||
+		    dlb_tensor_bytes(&g->tensor[t], 1) != dlb_tensor_bytes(&h->tensor[t], 1))
+			return dlb_refuse(err, NULL, cure,
+					  "other graphs: tensor %d, '%.80s', has another name or size", t,
+					  g->tensor[t].name);
 	return 0;
 }
 
@@ -72,7 +80,8 @@ static void integer(struct diff_lines *l, const char *name, int64_t a, int64_t b
 }
 
 /* Adds the change in percent if both values exist. */
-static void amount(struct diff_lines *l, const char *name, double a, double b, const char *(*format)(double, char *, size_t))
+static void amount(struct diff_lines *l, const char *name, double a, double b,
+		   const char *(*format)(double, char *, size_t))
 {
 	char x[32], y[32];
 	int before = l->n;
@@ -85,7 +94,8 @@ static void amount(struct diff_lines *l, const char *name, double a, double b, c
 		return;
 	line(l, name, x, y);
 	if (l->n > before)
-		fprintf(l->f, isfinite(a) && isfinite(b) && a > 0 ? "  (%+.1f %%)\n" : "\n", a > 0 ? 100 * (b / a - 1) : 0);
+		fprintf(l->f, isfinite(a) && isfinite(b) && a > 0 ? "  (%+.1f %%)\n" : "\n",
+			a > 0 ? 100 * (b / a - 1) : 0);
 }
 
 static const char *plain(double x, char *buf, size_t n)
@@ -134,7 +144,9 @@ static void settings(const struct dlb_view *a, const struct dlb_view *b, struct 
 
 static void shares(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
-	int n = a->has_plan && b->has_plan ? a->plan.n_replicas > b->plan.n_replicas ? a->plan.n_replicas : b->plan.n_replicas : 0;
+	int n = a->has_plan && b->has_plan ?
+			a->plan.n_replicas > b->plan.n_replicas ? a->plan.n_replicas : b->plan.n_replicas :
+			0;
 	int64_t *x, *y;
 	char name[48];
 
@@ -165,14 +177,17 @@ static void weights(const struct dlb_view *a, const struct dlb_view *b, struct d
 	if (!a->has_balance && !b->has_balance)
 		return;
 	integer(l, "rounds", a->balance.round, b->balance.round);
-	text(l, "balanced", a->balance.converged ? a->balance.reason : "no", b->balance.converged ? b->balance.reason : "no");
+	text(l, "balanced", a->balance.converged ? a->balance.reason : "no",
+	     b->balance.converged ? b->balance.reason : "no");
 	for (int i = 0; i < n && i < MOST_NODES; i++) {
 		snprintf(name, sizeof name, "node %d, weight", i);
-		amount(l, name, of_node(a->balance.weight, a->balance.n_nodes, i), of_node(b->balance.weight, b->balance.n_nodes, i), plain);
+		amount(l, name, of_node(a->balance.weight, a->balance.n_nodes, i),
+		       of_node(b->balance.weight, b->balance.n_nodes, i), plain);
 	}
 	for (int i = 0; i < n && i < MOST_NODES; i++) {
 		snprintf(name, sizeof name, "node %d, kappa", i);
-		amount(l, name, of_node(a->balance.kappa, a->balance.n_nodes, i), of_node(b->balance.kappa, b->balance.n_nodes, i), plain);
+		amount(l, name, of_node(a->balance.kappa, a->balance.n_nodes, i),
+		       of_node(b->balance.kappa, b->balance.n_nodes, i), plain);
 	}
 }
 
@@ -196,13 +211,18 @@ static void machine(const struct dlb_view *a, const struct dlb_view *b, struct d
 
 static void times(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
-	int n = a->has_plan && b->has_plan ? a->plan.n_nodes < b->plan.n_nodes ? a->plan.n_nodes : b->plan.n_nodes : 0;
+	int n = a->has_plan && b->has_plan ?
+			a->plan.n_nodes < b->plan.n_nodes ? a->plan.n_nodes : b->plan.n_nodes :
+			0;
 	char name[64];
 
 	if (a->has_plan || b->has_plan) {
-		amount(l, "step, predicted by the plan", a->has_plan ? a->plan.value_s : NAN, b->has_plan ? b->plan.value_s : NAN, dlb_view_seconds);
-		amount(l, "lower bound", a->has_plan ? a->plan.bound_s : NAN, b->has_plan ? b->plan.bound_s : NAN, dlb_view_seconds);
-		amount(l, "imbalance, predicted", a->has_plan ? a->plan.imbalance : NAN, b->has_plan ? b->plan.imbalance : NAN, plain);
+		amount(l, "step, predicted by the plan", a->has_plan ? a->plan.value_s : NAN,
+		       b->has_plan ? b->plan.value_s : NAN, dlb_view_seconds);
+		amount(l, "lower bound", a->has_plan ? a->plan.bound_s : NAN,
+		       b->has_plan ? b->plan.bound_s : NAN, dlb_view_seconds);
+		amount(l, "imbalance, predicted", a->has_plan ? a->plan.imbalance : NAN,
+		       b->has_plan ? b->plan.imbalance : NAN, plain);
 	}
 	for (int i = 0; i < n && i < MOST_NODES; i++) {
 		snprintf(name, sizeof name, "node %d, busy, predicted", i);
@@ -212,8 +232,9 @@ static void times(const struct dlb_view *a, const struct dlb_view *b, struct dif
 	}
 	if (!a->has_report && !b->has_report)
 		return;
-	amount(l, a->report.dry_run || b->report.dry_run ? "step, simulated or measured" : "step, measured", a->has_report ? a->report.step_s : NAN,
-	       b->has_report ? b->report.step_s : NAN, dlb_view_seconds);
+	amount(l, a->report.dry_run || b->report.dry_run ? "step, simulated or measured" : "step, measured",
+	       a->has_report ? a->report.step_s : NAN, b->has_report ? b->report.step_s : NAN,
+	       dlb_view_seconds);
 	amount(l, "step, predicted for the run", a->has_report ? a->report.predicted_step_s : NAN,
 	       b->has_report ? b->report.predicted_step_s : NAN, dlb_view_seconds);
 	if (!a->has_report || !b->has_report)
@@ -249,7 +270,8 @@ static double gain(double before, double after)
 	return isfinite(before) && isfinite(after) ? before - after : NAN;
 }
 
-static double value_with(const struct dlb_problem *p, int *placement, const struct move *m, int node, int back)
+static double value_with(const struct dlb_problem *p, int *placement, const struct move *m, int node,
+			 int back)
 {
 	double s;
 
@@ -273,7 +295,10 @@ static int find_moves(const struct dlb_problem *p, const int *before, const int 
 		/* named by its first forward op, if any */
 		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
 			op = p->group_op[k] < op ? p->group_op[k] : op;
-		m[n++] = (struct move){ g, p->group_start[g + 1] - p->group_start[g], op, before[op], after[op], dlb_time_s(p, g, after[op]), NAN, NAN };
+		m[n++] = (struct move){ g,         p->group_start[g + 1] - p->group_start[g],
+					op,        before[op],
+					after[op], dlb_time_s(p, g, after[op]),
+					NAN,       NAN };
 	}
 	qsort(m, (size_t)n, sizeof *m, by_work);
 	return n;
@@ -285,15 +310,18 @@ static void print_move(const struct dlb_graph *g, const struct move *m, FILE *f)
 
 	snprintf(nodes, sizeof nodes, "%d -> %d", m->from, m->to);
 	fprintf(f, "  %-9s %10s %12s %12s  %d ", nodes, dlb_view_seconds(m->work_s, work, sizeof work),
-		dlb_view_seconds(m->alone_s, alone, sizeof alone), dlb_view_seconds(m->without_s, without, sizeof without), m->op);
+		dlb_view_seconds(m->alone_s, alone, sizeof alone),
+		dlb_view_seconds(m->without_s, without, sizeof without), m->op);
 	for (const char *s = g->op[m->op].name; *s; s++)
 		fputc((unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s, f);
 	fprintf(f, m->n_ops > 1 ? " and %d bound to it\n" : "\n", m->n_ops - 1);
 }
 
-static void print_moves(const struct dlb_view *a, const struct dlb_view *b, const struct dlb_problem *p, FILE *f)
+static void print_moves(const struct dlb_view *a, const struct dlb_view *b, const struct dlb_problem *p,
+			FILE *f)
 {
-	int *before = dlb_xmalloc(((size_t)p->graph->n_ops + 1) * sizeof(int)), *after = dlb_xmalloc(((size_t)p->graph->n_ops + 1) * sizeof(int));
+	int *before = dlb_xmalloc(((size_t)p->graph->n_ops + 1) * sizeof(int)),
+	    *after = dlb_xmalloc(((size_t)p->graph->n_ops + 1) * sizeof(int));
 	struct move *m = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *m);
 	double item = 2.0 * p->graph->n_ops * p->micro_batches, left = most_items;
 	int n, ops = 0, priced = 0;
@@ -308,19 +336,25 @@ static void print_moves(const struct dlb_view *a, const struct dlb_view *b, cons
 		for (int i = 0; i < n; i++)
 			ops += m[i].n_ops;
 		for (; priced < n && priced < MOST_ROWS && left >= item; priced++, left -= item) {
-			m[priced].alone_s = gain(from, value_with(p, before, &m[priced], m[priced].to, m[priced].from));
-			m[priced].without_s = gain(value_with(p, after, &m[priced], m[priced].from, m[priced].to), to);
+			m[priced].alone_s = gain(from, value_with(p, before, &m[priced], m[priced].to,
+								  m[priced].from));
+			m[priced].without_s = gain(value_with(p, after, &m[priced], m[priced].from,
+							      m[priced].to),
+						   to);
 		}
-		fprintf(f, "\nmoves    %d ops in %d groups; under the second document's costs and weights the first placement takes %s, "
-			"the second %s\n", ops, n,
-			dlb_view_seconds(from, x, sizeof x), dlb_view_seconds(to, y, sizeof y));
+		fprintf(f,
+			"\nmoves    %d ops in %d groups; under the second document's costs and weights the "
+			"first placement takes %s, "
+			"the second %s\n",
+			ops, n, dlb_view_seconds(from, x, sizeof x), dlb_view_seconds(to, y, sizeof y));
 		fprintf(f, "  %-9s %10s %12s %12s  %s\n", "node", "work", "gain alone", "gain left", "op");
 		for (int i = 0; i < n && i < MOST_ROWS; i++)
 			print_move(p->graph, &m[i], f);
 		if (n > MOST_ROWS)
 			fprintf(f, "  ... and %d more groups, each with less work\n", n - MOST_ROWS);
 		if (priced < n && priced < MOST_ROWS)
-			fprintf(f, "  gains of the first %d only: each takes two simulated steps of %d ops\n", priced, p->graph->n_ops);
+			fprintf(f, "  gains of the first %d only: each takes two simulated steps of %d ops\n",
+				priced, p->graph->n_ops);
 	}
 	free(before);
 	free(after);
@@ -340,7 +374,8 @@ static int moves(const struct dlb_view *a, const struct dlb_view *b, FILE *f, in
 		*n += a->plan.placement[i] != b->plan.placement[i];
 		/* the node does not exist in the second plan: no gain */
 		if (a->plan.placement[i] >= b->plan.n_nodes) {
-			fprintf(f, "\nmoves    the first plan has ops on nodes that the second document does not have\n");
+			fprintf(f, "\nmoves    the first plan has ops on nodes that the second document does "
+				   "not have\n");
 			*n = 1;
 			return 0;
 		}
@@ -358,7 +393,11 @@ static int moves(const struct dlb_view *a, const struct dlb_view *b, FILE *f, in
 
 int dlb_view_diff(const struct dlb_view *a, const struct dlb_view *b, FILE *f, struct dlb_error *err)
 {
-	struct diff_lines l[] = { { f, "made otherwise", 0 }, { f, "machine", 0 }, { f, "balance", 0 }, { f, "shares of a batch", 0 }, { f, "times", 0 } };
+	struct diff_lines l[] = { { f, "made otherwise", 0 },
+				  { f, "machine", 0 },
+				  { f, "balance", 0 },
+				  { f, "shares of a batch", 0 },
+				  { f, "times", 0 } };
 	int differ = 0, n_moves;
 
 	if (other_graphs(a, b, err))

@@ -4,7 +4,8 @@
 int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 /* Lighter tints of Okabe and Ito's palette, which is safe for colour-blind readers. */
-static const char *const fill[] = { "#cfe3f5", "#fde2b8", "#cdebdd", "#f6d3e4", "#fff6b0", "#d5ecfb", "#f5cdb8", "#e0e0e0" };
+static const char *const fill[] = { "#cfe3f5", "#fde2b8", "#cdebdd", "#f6d3e4",
+				    "#fff6b0", "#d5ecfb", "#f5cdb8", "#e0e0e0" };
 
 static void label(FILE *f, const char *s)
 {
@@ -26,11 +27,16 @@ static void edges(const struct dlb_view *v, int op, FILE *f)
 
 		if (t < 0 || g->tensor[t].producer < 0)
 			continue;
-		int from = v->has_plan ? v->plan.placement[g->tensor[t].producer] : 0, to = v->has_plan ? v->plan.placement[op] : 0;
+		int from = v->has_plan ? v->plan.placement[g->tensor[t].producer] : 0,
+		    to = v->has_plan ? v->plan.placement[op] : 0;
 
-		fprintf(f, "\to%d -> o%d [label=\"%s", g->tensor[t].producer, op, dlb_view_bytes(dlb_tensor_bytes(&g->tensor[t], g->batch), bytes, sizeof bytes));
+		fprintf(f, "\to%d -> o%d [label=\"%s", g->tensor[t].producer, op,
+			dlb_view_bytes(dlb_tensor_bytes(&g->tensor[t], g->batch), bytes, sizeof bytes));
 		if (from != to)
-			fprintf(f, "\\nnode %d to %d\", color=\"#d55e00\", fontcolor=\"#a04000\", penwidth=2, style=dashed];\n", from, to);
+			fprintf(f,
+				"\\nnode %d to %d\", color=\"#d55e00\", fontcolor=\"#a04000\", penwidth=2, "
+				"style=dashed];\n",
+				from, to);
 		else
 			fprintf(f, "\"];\n");
 	}
@@ -44,8 +50,9 @@ int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 		dlb_fail(err, NULL, "no graph in the document");
 		return dlb_hint(err, "start the pipe with dlb-profile");
 	}
-	fprintf(f, "digraph dlb {\n\trankdir=TB;\n\tnode [shape=box, style=filled, fontname=sans, fontsize=10];\n"
-		"\tedge [fontname=sans, fontsize=8, color=gray40];\n");
+	fprintf(f, "digraph dlb {\n\trankdir=TB;\n\tnode [shape=box, style=filled, fontname=sans, "
+		   "fontsize=10];\n"
+		   "\tedge [fontname=sans, fontsize=8, color=gray40];\n");
 	for (int i = 0; i < g->n_ops; i++) {
 		int colour = v->has_plan ? v->plan.placement[i] : (int)g->op[i].phase;
 

@@ -1,7 +1,7 @@
 /* Writes a document as one self-contained HTML page: first style and script (page/, built into the library by
  * the Makefile), then the data as JSON in a script element that browsers do not run, then the drawing code.
- * Text of the document is only in the data, where nothing can end the element (page_json.h). The script shows it
- * as text, never as markup, and the page's policy forbids it to fetch anything. */
+ * Text of the document is only in the data, where nothing can end the element (page_json.h). The script
+ * shows it as text, never as markup, and the page's policy forbids it to fetch anything. */
 #include <string.h>
 #include "view/page.h"
 
@@ -39,16 +39,21 @@ int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 
 	(void)err;
 	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-	      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+	      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+	      "'unsafe-inline'; "
 	      "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-	      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>", f);
+	      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" "
+	      "href=\"data:,\">\n<title>",
+	      f);
 	dlb_view_escaped(f, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 	fputs(" - dlb</title>\n<style>\n", f);
 	fputs(dlb_page_css, f);
-	fputs("</style>\n</head>\n<body>\n<noscript><p>This page draws its pictures with JavaScript, which is off. "
+	fputs("</style>\n</head>\n<body>\n<noscript><p>This page draws its pictures with JavaScript, which "
+	      "is off. "
 	      "dlb-view without -f html prints the same as a table.</p></noscript>\n"
-	      "<script type=\"application/json\" id=\"document\">", f);
+	      "<script type=\"application/json\" id=\"document\">",
+	      f);
 	data(v, f);
 	fputs("</script>\n<script>\n", f);
 	fputs(dlb_page_js, f);

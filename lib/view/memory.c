@@ -15,13 +15,25 @@
 
 int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-enum { WIDTH = 1200, LEFT = 110, RIGHT = 30, PLOT = WIDTH - LEFT - RIGHT, HEIGHT = 340, MOST_PANELS = 16, CUT = 44 };
+enum {
+	WIDTH = 1200,
+	LEFT = 110,
+	RIGHT = 30,
+	PLOT = WIDTH - LEFT - RIGHT,
+	HEIGHT = 340,
+	MOST_PANELS = 16,
+	CUT = 44
+};
 
 /* Okabe and Ito's palette, safe for colour-blind readers. */
-static const struct { const char *name, *colour; } class[DLB_N_HELD] = {
-	[DLB_HELD_STATE] = { "weights and state", "#999999" }, [DLB_HELD_WORKSPACE] = { "workspace", "#d5d5d5" },
-	[DLB_HELD_ACTIVATION] = { "activations", "#0072b2" }, [DLB_HELD_GRADIENT] = { "gradients", "#e69f00" },
-	[DLB_HELD_WEIGHT_GRADIENT] = { "weight gradients", "#009e73" }, [DLB_HELD_FED] = { "samples", "#56b4e9" },
+static const struct { const char *name, *colour;
+} class[DLB_N_HELD] = {
+	[DLB_HELD_STATE] = { "weights and state", "#999999" },
+	[DLB_HELD_WORKSPACE] = { "workspace", "#d5d5d5" },
+	[DLB_HELD_ACTIVATION] = { "activations", "#0072b2" },
+	[DLB_HELD_GRADIENT] = { "gradients", "#e69f00" },
+	[DLB_HELD_WEIGHT_GRADIENT] = { "weight gradients", "#009e73" },
+	[DLB_HELD_FED] = { "samples", "#56b4e9" },
 	[DLB_HELD_MESSAGE] = { "from other nodes", "#cc79a7" },
 };
 
@@ -29,7 +41,8 @@ int dlb_view_program(const struct dlb_view *v, struct dlb_program *p, struct dlb
 {
 	int optimizer = dlb_optimizer_find(v->plan.optimizer);
 
-	return dlb_program_compile(&v->plan, &v->cost, v->plan.batch, optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state, p, err);
+	return dlb_program_compile(&v->plan, &v->cost, v->plan.batch,
+				   optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state, p, err);
 }
 
 enum dlb_held dlb_place_class(const struct dlb_view *v, const struct dlb_place *x, int node)
@@ -40,13 +53,15 @@ enum dlb_held dlb_place_class(const struct dlb_view *v, const struct dlb_place *
 		return DLB_HELD_FED;
 	if (x->micro_batch < 0 || v->plan.placement[t->producer] != node)
 		return DLB_HELD_MESSAGE;
-	return t->kind == DLB_T_GRADIENT ? DLB_HELD_GRADIENT : t->kind == DLB_T_WEIGHT_GRADIENT ? DLB_HELD_WEIGHT_GRADIENT :
-	       DLB_HELD_ACTIVATION;
+	return t->kind == DLB_T_GRADIENT        ? DLB_HELD_GRADIENT :
+	       t->kind == DLB_T_WEIGHT_GRADIENT ? DLB_HELD_WEIGHT_GRADIENT :
+						  DLB_HELD_ACTIVATION;
 }
 
 static void rect(FILE *f, double x, double y, double w, double h, enum dlb_held c)
 {
-	fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, w, h, class[c].colour);
+	fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, w, h,
+		class[c].colour);
 }
 
 /* Scale of the y axis: permanent memory takes kept_px pixels, at a scale of its own
@@ -85,7 +100,8 @@ static void band(FILE *f, const struct scale *s, double from, double bytes, enum
 	if (y1 - y0 < 0.1)
 		return;
 	rect(f, LEFT, s->bottom - y1, PLOT, y1 - y0, c);
-	fprintf(f, "><title>%s, %s%s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b), is_cut(s) ? ", drawn lower than it is" : "");
+	fprintf(f, "><title>%s, %s%s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b),
+		is_cut(s) ? ", drawn lower than it is" : "");
 }
 
 /* A zigzag across the part drawn at a smaller scale. */
@@ -99,8 +115,8 @@ static void broken(FILE *f, const struct scale *s)
 	fprintf(f, "<path fill=\"none\" stroke=\"white\" stroke-width=\"3\" d=\"M%d %.1f", LEFT, y);
 	for (int i = 1; i <= PLOT / 20; i++)
 		fprintf(f, "l20 %d", i % 2 ? -6 : 6);
-	fprintf(f, "\"/>\n<text x=\"%d\" y=\"%.1f\" fill=\"white\">%s that stay, not to scale</text>\n", LEFT + 8, s->bottom - 6,
-		dlb_view_bytes(s->kept_bytes, b, sizeof b));
+	fprintf(f, "\"/>\n<text x=\"%d\" y=\"%.1f\" fill=\"white\">%s that stay, not to scale</text>\n",
+		LEFT + 8, s->bottom - 6, dlb_view_bytes(s->kept_bytes, b, sizeof b));
 }
 
 /* Instructions at which a place takes memory: from[i] to to[i]. Returns the number of intervals, 1 or 2. */
@@ -120,8 +136,8 @@ double dlb_place_room(const struct dlb_place *x)
 	return x->copies > 1 ? (double)x->copies * (double)dlb_place_bytes(x->bytes) : (double)x->bytes;
 }
 
-static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np, const struct dlb_place *x,
-		  const struct scale *s)
+static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np,
+		  const struct dlb_place *x, const struct scale *s)
 {
 	double px_per_instr = (double)PLOT / np->n_instr, h = dlb_place_room(x) * s->px_per_byte;
 	int from[2], to[2], n = dlb_place_stretches(np, x, from, to);
@@ -130,7 +146,8 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 	if (x->of >= 0 || h < 0.15)			/* too small to be seen */
 		return;
 	for (int i = 0; i < n; i++) {
-		rect(f, LEFT + from[i] * px_per_instr, s->bottom - height_of(s, s->kept_bytes + (double)x->offset) - h,
+		rect(f, LEFT + from[i] * px_per_instr,
+		     s->bottom - height_of(s, s->kept_bytes + (double)x->offset) - h,
 		     (to[i] - from[i]) * px_per_instr, h, dlb_place_class(v, x, node));
 		fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>",
 			x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
@@ -139,7 +156,8 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 			fprintf(f, ", micro-batch %d", x->micro_batch);
 		if (x->copies > 1)
 			fprintf(f, ", %d copies", x->copies);
-		fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes(dlb_place_room(x), b, sizeof b), x->first, x->last);
+		fprintf(f, ", %s, instructions %d to %d</title></rect>\n",
+			dlb_view_bytes(dlb_place_room(x), b, sizeof b), x->first, x->last);
 	}
 }
 
@@ -148,7 +166,8 @@ double *dlb_places_alive(const struct dlb_node_program *np)
 	double *live = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *live);
 
 	for (int i = 0; i < np->n_places; i++) {
-		int from[2], to[2], n = np->place[i].of >= 0 ? 0 : dlb_place_stretches(np, &np->place[i], from, to);
+		int from[2], to[2],
+			n = np->place[i].of >= 0 ? 0 : dlb_place_stretches(np, &np->place[i], from, to);
 		for (int k = 0; k < n; k++) {
 			live[from[k]] += dlb_place_room(&np->place[i]);
 			live[to[k] + (to[k] < np->n_instr)] -= dlb_place_room(&np->place[i]);
@@ -170,8 +189,10 @@ static void alive(FILE *f, const struct dlb_node_program *np, const struct scale
 		if (live[i] == last && i < np->n_instr)
 			continue;
 		if (last >= 0)
-			fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, s->bottom - height_of(s, s->kept_bytes + last));
-		fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, s->bottom - height_of(s, s->kept_bytes + live[i]));
+			fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr,
+				s->bottom - height_of(s, s->kept_bytes + last));
+		fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr,
+			s->bottom - height_of(s, s->kept_bytes + live[i]));
 		last = live[i];
 	}
 	fprintf(f, "\"/>\n");
@@ -182,34 +203,48 @@ static void label(FILE *f, double y, double bytes)
 {
 	char b[32];
 
-	fprintf(f, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#888888\"/>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+	fprintf(f,
+		"<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#888888\"/>\n<text x=\"%d\" "
+		"y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 		LEFT - 5, LEFT, y, y, LEFT - 8, y + 4, dlb_view_bytes(bytes, b, sizeof b));
 }
 
 static double panel(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np, double y)
 {
-	double kept = (double)np->state_bytes + (double)np->scratch_bytes, peak = kept + (double)np->arena_bytes;
+	double kept = (double)np->state_bytes + (double)np->scratch_bytes,
+	       peak = kept + (double)np->arena_bytes;
 	struct scale s = scale_of(y + 26 + HEIGHT, kept, (double)np->arena_bytes);
 	double least = s.bottom - height_of(&s, kept + (double)np->bound_bytes), from = is_cut(&s) ? kept : 0;
 	char a[32], b[32], c[32];
 
-	fprintf(f, "<text x=\"12\" y=\"%.1f\" font-size=\"14\">node %d: peak %s; arena %s, least possible %s (%.1f %% over)</text>\n", y + 14, node,
-		dlb_view_bytes(peak, a, sizeof a), dlb_view_bytes((double)np->arena_bytes, b, sizeof b),
+	fprintf(f,
+		"<text x=\"12\" y=\"%.1f\" font-size=\"14\">node %d: peak %s; arena %s, least possible %s "
+		"(%.1f %% over)</text>\n",
+		y + 14, node, dlb_view_bytes(peak, a, sizeof a),
+		dlb_view_bytes((double)np->arena_bytes, b, sizeof b),
 		dlb_view_bytes((double)np->bound_bytes, c, sizeof c), dlb_view_over(np));
-	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#f7f7f7\" stroke=\"#cccccc\"/>\n", LEFT, y + 26, PLOT, HEIGHT);
+	fprintf(f,
+		"<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#f7f7f7\" "
+		"stroke=\"#cccccc\"/>\n",
+		LEFT, y + 26, PLOT, HEIGHT);
 	band(f, &s, 0, (double)np->state_bytes, DLB_HELD_STATE);
 	band(f, &s, (double)np->state_bytes, (double)np->scratch_bytes, DLB_HELD_WORKSPACE);
 	broken(f, &s);
 	for (int i = 0; i < np->n_places; i++)
 		place(v, f, node, np, &np->place[i], &s);
 	alive(f, np, &s);
-	fprintf(f, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"black\" stroke-dasharray=\"6 4\"/>\n", LEFT, WIDTH - RIGHT,
-		least, least);
+	fprintf(f,
+		"<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"black\" stroke-dasharray=\"6 "
+		"4\"/>\n",
+		LEFT, WIDTH - RIGHT, least, least);
 	label(f, s.bottom, 0);
 	for (int i = from > 0 ? 0 : 1; i <= 4; i++)
-		label(f, s.bottom - height_of(&s, from + i * (peak - from) / 4), from + i * (peak - from) / 4);
-	fprintf(f, "<text x=\"%d\" y=\"%.1f\">instruction 0</text>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%d</text>\n", LEFT,
-		s.bottom + 16, WIDTH - RIGHT, s.bottom + 16, np->n_instr);
+		label(f, s.bottom - height_of(&s, from + i * (peak - from) / 4),
+		      from + i * (peak - from) / 4);
+	fprintf(f,
+		"<text x=\"%d\" y=\"%.1f\">instruction 0</text>\n<text x=\"%d\" y=\"%.1f\" "
+		"text-anchor=\"end\">%d</text>\n",
+		LEFT, s.bottom + 16, WIDTH - RIGHT, s.bottom + 16, np->n_instr);
 	return s.bottom + 40;
 }
 
@@ -242,8 +277,11 @@ int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 	for (int i = 0; i < p.n_nodes; i++)
 		working += v->plan.node[i].n_order > 0;
 	height = 50 + (working < MOST_PANELS ? working : MOST_PANELS) * (HEIGHT + 66) + 40;
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
-		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", WIDTH, height, WIDTH, height);
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+		"font-family=\"sans-serif\" "
+		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+		WIDTH, height, WIDTH, height);
 	y = legend(f, y);
 	for (int i = 0; i < p.n_nodes && shown < MOST_PANELS; i++)
 		if (v->plan.node[i].n_order > 0) {
@@ -251,7 +289,8 @@ int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 			shown++;
 		}
 	if (shown < working)
-		fprintf(f, "<text x=\"12\" y=\"%.1f\">... and %d more nodes with work</text>\n", y + 8, working - shown);
+		fprintf(f, "<text x=\"12\" y=\"%.1f\">... and %d more nodes with work</text>\n", y + 8,
+			working - shown);
 	if (dlb_view_idle_nodes(v, p.n_nodes, idle, sizeof idle))
 		fprintf(f, "<text x=\"12\" y=\"%.1f\">%s</text>\n", y + 26, idle);
 	fprintf(f, "</svg>\n");

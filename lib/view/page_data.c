@@ -174,7 +174,10 @@ void dlb_page_graph(const struct dlb_view *v, struct dlb_emit *e)
 
 void dlb_page_nodes(const struct dlb_view *v, struct dlb_emit *e)
 {
-	int n = v->has_cluster ? v->cluster.n_nodes : v->has_plan ? v->plan.n_nodes : v->has_report ? v->report.n_nodes : 0;
+	int n = v->has_cluster ? v->cluster.n_nodes :
+		v->has_plan    ? v->plan.n_nodes :
+		v->has_report  ? v->report.n_nodes :
+				 0;
 
 	dlb_emit_open(e, "nodes", '[');
 	for (int i = 0; i < n; i++) {
@@ -318,7 +321,8 @@ void dlb_page_provenance(const struct dlb_view *v, struct dlb_emit *e)
 
 		row = dlb_ref_index(&list, i);
 		m = 0;
-		if (dlb_get_str(&row, "tool", DLB_OPT, &tool, NULL) || dlb_get_array(&row, "arguments", DLB_OPT, &arguments, &m, NULL))
+		if (dlb_get_str(&row, "tool", DLB_OPT, &tool, NULL) ||
+		    dlb_get_array(&row, "arguments", DLB_OPT, &arguments, &m, NULL))
 			continue;
 		dlb_emit_open(e, NULL, '[');
 		dlb_emit_str(e, NULL, tool);

@@ -20,7 +20,8 @@ static int by_area(const void *a, const void *b)
 }
 
 /* Writes the largest places by bytes times instructions; smaller ones would be invisible. */
-static void places(const struct dlb_view *v, const struct dlb_node_program *np, int node, int most, struct dlb_emit *e)
+static void places(const struct dlb_view *v, const struct dlb_node_program *np, int node, int most,
+		   struct dlb_emit *e)
 {
 	struct place_area *r = dlb_xmalloc(((size_t)np->n_places + 1) * sizeof *r);
 	int n = 0;

@@ -14,14 +14,17 @@ static int64_t ticks(double s, double tick_s)
 }
 
 /* True if span b is merged with the previous one: same phase and micro-batch, and closer than near_s. */
-static bool joins(const struct dlb_view *v, const struct dlb_span *a, const struct dlb_span *b, double end_s, double near_s)
+static bool joins(const struct dlb_view *v, const struct dlb_span *a, const struct dlb_span *b, double end_s,
+		  double near_s)
 {
-	return near_s > 0 && b->micro_batch == a->micro_batch && b->start_s - end_s < near_s && v->has_graph &&
-	       a->op < v->graph.n_ops && b->op < v->graph.n_ops && v->graph.op[a->op].phase == v->graph.op[b->op].phase;
+	return near_s > 0 && b->micro_batch == a->micro_batch && b->start_s - end_s < near_s &&
+	       v->has_graph && a->op < v->graph.n_ops && b->op < v->graph.n_ops &&
+	       v->graph.op[a->op].phase == v->graph.op[b->op].phase;
 }
 
 /* Writes the spans of a node, merged; e NULL: only counts them. */
-static int64_t spans(const struct dlb_view *v, const struct dlb_span *s, int n, double near_s, double tick_s, struct dlb_emit *e)
+static int64_t spans(const struct dlb_view *v, const struct dlb_span *s, int n, double near_s, double tick_s,
+		     struct dlb_emit *e)
 {
 	int64_t count = 0, now = 0;
 
@@ -60,8 +63,8 @@ static double nearness(const struct dlb_view *v, const struct dlb_source *s)
 	}
 }
 
-static void gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
-		 double tick_s, struct dlb_emit *e)
+static void gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s,
+		 const struct dlb_op_spans *w, double tick_s, struct dlb_emit *e)
 {
 	dlb_emit_open(e, "gaps", '[');
 	for (int i = 0; i < s->n_nodes; i++) {
@@ -87,7 +90,8 @@ static void gaps(const struct dlb_view *v, const struct dlb_program *p, const st
 	dlb_emit_close(e, ']');
 }
 
-static void sendings(const struct dlb_view *v, const struct dlb_op_spans *w, double tick_s, struct dlb_emit *e)
+static void sendings(const struct dlb_view *v, const struct dlb_op_spans *w, double tick_s,
+		     struct dlb_emit *e)
 {
 	struct dlb_sending *x;
 	int n = dlb_view_sendings(v, w, &x);
@@ -107,7 +111,8 @@ static void sendings(const struct dlb_view *v, const struct dlb_op_spans *w, dou
 	free(x);
 }
 
-static void timeline(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const char *key, struct dlb_emit *e)
+static void timeline(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s,
+		     const char *key, struct dlb_emit *e)
 {
 	double tick_s = pow(10, floor(log10(s->end_s)) - 7), near_s = nearness(v, s);
 	struct dlb_op_spans w;

@@ -37,21 +37,26 @@ static void steps(const struct dlb_view *v, const struct dlb_problem *p, struct 
 	for (int d = 0; d < plan->n_nodes; d++)
 		targets += may_go(plan, d);
 	for (int g = 0; g < p->n_groups; g++)
-		r[g] = (struct group_work){ g, dlb_time_s(p, g, plan->placement[p->group_op[p->group_start[g]]]) };
+		r[g] = (struct group_work){ g, dlb_time_s(p, g,
+							  plan->placement[p->group_op[p->group_start[g]]]) };
 	qsort(r, (size_t)p->n_groups, sizeof *r, by_work);
 	memcpy(placement, plan->placement, n_ops * sizeof *placement);
 	now = dlb_place_value_s(p, placement);
 	dlb_emit_real(e, "now_s", now);
 	dlb_emit_open(e, "steps_s", '[');		/* [group, predicted step on each node] */
 	for (int i = 0; i < p->n_groups && left >= item * (targets - 1); i++) {
-		int first = p->group_start[r[i].group], end = p->group_start[r[i].group + 1], here = plan->placement[p->group_op[first]];
+		int first = p->group_start[r[i].group], end = p->group_start[r[i].group + 1],
+		    here = plan->placement[p->group_op[first]];
 
 		dlb_emit_open(e, NULL, '[');
 		dlb_emit_int(e, NULL, r[i].group);
 		for (int d = 0; d < plan->n_nodes; d++) {
 			for (int k = first; k < end; k++)
 				placement[p->group_op[k]] = d;
-			dlb_emit_real(e, NULL, d == here ? now : may_go(plan, d) ? dlb_place_value_s(p, placement) : NAN);
+			dlb_emit_real(e, NULL,
+				      d == here       ? now :
+				      may_go(plan, d) ? dlb_place_value_s(p, placement) :
+							NAN);
 		}
 		for (int k = first; k < end; k++)
 			placement[p->group_op[k]] = here;

@@ -27,8 +27,8 @@ bool dlb_view_measured(const struct dlb_view *v, struct dlb_source *s)
 {
 	if (!v->has_report || !v->report.timeline)
 		return false;
-	*s = (struct dlb_source){ v->report.dry_run ? "simulated" : "measured", v->report.timeline, v->report.n_spans,
-				  v->report.n_nodes, 0 };
+	*s = (struct dlb_source){ v->report.dry_run ? "simulated" : "measured", v->report.timeline,
+				  v->report.n_spans, v->report.n_nodes, 0 };
 	s->end_s = last_end(s);
 	return s->end_s > 0;
 }
@@ -93,7 +93,9 @@ static int *computes(const struct dlb_op_spans *w, const struct dlb_node_program
 	for (size_t i = 0; i < n; i++)
 		where[i] = -1;
 	for (int i = 0; i < np->n_instr; i++) {
-		ptrdiff_t x = np->instr[i].verb == DLB_COMPUTE ? at(w, 0, np->instr[i].op, np->instr[i].micro_batch) : -1;
+		ptrdiff_t x = np->instr[i].verb == DLB_COMPUTE ?
+				      at(w, 0, np->instr[i].op, np->instr[i].micro_batch) :
+				      -1;
 
 		if (x >= 0 && where[x] < 0)
 			where[x] = i;
@@ -103,8 +105,8 @@ static int *computes(const struct dlb_op_spans *w, const struct dlb_node_program
 
 /* Finds why a node computed nothing between two instructions, from the waits between them. A wait for a
  * message counts if its producer ended after the gap began. */
-static void explain(const struct dlb_op_spans *w, const struct dlb_program *p, const struct dlb_node_program *np, int node, int from,
-		    int to, struct dlb_gap *gap)
+static void explain(const struct dlb_op_spans *w, const struct dlb_program *p,
+		    const struct dlb_node_program *np, int node, int from, int to, struct dlb_gap *gap)
 {
 	const struct dlb_graph *g = p->graph;
 	int r = dlb_plan_replica_of(w->plan, node), nearest = -1;
@@ -140,10 +142,12 @@ static void explain(const struct dlb_op_spans *w, const struct dlb_program *p, c
 	}
 }
 
-int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
-		  int node, double least_s, struct dlb_gap **out)
+int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s,
+		  const struct dlb_op_spans *w, int node, double least_s, struct dlb_gap **out)
 {
-	const struct dlb_node_program *np = p && v->has_plan && node < v->plan.n_nodes ? &dlb_program_of(p, node)->node[node] : NULL;
+	const struct dlb_node_program *np = p && v->has_plan && node < v->plan.n_nodes ?
+						    &dlb_program_of(p, node)->node[node] :
+						    NULL;
 	int *where = np ? computes(w, np) : NULL, n = 0, cap = 0, before = 0;
 	double now = 0;
 
@@ -158,7 +162,8 @@ int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const s
 			struct dlb_gap gap = { -1, -1, now, start };
 
 			if (np)
-				explain(w, dlb_program_of(p, node), np, node, before < here ? before : here, here, &gap);
+				explain(w, dlb_program_of(p, node), np, node, before < here ? before : here,
+					here, &gap);
 			DLB_GROW(*out, n, cap);
 			(*out)[n++] = gap;
 		}
@@ -183,7 +188,8 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* Messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
-static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int t, int m, struct dlb_sending **out, int *n, int *cap)
+static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int t, int m,
+			struct dlb_sending **out, int *n, int *cap)
 {
 	const struct dlb_graph *g = &v->graph;
 	ptrdiff_t made = at(w, r, g->tensor[t].producer, m);
@@ -204,8 +210,16 @@ static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, 
 			continue;
 		}
 		DLB_GROW(*out, *n, *cap);
-		(*out)[(*n)++] = (struct dlb_sending){ w->node[made], w->node[read], t, m, w->end_s[made], w->start_s[read],
-			dlb_tensor_bytes(&g->tensor[t], m < 0 ? 1 : dlb_micro_batch_size(v->plan.batch, w->micro_batches, m)) };
+		(*out)[(*n)++] = (struct dlb_sending){
+			w->node[made],
+			w->node[read],
+			t,
+			m,
+			w->end_s[made],
+			w->start_s[read],
+			dlb_tensor_bytes(&g->tensor[t],
+					 m < 0 ? 1 : dlb_micro_batch_size(v->plan.batch, w->micro_batches, m))
+		};
 	}
 }
 
@@ -266,7 +280,8 @@ bool dlb_view_idle_nodes(const struct dlb_view *v, int n_nodes, char *buf, size_
 		while (last + 1 < n_nodes && dlb_view_idle(v, last + 1))
 			last++;
 		if (used < n)
-			used += (size_t)snprintf(buf + used, n - used, last > i ? "%s%d-%d" : "%s%d", count ? ", " : "", i, last);
+			used += (size_t)snprintf(buf + used, n - used, last > i ? "%s%d-%d" : "%s%d",
+						 count ? ", " : "", i, last);
 		count += last - i + 1;
 		i = last;
 	}

@@ -27,7 +27,12 @@ static inline bool dlb_view_far(double a_s, double b_s)
 }
 
 /* Start and end of each (op, micro-batch) of every replica. */
-struct dlb_op_spans { int n_ops, micro_batches, n_replicas; const struct dlb_plan *plan; double *start_s, *end_s; int *node; };
+struct dlb_op_spans {
+	int n_ops, micro_batches, n_replicas;
+	const struct dlb_plan *plan;
+	double *start_s, *end_s;
+	int *node;
+};
 void dlb_op_spans_init(struct dlb_op_spans *w, const struct dlb_view *v, const struct dlb_source *s);
 void dlb_op_spans_release(struct dlb_op_spans *w);
 
@@ -36,8 +41,8 @@ void dlb_op_spans_release(struct dlb_op_spans *w);
 struct dlb_gap { int kind, peer; double start_s, end_s; };
 /* Finds the gaps of a node longer than least_s, in order. Returns their number; *out is
  * new. p NULL: every kind is -1. */
-int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
-		  int node, double least_s, struct dlb_gap **out);
+int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s,
+		  const struct dlb_op_spans *w, int node, double least_s, struct dlb_gap **out);
 
 /* A message: from the end of the op that makes the tensor to the start of its first reader on another
  * node. */

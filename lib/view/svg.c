@@ -10,7 +10,15 @@
 
 int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-enum { WIDTH = 1200, LEFT = 150, RIGHT = 30, LANE = 22, GAP = 8, PLOT = WIDTH - LEFT - RIGHT, MOST_ARROWS = 5000 };
+enum {
+	WIDTH = 1200,
+	LEFT = 150,
+	RIGHT = 30,
+	LANE = 22,
+	GAP = 8,
+	PLOT = WIDTH - LEFT - RIGHT,
+	MOST_ARROWS = 5000
+};
 
 /* Okabe and Ito: blue, bluish green, orange. Busy time, which is all three, is slate. */
 static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
@@ -44,7 +52,8 @@ static int phase_of(const struct dlb_view *v, int op)
 }
 
 /* Neighbouring spans of one phase and micro-batch closer than a third of a pixel are merged. */
-static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, int n, double y, double px_per_s)
+static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, int n, double y,
+		  double px_per_s)
 {
 	for (int i = 0; i < n;) {
 		double x0 = s[i].start_s * px_per_s, x1 = s[i].end_s * px_per_s;
@@ -53,7 +62,9 @@ static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, i
 		while (j < n && phase_of(v, s[j].op) == phase && s[j].micro_batch == s[i].micro_batch &&
 		       s[j].start_s * px_per_s - x1 < 0.33)
 			x1 = s[j++].end_s * px_per_s;
-		fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" fill-opacity=\"%s\"><title>",
+		fprintf(f,
+			"<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "
+			"fill-opacity=\"%s\"><title>",
 			LEFT + x0, y, x1 - x0 < 0.2 ? 0.2 : x1 - x0, LANE, colour[phase],
 			s[i].micro_batch > 0 && s[i].micro_batch % 2 ? "0.7" : "1");
 		fprintf(f, "%s", phase_name[phase]);
@@ -67,7 +78,9 @@ static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, i
 		}
 		fprintf(f, ", %.4g to %.4g ms</title></rect>\n", 1e3 * s[i].start_s, 1e3 * s[j - 1].end_s);
 		if (x1 - x0 > 14 && s[i].micro_batch >= 0)
-			fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"white\" font-size=\"10\">%d</text>\n",
+			fprintf(f,
+				"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"white\" "
+				"font-size=\"10\">%d</text>\n",
 				LEFT + (x0 + x1) / 2, y + LANE - 7, s[i].micro_batch);
 		i = j;
 	}
@@ -79,8 +92,10 @@ static void gaps(FILE *f, const struct dlb_gap *gap, int n, double y, double px_
 	for (int i = 0; i < n; i++) {
 		double x = LEFT + gap[i].start_s * px_per_s, w = (gap[i].end_s - gap[i].start_s) * px_per_s;
 
-		fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"5\" fill=\"%s\"><title>%s%s", x, y + LANE / 2.0 - 2.5, w,
-			gap[i].kind < 0 ? copying_colour : wait_colour[gap[i].kind], gap[i].kind < 0 ? "" : "waits: ",
+		fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"5\" fill=\"%s\"><title>%s%s",
+			x, y + LANE / 2.0 - 2.5, w,
+			gap[i].kind < 0 ? copying_colour : wait_colour[gap[i].kind],
+			gap[i].kind < 0 ? "" : "waits: ",
 			gap[i].kind < 0 ? copying_name : wait_name[gap[i].kind]);
 		if (gap[i].peer >= 0)
 			fprintf(f, ", for node %d", gap[i].peer);
@@ -90,20 +105,24 @@ static void gaps(FILE *f, const struct dlb_gap *gap, int n, double y, double px_
 
 static void axis(FILE *f, double y, double end_s, double px_per_s)
 {
-	double unit = pow(10, floor(log10(end_s))), step = end_s / unit > 5 ? unit : end_s / unit > 2 ? unit / 2 : unit / 5;
+	double unit = pow(10, floor(log10(end_s))), step = end_s / unit > 5 ? unit :
+							   end_s / unit > 2 ? unit / 2 :
+									      unit / 5;
 	char label[32];
 
 	for (double t = 0; t <= end_s * 1.0001; t += step) {
-		fprintf(f, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#888888\"/>\n", LEFT + t * px_per_s,
-			LEFT + t * px_per_s, y, y + 4);
-		text(f, LEFT + t * px_per_s, y + 16, "middle", t > 0 ? dlb_view_seconds(t, label, sizeof label) : "0");
+		fprintf(f, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#888888\"/>\n",
+			LEFT + t * px_per_s, LEFT + t * px_per_s, y, y + 4);
+		text(f, LEFT + t * px_per_s, y + 16, "middle",
+		     t > 0 ? dlb_view_seconds(t, label, sizeof label) : "0");
 	}
 }
 
 /* The rows of one source: scale, and y position per node (below 0: no row). */
 struct lanes { const struct dlb_source *s; struct dlb_op_spans when; double px_per_s, *y; };
 
-static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct dlb_source *s, double longest_s)
+static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct dlb_source *s,
+		       double longest_s)
 {
 	l->s = s;
 	l->px_per_s = PLOT / longest_s;
@@ -119,14 +138,16 @@ static void lanes_release(struct lanes *l)
 	free(l->y);
 }
 
-static double lane(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int node, double y)
+static double lane(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int node,
+		   double y)
 {
 	struct dlb_gap *gap;
 	int n = dlb_view_gaps(v, p, l->s, &l->when, node, 0.4 / l->px_per_s, &gap);
 
 	l->y[node] = y;
 	text(f, LEFT - 8, y + LANE - 6, "end", l->s->name);
-	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#f1f3f5\"/>\n", LEFT, y, l->s->end_s * l->px_per_s, LANE);
+	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#f1f3f5\"/>\n", LEFT, y,
+		l->s->end_s * l->px_per_s, LANE);
 	gaps(f, gap, n, y, l->px_per_s);
 	spans(v, f, l->s->span[node], l->s->n_spans[node], y, l->px_per_s);
 	free(gap);
@@ -141,25 +162,32 @@ static void arrows(const struct dlb_view *v, FILE *f, const struct lanes *l)
 	int n = dlb_view_sendings(v, &l->when, &x), before[4] = { 0 }, drawn = 0;
 
 	for (int i = 0; i < n && drawn < MOST_ARROWS; i++) {
-		double from = x[i].from < l->s->n_nodes ? l->y[x[i].from] : -1, to = x[i].to < l->s->n_nodes ? l->y[x[i].to] : -1;
-		int at[4] = { (int)(LEFT + x[i].start_s * l->px_per_s), (int)from, (int)(LEFT + x[i].end_s * l->px_per_s), (int)to };
+		double from = x[i].from < l->s->n_nodes ? l->y[x[i].from] : -1,
+		       to = x[i].to < l->s->n_nodes ? l->y[x[i].to] : -1;
+		int at[4] = { (int)(LEFT + x[i].start_s * l->px_per_s), (int)from,
+			      (int)(LEFT + x[i].end_s * l->px_per_s), (int)to };
 		char b[32];
 
 		if (from < 0 || to < 0 || !memcmp(at, before, sizeof at))
 			continue;
 		memcpy(before, at, sizeof at);
 		drawn++;
-		fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#333333\" stroke-width=\"0.7\" stroke-opacity=\"0.7\" "
-			"marker-end=\"url(#arrow)\"><title>", LEFT + x[i].start_s * l->px_per_s, from + (to > from ? LANE : 0),
+		fprintf(f,
+			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#333333\" "
+			"stroke-width=\"0.7\" stroke-opacity=\"0.7\" "
+			"marker-end=\"url(#arrow)\"><title>",
+			LEFT + x[i].start_s * l->px_per_s, from + (to > from ? LANE : 0),
 			LEFT + x[i].end_s * l->px_per_s, to + (to > from ? 0 : LANE));
 		dlb_view_escaped(f, v->graph.tensor[x[i].tensor].name);
-		fprintf(f, ", %s from node %d to node %d</title></line>\n", dlb_view_bytes(x[i].bytes, b, sizeof b), x[i].from, x[i].to);
+		fprintf(f, ", %s from node %d to node %d</title></line>\n",
+			dlb_view_bytes(x[i].bytes, b, sizeof b), x[i].from, x[i].to);
 	}
 	free(x);
 }
 
 /* Draws node by node, with all sources of a node together. */
-static double together(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int n, double y)
+static double together(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int n,
+		       double y)
 {
 	int n_nodes = 0;
 	char name[64];
@@ -185,7 +213,8 @@ static double timelines(const struct dlb_view *v, FILE *f, double y)
 	struct dlb_program program;
 	bool plan = dlb_view_predicted(v, &s[0]), report = dlb_view_measured(v, &s[plan]);
 	int n = plan + report;
-	bool far = n == 2 && dlb_view_far(s[0].end_s, s[1].end_s), has_program = v->has_plan && !dlb_view_program(v, &program, NULL);
+	bool far = n == 2 && dlb_view_far(s[0].end_s, s[1].end_s),
+	     has_program = v->has_plan && !dlb_view_program(v, &program, NULL);
 	struct lanes l[2];
 	char idle[200], line[160], a[32];
 
@@ -193,13 +222,18 @@ static double timelines(const struct dlb_view *v, FILE *f, double y)
 		lanes_init(&l[k], v, &s[k], far || n == 1 ? s[k].end_s : fmax(s[0].end_s, s[1].end_s));
 	for (int k = 0; k < (far ? 2 : n > 0); k++) {
 		if (far) {
-			snprintf(line, sizeof line, "%s, %s, on a scale of its own: %.2g times the other", s[k].name,
-				 dlb_view_seconds(s[k].end_s, a, sizeof a), s[k].end_s / s[1 - k].end_s);
+			snprintf(line, sizeof line, "%s, %s, on a scale of its own: %.2g times the other",
+				 s[k].name, dlb_view_seconds(s[k].end_s, a, sizeof a),
+				 s[k].end_s / s[1 - k].end_s);
 			text(f, LEFT, y + 12, "start", line);
 			y += 20;
 		}
 		y = together(v, has_program ? &program : NULL, f, l + k, far ? 1 : n, y);
-		axis(f, y, far ? s[k].end_s : n == 2 ? fmax(s[0].end_s, s[1].end_s) : s[0].end_s, l[k].px_per_s);
+		axis(f, y,
+		     far    ? s[k].end_s :
+		     n == 2 ? fmax(s[0].end_s, s[1].end_s) :
+			      s[0].end_s,
+		     l[k].px_per_s);
 		y += 34;
 	}
 	for (int k = 0; k < n; k++) {
@@ -219,7 +253,9 @@ static double timelines(const struct dlb_view *v, FILE *f, double y)
 static double bar(FILE *f, double x, double y, double width, const char *fill, const char *title)
 {
 	if (width > 0)
-		fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n",
+		fprintf(f,
+			"<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
+			"fill=\"%s\"><title>%s</title></rect>\n",
 			x, y, width, LANE, fill, title);
 	return x + fmax(0, width);
 }
@@ -251,7 +287,8 @@ static double bars(const struct dlb_view *v, FILE *f, double y)
 		x = bar(f, x, y, px_per_s * r->node[i].busy_s, busy_colour, "busy");
 		for (int k = 0; k < DLB_N_WAITS; k++)
 			x = bar(f, x, y, px_per_s * r->node[i].waits_s[k], wait_colour[k], wait_name[k]);
-		x = bar(f, x, y, px_per_s * (r->step_s - r->node[i].busy_s - r->node[i].wait_s), copying_colour, copying_name);
+		x = bar(f, x, y, px_per_s * (r->step_s - r->node[i].busy_s - r->node[i].wait_s),
+			copying_colour, copying_name);
 		snprintf(line, sizeof line, "busy %s", dlb_view_seconds(r->node[i].busy_s, s, sizeof s));
 		text(f, x + 6, y + LANE - 6, "start", line);
 		y += LANE + GAP;
@@ -275,8 +312,11 @@ static double losses(const struct dlb_view *v, FILE *f, double y)
 		return y;
 	text(f, 12, y + 12, "start", "loss");
 	stride = n > 2 * PLOT ? n / (2 * PLOT) : 1;
-	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.0f\" fill=\"none\" stroke=\"#cccccc\"/>\n<polyline fill=\"none\" "
-		"stroke=\"#0072b2\" stroke-width=\"1.5\" points=\"", LEFT, y, PLOT, height);
+	fprintf(f,
+		"<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.0f\" fill=\"none\" "
+		"stroke=\"#cccccc\"/>\n<polyline fill=\"none\" "
+		"stroke=\"#0072b2\" stroke-width=\"1.5\" points=\"",
+		LEFT, y, PLOT, height);
 	for (int i = 0; i < n; i += stride)
 		if (isfinite(r->loss[i]))
 			fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / (n - 1),
@@ -302,9 +342,10 @@ static double heading(const struct dlb_view *v, FILE *f)
 		/* the run may use another optimizer than the plan: the report's prediction is for the
 		 * run's */
 		snprintf(line, sizeof line, "%s, schedule %s, %d micro-batch%s; step predicted %s",
-			 v->plan.winner ? v->plan.winner : v->plan.algorithm, v->plan.schedule, v->plan.micro_batches,
-			 v->plan.micro_batches == 1 ? "" : "es",
-			 dlb_view_seconds(v->has_report ? v->report.predicted_step_s : v->plan.value_s, a, sizeof a));
+			 v->plan.winner ? v->plan.winner : v->plan.algorithm, v->plan.schedule,
+			 v->plan.micro_batches, v->plan.micro_batches == 1 ? "" : "es",
+			 dlb_view_seconds(v->has_report ? v->report.predicted_step_s : v->plan.value_s, a,
+					  sizeof a));
 		if (v->has_report)
 			snprintf(line + strlen(line), sizeof line - strlen(line), ", %s %s",
 				 v->report.dry_run ? "simulated" : "measured",
@@ -315,25 +356,32 @@ static double heading(const struct dlb_view *v, FILE *f)
 		y += 18;
 	}
 	if (dlb_view_other_optimizer(v)) {
-		snprintf(line, sizeof line, "the time-line called predicted is the plan's, made for %s (%s a step); what ran was %s",
-			 v->plan.optimizer, dlb_view_seconds(v->plan.value_s, a, sizeof a), v->report.optimizer);
+		snprintf(line, sizeof line,
+			 "the time-line called predicted is the plan's, made for %s (%s a step); what ran "
+			 "was %s",
+			 v->plan.optimizer, dlb_view_seconds(v->plan.value_s, a, sizeof a),
+			 v->report.optimizer);
 		text(f, 12, y, "start", line);
 		y += 18;
 	}
 	for (int i = 0; i < DLB_N_PHASES; i++, x += 110) {
-		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, colour[i]);
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
+			colour[i]);
 		text(f, x + 18, y + 11, "start", phase_name[i]);
 	}
 	for (int k = 0; k < DLB_N_WAITS - !v->has_report; k++, x += 118) {
-		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, wait_colour[k]);
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
+			wait_colour[k]);
 		text(f, x + 18, y + 11, "start", wait_name[k]);
 	}
 	if (v->has_report) {
-		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, busy_colour);
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
+			busy_colour);
 		text(f, x + 18, y + 11, "start", "busy");
 		x += 70;
 	}
-	fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, copying_colour);
+	fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
+		copying_colour);
 	text(f, x + 18, y + 11, "start", copying_name);
 	return y + 30;
 }
@@ -347,17 +395,25 @@ int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 
 	if (!v->has_plan && !v->has_report) {
 		dlb_fail(err, NULL, "no plan and no report in the document");
-		return dlb_hint(err, "dlb-place and dlb-run make what a time-line shows; -f dot draws the graph");
+		return dlb_hint(err,
+				"dlb-place and dlb-run make what a time-line shows; -f dot draws the graph");
 	}
 	m = open_memstream(&body, &n);
 	if (!m)
 		return dlb_fail(err, NULL, "out of memory");
 	y = losses(v, m, bars(v, m, timelines(v, m, heading(v, m))));
 	fclose(m);
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
-		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s",
-		WIDTH, y, WIDTH, y, v->transfers ? "<defs><marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" "
-		"markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6\" fill=\"none\" stroke=\"#333333\"/></marker></defs>\n" : "");
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
+		"%.0f\" "
+		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
+		"fill=\"white\"/>\n%s",
+		WIDTH, y, WIDTH, y,
+		v->transfers ? "<defs><marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" "
+			       "markerWidth=\"6\" "
+			       "markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6\" fill=\"none\" "
+			       "stroke=\"#333333\"/></marker></defs>\n" :
+			       "");
 	fwrite(body, 1, n, f);
 	fprintf(f, "</svg>\n");
 	free(body);

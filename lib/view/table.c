@@ -60,7 +60,8 @@ static void work_table(const struct dlb_view *v, FILE *f)
 
 		fprintf(f, "  %-28s %5d %12s", w[k].name, w[k].n, dlb_view_flop(w[k].flop, a, sizeof a));
 		if (total_s > 0)
-			fprintf(f, " %12s %5.1f%%", dlb_view_seconds(w[k].time_s, b, sizeof b), 100 * w[k].time_s / total_s);
+			fprintf(f, " %12s %5.1f%%", dlb_view_seconds(w[k].time_s, b, sizeof b),
+				100 * w[k].time_s / total_s);
 		fputc('\n', f);
 	}
 	if (n > 12)
@@ -88,7 +89,9 @@ static void graph_table(const struct dlb_view *v, FILE *f)
 			parameters += (double)dlb_desc_count(&d);
 		}
 	fprintf(f, "model    %s\n", g->model_path ? g->model_path : "(none named)");
-	fprintf(f, "  %d ops: %d forward, %d backward, %d update; %d weights, %.0f parameters; batch %lld; %s a step\n",
+	fprintf(f,
+		"  %d ops: %d forward, %d backward, %d update; %d weights, %.0f parameters; batch %lld; %s a "
+		"step\n",
 		g->n_ops, phase[DLB_FORWARD], phase[DLB_BACKWARD], phase[DLB_UPDATE], weights, parameters,
 		(long long)g->batch, dlb_view_flop(flop, buf, sizeof buf));
 	work_table(v, f);
@@ -105,8 +108,8 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 	char a[32], b[32];
 	int widest = 10;
 
-	fprintf(f, "%scluster  %d node%s, %d kind%s, %d group%s\n", v->has_graph ? "\n" : "", c->n_nodes, s_of(c->n_nodes),
-		c->n_kinds, s_of(c->n_kinds), c->n_groups, s_of(c->n_groups));
+	fprintf(f, "%scluster  %d node%s, %d kind%s, %d group%s\n", v->has_graph ? "\n" : "", c->n_nodes,
+		s_of(c->n_nodes), c->n_kinds, s_of(c->n_kinds), c->n_groups, s_of(c->n_groups));
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct dlb_device_kind *k = &c->kind[i];
 
@@ -120,20 +123,24 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 		fputc('\n', f);
 	}
 	for (int i = 0; i < c->n_links && i < 16; i++)
-		fprintf(f, "  link %s: %s, %s/s%s\n", c->link[i].name, dlb_view_seconds(c->link[i].latency_s, a, sizeof a),
-			dlb_view_bytes(c->link[i].bandwidth_Bps, b, sizeof b), c->link[i].duplex ? " each way" : "");
+		fprintf(f, "  link %s: %s, %s/s%s\n", c->link[i].name,
+			dlb_view_seconds(c->link[i].latency_s, a, sizeof a),
+			dlb_view_bytes(c->link[i].bandwidth_Bps, b, sizeof b),
+			c->link[i].duplex ? " each way" : "");
 	if (c->n_links > 16)
 		fprintf(f, "  ... and %d more links\n", c->n_links - 16);
 	for (int i = 0; i < c->n_nodes && i < 64; i++)
 		if (c->node[i].group >= 0 && (int)strlen(c->group[c->node[i].group].name) > widest)
 			widest = (int)strlen(c->group[c->node[i].group].name);
-	fprintf(f, "  %4s %-10s %-12s %-*s %7s %10s\n", "node", "kind", "host", widest, "group", "speed", "memory");
+	fprintf(f, "  %4s %-10s %-12s %-*s %7s %10s\n", "node", "kind", "host", widest, "group", "speed",
+		"memory");
 	for (int i = 0; i < c->n_nodes && i < 64; i++) {
 		const struct dlb_node *n = &c->node[i];
 		double m = dlb_cluster_node_memory(c, i);
 
-		fprintf(f, "  %4d %-10s %-12s %-*s %7.3g %10s\n", i, c->kind[n->kind].name, n->host ? n->host : "-",
-			widest, n->group >= 0 ? c->group[n->group].name : "-", n->speed, dlb_view_bytes(m, a, sizeof a));
+		fprintf(f, "  %4d %-10s %-12s %-*s %7.3g %10s\n", i, c->kind[n->kind].name,
+			n->host ? n->host : "-", widest, n->group >= 0 ? c->group[n->group].name : "-",
+			n->speed, dlb_view_bytes(m, a, sizeof a));
 	}
 	if (c->n_nodes > 64)
 		fprintf(f, "  ... and %d more\n", c->n_nodes - 64);
@@ -145,8 +152,10 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 	const bool averages = dlb_sharing_averages(&p->sharing);
 	char sums[200];
 	dlb_plan_shares(p, p->batch, share);
-	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas, averages ? "weights averaged" : "gradients summed",
-		averages ? dlb_sharing_name(&p->sharing) : dlb_sharing_sums(&p->sharing, sums, sizeof sums), p->sharing.sync ? ", when all have computed" : "");
+	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas,
+		averages ? "weights averaged" : "gradients summed",
+		averages ? dlb_sharing_name(&p->sharing) : dlb_sharing_sums(&p->sharing, sums, sizeof sums),
+		p->sharing.sync ? ", when all have computed" : "");
 	if (p->sharing.sync_batchnorm)
 		fprintf(f, "  batch statistics of all replicas together\n");
 	for (int r = 0; r < p->n_replicas; r++) {
@@ -166,14 +175,17 @@ static void advice_table(const struct dlb_plan *p, FILE *f)
 	double dense_s = 0;
 
 	if (p->n_advice)
-		fprintf(f, "  %-11s %-12s %11s %10s %10s  %s\n", "compression", "", "bytes", "step", "saves", "error");
+		fprintf(f, "  %-11s %-12s %11s %10s %10s  %s\n", "compression", "", "bytes", "step", "saves",
+			"error");
 	for (int i = 0; i < p->n_advice; i++) {
 		const struct dlb_advice *x = &p->advice[i];
 		const bool first = !i || x[-1].cls != x->cls;
 
 		dense_s = first ? x->step_s : dense_s;
-		fprintf(f, "  %-11s %-12s %11s %10s %10s  ", first ? dlb_compressed_names[x->cls] : "", x->how, dlb_view_bytes(x->bytes, a, sizeof a),
-			dlb_view_seconds(x->step_s, b, sizeof b), first ? "" : dlb_view_seconds(dense_s - x->step_s, c, sizeof c));
+		fprintf(f, "  %-11s %-12s %11s %10s %10s  ", first ? dlb_compressed_names[x->cls] : "",
+			x->how, dlb_view_bytes(x->bytes, a, sizeof a),
+			dlb_view_seconds(x->step_s, b, sizeof b),
+			first ? "" : dlb_view_seconds(dense_s - x->step_s, c, sizeof c));
 		if (x->error_of)
 			fprintf(f, "%.2g %% of %s", 100 * x->error, x->error_of);
 		fprintf(f, "%s%s%s\n", x->error_of ? "" : "none", x->chosen ? "  <- chosen" : "",
@@ -192,7 +204,8 @@ static void memories_table(const struct dlb_plan *p, FILE *f)
 
 			fprintf(f, "  node %d, %s:", i, m->name);
 			for (int b = 0; b < DLB_N_BUFFERS; b++)
-				fprintf(f, "%s %s %s", b ? "," : "", dlb_buffers_names[b], dlb_view_bytes(m->bytes[b], a[b], sizeof a[b]));
+				fprintf(f, "%s %s %s", b ? "," : "", dlb_buffers_names[b],
+					dlb_view_bytes(m->bytes[b], a[b], sizeof a[b]));
 			fputc('\n', f);
 		}
 }
@@ -202,15 +215,18 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	const struct dlb_plan *p = &v->plan;
 	char a[32], b[32], c[32];
 
-	fprintf(f, "\nplan     %s, schedule %s, batch of %lld in %d micro-batch%s\n", p->winner ? p->winner : p->algorithm,
-		p->schedule, (long long)p->batch, p->micro_batches, p->micro_batches == 1 ? "" : "es");
+	fprintf(f, "\nplan     %s, schedule %s, batch of %lld in %d micro-batch%s\n",
+		p->winner ? p->winner : p->algorithm, p->schedule, (long long)p->batch, p->micro_batches,
+		p->micro_batches == 1 ? "" : "es");
 	if (v->edited)
-		fprintf(f, "  the placement was edited since: these times are of the one before; dlb-run --dry-run predicts anew\n");
+		fprintf(f, "  the placement was edited since: these times are of the one before; dlb-run "
+			   "--dry-run predicts anew\n");
 	if (dlb_view_other_optimizer(v))
-		fprintf(f, "  made for %s; what ran was %s, whose step the report predicts\n", p->optimizer, v->report.optimizer);
+		fprintf(f, "  made for %s; what ran was %s, whose step the report predicts\n", p->optimizer,
+			v->report.optimizer);
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
-		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
-		p->imbalance);
+		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b),
+		100 * p->gap, p->imbalance);
 	if (p->n_replicas > 1)
 		replicas_table(p, f);
 	advice_table(p, f);
@@ -242,17 +258,23 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 /* Seconds are those of copies; a tensor read in place takes none. */
 static void messages_line(const struct dlb_report *r, FILE *f)
 {
-	const double all = r->communication.bytes, here = r->communication.in_place_bytes, copied = all - here;
+	const double all = r->communication.bytes, here = r->communication.in_place_bytes,
+		     copied = all - here;
 	char a[32], b[32];
 
 	if (here > 0 && copied < 0.5)
-		fprintf(f, "  messages %s, in place: read where they were written, nothing copied\n", dlb_view_bytes(all, a, sizeof a));
+		fprintf(f, "  messages %s, in place: read where they were written, nothing copied\n",
+			dlb_view_bytes(all, a, sizeof a));
 	else if (here > 0)
-		fprintf(f, "  %s of the messages written where they are read, never copied\n", dlb_view_bytes(here, a, sizeof a));
+		fprintf(f, "  %s of the messages written where they are read, never copied\n",
+			dlb_view_bytes(here, a, sizeof a));
 	if (all > 0 && copied >= 0.5)
-		fprintf(f, "  messages %s in %s, %.0f%% of it while computing\n", dlb_view_bytes(copied, a, sizeof a),
+		fprintf(f, "  messages %s in %s, %.0f%% of it while computing\n",
+			dlb_view_bytes(copied, a, sizeof a),
 			dlb_view_seconds(r->communication.time_s, b, sizeof b),
-			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
+			r->communication.time_s > 0 ?
+				100 * r->communication.hidden_s / r->communication.time_s :
+				100);
 }
 
 /* "-" for a value that was not measured. buf: 32 bytes. */
@@ -274,13 +296,15 @@ static void evaluations_table(const struct dlb_report *r, FILE *f)
 	fprintf(f, "  %d evaluation%s on the test data%s\n  %8s %12s %10s %10s\n", n, n == 1 ? "" : "s",
 		rows < n ? ", some of them" : "", "step", "test loss", "accuracy", "took");
 	for (int i = 0; i < rows; i++) {
-		const struct dlb_report_eval *e = &r->eval[rows > 1 ? (int)((int64_t)i * (n - 1) / (rows - 1)) : 0];
+		const struct dlb_report_eval
+			*e = &r->eval[rows > 1 ? (int)((int64_t)i * (n - 1) / (rows - 1)) : 0];
 
-		fprintf(f, "  %8lld %12s %10s %10s\n", (long long)e->step, number("%.6g", e->test_loss, a), number("%.4f", e->accuracy, b),
-			dlb_view_seconds(e->time_s, c, sizeof c));
+		fprintf(f, "  %8lld %12s %10s %10s\n", (long long)e->step, number("%.6g", e->test_loss, a),
+			number("%.4f", e->accuracy, b), dlb_view_seconds(e->time_s, c, sizeof c));
 	}
 	if (r->best.saved)
-		fprintf(f, "  best after step %lld, test loss %.6g, saved %s\n", (long long)r->best.step, r->best.test_loss, r->best.saved);
+		fprintf(f, "  best after step %lld, test loss %.6g, saved %s\n", (long long)r->best.step,
+			r->best.test_loss, r->best.saved);
 }
 
 static void report_table(const struct dlb_view *v, FILE *f)
@@ -291,8 +315,9 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	fprintf(f, "\nreport   %s, %lld steps from step %lld%s%s\n", r->dry_run ? "simulated" : "measured",
 		(long long)r->steps, (long long)r->first_step, r->stopped ? ", ended by " : "",
 		r->stopped ? r->stopped : "");
-	fprintf(f, "  step %s, predicted %s (off by %.1f%%), imbalance %.3f\n", dlb_view_seconds(r->step_s, a, sizeof a),
-		dlb_view_seconds(r->predicted_step_s, b, sizeof b), 100 * r->prediction_error, r->imbalance);
+	fprintf(f, "  step %s, predicted %s (off by %.1f%%), imbalance %.3f\n",
+		dlb_view_seconds(r->step_s, a, sizeof a), dlb_view_seconds(r->predicted_step_s, b, sizeof b),
+		100 * r->prediction_error, r->imbalance);
 	if (r->n_losses)
 		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
 	if (r->n_delays) {
@@ -305,28 +330,39 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  forward ops read weights %d to %d updates behind\n", least, most);
 	}
 	if (r->kfac.others)
-		fprintf(f, "  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more on the diagonal, %lld not made; "
-			"%lld steps held back by the trust region\n", r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses,
+		fprintf(f,
+			"  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more "
+			"on the diagonal, %lld not made; "
+			"%lld steps held back by the trust region\n",
+			r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses,
 			(long long)r->kfac.shifted, (long long)r->kfac.kept, (long long)r->kfac.held_back);
 	for (int i = 0; r->kfac.others && i < r->kfac.n_left; i++)
-		fprintf(f, "  kfac: left to %s: %s: %s\n", r->kfac.others, r->kfac.left[i].weight, r->kfac.left[i].why);
+		fprintf(f, "  kfac: left to %s: %s: %s\n", r->kfac.others, r->kfac.left[i].weight,
+			r->kfac.left[i].why);
 	if (r->kfac.not_symmetric + r->kfac.not_definite + r->kfac.hops_failed + r->kfac.not_finite)
-		fprintf(f, "  kfac: %lld exchanges with a factor not symmetric, %lld factors not positive definite, %lld hops failed, %lld moments not finite\n",
-			(long long)r->kfac.not_symmetric, (long long)r->kfac.not_definite, (long long)r->kfac.hops_failed, (long long)r->kfac.not_finite);
+		fprintf(f,
+			"  kfac: %lld exchanges with a factor not symmetric, %lld factors not positive "
+			"definite, %lld hops failed, %lld moments not finite\n",
+			(long long)r->kfac.not_symmetric, (long long)r->kfac.not_definite,
+			(long long)r->kfac.hops_failed, (long long)r->kfac.not_finite);
 	if (r->batch_statistics)
-		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
+		fprintf(f, "  batch statistics of %s\n",
+			strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
 	evaluations_table(r, f);
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
-	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved", "held up", "peak");
+	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved",
+		"held up", "peak");
 	for (int i = 0; i < r->n_nodes && i < 64; i++) {
 		const struct dlb_report_node *n = &r->node[i];
 
-		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s\n", i, dlb_view_seconds(n->busy_s, a, sizeof a),
-			dlb_view_seconds(n->predicted_busy_s, b, sizeof b), dlb_view_seconds(n->wait_s, c, sizeof c),
+		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s\n", i,
+			dlb_view_seconds(n->busy_s, a, sizeof a),
+			dlb_view_seconds(n->predicted_busy_s, b, sizeof b),
+			dlb_view_seconds(n->wait_s, c, sizeof c),
 			dlb_view_seconds(n->waits_s[DLB_WAIT_STARVED], d, sizeof d),
 			dlb_view_seconds(n->waits_s[DLB_WAIT_BACKPRESSURE], e, sizeof e),
 			dlb_view_bytes(n->peak_bytes, g, sizeof g));
@@ -338,7 +374,8 @@ static void balance_table(const struct dlb_view *v, FILE *f)
 	const struct dlb_balance *b = &v->balance;
 
 	fprintf(f, "\nbalance  round %d, rule %s, %s%s%s\n", b->round, b->rule ? b->rule : "-",
-		b->converged ? "converged" : "not converged", b->reason ? ": " : "", b->reason ? b->reason : "");
+		b->converged ? "converged" : "not converged", b->reason ? ": " : "",
+		b->reason ? b->reason : "");
 	fprintf(f, "  %5s %12s %12s %10s  %s\n", "round", "measured", "predicted", "excess", "weights");
 	for (int i = 0; i < b->n_history; i++) {
 		const struct dlb_balance_round *h = &b->history[i];

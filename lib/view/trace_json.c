@@ -12,7 +12,8 @@ static void name_event(json_t *events, const char *what, int pid, int tid, const
 						"pid", pid, "tid", tid, "args", "name", name));
 }
 
-static void spans(const struct dlb_view *v, json_t *events, int pid, int node, const struct dlb_span *s, int n)
+static void spans(const struct dlb_view *v, json_t *events, int pid, int node, const struct dlb_span *s,
+		  int n)
 {
 	for (int i = 0; i < n; i++) {
 		const char *name = v->has_graph && s[i].op >= 0 && s[i].op < v->graph.n_ops

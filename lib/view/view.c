@@ -116,10 +116,18 @@ int dlb_view_problem(const struct dlb_view *v, struct dlb_problem *p, struct dlb
 {
 	int optimizer = dlb_optimizer_find(v->plan.optimizer);
 
-	*p = (struct dlb_problem){ .graph = &v->graph, .cluster = &v->cluster, .cost = &v->cost, .micro_batches = v->plan.micro_batches,
-		.batch = v->plan.batch, .schedule = dlb_schedule_find(v->plan.schedule), .staleness = v->plan.staleness,
-		.seed = v->plan.seed, .not_in_place = !v->plan.in_place, .clip = v->plan.clip, .inverse_every = v->plan.inverse_every,
-		.n_state = optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state };
+	*p = (struct dlb_problem){ .graph = &v->graph,
+				   .cluster = &v->cluster,
+				   .cost = &v->cost,
+				   .micro_batches = v->plan.micro_batches,
+				   .batch = v->plan.batch,
+				   .schedule = dlb_schedule_find(v->plan.schedule),
+				   .staleness = v->plan.staleness,
+				   .seed = v->plan.seed,
+				   .not_in_place = !v->plan.in_place,
+				   .clip = v->plan.clip,
+				   .inverse_every = v->plan.inverse_every,
+				   .n_state = optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state };
 	for (int i = 0; v->plan.objective && dlb_objectives[i]; i++)
 		if (!strcmp(dlb_objectives[i], v->plan.objective))
 			p->objective = (enum dlb_objective)i;
@@ -151,7 +159,8 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 
 bool dlb_view_other_optimizer(const struct dlb_view *v)
 {
-	const char *planned = v->has_plan ? v->plan.optimizer : NULL, *ran = v->has_report ? v->report.optimizer : NULL;
+	const char *planned = v->has_plan ? v->plan.optimizer : NULL,
+		   *ran = v->has_report ? v->report.optimizer : NULL;
 
 	return planned && ran && strcmp(planned, ran);
 }

@@ -69,7 +69,8 @@ static double ask_peer(struct peer *p, int64_t n)
 }
 
 /* Times the slowest rank; all start together. */
-static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struct peer *peer, float *x, int64_t n)
+static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struct peer *peer, float *x,
+		    int64_t n)
 {
 	struct dlb_error err;
 	double start_s, s;
@@ -86,7 +87,8 @@ static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struc
 			fail(err.what);
 	}
 	s = way == GLOO ? ask_peer(peer, n) : dlb_clock_s() - start_s;
-	if (dlb_comm_allreduce_f64(c, &s, 1, DLB_COMM_MAX, &err) || (way != GLOO && x[n - 1] != (float)dlb_comm_size(c)))
+	if (dlb_comm_allreduce_f64(c, &s, 1, DLB_COMM_MAX, &err) ||
+	    (way != GLOO && x[n - 1] != (float)dlb_comm_size(c)))
 		fail("wrong sum");
 	return s;
 }
@@ -110,7 +112,8 @@ static int chosen_way(const char *by_size, int64_t bytes)
 	char name[32];
 	long long from;
 
-	for (const char *at = by_size; at && sscanf(at, "%31[^:]:%lld", name, &from) == 2 && from <= bytes; at = at ? at + 1 : NULL) {
+	for (const char *at = by_size; at && sscanf(at, "%31[^:]:%lld", name, &from) == 2 && from <= bytes;
+	     at = at ? at + 1 : NULL) {
 		for (way = OURS; strcmp(dlb_allreduces[way - OURS]->name, name); way++)
 			if (!dlb_allreduces[way - OURS + 1])
 				fail("no such algorithm");
@@ -119,7 +122,8 @@ static int chosen_way(const char *by_size, int64_t bytes)
 	return way;
 }
 
-static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent, int chosen)
+static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer,
+		       int64_t sent, int chosen)
 {
 	double m[MOST_WAYS], best;
 	int least = OURS;
@@ -141,8 +145,8 @@ static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n
 		printf("%9.2f", m[OURS] / m[GLOO]);
 	else
 		printf("%9s", "-");
-	printf(" %9.2f %10.2f %-12s %9.2f %s\n", m[OURS] / best, m[least] / best, dlb_allreduces[least - OURS]->name, m[chosen] / best,
-	       dlb_allreduces[chosen - OURS]->name);
+	printf(" %9.2f %10.2f %-12s %9.2f %s\n", m[OURS] / best, m[least] / best,
+	       dlb_allreduces[least - OURS]->name, m[chosen] / best, dlb_allreduces[chosen - OURS]->name);
 	fflush(stdout);
 }
 
@@ -175,14 +179,20 @@ int main(int argc, char **argv)
 		if (!rank)
 			printf(" %9.9s", dlb_allreduces[n_ways - OURS]->name);
 	if (!rank)
-		printf(" %11s %8s %9s %9s %10s %-12s %9s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best", "least/best", "", "auto/best");
+		printf(" %11s %8s %9s %9s %10s %-12s %9s\n", "sent_bytes", "ring/MPI", "ring/gloo",
+		       "ring/best", "least/best", "", "auto/best");
 	for (int64_t bytes = 1024; bytes <= most; bytes *= 4) {
 		int64_t n = bytes / 4, sent;
 		int some = bytes > 32 << 20 && rounds > 5 ? 5 : rounds;
 
 		for (int w = OURS; w < n_ways; w++)
-			if (dlb_collective_new(&k[w], c, &(struct dlb_collective_desc){ .how = dlb_allreduces[w - OURS], .x = x, .n = n,
-									   .tag = 7, .ranks.n = dlb_comm_size(c) }, &err))
+			if (dlb_collective_new(&k[w], c,
+					       &(struct dlb_collective_desc){ .how = dlb_allreduces[w - OURS],
+									      .x = x,
+									      .n = n,
+									      .tag = 7,
+									      .ranks.n = dlb_comm_size(c) },
+					       &err))
 				fail(err.what);
 		for (int r = -2; r < some; r++) {
 			shuffle(&rng, order, n_ways);
@@ -201,7 +211,8 @@ int main(int argc, char **argv)
 		for (int w = OURS; w < n_ways; w++)
 			dlb_collective_free(k[w]);
 		if (!rank)
-			print_line(bytes, t, some, n_ways, has_peer, sent, chosen_way(argc > 3 ? argv[3] : NULL, bytes));
+			print_line(bytes, t, some, n_ways, has_peer, sent,
+				   chosen_way(argc > 3 ? argv[3] : NULL, bytes));
 	}
 	if (has_peer)
 		fclose(peer.to);

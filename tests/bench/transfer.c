@@ -136,8 +136,9 @@ int main(int argc, char **argv)
 		return 2;
 	open_ends(&e, most);
 	if (e.rank)
-		printf("%-9s %9s %9s %9s %10s %10s | %9s %9s %9s %10s\n", "bytes", "mpi_s", "copied_s", "there_s", "copied/mpi",
-		       "there/mpi", "mpi_all_s", "cop_all_s", "the_all_s", "the/mpi_all");
+		printf("%-9s %9s %9s %9s %10s %10s | %9s %9s %9s %10s\n", "bytes", "mpi_s", "copied_s",
+		       "there_s", "copied/mpi", "there/mpi", "mpi_all_s", "cop_all_s", "the_all_s",
+		       "the/mpi_all");
 	for (size_t bytes = 1 << 10; bytes <= most; bytes *= 4) {
 		/* messages of one channel have one size */
 		e.channel.copy_tuner = (struct dlb_copy_tuner){ .n = 0 };
@@ -157,9 +158,11 @@ int main(int argc, char **argv)
 			move[way][0] = dlb_median(move[way], rounds);
 			all[way][0] = dlb_median(all[way], rounds);
 		}
-		printf("%-9zu %9.2e %9.2e %9.2e %10.3f %10.3f | %9.2e %9.2e %9.2e %10.3f\n", bytes, move[MPI_WAY][0], move[COPIED][0],
-		       move[MADE_THERE][0], move[COPIED][0] / move[MPI_WAY][0], move[MADE_THERE][0] / move[MPI_WAY][0],
-		       all[MPI_WAY][0], all[COPIED][0], all[MADE_THERE][0], all[MADE_THERE][0] / all[MPI_WAY][0]);
+		printf("%-9zu %9.2e %9.2e %9.2e %10.3f %10.3f | %9.2e %9.2e %9.2e %10.3f\n", bytes,
+		       move[MPI_WAY][0], move[COPIED][0], move[MADE_THERE][0],
+		       move[COPIED][0] / move[MPI_WAY][0], move[MADE_THERE][0] / move[MPI_WAY][0],
+		       all[MPI_WAY][0], all[COPIED][0], all[MADE_THERE][0],
+		       all[MADE_THERE][0] / all[MPI_WAY][0]);
 		fflush(stdout);
 	}
 	dlb_comm_free(e.c);

@@ -17,7 +17,8 @@ static void check(const struct dlb_doc *d)
 		dlb_cluster_release(&cl);
 		return;
 	}
-	if (dlb_graph_read(d, &g, &err) || dlb_cluster_read(d, &cl, &err) || dlb_cost_read(d, &g, &cl, &c, &err))
+	if (dlb_graph_read(d, &g, &err) || dlb_cluster_read(d, &cl, &err) ||
+	    dlb_cost_read(d, &g, &cl, &c, &err))
 		dlb_bug("made a document that cannot be read: %s: %s", err.where, err.what);
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);

@@ -63,8 +63,12 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 static json_t *odd_value(uint32_t r, const json_t *old)
 {
-	static const char *const text[] = { "", "N", "-9*N+1", "inf", "nan", "weight", "9223372036854775807", "x-y", "Conv" };
-	static const json_int_t ints[] = { 0, 1, -1, 2, 3, 7, 255, INT32_MAX, INT64_MAX, INT64_MIN, (json_int_t)1 << 40 };
+	static const char *const text[] = {
+		"", "N", "-9*N+1", "inf", "nan", "weight", "9223372036854775807", "x-y", "Conv"
+	};
+	static const json_int_t ints[] = {
+		0, 1, -1, 2, 3, 7, 255, INT32_MAX, INT64_MAX, INT64_MIN, (json_int_t)1 << 40
+	};
 	static const double reals[] = { 0.5, -1.5, 1e308, 1e-308, -0.0 };
 	switch (r % 12) {
 	case 0: return json_null();

@@ -1,4 +1,5 @@
-/* Fuzzer of JPEG and PNG decoding and of the transforms: the input is a transform, a zero byte, an image file.
+/* Fuzzer of JPEG and PNG decoding and of the transforms: the input is a transform, a zero byte, an image
+ * file.
  *     make fuzz && build/fuzz/image -max_total_time=300 CORPUS */
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct dlb_scratch scratch;
 	const struct dlb_sample_seed seed = { 1, 2, 3 };
-	const uint8_t *zero = size ? memchr(data, 0, size < 100 ? size : 100) : NULL, *p = zero ? zero + 1 : data;
+	const uint8_t *zero = size ? memchr(data, 0, size < 100 ? size : 100) : NULL,
+		      *p = zero ? zero + 1 : data;
 	size_t n = size - (size_t)(p - data), at = 0;
 	struct dlb_error err = { .what = "" };
 	struct dlb_transform t;

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			dlb_bug("refused without a word");
 		return 0;
 	}
-	if (x.n_dims < 1 || x.at + (uint64_t)dlb_checked_count(x.dim, x.n_dims) * dlb_dtype_bytes(x.dtype) != size)
+	if (x.n_dims < 1 ||
+	    x.at + (uint64_t)dlb_checked_count(x.dim, x.n_dims) * dlb_dtype_bytes(x.dtype) != size)
 		dlb_bug("taken, but not of that size");
 	return 0;
 }

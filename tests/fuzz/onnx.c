@@ -1,5 +1,6 @@
-/* Fuzzer of the ONNX reader; what is read is written as a document's section and checked, then folded: shapes,
- * constants, branches, loops and sequences. Tests write the models that they make to a folder, as seeds.
+/* Fuzzer of the ONNX reader; what is read is written as a document's section and checked, then folded:
+ * shapes, constants, branches, loops and sequences. Tests write the models that they make to a folder, as
+ * seeds.
  *     for t in onnx onnx_functions upcast; do build/tests/test_$t CORPUS; done
  *     make fuzz && build/fuzz/onnx -max_total_time=600 CORPUS share/models */
 #include "graph/graph.h"

@@ -1,5 +1,6 @@
-/* Fuzzer of ONNX models on disk: data in other files of the model's folder (there are weights.bin, sub/weights.bin and a
- * link that leads out), and saving. What is read is saved with other values, and read again with those.
+/* Fuzzer of ONNX models on disk: data in other files of the model's folder (there are weights.bin,
+ * sub/weights.bin and a link that leads out), and saving. What is read is saved with other values, and
+ * read again with those.
  *     build/tests/test_onnx CORPUS && make fuzz && build/fuzz/onnx_external -max_total_time=600 CORPUS */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,9 @@ static void put(const char *name, const void *data, size_t n)
 
 static void clean(void)
 {
-	static const char *const names[] = { "model.onnx", "saved.onnx", "weights.bin", "sub/weights.bin", "sub", "link", "" };
+	static const char *const names[] = {
+		"model.onnx", "saved.onnx", "weights.bin", "sub/weights.bin", "sub", "link", ""
+	};
 	char path[300];
 
 	for (int i = 0; i < DLB_LEN(names); i++) {
@@ -92,7 +95,8 @@ static void save(const struct dlb_graph *g, const char *source)
 	} else {
 		for (int i = 0; i < n; i++) {
 			const int t = tensor_named(&back, names[i]);
-			if (t < 0 || memcmp(back.tensor[t].data, data[i], (size_t)dlb_desc_count(&desc[i]) * sizeof(float)))
+			if (t < 0 || memcmp(back.tensor[t].data, data[i],
+					    (size_t)dlb_desc_count(&desc[i]) * sizeof(float)))
 				dlb_bug("saved, but other values: %s", names[i]);
 		}
 		dlb_graph_release(&back);

@@ -1,4 +1,5 @@
-/* Fuzzer of the exporter's list of parameters: the text is put into a model's metadata, and the list into a document.
+/* Fuzzer of the exporter's list of parameters: the text is put into a model's metadata, and the list into
+ * a document.
  *     build/tests/test_onnx_signature CORPUS && make fuzz && build/fuzz/onnx_signature -max_total_time=600 CORPUS */
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *p = model_with(text, &n);
 	if (dlb_onnx_parse(p, n, "fuzz.onnx", &g, &err))
 		dlb_bug("the list is refused, where it is to be ignored: %s", err.what);
-	const char *first = text + strspn(text, "\n");		/* empty lines come before a list of nothing, too */
-	if (!g.n_listed && !g.n_notes && strncmp(first, "# inputs", 8) && strncmp(text, "ExportGraphSignature(", 21))
+	/* empty lines come before a list of nothing, too */
+	const char *first = text + strspn(text, "\n");
+	if (!g.n_listed && !g.n_notes && strncmp(first, "# inputs", 8) &&
+	    strncmp(text, "ExportGraphSignature(", 21))
 		dlb_bug("ignored without a word");
 	g.batch = 1;
 	dlb_doc_init(&d, "fuzz");
@@ -65,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (dlb_graph_read(&d, &back, &err) || back.n_listed != g.n_listed)
 		dlb_bug("written, but not read: %s: %s", err.where, err.what);
 	for (int i = 0; i < g.n_listed; i++)
-		if (strcmp(g.listed[i].name, back.listed[i].name) || strcmp(g.listed[i].input, back.listed[i].input))
+		if (strcmp(g.listed[i].name, back.listed[i].name) ||
+		    strcmp(g.listed[i].input, back.listed[i].input))
 			dlb_bug("written, but read otherwise: '%s'", g.listed[i].name);
 	dlb_doc_release(&d);
 	dlb_graph_release(&back);

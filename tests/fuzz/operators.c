@@ -1,6 +1,7 @@
-/* Fuzzer of operators: one vertex of any operator of ONNX and any opset, with the attributes that its definition has (their values
- * and the operands' types, shapes and values are drawn from the bytes) goes the way of a model: folded, given a loss,
- * differentiated, checked, and where it is small its kernels run, forward and backward.
+/* Fuzzer of operators: one vertex of any operator of ONNX and any opset, with the attributes that its
+ * definition has (their values and the operands' types, shapes and values are drawn from the bytes) goes
+ * the way of a model: folded, given a loss, differentiated, checked, and where it is small its kernels
+ * run, forward and backward.
  *     make fuzz && build/fuzz/operators -max_len=400 -max_total_time=600 CORPUS */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static int below(int n)
 
 static int64_t whole(void)
 {
-	static const int64_t odd[] = { INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, INT64_C(1) << 40, -(INT64_C(1) << 40), 100, 1000 };
+	static const int64_t odd[] = { INT64_MIN,        INT64_MAX,           INT32_MIN, INT32_MAX,
+				       INT64_C(1) << 40, -(INT64_C(1) << 40), 100,       1000 };
 	const int b = byte();
 
 	return b < 240 ? b % 16 - 4 : odd[b % DLB_LEN(odd)];
@@ -41,12 +43,70 @@ static double real(void)
 static const char *word(void)
 {
 	static const char *const words[] = {
-		"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "constant", "reflect", "edge", "wrap", "linear", "nearest", "cubic", "bilinear",
-		"bicubic", "zeros", "border", "reflection", "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "floor", "ceil",
-		"tf_crop_and_resize", "half_pixel_symmetric", "round_prefer_floor", "stretch", "not_larger", "not_smaller", "forward",
-		"reverse", "bidirectional", "Tanh,Sigmoid,Relu", "Sigmoid,Tanh", "LeakyRelu", "none", "tanh", "add", "mul", "max", "min",
-		"DCR", "CRD", "LEFT", "RIGHT", "mean", "sum", "avg", "output_half_pixel", "silu", "swish", "gated", "delta", "gated_delta",
-		"ij,jk->ik", "...ij,...jk->...ik", "ii->i", "i,j->ij", "bhqd,bhkd->bhqk", "ij->", "->", ",", "iij,i->j", "...,...", "a...b->b...a",
+		"NOTSET",
+		"SAME_UPPER",
+		"SAME_LOWER",
+		"VALID",
+		"constant",
+		"reflect",
+		"edge",
+		"wrap",
+		"linear",
+		"nearest",
+		"cubic",
+		"bilinear",
+		"bicubic",
+		"zeros",
+		"border",
+		"reflection",
+		"half_pixel",
+		"align_corners",
+		"asymmetric",
+		"pytorch_half_pixel",
+		"floor",
+		"ceil",
+		"tf_crop_and_resize",
+		"half_pixel_symmetric",
+		"round_prefer_floor",
+		"stretch",
+		"not_larger",
+		"not_smaller",
+		"forward",
+		"reverse",
+		"bidirectional",
+		"Tanh,Sigmoid,Relu",
+		"Sigmoid,Tanh",
+		"LeakyRelu",
+		"none",
+		"tanh",
+		"add",
+		"mul",
+		"max",
+		"min",
+		"DCR",
+		"CRD",
+		"LEFT",
+		"RIGHT",
+		"mean",
+		"sum",
+		"avg",
+		"output_half_pixel",
+		"silu",
+		"swish",
+		"gated",
+		"delta",
+		"gated_delta",
+		"ij,jk->ik",
+		"...ij,...jk->...ik",
+		"ii->i",
+		"i,j->ij",
+		"bhqd,bhkd->bhqk",
+		"ij->",
+		"->",
+		",",
+		"iij,i->j",
+		"...,...",
+		"a...b->b...a",
 	};
 	static char own[2 * MAX_LIST + 1];
 	const int b = byte();
@@ -64,8 +124,9 @@ static const char *word(void)
 
 static enum dlb_dtype dtype(void)
 {
-	static const enum dlb_dtype types[] = { DLB_F32, DLB_F32, DLB_F32, DLB_F32, DLB_I64, DLB_I64, DLB_BOOL, DLB_I32, DLB_F64, DLB_U8, DLB_I8,
-		DLB_F16, DLB_U32, DLB_BF16 };
+	static const enum dlb_dtype types[] = { DLB_F32, DLB_F32,  DLB_F32, DLB_F32, DLB_I64,
+						DLB_I64, DLB_BOOL, DLB_I32, DLB_F64, DLB_U8,
+						DLB_I8,  DLB_F16,  DLB_U32, DLB_BF16 };
 	return types[below(DLB_LEN(types))];
 }
 
@@ -76,7 +137,11 @@ static void fill(void *to, enum dlb_dtype t, int64_t n)
 
 	for (int64_t i = 0; i < n; i++) {
 		if (!step || i < step)
-			seen[i % 4] = dlb_dtype_is_float(t) ? real() : t == DLB_BOOL ? below(2) : (double)(below(16) - 4 * (t == DLB_I64 || t == DLB_I32));
+			seen[i % 4] = dlb_dtype_is_float(t) ?
+					      real() :
+				      t == DLB_BOOL ?
+					      below(2) :
+					      (double)(below(16) - 4 * (t == DLB_I64 || t == DLB_I32));
 		dlb_value_set(to, t, i, seen[step ? i % step : i % 4]);
 	}
 }
@@ -187,14 +252,16 @@ static void make(struct dlb_graph *g)
 	for (int k = 0; k < n_in && k < MAX_IN; k++)
 		in[k] = operand(g, k);
 	for (int k = 0; k < n_out && k < 4; k++) {
-		out[k] = dlb_graph_add_tensor(g, (const char *const[]){ "y", "z", "u", "v" }[k], DLB_T_ACTIVATION);
+		out[k] = dlb_graph_add_tensor(g, (const char *const[]){ "y", "z", "u", "v" }[k],
+					      DLB_T_ACTIVATION);
 		g->tensor[out[k]].producer = 0;
 		g->output[g->n_outputs++] = out[k];
 	}
 	const int n = dlb_op_attributes(c->name, g->opset, name, type);
 	for (int i = 0; i < n; i++)
 		n_attr += attribute(g, &attr[n_attr], name[i], type[i]);
-	dlb_graph_add_op(g, "vertex", c->name, "", DLB_FORWARD, in, n_in < MAX_IN ? n_in : MAX_IN, out, g->n_outputs, attr, n_attr);
+	dlb_graph_add_op(g, "vertex", c->name, "", DLB_FORWARD, in, n_in < MAX_IN ? n_in : MAX_IN, out,
+			 g->n_outputs, attr, n_attr);
 }
 
 /* -- the way of a model -- */
@@ -215,7 +282,8 @@ static void run_op(const struct dlb_graph *g, int op, int64_t n, void *const *va
 	struct dlb_op_io io;
 	struct dlb_kernel *k = NULL;
 	struct dlb_error err = { .what = "" };
-	void **in = dlb_arena_array(&a, (size_t)o->n_in + 1, sizeof *in), **out = dlb_arena_array(&a, (size_t)o->n_out + 1, sizeof *out);
+	void **in = dlb_arena_array(&a, (size_t)o->n_in + 1, sizeof *in),
+	     **out = dlb_arena_array(&a, (size_t)o->n_out + 1, sizeof *out);
 
 	for (int i = 0; i < o->n_in; i++)
 		in[i] = o->in[i] < 0 ? NULL : value[o->in[i]];
@@ -224,7 +292,9 @@ static void run_op(const struct dlb_graph *g, int op, int64_t n, void *const *va
 	dlb_graph_io(g, op, n, &a, &io);
 	if (!dlb_op_kernel(&be, &io, &k, &err) && k->scratch_bytes < 64 * MAX_BYTES) {
 		void *scratch = be.ops->alloc(&be, k->scratch_bytes + 1);
-		const struct dlb_run run = { .in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op };
+		const struct dlb_run run = {
+			.in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op
+		};
 		k->run(k, &run);
 		be.ops->sync(&be);
 		be.ops->free(&be, scratch);
@@ -263,8 +333,11 @@ static void run(const struct dlb_graph *g, int64_t n)
 
 static int differentiate(struct dlb_graph *g, struct dlb_error *err)
 {
-	return dlb_graph_find_parameters(g, err) || dlb_graph_attach_loss(g, "sum", err) || dlb_graph_rewrite(g, err) ||
-	       dlb_graph_choose_layout(g, err) || dlb_graph_differentiate(g, err) ? -1 : 0;
+	return dlb_graph_find_parameters(g, err) || dlb_graph_attach_loss(g, "sum", err) ||
+			       dlb_graph_rewrite(g, err) || dlb_graph_choose_layout(g, err) ||
+			       dlb_graph_differentiate(g, err) ?
+		       -1 :
+		       0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -281,8 +354,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct dlb_op *o = &g.op[0];
 	const bool train = byte() % 4 != 0;
 	g.training = train;
-	if (dlb_op_check_attributes(o->type, o->opset, o->attr, o->n_attr, &err) || dlb_graph_index(&g) || dlb_graph_check(&g, &err) ||
-	    dlb_graph_size_inputs(&g, &err) || dlb_graph_fold(&g, 2, &be, &err) || (train && differentiate(&g, &err))) {
+	if (dlb_op_check_attributes(o->type, o->opset, o->attr, o->n_attr, &err) || dlb_graph_index(&g) ||
+	    dlb_graph_check(&g, &err) || dlb_graph_size_inputs(&g, &err) ||
+	    dlb_graph_fold(&g, 2, &be, &err) || (train && differentiate(&g, &err))) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");
 		dlb_graph_release(&g);

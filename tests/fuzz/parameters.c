@@ -1,7 +1,7 @@
-/* Fuzzer of what is trained: a few layers whose initializers are made of a state_dict's entries as exporters make them
- * (transposed, cut, joined, repeated, gates in another order) or otherwise, with a list of names and options, all drawn from the
- * bytes. What is found in the state_dict must make the initializer again, bit by bit; the graph is then written, read, folded
- * and differentiated.
+/* Fuzzer of what is trained: a few layers whose initializers are made of a state_dict's entries as
+ * exporters make them (transposed, cut, joined, repeated, gates in another order) or otherwise, with a
+ * list of names and options, all drawn from the bytes. What is found in the state_dict must make the
+ * initializer again, bit by bit; the graph is then written, read, folded and differentiated.
  *     make fuzz && build/fuzz/parameters -max_len=600 -max_total_time=600 CORPUS */
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,11 @@ static int below(int n)
 	return byte() % n;
 }
 
-static const char *const names[] = { "fc.weight", "fc.bias", "val_1", "val_2", "pos.pe", "cls", "wte.weight", "head.weight", "lstm.weight_ih_l0",
-	"lstm.bias_ih_l0", "norm.weight", "norm.bias", "running_mean", "mask", "[0]*" };
+static const char *const names[] = { "fc.weight",       "fc.bias",     "val_1",
+				     "val_2",           "pos.pe",      "cls",
+				     "wte.weight",      "head.weight", "lstm.weight_ih_l0",
+				     "lstm.bias_ih_l0", "norm.weight", "norm.bias",
+				     "running_mean",    "mask",        "[0]*" };
 
 /* -- the state_dict -- */
 
@@ -38,14 +41,17 @@ static void shape(int *n_dims, int64_t *dim, int most)
 
 static int make_entries(struct dlb_named *e)
 {
-	static const enum dlb_dtype types[] = { DLB_F32, DLB_F32, DLB_F32, DLB_F32, DLB_F32, DLB_F64, DLB_F16, DLB_BF16, DLB_I64 };
+	static const enum dlb_dtype types[] = { DLB_F32, DLB_F32, DLB_F32,  DLB_F32, DLB_F32,
+						DLB_F64, DLB_F16, DLB_BF16, DLB_I64 };
 	const int n = below(MAX_ENTRIES + 1), first = below(DLB_LEN(names));
 
 	for (int i = 0; i < n; i++) {
 		const int how = byte();
-		e[i] = (struct dlb_named){ .name = names[(first + i) % DLB_LEN(names)], .desc = { .dtype = types[how % DLB_LEN(types)] } };
+		e[i] = (struct dlb_named){ .name = names[(first + i) % DLB_LEN(names)],
+					   .desc = { .dtype = types[how % DLB_LEN(types)] } };
 		shape(&e[i].desc.n_dims, e[i].desc.dim, 4);
-		/* numbers, zeros, or numbers that another entry has too; aligned, as the reader of files sees to */
+		/* numbers, zeros, or numbers that another entry has too; aligned, as the reader of files
+		 * sees to */
 		const int64_t count = dlb_desc_count(&e[i].desc);
 		const int start = how % 3 == 0 ? POOL - MOST * 2 : how % 3 == 1 ? 0 : 38 * i;
 		e[i].data = count <= MOST ? pool + start : NULL;
@@ -83,7 +89,8 @@ static void set(struct made *m, int n_dims, int64_t a, int64_t b, int64_t c)
 /* What an exporter makes of an entry of the state_dict (seen as a matrix of rows), or of two. */
 static void fold(struct made *m, const struct dlb_named *e, const struct dlb_named *second)
 {
-	const int64_t n = dlb_desc_count(&e->desc), rows = e->desc.n_dims ? e->desc.dim[0] : 1, width = rows ? n / rows : 0;
+	const int64_t n = dlb_desc_count(&e->desc), rows = e->desc.n_dims ? e->desc.dim[0] : 1,
+		      width = rows ? n / rows : 0;
 	const int how = below(7), first = rows ? below((int)rows) : 0;
 	const int64_t n2 = dlb_desc_count(&second->desc);
 
@@ -103,11 +110,13 @@ static void fold(struct made *m, const struct dlb_named *e, const struct dlb_nam
 		static const int order[] = { 0, 3, 1, 2 };
 		set(m, 3, 1, rows, width);
 		for (int64_t i = 0; i < count_of(m); i++)
-			m->v[i] = (float)dlb_value_real(e->data, e->desc.dtype, order[i / (n / 4)] * (n / 4) + i % (n / 4));
+			m->v[i] = (float)dlb_value_real(e->data, e->desc.dtype,
+							order[i / (n / 4)] * (n / 4) + i % (n / 4));
 	} else if (how == 4 && n + n2 && n + n2 <= MOST) {	/* two, one after the other */
 		set(m, 1, n + n2, 0, 0);
 		for (int64_t i = 0; i < n + n2; i++)
-			m->v[i] = (float)(i < n ? dlb_value_real(e->data, e->desc.dtype, i) : dlb_value_real(second->data, second->desc.dtype, i - n));
+			m->v[i] = (float)(i < n ? dlb_value_real(e->data, e->desc.dtype, i) :
+						  dlb_value_real(second->data, second->desc.dtype, i - n));
 	} else {
 		m->n_dims = e->desc.n_dims;
 		memcpy(m->dim, e->desc.dim, sizeof m->dim);
@@ -139,9 +148,28 @@ static int initializer(struct dlb_graph *g, const char *name, const struct dlb_n
 
 static int vertex(struct dlb_graph *g, int i, int in, const int *weight, int n_weights)
 {
-	static const char *const types[] = { "MatMul", "Gemm", "Add", "Mul", "Gather", "Conv", "LSTM", "Transpose", "LayerNormalization", "Concat",
-		"BatchNormalization", "PRelu", "Sub", "Reshape", "Where", "Expand", "Unsqueeze", "RMSNormalization", "GRU", "Pow" };
-	static const char *const vertices[] = { "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7" }, *const made[] = { "y0", "y1", "y2", "y3", "y4", "y5", "y6", "y7" };
+	static const char *const types[] = { "MatMul",
+					     "Gemm",
+					     "Add",
+					     "Mul",
+					     "Gather",
+					     "Conv",
+					     "LSTM",
+					     "Transpose",
+					     "LayerNormalization",
+					     "Concat",
+					     "BatchNormalization",
+					     "PRelu",
+					     "Sub",
+					     "Reshape",
+					     "Where",
+					     "Expand",
+					     "Unsqueeze",
+					     "RMSNormalization",
+					     "GRU",
+					     "Pow" };
+	static const char *const vertices[] = { "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7" },
+				 *const made[] = { "y0", "y1", "y2", "y3", "y4", "y5", "y6", "y7" };
 	const char *type = types[below(DLB_LEN(types))];
 	const int out = dlb_graph_add_tensor(g, made[i], DLB_T_ACTIVATION), how = byte(), n = 1 + how / 4 % 3;
 	int operand[4] = { in };
@@ -173,7 +201,11 @@ static void list(struct dlb_graph *g)
 	for (int i = 0; i < g->n_listed; i++) {
 		const int how = byte();
 		const char *name = names[(first + i) % DLB_LEN(names)];
-		g->listed[i] = (struct dlb_listed){ name, name, how % 4 == 0 ? DLB_LISTED_BUFFER : how % 4 == 3 ? DLB_LISTED_CONSTANT : DLB_LISTED_PARAMETER, how % 8 > 1 };
+		g->listed[i] = (struct dlb_listed){ name, name,
+						    how % 4 == 0 ? DLB_LISTED_BUFFER :
+						    how % 4 == 3 ? DLB_LISTED_CONSTANT :
+								   DLB_LISTED_PARAMETER,
+						    how % 8 > 1 };
 	}
 }
 
@@ -204,7 +236,8 @@ static void make(struct dlb_graph *g, const struct dlb_named *e, int n_entries)
 /* -- what must hold -- */
 
 /* before: as read. What is made of the state_dict has the values that the model has. */
-static void check_derived(const struct dlb_graph *before, const struct dlb_graph *g, const struct dlb_named *e, int n)
+static void check_derived(const struct dlb_graph *before, const struct dlb_graph *g,
+			  const struct dlb_named *e, int n)
 {
 	for (int i = 0; i < g->n_derived; i++) {
 		const struct dlb_derived *d = &g->derived[i];
@@ -215,15 +248,19 @@ static void check_derived(const struct dlb_graph *before, const struct dlb_graph
 			dlb_bug("'%s' does not fit", d->name);
 		while (t < before->n_tensors && strcmp(before->tensor[t].name, d->name))
 			t++;
-		/* else it is made of a parameter of the model's own, which may have got another value by its name */
+		/* else it is made of a parameter of the model's own, which may have got another value by
+		 * its name */
 		for (int k = 0; k < d->n_parts; k++)
 			for (int s = 0; s < g->n_tensors; s++)
-				n_state += g->tensor[s].in_state && !strcmp(g->tensor[s].name, d->part[k].of) && s >= before->n_tensors;
+				n_state += g->tensor[s].in_state &&
+					   !strcmp(g->tensor[s].name, d->part[k].of) &&
+					   s >= before->n_tensors;
 		for (int k = 0; k < d->n_parts && k < 16; k++)
 			for (int s = 0; s < n; s++)
 				if (!strcmp(e[s].name, d->part[k].of)) {
 					for (int64_t j = 0; j < dlb_desc_count(&e[s].desc); j++)
-						part[k][j] = (float)dlb_value_real(e[s].data, e[s].desc.dtype, j);
+						part[k][j] = (float)dlb_value_real(e[s].data, e[s].desc.dtype,
+										   j);
 					source[k] = part[k];
 					n_known++;
 					break;
@@ -256,7 +293,9 @@ static void write_and_read(struct dlb_graph *g)
 
 static int choose(struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const globs[] = { "*", "fc.*", "*weight", "[0]*", "val_?", "norm.weight", "nothing" };
+	static const char *const globs[] = {
+		"*", "fc.*", "*weight", "[0]*", "val_?", "norm.weight", "nothing"
+	};
 	struct dlb_parameter_choice c = { .untie = byte() % 4 == 0 };
 	const int how = byte();
 	const char *item = globs[how / 4 % DLB_LEN(globs)];
@@ -273,9 +312,12 @@ static int choose(struct dlb_graph *g, struct dlb_error *err)
 
 static int train(struct dlb_graph *g, struct dlb_error *err)
 {
-	return dlb_graph_size_inputs(g, err) || dlb_graph_fold(g, 2, &be, err) || dlb_graph_find_parameters(g, err) ||
-	       dlb_graph_attach_loss(g, "sum", err) || dlb_graph_rewrite(g, err) || dlb_graph_choose_layout(g, err) ||
-	       dlb_graph_differentiate(g, err) ? -1 : 0;
+	return dlb_graph_size_inputs(g, err) || dlb_graph_fold(g, 2, &be, err) ||
+			       dlb_graph_find_parameters(g, err) || dlb_graph_attach_loss(g, "sum", err) ||
+			       dlb_graph_rewrite(g, err) || dlb_graph_choose_layout(g, err) ||
+			       dlb_graph_differentiate(g, err) ?
+		       -1 :
+		       0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -295,7 +337,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make(&read, e, n);
 	dlb_graph_copy(&read, &g);
 	g.training = true;
-	if (dlb_graph_unmerge(&g, &err) || (n ? dlb_graph_take_state(&g, e, n, byte() % 4 == 0, &err) : dlb_graph_tie(&g, byte() % 4 == 0, &err)) ||
+	if (dlb_graph_unmerge(&g, &err) ||
+	    (n ? dlb_graph_take_state(&g, e, n, byte() % 4 == 0, &err) :
+		 dlb_graph_tie(&g, byte() % 4 == 0, &err)) ||
 	    choose(&g, &err)) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");

@@ -1,5 +1,5 @@
-/* Fuzzer of the tar reader and of the list of images made from it. The header's checksums are corrected first, or
- * nothing else would ever be reached.
+/* Fuzzer of the tar reader and of the list of images made from it. The header's checksums are corrected
+ * first, or nothing else would ever be reached.
  *     make fuzz && build/fuzz/tar -max_total_time=300 CORPUS */
 #define _GNU_SOURCE	/* memfd_create */
 #include <stdint.h>
@@ -45,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	if (!dlb_index_read(&x, path, NULL, true, NULL, &err)) {
 		for (int64_t i = 0; i < x.n; i++)
-			if (x.entry[i].at + x.entry[i].size > size || x.entry[i].label < 0 || x.entry[i].label >= x.n_classes)
+			if (x.entry[i].at + x.entry[i].size > size || x.entry[i].label < 0 ||
+			    x.entry[i].label >= x.n_classes)
 				dlb_bug("an entry outside the file or the classes");
 	} else if (!err.what[0]) {
 		dlb_bug("refused without a word");

@@ -1,5 +1,6 @@
-/* Fuzzer of text and byte-pair vocabularies. The input is vocab.json, merges.txt and the text, divided by zero
- * bytes; where the first two are missing, the text alone goes through the alphabets and GPT-2's pattern.
+/* Fuzzer of text and byte-pair vocabularies. The input is vocab.json, merges.txt and the text, divided by
+ * zero bytes; where the first two are missing, the text alone goes through the alphabets and GPT-2's
+ * pattern.
  *     make fuzz && build/fuzz/text -max_total_time=300 CORPUS */
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,13 +30,15 @@ static void by_alphabet(const uint8_t *p, size_t n, bool bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const uint8_t *one = size ? memchr(data, 0, size) : NULL, *two = one ? memchr(one + 1, 0, size - (size_t)(one + 1 - data)) : NULL;
+	const uint8_t *one = size ? memchr(data, 0, size) : NULL,
+		      *two = one ? memchr(one + 1, 0, size - (size_t)(one + 1 - data)) : NULL;
 	struct dlb_error err = { .what = "" };
 	struct dlb_tokens t;
 	struct dlb_bpe *b;
 
 	if (!two) {
-		if (size > 1 && data[0] == 'A' && data[1] == '#') {		/* tables of all code points: too slow for every input */
+		/* tables of all code points: too slow for every input */
+		if (size > 1 && data[0] == 'A' && data[1] == '#') {
 			by_alphabet(data, size, true);
 			by_alphabet(data, size, false);
 		}
@@ -48,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	if (dlb_bpe_new(&b, data, (size_t)(one - data), "vocab.json", one + 1, (size_t)(two - one - 1), "merges.txt", &err)) {
+	if (dlb_bpe_new(&b, data, (size_t)(one - data), "vocab.json", one + 1, (size_t)(two - one - 1),
+			"merges.txt", &err)) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");
 		return 0;

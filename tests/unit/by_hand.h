@@ -6,7 +6,8 @@
 #include "graph/graph.h"
 #include "util/rng.h"
 
-static inline int op(struct dlb_graph *g, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
+static inline int op(struct dlb_graph *g, const char *type, const int *in, int n_in,
+		     const struct dlb_attr *attr, int n_attr)
 {
 	char name[40];
 	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
@@ -39,8 +40,8 @@ static inline int sample_input(struct dlb_graph *g, enum dlb_dtype dtype, const 
 }
 
 /* The next number of stream 1 of `seed`, standard normal times 1/2; *drawn counts the numbers. */
-static inline int drawn_constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial, uint64_t seed,
-				 uint64_t *drawn)
+static inline int drawn_constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n,
+				 bool initial, uint64_t seed, uint64_t *drawn)
 {
 	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
 	struct dlb_tensor *x = &g->tensor[t];

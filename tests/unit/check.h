@@ -4,8 +4,9 @@
  *   assert(SAME(err.what, "no op 'x'"));	two strings are equal
  *   assert(HAS(err.what, "no op"));		the first string contains the second
  *
- * Each is an expression, of value true or false, so that && and || work as usual; each side is evaluated once. Numbers are compared
- * by their value: -1 is less than any unsigned number. Pointers are compared by their address. */
+ * Each is an expression, of value true or false, so that && and || work as usual; each side is evaluated
+ * once. Numbers are compared by their value: -1 is less than any unsigned number. Pointers are compared by
+ * their address. */
 #ifndef DLB_TEST_CHECK_H
 #define DLB_TEST_CHECK_H
 #include <assert.h>
@@ -72,11 +73,16 @@ static inline void check_print(const struct check_value *v)
 	}
 }
 
-static inline bool check_is(const char *file, int line, const char *text, const char *how, struct check_value a, struct check_value b)
+static inline bool check_is(const char *file, int line, const char *text, const char *how,
+			    struct check_value a, struct check_value b)
 {
 	const int order = check_order(&a, &b);
-	const bool yes = !strcmp(how, "==") ? order == 0 : !strcmp(how, "!=") ? order != 0 : !strcmp(how, "<") ? order == -1 :
-		!strcmp(how, "<=") ? order == -1 || order == 0 : !strcmp(how, ">") ? order == 1 : order == 1 || order == 0;
+	const bool yes = !strcmp(how, "==") ? order == 0 :
+			 !strcmp(how, "!=") ? order != 0 :
+			 !strcmp(how, "<")  ? order == -1 :
+			 !strcmp(how, "<=") ? order == -1 || order == 0 :
+			 !strcmp(how, ">")  ? order == 1 :
+					      order == 1 || order == 0;
 
 	if (!yes) {
 		fprintf(stderr, "%s:%d: %s does not hold: ", file, line, text);
@@ -88,12 +94,14 @@ static inline bool check_is(const char *file, int line, const char *text, const 
 	return yes;
 }
 
-static inline bool check_text(const char *file, int line, const char *text, bool within, const char *a, const char *b)
+static inline bool check_text(const char *file, int line, const char *text, bool within, const char *a,
+			      const char *b)
 {
 	const bool yes = a && b && (within ? strstr(a, b) != NULL : !strcmp(a, b));
 
 	if (!yes)
-		fprintf(stderr, "%s:%d: %s does not hold: '%s', '%s'\n", file, line, text, a ? a : "NULL", b ? b : "NULL");
+		fprintf(stderr, "%s:%d: %s does not hold: '%s', '%s'\n", file, line, text, a ? a : "NULL",
+			b ? b : "NULL");
 	return yes;
 }
 

@@ -55,7 +55,8 @@ int main(int argc, char **argv)
 	if (argc - optind != 4 || dlb_dtype_find(argv[optind + 1]) < 0)
 		return 2;
 	choice.spec = argv[optind];
-	make_graph(&g, (enum dlb_dtype)dlb_dtype_find(argv[optind + 1]), argv[optind + 2], atoll(argv[optind + 3]));
+	make_graph(&g, (enum dlb_dtype)dlb_dtype_find(argv[optind + 1]), argv[optind + 2],
+		   atoll(argv[optind + 3]));
 	t = labels;
 	if (dlb_data_open(&d, &choice, &g, &err))
 		goto out;

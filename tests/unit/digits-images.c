@@ -36,7 +36,9 @@ static void write_jpeg(FILE *f, const unsigned char *p, int side, int c)
 
 static void write_png(FILE *f, const unsigned char *p, int side, int c)
 {
-	png_image image = { .version = PNG_IMAGE_VERSION, .width = (png_uint_32)side, .height = (png_uint_32)side,
+	png_image image = { .version = PNG_IMAGE_VERSION,
+			    .width = (png_uint_32)side,
+			    .height = (png_uint_32)side,
 			    .format = c == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB };
 
 	if (!png_image_write_to_stdio(&image, f, 0, p, 0, NULL))
@@ -75,7 +77,10 @@ int main(int argc, char **argv)
 				for (int k = 0; k < c; k++) {
 					int v = digit[y / scale * 8 + x / scale] * 255 / 16;
 
-					p[(y * side + x) * c + k] = (unsigned char)(c == 1 || (class >> k & 1) ? v : v / 2);
+					p[(y * side + x) * c + k] = (unsigned char)(c == 1 || (class >> k &
+											       1) ?
+											    v :
+											    v / 2);
 				}
 		snprintf(path, sizeof path, "%s/%d", argv[optind], class);
 		mkdir(path, 0777);

@@ -11,11 +11,14 @@ static inline void assert_same_attr(const struct dlb_attr *a, const struct dlb_a
 {
 	assert(same_text(a->name, b->name) && IS(a->type, ==, b->type));
 	assert(a->type != DLB_ATTR_INT || a->i == b->i);
-	assert(a->type != DLB_ATTR_REAL || !memcmp(&a->f, &b->f, sizeof a->f) || (a->f != a->f && b->f != b->f));
+	assert(a->type != DLB_ATTR_REAL || !memcmp(&a->f, &b->f, sizeof a->f) ||
+	       (a->f != a->f && b->f != b->f));
 	assert(a->type != DLB_ATTR_STR || same_text(a->s, b->s));
 	assert(IS(a->n, ==, b->n));
-	assert(a->type != DLB_ATTR_INTS || !a->n || !memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints));
-	assert(a->type != DLB_ATTR_REALS || !a->n || !memcmp(a->reals, b->reals, (size_t)a->n * sizeof *a->reals));
+	assert(a->type != DLB_ATTR_INTS || !a->n ||
+	       !memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints));
+	assert(a->type != DLB_ATTR_REALS || !a->n ||
+	       !memcmp(a->reals, b->reals, (size_t)a->n * sizeof *a->reals));
 	if (a->type == DLB_ATTR_TENSOR) {
 		assert(dlb_desc_same_shape(&a->desc, &b->desc) && IS(a->desc.dtype, ==, b->desc.dtype));
 		assert(!memcmp(a->data, b->data, dlb_desc_bytes(&a->desc)));
@@ -30,7 +33,8 @@ static inline void assert_same_tensor(const struct dlb_tensor *a, const struct d
 	       IS(a->home, ==, b->home) && IS(a->of, ==, b->of));
 	for (int k = 0; k < a->n_dims; k++)
 		assert(IS(a->dim[k].mul, ==, b->dim[k].mul) && IS(a->dim[k].add, ==, b->dim[k].add));
-	assert(IS(a->is_fill, ==, b->is_fill) && IS(a->in_model, ==, b->in_model) && IS(a->bound, ==, b->bound));
+	assert(IS(a->is_fill, ==, b->is_fill) && IS(a->in_model, ==, b->in_model) &&
+	       IS(a->bound, ==, b->bound));
 	assert(!a->is_fill || !memcmp(&a->fill, &b->fill, sizeof a->fill));
 	assert(IS(a->fan_in, ==, b->fan_in) && IS(a->fan_out, ==, b->fan_out));
 	assert(a->n_dims >= 0 || (a->size_mul == b->size_mul && a->size_add == b->size_add));
@@ -65,9 +69,11 @@ static inline void assert_same_graph(const struct dlb_graph *a, const struct dlb
 		assert_same_tensor(&a->tensor[i], &b->tensor[i]);
 	for (int i = 0; i < a->n_ops; i++) {
 		const struct dlb_op *p = &a->op[i], *q = &b->op[i];
-		assert(same_text(p->name, q->name) && same_text(p->type, q->type) && same_text(p->domain, q->domain));
+		assert(same_text(p->name, q->name) && same_text(p->type, q->type) &&
+		       same_text(p->domain, q->domain));
 		assert(IS(p->kind, ==, q->kind) && IS(p->phase, ==, q->phase) && IS(p->opset, ==, q->opset));
-		assert(IS(p->n_in, ==, q->n_in) && IS(p->n_out, ==, q->n_out) && IS(p->n_attr, ==, q->n_attr));
+		assert(IS(p->n_in, ==, q->n_in) && IS(p->n_out, ==, q->n_out) &&
+		       IS(p->n_attr, ==, q->n_attr));
 		assert(!p->n_in || !memcmp(p->in, q->in, (size_t)p->n_in * sizeof *p->in));
 		assert(!p->n_out || !memcmp(p->out, q->out, (size_t)p->n_out * sizeof *p->out));
 		assert(IS(p->of, ==, q->of) && IS(p->colocate, ==, q->colocate));

@@ -46,7 +46,8 @@ static inline struct arg draw(struct dlb_desc d)
 {
 	struct arg a = { d, NULL };
 	int64_t n = dlb_desc_count(&d);
-	bool is_unsigned = d.dtype == DLB_U8 || d.dtype == DLB_U16 || d.dtype == DLB_U32 || d.dtype == DLB_U64;
+	bool is_unsigned = d.dtype == DLB_U8 || d.dtype == DLB_U16 || d.dtype == DLB_U32 ||
+			   d.dtype == DLB_U64;
 
 	a.v = zeros(n);
 	for (int64_t i = 0; i < n; i++)
@@ -98,7 +99,8 @@ static inline void compare(const char *what, int o, const struct arg *a, const v
 	for (int64_t i = 0, n = dlb_desc_count(&a->d); a->v && i < n; i++) {
 		double got = dlb_value_real(p, a->d.dtype, place(&a->d, i)), want = a->v[i];
 
-		if (isnan(want) ? !isnan(got) : !(got == want || fabs(got - want) <= tol * (1 + fabs(want)))) {
+		if (isnan(want) ? !isnan(got) :
+				  !(got == want || fabs(got - want) <= tol * (1 + fabs(want)))) {
 			char s[96];
 
 			fprintf(stderr, "%s: output %d %s, element %lld: %.17g, expected %.17g\n", what, o,
@@ -111,26 +113,30 @@ static inline void compare(const char *what, int o, const struct arg *a, const v
 /* Runs the kernel with buffers at several addresses. Compares the first run with the expected values and the
  * others with the first, bit for bit. Takes k. result (may be NULL): outputs of the first run, in plain
  * order. */
-static inline void check_run(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in, const struct arg *out, int n_out,
-			     double tol, const struct dlb_run *how, double **result)
+static inline void check_run(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in,
+			     const struct arg *out, int n_out, double tol, const struct dlb_run *how,
+			     double **result)
 {
 	static const size_t shifts[] = { 0, 64, 4, 16, 252 };
 	unsigned char *first[MAX_ARGS] = { NULL }, *first_base[MAX_ARGS] = { NULL };
 
 	for (int s = 0; s < DLB_LEN(shifts); s++) {
-		unsigned char *p_in[MAX_ARGS] = { NULL }, *p_out[MAX_ARGS] = { NULL }, *base[2 * MAX_ARGS + 1] = { NULL };
+		unsigned char *p_in[MAX_ARGS] = { NULL }, *p_out[MAX_ARGS] = { NULL },
+			      *base[2 * MAX_ARGS + 1] = { NULL };
 		struct dlb_run r = how ? *how : (struct dlb_run){ .weight_version = 7 };
 
 		for (int i = 0; i < n_in; i++)
 			if (in[i].d.n_dims >= 0) {
-				size_t bytes = dlb_dtype_bytes(in[i].d.dtype), shift = (shifts[s] + bytes - 1) / bytes * bytes;
+				size_t bytes = dlb_dtype_bytes(in[i].d.dtype),
+				       shift = (shifts[s] + bytes - 1) / bytes * bytes;
 
 				p_in[i] = buffer(dlb_desc_bytes(&in[i].d), shift, &base[i]);
 				put(&in[i], p_in[i]);
 			}
 		for (int i = 0; i < n_out; i++)
 			if (out[i].d.n_dims >= 0) {
-				size_t bytes = dlb_dtype_bytes(out[i].d.dtype), shift = (shifts[s] + bytes - 1) / bytes * bytes;
+				size_t bytes = dlb_dtype_bytes(out[i].d.dtype),
+				       shift = (shifts[s] + bytes - 1) / bytes * bytes;
 
 				p_out[i] = buffer(dlb_desc_bytes(&out[i].d), shift, &base[MAX_ARGS + i]);
 			}
@@ -150,7 +156,8 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 				continue;
 			for (int i = 0; i < GUARD; i++)
 				if (p_out[o][bytes + (size_t)i] != 0xa5) {
-					fprintf(stderr, "%s (%s): wrote behind output %d\n", what, k->impl, o);
+					fprintf(stderr, "%s (%s): wrote behind output %d\n", what, k->impl,
+						o);
 					abort();
 				}
 			if (s == 0) {
@@ -159,9 +166,12 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 				first_base[o] = base[MAX_ARGS + o];
 				if (result && result[o])
 					for (int64_t i = 0, n = dlb_desc_count(&out[o].d); i < n; i++)
-						result[o][i] = dlb_value_real(p_out[o], out[o].d.dtype, place(&out[o].d, i));
+						result[o][i] = dlb_value_real(p_out[o], out[o].d.dtype,
+									      place(&out[o].d, i));
 			} else if (memcmp(first[o], p_out[o], bytes)) {
-				fprintf(stderr, "%s (%s): bits of output %d follow the address (offset %zu)\n", what, k->impl, o, shifts[s]);
+				fprintf(stderr,
+					"%s (%s): bits of output %d follow the address (offset %zu)\n", what,
+					k->impl, o, shifts[s]);
 				abort();
 			}
 		}
@@ -177,10 +187,12 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 
 /* Gradient `grad` of sum(output 0 * cot) with respect to input `wrt` of a double forward kernel, against
  * central differences at some elements. out: all its outputs. Does not take k. */
-static inline void check_differences(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in, const struct arg *out,
-				     int n_out, const double *cot, int wrt, const double *grad)
+static inline void check_differences(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in,
+				     const struct arg *out, int n_out, const double *cot, int wrt,
+				     const double *grad)
 {
-	void *p_in[MAX_ARGS] = { NULL }, *p_out[MAX_ARGS] = { NULL }, *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
+	void *p_in[MAX_ARGS] = { NULL }, *p_out[MAX_ARGS] = { NULL },
+	     *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
 	int64_t n = dlb_desc_count(&in[wrt].d), m = dlb_desc_count(&out[0].d);
 	const double h = 1e-5;
 
@@ -198,15 +210,16 @@ static inline void check_differences(const char *what, struct dlb_kernel *k, con
 			for (int i = 0; i < n_in; i++)
 				if (p_in[i])
 					put(&in[i], p_in[i]);
-			dlb_value_set(p_in[wrt], DLB_F64, place(&in[wrt].d, at), in[wrt].v[at] + (side ? -h : h));
+			dlb_value_set(p_in[wrt], DLB_F64, place(&in[wrt].d, at),
+				      in[wrt].v[at] + (side ? -h : h));
 			k->run(k, &(struct dlb_run){ .in = p_in, .out = p_out, .scratch = scratch });
 			for (int64_t i = 0; i < m; i++)
 				sum[side] += cot[i] * dlb_value_real(p_out[0], DLB_F64, place(&out[0].d, i));
 		}
 		want = (sum[0] - sum[1]) / (2 * h);
 		if (!(fabs(want - grad[at]) < 1e-6 * (1 + fabs(want)))) {
-			fprintf(stderr, "%s: gradient of input %d at %lld is %.10g, differences say %.10g\n", what, wrt, (long long)at,
-				grad[at], want);
+			fprintf(stderr, "%s: gradient of input %d at %lld is %.10g, differences say %.10g\n",
+				what, wrt, (long long)at, grad[at], want);
 			abort();
 		}
 	}

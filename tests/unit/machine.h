@@ -70,8 +70,13 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 		p[io->n_in + i] = v->data;
 	}
 	if (!rc) {
-		const struct dlb_run r = { .in = p, .out = p + io->n_in, .seed = 1, .vertex = 7, .weight_version = 0,
-			.scratch = (scratch = m->be.ops->alloc(&m->be, k->scratch_bytes + 1)) };
+		const struct dlb_run r = { .in = p,
+					   .out = p + io->n_in,
+					   .seed = 1,
+					   .vertex = 7,
+					   .weight_version = 0,
+					   .scratch = (scratch = m->be.ops->alloc(&m->be,
+										  k->scratch_bytes + 1)) };
 
 		k->run(k, &r);
 		m->be.ops->sync(&m->be);
@@ -89,8 +94,16 @@ static int run_op(struct machine *m, int op, struct dlb_error *err)
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 	struct dlb_desc *d = dlb_xcalloc((size_t)(o->n_in + o->n_out) + 1, sizeof *d);
 	const void **value = dlb_xcalloc((size_t)o->n_in + 1, sizeof *value);
-	struct dlb_op_io io = { .name = o->name, .cls = cls, .opset = o->opset, .attr = o->attr, .n_attr = o->n_attr,
-		.n_in = o->n_in, .n_out = o->n_out, .in = d, .out = d + o->n_in, .value = value };
+	struct dlb_op_io io = { .name = o->name,
+				.cls = cls,
+				.opset = o->opset,
+				.attr = o->attr,
+				.n_attr = o->n_attr,
+				.n_in = o->n_in,
+				.n_out = o->n_out,
+				.in = d,
+				.out = d + o->n_in,
+				.value = value };
 	int rc = 0;
 
 	if (!cls) {

@@ -26,8 +26,8 @@ static const char *const verdict_name[] = { "PASS", "FAIL", "UNSUPPORTED" };
 
 /* -- comparing -- */
 
-static int compare(const char *what, const struct value *got, const struct value *want, double rtol, double atol,
-		   struct dlb_error *err)
+static int compare(const char *what, const struct value *got, const struct value *want, double rtol,
+		   double atol, struct dlb_error *err)
 {
 	char a[128], b[128];
 
@@ -39,18 +39,21 @@ static int compare(const char *what, const struct value *got, const struct value
 		return dlb_fail(err, what, "%s, should be %s", dlb_desc_str(&got->d, a, sizeof a),
 				dlb_desc_str(&want->d, b, sizeof b));
 	for (int64_t i = 0, n = dlb_desc_count(&want->d); i < n; i++) {
-		double x = dlb_value_real(got->data, got->d.dtype, i), y = dlb_value_real(want->data, want->d.dtype, i);
+		double x = dlb_value_real(got->data, got->d.dtype, i),
+		       y = dlb_value_real(want->data, want->d.dtype, i);
 
 		if (x == y || (isnan(x) && isnan(y)))
 			continue;
 		if (!(fabs(x - y) <= atol + rtol * fabs(y)))
-			return dlb_fail(err, what, "element %lld of %lld is %.9g, should be %.9g", (long long)i, (long long)n, x, y);
+			return dlb_fail(err, what, "element %lld of %lld is %.9g, should be %.9g",
+					(long long)i, (long long)n, x, y);
 	}
 	return 0;
 }
 
 /* Returns 1 if the file does not exist. */
-static int read_value(const char *dir, const char *file, char name[128], struct value *v, struct dlb_error *err)
+static int read_value(const char *dir, const char *file, char name[128], struct value *v,
+		      struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/%s", dir, file);
 	struct stat st;
@@ -60,7 +63,8 @@ static int read_value(const char *dir, const char *file, char name[128], struct 
 	return rc;
 }
 
-static int read_numbered(const char *dir, const char *prefix, int i, char name[128], struct value *v, struct dlb_error *err)
+static int read_numbered(const char *dir, const char *prefix, int i, char name[128], struct value *v,
+			 struct dlb_error *err)
 {
 	char file[64];
 
@@ -153,13 +157,18 @@ static bool expected_buffer(const struct machine *m, int t, struct value *v)
 				inner *= x->d.dim[k];
 			for (int64_t s = 0; s < x->d.dim[0]; s++)
 				for (int64_t j = 0; j < inner; j++, n++)
-					sum += dlb_value_real(x->data, x->d.dtype, (s * channels + c) * inner + j);
+					sum += dlb_value_real(x->data, x->d.dtype,
+							      (s * channels + c) * inner + j);
 			mean = sum / (double)n;
 			for (int64_t s = 0; s < x->d.dim[0]; s++)
 				for (int64_t j = 0; j < inner; j++)
-					square += pow(dlb_value_real(x->data, x->d.dtype, (s * channels + c) * inner + j) - mean, 2);
-			dlb_value_set(v->data, v->d.dtype, c, keep * dlb_value_real(was->data, was->dtype, c) +
-				      (1 - keep) * (o->in[3] == t ? mean : square / (double)n));
+					square += pow(dlb_value_real(x->data, x->d.dtype,
+								     (s * channels + c) * inner + j) -
+							      mean,
+						      2);
+			dlb_value_set(v->data, v->d.dtype, c,
+				      keep * dlb_value_real(was->data, was->dtype, c) +
+					      (1 - keep) * (o->in[3] == t ? mean : square / (double)n));
 		}
 		return true;
 	}
@@ -190,8 +199,9 @@ static int check_buffers(struct machine *m, const char *dir, struct dlb_error *e
 		rc = read_value(dir, e->d_name, ignored, &v, err);
 		if (rc)
 			break;
-		rc = !expected_buffer(m, t, &v) ? dlb_fail(err, e->d_name, "no BatchNormalization reads '%s'", tensor) :
-			compare(e->d_name, &m->v[t], &v, 1e-3, 1e-5, err);
+		rc = !expected_buffer(m, t, &v) ?
+			     dlb_fail(err, e->d_name, "no BatchNormalization reads '%s'", tensor) :
+			     compare(e->d_name, &m->v[t], &v, 1e-3, 1e-5, err);
 		free(v.data);
 	}
 	if (d)
@@ -224,7 +234,8 @@ static void fix_input(struct machine *m, int id, bool value_too)
 		t->dim[j] = (struct dlb_dim){ 0, v->d.dim[j] };
 	if (!value_too || !v->data)
 		return;
-	t->data = memcpy(dlb_arena_alloc(&m->g.arena, dlb_desc_bytes(&v->d) + 1), v->data, dlb_desc_bytes(&v->d));
+	t->data = memcpy(dlb_arena_alloc(&m->g.arena, dlb_desc_bytes(&v->d) + 1), v->data,
+			 dlb_desc_bytes(&v->d));
 	t->kind = DLB_T_CONSTANT;
 }
 
@@ -259,10 +270,13 @@ static int resolve(struct machine *m, const char *dir, struct dlb_error *err)
 	return load_inputs(m, dir, err);
 }
 
-static int run_forward(struct machine *m, const char *model, const char *dir, double atol, struct dlb_error *err)
+static int run_forward(struct machine *m, const char *model, const char *dir, double atol,
+		       struct dlb_error *err)
 {
-	int rc = open_case(m, model, dir, err) || resolve(m, dir, err) || run_all(m, err) || check_outputs(m, dir, atol, err) ||
-		check_buffers(m, dir, err) ? -1 : 0;
+	int rc = open_case(m, model, dir, err) || resolve(m, dir, err) || run_all(m, err) ||
+				 check_outputs(m, dir, atol, err) || check_buffers(m, dir, err) ?
+			 -1 :
+			 0;
 
 	machine_reset(m);
 	return rc;
@@ -306,7 +320,8 @@ static int read_wanted(struct machine *m, const char *dir, struct wanted *w, str
 		} else {
 			continue;
 		}
-		rc = t < 0 ? dlb_fail(err, e->d_name, "the model has no such tensor") : read_value(dir, e->d_name, ignored, &v, err);
+		rc = t < 0 ? dlb_fail(err, e->d_name, "the model has no such tensor") :
+			     read_value(dir, e->d_name, ignored, &v, err);
 		if (!rc)
 			want(w, t, e->d_name, v);
 	}
@@ -350,8 +365,8 @@ static int differentiate(struct machine *m, const char *dir, struct wanted *w, s
 
 	for (int i = 0; i < w->n; i++)
 		name[i] = dlb_arena_strdup(&m->g.arena, m->g.tensor[w->tensor[i]].name);
-	rc = dlb_graph_fold(&m->g, -1, &m->be, err) || dlb_graph_rewrite(&m->g, err) || by_name(m, name, w, err) ||
-		read_numbered(dir, "cotangent", 0, ignored, &cotangent, err);
+	rc = dlb_graph_fold(&m->g, -1, &m->be, err) || dlb_graph_rewrite(&m->g, err) ||
+	     by_name(m, name, w, err) || read_numbered(dir, "cotangent", 0, ignored, &cotangent, err);
 	free(name);
 	if (rc)
 		return -1;
@@ -381,7 +396,8 @@ static int run_gradients(struct machine *m, const char *model, const char *dir, 
 	if (!rc) {
 		fix_inputs(m, &w);
 		for (int i = 0; i < m->g.n_ops && !m->unsupported; i++)
-			m->unsupported = m->g.op[i].kind < 0 && !dlb_graph_is_structure(m->g.op[i].type, m->g.op[i].domain);
+			m->unsupported = m->g.op[i].kind < 0 &&
+					 !dlb_graph_is_structure(m->g.op[i].type, m->g.op[i].domain);
 		rc = differentiate(m, dir, &w, err);
 	}
 	if (!rc)
@@ -390,7 +406,8 @@ static int run_gradients(struct machine *m, const char *model, const char *dir, 
 		struct value zero = { 0 };
 
 		if (w.grad[i] < 0) {		/* no gradient: zeros */
-			zero = (struct value){ .d = w.value[i].d, .data = dlb_xcalloc(1, dlb_desc_bytes(&w.value[i].d) + 1) };
+			zero = (struct value){ .d = w.value[i].d,
+					       .data = dlb_xcalloc(1, dlb_desc_bytes(&w.value[i].d) + 1) };
 			rc = compare(w.file[i], &zero, &w.value[i], 1e-3, 1e-5, err);
 			free(zero.data);
 			continue;

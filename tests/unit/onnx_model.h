@@ -74,7 +74,8 @@ static inline Onnx__ValueInfoProto *value(struct model *m, const char *name, con
 	return v;
 }
 
-static inline Onnx__NodeProto *vertex(struct model *m, const char *type, const char *in0, const char *in1, const char *out)
+static inline Onnx__NodeProto *vertex(struct model *m, const char *type, const char *in0, const char *in1,
+				      const char *out)
 {
 	Onnx__NodeProto *v = dlb_arena_alloc(&m->a, sizeof *v);
 	onnx__node_proto__init(v);

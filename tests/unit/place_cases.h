@@ -9,11 +9,19 @@ static void die(const char *what, uint64_t seed, const struct dlb_error *err)
 	abort();
 }
 
-static void problem(struct dlb_problem *p, struct dag *d, int M, const char *schedule, const double *weight, uint64_t seed)
+static void problem(struct dlb_problem *p, struct dag *d, int M, const char *schedule, const double *weight,
+		    uint64_t seed)
 {
 	struct dlb_error err;
-	*p = (struct dlb_problem){ .graph = &d->g, .cluster = &d->cl, .cost = &d->c, .micro_batches = M, .batch = d->g.batch,
-				   .schedule = dlb_schedule_find(schedule), .weight = weight, .seed = seed, .n_state = 1 };
+	*p = (struct dlb_problem){ .graph = &d->g,
+				   .cluster = &d->cl,
+				   .cost = &d->c,
+				   .micro_batches = M,
+				   .batch = d->g.batch,
+				   .schedule = dlb_schedule_find(schedule),
+				   .weight = weight,
+				   .seed = seed,
+				   .n_state = 1 };
 	if (dlb_problem_init(p, &err))
 		die("problem", seed, &err);
 }

@@ -25,7 +25,8 @@ struct dag_options {
 	int64_t batch;
 };
 
-static int dag_tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul, double add)
+static int dag_tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul,
+		      double add)
 {
 	char name[64];
 	snprintf(name, sizeof name, "%s%d", what, i);
@@ -35,7 +36,8 @@ static int dag_tensor(struct dlb_graph *g, const char *what, int i, enum dlb_ten
 	return t;
 }
 
-static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struct dlb_rng *r, int op, int *grad_of, int *sum_of)
+static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struct dlb_rng *r, int op,
+			 int *grad_of, int *sum_of)
 {
 	int in[16], out[16], n_in = 0, n_out = 0;
 	char name[64];
@@ -86,7 +88,8 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 	dlb_graph_init(g);
 	g->batch = o->batch;
 	g->training = o->training;
-	int x = dag_tensor(g, "x", 0, DLB_T_INPUT, 400, 0), *act = calloc((size_t)o->n_forward + 1, sizeof *act);
+	int x = dag_tensor(g, "x", 0, DLB_T_INPUT, 400, 0),
+	    *act = calloc((size_t)o->n_forward + 1, sizeof *act);
 	int *weight_op = malloc(((size_t)o->n_forward + 1) * sizeof *weight_op);
 	g->seed = dag_tensor(g, "seed", 0, DLB_T_SEED, 0, 4);
 	g->input = dlb_arena_array(&g->arena, 1, sizeof(int));
@@ -96,7 +99,9 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 		int in[8], n_in = 0, out[1];
 		int n = i == 0 ? 0 : o->chain ? 1 : 1 + (int)dlb_rng_below(r, 3);
 		for (int k = 0; k < n; k++) {
-			int back = o->chain || dlb_rng_uniform(r) < 0.7 ? 0 : (int)dlb_rng_below(r, (uint64_t)(i < 6 ? i : 6));
+			int back = o->chain || dlb_rng_uniform(r) < 0.7 ?
+					   0 :
+					   (int)dlb_rng_below(r, (uint64_t)(i < 6 ? i : 6));
 			int t = act[i - 1 - back];
 			bool twice = false;
 			for (int j = 0; j < n_in; j++)
@@ -108,12 +113,14 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 			in[n_in++] = x;
 		weight_op[i] = -1;
 		if (dlb_rng_uniform(r) < 0.5) {
-			weight_op[i] = dag_tensor(g, "w", i, DLB_T_WEIGHT, 0, 4.0 * (double)(1 + dlb_rng_below(r, 5000)));
+			weight_op[i] = dag_tensor(g, "w", i, DLB_T_WEIGHT, 0,
+						  4.0 * (double)(1 + dlb_rng_below(r, 5000)));
 			in[n_in++] = weight_op[i];
 		}
 		bool last = i == o->n_forward - 1;
 		out[0] = act[i] = last ? dag_tensor(g, "loss", i, DLB_T_ACTIVATION, 0, 4) :
-			dag_tensor(g, "a", i, DLB_T_ACTIVATION, 4.0 * (double)(1 + dlb_rng_below(r, 2000)), 0);
+					 dag_tensor(g, "a", i, DLB_T_ACTIVATION,
+						    4.0 * (double)(1 + dlb_rng_below(r, 2000)), 0);
 		if (last)
 			g->loss = out[0];
 		snprintf(name, sizeof name, "f%d", i);
@@ -131,7 +138,8 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 				continue;
 			int in[2] = { weight_op[i], sum_of[weight_op[i]] };
 			snprintf(name, sizeof name, "u%d", i);
-			int u = dlb_graph_add_op(g, name, "Update", "test", DLB_UPDATE, in, in[1] >= 0 ? 2 : 1, NULL, 0, NULL, 0);
+			int u = dlb_graph_add_op(g, name, "Update", "test", DLB_UPDATE, in,
+						 in[1] >= 0 ? 2 : 1, NULL, 0, NULL, 0);
 			g->tensor[weight_op[i]].home = u;
 			g->op[u].of = g->op[u].colocate = i;
 		}
@@ -153,7 +161,8 @@ static void dag_init(struct dag *d, const struct dag_options *o)
 	struct dlb_error err;
 	dlb_rng_init(&r, o->seed);
 	dag_graph(&d->g, o, &r);
-	int bad = dlb_cluster_parse(o->cluster, &d->cl, &err) || dlb_cost_fit(&d->c, &d->g, NULL, &d->cl, &err);
+	int bad = dlb_cluster_parse(o->cluster, &d->cl, &err) ||
+		  dlb_cost_fit(&d->c, &d->g, NULL, &d->cl, &err);
 	if (bad) {
 		fprintf(stderr, "%s: %s\n", err.where, err.what);
 		abort();
@@ -162,15 +171,22 @@ static void dag_init(struct dag *d, const struct dag_options *o)
 	for (int i = 0; i < d->g.n_ops; i++) {
 		double each = exp(3 * dlb_rng_uniform(&r)) * 1e-5, fixed = 1e-5 * dlb_rng_uniform(&r);
 		bool lacks = dlb_rng_uniform(&r) < o->no_kernel;
-		int without = d->cl.n_kinds > 1 ? 1 + (int)dlb_rng_below(&r, (uint64_t)(d->cl.n_kinds - 1)) : -1;
+		int without = d->cl.n_kinds > 1 ? 1 + (int)dlb_rng_below(&r, (uint64_t)(d->cl.n_kinds - 1)) :
+						  -1;
 		if (d->g.op[i].phase == DLB_BACKWARD)
 			each *= 2;
 		for (int k = 0; k < d->cl.n_kinds; k++) {
 			double factor = k ? 0.5 + dlb_rng_uniform(&r) : 1;
 			for (int b = 0; b < d->c.n_batches; b++)
-				d->c.op_s[((size_t)k * (size_t)d->c.n_ops + (size_t)i) * (size_t)d->c.n_batches + (size_t)b] =
-					lacks && k == without ? INFINITY :
-					factor * (fixed + (d->g.op[i].phase == DLB_UPDATE ? 0 : each * (double)d->c.batch[b]));
+				d->c.op_s[((size_t)k * (size_t)d->c.n_ops + (size_t)i) *
+						  (size_t)d->c.n_batches +
+					  (size_t)b] = lacks && k == without ?
+							       INFINITY :
+							       factor * (fixed +
+									 (d->g.op[i].phase == DLB_UPDATE ?
+										  0 :
+										  each * (double)d->c
+												  .batch[b]));
 		}
 	}
 }

@@ -24,9 +24,12 @@ static inline size_t test_bytes(const struct test_run *r, int t)
 }
 
 /* Allocates every tensor; fills constants, weights and buffers. */
-static inline void test_run_init(struct test_run *r, const struct dlb_graph *g, struct dlb_backend *be, int64_t n)
+static inline void test_run_init(struct test_run *r, const struct dlb_graph *g, struct dlb_backend *be,
+				 int64_t n)
 {
-	*r = (struct test_run){ .g = g, .be = be, .n = n, .value = calloc((size_t)g->n_tensors + 1, sizeof(void *)) };
+	*r = (struct test_run){
+		.g = g, .be = be, .n = n, .value = calloc((size_t)g->n_tensors + 1, sizeof(void *))
+	};
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, n);
@@ -71,7 +74,9 @@ static inline void test_run_op(struct test_run *r, int op)
 		test_die(&err);
 	}
 	scratch = r->be->ops->alloc(r->be, k->scratch_bytes + 1);
-	const struct dlb_run run = { .in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op };
+	const struct dlb_run run = {
+		.in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op
+	};
 	k->run(k, &run);
 	r->be->ops->free(r->be, scratch);
 	dlb_kernel_free(k);

@@ -23,7 +23,8 @@ static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 {
 	static struct dlb_hop hop[MOST][4 * MOST + 4];
 	unsigned mine[MOST][MOST], mail[MOST][MOST][200];
-	int n_chunks = how->n_chunks(r), n_hops[MOST], at[MOST] = { 0 }, n_mail[MOST][MOST] = { { 0 } }, n_read[MOST][MOST] = { { 0 } };
+	int n_chunks = how->n_chunks(r), n_hops[MOST], at[MOST] = { 0 }, n_mail[MOST][MOST] = { { 0 } },
+	    n_read[MOST][MOST] = { { 0 } };
 	bool sent[MOST] = { false };
 
 	for (int i = 0; i < r->n; i++) {
@@ -62,14 +63,15 @@ static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 		for (int c = 0; c < n_chunks; c++)
 			assert(IS(mine[i][c], ==, (1u << r->n) - 1));
 		for (int j = 0; j < r->n; j++)
-			assert(IS(n_read[i][j], ==, n_mail[i][j]));		/* every message is received */
+			assert(IS(n_read[i][j], ==, n_mail[i][j])); /* every message is received */
 	}
 }
 
 static void lists(void)
 {
 	for (int a = 0; dlb_allreduces[a]; a++) {
-		assert(IS(dlb_allreduce_find(dlb_allreduces[a]->name), ==, dlb_allreduces[a]) && dlb_allreduces[a]->summary);
+		assert(IS(dlb_allreduce_find(dlb_allreduces[a]->name), ==, dlb_allreduces[a]) &&
+		       dlb_allreduces[a]->summary);
 		for (int n = 1; n <= MOST; n++)
 			for (int g = 1; g <= n; g++) {
 				int group[MOST];
@@ -100,8 +102,10 @@ static void four_devices(void)
 	for (int i = 0; i < 4; i++) {
 		assert(IS(dlb_allreduce_ring.hops(&r, i, hop), ==, 6));
 		for (int h = 0; h < 6; h++)
-			assert(IS(hop[h].to, ==, (i + 1) % 4) && IS(hop[h].from, ==, (i + 3) % 4) && IS(hop[h].send, ==, sends[i][h]) &&
-			       IS(hop[h].recv, ==, sends[(i + 3) % 4][h]) && IS(hop[h].add, ==, (h < 3)) && IS(hop[h].n_send, ==, 1) && IS(hop[h].n_recv, ==, 1));
+			assert(IS(hop[h].to, ==, (i + 1) % 4) && IS(hop[h].from, ==, (i + 3) % 4) &&
+			       IS(hop[h].send, ==, sends[i][h]) &&
+			       IS(hop[h].recv, ==, sends[(i + 3) % 4][h]) && IS(hop[h].add, ==, (h < 3)) &&
+			       IS(hop[h].n_send, ==, 1) && IS(hop[h].n_recv, ==, 1));
 	}
 }
 
@@ -127,9 +131,11 @@ static void bytes_on_paper(void)
 		int hops;
 
 		for (int i = 0; i < n; i++) {
-			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_ring, &r, i, size, NULL, 4, &hops), ==, 2 * (n - 1) * size / n * 4));
+			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_ring, &r, i, size, NULL, 4, &hops), ==,
+				  2 * (n - 1) * size / n * 4));
 			assert(IS(hops, ==, 2 * (n - 1)));
-			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_host, &r, i, size, NULL, 2, &hops), ==, (i ? 1 : n - 1) * size * 2));
+			assert(IS(dlb_allreduce_bytes(&dlb_allreduce_host, &r, i, size, NULL, 2, &hops), ==,
+				  (i ? 1 : n - 1) * size * 2));
 		}
 		for (int a = 0; dlb_allreduces[a]; a++) {
 			int64_t sum = 0;
@@ -139,11 +145,16 @@ static void bytes_on_paper(void)
 				sum += dlb_allreduce_bytes(dlb_allreduces[a], &r, i, size, NULL, 8, NULL);
 			/* n - 1 times in, n - 1 times out; doubling: log2 times each, ranks outside the
 			 * exchange once in and once out */
-			assert(IS(sum, ==, (dlb_allreduces[a] == &dlb_allreduce_doubling ? log * most + 2 * (n - most) : 2 * (n - 1)) * size * 8));
+			assert(IS(sum, ==,
+				  (dlb_allreduces[a] == &dlb_allreduce_doubling ?
+					   log * most + 2 * (n - most) :
+					   2 * (n - 1)) *
+					  size * 8));
 		}
 	}
 	for (int a = 0; dlb_allreduces[a]; a++)
-		assert(dlb_allreduce_bytes(dlb_allreduces[a], &(struct dlb_ranks){ .n = 1 }, 0, 99, NULL, 4, NULL) == 0);
+		assert(dlb_allreduce_bytes(dlb_allreduces[a], &(struct dlb_ranks){ .n = 1 }, 0, 99, NULL, 4,
+					   NULL) == 0);
 }
 
 static void members(void)
@@ -151,14 +162,17 @@ static void members(void)
 	static const int rank[] = { 5, 2, 9 };
 	const struct dlb_ranks some = { .n = 3, .rank = rank }, all = { .n = 3 };
 
-	assert(IS(dlb_ranks_member(&some, 9), ==, 2) && IS(dlb_ranks_member(&some, 5), ==, 0) && IS(dlb_ranks_member(&some, 0), ==, -1));
+	assert(IS(dlb_ranks_member(&some, 9), ==, 2) && IS(dlb_ranks_member(&some, 5), ==, 0) &&
+	       IS(dlb_ranks_member(&some, 0), ==, -1));
 	assert(IS(dlb_ranks_member(&all, 2), ==, 2) && IS(dlb_ranks_member(&all, 3), ==, -1));
 }
 
 /* ---- on ranks ---- */
 
 struct kind { enum dlb_dtype dtype; enum dlb_wire wire; };
-static const struct kind kinds[] = { { DLB_F32, DLB_WIRE_PLAIN }, { DLB_F64, DLB_WIRE_PLAIN }, { DLB_F32, DLB_WIRE_BF16 } };
+static const struct kind kinds[] = { { DLB_F32, DLB_WIRE_PLAIN },
+				     { DLB_F64, DLB_WIRE_PLAIN },
+				     { DLB_F32, DLB_WIRE_BF16 } };
 
 /* Element i of a rank's array; whole: small integers whose sums are exact in any type. */
 static double value(int rank, int64_t i, bool whole)
@@ -210,9 +224,11 @@ static void release(struct dlb_comm *c, void *x)
 }
 
 /* Sums twice: right results, the same bits again and on all members, no access beyond the array. */
-static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind, enum seen seen)
+static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind,
+		     enum seen seen)
 {
-	int rank = dlb_comm_rank(c), member = dlb_ranks_member(&d.ranks, rank), root = d.ranks.rank ? d.ranks.rank[0] : 0;
+	int rank = dlb_comm_rank(c), member = dlb_ranks_member(&d.ranks, rank),
+	    root = d.ranks.rank ? d.ranks.rank[0] : 0;
 	size_t bytes = dlb_dtype_bytes(kind->dtype), size = (size_t)d.n * bytes;
 	char *x = array(c, ((size_t)d.n + 1) * bytes, seen), *first = dlb_xmalloc(size + 1);
 	struct dlb_collective *k;
@@ -247,8 +263,10 @@ static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const str
 		assert(member < 0 || !memcmp(first, x, size));
 		memcpy(first, x, size);
 	}
-	assert(IS(dlb_collective_bytes_sent(k), ==, (member < 0 ? 0 :
-		dlb_allreduce_bytes(d.how, &d.ranks, member, d.n, d.at, dlb_wire_bytes(d.wire, d.dtype), NULL))));
+	assert(IS(dlb_collective_bytes_sent(k), ==,
+		  (member < 0 ? 0 :
+				dlb_allreduce_bytes(d.how, &d.ranks, member, d.n, d.at,
+						    dlb_wire_bytes(d.wire, d.dtype), NULL))));
 	dlb_collective_free(k);
 	free(first);
 	release(c, x);
@@ -270,10 +288,14 @@ static void again(struct dlb_comm *c, const struct dlb_allreduce *how, int64_t n
 	struct dlb_rng rng;
 	int size = dlb_comm_size(c), rank = dlb_comm_rank(c);
 
-	assert(dlb_collective_new(&k, c, &(struct dlb_collective_desc){ .how = how, .ranks.n = size, .x = x, .n = n, .tag = 12 }, &err) == 0);
+	assert(dlb_collective_new(&k, c,
+				  &(struct dlb_collective_desc){
+					  .how = how, .ranks.n = size, .x = x, .n = n, .tag = 12 },
+				  &err) == 0);
 	dlb_rng_init(&rng, (uint64_t)rank);
 	for (int round = 0; round < 100; round++) {
-		double until_s = dlb_clock_s() + (dlb_rng_below(&rng, 4) ? 0 : 100e-6 * dlb_rng_uniform(&rng));
+		double until_s = dlb_clock_s() +
+				 (dlb_rng_below(&rng, 4) ? 0 : 100e-6 * dlb_rng_uniform(&rng));
 
 		while (dlb_clock_s() < until_s)
 			;
@@ -325,7 +347,9 @@ static void narrow(struct dlb_comm *c)
 {
 	enum { N = 5000 };
 	float *x = dlb_xmalloc(N * sizeof *x);
-	struct dlb_collective_desc d = { .ranks.n = dlb_comm_size(c), .dtype = DLB_F32, .wire = DLB_WIRE_BF16, .x = x, .n = N };
+	struct dlb_collective_desc d = {
+		.ranks.n = dlb_comm_size(c), .dtype = DLB_F32, .wire = DLB_WIRE_BF16, .x = x, .n = N
+	};
 	struct dlb_error err;
 
 	for (int a = 0; dlb_allreduces[a] && d.ranks.n > 1; a++) {
@@ -352,7 +376,8 @@ static void narrow(struct dlb_comm *c)
 			uint32_t u;
 
 			memcpy(&u, &x[i], sizeof u);
-			assert(!(u & 0xffff) && IS(isnan(x[i]), ==, (i == 17)) && IS(isinf(x[i]), ==, (i == 3000)));
+			assert(!(u & 0xffff) && IS(isnan(x[i]), ==, (i == 17)) &&
+			       IS(isinf(x[i]), ==, (i == 3000)));
 		}
 	}
 	free(x);
@@ -370,7 +395,9 @@ static void together(struct dlb_comm *c)
 	for (int b = 0; b < 2; b++) {
 		for (int i = 0; i < N; i++)
 			x[b][i] = (float)(rank + b);
-		const struct dlb_collective_desc d = { .how = &dlb_allreduce_ring, .ranks.n = size, .x = x[b], .n = N, .tag = 20 + b };
+		const struct dlb_collective_desc d = {
+			.how = &dlb_allreduce_ring, .ranks.n = size, .x = x[b], .n = N, .tag = 20 + b
+		};
 
 		assert(IS(dlb_collective_new(&k[b], c, &d, &err), ==, 0));
 	}
@@ -396,7 +423,9 @@ static int odd_one(const char *how, const char *what)
 {
 	enum { N = 3 << 16 };
 	static const int64_t other[] = { 0, 1, 2, 3, N };
-	struct dlb_collective_desc d = { .how = dlb_allreduce_find(how), .x = dlb_xcalloc(N + 1, sizeof(double)), .n = N, .tag = 3 };
+	struct dlb_collective_desc d = {
+		.how = dlb_allreduce_find(how), .x = dlb_xcalloc(N + 1, sizeof(double)), .n = N, .tag = 3
+	};
 	struct dlb_collective *k;
 	struct dlb_error err = { .what = "" };
 	struct dlb_comm *c;
@@ -427,7 +456,9 @@ static int odd_one(const char *how, const char *what)
 		dlb_comm_free(c);
 		return noticed;
 	}
-	if (strcmp(what, "lost") && strstr(err.what, strcmp(what, "type") ? strcmp(what, "cuts") ? "elements, rank" : "cut" : "type of elements"))
+	if (strcmp(what, "lost") &&
+	    strstr(err.what, strcmp(what, "type") ? strcmp(what, "cuts") ? "elements, rank" : "cut" :
+						    "type of elements"))
 		dlb_comm_abort(c, 42);
 	dlb_sleep_s(20);			/* ranks that did not notice it are ended from outside */
 	return 1;
@@ -447,7 +478,10 @@ static void uneven(struct dlb_comm *c, int64_t unit)
 		for (int i = 1; i <= n; i++)
 			at[i] = (i * i - 1) * unit;
 		for (int t = 0; t < DLB_LEN(kinds); t++)
-			sum(c, (struct dlb_collective_desc){ .how = how[a], .n = at[n], .at = at, .ranks = ranks }, &kinds[t]);
+			sum(c,
+			    (struct dlb_collective_desc){
+				    .how = how[a], .n = at[n], .at = at, .ranks = ranks },
+			    &kinds[t]);
 	}
 }
 
@@ -463,8 +497,12 @@ static int rank_main(void)
 	for (int a = 0; dlb_allreduces[a]; a++)
 		for (int i = 0; i < DLB_LEN(length); i++)
 			for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->external; t++)
-				sum(c, (struct dlb_collective_desc){ .how = dlb_allreduces[a], .n = length[i],
-								     .ranks = { .n = dlb_comm_size(c), .group = group } }, &kinds[t]);
+				sum(c,
+				    (struct dlb_collective_desc){
+					    .how = dlb_allreduces[a],
+					    .n = length[i],
+					    .ranks = { .n = dlb_comm_size(c), .group = group } },
+				    &kinds[t]);
 	for (int a = 0; dlb_allreduces[a]; a++) {
 		again(c, dlb_allreduces[a], 3000);
 		again(c, dlb_allreduces[a], 100003);
@@ -483,7 +521,9 @@ static int start(const char *self, int n, const char *how, const char *what)
 	char command[1024];
 	int status;
 
-	snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' %s %s >/dev/null 2>&1", n, self, how, what);
+	snprintf(command, sizeof command,
+		 "mpiexec -n %d --oversubscribe --bind-to none '%s' %s %s >/dev/null 2>&1", n, self, how,
+		 what);
 	status = system(command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -515,12 +555,14 @@ int main(int argc, char **argv)
 	starting_s = dlb_clock_s() - start_s;
 	for (int a = 0; dlb_allreduces[a]; a++) {
 		start_s = dlb_clock_s();
-		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]), ==, 42));
+		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]), ==,
+			  42));
 		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 		start_s = dlb_clock_s();
 		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, "lost"), ==, 128 + SIGKILL));
 		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 	}
-	puts("allreduce: lists of 1 to 9 ranks on paper, sums of 1 to 4 ranks and some of them, the same bits on all, one that differs");
+	puts("allreduce: lists of 1 to 9 ranks on paper, sums of 1 to 4 ranks and some of them, the same "
+	     "bits on all, one that differs");
 	return 0;
 }

@@ -39,9 +39,11 @@ static void fill_inputs(struct test_run *r)
 		const struct dlb_tensor *t = &g->tensor[g->input[i]];
 		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
 		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			dlb_value_set(r->value[g->input[i]], t->dtype, k, dlb_dtype_is_int(t->dtype)
-				      ? floor(dlb_philox_uniform(seed, 2 + (uint64_t)i, (uint64_t)k) * (double)t->bound)
-				      : dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k));
+			dlb_value_set(r->value[g->input[i]], t->dtype, k,
+				      dlb_dtype_is_int(t->dtype) ?
+					      floor(dlb_philox_uniform(seed, 2 + (uint64_t)i, (uint64_t)k) *
+						    (double)t->bound) :
+					      dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k));
 	}
 }
 
@@ -58,7 +60,8 @@ static int gradient_of(const struct dlb_graph *g, int w)
 {
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].phase == DLB_UPDATE && g->op[i].in[0] == w) {
-			assert(IS(g->tensor[g->op[i].in[1]].kind, ==, DLB_T_WEIGHT_GRADIENT) && IS(g->tensor[g->op[i].in[1]].of, ==, w));
+			assert(IS(g->tensor[g->op[i].in[1]].kind, ==, DLB_T_WEIGHT_GRADIENT) &&
+			       IS(g->tensor[g->op[i].in[1]].of, ==, w));
 			assert(IS(g->tensor[w].home, ==, i) && IS(g->op[i].colocate, ==, g->op[i].of));
 			return g->op[i].in[1];
 		}
@@ -85,8 +88,10 @@ static void compare(struct test_run *r)
 			const double down = loss_of(r), should = (up - down) / (2 * h);
 			v[i] = keep;
 			if (fabs(is - should) > 1e-8 + 1e-6 * fmax(fabs(is), fabs(should))) {
-				fprintf(stderr, "seed %llu: d loss / d %s[%lld] is %.12g, differences say %.12g\n",
-					(unsigned long long)seed, g->tensor[w].name, (long long)i, is, should);
+				fprintf(stderr,
+					"seed %llu: d loss / d %s[%lld] is %.12g, differences say %.12g\n",
+					(unsigned long long)seed, g->tensor[w].name, (long long)i, is,
+					should);
 				abort();
 			}
 			n_checked++;
@@ -100,8 +105,9 @@ static void check(struct dlb_graph *g, int y, int64_t n, const char *loss)
 	struct test_run r;
 
 	g->output[g->n_outputs++] = y;
-	if (dlb_graph_fold(g, n, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, loss, &err) ||
-	    dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
+	if (dlb_graph_fold(g, n, &be, &err) || dlb_graph_find_parameters(g, &err) ||
+	    dlb_graph_attach_loss(g, loss, &err) || dlb_graph_choose_layout(g, &err) ||
+	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 	test_run_init(&r, g, &be, n);
 	fill_inputs(&r);
@@ -120,7 +126,8 @@ static void fan_out(void)
 	struct dlb_graph g;
 	const int x = start(&g, (int64_t[]){ 0, 5 }, 2);
 	const int h = OP(&g, "Tanh", OP(&g, "Add", OP(&g, "MatMul", x, W(&g, "w1", 5, 4)), W(&g, "b1", 4)));
-	const int y = OP(&g, "Add", OP(&g, "Mul", h, OP(&g, "Sigmoid", h)), OP(&g, "MatMul", h, W(&g, "w2", 4, 4)));
+	const int y = OP(&g, "Add", OP(&g, "Mul", h, OP(&g, "Sigmoid", h)),
+			 OP(&g, "MatMul", h, W(&g, "w2", 4, 4)));
 	check(&g, y, 6, NULL);
 }
 
@@ -163,7 +170,8 @@ static void convolution(const char *loss, int classes)
 	const int mean = W(&g, "mean", 3), var = W(&g, "var", 3);
 	for (int i = 0; i < 3; i++)
 		((double *)g.tensor[var].data)[i] = 1 + i;
-	const int n = op(&g, "BatchNormalization", (int[]){ a, W(&g, "scale", 3), W(&g, "shift", 3), mean, var }, 5, &training, 1);
+	const int n = op(&g, "BatchNormalization",
+			 (int[]){ a, W(&g, "scale", 3), W(&g, "shift", 3), mean, var }, 5, &training, 1);
 	const int r = OP(&g, "Relu", n);
 	const int b = op(&g, "Conv", (int[]){ r, W(&g, "c2", 3, 3, 3, 3) }, 2, conv, 2);
 	const int s = OP(&g, "Add", b, r);
@@ -171,7 +179,8 @@ static void convolution(const char *loss, int classes)
 	const int v = op(&g, "AveragePool", &m, 1, pool, 1);
 	const int f = OP(&g, "Flatten", v);
 	const struct dlb_attr tb = { .name = "transB", .type = DLB_ATTR_INT, .i = 1 };
-	check(&g, op(&g, "Gemm", (int[]){ f, W(&g, "fc", classes, 12), W(&g, "fb", classes) }, 3, &tb, 1), 4, loss);
+	check(&g, op(&g, "Gemm", (int[]){ f, W(&g, "fc", classes, 12), W(&g, "fb", classes) }, 3, &tb, 1), 4,
+	      loss);
 }
 
 /* -- PyTorch -- */
@@ -194,7 +203,8 @@ static bool load_images(const char *folder, struct test_run *r)
 		ok = fread(image, 1, 784, f) == 784;
 		for (int64_t k = 0; k < c; k++)
 			for (int p = 0; p < 784 && ok; p++)
-				x[((i * c + k) * side + p / 28 + pad) * side + p % 28 + pad] = (float)image[p] / 255.0f;
+				x[((i * c + k) * side + p / 28 + pad) * side + p % 28 +
+				  pad] = (float)image[p] / 255.0f;
 	}
 	if (f)
 		pclose(f);
@@ -246,7 +256,8 @@ static void compare_truth(const struct test_run *r, const json_t *truth, const c
 			ok &= fabs(dlb_value_real(r->value[grad], g->tensor[grad].dtype, (int64_t)i) -
 				   json_number_value(json_array_get(first, i))) <= 1e-2 * norm;
 		if (!ok) {
-			fprintf(stderr, "%s: gradient of %s has norm %.9g, PyTorch's %.9g\n", name, key, mine, norm);
+			fprintf(stderr, "%s: gradient of %s has norm %.9g, PyTorch's %.9g\n", name, key, mine,
+				norm);
 			abort();
 		}
 		n_checked++;
@@ -263,7 +274,8 @@ static bool first_step(const char *dir, const char *truth_file, bool wide)
 	snprintf(path, sizeof path, "%s/onnx/truth/%s", dir, truth_file);
 	json_t *truth = json_load_file(path, 0, NULL);
 	assert(truth);
-	snprintf(path, sizeof path, "%s/onnx/models/%s", dir, json_string_value(json_object_get(truth, "onnx")));
+	snprintf(path, sizeof path, "%s/onnx/models/%s", dir,
+		 json_string_value(json_object_get(truth, "onnx")));
 	dlb_graph_init(&g);
 	if (dlb_onnx_read(path, &g, &err))
 		test_die(&err);
@@ -271,8 +283,9 @@ static bool first_step(const char *dir, const char *truth_file, bool wide)
 	if (wide)
 		dlb_graph_widen(&g);
 	const int64_t n = json_integer_value(json_object_get(truth, "batch"));
-	if (dlb_graph_fold(&g, n, &be, &err) || dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, NULL, &err) ||
-	    dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) || dlb_graph_check(&g, &err))
+	if (dlb_graph_fold(&g, n, &be, &err) || dlb_graph_find_parameters(&g, &err) ||
+	    dlb_graph_attach_loss(&g, NULL, &err) || dlb_graph_choose_layout(&g, &err) ||
+	    dlb_graph_differentiate(&g, &err) || dlb_graph_check(&g, &err))
 		test_die(&err);
 	test_run_init(&r, &g, &be, n);
 	bool ok = false;
@@ -313,10 +326,13 @@ int main(void)
 	convolution("bce", 2);
 	convolution("mse", 2);
 	convolution("sum", 2);
-	torch = torch && first_step(dir, "mlp_fashion_e1.sgd.json", false) && first_step(dir, "lenet5_fashion_e1.sgd.json", false) &&
-		first_step(dir, "lenet5_fashion_e1.sgd.json", true) && first_step(dir, "resnet20_fashion32.momentum.json", false);
+	torch = torch && first_step(dir, "mlp_fashion_e1.sgd.json", false) &&
+		first_step(dir, "lenet5_fashion_e1.sgd.json", false) &&
+		first_step(dir, "lenet5_fashion_e1.sgd.json", true) &&
+		first_step(dir, "resnet20_fashion32.momentum.json", false);
 	be.ops->close(&be);
 	printf("autodiff: %d gradients, seed %llu%s\n", n_checked, (unsigned long long)seed,
-	       torch ? ", PyTorch's first steps too" : " (skip: PyTorch's first steps, no shared data or no Fashion-MNIST)");
+	       torch ? ", PyTorch's first steps too" :
+		       " (skip: PyTorch's first steps, no shared data or no Fashion-MNIST)");
 	return 0;
 }

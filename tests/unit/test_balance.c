@@ -109,7 +109,9 @@ static void run(struct world *w, const struct dlb_balance *b, struct dlb_load *l
 		l->predicted_busy_s[i] = w->model_knows ? w->model[i] * w->share[i] : l->busy_s[i];
 		l->structural_s[i] = 0;
 		l->free_node[i] = w->share[i] > 0;
-		l->predicted_s = w->model_knows ? fmax(l->predicted_s, b->kappa[i] * w->model[i] * w->share[i]) : 0;
+		l->predicted_s = w->model_knows ?
+					 fmax(l->predicted_s, b->kappa[i] * w->model[i] * w->share[i]) :
+					 0;
 		if (l->busy_s[i] > l->round_s) {
 			l->round_s = l->busy_s[i];
 			l->round_se_s = l->busy_se_s[i];
@@ -119,7 +121,8 @@ static void run(struct world *w, const struct dlb_balance *b, struct dlb_load *l
 }
 
 /* Rounds until the true round time is first within 5 % of ideal (61: never); *last: the ratio at the end. */
-static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_balance_options *o, double *last, int *end)
+static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_balance_options *o,
+		double *last, int *end)
 {
 	double room[5 * MOST], ideal = ideal_s(w);
 	struct dlb_balance b;
@@ -149,8 +152,12 @@ static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_b
 }
 
 enum setting { SPREAD, NOISY, CLIFF, ONE_SLOW, KNOWN, ALIKE };
-static const char *const setting_name[] = { "8 nodes, 5x spread", "the same, 5% noise", "cost cliff", "64 nodes, one 2x slow",
-					    "8 nodes, wrong model corrected", "8 nodes alike, 1% noise" };
+static const char *const setting_name[] = { "8 nodes, 5x spread",
+					    "the same, 5% noise",
+					    "cost cliff",
+					    "64 nodes, one 2x slow",
+					    "8 nodes, wrong model corrected",
+					    "8 nodes alike, 1% noise" };
 
 static void set_up(struct world *w, enum setting s, uint64_t seed)
 {
@@ -158,7 +165,9 @@ static void set_up(struct world *w, enum setting s, uint64_t seed)
 	dlb_rng_init(&w->rng, seed);
 	w->n = s == ONE_SLOW ? 64 : 8;
 	for (int i = 0; i < w->n; i++) {
-		w->truth[i] = s == ONE_SLOW ? (i == 0 ? 2 : 1) : s == ALIKE ? 1 : 1 + 4 * dlb_rng_uniform(&w->rng);
+		w->truth[i] = s == ONE_SLOW ? (i == 0 ? 2 : 1) :
+			      s == ALIKE    ? 1 :
+					      1 + 4 * dlb_rng_uniform(&w->rng);
 		w->model[i] = 1;
 	}
 	if (s == CLIFF)		/* the fastest node spills beyond half of what it would get */
@@ -189,8 +198,8 @@ static void many(const struct dlb_rule *rule, enum setting s, int *missed, int *
 	}
 	for (*median = 0; *median < 61 && (seen += count[*median]) * 2 < SEEDS; ++*median)
 		;
-	printf("%-7s %-28s 5%% after %2d rounds (median), ends outside in %3d of %d, worst end %.3f\n", rule->name,
-	       setting_name[s], *median, *missed, SEEDS, *worst_end);
+	printf("%-7s %-28s 5%% after %2d rounds (median), ends outside in %3d of %d, worst end %.3f\n",
+	       rule->name, setting_name[s], *median, *missed, SEEDS, *worst_end);
 }
 
 static void test_world(void)
@@ -278,7 +287,9 @@ static void test_spread(void)
 
 	for (int n = 2; n <= 4; n += 2) {
 		for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-			struct world w = { .n = n, .model_knows = true, .noise = 0.01, .spread = 0.08, .drift = 0.2 };
+			struct world w = {
+				.n = n, .model_knows = true, .noise = 0.01, .spread = 0.08, .drift = 0.2
+			};
 			struct dlb_balance b;
 			struct dlb_load l;
 			dlb_rng_init(&w.rng, seed);
@@ -301,9 +312,11 @@ static void test_spread(void)
 		}
 		qsort(learnt, SEEDS, sizeof *learnt, by_size);
 		qsort(ends, SEEDS, sizeof *ends, by_size);
-		printf("%d nodes, rounds spread by 8 %% and drift by 20 %%: spread learnt %.3f (median; %.3f to %.3f for nine of ten), "
-		       "end %.3f (median; nine of ten below %.3f), changes seen in %d of %d rounds\n", n, learnt[SEEDS / 2],
-		       learnt[SEEDS / 20], learnt[SEEDS - SEEDS / 20], ends[SEEDS / 2], ends[SEEDS * 9 / 10], opened, SEEDS * 11);
+		printf("%d nodes, rounds spread by 8 %% and drift by 20 %%: spread learnt %.3f (median; %.3f "
+		       "to %.3f for nine of ten), "
+		       "end %.3f (median; nine of ten below %.3f), changes seen in %d of %d rounds\n",
+		       n, learnt[SEEDS / 2], learnt[SEEDS / 20], learnt[SEEDS - SEEDS / 20], ends[SEEDS / 2],
+		       ends[SEEDS * 9 / 10], opened, SEEDS * 11);
 		assert(IS(learnt[SEEDS / 2], >, 0.05) && IS(learnt[SEEDS / 2], <, 0.11));
 		assert(IS(ends[SEEDS / 2], <, 1.06) && IS(ends[SEEDS * 9 / 10], <, 1.15));
 		assert(IS(opened, <, SEEDS * 11 / 20));
@@ -311,11 +324,20 @@ static void test_spread(void)
 	}
 }
 
-static struct dlb_load two(double *room, double T, double busy0, double busy1, const char *hash, const int *placement)
+static struct dlb_load two(double *room, double T, double busy0, double busy1, const char *hash,
+			   const int *placement)
 {
-	struct dlb_load l = { .n_nodes = 2, .round_s = T, .busy_s = room, .busy_se_s = room + 2, .predicted_busy_s = room + 4,
-			      .structural_s = room + 6, .free_node = (bool *)(room + 8), .placement = placement,
-			      .n_ops = placement ? 2 : 0, .steps = 10, .bound_s = 1 };
+	struct dlb_load l = { .n_nodes = 2,
+			      .round_s = T,
+			      .busy_s = room,
+			      .busy_se_s = room + 2,
+			      .predicted_busy_s = room + 4,
+			      .structural_s = room + 6,
+			      .free_node = (bool *)(room + 8),
+			      .placement = placement,
+			      .n_ops = placement ? 2 : 0,
+			      .steps = 10,
+			      .bound_s = 1 };
 
 	memset(room, 0, 10 * sizeof *room);
 	room[0] = room[4] = busy0;
@@ -341,7 +363,8 @@ static void test_formulas(void)
 	dlb_balance_init(&b, 2);
 	struct dlb_load l = two(room, 10, 10, 6, "a", placement);
 	assert(!patent->update(&l, &usual, &b, NULL));
-	assert(near(b.weight[0], 0.5) && near(b.weight[1], 1.5) && IS(b.kappa[0], ==, 1) && !b.converged && IS(b.round, ==, 1));
+	assert(near(b.weight[0], 0.5) && near(b.weight[1], 1.5) && IS(b.kappa[0], ==, 1) && !b.converged &&
+	       IS(b.round, ==, 1));
 	/* balanced (max u - mean u = 0.15 <= 0.02 T): weights stay; the same plan for three rounds ends it */
 	for (int i = 0; i < 3; i++) {
 		l = two(room, 10, 10, 9.7, "b", placement);
@@ -353,9 +376,11 @@ static void test_formulas(void)
 
 	/* patent: back at the plan of an earlier round (a), then at the time of one (e and g, f in between):
 	 * only the reason changes; the limit of rounds ends the search with that reason */
-	static const struct { const char *plan; double step_s; const char *reason; } turn[] = {
-		{ "a", 10, NULL }, { "b", 9.5, NULL }, { "a", 10, "cycle" }, { "b", 9.5, "cycle" }, { "b", 9.5, "cycle" },
-		{ "e", 12, NULL }, { "d", 10.04, "cycle" }, { "f", 11, NULL }, { "g", 12.05, "cycle" },
+	static const struct { const char *plan; double step_s; const char *reason;
+	} turn[] = {
+		{ "a", 10, NULL },       { "b", 9.5, NULL },    { "a", 10, "cycle" },
+		{ "b", 9.5, "cycle" },   { "b", 9.5, "cycle" }, { "e", 12, NULL },
+		{ "d", 10.04, "cycle" }, { "f", 11, NULL },     { "g", 12.05, "cycle" },
 	};
 	double w = 1, other = 1, scale;
 	dlb_balance_init(&b, 2);
@@ -385,8 +410,10 @@ static void test_formulas(void)
 	l = two(room, 10, 10, 6, "a", placement);
 	assert(!log_rule->update(&l, &usual, &b, NULL));
 	double w0 = pow(8.0 / 10, 0.8), w1 = pow(8.0 / 6, 0.8);
-	assert(near(b.weight[0], 2 * w0 / (w0 + w1)) && near(b.weight[1], 2 * w1 / (w0 + w1)) && IS(b.eta, ==, 0.8));
-	assert(near(b.history[0].mean_excess_s, 2) && !b.history[0].test_a && !b.history[0].test_b && !b.history[0].held);
+	assert(near(b.weight[0], 2 * w0 / (w0 + w1)) && near(b.weight[1], 2 * w1 / (w0 + w1)) &&
+	       IS(b.eta, ==, 0.8));
+	assert(near(b.history[0].mean_excess_s, 2) && !b.history[0].test_a && !b.history[0].test_b &&
+	       !b.history[0].held);
 	/* the sign turns: the gain is halved first */
 	l = two(room, 10.2, 6, 10.2, "b", placement);
 	b.best_step_s = 20;
@@ -414,16 +441,20 @@ static void test_formulas(void)
 	l = two(room, 12, 10, 5, "a", placement);
 	room[4] = room[5] = 5;
 	l.usual_spread = 0.04;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.spread, ==, 0.04) && IS(b.spread_rounds, ==, 1));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.spread, ==, 0.04) &&
+	       IS(b.spread_rounds, ==, 1));
 	l = two(room, 13.2, 11 * 1.02, 5.5 / 1.02, "a", placement);
 	room[4] = room[5] = 5;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 2) && near(b.history[1].drift, 1.1));
-	assert(near(b.kappa[0], 2.2 * sqrt(1.02)) && near(b.kappa[1], 1.1 / sqrt(1.02)) && near(b.best_step_s, 13.2));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 2) &&
+	       near(b.history[1].drift, 1.1));
+	assert(near(b.kappa[0], 2.2 * sqrt(1.02)) && near(b.kappa[1], 1.1 / sqrt(1.02)) &&
+	       near(b.best_step_s, 13.2));
 	double s2 = (0.0016 + log(1.02) * log(1.02)) / 2, jump = 3 * sqrt(s2) * sqrt(1.5 * 0.5);
 	assert(near(b.spread, sqrt(s2)) && IS(b.spread_rounds, ==, 2));
 	l = two(room, 26, 22, 5.5, "a", placement);
 	room[4] = room[5] = 5;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 1) && near(b.kappa[0], 4.4) && near(b.kappa[1], 1.1));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 1) &&
+	       near(b.kappa[0], 4.4) && near(b.kappa[1], 1.1));
 	assert(near(b.spread, sqrt(s2 + (jump * jump / 0.75 - s2) / 3)) && b.history[2].held);
 	dlb_balance_release(&b);
 
@@ -432,7 +463,8 @@ static void test_formulas(void)
 	l = two(room, 10, 5.1, 5, "a", placement);
 	room[4] = room[5] = 5;
 	l.predicted_s = 9.8;
-	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa[0], ==, b.kappa[1]) && near(b.kappa[0], sqrt(1.02)));
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa[0], ==, b.kappa[1]) &&
+	       near(b.kappa[0], sqrt(1.02)));
 	l = two(room, 12, 10, 5, "b", placement);
 	l.predicted_s = 12;
 	b.best_step_s = 20;
@@ -446,12 +478,13 @@ static void test_formulas(void)
 	/* clip: never more than a factor 2^eta apart from the mean in a round */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 10, 0.01, "a", placement);
-	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.weight[1] / b.weight[0], <=, pow(4, 0.8) * (1 + 1e-12)));
+	assert(!log_rule->update(&l, &usual, &b, NULL) &&
+	       IS(b.weight[1] / b.weight[0], <=, pow(4, 0.8) * (1 + 1e-12)));
 	dlb_balance_release(&b);
 }
 
-static void turn(const struct dlb_rule *r, struct dlb_balance *b, double T, double busy0, double busy1, const char *hash,
-		 const int *placement)
+static void turn(const struct dlb_rule *r, struct dlb_balance *b, double T, double busy0, double busy1,
+		 const char *hash, const int *placement)
 {
 	double room[10];
 	struct dlb_load l = two(room, T, busy0, busy1, hash, placement);
@@ -491,7 +524,8 @@ static void test_stops(void)
 	turn(r, &b, 10, 10, 8, "a", one);
 	assert(!b.keep && IS(b.weight[1], >, 1));
 	turn(r, &b, 12, 12, 7, "b", other);
-	assert(b.keep && b.history[1].rolled_back && IS(b.weight[0], ==, 1) && IS(b.best_placement[0], ==, 0) && IS(b.hold, ==, 1) && IS(b.hold_off, ==, 2));
+	assert(b.keep && b.history[1].rolled_back && IS(b.weight[0], ==, 1) &&
+	       IS(b.best_placement[0], ==, 0) && IS(b.hold, ==, 1) && IS(b.hold_off, ==, 2));
 	turn(r, &b, 10, 10, 8, "a", one);
 	assert(b.keep && IS(b.hold, ==, 0) && !b.converged && IS(b.best_rounds, ==, 2));
 	turn(r, &b, 10, 10, 8, "a", one);
@@ -522,7 +556,8 @@ static void test_section(void)
 		{ "{\"weights\":[1,1],\"kappa_mean\":[1,-1]}", "/balance/kappa_mean/1" },
 		{ "{\"weights\":[1,1],\"kappa_rounds\":[-1,1]}", "/balance/kappa_rounds/0" },
 		{ "{\"weights\":[1,1],\"spread\":-1}", "/balance/spread" },
-		{ "{\"weights\":[1,1],\"history\":[{\"step_s\":1,\"drift\":0}]}", "/balance/history/0/drift" },
+		{ "{\"weights\":[1,1],\"history\":[{\"step_s\":1,\"drift\":0}]}",
+		  "/balance/history/0/drift" },
 		{ "{\"weights\":[1,1],\"best_placement\":[0,2]}", "/balance/best_placement/1" },
 		{ "{\"weights\":[1,1],\"history\":[3]}", "/balance/history/0" },
 		{ "{\"weights\":[1,1],\"history\":[{\"step_s\":-1}]}", "/balance/history/0/step_s" },
@@ -560,7 +595,8 @@ static void test_section(void)
 	for (int i = 0; i < DLB_LEN(bad); i++) {
 		char *text = dlb_xprintf("{\"dlb\":\"1.0\",\"balance\":%s}", bad[i][0]);
 		assert(!dlb_doc_parse(&d, text, strlen(text), "f.json", &err));
-		if (dlb_balance_read(&d, 2, &back, &err) != -1 || err.status != 2 || !strstr(err.where, bad[i][1])) {
+		if (dlb_balance_read(&d, 2, &back, &err) != -1 || err.status != 2 ||
+		    !strstr(err.where, bad[i][1])) {
 			dlb_error_print(stderr, bad[i][0], -1, &err);
 			abort();
 		}
@@ -568,7 +604,8 @@ static void test_section(void)
 		free(text);
 	}
 	dlb_doc_init(&d, "f.json");
-	assert(!dlb_balance_read(&d, 4, &back, &err) && IS(back.weight[3], ==, 1) && !back.converged && IS(back.eta, ==, 0.8));
+	assert(!dlb_balance_read(&d, 4, &back, &err) && IS(back.weight[3], ==, 1) && !back.converged &&
+	       IS(back.eta, ==, 0.8));
 	dlb_balance_release(&back);
 	dlb_doc_release(&d);
 }
@@ -585,6 +622,7 @@ int main(void)
 	test_alike();
 	test_spread();
 	test_world();
-	puts("balance: formulas, stops, roll-back, cycles, change points, section, simulated worlds of 200 seeds each");
+	puts("balance: formulas, stops, roll-back, cycles, change points, section, simulated worlds of 200 "
+	     "seeds each");
 	return 0;
 }

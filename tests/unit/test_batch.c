@@ -74,10 +74,14 @@ static void heads(int64_t B, int64_t T, int64_t H, int64_t D)
 	const int t = transpose(&g, x, (int64_t[]){ 1, 0, 2 }, 3);
 	const int h = transpose(&g, reshape(&g, t, (int64_t[]){ T, B * H, D }, 3), (int64_t[]){ 1, 0, 2 }, 3);
 	const int four = reshape(&g, h, (int64_t[]){ B, H, T, D }, 4);
-	const int score = op(&g, "MatMul", (int[]){ four, transpose(&g, four, (int64_t[]){ 0, 1, 3, 2 }, 4) }, 2, NULL, 0);
-	const int mixed = op(&g, "MatMul", (int[]){ op(&g, "Softmax", &score, 1, NULL, 0), four }, 2, NULL, 0);
-	const int back = reshape(&g, transpose(&g, mixed, (int64_t[]){ 2, 0, 1, 3 }, 4), (int64_t[]){ T * B, H * D }, 2);
-	g.output[g.n_outputs++] = transpose(&g, reshape(&g, back, (int64_t[]){ T, B, H * D }, 3), (int64_t[]){ 1, 0, 2 }, 3);
+	const int score = op(&g, "MatMul", (int[]){ four, transpose(&g, four, (int64_t[]){ 0, 1, 3, 2 }, 4) },
+			     2, NULL, 0);
+	const int mixed = op(&g, "MatMul", (int[]){ op(&g, "Softmax", &score, 1, NULL, 0), four }, 2, NULL,
+			     0);
+	const int back = reshape(&g, transpose(&g, mixed, (int64_t[]){ 2, 0, 1, 3 }, 4),
+				 (int64_t[]){ T * B, H * D }, 2);
+	g.output[g.n_outputs++] = transpose(&g, reshape(&g, back, (int64_t[]){ T, B, H * D }, 3),
+					    (int64_t[]){ 1, 0, 2 }, 3);
 	struct dlb_error err = { .what = "" };
 	fold(&g, 6);
 	assert(!g.fixed_batch && IS(g.batch, ==, 6));
@@ -98,7 +102,8 @@ static void stays(void)
 		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 8, 2, 3 }, 3);
 		g.output[g.n_outputs++] = reshape(&g, x, (int64_t[]){ 2, 8, 3 }, 3);
 		const int rc = dlb_graph_fold(&g, batch, &be, &err);
-		assert(batch ? rc == -1 && strstr(err.where, "Reshape") : rc == 0 && g.fixed_batch && g.batch == 8 && g.n_notes == 1);
+		assert(batch ? rc == -1 && strstr(err.where, "Reshape") :
+			       rc == 0 && g.fixed_batch && g.batch == 8 && g.n_notes == 1);
 		dlb_graph_release(&g);
 	}
 }
@@ -110,7 +115,9 @@ static void masks(bool equal)
 	struct dlb_graph g;
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 4, 2, 3 }, 3);
-	g.output[g.n_outputs++] = op(&g, "Add", (int[]){ x, constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2, NULL, 0);
+	g.output[g.n_outputs++] = op(&g, "Add",
+				     (int[]){ x, constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2,
+				     NULL, 0);
 	fold(&g, 0);
 	assert(g.fixed_batch == !equal && IS(g.n_ops, ==, 1));
 	assert(is_dim(&g, g.op[0].in[1], 0, 0, equal ? 1 : 4));
@@ -127,7 +134,9 @@ static void token(int64_t B)
 		v[i / 3][i % 3] = i % 3;
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 2, 3 }, 3);
-	g.output[g.n_outputs++] = op(&g, "Concat", (int[]){ constant(&g, DLB_F64, (int64_t[]){ B, 1, 3 }, 3, v), x }, 2, &axis, 1);
+	g.output[g.n_outputs++] = op(&g, "Concat",
+				     (int[]){ constant(&g, DLB_F64, (int64_t[]){ B, 1, 3 }, 3, v), x }, 2,
+				     &axis, 1);
 	fold(&g, 6);
 	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0) && is_dim(&g, g.output[0], 1, 0, 3));
 	dlb_graph_release(&g);
@@ -146,7 +155,9 @@ static void flattened(int64_t B)
 	}
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 3, 5 }, 3);
-	const int rows = op(&g, "Gather", (int[]){ reshape(&g, x, (int64_t[]){ 3 * B, 5 }, 2), ints(&g, at, 2 * B) }, 2, NULL, 0);
+	const int rows = op(&g, "Gather",
+			    (int[]){ reshape(&g, x, (int64_t[]){ 3 * B, 5 }, 2), ints(&g, at, 2 * B) }, 2,
+			    NULL, 0);
 	g.output[g.n_outputs++] = reshape(&g, rows, (int64_t[]){ B, 2, 5 }, 3);
 	fold(&g, 0);
 	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0));
@@ -174,7 +185,8 @@ static void any_indices(int64_t B)
 		begin_graph(&g, 17);
 		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 5 }, 2);
 		const int by = constant(&g, type, dim, 3, at);
-		g.output[g.n_outputs++] = op(&g, kind % 2 ? "Gather" : "GatherND", (int[]){ x, by }, 2, NULL, 0);
+		g.output[g.n_outputs++] = op(&g, kind % 2 ? "Gather" : "GatherND", (int[]){ x, by }, 2, NULL,
+					     0);
 		if (dlb_graph_fold(&g, 0, &be, &err))
 			assert(err.what[0]);
 		dlb_graph_release(&g);
@@ -186,14 +198,18 @@ static void mixes(void)
 {
 	struct dlb_graph g;
 	struct dlb_error err = { .what = "" };
-	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS, .ints = (int64_t[]){ 0 }, .n = 1 };
+	const struct dlb_attr axes = {
+		.name = "axes", .type = DLB_ATTR_INTS, .ints = (int64_t[]){ 0 }, .n = 1
+	};
 	begin_graph(&g, 13);
 	const int x = sample_input(&g, DLB_F64, (int64_t[]){ 0, 3 }, 2);
 	const int twice = op(&g, "Add", (int[]){ x, x }, 2, NULL, 0);
-	const int less = op(&g, "Sub", (int[]){ twice, op(&g, "ReduceMean", &twice, 1, &axes, 1) }, 2, NULL, 0);
+	const int less = op(&g, "Sub", (int[]){ twice, op(&g, "ReduceMean", &twice, 1, &axes, 1) }, 2, NULL,
+			    0);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &less, 1, NULL, 0);
 	fold(&g, 0);
-	assert(IS(dlb_samples_agree(&g, &be, &err), ==, -1) && SAME(err.where, g.tensor[less].name) && HAS(err.what, "mixes samples"));
+	assert(IS(dlb_samples_agree(&g, &be, &err), ==, -1) && SAME(err.where, g.tensor[less].name) &&
+	       HAS(err.what, "mixes samples"));
 	dlb_graph_release(&g);
 }
 
@@ -215,7 +231,8 @@ static void names(void)
 		if (given == 1) {
 			fold(&g, 5);
 			const int in = g.input[0];
-			assert(SAME(g.tensor[in].name, "x") && is_dim(&g, in, 0, 1, 0) && is_dim(&g, in, 1, 0, 4) && is_dim(&g, in, 2, 0, 9));
+			assert(SAME(g.tensor[in].name, "x") && is_dim(&g, in, 0, 1, 0) &&
+			       is_dim(&g, in, 1, 0, 4) && is_dim(&g, in, 2, 0, 9));
 			assert(is_dim(&g, g.output[0], 2, 1, 0) && IS(g.batch, ==, 5));
 		}
 		dlb_graph_release(&g);
@@ -223,7 +240,9 @@ static void names(void)
 	struct dlb_graph g;
 	struct dlb_error err = { .what = "" };
 	dlb_graph_init(&g);
-	assert(IS(dlb_graph_set_dim(&g, "seq", &err), ==, -1) && IS(dlb_graph_set_dim(&g, "seq=0", &err), ==, -1) && IS(dlb_graph_set_dim(&g, "=3", &err), ==, -1));
+	assert(IS(dlb_graph_set_dim(&g, "seq", &err), ==, -1) &&
+	       IS(dlb_graph_set_dim(&g, "seq=0", &err), ==, -1) &&
+	       IS(dlb_graph_set_dim(&g, "=3", &err), ==, -1));
 	dlb_graph_release(&g);
 }
 
@@ -249,7 +268,8 @@ static void bags(bool even)
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_I64, (int64_t[]){ 4, 3 }, 2);
 	g.tensor[x].bound = 4;
-	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1), w = constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
+	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1),
+		  w = constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
 	const int from = ints(&g, starts, 5), to = ints(&g, ends, 4), axis = ints(&g, &zero, 1);
 	struct dlb_body *body = dlb_graph_add_body(&g, &index);
 	struct dlb_graph *b = &body->g;
@@ -257,11 +277,15 @@ static void bags(bool even)
 	b->output = dlb_arena_array(&b->arena, 2, sizeof *b->output);
 	const int i = in_body(b, "i", DLB_I64), go = in_body(b, "go", DLB_BOOL);
 	body->n_formal = body->first_capture = 2;
-	const int r = in_body(b, "rows", DLB_I64), t = in_body(b, "table", DLB_F64), s = in_body(b, "starts", DLB_I64);
+	const int r = in_body(b, "rows", DLB_I64), t = in_body(b, "table", DLB_F64),
+		  s = in_body(b, "starts", DLB_I64);
 	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64);
-	const int first = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ s, i }, 2, NULL, 0), a }, 2, NULL, 0);
-	const int last = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ e, i }, 2, NULL, 0), a }, 2, NULL, 0);
-	const int taken = op(b, "Gather", (int[]){ t, op(b, "Slice", (int[]){ r, first, last }, 3, NULL, 0) }, 2, NULL, 0);
+	const int first = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ s, i }, 2, NULL, 0), a }, 2,
+			     NULL, 0);
+	const int last = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ e, i }, 2, NULL, 0), a }, 2,
+			    NULL, 0);
+	const int taken = op(b, "Gather", (int[]){ t, op(b, "Slice", (int[]){ r, first, last }, 3, NULL, 0) },
+			     2, NULL, 0);
 	b->output[b->n_outputs++] = op(b, "Identity", &go, 1, NULL, 0);
 	b->output[b->n_outputs++] = op(b, "ReduceMean", &taken, 1, keep, 2);
 	const struct dlb_attr attr = { .name = "body", .type = DLB_ATTR_INT, .i = index };
@@ -279,7 +303,8 @@ static void bags(bool even)
 /* An export at batch 4 runs with 6 samples, and does not mix them. */
 static int exported(const char *dir)
 {
-	static const char *const models[] = { "mha", "vit_small", "bert", "gpt2", "llama", "lstm_lm", "gcn_scatter", "pe_transformer" };
+	static const char *const models[] = { "mha",   "vit_small", "bert",        "gpt2",
+					      "llama", "lstm_lm",   "gcn_scatter", "pe_transformer" };
 	int n = 0;
 	for (int i = 0; i < DLB_LEN(models); i++) {
 		char path[300];
@@ -322,6 +347,7 @@ int main(void)
 	bags(false);
 	const int n = dir ? exported(dir) : 0;
 	be.ops->close(&be);
-	printf("batch: places, constants, mixed samples, names, %d exports%s\n", n, dir ? "" : " (skip: no shared data)");
+	printf("batch: places, constants, mixed samples, names, %d exports%s\n", n,
+	       dir ? "" : " (skip: no shared data)");
 	return 0;
 }

@@ -9,7 +9,15 @@
 #include "util/rng.h"
 #include "check.h"
 
-enum { N = 7, C = 5, PLANE = 24, PART = C * PLANE, COUNT = N * PART, N_SUMS = 1 + 2 * C, N_GRAD_SUMS = 1 + 4 * C };
+enum {
+	N = 7,
+	C = 5,
+	PLANE = 24,
+	PART = C * PLANE,
+	COUNT = N * PART,
+	N_SUMS = 1 + 2 * C,
+	N_GRAD_SUMS = 1 + 4 * C
+};
 
 static struct dlb_backend be;
 static struct dlb_rng rng;
@@ -33,20 +41,33 @@ static void *at(const struct batch *b, double *array, int sample)
 	return (char *)array + (size_t)sample * PART * dlb_dtype_bytes(b->t);
 }
 
-static void run(const struct batch *b, enum dlb_bn_dir dir, enum dlb_bn_half half, int first, int n, struct arrays *a, double *sums)
+static void run(const struct batch *b, enum dlb_bn_dir dir, enum dlb_bn_half half, int first, int n,
+		struct arrays *a, double *sums)
 {
-	struct dlb_bn_desc d = { .dir = dir, .half = half, .epsilon = 1e-5, .momentum = 0.9, .unbiased = true, .relu = b->relu,
-		.x = { .dtype = b->t, .layout = b->layout, .n_dims = 4, .dim = { n, C, 4, 6 } } };
+	struct dlb_bn_desc d = {
+		.dir = dir,
+		.half = half,
+		.epsilon = 1e-5,
+		.momentum = 0.9,
+		.unbiased = true,
+		.relu = b->relu,
+		.x = { .dtype = b->t, .layout = b->layout, .n_dims = 4, .dim = { n, C, 4, 6 } }
+	};
 	void *in[7], *out[5];
 	int n_in = 5;
 	struct dlb_kernel *k;
 	struct dlb_error err;
 
 	if (dir == DLB_BN_TRAIN) {
-		memcpy(in, (void *[]){ at(b, a->x, first), a->scale, a->bias, a->mean, a->var }, 5 * sizeof *in);
-		memcpy(out, (void *[]){ at(b, a->y, first), a->mean, a->var, a->saved_mean, a->saved_invstd }, sizeof out);
+		memcpy(in, (void *[]){ at(b, a->x, first), a->scale, a->bias, a->mean, a->var },
+		       5 * sizeof *in);
+		memcpy(out, (void *[]){ at(b, a->y, first), a->mean, a->var, a->saved_mean, a->saved_invstd },
+		       sizeof out);
 	} else {
-		memcpy(in, (void *[]){ at(b, a->dy, first), at(b, a->x, first), a->scale, a->saved_mean, a->saved_invstd }, 5 * sizeof *in);
+		memcpy(in,
+		       (void *[]){ at(b, a->dy, first), at(b, a->x, first), a->scale, a->saved_mean,
+				   a->saved_invstd },
+		       5 * sizeof *in);
 		memcpy(out, (void *[]){ at(b, a->dx, first), a->dscale, a->dbias }, 3 * sizeof *out);
 		if (b->relu)
 			in[n_in++] = at(b, a->y, first);
@@ -65,7 +86,8 @@ static void run(const struct batch *b, enum dlb_bn_dir dir, enum dlb_bn_half hal
 	dlb_kernel_free(k);
 }
 
-static void near(const char *what, enum dlb_dtype t, const double *a, const double *b, int n, double tolerance)
+static void near(const char *what, enum dlb_dtype t, const double *a, const double *b, int n,
+		 double tolerance)
 {
 	for (int i = 0; i < n; i++) {
 		double x = dlb_value_real(a, t, i), y = dlb_value_real(b, t, i);
@@ -78,7 +100,8 @@ static void near(const char *what, enum dlb_dtype t, const double *a, const doub
 }
 
 /* Computes all parts of the batch, cut at `cut`, like replicas; adds dscale and dbias. */
-static void in_parts(const struct batch *b, enum dlb_bn_dir dir, const int *cut, int n_parts, struct arrays *a)
+static void in_parts(const struct batch *b, enum dlb_bn_dir dir, const int *cut, int n_parts,
+		     struct arrays *a)
 {
 	const int n_sums = dir == DLB_BN_TRAIN ? N_SUMS : N_GRAD_SUMS;
 	double sums[3][N_GRAD_SUMS], all[N_SUMS] = { 0 }, dscale[C] = { 0 }, dbias[C] = { 0 };

@@ -70,7 +70,8 @@ static struct operand operand(struct dlb_desc d, bool bf16)
 	o.mixed = be.ops->alloc(&be, dlb_desc_bytes(&d) + 64);
 	for (int64_t i = 0; i < n; i++) {
 		uint16_t h;
-		double v = d.dtype == DLB_BOOL ? (double)dlb_rng_below(&rng, 2) : 2 * dlb_rng_uniform(&rng) - 1;
+		double v = d.dtype == DLB_BOOL ? (double)dlb_rng_below(&rng, 2) :
+						 2 * dlb_rng_uniform(&rng) - 1;
 
 		if (d.dtype == DLB_F32) {
 			dlb_value_set(&h, DLB_BF16, 0, v);
@@ -82,8 +83,14 @@ static struct operand operand(struct dlb_desc d, bool bf16)
 	return o;
 }
 
-static struct operand f32s(int n, const int64_t *dim) { return operand(desc(DLB_F32, DLB_PLAIN, n, dim), false); }
-static struct operand bf16s(int n, const int64_t *dim) { return operand(desc(DLB_F32, DLB_PLAIN, n, dim), true); }
+static struct operand f32s(int n, const int64_t *dim)
+{
+	return operand(desc(DLB_F32, DLB_PLAIN, n, dim), false);
+}
+static struct operand bf16s(int n, const int64_t *dim)
+{
+	return operand(desc(DLB_F32, DLB_PLAIN, n, dim), true);
+}
 static struct operand of(struct dlb_desc d) { return operand(d, true); }
 static struct operand none(void) { return operand((struct dlb_desc){ .n_dims = -1 }, false); }
 
@@ -96,7 +103,8 @@ static struct dlb_desc told(const struct operand *o)
 	return d;
 }
 
-static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct operand *out, int n_out, bool mixed)
+static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct operand *out, int n_out,
+		     bool mixed)
 {
 	void *p_in[8], *p_out[8], *scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
 
@@ -112,8 +120,8 @@ static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct 
 }
 
 /* Runs both kernels (takes them and the operands) and compares the outputs. */
-static void both(const char *what, struct dlb_kernel *f32, struct dlb_kernel *bf16, struct operand *in, int n_in, struct operand *out,
-		 int n_out)
+static void both(const char *what, struct dlb_kernel *f32, struct dlb_kernel *bf16, struct operand *in,
+		 int n_in, struct operand *out, int n_out)
 {
 	run_once(f32, in, n_in, out, n_out, false);
 	run_once(bf16, in, n_in, out, n_out, true);
@@ -122,12 +130,14 @@ static void both(const char *what, struct dlb_kernel *f32, struct dlb_kernel *bf
 		double error = 0, norm = 0;
 
 		for (int64_t i = 0, n = d.n_dims < 0 ? 0 : dlb_desc_count(&d); i < n; i++) {
-			const double want = dlb_value_real(out[o].f32, out[o].d.dtype, i), e = dlb_value_real(out[o].mixed, d.dtype, i) - want;
+			const double want = dlb_value_real(out[o].f32, out[o].d.dtype, i),
+				     e = dlb_value_real(out[o].mixed, d.dtype, i) - want;
 			error += e * e;
 			norm += want * want;
 		}
 		if (!(sqrt(error) <= 0x1p-8 * sqrt(norm))) {
-			fprintf(stderr, "%s: output %d: error %g of norm %g\n", what, o, sqrt(error), sqrt(norm));
+			fprintf(stderr, "%s: output %d: error %g of norm %g\n", what, o, sqrt(error),
+				sqrt(norm));
 			abort();
 		}
 		n_checks++;
@@ -142,9 +152,20 @@ static void both(const char *what, struct dlb_kernel *f32, struct dlb_kernel *bf
 static void one_gemm(int64_t m, int64_t n, int64_t k, int64_t batch, int how)
 {
 	int64_t off[8];
-	struct dlb_gemm_desc d = { .m = m, .n = n, .k = k, .n_batch = batch, .trans_a = how & 1, .trans_w = how >> 1 & 1,
-		.has_c = how >> 2 & 1, .w_is_weight = how >> 3 & 1, .alpha = how >> 4 & 1 ? 0.5 : 1, .beta = 1, .c_col = 1,
-		.a_batch = m * k, .w_batch = k * n }, e;
+	struct dlb_gemm_desc d = { .m = m,
+				   .n = n,
+				   .k = k,
+				   .n_batch = batch,
+				   .trans_a = how & 1,
+				   .trans_w = how >> 1 & 1,
+				   .has_c = how >> 2 & 1,
+				   .w_is_weight = how >> 3 & 1,
+				   .alpha = how >> 4 & 1 ? 0.5 : 1,
+				   .beta = 1,
+				   .c_col = 1,
+				   .a_batch = m * k,
+				   .w_batch = k * n },
+			     e;
 	struct dlb_kernel *f32, *bf16;
 
 	e = d;
@@ -174,12 +195,21 @@ static void gemms(void)
 	}
 }
 
-static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_t m, int64_t groups, int64_t stride, bool bias)
+static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_t m, int64_t groups,
+		     int64_t stride, bool bias)
 {
 	const int64_t h = 11, o = (h + 2 - 3) / stride + 1;
-	struct dlb_conv_desc d = { .dir = dir, .x = desc(DLB_F32, l, 4, DIMS(3, c, h, h)), .w = desc(DLB_F32, 0, 4, DIMS(m, c / groups, 3, 3)),
-		.y = desc(DLB_F32, l, 4, DIMS(3, m, o, o)), .has_bias = bias, .groups = groups, .stride = { stride, stride, 1 },
-		.dilation = { 1, 1, 1 }, .pad_begin = { 1, 1 }, .pad_end = { 1, 1 } }, e = d;
+	struct dlb_conv_desc d = { .dir = dir,
+				   .x = desc(DLB_F32, l, 4, DIMS(3, c, h, h)),
+				   .w = desc(DLB_F32, 0, 4, DIMS(m, c / groups, 3, 3)),
+				   .y = desc(DLB_F32, l, 4, DIMS(3, m, o, o)),
+				   .has_bias = bias,
+				   .groups = groups,
+				   .stride = { stride, stride, 1 },
+				   .dilation = { 1, 1, 1 },
+				   .pad_begin = { 1, 1 },
+				   .pad_end = { 1, 1 } },
+			     e = d;
 	struct operand x = of(d.x), y = of(d.y), w = operand(d.w, false);
 	struct operand b = bias || dir != DLB_CONV_GRAD_WEIGHT ? f32s(1, DIMS(m)) : none();
 	struct dlb_kernel *f32, *bf16;
@@ -192,7 +222,8 @@ static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_
 	else if (dir == DLB_CONV_GRAD_INPUT)
 		both("conv, gradient of the input", f32, bf16, (struct operand[]){ y, w, b }, 3, &x, 1);
 	else
-		both("conv, gradient of the weight", f32, bf16, (struct operand[]){ y, x }, 2, (struct operand[]){ w, b }, 2);
+		both("conv, gradient of the weight", f32, bf16, (struct operand[]){ y, x }, 2,
+		     (struct operand[]){ w, b }, 2);
 }
 
 static void convs(void)
@@ -211,7 +242,8 @@ static void one_norm(enum dlb_bn_dir dir, struct dlb_desc x)
 	struct dlb_bn_desc d = { .dir = dir, .x = x, .epsilon = 1e-5, .momentum = 0.9 }, e = d;
 	const bool grad = dir == DLB_BN_GRAD || dir == DLB_BN_GRAD_INFER;
 	struct operand in[5] = { of(x), none(), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]) };
-	struct operand out[5] = { of(x), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]) };
+	struct operand out[5] = { of(x), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]), f32s(1, &x.dim[1]),
+				  f32s(1, &x.dim[1]) };
 	struct dlb_kernel *f32, *bf16;
 
 	in[1] = grad ? of(x) : f32s(1, &x.dim[1]);
@@ -240,8 +272,15 @@ static void norms(void)
 
 static void one_pool(bool max, enum dlb_layout l, int64_t c)
 {
-	struct dlb_pool_desc d = { .max = max, .x = desc(DLB_F32, l, 4, DIMS(3, c, 9, 9)), .y = desc(DLB_F32, l, 4, DIMS(3, c, 5, 5)),
-		.pos = DLB_U8, .kernel = { 3, 3, 1 }, .stride = { 2, 2, 1 }, .dilation = { 1, 1, 1 }, .pad_begin = { 1, 1 }, .pad_end = { 1, 1 } };
+	struct dlb_pool_desc d = { .max = max,
+				   .x = desc(DLB_F32, l, 4, DIMS(3, c, 9, 9)),
+				   .y = desc(DLB_F32, l, 4, DIMS(3, c, 5, 5)),
+				   .pos = DLB_U8,
+				   .kernel = { 3, 3, 1 },
+				   .stride = { 2, 2, 1 },
+				   .dilation = { 1, 1, 1 },
+				   .pad_begin = { 1, 1 },
+				   .pad_end = { 1, 1 } };
 	struct dlb_desc p = desc(DLB_U8, l, 4, DIMS(3, c, 5, 5));
 	struct dlb_kernel *f32, *bf16;
 
@@ -276,7 +315,12 @@ static void pools(void)
 static void softmaxes(void)
 {
 	for (int how = 0; how < 8; how++) {
-		struct dlb_softmax_desc d = { .log = how & 1, .backward = how >> 1 & 1, .outer = 37, .axis = 65, .inner = how >> 2 ? 3 : 1 }, e = d;
+		struct dlb_softmax_desc d = { .log = how & 1,
+					      .backward = how >> 1 & 1,
+					      .outer = 37,
+					      .axis = 65,
+					      .inner = how >> 2 ? 3 : 1 },
+					e = d;
 		const int64_t n[] = { d.outer, d.axis, d.inner };
 		struct operand in[2] = { bf16s(3, n), d.backward ? bf16s(3, n) : none() }, out = bf16s(3, n);
 		struct dlb_kernel *f32, *bf16;
@@ -288,9 +332,16 @@ static void softmaxes(void)
 	}
 }
 
-static void one_map(enum dlb_map_fn fn, int n_in, struct operand a, struct operand b, struct operand c, struct operand out)
+static void one_map(enum dlb_map_fn fn, int n_in, struct operand a, struct operand b, struct operand c,
+		    struct operand out)
 {
-	struct dlb_map_desc d = { .fn = fn, .n_in = n_in, .in = { a.d, b.d, c.d }, .out = out.d, .alpha = 0.5, .beta = 0.25 }, e = d;
+	struct dlb_map_desc d = { .fn = fn,
+				  .n_in = n_in,
+				  .in = { a.d, b.d, c.d },
+				  .out = out.d,
+				  .alpha = 0.5,
+				  .beta = 0.25 },
+			    e = d;
 	struct operand in[3] = { a, b, c };
 	struct dlb_kernel *f32, *bf16;
 
@@ -304,8 +355,10 @@ static void one_map(enum dlb_map_fn fn, int n_in, struct operand a, struct opera
 
 static void maps(void)
 {
-	const int64_t *big = DIMS(7, 12, 31, 33), *row = DIMS(33), *mask = DIMS(7, 1, 1, 33), *inner = DIMS(1, 12, 31, 33);
-	const struct dlb_desc last = desc(DLB_F32, DLB_CHANNELS_LAST, 4, big), channel = desc(DLB_F32, DLB_PLAIN, 3, DIMS(12, 1, 1));
+	const int64_t *big = DIMS(7, 12, 31, 33), *row = DIMS(33), *mask = DIMS(7, 1, 1, 33),
+		      *inner = DIMS(1, 12, 31, 33);
+	const struct dlb_desc last = desc(DLB_F32, DLB_CHANNELS_LAST, 4, big),
+			      channel = desc(DLB_F32, DLB_PLAIN, 3, DIMS(12, 1, 1));
 
 	one_map(DLB_MAP_relu, 1, bf16s(4, big), none(), none(), bf16s(4, big));
 	one_map(DLB_MAP_gelu, 1, bf16s(4, big), none(), none(), bf16s(4, big));
@@ -321,8 +374,10 @@ static void maps(void)
 	one_map(DLB_MAP_add, 2, of(last), bf16s(4, big), none(), of(last));	/* lie in different orders */
 	one_map(DLB_MAP_add, 2, bf16s(0, NULL), f32s(0, NULL), none(), bf16s(0, NULL));
 	one_map(DLB_MAP_add, 2, bf16s(2, DIMS(0, 4)), bf16s(2, DIMS(0, 4)), none(), bf16s(2, DIMS(0, 4)));
-	one_map(DLB_MAP_where, 3, operand(desc(DLB_BOOL, 0, 4, inner), false), bf16s(4, big), f32s(0, NULL), bf16s(4, big));
-	one_map(DLB_MAP_less, 2, bf16s(4, big), f32s(1, row), none(), operand(desc(DLB_BOOL, 0, 4, big), false));
+	one_map(DLB_MAP_where, 3, operand(desc(DLB_BOOL, 0, 4, inner), false), bf16s(4, big), f32s(0, NULL),
+		bf16s(4, big));
+	one_map(DLB_MAP_less, 2, bf16s(4, big), f32s(1, row), none(),
+		operand(desc(DLB_BOOL, 0, 4, big), false));
 	one_map(DLB_MAP_linear, 1, bf16s(1, DIMS(100003)), none(), none(), bf16s(1, DIMS(100003)));
 }
 
@@ -347,8 +402,10 @@ static void reduces(void)
 	for (unsigned axes = 1; axes < 16; axes++)
 		for (int fn = DLB_REDUCE_FN_SUM; fn <= DLB_REDUCE_FN_MIN; fn++)
 			for (int to_f32 = 0; to_f32 < 2; to_f32++) {
-				one_reduce(fn, axes, desc(DLB_F32, DLB_PLAIN, 4, DIMS(9, 40, 11, 13)), to_f32);
-				one_reduce(fn, axes, desc(DLB_F32, DLB_CHANNELS_LAST, 4, DIMS(3, 5, 11, 13)), to_f32);
+				one_reduce(fn, axes, desc(DLB_F32, DLB_PLAIN, 4, DIMS(9, 40, 11, 13)),
+					   to_f32);
+				one_reduce(fn, axes, desc(DLB_F32, DLB_CHANNELS_LAST, 4, DIMS(3, 5, 11, 13)),
+					   to_f32);
 			}
 }
 
@@ -359,7 +416,9 @@ static void one_layer_norm(const char *type, int n_in, int n_out, const bool *is
 	const int64_t x[] = { 6, 70, 48 }, w[] = { 48 }, stat[] = { 6, 70, 1 };
 	struct operand in[5], out[3];
 	struct dlb_desc d_in[5], d_out[3], e_in[5], e_out[3];
-	struct dlb_op_io io = { .name = type, .cls = cls, .opset = 17, .n_in = n_in, .n_out = n_out, .in = d_in, .out = d_out };
+	struct dlb_op_io io = {
+		.name = type, .cls = cls, .opset = 17, .n_in = n_in, .n_out = n_out, .in = d_in, .out = d_out
+	};
 	struct dlb_kernel *f32, *bf16;
 
 	for (int i = 0; i < n_in; i++)
@@ -385,8 +444,13 @@ static void casts(void)
 	for (int to = 0; to < 2; to++) {
 		const int64_t n = 1000;
 		struct operand f = f32s(1, &n), h = bf16s(1, &n);
-		struct dlb_copy_desc d = { .in = to ? DLB_F32 : DLB_BF16, .out = to ? DLB_BF16 : DLB_F32, .n_dims = 1, .dim = { n },
-			.in_stride = { 1 }, .out_stride = { 1 }, .out_count = n };
+		struct dlb_copy_desc d = { .in = to ? DLB_F32 : DLB_BF16,
+					   .out = to ? DLB_BF16 : DLB_F32,
+					   .n_dims = 1,
+					   .dim = { n },
+					   .in_stride = { 1 },
+					   .out_stride = { 1 },
+					   .out_count = n };
 		struct dlb_kernel *k;
 		void *in = to ? f.f32 : h.mixed, *out = to ? h.mixed : f.f32;
 		const struct dlb_run r = { .in = &in, .out = &out };
@@ -394,9 +458,11 @@ static void casts(void)
 		MUST(be.ops->copy(&be, &d, &k, &err_));
 		k->run(k, &r);
 		for (int64_t i = 0; i < n; i++)
-			assert(IS(dlb_value_real(f.f32, DLB_F32, i), ==, dlb_value_real(h.mixed, DLB_BF16, i)));
+			assert(IS(dlb_value_real(f.f32, DLB_F32, i), ==,
+				  dlb_value_real(h.mixed, DLB_BF16, i)));
 		dlb_kernel_free(k);
-		be.ops->free(&be, f.f32), be.ops->free(&be, f.mixed), be.ops->free(&be, h.f32), be.ops->free(&be, h.mixed);
+		be.ops->free(&be, f.f32), be.ops->free(&be, f.mixed), be.ops->free(&be, h.f32),
+			be.ops->free(&be, h.mixed);
 		n_checks++;
 	}
 }

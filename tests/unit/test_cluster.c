@@ -35,8 +35,10 @@ static void bad(const char *text, const char *what)
 /* Random strings of the grammar's tokens: parsed into a valid cluster, or refused in one line. */
 static void test_random_strings(void)
 {
-	static const char *const piece[] = { "cpu", "cuda", ":", "/", "*", "@", "=", ",", " ", "host", "rack", "link=", "shm", "site",
-					     "2", "0", "1e-6", "1e999", "-", "GB", "h0", "9999999", ".", "\t", "\x80", "x" };
+	static const char *const piece[] = { "cpu",     "cuda", ":",    "/",     "*",     "@",   "=",
+					     ",",       " ",    "host", "rack",  "link=", "shm", "site",
+					     "2",       "0",    "1e-6", "1e999", "-",     "GB",  "h0",
+					     "9999999", ".",    "\t",   "\x80",  "x" };
 	struct dlb_rng r;
 	int parsed = 0;
 
@@ -74,13 +76,16 @@ static void test_words(void)
 	dlb_cluster_release(&c);
 
 	parse("cpu/4:1, cpu:1*0.5@8GB cpu/1@512MiB", &c);
-	assert(IS(c.n_nodes, ==, 3) && IS(c.n_kinds, ==, 2) && SAME(c.kind[0].name, "cpu/4") && IS(c.kind[0].threads, ==, 4));
-	assert(SAME(c.kind[0].backend, "cpu") && IS(c.node[1].speed, ==, 0.5) && IS(c.node[1].memory_bytes, ==, 8e9));
+	assert(IS(c.n_nodes, ==, 3) && IS(c.n_kinds, ==, 2) && SAME(c.kind[0].name, "cpu/4") &&
+	       IS(c.kind[0].threads, ==, 4));
+	assert(SAME(c.kind[0].backend, "cpu") && IS(c.node[1].speed, ==, 0.5) &&
+	       IS(c.node[1].memory_bytes, ==, 8e9));
 	assert(IS(c.node[2].kind, ==, c.node[1].kind) && IS(c.node[2].memory_bytes, ==, 512.0 * 1048576));
 	dlb_cluster_release(&c);
 
 	parse("cuda:4", &c);
-	assert(IS(c.n_nodes, ==, 4) && IS(c.kind[0].peak_flops, >, 0) && IS(dlb_cluster_node_memory(&c, 3), ==, 16e9));
+	assert(IS(c.n_nodes, ==, 4) && IS(c.kind[0].peak_flops, >, 0) &&
+	       IS(dlb_cluster_node_memory(&c, 3), ==, 16e9));
 	dlb_cluster_release(&c);
 
 	parse("host a=cpu:2 b=cpu:2 link=socket:1e-6,2e9 link=shm:2e-6,1e9", &c);
@@ -115,9 +120,11 @@ static void test_hosts(void)
 	int link[DLB_MAX_ROUTE];
 
 	parse("cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9", &c);
-	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 3) && SAME(c.node[2].host, "h1") && IS(c.node[2].device, ==, 0));
+	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 3) && SAME(c.node[2].host, "h1") &&
+	       IS(c.node[2].device, ==, 0));
 	assert(IS(dlb_cluster_route(&c, 0, 1, link), ==, 1) && SAME(c.link[link[0]].cls, "shm"));
-	assert(IS(dlb_cluster_route(&c, 0, 0, link), ==, 0) && IS(dlb_cluster_transfer_s(&c, 1e9, 1, 1), ==, 0));
+	assert(IS(dlb_cluster_route(&c, 0, 0, link), ==, 0) &&
+	       IS(dlb_cluster_transfer_s(&c, 1e9, 1, 1), ==, 0));
 	assert(IS(dlb_cluster_route(&c, 0, 3, link), ==, 2) && SAME(c.link[link[0]].name, "rack:h0"));
 	assert(near(dlb_cluster_transfer_s(&c, 1.25e6, 0, 3), 5e-6 + 1e-3));
 	dlb_cluster_release(&c);
@@ -130,15 +137,19 @@ static void test_hosts(void)
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3 + 1e-2));
 	for (int a = 0; a < 4; a++)
 		for (int b = 0; b < 4; b++)
-			assert(near(dlb_cluster_transfer_s(&c, 77, a, b), dlb_cluster_transfer_s(&c, 77, b, a)) || a == b);
+			assert(near(dlb_cluster_transfer_s(&c, 77, a, b),
+				    dlb_cluster_transfer_s(&c, 77, b, a)) ||
+			       a == b);
 	dlb_cluster_release(&c);
 
 	/* a rack starts with a host of its own, whatever words "host" stand beside it */
-	static const char *const two_racks[] = { "cpu:2 rack cpu:2", "cpu:2 host rack cpu:2", "cpu:2 rack host cpu:2",
-						 "rack cpu:2 rack cpu:2", "host cpu:2 host, link=shm:1e-6,1e9 rack cpu:2" };
+	static const char *const two_racks[] = { "cpu:2 rack cpu:2", "cpu:2 host rack cpu:2",
+						 "cpu:2 rack host cpu:2", "rack cpu:2 rack cpu:2",
+						 "host cpu:2 host, link=shm:1e-6,1e9 rack cpu:2" };
 	for (int i = 0; i < DLB_LEN(two_racks); i++) {
 		parse(two_racks[i], &c);
-		assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 5) && SAME(c.group[c.node[0].group].name, "h0"));
+		assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 5) &&
+		       SAME(c.group[c.node[0].group].name, "h0"));
 		assert(SAME(c.node[2].host, "h1") && IS(dlb_cluster_route(&c, 0, 2, link), ==, 4));
 		assert(SAME(c.link[link[1]].name, "site:r0") && SAME(c.link[link[2]].name, "site:r1"));
 		dlb_cluster_release(&c);
@@ -174,7 +185,8 @@ static void round_trip(const struct dlb_cluster *c)
 	b = json_dumps(again, JSON_COMPACT);
 	assert(SAME(a, b) && IS(back.n_nodes, ==, c->n_nodes));
 	for (int l = 0; l < c->n_links; l++)
-		assert(IS(back.link[l].overlap, ==, c->link[l].overlap) && IS(back.link[l].duplex, ==, c->link[l].duplex));
+		assert(IS(back.link[l].overlap, ==, c->link[l].overlap) &&
+		       IS(back.link[l].duplex, ==, c->link[l].duplex));
 	free(a);
 	free(b);
 	json_decref(again);
@@ -184,7 +196,8 @@ static void round_trip(const struct dlb_cluster *c)
 
 static void test_round_trips(void)
 {
-	static const char *const texts[] = { "cpu:2", "cpu/4:1 cpu:1*0.5@8GB", "s0=cpu:2 s1=cpu:2 host cuda:4 rack cpu:3",
+	static const char *const texts[] = { "cpu:2", "cpu/4:1 cpu:1*0.5@8GB",
+					     "s0=cpu:2 s1=cpu:2 host cuda:4 rack cpu:3",
 					     "cpu:64*0.123456789012345 host cpu:64 link=rack:1e-6,3e9" };
 	struct dlb_cluster c;
 
@@ -208,7 +221,8 @@ static void bad_section(const char *section, const char *where, const char *what
 	char *text = dlb_xprintf("{\"dlb\":\"1.0\",\"cluster\":%s}", section);
 
 	assert(!dlb_doc_parse(&d, text, strlen(text), "f.json", &err));
-	if (dlb_cluster_read(&d, &c, &err) != -1 || err.status != 2 || !strstr(err.where, where) || !strstr(err.what, what)) {
+	if (dlb_cluster_read(&d, &c, &err) != -1 || err.status != 2 || !strstr(err.where, where) ||
+	    !strstr(err.what, what)) {
 		dlb_error_print(stderr, section, -1, &err);
 		abort();
 	}
@@ -223,26 +237,42 @@ static void test_bad_sections(void)
 {
 	bad_section("{}", "/cluster", "");
 	bad_section("{\"nodse\":[]}", "/cluster", "nodse");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/nodes", "at least one node");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cup\",\"group\":\"g\"}]}",
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/nodes",
+		    "at least one node");
+	bad_section("{" KINDS
+		    ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cup\",\"group\":\"g\"}]}",
 		    "/cluster/nodes/0/kind", "no kind 'cup'");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"h\"}]}",
+	bad_section("{" KINDS
+		    ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"h\"}]}",
 		    "/cluster/nodes/0/group", "no group 'h'");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"id\":3,\"kind\":\"cpu\",\"group\":\"g\"}]}",
+	bad_section("{" KINDS
+		    ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"id\":3,\"kind\":\"cpu\",\"group\":\"g\"}]}",
 		    "/cluster/nodes/0/id", "count from 0");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\",\"speed\":-1}]}",
-		    "/cluster/nodes/0/speed", "below");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\",\"cores\":0}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\"}]}",
-		    "/cluster/groups/0/cores", "");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"},{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/groups/1", "taken");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\",\"parent\":\"b\"},{\"name\":\"b\",\"parent\":\"a\"}],"
-		    "\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}", "/cluster/groups/0", "cycle");
-	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\"},{\"name\":\"b\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
+	bad_section(
+		"{" KINDS
+		",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\",\"speed\":-1}]}",
+		"/cluster/nodes/0/speed", "below");
+	bad_section(
+		"{" KINDS
+		",\"groups\":[{\"name\":\"g\",\"cores\":0}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\"}]}",
+		"/cluster/groups/0/cores", "");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"},{\"name\":\"g\"}],\"nodes\":[]}",
+		    "/cluster/groups/1", "taken");
+	bad_section("{" KINDS
+		    ",\"groups\":[{\"name\":\"a\",\"parent\":\"b\"},{\"name\":\"b\",\"parent\":\"a\"}],"
+		    "\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
+		    "/cluster/groups/0", "cycle");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\"},{\"name\":\"b\"}],\"nodes\":[{\"kind\":\"cpu\","
+			      "\"group\":\"a\"}]}",
 		    "/cluster/groups/1", "second group without parent");
-	bad_section("{" KINDS "," LINKS ",\"groups\":[{\"name\":\"a\",\"up\":\"m\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
-		    "/cluster/groups/0/up", "no link 'm'");
-	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"threads\":0}],\"groups\":[],\"nodes\":[]}", "/cluster/kinds/0/threads", "below");
-	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"without\":[3]}],\"groups\":[],\"nodes\":[]}", "/cluster/kinds/0/without/0", "");
+	bad_section(
+		"{" KINDS "," LINKS
+		",\"groups\":[{\"name\":\"a\",\"up\":\"m\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
+		"/cluster/groups/0/up", "no link 'm'");
+	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"threads\":0}],\"groups\":[],\"nodes\":[]}",
+		    "/cluster/kinds/0/threads", "below");
+	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"without\":[3]}],\"groups\":[],\"nodes\":[]}",
+		    "/cluster/kinds/0/without/0", "");
 }
 
 /* Two packages with two NUMA domains of two cores each, and a memory without cores, in hwloc's text
@@ -273,11 +303,14 @@ static void test_topology(void)
 	}
 	for (int i = 0; i < c.n_memories; i++)
 		cxl += !strcmp(c.memory[i].cls, "cxl");
-	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 7) && IS(cxl, ==, 1) && SAME(c.kind[0].name, "cpu/2"));
+	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 7) && IS(cxl, ==, 1) &&
+	       SAME(c.kind[0].name, "cpu/2"));
 	round_trip(&c);
 	dlb_cluster_release(&c);
-	assert(IS(dlb_cluster_discover(&c, "/dev/null", 1, &err), ==, -1) && HAS(err.what, "is not a file but a device"));
-	assert(IS(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err), ==, -1) && HAS(err.what, "cannot open"));
+	assert(IS(dlb_cluster_discover(&c, "/dev/null", 1, &err), ==, -1) &&
+	       HAS(err.what, "is not a file but a device"));
+	assert(IS(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err), ==, -1) &&
+	       HAS(err.what, "cannot open"));
 }
 
 /* The kernel's memory policy of the page at p; NULL: unknown. */
@@ -309,7 +342,8 @@ static void test_memories(void)
 
 	parse("cpu:2", &c);
 	m = dlb_cluster_add_memory(&c, 0, "far", "cxl", 8e9);
-	assert(isinf(dlb_cluster_node_memory(&c, 0)) || c.node[0].memory_bytes > 0 || c.kind[0].memory_bytes > 0);
+	assert(isinf(dlb_cluster_node_memory(&c, 0)) || c.node[0].memory_bytes > 0 ||
+	       c.kind[0].memory_bytes > 0);
 	c.memory[m].bandwidth_Bps = 6e9;
 	c.memory[m].latency_s = 1e-7;
 	c.memory[m].os_index = 0;
@@ -332,7 +366,8 @@ static void test_memories(void)
 	if (dlb_binder_new(&b, &c, 0, &err)) {
 		assert(HAS(err.what, "cannot bind"));	/* the system does not permit it */
 	} else {
-		assert(IS(dlb_binder_bind(b, 0, p + page, 2 * page, &err), ==, 0) && IS(dlb_binder_bind(b, 0, p, 0, &err), ==, 0));
+		assert(IS(dlb_binder_bind(b, 0, p + page, 2 * page, &err), ==, 0) &&
+		       IS(dlb_binder_bind(b, 0, p, 0, &err), ==, 0));
 		policy = policy_at(p + page, line, sizeof line);
 		assert(!policy || strncmp(policy, "default", 7));
 		assert(IS(p[page], ==, 1) && IS(p[3 * page - 1], ==, 1));
@@ -355,6 +390,7 @@ int main(void)
 	test_bad_sections();
 	test_topology();
 	test_memories();
-	puts("cluster: synthetic strings, routes, hwloc, section both ways, memories shared and bound, bad input");
+	puts("cluster: synthetic strings, routes, hwloc, section both ways, memories shared and bound, bad "
+	     "input");
 	return 0;
 }

@@ -40,7 +40,8 @@ static void messages(struct dlb_comm *c, int rank, int size)
 	for (int i = 0; i < 8; i++)
 		assert(IS(dlb_comm_wait(c, &recv[i], &err), ==, 0) && !recv[i].active);
 	for (int p = 0; p < size; p++)
-		assert(p == rank || (small[p] == p && in[p * N] == p * N && in[p * N + N - 1] == p * N + N - 1));
+		assert(p == rank ||
+		       (small[p] == p && in[p * N] == p * N && in[p * N + N - 1] == p * N + N - 1));
 	for (int i = 0; i < 8; i++) {
 		assert(IS(dlb_comm_wait(c, &send[i], &err), ==, 0));
 		assert(dlb_comm_test(c, &send[i]));
@@ -56,12 +57,14 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	char text[16] = "";
 	int who = -1;
 
-	assert(IS(dlb_comm_allreduce_f64(c, x, 2, DLB_COMM_SUM, &err), ==, 0) && IS(x[0], ==, size * (size + 1) / 2.0));
+	assert(IS(dlb_comm_allreduce_f64(c, x, 2, DLB_COMM_SUM, &err), ==, 0) &&
+	       IS(x[0], ==, size * (size + 1) / 2.0));
 	x[0] = rank;
 	assert(IS(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MAX, &err), ==, 0) && IS(x[0], ==, size - 1));
 	if (rank == size - 1)
 		strcpy(text, "from the last");
-	assert(IS(dlb_comm_bcast(c, text, sizeof text, size - 1, &err), ==, 0) && SAME(text, "from the last"));
+	assert(IS(dlb_comm_bcast(c, text, sizeof text, size - 1, &err), ==, 0) &&
+	       SAME(text, "from the last"));
 	x[0] = 10.0 * rank;
 	x[1] = 1;
 	assert(IS(dlb_comm_gather(c, x, sizeof x, y, 0, &err), ==, 0));
@@ -82,7 +85,8 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 static void channels(struct dlb_comm *c, int rank, int size)
 {
 	enum { N = 5000, ROUNDS = 300 };
-	int to = (rank + 1) % size, from = (rank + size - 1) % size, *own = malloc(N * sizeof *own), *place, *there;
+	int to = (rank + 1) % size, from = (rank + size - 1) % size, *own = malloc(N * sizeof *own), *place,
+	    *there;
 	struct dlb_channel in = { .n = 0 }, out = { .n = 0 };
 	size_t mine[2], all[8][2];
 	struct dlb_cell *cell = dlb_comm_alloc(c, sizeof *cell);
@@ -94,7 +98,8 @@ static void channels(struct dlb_comm *c, int rank, int size)
 		return;
 	}
 	place = dlb_comm_alloc(c, (64 << 20) + N * sizeof *place);
-	assert(place && !place[0] && IS(dlb_comm_offset(c, own), ==, SIZE_MAX) && IS(dlb_comm_offset(c, place) % (2 << 20), ==, 0));
+	assert(place && !place[0] && IS(dlb_comm_offset(c, own), ==, SIZE_MAX) &&
+	       IS(dlb_comm_offset(c, place) % (2 << 20), ==, 0));
 	memset(place, 1, 64 << 20);
 	dlb_comm_private(c, place, 64 << 20);		/* other ranks no longer see this memory */
 	assert(!place[0]);
@@ -103,7 +108,8 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	in.cell = cell;
 	mine[0] = dlb_comm_offset(c, cell);
 	mine[1] = dlb_comm_offset(c, place);
-	assert(IS(dlb_comm_gather_local(c, mine, sizeof mine, all, &err), ==, 0) && IS(dlb_comm_local(c, to), ==, to) && dlb_comm_near(c, to));
+	assert(IS(dlb_comm_gather_local(c, mine, sizeof mine, all, &err), ==, 0) &&
+	       IS(dlb_comm_local(c, to), ==, to) && dlb_comm_near(c, to));
 	out.cell = dlb_comm_there(c, to, all[to][0]);
 	in.wakeup = dlb_comm_wakeup(c, from);
 	out.wakeup = dlb_comm_wakeup(c, to);
@@ -173,7 +179,8 @@ static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 			dlb_channel_post(&in, from, &recv);
 		for (int k = 0; k < N; k++)
 			own[k] = i * N + k + rank;
-		dlb_channel_send_zero_copy(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N, N * sizeof *own, to, i / 5 % 2 == 0, &send);
+		dlb_channel_send_zero_copy(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N,
+					   N * sizeof *own, to, i / 5 % 2 == 0, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
 		assert(IS(dlb_comm_wait(c, &recv, &err), ==, 0));
@@ -241,7 +248,8 @@ static int wrong_size(const char *how)
 		return 1;
 	}
 	assert(IS(dlb_comm_wait(c, &r, &err), ==, -1) && dlb_comm_broken(c));
-	assert(HAS(err.what, more ? "rank 1 sent more than" : "rank 1 sent") && HAS(err.what, "rank 0 expects"));
+	assert(HAS(err.what, more ? "rank 1 sent more than" : "rank 1 sent") &&
+	       HAS(err.what, "rank 0 expects"));
 	dlb_comm_abort(c, 42);
 }
 
@@ -267,7 +275,8 @@ static int idle_children(void)
 	int n = 0;
 
 	for (struct dirent *p; all && (p = readdir(all));)
-		n += atoi(p->d_name) > 0 && is_child(p->d_name) && sched_getscheduler(atoi(p->d_name)) == SCHED_IDLE;
+		n += atoi(p->d_name) > 0 && is_child(p->d_name) &&
+		     sched_getscheduler(atoi(p->d_name)) == SCHED_IDLE;
 	if (all)
 		closedir(all);
 	return n;
@@ -313,7 +322,8 @@ static int start(const char *self, int n, const char *how)
 	char command[1024];
 	int status;
 
-	snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to %s '%s' %s >/dev/null 2>&1", n,
+	snprintf(command, sizeof command,
+		 "mpiexec -n %d --oversubscribe --bind-to %s '%s' %s >/dev/null 2>&1", n,
 		 strcmp(how, "bound") ? "none" : "core:overload-allowed", self, how);
 	status = system(command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -351,12 +361,14 @@ int main(int argc, char **argv)
 	assert(IS(start(argv[0], 2, "plain"), ==, 0));
 	starting_s = dlb_clock_s() - start_s;
 	for (int i = 0; i < 4; i++) {
-		static const char *const how[] = { "size-more", "size-less", "long-size-more", "long-size-less" };
+		static const char *const how[] = { "size-more", "size-less", "long-size-more",
+						   "long-size-less" };
 
 		start_s = dlb_clock_s();
 		assert(IS(start(argv[0], 2, how[i]), ==, 42));
 		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 	}
-	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer, messages of the wrong size");
+	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer, "
+	     "messages of the wrong size");
 	return 0;
 }

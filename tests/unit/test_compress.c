@@ -21,22 +21,39 @@ static long n_checks;
 
 static void names(void)
 {
-	static const char *const bad[] = { "", "lowrank", "lowrank:", "lowrank:0", "lowrank:65", "lowrank:4x", "lowrank:-1", "lowrank:99999999999999", "chol",
-					   "none,start=1", "lowrank:4,start=", "lowrank:4,wire=fp16", "bf16,wire=f32", "lowrank:4,", "cholesky:hop" };
+	static const char *const bad[] = { "",
+					   "lowrank",
+					   "lowrank:",
+					   "lowrank:0",
+					   "lowrank:65",
+					   "lowrank:4x",
+					   "lowrank:-1",
+					   "lowrank:99999999999999",
+					   "chol",
+					   "none,start=1",
+					   "lowrank:4,start=",
+					   "lowrank:4,wire=fp16",
+					   "bf16,wire=f32",
+					   "lowrank:4,",
+					   "cholesky:hop" };
 	struct dlb_compress_choice c;
 	struct dlb_error err;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert(IS(dlb_compress_parse(bad[i], &c, &err), ==, -1) && err.what[0] && err.hint[0] && !strchr(err.what, '\n'));
+		assert(IS(dlb_compress_parse(bad[i], &c, &err), ==, -1) && err.what[0] && err.hint[0] &&
+		       !strchr(err.what, '\n'));
 	assert(!dlb_compress_parse(NULL, &c, &err) && IS(c.how, ==, DLB_COMPRESS_NONE));
 	for (int i = 0; i < DLB_COMPRESS_LOWRANK; i++)
-		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && IS((int)c.how, ==, i) && dlb_compress_names[i].summary);
-	assert(!dlb_compress_parse("lowrank:8", &c, &err) && IS(c.how, ==, DLB_COMPRESS_LOWRANK) && IS(c.rank, ==, 8) && IS(c.start, ==, -1) && IS(c.wire, ==, DLB_WIRE_BF16));
+		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && IS((int)c.how, ==, i) &&
+		       dlb_compress_names[i].summary);
+	assert(!dlb_compress_parse("lowrank:8", &c, &err) && IS(c.how, ==, DLB_COMPRESS_LOWRANK) &&
+	       IS(c.rank, ==, 8) && IS(c.start, ==, -1) && IS(c.wire, ==, DLB_WIRE_BF16));
 	dlb_compress_settle(&c, 5000);
 	assert(IS(c.start, ==, 500));
 	dlb_compress_settle(&c, 50);
 	assert(IS(c.start, ==, 500));
-	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) && IS(c.rank, ==, 64) && !c.start && IS(c.wire, ==, DLB_WIRE_PLAIN) && c.local_error);
+	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) &&
+	       IS(c.rank, ==, 64) && !c.start && IS(c.wire, ==, DLB_WIRE_PLAIN) && c.local_error);
 	n_checks += 8;
 }
 
@@ -64,7 +81,9 @@ static void give(float *const *x, int rank, int64_t step)
 		}
 		for (int r = 0; r < n; r++)
 			for (int c = 0; c < m; c++)
-				x[i][r * m + c] = (float)(sin(r * 0.1 + i) * cos(c * 0.05) + 0.3 * (rank + 1) * cos(r * 0.3) * sin(c * 0.2 + i) + 0.01 * normal(&rng));
+				x[i][r * m + c] = (float)(sin(r * 0.1 + i) * cos(c * 0.05) +
+							  0.3 * (rank + 1) * cos(r * 0.3) * sin(c * 0.2 + i) +
+							  0.01 * normal(&rng));
 	}
 }
 
@@ -153,7 +172,9 @@ static void run(struct trial *t, int64_t step)
 		while (!dlb_compressor_test(t->k))
 			;
 	assert(IS(dlb_compressor_wait(t->k, &err), ==, 0));
-	assert(IS(dlb_compressor_factored(t->k, AS_FACTOR), ==, (t->choice.how == DLB_COMPRESS_CHOLESKY && t->size > 1 && !v->not_finite && !v->n_asymmetric)));
+	assert(IS(dlb_compressor_factored(t->k, AS_FACTOR), ==,
+		  (t->choice.how == DLB_COMPRESS_CHOLESKY && t->size > 1 && !v->not_finite &&
+		   !v->n_asymmetric)));
 	assert(!dlb_compressor_factored(t->k, AS_FACTOR - 1));
 	if (dlb_compressor_factored(t->k, AS_FACTOR))
 		multiply_out(t);
@@ -164,7 +185,8 @@ static void spoilt(struct trial *t, int which, float by)
 {
 	struct dlb_compress_choice *c = &t->choice;
 	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
-	char *before = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1);
+	char *before = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1),
+	     *after = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1);
 	struct dlb_error err;
 
 	if (t->size < 2)
@@ -214,7 +236,10 @@ static void odd_factors(struct trial *t)
 		for (int i = f; i < N_TENSORS; i++) {
 			int count = shape[i].rows * shape[i].cols;
 
-			assert(IS(distance(t->x[i], t->want[i], count), <=, (kind == 0 || i == f ? 1e-6 : t->choice.wire == DLB_WIRE_BF16 ? 8e-3 : 1e-5)));
+			assert(IS(distance(t->x[i], t->want[i], count), <=,
+				  (kind == 0 || i == f             ? 1e-6 :
+				   t->choice.wire == DLB_WIRE_BF16 ? 8e-3 :
+								     1e-5)));
 			same_everywhere(t->c, t->x[i], (size_t)count * sizeof(float));
 		}
 	}
@@ -226,19 +251,24 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	const int group[] = { 0, 1, 0, 1 };
 	double predicted[DLB_N_TRAFFIC], dense[DLB_N_TRAFFIC], sum_want = 0, sum_error = 0;
 	double *given[2] = { NULL }, *got[2] = { NULL };
-	struct dlb_compressor_desc d = { .how = how, .ranks = { .n = t.size, .group = group }, .n_tensors = N_TENSORS, .tag = 40 };
+	struct dlb_compressor_desc d = {
+		.how = how, .ranks = { .n = t.size, .group = group }, .n_tensors = N_TENSORS, .tag = 40
+	};
 	struct dlb_error err;
 
 	assert(!dlb_compress_parse(name, &t.choice, &err));
 	dlb_compress_settle(&t.choice, 8);
-	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY, in_8_bits = adapts && t.choice.q_wire == DLB_WIRE_F8;
+	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY,
+		   in_8_bits = adapts && t.choice.q_wire == DLB_WIRE_F8;
 	const int64_t start = t.choice.start;
 	for (int i = 0; i < N_TENSORS; i++) {
 		size_t n = (size_t)(shape[i].rows * shape[i].cols);
 
 		t.x[i] = dlb_xcalloc(n, sizeof(float));
 		t.want[i] = dlb_xcalloc(n, sizeof(double));
-		t.tensor[i] = (struct dlb_sum_tensor){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, i == AS_FACTOR };
+		t.tensor[i] = (struct dlb_sum_tensor){ t.x[i],  shape[i].rows,   shape[i].cols,
+						       100 + i, tensor_names[i], shape[i].factor,
+						       0.01,    i == AS_FACTOR };
 	}
 	for (int i = 0; i < 2; i++) {
 		given[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
@@ -256,13 +286,19 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		run(&t, step);
 		assert(!dlb_compressor_verdict(t.k)->not_finite);
 		for (int i = 0; i < N_TENSORS; i++) {
-			int n = shape[i].rows * shape[i].cols, rank = dlb_compress_rank(&t.choice, &t.tensor[i]);
+			int n = shape[i].rows * shape[i].cols,
+			    rank = dlb_compress_rank(&t.choice, &t.tensor[i]);
 			double off = distance(t.x[i], t.want[i], n);
-			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP);
+			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY ||
+							    t.choice.how == DLB_COMPRESS_PER_HOP);
 
 			/* rank 1: residuals are sent in bursts */
-			assert(t.size == 1 ? off < 1e-7 : rank && step >= start ? off < (rank > 1 ? 0.9 : 10) :
-			       t.choice.wire == DLB_WIRE_BF16 && (triangle || t.choice.how == DLB_COMPRESS_BF16) ? off < 8e-3 : off < 2e-6);
+			assert(t.size == 1           ? off < 1e-7 :
+			       rank && step >= start ? off < (rank > 1 ? 0.9 : 10) :
+			       t.choice.wire == DLB_WIRE_BF16 &&
+					       (triangle || t.choice.how == DLB_COMPRESS_BF16) ?
+						       off < 8e-3 :
+						       off < 2e-6);
 			same_everywhere(c, t.x[i], (size_t)n * sizeof(float));
 			for (int j = 0; i < 2 && j < n; j++) {
 				given[i][j] += t.want[i][j];
@@ -277,8 +313,10 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 
 			assert(IS(traffic->dense_bytes[class], ==, dense[class]));
 			assert((t.choice.how == DLB_COMPRESS_PER_HOP && how != &dlb_allreduce_ring) ||
-			       fabs(traffic->bytes[class] - predicted[class]) <= flags + 0.2 * predicted[class] / t.size ||
-			       (adapts && class == DLB_TRAFFIC_GRADIENT && traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
+			       fabs(traffic->bytes[class] - predicted[class]) <=
+				       flags + 0.2 * predicted[class] / t.size ||
+			       (adapts && class == DLB_TRAFFIC_GRADIENT &&
+				traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
 		}
 	}
 	/* Residuals hold exactly the part that was not sent. */
@@ -287,7 +325,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		struct dlb_local_tensor s;
 		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
 
-		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i, &s) && IS(s.name, ==, tensor_names[i]) && s.summed && IS(s.n, ==, n));
+		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i, &s) &&
+		       IS(s.name, ==, tensor_names[i]) && s.summed && IS(s.n, ==, n));
 		for (int j = 0; j < n; j++)
 			rest[j] = (double)((const float *)s.p)[j];
 		assert(IS(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err), ==, 0));
@@ -297,14 +336,18 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			sum_want += given[i][j] * given[i][j];
 			sum_error += lost * lost;
 		}
-		assert(IS(sqrt(sum_error / sum_want), <=, (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5)));
+		assert(IS(sqrt(sum_error / sum_want), <=,
+			  (in_8_bits                                              ? 5e-2 :
+			   t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 :
+										    1e-5)));
 		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
 		/* The gradients' two strong directions are sent: residuals do not grow with the steps. */
 		sum_error = 0;
 		for (int j = 0; j < n; j++)
 			sum_error += rest[j] * rest[j];
-		assert(IS(sqrt(sum_error / sum_want), <, (dlb_compress_rank(&t.choice, &t.tensor[i]) > 1 ? 0.05 : 0.6)));
+		assert(IS(sqrt(sum_error / sum_want), <,
+			  (dlb_compress_rank(&t.choice, &t.tensor[i]) > 1 ? 0.05 : 0.6)));
 		sum_want = sum_error = 0;
 		free(rest);
 	}
@@ -333,7 +376,11 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 	static const int size[2][2] = { { 96, 64 }, { 40, 150 } };
 	const int n_ranks = dlb_comm_size(c), group[] = { 0, 1, 0, 1 };
 	struct dlb_sum_tensor tensor[2];
-	struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring, .ranks = { .n = n_ranks, .group = group }, .tensor = tensor, .n_tensors = 2, .tag = 40,
+	struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring,
+					 .ranks = { .n = n_ranks, .group = group },
+					 .tensor = tensor,
+					 .n_tensors = 2,
+					 .tag = 40,
 					 .state = dlb_compress_state_new() };
 	struct dlb_compressor *k;
 	double *want[2];
@@ -353,7 +400,9 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 				x[r * cols + j] = (float)((dlb_comm_rank(c) + 1) * one);
 				want[i][r * cols + j] = n_ranks * (n_ranks + 1) / 2 * one;
 			}
-		tensor[i] = (struct dlb_sum_tensor){ x, rows, cols, 100 + i, tensor_names[i], false, 0, false };
+		tensor[i] = (struct dlb_sum_tensor){
+			x, rows, cols, 100 + i, tensor_names[i], false, 0, false
+		};
 		assert(IS(dlb_compress_rank(&d.choice, &tensor[i]), >, 0));
 	}
 	assert(IS(dlb_compressor_new(&k, c, &d, &err), ==, 0));
@@ -373,13 +422,26 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 
 static int rank_main(void)
 {
-	static const char *const choice[] = { "none", "lowrank:2,start=2", "cholesky", "bf16", "cholesky,wire=f32", "cholesky:per-hop",
-					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local", "cholesky:1e-6,start=0", "cholesky:4,start=0,wire=f8",
-					      "cholesky:8,start=2,wire=f32", "cholesky:3,start=0,error=local" };	/* every fourth: all algorithms */
-	static const struct { const char *name; double most; } exact[] = {
-		{ "cholesky:1,start=0,wire=f32", 1e-6 }, { "cholesky:0.001,start=0,wire=f32", 1e-6 }, { "lowrank:1,start=0,wire=f32", 1e-6 },
-		{ "cholesky:1,start=0,wire=bf16", 8e-3 }, { "lowrank:1,start=0", 8e-3 }, { "cholesky,start=0,wire=f8", 0.072 },
-	};	/* 8 bits: root mean square of four roundings, each uniform within 2^-4 */
+	static const char *const choice[] = {
+		"none",
+		"lowrank:2,start=2",
+		"cholesky",
+		"bf16",
+		"cholesky,wire=f32",
+		"cholesky:per-hop",
+		"lowrank:4,start=0,wire=f32",
+		"lowrank:3,start=0,error=local",
+		"cholesky:1e-6,start=0",
+		"cholesky:4,start=0,wire=f8",
+		"cholesky:8,start=2,wire=f32",
+		"cholesky:3,start=0,error=local"
+	}; /* every fourth: all algorithms */
+	static const struct { const char *name; double most;
+	} exact[] = {
+		{ "cholesky:1,start=0,wire=f32", 1e-6 }, { "cholesky:0.001,start=0,wire=f32", 1e-6 },
+		{ "lowrank:1,start=0,wire=f32", 1e-6 },  { "cholesky:1,start=0,wire=bf16", 8e-3 },
+		{ "lowrank:1,start=0", 8e-3 },           { "cholesky,start=0,wire=f8", 0.072 },
+	}; /* 8 bits: root mean square of four roundings, each uniform within 2^-4 */
 	struct dlb_comm *c;
 	struct dlb_error err;
 
@@ -389,7 +451,8 @@ static int rank_main(void)
 		rank_one(c, exact[i].name, exact[i].most);
 	for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
 		for (int a = 0; dlb_allreduces[a]; a++)
-			if (!dlb_allreduces[a]->external && (i % 4 == 1 || dlb_allreduces[a] == &dlb_allreduce_ring))
+			if (!dlb_allreduces[a]->external &&
+			    (i % 4 == 1 || dlb_allreduces[a] == &dlb_allreduce_ring))
 				trial(c, choice[i], dlb_allreduces[a]);
 	dlb_comm_free(c);
 	return 0;
@@ -406,7 +469,8 @@ static bool ranks(const char *self)
 		char command[1024];
 		int status;
 
-		snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' rank >&2", n, self);
+		snprintf(command, sizeof command,
+			 "mpiexec -n %d --oversubscribe --bind-to none '%s' rank >&2", n, self);
 		status = system(command);
 		assert(WIFEXITED(status) && IS(WEXITSTATUS(status), ==, 0));
 		n_checks++;
@@ -420,6 +484,7 @@ int main(int argc, char **argv)
 		return rank_main();
 	names();
 	const bool mpi = ranks(argv[0]);
-	printf("%ld checks of compression%s\n", n_checks, mpi ? ", 1 to 4 ranks" : "; skipped ranks: no mpiexec of Open MPI");
+	printf("%ld checks of compression%s\n", n_checks,
+	       mpi ? ", 1 to 4 ranks" : "; skipped ranks: no mpiexec of Open MPI");
 	return 0;
 }

@@ -9,7 +9,8 @@
 #include "util/rng.h"
 #include "check.h"
 
-static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind, int64_t rows, int64_t columns)
+static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind, int64_t rows,
+		  int64_t columns)
 {
 	int id = dlb_graph_add_tensor(g, name, kind);
 	struct dlb_tensor *t = &g->tensor[id];
@@ -21,11 +22,13 @@ static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind ki
 	return id;
 }
 
-static int op(struct dlb_graph *g, const char *name, const char *type, enum dlb_phase phase, int a, int b, int out)
+static int op(struct dlb_graph *g, const char *name, const char *type, enum dlb_phase phase, int a, int b,
+	      int out)
 {
 	int in[2] = { a, b };
 
-	return dlb_graph_add_op(g, name, type, "", phase, in, b < 0 ? 1 : 2, out < 0 ? NULL : &out, out >= 0, NULL, 0);
+	return dlb_graph_add_op(g, name, type, "", phase, in, b < 0 ? 1 : 2, out < 0 ? NULL : &out, out >= 0,
+				NULL, 0);
 }
 
 static void work(struct dlb_graph *g, int o, double flop, double flop_fixed, double bytes, double bytes_fixed)
@@ -57,7 +60,8 @@ static void make_graph(struct dlb_graph *g, int layers)
 		int y = tensor(g, name, DLB_T_ACTIVATION, 0, m);
 		snprintf(name, sizeof name, "mm%d", i);
 		int o = op(g, name, "MatMul", DLB_FORWARD, x, weight[i], y);
-		work(g, o, 2.0 * (double)(n * k * m), 0, 4.0 * (double)(n * k + n * m + k * m), 4.0 * (double)(k * m));
+		work(g, o, 2.0 * (double)(n * k * m), 0, 4.0 * (double)(n * k + n * m + k * m),
+		     4.0 * (double)(k * m));
 		snprintf(name, sizeof name, "z%d", i);
 		x = tensor(g, name, DLB_T_ACTIVATION, 0, m);
 		snprintf(name, sizeof name, "relu%d", i);
@@ -136,7 +140,8 @@ static void test_profile(void)
 	dlb_doc_set(&d, "profile", dlb_profile_write(&p));
 	check(dlb_profile_read(&d, &g, &back, &err), &err);
 	assert(IS(back.n_rows, ==, p.n_rows) && IS(back.n_kinds, ==, 1) && isnan(back.row[3].time_s[0][1]));
-	assert(isinf(back.row[4].time_s[0][0]) && IS(back.row[2].packed_bytes[0], ==, 4096) && isnan(back.step_s[0]));
+	assert(isinf(back.row[4].time_s[0][0]) && IS(back.row[2].packed_bytes[0], ==, 4096) &&
+	       isnan(back.step_s[0]));
 	json_t *again = dlb_profile_write(&back);
 	assert(json_equal(again, dlb_doc_section(&d, "profile")));
 	json_decref(again);
@@ -167,7 +172,8 @@ static void test_roofline(void)
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct dlb_rng r;
 		dlb_rng_init(&r, seed);
-		double launch = 1e-6 * (1 + 4 * dlb_rng_uniform(&r)), a = 1e-11 * (1 + dlb_rng_uniform(&r)), b = 2e-10;
+		double launch = 1e-6 * (1 + 4 * dlb_rng_uniform(&r)), a = 1e-11 * (1 + dlb_rng_uniform(&r)),
+		       b = 2e-10;
 		for (int noisy = 0; noisy < 2; noisy++) {
 			struct dlb_roofline fit = { 2e-6, 2e-11, 1e-10 };
 			for (int i = 0; i < 200; i++) {
@@ -180,8 +186,8 @@ static void test_roofline(void)
 			double tolerance = noisy ? 0.1 : 1e-6;
 			if (!near(fit.launch_s, launch, tolerance) || !near(fit.flop_s, a, tolerance) ||
 			    !near(fit.byte_s, b, noisy ? 0.2 : 1e-6)) {
-				printf("seed %d: %g %g %g, not %g %g %g\n", (int)seed, fit.launch_s, fit.flop_s, fit.byte_s,
-				       launch, a, b);
+				printf("seed %d: %g %g %g, not %g %g %g\n", (int)seed, fit.launch_s,
+				       fit.flop_s, fit.byte_s, launch, a, b);
 				abort();
 			}
 		}
@@ -190,7 +196,8 @@ static void test_roofline(void)
 	double one_flop[2] = { 1e6, 1e6 }, one_bytes[2] = { 0, 0 }, one_t[2] = { 1e-5, 1e-5 };
 	struct dlb_roofline fit = { 1e-6, 1e-11, 1e-10 };
 	dlb_roofline_fit(&fit, one_flop, one_bytes, one_t, NULL, 2);
-	assert(near(dlb_roofline_s(&fit, 1e6, 0), 1e-5, 1e-6) && IS(fit.launch_s, >=, 0) && IS(fit.flop_s, >=, 0) && IS(fit.byte_s, ==, 1e-10));
+	assert(near(dlb_roofline_s(&fit, 1e6, 0), 1e-5, 1e-6) && IS(fit.launch_s, >=, 0) &&
+	       IS(fit.flop_s, >=, 0) && IS(fit.byte_s, ==, 1e-10));
 	dlb_roofline_fit(&fit, NULL, NULL, NULL, NULL, 0);
 }
 
@@ -212,17 +219,22 @@ static void test_kinds(void)
 	cl.kind[2].without = without + 1;	/* cuda: the class of work */
 	cl.kind[2].n_without = 1;
 	check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
-	assert(IS(c.n_kinds, ==, 3) && IS(c.n_batches, ==, 5) && IS(c.fit_error[0], <, 1e-6) && isnan(c.fit_error[1]));
+	assert(IS(c.n_kinds, ==, 3) && IS(c.n_batches, ==, 5) && IS(c.fit_error[0], <, 1e-6) &&
+	       isnan(c.fit_error[1]));
 	for (int i = 0; i < g.n_ops; i++) {
 		double t = truth(&g, i, 32);
 		bool relu = !strcmp(g.op[i].type, "Relu"), update = !strcmp(g.op[i].type, "Update");
-		assert(near(dlb_cost_kind_s(&c, i, 0, 32), t, 1e-12) && near(dlb_cost_op_s(&c, i, 1, 32), 2 * t, 1e-12));
+		assert(near(dlb_cost_kind_s(&c, i, 0, 32), t, 1e-12) &&
+		       near(dlb_cost_op_s(&c, i, 1, 32), 2 * t, 1e-12));
 		assert(c.measured[i] && !c.measured[g.n_ops + i]);
-		assert(IS(isinf(dlb_cost_op_s(&c, i, 2, 32)), ==, relu) && IS(isinf(dlb_cost_op_s(&c, i, 3, 32)), ==, update));
+		assert(IS(isinf(dlb_cost_op_s(&c, i, 2, 32)), ==, relu) &&
+		       IS(isinf(dlb_cost_op_s(&c, i, 3, 32)), ==, update));
 		if (!relu)	/* four threads help, but no more than four times */
-			assert(IS(dlb_cost_op_s(&c, i, 2, 32), <=, t) && IS(dlb_cost_op_s(&c, i, 2, 32), >=, t / 4));
+			assert(IS(dlb_cost_op_s(&c, i, 2, 32), <=, t) &&
+			       IS(dlb_cost_op_s(&c, i, 2, 32), >=, t / 4));
 	}
-	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) && IS(dlb_cost_xfer_s(&c, 1e6, 2, 2), ==, 0));
+	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) &&
+	       IS(dlb_cost_xfer_s(&c, 1e6, 2, 2), ==, 0));
 	assert(IS(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2), ==, 4 * 16 * 16 * 4));
 
 	/* The cost of a split is finite and positive; 0 for one node. */
@@ -237,20 +249,24 @@ static void test_kinds(void)
 	double update = dlb_cost_kind_s(&c, last, 0, 32), matmul = dlb_cost_kind_s(&c, 0, 0, 32);
 	dlb_cost_set_optimizer(&c, adam);
 	dlb_cost_set_optimizer(&c, adam);
-	assert(near(dlb_cost_kind_s(&c, last, 0, 32), update * dlb_optimizers[adam].bytes_per_element /
-		    dlb_optimizers[sgd].bytes_per_element, 1e-12) && IS(dlb_cost_kind_s(&c, 0, 0, 32), ==, matmul));
+	assert(near(dlb_cost_kind_s(&c, last, 0, 32),
+		    update * dlb_optimizers[adam].bytes_per_element / dlb_optimizers[sgd].bytes_per_element,
+		    1e-12) &&
+	       IS(dlb_cost_kind_s(&c, 0, 0, 32), ==, matmul));
 	dlb_cost_set_optimizer(&c, sgd);
 	assert(IS(dlb_cost_kind_s(&c, last, 0, 32), ==, update));
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 
 	parse("cup:2", &cl);
-	assert(IS(dlb_cost_fit(&c, &g, &p, &cl, &err), ==, -1) && HAS(err.what, "'cup'") && HAS(err.hint, "'cpu'"));
+	assert(IS(dlb_cost_fit(&c, &g, &p, &cl, &err), ==, -1) && HAS(err.what, "'cup'") &&
+	       HAS(err.hint, "'cpu'"));
 	dlb_cluster_release(&cl);
 	parse("cpu:2 cuda:1", &cl);
 	check(dlb_cost_fit(&c, &g, NULL, &cl, &err), &err);
 	for (int i = 0; i < g.n_ops; i++)
-		assert(IS(dlb_cost_op_s(&c, i, 0, 32), >, 0) && isfinite(dlb_cost_op_s(&c, i, 2, 32)) && !c.measured[i]);
+		assert(IS(dlb_cost_op_s(&c, i, 0, 32), >, 0) && isfinite(dlb_cost_op_s(&c, i, 2, 32)) &&
+		       !c.measured[i]);
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);
 	dlb_profile_release(&p);
@@ -304,7 +320,13 @@ static void test_interpolation(void)
 	double t[2];
 	struct dlb_op o = { .phase = DLB_FORWARD };
 	struct dlb_graph g = { .op = &o, .n_ops = 1, .batch = 4 };
-	struct dlb_cost c = { .n_ops = 1, .n_kinds = 1, .n_batches = 2, .batch = batch, .op_s = t, .graph = &g, .update_scale = 1 };
+	struct dlb_cost c = { .n_ops = 1,
+			      .n_kinds = 1,
+			      .n_batches = 2,
+			      .batch = batch,
+			      .op_s = t,
+			      .graph = &g,
+			      .update_scale = 1 };
 
 	for (int i = 0; i < DLB_LEN(cases); i++) {
 		t[0] = cases[i].t4;
@@ -338,9 +360,11 @@ static void test_accumulate(void)
 		if (g.op[i].phase != DLB_UPDATE)
 			continue;
 		updates++;
-		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), s, 1e-12) && near(dlb_cost_accumulate_s(&c, t, 64, 0, true), 2 * s / 3, 1e-12));
+		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), s, 1e-12) &&
+		       near(dlb_cost_accumulate_s(&c, t, 64, 0, true), 2 * s / 3, 1e-12));
 		g.op[i].phase = DLB_BACKWARD;			/* as if no op read it */
-		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), 3 * dlb_tensor_bytes(&g.tensor[t], 64) / c.accumulate_Bps[0], 1e-12));
+		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false),
+			    3 * dlb_tensor_bytes(&g.tensor[t], 64) / c.accumulate_Bps[0], 1e-12));
 	}
 	assert(IS(updates, ==, 3));
 	dlb_cost_release(&c);
@@ -379,7 +403,8 @@ static void test_section(void)
 		}
 	dlb_cost_release(&back);
 
-	json_t *ops = json_object_get(json_array_get(rows, 1), "ops"), *was = json_deep_copy(dlb_doc_section(&d, "cost"));
+	json_t *ops = json_object_get(json_array_get(rows, 1), "ops"),
+	       *was = json_deep_copy(dlb_doc_section(&d, "cost"));
 	json_array_append_new(ops, json_integer(0));
 	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "already"));
 	json_array_remove(ops, 0);
@@ -388,9 +413,12 @@ static void test_section(void)
 	json_array_remove(rows, 3);
 	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "no costs for op"));
 	dlb_doc_put(&d, "cost", was);
-	json_array_append_new(json_object_get(json_object_get(json_array_get(json_object_get(was, "rows"), 0), "time_s"), "cpu"),
+	json_array_append_new(json_object_get(json_object_get(json_array_get(json_object_get(was, "rows"), 0),
+							      "time_s"),
+					      "cpu"),
 			      json_real(-1));
-	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.where, "/cost/rows/0/time_s/cpu"));
+	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) &&
+	       HAS(err.where, "/cost/rows/0/time_s/cpu"));
 	dlb_doc_release(&d);
 	dlb_cost_release(&c);
 	dlb_cluster_release(&cl);

@@ -10,7 +10,8 @@
 #include "check.h"
 
 /* A graph of inputs only: x (n, c, h, w) or (n, d), label (n) or (n, d). */
-static void make_graph(struct dlb_graph *g, const int64_t *x, int n_dims, enum dlb_dtype dtype, int label_dims, int64_t bound)
+static void make_graph(struct dlb_graph *g, const int64_t *x, int n_dims, enum dlb_dtype dtype,
+		       int label_dims, int64_t bound)
 {
 	int t;
 
@@ -38,7 +39,8 @@ static void make_graph(struct dlb_graph *g, const int64_t *x, int n_dims, enum d
 
 static void test_idx(void)
 {
-	static const unsigned char good[] = { 0, 0, 0x0b, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 1, 0xff, 0xfe, 1, 0, 0, 3 };
+	static const unsigned char good[] = { 0, 0, 0x0b, 2, 0,    0,    0, 2, 0, 0,
+					      0, 2, 0,    1, 0xff, 0xfe, 1, 0, 0, 3 };
 	unsigned char zip[256], bad[sizeof good];
 	struct dlb_error err = { .what = "" };
 	struct dlb_idx x;
@@ -46,7 +48,8 @@ static void test_idx(void)
 
 	assert(IS(dlb_idx_parse(good, sizeof good, "good", &x, &err), ==, 0));
 	assert(IS(x.dtype, ==, DLB_I16) && IS(x.n_dims, ==, 2) && IS(x.dim[0], ==, 2) && IS(x.dim[1], ==, 2));
-	assert(IS(dlb_value_int(x.data, x.dtype, 1), ==, -2) && IS(dlb_value_int(x.data, x.dtype, 2), ==, 256));
+	assert(IS(dlb_value_int(x.data, x.dtype, 1), ==, -2) &&
+	       IS(dlb_value_int(x.data, x.dtype, 2), ==, 256));
 	dlb_idx_release(&x);
 
 	assert(IS(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), ==, Z_OK));
@@ -55,7 +58,8 @@ static void test_idx(void)
 	z.next_out = zip;
 	z.avail_out = sizeof zip;
 	assert(IS(deflate(&z, Z_FINISH), ==, Z_STREAM_END));
-	assert(IS(dlb_idx_parse(zip, z.total_out, "zip", &x, &err), ==, 0) && IS(dlb_value_int(x.data, x.dtype, 3), ==, 3));
+	assert(IS(dlb_idx_parse(zip, z.total_out, "zip", &x, &err), ==, 0) &&
+	       IS(dlb_value_int(x.data, x.dtype, 3), ==, 3));
 	dlb_idx_release(&x);
 	for (size_t n = 0; n < z.total_out - 8; n++)		/* the last 8 bytes are gzip's own check */
 		assert(IS(dlb_idx_parse(zip, n, "zip", &x, &err), ==, -1) && err.what[0]);
@@ -73,9 +77,14 @@ static void test_idx(void)
 static void test_transform(void)
 {
 	static const unsigned char pixel[4] = { 0, 255, 51, 102 };
-	static const char *const bad[] = { "scale", "scale=", "scale=x", "scale=1/0", "pad=-1", "pad=1,", "channels=0", "blur=3",
-					   "normalise=1", "normalise=1/0", "normalise=1:2/1", "scale=1/255pad=1", ",", "=" };
-	const struct dlb_image image = { .bytes = true, .c = 1, .h = 2, .w = 2, .p = (void *)(uintptr_t)pixel };
+	static const char *const bad[] = {
+		"scale",      "scale=", "scale=x",     "scale=1/0",     "pad=-1",          "pad=1,",
+		"channels=0", "blur=3", "normalise=1", "normalise=1/0", "normalise=1:2/1", "scale=1/255pad=1",
+		",",          "="
+	};
+	const struct dlb_image image = {
+		.bytes = true, .c = 1, .h = 2, .w = 2, .p = (void *)(uintptr_t)pixel
+	};
 	struct dlb_scratch scratch = { .cap = { 0 } };
 	struct dlb_transform t;
 	struct dlb_error err;
@@ -86,14 +95,17 @@ static void test_transform(void)
 	assert(IS(t.out_c, ==, 2) && IS(t.out_h, ==, 4) && IS(t.out_w, ==, 4));
 	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0));
 	for (int c = 0; c < 2; c++) {
-		assert(IS(out[16 * c], ==, -2.0f) && IS(out[16 * c + 15], ==, -2.0f));	/* padding, normalised */
-		assert(IS(out[16 * c + 5], ==, -2.0f) && IS(out[16 * c + 6], ==, 2.0f));		/* 0 and 255 */
+		/* padding, normalised */
+		assert(IS(out[16 * c], ==, -2.0f) && IS(out[16 * c + 15], ==, -2.0f));
+		/* 0 and 255 */
+		assert(IS(out[16 * c + 5], ==, -2.0f) && IS(out[16 * c + 6], ==, 2.0f));
 		assert(IS(out[16 * c + 9], ==, (51.0f / 255.0f - 0.5f) / 0.25f));
 	}
 	dlb_transform_release(&t);
 	for (int i = 0; i < DLB_LEN(bad); i++)
 		assert(IS(dlb_transform_parse(bad[i], &t, &err), ==, -1));
-	assert(IS(dlb_transform_parse("channels=3", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 2, 2, 2, &err), ==, -1));
+	assert(IS(dlb_transform_parse("channels=3", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 2, 2, 2, &err), ==, -1));
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
 }
@@ -104,46 +116,69 @@ static void test_moving_pixels(void)
 {
 	static const unsigned char row[4] = { 0, 100, 200, 40 }, square[9] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
 	const struct dlb_image line = { .bytes = true, .c = 1, .h = 1, .w = 4, .p = (void *)(uintptr_t)row };
-	const struct dlb_image image = { .bytes = true, .c = 1, .h = 3, .w = 3, .p = (void *)(uintptr_t)square };
+	const struct dlb_image image = {
+		.bytes = true, .c = 1, .h = 3, .w = 3, .p = (void *)(uintptr_t)square
+	};
 	struct dlb_scratch scratch = { .cap = { 0 } };
 	struct dlb_transform t;
 	struct dlb_error err;
 	float out[9], again[9];
 	int first[10] = { 0 }, flipped = 0;
 
-	assert(IS(dlb_transform_parse("resize=1x2", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
-	assert(IS(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err), ==, 0) && IS(out[0], ==, 71.0f) && IS(out[1], ==, 117.0f));
+	assert(IS(dlb_transform_parse("resize=1x2", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
+	assert(IS(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err), ==, 0) &&
+	       IS(out[0], ==, 71.0f) && IS(out[1], ==, 117.0f));
 	dlb_transform_release(&t);
-	assert(IS(dlb_transform_parse("scale=1,resize=1x2", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
+	assert(IS(dlb_transform_parse("scale=1,resize=1x2", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 1, 1, 4, &err), ==, 0));
 	assert(IS(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err), ==, 0));
 	assert(IS(fabsf(out[0] - 125.0f / 1.75f), <, 1e-4f) && IS(fabsf(out[1] - 205.0f / 1.75f), <, 1e-4f));
 	dlb_transform_release(&t);
 
 	/* A part of 2x2 begins at 1, 2, 4 or 5; about half are flipped; the same draw for the same sample. */
-	assert(IS(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err), ==, 0) && IS(dlb_transform_bind(&t, 1, 3, 3, &err), ==, 0));
+	assert(IS(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 1, 3, 3, &err), ==, 0));
 	for (int i = 0; i < 400; i++) {
 		const struct dlb_sample_seed seed = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
 		int lower;
 
 		assert(IS(dlb_transform_apply(&t, &image, &seed, &scratch, out, &err), ==, 0));
-		assert(IS(dlb_transform_apply(&t, &image, &seed, &scratch, again, &err), ==, 0) && !memcmp(out, again, 4 * sizeof *out));
+		assert(IS(dlb_transform_apply(&t, &image, &seed, &scratch, again, &err), ==, 0) &&
+		       !memcmp(out, again, 4 * sizeof *out));
 		lower = (int)(out[0] < out[1] ? out[0] : out[1]) / 10;
 		flipped += out[0] > out[1];
 		first[lower]++;
 		assert(IS(fabsf(out[0] - out[1]), ==, 10.0f) && IS(out[2], ==, out[0] + 30.0f));
 	}
-	assert(IS(first[1] + first[2] + first[4] + first[5], ==, 400) && IS(flipped, >, 150) && IS(flipped, <, 250));
+	assert(IS(first[1] + first[2] + first[4] + first[5], ==, 400) && IS(flipped, >, 150) &&
+	       IS(flipped, <, 250));
 	for (int i = 1; i < 6; i++)
 		assert(i == 3 || first[i] > 60);
-	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0) && IS(out[0], ==, 10.0f) && IS(out[3], ==, 50.0f));
+	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0) &&
+	       IS(out[0], ==, 10.0f) && IS(out[3], ==, 50.0f));
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
 }
 
 static void test_pieces(void)
 {
-	static const char *const pieces[] = { "Don", "'t", " stop", " ", " now", "'", "\n ", " 12\xc2\xbd", " h\xc3\xa9llo", "'ll", ",", "\n", " '",
-					      "\xe6\x97\xa5\xe6\x9c\xac", "\xf0\x9f\x99\x82!", " \n " };
+	static const char *const pieces[] = { "Don",
+					      "'t",
+					      " stop",
+					      " ",
+					      " now",
+					      "'",
+					      "\n ",
+					      " 12\xc2\xbd",
+					      " h\xc3\xa9llo",
+					      "'ll",
+					      ",",
+					      "\n",
+					      " '",
+					      "\xe6\x97\xa5\xe6\x9c\xac",
+					      "\xf0\x9f\x99\x82!",
+					      " \n " };
 	char text[256] = "";
 	size_t at = 0;
 
@@ -160,9 +195,12 @@ static void test_pieces(void)
 	}
 	assert(!text[at]);
 	/* Letters and numbers of other scripts; characters that only iswalpha calls letters. */
-	assert(dlb_unicode_letter(0xe9) && dlb_unicode_letter(0x4e2d) && dlb_unicode_letter(0x2b0) && !dlb_unicode_letter(0x663));
-	assert(dlb_unicode_number(0x663) && dlb_unicode_number(0xbd) && dlb_unicode_number(0x2167) && !dlb_unicode_number('a'));
-	assert(dlb_unicode_space(0x3000) && dlb_unicode_space(0x85) && !dlb_unicode_space(0x200b) && !dlb_unicode_letter(0x301));
+	assert(dlb_unicode_letter(0xe9) && dlb_unicode_letter(0x4e2d) && dlb_unicode_letter(0x2b0) &&
+	       !dlb_unicode_letter(0x663));
+	assert(dlb_unicode_number(0x663) && dlb_unicode_number(0xbd) && dlb_unicode_number(0x2167) &&
+	       !dlb_unicode_number('a'));
+	assert(dlb_unicode_space(0x3000) && dlb_unicode_space(0x85) && !dlb_unicode_space(0x200b) &&
+	       !dlb_unicode_letter(0x301));
 }
 
 static void test_digits(void)
@@ -175,22 +213,30 @@ static void test_digits(void)
 	double sum = 0;
 
 	make_graph(&g, (int64_t[]){ 1, 8, 8 }, 4, DLB_F32, 1, 10);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .transform = "scale=1/16", .seed = 1 }, &g, &err) == 0);
+	assert(dlb_data_open(&d,
+			     &(struct dlb_data_choice){
+				     .spec = "digits", .transform = "scale=1/16", .seed = 1 },
+			     &g, &err) == 0);
 	assert(IS(dlb_data_count(d), ==, 1797));
 	assert(IS(dlb_data_fill(d, 0, 0, 0, 1797, x, &err), ==, 0));
 	assert(IS(dlb_data_fill(d, 1, 0, 0, 1797, label, &err), ==, 0));
 	for (int i = 0; i < 1797; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
-		assert(IS(counts[i], >=, 174) && IS(counts[i], <=, 183));	/* as the data set's description says */
+		assert(IS(counts[i], >=, 174) &&
+		       IS(counts[i], <=, 183)); /* as the data set's description says */
 	for (int i = 0; i < 1797 * 64; i++)
 		sum += x[i];
-	assert(IS(fabs(sum * 16 - 561718), <, 0.5) && IS(x[2], ==, 5.0f / 16.0f) && IS(label[0], ==, 0) && IS(label[1], ==, 1));
+	assert(IS(fabs(sum * 16 - 561718), <, 0.5) && IS(x[2], ==, 5.0f / 16.0f) && IS(label[0], ==, 0) &&
+	       IS(label[1], ==, 1));
 	assert(IS(dlb_data_counted(d, -1, 0, 5, 7), ==, 7));
 
 	/* Shuffled: every sample once per epoch, another order in the next epoch, the same order for the same
 	 * epoch. */
-	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && IS(dlb_data_count(e), ==, 360));
+	assert(dlb_data_open(&e,
+			     &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 },
+			     &g, &err) == 0 &&
+	       IS(dlb_data_count(e), ==, 360));
 	assert(IS(dlb_data_fill(e, 1, 3, 0, 360, label, &err), ==, 0));
 	memset(counts, 0, sizeof counts);
 	for (int i = 0; i < 360; i++)
@@ -211,7 +257,8 @@ static void test_digits(void)
 
 	/* Data that do not fit the model are refused, with a cure if there is one. */
 	make_graph(&g, (int64_t[]){ 1, 12, 12 }, 4, DLB_F32, 1, 10);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && HAS(err.hint, "pad=2"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 &&
+	       HAS(err.hint, "pad=2"));
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F64, 1, 10);
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == 0);
@@ -221,8 +268,10 @@ static void test_digits(void)
 	dlb_data_close(d);
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F32, 1, 9);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && HAS(err.what, "label 9"));
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digit", .seed = 1 }, &g, &err) == -1 && HAS(err.hint, "digits"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 &&
+	       HAS(err.what, "label 9"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digit", .seed = 1 }, &g, &err) == -1 &&
+	       HAS(err.hint, "digits"));
 	dlb_graph_release(&g);
 }
 
@@ -240,7 +289,8 @@ static void test_tokens(void)
 	close(fd);
 	snprintf(spec, sizeof spec, "tokens:%s", path);
 	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == 0 && IS(dlb_data_count(d), ==, 2));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == 0 &&
+	       IS(dlb_data_count(d), ==, 2));
 	assert(IS(dlb_data_fill(d, 0, 0, 0, 2, x, &err), ==, 0));
 	assert(IS(dlb_data_fill(d, 1, 0, 0, 2, y, &err), ==, 0));
 	/* sorted: \n a b c d = 0..4; sample i starts at 3 i */
@@ -266,7 +316,9 @@ static void test_random(void)
 
 	make_graph(&g, (int64_t[]){ 5 }, 2, DLB_F32, 1, 7);
 	g.tensor[0].bound = 0;
-	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "random", .shuffled = true, .seed = 3 }, &g, &err) == 0 && IS(dlb_data_count(d), ==, DLB_DATA_ENDLESS));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "random", .shuffled = true, .seed = 3 },
+			     &g, &err) == 0 &&
+	       IS(dlb_data_count(d), ==, DLB_DATA_ENDLESS));
 	assert(IS(dlb_data_fill(d, 0, 0, 0, 1000, x, &err), ==, 0));
 	assert(IS(dlb_data_fill(d, 0, 0, 100, 10, part, &err), ==, 0));
 	assert(!memcmp(part, x + 500, sizeof part));		/* by index alone */
@@ -294,7 +346,8 @@ static void write_npy(const char *path, const char *type, int rows, int n, const
 	char head[119] = "";
 
 	assert(f);
-	snprintf(head, sizeof head, "{'descr': '<%s', 'fortran_order': False, 'shape': (%d, %d), }", type, rows, n);
+	snprintf(head, sizeof head, "{'descr': '<%s', 'fortran_order': False, 'shape': (%d, %d), }", type,
+		 rows, n);
 	fprintf(f, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, head);
 	assert(IS(fwrite(data, 8, (size_t)(rows * n), f), ==, (size_t)(rows * n)) && !fclose(f));
 }
@@ -303,7 +356,8 @@ static void write_npy(const char *path, const char *type, int rows, int n, const
  * probabilities. */
 static void test_labels(void)
 {
-	static const int64_t x[6] = { 0, 1, 2, 3, 4, 0 }, good[6] = { 47, 0, -100, 99, 3, 4 }, bad[6] = { 0, 1, 2, 3, 100, 5 };
+	static const int64_t x[6] = { 0, 1, 2, 3, 4, 0 }, good[6] = { 47, 0, -100, 99, 3, 4 },
+			     bad[6] = { 0, 1, 2, 3, 100, 5 };
 	static const double shares[6] = { 0, 1, 0.25, 0.5, 1, 0 }, wrong[6] = { 0, 1, 0.25, 1.5, 1, 0 };
 	char dir[] = "/tmp/dlb-test-XXXXXX", spec[200], path[2][40];
 	struct dlb_error err = { .what = "" };
@@ -319,8 +373,10 @@ static void test_labels(void)
 	const struct dlb_data_choice choice = { .spec = spec, .seed = 1 };
 	write_npy(path[0], "i8", 2, 3, x);
 	write_npy(path[1], "i8", 2, 3, good);
-	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label -100 of sample 0 is outside the model's 0 to 99"));
-	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION), loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+	       HAS(err.what, "label -100 of sample 0 is outside the model's 0 to 99"));
+	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION),
+		  loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
 	g.tensor[scores].dtype = DLB_F32;
 	g.tensor[scores].n_dims = 3;
 	g.tensor[scores].dim[0] = (struct dlb_dim){ 1, 0 };
@@ -328,12 +384,15 @@ static void test_labels(void)
 	g.tensor[scores].dim[2].add = 3;
 	g.tensor[loss].n_dims = 0;
 	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
-	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2, &loss, 1, &ignore, 1);
+	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2,
+			 &loss, 1, &ignore, 1);
 	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0));
-	assert(IS(dlb_data_counted(d, 1, 0, 0, 1), ==, 2) && IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) && IS(dlb_data_counted(d, -1, 0, 0, 2), ==, 2));
+	assert(IS(dlb_data_counted(d, 1, 0, 0, 1), ==, 2) && IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) &&
+	       IS(dlb_data_counted(d, -1, 0, 0, 2), ==, 2));
 	dlb_data_close(d);
 	write_npy(path[1], "i8", 2, 3, bad);
-	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label 100 of sample 1 is outside the model's 0 to 99"));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+	       HAS(err.what, "label 100 of sample 1 is outside the model's 0 to 99"));
 	assert(HAS(err.where, "1.npy: byte 160"));
 	dlb_graph_release(&g);
 
@@ -342,10 +401,12 @@ static void test_labels(void)
 	g.tensor[1].bound = 2;
 	write_npy(path[1], "f8", 2, 3, shares);
 	float filled[6];
-	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) && IS(dlb_data_fill(d, 1, 0, 0, 2, filled, &err), ==, 0) && IS(filled[2], ==, 0.25f));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) &&
+	       IS(dlb_data_fill(d, 1, 0, 0, 2, filled, &err), ==, 0) && IS(filled[2], ==, 0.25f));
 	dlb_data_close(d);
 	write_npy(path[1], "f8", 2, 3, wrong);
-	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) && HAS(err.what, "label 1.5 of sample 1 is outside"));
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+	       HAS(err.what, "label 1.5 of sample 1 is outside"));
 	dlb_graph_release(&g);
 	for (int i = 0; i < 2; i++)
 		unlink(path[i]);
@@ -355,7 +416,8 @@ static void test_labels(void)
 /* A model with a fixed batch of two gets two samples of the files per step, with their labels. */
 static void test_fixed_batch(void)
 {
-	static const int64_t x[12] = { 0, 1, 2, 3, 4, 0, 1, 1, 1, 2, 2, 2 }, y[12] = { 5, 6, 7, -100, 9, 9, 8, 8, 8, 7, 7, 7 };
+	static const int64_t x[12] = { 0, 1, 2, 3, 4, 0, 1, 1, 1, 2, 2, 2 },
+			     y[12] = { 5, 6, 7, -100, 9, 9, 8, 8, 8, 7, 7, 7 };
 	char dir[] = "/tmp/dlb-test-XXXXXX", spec[200], path[2][40];
 	struct dlb_error err = { .what = "" };
 	int64_t got[6];
@@ -372,7 +434,8 @@ static void test_fixed_batch(void)
 	g.fixed_batch = true;
 	g.batch = 2;
 	g.tensor[0].dim[0] = g.tensor[1].dim[0] = (struct dlb_dim){ 0, 2 };
-	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION), loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
+	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION),
+		  loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
 	g.tensor[scores].dtype = DLB_F32;
 	g.tensor[scores].n_dims = 3;
 	g.tensor[scores].dim[0].add = 2;
@@ -380,12 +443,14 @@ static void test_fixed_batch(void)
 	g.tensor[scores].dim[2].add = 3;
 	g.tensor[loss].n_dims = 0;
 	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
-	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2, &loss, 1, &ignore, 1);
+	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2,
+			 &loss, 1, &ignore, 1);
 	if (dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err)) {
 		printf("%s\n", err.what);
 		assert(false);
 	}
-	assert(IS(dlb_data_count(d), ==, 4) && !dlb_data_fill(d, 0, 0, 2, 2, got, &err) && !memcmp(got, x + 6, sizeof got));
+	assert(IS(dlb_data_count(d), ==, 4) && !dlb_data_fill(d, 0, 0, 2, 2, got, &err) &&
+	       !memcmp(got, x + 6, sizeof got));
 	assert(!dlb_data_fill(d, 1, 0, 0, 2, got, &err) && !memcmp(got, y, sizeof got));
 	assert(IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) && IS(dlb_data_counted(d, 1, 0, 2, 2), ==, 6));
 	dlb_data_close(d);

@@ -68,15 +68,21 @@ static void test_write(void)
 	FILE *full = fopen("/dev/full", "w");
 
 	/* A newer minor: unknown members and the version itself pass. */
-	assert(!parse(&d, "{\"x-b\":{\"z\":1,\"a\":2},\"zebra\":1,\"plan\":{\"placement\":{\"0\":1,\"1\":0},\"value_s\":0.1},"
-			  "\"graph\":{\"ops\":[{\"id\":0},{\"id\":1}],\"ids\":[1,2]},\"dlb\":\"1.7\"}", &err));
+	assert(!parse(&d,
+		      "{\"x-b\":{\"z\":1,\"a\":2},\"zebra\":1,\"plan\":{\"placement\":{\"0\":1,\"1\":0},"
+		      "\"value_s\":0.1},"
+		      "\"graph\":{\"ops\":[{\"id\":0},{\"id\":1}],\"ids\":[1,2]},\"dlb\":\"1.7\"}",
+		      &err));
 	assert(dlb_doc_is_newer(&d));
 	dlb_doc_provenance(&d, "dlb-x", 3, argv);
 	text = text_of(&d);
-	assert(SAME(text, "{\n \"dlb\":\"1.7\",\n \"graph\":{\n  \"ops\":[\n   {\"id\":0},\n   {\"id\":1}],\n  \"ids\":[1,2]},\n"
-			     " \"plan\":{\n  \"placement\":{\n   \"0\":1,\n   \"1\":0},\n  \"value_s\":0.10000000000000001},\n"
-			     " \"provenance\":[\n  {\"tool\":\"dlb-x\",\"version\":\"0.1.0\",\"arguments\":[\"--lr\",\"1\"]}],\n"
-			     " \"x-b\":{\n  \"z\":1,\n  \"a\":2},\n \"zebra\":1}\n"));
+	assert(SAME(text, "{\n \"dlb\":\"1.7\",\n \"graph\":{\n  \"ops\":[\n   {\"id\":0},\n   "
+			  "{\"id\":1}],\n  \"ids\":[1,2]},\n"
+			  " \"plan\":{\n  \"placement\":{\n   \"0\":1,\n   \"1\":0},\n  "
+			  "\"value_s\":0.10000000000000001},\n"
+			  " \"provenance\":[\n  "
+			  "{\"tool\":\"dlb-x\",\"version\":\"0.1.0\",\"arguments\":[\"--lr\",\"1\"]}],\n"
+			  " \"x-b\":{\n  \"z\":1,\n  \"a\":2},\n \"zebra\":1}\n"));
 	dlb_doc_release(&d);
 	assert(!parse(&d, text, &err));
 	again = text_of(&d);
@@ -88,7 +94,8 @@ static void test_write(void)
 	dlb_doc_release(&d);
 	free(text);
 	free(again);
-	assert(IS(dlb_doc_read(&d, "/nonexistent", &err), ==, -1) && HAS(err.what, "cannot open '/nonexistent'"));
+	assert(IS(dlb_doc_read(&d, "/nonexistent", &err), ==, -1) &&
+	       HAS(err.what, "cannot open '/nonexistent'"));
 	assert(IS(dlb_doc_read(&d, "/tmp", &err), ==, -1) && HAS(err.what, "cannot read '/tmp'"));
 }
 
@@ -96,11 +103,15 @@ static void test_write(void)
  * (graph profile Cluster coSt Balance pLan run rePort). */
 static void drops(const char *section, const char *value, const char *left)
 {
-	static const char *const all[] = { "graph", "profile", "cluster", "cost", "balance", "plan", "run", "report" };
+	static const char *const all[] = { "graph",   "profile", "cluster", "cost",
+					   "balance", "plan",    "run",     "report" };
 	struct dlb_doc d;
 
-	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{},\"profile\":{},\"cluster\":{\"nodes\":[{},{}]},\"cost\":{},"
-			  "\"balance\":{},\"plan\":{},\"run\":{},\"report\":{},\"x-mine\":1}", NULL));
+	assert(!parse(
+		&d,
+		"{\"dlb\":\"1.0\",\"graph\":{},\"profile\":{},\"cluster\":{\"nodes\":[{},{}]},\"cost\":{},"
+		"\"balance\":{},\"plan\":{},\"run\":{},\"report\":{},\"x-mine\":1}",
+		NULL));
 	dlb_doc_set(&d, section, json_loads(value, 0, NULL));
 	for (int i = 0; i < DLB_LEN(all); i++) {
 		char word[20];
@@ -156,8 +167,10 @@ static void test_hash(void)
 	assert(hash("{\"a\":1,\"b\":[0.5,-0.0]}", NULL) == hash("{\"b\":[5e-1,0],\"a\":1.0}", NULL));
 	assert(hash("{\"a\":{\"x-n\":3,\"optimizer\":1}}", skip) == hash("{\"a\":{\"optimizer\":2}}", skip));
 	assert(hash("{\"a\":{\"optimizer\":1}}", NULL) != hash("{\"a\":{\"optimizer\":2}}", NULL));
-	assert(IS(hash("[[1],2]", NULL), !=, hash("[1,[2]]", NULL)) && IS(hash("\"1\"", NULL), !=, hash("1", NULL)));
-	assert(IS(hash("[true]", NULL), !=, hash("[false]", NULL)) && IS(hash("0.1", NULL), !=, hash("0.10000000000000002", NULL)));
+	assert(IS(hash("[[1],2]", NULL), !=, hash("[1,[2]]", NULL)) &&
+	       IS(hash("\"1\"", NULL), !=, hash("1", NULL)));
+	assert(IS(hash("[true]", NULL), !=, hash("[false]", NULL)) &&
+	       IS(hash("0.1", NULL), !=, hash("0.10000000000000002", NULL)));
 	assert(IS(hash("9007199254740993", NULL), !=, hash("9007199254740992", NULL)));
 
 	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"n\":1},\"plan\":{}}", NULL));
@@ -167,7 +180,8 @@ static void test_hash(void)
 	json_object_set_new(dlb_doc_section(&d, "graph"), "x-n", json_real(2.0));
 	assert(!dlb_doc_check_inputs(&d, "plan", &err));
 	json_object_set_new(dlb_doc_section(&d, "graph"), "n", json_integer(2));
-	assert(IS(dlb_doc_check_inputs(&d, "plan", &err), ==, -1) && HAS(err.what, "made from another graph"));
+	assert(IS(dlb_doc_check_inputs(&d, "plan", &err), ==, -1) &&
+	       HAS(err.what, "made from another graph"));
 	dlb_doc_release(&d);
 }
 
@@ -184,8 +198,11 @@ static void test_refs(void)
 	bool b = false;
 	int n;
 
-	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"ops\":[{\"id\":3,\"t\":\"Conv\",\"ok\":true,\"f\":2.0,\"g\":2.5}],"
-			  "\"a/b~\":{}}}", NULL));
+	assert(!parse(&d,
+		      "{\"dlb\":\"1.0\",\"graph\":{\"ops\":[{\"id\":3,\"t\":\"Conv\",\"ok\":true,\"f\":2.0,"
+		      "\"g\":2.5}],"
+		      "\"a/b~\":{}}}",
+		      NULL));
 	r = dlb_ref_root(&d, "graph");
 	assert(!dlb_get_array(&r, "ops", DLB_NEED, &ops, &n, &err) && IS(n, ==, 1));
 	op = dlb_ref_index(&ops, 0);
@@ -195,14 +212,20 @@ static void test_refs(void)
 	assert(!dlb_get_str(&op, "t", DLB_NEED, &s, &err) && SAME(s, "Conv"));
 	assert(!dlb_get_bool(&op, "ok", DLB_NEED, &b, &err) && b);
 	assert(!dlb_get_int(&op, "none", DLB_OPT, 0, 10, &i, &err) && IS(i, ==, 2));
-	assert(IS(dlb_get_int(&op, "none", DLB_NEED, 0, 10, &i, &err), ==, -1) && SAME(err.what, "no member 'none'") &&
-	       SAME(err.where, "f.json: /graph/ops/0"));
-	assert(IS(dlb_get_int(&op, "g", DLB_NEED, 0, 10, &i, &err), ==, -1) && SAME(err.where, "f.json: /graph/ops/0/g"));
-	assert(IS(dlb_get_int(&op, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) && SAME(err.what, "3 is above 2"));
-	assert(IS(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err), ==, -1) && SAME(err.what, "2.5 is below 3"));
-	assert(IS(dlb_get_str(&op, "id", DLB_NEED, &s, &err), ==, -1) && IS(dlb_get_bool(&op, "id", DLB_NEED, &b, &err), ==, -1));
-	assert(IS(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err), ==, -1) && IS(dlb_get_object(&op, "id", DLB_NEED, &odd, &err), ==, -1));
-	assert(IS(dlb_get_int(&ops, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) && HAS(err.what, "expected an object"));
+	assert(IS(dlb_get_int(&op, "none", DLB_NEED, 0, 10, &i, &err), ==, -1) &&
+	       SAME(err.what, "no member 'none'") && SAME(err.where, "f.json: /graph/ops/0"));
+	assert(IS(dlb_get_int(&op, "g", DLB_NEED, 0, 10, &i, &err), ==, -1) &&
+	       SAME(err.where, "f.json: /graph/ops/0/g"));
+	assert(IS(dlb_get_int(&op, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) &&
+	       SAME(err.what, "3 is above 2"));
+	assert(IS(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err), ==, -1) &&
+	       SAME(err.what, "2.5 is below 3"));
+	assert(IS(dlb_get_str(&op, "id", DLB_NEED, &s, &err), ==, -1) &&
+	       IS(dlb_get_bool(&op, "id", DLB_NEED, &b, &err), ==, -1));
+	assert(IS(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err), ==, -1) &&
+	       IS(dlb_get_object(&op, "id", DLB_NEED, &odd, &err), ==, -1));
+	assert(IS(dlb_get_int(&ops, "id", DLB_NEED, 0, 2, &i, &err), ==, -1) &&
+	       HAS(err.what, "expected an object"));
 	odd = dlb_ref_index(&ops, 7);
 	assert(IS(dlb_ref_int(&odd, 0, 1, &i, &err), ==, -1) && HAS(err.what, "found nothing"));
 	odd = dlb_ref_at(&r, "a/b~");
@@ -229,8 +252,9 @@ static void test_large(void)
 
 		snprintf(key, sizeof key, "%d", i);
 		json_object_set_new(placement, key, json_integer(i % 7));
-		json_array_append_new(ops, json_pack("{s:i,s:s,s:s,s:[ii],s:[i],s:f}", "id", i, "type", "Conv", "phase",
-						     "forward", "in", i, i + 1, "out", i + 2, "flop", i * 1.1));
+		json_array_append_new(ops, json_pack("{s:i,s:s,s:s,s:[ii],s:[i],s:f}", "id", i, "type",
+						     "Conv", "phase", "forward", "in", i, i + 1, "out", i + 2,
+						     "flop", i * 1.1));
 	}
 	json_object_set_new(graph, "ops", ops);
 	json_object_set_new(plan, "placement", placement);
@@ -239,7 +263,8 @@ static void test_large(void)
 	dlb_doc_set(&d, "plan", plan);
 	h = dlb_doc_hash(d.root, NULL);
 	text = text_of(&d);
-	assert(!dlb_doc_parse(&again, text, strlen(text), "again", NULL) && IS(dlb_doc_hash(again.root, NULL), ==, h));
+	assert(!dlb_doc_parse(&again, text, strlen(text), "again", NULL) &&
+	       IS(dlb_doc_hash(again.root, NULL), ==, h));
 	free(text);
 	dlb_doc_release(&d);
 	dlb_doc_release(&again);
@@ -269,17 +294,23 @@ static void same_print(const json_t *v)
 static void test_print(void)
 {
 	static const char *const texts[] = {
-		"[0,-0.0,0.0,1,-1,9223372036854775807,-9223372036854775808,1.0,-2.5,1e15,999999999999999.0,1e300,5e-324,0.1,123456789.0]",
-		"{\"a\":{},\"b\":[],\"\":null,\"c\":[true,false,[{}]]}", "[\"plain\",\"\\\"\\\\/\\u0001\\n\\u007f\",\"\\u00e9\\u4e2d\"]",
+		"[0,-0.0,0.0,1,-1,9223372036854775807,-9223372036854775808,1.0,-2.5,1e15,999999999999999.0,"
+		"1e300,5e-324,0.1,123456789.0]",
+		"{\"a\":{},\"b\":[],\"\":null,\"c\":[true,false,[{}]]}",
+		"[\"plain\",\"\\\"\\\\/\\u0001\\n\\u007f\",\"\\u00e9\\u4e2d\"]",
 	};
 	struct dlb_rng r;
 
 	dlb_rng_init(&r, 1);
 	for (int i = 0; i < 300 + DLB_LEN(texts); i++) {
-		json_t *v = i < DLB_LEN(texts) ? json_loads(texts[i], 0, NULL) : json_pack("[f, f, I, f]",
-			(dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 40) - 20),
-			floor((dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 20))), (json_int_t)dlb_rng_next(&r),
-			dlb_rng_uniform(&r));
+		json_t *v = i < DLB_LEN(texts) ?
+				    json_loads(texts[i], 0, NULL) :
+				    json_pack("[f, f, I, f]",
+					      (dlb_rng_uniform(&r) - 0.5) *
+						      pow(10, (double)dlb_rng_below(&r, 40) - 20),
+					      floor((dlb_rng_uniform(&r) - 0.5) *
+						    pow(10, (double)dlb_rng_below(&r, 20))),
+					      (json_int_t)dlb_rng_next(&r), dlb_rng_uniform(&r));
 
 		assert(v);
 		same_print(v);

@@ -19,10 +19,13 @@ static void gradient(void)
 	const int x = sample_input(&g, DLB_I64, (int64_t[]){ 0, 2 }, 2);
 	const int w = drawn_constant(&g, "words", (int64_t[]){ 4, 3 }, 2, true, 1, &drawn);
 	g.output[g.n_outputs++] = op(&g, "Gather", (int[]){ w, x }, 2, NULL, 0);
-	assert(IS(dlb_graph_set_padding_row(&g, "word=2", &err), ==, -1) && HAS(err.what, "no embedding has a table named like 'word'"));
-	assert(IS(dlb_graph_set_padding_row(&g, "words", &err), ==, -1) && IS(dlb_graph_set_padding_row(&g, "words=-1", &err), ==, -1));
-	if (dlb_graph_set_padding_row(&g, "wor*=2", &err) || dlb_graph_fold(&g, 4, &be, &err) || dlb_graph_find_parameters(&g, &err) ||
-	    dlb_graph_attach_loss(&g, "sum", &err) || dlb_graph_differentiate(&g, &err))
+	assert(IS(dlb_graph_set_padding_row(&g, "word=2", &err), ==, -1) &&
+	       HAS(err.what, "no embedding has a table named like 'word'"));
+	assert(IS(dlb_graph_set_padding_row(&g, "words", &err), ==, -1) &&
+	       IS(dlb_graph_set_padding_row(&g, "words=-1", &err), ==, -1));
+	if (dlb_graph_set_padding_row(&g, "wor*=2", &err) || dlb_graph_fold(&g, 4, &be, &err) ||
+	    dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, "sum", &err) ||
+	    dlb_graph_differentiate(&g, &err))
 		test_die(&err);
 	test_run_init(&r, &g, &be, 4);
 	memcpy(r.value[g.input[0]], ids, sizeof ids);

@@ -25,7 +25,10 @@ int main(void)
 	shows("a\\b 'c' \"d\"", "a\\b 'c' \"d\"");
 	shows("a\nb\tc\rd", "a\\nb\\tc\\rd");
 	shows("\x1b[31mred\x07\x7f", "\\x1b[31mred\\x07\\x7f");
-	shows("Stra\xc3\x9f" "e \xe5\xb1\xa4 \xf0\x9f\x98\x80", "Stra\xc3\x9f" "e \xe5\xb1\xa4 \xf0\x9f\x98\x80");
+	shows("Stra\xc3\x9f"
+	      "e \xe5\xb1\xa4 \xf0\x9f\x98\x80",
+	      "Stra\xc3\x9f"
+	      "e \xe5\xb1\xa4 \xf0\x9f\x98\x80");
 	shows("\xc2\x9b" "31m", "\\u009b31m");					/* CSI of one character */
 	shows("\xe2\x80\xae" "abc\xe2\x81\xa6", "\\u202eabc\\u2066");
 	shows("\xe2\x80\xa8", "\\u2028");

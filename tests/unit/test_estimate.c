@@ -9,14 +9,27 @@
 
 static long n_moves, n_longer;
 
-static void set_up(struct dlb_problem *p, struct dag *d, struct dlb_rng *r, uint64_t seed, bool chain, double colocate, const char *schedule)
+static void set_up(struct dlb_problem *p, struct dag *d, struct dlb_rng *r, uint64_t seed, bool chain,
+		   double colocate, const char *schedule)
 {
-	struct dag_options o = { .seed = seed, .n_forward = 2 + (int)dlb_rng_below(r, 20), .training = seed % 4 != 0, .chain = chain,
-		.colocate = colocate, .cluster = seed % 2 ? "cpu:1 host cpu/2:2*0.25 cpu:1" : "cpu:1 cpu/4:1 cpu:1*0.5", .batch = 24 };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 2 + (int)dlb_rng_below(r, 20),
+				 .training = seed % 4 != 0,
+				 .chain = chain,
+				 .colocate = colocate,
+				 .cluster = seed % 2 ? "cpu:1 host cpu/2:2*0.25 cpu:1" :
+						       "cpu:1 cpu/4:1 cpu:1*0.5",
+				 .batch = 24 };
 	struct dlb_error err;
 	dag_init(d, &o);
-	*p = (struct dlb_problem){ .graph = &d->g, .cluster = &d->cl, .cost = &d->c, .micro_batches = 1 + (int)(seed % 5), .batch = 24,
-				   .schedule = dlb_schedule_find(schedule), .seed = seed, .n_state = 1 };
+	*p = (struct dlb_problem){ .graph = &d->g,
+				   .cluster = &d->cl,
+				   .cost = &d->c,
+				   .micro_batches = 1 + (int)(seed % 5),
+				   .batch = 24,
+				   .schedule = dlb_schedule_find(schedule),
+				   .seed = seed,
+				   .n_state = 1 };
 	if (dlb_problem_init(p, &err))
 		abort();
 }
@@ -50,7 +63,8 @@ static double longest_from(const struct dlb_problem *p, const int *at, int op)
 		if (reads)
 			most = fmax(most, c + longest_from(p, at, i));
 	}
-	return most + (dlb_graph_is_view(g, op) ? 0 : dlb_cost_op_s(p->cost, op, here, n) * p->ranked_scale[here]);
+	return most +
+	       (dlb_graph_is_view(g, op) ? 0 : dlb_cost_op_s(p->cost, op, here, n) * p->ranked_scale[here]);
 }
 
 static void same(double a, double b, double scale)
@@ -105,7 +119,8 @@ static void test_moves(uint64_t seed, bool chain, const char *schedule)
 	assert(dlb_estimate_init(&e, &p, at));
 	for (int turn = 0; turn < 40; turn++) {
 		double was = e.value_s;
-		int n = 0, most = 1 + (int)dlb_rng_below(&r, 4), first = (int)dlb_rng_below(&r, (uint64_t)p.n_groups);
+		int n = 0, most = 1 + (int)dlb_rng_below(&r, 4),
+		    first = (int)dlb_rng_below(&r, (uint64_t)p.n_groups);
 		for (int g = first; g < p.n_groups && n < most; g++) {
 			int to = random_node(&p, &r, g);
 			if (to == at[g])
@@ -114,7 +129,8 @@ static void test_moves(uint64_t seed, bool chain, const char *schedule)
 			before[n++] = at[g];
 			at[g] = to;
 		}
-		double told = dlb_estimate_change_s(&e, group, before, n), again = dlb_estimate_change_s(&e, group, before, n);
+		double told = dlb_estimate_change_s(&e, group, before, n),
+		       again = dlb_estimate_change_s(&e, group, before, n);
 		double walked = dlb_estimate_walk_s(&e, group, before, n);
 		same(told, again, was);
 		bool one_op = n == 1 && p.group_start[group[0] + 1] - p.group_start[group[0]] == 1;
@@ -143,7 +159,11 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		test_whole(seed);
 	for (uint64_t seed = 1; seed <= 80; seed++)
-		test_moves(seed, seed % 4 == 0 || seed % 5 == 0, seed % 7 == 0 ? "none" : seed % 6 == 0 ? "gpipe" : "1f1b");
-	printf("test_estimate: %ld moves on 80 graphs, %ld of one op that lengthen the step\n", n_moves, n_longer);
+		test_moves(seed, seed % 4 == 0 || seed % 5 == 0,
+			   seed % 7 == 0 ? "none" :
+			   seed % 6 == 0 ? "gpipe" :
+					   "1f1b");
+	printf("test_estimate: %ld moves on 80 graphs, %ld of one op that lengthen the step\n", n_moves,
+	       n_longer);
 	return 0;
 }

@@ -30,14 +30,17 @@ static void make_graph(struct dlb_graph *g, int64_t batch, struct dlb_backend *b
 
 	must(dlb_onnx_read(MODEL, g, &err), &err);
 	g->training = true;
-	must(dlb_graph_fold(g, batch, be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
-	     dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err) || dlb_graph_index(g), &err);
+	must(dlb_graph_fold(g, batch, be, &err) || dlb_graph_find_parameters(g, &err) ||
+		     dlb_graph_attach_loss(g, NULL, &err) || dlb_graph_choose_layout(g, &err) ||
+		     dlb_graph_differentiate(g, &err) || dlb_graph_index(g),
+	     &err);
 }
 
 /* A document with everything on the one node of cpu:1. */
 static void make_doc(struct dlb_doc *doc, int64_t batch, int micro_batches)
 {
-	const struct dlb_run_edit edit = { .hyper = { [DLB_HYPER_LR] = 0.1 }, .hyper_given = { [DLB_HYPER_LR] = true } };
+	const struct dlb_run_edit edit = { .hyper = { [DLB_HYPER_LR] = 0.1 },
+					   .hyper_given = { [DLB_HYPER_LR] = true } };
 	struct dlb_error err = { .what = "" };
 	struct dlb_backend be;
 	struct dlb_graph g;
@@ -78,7 +81,8 @@ static struct dlb_exec_options options(void)
 		.transform = "scale=1/16", .shuffled = true, .seed = 1, .until_loss = NAN, .timeout_s = 30 };
 }
 
-static int run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *r, struct dlb_error *err)
+static int run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *r,
+	       struct dlb_error *err)
 {
 	struct dlb_comm *c;
 	int rc, who;
@@ -97,8 +101,10 @@ static void test_training(const struct dlb_doc *doc, const struct dlb_doc *four)
 
 	o.steps = 8;
 	must(run(doc, &o, &a, &err), &err);
-	assert(IS(a.steps, ==, 8) && IS(a.n_losses, ==, 8) && SAME(a.stopped, "steps") && IS(a.step_s, >, 0) && IS(a.n_ops, >, 5));
-	assert(IS(a.node[0].busy_s, >, 0) && IS(a.node[0].busy_s, <=, a.step_s * 1.5) && IS(a.imbalance, ==, 1) && IS(a.predicted_step_s, >, 0));
+	assert(IS(a.steps, ==, 8) && IS(a.n_losses, ==, 8) && SAME(a.stopped, "steps") &&
+	       IS(a.step_s, >, 0) && IS(a.n_ops, >, 5));
+	assert(IS(a.node[0].busy_s, >, 0) && IS(a.node[0].busy_s, <=, a.step_s * 1.5) &&
+	       IS(a.imbalance, ==, 1) && IS(a.predicted_step_s, >, 0));
 	assert(a.timeline && IS(a.n_spans[0], >, 5) && isnan(a.accuracy));
 	must(run(doc, &o, &b, &err), &err);
 	assert(!memcmp(a.loss, b.loss, 8 * sizeof *a.loss));
@@ -115,7 +121,8 @@ static void test_training(const struct dlb_doc *doc, const struct dlb_doc *four)
 	o.test_data = "digits:test";
 	must(run(doc, &o, &a, &err), &err);
 	assert(IS(a.steps, ==, 135) && SAME(a.stopped, "epochs"));
-	assert(IS(a.accuracy, >, 0.75) && IS(a.accuracy, <=, 1) && IS(a.test_loss, >, 0) && IS(a.test_loss, <, 1));
+	assert(IS(a.accuracy, >, 0.75) && IS(a.accuracy, <=, 1) && IS(a.test_loss, >, 0) &&
+	       IS(a.test_loss, <, 1));
 	dlb_report_release(&a);
 }
 
@@ -157,7 +164,8 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	o.steps = 37;
 	must(run(doc, &o, &part, &err), &err);
 	assert(!memcmp(part.loss, all.loss, 37 * sizeof *all.loss) && IS(lines(log), ==, 37));
-	assert(exists(ck, "step-30") && exists(ck, "step-37") && !exists(ck, "step-20") && !exists(ck, ".new-step-37"));
+	assert(exists(ck, "step-30") && exists(ck, "step-37") && !exists(ck, "step-20") &&
+	       !exists(ck, ".new-step-37"));
 	dlb_report_release(&part);
 	/* As if killed after the log had step 37 and the last checkpoint step 30. */
 	snprintf(command, sizeof command, "rm -r '%s/step-37'", ck);
@@ -165,7 +173,8 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	o.steps = -1;
 	o.until_step = 100;
 	must(run(doc, &o, &part, &err), &err);
-	assert(IS(part.first_step, ==, 30) && IS(part.steps, ==, 70) && !memcmp(part.loss, all.loss + 30, 70 * sizeof *all.loss));
+	assert(IS(part.first_step, ==, 30) && IS(part.steps, ==, 70) &&
+	       !memcmp(part.loss, all.loss + 30, 70 * sizeof *all.loss));
 	assert(IS(lines(log), ==, 100));
 	dlb_report_release(&part);
 	must(run(doc, &o, &part, &err), &err);		/* a run without remaining steps is no error */
@@ -179,7 +188,8 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 			 "truncate -s 100 '%s/step-100/part-0.safetensors'", ck);
 		assert(IS(system(command), ==, 0));
 		must(run(doc, &o, &part, &err), &err);
-		assert(IS(part.first_step, ==, 90) && IS(part.steps, ==, 10) && !memcmp(part.loss, all.loss + 90, 10 * sizeof *all.loss));
+		assert(IS(part.first_step, ==, 90) && IS(part.steps, ==, 10) &&
+		       !memcmp(part.loss, all.loss + 90, 10 * sizeof *all.loss));
 		dlb_report_release(&part);
 	}
 	snprintf(command, sizeof command, "for m in '%s'/step-*/manifest.json; do echo '{' > $m; done", ck);
@@ -195,13 +205,15 @@ static void test_stopping(const struct dlb_doc *doc, const char *dir)
 	struct dlb_report r;
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc wild;
-	struct dlb_run_edit edit = { .hyper = { [DLB_HYPER_LR] = 1e30 }, .hyper_given = { [DLB_HYPER_LR] = true } };
+	struct dlb_run_edit edit = { .hyper = { [DLB_HYPER_LR] = 1e30 },
+				     .hyper_given = { [DLB_HYPER_LR] = true } };
 	char ck[256];
 
 	snprintf(ck, sizeof ck, "%s/stop", dir);
 	o.until_loss = 1.5;
 	must(run(doc, &o, &r, &err), &err);
-	assert(SAME(r.stopped, "loss") && IS(r.loss[r.n_losses - 1], <, 1.5) && IS(r.loss[r.n_losses - 2], >=, 1.5));
+	assert(SAME(r.stopped, "loss") && IS(r.loss[r.n_losses - 1], <, 1.5) &&
+	       IS(r.loss[r.n_losses - 2], >=, 1.5));
 	dlb_report_release(&r);
 	o = options();
 	o.patience = 3;
@@ -270,7 +282,8 @@ static void test_dry_run(const struct dlb_doc *doc)
 	o.n_slow = 1;
 	must(dlb_exec_dry_run(doc, &o, &r, &err), &err);
 	assert(r.dry_run && IS(fabs(r.node[0].busy_s / r.node[0].predicted_busy_s - 2), <, 1e-9));
-	assert(IS(fabs(r.step_s / r.predicted_step_s - 2), <, 0.01) && IS(r.n_ops, >, 5) && IS(r.n_losses, ==, 0));
+	assert(IS(fabs(r.step_s / r.predicted_step_s - 2), <, 0.01) && IS(r.n_ops, >, 5) &&
+	       IS(r.n_losses, ==, 0));
 	dlb_report_release(&r);
 }
 
@@ -286,9 +299,12 @@ static void test_record(void)
 		end[0] = end[1] = i + 1;
 		dlb_record_add(&r, &e);
 	}
-	assert(IS(r.n_slots, >, DLB_RECORD_SLOTS / 2 - 1) && IS(r.n_slots, <=, DLB_RECORD_SLOTS) && IS(r.n_steps, <=, DLB_RECORD_STEPS));
+	assert(IS(r.n_slots, >, DLB_RECORD_SLOTS / 2 - 1) && IS(r.n_slots, <=, DLB_RECORD_SLOTS) &&
+	       IS(r.n_steps, <=, DLB_RECORD_STEPS));
 	for (int i = 0; i < r.n_slots; i++)
-		assert(IS(r.slot_step_s[i], ==, (double)(i * r.stride)) && IS(r.start_s[2 * i], ==, r.slot_step_s[i]) && IS(r.end_s[2 * i + 1], ==, r.slot_step_s[i] + 1));
+		assert(IS(r.slot_step_s[i], ==, (double)(i * r.stride)) &&
+		       IS(r.start_s[2 * i], ==, r.slot_step_s[i]) &&
+		       IS(r.end_s[2 * i + 1], ==, r.slot_step_s[i] + 1));
 	for (int i = 0; i < r.n_steps; i++)
 		assert(IS(r.step[i].step_s, ==, (double)(i * r.step_stride)));
 	dlb_record_release(&r);

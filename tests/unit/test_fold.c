@@ -20,7 +20,8 @@ static int input(struct dlb_graph *g, const char *name, enum dlb_dtype type, con
 	return t;
 }
 
-static int constant(struct dlb_graph *g, const char *name, enum dlb_dtype type, const int64_t *dim, int n, const void *data)
+static int constant(struct dlb_graph *g, const char *name, enum dlb_dtype type, const int64_t *dim, int n,
+		    const void *data)
 {
 	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
 	g->tensor[t].dtype = type;
@@ -55,7 +56,8 @@ static void shapes_that_follow(void)
 
 	start(&g);
 	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 2 }, { 0, 3 } }, 3);
-	const int c0 = constant(&g, "c0", DLB_I64, &d1, 1, &zero), c1 = constant(&g, "c1", DLB_I64, &d1, 1, &one);
+	const int c0 = constant(&g, "c0", DLB_I64, &d1, 1, &zero),
+		  c1 = constant(&g, "c1", DLB_I64, &d1, 1, &one);
 	const int c6 = constant(&g, "c6", DLB_I64, &d1, 1, &six);
 	const int shape = op(&g, "Shape", &x, 1, NULL, 0);
 	const int n = op(&g, "Slice", (int[]){ shape, c0, c1 }, 3, NULL, 0);
@@ -66,9 +68,11 @@ static void shapes_that_follow(void)
 		test_die(&err);
 	assert(IS(g.n_ops, ==, 1) && SAME(g.op[0].type, "Reshape") && IS(g.batch, ==, 5));
 	const struct dlb_tensor *t = &g.tensor[g.op[0].in[1]], *y = &g.tensor[g.output[0]];
-	assert(IS(t->kind, ==, DLB_T_CONSTANT) && t->data_mul && IS(t->data_mul[0], ==, 1) && IS(t->data_mul[1], ==, 0));
+	assert(IS(t->kind, ==, DLB_T_CONSTANT) && t->data_mul && IS(t->data_mul[0], ==, 1) &&
+	       IS(t->data_mul[1], ==, 0));
 	assert(IS(((const int64_t *)t->data)[0], ==, 0) && IS(((const int64_t *)t->data)[1], ==, 6));
-	assert(IS(y->n_dims, ==, 2) && IS(y->dim[0].mul, ==, 1) && IS(y->dim[0].add, ==, 0) && IS(y->dim[1].add, ==, 6));
+	assert(IS(y->n_dims, ==, 2) && IS(y->dim[0].mul, ==, 1) && IS(y->dim[0].add, ==, 0) &&
+	       IS(y->dim[1].add, ==, 6));
 	dlb_graph_release(&g);
 }
 
@@ -87,7 +91,9 @@ static void fixed_operands_that_do_not_fit(void)
 		const int at = constant(&g, "at", DLB_I64, dim, 2, rows);
 		output(&g, op(&g, "GatherElements", (int[]){ x, at }, 2, &axis, 1));
 		const int rc = dlb_graph_fold(&g, batch, &be, &err);
-		assert(batch == 3 ? !rc : rc == -1 && strstr(err.what, "does not fit") && strstr(err.hint, "another --batch than 2"));
+		assert(batch == 3 ? !rc :
+				    rc == -1 && strstr(err.what, "does not fit") &&
+					    strstr(err.hint, "another --batch than 2"));
 		dlb_graph_release(&g);
 	}
 }
@@ -106,7 +112,8 @@ static void wired(const int64_t *target, int n_target, int which)
 	if (dlb_graph_fold(&g, 20, &be, &err))
 		test_die(&err);
 	const struct dlb_desc d = dlb_tensor_desc(&g.tensor[g.output[0]], 20);
-	assert(IS(dlb_desc_count(&d), ==, 120) && IS(d.dim[which], ==, 20 * (target[which] > 0 ? target[which] / 8 : 1)));
+	assert(IS(dlb_desc_count(&d), ==, 120) &&
+	       IS(d.dim[which], ==, 20 * (target[which] > 0 ? target[which] / 8 : 1)));
 	dlb_graph_release(&g);
 }
 
@@ -155,7 +162,8 @@ static void refusals(void)
 }
 
 /* Default losses by the output's shape; labels and their bounds. */
-static void losses(const struct dlb_dim *dim, int n_dims, const char *loss, const char *type, int label_dims, int64_t bound)
+static void losses(const struct dlb_dim *dim, int n_dims, const char *loss, const char *type, int label_dims,
+		   int64_t bound)
 {
 	struct dlb_graph g;
 	struct dlb_error err = { .what = "" };
@@ -163,7 +171,8 @@ static void losses(const struct dlb_dim *dim, int n_dims, const char *loss, cons
 	start(&g);
 	const int x = input(&g, "x", DLB_F32, dim, n_dims);
 	output(&g, op(&g, "Relu", &x, 1, NULL, 0));
-	if (dlb_graph_fold(&g, 4, &be, &err) || dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, loss, &err))
+	if (dlb_graph_fold(&g, 4, &be, &err) || dlb_graph_find_parameters(&g, &err) ||
+	    dlb_graph_attach_loss(&g, loss, &err))
 		test_die(&err);
 	assert(SAME(g.op[g.tensor[g.loss].producer].type, type));
 	assert(IS(g.seed, >=, 0) && IS(g.tensor[g.seed].kind, ==, DLB_T_SEED));
@@ -171,7 +180,8 @@ static void losses(const struct dlb_dim *dim, int n_dims, const char *loss, cons
 		assert(IS(g.label, <, 0));
 	} else {
 		assert(IS(g.label, >=, 0) && IS(g.tensor[g.label].kind, ==, DLB_T_LABEL));
-		assert(IS(g.tensor[g.label].n_dims, ==, label_dims) && IS(g.tensor[g.label].bound, ==, bound));
+		assert(IS(g.tensor[g.label].n_dims, ==, label_dims) &&
+		       IS(g.tensor[g.label].bound, ==, bound));
 	}
 	dlb_graph_release(&g);
 }
@@ -186,7 +196,8 @@ static double rewritten(const char *path, int64_t batch, struct dlb_graph *g)
 		test_die(&err);
 	const struct dlb_parameter_choice choice = { .untie = false };
 	g->training = true;
-	if (dlb_graph_choose_parameters(g, &choice, &err) || dlb_graph_fold(g, batch, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
+	if (dlb_graph_choose_parameters(g, &choice, &err) || dlb_graph_fold(g, batch, &be, &err) ||
+	    dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
 	    dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 	for (int t = 0; t < g->n_tensors; t++)
@@ -209,7 +220,8 @@ static bool has_prefix(const char *s, const char *const *prefix)
 /* MODELS.tsv: file, nodes, nonconst_nodes, grad_nodes, params, ... */
 static void exported_models(const char *dir)
 {
-	static const char *const ours[] = { "mlp.", "lenet5.", "resnet20_cifar.train", "resnet50.train", "vgg_small.", NULL };
+	static const char *const ours[] = { "mlp.",           "lenet5.",    "resnet20_cifar.train",
+					    "resnet50.train", "vgg_small.", NULL };
 	char path[700], line[400], file[200];
 	double params;
 
@@ -244,7 +256,8 @@ static void exported_models(const char *dir)
 	dlb_graph_release(&g);
 	snprintf(path, sizeof path, "%s/onnx/models/resnet20_cifar.eval.op17.dyn.onnx", dir);
 	rewritten(path, 0, &g);
-	assert(IS(dlb_graph_warnings(&g, &warning), ==, 2) && HAS(warning[0], "folded") && HAS(warning[1], "tied"));
+	assert(IS(dlb_graph_warnings(&g, &warning), ==, 2) && HAS(warning[0], "folded") &&
+	       HAS(warning[1], "tied"));
 	dlb_graph_release(&g);
 }
 
@@ -257,12 +270,14 @@ static void cast_like_samples(void)
 	const float least = .25f;
 
 	start(&g);
-	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 2 } }, 2), c = constant(&g, "c", DLB_F32, NULL, 0, &least);
+	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 2 } }, 2),
+		  c = constant(&g, "c", DLB_F32, NULL, 0, &least);
 	const int bound = op(&g, "CastLike", (int[]){ c, x }, 2, NULL, 0);
 	output(&g, op(&g, "Clip", (int[]){ x, bound }, 2, NULL, 0));
 	if (dlb_graph_fold(&g, 5, &be, &err))
 		test_die(&err);
-	assert(IS(g.n_ops, ==, 1) && SAME(g.op[0].type, "Clip") && IS(g.tensor[g.op[0].in[1]].kind, ==, DLB_T_CONSTANT));
+	assert(IS(g.n_ops, ==, 1) && SAME(g.op[0].type, "Clip") &&
+	       IS(g.tensor[g.op[0].in[1]].kind, ==, DLB_T_CONSTANT));
 	assert(IS(*(const float *)g.tensor[g.op[0].in[1]].data, ==, least));
 	dlb_graph_release(&g);
 }
@@ -283,7 +298,8 @@ int main(void)
 	cast_like_samples();
 	refusals();
 	const struct dlb_dim d2[] = { { 1, 0 }, { 0, 7 } }, d3[] = { { 1, 0 }, { 0, 5 }, { 0, 7 } };
-	const struct dlb_dim d4[] = { { 1, 0 }, { 0, 7 }, { 0, 3 }, { 0, 2 } }, one[] = { { 1, 0 }, { 0, 1 } };
+	const struct dlb_dim d4[] = { { 1, 0 }, { 0, 7 }, { 0, 3 }, { 0, 2 } },
+			     one[] = { { 1, 0 }, { 0, 1 } };
 	losses(d2, 2, NULL, "SoftmaxCrossEntropyLoss", 1, 7);
 	losses(d3, 3, NULL, "SoftmaxCrossEntropyLoss", 2, 7);
 	losses(d4, 4, "auto", "SoftmaxCrossEntropyLoss", 3, 7);

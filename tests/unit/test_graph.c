@@ -18,8 +18,10 @@ static void small_graph(struct dlb_graph *g)
 	dlb_graph_init(g);
 	g->opset = 17;
 	g->batch = 8;
-	const int x = dlb_graph_add_tensor(g, "x", DLB_T_INPUT), w = dlb_graph_add_tensor(g, "w", DLB_T_WEIGHT);
-	const int c = dlb_graph_add_tensor(g, "c", DLB_T_CONSTANT), a = dlb_graph_add_tensor(g, "a", DLB_T_ACTIVATION);
+	const int x = dlb_graph_add_tensor(g, "x", DLB_T_INPUT),
+		  w = dlb_graph_add_tensor(g, "w", DLB_T_WEIGHT);
+	const int c = dlb_graph_add_tensor(g, "c", DLB_T_CONSTANT),
+		  a = dlb_graph_add_tensor(g, "a", DLB_T_ACTIVATION);
 	const int y = dlb_graph_add_tensor(g, "y", DLB_T_ACTIVATION);
 	static const int64_t value[] = { 2, 1 }, mul[] = { 0, 3 };
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -35,8 +37,10 @@ static void small_graph(struct dlb_graph *g)
 	g->tensor[c].data_mul = mul;
 	const struct dlb_attr attr[] = { { .name = "b", .type = DLB_ATTR_INT, .i = 3 },
 					 { .name = "a", .type = DLB_ATTR_STR, .s = "text" } };
-	dlb_graph_add_op(g, "first", "Relu", "", DLB_FORWARD, (int[]){ x, w, x }, 3, (int[]){ a }, 1, attr, 2);
-	dlb_graph_add_op(g, "second", "Relu", "", DLB_FORWARD, (int[]){ a, -1, c }, 3, (int[]){ y }, 1, NULL, 0);
+	dlb_graph_add_op(g, "first", "Relu", "", DLB_FORWARD, (int[]){ x, w, x }, 3, (int[]){ a }, 1, attr,
+			 2);
+	dlb_graph_add_op(g, "second", "Relu", "", DLB_FORWARD, (int[]){ a, -1, c }, 3, (int[]){ y }, 1, NULL,
+			 0);
 	g->op[0].flop = 100;
 	g->op[0].flop_fixed = 20;
 	g->input = dlb_arena_array(&g->arena, 1, sizeof(int));
@@ -58,12 +62,15 @@ static void test_views(void)
 	/* counted once, though it is two operands */
 	assert(IS(g.reader_start[1] - g.reader_start[0], ==, 1) && IS(g.reader[g.reader_start[0]], ==, 0));
 	assert(IS(g.reader_start[4] - g.reader_start[3], ==, 1) && IS(g.reader[g.reader_start[3]], ==, 1));
-	assert(IS(dlb_op_flop_at(&g, 0, 8), ==, 100) && IS(dlb_op_flop_at(&g, 0, 4), ==, 60) && IS(dlb_op_flop_at(&g, 0, 16), ==, 180));
+	assert(IS(dlb_op_flop_at(&g, 0, 8), ==, 100) && IS(dlb_op_flop_at(&g, 0, 4), ==, 60) &&
+	       IS(dlb_op_flop_at(&g, 0, 16), ==, 180));
 	assert(IS(dlb_tensor_bytes(&g.tensor[0], 5), ==, 80));
 
 	dlb_graph_io(&g, 1, 5, &a, &io);
-	assert(IS(io.n_in, ==, 3) && IS(io.in[1].n_dims, ==, -1) && IS(io.in[0].dim[0], ==, 5) && IS(io.out[0].dim[1], ==, 4));
-	assert(!io.value[0] && IS(((const int64_t *)io.value[2])[0], ==, 2) && IS(((const int64_t *)io.value[2])[1], ==, 16));
+	assert(IS(io.n_in, ==, 3) && IS(io.in[1].n_dims, ==, -1) && IS(io.in[0].dim[0], ==, 5) &&
+	       IS(io.out[0].dim[1], ==, 4));
+	assert(!io.value[0] && IS(((const int64_t *)io.value[2])[0], ==, 2) &&
+	       IS(((const int64_t *)io.value[2])[1], ==, 16));
 	dlb_graph_io(&g, 0, 5, &a, &io);
 	assert(io.weight[1] && !io.weight[0]);
 
@@ -80,7 +87,9 @@ static void test_views(void)
 	static const int64_t none[] = { 0 };
 	struct dlb_tensor t = { .dtype = DLB_I64, .n_dims = 0, .data = big, .data_mul = none };
 	assert(IS(*(const int64_t *)dlb_tensor_value(&t, 3, &a), ==, INT64_MAX - 1));
-	t = (struct dlb_tensor){ .dtype = DLB_F32, .n_dims = 1, .dim = { { 2, 1 } }, .is_fill = true, .fill = 0.5 };
+	t = (struct dlb_tensor){
+		.dtype = DLB_F32, .n_dims = 1, .dim = { { 2, 1 } }, .is_fill = true, .fill = 0.5
+	};
 	assert(IS(((const float *)dlb_tensor_value(&t, 3, &a))[6], ==, 0.5f));
 	dlb_arena_release(&a);
 	dlb_graph_release(&g);
@@ -116,12 +125,13 @@ static void test_order(uint64_t seed)
 			for (int k = 0; k < 3 && v > 0; k++)
 				in[n++] = tensor[dlb_rng_below(&rng, (uint64_t)v)];
 			snprintf(name, sizeof name, "op%d", v);
-			dlb_graph_add_op(&g, name, "Any", "", v < N / 2 ? DLB_FORWARD : DLB_BACKWARD, in, n, &tensor[v], 1,
-					 NULL, 0);
+			dlb_graph_add_op(&g, name, "Any", "", v < N / 2 ? DLB_FORWARD : DLB_BACKWARD, in, n,
+					 &tensor[v], 1, NULL, 0);
 		}
 		g.op[3].colocate = 7;
 		g.op[5].of = 2;
-		const char *who = g.op[3].name, *mate = g.op[7].name, *child = g.op[5].name, *parent = g.op[2].name;
+		const char *who = g.op[3].name, *mate = g.op[7].name, *child = g.op[5].name,
+			   *parent = g.op[2].name;
 		assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0));
 		for (int i = 0; i < N; i++) {
 			if (!strcmp(g.op[i].name, who))
@@ -135,13 +145,15 @@ static void test_order(uint64_t seed)
 
 	/* an error names a cycle */
 	dlb_graph_init(&g);
-	const int a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION), b = dlb_graph_add_tensor(&g, "b", DLB_T_ACTIVATION);
+	const int a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION),
+		  b = dlb_graph_add_tensor(&g, "b", DLB_T_ACTIVATION);
 	dlb_graph_add_op(&g, "free", "Any", "", DLB_FORWARD, NULL, 0, NULL, 0, NULL, 0);
 	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &a, 1, &b, 1, NULL, 0);
 	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &b, 1, &a, 1, NULL, 0);
 	assert(IS(dlb_graph_sort(&g, &err), ==, -1) && HAS(err.what, "'p' <- 'q' <- 'p'"));
 	assert(IS(dlb_graph_check(&g, &err), ==, -1) && HAS(err.what, "cycle"));
-	assert(IS(dlb_graph_check_known(&g, &err), ==, -1) && HAS(err.what, "no operator Any") && HAS(err.where, "Any 'free' (opset 0)"));
+	assert(IS(dlb_graph_check_known(&g, &err), ==, -1) && HAS(err.what, "no operator Any") &&
+	       HAS(err.where, "Any 'free' (opset 0)"));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -151,10 +163,12 @@ static void test_state_makes_no_edges(void)
 	/* an op that writes a buffer which an earlier op reads: no cycle, no producer */
 	struct dlb_graph g;
 	dlb_graph_init(&g);
-	const int s = dlb_graph_add_tensor(&g, "mean", DLB_T_BUFFER), a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION);
+	const int s = dlb_graph_add_tensor(&g, "mean", DLB_T_BUFFER),
+		  a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION);
 	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &s, 1, &a, 1, NULL, 0);
 	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &a, 1, &s, 1, NULL, 0);
-	assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0) && IS(g.tensor[s].producer, ==, -1));
+	assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0) &&
+	       IS(g.tensor[s].producer, ==, -1));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -165,12 +179,14 @@ static void test_groups(void)
 	int group[6];
 	dlb_graph_init(&g);
 	for (int i = 0; i < 6; i++)
-		dlb_graph_add_op(&g, (char[]){ (char)('a' + i), 0 }, "Any", "", DLB_FORWARD, NULL, 0, NULL, 0, NULL, 0);
+		dlb_graph_add_op(&g, (char[]){ (char)('a' + i), 0 }, "Any", "", DLB_FORWARD, NULL, 0, NULL, 0,
+				 NULL, 0);
 	g.op[5].colocate = 3;
 	g.op[3].colocate = 1;
 	g.op[4].colocate = 5;
 	dlb_graph_groups(&g, group);
-	assert(IS(group[0], ==, 0) && IS(group[1], ==, 1) && IS(group[2], ==, 2) && IS(group[3], ==, 1) && IS(group[4], ==, 1) && IS(group[5], ==, 1));
+	assert(IS(group[0], ==, 0) && IS(group[1], ==, 1) && IS(group[2], ==, 2) && IS(group[3], ==, 1) &&
+	       IS(group[4], ==, 1) && IS(group[5], ==, 1));
 	assert(IS(dlb_graph_check(&g, &err), ==, 0));
 	g.op[1].colocate = 4;
 	assert(IS(dlb_graph_check(&g, &err), ==, -1) && HAS(err.what, "comes round"));
@@ -219,15 +235,17 @@ static void test_round_trip(void)
 		{ .name = "ints", .type = DLB_ATTR_INTS, .ints = ints, .n = 4 },
 		{ .name = "none", .type = DLB_ATTR_INTS, .ints = ints, .n = 0 },
 		{ .name = "reals", .type = DLB_ATTR_REALS, .reals = reals, .n = 4 },
-		{ .name = "t", .type = DLB_ATTR_TENSOR, .desc = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, 2 } },
+		{ .name = "t",
+		  .type = DLB_ATTR_TENSOR,
+		  .desc = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, 2 } },
 		  .data = values },
 	};
 	const int last = g.tensor[4].producer;
 	const int z = dlb_graph_add_tensor(&g, "z", DLB_T_ACTIVATION);
 	g.tensor[z].size_mul = 12;
 	g.tensor[z].size_add = 100.5;
-	dlb_graph_add_op(&g, "all", "NoSuchType", "com.example", DLB_FORWARD, &g.op[last].out[0], 1, &z, 1, attr,
-			 DLB_LEN(attr));
+	dlb_graph_add_op(&g, "all", "NoSuchType", "com.example", DLB_FORWARD, &g.op[last].out[0], 1, &z, 1,
+			 attr, DLB_LEN(attr));
 	g.op[2].opset = 3;
 	g.op[2].flop = 1.5;
 	static const uint64_t u64[] = { UINT64_MAX, 5 };
@@ -277,11 +295,14 @@ static void test_round_trip(void)
 
 static void test_hostile(void)
 {
-	static const struct { const char *graph, *says; } bad[] = {
+	static const struct { const char *graph, *says;
+	} bad[] = {
 		{ "[]", "expected an object" },
 		{ "{}", "no member 'batch'" },
 		{ GRAPH("", "") "", NULL },
-		{ GRAPH(T(0, "\"shape\":[1]") "," T(1, "\"shape\":[\"N\",2]"), OP(0, "", "0", "") "," OP(1, "0", "1", "")), NULL },
+		{ GRAPH(T(0, "\"shape\":[1]") "," T(1, "\"shape\":[\"N\",2]"),
+			OP(0, "", "0", "") "," OP(1, "0", "1", "")),
+		  NULL },
 		{ GRAPH(T(1, "\"shape\":[1]"), ""), "id 1 at position 0" },
 		{ GRAPH(T(0, "\"shape\":[1]") "," T(0, "\"shape\":[1]"), ""), "id 0 at position 1" },
 		{ GRAPH(T(0, "\"shape\":[-1]"), ""), "below 0" },
@@ -306,14 +327,18 @@ static void test_hostile(void)
 		{ GRAPH(T(0, "\"shape\":[1]"), OP(0, "0", "0", "")), "itself: a cycle" },
 		{ GRAPH(T(0, "\"shape\":[1]"), OP(0, "0", "", "") "," OP(1, "", "0", "")), "only later" },
 		{ GRAPH(T(0, "\"shape\":[1]"), OP(0, "0", "", "")), "nothing makes tensor 't0'" },
-		{ GRAPH(T(0, "\"shape\":[1]"), OP(0, "", "0", "") "," OP(1, "", "0", "")), "made by op 'o0' already" },
+		{ GRAPH(T(0, "\"shape\":[1]"), OP(0, "", "0", "") "," OP(1, "", "0", "")),
+		  "made by op 'o0' already" },
 		{ GRAPH("", OP(0, "", "", ",\"colocate\":3")), "above 0" },
 		{ GRAPH("", OP(0, "", "", ",\"colocate\":0")), "comes round" },
 		{ GRAPH("", OP(0, "", "", ",\"flop\":-1")), "below 0" },
 		{ GRAPH("", OP(0, "", "", ",\"attributes\":{\"a\":null}")), "no attribute" },
 		{ GRAPH("", OP(0, "", "", ",\"attributes\":{\"a\":[[1]]}")), "integer" },
-		{ GRAPH("", OP(0, "", "", ",\"attributes\":{\"a\":{\"dtype\":\"f32\",\"shape\":[3],\"value\":[1]}}")), "needs 3" },
-		{ GRAPH("{\"name\":\"x\",\"kind\":\"input\",\"dtype\":\"f32\"}", OP(0, "", "0", "")), "cannot be an output" },
+		{ GRAPH("", OP(0, "", "",
+			       ",\"attributes\":{\"a\":{\"dtype\":\"f32\",\"shape\":[3],\"value\":[1]}}")),
+		  "needs 3" },
+		{ GRAPH("{\"name\":\"x\",\"kind\":\"input\",\"dtype\":\"f32\"}", OP(0, "", "0", "")),
+		  "cannot be an output" },
 	};
 	for (int i = 0; i < DLB_LEN(bad); i++) {
 		char text[2000];
@@ -329,7 +354,8 @@ static void test_hostile(void)
 		}
 		if ((rc != 0) != (bad[i].says != NULL) || (rc && !strstr(err.what, bad[i].says) &&
 							   !strstr(err.hint, bad[i].says))) {
-			fprintf(stderr, "document %d: %d, '%s: %s' (%s)\n", i, rc, err.where, err.what, err.hint);
+			fprintf(stderr, "document %d: %d, '%s: %s' (%s)\n", i, rc, err.where, err.what,
+				err.hint);
 			abort();
 		}
 	}
@@ -364,8 +390,8 @@ static void test_large(void)
 	const double written = dlb_clock_s();
 	assert(IS(dlb_graph_read(&d, &back, &err), ==, 0) && IS(back.n_ops, ==, N));
 	const double read = dlb_clock_s();
-	printf("100000 ops: sorted in %.2f s, written in %.2f s, read in %.2f s\n", sorted - start, written - sorted,
-	       read - written);
+	printf("100000 ops: sorted in %.2f s, written in %.2f s, read in %.2f s\n", sorted - start,
+	       written - sorted, read - written);
 	/* 25 s under valgrind; quadratic time would take longer even without it */
 	assert(IS(read - written, <, 120));
 	dlb_graph_release(&back);

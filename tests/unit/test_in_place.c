@@ -14,12 +14,15 @@ static int compared;
 static void fill(struct dlb_rng *r, const struct dlb_desc *d, void *data)
 {
 	for (int64_t i = 0; i < dlb_desc_count(d); i++)
-		dlb_value_set(data, d->dtype, i, d->dtype == DLB_BOOL ? (double)dlb_rng_below(r, 2) : 0.25 + dlb_rng_uniform(r));
+		dlb_value_set(data, d->dtype, i,
+			      d->dtype == DLB_BOOL ? (double)dlb_rng_below(r, 2) : 0.25 + dlb_rng_uniform(r));
 }
 
 static void run(struct dlb_kernel *k, void **in, void **out, void *scratch)
 {
-	const struct dlb_run r = { .in = in, .out = out, .scratch = scratch, .seed = 3, .step = 1, .vertex = 7 };
+	const struct dlb_run r = {
+		.in = in, .out = out, .scratch = scratch, .seed = 3, .step = 1, .vertex = 7
+	};
 	k->run(k, &r);
 }
 
@@ -34,7 +37,8 @@ static bool compare(struct dlb_backend *be, struct dlb_op_io *io, int over)
 	if (io->cls->infer(io, &err))
 		return false;
 	const struct dlb_desc *x = &io->in[over], *y = &io->out[0];
-	if (x->dtype != y->dtype || x->layout != y->layout || !dlb_desc_same_shape(x, y) || io->cls->kernel(be, io, &k, &err))
+	if (x->dtype != y->dtype || x->layout != y->layout || !dlb_desc_same_shape(x, y) ||
+	    io->cls->kernel(be, io, &k, &err))
 		return false;
 	dlb_rng_init(&rng, 11);
 	for (int i = 0; i < io->n_in; i++) {
@@ -51,8 +55,8 @@ static bool compare(struct dlb_backend *be, struct dlb_op_io *io, int over)
 	be->ops->sync(be);
 	for (int i = 0; i < io->n_out; i++) {
 		if (memcmp(out[i], again[i], dlb_desc_bytes(&io->out[i]))) {
-			fprintf(stderr, "%s (%s): output %d differs when output 0 lies over input %d\n", io->cls->name,
-				dlb_dtype_name(x->dtype), i, over);
+			fprintf(stderr, "%s (%s): output %d differs when output 0 lies over input %d\n",
+				io->cls->name, dlb_dtype_name(x->dtype), i, over);
 			abort();
 		}
 	}
@@ -119,11 +123,22 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 				bool channels_last = f % 2;
 				form(f / 2 % N_FORMS, types[f / 2 / N_FORMS], over, n_in, in);
 				for (int i = 0; i < n_in; i++)
-					in[i].layout = channels_last && in[i].n_dims > 2 ? DLB_CHANNELS_LAST : DLB_PLAIN;
+					in[i].layout = channels_last && in[i].n_dims > 2 ? DLB_CHANNELS_LAST :
+											   DLB_PLAIN;
 				memset(out, 0, sizeof out);
-				struct dlb_op_io io = { .name = "v", .cls = cls, .opset = 13, .n_in = n_in, .in = in, .out = out,
-					.n_out = cls->n_out[1] > 0 && cls->n_out[1] < MAX_OUT ? cls->n_out[1] : 1, .training = true,
-					.attr = attr, .n_attr = attr ? 1 : 0 };
+				struct dlb_op_io io = { .name = "v",
+							.cls = cls,
+							.opset = 13,
+							.n_in = n_in,
+							.in = in,
+							.out = out,
+							.n_out = cls->n_out[1] > 0 &&
+										 cls->n_out[1] < MAX_OUT ?
+									 cls->n_out[1] :
+									 1,
+							.training = true,
+							.attr = attr,
+							.n_attr = attr ? 1 : 0 };
 				compare(be, &io, over);
 			}
 		}

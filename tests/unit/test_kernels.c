@@ -8,12 +8,23 @@
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 3e-5 : 1e-12; }
 
 /* ---- products ---- */
-static void one_gemm(enum dlb_dtype t, int64_t m, int64_t n, int64_t k, int64_t batch, bool ta, bool tw, int c_kind,
-		     bool weight, double alpha, double beta, bool share_w, bool offsets)
+static void one_gemm(enum dlb_dtype t, int64_t m, int64_t n, int64_t k, int64_t batch, bool ta, bool tw,
+		     int c_kind, bool weight, double alpha, double beta, bool share_w, bool offsets)
 {
 	int64_t a_off[8], w_off[8];
-	struct dlb_gemm_desc d = { .dtype = t, .m = m, .n = n, .k = k, .n_batch = batch, .trans_a = ta, .trans_w = tw,
-		.has_c = c_kind > 0, .w_is_weight = weight, .alpha = alpha, .beta = beta, .a_batch = m * k, .w_batch = share_w ? 0 : k * n };
+	struct dlb_gemm_desc d = { .dtype = t,
+				   .m = m,
+				   .n = n,
+				   .k = k,
+				   .n_batch = batch,
+				   .trans_a = ta,
+				   .trans_w = tw,
+				   .has_c = c_kind > 0,
+				   .w_is_weight = weight,
+				   .alpha = alpha,
+				   .beta = beta,
+				   .a_batch = m * k,
+				   .w_batch = share_w ? 0 : k * n };
 	static const int64_t c_of[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 0, 0 }, { -1, 1 } };
 	struct arg in[3], out[1];
 	struct dlb_kernel *kern;
@@ -38,15 +49,20 @@ static void one_gemm(enum dlb_dtype t, int64_t m, int64_t n, int64_t k, int64_t 
 	for (int64_t b = 0; b < batch; b++)
 		for (int64_t i = 0; i < m; i++)
 			for (int64_t j = 0; j < n; j++) {
-				const double *a = in[0].v + (offsets ? batch - 1 - b : b) * m * k, *w = in[1].v + (share_w ? 0 : b * k * n);
+				const double *a = in[0].v + (offsets ? batch - 1 - b : b) * m * k,
+					     *w = in[1].v + (share_w ? 0 : b * k * n);
 				double s = 0;
 
 				for (int64_t l = 0; l < k; l++)
-					s += (ta ? a[l * m + i] : a[i * k + l]) * (tw ? w[j * k + l] : w[l * n + j]);
-				out[0].v[(b * m + i) * n + j] = alpha * s + (c_kind ? beta * in[2].v[i * d.c_row + j * d.c_col] : 0);
+					s += (ta ? a[l * m + i] : a[i * k + l]) *
+					     (tw ? w[j * k + l] : w[l * n + j]);
+				out[0].v[(b * m + i) * n +
+					 j] = alpha * s +
+					      (c_kind ? beta * in[2].v[i * d.c_row + j * d.c_col] : 0);
 			}
-	snprintf(what, sizeof what, "gemm %s %lldx%lldx%lld batch %lld ta %d tw %d c %d weight %d", dlb_dtype_name(t),
-		 (long long)m, (long long)n, (long long)k, (long long)batch, ta, tw, c_kind, weight);
+	snprintf(what, sizeof what, "gemm %s %lldx%lldx%lld batch %lld ta %d tw %d c %d weight %d",
+		 dlb_dtype_name(t), (long long)m, (long long)n, (long long)k, (long long)batch, ta, tw,
+		 c_kind, weight);
 	MUST(be.ops->gemm(&be, &d, &kern, &err_));
 	check_run(what, kern, in, 3, out, 1, tol_of(t) * sqrt((double)k + 1), NULL, NULL);
 	release(in, 3);
@@ -55,14 +71,15 @@ static void one_gemm(enum dlb_dtype t, int64_t m, int64_t n, int64_t k, int64_t 
 
 static void gemms(void)
 {
-	static const int64_t shapes[][3] = { { 1, 1, 1 }, { 5, 7, 3 }, { 16, 16, 16 }, { 64, 120, 256 }, { 33, 10, 84 }, { 1, 65, 40 },
-		{ 31, 1, 17 }, { 128, 10, 1 }, { 2, 3, 0 }, { 70, 129, 65 } };
+	static const int64_t shapes[][3] = { { 1, 1, 1 },    { 5, 7, 3 },    { 16, 16, 16 }, { 64, 120, 256 },
+					     { 33, 10, 84 }, { 1, 65, 40 },  { 31, 1, 17 },  { 128, 10, 1 },
+					     { 2, 3, 0 },    { 70, 129, 65 } };
 
 	for (int t = DLB_F32; t <= DLB_F64; t++) {
 		for (int s = 0; s < DLB_LEN(shapes); s++)
 			for (int flags = 0; flags < 8; flags++)
-				one_gemm(t, shapes[s][0], shapes[s][1], shapes[s][2], 1, flags & 1, flags & 2, s % 5, flags & 4,
-					 s % 3 ? 1 : 0.5, s % 2 ? 1 : -2, false, false);
+				one_gemm(t, shapes[s][0], shapes[s][1], shapes[s][2], 1, flags & 1, flags & 2,
+					 s % 5, flags & 4, s % 3 ? 1 : 0.5, s % 2 ? 1 : -2, false, false);
 		one_gemm(t, 20, 30, 40, 1, false, true, 1, true, 1, 1, false, false); /* Linear with a bias */
 		for (int flags = 0; flags < 16; flags++)
 			one_gemm(t, 9, 12, 21, 5, flags & 1, flags & 2, 0, false, 1, 0, flags & 4, flags & 8);
@@ -73,9 +90,12 @@ static void gemms(void)
 /* A packed weight is reused for the same version, and packed again for another version and for version 0. */
 static void weight_versions(void)
 {
-	struct dlb_gemm_desc d = { .dtype = DLB_F32, .m = 48, .n = 80, .k = 64, .n_batch = 1, .w_is_weight = true, .alpha = 1 };
+	struct dlb_gemm_desc d = {
+		.dtype = DLB_F32, .m = 48, .n = 80, .k = 64, .n_batch = 1, .w_is_weight = true, .alpha = 1
+	};
 	struct dlb_kernel *k;
-	float *a = be.ops->alloc(&be, 48 * 64 * 4), *w = be.ops->alloc(&be, 64 * 80 * 4), *y = be.ops->alloc(&be, 48 * 80 * 4);
+	float *a = be.ops->alloc(&be, 48 * 64 * 4), *w = be.ops->alloc(&be, 64 * 80 * 4),
+	      *y = be.ops->alloc(&be, 48 * 80 * 4);
 	void *in[] = { a, w, NULL }, *out[] = { y }, *scratch;
 	struct dlb_run r = { .in = in, .out = out };
 
@@ -147,20 +167,28 @@ static struct window random_window(bool pool)
 	return w;
 }
 
-static struct dlb_desc spatial(enum dlb_dtype t, enum dlb_layout l, int64_t n, int64_t c, const int64_t *sp, int n_sp)
+static struct dlb_desc spatial(enum dlb_dtype t, enum dlb_layout l, int64_t n, int64_t c, const int64_t *sp,
+			       int n_sp)
 {
 	return desc(t, l, n_sp + 2, DIMS(n, c, sp[0], n_sp > 1 ? sp[1] : 0, n_sp > 2 ? sp[2] : 0));
 }
 
 /* ---- convolution ---- */
-static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct window *w, int64_t n, int64_t cg, int64_t mg, int64_t g, bool bias)
+static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct window *w, int64_t n, int64_t cg,
+		     int64_t mg, int64_t g, bool bias)
 {
-	int64_t xi = count3(w->in, w->n_sp), yo = count3(w->out, w->n_sp), kk = count3(w->k, w->n_sp), c = cg * g, m = mg * g;
-	struct arg x = draw(spatial(t, layout, n, c, w->in, w->n_sp)), wt = draw(spatial(t, 0, m, cg, w->k, w->n_sp));
-	struct arg b = bias ? draw(desc(t, 0, 1, &m)) : absent(), dy = draw(spatial(t, layout, n, m, w->out, w->n_sp));
-	struct arg y = { dy.d, zeros(n * m * yo) }, dx = { x.d, zeros(n * c * xi) }, dw = { wt.d, zeros(m * cg * kk) };
+	int64_t xi = count3(w->in, w->n_sp), yo = count3(w->out, w->n_sp), kk = count3(w->k, w->n_sp),
+		c = cg * g, m = mg * g;
+	struct arg x = draw(spatial(t, layout, n, c, w->in, w->n_sp)),
+		   wt = draw(spatial(t, 0, m, cg, w->k, w->n_sp));
+	struct arg b = bias ? draw(desc(t, 0, 1, &m)) : absent(),
+		   dy = draw(spatial(t, layout, n, m, w->out, w->n_sp));
+	struct arg y = { dy.d, zeros(n * m * yo) }, dx = { x.d, zeros(n * c * xi) },
+		   dw = { wt.d, zeros(m * cg * kk) };
 	struct arg db = { bias ? b.d : (struct dlb_desc){ .n_dims = -1 }, bias ? zeros(m) : NULL };
-	struct dlb_conv_desc d = { .x = x.d, .w = wt.d, .y = y.d, .has_bias = bias, .groups = g, .winograd = true };
+	struct dlb_conv_desc d = {
+		.x = x.d, .w = wt.d, .y = y.d, .has_bias = bias, .groups = g, .winograd = true
+	};
 	char what[200], sx[64], sw[64];
 
 	for (int i = 0; i < w->n_sp; i++) {
@@ -179,7 +207,9 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 					db.v[o] += up;
 				for (int64_t ch = 0; ch < cg; ch++)
 					for (int64_t k = 0; k < kk; k++) {
-						int64_t at = meets(w, p, k), xat = (i * c + o / mg * cg + ch) * xi + at, wat = (o * cg + ch) * kk + k;
+						int64_t at = meets(w, p, k),
+							xat = (i * c + o / mg * cg + ch) * xi + at,
+							wat = (o * cg + ch) * kk + k;
 
 						if (at < 0)
 							continue;
@@ -194,9 +224,11 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 		struct dlb_kernel *k;
 
 		d.dir = dir;
-		snprintf(what, sizeof what, "conv dir %d %s w %s groups %lld bias %d step %lld dil %lld pad %lld,%lld", dir, dlb_desc_str(&x.d, sx, 64),
-			 dlb_desc_str(&wt.d, sw, 64), (long long)g, bias, (long long)w->step[0], (long long)w->dil[0],
-			 (long long)w->begin[0], (long long)w->end[0]);
+		snprintf(what, sizeof what,
+			 "conv dir %d %s w %s groups %lld bias %d step %lld dil %lld pad %lld,%lld", dir,
+			 dlb_desc_str(&x.d, sx, 64), dlb_desc_str(&wt.d, sw, 64), (long long)g, bias,
+			 (long long)w->step[0], (long long)w->dil[0], (long long)w->begin[0],
+			 (long long)w->end[0]);
 		MUST(be.ops->conv(&be, &d, &k, &err_));
 		if (t == DLB_F64 && dir == DLB_CONV_FORWARD) {
 			check_differences(what, k, in[0], 3, out[0], 2, dy.v, 0, dx.v);
@@ -211,13 +243,26 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 
 static void convs(void)
 {
-	static const struct { struct window w; int64_t n, cg, mg, g; } fixed[] = {
+	static const struct { struct window w; int64_t n, cg, mg, g;
+	} fixed[] = {
 		/* lenet5 */
-		{ { 2, { 28, 28 }, { 28, 28 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 }, { 2, 2 } }, 3, 1, 6, 1 },
+		{ { 2, { 28, 28 }, { 28, 28 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 }, { 2, 2 } },
+		  3,
+		  1,
+		  6,
+		  1 },
 		{ { 2, { 14, 14 }, { 10, 10 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 0 }, { 0 } }, 3, 6, 16, 1 },
 		/* resnet20 */
-		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 3, 16, 1 },
-		{ { 2, { 16, 16 }, { 8, 8 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 16, 32, 1 },
+		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+		  2,
+		  3,
+		  16,
+		  1 },
+		{ { 2, { 16, 16 }, { 8, 8 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+		  2,
+		  16,
+		  32,
+		  1 },
 		{ { 2, { 16, 16 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0 }, { 0 } }, 2, 16, 32, 1 },
 		/* depthwise */
 		{ { 2, { 9, 9 }, { 9, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 1, 24 },
@@ -227,38 +272,53 @@ static void convs(void)
 		/* unequal pads */
 		{ { 2, { 7, 9 }, { 7, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 1, 16, 16, 1 },
 		/* Winograd's */
-		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 32, 48, 1 },
-		{ { 2, { 13, 9 }, { 13, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 5, 48, 32, 1 },
+		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+		  2,
+		  32,
+		  48,
+		  1 },
+		{ { 2, { 13, 9 }, { 13, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } },
+		  5,
+		  48,
+		  32,
+		  1 },
 	};
 
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int l = DLB_PLAIN; l <= DLB_CHANNELS_LAST; l++) {
 			for (int i = 0; i < DLB_LEN(fixed); i++)
-				one_conv(t, l, &fixed[i].w, fixed[i].n, fixed[i].cg, fixed[i].mg, fixed[i].g, i % 2);
+				one_conv(t, l, &fixed[i].w, fixed[i].n, fixed[i].cg, fixed[i].mg, fixed[i].g,
+					 i % 2);
 			for (int i = 0; i < 30; i++) {	/* depthwise, with full and partial last blocks */
 				struct window w = random_window(false);
 				static const int64_t groups[] = { 15, 16, 17, 64, 70, 128, 131 };
 
-				one_conv(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3), 1, 1, groups[i % DLB_LEN(groups)], i % 2);
+				one_conv(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3), 1, 1,
+					 groups[i % DLB_LEN(groups)], i % 2);
 			}
 			for (int i = 0; i < 60; i++) {
 				struct window w = random_window(false);
 				int64_t g = dlb_rng_below(&rng, 2) ? 1 : 1 + (int64_t)dlb_rng_below(&rng, 4);
 
-				one_conv(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3), 1 + (int64_t)dlb_rng_below(&rng, 9),
+				one_conv(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3),
+					 1 + (int64_t)dlb_rng_below(&rng, 9),
 					 1 + (int64_t)dlb_rng_below(&rng, 9), g, i % 2);
 			}
 		}
 }
 
 /* ---- pooling ---- */
-static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct window *w, int64_t n, int64_t c, bool max, bool include,
-		     enum dlb_dtype pos_type)
+static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct window *w, int64_t n, int64_t c,
+		     bool max, bool include, enum dlb_dtype pos_type)
 {
 	int64_t xi = count3(w->in, w->n_sp), yo = count3(w->out, w->n_sp), kk = count3(w->k, w->n_sp);
-	struct arg x = draw(spatial(t, layout, n, c, w->in, w->n_sp)), dy = draw(spatial(t, layout, n, c, w->out, w->n_sp));
-	struct arg y = { dy.d, zeros(n * c * yo) }, pos = { dy.d, zeros(n * c * yo) }, dx = { x.d, zeros(n * c * xi) };
-	struct dlb_pool_desc d = { .max = max, .count_include_pad = include, .x = x.d, .y = y.d, .pos = pos_type };
+	struct arg x = draw(spatial(t, layout, n, c, w->in, w->n_sp)),
+		   dy = draw(spatial(t, layout, n, c, w->out, w->n_sp));
+	struct arg y = { dy.d, zeros(n * c * yo) }, pos = { dy.d, zeros(n * c * yo) },
+		   dx = { x.d, zeros(n * c * xi) };
+	struct dlb_pool_desc d = {
+		.max = max, .count_include_pad = include, .x = x.d, .y = y.d, .pos = pos_type
+	};
 	struct dlb_kernel *k;
 	char what[200], sx[64];
 
@@ -307,8 +367,8 @@ static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 						dx.v[i * xi + meets(w, p, q)] += dy.v[i * yo + p] / by;
 			}
 		}
-	snprintf(what, sizeof what, "%s pool %s kernel %lld,%lld step %lld", max ? "max" : "average", dlb_desc_str(&x.d, sx, 64),
-		 (long long)w->k[0], (long long)w->k[1], (long long)w->step[0]);
+	snprintf(what, sizeof what, "%s pool %s kernel %lld,%lld step %lld", max ? "max" : "average",
+		 dlb_desc_str(&x.d, sx, 64), (long long)w->k[0], (long long)w->k[1], (long long)w->step[0]);
 	MUST(be.ops->pool(&be, &d, &k, &err_));
 	if (t == DLB_F64 && !max)
 		check_differences(what, k, &x, 1, &y, 1, dy.v, 0, dx.v);
@@ -325,22 +385,28 @@ static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 
 static void pools(void)
 {
-	static const struct window two = { 2, { 12, 10 }, { 6, 5 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 0 }, { 0 } };
-	static const struct window three = { 2, { 13, 13 }, { 7, 7 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } };
+	static const struct window two = {
+		2, { 12, 10 }, { 6, 5 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 0 }, { 0 }
+	};
+	static const struct window three = { 2,        { 13, 13 }, { 7, 7 }, { 3, 3 },
+					     { 2, 2 }, { 1, 1 },   { 1, 1 }, { 1, 1 } };
 	static const int64_t channels[] = { 1, 3, 6, 16, 64, 70, 130 };
 
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int l = DLB_PLAIN; l <= DLB_CHANNELS_LAST; l++)
 			for (int max = 0; max < 2; max++) {
 				for (int i = 0; i < DLB_LEN(channels); i++) {
-					one_pool(t, l, &two, 2, channels[i], max, false, i % 2 ? DLB_U8 : DLB_I32);
-					one_pool(t, l, &three, 2, channels[i], max, i % 2, i % 2 ? DLB_I32 : DLB_U8);
+					one_pool(t, l, &two, 2, channels[i], max, false,
+						 i % 2 ? DLB_U8 : DLB_I32);
+					one_pool(t, l, &three, 2, channels[i], max, i % 2,
+						 i % 2 ? DLB_I32 : DLB_U8);
 				}
 				for (int i = 0; i < 40; i++) {
 					struct window w = random_window(true);
 
-					one_pool(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3), 1 + (int64_t)dlb_rng_below(&rng, 20), max,
-						 i % 2, i % 3 ? DLB_U8 : DLB_I32);
+					one_pool(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3),
+						 1 + (int64_t)dlb_rng_below(&rng, 20), max, i % 2,
+						 i % 3 ? DLB_U8 : DLB_I32);
 				}
 			}
 }
@@ -351,8 +417,10 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 	enum dlb_dtype t = dx.dtype;
 	int64_t n = dx.dim[0], c = dx.dim[1], s = dlb_desc_count(&dx) / (n * c), all = n * s;
 	struct dlb_desc per = desc(t, 0, 1, &c);
-	struct arg x = draw(dx), dy = draw(dx), scale = draw(per), bias = draw(per), mean = draw(per), var = draw(per);
-	struct arg y = { dx, zeros(n * c * s) }, rm = { per, zeros(c) }, rv = { per, zeros(c) }, sm = { per, zeros(c) }, si = { per, zeros(c) };
+	struct arg x = draw(dx), dy = draw(dx), scale = draw(per), bias = draw(per), mean = draw(per),
+		   var = draw(per);
+	struct arg y = { dx, zeros(n * c * s) }, rm = { per, zeros(c) }, rv = { per, zeros(c) },
+		   sm = { per, zeros(c) }, si = { per, zeros(c) };
 	struct arg gx = { dx, zeros(n * c * s) }, gs = { per, zeros(c) }, gb = { per, zeros(c) };
 	struct arg yi = { dx, zeros(n * c * s) }, hx = { dx, zeros(n * c * s) }, hs = { per, zeros(c) };
 	struct dlb_bn_desc d = { .x = dx, .epsilon = 1e-5, .momentum = 0.9, .unbiased = unbiased };
@@ -378,7 +446,8 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 		sm.v[ch] = rounded(t, m);
 		si.v[ch] = rounded(t, is);
 		rm.v[ch] = mean.v[ch] * 0.9 + m * 0.1;
-		rv.v[ch] = var.v[ch] * 0.9 + (unbiased && all > 1 ? v * (double)all / (double)(all - 1) : v) * 0.1;
+		rv.v[ch] = var.v[ch] * 0.9 +
+			   (unbiased && all > 1 ? v * (double)all / (double)(all - 1) : v) * 0.1;
 		EACH(i) {
 			y.v[i] = (x.v[i] - m) * is * scale.v[ch] + bias.v[ch];
 			yi.v[i] = (x.v[i] - mean.v[ch]) * iv * scale.v[ch] + bias.v[ch];
@@ -390,7 +459,9 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 		gb.v[ch] = sum;
 		hs.v[ch] = dot2;
 		EACH(i) {
-			gx.v[i] = scale.v[ch] * si.v[ch] * (dy.v[i] - sum / (double)all - (x.v[i] - sm.v[ch]) * si.v[ch] * dot / (double)all);
+			gx.v[i] = scale.v[ch] * si.v[ch] *
+				  (dy.v[i] - sum / (double)all -
+				   (x.v[i] - sm.v[ch]) * si.v[ch] * dot / (double)all);
 			hx.v[i] = scale.v[ch] * iv * dy.v[i];
 		}
 	}
@@ -403,21 +474,26 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 
 			for (int wrt = 0; wrt < 3; wrt++)
 				check_differences(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5,
-						  (struct arg[]){ y, rm, rv, sm, si }, 5, dy.v, wrt, grads[wrt]);
+						  (struct arg[]){ y, rm, rv, sm, si }, 5, dy.v, wrt,
+						  grads[wrt]);
 		}
-		check_run(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5, (struct arg[]){ y, rm, rv, sm, si }, 5, tol * 4, NULL, NULL);
+		check_run(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5,
+			  (struct arg[]){ y, rm, rv, sm, si }, 5, tol * 4, NULL, NULL);
 	}
 	d.dir = DLB_BN_GRAD;
 	MUST(be.ops->batch_norm(&be, &d, &k, &err_));
-	check_run(what, k, (struct arg[]){ dy, x, scale, sm, si }, 5, (struct arg[]){ gx, gs, gb }, 3, all < 8 ? 1 : tol * 4, NULL, NULL);
+	check_run(what, k, (struct arg[]){ dy, x, scale, sm, si }, 5, (struct arg[]){ gx, gs, gb }, 3,
+		  all < 8 ? 1 : tol * 4, NULL, NULL);
 	d.dir = DLB_BN_INFER;
 	MUST(be.ops->batch_norm(&be, &d, &k, &err_));
 	check_run(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5, &yi, 1, tol, NULL, NULL);
 	d.dir = DLB_BN_GRAD_INFER;
 	MUST(be.ops->batch_norm(&be, &d, &k, &err_));
-	check_run(what, k, (struct arg[]){ dy, x, scale, mean, var }, 5, (struct arg[]){ hx, hs, gb }, 3, tol, NULL, NULL);
+	check_run(what, k, (struct arg[]){ dy, x, scale, mean, var }, 5, (struct arg[]){ hx, hs, gb }, 3, tol,
+		  NULL, NULL);
 	for (int i = 0; i < 16; i++)
-		free((double *[]){ x.v, dy.v, scale.v, bias.v, mean.v, var.v, y.v, rm.v, rv.v, sm.v, si.v, gx.v, gs.v, gb.v, yi.v, hx.v }[i]);
+		free((double *[]){ x.v, dy.v, scale.v, bias.v, mean.v, var.v, y.v, rm.v, rv.v, sm.v, si.v,
+				   gx.v, gs.v, gb.v, yi.v, hx.v }[i]);
 	free(hs.v);
 }
 
@@ -425,8 +501,10 @@ static void batch_norms(void)
 {
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int l = DLB_PLAIN; l <= DLB_CHANNELS_LAST; l++) {
-			static const int64_t shapes[][5] = { { 4, 16, 8, 8 }, { 3, 5, 7, 9 }, { 2, 64, 5, 5 }, { 1, 3, 4, 4 }, { 2, 200, 3, 3 },
-				{ 8, 16, 32, 32 }, { 5, 33, 1, 1 } };
+			static const int64_t shapes[][5] = { { 4, 16, 8, 8 },  { 3, 5, 7, 9 },
+							     { 2, 64, 5, 5 },  { 1, 3, 4, 4 },
+							     { 2, 200, 3, 3 }, { 8, 16, 32, 32 },
+							     { 5, 33, 1, 1 } };
 
 			for (int i = 0; i < DLB_LEN(shapes); i++)
 				one_bn(desc(t, l, 4, shapes[i]), i % 2, i % 3 * 3.0);
@@ -459,7 +537,8 @@ int main(void)
 		batch_norms();
 	}
 	be.ops->close(&be);
-	printf("%ld kernels (products, convolutions, pools, batch normalizations) agree with naive loops and keep their bits at five addresses\n",
+	printf("%ld kernels (products, convolutions, pools, batch normalizations) agree with naive loops and "
+	       "keep their bits at five addresses\n",
 	       n_checks);
 	return 0;
 }

@@ -19,8 +19,9 @@ static void load(struct dlb_graph *g, const char *path, bool layout, bool traini
 	if (dlb_onnx_read(path, g, &err))
 		test_die(&err);
 	g->training = training;
-	if (dlb_graph_fold(g, 6, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
-	    (layout && dlb_graph_choose_layout(g, &err)) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
+	if (dlb_graph_fold(g, 6, &be, &err) || dlb_graph_find_parameters(g, &err) ||
+	    dlb_graph_attach_loss(g, NULL, &err) || (layout && dlb_graph_choose_layout(g, &err)) ||
+	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 }
 
@@ -42,14 +43,15 @@ static void check_borders(const struct dlb_graph *g)
 		moved += !strcmp(o->type, "Layout");
 		for (int k = 0; k < o->n_in; k++) {
 			const struct dlb_tensor *t = o->in[k] < 0 ? NULL : &g->tensor[o->in[k]];
-			if (!t || t->n_dims < 3 || coincide(t) || t->kind == DLB_T_WEIGHT || t->kind == DLB_T_CONSTANT)
+			if (!t || t->n_dims < 3 || coincide(t) || t->kind == DLB_T_WEIGHT ||
+			    t->kind == DLB_T_CONSTANT)
 				continue;
 			if (cls->layout == DLB_LAYOUT_PLAIN_ONLY)
 				assert(IS(t->layout, ==, DLB_PLAIN));
 			if (cls->layout == DLB_LAYOUT_WANTS_CHANNELS_LAST && k == 0)
 				assert(IS(t->layout, ==, DLB_CHANNELS_LAST));
-			if (cls->layout == DLB_LAYOUT_ANY && o->phase == DLB_FORWARD && strncmp(o->type, "Layout", 6) &&
-			    strcmp(o->type, "TransposeView")) {
+			if (cls->layout == DLB_LAYOUT_ANY && o->phase == DLB_FORWARD &&
+			    strncmp(o->type, "Layout", 6) && strcmp(o->type, "TransposeView")) {
 				assert(seen == DLB_PLAIN || seen == t->layout);
 				seen = t->layout;
 			}
@@ -70,8 +72,10 @@ static void feed(struct test_run *r)
 		const struct dlb_tensor *t = &g->tensor[g->input[i]];
 		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
 		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			dlb_value_set(r->value[g->input[i]], t->dtype, k, dlb_dtype_is_int(t->dtype) ? (double)(k % t->bound)
-				      : dlb_philox_normal(seed, (uint64_t)i, (uint64_t)k));
+			dlb_value_set(r->value[g->input[i]], t->dtype, k,
+				      dlb_dtype_is_int(t->dtype) ?
+					      (double)(k % t->bound) :
+					      dlb_philox_normal(seed, (uint64_t)i, (uint64_t)k));
 	}
 }
 
@@ -80,7 +84,8 @@ static double distance(const struct test_run *a, int x, const struct test_run *b
 	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[x], a->n);
 	double diff = 0, norm = 0;
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++) {
-		const double u = dlb_value_real(a->value[x], d.dtype, i), v = dlb_value_real(b->value[y], d.dtype, i);
+		const double u = dlb_value_real(a->value[x], d.dtype, i),
+			     v = dlb_value_real(b->value[y], d.dtype, i);
 		diff += (u - v) * (u - v);
 		norm += v * v;
 	}
@@ -161,12 +166,14 @@ static void block(struct dlb_graph *g, bool layout)
 	for (int t = 0; t < g->n_tensors; t++)
 		narrow(&g->tensor[t], &g->arena);
 	const int x = op(g, "Relu", &first, 1, NULL, 0), y = op(g, "Conv", (const int[]){ x, w }, 2, conv, 2);
-	const int rows = op(g, "LayerNormalization", (const int[]){ transposed(g, y, to_end), scale }, 2, NULL, 0);
+	const int rows = op(g, "LayerNormalization", (const int[]){ transposed(g, y, to_end), scale }, 2,
+			    NULL, 0);
 	const int back = transposed(g, op(g, "Tanh", &rows, 1, NULL, 0), to_front);
 	const int sum = op(g, "Add", (const int[]){ x, back }, 2, NULL, 0);
 	g->output[g->n_outputs++] = op(g, "Conv", (const int[]){ sum, w }, 2, conv, 2);
-	if (dlb_graph_fold(g, 6, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, "mse", &err) ||
-	    (layout && dlb_graph_choose_layout(g, &err)) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
+	if (dlb_graph_fold(g, 6, &be, &err) || dlb_graph_find_parameters(g, &err) ||
+	    dlb_graph_attach_loss(g, "mse", &err) || (layout && dlb_graph_choose_layout(g, &err)) ||
+	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 }
 
@@ -201,7 +208,8 @@ static void inference(const char *path)
 		assert(IS(op_of[i], >=, 0) && SAME(g.op[op_of[i]].name, eval.op[i].name));
 		assert(IS(eval.op[i].phase, ==, DLB_FORWARD) && strcmp(eval.op[i].type, "Dropout"));
 		if (!strcmp(eval.op[i].type, "BatchNormalization"))
-			assert(IS(eval.op[i].n_out, ==, 1) && !dlb_attr_int(eval.op[i].attr, eval.op[i].n_attr, "training_mode", 0));
+			assert(IS(eval.op[i].n_out, ==, 1) &&
+			       !dlb_attr_int(eval.op[i].attr, eval.op[i].n_attr, "training_mode", 0));
 	}
 	for (int t = 0; t < eval.n_tensors; t++)
 		assert(IS(tensor_of[t], >=, 0) && SAME(g.tensor[tensor_of[t]].name, eval.tensor[t].name));
@@ -239,7 +247,8 @@ static void forward_truth(const char *dir, const char *name)
 	const float *is = r.value[g.output[0]], *should = y;
 	for (int64_t i = 0; i < dlb_desc_count(&dy); i++)
 		if (fabs((double)is[i] - (double)should[i]) > 1e-5 + 1e-3 * fabs((double)should[i])) {
-			fprintf(stderr, "%s: output %lld is %.9g, PyTorch's %.9g\n", name, (long long)i, (double)is[i], (double)should[i]);
+			fprintf(stderr, "%s: output %lld is %.9g, PyTorch's %.9g\n", name, (long long)i,
+				(double)is[i], (double)should[i]);
 			abort();
 		}
 	test_run_release(&r);
@@ -265,29 +274,40 @@ static int64_t place_of(const struct dlb_desc *d, const int64_t *stride, int64_t
 static void pool_indices(enum dlb_layout layout, struct dlb_desc x, const float *data, int64_t *index)
 {
 	static const int64_t window[] = { 2, 2 };
-	const struct dlb_attr attr = { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = window, .n = 2 };
+	const struct dlb_attr attr = {
+		.name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = window, .n = 2
+	};
 	struct dlb_desc out[2] = { { .n_dims = 0 } };
 	struct dlb_error err = { .what = "" };
 	struct dlb_kernel *k;
 	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS];
 
 	x.layout = layout;
-	struct dlb_op_io io = { .name = "pool", .cls = dlb_op_class_of(DLB_OP_MaxPool), .opset = 22, .attr = &attr, .n_attr = 1, .n_in = 1, .n_out = 2,
-		.in = &x, .out = out };
+	struct dlb_op_io io = { .name = "pool",
+				.cls = dlb_op_class_of(DLB_OP_MaxPool),
+				.opset = 22,
+				.attr = &attr,
+				.n_attr = 1,
+				.n_in = 1,
+				.n_out = 2,
+				.in = &x,
+				.out = out };
 	if (io.cls->infer(&io, &err))
 		test_die(&err);
 	out[0].layout = out[1].layout = layout;
 	if (io.cls->kernel(&be, &io, &k, &err))
 		test_die(&err);
 	const int64_t n = dlb_desc_count(&x), m = dlb_desc_count(&out[0]);
-	float *in = be.ops->alloc(&be, (size_t)n * sizeof *in), *y = be.ops->alloc(&be, (size_t)m * sizeof *y);
+	float *in = be.ops->alloc(&be, (size_t)n * sizeof *in),
+	      *y = be.ops->alloc(&be, (size_t)m * sizeof *y);
 	int64_t *at = be.ops->alloc(&be, (size_t)m * sizeof *at);
 	void *scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
 	dlb_desc_strides(&x, sx);
 	dlb_desc_strides(&out[1], sy);
 	for (int64_t i = 0; i < n; i++)
 		in[place_of(&x, sx, i)] = data[i];
-	k->run(k, &(struct dlb_run){ .in = (void *[]){ in }, .out = (void *[]){ y, at }, .scratch = scratch });
+	k->run(k,
+	       &(struct dlb_run){ .in = (void *[]){ in }, .out = (void *[]){ y, at }, .scratch = scratch });
 	for (int64_t i = 0; i < m; i++)
 		index[i] = at[place_of(&out[1], sy, i)];
 	be.ops->free(&be, in);
@@ -311,7 +331,8 @@ static void indices_in_layouts(void)
 	for (int i = 0; i < 72; i++) {
 		/* (n, c) planes of 3 x 4 windows */
 		const int64_t corner = i / 12 * 20 + i % 12 / 4 * 5 + i % 4;
-		const float most = fmaxf(fmaxf(data[corner], data[corner + 1]), fmaxf(data[corner + 5], data[corner + 6]));
+		const float most = fmaxf(fmaxf(data[corner], data[corner + 1]),
+					 fmaxf(data[corner + 5], data[corner + 6]));
 
 		assert(IS(data[plain[i]], ==, most) && IS(plain[i], ==, last[i]));
 	}
@@ -337,7 +358,9 @@ int main(void)
 		forward_truth(dir, "resnet20_cifar");
 	}
 	be.ops->close(&be);
-	printf("layout: %d models and a block of ConvNeXt plain and channels-last, their inference graphs%s\n", DLB_LEN(models),
+	printf("layout: %d models and a block of ConvNeXt plain and channels-last, their inference "
+	       "graphs%s\n",
+	       DLB_LEN(models),
 	       dir ? ", PyTorch's forward passes" : " (skip: PyTorch's forward passes, no shared data)");
 	return 0;
 }

@@ -15,22 +15,30 @@
 #define HOST(name) "{\"name\":\"" name "\",\"parent\":\"r\",\"up\":\"" name "\"}"
 #define FOUR IN("g") "," IN("g") "," IN("g") "," IN("g")
 
-static const char
-	*const hosts = CLUSTER(LINK("a", "") "," LINK("b", "") "," LINK("c", "") "," LINK("d", ""),
-		"{\"name\":\"r\"}," HOST("a") "," HOST("b") "," HOST("c") "," HOST("d"), IN("a") "," IN("b") "," IN("c") "," IN("d")),
-	*const two_hosts = CLUSTER(LINK("a", "") "," LINK("b", ""), "{\"name\":\"r\"}," HOST("a") "," HOST("b"),
-		IN("a") "," IN("a") "," IN("b") "," IN("b")),
-	*const taking_turns = CLUSTER(LINK("a", ",\"duplex\":false") "," LINK("b", ",\"duplex\":false"), "{\"name\":\"r\"}," HOST("a") "," HOST("b"),
-		IN("a") "," IN("a") "," IN("b") "," IN("b")),
+static const char *const
+	hosts = CLUSTER(LINK("a", "") "," LINK("b", "") "," LINK("c", "") "," LINK("d", ""),
+			"{\"name\":\"r\"}," HOST("a") "," HOST("b") "," HOST("c") "," HOST("d"),
+			IN("a") "," IN("b") "," IN("c") "," IN("d")),
+	*const two_hosts = CLUSTER(LINK("a", "") "," LINK("b", ""),
+				   "{\"name\":\"r\"}," HOST("a") "," HOST("b"),
+				   IN("a") "," IN("a") "," IN("b") "," IN("b")),
+	*const taking_turns = CLUSTER(LINK("a", ",\"duplex\":false") "," LINK("b", ",\"duplex\":false"),
+				      "{\"name\":\"r\"}," HOST("a") "," HOST("b"),
+				      IN("a") "," IN("a") "," IN("b") "," IN("b")),
 	*const a_switch = CLUSTER(LINK("l", ""), "{\"name\":\"g\",\"inside\":\"l\"}", FOUR),
 	*const bus = CLUSTER(LINK("l", ",\"duplex\":false"), "{\"name\":\"g\",\"inside\":\"l\"}", FOUR),
 	*const memory = CLUSTER(LINK("l", ",\"overlap\":false"), "{\"name\":\"g\",\"inside\":\"l\"}", FOUR),
-	*const memory_of_two_ways = CLUSTER(LINK("l", ",\"overlap\":false,\"duplex\":true"), "{\"name\":\"g\",\"inside\":\"l\"}", FOUR),
+	*const memory_of_two_ways = CLUSTER(LINK("l", ",\"overlap\":false,\"duplex\":true"),
+					    "{\"name\":\"g\",\"inside\":\"l\"}", FOUR),
 	/* the trunk between two groups; and one bus that is the way out of both */
-	*const trunk = CLUSTER(LINK("l", ""), "{\"name\":\"g\",\"inside\":\"l\"},{\"name\":\"a\",\"parent\":\"g\"},{\"name\":\"b\",\"parent\":\"g\"}",
-		IN("a") "," IN("a") "," IN("b") "," IN("b")),
-	*const one_bus = CLUSTER(LINK("l", ",\"duplex\":false"), "{\"name\":\"g\"},{\"name\":\"a\",\"parent\":\"g\",\"up\":\"l\"},"
-		"{\"name\":\"b\",\"parent\":\"g\",\"up\":\"l\"}", IN("a") "," IN("a") "," IN("b") "," IN("b"));
+		*const trunk = CLUSTER(LINK("l", ""),
+				       "{\"name\":\"g\",\"inside\":\"l\"},{\"name\":\"a\",\"parent\":\"g\"},{"
+				       "\"name\":\"b\",\"parent\":\"g\"}",
+				       IN("a") "," IN("a") "," IN("b") "," IN("b")),
+	*const one_bus = CLUSTER(LINK("l", ",\"duplex\":false"),
+				 "{\"name\":\"g\"},{\"name\":\"a\",\"parent\":\"g\",\"up\":\"l\"},"
+				 "{\"name\":\"b\",\"parent\":\"g\",\"up\":\"l\"}",
+				 IN("a") "," IN("a") "," IN("b") "," IN("b"));
 
 static void read_cluster(const char *section, struct dlb_cluster *c)
 {
@@ -124,7 +132,12 @@ static void expect(const char *section, const char *what, double got, double wan
 
 static void test_messages(void)
 {
-	static const struct { const char *what; int n; struct message m[MOST]; double hosts, a_switch, bus, memory, memory_of_two_ways; } rows[] = {
+	static const struct {
+		const char *what;
+		int n;
+		struct message m[MOST];
+		double hosts, a_switch, bus, memory, memory_of_two_ways;
+	} rows[] = {
 		{ "one", 1, { { 0, 1, EVEN } }, 1, 1, 1, 1, 1 },
 		{ "opposite ways", 2, { { 0, 1, EVEN }, { 1, 0, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "the same way", 2, { { 0, 1, EVEN }, { 0, 1, EVEN } }, 2, 2, 2, 2, 2 },
@@ -132,10 +145,24 @@ static void test_messages(void)
 		{ "to one", 2, { { 0, 1, EVEN }, { 2, 1, EVEN } }, 2, 2, 2, 2, 2 },
 		{ "through one", 2, { { 0, 1, EVEN }, { 1, 2, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "apart", 2, { { 0, 1, EVEN }, { 2, 3, EVEN } }, 1, 1, 2, 2, 1 },
-		{ "around", 4, { { 0, 1, EVEN }, { 1, 2, EVEN }, { 2, 3, EVEN }, { 3, 0, EVEN } }, 1, 1, 4, 4, 1 },
+		{ "around",
+		  4,
+		  { { 0, 1, EVEN }, { 1, 2, EVEN }, { 2, 3, EVEN }, { 3, 0, EVEN } },
+		  1,
+		  1,
+		  4,
+		  4,
+		  1 },
 		/* the small message has half of the direction until it has arrived: .5 s; then the other has
 		 * all of it */
-		{ "unequal, the same way", 2, { { 0, 1, EVEN }, { 0, 2, EVEN / 4 } }, 1.25, 1.25, 1.25, 1.25, 1.25 },
+		{ "unequal, the same way",
+		  2,
+		  { { 0, 1, EVEN }, { 0, 2, EVEN / 4 } },
+		  1.25,
+		  1.25,
+		  1.25,
+		  1.25,
+		  1.25 },
 		{ "unequal, opposite ways", 2, { { 0, 1, EVEN }, { 1, 0, EVEN / 4 } }, 1, 1, 1.25, 1.25, 1 },
 	};
 	for (int i = 0; i < DLB_LEN(rows); i++) {
@@ -143,23 +170,34 @@ static void test_messages(void)
 		expect(a_switch, rows[i].what, simulated(a_switch, rows[i].m, rows[i].n), rows[i].a_switch);
 		expect(bus, rows[i].what, simulated(bus, rows[i].m, rows[i].n), rows[i].bus);
 		expect(memory, rows[i].what, simulated(memory, rows[i].m, rows[i].n), rows[i].memory);
-		expect(memory_of_two_ways, rows[i].what, simulated(memory_of_two_ways, rows[i].m, rows[i].n), rows[i].memory_of_two_ways);
+		expect(memory_of_two_ways, rows[i].what, simulated(memory_of_two_ways, rows[i].m, rows[i].n),
+		       rows[i].memory_of_two_ways);
 	}
 }
 
 /* Nodes 0 and 1 in one group, 2 and 3 in another. */
 static void test_between_groups(void)
 {
-	static const struct { const char *what; int n; struct message m[MOST]; double duplex, turns; } rows[] = {
+	static const struct {
+		const char *what;
+		int n;
+		struct message m[MOST];
+		double duplex, turns;
+	} rows[] = {
 		{ "one", 1, { { 0, 2, EVEN } }, 1, 1 },
 		{ "opposite ways", 2, { { 0, 2, EVEN }, { 3, 1, EVEN } }, 1, 2 },
 		{ "the same way", 2, { { 0, 2, EVEN }, { 1, 3, EVEN } }, 2, 2 },
-		{ "two each way", 4, { { 0, 2, EVEN }, { 1, 3, EVEN }, { 2, 0, EVEN }, { 3, 1, EVEN } }, 2, 4 },
+		{ "two each way",
+		  4,
+		  { { 0, 2, EVEN }, { 1, 3, EVEN }, { 2, 0, EVEN }, { 3, 1, EVEN } },
+		  2,
+		  4 },
 	};
 	for (int i = 0; i < DLB_LEN(rows); i++) {
 		expect(two_hosts, rows[i].what, simulated(two_hosts, rows[i].m, rows[i].n), rows[i].duplex);
 		expect(trunk, rows[i].what, simulated(trunk, rows[i].m, rows[i].n), rows[i].duplex);
-		expect(taking_turns, rows[i].what, simulated(taking_turns, rows[i].m, rows[i].n), rows[i].turns);
+		expect(taking_turns, rows[i].what, simulated(taking_turns, rows[i].m, rows[i].n),
+		       rows[i].turns);
 		expect(one_bus, rows[i].what, simulated(one_bus, rows[i].m, rows[i].n), rows[i].turns);
 	}
 }
@@ -168,25 +206,31 @@ static void test_between_groups(void)
  * links and are distinct. */
 static void test_lanes(void)
 {
-	static const char *const *const all[] = { &hosts, &two_hosts, &taking_turns, &a_switch, &bus, &trunk, &one_bus };
+	static const char *const *const all[] = { &hosts, &two_hosts, &taking_turns, &a_switch,
+						  &bus,   &trunk,     &one_bus };
 	for (int i = 0; i < DLB_LEN(all); i++) {
 		struct dlb_cluster c;
 		read_cluster(*all[i], &c);
 		for (int a = 0; a < 4; a++) {
 			for (int b = 0; b < 4; b++) {
 				struct dlb_direction direction[DLB_MAX_ROUTE];
-				int link[DLB_MAX_ROUTE], n_links = dlb_cluster_route(&c, a, b, link), n = dlb_cluster_directions(&c, a, b, direction, NULL);
+				int link[DLB_MAX_ROUTE],
+					n_links = dlb_cluster_route(&c, a, b, link),
+					n = dlb_cluster_directions(&c, a, b, direction, NULL);
 				for (int k = 0; k < n; k++) {
 					int on = 0;
 					for (int j = 0; j < n_links; j++)
 						on += link[j] == direction[k].link;
 					for (int j = 0; j < k; j++)
 						assert(IS(direction[j].id, !=, direction[k].id));
-					assert(on && IS(direction[k].id, >=, 0) && IS(direction[k].id, <, dlb_cluster_n_directions(&c)));
+					assert(on && IS(direction[k].id, >=, 0) &&
+					       IS(direction[k].id, <, dlb_cluster_n_directions(&c)));
 				}
 				assert(n || !n_links);
 				if (a != b)
-					expect(*all[i], "alone", simulated(*all[i], &(struct message){ a, b, EVEN }, 1), dlb_cluster_transfer_s(&c, EVEN, a, b));
+					expect(*all[i], "alone",
+					       simulated(*all[i], &(struct message){ a, b, EVEN }, 1),
+					       dlb_cluster_transfer_s(&c, EVEN, a, b));
 			}
 		}
 		dlb_cluster_release(&c);
@@ -216,7 +260,8 @@ struct table {
 
 static bool past(struct spot at, struct spot p, int hop, bool same)
 {
-	return at.block != p.block ? at.block > p.block : at.hop > hop || (same && at.hop == hop && at.seg > p.seg);
+	return at.block != p.block ? at.block > p.block :
+				     at.hop > hop || (same && at.hop == hop && at.seg > p.seg);
 }
 
 /* Moves to the next segment of a hop that sends to q (or receives from q). */
@@ -229,7 +274,8 @@ static void next_spot(struct table *t, int r, int q, bool out)
 		const struct dlb_hop *h = &p->hop[s->hop];
 		if (s->seg < t->per_block * (out ? h->to == q ? h->n_send : 0 : h->from == q ? h->n_recv : 0))
 			return;
-		*s = s->hop + 1 < p->n_hops ? (struct spot){ s->block, s->hop + 1, 0 } : (struct spot){ s->block + 1, 0, 0 };
+		*s = s->hop + 1 < p->n_hops ? (struct spot){ s->block, s->hop + 1, 0 } :
+					      (struct spot){ s->block + 1, 0, 0 };
 	}
 }
 
@@ -249,7 +295,8 @@ static bool may_move(const struct player *p, struct spot s, bool out)
 	const struct dlb_hop *h = &p->hop[s.hop];
 	int first = out ? h->send : h->recv, n = out ? h->n_send : h->n_recv;
 	for (int g = 0; g <= s.hop; g++)
-		if ((g < s.hop && !done_with(p, g, false, s, first, n)) || (!out && !done_with(p, g, true, s, first, n)))
+		if ((g < s.hop && !done_with(p, g, false, s, first, n)) ||
+		    (!out && !done_with(p, g, true, s, first, n)))
 			return false;
 	return true;
 }
@@ -260,7 +307,8 @@ static bool read_mail(struct table *t, int r, double now)
 	bool read = false;
 	for (int q = 0; q < t->n; q++) {
 		int *k = &t->n_read[q][r];
-		while (*k < t->n_mail[q][r] && t->mail[q][r][*k] <= now + 1e-12 && may_move(p, p->in[q], false)) {
+		while (*k < t->n_mail[q][r] && t->mail[q][r][*k] <= now + 1e-12 &&
+		       may_move(p, p->in[q], false)) {
 			++*k;
 			next_spot(t, r, q, false);
 			read = true;
@@ -291,7 +339,9 @@ static void count(const struct dlb_cluster *c, const struct table *t, int *flows
 	memset(flows, 0, (size_t)dlb_cluster_n_directions(c) * sizeof *flows);
 	for (int r = 0; r < t->n; r++)
 		for (int q = 0; q < t->n; q++)
-			for (int i = t->p[r].left[q] > 0 ? dlb_cluster_directions(c, r, q, direction, NULL) : 0; i-- > 0;)
+			for (int i = t->p[r].left[q] > 0 ? dlb_cluster_directions(c, r, q, direction, NULL) :
+							   0;
+			     i-- > 0;)
 				flows[direction[i].id]++;
 }
 
@@ -299,7 +349,8 @@ static void start_messages(struct table *t, double segment)
 {
 	for (int r = 0; r < t->n; r++)
 		for (int q = 0; q < t->n; q++)
-			if (t->p[r].left[q] <= 0 && t->p[r].out[q].block < t->n_blocks && may_move(&t->p[r], t->p[r].out[q], true))
+			if (t->p[r].left[q] <= 0 && t->p[r].out[q].block < t->n_blocks &&
+			    may_move(&t->p[r], t->p[r].out[q], true))
 				t->p[r].left[q] = segment;
 }
 
@@ -320,7 +371,8 @@ static double until_next(const struct dlb_cluster *c, const struct table *t, con
 	return least;
 }
 
-static void move_messages(const struct dlb_cluster *c, struct table *t, const int *flows, double s, double now)
+static void move_messages(const struct dlb_cluster *c, struct table *t, const int *flows, double s,
+			  double now)
 {
 	for (int r = 0; r < t->n; r++)
 		for (int q = 0; q < t->n; q++) {
@@ -337,7 +389,8 @@ static void move_messages(const struct dlb_cluster *c, struct table *t, const in
 		}
 }
 
-static double played(const struct dlb_cluster *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, double bytes, double segment)
+static double played(const struct dlb_cluster *c, const struct dlb_allreduce *how,
+		     const struct dlb_ranks *ranks, double bytes, double segment)
 {
 	static struct table t;
 	int *flows = dlb_xcalloc((size_t)dlb_cluster_n_directions(c) + 1, sizeof *flows);
@@ -372,7 +425,8 @@ static double played(const struct dlb_cluster *c, const struct dlb_allreduce *ho
 	}
 	for (int r = 0; r < t.n; r++)
 		for (int q = 0; q < t.n; q++)
-			assert(IS(t.p[r].in[q].block, ==, t.n_blocks) && IS(t.p[r].out[q].block, ==, t.n_blocks));
+			assert(IS(t.p[r].in[q].block, ==, t.n_blocks) &&
+			       IS(t.p[r].out[q].block, ==, t.n_blocks));
 	free(flows);
 	return now;
 }
@@ -396,7 +450,8 @@ static double price(const struct dlb_cluster *cl, const struct dlb_allreduce *ho
  * first segment on, within a few per cent otherwise. */
 static void test_prices(void)
 {
-	static const char *const *const all[] = { &hosts, &a_switch, &two_hosts, &taking_turns, &bus, &trunk, &one_bus, &memory };
+	static const char *const *const all[] = { &hosts, &a_switch, &two_hosts, &taking_turns,
+						  &bus,   &trunk,    &one_bus,   &memory };
 	static const struct { int blocks; double off; } rows[] = { { 8, .03 }, { 32, .01 } };
 	double most = 0;
 	for (int i = 0; i < DLB_LEN(all) * 3 * 2 * DLB_LEN(rows); i++) {
@@ -412,15 +467,18 @@ static void test_prices(void)
 			const struct dlb_allreduce *how = dlb_allreduces[a];
 			const struct dlb_ranks ranks = { .n = n, .group = group };
 			double segment = section == memory ? DLB_LOCAL_SEGMENT_BYTES : DLB_SEGMENT_BYTES;
-			double bytes = how->n_chunks(&ranks) * rows[k].blocks * segment * floor(DLB_BLOCK_BYTES / segment);
-			double want = how->external ? 0 : played(&c, how, &ranks, bytes, segment), got = price(&c, how, n, bytes);
+			double bytes = how->n_chunks(&ranks) * rows[k].blocks * segment *
+				       floor(DLB_BLOCK_BYTES / segment);
+			double want = how->external ? 0 : played(&c, how, &ranks, bytes, segment),
+			       got = price(&c, how, n, bytes);
 			bool busy = how == &dlb_allreduce_ring || n == 2;
 			double off = busy ? .005 : rows[k].off;
 			/* nodes 0 and 1 may share a group without a link */
 			if (how->external || (want <= 0 && got <= 0))
 				continue;
 			if (fabs(got / want - 1) > off) {
-				fprintf(stderr, "%s: %s of %d ranks, %d blocks: %g s, played %g s\n", section, how->name, n, rows[k].blocks, got, want);
+				fprintf(stderr, "%s: %s of %d ranks, %d blocks: %g s, played %g s\n", section,
+					how->name, n, rows[k].blocks, got, want);
 				abort();
 			}
 			most = fmax(most, fabs(got / want - 1));
@@ -434,8 +492,10 @@ static void test_prices(void)
  * are free. */
 static void test_sums(void)
 {
-	static const struct { const char *const *section; double ring_s; } rows[] = {
-		{ &hosts, 1.5 }, { &a_switch, 1.5 }, { &bus, 6 }, { &memory, 1.5 }, { &two_hosts, 1.5 }, { &taking_turns, 3 }, { &one_bus, 3 },
+	static const struct { const char *const *section; double ring_s;
+	} rows[] = {
+		{ &hosts, 1.5 },     { &a_switch, 1.5 },   { &bus, 6 },     { &memory, 1.5 },
+		{ &two_hosts, 1.5 }, { &taking_turns, 3 }, { &one_bus, 3 },
 	};
 	for (int i = 0; i < DLB_LEN(rows); i++) {
 		struct dlb_cluster cl;
@@ -452,6 +512,7 @@ int main(void)
 	test_lanes();
 	test_sums();
 	test_prices();
-	puts("links: directions, messages both ways and one way, rings, prices of sums beside sums played message by message");
+	puts("links: directions, messages both ways and one way, rings, prices of sums beside sums played "
+	     "message by message");
 	return 0;
 }

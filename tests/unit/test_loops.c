@@ -76,7 +76,9 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_hard_sigmoid: *y = fmax(0, fmin(1, al * a + be_)); return true;
 	case DLB_MAP_hard_swish: *y = a * fmax(0, fmin(1, a / 6 + 0.5)); return true;
 	case DLB_MAP_add_relu: *y = fmax(a + b, 0); return true;
-	case DLB_MAP_gelu_tanh: *y = a * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))); return true;
+	case DLB_MAP_gelu_tanh:
+		*y = a * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a)));
+		return true;
 	case DLB_MAP_gelu: *y = a * 0.5 * erfc(-a / sqrt(2)); return true;
 	case DLB_MAP_mish: *y = a * tanh(log1p(exp(a))); return true;
 	case DLB_MAP_swish: *y = a * sigmoid(al * a); return true;
@@ -143,9 +145,11 @@ static void one_map(int f, enum dlb_dtype t, struct dlb_desc shape, const struct
 
 		s.dtype = is_select(f) && i == 0 ? DLB_BOOL : t;
 		in[i] = draw(s);
-		if (f == DLB_MAP_sqrt || f == DLB_MAP_rsqrt || f == DLB_MAP_log || f == DLB_MAP_acosh || f == DLB_MAP_reciprocal)
+		if (f == DLB_MAP_sqrt || f == DLB_MAP_rsqrt || f == DLB_MAP_log || f == DLB_MAP_acosh ||
+		    f == DLB_MAP_reciprocal)
 			for (int64_t j = 0; j < dlb_desc_count(&s); j++)
-				in[i].v[j] = rounded(t, fabs(in[i].v[j]) + (f == DLB_MAP_acosh ? 1.01 : 0.01));
+				in[i].v[j] = rounded(t,
+						     fabs(in[i].v[j]) + (f == DLB_MAP_acosh ? 1.01 : 0.01));
 		d.in[i] = s;
 	}
 	if (!expected(f, 1, 1, 1, al, bt, &dummy))
@@ -169,19 +173,25 @@ out:
 
 static void maps(void)
 {
-	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_I8, DLB_I32, DLB_I64, DLB_U8, DLB_BOOL };
+	static const enum dlb_dtype types[] = {
+		DLB_F32, DLB_F64, DLB_I8, DLB_I32, DLB_I64, DLB_U8, DLB_BOOL
+	};
 
 	for (int f = 0; f < DLB_N_MAPS; f++)
 		for (int i = 0; i < DLB_LEN(types); i++) {
 			enum dlb_dtype t = types[i];
-			struct dlb_desc big = desc(t, i % 2, 4, DIMS(3, 5, 7, 6)), one = desc(t, 0, 0, NULL), row = desc(t, 0, 1, DIMS(6));
-			struct dlb_desc chan = desc(t, i % 2, 4, DIMS(1, 5, 1, 1)), flat = desc(t, 0, 1, DIMS(1203)), col = desc(t, 0, 2, DIMS(7, 1));
+			struct dlb_desc big = desc(t, i % 2, 4, DIMS(3, 5, 7, 6)), one = desc(t, 0, 0, NULL),
+					row = desc(t, 0, 1, DIMS(6));
+			struct dlb_desc chan = desc(t, i % 2, 4, DIMS(1, 5, 1, 1)),
+					flat = desc(t, 0, 1, DIMS(1203)), col = desc(t, 0, 2, DIMS(7, 1));
 
-			if (is_logic(f) ? t != DLB_BOOL : t == DLB_BOOL && !is_compare(f) && !(f == DLB_MAP_where))
+			if (is_logic(f) ? t != DLB_BOOL :
+					  t == DLB_BOOL && !is_compare(f) && !(f == DLB_MAP_where))
 				continue;
 			if (is_real(f) ? !dlb_dtype_is_float(t) : is_int(f) && dlb_dtype_is_float(t))
 				continue;
-			if (t == DLB_U8 && (f == DLB_MAP_neg || f == DLB_MAP_abs || f == DLB_MAP_min || f == DLB_MAP_sub_mul))
+			if (t == DLB_U8 && (f == DLB_MAP_neg || f == DLB_MAP_abs || f == DLB_MAP_min ||
+					    f == DLB_MAP_sub_mul))
 				continue;
 			one_map(f, t, big, (struct dlb_desc[]){ big, big, big });
 			one_map(f, t, flat, (struct dlb_desc[]){ flat, flat, flat });
@@ -200,7 +210,9 @@ static void maps(void)
 static double call(int f, const double *v, double al, double bt)
 {
 	struct dlb_desc d = desc(DLB_F64, 0, 0, NULL);
-	struct dlb_map_desc m = { .fn = f, .n_in = fns[f].n, .in = { d, d, d }, .out = d, .alpha = al, .beta = bt };
+	struct dlb_map_desc m = {
+		.fn = f, .n_in = fns[f].n, .in = { d, d, d }, .out = d, .alpha = al, .beta = bt
+	};
 	double y, a = v[0], b = v[1], c = v[2];
 	void *in[] = { &a, &b, &c }, *out[] = { &y };
 	struct dlb_kernel *k;
@@ -276,23 +288,30 @@ static void map_gradients(void)
 	}
 	for (int i = 0; i < DLB_LEN(gradients); i++)
 		for (int n = 0; n < 25; n++) {
-			double lo = gradients[i].lo, hi = gradients[i].hi, al = gradients[i].al, bt = gradients[i].bt, h = 1e-6;
-			double v[3] = { lo + (hi - lo) * dlb_rng_uniform(&rng), lo + (hi - lo) * dlb_rng_uniform(&rng), 0 };
-			double up[3] = { v[0], v[1], 0 }, down[3] = { v[0], v[1], 0 }, arg[3] = { 1.5, 0, 0 }, want, got;
+			double lo = gradients[i].lo, hi = gradients[i].hi, al = gradients[i].al,
+			       bt = gradients[i].bt, h = 1e-6;
+			double v[3] = { lo + (hi - lo) * dlb_rng_uniform(&rng),
+					lo + (hi - lo) * dlb_rng_uniform(&rng), 0 };
+			double up[3] = { v[0], v[1], 0 }, down[3] = { v[0], v[1], 0 }, arg[3] = { 1.5, 0, 0 },
+			       want, got;
 
 			up[gradients[i].wrt] += h;
 			down[gradients[i].wrt] -= h;
-			const double above = call(gradients[i].f, up, al, bt), below = call(gradients[i].f, down, al, bt);
+			const double above = call(gradients[i].f, up, al, bt),
+				     below = call(gradients[i].f, down, al, bt);
 			const double here = call(gradients[i].f, v, al, bt);
 
 			if (fabs(above - 2 * here + below) > 1e-3 * h * (1 + fabs(here)))
 				continue;			/* within h of a point without derivative */
 			want = 1.5 * (above - below) / (2 * h);
 			for (int j = 0; gradients[i].takes[j]; j++)
-				arg[j + 1] = gradients[i].takes[j] == 'x' ? v[0] : gradients[i].takes[j] == 'w' ? v[1] : call(gradients[i].f, v, al, bt);
+				arg[j + 1] = gradients[i].takes[j] == 'x' ? v[0] :
+					     gradients[i].takes[j] == 'w' ? v[1] :
+									    call(gradients[i].f, v, al, bt);
 			got = call(gradients[i].grad, arg, al, bt);
 			if (!(fabs(got - want) < 1e-6 * (1 + fabs(want)))) {
-				fprintf(stderr, "%s at %g, %g: %.10g, differences say %.10g\n", fns[gradients[i].grad].name, v[0], v[1], got, want);
+				fprintf(stderr, "%s at %g, %g: %.10g, differences say %.10g\n",
+					fns[gradients[i].grad].name, v[0], v[1], got, want);
 				abort();
 			}
 			n_checks++;
@@ -301,9 +320,13 @@ static void map_gradients(void)
 
 static void map_corners(void)
 {
-	struct dlb_desc d = desc(DLB_F32, 0, 1, DIMS(12)), i64 = desc(DLB_I64, 0, 1, DIMS(6)), f64 = desc(DLB_F64, 0, 1, DIMS(12));
+	struct dlb_desc d = desc(DLB_F32, 0, 1, DIMS(12)), i64 = desc(DLB_I64, 0, 1, DIMS(6)),
+			f64 = desc(DLB_F64, 0, 1, DIMS(12));
 	struct dlb_map_desc m = { .fn = DLB_MAP_exp, .n_in = 1, .in = { d }, .out = d };
-	float x[12] = { 0, -0.0f, 88.7f, 88.8f, -87.5f, -103.0f, -110, INFINITY, -INFINITY, NAN, 1e-20f, 1000 }, y[12];
+	float
+		x[12] = { 0,    -0.0f,    88.7f,     88.8f, -87.5f, -103.0f,
+			  -110, INFINITY, -INFINITY, NAN,   1e-20f, 1000 },
+		y[12];
 	int64_t a[6] = { 7, -7, INT64_MIN, 5, INT64_MAX, -8 }, b[6] = { 3, 3, -1, 0, 1, -3 }, q[6];
 	void *in[] = { x, NULL }, *out[] = { y };
 	struct dlb_kernel *k;
@@ -325,14 +348,17 @@ static void map_corners(void)
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_div, .n_in = 2, .in = { i64, i64 }, .out = i64 };
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(IS(q[0], ==, 2) && IS(q[1], ==, -2) && IS(q[2], ==, INT64_MIN) && IS(q[3], ==, 0) && IS(q[4], ==, INT64_MAX) && IS(q[5], ==, 2));
+	assert(IS(q[0], ==, 2) && IS(q[1], ==, -2) && IS(q[2], ==, INT64_MIN) && IS(q[3], ==, 0) &&
+	       IS(q[4], ==, INT64_MAX) && IS(q[5], ==, 2));
 	dlb_kernel_free(k);
 	m.fn = DLB_MAP_mod;
 	MUST(be.ops->map(&be, &m, &k, &err_));
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
-	assert(IS(q[0], ==, 1) && IS(q[1], ==, 2) && IS(q[2], ==, 0) && IS(q[3], ==, 0) && IS(q[4], ==, 0) && IS(q[5], ==, -2));
+	assert(IS(q[0], ==, 1) && IS(q[1], ==, 2) && IS(q[2], ==, 0) && IS(q[3], ==, 0) && IS(q[4], ==, 0) &&
+	       IS(q[5], ==, -2));
 	for (int i = 0; i < 6; i++)
-		assert(b[i] == 0 || a[i] == INT64_MIN || a[i] == INT64_MAX || (double)q[i] == python_mod((double)a[i], (double)b[i]));
+		assert(b[i] == 0 || a[i] == INT64_MIN || a[i] == INT64_MAX ||
+		       (double)q[i] == python_mod((double)a[i], (double)b[i]));
 	dlb_kernel_free(k);
 	m.fn = DLB_MAP_fmod;
 	MUST(be.ops->map(&be, &m, &k, &err_));
@@ -350,27 +376,52 @@ static void map_corners(void)
 	assert(IS(be.ops->map(&be, &m, &k, &err), !=, 0));
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_exp, .n_in = 1, .in = { i64 }, .out = i64 };
 	assert(IS(be.ops->map(&be, &m, &k, &err), ==, DLB_NO_KERNEL));
-	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, desc(DLB_F32, 0, 1, DIMS(5)) }, .out = d };
+	m = (struct dlb_map_desc){
+		.fn = DLB_MAP_add, .n_in = 2, .in = { d, desc(DLB_F32, 0, 1, DIMS(5)) }, .out = d
+	};
 	assert(IS(be.ops->map(&be, &m, &k, &err), ==, -1));
 }
 
 /* Shifts by invalid numbers of bits, remainders of floats, infinities by sign, crossing bounds. */
 static void map_special(void)
 {
-	struct dlb_desc i8 = desc(DLB_I8, 0, 1, DIMS(6)), f = desc(DLB_F32, 0, 1, DIMS(6)), t = desc(DLB_BOOL, 0, 1, DIMS(6));
+	struct dlb_desc i8 = desc(DLB_I8, 0, 1, DIMS(6)), f = desc(DLB_F32, 0, 1, DIMS(6)),
+			t = desc(DLB_BOOL, 0, 1, DIMS(6));
 	int8_t a[6] = { -128, 5, -5, -1, 64, 3 }, b[6] = { 1, 1, 9, -1, 1, 7 }, z[6];
 	float x[6] = { -4.3f, 5, -0.0f, -6, 3, INFINITY }, y[6] = { 2.1f, -3, 4, 3, -INFINITY, 2 }, r[6];
 	static const int8_t left[6] = { 0, 10, 0, 0, -128, -128 }, right[6] = { -64, 2, -1, -1, 32, 0 };
-	static const float python[6] = { 2, -1, 0, 0, -INFINITY, NAN }, c[6] = { -0.1f, 2, -0.0f, -0.0f, 3, NAN };
+	static const float python[6] = { 2, -1, 0, 0, -INFINITY, NAN },
+			   c[6] = { -0.1f, 2, -0.0f, -0.0f, 3, NAN };
 	uint8_t yes[6];
-	const struct { struct dlb_map_desc d; void *in[2], *out; const void *want; size_t bytes; } cases[] = {
-		{ { .fn = DLB_MAP_shift_left, .n_in = 2, .in = { i8, i8 }, .out = i8 }, { a, b }, z, left, 1 },
-		{ { .fn = DLB_MAP_shift_right, .n_in = 2, .in = { i8, i8 }, .out = i8 }, { a, b }, z, right, 1 },
+	const struct { struct dlb_map_desc d; void *in[2], *out; const void *want; size_t bytes;
+	} cases[] = {
+		{ { .fn = DLB_MAP_shift_left, .n_in = 2, .in = { i8, i8 }, .out = i8 },
+		  { a, b },
+		  z,
+		  left,
+		  1 },
+		{ { .fn = DLB_MAP_shift_right, .n_in = 2, .in = { i8, i8 }, .out = i8 },
+		  { a, b },
+		  z,
+		  right,
+		  1 },
 		{ { .fn = DLB_MAP_mod, .n_in = 2, .in = { f, f }, .out = f }, { x, y }, r, python, 4 },
 		{ { .fn = DLB_MAP_fmod, .n_in = 2, .in = { f, f }, .out = f }, { x, y }, r, c, 4 },
-		{ { .fn = DLB_MAP_clip, .n_in = 1, .in = { f }, .out = f, .alpha = 2, .beta = 1 }, { x }, r, (float[]){ 1, 1, 1, 1, 1, 1 }, 4 },
-		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .alpha = 1 }, { y }, yes, (uint8_t[]){ 0, 0, 0, 0, 1, 0 }, 1 },
-		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .beta = 1 }, { y }, yes, (uint8_t[6]){ 0 }, 1 },
+		{ { .fn = DLB_MAP_clip, .n_in = 1, .in = { f }, .out = f, .alpha = 2, .beta = 1 },
+		  { x },
+		  r,
+		  (float[]){ 1, 1, 1, 1, 1, 1 },
+		  4 },
+		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .alpha = 1 },
+		  { y },
+		  yes,
+		  (uint8_t[]){ 0, 0, 0, 0, 1, 0 },
+		  1 },
+		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .beta = 1 },
+		  { y },
+		  yes,
+		  (uint8_t[6]){ 0 },
+		  1 },
 	};
 
 	for (int i = 0; i < DLB_LEN(cases); i++) {
@@ -380,10 +431,12 @@ static void map_special(void)
 		k->run(k, &(struct dlb_run){ .in = cases[i].in, .out = (void *const[]){ cases[i].out } });
 		for (int j = 0; j < 6; j++) {
 			if (cases[i].bytes == 1)
-				assert(IS(((uint8_t *)cases[i].out)[j], ==, ((const uint8_t *)cases[i].want)[j]));
+				assert(IS(((uint8_t *)cases[i].out)[j], ==,
+					  ((const uint8_t *)cases[i].want)[j]));
 			else
 				assert(isnan(((const float *)cases[i].want)[j]) ? isnan(r[j]) != 0 :
-				       isinf(r[j]) ? r[j] == ((const float *)cases[i].want)[j] : fabsf(r[j] - ((const float *)cases[i].want)[j]) < 1e-5f);
+				       isinf(r[j]) ? r[j] == ((const float *)cases[i].want)[j] :
+						     fabsf(r[j] - ((const float *)cases[i].want)[j]) < 1e-5f);
 		}
 		dlb_kernel_free(k);
 	}
@@ -394,9 +447,11 @@ static void map_special(void)
 static double log1p_of_exp(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 static void accuracy(void)
 {
-	static const struct { enum dlb_map_fn fn; double (*of)(double); double ulp; } ours[] = {
-		{ DLB_MAP_exp, exp, 1.5 }, { DLB_MAP_log, log, 1.5 }, { DLB_MAP_erf, erf, 2 }, { DLB_MAP_tanh, tanh, 2 },
-		{ DLB_MAP_sigmoid, sigmoid, 3 }, { DLB_MAP_softplus, log1p_of_exp, 4 }, { DLB_MAP_elu, expm1, 2 } };
+	static const struct { enum dlb_map_fn fn; double (*of)(double); double ulp;
+	} ours[] = { { DLB_MAP_exp, exp, 1.5 },       { DLB_MAP_log, log, 1.5 },
+		     { DLB_MAP_erf, erf, 2 },         { DLB_MAP_tanh, tanh, 2 },
+		     { DLB_MAP_sigmoid, sigmoid, 3 }, { DLB_MAP_softplus, log1p_of_exp, 4 },
+		     { DLB_MAP_elu, expm1, 2 } };
 	enum { N = 4096 };
 	struct dlb_desc d = desc(DLB_F32, 0, 1, DIMS(N));
 	float x[N], y[N];
@@ -415,16 +470,20 @@ static void accuracy(void)
 			}
 			k->run(k, &(struct dlb_run){ .in = in, .out = out });
 			for (int i = 0; i < N; i++) {
-				double want = ours[f].fn == DLB_MAP_elu && x[i] >= 0 ? x[i] : ours[f].of(x[i]);
+				double want = ours[f].fn == DLB_MAP_elu && x[i] >= 0 ? x[i] :
+										       ours[f].of(x[i]);
 				/* not accurate there */
 				bool low = ours[f].fn == DLB_MAP_sigmoid && want < 0x1p-126;
 				int e;
 
 				frexp(want, &e);
-				if (isnan(want) ? isnan(y[i]) : isinf((float)want) ? y[i] == (float)want : low ? y[i] < 0x1p-126 :
-				    fabs(y[i] - want) <= ldexp(ours[f].ulp, (e < -125 ? -125 : e) - 24))
+				if (isnan(want)        ? isnan(y[i]) :
+				    isinf((float)want) ? y[i] == (float)want :
+				    low                ? y[i] < 0x1p-126 :
+					  fabs(y[i] - want) <= ldexp(ours[f].ulp, (e < -125 ? -125 : e) - 24))
 					continue;
-				fprintf(stderr, "%s(%a) = %a, not %a\n", fns[ours[f].fn].name, x[i], y[i], want);
+				fprintf(stderr, "%s(%a) = %a, not %a\n", fns[ours[f].fn].name, x[i], y[i],
+					want);
 				abort();
 			}
 		}
@@ -449,18 +508,25 @@ static void one_reduce(int fn, struct dlb_desc d, unsigned axes)
 		}
 	out.v = zeros(dlb_desc_count(&out.d));
 	for (int64_t i = 0; i < dlb_desc_count(&out.d); i++)
-		out.v[i] = fn == DLB_REDUCE_FN_PROD ? 1 : fn == DLB_REDUCE_FN_MAX ? -INFINITY : fn == DLB_REDUCE_FN_MIN ? INFINITY : 0;
+		out.v[i] = fn == DLB_REDUCE_FN_PROD ? 1 :
+			   fn == DLB_REDUCE_FN_MAX  ? -INFINITY :
+			   fn == DLB_REDUCE_FN_MIN  ? INFINITY :
+						      0;
 	for (int64_t i = 0; i < n; i++) {
 		double *o = &out.v[broadcast_index(&d, &out.d, i)], v = in.v[i];
 
 		if (fn == DLB_REDUCE_FN_PROD && !dlb_dtype_is_float(d.dtype))
 			v = in.v[i] = v > 0 ? 1 : d.dtype == DLB_U8 ? 1 : -1;
-		*o = fn == DLB_REDUCE_FN_PROD ? *o * v : fn == DLB_REDUCE_FN_MAX ? fmax(*o, v) : fn == DLB_REDUCE_FN_MIN ? fmin(*o, v) :
-			fn == DLB_REDUCE_FN_SUMSQ ? *o + v * v : *o + v;
+		*o = fn == DLB_REDUCE_FN_PROD  ? *o * v :
+		     fn == DLB_REDUCE_FN_MAX   ? fmax(*o, v) :
+		     fn == DLB_REDUCE_FN_MIN   ? fmin(*o, v) :
+		     fn == DLB_REDUCE_FN_SUMSQ ? *o + v * v :
+						 *o + v;
 	}
 	for (int64_t i = 0; i < dlb_desc_count(&out.d); i++) {
 		if (fn == DLB_REDUCE_FN_MEAN)
-			out.v[i] = dlb_dtype_is_float(d.dtype) ? out.v[i] / (double)count : trunc(out.v[i] / (double)count);
+			out.v[i] = dlb_dtype_is_float(d.dtype) ? out.v[i] / (double)count :
+								 trunc(out.v[i] / (double)count);
 		if (d.dtype == DLB_U8 && fn != DLB_REDUCE_FN_MEAN)
 			out.v[i] = (double)(uint8_t)(int64_t)out.v[i];
 	}
@@ -468,7 +534,11 @@ static void one_reduce(int fn, struct dlb_desc d, unsigned axes)
 	dlb_desc_str(&d, what, sizeof what);
 	sprintf(what + strlen(what), " reduce %d axes %x", fn, axes);
 	MUST(be.ops->reduce(&be, &r, &k, &err_));
-	check_run(what, k, &in, 1, &out, 1, d.dtype == DLB_F32 ? 1e-6 : d.dtype == DLB_F64 ? 1e-13 : 0, NULL, NULL);
+	check_run(what, k, &in, 1, &out, 1,
+		  d.dtype == DLB_F32 ? 1e-6 :
+		  d.dtype == DLB_F64 ? 1e-13 :
+				       0,
+		  NULL, NULL);
 	release(&in, 1);
 	release(&out, 1);
 }
@@ -496,15 +566,21 @@ static double wrapped(enum dlb_dtype t, double v)
 {
 	int64_t i = (int64_t)v;
 
-	return t == DLB_U8 ? (double)(uint8_t)i : t == DLB_U16 ? (double)(uint16_t)i : t == DLB_U32 ? (double)(uint32_t)i :
-		t == DLB_U64 ? (double)(uint64_t)i : (double)i;
+	return t == DLB_U8  ? (double)(uint8_t)i :
+	       t == DLB_U16 ? (double)(uint16_t)i :
+	       t == DLB_U32 ? (double)(uint32_t)i :
+	       t == DLB_U64 ? (double)(uint64_t)i :
+			      (double)i;
 }
 
 /* out (permuted by perm, reversed and every second element along dimension 0 when `slice`) = in. */
-static void one_copy(enum dlb_dtype from, enum dlb_dtype to, int n_dims, const int64_t *dim, const int *perm, bool add, bool slice)
+static void one_copy(enum dlb_dtype from, enum dlb_dtype to, int n_dims, const int64_t *dim, const int *perm,
+		     bool add, bool slice)
 {
 	struct arg in = draw(desc(from, 0, n_dims, dim)), out = { desc(to, 0, n_dims, dim), NULL };
-	struct dlb_copy_desc c = { .in = from, .out = to, .n_dims = n_dims, .zero_first = true, .accumulate = add };
+	struct dlb_copy_desc c = {
+		.in = from, .out = to, .n_dims = n_dims, .zero_first = true, .accumulate = add
+	};
 	int64_t si[DLB_MAX_DIMS], so[DLB_MAX_DIMS], n = dlb_desc_count(&in.d), m;
 	struct dlb_kernel *k;
 	char what[100];
@@ -535,9 +611,12 @@ static void one_copy(enum dlb_dtype from, enum dlb_dtype to, int n_dims, const i
 			at_out += rest % c.dim[j] * c.out_stride[j];
 			rest /= c.dim[j];
 		}
-		out.v[at_out] = to == DLB_BOOL ? in.v[at_in] != 0 : dlb_dtype_is_int(to) ? wrapped(to, in.v[at_in]) : rounded(to, in.v[at_in]);
+		out.v[at_out] = to == DLB_BOOL       ? in.v[at_in] != 0 :
+				dlb_dtype_is_int(to) ? wrapped(to, in.v[at_in]) :
+						       rounded(to, in.v[at_in]);
 	}
-	snprintf(what, sizeof what, "copy %s to %s add %d slice %d dims %d", dlb_dtype_name(from), dlb_dtype_name(to), add, slice, n_dims);
+	snprintf(what, sizeof what, "copy %s to %s add %d slice %d dims %d", dlb_dtype_name(from),
+		 dlb_dtype_name(to), add, slice, n_dims);
 	MUST(be.ops->copy(&be, &c, &k, &err_));
 	check_run(what, k, &in, 1, &out, 1, to == DLB_F16 ? 1e-3 : to == DLB_BF16 ? 1e-2 : 0, NULL, NULL);
 	release(&in, 1);
@@ -546,10 +625,19 @@ static void one_copy(enum dlb_dtype from, enum dlb_dtype to, int n_dims, const i
 
 static void copies(void)
 {
-	static const int perms[][4] = { { 0, 1, 2, 3 }, { 0, 2, 3, 1 }, { 3, 2, 1, 0 }, { 1, 0, 3, 2 }, { 0, 3, 1, 2 }, { 2, 0, 1, 3 } };
-	struct dlb_copy_desc overlap = { .in = DLB_F32, .out = DLB_F32, .n_dims = 2, .dim = { 3, 4 }, .in_stride = { 4, 1 },
-		.out_stride = { 0, 1 }, .accumulate = true, .zero_first = true, .out_count = 4 };
-	struct arg in = { desc(DLB_F32, 0, 2, DIMS(3, 4)), NULL }, out = { desc(DLB_F32, 0, 1, DIMS(4)), NULL };
+	static const int perms[][4] = { { 0, 1, 2, 3 }, { 0, 2, 3, 1 }, { 3, 2, 1, 0 },
+					{ 1, 0, 3, 2 }, { 0, 3, 1, 2 }, { 2, 0, 1, 3 } };
+	struct dlb_copy_desc overlap = { .in = DLB_F32,
+					 .out = DLB_F32,
+					 .n_dims = 2,
+					 .dim = { 3, 4 },
+					 .in_stride = { 4, 1 },
+					 .out_stride = { 0, 1 },
+					 .accumulate = true,
+					 .zero_first = true,
+					 .out_count = 4 };
+	struct arg in = { desc(DLB_F32, 0, 2, DIMS(3, 4)), NULL },
+		   out = { desc(DLB_F32, 0, 1, DIMS(4)), NULL };
 	struct dlb_kernel *k;
 
 	for (int from = 0; from < DLB_N_DTYPES; from++)
@@ -578,11 +666,15 @@ static void copies(void)
 }
 
 /* ---- softmax ---- */
-static void one_softmax(enum dlb_dtype t, bool is_log, int64_t outer, int64_t axis, int64_t inner, double spread)
+static void one_softmax(enum dlb_dtype t, bool is_log, int64_t outer, int64_t axis, int64_t inner,
+			double spread)
 {
 	struct dlb_desc d = desc(t, 0, 3, DIMS(outer, axis, inner));
-	struct arg x = draw(d), y = { d, zeros(outer * axis * inner) }, dy = draw(d), dx = { d, zeros(outer * axis * inner) };
-	struct dlb_softmax_desc s = { .dtype = t, .log = is_log, .outer = outer, .axis = axis, .inner = inner };
+	struct arg x = draw(d), y = { d, zeros(outer * axis * inner) }, dy = draw(d),
+		   dx = { d, zeros(outer * axis * inner) };
+	struct dlb_softmax_desc s = {
+		.dtype = t, .log = is_log, .outer = outer, .axis = axis, .inner = inner
+	};
 	struct arg given = { d, zeros(outer * axis * inner) };
 	struct dlb_kernel *k;
 
@@ -602,7 +694,8 @@ static void one_softmax(enum dlb_dtype t, bool is_log, int64_t outer, int64_t ax
 				dot += is_log ? dy.v[at] : dy.v[at] * given.v[at];
 			}
 			EACH(at)
-				dx.v[at] = is_log ? dy.v[at] - exp(given.v[at]) * dot : given.v[at] * (dy.v[at] - dot);
+			dx.v[at] = is_log ? dy.v[at] - exp(given.v[at]) * dot :
+					    given.v[at] * (dy.v[at] - dot);
 #undef EACH
 		}
 	MUST(be.ops->softmax(&be, &s, &k, &err_));
@@ -616,15 +709,25 @@ static void one_softmax(enum dlb_dtype t, bool is_log, int64_t outer, int64_t ax
 }
 
 /* ---- losses ---- */
-static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weighted, bool ignore, enum dlb_reduction red, int64_t n,
-		     int64_t c, int64_t inner, int wrong)
+static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weighted, bool ignore,
+		     enum dlb_reduction red, int64_t n, int64_t c, int64_t inner, int wrong)
 {
 	struct dlb_desc dx_ = desc(t, 0, 3, DIMS(n, c, inner)), dl = desc(label, 0, 2, DIMS(n, inner));
-	struct arg x = draw(dx_), lp = { dx_, zeros(n * c * inner) }, labels = { dl, zeros(n * inner) }, w = weighted ? draw(desc(t, 0, 1, &c)) : absent();
-	struct arg y = { red == DLB_REDUCE_NONE ? desc(t, 0, 2, DIMS(n, inner)) : desc(t, 0, 0, NULL), zeros(n * inner) };
+	struct arg x = draw(dx_), lp = { dx_, zeros(n * c * inner) }, labels = { dl, zeros(n * inner) },
+		   w = weighted ? draw(desc(t, 0, 1, &c)) : absent();
+	struct arg y = { red == DLB_REDUCE_NONE ? desc(t, 0, 2, DIMS(n, inner)) : desc(t, 0, 0, NULL),
+			 zeros(n * inner) };
 	struct arg dy = draw(y.d), dx = { dx_, zeros(n * c * inner) };
-	struct dlb_loss_desc d = { .dtype = t, .label = label, .softmax = sce, .has_weight = weighted, .has_ignore = ignore,
-		.ignore = -7, .reduction = red, .n = n, .classes = c, .inner = inner };
+	struct dlb_loss_desc d = { .dtype = t,
+				   .label = label,
+				   .softmax = sce,
+				   .has_weight = weighted,
+				   .has_ignore = ignore,
+				   .ignore = -7,
+				   .reduction = red,
+				   .n = n,
+				   .classes = c,
+				   .inner = inner };
 	double sum = 0, weight = 0;
 	struct dlb_kernel *k;
 	char what[100];
@@ -632,7 +735,9 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 	for (int64_t i = 0; weighted && i < c; i++)
 		w.v[i] = rounded(t, fabs(w.v[i]) + 0.1);
 	for (int64_t i = 0; i < n * inner; i++)
-		labels.v[i] = ignore && (dlb_rng_below(&rng, 4) == 0 || wrong == 2) ? -7 : (double)dlb_rng_below(&rng, (uint64_t)c);
+		labels.v[i] = ignore && (dlb_rng_below(&rng, 4) == 0 || wrong == 2) ?
+				      -7 :
+				      (double)dlb_rng_below(&rng, (uint64_t)c);
 	if (wrong == 1)
 		labels.v[0] = (double)c;
 	for (int64_t i = 0; i < n * inner; i++) {
@@ -642,8 +747,12 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 		for (int64_t j = 0; j < c; j++)
 			s += exp(x.v[base + j * inner]);
 		for (int64_t j = 0; j < c; j++)
-			lp.v[base + j * inner] = rounded(t, sce ? x.v[base + j * inner] - log(s) : x.v[base + j * inner]);
-		loss = l == -7 ? 0 : l < 0 || l >= c ? NAN : -(weighted ? w.v[l] : 1) * (sce ? x.v[base + l * inner] - log(s) : x.v[base + l * inner]);
+			lp.v[base + j * inner] = rounded(t, sce ? x.v[base + j * inner] - log(s) :
+								  x.v[base + j * inner]);
+		loss = l == -7         ? 0 :
+		       l < 0 || l >= c ? NAN :
+					 -(weighted ? w.v[l] : 1) * (sce ? x.v[base + l * inner] - log(s) :
+									   x.v[base + l * inner]);
 		weight += l == -7 ? 0 : l < 0 || l >= c ? NAN : weighted ? w.v[l] : 1;
 		sum += loss;
 		if (red == DLB_REDUCE_NONE)
@@ -654,18 +763,28 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 	for (int64_t i = 0; i < n * inner; i++) {
 		int64_t l = (int64_t)labels.v[i], base = i / inner * c * inner + i % inner;
 		bool bad = l != -7 && (l < 0 || l >= c);
-		double up = dy.v[red == DLB_REDUCE_NONE ? i : 0] / (red == DLB_REDUCE_MEAN ? weight : 1) * (bad ? NAN : weighted && l >= 0 ? w.v[l] : 1);
+		double up = dy.v[red == DLB_REDUCE_NONE ? i : 0] / (red == DLB_REDUCE_MEAN ? weight : 1) *
+			    (bad                ? NAN :
+			     weighted && l >= 0 ? w.v[l] :
+						  1);
 
 		for (int64_t j = 0; j < c; j++)
-			dx.v[base + j * inner] = l == -7 ? 0 : sce || bad ? up * (exp(lp.v[base + j * inner]) - (j == l)) : j == l ? -up : 0;
+			dx.v[base + j * inner] = l == -7    ? 0 :
+						 sce || bad ? up * (exp(lp.v[base + j * inner]) - (j == l)) :
+						 j == l     ? -up :
+							      0;
 	}
-	snprintf(what, sizeof what, "%s %s reduction %d, %lldx%lldx%lld", sce ? "sce" : "nll", dlb_dtype_name(t), red, (long long)n, (long long)c, (long long)inner);
+	snprintf(what, sizeof what, "%s %s reduction %d, %lldx%lldx%lld", sce ? "sce" : "nll",
+		 dlb_dtype_name(t), red, (long long)n, (long long)c, (long long)inner);
 	MUST(be.ops->loss(&be, &d, &k, &err_));
 	if (t == DLB_F64 && !wrong)
-		check_differences(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() }, 2, dy.v, 0, dx.v);
-	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, sce ? lp : absent() }, 2, tol_of(t) * 4, NULL, NULL);
+		check_differences(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() },
+				  2, dy.v, 0, dx.v);
+	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, sce ? lp : absent() }, 2,
+		  tol_of(t) * 4, NULL, NULL);
 	MUST(be.ops->loss(&be, &d, &k, &err_));
-	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() }, 2, tol_of(t) * 4, NULL, NULL);
+	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() }, 2, tol_of(t) * 4,
+		  NULL, NULL);
 	d.backward = true;
 	MUST(be.ops->loss(&be, &d, &k, &err_));
 	check_run(what, k, (struct arg[]){ dy, lp, labels, w }, 4, &dx, 1, tol_of(t) * 4, NULL, NULL);
@@ -676,7 +795,9 @@ static void softmaxes_and_losses(void)
 {
 	for (int t = DLB_F32; t <= DLB_F64; t++) {
 		for (int l = 0; l < 2; l++) {
-			static const int64_t shapes[][3] = { { 5, 10, 1 }, { 3, 1, 1 }, { 2, 100, 1 }, { 4, 7, 5 }, { 1, 33, 40 }, { 3, 16, 1 }, { 2, 1, 3 } };
+			static const int64_t shapes[][3] = { { 5, 10, 1 }, { 3, 1, 1 },   { 2, 100, 1 },
+							     { 4, 7, 5 },  { 1, 33, 40 }, { 3, 16, 1 },
+							     { 2, 1, 3 } };
 
 			for (int i = 0; i < DLB_LEN(shapes); i++)
 				one_softmax(t, l, shapes[i][0], shapes[i][1], shapes[i][2], i % 2 ? 1 : 60);
@@ -751,6 +872,8 @@ int main(void)
 		sums_and_host();
 	}
 	be.ops->close(&be);
-	printf("%ld elementwise functions, gradients, reductions, copies, softmaxes and losses agree with double\n", n_checks);
+	printf("%ld elementwise functions, gradients, reductions, copies, softmaxes and losses agree with "
+	       "double\n",
+	       n_checks);
 	return 0;
 }

@@ -100,13 +100,15 @@ static void conditioned(float *p, int n, int r, double kappa, int rank)
 		u[i] = normal(&rng);
 	for (int i = 0; i < r * r; i++)
 		v[i] = normal(&rng);
-	assert(IS(dlb_orthonormal(u, n, r, 1, TAU_F64, NULL, NULL), >, 0) && IS(dlb_orthonormal(v, r, r, 2, TAU_F64, NULL, NULL), >, 0));
+	assert(IS(dlb_orthonormal(u, n, r, 1, TAU_F64, NULL, NULL), >, 0) &&
+	       IS(dlb_orthonormal(v, r, r, 2, TAU_F64, NULL, NULL), >, 0));
 	for (int i = 0; i < n; i++)
 		for (int b = 0; b < r; b++) {
 			double sum = 0;
 
 			for (int a = 0; a < rank; a++)
-				sum += u[i * r + a] * pow(kappa, r > 1 ? -(double)a / (r - 1) : 0) * v[b * r + a];
+				sum += u[i * r + a] * pow(kappa, r > 1 ? -(double)a / (r - 1) : 0) *
+				       v[b * r + a];
 			p[i * r + b] = (float)sum;
 		}
 	free(u);
@@ -133,7 +135,8 @@ static int basis(const float *p, float *q, int n, int r, int *n_replaced)
 static void bases(void)
 {
 	enum { N = 1024 };
-	float *p = dlb_xmalloc(N * DLB_MOST_RANK * sizeof *p), *q = dlb_xmalloc(N * DLB_MOST_RANK * sizeof *q);
+	float *p = dlb_xmalloc(N * DLB_MOST_RANK * sizeof *p),
+	      *q = dlb_xmalloc(N * DLB_MOST_RANK * sizeof *q);
 	static const int rows[] = { 1, 2, 3, 8, 17, 64, 100, N }, ranks[] = { 1, 2, 3, 4, 8, 16, 33, 64 };
 	double worst = 0;
 	int replaced;
@@ -151,7 +154,8 @@ static void bases(void)
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
 				assert(IS(off, <=, 1e-7));
-				assert(IS(off_span(q, p, n, r), <=, 2e-6));	/* what counts as spanned: tau */
+				/* what counts as spanned: tau */
+				assert(IS(off_span(q, p, n, r), <=, 2e-6));
 			}
 			for (int rank = 0; rank < r; rank += 1 + rank / 4) {	/* every kind of deficiency */
 				conditioned(p, n, r, 10, rank);
@@ -160,19 +164,24 @@ static void bases(void)
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
 				assert(IS(off, <=, 1e-7));
-				assert(IS(off_span(q, p, n, r), <=, 2e-6));	/* what counts as spanned: tau */
+				/* what counts as spanned: tau */
+				assert(IS(off_span(q, p, n, r), <=, 2e-6));
 			}
 			/* zero columns, columns of any length */
 			for (int zero = 0; zero < r; zero += 1 + r / 4) {
 				for (int i = 0; i < n; i++)
 					for (int k = 0; k < r; k++)
-						p[i * r + k] = k % (zero + 1) == zero ? 0.0f : (float)(normal(&rng) * pow(10, k % 60 - 30));
+						p[i * r + k] = k % (zero + 1) == zero ?
+								       0.0f :
+								       (float)(normal(&rng) *
+									       pow(10, k % 60 - 30));
 				assert(IS(basis(p, q, n, r, &replaced), >, 0));
 				assert(IS(off_orthonormal(q, n, r), <=, 1e-7));
 			}
 			for (int i = 0; i < n * r; i++)					/* equal columns */
 				p[i] = (float)(i / r + 1);
-			assert(IS(basis(p, q, n, r, &replaced), >, 0) && IS(replaced, ==, r - 1) && IS(off_orthonormal(q, n, r), <=, 1e-7));
+			assert(IS(basis(p, q, n, r, &replaced), >, 0) && IS(replaced, ==, r - 1) &&
+			       IS(off_orthonormal(q, n, r), <=, 1e-7));
 			p[n * r / 2] = NAN;
 			assert(IS(basis(p, q, n, r, &replaced), ==, -1));
 			p[n * r / 2] = INFINITY;
@@ -187,13 +196,15 @@ static void bases(void)
 
 static void passes(void)
 {
-	static const int shape[][3] = { { 1, 1, 1 }, { 3, 5, 2 }, { 16, 8, 2 }, { 7, 100, 5 }, { 129, 65, 8 }, { 40, 96, 16 }, { 37, 31, 31 } };
+	static const int shape[][3] = { { 1, 1, 1 },    { 3, 5, 2 },    { 16, 8, 2 },  { 7, 100, 5 },
+					{ 129, 65, 8 }, { 40, 96, 16 }, { 37, 31, 31 } };
 	const struct dlb_skinny *k = dlb_skinny();
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		int n = shape[s][0], m = shape[s][1], r = shape[s][2];
 		int64_t stride = dlb_skinny_stride(m);
-		float *x = dlb_xmalloc((size_t)(4 * n * m + n * r) * sizeof *x), *e = x + n * m, *g = e + n * m, *kept = g + n * m, *p = kept + n * m;
+		float *x = dlb_xmalloc((size_t)(4 * n * m + n * r) * sizeof *x), *e = x + n * m,
+		      *g = e + n * m, *kept = g + n * m, *p = kept + n * m;
 		float *qt = dlb_xmalloc((size_t)(r * stride) * sizeof *qt);
 
 		for (int i = 0; i < n * m; i++) {
@@ -244,7 +255,8 @@ static void passes(void)
 /* ---- vectors ---- */
 
 /* Steps of the vectors in double, through dlb_orthonormal; `local`: each worker keeps its own residual. */
-static void steps_f64(const json_t *root, const json_t *gradients, const json_t *steps, bool local, bool replaces)
+static void steps_f64(const json_t *root, const json_t *gradients, const json_t *steps, bool local,
+		      bool replaces)
 {
 	enum { N = 16, M = 8, R = 2, W = 3 };
 	double e[W][N][M] = { { { 0 } } }, q[M][R], p[N][R], m[W][N][M];
@@ -381,6 +393,7 @@ int main(void)
 	bases();
 	passes();
 	const bool shared = lowrank_vectors();
-	printf("%ld checks of low rank%s\n", n_checks, shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
+	printf("%ld checks of low rank%s\n", n_checks,
+	       shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
 	return 0;
 }

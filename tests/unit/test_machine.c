@@ -1,5 +1,5 @@
-/* machine: the cores, hosts and memory that a host lacks for a plan; how a machine differs from that of a document. Nothing is
- * measured here. */
+/* machine: the cores, hosts and memory that a host lacks for a plan; how a machine differs from that of a
+ * document. Nothing is measured here. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,26 +42,33 @@ static void lacks(const char *cluster, const char *plan, int cores, double memor
 
 static void plans_and_hosts(void)
 {
-	static const char two[] = "[{\"peak_bytes\":3e9},{\"peak_bytes\":2e9}]", three[] = "[{\"peak_bytes\":3e9},{\"peak_bytes\":2e9},{\"peak_bytes\":64e9}]";
+	static const char two[] = "[{\"peak_bytes\":3e9},{\"peak_bytes\":2e9}]",
+			  three[] = "[{\"peak_bytes\":3e9},{\"peak_bytes\":2e9},{\"peak_bytes\":64e9}]";
 	struct dlb_doc d;
 
 	lacks("cpu:2", two, 2, 5e9, "");
-	lacks("cpu:2", two, 2, 4.9e9, "the plan needs 5 GB of memory, this host has 4.9: expect swapping, or the end of a rank");
+	lacks("cpu:2", two, 2, 4.9e9,
+	      "the plan needs 5 GB of memory, this host has 4.9: expect swapping, or the end of a rank");
 	lacks("cpu:2", two, 2, 0, "");			/* how much there is, nobody knows */
 	lacks("cpu:2 cuda:1", three, 2, 5e9, "");	/* a GPU has cores and memory of its own */
 	lacks("cpu/4:2", two, 4, 5e9,
-	      "the plan has 2 nodes of 8 cores in all, this host has 4: expect steps up to about 2 times the predicted");
+	      "the plan has 2 nodes of 8 cores in all, this host has 4: expect steps up to about 2 times the "
+	      "predicted");
 	lacks("cpu:1 host cpu:1", two, 1, 1e9,
-	      "the plan has 2 nodes of 2 cores in all, this host has 1: expect steps up to about 2 times the predicted; it has 2 hosts, "
-	      "all nodes run on this one: expect other times of transfers than predicted; it needs 5 GB of memory, this host has 1: "
+	      "the plan has 2 nodes of 2 cores in all, this host has 1: expect steps up to about 2 times the "
+	      "predicted; it has 2 hosts, "
+	      "all nodes run on this one: expect other times of transfers than predicted; it needs 5 GB of "
+	      "memory, this host has 1: "
 	      "expect swapping, or the end of a rank");
 	read_doc(&d, "cpu:2 cpu/3:2 cuda:1", "[]");
 	assert(dlb_host_planned_cores(&d) == 8);
 	dlb_doc_release(&d);
 }
 
-/* A measured cluster: every host of the text gets a processor, cores and memory, every CPU kind its figures. */
-static void measured(struct dlb_cluster *c, const char *text, const char *processor, int cores, double memory, double flops)
+/* A measured cluster: every host of the text gets a processor, cores and memory, every CPU kind its
+ * figures. */
+static void measured(struct dlb_cluster *c, const char *text, const char *processor, int cores, double memory,
+		     double flops)
 {
 	struct dlb_error err = { .status = 0 };
 
@@ -97,7 +104,8 @@ static const char *lines(const struct dlb_machine_check *m, enum dlb_machine_ver
 	return text;
 }
 
-static void compare(struct dlb_cluster *stored, struct dlb_cluster *here, const char *differs, const char *unchecked)
+static void compare(struct dlb_cluster *stored, struct dlb_cluster *here, const char *differs,
+		    const char *unchecked)
 {
 	struct dlb_machine_check m = { .n_lines = 0 };
 	int n = 0;
@@ -106,8 +114,10 @@ static void compare(struct dlb_cluster *stored, struct dlb_cluster *here, const 
 	dlb_machine_compare_speed(stored, 0, here, &m);
 	for (const char *p = differs; *p; p++)
 		n += *p == '\n';
-	if (strcmp(lines(&m, DLB_MACHINE_DIFFERS), differs) || strcmp(lines(&m, DLB_MACHINE_UNCHECKED), unchecked) || m.n_differences != n) {
-		fprintf(stderr, "differs:\n%snot checked:\n%s", lines(&m, DLB_MACHINE_DIFFERS), lines(&m, DLB_MACHINE_UNCHECKED));
+	if (strcmp(lines(&m, DLB_MACHINE_DIFFERS), differs) ||
+	    strcmp(lines(&m, DLB_MACHINE_UNCHECKED), unchecked) || m.n_differences != n) {
+		fprintf(stderr, "differs:\n%snot checked:\n%s", lines(&m, DLB_MACHINE_DIFFERS),
+			lines(&m, DLB_MACHINE_UNCHECKED));
 		abort();
 	}
 	dlb_machine_check_release(&m);
@@ -129,10 +139,15 @@ static void one_host(void)
 	measured(&a, "cpu:4", "P", 4, 16e9, 1e11);
 	measured(&b, "cpu:2", "Q", 2, 8e9, 5e10);
 	rename_host(&b, "h0", "other");
-	compare(&a, &b, "host 'other' here, 'h0' in the document\nhost 'other': processor 'Q' here, 'P' in the document\n"
-		"host 'other': 2 cores here, 4 in the document\nhost 'other': 8 GB of memory here, 16 in the document (0.50 times)\n"
-		"host 'other': kind cpu: 50 GFLOP/s here, 100 in the document (0.50 times)\n", "");
-	/* a node that was taken out of the document took nothing from the machine; the speed of a node counts */
+	compare(&a, &b,
+		"host 'other' here, 'h0' in the document\nhost 'other': processor 'Q' here, 'P' in the "
+		"document\n"
+		"host 'other': 2 cores here, 4 in the document\nhost 'other': 8 GB of memory here, 16 in the "
+		"document (0.50 times)\n"
+		"host 'other': kind cpu: 50 GFLOP/s here, 100 in the document (0.50 times)\n",
+		"");
+	/* a node that was taken out of the document took nothing from the machine; the speed of a node
+	 * counts */
 	measured(&a, "cpu:1*0.25", "P", 4, 16e9, 1e11);
 	measured(&b, "cpu:4", "P", 4, 16e9, 1e11);
 	compare(&a, &b, "host 'h0': kind cpu: 100 GFLOP/s here, 25 in the document (4.00 times)\n", "");
@@ -171,7 +186,8 @@ static void no_machine(void)
 	struct dlb_doc d;
 
 	read_doc(&d, "cpu:2", "[]");
-	assert(dlb_machine_check(&d, NULL, &m, &err) == -1 && err.status == 2 && strstr(err.what, "no machine was measured") && *err.hint);
+	assert(dlb_machine_check(&d, NULL, &m, &err) == -1 && err.status == 2 &&
+	       strstr(err.what, "no machine was measured") && *err.hint);
 	dlb_doc_release(&d);
 	dlb_machine_check_release(&m);
 }
@@ -182,6 +198,7 @@ int main(void)
 	one_host();
 	several_hosts();
 	no_machine();
-	puts("machine: cores, hosts and memory that a plan wants; hosts, processors, cores, memory and speed beside a document's");
+	puts("machine: cores, hosts and memory that a plan wants; hosts, processors, cores, memory and speed "
+	     "beside a document's");
 	return 0;
 }

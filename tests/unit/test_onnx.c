@@ -54,8 +54,10 @@ static void test_basics(void)
 		die("basics");
 	assert(IS(g.n_inputs, ==, 2) && IS(g.n_ops, ==, 3) && IS(g.opset, ==, 17));
 	const struct dlb_tensor *x = &g.tensor[g.input[0]], *mask = &g.tensor[g.input[1]];
-	assert(IS(x->dim[0].mul, ==, 1) && IS(x->dim[0].add, ==, 0) && IS(x->dim[1].mul, ==, 0) && IS(x->dim[1].add, ==, 2));
-	assert(IS(mask->dim[0].mul, ==, 1) && IS(mask->dim[1].mul, ==, 1) && IS(mask->dim[2].add, ==, -1) && SAME(mask->symbol, "seq"));
+	assert(IS(x->dim[0].mul, ==, 1) && IS(x->dim[0].add, ==, 0) && IS(x->dim[1].mul, ==, 0) &&
+	       IS(x->dim[1].add, ==, 2));
+	assert(IS(mask->dim[0].mul, ==, 1) && IS(mask->dim[1].mul, ==, 1) && IS(mask->dim[2].add, ==, -1) &&
+	       SAME(mask->symbol, "seq"));
 	assert(SAME(g.op[0].name, "Add_0") && IS(strcmp(g.op[1].name, "Add_0"), !=, 0));
 	assert(IS(g.op[1].n_in, ==, 1));			/* the trailing absent operand is gone */
 	const struct dlb_op *o = &g.op[1];
@@ -65,11 +67,16 @@ static void test_basics(void)
 	const int64_t *got;
 	assert(IS(dlb_attr_ints(o->attr, o->n_attr, "ints", &got), ==, 2) && IS(got[1], ==, INT64_MAX));
 	const int kid = tensor_named(&g, "k");
-	assert(IS(g.tensor[kid].kind, ==, DLB_T_CONSTANT) && IS(((const int64_t *)g.tensor[kid].data)[1], ==, INT64_MAX));
-	assert(IS(g.op[2].kind, ==, -1) && IS(dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1), ==, 0) && IS(g.n_bodies, ==, 1));
+	assert(IS(g.tensor[kid].kind, ==, DLB_T_CONSTANT) &&
+	       IS(((const int64_t *)g.tensor[kid].data)[1], ==, INT64_MAX));
+	assert(IS(g.op[2].kind, ==, -1) &&
+	       IS(dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1), ==, 0) &&
+	       IS(g.n_bodies, ==, 1));
 	const int w = tensor_named(&g, "w"), y = tensor_named(&g, "y");
-	assert(IS(g.tensor[w].kind, ==, DLB_T_CONSTANT) && IS(((const float *)g.tensor[w].data)[1], ==, -2) && g.tensor[w].in_model);
-	assert(IS(g.tensor[y].producer, ==, 0) && IS(g.tensor[y].n_dims, ==, 2) && IS(g.tensor[y].dim[0].mul, ==, 1));
+	assert(IS(g.tensor[w].kind, ==, DLB_T_CONSTANT) && IS(((const float *)g.tensor[w].data)[1], ==, -2) &&
+	       g.tensor[w].in_model);
+	assert(IS(g.tensor[y].producer, ==, 0) && IS(g.tensor[y].n_dims, ==, 2) &&
+	       IS(g.tensor[y].dim[0].mul, ==, 1));
 	dlb_graph_release(&g);
 
 	/* vertices in any order */
@@ -94,9 +101,11 @@ static void test_basics(void)
 
 static void test_types(void)
 {
-	static const struct { int onnx; enum dlb_dtype t; } types[] = {
-		{ 1, DLB_F32 }, { 11, DLB_F64 }, { 10, DLB_F16 }, { 16, DLB_BF16 }, { 3, DLB_I8 }, { 5, DLB_I16 },
-		{ 6, DLB_I32 }, { 7, DLB_I64 }, { 2, DLB_U8 }, { 4, DLB_U16 }, { 12, DLB_U32 }, { 13, DLB_U64 }, { 9, DLB_BOOL },
+	static const struct { int onnx; enum dlb_dtype t;
+	} types[] = {
+		{ 1, DLB_F32 },  { 11, DLB_F64 }, { 10, DLB_F16 }, { 16, DLB_BF16 }, { 3, DLB_I8 },
+		{ 5, DLB_I16 },  { 6, DLB_I32 },  { 7, DLB_I64 },  { 2, DLB_U8 },    { 4, DLB_U16 },
+		{ 12, DLB_U32 }, { 13, DLB_U64 }, { 9, DLB_BOOL },
 	};
 	for (int i = 0; i < DLB_LEN(types); i++)
 		for (int typed = 0; typed < 2; typed++) {
@@ -136,7 +145,8 @@ static void test_types(void)
 			if (parse(&m, &g))
 				die("types");
 			const struct dlb_tensor *v = &g.tensor[tensor_named(&g, "v")];
-			assert(IS(v->dtype, ==, types[i].t) && !memcmp(v->data, want, 2 * dlb_dtype_bytes(v->dtype)));
+			assert(IS(v->dtype, ==, types[i].t) &&
+			       !memcmp(v->data, want, 2 * dlb_dtype_bytes(v->dtype)));
 			dlb_graph_release(&g);
 			n_checked++;
 		}
@@ -157,9 +167,13 @@ static void test_refused(void)
 	start(&m); m.opset[0]->version = 5; refused(&m, "opset 5");
 	start(&m); m.opset[0]->version = -1; refused(&m, "opset");
 	start(&m); m.m.ir_version = 15; refused(&m, "the file has ONNX IR version 15; dlb reads up to 14");
-	start(&m); opset(&m, "ai.onnx.preview.training", 2); m.node[0]->domain = (char *)"ai.onnx.preview.training";
+	start(&m);
+	opset(&m, "ai.onnx.preview.training", 2);
+	m.node[0]->domain = (char *)"ai.onnx.preview.training";
 	refused(&m, "opset 2 of ai.onnx.preview.training; dlb reads 1");
-	start(&m); m.node[0]->input[0] = (char *)"nowhere"; refused(&m, "reads tensor 'nowhere', which nothing makes");
+	start(&m);
+	m.node[0]->input[0] = (char *)"nowhere";
+	refused(&m, "reads tensor 'nowhere', which nothing makes");
 	start(&m); m.node[0]->output[0] = (char *)"q"; refused(&m, "nothing makes output 'y'");
 	start(&m); m.g.n_output = 0; refused(&m, "no outputs");
 	start(&m); m.node[0]->n_output = 0; refused(&m, "makes nothing");
@@ -170,28 +184,48 @@ static void test_refused(void)
 	start(&m); m.in[m.g.n_input++] = m.in[0]; refused(&m, "two tensors have the name 'x'");
 	start(&m); m.in[0]->type = NULL; refused(&m, "no tensor of a known type");
 	start(&m); m.in[0]->type->tensor_type->elem_type = 8; refused(&m, "no tensor of a known type");
-	start(&m); m.in[0]->type->tensor_type->shape->dim[1]->dim_value = -5; refused(&m, "negative dimension");
+	start(&m);
+	m.in[0]->type->tensor_type->shape->dim[1]->dim_value = -5;
+	refused(&m, "negative dimension");
 	start(&m); m.in[0]->type->tensor_type->shape->dim[1]->dim_value = INT64_MAX; refused(&m, "too large");
-	start(&m); vertex(&m, "Relu", "b", NULL, "a"); vertex(&m, "Relu", "a", NULL, "b"); refused(&m, "cycle of ops");
+	start(&m);
+	vertex(&m, "Relu", "b", NULL, "a");
+	vertex(&m, "Relu", "a", NULL, "b");
+	refused(&m, "cycle of ops");
 	start(&m); vertex(&m, "Relu", "a", NULL, "a"); refused(&m, "cycle of ops");
 	start(&m); m.init[0]->dims[0] = 3; refused(&m, "holds 8 bytes where its shape needs 12");
 	start(&m); m.init[0]->dims[0] = -2; refused(&m, "negative or too large");
 	start(&m); m.init[0]->dims[0] = INT64_MAX; refused(&m, "too large");
-	start(&m); m.init[0]->n_dims = 2; m.init[0]->dims[0] = m.init[0]->dims[1] = INT64_C(1) << 40; refused(&m, "too large");
+	start(&m);
+	m.init[0]->n_dims = 2;
+	m.init[0]->dims[0] = m.init[0]->dims[1] = INT64_C(1) << 40;
+	refused(&m, "too large");
 	start(&m); m.init[0]->data_type = 8; refused(&m, "of a type dlb does not read");
 	start(&m); m.init[0]->has_data_type = 0; refused(&m, "of a type dlb does not read");
 	start(&m); m.init[0]->has_raw_data = 0; refused(&m, "holds 0 values where its shape needs 2");
 	Onnx__TensorProto__Segment segment = ONNX__TENSOR_PROTO__SEGMENT__INIT;
-	start(&m); m.init[0]->segment = &segment; refused(&m, "is stored in segments, which dlb does not read");
+	start(&m);
+	m.init[0]->segment = &segment;
+	refused(&m, "is stored in segments, which dlb does not read");
 	start(&m); m.init[0]->name = NULL; refused(&m, "has no name");
 	start(&m); raw(m.init[0], nan2, 8); refused(&m, "weights hold NaN: initializer 'w', element 1");
 	start(&m); raw(m.init[0], inf2, 8); refused(&m, "weights hold infinity");
-	start(&m); m.init[0]->n_dims = 9; m.init[0]->dims = (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 2 }; refused(&m, "has 9 dimensions; at most 8");
+	start(&m);
+	m.init[0]->n_dims = 9;
+	m.init[0]->dims = (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 2 };
+	refused(&m, "has 9 dimensions; at most 8");
 	start(&m); m.init[0]->has_data_location = 1;
-	m.init[0]->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL; refused(&m, "which only a model on disk");
+	m.init[0]->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+	refused(&m, "which only a model on disk");
 	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT, *sparses[] = { &sparse };
-	start(&m); m.g.n_sparse_initializer = 1; m.g.sparse_initializer = sparses; refused(&m, "sparse initializers");
-	start(&m); attribute(&m, m.node[0], "a", 2); attribute(&m, m.node[0], "a", 2); refused(&m, "attribute 'a' is given twice");
+	start(&m);
+	m.g.n_sparse_initializer = 1;
+	m.g.sparse_initializer = sparses;
+	refused(&m, "sparse initializers");
+	start(&m);
+	attribute(&m, m.node[0], "a", 2);
+	attribute(&m, m.node[0], "a", 2);
+	refused(&m, "attribute 'a' is given twice");
 	start(&m); attribute(&m, m.node[0], "", 2); refused(&m, "has no name");
 	int32_t big[] = { 1000, 0 };
 	start(&m); m.init[0]->data_type = 3; m.init[0]->has_raw_data = 0; m.init[0]->n_int32_data = 2;
@@ -199,7 +233,8 @@ static void test_refused(void)
 	for (int i = 0; i < DLB_LEN(bad_utf8); i++) {
 		start(&m); m.node[0]->name = (char *)bad_utf8[i]; refused(&m, "not UTF-8");
 	}
-	assert(IS(dlb_onnx_parse("", 0, "m.onnx", &g, &err), ==, -1) && SAME(err.what, "empty file") && err.hint[0]);
+	assert(IS(dlb_onnx_parse("", 0, "m.onnx", &g, &err), ==, -1) && SAME(err.what, "empty file") &&
+	       err.hint[0]);
 	/* infinities in a mask are accepted */
 	start(&m); raw(m.init[0], mask2, 8);
 	if (parse(&m, &g))
@@ -274,7 +309,8 @@ static void external(struct model *m, const char *location, const char *offset, 
 {
 	start(m);
 	Onnx__TensorProto *t = m->init[0];
-	const char *const key[] = { "location", "offset", "length" }, *const v[] = { location, offset, length };
+	const char *const key[] = { "location", "offset", "length" }, *const v[] = { location, offset,
+										     length };
 	t->has_raw_data = 0;
 	t->has_data_location = 1;
 	t->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
@@ -292,15 +328,25 @@ static void external(struct model *m, const char *location, const char *offset, 
 
 static void test_external(void)
 {
-	static const struct { const char *location, *offset, *length, *says; } cases[] = {
-		{ "w.bin", "4", "8", NULL }, { "w.bin", "4", NULL, NULL }, { "sub/in.bin", NULL, NULL, NULL },
+	static const struct { const char *location, *offset, *length, *says;
+	} cases[] = {
+		{ "w.bin", "4", "8", NULL },
+		{ "w.bin", "4", NULL, NULL },
+		{ "sub/in.bin", NULL, NULL, NULL },
 		{ "inside", "4", NULL, NULL },
-		{ "/etc/passwd", NULL, NULL, "outside the model's folder" }, { "../w.bin", NULL, NULL, "outside" },
-		{ "sub/../../w.bin", NULL, NULL, "outside" }, { "..", NULL, NULL, "outside" }, { "", NULL, NULL, "outside" },
-		{ "link", NULL, NULL, "leads there" }, { "up/w.bin", NULL, NULL, "leads there" },
-		{ "nothing.bin", NULL, NULL, "cannot open" }, { "sub", NULL, NULL, "not a file" },
-		{ "w.bin", "5", NULL, "past the end" }, { "w.bin", "99999999999999999999", NULL, "bad offset" },
-		{ "w.bin", "-4", NULL, "bad offset" }, { "w.bin", "4", "9", "9 bytes where its shape needs 8" },
+		{ "/etc/passwd", NULL, NULL, "outside the model's folder" },
+		{ "../w.bin", NULL, NULL, "outside" },
+		{ "sub/../../w.bin", NULL, NULL, "outside" },
+		{ "..", NULL, NULL, "outside" },
+		{ "", NULL, NULL, "outside" },
+		{ "link", NULL, NULL, "leads there" },
+		{ "up/w.bin", NULL, NULL, "leads there" },
+		{ "nothing.bin", NULL, NULL, "cannot open" },
+		{ "sub", NULL, NULL, "not a file" },
+		{ "w.bin", "5", NULL, "past the end" },
+		{ "w.bin", "99999999999999999999", NULL, "bad offset" },
+		{ "w.bin", "-4", NULL, "bad offset" },
+		{ "w.bin", "4", "9", "9 bytes where its shape needs 8" },
 		{ "w.bin", "9223372036854775807", NULL, "past the end" },
 	};
 	char path[400];
@@ -339,7 +385,10 @@ static void test_external(void)
 /* The model's digest depends on the external data that tensors use. */
 static void test_external_digest(void)
 {
-	static const struct { float data[3]; bool same; } cases[] = { { { 9, 1.5f, -2 }, true }, { { 8, 1.5f, -2 }, true }, { { 9, 1.5f, -3 }, false } };
+	static const struct {
+		float data[3];
+		bool same;
+	} cases[] = { { { 9, 1.5f, -2 }, true }, { { 8, 1.5f, -2 }, true }, { { 9, 1.5f, -3 }, false } };
 	char first[65] = "";
 
 	for (int i = 0; i < DLB_LEN(cases); i++) {
@@ -404,11 +453,14 @@ static void save_and_read(const char *source)
 		free(values[i]);
 	}
 	assert(IS(back.n_ops, ==, g.n_ops));
-	snprintf(command, sizeof command, "/usr/bin/python3 -c 'import onnx.checker' 2>/dev/null && "
-		 "! /usr/bin/python3 -c 'import onnx.checker,sys; onnx.checker.check_model(sys.argv[1])' %s", path);
+	snprintf(command, sizeof command,
+		 "/usr/bin/python3 -c 'import onnx.checker' 2>/dev/null && "
+		 "! /usr/bin/python3 -c 'import onnx.checker,sys; onnx.checker.check_model(sys.argv[1])' %s",
+		 path);
 	assert(IS(system(command), !=, 0));
 	names[0] = "no such tensor";
-	assert(IS(dlb_onnx_save(source, path, names, data, desc, 1, &err), ==, -1) && HAS(err.what, "no such tensor"));
+	assert(IS(dlb_onnx_save(source, path, names, data, desc, 1, &err), ==, -1) &&
+	       HAS(err.what, "no such tensor"));
 	dlb_graph_release(&g);
 	dlb_graph_release(&back);
 	n_checked++;
@@ -437,7 +489,8 @@ static void test_save_made_weight(void)
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
 	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
 	const void *data[] = { two };
-	if (dlb_onnx_save(path, saved, (const char *[]){ "w" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
+	if (dlb_onnx_save(path, saved, (const char *[]){ "w" }, data, &d, 1, &err) ||
+	    dlb_onnx_read(saved, &g, &err))
 		die("made");
 	assert(IS(g.n_ops, ==, 1) && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
 	dlb_graph_release(&g);
@@ -467,10 +520,13 @@ static void test_save_beside_constant(void)
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
 	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
 	const void *data[] = { two };
-	if (dlb_onnx_save_apart(path, saved, (const char *[]){ "w" }, data, &d, 1, &apart, 1, &err) || dlb_onnx_read(saved, &g, &err))
+	if (dlb_onnx_save_apart(path, saved, (const char *[]){ "w" }, data, &d, 1, &apart, 1, &err) ||
+	    dlb_onnx_read(saved, &g, &err))
 		die("apart");
-	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) && IS(g.op[0].in[1], ==, tensor_named(&g, "w")));
-	assert(!memcmp(g.tensor[tensor_named(&g, "b.constant")].data, one, sizeof one) && IS(g.op[1].in[1], ==, tensor_named(&g, "b.constant")));
+	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) &&
+	       IS(g.op[0].in[1], ==, tensor_named(&g, "w")));
+	assert(!memcmp(g.tensor[tensor_named(&g, "b.constant")].data, one, sizeof one) &&
+	       IS(g.op[1].in[1], ==, tensor_named(&g, "b.constant")));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -508,11 +564,13 @@ static void test_branches(void)
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
 	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
 	const void *data[] = { other };
-	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
+	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) ||
+	    dlb_onnx_read(saved, &g, &err))
 		die("branches");
 	/* c, then the tensors that each branch reads: y and its v */
 	assert(IS(g.n_ops, ==, 2) && IS(g.n_bodies, ==, 2) && IS(g.op[1].n_in, ==, 5));
-	assert(IS(g.body[0]->first_capture, ==, 1) && IS(g.body[1]->first_capture, ==, 3) && IS(g.body[1]->g.n_inputs, ==, 2));
+	assert(IS(g.body[0]->first_capture, ==, 1) && IS(g.body[1]->first_capture, ==, 3) &&
+	       IS(g.body[1]->g.n_inputs, ==, 2));
 	char renamed[100];
 	snprintf(renamed, sizeof renamed, "%s.v", g.op[1].name);
 	assert(!memcmp(g.tensor[tensor_named(&g, "v")].data, other, sizeof other));
@@ -590,7 +648,8 @@ static void test_weights(const char *path)
 		if (g.tensor[i].in_model && g.tensor[i].n_dims == 2) {
 			g.tensor[i].data = NULL;
 			g.tensor[i].dim[0].add++;
-			assert(IS(dlb_graph_load_weights(&g, NULL, &err), ==, -1) && HAS(err.what, "where the graph needs"));
+			assert(IS(dlb_graph_load_weights(&g, NULL, &err), ==, -1) &&
+			       HAS(err.what, "where the graph needs"));
 			break;
 		}
 	dlb_graph_release(&g);
@@ -630,7 +689,7 @@ int main(int argc, char **argv)
 		printf("no models under '%s' (DLB_TEST_DATA): those of share/models only\n", data);
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	assert(IS(system(command), ==, 0));
-	printf("test_onnx: %d models read, written and read again; %d hostile files; %d other checks\n", n_models, n_hostile,
-	       n_checked);
+	printf("test_onnx: %d models read, written and read again; %d hostile files; %d other checks\n",
+	       n_models, n_hostile, n_checked);
 	return 0;
 }

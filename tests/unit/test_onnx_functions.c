@@ -13,7 +13,8 @@ struct function {
 	Onnx__AttributeProto *value[4];
 };
 
-static void start_function(struct function *f, const char *name, const char *const *in, const char *const *out)
+static void start_function(struct function *f, const char *name, const char *const *in,
+			   const char *const *out)
 {
 	start(&f->body);
 	f->body.g.n_node = 0;
@@ -126,7 +127,8 @@ static void test_nested(void)
 	const struct dlb_op *elu = op_named(&g, "call/in/Elu_0"), *selu = op_named(&g, "call/in/Selu_1"),
 			    *softmax = op_named(&g, "call/in/Softmax_2"), *leaky = op_named(&g, "call/LeakyRelu_1"),
 			    *second = op_named(&g, "outer_1/in/Elu_0");
-	assert(IS(dlb_attr_real(elu->attr, elu->n_attr, "alpha", 0), ==, 0.25) && IS(dlb_attr_real(leaky->attr, leaky->n_attr, "alpha", 0), ==, 0.25));
+	assert(IS(dlb_attr_real(elu->attr, elu->n_attr, "alpha", 0), ==, 0.25) &&
+	       IS(dlb_attr_real(leaky->attr, leaky->n_attr, "alpha", 0), ==, 0.25));
 	assert(IS(dlb_attr_real(selu->attr, selu->n_attr, "gamma", 0), ==, 2) && IS(second->n_attr, ==, 0));
 	assert(IS(softmax->opset, ==, 11) && IS(leaky->opset, ==, 17));
 	assert(SAME(g.tensor[elu->in[0]].name, "x") && SAME(g.tensor[elu->out[0]].name, "call/in/h"));
@@ -160,7 +162,8 @@ static void test_operands(void)
 	if (parse(&m, &g))
 		die("operands");
 	release_functions(&f, 1);
-	const struct dlb_op *clip = op_named(&g, "call/Clip_1"), *through = op_named(&g, "call/a"), *twice = op_named(&g, "call/k");
+	const struct dlb_op *clip = op_named(&g, "call/Clip_1"), *through = op_named(&g, "call/a"),
+			    *twice = op_named(&g, "call/k");
 	assert(IS(clip->n_in, ==, 3) && IS(clip->in[1], ==, -1) && SAME(g.tensor[clip->in[2]].name, "w"));
 	assert(SAME(g.tensor[clip->out[0]].name, "call/u"));
 	assert(SAME(through->type, "Identity") && SAME(g.tensor[through->out[0]].name, "p"));
@@ -255,7 +258,8 @@ static void test_bodies(void)
 	assert(IS(t, >=, 0) && !memcmp(g.tensor[t].data, other, sizeof other) && IS(g.n_bodies, ==, 4));
 	/* the condition, then the tensors that the branches read: v and a, a and the constant of half */
 	assert(IS(a->n_in, ==, 5) && IS(b->n_in, ==, 5) && IS(a->in[1], ==, t) && IS(b->in[1], ==, t));
-	assert(SAME(g.body[1]->g.op[0].name, "half_0/Mul_1") && IS(*(const float *)g.tensor[a->in[4]].data, ==, 0.5f));
+	assert(SAME(g.body[1]->g.op[0].name, "half_0/Mul_1") &&
+	       IS(*(const float *)g.tensor[a->in[4]].data, ==, 0.5f));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -285,13 +289,16 @@ static void test_save_shared(void)
 	release_functions(&f, 1);
 	snprintf(path, sizeof path, "%s/functions.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
-	if (dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, other }, d, 2, &err) ||
+	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } },
+				      { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
+	if (dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, other }, d, 2,
+			  &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("shared");
 	assert(!memcmp(g.tensor[tensor_named(&g, "add_1/k")].data, other, sizeof other));
 	dlb_graph_release(&g);
-	assert(dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, third }, d, 2, &err) == -1);
+	assert(dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, third }, d, 2,
+			     &err) == -1);
 	assert(HAS(err.what, "one constant of a function") && HAS(err.hint, ".safetensors"));
 	n_checked++;
 }
@@ -299,7 +306,22 @@ static void test_save_shared(void)
 /* -- refused calls -- */
 
 /* own.f contains a vertex of `type`, and the model calls own.f with w; `change` makes the model invalid. */
-enum wrong { RECURSION, MUTUAL, OPERANDS, TWO_NAMES, NO_NAME, NO_OUTPUT, NO_VALUE, OTHER_TYPE, OUTSIDE, GRAPH, FORMAL, MADE, READS, N_WRONG };
+enum wrong {
+	RECURSION,
+	MUTUAL,
+	OPERANDS,
+	TWO_NAMES,
+	NO_NAME,
+	NO_OUTPUT,
+	NO_VALUE,
+	OTHER_TYPE,
+	OUTSIDE,
+	GRAPH,
+	FORMAL,
+	MADE,
+	READS,
+	N_WRONG
+};
 
 static void make_wrong(enum wrong w, struct model *m, struct function f[2])
 {
@@ -317,7 +339,9 @@ static void make_wrong(enum wrong w, struct model *m, struct function f[2])
 	case TWO_NAMES: f[1].f.name = (char *)"f"; break;
 	case NO_NAME: f[1].f.name = NULL; break;
 	case NO_OUTPUT: v->output[0] = (char *)"q"; break;
-	case NO_VALUE: refer(&f[0].body, vertex(&f[0].body, "Constant", NULL, NULL, "k"), "value_float", 1, "alpha"); break;
+	case NO_VALUE:
+		refer(&f[0].body, vertex(&f[0].body, "Constant", NULL, NULL, "k"), "value_float", 1, "alpha");
+		break;
 	case OTHER_TYPE: refer(&f[0].body, v, "alpha", 2, "alpha"); give(m, call, "alpha", 1); break;
 	case OUTSIDE: refer(m, vertex(m, "Elu", "x", NULL, "e"), "alpha", 1, "alpha"); break;
 	case GRAPH: attribute(m, call, "body", 5)->g = &m->g; m->g.name = NULL; break;
@@ -331,12 +355,19 @@ static void make_wrong(enum wrong w, struct model *m, struct function f[2])
 static void test_refused(void)
 {
 	static const char *const says[N_WRONG] = {
-		[RECURSION] = "function 'f' calls itself", [MUTUAL] = "function 'f' calls itself",
-		[OPERANDS] = "2 inputs and 1 outputs, where function 'f' has 1 and 1", [TWO_NAMES] = "two functions are called 'f'",
-		[NO_NAME] = "function 1 has no name", [NO_OUTPUT] = "nothing in function 'f' makes its output 'r'",
-		[NO_VALUE] = "attribute 'alpha' of the function is not given", [OTHER_TYPE] = "attribute 'alpha' is of type 2",
-		[OUTSIDE] = "but is in none", [GRAPH] = "gives a graph", [FORMAL] = "an input of function 'f' has no name",
-		[MADE] = "makes tensor 'b', which exists already", [READS] = "reads tensor 'w', which nothing makes",
+		[RECURSION] = "function 'f' calls itself",
+		[MUTUAL] = "function 'f' calls itself",
+		[OPERANDS] = "2 inputs and 1 outputs, where function 'f' has 1 and 1",
+		[TWO_NAMES] = "two functions are called 'f'",
+		[NO_NAME] = "function 1 has no name",
+		[NO_OUTPUT] = "nothing in function 'f' makes its output 'r'",
+		[NO_VALUE] = "attribute 'alpha' of the function is not given",
+		[OTHER_TYPE] = "attribute 'alpha' is of type 2",
+		[OUTSIDE] = "but is in none",
+		[GRAPH] = "gives a graph",
+		[FORMAL] = "an input of function 'f' has no name",
+		[MADE] = "makes tensor 'b', which exists already",
+		[READS] = "reads tensor 'w', which nothing makes",
 	};
 
 	for (int w = 0; w < N_WRONG; w++) {
@@ -364,8 +395,10 @@ static void test_growth(void)
 		snprintf(name[i], sizeof name[i], "f%d", i & 0xfff);
 	for (int i = 0; i < 20; i++) {
 		start_function(&f[i], name[i], NAMES("a"), NAMES("r"));
-		vertex(&f[i].body, i < 19 ? name[i + 1] : "Relu", "a", NULL, "h")->domain = (char *)(i < 19 ? "own" : "");
-		vertex(&f[i].body, i < 19 ? name[i + 1] : "Relu", "h", NULL, "r")->domain = (char *)(i < 19 ? "own" : "");
+		vertex(&f[i].body, i < 19 ? name[i + 1] : "Relu", "a", NULL, "h")
+			->domain = (char *)(i < 19 ? "own" : "");
+		vertex(&f[i].body, i < 19 ? name[i + 1] : "Relu", "h", NULL, "r")
+			->domain = (char *)(i < 19 ? "own" : "");
 	}
 	start_call(&m, "f0")->n_input = 1;
 	add_functions(&m, f, 20);
@@ -386,7 +419,8 @@ static void test_depth(void)
 		snprintf(name[i], sizeof name[i], "f%d", i & 0xfff);
 	for (int i = 0; i < N; i++) {
 		start_function(&f[i], name[i], NAMES("a"), NAMES("r"));
-		vertex(&f[i].body, i < N - 1 ? name[i + 1] : "Relu", "a", NULL, "r")->domain = (char *)(i < N - 1 ? "own" : "");
+		vertex(&f[i].body, i < N - 1 ? name[i + 1] : "Relu", "a", NULL, "r")
+			->domain = (char *)(i < N - 1 ? "own" : "");
 	}
 	start_call(&m, "f0")->n_input = 1;
 	add_functions(&m, f, N);

@@ -67,14 +67,17 @@ static void listed(const char *text)
 
 static void test_forms(void)
 {
-	static const char lines[] = "\n# inputs\np_l_weight: PARAMETER target='l.weight'\nb_b: BUFFER target='b' persistent=True\n"
+	static const char lines[] =
+		"\n# inputs\np_l_weight: PARAMETER target='l.weight'\nb_b: BUFFER target='b' "
+		"persistent=True\n"
 		"b_nb: BUFFER target='nb' persistent=False\nc_k: CONSTANT_TENSOR target='k'\nx: USER_INPUT\n"
 		"obj: CUSTOM_OBJ target='o'\n\n# outputs\ny: USER_OUTPUT\n";
 
 	listed(lines);
-	listed("ExportGraphSignature(input_specs=[" PARAMETER ", persistent=None), " BUFFER("b_b", "b") ", persistent=True), "
-	       BUFFER("b_nb", "nb") ", persistent=False), " CONSTANT ", persistent=None), " INPUT ", persistent=None), "
-	       NUMBER ", persistent=None)" OUTPUTS);
+	listed("ExportGraphSignature(input_specs=[" PARAMETER
+	       ", persistent=None), " BUFFER("b_b", "b") ", persistent=True), " BUFFER(
+		       "b_nb", "nb") ", persistent=False), " CONSTANT ", persistent=None), " INPUT
+				     ", persistent=None), " NUMBER ", persistent=None)" OUTPUTS);
 }
 
 /* Names for which Python uses other quotes or backslashes. */
@@ -82,8 +85,10 @@ static void test_quotes(void)
 {
 	struct dlb_graph g;
 
-	read_signature("ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name=\"p'\"), "
-		       "target='a\\\\b\\'c')" OUTPUTS, &g);
+	read_signature("ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, "
+		       "arg=TensorArgument(name=\"p'\"), "
+		       "target='a\\\\b\\'c')" OUTPUTS,
+		       &g);
 	assert(IS(g.n_listed, ==, 1) && SAME(g.listed[0].input, "p'") && SAME(g.listed[0].name, "a\\b'c"));
 	dlb_graph_release(&g);
 	read_signature("# inputs\np: PARAMETER target='it's' here'\n# outputs\n", &g);
@@ -97,26 +102,43 @@ static void test_quotes(void)
 static void test_malformed(void)
 {
 	static const char *const texts[] = {
-		"", "x", "# inputs\np: PARAMETER target=''\n# outputs\n",
-		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p'), target='')" OUTPUTS,
-		"# outputs\n", "# inputs\n", "# inputs\np: PARAMETER target='a'", "# inputs\np: PARAMETER\n# outputs\n",
-		"# inputs\np: PARAMETER target='a\n# outputs\n", "# inputs\np: PARAMETER target='a' x=1\n# outputs\n",
-		"# inputs\n: PARAMETER target='a'\n# outputs\n", "p: PARAMETER target='a'\n# inputs\n# outputs\n",
-		"# inputs\np: PARAMETER target='\xff'\n# outputs\n", "ExportGraphSignature(input_specs=[",
-		"ExportGraphSignature(input_specs=[InputSpec(", "ExportGraphSignature(input_specs=[InputSpec()" OUTPUTS,
-		"ExportGraphSignature(input_specs=[" PARAMETER, "ExportGraphSignature(input_specs=[" PARAMETER OUTPUTS,
-		"ExportGraphSignature(input_specs=[" PARAMETER "), " "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=1, target='t')" OUTPUTS,
-		"ExportGraphSignature(input_specs=[InputSpec(kind=PARAMETER, arg=TensorArgument(name='p'), target='t')" OUTPUTS,
-		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='\\n'), target='t')" OUTPUTS,
-		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'), target='t\\",
-		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'b), target='t')" OUTPUTS,
+		"",
+		"x",
+		"# inputs\np: PARAMETER target=''\n# outputs\n",
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, "
+		"arg=TensorArgument(name='p'), target='')" OUTPUTS,
+		"# outputs\n",
+		"# inputs\n",
+		"# inputs\np: PARAMETER target='a'",
+		"# inputs\np: PARAMETER\n# outputs\n",
+		"# inputs\np: PARAMETER target='a\n# outputs\n",
+		"# inputs\np: PARAMETER target='a' x=1\n# outputs\n",
+		"# inputs\n: PARAMETER target='a'\n# outputs\n",
+		"p: PARAMETER target='a'\n# inputs\n# outputs\n",
+		"# inputs\np: PARAMETER target='\xff'\n# outputs\n",
+		"ExportGraphSignature(input_specs=[",
+		"ExportGraphSignature(input_specs=[InputSpec(",
+		"ExportGraphSignature(input_specs=[InputSpec()" OUTPUTS,
+		"ExportGraphSignature(input_specs=[" PARAMETER,
+		"ExportGraphSignature(input_specs=[" PARAMETER OUTPUTS,
+		"ExportGraphSignature(input_specs=[" PARAMETER "), "
+		"InputSpec(kind=<InputKind.PARAMETER: 2>, arg=1, target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=PARAMETER, arg=TensorArgument(name='p'), "
+		"target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='\\n'), "
+		"target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'), "
+		"target='t\\",
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'b), "
+		"target='t')" OUTPUTS,
 	};
 
 	for (int i = 0; i < DLB_LEN(texts); i++) {
 		const char **line;
 		struct dlb_graph g;
 		read_signature(texts[i], &g);
-		assert(IS(g.n_listed, ==, 0) && IS(dlb_graph_warnings(&g, &line), ==, 1) && HAS(line[0], "graph_signature"));
+		assert(IS(g.n_listed, ==, 0) && IS(dlb_graph_warnings(&g, &line), ==, 1) &&
+		       HAS(line[0], "graph_signature"));
 		dlb_graph_release(&g);
 		n_hostile++;
 	}
@@ -141,7 +163,8 @@ static void test_exported(void)
 		die(path);
 	for (int i = 0; i < g.n_listed; i++)
 		n[g.listed[i].kind]++;
-	assert(IS(n[DLB_LISTED_PARAMETER], ==, 41) && IS(n[DLB_LISTED_BUFFER], ==, 2) && !g.listed[g.n_listed - 1].persistent);
+	assert(IS(n[DLB_LISTED_PARAMETER], ==, 41) && IS(n[DLB_LISTED_BUFFER], ==, 2) &&
+	       !g.listed[g.n_listed - 1].persistent);
 	dlb_graph_release(&g);
 	n_checked++;
 }

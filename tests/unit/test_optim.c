@@ -10,10 +10,13 @@
 #define STEPS 5
 
 /* torch.optim, element by element in double. */
-static void reference(int rule, const double *h, double lr, int step, double g, double *w, double *s0, double *s1, double *s2)
+static void reference(int rule, const double *h, double lr, int step, double g, double *w, double *s0,
+		      double *s1, double *s2)
 {
-	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF || rule == DLB_RULE_MAX_ADABELIEF;
-	const double corrected = lr / (1 - pow(h[DLB_HYPER_BETA1], step)), root = sqrt(1 - pow(h[DLB_HYPER_BETA2], step));
+	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF ||
+			       rule == DLB_RULE_MAX_ADABELIEF;
+	const double corrected = lr / (1 - pow(h[DLB_HYPER_BETA1], step)),
+		     root = sqrt(1 - pow(h[DLB_HYPER_BETA2], step));
 	double d = decoupled ? 0 : h[DLB_HYPER_DECAY];
 
 	if (decoupled)
@@ -44,7 +47,8 @@ static void reference(int rule, const double *h, double lr, int step, double g, 
 		if (rule == DLB_RULE_ADABELIEF)
 			*s1 += h[DLB_HYPER_EPS];
 		*s2 = fmax(*s2, *s1 / (root * root));
-		*w -= corrected * *s0 / ((rule == DLB_RULE_ADABELIEF ? sqrt(*s1) / root : sqrt(*s2)) + h[DLB_HYPER_EPS]);
+		*w -= corrected * *s0 /
+		      ((rule == DLB_RULE_ADABELIEF ? sqrt(*s1) / root : sqrt(*s2)) + h[DLB_HYPER_EPS]);
 		break;
 	default:
 		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
@@ -63,12 +67,14 @@ static void rules(void)
 					static double w[N], s0[N], s1[N], s2[N];
 					static char store[5][(N + 1) * sizeof(double)];
 					size_t b = dlb_dtype_bytes(t);
-					void *in[] = { store[0] }, *out[] = { store[1], store[2], store[3], store[4] };
+					void *in[] = { store[0] },
+					     *out[] = { store[1], store[2], store[3], store[4] };
 					struct dlb_kernel *k;
 
 					for (int i = 0; i < 4; i++)
 						out[i] = store[i + 1] + (size_t)shift * b;
-					memcpy(d.hyper, dlb_optimizers[rule].hyper, sizeof dlb_optimizers[rule].hyper);
+					memcpy(d.hyper, dlb_optimizers[rule].hyper,
+					       sizeof dlb_optimizers[rule].hyper);
 					d.hyper[DLB_HYPER_DECAY] = decay * 0.1;
 					memset(s0, 0, sizeof s0);
 					memset(s1, 0, sizeof s1);
@@ -80,23 +86,33 @@ static void rules(void)
 					}
 					MUST(be.ops->update(&be, &d, &k, &err_));
 					for (int step = 1; step <= STEPS; step++) {
-						double rate = step == 3 ? 0.05 : 0, lr = rate > 0 ? rate : d.hyper[DLB_HYPER_LR];
+						double rate = step == 3 ? 0.05 : 0,
+						       lr = rate > 0 ? rate : d.hyper[DLB_HYPER_LR];
 
 						for (int i = 0; i < N; i++) {
 							double g = rounded(t, 2 * dlb_rng_uniform(&rng) - 1);
 
 							dlb_value_set(in[0], t, i, g);
-							reference(rule, d.hyper, lr, step, g, &w[i], &s0[i], &s1[i], &s2[i]);
+							reference(rule, d.hyper, lr, step, g, &w[i], &s0[i],
+								  &s1[i], &s2[i]);
 						}
-						k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .rate = rate, .has_rate = rate > 0 });
+						k->run(k, &(struct dlb_run){ .in = in,
+									     .out = out,
+									     .step = (uint64_t)step,
+									     .rate = rate,
+									     .has_rate = rate > 0 });
 					}
 					for (int i = 0; i < N; i++) {
 						double tol = t == DLB_F32 ? 2e-6 : 1e-14;
 
-						assert(IS(fabs(dlb_value_real(out[0], t, i) - w[i]), <, tol * (1 + fabs(w[i]))));
-						assert(dlb_optimizers[rule].n_state < 1 || fabs(dlb_value_real(out[1], t, i) - s0[i]) < tol * 4);
-						assert(dlb_optimizers[rule].n_state < 2 || fabs(dlb_value_real(out[2], t, i) - s1[i]) < tol);
-						assert(dlb_optimizers[rule].n_state < 3 || fabs(dlb_value_real(out[3], t, i) - s2[i]) < tol);
+						assert(IS(fabs(dlb_value_real(out[0], t, i) - w[i]), <,
+							  tol * (1 + fabs(w[i]))));
+						assert(dlb_optimizers[rule].n_state < 1 ||
+						       fabs(dlb_value_real(out[1], t, i) - s0[i]) < tol * 4);
+						assert(dlb_optimizers[rule].n_state < 2 ||
+						       fabs(dlb_value_real(out[2], t, i) - s1[i]) < tol);
+						assert(dlb_optimizers[rule].n_state < 3 ||
+						       fabs(dlb_value_real(out[3], t, i) - s2[i]) < tol);
 					}
 					dlb_kernel_free(k);
 					n_checks++;
@@ -104,7 +120,8 @@ static void rules(void)
 }
 
 /* Prediction of weights some updates ahead, as in SpecTrain and XPipe: w, m and v do not change. */
-static double foreseen(int rule, const double *h, double lr, int step, double distance, double w, double m, double v)
+static double foreseen(int rule, const double *h, double lr, int step, double distance, double w, double m,
+		       double v)
 {
 	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
 
@@ -129,16 +146,26 @@ static void predictions_of(int rule, enum dlb_dtype t, double distance, double r
 	memset(store[3], 0xff, sizeof store[3]);		/* not numbers */
 	for (int i = 0; i < N; i++)
 		for (int j = 0; j < 3; j++)
-			dlb_value_set(store[j], t, i, rounded(t, j < 2 ? 2 * dlb_rng_uniform(&rng) - 1 : dlb_rng_uniform(&rng)));
+			dlb_value_set(store[j], t, i,
+				      rounded(t,
+					      j < 2 ? 2 * dlb_rng_uniform(&rng) - 1 : dlb_rng_uniform(&rng)));
 	memcpy(before, store, sizeof before);
 	MUST(be.ops->update(&be, &d, &k, &err_));
-	k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = step, .distance = distance, .rate = rate, .has_rate = rate > 0 });
+	k->run(k, &(struct dlb_run){ .in = in,
+				     .out = out,
+				     .step = step,
+				     .distance = distance,
+				     .rate = rate,
+				     .has_rate = rate > 0 });
 	assert(!memcmp(before, store, sizeof before));
 	for (int i = 0; i < N; i++) {
-		double w = dlb_value_real(store[0], t, i), m = dlb_value_real(store[1], t, i), v = dlb_value_real(store[2], t, i);
-		double want = foreseen(rule, d.hyper, rate > 0 ? rate : d.hyper[DLB_HYPER_LR], step, distance, w, m, v);
+		double w = dlb_value_real(store[0], t, i), m = dlb_value_real(store[1], t, i),
+		       v = dlb_value_real(store[2], t, i);
+		double want = foreseen(rule, d.hyper, rate > 0 ? rate : d.hyper[DLB_HYPER_LR], step, distance,
+				       w, m, v);
 
-		assert(IS(fabs(dlb_value_real(out[0], t, i) - want), <=, (t == DLB_F32 ? 4e-6 : 1e-14) * (1 + fabs(want) + fabs(want - w))));
+		assert(IS(fabs(dlb_value_real(out[0], t, i) - want), <=,
+			  (t == DLB_F32 ? 4e-6 : 1e-14) * (1 + fabs(want) + fabs(want - w))));
 	}
 	dlb_kernel_free(k);
 	n_checks++;
@@ -150,15 +177,19 @@ static void predictions(void)
 	struct dlb_kernel *k;
 
 	for (int rule = 0; rule < DLB_N_RULES; rule++) {
-		const bool smooth = rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV || rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW ||
-			rule == DLB_RULE_ADABELIEF;
+		const bool smooth = rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV ||
+				    rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW ||
+				    rule == DLB_RULE_ADABELIEF;
 
 		for (int t = DLB_F32; t <= DLB_F64 && smooth; t++)
 			for (int distance = 1; distance <= 8; distance *= 2)
 				for (int given = 0; given < 2; given++)
 					predictions_of(rule, t, distance, given * 0.05);
-		assert(smooth || be.ops->update(&be, &(struct dlb_update_desc){ .count = N, .rule = rule, .stage = DLB_UPDATE_PREDICT }, &k, &e) ==
-				 DLB_NO_KERNEL);
+		assert(smooth ||
+		       be.ops->update(&be,
+				      &(struct dlb_update_desc){
+					      .count = N, .rule = rule, .stage = DLB_UPDATE_PREDICT },
+				      &k, &e) == DLB_NO_KERNEL);
 		n_checks++;
 	}
 }
@@ -169,13 +200,16 @@ static void table(void)
 	struct dlb_error err;
 
 	for (int i = 0; i < DLB_N_RULES; i++) {
-		assert(dlb_optimizers[i].name && dlb_optimizers[i].summary && IS(dlb_optimizer_find(dlb_optimizers[i].name), ==, i));
+		assert(dlb_optimizers[i].name && dlb_optimizers[i].summary &&
+		       IS(dlb_optimizer_find(dlb_optimizers[i].name), ==, i));
 		for (int s = 0; s < dlb_optimizers[i].n_state; s++)
 			assert(dlb_optimizers[i].state_name[s]);
 	}
 	assert(!dlb_optimizers[DLB_N_RULES].name && IS(dlb_optimizer_find("sgdm"), ==, -1));
 	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_N_RULES }, &k, &err) == -1);
-	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_RULE_ADAM, .stage = DLB_UPDATE_LOCAL }, &k, &err) == -1);
+	assert(be.ops->update(&be,
+			      &(struct dlb_update_desc){ .rule = DLB_RULE_ADAM, .stage = DLB_UPDATE_LOCAL },
+			      &k, &err) == -1);
 }
 
 static int read_from(const char *json, struct dlb_optimizer_choice *o, struct dlb_error *err)
@@ -196,10 +230,13 @@ static void documents(void)
 	struct dlb_optimizer_choice o = { .rule = 77 };
 	struct dlb_error e;
 
-	assert(IS(read_from("", &o, &e), ==, 0) && IS(o.rule, ==, DLB_RULE_SGD) && IS(o.hyper[DLB_HYPER_LR], ==, 0.01));
+	assert(IS(read_from("", &o, &e), ==, 0) && IS(o.rule, ==, DLB_RULE_SGD) &&
+	       IS(o.hyper[DLB_HYPER_LR], ==, 0.01));
 	assert(read_from("\"optimizer\":{\"name\":\"adamw\",\"lr\":0.5,\"weight_decay\":0.25}", &o, &e) == 0);
-	assert(IS(o.rule, ==, DLB_RULE_ADAMW) && IS(o.hyper[DLB_HYPER_LR], ==, 0.5) && IS(o.hyper[DLB_HYPER_DECAY], ==, 0.25));
-	assert(IS(o.hyper[DLB_HYPER_BETA1], ==, 0.9) && IS(o.hyper[DLB_HYPER_BETA2], ==, 0.999) && IS(o.hyper[DLB_HYPER_EPS], ==, 1e-8));
+	assert(IS(o.rule, ==, DLB_RULE_ADAMW) && IS(o.hyper[DLB_HYPER_LR], ==, 0.5) &&
+	       IS(o.hyper[DLB_HYPER_DECAY], ==, 0.25));
+	assert(IS(o.hyper[DLB_HYPER_BETA1], ==, 0.9) && IS(o.hyper[DLB_HYPER_BETA2], ==, 0.999) &&
+	       IS(o.hyper[DLB_HYPER_EPS], ==, 1e-8));
 	assert(read_from("\"optimizer\":{\"name\":\"adma\"}", &o, &e) == -1);
 	assert(HAS(e.where, "/run/optimizer/name") && HAS(e.what, "'adma'") && HAS(e.hint, "'adam'"));
 	assert(IS(o.rule, ==, DLB_RULE_ADAMW));		/* outputs do not change */
@@ -208,22 +245,35 @@ static void documents(void)
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta\":1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":3}", &o, &e) == -1);
 	assert(IS(read_from("\"optimizer\":[]", &o, &e), ==, -1));
-	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"corrected\",\"reduce\":\"moments:max\",\"warmup\":3,"
-			 "\"lr_schedule\":\"cosine:9\"}", &o, &e) == 0);
-	assert(IS(o.variant, ==, DLB_VARIANT_CORRECTED) && IS(o.reduce, ==, DLB_REDUCE_MOMENTS) && IS(o.reduce_by, ==, DLB_REDUCE_BY_MAX) && !o.local_max);
-	assert(IS(o.rate.kind, ==, DLB_RATE_COSINE) && IS(o.rate.steps, ==, 9) && IS(o.rate.warmup, ==, 3) && IS(o.clip_norm, ==, 0));
-	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"clip_norm\":2}", &o, &e) == 0 && IS(o.clip_norm, ==, 2));
-	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments\",\"clip_norm\":2}", &o, &e) == -1 && HAS(e.where, "clip_norm"));
-	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\",\"max_state\":\"local\"}", &o, &e) == 0);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"corrected\",\"reduce\":"
+			 "\"moments:max\",\"warmup\":3,"
+			 "\"lr_schedule\":\"cosine:9\"}",
+			 &o, &e) == 0);
+	assert(IS(o.variant, ==, DLB_VARIANT_CORRECTED) && IS(o.reduce, ==, DLB_REDUCE_MOMENTS) &&
+	       IS(o.reduce_by, ==, DLB_REDUCE_BY_MAX) && !o.local_max);
+	assert(IS(o.rate.kind, ==, DLB_RATE_COSINE) && IS(o.rate.steps, ==, 9) && IS(o.rate.warmup, ==, 3) &&
+	       IS(o.clip_norm, ==, 0));
+	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"clip_norm\":2}", &o, &e) == 0 &&
+	       IS(o.clip_norm, ==, 2));
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments\",\"clip_norm\":2}",
+			 &o, &e) == -1 &&
+	       HAS(e.where, "clip_norm"));
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\",\"max_state\":"
+			 "\"local\"}",
+			 &o, &e) == 0);
 	assert(IS(o.reduce_by, ==, DLB_REDUCE_BY_SUM) && o.local_max);
-	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\"}", &o, &e) == -1);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\"}", &o, &e) ==
+	       -1);
 	assert(HAS(e.where, "/run/optimizer/reduce") && HAS(e.what, "without bound"));
-	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"moments\"}", &o, &e) == -1 && HAS(e.what, "not moments"));
-	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"hopes\"}", &o, &e) == -1 && HAS(e.where, "/run/optimizer/reduce"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"moments\"}", &o, &e) == -1 &&
+	       HAS(e.what, "not moments"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"hopes\"}", &o, &e) == -1 &&
+	       HAS(e.where, "/run/optimizer/reduce"));
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"variant\":\"corrected\"}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"right\"}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"max_state\":\"here\"}", &o, &e) == -1);
-	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"warmup\":20,\"lr_schedule\":\"cosine:20\"}", &o, &e) == -1);
+	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"warmup\":20,\"lr_schedule\":\"cosine:20\"}", &o,
+			 &e) == -1);
 	assert(HAS(e.where, "lr_schedule") && HAS(e.what, "warm-up"));
 	n_checks += 18;
 }
@@ -258,13 +308,16 @@ static bool read_story(struct story *s)
 		return false;
 	grads = json_object_get(s->root, "gradients");
 	s->n_steps = (int)json_array_size(grads);
-	assert(IS(s->n_steps, >, 0) && IS(s->n_steps, <=, MOST_STEPS) && IS(json_array_size(json_object_get(s->root, "theta0")), ==, PARAMS));
+	assert(IS(s->n_steps, >, 0) && IS(s->n_steps, <=, MOST_STEPS) &&
+	       IS(json_array_size(json_object_get(s->root, "theta0")), ==, PARAMS));
 	for (int i = 0; i < PARAMS; i++)
 		s->theta0[i] = number_at(json_object_get(s->root, "theta0"), (size_t)i);
 	for (int t = 0; t < s->n_steps; t++)
 		for (int k = 0; k < WORKERS; k++)
 			for (int i = 0; i < PARAMS; i++)
-				s->g[t][k][i] = number_at(json_array_get(json_array_get(grads, (size_t)t), (size_t)k), (size_t)i);
+				s->g[t][k][i] = number_at(json_array_get(json_array_get(grads, (size_t)t),
+									 (size_t)k),
+							  (size_t)i);
 	hyper = json_object_get(s->root, "hyper");
 	for (int h = 0; h < DLB_N_HYPER; h++)
 		s->hyper[h] = json_number_value(json_object_get(hyper, dlb_hypers[h].key));
@@ -284,7 +337,8 @@ struct vector_case {
 
 static void close_to(double got, double want, enum dlb_dtype t)
 {
-	assert(IS(fabs(got - want), <=, (t == DLB_F32 ? 2e-5 * fabs(want) + 1e-7 : 1e-12 * fabs(want) + 1e-15)));
+	assert(IS(fabs(got - want), <=,
+		  (t == DLB_F32 ? 2e-5 * fabs(want) + 1e-7 : 1e-12 * fabs(want) + 1e-15)));
 	n_checks++;
 }
 
@@ -327,12 +381,15 @@ static void run_stage(const struct dlb_optimizer_choice *o, enum dlb_dtype t, en
 	struct dlb_kernel *k;
 
 	MUST(be.ops->update(&be, &d, &k, &err_));
-	k->run(k, &(struct dlb_run){ .in = in, .out = stage == DLB_UPDATE_LOCAL ? local : states, .step = (uint64_t)step, .shrunk = shrunk });
+	k->run(k, &(struct dlb_run){ .in = in,
+				     .out = stage == DLB_UPDATE_LOCAL ? local : states,
+				     .step = (uint64_t)step,
+				     .shrunk = shrunk });
 	dlb_kernel_free(k);
 }
 
-static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice *o, int n, enum dlb_dtype t, int step,
-		     struct replica *r, int64_t *shrunk)
+static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice *o, int n, enum dlb_dtype t,
+		     int step, struct replica *r, int64_t *shrunk)
 {
 	struct dlb_optimizer_exchange x;
 
@@ -349,7 +406,8 @@ static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice
 	for (int k = 0; k < n; k++)
 		run_stage(o, t, DLB_UPDATE_LOCAL, &x, &r[k], step, shrunk);
 	for (int b = 0; b < x.n; b++)
-		exchange(r, n, offsetof(struct replica, moment) + (size_t)b * sizeof r->moment[0], x.max[b], t);
+		exchange(r, n, offsetof(struct replica, moment) + (size_t)b * sizeof r->moment[0], x.max[b],
+			 t);
 	for (int k = 0; k < n; k++)
 		run_stage(o, t, DLB_UPDATE_APPLY, &x, &r[k], step, shrunk);
 }
@@ -357,7 +415,10 @@ static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice
 static void follow(const struct story *s, const struct vector_case *c, enum dlb_dtype t)
 {
 	const json_t *want = json_object_get(json_object_get(s->root, "cases"), c->name);
-	struct dlb_optimizer_choice o = { .rule = c->rule, .variant = c->variant, .reduce = c->reduce, .reduce_by = c->by,
+	struct dlb_optimizer_choice o = { .rule = c->rule,
+					  .variant = c->variant,
+					  .reduce = c->reduce,
+					  .reduce_by = c->by,
 					  .local_max = c->local_max };
 	struct replica r[WORKERS] = { 0 };
 	int64_t shrunk = 0;
@@ -370,7 +431,8 @@ static void follow(const struct story *s, const struct vector_case *c, enum dlb_
 		for (int i = 0; i < PARAMS; i++)
 			dlb_value_set(r[k].w, t, i, s->theta0[i]);
 	for (int step = 1; step <= s->n_steps; step++) {
-		const json_t *row = json_array_get(want, (size_t)step - 1), *local = json_object_get(row, "m_local");
+		const json_t *row = json_array_get(want, (size_t)step - 1),
+			     *local = json_object_get(row, "m_local");
 
 		one_step(s->g[step - 1], &o, c->workers, t, step, r, &shrunk);
 		for (int k = 0; k < c->workers; k++)
@@ -385,7 +447,8 @@ static void follow(const struct story *s, const struct vector_case *c, enum dlb_
 			compare_row(row, "s_hat_reduced", r[0].state[2], t);
 		for (int k = 0; k < c->workers && c->reduce == DLB_REDUCE_MOMENTS; k++)
 			for (int i = 0; i < PARAMS; i++)
-				close_to(dlb_value_real(r[k].state[0], t, i), number_at(json_array_get(local, (size_t)k), (size_t)i), t);
+				close_to(dlb_value_real(r[k].state[0], t, i),
+					 number_at(json_array_get(local, (size_t)k), (size_t)i), t);
 	}
 	if (c->rule != DLB_RULE_MAX_ADABELIEF || c->variant == DLB_VARIANT_CORRECTED)
 		assert(IS(shrunk, ==, 0));
@@ -399,26 +462,72 @@ static bool vectors(void)
 		{ .name = "adam_1worker", .rule = DLB_RULE_ADAM, .workers = 1 },
 		{ .name = "adam_3workers_grad_allreduce", .rule = DLB_RULE_ADAM, .workers = 3 },
 		{ .name = "adabelief_1worker", .rule = DLB_RULE_ADABELIEF, .workers = 1, .eps = 1e-16 },
-		{ .name = "adabelief_3workers_grad_allreduce", .rule = DLB_RULE_ADABELIEF, .workers = 3, .eps = 1e-16 },
-		{ .name = "adabelief_official_amsgrad_eps1e16_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_AMSGRAD, .eps = 1e-16 },
-		{ .name = "adabelief_official_amsgrad_eps1e16_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_AMSGRAD,
+		{ .name = "adabelief_3workers_grad_allreduce",
+		  .rule = DLB_RULE_ADABELIEF,
+		  .workers = 3,
 		  .eps = 1e-16 },
-		{ .name = "adabelief_official_amsgrad_eps1e8_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_AMSGRAD, .eps = 1e-8 },
-		{ .name = "max_adabelief_literal_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_UNCORRECTED },
-		{ .name = "max_adabelief_corrected_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_CORRECTED },
-		{ .name = "max_adabelief_denom_corrected_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_DENOM_CORRECTED },
-		{ .name = "max_adabelief_literal_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
+		{ .name = "adabelief_official_amsgrad_eps1e16_1worker",
+		  BELIEF,
+		  .workers = 1,
+		  .variant = DLB_VARIANT_AMSGRAD,
+		  .eps = 1e-16 },
+		{ .name = "adabelief_official_amsgrad_eps1e16_3workers_grad_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_AMSGRAD,
+		  .eps = 1e-16 },
+		{ .name = "adabelief_official_amsgrad_eps1e8_1worker",
+		  BELIEF,
+		  .workers = 1,
+		  .variant = DLB_VARIANT_AMSGRAD,
+		  .eps = 1e-8 },
+		{ .name = "max_adabelief_literal_1worker",
+		  BELIEF,
+		  .workers = 1,
+		  .variant = DLB_VARIANT_UNCORRECTED },
+		{ .name = "max_adabelief_corrected_1worker",
+		  BELIEF,
+		  .workers = 1,
+		  .variant = DLB_VARIANT_CORRECTED },
+		{ .name = "max_adabelief_denom_corrected_1worker",
+		  BELIEF,
+		  .workers = 1,
+		  .variant = DLB_VARIANT_DENOM_CORRECTED },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_UNCORRECTED,
 		  .reduce = DLB_REDUCE_MOMENTS },
-		{ .name = "max_adabelief_corrected_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_CORRECTED,
+		{ .name = "max_adabelief_corrected_3workers_moment_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_CORRECTED,
 		  .reduce = DLB_REDUCE_MOMENTS },
-		{ .name = "max_adabelief_denom_corrected_3workers_moment_allreduce", BELIEF, .workers = 3,
-		  .variant = DLB_VARIANT_DENOM_CORRECTED, .reduce = DLB_REDUCE_MOMENTS },
-		{ .name = "max_adabelief_literal_3workers_moment_allreduce_maxop", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
-		  .reduce = DLB_REDUCE_MOMENTS, .by = DLB_REDUCE_BY_MAX },
-		{ .name = "max_adabelief_literal_3workers_moment_allreduce_localstate", BELIEF, .workers = 3,
-		  .variant = DLB_VARIANT_UNCORRECTED, .reduce = DLB_REDUCE_MOMENTS, .local_max = true },
-		{ .name = "max_adabelief_corrected_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_CORRECTED },
-		{ .name = "max_adabelief_literal_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED },
+		{ .name = "max_adabelief_denom_corrected_3workers_moment_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_DENOM_CORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce_maxop",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_UNCORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS,
+		  .by = DLB_REDUCE_BY_MAX },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce_localstate",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_UNCORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS,
+		  .local_max = true },
+		{ .name = "max_adabelief_corrected_3workers_grad_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_CORRECTED },
+		{ .name = "max_adabelief_literal_3workers_grad_allreduce",
+		  BELIEF,
+		  .workers = 3,
+		  .variant = DLB_VARIANT_UNCORRECTED },
 	};
 	static struct story s;
 
@@ -445,7 +554,9 @@ static int64_t quotients(const struct dlb_optimizer_choice *o, enum dlb_dtype t)
 	int64_t counted = 0, found = 0;
 
 	for (int step = 1; step <= 60; step++) {
-		const double bias2 = o->variant == DLB_VARIANT_DENOM_CORRECTED ? 1 - pow(o->hyper[DLB_HYPER_BETA2], step) : 1;
+		const double bias2 = o->variant == DLB_VARIANT_DENOM_CORRECTED ?
+					     1 - pow(o->hyper[DLB_HYPER_BETA2], step) :
+					     1;
 
 		for (int k = 0; k < WORKERS; k++)
 			for (int i = 0; i < PARAMS; i++)
@@ -453,7 +564,8 @@ static int64_t quotients(const struct dlb_optimizer_choice *o, enum dlb_dtype t)
 		one_step(g, o, WORKERS, t, step, r, &counted);
 		for (int k = 0; k < WORKERS; k++) {
 			for (int i = 0; i < PARAMS; i++) {
-				double q = sqrt(dlb_value_real(r[k].state[2], t, i) / bias2) / o->hyper[DLB_HYPER_LR];
+				double q = sqrt(dlb_value_real(r[k].state[2], t, i) / bias2) /
+					   o->hyper[DLB_HYPER_LR];
 
 				assert(o->variant != DLB_VARIANT_CORRECTED || q >= before[k][i]);
 				found += q < before[k][i] * (1 - 1e-6);
@@ -484,19 +596,23 @@ static void monotone(void)
 						o.local_max = what && local;
 						/* no maximum of gradients; a merged sum is refused
 						 * (documents) */
-						if ((!what && by == DLB_REDUCE_BY_MAX) || (what && by == DLB_REDUCE_BY_SUM && !local))
+						if ((!what && by == DLB_REDUCE_BY_MAX) ||
+						    (what && by == DLB_REDUCE_BY_SUM && !local))
 							continue;
 						n = quotients(&o, (enum dlb_dtype)t);
 						/* at a constant rate only the correction of the root lets it
 						 * shrink */
-						assert(IS((n > 0), ==, (variant == DLB_VARIANT_DENOM_CORRECTED)));
+						assert(IS((n > 0), ==,
+							  (variant == DLB_VARIANT_DENOM_CORRECTED)));
 					}
 }
 
 /* A learning rate that grows shrinks the quotient: counted for any variant. */
 static void growing_rate(void)
 {
-	struct dlb_update_desc d = { .dtype = DLB_F64, .count = N, .rule = DLB_RULE_MAX_ADABELIEF, .variant = DLB_VARIANT_CORRECTED };
+	struct dlb_update_desc d = {
+		.dtype = DLB_F64, .count = N, .rule = DLB_RULE_MAX_ADABELIEF, .variant = DLB_VARIANT_CORRECTED
+	};
 	static double w[N], s[3][N], g[N];
 	void *in[] = { g }, *out[] = { w, s[0], s[1], s[2] };
 	struct dlb_kernel *k;
@@ -507,8 +623,13 @@ static void growing_rate(void)
 	for (int step = 1; step <= 3; step++) {
 		for (int i = 0; i < N; i++)
 			g[i] = step == 1 ? 1 + dlb_rng_uniform(&rng) : 0;
-		k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .has_rate = true, .rate = step == 1 ? 1e-3 : 1,
-					     .rate_before = step <= 2 ? 1e-3 : 1, .shrunk = &shrunk });
+		k->run(k, &(struct dlb_run){ .in = in,
+					     .out = out,
+					     .step = (uint64_t)step,
+					     .has_rate = true,
+					     .rate = step == 1 ? 1e-3 : 1,
+					     .rate_before = step <= 2 ? 1e-3 : 1,
+					     .shrunk = &shrunk });
 		assert(IS(shrunk, ==, (step == 1 ? 0 : N)));
 	}
 	dlb_kernel_free(k);
@@ -535,7 +656,8 @@ static void stages(void)
 					g[0][i] = 2 * dlb_rng_uniform(&rng) - 1;
 				one_step(g, &o, 1, (enum dlb_dtype)t, step, a, NULL);
 				one_step(g, &split, 1, (enum dlb_dtype)t, step, b, NULL);
-				assert(!memcmp(a->w, b->w, sizeof a->w) && !memcmp(a->state, b->state, sizeof a->state));
+				assert(!memcmp(a->w, b->w, sizeof a->w) &&
+				       !memcmp(a->state, b->state, sizeof a->state));
 			}
 			n_checks++;
 		}
@@ -545,8 +667,10 @@ static void stages(void)
 
 static void rates(void)
 {
-	static const char *const bad[] = { "", "cosin", "cosine:", "cosine:0", "cosine:1.5", "cosine:10:", "cosine:10:-1", "cosine:10:0:0",
-					   "step", "step:10", "step:0:1", "step:10:", "step:10:x", "constant:1", "linear" };
+	static const char *const bad[] = { "",           "cosin",      "cosine:",      "cosine:0",
+					   "cosine:1.5", "cosine:10:", "cosine:10:-1", "cosine:10:0:0",
+					   "step",       "step:10",    "step:0:1",     "step:10:",
+					   "step:10:x",  "constant:1", "linear" };
 	struct dlb_optimizer_choice o;
 	struct dlb_error e;
 
@@ -563,14 +687,17 @@ static void rates(void)
 
 		assert(IS(fabs(dlb_optimizer_rate(&o, i) - want), <, 1e-15));
 	}
-	assert(IS(dlb_optimizer_rate(&o, 60), ==, 0.1 + 0.4 * (1 + cos(acos(-1) / 2)) / 2) && IS(dlb_optimizer_rate(&o, 4), ==, 0.25));
+	assert(IS(dlb_optimizer_rate(&o, 60), ==, 0.1 + 0.4 * (1 + cos(acos(-1) / 2)) / 2) &&
+	       IS(dlb_optimizer_rate(&o, 4), ==, 0.25));
 	o.rate.warmup = 0;
 	MUST(dlb_rate_parse("step:30:0.1", 0, &o.rate, &err_));
 	for (int64_t i = 0; i < 100; i++)
 		assert(IS(fabs(dlb_optimizer_rate(&o, i) - 0.5 * pow(0.1, (double)(i / 30))), <, 1e-16));
 	MUST(dlb_rate_parse("cosine", 70, &o.rate, &err_));
-	assert(IS(o.rate.steps, ==, 70) && IS(dlb_optimizer_rate(&o, 0), ==, 0.5) && IS(dlb_optimizer_rate(&o, 70), ==, 0));
-	assert(IS(dlb_rate_parse("cosine", 0, &o.rate, &e), ==, -1) && HAS(e.what, "cosine:STEPS") && IS(o.rate.steps, ==, 70));
+	assert(IS(o.rate.steps, ==, 70) && IS(dlb_optimizer_rate(&o, 0), ==, 0.5) &&
+	       IS(dlb_optimizer_rate(&o, 70), ==, 0));
+	assert(IS(dlb_rate_parse("cosine", 0, &o.rate, &e), ==, -1) && HAS(e.what, "cosine:STEPS") &&
+	       IS(o.rate.steps, ==, 70));
 	for (int i = 0; i < DLB_LEN(bad); i++)
 		assert(IS(dlb_rate_parse(bad[i], 0, &o.rate, &e), ==, -1));
 	n_checks += 4 + DLB_LEN(bad);
@@ -596,6 +723,7 @@ int main(void)
 	stages();
 	shared = vectors();
 	be.ops->close(&be);
-	printf("%ld checks of optimizers%s\n", n_checks, shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
+	printf("%ld checks of optimizers%s\n", n_checks,
+	       shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
 	return 0;
 }

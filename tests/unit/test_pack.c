@@ -1,5 +1,5 @@
-/* pack: arrays in one message lie chunk after chunk, each chunk with the slices of all arrays in order, as a naive count of
- * elements says; whole arrays lie in the chunk of their owner; unloading restores them. */
+/* pack: arrays in one message lie chunk after chunk, each chunk with the slices of all arrays in order, as
+ * a naive count of elements says; whole arrays lie in the chunk of their owner; unloading restores them. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static void lies_in_chunks(int n_chunks, const int64_t n[PARTS], const int owner
 			x[i][k] = -1;
 	dlb_pack_unload(&p, buffer);
 	assert(!memcmp(x, was, sizeof x));		/* beyond n too */
-	p.part[0].n = n[0] / 2;				/* shorter, as a rank that adapts: the same place for the cuts */
+	/* shorter, as a rank that adapts: the same place for the cuts */
+	p.part[0].n = n[0] / 2;
 	dlb_pack_lay_out(&p, n_chunks, sizeof(float));
 	assert(p.n == at - (n[0] - n[0] / 2) && p.part[1].class == 1);
 	dlb_pack_release(&p);
@@ -62,7 +63,8 @@ int main(void)
 
 	for (int n_chunks = 1; n_chunks <= 9; n_chunks++)
 		for (int o = -1; o < n_chunks; o++, runs++)
-			lies_in_chunks(n_chunks, n, (const int[PARTS]){ -1, o, -1, o, o < 0 ? -1 : n_chunks - 1 - o });
+			lies_in_chunks(n_chunks, n,
+				       (const int[PARTS]){ -1, o, -1, o, o < 0 ? -1 : n_chunks - 1 - o });
 	printf("%d layouts\n", runs);
 	return 0;
 }

@@ -92,15 +92,18 @@ static void test_roles(void)
 		sines[i] = (float)(i % 2 ? cos(i / 4 * pow(.1, i % 4 / 2)) : sin(i / 4 * pow(.1, i % 4 / 2)));
 	dlb_graph_init(&g);
 	const int x = input(&g, "x"), mean = constant(&g, "mean", numbers(4, 1), DIMS(1, 4));
-	const int w = constant(&g, "val_1", numbers(16, 2), DIMS(4, 4)), b = constant(&g, "val_2", numbers(4, 3), DIMS(4));
+	const int w = constant(&g, "val_1", numbers(16, 2), DIMS(4, 4)),
+		  b = constant(&g, "val_2", numbers(4, 3), DIMS(4));
 	const int s = constant(&g, "val_3", &half, 0, NULL), k = constant(&g, "val_4", mask, DIMS(1, 4));
-	const int p = constant(&g, "p.pe", sines, DIMS(8, 4)), e = constant(&g, "pos", numbers(32, 5), DIMS(8, 4));
+	const int p = constant(&g, "p.pe", sines, DIMS(8, 4)),
+		  e = constant(&g, "pos", numbers(32, 5), DIMS(8, 4));
 	const int y = OP(&g, "add", "Add", OP(&g, "mm", "MatMul", OP(&g, "sub", "Sub", x, mean), w), b);
 	const int z = OP(&g, "add2", "Add", OP(&g, "mul", "Mul", y, s), k);
 	output(&g, OP(&g, "add4", "Add", OP(&g, "add3", "Add", z, p), e));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
 	assert(g.tensor[w].initial && g.tensor[b].initial && g.tensor[e].initial);
-	assert(!g.tensor[s].initial && !g.tensor[k].initial && !g.tensor[p].initial && !g.tensor[mean].initial);
+	assert(!g.tensor[s].initial && !g.tensor[k].initial && !g.tensor[p].initial &&
+	       !g.tensor[mean].initial);
 	assert(IS(g.tensor[w].rule, ==, DLB_BY_ROLE) && HAS(g.tensor[w].why, "operand 1 of MatMul 'mm'"));
 	assert(SAME(g.tensor[s].why, "a scalar") && IS(g.n_untrained, ==, 4));
 	dlb_graph_release(&g);
@@ -120,32 +123,40 @@ static void test_widened(void)
 	const int x = input(&g, "x"), steps = constant(&g, "steps", NULL, DIMS(4, 1));
 	g.tensor[steps].dtype = DLB_I64;
 	g.tensor[steps].data = step;
-	const int w = constant(&g, "val_1", numbers(4, 7), DIMS(1, 4)), b = constant(&g, "scale", &third, DIMS(1));
+	const int w = constant(&g, "val_1", numbers(4, 7), DIMS(1, 4)),
+		  b = constant(&g, "scale", &third, DIMS(1));
 	const int k = constant(&g, "val_2", &third, DIMS(1)), time = OP(&g, "cast", "Cast", steps);
 	g.op[g.tensor[time].producer].attr = dlb_attr_copy(&g.arena, &to, 1);
 	g.op[g.tensor[time].producer].n_attr = 1;
 	const int y = OP(&g, "mm", "MatMul", time, w);
 	output(&g, OP(&g, "add", "Add", OP(&g, "mul2", "Mul", OP(&g, "mul", "Mul", x, b), k), y));
-	list(&g, (const struct dlb_listed[]){ { .name = "time.weight", .input = "p_w", .kind = DLB_LISTED_PARAMETER },
-					      { .name = "scale", .input = "b_scale", .kind = DLB_LISTED_BUFFER } }, 2);
+	list(&g,
+	     (const struct dlb_listed[]){
+		     { .name = "time.weight", .input = "p_w", .kind = DLB_LISTED_PARAMETER },
+		     { .name = "scale", .input = "b_scale", .kind = DLB_LISTED_BUFFER } },
+	     2);
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[b].initial);
 	dlb_graph_widen(&g);
-	assert(IS(g.tensor[w].dtype, ==, DLB_F64) && IS(g.op[g.tensor[y].producer].in[1], ==, w) && IS(g.tensor[time].dtype, ==, DLB_F32));
-	assert(IS(*(const double *)g.tensor[b].data, ==, (double)third) && IS(*(const double *)g.tensor[k].data, ==, .3));
+	assert(IS(g.tensor[w].dtype, ==, DLB_F64) && IS(g.op[g.tensor[y].producer].in[1], ==, w) &&
+	       IS(g.tensor[time].dtype, ==, DLB_F32));
+	assert(IS(*(const double *)g.tensor[b].data, ==, (double)third) &&
+	       IS(*(const double *)g.tensor[k].data, ==, .3));
 	dlb_graph_release(&g);
 }
 
 /* The list names buffers; options override it; a pattern without a match is refused. */
 static void test_list_and_options(void)
 {
-	static const struct dlb_listed listed[] = { { "w", "p_w", DLB_LISTED_PARAMETER, true }, { "filter", "b_filter", DLB_LISTED_BUFFER, true } };
+	static const struct dlb_listed listed[] = { { "w", "p_w", DLB_LISTED_PARAMETER, true },
+						    { "filter", "b_filter", DLB_LISTED_BUFFER, true } };
 	struct dlb_graph g;
 
 	for (int turn = 0; turn < 4; turn++) {
 		struct dlb_parameter_choice c = { .untie = false };
 		dlb_graph_init(&g);
 		list(&g, listed, 2);
-		const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 2), DIMS(4, 4)), f = constant(&g, "filter", numbers(16, 4), DIMS(4, 4));
+		const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 2), DIMS(4, 4)),
+			  f = constant(&g, "filter", numbers(16, 4), DIMS(4, 4));
 		output(&g, OP(&g, "mm2", "MatMul", OP(&g, "mm", "MatMul", x, f), w));
 		const char *name = turn == 1 ? "fil*" : turn == 2 ? "w" : "v";
 		const struct dlb_patterns given = { .what = "--freeze", .item = &name, .n = 1 };
@@ -155,7 +166,9 @@ static void test_list_and_options(void)
 			c.freeze = given;
 		assert(IS(dlb_graph_choose_parameters(&g, &c, &err), ==, (turn == 3 ? -1 : 0)));
 		if (turn < 3)
-			assert(IS(g.tensor[w].initial, ==, (turn != 1)) && IS(g.tensor[f].initial, ==, (turn == 1)) && IS(g.tensor[w].frozen, ==, (turn == 2)));
+			assert(IS(g.tensor[w].initial, ==, (turn != 1)) &&
+			       IS(g.tensor[f].initial, ==, (turn == 1)) &&
+			       IS(g.tensor[w].frozen, ==, (turn == 2)));
 		else
 			assert(HAS(err.what, "no weight matches 'v'"));
 		dlb_graph_release(&g);
@@ -171,7 +184,8 @@ static struct dlb_named named(const char *name, const float *v, int n_dims, cons
 }
 
 /* The folded initializer is made again from the entries, bit for bit. */
-static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, int n, const char *name, const float *want, int count)
+static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, int n, const char *name,
+			  const float *want, int count)
 {
 	float out[512];
 
@@ -195,7 +209,8 @@ static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, 
 
 static void test_state_dict(void)
 {
-	const float *w = numbers(6 * 5, 11), *gates = numbers(8 * 3, 12), *b1 = numbers(8, 13), *b2 = numbers(8, 14);
+	const float *w = numbers(6 * 5, 11), *gates = numbers(8 * 3, 12), *b1 = numbers(8, 13),
+		    *b2 = numbers(8, 14);
 	const float *table = numbers(10 * 4, 15), *token = numbers(4, 16);
 	static const int order[4] = { 0, 3, 1, 2 };	/* ONNX's iofc of PyTorch's ifgo */
 	static float wt[30], moved[24], joined[16], rows[12], repeated[24];
@@ -210,8 +225,11 @@ static void test_state_dict(void)
 	memcpy(rows, table + 8, sizeof rows);
 	for (int i = 0; i < 24; i++)
 		repeated[i] = token[i % 4];
-	const struct dlb_named e[] = { named("fc.weight", w, DIMS(6, 5)), named("r.weight", gates, DIMS(8, 3)), named("r.b1", b1, DIMS(8)),
-				       named("r.b2", b2, DIMS(8)), named("pos", table, DIMS(10, 4)), named("cls", token, DIMS(1, 1, 4)) };
+	const struct dlb_named e[] = {
+		named("fc.weight", w, DIMS(6, 5)), named("r.weight", gates, DIMS(8, 3)),
+		named("r.b1", b1, DIMS(8)),        named("r.b2", b2, DIMS(8)),
+		named("pos", table, DIMS(10, 4)),  named("cls", token, DIMS(1, 1, 4))
+	};
 	dlb_graph_init(&g);
 	int y = input(&g, "x");
 	y = OP(&g, "a", "MatMul", y, constant(&g, "val_1", wt, DIMS(5, 6)));
@@ -235,7 +253,8 @@ static void test_state_dict(void)
 	dlb_graph_init(&g);
 	wt[7] += 1;
 	output(&g, OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", wt, DIMS(5, 6))));
-	assert(IS(dlb_graph_take_state(&g, e, 6, false, &err), ==, -1) && HAS(err.what, "none of the tensors"));
+	assert(IS(dlb_graph_take_state(&g, e, 6, false, &err), ==, -1) &&
+	       HAS(err.what, "none of the tensors"));
 	dlb_graph_release(&g);
 }
 
@@ -257,13 +276,16 @@ static void test_equal_values(void)
 
 	for (int i = 0; i < 20; i++)
 		vt[i] = v[i % 5 * 4 + i / 5];
-	const struct dlb_named clones[] = { named("l.0.weight", v, DIMS(5, 4)), named("l.1.weight", v, DIMS(5, 4)) };
+	const struct dlb_named clones[] = { named("l.0.weight", v, DIMS(5, 4)),
+					    named("l.1.weight", v, DIMS(5, 4)) };
 	for (int untie = 0; untie < 2; untie++) {
 		dlb_graph_init(&g);
-		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
+		output(&g, OP(&g, "b", "MatMul",
+			      OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
 			      constant(&g, "val_2", vt, DIMS(4, 5))));
 		assert(!dlb_graph_take_state(&g, clones, 2, untie, &err) && IS(g.n_derived, ==, 2));
-		assert(SAME(g.derived[0].part[0].of, "l.0.weight") && SAME(g.derived[1].part[0].of, "l.1.weight"));
+		assert(SAME(g.derived[0].part[0].of, "l.0.weight") &&
+		       SAME(g.derived[1].part[0].of, "l.1.weight"));
 		assert(IS(says(&g, "--untie has no effect"), ==, untie));
 		dlb_graph_release(&g);
 	}
@@ -271,7 +293,8 @@ static void test_equal_values(void)
 		const struct dlb_named tied[] = { named("wte", v, DIMS(5, 4)), named("head", v, DIMS(5, 4)) };
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
-		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", vt, DIMS(4, 5))));
+		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x),
+			      constant(&g, "val_2", vt, DIMS(4, 5))));
 		assert(!dlb_graph_take_state(&g, tied, 2, untie, &err) && IS(g.n_derived, ==, 1));
 		assert(SAME(g.derived[0].part[0].of, untie ? "head" : "wte"));
 		assert(untie ? !find(&g, "wte")->also : !strcmp(find(&g, "wte")->also[0], "head"));
@@ -279,11 +302,13 @@ static void test_equal_values(void)
 		dlb_graph_release(&g);
 	}
 	for (int untie = 0; untie < 2; untie++) {	/* two names for one initializer: a name less */
-		const struct dlb_named shared[] = { named("wte", v, DIMS(5, 4)), named("head", v, DIMS(5, 4)) };
+		const struct dlb_named shared[] = { named("wte", v, DIMS(5, 4)),
+						    named("head", v, DIMS(5, 4)) };
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
 		output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", table, x), table));
-		assert(!dlb_graph_take_state(&g, shared, 2, untie, &err) && IS((find(&g, "wte")->also == NULL), ==, untie));
+		assert(!dlb_graph_take_state(&g, shared, 2, untie, &err) &&
+		       IS((find(&g, "wte")->also == NULL), ==, untie));
 		assert(!says(&g, "has no effect"));
 		dlb_graph_release(&g);
 	}
@@ -291,7 +316,8 @@ static void test_equal_values(void)
 		const bool untie = i & 1, equal = i & 2;
 		dlb_graph_init(&g);
 		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
-		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", equal ? vt : numbers(20, 22), DIMS(4, 5))));
+		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x),
+			      constant(&g, "val_2", equal ? vt : numbers(20, 22), DIMS(4, 5))));
 		assert(!dlb_graph_tie(&g, untie, &err) && IS(g.n_derived, ==, (equal && !untie)));
 		assert(untie || !equal || !strcmp(g.derived[0].part[0].of, "wte"));
 		assert(IS(says(&g, "--untie has no effect"), ==, (untie && !equal)));
@@ -303,7 +329,8 @@ static void test_equal_values(void)
  * cut into gates. */
 static void test_copies(void)
 {
-	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true }, { "other", "p_o", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true },
+						    { "other", "p_o", DLB_LISTED_PARAMETER, true } };
 	static const int uses_other = 1;
 	static float repeated[4 * 24], gate[4 * 8], table[24];
 	const float *b = numbers(24, 41);
@@ -324,7 +351,8 @@ static void test_copies(void)
 	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));
 	g.op[4].uses = &uses_other;
 	g.op[4].n_uses = 1;
-	assert(!dlb_graph_tie(&g, false, &err) && IS(g.n_derived, ==, 2) && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
+	assert(!dlb_graph_tie(&g, false, &err) && IS(g.n_derived, ==, 2) &&
+	       says(&g, "2 initializers ('linear_1' ...) are made of weights"));
 	for (int i = 0; i < 2; i++)
 		assert(SAME(g.derived[i].part[0].of, "r.bias_hh"));
 	const struct dlb_named e = named("r.bias_hh", b, DIMS(24));
@@ -343,18 +371,21 @@ static void test_computed(void)
 
 	dlb_graph_init(&g);
 	list(&g, listed, 1);
-	const int x = input(&g, "x"), bias = constant(&g, "r.bias_hh", zeros, DIMS(8)), h = constant(&g, "linear_1", zeros, DIMS(4, 8));
+	const int x = input(&g, "x"), bias = constant(&g, "r.bias_hh", zeros, DIMS(8)),
+		  h = constant(&g, "linear_1", zeros, DIMS(4, 8));
 	output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", x, h), bias));
 	assert(!dlb_graph_tie(&g, false, &err) && !g.n_derived);
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[bias].initial && !g.tensor[h].initial);
-	assert(says(&g, "1 initializer ('linear_1') is computed from parameters") && says(&g, "optimize=False"));
+	assert(says(&g, "1 initializer ('linear_1') is computed from parameters") &&
+	       says(&g, "optimize=False"));
 	dlb_graph_release(&g);
 }
 
 /* 1 + weight, folded: trained by its role instead of the parameter in the state_dict; messages name both. */
 static void test_in_place(void)
 {
-	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true }, { "fc.weight", "p_f", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true },
+						    { "fc.weight", "p_f", DLB_LISTED_PARAMETER, true } };
 	const float *w = numbers(4, 91), *f = numbers(16, 92);
 	static float plus[4];
 	struct dlb_parameter_choice c = { .untie = false };
@@ -365,13 +396,16 @@ static void test_in_place(void)
 	const struct dlb_named e[] = { named("n.weight", w, DIMS(4)), named("fc.weight", f, DIMS(4, 4)) };
 	dlb_graph_init(&g);
 	list(&g, listed, 2);
-	const int x = input(&g, "x"), s = constant(&g, "add_1", plus, DIMS(4)), m = constant(&g, "fc.weight", f, DIMS(4, 4));
+	const int x = input(&g, "x"), s = constant(&g, "add_1", plus, DIMS(4)),
+		  m = constant(&g, "fc.weight", f, DIMS(4, 4));
 	output(&g, OP(&g, "fc", "MatMul", OP(&g, "norm", "RMSNormalization", x, s), m));
 	assert(!dlb_graph_take_state(&g, e, 2, false, &err));
 	g.state_path = "state.safetensors";
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[s].initial && g.tensor[m].initial);
-	assert(says(&g, "1 parameter of the state_dict, of 4 elements, is not in the model ('n.weight'): not trained") &&
-	       says(&g, "1 initializer ('add_1') that the state_dict has not is trained as it is") && says(&g, "optimize=False"));
+	assert(says(&g, "1 parameter of the state_dict, of 4 elements, is not in the model ('n.weight'): not "
+			"trained") &&
+	       says(&g, "1 initializer ('add_1') that the state_dict has not is trained as it is") &&
+	       says(&g, "optimize=False"));
 	dlb_graph_release(&g);
 }
 
@@ -403,7 +437,8 @@ static void test_mask_before_product(void)
 	for (int i = 0; i < 16; i++)
 		mask[i] = i % 4 > i / 4 ? -3.4028235e38f : 0;
 	dlb_graph_init(&g);
-	const int x = input(&g, "x"), k = constant(&g, "val_166", mask, DIMS(4, 4)), t = constant(&g, "add_3", numbers(16, 51), DIMS(4, 4));
+	const int x = input(&g, "x"), k = constant(&g, "val_166", mask, DIMS(4, 4)),
+		  t = constant(&g, "add_3", numbers(16, 51), DIMS(4, 4));
 	const int a = OP(&g, "soft", "Softmax", OP(&g, "add", "Add", OP(&g, "qk", "MatMul", t, t), k));
 	output(&g, OP(&g, "mm", "MatMul", x, OP(&g, "av", "MatMul", a, t)));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
@@ -415,16 +450,19 @@ static void test_mask_before_product(void)
  * even if zero. */
 static void test_mask_of_constant_query(void)
 {
-	static const struct dlb_listed listed[] = { { "query", "p_q", DLB_LISTED_PARAMETER, true }, { "w", "p_w", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "query", "p_q", DLB_LISTED_PARAMETER, true },
+						    { "w", "p_w", DLB_LISTED_PARAMETER, true } };
 	static const float zeros[32];
 	struct dlb_parameter_choice c = { .untie = false };
 	struct dlb_graph g;
 
 	dlb_graph_init(&g);
 	list(&g, listed, 2);
-	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 71), DIMS(4, 4)), q = constant(&g, "expand", numbers(16, 72), DIMS(4, 4));
+	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 71), DIMS(4, 4)),
+		  q = constant(&g, "expand", numbers(16, 72), DIMS(4, 4));
 	const int m = constant(&g, "where", zeros, DIMS(4, 1, 8));
-	const int s = OP(&g, "scores", "MatMul", OP(&g, "norm", "LayerNormalization", q), OP(&g, "k", "MatMul", x, w));
+	const int s = OP(&g, "scores", "MatMul", OP(&g, "norm", "LayerNormalization", q),
+			 OP(&g, "k", "MatMul", x, w));
 	output(&g, OP(&g, "add", "Add", OP(&g, "soft", "Softmax", OP(&g, "masked", "Add", s, m)), q));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[q].initial && !g.tensor[m].initial);
 	dlb_graph_release(&g);
@@ -434,56 +472,66 @@ static void test_mask_of_constant_query(void)
  * merged with a parameter of another vertex; its own scale comes after. */
 static void test_merged_with_ones(void)
 {
-	static const struct dlb_listed listed[] = { { "l.weight", "p_l", DLB_LISTED_PARAMETER, true }, { "g.weight", "p_g", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "l.weight", "p_l", DLB_LISTED_PARAMETER, true },
+						    { "g.weight", "p_g", DLB_LISTED_PARAMETER, true } };
 	static const float ones[4] = { 1, 1, 1, 1 };
 	static const int own = 0, group = 1;
 	struct dlb_graph g;
 
 	dlb_graph_init(&g);
 	list(&g, listed, 2);
-	const int x = input(&g, "x"), w = constant(&g, "l.weight", ones, DIMS(4)), scale = constant(&g, "val_28", ones, DIMS(4, 1));
+	const int x = input(&g, "x"), w = constant(&g, "l.weight", ones, DIMS(4)),
+		  scale = constant(&g, "val_28", ones, DIMS(4, 1));
 	const int y = OP(&g, "in", "InstanceNormalization", OP(&g, "view", "Reshape", x, x), w, w);
 	output(&g, OP(&g, "ln", "LayerNormalization", OP(&g, "mul", "Mul", y, scale), w));
 	for (int i = 0; i < 4; i++) {
 		g.op[i].uses = i == 3 ? &own : &group;
 		g.op[i].n_uses = 1;
 	}
-	assert(!dlb_graph_unmerge(&g, &err) && IS(g.op[3].in[1], ==, w) && IS(g.op[1].in[1], !=, w) && !find(&g, "g.weight"));
-	assert(!g.tensor[g.op[1].in[1]].initial && SAME(g.tensor[g.op[1].in[1]].from, "l.weight") && g.tensor[w].initial);
+	assert(!dlb_graph_unmerge(&g, &err) && IS(g.op[3].in[1], ==, w) && IS(g.op[1].in[1], !=, w) &&
+	       !find(&g, "g.weight"));
+	assert(!g.tensor[g.op[1].in[1]].initial && SAME(g.tensor[g.op[1].in[1]].from, "l.weight") &&
+	       g.tensor[w].initial);
 	dlb_graph_release(&g);
 }
 
 /* Tied weights have two names in the list, and the exporter uses one: the other is not missing. */
 static void test_second_name(void)
 {
-	static const struct dlb_listed listed[] = { { "head.weight", "p_h", DLB_LISTED_PARAMETER, true }, { "wte.weight", "p_w", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "head.weight", "p_h", DLB_LISTED_PARAMETER, true },
+						    { "wte.weight", "p_w", DLB_LISTED_PARAMETER, true } };
 	static const int used = 0;
 	struct dlb_parameter_choice c = { .untie = false };
 	struct dlb_graph g;
 
 	dlb_graph_init(&g);
 	list(&g, listed, 2);
-	const int x = input(&g, "x"), w = constant(&g, "head.weight", numbers(16, 81), DIMS(4, 4)), a = constant(&g, "repeat", numbers(8, 82), DIMS(1, 8));
+	const int x = input(&g, "x"), w = constant(&g, "head.weight", numbers(16, 81), DIMS(4, 4)),
+		  a = constant(&g, "repeat", numbers(8, 82), DIMS(1, 8));
 	const int y = OP(&g, "add", "Add", OP(&g, "look", "Gather", w, x), a);
 	output(&g, OP(&g, "head", "Gemm", y, w));
 	g.op[0].uses = g.op[2].uses = &used;
 	g.op[0].n_uses = g.op[2].n_uses = 1;
-	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[a].initial && !says(&g, "not in the model"));
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[a].initial &&
+	       !says(&g, "not in the model"));
 	dlb_graph_release(&g);
 }
 
 /* Two biases of a recurrent cell that the exporter merged: the ends of their names differ. */
 static void test_merged_in_cell(void)
 {
-	static const struct dlb_listed listed[] = { { "r.bias_ih_l0", "p_i", DLB_LISTED_PARAMETER, true }, { "r.bias_hh_l0", "p_h", DLB_LISTED_PARAMETER, true },
-						    { "r.weight_hh_l0", "p_w", DLB_LISTED_PARAMETER, true }, { "b.bias", "p_b", DLB_LISTED_PARAMETER, true } };
+	static const struct dlb_listed listed[] = { { "r.bias_ih_l0", "p_i", DLB_LISTED_PARAMETER, true },
+						    { "r.bias_hh_l0", "p_h", DLB_LISTED_PARAMETER, true },
+						    { "r.weight_hh_l0", "p_w", DLB_LISTED_PARAMETER, true },
+						    { "b.bias", "p_b", DLB_LISTED_PARAMETER, true } };
 	static const float zeros[4];
 	static const int first = 0, second[] = { 2, 1 }, third[] = { 2, 3 };
 	struct dlb_graph g;
 
 	dlb_graph_init(&g);
 	list(&g, listed, 4);
-	const int x = input(&g, "x"), z = constant(&g, "r.bias_ih_l0", zeros, DIMS(4)), w = constant(&g, "val_1", numbers(16, 61), DIMS(4, 4));
+	const int x = input(&g, "x"), z = constant(&g, "r.bias_ih_l0", zeros, DIMS(4)),
+		  w = constant(&g, "val_1", numbers(16, 61), DIMS(4, 4));
 	const int y = OP(&g, "a", "Add", x, z), h = OP(&g, "b", "Add", OP(&g, "mm", "MatMul", y, w), z);
 	output(&g, OP(&g, "gemm", "Gemm", h, w));
 	g.op[0].uses = &first;
@@ -495,14 +543,16 @@ static void test_merged_in_cell(void)
 	g.op[3].uses = third;
 	g.op[3].n_uses = 2;
 	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 2) && IS(g.op[0].in[1], ==, z));
-	assert(SAME(g.tensor[g.op[2].in[1]].name, "r.bias_hh_l0") && SAME(g.tensor[g.op[3].in[2]].name, "b.bias"));
+	assert(SAME(g.tensor[g.op[2].in[1]].name, "r.bias_hh_l0") &&
+	       SAME(g.tensor[g.op[3].in[2]].name, "b.bias"));
 	dlb_graph_release(&g);
 }
 
 /* Two layers whose biases of zeros the exporter merged, and a third whose bias it omitted. */
 static void test_merged(void)
 {
-	static const struct dlb_listed listed[] = { { "a.bias", "p_a", DLB_LISTED_PARAMETER, true }, { "b.bias", "p_b", DLB_LISTED_PARAMETER, true },
+	static const struct dlb_listed listed[] = { { "a.bias", "p_a", DLB_LISTED_PARAMETER, true },
+						    { "b.bias", "p_b", DLB_LISTED_PARAMETER, true },
 						    { "c.bias", "p_c", DLB_LISTED_PARAMETER, true } };
 	static const float zeros[4];
 	static const int uses[3] = { 0, 1, 2 };
@@ -510,7 +560,8 @@ static void test_merged(void)
 
 	dlb_graph_init(&g);
 	list(&g, listed, 3);
-	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 31), DIMS(4, 4)), z = constant(&g, "a.bias", zeros, DIMS(4));
+	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 31), DIMS(4, 4)),
+		  z = constant(&g, "a.bias", zeros, DIMS(4));
 	const int y = OP(&g, "g1", "Gemm", x, w, z), y2 = OP(&g, "g2", "Gemm", y, w, z);
 	output(&g, OP(&g, "g3", "Gemm", y2, w));
 	for (int i = 0; i < 3; i++) {
@@ -518,8 +569,10 @@ static void test_merged(void)
 		g.op[i].n_uses = 1;
 	}
 	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 2));
-	assert(IS(g.op[0].in[2], ==, z) && SAME(g.tensor[g.op[1].in[2]].name, "b.bias") && SAME(g.tensor[g.op[1].in[2]].from, "a.bias"));
-	assert(IS(g.op[2].n_in, ==, 3) && SAME(g.tensor[g.op[2].in[2]].name, "c.bias") && IS(g.tensor[g.op[2].in[2]].dim[0].add, ==, 4));
+	assert(IS(g.op[0].in[2], ==, z) && SAME(g.tensor[g.op[1].in[2]].name, "b.bias") &&
+	       SAME(g.tensor[g.op[1].in[2]].from, "a.bias"));
+	assert(IS(g.op[2].n_in, ==, 3) && SAME(g.tensor[g.op[2].in[2]].name, "c.bias") &&
+	       IS(g.tensor[g.op[2].in[2]].dim[0].add, ==, 4));
 	dlb_graph_release(&g);
 }
 
@@ -527,15 +580,18 @@ static void test_merged(void)
  * layers, which are copies by then. */
 static void test_merged_twice(void)
 {
-	static const struct dlb_listed listed[] = { { "p.weight", "p_p", DLB_LISTED_PARAMETER, true }, { "q.weight", "p_q", DLB_LISTED_PARAMETER, true },
-						    { "s.weight", "p_s", DLB_LISTED_PARAMETER, true }, { "q.bias", "p_qb", DLB_LISTED_PARAMETER, true },
+	static const struct dlb_listed listed[] = { { "p.weight", "p_p", DLB_LISTED_PARAMETER, true },
+						    { "q.weight", "p_q", DLB_LISTED_PARAMETER, true },
+						    { "s.weight", "p_s", DLB_LISTED_PARAMETER, true },
+						    { "q.bias", "p_qb", DLB_LISTED_PARAMETER, true },
 						    { "s.bias", "p_sb", DLB_LISTED_PARAMETER, true } };
 	static const int uses[] = { 0, 1, 3, 2, 4 };
 	struct dlb_graph g;
 
 	dlb_graph_init(&g);
 	list(&g, listed, 5);
-	const int x = input(&g, "x"), w = constant(&g, "val_1", numbers(16, 91), DIMS(4, 4)), b = constant(&g, "val_2", numbers(4, 92), DIMS(4));
+	const int x = input(&g, "x"), w = constant(&g, "val_1", numbers(16, 91), DIMS(4, 4)),
+		  b = constant(&g, "val_2", numbers(4, 92), DIMS(4));
 	const int y = OP(&g, "m2", "MatMul", OP(&g, "m1", "MatMul", x, w), w);
 	output(&g, OP(&g, "a3", "Add", OP(&g, "m3", "MatMul", OP(&g, "a2", "Add", y, b), w), b));
 	for (int i = 0; i < 5; i++) {
@@ -543,7 +599,8 @@ static void test_merged_twice(void)
 		g.op[i].n_uses = 1;
 	}
 	assert(!dlb_graph_unmerge(&g, &err) && IS(g.n_unmerged, ==, 3));
-	assert(IS(g.op[0].in[1], ==, w) && IS(g.op[1].in[1], !=, w) && IS(g.op[3].in[1], !=, w) && IS(g.op[3].in[1], !=, g.op[1].in[1]));
+	assert(IS(g.op[0].in[1], ==, w) && IS(g.op[1].in[1], !=, w) && IS(g.op[3].in[1], !=, w) &&
+	       IS(g.op[3].in[1], !=, g.op[1].in[1]));
 	assert(IS(g.op[2].in[1], ==, b) && IS(g.op[4].in[1], !=, b) && g.tensor[g.op[4].in[1]].initial);
 	dlb_graph_release(&g);
 }

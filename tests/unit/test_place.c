@@ -9,12 +9,17 @@ static int n_plans, n_refused;
 
 static void test_all_placers(uint64_t seed)
 {
-	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:1 cpu/4:1 cpu:1*0.5", "cpu:2 host cpu/2:2*0.25 cpu:1" };
+	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:1 cpu/4:1 cpu:1*0.5",
+						"cpu:2 host cpu/2:2*0.25 cpu:1" };
 	struct dlb_rng r;
 	dlb_rng_init(&r, seed);
-	struct dag_options o = { .seed = seed, .n_forward = 2 + (int)dlb_rng_below(&r, 25), .training = seed % 5 != 0,
-		.colocate = dlb_rng_uniform(&r), .no_kernel = seed % 3 ? 0 : 0.2, .cluster = clusters[seed % 4],
-		.batch = 4 + (int64_t)dlb_rng_below(&r, 40) };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 2 + (int)dlb_rng_below(&r, 25),
+				 .training = seed % 5 != 0,
+				 .colocate = dlb_rng_uniform(&r),
+				 .no_kernel = seed % 3 ? 0 : 0.2,
+				 .cluster = clusters[seed % 4],
+				 .batch = 4 + (int64_t)dlb_rng_below(&r, 40) };
 	struct dag d;
 	struct dlb_problem p;
 	dag_init(&d, &o);
@@ -24,7 +29,8 @@ static void test_all_placers(uint64_t seed)
 	double weight[8];
 	for (int i = 0; i < 8; i++)
 		weight[i] = 0.5 + dlb_rng_uniform(&r);
-	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 8), seed % 2 ? "1f1b" : "gpipe", seed % 2 ? weight : NULL, seed);
+	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 8), seed % 2 ? "1f1b" : "gpipe", seed % 2 ? weight : NULL,
+		seed);
 	double bound = dlb_lower_bound_s(&p), best_trivial = INFINITY, ranked, searched = INFINITY;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_plan plan;
@@ -60,7 +66,8 @@ static void test_all_placers(uint64_t seed)
 		assert(IS(ranked, <=, best_trivial * (1 + 1e-12)) && !plan.algorithm_given);
 		dlb_plan_release(&plan);
 	} else {
-		assert(isinf(best_trivial) && IS(err.status, ==, 1) && !strncmp(err.what, "no plan fits", 12));
+		assert(isinf(best_trivial) && IS(err.status, ==, 1) &&
+		       !strncmp(err.what, "no plan fits", 12));
 	}
 	dlb_problem_release(&p);
 	dag_release(&d);

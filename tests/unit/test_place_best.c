@@ -11,9 +11,15 @@ static int n_brute;
 
 static void test_brute_force(uint64_t seed)
 {
-	static const char *const clusters[] = { "cpu:2 cpu:1*0.5", "cpu:1 host cpu:2 link=rack:1e-6,1e8", "cpu:1 cpu/4:1 cpu:1*0.3" };
-	struct dag_options o = { .seed = seed, .n_forward = 2 + (int)(seed % 6), .training = seed % 2, .colocate = 0.5,
-				 .no_kernel = seed % 3 ? 0 : 0.3, .cluster = clusters[seed % 3], .batch = 16 };
+	static const char *const clusters[] = { "cpu:2 cpu:1*0.5", "cpu:1 host cpu:2 link=rack:1e-6,1e8",
+						"cpu:1 cpu/4:1 cpu:1*0.3" };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 2 + (int)(seed % 6),
+				 .training = seed % 2,
+				 .colocate = 0.5,
+				 .no_kernel = seed % 3 ? 0 : 0.3,
+				 .cluster = clusters[seed % 3],
+				 .batch = 16 };
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_plan plan;
@@ -49,7 +55,8 @@ static void test_brute_force(uint64_t seed)
 	assert(IS(plan.value_s, >=, best * (1 - 1e-12)));
 	double ratio = plan.value_s / best;
 	if (ratio > 1 + 1e-9) {
-		fprintf(stderr, "seed %llu: auto %g s, the best of all placements %g s\n", (unsigned long long)seed, plan.value_s, best);
+		fprintf(stderr, "seed %llu: auto %g s, the best of all placements %g s\n",
+			(unsigned long long)seed, plan.value_s, best);
 		abort();
 	}
 	sum_brute += ratio;
@@ -63,8 +70,13 @@ static void test_brute_force(uint64_t seed)
 static void test_two_way_cuts(uint64_t seed)
 {
 	static const char *const clusters[] = { "cpu:2", "cpu:1 cpu:1*0.5", "cpu:1*0.3 host cpu:1" };
-	struct dag_options o = { .seed = seed, .n_forward = 6 + (int)(seed % 40), .training = seed % 6 != 0, .chain = seed % 2,
-		.colocate = 0.3, .cluster = clusters[seed % 3], .batch = 32 };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 6 + (int)(seed % 40),
+				 .training = seed % 6 != 0,
+				 .chain = seed % 2,
+				 .colocate = 0.3,
+				 .cluster = clusters[seed % 3],
+				 .batch = 32 };
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_units u;
@@ -95,7 +107,8 @@ static void test_two_way_cuts(uint64_t seed)
 	double ratio = (plan.value_s < single ? plan.value_s : single) / best;
 	worst_cut = ratio > worst_cut ? ratio : worst_cut;
 	if (ratio > 1.05) {
-		fprintf(stderr, "seed %llu: proportional %g s, best cut %g s\n", (unsigned long long)seed, plan.value_s, best);
+		fprintf(stderr, "seed %llu: proportional %g s, best cut %g s\n", (unsigned long long)seed,
+			plan.value_s, best);
 		abort();
 	}
 	free(placement);
@@ -109,7 +122,13 @@ static void test_two_way_cuts(uint64_t seed)
  * work, and stated predictions use the costs. */
 static void test_weights(uint64_t seed)
 {
-	struct dag_options o = { .seed = seed, .n_forward = 40, .training = true, .chain = true, .colocate = 1, .cluster = "cpu:2", .batch = 64 };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 40,
+				 .training = true,
+				 .chain = true,
+				 .colocate = 1,
+				 .cluster = "cpu:2",
+				 .batch = 64 };
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_plan plan;
@@ -135,8 +154,9 @@ static void test_weights(uint64_t seed)
 			dlb_problem_release(&p);
 		}
 		if (!(share[0] > 0.58 && share[1] > 0.58)) {
-			fprintf(stderr, "seed %llu: %s gives a node of double weight %g and %g of the work\n", (unsigned long long)seed,
-				names[k] ? names[k] : "default", share[0], share[1]);
+			fprintf(stderr, "seed %llu: %s gives a node of double weight %g and %g of the work\n",
+				(unsigned long long)seed, names[k] ? names[k] : "default", share[0],
+				share[1]);
 			abort();
 		}
 	}
@@ -146,7 +166,13 @@ static void test_weights(uint64_t seed)
 /* A placement is kept unless the new one is better by more than half a per cent. */
 static void test_again(void)
 {
-	struct dag_options o = { .seed = 77, .n_forward = 30, .training = true, .chain = true, .colocate = 1, .cluster = "cpu:2", .batch = 64 };
+	struct dag_options o = { .seed = 77,
+				 .n_forward = 30,
+				 .training = true,
+				 .chain = true,
+				 .colocate = 1,
+				 .cluster = "cpu:2",
+				 .batch = 64 };
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_plan plan, next;
@@ -178,7 +204,9 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 6; seed++)
 		test_weights(seed);
 	test_again();
-	printf("test_place_best: brute force on %d graphs: mean %.3f, worst %.3f of the best; two-way cuts on 60 graphs: worst %.4f of "
-	       "the best; weights; staying\n", n_brute, sum_brute / (n_brute ? n_brute : 1), worst_brute, worst_cut);
+	printf("test_place_best: brute force on %d graphs: mean %.3f, worst %.3f of the best; two-way cuts "
+	       "on 60 graphs: worst %.4f of "
+	       "the best; weights; staying\n",
+	       n_brute, sum_brute / (n_brute ? n_brute : 1), worst_brute, worst_cut);
 	return 0;
 }

@@ -10,8 +10,13 @@ static struct dag d;
 static void make_plan(struct dlb_plan *plan)
 {
 	struct dlb_error err;
-	struct dlb_problem p = { .graph = &d.g, .cluster = &d.cl, .cost = &d.c, .micro_batches = 4, .batch = d.g.batch,
-				 .schedule = dlb_schedule_find("1f1b"), .seed = 1 };
+	struct dlb_problem p = { .graph = &d.g,
+				 .cluster = &d.cl,
+				 .cost = &d.c,
+				 .micro_batches = 4,
+				 .batch = d.g.batch,
+				 .schedule = dlb_schedule_find("1f1b"),
+				 .seed = 1 };
 	assert(IS(dlb_problem_init(&p, &err), ==, 0) && IS(dlb_place(&p, "even", plan, &err), ==, 0));
 	dlb_problem_release(&p);
 }
@@ -61,7 +66,8 @@ static void test_edited(void)
 		}
 	}
 	set_doc(&doc, x);
-	assert(IS(moved, >, 0) && IS(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err), ==, 0) && rescheduled && strcmp(a.hash, b.hash));
+	assert(IS(moved, >, 0) && IS(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err), ==, 0) &&
+	       rescheduled && strcmp(a.hash, b.hash));
 	free(group);
 	dlb_doc_release(&doc);
 	dlb_plan_release(&a);
@@ -152,7 +158,8 @@ static void test_sizes(void)
 				least = s < least ? s : least;
 				most = s > most ? s : most;
 			}
-			assert(IS(sum, ==, batch) && IS(least, >=, 1) && IS(most - least, <=, 1) && IS(dlb_micro_batch_size(batch, M, n), ==, 0));
+			assert(IS(sum, ==, batch) && IS(least, >=, 1) && IS(most - least, <=, 1) &&
+			       IS(dlb_micro_batch_size(batch, M, n), ==, 0));
 		}
 	}
 }
@@ -160,15 +167,37 @@ static void test_sizes(void)
 static void test_report(void)
 {
 	double losses[] = { 2.5, NAN, 1.25 };
-	struct dlb_report_node nodes[] = { { .busy_s = 1, .wait_s = 0.5, .waits_s = { 0.25, 0.125, 0.125, 0 }, .host = "h0", .peak_bytes = 4096 },
+	struct dlb_report_node nodes[] = { { .busy_s = 1,
+					     .wait_s = 0.5,
+					     .waits_s = { 0.25, 0.125, 0.125, 0 },
+					     .host = "h0",
+					     .peak_bytes = 4096 },
 					   { .busy_s = 1.25, .wait_s = 0.25 } };
 	struct dlb_report_op ops[] = { { 0, 1, 0.5, 0.25 }, { 3, 0, NAN, 0.125 } };
 	struct dlb_span spans[] = { { 0, 0, 0, 0.5 }, { 4, -1, 0.5, 0.75 } }, *line[] = { spans, NULL };
 	int n_spans[] = { 2, 0 };
-	struct dlb_report r = { .steps = 3, .batch = 64, .micro_batches = 8, .optimizer = "adam", .stopped = "steps", .loss = losses,
-		.n_losses = 3, .accuracy = 0.75, .test_loss = NAN, .step_s = 1.5, .predicted_step_s = 1.25, .wall_s = 5,
-		.imbalance = 1.125, .prediction_error = -0.125, .node = nodes, .n_nodes = 2, .op = ops, .n_ops = 2,
-		.timeline = line, .n_spans = n_spans, .plan_hash = "0123456789abcdef" }, back;
+	struct dlb_report r = { .steps = 3,
+				.batch = 64,
+				.micro_batches = 8,
+				.optimizer = "adam",
+				.stopped = "steps",
+				.loss = losses,
+				.n_losses = 3,
+				.accuracy = 0.75,
+				.test_loss = NAN,
+				.step_s = 1.5,
+				.predicted_step_s = 1.25,
+				.wall_s = 5,
+				.imbalance = 1.125,
+				.prediction_error = -0.125,
+				.node = nodes,
+				.n_nodes = 2,
+				.op = ops,
+				.n_ops = 2,
+				.timeline = line,
+				.n_spans = n_spans,
+				.plan_hash = "0123456789abcdef" },
+			  back;
 	struct dlb_doc doc;
 	struct dlb_error err;
 	json_t *x = dlb_report_write(&r);
@@ -177,7 +206,8 @@ static void test_report(void)
 	assert(IS(dlb_report_read(&doc, &back, &err), ==, 0));
 	json_t *y = dlb_report_write(&back);
 	assert(json_equal(x, y) && isnan(back.loss[1]) && isnan(back.test_loss) && isnan(back.op[1].time_s));
-	assert(!json_object_get(x, "test_loss") && IS(back.node[0].waits_s[DLB_WAIT_BACKPRESSURE], ==, 0.125));
+	assert(!json_object_get(x, "test_loss") &&
+	       IS(back.node[0].waits_s[DLB_WAIT_BACKPRESSURE], ==, 0.125));
 	dlb_report_release(&back);
 	json_object_set_new(dlb_doc_section(&doc, "report"), "accuracy", json_integer(2));
 	assert(IS(dlb_report_read(&doc, &back, &err), ==, -1) && HAS(err.where, "accuracy"));
@@ -188,7 +218,12 @@ static void test_report(void)
 
 int main(void)
 {
-	struct dag_options o = { .seed = 11, .n_forward = 12, .training = true, .colocate = 0.5, .cluster = "cpu:2", .batch = 16 };
+	struct dag_options o = { .seed = 11,
+				 .n_forward = 12,
+				 .training = true,
+				 .colocate = 0.5,
+				 .cluster = "cpu:2",
+				 .batch = 16 };
 	dag_init(&d, &o);
 	test_round_trip();
 	test_edited();
@@ -196,6 +231,7 @@ int main(void)
 	test_sizes();
 	test_report();
 	dag_release(&d);
-	printf("test_plan: round trips of plan and report, an edited placement, 23 plans refused, sizes of micro-batches\n");
+	printf("test_plan: round trips of plan and report, an edited placement, 23 plans refused, sizes of "
+	       "micro-batches\n");
 	return 0;
 }

@@ -16,14 +16,23 @@
 #include "check.h"
 
 struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
-struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
+struct made {
+	struct dlb_doc d;
+	struct dlb_graph g;
+	struct dlb_cluster cl;
+	struct dlb_cost c;
+	struct dlb_problem p;
+};
 
 static int n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
 	memset(t, 0, sizeof *t);
-	t->n = (struct dlb_network){ .vertex = t->v, .edge = t->e, .n_vertices = n, .n_accelerators = 1 + (int)dlb_rng_below(r, 2),
+	t->n = (struct dlb_network){ .vertex = t->v,
+				     .edge = t->e,
+				     .n_vertices = n,
+				     .n_accelerators = 1 + (int)dlb_rng_below(r, 2),
 				     .n_hosts = (int)dlb_rng_below(r, 2) };
 	if (t->n.n_accelerators == 1)
 		t->n.n_hosts = 1 + (int)dlb_rng_below(r, 2);
@@ -31,7 +40,11 @@ static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 	for (int i = 0; i < n; i++) {
 		struct dlb_vertex *v = &t->v[i];
 		snprintf(t->name[i], sizeof t->name[i], "v%d", i);
-		*v = (struct dlb_vertex){ .name = t->name[i], .id = 100 - i, .colour = dlb_rng_below(r, 3) ? -1 : (int)dlb_rng_below(r, n < 3 ? (uint64_t)n : 3) };
+		*v = (struct dlb_vertex){ .name = t->name[i],
+					  .id = 100 - i,
+					  .colour = dlb_rng_below(r, 3) ?
+							    -1 :
+							    (int)dlb_rng_below(r, n < 3 ? (uint64_t)n : 3) };
 		v->accelerator_s = dlb_rng_below(r, 4) ? dlb_rng_uniform(r) : 0;
 		v->host_s = v->accelerator_s * 10 * dlb_rng_uniform(r);
 		v->size_bytes = dlb_rng_below(r, 3) ? floor(100 * dlb_rng_uniform(r)) : 0;
@@ -59,8 +72,15 @@ static void make(struct made *m, const struct net *t, enum dlb_objective goal, u
 	dlb_doc_init(&m->d, "test");
 	int bad = dlb_network_import(&t->n, &m->d, &err) || dlb_graph_read(&m->d, &m->g, &err) ||
 		  dlb_cluster_read(&m->d, &m->cl, &err) || dlb_cost_read(&m->d, &m->g, &m->cl, &m->c, &err);
-	m->p = (struct dlb_problem){ .graph = &m->g, .cluster = &m->cl, .cost = &m->c, .micro_batches = 1, .batch = 1,
-				     .schedule = dlb_schedules, .seed = seed, .objective = goal, .effort = 1 };
+	m->p = (struct dlb_problem){ .graph = &m->g,
+				     .cluster = &m->cl,
+				     .cost = &m->c,
+				     .micro_batches = 1,
+				     .batch = 1,
+				     .schedule = dlb_schedules,
+				     .seed = seed,
+				     .objective = goal,
+				     .effort = 1 };
 	if (bad || dlb_problem_init(&m->p, &err)) {
 		fprintf(stderr, "seed %llu: %s %s\n", (unsigned long long)seed, err.where, err.what);
 		abort();
@@ -162,7 +182,8 @@ static double plain_latency(const struct net *t, const struct made *m, const int
 					continue;
 				for (int w = 0; w < n; w++)
 					out |= edge[v][w] && call[w] != call[b];
-				s += at_vertex[v] < A ? t->v[v].accelerator_s + (out ? t->v[v].output_s : 0) : t->v[v].host_s;
+				s += at_vertex[v] < A ? t->v[v].accelerator_s + (out ? t->v[v].output_s : 0) :
+							t->v[v].host_s;
 			}
 			for (int v = 0; v < n; v++) {
 				if (call[v] == call[b]) {
@@ -254,7 +275,8 @@ static void test_small(uint64_t seed)
 	struct dlb_error err = { .status = 0 };
 	if (dlb_place(&m.p, "auto", &plan, &err)) {
 		if (isfinite(best) || err.status != 1 || strncmp(err.what, "no plan fits", 12)) {
-			fprintf(stderr, "seed %llu: %s, but there is one of %.17g\n", (unsigned long long)seed, err.what, best);
+			fprintf(stderr, "seed %llu: %s, but there is one of %.17g\n",
+				(unsigned long long)seed, err.what, best);
 			abort();
 		}
 		n_refused++;
@@ -262,15 +284,17 @@ static void test_small(uint64_t seed)
 		double same = plain(&t, &m, plan.placement, latency);
 		if (fabs(plan.value_s - same) > 1e-12 * same || plan.value_s > best * (1 + 1e-12) ||
 		    plan.bound_s > best * (1 + 1e-12)) {
-			fprintf(stderr, "seed %llu: auto %.17g, by definition %.17g, best %.17g, bound %.17g\n", (unsigned long long)seed,
-				plan.value_s, same, best, plan.bound_s);
+			fprintf(stderr,
+				"seed %llu: auto %.17g, by definition %.17g, best %.17g, bound %.17g\n",
+				(unsigned long long)seed, plan.value_s, same, best, plan.bound_s);
 			abort();
 		}
 		n_tight += !latency && plan.bound_s > best * (1 - 1e-8);
 		n_loads += !latency;
 		struct dlb_plan again;
 		assert(IS(dlb_place(&m.p, NULL, &again, &err), ==, 0));
-		assert(!memcmp(plan.placement, again.placement, (size_t)plan.n_ops * sizeof(int)) && !again.algorithm_given);
+		assert(!memcmp(plan.placement, again.placement, (size_t)plan.n_ops * sizeof(int)) &&
+		       !again.algorithm_given);
 		dlb_plan_release(&again);
 		dlb_plan_release(&plan);
 		n_solved++;
@@ -297,7 +321,8 @@ static void test_contiguous(uint64_t seed)
 		assert(IS(err.status, ==, 1) && isinf(best));
 	} else {
 		if (fabs(plan.value_s - best) > 1e-12 * best) {
-			fprintf(stderr, "seed %llu: dp %.17g, the best contiguous %.17g\n", (unsigned long long)seed, plan.value_s, best);
+			fprintf(stderr, "seed %llu: dp %.17g, the best contiguous %.17g\n",
+				(unsigned long long)seed, plan.value_s, best);
 			abort();
 		}
 		n_contiguous++;
@@ -368,13 +393,15 @@ static void test_bounds(uint64_t seed)
 	dlb_calls_init(&calls, &port);
 	for (int g = 0; g < port.n;) {
 		if (dlb_port_lack_bytes(&port, at, NULL) <= 0)
-			best = fmin(best, latency ? dlb_calls_latency_s(&calls, at, NULL) : dlb_port_throughput_s(&port, at, NULL));
+			best = fmin(best, latency ? dlb_calls_latency_s(&calls, at, NULL) :
+						    dlb_port_throughput_s(&port, at, NULL));
 		for (g = 0; g < port.n && ++at[g] == port.n_nodes; g++)
 			at[g] = 0;
 	}
 	double bound = dlb_port_bound_s(&port, latency);
 	if (!(bound <= best) || !isfinite(bound)) {
-		fprintf(stderr, "seed %llu: bound %.17g, the best of all %.17g\n", (unsigned long long)seed, bound, best);
+		fprintf(stderr, "seed %llu: bound %.17g, the best of all %.17g\n", (unsigned long long)seed,
+			bound, best);
 		abort();
 	}
 	n_chains += latency && chain && isfinite(best);
@@ -410,7 +437,8 @@ static void test_min_cut(uint64_t seed)
 	for (int turn = 0; turn < 2; turn++) {		/* the second time must give the same */
 		double flow = dlb_min_cut_value(&c, 0, 1, &budget);
 		if (fabs(flow - best) > 1e-12 * (1 + best)) {
-			fprintf(stderr, "seed %llu: flow %.17g, least cut %.17g\n", (unsigned long long)seed, flow, best);
+			fprintf(stderr, "seed %llu: flow %.17g, least cut %.17g\n", (unsigned long long)seed,
+				flow, best);
 			abort();
 		}
 	}
@@ -430,7 +458,9 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 250; seed++)
 		test_bounds(seed);
 	assert(IS(n_tight_chains, >, n_chains / 3));
-	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d chains' latencies certified to "
-	       "be the least\n", n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains);
+	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d "
+	       "chains' latencies certified to "
+	       "be the least\n",
+	       n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains);
 	return 0;
 }

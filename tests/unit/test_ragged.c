@@ -108,12 +108,14 @@ static int by_elements(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
 	const int mask = above(g, n->x, 0), zeros = plain(g, "Mul", IN(n->x, REAL(g, 0)));
-	const struct dlb_attr add[] = { { .name = "reduction", .type = DLB_ATTR_STR, .s = "add" }, number("axis", 0) };
+	const struct dlb_attr add[] = { { .name = "reduction", .type = DLB_ATTR_STR, .s = "add" },
+					number("axis", 0) };
 	if (!select)
 		return dense(n, mask, zeros);
 	const int at = where(g, mask), flat = plain(g, "Squeeze", IN(at, INTS(g, 1)));
 	const int wide = plain(g, "Expand", IN(at, INTS(g, 1, 3)));
-	return op(g, "ScatterElements", IN(zeros, wide, expert(n, with(g, "Gather", IN(n->h, flat), "axis", 0))), add, 2);
+	return op(g, "ScatterElements",
+		  IN(zeros, wide, expert(n, with(g, "Gather", IN(n->h, flat), "axis", 0))), add, 2);
 }
 
 /* y[mask] = expert(h[mask]) as PyTorch's exporter writes it: the elements of a mask of all columns, and the
@@ -125,13 +127,17 @@ static int index_put(struct net *n, bool select)
 	if (!select)
 		return dense(n, mask, n->x);
 	const int flat = plain(g, "Squeeze", IN(where(g, mask), INTS(g, 1)));
-	const int at = as_column(g, plain(g, "Expand", IN(flat, plain(g, "Shape", IN(plain(g, "Max", IN(flat)))))));
+	const int at = as_column(g, plain(g, "Expand",
+					  IN(flat, plain(g, "Shape", IN(plain(g, "Max", IN(flat)))))));
 	const int rows = expert(n, plain(g, "GatherND", IN(n->h, at)));
 	const int all = where(g, plain(g, "Expand", IN(as_column(g, mask), plain(g, "Shape", IN(n->x)))));
-	const int ones = with(g, "Cast", IN(plain(g, "Reshape", IN(mask, INTS(g, -1)))), "to", dlb_dtype_to_onnx(DLB_I64));
+	const int ones = with(g, "Cast", IN(plain(g, "Reshape", IN(mask, INTS(g, -1)))), "to",
+			      dlb_dtype_to_onnx(DLB_I64));
 	const int count = with(g, "ReduceSum", IN(ones), "keepdims", 1);
 	const int shape = with(g, "Concat", IN(count, INTS(g, 3)), "axis", 0);
-	return plain(g, "ScatterND", IN(n->x, all, plain(g, "Reshape", IN(plain(g, "Expand", IN(rows, shape)), INTS(g, -1)))));
+	return plain(g, "ScatterND",
+		     IN(n->x, all,
+			plain(g, "Reshape", IN(plain(g, "Expand", IN(rows, shape)), INTS(g, -1)))));
 }
 
 /* masked_scatter: as many elements of the rows as there are indices. */
@@ -144,7 +150,8 @@ static int masked_scatter(struct net *n, bool select)
 	const int rows = expert(n, plain(g, "GatherND", IN(n->h, where(g, mask))));
 	const int all = where(g, plain(g, "Expand", IN(as_column(g, mask), plain(g, "Shape", IN(n->x)))));
 	const int count = with(g, "Gather", IN(plain(g, "Shape", IN(all)), INTS(g, 0)), "axis", 0);
-	const int some = plain(g, "Slice", IN(plain(g, "Reshape", IN(rows, INTS(g, -1))), INTS(g, 0), count, INTS(g, 0)));
+	const int some = plain(g, "Slice",
+			       IN(plain(g, "Reshape", IN(rows, INTS(g, -1))), INTS(g, 0), count, INTS(g, 0)));
 	return plain(g, "ScatterND", IN(n->x, all, some));
 }
 
@@ -152,7 +159,8 @@ static int sum(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
 	const int mask = above(g, n->x, 0);
-	const int rows = select ? expert(n, plain(g, "GatherND", IN(n->h, where(g, mask)))) : dense(n, mask, REAL(g, 0));
+	const int rows = select ? expert(n, plain(g, "GatherND", IN(n->h, where(g, mask)))) :
+				  dense(n, mask, REAL(g, 0));
 	return plain(g, "Add", IN(n->x, with(g, "ReduceSum", IN(rows, INTS(g, 0)), "keepdims", 1)));
 }
 
@@ -161,10 +169,15 @@ static int mean(struct net *n, bool select)
 	struct dlb_graph *g = &n->g;
 	const int mask = above(g, n->x, 0);
 	if (select)
-		return plain(g, "Add", IN(n->x, with(g, "ReduceMean", IN(expert(n, plain(g, "GatherND", IN(n->h, where(g, mask)))), INTS(g, 0, 1)),
-						     "keepdims", 1)));
+		return plain(g, "Add",
+			     IN(n->x, with(g, "ReduceMean",
+					   IN(expert(n, plain(g, "GatherND", IN(n->h, where(g, mask)))),
+					      INTS(g, 0, 1)),
+					   "keepdims", 1)));
 	const int total = with(g, "ReduceSum", IN(dense(n, mask, REAL(g, 0)), INTS(g, 0, 1)), "keepdims", 1);
-	const int count = with(g, "ReduceSum", IN(with(g, "Cast", IN(mask), "to", dlb_dtype_to_onnx(DLB_F64))), "keepdims", 0);
+	const int count = with(g, "ReduceSum",
+			       IN(with(g, "Cast", IN(mask), "to", dlb_dtype_to_onnx(DLB_F64))), "keepdims",
+			       0);
 	return plain(g, "Add", IN(n->x, plain(g, "Div", IN(total, plain(g, "Mul", IN(count, REAL(g, 3)))))));
 }
 
@@ -174,11 +187,15 @@ static int nested(struct net *n, bool select)
 	struct dlb_graph *g = &n->g;
 	const int mask = above(g, n->x, 0);
 	if (!select)
-		return dense(n, plain(g, "And", IN(mask, above(g, n->x, 1))), plain(g, "Mul", IN(n->x, as_column(g, with(g, "Cast", IN(mask), "to",
-			     dlb_dtype_to_onnx(DLB_F64))))));
-	const int at = where(g, mask), rows = plain(g, "GatherND", IN(n->x, at)), in = plain(g, "GatherND", IN(n->h, at));
+		return dense(n, plain(g, "And", IN(mask, above(g, n->x, 1))),
+			     plain(g, "Mul",
+				   IN(n->x, as_column(g, with(g, "Cast", IN(mask), "to",
+							      dlb_dtype_to_onnx(DLB_F64))))));
+	const int at = where(g, mask), rows = plain(g, "GatherND", IN(n->x, at)),
+		  in = plain(g, "GatherND", IN(n->h, at));
 	const int again = where(g, above(g, rows, 1));
-	const int mixed = plain(g, "ScatterND", IN(rows, again, expert(n, plain(g, "GatherND", IN(in, again)))));
+	const int mixed = plain(g, "ScatterND",
+				IN(rows, again, expert(n, plain(g, "GatherND", IN(in, again)))));
 	return plain(g, "ScatterND", IN(plain(g, "Mul", IN(n->x, REAL(g, 0))), at, mixed));
 }
 
@@ -186,13 +203,18 @@ static int nested(struct net *n, bool select)
 static int routed(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
-	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION), which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
+	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION),
+		  which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
 	const struct dlb_attr add = { .name = "reduction", .type = DLB_ATTR_STR, .s = "add" };
-	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which }, 2, NULL, 0);
-	const int chosen = plain(g, "Equal", IN(which, INT(g, 1))), zeros = plain(g, "Mul", IN(n->x, REAL(g, 0)));
+	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which },
+			 2, NULL, 0);
+	const int chosen = plain(g, "Equal", IN(which, INT(g, 1))),
+		  zeros = plain(g, "Mul", IN(n->x, REAL(g, 0)));
 	if (!select) {
 		const int weight = plain(g, "Where", IN(chosen, values, REAL(g, 0)));
-		return plain(g, "Mul", IN(expert(n, n->h), with(g, "ReduceSum", IN(weight, INTS(g, 1)), "keepdims", 1)));
+		return plain(g, "Mul",
+			     IN(expert(n, n->h),
+				with(g, "ReduceSum", IN(weight, INTS(g, 1)), "keepdims", 1)));
 	}
 	const int at = where(g, chosen), row = plain(g, "Slice", IN(at, INTS(g, 0), INTS(g, 1), INTS(g, 1)));
 	const int weight = as_column(g, plain(g, "GatherND", IN(values, at)));
@@ -209,19 +231,26 @@ static int permuted(struct net *n, bool select)
 	const struct dlb_attr add = { .name = "reduction", .type = DLB_ATTR_STR, .s = "add" };
 	if (!select)
 		return routed(n, false);
-	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION), which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which }, 2, NULL, 0);
-	const int hot = plain(g, "Equal", IN(plain(g, "Unsqueeze", IN(which, INTS(g, -1))), INTS(g, 0, 1, 2, 3)));
-	const int turned = op(g, "Transpose", IN(with(g, "Cast", IN(hot), "to", dlb_dtype_to_onnx(DLB_I64))), &perm, 1);
+	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION),
+		  which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
+	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which },
+			 2, NULL, 0);
+	const int hot = plain(g, "Equal",
+			      IN(plain(g, "Unsqueeze", IN(which, INTS(g, -1))), INTS(g, 0, 1, 2, 3)));
+	const int turned = op(g, "Transpose", IN(with(g, "Cast", IN(hot), "to", dlb_dtype_to_onnx(DLB_I64))),
+			      &perm, 1);
 	const int at = where(g, with(g, "Gather", IN(turned, INT(g, 1)), "axis", 0));
-	const int slot = with(g, "Gather", IN(at, INTS(g, 0)), "axis", 1), row = with(g, "Gather", IN(at, INTS(g, 1)), "axis", 1);
-	const int weight = as_column(g, plain(g, "GatherND", IN(values, with(g, "Concat", IN(row, slot), "axis", 1))));
+	const int slot = with(g, "Gather", IN(at, INTS(g, 0)), "axis", 1),
+		  row = with(g, "Gather", IN(at, INTS(g, 1)), "axis", 1);
+	const int weight = as_column(g, plain(g, "GatherND",
+					      IN(values, with(g, "Concat", IN(row, slot), "axis", 1))));
 	const int u = plain(g, "Mul", IN(expert(n, plain(g, "GatherND", IN(n->h, row))), weight));
 	return op(g, "ScatterND", IN(plain(g, "Mul", IN(n->x, REAL(g, 0))), row, u), &add, 1);
 }
 
-static int (*const nets[])(struct net *n, bool select) = { index_add, by_elements, index_put, masked_scatter, sum, mean, nested, routed,
-							   permuted };
+static int (*const nets[])(struct net *n, bool select) = { index_add,      by_elements, index_put,
+							   masked_scatter, sum,         mean,
+							   nested,         routed,      permuted };
 
 /* -- comparing -- */
 
@@ -231,8 +260,8 @@ static void build(struct net *n, int (*net)(struct net *, bool), bool select, in
 	start(n, wired);
 	const int z = net(n, select);
 	n->g.output[n->g.n_outputs++] = plain(&n->g, "Mul", IN(z, plain(&n->g, "Sigmoid", IN(z))));
-	if (dlb_graph_fold(&n->g, 4, &be, &err) || dlb_graph_find_parameters(&n->g, &err) || dlb_graph_attach_loss(&n->g, "sum", &err) ||
-	    dlb_graph_differentiate(&n->g, &err))
+	if (dlb_graph_fold(&n->g, 4, &be, &err) || dlb_graph_find_parameters(&n->g, &err) ||
+	    dlb_graph_attach_loss(&n->g, "sum", &err) || dlb_graph_differentiate(&n->g, &err))
 		test_die(&err);
 }
 
@@ -249,7 +278,8 @@ static double run(struct net *n, const double *x, int64_t samples, double grad[2
 	const double loss = dlb_value_real(r.value[n->g.loss], n->g.tensor[n->g.loss].dtype, 0);
 	for (int i = 0; i < n->g.n_ops && grad; i++)
 		if (n->g.op[i].phase == DLB_UPDATE)
-			memcpy(grad + (strcmp(n->g.tensor[n->g.op[i].in[0]].name, "w") ? 12 : 0), r.value[n->g.op[i].in[1]], 12 * sizeof *grad);
+			memcpy(grad + (strcmp(n->g.tensor[n->g.op[i].in[0]].name, "w") ? 12 : 0),
+			       r.value[n->g.op[i].in[1]], 12 * sizeof *grad);
 	test_run_release(&r);
 	return loss;
 }
@@ -266,7 +296,8 @@ static void compare(int which, int64_t wired)
 	double x[18], a[24], b[24];
 	build(&selecting, nets[which], true, wired);
 	build(&all, nets[which], false, wired);
-	assert(IS(selecting.g.n_notes, ==, (nets[which] == mean ? 2 : 1)) && IS(selecting.g.fixed_batch, ==, (nets[which] == mean)));
+	assert(IS(selecting.g.n_notes, ==, (nets[which] == mean ? 2 : 1)) &&
+	       IS(selecting.g.fixed_batch, ==, (nets[which] == mean)));
 	assert(HAS(selecting.g.note[selecting.g.n_notes - 1], "by value (first NonZero "));
 	for (int sign = -1; sign <= 1; sign++)
 		for (int64_t samples = 1; samples <= 6; samples++) {
@@ -274,14 +305,18 @@ static void compare(int which, int64_t wired)
 				x[i] = dlb_philox_normal(9, 1, (uint64_t)(i + 100 * sign + 200));
 				x[i] = i % 3 < 2 && sign ? copysign(x[i], sign) : x[i];
 			}
-			const double got = run(&selecting, x, samples, a, -1, 0), want = run(&all, x, samples, b, -1, 0);
+			const double got = run(&selecting, x, samples, a, -1, 0),
+				     want = run(&all, x, samples, b, -1, 0);
 			assert(near(got, want, 1e-13));
 			for (int k = 0; k < 24; k++) {
 				assert(near(a[k], b[k], 1e-12));
-				const double up = run(&selecting, x, samples, NULL, k, 1e-5), down = run(&selecting, x, samples, NULL, k, -1e-5);
+				const double up = run(&selecting, x, samples, NULL, k, 1e-5),
+					     down = run(&selecting, x, samples, NULL, k, -1e-5);
 				if (!isnan(got) && !near(a[k], (up - down) / 2e-5, 1e-7)) {
-					fprintf(stderr, "network %d, %d samples, element %d: %.12g, differences say %.12g\n", which, (int)samples, k,
-						a[k], (up - down) / 2e-5);
+					fprintf(stderr,
+						"network %d, %d samples, element %d: %.12g, differences say "
+						"%.12g\n",
+						which, (int)samples, k, a[k], (up - down) / 2e-5);
 					abort();
 				}
 				n_compared++;
@@ -318,11 +353,15 @@ static void bounds(void)
 	for (int off = 0; off < 2; off++) {
 		const double values[2] = { off, 1 - off };
 		start(&n, 0);
-		const int best = dlb_graph_add_tensor(&n.g, "best", DLB_T_ACTIVATION), which = dlb_graph_add_tensor(&n.g, "which", DLB_T_ACTIVATION);
-		dlb_graph_add_op(&n.g, "topk", "TopK", "", DLB_FORWARD, IN(n.h, INTS(&n.g, 2)), (int[]){ best, which }, 2, NULL, 0);
-		const int hot = plain(&n.g, "OneHot", IN(which, INT(&n.g, 4), constant(&n.g, DLB_I64, 2, values)));
+		const int best = dlb_graph_add_tensor(&n.g, "best", DLB_T_ACTIVATION),
+			  which = dlb_graph_add_tensor(&n.g, "which", DLB_T_ACTIVATION);
+		dlb_graph_add_op(&n.g, "topk", "TopK", "", DLB_FORWARD, IN(n.h, INTS(&n.g, 2)),
+				 (int[]){ best, which }, 2, NULL, 0);
+		const int hot = plain(&n.g, "OneHot",
+				      IN(which, INT(&n.g, 4), constant(&n.g, DLB_I64, 2, values)));
 		const int at = where(&n.g, with(&n.g, "Gather", IN(hot, INT(&n.g, 1)), "axis", 2));
-		n.g.output[n.g.n_outputs++] = plain(&n.g, "ScatterND", IN(best, at, plain(&n.g, "GatherND", IN(best, at))));
+		n.g.output[n.g.n_outputs++] = plain(&n.g, "ScatterND",
+						    IN(best, at, plain(&n.g, "GatherND", IN(best, at))));
 		if (dlb_graph_fold(&n.g, 4, &be, &err))
 			test_die(&err);
 		bound(&n.g, 1 + off);
@@ -339,9 +378,18 @@ static int rows_of(struct net *n)
 
 static int by_softmax(struct net *n) { return with(&n->g, "Softmax", IN(rows_of(n)), "axis", 0); }
 static int by_cumsum(struct net *n) { return plain(&n->g, "CumSum", IN(rows_of(n), INT(&n->g, 0))); }
-static int by_max(struct net *n) { return with(&n->g, "ReduceMax", IN(rows_of(n), INTS(&n->g, 0)), "keepdims", 1); }
-static int by_slice(struct net *n) { return plain(&n->g, "Slice", IN(rows_of(n), INTS(&n->g, 1), INTS(&n->g, 1000), INTS(&n->g, 0))); }
-static int by_gather(struct net *n) { return with(&n->g, "Gather", IN(rows_of(n), INTS(&n->g, 0)), "axis", 0); }
+static int by_max(struct net *n)
+{
+	return with(&n->g, "ReduceMax", IN(rows_of(n), INTS(&n->g, 0)), "keepdims", 1);
+}
+static int by_slice(struct net *n)
+{
+	return plain(&n->g, "Slice", IN(rows_of(n), INTS(&n->g, 1), INTS(&n->g, 1000), INTS(&n->g, 0)));
+}
+static int by_gather(struct net *n)
+{
+	return with(&n->g, "Gather", IN(rows_of(n), INTS(&n->g, 0)), "axis", 0);
+}
 static int by_length(struct net *n) { return plain(&n->g, "Add", IN(rows_of(n), n->h)); }
 static int by_einsum(struct net *n)
 {
@@ -360,11 +408,13 @@ static int by_concat(struct net *n)
 }
 static int by_other(struct net *n)
 {
-	return plain(&n->g, "Add", IN(rows_of(n), plain(&n->g, "GatherND", IN(n->h, where(&n->g, above(&n->g, n->x, 1))))));
+	return plain(&n->g, "Add",
+		     IN(rows_of(n), plain(&n->g, "GatherND", IN(n->h, where(&n->g, above(&n->g, n->x, 1))))));
 }
 static int by_value(struct net *n)
 {
-	const int r = rows_of(n), count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(r)), INT(&n->g, 0)), "axis", 0);
+	const int r = rows_of(n),
+		  count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(r)), INT(&n->g, 0)), "axis", 0);
 	return plain(&n->g, "Div", IN(r, with(&n->g, "Cast", IN(count), "to", dlb_dtype_to_onnx(DLB_F64))));
 }
 static int by_reshape(struct net *n)	/* reshapes to the shape of another selection */
@@ -390,28 +440,43 @@ static int by_scatter(struct net *n)
 }
 static int by_sequence(struct net *n)
 {
-	return with(&n->g, "ConcatFromSequence", IN(with(&n->g, "SplitToSequence", IN(rows_of(n)), "axis", 0)), "axis", 0);
+	return with(&n->g, "ConcatFromSequence",
+		    IN(with(&n->g, "SplitToSequence", IN(rows_of(n)), "axis", 0)), "axis", 0);
 }
 static int by_position(struct net *n)	/* the count is an index into a sequence */
 {
 	const int list = plain(&n->g, "SequenceConstruct", IN(n->h, n->x));
-	return plain(&n->g, "SequenceAt", IN(list, with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INT(&n->g, 0)), "axis", 0)));
+	return plain(&n->g, "SequenceAt",
+		     IN(list, with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INT(&n->g, 0)),
+				   "axis", 0)));
 }
 static int by_nothing(struct net *n) { return rows_of(n); }
 
-static const struct { int (*make)(struct net *n); const char *where, *what; } refusals[] = {
-	{ by_softmax, "Softmax", "its rows would be mixed with padding" }, { by_cumsum, "CumSum", "its rows would be mixed with padding" },
-	{ by_max, "ReduceMax", "of reductions over it there are the sum and the mean" }, { by_slice, "Slice", "its rows are counted" },
+static const struct { int (*make)(struct net *n); const char *where, *what;
+} refusals[] = {
+	{ by_softmax, "Softmax", "its rows would be mixed with padding" },
+	{ by_cumsum, "CumSum", "its rows would be mixed with padding" },
+	{ by_max, "ReduceMax", "of reductions over it there are the sum and the mean" },
+	{ by_slice, "Slice", "its rows are counted" },
 	{ by_gather, "Gather", "rows are named by their number among those that count" },
-	{ by_length, "Add", "it meets a tensor of a length of its own" }, { by_einsum, "Einsum", "what this vertex makes of padding is not known" },
-	{ by_square, "MatMul", "its rows are added up" }, { by_concat, "Concat", "padding would stand between rows" },
-	{ by_other, "Add", "it meets rows of another selection" }, { by_value, "Div", "it is read as a value" },
-	{ by_reshape, "Reshape", "its rows would be cut up" }, { by_split, "Split", "its rows are counted" },
-	{ by_count, "Reshape", "the shapes agree at most for the length that it had when the model was exported" },
-	{ by_batch, "GatherND", "holds the batch of 4 that the model was exported with, and rows of it are named by where they stand in 'Greater" },
-	{ by_scalar, "NonZero", "the input is one value that is not known before the run, and so is whether there is an output" },
+	{ by_length, "Add", "it meets a tensor of a length of its own" },
+	{ by_einsum, "Einsum", "what this vertex makes of padding is not known" },
+	{ by_square, "MatMul", "its rows are added up" },
+	{ by_concat, "Concat", "padding would stand between rows" },
+	{ by_other, "Add", "it meets rows of another selection" },
+	{ by_value, "Div", "it is read as a value" },
+	{ by_reshape, "Reshape", "its rows would be cut up" },
+	{ by_split, "Split", "its rows are counted" },
+	{ by_count, "Reshape",
+	  "the shapes agree at most for the length that it had when the model was exported" },
+	{ by_batch, "GatherND",
+	  "holds the batch of 4 that the model was exported with, and rows of it are named by where they "
+	  "stand in 'Greater" },
+	{ by_scalar, "NonZero",
+	  "the input is one value that is not known before the run, and so is whether there is an output" },
 	{ by_scatter, "ScatterND", "data, indices and updates are not of one selection" },
-	{ by_sequence, "SplitToSequence", "it would decide what is run" }, { by_position, "SequenceAt", "it would decide what is run" },
+	{ by_sequence, "SplitToSequence", "it would decide what is run" },
+	{ by_position, "SequenceAt", "it would decide what is run" },
 	{ by_nothing, "GatherND", "the length of the output follows values, those of 'Greater" },
 };
 
@@ -423,8 +488,10 @@ static void refuse(void)
 		start(&n, refusals[i].make == by_batch ? 4 : 0);
 		n.g.output[n.g.n_outputs++] = refusals[i].make(&n);
 		const int rc = dlb_graph_fold(&n.g, refusals[i].make == by_batch ? 8 : 4, &be, &err);
-		if (rc != -1 || !strstr(err.where, refusals[i].where) || !strstr(err.what, refusals[i].what) || !*err.hint) {
-			fprintf(stderr, "%s: %d, %s: %s; %s\n", refusals[i].where, rc, err.where, err.what, err.hint);
+		if (rc != -1 || !strstr(err.where, refusals[i].where) ||
+		    !strstr(err.what, refusals[i].what) || !*err.hint) {
+			fprintf(stderr, "%s: %d, %s: %s; %s\n", refusals[i].where, rc, err.where, err.what,
+				err.hint);
 			abort();
 		}
 		dlb_graph_release(&n.g);
@@ -441,6 +508,7 @@ int main(void)
 	bounds();
 	refuse();
 	be.ops->close(&be);
-	printf("ragged: %d gradients of %d networks, %d refusals\n", n_compared, DLB_LEN(nets), DLB_LEN(refusals));
+	printf("ragged: %d gradients of %d networks, %d refusals\n", n_compared, DLB_LEN(nets),
+	       DLB_LEN(refusals));
 	return 0;
 }

@@ -86,7 +86,8 @@ static int64_t applied(const struct dlb_graph *g, const char *name)
 	return -1;
 }
 
-static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_t *dim, int n, const char *off)
+static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_t *dim, int n,
+		 const char *off)
 {
 	struct dlb_error err = { .what = "" };
 	drawn = 0;
@@ -95,10 +96,11 @@ static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_
 	for (int i = g->n_outputs++; i > 0; i--)
 		g->output[i] = g->output[i - 1];
 	g->output[0] = y;
-	if ((off && dlb_graph_no_rewrite(g, off, &err)) || dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) ||
-	    dlb_graph_attach_loss(g, "mse", &err) || dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) ||
-	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err) || dlb_graph_check_runnable(g, 3, &err) ||
-	    dlb_graph_check_runnable(g, 5, &err))
+	if ((off && dlb_graph_no_rewrite(g, off, &err)) || dlb_graph_fold(g, 3, &be, &err) ||
+	    dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, "mse", &err) ||
+	    dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) ||
+	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err) ||
+	    dlb_graph_check_runnable(g, 3, &err) || dlb_graph_check_runnable(g, 5, &err))
 		test_die(&err);
 }
 
@@ -116,19 +118,22 @@ static void fill(struct test_run *r)
 	for (int i = 0; i < g->n_inputs; i++) {
 		const struct dlb_desc d = dlb_tensor_desc(&g->tensor[g->input[i]], r->n);
 		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			((double *)r->value[g->input[i]])[k] = dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k);
+			((double *)r->value[g->input[i]])[k] = dlb_philox_normal(seed, 2 + (uint64_t)i,
+										 (uint64_t)k);
 	}
 	test_run_phase(r, DLB_BACKWARD);
 }
 
 static void same(const char *what, const struct test_run *a, int s, const struct test_run *b, int t)
 {
-	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[s], a->n), e = dlb_tensor_desc(&b->g->tensor[t], b->n);
+	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[s], a->n),
+			      e = dlb_tensor_desc(&b->g->tensor[t], b->n);
 	assert(dlb_desc_same_shape(&d, &e));
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++) {
 		const double u = ((double *)a->value[s])[i], v = ((double *)b->value[t])[i];
 		if (!(fabs(u - v) <= 1e-11 + 1e-11 * fabs(v))) {
-			fprintf(stderr, "%s, %s[%lld]: fused %.17g, spelt out %.17g\n", what, b->g->tensor[t].name, (long long)i, u, v);
+			fprintf(stderr, "%s, %s[%lld]: fused %.17g, spelt out %.17g\n", what,
+				b->g->tensor[t].name, (long long)i, u, v);
 			abort();
 		}
 		n_checked++;
@@ -173,7 +178,8 @@ static void check(const char *rewrite, build_fn *build, int variant, const int64
 	make(&spelt, build, variant, dim, n, "all");
 	make(&without, build, variant, dim, n, rewrite);
 	if (applied(&fused, rewrite) != times) {
-		fprintf(stderr, "%s: applied %lld times, not %lld\n", what, (long long)applied(&fused, rewrite), (long long)times);
+		fprintf(stderr, "%s: applied %lld times, not %lld\n", what,
+			(long long)applied(&fused, rewrite), (long long)times);
 		abort();
 	}
 	assert(IS(applied(&without, rewrite), ==, -1) && IS(spelt.n_rewritten, ==, 0));
@@ -186,8 +192,26 @@ static void check(const char *rewrite, build_fn *build, int variant, const int64
 
 /* -- LayerNormalization -- */
 
-enum { LN_POW, LN_MUL, LN_BIAS_FIRST, LN_TWO_AXES, LN_PLAIN, LN_SCALE_ONLY, LN_RECIPROCAL, LN_TWICE, LN_CAST,
-       LN_WIDE_SCALE /* the scale stays a Mul */, LN_GOOD, LN_NO_EPSILON = LN_GOOD, LN_AXIS, LN_CUBE, LN_OTHER_AXIS, LN_ESCAPES, LN_OUTPUT, LN_KINDS };
+enum {
+	LN_POW,
+	LN_MUL,
+	LN_BIAS_FIRST,
+	LN_TWO_AXES,
+	LN_PLAIN,
+	LN_SCALE_ONLY,
+	LN_RECIPROCAL,
+	LN_TWICE,
+	LN_CAST,
+	LN_WIDE_SCALE /* the scale stays a Mul */,
+	LN_GOOD,
+	LN_NO_EPSILON = LN_GOOD,
+	LN_AXIS,
+	LN_CUBE,
+	LN_OTHER_AXIS,
+	LN_ESCAPES,
+	LN_OUTPUT,
+	LN_KINDS
+};
 
 static int mean_of(struct dlb_graph *g, int x, int kind)
 {
@@ -207,8 +231,10 @@ static int layer_norm(struct dlb_graph *g, int x, int variant)
 	x = OP("Mul", x, W("in", 4, 6));
 	const int d = OP("Sub", cast(g, x, kind), mean_of(g, x, kind));
 	const int e = kind == LN_TWICE ? OP("Sub", x, mean_of(g, x, kind)) : d;
-	const int square = kind == LN_MUL ? OP("Mul", e, e) : OP("Pow", cast(g, e, kind), C(kind == LN_CUBE ? 4 : 2));
-	const int var = kind == LN_OTHER_AXIS ? INTS("ReduceMean", square, "axes", 1) : mean_of(g, square, kind);
+	const int square = kind == LN_MUL ? OP("Mul", e, e) :
+					    OP("Pow", cast(g, e, kind), C(kind == LN_CUBE ? 4 : 2));
+	const int var = kind == LN_OTHER_AXIS ? INTS("ReduceMean", square, "axes", 1) :
+						mean_of(g, square, kind);
 	const int spread = OP("Sqrt", kind == LN_NO_EPSILON ? OP("Abs", var) : OP("Add", var, C(1e-5)));
 	int y = kind == LN_RECIPROCAL ? OP("Mul", OP("Reciprocal", spread), d) : OP("Div", d, spread);
 	if (kind == LN_ESCAPES)
@@ -217,7 +243,8 @@ static int layer_norm(struct dlb_graph *g, int x, int variant)
 		output(g, var);
 	if (kind == LN_PLAIN)
 		return OP("Tanh", y);
-	y = kind == LN_TWO_AXES || kind == LN_WIDE_SCALE ? OP("Mul", y, W("scale", 4, 6)) : OP("Mul", y, W("scale", 6));
+	y = kind == LN_TWO_AXES || kind == LN_WIDE_SCALE ? OP("Mul", y, W("scale", 4, 6)) :
+							   OP("Mul", y, W("scale", 6));
 	if (kind == LN_SCALE_ONLY)
 		return y;
 	const int bias = kind == LN_TWO_AXES ? W("bias", 4, 6) : W("bias", 6);
@@ -226,15 +253,28 @@ static int layer_norm(struct dlb_graph *g, int x, int variant)
 
 /* -- GroupNormalization -- */
 
-enum { GN_PLAIN, GN_LEADING, GN_UNSQUEEZED, GN_BIAS_FIRST, GN_FOUR, GN_GOOD, GN_SCALED = GN_GOOD, GN_SHIFTED, GN_ROW, GN_READ, GN_SPLIT,
-       GN_KINDS };
+enum {
+	GN_PLAIN,
+	GN_LEADING,
+	GN_UNSQUEEZED,
+	GN_BIAS_FIRST,
+	GN_FOUR,
+	GN_GOOD,
+	GN_SCALED = GN_GOOD,
+	GN_SHIFTED,
+	GN_ROW,
+	GN_READ,
+	GN_SPLIT,
+	GN_KINDS
+};
 
 /* Two groups of x (N, 4, 6). */
 static int group_norm(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
 	const struct dlb_attr epsilon = { .name = "epsilon", .type = DLB_ATTR_REAL, .f = 1e-3 };
-	const int ones = constant(g, "ones", (int64_t[]){ 2 }, 1, false), zeros = constant(g, "zeros", (int64_t[]){ 2 }, 1, false);
+	const int ones = constant(g, "ones", (int64_t[]){ 2 }, 1, false),
+		  zeros = constant(g, "zeros", (int64_t[]){ 2 }, 1, false);
 
 	for (int i = 0; i < 2; i++) {
 		((double *)g->tensor[ones].data)[i] = kind == GN_SCALED ? 1 + i : 1;
@@ -247,9 +287,13 @@ static int group_norm(struct dlb_graph *g, int x, int variant)
 	const int groups = kind == GN_SPLIT ? RESHAPE(x, 2, 0, 2, 6) : RESHAPE(x, 1, 0, 2, 12);
 	const int norm = op(g, "InstanceNormalization", (const int[]){ groups, ones, zeros }, 3, &epsilon, 1);
 	const int y = kind == GN_FOUR ? RESHAPE(norm, 1, 0, 4, 2, 3) : RESHAPE(norm, 1, 0, 4, 6);
-	const int scale = kind == GN_UNSQUEEZED ? RESHAPE(W("scale", 4), 1, 4, 1) : kind == GN_LEADING ? W("scale", 1, 4, 1)
-		: kind == GN_FOUR ? W("scale", 4, 1, 1) : kind == GN_ROW ? W("scale", 6) : W("scale", 4, 1);
-	const int bias = kind == GN_FOUR ? W("bias", 1, 4, 1, 1) : W("bias", 4, 1), scaled = OP("Mul", y, scale);
+	const int scale = kind == GN_UNSQUEEZED ? RESHAPE(W("scale", 4), 1, 4, 1) :
+			  kind == GN_LEADING    ? W("scale", 1, 4, 1) :
+			  kind == GN_FOUR       ? W("scale", 4, 1, 1) :
+			  kind == GN_ROW        ? W("scale", 6) :
+						  W("scale", 4, 1);
+	const int bias = kind == GN_FOUR ? W("bias", 1, 4, 1, 1) : W("bias", 4, 1),
+		  scaled = OP("Mul", y, scale);
 
 	if (kind == GN_READ)
 		output(g, y);
@@ -258,8 +302,24 @@ static int group_norm(struct dlb_graph *g, int x, int variant)
 
 /* -- RMSNormalization -- */
 
-enum { RMS_RECIPROCAL, RMS_MUL, RMS_DIV, RMS_ONE_BY, RMS_POW, RMS_WEIGHT_LAST, RMS_PLAIN, RMS_TWO_AXES, RMS_GOOD, RMS_OTHER_X = RMS_GOOD,
-       RMS_CUBE, RMS_SUM, RMS_AXIS, RMS_ESCAPES, RMS_OUTPUT, RMS_KINDS };
+enum {
+	RMS_RECIPROCAL,
+	RMS_MUL,
+	RMS_DIV,
+	RMS_ONE_BY,
+	RMS_POW,
+	RMS_WEIGHT_LAST,
+	RMS_PLAIN,
+	RMS_TWO_AXES,
+	RMS_GOOD,
+	RMS_OTHER_X = RMS_GOOD,
+	RMS_CUBE,
+	RMS_SUM,
+	RMS_AXIS,
+	RMS_ESCAPES,
+	RMS_OUTPUT,
+	RMS_KINDS
+};
 
 static int rms_norm(struct dlb_graph *g, int x, int variant)
 {
@@ -267,8 +327,9 @@ static int rms_norm(struct dlb_graph *g, int x, int variant)
 	x = OP("Mul", x, W("in", 4, 6));
 	const int of = kind == RMS_OTHER_X ? OP("Tanh", x) : x;
 	const int square = kind == RMS_MUL ? OP("Mul", of, of) : OP("Pow", of, C(kind == RMS_CUBE ? 4 : 2));
-	const int mean = kind == RMS_SUM ? OP("Exp", square) : kind == RMS_TWO_AXES ? INTS("ReduceMean", square, "axes", 1, 2) :
-		INTS("ReduceMean", square, "axes", kind == RMS_AXIS ? 1 : -1);
+	const int mean = kind == RMS_SUM      ? OP("Exp", square) :
+			 kind == RMS_TWO_AXES ? INTS("ReduceMean", square, "axes", 1, 2) :
+						INTS("ReduceMean", square, "axes", kind == RMS_AXIS ? 1 : -1);
 	const int sum = OP("Add", mean, C(1e-5)), root = kind == RMS_POW ? -1 : OP("Sqrt", sum);
 	int y;
 	if (kind == RMS_DIV)
@@ -289,13 +350,25 @@ static int rms_norm(struct dlb_graph *g, int x, int variant)
 
 /* -- Swish, SwiGLU -- */
 
-enum { SWISH_X, SWISH_FIRST, SWISH_ALPHA, SWISH_GATED, SWISH_GATED_LAST, SWISH_GOOD, SWISH_OTHER = SWISH_GOOD, SWISH_ESCAPES, SWISH_KINDS };
+enum {
+	SWISH_X,
+	SWISH_FIRST,
+	SWISH_ALPHA,
+	SWISH_GATED,
+	SWISH_GATED_LAST,
+	SWISH_GOOD,
+	SWISH_OTHER = SWISH_GOOD,
+	SWISH_ESCAPES,
+	SWISH_KINDS
+};
 
 static int swish(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
 	x = OP("Mul", x, W("in", 4, 6));
-	const int f = OP("Sigmoid", kind == SWISH_ALPHA ? OP("Mul", x, C(1.7)) : kind == SWISH_OTHER ? OP("Tanh", x) : x);
+	const int f = OP("Sigmoid", kind == SWISH_ALPHA ? OP("Mul", x, C(1.7)) :
+				    kind == SWISH_OTHER ? OP("Tanh", x) :
+							  x);
 	const int y = kind == SWISH_FIRST ? OP("Mul", f, x) : OP("Mul", x, f);
 	if (kind == SWISH_ESCAPES)
 		return OP("Add", y, f);
@@ -308,14 +381,25 @@ static int swish(struct dlb_graph *g, int x, int variant)
 
 /* -- RotaryEmbedding -- */
 
-enum { ROPE_LLAMA, ROPE_LAST_FIRST, ROPE_SPLIT, ROPE_GOOD, ROPE_UNEQUAL = ROPE_GOOD, ROPE_NEGATED, ROPE_PER_SAMPLE, ROPE_ESCAPES,
-       ROPE_TRAINED, ROPE_KINDS };
+enum {
+	ROPE_LLAMA,
+	ROPE_LAST_FIRST,
+	ROPE_SPLIT,
+	ROPE_GOOD,
+	ROPE_UNEQUAL = ROPE_GOOD,
+	ROPE_NEGATED,
+	ROPE_PER_SAMPLE,
+	ROPE_ESCAPES,
+	ROPE_TRAINED,
+	ROPE_KINDS
+};
 
 static int half(struct dlb_graph *g, int x, int64_t from, int64_t to)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 1 } };
 	const int64_t axis = 3;
-	return OP("Slice", x, dlb_graph_add_constant(g, "from", &d, &from, NULL), dlb_graph_add_constant(g, "to", &d, &to, NULL),
+	return OP("Slice", x, dlb_graph_add_constant(g, "from", &d, &from, NULL),
+		  dlb_graph_add_constant(g, "to", &d, &to, NULL),
 		  dlb_graph_add_constant(g, "axis", &d, &axis, NULL));
 }
 
@@ -334,21 +418,25 @@ static int rope(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
 	x = INTS("Transpose", RESHAPE(OP("MatMul", x, W("in", 6, 12)), 1, 0, 4, 2, 6), "perm", 0, 2, 1, 3);
-	const int c = kind == ROPE_PER_SAMPLE ? OP("Tanh", x) : table(g, "cos", kind == ROPE_TRAINED, kind == ROPE_UNEQUAL);
+	const int c = kind == ROPE_PER_SAMPLE ? OP("Tanh", x) :
+						table(g, "cos", kind == ROPE_TRAINED, kind == ROPE_UNEQUAL);
 	const int s = table(g, "sin", false, false);
 	int low, high;
 	if (kind == ROPE_SPLIT) {
 		const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 2 } };
 		const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 3 };
-		const int in[2] = { x, dlb_graph_add_constant(g, "parts", &d, (const int64_t[]){ 3, 3 }, NULL) };
+		const int in[2] = { x,
+				    dlb_graph_add_constant(g, "parts", &d, (const int64_t[]){ 3, 3 }, NULL) };
 		low = dlb_graph_add_tensor(g, "low", DLB_T_ACTIVATION);
 		high = dlb_graph_add_tensor(g, "high", DLB_T_ACTIVATION);
-		dlb_graph_add_op(g, "halves", "Split", "", DLB_FORWARD, in, 2, (const int[]){ low, high }, 2, &axis, 1);
+		dlb_graph_add_op(g, "halves", "Split", "", DLB_FORWARD, in, 2, (const int[]){ low, high }, 2,
+				 &axis, 1);
 	} else {
 		low = half(g, x, 0, 3);
 		high = half(g, x, 3, INT64_MAX);
 	}
-	const int parts[2] = { kind == ROPE_NEGATED ? high : OP("Neg", high), kind == ROPE_NEGATED ? OP("Neg", low) : low };
+	const int parts[2] = { kind == ROPE_NEGATED ? high : OP("Neg", high),
+			       kind == ROPE_NEGATED ? OP("Neg", low) : low };
 	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
 	const int turned = op(g, "Concat", parts, 2, &last, 1);
 	const int a = kind == ROPE_LAST_FIRST ? OP("Mul", c, x) : OP("Mul", x, c);
@@ -359,13 +447,23 @@ static int rope(struct dlb_graph *g, int x, int variant)
 
 /* -- the guard of attention's Softmax -- */
 
-enum { GUARD_CAUSAL, GUARD_NO_MASK, GUARD_OPEN, GUARD_SHUT = GUARD_OPEN, GUARD_INPUT, GUARD_ONE, GUARD_KINDS };
+enum {
+	GUARD_CAUSAL,
+	GUARD_NO_MASK,
+	GUARD_OPEN,
+	GUARD_SHUT = GUARD_OPEN,
+	GUARD_INPUT,
+	GUARD_ONE,
+	GUARD_KINDS
+};
 
 static int guarded(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2, mask = constant(g, "mask", (const int64_t[]){ 4, 4 }, 2, false);
 	for (int i = 0; i < 16; i++)
-		((double *)g->tensor[mask].data)[i] = i % 4 > i / 4 || (kind == GUARD_SHUT && i / 4 == 2) ? -INFINITY : 0;
+		((double *)g->tensor[mask].data)[i] = i % 4 > i / 4 || (kind == GUARD_SHUT && i / 4 == 2) ?
+							      -INFINITY :
+							      0;
 	int s = OP("MatMul", OP("Mul", x, W("in", 4, 6)), INTS("Transpose", OP("Tanh", x), "perm", 0, 2, 1));
 	if (kind == GUARD_INPUT)
 		s = OP("Tanh", s);
@@ -377,7 +475,16 @@ static int guarded(struct dlb_graph *g, int x, int variant)
 
 /* -- Transposes and Reshapes in a row -- */
 
-enum { VIEWS_KEY, VIEWS_UNDONE, VIEWS_BEFORE, VIEWS_WIDE, VIEWS_GOOD, VIEWS_READ = VIEWS_GOOD, VIEWS_ONE, VIEWS_KINDS };
+enum {
+	VIEWS_KEY,
+	VIEWS_UNDONE,
+	VIEWS_BEFORE,
+	VIEWS_WIDE,
+	VIEWS_GOOD,
+	VIEWS_READ = VIEWS_GOOD,
+	VIEWS_ONE,
+	VIEWS_KINDS
+};
 
 /* x (N, 4, 6) in heads of 2; a dimension 0 stands for the batch. */
 static int views(struct dlb_graph *g, int x, int variant)
@@ -386,25 +493,47 @@ static int views(struct dlb_graph *g, int x, int variant)
 	x = OP("Mul", x, W("in", 4, 6));
 	const int four = RESHAPE(x, 1, 0, 4, 2, 3);
 	if (kind == VIEWS_KEY) {		/* (N,2,4,3) (2N,4,3) (2N,3,4) (N,2,3,4) */
-		const int k = INTS("Transpose", RESHAPE(INTS("Transpose", four, "perm", 0, 2, 1, 3), 2, 0, 4, 3), "perm", 0, 2, 1);
+		const int k = INTS("Transpose",
+				   RESHAPE(INTS("Transpose", four, "perm", 0, 2, 1, 3), 2, 0, 4, 3), "perm",
+				   0, 2, 1);
 		return OP("Tanh", RESHAPE(k, 1, 0, 2, 3, 4));
 	}
 	if (kind == VIEWS_UNDONE)		/* (4,N,6) (4,N,2,3) (N,4,2,3) */
-		return OP("Tanh", INTS("Transpose", RESHAPE(INTS("Transpose", x, "perm", 1, 0, 2), 1, 4, 0, 2, 3), "perm", 1, 0, 2, 3));
+		return OP("Tanh",
+			  INTS("Transpose", RESHAPE(INTS("Transpose", x, "perm", 1, 0, 2), 1, 4, 0, 2, 3),
+			       "perm", 1, 0, 2, 3));
 	if (kind == VIEWS_BEFORE) {		/* (4,2N,3) (2N,4,3) (N,2,4,3) */
 		const int t = OP("Tanh", INTS("Transpose", x, "perm", 1, 0, 2));
-		return OP("Tanh", RESHAPE(INTS("Transpose", RESHAPE(t, 2, 4, 0, 3), "perm", 1, 0, 2), 1, 0, 2, 4, 3));
+		return OP("Tanh",
+			  RESHAPE(INTS("Transpose", RESHAPE(t, 2, 4, 0, 3), "perm", 1, 0, 2), 1, 0, 2, 4, 3));
 	}
 	if (kind == VIEWS_WIDE)	/* (N,2,4,3) (N,3,2,4) (N,6,4): the rest must be copied together */
-		return OP("Tanh", RESHAPE(INTS("Transpose", INTS("Transpose", four, "perm", 0, 2, 1, 3), "perm", 0, 3, 1, 2), 1, 0, 6, 4));
-	const int t = INTS("Transpose", four, "perm", 0, 2, 1, 3), u = INTS("Transpose", t, "perm", 0, 1, 3, 2);
-	return kind == VIEWS_READ ? OP("Add", OP("Tanh", t), INTS("Transpose", OP("Tanh", u), "perm", 0, 1, 3, 2)) : OP("Tanh", RESHAPE(t, 1, 0, 24));
+		return OP("Tanh", RESHAPE(INTS("Transpose", INTS("Transpose", four, "perm", 0, 2, 1, 3),
+					       "perm", 0, 3, 1, 2),
+					  1, 0, 6, 4));
+	const int t = INTS("Transpose", four, "perm", 0, 2, 1, 3),
+		  u = INTS("Transpose", t, "perm", 0, 1, 3, 2);
+	return kind == VIEWS_READ ?
+		       OP("Add", OP("Tanh", t), INTS("Transpose", OP("Tanh", u), "perm", 0, 1, 3, 2)) :
+		       OP("Tanh", RESHAPE(t, 1, 0, 24));
 }
 
 /* -- parts taken index by index -- */
 
-enum { UNBIND_GATHER, UNBIND_TURNED, UNBIND_SLICE, UNBIND_SQUEEZE, UNBIND_PLAIN, UNBIND_KEPT, UNBIND_GOOD, UNBIND_TWICE = UNBIND_GOOD,
-       UNBIND_MISSING, UNBIND_READ, UNBIND_WIDE, UNBIND_KINDS };
+enum {
+	UNBIND_GATHER,
+	UNBIND_TURNED,
+	UNBIND_SLICE,
+	UNBIND_SQUEEZE,
+	UNBIND_PLAIN,
+	UNBIND_KEPT,
+	UNBIND_GOOD,
+	UNBIND_TWICE = UNBIND_GOOD,
+	UNBIND_MISSING,
+	UNBIND_READ,
+	UNBIND_WIDE,
+	UNBIND_KINDS
+};
 
 /* A constant integer, of n_dims (0 or 1). */
 static int number(struct dlb_graph *g, int64_t v, int n_dims)
@@ -417,7 +546,8 @@ static int pick(struct dlb_graph *g, int x, int axis, int64_t index, int kind)
 {
 	if (kind == UNBIND_GATHER || kind == UNBIND_TURNED || kind == UNBIND_PLAIN || kind >= UNBIND_TWICE)
 		return with_int(g, "Gather", x, number(g, index, 0), "axis", axis);
-	const int y = OP("Slice", x, number(g, index == 0 ? -2 : index, 1), number(g, index + 1, 1), number(g, axis, 1));
+	const int y = OP("Slice", x, number(g, index == 0 ? -2 : index, 1), number(g, index + 1, 1),
+			 number(g, axis, 1));
 	return kind == UNBIND_SQUEEZE ? OP("Squeeze", y, number(g, axis, 1)) : y;
 }
 
@@ -432,7 +562,8 @@ static int unbind(struct dlb_graph *g, int x, int variant)
 	else if (turned)
 		x = INTS("Transpose", x, "perm", 2, 1, 0, 3);
 	const int axis = kind == UNBIND_PLAIN || kind == UNBIND_KEPT ? 2 : 0;
-	const int a = OP("Tanh", pick(g, x, axis, 0, kind)), b = OP("Exp", pick(g, x, axis, kind == UNBIND_TWICE ? 0 : 1, kind));
+	const int a = OP("Tanh", pick(g, x, axis, 0, kind)),
+		  b = OP("Exp", pick(g, x, axis, kind == UNBIND_TWICE ? 0 : 1, kind));
 	if (kind == UNBIND_MISSING)
 		return a;
 	if (kind == UNBIND_WIDE)
@@ -442,8 +573,27 @@ static int unbind(struct dlb_graph *g, int x, int variant)
 
 /* -- rows that a Gather or Slice keeps -- */
 
-enum { ROWS_FIRST, ROWS_LAST, ROWS_SLICE, ROWS_TWO, ROWS_BLOCK, ROWS_MERGED, ROWS_TURNED, ROWS_ATTENTION, ROWS_GEMM, ROWS_MAPS,
-       ROWS_COLUMN, ROWS_GOOD, ROWS_ADD = ROWS_GOOD, ROWS_VIEWS, ROWS_SUM, ROWS_OUTPUT, ROWS_APART, ROWS_ALL, ROWS_KINDS };
+enum {
+	ROWS_FIRST,
+	ROWS_LAST,
+	ROWS_SLICE,
+	ROWS_TWO,
+	ROWS_BLOCK,
+	ROWS_MERGED,
+	ROWS_TURNED,
+	ROWS_ATTENTION,
+	ROWS_GEMM,
+	ROWS_MAPS,
+	ROWS_COLUMN,
+	ROWS_GOOD,
+	ROWS_ADD = ROWS_GOOD,
+	ROWS_VIEWS,
+	ROWS_SUM,
+	ROWS_OUTPUT,
+	ROWS_APART,
+	ROWS_ALL,
+	ROWS_KINDS
+};
 
 static int keep(struct dlb_graph *g, int x, int axis, int64_t from, int64_t to)
 {
@@ -458,8 +608,10 @@ static int rows(struct dlb_graph *g, int x, int variant)
 
 	if (kind == ROWS_ATTENTION) {			/* of one query */
 		const int k = INTS("Transpose", OP("MatMul", x, W("k", 6, 6)), "perm", 0, 2, 1);
-		const int p = with_int(g, "Softmax", OP("Add", OP("MatMul", OP("MatMul", x, W("q", 6, 6)), k), W("mask", 4, 4)), -1,
-				       "axis", -1);
+		const int p = with_int(g, "Softmax",
+				       OP("Add", OP("MatMul", OP("MatMul", x, W("q", 6, 6)), k),
+					  W("mask", 4, 4)),
+				       -1, "axis", -1);
 		y = OP("Add", x, OP("MatMul", OP("MatMul", p, OP("MatMul", x, W("v", 6, 6))), W("o", 6, 6)));
 	} else if (kind == ROWS_TURNED) {
 		y = INTS("Transpose", y, "perm", 1, 0, 2);
@@ -467,7 +619,8 @@ static int rows(struct dlb_graph *g, int x, int variant)
 		y = INTS("Transpose", RESHAPE(y, 1, 4, 0, 6), "perm", 1, 0, 2);
 	} else if (kind == ROWS_MERGED || kind == ROWS_GEMM) {
 		y = RESHAPE(y, 4, 0, 6);
-		y = OP("Tanh", kind == ROWS_GEMM ? OP("Gemm", y, W("w", 6, 6), W("b", 6)) : OP("MatMul", y, W("w", 6, 6)));
+		y = OP("Tanh", kind == ROWS_GEMM ? OP("Gemm", y, W("w", 6, 6), W("b", 6)) :
+						   OP("MatMul", y, W("w", 6, 6)));
 		y = RESHAPE(y, 1, 0, 4, 6);
 	} else if (kind == ROWS_VIEWS) {
 		y = RESHAPE(RESHAPE(x, 4, 0, 6), 1, 0, 4, 6);
@@ -481,7 +634,10 @@ static int rows(struct dlb_graph *g, int x, int variant)
 		y = OP("Tanh", OP("Add", OP("MatMul", y, W("w", 6, 6)), W("b", 6)));
 	}
 	if (kind == ROWS_BLOCK)
-		y = OP("Add", x, OP("MatMul", OP("Sigmoid", OP("MatMul", OP("Mul", y, W("scale", 4, 1)), W("up", 6, 12))), W("down", 12, 6)));
+		y = OP("Add", x,
+		       OP("MatMul",
+			  OP("Sigmoid", OP("MatMul", OP("Mul", y, W("scale", 4, 1)), W("up", 6, 12))),
+			  W("down", 12, 6)));
 	if (kind == ROWS_OUTPUT)
 		output(g, y);
 	switch (kind) {
@@ -517,15 +673,32 @@ static void rows_are_few(void)
 
 /* -- GELU -- */
 
-enum { GELU_ERF, GELU_ERF_HALF_FIRST, GELU_ERF_HALF_SUM, GELU_ERF_MUL, GELU_OF_PRODUCT, GELU_TANH, GELU_TANH_CUBE,
-       GELU_TANH_FACTORED, GELU_GOOD, GELU_SEVEN = GELU_GOOD, GELU_ROOT, GELU_TWO, GELU_OTHER_X, GELU_CUBIC, GELU_ESCAPES,
-       GELU_OUTPUT, GELU_KINDS };
+enum {
+	GELU_ERF,
+	GELU_ERF_HALF_FIRST,
+	GELU_ERF_HALF_SUM,
+	GELU_ERF_MUL,
+	GELU_OF_PRODUCT,
+	GELU_TANH,
+	GELU_TANH_CUBE,
+	GELU_TANH_FACTORED,
+	GELU_GOOD,
+	GELU_SEVEN = GELU_GOOD,
+	GELU_ROOT,
+	GELU_TWO,
+	GELU_OTHER_X,
+	GELU_CUBIC,
+	GELU_ESCAPES,
+	GELU_OUTPUT,
+	GELU_KINDS
+};
 
 static int gelu_inner(struct dlb_graph *g, int x, int kind)
 {
 	const double root = 0.79788456080286535588;
 	if (kind == GELU_TANH_FACTORED)
-		return OP("Mul", OP("Mul", x, C(root)), OP("Add", OP("Mul", OP("Mul", x, C(0.044715)), x), C(1)));
+		return OP("Mul", OP("Mul", x, C(root)),
+			  OP("Add", OP("Mul", OP("Mul", x, C(0.044715)), x), C(1)));
 	const int cube = kind == GELU_TANH_CUBE ? OP("Mul", OP("Mul", x, x), x) : OP("Pow", x, C(3));
 	return OP("Mul", OP("Add", x, OP("Mul", cube, C(kind == GELU_CUBIC ? 0.0447 : 0.044715))), C(root));
 }
@@ -533,7 +706,8 @@ static int gelu_inner(struct dlb_graph *g, int x, int kind)
 static int gelu(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
-	const bool tanh = kind == GELU_TANH || kind == GELU_TANH_CUBE || kind == GELU_TANH_FACTORED || kind == GELU_CUBIC;
+	const bool tanh = kind == GELU_TANH || kind == GELU_TANH_CUBE || kind == GELU_TANH_FACTORED ||
+			  kind == GELU_CUBIC;
 	x = OP(kind == GELU_OF_PRODUCT ? "Mul" : "Add", x, W("in", 4, 6));
 	const int other = kind == GELU_OTHER_X ? OP("Tanh", x) : x;
 	int f;
@@ -557,8 +731,18 @@ static int gelu(struct dlb_graph *g, int x, int variant)
 
 /* -- Linear -- */
 
-enum { LIN_T, LIN_T_BIAS_FIRST, LIN_PLAIN, LIN_NO_BIAS, LIN_TWO_DIMS, LIN_GOOD, LIN_ROW_BIAS = LIN_GOOD, LIN_MATRIX_BIAS, LIN_OUTPUT,
-       LIN_KINDS };
+enum {
+	LIN_T,
+	LIN_T_BIAS_FIRST,
+	LIN_PLAIN,
+	LIN_NO_BIAS,
+	LIN_TWO_DIMS,
+	LIN_GOOD,
+	LIN_ROW_BIAS = LIN_GOOD,
+	LIN_MATRIX_BIAS,
+	LIN_OUTPUT,
+	LIN_KINDS
+};
 
 static int linear(struct dlb_graph *g, int x, int variant)
 {
@@ -579,8 +763,18 @@ static int linear(struct dlb_graph *g, int x, int variant)
 
 /* -- products -- */
 
-enum { HEADS, HEADS_SCALED, HEADS_DIV, HEADS_BERT, HEADS_READ_TWICE, HEADS_GOOD, HEADS_PLAIN = HEADS_GOOD, HEADS_LAST, HEADS_BROADCAST,
-       HEADS_KINDS };
+enum {
+	HEADS,
+	HEADS_SCALED,
+	HEADS_DIV,
+	HEADS_BERT,
+	HEADS_READ_TWICE,
+	HEADS_GOOD,
+	HEADS_PLAIN = HEADS_GOOD,
+	HEADS_LAST,
+	HEADS_BROADCAST,
+	HEADS_KINDS
+};
 
 /* Attention of two heads over x (N, 4, 6). */
 static int heads(struct dlb_graph *g, int x, int variant)
@@ -589,21 +783,25 @@ static int heads(struct dlb_graph *g, int x, int variant)
 	int64_t four[4] = { 0, 4, 2, 3 };
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 4 } };
 	const int shape = dlb_graph_add_constant(g, "shape", &d, four, NULL);
-	const int q4 = OP("Reshape", OP("Mul", x, W("q", 6)), shape), k4 = OP("Reshape", OP("Mul", x, W("k", 6)), shape);
+	const int q4 = OP("Reshape", OP("Mul", x, W("q", 6)), shape),
+		  k4 = OP("Reshape", OP("Mul", x, W("k", 6)), shape);
 	const int v4 = OP("Reshape", OP("Mul", x, W("v", 6)), shape);
 	if (kind == HEADS_PLAIN)		/* no Transpose to fuse */
 		return OP("Tanh", OP("MatMul", OP("MatMul", OP("Tanh", x), W("w", 6, 4)), OP("Tanh", x)));
 	if (kind == HEADS_LAST)			/* the fastest dimension becomes a batch */
-		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 3, 1, 2), INTS("Transpose", v4, "perm", 0, 3, 2, 1)));
+		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 3, 1, 2),
+				     INTS("Transpose", v4, "perm", 0, 3, 2, 1)));
 	if (kind == HEADS_BROADCAST)
-		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 2, 1, 3), OP("Tanh", INTS("Transpose", W("one", 1, 2, 5, 3), "perm",
-				     0, 1, 3, 2))));
+		return OP("Tanh",
+			  OP("MatMul", INTS("Transpose", q4, "perm", 0, 2, 1, 3),
+			     OP("Tanh", INTS("Transpose", W("one", 1, 2, 5, 3), "perm", 0, 1, 3, 2))));
 	if (kind == HEADS_BERT) {		/* batches second, the query scaled, the key transposed */
 		const int q = OP("Div", INTS("Transpose", OP("Mul", x, W("q3", 6)), "perm", 1, 0, 2), C(2.5));
 		const int k = INTS("Transpose", OP("Mul", x, W("k3", 6)), "perm", 1, 2, 0);
 		return INTS("Transpose", OP("MatMul", q, k), "perm", 1, 0, 2);
 	}
-	const int q = INTS("Transpose", q4, "perm", 0, 2, 1, 3), k = INTS("Transpose", k4, "perm", 0, 2, 3, 1);
+	const int q = INTS("Transpose", q4, "perm", 0, 2, 1, 3),
+		  k = INTS("Transpose", k4, "perm", 0, 2, 3, 1);
 	const int v = INTS("Transpose", v4, "perm", 0, 2, 1, 3);
 	int s = OP("MatMul", q, k);
 	if (kind == HEADS_SCALED)
@@ -619,13 +817,33 @@ static int heads(struct dlb_graph *g, int x, int variant)
 
 /* -- attention -- */
 
-enum { ATT_ROWS, ATT_HEADS, ATT_ROWS_FIRST, ATT_CAUSAL, ATT_MASK, ATT_BIAS, ATT_GROUPED, ATT_GROUPED_MASK, ATT_GUARDED, ATT_SHORT, ATT_GOOD, ATT_READ = ATT_GOOD,
-       ATT_AXIS, ATT_MASK_ROW, ATT_FEW, ATT_FEW_CAUSAL, ATT_KINDS };
+enum {
+	ATT_ROWS,
+	ATT_HEADS,
+	ATT_ROWS_FIRST,
+	ATT_CAUSAL,
+	ATT_MASK,
+	ATT_BIAS,
+	ATT_GROUPED,
+	ATT_GROUPED_MASK,
+	ATT_GUARDED,
+	ATT_SHORT,
+	ATT_GOOD,
+	ATT_READ = ATT_GOOD,
+	ATT_AXIS,
+	ATT_MASK_ROW,
+	ATT_FEW,
+	ATT_FEW_CAUSAL,
+	ATT_KINDS
+};
 enum { KEYS = 192, CAUSAL_KEYS = 128 };
 
 static int64_t att_keys(int kind)
 {
-	return kind == ATT_SHORT ? CAUSAL_KEYS : kind == ATT_FEW_CAUSAL ? CAUSAL_KEYS - 1 : kind == ATT_FEW ? KEYS - 1 : KEYS;
+	return kind == ATT_SHORT      ? CAUSAL_KEYS :
+	       kind == ATT_FEW_CAUSAL ? CAUSAL_KEYS - 1 :
+	       kind == ATT_FEW        ? KEYS - 1 :
+					KEYS;
 }
 
 /* 0 up to the row's own position, -inf after it; or random numbers. */
@@ -642,7 +860,8 @@ static int causal(struct dlb_graph *g, int64_t n, bool lowest)
 /* (N, keys, heads 3) as heads; each head of K serves `times` heads of Q. */
 static int by_heads(struct dlb_graph *g, int x, const char *name, int heads, int times)
 {
-	int y = INTS("Transpose", RESHAPE(OP("MatMul", x, W(name, 6, heads * 3)), 1, 0, KEYS, heads, 3), "perm", 0, 2, 1, 3);
+	int y = INTS("Transpose", RESHAPE(OP("MatMul", x, W(name, 6, heads * 3)), 1, 0, KEYS, heads, 3),
+		     "perm", 0, 2, 1, 3);
 
 	if (times > 1) {
 		y = RESHAPE(y, 1, 0, heads, 1, KEYS, 3);
@@ -661,9 +880,12 @@ static int attention(struct dlb_graph *g, int x, int variant)
 	int q, k, v;
 	if (kind == ATT_ROWS_FIRST) {
 		const int turned = INTS("Transpose", x, "perm", 1, 0, 2);
-		q = INTS("Transpose", RESHAPE(OP("Mul", turned, W("q", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 0, 3);
-		k = INTS("Transpose", RESHAPE(OP("Mul", turned, W("k", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 3, 0);
-		v = INTS("Transpose", RESHAPE(OP("Mul", turned, W("v", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 0, 3);
+		q = INTS("Transpose", RESHAPE(OP("Mul", turned, W("q", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2,
+			 0, 3);
+		k = INTS("Transpose", RESHAPE(OP("Mul", turned, W("k", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2,
+			 3, 0);
+		v = INTS("Transpose", RESHAPE(OP("Mul", turned, W("v", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2,
+			 0, 3);
 	} else if (grouped || kind == ATT_HEADS) {
 		q = OP("Tanh", by_heads(g, x, "q", 4, 1));
 		k = grouped ? by_heads(g, x, "k", 2, 2) : OP("Tanh", by_heads(g, x, "k", 4, 1));
@@ -697,7 +919,8 @@ static int attention(struct dlb_graph *g, int x, int variant)
 static int residual(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
-	const int a = OP("Mul", x, W("a", 6)), sum = OP("Add", a, kind == 1 ? W("bias", 6) : OP("Mul", x, W("b", 4, 6)));
+	const int a = OP("Mul", x, W("a", 6)),
+		  sum = OP("Add", a, kind == 1 ? W("bias", 6) : OP("Mul", x, W("b", 4, 6)));
 	if (kind == 2)
 		output(g, sum);
 	const int y = OP("Relu", sum);
@@ -731,7 +954,8 @@ static int normalized(struct dlb_graph *g, int x, int variant)
 		snprintf(name, sizeof name, "norm%d", k);
 		out[k] = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
 	}
-	dlb_graph_add_op(g, "norm", "BatchNormalization", "", DLB_FORWARD, in, 5, out, train ? 3 : 1, &mode, g->opset >= 14);
+	dlb_graph_add_op(g, "norm", "BatchNormalization", "", DLB_FORWARD, in, 5, out, train ? 3 : 1, &mode,
+			 g->opset >= 14);
 	if (kind == 2)
 		output(g, out[0]);
 	const int y = OP("Relu", out[0]);
@@ -746,11 +970,13 @@ static void masks_fold(void)
 	struct dlb_graph graph, *g = &graph;
 	struct dlb_error err = { .what = "" };
 	const int x = start(g, 17, (int64_t[]){ 0, 4, 4 }, 3);
-	const int mask = OP("Equal", W("buffer", 4, 4), C(0)), y = OP("Where", mask, C(-1), OP("Mul", x, W("w", 4)));
+	const int mask = OP("Equal", W("buffer", 4, 4), C(0)),
+		  y = OP("Where", mask, C(-1), OP("Mul", x, W("w", 4)));
 	output(g, y);
 	if (dlb_graph_fold(g, 3, &be, &err))
 		test_die(&err);
-	assert(IS(g->n_ops, ==, 2) && IS(applied(g, "constant-folding"), ==, 1) && IS(applied(g, "dead-vertices"), ==, 0));
+	assert(IS(g->n_ops, ==, 2) && IS(applied(g, "constant-folding"), ==, 1) &&
+	       IS(applied(g, "dead-vertices"), ==, 0));
 	dlb_graph_release(g);
 }
 
@@ -768,7 +994,8 @@ static void shut_mask_keeps_guard(void)
 
 static int switched(struct dlb_graph *g, int x, int variant)
 {
-	const int dead = OP("Exp", x), half = OP("Mul", constant(g, "a", (int64_t[]){ 4, 6 }, 2, false), C(0.5));
+	const int dead = OP("Exp", x),
+		  half = OP("Mul", constant(g, "a", (int64_t[]){ 4, 6 }, 2, false), C(0.5));
 	(void)variant;
 	(void)dead;
 	return OP("Mul", OP("Add", x, half), W("w", 6));
@@ -793,7 +1020,8 @@ static void switches(void)
 	assert(IS(count_ops(&on, "Mul"), ==, 1) && !count_ops(&on, "Exp"));
 	assert(IS(applied(&on, "constant-folding"), ==, 1) && IS(applied(&on, "dead-vertices"), ==, 1));
 	assert(IS(count_ops(&fold, "Mul"), ==, 2) && IS(applied(&fold, "constant-folding"), ==, -1));
-	assert(IS(count_ops(&dead, "Mul"), ==, 1) && IS(count_ops(&dead, "Exp"), ==, 1) && IS(applied(&dead, "dead-vertices"), ==, -1));
+	assert(IS(count_ops(&dead, "Mul"), ==, 1) && IS(count_ops(&dead, "Exp"), ==, 1) &&
+	       IS(applied(&dead, "dead-vertices"), ==, -1));
 	compare("constant-folding off", &fold, &on, 3);
 	compare("dead-vertices off", &dead, &on, 3);
 	dlb_graph_release(&on);
@@ -817,7 +1045,8 @@ static int add_named(struct dlb_graph *g, const char *base)
 {
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, base), DLB_T_ACTIVATION);
 
-	return dlb_graph_add_op(g, dlb_graph_op_name(g, base), "Identity", "", DLB_FORWARD, NULL, 0, &t, 1, NULL, 0);
+	return dlb_graph_add_op(g, dlb_graph_op_name(g, base), "Identity", "", DLB_FORWARD, NULL, 0, &t, 1,
+				NULL, 0);
 }
 
 /* New names differ from all names in use, but may equal former names of ops and names of removed ops. */
@@ -884,11 +1113,18 @@ int main(void)
 		check("unbind", unbind, kind, dim, 3, kind / 2 < UNBIND_GOOD);
 	rows_are_few();
 	for (int kind = 0; kind < 2 * ROWS_KINDS; kind++)
-		check("selected-rows", rows, kind, dim, 3, kind / 2 >= ROWS_GOOD ? 0 : kind / 2 == ROWS_TWO ? 2 : 1);
+		check("selected-rows", rows, kind, dim, 3,
+		      kind / 2 >= ROWS_GOOD ? 0 :
+		      kind / 2 == ROWS_TWO  ? 2 :
+					      1);
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
-		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
+		check("products", heads, kind, dim, 3,
+		      kind / 2 >= HEADS_GOOD ? 0 :
+		      kind / 2 == HEADS_BERT ? 1 :
+					       2);
 	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)
-		check("attention", attention, kind, (const int64_t[]){ 0, att_keys(kind / 2), 6 }, 3, kind / 2 < ATT_GOOD);
+		check("attention", attention, kind, (const int64_t[]){ 0, att_keys(kind / 2), 6 }, 3,
+		      kind / 2 < ATT_GOOD);
 	for (int kind = 0; kind < 8; kind++)
 		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
 	for (int kind = 0; kind < 8; kind++)

@@ -6,7 +6,10 @@
 
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 2e-5 : 1e-12; }
 
-static struct dlb_desc d2(enum dlb_dtype t, int64_t rows, int64_t width) { return desc(t, 0, 2, DIMS(rows, width)); }
+static struct dlb_desc d2(enum dlb_dtype t, int64_t rows, int64_t width)
+{
+	return desc(t, 0, 2, DIMS(rows, width));
+}
 
 /* Normalization by its definition; element j of row r has scale and bias entry_of(r, j). */
 static int64_t entry_of(const struct dlb_norm_desc *d, int64_t r, int64_t j)
@@ -16,7 +19,8 @@ static int64_t entry_of(const struct dlb_norm_desc *d, int64_t r, int64_t j)
 	return d->channels ? (r * n + j / (d->width / n)) % d->channels : j;
 }
 
-static void define_norm(const struct dlb_norm_desc *d, const struct arg *in, struct arg *out, struct arg *gin, struct arg *gout)
+static void define_norm(const struct dlb_norm_desc *d, const struct arg *in, struct arg *out, struct arg *gin,
+			struct arg *gout)
 {
 	for (int64_t i = 0; i < d->rows; i++) {
 		const double *v = in[0].v + i * d->width, *dy = gin[0].v + i * d->width, n = (double)d->width;
@@ -34,14 +38,16 @@ static void define_norm(const struct dlb_norm_desc *d, const struct arg *in, str
 		for (int64_t j = 0; j < d->width; j++) {
 			const int64_t e = entry_of(d, i, j);
 
-			out[0].v[i * d->width + j] = (v[j] - out[1].v[i]) * out[2].v[i] * in[1].v[e] + (in[2].v ? in[2].v[e] : 0);
+			out[0].v[i * d->width + j] = (v[j] - out[1].v[i]) * out[2].v[i] * in[1].v[e] +
+						     (in[2].v ? in[2].v[e] : 0);
 			gout[1].v[e] += dy[j] * (v[j] - mean) * inv;
 			gout[2].v[e] += dy[j];
 			s += d->rms ? 0 : dy[j] * in[1].v[e] / n;
 			q += dy[j] * in[1].v[e] * (v[j] - mean) * inv / n;
 		}
 		for (int64_t j = 0; j < d->width; j++)
-			gout[0].v[i * d->width + j] = inv * (dy[j] * in[1].v[entry_of(d, i, j)] - s - (v[j] - mean) * inv * q);
+			gout[0].v[i * d->width + j] = inv * (dy[j] * in[1].v[entry_of(d, i, j)] - s -
+							     (v[j] - mean) * inv * q);
 	}
 }
 
@@ -50,16 +56,19 @@ static void one_norm(struct dlb_norm_desc d)
 	const enum dlb_dtype t = d.dtype;
 	const int64_t rows = d.rows, width = d.width, entries = d.channels ? d.channels : width;
 	struct dlb_desc x = d2(t, rows, width), list = desc(t, 0, 1, &entries), stat = desc(t, 0, 1, &rows);
-	struct arg in[3] = { draw(x), draw(list), d.has_bias ? draw(list) : absent() }, out[3] = { { x, zeros(rows * width) },
-		{ stat, zeros(rows) }, { stat, zeros(rows) } };
+	struct arg in[3] = { draw(x), draw(list), d.has_bias ? draw(list) : absent() },
+		   out[3] = { { x, zeros(rows * width) }, { stat, zeros(rows) }, { stat, zeros(rows) } };
 	struct arg gin[5] = { draw(x), in[0], in[1], { stat, zeros(rows) }, { stat, zeros(rows) } };
-	struct arg gout[3] = { { x, zeros(rows * width) }, { list, zeros(entries) }, { list, zeros(entries) } };
+	struct arg gout[3] = { { x, zeros(rows * width) },
+			       { list, zeros(entries) },
+			       { list, zeros(entries) } };
 	struct dlb_kernel *k;
 	char what[100];
 
 	define_norm(&d, in, out, gin, gout);
-	snprintf(what, sizeof what, "norm %s %lldx%lld channels %lld/%lld%s", dlb_dtype_name(t), (long long)rows, (long long)width,
-		 (long long)d.channels, (long long)d.row_channels, d.rms ? " rms" : "");
+	snprintf(what, sizeof what, "norm %s %lldx%lld channels %lld/%lld%s", dlb_dtype_name(t),
+		 (long long)rows, (long long)width, (long long)d.channels, (long long)d.row_channels,
+		 d.rms ? " rms" : "");
 	MUST(be.ops->norm(&be, &d, &k, &err_));
 	check_run(what, k, in, 3, out, 3, tol_of(t), NULL, NULL);
 	d.backward = true;
@@ -79,7 +88,9 @@ static void norms(void)
 
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int i = 0; i < DLB_LEN(widths); i++) {
-			const struct dlb_norm_desc d = { .dtype = t, .rows = 70, .width = widths[i], .has_bias = i % 2, .epsilon = 1e-5 };
+			const struct dlb_norm_desc d = {
+				.dtype = t, .rows = 70, .width = widths[i], .has_bias = i % 2, .epsilon = 1e-5
+			};
 			struct dlb_norm_desc e = d;
 
 			/* a row of one element has variance 0, and 1/sqrt(epsilon) magnifies rounding */
@@ -104,10 +115,13 @@ static void norms(void)
 /* The mask word by word from the generator, also for micro-batches in the middle of a batch. */
 static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, int64_t first_sample)
 {
-	struct dlb_dropout_desc d = { .dtype = t, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11 };
+	struct dlb_dropout_desc d = {
+		.dtype = t, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11
+	};
 	struct dlb_run how = { .seed = 5, .step = 17, .vertex = 3, .first_sample = first_sample };
 	struct dlb_desc x = d2(t, samples, per_sample), m = d2(DLB_BOOL, samples, per_sample);
-	struct arg in[1] = { draw(x) }, out[2] = { { x, zeros(samples * per_sample) }, { m, zeros(samples * per_sample) } };
+	struct arg in[1] = { draw(x) },
+		   out[2] = { { x, zeros(samples * per_sample) }, { m, zeros(samples * per_sample) } };
 	uint64_t z[2] = { how.vertex, 0 };
 	int64_t kept = 0;
 	struct dlb_kernel *k;
@@ -128,7 +142,8 @@ static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, i
 		out[0].v[i] = out[1].v[i] != 0 ? in[0].v[i] / 0.7 : 0;
 		kept += out[1].v[i] != 0;
 	}
-	assert(samples * per_sample < 1000 || fabs((double)kept / (double)(samples * per_sample) - 0.7) < 0.05);
+	assert(samples * per_sample < 1000 ||
+	       fabs((double)kept / (double)(samples * per_sample) - 0.7) < 0.05);
 	MUST(be.ops->dropout(&be, &d, &k, &err_));
 	check_run("dropout", k, in, 1, out, 2, 1e-6, &how, NULL);
 	release(in, 1);
@@ -138,8 +153,14 @@ static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, i
 /* A part of a tensor gets the same part of the mask: `part` elements out of every `whole`. */
 static void part_of_dropout(int64_t samples, int64_t per_sample, int64_t part, int64_t whole, int64_t first)
 {
-	const int64_t all = samples * per_sample, n = all / whole * part, in_rows = whole > per_sample ? whole / per_sample : 1;
-	struct dlb_dropout_desc d = { .dtype = DLB_F32, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11 }, p = d;
+	const int64_t all = samples * per_sample, n = all / whole * part,
+		      in_rows = whole > per_sample ? whole / per_sample : 1;
+	struct dlb_dropout_desc d = { .dtype = DLB_F32,
+				      .samples = samples,
+				      .per_sample = per_sample,
+				      .ratio = 0.3,
+				      .seed = 11 },
+				p = d;
 	struct dlb_run how = { .seed = 5, .step = 17, .vertex = 3, .first_sample = 6 };
 	struct dlb_desc x = d2(DLB_F32, samples, per_sample), m = d2(DLB_BOOL, samples, per_sample);
 	struct arg in[1] = { draw(x) }, out[2] = { { x, zeros(all) }, { m, zeros(all) } };
@@ -178,7 +199,8 @@ static void part_of_dropout(int64_t samples, int64_t per_sample, int64_t part, i
 }
 
 /* One kernel prepared for one thread and for three, on the same operands. */
-static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), size_t in_bytes, size_t out_bytes, int n_out)
+static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), size_t in_bytes,
+		      size_t out_bytes, int n_out)
 {
 	unsigned char *in[3], *out[2][3], *scratch;
 
@@ -198,14 +220,18 @@ static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), si
 		if (prepare(&k))
 			abort();
 		scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
-		k->run(k, &(struct dlb_run){ .in = (void *const *)in, .out = (void *const *)out[side], .scratch = scratch, .step = 4 });
+		k->run(k, &(struct dlb_run){ .in = (void *const *)in,
+					     .out = (void *const *)out[side],
+					     .scratch = scratch,
+					     .step = 4 });
 		dlb_kernel_free(k);
 		be.ops->free(&be, scratch);
 	}
 	be.n_threads = 1;
 	for (int i = 0; i < n_out; i++)
 		if (memcmp(out[0][i], out[1][i], out_bytes)) {
-			fprintf(stderr, "%s: bits of output %d differ between one thread and three\n", what, i);
+			fprintf(stderr, "%s: bits of output %d differ between one thread and three\n", what,
+				i);
 			abort();
 		}
 	for (int i = 0; i < 3; i++) {
@@ -240,19 +266,55 @@ PREPARE(add_flat, map, { .fn = DLB_MAP_add, .n_in = 2, .in = { FLAT, FLAT }, .ou
 PREPARE(add_bias, map, { .fn = DLB_MAP_add, .n_in = 2, .in = { MATRIX, LIST }, .out = MATRIX })
 PREPARE(softmax_rows, softmax, { .dtype = DLB_F32, .outer = ROWS, .axis = WIDTH, .inner = 1 })
 PREPARE(softmax_planes, softmax, { .dtype = DLB_F32, .outer = 7, .axis = 100, .inner = 101 })
-PREPARE(transpose, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 7, 100, 101 }, .in_stride = { 10100, 1, 100 },
-			   .out_stride = { 10100, 101, 1 } })
-PREPARE(swap, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 30, 20, 60 }, .in_stride = { 60, 1800, 1 },
-		      .out_stride = { 1200, 60, 1 } })
-PREPARE(transpose_one, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 2, .dim = { 301, 403 }, .in_stride = { 1, 301 },
-			       .out_stride = { 403, 1 } })
-PREPARE(columns, reduce, { .fn = DLB_REDUCE_FN_SUM, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, WIDTH } }, .axes = 1 })
-PREPARE(rows, reduce, { .fn = DLB_REDUCE_FN_MAX, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, 1 } }, .axes = 2 })
-PREPARE(adam, update, { .dtype = DLB_F32, .count = ROWS * WIDTH, .rule = DLB_RULE_ADAM, .hyper = { [DLB_HYPER_LR] = 0.1, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.99, [DLB_HYPER_EPS] = 1e-8 } })
+PREPARE(transpose, copy,
+	{ .in = DLB_F32,
+	  .out = DLB_F32,
+	  .n_dims = 3,
+	  .dim = { 7, 100, 101 },
+	  .in_stride = { 10100, 1, 100 },
+	  .out_stride = { 10100, 101, 1 } })
+PREPARE(swap, copy,
+	{ .in = DLB_F32,
+	  .out = DLB_F32,
+	  .n_dims = 3,
+	  .dim = { 30, 20, 60 },
+	  .in_stride = { 60, 1800, 1 },
+	  .out_stride = { 1200, 60, 1 } })
+PREPARE(transpose_one, copy,
+	{ .in = DLB_F32,
+	  .out = DLB_F32,
+	  .n_dims = 2,
+	  .dim = { 301, 403 },
+	  .in_stride = { 1, 301 },
+	  .out_stride = { 403, 1 } })
+PREPARE(columns, reduce,
+	{ .fn = DLB_REDUCE_FN_SUM,
+	  .in = MATRIX,
+	  .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, WIDTH } },
+	  .axes = 1 })
+PREPARE(rows, reduce,
+	{ .fn = DLB_REDUCE_FN_MAX,
+	  .in = MATRIX,
+	  .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, 1 } },
+	  .axes = 2 })
+PREPARE(adam, update,
+	{ .dtype = DLB_F32,
+	  .count = ROWS * WIDTH,
+	  .rule = DLB_RULE_ADAM,
+	  .hyper = { [DLB_HYPER_LR] = 0.1,
+		     [DLB_HYPER_BETA1] = 0.9,
+		     [DLB_HYPER_BETA2] = 0.99,
+		     [DLB_HYPER_EPS] = 1e-8 } })
 PREPARE(normalize, norm, { .dtype = DLB_F32, .rows = ROWS, .width = WIDTH, .epsilon = 1e-5 })
 PREPARE(drop, dropout, { .dtype = DLB_F32, .samples = 5, .per_sample = 30011, .ratio = 0.4 })
-PREPARE(pool_max, pool, { .max = true, .x = IMAGES(23), .y = IMAGES(11), .pos = DLB_U8, .kernel = { 3, 3 }, .stride = { 2, 2 },
-			  .dilation = { 1, 1, 1 } })
+PREPARE(pool_max, pool,
+	{ .max = true,
+	  .x = IMAGES(23),
+	  .y = IMAGES(11),
+	  .pos = DLB_U8,
+	  .kernel = { 3, 3 },
+	  .stride = { 2, 2 },
+	  .dilation = { 1, 1, 1 } })
 
 static void threads(void)
 {
@@ -299,8 +361,17 @@ int main(void)
 		threads();
 		for (int n = 2; n < 4; n++) {			/* sums over parts agree up to rounding */
 			be.n_threads = n;
-			one_norm((struct dlb_norm_desc){ .dtype = DLB_F32, .rows = 300, .width = 200, .has_bias = true, .epsilon = 1e-5 });
-			one_norm((struct dlb_norm_desc){ .dtype = DLB_F64, .rows = 300, .width = 200, .channels = 3, .has_bias = true, .epsilon = 1e-5 });
+			one_norm((struct dlb_norm_desc){ .dtype = DLB_F32,
+							 .rows = 300,
+							 .width = 200,
+							 .has_bias = true,
+							 .epsilon = 1e-5 });
+			one_norm((struct dlb_norm_desc){ .dtype = DLB_F64,
+							 .rows = 300,
+							 .width = 200,
+							 .channels = 3,
+							 .has_bias = true,
+							 .epsilon = 1e-5 });
 		}
 		be.n_threads = 1;
 	}

@@ -31,25 +31,30 @@ static void test_round_trip(uint64_t seed)
 		char names[12][40];
 		const int n = (int)dlb_rng_below(&rng, 13);
 		for (int i = 0; i < n; i++) {
-			t[i].desc = (struct dlb_desc){ .dtype = (enum dlb_dtype)dlb_rng_below(&rng, DLB_N_DTYPES),
+			t[i].desc = (struct dlb_desc){ .dtype = (enum dlb_dtype)dlb_rng_below(&rng,
+											      DLB_N_DTYPES),
 						       .n_dims = (int)dlb_rng_below(&rng, 4) };
 			for (int k = 0; k < t[i].desc.n_dims; k++)
 				t[i].desc.dim[k] = (int64_t)dlb_rng_below(&rng, 5);
-			snprintf(names[i], sizeof names[i], "%s.%d", i % 2 ? "w\"\\\n\xc3\xa4" : "layer/0", i);
+			snprintf(names[i], sizeof names[i], "%s.%d", i % 2 ? "w\"\\\n\xc3\xa4" : "layer/0",
+				 i);
 			t[i].name = names[i];
 			uint8_t *p = dlb_xcalloc(dlb_desc_bytes(&t[i].desc) + 1, 1);
 			for (size_t k = 0; k < dlb_desc_bytes(&t[i].desc); k++)
-				p[k] = t[i].desc.dtype == DLB_BOOL ? (uint8_t)(k % 2) : (uint8_t)dlb_rng_next(&rng);
+				p[k] = t[i].desc.dtype == DLB_BOOL ? (uint8_t)(k % 2) :
+								     (uint8_t)dlb_rng_next(&rng);
 			t[i].data = p;
 		}
 		const char *const meta[] = { "step", "12", "tool", "dlb", NULL };
 		if (dlb_safetensors_write(path, t, n, round % 2 ? meta : NULL, &err) ||
 		    dlb_safetensors_read(path, &s, &err))
 			die("round trip");
-		assert(IS(s.n, ==, n) && (round % 2 ? !strcmp(s.metadata, "{\"step\":\"12\",\"tool\":\"dlb\"}") : !s.metadata));
+		assert(IS(s.n, ==, n) &&
+		       (round % 2 ? !strcmp(s.metadata, "{\"step\":\"12\",\"tool\":\"dlb\"}") : !s.metadata));
 		for (int i = 0; i < n; i++) {
 			const struct dlb_st_tensor *b = dlb_safetensors_find(&s, t[i].name);
-			assert(b && IS(b->desc.dtype, ==, t[i].desc.dtype) && dlb_desc_same_shape(&b->desc, &t[i].desc));
+			assert(b && IS(b->desc.dtype, ==, t[i].desc.dtype) &&
+			       dlb_desc_same_shape(&b->desc, &t[i].desc));
 			assert(!memcmp(b->data, t[i].data, dlb_desc_bytes(&b->desc)));
 			assert(IS((uintptr_t)b->data % dlb_dtype_bytes(b->desc.dtype), ==, 0));
 			free((void *)t[i].data);
@@ -73,29 +78,43 @@ static size_t make(uint8_t *file, const char *header, size_t n_data)
 
 static void test_hostile(void)
 {
-	static const struct { const char *header; size_t data; const char *says; } cases[] = {
+	static const struct { const char *header; size_t data; const char *says;
+	} cases[] = {
 		{ "{}", 0, NULL },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   ", 8, NULL },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[1,5]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 5, NULL },
-		{ "[]", 0, "no object" }, { "{", 0, "header: " }, { "{\"a\":1}", 0, "no dtype" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[1,5]},\"b\":{\"dtype\":\"U8\","
+		  "\"shape\":[1],\"data_offsets\":[0,1]}}",
+		  5, NULL },
+		{ "[]", 0, "no object" },
+		{ "{", 0, "header: " },
+		{ "{\"a\":1}", 0, "no dtype" },
 		{ "{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "no dtype" },
 		{ "{\"a\":{\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "no dtype" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "natural" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}", 8, "natural" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2],\"data_offsets\":[0,8]}}", 8, "do not fit" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0, "do not fit" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "too many" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2],\"data_offsets\":[0,8]}}", 8,
+		  "do not fit" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
+		  "do not fit" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+		  "too many" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,7]}}", 7, "do not fit" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "no data_offsets" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, "no data_offsets" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8, "no data_offsets" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8,
+		  "no data_offsets" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "no data_offsets" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, "past the end" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9, "1 bytes after" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "a hole" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}", 6, "overlap" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "duplicate" },
-		{ "{\"__metadata__\":{\"a\":1}}", 0, "no text" }, { "{\"__metadata__\":[]}", 0, "no object" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\","
+		  "\"shape\":[1],\"data_offsets\":[2,6]}}",
+		  6, "overlap" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\","
+		  "\"shape\":[1],\"data_offsets\":[4,8]}}",
+		  8, "duplicate" },
+		{ "{\"__metadata__\":{\"a\":1}}", 0, "no text" },
+		{ "{\"__metadata__\":[]}", 0, "no object" },
 	};
 	for (int i = 0; i < DLB_LEN(cases); i++) {
 		uint8_t file[1000];
@@ -138,7 +157,8 @@ static void test_aside(void)
 	char command[400];
 	assert(IS(dlb_safetensors_write(path, t, 1, NULL, &err), ==, 0));
 	assert(IS(dlb_safetensors_write(path, t, 2, NULL, &err), ==, -1) && HAS(err.what, "in use"));
-	assert(IS(dlb_safetensors_write("/nonexistent/x", t, 1, NULL, &err), ==, -1) && HAS(err.what, "cannot write"));
+	assert(IS(dlb_safetensors_write("/nonexistent/x", t, 1, NULL, &err), ==, -1) &&
+	       HAS(err.what, "cannot write"));
 	assert(IS(dlb_safetensors_read(path, &s, &err), ==, 0) && IS(s.n, ==, 1));
 	dlb_safetensors_release(&s);
 	snprintf(command, sizeof command, "test \"$(ls %s | wc -l)\" = 1", dir);
@@ -179,6 +199,7 @@ int main(int argc, char **argv)
 	test_weights();
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	assert(IS(system(command), ==, 0));
-	printf("test_safetensors: %d checks, %d hostile files, each cut short everywhere too\n", n_checked, n_hostile);
+	printf("test_safetensors: %d checks, %d hostile files, each cut short everywhere too\n", n_checked,
+	       n_hostile);
 	return 0;
 }

@@ -14,7 +14,8 @@ enum { BATCH = 64 };
 struct pipeline { struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; int stages; };
 static int orders;
 
-static int tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul, double add)
+static int tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul,
+		  double add)
 {
 	char name[64];
 	snprintf(name, sizeof name, "%s%d", what, i);
@@ -24,7 +25,8 @@ static int tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_
 	return t;
 }
 
-static int op(struct dlb_graph *g, const char *type, int i, enum dlb_phase phase, const int *in, int n_in, int out)
+static int op(struct dlb_graph *g, const char *type, int i, enum dlb_phase phase, const int *in, int n_in,
+	      int out)
 {
 	char name[64];
 	snprintf(name, sizeof name, "%s%d", type, i);
@@ -44,13 +46,15 @@ static void build(struct pipeline *x, int stages)
 	g->seed = tensor(g, "seed", 0, DLB_T_SEED, 0, 4);
 	for (int i = 0; i < stages; i++) {
 		w[i] = tensor(g, "w", i, DLB_T_WEIGHT, 0, 64);
-		a[i + 1] = tensor(g, "a", i, DLB_T_ACTIVATION, i == stages - 1 ? 0 : 1024, i == stages - 1 ? 4 : 0);
+		a[i + 1] = tensor(g, "a", i, DLB_T_ACTIVATION, i == stages - 1 ? 0 : 1024,
+				  i == stages - 1 ? 4 : 0);
 		op(g, "F", i, DLB_FORWARD, (int[]){ a[i], w[i] }, 2, a[i + 1]);
 	}
 	g->loss = a[stages];
 	dy = g->seed;
 	for (int i = stages - 1; i >= 0; i--) {
-		int dw = tensor(g, "dw", i, DLB_T_WEIGHT_GRADIENT, 0, 64), dx = tensor(g, "dx", i, DLB_T_GRADIENT, 1024, 0);
+		int dw = tensor(g, "dw", i, DLB_T_WEIGHT_GRADIENT, 0, 64),
+		    dx = tensor(g, "dx", i, DLB_T_GRADIENT, 1024, 0);
 		g->tensor[dw].of = w[i];
 		int b = op(g, "B", i, DLB_BACKWARD, (int[]){ dy, w[i], a[i + 1] }, 3, dx);
 		int gw = op(g, "W", i, DLB_BACKWARD, (int[]){ dy, a[i] }, 2, dw);
@@ -63,12 +67,14 @@ static void build(struct pipeline *x, int stages)
 }
 
 /* Stage i's forward takes f[i] seconds for a whole batch of BATCH / M samples with M micro-batches. */
-static void pipeline_init(struct pipeline *x, int stages, const char *cluster, double f, double b, double w, int M)
+static void pipeline_init(struct pipeline *x, int stages, const char *cluster, double f, double b, double w,
+			  int M)
 {
 	struct dlb_error err;
 	x->stages = stages;
 	build(x, stages);
-	int bad = dlb_graph_index(&x->g) || dlb_cluster_parse(cluster, &x->cl, &err) || dlb_cost_fit(&x->c, &x->g, NULL, &x->cl, &err);
+	int bad = dlb_graph_index(&x->g) || dlb_cluster_parse(cluster, &x->cl, &err) ||
+		  dlb_cost_fit(&x->c, &x->g, NULL, &x->cl, &err);
 	assert(!bad);
 	for (int i = 0; i < x->cl.n_links; i++) {
 		x->cl.link[i].latency_s = 0;
@@ -77,7 +83,10 @@ static void pipeline_init(struct pipeline *x, int stages, const char *cluster, d
 	for (int k = 0; k < x->c.n_kinds; k++)
 		x->c.accumulate_Bps[k] = 1e30;
 	for (int i = 0; i < x->g.n_ops; i++) {
-		double s = x->g.op[i].name[0] == 'F' ? f : x->g.op[i].name[0] == 'B' ? b : x->g.op[i].name[0] == 'W' ? w : 0;
+		double s = x->g.op[i].name[0] == 'F' ? f :
+			   x->g.op[i].name[0] == 'B' ? b :
+			   x->g.op[i].name[0] == 'W' ? w :
+						       0;
 		for (int k = 0; k < x->c.n_batches; k++)
 			x->c.op_s[i * x->c.n_batches + k] = s * (double)x->c.batch[k] * M / BATCH;
 	}
@@ -131,7 +140,8 @@ static double step_s(const struct pipeline *x, const char *schedule, int M, int 
 		p.placement[i] = (x->g.op[i].phase == DLB_FORWARD ? i : x->g.op[i].of) % x->cl.n_nodes;
 	double end = dlb_schedule_order(&p, &x->c, dlb_schedule_find(schedule), NULL);
 	if (dlb_plan_check(&p, &x->c, &err) || dlb_program_compile(&p, &x->c, BATCH, 0, &g, &err) ||
-	    dlb_program_verify(&g, &x->c, &err) || dlb_program_simulate(&g, &x->c, NULL, 0, 0, false, &t, &err)) {
+	    dlb_program_verify(&g, &x->c, &err) ||
+	    dlb_program_simulate(&g, &x->c, NULL, 0, 0, false, &t, &err)) {
 		fprintf(stderr, "%s: %s: %s\n", schedule, err.where, err.what);
 		abort();
 	}
@@ -176,13 +186,15 @@ static void test_four_stages(void)
 	assert(IS(flight, ==, P) && IS(one, <=, 3 * (M + P - 1)));
 	double h1 = step_s(&x, "zero-bubble", M, 0, &flight);
 	assert(IS(flight, <=, P));						/* no more memory than 1f1b */
-	assert(IS(h1, <, one) && IS(h1, <=, 3 * M + (P - 1) + 1e-6));		/* ZB-H1: (p - 1) (F + B - W) */
+	/* ZB-H1: (p - 1) (F + B - W) */
+	assert(IS(h1, <, one) && IS(h1, <=, 3 * M + (P - 1) + 1e-6));
 	double h2 = step_s(&x, "zero-bubble", M, 2 * P - 1, &flight);
 	assert(IS(flight, <=, 2 * P - 1) && IS(h2, <=, h1));
 	/* the last stage begins p - 1 later, and never waits */
 	expect("zero-bubble, 2 p - 1 in flight", h2, 3 * M + P - 1);
 	for (int limit = 1; limit < P; limit++) {			/* less memory, more time */
-		double s = step_s(&x, "1f1b", M, limit, &flight), z = step_s(&x, "zero-bubble", M, limit, NULL);
+		double s = step_s(&x, "1f1b", M, limit, &flight),
+		       z = step_s(&x, "zero-bubble", M, limit, NULL);
 		assert(IS(flight, <=, limit) && IS(s, >=, one - 1e-9) && IS(z, >=, h1 - 1e-9));
 	}
 	pipeline_release(&x);
@@ -202,7 +214,8 @@ static void test_chunks(void)
 			double s = step_s(&x, "interleaved", M, 0, NULL), ideal = 3 * v * M + 3 * (nodes - 1);
 			double one = step_s(&x, "1f1b", M, 0, NULL);
 			if (s > 1.01 * ideal || s > one + 1e-9) {
-				fprintf(stderr, "interleaved, %d nodes, M = %d: %g s (1f1b %g), ideal %g\n", nodes, M, s, one, ideal);
+				fprintf(stderr, "interleaved, %d nodes, M = %d: %g s (1f1b %g), ideal %g\n",
+					nodes, M, s, one, ideal);
 				abort();
 			}
 			pipeline_release(&x);
@@ -216,7 +229,8 @@ static void test_unequal(void)
 	for (int k = 0; k < 20; k++) {
 		struct pipeline x;
 		int M = 1 + k % 9;
-		pipeline_init(&x, 3 + k % 4, k % 2 ? "cpu:2 cpu:1*0.5" : "cpu:1 cpu:2*0.3", 1 + k % 3, 1 + k % 5, 0.5 * (k % 4), M);
+		pipeline_init(&x, 3 + k % 4, k % 2 ? "cpu:2 cpu:1*0.5" : "cpu:1 cpu:2*0.3", 1 + k % 3,
+			      1 + k % 5, 0.5 * (k % 4), M);
 		double none = step_s(&x, "none", M, 0, NULL);
 		/* async has other orders: test_program */
 		for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)

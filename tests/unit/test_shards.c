@@ -13,7 +13,11 @@ struct deal { int n; int64_t batch, share[8], last[8], count; double exchange; b
 
 static struct dlb_shards *new_shards(const struct deal *d, const double *label, uint64_t seed)
 {
-	struct dlb_shards_choice c = { .n = d->n, .batch = d->batch, .share = d->share, .last = d->last, .sorted = d->sorted,
+	struct dlb_shards_choice c = { .n = d->n,
+				       .batch = d->batch,
+				       .share = d->share,
+				       .last = d->last,
+				       .sorted = d->sorted,
 				       .exchange = d->exchange };
 
 	return dlb_shards_new(&c, d->count, label, d->shuffled, seed);
@@ -40,7 +44,9 @@ static void owners(const struct deal *d, const int64_t *at, int *owner)
 
 static struct deal draw(struct dlb_rng *r)
 {
-	struct deal d = { .n = 1 + (int)dlb_rng_below(r, 6), .exchange = (double)dlb_rng_below(r, 5) / 4.0, .sorted = dlb_rng_below(r, 2),
+	struct deal d = { .n = 1 + (int)dlb_rng_below(r, 6),
+			  .exchange = (double)dlb_rng_below(r, 5) / 4.0,
+			  .sorted = dlb_rng_below(r, 2),
 			  .shuffled = dlb_rng_below(r, 2) };
 	int64_t rest;
 
@@ -118,7 +124,9 @@ static void plain(void)
 /* The requested share is exchanged: of the samples drawn, all but about one in n move to another shard. */
 static void shares(void)
 {
-	struct deal d = { .n = 4, .batch = 8, .share = { 2, 2, 2, 2 }, .count = 8000, .shuffled = true, .exchange = 0.25 };
+	struct deal d = {
+		.n = 4, .batch = 8, .share = { 2, 2, 2, 2 }, .count = 8000, .shuffled = true, .exchange = 0.25
+	};
 	struct dlb_shards *s = new_shards(&d, NULL, 5);
 	static int64_t at[8000];
 	static int owner[8000], before[8000];

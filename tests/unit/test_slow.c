@@ -37,7 +37,8 @@ static void spinning_ends_when_it_says(void)
 	own_s = dlb_clock_thread_cpu_s() - cpu_s;
 	dlb_slow_end(&w, &t, NULL);
 	assert(IS(dlb_clock_thread_cpu_s() - cpu_s, >=, 3.0 * own_s * 0.999));
-	assert(IS(t.end_s - t.start_s, >, t.took_s) && IS(t.end_s, <=, dlb_clock_s()) && IS(w.owed_s, ==, 0.0));
+	assert(IS(t.end_s - t.start_s, >, t.took_s) && IS(t.end_s, <=, dlb_clock_s()) &&
+	       IS(w.owed_s, ==, 0.0));
 }
 
 /* Successive ops are reported with their slowed times, one after the other; each has its own debt. */
@@ -74,7 +75,8 @@ static void a_cold_cache_does_not_count(void)
 	work(100000);
 	dlb_slow_end(&w, &t, &least);
 	assert(IS(least.now_s, ==, 1e-9) && IS(least.n, ==, 2));
-	assert(IS(w.owed_s, <, 0.0) && IS(w.owed_s, >=, -1e-3)); /* it lasted too long: negative debt, up to the limit */
+	/* it lasted too long: negative debt, up to the limit */
+	assert(IS(w.owed_s, <, 0.0) && IS(w.owed_s, >=, -1e-3));
 	assert(IS(t.end_s - t.start_s, <=, 1e-6) && IS(t.took_s, >=, t.cpu_s / 2) && IS(t.took_s, >, 1e-6));
 }
 

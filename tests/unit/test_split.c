@@ -13,8 +13,10 @@ static const uint64_t seed = 20261121;
 static uint64_t drawn;
 static int n_checked, n_graphs;
 
-#define W(name, ...) drawn_constant(g, name, (const int64_t[]){ __VA_ARGS__ }, \
-				    (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), true, seed, &drawn)
+#define W(name, ...) \
+	drawn_constant(g, name, (const int64_t[]){ __VA_ARGS__ }, \
+		       (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), true, seed, \
+		       &drawn)
 #define OP(type, ...) op(g, type, (const int[]){ __VA_ARGS__ }, (int)(sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)), NULL, 0)
 
 static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
@@ -48,7 +50,8 @@ static int images(struct dlb_graph *g)
 	const struct dlb_attr grouped[2] = { pads, { .name = "group", .type = DLB_ATTR_INT, .i = 6 } };
 	const struct dlb_attr two = { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = kernel, .n = 2 };
 	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 4, 6, 6 }, 4);
-	const int a = OP("Relu", op(g, "Conv", (const int[]){ x, W("w1", 6, 4, 3, 3), W("b1", 6) }, 3, &pads, 1));
+	const int a = OP("Relu",
+			 op(g, "Conv", (const int[]){ x, W("w1", 6, 4, 3, 3), W("b1", 6) }, 3, &pads, 1));
 	const int b = with(g, "Conv", a, W("w2", 12, 1, 3, 3), grouped, 2);
 	const int p = with(g, "MaxPool", OP("Relu", b), -1, &two, 1);
 	const int c = OP("Relu", with(g, "Conv", p, W("w3", 5, 12, 3, 3), &pads, 1));
@@ -70,7 +73,8 @@ static int attention(struct dlb_graph *g)
 	const int in[2] = { qkv, I(12, 12, 12) };
 	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 3, &last, 1);
 	for (int i = 0; i < 3; i++)
-		part[i] = with(g, "Transpose", OP("Reshape", part[i], I(0, 5, 3, 4)), -1, i == 1 ? &keys : &heads, 1);
+		part[i] = with(g, "Transpose", OP("Reshape", part[i], I(0, 5, 3, 4)), -1,
+			       i == 1 ? &keys : &heads, 1);
 	const int y = OP("MatMul", with(g, "Softmax", OP("MatMul", part[0], part[1]), -1, &last, 1), part[2]);
 	const int joined = OP("Reshape", with(g, "Transpose", y, -1, &heads, 1), I(0, 5, 12));
 	return OP("Add", x, OP("MatMul", joined, W("o", 12, 8)));
@@ -81,15 +85,18 @@ static int attention_op(struct dlb_graph *g)
 {
 	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
 	const struct dlb_attr how[3] = { { .name = "q_num_heads", .type = DLB_ATTR_INT, .i = 4 },
-		{ .name = "kv_num_heads", .type = DLB_ATTR_INT, .i = 2 }, { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
-	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3), kv = OP("MatMul", x, W("kv", 8, 12));
+					 { .name = "kv_num_heads", .type = DLB_ATTR_INT, .i = 2 },
+					 { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3),
+		  kv = OP("MatMul", x, W("kv", 8, 12));
 	const int q = OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), in[2] = { kv, I(6, 6) };
 	int part[2];
 
 	for (int i = 0; i < 2; i++)
 		part[i] = dlb_graph_add_tensor(g, (const char *[]){ "k", "v" }[i], DLB_T_ACTIVATION);
 	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 2, &last, 1);
-	const int y = op(g, "Attention", (const int[]){ q, part[0], part[1], OP("Tanh", W("mask", 4, 5, 5)) }, 4, how, 3);
+	const int y = op(g, "Attention", (const int[]){ q, part[0], part[1], OP("Tanh", W("mask", 4, 5, 5)) },
+			 4, how, 3);
 	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
 }
 
@@ -100,15 +107,18 @@ static int strided_attention(struct dlb_graph *g)
 	static const int64_t rows[] = { 0, 2, 1, 3 }, turned[] = { 0, 2, 1, 3 };
 	const struct dlb_attr perm = { .name = "perm", .type = DLB_ATTR_INTS, .ints = turned, .n = 4 };
 	const struct dlb_attr how[4] = { { .name = "axesQ", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
-		{ .name = "axesV", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
-		{ .name = "axesY", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 }, { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
+					 { .name = "axesV", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
+					 { .name = "axesY", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
+					 { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
 	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
 	const int q = OP("Reshape", OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), I(0, 5, 4, 3));
-	const int k = with(g, "Transpose", OP("Reshape", OP("MatMul", x, W("k", 8, 6)), I(0, 5, 2, 3)), -1, &perm, 1);
+	const int k = with(g, "Transpose", OP("Reshape", OP("MatMul", x, W("k", 8, 6)), I(0, 5, 2, 3)), -1,
+			   &perm, 1);
 	const int v = OP("Reshape", OP("MatMul", x, W("v", 8, 6)), I(0, 5, 2, 3));
 	const int mask = OP("Tanh", W("mask", 4, 5, 5)), y = dlb_graph_add_tensor(g, "y", DLB_T_ACTIVATION);
 
-	dlb_graph_add_op(g, "attention", "StridedAttention", "dlb", DLB_FORWARD, (const int[]){ q, k, v, mask }, 4, &y, 1, how, 4);
+	dlb_graph_add_op(g, "attention", "StridedAttention", "dlb", DLB_FORWARD,
+			 (const int[]){ q, k, v, mask }, 4, &y, 1, how, 4);
 	return OP("Add", x, OP("MatMul", OP("Reshape", y, I(0, 5, 12)), W("o", 12, 8)));
 }
 
@@ -140,8 +150,8 @@ static void make(struct dlb_graph *g, build_fn *build)
 	g->output[g->n_outputs++] = y;
 	const bool labels = build == labelled;
 	if (dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) ||
-	    dlb_graph_attach_loss(g, labels ? "cross-entropy" : "mse", &err) ||
-	    dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err))
+	    dlb_graph_attach_loss(g, labels ? "cross-entropy" : "mse", &err) || dlb_graph_rewrite(g, &err) ||
+	    dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err))
 		test_die(&err);
 	dlb_graph_index(g);
 }
@@ -157,8 +167,9 @@ static void fill(struct test_run *r)
 		const struct dlb_desc d = dlb_tensor_desc(x, r->n);
 		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
 			dlb_value_set(r->value[g->input[i]], x->dtype, k,
-				      dlb_dtype_is_float(x->dtype) ? dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k) :
-				      (double)((k * 7 + 3) % 10));
+				      dlb_dtype_is_float(x->dtype) ?
+					      dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k) :
+					      (double)((k * 7 + 3) % 10));
 	}
 	test_run_phase(r, DLB_BACKWARD);
 }
@@ -185,7 +196,8 @@ static void same_gradients(const char *what, const struct test_run *a, const str
 		const char *name = w->slice ? w->slice->of : w->name;
 		int whole = -1;
 		for (int k = 0; k < b->g->n_ops; k++)
-			if (b->g->op[k].phase == DLB_UPDATE && !strcmp(b->g->tensor[b->g->op[k].in[0]].name, name))
+			if (b->g->op[k].phase == DLB_UPDATE &&
+			    !strcmp(b->g->tensor[b->g->op[k].in[0]].name, name))
 				whole = b->g->op[k].in[1];
 		assert(IS(whole, >=, 0));
 		const struct dlb_desc d = dlb_tensor_desc(w, a->n);
@@ -212,7 +224,8 @@ static int count(const struct dlb_graph *g, const char *type)
 }
 
 /* Splits as requested; the forward pass must have `concats` concatenations. */
-static void check(const char *what, build_fn *build, const struct dlb_split_request *ask, int n_ask, int n_split, int concats)
+static void check(const char *what, build_fn *build, const struct dlb_split_request *ask, int n_ask,
+		  int n_split, int concats)
 {
 	static const int64_t sizes[] = { 3, 5, 1 };		/* 1: some shards by samples are empty */
 	struct dlb_error err = { .what = "" };
@@ -245,7 +258,8 @@ static void check(const char *what, build_fn *build, const struct dlb_split_requ
 	n_graphs++;
 }
 
-static void one(const char *what, build_fn *build, const char *op_, int parts, const char *axis, int n_split, int concats)
+static void one(const char *what, build_fn *build, const char *op_, int parts, const char *axis, int n_split,
+		int concats)
 {
 	const struct dlb_split_request ask = { .op = op_, .parts = parts, .axis = axis, .why = "a test" };
 
@@ -289,7 +303,14 @@ static void graphs(void)
 
 static void slices(void)
 {
-	const struct dlb_slice s = { .of = "w", .n_dims = 3, .dim = { 2, 12, 5 }, .axis = 1, .units = 3, .unit = 2, .first = 1, .count = 2 };
+	const struct dlb_slice s = { .of = "w",
+				     .n_dims = 3,
+				     .dim = { 2, 12, 5 },
+				     .axis = 1,
+				     .units = 3,
+				     .unit = 2,
+				     .first = 1,
+				     .count = 2 };
 	float whole[120], part[80], back[120] = { 0 };
 	struct dlb_desc d = { .n_dims = 3, .dim = { 2, 8, 5 } };
 
@@ -343,7 +364,8 @@ static void undifferentiated(void)
 		assert(IS(g.n_ops, ==, was.n_ops) && IS(g.n_tensors, ==, was.n_tensors));
 		for (int k = 0; k < g.n_ops; k++)
 			assert(SAME(g.op[k].name, was.op[k].name) && SAME(g.op[k].type, was.op[k].type) &&
-			       IS(g.op[k].of, ==, was.op[k].of) && IS(g.op[k].colocate, ==, was.op[k].colocate));
+			       IS(g.op[k].of, ==, was.op[k].of) &&
+			       IS(g.op[k].colocate, ==, was.op[k].colocate));
 		dlb_graph_release(&g);
 		dlb_graph_release(&was);
 	}
@@ -351,12 +373,14 @@ static void undifferentiated(void)
 
 static void asks(void)
 {
-	static const char *const bad[] = { "", "=2", "a", "a=", "a=x", "a=1", "a=2x", "a=2:", "a=2:no", "a=99999" };
+	static const char *const bad[] = { "",    "=2",   "a",    "a=",     "a=x",
+					   "a=1", "a=2x", "a=2:", "a=2:no", "a=99999" };
 	struct dlb_arena a = { 0 };
 	struct dlb_split_request ask;
 	struct dlb_error err = { .what = "" };
 
-	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && SAME(ask.op, "a=b") && IS(ask.parts, ==, 3) && SAME(ask.axis, "head"));
+	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && SAME(ask.op, "a=b") &&
+	       IS(ask.parts, ==, 3) && SAME(ask.axis, "head"));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert(dlb_split_parse(bad[i], &a, &ask, &err));
 	dlb_arena_release(&a);

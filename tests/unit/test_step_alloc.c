@@ -32,12 +32,17 @@ void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 static void count(const char *caller)
 {
-	__atomic_add_fetch(caller >= &__executable_start && caller < &etext ? &calls : &external, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(caller >= &__executable_start && caller < &etext ? &calls : &external, 1,
+			   __ATOMIC_RELAXED);
 }
 void *malloc(size_t n) { count(__builtin_return_address(0)); return __libc_malloc(n); }
 void *calloc(size_t n, size_t m) { count(__builtin_return_address(0)); return __libc_calloc(n, m); }
 void *realloc(void *p, size_t n) { count(__builtin_return_address(0)); return __libc_realloc(p, n); }
-void *aligned_alloc(size_t align, size_t n) { count(__builtin_return_address(0)); return __libc_memalign(align, n); }
+void *aligned_alloc(size_t align, size_t n)
+{
+	count(__builtin_return_address(0));
+	return __libc_memalign(align, n);
+}
 int posix_memalign(void **p, size_t align, size_t n)
 {
 	count(__builtin_return_address(0));
@@ -77,8 +82,10 @@ static void test_model(const char *path, struct dlb_backend *be)
 	struct dlb_graph g;
 	must(dlb_onnx_read(path, &g, &err), &err);
 	g.training = true;
-	must(dlb_graph_fold(&g, 4, be, &err) || dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, NULL, &err) ||
-	     dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) || dlb_graph_index(&g), &err);
+	must(dlb_graph_fold(&g, 4, be, &err) || dlb_graph_find_parameters(&g, &err) ||
+		     dlb_graph_attach_loss(&g, NULL, &err) || dlb_graph_choose_layout(&g, &err) ||
+		     dlb_graph_differentiate(&g, &err) || dlb_graph_index(&g),
+	     &err);
 	calls_for(&g, be, 4, 2);			/* libraries cache at first use */
 	int few = calls_for(&g, be, 4, 2);
 	external = 0;
@@ -107,6 +114,7 @@ int main(void)
 		test_model(path, &be);
 	}
 	be.ops->close(&be);
-	printf("test_step_alloc: %d models; a step of each makes no call of ours, %d of libraries in all\n", DLB_LEN(models), external_per_step);
+	printf("test_step_alloc: %d models; a step of each makes no call of ours, %d of libraries in all\n",
+	       DLB_LEN(models), external_per_step);
 	return 0;
 }

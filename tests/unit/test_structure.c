@@ -16,7 +16,8 @@ static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind ki
 	return t;
 }
 
-static int numbers(struct dlb_graph *g, const char *name, enum dlb_dtype dtype, int n, const double *v, bool initial)
+static int numbers(struct dlb_graph *g, const char *name, enum dlb_dtype dtype, int n, const double *v,
+		   bool initial)
 {
 	const int t = tensor(g, name, DLB_T_CONSTANT);
 	struct dlb_tensor *x = &g->tensor[t];
@@ -32,8 +33,14 @@ static int numbers(struct dlb_graph *g, const char *name, enum dlb_dtype dtype, 
 	return t;
 }
 
-static int whole(struct dlb_graph *g, const char *name, double v) { return numbers(g, name, DLB_I64, -1, &v, false); }
-static int truth(struct dlb_graph *g, const char *name, double v) { return numbers(g, name, DLB_BOOL, -1, &v, false); }
+static int whole(struct dlb_graph *g, const char *name, double v)
+{
+	return numbers(g, name, DLB_I64, -1, &v, false);
+}
+static int truth(struct dlb_graph *g, const char *name, double v)
+{
+	return numbers(g, name, DLB_BOOL, -1, &v, false);
+}
 
 static struct dlb_attr integer(const char *name, int64_t v)
 {
@@ -145,7 +152,8 @@ static void refused(struct dlb_graph *g, const char *where, const char *says)
 	}
 	/* where: the vertex with its operator and opset, or the model's output; and a cure */
 	if (!err.hint[0] || (!strstr(err.where, "' (opset ") && strncmp(says, "the output", 10))) {
-		fprintf(stderr, "short of vertex, opset or cure: %s: %s; %s\n", err.where, err.what, err.hint);
+		fprintf(stderr, "short of vertex, opset or cure: %s: %s; %s\n", err.where, err.what,
+			err.hint);
 		abort();
 	}
 	dlb_graph_release(g);
@@ -164,7 +172,8 @@ static void computes(struct dlb_graph *g, int k, int count, const double *want)
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[g->output[k]], 2);
 	assert(IS(dlb_desc_count(&d), ==, count));
 	for (int i = 0; i < count; i++)
-		if (fabs(dlb_value_real(r.value[g->output[k]], d.dtype, i) - want[i]) > 1e-5 * (1 + fabs(want[i]))) {
+		if (fabs(dlb_value_real(r.value[g->output[k]], d.dtype, i) - want[i]) >
+		    1e-5 * (1 + fabs(want[i]))) {
 			fprintf(stderr, "%s[%d] is %g, not %g\n", g->tensor[g->output[k]].name, i,
 				dlb_value_real(r.value[g->output[k]], d.dtype, i), want[i]);
 			abort();
@@ -184,9 +193,11 @@ static int power_loop(struct dlb_graph *g, double trips, double last)
 		go = truth(g, "go", 1), end = whole(g, "end", last);
 	int index;
 	struct dlb_body *b = body(g, &index, 3);
-	const int i = formal(b, "i"), c = formal(b, "c"), s = formal(b, "s"), bw = capture(b, "w"), be_ = capture(b, "end");
+	const int i = formal(b, "i"), c = formal(b, "c"), s = formal(b, "s"), bw = capture(b, "w"),
+		  be_ = capture(b, "end");
 	(void)c;
-	const int next = apply(&b->g, "Less", "next", IN(i, be_)), each = apply(&b->g, "Mul", "each", IN(s, bw));
+	const int next = apply(&b->g, "Less", "next", IN(i, be_)),
+		  each = apply(&b->g, "Mul", "each", IN(s, bw));
 	const int same = apply(&b->g, "Identity", "same", IN(each));
 	b->g.output[0] = next, b->g.output[1] = each, b->g.output[2] = same;
 	b->g.n_outputs = 3;
@@ -275,7 +286,8 @@ static void test_nested(void)
 	const int x = start(&g, 2), m = whole(&g, "m", 2), one = whole(&g, "one", 1);
 	struct dlb_body *b = body(&g, &index, 3);
 	const int i = formal(b, "i"), c = formal(b, "c"), s = formal(b, "s"), bone = capture(b, "one");
-	const int is_one = apply(&b->g, "Equal", "is_one", IN(i, bone)), keep = apply(&b->g, "Identity", "keep", IN(c));
+	const int is_one = apply(&b->g, "Equal", "is_one", IN(i, bone)),
+		  keep = apply(&b->g, "Identity", "keep", IN(c));
 	branch(&g, &then, "Neg");
 	branch(&g, &otherwise, "Exp");
 	g.body[otherwise]->first_capture = 2;
@@ -317,7 +329,8 @@ static void test_undecided(void)
 	g.op[0].attr = dlb_attr_copy(&g.arena, &to, 1);
 	g.op[0].n_attr = 1;
 	give(&g, if_on(&g, c, x));
-	refused(&g, "If_1", "the condition of If ('c') is not known before the run: it is computed from input 'x'");
+	refused(&g, "If_1",
+		"the condition of If ('c') is not known before the run: it is computed from input 'x'");
 
 	x = start(&g, 2);			/* the number of samples depends on the batch */
 	const int shape = apply(&g, "Shape", "shape", IN(x)), zero = whole(&g, "zero", 0);
@@ -416,7 +429,8 @@ static void test_sequence(void)
 	const int parts = tensor(&g, "parts", DLB_T_ACTIVATION), y = tensor(&g, "y", DLB_T_ACTIVATION);
 	op(&g, "SplitToSequence", IN(x, numbers(&g, "sizes", DLB_I64, 2, sizes, false)), &parts, 1, &axis, 1);
 	const int last = apply(&g, "SequenceAt", "last", IN(parts, whole(&g, "one", 1)));
-	op(&g, "ConcatFromSequence", IN(apply(&g, "SequenceInsert", "more", IN(parts, last, whole(&g, "front", 0)))), &y, 1, &axis, 1);
+	op(&g, "ConcatFromSequence",
+	   IN(apply(&g, "SequenceInsert", "more", IN(parts, last, whole(&g, "front", 0)))), &y, 1, &axis, 1);
 	give(&g, y);
 	fold(&g);
 	COMPUTES(&g, 0, 4, 1, 2, 3, 4, 8, 5, 6, 7, 8);

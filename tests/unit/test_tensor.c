@@ -9,19 +9,24 @@
 static void types(void)
 {
 	for (int t = 0; t < DLB_N_DTYPES; t++) {
-		assert(IS(dlb_dtype_find(dlb_dtype_name(t)), ==, t) && IS(dlb_dtype_find(dlb_dtype_safetensors(t)), ==, t));
+		assert(IS(dlb_dtype_find(dlb_dtype_name(t)), ==, t) &&
+		       IS(dlb_dtype_find(dlb_dtype_safetensors(t)), ==, t));
 		assert(IS(dlb_dtype_from_onnx(dlb_dtype_to_onnx(t)), ==, t));
 		assert(IS(dlb_dtype_bytes(t), >=, 1) && IS(dlb_dtype_bytes(t), <=, 8));
 		assert(!(dlb_dtype_is_float(t) && dlb_dtype_is_int(t)));
 	}
-	assert(IS(dlb_dtype_find("f33"), ==, -1) && IS(dlb_dtype_from_onnx(8), ==, -1) && IS(dlb_dtype_from_onnx(0), ==, -1));
+	assert(IS(dlb_dtype_find("f33"), ==, -1) && IS(dlb_dtype_from_onnx(8), ==, -1) &&
+	       IS(dlb_dtype_from_onnx(0), ==, -1));
 	assert(!dlb_dtype_is_int(DLB_BOOL) && !dlb_dtype_is_float(DLB_BOOL));
 }
 
 static void shapes(void)
 {
-	struct dlb_desc d = { .dtype = DLB_F32, .layout = DLB_CHANNELS_LAST, .n_dims = 4, .dim = { 2, 3, 4, 5 } };
-	struct dlb_desc row = { .dtype = DLB_F32, .n_dims = 1, .dim = { 5 } }, none = { .n_dims = -1 }, scalar = { .n_dims = 0 }, out;
+	struct dlb_desc d = {
+		.dtype = DLB_F32, .layout = DLB_CHANNELS_LAST, .n_dims = 4, .dim = { 2, 3, 4, 5 }
+	};
+	struct dlb_desc row = { .dtype = DLB_F32, .n_dims = 1, .dim = { 5 } }, none = { .n_dims = -1 },
+			scalar = { .n_dims = 0 }, out;
 	struct dlb_desc bad = { .n_dims = 1, .dim = { 4 } }, col = { .n_dims = 2, .dim = { 7, 1 } };
 	int64_t s[DLB_MAX_DIMS];
 	char buf[80];
@@ -32,14 +37,16 @@ static void shapes(void)
 	assert(SAME(dlb_desc_str(&d, buf, 6), "f32[2"));
 	assert(SAME(dlb_desc_str(&none, buf, sizeof buf), "absent"));
 	assert(SAME(dlb_desc_str(&scalar, buf, sizeof buf), "f32[]"));
-	assert(IS(dlb_desc_count(&d), ==, 120) && IS(dlb_desc_bytes(&d), ==, 480) && IS(dlb_desc_count(&scalar), ==, 1) && IS(dlb_desc_count(&none), ==, 0));
+	assert(IS(dlb_desc_count(&d), ==, 120) && IS(dlb_desc_bytes(&d), ==, 480) &&
+	       IS(dlb_desc_count(&scalar), ==, 1) && IS(dlb_desc_count(&none), ==, 0));
 	d.layout = DLB_PLAIN;
 	dlb_desc_strides(&d, s);
 	assert(IS(s[0], ==, 60) && IS(s[1], ==, 20) && IS(s[2], ==, 5) && IS(s[3], ==, 1));
 	assert(IS(dlb_broadcast(&d, &row, &out), ==, 0) && dlb_desc_same_shape(&out, &d));
 	assert(IS(dlb_broadcast(&row, &d, &out), ==, 0) && dlb_desc_same_shape(&out, &d));
 	assert(IS(dlb_broadcast(&scalar, &row, &out), ==, 0) && dlb_desc_same_shape(&out, &row));
-	assert(IS(dlb_broadcast(&col, &row, &out), ==, 0) && IS(out.n_dims, ==, 2) && IS(out.dim[0], ==, 7) && IS(out.dim[1], ==, 5));
+	assert(IS(dlb_broadcast(&col, &row, &out), ==, 0) && IS(out.n_dims, ==, 2) && IS(out.dim[0], ==, 7) &&
+	       IS(out.dim[1], ==, 5));
 	assert(IS(dlb_broadcast(&d, &bad, &out), ==, -1));
 	assert(!dlb_desc_same_shape(&row, &bad) && !dlb_desc_same_shape(&row, &col));
 }
@@ -56,7 +63,17 @@ static void counts(void)
 
 static void values(void)
 {
-	static const double exact[] = { 0, 1, -1, 0.5, 2, 65504, -65504, 6.103515625e-05, 5.9604644775390625e-08, 1.0009765625, 0.333251953125 };
+	static const double exact[] = { 0,
+					1,
+					-1,
+					0.5,
+					2,
+					65504,
+					-65504,
+					6.103515625e-05,
+					5.9604644775390625e-08,
+					1.0009765625,
+					0.333251953125 };
 	uint64_t store[4];
 
 	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {

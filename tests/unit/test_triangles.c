@@ -20,7 +20,8 @@ static void triangles(void)
 {
 	for (int n = 1; n < 70; n += n < 12 ? 1 : 7) {
 		int64_t count = dlb_rfp_count(n);
-		float *a = dlb_xmalloc((size_t)(3 * n * n) * sizeof *a), *b = a + n * n, *c = b + n * n, largest;
+		float *a = dlb_xmalloc((size_t)(3 * n * n) * sizeof *a), *b = a + n * n, *c = b + n * n,
+		      largest;
 		float *s = dlb_xmalloc((size_t)(3 * count) * sizeof *s), *work = s + count, *t = work + count;
 		bool *seen = dlb_xcalloc((size_t)count, sizeof *seen), finite;
 		double added;
@@ -35,7 +36,9 @@ static void triangles(void)
 			dlb_rfp_pack(n, a, reversed, s);
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j <= i; j++)
-					assert(IS(s[dlb_rfp_at(n, i, j)], ==, (reversed ? a[(n - 1 - i) * n + n - 1 - j] : a[i * n + j])));
+					assert(IS(s[dlb_rfp_at(n, i, j)], ==,
+						  (reversed ? a[(n - 1 - i) * n + n - 1 - j] :
+							      a[i * n + j])));
 			memset(b, 0, (size_t)(n * n) * sizeof *b);
 			dlb_rfp_unpack(n, s, reversed, b);
 			assert(!memcmp(a, b, (size_t)(n * n) * sizeof *a));
@@ -93,12 +96,15 @@ static void retries(void)
 	dlb_rfp_restore(N, s, a);
 	for (int i = 0; i < N; i++)	/* the factored matrix was not reversed: compare backwards */
 		for (int j = 0; j <= i; j++)
-			assert(IS(fabsf(a[(N - 1 - i) * N + N - 1 - j] - before[dlb_rfp_at(N, i, j)] - (i == j ? 0.1f : 0)), <, 1e-4f));
+			assert(IS(fabsf(a[(N - 1 - i) * N + N - 1 - j] - before[dlb_rfp_at(N, i, j)] -
+					(i == j ? 0.1f : 0)),
+				  <, 1e-4f));
 	spd(&rng, a, N, 0);
 	a[5 * N + 5] = -3;
 	dlb_rfp_pack(N, a, true, s);
 	memcpy(before, s, sizeof s);
-	assert(IS(dlb_spd_factor(N, s, 1e-3, work, &added), ==, -1) && IS(added, ==, 0) && !memcmp(s, before, sizeof s));
+	assert(IS(dlb_spd_factor(N, s, 1e-3, work, &added), ==, -1) && IS(added, ==, 0) &&
+	       !memcmp(s, before, sizeof s));
 	n_checks += 3;
 }
 
@@ -106,7 +112,8 @@ static void pivoted(void)
 {
 	for (int n = 1; n < 60; n += 9)
 		for (int rank = 0; rank <= n; rank += 3) {
-			float *x = dlb_xcalloc((size_t)(n * rank + 1), sizeof *x), *a = dlb_xcalloc((size_t)(n * n), sizeof *a);
+			float *x = dlb_xcalloc((size_t)(n * rank + 1), sizeof *x),
+			      *a = dlb_xcalloc((size_t)(n * n), sizeof *a);
 			float *l = dlb_xcalloc((size_t)(n * n), sizeof *l);
 			int *pivot = dlb_xcalloc((size_t)n, sizeof *pivot), got;
 			double rest, least, worst = 0;
@@ -150,7 +157,8 @@ static bool triangle_vectors(void)
 
 	if (!root)
 		return false;
-	assert(IS(json_integer_value(of(root, "packed_bytes")), ==, 4 * dlb_rfp_count(N)) && IS(json_integer_value(of(root, "dense_bytes")), ==, 4 * N * N));
+	assert(IS(json_integer_value(of(root, "packed_bytes")), ==, 4 * dlb_rfp_count(N)) &&
+	       IS(json_integer_value(of(root, "dense_bytes")), ==, 4 * N * N));
 	for (int w = 0; w < W; w++) {
 		for (int i = 0; i < N * N; i++)
 			a[i] = (float)number(at(of(root, "D"), w), i / N, i % N);
@@ -163,17 +171,20 @@ static bool triangle_vectors(void)
 		assert(IS(dlb_spd_factor(N, s, 0, work, &added), ==, 0));
 		for (int i = 0; i < N; i++)
 			for (int j = 0; j <= i; j++)
-				near((double)s[dlb_rfp_at(N, i, j)], number(at(of(root, "L_each"), w), i, j), 1e-5);
+				near((double)s[dlb_rfp_at(N, i, j)], number(at(of(root, "L_each"), w), i, j),
+				     1e-5);
 	}
 	for (int i = 0; i < T; i++)
 		near((double)sum[i], json_number_value(at(of(root, "rfp_sum"), i)), 1e-6);
 	dlb_rfp_unpack(N, sum, false, a);
 	dlb_rfp_pack(N, a, true, rev);
-	assert(IS(dlb_spd_factor(N, sum, 0, work, &added), ==, 0) && IS(dlb_spd_factor(N, rev, 0, work, &added), ==, 0));
+	assert(IS(dlb_spd_factor(N, sum, 0, work, &added), ==, 0) &&
+	       IS(dlb_spd_factor(N, rev, 0, work, &added), ==, 0));
 	for (int i = 0; i < N; i++)
 		for (int j = 0; j <= i; j++) {
 			near((double)sum[dlb_rfp_at(N, i, j)], number(of(root, "L_sum"), i, j), 1e-5);
-			near((double)rev[dlb_rfp_at(N, i, j)], number(of(root, "U_reverse"), N - 1 - i, N - 1 - j), 1e-5);
+			near((double)rev[dlb_rfp_at(N, i, j)],
+			     number(of(root, "U_reverse"), N - 1 - i, N - 1 - j), 1e-5);
 		}
 	dlb_rfp_restore(N, rev, back);
 	for (int i = 0; i < N * N; i++)
@@ -218,7 +229,8 @@ static bool pivoted_vectors(void)
 		const json_t *want = at(cases, c);
 		double relative = json_number_value(of(want, "tol_relative"));
 		/* A remainder below 1e-6 of the diagonal is rounding in float32. */
-		int rank = dlb_pivoted_cholesky(N, a, relative * most, -INFINITY, N, l, N, pivot, &rest, &least);
+		int rank = dlb_pivoted_cholesky(N, a, relative * most, -INFINITY, N, l, N, pivot, &rest,
+						&least);
 
 		if (relative < 1e-6)
 			continue;
@@ -237,11 +249,13 @@ static bool pivoted_vectors(void)
 			}
 	}
 	memset(a, 0, sizeof a);
-	assert(IS(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least), ==, json_integer_value(of(of(root, "zero_matrix"), "expect_rank"))));
+	assert(IS(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least), ==,
+		  json_integer_value(of(of(root, "zero_matrix"), "expect_rank"))));
 	for (int i = 0; i < 9; i++)
 		a[i] = (float)number(bad, i / 3, i % 3);
 	/* not semidefinite */
-	assert(IS(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least), ==, 2) && IS(least, ==, -1));
+	assert(IS(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least), ==, 2) &&
+	       IS(least, ==, -1));
 	json_decref(root);
 	return true;
 }
@@ -253,6 +267,7 @@ int main(void)
 	retries();
 	pivoted();
 	const bool shared = triangle_vectors() && pivoted_vectors();
-	printf("%ld checks of triangles%s\n", n_checks, shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
+	printf("%ld checks of triangles%s\n", n_checks,
+	       shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
 	return 0;
 }

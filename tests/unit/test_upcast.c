@@ -38,8 +38,10 @@ static void test_upcast(void)
 	if (parse(&m, &g))
 		die("half");
 	dlb_graph_upcast(&g);
-	assert(IS(g.upcast[DLB_UPCAST_F16].initializers, ==, 1) && IS(g.upcast[DLB_UPCAST_F16].others, ==, 0));
-	assert(IS(g.upcast[DLB_UPCAST_BF16].initializers, ==, 1) && IS(g.n_notes, ==, 2) && HAS(g.note[0], "1 f16 initializer and 0 other"));
+	assert(IS(g.upcast[DLB_UPCAST_F16].initializers, ==, 1) &&
+	       IS(g.upcast[DLB_UPCAST_F16].others, ==, 0));
+	assert(IS(g.upcast[DLB_UPCAST_BF16].initializers, ==, 1) && IS(g.n_notes, ==, 2) &&
+	       HAS(g.note[0], "1 f16 initializer and 0 other"));
 	for (const char *const *name = (const char *const[]){ "w", "v", NULL }; *name; name++) {
 		const struct dlb_tensor *t = &g.tensor[tensor_named(&g, *name)];
 		assert(IS(t->dtype, ==, DLB_F32) && !memcmp(t->data, two, sizeof two));
@@ -83,7 +85,8 @@ static void test_save(void)
 {
 	static const float w[] = { 1 + 0x1p-11f, 3 }, v[] = { 1 + 0x1p-8f, 1 + 0x1.8p-7f };
 	static const uint16_t want_w[] = { 0x3c00, 0x4200 }, want_v[] = { 0x3f80, 0x3f82 };
-	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
+	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } },
+				      { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
 	struct model m;
 	struct dlb_graph g;
 	char path[300], saved[300];
@@ -99,7 +102,8 @@ static void test_save(void)
 	if (dlb_onnx_save(path, saved, (const char *[]){ "w", "v" }, (const void *[]){ w, v }, d, 2, &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("save");
-	const struct dlb_tensor *f16 = &g.tensor[tensor_named(&g, "w")], *bf16 = &g.tensor[tensor_named(&g, "v")];
+	const struct dlb_tensor *f16 = &g.tensor[tensor_named(&g, "w")],
+				*bf16 = &g.tensor[tensor_named(&g, "v")];
 	assert(IS(f16->dtype, ==, DLB_F16) && !memcmp(f16->data, want_w, sizeof want_w));
 	assert(IS(bf16->dtype, ==, DLB_BF16) && !memcmp(bf16->data, want_v, sizeof want_v));
 	dlb_graph_release(&g);

@@ -60,9 +60,11 @@ static void test_normals(void)
 	for (int i = 0; i < N; i++) {
 		dlb_philox(1, 2, (uint64_t)UINT32_MAX - 1000 + (uint64_t)i, x);
 		for (int k = 0; k < 4; k += 2) {
-			double r = sqrt(-2 * log(((x[k] >> 8) + 1) / 16777216.0)), a = 6.283185307179586 * (x[k + 1] >> 8) / 16777216.0;
+			double r = sqrt(-2 * log(((x[k] >> 8) + 1) / 16777216.0)),
+			       a = 6.283185307179586 * (x[k + 1] >> 8) / 16777216.0;
 
-			assert(IS(fabs(many[4 * i + k] - r * cos(a)), <, 4e-6) && IS(fabs(many[4 * i + k + 1] - r * sin(a)), <, 4e-6));
+			assert(IS(fabs(many[4 * i + k] - r * cos(a)), <, 4e-6) &&
+			       IS(fabs(many[4 * i + k + 1] - r * sin(a)), <, 4e-6));
 		}
 	}
 	for (int i = 0; i < 4 * N; i++) {
@@ -106,7 +108,8 @@ static void test_hash(void)
 	/* FNV-1a of "a" and "foobar": Fowler, Noll, Vo's own test suite. */
 	assert(IS(dlb_hash_bytes(DLB_HASH_INIT, "a", 1), ==, UINT64_C(0xaf63dc4c8601ec8c)));
 	assert(IS(dlb_hash_bytes(DLB_HASH_INIT, "foobar", 6), ==, UINT64_C(0x85944171f73967e8)));
-	assert(IS(dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "a"), "bc"), !=, dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c")));
+	assert(IS(dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "a"), "bc"), !=,
+		  dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c")));
 	dlb_hash_hex(0, hex);
 	assert(IS(strlen(hex), ==, 16));
 	fd = mkstemp(path);
@@ -130,16 +133,20 @@ static void test_hash(void)
 	dlb_sha256_end(sha, hex);
 	assert(SAME(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
 	unlink(path);
-	assert(IS(dlb_sha256_file(path, hex, &err), ==, -1) && HAS(err.what, "cannot open") && IS(err.status, ==, 2));
+	assert(IS(dlb_sha256_file(path, hex, &err), ==, -1) && HAS(err.what, "cannot open") &&
+	       IS(err.status, ==, 2));
 	assert(IS(dlb_sha256_file("/tmp", hex, &err), ==, -1) && HAS(err.what, "not a file but a folder"));
 }
 
 /* A name that is no pattern of itself matches itself. */
 static void test_patterns(void)
 {
-	assert(dlb_pattern_matches("block.*", "block.0.weight") && !dlb_pattern_matches("block.*", "head.weight"));
-	assert(dlb_pattern_matches("block[0].weight", "block[0].weight") && dlb_pattern_matches("block[0].weight", "block0.weight"));
-	assert(!dlb_pattern_matches("block[0].weight", "block[1].weight") && dlb_pattern_matches("a\\b", "a\\b"));
+	assert(dlb_pattern_matches("block.*", "block.0.weight") &&
+	       !dlb_pattern_matches("block.*", "head.weight"));
+	assert(dlb_pattern_matches("block[0].weight", "block[0].weight") &&
+	       dlb_pattern_matches("block[0].weight", "block0.weight"));
+	assert(!dlb_pattern_matches("block[0].weight", "block[1].weight") &&
+	       dlb_pattern_matches("a\\b", "a\\b"));
 }
 
 static void test_arena(void)
@@ -177,10 +184,13 @@ static void test_stats(void)
 {
 	const double x[] = { 4, 1, 3, 2 }, one[] = { 5 };
 
-	assert(IS(dlb_median(x, 4), ==, 2.5) && IS(dlb_median(x, 3), ==, 3) && IS(dlb_median(one, 1), ==, 5) && IS(dlb_median(x, 0), ==, 0));
-	assert(IS(dlb_quantile(x, 4, 0), ==, 1) && IS(dlb_quantile(x, 4, 1), ==, 4) && IS(fabs(dlb_quantile(x, 4, 0.25) - 1.75), <, 1e-15));
+	assert(IS(dlb_median(x, 4), ==, 2.5) && IS(dlb_median(x, 3), ==, 3) &&
+	       IS(dlb_median(one, 1), ==, 5) && IS(dlb_median(x, 0), ==, 0));
+	assert(IS(dlb_quantile(x, 4, 0), ==, 1) && IS(dlb_quantile(x, 4, 1), ==, 4) &&
+	       IS(fabs(dlb_quantile(x, 4, 0.25) - 1.75), <, 1e-15));
 	assert(IS(dlb_mean(x, 4), ==, 2.5) && IS(dlb_mean(x, 0), ==, 0));
-	assert(IS(fabs(dlb_median_se(x, 4) - 1.2533141 * 1.4826022 * 1 / 2), <, 1e-6) && IS(dlb_median_se(one, 1), ==, 0));
+	assert(IS(fabs(dlb_median_se(x, 4) - 1.2533141 * 1.4826022 * 1 / 2), <, 1e-6) &&
+	       IS(dlb_median_se(one, 1), ==, 0));
 	assert(IS(x[0], ==, 4));
 }
 
@@ -202,10 +212,12 @@ static void test_error(void)
 	struct dlb_error err;
 	char big[2000];
 
-	assert(IS(dlb_fail(&err, "/ops/17/inputs/0", "no tensor '%s'", "conv1_out"), ==, -1) && IS(err.status, ==, 2));
+	assert(IS(dlb_fail(&err, "/ops/17/inputs/0", "no tensor '%s'", "conv1_out"), ==, -1) &&
+	       IS(err.status, ==, 2));
 	dlb_hint(&err, "did you mean '%s'?", dlb_nearest("conv1_out", names, 4));
 	dlb_error_at(&err, "<stdin>");
-	print(&err, -1, "dlb-x: <stdin>: /ops/17/inputs/0: no tensor 'conv1_out'; did you mean 'conv1.out'?\n");
+	print(&err, -1,
+	      "dlb-x: <stdin>: /ops/17/inputs/0: no tensor 'conv1_out'; did you mean 'conv1.out'?\n");
 	dlb_fail(&err, "12:5", "'}' expected");
 	dlb_error_at(&err, "graph.json");
 	print(&err, 3, "dlb-x[3]: graph.json:12:5: '}' expected\n");
@@ -216,8 +228,10 @@ static void test_error(void)
 	assert(!strncmp(err.what, "wrapped: two lines", 18) && !strncmp(err.where, "two lines", 9));
 	memset(big, 'x', sizeof big - 1);
 	big[sizeof big - 1] = 0;
-	assert(IS(dlb_fail(&err, big, "%s", big), ==, -1) && IS(dlb_hint(&err, "%s", big), ==, -1) && IS(dlb_error_at(&err, big), ==, -1));
-	assert(IS(strlen(err.where), ==, sizeof err.where - 1) && IS(strlen(err.what), ==, sizeof err.what - 1));
+	assert(IS(dlb_fail(&err, big, "%s", big), ==, -1) && IS(dlb_hint(&err, "%s", big), ==, -1) &&
+	       IS(dlb_error_at(&err, big), ==, -1));
+	assert(IS(strlen(err.where), ==, sizeof err.where - 1) &&
+	       IS(strlen(err.what), ==, sizeof err.what - 1));
 	assert(IS(dlb_fail(NULL, NULL, "nobody listens"), ==, -1));
 	assert(SAME(dlb_nearest("gredy", names, 4), "greedy") && SAME(dlb_nearest("EVEN", names, 4), "even"));
 	assert(!dlb_nearest("zzz", names, 4) && !dlb_nearest(big, names, 4) && !dlb_nearest("x", names, 0));
@@ -237,19 +251,33 @@ static void test_cli(void)
 		{ 0, "list", DLB_OPT_FLAG, &list, NULL, "list the algorithms", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE:FACTOR", "stretch a node", NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "dlb-x", .usage = "[OPTION...] [FILE]", .summary = "test", .opts = opts,
-			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
-	char *good[] = { "dlb-x", "-m8", "--lr=-1e-3", "-qv", "--slow", "1:2", "--slow=2:3", "-a", "even", "--list", "--", "-file", NULL };
+	struct dlb_cli cli = { .tool = "dlb-x",
+			       .usage = "[OPTION...] [FILE]",
+			       .summary = "test",
+			       .opts = opts,
+			       .n_opts = DLB_LEN(opts),
+			       .max_operands = 1 };
+	char *good[] = { "dlb-x", "-m8",  "--lr=-1e-3", "-qv", "--slow", "1:2", "--slow=2:3",
+			 "-a",    "even", "--list",     "--",  "-file",  NULL };
 	char *bad[][4] = {
-		{ "dlb-x", "-m0", NULL }, { "dlb-x", "-m", NULL }, { "dlb-x", "-m1x", NULL }, { "dlb-x", "--lr=nan", NULL },
-		{ "dlb-x", "--algoritm", "x", NULL }, { "dlb-x", "-z", NULL }, { "dlb-x", "--list=1", NULL },
-		{ "dlb-x", "a", "b", NULL }, { "dlb-x", "-m99999999999999999999", NULL }, { "dlb-x", "--lis", NULL },
+		{ "dlb-x", "-m0", NULL },
+		{ "dlb-x", "-m", NULL },
+		{ "dlb-x", "-m1x", NULL },
+		{ "dlb-x", "--lr=nan", NULL },
+		{ "dlb-x", "--algoritm", "x", NULL },
+		{ "dlb-x", "-z", NULL },
+		{ "dlb-x", "--list=1", NULL },
+		{ "dlb-x", "a", "b", NULL },
+		{ "dlb-x", "-m99999999999999999999", NULL },
+		{ "dlb-x", "--lis", NULL },
 	};
 	int keep = dup(STDERR_FILENO);
 
 	assert(!dlb_cli_parse(&cli, DLB_LEN(good) - 1, good));
-	assert(IS(m, ==, 8) && IS(lr, ==, -1e-3) && cli.quiet && cli.verbose && list && given && SAME(algorithm, "even"));
-	assert(IS(slow.n, ==, 2) && SAME(slow.item[1], "2:3") && IS(cli.n_operands, ==, 1) && SAME(cli.operands[0], "-file"));
+	assert(IS(m, ==, 8) && IS(lr, ==, -1e-3) && cli.quiet && cli.verbose && list && given &&
+	       SAME(algorithm, "even"));
+	assert(IS(slow.n, ==, 2) && SAME(slow.item[1], "2:3") && IS(cli.n_operands, ==, 1) &&
+	       SAME(cli.operands[0], "-file"));
 	dlb_cli_release(&cli);
 	assert(freopen("/dev/null", "w", stderr));
 	for (int i = 0; i < DLB_LEN(bad); i++) {

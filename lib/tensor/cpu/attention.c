@@ -96,16 +96,20 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/attention_real.h"
 
-static const struct attention_loops loops_f32 = { attention_room_f32, attention_pack_f32, attention_block_f32 };
-static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64, attention_block_f64 };
+static const struct attention_loops loops_f32 = { attention_room_f32, attention_pack_f32,
+						  attention_block_f32 };
+static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64,
+						  attention_block_f64 };
 
 /* Clears gradients of keys and values, to which blocks are added. */
-static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows, int64_t width, size_t size)
+static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows,
+		       int64_t width, size_t size)
 {
 	char *to = base;
 
 	for (int64_t i = 0; to && i < rows; i++)
-		memset(to + (size_t)(batch * stride[0] + head * stride[1] + i * stride[2]) * size, 0, (size_t)width * size);
+		memset(to + (size_t)(batch * stride[0] + head * stride[1] + i * stride[2]) * size, 0,
+		       (size_t)width * size);
 }
 
 static void attention_part(const void *ctx, int part, int parts)
@@ -113,7 +117,8 @@ static void attention_part(const void *ctx, int part, int parts)
 	const struct attention_job *job = ctx;
 	const struct attention_kernel *a = job->a;
 	const struct dlb_attention_desc *d = &a->d;
-	const struct attention_part p = { d, job->run, &a->room, a->ld, (char *)job->run->scratch + (size_t)part * a->room.bytes };
+	const struct attention_part p = { d, job->run, &a->room, a->ld,
+					  (char *)job->run->scratch + (size_t)part * a->room.bytes };
 	const int64_t n = d->batch * d->kv_heads, share = d->heads / d->kv_heads;
 	const size_t size = dlb_dtype_bytes(d->dtype);
 
@@ -142,7 +147,8 @@ static void attention_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cpu_parallel(job.a->parts, attention_part, &job);
 }
 
-int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	struct attention_kernel *a;
 	int64_t rows = ATTENTION_USUAL;

@@ -52,8 +52,8 @@ static void S(attention_pack)(const struct attention_part *p, int64_t batch, int
 
 /* Copies row i's scores to output `scores` if `stage` is the requested one;
  * keys outside the block get `rest`. */
-static void S(attention_tell)(const struct attention_part *p, const struct attention_block *x, int64_t i, enum dlb_scores stage,
-			      const T *s, T rest)
+static void S(attention_tell)(const struct attention_part *p, const struct attention_block *x, int64_t i,
+			      enum dlb_scores stage, const T *s, T rest)
 {
 	const struct dlb_attention_desc *d = p->d;
 	T *to = (T *)p->run->out[2];
@@ -81,7 +81,8 @@ static void S(attention_cap)(T cap, int64_t n, T *s, T *slope)
 }
 
 /* Adds the mask to row i; masked keys become -inf whatever their score. False: no key is left. */
-static bool S(attention_mask)(const struct attention_part *p, const struct attention_block *x, int64_t i, T *s)
+static bool S(attention_mask)(const struct attention_part *p, const struct attention_block *x, int64_t i,
+			      T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
 	int64_t lo, hi;
@@ -154,8 +155,9 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 	T *saved = p->run->out[1], by[ATTENTION_ROWS];
 	const int64_t at = (x->batch * d->heads + x->head) * d->rows + x->row;
 
-	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width, d->width, s,
-			 p->ld, false);
+	S(panel_product)
+	(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width,
+	 d->width, s, p->ld, false);
 	for (int64_t i = 0; i < x->n; i++) {
 		T *row = s + i * p->ld, sum;
 
@@ -176,7 +178,9 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 		if (saved && d->whole)		/* columns outside the block are not read */
 			memcpy(saved + (at + i) * d->keys + x->lo, row, (size_t)x->columns * sizeof *row);
 	}
-	S(panel_product)(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2], false);
+	S(panel_product)
+	(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2],
+	 false);
 	for (int64_t i = 0; i < x->n; i++)
 		if (x->columns)
 			S(attention_scale)(d->v_width, by[i], y + i * d->y[2]);
@@ -186,8 +190,8 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 
 /* Computes the gradient of the scores of row i from probabilities s, their gradient g and the
  * slope of the cap (NULL: none). */
-static void S(attention_row_gradient)(const struct attention_part *p, const struct attention_block *x, int64_t i, const T *s,
-				      const T *slope, T *g)
+static void S(attention_row_gradient)(const struct attention_part *p, const struct attention_block *x,
+				      int64_t i, const T *s, const T *slope, T *g)
 {
 	const struct dlb_attention_desc *d = p->d;
 	const T mean = (T)S(dot)(s, g, x->columns);
@@ -215,8 +219,9 @@ static void S(attention_again)(const struct attention_part *p, const struct atte
 	const T *log_sum = (const T *)p->run->in[6] + (x->batch * d->heads + x->head) * d->rows + x->row;
 	T *base = p->scratch, *slope = p->room->slope ? base + p->room->slope : NULL;
 
-	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width, d->width, s,
-			 p->ld, false);
+	S(panel_product)
+	(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width,
+	 d->width, s, p->ld, false);
 	for (int64_t i = 0; i < x->n; i++) {
 		T *row = s + i * p->ld;
 
@@ -239,27 +244,35 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 	const T *dy = (const T *)p->run->in[5] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
 	T *dq = p->run->out[0], *dk = p->run->out[1], *dv = p->run->out[2];
 	T *base = p->scratch, *g = base + r->g, *slope = r->slope ? base + r->slope : NULL;
-	const T *s = d->whole ? (const T *)p->run->in[6] + ((x->batch * d->heads + x->head) * d->rows + x->row) * d->keys + x->lo :
-		base + r->s;
+	const T *s = d->whole ?
+			     (const T *)p->run->in[6] +
+				     ((x->batch * d->heads + x->head) * d->rows + x->row) * d->keys + x->lo :
+			     base + r->s;
 	const int64_t ld = d->whole ? d->keys : p->ld;
 
 	if (!d->whole)
 		S(attention_again)(p, x, base + r->s);
-	S(panel_product)(x->n, x->columns, d->v_width, 1, dy, d->y[2], 1, base + r->vt + x->lo * d->v_width, d->v_width, g, p->ld, false);
+	S(panel_product)
+	(x->n, x->columns, d->v_width, 1, dy, d->y[2], 1, base + r->vt + x->lo * d->v_width, d->v_width, g,
+	 p->ld, false);
 	for (int64_t i = 0; i < x->n; i++)
-		S(attention_row_gradient)(p, x, x->row + i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
+		S(attention_row_gradient)
+		(p, x, x->row + i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
 	if (dq)
-		S(panel_product)(x->n, d->width, x->columns, (T)d->scale, g, p->ld, 1, base + r->k + x->lo * PANEL, d->keys, dq + q_at,
-				 d->q[2], false);
+		S(panel_product)
+		(x->n, d->width, x->columns, (T)d->scale, g, p->ld, 1, base + r->k + x->lo * PANEL, d->keys,
+		 dq + q_at, d->q[2], false);
 	if (dk) {
 		S(panel_pack)(x->n, d->width, q, d->q[2], base + r->q);
-		S(panel_product)(x->columns, d->width, x->n, (T)d->scale, g, 1, p->ld, base + r->q, x->n,
-				 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2], true);
+		S(panel_product)
+		(x->columns, d->width, x->n, (T)d->scale, g, 1, p->ld, base + r->q, x->n,
+		 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2], true);
 	}
 	if (dv) {
 		S(panel_pack)(x->n, d->v_width, dy, d->y[2], base + r->dy);
-		S(panel_product)(x->columns, d->v_width, x->n, 1, s, 1, ld, base + r->dy, x->n,
-				 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2], true);
+		S(panel_product)
+		(x->columns, d->v_width, x->n, 1, s, 1, ld, base + r->dy, x->n,
+		 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2], true);
 	}
 }
 
@@ -271,7 +284,8 @@ static void S(attention_backward_empty)(const struct attention_part *p, const st
 
 	for (int64_t i = x->row; i < x->row + x->n; i++) {
 		if (dq)
-			memset(dq + x->batch * d->q[0] + x->head * d->q[1] + i * d->q[2], 0, (size_t)d->width * sizeof *dq);
+			memset(dq + x->batch * d->q[0] + x->head * d->q[1] + i * d->q[2], 0,
+			       (size_t)d->width * sizeof *dq);
 		if (dmask)
 			memset(dmask + ((x->batch * d->heads + x->head) * d->rows + i) * d->mask_keys, 0,
 			       (size_t)d->mask_keys * sizeof *dmask);

@@ -35,7 +35,8 @@ static double *part(const struct bn_kernel *b, const struct dlb_run *r, int i)
 	return (double *)((char *)r->scratch + (size_t)i * b->part_bytes);
 }
 
-static void bn_set_moments(const struct bn_kernel *b, double *sums, int64_t c, double n, double mean, double var)
+static void bn_set_moments(const struct bn_kernel *b, double *sums, int64_t c, double n, double mean,
+			   double var)
 {
 	sums[0] = n;
 	sums[1 + c] = n * mean;
@@ -52,15 +53,16 @@ static double bn_variance(const struct bn_kernel *b, const double *sums, int64_t
 	return var < 0 ? 0 : var;		/* keeps NaN */
 }
 
-static void bn_set_grad_sums(const struct bn_kernel *b, double *sums, int64_t c, double n, double sum, double dot)
+static void bn_set_grad_sums(const struct bn_kernel *b, double *sums, int64_t c, double n, double sum,
+			     double dot)
 {
 	sums[0] = n;
 	sums[1 + c] = sums[1 + 2 * b->c + c] = sum;
 	sums[1 + b->c + c] = sums[1 + 3 * b->c + c] = dot;
 }
 
-static void bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int64_t c, double *n, double *sum, double *dot,
-			     double *own_sum, double *own_dot)
+static void bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int64_t c, double *n, double *sum,
+			     double *dot, double *own_sum, double *own_dot)
 {
 	*n = sums[0];
 	*sum = sums[1 + c];
@@ -88,7 +90,8 @@ static void bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int6
 #define S(name) S_PASTE(name, _bf16)
 #include "tensor/cpu/batch_norm_real.h"
 
-static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_bn_desc d = *(const struct dlb_bn_desc *)ctx;
 
@@ -97,13 +100,23 @@ static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, str
 	return dlb_cpu_batch_norm(b, &d, k, err);
 }
 
-static int bf16_by_f32(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const bool grad = d->dir == DLB_BN_GRAD || d->dir == DLB_BN_GRAD_INFER;
-	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) }, f32 = { .dtype = DLB_F32 }, sums = { .dtype = DLB_F64 };
+	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) },
+				    f32 = { .dtype = DLB_F32 }, sums = { .dtype = DLB_F64 };
 	const int n_in = grad && d->relu ? 6 : 5;
-	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = n_in, .n_out = grad ? 3 : d->dir == DLB_BN_TRAIN ? 5 : 1,
-		.in = { x, grad ? x : f32, f32, f32, f32, x }, .out = { x, f32, f32, f32, f32 }, .prepare = prepare_f32, .ctx = d };
+	struct narrow_desc n = { .rows = 1,
+				 .block = 1,
+				 .n_in = n_in,
+				 .n_out = grad                   ? 3 :
+					  d->dir == DLB_BN_TRAIN ? 5 :
+								   1,
+				 .in = { x, grad ? x : f32, f32, f32, f32, x },
+				 .out = { x, f32, f32, f32, f32 },
+				 .prepare = prepare_f32,
+				 .ctx = d };
 
 	if (d->half == DLB_BN_SUMS) {
 		n.n_out = 1;
@@ -114,10 +127,12 @@ static int bf16_by_f32(struct dlb_backend *b, const struct dlb_bn_desc *d, struc
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct bn_kernel *n;
-	bool f32 = d->x.dtype == DLB_F32, bf16 = d->x.dtype == DLB_BF16, rows = d->x.n_dims == 2 || d->x.layout == DLB_CHANNELS_LAST;
+	bool f32 = d->x.dtype == DLB_F32, bf16 = d->x.dtype == DLB_BF16,
+	     rows = d->x.n_dims == 2 || d->x.layout == DLB_CHANNELS_LAST;
 	int64_t join = 1;
 
 	if (d->x.n_dims < 2)
@@ -143,15 +158,22 @@ int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struc
 	n->rows /= join;
 	n->columns = n->c * join;
 	n->part_bytes = cpu_round64((size_t)n->columns * sizeof(double));
-	n->k = (struct dlb_kernel){ .free = dlb_cpu_kernel_free, .impl = "loop", .scratch_bytes = 6 * n->part_bytes };
+	n->k = (struct dlb_kernel){ .free = dlb_cpu_kernel_free,
+				    .impl = "loop",
+				    .scratch_bytes = 6 * n->part_bytes };
 	if (bf16)
-		n->k.run = d->dir == DLB_BN_TRAIN ? bn_train_rows_bf16 : d->dir == DLB_BN_INFER ? bn_infer_rows_bf16 : bn_grad_rows_bf16;
+		n->k.run = d->dir == DLB_BN_TRAIN ? bn_train_rows_bf16 :
+			   d->dir == DLB_BN_INFER ? bn_infer_rows_bf16 :
+						    bn_grad_rows_bf16;
 	else if (d->dir == DLB_BN_TRAIN)
-		n->k.run = rows ? (f32 ? bn_train_rows_f32 : bn_train_rows_f64) : (f32 ? bn_train_planes_f32 : bn_train_planes_f64);
+		n->k.run = rows ? (f32 ? bn_train_rows_f32 : bn_train_rows_f64) :
+				  (f32 ? bn_train_planes_f32 : bn_train_planes_f64);
 	else if (d->dir == DLB_BN_INFER)
-		n->k.run = rows ? (f32 ? bn_infer_rows_f32 : bn_infer_rows_f64) : (f32 ? bn_infer_planes_f32 : bn_infer_planes_f64);
+		n->k.run = rows ? (f32 ? bn_infer_rows_f32 : bn_infer_rows_f64) :
+				  (f32 ? bn_infer_planes_f32 : bn_infer_planes_f64);
 	else
-		n->k.run = rows ? (f32 ? bn_grad_rows_f32 : bn_grad_rows_f64) : (f32 ? bn_grad_planes_f32 : bn_grad_planes_f64);
+		n->k.run = rows ? (f32 ? bn_grad_rows_f32 : bn_grad_rows_f64) :
+				  (f32 ? bn_grad_planes_f32 : bn_grad_planes_f64);
 	*k = &n->k;
 	return 0;
 }

@@ -4,7 +4,8 @@
 
 /* Updates running statistics and writes the gradient's inputs, from mean and biased variance of n
  * elements. */
-static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double n, double mean, double var)
+static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double n,
+			     double mean, double var)
 {
 	double m = b->d.momentum, v = b->d.unbiased && n > 1 ? var * n / (n - 1) : var;
 
@@ -25,7 +26,8 @@ static T S(bn_least)(const struct bn_kernel *b)
 }
 
 /* y = (x - mean) scale + bias; columns repeat every c channels. */
-static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const T *mean, const T *scale, const T *bias)
+static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const T *mean, const T *scale,
+			     const T *bias)
 {
 	const T least = S(bn_least)(b);
 
@@ -38,8 +40,8 @@ static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const 
 		}
 }
 
-static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *r, int64_t j, double mean, double invstd,
-			       T *m, T *s, T *bias)
+static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *r, int64_t j, double mean,
+			       double invstd, T *m, T *s, T *bias)
 {
 	int64_t c = j % b->c;
 
@@ -127,7 +129,8 @@ static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 	for (int64_t c = 0; c < b->c; c++)
 		S(bn_statistics)(b, r, c, n, mean[c], var[c]);
 	for (int64_t j = 0; j < b->columns; j++)
-		S(bn_coefficients)(b, r, j, mean[j % b->c], 1 / sqrt(var[j % b->c] + b->d.epsilon), m, s, bias);
+		S(bn_coefficients)
+		(b, r, j, mean[j % b->c], 1 / sqrt(var[j % b->c] + b->d.epsilon), m, s, bias);
 	S(bn_apply_rows)(b, r->in[0], r->out[0], m, s, bias);
 }
 
@@ -137,8 +140,9 @@ static void S(bn_infer_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 	T *m = (T *)part(b, r, 0), *s = (T *)part(b, r, 1), *bias = (T *)part(b, r, 2);
 
 	for (int64_t j = 0; j < b->columns; j++)
-		S(bn_coefficients)(b, r, j, ((const T *)r->in[3])[j % b->c],
-				   1 / sqrt((double)((const T *)r->in[4])[j % b->c] + b->d.epsilon), m, s, bias);
+		S(bn_coefficients)
+		(b, r, j, ((const T *)r->in[3])[j % b->c],
+		 1 / sqrt((double)((const T *)r->in[4])[j % b->c] + b->d.epsilon), m, s, bias);
 	S(bn_apply_rows)(b, r->in[0], r->out[0], m, s, bias);
 }
 
@@ -152,7 +156,8 @@ static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, i
 
 /* sum dy and sum dy (x - mean) of each channel, in parts 0 and 1. Blocks sum in T and are combined in double.
  * With Relu, dy counts only where y > 0. */
-static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct dlb_run *r, const T *mean, const bool relu)
+static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct dlb_run *r, const T *mean,
+					const bool relu)
 {
 	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
 	double *sum = part(b, r, 0), *dot = part(b, r, 1);
@@ -188,7 +193,8 @@ static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct 
 }
 
 /* Gradients of scale and bias of this batch, even if the sums for dx are over several batches. */
-static void S(bn_grad_parameters)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double sum, double dot)
+static void S(bn_grad_parameters)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double sum,
+				  double dot)
 {
 	if (r->out[1])
 		((T *)r->out[1])[c] = (T)(dot * S(bn_invstd)(b, r, c));
@@ -203,7 +209,8 @@ static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dl
 	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
 	E *dx = r->out[0];
 	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
-	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
+	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4),
+	  *scale = (T *)part(b, r, 5);
 	int64_t w = b->columns;
 
 	for (int64_t j = 0; j < w; j++)
@@ -260,9 +267,11 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 #include "tensor/cpu/sums_real.h"
 
 /* ---- row-major: one channel is b->n planes of b->s elements ---- */
-static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double invstd)
+static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean,
+			       double invstd)
 {
-	T m = (T)mean, s = (T)(invstd * ((const T *)r->in[1])[c]), bias = ((const T *)r->in[2])[c], least = S(bn_least)(b);
+	T m = (T)mean, s = (T)(invstd * ((const T *)r->in[1])[c]), bias = ((const T *)r->in[2])[c],
+	  least = S(bn_least)(b);
 
 	for (int64_t i = 0; i < b->n; i++) {
 		const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
@@ -278,7 +287,8 @@ static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *
 }
 
 /* Returns the biased variance of channel c; *mean_out: its mean. */
-static double S(bn_moments_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double *mean_out)
+static double S(bn_moments_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c,
+				   double *mean_out)
 {
 	double n = (double)(b->n * b->s), mean = 0, var = 0;
 
@@ -310,7 +320,8 @@ static void S(bn_train_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 	const double n = sums ? sums[0] : (double)(b->n * b->s);
 
 	for (int64_t c = 0; c < b->c; c++) {
-		double mean, var = sums ? bn_variance(b, sums, c, &mean) : S(bn_moments_planes)(b, r, c, &mean);
+		double mean,
+			var = sums ? bn_variance(b, sums, c, &mean) : S(bn_moments_planes)(b, r, c, &mean);
 
 		if (b->d.half == DLB_BN_SUMS) {
 			bn_set_moments(b, r->out[0], c, n, mean, var);
@@ -331,7 +342,8 @@ static void S(bn_infer_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 }
 
 /* sum dy and sum dy (x - mean) of channel c. */
-static void S(bn_grad_sums_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double *sum_out, double *dot_out)
+static void S(bn_grad_sums_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c,
+				   double *sum_out, double *dot_out)
 {
 	double sum = 0, dot = 0;
 	const T mean = ((const T *)r->in[3])[c];

@@ -11,8 +11,9 @@ static inline __attribute__((always_inline)) T S(slope)(int f, T y)
 	return f == DLB_CELL_RELU ? (y > 0 ? 1 : 0) : f == DLB_CELL_TANH ? 1 - y * y : y * (1 - y);
 }
 
-static inline __attribute__((always_inline)) void S(lstm)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0, int f1, int f2,
-							   bool peeps, bool coupled)
+static inline __attribute__((always_inline)) void S(lstm)(const struct dlb_cell_desc *d,
+							  const struct dlb_run *r, int f0, int f1, int f2,
+							  bool peeps, bool coupled)
 {
 	const int64_t h = d->h, p = d->plane;
 	const T *x = r->in[0], *rec = r->in[1], *b = r->in[2], *peep = r->in[3], *cp = r->in[5];
@@ -21,7 +22,8 @@ static inline __attribute__((always_inline)) void S(lstm)(const struct dlb_cell_
 #pragma omp simd
 	for (int64_t j = 0; j < h; j++) {
 		const T vi = x[j] + rec[j] + b[j], vo = x[h + j] + rec[h + j] + b[h + j];
-		const T vf = x[2 * h + j] + rec[2 * h + j] + b[2 * h + j], vg = x[3 * h + j] + rec[3 * h + j] + b[3 * h + j];
+		const T vf = x[2 * h + j] + rec[2 * h + j] + b[2 * h + j],
+			vg = x[3 * h + j] + rec[3 * h + j] + b[3 * h + j];
 		const T in = S(act)(f0, vi + (peeps ? peep[j] * cp[j] : 0));
 		const T keep = coupled ? 1 - in : S(act)(f0, vf + (peeps ? peep[2 * h + j] * cp[j] : 0));
 		const T g = S(act)(f1, vg), c = keep * cp[j] + in * g;
@@ -36,8 +38,9 @@ static inline __attribute__((always_inline)) void S(lstm)(const struct dlb_cell_
 	}
 }
 
-static inline __attribute__((always_inline)) void S(lstm_grad)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0, int f1,
-								int f2, bool peeps, bool coupled)
+static inline __attribute__((always_inline)) void S(lstm_grad)(const struct dlb_cell_desc *d,
+							       const struct dlb_run *r, int f0, int f1,
+							       int f2, bool peeps, bool coupled)
 {
 	const int64_t h = d->h, p = d->plane;
 	const T *s = r->in[0], *cp = r->in[2], *peep = r->in[3];
@@ -60,7 +63,8 @@ static inline __attribute__((always_inline)) void S(lstm_grad)(const struct dlb_
 	}
 }
 
-static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0, bool joint)
+static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_desc *d,
+							 const struct dlb_run *r, int f0, bool joint)
 {
 	const int64_t h = d->h, p = d->plane;
 	const T *x = r->in[0], *rec = r->in[1], *b = r->in[2], *hp = r->in[4];
@@ -68,7 +72,8 @@ static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_d
 
 #pragma omp simd
 	for (int64_t j = 0; j < h; j++) {
-		const T z = S(act)(f0, x[j] + rec[j] + b[j]), q = S(act)(f0, x[h + j] + rec[h + j] + b[h + j]);
+		const T z = S(act)(f0, x[j] + rec[j] + b[j]),
+			q = S(act)(f0, x[h + j] + rec[h + j] + b[h + j]);
 
 		s[j] = z;
 		s[p + j] = q;
@@ -78,7 +83,9 @@ static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_d
 }
 
 /* Candidate and new state. If the reset comes first, rec is (r h) R^T. */
-static inline __attribute__((always_inline)) void S(gru_candidate)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f1, bool joint)
+static inline __attribute__((always_inline)) void S(gru_candidate)(const struct dlb_cell_desc *d,
+								   const struct dlb_run *r, int f1,
+								   bool joint)
 {
 	const int64_t h = d->h, p = d->plane;
 	const T *rec = r->in[1], *b = r->in[2], *hp = r->in[4];
@@ -94,8 +101,9 @@ static inline __attribute__((always_inline)) void S(gru_candidate)(const struct 
 	}
 }
 
-static inline __attribute__((always_inline)) void S(gru_grad)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0, int f1,
-							       bool joint)
+static inline __attribute__((always_inline)) void S(gru_grad)(const struct dlb_cell_desc *d,
+							      const struct dlb_run *r, int f0, int f1,
+							      bool joint)
 {
 	const int64_t h = d->h, p = d->plane;
 	const T *s = r->in[0], *hp = r->in[1];
@@ -131,7 +139,8 @@ static void S(gru_grad_reset)(const struct dlb_cell_desc *d, const struct dlb_ru
 	}
 }
 
-static inline __attribute__((always_inline)) void S(rnn)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0)
+static inline __attribute__((always_inline)) void S(rnn)(const struct dlb_cell_desc *d,
+							 const struct dlb_run *r, int f0)
 {
 	const T *x = r->in[0], *rec = r->in[1], *b = r->in[2];
 	T *restrict s = r->out[0];
@@ -141,7 +150,8 @@ static inline __attribute__((always_inline)) void S(rnn)(const struct dlb_cell_d
 		s[j] = S(act)(f0, x[j] + rec[j] + b[j]);
 }
 
-static inline __attribute__((always_inline)) void S(rnn_grad)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f0)
+static inline __attribute__((always_inline)) void S(rnn_grad)(const struct dlb_cell_desc *d,
+							      const struct dlb_run *r, int f0)
 {
 	const T *s = r->in[0];
 	T *restrict dh = r->out[0], *restrict dx = r->out[2];

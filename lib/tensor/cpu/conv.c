@@ -58,7 +58,8 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 	char *scratch = r->scratch;
 
 	if (c->d.dir == DLB_CONV_GRAD_WEIGHT) {
-		void *const ptr[] = { dlb_cpu_stage_in(c->c, &c->y, r->in[0], scratch), dlb_cpu_stage_in(c->c, &c->x, r->in[1], scratch),
+		void *const ptr[] = { dlb_cpu_stage_in(c->c, &c->y, r->in[0], scratch),
+				      dlb_cpu_stage_in(c->c, &c->x, r->in[1], scratch),
 				      dlb_cpu_stage(&c->w, r->out[0], scratch), r->out[1] };
 
 		dlb_cpu_prim_run(c->c, &c->prim, ptr, scratch);
@@ -67,7 +68,8 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 		bool forwards = c->d.dir == DLB_CONV_FORWARD;
 		struct cpu_staged *from = forwards ? &c->x : &c->y, *to = forwards ? &c->y : &c->x;
 		void *w = dlb_cpu_packed_get(c->c, &c->packed, r->in[1], r->weight_version, scratch);
-		void *const ptr[] = { dlb_cpu_stage_in(c->c, from, r->in[0], scratch), w, dlb_cpu_stage(to, r->out[0], scratch),
+		void *const ptr[] = { dlb_cpu_stage_in(c->c, from, r->in[0], scratch), w,
+				      dlb_cpu_stage(to, r->out[0], scratch),
 				      c->d.has_bias ? r->in[2] : NULL };
 
 		dlb_cpu_prim_run(c->c, &c->prim, ptr, scratch);
@@ -85,7 +87,8 @@ static void run_relu(struct dlb_kernel *k, const struct dlb_run *r)
 		if (c->d.x.dtype == DLB_F32)
 			((float *)r->out[0])[i] = ((float *)r->out[0])[i] < 0 ? 0 : ((float *)r->out[0])[i];
 		else
-			((double *)r->out[0])[i] = ((double *)r->out[0])[i] < 0 ? 0 : ((double *)r->out[0])[i];
+			((double *)r->out[0])[i] = ((double *)r->out[0])[i] < 0 ? 0 :
+										  ((double *)r->out[0])[i];
 }
 
 static void release(struct conv_kernel *c)
@@ -108,7 +111,8 @@ static dnnl_data_type_t type_of(const struct dlb_desc *d)
 	return d->dtype == DLB_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, dnnl_data_type_t type, bool channels_last)
+static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, dnnl_data_type_t type,
+			  bool channels_last)
 {
 	dnnl_dims_t dims = { 0 };
 
@@ -117,7 +121,8 @@ static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, dnnl
 
 	for (int i = 0; i < d->n_dims; i++)
 		dims[i] = d->dim[i];
-	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, type, channels_last ? last[d->n_dims - 3] : plain[d->n_dims - 3]);
+	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, type,
+				     channels_last ? last[d->n_dims - 3] : plain[d->n_dims - 3]);
 }
 
 static bool is_last(const struct dlb_desc *d, const struct dlb_desc *other)
@@ -139,19 +144,21 @@ static bool winograd_pays(const struct conv_kernel *c)
 	const struct dlb_conv_desc *d = &c->d;
 	int64_t tiles = d->y.dim[0];
 
-	if (!d->winograd || d->x.n_dims != 4 || c->g != 1 || c->cg % 16 || c->mg % 16 || c->cg < 32 || c->mg < 32)
+	if (!d->winograd || d->x.n_dims != 4 || c->g != 1 || c->cg % 16 || c->mg % 16 || c->cg < 32 ||
+	    c->mg < 32)
 		return false;
 	for (int i = 0; i < 2; i++) {
-		if (d->w.dim[2 + i] != 3 || d->stride[i] != 1 || d->dilation[i] != 1 || d->pad_begin[i] > 1 || d->pad_end[i] > 1 ||
-		    d->y.dim[2 + i] < 7)
+		if (d->w.dim[2 + i] != 3 || d->stride[i] != 1 || d->dilation[i] != 1 || d->pad_begin[i] > 1 ||
+		    d->pad_end[i] > 1 || d->y.dim[2 + i] < 7)
 			return false;
 		tiles *= (d->y.dim[2 + i] + 3) / 4;
 	}
 	return tiles >= 32;
 }
 
-static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enum dlb_conv_dir dir, const dnnl_memory_desc_t *x,
-			   const dnnl_memory_desc_t *w, const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y,
+static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enum dlb_conv_dir dir,
+			   const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
+			   const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y,
 			   dnnl_convolution_desc_t *od)
 {
 	dnnl_status_t s;
@@ -160,18 +167,19 @@ static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enu
 		s = dnnl_dilated_convolution_forward_desc_init(od, dnnl_forward_training, how, x, w, bias, y,
 							       c->strides, c->dilates, c->begin, c->end);
 	else if (dir == DLB_CONV_GRAD_INPUT)
-		s = dnnl_dilated_convolution_backward_data_desc_init(od, how, x, w, y, c->strides, c->dilates, c->begin, c->end);
+		s = dnnl_dilated_convolution_backward_data_desc_init(od, how, x, w, y, c->strides, c->dilates,
+								     c->begin, c->end);
 	else
-		s = dnnl_dilated_convolution_backward_weights_desc_init(od, how, x, w, bias, y,
-									c->strides, c->dilates, c->begin, c->end);
+		s = dnnl_dilated_convolution_backward_weights_desc_init(od, how, x, w, bias, y, c->strides,
+									c->dilates, c->begin, c->end);
 	return s == dnnl_success ? 0 : DLB_NO_KERNEL;
 }
 
 /* Makes the primitive for `how`, with the given layouts of x and y and any layout of
  * the weight; also its gradient. */
-static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *any,
-		     const dnnl_memory_desc_t *grad, const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y,
-		     dnnl_primitive_desc_t *pd)
+static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memory_desc_t *x,
+		     const dnnl_memory_desc_t *any, const dnnl_memory_desc_t *grad,
+		     const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y, dnnl_primitive_desc_t *pd)
 {
 	dnnl_convolution_desc_t od, forward;
 	dnnl_primitive_desc_t hint = NULL;
@@ -215,7 +223,8 @@ static void lay_out_scratch(struct conv_kernel *c)
 
 static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 {
-	static const dnnl_format_tag_t tags[2][3] = { { dnnl_oiw, dnnl_oihw, dnnl_oidhw }, { dnnl_goiw, dnnl_goihw, dnnl_goidhw } };
+	static const dnnl_format_tag_t tags[2][3] = { { dnnl_oiw, dnnl_oihw, dnnl_oidhw },
+						      { dnnl_goiw, dnnl_goihw, dnnl_goidhw } };
 	int n_sp = c->d.x.n_dims - 2, grouped = c->g > 1, rc;
 	bool forwards = c->d.dir == DLB_CONV_FORWARD, to_weight = c->d.dir == DLB_CONV_GRAD_WEIGHT;
 	dnnl_dims_t dims = { c->g, c->mg, c->cg }, channels = { c->g * c->mg };
@@ -233,9 +242,11 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 	}
 	activation_md(&x, &c->d.x, type, is_last(&c->d.x, &c->d.y));
 	activation_md(&y, &c->d.y, type, is_last(&c->d.y, &c->d.x));
-	dnnl_memory_desc_init_by_tag(&plain, n_sp + 2 + grouped, dims + !grouped, dnnl_f32, tags[grouped][n_sp - 1]);
+	dnnl_memory_desc_init_by_tag(&plain, n_sp + 2 + grouped, dims + !grouped, dnnl_f32,
+				     tags[grouped][n_sp - 1]);
 	dnnl_memory_desc_init_by_tag(&any, n_sp + 2 + grouped, dims + !grouped, type, dnnl_format_tag_any);
-	dnnl_memory_desc_init_by_tag(&grad, n_sp + 2 + grouped, dims + !grouped, dnnl_f32, dnnl_format_tag_any);
+	dnnl_memory_desc_init_by_tag(&grad, n_sp + 2 + grouped, dims + !grouped, dnnl_f32,
+				     dnnl_format_tag_any);
 	dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
 	want_x = x;
 	want_y = y;
@@ -256,9 +267,11 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 		rc = dlb_cpu_staged(c->c, &w, &plain, &w, &c->w);
 	} else {
 		w = *dlb_cpu_md(pd, dnnl_query_weights_md, 0);
-		dlb_cpu_prim_arg(c->c, &c->prim, forwards ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST, forwards ? &want_x : &want_y);
+		dlb_cpu_prim_arg(c->c, &c->prim, forwards ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST,
+				 forwards ? &want_x : &want_y);
 		dlb_cpu_prim_arg(c->c, &c->prim, DNNL_ARG_WEIGHTS, &w);
-		dlb_cpu_prim_arg(c->c, &c->prim, forwards ? DNNL_ARG_DST : DNNL_ARG_DIFF_SRC, forwards ? &want_y : &want_x);
+		dlb_cpu_prim_arg(c->c, &c->prim, forwards ? DNNL_ARG_DST : DNNL_ARG_DIFF_SRC,
+				 forwards ? &want_y : &want_x);
 		if (forwards && b)
 			dlb_cpu_prim_arg(c->c, &c->prim, DNNL_ARG_BIAS, b);
 		rc = dlb_cpu_packed(c->c, &plain, &w, &c->packed);
@@ -268,7 +281,8 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 		rc = c->d.dir == DLB_CONV_GRAD_INPUT ? dlb_cpu_staged(c->c, &want_x, &x, &want_x, &c->x) :
 			dlb_cpu_staged(c->c, &x, &want_x, &want_x, &c->x);
 	if (rc == 0)
-		rc = forwards ? dlb_cpu_staged(c->c, &want_y, &y, &want_y, &c->y) : dlb_cpu_staged(c->c, &y, &want_y, &want_y, &c->y);
+		rc = forwards ? dlb_cpu_staged(c->c, &want_y, &y, &want_y, &c->y) :
+				dlb_cpu_staged(c->c, &y, &want_y, &want_y, &c->y);
 	lay_out_scratch(c);
 out:
 	if (pd)
@@ -286,7 +300,8 @@ static int check(const struct dlb_conv_desc *d, struct dlb_error *err)
 		d->w.dim[0] == d->y.dim[1] && d->w.dim[0] % d->groups == 0;
 
 	for (int i = 0; ok && i < n_sp; i++) {
-		int64_t span = d->x.dim[i + 2] + d->pad_begin[i] + d->pad_end[i] - (d->w.dim[i + 2] - 1) * d->dilation[i] - 1;
+		int64_t span = d->x.dim[i + 2] + d->pad_begin[i] + d->pad_end[i] -
+			       (d->w.dim[i + 2] - 1) * d->dilation[i] - 1;
 
 		ok = d->stride[i] >= 1 && d->dilation[i] >= 1 && d->w.dim[i + 2] >= 1 && span >= 0 &&
 			d->y.dim[i + 2] == span / d->stride[i] + 1;
@@ -337,7 +352,8 @@ void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x
 		im2col_f32(&c, (const float *)x + image * c.xn, col, row);
 }
 
-static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_conv_desc d = *(const struct dlb_conv_desc *)ctx;
 
@@ -346,19 +362,30 @@ static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, str
 	return dlb_cpu_conv(b, &d, k, err);
 }
 
-static int bf16_by_f32(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) };
-	const struct narrow_operand y = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->y) }, f32 = { .dtype = DLB_F32 };
+	const struct narrow_operand y = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->y) },
+				    f32 = { .dtype = DLB_F32 };
 	const bool to_weight = d->dir == DLB_CONV_GRAD_WEIGHT, forwards = d->dir == DLB_CONV_FORWARD;
-	const struct narrow_desc n = { .rows = 1, .block = 1, .n_in = forwards && d->has_bias ? 3 : 2, .n_out = to_weight ? 2 : 1,
-		.in = { forwards ? x : y, to_weight ? x : f32, f32 }, .out = { forwards ? y : to_weight ? f32 : x, f32 },
-		.prepare = prepare_f32, .ctx = d };
+	const struct narrow_desc n = { .rows = 1,
+				       .block = 1,
+				       .n_in = forwards && d->has_bias ? 3 : 2,
+				       .n_out = to_weight ? 2 : 1,
+				       .in = { forwards ? x : y, to_weight ? x : f32, f32 },
+				       .out = { forwards  ? y :
+						to_weight ? f32 :
+							    x,
+						f32 },
+				       .prepare = prepare_f32,
+				       .ctx = d };
 
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	struct conv_kernel *c;
 	bool f32 = d->x.dtype == DLB_F32, bf16 = d->x.dtype == DLB_BF16;
@@ -373,7 +400,8 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 	geometry(c);
 	if (c->positions > INT32_MAX || c->taps > INT32_MAX || c->mg > INT32_MAX) {
 		free(c);
-		return dlb_fail(err, NULL, "the convolution is too large: more than 2^31 output positions or taps");
+		return dlb_fail(err, NULL,
+				"the convolution is too large: more than 2^31 output positions or taps");
 	}
 	c->k = (struct dlb_kernel){ .free = conv_free };
 	bool some = (f32 || bf16) && dlb_desc_count(&d->x) && dlb_desc_count(&d->y);

@@ -11,8 +11,8 @@ enum { DW_LANES = 16, DW_VECTORS = 4 };
 typedef float dw_lanes __attribute__((vector_size(DW_LANES * sizeof(float)), aligned(sizeof(float))));
 
 /* sum += dy x over `n` outputs of a row; x elements are xs apart, dy elements ys. */
-static inline __attribute__((always_inline)) void dw_row(int vectors, int64_t n, const float *x, int64_t xs, const float *dy, int64_t ys,
-							 float *sum)
+static inline __attribute__((always_inline)) void dw_row(int vectors, int64_t n, const float *x, int64_t xs,
+							 const float *dy, int64_t ys, float *sum)
 {
 	dw_lanes s[DW_VECTORS], a, b;
 
@@ -40,8 +40,9 @@ static void dw_span(const struct conv_kernel *c, int i, int64_t k, int64_t *lo, 
 }
 
 /* One tap of a block of channels; x and dy point to the first channel. */
-static inline __attribute__((always_inline)) void dw_tap(const struct conv_kernel *c, int vectors, const int64_t *k, const float *x,
-							 const float *dy, float *sum)
+static inline __attribute__((always_inline)) void dw_tap(const struct conv_kernel *c, int vectors,
+							 const int64_t *k, const float *x, const float *dy,
+							 float *sum)
 {
 	int64_t lo[3], hi[3];
 
@@ -51,14 +52,20 @@ static inline __attribute__((always_inline)) void dw_tap(const struct conv_kerne
 	for (int64_t n = 0; n < c->n && lo[2] < hi[2]; n++)
 		for (int64_t d = lo[0]; d < hi[0]; d++)
 			for (int64_t h = lo[1]; h < hi[1]; h++)
-				dw_row(vectors, hi[2] - lo[2], x + n * c->xn + conv_source(c, 0, d, k[0]) * c->xs[0] +
-				       conv_source(c, 1, h, k[1]) * c->xs[1] + conv_source(c, 2, lo[2], k[2]) * c->xs[2],
-				       c->step[2] * c->xs[2], dy + n * c->yn + ((d * c->out[1] + h) * c->out[2] + lo[2]) * c->yp, c->yp, sum);
+				dw_row(vectors, hi[2] - lo[2],
+				       x + n * c->xn + conv_source(c, 0, d, k[0]) * c->xs[0] +
+					       conv_source(c, 1, h, k[1]) * c->xs[1] +
+					       conv_source(c, 2, lo[2], k[2]) * c->xs[2],
+				       c->step[2] * c->xs[2],
+				       dy + n * c->yn + ((d * c->out[1] + h) * c->out[2] + lo[2]) * c->yp,
+				       c->yp, sum);
 }
 
-static inline __attribute__((always_inline)) void dw_block(const struct conv_kernel *c, int vectors, int64_t block, const struct dlb_run *r)
+static inline __attribute__((always_inline)) void dw_block(const struct conv_kernel *c, int vectors,
+							   int64_t block, const struct dlb_run *r)
 {
-	const int64_t wide = vectors * DW_LANES, own = block * wide, first = own + wide > c->g ? c->g - wide : own;
+	const int64_t wide = vectors * DW_LANES, own = block * wide,
+		      first = own + wide > c->g ? c->g - wide : own;
 	float *dw = r->out[0], sum[DW_VECTORS * DW_LANES];
 	int64_t k[3];
 
@@ -120,6 +127,6 @@ static void run_depthwise(struct dlb_kernel *k, const struct dlb_run *r)
 /* True for a depthwise convolution: one channel per group, channels adjacent in memory. */
 static bool is_depthwise(const struct conv_kernel *c)
 {
-	return c->d.dir == DLB_CONV_GRAD_WEIGHT && c->d.x.dtype == DLB_F32 && c->cg == 1 && c->mg == 1 && c->g >= DW_LANES &&
-		c->xc == 1 && c->ym == 1;
+	return c->d.dir == DLB_CONV_GRAD_WEIGHT && c->d.x.dtype == DLB_F32 && c->cg == 1 && c->mg == 1 &&
+	       c->g >= DW_LANES && c->xc == 1 && c->ym == 1;
 }

@@ -12,13 +12,17 @@ static void S(im2col)(const struct conv_kernel *c, const T *x, T *col, int64_t r
 				for (int64_t kw = 0; kw < c->size[2]; kw++, col += row - c->positions)
 					for (int64_t od = 0; od < c->out[0]; od++)
 						for (int64_t oh = 0; oh < c->out[1]; oh++) {
-							int64_t d = conv_source(c, 0, od, kd), h = conv_source(c, 1, oh, kh);
-							const T *from = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
+							int64_t d = conv_source(c, 0, od, kd),
+								h = conv_source(c, 1, oh, kh);
+							const T *from = x + ch * c->xc + d * c->xs[0] +
+									h * c->xs[1];
 
 							for (int64_t ow = 0; ow < c->out[2]; ow++) {
 								int64_t w = conv_source(c, 2, ow, kw);
 
-								*col++ = d < 0 || h < 0 || w < 0 ? 0 : from[w * c->xs[2]];
+								*col++ = d < 0 || h < 0 || w < 0 ?
+										 0 :
+										 from[w * c->xs[2]];
 							}
 						}
 }
@@ -31,7 +35,8 @@ static void S(col2im)(const struct conv_kernel *c, const T *col, T *x)
 				for (int64_t kw = 0; kw < c->size[2]; kw++)
 					for (int64_t od = 0; od < c->out[0]; od++)
 						for (int64_t oh = 0; oh < c->out[1]; oh++) {
-							int64_t d = conv_source(c, 0, od, kd), h = conv_source(c, 1, oh, kh);
+							int64_t d = conv_source(c, 0, od, kd),
+								h = conv_source(c, 1, oh, kh);
 							T *row = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
 
 							for (int64_t ow = 0; ow < c->out[2]; ow++, col++) {
@@ -62,9 +67,11 @@ static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			continue;
 		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col, p);
 		if (c->yp == 1)
-			GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, p, t, 1, w, t, col, p, 1, y, (int)(c->ym > p ? c->ym : p));
+			GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, p, t, 1, w, t, col, p, 1, y,
+			     (int)(c->ym > p ? c->ym : p));
 		else
-			GEMM(CblasRowMajor, CblasTrans, CblasTrans, p, m, t, 1, col, p, w, t, 1, y, (int)c->yp);
+			GEMM(CblasRowMajor, CblasTrans, CblasTrans, p, m, t, 1, col, p, w, t, 1, y,
+			     (int)c->yp);
 	}
 }
 
@@ -99,7 +106,8 @@ static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
 
 		S(im2col)(c, (const T *)r->in[1] + n * c->xn + g * c->cg * c->xc, col, p);
 		GEMM(CblasRowMajor, c->yp == 1 ? CblasNoTrans : CblasTrans, CblasTrans, m, t, p, 1, dy,
-		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), col, p, 1, dw + g * c->mg * c->taps, t);
+		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), col, p, 1, dw + g * c->mg * c->taps,
+		     t);
 	}
 	for (int64_t o = 0; db && o < c->g * c->mg; o++) {
 		double sum = 0;

@@ -87,8 +87,10 @@ static inline void block_8x8(uint32_t *o, int64_t so, const uint32_t *x, int64_t
 	}
 	for (int i = 0; i < 8; i += 4)
 		for (int j = 0; j < 2; j++) {
-			r[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-			r[i + 2 * j + 1] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+			r[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12,
+							       13);
+			r[i + 2 * j + 1] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7,
+								   14, 15);
 		}
 	for (int i = 0; i < 4; i++) {
 		t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
@@ -179,9 +181,11 @@ static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, in
 		if (t == DLB_F32 || t == DLB_F64) {
 			for (int64_t i = 0; i < n; i++)
 				if (t == DLB_F32)
-					((float *)o)[i * s] = add ? ((float *)o)[i * s] + (float)c->real[i] : (float)c->real[i];
+					((float *)o)[i * s] = add ? ((float *)o)[i * s] + (float)c->real[i] :
+								    (float)c->real[i];
 				else
-					((double *)o)[i * s] = add ? ((double *)o)[i * s] + c->real[i] : c->real[i];
+					((double *)o)[i * s] = add ? ((double *)o)[i * s] + c->real[i] :
+								     c->real[i];
 			return;
 		}
 		for (int64_t i = 0; i < n; i++)
@@ -202,7 +206,8 @@ static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, in
 }
 
 /* The two casts of every mixed-precision step; false for all others. */
-static bool convert_bf16(const struct copy_kernel *c, void *o, int64_t so, const void *x, int64_t si, int64_t n)
+static bool convert_bf16(const struct copy_kernel *c, void *o, int64_t so, const void *x, int64_t si,
+			 int64_t n)
 {
 	if (so != 1 || si != 1 || c->d.accumulate)
 		return false;
@@ -239,12 +244,17 @@ static void copy_part(const void *ctx, int part, int parts)
 	const int64_t in_bytes = (int64_t)c->in_bytes, out_bytes = (int64_t)c->out_bytes;
 	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
 	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
-	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last], si = last < 0 ? 1 : n->stride[1][last];
+	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last],
+		si = last < 0 ? 1 : n->stride[1][last];
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
-	const int64_t outer = cpu_iterations(n, c->outer), tiles = c->tiled ? (n->dim[last - 1] + TILE - 1) / TILE : 0;
-	const int64_t from = c->by_tile ? 0 : cpu_cut(outer, part, parts), end = c->by_tile ? outer : cpu_cut(outer, part + 1, parts);
+	const int64_t outer = cpu_iterations(n, c->outer),
+		      tiles = c->tiled ? (n->dim[last - 1] + TILE - 1) / TILE : 0;
+	const int64_t from = c->by_tile ? 0 : cpu_cut(outer, part, parts),
+		      end = c->by_tile ? outer : cpu_cut(outer, part + 1, parts);
 	const int64_t t0 = c->by_tile ? cpu_cut(tiles, part, parts) * TILE : 0;
-	const int64_t t1 = c->by_tile && part + 1 < parts ? cpu_cut(tiles, part + 1, parts) * TILE : c->tiled ? n->dim[last - 1] : 0;
+	const int64_t t1 = c->by_tile && part + 1 < parts ? cpu_cut(tiles, part + 1, parts) * TILE :
+			   c->tiled                       ? n->dim[last - 1] :
+							    0;
 
 	cpu_seek(n, c->outer, from, pos, at);
 	for (int64_t i = from; i < end; i++) {
@@ -255,8 +265,8 @@ static void copy_part(const void *ctx, int part, int parts)
 			tile(c->in_bytes, o + t0 * n->stride[0][last - 1] * out_bytes, n->stride[0][last - 1],
 			     x + t0 * n->stride[1][last - 1] * in_bytes, si, t1 - t0, len);
 		else if (c->rows)
-			move_rows(o, n->stride[0][last - 1] * out_bytes, x, n->stride[1][last - 1] * in_bytes, n->dim[last - 1],
-				  (size_t)(len * in_bytes));
+			move_rows(o, n->stride[0][last - 1] * out_bytes, x, n->stride[1][last - 1] * in_bytes,
+				  n->dim[last - 1], (size_t)(len * in_bytes));
 		else if (c->d.in != c->d.out || c->d.accumulate)
 			convert(c, o, so, x, si, len);
 		else
@@ -300,7 +310,8 @@ static bool make_tiled(struct cpu_nest *n)
 	return false;
 }
 
-int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	struct copy_kernel *c = dlb_xcalloc(1, sizeof *c);
 
@@ -321,8 +332,9 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 	if (!c->empty) {
 		const int last = c->nest.n_dims - 1;
 
-		c->rows = !c->tiled && last > 0 && d->in == d->out && !d->accumulate && c->nest.stride[0][last] == 1 &&
-			c->nest.stride[1][last] == 1 && c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
+		c->rows = !c->tiled && last > 0 && d->in == d->out && !d->accumulate &&
+			  c->nest.stride[0][last] == 1 && c->nest.stride[1][last] == 1 &&
+			  c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
 		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
 		/* adding may address an element twice (stride 0), so it keeps the order */
 		c->by_tile = c->tiled && cpu_iterations(&c->nest, c->outer) < b->n_threads;

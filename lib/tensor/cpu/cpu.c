@@ -46,8 +46,13 @@ int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_
 		free(c);
 		return dlb_fail(err, NULL, "cannot open oneDNN: %s", dlb_cpu_dnnl_text(s));
 	}
-	*out = (struct dlb_backend){ .ops = dlb_cpu_level(0), .device = 0, .n_threads = n_threads, .self = c,
-		.fast_bf16 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16 };
+	*out = (struct dlb_backend){ .ops = dlb_cpu_level(0),
+				     .device = 0,
+				     .n_threads = n_threads,
+				     .self = c,
+				     .fast_bf16 = (dnnl_get_effective_cpu_isa() &
+						   dnnl_cpu_isa_avx512_core_bf16) ==
+						  dnnl_cpu_isa_avx512_core_bf16 };
 	return 0;
 }
 

@@ -33,40 +33,64 @@ void *dlb_cpu_alloc(struct dlb_backend *b, size_t bytes);
 void dlb_cpu_free(struct dlb_backend *b, void *p);
 void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes);
 void dlb_cpu_sync(struct dlb_backend *b);
-int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_cell(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
-		 struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+int dlb_cpu_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
+int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+int dlb_cpu_cell(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		struct dlb_error *err);
+int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
+int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err);
+int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
+int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
+		 size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
 /* As those without "mixed", but bf16 operands are allowed (mixed.c). */
-int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
-int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
+int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err);
+int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err);
+int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err);
+int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k,
+			 struct dlb_error *err);
 
 /* Writes col (taps, positions), rows `row` elements apart: the input under each tap of one group's kernel at
  * each output position of an image of x; taps in the weight's order. */
 void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
 
 /* ---- helpers ---- */
-void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
-		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
+		   float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
+		   int ldc);
 static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 /* 64-byte aligned, zeroed; exits if out of memory; use free() */
 void *dlb_cpu_aligned(size_t bytes);
@@ -125,10 +149,12 @@ struct cpu_prim {
 const char *dlb_cpu_dnnl_text(dnnl_status_t s);
 /* Creates the primitive descriptor *pd (new) of an operation, with a user scratchpad. Returns 0, or
  * DLB_NO_KERNEL if oneDNN has none, or only its reference loop. */
-int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
+int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint,
+	       dnnl_primitive_desc_t *pd);
 /* As above with the result multiplied by `scale`; with Relu of the result. */
 int dlb_cpu_pd_scaled(struct cpu *c, const_dnnl_op_desc_t od, float scale, dnnl_primitive_desc_t *pd);
-int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
+int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint,
+		    dnnl_primitive_desc_t *pd);
 int dlb_cpu_prim(struct cpu *c, const_dnnl_primitive_desc_t pd, struct cpu_prim *p);
 const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 void dlb_cpu_prim_arg(struct cpu *c, struct cpu_prim *p, int dnnl_arg, const dnnl_memory_desc_t *md);
@@ -136,7 +162,8 @@ void dlb_cpu_prim_arg(struct cpu *c, struct cpu_prim *p, int dnnl_arg, const dnn
 void dlb_cpu_prim_run(struct cpu *c, struct cpu_prim *p, void *const *ptr, void *scratch);
 void dlb_cpu_prim_release(struct cpu_prim *p);
 /* Reorder between descriptors; prim NULL (nothing to run) if they are equal. */
-int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, struct cpu_prim *p);
+int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+		    struct cpu_prim *p);
 /* An operand that a primitive needs in another layout: reordered into scratch before the run (stage_in), or
  * out of scratch after it (stage, then stage_out). move.prim NULL: used in place. */
 struct cpu_staged {
@@ -144,8 +171,8 @@ struct cpu_staged {
 	size_t bytes, at;		/* in scratch; the owner sets `at` */
 };
 /* `staged`: the descriptor of the side in scratch. */
-int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *staged,
-		   struct cpu_staged *s);
+int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+		   const dnnl_memory_desc_t *staged, struct cpu_staged *s);
 void *dlb_cpu_stage_in(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
 void *dlb_cpu_stage(const struct cpu_staged *s, void *operand, char *scratch);
 void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
@@ -156,7 +183,8 @@ struct cpu_packed {
 	size_t bytes;
 	uint64_t version;		/* version of the weight in data; 0: none */
 };
-int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, struct cpu_packed *p);
+int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want,
+		   struct cpu_packed *p);
 void *dlb_cpu_packed_get(struct cpu *c, struct cpu_packed *p, void *plain, uint64_t version, void *scratch);
 void dlb_cpu_packed_release(struct cpu_packed *p);
 #endif

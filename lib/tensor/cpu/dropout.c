@@ -41,8 +41,10 @@ static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t
 	for (int round = 0; round < 10; round++) {
 #pragma omp simd
 		for (int i = 0; i < WIDE; i++) {
-			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0][i], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2][i];
-			uint32_t c0 = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
+			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0][i],
+				 p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2][i];
+			uint32_t c0 = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0,
+				 c2 = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
 
 			c[0][i] = c0;
 			c[1][i] = (uint32_t)p1;
@@ -55,8 +57,8 @@ static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t
 #pragma omp simd
 	/* four bytes of a counter as one word, first one lowest */
 	for (int i = 0; i < WIDE; i++)
-		four[i] = FOUR((uint32_t)(c[0][i] >= least), (uint32_t)(c[1][i] >= least), (uint32_t)(c[2][i] >= least),
-			       (uint32_t)(c[3][i] >= least));
+		four[i] = FOUR((uint32_t)(c[0][i] >= least), (uint32_t)(c[1][i] >= least),
+			       (uint32_t)(c[2][i] >= least), (uint32_t)(c[3][i] >= least));
 	memcpy(keep, four, DRAWN);
 }
 
@@ -73,8 +75,8 @@ APPLY(double)
 
 /* Drops n elements from `at` on, with the words drawn for `block` of a sample (of per_sample
  * elements), from element `skip` on. */
-static inline void dropout_block(const struct dropout_job *job, int64_t at, int64_t n, int64_t sample, int64_t per_sample,
-				 int64_t block, int64_t skip)
+static inline void dropout_block(const struct dropout_job *job, int64_t at, int64_t n, int64_t sample,
+				 int64_t per_sample, int64_t block, int64_t skip)
 {
 	const struct dropout_kernel *k = job->k;
 	const struct dlb_run *r = job->run;
@@ -83,8 +85,9 @@ static inline void dropout_block(const struct dropout_job *job, int64_t at, int6
 	const double scale = 1 / (1 - k->d.ratio);
 	uint8_t keep[DRAWN];
 
-	draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + k->d.first_sample + sample) * counters +
-	     (uint64_t)block * WIDE, least, keep);
+	draw(r->seed + (uint64_t)k->d.seed, stream,
+	     (uint64_t)(r->first_sample + k->d.first_sample + sample) * counters + (uint64_t)block * WIDE,
+	     least, keep);
 	if (skip)
 		memmove(keep, keep + skip, (size_t)n);
 	if (k->d.dtype == DLB_F32)
@@ -109,8 +112,8 @@ static void dropout_part(const void *ctx, int part, int parts)
 	for (int64_t i = cpu_cut(all, part, parts), end = cpu_cut(all, part + 1, parts); i < end; i++) {
 		const int64_t sample = i / k->blocks, block = i % k->blocks;
 
-		dropout_block(job, sample * per_sample + block * DRAWN, least_of(per_sample - block * DRAWN, DRAWN), sample, per_sample,
-			      block, 0);
+		dropout_block(job, sample * per_sample + block * DRAWN,
+			      least_of(per_sample - block * DRAWN, DRAWN), sample, per_sample, block, 0);
 	}
 }
 
@@ -124,10 +127,12 @@ static void strips_part(const void *ctx, int part, int parts)
 
 	for (int64_t i = cpu_cut(all, part, parts), end = cpu_cut(all, part + 1, parts); i < end; i++)
 		for (int64_t e = 0, n; e < d->part; e += n) {
-			const int64_t there = i * d->whole + d->first + e, in_sample = there % d->per_whole, skip = in_sample % DRAWN;
+			const int64_t there = i * d->whole + d->first + e, in_sample = there % d->per_whole,
+				      skip = in_sample % DRAWN;
 
 			n = least_of(least_of(DRAWN - skip, d->part - e), d->per_whole - in_sample);
-			dropout_block(job, i * d->part + e, n, there / d->per_whole, d->per_whole, in_sample / DRAWN, skip);
+			dropout_block(job, i * d->part + e, n, there / d->per_whole, d->per_whole,
+				      in_sample / DRAWN, skip);
 		}
 }
 
@@ -139,7 +144,8 @@ static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cpu_parallel(d->parts, d->d.part ? strips_part : dropout_part, &job);
 }
 
-int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
 	struct dropout_kernel *n;
 

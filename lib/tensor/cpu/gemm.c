@@ -28,12 +28,13 @@ struct gemm_kernel {
 };
 
 /* As cblas_sgemm, through oneDNN, which supports newer processors than OpenBLAS. */
-void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
-		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
+void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
+		   float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
+		   int ldc)
 {
 	(void)order;				/* always row-major */
-	if (dnnl_sgemm(ta == CblasTrans ? 'T' : 'N', tb == CblasTrans ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) !=
-	    dnnl_success)
+	if (dnnl_sgemm(ta == CblasTrans ? 'T' : 'N', tb == CblasTrans ? 'T' : 'N', m, n, k, alpha, a, lda, b,
+		       ldb, beta, c, ldc) != dnnl_success)
 		dlb_bug("sgemm %d x %d x %d", m, n, k);
 }
 
@@ -63,7 +64,8 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 	struct gemm_kernel *g = (struct gemm_kernel *)k;
 	const uint64_t version = g->d.w_is_weight ? r->weight_version : 0;
 	void *w = dlb_cpu_packed_get(g->c, &g->packed, r->in[1], version, r->scratch);
-	void *const ptr[] = { dlb_cpu_stage_in(g->c, &g->a, r->in[0], r->scratch), w, r->out[0], g->bias ? r->in[2] : NULL };
+	void *const ptr[] = { dlb_cpu_stage_in(g->c, &g->a, r->in[0], r->scratch), w, r->out[0],
+			      g->bias ? r->in[2] : NULL };
 
 	dlb_cpu_prim_run(g->c, &g->prim, ptr, r->scratch);
 	if (g->after)
@@ -93,23 +95,27 @@ static void run_openblas(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct gemm_kernel *g = (struct gemm_kernel *)k;
 	const struct dlb_gemm_desc *d = &g->d;
 
-	cblas_sgemm(CblasRowMajor, d->trans_a ? CblasTrans : CblasNoTrans, d->trans_w ? CblasTrans : CblasNoTrans, (int)d->m, (int)d->n,
-		    (int)d->k, 1, r->in[0], (int)(d->trans_a ? d->m : d->k), r->in[1], (int)(d->trans_w ? d->k : d->n), 0, r->out[0], (int)d->n);
+	cblas_sgemm(CblasRowMajor, d->trans_a ? CblasTrans : CblasNoTrans,
+		    d->trans_w ? CblasTrans : CblasNoTrans, (int)d->m, (int)d->n, (int)d->k, 1, r->in[0],
+		    (int)(d->trans_a ? d->m : d->k), r->in[1], (int)(d->trans_w ? d->k : d->n), 0, r->out[0],
+		    (int)d->n);
 	if (g->after)
 		after_float(d, r->out[0], d->has_c ? r->in[2] : NULL);
 }
 
-/* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and at no more than
- * it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80 beside 79 to 84 at other sizes, one
- * thread of an AMD Zen). Only where OpenBLAS knows the processor; its own threads would stand in the way of libgomp's. */
+/* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and
+ * at no more than it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80
+ * beside 79 to 84 at other sizes, one thread of an AMD Zen). Only where OpenBLAS knows the processor; its
+ * own threads would stand in the way of libgomp's. */
 static bool openblas_is_faster(const struct gemm_kernel *g, const_dnnl_primitive_desc_t pd)
 {
 	const char *impl = NULL, *core = openblas_get_corename();
 
-	if (!g->d.trans_a || g->d.w_is_weight || g->d.n_batch != 1 || g->d.dtype != DLB_F32 || g->n_threads > 1 ||
-	    (strcmp(core, "Zen") && strcmp(core, "Haswell")))
+	if (!g->d.trans_a || g->d.w_is_weight || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
+	    g->n_threads > 1 || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
 		return false;
-	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success && !strncmp(impl, "gemm:", 5);
+	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success &&
+	       !strncmp(impl, "gemm:", 5);
 }
 
 /* No terms (k = 0), or an empty result. */
@@ -141,8 +147,8 @@ static void gemm_free(struct dlb_kernel *k)
 
 /* Describes an operand with dimensions {batch, rows, columns} or {rows, columns};
  * a batch stride of 0 broadcasts. */
-static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, dnnl_data_type_t type, int64_t rows, int64_t cols,
-		    bool trans, int64_t batch)
+static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, dnnl_data_type_t type,
+		    int64_t rows, int64_t cols, bool trans, int64_t batch)
 {
 	dnnl_dims_t dims = { batch ? d->n_batch : 1, rows, cols };
 	dnnl_dims_t strides = { batch ? batch : rows * cols, trans ? 1 : cols, trans ? rows : 1 };
@@ -177,7 +183,8 @@ static int prepare_dnnl(struct gemm_kernel *g)
 		dnnl_memory_desc_init_by_tag(&w, 2, dims, type, dnnl_format_tag_any);
 	}
 	if (g->bias)
-		dnnl_memory_desc_init_by_tag(&bias, 3 - skip, ones + skip, dnnl_f32, skip ? dnnl_ab : dnnl_abc);
+		dnnl_memory_desc_init_by_tag(&bias, 3 - skip, ones + skip, dnnl_f32,
+					     skip ? dnnl_ab : dnnl_abc);
 	if (dnnl_matmul_desc_init(&od, &a, &w, g->bias ? &bias : NULL, &y) != dnnl_success)
 		return DLB_NO_KERNEL;
 	rc = dlb_cpu_pd(g->c, &od, NULL, &pd);
@@ -206,7 +213,8 @@ static int prepare_dnnl(struct gemm_kernel *g)
 		dlb_cpu_packed_release(&g->packed);
 		return rc;
 	}
-	g->k.scratch_bytes = most(g->prim.scratch_bytes, most(g->packed.reorder.scratch_bytes, g->a.move.scratch_bytes));
+	g->k.scratch_bytes = most(g->prim.scratch_bytes,
+				  most(g->packed.reorder.scratch_bytes, g->a.move.scratch_bytes));
 	if (g->a.move.prim) {
 		g->a.at = cpu_round64(g->k.scratch_bytes);
 		g->k.scratch_bytes = g->a.at + g->a.bytes;
@@ -238,7 +246,8 @@ static int64_t extent(int64_t matrix, int64_t step, const int64_t *off, int64_t 
 	return last + matrix;
 }
 
-static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_gemm_desc d = *(const struct dlb_gemm_desc *)ctx;
 
@@ -248,20 +257,25 @@ static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, str
 	return dlb_cpu_gemm(b, &d, k, err);
 }
 
-static int bf16_by_f32(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = d->has_c ? 3 : 2, .n_out = 1, .prepare = prepare_f32, .ctx = d };
+	struct narrow_desc n = {
+		.rows = 1, .block = 1, .n_in = d->has_c ? 3 : 2, .n_out = 1, .prepare = prepare_f32, .ctx = d
+	};
 
 	n.in[0] = (struct narrow_operand){ .dtype = d->a_f32 ? DLB_F32 : DLB_BF16,
 		.count = extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch) };
 	n.in[1] = (struct narrow_operand){ .dtype = d->w_f32 ? DLB_F32 : DLB_BF16,
 		.count = extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch) };
 	n.in[2] = (struct narrow_operand){ .dtype = DLB_F32 };
-	n.out[0] = (struct narrow_operand){ .dtype = d->y_f32 ? DLB_F32 : DLB_BF16, .count = d->n_batch * d->m * d->n };
+	n.out[0] = (struct narrow_operand){ .dtype = d->y_f32 ? DLB_F32 : DLB_BF16,
+					    .count = d->n_batch * d->m * d->n };
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	struct gemm_kernel *g;
 	bool regular = !d->a_off && !d->w_off, plain_bias, bf16 = d->dtype == DLB_BF16;
@@ -277,8 +291,8 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 	g->d = *d;
 	g->d.a_off = copy_offsets(d->a_off, d->n_batch);
 	g->d.w_off = copy_offsets(d->w_off, d->n_batch);
-	if (regular && d->n_batch > 1 && !d->has_c && !d->trans_a && d->w_batch == 0 && d->a_batch == d->m * d->k &&
-	    d->m * d->n_batch <= INT32_MAX) {
+	if (regular && d->n_batch > 1 && !d->has_c && !d->trans_a && d->w_batch == 0 &&
+	    d->a_batch == d->m * d->k && d->m * d->n_batch <= INT32_MAX) {
 		g->d.m *= d->n_batch;			/* one weight for all batches: one tall product */
 		g->d.n_batch = 1;
 	}

@@ -22,8 +22,8 @@ static void host_free(struct dlb_kernel *k)
 	free(k);
 }
 
-int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
-		 struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
+		 size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct host_kernel *h = dlb_xcalloc(1, sizeof *h);
 
@@ -33,7 +33,9 @@ int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t 
 	h->ctx = dlb_xmalloc(ctx_bytes ? ctx_bytes : 1);
 	if (ctx_bytes)
 		memcpy(h->ctx, ctx, ctx_bytes);
-	h->k = (struct dlb_kernel){ .run = host_run, .free = host_free, .scratch_bytes = scratch_bytes, .impl = "loop" };
+	h->k = (struct dlb_kernel){
+		.run = host_run, .free = host_free, .scratch_bytes = scratch_bytes, .impl = "loop"
+	};
 	*k = &h->k;
 	return 0;
 }

@@ -69,10 +69,13 @@ SUM(double, cblas_dsyrk)
 
 size_t dlb_kfac_sum_bytes(const struct dlb_kfac_vectors *v)
 {
-	return v->lie == DLB_KFAC_PATCHES ? (size_t)v->n * (size_t)(images_at_once(v) * v->positions) * dlb_dtype_bytes(v->dtype) : 0;
+	return v->lie == DLB_KFAC_PATCHES ?
+		       (size_t)v->n * (size_t)(images_at_once(v) * v->positions) * dlb_dtype_bytes(v->dtype) :
+		       0;
 }
 
-static void sum_group(const struct dlb_kfac_vectors *v, int group, bool first, const void *x, void *sum, void *work)
+static void sum_group(const struct dlb_kfac_vectors *v, int group, bool first, const void *x, void *sum,
+		      void *work)
 {
 	const bool f64 = v->dtype == DLB_F64;
 
@@ -137,7 +140,8 @@ int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const v
 {
 	double take = (1 - keep) * scale;
 
-	return t == DLB_F64 ? average_double(n, keep, take, sum, average) : average_float(n, (float)keep, (float)take, sum, average);
+	return t == DLB_F64 ? average_double(n, keep, take, sum, average) :
+			      average_float(n, (float)keep, (float)take, sum, average);
 }
 
 #define INVERT(T) \
@@ -173,7 +177,8 @@ INVERT(double)
 
 int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse, double *work)
 {
-	return t == DLB_F64 ? invert_double(n, damping, average, inverse, work) : invert_float(n, damping, average, inverse, work);
+	return t == DLB_F64 ? invert_double(n, damping, average, inverse, work) :
+			      invert_float(n, damping, average, inverse, work);
 }
 
 int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
@@ -193,7 +198,8 @@ int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
 		return -1;
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j <= i; j++)
-			inverse[at(n - 1 - i, n - 1 - j, n)] = inverse[at(n - 1 - j, n - 1 - i, n)] = (float)a[at(i, j, n)];
+			inverse[at(n - 1 - i, n - 1 - j, n)] = inverse[at(n - 1 - j, n - 1 - i, n)] = (float)
+				a[at(i, j, n)];
 	return 0;
 }
 
@@ -227,8 +233,8 @@ static double precondition_##T(int a, int g, bool by_input, const T *a_inverse, 
 PRECONDITION(float, cblas_sgemm)
 PRECONDITION(double, cblas_dgemm)
 
-double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
-			     void *db, void *work)
+double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse,
+			     const void *g_inverse, void *dw, void *db, void *work)
 {
 	return t == DLB_F64 ? precondition_double(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work) :
 		precondition_float(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);

@@ -19,10 +19,11 @@ const struct dlb_backend_ops *dlb_cpu_level(int i)
 	bool v3, v4;
 
 	__builtin_cpu_init();			/* also asks if the system saves the registers */
-	v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-		__builtin_cpu_supports("bmi2");
-	v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+	v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+	v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+	     __builtin_cpu_supports("avx512vl");
 	if (v4)
 		level[n++] = &dlb_cpu_ops_v4;
 	if (v3)

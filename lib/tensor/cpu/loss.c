@@ -42,7 +42,8 @@ static void (*const runs[][2][2])(struct dlb_kernel *k, const struct dlb_run *r)
 	[DLB_LOSS_JOIN] = { { join_forward_f32, join_forward_f64 }, { join_grad_f32, join_grad_f64 } },
 };
 
-int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	struct loss_kernel *l;
 	bool f32 = d->dtype == DLB_F32;

@@ -2,7 +2,8 @@
 #include "tensor/cpu/sums_real.h"
 
 /* sum_c exp(x[c * stride] - max) of one sample. */
-static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
+static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64_t classes, int64_t stride,
+							       T *max)
 {
 	T m = (T)-INFINITY;
 	double lane[16] = { 0 }, s = 0;
@@ -59,14 +60,16 @@ static double S(loss_of_all)(const T *x, const T *w, int64_t classes, int64_t st
 
 /* Adds to dx[c], for each class of one sample, share * (p_c sum_k w_k - w_c): the
  * gradient of share * loss_of_all. */
-static void S(grad_of_all)(const T *log_prob, const T *w, int64_t classes, int64_t stride, double share, T *dx)
+static void S(grad_of_all)(const T *log_prob, const T *w, int64_t classes, int64_t stride, double share,
+			   T *dx)
 {
 	double sum = w ? 0 : (double)classes;
 
 	for (int64_t c = 0; w && c < classes; c++)
 		sum += w[c];
 	for (int64_t c = 0; c < classes; c++)
-		dx[c * stride] += (T)(share * (sum * (double)F(exp)(log_prob[c * stride]) - (w ? (double)w[c] : 1)));
+		dx[c * stride] += (T)(share *
+				      (sum * (double)F(exp)(log_prob[c * stride]) - (w ? (double)w[c] : 1)));
 }
 
 static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
@@ -101,8 +104,10 @@ static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 
 				loss = -scale * (row[c * d->inner] - max - lse);
 				if (d->smoothing > 0)
-					loss = (T)((1 - d->smoothing) * (double)loss + d->smoothing / (double)d->classes *
-						   S(loss_of_all)(row, w, d->classes, d->inner, max + lse));
+					loss = (T)((1 - d->smoothing) * (double)loss +
+						   d->smoothing / (double)d->classes *
+							   S(loss_of_all)(row, w, d->classes, d->inner,
+									  max + lse));
 				weight += scale;
 			}
 			if (d->reduction == DLB_REDUCE_NONE)
@@ -125,12 +130,15 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 
 	for (int64_t n = 0; n < d->n; n++)
 		for (int64_t i = 0; i < d->inner; i++) {
-			int64_t at = n * d->classes * d->inner + i, c = label_at(d, t, n * d->inner + i), s = d->inner;
+			int64_t at = n * d->classes * d->inner + i, c = label_at(d, t, n * d->inner + i),
+				s = d->inner;
 			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
 			double up = dy[d->reduction == DLB_REDUCE_NONE ? n * d->inner + i : 0];
 			/* of the losses of all classes, with label smoothing */
 			const double share = up / divisor;
-			T scale = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)((1 - d->smoothing) * up * (w ? (double)w[c] : 1) / divisor);
+			T scale = skip || divisor == 0 ? 0 :
+				  wrong                ? (T)NAN :
+					  (T)((1 - d->smoothing) * up * (w ? (double)w[c] : 1) / divisor);
 
 			if (d->softmax && s == 1) {
 #pragma omp simd
@@ -138,7 +146,9 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 					dx[at + j] = F(exp)(log_prob[at + j]) * scale;
 			} else {
 				for (int64_t j = 0; j < d->classes; j++)
-					dx[at + j * s] = d->softmax ? F(exp)(log_prob[at + j * s]) * scale : wrong ? scale : 0;
+					dx[at + j * s] = d->softmax ? F(exp)(log_prob[at + j * s]) * scale :
+							 wrong      ? scale :
+								      0;
 			}
 			if (skip)			/* also if exp(log_prob) is not finite */
 				for (int64_t j = 0; j < d->classes; j++)
@@ -146,7 +156,9 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 			else if (!wrong)
 				dx[at + c * s] -= scale;
 			if (d->smoothing > 0 && !skip && !wrong)
-				S(grad_of_all)(log_prob + at, w, d->classes, s, share * d->smoothing / (double)d->classes, dx + at);
+				S(grad_of_all)
+				(log_prob + at, w, d->classes, s, share * d->smoothing / (double)d->classes,
+				 dx + at);
 		}
 }
 
@@ -165,7 +177,8 @@ static void S(part_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			T *to = stats + n * DLB_LOSS_STATS * in + i;
 			const int64_t c = own_label_at(d, r->in[1], n * in + i);
 
-			to[in] = (T)(in == 1 ? S(sum_exp)(row, d->classes, 1, to) : S(sum_exp)(row, d->classes, in, to));
+			to[in] = (T)(in == 1 ? S(sum_exp)(row, d->classes, 1, to) :
+					       S(sum_exp)(row, d->classes, in, to));
 			to[2 * in] = c >= 0 && c < d->classes ? row[c * in] : 0;
 		}
 }
@@ -179,8 +192,10 @@ static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 
 	for (int64_t n = 0; n < d->n; n++)
 		for (int64_t i = 0; i < in; i++) {
-			const int64_t at = n * DLB_LOSS_STATS * in + i, c = own_label_at(d, r->in[2], n * in + i);
-			const T *up = (const T *)r->in[0] + at, *stats = (const T *)r->in[3] + at, *x = (const T *)r->in[1] + n * d->classes * in + i;
+			const int64_t at = n * DLB_LOSS_STATS * in + i,
+				      c = own_label_at(d, r->in[2], n * in + i);
+			const T *up = (const T *)r->in[0] + at, *stats = (const T *)r->in[3] + at,
+				*x = (const T *)r->in[1] + n * d->classes * in + i;
 			const T m = stats[0], by = up[in], left = up[0] - by * stats[in];
 			T *dx = (T *)r->out[0] + n * d->classes * in + i;
 			int64_t largest = 0;
@@ -231,7 +246,9 @@ static void S(join_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 				all += (double)stats[in] * exp((double)(stats[0] - m));
 				score += stats[2 * in];
 			}
-			const T log_all = (T)log(all), loss = wrong ? (T)NAN : skip ? 0 : -(score - m - log_all);
+			const T log_all = (T)log(all), loss = wrong ? (T)NAN :
+							      skip  ? 0 :
+								      -(score - m - log_all);
 			if (norm) {
 				norm[n * DLB_LOSS_NORM * in + i] = m;
 				norm[(n * DLB_LOSS_NORM + 1) * in + i] = log_all;
@@ -261,7 +278,8 @@ static void S(join_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 			const bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
 			const double up = dy[d->reduction == DLB_REDUCE_NONE ? n * in + i : 0];
 			const T g = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)(up / divisor);
-			const T m = norm[n * DLB_LOSS_NORM * in + i], log_all = norm[(n * DLB_LOSS_NORM + 1) * in + i];
+			const T m = norm[n * DLB_LOSS_NORM * in + i],
+				log_all = norm[(n * DLB_LOSS_NORM + 1) * in + i];
 			const T by = g == 0 ? 0 : g * (T)exp((double)(stats[at] - m - log_all));
 
 			to[at] = by * stats[at + in];

@@ -169,8 +169,10 @@ static void map_part(const void *ctx, int part, int parts)
 	const struct cpu_nest *nest = &m->nest;
 	const int inner = nest->n_dims - 1, n_ops = nest->n_operands;
 	const int64_t n = inner < 0 ? 1 : nest->dim[inner], outer = cpu_iterations(nest, inner);
-	const int64_t from = m->by_row ? cpu_cut(n, part, parts) : 0, end = m->by_row ? cpu_cut(n, part + 1, parts) : n;
-	int64_t o0 = m->by_row ? 0 : cpu_cut(outer, part, parts), o1 = m->by_row ? outer : cpu_cut(outer, part + 1, parts);
+	const int64_t from = m->by_row ? cpu_cut(n, part, parts) : 0,
+		      end = m->by_row ? cpu_cut(n, part + 1, parts) : n;
+	int64_t o0 = m->by_row ? 0 : cpu_cut(outer, part, parts),
+		o1 = m->by_row ? outer : cpu_cut(outer, part + 1, parts);
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
 	char *base[CPU_MAX_OPERANDS] = { job->run->out[0] };
 	uint64_t buf[CPU_MAX_OPERANDS][ROW];
@@ -200,7 +202,8 @@ static void map_part(const void *ctx, int part, int parts)
 			}
 			m->row(p[0], p[1], p[2], p[3], &m->p, len);
 			if (s0 != 1)
-				scatter(base[0] + (at[0] + i * s0) * (int64_t)m->bytes[0], p[0], m->bytes[0], s0, len);
+				scatter(base[0] + (at[0] + i * s0) * (int64_t)m->bytes[0], p[0], m->bytes[0],
+					s0, len);
 		}
 		cpu_step(nest, inner, pos, at);
 	}
@@ -239,7 +242,8 @@ mixed:
 	return NULL;
 }
 
-int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		struct dlb_error *err)
 {
 	struct map_kernel *m;
 	row_fn *row;
@@ -265,7 +269,8 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 		dlb_desc_strides(in, stride);
 		for (int i = 0; i < in->n_dims; i++) {
 			if (in->dim[i] != 1 && in->dim[i] != d->out.dim[shift + i])
-				return dlb_fail(err, NULL, "'%s': operand %d does not broadcast to the result",
+				return dlb_fail(err, NULL,
+						"'%s': operand %d does not broadcast to the result",
 						functions[d->fn].name, o);
 			nest.stride[o + 1][shift + i] = in->dim[i] == 1 ? 0 : stride[i];
 		}
@@ -278,7 +283,8 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 		const int64_t outer = cpu_iterations(&nest, nest.n_dims - 1);
 
 		m->by_row = outer < 8 * b->n_threads;
-		m->parts = dlb_cpu_parts(b, dlb_desc_count(&d->out), m->by_row ? (nest.n_dims ? nest.dim[nest.n_dims - 1] : 1) : outer);
+		m->parts = dlb_cpu_parts(b, dlb_desc_count(&d->out),
+					 m->by_row ? (nest.n_dims ? nest.dim[nest.n_dims - 1] : 1) : outer);
 	}
 	m->row = row;
 	m->p = (struct params){ d->alpha, d->beta };

@@ -19,7 +19,8 @@ static int64_t at_least_1(int64_t n)
 
 /* ---- map: blocks of the outermost loop after merging ---- */
 
-static int prepare_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_map_desc d = *(const struct dlb_map_desc *)ctx;
 
@@ -80,7 +81,8 @@ static bool flat_map(const struct dlb_map_desc *d, const struct cpu_nest *n, str
 }
 
 /* Prepares the whole map at once, for any strides. */
-static int prepare_whole_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_whole_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			     struct dlb_error *err)
 {
 	struct dlb_map_desc d = *(const struct dlb_map_desc *)ctx;
 
@@ -91,17 +93,22 @@ static int prepare_whole_map(struct dlb_backend *b, const void *ctx, int64_t row
 	return dlb_cpu_map(b, &d, k, err);
 }
 
-static int whole_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int whole_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		     struct dlb_error *err)
 {
-	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = d->n_in, .n_out = 1, .prepare = prepare_whole_map, .ctx = d };
+	struct narrow_desc n = {
+		.rows = 1, .block = 1, .n_in = d->n_in, .n_out = 1, .prepare = prepare_whole_map, .ctx = d
+	};
 
 	n.out[0] = (struct narrow_operand){ .dtype = d->out.dtype, .count = dlb_desc_count(&d->out) };
 	for (int i = 0; i < d->n_in; i++)
-		n.in[i] = (struct narrow_operand){ .dtype = d->in[i].dtype, .count = dlb_desc_count(&d->in[i]) };
+		n.in[i] = (struct narrow_operand){ .dtype = d->in[i].dtype,
+						   .count = dlb_desc_count(&d->in[i]) };
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
 	struct narrow_desc n = { .n_in = d->n_in, .n_out = 1, .prepare = prepare_map };
 	struct dlb_map_desc flat;
@@ -132,7 +139,8 @@ int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struc
 
 /* ---- softmax: rows ---- */
 
-static int prepare_softmax(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_softmax(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			   struct dlb_error *err)
 {
 	struct dlb_softmax_desc d = *(const struct dlb_softmax_desc *)ctx;
 
@@ -141,10 +149,14 @@ static int prepare_softmax(struct dlb_backend *b, const void *ctx, int64_t rows,
 	return dlb_cpu_softmax(b, &d, k, err);
 }
 
-int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	const int64_t row = d->axis * d->inner;
-	struct narrow_desc n = { .rows = at_least_1(d->outer), .n_in = d->backward ? 2 : 1, .n_out = 1, .prepare = prepare_softmax,
+	struct narrow_desc n = { .rows = at_least_1(d->outer),
+				 .n_in = d->backward ? 2 : 1,
+				 .n_out = 1,
+				 .prepare = prepare_softmax,
 				 .ctx = d };
 
 	if (d->dtype != DLB_BF16)
@@ -163,7 +175,8 @@ static int64_t rows_together(const struct dlb_norm_desc *d)
 	return d->channels > 0 ? d->channels / (d->row_channels ? d->row_channels : 1) : 1;
 }
 
-static int prepare_norm(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_norm(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	struct dlb_norm_desc d = *(const struct dlb_norm_desc *)ctx;
 
@@ -172,27 +185,42 @@ static int prepare_norm(struct dlb_backend *b, const void *ctx, int64_t rows, st
 	return dlb_cpu_norm(b, &d, k, err);
 }
 
-int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
-	const int64_t n_rows = rows_together(d), width = n_rows * d->width, entries = d->channels > 0 ? d->channels : d->width;
-	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = width }, stat = { .dtype = DLB_F32, .per_row = n_rows };
-	const struct narrow_operand param = { .dtype = DLB_F32, .count = entries }, sum = { .dtype = DLB_F32, .count = entries, .sum = true };
-	struct narrow_desc n = { .rows = d->rows / n_rows, .n_in = d->backward ? 5 : 3, .n_out = 3, .prepare = prepare_norm, .ctx = d };
+	const int64_t n_rows = rows_together(d), width = n_rows * d->width,
+		      entries = d->channels > 0 ? d->channels : d->width;
+	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = width },
+				    stat = { .dtype = DLB_F32, .per_row = n_rows };
+	const struct narrow_operand param = { .dtype = DLB_F32, .count = entries },
+				    sum = { .dtype = DLB_F32, .count = entries, .sum = true };
+	struct narrow_desc n = { .rows = d->rows / n_rows,
+				 .n_in = d->backward ? 5 : 3,
+				 .n_out = 3,
+				 .prepare = prepare_norm,
+				 .ctx = d };
 
 	if (d->dtype != DLB_BF16)
 		return dlb_cpu_norm(b, d, k, err);
 	if (!d->rows || !width)
 		return DLB_NO_KERNEL;
-	memcpy(n.in, d->backward ? (struct narrow_operand[5]){ x, x, param, stat, stat } : (struct narrow_operand[5]){ x, param, param },
+	memcpy(n.in,
+	       d->backward ? (struct narrow_operand[5]){ x, x, param, stat, stat } :
+			     (struct narrow_operand[5]){ x, param, param },
 	       5 * sizeof x);
-	memcpy(n.out, d->backward ? (struct narrow_operand[3]){ x, sum, sum } : (struct narrow_operand[3]){ x, stat, stat }, 3 * sizeof x);
-	n.block = dlb_cpu_narrow_block(n.rows, (d->backward ? 3 : 2) * width, d->backward ? NARROW_L2 : NARROW_L1);
+	memcpy(n.out,
+	       d->backward ? (struct narrow_operand[3]){ x, sum, sum } :
+			     (struct narrow_operand[3]){ x, stat, stat },
+	       3 * sizeof x);
+	n.block = dlb_cpu_narrow_block(n.rows, (d->backward ? 3 : 2) * width,
+				       d->backward ? NARROW_L2 : NARROW_L1);
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
 /* ---- dropout: samples ---- */
 
-static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			   struct dlb_error *err)
 {
 	struct dlb_dropout_desc d = *(const struct dlb_dropout_desc *)ctx;
 
@@ -201,15 +229,21 @@ static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows,
 	return dlb_cpu_dropout(b, &d, k, err);
 }
 
-int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = d->per_sample };
 	/* strips of whole samples are counted from the first sample, so all are one block */
 	const int64_t block = d->part >= d->per_sample && d->part ? at_least_1(d->samples)
 		: dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1);
-	const struct narrow_desc n = { .rows = d->samples, .block = block,
-		.n_in = 1, .n_out = 2, .in = { x }, .out = { x, { .dtype = DLB_BOOL, .per_row = d->per_sample } },
-		.prepare = prepare_dropout, .ctx = d };
+	const struct narrow_desc n = { .rows = d->samples,
+				       .block = block,
+				       .n_in = 1,
+				       .n_out = 2,
+				       .in = { x },
+				       .out = { x, { .dtype = DLB_BOOL, .per_row = d->per_sample } },
+				       .prepare = prepare_dropout,
+				       .ctx = d };
 
 	if (d->dtype != DLB_BF16)
 		return dlb_cpu_dropout(b, d, k, err);
@@ -220,7 +254,8 @@ int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *
 
 /* ---- pool: images ---- */
 
-static int prepare_pool(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_pool(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			struct dlb_error *err)
 {
 	struct dlb_pool_desc d = *(const struct dlb_pool_desc *)ctx;
 
@@ -230,11 +265,14 @@ static int prepare_pool(struct dlb_backend *b, const void *ctx, int64_t rows, st
 	return dlb_cpu_pool(b, &d, k, err);
 }
 
-int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const int64_t images = d->x.n_dims > 0 ? d->x.dim[0] : 0;
 	struct narrow_operand x, y, pos;
-	struct narrow_desc n = { .rows = images, .block = 1, .n_in = 1, .n_out = 1, .prepare = prepare_pool, .ctx = d };
+	struct narrow_desc n = {
+		.rows = images, .block = 1, .n_in = 1, .n_out = 1, .prepare = prepare_pool, .ctx = d
+	};
 
 	if (d->x.dtype != DLB_BF16)
 		return dlb_cpu_pool(b, d, k, err);
@@ -254,7 +292,8 @@ int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, str
 
 /* ---- reduce: sums of bf16 are f32, or rounded once ---- */
 
-static int prepare_reduce(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_reduce(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+			  struct dlb_error *err)
 {
 	struct dlb_reduce_desc d = *(const struct dlb_reduce_desc *)ctx;
 
@@ -291,7 +330,8 @@ static struct dlb_reduce_desc merged(const struct dlb_reduce_desc *d)
 	return m;
 }
 
-int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = 1, .n_out = 1, .prepare = prepare_reduce };
 	struct dlb_reduce_desc m;
@@ -306,7 +346,9 @@ int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d,
 	n.ctx = &m;
 	n.rows = rows;
 	n.in[0] = (struct narrow_operand){ .dtype = DLB_BF16, .per_row = in };
-	n.out[0] = (struct narrow_operand){ .dtype = m.out.dtype, .count = out, .per_row = over_rows ? 0 : out / rows };
+	n.out[0] = (struct narrow_operand){ .dtype = m.out.dtype,
+					    .count = out,
+					    .per_row = over_rows ? 0 : out / rows };
 	n.block = dlb_cpu_narrow_block(rows, in, NARROW_L2);
 	if (over_rows && d->fn == DLB_REDUCE_FN_SUM && m.out.dtype == DLB_F32)
 		n.out[0].sum = true;

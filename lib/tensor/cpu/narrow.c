@@ -71,7 +71,8 @@ static void narrow_run(struct dlb_kernel *k, const struct dlb_run *r)
 			if (!out[i])
 				continue;
 			if (o->dtype == DLB_BF16) {
-				bf16_round_row((uint16_t *)(void *)place(o, r->out[i], at), out[i], elements(o, rows));
+				bf16_round_row((uint16_t *)(void *)place(o, r->out[i], at), out[i],
+					       elements(o, rows));
 			} else if (o->sum && at) {
 				float *sum = r->out[i];
 
@@ -106,7 +107,8 @@ static void lay_out(struct narrow_kernel *n)
 	}
 }
 
-int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	struct narrow_kernel *n = dlb_xcalloc(1, sizeof *n);
 	const int64_t rest = d->rows % d->block;

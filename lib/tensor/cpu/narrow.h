@@ -19,12 +19,14 @@ struct narrow_desc {
 	int n_in, n_out;
 	struct narrow_operand in[NARROW_MOST], out[NARROW_MOST];
 	/* Prepares the f32 kernel for so many rows; ctx is used only while preparing. */
-	int (*prepare)(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err);
+	int (*prepare)(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err);
 	const void *ctx;
 };
 /* Rows per block, for about `elements` elements in all operands, `per_row` each: few enough for the L1 cache,
  * or for L2 if a block has a fixed cost (sums). */
 enum { NARROW_L1 = 1 << 12, NARROW_L2 = 1 << 15 };
 int64_t dlb_cpu_narrow_block(int64_t rows, int64_t per_row, int64_t elements);
-int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
 #endif

@@ -53,7 +53,8 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 		n->finish(&n->d, r, n->parts);
 }
 
-int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	const bool f32 = d->dtype == DLB_F32;
 	struct norm_kernel *n;
@@ -64,7 +65,9 @@ int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dl
 	n = dlb_xcalloc(1, sizeof *n);
 	n->d = *d;
 	n->parts = dlb_cpu_parts(b, d->rows * d->width, d->rows);
-	n->part = d->backward ? (f32 ? norm_grad_part_f32 : norm_grad_part_f64) : f32 ? norm_part_f32 : norm_part_f64;
+	n->part = d->backward ? (f32 ? norm_grad_part_f32 : norm_grad_part_f64) :
+		  f32         ? norm_part_f32 :
+				norm_part_f64;
 	if (d->backward)
 		n->finish = f32 ? norm_finish_f32 : norm_finish_f64;
 	n->k = (struct dlb_kernel){ .run = norm_run, .free = dlb_cpu_kernel_free, .impl = "loop",

@@ -28,7 +28,8 @@ static inline __attribute__((always_inline)) double S(norm_moment)(const T *x, T
 }
 
 /* One row: y = (x - mean) inv * scale + bias. */
-static void S(norm_row)(const struct dlb_norm_desc *d, int64_t row, const T *x, T mean, T inv, const T *scale, const T *bias, T *y)
+static void S(norm_row)(const struct dlb_norm_desc *d, int64_t row, const T *x, T mean, T inv, const T *scale,
+			const T *bias, T *y)
 {
 	if (d->channels) {
 		const int64_t n = norm_row_channels(d), len = d->width / n;
@@ -60,7 +61,8 @@ static void S(norm_part)(const void *ctx, int part, int parts)
 	const T *bias = d->has_bias ? run->in[2] : NULL;
 	T *saved_mean = run->out[1], *saved_inv = run->out[2];
 
-	for (int64_t i = cpu_cut(d->rows, part, parts), end = cpu_cut(d->rows, part + 1, parts); i < end; i++) {
+	for (int64_t i = cpu_cut(d->rows, part, parts), end = cpu_cut(d->rows, part + 1, parts); i < end;
+	     i++) {
 		const T *x = (const T *)run->in[0] + i * d->width;
 		const double n = (double)d->width;
 		const T mean = d->rms ? 0 : (T)(S(norm_moment)(x, 0, 1, d->width) / n);
@@ -76,8 +78,9 @@ static void S(norm_part)(const void *ctx, int part, int parts)
 
 /* Sums of a row: *s = sum g, *t = sum g x^. With scales along the row, g = dy scale, and each element adds dy
  * x^ to ds and dy to db (db NULL: not wanted; *s is then not computed). */
-static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db,
-								    int64_t n, double *s, double *t)
+static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, const T *x, const T *scale,
+								   T mean, T inv, T *ds, T *db, int64_t n,
+								   double *s, double *t)
 {
 	*s = *t = 0;
 	for (int64_t b = 0; b < n; b += NORM_BLOCK) {
@@ -102,8 +105,8 @@ static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, 
 }
 
 /* Gradient of one row of channels; adds its part of dscale and dbias to ds and db. */
-static void S(norm_grad_channels)(const struct dlb_norm_desc *d, int64_t row, const T *dy, const T *x, const T *scale, T mean, T inv,
-				  double *ds, double *db, T *dx)
+static void S(norm_grad_channels)(const struct dlb_norm_desc *d, int64_t row, const T *dy, const T *x,
+				  const T *scale, T mean, T inv, double *ds, double *db, T *dx)
 {
 	const int64_t n = norm_row_channels(d), len = d->width / n;
 	double sum = 0, sum_hat = 0;
@@ -132,7 +135,8 @@ static void S(norm_grad_channels)(const struct dlb_norm_desc *d, int64_t row, co
 }
 
 /* Gradient of one row with scales along it; adds its part of dscale and dbias to ds and db. */
-static void S(norm_grad_row)(const struct dlb_norm_desc *d, const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db, T *dx)
+static void S(norm_grad_row)(const struct dlb_norm_desc *d, const T *dy, const T *x, const T *scale, T mean,
+			     T inv, T *ds, T *db, T *dx)
 {
 	const int64_t w = d->width;
 	double s, t;
@@ -169,7 +173,8 @@ static void S(norm_grad_part)(const void *ctx, int part, int parts)
 		T *dx = run->out[0] ? (T *)run->out[0] + i * w : NULL;
 
 		if (d->channels) {
-			S(norm_grad_channels)(d, i, dy, x, scale, mean, saved_inv[i], sums, sums + entries, dx);
+			S(norm_grad_channels)
+			(d, i, dy, x, scale, mean, saved_inv[i], sums, sums + entries, dx);
 			continue;
 		}
 		S(norm_grad_row)(d, dy, x, scale, mean, saved_inv[i], ds, db, dx);

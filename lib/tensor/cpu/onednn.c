@@ -53,7 +53,8 @@ static int pd_with(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_
 	return DLB_NO_KERNEL;
 }
 
-int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint,
+	       dnnl_primitive_desc_t *pd)
 {
 	return pd_with(c, od, hint, 1, NULL, pd);
 }
@@ -63,7 +64,8 @@ int dlb_cpu_pd_scaled(struct cpu *c, const_dnnl_op_desc_t od, float scale, dnnl_
 	return pd_with(c, od, NULL, scale, NULL, pd);
 }
 
-int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint,
+		    dnnl_primitive_desc_t *pd)
 {
 	dnnl_post_ops_t after;
 	int rc;
@@ -123,7 +125,8 @@ void dlb_cpu_prim_release(struct cpu_prim *p)
 	memset(p, 0, sizeof *p);
 }
 
-int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, struct cpu_prim *p)
+int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+		    struct cpu_prim *p)
 {
 	dnnl_primitive_attr_t attr;
 	dnnl_primitive_desc_t pd;
@@ -148,8 +151,8 @@ int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_me
 	return 0;
 }
 
-int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *staged,
-		   struct cpu_staged *s)
+int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+		   const dnnl_memory_desc_t *staged, struct cpu_staged *s)
 {
 	*s = (struct cpu_staged){ .bytes = dnnl_memory_desc_get_size(staged) };
 	return dlb_cpu_reorder(c, from, to, &s->move);
@@ -178,7 +181,8 @@ void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char 
 		dlb_cpu_prim_run(c, &s->move, ptr, scratch);
 }
 
-int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, struct cpu_packed *p)
+int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want,
+		   struct cpu_packed *p)
 {
 	int rc;
 

@@ -92,7 +92,9 @@ static void S(panel_pack_transposed)(int64_t k, int64_t n, const T *x, int64_t s
 struct S(panel_job) { int64_t k, row, column, ldy, columns; T alpha; const T *a, *b; T *y; bool add; };
 
 /* `rows` rows of y from row `first` on by `vectors` halves of one panel; both are constant after inlining. */
-static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int rows, int vectors, int64_t first, const struct S(panel_job) *p)
+static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int rows, int vectors,
+									    int64_t first,
+									    const struct S(panel_job) * p)
 {
 	PANEL_FUSED_BODY
 	S(panel_t) sum[TILE][2];
@@ -142,7 +144,9 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int 
 }
 
 #define PANEL_CASE(rows) case rows: S(panel_tile)(rows, vectors, i, p); break
-static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int64_t rows, int vectors, int64_t i, const struct S(panel_job) *p)
+static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int64_t rows, int vectors,
+									     int64_t i,
+									     const struct S(panel_job) * p)
 {
 	switch (rows) {
 #if TILE > 6
@@ -172,14 +176,21 @@ static PANEL_FUSED void S(panel_rows)(int64_t m, const struct S(panel_job) *p)
 }
 
 /* a: element (i, l) at a[i * row + l * column]. b has k_all rows per panel, of which k are read. */
-static void S(panel_product)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, int64_t row, int64_t column, const T *b, int64_t k_all,
-			     T *y, int64_t ldy, bool add)
+static void S(panel_product)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, int64_t row,
+			     int64_t column, const T *b, int64_t k_all, T *y, int64_t ldy, bool add)
 {
 	for (int64_t l = 0; l < k; l += PANEL_DEPTH)
 		for (int64_t at = 0; at < n; at += PANEL) {
-			const struct S(panel_job) p = { .k = k - l < PANEL_DEPTH ? k - l : PANEL_DEPTH, .row = row, .column = column, .ldy = ldy,
-				.columns = n - at < PANEL ? n - at : PANEL, .alpha = alpha, .a = a + l * column,
-				.b = b + at * k_all + l * PANEL, .y = y + at, .add = add || l };
+			const struct S(panel_job) p = { .k = k - l < PANEL_DEPTH ? k - l : PANEL_DEPTH,
+							.row = row,
+							.column = column,
+							.ldy = ldy,
+							.columns = n - at < PANEL ? n - at : PANEL,
+							.alpha = alpha,
+							.a = a + l * column,
+							.b = b + at * k_all + l * PANEL,
+							.y = y + at,
+							.add = add || l };
 
 			S(panel_rows)(m, &p);
 		}

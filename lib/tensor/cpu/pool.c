@@ -29,7 +29,8 @@ struct pool_pair { int64_t k, o; };
 struct meet { int64_t y; int32_t here; };
 struct pool_kernel;
 /* Images [from, end) of one sample and, unless channels are adjacent, one channel. */
-typedef void pool_fn(const struct pool_kernel *p, const struct dlb_run *r, int64_t from, int64_t end, void *scratch);
+typedef void pool_fn(const struct pool_kernel *p, const struct dlb_run *r, int64_t from, int64_t end,
+		     void *scratch);
 struct pool_kernel {
 	struct dlb_kernel k;
 	pool_fn *fn;
@@ -144,10 +145,12 @@ static void index_rows(struct pool_kernel *p, bool backward)
 	int64_t c = p->c_inner, j = 0;
 
 	if (!backward) {
-		while (p->whole_lo < p->out[2] && p->span[2][p->whole_lo].hi - p->span[2][p->whole_lo].lo < p->size[2])
+		while (p->whole_lo < p->out[2] &&
+		       p->span[2][p->whole_lo].hi - p->span[2][p->whole_lo].lo < p->size[2])
 			p->whole_lo++;
 		p->whole_hi = p->whole_lo;
-		while (p->whole_hi < p->out[2] && p->span[2][p->whole_hi].hi - p->span[2][p->whole_hi].lo == p->size[2])
+		while (p->whole_hi < p->out[2] &&
+		       p->span[2][p->whole_hi].hi - p->span[2][p->whole_hi].lo == p->size[2])
 			p->whole_hi++;
 		p->from = dlb_xcalloc((size_t)(p->out[2] * c) + EIGHT, sizeof *p->from);
 		for (int64_t o = p->whole_lo; o < p->whole_hi; o++)
@@ -167,7 +170,8 @@ static void index_rows(struct pool_kernel *p, bool backward)
 		for (int64_t x = 0; x < p->in[2]; x++)
 			for (int64_t i = 0; i < c; i++) {
 				bool have = p->first[2][x] + n < p->first[2][x + 1];
-				struct pool_pair w = have ? p->pair[2][p->first[2][x] + n] : (struct pool_pair){ NO_K, 0 };
+				struct pool_pair w = have ? p->pair[2][p->first[2][x] + n] :
+							    (struct pool_pair){ NO_K, 0 };
 
 				p->to[n * p->row + x * c + i] = (int32_t)(w.o * c + i);
 				p->column[n * p->row + x * c + i] = (int32_t)w.k;
@@ -180,13 +184,17 @@ static pool_fn *choose(const struct dlb_pool_desc *d, bool rows)
 	bool f32 = d->x.dtype == DLB_F32, u8 = d->pos == DLB_U8;
 
 	if (!d->max)
-		return d->backward ? (f32 ? average_grad_f32 : average_grad_f64) : (f32 ? average_f32 : average_f64);
+		return d->backward ? (f32 ? average_grad_f32 : average_grad_f64) :
+				     (f32 ? average_f32 : average_f64);
 	if (d->backward && rows)
-		return f32 ? (u8 ? max_grad_rows_u8_f32 : max_grad_rows_i32_f32) : (u8 ? max_grad_rows_u8_f64 : max_grad_rows_i32_f64);
+		return f32 ? (u8 ? max_grad_rows_u8_f32 : max_grad_rows_i32_f32) :
+			     (u8 ? max_grad_rows_u8_f64 : max_grad_rows_i32_f64);
 	if (d->backward)
-		return f32 ? (u8 ? max_grad_u8_f32 : max_grad_i32_f32) : (u8 ? max_grad_u8_f64 : max_grad_i32_f64);
+		return f32 ? (u8 ? max_grad_u8_f32 : max_grad_i32_f32) :
+			     (u8 ? max_grad_u8_f64 : max_grad_i32_f64);
 	if (rows)
-		return f32 ? (u8 ? max_rows_u8_f32 : max_rows_i32_f32) : (u8 ? max_rows_u8_f64 : max_rows_i32_f64);
+		return f32 ? (u8 ? max_rows_u8_f32 : max_rows_i32_f32) :
+			     (u8 ? max_rows_u8_f64 : max_rows_i32_f64);
 	return f32 ? (u8 ? max_u8_f32 : max_i32_f32) : (u8 ? max_u8_f64 : max_i32_f64);
 }
 
@@ -210,7 +218,8 @@ static void pool_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cpu_parallel(job.p->parts, pool_part, &job);
 }
 
-int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k,
+		 struct dlb_error *err)
 {
 	struct pool_kernel *p;
 	int n_sp = d->x.n_dims - 2;
@@ -229,7 +238,8 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 		window *= d->kernel[i];
 	}
 	if (d->max && d->pos == DLB_U8 && window > 255)
-		return dlb_fail(err, NULL, "a window of %lld elements does not fit u8 positions", (long long)window);
+		return dlb_fail(err, NULL, "a window of %lld elements does not fit u8 positions",
+				(long long)window);
 	p = dlb_xcalloc(1, sizeof *p);
 	dlb_desc_strides(&d->x, sx);
 	dlb_desc_strides(&d->y, sy);

@@ -88,7 +88,8 @@ static int prepare_dnnl(struct product_kernel *p)
 		if (dnnl_memory_desc_init_by_strides(of[k].md, lead + n, dim, type, stride) != dnnl_success)
 			return DLB_NO_KERNEL;
 	}
-	if (dnnl_matmul_desc_init(&od, &a, &w, NULL, &y) != dnnl_success || dlb_cpu_pd_scaled(p->c, &od, (float)d->alpha, &pd))
+	if (dnnl_matmul_desc_init(&od, &a, &w, NULL, &y) != dnnl_success ||
+	    dlb_cpu_pd_scaled(p->c, &od, (float)d->alpha, &pd))
 		return DLB_NO_KERNEL;
 	const int rc = dlb_cpu_prim(p->c, pd, &p->prim);
 	dnnl_primitive_desc_destroy(pd);
@@ -129,7 +130,8 @@ static int64_t extent(const int64_t *dim, const int64_t *stride, int n, int64_t 
 	return any ? last + 1 : 0;
 }
 
-static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct dlb_product_desc d = *(const struct dlb_product_desc *)ctx;
 
@@ -138,19 +140,28 @@ static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, str
 	return dlb_cpu_product(b, &d, k, err);
 }
 
-static int bf16_by_f32(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	const int n = d->n_dims;
 	const int64_t rows = d->dim[n - 2], columns = d->dim[n - 1];
-	const struct narrow_desc narrow = { .rows = 1, .block = 1, .n_in = 2, .n_out = 1, .prepare = prepare_f32, .ctx = d,
+	const struct narrow_desc narrow = {
+		.rows = 1,
+		.block = 1,
+		.n_in = 2,
+		.n_out = 1,
+		.prepare = prepare_f32,
+		.ctx = d,
 		.in = { { .dtype = DLB_BF16, .count = extent(d->dim, d->a, n, rows, d->k) },
 			{ .dtype = DLB_BF16, .count = extent(d->dim, d->w, n, d->k, columns) } },
-		.out = { { .dtype = DLB_BF16, .count = extent(d->dim, d->y, n, rows, columns) } } };
+		.out = { { .dtype = DLB_BF16, .count = extent(d->dim, d->y, n, rows, columns) } }
+	};
 
 	return dlb_cpu_narrow(b, &narrow, k, err);
 }
 
-int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
 	struct product_kernel *p;
 	const int n = d->n_dims;
@@ -171,8 +182,9 @@ int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, str
 		lies(d->y, n, p->m, p->n, &ty, &p->ldy) && !ty;
 	if (!ok || p->m > INT32_MAX || p->n > INT32_MAX || d->k > INT32_MAX) {
 		product_free(&p->k);
-		return ok ? dlb_fail(err, NULL, "a matrix product of %lld x %lld x %lld is too large", (long long)d->dim[n - 2],
-				     (long long)d->dim[n - 1], (long long)d->k) : DLB_NO_KERNEL;
+		return ok ? dlb_fail(err, NULL, "a matrix product of %lld x %lld x %lld is too large",
+				     (long long)d->dim[n - 2], (long long)d->dim[n - 1], (long long)d->k) :
+			    DLB_NO_KERNEL;
 	}
 	p->k.run = d->dtype == DLB_F32 ? run_blas_float : run_blas_double;
 	if (!p->n_batch || !p->m || !p->n || !d->k) {

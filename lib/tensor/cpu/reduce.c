@@ -32,10 +32,10 @@ struct reduce_job { const struct reduce_kernel *r; const struct dlb_run *run; };
 #undef BODY
 
 static dlb_cpu_part_fn *const part_of[DLB_N_DTYPES] = {
-	[DLB_F32] = reduce_part_f32, [DLB_F64] = reduce_part_f64,
-	[DLB_I8] = reduce_part_i8, [DLB_I16] = reduce_part_i16, [DLB_I32] = reduce_part_i32, [DLB_I64] = reduce_part_i64,
-	[DLB_U8] = reduce_part_u8, [DLB_U16] = reduce_part_u16, [DLB_U32] = reduce_part_u32, [DLB_U64] = reduce_part_u64,
-	[DLB_BOOL] = reduce_part_u8,
+	[DLB_F32] = reduce_part_f32, [DLB_F64] = reduce_part_f64, [DLB_I8] = reduce_part_i8,
+	[DLB_I16] = reduce_part_i16, [DLB_I32] = reduce_part_i32, [DLB_I64] = reduce_part_i64,
+	[DLB_U8] = reduce_part_u8,   [DLB_U16] = reduce_part_u16, [DLB_U32] = reduce_part_u32,
+	[DLB_U64] = reduce_part_u64, [DLB_BOOL] = reduce_part_u8,
 };
 
 static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
@@ -46,7 +46,8 @@ static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
 		dlb_cpu_parallel(job.r->parts, job.r->part, &job);
 }
 
-int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	struct reduce_kernel *r;
 	struct cpu_nest all = { .n_dims = d->in.n_dims, .n_operands = 2 };
@@ -68,7 +69,8 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 			all.stride[1][i] = 0;
 		}
 		if (d->out.dim[i] != (reduced ? 1 : d->in.dim[i]))
-			return dlb_fail(err, NULL, "a reduction's result has the wrong shape at dimension %d", i);
+			return dlb_fail(err, NULL, "a reduction's result has the wrong shape at dimension %d",
+					i);
 	}
 	dlb_cpu_nest(&all);
 	r = dlb_xcalloc(1, sizeof *r);

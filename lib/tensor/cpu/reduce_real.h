@@ -91,7 +91,8 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 
 	/* this part: kept iterations [o0, o1), and blocks [j0, j1) of `width` in the innermost loop */
 	const int64_t outer = cpu_iterations(kept, in_k), blocks = (n_k + width - 1) / width;
-	const int64_t o0 = r->by_block ? 0 : cpu_cut(outer, part, parts), o1 = r->by_block ? outer : cpu_cut(outer, part + 1, parts);
+	const int64_t o0 = r->by_block ? 0 : cpu_cut(outer, part, parts),
+		      o1 = r->by_block ? outer : cpu_cut(outer, part + 1, parts);
 	const int64_t j0 = r->by_block ? cpu_cut(blocks, part, parts) * width : 0;
 	const int64_t j1 = r->by_block && part + 1 < parts ? cpu_cut(blocks, part + 1, parts) * width : n_k;
 

@@ -34,8 +34,9 @@ static float total(const lanes *v)
 	return t[0];
 }
 
-static inline __attribute__((always_inline)) void project_block(int rows, int vectors, int64_t m, int r, const float *x,
-								const float *qt, int64_t stride, float *p)
+static inline __attribute__((always_inline)) void project_block(int rows, int vectors, int64_t m, int r,
+								const float *x, const float *qt,
+								int64_t stride, float *p)
 {
 	lanes sum[ROWS][VECTORS] = { 0 };
 
@@ -74,13 +75,14 @@ static void project(int64_t n, int64_t m, int r, float *x, const float *e, const
 			}
 			for (int ii = 0; ii < rows; ii++)
 				for (int kk = 0; kk < vectors; kk++)
-					project_block(1, 1, m, r, x + (i + ii) * m, q + kk * stride, stride, p + (i + ii) * r + k + kk);
+					project_block(1, 1, m, r, x + (i + ii) * m, q + kk * stride, stride,
+						      p + (i + ii) * r + k + kk);
 		}
 	}
 }
 
-static inline __attribute__((always_inline)) void back_block(int rows, int64_t m, int r, const float *x, const float *p, float *qt,
-							     int64_t stride)
+static inline __attribute__((always_inline)) void back_block(int rows, int64_t m, int r, const float *x,
+							     const float *p, float *qt, int64_t stride)
 {
 	for (int64_t j = 0; j < m; j += LANES) {
 		lanes a[2 * ROWS], q;
@@ -107,8 +109,9 @@ static void project_back(int64_t n, int64_t m, int r, const float *x, const floa
 		back_block(1, m, r, x + i * m, p + i * r, qt, stride);
 }
 
-static inline __attribute__((always_inline)) void restore_block(int rows, int64_t m, int r, float *x, float *e, const float *p,
-								const float *qt, int64_t stride, float share)
+static inline __attribute__((always_inline)) void restore_block(int rows, int64_t m, int r, float *x,
+								float *e, const float *p, const float *qt,
+								int64_t stride, float share)
 {
 	for (int64_t j = 0; j < m; j += LANES) {
 		lanes y[ROWS] = { 0 }, q;
@@ -131,7 +134,8 @@ static inline __attribute__((always_inline)) void restore_block(int rows, int64_
 	}
 }
 
-static void restore(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt, float share)
+static void restore(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt,
+		    float share)
 {
 	int64_t stride = dlb_skinny_stride(m), i = 0;
 
@@ -141,4 +145,6 @@ static void restore(int64_t n, int64_t m, int r, float *x, float *e, const float
 		restore_block(1, m, r, x + i * m, e ? e + i * m : NULL, p + i * r, qt, stride, share);
 }
 
-const struct dlb_skinny dlb_cpu_skinny = { .project = project, .project_back = project_back, .restore = restore };
+const struct dlb_skinny dlb_cpu_skinny = { .project = project,
+					   .project_back = project_back,
+					   .restore = restore };

@@ -6,7 +6,8 @@
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
 
-typedef void softmax_fn(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch);
+typedef void softmax_fn(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end,
+			void *scratch);
 struct softmax_kernel {
 	struct dlb_kernel k;
 	struct dlb_softmax_desc d;
@@ -37,7 +38,8 @@ static void softmax_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cpu_parallel(job.s->parts, softmax_part, &job);
 }
 
-int dlb_cpu_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
 	struct softmax_kernel *s;
 	bool f32 = d->dtype == DLB_F32;

@@ -19,7 +19,8 @@ static double S(exp_sum)(const T *x, T m, int64_t n)
 }
 
 /* inner = 1: rows of `axis` elements. */
-static void S(softmax_rows)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
+static void S(softmax_rows)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from,
+			    int64_t end, void *scratch)
 {
 	int64_t n = d->axis;
 
@@ -45,7 +46,8 @@ static void S(softmax_rows)(const struct dlb_softmax_desc *d, const struct dlb_r
 	}
 }
 
-static void S(softmax_rows_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
+static void S(softmax_rows_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from,
+				 int64_t end, void *scratch)
 {
 	int64_t n = d->axis;
 
@@ -71,7 +73,8 @@ static void S(softmax_rows_grad)(const struct dlb_softmax_desc *d, const struct 
 }
 
 /* inner > 1: each of `inner` neighbours is a row; scratch holds their maxima and sums. */
-static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
+static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from,
+			      int64_t end, void *scratch)
 {
 	int64_t in = d->inner;
 	T *m = scratch, *s = (T *)((char *)scratch + cpu_round64((size_t)in * sizeof(T)));
@@ -111,13 +114,15 @@ static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb
 	}
 }
 
-static void S(softmax_planes_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
+static void S(softmax_planes_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from,
+				   int64_t end, void *scratch)
 {
 	int64_t in = d->inner;
 	T *s = scratch;
 
 	for (int64_t o = from; o < end; o++) {
-		const T *dy = (const T *)r->in[0] + o * d->axis * in, *y = (const T *)r->in[1] + o * d->axis * in;
+		const T *dy = (const T *)r->in[0] + o * d->axis * in,
+			*y = (const T *)r->in[1] + o * d->axis * in;
 		T *dx = (T *)r->out[0] + o * d->axis * in;
 
 		for (int64_t i = 0; i < in; i++)

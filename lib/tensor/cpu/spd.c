@@ -87,7 +87,8 @@ float dlb_asymmetry(int n, const float *a, float *largest, bool *finite)
 		for (int bj = 0; bj <= bi; bj += TILE)
 			for (int i = bi; i < bi + TILE && i < n; i++)
 				for (int j = bj; j < bj + TILE && j <= i; j++) {
-					float x = a[(int64_t)i * n + j], y = a[(int64_t)j * n + i], d = fabsf(x - y);
+					float x = a[(int64_t)i * n + j], y = a[(int64_t)j * n + i],
+					      d = fabsf(x - y);
 
 					zero += 0 * x + 0 * y;
 					off = d > off ? d : off;

@@ -12,7 +12,8 @@ static inline double join_lanes(double *lane)
 }
 #endif
 
-/* A vector of this level (an extension that gcc and clang share): gcc compares wider ones element by element. */
+/* A vector of this level (an extension that gcc and clang share): gcc compares wider ones element by
+ * element. */
 typedef T S(vector_t) __attribute__((vector_size(VECTOR_BYTES)));
 typedef T_INT S(vector_mask) __attribute__((vector_size(VECTOR_BYTES)));
 
@@ -65,7 +66,8 @@ static inline T S(largest)(const T *x, int64_t n)
 
 			memcpy(&v, x + i + k * WIDTH, sizeof v);
 			better = (v > most[k]) | (v != v);
-			most[k] = (S(vector_t))((better & (S(vector_mask))v) | (~better & (S(vector_mask))most[k]));
+			most[k] = (S(vector_t))((better & (S(vector_mask))v) |
+						(~better & (S(vector_mask))most[k]));
 		}
 	memcpy(lane, most, sizeof lane);
 	m = lane[0];

@@ -29,16 +29,18 @@ static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cpu_parallel(job.u->parts, job.u->part, &job);
 }
 
-int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
 	struct update_kernel *u;
 
 	if (d->rule < 0 || d->rule >= DLB_N_RULES)
 		return dlb_fail(err, NULL, "no update rule %d", d->rule);
-	if (d->stage == DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MOMENTUM && d->rule != DLB_RULE_NESTEROV && d->rule != DLB_RULE_ADAM &&
-	    d->rule != DLB_RULE_ADAMW && d->rule != DLB_RULE_ADABELIEF)
+	if (d->stage == DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MOMENTUM && d->rule != DLB_RULE_NESTEROV &&
+	    d->rule != DLB_RULE_ADAM && d->rule != DLB_RULE_ADAMW && d->rule != DLB_RULE_ADABELIEF)
 		return DLB_NO_KERNEL;
-	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MAX_ADABELIEF)
+	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT &&
+	    d->rule != DLB_RULE_MAX_ADABELIEF)
 		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
 		return DLB_NO_KERNEL;
@@ -82,7 +84,8 @@ static void accumulate_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 ACCUMULATE(float)
 ACCUMULATE(double)
 
-int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct accumulate_kernel *a;
 
@@ -93,15 +96,24 @@ int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *
 	a = dlb_xcalloc(1, sizeof *a);
 	a->count = d->count;
 	a->bytes = dlb_dtype_bytes(d->dtype);
-	a->k = (struct dlb_kernel){ .run = d->first ? accumulate_first : d->dtype == DLB_F32 ? accumulate_float :
-				    accumulate_double, .free = dlb_cpu_kernel_free, .impl = "loop" };
+	a->k = (struct dlb_kernel){ .run = d->first            ? accumulate_first :
+					   d->dtype == DLB_F32 ? accumulate_float :
+								 accumulate_double,
+				    .free = dlb_cpu_kernel_free,
+				    .impl = "loop" };
 	*k = &a->k;
 	return 0;
 }
 
 /* ---- sum of squares, in double: 8 lanes per part, so that every level adds in the same order ---- */
 enum { LANES = 8, MOST_PARTS = 64 };
-struct square_sum_kernel { struct dlb_kernel k; int64_t count; int parts; dlb_cpu_part_fn *part; double sum[MOST_PARTS]; };
+struct square_sum_kernel {
+	struct dlb_kernel k;
+	int64_t count;
+	int parts;
+	dlb_cpu_part_fn *part;
+	double sum[MOST_PARTS];
+};
 struct square_sum_job { struct square_sum_kernel *s; const void *x; };
 
 #define SQUARE_SUM(T) \
@@ -138,7 +150,8 @@ static void square_sum_run(struct dlb_kernel *k, const struct dlb_run *r)
 	*(double *)r->out[0] = sum;
 }
 
-int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
 {
 	struct square_sum_kernel *s;
 

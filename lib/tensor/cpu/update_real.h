@@ -26,8 +26,8 @@ static void S(update_momentum)(T *w, T *v, const T *g, T c, T lr, T mu, T decay,
 }
 
 /* shrink: 1 - lr wd of decoupled decay (1: none); decay: factor of L2 decay. */
-static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay, T beta1, T rest1, T beta2, T rest2,
-			   T step_size, T root_bias2, T eps, int64_t n)
+static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay, T beta1, T rest1, T beta2,
+			   T rest2, T step_size, T root_bias2, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
@@ -40,8 +40,8 @@ static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay,
 }
 
 /* As adamw, but v is the moment of (g - m), and eps is added to it. */
-static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T c, T shrink, T beta1, T rest1, T beta2, T rest2, T step_size,
-				T root_bias2, T eps, int64_t n)
+static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T c, T shrink, T beta1, T rest1, T beta2,
+				T rest2, T step_size, T root_bias2, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
@@ -79,11 +79,15 @@ static void S(update_rmsprop)(T *w, T *v, const T *g, T c, T lr, T decay, T alph
 
 /* Max-AdaBelief's scalars of one step. Between two steps, the one with the larger q s^ has the larger
  * quotient of denominator and step size, sqrt(s^ / bias2) / lr. */
-struct S(belief) { T beta1, rest1, beta2, rest2, over_bias1, over_bias2, root_bias2, eps, seps, shrink, lr, q, q_before, scale[3]; };
+struct S(belief) {
+	T beta1, rest1, beta2, rest2, over_bias1, over_bias2, root_bias2, eps, seps, shrink, lr, q, q_before,
+		scale[3];
+};
 
 /* Computes m, s and the exchanged moments: a = m / (1 - beta1^t), y = max of s (or
  * corrected s) and the maximum so far, x. */
-static int64_t S(update_belief_local)(const struct S(belief) *c, T *a, T *y, T *m, T *s, T *x, const T *g, bool keep, int64_t n)
+static int64_t S(update_belief_local)(const struct S(belief) * c, T *a, T *y, T *m, T *s, T *x, const T *g,
+				      bool keep, int64_t n)
 {
 	const struct S(belief) k = *c;
 	int64_t shrunk = 0;
@@ -105,7 +109,8 @@ static int64_t S(update_belief_local)(const struct S(belief) *c, T *a, T *y, T *
 }
 
 /* Rounding can make a mean smaller than x although no term is, so the maximum is taken again. */
-static int64_t S(update_belief_apply)(const struct S(belief) *c, T *w, T *x, const T *a, const T *y, bool keep, int64_t n)
+static int64_t S(update_belief_apply)(const struct S(belief) * c, T *w, T *x, const T *a, const T *y,
+				      bool keep, int64_t n)
 {
 	const struct S(belief) k = *c;
 	int64_t shrunk = 0;
@@ -121,7 +126,8 @@ static int64_t S(update_belief_apply)(const struct S(belief) *c, T *w, T *x, con
 	return shrunk;
 }
 
-static int64_t S(update_belief_whole)(const struct S(belief) *c, T *w, T *m, T *s, T *x, const T *g, int64_t n)
+static int64_t S(update_belief_whole)(const struct S(belief) * c, T *w, T *m, T *s, T *x, const T *g,
+				      int64_t n)
 {
 	const struct S(belief) k = *c;
 	int64_t shrunk = 0;
@@ -136,7 +142,8 @@ static int64_t S(update_belief_whole)(const struct S(belief) *c, T *w, T *m, T *
 		most = s[i] * k.over_bias2 > x[i] ? s[i] * k.over_bias2 : x[i];
 		shrunk += most * k.q < x[i] * k.q_before;
 		x[i] = most;
-		w[i] = w[i] * k.shrink - k.lr * (m[i] * k.over_bias1 / (F(sqrt)(most) / k.root_bias2 + k.eps));
+		w[i] = w[i] * k.shrink -
+		       k.lr * (m[i] * k.over_bias1 / (F(sqrt)(most) / k.root_bias2 + k.eps));
 	}
 	return shrunk;
 }
@@ -148,26 +155,37 @@ static void S(update_belief)(const struct update_job *job, int64_t from, int64_t
 	const double *h = d->hyper;
 	const double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], before = r->has_rate ? r->rate_before : lr;
 	const double t = (double)(r->step ? r->step : 1), beta2 = h[DLB_HYPER_BETA2];
-	const double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(beta2, t), bias2_before = 1 - pow(beta2, t - 1);
+	const double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(beta2, t),
+		     bias2_before = 1 - pow(beta2, t - 1);
 	const bool in_root = d->variant == DLB_VARIANT_DENOM_CORRECTED || d->variant == DLB_VARIANT_AMSGRAD;
 	const struct S(belief) c = {
-		.beta1 = (T)h[DLB_HYPER_BETA1], .rest1 = (T)(1 - h[DLB_HYPER_BETA1]), .beta2 = (T)beta2, .rest2 = (T)(1 - beta2),
-		.over_bias1 = (T)(1 / bias1), .over_bias2 = (T)(d->variant == DLB_VARIANT_CORRECTED ? 1 / bias2 : 1),
-		.root_bias2 = (T)(in_root ? sqrt(bias2) : 1), .eps = (T)h[DLB_HYPER_EPS],
+		.beta1 = (T)h[DLB_HYPER_BETA1],
+		.rest1 = (T)(1 - h[DLB_HYPER_BETA1]),
+		.beta2 = (T)beta2,
+		.rest2 = (T)(1 - beta2),
+		.over_bias1 = (T)(1 / bias1),
+		.over_bias2 = (T)(d->variant == DLB_VARIANT_CORRECTED ? 1 / bias2 : 1),
+		.root_bias2 = (T)(in_root ? sqrt(bias2) : 1),
+		.eps = (T)h[DLB_HYPER_EPS],
 		.seps = (T)(d->variant == DLB_VARIANT_AMSGRAD ? h[DLB_HYPER_EPS] : 0),
-		.shrink = (T)(1 - lr * h[DLB_HYPER_DECAY]), .lr = (T)lr,
+		.shrink = (T)(1 - lr * h[DLB_HYPER_DECAY]),
+		.lr = (T)lr,
 		.q = (T)(1 / (lr * lr * (in_root ? bias2 : 1))),
 		.q_before = (T)(t > 1 ? 1 / (before * before * (in_root ? bias2_before : 1)) : 0),
-		.scale = { (T)(d->scale[0] * (r->grad_scale > 0 ? r->grad_scale : 1)), (T)d->scale[1], (T)d->scale[2] },
+		.scale = { (T)(d->scale[0] * (r->grad_scale > 0 ? r->grad_scale : 1)), (T)d->scale[1],
+			   (T)d->scale[2] },
 	};
 	const T *in0 = (const T *)r->in[0] + from;
-	T *o0 = (T *)r->out[0] + from, *o1 = (T *)r->out[1] + from, *o2 = (T *)r->out[2] + from, *o3 = (T *)r->out[3] + from;
+	T *o0 = (T *)r->out[0] + from, *o1 = (T *)r->out[1] + from, *o2 = (T *)r->out[2] + from,
+	  *o3 = (T *)r->out[3] + from;
 	int64_t shrunk;
 
 	if (d->stage == DLB_UPDATE_LOCAL)
-		shrunk = S(update_belief_local)(&c, o0, o1, o2, o3, (T *)r->out[4] + from, in0, d->keep_local, n);
+		shrunk = S(update_belief_local)(&c, o0, o1, o2, o3, (T *)r->out[4] + from, in0, d->keep_local,
+						n);
 	else if (d->stage == DLB_UPDATE_APPLY)
-		shrunk = S(update_belief_apply)(&c, o0, o3, in0, (const T *)r->in[1] + from, d->keep_local, n);
+		shrunk = S(update_belief_apply)(&c, o0, o3, in0, (const T *)r->in[1] + from, d->keep_local,
+						n);
 	else
 		shrunk = S(update_belief_whole)(&c, o0, o1, o2, o3, in0, n);
 	if (r->shrunk)
@@ -175,13 +193,15 @@ static void S(update_belief)(const struct update_job *job, int64_t from, int64_t
 }
 
 /* Predicts the weights; w and the states are only read. Scalars as in the updates. */
-static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_run *r, double lr, double bias1, double bias2,
-			    int64_t from, int64_t n)
+static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_run *r, double lr, double bias1,
+			    double bias2, int64_t from, int64_t n)
 {
-	const T *w = (const T *)r->in[0] + from, *m = (const T *)r->in[1] + from, *v = r->in[2] ? (const T *)r->in[2] + from : NULL;
+	const T *w = (const T *)r->in[0] + from, *m = (const T *)r->in[1] + from,
+		*v = r->in[2] ? (const T *)r->in[2] + from : NULL;
 	T *y = (T *)r->out[0] + from;
 	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
-	const T far = (T)(r->distance * lr / (v ? bias1 : 1)), root_bias2 = (T)sqrt(bias2), eps = (T)d->hyper[DLB_HYPER_EPS];
+	const T far = (T)(r->distance * lr / (v ? bias1 : 1)), root_bias2 = (T)sqrt(bias2),
+		eps = (T)d->hyper[DLB_HYPER_EPS];
 	const T shrink = (T)(decoupled ? 1 - r->distance * lr * d->hyper[DLB_HYPER_DECAY] : 1);
 
 	if (!v) {
@@ -215,8 +235,10 @@ static void S(update_block)(const struct update_job *job, const struct S(scalars
 	const struct dlb_run *r = job->run;
 	const double *h = d->hyper;
 	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
-		adam = decoupled || d->rule == DLB_RULE_ADAM, sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
-	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
+		   adam = decoupled || d->rule == DLB_RULE_ADAM,
+		   sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
+	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from,
+	  *s1 = adam ? (T *)r->out[2] + from : NULL;
 	const T *g = (const T *)r->in[0] + from;
 
 	switch (d->rule) {
@@ -226,23 +248,28 @@ static void S(update_block)(const struct update_job *job, const struct S(scalars
 		break;
 	case DLB_RULE_MOMENTUM:
 	case DLB_RULE_NESTEROV:
-		S(update_momentum)(w, s0, g, k->c, k->lr, (T)h[DLB_HYPER_MOMENTUM], k->decay, d->rule == DLB_RULE_NESTEROV, n);
+		S(update_momentum)
+		(w, s0, g, k->c, k->lr, (T)h[DLB_HYPER_MOMENTUM], k->decay, d->rule == DLB_RULE_NESTEROV, n);
 		break;
 	case DLB_RULE_ADAGRAD:
 		S(update_adagrad)(w, s0, g, k->c, k->lr, k->decay, (T)h[DLB_HYPER_EPS], n);
 		break;
 	case DLB_RULE_RMSPROP:
-		S(update_rmsprop)(w, s0, g, k->c, k->lr, k->decay, (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
-				  (T)h[DLB_HYPER_EPS], n);
+		S(update_rmsprop)
+		(w, s0, g, k->c, k->lr, k->decay, (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
+		 (T)h[DLB_HYPER_EPS], n);
 		break;
 	case DLB_RULE_ADABELIEF:
-		S(update_adabelief)(w, s0, s1, g, k->c, k->decay, (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
-				    (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2, (T)h[DLB_HYPER_EPS], n);
+		S(update_adabelief)
+		(w, s0, s1, g, k->c, k->decay, (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
+		 (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2,
+		 (T)h[DLB_HYPER_EPS], n);
 		break;
 	default:
-		S(update_adam)(w, s0, s1, g, k->c, decoupled ? k->decay : 1, decoupled ? 0 : k->decay,
-			       (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
-			       (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2, (T)h[DLB_HYPER_EPS], n);
+		S(update_adam)
+		(w, s0, s1, g, k->c, decoupled ? k->decay : 1, decoupled ? 0 : k->decay,
+		 (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]), (T)h[DLB_HYPER_BETA2],
+		 (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2, (T)h[DLB_HYPER_EPS], n);
 	}
 }
 
@@ -257,8 +284,12 @@ static void S(update_part)(const void *ctx, int part, int parts)
 	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
 	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
 	const int64_t from = cpu_cut(d->count, part, parts), end = cpu_cut(d->count, part + 1, parts);
-	const struct S(scalars) k = { .c = (T)(r->grad_scale > 0 ? r->grad_scale : 1), .lr = (T)lr, .step_size = (T)(lr / bias1),
-		.root_bias2 = (T)sqrt(bias2), .decay = (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : h[DLB_HYPER_DECAY]) };
+	const struct S(scalars)
+		k = { .c = (T)(r->grad_scale > 0 ? r->grad_scale : 1),
+		      .lr = (T)lr,
+		      .step_size = (T)(lr / bias1),
+		      .root_bias2 = (T)sqrt(bias2),
+		      .decay = (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : h[DLB_HYPER_DECAY]) };
 	const int64_t block = r->not_finite ? UPDATE_BLOCK : end - from;
 	bool bad = false;
 
