@@ -280,7 +280,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 }
 
 @test "-v: lines with step, loss, speed beside the prediction and time left; at checkpoints and measurements" {
-	line='^dlb-run: step [0-9]+ of 24, loss [0-9.]+, [0-9.]+ samples/s, [0-9.]+ [mu]?s a step \(predicted [0-9.]+ [mu]?s\), 0:00 left'
+	line='^dlb-run: step [0-9]+ of 24, loss [0-9.]+, [0-9.]+ samples/s, [0-9.]+ [mu]?s a step \(predicted [0-9.]+ [mu]?s\), 0:0[0-9] left'
 	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4'; do
 		# shellcheck disable=SC2086
 		plan $doc >"$tmp/doc.json"
