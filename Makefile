@@ -31,6 +31,9 @@ $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
 $(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
 LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc $(IMAGE_LIBS) -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
 
+# Rules for headers name the object as make does: ccache with a base_dir would name it relative to that, where BUILD is absolute.
+DEPENDS = -MMD -MP -MQ $@
+
 # Objects depend on $(BUILD)/flags, which changes when the compiler or its flags do; -Werror changes no object.
 FLAGS  := $(CC) $(filter-out -Werror,$(DLB_CFLAGS)) $(MPICC_FLAGS) $(LDFLAGS)
 
@@ -65,15 +68,15 @@ $(BUILD)/libdlb.a: $(LIB_O) $(BUILD)/objects
 	ar rcs $@ $(LIB_O)
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/gen/onnx.pb-c.h
 	@mkdir -p $(@D)
-	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(DLB_CFLAGS) $(DEPENDS) -c -o $@ $<
 define level_rule
 $(BUILD)/lib/tensor/cpu/%.$1.o: lib/tensor/cpu/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(DLB_CFLAGS) -march=x86-64-$1 $$($1_FLAGS) -DDLB_LEVEL=$1 -MMD -MP -c -o $$@ $$<
+	$$(CC) $$(DLB_CFLAGS) -march=x86-64-$1 $$($1_FLAGS) -DDLB_LEVEL=$1 $$(DEPENDS) -c -o $$@ $$<
 endef
 $(foreach l,$(LEVELS),$(eval $(call level_rule,$l)))
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
-	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(DLB_CFLAGS) $(DEPENDS) -c -o $@ $<
 $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 	@mkdir -p $(BUILD)/gen
 	protoc-c --proto_path=$(dir $(ONNX_PROTO)) --c_out=$(BUILD)/gen $(notdir $(ONNX_PROTO))

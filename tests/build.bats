@@ -47,3 +47,16 @@ made() { # [MAKE-OPTION...]: the sources compiled for the library
 	touch lib/util/error.c
 	[ "$(made OPT=-O1)" = lib/util/error.c ]
 }
+
+@test "an object is remade when a header changes, wherever the build is and whatever ccache makes of names" {
+	command -v ccache >/dev/null || skip 'no ccache'
+	export CCACHE_BASEDIR=$tmp/source
+	for build in build "$tmp/source/build" "$tmp/elsewhere"; do
+		export CCACHE_DIR=$tmp/cache-of-${build##*/}-${#build}	# what it has it names otherwise
+		object=$build/lib/util/error.o
+		make -s CC='ccache gcc' BUILD="$build" "$object"
+		touch lib/util/error.h
+		make -s CC='ccache gcc' BUILD="$build" "$object"
+		[ "$object" -nt lib/util/error.h ]
+	done
+}
