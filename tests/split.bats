@@ -28,15 +28,17 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 		END { exit far || NR == 0 }' || { paste "$1" "$2"; return 1; }
 }
 
+# In double precision: in single, rounding moves values across Relu's kink within 20 steps of resnet8 on some processors.
 @test "every op of a network that can be is split into 2 and 3: the losses are those of the whole" {
 	for m in digits_mlp digits_cnn resnet8; do
+		dlb-profile -q --analytic --batch 16 --dtype f64 "$models/$m.onnx" >"$made/double-$m.json"
 		[ $m != resnet8 ] || data=("${digits[@]}" --transform pad=10)
-		dlb-costmodel -q -c cpu:1 "$made/$m.json" | dlb-place -q | losses >"$tmp/whole"
+		dlb-costmodel -q -c cpu:1 "$made/double-$m.json" | dlb-place -q | losses >"$tmp/whole"
 		for k in 2 3; do
-			planned_split "$m" cpu:1 "*=$k" >"$tmp/doc.json"
+			planned_split "double-$m" cpu:1 "*=$k" >"$tmp/doc.json"
 			validates "$tmp/doc.json"
 			losses <"$tmp/doc.json" >"$tmp/split"
-			near "$tmp/whole" "$tmp/split" 1e-3
+			near "$tmp/whole" "$tmp/split" 1e-9
 			jq -e --argjson k "$k" '(.graph.split | length) >= 2 and all(.graph.split[]; .shards == $k)' "$tmp/doc.json"
 		done
 	done
