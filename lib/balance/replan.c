@@ -54,8 +54,9 @@ int dlb_replan_check(const struct dlb_replan *o)
 }
 
 /* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
-static struct dlb_replicas_choice replicas_choice(const struct dlb_replan *o, const struct replan_input *in)
+static struct dlb_replicas_choice replicas_choice(const struct replan_input *in)
 {
+	const struct dlb_replan *o = in->options;
 	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
 	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .now = was };
 	if (was)
@@ -72,16 +73,17 @@ static struct dlb_replicas_choice replicas_choice(const struct dlb_replan *o, co
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	c.sharing.n_by_size = 0;			/* between what replicas there are now */
 	memset(c.sharing.compress_of, 0, sizeof c.sharing.compress_of);
-	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
+	/* dlb_replan_check has seen that they are right */
+	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);
 	return c;
 }
 
 /* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
-static int place_anew(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p,
-		      const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
-		      struct dlb_error *err)
+static int place_anew(const struct replan_input *in, const struct dlb_problem *p, const char *algorithm,
+		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
-	struct dlb_replicas_choice c = replicas_choice(o, in);
+	const struct dlb_replan *o = in->options;
+	struct dlb_replicas_choice c = replicas_choice(in);
 	const char *advice = c.n == 1 ? NULL : dlb_sharing_advice(&c.sharing);
 	if (c.n == 1 && dlb_sharing_asks(&o->sharing))
 		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
@@ -113,16 +115,18 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	return 0;
 }
 
-static int make_plan(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p,
-		     struct dlb_plan *plan, struct dlb_error *err)
+/* arg: a struct replan_input, as dlb_place_schedule hands it on. */
+static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
+	const struct replan_input *in = arg;
+	const struct dlb_replan *o = in->options;
 	const char *algorithm = o->algorithm                             ? o->algorithm :
 				in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
 									   NULL;
 	bool kept = false;
 	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
 	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
-		if (place_anew(o, in, p, algorithm, NULL, plan, &kept, err))
+		if (place_anew(in, p, algorithm, NULL, plan, &kept, err))
 			return -1;
 		if (moved || (in->has_plan && !in->stale))
 			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
@@ -132,7 +136,7 @@ static int make_plan(const struct dlb_replan *o, const struct replan_input *in, 
 		if (keep(p, in, plan, err))
 			return -1;
 		kept = true;
-	} else if (place_anew(o, in, p, algorithm, in->plan.placement, plan, &kept, err)) {
+	} else if (place_anew(in, p, algorithm, in->plan.placement, plan, &kept, err)) {
 		return -1;
 	}
 	if (kept) {
@@ -197,13 +201,6 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 	return rc;
 }
 
-struct schedule_trial { const struct dlb_replan *o; const struct replan_input *in; };
-static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
-{
-	const struct schedule_trial *m = arg;
-	return make_plan(m->o, m->in, p, plan, err);
-}
-
 static json_t *write_trials(const struct dlb_trial *trial, int n)
 {
 	json_t *list = json_array();
@@ -265,14 +262,13 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	struct dlb_problem p = { .n_groups = 0 };
 	struct dlb_plan plan = { .n_ops = 0 };
 	struct dlb_trial *trial = NULL;
-	struct schedule_trial trial_args = { o, in };
 	int rc = -1, n_trials = 0;
 	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
 		goto out;
 	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
-	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &trial_args, &trial, &n_trials, err))
+	    dlb_place_schedule(&p, o->micro_batches_given, make_plan, in, &trial, &n_trials, err))
 		goto out;
-	if (make_plan(o, in, &p, &plan, err))
+	if (make_plan(in, &p, &plan, err))
 		goto out;
 	compare_with_one(o, &p, &plan);
 	plan.optimizer = dlb_optimizers[in->optimizer].name;

@@ -106,14 +106,35 @@ int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, cons
 	return dlb_doc_write(doc, f, err);
 }
 
-void dlb_command_show_status(void *ctx, const struct dlb_status_told *told)
+static void show_status(void *ctx, const struct dlb_status_told *told)
 {
 	dlb_status_line_show(ctx, told);
 }
 
+static void tell_parent(void *ctx, const struct dlb_status_told *told)
+{
+	(void)ctx;
+	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total,
+		told->permanent, told->text);
+}
+
+int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_doc *doc,
+		     struct dlb_report *report, int *who, struct dlb_error *err)
+{
+	struct dlb_status_line line;
+	int rc;
+
+	dlb_status_line_open(&line, stderr, c->cli->tool, c->cli->quiet, c->cli->verbose);
+	c->exec.progress = c->folder ? tell_parent : show_status;
+	c->exec.progress_ctx = &line;
+	rc = dlb_exec_run(comm, doc, &c->exec, report, who, err);
+	dlb_status_line_clear(&line);
+	return rc;
+}
+
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err)
 {
-	const int status = err->status ? err->status : 2;
+	const int status = dlb_error_status(err);
 	char line[1200] = "";
 	FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
 

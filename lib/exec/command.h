@@ -24,8 +24,9 @@ int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
 		      FILE *f, struct dlb_error *err);
-/* Shows a line of progress on standard error; ctx: a struct dlb_status_line. */
-void dlb_command_show_status(void *ctx, const struct dlb_status_told *told);
+/* dlb_exec_run; shows progress on standard error, or hands it to the parent. */
+int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_doc *doc,
+		     struct dlb_report *report, int *who, struct dlb_error *err);
 /* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit
  * status. */
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);

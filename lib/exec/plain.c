@@ -9,17 +9,12 @@
 static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report,
 		     struct dlb_error *err)
 {
-	struct dlb_status_line line;
 	struct dlb_comm *comm;
 	int who, rc;
 
 	if (dlb_comm_new_alone(&comm, err))
 		return -1;
-	dlb_status_line_open(&line, stderr, c->cli->tool, c->exec.quiet, c->exec.verbose);
-	c->exec.progress = dlb_command_show_status;
-	c->exec.progress_ctx = &line;
-	rc = dlb_exec_run(comm, doc, &c->exec, report, &who, err);
-	dlb_status_line_clear(&line);
+	rc = dlb_command_exec(c, comm, doc, report, &who, err);
 	dlb_comm_free(comm);
 	return rc;
 }
@@ -86,7 +81,7 @@ int dlb_command_plain(struct dlb_run_command *c)
 	if (dlb_command_open(c, &doc, &err))
 		return dlb_cli_die(c->cli, &err);
 	if (run(c, &doc, &err))		/* an empty err: a rank has printed the line */
-		status = err.what[0] ? dlb_cli_die(c->cli, &err) : err.status ? err.status : 2;
+		status = err.what[0] ? dlb_cli_die(c->cli, &err) : dlb_error_status(&err);
 	dlb_doc_release(&doc);
 	return status;
 }

@@ -62,7 +62,7 @@ static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm,
 	if (dlb_launch_speaks())
 		dlb_command_print_error(c, -1, err);
 	dlb_comm_free(comm);
-	return err->status ? err->status : 2;
+	return dlb_error_status(err);
 }
 
 /* Hints at unreachable daemons: Open MPI 4.1's mpirun waits minutes for such a daemon, and the daemon waits
@@ -93,10 +93,10 @@ static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, c
 	if (orphan && broken)
 		tell_of_daemons(c, comm);
 	if (broken)
-		dlb_comm_abort(comm, err->status ? err->status : 2);
+		dlb_comm_abort(comm, dlb_error_status(err));
 	dlb_comm_free(comm);
 	/* the parent has the status; mpiexec would take a second or two over one */
-	return c->folder ? 0 : err->status ? err->status : 2;
+	return c->folder ? 0 : dlb_error_status(err);
 }
 
 /* ---- the document ---- */
@@ -167,27 +167,17 @@ static int write_result(void *ctx, struct dlb_error *err)
 
 /* ---- the run ---- */
 
-static void tell_parent(void *ctx, const struct dlb_status_told *told)
-{
-	(void)ctx;
-	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total,
-		told->permanent, told->text);
-}
-
 /* Trains; rank 0 writes the result. All ranks return the same, with the failing rank in *who. */
 static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who,
 		 struct dlb_error *err)
 {
 	struct dlb_report report = { .n_nodes = 0 };
 	struct rank_result result = { c, doc, &report };
-	struct dlb_status_line line;
-	int rc = dlb_run_section_read(doc, &c->exec, c->init_text, err);
+	int rc = dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
+			 dlb_command_exec(c, comm, doc, &report, who, err) ?
+			 -1 :
+			 0;
 
-	dlb_status_line_open(&line, stderr, c->cli->tool, c->cli->quiet, c->cli->verbose);
-	c->exec.progress = c->folder ? tell_parent : dlb_command_show_status;
-	c->exec.progress_ctx = &line;
-	rc = rc || dlb_exec_run(comm, doc, &c->exec, &report, who, err) ? -1 : 0;
-	dlb_status_line_clear(&line);
 	if (!dlb_comm_broken(comm) && dlb_comm_agree(comm, rc, err, rc ? NULL : who))
 		rc = -1;
 	if (!rc) {

@@ -23,7 +23,6 @@ struct gemm_kernel {
 	struct cpu_prim prim;
 	struct cpu_packed packed;
 	struct cpu_staged a;		/* rounded to bf16 */
-	int n_threads;
 	bool bias, after;		/* bias: the primitive adds c; after: alpha and c are applied later */
 };
 
@@ -72,8 +71,8 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 		after_float(&g->d, r->out[0], g->d.has_c ? r->in[2] : NULL);
 }
 
-#define RUN_BLAS(T, gemm) \
-static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
+#define RUN_BLAS(name, T, gemm) \
+static void name(struct dlb_kernel *k, const struct dlb_run *r) \
 { \
 	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d; \
 	const T *a = r->in[0], *w = r->in[1]; \
@@ -86,33 +85,20 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 	if (((struct gemm_kernel *)k)->after) \
 		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
 }
-RUN_BLAS(float, dlb_cpu_sgemm)
-RUN_BLAS(double, cblas_dgemm)
-
-/* One float32 product by OpenBLAS. */
-static void run_openblas(struct dlb_kernel *k, const struct dlb_run *r)
-{
-	const struct gemm_kernel *g = (struct gemm_kernel *)k;
-	const struct dlb_gemm_desc *d = &g->d;
-
-	cblas_sgemm(CblasRowMajor, d->trans_a ? CblasTrans : CblasNoTrans,
-		    d->trans_w ? CblasTrans : CblasNoTrans, (int)d->m, (int)d->n, (int)d->k, 1, r->in[0],
-		    (int)(d->trans_a ? d->m : d->k), r->in[1], (int)(d->trans_w ? d->k : d->n), 0, r->out[0],
-		    (int)d->n);
-	if (g->after)
-		after_float(d, r->out[0], d->has_c ? r->in[2] : NULL);
-}
+RUN_BLAS(run_blas_float, float, dlb_cpu_sgemm)
+RUN_BLAS(run_blas_double, double, cblas_dgemm)
+RUN_BLAS(run_openblas, float, cblas_sgemm)
 
 /* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and
  * at no more than it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80
  * beside 79 to 84 at other sizes, one thread of an AMD Zen). Only where OpenBLAS knows the processor; its
  * own threads would stand in the way of libgomp's. */
-static bool openblas_is_faster(const struct gemm_kernel *g, const_dnnl_primitive_desc_t pd)
+static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const_dnnl_primitive_desc_t pd)
 {
 	const char *impl = NULL, *core = openblas_get_corename();
 
 	if (!g->d.trans_a || g->d.w_is_weight || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
-	    g->n_threads > 1 || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
+	    n_threads > 1 || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
 		return false;
 	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success &&
 	       !strncmp(impl, "gemm:", 5);
@@ -162,7 +148,7 @@ static size_t most(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static int prepare_dnnl(struct gemm_kernel *g)
+static int prepare_dnnl(struct gemm_kernel *g, int n_threads)
 {
 	const struct dlb_gemm_desc *d = &g->d;
 	const dnnl_data_type_t type = d->dtype == DLB_BF16 ? dnnl_bf16 : dnnl_f32;
@@ -190,7 +176,7 @@ static int prepare_dnnl(struct gemm_kernel *g)
 	rc = dlb_cpu_pd(g->c, &od, NULL, &pd);
 	if (rc)
 		return rc;
-	if (openblas_is_faster(g, pd)) {
+	if (openblas_is_faster(g, n_threads, pd)) {
 		dnnl_primitive_desc_destroy(pd);
 		g->k.run = run_openblas;
 		return DLB_NO_KERNEL;
@@ -287,7 +273,6 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 				(long long)d->m, (long long)d->n, (long long)d->k);
 	g = dlb_xcalloc(1, sizeof *g);
 	g->c = cpu_of(b);
-	g->n_threads = b->n_threads;
 	g->d = *d;
 	g->d.a_off = copy_offsets(d->a_off, d->n_batch);
 	g->d.w_off = copy_offsets(d->w_off, d->n_batch);
@@ -305,7 +290,7 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 		g->k.impl = "loop";
 	} else if (regular && (d->dtype == DLB_F32 || (bf16 && (plain_bias || !g->after)))) {
 		g->bias = plain_bias;
-		if (prepare_dnnl(g) == 0) {
+		if (prepare_dnnl(g, b->n_threads) == 0) {
 			g->after = g->after && !g->bias;
 			g->k.run = run_dnnl;
 			g->k.impl = "dnnl";
