@@ -14,6 +14,7 @@ text=(--data "tokens:$onnx/data/tinyshakespeare/input.txt" --order sequential)
 
 setup() {
 	tmp=$BATS_TEST_TMPDIR
+	weights=()
 }
 
 own() { "$root/tests/exports" --own --bin "$BUILD/bin" "$@"; }
@@ -27,7 +28,7 @@ curves() {
 trained() {
 	local model=$1 batch=$2 steps=$3 dtype=$4 nodes=$5
 	shift 5
-	dlb-profile -q --analytic --batch "$batch" --dtype "$dtype" "$onnx/models/$model.train.op17.dyn.onnx" |
+	dlb-profile -q --analytic --batch "$batch" --dtype "$dtype" "${weights[@]}" "$onnx/models/$model.train.op17.dyn.onnx" |
 		dlb-costmodel -c "cpu:$nodes" | dlb-place -q -a even |
 		dlb-run -q --steps "$steps" --loss-log "$tmp/losses" "$@" >/dev/null
 	[ "$(wc -l <"$tmp/losses")" -eq "$steps" ]
@@ -35,7 +36,9 @@ trained() {
 
 # The largest relative error of the first N losses against TRUTH's member is at most TOLERANCE.
 near() { # TRUTH MEMBER N TOLERANCE
-	jq -n -e --slurpfile truth "$onnx/truth/$1.json" --rawfile log "$tmp/losses" --arg member "$2" --argjson n "$3" \
+	local truth=$onnx/truth/$1.json
+	[ -f "$truth" ] || truth=$1
+	jq -n -e --slurpfile truth "$truth" --rawfile log "$tmp/losses" --arg member "$2" --argjson n "$3" \
 		--argjson tolerance "$4" '
 		($log | split("\n") | map(select(. != "") | split(" ") | last | tonumber)) as $l |
 		([range($n) | ($l[.] / $truth[0][$member][.] - 1) | fabs] | max) as $error |
@@ -57,18 +60,46 @@ exactly() { # TRUTH MODEL BATCH STEPS NODES [DLB-RUN OPTION...]
 	near "$truth" losses_f64 "$steps" 1e-9
 }
 
+# At the first step of mlp the input of hidden unit 86 is 1.16e-7 for sample 84: so near to Relu's kink that
+# the rounding of a sum in f32 decides its side. Adam divides by the gradient's size and makes 4e-3 of it in
+# 20 losses. Each side has its curve: TRUTH's, and that of weights with this unit's bias lowered by 1.3e-7, in
+# f64 (which "exactly" compares with PyTorch). A run in f32 has to follow one of them. After the 20th loss
+# more values cross their kinks: 1e-3.
+near_either_side() { # TRUTH OPTION_OF_DLB_RUN...
+	local truth=$1
+	shift
+	trained mlp 128 50 f32 2 "${images28[@]}" "$@"
+	near "$truth" losses 20 1e-4 && near "$truth" losses 50 1e-3 && return
+	cp "$tmp/losses" "$tmp/losses.f32"
+	trained mlp 128 0 f64 1 "${images28[@]}" --save "$tmp/start.safetensors"
+	python3 - "$tmp/start.safetensors" fc1.bias 86 -1.3e-7 <<'END'
+import json, struct, sys
+path, name, index, change = sys.argv[1:]
+with open(path, 'r+b') as f:
+    length, = struct.unpack('<Q', f.read(8))
+    at = 8 + length + json.loads(f.read(length))[name]['data_offsets'][0] + 8 * int(index)
+    f.seek(at)
+    value, = struct.unpack('<d', f.read(8))
+    f.seek(at)
+    f.write(struct.pack('<d', value + float(change)))
+END
+	weights=(--weights "$tmp/start.safetensors")
+	trained mlp 128 50 f64 1 "${images28[@]}" "$@"
+	weights=()
+	jq -n -R '{losses: [inputs | split(" ") | last | tonumber]}' "$tmp/losses" >"$tmp/other_side.json"
+	cp "$tmp/losses.f32" "$tmp/losses"
+	near "$tmp/other_side.json" losses 20 1e-4
+	near "$tmp/other_side.json" losses 50 1e-3
+}
+
 @test "mlp: SGD, Adam, AdaBelief, in f32 20 losses to 1e-4, 50 to 1e-3; in f64 50 to 1e-9" {
 	own digits_mlp
 	curves || return 0
 	trained mlp 128 50 f32 1 "${images28[@]}" --lr 0.1
 	near mlp_fashion_e1.sgd losses 20 1e-4
 	near mlp_fashion_e1.sgd losses 50 1e-3
-	trained mlp 128 50 f32 2 "${images28[@]}" --optimizer adam --lr 0.001
-	near mlp_fashion_e1.adam losses 20 1e-4
-	near mlp_fashion_e1.adam losses 50 1e-3
-	trained mlp 128 50 f32 2 "${images28[@]}" --optimizer adabelief --lr 0.001 --eps 1e-8
-	near mlp_fashion_e1.adabelief losses 20 1e-4
-	near mlp_fashion_e1.adabelief losses 50 1e-3
+	near_either_side mlp_fashion_e1.adam --optimizer adam --lr 0.001
+	near_either_side mlp_fashion_e1.adabelief --optimizer adabelief --lr 0.001 --eps 1e-8
 	exactly mlp_fashion_e1.sgd mlp 128 50 1 "${images28[@]}" --lr 0.1
 	exactly mlp_fashion_e1.adam mlp 128 50 2 "${images28[@]}" --optimizer adam --lr 0.001
 	exactly mlp_fashion_e1.adabelief mlp 128 50 1 "${images28[@]}" --optimizer adabelief --lr 0.001 --eps 1e-8
