@@ -12,7 +12,8 @@ MPI_PACKAGE := $(if $(filter openmpi,$(MPI)),ompi-c,$(MPI))
 MPICC_FLAGS := $(shell pkg-config --cflags $(MPI_PACKAGE) 2>/dev/null)
 MPI_LIBS    := $(shell pkg-config --libs $(MPI_PACKAGE) 2>/dev/null)
 IMAGE_LIBS  := $(shell pkg-config --libs libjpeg libpng 2>/dev/null || echo -ljpeg -lpng)
-BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
+# OpenBLAS first: its own LAPACK is then the one under LAPACKE.
+BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas) -llapacke
 ONNX_PROTO  ?= lib/model/onnx.proto
 
 OPT     ?= -O3

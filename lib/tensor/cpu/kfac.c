@@ -1,7 +1,7 @@
-/* K-FAC's matrix operations through OpenBLAS and its LAPACK: see tensor/kfac.h. LAPACK is column-major, so
- * our row-major lower triangle is its upper one. */
+/* K-FAC's matrix operations through OpenBLAS and LAPACKE: see tensor/kfac.h. The routines of LAPACKE get
+ * column-major matrices, so our row-major lower triangle is their upper one. */
 #include <cblas.h>
-#include <lapack.h>
+#include <lapacke.h>
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -148,7 +148,6 @@ int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const v
 static int invert_##T(int n, double damping, const T *average, T *inverse, double *a) \
 { \
 	static const double shift[] = { 0, 1e-7, 1e-5, 1e-3 }; \
-	lapack_int order = n, info = 0; \
 	double trace = 0; \
 	for (int i = 0; i < n; i++) \
 		for (int j = 0; j <= i; j++) \
@@ -160,10 +159,8 @@ static int invert_##T(int n, double damping, const T *average, T *inverse, doubl
 		for (int i = 0; i < n; i++) \
 			for (int j = 0; j <= i; j++) \
 				a[at(i, j, n)] = (double)average[at(i, j, n)] + (i == j ? damping + shift[k] * trace / n : 0); \
-		LAPACK_dpotrf("U", &order, a, &order, &info); \
-		if (!info) \
-			LAPACK_dpotri("U", &order, a, &order, &info); \
-		if (info) \
+		if (LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', n, a, n) || \
+		    LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', n, a, n)) \
 			continue; \
 		for (int i = 0; i < n; i++) \
 			for (int j = 0; j <= i; j++) \
@@ -183,8 +180,6 @@ int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average
 
 int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
 {
-	lapack_int order = n, info = 0;
-
 	for (int j = 0; j < n; j++)
 		for (int i = j; i < n; i++) {
 			float v = l[dlb_rfp_at(n, i, j)];
@@ -193,8 +188,7 @@ int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
 				return -1;
 			a[at(i, j, n)] = (double)v;
 		}
-	LAPACK_dpotri("U", &order, a, &order, &info);
-	if (info)
+	if (LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', n, a, n))
 		return -1;
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j <= i; j++)

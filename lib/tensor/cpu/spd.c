@@ -1,6 +1,6 @@
-/* SPD matrices through OpenBLAS's LAPACK: see spd.h. LAPACK is column-major: our row-major lower triangle is
- * its upper one, and a symmetric matrix is the same either way. */
-#include <lapack.h>
+/* SPD matrices through LAPACKE: see spd.h. The routines get column-major matrices, for which LAPACKE copies
+ * nothing: our row-major lower triangle is the upper one, and a symmetric matrix is the same either way. */
+#include <lapacke.h>
 #include <math.h>
 
 #include "tensor/spd.h"
@@ -104,30 +104,22 @@ float dlb_asymmetry(int n, const float *a, float *largest, bool *finite)
 
 int dlb_rfp_factor(int n, float *s)
 {
-	lapack_int order = n, info = 0;
-
-	if (n)
-		LAPACK_spftrf("N", "L", &order, s, &info);
-	return info;
+	return n ? LAPACKE_spftrf_work(LAPACK_COL_MAJOR, 'N', 'L', n, s) : 0;
 }
 
 void dlb_rfp_syrk(int n, int k, float alpha, const float *x, float beta, float *rfp)
 {
-	lapack_int order = n, inner = k, ld = k > 1 ? k : 1;
-
 	/* X by rows is X^T by columns. */
 	if (n)
-		LAPACK_ssfrk("N", "L", "T", &order, &inner, &alpha, x, &ld, &beta, rfp);
+		LAPACKE_ssfrk_work(LAPACK_COL_MAJOR, 'N', 'L', 'T', n, k, alpha, x, k > 1 ? k : 1, beta, rfp);
 }
 
 void dlb_rfp_restore(int n, const float *l, float *a)
 {
-	lapack_int order = n, info = 0;
-
 	if (!n)
 		return;
 	/* L(i, j) of the reversed matrix is U(n-1-i, n-1-j); by columns that is a[(n-1-j) n + n-1-i]. */
 	spread(n, l, true, a);
-	LAPACK_slauum("U", &order, a, &order, &info);
+	LAPACKE_slauum_work(LAPACK_COL_MAJOR, 'U', n, a, n);
 	mirror(n, a, true);
 }
