@@ -189,15 +189,16 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
+	const struct dlb_skinny_shape shape = { a->rows, a->cols, t->width };
 	float *w = k->transposed, *pt = w + t->width * a->rows;
 
 	if (!t->state->transposed) {
-		s->project(a->rows, a->cols, t->width, a->x, t->state->residual, t->state->basis, t->p);
+		s->project(&shape, a->x, t->state->residual, t->state->basis, t->p);
 		return;
 	}
-	s->project(a->rows, a->cols, 0, a->x, t->state->residual, NULL, NULL);
+	s->project(&(struct dlb_skinny_shape){ a->rows, a->cols, 0 }, a->x, t->state->residual, NULL, NULL);
 	to_rows(t->state->basis, a->rows, t->width, w);
-	s->project_back(a->rows, a->cols, t->width, a->x, w, pt);
+	s->project_back(&shape, a->x, w, pt);
 	to_rows(pt, a->cols, t->width, t->p);
 }
 
@@ -206,14 +207,15 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 			 const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
+	const struct dlb_skinny_shape shape = { a->rows, a->cols, t->rank };
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
 	if (!t->state->transposed) {
-		s->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->state->next);
+		s->project_back(&shape, a->x, t->p, t->state->next);
 		return;
 	}
 	from_rows(t->p, a->cols, t->rank, pt);
-	s->project(a->rows, a->cols, t->rank, a->x, NULL, pt, w);
+	s->project(&shape, a->x, NULL, pt, w);
 	from_rows(w, a->rows, t->rank, t->state->next);
 }
 
@@ -222,15 +224,16 @@ static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, cons
 		    float *residual, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
+	const struct dlb_skinny_shape shape = { a->rows, a->cols, t->rank };
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
 	if (!t->state->transposed) {
-		s->restore(a->rows, a->cols, t->rank, a->x, residual, t->p, qt, share);
+		s->restore(&shape, a->x, residual, t->p, qt, share);
 		return;
 	}
 	from_rows(t->p, a->cols, t->rank, pt);
 	to_rows(qt, a->rows, t->rank, w);
-	s->restore(a->rows, a->cols, t->rank, a->x, residual, w, pt, share);
+	s->restore(&shape, a->x, residual, w, pt, share);
 }
 
 void dlb_low_rank_project(struct dlb_compressor *k)

@@ -266,9 +266,13 @@ static void apply(const void *ctx, const struct dlb_run *r)
 
 		for (int j = 0; j < DLB_KFAC_FACTORS && dlb_kfac_due(k, (int64_t)r->step); j++)
 			invert(k, &w->layer->f[j], i, r->scratch);
-		w->layer->along += dlb_kfac_precondition(k->dtype, a->n, g->n, w->layer->l.by_input,
-							 matrix(a, a->inverse, i), matrix(g, g->inverse, i),
-							 dw, db, r->scratch);
+		const struct dlb_kfac_inverses inverses = { .dtype = k->dtype,
+							    .n_a = a->n,
+							    .n_g = g->n,
+							    .by_input = w->layer->l.by_input,
+							    .a = matrix(a, a->inverse, i),
+							    .g = matrix(g, g->inverse, i) };
+		w->layer->along += dlb_kfac_precondition(&inverses, dw, db, r->scratch);
 	}
 }
 

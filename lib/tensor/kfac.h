@@ -38,9 +38,15 @@ int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average
 /* As above (f32), from the Cholesky factor of the damped matrix: L of the reversed matrix
  * in RFP (spd.h). Returns 0 or -1. */
 int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *work);
-/* [dw db] = G^-1 [dw db] A^-1 in place, outputs as rows. n_a: order of A, with the bias if db is not NULL;
- * n_g: outputs. dw is (n_g, inputs), or (inputs, n_g) with by_input. work: 2 * n_a * n_g elements. Returns
- * the inner product of result and input, in double. */
-double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse,
-			     const void *g_inverse, void *dw, void *db, void *work);
+/* The inverses that precondition the gradient of a weight. n_a: order of A, with the bias if there is one;
+ * n_g: outputs. The weight is (n_g, inputs), or (inputs, n_g) with by_input. */
+struct dlb_kfac_inverses {
+	enum dlb_dtype dtype;
+	int n_a, n_g;
+	bool by_input;
+	const void *a, *g;
+};
+/* [dw db] = G^-1 [dw db] A^-1 in place, outputs as rows. db NULL: A has no row for a bias. work:
+ * 2 * n_a * n_g elements. Returns the inner product of result and input, in double. */
+double dlb_kfac_precondition(const struct dlb_kfac_inverses *v, void *dw, void *db, void *work);
 #endif

@@ -15,13 +15,14 @@ static inline int64_t dlb_skinny_stride(int64_t m)
 	return (m + DLB_SKINNY_LANES - 1) / DLB_SKINNY_LANES * DLB_SKINNY_LANES;
 }
 
+struct dlb_skinny_shape { int64_t n, m; int r; };
 struct dlb_skinny {
 	/* x += e (if e is not NULL), p = x q. */
-	void (*project)(int64_t n, int64_t m, int r, float *x, const float *e, const float *qt, float *p);
+	void (*project)(const struct dlb_skinny_shape *s, float *x, const float *e, const float *qt, float *p);
 	/* qt = x^T p, transposed. */
-	void (*project_back)(int64_t n, int64_t m, int r, const float *x, const float *p, float *qt);
+	void (*project_back)(const struct dlb_skinny_shape *s, const float *x, const float *p, float *qt);
 	/* y = p q^T;  e = x - share y (if e is not NULL);  x = y. */
-	void (*restore)(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt,
+	void (*restore)(const struct dlb_skinny_shape *s, float *x, float *e, const float *p, const float *qt,
 			float share);
 };
 /* The functions for the highest level of this processor. */

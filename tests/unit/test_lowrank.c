@@ -196,12 +196,13 @@ static void bases(void)
 
 static void passes(void)
 {
-	static const int shape[][3] = { { 1, 1, 1 },    { 3, 5, 2 },    { 16, 8, 2 },  { 7, 100, 5 },
-					{ 129, 65, 8 }, { 40, 96, 16 }, { 37, 31, 31 } };
+	static const int shapes[][3] = { { 1, 1, 1 },	 { 3, 5, 2 },	 { 16, 8, 2 },	{ 7, 100, 5 },
+					 { 129, 65, 8 }, { 40, 96, 16 }, { 37, 31, 31 } };
 	const struct dlb_skinny *k = dlb_skinny();
 
-	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
-		int n = shape[s][0], m = shape[s][1], r = shape[s][2];
+	for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+		int n = shapes[s][0], m = shapes[s][1], r = shapes[s][2];
+		const struct dlb_skinny_shape shape = { n, m, r };
 		int64_t stride = dlb_skinny_stride(m);
 		float *x = dlb_xmalloc((size_t)(4 * n * m + n * r) * sizeof *x), *e = x + n * m,
 		      *g = e + n * m, *kept = g + n * m, *p = kept + n * m;
@@ -212,7 +213,7 @@ static void passes(void)
 			kept[i] = e[i] = (float)normal(&rng);
 		}
 		dlb_lowrank_first_q(qt, m, r, 5);
-		k->project(n, m, r, x, e, qt, p);
+		k->project(&shape, x, e, qt, p);
 		for (int i = 0; i < n; i++)
 			for (int c = 0; c < r; c++) {
 				double want = 0;
@@ -224,7 +225,7 @@ static void passes(void)
 		for (int i = 0; i < n * m; i++)
 			assert(IS(x[i], ==, g[i] + e[i]));
 		assert(!memcmp(e, kept, (size_t)(n * m) * sizeof *e));
-		k->project_back(n, m, r, x, p, qt);
+		k->project_back(&shape, x, p, qt);
 		for (int c = 0; c < r; c++)
 			for (int64_t j = 0; j < stride; j++) {
 				double want = 0, size = 0;
@@ -236,7 +237,7 @@ static void passes(void)
 				assert(IS(fabs(want - (double)qt[c * stride + j]), <=, 1e-6 * size));
 			}
 		memcpy(g, x, (size_t)(n * m) * sizeof *g);
-		k->restore(n, m, r, x, e, p, qt, 0.25f);
+		k->restore(&shape, x, e, p, qt, 0.25f);
 		for (int i = 0; i < n; i++)
 			for (int j = 0; j < m; j++) {
 				float want = 0;
@@ -321,6 +322,7 @@ static void steps_f32(const json_t *root, const json_t *steps, bool local)
 {
 	enum { N = 16, M = 8, R = 2, W = 3 };
 	const struct dlb_skinny *kernel = dlb_skinny();
+	const struct dlb_skinny_shape shape = { N, M, R };
 	const json_t *gradients = of(root, "gradients");
 	int64_t stride = dlb_skinny_stride(M);
 	float e[W][N * M] = { { 0 } }, x[W][N * M], p[N * R], one[N * R], qt[R * 16] = { 0 }, mine[W][R * 16];
@@ -336,14 +338,14 @@ static void steps_f32(const json_t *root, const json_t *steps, bool local)
 		for (int w = 0; w < W; w++) {
 			for (int i = 0; i < N * M; i++)
 				x[w][i] = (float)number(at(at(gradients, s), w), i / M, i % M);
-			kernel->project(N, M, R, x[w], e[w], qt, one);
+			kernel->project(&shape, x[w], e[w], qt, one);
 			for (int i = 0; i < N * R; i++)
 				p[i] += one[i];
 		}
 		assert(IS(dlb_orthonormal_f32(p, N, R, 0, work, NULL), ==, 1));
 		memset(qt, 0, sizeof qt);
 		for (int w = 0; w < W; w++) {
-			kernel->project_back(N, M, R, x[w], p, mine[w]);
+			kernel->project_back(&shape, x[w], p, mine[w]);
 			for (int i = 0; i < R * 16; i++)
 				qt[i] += mine[w][i] / W;
 		}
@@ -354,12 +356,12 @@ static void steps_f32(const json_t *root, const json_t *steps, bool local)
 			float kept[N * M];
 
 			memcpy(kept, x[w], sizeof kept);
-			kernel->restore(N, M, R, x[w], e[w], p, qt, 1);
+			kernel->restore(&shape, x[w], e[w], p, qt, 1);
 			for (int i = 0; i < N * M; i++)
 				near((double)x[w][i], number(of(want, "approx"), i / M, i % M), 1e-4);
 			if (local) {
 				memcpy(x[w], kept, sizeof kept);
-				kernel->restore(N, M, R, x[w], e[w], p, mine[w], 1);
+				kernel->restore(&shape, x[w], e[w], p, mine[w], 1);
 			}
 			for (int i = 0; i < N * M; i++)
 				near((double)e[w][i], number(at(of(want, "errors"), w), i / M, i % M), 1e-4);

@@ -61,14 +61,17 @@ static void bn_set_grad_sums(const struct bn_kernel *b, double *sums, int64_t c,
 	sums[1 + b->c + c] = sums[1 + 3 * b->c + c] = dot;
 }
 
-static void bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int64_t c, double *n, double *sum,
-			     double *dot, double *own_sum, double *own_dot)
+/* Sums of one channel, of dy and of dy times the deviation of x from its mean: over the n elements of all
+ * batches, and over this batch's own. */
+struct bn_grad_sums { double n, sum, dot, own_sum, own_dot; };
+
+static struct bn_grad_sums bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int64_t c)
 {
-	*n = sums[0];
-	*sum = sums[1 + c];
-	*dot = sums[1 + b->c + c];
-	*own_sum = sums[1 + 2 * b->c + c];
-	*own_dot = sums[1 + 3 * b->c + c];
+	return (struct bn_grad_sums){ .n = sums[0],
+				      .sum = sums[1 + c],
+				      .dot = sums[1 + b->c + c],
+				      .own_sum = sums[1 + 2 * b->c + c],
+				      .own_dot = sums[1 + 3 * b->c + c] };
 }
 
 #define E T

@@ -223,13 +223,13 @@ static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dl
 		return;
 	}
 	for (int64_t c = 0; c < b->c; c++) {
-		double own_sum, own_dot;
+		struct bn_grad_sums s = { .n = n, .own_sum = sum[c], .own_dot = dot[c] };
 
-		if (b->d.half == DLB_BN_REST)
-			bn_get_grad_sums(b, r->in[5 + relu], c, &n, &sum[c], &dot[c], &own_sum, &own_dot);
-		else
-			own_sum = sum[c], own_dot = dot[c];
-		S(bn_grad_parameters)(b, r, c, own_sum, own_dot);
+		if (b->d.half == DLB_BN_REST) {
+			s = bn_get_grad_sums(b, r->in[5 + relu], c);
+			n = s.n, sum[c] = s.sum, dot[c] = s.dot;
+		}
+		S(bn_grad_parameters)(b, r, c, s.own_sum, s.own_dot);
 	}
 	if (!dx)
 		return;
@@ -382,23 +382,24 @@ static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 	bool batch = b->d.dir == DLB_BN_GRAD;
 
 	for (int64_t c = 0; c < b->c; c++) {
-		double sum, dot, own_sum, own_dot, invstd = S(bn_invstd)(b, r, c);
+		struct bn_grad_sums sums = { .n = n };
+		double invstd = S(bn_invstd)(b, r, c);
 		T mean = ((const T *)r->in[3])[c], scale, s, d;
 
 		if (b->d.half == DLB_BN_REST) {
-			bn_get_grad_sums(b, r->in[5 + b->d.relu], c, &n, &sum, &dot, &own_sum, &own_dot);
+			sums = bn_get_grad_sums(b, r->in[5 + b->d.relu], c);
 		} else {
-			S(bn_grad_sums_planes)(b, r, c, &sum, &dot);
-			own_sum = sum, own_dot = dot;
+			S(bn_grad_sums_planes)(b, r, c, &sums.sum, &sums.dot);
+			sums.own_sum = sums.sum, sums.own_dot = sums.dot;
 		}
 		if (b->d.half == DLB_BN_SUMS) {
-			bn_set_grad_sums(b, r->out[0], c, n, sum, dot);
+			bn_set_grad_sums(b, r->out[0], c, sums.n, sums.sum, sums.dot);
 			continue;
 		}
-		S(bn_grad_parameters)(b, r, c, own_sum, own_dot);
+		S(bn_grad_parameters)(b, r, c, sums.own_sum, sums.own_dot);
 		scale = (T)(invstd * ((const T *)r->in[2])[c]);
-		s = (T)(batch ? sum / n : 0);
-		d = (T)(batch ? dot * invstd * invstd / n : 0);
+		s = (T)(batch ? sums.sum / sums.n : 0);
+		d = (T)(batch ? sums.dot * invstd * invstd / sums.n : 0);
 		for (int64_t i = 0; i < b->n && r->out[0]; i++) {
 			int64_t at = (i * b->c + c) * b->s;
 			const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;

@@ -43,12 +43,18 @@ static inline int64_t conv_source(const struct conv_kernel *c, int i, int64_t o,
 	return x < 0 || x >= c->in[i] ? -1 : x;
 }
 
+/* Elements between the rows of one group's y in memory: channels if plain, positions if channels-last. */
+static int conv_row(const struct conv_kernel *c)
+{
+	return (int)(c->yp != 1 ? c->yp : c->ym > c->positions ? c->ym : c->positions);
+}
+
 #define GEMM dlb_cpu_sgemm
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/conv_real.h"
 #include "tensor/cpu/conv_depthwise.h"
 #undef GEMM
-#define GEMM cblas_dgemm
+#define GEMM dlb_cpu_dgemm
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/conv_real.h"
 
@@ -156,11 +162,13 @@ static bool winograd_pays(const struct conv_kernel *c)
 	return tiles >= 32;
 }
 
+/* Layouts of the operands of a convolution. */
+struct conv_layouts { const dnnl_memory_desc_t *x, *w, *bias, *y; };
+
 static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enum dlb_conv_dir dir,
-			   const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
-			   const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y,
-			   dnnl_convolution_desc_t *od)
+			   const struct conv_layouts *l, dnnl_convolution_desc_t *od)
 {
+	const dnnl_memory_desc_t *x = l->x, *w = l->w, *bias = l->bias, *y = l->y;
 	dnnl_status_t s;
 
 	if (dir == DLB_CONV_FORWARD)
@@ -175,23 +183,25 @@ static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enu
 	return s == dnnl_success ? 0 : DLB_NO_KERNEL;
 }
 
-/* Makes the primitive for `how`, with the given layouts of x and y and any layout of
- * the weight; also its gradient. */
-static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memory_desc_t *x,
-		     const dnnl_memory_desc_t *any, const dnnl_memory_desc_t *grad,
-		     const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y, dnnl_primitive_desc_t *pd)
+/* Makes the primitive for `how`. l: the given layouts of x and y, and any layout of the weight; `grad`: the
+ * layout of the weight's gradient. */
+static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const struct conv_layouts *l,
+		     const dnnl_memory_desc_t *grad, dnnl_primitive_desc_t *pd)
 {
+	struct conv_layouts own = *l;
 	dnnl_convolution_desc_t od, forward;
 	dnnl_primitive_desc_t hint = NULL;
 	int rc;
 
 	*pd = NULL;
 	if (c->d.dir != DLB_CONV_FORWARD) {
-		rc = dnnl_descriptor(c, how, DLB_CONV_FORWARD, x, any, b, y, &forward);
+		rc = dnnl_descriptor(c, how, DLB_CONV_FORWARD, l, &forward);
 		if (rc || dlb_cpu_pd(c->c, &forward, NULL, &hint))
 			return DLB_NO_KERNEL;
 	}
-	rc = dnnl_descriptor(c, how, c->d.dir, x, c->d.dir == DLB_CONV_GRAD_WEIGHT ? grad : any, b, y, &od);
+	if (c->d.dir == DLB_CONV_GRAD_WEIGHT)
+		own.w = grad;
+	rc = dnnl_descriptor(c, how, c->d.dir, &own, &od);
 	if (rc == 0)
 		rc = (c->d.relu ? dlb_cpu_pd_relu : dlb_cpu_pd)(c->c, &od, hint, pd);
 	if (hint)
@@ -254,7 +264,7 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 		dnnl_memory_desc_init_by_tag(&want_x, 4, x.dims, dnnl_f32, dnnl_nChw16c);
 		dnnl_memory_desc_init_by_tag(&want_y, 4, y.dims, dnnl_f32, dnnl_nChw16c);
 	}
-	rc = primitive(c, how, &want_x, &any, &grad, b, &want_y, &pd);
+	rc = primitive(c, how, &(struct conv_layouts){ &want_x, &any, b, &want_y }, &grad, &pd);
 	if (rc)
 		goto out;
 	if (to_weight) {

@@ -54,6 +54,10 @@ static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 	const T *bias = c->d.has_bias ? r->in[2] : NULL;
 	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
 	T *col = r->scratch;
+	const struct cpu_matmul rows = { .m = m, .n = p, .k = t, .lda = t, .ldw = p, .ldy = conv_row(c),
+					 .add = true, .alpha = 1 };
+	const struct cpu_matmul columns = { .m = p, .n = m, .k = t, .lda = p, .ldw = t, .ldy = conv_row(c),
+					    .trans_a = true, .trans_w = true, .add = true, .alpha = 1 };
 
 	for (int64_t i = 0; i < c->n * c->g; i++) {
 		int64_t n = i / c->g, g = i % c->g;
@@ -67,11 +71,9 @@ static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			continue;
 		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col, p);
 		if (c->yp == 1)
-			GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, p, t, 1, w, t, col, p, 1, y,
-			     (int)(c->ym > p ? c->ym : p));
+			GEMM(&rows, w, col, y);
 		else
-			GEMM(CblasRowMajor, CblasTrans, CblasTrans, p, m, t, 1, col, p, w, t, 1, y,
-			     (int)c->yp);
+			GEMM(&columns, col, w, y);
 	}
 }
 
@@ -80,6 +82,8 @@ static void S(conv_grad_input)(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct conv_kernel *c = (struct conv_kernel *)k;
 	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
 	T *col = r->scratch, *dx = r->out[0];
+	const struct cpu_matmul product = { .m = t, .n = p, .k = m, .lda = t, .ldw = conv_row(c), .ldy = p,
+					    .trans_a = true, .trans_w = c->yp != 1, .alpha = 1 };
 
 	memset(dx, 0, dlb_desc_bytes(&c->d.x));
 	for (int64_t i = 0; i < c->n * c->g && p && m && t; i++) {
@@ -87,8 +91,7 @@ static void S(conv_grad_input)(struct dlb_kernel *k, const struct dlb_run *r)
 		const T *w = (const T *)r->in[1] + g * c->mg * c->taps;
 		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
 
-		GEMM(CblasRowMajor, CblasTrans, c->yp == 1 ? CblasNoTrans : CblasTrans, t, p, m, 1, w, t, dy,
-		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), 0, col, p);
+		GEMM(&product, w, dy, col);
 		S(col2im)(c, col, dx + n * c->xn + g * c->cg * c->xc);
 	}
 }
@@ -98,6 +101,8 @@ static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct conv_kernel *c = (struct conv_kernel *)k;
 	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
 	T *col = r->scratch, *dw = r->out[0], *db = c->d.has_bias ? r->out[1] : NULL;
+	const struct cpu_matmul product = { .m = m, .n = t, .k = p, .lda = conv_row(c), .ldw = p, .ldy = t,
+					    .trans_a = c->yp != 1, .trans_w = true, .add = true, .alpha = 1 };
 
 	memset(dw, 0, dlb_desc_bytes(&c->d.w));
 	for (int64_t i = 0; i < c->n * c->g && p && m && t; i++) {
@@ -105,9 +110,7 @@ static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
 		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
 
 		S(im2col)(c, (const T *)r->in[1] + n * c->xn + g * c->cg * c->xc, col, p);
-		GEMM(CblasRowMajor, c->yp == 1 ? CblasNoTrans : CblasTrans, CblasTrans, m, t, p, 1, dy,
-		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), col, p, 1, dw + g * c->mg * c->taps,
-		     t);
+		GEMM(&product, dy, col, dw + g * c->mg * c->taps);
 	}
 	for (int64_t o = 0; db && o < c->g * c->mg; o++) {
 		double sum = 0;

@@ -88,9 +88,16 @@ int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d,
 void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
 
 /* ---- helpers ---- */
-void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
-		   float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-		   int ldc);
+/* y = alpha op(a) op(w), or y += that: y is (m, n), op(a) (m, k), op(w) (k, n), row-major. trans_a, trans_w:
+ * op transposes the matrix in memory. Rows in memory lie lda, ldw and ldy elements apart. */
+struct cpu_matmul {
+	int m, n, k, lda, ldw, ldy;
+	bool trans_a, trans_w, add;
+	double alpha;
+};
+/* float32 by oneDNN, which supports newer processors than OpenBLAS; float64 by OpenBLAS. */
+void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y);
+void dlb_cpu_dgemm(const struct cpu_matmul *p, const double *a, const double *w, double *y);
 static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 /* 64-byte aligned, zeroed; exits if out of memory; use free() */
 void *dlb_cpu_aligned(size_t bytes);

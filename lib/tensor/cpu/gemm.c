@@ -26,16 +26,22 @@ struct gemm_kernel {
 	bool bias, after;		/* bias: the primitive adds c; after: alpha and c are applied later */
 };
 
-/* As cblas_sgemm, through oneDNN, which supports newer processors than OpenBLAS. */
-void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
-		   float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-		   int ldc)
+void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y)
 {
-	(void)order;				/* always row-major */
-	if (dnnl_sgemm(ta == CblasTrans ? 'T' : 'N', tb == CblasTrans ? 'T' : 'N', m, n, k, alpha, a, lda, b,
-		       ldb, beta, c, ldc) != dnnl_success)
-		dlb_bug("sgemm %d x %d x %d", m, n, k);
+	if (dnnl_sgemm(p->trans_a ? 'T' : 'N', p->trans_w ? 'T' : 'N', p->m, p->n, p->k, (float)p->alpha, a,
+		       p->lda, w, p->ldw, p->add, y, p->ldy) != dnnl_success)
+		dlb_bug("sgemm %d x %d x %d", p->m, p->n, p->k);
 }
+
+#define BLAS(linkage, name, T, gemm) \
+linkage void name(const struct cpu_matmul *p, const T *a, const T *w, T *y) \
+{ \
+	gemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, \
+	     p->trans_w ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, (T)p->alpha, a, p->lda, w, \
+	     p->ldw, p->add, y, p->ldy); \
+}
+BLAS(, dlb_cpu_dgemm, double, cblas_dgemm)
+BLAS(static, openblas_sgemm, float, cblas_sgemm)
 
 /* y = alpha y + beta c over all batches. */
 #define AFTER(T) \
@@ -77,17 +83,24 @@ static void name(struct dlb_kernel *k, const struct dlb_run *r) \
 	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d; \
 	const T *a = r->in[0], *w = r->in[1]; \
 	T *y = r->out[0]; \
+	const struct cpu_matmul p = { .m = (int)d->m, \
+				      .n = (int)d->n, \
+				      .k = (int)d->k, \
+				      .lda = (int)(d->trans_a ? d->m : d->k), \
+				      .ldw = (int)(d->trans_w ? d->k : d->n), \
+				      .ldy = (int)d->n, \
+				      .trans_a = d->trans_a, \
+				      .trans_w = d->trans_w, \
+				      .alpha = 1 }; \
 	for (int64_t b = 0; b < d->n_batch; b++) \
-		gemm(CblasRowMajor, d->trans_a ? CblasTrans : CblasNoTrans, d->trans_w ? CblasTrans : CblasNoTrans, \
-		     (int)d->m, (int)d->n, (int)d->k, 1, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
-		     (int)(d->trans_a ? d->m : d->k), w + (d->w_off ? d->w_off[b] : b * d->w_batch), \
-		     (int)(d->trans_w ? d->k : d->n), 0, y + b * d->m * d->n, (int)d->n); \
+		gemm(&p, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
+		     w + (d->w_off ? d->w_off[b] : b * d->w_batch), y + b * d->m * d->n); \
 	if (((struct gemm_kernel *)k)->after) \
 		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
 }
 RUN_BLAS(run_blas_float, float, dlb_cpu_sgemm)
-RUN_BLAS(run_blas_double, double, cblas_dgemm)
-RUN_BLAS(run_openblas, float, cblas_sgemm)
+RUN_BLAS(run_blas_double, double, dlb_cpu_dgemm)
+RUN_BLAS(run_openblas, float, openblas_sgemm)
 
 /* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and
  * at no more than it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80

@@ -198,9 +198,10 @@ int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
 }
 
 #define PRECONDITION(T, GEMM) \
-static double precondition_##T(int a, int g, bool by_input, const T *a_inverse, const T *g_inverse, T *dw, T *db, T *x) \
+static double precondition_##T(const struct dlb_kfac_inverses *v, T *dw, T *db, T *x) \
 { \
-	const int w = a - (db != NULL); \
+	const int a = v->n_a, g = v->n_g, w = a - (db != NULL); \
+	const bool by_input = v->by_input; \
 	T *y = x + at(g, 0, a); \
 	double along = 0; \
 	for (int i = 0; i < g; i++) { \
@@ -209,8 +210,8 @@ static double precondition_##T(int a, int g, bool by_input, const T *a_inverse, 
 		if (db) \
 			x[at(i, w, a)] = db[i]; \
 	} \
-	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, g, 1, g_inverse, g, x, a, 0, y, a); \
-	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, a, 1, y, a, a_inverse, a, 0, x, a); \
+	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, g, 1, v->g, g, x, a, 0, y, a); \
+	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, a, 1, y, a, v->a, a, 0, x, a); \
 	for (int i = 0; i < g; i++) { \
 		for (int j = 0; j < w; j++) { \
 			T *to = &dw[by_input ? at(j, i, g) : at(i, j, w)]; \
@@ -227,9 +228,8 @@ static double precondition_##T(int a, int g, bool by_input, const T *a_inverse, 
 PRECONDITION(float, cblas_sgemm)
 PRECONDITION(double, cblas_dgemm)
 
-double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse,
-			     const void *g_inverse, void *dw, void *db, void *work)
+double dlb_kfac_precondition(const struct dlb_kfac_inverses *v, void *dw, void *db, void *work)
 {
-	return t == DLB_F64 ? precondition_double(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work) :
-		precondition_float(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);
+	return v->dtype == DLB_F64 ? precondition_double(v, dw, db, work) :
+				     precondition_float(v, dw, db, work);
 }

@@ -36,14 +36,21 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 		nest.stride[1][i] = d->w[i]; \
 		nest.stride[2][i] = d->y[i]; \
 	} \
+	const struct cpu_matmul one = { .m = (int)p->m, \
+					.n = (int)p->n, \
+					.k = (int)d->k, \
+					.lda = (int)p->lda, \
+					.ldw = (int)p->ldw, \
+					.ldy = (int)p->ldy, \
+					.trans_a = p->ta, \
+					.trans_w = p->tw, \
+					.alpha = d->alpha }; \
 	do { \
-		gemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans, p->tw ? CblasTrans : CblasNoTrans, \
-		     (int)p->m, (int)p->n, (int)d->k, (T)d->alpha, (const T *)r->in[0] + at[0], (int)p->lda, \
-		     (const T *)r->in[1] + at[1], (int)p->ldw, 0, (T *)r->out[0] + at[2], (int)p->ldy); \
+		gemm(&one, (const T *)r->in[0] + at[0], (const T *)r->in[1] + at[1], (T *)r->out[0] + at[2]); \
 	} while (cpu_step(&nest, n_batch_dims, pos, at)); \
 }
 RUN_BLAS(float, dlb_cpu_sgemm)
-RUN_BLAS(double, cblas_dgemm)
+RUN_BLAS(double, dlb_cpu_dgemm)
 
 static void run_empty(struct dlb_kernel *k, const struct dlb_run *r)
 {

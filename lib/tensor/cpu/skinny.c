@@ -34,10 +34,12 @@ static float total(const lanes *v)
 	return t[0];
 }
 
-static inline __attribute__((always_inline)) void project_block(int rows, int vectors, int64_t m, int r,
-								const float *x, const float *qt,
-								int64_t stride, float *p)
+static inline __attribute__((always_inline)) void project_block(int rows, int vectors,
+								const struct dlb_skinny_shape *s,
+								const float *x, const float *qt, float *p)
 {
+	const int64_t m = s->m, stride = dlb_skinny_stride(m);
+	const int r = s->r;
 	lanes sum[ROWS][VECTORS] = { 0 };
 
 	for (int64_t j = 0; j < m; j += LANES) {
@@ -56,9 +58,10 @@ static inline __attribute__((always_inline)) void project_block(int rows, int ve
 			p[i * r + k] = total(&sum[i][k]);
 }
 
-static void project(int64_t n, int64_t m, int r, float *x, const float *e, const float *qt, float *p)
+static void project(const struct dlb_skinny_shape *s, float *x, const float *e, const float *qt, float *p)
 {
-	int64_t stride = dlb_skinny_stride(m);
+	const int64_t n = s->n, m = s->m, stride = dlb_skinny_stride(m);
+	const int r = s->r;
 
 	for (int64_t i = 0; i < n; i += ROWS) {
 		int rows = n - i < ROWS ? (int)(n - i) : ROWS;
@@ -70,12 +73,12 @@ static void project(int64_t n, int64_t m, int r, float *x, const float *e, const
 			int vectors = r - k < VECTORS ? r - k : VECTORS;
 
 			if (rows == ROWS && vectors == VECTORS) {
-				project_block(ROWS, VECTORS, m, r, x + i * m, q, stride, p + i * r + k);
+				project_block(ROWS, VECTORS, s, x + i * m, q, p + i * r + k);
 				continue;
 			}
 			for (int ii = 0; ii < rows; ii++)
 				for (int kk = 0; kk < vectors; kk++)
-					project_block(1, 1, m, r, x + (i + ii) * m, q + kk * stride, stride,
+					project_block(1, 1, s, x + (i + ii) * m, q + kk * stride,
 						      p + (i + ii) * r + k + kk);
 		}
 	}
@@ -98,9 +101,11 @@ static inline __attribute__((always_inline)) void back_block(int rows, int64_t m
 	}
 }
 
-static void project_back(int64_t n, int64_t m, int r, const float *x, const float *p, float *qt)
+static void project_back(const struct dlb_skinny_shape *s, const float *x, const float *p, float *qt)
 {
-	int64_t stride = dlb_skinny_stride(m), i = 0;
+	const int64_t n = s->n, m = s->m, stride = dlb_skinny_stride(m);
+	const int r = s->r;
+	int64_t i = 0;
 
 	memset(qt, 0, (size_t)(r * stride) * sizeof *qt);
 	for (; i + 2 * ROWS <= n; i += 2 * ROWS)
@@ -109,10 +114,14 @@ static void project_back(int64_t n, int64_t m, int r, const float *x, const floa
 		back_block(1, m, r, x + i * m, p + i * r, qt, stride);
 }
 
-static inline __attribute__((always_inline)) void restore_block(int rows, int64_t m, int r, float *x,
+static inline __attribute__((always_inline)) void restore_block(int rows,
+								const struct dlb_skinny_shape *s, float *x,
 								float *e, const float *p, const float *qt,
-								int64_t stride, float share)
+								float share)
 {
+	const int64_t m = s->m, stride = dlb_skinny_stride(m);
+	const int r = s->r;
+
 	for (int64_t j = 0; j < m; j += LANES) {
 		lanes y[ROWS] = { 0 }, q;
 
@@ -134,15 +143,17 @@ static inline __attribute__((always_inline)) void restore_block(int rows, int64_
 	}
 }
 
-static void restore(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt,
+static void restore(const struct dlb_skinny_shape *s, float *x, float *e, const float *p, const float *qt,
 		    float share)
 {
-	int64_t stride = dlb_skinny_stride(m), i = 0;
+	const int64_t n = s->n, m = s->m;
+	const int r = s->r;
+	int64_t i = 0;
 
 	for (; i + ROWS <= n; i += ROWS)
-		restore_block(ROWS, m, r, x + i * m, e ? e + i * m : NULL, p + i * r, qt, stride, share);
+		restore_block(ROWS, s, x + i * m, e ? e + i * m : NULL, p + i * r, qt, share);
 	for (; i < n; i++)
-		restore_block(1, m, r, x + i * m, e ? e + i * m : NULL, p + i * r, qt, stride, share);
+		restore_block(1, s, x + i * m, e ? e + i * m : NULL, p + i * r, qt, share);
 }
 
 const struct dlb_skinny dlb_cpu_skinny = { .project = project,
