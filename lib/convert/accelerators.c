@@ -92,10 +92,13 @@ static int make_graph(const struct dlb_network *net, struct dlb_graph *g, struct
 		int n_attr = v->colour >= 0 ? 2 : 1;
 		for (int k = 0; k < v->n_attr && k < 8; k++)
 			attr[n_attr++] = v->attr[k];
-		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), v->type ? v->type : "Layer",
-					  domain, phases && v->backward ? DLB_BACKWARD : DLB_FORWARD,
-					  &in[start[i]], start[i + 1] - start[i], &made_by[i],
-					  made_by[i] >= 0, attr, n_attr);
+		int op = dlb_graph_add_op(g, phases && v->backward ? DLB_BACKWARD : DLB_FORWARD,
+					  &(struct dlb_op_spec){ .name = unique_name(v, taken, &g->arena),
+								 .type = v->type ? v->type : "Layer",
+								 .domain = domain, .in = &in[start[i]],
+								 .n_in = start[i + 1] - start[i],
+								 .out = &made_by[i], .n_out = made_by[i] >= 0,
+								 .attr = attr, .n_attr = n_attr });
 		if (v->colour >= 0 && first[v->colour] >= 0)
 			g->op[op].colocate = first[v->colour];
 		else if (v->colour >= 0)

@@ -74,7 +74,7 @@ static int add_sum(struct dlb_autodiff *ad, int t, const int *grad, int n, int o
 {
 	struct dlb_builder b = { .graph = ad, .op = of, .err = err };
 
-	return dlb_b_op(&b, "Sum", NULL, 0, grad, n, 1, NULL, t);
+	return dlb_b_op(&b, &(struct dlb_op_spec){ .type = "Sum", .in = grad, .n_in = n }, NULL, t);
 }
 
 /* Sums the contributions of each shard index first, on that shard's node: c[] becomes one contribution per
@@ -196,7 +196,8 @@ static int match_layout(struct dlb_autodiff *ad, struct dlb_builder *b, int grad
 	}
 	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_STR,
 		.s = x->layout == DLB_PLAIN ? "plain" : "channels-last" };
-	return dlb_b_op(b, dlb_layouts_coincide(x) ? "LayoutView" : "Layout", &to, 1, &grad, 1, 1, NULL, t);
+	return dlb_b_op(b, DLB_SPEC_ATTR(dlb_layouts_coincide(x) ? "LayoutView" : "Layout", &to, 1, grad),
+			NULL, t);
 }
 
 /* A gradient has the type of its tensor: an operator with f32 and bf16 inputs gives bf16
@@ -208,7 +209,7 @@ static int match_dtype(struct dlb_autodiff *ad, struct dlb_builder *b, int grad,
 
 	return grad < 0 || ad->g->tensor[grad].dtype == want ?
 		       grad :
-		       dlb_b_op(b, "Cast", &to, 1, &grad, 1, 1, NULL, t);
+		       dlb_b_op(b, DLB_SPEC_ATTR("Cast", &to, 1, grad), NULL, t);
 }
 
 static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int first, struct dlb_error *err)
@@ -294,7 +295,7 @@ static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error
 		return -1;
 	if (g->tensor[grad].of != w) {
 		struct dlb_builder b = { .graph = ad, .op = op, .err = err };
-		grad = dlb_b_op(&b, "Identity", NULL, 0, &grad, 1, 1, NULL, w);
+		grad = dlb_b_op(&b, DLB_SPEC("Identity", grad), NULL, w);
 		if (grad < 0)
 			return -1;
 		g->tensor[grad].of = w;
@@ -373,7 +374,10 @@ static void add_update(struct dlb_autodiff *ad, int w)
 	const int in[2] = { w, ad->of[w].c[0].grad };
 	const struct dlb_attr optimizer = { .name = "optimizer", .type = DLB_ATTR_STR, .s = "sgd" };
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.update", g->tensor[w].name));
-	const int op = dlb_graph_add_op(g, name, "Update", "dlb", DLB_UPDATE, in, 2, NULL, 0, &optimizer, 1);
+	const int op = dlb_graph_add_op(g, DLB_UPDATE,
+					&(struct dlb_op_spec){ .name = name, .type = "Update",
+							       .domain = "dlb", .in = in, .n_in = 2,
+							       .attr = &optimizer, .n_attr = 1 });
 
 	g->op[op].of = g->op[op].colocate = ad->first_reader[w];
 }

@@ -181,7 +181,7 @@ static int by_bag(struct fold *f, int op, const struct bags *bags, struct dlb_er
 	const int shape = dlb_graph_add_constant(f->g, "bags", &d, v, mul);
 	dlb_fold_room(f);
 	f->varies[shape] = true;
-	return dlb_fold_emit(f, op, "Reshape", (int[]){ bags->rows, shape }, 2, NULL, 0, 1, NULL, err);
+	return dlb_fold_emit(f, op, DLB_SPEC("Reshape", bags->rows, shape), NULL, err);
 }
 
 /* Reduces t over axis 1, the rows of each bag. */
@@ -192,9 +192,10 @@ static int reduced(struct fold *f, int op, const struct bags *bags, int t, struc
 					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &axis, .n = 1 } };
 
 	if (!strcmp(bags->reduce, "ReduceSum"))		/* only ReduceSum has axes as an input (opset 13) */
-		return dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, &axis, 1) }, 2,
-				     attr, 1, 1, NULL, err);
-	return dlb_fold_emit(f, op, bags->reduce, &t, 1, attr, 2, 1, NULL, err);
+		return dlb_fold_emit(f, op,
+				     DLB_SPEC_ATTR("ReduceSum", attr, 1, t, dlb_fold_ints(f, op, &axis, 1)),
+				     NULL, err);
+	return dlb_fold_emit(f, op, DLB_SPEC_ATTR(bags->reduce, attr, 2, t), NULL, err);
 }
 
 /* -- as torch.onnx.export(dynamo=False) writes it: slices indices, looks up, reduces, stacks results -- */
@@ -279,7 +280,7 @@ static int make_lookup(struct fold *f, int op, const struct bags *bags, int tabl
 {
 	int t = by_bag(f, op, bags, err);
 
-	t = t < 0 ? -1 : dlb_fold_emit(f, op, "Gather", (int[]){ table, t }, 2, NULL, 0, 1, NULL, err);
+	t = t < 0 ? -1 : dlb_fold_emit(f, op, DLB_SPEC("Gather", table, t), NULL, err);
 	t = t < 0 ? -1 : reduced(f, op, bags, t, err);
 	return t < 0 || dlb_fold_bind(f, op, 0, t, err) ? -1 : 1;
 }

@@ -184,8 +184,7 @@ static int along_batch(struct fold *f, int op, const struct batch_target *want, 
 	int t = new_constant(f, want->t, &d, first_rows(f, r));
 
 	if (!step) {
-		t = dlb_fold_emit(f, op, "Expand", (int[]){ t, new_ints(f, name, &three, to, n) }, 2, NULL, 0,
-				  1, NULL, err);
+		t = dlb_fold_emit(f, op, DLB_SPEC("Expand", t, new_ints(f, name, &three, to, n)), NULL, err);
 	} else {
 		const struct dlb_desc steps = { .dtype = DLB_I64,
 						.n_dims = 3,
@@ -196,21 +195,22 @@ static int along_batch(struct fold *f, int op, const struct batch_target *want, 
 		const int first = new_ints(f, name, &scalar, &zero, NULL),
 			  end = new_ints(f, name, &scalar, &zero, &one);
 		const int by = new_ints(f, name, &scalar, &one, NULL);
-		int i = dlb_fold_emit(f, op, "Range", (int[]){ first, end, by }, 3, NULL, 0, 1, NULL, err);
+		int i = dlb_fold_emit(f, op, DLB_SPEC("Range", first, end, by), NULL, err);
 		i = i < 0 ? -1 :
-			    dlb_fold_emit(f, op, "Reshape",
-					  (int[]){ i, new_ints(f, name, &three, column, NULL) }, 2, NULL, 0,
-					  1, NULL, err);
+			    dlb_fold_emit(f, op,
+					  DLB_SPEC("Reshape", i, new_ints(f, name, &three, column, NULL)),
+					  NULL, err);
 		i = i < 0 ? -1 :
-			    dlb_fold_emit(f, op, "Mul", (int[]){ i, new_ints(f, name, &steps, step, NULL) },
-					  2, NULL, 0, 1, NULL, err);
+			    dlb_fold_emit(f, op, DLB_SPEC("Mul", i, new_ints(f, name, &steps, step, NULL)),
+					  NULL, err);
 		i = i < 0 || type == DLB_I64 ? i :
-					       dlb_fold_emit(f, op, "Cast", &i, 1, &to_type, 1, 1, NULL, err);
-		t = i < 0 ? -1 : dlb_fold_emit(f, op, "Add", (int[]){ i, t }, 2, NULL, 0, 1, NULL, err);
+					       dlb_fold_emit(f, op, DLB_SPEC_ATTR("Cast", &to_type, 1, i),
+							     NULL, err);
+		t = i < 0 ? -1 : dlb_fold_emit(f, op, DLB_SPEC("Add", i, t), NULL, err);
 	}
 	if (t < 0)
 		return -1;
-	return dlb_fold_emit(f, op, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, err);
+	return dlb_fold_emit(f, op, DLB_SPEC("Reshape", t, new_shape(f, want)), NULL, err);
 }
 
 static int constant_that_follows(struct fold *f, int op, const struct batch_target *want)
@@ -340,8 +340,7 @@ static int through_view(struct fold *f, int op, int p, const struct batch_target
 				       (struct batch_target){
 					       .t = from, .k = d, .outer = outer, .one = want->one });
 	return t < 0 ? -1 :
-		       dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL,
-				     &ignored);
+		       dlb_fold_emit(f, p, DLB_SPEC("Reshape", t, new_shape(f, want)), NULL, &ignored);
 }
 
 static int through_expand(struct fold *f, int op, int p, const struct batch_target *want)
@@ -358,8 +357,7 @@ static int through_expand(struct fold *f, int op, int p, const struct batch_targ
 				     (struct batch_target){
 					     .t = t, .k = d, .outer = want->outer, .one = want->one });
 	return t < 0 ? -1 :
-		       dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL,
-				     &ignored);
+		       dlb_fold_emit(f, p, DLB_SPEC("Expand", t, new_shape(f, want)), NULL, &ignored);
 }
 
 static const struct {

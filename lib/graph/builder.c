@@ -18,30 +18,33 @@ const struct dlb_desc *dlb_b_desc(struct dlb_builder *b, int tensor)
 	return d;
 }
 
-int dlb_b_op(struct dlb_builder *b, const char *type, const struct dlb_attr *attr, int n_attr,
-	     const int *in, int n_in, int n_out, int *out, int like)
+int dlb_b_op(struct dlb_builder *b, const struct dlb_op_spec *s, int *out, int like)
 {
 	struct dlb_autodiff *ad = b->graph;
 	struct dlb_graph *g = ad->g;
-	const char *domain = dlb_op_kind_find(type, "") >= 0 ? "" : "dlb";
+	const int n_out = s->n_out ? s->n_out : 1;
 	int *ids = dlb_arena_array(&ad->a, (size_t)n_out, sizeof *ids);
+	struct dlb_op_spec own = *s;
 
-	assert(n_out >= 1);
 	for (int k = 0; k < n_out && out; k++)
 		out[k] = -1;
 	if (ad->failed)
 		return -1;
-	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.%s", g->op[b->op].name, type));
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.%s", g->op[b->op].name,
+								 s->type));
 	for (int k = 0; k < n_out; k++)
 		ids[k] = dlb_graph_add_tensor(g,
 					      dlb_graph_tensor_name(g, k ? dlb_arena_printf(&ad->a, "%s.%d",
 											    name, k) :
 									   name),
 					      DLB_T_GRADIENT);
-	const int op = dlb_graph_add_op(g, name, type, domain, DLB_BACKWARD, in, n_in, ids, n_out, attr,
-					n_attr);
+	own.name = name;
+	own.domain = dlb_op_kind_find(s->type, "") >= 0 ? "" : "dlb";
+	own.out = ids;
+	own.n_out = n_out;
+	own.opset = BACKWARD_OPSET;
+	const int op = dlb_graph_add_op(g, DLB_BACKWARD, &own);
 	g->op[op].of = b->op;
-	g->op[op].opset = BACKWARD_OPSET;
 	for (int k = 0; k < n_out; k++)
 		g->tensor[ids[k]].producer = op;
 	if (dlb_graph_infer_new(g, op, b->err)) {
@@ -57,21 +60,21 @@ int dlb_b_op(struct dlb_builder *b, const char *type, const struct dlb_attr *att
 
 int dlb_b_op1(struct dlb_builder *b, const char *type, int in0)
 {
-	return dlb_b_op(b, type, NULL, 0, &in0, 1, 1, NULL, -1);
+	return dlb_b_op(b, DLB_SPEC(type, in0), NULL, -1);
 }
 
 int dlb_b_op2(struct dlb_builder *b, const char *type, int in0, int in1)
 {
 	const int in[2] = { in0, in1 };
 
-	return dlb_b_op(b, type, NULL, 0, in, 2, 1, NULL, -1);
+	return dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = 2 }, NULL, -1);
 }
 
 int dlb_b_op3(struct dlb_builder *b, const char *type, int in0, int in1, int in2)
 {
 	const int in[3] = { in0, in1, in2 };
 
-	return dlb_b_op(b, type, NULL, 0, in, 3, 1, NULL, -1);
+	return dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = 3 }, NULL, -1);
 }
 
 static int add_constant(struct dlb_builder *b, const struct dlb_desc *d, const void *data, const int64_t *mul)
@@ -145,7 +148,9 @@ int dlb_b_unbroadcast(struct dlb_builder *b, int grad, int like)
 	if (n) {
 		const int in[2] = { grad, dlb_b_const_ints(b, axes, n) };
 		const struct dlb_attr keep = { .name = "keepdims", .type = DLB_ATTR_INT, .i = keeps };
-		grad = dlb_b_op(b, "ReduceSum", &keep, 1, in, 2, 1, NULL, like);
+		grad = dlb_b_op(b,
+				&(struct dlb_op_spec){ .type = "ReduceSum", .in = in, .n_in = 2,
+						       .attr = &keep, .n_attr = 1 }, NULL, like);
 	}
 	if (lead > 0 && keeps)
 		grad = dlb_b_op2(b, "Reshape", grad, dlb_b_const_shape(b, like));

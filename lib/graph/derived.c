@@ -143,16 +143,25 @@ static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
 	return dlb_graph_add_constant(g, dlb_graph_tensor_name(g, name), &d, v, NULL);
 }
 
+enum { OPSET = 17 };		/* version of the operators added here, whatever the model's */
+
 /* Adds an op that makes tensor `out`; -1: a new tensor. Returns its id. */
 static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in,
 	       const struct dlb_attr *attr, int n_attr)
 {
 	const char *op = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.%s", name, type));
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, op), DLB_T_ACTIVATION);
-	const int id = dlb_graph_add_op(g, op, type, "", DLB_FORWARD, in, n_in, &out, 1, attr, n_attr);
+	const struct dlb_op_spec s = { .name = op,
+				       .type = type,
+				       .in = in,
+				       .n_in = n_in,
+				       .out = &out,
+				       .n_out = 1,
+				       .attr = attr,
+				       .n_attr = n_attr,
+				       .opset = OPSET };
 
-	g->op[id].opset = 17;		/* version of the operators added here, whatever the model's */
-	g->tensor[out].producer = id;
+	g->tensor[out].producer = dlb_graph_add_op(g, DLB_FORWARD, &s);
 	g->tensor[out].dtype = g->tensor[in[0]].dtype;
 	return out;
 }

@@ -216,11 +216,11 @@ static void put_batch_first(struct dlb_graph *g, int i, int k)
 		perm[d] = d == k ? 0 : d < k ? d + 1 : d;
 	}
 	const struct dlb_attr attr = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = x.n_dims };
-	const int op = dlb_graph_add_op(g,
-					dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.batch_first",
-									      x.name)),
-					"Transpose", "", DLB_FORWARD, &fed, 1, &t, 1, &attr, 1);
-	g->op[op].opset = 17;
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.batch_first", x.name));
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = name, .type = "Transpose", DLB_OPERANDS(fed),
+						.out = &t, .n_out = 1, .attr = &attr, .n_attr = 1,
+						.opset = 17 });
 	g->input[i] = fed;
 }
 

@@ -105,10 +105,9 @@ int dlb_fold_end_structure(struct fold *f, struct dlb_error *err);
 int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err);
 /* The integer or truth value of tensor t, which must not follow the batch, for vertex `op`; -1 with err. */
 int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v, struct dlb_error *err);
-/* Adds a vertex in place of `op` and visits it. n_out outputs, stored in out[] (NULL: one);
- * returns output 0, -1 with err. */
-int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in,
-		  const struct dlb_attr *attr, int n_attr, int n_out, int *out, struct dlb_error *err);
+/* Adds a vertex in place of `op` and visits it; its name and domain follow from the type. Its n_out new
+ * outputs (0: one) are stored in out[] (may be NULL). Returns output 0, -1 with err. */
+int dlb_fold_emit(struct fold *f, int op, const struct dlb_op_spec *s, int *out, struct dlb_error *err);
 /* Adds a copy of vertex `op` with other operands; returns its output in place of t, -1
  * if it cannot be inferred. */
 int dlb_fold_again(struct fold *f, int op, const int *in, int t);
@@ -119,10 +118,10 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err);
 /* Length of dimension `axis` of tensor t, which must not follow the batch; -1 with err.
  * Makes axis non-negative. */
 int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *length, struct dlb_error *err);
-/* Splits t along `axis` into n pieces: of size[i], or (size NULL) of 1, whose axis is
- * then dropped unless `keep`. */
-int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep,
-		   int *piece, struct dlb_error *err);
+/* Splits t along `axis` into n pieces: of size[i], or (size NULL) of 1. `keep`: pieces keep the axis. */
+struct dlb_fold_pieces { int64_t axis; const int64_t *size; int n; bool keep; };
+int dlb_fold_split(struct fold *f, int op, int t, const struct dlb_fold_pieces *p, int *piece,
+		   struct dlb_error *err);
 /* Concatenates n tensors along `axis`, or stacks them along a new one (new_axis). Returns
  * the result, -1 with err. */
 int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis,

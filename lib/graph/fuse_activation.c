@@ -16,7 +16,9 @@ int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *
 		    !dlb_match_closed(&m))
 			continue;
 		const int in[2] = { g->op[add].in[0], g->op[add].in[1] };
-		if (dlb_match_fuse(&m, "AddRelu", "dlb", in, 2, NULL, 0, add, count, err))
+		if (dlb_match_fuse(&m,
+				   &(struct dlb_op_spec){ .type = "AddRelu", .domain = "dlb", .in = in,
+							  .n_in = 2 }, add, count, err))
 			return -1;
 	}
 	return 0;
@@ -36,7 +38,9 @@ static int take_in(struct dlb_match *m, int i, int64_t *count, struct dlb_error 
 	attr[o.n_attr] = (struct dlb_attr){ .name = "activation", .type = DLB_ATTR_STR, .s = "Relu" };
 	for (int k = 0; k < o.n_out; k++)
 		out[k] = k ? -1 : g->op[m->root].out[0];
-	if (dlb_match_fuse(m, o.type, o.domain, o.in, o.n_in, attr, o.n_attr + 1, i, count, err))
+	if (dlb_match_fuse(m, &(struct dlb_op_spec){ .type = o.type, .domain = o.domain, .in = o.in,
+						     .n_in = o.n_in, .attr = attr, .n_attr = o.n_attr + 1 },
+			   i, count, err))
 		return -1;
 	g->op[m->root].out = out;
 	g->op[m->root].n_out = o.n_out;
@@ -106,9 +110,11 @@ static void part(struct dlb_graph *g, int i, struct dlb_fused f)
 	for (int k = 0; k < g->op[i].n_attr; k++)
 		if (strcmp(g->op[i].attr[k].name, "activation"))
 			attr[n_attr++] = g->op[i].attr[k];
-	const int relu = dlb_graph_add_op(g, name, f.activation, "", DLB_FORWARD, &x, 1, &y, 1, NULL, 0);
+	const int relu = dlb_graph_add_op(g, DLB_FORWARD,
+					  &(struct dlb_op_spec){ .name = name, .type = f.activation,
+								 DLB_OPERANDS(x), .out = &y, .n_out = 1,
+								 .opset = 14 });
 	struct dlb_op *o = &g->op[i];
-	g->op[relu].opset = 14;
 	g->tensor[y].producer = relu;
 	if (strcmp(o->type, f.type)) {
 		o->type = f.type;

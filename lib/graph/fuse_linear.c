@@ -75,20 +75,27 @@ static int fuse(struct dlb_match *m, const struct linear_match *l, int64_t *coun
 	int in[3] = { l->x, l->w, l->bias };
 
 	if (n_dims == 2)
-		return dlb_match_fuse(m, "Gemm", "", in, n_in, &tb, 1, l->matmul, count, err);
+		return dlb_match_fuse(m,
+				      &(struct dlb_op_spec){ .type = "Gemm", .in = in, .n_in = n_in,
+							     .attr = &tb, .n_attr = 1 }, l->matmul, count,
+				      err);
 	const struct dlb_dim rows[2] = { { 0, -1 }, g->tensor[l->x].dim[n_dims - 1] };
 	struct dlb_dim dim[DLB_MAX_DIMS];
 	memcpy(dim, g->tensor[g->op[m->root].out[0]].dim, sizeof dim);
 	const int flat[2] = { l->x, dlb_match_shape(g, name, rows, 2) };
-	in[0] = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.rows", name), "Reshape", "", flat, 2,
-				      NULL, 0, err);
+	const char *rows_name = dlb_arena_printf(&g->arena, "%s.rows", name);
+	const char *product = dlb_arena_printf(&g->arena, "%s.gemm", name);
+	in[0] = dlb_graph_add_forward(g, &(struct dlb_op_spec){ .name = rows_name, .type = "Reshape",
+								.in = flat, .n_in = 2 }, err);
 	const int y = in[0] < 0 ? -1 :
-				  dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.gemm", name),
-							"Gemm", "", in, n_in, &tb, 1, err);
+		dlb_graph_add_forward(g, &(struct dlb_op_spec){ .name = product, .type = "Gemm", .in = in,
+								.n_in = n_in, .attr = &tb, .n_attr = 1 },
+				      err);
 	if (y < 0)
 		return -1;
 	const int back[2] = { y, dlb_match_shape(g, name, dim, n_dims) };
-	return dlb_match_fuse(m, "Reshape", "", back, 2, NULL, 0, -1, count, err);
+	return dlb_match_fuse(m, &(struct dlb_op_spec){ .type = "Reshape", .in = back, .n_in = 2 }, -1, count,
+			      err);
 }
 
 int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -134,7 +134,10 @@ int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *
 			{ .name = "alpha", .type = DLB_ATTR_REAL, .f = p.alpha },
 		};
 		const int in[2] = { p.in[0].t, p.in[1].t };
-		if (dlb_match_fuse(&m, "Product", "dlb", in, 2, attr, 4, m.root == i ? -1 : i, count, err))
+		if (dlb_match_fuse(&m,
+				   &(struct dlb_op_spec){ .type = "Product", .domain = "dlb", .in = in,
+							  .n_in = 2, .attr = attr, .n_attr = 4 },
+				   m.root == i ? -1 : i, count, err))
 			return -1;
 	}
 	return 0;

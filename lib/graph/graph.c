@@ -124,21 +124,21 @@ struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr,
 	return copy;
 }
 
-int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain,
-		     enum dlb_phase phase, const int *in, int n_in, const int *out, int n_out,
-		     const struct dlb_attr *attr, int n_attr)
+int dlb_graph_add_op(struct dlb_graph *g, enum dlb_phase phase, const struct dlb_op_spec *s)
 {
+	const char *domain = s->domain ? s->domain : "";
+
 	DLB_GROW(g->op, g->n_ops, g->cap_ops);
 	g->op[g->n_ops] = (struct dlb_op){
-		.name = dlb_arena_strdup(&g->arena, name),
-		.type = dlb_arena_strdup(&g->arena, type),
-		.domain = dlb_arena_strdup(&g->arena, domain ? domain : ""),
-		.kind = dlb_op_kind_find(type, domain),
-		.phase = phase, .opset = g->opset,
-		.n_in = n_in, .n_out = n_out, .n_attr = n_attr,
-		.in = arena_copy(&g->arena, in, (size_t)n_in, sizeof *in),
-		.out = arena_copy(&g->arena, out, (size_t)n_out, sizeof *out),
-		.attr = dlb_attr_copy(&g->arena, attr, n_attr),
+		.name = dlb_arena_strdup(&g->arena, s->name),
+		.type = dlb_arena_strdup(&g->arena, s->type),
+		.domain = dlb_arena_strdup(&g->arena, domain),
+		.kind = dlb_op_kind_find(s->type, domain),
+		.phase = phase, .opset = s->opset ? s->opset : g->opset,
+		.n_in = s->n_in, .n_out = s->n_out, .n_attr = s->n_attr,
+		.in = arena_copy(&g->arena, s->in, (size_t)s->n_in, sizeof *s->in),
+		.out = arena_copy(&g->arena, s->out, (size_t)s->n_out, sizeof *s->out),
+		.attr = dlb_attr_copy(&g->arena, s->attr, s->n_attr),
 		.of = -1, .colocate = -1,
 	};
 	return g->n_ops++;

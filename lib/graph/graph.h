@@ -239,11 +239,8 @@ void dlb_graph_release(struct dlb_graph *g);
 void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy);
 /* id; rest zero or -1 */
 int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);
-/* Copies all arguments (attributes deeply) into g's arena. Sets kind by type and domain, opset
- * from g. Returns the id. */
-int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain,
-		     enum dlb_phase phase, const int *in, int n_in, const int *out, int n_out,
-		     const struct dlb_attr *attr, int n_attr);
+/* Copies all of the spec (attributes deeply) into g's arena. Sets kind by type and domain. Returns the id. */
+int dlb_graph_add_op(struct dlb_graph *g, enum dlb_phase phase, const struct dlb_op_spec *s);
 /* Adds a line to dlb_graph_warnings. */
 void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */

@@ -378,21 +378,22 @@ static int get_id(const struct dlb_ref *r, const char *key, int64_t n, int *out,
 	return 0;
 }
 
-static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a, int64_t n_ids, bool absent,
-		   int **id, int *n, struct dlb_error *err)
+/* Ids of tensors of g, which has all its tensors; null is -1 if `absent`. */
+static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_graph *g, bool absent, int **id,
+		   int *n, struct dlb_error *err)
 {
 	struct dlb_ref list;
 	if (dlb_get_array(r, key, DLB_NEED, &list, n, err))
 		return -1;
-	*id = dlb_arena_array(a, (size_t)*n + 1, sizeof **id);
+	*id = dlb_arena_array(&g->arena, (size_t)*n + 1, sizeof **id);
 	for (int i = 0; i < *n; i++) {
 		const struct dlb_ref e = dlb_ref_index(&list, i);
 		int64_t v = -1;
 		if (!(absent && json_is_null(e.v)) && dlb_ref_int(&e, 0, INT64_MAX, &v, err))
 			return -1;
-		if (v >= n_ids)
-			return dlb_ref_fail(&e, err, "no tensor %lld (there are %lld)", (long long)v,
-					    (long long)n_ids);
+		if (v >= g->n_tensors)
+			return dlb_ref_fail(&e, err, "no tensor %lld (there are %d)", (long long)v,
+					    g->n_tensors);
 		(*id)[i] = (int)v;
 	}
 	return 0;
@@ -427,15 +428,18 @@ static int read_op(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_op
 	    dlb_get_str(r, "domain", DLB_OPT, &domain, err) ||
 	    dlb_get_int(r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) ||
 	    get_name(r, "phase", DLB_NEED, phase_names, DLB_N_PHASES, &phase, err) ||
-	    get_ids(r, "inputs", &g->arena, g->n_tensors, true, &in, &n_in, err) ||
-	    get_ids(r, "outputs", &g->arena, g->n_tensors, true, &out, &n_out, err))
+	    get_ids(r, "inputs", g, true, &in, &n_in, err) ||
+	    get_ids(r, "outputs", g, true, &out, &n_out, err))
 		return -1;
 	attributes = dlb_ref_at(r, "attributes");
 	if (attributes.v && (dlb_get_object(r, "attributes", DLB_NEED, &attributes, err) ||
 			     dlb_attrs_read(&attributes, &g->arena, &attr, &n_attr, err)))
 		return -1;
-	const int id = dlb_graph_add_op(g, name, type, domain, (enum dlb_phase)phase, in, n_in, out, n_out,
-					attr, n_attr);
+	const int id = dlb_graph_add_op(g, (enum dlb_phase)phase,
+					&(struct dlb_op_spec){ .name = name, .type = type, .domain = domain,
+							       .in = in, .n_in = n_in, .out = out,
+							       .n_out = n_out, .attr = attr,
+							       .n_attr = n_attr });
 	struct dlb_op *o = &g->op[id];
 	o->opset = (int)opset;
 	if (dlb_attr_find(attr, n_attr, DLB_ATTR_UNSUPPORTED))
@@ -859,8 +863,8 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 		if (read_op(&e, g, i, n_ops, err))
 			return -1;
 	}
-	if (get_ids(&r, "inputs", &g->arena, n_tensors, false, &g->input, &g->n_inputs, err) ||
-	    get_ids(&r, "outputs", &g->arena, n_tensors, false, &g->output, &g->n_outputs, err) ||
+	if (get_ids(&r, "inputs", g, false, &g->input, &g->n_inputs, err) ||
+	    get_ids(&r, "outputs", g, false, &g->output, &g->n_outputs, err) ||
 	    get_id(&r, "loss", n_tensors, &g->loss, err) || get_id(&r, "label", n_tensors, &g->label, err) ||
 	    get_id(&r, "seed", n_tensors, &g->seed, err))
 		return -1;

@@ -40,8 +40,11 @@ static void add_eval_op(struct dlb_graph *out, const struct dlb_op *o, const int
 		in[k] = o->in[k] < 0 ? -1 : to[o->in[k]];
 	for (int k = 0; k < n_out; k++)
 		res[k] = o->out[k] < 0 ? -1 : to[o->out[k]];
-	const int id = dlb_graph_add_op(out, o->name, o->type, o->domain, DLB_FORWARD, in, o->n_in, res,
-					n_out, attr, n_attr);
+	const int id = dlb_graph_add_op(out, DLB_FORWARD,
+					&(struct dlb_op_spec){ .name = o->name, .type = o->type,
+							       .domain = o->domain, .in = in, .n_in = o->n_in,
+							       .out = res, .n_out = n_out, .attr = attr,
+							       .n_attr = n_attr });
 	out->op[id].opset = o->opset;
 	out->op[id].kind = o->kind;
 }

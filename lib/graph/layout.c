@@ -38,7 +38,9 @@ static int converted(struct dlb_graph *g, struct borders *s, int t, enum dlb_lay
 	const char *base = dlb_arena_printf(&g->arena, "%s.%s", g->tensor[t].name, layout_name(to));
 	const struct dlb_attr attr = { .name = "to", .type = DLB_ATTR_STR, .s = layout_name(to) };
 	const char *type = dlb_layouts_coincide(&g->tensor[t]) ? "LayoutView" : "Layout";
-	const int op = g->n_ops, other = dlb_graph_add_forward(g, base, type, "dlb", &t, 1, &attr, 1, err);
+	const struct dlb_op_spec change = { .name = base, .type = type, .domain = "dlb", DLB_OPERANDS(t),
+				       .attr = &attr, .n_attr = 1 };
+	const int op = g->n_ops, other = dlb_graph_add_forward(g, &change, err);
 	if (other < 0)
 		return -1;
 	g->tensor[other].layout = to;

@@ -116,7 +116,9 @@ static int reshaped(struct dlb_graph *g, int t, const int64_t *dims, int n, stru
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
 	const int in[2] = { t, dlb_graph_add_constant(g, "loss.shape", &d, dims, NULL) };
 
-	return dlb_graph_add_forward(g, "loss.reshape", "Reshape", "", in, 2, NULL, 0, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = "loss.reshape", .type = "Reshape",
+							    .in = in, .n_in = 2 }, err);
 }
 
 /* The given weights, as a constant of x's type and shape (n, 1, ..), with `after` ones; -1: none. */
@@ -168,8 +170,11 @@ static int cross_entropy(const struct loss_builder *p, int x, int axis, struct d
 		return -1;
 	in[1] = label = add_label(p, x, axis, DLB_I64, classes);
 	if (p->c->kind == DLB_LOSS_NEXT_TOKEN)
-		in[1] = dlb_graph_add_forward(g, "loss.next_token", "NextToken", "dlb", &label, 1, &attr[1],
-					      1, err);
+		in[1] = dlb_graph_add_forward(g,
+					      &(struct dlb_op_spec){ .name = "loss.next_token",
+						      .type = "NextToken", .domain = "dlb",
+						      DLB_OPERANDS(label), .attr = &attr[1], .n_attr = 1 },
+					      err);
 	if (axis != 1 && in[1] >= 0) {	/* class axis last: one row per sample and position */
 		in[0] = reshaped(g, x, (const int64_t[]){ -1, classes }, 2, err);
 		in[1] = in[0] < 0 ? -1 : reshaped(g, in[1], (const int64_t[]){ -1 }, 1, err);
@@ -177,8 +182,10 @@ static int cross_entropy(const struct loss_builder *p, int x, int axis, struct d
 	if (in[1] < 0)
 		return -1;
 	in[2] = add_weights(p, x, 0);
-	return dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, attr,
-				     p->c->smoothing > 0 ? 3 : 2, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = "loss", .type = "SoftmaxCrossEntropyLoss",
+							    .in = in, .n_in = in[2] < 0 ? 2 : 3, .attr = attr,
+							    .n_attr = p->c->smoothing > 0 ? 3 : 2 }, err);
 }
 
 /* The class axis, given or by default; -1: the output has none. */
@@ -224,11 +231,11 @@ static int elementwise(const struct loss_builder *p, int x, const char *type, in
 							       NULL;
 	const struct dlb_attr attr = { .name = width, .type = DLB_ATTR_REAL, .f = p->c->number };
 
-	return dlb_graph_add_forward(p->g, "loss", type, "dlb", (int[]){ x, label, weights },
-				     label < 0   ? 1 :
-				     weights < 0 ? 2 :
-						   3,
-				     &attr, width != NULL, err);
+	return dlb_graph_add_forward(p->g,
+				     &(struct dlb_op_spec){ .name = "loss", .type = type, .domain = "dlb",
+							    .in = (int[]){ x, label, weights },
+							    .n_in = label < 0 ? 1 : weights < 0 ? 2 : 3,
+							    .attr = &attr, .n_attr = width != NULL }, err);
 }
 
 /* Labels are floats: 0, 1, or between (soft labels). Their shape omits a class axis of size 1. */
@@ -285,7 +292,9 @@ static int scaled(struct dlb_graph *g, int loss, double factor, struct dlb_error
 	const struct dlb_desc d = { .dtype = g->tensor[loss].dtype };
 	dlb_value_set(&value, d.dtype, 0, factor);
 	in[1] = dlb_graph_add_constant(g, "loss.factor", &d, &value, NULL);
-	return dlb_graph_add_forward(g, "loss.scaled", "Mul", "", in, 2, NULL, 0, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = "loss.scaled", .type = "Mul", .in = in,
+							    .n_in = 2 }, err);
 }
 
 int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err)
@@ -314,7 +323,9 @@ int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n,
 		if (term[i] < 0)
 			return -1;
 	}
-	g->loss = n > 1 ? dlb_graph_add_forward(g, "loss.total", "Sum", "", term, n, NULL, 0, err) : term[0];
+	g->loss = n > 1 ? dlb_graph_add_forward(g,
+						&(struct dlb_op_spec){ .name = "loss.total", .type = "Sum",
+							.in = term, .n_in = n }, err) : term[0];
 	if (g->loss < 0)
 		return -1;
 	add_seed(g);

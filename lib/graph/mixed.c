@@ -33,7 +33,9 @@ static int converted(struct mixing *m, int t, enum dlb_dtype to, struct dlb_erro
 			return m->cast[i].from;
 	const char *base = dlb_arena_printf(&g->arena, "%s.%s", g->tensor[t].name, dlb_dtype_name(to));
 	const struct dlb_attr attr = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(to) };
-	const int op = g->n_ops, other = dlb_graph_add_forward(g, base, "Cast", "", &t, 1, &attr, 1, err);
+	const struct dlb_op_spec s = { .name = base, .type = "Cast", DLB_OPERANDS(t), .attr = &attr,
+				       .n_attr = 1 };
+	const int op = g->n_ops, other = dlb_graph_add_forward(g, &s, err);
 	if (other < 0)
 		return -1;
 	DLB_GROW(m->cast, m->n, m->cap);

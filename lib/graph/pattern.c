@@ -173,17 +173,17 @@ bool dlb_match_closed(const struct dlb_match *m)
 	return true;
 }
 
-int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
-		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count,
+int dlb_match_fuse(struct dlb_match *m, const struct dlb_op_spec *s, int name_of, int64_t *count,
 		   struct dlb_error *err)
 {
+	const char *domain = s->domain ? s->domain : "";
 	struct dlb_graph *g = m->g;
 	struct dlb_op *o = &g->op[m->root];
-	int *operands = dlb_arena_array(&g->arena, (size_t)n_in + 1, sizeof *operands);
+	int *operands = dlb_arena_array(&g->arena, (size_t)s->n_in + 1, sizeof *operands);
 
-	memcpy(operands, in, (size_t)n_in * sizeof *in);
+	memcpy(operands, s->in, (size_t)s->n_in * sizeof *s->in);
 	/* attr may belong to an op that is removed */
-	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);
+	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, s->attr, s->n_attr);
 	if (name_of >= 0 && name_of != m->root) {
 		const char *name = g->op[name_of].name;
 		/* keeps names unique until the op is removed */
@@ -192,14 +192,14 @@ int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, co
 	}
 	for (int i = 0; i < m->n; i++)
 		g->op[m->op[i]].n_in = g->op[m->op[i]].n_out = 0;
-	o->type = dlb_arena_strdup(&g->arena, type);
+	o->type = dlb_arena_strdup(&g->arena, s->type);
 	o->domain = dlb_arena_strdup(&g->arena, domain);
-	o->kind = dlb_op_kind_find(type, domain);
+	o->kind = dlb_op_kind_find(s->type, domain);
 	o->in = operands;
-	o->n_in = n_in;
+	o->n_in = s->n_in;
 	o->n_out = 1;
 	o->attr = (struct dlb_attr *)copy;
-	o->n_attr = n_attr;
+	o->n_attr = s->n_attr;
 	dlb_graph_index(g);
 	(*count)++;
 	return dlb_graph_infer_new(g, m->root, err);

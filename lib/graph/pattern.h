@@ -8,7 +8,7 @@
  *     struct dlb_match m = { .g = g, .root = i };
  *     int e = dlb_match_op(&m, g->op[i].in[0], "Exp");
  *     if (e >= 0 && dlb_match_closed(&m))
- *             dlb_match_fuse(&m, "ExpNeg", "dlb", &g->op[e].in[0], 1, NULL, 0, -1, err);
+ *             dlb_match_fuse(&m, DLB_SPEC("Neg", g->op[e].in[0]), -1, &count, err);
  *
  * Recorded ops lose their operands and outputs; dlb_graph_drop_dead removes them at
  * the end of the rewrite. */
@@ -56,11 +56,10 @@ bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b);
 bool dlb_match_read_once(const struct dlb_graph *g, int t);
 /* Only the root and recorded ops read outputs of recorded ops, and none of them is an output of the graph. */
 bool dlb_match_closed(const struct dlb_match *m);
-/* The root becomes an op of this type with these operands, keeps its first output alone, and is
- * inferred. `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one
- * to *count. -1 with err. */
-int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
-		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count,
+/* The root takes type, domain, operands and attributes of s, keeps its first output alone, and is inferred.
+ * `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one to *count. -1
+ * with err. */
+int dlb_match_fuse(struct dlb_match *m, const struct dlb_op_spec *s, int name_of, int64_t *count,
 		   struct dlb_error *err);
 /* A constant with these dimensions, for a Reshape called `name`. */
 int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n);

@@ -212,7 +212,9 @@ static int read_once(struct attention_match *a, const char *name, int t, struct 
 	const char *base = dlb_arena_printf(&g->arena, "%s.%s", g->op[a->m.root].name, name);
 	const int in[2] = { t, dlb_match_shape(g, base, dim, DIMS) };
 
-	return dlb_graph_add_forward(g, base, "Reshape", "", in, 2, NULL, 0, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = base, .type = "Reshape", .in = in,
+							    .n_in = 2 }, err);
 }
 
 static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err)
@@ -238,8 +240,10 @@ static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err
 		{ .name = "axesY", .type = DLB_ATTR_INTS, .ints = out, .n = DIMS }
 	};
 	const int in[] = { a->q.t, a->k.t, a->v.t, a->mask };
-	return dlb_match_fuse(&a->m, "StridedAttention", "dlb", in, a->mask < 0 ? 3 : 4, attr, DLB_LEN(attr),
-			      -1, count, err);
+	return dlb_match_fuse(&a->m,
+			      &(struct dlb_op_spec){ .type = "StridedAttention", .domain = "dlb", .in = in,
+						     .n_in = a->mask < 0 ? 3 : 4, .attr = attr,
+						     .n_attr = DLB_LEN(attr) }, -1, count, err);
 }
 
 int dlb_rewrite_attention(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -130,7 +130,7 @@ int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 		const int x = dlb_is_op(g, i, "Mul") ? match(&m, &tanh) : -1;
 		if (x < 0)
 			continue;
-		if (dlb_match_fuse(&m, "Gelu", "", &x, 1, &by_tanh, tanh, -1, count, err))
+		if (dlb_match_fuse(&m, DLB_SPEC_ATTR("Gelu", &by_tanh, tanh, x), -1, count, err))
 			return -1;
 		g->op[i].opset = 20;		/* the first version that has it */
 	}

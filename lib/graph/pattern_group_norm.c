@@ -45,7 +45,9 @@ static int channels(struct dlb_graph *g, int t, struct dlb_dim dim, struct dlb_e
 		return g->op[op].in[0];
 	const char *base = dlb_arena_printf(&g->arena, "%s.channels", g->tensor[t].name);
 	const int in[2] = { t, dlb_match_shape(g, base, &dim, 1) };
-	return dlb_graph_add_forward(g, base, "Reshape", "", in, 2, NULL, 0, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = base, .type = "Reshape", .in = in,
+							    .n_in = 2 }, err);
 }
 
 struct groups { struct dlb_match m; int x, scale, bias; int64_t n; double epsilon; };
@@ -87,8 +89,8 @@ static int fuse(struct groups *a, int64_t *count, struct dlb_error *err)
 	if (bias < 0)
 		return -1;
 	g->op[a->m.root].opset = 21;		/* the first version with a scale per channel */
-	return dlb_match_fuse(&a->m, "GroupNormalization", "", (const int[]){ a->x, scale, bias }, 3, attr, 2,
-			      -1, count, err);
+	return dlb_match_fuse(&a->m, DLB_SPEC_ATTR("GroupNormalization", attr, 2, a->x, scale, bias), -1,
+			      count, err);
 }
 
 int dlb_rewrite_group_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -245,8 +245,10 @@ static int rewrite(struct dlb_graph *g, bool rms, int64_t *count, struct dlb_err
 			{ .name = "axis", .type = DLB_ATTR_INT, .i = n.axis - g->tensor[n.x].n_dims },
 			{ .name = "epsilon", .type = DLB_ATTR_REAL, .f = n.epsilon }
 		};
-		if (dlb_match_fuse(&m, rms ? "RMSNormalization" : "LayerNormalization", "", in,
-				   in[2] < 0 ? 2 : 3, attr, 2, -1, count, err))
+		const char *type = rms ? "RMSNormalization" : "LayerNormalization";
+		if (dlb_match_fuse(&m, &(struct dlb_op_spec){ .type = type, .in = in,
+							      .n_in = in[2] < 0 ? 2 : 3, .attr = attr,
+							      .n_attr = 2 }, -1, count, err))
 			return -1;
 		g->op[i].opset = rms ? 23 : 17;		/* the first version that has it */
 	}

@@ -111,7 +111,9 @@ int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 			if (!match(&m, i, k, in) || (in[1] = half_table(g, in[1], in[0])) < 0 ||
 			    (in[2] = half_table(g, in[2], in[0])) < 0)
 				continue;
-			if (dlb_match_fuse(&m, "RotaryEmbedding", "", in, 3, NULL, 0, -1, count, err))
+			if (dlb_match_fuse(&m,
+					   &(struct dlb_op_spec){ .type = "RotaryEmbedding", .in = in,
+								  .n_in = 3 }, -1, count, err))
 				return -1;
 			g->op[i].opset = 23;		/* the first version that has it */
 		}

@@ -90,8 +90,10 @@ int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_er
 		if ((axis < 0 ? axis + n_dims : axis) != 1 || (o->opset < 13 && n_dims != 2))
 			continue;
 		const int in[3] = { o->in[0], g->op[i].in[1], g->op[i].n_in > 2 ? g->op[i].in[2] : -1 };
-		if (dlb_match_fuse(&m, "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, g->op[i].attr,
-				   g->op[i].n_attr, -1, count, err))
+		if (dlb_match_fuse(&m,
+				   &(struct dlb_op_spec){ .type = "SoftmaxCrossEntropyLoss", .in = in,
+							  .n_in = in[2] < 0 ? 2 : 3, .attr = g->op[i].attr,
+							  .n_attr = g->op[i].n_attr }, -1, count, err))
 			return -1;
 	}
 	return 0;

@@ -29,7 +29,7 @@ int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err
 			if (!gate_of(&m, g->op[i].in[k], x, &alpha.f) ||
 			    !dlb_match_same_shape(g, x, g->op[i].out[0]) || !dlb_match_closed(&m))
 				continue;
-			if (dlb_match_fuse(&m, "Swish", "", &x, 1, &alpha, 1, -1, count, err))
+			if (dlb_match_fuse(&m, DLB_SPEC_ATTR("Swish", &alpha, 1, x), -1, count, err))
 				return -1;
 			g->op[i].opset = 24;		/* the first version that has it */
 		}
@@ -47,8 +47,10 @@ int dlb_rewrite_swiglu(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 		    !dlb_match_closed(&m))
 			continue;
 		const int in[2] = { g->op[swish].in[0], b };
-		if (dlb_match_fuse(&m, "SwiGLU", "", in, 2, g->op[swish].attr, g->op[swish].n_attr, -1, count,
-				   err))
+		if (dlb_match_fuse(&m,
+				   &(struct dlb_op_spec){ .type = "SwiGLU", .in = in, .n_in = 2,
+							  .attr = g->op[swish].attr,
+							  .n_attr = g->op[swish].n_attr }, -1, count, err))
 			return -1;
 		g->op[i].opset = 28;
 	}

@@ -125,8 +125,10 @@ static int split(struct unbind *u, int *part, struct dlb_error *err)
 					       dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.%d",
 											 name, k)),
 					       DLB_T_ACTIVATION);
-	const int op = dlb_graph_add_op(g, name, "Split", "", DLB_FORWARD, in, 2, part, u->n, &axis, 1);
-	g->op[op].opset = 13;		/* the version with the operand `split` */
+	/* opset: the first version with the operand `split` */
+	const struct dlb_op_spec spec = { .name = name, .type = "Split", .in = in, .n_in = 2, .out = part,
+					  .n_out = u->n, .attr = &axis, .n_attr = 1, .opset = 13 };
+	const int op = dlb_graph_add_op(g, DLB_FORWARD, &spec);
 	for (int k = 0; k < u->n; k++)
 		g->tensor[part[k]].producer = op;
 	return dlb_graph_infer_new(g, op, err);
@@ -168,18 +170,20 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 			dim[n++] = x.dim[i];
 	if (in_order) {
 		const int in[2] = { part, dlb_match_shape(g, name, result.dim, result.n_dims) };
-		return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
+		return dlb_match_fuse(&m, &(struct dlb_op_spec){ .type = "Reshape", .in = in, .n_in = 2 }, -1,
+				      &ignored, err);
 	}
 	if (!keeps) {
 		const int in[2] = { part, dlb_match_shape(g, name, dim, n) };
-		t = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.part", name), "Reshape", "", in,
-					  2, NULL, 0, err);
+		const char *own = dlb_arena_printf(&g->arena, "%s.part", name);
+		t = dlb_graph_add_forward(g, &(struct dlb_op_spec){ .name = own, .type = "Reshape", .in = in,
+								    .n_in = 2 }, err);
 	}
 	const struct dlb_attr order = { .name = "perm",
 					.type = DLB_ATTR_INTS,
 					.ints = keeps ? u->perm : perm,
 					.n = keeps ? x.n_dims : n };
-	return t < 0 ? -1 : dlb_match_fuse(&m, "Transpose", "", &t, 1, &order, 1, -1, &ignored, err);
+	return t < 0 ? -1 : dlb_match_fuse(&m, DLB_SPEC_ATTR("Transpose", &order, 1, t), -1, &ignored, err);
 }
 
 /* Puts all new ops before the first op that took a part. */

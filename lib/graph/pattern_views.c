@@ -226,22 +226,27 @@ static int replace(struct dlb_match *m, const struct chain *c, const struct view
 			before[y->perm[i]] = y->dim[i];
 		if (!has_dims(&g->tensor[x], before, y->n)) {
 			const int in[2] = { x, dlb_match_shape(g, name, before, y->n) };
-			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.apart", name), "Reshape",
-						  "", in, 2, NULL, 0, err);
+			const char *apart = dlb_arena_printf(&g->arena, "%s.apart", name);
+			x = dlb_graph_add_forward(g, &(struct dlb_op_spec){ .name = apart, .type = "Reshape",
+									    .in = in, .n_in = 2 }, err);
 		}
 		const struct dlb_attr perm = {
 			.name = "perm", .type = DLB_ATTR_INTS, .ints = y->perm, .n = y->n
 		};
 		if (x >= 0 && has_dims(&result, y->dim, y->n))
-			return dlb_match_fuse(m, "Transpose", "", &x, 1, &perm, 1, -1, count, err);
+			return dlb_match_fuse(m, DLB_SPEC_ATTR("Transpose", &perm, 1, x), -1, count, err);
+		const char *turned = dlb_arena_printf(&g->arena, "%s.turned", name);
 		if (x >= 0)
-			x = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.turned", name),
-						  "Transpose", "", &x, 1, &perm, 1, err);
+			x = dlb_graph_add_forward(g, &(struct dlb_op_spec){ .name = turned,
+									    .type = "Transpose",
+									    DLB_OPERANDS(x), .attr = &perm,
+									    .n_attr = 1 }, err);
 	}
 	if (x < 0)
 		return -1;
 	const int in[2] = { x, dlb_match_shape(g, name, result.dim, result.n_dims) };
-	return dlb_match_fuse(m, "Reshape", "", in, 2, NULL, 0, -1, count, err);
+	return dlb_match_fuse(m, &(struct dlb_op_spec){ .type = "Reshape", .in = in, .n_in = 2 }, -1, count,
+			      err);
 }
 
 /* Does the result have fewer Transposes, or its one Transpose last, next to a product? */

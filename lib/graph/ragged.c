@@ -251,13 +251,12 @@ int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int b
 	int64_t axes[DLB_MAX_DIMS];
 	const int mask = r->mask;
 
-	const int t = dlb_fold_emit(f, op, "CountedMask", &mask, 1, attr, 2, 1, NULL, err);
+	const int t = dlb_fold_emit(f, op, DLB_SPEC_ATTR("CountedMask", attr, 2, mask), NULL, err);
 	for (int i = 0; i < behind; i++)
 		axes[i] = i + 1;
 	if (t < 0 || !behind)
 		return t;
-	return dlb_fold_emit(f, op, "Unsqueeze", (int[]){ t, dlb_fold_ints(f, op, axes, behind) }, 2, NULL, 0,
-			     1, NULL, err);
+	return dlb_fold_emit(f, op, DLB_SPEC("Unsqueeze", t, dlb_fold_ints(f, op, axes, behind)), NULL, err);
 }
 
 /* Tensor t with its padding rows set to `v`, no longer ragged; -1 with err. Made once. */
@@ -272,9 +271,9 @@ int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *
 	const int rows = dlb_ragged_counted(f, op, &r, f->g->tensor[t].n_dims - 1 - r.dim, err);
 	f->ragged[t].mask = -1;			/* this Where alone may read padding */
 	if (rows >= 0)
-		made = dlb_fold_emit(f, op, "Where",
-				     (int[]){ rows, t, dlb_ragged_scalar(f, f->g->tensor[t].dtype, v) }, 3,
-				     NULL, 0, 1, NULL, err);
+		made = dlb_fold_emit(f, op, DLB_SPEC("Where", rows, t,
+						     dlb_ragged_scalar(f, f->g->tensor[t].dtype, v)), NULL,
+				     err);
 	f->ragged[t] = r;
 	if (made < 0)
 		return -1;
@@ -317,7 +316,7 @@ static int select_rows(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_attr attr = { .name = "divisor",
 				       .type = DLB_ATTR_INT,
 				       .i = selection_of(f, r.mask)->divisor };
-	const int made = dlb_fold_emit(f, op, "PaddedNonZero", &values, 1, &attr, 1, 1, NULL, err);
+	const int made = dlb_fold_emit(f, op, DLB_SPEC_ATTR("PaddedNonZero", &attr, 1, values), NULL, err);
 	if (made < 0)
 		return -1;
 	mark(f, made, r, 1);

@@ -480,17 +480,22 @@ static int mean_of_counted(struct fold *f, int op, int t, const struct dlb_ragge
 		in[1] = dlb_fold_ints(f, op, axes->ints, axes->n);
 	const struct dlb_attr kept = { .name = "keepdims", .type = DLB_ATTR_INT,
 		.i = dlb_attr_int(f->g->op[op].attr, f->g->op[op].n_attr, "keepdims", 1) };
-	const int sum = dlb_fold_emit(f, op, "ReduceSum", in, in[1] < 0 ? 1 : 2, &kept, 1, 1, NULL, err);
+	const int sum = dlb_fold_emit(f, op,
+				      &(struct dlb_op_spec){ .type = "ReduceSum", .in = in,
+							     .n_in = in[1] < 0 ? 1 : 2, .attr = &kept,
+							     .n_attr = 1 }, NULL, err);
 	const int rows = sum < 0 ? -1 : dlb_ragged_counted(f, op, r, 0, err);
-	const int number = rows < 0 ? -1 : dlb_fold_emit(f, op, "Cast", &rows, 1, &to, 1, 1, NULL, err);
+	const int number = rows < 0 ? -1 : dlb_fold_emit(f, op, DLB_SPEC_ATTR("Cast", &to, 1, rows), NULL,
+							 err);
 	const int count = number < 0 ? -1 :
-				       dlb_fold_emit(f, op, "ReduceSum", &number, 1, &keep, 1, 1, NULL, err);
+				       dlb_fold_emit(f, op, DLB_SPEC_ATTR("ReduceSum", &keep, 1, number),
+						     NULL, err);
 	const int all = count < 0 ? -1 :
-				    dlb_fold_emit(f, op, "Mul",
-						  (int[]){ count, dlb_ragged_scalar(f, type, (double)each) },
-						  2, NULL, 0, 1, NULL, err);
+				    dlb_fold_emit(f, op, DLB_SPEC("Mul", count,
+								  dlb_ragged_scalar(f, type, (double)each)),
+						  NULL, err);
 	const int mean = all < 0 ? -1 :
-				   dlb_fold_emit(f, op, "Div", (int[]){ sum, all }, 2, NULL, 0, 1, NULL, err);
+				   dlb_fold_emit(f, op, DLB_SPEC("Div", sum, all), NULL, err);
 
 	if (mean < 0 || dlb_fold_bind(f, op, 0, mean, err))
 		return -1;

@@ -442,14 +442,15 @@ int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct d
 	return t;
 }
 
-int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain,
-			  const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
-			  struct dlb_error *err)
+int dlb_graph_add_forward(struct dlb_graph *g, const struct dlb_op_spec *s, struct dlb_error *err)
 {
-	const char *name = dlb_graph_op_name(g, base);
-	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
-	const int op = dlb_graph_add_op(g, name, type, domain, DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
+	struct dlb_op_spec own = *s;
 
+	own.name = dlb_graph_op_name(g, s->name);
+	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, own.name), DLB_T_ACTIVATION);
+	own.out = &t;
+	own.n_out = 1;
+	const int op = dlb_graph_add_op(g, DLB_FORWARD, &own);
 	g->tensor[t].producer = op;
 	return dlb_graph_infer_new(g, op, err) ? -1 : t;
 }

@@ -58,10 +58,9 @@ bool dlb_graph_is_output(const struct dlb_graph *g, int t);
 /* Adds a constant; copies its data into g's arena. value_mul may be NULL. Returns its id. */
 int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct dlb_desc *d, const void *data,
 			   const int64_t *value_mul);
-/* Adds and infers a forward op with one output; returns the output's id, -1 with err. */
-int dlb_graph_add_forward(struct dlb_graph *g, const char *base, const char *type, const char *domain,
-			  const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
-			  struct dlb_error *err);
+/* Adds and infers a forward op with one output, a new tensor. The op's name is s->name, made unique. Returns
+ * the output's id, -1 with err. */
+int dlb_graph_add_forward(struct dlb_graph *g, const struct dlb_op_spec *s, struct dlb_error *err);
 /* Sets homes: of a weight its update op (without one, its first reader), of a
  * buffer the op that writes it. */
 void dlb_graph_set_homes(struct dlb_graph *g);

@@ -351,7 +351,9 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 {
 	const int in[2] = { t, dlb_match_shape(g, name, dim, n) };
 
-	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
+	return dlb_graph_add_forward(g,
+				     &(struct dlb_op_spec){ .name = name, .type = "Reshape", .in = in,
+							    .n_in = 2 }, err);
 }
 
 /* The dimensions of x as (all before, rows, elements per row), for merged rows. */
@@ -389,7 +391,9 @@ static int slice(struct dlb_graph *g, int t, const struct row_range *r, struct d
 	const int in[4] = { t, dlb_graph_add_constant(g, name, &one, &r->first, NULL),
 			    dlb_graph_add_constant(g, name, &one, &end, NULL),
 			    dlb_graph_add_constant(g, name, &one, &axis, NULL) };
-	t = dlb_graph_add_forward(g, name, "Slice", "", in, 4, NULL, 0, err);
+	t = dlb_graph_add_forward(g,
+				  &(struct dlb_op_spec){ .name = name, .type = "Slice", .in = in, .n_in = 4 },
+				  err);
 	if (t < 0 || !merged)
 		return t;
 	memcpy(dim, x.dim, sizeof dim);
@@ -426,7 +430,8 @@ static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *
 	const int in[2] = { t, dlb_match_shape(g, g->op[i].name, dim, n) };
 	int64_t ignored = 0;
 
-	return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
+	return dlb_match_fuse(&m, &(struct dlb_op_spec){ .type = "Reshape", .in = in, .n_in = 2 }, -1,
+			      &ignored, err);
 }
 
 /* Makes op i compute rows y only, from rows need[] of its operands. */

@@ -40,10 +40,9 @@ static int *new_list(struct fold *f, int op, int n, struct dlb_error *err)
 	return s->item;
 }
 
-/* Position given by operand k, negative ones counted from the end; `otherwise` if absent. At
- * least 0, at most `last`. */
-static int position(struct fold *f, int op, int k, int n, int otherwise, int last, int *at,
-		    struct dlb_error *err)
+/* Returns the position among n tensors that operand k gives, negative ones counted from the end; `otherwise`
+ * if absent. At least 0, at most `last`; -1 with err. */
+static int position(struct fold *f, int op, int k, int n, int otherwise, int last, struct dlb_error *err)
 {
 	int64_t v = otherwise;
 	const int t = operand(f, op, k);
@@ -54,8 +53,7 @@ static int position(struct fold *f, int op, int k, int n, int otherwise, int las
 		return dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK,
 				"position %" PRId64 " of %s is out of range for %d tensors", v,
 				f->g->op[op].type, n);
-	*at = (int)(v < 0 ? v + n : v);
-	return 0;
+	return (int)(v < 0 ? v + n : v);
 }
 
 static int empty(struct fold *f, int op, struct dlb_error *err)
@@ -83,7 +81,7 @@ static int insert(struct fold *f, int op, struct dlb_error *err)
 	const int t = operand(f, op, 1);
 	int at, *item;
 
-	if (!s || position(f, op, 2, s->n, s->n, s->n, &at, err))
+	if (!s || (at = position(f, op, 2, s->n, s->n, s->n, err)) < 0)
 		return -1;
 	if (t < 0 || f->sequence[t])
 		return fail(f, op, err, "what it inserts is no tensor");
@@ -99,7 +97,7 @@ static int erase(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_sequence *s = list_of(f, op, err);
 	int at, *item;
 
-	if (!s || position(f, op, 1, s->n, s->n - 1, s->n - 1, &at, err) ||
+	if (!s || (at = position(f, op, 1, s->n, s->n - 1, s->n - 1, err)) < 0 ||
 	    !(item = new_list(f, op, s->n - 1, err)))
 		return -1;
 	for (int i = 0; i < s->n - 1; i++)
@@ -114,7 +112,7 @@ static int item_at(struct fold *f, int op, struct dlb_error *err)
 
 	if (!s || operand(f, op, 1) < 0)
 		return s ? fail(f, op, err, "no position") : -1;
-	if (position(f, op, 1, s->n, 0, s->n - 1, &at, err))
+	if ((at = position(f, op, 1, s->n, 0, s->n - 1, err)) < 0)
 		return -1;
 	return dlb_fold_bind(f, op, 0, s->item[at], err);
 }
@@ -186,7 +184,9 @@ static int split_up(struct fold *f, int op, struct dlb_error *err)
 		return -1;
 	if (!(item = new_list(f, op, n, err)))
 		return -1;
-	return n ? dlb_fold_split(f, op, t, axis, size, n, keep, item, err) : 0;
+	return n ? dlb_fold_split(f, op, t,
+				  &(struct dlb_fold_pieces){ .axis = axis, .size = size, .n = n,
+							     .keep = keep }, item, err) : 0;
 }
 
 static int join(struct fold *f, int op, struct dlb_error *err)

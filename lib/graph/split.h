@@ -34,6 +34,15 @@ struct dlb_op_split {
  * outputs is summed over. */
 struct dlb_loop { const char *name; int in[DLB_SPLIT_OPERANDS], out[DLB_SPLIT_OPERANDS]; };
 
+/* A shard of an op that is being made: its share of the units, its attributes (with room for two more) and
+ * its operands. */
+struct dlb_shard {
+	const struct dlb_op_split *split;
+	struct dlb_split_share share;
+	struct dlb_attr *attr;			/* of the graph's arena */
+	int n_attr, n_in, in[DLB_SPLIT_OPERANDS];
+};
+
 struct dlb_split_rule {
 	const char *type;			/* of an operator in ONNX's domain or dlb's */
 	/* worth splitting by itself; other ops follow their neighbours */
@@ -49,11 +58,8 @@ struct dlb_split_rule {
 	/* shards are ops of type `part`, and an op of type `join` computes the output from theirs
 	 * (split_make.c); NULL: not so */
 	const char *part, *join;
-	/* Adapts the shard's attributes and operands: attr has room for two more, in[] for
-	 * DLB_SPLIT_OPERANDS. NULL: nothing to adapt. */
-	int (*fix)(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		   const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		   int *n_in, struct dlb_error *err);
+	/* Adapts attributes and operands of a shard of `op`. NULL: nothing to adapt. */
+	int (*fix)(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err);
 };
 extern const struct dlb_split_rule dlb_split_rules[];	/* the last row has no type */
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: no rule */

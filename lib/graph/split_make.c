@@ -39,16 +39,16 @@ static struct dlb_split_share share_of(const struct dlb_split_region *r, int k)
 
 /* -- ops -- */
 
-/* Adds and infers an op that makes the tensors out[], with the layout of `like`. */
-static int add(struct maker *m, const char *base, const char *type, const char *domain, int opset,
-	       const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr,
-	       enum dlb_layout layout)
+/* Adds and infers an op that makes the tensors s->out[], with this layout. s->name is made unique. */
+static int add(struct maker *m, const struct dlb_op_spec *s, enum dlb_layout layout)
 {
 	struct dlb_graph *g = m->g;
-	const int op = dlb_graph_add_op(g, dlb_graph_op_name(g, base), type, domain, DLB_FORWARD, in, n_in,
-					out, n_out, attr, n_attr);
+	const int n_out = s->n_out, *out = s->out;
+	struct dlb_op_spec own = *s;
 
-	g->op[op].opset = opset;
+	own.name = dlb_graph_op_name(g, s->name);
+	const int op = dlb_graph_add_op(g, DLB_FORWARD, &own);
+	g->op[op].opset = s->opset;
 	for (int k = 0; k < n_out; k++)
 		if (out[k] >= 0 && g->tensor[out[k]].kind != DLB_T_BUFFER)
 			g->tensor[out[k]].producer = op;
@@ -103,7 +103,8 @@ static int with_rows(struct maker *m, int t, struct dlb_split_axis c, int64_t un
 	};
 	const char *name = dlb_arena_printf(&g->arena, "%s.rows", g->tensor[t].name);
 	const int y = new_tensor(m, name);
-	return add(m, name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN) ? -1 : y;
+	return add(m, &(struct dlb_op_spec){ .name = name, .type = "Reshape", .in = in, .n_in = 2, .out = &y,
+					     .n_out = 1, .opset = OPSET }, DLB_PLAIN) ? -1 : y;
 }
 
 /* Reshapes t to tensor `y`, with these dimensions; y -1: a new tensor. */
@@ -121,7 +122,8 @@ static int reshape_to(struct maker *m, int t, const struct dlb_dim *dim, int n, 
 		t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", g->tensor[y].name), &d,
 					  add_, mul)
 	};
-	return add(m, g->tensor[y].name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN);
+	return add(m, &(struct dlb_op_spec){ .name = g->tensor[y].name, .type = "Reshape", .in = in,
+					     .n_in = 2, .out = &y, .n_out = 1, .opset = OPSET }, DLB_PLAIN);
 }
 
 /* -- splitting and joining tensors -- */
@@ -160,10 +162,15 @@ static int whole_of(struct maker *m, int t)
 	const char *name = dlb_arena_printf(&g->arena, "%s.concat", was.name);
 	const int y = rows ? new_tensor(m, name) : t;
 	if (!r->units)
-		return add(m, name, "SampleConcat", "dlb", OPSET, in, r->parts, &y, 1, where, 2, was.layout) ?
+		return add(m, &(struct dlb_op_spec){ .name = name, .type = "SampleConcat", .domain = "dlb",
+						     .in = in, .n_in = r->parts, .out = &y, .n_out = 1,
+						     .attr = where, .n_attr = 2, .opset = OPSET },
+			   was.layout) ?
 			       -1 :
 			       t;
-	if (add(m, name, "Concat", "", OPSET, in, r->parts, &y, 1, where, 1, was.layout) ||
+	if (add(m, &(struct dlb_op_spec){ .name = name, .type = "Concat", .in = in, .n_in = r->parts,
+					  .out = &y, .n_out = 1, .attr = where, .n_attr = 1, .opset = OPSET },
+		was.layout) ||
 	    (rows && reshape_to(m, y, was.dim, was.n_dims, t)))
 		return -1;
 	return t;
@@ -248,8 +255,10 @@ static const int *share_out(struct maker *m, int t, int region, struct dlb_split
 
 	for (int k = 0; k < parts; k++)
 		part[k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", was.name, k));
-	if (add(m, dlb_arena_printf(&g->arena, "%s.split", was.name), "SampleSplit", "dlb", OPSET, &t, 1,
-		part, parts, where, 2, was.layout))
+	if (add(m, &(struct dlb_op_spec){ .name = dlb_arena_printf(&g->arena, "%s.split", was.name),
+					  .type = "SampleSplit", .domain = "dlb", .in = &t, .n_in = 1,
+					  .out = part, .n_out = parts, .attr = where, .n_attr = 2,
+					  .opset = OPSET }, was.layout))
 		return NULL;
 	if (m->of[t].region < 0)
 		m->of[t] = (struct parted){ region, part, c, true };
@@ -290,7 +299,9 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_split_
 	}
 	const int in[2] = { rows ? with_rows(m, t, c, r->units) : t,
 			    dlb_graph_add_constant(g, name, &d, size, NULL) };
-	if (in[0] < 0 || add(m, name, "Split", "", OPSET, in, 2, part, r->parts, &axis, 1, was.layout))
+	if (in[0] < 0 || add(m, &(struct dlb_op_spec){ .name = name, .type = "Split", .in = in, .n_in = 2,
+						       .out = part, .n_out = r->parts, .attr = &axis,
+						       .n_attr = 1, .opset = OPSET }, was.layout))
 		return NULL;
 	for (int k = 0; k < r->parts && rows; k++) {
 		const struct dlb_split_share s = share_of(r, k);
@@ -342,10 +353,12 @@ static int add_up(struct maker *m, int op, const int *part, int n)
 	const bool relu = has_relu(&o) && !strcmp(o.type, "Conv");
 	const int y = relu ? new_tensor(m, name) : o.out[0];
 
-	if (add(m, name, "Sum", "", OPSET, part, n, &y, 1, NULL, 0, layout))
+	if (add(m, &(struct dlb_op_spec){ .name = name, .type = "Sum", .in = part, .n_in = n, .out = &y,
+					  .n_out = 1, .opset = OPSET }, layout))
 		return -1;
-	return relu ? add(m, dlb_arena_printf(&g->arena, "%s.relu", o.name), "Relu", "", OPSET, &y, 1,
-			  &o.out[0], 1, NULL, 0, layout) :
+	return relu ? add(m, &(struct dlb_op_spec){ .name = dlb_arena_printf(&g->arena, "%s.relu", o.name),
+						    .type = "Relu", .in = &y, .n_in = 1, .out = &o.out[0],
+						    .n_out = 1, .opset = OPSET }, layout) :
 		      0;
 }
 
@@ -355,26 +368,35 @@ static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, con
 	struct dlb_graph *g = m->g;
 	const struct dlb_op o = g->op[op];
 	const struct dlb_split_rule *rule = dlb_split_rule_of(&o);
-	const struct dlb_split_share share = share_of(&m->region[a->region], k);
-	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o.n_attr + 4, sizeof *attr);
-	int in[DLB_SPLIT_OPERANDS], n_in = o.n_in, n_attr = o.n_attr;
+	struct dlb_shard shard = { .split = &a->spread, .share = share_of(&m->region[a->region], k),
+				   .n_attr = o.n_attr, .n_in = o.n_in };
 
-	if (n_attr)
-		memcpy(attr, o.attr, (size_t)n_attr * sizeof *attr);
+	shard.attr = dlb_arena_array(&g->arena, (size_t)o.n_attr + 4, sizeof *shard.attr);
+	if (o.n_attr)
+		memcpy(shard.attr, o.attr, (size_t)o.n_attr * sizeof *shard.attr);
 	for (int i = 0; i < o.n_in; i++)
-		in[i] = part_in[i] ? part_in[i][k] : o.in[i];
-	if (rule->fix && rule->fix(g, op, &a->spread, &share, attr, &n_attr, in, &n_in, m->err))
+		shard.in[i] = part_in[i] ? part_in[i][k] : o.in[i];
+	if (rule->fix && rule->fix(g, op, &shard, m->err))
 		return -1;
-	if (a->spread.sum && k && rule->bias >= 0 && rule->bias < n_in) {
-		in[rule->bias] = -1;
-		n_in = rule->bias == n_in - 1 ? rule->bias : n_in;
+	if (a->spread.sum && k && rule->bias >= 0 && rule->bias < shard.n_in) {
+		shard.in[rule->bias] = -1;
+		shard.n_in = rule->bias == shard.n_in - 1 ? rule->bias : shard.n_in;
 	}
 	for (int j = 0; j < o.n_out; j++)
 		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind != DLB_T_BUFFER)
 			out[j] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", g->tensor[o.out[j]].name,
 								k));
-	return add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), o.type, o.domain, o.opset, in, n_in,
-		   out, o.n_out, attr, n_attr, g->tensor[o.out[0]].layout);
+	const struct dlb_op_spec s = { .name = dlb_arena_printf(&g->arena, "%s@%d", o.name, k),
+				       .type = o.type,
+				       .domain = o.domain,
+				       .opset = o.opset,
+				       .in = shard.in,
+				       .n_in = shard.n_in,
+				       .out = out,
+				       .n_out = o.n_out,
+				       .attr = shard.attr,
+				       .n_attr = shard.n_attr };
+	return add(m, &s, g->tensor[o.out[0]].layout);
 }
 
 static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
@@ -441,8 +463,10 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 						.i = share_of(r, k).first * a->spread.in[0].unit };
 		const int of[2] = { part[k], o.in[1] };
 		in[1 + k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s.stats@%d", o.name, k));
-		if (add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), rule->part, "dlb", OPSET, of, 2,
-			&in[1 + k], 1, &first, 1, DLB_PLAIN))
+		if (add(m, &(struct dlb_op_spec){ .name = dlb_arena_printf(&g->arena, "%s@%d", o.name, k),
+						  .type = rule->part, .domain = "dlb", .in = of, .n_in = 2,
+						  .out = &in[1 + k], .n_out = 1, .attr = &first, .n_attr = 1,
+						  .opset = OPSET }, DLB_PLAIN))
 			return -1;
 		DLB_GROW(m->output, m->n_outputs, m->cap_outputs);
 		m->output[m->n_outputs++] = in[1 + k];
@@ -451,8 +475,10 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 	if (o.n_attr)
 		memcpy(attr, o.attr, (size_t)o.n_attr * sizeof *attr);
 	attr[o.n_attr] = (struct dlb_attr){ .name = "classes", .type = DLB_ATTR_INT, .i = classes };
-	return add(m, dlb_arena_printf(&g->arena, "%s.join", o.name), rule->join, "dlb", OPSET, in,
-		   r->parts + 1, o.out, 1, attr, o.n_attr + 1, DLB_PLAIN);
+	return add(m, &(struct dlb_op_spec){ .name = dlb_arena_printf(&g->arena, "%s.join", o.name),
+					     .type = rule->join, .domain = "dlb", .in = in,
+					     .n_in = r->parts + 1, .out = o.out, .n_out = 1, .attr = attr,
+					     .n_attr = o.n_attr + 1, .opset = OPSET }, DLB_PLAIN);
 }
 
 /* The model's outputs, whole. In training, scores that only a split loss reads are not assembled; the parts'
@@ -516,9 +542,11 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned,
 
 /* -- sums in pairs (split.h) -- */
 
-/* Adds n parts, the first of which is shard `lo` of op `of`, in pairs (split.h), into tensor y. */
-static int add_in_pairs(struct maker *m, const char *of, const char *name, const int *part, int lo, int n,
-			int y, enum dlb_layout layout)
+/* The outputs part[] of the shards of op `of`, to be added in pairs (split.h). */
+struct addends { const char *of; const int *part; enum dlb_layout layout; };
+
+/* Adds the n parts from `lo` on into tensor y, by an op of this name. */
+static int add_in_pairs(struct maker *m, const struct addends *a, const char *name, int lo, int n, int y)
 {
 	struct dlb_graph *g = m->g;
 	const int from[3] = { 0, n / 2, n };
@@ -526,12 +554,13 @@ static int add_in_pairs(struct maker *m, const char *of, const char *name, const
 
 	for (int h = 0; h < 2; h++) {
 		const int count = from[h + 1] - from[h], first = lo + from[h];
-		const char *sub = dlb_arena_printf(&g->arena, "%s@%d.sum", of, first);
-		half[h] = count > 1 ? new_tensor(m, sub) : part[from[h]];
-		if (count > 1 && add_in_pairs(m, of, sub, part + from[h], first, count, half[h], layout))
+		const char *sub = dlb_arena_printf(&g->arena, "%s@%d.sum", a->of, first);
+		half[h] = count > 1 ? new_tensor(m, sub) : a->part[first];
+		if (count > 1 && add_in_pairs(m, a, sub, first, count, half[h]))
 			return -1;
 	}
-	return add(m, name, "Sum", "", OPSET, half, 2, &y, 1, NULL, 0, layout);
+	return add(m, &(struct dlb_op_spec){ .name = name, .type = "Sum", DLB_OPERANDS(half[0], half[1]),
+					     .out = &y, .n_out = 1, .opset = OPSET }, a->layout);
 }
 
 /* Is op the sum of the outputs of one op's shards, and to be made in pairs? */
@@ -560,8 +589,9 @@ int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err)
 	for (int i = 0, n = g->n_ops; i < n && !rc; i++) {
 		const struct dlb_op o = g->op[i];
 		if (is_paired(g, i)) {
-			rc = add_in_pairs(&m, o.name, dlb_arena_printf(&g->arena, "%s.pair", o.name), o.in, 0,
-					  o.n_in, o.out[0], g->tensor[o.out[0]].layout);
+			const struct addends a = { o.name, o.in, g->tensor[o.out[0]].layout };
+			rc = add_in_pairs(&m, &a, dlb_arena_printf(&g->arena, "%s.pair", o.name), 0, o.n_in,
+					  o.out[0]);
 			dlb_graph_rename_op(g, g->n_ops - 1, o.name);
 			continue;
 		}

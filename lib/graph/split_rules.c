@@ -642,21 +642,21 @@ static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, 
 
 /* -- changes of a shard's attributes and operands -- */
 
-static void set_int(struct dlb_attr *attr, int *n, const char *name, int64_t v)
+static void set_int(struct dlb_shard *s, const char *name, int64_t v)
 {
-	for (int i = 0; i < *n; i++)
-		if (!strcmp(attr[i].name, name)) {
-			attr[i].i = v;
+	for (int i = 0; i < s->n_attr; i++)
+		if (!strcmp(s->attr[i].name, name)) {
+			s->attr[i].i = v;
 			return;
 		}
-	attr[(*n)++] = (struct dlb_attr){ .name = name, .type = DLB_ATTR_INT, .i = v };
+	s->attr[s->n_attr++] = (struct dlb_attr){ .name = name, .type = DLB_ATTR_INT, .i = v };
 }
 
-static void drop_attr(struct dlb_attr *attr, int *n, const char *name)
+static void drop_attr(struct dlb_shard *s, const char *name)
 {
-	for (int i = 0; i < *n; i++)
-		if (!strcmp(attr[i].name, name))
-			attr[i--] = attr[--*n];
+	for (int i = 0; i < s->n_attr; i++)
+		if (!strcmp(s->attr[i].name, name))
+			s->attr[i--] = s->attr[--s->n_attr];
 }
 
 /* A constant, whose batch-dependent values count the samples of this share. */
@@ -675,147 +675,127 @@ static int constant(struct dlb_graph *g, const char *op, const struct dlb_split_
 	return t;
 }
 
-static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		       const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		       int *n_in, struct dlb_error *err)
+static int fix_reshape(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const struct dlb_tensor *y = &g->tensor[g->op[op].out[0]];
 	int64_t add[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
 
 	(void)err;
 	for (int i = 0; i < y->n_dims; i++) {
-		const struct dlb_dim d = i == s->out[0].axis ? dlb_split_dim(y->dim[i], share) : y->dim[i];
+		const struct dlb_dim d = i == s->split->out[0].axis ? dlb_split_dim(y->dim[i], &s->share) :
+								      y->dim[i];
 		add[i] = d.add;
 		mul[i] = d.mul;
 	}
-	drop_attr(attr, n_attr, "shape");
-	*n_in = 2;
-	in[1] = constant(g, g->op[op].name, share, add, mul, y->n_dims);
+	drop_attr(s, "shape");
+	s->n_in = 2;
+	s->in[1] = constant(g, g->op[op].name, &s->share, add, mul, y->n_dims);
 	return 0;
 }
 
-static int fix_split(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		     const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		     int *n_in, struct dlb_error *err)
+static int fix_split(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
 	const int axis = axis_attr(g, o, 0);
 	int64_t size[DLB_SPLIT_OPERANDS];
 
 	(void)err;
-	if (axis != s->in[0].axis)
+	if (axis != s->split->in[0].axis)
 		return 0;
 	for (int k = 0; k < o->n_out; k++)
-		size[k] = dlb_split_dim(g->tensor[o->out[k]].dim[axis], share).add;
-	drop_attr(attr, n_attr, "split");
-	drop_attr(attr, n_attr, "num_outputs");
-	*n_in = 2;
-	in[1] = constant(g, o->name, share, size, NULL, o->n_out);
+		size[k] = dlb_split_dim(g->tensor[o->out[k]].dim[axis], &s->share).add;
+	drop_attr(s, "split");
+	drop_attr(s, "num_outputs");
+	s->n_in = 2;
+	s->in[1] = constant(g, o->name, &s->share, size, NULL, o->n_out);
 	return 0;
 }
 
-static int fix_slice(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		     const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		     int *n_in, struct dlb_error *err)
+static int fix_slice(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
 	int64_t start[DLB_MAX_DIMS], end[DLB_MAX_DIMS], from, to;
-	const int entry = slice_entry(g, o, s->in[0].axis, &from, &to);
+	const int entry = slice_entry(g, o, s->split->in[0].axis, &from, &to);
 	const int n = integers(g, o, 1, "starts", start);
 
 	(void)err;
-	(void)n_in;
 	if (entry < 0)
 		return 0;
 	integers(g, o, 2, "ends", end);
-	start[entry] = from / share->units * share->count;
-	end[entry] = to / share->units * share->count;
+	start[entry] = from / s->share.units * s->share.count;
+	end[entry] = to / s->share.units * s->share.count;
 	if (o->n_in > 2) {
-		in[1] = constant(g, o->name, share, start, NULL, n);
-		in[2] = constant(g, o->name, share, end, NULL, n);
+		s->in[1] = constant(g, o->name, &s->share, start, NULL, n);
+		s->in[2] = constant(g, o->name, &s->share, end, NULL, n);
 		return 0;
 	}
-	for (int i = 0; i < *n_attr; i++)
-		if (!strcmp(attr[i].name, "starts") || !strcmp(attr[i].name, "ends")) {
+	for (int i = 0; i < s->n_attr; i++)
+		if (!strcmp(s->attr[i].name, "starts") || !strcmp(s->attr[i].name, "ends")) {
 			int64_t *copy = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *copy);
-			memcpy(copy, *attr[i].name == 's' ? start : end, (size_t)n * sizeof *copy);
-			attr[i].ints = copy;
+			memcpy(copy, *s->attr[i].name == 's' ? start : end, (size_t)n * sizeof *copy);
+			s->attr[i].ints = copy;
 		}
 	return 0;
 }
 
 /* Channels are cut between groups. */
-static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		    const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		    int *n_in, struct dlb_error *err)
+static int fix_conv(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const int64_t groups = groups_of(&g->op[op]);
 
-	(void)in;
-	(void)n_in;
-	if (groups > 1 && s->in[0].axis == 1) {
-		if (groups % share->units || !g->tensor[g->op[op].out[0]].dim[1].add ||
-		    g->tensor[g->op[op].out[0]].dim[1].add != share->units * s->out[0].unit)
+	if (groups > 1 && s->split->in[0].axis == 1) {
+		if (groups % s->share.units || !g->tensor[g->op[op].out[0]].dim[1].add ||
+		    g->tensor[g->op[op].out[0]].dim[1].add != s->share.units * s->split->out[0].unit)
 			return dlb_vertex_fail(&g->op[op], err, "a number of shards that divides the groups",
 					       "its %lld groups cannot be split into %lld units",
-					       (long long)groups, (long long)share->units);
-		set_int(attr, n_attr, "group", groups / share->units * share->count);
+					       (long long)groups, (long long)s->share.units);
+		set_int(s, "group", groups / s->share.units * s->share.count);
 	}
-	if (s->sum)
-		drop_attr(attr, n_attr, "activation");	/* applied to the sum instead */
+	if (s->split->sum)
+		drop_attr(s, "activation");	/* applied to the sum instead */
 	return 0;
 }
 
-static int fix_attention(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-			 const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-			 int *n_in, struct dlb_error *err)
+static int fix_attention(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	static const char *const names[] = { "q_num_heads", "kv_num_heads" };
 
 	(void)g;
 	(void)op;
-	(void)s;
-	(void)in;
-	(void)n_in;
 	(void)err;
-	for (int k = 0; k < DLB_LEN(names) && share->units; k++)
-		if (dlb_attr_find(attr, *n_attr, names[k]))
-			set_int(attr, n_attr, names[k],
-				dlb_attr_int(attr, *n_attr, names[k], 0) / share->units * share->count);
+	for (int k = 0; k < DLB_LEN(names) && s->share.units; k++)
+		if (dlb_attr_find(s->attr, s->n_attr, names[k]))
+			set_int(s, names[k],
+				dlb_attr_int(s->attr, s->n_attr, names[k], 0) / s->share.units *
+					s->share.count);
 	return 0;
 }
 
-static int fix_gather(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		      const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		      int *n_in, struct dlb_error *err)
+static int fix_gather(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[g->op[op].in[0]];
 
-	(void)in;
-	(void)n_in;
 	(void)err;
-	if (s->sum) {
-		set_int(attr, n_attr, "first", share->first * s->in[0].unit);
-		set_int(attr, n_attr, "of", x->dim[0].add);
+	if (s->split->sum) {
+		set_int(s, "first", s->share.first * s->split->in[0].unit);
+		set_int(s, "of", x->dim[0].add);
 	}
 	return 0;
 }
 
-static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_op_split *s,
-		       const struct dlb_split_share *share, struct dlb_attr *attr, int *n_attr, int *in,
-		       int *n_in, struct dlb_error *err)
+static int fix_dropout(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	int64_t *v = dlb_arena_array(&g->arena, 5, sizeof *v);
 
 	(void)op;
-	(void)in;
-	(void)n_in;
 	(void)err;
-	if (!share->units)			/* a share of samples needs no slice */
+	if (!s->share.units)			/* a share of samples needs no slice */
 		return 0;
-	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count },
+	memcpy(v,
+	       (int64_t[]){ s->split->in[0].axis, s->share.units, s->split->in[0].unit, s->share.first,
+			    s->share.count },
 	       5 * sizeof *v);
-	attr[(*n_attr)++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };
+	s->attr[s->n_attr++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };
 	return 0;
 }
 

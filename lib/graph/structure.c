@@ -160,30 +160,34 @@ int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n)
 	return t;
 }
 
-static int add_vertex(struct fold *f, int op, const char *base, const char *type, const int *in, int n_in,
-		      const int *out, int n_out, const struct dlb_attr *attr, int n_attr,
-		      struct dlb_error *err)
+/* Adds a vertex with the tensors s->out[] as outputs; its domain follows from the type. */
+static int add_vertex(struct fold *f, int op, const struct dlb_op_spec *s, struct dlb_error *err)
 {
+	struct dlb_op_spec own = *s;
+
 	if (dlb_fold_spend(f, op, 1, err))
 		return -1;
-	const char *domain = dlb_op_kind_find(type, "") < 0 ? "dlb" : "";
-	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, domain, DLB_FORWARD, in, n_in, out,
-					n_out, attr, n_attr);
-	f->g->op[id].opset = OPSET;
+	own.name = op_name(f, s->name);
+	own.domain = dlb_op_kind_find(s->type, "") < 0 ? "dlb" : "";
+	own.opset = OPSET;
+	const int id = dlb_graph_add_op(f->g, DLB_FORWARD, &own);
 	f->resolved = true;
 	return dlb_fold_visit(f, id, err);
 }
 
-int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in,
-		  const struct dlb_attr *attr, int n_attr, int n_out, int *out, struct dlb_error *err)
+int dlb_fold_emit(struct fold *f, int op, const struct dlb_op_spec *s, int *out, struct dlb_error *err)
 {
-	const char *base = dlb_arena_printf(&f->a, "%s.%s", f->g->op[op].name, type);
+	const int n_out = s->n_out ? s->n_out : 1;
 	int *id = dlb_arena_array(&f->a, (size_t)n_out + 1, sizeof *id);
+	struct dlb_op_spec own = *s;
 
+	own.name = dlb_arena_printf(&f->a, "%s.%s", f->g->op[op].name, s->type);
+	own.out = id;
+	own.n_out = n_out;
 	for (int k = 0; k < n_out; k++)
-		id[k] = add_tensor(f, n_out > 1 ? dlb_arena_printf(&f->a, "%s.%d", base, k) : base,
+		id[k] = add_tensor(f, n_out > 1 ? dlb_arena_printf(&f->a, "%s.%d", own.name, k) : own.name,
 				   DLB_T_ACTIVATION);
-	if (add_vertex(f, op, base, type, in, n_in, id, n_out, attr, n_attr, err))
+	if (add_vertex(f, op, &own, err))
 		return -1;
 	for (int k = 0; k < n_out && out; k++)
 		out[k] = id[k];
@@ -202,8 +206,11 @@ int dlb_fold_again(struct fold *f, int op, const int *in, int t)
 		out[k] = o.out[k] < 0 ? -1 : add_tensor(f, f->g->tensor[o.out[k]].name, DLB_T_ACTIVATION);
 		made = o.out[k] == t ? out[k] : made;
 	}
-	const int id = dlb_graph_add_op(f->g, op_name(f, o.name), o.type, o.domain, DLB_FORWARD, in, o.n_in,
-					out, o.n_out, o.attr, o.n_attr);
+	const int id = dlb_graph_add_op(f->g, DLB_FORWARD,
+					&(struct dlb_op_spec){ .name = op_name(f, o.name), .type = o.type,
+							       .domain = o.domain, .in = in, .n_in = o.n_in,
+							       .out = out, .n_out = o.n_out, .attr = o.attr,
+							       .n_attr = o.n_attr });
 	f->g->op[id].opset = o.opset;
 	f->resolved = true;
 	return dlb_fold_visit(f, id, &ignored) ? -1 : made;
@@ -222,13 +229,15 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err)
 		f->stands_for[out] = t;
 		return 0;
 	}
-	return add_vertex(f, op, f->g->op[op].name, "Identity", &t, 1, &out, 1, NULL, 0, err);
+	return add_vertex(f, op, &(struct dlb_op_spec){ .name = f->g->op[op].name, .type = "Identity",
+							DLB_OPERANDS(t), .out = &out, .n_out = 1 }, err);
 }
 
-int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep,
-		   int *piece, struct dlb_error *err)
+int dlb_fold_split(struct fold *f, int op, int t, const struct dlb_fold_pieces *p, int *piece,
+		   struct dlb_error *err)
 {
-	const struct dlb_attr attr = { .name = "axis", .type = DLB_ATTR_INT, .i = axis };
+	const struct dlb_attr attr = { .name = "axis", .type = DLB_ATTR_INT, .i = p->axis };
+	const int n = p->n;
 	int64_t *ones = dlb_arena_array(&f->a, (size_t)n + 1, sizeof *ones);
 
 	for (int i = 0; i < n; i++)
@@ -237,14 +246,18 @@ int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *s
 		return -1;
 	piece[0] = t;
 	if (n > 1) {
-		const int in[2] = { t, dlb_fold_ints(f, op, size ? size : ones, n) };
-		if (dlb_fold_emit(f, op, "Split", in, 2, &attr, 1, n, piece, err) < 0)
+		const int in[2] = { t, dlb_fold_ints(f, op, p->size ? p->size : ones, n) };
+		if (dlb_fold_emit(f, op,
+				  &(struct dlb_op_spec){ .type = "Split", .in = in, .n_in = 2, .n_out = n,
+							 .attr = &attr, .n_attr = 1 }, piece, err) < 0)
 			return -1;
 	}
-	const int axes = keep ? -1 : dlb_fold_ints(f, op, &axis, 1);
-	for (int i = 0; i < n && !keep; i++) {
+	const int axes = p->keep ? -1 : dlb_fold_ints(f, op, &p->axis, 1);
+	for (int i = 0; i < n && !p->keep; i++) {
 		const int in[2] = { piece[i], axes };
-		if ((piece[i] = dlb_fold_emit(f, op, "Squeeze", in, 2, NULL, 0, 1, NULL, err)) < 0)
+		if ((piece[i] = dlb_fold_emit(f, op,
+					      &(struct dlb_op_spec){ .type = "Squeeze", .in = in, .n_in = 2 },
+					      NULL, err)) < 0)
 			return -1;
 	}
 	return 0;
@@ -261,10 +274,14 @@ int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, boo
 		const int in[2] = { t[i], axes };
 		part[i] = t[i];
 		if (new_axis &&
-		    (part[i] = dlb_fold_emit(f, op, "Unsqueeze", in, 2, NULL, 0, 1, NULL, err)) < 0)
+		    (part[i] = dlb_fold_emit(f, op,
+					     &(struct dlb_op_spec){ .type = "Unsqueeze", .in = in,
+								    .n_in = 2 }, NULL, err)) < 0)
 			return -1;
 	}
-	return n == 1 ? part[0] : dlb_fold_emit(f, op, "Concat", part, n, &attr, 1, 1, NULL, err);
+	return n == 1 ? part[0] : dlb_fold_emit(f, op,
+						&(struct dlb_op_spec){ .type = "Concat", .in = part,
+							.n_in = n, .attr = &attr, .n_attr = 1 }, NULL, err);
 }
 
 /* -- bodies -- */
@@ -328,10 +345,18 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 											     .name),
 								    DLB_T_ACTIVATION);
 		}
-		const int id = dlb_graph_add_op(f->g,
-						op_name(f, dlb_arena_printf(&f->a, "%s.%s", prefix, o->name)),
-						o->type, o->domain, DLB_FORWARD, in, o->n_in, out, o->n_out,
-						o->attr, o->n_attr);
+		const struct dlb_op_spec s = {
+			.name = op_name(f, dlb_arena_printf(&f->a, "%s.%s", prefix, o->name)),
+			.type = o->type,
+			.domain = o->domain,
+			.in = in,
+			.n_in = o->n_in,
+			.out = out,
+			.n_out = o->n_out,
+			.attr = o->attr,
+			.n_attr = o->n_attr
+		};
+		const int id = dlb_graph_add_op(f->g, DLB_FORWARD, &s);
 		f->g->op[id].opset = o->opset;
 		f->g->op[id].kind = o->kind;
 		rc = dlb_fold_visit(f, id, err);
@@ -558,7 +583,9 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 		if (rc)
 			break;
 		piece[k] = dlb_arena_array(&f->a, (size_t)trips + 1, sizeof **piece);
-		rc = trips ? dlb_fold_split(f, op, taken[k], axis, NULL, (int)trips, false, piece[k], err) :
+		rc = trips ? dlb_fold_split(f, op, taken[k],
+					    &(struct dlb_fold_pieces){ .axis = axis, .n = (int)trips },
+					    piece[k], err) :
 			     0;
 	}
 	for (int64_t i = 0; i < trips && !rc; i++) {
@@ -611,8 +638,9 @@ static int scan_batch(struct fold *f, const struct scan *s, int *state, const in
 	int *made = dlb_arena_array(&f->a, (size_t)samples * (size_t)n_out + 1, sizeof *made);
 	int *mine = dlb_arena_array(&f->a, (size_t)(n_in + n_out) + 1, sizeof *mine);
 	for (int k = 0; k < n_in && !rc; k++)
-		rc = dlb_fold_split(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], 0, NULL,
-				    (int)samples, false, piece + (size_t)k * (size_t)samples, err);
+		rc = dlb_fold_split(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state],
+				    &(struct dlb_fold_pieces){ .n = (int)samples },
+				    piece + (size_t)k * (size_t)samples, err);
 	for (int64_t i = 0; i < samples && !rc; i++) {
 		for (int k = 0; k < n_in; k++)
 			mine[k] = piece[(size_t)k * (size_t)samples + (size_t)i];

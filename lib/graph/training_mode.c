@@ -99,7 +99,9 @@ static int add_dropout(struct dlb_graph *g, int op, double rate, struct dlb_erro
 	const int x = g->op[op].out[0], first = g->n_ops;
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.dropout", g->op[op].name));
 	const int y = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
-	const int id = dlb_graph_add_op(g, name, "Dropout", "", DLB_FORWARD, &x, 1, &y, 1, NULL, 0);
+	const int id = dlb_graph_add_op(g, DLB_FORWARD,
+					&(struct dlb_op_spec){ .name = name, .type = "Dropout",
+							       DLB_OPERANDS(x), .out = &y, .n_out = 1 });
 
 	set_rate(g, &g->op[id], rate);
 	if (dlb_graph_infer_new(g, id, err))

@@ -176,7 +176,10 @@ static int cast_to_f64(struct dlb_graph *g, int t)
 	const char *name = dlb_arena_printf(&g->arena, "%s.f64", g->tensor[t].name);
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
 
-	dlb_graph_add_op(g, dlb_graph_op_name(g, name), "Cast", "", DLB_FORWARD, &t, 1, &out, 1, &to, 1);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = dlb_graph_op_name(g, name), .type = "Cast",
+						DLB_OPERANDS(t), .out = &out, .n_out = 1, .attr = &to,
+						.n_attr = 1 });
 	return out;
 }
 

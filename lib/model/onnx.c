@@ -467,8 +467,10 @@ static int read_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, const ch
 	if (padding >= 0)
 		attr[n_attr++] = (struct dlb_attr){ .name = "padding", .type = DLB_ATTR_INT, .i = padding };
 	if (!rc) {
-		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out,
-						n_out, attr, n_attr);
+		const int id = dlb_graph_add_op(r->g, DLB_FORWARD,
+						&(struct dlb_op_spec){ .name = name, .type = p->op_type,
+							.domain = domain, .in = in, .n_in = n_in, .out = out,
+							.n_out = n_out, .attr = attr, .n_attr = n_attr });
 		r->g->op[id].opset = (int)dlb_reader_opset(r, domain);
 		if (unsupported)
 			r->g->op[id].kind = -1;

@@ -215,8 +215,10 @@ static int hand_through(struct onnx_reader *f, const Onnx__NodeProto *p)
 				"the function is damaged, or the call leaves out an input that it needs");
 		}
 		char *name = dlb_arena_printf(&f->g->arena, "%s/%s", f->vertex, d->output[i]);
-		dlb_graph_add_op(f->g, dlb_reader_vertex_name(f, name), "Identity", "", DLB_FORWARD, &from, 1,
-				 &to, 1, NULL, 0);
+		dlb_graph_add_op(f->g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = dlb_reader_vertex_name(f, name),
+							.type = "Identity", DLB_OPERANDS(from), .out = &to,
+							.n_out = 1 });
 	}
 	return 0;
 }

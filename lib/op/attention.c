@@ -443,14 +443,13 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 static int rows_of(struct dlb_builder *b, int all, int64_t from, int64_t end, int like)
 {
 	const struct dlb_attr perm = dlb_make_ints("perm", (int64_t[]){ 0, 2, 1, 3 }, 4);
-	const int cut = dlb_b_op(b, "Slice", NULL, 0,
-				 (int[]){ all, dlb_b_const_ints(b, &from, 1), dlb_b_const_ints(b, &end, 1),
-					  dlb_b_const_ints(b, (int64_t[]){ 2 }, 1) },
-				 4, 1, NULL, -1);
+	const int cut = dlb_b_op(b, DLB_SPEC("Slice", all, dlb_b_const_ints(b, &from, 1),
+					     dlb_b_const_ints(b, &end, 1),
+					     dlb_b_const_ints(b, (int64_t[]){ 2 }, 1)), NULL, -1);
 
 	if (cut < 0 || dlb_b_desc(b, like)->n_dims == 4)
 		return cut;
-	return dlb_b_op2(b, "Reshape", dlb_b_op(b, "Transpose", &perm, 1, &cut, 1, 1, NULL, -1),
+	return dlb_b_op2(b, "Reshape", dlb_b_op(b, DLB_SPEC_ATTR("Transpose", &perm, 1, cut), NULL, -1),
 			 dlb_b_const_shape(b, like));
 }
 
@@ -486,7 +485,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 	if (past)
 		attr[n++] = dlb_make_int("past", a.d.past);
-	out[0] = dlb_b_op(b, "AttentionGrad", attr, n, in, DLB_LEN(in), mask_too ? 4 : 3, out, b->in[Q]);
+	out[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "AttentionGrad", .in = in, .n_in = DLB_LEN(in),
+						    .n_out = mask_too ? 4 : 3, .attr = attr, .n_attr = n },
+			  out, b->in[Q]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = Q; i <= V; i++)

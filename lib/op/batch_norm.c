@@ -130,7 +130,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		in[3] = dlb_b_extra_output(b, 3);
 		in[4] = dlb_b_extra_output(b, 4);
 	}
-	out[0] = dlb_b_op(b, type, a, relu ? 2 : 1, in, relu ? 6 : 5, 3, out, b->in[0]);
+	out[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = relu ? 6 : 5, .n_out = 3,
+						    .attr = a, .n_attr = relu ? 2 : 1 }, out, b->in[0]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < 3; i++)

@@ -184,7 +184,7 @@ static int gradient_pow(struct dlb_builder *b, struct dlb_error *err)
 	if (b->io.in[1].dtype != b->io.in[0].dtype) {		/* x^2 with an integer exponent */
 		struct dlb_attr to = dlb_make_int("to", dlb_dtype_to_onnx(b->io.in[0].dtype));
 
-		p = dlb_b_op(b, "Cast", &to, 1, &p, 1, 1, NULL, -1);
+		p = dlb_b_op(b, DLB_SPEC_ATTR("Cast", &to, 1, p), NULL, -1);
 	}
 	if (b->need[0])
 		give(b, 0, dlb_b_op3(b, "PowGrad", b->dout[0], b->in[0], p));
@@ -433,7 +433,7 @@ static int gradient_clip(struct dlb_builder *b, struct dlb_error *err)
 		a[n++] = dlb_make_real("min", v[0]);
 	if (isfinite(v[1]))
 		a[n++] = dlb_make_real("max", v[1]);
-	b->din[0] = dlb_b_op(b, "ClipGrad", a, n, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("ClipGrad", a, n, b->dout[0], b->in[0]), NULL, b->in[0]);
 	return done(b);
 }
 

@@ -235,7 +235,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	int out[4] = { -1, -1, -1, -1 };
 
 	(void)err;
-	dlb_b_op(b, "CausalConvWithStateGrad", a, n, in, DLB_LEN(in), 4, out, b->in[X]);
+	dlb_b_op(b, &(struct dlb_op_spec){ .type = "CausalConvWithStateGrad", .in = in, .n_in = DLB_LEN(in),
+					   .n_out = 4, .attr = a, .n_attr = n }, out, b->in[X]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < b->io.n_in; i++)

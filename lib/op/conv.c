@@ -136,16 +136,18 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 	(void)err;
 	if (has_relu(&b->io))
-		dy = dlb_b_op(b, "ReluGrad", NULL, 0, (int[]){ dy, b->out[0] }, 2, 1, NULL, b->out[0]);
+		dy = dlb_b_op(b, DLB_SPEC("ReluGrad", dy, b->out[0]), NULL, b->out[0]);
 	if (b->need[0]) {
-		b->din[0] = dlb_b_op(b, "ConvGradInput", a, n, (int[]){ dy, b->in[1] }, 2, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("ConvGradInput", a, n, dy, b->in[1]), NULL, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
 	if (!b->need[1] && !bias)
 		return 0;
 	a[n++] = dlb_make_ints("kernel_shape", w->dim + 2, w->n_dims - 2);
-	out[0] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ dy, b->in[0] }, 2, bias ? 2 : 1, out, b->in[1]);
+	out[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "ConvGradWeight", DLB_OPERANDS(dy, b->in[0]),
+						    .n_out = bias ? 2 : 1, .attr = a, .n_attr = n }, out,
+			  b->in[1]);
 	if (b->need[1])
 		b->din[1] = out[0];
 	if (bias)
@@ -413,17 +415,19 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 	a[n++] = dlb_make_ints("pads", all, 2 * nd);
 	a[n++] = dlb_make_int("group", c.d.groups);
 	if (b->need[0])
-		b->din[0] = dlb_b_op(b, "Conv", a, n, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Conv", a, n, b->dout[0], b->in[1]), NULL, b->in[0]);
 	a[n++] = dlb_make_ints("kernel_shape", w->dim + 2, nd);
 	if (b->need[1])
-		b->din[1] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ b->in[0], b->dout[0] }, 2, 1, NULL,
+		b->din[1] = dlb_b_op(b, DLB_SPEC_ATTR("ConvGradWeight", a, n, b->in[0], b->dout[0]), NULL,
 				     b->in[1]);
 	if (b->io.n_in > 2 && b->in[2] >= 0 && b->need[2]) {
 		struct dlb_attr keep = dlb_make_int("keepdims", 0);
 		int64_t axes[5] = { 0, 2, 3, 4, 5 };
 		int in[2] = { b->dout[0], dlb_b_const_ints(b, axes, nd + 1) };
 
-		b->din[2] = dlb_b_op(b, "ReduceSum", &keep, 1, in, 2, 1, NULL, b->in[2]);
+		b->din[2] = dlb_b_op(b,
+				     &(struct dlb_op_spec){ .type = "ReduceSum", .in = in, .n_in = 2,
+							    .attr = &keep, .n_attr = 1 }, NULL, b->in[2]);
 	}
 	for (int i = 0; i < b->io.n_in; i++)
 		if (b->in[i] >= 0 && b->need[i] && b->din[i] < 0)

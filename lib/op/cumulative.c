@@ -126,7 +126,7 @@ static int sum_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "CumSum", a, 2, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CumSum", a, 2, b->dout[0], b->in[1]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -135,8 +135,8 @@ static int product_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "CumProdGrad", b->io.attr, b->io.n_attr,
-			     (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CumProdGrad", b->io.attr, b->io.n_attr, b->dout[0], b->in[0],
+					      b->in[1]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

@@ -464,7 +464,7 @@ static int product_t(struct dlb_builder *b, int a, bool ta, int w, bool tw)
 {
 	const struct dlb_attr attr[2] = { dlb_make_int("transA", ta), dlb_make_int("transB", tw) };
 
-	return dlb_b_op(b, "MatMulT", attr, 2, (int[]){ a, w }, 2, 1, NULL, -1);
+	return dlb_b_op(b, DLB_SPEC_ATTR("MatMulT", attr, 2, a, w), NULL, -1);
 }
 
 /* Attributes of DeformColumns and its gradients. */
@@ -490,16 +490,21 @@ static int columns_gradient(struct dlb_builder *b, const struct deform *d, int64
 	int out[2] = { -1, -1 };
 
 	if (b->need[0]) {
-		b->din[0] = dlb_b_op(b, "DeformColumnsGrad", a, n,
-				     (int[]){ dcol, b->in[2], dlb_b_const_shape(b, b->in[0]), mask },
-				     d->has_mask ? 4 : 3, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b,
+				     &(struct dlb_op_spec){ .type = "DeformColumnsGrad",
+							    .in = (int[]){ dcol, b->in[2],
+								    dlb_b_const_shape(b, b->in[0]), mask },
+							    .n_in = d->has_mask ? 4 : 3, .attr = a,
+							    .n_attr = n }, NULL, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
 	if (!b->need[2] && !need_mask)
 		return 0;
-	out[0] = dlb_b_op(b, "DeformColumnsGradOffset", a, n, (int[]){ dcol, b->in[0], b->in[2], mask },
-			  d->has_mask ? 4 : 3, need_mask ? 2 : 1, out, b->in[2]);
+	out[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "DeformColumnsGradOffset",
+						    .in = (int[]){ dcol, b->in[0], b->in[2], mask },
+						    .n_in = d->has_mask ? 4 : 3, .n_out = need_mask ? 2 : 1,
+						    .attr = a, .n_attr = n }, out, b->in[2]);
 	if (b->need[2])
 		b->din[2] = out[0];
 	if (need_mask)
@@ -514,13 +519,16 @@ static int weight_gradient(struct dlb_builder *b, const struct deform *d, int64_
 	const struct dlb_attr keep = dlb_make_int("keepdims", 0);
 	struct dlb_attr a[6];
 	const int n = columns_attrs(&b->io, a);
-	const int col = dlb_b_op(b, "DeformColumns", a, n,
-				 (int[]){ b->in[0], b->in[2], d->has_mask ? b->in[4] : -1 },
-				 d->has_mask ? 3 : 2, 1, NULL, -1);
+	const int col = dlb_b_op(b,
+				 &(struct dlb_op_spec){ .type = "DeformColumns",
+							.in = (int[]){ b->in[0], b->in[2],
+								d->has_mask ? b->in[4] : -1 },
+							.n_in = d->has_mask ? 3 : 2, .attr = a, .n_attr = n },
+				 NULL, -1);
 	const int dw = product_t(b, dy, false, reshape(b, col, (int64_t[]){ 0, groups, rows, d->places }, 4),
 				 true);
-	const int sum = dlb_b_op(b, "ReduceSum", &keep, 1,
-				 (int[]){ dw, dlb_b_const_ints(b, (int64_t[]){ 0 }, 1) }, 2, 1, NULL, -1);
+	const int sum = dlb_b_op(b, DLB_SPEC_ATTR("ReduceSum", &keep, 1, dw,
+						  dlb_b_const_ints(b, (int64_t[]){ 0 }, 1)), NULL, -1);
 
 	b->din[1] = reshape(b, sum, b->io.in[1].dim, 4);
 	return b->din[1] < 0 ? -1 : 0;
@@ -543,7 +551,7 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 		const struct dlb_attr keep = dlb_make_int("keepdims", 0);
 		const int axes = dlb_b_const_ints(b, (int64_t[]){ 0, 2, 3 }, 3);
 
-		b->din[3] = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ b->dout[0], axes }, 2, 1, NULL,
+		b->din[3] = dlb_b_op(b, DLB_SPEC_ATTR("ReduceSum", &keep, 1, b->dout[0], axes), NULL,
 				     b->in[3]);
 		return b->din[3] < 0 ? -1 : 0;
 	}

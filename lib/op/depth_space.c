@@ -79,7 +79,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr, &b->dout[0], 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

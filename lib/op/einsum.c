@@ -474,7 +474,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 			if (j != i)
 				in[n++] = b->in[j];
 		struct dlb_attr a = dlb_make_str("equation", text);
-		g = dlb_b_op(b, "EinsumGrad", &a, 1, in, n, 1, NULL, b->in[i]);
+		g = dlb_b_op(b, &(struct dlb_op_spec){ .type = "EinsumGrad", .in = in, .n_in = n, .attr = &a,
+						       .n_attr = 1 }, NULL, b->in[i]);
 		if (n_axes) {
 			g = dlb_b_op2(b, "Unsqueeze", g, dlb_b_const_ints(b, axes, n_axes));
 			g = dlb_b_op2(b, "Expand", g, dlb_b_const_shape(b, b->in[i]));

@@ -186,7 +186,7 @@ static int product(struct dlb_builder *b, int x, bool tx, int y, bool ty, double
 	int n = alpha == 1 ? 2 : 3;
 
 	n += add_type(b, x, y, like, &a[n]);
-	return dlb_b_op(b, "Gemm", a, n, (int[]){ x, y }, 2, 1, NULL, like);
+	return dlb_b_op(b, DLB_SPEC_ATTR("Gemm", a, n, x, y), NULL, like);
 }
 
 /* y = alpha op(A) op(B) + beta C:  dop(A) = alpha dy op(B)^T,  dop(B) = alpha op(A)^T dy,  dC = beta dy. */
@@ -361,7 +361,7 @@ static int product_t(struct dlb_builder *b, int x, bool tx, int y, bool ty, bool
 	int n = flatten ? 3 : 2;
 
 	n += add_type(b, x, y, like, &a[n]);
-	return dlb_b_op(b, "MatMulT", a, n, (int[]){ x, y }, 2, 1, NULL, -1);
+	return dlb_b_op(b, DLB_SPEC_ATTR("MatMulT", a, n, x, y), NULL, -1);
 }
 
 static int unsqueeze(struct dlb_builder *b, int t, int64_t axis)

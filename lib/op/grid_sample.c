@@ -297,15 +297,15 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
 	if (b->need[0]) {
-		b->din[0] = dlb_b_op(b, "GridSampleGrad", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
-				     NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("GridSampleGrad", b->io.attr, b->io.n_attr, b->dout[0],
+						      b->in[1], dlb_b_const_shape(b, b->in[0])), NULL,
+				     b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
 	if (b->need[1]) {
-		b->din[1] = dlb_b_op(b, "GridSampleGradGrid", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1, NULL, b->in[1]);
+		b->din[1] = dlb_b_op(b, DLB_SPEC_ATTR("GridSampleGradGrid", b->io.attr, b->io.n_attr,
+						      b->dout[0], b->in[0], b->in[1]), NULL, b->in[1]);
 		if (b->din[1] < 0)
 			return -1;
 	}

@@ -247,9 +247,8 @@ static int gather_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr,
-			     (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1, NULL,
-			     b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0], b->in[1],
+					      dlb_b_const_shape(b, b->in[0])), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -313,11 +312,11 @@ static int scatter_gradient(struct dlb_builder *b, struct dlb_error *err)
 		return dlb_op_fail(&b->io, err, "no gradient for reduction '%s'; none and add have one", how);
 	if (b->need[0])
 		b->din[0] = !strcmp(how, "add") ? b->dout[0] :
-			dlb_b_op(b, nd ? "ScatterNDClear" : "ScatterElementsClear", &axis, nd ? 0 : 1,
-				 (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
+			dlb_b_op(b, DLB_SPEC_ATTR(nd ? "ScatterNDClear" : "ScatterElementsClear", &axis,
+						  nd ? 0 : 1, b->dout[0], b->in[1]), NULL, b->in[0]);
 	if (b->need[2])
-		b->din[2] = dlb_b_op(b, nd ? "GatherND" : "GatherElements", &axis, nd ? 0 : 1,
-				     (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[2]);
+		b->din[2] = dlb_b_op(b, DLB_SPEC_ATTR(nd ? "GatherND" : "GatherElements", &axis, nd ? 0 : 1,
+						      b->dout[0], b->in[1]), NULL, b->in[2]);
 	return (b->need[0] && b->din[0] < 0) || (b->need[2] && b->din[2] < 0) ? -1 : 0;
 }
 

@@ -205,8 +205,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	}
 	for (int i = 1; i <= (r.kind == RMS ? 1 : 2); i++)
 		in[3 + stat_of(r.kind, i)] = dlb_b_extra_output(b, i);
-	out[0] = dlb_b_op(b, type[r.kind], a, dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a), in, 5,
-			  r.kind == RMS ? 2 : 3, out, b->in[0]);
+	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a);
+	out[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = type[r.kind], .in = in, .n_in = 5,
+						    .n_out = r.kind == RMS ? 2 : 3, .attr = a, .n_attr = n },
+			  out, b->in[0]);
 	for (int i = 0; i < b->io.n_in && i < 3; i++)
 		if (b->in[i] >= 0 && b->need[i])
 			b->din[i] = i && repeats(&b->io, i, &r) ? dlb_b_unbroadcast(b, out[i], b->in[i]) :

@@ -461,7 +461,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	for (int i = 0; i < N_OPERANDS; i++)
 		in[GRAD_OPERANDS + i] = dlb_io_has(&b->io, i) ? b->in[i] : -1;
 	in[GRAD_PRESENT] = b->io.n_out > 1 ? b->dout[1] : -1;
-	dlb_b_op(b, "LinearAttentionGrad", a, n, in, DLB_LEN(in), N_OPERANDS, out, b->in[Q]);
+	dlb_b_op(b, &(struct dlb_op_spec){ .type = "LinearAttentionGrad", .in = in, .n_in = DLB_LEN(in),
+					   .n_out = N_OPERANDS, .attr = a, .n_attr = n }, out, b->in[Q]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < b->io.n_in; i++)

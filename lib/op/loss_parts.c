@@ -100,8 +100,8 @@ static int part_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
 	if (b->need[0])
-		b->din[0] = dlb_b_op(b, "CrossEntropyPartGrad", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[0], b->in[1], b->out[0] }, 4, 1, NULL,
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CrossEntropyPartGrad", b->io.attr, b->io.n_attr,
+						      b->dout[0], b->in[0], b->in[1], b->out[0]), NULL,
 				     b->in[0]);
 	return b->need[0] && b->din[0] < 0 ? -1 : 0;
 }
@@ -163,8 +163,8 @@ static int join_gradient(struct dlb_builder *b, struct dlb_error *err)
 		if (!b->need[i])
 			continue;
 		norm = norm < 0 ? dlb_b_extra_output(b, 1) : norm;
-		b->din[i] = dlb_b_op(b, "CrossEntropyJoinGrad", b->io.attr, b->io.n_attr,
-				     (int[]){ b->dout[0], b->in[0], norm, b->in[i] }, 4, 1, NULL, b->in[i]);
+		b->din[i] = dlb_b_op(b, DLB_SPEC_ATTR("CrossEntropyJoinGrad", b->io.attr, b->io.n_attr,
+						      b->dout[0], b->in[0], norm, b->in[i]), NULL, b->in[i]);
 		if (b->din[i] < 0)
 			return -1;
 	}

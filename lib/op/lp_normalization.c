@@ -72,8 +72,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "LpNormalizationGrad", b->io.attr, b->io.n_attr,
-			     (int[]){ b->dout[0], b->in[0], b->out[0] }, 3, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("LpNormalizationGrad", b->io.attr, b->io.n_attr, b->dout[0],
+					      b->in[0], b->out[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

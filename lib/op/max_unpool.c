@@ -130,8 +130,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "MaxUnpoolGrad", b->io.attr, b->io.n_attr, in, in[2] < 0 ? 2 : 3, 1, NULL,
-			     b->in[0]);
+	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "MaxUnpoolGrad", .in = in,
+						       .n_in = in[2] < 0 ? 2 : 3, .attr = b->io.attr,
+						       .n_attr = b->io.n_attr }, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

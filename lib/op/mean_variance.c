@@ -71,7 +71,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		if (mask >> i & 1)
 			axis[n++] = i;
 	struct dlb_attr a = dlb_make_ints("axes", axis, n);
-#define MEAN(t) dlb_b_op(b, "ReduceMean", &a, 1, (int[]){ t }, 1, 1, NULL, -1)
+#define MEAN(t) dlb_b_op(b, DLB_SPEC_ATTR("ReduceMean", &a, 1, t), NULL, -1)
 	moved = dlb_b_op2(b, "Sub", b->in[0], MEAN(b->in[0]));
 	s = dlb_b_op1(b, "Sqrt", MEAN(dlb_b_op2(b, "Mul", moved, moved)));
 	d = dlb_b_op2(b, "Add", s, dlb_b_const_real(b, epsilon, b->io.in[0].dtype));

@@ -70,7 +70,7 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 	for (int i = 0; i < b->io.in[0].n_dims; i++)
 		inverse[perm[i]] = i;
 	a = dlb_make_ints("perm", inverse, b->io.in[0].n_dims);
-	b->din[0] = dlb_b_op(b, "Transpose", &a, 1, &b->dout[0], 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Transpose", &a, 1, b->dout[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -178,7 +178,9 @@ static int slice_gradient(struct dlb_builder *b, struct dlb_error *err)
 	in[1] = dlb_b_const_shape(b, b->in[0]);
 	for (int i = 1; i < b->io.n_in; i++)
 		in[1 + i] = b->in[i];
-	b->din[0] = dlb_b_op(b, "SliceGrad", b->io.attr, b->io.n_attr, in, b->io.n_in + 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "SliceGrad", .in = in, .n_in = b->io.n_in + 1,
+						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -277,7 +279,8 @@ static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 			int in[4] = { b->dout[0], dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
 				      dlb_b_const_ints(b, &a, 1) };
 
-			b->din[i] = dlb_b_op(b, "Slice", NULL, 0, in, 4, 1, NULL, b->in[i]);
+			b->din[i] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "Slice", .in = in, .n_in = 4 },
+					     NULL, b->in[i]);
 			if (b->din[i] < 0)
 				return -1;
 		}
@@ -376,7 +379,9 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 		if (b->dout[i] >= 0)
 			in[n++] = b->dout[i];
 	if (n == b->io.n_out) {
-		b->din[0] = dlb_b_op(b, "Concat", &a, 1, in, n, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b,
+				     &(struct dlb_op_spec){ .type = "Concat", .in = in, .n_in = n, .attr = &a,
+							    .n_attr = 1 }, NULL, b->in[0]);
 		return b->din[0] < 0 ? -1 : 0;
 	}
 	n = 0;
@@ -384,13 +389,14 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 		int64_t to = at + size[i];
 
 		if (b->dout[i] >= 0)
-			in[n++] = dlb_b_op(b, "SliceGrad", NULL, 0,
-					   (int[]){ b->dout[i], dlb_b_const_shape(b, b->in[0]),
-						    dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
-						    dlb_b_const_ints(b, &axis64, 1) },
-					   5, 1, NULL, b->in[0]);
+			in[n++] = dlb_b_op(b, DLB_SPEC("SliceGrad", b->dout[i],
+						       dlb_b_const_shape(b, b->in[0]),
+						       dlb_b_const_ints(b, &at, 1),
+						       dlb_b_const_ints(b, &to, 1),
+						       dlb_b_const_ints(b, &axis64, 1)), NULL, b->in[0]);
 	}
-	b->din[0] = n == 1 ? in[0] : dlb_b_op(b, "Sum", NULL, 0, in, n, 1, NULL, b->in[0]);
+	b->din[0] = n == 1 ? in[0] : dlb_b_op(b, &(struct dlb_op_spec){ .type = "Sum", .in = in, .n_in = n },
+					      NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -503,7 +509,7 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 	g = b->dout[0];
 	if (m) {
 		g = dlb_b_op2(b, "Reshape", g, dlb_b_const_ints(b, dim, n));
-		g = dlb_b_op(b, "ReduceSum", &keep, 1, (int[]){ g, dlb_b_const_ints(b, axes, m) }, 2, 1, NULL,
+		g = dlb_b_op(b, DLB_SPEC_ATTR("ReduceSum", &keep, 1, g, dlb_b_const_ints(b, axes, m)), NULL,
 			     b->in[0]);
 	}
 	b->din[0] = g;

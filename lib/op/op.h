@@ -164,6 +164,23 @@ int dlb_op_kind_find(const char *type, const char *domain);
 const char *dlb_op_work(const char *type);
 
 /* ---- for gradient functions: the vertex that is differentiated, and functions that add ops ---- */
+/* An op to be added to a graph. Functions that add it copy strings and arrays, and say which members they
+ * set themselves. */
+struct dlb_op_spec {
+	const char *name, *type;
+	const char *domain;			/* NULL: ONNX's own */
+	const int *in, *out;			/* tensor ids; -1: absent */
+	const struct dlb_attr *attr;
+	int n_in, n_out, n_attr;
+	int opset;				/* 0: the graph's */
+};
+/* Initializes the operands of a struct dlb_op_spec. */
+#define DLB_OPERANDS(...) .in = (const int[]){ __VA_ARGS__ }, .n_in = DLB_LEN(((const int[]){ __VA_ARGS__ }))
+/* A spec with these operands; and one with n attributes too. */
+#define DLB_SPEC(t, ...) (&(struct dlb_op_spec){ .type = (t), DLB_OPERANDS(__VA_ARGS__) })
+#define DLB_SPEC_ATTR(t, a, n, ...) \
+	(&(struct dlb_op_spec){ .type = (t), .attr = (a), .n_attr = (n), DLB_OPERANDS(__VA_ARGS__) })
+
 /* b->in[i], b->out[i]: tensor ids of the vertex's inputs and outputs (-1 absent). dout[i]: gradient of output
  * i (-1: none). need[i]: gradient of input i is needed. The function sets din[i] to the gradient's tensor id
  * (or leaves -1). Ids are the graph's; dlb_b_desc gives descs at a reference batch size. */
@@ -177,12 +194,11 @@ struct dlb_builder {
 	struct dlb_error *err;
 };
 const struct dlb_desc *dlb_b_desc(struct dlb_builder *b, int tensor);
-/* Adds a backward op of `type` (domain dlb or ONNX's) and infers it; returns the id of output 0, those of
- * others in out[1..n_out-1] (out may be NULL if n_out is 1). After an error, which is kept in b, this and
- * later calls return -1, so one check at the end suffices. Outputs take the layout of `like`, the forward
- * tensor whose gradient they are (an id or -1). */
-int dlb_b_op(struct dlb_builder *b, const char *type, const struct dlb_attr *attr, int n_attr,
-	     const int *in, int n_in, int n_out, int *out, int like);
+/* Adds a backward op and infers it; its name and its domain (dlb or ONNX's) follow from the type, its n_out
+ * outputs (0: one) are new tensors. Returns the id of output 0, those of all in out[] (may be NULL). After
+ * an error, which is kept in b, this and later calls return -1, so one check at the end suffices. Outputs
+ * take the layout of `like`, the forward tensor whose gradient they are (an id or -1). */
+int dlb_b_op(struct dlb_builder *b, const struct dlb_op_spec *s, int *out, int like);
 int dlb_b_op1(struct dlb_builder *b, const char *type, int in0);
 int dlb_b_op2(struct dlb_builder *b, const char *type, int in0, int in1);
 int dlb_b_op3(struct dlb_builder *b, const char *type, int in0, int in1, int in2);

@@ -188,7 +188,7 @@ static int max_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	pos = dlb_b_extra_output(b, 2);
-	b->din[0] = dlb_b_op(b, "MaxPoolGrad", a, n, (int[]){ b->dout[0], pos }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("MaxPoolGrad", a, n, b->dout[0], pos), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -200,7 +200,7 @@ static int average_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "AveragePoolGrad", a, n, (int[]){ b->dout[0] }, 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("AveragePoolGrad", a, n, b->dout[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

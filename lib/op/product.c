@@ -151,7 +151,7 @@ static int product_of(struct dlb_builder *b, int x, const int64_t *perm_x, int w
 				 dlb_make_ints("permY", perm_y, n),
 				 dlb_make_real("alpha", dlb_io_real(&b->io, "alpha", 1)) };
 
-	return dlb_b_op(b, "Product", a, 4, (int[]){ x, w }, 2, 1, NULL, -1);
+	return dlb_b_op(b, DLB_SPEC_ATTR("Product", a, 4, x, w), NULL, -1);
 }
 
 /* With A', B', Y' in the product's order: dA' = alpha dY' B'^T, dB' = alpha A'^T dY', each

@@ -505,11 +505,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		in[1 + i] = from < b->io.n_in ? b->in[from] : -1;
 	}
 	in[0] = dlb_b_extra_output(b, lstm ? 3 : 2);
-	if (dlb_b_op(b,
-		     lstm           ? "LSTMGrad" :
-		     name[0] == 'G' ? "GRUGrad" :
-				      "RNNGrad",
-		     b->io.attr, b->io.n_attr, in, MAX_IN, MAX_OUT, out, b->in[0]) < 0)
+	const char *type = lstm ? "LSTMGrad" : name[0] == 'G' ? "GRUGrad" : "RNNGrad";
+	if (dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = MAX_IN, .n_out = MAX_OUT,
+					       .attr = b->io.attr, .n_attr = b->io.n_attr },
+		     out, b->in[0]) < 0)
 		return -1;
 	for (int o = 0; o < MAX_OUT; o++) {
 		const int i = din_of[o];

@@ -155,7 +155,7 @@ static int spread(struct dlb_builder *b, const struct reduction *r, int dy, bool
 			axes[n++] = i;
 	a[0] = dlb_make_ints("axes", axes, n);
 	a[1] = dlb_make_int("mean", mean);
-	return dlb_b_op(b, "ReduceGrad", a, 2, (int[]){ dy, dlb_b_const_shape(b, b->in[0]) }, 2, 1, NULL,
+	return dlb_b_op(b, DLB_SPEC_ATTR("ReduceGrad", a, 2, dy, dlb_b_const_shape(b, b->in[0])), NULL,
 			b->in[0]);
 }
 
@@ -175,11 +175,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	} else if (!strcmp(name, "ReduceMax") || !strcmp(name, "ReduceMin")) {
 		struct dlb_attr a = dlb_make_int("axes", r.axes);
 
-		g = dlb_b_op(b, "ReduceExtremeGrad", &a, 1, (int[]){ dy, x, y }, 3, 1, NULL, x);
+		g = dlb_b_op(b, DLB_SPEC_ATTR("ReduceExtremeGrad", &a, 1, dy, x, y), NULL, x);
 	} else if (!strcmp(name, "ReduceProd")) {
 		struct dlb_attr a = dlb_make_int("axes", r.axes);
 
-		g = dlb_b_op(b, "ReduceProdGrad", &a, 1, (int[]){ dy, x }, 2, 1, NULL, x);
+		g = dlb_b_op(b, DLB_SPEC_ATTR("ReduceProdGrad", &a, 1, dy, x), NULL, x);
 	} else if (!strcmp(name, "ReduceL2")) {
 		g = dlb_b_op2(b, "Mul", x, keep_dims(b, &r, dlb_b_op2(b, "DivOrZero", dy, y)));
 	} else if (!strcmp(name, "ReduceL1")) {

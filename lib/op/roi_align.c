@@ -278,10 +278,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "RoiAlignGrad", a, n,
-			     (int[]){ b->dout[0], b->in[1], b->in[2], dlb_b_const_shape(b, b->in[0]),
-				      b->in[0] },
-			     max ? 5 : 4, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "RoiAlignGrad",
+						       .in = (int[]){ b->dout[0], b->in[1], b->in[2],
+							       dlb_b_const_shape(b, b->in[0]), b->in[0] },
+						       .n_in = max ? 5 : 4, .attr = a, .n_attr = n }, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

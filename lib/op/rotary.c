@@ -194,16 +194,20 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (b->need[X]) {
 		a[n] = dlb_make_int("inverse", !dlb_io_int(&b->io, "inverse", 0));
-		b->din[X] = dlb_b_op(b, "RotaryEmbedding", a, n + 1,
-				     (int[]){ b->dout[0], b->in[COS], b->in[SIN], ids }, ids < 0 ? 3 : 4, 1,
-				     NULL, b->in[X]);
+		b->din[X] = dlb_b_op(b,
+				     &(struct dlb_op_spec){ .type = "RotaryEmbedding",
+							    .in = (int[]){ b->dout[0], b->in[COS], b->in[SIN],
+								    ids }, .n_in = ids < 0 ? 3 : 4, .attr = a,
+							    .n_attr = n + 1 }, NULL, b->in[X]);
 		if (b->din[X] < 0)
 			return -1;
 	}
 	if (!b->need[COS] && !b->need[SIN])
 		return 0;
-	dlb_b_op(b, "RotaryEmbeddingGradTables", a, n, (int[]){ b->dout[0], b->in[X], b->in[COS], ids },
-		 ids < 0 ? 3 : 4, 2, out, -1);
+	dlb_b_op(b, &(struct dlb_op_spec){ .type = "RotaryEmbeddingGradTables",
+					   .in = (int[]){ b->dout[0], b->in[X], b->in[COS], ids },
+					   .n_in = ids < 0 ? 3 : 4, .n_out = 2, .attr = a, .n_attr = n }, out,
+		 -1);
 	if (out[0] < 0)
 		return -1;
 	if (b->need[COS])

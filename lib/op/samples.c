@@ -98,7 +98,9 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 	in = dlb_xcalloc((size_t)b->io.n_out + 1, sizeof *in);
 	for (int i = 0; i < b->io.n_out; i++)	/* zeros for shares without a gradient */
 		in[i] = dlb_b_dout_or_zeros(b, i);
-	b->din[0] = dlb_b_op(b, "SampleConcat", b->io.attr, b->io.n_attr, in, b->io.n_out, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "SampleConcat", .in = in, .n_in = b->io.n_out,
+						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
+			     b->in[0]);
 	free(in);
 	(void)err;
 	return b->din[0] < 0 ? -1 : 0;
@@ -155,8 +157,10 @@ static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	for (int i = 0; i < b->io.n_in; i++)
 		any |= b->need[i];
-	const int rc = any && dlb_b_op(b, "SampleSplit", b->io.attr, b->io.n_attr, b->dout, 1, b->io.n_in,
-				       out, b->in[0]) < 0 ?
+	const int rc = any && dlb_b_op(b,
+				       &(struct dlb_op_spec){ .type = "SampleSplit", .in = b->dout, .n_in = 1,
+							      .n_out = b->io.n_in, .attr = b->io.attr,
+							      .n_attr = b->io.n_attr }, out, b->in[0]) < 0 ?
 			       -1 :
 			       0;
 	for (int i = 0; i < b->io.n_in && any && !rc; i++)

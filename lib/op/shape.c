@@ -267,7 +267,7 @@ static int cast_gradient(struct dlb_builder *b, struct dlb_error *err)
 		return 0;
 	b->din[0] = b->dout[0];
 	if (b->io.in[0].dtype != dlb_b_desc(b, b->dout[0])->dtype)
-		b->din[0] = dlb_b_op(b, "Cast", &to, 1, &b->dout[0], 1, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Cast", &to, 1, b->dout[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

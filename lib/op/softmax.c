@@ -98,8 +98,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		return -1;
 	a[0] = dlb_make_int("axis", axis);
 	a[1] = dlb_make_int("flatten", flatten);
-	b->din[0] = dlb_b_op(b, s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2,
-			     (int[]){ b->dout[0], b->out[0] }, 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2, b->dout[0],
+					      b->out[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

@@ -33,8 +33,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
 	if (b->need[0])
-		b->din[0] = dlb_b_op(b, "SumLossGrad", NULL, 0, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL,
-				     b->in[0]);
+		b->din[0] = dlb_b_op(b, DLB_SPEC("SumLossGrad", b->dout[0], b->in[0]), NULL, b->in[0]);
 	return b->need[0] && b->din[0] < 0 ? -1 : 0;
 }
 

@@ -32,10 +32,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 	(void)err;
 	if (b->need[0])
-		b->din[0] = dlb_b_op(b, "SwiGLUGrad", a, n, (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1,
+		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("SwiGLUGrad", a, n, b->dout[0], b->in[0], b->in[1]),
 				     NULL, b->in[0]);
 	if (b->need[1])
-		b->din[1] = dlb_b_op(b, "SwiGLUGradValue", a, n, (int[]){ b->dout[0], b->in[0] }, 2, 1, NULL,
+		b->din[1] = dlb_b_op(b, DLB_SPEC_ATTR("SwiGLUGradValue", a, n, b->dout[0], b->in[0]), NULL,
 				     b->in[1]);
 	return (b->need[0] && b->din[0] < 0) || (b->need[1] && b->din[1] < 0) ? -1 : 0;
 }

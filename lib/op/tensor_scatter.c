@@ -134,8 +134,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	int out[2] = { -1, -1 };
 
 	(void)err;
-	dlb_b_op(b, "TensorScatterGrad", b->io.attr, b->io.n_attr,
-		 (int[]){ b->dout[0], b->in[UPDATE], indices }, indices < 0 ? 2 : 3, 2, out, b->in[PAST]);
+	dlb_b_op(b, &(struct dlb_op_spec){ .type = "TensorScatterGrad",
+					   .in = (int[]){ b->dout[0], b->in[UPDATE], indices },
+					   .n_in = indices < 0 ? 2 : 3, .n_out = 2, .attr = b->io.attr,
+					   .n_attr = b->io.n_attr }, out, b->in[PAST]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < 2; i++)

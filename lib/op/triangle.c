@@ -73,7 +73,9 @@ static int trilu_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "Trilu", b->io.attr, b->io.n_attr, in, in[1] < 0 ? 1 : 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "Trilu", .in = in, .n_in = in[1] < 0 ? 1 : 2,
+						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

@@ -59,8 +59,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "Reshape", NULL, 0, (int[]){ b->dout[0], dlb_b_const_shape(b, b->in[0]) }, 2,
-			     1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC("Reshape", b->dout[0], dlb_b_const_shape(b, b->in[0])), NULL,
+			     b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -171,7 +171,7 @@ static int layout_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "Layout", &a, 1, &b->dout[0], 1, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Layout", &a, 1, b->dout[0]), NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

@@ -260,8 +260,10 @@ static void make(struct dlb_graph *g)
 	const int n = dlb_op_attributes(c->name, g->opset, name, type);
 	for (int i = 0; i < n; i++)
 		n_attr += attribute(g, &attr[n_attr], name[i], type[i]);
-	dlb_graph_add_op(g, "vertex", c->name, "", DLB_FORWARD, in, n_in < MAX_IN ? n_in : MAX_IN, out,
-			 g->n_outputs, attr, n_attr);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "vertex", .type = c->name, .in = in,
+						.n_in = n_in < MAX_IN ? n_in : MAX_IN, .out = out,
+						.n_out = g->n_outputs, .attr = attr, .n_attr = n_attr });
 }
 
 /* -- the way of a model -- */

@@ -182,7 +182,10 @@ static int vertex(struct dlb_graph *g, int i, int in, const int *weight, int n_w
 	}
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = below(3) - 1 };
 	const bool has_axis = !strcmp(type, "Gather") || !strcmp(type, "Concat");
-	dlb_graph_add_op(g, vertices[i], type, "", DLB_FORWARD, operand, 1 + n, &out, 1, &axis, has_axis);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = vertices[i], .type = type, .in = operand,
+						.n_in = 1 + n, .out = &out, .n_out = 1, .attr = &axis,
+						.n_attr = has_axis });
 	g->tensor[out].producer = i;
 	int *uses = dlb_arena_array(&g->arena, 3, sizeof *uses);
 	g->op[i].n_uses = g->n_listed ? below(4) : 0;

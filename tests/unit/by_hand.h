@@ -12,7 +12,9 @@ static inline int op(struct dlb_graph *g, const char *type, const int *in, int n
 	char name[40];
 	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
 	const int t = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = name, .type = type, .in = in, .n_in = n_in, .out = &t,
+						.n_out = 1, .attr = attr, .n_attr = n_attr });
 	return t;
 }
 

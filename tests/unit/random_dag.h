@@ -76,7 +76,9 @@ static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struc
 	if (!n_out)
 		return;
 	snprintf(name, sizeof name, "b%d", op);
-	int b = dlb_graph_add_op(g, name, "B", "test", DLB_BACKWARD, in, n_in, out, n_out, NULL, 0);
+	int b = dlb_graph_add_op(g, DLB_BACKWARD,
+				 &(struct dlb_op_spec){ .name = name, .type = "B", .domain = "test", .in = in,
+							.n_in = n_in, .out = out, .n_out = n_out });
 	g->op[b].of = op;
 	if (dlb_rng_uniform(r) < o->colocate)
 		g->op[b].colocate = op;
@@ -124,7 +126,10 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 		if (last)
 			g->loss = out[0];
 		snprintf(name, sizeof name, "f%d", i);
-		dlb_graph_add_op(g, name, i % 3 ? "F" : "G", "test", DLB_FORWARD, in, n_in, out, 1, NULL, 0);
+		dlb_graph_add_op(g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = name, .type = i % 3 ? "F" : "G",
+							.domain = "test", .in = in, .n_in = n_in, .out = out,
+							.n_out = 1 });
 	}
 	if (o->training) {
 		size_t n = (size_t)g->n_tensors + 1;
@@ -138,8 +143,10 @@ static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct d
 				continue;
 			int in[2] = { weight_op[i], sum_of[weight_op[i]] };
 			snprintf(name, sizeof name, "u%d", i);
-			int u = dlb_graph_add_op(g, name, "Update", "test", DLB_UPDATE, in,
-						 in[1] >= 0 ? 2 : 1, NULL, 0, NULL, 0);
+			int u = dlb_graph_add_op(g, DLB_UPDATE,
+						 &(struct dlb_op_spec){ .name = name, .type = "Update",
+							 .domain = "test", .in = in,
+							 .n_in = in[1] >= 0 ? 2 : 1 });
 			g->tensor[weight_op[i]].home = u;
 			g->op[u].of = g->op[u].colocate = i;
 		}

@@ -27,8 +27,10 @@ static int op(struct dlb_graph *g, const char *name, const char *type, enum dlb_
 {
 	int in[2] = { a, b };
 
-	return dlb_graph_add_op(g, name, type, "", phase, in, b < 0 ? 1 : 2, out < 0 ? NULL : &out, out >= 0,
-				NULL, 0);
+	return dlb_graph_add_op(g, phase,
+				&(struct dlb_op_spec){ .name = name, .type = type, .in = in,
+						       .n_in = b < 0 ? 1 : 2, .out = out < 0 ? NULL : &out,
+						       .n_out = out >= 0 });
 }
 
 static void work(struct dlb_graph *g, int o, double flop, double flop_fixed, double bytes, double bytes_fixed)

@@ -384,8 +384,10 @@ static void test_labels(void)
 	g.tensor[scores].dim[2].add = 3;
 	g.tensor[loss].n_dims = 0;
 	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
-	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2,
-			 &loss, 1, &ignore, 1);
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "loss", .type = "SoftmaxCrossEntropyLoss",
+						DLB_OPERANDS(scores, 1), .out = &loss, .n_out = 1,
+						.attr = &ignore, .n_attr = 1 });
 	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0));
 	assert(IS(dlb_data_counted(d, 1, 0, 0, 1), ==, 2) && IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 5) &&
 	       IS(dlb_data_counted(d, -1, 0, 0, 2), ==, 2));
@@ -443,8 +445,10 @@ static void test_fixed_batch(void)
 	g.tensor[scores].dim[2].add = 3;
 	g.tensor[loss].n_dims = 0;
 	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
-	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2,
-			 &loss, 1, &ignore, 1);
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "loss", .type = "SoftmaxCrossEntropyLoss",
+						DLB_OPERANDS(scores, 1), .out = &loss, .n_out = 1,
+						.attr = &ignore, .n_attr = 1 });
 	if (dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err)) {
 		printf("%s\n", err.what);
 		assert(false);

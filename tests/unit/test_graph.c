@@ -37,10 +37,12 @@ static void small_graph(struct dlb_graph *g)
 	g->tensor[c].data_mul = mul;
 	const struct dlb_attr attr[] = { { .name = "b", .type = DLB_ATTR_INT, .i = 3 },
 					 { .name = "a", .type = DLB_ATTR_STR, .s = "text" } };
-	dlb_graph_add_op(g, "first", "Relu", "", DLB_FORWARD, (int[]){ x, w, x }, 3, (int[]){ a }, 1, attr,
-			 2);
-	dlb_graph_add_op(g, "second", "Relu", "", DLB_FORWARD, (int[]){ a, -1, c }, 3, (int[]){ y }, 1, NULL,
-			 0);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "first", .type = "Relu", DLB_OPERANDS(x, w, x),
+						.out = (int[]){ a }, .n_out = 1, .attr = attr, .n_attr = 2 });
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "second", .type = "Relu", DLB_OPERANDS(a, -1, c),
+						.out = (int[]){ y }, .n_out = 1 });
 	g->op[0].flop = 100;
 	g->op[0].flop_fixed = 20;
 	g->input = dlb_arena_array(&g->arena, 1, sizeof(int));
@@ -125,8 +127,9 @@ static void test_order(uint64_t seed)
 			for (int k = 0; k < 3 && v > 0; k++)
 				in[n++] = tensor[dlb_rng_below(&rng, (uint64_t)v)];
 			snprintf(name, sizeof name, "op%d", v);
-			dlb_graph_add_op(&g, name, "Any", "", v < N / 2 ? DLB_FORWARD : DLB_BACKWARD, in, n,
-					 &tensor[v], 1, NULL, 0);
+			dlb_graph_add_op(&g, v < N / 2 ? DLB_FORWARD : DLB_BACKWARD,
+					 &(struct dlb_op_spec){ .name = name, .type = "Any", .in = in,
+								.n_in = n, .out = &tensor[v], .n_out = 1 });
 		}
 		g.op[3].colocate = 7;
 		g.op[5].of = 2;
@@ -147,9 +150,13 @@ static void test_order(uint64_t seed)
 	dlb_graph_init(&g);
 	const int a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION),
 		  b = dlb_graph_add_tensor(&g, "b", DLB_T_ACTIVATION);
-	dlb_graph_add_op(&g, "free", "Any", "", DLB_FORWARD, NULL, 0, NULL, 0, NULL, 0);
-	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &a, 1, &b, 1, NULL, 0);
-	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &b, 1, &a, 1, NULL, 0);
+	dlb_graph_add_op(&g, DLB_FORWARD, &(struct dlb_op_spec){ .name = "free", .type = "Any" });
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "p", .type = "Any", DLB_OPERANDS(a), .out = &b,
+						.n_out = 1 });
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "q", .type = "Any", DLB_OPERANDS(b), .out = &a,
+						.n_out = 1 });
 	assert(IS(dlb_graph_sort(&g, &err), ==, -1) && HAS(err.what, "'p' <- 'q' <- 'p'"));
 	assert(IS(dlb_graph_check(&g, &err), ==, -1) && HAS(err.what, "cycle"));
 	assert(IS(dlb_graph_check_known(&g, &err), ==, -1) && HAS(err.what, "no operator Any") &&
@@ -165,8 +172,12 @@ static void test_state_makes_no_edges(void)
 	dlb_graph_init(&g);
 	const int s = dlb_graph_add_tensor(&g, "mean", DLB_T_BUFFER),
 		  a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION);
-	dlb_graph_add_op(&g, "p", "Any", "", DLB_FORWARD, &s, 1, &a, 1, NULL, 0);
-	dlb_graph_add_op(&g, "q", "Any", "", DLB_FORWARD, &a, 1, &s, 1, NULL, 0);
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "p", .type = "Any", DLB_OPERANDS(s), .out = &a,
+						.n_out = 1 });
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "q", .type = "Any", DLB_OPERANDS(a), .out = &s,
+						.n_out = 1 });
 	assert(IS(dlb_graph_sort(&g, &err), ==, 0) && IS(dlb_graph_check(&g, &err), ==, 0) &&
 	       IS(g.tensor[s].producer, ==, -1));
 	dlb_graph_release(&g);
@@ -179,8 +190,9 @@ static void test_groups(void)
 	int group[6];
 	dlb_graph_init(&g);
 	for (int i = 0; i < 6; i++)
-		dlb_graph_add_op(&g, (char[]){ (char)('a' + i), 0 }, "Any", "", DLB_FORWARD, NULL, 0, NULL, 0,
-				 NULL, 0);
+		dlb_graph_add_op(&g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = (char[]){ (char)('a' + i), 0 },
+							.type = "Any" });
 	g.op[5].colocate = 3;
 	g.op[3].colocate = 1;
 	g.op[4].colocate = 5;
@@ -244,8 +256,10 @@ static void test_round_trip(void)
 	const int z = dlb_graph_add_tensor(&g, "z", DLB_T_ACTIVATION);
 	g.tensor[z].size_mul = 12;
 	g.tensor[z].size_add = 100.5;
-	dlb_graph_add_op(&g, "all", "NoSuchType", "com.example", DLB_FORWARD, &g.op[last].out[0], 1, &z, 1,
-			 attr, DLB_LEN(attr));
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "all", .type = "NoSuchType", .domain = "com.example",
+						DLB_OPERANDS(g.op[last].out[0]), .out = &z, .n_out = 1,
+						.attr = attr, .n_attr = DLB_LEN(attr) });
 	g.op[2].opset = 3;
 	g.op[2].flop = 1.5;
 	static const uint64_t u64[] = { UINT64_MAX, 5 };
@@ -379,7 +393,10 @@ static void test_large(void)
 		g.tensor[t].dim[1].add = 64;
 		snprintf(name, sizeof name, "op%d", i);
 		const struct dlb_attr attr = { .name = "alpha", .type = DLB_ATTR_REAL, .f = 0.5 };
-		dlb_graph_add_op(&g, name, "Relu", "", DLB_FORWARD, &before, before >= 0, &t, 1, &attr, 1);
+		dlb_graph_add_op(&g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = name, .type = "Relu", .in = &before,
+							.n_in = before >= 0, .out = &t, .n_out = 1,
+							.attr = &attr, .n_attr = 1 });
 		before = t;
 	}
 	const double start = dlb_clock_s();

@@ -292,11 +292,12 @@ static int add(struct dlb_graph *g, const char *name, const char *type, enum dlb
 	const struct dlb_attr trans_b = { .name = "transB", .type = DLB_ATTR_INT, .i = 1 };
 	const int in[3] = { a, b, c };
 	const bool dense = phase == DLB_FORWARD && !strcmp(type, "Gemm");
-	const int op = dlb_graph_add_op(g, name, type, phase == DLB_UPDATE ? "dlb" : "", phase, in,
-					c >= 0 ? 3 :
-					b >= 0 ? 2 :
-						 1,
-					&out, out >= 0, &trans_b, dense);
+	const int op = dlb_graph_add_op(g, phase,
+					&(struct dlb_op_spec){ .name = name, .type = type,
+							       .domain = phase == DLB_UPDATE ? "dlb" : "",
+							       .in = in, .n_in = c >= 0 ? 3 : b >= 0 ? 2 : 1,
+							       .out = &out, .n_out = out >= 0,
+							       .attr = &trans_b, .n_attr = dense });
 
 	g->op[op].of = of;
 	return op;

@@ -66,7 +66,9 @@ static void op(struct dlb_graph *g, const char *type, int i, int in, int out)
 {
 	char name[32];
 	snprintf(name, sizeof name, "%s%d", type, i);
-	dlb_graph_add_op(g, name, type, "test", DLB_FORWARD, &in, 1, &out, 1, NULL, 0);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = name, .type = type, .domain = "test",
+						DLB_OPERANDS(in), .out = &out, .n_out = 1 });
 }
 
 enum { MOST = 4, EVEN = 1000000 };

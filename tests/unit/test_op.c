@@ -501,8 +501,11 @@ static void build(struct dlb_graph *g, const struct test_case *c, struct built *
 		snprintf(name, sizeof name, "y%d", i);
 		out[i] = dlb_graph_add_tensor(g, dlb_arena_strdup(&g->arena, name), DLB_T_ACTIVATION);
 	}
-	op = dlb_graph_add_op(g, "op", c->type, cls->domain ? cls->domain : "", DLB_FORWARD, in, n_in, out,
-			      n_out, attr, n_attr);
+	op = dlb_graph_add_op(g, DLB_FORWARD,
+			      &(struct dlb_op_spec){ .name = "op", .type = c->type,
+						     .domain = cls->domain ? cls->domain : "", .in = in,
+						     .n_in = n_in, .out = out, .n_out = n_out, .attr = attr,
+						     .n_attr = n_attr });
 	g->op[op].opset = c->opset;
 	g->input = dlb_arena_array(&g->arena, MAX_IN, sizeof *g->input);
 	for (int i = 0; i < b->n_wanted; i++)

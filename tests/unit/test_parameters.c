@@ -25,7 +25,9 @@ static int constant(struct dlb_graph *g, const char *name, const float *v, int n
 static int op(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in)
 {
 	const int out = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
-	const int id = dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &out, 1, NULL, 0);
+	const int id = dlb_graph_add_op(g, DLB_FORWARD,
+					&(struct dlb_op_spec){ .name = name, .type = type, .in = in,
+							       .n_in = n_in, .out = &out, .n_out = 1 });
 
 	g->tensor[out].producer = id;
 	return out;

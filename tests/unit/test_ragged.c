@@ -206,8 +206,10 @@ static int routed(struct net *n, bool select)
 	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION),
 		  which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
 	const struct dlb_attr add = { .name = "reduction", .type = DLB_ATTR_STR, .s = "add" };
-	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which },
-			 2, NULL, 0);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "topk", .type = "TopK",
+						DLB_OPERANDS(n->h, INTS(g, 2)),
+						.out = (int[]){ values, which }, .n_out = 2 });
 	const int chosen = plain(g, "Equal", IN(which, INT(g, 1))),
 		  zeros = plain(g, "Mul", IN(n->x, REAL(g, 0)));
 	if (!select) {
@@ -233,8 +235,10 @@ static int permuted(struct net *n, bool select)
 		return routed(n, false);
 	const int values = dlb_graph_add_tensor(g, "best", DLB_T_ACTIVATION),
 		  which = dlb_graph_add_tensor(g, "which", DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, "topk", "TopK", "", DLB_FORWARD, IN(n->h, INTS(g, 2)), (int[]){ values, which },
-			 2, NULL, 0);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "topk", .type = "TopK",
+						DLB_OPERANDS(n->h, INTS(g, 2)),
+						.out = (int[]){ values, which }, .n_out = 2 });
 	const int hot = plain(g, "Equal",
 			      IN(plain(g, "Unsqueeze", IN(which, INTS(g, -1))), INTS(g, 0, 1, 2, 3)));
 	const int turned = op(g, "Transpose", IN(with(g, "Cast", IN(hot), "to", dlb_dtype_to_onnx(DLB_I64))),
@@ -355,8 +359,10 @@ static void bounds(void)
 		start(&n, 0);
 		const int best = dlb_graph_add_tensor(&n.g, "best", DLB_T_ACTIVATION),
 			  which = dlb_graph_add_tensor(&n.g, "which", DLB_T_ACTIVATION);
-		dlb_graph_add_op(&n.g, "topk", "TopK", "", DLB_FORWARD, IN(n.h, INTS(&n.g, 2)),
-				 (int[]){ best, which }, 2, NULL, 0);
+		dlb_graph_add_op(&n.g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = "topk", .type = "TopK",
+							DLB_OPERANDS(n.h, INTS(&n.g, 2)),
+							.out = (int[]){ best, which }, .n_out = 2 });
 		const int hot = plain(&n.g, "OneHot",
 				      IN(which, INT(&n.g, 4), constant(&n.g, DLB_I64, 2, values)));
 		const int at = where(&n.g, with(&n.g, "Gather", IN(hot, INT(&n.g, 1)), "axis", 2));

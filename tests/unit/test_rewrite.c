@@ -429,8 +429,10 @@ static int rope(struct dlb_graph *g, int x, int variant)
 				    dlb_graph_add_constant(g, "parts", &d, (const int64_t[]){ 3, 3 }, NULL) };
 		low = dlb_graph_add_tensor(g, "low", DLB_T_ACTIVATION);
 		high = dlb_graph_add_tensor(g, "high", DLB_T_ACTIVATION);
-		dlb_graph_add_op(g, "halves", "Split", "", DLB_FORWARD, in, 2, (const int[]){ low, high }, 2,
-				 &axis, 1);
+		dlb_graph_add_op(g, DLB_FORWARD,
+				 &(struct dlb_op_spec){ .name = "halves", .type = "Split", .in = in,
+							.n_in = 2, .out = (const int[]){ low, high },
+							.n_out = 2, .attr = &axis, .n_attr = 1 });
 	} else {
 		low = half(g, x, 0, 3);
 		high = half(g, x, 3, INT64_MAX);
@@ -954,8 +956,10 @@ static int normalized(struct dlb_graph *g, int x, int variant)
 		snprintf(name, sizeof name, "norm%d", k);
 		out[k] = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
 	}
-	dlb_graph_add_op(g, "norm", "BatchNormalization", "", DLB_FORWARD, in, 5, out, train ? 3 : 1, &mode,
-			 g->opset >= 14);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "norm", .type = "BatchNormalization", .in = in,
+						.n_in = 5, .out = out, .n_out = train ? 3 : 1, .attr = &mode,
+						.n_attr = g->opset >= 14 });
 	if (kind == 2)
 		output(g, out[0]);
 	const int y = OP("Relu", out[0]);
@@ -1045,8 +1049,9 @@ static int add_named(struct dlb_graph *g, const char *base)
 {
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, base), DLB_T_ACTIVATION);
 
-	return dlb_graph_add_op(g, dlb_graph_op_name(g, base), "Identity", "", DLB_FORWARD, NULL, 0, &t, 1,
-				NULL, 0);
+	return dlb_graph_add_op(g, DLB_FORWARD,
+				&(struct dlb_op_spec){ .name = dlb_graph_op_name(g, base), .type = "Identity",
+						       .out = &t, .n_out = 1 });
 }
 
 /* New names differ from all names in use, but may equal former names of ops and names of removed ops. */

@@ -30,7 +30,9 @@ static int op(struct dlb_graph *g, const char *type, int i, enum dlb_phase phase
 {
 	char name[64];
 	snprintf(name, sizeof name, "%s%d", type, i);
-	return dlb_graph_add_op(g, name, type, "test", phase, in, n_in, &out, out >= 0, NULL, 0);
+	return dlb_graph_add_op(g, phase,
+				&(struct dlb_op_spec){ .name = name, .type = type, .domain = "test", .in = in,
+						       .n_in = n_in, .out = &out, .n_out = out >= 0 });
 }
 
 static void build(struct pipeline *x, int stages)

@@ -71,7 +71,9 @@ static int attention(struct dlb_graph *g)
 	for (int i = 0; i < 3; i++)
 		part[i] = dlb_graph_add_tensor(g, (const char *[]){ "q", "k", "v" }[i], DLB_T_ACTIVATION);
 	const int in[2] = { qkv, I(12, 12, 12) };
-	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 3, &last, 1);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "split", .type = "Split", .in = in, .n_in = 2,
+						.out = part, .n_out = 3, .attr = &last, .n_attr = 1 });
 	for (int i = 0; i < 3; i++)
 		part[i] = with(g, "Transpose", OP("Reshape", part[i], I(0, 5, 3, 4)), -1,
 			       i == 1 ? &keys : &heads, 1);
@@ -94,7 +96,9 @@ static int attention_op(struct dlb_graph *g)
 
 	for (int i = 0; i < 2; i++)
 		part[i] = dlb_graph_add_tensor(g, (const char *[]){ "k", "v" }[i], DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 2, &last, 1);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "split", .type = "Split", .in = in, .n_in = 2,
+						.out = part, .n_out = 2, .attr = &last, .n_attr = 1 });
 	const int y = op(g, "Attention", (const int[]){ q, part[0], part[1], OP("Tanh", W("mask", 4, 5, 5)) },
 			 4, how, 3);
 	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
@@ -117,8 +121,10 @@ static int strided_attention(struct dlb_graph *g)
 	const int v = OP("Reshape", OP("MatMul", x, W("v", 8, 6)), I(0, 5, 2, 3));
 	const int mask = OP("Tanh", W("mask", 4, 5, 5)), y = dlb_graph_add_tensor(g, "y", DLB_T_ACTIVATION);
 
-	dlb_graph_add_op(g, "attention", "StridedAttention", "dlb", DLB_FORWARD,
-			 (const int[]){ q, k, v, mask }, 4, &y, 1, how, 4);
+	dlb_graph_add_op(g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "attention", .type = "StridedAttention",
+						.domain = "dlb", DLB_OPERANDS(q, k, v, mask), .out = &y,
+						.n_out = 1, .attr = how, .n_attr = 4 });
 	return OP("Add", x, OP("MatMul", OP("Reshape", y, I(0, 5, 12)), W("o", 12, 8)));
 }
 

@@ -53,7 +53,10 @@ static int op(struct dlb_graph *g, const char *type, const int *in, int n_in, co
 	char name[40];
 
 	snprintf(name, sizeof name, "%s_%d", type, g->n_ops);
-	return dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+	return dlb_graph_add_op(g, DLB_FORWARD,
+				&(struct dlb_op_spec){ .name = name, .type = type, .in = in, .n_in = n_in,
+						       .out = out, .n_out = n_out, .attr = attr,
+						       .n_attr = n_attr });
 }
 
 #define IN(...) (const int[]){ __VA_ARGS__ }, (int)(sizeof (int[]){ __VA_ARGS__ } / sizeof(int))
