@@ -15,7 +15,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_add_relu, 2, 0, 0, k, err);
+	return dlb_kernel_map(be, io, DLB_MAP(add_relu, 2), k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)

@@ -318,43 +318,58 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Copies input i, with sizes h, into rows [first, ...) of `to`, which is (batch, heads, rows, width). */
-static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const struct dlb_desc *from,
-		     struct heads h, int to, const struct dlb_desc *d_to, int64_t rows, int64_t first,
-		     struct dlb_error *err)
+/* The chain of a vertex's kernel. */
+struct attention_chain {
+	struct dlb_chain *c;
+	struct dlb_backend *be;
+	const struct dlb_op_io *io;
+	struct dlb_error *err;
+};
+/* Where keys (or values) are joined: operand `to` of the chain, (batch, heads, rows, width) like d. */
+struct joined { int to; struct dlb_desc d; };
+
+/* Copies input i, with sizes h, into rows [first, ...) of j. */
+static void put_rows(struct attention_chain *a, int i, struct heads h, const struct joined *j, int64_t first)
 {
-	const int64_t dim[4] = { h.batch, h.heads, h.rows, h.width };
+	const int64_t dim[4] = { h.batch, h.heads, h.rows, h.width }, rows = j->d.dim[2];
 	int64_t in[4] = { 0, 0, 0, 1 }, out[4] = { h.heads * rows * h.width, rows * h.width, h.width, 1 };
 	struct dlb_kernel *k = NULL;
 
 	strides_of(h, in);
-	const int rc = dlb_kernel_strided(be, from, d_to, 4, dim, in, 0, out, first * h.width, false, &k,
-					  err);
-	dlb_chain_add(c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(to), 1);
+	const struct dlb_strided s = { .in = &a->io->in[i],
+				       .out = &j->d,
+				       .n_dims = 4,
+				       .dim = dim,
+				       .in_stride = in,
+				       .out_stride = out,
+				       .out_offset = first * h.width };
+	const int rc = dlb_kernel_strided(a->be, &s, &k, a->err);
+	dlb_chain_add(a->c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(j->to), 1);
 }
 
 /* The keys (or values) that the kernel reads: input i, or past and new ones joined in output
  * `present` or in scratch memory. */
-static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, int i,
-		       int past, int present, struct heads all, int64_t fresh, struct dlb_error *err)
+static int gather_rows(struct attention_chain *a, int i, int past, int present, struct heads all,
+		       int64_t fresh)
 {
+	const struct dlb_op_io *io = a->io;
 	const bool has_past = dlb_io_has(io, past), wanted = dlb_io_wants(io, present);
-	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows,
-									   all.width, BY_HEADS, false });
+	struct joined j = { .d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows,
+									  all.width, BY_HEADS, false }) };
 	struct heads h = all;
 
 	if (!has_past && !wanted)
 		return DLB_IN(i);
-	const int to = wanted ? DLB_OUT(present) : dlb_chain_temp(c, &d);
+	j.to = wanted ? DLB_OUT(present) : dlb_chain_temp(a->c, &j.d);
 	if (has_past) {
 		h = (struct heads){ all.batch, all.heads, all.rows - fresh, all.width, BY_HEADS, false };
-		put_rows(c, be, past, &io->in[past], h, to, &d, all.rows, 0, err);
+		put_rows(a, past, h, &j, 0);
 	}
 	h = (struct heads){ all.batch, all.heads, fresh, all.width, BY_HEADS, io->in[i].n_dims == 3 };
 	if (h.flat)
 		memcpy(h.axis, (const int64_t[])BY_ROWS, sizeof h.axis);
-	put_rows(c, be, i, &io->in[i], h, to, &d, all.rows, all.rows - fresh, err);
-	return has_past ? to : DLB_IN(i);
+	put_rows(a, i, h, &j, all.rows - fresh);
+	return has_past ? j.to : DLB_IN(i);
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
@@ -366,8 +381,9 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	if (parse(io, &a, err))
 		return -1;
 	struct dlb_chain *c = dlb_chain_new(be, err);
-	const int keys = gather_rows(c, be, io, K, PAST_K, PRESENT_K, a.k, a.fresh, err);
-	const int values = gather_rows(c, be, io, V, PAST_V, PRESENT_V, a.v, a.fresh, err);
+	struct attention_chain chain = { c, be, io, err };
+	const int keys = gather_rows(&chain, K, PAST_K, PRESENT_K, a.k, a.fresh);
+	const int values = gather_rows(&chain, V, PAST_V, PRESENT_V, a.v, a.fresh);
 	const int in[] = { DLB_IN(Q), keys, values, dlb_io_has(io, MASK) ? DLB_IN(MASK) : DLB_NOTHING,
 			   dlb_io_has(io, LENGTHS) ? DLB_IN(LENGTHS) : DLB_NOTHING };
 	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, SAVED) ? DLB_OUT(SAVED) : DLB_NOTHING,

@@ -119,7 +119,7 @@ static int kernel_prelu(struct dlb_backend *be, const struct dlb_op_io *io, stru
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, fn_of(io->cls), io->n_in, 0, 0, k, err);
+	return dlb_kernel_map(be, io, &(struct dlb_map){ .fn = fn_of(io->cls), .n_in = io->n_in }, k, err);
 }
 
 /* -- gradients -- */
@@ -265,11 +265,13 @@ static int kernel_fold(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		int from = i == 1 ? DLB_IN(0) : DLB_OUT(0);
 		const struct dlb_desc *d[2] = { i == 1 ? &io->in[0] : y, &io->in[i] };
 
-		dlb_chain_map(c, fn, 0, 0, DLB_REFS(from, DLB_IN(i)), d, 2, DLB_OUT(0), y);
+		dlb_chain_map(c, &(struct dlb_map){ .fn = fn, .n_in = 2 }, DLB_REFS(from, DLB_IN(i)), d,
+			      DLB_OUT(0), y);
 	}
 	if (mean && io->n_in > 1)
-		dlb_chain_map(c, DLB_MAP_linear, 1.0 / io->n_in, 0, DLB_REFS(DLB_OUT(0)), &y, 1, DLB_OUT(0),
-			      y);
+		dlb_chain_map(c,
+			      &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1, .alpha = 1.0 / io->n_in },
+			      DLB_REFS(DLB_OUT(0)), &y, DLB_OUT(0), y);
 	return dlb_chain_finish(c, k);
 }
 
@@ -317,7 +319,8 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	enum dlb_dtype in = x->dtype;
 
 	if (e >= 0) {
-		dlb_chain_map(c, exponents[e].pow, 0, 0, DLB_REFS(rx), &x, 1, ry, y);
+		dlb_chain_map(c, &(struct dlb_map){ .fn = exponents[e].pow, .n_in = 1 }, DLB_REFS(rx), &x, ry,
+			      y);
 		return dlb_chain_finish(c, k);
 	}
 	if (p->dtype != x->dtype && !dlb_dtype_is_float(x->dtype) && dlb_dtype_is_float(p->dtype))
@@ -334,7 +337,7 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 		ry = dlb_chain_temp(c, &cast_y);
 		dlb_chain_cast(c, DLB_IN(0), x, rx, &cast_x);
 	}
-	dlb_chain_map(c, DLB_MAP_pow, 0, 0, DLB_REFS(rx, rp), d, 2, ry, &cast_y);
+	dlb_chain_map(c, DLB_MAP(pow, 2), DLB_REFS(rx, rp), d, ry, &cast_y);
 	if (ry != DLB_OUT(0))
 		dlb_chain_cast(c, ry, &cast_y, DLB_OUT(0), y);
 	return dlb_chain_finish(c, k);
@@ -345,7 +348,9 @@ static int kernel_pow_grad(struct dlb_backend *be, const struct dlb_op_io *io, s
 {
 	int e = exponent_of(io, 2, &io->in[1], &io->out[0]);
 
-	return e < 0 ? kernel(be, io, k, err) : dlb_kernel_map(be, io, exponents[e].grad, 2, 0, 0, k, err);
+	return e < 0 ? kernel(be, io, k, err) : dlb_kernel_map(be, io,
+							       &(struct dlb_map){ .fn = exponents[e].grad,
+								       .n_in = 2 }, k, err);
 }
 
 static double flops_pow(const struct dlb_op_io *io)
@@ -358,8 +363,9 @@ static double flops_pow(const struct dlb_op_io *io)
 static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		      struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, dlb_io_int(io, "fmod", 0) ? DLB_MAP_fmod : DLB_MAP_mod, 2, 0, 0, k,
-			      err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = dlb_io_int(io, "fmod", 0) ? DLB_MAP_fmod : DLB_MAP_mod,
+						 .n_in = 2 }, k, err);
 }
 
 /* -- Clip: bounds by attribute before opset 11, by optional inputs since -- */
@@ -399,8 +405,9 @@ static int kernel_clip(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	double b[2];
 
 	if (bounds(io, 1, b) && dlb_dtype_is_float(x->dtype)) {
-		dlb_chain_map(c, DLB_MAP_clip, b[0], b[1], DLB_REFS(DLB_IN(0)), &x, 1, DLB_OUT(0),
-			      &io->out[0]);
+		dlb_chain_map(c,
+			      &(struct dlb_map){ .fn = DLB_MAP_clip, .n_in = 1, .alpha = b[0], .beta = b[1] },
+			      DLB_REFS(DLB_IN(0)), &x, DLB_OUT(0), &io->out[0]);
 		return dlb_chain_finish(c, k);
 	}
 	int from = DLB_IN(0);
@@ -410,8 +417,8 @@ static int kernel_clip(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 		if (!dlb_io_has(io, i))
 			continue;
-		dlb_chain_map(c, i == 1 ? DLB_MAP_max : DLB_MAP_min, 0, 0, DLB_REFS(from, DLB_IN(i)), d, 2,
-			      DLB_OUT(0), &io->out[0]);
+		dlb_chain_map(c, &(struct dlb_map){ .fn = i == 1 ? DLB_MAP_max : DLB_MAP_min, .n_in = 2 },
+			      DLB_REFS(from, DLB_IN(i)), d, DLB_OUT(0), &io->out[0]);
 		from = DLB_OUT(0);
 	}
 	if (from == DLB_IN(0))
@@ -447,8 +454,10 @@ static int infer_clip_grad(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			    struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_clip_grad, 2, dlb_io_real(io, "min", -HUGE_VAL),
-			      dlb_io_real(io, "max", HUGE_VAL), k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = DLB_MAP_clip_grad, .n_in = 2,
+						 .alpha = dlb_io_real(io, "min", -HUGE_VAL),
+						 .beta = dlb_io_real(io, "max", HUGE_VAL) }, k, err);
 }
 
 #define BINARY(n, in, inf, grad, kern) \

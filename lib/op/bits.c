@@ -33,14 +33,15 @@ static int infer_shift(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel_shift(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, to_left(io, err) ? DLB_MAP_shift_left : DLB_MAP_shift_right, 2, 0, 0, k,
-			      err);
+	const enum dlb_map_fn fn = to_left(io, err) ? DLB_MAP_shift_left : DLB_MAP_shift_right;
+
+	return dlb_kernel_map(be, io, &(struct dlb_map){ .fn = fn, .n_in = 2 }, k, err);
 }
 
 #define BITS(n, f, in) \
 	static int kernel_##f(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err) \
 	{ \
-		return dlb_kernel_map(be, io, DLB_MAP_##f, in, 0, 0, k, err); \
+		return dlb_kernel_map(be, io, DLB_MAP(f, in), k, err); \
 	} \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { in, in }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
 		.overwrite = (1 << in) - 1, .work = "elementwise", .infer = infer, .kernel = kernel_##f };

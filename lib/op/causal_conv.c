@@ -205,8 +205,15 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 	if (parse(io, X, &c, err))
 		return -1;
-	return dlb_kernel_host(be, io, 4, 2, c.type == DLB_F64 ? forward_double : forward_float, &c, sizeof c,
-			     (size_t)(2 * c.length + c.taps) * sizeof(double), k, err);
+	const struct dlb_host_call h = {
+		.fn = c.type == DLB_F64 ? forward_double : forward_float,
+		.n_in = 4,
+		.n_out = 2,
+		.ctx = &c,
+		.ctx_bytes = sizeof c,
+		.scratch_bytes = (size_t)(2 * c.length + c.taps) * sizeof(double)
+	};
+	return dlb_kernel_host(be, io, &h, k, err);
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
@@ -216,11 +223,16 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 	if (parse(io, GRAD_X, &c, err))
 		return -1;
-	return dlb_kernel_host(be, io, 6, 4, c.type == DLB_F64 ? backward_double : backward_float, &c,
-			       sizeof c,
-			       (size_t)(4 * c.length + 2 * c.taps + c.channels * (c.taps + 1)) *
-				       sizeof(double),
-			       k, err);
+	const struct dlb_host_call h = {
+		.fn = c.type == DLB_F64 ? backward_double : backward_float,
+		.n_in = 6,
+		.n_out = 4,
+		.ctx = &c,
+		.ctx_bytes = sizeof c,
+		.scratch_bytes = (size_t)(4 * c.length + 2 * c.taps + c.channels * (c.taps + 1)) *
+				 sizeof(double)
+	};
+	return dlb_kernel_host(be, io, &h, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)

@@ -66,18 +66,25 @@ void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int 
 		s->out[i] = out[i];
 }
 
-void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
-		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out)
+static struct dlb_map_desc map_desc(const struct dlb_map *m, const struct dlb_desc *out)
 {
-	struct dlb_map_desc m = { .fn = fn, .n_in = n_in, .out = *d_out, .alpha = alpha, .beta = beta };
+	return (struct dlb_map_desc){
+		.fn = m->fn, .n_in = m->n_in, .out = *out, .alpha = m->alpha, .beta = m->beta
+	};
+}
+
+void dlb_chain_map(struct dlb_chain *c, const struct dlb_map *m, const int *in,
+		   const struct dlb_desc *const *d, int out, const struct dlb_desc *d_out)
+{
+	struct dlb_map_desc desc = map_desc(m, d_out);
 	struct dlb_kernel *k = NULL;
 
 	if (c->rc)
 		return;
-	for (int i = 0; i < n_in; i++)
-		m.in[i] = *d[i];
-	int rc = c->be->ops->map(c->be, &m, &k, c->err);
-	dlb_chain_add(c, rc, k, in, n_in, &out, 1);
+	for (int i = 0; i < m->n_in; i++)
+		desc.in[i] = *d[i];
+	int rc = c->be->ops->map(c->be, &desc, &k, c->err);
+	dlb_chain_add(c, rc, k, in, m->n_in, &out, 1);
 }
 
 void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc *d)
@@ -93,7 +100,10 @@ void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, in
 
 	if (c->rc)
 		return;
-	int rc = dlb_kernel_strided(c->be, d_in, d_out, 1, &count, &one, 0, &one, 0, false, &k, c->err);
+	int rc = dlb_kernel_strided(c->be,
+				    &(struct dlb_strided){ .in = d_in, .out = d_out, .n_dims = 1,
+							   .dim = &count, .in_stride = &one,
+							   .out_stride = &one }, &k, c->err);
 	dlb_chain_add(c, rc, k, &in, 1, &out, 1);
 }
 
@@ -174,33 +184,31 @@ int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k)
 
 /* -- single kernels -- */
 
-int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
-		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err)
+int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_map *m,
+		   struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct dlb_map_desc d = { .fn = fn, .n_in = n_in, .out = io->out[0], .alpha = alpha, .beta = beta };
+	struct dlb_map_desc d = map_desc(m, &io->out[0]);
 
-	for (int i = 0; i < n_in; i++)
+	for (int i = 0; i < m->n_in; i++)
 		d.in[i] = io->in[i];
 	return be->ops->map(be, &d, k, err);
 }
 
-int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n,
-		       const int64_t *dim, const int64_t *in_stride, int64_t in_offset,
-		       const int64_t *out_stride, int64_t out_offset, bool zero_first, struct dlb_kernel **k,
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_strided *s, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	struct dlb_copy_desc d = { .in = in->dtype,
-				   .out = out->dtype,
-				   .n_dims = n,
-				   .in_offset = in_offset,
-				   .out_offset = out_offset,
-				   .zero_first = zero_first,
-				   .out_count = dlb_desc_count(out) };
+	struct dlb_copy_desc d = { .in = s->in->dtype,
+				   .out = s->out->dtype,
+				   .n_dims = s->n_dims,
+				   .in_offset = s->in_offset,
+				   .out_offset = s->out_offset,
+				   .zero_first = s->zero_first,
+				   .out_count = dlb_desc_count(s->out) };
 
-	for (int i = 0; i < n; i++) {
-		d.dim[i] = dim[i];
-		d.in_stride[i] = in_stride[i];
-		d.out_stride[i] = out_stride[i];
+	for (int i = 0; i < s->n_dims; i++) {
+		d.dim[i] = s->dim[i];
+		d.in_stride[i] = s->in_stride[i];
+		d.out_stride[i] = s->out_stride[i];
 	}
 	return be->ops->copy(be, &d, k, err);
 }
@@ -210,7 +218,10 @@ int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct d
 {
 	int64_t count = dlb_desc_count(&io->in[0]), one = 1;
 
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], 1, &count, &one, 0, &one, 0, false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = &io->in[0], .out = &io->out[0], .n_dims = 1,
+							 .dim = &count, .in_stride = &one,
+							 .out_stride = &one }, k, err);
 }
 
 /* A temporary of type `wide` if operand d has one of the types, else `ref`; *d becomes the kernel's view. */
@@ -305,20 +316,19 @@ int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return types & halves ? dlb_kernel_widened(be, io, halves, DLB_F32, io->cls->kernel, k, err) : rc;
 }
 
-int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn,
-		    const void *ctx, size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k,
-		    struct dlb_error *err)
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_host_call *h,
+		    struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;
 	int in[MAX_REFS], out[MAX_REFS];
-	const int rc = be->ops->host(be, fn, ctx, ctx_bytes, scratch_bytes, &sub, err);
+	const int rc = be->ops->host(be, h->fn, h->ctx, h->ctx_bytes, h->scratch_bytes, &sub, err);
 
-	assert(n_in <= MAX_REFS && n_out <= MAX_REFS);
-	for (int i = 0; i < n_in; i++)
+	assert(h->n_in <= MAX_REFS && h->n_out <= MAX_REFS);
+	for (int i = 0; i < h->n_in; i++)
 		in[i] = dlb_io_has(io, i) ? DLB_IN(i) : DLB_NOTHING;
-	for (int i = 0; i < n_out; i++)
+	for (int i = 0; i < h->n_out; i++)
 		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : DLB_NOTHING;
-	dlb_chain_add(c, rc, sub, in, n_in, out, n_out);
+	dlb_chain_add(c, rc, sub, in, h->n_in, out, h->n_out);
 	return dlb_chain_finish(c, k);
 }

@@ -388,7 +388,7 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 		bias = dlb_desc_make(y.dtype, y.n_dims, (int64_t[DLB_MAX_DIMS]){ 1, y.dim[1], 1, 1, 1 });
 		const struct dlb_desc *d[2] = { &io->out[0], &bias };
 
-		dlb_chain_map(chain, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(2)), d, 2, DLB_OUT(0),
+		dlb_chain_map(chain, DLB_MAP(add, 2), DLB_REFS(DLB_OUT(0), DLB_IN(2)), d, DLB_OUT(0),
 			      &io->out[0]);
 	}
 	return dlb_chain_finish(chain, k);

@@ -436,7 +436,7 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		bias = dlb_desc_make(d.type, 4, (int64_t[]){ 1, io->in[1].dim[0], 1, 1 });
 		const struct dlb_desc *of[2] = { &io->out[0], &bias };
 
-		dlb_chain_map(c, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), DLB_IN(3)), of, 2, DLB_OUT(0),
+		dlb_chain_map(c, DLB_MAP(add, 2), DLB_REFS(DLB_OUT(0), DLB_IN(3)), of, DLB_OUT(0),
 			      &io->out[0]);
 	}
 	return dlb_chain_finish(c, k);

@@ -68,8 +68,14 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const int64_t in_wide[6] = { sw[0], sw[1], sw[2], sw[3], sw[2] * b, sw[3] * b };
 
 	if (deep == &io->in[0])
-		return dlb_kernel_strided(be, deep, wide, 6, dim, from_deep, 0, in_wide, 0, false, k, err);
-	return dlb_kernel_strided(be, wide, deep, 6, dim, in_wide, 0, from_deep, 0, false, k, err);
+		return dlb_kernel_strided(be,
+					  &(struct dlb_strided){ .in = deep, .out = wide, .n_dims = 6,
+								 .dim = dim, .in_stride = from_deep,
+								 .out_stride = in_wide }, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = wide, .out = deep, .n_dims = 6, .dim = dim,
+							 .in_stride = in_wide, .out_stride = from_deep }, k,
+				  err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)

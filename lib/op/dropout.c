@@ -160,8 +160,9 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const struct dlb_desc *d[2] = { &io->in[1], &io->in[0] };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 
-	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - dlb_io_real(io, "ratio", 0.5)), 0,
-		      DLB_REFS(DLB_IN(1), DLB_IN(0)), d, 2, DLB_OUT(0), &io->out[0]);
+	dlb_chain_map(c, &(struct dlb_map){ .fn = DLB_MAP_keep, .n_in = 2,
+					    .alpha = 1 / (1 - dlb_io_real(io, "ratio", 0.5)) },
+		      DLB_REFS(DLB_IN(1), DLB_IN(0)), d, DLB_OUT(0), &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 

@@ -238,10 +238,12 @@ static bool lies(const struct einsum_work *w, const struct einsum_operand *o, co
 	return true;
 }
 
-/* Copies o to `ref`, with its letters in the order id[n] and strides `to`. */
-static void copy(struct einsum_work *w, const struct einsum_operand *o, const int *id, int n,
-		 const int64_t *to, int ref, const struct dlb_desc *d, bool zero_first)
+/* Copies the elements of o to operand `to`, whose letters are those of o in another order; d: its desc.
+ * zero_first: elements between them become 0. */
+static void copy(struct einsum_work *w, const struct einsum_operand *o, const struct einsum_operand *to,
+		 const struct dlb_desc *d, bool zero_first)
 {
+	const int n = to->n;
 	struct dlb_copy_desc copies = { .in = w->type, .out = w->type, .n_dims = n, .zero_first = zero_first,
 					.out_count = dlb_desc_count(d) };
 	struct dlb_kernel *k = NULL;
@@ -252,12 +254,12 @@ static void copy(struct einsum_work *w, const struct einsum_operand *o, const in
 		return;
 	}
 	for (int i = 0; i < n; i++) {
-		copies.dim[i] = w->e->extent[id[i]];
-		copies.in_stride[i] = o->stride[find(o, id[i])];
-		copies.out_stride[i] = to[i];
+		copies.dim[i] = w->e->extent[to->id[i]];
+		copies.in_stride[i] = o->stride[find(o, to->id[i])];
+		copies.out_stride[i] = to->stride[i];
 	}
 	rc = w->be->ops->copy(w->be, &copies, &k, w->err);
-	dlb_chain_add(w->c, rc, k, &o->ref, 1, &ref, 1);
+	dlb_chain_add(w->c, rc, k, &o->ref, 1, &to->ref, 1);
 }
 
 /* A new operand over contiguous memory `ref` with the letters in this order. */
@@ -282,7 +284,7 @@ static struct einsum_operand pack(struct einsum_work *w, const struct einsum_ope
 	if (lies(w, o, id, n))
 		return contiguous(w, o->ref, id, n);
 	p = contiguous(w, dlb_chain_temp(w->c, &d), id, n);
-	copy(w, o, id, n, p.stride, p.ref, &d, false);
+	copy(w, o, &p, &d, false);
 	return p;
 }
 
@@ -412,7 +414,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	to = make_operand(&e, &e.y, &io->out[0], DLB_OUT(0));
 	if (o.ref != DLB_OUT(0) && o.n == to.n)
-		copy(&w, &o, to.id, to.n, to.stride, DLB_OUT(0), &io->out[0], to.n < e.y.n);
+		copy(&w, &o, &to, &io->out[0], to.n < e.y.n);
 	return dlb_chain_finish(w.c, k);
 }
 

@@ -23,7 +23,9 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, by_tanh(io) ? DLB_MAP_gelu_tanh : DLB_MAP_gelu, 1, 0, 0, k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = by_tanh(io) ? DLB_MAP_gelu_tanh : DLB_MAP_gelu,
+						 .n_in = 1 }, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -46,8 +48,9 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, by_tanh(io) ? DLB_MAP_gelu_tanh_grad : DLB_MAP_gelu_grad, 2, 0, 0, k,
-			      err);
+	const enum dlb_map_fn fn = by_tanh(io) ? DLB_MAP_gelu_tanh_grad : DLB_MAP_gelu_grad;
+
+	return dlb_kernel_map(be, io, &(struct dlb_map){ .fn = fn, .n_in = 2 }, k, err);
 }
 
 static double flops(const struct dlb_op_io *io)

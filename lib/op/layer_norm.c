@@ -144,7 +144,10 @@ static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_
 		stride *= dim;
 	}
 	const int t = dlb_chain_temp(c, &row);
-	const int rc = dlb_kernel_strided(be, p, &row, row.n_dims, row.dim, from, 0, to, 0, false, &k, err);
+	const int rc = dlb_kernel_strided(be,
+					  &(struct dlb_strided){ .in = p, .out = &row, .n_dims = row.n_dims,
+								 .dim = row.dim, .in_stride = from,
+								 .out_stride = to }, &k, err);
 	dlb_chain_add(c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(t), 1);
 	return t;
 }

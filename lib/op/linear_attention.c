@@ -232,11 +232,15 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			} \
 		} \
 	} \
-	/* The gradients of row t. s: the state between decay and update; e: as decay_ left it. ds: the gradient of the \
+	/* A row on the way back. s: the state between decay and update; e: as decay_ left it. ds: the gradient of the \
 	 * state after the row, replaced by that of the state before it. du: scratch of v_width. */ \
-	static void back_##T(const struct linear_attention *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, const T *s, \
-			     const T *e, T *ds, T *du) \
+	struct back_##T { const T *s, *e; T *ds, *du; }; \
+	/* The gradients of row t of head h in batch b. */ \
+	static void back_##T(const struct linear_attention *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, \
+			     const struct back_##T *w) \
 	{ \
+		const T *s = w->s, *e = w->e; \
+		T *ds = w->ds, *du = w->du; \
 		const int64_t n = l->v_width, share = l->heads / l->kv_heads, at = b * l->rows + t; \
 		const struct row_##T r = row_at_##T(l, in, b, h, t); \
 		const T *dy = (const T *)in[N_OPERANDS] + (at * l->heads + h * share) * n; \
@@ -244,10 +248,10 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 		T *dv = (T *)out[V] + (at * l->kv_heads + h) * n, dbeta = 0, dgate = 0; \
 		for (int64_t i = 0; i < share; i++) \
 			for (int64_t d = 0; d < l->width; d++) { \
-				const T by = (T)l->scale * r.q[i * l->width + d], w = r.k[d] * r.beta; \
+				const T by = (T)l->scale * r.q[i * l->width + d], weight = r.k[d] * r.beta; \
 				T sum = 0; \
 				for (int64_t m = 0; m < n; m++) { \
-					sum += dy[i * n + m] * (s[d * n + m] + w * e[m]); \
+					sum += dy[i * n + m] * (s[d * n + m] + weight * e[m]); \
 					ds[d * n + m] += by * dy[i * n + m]; \
 				} \
 				dq[i * l->width + d] = (T)l->scale * sum; \
@@ -318,7 +322,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 				write_##T(l, &r, e + (t - from) * l->v_width, s); \
 			} \
 			for (int64_t t = end - 1; t >= from; t--) \
-				back_##T(l, in, out, b, h, t, own + (t - from) * size, e + (t - from) * l->v_width, ds, du); \
+				back_##T(l, in, out, b, h, t, &(struct back_##T){ own + (t - from) * size, \
+										  e + (t - from) * l->v_width, ds, du }); \
 		} \
 		if (in[PAST]) \
 			memcpy((T *)out[PAST] + u * size, ds, (size_t)size * sizeof *ds); \
@@ -432,7 +437,10 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool back
 	c.rest = bytes;
 	room(&bytes,
 	     backward ? (2 * l->stretch + 2) * size + (l->stretch + 1) * l->v_width : size + l->v_width);
-	return dlb_kernel_host(be, io, c.n_in, c.n_out, linear_run, &c, sizeof c, bytes, k, err);
+	return dlb_kernel_host(be, io,
+			       &(struct dlb_host_call){ .fn = linear_run, .n_in = c.n_in, .n_out = c.n_out,
+							.ctx = &c, .ctx_bytes = sizeof c,
+							.scratch_bytes = bytes }, k, err);
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,

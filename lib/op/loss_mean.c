@@ -31,7 +31,8 @@ static void map(const struct loss_terms *s, enum dlb_map_fn fn, double alpha, do
 {
 	const struct dlb_desc *d[2] = { &s->x, b == s->w && s->w_desc ? s->w_desc : &s->x };
 
-	dlb_chain_map(s->c, fn, alpha, beta, DLB_REFS(a, b), d, b == DLB_NOTHING ? 1 : 2, to, &s->x);
+	dlb_chain_map(s->c, &(struct dlb_map){ .fn = fn, .n_in = b == DLB_NOTHING ? 1 : 2, .alpha = alpha,
+					       .beta = beta }, DLB_REFS(a, b), d, to, &s->x);
 }
 
 static int temp(const struct loss_terms *s)
@@ -264,7 +265,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	sum = dlb_chain_temp(c, &one);
 	dlb_chain_reduce(c, DLB_REDUCE_FN_SUM, 1, s.to, &flat, sum, &one);
-	dlb_chain_map(c, DLB_MAP_linear, 1 / divisor(l, &s), 0, DLB_REFS(sum), d, 1, DLB_OUT(0), &one);
+	dlb_chain_map(c, &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1, .alpha = 1 / divisor(l, &s) },
+		      DLB_REFS(sum), d, DLB_OUT(0), &one);
 	return dlb_chain_finish(c, k);
 }
 
@@ -308,11 +310,12 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const struct dlb_desc one = dlb_desc_1d(s.x.dtype, 1), *scalar = &one, *d[2] = { &s.x, &one };
 	const int dy = dlb_chain_temp(c, &one);
 
-	dlb_chain_map(c, DLB_MAP_linear, l->scale / divisor(l, &s), 0, DLB_REFS(DLB_IN(0)), &scalar, 1, dy,
-		      &one);
+	dlb_chain_map(c, &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1,
+					    .alpha = l->scale / divisor(l, &s) }, DLB_REFS(DLB_IN(0)),
+		      &scalar, dy, &one);
 	s.to = DLB_OUT(0);
 	l->slopes(&s);
-	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(DLB_OUT(0), dy), d, 2, DLB_OUT(0), &s.x);
+	dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(DLB_OUT(0), dy), d, DLB_OUT(0), &s.x);
 	return dlb_chain_finish(c, k);
 }
 

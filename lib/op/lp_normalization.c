@@ -42,11 +42,11 @@ static int norm_of(struct dlb_chain *c, const struct lp_norm *l, int x, int wide
 	const int norm = dlb_chain_temp(c, n);
 
 	if (l->p == 1) {
-		dlb_chain_map(c, DLB_MAP_abs, 0, 0, DLB_REFS(x), &d, 1, wide, d);
+		dlb_chain_map(c, DLB_MAP(abs, 1), DLB_REFS(x), &d, wide, d);
 		dlb_chain_reduce(c, DLB_REDUCE_FN_SUM, 1u << l->axis, wide, d, norm, n);
 	} else {
 		dlb_chain_reduce(c, DLB_REDUCE_FN_SUMSQ, 1u << l->axis, x, d, norm, n);
-		dlb_chain_map(c, DLB_MAP_sqrt, 0, 0, DLB_REFS(norm), &n, 1, norm, n);
+		dlb_chain_map(c, DLB_MAP(sqrt, 1), DLB_REFS(norm), &n, norm, n);
 	}
 	return norm;
 }
@@ -63,7 +63,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const struct dlb_desc *d[2] = { x, &l.norm };
 	const int norm = norm_of(c, &l, DLB_IN(0), DLB_OUT(0), x);
 
-	dlb_chain_map(c, DLB_MAP_div_or_zero, 0, 0, DLB_REFS(DLB_IN(0), norm), d, 2, DLB_OUT(0), &io->out[0]);
+	dlb_chain_map(c, DLB_MAP(div_or_zero, 2), DLB_REFS(DLB_IN(0), norm), d, DLB_OUT(0), &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 
@@ -91,16 +91,15 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		  norm = norm_of(c, &l, DLB_IN(1), wide, x);
 	int v = DLB_IN(2);
 
-	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(DLB_IN(0), DLB_IN(2)), two, 2, wide, x);
+	dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(DLB_IN(0), DLB_IN(2)), two, wide, x);
 	dlb_chain_reduce(c, DLB_REDUCE_FN_SUM, 1u << l.axis, wide, x, sum, &l.norm);
 	if (l.p == 1) {
-		dlb_chain_map(c, DLB_MAP_sign, 0, 0, DLB_REFS(DLB_IN(1)), &x, 1, wide, x);
+		dlb_chain_map(c, DLB_MAP(sign, 1), DLB_REFS(DLB_IN(1)), &x, wide, x);
 		v = wide;
 	}
-	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(v, sum), with_norm, 2, wide, x);
-	dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), wide), two, 2, wide, x);
-	dlb_chain_map(c, DLB_MAP_div_or_zero, 0, 0, DLB_REFS(wide, norm), with_norm, 2, DLB_OUT(0),
-		      &io->out[0]);
+	dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(v, sum), with_norm, wide, x);
+	dlb_chain_map(c, DLB_MAP(sub, 2), DLB_REFS(DLB_IN(0), wide), two, wide, x);
+	dlb_chain_map(c, DLB_MAP(div_or_zero, 2), DLB_REFS(wide, norm), with_norm, DLB_OUT(0), &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 

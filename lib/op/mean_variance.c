@@ -43,12 +43,13 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const struct dlb_desc *const xs[2] = { x, &stat }, *const both[2] = { x, x };
 
 	dlb_chain_reduce(c, DLB_REDUCE_FN_MEAN, (unsigned)axes, DLB_IN(0), x, mean, &stat);
-	dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), mean), xs, 2, moved, x);
-	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(moved, moved), both, 2, square, x);
+	dlb_chain_map(c, DLB_MAP(sub, 2), DLB_REFS(DLB_IN(0), mean), xs, moved, x);
+	dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(moved, moved), both, square, x);
 	dlb_chain_reduce(c, DLB_REDUCE_FN_MEAN, (unsigned)axes, square, x, mean, &stat);
-	dlb_chain_map(c, DLB_MAP_sqrt, 0, 0, &mean, &xs[1], 1, dev, &stat);
-	dlb_chain_map(c, DLB_MAP_linear, 1, epsilon, &dev, &xs[1], 1, mean, &stat);
-	dlb_chain_map(c, DLB_MAP_div, 0, 0, DLB_REFS(moved, mean), xs, 2, DLB_OUT(0), x);
+	dlb_chain_map(c, DLB_MAP(sqrt, 1), &mean, &xs[1], dev, &stat);
+	dlb_chain_map(c, &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1, .alpha = 1, .beta = epsilon },
+		      &dev, &xs[1], mean, &stat);
+	dlb_chain_map(c, DLB_MAP(div, 2), DLB_REFS(moved, mean), xs, DLB_OUT(0), x);
 	return dlb_chain_finish(c, k);
 }
 

@@ -54,8 +54,10 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 	dlb_desc_strides(&io->out[0], out);
 	for (int i = 0; i < io->in[0].n_dims; i++)
 		in[i] = from[perm[i]];
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, io->out[0].dim, in, 0, out,
-				  0, false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = &io->in[0], .out = &io->out[0],
+							 .n_dims = io->in[0].n_dims, .dim = io->out[0].dim,
+							 .in_stride = in, .out_stride = out }, k, err);
 }
 
 static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -164,8 +166,11 @@ static int slice_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		return -1;
 	offset = inside(&io->in[0], &s, in);
 	dlb_desc_strides(&io->out[0], out);
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, offset, out, 0,
-				  false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = &io->in[0], .out = &io->out[0],
+							 .n_dims = io->in[0].n_dims, .dim = s.count,
+							 .in_stride = in, .out_stride = out,
+							 .in_offset = offset }, k, err);
 }
 
 static int slice_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -206,8 +211,11 @@ static int slice_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io,
 		return -1;
 	offset = inside(&io->out[0], &s, out);
 	dlb_desc_strides(&io->in[0], in);
-	return dlb_kernel_strided(be, &io->in[0], &io->out[0], io->in[0].n_dims, s.count, in, 0, out, offset,
-				  true, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = &io->in[0], .out = &io->out[0],
+							 .n_dims = io->in[0].n_dims, .dim = s.count,
+							 .in_stride = in, .out_stride = out,
+							 .out_offset = offset, .zero_first = true }, k, err);
 }
 
 /* -- Concat, Split -- */
@@ -253,8 +261,11 @@ static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 		int rc;
 
 		dlb_desc_strides(x, from);
-		rc = dlb_kernel_strided(be, x, &io->out[0], x->n_dims, x->dim, from, 0, to, at * to[axis],
-					false, &sub, err);
+		rc = dlb_kernel_strided(be,
+					&(struct dlb_strided){ .in = x, .out = &io->out[0],
+							       .n_dims = x->n_dims, .dim = x->dim,
+							       .in_stride = from, .out_stride = to,
+							       .out_offset = at * to[axis] }, &sub, err);
 		dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(DLB_OUT(0)), 1);
 		if (rc)
 			break;
@@ -353,8 +364,12 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		if (!dlb_io_wants(io, i))
 			continue;
 		dlb_desc_strides(&io->out[i], to);
-		rc = dlb_kernel_strided(be, &io->in[0], &io->out[i], io->in[0].n_dims, io->out[i].dim, from,
-					at * from[axis], to, 0, false, &sub, err);
+		rc = dlb_kernel_strided(be,
+					&(struct dlb_strided){ .in = &io->in[0], .out = &io->out[i],
+							       .n_dims = io->in[0].n_dims,
+							       .dim = io->out[i].dim, .in_stride = from,
+							       .out_stride = to,
+							       .in_offset = at * from[axis] }, &sub, err);
 		dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(i)), 1);
 		if (rc)
 			break;
@@ -425,7 +440,10 @@ static int expand_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	dlb_desc_strides(y, to);
 	for (int i = 0; i < y->n_dims; i++)
 		from[i] = i >= lead && x->dim[i - lead] > 1 ? full[i - lead] : 0;
-	return dlb_kernel_strided(be, x, y, y->n_dims, y->dim, from, 0, to, 0, false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = x, .out = y, .n_dims = y->n_dims,
+							 .dim = y->dim, .in_stride = from, .out_stride = to },
+				  k, err);
 }
 
 static int expand_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -477,7 +495,9 @@ static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	}
 	if (n > DLB_MAX_DIMS)
 		return dlb_op_fail(io, err, "too many repeated dimensions");
-	return dlb_kernel_strided(be, x, y, n, dim, from, 0, to, 0, false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = x, .out = y, .n_dims = n, .dim = dim,
+							 .in_stride = from, .out_stride = to }, k, err);
 }
 
 /* Sums dy, as (repeats, dim) pairs, over the repeats. Only repeats of dimensions of

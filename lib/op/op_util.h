@@ -5,8 +5,8 @@
  *
  *     struct dlb_chain *c = dlb_chain_new(be, err);
  *     int t = dlb_chain_temp(c, &io->out[0]);
- *     dlb_chain_map(c, DLB_MAP_sub, 0, 0, REFS(DLB_IN(0), DLB_IN(1)), descs, 2, t, &io->out[0]);
- *     dlb_chain_map(c, DLB_MAP_mul, 0, 0, REFS(t, t), ...);
+ *     dlb_chain_map(c, DLB_MAP(sub, 2), DLB_REFS(DLB_IN(0), DLB_IN(1)), descs, t, &io->out[0]);
+ *     dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(t, t), ...);
  *     return dlb_chain_finish(c, k); */
 #ifndef DLB_OP_UTIL_H
 #define DLB_OP_UTIL_H
@@ -108,14 +108,18 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 #define DLB_OUT(i) ((1 << 24) + (i))	/* after the inputs of any op */
 #define DLB_NOTHING (-1)
 #define DLB_REFS(...) (const int[]){ __VA_ARGS__ }
+/* An elementwise function of n_in operands (tensor/map_list.h). */
+struct dlb_map { enum dlb_map_fn fn; int n_in; double alpha, beta; };
+#define DLB_MAP(f, n) (&(struct dlb_map){ .fn = DLB_MAP_##f, .n_in = (n) })
 struct dlb_chain;
 struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
 int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
 /* Appends the kernel that a prepare call returned in *k with status rc. */
 void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out,
 		   int n_out);
-void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
-		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out);
+/* d[i]: desc of operand in[i]; d_out: that of `out`. */
+void dlb_chain_map(struct dlb_chain *c, const struct dlb_map *m, const int *in,
+		   const struct dlb_desc *const *d, int out, const struct dlb_desc *d_out);
 void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc *d);	/* the same bytes */
 void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out,
 		    const struct dlb_desc *d_out);
@@ -125,8 +129,8 @@ void dlb_chain_fail(struct dlb_chain *c, int rc);
 int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
 
 /* An elementwise kernel over the vertex's inputs and output 0. */
-int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
-		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_map *m,
+		   struct dlb_kernel **k, struct dlb_error *err);
 /* Prepares `kernel` with operands of the masked types (bit t: type t) converted to type `wide`: for types
  * that the back end does not compute in, and whose values `wide` represents. */
 int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types,
@@ -137,13 +141,25 @@ int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsig
 /* Copies input 0 to output 0 (for views whose tensors do not share memory). */
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		    struct dlb_error *err);
-/* A host function with n_in inputs and n_out outputs, whatever the vertex has: absent ones are NULL. */
-int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn,
-		    const void *ctx, size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k,
-		    struct dlb_error *err);
-/* A strided copy with `n` loops of sizes `dim`; strides and offsets in elements. */
-int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n,
-		       const int64_t *dim, const int64_t *in_stride, int64_t in_offset,
-		       const int64_t *out_stride, int64_t out_offset, bool zero_first, struct dlb_kernel **k,
+/* A host function with n_in inputs and n_out outputs, whatever the vertex has: absent ones are NULL. The
+ * kernel keeps a copy of the ctx_bytes at `ctx`. */
+struct dlb_host_call {
+	dlb_host_fn fn;
+	int n_in, n_out;
+	const void *ctx;
+	size_t ctx_bytes, scratch_bytes;
+};
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_host_call *h,
+		    struct dlb_kernel **k, struct dlb_error *err);
+/* A copy from a tensor like `in` to one like `out`, by n_dims loops of sizes dim[]; strides and offsets in
+ * elements. zero_first: elements of `out` that are not written become 0. */
+struct dlb_strided {
+	const struct dlb_desc *in, *out;
+	int n_dims;
+	const int64_t *dim, *in_stride, *out_stride;
+	int64_t in_offset, out_offset;
+	bool zero_first;
+};
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_strided *s, struct dlb_kernel **k,
 		       struct dlb_error *err);
 #endif

@@ -283,8 +283,16 @@ static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struc
 		at_y += dim[i] ? (lo + p->begin[i]) * sy[i] : 0;
 	}
 	if (backward)
-		return dlb_kernel_strided(be, y, x, p->n_dims, dim, sy, at_y, sx, at_x, true, k, err);
-	return dlb_kernel_strided(be, x, y, p->n_dims, dim, sx, at_x, sy, at_y, true, k, err);
+		return dlb_kernel_strided(be,
+					  &(struct dlb_strided){ .in = y, .out = x, .n_dims = p->n_dims,
+								 .dim = dim, .in_stride = sy,
+								 .out_stride = sx, .in_offset = at_y,
+								 .out_offset = at_x, .zero_first = true }, k,
+					  err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = x, .out = y, .n_dims = p->n_dims, .dim = dim,
+							 .in_stride = sx, .out_stride = sy, .in_offset = at_x,
+							 .out_offset = at_y, .zero_first = true }, k, err);
 }
 
 static bool is_zero(const struct pad *p)

@@ -374,13 +374,23 @@ static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backw
 	return rc;
 }
 
-static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size,
-		   const struct cell_gemm *s, int n, struct dlb_kernel **out, struct dlb_error *err)
-{
-	size_t bytes = 0, most = 0, packed = 0;
-	int rc = prepare_loops(be, k, fn == backward_f32 || fn == backward_f64, err);
+/* The parts of a kernel: the function that runs it, the elements of its buffers, its matrix products. */
+struct recurrent_parts {
+	dlb_host_fn fn;
+	const int64_t *size;		/* [N_BUFFERS] */
+	const struct cell_gemm *gemm;
+	int n_gemms;
+};
 
-	for (int i = 0; i < n && !rc; i++) {
+/* Takes k; after an error it is freed. */
+static int prepare(struct dlb_backend *be, struct recurrent *k, const struct recurrent_parts *p,
+		   struct dlb_kernel **out, struct dlb_error *err)
+{
+	const struct cell_gemm *s = p->gemm;
+	size_t bytes = 0, most = 0, packed = 0;
+	int rc = prepare_loops(be, k, p->fn == backward_f32 || p->fn == backward_f64, err);
+
+	for (int i = 0; i < p->n_gemms && !rc; i++) {
 		struct dlb_gemm_desc d = { .dtype = k->type,
 					   .m = s[i].m,
 					   .n = s[i].n,
@@ -407,10 +417,10 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, 
 	for (int i = 0; i < N_BUFFERS; i++) {
 		k->off[i] = bytes;
 		bytes += i == SUB_SCRATCH ? most :
-					    ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
+					    ((size_t)p->size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
 	}
 	if (!rc)
-		rc = be->ops->host(be, fn, &k, sizeof k, bytes, &k->host, err);
+		rc = be->ops->host(be, p->fn, &k, sizeof k, bytes, &k->host, err);
 	k->kernel = (struct dlb_kernel){
 		.run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm"
 	};
@@ -446,7 +456,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false, true },
 		{ G_STEP2, k->n, k->h, k->h, false, true, false, true } };
 
-	return prepare(be, k, k->type == DLB_F32 ? forward_f32 : forward_f64, size, s, DLB_LEN(s), out, err);
+	const struct recurrent_parts p = { k->type == DLB_F32 ? forward_f32 : forward_f64, size, s,
+					   DLB_LEN(s) };
+
+	return prepare(be, k, &p, out, err);
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out,
@@ -482,9 +495,10 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 				       { G_DW, gh, k->i, rows, true, false, false, false },
 				       { G_DR, jh, k->h, rows, true, false, false, false },
 				       { G_DR2, k->h, k->h, rows, true, false, false, false } };
+	const struct recurrent_parts p = { k->type == DLB_F32 ? backward_f32 : backward_f64, size, s,
+					   DLB_LEN(s) };
 
-	return prepare(be, k, k->type == DLB_F32 ? backward_f32 : backward_f64, size, s, DLB_LEN(s), out,
-		       err);
+	return prepare(be, k, &p, out, err);
 }
 
 /* -- gradient -- */

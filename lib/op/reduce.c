@@ -80,7 +80,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	else if (fn_of(io->cls) == DLB_REDUCE_FN_SUMSQ) {
 		const struct dlb_desc *x = &io->in[0];
 
-		dlb_chain_map(c, DLB_MAP_square, 0, 0, DLB_REFS(DLB_IN(0)), &x, 1, DLB_OUT(0), &r.kept);
+		dlb_chain_map(c, DLB_MAP(square, 1), DLB_REFS(DLB_IN(0)), &x, DLB_OUT(0), &r.kept);
 	} else {
 		dlb_chain_cast(c, DLB_IN(0), &io->in[0], DLB_OUT(0), &r.kept);
 	}
@@ -112,19 +112,20 @@ static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, str
 		most = dlb_chain_temp(c, kept);
 		from = dlb_chain_temp(c, x);
 		dlb_chain_reduce(c, DLB_REDUCE_FN_MAX, (unsigned)r.axes, DLB_IN(0), x, most, kept);
-		dlb_chain_map(c, DLB_MAP_clip, -finite, finite, DLB_REFS(most), both, 1, most, kept);
-		dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), most), two, 2, from, x);
-		dlb_chain_map(c, DLB_MAP_exp, 0, 0, DLB_REFS(from), two, 1, from, x);
+		dlb_chain_map(c, &(struct dlb_map){ .fn = DLB_MAP_clip, .n_in = 1, .alpha = -finite,
+						    .beta = finite }, DLB_REFS(most), both, most, kept);
+		dlb_chain_map(c, DLB_MAP(sub, 2), DLB_REFS(DLB_IN(0), most), two, from, x);
+		dlb_chain_map(c, DLB_MAP(exp, 1), DLB_REFS(from), two, from, x);
 	} else if (l1) {
 		from = dlb_chain_temp(c, x);
-		dlb_chain_map(c, DLB_MAP_abs, 0, 0, DLB_REFS(DLB_IN(0)), two, 1, from, x);
+		dlb_chain_map(c, DLB_MAP(abs, 1), DLB_REFS(DLB_IN(0)), two, from, x);
 	}
 	dlb_chain_reduce(c, fn_of(io->cls), (unsigned)r.axes, from, x, DLB_OUT(0), kept);
 	if (!l1)
-		dlb_chain_map(c, l2 ? DLB_MAP_sqrt : DLB_MAP_log, 0, 0, DLB_REFS(DLB_OUT(0)), both, 1,
-			      DLB_OUT(0), kept);
+		dlb_chain_map(c, &(struct dlb_map){ .fn = l2 ? DLB_MAP_sqrt : DLB_MAP_log, .n_in = 1 },
+			      DLB_REFS(DLB_OUT(0)), both, DLB_OUT(0), kept);
 	if (lse)
-		dlb_chain_map(c, DLB_MAP_add, 0, 0, DLB_REFS(DLB_OUT(0), most), both, 2, DLB_OUT(0), kept);
+		dlb_chain_map(c, DLB_MAP(add, 2), DLB_REFS(DLB_OUT(0), most), both, DLB_OUT(0), kept);
 	return dlb_chain_finish(c, k);
 }
 
@@ -276,14 +277,14 @@ static int extreme_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 
 	const struct dlb_desc *d_eq[2] = { &x, &kept }, *d_div[2] = { &kept, &kept };
 
-	dlb_chain_map(c, DLB_MAP_equal, 0, 0, DLB_REFS(DLB_IN(1), DLB_IN(2)), d_eq, 2, mask, &hit);
+	dlb_chain_map(c, DLB_MAP(equal, 2), DLB_REFS(DLB_IN(1), DLB_IN(2)), d_eq, mask, &hit);
 	dlb_chain_cast(c, mask, &hit, real, &x);
 	if (axes)
 		dlb_chain_reduce(c, DLB_REDUCE_FN_SUM, (unsigned)axes, real, &x, sum, &kept);
 	else
 		dlb_chain_copy(c, real, sum, &x);
-	dlb_chain_map(c, DLB_MAP_div, 0, 0, DLB_REFS(DLB_IN(0), sum), d_div, 2, sum, &kept);
-	dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(real, sum), d_eq, 2, DLB_OUT(0), &io->out[0]);
+	dlb_chain_map(c, DLB_MAP(div, 2), DLB_REFS(DLB_IN(0), sum), d_div, sum, &kept);
+	dlb_chain_map(c, DLB_MAP(mul, 2), DLB_REFS(real, sum), d_eq, DLB_OUT(0), &io->out[0]);
 	return dlb_chain_finish(c, k);
 }
 

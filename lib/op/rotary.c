@@ -106,9 +106,10 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 
 /* Rotates one row of a head; inlined with constant distances for the compiler. */
 #define ROTARY(T) \
-	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t far, int64_t half, T sign, const T *x, \
+	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, const T *x, \
 								      const T *c, const T *s, T *y) \
 	{ \
+		const int64_t far = step == 1 ? half : 1; \
 		for (int64_t j = 0; j < half; j++) { \
 			const T u = x[j * step], v = x[j * step + far]; \
 			y[j * step] = u * c[j] - v * (sign * s[j]); \
@@ -128,9 +129,9 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 			if (e < 0) \
 				memset(y + at, 0, turned * sizeof *y); \
 			else if (r->step == 1) \
-				turn_by_##T(1, r->half, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
+				turn_by_##T(1, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
 			else \
-				turn_by_##T(2, 1, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
+				turn_by_##T(2, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
 		} \
 	} \
 	static void tables_##T(const void *ctx, const struct dlb_run *run) \
@@ -168,7 +169,9 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_
 		return -1;
 	if (t != DLB_F32 && t != DLB_F64)
 		return DLB_NO_KERNEL;
-	return dlb_kernel_host(be, io, 4, 2, t == DLB_F32 ? f32 : f64, &r, sizeof r, 0, k, err);
+	return dlb_kernel_host(be, io,
+			       &(struct dlb_host_call){ .fn = t == DLB_F32 ? f32 : f64, .n_in = 4, .n_out = 2,
+							.ctx = &r, .ctx_bytes = sizeof r }, k, err);
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,

@@ -35,19 +35,24 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-/* A copy between the whole and a share that begins at element `at` of the axis. */
-static int strip(struct dlb_backend *be, const struct dlb_desc *whole, const struct dlb_desc *share, int axis,
-		 int64_t at, bool into_whole, struct dlb_kernel **k, struct dlb_error *err)
+/* A whole, and a share that begins at element `at` of its axis. */
+struct strip { const struct dlb_desc *whole, *share; int axis; int64_t at; };
+
+/* A copy of the share into the whole, or the other way. */
+static int copy_strip(struct dlb_backend *be, const struct strip *p, bool into_whole, struct dlb_kernel **k,
+		      struct dlb_error *err)
 {
+	const struct dlb_desc *whole = p->whole, *share = p->share;
 	int64_t w[DLB_MAX_DIMS], s[DLB_MAX_DIMS];
 
 	dlb_desc_strides(whole, w);
 	dlb_desc_strides(share, s);
-	if (into_whole)
-		return dlb_kernel_strided(be, share, whole, share->n_dims, share->dim, s, 0, w, at * w[axis],
-					  false, k, err);
-	return dlb_kernel_strided(be, whole, share, share->n_dims, share->dim, w, at * w[axis], s, 0, false,
-				  k, err);
+	const struct dlb_strided in = { .in = share, .out = whole, .n_dims = share->n_dims, .dim = share->dim,
+					.in_stride = s, .out_stride = w, .out_offset = p->at * w[p->axis] };
+	const struct dlb_strided out = { .in = whole, .out = share, .n_dims = share->n_dims,
+					 .dim = share->dim, .in_stride = w, .out_stride = s,
+					 .in_offset = p->at * w[p->axis] };
+	return dlb_kernel_strided(be, into_whole ? &in : &out, k, err);
 }
 
 /* -- SampleSplit -- */
@@ -80,7 +85,8 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		struct dlb_kernel *sub = NULL;
 
 		if (dlb_io_wants(io, i)) {
-			rc = strip(be, &io->in[0], &io->out[i], axis, at, false, &sub, err);
+			rc = copy_strip(be, &(struct strip){ &io->in[0], &io->out[i], axis, at }, false,
+					&sub, err);
 			dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(i)), 1);
 		}
 		at += unit *
@@ -142,7 +148,7 @@ static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	for (int i = 0, rc = 0; i < io->n_in && !rc; i++) {
 		struct dlb_kernel *sub = NULL;
 
-		rc = strip(be, &io->out[0], &io->in[i], axis, at, true, &sub, err);
+		rc = copy_strip(be, &(struct strip){ &io->out[0], &io->in[i], axis, at }, true, &sub, err);
 		dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(DLB_OUT(0)), 1);
 		at += io->in[i].dim[axis];
 	}

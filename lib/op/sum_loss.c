@@ -25,7 +25,9 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	int sum = dlb_chain_temp(c, &one);
 
 	dlb_chain_reduce(c, DLB_REDUCE_FN_SUM, 1, DLB_IN(0), &x, sum, &one);
-	dlb_chain_map(c, DLB_MAP_linear, per_sample(&io->in[0]), 0, DLB_REFS(sum), d, 1, DLB_OUT(0), &one);
+	dlb_chain_map(c,
+		      &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1, .alpha = per_sample(&io->in[0]) },
+		      DLB_REFS(sum), d, DLB_OUT(0), &one);
 	return dlb_chain_finish(c, k);
 }
 
@@ -51,8 +53,9 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const struct dlb_desc one = dlb_desc_1d(x.dtype, 1), *d[1] = { &one };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 
-	dlb_chain_map(c, DLB_MAP_linear, per_sample(&io->in[1]), 0, DLB_REFS(DLB_IN(0)), d, 1, DLB_OUT(0),
-		      &x);
+	dlb_chain_map(c,
+		      &(struct dlb_map){ .fn = DLB_MAP_linear, .n_in = 1, .alpha = per_sample(&io->in[1]) },
+		      DLB_REFS(DLB_IN(0)), d, DLB_OUT(0), &x);
 	return dlb_chain_finish(c, k);
 }
 

@@ -22,7 +22,9 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_swiglu, 2, alpha(io), 0, k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = DLB_MAP_swiglu, .n_in = 2, .alpha = alpha(io) }, k,
+			      err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -43,13 +45,17 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 static int kernel_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_swiglu_grad, 3, alpha(io), 0, k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = DLB_MAP_swiglu_grad, .n_in = 3, .alpha = alpha(io) },
+			      k, err);
 }
 
 static int kernel_grad_value(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			     struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_swiglu_grad_value, 2, alpha(io), 0, k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = DLB_MAP_swiglu_grad_value, .n_in = 2,
+						 .alpha = alpha(io) }, k, err);
 }
 
 static double flops(const struct dlb_op_io *io)

@@ -124,8 +124,13 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 	if (parse(io, &s, err))
 		return -1;
-	return dlb_kernel_host(be, io, 3, backward ? 2 : 1, backward ? grad_run : run, &s, sizeof s,
-			       backward ? dlb_desc_bytes(&io->in[0]) : 0, k, err);
+	const struct dlb_host_call h = { .fn = backward ? grad_run : run,
+					 .n_in = 3,
+					 .n_out = backward ? 2 : 1,
+					 .ctx = &s,
+					 .ctx_bytes = sizeof s,
+					 .scratch_bytes = backward ? dlb_desc_bytes(&io->in[0]) : 0 };
+	return dlb_kernel_host(be, io, &h, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)

@@ -78,8 +78,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 {
 	const struct unary_op *r = row_of(io->cls);
 
-	return dlb_kernel_map(be, io, r->fn, 1, attr(io, r->alpha, r->alpha_value),
-			      attr(io, r->beta, r->beta_value), k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = r->fn, .n_in = 1,
+						 .alpha = attr(io, r->alpha, r->alpha_value),
+						 .beta = attr(io, r->beta, r->beta_value) }, k, err);
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
@@ -87,8 +89,10 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	const struct unary_op *r = row_of(io->cls);
 
-	return dlb_kernel_map(be, io, r->grad, 2, attr(io, r->alpha, r->alpha_value),
-			      attr(io, r->beta, r->beta_value), k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = r->grad, .n_in = 2,
+						 .alpha = attr(io, r->alpha, r->alpha_value),
+						 .beta = attr(io, r->beta, r->beta_value) }, k, err);
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -157,7 +161,7 @@ static int gradient_neg(struct dlb_builder *b, struct dlb_error *err)
 	static int kernel_##n(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, \
 			      struct dlb_error *err) \
 	{ \
-		return dlb_kernel_map(be, io, DLB_MAP_##f, 1, 0, 0, k, err); \
+		return dlb_kernel_map(be, io, DLB_MAP(f, 1), k, err); \
 	} \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, \
 						 .n_in = { 1, 1 }, \
@@ -191,14 +195,16 @@ static int infer_test(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel_is_nan(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			 struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_is_nan, 1, 0, 0, k, err);
+	return dlb_kernel_map(be, io, DLB_MAP(is_nan, 1), k, err);
 }
 
 static int kernel_is_inf(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			 struct dlb_error *err)
 {
-	return dlb_kernel_map(be, io, DLB_MAP_is_inf, 1, dlb_io_int(io, "detect_negative", 1) != 0,
-			      dlb_io_int(io, "detect_positive", 1) != 0, k, err);
+	return dlb_kernel_map(be, io,
+			      &(struct dlb_map){ .fn = DLB_MAP_is_inf, .n_in = 1,
+						 .alpha = dlb_io_int(io, "detect_negative", 1) != 0,
+						 .beta = dlb_io_int(io, "detect_positive", 1) != 0 }, k, err);
 }
 
 #define TEST(n, kern) \

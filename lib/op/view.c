@@ -161,7 +161,10 @@ static int layout_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 
 	dlb_desc_strides(x, from);
 	dlb_desc_strides(&io->out[0], to);
-	return dlb_kernel_strided(be, x, &io->out[0], x->n_dims, x->dim, from, 0, to, 0, false, k, err);
+	return dlb_kernel_strided(be,
+				  &(struct dlb_strided){ .in = x, .out = &io->out[0], .n_dims = x->n_dims,
+							 .dim = x->dim, .in_stride = from, .out_stride = to },
+				  k, err);
 }
 
 static int layout_gradient(struct dlb_builder *b, struct dlb_error *err)
