@@ -25,13 +25,15 @@ static inline int64_t dlb_bf16_words(int64_t n) { return (n + 1) / 2; }
 void dlb_bf16_pack(float *words, const float *x, int64_t n);
 void dlb_bf16_unpack(float *x, const float *words, int64_t n);
 
-/* Pivoted Cholesky a ~ L L^T of a (n, n; row-major). Stops when the largest remaining diagonal element is at
- * most `tolerance`, when the trace of the remainder is at most `trace` (both absolute; -INFINITY: no bound),
- * or at rank `most`. l: L (n, rank) in the order of a's rows, row stride ld >= most. pivot[k], n elements:
- * the row taken k-th, for k < rank. Returns the rank. *rest: trace of the remainder; *least: its smallest
- * diagonal element, which for a semidefinite matrix is negative by rounding only. */
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld,
-			 int *pivot, double *rest, double *least);
+/* When pivoted Cholesky stops: the largest remaining diagonal element is at most `tolerance`, or the trace of
+ * the remainder at most `trace` (both absolute; -INFINITY: no bound), or the rank is `most`. */
+struct dlb_pivot_stop { double tolerance, trace; int most; };
+/* Its result. l: L (n, rank) in the order of a's rows, row stride ld >= most. pivot[k], n elements: the row
+ * taken k-th, for k < rank. The caller provides l and pivot. rest: trace of the remainder; least: its
+ * smallest diagonal element, which for a semidefinite matrix is negative by rounding only. */
+struct dlb_pivoted { float *l; int ld, *pivot; double rest, least; };
+/* Pivoted Cholesky a ~ L L^T of a (n, n; row-major). Returns the rank. */
+int dlb_pivoted_cholesky(int n, const float *a, const struct dlb_pivot_stop *stop, struct dlb_pivoted *f);
 /* Numbers in a pivoted factor of that rank on the wire, without the pivots. */
 static inline int64_t dlb_pivoted_count(int n, int rank)
 {

@@ -411,21 +411,23 @@ static void send_by_channel(struct dlb_comm *c, struct dlb_channel *ch, struct d
 	}
 }
 
-void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes,
-		      int peer, struct dlb_request *r)
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
+		      struct dlb_request *r)
 {
-	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there },
+	send_by_channel(c, ch,
+			(struct dlb_request){
+				.bytes = m->bytes, .peer = m->peer, .from = m->p, .to = m->there },
 			r);
 }
 
-void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there,
-				size_t bytes, int peer, bool in_place, struct dlb_request *r)
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
+				bool in_place, struct dlb_request *r)
 {
 	send_by_channel(c, ch,
-			(struct dlb_request){ .bytes = bytes,
-					      .peer = peer,
-					      .from = p,
-					      .to = there,
+			(struct dlb_request){ .bytes = m->bytes,
+					      .peer = m->peer,
+					      .from = m->p,
+					      .to = m->there,
 					      .in_place = in_place,
 					      .returned = true },
 			r);

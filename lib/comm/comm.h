@@ -153,13 +153,14 @@ void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
 /* Whether the place of the next message is posted, so that the sender may write the message there
  * directly. */
 bool dlb_channel_ready(const struct dlb_channel *ch);
-/* Sends `bytes` at p to `there`, the posted place; p = there: no copy. */
-void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes,
-		      int peer, struct dlb_request *r);
+/* A message of `bytes` at p to `there`, the place that `peer` posted; p = there: no copy. */
+struct dlb_message { const void *p; void *there; size_t bytes; int peer; };
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
+		      struct dlb_request *r);
 /* The same on a zero-copy channel. in_place: the receiver reads the message at p; else it is copied. r
  * completes when the receiver has returned the message. */
-void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there,
-				size_t bytes, int peer, bool in_place, struct dlb_request *r);
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
+				bool in_place, struct dlb_request *r);
 /* Receiver: whether message r, which has arrived, is read in the sender's memory; returns the oldest
  * message. */
 bool dlb_channel_is_in_place(const struct dlb_request *r);

@@ -283,45 +283,45 @@ static double half_ring(const struct dlb_ranks *r, int member, int chunk, double
 	return n > 1 && chunk != kept ? bytes : 0;
 }
 
-void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how,
-			const struct dlb_ranks *r, int member, const struct dlb_sum_tensor *a, int n,
-			double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
+struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
+					    const struct dlb_allreduce *how, const struct dlb_ranks *r,
+					    int member, const struct dlb_sum_tensor *a, int n)
 {
+	struct dlb_traffic_bytes bytes = { .sent = { 0 } };
 	int *owner = dlb_xcalloc((size_t)n + 1, sizeof *owner);
 
 	dlb_factor_owners(a, n, r->n, owner);
-	for (int t = 0; t < DLB_N_TRAFFIC; t++)
-		bytes[t] = dense_bytes[t] = 0;
 	for (int i = 0; i < n; i++) {
 		enum dlb_traffic_class t = dlb_traffic_class_of(c, &a[i]);
 		int64_t count = a[i].rows * a[i].cols, triangle = 4 * dlb_rfp_count((int)a[i].rows);
 		int rank = dlb_compress_rank(c, &a[i]);
 		double dense = (double)dlb_allreduce_bytes(how, r, member, count, NULL, 4, NULL);
 
-		dense_bytes[t] += dense;
+		bytes.dense[t] += dense;
 		if (rank) {
 			size_t p = dlb_wire_bytes(c->p_wire, DLB_F32), q = dlb_wire_bytes(c->q_wire, DLB_F32);
 
-			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member,
+			bytes.sent[t] += (double)(dlb_allreduce_bytes(how, r, member,
 								 dlb_compress_p_length(c, &a[i]) * rank, NULL,
 								 p, NULL) +
 					     dlb_allreduce_bytes(how, r, member,
 								 dlb_compress_q_length(c, &a[i]) * rank, NULL,
 								 q, NULL));
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
-			bytes[t] += half_ring(r, member, owner[i], (double)triangle, false) +
+			bytes.sent[t] += half_ring(r, member, owner[i], (double)triangle, false) +
 				    half_ring(r, member, owner[i],
 					      4.0 * (double)dlb_factor_words(c, a[i].rows), true);
 		} else if (a[i].factor && c->how == DLB_COMPRESS_PER_HOP) {
-			bytes[t] += half_ring(r, member, owner[i], (double)triangle + 4, false) +
+			bytes.sent[t] += half_ring(r, member, owner[i], (double)triangle + 4, false) +
 				half_ring(r, member, owner[i], (double)triangle + 4, true);
 		} else if (c->how == DLB_COMPRESS_BF16) {
-			bytes[t] += (double)dlb_allreduce_bytes(how, r, member, count, NULL, 2, NULL);
+			bytes.sent[t] += (double)dlb_allreduce_bytes(how, r, member, count, NULL, 2, NULL);
 		} else {
-			bytes[t] += dense;
+			bytes.sent[t] += dense;
 		}
 	}
 	free(owner);
+	return bytes;
 }
 
 int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)

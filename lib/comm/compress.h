@@ -97,10 +97,12 @@ int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const str
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
 /* Sets owner[i], of n_owners, for each of n tensors; -1: tensor i is not a factor. */
 void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner);
-/* Bytes that `member` sends for these n tensors in one step, by class: compressed (bytes) and dense. */
-void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how,
-			const struct dlb_ranks *r, int member, const struct dlb_sum_tensor *a, int n,
-			double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
+/* Bytes by class: as they are sent, and as they would be without compression. */
+struct dlb_traffic_bytes { double sent[DLB_N_TRAFFIC], dense[DLB_N_TRAFFIC]; };
+/* Bytes that `member` sends for these n tensors in one step. */
+struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
+					    const struct dlb_allreduce *how, const struct dlb_ranks *r,
+					    int member, const struct dlb_sum_tensor *a, int n);
 
 /* Memory in bytes of a compressor of these n tensors, state and buffers, on each of n_ranks. */
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,

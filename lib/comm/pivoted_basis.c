@@ -26,24 +26,25 @@ static double scaled_gram(const float *p, int64_t n, int width, float *g)
 	return trace;
 }
 
-int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key,
-		      double *length, double *work)
+int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *length,
+		      double *work)
 {
 	float g[DLB_MOST_RANK * DLB_MOST_RANK], l[DLB_MOST_RANK * DLB_MOST_RANK];
 	int pivot[DLB_MOST_RANK], rank;
-	double rest, least, trace = scaled_gram(p, n, width, g);
+	double trace = scaled_gram(p, n, width, g);
+	const struct dlb_pivot_stop stop = { .trace = c->tolerance, .most = c->most < n ? c->most : (int)n };
+	struct dlb_pivoted f = { .l = l, .ld = width, .pivot = pivot };
 
 	if (!isfinite(trace))
 		return -1;
-	most = most < n ? most : (int)n;
-	rank = dlb_pivoted_cholesky(width, g, 0, tolerance, most, l, width, pivot, &rest, &least);
+	rank = dlb_pivoted_cholesky(width, g, &stop, &f);
 	rank = rank < 1 ? 1 : rank;
 	for (int k = 0; k < rank; k++)
 		length[k] = sqrt(trace) * (double)l[pivot[k] * width + k];
 	for (int64_t i = 0; i < n; i++)
 		for (int k = 0; k < rank; k++)
 			work[i * rank + k] = (double)p[i * width + pivot[k]];
-	if (dlb_orthonormal(work, n, rank, key, DLB_TAU_F32, NULL, NULL) < 0)
+	if (dlb_orthonormal(work, n, rank, c->key, DLB_TAU_F32, NULL, NULL) < 0)
 		return -1;
 	for (int64_t i = 0; i < n * rank; i++)
 		p[i] = (float)work[i];

@@ -4,28 +4,30 @@
 #include "comm/cholesky.h"
 #include "util/mem.h"
 
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld,
-			 int *pivot, double *rest, double *least)
+int dlb_pivoted_cholesky(int n, const float *a, const struct dlb_pivot_stop *stop, struct dlb_pivoted *f)
 {
+	float *const l = f->l;
+	int *const pivot = f->pivot;
+	const int ld = f->ld, most = stop->most;
 	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* diagonal of the remainder */
 	int rank = 0;
 
-	*rest = *least = 0;
+	f->rest = f->least = 0;
 	for (int i = 0; i < n; i++) {
 		left[i] = (double)a[(int64_t)i * n + i];
 		pivot[i] = i;
 		for (int k = 0; k < most; k++)
 			l[(int64_t)i * ld + k] = 0;
-		*rest += left[i];
+		f->rest += left[i];
 	}
-	for (; rank < most && rank < n && *rest > trace; rank++) {
+	for (; rank < most && rank < n && f->rest > stop->trace; rank++) {
 		int best = rank, p;
 		double root;
 
 		for (int i = rank + 1; i < n; i++)
 			if (left[pivot[i]] > left[pivot[best]])
 				best = i;
-		if (!(left[pivot[best]] > tolerance) || !(left[pivot[best]] > 0))
+		if (!(left[pivot[best]] > stop->tolerance) || !(left[pivot[best]] > 0))
 			break;
 		p = pivot[best];
 		pivot[best] = pivot[rank];
@@ -41,15 +43,15 @@ int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, 
 			row[rank] = (float)(v / root);
 			left[pivot[i]] -= v / root * (v / root);
 		}
-		*rest = 0;
+		f->rest = 0;
 		for (int i = rank + 1; i < n; i++)
-			*rest += left[pivot[i]];
+			f->rest += left[pivot[i]];
 	}
-	*rest = 0;
+	f->rest = 0;
 	for (int i = rank; i < n; i++) {
-		*rest += left[pivot[i]];
-		if (i == rank || left[pivot[i]] < *least)
-			*least = left[pivot[i]];
+		f->rest += left[pivot[i]];
+		if (i == rank || left[pivot[i]] < f->least)
+			f->least = left[pivot[i]];
 	}
 	free(left);
 	return rank;

@@ -59,9 +59,9 @@ void dlb_sketch_init(struct dlb_low_rank_state *t)
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->state->id, (uint64_t)k->step);
+	const struct dlb_basis_choice c = { .tolerance = k->choice.tolerance, .most = t->most, .key = key };
 
-	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, t->most, k->choice.tolerance, key,
-				    t->length, k->work);
+	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, &c, t->length, k->work);
 	return t->rank;
 }
 

@@ -66,8 +66,8 @@ static void send_zero_copy(struct op_pass *t, const struct step_op *a)
 
 	w->in_place = w->compute < 0 || choose_in_place(w, kernel_s + a->channel->copied_s - w->copied_s);
 	w->copied_s = a->channel->copied_s;
-	dlb_channel_send_zero_copy(e->runtime->comm, a->channel, a->p, a->there, a->bytes, a->peer,
-				   w->in_place, t->request);
+	const struct dlb_message m = { a->p, a->there, a->bytes, a->peer };
+	dlb_channel_send_zero_copy(e->runtime->comm, a->channel, &m, w->in_place, t->request);
 	if (w->in_place)
 		e->view.times.in_place_bytes += (double)a->bytes;
 }
@@ -78,8 +78,8 @@ static void send_made(struct op_pass *t, const struct step_op *a)
 	struct dest_choice *w = a->dest_choice;
 	double start_s = w ? dlb_clock_s() : 0.0, s;
 
-	dlb_channel_send(t->e->runtime->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer,
-			 t->request);
+	const struct dlb_message m = { w ? *w->out : a->p, a->there, a->bytes, a->peer };
+	dlb_channel_send(t->e->runtime->comm, a->channel, &m, t->request);
 	if (w && w->is_there)
 		t->e->view.times.in_place_bytes += (double)a->bytes;
 	if (!w || t->request->active)

@@ -410,24 +410,20 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	return s + (Bps > 0 ? (double)passes / Bps : 0);
 }
 
-static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b,
-			     const struct dlb_compress_choice *choice, const struct dlb_allreduce *how,
-			     const struct dlb_ranks *ranks, int member, double every,
-			     double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
+/* Bytes of one sum of bucket b by `member`, its flags included. */
+static struct dlb_traffic_bytes compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b,
+						 const struct dlb_compress_choice *choice,
+						 const struct dlb_ranks *ranks, int member)
 {
-	double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
 	int n = dlb_bucket_n_tensors(b);
 	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	for (int i = 0; i < n; i++)
 		dlb_bucket_tensor(g, b, i, &a[i]);
 	/* all tensors together: owners are chosen among all factors */
-	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);
-	sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(how, ranks, member);
-	for (int t = 0; t < DLB_N_TRAFFIC; t++) {
-		bytes[t] += sent[t] / every;
-		dense_bytes[t] += whole[t];
-	}
+	struct dlb_traffic_bytes bytes = dlb_compress_bytes(choice, b->how, ranks, member, a, n);
+	bytes.sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(b->how, ranks, member);
 	free(a);
+	return bytes;
 }
 
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
@@ -449,8 +445,12 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
 		if (choice.how != DLB_COMPRESS_NONE && u->cls != DLB_SUM_STATISTICS) {
-			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, every, bytes,
-					 dense_bytes);
+			const struct dlb_traffic_bytes sum_bytes = compressed_bytes(g->graph, u, &choice,
+										    &ranks, own->replica);
+			for (int t = 0; t < DLB_N_TRAFFIC; t++) {
+				bytes[t] += sum_bytes.sent[t] / every;
+				dense_bytes[t] += sum_bytes.dense[t];
+			}
 			continue;
 		}
 		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) :

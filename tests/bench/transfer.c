@@ -74,7 +74,8 @@ static void once(struct ends *e, int way, int64_t n, int round, double *move_s, 
 		if (way == MPI_WAY)
 			MPI_Send(x, (int)n, MPI_FLOAT, 1, 3, MPI_COMM_WORLD);
 		else
-			dlb_channel_send(e->c, &e->channel, x, e->place, bytes, 1, &r);
+			dlb_channel_send(e->c, &e->channel,
+					 &(struct dlb_message){ x, e->place, bytes, 1 }, &r);
 		must(dlb_comm_wait(e->c, &r, &err), &err);
 		MPI_Send(at, 2, MPI_DOUBLE, 1, 4, MPI_COMM_WORLD);
 	} else {

@@ -125,7 +125,7 @@ static void channels(struct dlb_comm *c, int rank, int size)
 			p = there;
 		for (int k = 0; k < N; k++)
 			p[k] = i * N + k + rank;
-		dlb_channel_send(c, &out, p, there, N * sizeof *p, to, &send);
+		dlb_channel_send(c, &out, &(struct dlb_message){ p, there, N * sizeof *p, to }, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
 		assert(IS(dlb_comm_wait(c, &recv, &err), ==, 0));
@@ -179,8 +179,9 @@ static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 			dlb_channel_post(&in, from, &recv);
 		for (int k = 0; k < N; k++)
 			own[k] = i * N + k + rank;
-		dlb_channel_send_zero_copy(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N,
-					   N * sizeof *own, to, i / 5 % 2 == 0, &send);
+		const struct dlb_message m = { own, (int *)dlb_comm_there(c, to, all[to][1]) + N,
+					       N * sizeof *own, to };
+		dlb_channel_send_zero_copy(c, &out, &m, i / 5 % 2 == 0, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
 		assert(IS(dlb_comm_wait(c, &recv, &err), ==, 0));

@@ -249,7 +249,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 {
 	struct trial t = { .c = c, .how = how, .rank = dlb_comm_rank(c), .size = dlb_comm_size(c) };
 	const int group[] = { 0, 1, 0, 1 };
-	double predicted[DLB_N_TRAFFIC], dense[DLB_N_TRAFFIC], sum_want = 0, sum_error = 0;
+	double sum_want = 0, sum_error = 0;
 	double *given[2] = { NULL }, *got[2] = { NULL };
 	struct dlb_compressor_desc d = {
 		.how = how, .ranks = { .n = t.size, .group = group }, .n_tensors = N_TENSORS, .tag = 40
@@ -305,18 +305,19 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 				got[i][j] += (double)t.x[i][j];
 			}
 		}
-		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.tensor, N_TENSORS, predicted, dense);
+		const struct dlb_traffic_bytes predicted =
+			dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.tensor, N_TENSORS);
 		for (int class = 0; class < DLB_N_TRAFFIC && step >= start && t.size > 1; class++) {
 			/* Flags are additional; an adaptive rank may be less than predicted. Per hop,
 			 * matrices are not cut into chunks: exact for the ring. */
 			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
 
-			assert(IS(traffic->dense_bytes[class], ==, dense[class]));
+			assert(IS(traffic->dense_bytes[class], ==, predicted.dense[class]));
 			assert((t.choice.how == DLB_COMPRESS_PER_HOP && how != &dlb_allreduce_ring) ||
-			       fabs(traffic->bytes[class] - predicted[class]) <=
-				       flags + 0.2 * predicted[class] / t.size ||
+			       fabs(traffic->bytes[class] - predicted.sent[class]) <=
+				       flags + 0.2 * predicted.sent[class] / t.size ||
 			       (adapts && class == DLB_TRAFFIC_GRADIENT &&
-				traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
+				traffic->bytes[class] < predicted.sent[class] && traffic->bytes[class] > 0));
 		}
 	}
 	/* Residuals hold exactly the part that was not sent. */

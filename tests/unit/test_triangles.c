@@ -116,7 +116,8 @@ static void pivoted(void)
 			      *a = dlb_xcalloc((size_t)(n * n), sizeof *a);
 			float *l = dlb_xcalloc((size_t)(n * n), sizeof *l);
 			int *pivot = dlb_xcalloc((size_t)n, sizeof *pivot), got;
-			double rest, least, worst = 0;
+			struct dlb_pivoted f = { .l = l, .ld = n, .pivot = pivot };
+			double worst = 0;
 
 			for (int i = 0; i < n * rank; i++)
 				x[i] = (float)normal(&rng);
@@ -124,8 +125,8 @@ static void pivoted(void)
 				for (int j = 0; j < n; j++)
 					for (int k = 0; k < rank; k++)
 						a[i * n + j] += x[i * rank + k] * x[j * rank + k];
-			got = dlb_pivoted_cholesky(n, a, 1e-4, -INFINITY, n, l, n, pivot, &rest, &least);
-			assert(IS(got, ==, rank) && IS(least, >, -1e-4));
+			got = dlb_pivoted_cholesky(n, a, &(struct dlb_pivot_stop){ 1e-4, -INFINITY, n }, &f);
+			assert(IS(got, ==, rank) && IS(f.least, >, -1e-4));
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j < n; j++) {
 					double v = (double)a[i * n + j];
@@ -136,8 +137,9 @@ static void pivoted(void)
 				}
 			assert(IS(worst, <=, 1e-3));
 			/* stops at the given rank */
-			got = dlb_pivoted_cholesky(n, a, 0, -INFINITY, rank / 2, l, n, pivot, &rest, &least);
-			assert(IS(got, ==, rank / 2) && (rank < 2 || rest > 0));
+			got = dlb_pivoted_cholesky(n, a, &(struct dlb_pivot_stop){ 0, -INFINITY, rank / 2 },
+						   &f);
+			assert(IS(got, ==, rank / 2) && (rank < 2 || f.rest > 0));
 			n_checks++;
 			free(x);
 			free(a);
@@ -216,8 +218,9 @@ static bool pivoted_vectors(void)
 	json_t *root = load("pivoted_cholesky.json");
 	const json_t *cases = of(root, "cases"), *bad = of(of(root, "indefinite"), "A");
 	float a[N * N], l[N * N];
-	double rest, least, most = 0;
+	double most = 0;
 	int pivot[N];
+	struct dlb_pivoted f = { .l = l, .ld = N, .pivot = pivot };
 
 	if (!root)
 		return false;
@@ -229,14 +232,15 @@ static bool pivoted_vectors(void)
 		const json_t *want = at(cases, c);
 		double relative = json_number_value(of(want, "tol_relative"));
 		/* A remainder below 1e-6 of the diagonal is rounding in float32. */
-		int rank = dlb_pivoted_cholesky(N, a, relative * most, -INFINITY, N, l, N, pivot, &rest,
-						&least);
+		int rank = dlb_pivoted_cholesky(N, a,
+						&(struct dlb_pivot_stop){ relative * most, -INFINITY, N },
+						&f);
 
 		if (relative < 1e-6)
 			continue;
 		assert(IS(rank, ==, json_integer_value(of(want, "rank"))));
 		assert(IS(dlb_pivoted_count(N, rank), ==, json_integer_value(of(want, "elements_sent"))));
-		near(rest, json_number_value(of(want, "trace_error")), 1e-5);
+		near(f.rest, json_number_value(of(want, "trace_error")), 1e-5);
 		for (int k = 0; k < rank; k++)
 			assert(IS(pivot[k], ==, json_integer_value(at(of(want, "pivots_0based"), k))));
 		for (int i = 0; i < N; i++)
@@ -249,13 +253,14 @@ static bool pivoted_vectors(void)
 			}
 	}
 	memset(a, 0, sizeof a);
-	assert(IS(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least), ==,
+	assert(IS(dlb_pivoted_cholesky(N, a, &(struct dlb_pivot_stop){ 0, -INFINITY, N }, &f), ==,
 		  json_integer_value(of(of(root, "zero_matrix"), "expect_rank"))));
 	for (int i = 0; i < 9; i++)
 		a[i] = (float)number(bad, i / 3, i % 3);
 	/* not semidefinite */
-	assert(IS(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least), ==, 2) &&
-	       IS(least, ==, -1));
+	f.ld = 3;
+	assert(IS(dlb_pivoted_cholesky(3, a, &(struct dlb_pivot_stop){ 0, -INFINITY, 3 }, &f), ==, 2) &&
+	       IS(f.least, ==, -1));
 	json_decref(root);
 	return true;
 }
