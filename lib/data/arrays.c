@@ -455,7 +455,8 @@ static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 		for (int64_t j = 0; j < x->row; j++)
 			wide[j] = (float)dlb_value_real(p, x->dtype, j);
 	}
-	return dlb_image_set(d, f, &image, epoch, sample, s, flat, err);
+	const struct dlb_sample_seed seed = { .seed = d->seed, .epoch = epoch, .sample = sample };
+	return dlb_image_set(d, f, &image, &seed, s, flat, err);
 }
 
 const struct dlb_source_class dlb_source_idx = {

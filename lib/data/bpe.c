@@ -273,17 +273,18 @@ static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, cons
 	return rc;
 }
 
-int dlb_bpe_new(struct dlb_bpe **out, const unsigned char *vocab, size_t n_vocab, const char *vocab_name,
-		const unsigned char *merges, size_t n_merges, const char *merges_name, struct dlb_error *err)
+int dlb_bpe_new(struct dlb_bpe **out, const struct dlb_text *vocab, const struct dlb_text *merges,
+		struct dlb_error *err)
 {
 	struct dlb_bpe *b = dlb_xcalloc(1, sizeof *b);
 
 	tokens_grow(b);
 	merges_grow(b);
-	if (dlb_vocab_read(vocab, n_vocab, vocab_name, add_token, b, err) || ids_differ(b, vocab_name, err))
+	if (dlb_vocab_read(vocab->p, vocab->n, vocab->name, add_token, b, err) ||
+	    ids_differ(b, vocab->name, err))
 		goto bad;
 	find_bytes(b);
-	if (read_merges(b, merges, n_merges, merges_name, err))
+	if (read_merges(b, merges->p, merges->n, merges->name, err))
 		goto bad;
 	*out = b;
 	return 0;

@@ -173,14 +173,14 @@ int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const str
 }
 
 int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x,
-		  int64_t epoch, int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err)
+		  const struct dlb_sample_seed *seed, struct dlb_scratch *s, void *flat,
+		  struct dlb_error *err)
 {
-	const struct dlb_sample_seed seed = { .seed = d->seed, .epoch = epoch, .sample = sample };
 	int64_t count = f->outer * f->block;
 	float *out = f->dtype == DLB_F32 ? flat :
 					   dlb_scratch(s, DLB_SCRATCH_SAMPLE, (size_t)count * sizeof *out);
 
-	if (dlb_transform_apply(&d->transform, x, d->test ? NULL : &seed, s, out, err))
+	if (dlb_transform_apply(&d->transform, x, d->test ? NULL : seed, s, out, err))
 		return -1;
 	if (f->dtype != DLB_F32)
 		for (int64_t j = 0; j < count; j++)

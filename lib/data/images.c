@@ -140,7 +140,8 @@ static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoc
 	}
 	if (decode(x, e, s, &image, err))
 		return -1;
-	if (!dlb_image_set(d, f, &image, epoch, sample, s, flat, err))
+	const struct dlb_sample_seed seed = { .seed = d->seed, .epoch = epoch, .sample = sample };
+	if (!dlb_image_set(d, f, &image, &seed, s, flat, err))
 		return 0;
 	name_it(x, e, err);
 	return -1;

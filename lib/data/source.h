@@ -157,7 +157,8 @@ int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const str
 		  struct dlb_error *err);
 /* Transforms x and writes it in f's dtype. */
 int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x,
-		  int64_t epoch, int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err);
+		  const struct dlb_sample_seed *seed, struct dlb_scratch *s, void *flat,
+		  struct dlb_error *err);
 
 /* readers.c: calls fn(ctx, i, scratch) for i = 0 .. n-1 on the threads and the caller. */
 struct dlb_readers;
@@ -256,8 +257,9 @@ size_t dlb_bpe_piece(const unsigned char *p, size_t n);
 
 /* Byte-pair encoding as in GPT-2: see bpe.c. */
 struct dlb_bpe;
-int dlb_bpe_new(struct dlb_bpe **out, const unsigned char *vocab, size_t n_vocab, const char *vocab_name,
-		const unsigned char *merges, size_t n_merges, const char *merges_name, struct dlb_error *err);
+struct dlb_text { const unsigned char *p; size_t n; const char *name; };	/* a file's bytes and name */
+int dlb_bpe_new(struct dlb_bpe **out, const struct dlb_text *vocab, const struct dlb_text *merges,
+		struct dlb_error *err);
 void dlb_bpe_free(struct dlb_bpe *b);
 int64_t dlb_bpe_vocabulary(const struct dlb_bpe *b);	/* largest id + 1 */
 int dlb_bpe_encode(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name,

@@ -140,11 +140,21 @@ static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct
 	return fault(f, 0, err, "not a tar file: the first header's checksum is wrong");
 }
 
-/* Handles the header at `at`: visits its member and sets *next to the next header. */
-static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct pax_record *said,
-		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx,
-		  uint64_t *next, struct dlb_error *err)
+/* A walk over the members of f: the header at `at`, and what the header before it said about its member. */
+struct walk {
+	const struct dlb_data_file *f;
+	uint64_t at;
+	struct pax_record said;
+	int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err);
+	void *ctx;
+};
+
+/* Handles the header h: visits its member and moves to the next header. */
+static int header(struct walk *w, const unsigned char *h, struct dlb_error *err)
 {
+	const struct dlb_data_file *f = w->f;
+	struct pax_record *said = &w->said;
+	const uint64_t at = w->at;
 	int64_t size = number(h + 124, 12);
 	struct dlb_tar_member m = { .header = at, .at = at + BLOCK };
 	char type = (char)h[156], *name;
@@ -163,7 +173,7 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 		return dlb_fail(err, f->path,
 				"truncated at byte %llu: the member at byte %llu has %lld bytes",
 				(unsigned long long)f->size, (unsigned long long)at, (long long)size);
-	*next = at + BLOCK + ((uint64_t)size + BLOCK - 1) / BLOCK * BLOCK;
+	w->at = at + BLOCK + ((uint64_t)size + BLOCK - 1) / BLOCK * BLOCK;
 	if (type == 'x' || type == 'L')
 		return extension(f, at, size, type, said, err);
 	if (type == 'g' || type == 'K')
@@ -173,7 +183,7 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 	m.size = (uint64_t)size;
 	m.link = type == '1' || type == '2' || type == 'S';
 	if (m.link || type == '0' || type == '\0' || type == '7')
-		rc = visit(ctx, &m, err);
+		rc = w->visit(w->ctx, &m, err);
 	free(name);
 	*said = (struct pax_record){ .size = -1 };
 	return rc;
@@ -185,25 +195,22 @@ int dlb_tar_walk(const struct dlb_data_file *f,
 {
 	static const unsigned char zeros[BLOCK];
 	unsigned char h[BLOCK];
-	struct pax_record said = { .size = -1 };
-	uint64_t at = 0, next = 0;
+	struct walk w = { .f = f, .said = { .size = -1 }, .visit = visit, .ctx = ctx };
 	int rc = 0;
 
-	for (; !rc; at = next) {
-		if (at + BLOCK > f->size) {
+	while (!rc) {
+		if (w.at + BLOCK > f->size) {
 			rc = dlb_fail(err, f->path,
 				      "truncated at byte %llu: the two blocks of zeros that end a tar file "
 				      "are not there",
 				      (unsigned long long)f->size);
 			break;
 		}
-		rc = dlb_data_file_get(f, at, h, BLOCK, err);
+		rc = dlb_data_file_get(f, w.at, h, BLOCK, err);
 		if (!rc && !memcmp(h, zeros, BLOCK))
 			break;
-		rc = rc || header(f, at, h, &said, visit, ctx, &next, err) ? -1 : 0;
-		if (rc)
-			break;
+		rc = rc || header(&w, h, err) ? -1 : 0;
 	}
-	free(said.path);
+	free(w.said.path);
 	return rc;
 }

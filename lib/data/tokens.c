@@ -129,11 +129,12 @@ enum { LEVEL, ALPHABET, VOCAB, MERGES };
 static int by_pairs(struct sequence *q, const char *vocab, const char *merges, struct dlb_error *err)
 {
 	unsigned char *p = NULL, *v = NULL, *m = NULL;
-	size_t n, n_v, n_m;
+	size_t n, n_v = 0, n_m = 0;
 	struct dlb_bpe *b = NULL;
 	int rc = dlb_data_file_read(vocab, &v, &n_v, err) || dlb_data_file_read(merges, &m, &n_m, err) ||
 				 text_read(q->path, &p, &n, err) ||
-				 dlb_bpe_new(&b, v, n_v, vocab, m, n_m, merges, err) ||
+				 dlb_bpe_new(&b, &(struct dlb_text){ v, n_v, vocab },
+					     &(struct dlb_text){ m, n_m, merges }, err) ||
 				 dlb_bpe_encode(b, p, n, q->path, &q->tokens, err) ?
 			 -1 :
 			 0;

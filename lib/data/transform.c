@@ -387,18 +387,18 @@ static int64_t pick(uint32_t word, int64_t n)	/* uniform in 0 .. n-1 */
 	return (int64_t)(((uint64_t)word * (uint64_t)n) >> 32);
 }
 
-/* Applies step i (before the tail) to x; the result is in scratch `use`. *moved:
- * false if the step changed nothing. */
+/* Applies step i (before the tail) to x. Returns 1 if the result is in scratch `use`, 0 if the step changed
+ * nothing, -1 with err. */
 static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 		      const struct dlb_sample_seed *seed, struct dlb_scratch *s, enum dlb_scratch_use use,
-		      bool *moved, struct dlb_error *err)
+		      struct dlb_error *err)
 {
 	const struct dlb_transform_step *step = &t->step[i];
 	struct dlb_image y = *x;
 	uint32_t word[4] = { 0 };
 	int64_t top, left;
+	bool moved = true;
 
-	*moved = true;
 	if (step_shape(step, &y.c, &y.h, &y.w, err))
 		return -1;
 	if (step->kind == DLB_TR_SCALE || step->kind == DLB_TR_NORMALISE)
@@ -413,7 +413,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 		break;
 	case DLB_TR_CHANNELS:
 		if (y.c == x->c)
-			*moved = false;
+			moved = false;
 		else if (y.c == 1)
 			grey(x, y.p);
 		else
@@ -431,7 +431,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 		if (seed && word[0] < step->chance * 4294967296.0)
 			mirror(x, y.p);
 		else
-			*moved = false;
+			moved = false;
 		break;
 	default:
 		top = middle(x->h - y.h);
@@ -442,9 +442,9 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 		}
 		crop(x, top, left, y.h, y.w, y.p);
 	}
-	if (*moved)
+	if (moved)
 		*x = y;
-	return 0;
+	return moved;
 }
 
 int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image,
@@ -453,10 +453,11 @@ int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *i
 {
 	struct dlb_image x = *image;
 	int64_t c, h, w, n = t->out_h * t->out_w;
-	bool second = false, moved;
+	bool second = false;
 
 	for (int i = 0; i < t->tail; i++) {
-		if (apply_step(t, i, &x, seed, s, second ? DLB_SCRATCH_B : DLB_SCRATCH_A, &moved, err))
+		const int moved = apply_step(t, i, &x, seed, s, second ? DLB_SCRATCH_B : DLB_SCRATCH_A, err);
+		if (moved < 0)
 			return -1;
 		second ^= moved;
 	}

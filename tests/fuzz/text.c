@@ -51,8 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	if (dlb_bpe_new(&b, data, (size_t)(one - data), "vocab.json", one + 1, (size_t)(two - one - 1),
-			"merges.txt", &err)) {
+	const struct dlb_text vocab = { data, (size_t)(one - data), "vocab.json" },
+			      merges = { one + 1, (size_t)(two - one - 1), "merges.txt" };
+	if (dlb_bpe_new(&b, &vocab, &merges, &err)) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");
 		return 0;
