@@ -35,19 +35,19 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 /* Splits that the options ask for; with "auto" among them, also those that make the step shorter. `a` owns
  * the strings. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
-		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_request **ask,
-		     int *n, struct dlb_error *err)
+		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_list *list,
+		     struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	bool choose = false;
 	int n_state = 0;
 
-	*ask = dlb_arena_array(a, (size_t)asked->n + 1, sizeof **ask);
-	*n = 0;
+	list->ask = dlb_arena_array(a, (size_t)asked->n + 1, sizeof *list->ask);
+	list->n = 0;
 	for (int i = 0; i < asked->n; i++) {
 		if (!strcmp(asked->item[i], "auto"))
 			choose = true;
-		else if (dlb_split_parse(asked->item[i], a, &(*ask)[(*n)++], err))
+		else if (dlb_split_parse(asked->item[i], a, &list->ask[list->n++], err))
 			return -1;
 	}
 	if (json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
@@ -55,7 +55,7 @@ static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked,
 			return -1;
 		n_state = dlb_optimizers[choice.rule].n_state;
 	}
-	return choose ? dlb_auto_split(doc, p, cl, n_state, *ask, *n, a, ask, n, err) : 0;
+	return choose ? dlb_auto_split(doc, p, cl, n_state, a, list, err) : 0;
 }
 
 /* Adds sums over shards in pairs where that is faster on this cluster. carried: the profile of g, or NULL. */
@@ -76,19 +76,19 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 		 struct dlb_profile *p, bool profiled, const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	struct dlb_graph was = { .n_ops = 0 };
-	struct dlb_split_request *ask;
+	struct dlb_split_list list;
 	struct dlb_arena a = { 0 };
 	struct dlb_profile carried = { .n_kinds = 0 };
-	int n, rc = find_asks(doc, asked, profiled ? p : NULL, cl, &a, &ask, &n, err);
+	int rc = find_asks(doc, asked, profiled ? p : NULL, cl, &a, &list, err);
 
-	if (!rc && n)
-		rc = dlb_graph_read(doc, &was, err) || dlb_graph_split(g, ask, n, err) ? -1 : 0;
-	if (!rc && n && profiled)
+	if (!rc && list.n)
+		rc = dlb_graph_read(doc, &was, err) || dlb_graph_split(g, list.ask, list.n, err) ? -1 : 0;
+	if (!rc && list.n && profiled)
 		dlb_profile_carry(p, &was, g, &carried);
-	if (!rc && n)
+	if (!rc && list.n)
 		rc = pair_sums(g, profiled ? &carried : NULL, cl, err);
 	dlb_profile_release(&carried);
-	if (!rc && n)
+	if (!rc && list.n)
 		dlb_profile_put_graph(doc, &was, g, profiled ? p : NULL);
 	dlb_graph_release(&was);
 	dlb_arena_release(&a);

@@ -293,33 +293,31 @@ static int next_count(int k, int n_nodes)
 	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;
 }
 
-static void shorten(struct split_search *s, struct dlb_split_request **ask, int *n)
+static void shorten(struct split_search *s, struct dlb_split_list *list)
 {
 	struct dlb_split_request *now = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *now);
 	const double whole = with_split_s(s, s->sure, s->n_sure, s->cl->n_nodes);
 	double best = whole * (1 - least_gain);
 
-	*ask = s->sure;
-	*n = s->n_sure;
+	*list = (struct dlb_split_list){ s->sure, s->n_sure };
 	for (int k = 2; k <= s->cl->n_nodes && k <= MAX_SHARDS; k = next_count(k, s->cl->n_nodes)) {
 		const double t = improve(s, k, now);
 		if (!(t < best))
 			continue;
 		best = t;
 		struct dlb_split_request *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
-		*n = collect(s, k,
-			     dlb_arena_printf(s->a,
-					      "the step is predicted at %.4g s instead of %.4g s, scheduled "
-					      "in the graph's order",
-					      t, whole),
-			     keep);
-		*ask = keep;
+		list->n = collect(s, k,
+				  dlb_arena_printf(s->a,
+						   "the step is predicted at %.4g s instead of %.4g s, "
+						   "scheduled in the graph's order",
+						   t, whole),
+				  keep);
+		list->ask = keep;
 	}
 }
 
 int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl,
-		   int n_state, const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a,
-		   struct dlb_split_request **ask, int *n, struct dlb_error *err)
+		   int n_state, struct dlb_arena *a, struct dlb_split_list *list, struct dlb_error *err)
 {
 	struct split_search s = { .p = p, .cl = cl, .a = a };
 	struct dlb_cost c = { .n_ops = 0 };
@@ -329,19 +327,19 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 	if (dlb_graph_read(doc, &g, err))
 		return -1;
 	s.g = &g;
-	s.sure = dlb_arena_array(a, (size_t)n_fixed + (size_t)g.n_ops + 1, sizeof *s.sure);
-	if (n_fixed)
-		memcpy(s.sure, fixed, (size_t)n_fixed * sizeof *fixed);
-	s.n_sure = n_fixed;
+	s.sure = dlb_arena_array(a, (size_t)list->n + (size_t)g.n_ops + 1, sizeof *s.sure);
+	if (list->n)
+		memcpy(s.sure, list->ask, (size_t)list->n * sizeof *list->ask);
+	s.n_sure = list->n;
 	if (!dlb_cost_estimate(&c, &g, p, cl, err)) {
 		s.fastest = dlb_cost_fastest_nodes(&c, a);
 		split_what_does_not_fit(&s, n_state);
 		find_alike(&s);
-		shorten(&s, ask, n);
+		shorten(&s, list);
 		rc = 0;
 	}
-	for (int i = 0; i < *n && !rc; i++)		/* names must outlive the graph */
-		(*ask)[i].op = dlb_arena_strdup(a, (*ask)[i].op);
+	for (int i = 0; i < list->n && !rc; i++)	/* names must outlive the graph */
+		list->ask[i].op = dlb_arena_strdup(a, list->ask[i].op);
 	dlb_cost_release(&c);
 	dlb_graph_release(&g);
 	return rc;

@@ -15,9 +15,9 @@
 #define DLB_COST_AUTO_SPLIT_H
 #include "cost/cost.h"
 
-/* fixed[n_fixed] are split in any case. *ask (in `a`): all ops to split; *n may be 0. p may be NULL. n_state:
+struct dlb_split_list { struct dlb_split_request *ask; int n; };
+/* Adds ops to the list, whose ops are split in any case; the new list lives in `a`. p may be NULL. n_state:
  * states of the optimizer, for memory. -1 with err. */
 int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl,
-		   int n_state, const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a,
-		   struct dlb_split_request **ask, int *n, struct dlb_error *err);
+		   int n_state, struct dlb_arena *a, struct dlb_split_list *list, struct dlb_error *err);
 #endif

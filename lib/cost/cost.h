@@ -115,8 +115,9 @@ void dlb_cost_print_fit(const struct dlb_cost *c, FILE *f);	/* output of -v */
 /* seconds per FLOP and per byte, efficiencies included */
 struct dlb_roofline { double launch_s, flop_s, byte_s; };
 double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes);
-/* Least squares of relative errors over n samples; weight 0 omits a sample. Coefficients that the samples do
- * not determine (if none is bound by memory, for example) keep their values in *r. */
-void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
-		      const double *weight, int n);
+/* n measured ops; weight 0 omits a sample, weight NULL: 1 for all. */
+struct dlb_roofline_samples { const double *flop, *bytes, *time_s, *weight; int n; };
+/* Least squares of relative errors over the samples. Coefficients that the samples do not determine (if none
+ * is bound by memory, for example) keep their values in *r. */
+void dlb_roofline_fit(struct dlb_roofline *r, const struct dlb_roofline_samples *s);
 #endif

@@ -58,9 +58,10 @@ static bool solve(double a[3][4], int m)
 
 /* One least-squares step over the columns in `use` (0 launch, 1 flop, 2 bytes): weights 1/t^2 make the errors
  * relative. Columns are first scaled to unit length. A column with a negative result is dropped. */
-static void least_squares(struct dlb_roofline *r, const double *flop, const double *bytes, const double *t,
-			  const double *weight, int n, const bool *memory_side, bool use[3])
+static void least_squares(struct dlb_roofline *r, const struct dlb_roofline_samples *s,
+			  const bool *memory_side, bool use[3])
 {
+	const double *flop = s->flop, *bytes = s->bytes, *t = s->time_s, *weight = s->weight;
 	double *const out[3] = { &r->launch_s, &r->flop_s, &r->byte_s };
 
 	for (int tries = 0; tries < 3; tries++) {
@@ -72,7 +73,7 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 		if (!m)
 			return;
 		for (int pass = 0; pass < 2; pass++)
-			for (int i = 0; i < n; i++) {
+			for (int i = 0; i < s->n; i++) {
 				double w = (weight ? weight[i] : 1) / (t[i] * t[i]), rest = t[i];
 				double x[3] = { 1, memory_side[i] ? 0 : flop[i],
 						memory_side[i] ? bytes[i] : 0 };
@@ -114,14 +115,14 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 }
 
 /* Alternates from the start *r; returns the sum of squared relative errors. */
-static double descend(struct dlb_roofline *r, const double *flop, const double *bytes, const double *t,
-		      const double *weight, int n, bool *side)
+static double descend(struct dlb_roofline *r, const struct dlb_roofline_samples *s, bool *side)
 {
+	const double *flop = s->flop, *bytes = s->bytes, *t = s->time_s, *weight = s->weight;
 	double sum = 0;
 
 	for (int round = 0; round < 20; round++) {
 		bool changed = round == 0, use[3] = { false, false, false };
-		for (int i = 0; i < n; i++) {
+		for (int i = 0; i < s->n; i++) {
 			bool memory = bytes[i] * r->byte_s > flop[i] * r->flop_s;
 			changed |= memory != side[i];
 			side[i] = memory;
@@ -133,9 +134,9 @@ static double descend(struct dlb_roofline *r, const double *flop, const double *
 		}
 		if (!changed)
 			break;
-		least_squares(r, flop, bytes, t, weight, n, side, use);
+		least_squares(r, s, side, use);
 	}
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < s->n; i++) {
 		double e = (dlb_roofline_s(r, flop[i], bytes[i]) - t[i]) / t[i];
 		sum += (weight ? weight[i] : 1) * e * e;
 	}
@@ -143,25 +144,25 @@ static double descend(struct dlb_roofline *r, const double *flop, const double *
 }
 
 /* Alternation finds a local optimum, so several starting positions of the roofline's ridge are tried. */
-void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
-		      const double *weight, int n)
+void dlb_roofline_fit(struct dlb_roofline *r, const struct dlb_roofline_samples *s)
 {
-	bool *side = dlb_xcalloc((size_t)n + 1, sizeof *side);
+	const double *flop = s->flop, *bytes = s->bytes;
+	bool *side = dlb_xcalloc((size_t)s->n + 1, sizeof *side);
 	struct dlb_roofline best = *r;
 	double least = INFINITY;
 
 	for (double tilt = 1.0 / 16; tilt <= 16; tilt *= 2) {
 		struct dlb_roofline x = *r;
 		x.byte_s *= tilt;
-		double sum = descend(&x, flop, bytes, time_s, weight, n, side);
+		double sum = descend(&x, s, side);
 		bool memory = false;
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < s->n; i++)
 			memory |= side[i];
 		/* No sample is bound by memory: keeps the coefficient, unless a sample would then be
 		 * bound. */
 		if (!memory)
 			x.byte_s = r->byte_s;
-		for (int i = 0; i < n && !memory; i++)
+		for (int i = 0; i < s->n && !memory; i++)
 			if (bytes[i] > 0)
 				x.byte_s = fmin(x.byte_s, flop[i] * x.flop_s / bytes[i]);
 		if (sum < least) {
@@ -180,6 +181,13 @@ struct samples {
 	int *row, n;
 	int *work;				/* [row of the profile] class of work */
 };
+
+static struct dlb_roofline_samples unweighted(const struct samples *s)
+{
+	return (struct dlb_roofline_samples){
+		.flop = s->flop, .bytes = s->bytes, .time_s = s->time_s, .n = s->n
+	};
+}
 struct kind_model {
 	double peak_flops, bandwidth_Bps;
 	struct dlb_roofline of[N_WORKS];		/* for this peak and bandwidth */
@@ -264,9 +272,11 @@ static double relative_error(const struct dlb_roofline *r, const struct samples 
  * measured. It needs a fit per signature, so large classes are skipped. */
 static double blind_error(const struct dlb_roofline *start, struct samples *s)
 {
+	struct dlb_roofline_samples some = unweighted(s);
 	int n_rows = 0, n = 0;
 	double *e, result;
 
+	some.weight = s->weight;
 	for (int i = 0; i < s->n; i++)
 		n_rows += !i || s->row[i] != s->row[i - 1];
 	if (n_rows < 2 || n_rows > MAX_BLIND)
@@ -276,7 +286,7 @@ static double blind_error(const struct dlb_roofline *start, struct samples *s)
 		struct dlb_roofline r = *start;
 		for (end = i; end < s->n && s->row[end] == s->row[i]; end++)
 			s->weight[end] = 0;
-		dlb_roofline_fit(&r, s->flop, s->bytes, s->time_s, s->weight, s->n);
+		dlb_roofline_fit(&r, &some);
 		for (int k = i; k < end; k++) {
 			e[n++] = relative_error(&r, s, k);
 			s->weight[k] = 1;
@@ -319,6 +329,7 @@ static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q,
 static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, int q,
 		     const struct dlb_device_kind *stated, struct samples *s, struct kind_model *m)
 {
+	struct dlb_roofline_samples of_work;
 	struct dlb_roofline all;
 	bool rates = p->peak_flops[q] <= 0 && !(stated && stated->peak_flops > 0);
 	bool traffic = p->bandwidth_Bps[q] <= 0 && !(stated && stated->bandwidth_Bps > 0);
@@ -340,7 +351,8 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 	if (!s->n)
 		return;
 	all = m->of[N_WORKS - 1];
-	dlb_roofline_fit(&all, s->flop, s->bytes, s->time_s, NULL, s->n);
+	of_work = unweighted(s);
+	dlb_roofline_fit(&all, &of_work);
 	for (int w = 0; w < N_WORKS; w++) {
 		struct dlb_roofline start = m->of[w];
 		take_samples(g, p, q, w, s);
@@ -350,7 +362,8 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 			continue;
 		}
 		m->fitted[w] = true;
-		dlb_roofline_fit(&m->of[w], s->flop, s->bytes, s->time_s, NULL, s->n);
+		of_work = unweighted(s);
+		dlb_roofline_fit(&m->of[w], &of_work);
 		if (c)
 			describe_fit(c, p, q, w, m, &start, s);
 	}
@@ -464,9 +477,10 @@ static bool is_without(const struct dlb_device_kind *d, const char *type)
 }
 
 /* Times of one op on one kind at every batch size. Measurements are used as they are. For a batch size or
- * kind without one, the nearest measurement is multiplied by the ratio of the rooflines. */
-static void op_times(const struct fitter *f, int op, int k, int base, bool exact, const struct kind_model *m,
-		     double *t, bool *measured)
+ * kind without one, the nearest measurement is multiplied by the ratio of the rooflines. Returns whether the
+ * op was measured. */
+static bool op_times(const struct fitter *f, int op, int k, int base, bool exact, const struct kind_model *m,
+		     double *t)
 {
 	const struct dlb_cost *c = f->c;
 	const struct dlb_profile_row *row = f->row_of[op] < 0 ? NULL : &f->p->row[f->row_of[op]];
@@ -474,9 +488,8 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 	const double *seen = row && base >= 0 ? row->time_s[base] : NULL;
 	int w = work_of(type);
 	const struct dlb_device_kind *d = &f->cl->kind[k];
-	bool none = is_without(d, type);
+	bool none = is_without(d, type), measured = exact && seen && isfinite(seen[0]);
 
-	*measured = exact && seen && isfinite(seen[0]);
 	for (int b = 0; b < c->n_batches; b++)
 		if (seen && isinf(seen[b]) && same_backend(f->p->kind[base], d->backend))
 			none = true;
@@ -486,7 +499,7 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 		int near = -1;
 		if (none) {
 			t[b] = INFINITY;
-			*measured = false;
+			measured = false;
 			continue;
 		}
 		for (int i = 0; seen && i < c->n_batches; i++)
@@ -505,6 +518,7 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 				t[b] *= seen[near] / there;
 		}
 	}
+	return measured;
 }
 
 static void kind_sizes(const struct fitter *f, int k, int base)
@@ -545,7 +559,7 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 			c->measured[at] = c->measured[from];
 			continue;
 		}
-		op_times(f, i, k, base, exact, &m, t, &c->measured[at]);
+		c->measured[at] = op_times(f, i, k, base, exact, &m, t);
 		if (c->measured[at] && t[0] > 0) {
 			double model = dlb_roofline_s(&m.of[work_of(f->g->op[i].type)],
 						      dlb_op_flop_at(f->g, i, c->batch[0]),

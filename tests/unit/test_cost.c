@@ -184,7 +184,7 @@ static void test_roofline(void)
 				t[i] = launch + fmax(a * flop[i], b * bytes[i]);
 				t[i] *= 1 + noisy * 0.2 * (dlb_rng_uniform(&r) - 0.5);
 			}
-			dlb_roofline_fit(&fit, flop, bytes, t, NULL, 200);
+			dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ flop, bytes, t, NULL, 200 });
 			double tolerance = noisy ? 0.1 : 1e-6;
 			if (!near(fit.launch_s, launch, tolerance) || !near(fit.flop_s, a, tolerance) ||
 			    !near(fit.byte_s, b, noisy ? 0.2 : 1e-6)) {
@@ -197,10 +197,10 @@ static void test_roofline(void)
 	/* One sample, two equal ones, none: no failure, no negative time. */
 	double one_flop[2] = { 1e6, 1e6 }, one_bytes[2] = { 0, 0 }, one_t[2] = { 1e-5, 1e-5 };
 	struct dlb_roofline fit = { 1e-6, 1e-11, 1e-10 };
-	dlb_roofline_fit(&fit, one_flop, one_bytes, one_t, NULL, 2);
+	dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ one_flop, one_bytes, one_t, NULL, 2 });
 	assert(near(dlb_roofline_s(&fit, 1e6, 0), 1e-5, 1e-6) && IS(fit.launch_s, >=, 0) &&
 	       IS(fit.flop_s, >=, 0) && IS(fit.byte_s, ==, 1e-10));
-	dlb_roofline_fit(&fit, NULL, NULL, NULL, NULL, 0);
+	dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ .n = 0 });
 }
 
 static void test_kinds(void)
