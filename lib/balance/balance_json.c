@@ -110,8 +110,10 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 
 /* ---- reading ---- */
 
-/* Reads n numbers in [min, max] into a new array *out; if absent, *out is unchanged. */
-static int get_reals(const struct dlb_ref *r, const char *key, int opt, double min, double max,
+struct range { double min, max; };
+
+/* Reads a number in the range for each node into a new array *out; if absent, *out is unchanged. */
+static int get_reals(const struct dlb_ref *r, const char *key, int opt, struct range range,
 		     struct dlb_balance *b, double **out, struct dlb_error *err)
 {
 	struct dlb_ref a;
@@ -128,7 +130,7 @@ static int get_reals(const struct dlb_ref *r, const char *key, int opt, double m
 	x = dlb_arena_array(&b->arena, (size_t)n + 1, sizeof *x);
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref e = dlb_ref_index(&a, i);
-		if (dlb_ref_real(&e, min, max, &x[i], err))
+		if (dlb_ref_real(&e, range.min, range.max, &x[i], err))
 			return -1;
 	}
 	*out = x;
@@ -201,7 +203,8 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 			       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) ||
 			       get_hash(r, h->plan_hash, err) ||
 			       get_count(r, "moved_ops", &h->moved_ops, err) ||
-			       get_reals(r, "weights", DLB_OPT, 0, 1e9, b, &h->weight, err) ?
+			       get_reals(r, "weights", DLB_OPT, (struct range){ 0, 1e9 }, b, &h->weight,
+					 err) ?
 		       -1 :
 		       0;
 }
@@ -269,7 +272,8 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 			       dlb_get_real(&o, "step_se_s", DLB_OPT, 0, 1e18, &b->best_se_s, err) ||
 			       get_count(&o, "rounds", &b->best_rounds, err) ||
 			       get_hash(&o, b->best_plan_hash, err) ||
-			       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) ||
+			       get_reals(&o, "weights", DLB_OPT, (struct range){ 0, 1e9 }, b, &b->best_weight,
+					 err) ||
 			       read_best_teams(&o, b, err) ?
 		       -1 :
 		       0;
@@ -290,13 +294,13 @@ static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct d
 					     "history",    NULL };
 
 	if (dlb_ref_known(r, known, err) ||
-	    get_reals(r, "weights", DLB_NEED, 1e-9, 1e9, b, &b->weight, err) ||
-	    get_reals(r, "kappa", DLB_OPT, 1e-9, 1e9, b, &b->kappa, err) ||
-	    get_reals(r, "kappa_mean", DLB_OPT, 1e-9, 1e9, b, &b->kappa_mean, err) ||
-	    get_reals(r, "kappa_rounds", DLB_OPT, 0, 1e9, b, &b->kappa_rounds, err) ||
+	    get_reals(r, "weights", DLB_NEED, (struct range){ 1e-9, 1e9 }, b, &b->weight, err) ||
+	    get_reals(r, "kappa", DLB_OPT, (struct range){ 1e-9, 1e9 }, b, &b->kappa, err) ||
+	    get_reals(r, "kappa_mean", DLB_OPT, (struct range){ 1e-9, 1e9 }, b, &b->kappa_mean, err) ||
+	    get_reals(r, "kappa_rounds", DLB_OPT, (struct range){ 0, 1e9 }, b, &b->kappa_rounds, err) ||
 	    dlb_get_real(r, "spread", DLB_OPT, 0, 1e3, &b->spread, err) ||
 	    get_count(r, "spread_rounds", &b->spread_rounds, err) ||
-	    get_reals(r, "last_sign", DLB_OPT, -1, 1, b, &b->last_sign, err) ||
+	    get_reals(r, "last_sign", DLB_OPT, (struct range){ -1, 1 }, b, &b->last_sign, err) ||
 	    get_word(r, "rule", b, &b->rule, err) || get_word(r, "reason", b, &b->reason, err) ||
 	    get_count(r, "round", &b->round, err) || get_count(r, "stable", &b->stable, err) ||
 	    get_count(r, "hold", &b->hold, err) || get_count(r, "hold_off", &b->hold_off, err) ||
