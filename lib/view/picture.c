@@ -187,13 +187,15 @@ static int by_bytes(const void *a, const void *b)
 	return x->micro_batch != y->micro_batch ? x->micro_batch - y->micro_batch : x->to - y->to;
 }
 
-/* Messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
+struct sendings { struct dlb_sending *s; int n, cap; };
+
+/* Adds the messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
 static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int t, int m,
-			struct dlb_sending **out, int *n, int *cap)
+			struct sendings *out)
 {
 	const struct dlb_graph *g = &v->graph;
 	ptrdiff_t made = at(w, r, g->tensor[t].producer, m);
-	int first = *n;
+	int first = out->n;
 
 	if (made < 0 || w->node[made] < 0)
 		return;
@@ -203,14 +205,14 @@ static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, 
 
 		if (read < 0 || w->node[read] < 0 || w->node[read] == w->node[made])
 			continue;
-		while (j < *n && (*out)[j].to != w->node[read])
+		while (j < out->n && out->s[j].to != w->node[read])
 			j++;
-		if (j < *n) {
-			(*out)[j].end_s = fmin((*out)[j].end_s, w->start_s[read]);
+		if (j < out->n) {
+			out->s[j].end_s = fmin(out->s[j].end_s, w->start_s[read]);
 			continue;
 		}
-		DLB_GROW(*out, *n, *cap);
-		(*out)[(*n)++] = (struct dlb_sending){
+		DLB_GROW(out->s, out->n, out->cap);
+		out->s[out->n++] = (struct dlb_sending){
 			w->node[made],
 			w->node[read],
 			t,
@@ -225,7 +227,7 @@ static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, 
 
 int dlb_view_sendings(const struct dlb_view *v, const struct dlb_op_spans *w, struct dlb_sending **out)
 {
-	int n = 0, cap = 0;
+	struct sendings all = { .n = 0 };
 
 	*out = NULL;
 	if (!v->has_plan)
@@ -233,10 +235,11 @@ int dlb_view_sendings(const struct dlb_view *v, const struct dlb_op_spans *w, st
 	for (int r = 0; r < w->n_replicas; r++)
 		for (int t = 0; t < v->graph.n_tensors; t++)
 			for (int m = -1; v->graph.tensor[t].producer >= 0 && m < w->micro_batches; m++)
-				sendings_of(v, w, r, t, m, out, &n, &cap);
-	if (n)
-		qsort(*out, (size_t)n, sizeof **out, by_bytes);
-	return n;
+				sendings_of(v, w, r, t, m, &all);
+	if (all.n)
+		qsort(all.s, (size_t)all.n, sizeof *all.s, by_bytes);
+	*out = all.s;
+	return all.n;
 }
 
 bool dlb_view_has_sendings(const struct dlb_view *v)
