@@ -149,22 +149,13 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 
 	for (int i = 0; i < g->n_derived && !rc; i++)
 		rc = add_derived(s, &g->derived[i], err);
-	const char **name = dlb_xcalloc((size_t)s->n + 1, sizeof *name);
-	const void **data = dlb_xcalloc((size_t)s->n + 1, sizeof *data);
-	struct dlb_desc *desc = dlb_xcalloc((size_t)s->n + 1, sizeof *desc);
-	for (int i = 0; i < s->n; i++) {
-		if (i < n && !is_in_model(g, s->t[i].name))
-			continue;
-		name[k] = s->t[i].name;
-		data[k] = s->t[i].data;
-		desc[k++] = s->t[i].desc;
-	}
+	struct dlb_named *tensor = dlb_xcalloc((size_t)s->n + 1, sizeof *tensor);
+	for (int i = 0; i < s->n; i++)
+		if (i >= n || is_in_model(g, s->t[i].name))
+			tensor[k++] = (struct dlb_named){ s->t[i].name, s->t[i].desc, s->t[i].data };
 	if (!rc)
-		rc = dlb_onnx_save_apart(g->model_path, path, name, data, desc, k, g->unmerged, g->n_unmerged,
-					 err);
-	free(name);
-	free(data);
-	free(desc);
+		rc = dlb_onnx_save_apart(g->model_path, path, tensor, k, g->unmerged, g->n_unmerged, err);
+	free(tensor);
 	return rc;
 }
 

@@ -214,7 +214,8 @@ int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p,
 	void *data;
 
 	snprintf(what, sizeof what, "%s '%.100s'", initializer ? "initializer" : "constant", t->name);
-	if (dlb_onnx_tensor(p, r->name, r->all->files, what, &r->g->arena, &d, &data, r->err))
+	const struct dlb_onnx_source s = { r->name, what, r->all->files, &r->g->arena, r->err };
+	if (dlb_onnx_tensor(p, &s, &d, &data))
 		return -1;
 	if (initializer && data && check_finite(r, &d, data, t->name))
 		return -1;

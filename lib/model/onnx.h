@@ -10,13 +10,12 @@
  * then these data in reading order. */
 int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err);
 int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_graph *g, struct dlb_error *err);
-/* Writes the model at `source` to `path` with new values for the named tensors, in the types of the file.
+/* Writes the model at `source` to `path` with new values for n tensors, in the types of the file.
  * Everything else (opsets, functions, metadata) is kept. */
-int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
-		  const struct dlb_desc *desc, int n, struct dlb_error *err);
+int dlb_onnx_save(const char *source, const char *path, const struct dlb_named *tensor, int n,
+		  struct dlb_error *err);
 /* As above; the tensors in apart[] become initializers of their own, and their vertices read those. */
-int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names,
-			const void *const *data, const struct dlb_desc *desc, int n,
+int dlb_onnx_save_apart(const char *source, const char *path, const struct dlb_named *tensor, int n,
 			const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err);
 /* Reads one TensorProto file (test vectors): *data is new, from malloc. */
 int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data,

@@ -93,7 +93,8 @@ static int read_attribute(struct onnx_reader *r, const Onnx__AttributeProto *p, 
 		if (!p->t || !p->t->has_data_type || dlb_dtype_from_onnx(p->t->data_type) < 0)
 			return 1;
 		snprintf(what, sizeof what, "attribute '%.60s' of vertex '%.60s'", name, vertex);
-		if (dlb_onnx_tensor(p->t, r->name, r->all->files, what, arena, &a->desc, &data, r->err))
+		const struct dlb_onnx_source s = { r->name, what, r->all->files, arena, r->err };
+		if (dlb_onnx_tensor(p->t, &s, &a->desc, &data))
 			return -1;
 		a->data = data;
 		return 0;

@@ -27,11 +27,16 @@ struct dlb_onnx_files {
 	struct dlb_sha256 *sha;
 };
 void dlb_onnx_files_close(struct dlb_onnx_files *f);
-/* Reads shape, type and data of a TensorProto. Data are in `a`; raw bytes are used in place. `what` names the
- * tensor in messages: "initializer 'w'". */
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files,
-		    const char *what, struct dlb_arena *a, struct dlb_desc *desc, void **data,
-		    struct dlb_error *err);
+/* A tensor of model `name`, called `what` in messages: "initializer 'w'". Its data will be in `a`. */
+struct dlb_onnx_source {
+	const char *name, *what;
+	struct dlb_onnx_files *files;
+	struct dlb_arena *a;
+	struct dlb_error *err;
+};
+/* Reads shape, type and data of a TensorProto; raw bytes are used in place. */
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const struct dlb_onnx_source *s, struct dlb_desc *desc,
+		    void **data);
 /* A tensor of the graph, by name, and the message with its data. */
 struct dlb_onnx_place { const char *name; Onnx__TensorProto *p; };
 /* Finds the messages that hold the data of the graph's constants in m. Names are in g, which gets the graph

@@ -23,8 +23,7 @@ struct saver {
 	struct dlb_onnx_files *files;
 	struct dlb_arena *a;
 	Onnx__GraphProto *p;
-	const char *const *names;		/* of the weights; then their data */
-	const void *const *data;
+	const struct dlb_named *tensor;		/* the weights */
 	const struct dlb_unmerged *apart;
 	int n_apart;
 	/* tensors of the file ("%p") to the index of the weight stored in them */
@@ -120,25 +119,25 @@ static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, con
 
 /* Stores weight i in place `at`. -1 with err if calls of one function share the
  * constant but their weights differ. */
-static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const struct dlb_desc *d,
-			const void *data, int i)
+static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, int i)
 {
+	const struct dlb_named *x = &s->tensor[i];
 	const int before = dlb_name_map_add(&s->filled, dlb_arena_printf(s->a, "%p", (void *)at->p), i);
 
-	if (before >= 0 && s->data[before] != data) {
+	if (before >= 0 && s->tensor[before].data != x->data) {
 		dlb_fail(s->err, s->source,
 			 "tensors '%s' and '%s' share one constant of a function, but their trained values "
 			 "differ",
-			 s->names[before], at->name);
+			 s->tensor[before].name, at->name);
 		return dlb_hint(s->err, "save as .safetensors");
 	}
-	return replace(s, at->p, d, data);
+	return replace(s, at->p, &x->desc, x->data);
 }
 
 static bool is_saved(const struct saver *s, int n, const char *name)
 {
 	for (int i = 0; i < n; i++)
-		if (!strcmp(s->names[i], name))
+		if (!strcmp(s->tensor[i].name, name))
 			return true;
 	return false;
 }
@@ -200,7 +199,7 @@ static int keep_constant(struct saver *s, const struct dlb_unmerged *u)
 }
 
 static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_onnx_place *place, int n_places,
-		       const struct dlb_desc *desc, int n)
+		       int n)
 {
 	struct dlb_name_map map = { 0 };
 	Onnx__TensorProto **list = dlb_arena_array(s->a,
@@ -219,17 +218,18 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 		else if (is_saved(s, n, s->apart[i].of))
 			rc = keep_constant(s, &s->apart[i]);
 	for (int i = 0; i < n && !rc; i++) {
-		const int at = dlb_name_map_get(&map, s->names[i]);
+		const struct dlb_named *x = &s->tensor[i];
+		const int at = dlb_name_map_get(&map, x->name);
 		if (at >= 0) {
-			rc = put_in_place(s, &place[at], &desc[i], s->data[i], i);
-		} else if (is_apart(s, s->names[i]) || take_from_vertex(s, s->names[i])) {
-			list[s->p->n_initializer++] = new_initializer(s, s->names[i], &desc[i], s->data[i]);
+			rc = put_in_place(s, &place[at], i);
+		} else if (is_apart(s, x->name) || take_from_vertex(s, x->name)) {
+			list[s->p->n_initializer++] = new_initializer(s, x->name, &x->desc, x->data);
 			/* before IR version 4 an initializer also had to be an input */
 			if (m->ir_version < 4)
 				m->ir_version = 4;
 		} else {
 			dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in",
-				 s->names[i]);
+				 x->name);
 			rc = dlb_hint(s->err, "save as .safetensors");
 		}
 	}
@@ -247,7 +247,8 @@ static int take_in_external(struct saver *s, Onnx__TensorProto *t)
 	if (!t->has_data_location || t->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
 		return 0;
 	snprintf(what, sizeof what, "initializer '%.100s'", t->name ? t->name : "");
-	if (dlb_onnx_tensor(t, s->source, s->files, what, s->a, &d, &data, s->err))
+	const struct dlb_onnx_source source = { s->source, what, s->files, s->a, s->err };
+	if (dlb_onnx_tensor(t, &source, &d, &data))
 		return -1;
 	set_raw(t, data, dlb_desc_bytes(&d));
 	return 0;
@@ -293,7 +294,7 @@ static int write_model(const Onnx__ModelProto *m, const char *path, struct dlb_e
 	return dlb_output_commit(&out, err);
 }
 
-static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const struct dlb_desc *desc, int n)
+static int save(struct saver *s, Onnx__ModelProto *m, const char *path, int n)
 {
 	struct dlb_onnx_place *place = NULL;
 	struct dlb_graph g;
@@ -301,7 +302,7 @@ static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const st
 
 	dlb_graph_init(&g);
 	int rc = dlb_onnx_places(m, s->source, &g, &place, &n_places, s->err) ||
-				 put_weights(s, m, place, n_places, desc, n) || take_in_graph(s, s->p) ?
+				 put_weights(s, m, place, n_places, n) || take_in_graph(s, s->p) ?
 			 -1 :
 			 0;
 	for (size_t i = 0; i < m->n_functions && !rc; i++)
@@ -311,14 +312,13 @@ static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const st
 	return rc ? rc : write_model(m, path, s->err);
 }
 
-int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
-		  const struct dlb_desc *desc, int n, struct dlb_error *err)
+int dlb_onnx_save(const char *source, const char *path, const struct dlb_named *tensor, int n,
+		  struct dlb_error *err)
 {
-	return dlb_onnx_save_apart(source, path, names, data, desc, n, NULL, 0, err);
+	return dlb_onnx_save_apart(source, path, tensor, n, NULL, 0, err);
 }
 
-int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names,
-			const void *const *data, const struct dlb_desc *desc, int n,
+int dlb_onnx_save_apart(const char *source, const char *path, const struct dlb_named *tensor, int n,
 			const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
@@ -336,12 +336,11 @@ int dlb_onnx_save_apart(const char *source, const char *path, const char *const 
 				   .files = &files,
 				   .a = &a,
 				   .p = m->graph,
-				   .names = names,
-				   .data = data,
+				   .tensor = tensor,
 				   .apart = apart,
 				   .n_apart = n_apart,
 				   .err = err };
-		rc = save(&s, m, path, desc, n);
+		rc = save(&s, m, path, n);
 	}
 	dlb_onnx_files_close(&files);
 	dlb_file_close(&f);

@@ -19,14 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw tensor data are u
 #define DAMAGED "the file is damaged: export the model again"
 #define TO_FLOAT "export the model in f32 or f16, before it is quantized"
 
-struct tensor_source {
-	const char *name, *what;
-	struct dlb_onnx_files *files;
-	struct dlb_arena *a;
-	struct dlb_error *err;
-};
-
-static int cannot_open(const struct tensor_source *s, const char *location)
+static int cannot_open(const struct dlb_onnx_source *s, const char *location)
 {
 	dlb_fail(s->err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
 	return dlb_hint(s->err,
@@ -35,7 +28,7 @@ static int cannot_open(const struct tensor_source *s, const char *location)
 
 /* Returns the path of an external file (new), which must be inside the model's folder after
  * resolving links. NULL with err. */
-static char *external_path(const struct tensor_source *s, const char *location)
+static char *external_path(const struct dlb_onnx_source *s, const char *location)
 {
 	struct dlb_error *err = s->err;
 	char *path = NULL, *real = NULL, *folder = NULL;
@@ -85,7 +78,7 @@ static int64_t offset_number(const char *s)
 }
 
 /* Opens the file at `location`, unless it is open already. */
-static int open_external(const struct tensor_source *s, const char *location)
+static int open_external(const struct dlb_onnx_source *s, const char *location)
 {
 	struct dlb_onnx_files *f = s->files;
 	struct stat st;
@@ -118,7 +111,7 @@ void dlb_onnx_files_close(struct dlb_onnx_files *f)
 	f->fd = -1;
 }
 
-static int read_at(const struct tensor_source *s, int64_t offset, char *to, size_t bytes)
+static int read_at(const struct dlb_onnx_source *s, int64_t offset, char *to, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
 		const ssize_t got = pread(s->files->fd, to + done, bytes - done, (off_t)offset + (off_t)done);
@@ -134,7 +127,8 @@ static int read_at(const struct tensor_source *s, int64_t offset, char *to, size
 	return 0;
 }
 
-static int read_external(const struct tensor_source *s, const Onnx__TensorProto *p, size_t bytes, void **data)
+static int read_external(const struct dlb_onnx_source *s, const Onnx__TensorProto *p, size_t bytes,
+			 void **data)
 {
 	const char *location = "";
 	int64_t offset = 0, length = -2;	/* -2: absent */
@@ -188,7 +182,7 @@ static bool put_int32(enum dlb_dtype t, int32_t v, void *to, size_t i)
 	}
 }
 
-static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p, enum dlb_dtype t,
+static int read_typed(const struct dlb_onnx_source *s, const Onnx__TensorProto *p, enum dlb_dtype t,
 		      size_t count, void **data)
 {
 	const size_t size = dlb_dtype_bytes(t);
@@ -230,7 +224,7 @@ static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p,
 }
 
 /* Refuses a type that dlb does not have, by ONNX's number. */
-static int unknown_type(const struct tensor_source *s, int type)
+static int unknown_type(const struct dlb_onnx_source *s, int type)
 {
 	static const struct { int type; const char *name, *cure;
 	} known[] = {
@@ -260,7 +254,7 @@ static int unknown_type(const struct tensor_source *s, int type)
 }
 
 /* Reads shape and type; *bytes: size of the data. */
-static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, struct dlb_desc *d,
+static int read_desc(const struct dlb_onnx_source *s, const Onnx__TensorProto *p, struct dlb_desc *d,
 		     size_t *bytes)
 {
 	const int dtype = p->has_data_type ? dlb_dtype_from_onnx(p->data_type) : -1;
@@ -289,29 +283,27 @@ static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, 
 	return 0;
 }
 
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files,
-		    const char *what, struct dlb_arena *a, struct dlb_desc *desc, void **data,
-		    struct dlb_error *err)
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const struct dlb_onnx_source *s, struct dlb_desc *desc,
+		    void **data)
 {
-	const struct tensor_source s = { name, what, files, a, err };
 	struct dlb_desc d;
 	size_t bytes = 0;
 
 	*data = NULL;
-	if (read_desc(&s, p, &d, &bytes))
+	if (read_desc(s, p, &d, &bytes))
 		return -1;
 	const size_t count = bytes / dlb_dtype_bytes(d.dtype);
 	if (p->has_data_location && p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
-		if (read_external(&s, p, bytes, data))
+		if (read_external(s, p, bytes, data))
 			return -1;
 	} else if (p->has_raw_data && (p->raw_data.len || !count)) {
 		if (p->raw_data.len != bytes) {
-			dlb_fail(err, name, "%s holds %zu bytes where its shape needs %zu", what,
+			dlb_fail(s->err, s->name, "%s holds %zu bytes where its shape needs %zu", s->what,
 				 p->raw_data.len, bytes);
-			return dlb_hint(err, DAMAGED);
+			return dlb_hint(s->err, DAMAGED);
 		}
-		*data = bytes ? p->raw_data.data : dlb_arena_alloc(a, 1);
-	} else if (read_typed(&s, p, d.dtype, count, data)) {
+		*data = bytes ? p->raw_data.data : dlb_arena_alloc(s->a, 1);
+	} else if (read_typed(s, p, d.dtype, count, data)) {
 		return -1;
 	}
 	if (d.dtype == DLB_BOOL && *data)	/* in ONNX any byte but 0 is true; a C bool must be 1 */
@@ -334,7 +326,8 @@ int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc
 		return -1;
 	const Onnx__TensorProto *p = dlb_onnx_unpack(&onnx__tensor_proto__descriptor, f.data, f.n, path, &a,
 						     err);
-	if (p && dlb_onnx_tensor(p, path, &none, "the tensor", &a, desc, &at, err) == 0) {
+	const struct dlb_onnx_source source = { path, "the tensor", &none, &a, err };
+	if (p && dlb_onnx_tensor(p, &source, desc, &at) == 0) {
 		const size_t bytes = dlb_desc_bytes(desc);
 		snprintf(name, 128, "%s", p->name ? p->name : "");
 		*data = dlb_xmalloc(bytes);

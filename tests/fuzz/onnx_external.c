@@ -66,9 +66,7 @@ static int tensor_named(const struct dlb_graph *g, const char *name)
 /* Saving may say no, but what it saved has the values. */
 static void save(const struct dlb_graph *g, const char *source)
 {
-	const char *names[MAX_WEIGHTS];
-	const void *data[MAX_WEIGHTS];
-	struct dlb_desc desc[MAX_WEIGHTS];
+	struct dlb_named saved[MAX_WEIGHTS];
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph back;
 	char path[300];
@@ -82,27 +80,25 @@ static void save(const struct dlb_graph *g, const char *source)
 		float *v = calloc((size_t)dlb_desc_count(&d) + 1, sizeof *v);
 		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
 			v[k] = (float)(i + k);
-		names[n] = t->name;
-		desc[n] = d;
-		data[n++] = v;
+		saved[n++] = (struct dlb_named){ t->name, d, v };
 	}
 	snprintf(path, sizeof path, "%s/saved.onnx", dir);
-	if (dlb_onnx_save(source, path, names, data, desc, n, &err)) {
+	if (dlb_onnx_save(source, path, saved, n, &err)) {
 		if (!err.what[0])
 			dlb_bug("not saved, without a word");
 	} else if (dlb_onnx_read(path, &back, &err)) {
 		dlb_bug("saved, but not read: %s", err.what);
 	} else {
 		for (int i = 0; i < n; i++) {
-			const int t = tensor_named(&back, names[i]);
-			if (t < 0 || memcmp(back.tensor[t].data, data[i],
-					    (size_t)dlb_desc_count(&desc[i]) * sizeof(float)))
-				dlb_bug("saved, but other values: %s", names[i]);
+			const int t = tensor_named(&back, saved[i].name);
+			if (t < 0 || memcmp(back.tensor[t].data, saved[i].data,
+					    (size_t)dlb_desc_count(&saved[i].desc) * sizeof(float)))
+				dlb_bug("saved, but other values: %s", saved[i].name);
 		}
 		dlb_graph_release(&back);
 	}
 	for (int i = 0; i < n; i++)
-		free((void *)data[i]);
+		free((void *)saved[i].data);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

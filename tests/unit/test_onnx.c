@@ -418,9 +418,7 @@ static void save_and_read(const char *source)
 {
 	struct dlb_graph g, back;
 	char path[300], command[900];
-	const char *names[2000];
-	const void *data[2000];
-	struct dlb_desc desc[2000];
+	struct dlb_named saved[2000];
 	double *values[2000];
 	int n = 0;
 
@@ -430,24 +428,24 @@ static void save_and_read(const char *source)
 		const struct dlb_tensor *t = &g.tensor[i];
 		if (!t->data || t->dtype != DLB_F32 || t->n_dims < 1)
 			continue;
-		desc[n] = dlb_tensor_desc(t, 1);
-		const int64_t count = dlb_desc_count(&desc[n]);
+		struct dlb_named *x = &saved[n];
+		*x = (struct dlb_named){ .name = t->name, .desc = dlb_tensor_desc(t, 1) };
+		const int64_t count = dlb_desc_count(&x->desc);
 		/* a model trained in f64 is saved in its own types */
-		desc[n].dtype = n % 2 ? DLB_F64 : DLB_F32;
+		x->desc.dtype = n % 2 ? DLB_F64 : DLB_F32;
 		values[n] = dlb_xcalloc((size_t)count, sizeof(double));
 		for (int64_t k = 0; k < count; k++)
-			dlb_value_set(values[n], desc[n].dtype, k, 2 * dlb_value_real(t->data, t->dtype, k));
-		data[n] = values[n];
-		names[n++] = t->name;
+			dlb_value_set(values[n], x->desc.dtype, k, 2 * dlb_value_real(t->data, t->dtype, k));
+		x->data = values[n++];
 	}
 	snprintf(path, sizeof path, "%s/saved.onnx", dir);
-	if (dlb_onnx_save(source, path, names, data, desc, n, &err) || dlb_onnx_read(path, &back, &err))
+	if (dlb_onnx_save(source, path, saved, n, &err) || dlb_onnx_read(path, &back, &err))
 		die(source);
 	for (int i = 0; i < n; i++) {
-		const struct dlb_tensor *a = &g.tensor[tensor_named(&g, names[i])];
-		const struct dlb_tensor *b = &back.tensor[tensor_named(&back, names[i])];
+		const struct dlb_tensor *a = &g.tensor[tensor_named(&g, saved[i].name)];
+		const struct dlb_tensor *b = &back.tensor[tensor_named(&back, saved[i].name)];
 		assert(IS(a->dtype, ==, b->dtype) && IS(a->n_dims, ==, b->n_dims));
-		const int64_t count = dlb_desc_count(&desc[i]);
+		const int64_t count = dlb_desc_count(&saved[i].desc);
 		for (int64_t k = 0; k < count; k++)
 			assert(IS(((const float *)b->data)[k], ==, 2 * ((const float *)a->data)[k]));
 		free(values[i]);
@@ -458,8 +456,8 @@ static void save_and_read(const char *source)
 		 "! /usr/bin/python3 -c 'import onnx.checker,sys; onnx.checker.check_model(sys.argv[1])' %s",
 		 path);
 	assert(IS(system(command), !=, 0));
-	names[0] = "no such tensor";
-	assert(IS(dlb_onnx_save(source, path, names, data, desc, 1, &err), ==, -1) &&
+	saved[0].name = "no such tensor";
+	assert(IS(dlb_onnx_save(source, path, saved, 1, &err), ==, -1) &&
 	       HAS(err.what, "no such tensor"));
 	dlb_graph_release(&g);
 	dlb_graph_release(&back);
@@ -487,9 +485,8 @@ static void test_save_made_weight(void)
 	dlb_arena_release(&m.a);
 	snprintf(path, sizeof path, "%s/made.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
-	const void *data[] = { two };
-	if (dlb_onnx_save(path, saved, (const char *[]){ "w" }, data, &d, 1, &err) ||
+	const struct dlb_named new_w = { "w", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, two };
+	if (dlb_onnx_save(path, saved, &new_w, 1, &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("made");
 	assert(IS(g.n_ops, ==, 1) && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
@@ -518,9 +515,8 @@ static void test_save_beside_constant(void)
 	dlb_arena_release(&m.a);
 	snprintf(path, sizeof path, "%s/apart.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
-	const void *data[] = { two };
-	if (dlb_onnx_save_apart(path, saved, (const char *[]){ "w" }, data, &d, 1, &apart, 1, &err) ||
+	const struct dlb_named new_w = { "w", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, two };
+	if (dlb_onnx_save_apart(path, saved, &new_w, 1, &apart, 1, &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("apart");
 	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) &&
@@ -562,9 +558,8 @@ static void test_branches(void)
 	dlb_arena_release(&m.a);
 	snprintf(path, sizeof path, "%s/branches.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
-	const void *data[] = { other };
-	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) ||
+	const struct dlb_named new_v = { "v", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, other };
+	if (dlb_onnx_save(path, saved, &new_v, 1, &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("branches");
 	/* c, then the tensors that each branch reads: y and its v */

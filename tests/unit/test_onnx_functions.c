@@ -249,9 +249,8 @@ static void test_bodies(void)
 	release_functions(f, 2);
 	snprintf(path, sizeof path, "%s/functions.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
-	const void *data[] = { other };
-	if (dlb_onnx_save(path, saved, NAMES("v"), data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
+	const struct dlb_named new_v = { "v", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, other };
+	if (dlb_onnx_save(path, saved, &new_v, 1, &err) || dlb_onnx_read(saved, &g, &err))
 		die("bodies");
 	const struct dlb_op *a = op_named(&g, "call/If_0"), *b = op_named(&g, "choose_1/If_0");
 	const int t = tensor_named(&g, "v");
@@ -289,16 +288,15 @@ static void test_save_shared(void)
 	release_functions(&f, 1);
 	snprintf(path, sizeof path, "%s/functions.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } },
-				      { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
-	if (dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, other }, d, 2,
-			  &err) ||
+	struct dlb_named k[] = { { "call/k", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, other },
+				 { "add_1/k", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, other } };
+	if (dlb_onnx_save(path, saved, k, 2, &err) ||
 	    dlb_onnx_read(saved, &g, &err))
 		die("shared");
 	assert(!memcmp(g.tensor[tensor_named(&g, "add_1/k")].data, other, sizeof other));
 	dlb_graph_release(&g);
-	assert(dlb_onnx_save(path, saved, NAMES("call/k", "add_1/k"), (const void *[]){ other, third }, d, 2,
-			     &err) == -1);
+	k[1].data = third;
+	assert(dlb_onnx_save(path, saved, k, 2, &err) == -1);
 	assert(HAS(err.what, "one constant of a function") && HAS(err.hint, ".safetensors"));
 	n_checked++;
 }

@@ -85,8 +85,8 @@ static void test_save(void)
 {
 	static const float w[] = { 1 + 0x1p-11f, 3 }, v[] = { 1 + 0x1p-8f, 1 + 0x1.8p-7f };
 	static const uint16_t want_w[] = { 0x3c00, 0x4200 }, want_v[] = { 0x3f80, 0x3f82 };
-	const struct dlb_desc d[] = { { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } },
-				      { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } } };
+	const struct dlb_named trained[] = { { "w", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, w },
+					     { "v", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, v } };
 	struct model m;
 	struct dlb_graph g;
 	char path[300], saved[300];
@@ -99,8 +99,7 @@ static void test_save(void)
 	dlb_arena_release(&m.a);
 	snprintf(path, sizeof path, "%s/half.onnx", dir);
 	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
-	if (dlb_onnx_save(path, saved, (const char *[]){ "w", "v" }, (const void *[]){ w, v }, d, 2, &err) ||
-	    dlb_onnx_read(saved, &g, &err))
+	if (dlb_onnx_save(path, saved, trained, 2, &err) || dlb_onnx_read(saved, &g, &err))
 		die("save");
 	const struct dlb_tensor *f16 = &g.tensor[tensor_named(&g, "w")],
 				*bf16 = &g.tensor[tensor_named(&g, "v")];
