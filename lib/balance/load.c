@@ -76,7 +76,7 @@ static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *
 {
 	struct dlb_timeline t;
 
-	if (dlb_program_simulate(g, &s->cost, scale, 0, 0, false, &t, err))
+	if (dlb_program_simulate(g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale }, &t, err))
 		return -1;
 	for (int i = 0; i < s->plan.n_nodes; i++) {
 		if (busy_s)

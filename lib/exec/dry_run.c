@@ -144,7 +144,9 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 	for (int i = 0; i < report->n_nodes; i++)
 		scale[i] = o->slow && i < o->n_slow ? o->slow[i] : 1.0;
 	if (dlb_job_predict(&j, &p, report, err) ||
-	    dlb_program_simulate(&p, &j.cost, scale, 0.0, o->seed, true, &t, err))
+	    dlb_program_simulate(&p, &j.cost,
+				 &(struct dlb_simulate_choice){ .node_scale = scale, .seed = o->seed,
+								.keep_spans = true }, &t, err))
 		goto out;
 	report->step_s = t.step_s;
 	report->wall_s = t.step_s * (double)report->steps;

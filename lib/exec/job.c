@@ -300,7 +300,8 @@ int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct
 {
 	struct dlb_timeline t;
 
-	if (dlb_program_simulate(p, &j->cost, j->kappa, 0.0, 0, false, &t, err))
+	if (dlb_program_simulate(p, &j->cost, &(struct dlb_simulate_choice){ .node_scale = j->kappa }, &t,
+				 err))
 		return -1;
 	r->predicted_step_s = t.step_s;
 	for (int i = 0; i < r->n_nodes; i++)

@@ -50,7 +50,8 @@ static int predict(struct dlb_watch *w, struct dlb_error *err)
 	const struct run *r = w->r;
 	struct dlb_timeline t;
 
-	if (dlb_program_simulate(&r->program[0], &r->job.cost, r->job.kappa, 0.0, 0, false, &t, err))
+	if (dlb_program_simulate(&r->program[0], &r->job.cost,
+				 &(struct dlb_simulate_choice){ .node_scale = r->job.kappa }, &t, err))
 		return -1;
 	w->predicted_s = t.step_s;
 	dlb_timeline_release(&t, r->job.plan.n_nodes);

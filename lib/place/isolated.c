@@ -52,17 +52,21 @@ static double with(const struct dlb_port *port, bool latency, const double *load
 	return port->host[port->place[d]] ? fmax(s, value) : value + s;
 }
 
-/* Adds the isolated classes to the placement rest_at of the others (`rest`), in at[]. value: that of
- * rest_at. Returns the value with them; INFINITY: no room. */
+/* The classes that are not isolated, their placement and its value. */
+struct placed { struct dlb_port port; int *at; double value; };
+
+/* Adds the isolated classes to the placement of the others, in at[]. Returns the value with them; INFINITY:
+ * no room. */
 static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n,
-		   const struct dlb_port *rest, const int *rest_at, double value, int *at)
+		   const struct placed *rest, int *at)
 {
+	double value = rest->value;
 	size_t D = (size_t)port->n_nodes;
 	double *load = dlb_xcalloc(D, sizeof *load), *room = dlb_xmalloc(D * sizeof *room);
-	dlb_port_throughput_s(rest, rest_at, load);
+	dlb_port_throughput_s(&rest->port, rest->at, load);
 	memcpy(room, port->room_bytes, D * sizeof *room);
-	for (int c = 0; c < rest->n; c++)
-		room[rest_at[c]] -= rest->bytes[c];
+	for (int c = 0; c < rest->port.n; c++)
+		room[rest->at[c]] -= rest->port.bytes[c];
 	for (int i = 0; i < n && isfinite(value); i++) {
 		int c = list[i].class, to = -1;
 		for (int d = 0; d < port->n_nodes; d++)
@@ -129,21 +133,22 @@ static double parts_and_isolated(const struct dlb_port *port, bool latency,
 				 const struct dlb_dp_limits *limits, struct isolated *list, int n, int *at,
 				 enum dlb_dp_beyond *beyond)
 {
-	struct dlb_port rest;
+	struct placed rest;
 	int *map = dlb_xcalloc((size_t)port->n + 1, sizeof *map), n_rest = 0;
-	int *rest_at = dlb_xcalloc((size_t)port->n + 1, sizeof *rest_at),
-	    *trial = dlb_xcalloc((size_t)port->n + 1, sizeof *trial);
+	int *trial = dlb_xcalloc((size_t)port->n + 1, sizeof *trial);
+	rest.at = dlb_xcalloc((size_t)port->n + 1, sizeof *rest.at);
 	for (int i = 0; i < n; i++)
 		map[list[i].class] = -1;
 	for (int c = 0; c < port->n; c++)
 		map[c] = map[c] < 0 ? -1 : n_rest++;
-	dlb_port_coarsen(port, map, n_rest, &rest);
-	double alone = parts(&rest, latency, limits, INFINITY, rest_at, beyond), value = INFINITY;
+	dlb_port_coarsen(port, map, n_rest, &rest.port);
+	double alone = parts(&rest.port, latency, limits, INFINITY, rest.at, beyond), value = INFINITY;
+	rest.value = alone;
 	for (int c = 0; c < port->n; c++)
-		at[c] = trial[c] = map[c] < 0 ? 0 : rest_at[map[c]];
+		at[c] = trial[c] = map[c] < 0 ? 0 : rest.at[map[c]];
 	for (int turn = 0; turn < 2 && isfinite(alone) && !(value <= alone); turn++) {
 		qsort(list, (size_t)n, sizeof *list, turn ? largest_first : longest_first);
-		double v = fill(port, latency, list, n, &rest, rest_at, alone, trial);
+		double v = fill(port, latency, list, n, &rest, trial);
 		if (v < value) {
 			value = v;
 			memcpy(at, trial, (size_t)port->n * sizeof *at);
@@ -155,9 +160,9 @@ static double parts_and_isolated(const struct dlb_port *port, bool latency,
 			fewer.most_steps = ISOLATED_STEPS;
 		value = parts(port, latency, &fewer, value, at, beyond);
 	}
-	dlb_port_release(&rest);
+	dlb_port_release(&rest.port);
 	free(map);
-	free(rest_at);
+	free(rest.at);
 	free(trial);
 	return value;
 }

@@ -263,7 +263,9 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	set_up(p, placement, &plan);
 	if (order_and_compile(p, &plan, true, &program, NULL) == 0) {
 		if (fits(p, &program, false) &&
-		    dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
+		    dlb_program_simulate(&program, p->cost,
+					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
+					 NULL) == 0) {
 			value = t.step_s + dlb_place_migration_share_s(p, placement);
 			dlb_timeline_release(&t, plan.n_nodes);
 		}
@@ -376,12 +378,16 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	size_t n = (size_t)plan->n_nodes * sizeof *p->ranked_scale;
 	bool weighted = memcmp(p->ranked_scale, p->stated_scale, n) != 0;
 	if (ranked && weighted) {
-		if (dlb_program_simulate(program, p->cost, p->ranked_scale, 0, 0, false, &t, err))
+		if (dlb_program_simulate(program, p->cost,
+					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
+					 err))
 			return -1;
 		*ranked = t.step_s;
 		dlb_timeline_release(&t, plan->n_nodes);
 	}
-	if (dlb_program_simulate(program, p->cost, p->stated_scale, 0, 0, true, &t, err))
+	if (dlb_program_simulate(program, p->cost,
+				 &(struct dlb_simulate_choice){ .node_scale = p->stated_scale,
+								.keep_spans = true }, &t, err))
 		return -1;
 	if (ranked && !weighted)
 		*ranked = t.step_s;

@@ -125,7 +125,9 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	dlb_schedule_order(&one, p->cost, p->schedule, p->ranked_scale);
 	int rc = dlb_program_compile(&one, p->cost, share, p->n_state, &program, err);
 	if (rc == 0) {
-		rc = dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, err);
+		rc = dlb_program_simulate(&program, p->cost,
+					  &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
+					  err);
 		if (rc == 0) {
 			*step_s = t.step_s;
 			dlb_timeline_release(&t, one.n_nodes);
@@ -218,9 +220,13 @@ struct task {
 };
 struct replica_candidate { struct dlb_plan plan; double ranked_s; bool kept; };
 
+/* R teams of K nodes: team[R][K]. like[K]: nodes as slow as the slowest in each place of a team. */
+struct formed { int R, K; int *team, *like; };
+
 /* A plan of R replicas without placement and shares. */
-static void share_out(const struct task *t, int R, int K, const int *team, struct dlb_plan *shared)
+static void share_out(const struct task *t, const struct formed *f, struct dlb_plan *shared)
 {
+	const int R = f->R, K = f->K, *team = f->team;
 	const struct dlb_problem *p = t->p;
 	int n_nodes = p->cluster->n_nodes,
 	    *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
@@ -242,16 +248,17 @@ static void share_out(const struct task *t, int R, int K, const int *team, struc
 	free(replica);
 }
 
-/* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as
- * team 0. */
-static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team,
-		      const int *like, int *placement, struct replica_candidate *c, struct dlb_error *err)
+/* The model over one team: placement[op] is a node of team 0. Its nodes are as slow as `like` if the way
+ * takes the slowest, else as team 0. */
+static int place_team(const struct task *t, const struct dlb_team_way *way, const struct formed *f,
+		      int *placement, struct replica_candidate *c, struct dlb_error *err)
 {
+	const int K = f->K, *team = f->team;
 	struct team_problem one = { .node = NULL };
 	struct dlb_plan first = { .n_ops = 0 };
 	bool stays = t->current && !way->by;
 	int rc = -1, n_ops = t->p->graph->n_ops;
-	if (team_init(&one, t->p, team, like, K, t->p->batch / R, err))
+	if (team_init(&one, t->p, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;
 	for (int i = 0; i < n_ops && stays; i++) {
 		placement[i] = part_of(team, K, t->current[i]);
@@ -315,19 +322,22 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 {
 	const struct dlb_replicas_choice *choice = t->choice;
 	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
-	int *team = dlb_xcalloc(n_nodes + 1, sizeof *team), *like = dlb_xcalloc(n_nodes + 1, sizeof *like);
+	struct formed f = { .R = R,
+			    .team = dlb_xcalloc(n_nodes + 1, sizeof *f.team),
+			    .like = dlb_xcalloc(n_nodes + 1, sizeof *f.like) };
 	int *placement = dlb_xcalloc((size_t)t->p->graph->n_ops + 1, sizeof *placement);
-	int K = dlb_teams_form(&t->teams, R, way, team), rc = 1;
-	bool unlike = dlb_teams_slowest(&t->teams, team, R, K, like);
+	int rc = 1;
+	f.K = dlb_teams_form(&t->teams, R, way, f.team);
+	bool unlike = dlb_teams_slowest(&t->teams, f.team, R, f.K, f.like);
 	struct replica_candidate one = { .kept = false };
 	struct dlb_plan teams;
 	*best = (struct replica_candidate){ .kept = false };
 	if (way->slowest && !unlike)
 		goto out;
-	rc = place_team(t, way, R, K, team, way->slowest ? like : NULL, placement, &one, err);
+	rc = place_team(t, way, &f, placement, &one, err);
 	if (rc)
 		goto out;
-	share_out(t, R, K, team, &teams);
+	share_out(t, &f, &teams);
 	for (int power = 0; power < 2; power++) {
 		struct replica_candidate c = one;
 		struct dlb_error why = { .status = 0 };
@@ -341,8 +351,8 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 	rc = best->plan.n_ops ? 0 : -1;
 	dlb_plan_release(&teams);
 out:
-	free(team);
-	free(like);
+	free(f.team);
+	free(f.like);
 	free(placement);
 	return rc;
 }

@@ -69,7 +69,9 @@ static int weigh(const struct compression_trial *w, struct compression_result *o
 	if (dlb_program_compile(w->p, w->c, w->p->batch, w->n_state, &g, err))
 		return -1;
 	rc = dlb_program_verify(&g, w->c, err) ||
-			     dlb_program_simulate(&g, w->c, w->scale, 0, 0, false, &t, err) ?
+			     dlb_program_simulate(&g, w->c,
+						  &(struct dlb_simulate_choice){ .node_scale = w->scale }, &t,
+						  err) ?
 		     -1 :
 		     0;
 	for (int k = 0; k < w->p->n_nodes && !rc; k++) {

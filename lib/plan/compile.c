@@ -268,12 +268,19 @@ static void set_lags(struct compiler *c)
 		c->code[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
 }
 
-/* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first:
- * its first sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
+/* One pipeline: of a plan without replicas (member NULL), or of one replica. */
+struct pipeline {
+	const bool *member;			/* [node] the program is made for it */
+	int64_t first;				/* its first sample */
+	struct legal_order *walk;		/* replicas wait for each other; NULL: they do not */
+	bool longer;				/* see zero_copy.c */
+};
+
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
-		   const bool *member, int64_t first, struct legal_order *walk, bool longer,
-		   struct dlb_program *out, struct dlb_error *err)
+		   const struct pipeline *pipeline, struct dlb_program *out, struct dlb_error *err)
 {
+	const bool *member = pipeline->member;
+	struct legal_order *walk = pipeline->walk;
 	const bool async = dlb_plan_is_async(p);
 	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
 	dlb_flow_init(&c.f, p, cost, batch);
@@ -305,7 +312,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	out->first = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->first);
 	for (int m = 0; m < c.M; m++) {
 		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
-		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first;
+		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : pipeline->first;
 	}
 	int rc = 0;
 	if (async && c.kfac)
@@ -327,7 +334,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		dlb_compile_hook_messages(&c);
 		if (p->in_place) {
 			dlb_compile_share_places(&c);
-			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, longer);
+			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, pipeline->longer);
 		}
 		dlb_compile_hook_frees(&c);
 		rc = c.lag ? dlb_compile_async(&c, n_state, err) : 0;
@@ -383,8 +390,11 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		/* nodes of no replica only end their steps, in replica 0 */
 		for (int node = 0; node < p->n_nodes; node++)
 			member[node] = replica_of[node] == r;
-		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1,
-			     p->sharing.sync_batchnorm ? &walk : NULL, longer, g, err);
+		const struct pipeline one = { .member = member,
+					      .first = share[r] ? first : batch - 1,
+					      .walk = p->sharing.sync_batchnorm ? &walk : NULL,
+					      .longer = longer };
+		rc = compile(part, cost, part->batch, n_state, &one, g, err);
 		if (rc) {
 			dlb_plan_release(part);
 			free(part);
@@ -430,7 +440,7 @@ static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, in
 	int rc;
 
 	if (p->n_replicas < 2)
-		return compile(p, cost, batch, n_state, NULL, 0, NULL, longer, out, err);
+		return compile(p, cost, batch, n_state, &(struct pipeline){ .longer = longer }, out, err);
 	memset(out, 0, sizeof *out);
 	rc = compile_replicas(p, cost, batch, n_state, longer, out, err);
 	if (rc)

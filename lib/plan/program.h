@@ -320,9 +320,11 @@ bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
 			double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES]);
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
- * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
-int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
+ * (0: none). With keep_spans the time-line is kept. */
+struct dlb_simulate_choice { const double *node_scale; double jitter; uint64_t seed; bool keep_spans; };
+/* `t` is released by dlb_timeline_release. */
+int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c,
+			 const struct dlb_simulate_choice *choice, struct dlb_timeline *t,
 			 struct dlb_error *err);
 void dlb_timeline_release(struct dlb_timeline *t, int n_nodes);
 #endif

@@ -203,11 +203,31 @@ static void end_feed(struct sim *s)
 	s->end_s += s->t->feed_wait_s;
 }
 
-static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-		    double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
-		    struct dlb_error *err)
+static void release(struct sim *s)
 {
-	struct sim s = { .g = g, .scale = node_scale, .jitter = jitter, .seed = seed, .t = t };
+	for (int i = 0; i < s->n_directions; i++) {
+		free(s->direction[i].flow);
+		free(s->direction[i].bytes);
+	}
+	free(s->direction);
+	free(s->msg);
+	free(s->passage);
+	free(s->tag_start);
+	free(s->route);
+	free(s->route_of);
+	free(s->node);
+	free(s->span_cap);
+	dlb_heap_release(&s->event);
+	for (int r = 0; r < s->g->n_replicas; r++)
+		dlb_flow_release(&s->f[r]);
+	free(s->f);
+	dlb_sim_release_sums(s);
+}
+
+static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
+		    const struct dlb_simulate_choice *choice, struct dlb_timeline *t, struct dlb_error *err)
+{
+	struct sim s = { .g = g, .choice = choice, .t = t };
 	size_t n_nodes = (size_t)g->n_nodes;
 	int rc = 0;
 	s.f = dlb_xcalloc((size_t)g->n_replicas, sizeof *s.f);
@@ -220,7 +240,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	s.from = 2 * g->depth;
 	s.to = s.from + steps_counted(g);
 	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };
-	if (keep_spans) {
+	if (choice->keep_spans) {
 		t->span = dlb_xcalloc(n_nodes, sizeof *t->span);
 		t->n_spans = dlb_xcalloc(n_nodes, sizeof *t->n_spans);
 	}
@@ -268,36 +288,20 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 			      s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);
 	}
-	for (int i = 0; i < s.n_directions; i++) {
-		free(s.direction[i].flow);
-		free(s.direction[i].bytes);
-	}
-	free(s.direction);
-	free(s.msg);
-	free(s.passage);
-	free(s.tag_start);
-	free(s.route);
-	free(s.route_of);
-	free(s.node);
-	free(s.span_cap);
-	dlb_heap_release(&s.event);
-	for (int r = 0; r < g->n_replicas; r++)
-		dlb_flow_release(&s.f[r]);
-	free(s.f);
-	dlb_sim_release_sums(&s);
+	release(&s);
 	return rc;
 }
 
-int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
-			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t,
+int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c,
+			 const struct dlb_simulate_choice *choice, struct dlb_timeline *t,
 			 struct dlb_error *err)
 {
 	struct dlb_program steps;
 	int rc;
 	if (!g->depth)
-		return simulate(g, c, node_scale, jitter, seed, keep_spans, t, err);
+		return simulate(g, c, choice, t, err);
 	dlb_program_unroll(g, 3 * g->depth + steps_counted(g) + 1, &steps);
-	rc = simulate(&steps, c, node_scale, jitter, seed, keep_spans, t, err);
+	rc = simulate(&steps, c, choice, t, err);
 	dlb_program_release(&steps);
 	return rc;
 }

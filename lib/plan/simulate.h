@@ -58,7 +58,7 @@ struct sim {
 	const struct dlb_program *g;
 	struct dlb_flow *f;				/* [replica] */
 	const struct dlb_cost *c;
-	const double *scale;
+	const struct dlb_simulate_choice *choice;
 	/* [node] its part; [part][bucket * M + m], m 0 for gradients */
 	int *part; struct sum **sum, *all_sums;
 	int n_parts;					/* parts with sums */
@@ -67,7 +67,6 @@ struct sim {
 	int *last_in_line;
 	/* sync: nodes that have computed, of all */
 	int at_command, n_commands; bool *commanded; double command_s;
-	double jitter; uint64_t seed;
 	struct message *msg; int n_msgs; struct passage *passage;
 	/* messages of tag k: tag_start[k] .. tag_start[k+1] */
 	int *tag_start;

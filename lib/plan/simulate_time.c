@@ -5,6 +5,12 @@
 #include "plan/simulate.h"
 #include "util/rng.h"
 
+/* The factor of the node's compute times. */
+static double scale_of(const struct sim *s, int node)
+{
+	return s->choice->node_scale ? s->choice->node_scale[node] : 1;
+}
+
 /* Seconds of a copy of a weight, read and written; a prediction reads the optimizer's state too. */
 static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
@@ -60,13 +66,13 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) /
 			     s->c->cluster->node[node].speed;
 	}
-	if (s->jitter > 0) {
+	if (s->choice->jitter > 0) {
 		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 +
 			     (in->what == DLB_RUN_ACCUMULATE);
-		double factor = 1 + s->jitter * dlb_philox_normal(s->seed, 0x6a697474, i);
+		double factor = 1 + s->choice->jitter * dlb_philox_normal(s->choice->seed, 0x6a697474, i);
 		t *= factor > 0.05 ? factor : 0.05;
 	}
-	return t * (s->scale ? s->scale[node] : 1);
+	return t * scale_of(s, node);
 }
 
 double dlb_sim_square_sum_s(const struct sim *s, int node)
@@ -82,7 +88,7 @@ double dlb_sim_square_sum_s(const struct sim *s, int node)
 			if (g->op[i].in[j] >= 0 && g->tensor[g->op[i].in[j]].kind == DLB_T_WEIGHT)
 				bytes += dlb_tensor_bytes(&g->tensor[g->op[i].in[j]], s->g->size[0]);
 	Bps = s->c->accumulate_Bps[s->c->cluster->node[node].kind] * s->c->cluster->node[node].speed;
-	return Bps > 0 ? bytes / Bps * (s->scale ? s->scale[node] : 1) : 0;
+	return Bps > 0 ? bytes / Bps * scale_of(s, node) : 0;
 }
 
 double dlb_sim_norm_s(const struct sim *s)

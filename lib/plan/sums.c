@@ -182,22 +182,27 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 	return DLB_LOCAL_SEGMENT_BYTES;
 }
 
-/* busy: the busy directions and the fractions of that time; may be NULL. */
-static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks,
-		     const int *node, int64_t n, int element_bytes, struct dlb_direction_load *busy,
-		     int *n_busy)
+/* A sum over replicas of n elements. */
+struct summed { const struct dlb_allreduce *how; int64_t n; int element_bytes; };
+/* The busy directions, and the fraction of the sum's time in which each is busy. */
+struct busy { struct dlb_direction_load *load; int n; };
+
+/* Adds to `busy`, which may be NULL. */
+static double hops_s(const struct dlb_cost *c, const struct dlb_ranks *ranks, const int *node,
+		     const struct summed *sum, struct busy *busy)
 {
+	const struct dlb_allreduce *how = sum->how;
 	size_t R = (size_t)ranks->n, n_directions = (size_t)dlb_cluster_n_directions(c->cluster);
 	struct rounds x = { .c = c,
 			    .node = node,
 			    .n_ranks = ranks->n,
-			    .in_place = element_bytes >= 4 && how->in_place,
+			    .in_place = sum->element_bytes >= 4 && how->in_place,
 			    .way = dlb_xcalloc(R, sizeof *x.way),
 			    .to = dlb_xcalloc(R, sizeof *x.to),
 			    .flows = dlb_xcalloc(n_directions + 1, sizeof *x.flows),
 			    .direction_s = dlb_xcalloc(n_directions + 1, sizeof *x.direction_s),
 			    .link = dlb_xcalloc(n_directions + 1, sizeof *x.link) };
-	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
+	double chunk_bytes = (double)sum->n * sum->element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
 	S = fmax(1, ceil(chunk_bytes / segment_bytes(c->cluster, node, ranks->n)));
@@ -207,7 +212,7 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 	all_s += (S - 1) * busiest_s(&x);
 	for (int i = 0; busy && i < (int)n_directions; i++)
 		if (x.direction_s[i] > 0)
-			busy[(*n_busy)++] = (struct dlb_direction_load){
+			busy->load[busy->n++] = (struct dlb_direction_load){
 				{ x.link[i], i }, fmin(1, S * x.direction_s[i] / all_s)
 			};
 	for (size_t r = 0; r < R; r++)
@@ -222,8 +227,8 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 
 /* ---- of a part ---- */
 
-static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
-		     int k, int64_t n, int size, struct dlb_direction_load *busy, int *n_busy)
+static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, const struct summed *sum,
+		     struct busy *busy)
 {
 	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer),
 	    *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
@@ -231,7 +236,7 @@ static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const s
 	double s;
 	dlb_plan_peers(p, k, peer);
 	dlb_plan_peer_groups(p, c->cluster, k, group);
-	s = hops_s(c, how, &ranks, peer, n, size, busy, n_busy);
+	s = hops_s(c, &ranks, peer, sum, busy);
 	free(peer);
 	free(group);
 	return s;
@@ -269,12 +274,13 @@ static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
 		      int k, int64_t n, int size)
 {
+	const struct summed sum = { how, n, size };
 	double every = (double)dlb_sharing_every(&p->sharing);
 	if (!dlb_sharing_averages(&p->sharing))
-		return part_s(p, c, how, k, n, size, NULL, NULL);
+		return part_s(p, c, k, &sum, NULL);
 	if (p->sharing.param_server >= 0)
 		return server_s(p, c, k, n) / every;
-	return part_s(p, c, how, k, n, size, NULL, NULL) / every +
+	return part_s(p, c, k, &sum, NULL) / every +
 	       (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
 }
 
@@ -282,11 +288,11 @@ int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
 			    const struct dlb_allreduce *how, int k, int64_t n, int size,
 			    struct dlb_direction_load *busy)
 {
-	int n_busy = 0;
+	struct busy all = { .load = busy };
 
 	if (!dlb_sharing_averages(&p->sharing))
-		part_s(p, c, how, k, n, size, busy, &n_busy);
-	return n_busy;
+		part_s(p, c, k, &(struct summed){ how, n, size }, &all);
+	return all.n;
 }
 
 /* ---- the choice ---- */
@@ -327,14 +333,13 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 	const struct dlb_allreduce *best = NULL;
 	double best_s = INFINITY;
 	for (int i = 0; i < DLB_LEN(ways); i++) {
+		const struct summed sum = { ways[i].how, (int64_t)bytes / 4, 4 };
 		double longest_s = 0;
 		if (ways[i].how == &dlb_allreduce_hierarchical && !agree)
 			continue;
 		for (int k = 0; k < p->n_nodes; k++)
 			if (p->replica[0][k] >= 0)
-				longest_s = fmax(longest_s,
-						 ways[i].unseen * part_s(p, c, ways[i].how, k,
-									 (int64_t)bytes / 4, 4, NULL, NULL));
+				longest_s = fmax(longest_s, ways[i].unseen * part_s(p, c, k, &sum, NULL));
 		if (longest_s < best_s * (1 - 1e-9)) {
 			best_s = longest_s;
 			best = ways[i].how;

@@ -109,7 +109,8 @@ static double simulated(const char *section, const struct message *m, int n)
 	}
 	dlb_schedule_order(&p, &c, dlb_schedule_find("1f1b"), NULL);
 	bad = dlb_program_compile(&p, &c, 1, 0, &program, &err) || dlb_program_verify(&program, &c, &err) ||
-		dlb_program_simulate(&program, &c, NULL, 0, 0, false, &t, &err);
+		dlb_program_simulate(&program, &c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t,
+				     &err);
 	if (bad) {
 		dlb_error_print(stderr, section, -1, &err);
 		abort();

@@ -105,7 +105,8 @@ static void test_random(uint64_t seed)
 		    dlb_program_verify(&g, &d.c, &err))
 			fail(&err, seed);
 		double work = 0;
-		if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, true, &t, &err))
+		if (dlb_program_simulate(&g, &d.c, &(struct dlb_simulate_choice){ .keep_spans = true }, &t,
+					 &err))
 			fail(&err, seed);
 		for (int n = 0; n < d.cl.n_nodes; n++) {
 			assert(IS(t.node[n].busy_s, <=, t.step_s * (1 + 1e-9)));
@@ -125,7 +126,8 @@ static void test_random(uint64_t seed)
 		assert(work >= t.step_s * (1 - 1e-9) || d.cl.n_nodes > 1);
 		/* twice the times: between once and twice the step */
 		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
-		if (dlb_program_simulate(&g, &d.c, slow, 0, 0, false, &u, &err))
+		if (dlb_program_simulate(&g, &d.c, &(struct dlb_simulate_choice){ .node_scale = slow }, &u,
+					 &err))
 			fail(&err, seed);
 		assert(IS(u.step_s, >, t.step_s) && IS(u.step_s, <=, 2 * t.step_s * (1 + 1e-9)));
 		dlb_timeline_release(&t, d.cl.n_nodes);
@@ -153,7 +155,8 @@ static bool is_refused(const struct dlb_program *g, const struct dag *d)
 	struct dlb_error err;
 	if (dlb_program_verify(g, &d->c, &err))
 		return true;
-	int rc = dlb_program_simulate(g, &d->c, NULL, 0, 0, false, &t, &err);
+	int rc = dlb_program_simulate(g, &d->c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t,
+				      &err);
 	assert(IS(rc, ==, 0));
 	dlb_timeline_release(&t, g->n_nodes);
 	return false;
@@ -290,7 +293,8 @@ static void test_replicas(uint64_t seed)
 	for (int k = 0; k < 24; k++) {
 		if (dlb_program_compile(&p, &d.c, k ? 12 : 5, 1, &g, &err) ||
 		    dlb_program_verify(&g, &d.c, &err) ||
-		    dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+		    dlb_program_simulate(&g, &d.c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t,
+					 &err))
 			fail(&err, seed);
 		for (int n = 0; n < 6; n++)
 			assert(IS(t.node[n].busy_s, <=, t.step_s * (1 + 1e-9)) &&
@@ -340,7 +344,7 @@ static void test_ports(uint64_t seed)
 	twice(&d, &p, replica, 2);
 	dlb_plan_order(&p, &d.c, NULL);
 	compile(&d, &p, 12, &g, seed);
-	if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+	if (dlb_program_simulate(&g, &d.c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t, &err))
 		fail(&err, seed);
 	for (int n = 0; n < 4; n++) {
 		double sums[DLB_N_SUM_CLASSES] = { 0 }, dense[DLB_N_SUM_CLASSES] = { 0 },
@@ -536,7 +540,8 @@ static void test_pipeline(void)
 		dlb_schedule_order(&p, &d.c, &dlb_schedules[rule], NULL);
 		assert(IS(dlb_program_compile(&p, &d.c, 64, 0, &g, &err), ==, 0) &&
 		       IS(dlb_program_verify(&g, &d.c, &err), ==, 0));
-		assert(IS(dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err), ==, 0));
+		assert(IS(dlb_program_simulate(&g, &d.c, &(struct dlb_simulate_choice){ .keep_spans = false },
+					       &t, &err), ==, 0));
 		double want = dlb_schedules[rule].async                ? 24 :
 			      strcmp(dlb_schedules[rule].name, "none") ? 27 :
 									 48;

@@ -143,7 +143,7 @@ static double step_s(const struct pipeline *x, const char *schedule, int M, int 
 	double end = dlb_schedule_order(&p, &x->c, dlb_schedule_find(schedule), NULL);
 	if (dlb_plan_check(&p, &x->c, &err) || dlb_program_compile(&p, &x->c, BATCH, 0, &g, &err) ||
 	    dlb_program_verify(&g, &x->c, &err) ||
-	    dlb_program_simulate(&g, &x->c, NULL, 0, 0, false, &t, &err)) {
+	    dlb_program_simulate(&g, &x->c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t, &err)) {
 		fprintf(stderr, "%s: %s: %s\n", schedule, err.where, err.what);
 		abort();
 	}
