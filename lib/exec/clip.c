@@ -48,16 +48,16 @@ static int weight_of(const struct dlb_graph *g, const struct dlb_op *o)
 	return -1;
 }
 
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm,
-		  const struct dlb_gradient_places *gradient, int n_sets, int set, int steps,
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be,
+		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err)
 {
 	/* [tensor] */
 	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0, n_params = 0;
 	size_t n = (size_t)g->n_ops + 1;
 
-	*c = (struct dlb_clip){ .norm = norm, .n_ways = steps };
-	c->way = dlb_arena_array(a, (size_t)steps, sizeof *c->way);
+	*c = (struct dlb_clip){ .norm = choice->norm, .n_ways = choice->steps };
+	c->way = dlb_arena_array(a, (size_t)choice->steps, sizeof *c->way);
 	c->slot = dlb_arena_array(a, n, sizeof *c->slot);
 	c->kernel = dlb_arena_array(a, n, sizeof(struct dlb_kernel *));
 	c->gradient = dlb_arena_array(a, n, sizeof *c->gradient);
@@ -86,8 +86,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		c->n_here += !rc;
 	}
 	free(update);
-	for (int i = 0; i < steps; i++) {
-		tally_init(&c->way[i].square, n, n_sets, set, a);
+	for (int i = 0; i < choice->steps; i++) {
+		tally_init(&c->way[i].square, n, choice->n_sets, choice->set, a);
 		c->way[i].square.n = n_params;
 	}
 	return rc;

@@ -33,11 +33,12 @@ struct dlb_clip {
 };
 /* The gradient of an update. In step s it lies at p + (s mod n) * stride. */
 struct dlb_gradient_places { char *p; size_t stride; int n; };
-/* gradient[op]: of update op, p NULL: on another node. n_sets: replicas with gradients of their own, each
- * clipped by its own norm (1: all have the same gradients). steps: that may be under way. Allocated from a;
- * kernels are c's. */
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm,
-		  const struct dlb_gradient_places *gradient, int n_sets, int set, int steps,
+/* n_sets: replicas with gradients of their own, each clipped by its own norm (1: all have the same
+ * gradients); set: this rank's. steps: that may be under way. */
+struct dlb_clip_choice { double norm; int n_sets, set, steps; };
+/* gradient[op]: of update op, p NULL: on another node. Allocated from a; kernels are c's. */
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be,
+		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err);
 void dlb_clip_release(struct dlb_clip *c);
 /* Computes the sums of squares of this node's gradients. */

@@ -74,9 +74,9 @@ static int learn(struct dlb_dispatch *d, const struct dlb_program *program, stru
 }
 
 int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster,
-		     const struct dlb_program *program, struct dlb_engine *const *e, int n_engines, int slots,
-		     struct dlb_error *err)
+		     const struct dlb_fed_engines *fed, struct dlb_error *err)
 {
+	const int n_engines = fed->n, slots = fed->slots;
 	struct dlb_dispatch *d = dlb_xcalloc(1, sizeof *d);
 
 	d->c = c;
@@ -97,7 +97,7 @@ int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct
 		x->out = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->out);
 	}
 	*out = d;
-	if (learn(d, program, e, err))
+	if (learn(d, fed->program, fed->engine, err))
 		return -1;
 	for (int k = 0; k < d->n_nodes; k++) {
 		size_t most = 64;

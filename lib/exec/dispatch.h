@@ -27,10 +27,9 @@ struct dlb_dispatch_share {
 };
 
 struct dlb_dispatch;
-/* Collective. Engine i runs program[i] (of the whole plan). Borrows all arguments but err. */
+/* Collective. Borrows all arguments but err. */
 int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster,
-		     const struct dlb_program *program, struct dlb_engine *const *e, int n_engines, int slots,
-		     struct dlb_error *err);
+		     const struct dlb_fed_engines *fed, struct dlb_error *err);
 void dlb_dispatch_free(struct dlb_dispatch *d);
 /* Steps between sending a share and its use: one, or two where first ranks of groups send it on. Computed
  * from cluster and number of ranks alone. */

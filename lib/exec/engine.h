@@ -40,11 +40,17 @@ struct dlb_state {
 	int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
+/* The graph as one node sees it, whose ops are those with placement[op] == node. be: its device. */
+struct dlb_local_graph {
+	const struct dlb_graph *graph;
+	struct dlb_backend *be;
+	const int *placement;
+	int node;
+};
 /* Allocates and zeroes. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
-int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be,
-		   const int *placement, int node, int rule, bool all_sums, struct dlb_comm *replicas,
-		   struct dlb_error *err);
+int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
+		   struct dlb_comm *replicas, struct dlb_error *err);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
@@ -183,9 +189,16 @@ int dlb_runtime_first_cell(const struct dlb_runtime *g, const struct dlb_program
 /* ---- feed.c ---- */
 struct dlb_feed;
 struct dlb_dispatch;
-/* Reads ahead for any of the engines; data is borrowed. slots: steps that are kept, at least two. dispatch:
- * rank 0 reads for all (data is NULL elsewhere); NULL: each node reads its own. */
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots,
+/* The engines that are fed. Engine i runs program[i] (of the whole plan). slots: steps that are kept, at
+ * least two. */
+struct dlb_fed_engines {
+	struct dlb_engine *const *engine;
+	const struct dlb_program *program;
+	int n, slots;
+};
+/* Reads ahead for any of the engines; data is borrowed. dispatch: rank 0 reads for all (data is NULL
+ * elsewhere); NULL: each node reads its own. */
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, const struct dlb_fed_engines *fed,
 		 struct dlb_dispatch *dispatch, struct dlb_error *err);
 void dlb_feed_free(struct dlb_feed *f);
 /* Number of steps after the one in use that should be asked for. */

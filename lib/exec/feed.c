@@ -158,9 +158,11 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots,
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, const struct dlb_fed_engines *fed,
 		 struct dlb_dispatch *dispatch, struct dlb_error *err)
 {
+	struct dlb_engine *const *e = fed->engine;
+	const int n = fed->n, slots = fed->slots;
 	struct dlb_feed *f = dlb_xcalloc(1, sizeof *f);
 	size_t bytes = 64;
 	bool any = dispatch != NULL;

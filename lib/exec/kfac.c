@@ -87,15 +87,15 @@ static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kf
 	return 0;
 }
 
-int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be,
-		 const int *placement, int node, const struct dlb_optimizer_choice *c, int n_replicas,
-		 struct dlb_error *err)
+int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_local_graph *local,
+		 const struct dlb_optimizer_choice *c, int n_replicas, struct dlb_error *err)
 {
+	const struct dlb_graph *g = local->graph;
 	struct dlb_kfac *k = dlb_xcalloc(1, sizeof *k);
 
 	*out = NULL;
 	*k = (struct dlb_kfac){ .graph = g,
-				.be = be,
+				.be = local->be,
 				.damping = c->hyper[DLB_HYPER_DAMPING],
 				.keep = c->hyper[DLB_HYPER_FACTOR_DECAY],
 				.every = (int64_t)c->hyper[DLB_HYPER_INVERSE_EVERY],
@@ -104,7 +104,7 @@ int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_ba
 	for (int op = 0; op < g->n_ops; op++) {
 		struct layer *l = &k->layer[k->n_layers];
 
-		if (placement[op] != node || dlb_kfac_layer_of(g, op) != op)
+		if (local->placement[op] != local->node || dlb_kfac_layer_of(g, op) != op)
 			continue;
 		k->n_layers++;
 		l->l = dlb_kfac_layer_at(g, op);

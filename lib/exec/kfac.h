@@ -14,11 +14,11 @@
 #include "optim/optim.h"
 #include "plan/program.h"
 
+struct dlb_local_graph;			/* engine.h */
 struct dlb_kfac;
-/* For the layers whose updates are on `node`. *out NULL: no layer. -1: no memory. */
-int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be,
-		 const int *placement, int node, const struct dlb_optimizer_choice *c, int n_replicas,
-		 struct dlb_error *err);
+/* For the layers whose updates are on the node. *out NULL: no layer. -1: no memory. */
+int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_local_graph *l, const struct dlb_optimizer_choice *c,
+		 int n_replicas, struct dlb_error *err);
 void dlb_kfac_free(struct dlb_kfac *k);
 struct dlb_memories;
 /* binds its matrices (engine.h) */

@@ -143,8 +143,11 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in,
 		if (!x->p)
 			return -1;
 	}
-	return dlb_clip_init(&e->clip, g, e->runtime->be, c->clip_norm, gradient, own ? p->n_replicas : 1,
-			     own ? p->replica : 0, e->ring, &e->arena, err);
+	const struct dlb_clip_choice choice = { .norm = c->clip_norm,
+						.n_sets = own ? p->n_replicas : 1,
+						.set = own ? p->replica : 0,
+						.steps = e->ring };
+	return dlb_clip_init(&e->clip, g, e->runtime->be, &choice, gradient, &e->arena, err);
 }
 
 static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)

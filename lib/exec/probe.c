@@ -168,12 +168,12 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 
 /* ---- links ---- */
 
-/* Half the round-trip time of `bytes` between this rank and `peer`, the median of `rounds`; `first` sends
- * first. */
-static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, bool first, int rounds,
-		     double *half_s, struct dlb_error *err)
+/* Half the round-trip time of `bytes` between this rank and `peer` in seconds, the median of `rounds`;
+ * `first` sends first. -1 with err. */
+static double ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, bool first, int rounds,
+			struct dlb_error *err)
 {
-	double *t = dlb_xcalloc((size_t)rounds, sizeof *t);
+	double *t = dlb_xcalloc((size_t)rounds, sizeof *t), half_s;
 	int rc = 0;
 
 	for (int i = 0; i < rounds && !rc; i++) {
@@ -188,9 +188,9 @@ static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, b
 		rc = dlb_comm_wait(comm, &out, err) || (first && dlb_comm_wait(comm, &in, err)) ? -1 : 0;
 		t[i] = (dlb_clock_s() - start) / 2;
 	}
-	*half_s = dlb_median(t + rounds / 4, rounds - rounds / 4);	/* the first ones warm up */
+	half_s = dlb_median(t + rounds / 4, rounds - rounds / 4);	/* the first ones warm up */
 	free(t);
-	return rc;
+	return rc ? -1 : half_s;
 }
 
 /* Latency and bandwidth between ranks a and b, in x[0], x[1] on rank a. Other ranks only take part in the
@@ -198,12 +198,12 @@ static int ping_pong(struct dlb_comm *comm, char *buf, size_t bytes, int peer, b
 static int measure_pair(struct dlb_comm *comm, char *buf, int a, int b, double *x, struct dlb_error *err)
 {
 	int me = dlb_comm_rank(comm), rc = 0;
-	double small, large;
+	double small = 0, large = 0;
 
 	if (me == a || me == b) {
 		int peer = me == a ? b : a;
-		rc = ping_pong(comm, buf, SMALL, peer, me == a, 200, &small, err) ||
-		     ping_pong(comm, buf, LARGE, peer, me == a, 12, &large, err) ? -1 : 0;
+		rc = (small = ping_pong(comm, buf, SMALL, peer, me == a, 200, err)) < 0 ||
+		     (large = ping_pong(comm, buf, LARGE, peer, me == a, 12, err)) < 0 ? -1 : 0;
 		if (!rc && me == a) {
 			x[0] = small;
 			x[1] = LARGE / fmax(large - small, 1e-9);

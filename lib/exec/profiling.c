@@ -194,24 +194,26 @@ static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d,
 	return all;
 }
 
-/* Rank `from` measures `kind`; rank 0 receives the figures. */
-static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
-			 const char *kind, int from, struct dlb_comm *c,
-			 const struct dlb_profile_watch *watch, struct dlb_error *err)
+/* A device of a rank: d on that rank alone, its kind on all. */
+struct ranked_device { int rank; const struct dlb_profile_device *d; const char *kind; };
+
+/* The device's rank measures its kind; rank 0 receives the figures. */
+static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct ranked_device *there,
+			 struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
 {
-	const int me = dlb_comm_rank(c);
+	const int me = dlb_comm_rank(c), from = there->rank;
 	const size_t n = flat_count(p);
-	int who, rc = me == from ? measure_device(p, g, d, watch, err) : 0;
+	int who, rc = me == from ? measure_device(p, g, there->d, watch, err) : 0;
 
 	if (dlb_comm_agree(c, rc, err, &who))
 		return -1;
 	double *x = dlb_xcalloc(n, sizeof *x),
 	       *all = me == 0 ? dlb_xcalloc(n * (size_t)dlb_comm_size(c), sizeof *all) : NULL;
 	if (me == from)
-		flatten(p, dlb_profile_find_kind(p, kind), x, false);
+		flatten(p, dlb_profile_find_kind(p, there->kind), x, false);
 	rc = dlb_comm_gather(c, x, n * sizeof *x, all, 0, err);
 	if (!rc && me == 0 && from != 0)
-		flatten(p, dlb_profile_add_kind(p, kind), all + n * (size_t)from, true);
+		flatten(p, dlb_profile_add_kind(p, there->kind), all + n * (size_t)from, true);
 	free(all);
 	free(x);
 	return rc;
@@ -237,9 +239,9 @@ static int measure_all_ranks(struct dlb_profile *p, const struct dlb_graph *g,
 			bool first = *kind;
 			for (int q = 0; q < r; q++)
 				first &= strcmp(kind, name + (size_t)q * MAX_KIND) != 0;
+			const struct ranked_device there = { r, i < n_devices ? &d[i] : NULL, kind };
 			if (first)
-				rc = measure_there(p, g, i < n_devices ? &d[i] : NULL, kind, r, c, watch,
-						   err);
+				rc = measure_there(p, g, &there, c, watch, err);
 		}
 		free(name);
 	}

@@ -90,15 +90,15 @@ static int open_state(struct run *r, struct dlb_error *err)
 		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = r->rank;
 	}
-	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
+	const struct dlb_local_graph l = { &j->graph, &r->be, r->placement, r->rank };
+	if (dlb_state_init(&r->state, &l, j->optimizer.rule,
 			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)),
 			   j->plan.n_replicas > 1 ? r->comm : NULL, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
 	if (j->optimizer.rule != DLB_RULE_KFAC)
 		return 0;
-	return dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer,
-			    j->plan.n_replicas, err);
+	return dlb_kfac_new(&r->kfac, &l, &j->optimizer, j->plan.n_replicas, err);
 }
 
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at)
@@ -260,11 +260,11 @@ static int open_feed(struct run *r, struct dlb_error *err)
 		slots = r->program[i].depth + 2 > slots ? r->program[i].depth + 2 : slots;
 	if (host)
 		slots += dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm));
-	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, r->program, r->engine,
-				     r->n_engines, slots, err))
+	const struct dlb_fed_engines fed = { r->engine, r->program, r->n_engines, slots };
+
+	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, &fed, err))
 		return -1;
-	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, r->engine, r->n_engines, slots,
-			    r->dispatch, err);
+	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, &fed, r->dispatch, err);
 }
 
 static int open_data(struct run *r, struct dlb_error *err)

@@ -25,10 +25,12 @@ static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *nam
 	return p;
 }
 
-int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be,
-		   const int *placement, int node, int rule, bool all_sums, struct dlb_comm *replicas,
-		   struct dlb_error *err)
+int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
+		   struct dlb_comm *replicas, struct dlb_error *err)
 {
+	const struct dlb_graph *g = l->graph;
+	struct dlb_backend *be = l->be;
+	const int *placement = l->placement;
 	size_t n = (size_t)g->n_tensors + 1;
 
 	memset(s, 0, sizeof *s);
@@ -36,7 +38,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	s->be = be;
 	s->comm = replicas;
 	s->placement = s->first_placement = placement;
-	s->node = node;
+	s->node = l->node;
 	s->rule = rule;
 	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;
 	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
@@ -51,7 +53,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		size_t bytes;
 
 		if ((x->kind != DLB_T_WEIGHT && x->kind != DLB_T_BUFFER) ||
-		    dlb_state_home(g, placement, t) != node)
+		    dlb_state_home(g, placement, t) != l->node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
 		if (!(s->value[t] = take(be, NULL, x->name, bytes, err)))
