@@ -5,6 +5,9 @@
 
 #include "cost/auto_split.h"
 #include "cost/pair_sums.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "optim/optim.h"
 #include "util/cli.h"
 

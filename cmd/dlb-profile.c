@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "exec/launch.h"
 #include "exec/profile_command.h"
+#include "graph/passes.h"
 
 static int list(const struct dlb_cli *cli)
 {

@@ -1,6 +1,7 @@
 /* Reads a round's load from the report, and simulates the plan that ran: its busy times by the costs alone,
  * its step by the corrected costs, and the waiting that remains when all nodes are balanced. */
 #include "balance/balance.h"
+#include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include <math.h>

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "balance/replan_input.h"
+#include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "place/affinity.h"

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "convert/convert.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
 
 static const char domain[] = "converted";
 

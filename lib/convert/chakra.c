@@ -24,6 +24,7 @@
 #include "convert/formats.h"
 #include "convert/planned.h"
 #include "convert/protobuf.h"
+#include "graph/graph_json.h"
 
 enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
 enum { ALL_REDUCE = 0 };				/* CollectiveCommType */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "convert/planned.h"
+#include "graph/graph_json.h"
 
 int dlb_planned_read(const struct dlb_doc *d, struct dlb_planned *x, struct dlb_error *err)
 {

@@ -1,6 +1,9 @@
 /* Chooses the ops to split: see auto_split.h. */
 #include "cost/auto_split.h"
 #include "cost/pair_sums.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  * Element b of time_s is for batches[b]: null if not measured, false if the kind has no kernel. A kind that a
  * row does not name was not measured for that row. */
 #include "cost/profile.h"
+#include "graph/graph_json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/checkpoint_files.h"
+#include "graph/graph_json.h"
+#include "graph/slice.h"
 #include "model/safetensors.h"
 #include "util/hash.h"
 #include "util/output.h"

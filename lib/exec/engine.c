@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/step_ops.h"
+#include "graph/passes.h"
 #include "util/clock.h"
 #include "util/mem.h"
 

@@ -4,6 +4,10 @@
 #include <string.h>
 #include "comm/allreduce.h"
 #include "exec/run.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
+#include "graph/slice.h"
 #include "optim/kfac.h"
 #include "util/mem.h"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
+#include "graph/slice.h"
 #include "util/mem.h"
 
 /* The weight that an update op changes, and its gradient. */

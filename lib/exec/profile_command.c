@@ -2,6 +2,9 @@
 #include <string.h>
 #include "exec/agree.h"
 #include "exec/profile_command.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 
 /* Why --no-rewrite with its i-th name has nothing to do; NULL: it has. */
 static const char *idle_rewrite(const struct dlb_profile_command *w, int i)

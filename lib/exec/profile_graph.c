@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/profile_command.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "util/hash.h"
 

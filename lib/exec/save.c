@@ -4,6 +4,8 @@
 #include <string.h>
 #include "comm/await.h"
 #include "exec/checkpoint.h"
+#include "graph/derived.h"
+#include "graph/slice.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
 #include "util/mem.h"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "util/mem.h"
 
 struct dlb_eval {

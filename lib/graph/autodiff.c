@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/autodiff.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/split.h"
 
 /* -- which gradients are needed -- */

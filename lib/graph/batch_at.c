@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/order.h"
 
 /* -- positions -- */
 

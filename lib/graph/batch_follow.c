@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/order.h"
 
 enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the batch */
 

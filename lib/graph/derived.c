@@ -1,6 +1,7 @@
 /* Initializers computed from parameters: struct dlb_derived in graph.h. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/derived.h"
 #include "graph/rewrite.h"
 #include "graph/role.h"
 

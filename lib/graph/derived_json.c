@@ -5,6 +5,8 @@
  *
  * "base", if present, is the shape before it is repeated. */
 #include <string.h>
+#include "graph/derived.h"
+#include "graph/derived_json.h"
 #include "graph/graph.h"
 
 static json_t *write_dims(const int64_t *dim, int n)

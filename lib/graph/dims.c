@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 enum { MAX_DEPTH = 32, MAX_NAME = 128 };

@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrites.h"
 
 enum { MAX_FOLD = 1 << 24 };		/* elements: larger results are not folded */

@@ -2,6 +2,7 @@
  * undoes it. Relu's gradient is computed from its output, so nothing else is kept. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/fuse_activation.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 #include "graph/split.h"

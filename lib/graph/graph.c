@@ -3,6 +3,7 @@
  *
  * The op and tensor arrays grow and live on the heap. Everything they point to (names, operand lists,
  * attributes, the lists of inputs and outputs) lives in the graph's arena. */
+#include "graph/order.h"
 #include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>

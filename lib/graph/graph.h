@@ -41,28 +41,6 @@ enum dlb_tensor_kind { DLB_T_INPUT, DLB_T_LABEL, DLB_T_SEED, DLB_T_WEIGHT, DLB_T
 		       DLB_T_ACTIVATION, DLB_T_GRADIENT, DLB_T_WEIGHT_GRADIENT, DLB_N_T_KINDS };
 enum dlb_phase { DLB_FORWARD, DLB_BACKWARD, DLB_UPDATE, DLB_N_PHASES };
 
-/* A tensor that is a part of tensor `of` of the model, whose shape is dim[]. Dimension `axis` of the whole is
- * a sequence of rows of units * unit elements; the part has units [first, first + count) of each row. */
-struct dlb_slice {
-	const char *of;
-	int n_dims, axis;
-	int64_t dim[DLB_MAX_DIMS], units, unit, first, count;
-};
-/* Copies a part of `whole` to `part` (take), or back (put); `size` is bytes per element. (slice.c) */
-void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, void *part);
-void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole);
-/* index in the whole of element i of the part */
-int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);
-/* the slice is valid and has this shape */
-bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);
-/* shape of the whole */
-struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);
-/* s is a slice of the tensor that `part` describes, itself a slice: makes s a slice of that slice's whole.
- * false: it would not be one range. */
-bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s);
-/* adds all members but `of` to o (graph_json.c) */
-void dlb_slice_write(const struct dlb_slice *s, json_t *o);
-
 /* The rule that decides whether an initializer is trained; the first that applies counts (parameters.c). */
 enum dlb_by { DLB_BY_NONE, DLB_BY_OPTION, DLB_BY_STATE_DICT, DLB_BY_LIST, DLB_BY_ROLE, DLB_N_BY };
 
@@ -151,23 +129,6 @@ struct dlb_listed { const char *name, *input; enum dlb_listed_kind kind; bool pe
 /* Types of tensors that are 16-bit in the model and f32 in the graph (upcast.c). */
 enum { DLB_UPCAST_F16, DLB_UPCAST_BF16, DLB_N_UPCAST };
 struct dlb_upcast { int initializers, others; };
-/* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
- * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
- * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then
- * repeated where `base` is 1 and `dim` is not. (derived.c) */
-struct dlb_part {
-	const char *of;			/* the parameter, of shape dim[0 .. n_dims) */
-	int n_dims, axis;		/* rows [first, first + count) along `axis` */
-	int64_t dim[DLB_MAX_DIMS], first, count;
-	int perm[DLB_MAX_DIMS];
-	int64_t length;			/* of the part along the initializer's axis */
-};
-struct dlb_derived {
-	const char *name;
-	int n_dims, axis, n_parts;
-	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
-	struct dlb_part *part;
-};
 /* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the
  * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter
  * omitted, operand 2 of the vertex. */
@@ -246,31 +207,6 @@ void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...) __attribute__((fo
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */
 /* Adds an empty body to the outermost graph g; *index is the value for the vertex's attribute. */
 struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index);
-/* Is the type control flow (If, Loop, Scan) or an op on sequences of tensors (SequenceAt ...)? dlb_graph_fold
- * replaces such vertices if their condition, count or index is known from shapes and constants. */
-bool dlb_graph_is_structure(const char *type, const char *domain);
-/* (Re)builds producers and readers (each reader once, ascending); -1 if a tensor has two producers. */
-int dlb_graph_index(struct dlb_graph *g);
-/* Checks the invariants: ids in range, topological order, no cycles, unique names, colocate chains,
- * sizes that do not overflow. */
-int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
-/* Sorts ops topologically (stable; forward, backward, update) and renumbers them; -1 with err
- * naming the ops of a cycle. */
-int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
-/* -1 with op type, opset and vertex if an operator is unknown (kind -1). */
-int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
-/* the message for such an op; -1 */
-int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);
-/* Refuses vertex o: fills err with "TYPE 'NAME' (opset N)" as the place, the message, and `cure`
- * (may be NULL) as the hint. Returns -1. */
-int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *cure, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-#define DLB_CURE_VERTEX "if onnx.checker.check_model(model, full_check=True) takes the model, write this vertex with other operators"
-#define DLB_CURE_CHECK "the model is not valid: run onnx.checker.check_model on it, and export it again"
-/* Checks that every op is known and has its operands, and that its outputs have the types and
- * shapes that its class infers at n samples. To be called before running kernels, for each size
- * that will run (runnable.c). */
-int dlb_graph_check_runnable(const struct dlb_graph *g, int64_t n, struct dlb_error *err);
 
 /* -- at a batch size -- */
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
@@ -294,157 +230,4 @@ double dlb_op_flop_at(const struct dlb_graph *g, int op, int64_t n);
 double dlb_op_bytes_at(const struct dlb_graph *g, int op, int64_t n);
 /* A text key of type, attributes and operand descs at n samples: ops with equal keys have equal cost. */
 char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a);
-/* group[i]: the least id among the ops that must share a node with op i. */
-void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
-
-/* -- rewrites, in the order in which dlb-profile applies them (one file each) -- */
-/* upcast.c: f16 and bf16 become f32; a note tells the number of tensors. Directly after reading,
- * before all other rewrites. */
-void dlb_graph_upcast(struct dlb_graph *g);
-/* widen.c: f32 becomes f64 (initializers, attributes, casts), for --dtype f64. After
- * dlb_graph_choose_parameters, whose `initial` distinguishes constants from parameters; before fold. */
-void dlb_graph_widen(struct dlb_graph *g);
-/* padding.c: in embeddings whose table's name matches GLOB, row ROW gets no gradient; text:
- * "GLOB=ROW". Before fold. */
-int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
-/* merged.c: separates parameters that the exporter merged, unites those that it copied, restores zero biases
- * that it omitted. Directly after reading, before dlb_graph_take_state. */
-int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err);
-/* state_dict.c: takes the module's state_dict (entry[]; data must outlive g). Initializers named like an
- * entry get its data. Others are matched by value; a match becomes ops on tensors with the entries' names and
- * shapes. Before dlb_graph_choose_parameters. `untie`: entries of equal values stay separate weights. */
-int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie,
-			 struct dlb_error *err);
-/* Ties an embedding to an operand of a product with equal values, transposed or not. Before
- * dlb_graph_choose_parameters, without a state_dict. `untie`: changes nothing; a note tells if there is
- * nothing to untie. */
-int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err);
-/* parameters.c: chooses the initializers to train. Directly after reading, before widening and folding. */
-struct dlb_parameter_choice {
-	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each list may be empty */
-	bool untie;
-};
-int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c,
-				struct dlb_error *err);
-/* dims.c: dlb_graph_set_dim: "NAME=N" sets the size of a named dimension. dlb_graph_size_inputs,
- * after it and before fold: gives every dimension of the inputs a size or makes it follow the batch,
- * and puts the batch first. */
-int dlb_graph_set_dim(struct dlb_graph *g, const char *text, struct dlb_error *err);
-int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err);
-/* fold.c: infers every shape at n, 2n and 3n samples, folds constants (with their own kernels on `be`),
- * replaces branches, loops and sequences by plain vertices (structure.c, sequence.c), drops dead vertices,
- * makes dims affine in the batch, makes fixed batch dimensions follow the batch. batch 0: the model's own,
- * else 32; -1: no dimension follows the batch (single operators in tests). */
-int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
-/* make_weights.c: float initializers to be trained with a differentiable path to the output become
- * weights, running statistics buffers, the rest constants. */
-int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
-/* training_mode.c: all BatchNormalizations of a training graph normalize by the statistics of the micro-batch
- * and update the running ones (train), or normalize by the running ones without updating them. Adds a note;
- * returns how many changed. After folding. */
-int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train);
-/* "PATTERN=P": inserts Dropout with rate P after vertices whose name, or first output's name, matches the
- * shell pattern; a Dropout of the model gets the rate. Ids change. -1 if the text is malformed or nothing
- * matches. After folding. */
-int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_error *err);
-/* notes Dropout that an inference export disabled or removed */
-void dlb_graph_note_dropout(struct dlb_graph *g);
-/* loss.c: attaches the loss, or several, described by `loss` (loss.h); NULL or "auto":
- * CONTRACT's default; "none": none. */
-int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
-int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err);
-/* layout.c: chooses a physical layout per tensor and inserts Layout ops where it changes. Not for f64. */
-int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err);
-/* mixed.c: activations in bf16, parameters, statistics and losses in f32, for --dtype bf16. */
-int dlb_graph_mix(struct dlb_graph *g, struct dlb_error *err);
-/* autodiff.c: adds backward ops, sums of gradients, and one update op per weight. */
-int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
-/* As above, but starts at `tensor`, whose gradient is fed as tensor `seed`, and adds no updates: grad[i] is
- * the gradient of tensor wrt[i] (-1: none). For tests of single operators. */
-int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt,
-				 int *grad, struct dlb_error *err);
-/* inference.c: the inference graph of a training graph, for test accuracy: forward ops only, with the loss if
- * there is one, BatchNormalization by its running statistics, Dropout removed. op_of[i], tensor_of[i]: ids in
- * g (arrays in out's arena). */
-int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of,
-		   struct dlb_error *err);
-/* Lists what a user should know about the graph (folded BatchNormalization, tied weights), one line each in
- * g's arena; returns the number of lines. */
-int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
-
-/* rewrites.c: the rewrites that can be switched off, one row each; the last row has no name. Rows without
- * `run` are part of dlb_graph_fold; dlb_graph_rewrite applies the others in order, after the loss is attached
- * and before layouts are chosen. None changes names of weights, inputs or outputs. */
-struct dlb_rewrite {
-	const char *name, *summary;
-	/* adds to *count how often it applied */
-	int (*run)(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
-	bool inference;				/* for inference graphs only */
-};
-extern const struct dlb_rewrite dlb_rewrites[];
-/* Switches the rewrite `name`, or all ("all"), off; before folding. -1: no such name. */
-int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
-/* A rewrite that is off is tried on a copy where its turn would be, for dlb_graph_missed. */
-int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
-/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph, or with "all"
- * any that is off? */
-bool dlb_graph_missed(const struct dlb_graph *g, const char *name);
-
-/* The parts of a forward op that was fused with its activation (fuse_activation.c): the op computes
- * `activation` of an op of `type`. type NULL: it was not fused. */
-struct dlb_fused { const char *type, *activation, *rewrite; };
-struct dlb_fused dlb_graph_fused(const struct dlb_op *o);
-/* Separates the activations of the forward ops for which `apart` returns true: each becomes an op OP.relu;
- * backward and update ops are made anew, and the counts of `rewritten` are updated. Losses stay bit-equal,
- * except that the kernel library may choose other code for a convolution without activation. Ids change.
- * Returns how many were separated, -1 with err. */
-int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o),
-			       const void *ctx, struct dlb_error *err);
-
-/* -- splitting ops over nodes (split.c) -- */
-/* OP=PARTS[:AXIS]: OP is an op's name, or a shell pattern; axis NULL: the best one. */
-struct dlb_split_request { const char *op, *axis, *why; int parts; };
-/* Parses "OP=PARTS[:AXIS]"; strings live in `a`. */
-int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask,
-		    struct dlb_error *err);
-/* Replaces the requested forward ops by shards: ops of the same type on parts of the operands, with parts of
- * the weights. Backward ops and updates are made anew. Ops between two that are split alike are split too, so
- * that no tensor is assembled between them. Ids change; names of unsplit ops and tensors do not. */
-int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_request *ask, int n, struct dlb_error *err);
-/* From now on, sums over the shards of was_split[] entries marked `pairs`, of outputs and of gradients, are
- * made in pairs. Ids change. */
-int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
-/* Removes what dlb_graph_differentiate added: the forward ops stay. */
-void dlb_graph_undifferentiate(struct dlb_graph *g);
-
-/* -- initializers computed from parameters (derived.c) -- */
-/* its sizes agree, to be checked after reading */
-bool dlb_derived_fits(const struct dlb_derived *d);
-/* Iterates over the elements of a part in the order in which they are written: `at` is the element's
- * index in the parameter. */
-struct dlb_part_walk {
-	int n_dims;
-	int64_t at, count, dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], index[DLB_MAX_DIMS];
-};
-/* moves to the first of w->count elements */
-void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);
-void dlb_part_next(struct dlb_part_walk *w);
-/* Computes the value into `out` from the values of its parts' parameters, source[];
- * `size` is bytes per element. */
-void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
-/* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
-int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
-		    struct dlb_error *err);
-
-/* derived_json.c: the member "derived"; returns new */
-json_t *dlb_derived_write(const struct dlb_graph *g);
-int dlb_derived_read(const struct dlb_ref *graph, struct dlb_graph *g, struct dlb_error *err);
-
-/* -- document (graph_json.c) -- */
-json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */
-/* Replaces the content of g (empty on error); ends with check and index. Data of
- * weights: see model/weights.h. */
-int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err);
-const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind);			/* "weight-gradient" */
-const char *dlb_phase_name(enum dlb_phase phase);				/* "forward" */
 #endif

@@ -14,7 +14,11 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include "graph/derived_json.h"
 #include "graph/graph.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/slice.h"
 #include "graph/value_json.h"
 
 #define SMALL_COUNT 64			/* values of constants up to this many elements are always written, for readability */

@@ -3,6 +3,7 @@
  * Names and data are borrowed from the training graph. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 static bool is_type(const struct dlb_op *o, const char *type)

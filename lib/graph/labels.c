@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/labels.h"
+#include "graph/order.h"
 #include "graph/rewrite.h"
 #include "tensor/backend.h"
 

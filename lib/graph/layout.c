@@ -10,6 +10,7 @@
  * plain loops and stays plain. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 /* tensor `other` is `tensor` in layout `to` */

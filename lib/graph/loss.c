@@ -15,6 +15,8 @@
 #include <string.h>
 #include "graph/labels.h"
 #include "graph/loss.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 /* LABEL_BOUND_01: class numbers 0 and 1, or floats from 0 to 1 */

@@ -5,6 +5,8 @@
  * order of the micro-batches. A weight for which autodiff finds no gradient (a loss's class weights) becomes
  * a constant again there; a frozen parameter stays a constant. */
 #include <stdlib.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 enum { FIRST_BUFFER = 3 };	/* BatchNormalization: x, scale, bias, then the statistics */

@@ -17,6 +17,9 @@
  * Parameters that are one in the framework are one in the lists of uses too, and stay one. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/derived.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/role.h"
 #include "graph/rewrite.h"
 

@@ -9,6 +9,7 @@
  * P. Micikevicius et al., Mixed Precision Training, ICLR 2018; D. Kalamkar et al., A Study of BFLOAT16 for
  * Deep Learning Training, 2019: bf16 has f32's exponent range, so losses need no scaling. */
 #include <stdlib.h>
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 struct mixing {

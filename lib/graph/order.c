@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
+#include "graph/order.h"
 #include "graph/rewrite.h"
 
 #define MAX_DIM (INT64_C(1) << 48)	/* for mul and add: their sum stays exact for any batch below 2^13 */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
+#include "graph/passes.h"
 #include "util/patterns.h"
 
 /* Is the op a Gather from a table whose name matches `glob` and that has row `row`? */

@@ -17,6 +17,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/role.h"
 #include "graph/rewrite.h"
 

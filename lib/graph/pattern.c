@@ -1,4 +1,5 @@
 /* Matches patterns of ops in the forward graph: see pattern.h. */
+#include "graph/order.h"
 #include "graph/pattern.h"
 #include <math.h>
 #include <stdlib.h>

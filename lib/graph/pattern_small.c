@@ -1,6 +1,7 @@
 /* Removes ops that change nothing, and fuses LogSoftmax with NegativeLogLikelihoodLoss. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 

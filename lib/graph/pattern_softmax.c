@@ -7,6 +7,7 @@
  * checked, or there is none. */
 #include <math.h>
 #include <string.h>
+#include "graph/order.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 

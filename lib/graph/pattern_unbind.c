@@ -7,6 +7,7 @@
  * part. The Split reads x itself: the Transpose of the whole is dropped, and products take in the Transpose
  * of a part that remains. */
 #include <string.h>
+#include "graph/order.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 

@@ -18,6 +18,7 @@
  * torch.where(mask), torch.nonzero, x[mask], index_add, y[mask] = ... and masked_scatter become NonZero,
  * GatherND and ScatterND. The main use is mixture of experts: a mask says which tokens have expert e among
  * their k best. Each token has an expert at most once, so the bound is the number of tokens. */
+#include "graph/order.h"
 #include "graph/ragged.h"
 #include <inttypes.h>
 

@@ -1,4 +1,5 @@
 /* Functions shared by the rewrites: see rewrite.h. */
+#include "graph/order.h"
 #include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,7 @@
 /* The table of rewrites, switching them off, and the record of applied rewrites. */
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 

@@ -1,4 +1,6 @@
 /* Roles of initializers: see role.h. */
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/role.h"
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,8 @@
  * edited, or be malicious. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 static int wrong_count(const struct dlb_op *o, const char *what, int n, const int range[2],

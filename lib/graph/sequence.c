@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/order.h"
 
 enum { MAX_LISTED = 64 };	/* list items that count as one vertex for dlb_fold_spend */
 

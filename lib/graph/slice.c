@@ -5,6 +5,7 @@
  * elements, and the part as rows x (count * unit * inner) of them. */
 #include <string.h>
 #include "graph/rewrite.h"
+#include "graph/slice.h"
 
 struct slice_rows { int64_t rows, whole, part, first; };	/* elements */
 

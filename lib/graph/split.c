@@ -11,6 +11,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/split.h"
 #include "util/patterns.h"
 

@@ -11,6 +11,8 @@
  * belongs to (struct dlb_slice). */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
+#include "graph/slice.h"
 #include "graph/split.h"
 
 struct parted { int region, *part; struct dlb_split_axis cut; bool is_whole; };	/* region -1: no parts */

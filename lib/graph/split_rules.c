@@ -2,6 +2,7 @@
  * and the changes of a shard's attributes. An index that all outputs have gives shards whose outputs are
  * concatenated; an index that is summed over gives shards whose outputs are added. */
 #include <string.h>
+#include "graph/order.h"
 #include "graph/split.h"
 
 /* -- dimensions -- */

@@ -21,6 +21,9 @@
  * remaining entry that equals a found one is another name of the same weight. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/derived.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/role.h"
 #include "graph/rewrite.h"
 

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 
 enum { MAX_SPENT = 1 << 17 };	/* limit on vertices and iterations, since a file can state any trip count */
 enum { OPSET = 17 };		/* version of the vertices made here */

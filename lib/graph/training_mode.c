@@ -3,6 +3,8 @@
  * before parameters are found. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 #include "util/patterns.h"
 

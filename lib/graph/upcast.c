@@ -7,6 +7,7 @@
  * bf16 as for f32 models. */
 #include <string.h>
 #include "graph/graph.h"
+#include "graph/passes.h"
 
 static bool is_half(enum dlb_dtype t)
 {

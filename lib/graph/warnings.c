@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 /* Tested with PyTorch 2.15: dlb-profile(1), EXPORTING. The first is for the current exporter, the

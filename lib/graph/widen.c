@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 
 #define PI 3.14159265358979323846

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
 #include "model/file.h"
 #include "model/onnx_reader.h"
 #include "util/hash.h"

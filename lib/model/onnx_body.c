@@ -1,6 +1,7 @@
 /* Reads graphs inside vertices (bodies): see onnx_reader.h. lib/graph/structure.c resolves them. */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/passes.h"
 #include "model/onnx_reader.h"
 
 static struct onnx_reader *outermost(struct onnx_reader *r)

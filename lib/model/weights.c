@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
+#include "graph/passes.h"
+#include "graph/slice.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
 #include "util/hash.h"

@@ -1,4 +1,5 @@
 /* Finds the layers that K-FAC supports, and their costs: see kfac.h. */
+#include "graph/order.h"
 #include "op/conv.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"

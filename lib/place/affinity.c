@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "graph/fuse_activation.h"
 #include "op/op.h"
 #include "place/affinity.h"
 #include "util/input.h"

@@ -7,6 +7,9 @@
  * Graph and costs change before placement, so that all nodes run the same graph under every placement. */
 #include <string.h>
 #include "cost/cost.h"
+#include "graph/fuse_activation.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
 #include "place/affinity.h"
 
 struct kind_table { const struct dlb_affinity *a; const struct dlb_cluster *c; };

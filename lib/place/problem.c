@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/order.h"
 #include "place/place.h"
 
 const char *const dlb_objectives[] = {

@@ -1,4 +1,5 @@
 /* Reads the sections to view; the table of formats; and the answer to --why. */
+#include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "util/escape.h"

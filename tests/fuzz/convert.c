@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "convert/convert.h"
+#include "graph/graph_json.h"
 
 static void check(const struct dlb_doc *d)
 {

@@ -9,6 +9,7 @@
 #include "cost/cost.h"
 #include "cost/profile.h"
 #include "graph/graph.h"
+#include "graph/graph_json.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
 #include "plan/program.h"

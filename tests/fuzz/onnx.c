@@ -4,6 +4,9 @@
  *     for t in onnx onnx_functions upcast; do build/tests/test_$t CORPUS; done
  *     make fuzz && build/fuzz/onnx -max_total_time=600 CORPUS share/models */
 #include "graph/graph.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 
 static void fold(struct dlb_graph *g)

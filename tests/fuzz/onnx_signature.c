@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
+#include "graph/graph_json.h"
 #include "model/onnx.h"
 #include "onnx.pb-c.h"
 

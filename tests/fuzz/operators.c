@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "tensor/backend.h"
 
 enum { MAX_IN = 8, MAX_LIST = 8, MAX_VALUES = 256, MAX_BYTES = 1 << 18 };

@@ -5,7 +5,11 @@
  *     make fuzz && build/fuzz/parameters -max_len=600 -max_total_time=600 CORPUS */
 #include <stdlib.h>
 #include <string.h>
+#include "graph/derived.h"
 #include "graph/graph.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "tensor/backend.h"
 
 enum { MAX_ENTRIES = 8, MAX_INITIALIZERS = 6, POOL = 4096, MOST = 512 };

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "machine.h"
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cost/cost.h"
+#include "graph/order.h"
 #include "util/rng.h"
 
 struct dag { struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; };

@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "check.h"
 #include "run_graph.h"

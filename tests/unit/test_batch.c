@@ -3,6 +3,7 @@
  * from the shared data. */
 #include <unistd.h>
 #include "exec/agree.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "check.h"
 #include "run_graph.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cost/cost.h"
+#include "graph/order.h"
 #include "optim/optim.h"
 #include "util/rng.h"
 #include "check.h"

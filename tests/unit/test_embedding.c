@@ -3,6 +3,7 @@
 #include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
+#include "graph/passes.h"
 
 /* Rows 0 to 3 are each read twice; row 2 is padding by the option. */
 static void gradient(void)

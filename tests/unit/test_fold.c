@@ -2,6 +2,8 @@
  * are there, exports whose number of parameters is known from PyTorch. */
 #include <dirent.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "check.h"
 #include "run_graph.h"

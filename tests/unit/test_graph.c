@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include "check.h"
 #include "graph_equal.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
 #include "util/clock.h"
 #include "util/rng.h"
 

@@ -2,6 +2,8 @@
  * with and without the choice of layouts and, if the shared data are there, those of PyTorch. */
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "check.h"
 #include "run_graph.h"

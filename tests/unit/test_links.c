@@ -6,6 +6,7 @@
 #include <string.h>
 #include "comm/allreduce.h"
 #include "cost/cost.h"
+#include "graph/order.h"
 #include "plan/program.h"
 #include "check.h"
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/labels.h"
+#include "graph/passes.h"
 #include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"

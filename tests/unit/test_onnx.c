@@ -9,6 +9,7 @@
 #include "graph_equal.h"
 #include "model/weights.h"
 #include "onnx_model.h"
+#include "graph/graph_json.h"
 #include "util/clock.h"
 #include "util/rng.h"
 

@@ -3,6 +3,8 @@
 #include "check.h"
 #include "graph_equal.h"
 #include "onnx_model.h"
+#include "graph/graph_json.h"
+#include "graph/passes.h"
 
 static void add_metadata(struct model *m, const char *key, const char *value)
 {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include "check.h"
 #include "machine.h"
+#include "graph/passes.h"
 #include "util/rng.h"
 
 /* Inputs, separated by blanks:

@@ -2,6 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "graph/derived.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/role.h"
 #include "check.h"
 

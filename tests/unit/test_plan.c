@@ -2,6 +2,7 @@
  * Pointer. */
 #include "check.h"
 #include "random_dag.h"
+#include "graph/order.h"
 #include "place/place.h"
 #include "plan/report.h"
 

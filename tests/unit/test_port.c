@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "convert/convert.h"
+#include "graph/graph_json.h"
 #include "place/min_cut.h"
 #include "place/place.h"
 #include "util/rng.h"

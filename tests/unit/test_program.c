@@ -2,6 +2,7 @@
  * a damaged program is refused. */
 #include "check.h"
 #include "random_dag.h"
+#include "graph/order.h"
 #include "plan/program.h"
 
 static int checked, messages, arenas, wide;

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "run_graph.h"
 #include "by_hand.h"
+#include "graph/passes.h"
 
 static struct dlb_backend be;
 static int n_compared;

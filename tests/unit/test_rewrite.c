@@ -2,6 +2,8 @@
  * equal those of the original graph (in f64, to 1e-11); rewrites that are switched off are not applied. */
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "graph/rewrite.h"
 #include "graph/rewrites.h"
 #include "check.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cost/cost.h"
+#include "graph/order.h"
 #include "plan/program.h"
 #include "check.h"
 

@@ -2,6 +2,9 @@
  * in f64, equal those of the whole graph to 1e-11, also at other batch sizes; undoing differentiation. */
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
+#include "graph/slice.h"
 #include "graph/split.h"
 #include "check.h"
 #include "run_graph.h"

@@ -6,6 +6,8 @@
 #include "exec/exec.h"
 #include "exec/profiling.h"
 #include "graph/graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 #include "model/onnx.h"
 #include "util/mem.h"
 

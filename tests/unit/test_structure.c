@@ -3,6 +3,8 @@
 #include <math.h>
 #include "check.h"
 #include "run_graph.h"
+#include "graph/order.h"
+#include "graph/passes.h"
 
 static struct dlb_backend be;
 static int n_checked;

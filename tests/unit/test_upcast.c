@@ -4,6 +4,8 @@
 #include "check.h"
 #include "graph_equal.h"
 #include "onnx_model.h"
+#include "graph/graph_json.h"
+#include "graph/passes.h"
 
 enum { F32 = 1, I64 = 7, F16 = 10, BF16 = 16 };
 

@@ -1,0 +1,40 @@
+/* Initializers of the model that are computed from parameters (struct dlb_derived). */
+#ifndef DLB_GRAPH_DERIVED_H
+#define DLB_GRAPH_DERIVED_H
+#include "graph/graph.h"
+
+/* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
+ * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
+ * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then
+ * repeated where `base` is 1 and `dim` is not. (derived.c) */
+struct dlb_part {
+	const char *of;			/* the parameter, of shape dim[0 .. n_dims) */
+	int n_dims, axis;		/* rows [first, first + count) along `axis` */
+	int64_t dim[DLB_MAX_DIMS], first, count;
+	int perm[DLB_MAX_DIMS];
+	int64_t length;			/* of the part along the initializer's axis */
+};
+struct dlb_derived {
+	const char *name;
+	int n_dims, axis, n_parts;
+	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
+	struct dlb_part *part;
+};
+/* its sizes agree, to be checked after reading */
+bool dlb_derived_fits(const struct dlb_derived *d);
+/* Iterates over the elements of a part in the order in which they are written: `at` is the element's
+ * index in the parameter. */
+struct dlb_part_walk {
+	int n_dims;
+	int64_t at, count, dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], index[DLB_MAX_DIMS];
+};
+/* moves to the first of w->count elements */
+void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);
+void dlb_part_next(struct dlb_part_walk *w);
+/* Computes the value into `out` from the values of its parts' parameters, source[];
+ * `size` is bytes per element. */
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
+/* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
+int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
+		    struct dlb_error *err);
+#endif
