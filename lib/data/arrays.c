@@ -5,7 +5,13 @@
  * other values are copied unchanged, so integers and doubles lose nothing. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/file.h"
+#include "data/idx.h"
+#include "data/npy.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/spec.h"
+#include "data/transform.h"
 #include "util/mem.h"
 
 struct array {

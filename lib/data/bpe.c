@@ -12,7 +12,10 @@
  * takes O(n log n): a heap of pairs over a linked list. Encoded short pieces are cached. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/bpe.h"
 #include "data/source.h"
+#include "data/text.h"
+#include "data/unicode.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -273,7 +276,7 @@ static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, cons
 	return rc;
 }
 
-int dlb_bpe_new(struct dlb_bpe **out, const struct dlb_text *vocab, const struct dlb_text *merges,
+int dlb_bpe_new(struct dlb_bpe **out, const struct dlb_bpe_file *vocab, const struct dlb_bpe_file *merges,
 		struct dlb_error *err)
 {
 	struct dlb_bpe *b = dlb_xcalloc(1, sizeof *b);

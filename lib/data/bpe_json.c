@@ -1,5 +1,6 @@
 /* Reads vocab.json, the vocabulary of byte-pair encoding: {"token": id, ...}. */
 #include <jansson.h>
+#include "data/bpe.h"
 #include "data/source.h"
 
 int dlb_vocab_read(const unsigned char *p, size_t n, const char *name,

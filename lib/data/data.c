@@ -6,7 +6,10 @@
  * is `outer` pieces of `block` elements. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/spec.h"
+#include "data/transform.h"
 #include "util/hash.h"
 #include "util/mem.h"
 #include "util/rng.h"

@@ -1,6 +1,7 @@
 /* The 8x8 digits of share/data/digits, built into the library, so they are available wherever the
  * tools are installed. The assembler includes the gzip files; paths are relative to the top of
  * the source tree, where make runs. */
+#include "data/idx.h"
 #include "data/source.h"
 
 #define CARRY(symbol, file) \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "data/file.h"
 #include "data/source.h"
 #include "util/input.h"
 #include "util/mem.h"

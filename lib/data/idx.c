@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+#include "data/file.h"
+#include "data/idx.h"
 #include "data/source.h"
 #include "util/input.h"
 #include "util/mem.h"

@@ -1,7 +1,10 @@
 /* Decodes an image file: detects its format and separates the channels. */
 #include <string.h>
 #include <strings.h>
+#include "data/image.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/transform.h"
 
 bool dlb_image_named(const char *name)
 {

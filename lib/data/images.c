@@ -3,7 +3,13 @@
  * of the transform; others may differ if the transform gives the same shape. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/file.h"
+#include "data/image.h"
+#include "data/index.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/spec.h"
+#include "data/transform.h"
 #include "util/mem.h"
 
 enum { MAX_FILE_BYTES = 1 << 28 };

@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "data/file.h"
+#include "data/image.h"
+#include "data/index.h"
 #include "data/source.h"
+#include "data/tar.h"
 #include "util/mem.h"
 
 enum { MAX_DEPTH = 32 };

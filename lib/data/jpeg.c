@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <jpeglib.h>
 #include <jerror.h>
+#include "data/image.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/transform.h"
 #include "util/mem.h"
 
 enum { MAX_SCANS = 200 };	/* of a progressive image: each is a pass over the whole image */

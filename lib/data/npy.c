@@ -2,6 +2,7 @@
  * fortran_order and shape (numpy.lib.format). The elements must follow in C order, little-endian; for any
  * other file the error gives the line of Python that converts it. */
 #include <string.h>
+#include "data/npy.h"
 #include "data/source.h"
 
 enum { MAX_HEADER = 1 << 16 };

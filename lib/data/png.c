@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <png.h>
+#include "data/image.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/transform.h"
 #include "util/mem.h"
 
 struct png_decoder {

@@ -1,6 +1,8 @@
 /* The source random: inputs of any shape and type from a counter-based generator, equal
  * on every node and in any order. */
 #include <string.h>
+#include "data/random.h"
+#include "data/readers.h"
 #include "data/source.h"
 #include "util/rng.h"
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/readers.h"
 #include "data/source.h"
 #include "util/mem.h"
 

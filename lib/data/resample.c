@@ -4,7 +4,10 @@
  * image file. Floats use the same filter without rounding. */
 #include <math.h>
 #include <string.h>
+#include "data/readers.h"
+#include "data/resample.h"
 #include "data/source.h"
+#include "data/transform.h"
 
 enum { BITS = 32 - 8 - 2 };
 

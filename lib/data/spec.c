@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "data/source.h"
+#include "data/spec.h"
 #include "util/mem.h"
 
 static const struct dlb_source_class *const classes[] = {

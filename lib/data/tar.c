@@ -3,7 +3,9 @@
  * later, at the offsets found here. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/file.h"
 #include "data/source.h"
+#include "data/tar.h"
 #include "util/mem.h"
 
 enum { BLOCK = 512, MAX_LONG = 1 << 20 };	/* MAX_LONG: largest pax header or long name, in bytes */

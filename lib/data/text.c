@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
+#include "data/text.h"
 #include "util/mem.h"
 
 enum { CODES = 0x110000 };

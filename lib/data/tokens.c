@@ -10,7 +10,12 @@
  * Test data use the vocabulary of the training data. */
 #include <stdlib.h>
 #include <string.h>
+#include "data/bpe.h"
+#include "data/file.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/spec.h"
+#include "data/text.h"
 #include "util/input.h"
 #include "util/mem.h"
 
@@ -133,8 +138,8 @@ static int by_pairs(struct sequence *q, const char *vocab, const char *merges, s
 	struct dlb_bpe *b = NULL;
 	int rc = dlb_data_file_read(vocab, &v, &n_v, err) || dlb_data_file_read(merges, &m, &n_m, err) ||
 				 text_read(q->path, &p, &n, err) ||
-				 dlb_bpe_new(&b, &(struct dlb_text){ v, n_v, vocab },
-					     &(struct dlb_text){ m, n_m, merges }, err) ||
+				 dlb_bpe_new(&b, &(struct dlb_bpe_file){ v, n_v, vocab },
+					     &(struct dlb_bpe_file){ m, n_m, merges }, err) ||
 				 dlb_bpe_encode(b, p, n, q->path, &q->tokens, err) ?
 			 -1 :
 			 0;

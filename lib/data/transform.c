@@ -16,7 +16,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/image.h"
+#include "data/readers.h"
+#include "data/resample.h"
 #include "data/source.h"
+#include "data/transform.h"
 #include "util/hash.h"
 #include "util/mem.h"
 #include "util/rng.h"

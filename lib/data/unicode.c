@@ -3,6 +3,7 @@
  * counts other scripts' digits as letters. */
 #include <stdlib.h>
 #include "data/source.h"
+#include "data/unicode.h"
 #include "util/mem.h"
 
 struct code_point_range { uint32_t first, last; };

@@ -1,6 +1,7 @@
 /* Fuzzer of the IDX reader, gzip or not.
  *     make fuzz && build/fuzz/idx -max_total_time=600 CORPUS share/data/digits */
 #include <stdint.h>
+#include "data/idx.h"
 #include "data/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

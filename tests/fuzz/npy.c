@@ -1,6 +1,7 @@
 /* Fuzzer of the .npy header reader.
  *     make fuzz && build/fuzz/npy -max_total_time=300 CORPUS */
 #include <stdint.h>
+#include "data/npy.h"
 #include "data/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

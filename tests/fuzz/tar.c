@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "data/index.h"
 #include "data/source.h"
 
 static void write_checksum(unsigned char *h)

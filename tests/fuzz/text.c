@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/bpe.h"
 #include "data/source.h"
+#include "data/text.h"
 
 static void by_alphabet(const uint8_t *p, size_t n, bool bytes)
 {
@@ -51,8 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	const struct dlb_text vocab = { data, (size_t)(one - data), "vocab.json" },
-			      merges = { one + 1, (size_t)(two - one - 1), "merges.txt" };
+	const struct dlb_bpe_file vocab = { data, (size_t)(one - data), "vocab.json" },
+				  merges = { one + 1, (size_t)(two - one - 1), "merges.txt" };
 	if (dlb_bpe_new(&b, &vocab, &merges, &err)) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");

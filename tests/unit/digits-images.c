@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <jpeglib.h>
 #include <png.h>
+#include "data/idx.h"
 #include "data/source.h"
 
 static void write_jpeg(FILE *f, const unsigned char *p, int side, int c)

@@ -6,7 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+#include "data/bpe.h"
+#include "data/idx.h"
+#include "data/readers.h"
 #include "data/source.h"
+#include "data/transform.h"
+#include "data/unicode.h"
 #include "check.h"
 
 /* A graph of inputs only: x (n, c, h, w) or (n, d), label (n) or (n, d). */
