@@ -1,6 +1,7 @@
 /* dlb-place: cost + balance (node weights) -> plan. The options; lib/balance/replan.h makes the plan. */
 #include <stdio.h>
 #include "balance/replan.h"
+#include "plan/sharing.h"
 #include "util/clock.h"
 
 static int list(const struct dlb_cli *cli)

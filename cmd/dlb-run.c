@@ -6,6 +6,7 @@
 #include <string.h>
 #include "exec/command.h"
 #include "exec/launch.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 static volatile sig_atomic_t told_to_stop;

@@ -12,6 +12,7 @@
  * weights, round and converged are stable for scripts. A section written by hand may have only weights. Sizes
  * are checked against the cluster: weights belong to its node ids. */
 #include "balance/rules.h"
+#include "plan/plan_json.h"
 #include <math.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
  * draining and warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/place.h"
+#include "plan/schedule.h"
 #include "util/stats.h"
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
+#include "plan/plan_json.h"
 #include <math.h>
 #include <string.h>
 

@@ -4,6 +4,12 @@
 #include <string.h>
 #include "balance/replan_input.h"
 #include "optim/optim.h"
+#include "plan/advise.h"
+#include "plan/async.h"
+#include "plan/by_class.h"
+#include "plan/plan_json.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 static int check_replicas(const struct dlb_replan *o)

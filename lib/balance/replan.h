@@ -4,6 +4,7 @@
 #define DLB_BALANCE_REPLAN_H
 #include "balance/balance.h"
 #include "place/constraints.h"
+#include "plan/sharing.h"
 #include "util/cli.h"
 
 /* Options of dlb-place. NULL: as in the plan that is there, else the default. */

@@ -6,6 +6,9 @@
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "place/affinity.h"
+#include "plan/async.h"
+#include "plan/plan_json.h"
+#include "plan/schedule.h"
 #include "util/clock.h"
 
 int dlb_replan_find_objective(const char *name)

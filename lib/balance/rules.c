@@ -1,5 +1,6 @@
 /* The table of balancing rules, and the state handling that they share. */
 #include "balance/rules.h"
+#include "plan/replica.h"
 #include <string.h>
 
 const struct dlb_rule dlb_rules[] = {

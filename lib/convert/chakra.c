@@ -25,6 +25,8 @@
 #include "convert/planned.h"
 #include "convert/protobuf.h"
 #include "graph/graph_json.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 
 enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
 enum { ALL_REDUCE = 0 };				/* CollectiveCommType */

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "convert/formats.h"
 #include "plan/plan.h"
+#include "plan/schedule.h"
 
 const struct dlb_format dlb_formats[] = {
 	{ .name = "dnn-partitioning",

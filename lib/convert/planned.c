@@ -4,6 +4,7 @@
 #include <string.h>
 #include "convert/planned.h"
 #include "graph/graph_json.h"
+#include "plan/plan_json.h"
 
 int dlb_planned_read(const struct dlb_doc *d, struct dlb_planned *x, struct dlb_error *err)
 {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/command.h"
 #include "exec/unused.h"
+#include "plan/sharing.h"
 
 /* -v: prints batch, schedule, optimizer and predicted time before the run. */
 static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)

@@ -5,6 +5,7 @@
 #include "exec/exec.h"
 #include "exec/section.h"
 #include "plan/plan.h"
+#include "plan/sharing.h"
 #include "util/cli.h"
 
 struct dlb_run_command {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "exec/job.h"
 #include "exec/step_log.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale,

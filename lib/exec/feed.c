@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 struct feed_slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };

@@ -9,6 +9,12 @@
 #include "graph/passes.h"
 #include "graph/slice.h"
 #include "optim/kfac.h"
+#include "plan/advise.h"
+#include "plan/by_class.h"
+#include "plan/plan_json.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 static int size_class(const struct dlb_engine *e, int m)

@@ -4,6 +4,7 @@
 #include "exec/kfac.h"
 #include "exec/prepare.h"
 #include "graph/slice.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 /* The weight that an update op changes, and its gradient. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "plan/by_class.h"
 #include "util/mem.h"
 
 struct byte_range { size_t begin, end; };

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/section.h"
+#include "plan/async.h"
+#include "plan/schedule.h"
 #include "util/mem.h"
 
 /* Writes the optimizer settings of the command line into run's optimizer. */

@@ -5,6 +5,8 @@
 #include <unistd.h>
 #include "exec/dispatch.h"
 #include "exec/run.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 #include "util/stats.h"
 

@@ -8,6 +8,7 @@
 #include "exec/job.h"
 #include "graph/order.h"
 #include "graph/passes.h"
+#include "plan/schedule.h"
 #include "util/mem.h"
 
 struct dlb_eval {

@@ -1,6 +1,8 @@
 /* Finds options without effect. See unused.h. */
 #include <string.h>
 #include "exec/unused.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {

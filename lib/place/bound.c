@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 /* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so
  * they have one price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1);

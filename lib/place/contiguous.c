@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/replica.h"
 
 /* The forward op that op belongs to: itself, the one it differentiates, or that of its latest input. */
 static int forward_of(const struct dlb_graph *g, int op, const int *of)

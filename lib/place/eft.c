@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
+#include "plan/replica.h"
 
 /* Half of the transfer time between the first and the last node, which are usually the farthest. */
 double dlb_mean_xfer_s(const struct dlb_problem *p, double bytes)

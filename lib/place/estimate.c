@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/estimate.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 enum { MOST_NODES = 256 };				/* the table of routes grows with their square */
 

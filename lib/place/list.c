@@ -4,6 +4,7 @@
 #include <string.h>
 #include "place/list.h"
 #include "plan/flow.h"
+#include "plan/replica.h"
 
 static int producer_of(const struct dlb_graph *g, int tensor)
 {

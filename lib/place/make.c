@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 static void share_out(const struct dlb_plan *from, struct dlb_plan *plan)
 {

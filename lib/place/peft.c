@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "place/list.h"
+#include "plan/replica.h"
 
 struct oct_table {
 	const struct dlb_problem *p;

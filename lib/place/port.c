@@ -4,6 +4,7 @@
 #include <string.h>
 #include "place/place.h"
 #include "place/port.h"
+#include "plan/replica.h"
 
 /* ---- from graph and costs ---- */
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include "graph/order.h"
 #include "place/place.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 const char *const dlb_objectives[] = {
 	[DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL

@@ -11,6 +11,9 @@
 #include <string.h>
 #include "comm/allreduce.h"
 #include "place/teams.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sums.h"
 
 /* ---- one team ---- */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/schedule.h"
 
 enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2 };
 struct schedule_search {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 
 static void print_route(const struct dlb_cluster *c, int a, int b, FILE *f)
 {

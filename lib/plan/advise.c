@@ -10,6 +10,7 @@
 #include <string.h>
 #include "comm/compress.h"
 #include "optim/optim.h"
+#include "plan/advise.h"
 #include "plan/program.h"
 
 #define GAIN_OF_ROUNDING 0.01

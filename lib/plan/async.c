@@ -39,6 +39,7 @@
  * item still reads it (DLB_RUN_KEEP). Predicted weights likewise (DLB_RUN_PREDICT). */
 #include <stdlib.h>
 #include <string.h>
+#include "plan/async.h"
 #include "plan/flow.h"
 
 const char *const dlb_staleness_names[DLB_N_STALENESS] = {

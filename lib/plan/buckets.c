@@ -5,6 +5,7 @@
 #include "comm/compress.h"
 #include "optim/kfac.h"
 #include "plan/compile.h"
+#include "plan/sharing.h"
 
 int dlb_update_gradient(const struct dlb_graph *g, int update)
 {

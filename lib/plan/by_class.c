@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
+#include "plan/by_class.h"
 #include "plan/program.h"
+#include "plan/sharing.h"
 
 const char *const dlb_compressed_names[DLB_N_COMPRESSED] = { "factor", "gradient", "small" };
 

@@ -32,6 +32,8 @@
 #include <string.h>
 #include "optim/kfac.h"
 #include "plan/compile.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 /* ---- which nodes have which tensor ---- */
 

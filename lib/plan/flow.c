@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+#include "plan/replica.h"
 
 bool dlb_tensor_is_state(const struct dlb_tensor *t)
 {

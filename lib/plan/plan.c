@@ -4,6 +4,9 @@
 #include <string.h>
 #include "plan/plan.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "util/hash.h"
 
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes)

@@ -23,7 +23,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/async.h"
+#include "plan/by_class.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
+#include "plan/sums.h"
+#include "plan/timeline_json.h"
 
 static json_t *write_memories(const struct dlb_node_plan *np)
 {

@@ -1,6 +1,7 @@
 /* Prints a program as text, one line per instruction (dlb-run --print-program). */
 #include "comm/allreduce.h"
 #include "plan/program.h"
+#include "plan/sharing.h"
 #include "util/escape.h"
 
 /* "WHAT ID 'NAME'" */

@@ -9,6 +9,9 @@
 #include "comm/compress.h"
 #include "optim/kfac.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
 {

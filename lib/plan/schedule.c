@@ -39,6 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+#include "plan/schedule.h"
 
 enum {
 	RULE_FORWARD_FIRST = 1,		/* without a limit */

@@ -2,7 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
+#include "plan/by_class.h"
 #include "plan/plan.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 
 void dlb_sharing_init(struct dlb_sharing *s)
 {

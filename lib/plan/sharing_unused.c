@@ -1,6 +1,8 @@
 /* Finds options of sharing that have no effect in the plan. See plan.h. */
 #include <string.h>
+#include "plan/by_class.h"
 #include "plan/plan.h"
+#include "plan/sharing.h"
 #include "util/cli.h"
 
 static const char *const options[] = { "allreduce",    "compress",        "reduce",         "max-state",

@@ -8,6 +8,9 @@
 #include <string.h>
 #include "comm/allreduce.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
+#include "plan/sums.h"
 
 /* ---- a pipeline of segments ----
  *

@@ -1,6 +1,7 @@
 /* Time-lines in the plan and in the report: a list per node of [op, micro_batch, start_s, end_s]. Spans of
  * micro-batch -1 are updates. */
 #include "plan/plan.h"
+#include "plan/timeline_json.h"
 
 json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_nodes)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "optim/kfac.h"
 #include "plan/flow.h"
+#include "plan/sharing.h"
 #include "plan/verify.h"
 
 enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, not yet received */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+#include "plan/replica.h"
 #include "plan/verify.h"
 
 struct message_end { int from, to, tag, tensor, m; size_t bytes; int node, at; bool zero_copy; };

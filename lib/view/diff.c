@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/async.h"
+#include "plan/replica.h"
 #include "view/view.h"
 
 enum { MOST_ROWS = 40, MOST_NODES = 64 };

@@ -1,4 +1,5 @@
 /* Data of the page: model, graph, cluster, times of nodes, losses and rounds. */
+#include "plan/replica.h"
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Time-lines, gaps and messages for the drawings: see picture.h. */
+#include "plan/replica.h"
 #include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>

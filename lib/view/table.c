@@ -1,4 +1,7 @@
 /* Writes the document as a table: one block per section, in the order of the pipe. */
+#include "plan/by_class.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 #include "view/view.h"
 #include <math.h>
 #include <stdlib.h>

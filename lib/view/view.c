@@ -2,6 +2,8 @@
 #include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
+#include "plan/plan_json.h"
+#include "plan/schedule.h"
 #include "util/escape.h"
 #include "util/mem.h"
 #include "view/view.h"

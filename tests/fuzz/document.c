@@ -12,6 +12,7 @@
 #include "graph/graph_json.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 #include "plan/program.h"
 #include "plan/report.h"
 #include "util/rng.h"

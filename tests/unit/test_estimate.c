@@ -6,6 +6,8 @@
 #include "check.h"
 #include "random_dag.h"
 #include "place/estimate.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
 
 static long n_moves, n_longer;
 

@@ -14,6 +14,8 @@
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "model/onnx.h"
+#include "plan/plan_json.h"
+#include "plan/schedule.h"
 #include "util/mem.h"
 #include "check.h"
 

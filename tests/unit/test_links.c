@@ -8,6 +8,9 @@
 #include "cost/cost.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "check.h"
 
 #define LINK(name, more) "{\"name\":\"" name "\",\"latency_s\":0,\"bandwidth_Bps\":1e6" more "}"

@@ -4,7 +4,10 @@
 #include "random_dag.h"
 #include "graph/order.h"
 #include "place/place.h"
+#include "plan/plan_json.h"
+#include "plan/replica.h"
 #include "plan/report.h"
+#include "plan/schedule.h"
 
 static struct dag d;
 

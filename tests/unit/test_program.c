@@ -4,6 +4,9 @@
 #include "random_dag.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/schedule.h"
+#include "plan/sharing.h"
 
 static int checked, messages, arenas, wide;
 static double worst = 1, fullest;

@@ -9,6 +9,7 @@
 #include "cost/cost.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/schedule.h"
 #include "check.h"
 
 enum { BATCH = 64 };

@@ -2,6 +2,7 @@
  * bytes. */
 #include <stdlib.h>
 #include "exec/sync/sync.h"
+#include "plan/replica.h"
 #include "util/hash.h"
 #include "util/mem.h"
 

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 struct mean_state {

@@ -3,6 +3,8 @@
  * same bits everywhere. A server that is itself a node of a replica serves while it computes. */
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 /* On the server, bucket `bucket` of part `part` of all replicas. */

@@ -6,6 +6,7 @@
  * buffer. */
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/sharing.h"
 #include "util/mem.h"
 
 void dlb_sync_add_summands(struct dlb_sync_bucket *b, dlb_sync_summand_of *of)

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/replica.h"
+#include "plan/sharing.h"
 #include "util/clock.h"
 #include "util/mem.h"
 

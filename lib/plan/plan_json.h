@@ -1,0 +1,18 @@
+/* The section "plan" of a document. */
+#ifndef DLB_PLAN_PLAN_JSON_H
+#define DLB_PLAN_PLAN_JSON_H
+#include "plan/plan.h"
+
+json_t *dlb_plan_write(const struct dlb_plan *p);
+/* Reads and checks; a placement edited by hand whose order no longer matches it is scheduled again
+ * (*rescheduled set). Colocation, kernels and ids are checked. */
+int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
+		  struct dlb_error *err);
+/* Reads only the options (algorithm, schedule, micro-batches, batch, seed, optimizer), which a new plan
+ * takes over from one made for another graph, cluster or cost. */
+int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p,
+			  struct dlb_error *err);
+/* Members "replicas" and "power" of an object: the nodes of each replica, and their shares. */
+void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o);
+int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err);
+#endif

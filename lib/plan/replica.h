@@ -1,0 +1,33 @@
+/* Replicas: groups of nodes that each hold the model and a share of the batch; their sums. */
+#ifndef DLB_PLAN_REPLICA_H
+#define DLB_PLAN_REPLICA_H
+#include "plan/plan.h"
+
+/* Sets replica[r][k] for n replicas from `replica` (n x n_nodes ints, copied). */
+void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);
+int dlb_plan_replica_of(const struct dlb_plan *p, int node);	/* 0 for nodes of no replica */
+/* the node of replica 0 with the same part; -1: none */
+int dlb_plan_part_of(const struct dlb_plan *p, int node);
+/* placement[op] of replica r. */
+void dlb_plan_placement_of(const struct dlb_plan *p, int r, int *placement);
+/* Nodes with node k's part, in order of replicas: peer[n_replicas]. */
+void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer);
+/* group[r]: the group of each peer of part k, for sums that go inside groups first: hosts, or on one host
+ * the groups that nodes are in. */
+void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c, int k, int *group);
+/* share[r] of a batch, in proportion to power by largest remainder (ties: the lower r), at least one
+ * sample each. Fewer samples than replicas: the first get one each, the others 0. */
+void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share);
+/* Checks that every op is on a node of replica 0, and that there is a sample for each replica. */
+int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err);
+/* Micro-batches of a step of at most `batch` samples. Replicas with common batch statistics, or under an
+ * asynchronous schedule, have the same number, that of the smallest share. */
+int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch);
+/* Makes the plan of replica r alone, without replicas, over the same nodes. Borrows from p; release with
+ * dlb_plan_release. */
+void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out);
+/* dlb_schedule_order for every replica of p. */
+double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
+/* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
+int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
+#endif

@@ -1,0 +1,27 @@
+/* Schedules: priority rules of the list scheduler that orders (op, micro-batch) pairs. */
+#ifndef DLB_PLAN_SCHEDULE_H
+#define DLB_PLAN_SCHEDULE_H
+#include "plan/plan.h"
+
+struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; bool async; };
+extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
+const struct dlb_schedule *dlb_schedule_find(const char *name);
+bool dlb_plan_is_async(const struct dlb_plan *p);
+/* p->in_flight limits its micro-batches in flight */
+bool dlb_schedule_bounded(const struct dlb_schedule *s);
+bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than its own fills more idle time */
+/* gains by several parts of the model per node (zero-bubble: ZB-V) */
+bool dlb_schedule_in_parts(const struct dlb_schedule *s);
+const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
+/* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready (op,
+ * m) of best priority; each op runs its micro-batches in index order; limits of micro-batches in flight
+ * are raised when no item may run. node_scale[node] multiplies times (NULL: 1). Returns the makespan. */
+double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *s,
+			  const double *node_scale);
+/* c may be NULL here and in dlb_program_compile: then p->graph is used, every op takes one second and
+ * messages are free. So a graph without costs (for evaluation, for a measurement) can be compiled:
+ *
+ *     dlb_plan_init(&p, g->n_ops, 1);  p.graph = g;  p.batch = n;  p.micro_batches = 1;
+ *     dlb_schedule_order(&p, NULL, dlb_schedule_find("1f1b"), NULL);
+ *     dlb_program_compile(&p, NULL, n, 0, &program, err); */
+#endif
