@@ -5,6 +5,7 @@
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "plan/plan_json.h"
+#include "plan/timeline.h"
 #include <math.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "plan/async.h"
 #include "plan/by_class.h"
 #include "plan/plan_json.h"
+#include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "util/mem.h"

@@ -27,6 +27,7 @@
 #include "graph/graph_json.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 
 enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
 enum { ALL_REDUCE = 0 };				/* CollectiveCommType */

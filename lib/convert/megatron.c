@@ -14,6 +14,7 @@
 #include "convert/formats.h"
 #include "convert/planned.h"
 #include "op/op.h"
+#include "plan/tensors.h"
 #include "util/hash.h"
 
 enum { MAX_LAYERS = 100000 };

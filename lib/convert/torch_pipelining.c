@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
+#include "plan/tensors.h"
 
 struct rank_stage { int node, first, stage; };		/* first: its first op */
 

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
+#include "plan/feed_load.h"
+#include "plan/replica.h"
 #include "util/mem.h"
 
 struct fed_node {

@@ -6,7 +6,10 @@
 #include <string.h>
 #include "exec/job.h"
 #include "exec/step_log.h"
+#include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
+#include "plan/timeline.h"
 #include "util/mem.h"
 
 static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale,

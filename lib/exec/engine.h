@@ -16,6 +16,7 @@
 #include "exec/slow.h"
 #include "optim/optim.h"
 #include "plan/program.h"
+#include "plan/timeline.h"
 
 enum { DLB_MAX_STATES = 3 };
 

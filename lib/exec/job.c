@@ -12,9 +12,12 @@
 #include "plan/advise.h"
 #include "plan/by_class.h"
 #include "plan/plan_json.h"
+#include "plan/print.h"
+#include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "plan/timeline.h"
 #include "util/mem.h"
 
 static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)

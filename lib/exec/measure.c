@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "plan/tensors.h"
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/stats.h"

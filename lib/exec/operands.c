@@ -1,5 +1,7 @@
 /* Addresses of the operands of a program's instructions on a node. See prepare.h. */
 #include "exec/prepare.h"
+#include "plan/buckets.h"
+#include "plan/program_verify.h"
 #include "util/mem.h"
 
 static bool lives_here(const struct dlb_engine *e, int t)

@@ -2,7 +2,9 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
+#include "plan/buckets.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 #include "util/mem.h"
 
 static int size_class(const struct dlb_engine *e, int m)

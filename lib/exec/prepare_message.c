@@ -1,6 +1,8 @@
 /* Prepares messages between nodes. See prepare.h. */
 #include <assert.h>
 #include "exec/prepare.h"
+#include "plan/program_verify.h"
+#include "plan/tensors.h"
 #include "util/mem.h"
 
 /* Lets the kernel that computes the message of operation a write it in the receiver's memory. */

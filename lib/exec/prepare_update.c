@@ -4,6 +4,7 @@
 #include "exec/kfac.h"
 #include "exec/prepare.h"
 #include "graph/slice.h"
+#include "plan/buckets.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
 

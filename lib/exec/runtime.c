@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "plan/buckets.h"
 #include "plan/by_class.h"
+#include "plan/program_verify.h"
+#include "plan/replica.h"
 #include "util/mem.h"
 
 struct byte_range { size_t begin, end; };

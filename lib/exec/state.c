@@ -6,6 +6,9 @@
 #include <string.h>
 #include "exec/engine.h"
 #include "optim/kfac.h"
+#include "plan/buckets.h"
+#include "plan/replica.h"
+#include "plan/tensors.h"
 
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 {

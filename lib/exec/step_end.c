@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/run.h"
+#include "plan/timeline.h"
 #include "util/clock.h"
 #include "util/mem.h"
 

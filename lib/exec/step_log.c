@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/timeline.h"
 #include "util/lines.h"
 #include "util/mem.h"
 #include "util/output.h"

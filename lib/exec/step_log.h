@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "plan/program.h"
+#include "plan/timeline.h"
 #include "util/error.h"
 
 /* A node's figures of a step: numbers alone, so that the nodes' fit in one sum over ranks (watch.c). */

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 #include "exec/step_ops.h"
+#include "plan/timeline.h"
 #include "util/clock.h"
 
 /* tries of each way; sends until they are repeated, since virtual cores move */

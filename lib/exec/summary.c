@@ -7,6 +7,7 @@
 #include "exec/run.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/timeline.h"
 #include "util/mem.h"
 #include "util/stats.h"
 

@@ -9,6 +9,7 @@
 #include "exec/dispatch.h"
 #include "exec/run.h"
 #include "exec/status.h"
+#include "plan/timeline.h"
 #include "util/clock.h"
 #include "util/mem.h"
 

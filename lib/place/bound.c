@@ -20,6 +20,7 @@
 #include "place/place.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 /* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so
  * they have one price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "place/place.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 const struct dlb_placer dlb_placers[] = {
 #define PLACER(id, name_, summary_, trivial_, by_default_) { .name = name_, .summary = summary_, .place = dlb_place_##id, \

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "place/place.h"
 #include "plan/replica.h"
+#include "plan/tensors.h"
 
 /* The forward op that op belongs to: itself, the one it differentiates, or that of its latest input. */
 static int forward_of(const struct dlb_graph *g, int op, const int *of)

@@ -5,6 +5,7 @@
 #include "place/estimate.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 enum { MOST_NODES = 256 };				/* the table of routes grows with their square */
 

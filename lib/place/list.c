@@ -5,6 +5,7 @@
 #include "place/list.h"
 #include "plan/flow.h"
 #include "plan/replica.h"
+#include "plan/tensors.h"
 
 static int producer_of(const struct dlb_graph *g, int tensor)
 {

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/timeline.h"
 
 static void share_out(const struct dlb_plan *from, struct dlb_plan *plan)
 {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/tensors.h"
 
 double dlb_place_migration_s(const struct dlb_problem *p, const int *placement)
 {

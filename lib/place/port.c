@@ -5,6 +5,7 @@
 #include "place/place.h"
 #include "place/port.h"
 #include "plan/replica.h"
+#include "plan/tensors.h"
 
 /* ---- from graph and costs ---- */
 

@@ -8,6 +8,7 @@
 #include "place/place.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 const char *const dlb_objectives[] = {
 	[DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL

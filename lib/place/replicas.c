@@ -14,6 +14,7 @@
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sums.h"
+#include "plan/timeline.h"
 
 /* ---- one team ---- */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
+#include "plan/buckets.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
 

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/buckets.h"
 #include "plan/compile.h"
+#include "plan/tensors.h"
 
 static int by_key(const void *a, const void *b)
 {

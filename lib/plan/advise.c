@@ -12,6 +12,9 @@
 #include "optim/optim.h"
 #include "plan/advise.h"
 #include "plan/program.h"
+#include "plan/program_verify.h"
+#include "plan/replica.h"
+#include "plan/timeline.h"
 
 #define GAIN_OF_ROUNDING 0.01
 #define GAIN_OF_LOSS 0.05

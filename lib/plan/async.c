@@ -41,6 +41,7 @@
 #include <string.h>
 #include "plan/async.h"
 #include "plan/flow.h"
+#include "plan/tensors.h"
 
 const char *const dlb_staleness_names[DLB_N_STALENESS] = {
 	[DLB_STALE_DEFAULT] = "default", [DLB_STALE_NONE] = "none",       [DLB_STALE_STASH] = "stash",

@@ -4,8 +4,12 @@
 #include <string.h>
 #include "comm/compress.h"
 #include "optim/kfac.h"
+#include "plan/buckets.h"
+#include "plan/by_class.h"
 #include "plan/compile.h"
+#include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 
 int dlb_update_gradient(const struct dlb_graph *g, int update)
 {

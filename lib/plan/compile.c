@@ -34,6 +34,7 @@
 #include "plan/compile.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 /* ---- which nodes have which tensor ---- */
 

@@ -5,6 +5,7 @@
  * A simulated step has every tensor at its greatest rank; a measured run has the ranks used, 0 before
  * compression starts. */
 #include "comm/compress.h"
+#include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/report.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/buckets.h"
 #include "plan/compile.h"
 
 /* ---- instructions ---- */

@@ -2,7 +2,9 @@
  * share, and their seconds per step. exec/dispatch.c sends the shares. */
 #include <math.h>
 #include <stdlib.h>
+#include "plan/feed_load.h"
 #include "plan/flow.h"
+#include "plan/replica.h"
 
 enum { ALIGN = 64 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "plan/flow.h"
 #include "plan/replica.h"
+#include "plan/tensors.h"
 
 bool dlb_tensor_is_state(const struct dlb_tensor *t)
 {

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/buckets.h"
 #include "plan/compile.h"
+#include "plan/tensors.h"
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
 

@@ -4,6 +4,7 @@
  * plan with the numbers. */
 #include <math.h>
 #include "plan/flow.h"
+#include "plan/tensors.h"
 
 struct buffer_kind { enum dlb_buffers what; double size, moved; };
 struct room { int i; double bytes, Bps; };

@@ -7,6 +7,7 @@
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 #include "util/hash.h"
 
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes)

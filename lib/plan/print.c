@@ -1,7 +1,11 @@
 /* Prints a program as text, one line per instruction (dlb-run --print-program). */
 #include "comm/allreduce.h"
+#include "plan/print.h"
 #include "plan/program.h"
+#include "plan/program_verify.h"
+#include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 #include "util/escape.h"
 
 /* "WHAT ID 'NAME'" */

@@ -8,10 +8,13 @@
 #include <string.h>
 #include "comm/compress.h"
 #include "optim/kfac.h"
+#include "plan/buckets.h"
+#include "plan/by_class.h"
 #include "plan/program.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "plan/sums.h"
 
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
 {

@@ -1,7 +1,7 @@
 /* Replicas: groups of nodes that each hold the model and a share of the batch; their sums. */
 #ifndef DLB_PLAN_REPLICA_H
 #define DLB_PLAN_REPLICA_H
-#include "plan/plan.h"
+#include "plan/program.h"
 
 /* Sets replica[r][k] for n replicas from `replica` (n x n_nodes ints, copied). */
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);
@@ -30,4 +30,24 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
 /* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
+
+/* The program in g that `node` runs (g itself if it is one replica's program). */
+const struct dlb_program *dlb_program_of(const struct dlb_program *g, int node);
+/* The number of sums over the batch that op computes before its outputs (dlb_op_class.sums); 0: none. */
+int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
+/* The scope of the statistics of g's batch normalizations under p: "all" replicas, or each "replica";
+ * NULL: no such normalization, or one replica. */
+const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb_graph *g);
+/* Seconds of bucket b of part k, compressed as planned. */
+double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
+struct dlb_sum_tensor;
+/* Sets what is known of a bucket's i-th tensor before the run: shape as a matrix, id and name of its
+ * weight (of a factor: the layer's weight). */
+void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i,
+		       struct dlb_sum_tensor *a);
+/* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
+bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
+/* bytes[class] that `node` sends for its buckets per step. */
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
+			double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES]);
 #endif

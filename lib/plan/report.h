@@ -4,6 +4,7 @@
 #ifndef DLB_PLAN_REPORT_H
 #define DLB_PLAN_REPORT_H
 #include "plan/program.h"
+#include "plan/timeline.h"
 
 struct dlb_report_node {
 	double busy_s, busy_se_s, wait_s, idle_s, waits_s[DLB_N_WAITS];

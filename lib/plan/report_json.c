@@ -22,6 +22,7 @@
 #include <math.h>
 #include <string.h>
 #include "plan/report.h"
+#include "plan/timeline.h"
 #include "plan/timeline_json.h"
 
 static const char *const waits[DLB_N_WAITS] = { "starved", "backpressure", "collective", "structural" };

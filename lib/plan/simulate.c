@@ -17,7 +17,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/async.h"
+#include "plan/feed_load.h"
+#include "plan/replica.h"
 #include "plan/simulate.h"
+#include "plan/timeline.h"
 
 static void keep_span(struct sim *s, int node, const struct dlb_instr *in, double from, double to)
 {

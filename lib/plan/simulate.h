@@ -3,7 +3,9 @@
  * replicas, norms). Times are in seconds from the beginning of the step. */
 #ifndef DLB_PLAN_SIMULATE_H
 #define DLB_PLAN_SIMULATE_H
+#include "plan/feed_load.h"
 #include "plan/flow.h"
+#include "plan/timeline.h"
 
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 

@@ -2,6 +2,8 @@
 #include <math.h>
 #include "plan/replica.h"
 #include "plan/simulate.h"
+#include "plan/sums.h"
+#include "plan/timeline.h"
 
 /* ---- norms ---- */
 

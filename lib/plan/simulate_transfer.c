@@ -11,7 +11,9 @@
  * the mean of their loads, weighted by load; many sums of low load leave at least as much as that many
  * flows would. */
 #include <math.h>
+#include "plan/replica.h"
 #include "plan/simulate.h"
+#include "plan/timeline.h"
 
 int dlb_sim_route(struct sim *s, int from, int to)
 {

@@ -1,10 +1,22 @@
 /* Sums over replicas: their seconds on a cluster, and the algorithm for each size. */
 #ifndef DLB_PLAN_SUMS_H
 #define DLB_PLAN_SUMS_H
-#include "plan/plan.h"
+#include "plan/program.h"
 
 /* If sums use DLB_ALLREDUCE_AUTO and the plan has no choice yet: chooses for each size the
  * algorithm predicted to be fastest between the replicas. The choice depends on their nodes and links
  * only, not on the placement within them. */
 void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c);
+
+/* Seconds of the sum of n elements by `how` between the nodes of node k's part, without other traffic; if
+ * weights are averaged (plan->sharing), the mean per step. */
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
+		      int k, int64_t n, int element_bytes);
+/* The directions that the sum uses, each with the fraction of the sum's time in which it is busy, up to 1.
+ * Returns their number; busy has room for all directions of the cluster. 0 if weights are averaged: these
+ * come in bursts. */
+struct dlb_direction_load { struct dlb_direction direction; double load; };
+int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
+			    const struct dlb_allreduce *how, int k, int64_t n, int element_bytes,
+			    struct dlb_direction_load *busy);
 #endif

@@ -11,7 +11,11 @@
  * unrolled from an empty pipeline to an empty one, to two steps more than the longest delay or the most
  * copies. For weights the proof is that the versions read exist: in place, or in copies. */
 #include <string.h>
+#include "plan/async.h"
 #include "plan/flow.h"
+#include "plan/program_verify.h"
+#include "plan/replica.h"
+#include "plan/tensors.h"
 #include "plan/verify.h"
 
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch)

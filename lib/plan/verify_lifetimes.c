@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/async.h"
+#include "plan/buckets.h"
 #include "plan/flow.h"
+#include "plan/program_verify.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 #include "plan/verify.h"
 
 enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, not yet received */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+#include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/verify.h"
 

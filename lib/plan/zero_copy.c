@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include "plan/compile.h"
+#include "plan/tensors.h"
 
 /* Links that do not overlap with work are shared memory, which a core copies. */
 static bool share_memory(const struct dlb_cluster *c, int a, int b)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include "optim/optim.h"
 #include "plan/program.h"
+#include "plan/replica.h"
+#include "plan/tensors.h"
 #include "view/picture.h"
 #include "view/places.h"
 

@@ -1,5 +1,6 @@
 /* Data of the page: model, graph, cluster, times of nodes, losses and rounds. */
 #include "plan/replica.h"
+#include "plan/timeline.h"
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Data of the page: the memory plan of each node, as -f memory draws it. A place is [tensor, micro-batch,
  * class, copies, offset, bytes, first, last]; `alive` is [instruction, bytes alive from it on]. */
+#include "plan/replica.h"
 #include "view/page.h"
 #include "view/places.h"
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Time-lines, gaps and messages for the drawings: see picture.h. */
 #include "plan/replica.h"
+#include "plan/timeline.h"
 #include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>

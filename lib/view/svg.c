@@ -3,6 +3,7 @@
  * are above all measurements. Forward, backward and update have their own colours; a gap is a thin bar in the
  * colour of its wait; with view->transfers messages are arrows. Below are busy and waiting time per node, and
  * the loss curve. Nodes without work share one line. */
+#include "plan/timeline.h"
 #include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>

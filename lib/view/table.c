@@ -2,6 +2,7 @@
 #include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/timeline.h"
 #include "view/view.h"
 #include <math.h>
 #include <stdlib.h>

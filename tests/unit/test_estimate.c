@@ -8,6 +8,7 @@
 #include "place/estimate.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 
 static long n_moves, n_longer;
 

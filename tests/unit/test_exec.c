@@ -16,6 +16,7 @@
 #include "model/onnx.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"
+#include "plan/tensors.h"
 #include "util/mem.h"
 #include "check.h"
 

@@ -8,9 +8,12 @@
 #include "cost/cost.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "plan/sums.h"
+#include "plan/timeline.h"
 #include "check.h"
 
 #define LINK(name, more) "{\"name\":\"" name "\",\"latency_s\":0,\"bandwidth_Bps\":1e6" more "}"

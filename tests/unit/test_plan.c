@@ -8,6 +8,7 @@
 #include "plan/replica.h"
 #include "plan/report.h"
 #include "plan/schedule.h"
+#include "plan/timeline.h"
 
 static struct dag d;
 

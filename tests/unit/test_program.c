@@ -4,9 +4,11 @@
 #include "random_dag.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "plan/timeline.h"
 
 static int checked, messages, arenas, wide;
 static double worst = 1, fullest;

@@ -9,7 +9,9 @@
 #include "cost/cost.h"
 #include "graph/order.h"
 #include "plan/program.h"
+#include "plan/program_verify.h"
 #include "plan/schedule.h"
+#include "plan/timeline.h"
 #include "check.h"
 
 enum { BATCH = 64 };

@@ -1,6 +1,7 @@
 /* Sums of gradients over the replicas that travel compressed (comm/compress.h). */
 #include "exec/kfac.h"
 #include "exec/sync/ways.h"
+#include "plan/replica.h"
 #include "util/mem.h"
 
 int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb_error *err)

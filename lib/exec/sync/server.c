@@ -3,6 +3,7 @@
  * same bits everywhere. A server that is itself a node of a replica serves while it computes. */
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/buckets.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "util/mem.h"

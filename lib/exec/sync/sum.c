@@ -6,6 +6,7 @@
  * buffer. */
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/buckets.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/sync/ways.h"
+#include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "util/clock.h"

@@ -1,0 +1,14 @@
+/* The verifier of programs, and the places that its proofs are about. */
+#ifndef DLB_PLAN_PROGRAM_VERIFY_H
+#define DLB_PLAN_PROGRAM_VERIFY_H
+#include "plan/program.h"
+
+/* Proves: every SEND has its POST and WAIT with equal sizes; no order deadlocks, even if sends wait for
+ * their receivers; every tensor is written before it is read and not read after it is freed; places alive
+ * together do not overlap; the peak fits each node's memory (else err->status 1: node, bytes needed, bytes
+ * available). */
+int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
+/* The same, or the place of the tensor that t is a view of, or of all micro-batches. */
+int dlb_program_place_of(const struct dlb_node_program *np, const struct dlb_graph *g, int t, int m);
+#endif
