@@ -12,7 +12,10 @@
  * as many per round as in this one. Planning runs beside the training and costs nothing (t_plan = 0);
  * draining and warm-up cost one step each. */
 #include "balance/rules.h"
+#include "place/make.h"
 #include "place/place.h"
+#include "place/problem.h"
+#include "place/replicas.h"
 #include "plan/schedule.h"
 #include "util/stats.h"
 #include <math.h>

@@ -4,6 +4,11 @@
 #include <string.h>
 #include "balance/replan_input.h"
 #include "optim/optim.h"
+#include "place/make.h"
+#include "place/moves.h"
+#include "place/problem.h"
+#include "place/replicas.h"
+#include "place/schedules.h"
 #include "plan/advise.h"
 #include "plan/async.h"
 #include "plan/by_class.h"

@@ -6,6 +6,7 @@
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "place/affinity.h"
+#include "place/problem.h"
 #include "plan/async.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"

@@ -13,7 +13,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/contiguous.h"
 #include "place/estimate.h"
+#include "place/make.h"
+#include "place/problem.h"
 #include "place/search.h"
 #include "util/clock.h"
 

@@ -7,8 +7,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/bound.h"
 #include "place/ideals.h"
+#include "place/make.h"
+#include "place/moves.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "place/search.h"
 #include "util/clock.h"
 

@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/bound.h"
 #include "place/place.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "place/affinity.h"
 #include "place/place.h"
+#include "place/problem.h"
 
 struct node_loads { const struct dlb_problem *p; double *used_bytes, *load_s; };
 

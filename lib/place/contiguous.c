@@ -2,7 +2,9 @@
  * forward op's unit, and colocated ops to the unit of the first of them. */
 #include <stdlib.h>
 #include <string.h>
+#include "place/contiguous.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
 

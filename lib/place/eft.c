@@ -1,6 +1,7 @@
 /* Upward ranks: the longest path from an op to the end of the step (HEFT's priority). */
 #include <math.h>
 #include <stdlib.h>
+#include "place/eft.h"
 #include "place/place.h"
 #include "plan/replica.h"
 

@@ -6,7 +6,9 @@
  * again. */
 #include <math.h>
 #include <stdlib.h>
+#include "place/eft.h"
 #include "place/list.h"
+#include "place/problem.h"
 
 /* on its best node; -1: none has room */
 struct start { int unit, node; struct dlb_unit_times look; struct dlb_finish f; };

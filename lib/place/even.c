@@ -3,7 +3,9 @@
  * none has, they stay, and dlb_plan_make reports the shortage. */
 #include <math.h>
 #include <stdlib.h>
+#include "place/contiguous.h"
 #include "place/place.h"
+#include "place/problem.h"
 
 int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {

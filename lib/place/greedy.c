@@ -2,6 +2,7 @@
  * queued work and the transfer of its inputs counted (list.h). This is HEFT's earliest finish time without
  * its order (unless --priority asks for it) and without filling gaps. */
 #include <stdlib.h>
+#include "place/eft.h"
 #include "place/list.h"
 
 /* A group has the highest priority of its ops. */

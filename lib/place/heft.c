@@ -2,6 +2,7 @@
  * nodes), each on the node that would finish it first, in a gap if one is long enough. Topcuoglu, Hariri,
  * Wu, IEEE TPDS 13(3), 2002. */
 #include <stdlib.h>
+#include "place/eft.h"
 #include "place/list.h"
 
 int dlb_place_heft(const struct dlb_problem *p, int *placement, struct dlb_error *err)

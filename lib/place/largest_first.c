@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
+#include "place/problem.h"
 
 struct node_size { double bytes, time_s; int node; };
 static int larger(const void *a, const void *b)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/list.h"
+#include "place/problem.h"
 #include "plan/flow.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"

@@ -2,7 +2,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/bound.h"
+#include "place/make.h"
+#include "place/moves.h"
 #include "place/place.h"
+#include "place/problem.h"
+#include "place/replicas.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"

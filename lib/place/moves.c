@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/make.h"
+#include "place/moves.h"
 #include "place/place.h"
 #include "plan/tensors.h"
 

@@ -7,6 +7,7 @@
  * + OCT. Arabnejad, Barbosa, IEEE TPDS 25(3), 2014. A group has the row of its first op. */
 #include <math.h>
 #include <stdlib.h>
+#include "place/eft.h"
 #include "place/list.h"
 #include "plan/replica.h"
 

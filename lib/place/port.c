@@ -4,6 +4,7 @@
 #include <string.h>
 #include "place/place.h"
 #include "place/port.h"
+#include "place/problem.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "graph/order.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"

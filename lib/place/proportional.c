@@ -16,6 +16,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/contiguous.h"
+#include "place/make.h"
 #include "place/place.h"
 
 /* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST and LEAST: simulator calls. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
+#include "place/problem.h"
 #include "util/rng.h"
 
 int dlb_place_random(const struct dlb_problem *p, int *placement, struct dlb_error *err)

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "place/bound.h"
+#include "place/make.h"
+#include "place/problem.h"
+#include "place/replicas.h"
 #include "place/teams.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"

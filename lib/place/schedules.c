@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/make.h"
 #include "place/place.h"
+#include "place/problem.h"
+#include "place/schedules.h"
 #include "plan/schedule.h"
 
 enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2 };

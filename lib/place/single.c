@@ -1,6 +1,7 @@
 /* single: everything on the one node that finishes it first. */
 #include <math.h>
 #include "place/place.h"
+#include "place/problem.h"
 
 int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {

@@ -2,6 +2,8 @@
 #include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
+#include "place/problem.h"
+#include "place/why.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"
 #include "util/escape.h"

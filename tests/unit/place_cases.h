@@ -2,6 +2,7 @@
 #pragma once
 #include "random_dag.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/schedule.h"
 
 static void die(const char *what, uint64_t seed, const struct dlb_error *err)

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "random_dag.h"
 #include "place/estimate.h"
+#include "place/problem.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"

@@ -4,6 +4,9 @@
  *   anneal or refine of the same effort. */
 #include "check.h"
 #include "place_cases.h"
+#include "place/bound.h"
+#include "place/make.h"
+#include "place/problem.h"
 
 static int n_plans, n_refused;
 

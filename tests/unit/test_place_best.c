@@ -5,6 +5,10 @@
  *   a placement stays unless another is better. */
 #include "check.h"
 #include "place_cases.h"
+#include "place/bound.h"
+#include "place/contiguous.h"
+#include "place/make.h"
+#include "place/problem.h"
 
 static double worst_cut = 1, sum_brute, worst_brute = 1;
 static int n_brute;

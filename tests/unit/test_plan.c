@@ -4,6 +4,7 @@
 #include "random_dag.h"
 #include "graph/order.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/plan_json.h"
 #include "plan/replica.h"
 #include "plan/report.h"

@@ -13,6 +13,7 @@
 #include "graph/graph_json.h"
 #include "place/min_cut.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/schedule.h"
 #include "util/rng.h"
 #include "check.h"

@@ -1,0 +1,24 @@
+/* Contiguous placements, which cut the forward order: shared by placers. */
+#ifndef DLB_PLACE_CONTIGUOUS_H
+#define DLB_PLACE_CONTIGUOUS_H
+#include "place/place.h"
+
+/* Contiguous placements cut the forward order. A unit is one forward op with the backward and update ops
+ * that follow it; forward ops colocated with an earlier one belong to its unit. */
+struct dlb_units {
+	int n, *of_group;				/* [group] -> unit */
+	double *time_s;					/* [unit][class of nodes] */
+	double *bytes;					/* [unit] as dlb_group_bytes */
+	/* [n + 1]: of one micro-batch across the cut before unit i */
+	double *forward_bytes, *backward_bytes;
+};
+static inline double dlb_unit_s(const struct dlb_units *u, const struct dlb_problem *p, int unit, int node)
+{
+	return u->time_s[(size_t)unit * (size_t)p->n_classes + (size_t)p->class_of[node]];
+}
+void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p);
+void dlb_units_release(struct dlb_units *u);
+/* Units start[k] .. start[k+1] (n_parts + 1 borders) go to node[k]. */
+void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
+		     const int *node, int *placement);
+#endif

@@ -1,0 +1,20 @@
+/* The plan of a placement, and its value. */
+#ifndef DLB_PLACE_MAKE_H
+#define DLB_PLACE_MAKE_H
+#include "place/place.h"
+
+/* Makes `plan` from a placement: orders by the schedule, compiles, verifies, simulates. *ranked is the
+ * simulated step under the weights, by which candidates are compared; plan->value_s the stated one. */
+int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
+		  struct dlb_error *err);
+/* The ranked value alone, for searches; INFINITY: does not fit or cannot run. */
+double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* The same of a plan, with its replicas and shares. */
+double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan);
+/* A cheap approximation of that value: the makespan of the ordered items, without link sharing and memory
+ * limits. */
+double dlb_place_order_s(const struct dlb_problem *p, const int *placement);
+/* The largest shortage of memory of a node, in bytes: 0 if all fits, INFINITY if an op's node has no
+ * kernel for it. */
+double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
+#endif

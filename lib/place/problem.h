@@ -1,0 +1,12 @@
+/* Makes a problem from a graph, costs and limits. */
+#ifndef DLB_PLACE_PROBLEM_H
+#define DLB_PLACE_PROBLEM_H
+#include "place/place.h"
+
+int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err);
+void dlb_problem_release(struct dlb_problem *p);
+/* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to
+ * respect limits; the verifier decides. */
+double dlb_group_bytes(const struct dlb_problem *p, int group);
+int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* returns -1, status 1 */
+#endif

@@ -1,0 +1,19 @@
+/* Placement of several replicas: teams of nodes, shares of the batch, one placement for all. */
+#ifndef DLB_PLACE_REPLICAS_H
+#define DLB_PLACE_REPLICAS_H
+#include "place/place.h"
+
+struct dlb_replicas_choice {
+	int n;					/* 0: the number predicted to be fastest */
+	struct dlb_sharing sharing;
+	bool any_split;				/* shares even or by the teams' speeds, whichever is faster */
+	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
+						 * better; NULL: none */
+};
+/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. */
+int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
+		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
+		       struct dlb_error *err);
+/* A lower bound on the step of any plan with the teams and shares of p->replicas. */
+double dlb_replicas_bound_s(const struct dlb_problem *p);
+#endif

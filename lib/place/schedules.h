@@ -1,0 +1,11 @@
+/* The choice of schedule and number of micro-batches. */
+#ifndef DLB_PLACE_SCHEDULES_H
+#define DLB_PLACE_SCHEDULES_H
+#include "place/place.h"
+
+struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
+int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
+		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
+				    struct dlb_error *err),
+		       void *arg, struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
+#endif
