@@ -5,6 +5,7 @@
 #include <string.h>
 #include "data/data.h"
 #include "exec/engine.h"
+#include "exec/state.h"
 #include "graph/passes.h"
 
 enum { N_BATCHES = 3 };			/* two samples together, the first, the second */

@@ -6,6 +6,8 @@
  * checkpoint, a batch of another size, and the end. */
 #include <stdlib.h>
 #include <string.h>
+#include "exec/feed.h"
+#include "exec/record.h"
 #include "exec/run.h"
 #include "util/clock.h"
 #include "util/mem.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "comm/await.h"
 #include "exec/checkpoint_files.h"
+#include "exec/state.h"
 #include "util/clock.h"
 #include "util/output.h"
 

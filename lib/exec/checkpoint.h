@@ -19,6 +19,8 @@
 #include "exec/engine.h"
 #include "exec/kfac.h"
 
+struct dlb_state;
+
 struct dlb_progress_state {		/* where training stands, beside the tensors */
 	int64_t step, epoch, position;	/* step: steps done; position: samples done of the epoch */
 	uint64_t seed;

@@ -4,6 +4,8 @@
 #include "exec/checkpoint.h"
 #include "util/mem.h"
 
+struct dlb_state;
+
 #define DLB_CHECKPOINT_MANIFEST "manifest.json"
 #define DLB_CHECKPOINT_SUMS "SHA256SUMS"
 #define DLB_CHECKPOINT_FORMAT "1.2"	/* versions up to 1.1 have no list of files and no checksums */

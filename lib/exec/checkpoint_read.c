@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/checkpoint_files.h"
+#include "exec/state.h"
 #include "graph/slice.h"
 #include "model/safetensors.h"
 #include "util/input.h"

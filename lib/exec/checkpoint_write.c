@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/checkpoint_files.h"
+#include "exec/state.h"
 #include "graph/graph_json.h"
 #include "graph/slice.h"
 #include "model/safetensors.h"

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
+#include "exec/feed.h"
 #include "plan/feed_load.h"
 #include "plan/replica.h"
 #include "util/mem.h"

@@ -17,6 +17,8 @@
 #define DLB_EXEC_DISPATCH_H
 #include "exec/engine.h"
 
+struct dlb_fed_engines;
+
 /* The samples of one node in one step. Its message (plan/feed_load.c): weight, seeds, then from the next
  * multiple of 64 on the items at their offsets. */
 struct dlb_dispatch_share {

@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "exec/memories.h"
+#include "exec/runtime.h"
 #include "exec/step_ops.h"
 #include "graph/passes.h"
 #include "util/clock.h"

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
+#include "exec/feed.h"
 #include "plan/feed_load.h"
 #include "plan/sharing.h"
 #include "util/mem.h"

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/state.h"
 #include "graph/slice.h"
 #include "util/hash.h"
 #include "util/rng.h"

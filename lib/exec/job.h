@@ -4,6 +4,8 @@
 #include "exec/engine.h"
 #include "exec/exec.h"
 
+struct dlb_runtime;
+
 struct dlb_job {
 	struct dlb_graph graph;
 	struct dlb_cluster cluster;

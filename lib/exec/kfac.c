@@ -1,6 +1,8 @@
 /* K-FAC's sums, averages and inverses on one node. See kfac.h. */
 #include "exec/engine.h"
 #include "exec/kfac.h"
+#include "exec/memories.h"
+#include "exec/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,14 +14,14 @@
 #include "optim/optim.h"
 #include "plan/program.h"
 
-struct dlb_local_graph;			/* engine.h */
+struct dlb_local_graph;			/* state.h */
 struct dlb_kfac;
 /* For the layers whose updates are on the node. *out NULL: no layer. -1: no memory. */
 int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_local_graph *l, const struct dlb_optimizer_choice *c,
 		 int n_replicas, struct dlb_error *err);
 void dlb_kfac_free(struct dlb_kfac *k);
 struct dlb_memories;
-/* binds its matrices (engine.h) */
+/* binds its matrices (memories.h) */
 int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err);
 /* Kernel that sums moment `moment` (dlb_kfac_moment_of) of the update's layer over micro-batch m of p; after
  * the last moment of a factor it updates the average. in {the operand} */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "plan/tensors.h"
 #include "util/clock.h"
 #include "util/mem.h"

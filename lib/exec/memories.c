@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "exec/engine.h"
+#include "exec/memories.h"
+#include "exec/state.h"
 
 struct dlb_memories {
 	struct dlb_binder *binder;		/* borrowed */

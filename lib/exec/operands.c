@@ -1,5 +1,7 @@
 /* Addresses of the operands of a program's instructions on a node. See prepare.h. */
 #include "exec/prepare.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "plan/buckets.h"
 #include "plan/program_verify.h"
 #include "util/mem.h"

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
+#include "exec/runtime.h"
 #include "plan/buckets.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"

@@ -1,6 +1,7 @@
 /* Prepares messages between nodes. See prepare.h. */
 #include <assert.h>
 #include "exec/prepare.h"
+#include "exec/runtime.h"
 #include "plan/program_verify.h"
 #include "plan/tensors.h"
 #include "util/mem.h"

@@ -3,6 +3,8 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/prepare.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "graph/slice.h"
 #include "plan/buckets.h"
 #include "plan/sharing.h"

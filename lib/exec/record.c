@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/record.h"
 #include "util/mem.h"
 
 void dlb_record_init(struct dlb_record *r, int n_computes)

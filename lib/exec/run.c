@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/await.h"
+#include "exec/feed.h"
+#include "exec/record.h"
 #include "exec/run.h"
 #include "model/weights.h"
 #include "util/clock.h"

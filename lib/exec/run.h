@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include "exec/checkpoint.h"
 #include "exec/job.h"
+#include "exec/record.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "exec/sync/sync.h"
 #include "exec/watch.h"
 #include "util/lines.h"

@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
+#include "exec/feed.h"
 #include "exec/kfac.h"
+#include "exec/memories.h"
+#include "exec/record.h"
 #include "exec/run.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "model/weights.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"

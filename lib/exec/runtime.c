@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/runtime.h"
 #include "plan/buckets.h"
 #include "plan/by_class.h"
 #include "plan/program_verify.h"

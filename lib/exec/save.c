@@ -4,6 +4,7 @@
 #include <string.h>
 #include "comm/await.h"
 #include "exec/checkpoint.h"
+#include "exec/state.h"
 #include "graph/derived.h"
 #include "graph/slice.h"
 #include "model/onnx.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/replica.h"

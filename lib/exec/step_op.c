@@ -10,6 +10,7 @@
  * Time is taken around each kernel and each wait that really waits (about 25 ns per reading). */
 #include <math.h>
 #include <string.h>
+#include "exec/runtime.h"
 #include "exec/step_ops.h"
 #include "plan/timeline.h"
 #include "util/clock.h"

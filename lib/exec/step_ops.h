@@ -4,6 +4,7 @@
 #define DLB_EXEC_STEP_OPS_H
 #include "exec/clip.h"
 #include "exec/engine.h"
+#include "exec/state.h"
 #include "exec/sync/sync.h"
 
 enum step_op_kind {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "exec/dispatch.h"
+#include "exec/record.h"
 #include "exec/run.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "exec/runtime.h"
+#include "exec/state.h"
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "plan/schedule.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "exec/engine.h"
 #include "exec/exec.h"
+#include "exec/record.h"
 #include "exec/section.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"

@@ -1,6 +1,7 @@
 /* The weights that a parameter server starts from: fetched tensor by tensor, checked by a sum over names and
  * bytes. */
 #include <stdlib.h>
+#include "exec/state.h"
 #include "exec/sync/sync.h"
 #include "plan/replica.h"
 #include "util/hash.h"

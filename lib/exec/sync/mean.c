@@ -1,5 +1,6 @@
 /* Weights of the replicas become their mean every so many steps, by an allreduce (comm/allreduce.h): the same
  * bits everywhere. Optimizer states stay each replica's own. */
+#include "exec/state.h"
 #include "exec/sync/ways.h"
 #include "plan/sharing.h"
 #include "util/mem.h"

@@ -1,6 +1,7 @@
 /* The mean of all state over the replicas, at the end of a run and before a checkpoint: see sync.h. */
 #include <math.h>
 #include <string.h>
+#include "exec/state.h"
 #include "exec/sync/ways.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"

@@ -2,6 +2,7 @@
 #include "exec/sync/sync.h"
 #include <stdlib.h>
 #include <string.h>
+#include "exec/memories.h"
 #include "exec/sync/ways.h"
 #include "plan/by_class.h"
 #include "plan/replica.h"

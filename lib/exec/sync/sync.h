@@ -16,6 +16,8 @@
 #define DLB_EXEC_SYNC_H
 #include "exec/engine.h"
 
+struct dlb_memories;
+
 /* Of one step. time_s: seconds in which at least one bucket was under way; hidden_s: those of them in which
  * the node did not wait for it. */
 struct dlb_sync_times {

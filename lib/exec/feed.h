@@ -1,0 +1,32 @@
+/* The thread that prepares the next step's samples. */
+#ifndef DLB_EXEC_FEED_H
+#define DLB_EXEC_FEED_H
+#include "data/data.h"
+#include "exec/engine.h"
+
+struct dlb_feed;
+/* The engines that are fed. Engine i runs program[i] (of the whole plan). slots: steps that are kept, at
+ * least two. */
+struct dlb_fed_engines {
+	struct dlb_engine *const *engine;
+	const struct dlb_program *program;
+	int n, slots;
+};
+/* Reads ahead for any of the engines; data is borrowed. dispatch: rank 0 reads for all (data is NULL
+ * elsewhere); NULL: each node reads its own. */
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, const struct dlb_fed_engines *fed,
+		 struct dlb_dispatch *dispatch, struct dlb_error *err);
+void dlb_feed_free(struct dlb_feed *f);
+/* Number of steps after the one in use that should be asked for. */
+int dlb_feed_ahead(const struct dlb_feed *f);
+/* Asks for the samples from `first` of `epoch` on, for engine `which`. -1: the comm
+ * broke; likewise for the next two. */
+int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, struct dlb_error *err);
+/* Waits for the oldest samples asked for; valid until the slots-th dlb_feed_ask from now. *wrong -1 with why:
+ * a sample could not be read; zeros stand in its place, so that the step can run and all ranks end after it
+ * together. */
+int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why,
+		  struct dlb_error *err);
+/* Waits until nothing that was asked for is under way; collective. */
+int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err);
+#endif

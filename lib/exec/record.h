@@ -1,0 +1,21 @@
+/* Times of a sample of the steps, in fixed memory. */
+#ifndef DLB_EXEC_RECORD_H
+#define DLB_EXEC_RECORD_H
+#include "exec/engine.h"
+
+enum { DLB_RECORD_SLOTS = 64, DLB_RECORD_STEPS = 4096 };
+struct dlb_record {
+	int n_computes;
+	int64_t seen;				/* steps offered */
+	int64_t stride, step_stride;
+	int n_slots, n_steps;
+	double *start_s, *end_s;		/* [slot][compute] */
+	double *slot_step_s;			/* [slot] */
+	struct dlb_step_times *step;		/* [n_steps] */
+};
+void dlb_record_init(struct dlb_record *r, int n_computes);
+void dlb_record_release(struct dlb_record *r);
+/* Keeps a step or leaves it out. When the places are full, every second one is given up. Does not
+ * allocate. */
+void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e);
+#endif

@@ -1,0 +1,56 @@
+/* The state of a node from step to step: weights, buffers, sums of gradients, optimizer state, constants. */
+#ifndef DLB_EXEC_STATE_H
+#define DLB_EXEC_STATE_H
+#include "comm/comm.h"
+#include "plan/program.h"
+
+enum { DLB_MAX_STATES = 3 };
+struct dlb_state {
+	const struct dlb_graph *graph;
+	struct dlb_backend *be;
+	const int *placement;			/* of this node's replica */
+	const int *first_placement;	/* of replica 0, whose copy checkpoints and saved weights hold */
+	int node, rule, n_slots;
+	void **value;				/* [tensor] weights and buffers of this node, else NULL */
+	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of this node's weights */
+	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
+	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
+	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */
+	struct dlb_comm *comm;			/* whose ranks of this host see the sums; NULL: none does */
+	struct dlb_state_constant {
+		int tensor;
+		int64_t n;
+		void *p;
+	} * constant;
+	int n_constants, cap_constants;
+	struct dlb_arena arena;
+};
+/* The graph as one node sees it, whose ops are those with placement[op] == node. be: its device. */
+struct dlb_local_graph {
+	const struct dlb_graph *graph;
+	struct dlb_backend *be;
+	const int *placement;
+	int node;
+};
+/* Allocates and zeroes. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
+ * comm, or NULL), for the gradients that cannot be summed where they lie. */
+int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
+		   struct dlb_comm *replicas, struct dlb_error *err);
+/* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
+static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
+void dlb_state_release(struct dlb_state *s);
+/* The node that holds a weight or buffer; -1: no op reads it. */
+int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
+/* Allocates the copies of weights and the places of gradient sums that these programs need on this node. */
+int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs,
+			 struct dlb_error *err);
+/* Sets weights and buffers to the graph's data; those without data, or all with init, are drawn from seed. */
+int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
+/* A constant at n samples in the back end's memory, made at the first call. NULL with err: no memory. */
+void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
+			 struct dlb_error *err);
+/* init.c: fresh values of weight t, by the op that reads it: He for convolutions and dense layers (uniform,
+ * PyTorch's default bound), ones and zeros for normalization, zeros for biases. Element i depends on (seed,
+ * name, i) alone. */
+void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst);
+#endif
