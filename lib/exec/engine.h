@@ -2,7 +2,7 @@
  *
  *     state     weights, buffers, gradient sums, optimizer state of this node, constants (state.h)
  *     memories  binds its buffers to the node's memories (memories.h)
- *     runtime   the back end, the messages, one arena and one scratch area that all programs share (runtime.h)
+ *     runtime   what all programs share: back end, messages, an arena, a scratch area (runtime.h)
  *     engine    a compiled program with its kernels prepared and every pointer fixed (here)
  *     slow      makes a node slower than it is (slow.h)
  *     feed      the thread that prepares the next step's samples (feed.h)

@@ -4,8 +4,9 @@
 #define DLB_GRAPH_PASSES_H
 #include "graph/graph.h"
 
-/* structure.c: is the type control flow (If, Loop, Scan) or an op on sequences of tensors (SequenceAt ...)? dlb_graph_fold
- * replaces such vertices if their condition, count or index is known from shapes and constants. */
+/* structure.c: is the type control flow (If, Loop, Scan) or an op on sequences of tensors (SequenceAt ...)?
+ * dlb_graph_fold replaces such vertices if their condition, count or index is known from shapes and
+ * constants. */
 bool dlb_graph_is_structure(const char *type, const char *domain);
 /* Checks that every op is known and has its operands, and that its outputs have the types and
  * shapes that its class infers at n samples. To be called before running kernels, for each size

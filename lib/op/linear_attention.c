@@ -232,12 +232,13 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			} \
 		} \
 	} \
-	/* A row on the way back. s: the state between decay and update; e: as decay_ left it. ds: the gradient of the \
-	 * state after the row, replaced by that of the state before it. du: scratch of v_width. */ \
+	/* A row on the way back. s: the state between decay and update; e: as decay_ left it. ds: the \
+	 * gradient of the state after the row, replaced by that of the state before it. du: scratch of \
+	 * v_width. */ \
 	struct back_##T { const T *s, *e; T *ds, *du; }; \
 	/* The gradients of row t of head h in batch b. */ \
-	static void back_##T(const struct linear_attention *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, \
-			     const struct back_##T *w) \
+	static void back_##T(const struct linear_attention *l, void *const *in, void *const *out, \
+			     int64_t b, int64_t h, int64_t t, const struct back_##T *w) \
 	{ \
 		const T *s = w->s, *e = w->e; \
 		T *ds = w->ds, *du = w->du; \
@@ -322,8 +323,9 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 				write_##T(l, &r, e + (t - from) * l->v_width, s); \
 			} \
 			for (int64_t t = end - 1; t >= from; t--) \
-				back_##T(l, in, out, b, h, t, &(struct back_##T){ own + (t - from) * size, \
-										  e + (t - from) * l->v_width, ds, du }); \
+				back_##T(l, in, out, b, h, t, \
+					 &(struct back_##T){ own + (t - from) * size, \
+							     e + (t - from) * l->v_width, ds, du }); \
 		} \
 		if (in[PAST]) \
 			memcpy((T *)out[PAST] + u * size, ds, (size_t)size * sizeof *ds); \

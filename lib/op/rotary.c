@@ -106,8 +106,9 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 
 /* Rotates one row of a head; inlined with constant distances for the compiler. */
 #define ROTARY(T) \
-	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, const T *x, \
-								      const T *c, const T *s, T *y) \
+	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, \
+								      const T *x, const T *c, const T *s, \
+								      T *y) \
 	{ \
 		const int64_t far = step == 1 ? half : 1; \
 		for (int64_t j = 0; j < half; j++) { \

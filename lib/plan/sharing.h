@@ -1,5 +1,5 @@
-/* How replicas combine gradients or weights: options, names, and checks of struct dlb_sharing. sharing_unused.c
- * finds options without effect. */
+/* How replicas combine gradients or weights: options, names and checks of struct dlb_sharing.
+ * sharing_unused.c finds options without effect. */
 #ifndef DLB_PLAN_SHARING_H
 #define DLB_PLAN_SHARING_H
 #include "plan/plan.h"

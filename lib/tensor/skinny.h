@@ -18,7 +18,8 @@ static inline int64_t dlb_skinny_stride(int64_t m)
 struct dlb_skinny_shape { int64_t n, m; int r; };
 struct dlb_skinny {
 	/* x += e (if e is not NULL), p = x q. */
-	void (*project)(const struct dlb_skinny_shape *s, float *x, const float *e, const float *qt, float *p);
+	void (*project)(const struct dlb_skinny_shape *s, float *x, const float *e, const float *qt,
+			float *p);
 	/* qt = x^T p, transposed. */
 	void (*project_back)(const struct dlb_skinny_shape *s, const float *x, const float *p, float *qt);
 	/* y = p q^T;  e = x - share y (if e is not NULL);  x = y. */

@@ -97,8 +97,8 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 							   (q == W ? db[p] :
 								     dw[by_input ? q * G + p : p * W + q]);
 		}
-	dlb_kfac_precondition(&(struct dlb_kfac_inverses){ t, n, G, by_input, ai, gi }, dws, bias ? dbs : NULL,
-			      work);
+	const struct dlb_kfac_inverses inverses = { t, n, G, by_input, ai, gi };
+	dlb_kfac_precondition(&inverses, dws, bias ? dbs : NULL, work);
 	for (int i = 0; i < G; i++)
 		for (int j = 0; j < n; j++) {
 			double got = j == W ? dlb_value_real(dbs, t, i) :

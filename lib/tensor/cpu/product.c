@@ -46,7 +46,8 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 					.trans_w = p->tw, \
 					.alpha = d->alpha }; \
 	do { \
-		gemm(&one, (const T *)r->in[0] + at[0], (const T *)r->in[1] + at[1], (T *)r->out[0] + at[2]); \
+		gemm(&one, (const T *)r->in[0] + at[0], (const T *)r->in[1] + at[1], \
+		     (T *)r->out[0] + at[2]); \
 	} while (cpu_step(&nest, n_batch_dims, pos, at)); \
 }
 RUN_BLAS(float, dlb_cpu_sgemm)
