@@ -12,6 +12,7 @@
 #include <string.h>
 #include "exec/memories.h"
 #include "exec/runtime.h"
+#include "exec/slow.h"
 #include "exec/step_ops.h"
 #include "graph/passes.h"
 #include "util/clock.h"

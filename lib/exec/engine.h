@@ -12,8 +12,6 @@
 #ifndef DLB_EXEC_ENGINE_H
 #define DLB_EXEC_ENGINE_H
 #include "comm/comm.h"
-#include "data/data.h"
-#include "exec/slow.h"
 #include "optim/optim.h"
 #include "plan/program.h"
 #include "plan/timeline.h"

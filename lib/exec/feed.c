@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/data.h"
 #include "exec/dispatch.h"
 #include "exec/feed.h"
 #include "plan/feed_load.h"

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/data.h"
 #include "exec/dispatch.h"
 #include "exec/feed.h"
 #include "exec/kfac.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/data.h"
 #include "exec/section.h"
 #include "plan/async.h"
 #include "plan/schedule.h"

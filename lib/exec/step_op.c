@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 #include "exec/runtime.h"
+#include "exec/slow.h"
 #include "exec/step_ops.h"
 #include "plan/timeline.h"
 #include "util/clock.h"

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/data.h"
 #include "exec/job.h"
 #include "exec/runtime.h"
 #include "exec/state.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "data/bpe.h"
+#include "data/data.h"
 #include "data/idx.h"
 #include "data/readers.h"
 #include "data/source.h"
