@@ -2,6 +2,7 @@
 #   make SAN=address,undefined   the same in build/san-address,undefined
 #   make CC=clang WERROR=1       as CI does
 #   make MPI=mpich               the same with MPICH in build/mpich
+#   make check JOBS=1            runs one test file at a time (default: one on each core)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 SAN     ?=
@@ -106,8 +107,10 @@ build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
+# JOBS: number of test files at a time
+JOBS ?= $(shell nproc)
 check: all
-	BUILD=$(BUILD) tests/run
+	BUILD=$(BUILD) tests/run -j $(JOBS)
 install: tools share/schemas/document.json
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7

@@ -67,6 +67,8 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	mv "$ck" "$tmp/sound"
 	n=0
 	while read -r damage; do
+		n=$((n + 1))
+		chosen || continue
 		for sound in yes no; do
 			rm -rf "$ck" && cp -R "$tmp/sound" "$ck"
 			(cd "$ck/step-4" && eval "$damage")
@@ -84,7 +86,6 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 				one_line dlb-run step-4
 			fi
 		done
-		n=$((n + 1))
 	done <<-'END'
 		rm manifest.json
 		: >manifest.json
@@ -116,6 +117,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	mv "$ck" "$tmp/sound"
 	for file in "$tmp"/sound/step-4/*; do
 		for i in 0 1 2 3; do
+			chosen || continue
 			rm -rf "$ck" && cp -R "$tmp/sound" "$ck"
 			python3 - "$ck/step-4/${file##*/}" $i <<-'END'
 				import random, sys

@@ -8,18 +8,30 @@ load helper
 own() { "$root/tests/exports" --own --bin "$BUILD/bin" "$@"; }
 models() { [ ! -d "$DLB_TEST_DATA/onnx/today" ] || "$root/tests/exports" --bin "$BUILD/bin" "$@"; }
 
-@test "exports of networks without attention train to PyTorch's losses" {
+@test "exports of our own train to PyTorch's losses: without attention" {
 	own lstm/default experts/default ranker/default ranker/legacy
+}
+
+@test "exports of our own train to PyTorch's losses: transformers" {
+	own gpt/default vit/default vit/dynamic
+}
+
+@test "exports of our own train to PyTorch's losses: batch normalization" {
+	own residual folded
+}
+
+# bats test_tags=long
+@test "exports of networks without attention train to PyTorch's losses" {
 	models mlp lenet norm_mean frozen_backbone dlrm vae gcn_scatter unet_gn lstm_lm
 }
 
+# bats test_tags=long
 @test "exports of transformers train to PyTorch's losses" {
-	own gpt/default vit/default vit/dynamic
 	models mha pe_transformer vit_small bert bert_mask gpt2 llama llama_mask
 }
 
+# bats test_tags=long
 @test "exports of networks with batch normalization train to PyTorch's losses" {
-	own residual folded
 	models conv1d_ts mobilenet_v3_small shufflenet
 }
 

@@ -254,11 +254,12 @@ names_stopped() { # RANK STEPS
 	END
 }
 
+# bats test_tags=long
 @test "faults at random moments: one of each kind" {
 	"$root/tests/faults" 9
 }
 
+# bats test_tags=long
 @test "a hundred faults at random moments" {
-	[ -n "$DLB_TEST_LONG" ] || skip 'takes minutes: set DLB_TEST_LONG'
 	"$root/tests/faults" 100 "${DLB_TEST_SEED:-1}"
 }

@@ -64,8 +64,9 @@ same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - 
 }
 
 @test "every loss trains the same in one micro-batch and in several" {
-	for loss in bce bce,pos-weight=3 mse l1 huber:0.5 smooth-l1:0.5 kl; do
-		for labels in hot soft; do
+	for labels in hot soft; do
+		for loss in bce bce,pos-weight=3 mse l1 huber:0.5 smooth-l1:0.5 kl; do
+			chosen || continue
 			same "$(train ,$labels.npy 1 --loss $loss)" "$(train ,$labels.npy 4 --loss $loss)" || { echo "$loss $labels"; false; }
 		done
 	done

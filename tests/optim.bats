@@ -90,6 +90,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-place -m 1 <"$doc" >"$tmp/whole.json"
 	dlb-place -m 1 -a single <"$doc" >"$tmp/whole-one.json"
 	for o in 'sgd --lr 0.1' 'adam' 'adabelief' 'max-adabelief' 'momentum --weight-decay 0.01' adagrad rmsprop nesterov; do
+		chosen || continue
 		echo "$o"
 		# shellcheck disable=SC2086
 		losses "$doc" --steps 8 --optimizer $o --clip-norm 0.5 >"$tmp/two"
@@ -221,6 +222,7 @@ dot() { # FILE
 	dlb-profile --analytic --batch 3 --loss sum "$tmp/dot.onnx" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$tmp/three.json"
 	while read -r name options; do
 		for how in ring tree host; do
+			chosen || continue
 			echo "$name $how"
 			# shellcheck disable=SC2086
 			dlb-run -q --steps 10 --order sequential --data "npy:$tmp/x.npy" --optimizer max-adabelief --lr 0.001 --allreduce $how \
@@ -288,6 +290,7 @@ kfac_formula() {
 	run ! kfac_formula mlp 15 0.051 0 1e-5 -a single
 }
 
+# bats test_tags=long
 @test "kfac: convolutions' losses are those of the formula in plain Python, on one node and on two, and for replicas" {
 	kfac_formula cnn 9 0.05 0 1e-5 -a single
 	kfac_formula cnn 6 0.05 0 1e-5 -a even -m 3
@@ -301,6 +304,7 @@ made_for_kfac() { # KIND
 	python3 "$root/tests/data/kfac_models.py" "$1" "$made"
 }
 
+# bats test_tags=long
 @test "kfac: a layer that reads the data, and one weight of two layers: losses of the formula, on one node, two and four, and for replicas" {
 	made_for_kfac tied
 	kfac_formula tied 12 0.05 0 1e-5 -a single
@@ -313,6 +317,7 @@ made_for_kfac() { # KIND
 	run ! kfac_formula tied 8 0.051 0 1e-5 -a single
 }
 
+# bats test_tags=long
 @test "kfac: a convolution in groups: losses of the formula, on one node, two and four, and for replicas" {
 	made_for_kfac grouped
 	kfac_formula grouped 6 0.05 0 1e-5 -a single
@@ -324,6 +329,7 @@ made_for_kfac() { # KIND
 	run ! kfac_formula grouped 6 0.051 0 1e-5 -a single
 }
 
+# bats test_tags=long
 @test "kfac: tied weights and groups: the same losses on one node and two, gone on with from a checkpoint, with replicas too" {
 	for kind in tied grouped; do
 		made_for_kfac $kind
@@ -356,6 +362,7 @@ made_for_kfac() { # KIND
 	done
 }
 
+# bats test_tags=long
 @test "kfac: the trust region's losses are those of the formula in plain Python; the report counts the steps that it shortened" {
 	for plan in '-a single' '-a even -m 3' '--replicas 2'; do
 		# shellcheck disable=SC2086
@@ -391,6 +398,7 @@ made_for_kfac() { # KIND
 	[[ $stderr == *"the checkpoint has no tensor 'average_A/0/"* ]]
 }
 
+# bats test_tags=long
 @test "kfac: convolutions: the same losses on one node and two, gone on with from a checkpoint; again with replicas" {
 	dlb-profile --analytic --batch 32 "$models/digits_cnn.onnx" | dlb-costmodel -c cpu:2 >"$tmp/cnn.json"
 	for plan in '-a single -m 2' '-a even -m 2'; do

@@ -121,6 +121,7 @@ lacks() { # MODEL VARIANT STATE
 	faults=0
 	for file in "$own"/*/{default,dynamic,legacy}.onnx "$today"/*/{default,dynamic,legacy}.onnx; do
 		[ -e "$file" ] || continue
+		[[ $file == "$own"/* ]] || chosen || continue
 		variant=$(basename "$file" .onnx) folder=$(dirname "$file")
 		want=$(parameters_of "$folder" | jq '[.[] | .[1] | reduce .[] as $d (1; . * $d)] | add')
 		for state in list state; do
@@ -139,6 +140,7 @@ lacks() { # MODEL VARIANT STATE
 	for folder in "$own"/{lstm,gpt,vit,residual} "$today"/{lstm_lm,gpt2,vit_small,norm_mean}; do
 		state=$folder/state.safetensors
 		[ -e "$state" ] || continue
+		chosen || continue
 		dlb-profile -q --analytic --batch 4 --weights "$state" "$folder/default.onnx" | dlb-costmodel -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"
 		dlb-run -q --steps 1 --data random --save "$tmp/out.safetensors" "$tmp/doc.json" >/dev/null
 		dlb-run -q --steps 1 --data random --save "$tmp/out.onnx" "$tmp/doc.json" >/dev/null

@@ -112,6 +112,7 @@ unbroken() { # prints the loss log of 4000 steps
 	cat "$BATS_FILE_TMPDIR/unbroken"
 }
 
+# bats test_tags=long
 @test "killed with SIGKILL and resumed on another number of nodes" {
 	plan cpu:2 >"$tmp/2.json"
 	plan cpu:3 >"$tmp/3.json"

@@ -77,6 +77,7 @@ near() {
 		plan resnet8 cpu:4 '--batch 24 --dtype f64' $how --schedule async --optimizer momentum --replicas 2 --sync-batchnorm >"$tmp/two.json"
 		validates "$tmp/two.json"
 		for rule in 2bw stash predict none; do
+			chosen || continue
 			options=(--optimizer momentum --lr 0.02 --staleness "$rule" --steps 6)
 			[ $rule != stash ] || options+=(--clip-norm 1)
 			train "$tmp/one.json" "${options[@]}" >"$tmp/one"
@@ -130,6 +131,7 @@ near() {
 @test "an epoch whose last batch has fewer samples than replicas" {
 	# 1797 samples are 4 batches of 449 and one sample; then 5 samples of 3 replicas
 	for batch in 449 448; do
+		chosen || continue
 		for n in 1 3; do
 			plan resnet8 cpu:$n "--batch $batch --dtype f64" --replicas $n --sync-batchnorm >"$tmp/$n.json"
 			dlb-run --epochs 1 --data digits --transform resize=28,scale=1/16 --order sequential "$tmp/$n.json" | jq .report >"$tmp/$n"
@@ -151,9 +153,9 @@ near() {
 	done
 }
 
-# ResNet-50 as torch exports it, at 224, from a tar of JPEGs: takes minutes, so only on request.
+# ResNet-50 as torch exports it, at 224, from a tar of JPEGs: takes minutes.
+# bats test_tags=long
 @test "ResNet-50 at 224 from a tar of JPEGs: 2 replicas have the losses of one node with the whole batch" {
-	[ -n "$DLB_TEST_LONG" ] || skip "takes minutes: set DLB_TEST_LONG"
 	resnet50=$DLB_TEST_DATA/onnx/models/resnet50.train.op17.dyn.light.onnx
 	[ -f "$resnet50" ] || skip "no $resnet50"
 	"$BUILD/tests/digits-images" -c "$tmp/images" 80 28

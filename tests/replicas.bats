@@ -38,6 +38,7 @@ near() {
 	plan cpu:4 --replicas 4 >"$tmp/narrow.json"
 	plan cpu:8 --replicas 4 -a random --seed 5 >"$tmp/wide.json"
 	for how in ring tree host hierarchical; do
+		chosen || continue
 		echo "$how"
 		truth=$(losses "$tmp/narrow.json" --allreduce "$how")
 		[ "$(losses "$tmp/narrow.json" --allreduce "$how")" = "$truth" ]
@@ -345,7 +346,7 @@ near() {
 	one_line dlb-run 'the loss of step 1 is not finite'
 }
 
-@test "a lost replica ends the others within 3 s: one line that names a rank, status 2" {
+@test "a lost replica ends the others: one line that names a rank, status 2" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	started --steps 1000000 "${digits[@]}" "$tmp/doc.json"
 	wait_for_lines "$tmp/log" 20

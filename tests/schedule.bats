@@ -17,6 +17,7 @@ log() {
 	[ "$(wc -l <"$tmp/truth")" -eq 8 ]
 	for schedule in $schedules; do
 		for how in 'cpu:1' 'cpu:2' 'cpu:3 -a even' 'cpu:2 -a random --seed 3' 'cpu:3 -a random --seed 5'; do
+			chosen || continue
 			echo "$schedule $how"
 			# shellcheck disable=SC2086
 			plan $how --schedule "$schedule" -m 4 >"$tmp/doc.json"

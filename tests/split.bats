@@ -61,6 +61,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	near "$tmp/whole" "$tmp/split" 1e-5
 }
 
+# bats test_tags=long
 @test "sums over four shards on a slow network go in pairs: shorter, the losses of the whole, one set of bits" {
 	slow='cpu:1 host cpu:1 host cpu:1 host cpu:1 link=rack:1e-5,1e7'
 	dlb-profile -q --analytic --batch 1024 "$models/digits_mlp.onnx" >"$made/wide.json"
@@ -378,6 +379,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 			op=$(jq -r '.graph.ops[] | select(.phase == "forward" and (.type | endswith("Attention"))).name' "$tmp/profiled.json")
 			dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
 			for how in =2:head =2 =2:batch; do
+				chosen || continue
 				dlb-costmodel -q -c cpu:2 --split "$op$how" "$tmp/profiled.json" | dlb-place -q -a even >"$tmp/doc.json"
 				validates "$tmp/doc.json"
 				axis=${how#=2:}

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct check_value {
@@ -104,6 +105,17 @@ static inline bool check_text(const char *file, int line, const char *text, bool
 			b ? b : "NULL");
 	return yes;
 }
+
+/* Whether all cases are to be tried, as with tests/run -l, or a part. */
+static inline bool check_long(void)
+{
+	const char *set = getenv("DLB_TEST_LONG");
+
+	return set && *set;
+}
+
+/* Number of random cases to try: all of them or a quarter. */
+static inline int check_cases(int all) { return check_long() ? all : (all + 3) / 4; }
 
 /* An enumeration has the type of an int; what is no number is a pointer. */
 #define CHECK_VALUE(x) _Generic((x), bool: check_natural, char: check_int, signed char: check_int, unsigned char: check_natural, \

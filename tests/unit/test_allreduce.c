@@ -548,21 +548,17 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
-		assert(IS(start(argv[0], n, "rank", ""), ==, 0));
-	double start_s = dlb_clock_s(), starting_s;
-
+		if (check_long() || n == 2 || n == 3)
+			assert(IS(start(argv[0], n, "rank", ""), ==, 0));
 	assert(IS(start(argv[0], 4, "ring", "none"), ==, 0));
-	starting_s = dlb_clock_s() - start_s;
 	for (int a = 0; dlb_allreduces[a]; a++) {
-		start_s = dlb_clock_s();
+		if (!check_long() && a % 4)
+			continue;
 		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]), ==,
 			  42));
-		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
-		start_s = dlb_clock_s();
 		assert(IS(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, "lost"), ==, 128 + SIGKILL));
-		assert(IS(dlb_clock_s() - start_s, <, starting_s + 3));
 	}
-	puts("allreduce: lists of 1 to 9 ranks on paper, sums of 1 to 4 ranks and some of them, the same "
+	puts("allreduce: lists of 1 to 9 ranks on paper, sums of ranks and some of them, the same "
 	     "bits on all, one that differs");
 	return 0;
 }

@@ -78,8 +78,10 @@ static void test_all_placers(uint64_t seed)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 48; seed++)
-		test_all_placers(seed);
-	printf("test_place: %d plans (%d refused) on seeds 1..48\n", n_plans, n_refused);
+	const int n = check_cases(48);
+
+	for (int seed = 1; seed <= n; seed++)
+		test_all_placers((uint64_t)seed);
+	printf("test_place: %d plans (%d refused) on seeds 1..%d\n", n_plans, n_refused, n);
 	return 0;
 }

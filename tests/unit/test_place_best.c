@@ -201,16 +201,15 @@ static void test_again(void)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 24; seed++)
-		test_brute_force(seed);
-	for (uint64_t seed = 1; seed <= 60; seed++)
-		test_two_way_cuts(seed);
-	for (uint64_t seed = 1; seed <= 6; seed++)
-		test_weights(seed);
+	for (int seed = 1; seed <= check_cases(24); seed++)
+		test_brute_force((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(60); seed++)
+		test_two_way_cuts((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(6); seed++)
+		test_weights((uint64_t)seed);
 	test_again();
 	printf("test_place_best: brute force on %d graphs: mean %.3f, worst %.3f of the best; two-way cuts "
-	       "on 60 graphs: worst %.4f of "
-	       "the best; weights; staying\n",
-	       n_brute, sum_brute / (n_brute ? n_brute : 1), worst_brute, worst_cut);
+	       "on %d graphs: worst %.4f of the best; weights; staying\n",
+	       n_brute, sum_brute / (n_brute ? n_brute : 1), worst_brute, check_cases(60), worst_cut);
 	return 0;
 }

@@ -450,16 +450,16 @@ static void test_min_cut(uint64_t seed)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 600; seed++)
-		test_small(seed);
-	for (uint64_t seed = 1; seed <= 9; seed++)
-		test_larger(seed);
-	for (uint64_t seed = 1; seed <= 300; seed++)
-		test_contiguous(seed);
-	for (uint64_t seed = 1; seed <= 200; seed++)
-		test_min_cut(seed);
-	for (uint64_t seed = 1; seed <= 250; seed++)
-		test_bounds(seed);
+	for (int seed = 1; seed <= check_cases(600); seed++)
+		test_small((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(9); seed++)
+		test_larger((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(300); seed++)
+		test_contiguous((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(200); seed++)
+		test_min_cut((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(250); seed++)
+		test_bounds((uint64_t)seed);
 	assert(IS(n_tight_chains, >, n_chains / 3));
 	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d "
 	       "chains' latencies certified to "

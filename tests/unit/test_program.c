@@ -566,19 +566,19 @@ static void test_pipeline(void)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 200; seed++)
-		test_random(seed);
-	for (uint64_t seed = 1; seed <= 20; seed++)
-		test_spoilt(seed);
-	for (uint64_t seed = 1; seed <= 12; seed++)
-		test_replicas(seed);
-	for (uint64_t seed = 1; seed <= 60; seed++)
-		test_ports(seed);
+	for (int seed = 1; seed <= check_cases(200); seed++)
+		test_random((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(20); seed++)
+		test_spoilt((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(12); seed++)
+		test_replicas((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(60); seed++)
+		test_ports((uint64_t)seed);
 	assert(IS(fullest, >, .8));
-	for (uint64_t seed = 1; seed <= 12; seed++)
-		test_replicas_moved(seed);
-	for (uint64_t seed = 1; seed <= 20; seed++)
-		test_norm(seed);
+	for (int seed = 1; seed <= check_cases(12); seed++)
+		test_replicas_moved((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(20); seed++)
+		test_norm((uint64_t)seed);
 	int n_zero_copy = 0;
 	for (uint64_t seed = 1; seed <= 15; seed++)
 		n_zero_copy += test_zero_copy(seed);
@@ -586,9 +586,9 @@ int main(void)
 	test_deadlock();
 	test_memory();
 	test_pipeline();
-	printf("test_program: %d programs of random plans (seeds 1..200, %d messages), 600 spoilt ones, "
+	printf("test_program: %d programs of random plans (seeds 1..%d, %d messages), %d spoilt ones, "
 	       "ports, deadlock, memory, "
 	       "pipeline; %d of %d arenas more than 5 %% above the bound, the worst %.1f %%\n",
-	       checked, messages, wide, arenas, 100 * (worst - 1));
+	       checked, check_cases(200), messages, 30 * check_cases(20), wide, arenas, 100 * (worst - 1));
 	return 0;
 }
