@@ -11,114 +11,41 @@ struct dlb_sharing_options {
 	int64_t sync_every; bool sync_every_given;
 	const char *param_server, *shards, *feed, *reduce, *max_state;
 };
+/* Rows for dlb_cli_parse that fill o, a struct dlb_sharing_options *. */
+/* clang-format off */
 #define DLB_SHARING_OPTS(o) \
-	{ 0, \
-	  "allreduce", \
-	  DLB_OPT_STR, \
-	  &(o)->allreduce, \
-	  "NAME", \
-	  "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", \
-	  NULL, \
-	  0, \
-	  0 }, \
-		{ 0, \
-		  "compress", \
-		  DLB_OPT_STR, \
-		  &(o)->compress, \
-		  "HOW", \
-		  "what they send less: none (default), bf16, cholesky[:TOL], cholesky:R, " \
-		  "cholesky:per-hop, lowrank:R or auto", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "reduce", \
-		  DLB_OPT_STR, \
-		  &(o)->reduce, \
-		  "WHAT", \
-		  "what replicas sum: gradients or moments, :mean (default) or :sum", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "max-state", \
-		  DLB_OPT_STR, \
-		  &(o)->max_state, \
-		  "WHOSE", \
-		  "running maximum of moments: merged (default) or local, each replica's own", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0,          "sync", DLB_OPT_FLAG, \
-		  &(o)->sync, NULL,   "sum when every node has computed its step", \
-		  NULL,       0,      0 }, \
-		{ 0, \
-		  "async-allreduce", \
-		  DLB_OPT_FLAG, \
-		  &(o)->async, \
-		  NULL, \
-		  "sum each gradient as soon as it is there (default)", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "sync-batchnorm", \
-		  DLB_OPT_FLAG, \
-		  &(o)->sync_batchnorm, \
-		  NULL, \
-		  "normalise by the statistics of all replicas together", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "gossip", \
-		  DLB_OPT_REAL, \
-		  &(o)->gossip, \
-		  "RHO", \
-		  "average this share of the weights with two neighbours, in place of sums", \
-		  &(o)->gossip_given, \
-		  0, \
-		  1 }, \
-		{ 0, \
-		  "param-server", \
-		  DLB_OPT_STR, \
-		  &(o)->param_server, \
-		  "NODE", \
-		  "node that holds the weights: push and pull in place of sums; none", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "sync-every", \
-		  DLB_OPT_INT, \
-		  &(o)->sync_every, \
-		  "N", \
-		  "steps between means of all replicas (gossip 25, sorted 2; server 1)", \
-		  &(o)->sync_every_given, \
-		  0, \
-		  1000000000 }, \
-		{ 0, \
-		  "shards", \
-		  DLB_OPT_STR, \
-		  &(o)->shards, \
-		  "HOW", \
-		  "each replica draws from its own samples: even, sorted (by label) or none", \
-		  NULL, \
-		  0, \
-		  0 }, \
-		{ 0, \
-		  "exchange-data", \
-		  DLB_OPT_REAL, \
-		  &(o)->exchange_data, \
-		  "RHO", \
-		  "share of each replica's samples exchanged after an epoch", \
-		  &(o)->exchange_data_given, \
-		  0, \
-		  1 }, \
-	{ \
-		0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", \
-			"who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 \
-	}
+	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", \
+	  "algorithm that sums gradients over replicas: auto (default), ring, tree, host, hierarchical, " \
+	  "doubling or mpi", NULL, 0, 0 }, \
+	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", \
+	  "compression of these sums: none (default), bf16, cholesky[:TOL], cholesky:R, cholesky:per-hop, " \
+	  "lowrank:R or auto", NULL, 0, 0 }, \
+	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", \
+	  "tensors that replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
+	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", \
+	  "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
+	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, \
+	  "sum gradients when every node has computed its step", NULL, 0, 0 }, \
+	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, \
+	  "sum each gradient as soon as it is computed (default)", NULL, 0, 0 }, \
+	{ 0, "sync-batchnorm", DLB_OPT_FLAG, &(o)->sync_batchnorm, NULL, \
+	  "normalise by the statistics of all replicas together", NULL, 0, 0 }, \
+	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", \
+	  "average this share of the weights with two neighbours instead of summing gradients", \
+	  &(o)->gossip_given, 0, 1 }, \
+	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", \
+	  "node that holds the weights; replicas push gradients to it and pull weights; none: no server", \
+	  NULL, 0, 0 }, \
+	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", \
+	  "steps from one mean of all replicas to the next (gossip 25, sorted 2; server 1)", \
+	  &(o)->sync_every_given, 0, 1000000000 }, \
+	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", \
+	  "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
+	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", \
+	  "share of each replica's samples that are exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
+	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", \
+	  "rank that reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
+/* clang-format on */
 /* Rows for dlb_cli_warn_unused (sharing_unused.c): options above without effect, given that s holds.
  * optimizer: of the plan or run; statistics: batch normalizations train. */
 struct dlb_unused;				/* row[DLB_SHARING_UNUSED] */
