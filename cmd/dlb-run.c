@@ -76,8 +76,8 @@ struct option_text { const char *until; struct dlb_strlist slow, groups; };
 
 enum { MOST_OPTIONS = 80 };
 
-/* Fills opts[MOST_OPTIONS]; returns the number of rows. */
-static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
+/* Fills opts with the rows of what is trained, on which data and by which rule; returns their number. */
+static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;
 	struct dlb_run_edit *e = &c->edit;
@@ -85,12 +85,12 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		{ 0, "steps", DLB_OPT_INT, &x->steps, "N", "train N more steps", NULL, 0, 1e15 },
 		{ 0, "epochs", DLB_OPT_INT, &x->epochs, "E",
 		  "train E more epochs (default 1; 100 steps of random data)", NULL, 0, 1e12 },
-		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S", "train up to step S in all", NULL, 0,
-		  1e15 },
-		{ 0, "until", DLB_OPT_STR, &t->until, "COND", "stop when 'loss<X' holds for a step", NULL, 0,
+		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S",
+		  "train up to step S, counted from the first run", NULL, 0, 1e15 },
+		{ 0, "until", DLB_OPT_STR, &t->until, "COND", "stop after the first step with loss<X", NULL, 0,
 		  0 },
 		{ 0, "patience", DLB_OPT_INT, &x->patience, "N",
-		  "stop after N steps without a new least loss", NULL, 1, 1e15 },
+		  "stop after N steps without a lower loss", NULL, 1, 1e15 },
 		{ 0, "data", DLB_OPT_STR, &e->data, "SPEC",
 		  "idx:, npy:, images:, tokens:, text:FILE..., digits[:train|:test] or random", NULL, 0, 0 },
 		{ 0, "test-data", DLB_OPT_STR, &e->test_data, "SPEC",
@@ -99,7 +99,7 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		  "steps for each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0,
 		  0 },
 		{ 0, "readers", DLB_OPT_INT, &x->readers, "N",
-		  "threads a node that decode images (default: the cores that are free)", NULL, 1, 256 },
+		  "threads per node that decode images (default: the idle cores)", NULL, 1, 256 },
 		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER", "shuffled (default) or sequential", NULL, 0,
 		  0 },
 		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME",
@@ -114,50 +114,71 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 		{ 0, "clip-norm", DLB_OPT_REAL, &e->clip_norm, "X",
 		  "scale gradients so that their global norm is at most X; 0: no clipping", &e->clip_given, 0,
 		  1e38 },
-		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps",
+		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "raise the learning rate linearly over N steps",
 		  &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE",
 		  "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },
 		{ 0, "staleness", DLB_OPT_STR, &e->staleness, "RULE",
 		  "of an asynchronous plan: 2bw, stash, predict or none", NULL, 0, 0 },
 		{ 0, "delay-discount", DLB_OPT_STR, &e->delay_discount, "WHEN",
-		  "on or off: weights read D updates late learn at lr min(1, 2/(1+D)) (default off)", NULL, 0,
+		  "on or off: scale the rate of weights read D updates late by min(1, 2/(1+D)) (default off)", NULL, 0,
 		  0 },
 		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)",
 		  &e->seed_given, 0, 9e15 },
-		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw fresh weights instead of the model's", NULL,
+		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw initial weights instead of the model's", NULL,
 		  0, 0 },
+	};
+
+	memcpy(opts, rows, sizeof rows);
+	return DLB_LEN(rows);
+}
+
+/* Fills opts with the rows of files, replicas and the run itself; returns their number. */
+static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
+{
+	struct dlb_exec_options *x = &c->exec;
+	struct dlb_run_edit *e = &c->edit;
+	const struct dlb_opt rows[] = {
 		{ 0, "checkpoint", DLB_OPT_STR, &x->checkpoint, "DIR",
-		  "continue from the newest checkpoint there; leave one at the end", NULL, 0, 0 },
-		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N", "and after every N steps",
-		  NULL, 1, 1e15 },
+		  "continue from the newest checkpoint in DIR; write one at the end", NULL, 0, 0 },
+		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N",
+		  "write a checkpoint after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)",
 		  NULL, 0, 0 },
 		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE",
-		  "write the loss of each step, a line each", NULL, 0, 0 },
+		  "write one loss per line and step", NULL, 0, 0 },
 		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE",
-		  "write loss, times and bytes of each step, a JSON object a line", NULL, 0, 0 },
+		  "write loss, times and bytes of each step, one JSON object per line", NULL, 0, 0 },
 		{ 0, "eval-every", DLB_OPT_INT, &x->eval_every, "N",
 		  "measure on the test data after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",
 		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR",
-		  "stretch every op of a node, for experiments", NULL, 0, 0 },
+		  "make every op of a node FACTOR times slower, for experiments", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
-		  "give up when a node is silent for so long (default 30)", NULL, 0, 1e9 },
+		  "end the run when a node is silent for S seconds (default 30)", NULL, 0, 1e9 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
-		  "running variance by PyTorch's rule", NULL, 0, 0 },
+		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
-		  "go on when the loss is not finite", NULL, 0, 0 },
-		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL, "let the simulator walk the programs", NULL,
+		  "continue when the loss is not finite", NULL, 0, 0 },
+		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL, "simulate the programs; train nothing", NULL,
 		  0, 0 },
 		{ 0, "print-program", DLB_OPT_FLAG, &c->print_program, NULL,
 		  "print the compiled programs and stop", NULL, 0, 0 },
 	};
-	int n = DLB_LEN(rows);
 
 	memcpy(opts, rows, sizeof rows);
+	return DLB_LEN(rows);
+}
+
+/* Fills opts[MOST_OPTIONS]; returns the number of rows. */
+static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
+{
+	struct dlb_run_edit *e = &c->edit;
+	int n = training_rows(opts, c, t);
+
+	n += run_rows(opts + n, c, t);
 	for (int h = 0; h < DLB_N_HYPER; h++) {
 		const struct dlb_hyper *p = &dlb_hypers[h];
 

@@ -526,71 +526,31 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 	return fits;
 }
 
+/* Members of the section. */
+/* clang-format off */
+static const char *const plan_members[] = {
+	"inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks",
+	"schedules_tried", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
+	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
+	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "pins",
+	"exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
+	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm",
+	"split", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",
+	"feed", "timeline",
+	NULL
+};
+/* clang-format on */
+
 static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "inputs",
-					     "algorithm",
-					     "algorithm_given",
-					     "schedule",
-					     "micro_batches",
-					     "in_flight",
-					     "chunks",
-					     "schedules_tried",
-					     "batch",
-					     "in_place",
-					     "staleness",
-					     "staleness_given",
-					     "fill_s",
-					     "seed",
-					     "objective",
-					     "effort",
-					     "optimizer",
-					     "clip",
-					     "clip_norm",
-					     "inverse_every",
-					     "placement",
-					     "hash",
-					     "value_s",
-					     "bound_s",
-					     "gap",
-					     "imbalance",
-					     "moved_ops",
-					     "moved_bytes",
-					     "migration_s",
-					     "pins",
-					     "exclude",
-					     "priority",
-					     "affinity",
-					     "rewrites",
-					     "nodes",
-					     "replicas",
-					     "power",
-					     "allreduce",
-					     "allreduce_by_size",
-					     "compress",
-					     "compress_by_class",
-					     "compress_advice",
-					     "sync",
-					     "sync_batchnorm",
-					     "split",
-					     "gossip",
-					     "sync_every",
-					     "param_server",
-					     "shards",
-					     "reduce",
-					     "max_state",
-					     "exchange_data",
-					     "feed",
-					     "timeline",
-					     NULL };
 	json_t *section;
 	struct dlb_ref nodes;
 	int n = 0;
 	if (dlb_doc_need(d, "plan", &section, err) || dlb_doc_check_inputs(d, "plan", err))
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "plan");
-	if (dlb_ref_known(&r, known, err) || read_options(&r, c->graph, p, err) ||
+	if (dlb_ref_known(&r, plan_members, err) || read_options(&r, c->graph, p, err) ||
 	    read_placement(&r, p, err) || read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) ||
 	    dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
 		return -1;
