@@ -327,10 +327,11 @@ on_terminal() { # DLB-RUN-OPTION...
 	seconds() { # DLB-RUN-OPTION...
 		dlb-run --steps 150 --data digits --transform resize=28,scale=1/16 "$@" "$tmp/doc.json" 2>/dev/null | jq .report.wall_s
 	}
-	for _ in 1 2 3 4 5 6 7; do
-		echo "$(seconds) $(seconds -v --step-log "$tmp/log")" | awk '{ print $2 / $1 }' >>"$tmp/ratios"
+	for _ in 1 2 3 4 5 6 7; do		# the least of seven: other programs only make a run longer
+		echo "$(seconds) $(seconds -v --step-log "$tmp/log")" >>"$tmp/seconds"
 	done
-	sort -n "$tmp/ratios"
+	cat "$tmp/seconds"
 	[ "$(wc -l <"$tmp/log")" -eq 150 ]
-	[ "$(sort -n "$tmp/ratios" | sed -n 4p | awk '{ print ($1 < 1.01) }')" = 1 ]
+	awk '{ plain = NR == 1 || $1 < plain ? $1 : plain; told = NR == 1 || $2 < told ? $2 : told }
+		END { print told / plain; exit told > 1.01 * plain }' "$tmp/seconds"
 }
