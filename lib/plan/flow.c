@@ -81,14 +81,6 @@ bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k)
 	return true;
 }
 
-int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m)
-{
-	int64_t M = micro_batches < batch ? micro_batches : batch;
-	if (m >= M)
-		return 0;
-	return batch / M + (m < batch % M);
-}
-
 double dlb_flow_s(const struct dlb_flow *f, int op, int m)
 {
 	return f->op_s[2 * op + (f->g->op[op].phase == DLB_UPDATE ? 0 : dlb_flow_class(f, m))];

@@ -16,6 +16,14 @@
 #include "plan/sharing.h"
 #include "plan/sums.h"
 
+int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m)
+{
+	int64_t M = micro_batches < batch ? micro_batches : batch;
+	if (m >= M)
+		return 0;
+	return batch / M + (m < batch % M);
+}
+
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
 {
 	size_t row = (size_t)p->n_nodes;
