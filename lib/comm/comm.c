@@ -226,6 +226,14 @@ static void prefer_fragments(void)
 	setenv("OMPI_MCA_btl_tcp_eager_limit", eager, 0);
 }
 
+/* Without an adapter of a fabric (InfiniBand and Omni-Path register in the first folder, Slingshot in the
+ * second) Open MPI chooses ob1, after .2 s of looking for adapters. Unless the user has chosen. */
+static void skip_absent_fabrics(void)
+{
+	if (dlb_comm_is_open_mpi() && access("/sys/class/infiniband", F_OK) && access("/sys/class/cxi", F_OK))
+		setenv("OMPI_MCA_pml", "ob1", 0);
+}
+
 size_t dlb_comm_eager_bytes(void)
 {
 	return (size_t)(dlb_comm_is_open_mpi() ? 128 : 64) << 10;
@@ -269,6 +277,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	c->world = MPI_COMM_WORLD;
 	if (!up) {
 		prefer_fragments();
+		skip_absent_fabrics();
 		/* before MPI maps shared memory, which its processes must not inherit */
 		c->awake = dlb_awake_new();
 	}
