@@ -163,17 +163,31 @@ out:
 	return rc;
 }
 
+/* Bytes that node d's memory has for the arena. */
+static double room_of(const struct dlb_problem *p, const struct dlb_program *g, int d)
+{
+	const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
+	return p->memory_bytes[d] - (double)np->scratch_bytes - (double)np->state_bytes;
+}
+
 /* least: with arenas at their lower bound. */
 static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool least)
 {
 	bool yes = true;
 	for (int d = 0; d < g->n_nodes; d++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
-		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) + (double)np->scratch_bytes +
-			       (double)np->state_bytes <=
-		       p->memory_bytes[d];
+		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) <= room_of(p, g, d);
 	}
 	return yes;
+}
+
+/* [node] of all nodes; owned by the caller. */
+static double *arena_room(const struct dlb_problem *p, const struct dlb_program *g)
+{
+	double *room = dlb_xcalloc((size_t)g->n_nodes, sizeof *room);
+	for (int d = 0; d < g->n_nodes; d++)
+		room[d] = room_of(p, g, d);
+	return room;
 }
 
 /* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is
@@ -188,14 +202,21 @@ static bool is_large(const struct dlb_plan *plan)
 static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		   struct dlb_program *program, struct dlb_error *err)
 {
+	double *room;
+	int rc;
+
 	plan->draft = draft;
+	plan->arena_room = NULL;
 	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
 		return -1;
 	if (!plan->draft || fits(p, program, false) || !fits(p, program, true))
 		return 0;
+	plan->arena_room = room = arena_room(p, program);
 	dlb_program_release(program);
-	plan->draft = false;
-	return dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+	rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+	plan->arena_room = NULL;
+	free(room);
+	return rc;
 }
 
 static double order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)

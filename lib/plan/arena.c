@@ -2,11 +2,12 @@
  *
  * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of
  * fixed position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson,
- * SR2). No packing is lower than the bound, the most bytes alive at once; one within DLB_MEMORY_GOOD of it
- * is not improved. These are tried, the cheapest first, and the lowest is kept:
+ * SR2). No packing is lower than the bound, the most bytes alive at once; one within DLB_MEMORY_GOOD of it,
+ * or that has the size that is enough, is not improved. These are tried, the cheapest first, and the lowest
+ * is kept:
  *
  *   program order   allocates places as the program runs, from a list of free blocks, the smallest that is
- *                   large enough. A draft does only this.
+ *                   large enough.
  *   by order        puts places one after the other, each at the lowest offset where it overlaps none of
  *                   those already there: by size, by bytes x time, or by lifetime, the greatest first.
  *   squeaky wheel   repeats the best of these orders under a lower ceiling. A place that does not fit below
@@ -308,6 +309,13 @@ static size_t height(const struct packing *k)
 
 /* ---- squeaky wheel ---- */
 
+/* Height that is not improved. */
+static size_t good_height(size_t bound, size_t enough)
+{
+	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD);
+	return good > enough ? good : enough;
+}
+
 static size_t ceiling_below(size_t best, size_t bound)
 {
 	size_t step = (best - bound) / 50;
@@ -337,11 +345,13 @@ static void shuffle(struct packing *k)
 	}
 }
 
-/* Lowers `best`, the height of k->best; out: offsets of the lowest packing. Returns the new height. */
-static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t *out)
+/* Lowers `best`, the height of k->best, until it is good or as far as the effort allows, which is less for a
+ * size that is enough: a search has many candidates. out: offsets of the lowest packing. Returns the new
+ * height. */
+static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t enough, size_t *out)
 {
-	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD),
-	       poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
+	size_t good = good_height(bound, enough);
+	size_t poor = enough ? SIZE_MAX : bound + (size_t)((double)bound * DLB_MEMORY_POOR);
 	size_t ceiling = ceiling_below(best, bound);
 	int64_t start = k->effort;
 	memcpy(k->order, k->best, (size_t)k->n * sizeof *k->order);
@@ -433,13 +443,15 @@ static void packing_release(struct packing *k)
 	free(k->best);
 }
 
-static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_before, size_t bound)
+static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_before, size_t bound,
+		   size_t enough)
 {
+	size_t good = good_height(bound, enough);
 	struct packing k;
 	packing_init(&k, place, n, n_instr);
 	struct piece_rank *r = dlb_xcalloc((size_t)k.n + 1, sizeof *r);
 	size_t *offset = dlb_xcalloc((size_t)k.n + 1, sizeof *offset), best = SIZE_MAX;
-	for (int rule = 0; rule < 3; rule++) {
+	for (int rule = 0; rule < 3 && best > good; rule++) {
 		rank(&k, rule, r);
 		clear(&k);
 		put_from(&k, 0, SIZE_MAX);
@@ -451,8 +463,8 @@ static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_be
 		for (int i = 0; i < k.n; i++)
 			offset[i] = k.piece[i].offset;
 	}
-	if (best > bound)
-		best = squeaky_wheel(&k, best, bound, offset);
+	if (best > good)
+		best = squeaky_wheel(&k, best, bound, enough, offset);
 	for (int i = 0, j = 0; i < n && best < height_before; i++)
 		if (place[i].offset != SIZE_MAX)
 			place[i].offset = offset[j++];
@@ -462,11 +474,9 @@ static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_be
 	return best < height_before ? best : height_before;
 }
 
-size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound)
+size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t enough, size_t *bound)
 {
 	size_t h = in_program_order(place, n, n_instr);
 	*bound = most_alive(place, n, n_instr);
-	if (draft || (double)h <= (double)*bound * (1 + DLB_MEMORY_GOOD))
-		return h;
-	return pack(place, n, n_instr, h, *bound);
+	return h <= good_height(*bound, enough) ? h : pack(place, n, n_instr, h, *bound, enough);
 }

@@ -102,6 +102,16 @@ static void find_instances(struct compiler *c)
 	free(stamp);
 }
 
+/* Size in bytes below which a node's arena need not be reduced. */
+static size_t arena_enough(const struct dlb_plan *p, int node)
+{
+	if (!p->draft)
+		return 0;
+	if (!p->arena_room || p->arena_room[node] >= (double)(SIZE_MAX / 2))
+		return SIZE_MAX;
+	return p->arena_room[node] > 0 ? (size_t)p->arena_room[node] : 0;
+}
+
 static void lay_out(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
@@ -138,8 +148,8 @@ static void lay_out(struct compiler *c)
 	}
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct dlb_node_program *np = &c->out->node[node];
-		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, c->p->draft,
-						  &np->bound_bytes);
+		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr,
+						  arena_enough(c->p, node), &np->bound_bytes);
 	}
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++) {
 		for (int m = 0; m < c->M; m++) {

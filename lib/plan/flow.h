@@ -70,7 +70,7 @@ struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
 /* Sets the offsets of places (arena.c). n_instr: of the loop, around which places may wrap. Places with
- * offset SIZE_MAX share another's and are skipped. draft: best fit in program order only. Returns the
- * arena's size in bytes; *bound: the most bytes alive at once. */
-size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound);
+ * offset SIZE_MAX share another's and are skipped. enough: the search for a smaller arena ends at this size
+ * in bytes (0: the smallest). Returns the arena's size in bytes; *bound: the most bytes alive at once. */
+size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t enough, size_t *bound);
 #endif

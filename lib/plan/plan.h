@@ -89,7 +89,10 @@ struct dlb_plan {
 	uint64_t seed;
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;
-	bool draft;				/* a candidate of a search: its arena is not minimized */
+	/* a candidate of a search: its arenas are made no smaller than arena_room, in bytes ([node], owned by
+	 * the caller; NULL: of any size) */
+	bool draft;
+	const double *arena_room;
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
