@@ -1,3 +1,4 @@
+/* test_tags=slow */
 /* Allreduce. Without MPI, the lists of hops: each chunk sums every rank's array once, sends and receives
  * match, the ring of four hop by hop, bytes as by the formula. Then under mpiexec with 1 to 4 ranks: sums are
  * right, all ranks hold the same bits, a second run gives the same bits, arrays have any length. */
