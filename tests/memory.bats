@@ -134,3 +134,31 @@ with_two() {
 		jq -en --argjson slow "$(traffic "$tmp/slow.json")" --argjson equal "$(traffic "$tmp/equal.json")" '$slow[0] < .7 * ($equal | min)'
 	done
 }
+
+# the order of node 0 with its updates at the end, as plans had it that were made for more memory
+updates_last() { jq -c '.plan.nodes[0].order |= (map(select(.[1] >= 0)) + map(select(.[1] < 0)))'; }
+
+@test "on one node a weight is updated as soon as its gradient is there: less memory, the same losses" {
+	for m in 1 4; do
+		dlb-profile --analytic --batch 8 "$model" | dlb-costmodel -c cpu:1 | dlb-place -m $m >"$tmp/first.json"
+		updates_last <"$tmp/first.json" >"$tmp/last.json"
+		for doc in first last; do
+			dlb-run --steps 4 "${digits[@]}" "$tmp/$doc.json" >"$tmp/out.json"
+			jq -c .report.losses "$tmp/out.json" >"$tmp/$doc.losses"
+			jq '.report.nodes[0].peak_bytes' "$tmp/out.json" >"$tmp/$doc.bytes"
+		done
+		cmp "$tmp/first.losses" "$tmp/last.losses"
+		[ "$(cat "$tmp/first.bytes")" -le "$(cat "$tmp/last.bytes")" ]
+		[ $m -gt 1 ] || [ "$(cat "$tmp/first.bytes")" -lt "$(cat "$tmp/last.bytes")" ]
+	done
+}
+
+@test "on several nodes updates come early where the plan does not fit otherwise" {
+	dlb-profile --analytic --batch 4 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 | dlb-place -a even >"$tmp/roomy.json"
+	bytes=$(jq '.plan.nodes[0].peak_bytes' "$tmp/roomy.json")
+	jq -c "del(.plan) | .cluster.nodes[0].memory_bytes = $bytes - 1" "$tmp/roomy.json" | dlb-costmodel | dlb-place -a even >"$tmp/tight.json"
+	jq -e --argjson bytes "$bytes" '.plan.nodes[0].peak_bytes < $bytes' "$tmp/tight.json"
+	[ "$(jq -c .plan.placement "$tmp/tight.json")" = "$(jq -c .plan.placement "$tmp/roomy.json")" ]
+	for doc in roomy tight; do dlb-run --steps 4 --data random "$tmp/$doc.json" | jq -c .report.losses >"$tmp/$doc.losses"; done
+	cmp "$tmp/roomy.losses" "$tmp/tight.losses"
+}

@@ -248,6 +248,24 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 	return n;
 }
 
+/* Compiles the ordered plan; where it does not fit, with each update as soon as its gradient is there. Returns
+ * whether it fits, -1 with err. */
+static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+			 struct dlb_program *program, struct dlb_error *err)
+{
+	for (;;) {
+		if (compile(p, plan, draft, program, err))
+			return -1;
+		if (fits(p, program, false))
+			return 1;
+		if (!dlb_schedule_can_update_first(plan))
+			return 0;
+		dlb_program_release(program);
+		plan->updates_first = true;
+		order(p, plan, plan->in_flight);
+	}
+}
+
 /* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
  * memory; limits fall until one fits. If none fits, the plan has the lowest. */
 static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
@@ -256,14 +274,14 @@ static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan,
 	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
 	for (int i = 0;; i++) {
 		int now = i < n ? limit[i] : less;
+		plan->updates_first = false;
 		if (i > 0 || n > 1)
 			order(p, plan, now);
 		if (i == 0 || now == 0)
 			less = plan->most_in_flight;
-		if (compile(p, plan, draft, program, err))
-			return -1;
-		if (fits(p, program, false))
-			return 0;
+		const int done = compile_limit(p, plan, draft, program, err);
+		if (done)
+			return done < 0 ? -1 : 0;
 		if (i >= n - 1) {
 			if (i == n - 1 && limit[i] > 0 && limit[i] < less)
 				less = limit[i];

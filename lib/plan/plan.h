@@ -81,6 +81,9 @@ struct dlb_plan {
 	/* most micro-batches in flight on a node; 0: the schedule's limit */
 	int in_flight;
 	int most_in_flight;			/* the limit in use (set by dlb_schedule_order) */
+	/* updates run as soon as their gradients are there, which frees the gradients' memory; a plan of one
+	 * node does so always */
+	bool updates_first;
 	int *placement;				/* [op] */
 	struct dlb_node_plan *node;
 	const char *algorithm, *schedule;	/* as requested; `winner`: the algorithm that made the plan */

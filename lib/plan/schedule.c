@@ -104,7 +104,8 @@ const char *dlb_schedule_names(char *out, size_t size)
 /* Items that have arrived on a node and wait for their turn. Keys: see priority(). */
 struct node_queues {
 	struct dlb_heap forward, entering;	/* of units that have entered; of those that have not */
-	struct dlb_heap backward, late;		/* late: weight gradients that fill idle time, then updates */
+	/* late: weight gradients that fill idle time */
+	struct dlb_heap backward, late, update;
 	int limit, in_flight;			/* in units; a unit is (chunk, micro-batch) */
 	int first_chunk, n_chunks;
 	int n_entered;				/* units */
@@ -126,6 +127,7 @@ struct sched {
 	int *touched, n_touched;
 	int *undone, alone;			/* [m] items to run; the lowest micro-batch with any */
 	double end;
+	bool updates_first;
 };
 
 static double seconds(const struct sched *s, int op, int m)
@@ -335,9 +337,9 @@ static void arrive(struct sched *s, int item)
 {
 	int op = item / s->f.M, m = item % s->f.M, node = s->p->placement[op], phase = s->f.g->op[op].phase;
 	struct node_queues *l = &s->node[node];
-	bool late = phase == DLB_UPDATE ||
-		    (phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op]);
-	struct dlb_heap *h = late ? &l->late : phase == DLB_BACKWARD ? &l->backward :
+	bool late = phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op];
+	struct dlb_heap *h = phase == DLB_UPDATE ? &l->update : late ? &l->late :
+			     phase == DLB_BACKWARD ? &l->backward :
 			     s->entered[unit_of(s, op, m)] ? &l->forward : &l->entering;
 	dlb_heap_push(h, priority(s, op, m), item);
 	touch(s, node);
@@ -430,8 +432,7 @@ static bool has_room(const struct sched *s, const struct node_queues *l)
 /* Whether the rule lets the micro-batch of h's first item run now. */
 static bool open(const struct sched *s, const struct dlb_heap *h)
 {
-	return h->n && (!(s->rule & RULE_ALONE) || h->item[0].id % s->f.M <= s->alone ||
-			s->f.g->op[h->item[0].id / s->f.M].phase == DLB_UPDATE);
+	return h->n && (!(s->rule & RULE_ALONE) || h->item[0].id % s->f.M <= s->alone);
 }
 
 static void dispatch(struct sched *s, int node, double t)
@@ -439,6 +440,10 @@ static void dispatch(struct sched *s, int node, double t)
 	struct node_queues *l = &s->node[node];
 	if (l->busy)
 		return;
+	if (s->updates_first && l->update.n) {
+		run(s, node, dlb_heap_pop(&l->update).id, t);
+		return;
+	}
 	if (open(s, &l->entering) && has_room(s, l) &&
 	    (!l->forward.n || l->entering.item[0].key < l->forward.item[0].key)) {
 		int m = l->entering.item[0].id % s->f.M;
@@ -454,6 +459,8 @@ static void dispatch(struct sched *s, int node, double t)
 		run(s, node, dlb_heap_pop(&l->backward).id, t);
 	else if (open(s, &l->late))
 		run(s, node, dlb_heap_pop(&l->late).id, t);
+	else if (l->update.n)
+		run(s, node, dlb_heap_pop(&l->update).id, t);
 }
 
 /* Nothing runs and items are left: lets one more unit enter at the node where the lowest one waits. */
@@ -510,6 +517,7 @@ static void sched_release(struct sched *s)
 		dlb_heap_release(&s->node[i].entering);
 		dlb_heap_release(&s->node[i].backward);
 		dlb_heap_release(&s->node[i].late);
+		dlb_heap_release(&s->node[i].update);
 	}
 	dlb_heap_release(&s->event);
 	free(s->node);
@@ -524,10 +532,27 @@ static void sched_release(struct sched *s)
 	dlb_flow_release(&s->f);
 }
 
+/* Then the order of updates changes no time. */
+static bool is_on_one_node(const struct dlb_plan *p)
+{
+	for (int i = 1; i < p->n_ops; i++)
+		if (p->placement[i] != p->placement[0])
+			return false;
+	return true;
+}
+
+bool dlb_schedule_can_update_first(const struct dlb_plan *p)
+{
+	return !p->updates_first && p->n_replicas < 2 && !dlb_plan_is_async(p) && !is_on_one_node(p);
+}
+
 double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *rule,
 			  const double *node_scale)
 {
-	struct sched s = { .p = p, .scale = node_scale, .rule = rule->rule };
+	struct sched s = { .p = p,
+			   .scale = node_scale,
+			   .rule = rule->rule,
+			   .updates_first = p->updates_first || is_on_one_node(p) };
 	if (rule->async)
 		return dlb_async_order(p, c, node_scale);
 	sched_init(&s, c);

@@ -13,6 +13,9 @@ bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than it
 /* gains by several parts of the model per node (zero-bubble: ZB-V) */
 bool dlb_schedule_in_parts(const struct dlb_schedule *s);
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
+/* Whether p->updates_first would change the order: updates come last so far, and several nodes could wait for
+ * each other. */
+bool dlb_schedule_can_update_first(const struct dlb_plan *p);
 /* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready (op,
  * m) of best priority; each op runs its micro-batches in index order; limits of micro-batches in flight
  * are raised when no item may run. node_scale[node] multiplies times (NULL: 1). Returns the makespan. */
