@@ -44,6 +44,8 @@ int main(int argc, char **argv)
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S",
 		  "seconds to search, in place of --effort; plans then differ from run to run", NULL, 1e-3, 1e6 },
+		{ 0, "batch", DLB_OPT_STR, &o.batch, "N",
+		  "samples per step; auto: the fastest per sample that fits (default: the profile's)", NULL, 0, 0 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M",
 		  "micro-batches per step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
 		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME",

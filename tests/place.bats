@@ -389,3 +389,33 @@ chains() { # OPS WIDTH
 	[[ $stderr == *'given up over all ideals'*'--effort'* ]]
 	jq -e '.plan | .value_s >= .bound_s' <<<"$output"
 }
+
+@test "--batch auto: the fastest per sample that fits, and the largest; --batch N is kept and run" {
+	dlb-profile --analytic --batch 4 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 >"$tmp/roomy.json"
+	jq -c '.cluster.nodes[].memory_bytes = 3000000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/tight.json"
+	run -0 --separate-stderr dlb-place --batch auto "$tmp/tight.json"
+	[[ $stderr == *'of '*' tried; '*' is the largest that fits'* ]]
+	echo "$output" >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	# one per cent slower per sample at most, and smaller than all others of which that is true
+	jq -e '.plan | .batch as $b | [.batches_tried[] | select(.value_s) | {batch, s: (.value_s / .batch)}] as $fit |
+		($fit | map(.s) | min) as $least | ($fit | map(select(.s <= $least * 1.01).batch) | min) == $b and
+		(.value_s == (.batches_tried[] | select(.batch == $b).value_s))' "$tmp/doc.json"
+	# the next batches that were tried above the largest that fits do not, by themselves
+	most=$(jq '[.plan.batches_tried[] | select(.value_s).batch] | max' "$tmp/doc.json")
+	least=$(jq '[.plan.batches_tried[] | select(.value_s | not).batch] | min' "$tmp/doc.json")
+	[ "$least" -gt "$most" ]
+	[ $((least - most)) -le $((1 + most / 16)) ]
+	dlb-place --batch "$most" "$tmp/tight.json" >"$tmp/most.json"
+	run -1 --separate-stderr dlb-place --batch "$least" "$tmp/tight.json"
+	one_line dlb-place 'no plan fits'
+	# the batch stays in later plans, and runs
+	dlb-place "$tmp/most.json" | jq -e --argjson most "$most" '.plan.batch == $most'
+	dlb-run --steps 2 --data random "$tmp/most.json" | jq -e --argjson most "$most" '.report.batch == $most'
+	# what fits nowhere, and a model that holds its batch
+	jq -c '.cluster.nodes[].memory_bytes = 20000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/none.json"
+	run -1 --separate-stderr dlb-place --batch auto "$tmp/none.json"
+	one_line dlb-place 'no plan fits'
+	run -2 --separate-stderr dlb-place --batch 0 "$tmp/tight.json"
+	one_line dlb-place 'wants a number of samples or auto'
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "balance/replan_input.h"
 #include "optim/optim.h"
+#include "place/batches.h"
 #include "place/make.h"
 #include "place/moves.h"
 #include "place/problem.h"
@@ -18,7 +19,7 @@
 #include "plan/sharing.h"
 #include "util/mem.h"
 
-static int check_replicas(const struct dlb_replan *o)
+static int check_numbers(const struct dlb_replan *o)
 {
 	char *end;
 	if (o->replicas && strcmp(o->replicas, "auto")) {
@@ -26,6 +27,12 @@ static int check_replicas(const struct dlb_replan *o)
 		if (end == o->replicas || *end || n < 1 || n > 1 << 20)
 			return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'",
 					     o->replicas);
+	}
+	if (o->batch && strcmp(o->batch, "auto")) {
+		long long n = strtoll(o->batch, &end, 10);
+		if (end == o->batch || *end || n < 1 || n > INT64_C(1) << 40)
+			return dlb_cli_usage(o->cli, "--batch wants a number of samples or auto, not '%s'",
+					     o->batch);
 	}
 	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
 		return dlb_cli_usage(o->cli, "--split wants even or power, not '%s'", o->split);
@@ -62,7 +69,7 @@ int dlb_replan_check(const struct dlb_replan *o)
 	if (o->staleness && dlb_staleness_find(o->staleness) < 0)
 		return dlb_cli_usage(o->cli, "no rule '%s'; there are 2bw, stash, predict and none",
 				     o->staleness);
-	return check_replicas(o);
+	return check_numbers(o);
 }
 
 /* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
@@ -213,6 +220,97 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 	return rc;
 }
 
+/* Schedule and micro-batches where they are to be chosen, then the plan. */
+static int choose_and_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
+			   struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+{
+	const struct dlb_replan *o = in->options;
+
+	if (o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP &&
+	    dlb_place_schedule(p, o->micro_batches_given, make_plan, in, trial, n_trials, err))
+		return -1;
+	return make_plan(in, p, plan, err);
+}
+
+struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
+
+/* arg: a struct at_batch, as dlb_place_batch hands it on. */
+static int plan_at_batch(void *arg, int64_t batch, double *value_s, struct dlb_error *err)
+{
+	const struct at_batch *x = arg;
+	struct dlb_problem q = *x->p;
+	struct dlb_plan plan = { .n_ops = 0 };
+	struct dlb_trial *trial = NULL;
+	int rc, n_trials = 0;
+
+	memset(&q.arena, 0, sizeof q.arena);
+	q.n_groups = 0;
+	q.batch = batch;
+	q.tried = NULL;
+	q.said = NULL;
+	if (dlb_problem_init(&q, err))
+		return -1;
+	rc = choose_and_make(x->in, &q, &plan, &trial, &n_trials, err);
+	if (!rc)
+		*value_s = plan.value_s;
+	if (!rc)
+		dlb_cli_say(x->in->options->cli, "batch %-6lld step %.6g ms, %.4g us a sample", (long long)batch,
+			    plan.value_s * 1e3, plan.value_s / (double)batch * 1e6);
+	else
+		dlb_cli_say(x->in->options->cli, "batch %-6lld %.120s", (long long)batch, err->what);
+	free(trial);
+	dlb_plan_release(&plan);
+	dlb_problem_release(&q);
+	return rc;
+}
+
+/* --batch auto: sets the problem's batch; s keeps the trials. */
+static int choose_batch(struct replan_input *in, struct dlb_problem *p, struct dlb_batch_search *s,
+			struct dlb_error *err)
+{
+	const struct dlb_replan *o = in->options;
+	const struct dlb_replicas_choice c = replicas_choice(in);
+	struct at_batch x = { in, p };
+	char most[80];
+
+	if (p->objective != DLB_STEP)
+		return dlb_fail(err, NULL, "--batch auto compares simulated steps, and --objective %s has none",
+				dlb_objectives[p->objective]);
+	s->plan = plan_at_batch;
+	s->arg = &x;
+	s->first = p->batch;
+	s->least = c.n > 1 ? c.n : 1;
+	if (dlb_place_batch(s, err))
+		return -1;
+	if (s->bounded)
+		snprintf(most, sizeof most, "%lld is the largest that fits", (long long)s->largest);
+	else
+		snprintf(most, sizeof most, "none above %lld was tried", (long long)s->largest);
+	dlb_cli_warn(o->cli, "batch %lld is the fastest per sample within %g %%, of %d tried; %s%s",
+		     (long long)s->chosen, DLB_BATCH_NEAR * 100, s->n_trials, most,
+		     s->chosen > in->graph.batch ? "; times above the profile's batch are extrapolated "
+						    "(dlb-profile --batch)" :
+						    "");
+	dlb_problem_release(p);
+	p->n_groups = 0;
+	p->batch = s->chosen;
+	return dlb_problem_init(p, err);
+}
+
+static json_t *write_batches(const struct dlb_batch_search *s)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < s->n_trials; i++) {
+		json_t *o = json_pack("{sI}", "batch", (json_int_t)s->trial[i].batch);
+
+		if (isfinite(s->trial[i].value_s))
+			json_object_set_new(o, "value_s", dlb_doc_number(s->trial[i].value_s));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
 static json_t *write_trials(const struct dlb_trial *trial, int n)
 {
 	json_t *list = json_array();
@@ -274,13 +372,13 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	struct dlb_problem p = { .n_groups = 0 };
 	struct dlb_plan plan = { .n_ops = 0 };
 	struct dlb_trial *trial = NULL;
+	struct dlb_batch_search batches = { .n_trials = 0 };
 	int rc = -1, n_trials = 0;
 	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
 		goto out;
-	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
-	    dlb_place_schedule(&p, o->micro_batches_given, make_plan, in, &trial, &n_trials, err))
+	if (o->batch && !strcmp(o->batch, "auto") && choose_batch(in, &p, &batches, err))
 		goto out;
-	if (make_plan(in, &p, &plan, err))
+	if (choose_and_make(in, &p, &plan, &trial, &n_trials, err))
 		goto out;
 	compare_with_one(o, &p, &plan);
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
@@ -297,6 +395,8 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	json_t *section = dlb_plan_write(&plan);
 	if (n_trials)
 		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
+	if (batches.n_trials)
+		json_object_set_new(section, "batches_tried", write_batches(&batches));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", section);
 	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved",
@@ -305,6 +405,7 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	rc = 0;
 out:
 	free(trial);
+	free(batches.trial);
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
 	dlb_constraints_release(&o->constraints);

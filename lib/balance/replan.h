@@ -16,6 +16,7 @@ struct dlb_replan {
 	int64_t effort;					/* 0: default */
 	double search_s;				/* 0: no limit */
 	double clip_norm; bool clip_given;
+	const char *batch;				/* samples per step, or auto */
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_sharing_options sharing;

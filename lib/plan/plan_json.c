@@ -6,6 +6,7 @@
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
  *      "in_flight": 3, "chunks": 2,                                      absent: as schedule and placer have them
  *      "schedules_tried": [{"schedule", "micro_batches", "value_s"}],    by --schedule auto; no value: does not fit
+ *      "batches_tried": [{"batch", "value_s"}],                          by --batch auto; the same
  *      "replicas": [[0], [1]], "power": [2, 1],                          absent: one replica; even shares
  *      "allreduce": "ring", "compress": "none", "sync": false, "sync_batchnorm": false,     how replicas sum gradients
  *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
@@ -530,7 +531,7 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 /* clang-format off */
 static const char *const plan_members[] = {
 	"inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks",
-	"schedules_tried", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
+	"schedules_tried", "batches_tried", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
 	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "pins",
 	"exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",

@@ -46,7 +46,7 @@ CHOICES = {
     ("dlb-place", "chunks"): [], ("dlb-place", "seed"): [], ("dlb-place", "optimizer"): [], ("dlb-place", "clip-norm"): [],
     ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
     ("dlb-place", "affinity"): [], ("dlb-place", "from"): [], ("dlb-place", "sync-every"): [],
-    ("dlb-place", "replicas"): ["auto"], ("dlb-place", "param-server"): ["none"], ("dlb-place", "gossip"): [],
+    ("dlb-place", "replicas"): ["auto"], ("dlb-place", "batch"): ["auto"], ("dlb-place", "param-server"): ["none"], ("dlb-place", "gossip"): [],
     ("dlb-place", "split"): ["even", "power"],
     ("dlb-run", "param-server"): ["none"], ("dlb-run", "gossip"): [], ("dlb-run", "sync-every"): [],
     ("dlb-run", "data"): ["idx", "npy", "images", "tokens", "text", "digits", "random"],
@@ -422,6 +422,10 @@ def place():
     unused(tool, "--effort 3", "dlb-place -a greedy {} $D/cost.json", "greedy")
     shows(tool, "--time 0.2", "dlb-place -q -m 4 {} $D/cost.json", ".plan.effort")
     unused(tool, "--time 0.2", "dlb-place -a greedy {} $D/cost.json", "greedy")
+    shows(tool, "--batch 12", "dlb-place -q {} $D/cost2.json", ".plan.batch, .plan.value_s")
+    shows(tool, "--batch auto", "dlb-place -q {} $D/cost2.json", ".plan.batches_tried")
+    refuses(tool, "--batch none", "dlb-place {} $D/cost2.json", "wants a number")
+    refuses(tool, "--batch auto", "dlb-place {} $D/net-doc.json", "compares simulated steps")
     shows(tool, "--micro-batches 4", "dlb-place -q -a even {} $D/cost2.json", ".plan.value_s")
     for name in ("gpipe", "interleaved", "zero-bubble", "none", "async"):
         shows(tool, f"--schedule {name}", two, "[.plan.nodes[].order], .plan.value_s")

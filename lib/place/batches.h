@@ -1,0 +1,25 @@
+/* The choice of the batch. */
+#ifndef DLB_PLACE_BATCHES_H
+#define DLB_PLACE_BATCHES_H
+#include "place/place.h"
+
+/* value_s: seconds per step of the plan for that batch; INFINITY: no plan fits the nodes' memory. */
+struct dlb_batch_trial { int64_t batch; double value_s; };
+#define DLB_BATCH_NEAR 0.01		/* a larger batch must save more than this fraction of a sample's time */
+struct dlb_batch_search {
+	/* Plans for a batch. -1 with err, of status 1 where no plan fits. */
+	int (*plan)(void *arg, int64_t batch, double *value_s, struct dlb_error *err);
+	void *arg;
+	int64_t first, least;			/* where the search begins; it goes no lower than `least` */
+	/* results; trial: owned by the caller, by batch */
+	struct dlb_batch_trial *trial;
+	int n_trials;
+	/* of those that fit: the smallest with seconds per sample within DLB_BATCH_NEAR of the least; the largest */
+	int64_t chosen, largest;
+	bool bounded;				/* a larger batch than `largest` was tried and does not fit */
+};
+/* Doubles the batch from s->first until no plan fits (halves it where the first does not), then looks between
+ * the last that fits and the first that does not, to a sixteenth. Memory is taken to grow with the batch. -1
+ * with err, which says what is lacking, where no batch fits. */
+int dlb_place_batch(struct dlb_batch_search *s, struct dlb_error *err);
+#endif
