@@ -419,3 +419,20 @@ chains() { # OPS WIDTH
 	run -2 --separate-stderr dlb-place --batch 0 "$tmp/tight.json"
 	one_line dlb-place 'wants a number of samples or auto'
 }
+
+@test "where no plan fits, the line names micro-batches and a batch that would" {
+	dlb-profile --analytic --batch 64 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 |
+		jq -c '.cluster.nodes[].memory_bytes = 900000 | del(.cost)' | dlb-costmodel >"$tmp/tight.json"
+	run -1 --separate-stderr dlb-place "$tmp/tight.json"
+	one_line dlb-place 'no plan fits' 'would fit'
+	[[ $stderr =~ '--micro-batches '([0-9]+)' or --batch '([0-9]+)' would fit' ]]
+	m=${BASH_REMATCH[1]} batch=${BASH_REMATCH[2]}
+	dlb-place -m "$m" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 900000)'
+	dlb-place --batch "$batch" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 900000)'
+	run -1 dlb-place -m $((m / 2)) "$tmp/tight.json"
+	run -1 dlb-place --batch $((batch + 1 + batch / 16)) "$tmp/tight.json"
+	# nothing would: the general words
+	jq -c '.cluster.nodes[].memory_bytes = 20000 | del(.cost)' "$tmp/tight.json" | dlb-costmodel >"$tmp/none.json"
+	run -1 --separate-stderr dlb-place "$tmp/none.json"
+	one_line dlb-place 'try more micro-batches or nodes'
+}

@@ -2,9 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "balance/replan_input.h"
+#include "balance/replan_batch.h"
 #include "optim/optim.h"
-#include "place/batches.h"
 #include "place/make.h"
 #include "place/moves.h"
 #include "place/problem.h"
@@ -73,7 +72,7 @@ int dlb_replan_check(const struct dlb_replan *o)
 }
 
 /* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
-static struct dlb_replicas_choice replicas_choice(const struct replan_input *in)
+struct dlb_replicas_choice dlb_replan_replicas(const struct replan_input *in)
 {
 	const struct dlb_replan *o = in->options;
 	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
@@ -102,11 +101,11 @@ static int place_anew(const struct replan_input *in, const struct dlb_problem *p
 		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
 	const struct dlb_replan *o = in->options;
-	struct dlb_replicas_choice c = replicas_choice(in);
+	struct dlb_replicas_choice c = dlb_replan_replicas(in);
 	const char *advice = c.n == 1 ? NULL : dlb_sharing_advice(&c.sharing);
 	if (c.n == 1 && dlb_sharing_asks(&o->sharing))
 		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
-	if (advice)
+	if (advice && !in->quiet)
 		dlb_cli_warn(o->cli, "%s", advice);
 	if (c.n != 1)
 		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
@@ -220,8 +219,7 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 	return rc;
 }
 
-/* Schedule and micro-batches where they are to be chosen, then the plan. */
-static int choose_and_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
+int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
 			   struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
 	const struct dlb_replan *o = in->options;
@@ -230,85 +228,6 @@ static int choose_and_make(struct replan_input *in, struct dlb_problem *p, struc
 	    dlb_place_schedule(p, o->micro_batches_given, make_plan, in, trial, n_trials, err))
 		return -1;
 	return make_plan(in, p, plan, err);
-}
-
-struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
-
-/* arg: a struct at_batch, as dlb_place_batch hands it on. */
-static int plan_at_batch(void *arg, int64_t batch, double *value_s, struct dlb_error *err)
-{
-	const struct at_batch *x = arg;
-	struct dlb_problem q = *x->p;
-	struct dlb_plan plan = { .n_ops = 0 };
-	struct dlb_trial *trial = NULL;
-	int rc, n_trials = 0;
-
-	memset(&q.arena, 0, sizeof q.arena);
-	q.n_groups = 0;
-	q.batch = batch;
-	q.tried = NULL;
-	q.said = NULL;
-	if (dlb_problem_init(&q, err))
-		return -1;
-	rc = choose_and_make(x->in, &q, &plan, &trial, &n_trials, err);
-	if (!rc)
-		*value_s = plan.value_s;
-	if (!rc)
-		dlb_cli_say(x->in->options->cli, "batch %-6lld step %.6g ms, %.4g us a sample", (long long)batch,
-			    plan.value_s * 1e3, plan.value_s / (double)batch * 1e6);
-	else
-		dlb_cli_say(x->in->options->cli, "batch %-6lld %.120s", (long long)batch, err->what);
-	free(trial);
-	dlb_plan_release(&plan);
-	dlb_problem_release(&q);
-	return rc;
-}
-
-/* --batch auto: sets the problem's batch; s keeps the trials. */
-static int choose_batch(struct replan_input *in, struct dlb_problem *p, struct dlb_batch_search *s,
-			struct dlb_error *err)
-{
-	const struct dlb_replan *o = in->options;
-	const struct dlb_replicas_choice c = replicas_choice(in);
-	struct at_batch x = { in, p };
-	char most[80];
-
-	if (p->objective != DLB_STEP)
-		return dlb_fail(err, NULL, "--batch auto compares simulated steps, and --objective %s has none",
-				dlb_objectives[p->objective]);
-	s->plan = plan_at_batch;
-	s->arg = &x;
-	s->first = p->batch;
-	s->least = c.n > 1 ? c.n : 1;
-	if (dlb_place_batch(s, err))
-		return -1;
-	if (s->bounded)
-		snprintf(most, sizeof most, "%lld is the largest that fits", (long long)s->largest);
-	else
-		snprintf(most, sizeof most, "none above %lld was tried", (long long)s->largest);
-	dlb_cli_warn(o->cli, "batch %lld is the fastest per sample within %g %%, of %d tried; %s%s",
-		     (long long)s->chosen, DLB_BATCH_NEAR * 100, s->n_trials, most,
-		     s->chosen > in->graph.batch ? "; times above the profile's batch are extrapolated "
-						    "(dlb-profile --batch)" :
-						    "");
-	dlb_problem_release(p);
-	p->n_groups = 0;
-	p->batch = s->chosen;
-	return dlb_problem_init(p, err);
-}
-
-static json_t *write_batches(const struct dlb_batch_search *s)
-{
-	json_t *list = json_array();
-
-	for (int i = 0; i < s->n_trials; i++) {
-		json_t *o = json_pack("{sI}", "batch", (json_int_t)s->trial[i].batch);
-
-		if (isfinite(s->trial[i].value_s))
-			json_object_set_new(o, "value_s", dlb_doc_number(s->trial[i].value_s));
-		json_array_append_new(list, o);
-	}
-	return list;
 }
 
 static json_t *write_trials(const struct dlb_trial *trial, int n)
@@ -376,10 +295,13 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	int rc = -1, n_trials = 0;
 	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
 		goto out;
-	if (o->batch && !strcmp(o->batch, "auto") && choose_batch(in, &p, &batches, err))
+	if (o->batch && !strcmp(o->batch, "auto") && dlb_replan_batch(in, &p, &batches, err))
 		goto out;
-	if (choose_and_make(in, &p, &plan, &trial, &n_trials, err))
+	if (dlb_replan_make(in, &p, &plan, &trial, &n_trials, err)) {
+		if (dlb_error_status(err) == 1)
+			dlb_replan_suggest(in, &p, err);
 		goto out;
+	}
 	compare_with_one(o, &p, &plan);
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	if (compress(&p, &plan, err))
@@ -396,7 +318,7 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	if (n_trials)
 		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
 	if (batches.n_trials)
-		json_object_set_new(section, "batches_tried", write_batches(&batches));
+		json_object_set_new(section, "batches_tried", dlb_replan_write_batches(&batches));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", section);
 	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved",

@@ -15,6 +15,7 @@ struct replan_input {
 	/* ops whose fused activation the table has on another kind */
 	int n_fused_elsewhere;
 	const struct dlb_replan *options;		/* for the functions that the search calls */
+	bool quiet;					/* a plan to compare: warns of nothing */
 	struct dlb_progress progress;
 };
 /* Reads all sections; parts fused activations where the table of affinity wants it. in: zeroed; to be

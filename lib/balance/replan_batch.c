@@ -1,0 +1,154 @@
+/* Batches that fit: --batch auto, and what would fit where nothing does. See replan_batch.h. */
+#include "balance/replan_batch.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/problem.h"
+
+/* Ops times nodes up to which a plan that does not fit is made again for other batches. */
+enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
+
+struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
+
+/* Seconds per step of the plan for another batch or number of micro-batches. -1 with err. */
+static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64_t batch, int micro_batches,
+		     double *value_s, struct dlb_error *err)
+{
+	struct dlb_problem q = *p;
+	struct dlb_plan plan = { .n_ops = 0 };
+	struct dlb_trial *trial = NULL;
+	int rc, n_trials = 0;
+
+	memset(&q.arena, 0, sizeof q.arena);
+	q.n_groups = 0;
+	q.batch = batch;
+	q.micro_batches = micro_batches;
+	q.tried = NULL;
+	q.said = NULL;
+	q.warned = NULL;
+	if (dlb_problem_init(&q, err))
+		return -1;
+	in->quiet = true;
+	rc = dlb_replan_make(in, &q, &plan, &trial, &n_trials, err);
+	in->quiet = false;
+	if (!rc)
+		*value_s = plan.value_s;
+	free(trial);
+	dlb_plan_release(&plan);
+	dlb_problem_release(&q);
+	return rc;
+}
+
+/* arg: a struct at_batch, as dlb_place_batch hands it on. */
+static int plan_at_batch(void *arg, int64_t batch, double *value_s, struct dlb_error *err)
+{
+	const struct at_batch *x = arg;
+	const struct dlb_cli *cli = x->in->options->cli;
+	const int rc = plan_with(x->in, x->p, batch, x->p->micro_batches, value_s, err);
+
+	if (rc)
+		dlb_cli_say(cli, "batch %-6lld %.120s", (long long)batch, err->what);
+	else
+		dlb_cli_say(cli, "batch %-6lld step %.6g ms, %.4g us a sample", (long long)batch, *value_s * 1e3,
+			    *value_s / (double)batch * 1e6);
+	return rc;
+}
+
+int dlb_replan_batch(struct replan_input *in, struct dlb_problem *p, struct dlb_batch_search *s,
+			struct dlb_error *err)
+{
+	const struct dlb_replan *o = in->options;
+	const struct dlb_replicas_choice c = dlb_replan_replicas(in);
+	struct at_batch x = { in, p };
+	char most[80];
+
+	if (p->objective != DLB_STEP)
+		return dlb_fail(err, NULL, "--batch auto compares simulated steps, and --objective %s has none",
+				dlb_objectives[p->objective]);
+	s->plan = plan_at_batch;
+	s->arg = &x;
+	s->first = p->batch;
+	s->least = c.n > 1 ? c.n : 1;
+	if (dlb_place_batch(s, err))
+		return -1;
+	if (s->bounded)
+		snprintf(most, sizeof most, "%lld is the largest that fits", (long long)s->largest);
+	else
+		snprintf(most, sizeof most, "none above %lld was tried", (long long)s->largest);
+	dlb_cli_warn(o->cli, "batch %lld is the fastest per sample within %g %%, of %d tried; %s%s",
+		     (long long)s->chosen, DLB_BATCH_NEAR * 100, s->n_trials, most,
+		     s->chosen > in->graph.batch ? "; times above the profile's batch are extrapolated "
+						    "(dlb-profile --batch)" :
+						    "");
+	dlb_problem_release(p);
+	p->n_groups = 0;
+	p->batch = s->chosen;
+	return dlb_problem_init(p, err);
+}
+
+json_t *dlb_replan_write_batches(const struct dlb_batch_search *s)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < s->n_trials; i++) {
+		json_t *o = json_pack("{sI}", "batch", (json_int_t)s->trial[i].batch);
+
+		if (isfinite(s->trial[i].value_s))
+			json_object_set_new(o, "value_s", dlb_doc_number(s->trial[i].value_s));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+/* The least number of micro-batches, doubled from the problem's on, whose plan fits; 0: none. */
+static int micro_batches_that_fit(struct replan_input *in, const struct dlb_problem *p)
+{
+	const bool chosen = in->options->schedule && !strcmp(in->options->schedule, "auto");
+	double value_s;
+
+	for (int M = 2 * p->micro_batches; M <= SUGGEST_MICRO_BATCHES && M <= p->batch && !chosen; M *= 2) {
+		struct dlb_error ignored = { .what = "" };
+
+		if (plan_with(in, p, p->batch, M, &value_s, &ignored) == 0)
+			return M;
+	}
+	return 0;
+}
+
+/* The largest batch below the problem's, to a sixteenth, whose plan fits; 0: none. */
+static int64_t batch_that_fits(struct replan_input *in, const struct dlb_problem *p)
+{
+	struct at_batch x = { in, p };
+	struct dlb_error ignored = { .what = "" };
+	struct dlb_batch_search s = { .plan = plan_at_batch, .arg = &x, .first = p->batch };
+	const int n = dlb_replan_replicas(in).n;
+	int64_t most = 0;
+
+	s.least = n > 1 ? n : 1;
+	if (dlb_place_batch(&s, &ignored) == 0)
+		most = s.largest;
+	free(s.trial);
+	return most;
+}
+
+void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
+{
+	static const char cure[] = "try more micro-batches or nodes";
+	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "";
+	int M;
+	int64_t batch;
+
+	if (!at || p->objective != DLB_STEP || p->graph->fixed_batch ||
+	    (int64_t)p->graph->n_ops * p->cluster->n_nodes > SUGGEST_ITEMS)
+		return;
+	M = micro_batches_that_fit(in, p);
+	batch = p->batch > 1 ? batch_that_fits(in, p) : 0;
+	if (!M && !batch)
+		return;
+	if (M)
+		snprintf(more, sizeof more, "--micro-batches %d", M);
+	if (batch)
+		snprintf(less, sizeof less, "--batch %lld", (long long)batch);
+	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s would fit", more, M && batch ? " or " : "",
+		 less);
+}
