@@ -50,8 +50,7 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 	if (!r->test_b && r->mean_excess_s > 0)
 		dlb_cli_warn(cli,
 			     "nodes still wait %.1f%% of a step beyond what is structural: %.6g s a step, "
-			     "and no plan can "
-			     "take less than %.6g s",
+			     "and no plan can take less than %.6g s",
 			     100 * r->mean_excess_s / t, b->best_step_s, b->floor_s);
 }
 

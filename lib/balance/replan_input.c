@@ -163,8 +163,7 @@ static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct
 		if (!rc && n_unmeasured)
 			dlb_cli_warn(o->cli,
 				     "%d kinds of op were not measured by themselves, and are estimated; "
-				     "dlb-profile --no-rewrite conv-relu "
-				     "(norm-relu, add-relu) measures them",
+				     "dlb-profile --no-rewrite conv-relu (norm-relu, add-relu) measures them",
 				     n_unmeasured);
 		rc = rc || read_input(doc, o, in, err) ? -1 : 0;
 	}

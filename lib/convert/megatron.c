@@ -105,8 +105,7 @@ static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
 		else if (!c[k].n_mixing || c[k].n_dense < 2)
 			rc = dlb_fail_no(err, NULL,
 					 "no stack of transformer layers: layer %d has %s; Megatron's layers "
-					 "are attention and products of "
-					 "matrices",
+					 "are attention and products of matrices",
 					 k, c[k].n_mixing ? "not two products of matrices" : "no attention");
 		else if (c[k].n != c[0].n || c[k].types != c[0].types)
 			rc = dlb_fail_no(err, NULL,

@@ -299,8 +299,7 @@ static int judge(struct trial *v, int t, struct dlb_error *err)
 	const double by = v->suspect < 0 ? off : v->off;
 	dlb_fail(err, o->name,
 		 "%s (opset %d) mixes samples: of two together it makes other than of each alone (by %.2g of "
-		 "its largest "
-		 "value), so other micro-batches would give other losses",
+		 "its largest value), so other micro-batches would give other losses",
 		 o->type, o->opset, by);
 	return dlb_hint(err, "train it in one micro-batch");
 }

@@ -177,8 +177,7 @@ int dlb_batch_place(struct fold *f, int op, struct dlb_error *err)
 						       "export with dynamic_shapes for the batch, or train "
 						       "at the exported batch",
 						       "makes dimension %d of '%s' of the batch and of what "
-						       "is one sample's ('%s'): samples "
-						       "would be mixed",
+						       "is one sample's ('%s'): samples would be mixed",
 						       d, f->g->tensor[y].name, f->g->tensor[o->in[0]].name);
 		}
 	}

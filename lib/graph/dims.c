@@ -187,8 +187,7 @@ static int resolve(struct dlb_graph *g, struct dlb_tensor *x, int k, const char 
 	}
 	if (!dlb_dim_fit(at, 12, &x->dim[k]))
 		return dlb_refuse(err, x->name, "export with the batch as a dimension of its own",
-				  "dimension %d of the input, '%s', does "
-				  "not follow the batch linearly",
+				  "dimension %d of the input, '%s', does not follow the batch linearly",
 				  k, x->dim_name[k]);
 	return 0;
 }

@@ -483,8 +483,7 @@ int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err)
 	if (*o->domain)
 		return dlb_hint(err,
 				"'%s' is no domain of ONNX: export without custom operators and before "
-				"another tool fuses any, or "
-				"with the operator as a function of the model",
+				"another tool fuses any, or with the operator as a function of the model",
 				o->domain);
 	return dlb_hint(
 		err,

@@ -326,10 +326,9 @@ static void say_lost(struct choosing *ch, bool told)
 	if (n && told)
 		dlb_graph_note(g,
 			       "%d parameter%s of the exporter's list %s not in the model as %s ('%s'%s): it "
-			       "has what it computed from "
-			       "%s, or nothing; --weights STATE.safetensors counts the elements; "
-			       "torch.onnx.export(model, args, FILE, "
-			       "optimize=False) keeps them",
+			       "has what it computed from %s, or nothing; --weights STATE.safetensors counts "
+			       "the elements; torch.onnx.export(model, args, FILE, optimize=False) keeps "
+			       "them",
 			       n, n == 1 ? "" : "s", n == 1 ? "is" : "are", n == 1 ? "it is" : "they are",
 			       first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
 }
@@ -355,8 +354,7 @@ static void find_lost(struct choosing *ch)
 	if (n > ch->n_lost || ch->n_buffers) {
 		dlb_graph_note(g,
 			       "%d initializer%s without a role may hold %s of the exporter's list: not "
-			       "trained; --weights STATE.safetensors or "
-			       "--parameters tells",
+			       "trained; --weights STATE.safetensors or --parameters tells",
 			       n, n == 1 ? "" : "s", n == 1 ? "a parameter" : "parameters");
 		return;
 	}
@@ -386,9 +384,8 @@ static void say_in_place(struct choosing *ch)
 	if (n)
 		dlb_graph_note(g,
 			       "%d initializer%s ('%s'%s) that the state_dict has not %s trained as %s, and "
-			       "saved beside its tensors: what the "
-			       "exporter computed from parameters; load_state_dict() takes the others with "
-			       "strict=False",
+			       "saved beside its tensors: what the exporter computed from parameters; "
+			       "load_state_dict() takes the others with strict=False",
 			       n, n == 1 ? "" : "s", first, n == 1 ? "" : " ...", n == 1 ? "is" : "are",
 			       n == 1 ? "it is" : "they are");
 }

@@ -793,9 +793,8 @@ static void say_missing(struct dict_matching *m)
 	if (n)
 		dlb_graph_note(m->g,
 			       "%d parameter%s of the state_dict, of %lld elements, %s not in the model "
-			       "('%s'%s): not trained, and "
-			       "saved as %s; torch.onnx.export(model, args, FILE, optimize=False) keeps what "
-			       "the model uses",
+			       "('%s'%s): not trained, and saved as %s; torch.onnx.export(model, args, FILE, "
+			       "optimize=False) keeps what the model uses",
 			       n, n == 1 ? "" : "s", (long long)elements, n == 1 ? "is" : "are", first,
 			       n == 1 ? "" : " ...", n == 1 ? "it is" : "they are");
 }

@@ -233,8 +233,7 @@ void dlb_graph_note_dropout(struct dlb_graph *g)
 	if (dropping && attention)
 		dlb_graph_note(g,
 			       "%d attention Softmax ha%s no Dropout, though the model has %d elsewhere: if "
-			       "the exporter left it out, "
-			       "--dropout '%s=P' puts it back",
+			       "the exporter left it out, --dropout '%s=P' puts it back",
 			       attention, attention == 1 ? "s" : "ve", dropping,
 			       attention == 1 ? g->op[last].name : "*Softmax*");
 }

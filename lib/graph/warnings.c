@@ -143,8 +143,7 @@ static void tied_weights(struct warning_list *l)
 	if (n_merged)
 		say(l, dlb_arena_printf(&l->g->arena,
 					"%d weight%s or statistics of equal values were merged by the "
-					"exporter ('%s' has %d "
-					"readers): they stay tied in training; %s",
+					"exporter ('%s' has %d readers): they stay tied in training; %s",
 					n_merged, n_merged == 1 ? "" : "s", g->tensor[merged].name, readers,
 					g->n_listed ? AS_WRITTEN : HOW_TO_EXPORT));
 	if (n_shared)
@@ -202,8 +201,7 @@ static void nameless(struct warning_list *l)
 	if (n && !g->state_path)
 		say(l, dlb_arena_printf(&l->g->arena,
 					"%d weight%s the exporter's name%s ('%s'%s), not the module's: "
-					"--weights STATE.safetensors "
-					"gives %s",
+					"--weights STATE.safetensors gives %s",
 					n, n == 1 ? " has" : "s have", n == 1 ? "" : "s", first,
 					n == 1 ? "" : " ...", n == 1 ? "it its own" : "them theirs"));
 }

@@ -253,8 +253,7 @@ static void read_signature(struct onnx_reader *r, const char *text)
 	if (!is_text || (is_object ? read_object(&l, text + sizeof object - 1) : read_lines(&l, text))) {
 		dlb_graph_note(r->g,
 			       "the exporter's list of parameters (%s in the metadata) cannot be read and is "
-			       "ignored: "
-			       "the role of each initializer decides if it is trained",
+			       "ignored: the role of each initializer decides if it is trained",
 			       strrchr(KEY, '.') + 1);
 	} else {
 		r->g->listed = dlb_arena_array(&r->g->arena, (size_t)l.n + 1, sizeof *l.item);

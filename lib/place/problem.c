@@ -159,8 +159,7 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 		if (isinf(dlb_time_s(p, g, d)))
 			return dlb_fail_no(err, NULL,
 					   "no plan fits: node %d (%s) has no kernel for op '%s' (%s), which "
-					   "is pinned to it, "
-					   "or for what is bound to it",
+					   "is pinned to it, or for what is bound to it",
 					   d, kind, name, p->graph->op[i].type);
 		for (int other = 0; other < p->n_classes; other++)
 			if (other != p->class_of[d])
@@ -226,8 +225,7 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	if (p->graph->fixed_batch && (p->micro_batches > 1 || p->batch != p->graph->batch)) {
 		dlb_fail(err, "/graph/fixed_batch",
 			 "the model takes its batch of %lld in one micro-batch and one replica, as it holds "
-			 "that batch or mixes "
-			 "its samples",
+			 "that batch or mixes its samples",
 			 (long long)p->graph->batch);
 		return dlb_hint(err, "dlb-profile says which vertex does; if it holds the batch, export the "
 				     "model with the batch open");

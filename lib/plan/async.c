@@ -287,22 +287,19 @@ static int choose(const struct reads *r, int n_state, enum dlb_staleness *rule, 
 	if (*rule == DLB_STALE_2BW && most > 1) {
 		dlb_fail(err, "/plan/staleness",
 			 "2bw keeps two versions of the weights, node %d would read them %d updates late "
-			 "with %d "
-			 "micro-batch%s",
+			 "with %d micro-batch%s",
 			 node, most, r->f->M, r->f->M == 1 ? "" : "es");
 		return dlb_hint(err, "try more --micro-batches (as many as stages), or --staleness stash");
 	}
 	if (*rule == DLB_STALE_2BW && !by_one)
 		return dlb_fail(err, "/plan/staleness",
 				"2bw: weight '%s' is read on nodes too far from its own; place its readers "
-				"together, or "
-				"use --staleness none",
+				"together, or use --staleness none",
 				r->f->g->tensor[afar].name);
 	if ((*rule == DLB_STALE_STASH || *rule == DLB_STALE_PREDICT) && afar >= 0)
 		return dlb_fail(err, "/plan/staleness",
 				"%s: weight '%s' is read on several nodes; place its readers together, or "
-				"use --staleness "
-				"2bw or none",
+				"use --staleness 2bw or none",
 				dlb_staleness_names[*rule], r->f->g->tensor[afar].name);
 	if (*rule == DLB_STALE_PREDICT && !n_state)
 		return dlb_fail(

@@ -63,8 +63,7 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 		if (with >= 0 && p->placement[with] != node)
 			return dlb_fail(err, where,
 					"op %d '%s' is on node %d, but must share the node of op %d '%s', "
-					"which is on "
-					"node %d",
+					"which is on node %d",
 					i, g->op[i].name, node, with, g->op[with].name, p->placement[with]);
 		if (isinf(dlb_cost_op_s(c, i, node,
 					(double)dlb_micro_batch_size(p->batch, p->micro_batches, 0))))
@@ -106,8 +105,7 @@ static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, stru
 				 (g->op[x->op].phase == DLB_UPDATE && next[x->op] == 0 ? -1 : next[x->op]))
 				rc = dlb_fail(err, where,
 					      "op %d '%s' runs micro-batch %d where %d is due: an op runs "
-					      "its micro-batches "
-					      "in order, an update runs once, as -1",
+					      "its micro-batches in order, an update runs once, as -1",
 					      x->op, g->op[x->op].name, x->micro_batch,
 					      g->op[x->op].phase == DLB_UPDATE ? -1 : next[x->op]);
 			else

@@ -82,8 +82,7 @@ const char *dlb_sharing_advice(const struct dlb_sharing *s)
 	if (!is_sorted(s) || dlb_sharing_every(s) <= (s->exchange_data > 0 ? MOVING_EVERY : SORTED_EVERY))
 		return NULL;
 	return "replicas whose samples are sorted by label learn less when they meet that seldom; take "
-	       "--sync-every 2, or 5 with "
-	       "--exchange-data 0.25, or sums of gradients";
+	       "--sync-every 2, or 5 with --exchange-data 0.25, or sums of gradients";
 }
 
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step)

@@ -175,8 +175,7 @@ static void arrows(const struct dlb_view *v, FILE *f, const struct lanes *l)
 		drawn++;
 		fprintf(f,
 			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#333333\" "
-			"stroke-width=\"0.7\" stroke-opacity=\"0.7\" "
-			"marker-end=\"url(#arrow)\"><title>",
+			"stroke-width=\"0.7\" stroke-opacity=\"0.7\" marker-end=\"url(#arrow)\"><title>",
 			LEFT + x[i].start_s * l->px_per_s, from + (to > from ? LANE : 0),
 			LEFT + x[i].end_s * l->px_per_s, to + (to > from ? 0 : LANE));
 		dlb_view_escaped(f, v->graph.tensor[x[i].tensor].name);
@@ -411,9 +410,8 @@ int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 		"fill=\"white\"/>\n%s",
 		WIDTH, y, WIDTH, y,
 		v->transfers ? "<defs><marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" "
-			       "markerWidth=\"6\" "
-			       "markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6\" fill=\"none\" "
-			       "stroke=\"#333333\"/></marker></defs>\n" :
+			       "markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 "
+			       "6\" fill=\"none\" stroke=\"#333333\"/></marker></defs>\n" :
 			       "");
 	fwrite(body, 1, n, f);
 	fprintf(f, "</svg>\n");

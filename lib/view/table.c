@@ -336,8 +336,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	if (r->kfac.others)
 		fprintf(f,
 			"  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more "
-			"on the diagonal, %lld not made; "
-			"%lld steps held back by the trust region\n",
+			"on the diagonal, %lld not made; %lld steps held back by the trust region\n",
 			r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses,
 			(long long)r->kfac.shifted, (long long)r->kfac.kept, (long long)r->kfac.held_back);
 	for (int i = 0; r->kfac.others && i < r->kfac.n_left; i++)
