@@ -68,6 +68,18 @@ loop() {
 	run -0 jq -e --argjson before "$before" '.balance.converged and .report.step_s <= $before * 1.0001' "$tmp/after.json"
 }
 
+@test "a plan that is kept keeps its order, unless another one is simulated faster" {
+	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" >"$tmp/p.json"
+	for case in cpu:2,1:1.1 cpu:3,1:1.3 cpu:4,1:1.1; do
+		dlb-costmodel -c "${case%,*}" "$tmp/p.json" | dlb-place -m 8 >"$tmp/l.json"
+		dlb-run --dry-run --steps 10 --slow "${case#*,}" "$tmp/l.json" >"$tmp/before.json"
+		dlb-rebalance -q "$tmp/before.json" | jq -c '.balance.keep = true' | dlb-place -q |
+			dlb-run --dry-run --steps 10 --slow "${case#*,}" >"$tmp/after.json"
+		run -0 jq -e --slurpfile was "$tmp/before.json" '.plan.hash == $was[0].plan.hash
+			and .report.step_s <= $was[0].report.step_s * 1.0001' "$tmp/after.json"
+	done
+}
+
 @test "all nodes alike: nothing moves in 20 rounds" {
 	planned "$tmp/l.json"
 	jq .plan.placement "$tmp/l.json" >"$tmp/first"

@@ -135,7 +135,8 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .seed = s->plan.seed,
 				 .n_state = s->n_state,
 				 .clip = s->plan.clip,
-				 .inverse_every = s->plan.inverse_every };
+				 .inverse_every = s->plan.inverse_every,
+				 .ordered = &s->plan };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
 	double now_s, next_s;

@@ -246,6 +246,7 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 				"no objective '%s'; there are step, throughput and latency", objective);
 	p->objective = (enum dlb_objective)goal;
 	p->effort = o->effort;
+	p->ordered = in->has_plan && !in->stale && !o->algorithm ? &in->plan : NULL;
 	p->search_s = o->search_s;
 	/* all that is done, reading too; writing takes about as long as reading */
 	if (o->search_s > 0) {

@@ -293,23 +293,36 @@ static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan,
 	}
 }
 
-double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
+/* Gives plan the order of p->ordered. False: that one is of another placement, schedule or batch. */
+static bool take_order(const struct dlb_problem *p, struct dlb_plan *plan)
 {
-	if (p->objective != DLB_STEP) {
-		int *at = classes_at(p, placement);
-		double s = port_value_s(p, at, true, NULL);
-		free(at);
-		return s + dlb_place_migration_share_s(p, placement);
+	const struct dlb_plan *from = p->ordered;
+	if (!from || strcmp(from->hash, plan->hash) || strcmp(from->schedule, plan->schedule) ||
+	    from->micro_batches != plan->micro_batches || from->batch != plan->batch ||
+	    from->n_ops != plan->n_ops || from->n_nodes != plan->n_nodes)
+		return false;
+	plan->in_flight = from->in_flight;
+	for (int d = 0; d < plan->n_nodes; d++) {
+		const size_t n = (size_t)from->node[d].n_order;
+		struct dlb_node_plan *np = &plan->node[d];
+		np->n_order = (int)n;
+		np->order = dlb_arena_array(&plan->arena, n + 1, sizeof *np->order);
+		if (n)
+			memcpy(np->order, from->node[d].order, n * sizeof *np->order);
 	}
+	return true;
+}
+
+/* The simulated step under the weights, in the order of p->ordered or of the schedule. */
+static double ranked_s(const struct dlb_problem *p, const int *placement, bool as_ordered)
+{
 	struct dlb_plan plan;
 	struct dlb_program program;
 	struct dlb_timeline t;
 	double value = INFINITY;
-	for (int i = 0; i < p->graph->n_ops; i++)
-		if (isinf(dlb_time_s(p, p->group_of[i], placement[i])))
-			return INFINITY;
 	set_up(p, placement, &plan);
-	if (order_and_compile(p, &plan, true, &program, NULL) == 0) {
+	if (as_ordered ? take_order(p, &plan) && compile(p, &plan, true, &program, NULL) == 0 :
+			 order_and_compile(p, &plan, true, &program, NULL) == 0) {
 		if (fits(p, &program, false) &&
 		    dlb_program_simulate(&program, p->cost,
 					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
@@ -321,6 +334,27 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	}
 	dlb_plan_release(&plan);
 	return value;
+}
+
+static bool is_placed_as_ordered(const struct dlb_problem *p, const int *placement)
+{
+	return p->ordered && p->ordered->n_ops == p->graph->n_ops &&
+	       !memcmp(p->ordered->placement, placement, (size_t)p->graph->n_ops * sizeof *placement);
+}
+
+double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
+{
+	if (p->objective != DLB_STEP) {
+		int *at = classes_at(p, placement);
+		double s = port_value_s(p, at, true, NULL);
+		free(at);
+		return s + dlb_place_migration_share_s(p, placement);
+	}
+	for (int i = 0; i < p->graph->n_ops; i++)
+		if (isinf(dlb_time_s(p, p->group_of[i], placement[i])))
+			return INFINITY;
+	double value = ranked_s(p, placement, false);
+	return is_placed_as_ordered(p, placement) ? fmin(value, ranked_s(p, placement, true)) : value;
 }
 
 double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan)
@@ -444,19 +478,22 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	return 0;
 }
 
-int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
-		  struct dlb_error *err)
+/* In the order of p->ordered or of the schedule. */
+static int make_plan(const struct dlb_problem *p, const int *placement, bool as_ordered,
+		     struct dlb_plan *plan, double *ranked, struct dlb_error *err)
 {
 	struct dlb_program program;
 	int rc = -1;
-	if (p->objective != DLB_STEP)
-		return make_port_plan(p, placement, plan, ranked, err);
 	set_up(p, placement, plan);
 	if (check_constraints(p, placement, err))
 		goto no_plan;
-	order(p, plan, 0);
+	if (!as_ordered)
+		order(p, plan, 0);
+	else if (!take_order(p, plan))
+		goto no_plan;
 	if (dlb_plan_check(plan, p->cost, err) ||
-	    order_and_compile(p, plan, is_large(plan), &program, err))
+	    (as_ordered ? compile(p, plan, is_large(plan), &program, err) :
+			  order_and_compile(p, plan, is_large(plan), &program, err)))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;
@@ -470,5 +507,29 @@ out:
 no_plan:
 	if (rc)
 		dlb_plan_release(plan);
+	return rc;
+}
+
+int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
+		  struct dlb_error *err)
+{
+	struct dlb_plan kept;
+	double now_s, kept_s;
+	if (p->objective != DLB_STEP)
+		return make_port_plan(p, placement, plan, ranked, err);
+	bool is_kept = is_placed_as_ordered(p, placement) &&
+		       !make_plan(p, placement, true, &kept, &kept_s, NULL);
+	int rc = make_plan(p, placement, false, plan, &now_s, is_kept ? NULL : err);
+	if (is_kept && (rc || now_s >= kept_s * (1 - DLB_KEEP_GAIN))) {
+		if (!rc)
+			dlb_plan_release(plan);
+		*plan = kept;
+		now_s = kept_s;
+		rc = 0;
+	} else if (is_kept) {
+		dlb_plan_release(&kept);
+	}
+	if (ranked)
+		*ranked = now_s;
 	return rc;
 }

@@ -47,6 +47,9 @@ struct dlb_problem {
 	double most_dp_work;
 	/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
 	const struct dlb_plan *replicas;
+	/* the plan that is there: a plan with its placement, replicas, shares and schedule keeps its order too,
+	 * unless the order of the schedule is faster by more than DLB_KEEP_GAIN; NULL: none */
+	const struct dlb_plan *ordered;
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;
 	/* [op] -> group (colocation class), groups in topological order */
