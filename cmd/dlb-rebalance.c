@@ -39,7 +39,11 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 		100 * b->spread, r->held ? "; the model moved, weights held" : "",
 		r->rolled_back ? "; worse than the best, rolled back" : "",
 		r->changed ? "; something changed" : "");
-	if (!b->converged && b->reason)
+	if (r->noisy)
+		dlb_cli_say(cli, "waiting for noise to end: %.1f%% of a step is waiting that neither the plan nor a "
+				 "node's speed explains%s",
+			    100 * r->mean_excess_s / t, b->converged ? "" : "; the best plan is kept");
+	else if (!b->converged && b->reason)
 		dlb_cli_say(cli,
 			    "balancing repeats itself (%s): back at the plan or the time of an earlier round",
 			    b->reason);

@@ -68,6 +68,63 @@ loop() {
 	run -0 jq -e --argjson before "$before" '.balance.converged and .report.step_s <= $before * 1.0001' "$tmp/after.json"
 }
 
+# rounds FILE COUNT DLB-REBALANCE-OPTIONS [DLB-RUN OPTION...]: so many simulated rounds, balanced or not.
+rounds() {
+	local file=$1 count=$2 rebalance=$3
+	shift 3
+	for _ in $(seq "$count"); do
+		# shellcheck disable=SC2086
+		dlb-run --dry-run --steps 10 "$@" <"$file" | dlb-rebalance -q $rebalance | dlb-place -q >"$file.next" || return
+		mv "$file.next" "$file"
+	done
+}
+times() { jq -c '[.balance.history[].step_s]' "$1"; }
+
+@test "the limit of rounds counts from the last change: a node that becomes slow later loses ops" {
+	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
+	rounds "$tmp/l.json" 10 '--max-rounds 8'
+	run -0 jq -e .balance.converged "$tmp/l.json"
+	rounds "$tmp/l.json" 3 '--max-rounds 8' --slow 1:4
+	times "$tmp/l.json"
+	run -0 jq -e '.balance | .first_round == 11 and .history[10].changed and .history[12].step_s < .5 * .history[10].step_s' \
+		"$tmp/l.json"
+	rounds "$tmp/l.json" 8 '--max-rounds 8' --slow 1:4
+	run -0 jq -e '.balance | .converged and .first_round == 11' "$tmp/l.json"
+	validates "$tmp/l.json"
+}
+
+@test "one of four nodes becomes faster: the search begins again" {
+	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:4 | dlb-place -m 8 >"$tmp/l.json"
+	rounds "$tmp/l.json" 6 '' --slow 0:4 --slow 1:4 --slow 2:4 --slow 3:4
+	run -0 jq -e .balance.converged "$tmp/l.json"
+	rounds "$tmp/l.json" 3 '' --slow 0:4 --slow 1:4 --slow 2:4
+	times "$tmp/l.json"
+	# T itself has moved by less than what counts as a jump
+	run -0 jq -e '.balance.history | .[6].step_s > .95 * .[5].step_s and .[6].changed and .[8].step_s < .75 * .[5].step_s' \
+		"$tmp/l.json"
+}
+
+@test "noise: the loop waits, and ends when it is over" {
+	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
+	jq -c .plan.placement "$tmp/l.json" >"$tmp/first"
+	noisy() { # rounds in which all nodes wait for something else: COUNT
+		for _ in $(seq "$1"); do
+			dlb-run --dry-run --steps 10 "$tmp/l.json" | jq -c '.report.step_s *= 7 | .report.step_se_s = .2 * .report.step_s' |
+				dlb-rebalance -v 2>"$tmp/said" | dlb-place -q >"$tmp/next.json"
+			mv "$tmp/next.json" "$tmp/l.json"
+		done
+	}
+	noisy 5
+	cat "$tmp/said"
+	run -0 jq -c '.balance | [.converged, .reason, .keep] + [.history[] | .noisy]' "$tmp/l.json"
+	[ "$output" = '[false,"noise",true,true,true,true,true,true]' ]
+	validates "$tmp/l.json"
+	grep -q 'waiting for noise to end: 8[0-9]' "$tmp/said"
+	rounds "$tmp/l.json" 4 ''
+	run -0 jq -e '.balance.converged and .balance.reason != "noise"' "$tmp/l.json"
+	jq -c .plan.placement "$tmp/l.json" | cmp - "$tmp/first"
+}
+
 @test "a plan that is kept keeps its order, unless another one is simulated faster" {
 	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" >"$tmp/p.json"
 	for case in cpu:2,1:1.1 cpu:3,1:1.3 cpu:4,1:1.1; do

@@ -23,6 +23,7 @@ struct dlb_balance_round {
 	double expected_s;			/* prediction of the previous round; 0: none */
 	bool test_a, test_b, held, rolled_back;	/* rolled_back: the best plan was restored after this round */
 	bool changed;				/* a change point: earlier measurements no longer apply */
+	bool noisy;				/* its waiting is noise: nothing was concluded from it */
 	/* common factor of all nodes' busy times against the round before */
 	double drift;
 	char plan_hash[17];
@@ -35,14 +36,16 @@ struct dlb_balance_teams { int n; int *replica; double *power; };
 struct dlb_balance {
 	struct dlb_arena arena;
 	int n_nodes, round, stable;		/* stable: rounds with the present plan */
+	int first_round;			/* of the present search: a change point begins another one */
 	double *weight, *kappa;			/* [node]; weights have mean 1 */
 	double *kappa_mean;			/* [node] kappa before equal nodes share a value */
 	double *kappa_rounds;			/* [node] rounds in kappa_mean; 0: not yet measured */
+	double *settled;			/* [node] kappa_mean when the search ended; NULL: it has not */
 	/* s, and the number of rounds it was learnt from (the initial guess counts as one) */
 	double spread; int spread_rounds;
 	double eta; double *last_sign;
 	/* reason: "balanced", "unchanged", "cycle" (patent: also while it
-	 * continues), "floor", "rounds" or NULL */
+	 * continues), "floor", "rounds", "noise" (it waits for the noise to end) or NULL */
 	bool converged; const char *reason;
 	bool keep;				/* the next round runs best_placement, whatever the weights */
 	const char *rule;

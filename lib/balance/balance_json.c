@@ -1,7 +1,8 @@
 /* Reads and writes the balance section:
  *
- *     {"rule": "log", "round": 3, "stable": 2, "converged": false, "keep": false, "reason": null,
+ *     {"rule": "log", "round": 3, "first_round": 1, "stable": 2, "converged": false, "keep": false, "reason": null,
  *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
+ *      "settled": [1, 2],                                                absent: the search goes on
  *      "spread": 0.02, "spread_rounds": 3, "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
  *      "expected_s": ..., "floor_s": ...,
  *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...],
@@ -44,6 +45,7 @@ static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
 	json_object_set_new(o, "held", json_boolean(r->held));
 	json_object_set_new(o, "rolled_back", json_boolean(r->rolled_back));
 	json_object_set_new(o, "changed", json_boolean(r->changed));
+	json_object_set_new(o, "noisy", json_boolean(r->noisy));
 	json_object_set_new(o, "drift", json_real(r->drift));
 	json_object_set_new(o, "plan_hash", json_string(r->plan_hash));
 	json_object_set_new(o, "moved_ops", json_integer(r->moved_ops));
@@ -77,6 +79,7 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 
 	json_object_set_new(o, "rule", b->rule ? json_string(b->rule) : json_null());
 	json_object_set_new(o, "round", json_integer(b->round));
+	json_object_set_new(o, "first_round", json_integer(b->first_round));
 	json_object_set_new(o, "stable", json_integer(b->stable));
 	json_object_set_new(o, "converged", json_boolean(b->converged));
 	json_object_set_new(o, "keep", json_boolean(b->keep));
@@ -85,6 +88,8 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 	json_object_set_new(o, "kappa", write_reals(b->kappa, b->n_nodes));
 	json_object_set_new(o, "kappa_mean", write_reals(b->kappa_mean, b->n_nodes));
 	json_object_set_new(o, "kappa_rounds", write_reals(b->kappa_rounds, b->n_nodes));
+	if (b->settled)
+		json_object_set_new(o, "settled", write_reals(b->settled, b->n_nodes));
 	json_object_set_new(o, "spread", json_real(b->spread));
 	json_object_set_new(o, "spread_rounds", json_integer(b->spread_rounds));
 	json_object_set_new(o, "eta", json_real(b->eta));
@@ -181,7 +186,7 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 		"expected_s", "max_excess_s", "mean_excess_s", "test_a",
 		"test_b",     "held",         "rolled_back",   "changed",
 		"drift",      "plan_hash",    "moved_ops",     "weights",
-		NULL
+		"noisy",      NULL
 	};
 
 	if (!json_is_object(r->v))
@@ -201,6 +206,7 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 			       dlb_get_bool(r, "held", DLB_OPT, &h->held, err) ||
 			       dlb_get_bool(r, "rolled_back", DLB_OPT, &h->rolled_back, err) ||
 			       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) ||
+			       dlb_get_bool(r, "noisy", DLB_OPT, &h->noisy, err) ||
 			       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) ||
 			       get_hash(r, h->plan_hash, err) ||
 			       get_count(r, "moved_ops", &h->moved_ops, err) ||
@@ -292,18 +298,21 @@ static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct d
 					     "hold",       "hold_off",
 					     "expected_s", "floor_s",
 					     "best",       "best_placement",
-					     "history",    NULL };
+					     "history",    "first_round",
+					     "settled",    NULL };
 
 	if (dlb_ref_known(r, known, err) ||
 	    get_reals(r, "weights", DLB_NEED, (struct range){ 1e-9, 1e9 }, b, &b->weight, err) ||
 	    get_reals(r, "kappa", DLB_OPT, (struct range){ 1e-9, 1e9 }, b, &b->kappa, err) ||
 	    get_reals(r, "kappa_mean", DLB_OPT, (struct range){ 1e-9, 1e9 }, b, &b->kappa_mean, err) ||
 	    get_reals(r, "kappa_rounds", DLB_OPT, (struct range){ 0, 1e9 }, b, &b->kappa_rounds, err) ||
+	    get_reals(r, "settled", DLB_OPT, (struct range){ 1e-9, 1e9 }, b, &b->settled, err) ||
 	    dlb_get_real(r, "spread", DLB_OPT, 0, 1e3, &b->spread, err) ||
 	    get_count(r, "spread_rounds", &b->spread_rounds, err) ||
 	    get_reals(r, "last_sign", DLB_OPT, (struct range){ -1, 1 }, b, &b->last_sign, err) ||
 	    get_word(r, "rule", b, &b->rule, err) || get_word(r, "reason", b, &b->reason, err) ||
-	    get_count(r, "round", &b->round, err) || get_count(r, "stable", &b->stable, err) ||
+	    get_count(r, "round", &b->round, err) || get_count(r, "first_round", &b->first_round, err) ||
+	    get_count(r, "stable", &b->stable, err) ||
 	    get_count(r, "hold", &b->hold, err) || get_count(r, "hold_off", &b->hold_off, err) ||
 	    dlb_get_bool(r, "converged", DLB_OPT, &b->converged, err) ||
 	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) ||

@@ -8,9 +8,10 @@
  * model does not explain stays in the prediction; if the model predicts too much, the difference is scaled
  * down. err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions,
  * with the drift common to all nodes removed; 3 standard errors of T_now; the largest standard error of a
- * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are counted in steps,
- * as many per round as in this one. Planning runs beside the training and costs nothing (t_plan = 0);
- * draining and warm-up cost one step each. */
+ * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are those left of the
+ * limit, which counts from the change point that began the search; they are counted in steps, as many per
+ * round as in this one. Planning runs beside the training and costs nothing (t_plan = 0); draining and
+ * warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/make.h"
 #include "place/place.h"
@@ -74,7 +75,7 @@ static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 		  double ranked_next_s, struct dlb_balance *b)
 {
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
-	double steps = (double)(o->max_rounds - b->round) * (double)l->steps;
+	double steps = (double)(o->max_rounds - dlb_balance_rounds(b)) * (double)l->steps;
 	double gain = b->best_step_s - expected * (1 + prediction_error(b, l));
 	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
 

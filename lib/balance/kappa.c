@@ -14,13 +14,17 @@
  *              from this equation, at least 0; a jump counts as the largest deviation that is none, the
  *              initial value as one round
  *
+ *     settled  when the search has ended, with k_i = q_i: it begins again if a node differs from the others by
+ *              |ln k_i - ln q_i - median| > max(0.05, 5 sqrt((s^2 + e_i^2) (1/n_i + 1/2) (1 - 1/N))), so also
+ *              by many small steps, or if a node that nobody waits for becomes faster
+ *
  * kappa_i is k_i, except that nodes of a kind with k equal within their noise get their geometric mean. */
 #include "balance/rules.h"
 #include "util/stats.h"
 #include <math.h>
 #include <stdlib.h>
 
-static const double kappa_moved = 0.05, most_rounds = 4;
+static const double kappa_moved = 0.05, most_rounds = 4, unsettled_se = 5;
 
 struct kappa { double deviation, value, se; int node, kind; };	/* deviation: d_i; se: relative */
 
@@ -112,6 +116,31 @@ static void pool(struct kappa *k, int n)
 		for (int j = i; j < end && end - i > 1; j++)
 			k[j].value = exp(sum / (end - i));
 	}
+}
+
+bool dlb_balance_unsettled(const struct dlb_load *l, const struct dlb_balance *b)
+{
+	double *off, median;
+	bool moved = false;
+	int n = 0;
+
+	if (!b->settled)
+		return false;
+	off = dlb_xcalloc((size_t)b->n_nodes + 1, sizeof *off);
+	for (int i = 0; i < b->n_nodes; i++)
+		if (l->predicted_busy_s[i] > 0 && l->busy_s[i] > 0)
+			off[n++] = log(b->kappa_mean[i] / b->settled[i]);
+	median = n ? dlb_quantile(off, n, 0.5) : 0;
+	for (int i = 0; i < b->n_nodes && n; i++) {
+		if (!(l->predicted_busy_s[i] > 0) || !(l->busy_s[i] > 0))
+			continue;
+		double noise = hypot(b->spread, l->busy_se_s[i] / l->busy_s[i]) *
+			       sqrt((1 / fmax(1, b->kappa_rounds[i]) + 0.5) * (1 - 1.0 / n));
+		moved |= fabs(log(b->kappa_mean[i] / b->settled[i]) - median) >
+			 fmax(kappa_moved, unsettled_se * noise);
+	}
+	free(off);
+	return moved;
 }
 
 double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se)

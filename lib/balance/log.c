@@ -10,6 +10,10 @@
  *     gain        one eta for all nodes, initially 0.8; halved (at least 0.1) if a node's significant
  *                 v_i - vbar changes sign; 0.8 again at a change point
  *     update      ln w_i += eta * clip(ln((T - vbar) / (T - v_i)), -ln 2, +ln 2)
+ *     reopening   a balanced run is searched again if its T jumps, or if a node becomes slower or faster than
+ *                 the others, which T need not show (kappa.c). The limit of rounds counts from there
+ *     noise       a round whose waiting is noise (is_noisy) changes no weights, keeps the best plan, and ends
+ *                 the search only by the limit of rounds
  *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
  *                 N rounds, or an earlier plan again (a cycle), or the limit of rounds; keeps the best plan
  *
@@ -24,7 +28,7 @@
 static const double least_eta = 0.1, change = 0.05, worse_by = 0.01;
 static const double ln2 = 0.69314718055994530942;
 static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005,
-		    foreseen = 0.03;
+		    foreseen = 0.03, noisy_se = 0.05, noisy_part = 1.0 / 3;
 
 /* Standard error of the round's T as a measurement of its plan, including the spread between rounds. */
 static double step_se_s(const struct dlb_load *l, const struct dlb_balance *b)
@@ -157,11 +161,41 @@ static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
 	       l->round_s - b->best_step_s > 3 * hypot(step_se_s(l, b), b->best_se_s);
 }
 
+/* True if nodes wait for a reason that is neither in the plan nor in a node's speed: the steps differ much
+ * within the round; or T has jumped while no kappa has; or the corrected model explains less than two thirds
+ * of T. The last may also be a fault of the model: after 3 N rounds of a plan it is taken for one. */
+static bool is_noisy(const struct dlb_load *l, const struct dlb_balance_options *o,
+		     const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+
+	if (r->test_b || r->held)
+		return false;
+	if (l->round_se_s > noisy_se * l->round_s || r->changed)
+		return true;
+	return l->predicted_s > 0 && b->stable < 3 * o->stable &&
+	       l->round_s - l->predicted_s * r->drift > noisy_part * l->round_s;
+}
+
 static void stop(struct dlb_balance *b, const char *reason)
 {
+	const size_t n = (size_t)b->n_nodes;
+
 	b->converged = b->keep = true;
 	b->reason = reason;
 	b->expected_s = b->best_step_s;
+	b->settled = memcpy(dlb_arena_array(&b->arena, n + 1, sizeof *b->settled), b->kappa_mean,
+			    n * sizeof *b->settled);
+}
+
+/* Rounds of the present plan in a row, without the noisy ones. */
+static int quiet_rounds(const struct dlb_balance *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < b->stable && i < b->n_history; i++)
+		n += !b->history[b->n_history - 1 - i].noisy;
+	return n;
 }
 
 /* True if this round is the last. kept: the plan was held, so its return is no cycle. */
@@ -170,15 +204,19 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	bool balanced = r->test_a && r->test_b;
 
-	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held &&
-	    !r->changed)
+	if (r->noisy) {
+		if (dlb_balance_rounds(b) >= o->max_rounds)
+			stop(b, "rounds");
+	} else if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held &&
+	    !r->changed) {
 		stop(b, "balanced");
-	else if (b->stable >= o->stable)	/* the planner chose the same plan N times */
+	} else if (quiet_rounds(b) >= o->stable) {	/* the planner chose the same plan N times */
 		stop(b, r->test_b ? "unchanged" : "floor");
-	else if (!kept && is_cycle(b))
+	} else if (!kept && is_cycle(b)) {
 		stop(b, "cycle");
-	else if (b->round >= o->max_rounds)
+	} else if (dlb_balance_rounds(b) >= o->max_rounds) {
 		stop(b, "rounds");
+	}
 	return b->converged;
 }
 
@@ -187,19 +225,20 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 {
 	struct dlb_balance_round *r = dlb_balance_begin(b, l, "log");
 	double *v = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *v);
-	bool kept = b->keep;
+	bool kept = b->keep, reopened;
 
 	(void)err;
 	r->held = dlb_balance_correct_kappa(l, b);
 	b->best_step_s *= r->drift;
 	b->best_se_s *= r->drift;
-	r->changed = change_point(l, b);
-	if (r->changed) {
-		/* a jump restarts balancing; before convergence it is treated as noise */
-		if (b->converged)
-			b->stable = 1;
-		dlb_balance_forget(b);
+	r->changed = change_point(l, b) || (b->converged && dlb_balance_unsettled(l, b));
+	reopened = b->converged && r->changed;
+	if (reopened) {
+		b->stable = 1;
+		b->first_round = b->round;
 	}
+	if (r->changed)		/* before the end of a search it is treated as noise */
+		dlb_balance_forget(b);
 	find_excess(l, v, r);
 	note_best(l, b);
 	b->expected_s = 0;
@@ -208,6 +247,8 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		return 0;
 	}
 	b->keep = false;
+	b->reason = NULL;
+	r->noisy = !reopened && is_noisy(l, o, b);
 	if (stops(o, b, kept))
 		return 0;
 	if (b->hold > 0) {
@@ -219,8 +260,12 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		b->eta = fmax(least_eta, b->eta / 2);
 		b->hold = b->hold_off;
 		b->hold_off *= 2;
-	} else if (!r->held && !is_foreseen(l, b) && !is_even(l, v, r->mean_excess_s)) {
+	} else if (!r->noisy && !r->held && !is_foreseen(l, b) && !is_even(l, v, r->mean_excess_s)) {
 		update_weights(l, v, r->mean_excess_s, b);
+	}
+	if (r->noisy) {
+		b->keep = true;
+		b->reason = "noise";
 	}
 	if (b->keep)
 		b->expected_s = b->best_step_s;

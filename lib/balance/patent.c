@@ -66,7 +66,7 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 		dlb_balance_rescale(b);
 	}
 	b->best_step_s = l->round_s;		/* of the plan that is kept at the end: the last one */
-	b->converged = b->stable >= o->stable || b->round >= o->max_rounds;
+	b->converged = b->stable >= o->stable || dlb_balance_rounds(b) >= o->max_rounds;
 	b->reason = b->stable >= o->stable ? "unchanged" :
 		    cycles(b)              ? "cycle" :
 		    b->converged           ? "rounds" :

@@ -39,6 +39,7 @@ void dlb_balance_init(struct dlb_balance *b, int n_nodes)
 	b->kappa_rounds = dlb_arena_array(&b->arena, n, sizeof *b->kappa_rounds);
 	forget_nodes(b);
 	dlb_balance_forget(b);
+	b->first_round = 1;
 }
 
 void dlb_balance_release(struct dlb_balance *b)
@@ -63,6 +64,7 @@ void dlb_balance_forget(struct dlb_balance *b)
 	b->best_placement = NULL;
 	b->n_placement = 0;
 	b->best_teams.n = 0;
+	b->settled = NULL;
 	b->hold = 0;
 	b->hold_off = 1;
 	b->expected_s = 0;
@@ -77,6 +79,7 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 		dlb_balance_forget(b);
 		b->stable = 0;
 		b->n_history = 0;
+		b->first_round = b->round + 1;
 	}
 	b->rule = dlb_arena_strdup(&b->arena, rule);
 	b->round++;

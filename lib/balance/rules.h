@@ -15,6 +15,8 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
  * change of rule, weights start equal. */
 struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l,
 					    const char *rule);
+/* Rounds of the present search: since the change point that began it. */
+static inline int dlb_balance_rounds(const struct dlb_balance *b) { return b->round - b->first_round + 1; }
 /* Forgets measurements of plans (best one, gain, signs); keeps weights, kappa and history. */
 void dlb_balance_forget(struct dlb_balance *b);
 /* Corrects kappa and s by the round's busy times; sets the history's drift. Returns true if a kappa moved by
@@ -23,6 +25,9 @@ bool dlb_balance_correct_kappa(const struct dlb_load *l, struct dlb_balance *b);
 /* Relative standard error of kappa. busy_se: relative standard error of the node's
  * busy time within the last round. */
 double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se);
+/* True if the kappa of a node has moved against the others since the search ended, by more than 5 % and more
+ * than its noise (kappa.c). */
+bool dlb_balance_unsettled(const struct dlb_load *l, const struct dlb_balance *b);
 /* Sets best_placement to this round's placement. */
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l);
 /* Raises weights to at least 1e-3, then scales their sum to n. */

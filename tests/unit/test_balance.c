@@ -545,6 +545,114 @@ static void test_stops(void)
 	dlb_balance_release(&b);
 }
 
+/* The limit of rounds counts from the last change point after the end of a search. A node that becomes faster
+ * reopens a search though T stays; so do many small steps of a node, each within the jump of 5 %. */
+static void test_reopen(void)
+{
+	const struct dlb_rule *r = dlb_rule_find("log");
+	static const int one[2] = { 0, 1 };
+	const struct dlb_balance_options four = { .stable = 9, .max_rounds = 4 };
+	struct dlb_balance b;
+	double room[10];
+
+	for (int way = 0; way < 3; way++) {
+		dlb_balance_init(&b, 2);
+		for (int i = 0; i < 7; i++) {
+			struct dlb_load l = two(room, 10, 10, 7, "a", one);
+			l.predicted_s = 9;
+			room[4] = 10;
+			room[5] = 7;
+			assert(!r->update(&l, &four, &b, NULL) && IS(b.converged, ==, i >= 3));
+		}
+		assert(SAME(b.reason, "rounds") && IS(b.first_round, ==, 1) && b.settled);
+		/* slower by 2 at once; faster by 2 at once; slower by 2 % a round */
+		for (int i = 0; i < (way < 2 ? 8 : 20); i++) {
+			double f = way == 0 ? 2 : way == 1 ? 0.5 : pow(1.02, i + 1);
+			struct dlb_load l = two(room, fmax(10, 7 * f), 10, 7 * f, "a", one);
+			room[4] = 10;
+			room[5] = 7;
+			assert(!r->update(&l, &four, &b, NULL));
+			if (way < 2)
+				assert(IS(b.converged, ==, i >= 3));
+			if (i == 0 && way < 2)
+				assert(b.history[7].changed && IS(b.first_round, ==, 8) && IS(b.stable, ==, 1) &&
+				       !b.keep);
+		}
+		assert(IS(b.first_round, >, 7));
+		dlb_balance_release(&b);
+	}
+}
+
+/* Waiting that nothing explains: no weight changes and no end is concluded, whether steps differ, T jumps, or
+ * the model explains too little; the last is taken for a fault of the model after 9 rounds. */
+static void test_noise(void)
+{
+	const struct dlb_rule *r = dlb_rule_find("log");
+	static const int one[2] = { 0, 1 };
+	struct dlb_balance b;
+	double room[10];
+
+	for (int way = 0; way < 3; way++) {
+		dlb_balance_init(&b, 2);
+		turn(r, &b, 10, 10, 9, "a", one);
+		const double weight = b.weight[0];
+		for (int i = 0; i < 12; i++) {
+			double T = way == 1 ? (i % 2 ? 70 : 40) : 40;
+			struct dlb_load l = two(room, T, 10, 9, "a", one);
+			l.round_se_s = way == 0 ? 4 : 0;
+			l.predicted_s = way == 2 ? 10 : way == 1 ? T : 0;
+			assert(!r->update(&l, &usual, &b, NULL));
+			if (way == 2 && i >= 7)
+				continue;
+			assert(!b.converged && SAME(b.reason, "noise") && b.keep && b.history[i + 1].noisy &&
+			       IS(b.weight[0], ==, weight));
+		}
+		assert(IS(b.converged, ==, (way == 2)));
+		for (int i = 0; i < 3; i++)
+			turn(r, &b, 10, 10, 9, "a", one);
+		assert(b.converged && strcmp(b.reason, "noise"));
+		dlb_balance_release(&b);
+	}
+	/* the limit of rounds holds in noise too */
+	dlb_balance_init(&b, 2);
+	for (int i = 0; i < 60; i++) {
+		struct dlb_load l = two(room, 40, 10, 9, "a", one);
+		l.round_se_s = 4;
+		assert(!r->update(&l, &usual, &b, NULL));
+	}
+	assert(b.converged && SAME(b.reason, "rounds"));
+	dlb_balance_release(&b);
+}
+
+/* 20 seeds of 200 rounds of a balanced run on a shared host, 2 and 4 nodes: it stays as it is. */
+static void test_quiet(void)
+{
+	const struct dlb_rule *r = dlb_rule_find("log");
+	double room[5 * MOST];
+	int opened = 0, rounds = 0;
+
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		struct world w = { .n = seed % 2 ? 2 : 4, .model_knows = true, .noise = 0.005, .spread = 0.015 };
+		struct dlb_balance b;
+		struct dlb_load l;
+		dlb_rng_init(&w.rng, seed);
+		for (int i = 0; i < w.n; i++)
+			w.truth[i] = w.model[i] = 1 + i;
+		dlb_balance_init(&b, w.n);
+		for (int round = 0; round < 200; round++) {
+			bool was = b.converged;
+			place(&w, &b);
+			run(&w, &b, &l, room);
+			assert(!r->update(&l, &usual, &b, NULL));
+			opened += was && !b.converged;
+			rounds += was;
+		}
+		dlb_balance_release(&b);
+	}
+	printf("balanced, 1.5 %% spread: %d of %d rounds began a search again\n", opened, rounds);
+	assert(IS(rounds, >, 7000) && IS(opened, <=, 2));
+}
+
 static void test_section(void)
 {
 	static const char *const bad[][2] = {
@@ -556,6 +664,8 @@ static void test_section(void)
 		{ "{\"weights\":[1,1],\"kappa_mean\":[1,-1]}", "/balance/kappa_mean/1" },
 		{ "{\"weights\":[1,1],\"kappa_rounds\":[-1,1]}", "/balance/kappa_rounds/0" },
 		{ "{\"weights\":[1,1],\"spread\":-1}", "/balance/spread" },
+		{ "{\"weights\":[1,1],\"settled\":[0,1]}", "/balance/settled/0" },
+		{ "{\"weights\":[1,1],\"first_round\":-1}", "/balance/first_round" },
 		{ "{\"weights\":[1,1],\"history\":[{\"step_s\":1,\"drift\":0}]}",
 		  "/balance/history/0/drift" },
 		{ "{\"weights\":[1,1],\"best_placement\":[0,2]}", "/balance/best_placement/1" },
@@ -618,6 +728,9 @@ int main(void)
 	assert(near(dlb_imbalance(busy, free_node, 3), 2 / 1.5) && IS(dlb_imbalance(busy, NULL, 0), ==, 1));
 	test_formulas();
 	test_stops();
+	test_reopen();
+	test_noise();
+	test_quiet();
 	test_section();
 	test_alike();
 	test_spread();
