@@ -14,6 +14,7 @@
  * it makes no new plan but uses best_placement; if that does not fit the graph, it keeps the present plan. */
 #ifndef DLB_BALANCE_BALANCE_H
 #define DLB_BALANCE_BALANCE_H
+#include "optim/optim.h"
 #include "plan/report.h"
 
 struct dlb_balance_round {
@@ -24,6 +25,10 @@ struct dlb_balance_round {
 	bool test_a, test_b, held, rolled_back;	/* rolled_back: the best plan was restored after this round */
 	bool changed;				/* a change point: earlier measurements no longer apply */
 	bool noisy;				/* its waiting is noise: nothing was concluded from it */
+	/* What followed: "moves", "same plan", "does not pay", "no plan fits", "repeats", "rolled back", "held",
+	 * "noise", "ended"; NULL: not known. If another plan was tried: what it would save per step, with its
+	 * margin of error taken off, and what the change would take in all. */
+	const char *decision; double gain_s, price_s;
 	/* common factor of all nodes' busy times against the round before */
 	double drift;
 	char plan_hash[17];
@@ -58,6 +63,9 @@ struct dlb_balance {
 	double floor_s;
 	struct dlb_balance_round *history; int n_history;
 	int *best_placement; int n_placement;	/* for rolling back a worse plan; NULL: none */
+	/* [op] the plan that the gate has found worth the change, for one replica, and its algorithm; not
+	 * written. NULL: none, or the planner has to find it */
+	int *next_placement; const char *next_winner;
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
@@ -86,7 +94,9 @@ struct dlb_load {				/* one round */
 /* The replicas of a plan (memory in a); and a plan's replicas set from t (memory in the plan's arena). */
 struct dlb_balance_teams dlb_balance_teams_of(const struct dlb_plan *p, struct dlb_arena *a);
 void dlb_balance_teams_set(const struct dlb_balance_teams *t, struct dlb_plan *p);
-struct dlb_balance_options { int stable; int max_rounds; };	/* 3, 50 */
+/* stable: 3; max_rounds: 50. Inside a run: steps that are left of it, seconds that its last change of plan
+ * took; 0: the round is a run of its own. */
+struct dlb_balance_options { int stable; int max_rounds; double left_steps, change_s; };
 struct dlb_rule {
 	const char *name, *summary;
 	/* Computes the next round's weights from this round's load; sets
@@ -113,10 +123,18 @@ struct dlb_balance_inputs {
 	struct dlb_cost cost;
 	struct dlb_plan plan;
 	struct dlb_report report;
+	struct dlb_optimizer_choice optimizer;
 	int n_state;				/* optimizer states per weight */
 };
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err);
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s);
+/* The same for a later round, whose report and perhaps plan are others: reads these alone. -1: s is
+ * released. */
+int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dlb_balance_inputs *s,
+			     struct dlb_error *err);
+/* dlb_rebalance with sections that are read. */
+int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, const struct dlb_rule *rule,
+		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err);
 int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,
 		struct dlb_load *l, struct dlb_error *err);
 /* The gate: decides whether the plan that the new weights give is worth the change. Sets keep, expected_s

@@ -1,6 +1,7 @@
 /* Reads and writes the balance section:
  *
- *     {"rule": "log", "round": 3, "first_round": 1, "stable": 2, "converged": false, "keep": false, "reason": null,
+ *     {"rule": "log", "round": 3, "first_round": 1, "stable": 2, "converged": false, "keep": false,
+ *      "reason": null,
  *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
  *      "settled": [1, 2],                                                absent: the search goes on
  *      "spread": 0.02, "spread_rounds": 3, "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
@@ -46,6 +47,12 @@ static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
 	json_object_set_new(o, "rolled_back", json_boolean(r->rolled_back));
 	json_object_set_new(o, "changed", json_boolean(r->changed));
 	json_object_set_new(o, "noisy", json_boolean(r->noisy));
+	if (r->decision)
+		json_object_set_new(o, "decision", json_string(r->decision));
+	if (r->price_s > 0) {
+		json_object_set_new(o, "gain_s", json_real(r->gain_s));
+		json_object_set_new(o, "price_s", json_real(r->price_s));
+	}
 	json_object_set_new(o, "drift", json_real(r->drift));
 	json_object_set_new(o, "plan_hash", json_string(r->plan_hash));
 	json_object_set_new(o, "moved_ops", json_integer(r->moved_ops));
@@ -186,7 +193,8 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 		"expected_s", "max_excess_s", "mean_excess_s", "test_a",
 		"test_b",     "held",         "rolled_back",   "changed",
 		"drift",      "plan_hash",    "moved_ops",     "weights",
-		"noisy",      NULL
+		"noisy",      "decision",     "gain_s",        "price_s",
+		NULL
 	};
 
 	if (!json_is_object(r->v))
@@ -208,6 +216,9 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 			       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) ||
 			       dlb_get_bool(r, "noisy", DLB_OPT, &h->noisy, err) ||
 			       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) ||
+			       get_word(r, "decision", b, &h->decision, err) ||
+			       dlb_get_real(r, "gain_s", DLB_OPT, -1e18, 1e18, &h->gain_s, err) ||
+			       dlb_get_real(r, "price_s", DLB_OPT, 0, 1e18, &h->price_s, err) ||
 			       get_hash(r, h->plan_hash, err) ||
 			       get_count(r, "moved_ops", &h->moved_ops, err) ||
 			       get_reals(r, "weights", DLB_OPT, (struct range){ 0, 1e9 }, b, &h->weight,

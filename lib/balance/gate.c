@@ -1,7 +1,7 @@
 /* The gate decides whether a new plan is worth the change; and dlb_rebalance, one whole
  * balancing round. A plan is adopted if
  *
- *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + moved_bytes/bandwidth + t_warmup
+ *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + t_move + t_warmup
  *
  * T_now is the best plan's measured time: the alternative is to keep that plan. T_predicted is this round's
  * time minus the difference of both plans' simulated steps (under kappa and weights). So time that the
@@ -10,14 +10,18 @@
  * with the drift common to all nodes removed; 3 standard errors of T_now; the largest standard error of a
  * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are those left of the
  * limit, which counts from the change point that began the search; they are counted in steps, as many per
- * round as in this one. Planning runs beside the training and costs nothing (t_plan = 0); draining and
- * warm-up cost one step each. */
+ * round as in this one. Inside a run they are the steps that are left; there all nodes wait for the planner,
+ * and t_plan is the time that planning took here, or the last change as measured if that is longer. t_move is
+ * the time in which the state moves, each tensor over its own route. Else
+ * planning runs beside the training and costs nothing. Draining and warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/make.h"
+#include "place/moves.h"
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/replicas.h"
 #include "plan/schedule.h"
+#include "util/clock.h"
 #include "util/stats.h"
 #include <math.h>
 #include <stdlib.h>
@@ -54,13 +58,15 @@ static bool ran_before(const struct dlb_balance *b, const char *hash)
 	return false;
 }
 
-static double least_bandwidth(const struct dlb_cluster *c)
+/* Seconds in which the state moves from the present plan's nodes to those of `next`, each tensor over its own
+ * route. */
+static double moving_s(const struct dlb_balance_inputs *s, const struct dlb_problem *p,
+		       const struct dlb_plan *next)
 {
-	double least = INFINITY;
+	struct dlb_problem q = *p;
 
-	for (int i = 0; i < c->n_links; i++)
-		least = fmin(least, c->link[i].bandwidth_Bps);
-	return least;
+	q.before = s->plan.placement;
+	return dlb_place_migration_s(&q, next->placement);
 }
 
 static void keep_best(struct dlb_balance *b)
@@ -69,16 +75,21 @@ static void keep_best(struct dlb_balance *b)
 	b->expected_s = b->best_step_s;
 }
 
-/* Decides between the present plan and another one that the planner offers. */
-static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l,
-		  const struct dlb_balance_options *o, const struct dlb_plan *next, double ranked_now_s,
-		  double ranked_next_s, struct dlb_balance *b)
+/* Decides between the present plan and another one that the planner offers. wait_s: seconds in which no node
+ * trains because of the change. */
+static void judge(const struct dlb_load *l, const struct dlb_balance_options *o, const struct dlb_plan *next,
+		  double ranked_now_s, double ranked_next_s, double wait_s, struct dlb_balance *b)
 {
+	struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
-	double steps = (double)(o->max_rounds - dlb_balance_rounds(b)) * (double)l->steps;
+	double steps = o->left_steps > 0 ? o->left_steps :
+					   (double)(o->max_rounds - dlb_balance_rounds(b)) * (double)l->steps;
 	double gain = b->best_step_s - expected * (1 + prediction_error(b, l));
-	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
+	double price = 2 * l->round_s + wait_s;
 
+	r->gain_s = gain;
+	r->price_s = price;
+	r->decision = "moves";
 	if (!isfinite(ranked_now_s)) {
 		/* the present plan no longer fits: any plan that fits is better */
 		b->keep = false;
@@ -87,6 +98,7 @@ static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 		/* A cycle: keep the best measured plan. In the first two rounds the model is still learning
 		 * the nodes' speeds, so a return there is no cycle. */
 		keep_best(b);
+		r->decision = "repeats";
 		if (b->n_history > 2 || !b->history[b->n_history - 1].held) {
 			b->converged = true;
 			b->reason = "cycle";
@@ -96,7 +108,17 @@ static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 		b->expected_s = expected;
 	} else {
 		keep_best(b);
+		r->decision = "does not pay";
 	}
+}
+
+static void keep_next(const struct dlb_plan *next, struct dlb_balance *b)
+{
+	const size_t n = (size_t)next->n_ops;
+
+	b->next_placement = memcpy(dlb_arena_array(&b->arena, n + 1, sizeof *b->next_placement),
+				   next->placement, n * sizeof *next->placement);
+	b->next_winner = next->winner;
 }
 
 /* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
@@ -141,6 +163,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
 	double now_s, next_s;
+	const double start_s = dlb_clock_s();
 	bool same;
 
 	if (b->converged || b->keep)
@@ -152,6 +175,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 		dlb_problem_release(&p);
 		if (why.status == 1) {
 			keep_best(b);
+			b->history[b->n_history - 1].decision = "no plan fits";
 			return 0;
 		}
 		if (err)
@@ -161,9 +185,14 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 	if (same) {
 		/* The plan stays; if it is the best one, its order too. */
 		b->keep = !strcmp(s->plan.hash, b->best_plan_hash);
+		b->history[b->n_history - 1].decision = "same plan";
 		b->expected_s = l->round_s;
 	} else {
-		judge(s, l, o, &next, now_s, next_s, b);
+		const double plan_s = o->left_steps > 0 ? dlb_clock_s() - start_s : 0;
+
+		judge(l, o, &next, now_s, next_s, moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
+		if (!b->keep && next.n_replicas < 2)
+			keep_next(&next, b);
 	}
 	dlb_plan_release(&next);
 	dlb_problem_release(&p);
@@ -173,25 +202,45 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct dlb_balance_options *o,
 		  struct dlb_balance *out, struct dlb_error *err)
 {
-	struct dlb_arena scratch = { 0 };
 	struct dlb_balance_inputs s;
-	struct dlb_load l;
-	int rc = -1;
+	int rc;
 
 	if (dlb_balance_inputs_read(d, &s, err))
 		return -1;
-	if (dlb_balance_read(d, s.cluster.n_nodes, out, err)) {
-		dlb_balance_inputs_release(&s);
+	rc = dlb_rebalance_with(d, &s, rule, o, out, err);
+	dlb_balance_inputs_release(&s);
+	return rc;
+}
+
+static const char *without_gate(const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+
+	return r->rolled_back ? "rolled back" :
+	       b->converged   ? "ended" :
+	       r->noisy	      ? "noise" :
+	       b->keep	      ? "held" :
+				"moves";
+}
+
+int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, const struct dlb_rule *rule,
+		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err)
+{
+	struct dlb_arena scratch = { 0 };
+	struct dlb_load l;
+	int rc = -1;
+
+	if (dlb_balance_read(d, s->cluster.n_nodes, out, err))
 		return -1;
-	}
-	if (!dlb_load_of(&s, out->kappa, &scratch, &l, err) && !rule->update(&l, o, out, err) &&
-	    !(rule->gated && dlb_balance_gate(&s, &l, o, out, err))) {
+	if (!dlb_load_of(s, out->kappa, &scratch, &l, err) && !rule->update(&l, o, out, err) &&
+	    !(rule->gated && dlb_balance_gate(s, &l, o, out, err))) {
+		if (!out->history[out->n_history - 1].decision)
+			out->history[out->n_history - 1].decision = without_gate(out);
 		dlb_doc_put(d, "balance", dlb_balance_write(out));
 		rc = 0;
 	}
 	if (rc)
 		dlb_balance_release(out);
 	dlb_arena_release(&scratch);
-	dlb_balance_inputs_release(&s);
 	return rc;
 }

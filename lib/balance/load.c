@@ -14,24 +14,41 @@ static const double usual_spread = 0.04;	/* between rounds: typical of shared ho
 
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err)
 {
-	struct dlb_optimizer_choice o;
-	bool rescheduled;
 	json_t *section;
 
 	memset(s, 0, sizeof *s);
 	/* Last section first, so the error names the last tool that was not run. */
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
-	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) ||
-	    dlb_optimizer_bind(&s->graph, o.rule, err) || dlb_cluster_read(d, &s->cluster, err) ||
-	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err) ||
-	    dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err) || dlb_report_read(d, &s->report, err)) {
+	    dlb_optimizer_read(d, &s->optimizer, err) || dlb_graph_read(d, &s->graph, err) ||
+	    dlb_optimizer_bind(&s->graph, s->optimizer.rule, err) || dlb_cluster_read(d, &s->cluster, err) ||
+	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err)) {
 		dlb_balance_inputs_release(s);
 		return -1;
 	}
-	s->n_state = dlb_optimizers[o.rule].n_state;
-	s->plan.inverse_every = (int)o.hyper[DLB_HYPER_INVERSE_EVERY];
-	s->plan.clip = o.clip_norm > 0;
-	return 0;
+	s->n_state = dlb_optimizers[s->optimizer.rule].n_state;
+	return dlb_balance_inputs_again(d, true, s, err);
+}
+
+int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dlb_balance_inputs *s,
+			     struct dlb_error *err)
+{
+	bool rescheduled;
+
+	dlb_report_release(&s->report);
+	memset(&s->report, 0, sizeof s->report);
+	if (other_plan) {
+		dlb_plan_release(&s->plan);
+		memset(&s->plan, 0, sizeof s->plan);
+		if (dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err))
+			goto bad;
+		s->plan.inverse_every = (int)s->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
+		s->plan.clip = s->optimizer.clip_norm > 0;
+	}
+	if (!dlb_report_read(d, &s->report, err))
+		return 0;
+bad:
+	dlb_balance_inputs_release(s);
+	return -1;
 }
 
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s)
@@ -41,6 +58,7 @@ void dlb_balance_inputs_release(struct dlb_balance_inputs *s)
 	dlb_cost_release(&s->cost);
 	dlb_cluster_release(&s->cluster);
 	dlb_graph_release(&s->graph);
+	memset(s, 0, sizeof *s);
 }
 
 static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *err)

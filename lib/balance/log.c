@@ -162,18 +162,22 @@ static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
 }
 
 /* True if nodes wait for a reason that is neither in the plan nor in a node's speed: the steps differ much
- * within the round; or T has jumped while no kappa has; or the corrected model explains less than two thirds
- * of T. The last may also be a fault of the model: after 3 N rounds of a plan it is taken for one. */
-static bool is_noisy(const struct dlb_load *l, const struct dlb_balance_options *o,
+ * within the round; or T has jumped while no kappa has; or all nodes wait for more than a third of T, while
+ * with an uneven load one would be busy, and the corrected model does not explain a third of T. The last may
+ * also be a fault of the model: after 3 N rounds of a plan it is taken for one. */
+static bool is_noisy(const struct dlb_load *l, const double *v, const struct dlb_balance_options *o,
 		     const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	double least = INFINITY;
 
 	if (r->test_b || r->held)
 		return false;
 	if (l->round_se_s > noisy_se * l->round_s || r->changed)
 		return true;
-	return l->predicted_s > 0 && b->stable < 3 * o->stable &&
+	for (int i = 0; i < l->n_nodes; i++)
+		least = l->free_node[i] ? fmin(least, v[i]) : least;
+	return l->predicted_s > 0 && b->stable < 3 * o->stable && least > noisy_part * l->round_s &&
 	       l->round_s - l->predicted_s * r->drift > noisy_part * l->round_s;
 }
 
@@ -248,7 +252,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	}
 	b->keep = false;
 	b->reason = NULL;
-	r->noisy = !reopened && is_noisy(l, o, b);
+	r->noisy = !reopened && is_noisy(l, v, o, b);
 	if (stops(o, b, kept))
 		return 0;
 	if (b->hold > 0) {
