@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "balance/live.h"
 #include "exec/command.h"
 #include "exec/launch.h"
 #include "plan/sharing.h"
@@ -66,13 +67,27 @@ static int parse_until(const struct dlb_cli *cli, const char *until, double *los
 	return 0;
 }
 
+/* --rounds N or auto. */
+static int parse_rounds(const struct dlb_cli *cli, const char *rounds, int64_t *n)
+{
+	char *end;
+
+	*n = 0;
+	if (!rounds)
+		return 0;
+	*n = !strcmp(rounds, "auto") ? INT64_MAX : strtoll(rounds, &end, 10);
+	if (*n == INT64_MAX || (*n > 0 && end != rounds && !*end))
+		return 0;
+	return dlb_cli_usage(cli, "--rounds wants a number from 1 or auto, not '%s'", rounds);
+}
+
 static void warn(void *ctx, const char *line)
 {
 	dlb_cli_warn(ctx, "%s", line);
 }
 
 /* Options that are parsed further. */
-struct option_text { const char *until; struct dlb_strlist slow, groups; };
+struct option_text { const char *until, *rounds; struct dlb_strlist slow, groups; };
 
 enum { MOST_OPTIONS = 80 };
 
@@ -155,6 +170,10 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR",
 		  "make every op of a node FACTOR times slower, for experiments", NULL, 0, 0 },
+		{ 0, "rounds", DLB_OPT_STR, &t->rounds, "N",
+		  "balance the load N times, or auto: to the end, in rounds of steps", NULL, 0, 0 },
+		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL, 5,
+		  1e9 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
 		  "end the run when a node is silent for S seconds (default 30)", NULL, 0, 1e9 },
@@ -198,6 +217,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 
 	x->steps = x->epochs = x->until_step = -1;
 	x->timeout_s = 30;
+	x->round_steps = 20;
 	x->stop = &told_to_stop;
 	cli->n_opts = fill_rows(opts, c, t);
 	cli->opts = opts;
@@ -206,7 +226,8 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 	cli->n_opts = 0;
 	if (!rc) {
 		cli->status = 2;
-		rc = parse_slow(cli, &t->slow, factor, x) || parse_until(cli, t->until, &x->until_loss);
+		rc = parse_slow(cli, &t->slow, factor, x) || parse_until(cli, t->until, &x->until_loss) ||
+		     parse_rounds(cli, t->rounds, &x->rounds);
 	}
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
@@ -223,7 +244,9 @@ int main(int argc, char **argv)
 {
 	struct dlb_cli cli = { .tool = "dlb-run", .usage = "[OPTION...] [FILE]",
 			       .summary = "train by a plan, and report times and losses", .max_operands = 1 };
-	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv };
+	struct dlb_live live = { .is_read = false };
+	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
+					   .rebalance = dlb_live_round, .live = &live };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;
 	double *factor = NULL;
@@ -248,6 +271,7 @@ int main(int argc, char **argv)
 		if (!command.folder && status == 0)
 			status = dlb_cli_close_stdout(&cli);
 	}
+	dlb_live_release(&live);
 	free(factor);
 	free(text.slow.item);
 	free(text.groups.item);

@@ -142,6 +142,16 @@ static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *pl
 				in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
 									   NULL;
 	bool kept = false;
+	if (o->placement) {
+		if (dlb_plan_make(p, o->placement, plan, NULL, err))
+			return -1;
+		plan->winner = o->winner;
+		plan->effort = in->plan.effort;
+		plan->algorithm = in->plan.algorithm;
+		plan->algorithm_given = in->plan.algorithm_given;
+		dlb_plan_moved(p, in->plan.placement, plan);
+		return 0;
+	}
 	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
 	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
 		if (place_anew(in, p, algorithm, NULL, plan, &kept, err))

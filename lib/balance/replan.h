@@ -19,6 +19,8 @@ struct dlb_replan {
 	const char *batch;				/* samples per step, or auto */
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
+	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
+	const int *placement; const char *winner;
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
 };

@@ -2,8 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/command.h"
+#include "comm/await.h"
 #include "exec/unused.h"
+#include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "util/mem.h"
 
 /* -v: prints batch, schedule, optimizer and predicted time before the run. */
 static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
@@ -39,6 +42,25 @@ static int check_measuring(const struct dlb_run_command *c, struct dlb_error *er
 	return 0;
 }
 
+/* Ops of several replicas and of an asynchronous pipeline do not move inside a run. */
+static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	static const char cure[] = "use the loop of dlb-rebalance(1), run by run";
+	const json_t *plan = dlb_doc_section(doc, "plan");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule"));
+	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+
+	if (!c->exec.rounds || c->exec.dry_run || c->print_program)
+		return 0;
+	if (json_array_size(json_object_get(plan, "replicas")) > 1)
+		return dlb_refuse(err, NULL, cure, "--rounds: the ops of %zu replicas do not move inside a run",
+				  json_array_size(json_object_get(plan, "replicas")));
+	if (s && s->async)
+		return dlb_refuse(err, NULL, cure, "--rounds: the ops of schedule %s do not move inside a run",
+				  s->name);
+	return 0;
+}
+
 /* The name of the optimizer that the run will use. */
 static const char *optimizer_of(const struct dlb_doc *doc)
 {
@@ -61,7 +83,7 @@ int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
 	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
-	    check_measuring(c, err)) {
+	    check_measuring(c, err) || check_rounds(c, doc, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
@@ -119,15 +141,83 @@ static void tell_parent(void *ctx, const struct dlb_status_told *told)
 		told->permanent, told->text);
 }
 
-int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_doc *doc,
+/* ---- rounds inside the run ---- */
+
+struct round_work {
+	struct dlb_run_command *command;
+	struct dlb_doc *doc;
+	const struct dlb_report *report;
+	struct dlb_round_decision *decision;
+};
+
+static int rebalance(void *ctx, struct dlb_error *err)
+{
+	const struct round_work *w = ctx;
+
+	set_report(w->doc, w->report);
+	return w->command->rebalance(w->command->live, w->command->cli, w->doc, w->decision, err);
+}
+
+/* Gives the other ranks rank 0's plan and balance. */
+static int share_plan(struct dlb_comm *comm, struct dlb_doc *doc, struct dlb_error *err)
+{
+	static const char *const sections[] = { "balance", "plan" };
+	struct dlb_doc got;
+	char *text = NULL;
+	size_t n = 0;
+	int rc;
+
+	if (dlb_comm_rank(comm) == 0) {
+		json_t *o = json_pack("{sssOsO}", "dlb", "1.0", sections[0], dlb_doc_section(doc, sections[0]),
+				      sections[1], dlb_doc_section(doc, sections[1]));
+
+		text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
+		n = strlen(text);
+		json_decref(o);
+	}
+	rc = dlb_comm_bcast(comm, &n, sizeof n, 0, err);
+	if (!rc && dlb_comm_rank(comm))
+		text = dlb_xmalloc(n + 1);
+	rc = rc || dlb_comm_bcast(comm, text, n, 0, err) ? -1 : 0;
+	if (!rc && dlb_comm_rank(comm)) {
+		rc = dlb_doc_parse(&got, text, n, "<rank 0>", err);
+		for (int i = 0; i < DLB_LEN(sections) && !rc; i++)
+			dlb_doc_set(doc, sections[i], json_incref(dlb_doc_section(&got, sections[i])));
+		if (!rc)
+			dlb_doc_release(&got);
+	}
+	free(text);
+	return rc;
+}
+
+/* dlb_exec_options.next_plan; ctx: a struct round_work. */
+static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
+		     struct dlb_round_decision *d, int *who, struct dlb_error *err)
+{
+	struct round_work *w = ctx;
+	int rc;
+
+	w->report = report;
+	w->decision = d;
+	/* planning takes unknown time */
+	rc = dlb_comm_await(comm, w->command->exec.timeout_s, rebalance, w, err);
+	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, d, sizeof *d, 0, err))
+		return -1;
+	return d->moves ? share_plan(comm, w->doc, err) : 0;
+}
+
+int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
 		     struct dlb_report *report, int *who, struct dlb_error *err)
 {
+	struct round_work work = { .command = c, .doc = doc };
 	struct dlb_status_line line;
 	int rc;
 
 	dlb_status_line_open(&line, stderr, c->cli->tool, c->cli->quiet, c->cli->verbose);
 	c->exec.progress = c->folder ? tell_parent : show_status;
 	c->exec.progress_ctx = &line;
+	c->exec.next_plan = c->exec.rounds && c->rebalance && dlb_comm_size(comm) > 1 ? next_plan : NULL;
+	c->exec.next_plan_ctx = &work;
 	rc = dlb_exec_run(comm, doc, &c->exec, report, who, err);
 	dlb_status_line_clear(&line);
 	return rc;

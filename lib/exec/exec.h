@@ -18,6 +18,14 @@
 #include "exec/status.h"
 #include "plan/report.h"
 
+enum { DLB_ROUND_TEXT = 512 };
+/* After a round of a run: what the caller knows and decides. */
+struct dlb_round_decision {
+	int64_t left_steps;			/* of the run; INT64_MAX: not known */
+	double change_s;			/* that the last change of the plan took; 0: none so far */
+	bool moves;				/* the document has another plan */
+	char text[DLB_ROUND_TEXT];		/* one line: what was seen, done and why; no quotes */
+};
 struct dlb_exec_options {
 	/* -1: not given. None given: one epoch, or 100 steps of endless data */
 	int64_t steps, epochs, until_step;
@@ -31,6 +39,13 @@ struct dlb_exec_options {
 	uint64_t seed;
 	double until_loss; int64_t patience; double timeout_s;	/* NAN, 0: not given */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
+	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is called on
+	 * all ranks with rank 0's report. It sets *d, equal on all ranks, and with d->moves the document's
+	 * plan and balance. NULL: the plan stays. -1: on all ranks, with the failing rank's err and *who. */
+	int64_t rounds, round_steps;
+	int (*next_plan)(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
+			 struct dlb_round_decision *d, int *who, struct dlb_error *err);
+	void *next_plan_ctx;
 	bool quiet, verbose;
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */
 	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */

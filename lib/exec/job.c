@@ -160,11 +160,34 @@ static int check_groups(const struct dlb_job *j, struct dlb_error *err)
 	return rc;
 }
 
-int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
-		 struct dlb_error *err)
+static int read_plan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	bool rescheduled;
 
+	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
+		return -1;
+	if (fits_sharing(j, err))
+		return -1;
+	if (rescheduled)	/* an edited placement: reschedules it by the measured speeds */
+		dlb_plan_order(&j->plan, &j->cost, j->kappa);
+	j->plan.clip = j->optimizer.clip_norm > 0;
+	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
+	return j->plan.n_replicas > 1 ? settle_reduce(j, err) : 0;
+}
+
+int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan *before,
+		   struct dlb_error *err)
+{
+	*before = j->plan;
+	memset(&j->plan, 0, sizeof j->plan);
+	free(j->kappa);
+	j->kappa = NULL;
+	return read_plan(j, doc, err);
+}
+
+int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		 struct dlb_error *err)
+{
 	snprintf(j->name, sizeof j->name, "%s", doc->name);
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
 	    dlb_cluster_read(doc, &j->cluster, err) ||
@@ -175,15 +198,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		return -1;
 	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
 	j->cost.inverse_every = j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
-	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
-		return -1;
-	if (fits_sharing(j, err))
-		return -1;
-	if (rescheduled)	/* an edited placement: reschedules it by the measured speeds */
-		dlb_plan_order(&j->plan, &j->cost, j->kappa);
-	j->plan.clip = j->optimizer.clip_norm > 0;
-	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
-	if (j->plan.n_replicas > 1 && settle_reduce(j, err))
+	if (read_plan(j, doc, err))
 		return -1;
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)

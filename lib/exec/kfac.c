@@ -331,6 +331,11 @@ bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s)
 	return true;
 }
 
+int dlb_kfac_update_of(const struct dlb_kfac *k, int i)
+{
+	return k->layer[i / (2 * DLB_KFAC_FACTORS)].l.update;
+}
+
 struct dlb_kfac_counts dlb_kfac_counted(const struct dlb_kfac *k)
 {
 	return k ? k->counts : (struct dlb_kfac_counts){ 0 };

@@ -47,6 +47,13 @@ void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool f
 /* ---- for checkpoints and reports ---- */
 /* Tensor i of the averages, each replica's own, and inverses. i from 0; false: no more. */
 bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s);
+/* The update op of tensor i's layer. */
+int dlb_kfac_update_of(const struct dlb_kfac *k, int i);
+/* move.c: sends averages and inverses of the layers whose node has changed straight to their new nodes. from:
+ * under the placement `was`; to: under `is`; NULL: no layer here. One replica. Collective; -1: the comm broke. */
+struct dlb_comm;
+int dlb_kfac_move(struct dlb_kfac *to, const int *is, struct dlb_kfac *from, const int *was,
+		  struct dlb_comm *comm, struct dlb_error *err);
 /* Inverses so far; of those, made with more on the diagonal; not made (the old one stayed). Steps whose
  * moments were not finite; steps shortened by the trust region. */
 struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite, held_back; };

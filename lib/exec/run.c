@@ -220,6 +220,13 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 				     dlb_run_between_steps(r, &paused, who, err) ?
 			     -1 :
 			     0;
+		if (!rc && dlb_run_is_round(r, full_steps)) {
+			paused = true;
+			full_steps = 0;
+			rc = dlb_run_end_round(r, &asked, who, err);
+		}
+		if (!rc && paused && dlb_run_ask_ahead(r, r->at.step - 1, &asked, err))
+			rc = -1;
 		if (paused)
 			before_s = dlb_clock_s();
 	}
@@ -288,6 +295,7 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	memset(report, 0, sizeof *report);
 	*who = 0;			/* errors that all ranks have alike are rank 0's to print */
 	r->o = o;
+	r->doc = doc;
 	r->comm = comm;
 	r->rank = dlb_comm_rank(comm);
 	r->checkpoint.lock = -1;

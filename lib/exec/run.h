@@ -16,6 +16,7 @@ enum { MAX_BATCHES = 3 };
 
 struct run {
 	const struct dlb_exec_options *o;
+	const struct dlb_doc *doc;
 	struct dlb_comm *comm;
 	struct dlb_subset *all;	/* all ranks, for sums that no rank waits for; NULL: alone, or synchronous */
 	int rank;
@@ -52,6 +53,10 @@ struct run {
 	struct dlb_lines *lines;			/* writes the log; NULL: none on this rank */
 	const char *stopped;
 	double wall_s;
+	int64_t round;			/* rounds done (rounds.c) */
+	double change_s;		/* that the last change of the plan took */
+	double shrunk;			/* dlb_engine_program's, of earlier plans; likewise: */
+	struct dlb_kfac_counts kfac_counts;
 };
 
 /* ---- run_init.c ---- */
@@ -59,6 +64,9 @@ struct run {
  * open. */
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
 void dlb_run_close(struct run *r);
+/* Goes on under the plan that r->doc has now: new programs, engines and feed, the state moved. No step may be
+ * under way. Collective. */
+int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err);
 /* Samples left in the epoch. */
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
 /* State of compression and K-FAC, for checkpoints. */
@@ -130,6 +138,13 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 /* Measures and saves a checkpoint if that is due after a step, unless r->stopped; no step may be under way.
  * *paused: set if it did. Collective. */
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err);
+
+/* ---- rounds.c ---- */
+/* Whether a round is over. full_steps: since it began. */
+bool dlb_run_is_round(const struct run *r, int64_t full_steps);
+/* Measures the round, asks for the next plan and changes to it. *asked: the next step to ask the feed for.
+ * Collective. */
+int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
 
 /* ---- async_loop.c ---- */
 int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err);

@@ -79,7 +79,8 @@ static int read_weights(void *ctx, struct dlb_error *err)
 					dlb_graph_load_weights(g, path, err);
 }
 
-static int open_state(struct run *r, struct dlb_error *err)
+/* before: the state under the plan until now; NULL: none. */
+static int open_state(struct run *r, struct dlb_state *before, struct dlb_error *err)
 {
 	struct dlb_job *j = &r->job;
 	const bool async = dlb_plan_is_async(&j->plan);
@@ -99,7 +100,7 @@ static int open_state(struct run *r, struct dlb_error *err)
 		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = r->rank;
 	}
-	const struct dlb_local_graph l = { &j->graph, &r->be, r->placement, r->rank };
+	const struct dlb_local_graph l = { &j->graph, &r->be, r->placement, r->rank, before };
 	if (dlb_state_init(&r->state, &l, j->optimizer.rule,
 			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)),
 			   j->plan.n_replicas > 1 ? r->comm : NULL, err))
@@ -276,6 +277,18 @@ static int open_feed(struct run *r, struct dlb_error *err)
 	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, &fed, r->dispatch, err);
 }
 
+static int open_eval(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_exec_options *o = r->o;
+	const struct dlb_data_choice choice = { .spec = o->test_data,
+						.transform = o->transform,
+						.seed = o->seed,
+						.readers = readers(r),
+						.like = r->data };
+
+	return o->test_data ? dlb_eval_new(&r->eval, &r->job, r->rank, &choice, err) : 0;
+}
+
 static int open_data(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -297,10 +310,7 @@ static int open_data(struct run *r, struct dlb_error *err)
 		return dlb_fail(err, NULL, "--epochs: data '%s' have no end; say --steps", o->data);
 	if (open_shards(r, err))
 		return -1;
-	choice.spec = o->test_data;
-	choice.shuffled = false;
-	choice.like = r->data;
-	return o->test_data ? dlb_eval_new(&r->eval, &r->job, r->rank, &choice, err) : 0;
+	return open_eval(r, err);
 }
 
 /* A mapped file of weights is read only when they are copied. */
@@ -417,7 +427,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
 	rc = dlb_run_on_disk(r, rc || open_device(r, err) ? -1 : 0, read_weights, &files, err);
-	rc = dlb_run_on_disk(r, rc || open_state(r, err) ? -1 : 0, fill_state, &files, err);
+	rc = dlb_run_on_disk(r, rc || open_state(r, NULL, err) ? -1 : 0, fill_state, &files, err);
 	if (dlb_comm_agree(r->comm, rc, err, who) ||
 	    dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
@@ -447,6 +457,83 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	return 0;
 }
 
+/* All that is made of the plan, but the state. */
+static void close_engines(struct run *r)
+{
+	dlb_feed_free(r->feed);
+	dlb_dispatch_free(r->dispatch);
+	dlb_eval_free(r->eval);
+	dlb_record_release(&r->record);
+	for (int i = 0; i < MAX_BATCHES; i++) {
+		dlb_engine_free(r->engine[i]);
+		dlb_program_release(&r->program[i]);
+		r->engine[i] = NULL;
+	}
+	dlb_sync_free(r->averages);
+	r->feed = NULL;
+	r->dispatch = NULL;
+	r->eval = NULL;
+	r->averages = NULL;
+}
+
+/* Collective. Adds what this node's layers counted so far, before they move. */
+static int keep_counts(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
+	struct dlb_kfac_counts *to = &r->kfac_counts;
+	double held_back = (double)c.held_back;
+
+	to->inverses += c.inverses;
+	to->shifted += c.shifted;
+	to->kept += c.kept;
+	to->not_finite += c.not_finite;
+	/* equal on all nodes that have layers */
+	if (dlb_comm_allreduce_f64(r->comm, &held_back, 1, DLB_COMM_MAX, err))
+		return -1;
+	to->held_back += (int64_t)held_back;
+	return 0;
+}
+
+int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err)
+{
+	struct dlb_plan plan = { .n_ops = 0 };
+	struct dlb_state before;
+	struct dlb_kfac *kfac = r->kfac;
+	int rc;
+
+	*who = 0;
+	/* no rank may still read or write this one's memory */
+	if (dlb_feed_settle(r->feed, err) || keep_counts(r, err) || dlb_comm_barrier(r->comm, err))
+		return -1;
+	for (int i = 0; i < r->n_engines; i++)
+		r->shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
+	close_engines(r);
+	dlb_runtime_release(&r->runtime);
+	dlb_memories_free(r->memories);
+	r->memories = NULL;
+	r->kfac = NULL;
+	before = r->state;
+	memset(&r->state, 0, sizeof r->state);
+	rc = dlb_job_replan(&r->job, r->doc, &plan, err) || open_state(r, &before, err) ? -1 : 0;
+	rc = dlb_comm_agree(r->comm, rc, err, who) ||
+			     dlb_state_move(&r->state, &before, r->comm, err) ||
+			     dlb_kfac_move(r->kfac, r->placement, kfac, before.placement, r->comm, err) ?
+		     -1 :
+		     0;
+	if (!dlb_comm_broken(r->comm)) {		/* else messages of it may be under way */
+		dlb_state_release(&before);
+		dlb_kfac_free(kfac);
+	}
+	dlb_plan_release(&plan);
+	if (rc)
+		return -1;
+	if (dlb_comm_agree(r->comm, open_eval(r, err), err, who) ||
+	    dlb_comm_agree(r->comm, open_engines(r, err), err, who) ||
+	    dlb_comm_agree(r->comm, open_feed(r, err), err, who))
+		return -1;
+	return dlb_watch_replanned(r->watch, err);
+}
+
 void dlb_run_close(struct run *r)
 {
 	/* for the logs of a failed run */
@@ -458,15 +545,7 @@ void dlb_run_close(struct run *r)
 	if (!dlb_comm_broken(r->comm))
 		dlb_feed_settle(r->feed, &ignored);
 	dlb_watch_free(r->watch, wait_s);
-	dlb_feed_free(r->feed);
-	dlb_dispatch_free(r->dispatch);
-	dlb_eval_free(r->eval);
-	dlb_record_release(&r->record);
-	for (int i = 0; i < MAX_BATCHES; i++) {
-		dlb_engine_free(r->engine[i]);
-		dlb_program_release(&r->program[i]);
-	}
-	dlb_sync_free(r->averages);
+	close_engines(r);
 	dlb_compress_state_free(r->compress);
 	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);

@@ -18,14 +18,14 @@
 
 struct byte_range { size_t begin, end; };
 
-static bool is_host_memory(const struct dlb_backend *be)
+bool dlb_is_host_memory(const struct dlb_backend *be)
 {
 	return !strcmp(be->ops->name, "cpu");
 }
 
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes)
 {
-	void *p = c && is_host_memory(be) ? dlb_comm_alloc(c, bytes) : NULL;
+	void *p = c && dlb_is_host_memory(be) ? dlb_comm_alloc(c, bytes) : NULL;
 
 	return p ? p : be->ops->alloc(be, bytes);
 }

@@ -28,6 +28,7 @@ struct dlb_runtime {
 	void *scratch; size_t scratch_bytes;
 	struct dlb_slow slow;
 };
+bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes in host memory */
 /* Zeroed memory. Where ranks share this host and the back end computes in host memory, the ranks see it;
  * else, and for c NULL, it is the back end's own. NULL: no memory. */
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);

@@ -30,12 +30,25 @@ static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *nam
 	return p;
 }
 
+/* As take, but the array *before, if there is one, changes its owner. */
+static void *take_over(struct dlb_backend *be, void **before, const char *name, size_t bytes,
+		       struct dlb_error *err)
+{
+	void *p = before ? *before : NULL;
+
+	if (!p)
+		return take(be, NULL, name, bytes, err);
+	*before = NULL;
+	return p;
+}
+
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err)
 {
 	const struct dlb_graph *g = l->graph;
 	struct dlb_backend *be = l->be;
 	const int *placement = l->placement;
+	struct dlb_state *was = l->before;
 	size_t n = (size_t)g->n_tensors + 1;
 
 	memset(s, 0, sizeof *s);
@@ -61,12 +74,13 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		    dlb_state_home(g, placement, t) != l->node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
-		if (!(s->value[t] = take(be, NULL, x->name, bytes, err)))
+		if (!(s->value[t] = take_over(be, was ? &was->value[t] : NULL, x->name, bytes, err)))
 			return -1;
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
 		for (int k = 0; k < s->n_slots; k++)
-			if (!(s->slot[k][t] = take(be, NULL, x->name, bytes, err)))
+			if (!(s->slot[k][t] = take_over(be, was ? &was->slot[k][t] : NULL, x->name, bytes,
+							err)))
 				return -1;
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 ||
 		     (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&

@@ -31,11 +31,17 @@ struct dlb_local_graph {
 	struct dlb_backend *be;
 	const int *placement;
 	int node;
+	struct dlb_state *before;		/* under another plan of the graph; NULL: none */
 };
-/* Allocates and zeroes. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
+/* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err);
+/* move.c: sends the weights, buffers and optimizer states whose node has changed from the state `from` under
+ * the plan before straight to the nodes whose state `to` wants them. One replica. Collective; -1: the comm
+ * broke. */
+int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
+		   struct dlb_error *err);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);

@@ -13,7 +13,7 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-enum { ROW_BYTES = 512, NODE_BYTES = 400 };	/* at most; numbers have at most 24 */
+enum { ROW_BYTES = 1024, NODE_BYTES = 400 };	/* at most; numbers have at most 24 */
 
 struct dlb_step_log {
 	struct dlb_output file;
@@ -195,6 +195,11 @@ static void put_row(struct dlb_step_log *l, const struct dlb_step_row *r)
 		put_exact(l, ",\"test_loss\":", r->test_loss);
 		put_exact(l, ",\"accuracy\":", r->accuracy);
 		put_number(l, ",\"eval_s\":", r->eval_s);
+	}
+	if (r->decision) {
+		put(l, ",\"decision\":\"");
+		put(l, r->decision);
+		put(l, "\"");
 	}
 	put(l, "}\n");
 }

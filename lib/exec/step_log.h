@@ -3,7 +3,7 @@
  *
  *     {"step":12,"epoch":0,"loss":0.52,"lr":0.01,"wall_s":0.31,"step_s":0.0125,"bytes":1920,"nodes":[{"busy_s":0.0119,
  *      "waits":{"starved":0.0004,"backpressure":0,"collective":0.0001,"structural":0},"waited_for":1,"waited_for_s":0.0004,
- *      "data_wait_s":0,"bytes_sent":960,"sum_bytes":0}, ...],"test_loss":0.6,"accuracy":0.8,"eval_s":0.2}
+ *      "data_wait_s":0,"bytes_sent":960,"sum_bytes":0}, ...],"test_loss":0.6,"accuracy":0.8,"eval_s":0.2,"decision":"..."}
  *
  * A run resumed from a checkpoint cuts the log back to the checkpoint's step. A thread writes the lines
  * (util/lines.h); the part of a line that a full disk left is cut off again. */
@@ -28,6 +28,8 @@ struct dlb_step_row {
 	double loss, rate, wall_s, step_s;	/* wall_s: since training began in this run */
 	const struct dlb_node_step *node; int n_nodes;
 	double test_loss, accuracy, eval_s;	/* NAN: not measured after this step */
+	/* after the last step of a round (exec.h), without quotes and control characters; NULL: no round ended */
+	const char *decision;
 };
 
 struct dlb_step_log;

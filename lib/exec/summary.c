@@ -213,13 +213,13 @@ static void count_violations(const struct dlb_job *j, const struct node_summary 
 
 static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
 {
-	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
+	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac), *was = &r->kfac_counts;
 
-	*mine = (struct dlb_report_kfac){ .inverses = c.inverses,
-					  .shifted = c.shifted,
-					  .kept = c.kept,
-					  .not_finite = c.not_finite,
-					  .held_back = c.held_back };
+	*mine = (struct dlb_report_kfac){ .inverses = c.inverses + was->inverses,
+					  .shifted = c.shifted + was->shifted,
+					  .kept = c.kept + was->kept,
+					  .not_finite = c.not_finite + was->not_finite,
+					  .held_back = c.held_back + was->held_back };
 	for (int i = 0; i < r->n_engines; i++) {
 		const struct dlb_sync *x = dlb_engine_sync(r->engine[i]);
 		const struct dlb_sync_times *t = x ? dlb_sync_times(x) : NULL;
@@ -380,6 +380,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
+	mine.shrunk = r->shrunk;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
 	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));

@@ -7,7 +7,8 @@
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
-	"save",   "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite"
+	"save",   "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
+	"rounds", "round-steps"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = {
@@ -111,6 +112,10 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run,
 						"the order is sequential, and nothing else is drawn" };
 		if (!o->dry_run) {
+			row[n++] = (struct dlb_unused){ "rounds", f.n_nodes < 2,
+							"there is one node, which has all ops" };
+			row[n++] = (struct dlb_unused){ "round-steps", !o->rounds || f.n_nodes < 2,
+							"there are no rounds; give --rounds N or auto" };
 			row[n++] = (struct dlb_unused){ "checkpoint-every", !o->checkpoint,
 							"no folder is given; give --checkpoint DIR" };
 			row[n++] = (struct dlb_unused){ "readers", !f.images, "no images are decoded" };

@@ -30,6 +30,7 @@ struct dlb_watch {
 	int n_nodes, length;
 	struct dlb_node_step mine;		/* of the last step on this node */
 	bool has_mine;				/* `mine` is not sent yet; equal on all ranks */
+	char decision[DLB_ROUND_TEXT];
 	struct dlb_step_row row;		/* of the last step; its nodes' times are not known yet */
 	bool has_row;
 	struct dlb_node_step *node;		/* [n_nodes], rank 0 */
@@ -77,7 +78,19 @@ int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error 
 		return 0;
 	if (r->o->progress && r->o->verbose && !r->o->quiet && predict(w, err))
 		return -1;
-	return r->o->step_log ? dlb_step_log_open(&w->log, r->o->step_log, r->at.step, w->n_nodes, err) : 0;
+	return !r->o->step_log ? 0 : dlb_step_log_open(&w->log, r->o->step_log, r->at.step, w->n_nodes, err);
+}
+
+int dlb_watch_replanned(struct dlb_watch *w, struct dlb_error *err)
+{
+	return isnan(w->predicted_s) ? 0 : predict(w, err);
+}
+
+void dlb_watch_decided(struct dlb_watch *w, const char *text)
+{
+	snprintf(w->decision, sizeof w->decision, "%s", text);
+	w->row.decision = w->decision;
+	dlb_watch_event(w, "%s", text);
 }
 
 void dlb_watch_free(struct dlb_watch *w, double wait_s)
@@ -254,6 +267,7 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 	w->row.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step - 1);
 	w->row.wall_s = now_s - w->start_s;
 	w->row.test_loss = w->row.accuracy = w->row.eval_s = NAN;
+	w->row.decision = NULL;
 	if (r->rank || !r->o->progress)
 		return;
 	if (r->at.step - r->first_step == 1)

@@ -35,6 +35,10 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss);
 /* On all ranks: the measurement after the last step, for its row; an event, for the line of -v. */
 void dlb_watch_measured(struct dlb_watch *w, double test_loss, double accuracy, double eval_s);
 void dlb_watch_event(struct dlb_watch *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The decision after a round, for the row of the last step and the line of -v. */
+void dlb_watch_decided(struct dlb_watch *w, const char *text);
+/* The plan is another one: its prediction is shown from here on. -1 with err. */
+int dlb_watch_replanned(struct dlb_watch *w, struct dlb_error *err);
 /* Collective: completes and writes the last row. */
 int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error *err);
 /* On rank 0, -1 with err (may be NULL) if the log could not be written so far; later rows are left out.

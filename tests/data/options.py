@@ -52,6 +52,7 @@ CHOICES = {
     ("dlb-run", "data"): ["idx", "npy", "images", "tokens", "text", "digits", "random"],
     ("dlb-run", "transform"): ["scale", "normalise", "resize", "random-crop", "flip"],
     ("dlb-run", "delay-discount"): ["on", "off"], ("dlb-run", "until"): [], ("dlb-run", "group"): [],
+    ("dlb-run", "rounds"): ["auto"],
     ("dlb-view", "why"): [], ("dlb-rebalance", "rule"): ["log", "patent"],
     ("dlb-place", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
     ("dlb-run", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
@@ -562,6 +563,13 @@ def run():
     refuses(tool, "--save-best best.safetensors", f"dlb-run {DIGITS} --test-data digits:test {{}} $D/one.json", "--eval-every")
     unused(tool, "--eval-every 1", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     shows(tool, "--slow 1:4", "dlb-run -q --dry-run {} $D/two.json", ".report.nodes[1].busy_s")
+    shows(tool, "--rounds 1", f"dlb-run -q {DIGITS} --steps 7 --round-steps 5 {{}} $D/two.json", ".balance.round")
+    shows(tool, "--rounds auto", f"dlb-run -q {DIGITS} --steps 12 --round-steps 5 {{}} $D/two.json", ".balance.round",
+          without="--rounds 1")
+    unused(tool, "--rounds 2", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
+    unused(tool, "--rounds 2", "dlb-run --dry-run {} $D/two.json", "--dry-run")
+    shows(tool, "--round-steps 5", f"dlb-run -q {DIGITS} --steps 12 --rounds auto {{}} $D/two.json", ".balance.round")
+    unused(tool, "--round-steps 5", f"dlb-run {DIGITS} {{}} $D/two.json", "--rounds")
     shows(tool, "--timeout 0.05", f"dlb-run -q {DIGITS} --slow 0:2000 {{}} $D/two.json", "status", status=(0, 2))
     unused(tool, "--timeout 3", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     shows(tool, "--torch-batchnorm", "dlb-run -q --data random --steps 1 --save w.safetensors {} $D/onebn.json", "file w.safetensors")

@@ -1,0 +1,180 @@
+/* One round inside a run. See live.h. It calls what dlb-rebalance and dlb-place call, so the history is the
+ * same. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "balance/live.h"
+#include "balance/replan.h"
+#include "plan/program.h"
+#include "plan/timeline.h"
+#include "util/clock.h"
+#include "util/mem.h"
+#include "util/stats.h"
+
+static const double slow_part = 0.05;	/* of a step: less is not worth a word */
+static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
+
+/* What makes a plan run as it does: the placement and the orders. */
+static bool same_plan(const json_t *a, const json_t *b)
+{
+	const json_t *x = json_object_get(a, "nodes"), *y = json_object_get(b, "nodes");
+	bool same = json_equal(json_object_get(a, "placement"), json_object_get(b, "placement")) &&
+		    json_array_size(x) == json_array_size(y);
+
+	for (size_t i = 0; same && i < json_array_size(x); i++)
+		same = json_equal(json_object_get(json_array_get(x, i), "order"),
+				  json_object_get(json_array_get(y, i), "order"));
+	return same;
+}
+
+/* Whether the plan that runs is the one to keep. */
+static bool stays(const struct dlb_balance *b)
+{
+	return (b->keep || b->converged) &&
+	       !strcmp(b->best_plan_hash, b->history[b->n_history - 1].plan_hash);
+}
+
+/* Seconds of a step under the present plan if node i were as fast as the median of the nodes of its kind;
+ * all of its kind are that slow, or simulation fails: INFINITY. */
+static double mended_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
+{
+	const int n = b->n_nodes;
+	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
+	struct dlb_program g;
+	struct dlb_timeline t;
+	int alike = 0;
+
+	for (int i = 0; i < n; i++)
+		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind && b->kappa_rounds[i] > 0)
+			scale[alike++] = b->kappa[i];
+	const double kappa = alike ? dlb_quantile(scale, alike, 0.5) : b->kappa[node];
+
+	memcpy(scale, b->kappa, (size_t)n * sizeof *scale);
+	scale[node] = kappa;
+	if (kappa < b->kappa[node] &&
+	    !dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, NULL)) {
+		if (!dlb_program_simulate(&g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale }, &t,
+					  NULL)) {
+			step_s = t.step_s;
+			dlb_timeline_release(&t, n);
+		}
+		dlb_program_release(&g);
+	}
+	free(scale);
+	return step_s;
+}
+
+/* Names the slow node, the likely cause, and what its health would be worth. "": no node stands out. */
+static void find_culprit(const struct dlb_balance_inputs *s, const struct dlb_balance *b, char out[120])
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	int slowest = -1, starved = -1;
+
+	out[0] = 0;
+	for (int i = 0; i < b->n_nodes; i++) {
+		const struct dlb_report_node *n = &s->report.node[i];
+
+		if (n->data_wait_s > slow_part * r->step_s &&
+		    (starved < 0 || n->data_wait_s > s->report.node[starved].data_wait_s))
+			starved = i;
+		if (b->kappa_rounds[i] > 0 && (slowest < 0 || b->kappa[i] > b->kappa[slowest]))
+			slowest = i;
+	}
+	if (starved >= 0) {
+		snprintf(out, 120, "; node %d waits %.1f %% of a step for data", starved,
+			 100 * s->report.node[starved].data_wait_s / r->step_s);
+		return;
+	}
+	if (slowest < 0)
+		return;
+	if (!r->held)		/* told once, when it is found */
+		return;
+	const double mended = mended_s(s, b, slowest);
+
+	if (mended < (1 - slow_part) * r->step_s)
+		snprintf(out, 120, "; node %d is slow at computing: as others of its kind, a step would take %.4g ms",
+			 slowest, mended * 1e3);
+}
+
+static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b, const struct dlb_doc *doc,
+		double took_s, struct dlb_round_decision *d)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	const json_t *plan = dlb_doc_section(doc, "plan");
+	char what[160], culprit[120];
+
+	find_culprit(s, b, culprit);
+	if (d->moves)
+		snprintf(what, sizeof what, "%s%lld ops move with %.4g MB of state, %.4g ms a step expected",
+			 r->rolled_back ? "slower than the best plan, back to it: " : "",
+			 (long long)json_integer_value(json_object_get(plan, "moved_ops")),
+			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6, b->expected_s * 1e3);
+	else if (r->price_s > 0)
+		snprintf(what, sizeof what, "stays: another plan %s, it would save %.3g ms a step and take %.3g ms",
+			 r->decision, r->gain_s * 1e3, r->price_s * 1e3);
+	else
+		snprintf(what, sizeof what, "stays: %s%s%s", r->decision, b->reason ? ", " : "",
+			 b->reason ? b->reason : "");
+	snprintf(d->text, sizeof d->text,
+		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s; decided in %.3g ms",
+		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
+		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit, what,
+		 took_s * 1e3);
+}
+
+/* Makes the next plan. Sets *moves. */
+static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, struct dlb_doc *doc, bool *moves,
+		  struct dlb_error *err)
+{
+	struct dlb_cli quiet = *cli;
+	struct dlb_replan o = { .cli = &quiet, .micro_batches = 1, .seed = 1, .started_s = dlb_clock_s(),
+				.constraints.max_moves = -1, .no_timeline = true,
+				.placement = b->next_placement, .winner = b->next_winner };
+	json_t *was = json_incref(dlb_doc_section(doc, "plan"));
+	int rc;
+
+	quiet.verbose = false;
+	quiet.n_given = 0;
+	rc = dlb_replan(&o, doc, err);
+	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));
+	json_decref(was);
+	return rc;
+}
+
+/* Reads what has changed since the last round, or all. */
+static int read_inputs(struct dlb_live *l, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	const int rc = l->is_read ? dlb_balance_inputs_again(doc, l->other_plan, &l->inputs, err) :
+				    dlb_balance_inputs_read(doc, &l->inputs, err);
+
+	l->is_read = rc == 0;
+	return rc;
+}
+
+int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
+		   struct dlb_error *err)
+{
+	const double start_s = dlb_clock_s();
+	struct dlb_balance_options o = usual;
+	struct dlb_live *l = live;
+	struct dlb_balance b;
+	int rc;
+
+	o.left_steps = d->left_steps == INT64_MAX ? INFINITY : (double)d->left_steps;
+	o.change_s = d->change_s;
+	if (read_inputs(l, doc, err) || dlb_rebalance_with(doc, &l->inputs, dlb_rule_find("log"), &o, &b, err))
+		return -1;
+	rc = stays(&b) ? 0 : replan(cli, &b, doc, &d->moves, err);
+	l->other_plan = d->moves;
+	if (!rc)
+		say(&l->inputs, &b, doc, dlb_clock_s() - start_s, d);
+	dlb_balance_release(&b);
+	return rc;
+}
+
+void dlb_live_release(struct dlb_live *l)
+{
+	if (l->is_read)
+		dlb_balance_inputs_release(&l->inputs);
+	memset(l, 0, sizeof *l);
+}

@@ -1,0 +1,16 @@
+/* Balancing inside a run (dlb-run --rounds): rounds of dlb-rebalance and dlb-place, between two steps. */
+#ifndef DLB_BALANCE_LIVE_H
+#define DLB_BALANCE_LIVE_H
+#include "balance/balance.h"
+#include "exec/exec.h"
+#include "util/cli.h"
+
+/* What stays from round to round; zeroed at first. */
+struct dlb_live { struct dlb_balance_inputs inputs; bool is_read, other_plan; };
+void dlb_live_release(struct dlb_live *l);
+/* One round. live: a struct dlb_live, for one document whose report and plan alone change between rounds. doc
+ * has the report of the round. Sets its balance and, with d->moves, its plan; d->text says what was seen, what
+ * was done and why. -1 with err. */
+int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
+		   struct dlb_error *err);
+#endif

@@ -1,0 +1,126 @@
+/* Moves the state of a run between its nodes when the plan changes. See state.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/kfac.h"
+#include "exec/runtime.h"
+#include "util/mem.h"
+
+/* One array that this rank sends or receives. Back ends with memory of their own need a copy in host
+ * memory. */
+struct moved { void *p, *host; size_t bytes; bool receives; int peer; struct dlb_request q; };
+struct moves { struct moved *item; int n, cap; };
+
+static void add(struct moves *m, void *p, size_t bytes, bool receives, int peer)
+{
+	DLB_GROW(m->item, m->n, m->cap);
+	m->item[m->n++] = (struct moved){ .p = p, .bytes = bytes, .receives = receives, .peer = peer };
+}
+
+/* All arrays of tensor t in s: its values and the optimizer's states. */
+static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool receives, int peer)
+{
+	const size_t bytes = (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1);
+
+	add(m, s->value[t], bytes, receives, peer);
+	for (int k = 0; k < s->n_slots; k++)
+		if (s->slot[k][t])
+			add(m, s->slot[k][t], bytes, receives, peer);
+}
+
+/* be: whose memory it is; NULL: host memory. */
+static void start(struct moved *x, struct dlb_backend *be, struct dlb_comm *comm)
+{
+	const bool direct = !be || dlb_is_host_memory(be);
+	void *p = direct ? x->p : (x->host = dlb_xmalloc(x->bytes + 1));
+
+	if (x->receives) {
+		dlb_comm_irecv(comm, p, x->bytes, x->peer, DLB_TAG_MOVE, &x->q);
+		return;
+	}
+	if (!direct)
+		be->ops->download(be, p, x->p, x->bytes);
+	dlb_comm_isend(comm, p, x->bytes, x->peer, DLB_TAG_MOVE, &x->q);
+}
+
+/* Sends and receives all of them; frees m. */
+static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *comm, struct dlb_error *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < m->n; i++)
+		start(&m->item[i], be, comm);
+	for (int i = 0; i < m->n && !rc; i++) {
+		struct moved *x = &m->item[i];
+
+		rc = dlb_comm_wait(comm, &x->q, err);
+		if (!rc && x->receives && x->host)
+			be->ops->upload(be, x->p, x->host, x->bytes);
+	}
+	for (int i = 0; i < m->n && !rc; i++)	/* else a message may still be under way */
+		free(m->item[i].host);
+	if (!rc)
+		free(m->item);
+	return rc;
+}
+
+int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
+		   struct dlb_error *err)
+{
+	const struct dlb_graph *g = to->graph;
+	struct moves m = { NULL, 0, 0 };
+
+	/* messages between two ranks arrive in the order of tensors in which both start them */
+	for (int t = 0; t < g->n_tensors; t++) {
+		const int kind = g->tensor[t].kind;
+		const int was = kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER ?
+					dlb_state_home(g, from->placement, t) :
+					-1;
+		const int is = was < 0 ? -1 : dlb_state_home(g, to->placement, t);
+
+		if (was < 0 || was == is)
+			continue;
+		if (is == to->node)
+			add_tensor(&m, to, t, true, was);
+		else if (was == to->node)
+			add_tensor(&m, from, t, false, is);
+	}
+	return exchange(&m, to->be, comm, err);
+}
+
+/* Copies the tensors of from's layers that stay here, and adds the others. */
+static void leave(struct moves *m, struct dlb_kfac *to, const int *is, struct dlb_kfac *from, int node)
+{
+	struct dlb_local_tensor x, y;
+
+	for (int i = 0, k = 0; dlb_kfac_state(from, i, &x); i++) {
+		const int op = dlb_kfac_update_of(from, i);
+		const size_t bytes = (size_t)x.n * dlb_dtype_bytes(x.dtype);
+
+		if (is[op] != node) {
+			add(m, x.p, bytes, false, is[op]);
+			continue;
+		}
+		/* both have their layers in the same order */
+		while (dlb_kfac_state(to, k, &y) && dlb_kfac_update_of(to, k) != op)
+			k++;
+		memcpy(y.p, x.p, bytes);
+		k++;
+	}
+}
+
+int dlb_kfac_move(struct dlb_kfac *to, const int *is, struct dlb_kfac *from, const int *was,
+		  struct dlb_comm *comm, struct dlb_error *err)
+{
+	const int node = dlb_comm_rank(comm);
+	struct moves m = { NULL, 0, 0 };
+	struct dlb_local_tensor x;
+
+	leave(&m, to, is, from, node);
+	for (int i = 0; dlb_kfac_state(to, i, &x); i++) {
+		const int peer = was[dlb_kfac_update_of(to, i)];
+
+		if (peer != node)
+			add(&m, x.p, (size_t)x.n * dlb_dtype_bytes(x.dtype), true, peer);
+	}
+	return exchange(&m, NULL, comm, err);
+}

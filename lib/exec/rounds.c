@@ -1,0 +1,70 @@
+/* Rounds inside a run (--rounds): between two steps the caller may change the plan, and the state moves to its
+ * new nodes. What is computed stays the same, bit for bit.
+ *
+ * A round is `round_steps` full batches. Its report goes to the caller's next_plan, which decides; all ranks
+ * wait meanwhile. A new plan needs new programs, engines and feed; weights, buffers and optimizer state stay
+ * where they are or go straight to the node that now needs them (move.c). */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/run.h"
+#include "util/clock.h"
+
+bool dlb_run_is_round(const struct run *r, int64_t full_steps)
+{
+	return r->o->next_plan && r->round < r->o->rounds && full_steps >= r->o->round_steps && !r->stopped;
+}
+
+/* Steps from here to the limit. */
+static int64_t left_steps(const struct run *r)
+{
+	const int64_t batch = r->size[0];
+	int64_t left = r->end_step == INT64_MAX ? INT64_MAX : r->end_step - r->at.step;
+
+	if (r->end_epoch != INT64_MAX) {
+		const int64_t of_epoch = (r->count + batch - 1) / batch,
+			      n = (r->end_epoch - r->at.epoch) * of_epoch +
+				  (r->end_position - r->at.position) / batch;
+
+		left = n < left ? n : left;
+	}
+	return left;
+}
+
+/* The figures of the round alone; losses, ops and time-lines are of no use between rounds. */
+static int measure(struct run *r, struct dlb_report *report, struct dlb_error *err)
+{
+	if (dlb_run_report(r, report, err))
+		return -1;
+	report->steps = r->o->round_steps;
+	report->n_losses = report->n_ops = 0;
+	report->timeline = NULL;
+	report->allreduce.n_buckets = 0;
+	return 0;
+}
+
+int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err)
+{
+	struct dlb_round_decision d = { .left_steps = left_steps(r), .change_s = r->change_s };
+	struct dlb_report report = { .n_nodes = 0 };
+	int rc = measure(r, &report, err);
+
+	*who = 0;
+	if (!rc)
+		rc = r->o->next_plan(r->o->next_plan_ctx, r->comm, &report, &d, who, err);
+	dlb_report_release(&report);
+	r->round++;
+	if (!rc)
+		dlb_watch_decided(r->watch, d.text);
+	if (!rc && d.moves) {
+		const double change_s = dlb_clock_s();
+
+		rc = dlb_run_reopen(r, who, err);
+		*asked = r->at;
+		r->change_s = dlb_clock_s() - change_s;
+	}
+	if (!rc) {
+		dlb_record_release(&r->record);
+		dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
+	}
+	return rc;
+}

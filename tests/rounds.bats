@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# dlb-run --rounds: the load is balanced inside a run. Losses have the same bits as without.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+# moving FILE STEPS SEED [FOLDER]: a run on 3 ranks whose plan changes at random every second step.
+moving() {
+	command -v mpirun >/dev/null || skip 'no mpirun'
+	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 3 "$BUILD/tests/moving-run" "$@"
+}
+
+# The document of MODEL with the settings of a run in it: ready MODEL BATCH DLB-RUN-OPTION...
+ready() {
+	local file=$1 batch=$2
+	shift 2
+	dlb-profile --analytic --batch "$batch" "$file" | dlb-costmodel -c cpu:3 | dlb-place -q -m 3 >"$tmp/plan.json"
+	# the settings stay in the document
+	dlb-run -q --steps 1 "$@" "$tmp/plan.json" | jq -c 'del(.report)' >"$tmp/doc.json"
+}
+
+# The document's run as it is, and with at least CHANGES of its plan: compare CHANGES.
+compare() {
+	rm -rf "$tmp/a" "$tmp/b"
+	dlb-run -q --steps 102 --save "$tmp/a.safetensors" --checkpoint "$tmp/a" "$tmp/doc.json" >"$tmp/a.json"
+	moving "$tmp/doc.json" 102 1 "$tmp/b" >"$tmp/b.json"
+	# it counts from 1; short batches belong to no round
+	run -0 jq -c '.balance.round - 1' "$tmp/b.json"
+	[ "$output" -ge "$1" ]
+	run -1 jq -e --slurpfile was "$tmp/doc.json" '.plan.placement == $was[0].plan.placement' "$tmp/b.json"
+	jq -c .report.losses "$tmp/a.json" >"$tmp/a.losses"
+	jq -c .report.losses "$tmp/b.json" | cmp - "$tmp/a.losses"
+	# the plan of the end is another one; the weights are the same
+	dlb-run -q --steps 0 --checkpoint "$tmp/b" --save "$tmp/b.safetensors" "$tmp/doc.json" >/dev/null
+	cmp "$tmp/a.safetensors" "$tmp/b.safetensors"
+	dlb-run -q --steps 4 --checkpoint "$tmp/a" "$tmp/doc.json" | jq -c .report.losses >"$tmp/a.more"
+	dlb-run -q --steps 4 --checkpoint "$tmp/b" "$tmp/doc.json" | jq -c .report.losses | cmp - "$tmp/a.more"
+}
+
+@test "50 changes of the plan: losses, weights and optimizer state are the same bits" {
+	# Adam's two states and running statistics move too
+	ready "$models/resnet8.onnx" 61 --data random --seed 5 --optimizer adam --lr 0.002
+	compare 50
+	# four epochs, the last batch of each is short
+	ready "$model" 64 "${digits[@]}" --optimizer momentum --lr 0.02 --test-data digits:test
+	compare 47
+	# K-FAC's averages and inverses move too
+	ready "$model" 64 "${digits[@]}" --optimizer kfac --inverse-every 5
+	compare 47
+	jq -c '.report.kfac | [.inverses, .kept, .held_back]' "$tmp/a.json" >"$tmp/a.kfac"
+	jq -c '.report.kfac | [.inverses, .kept, .held_back]' "$tmp/b.json" | cmp - "$tmp/a.kfac"
+	jq -c '[.report | .test_loss, .accuracy]' "$tmp/a.json" >"$tmp/a.test"
+	jq -c '[.report | .test_loss, .accuracy]' "$tmp/b.json" | cmp - "$tmp/a.test"
+}
+
+@test "a slow node loses ops while the run goes on: faster, the same losses, every decision is told" {
+	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" | dlb-costmodel -c cpu:3 | dlb-place -q -m 4 >"$tmp/doc.json"
+	local run=(--steps 150 --data random --slow 0:8 --round-steps 10)
+	dlb-run -q "${run[@]:0:6}" "$tmp/doc.json" >"$tmp/a.json"
+	dlb-run -v "${run[@]}" --rounds 8 --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/b.json" 2>"$tmp/said"
+	grep -ao 'round [0-9]*:.*' "$tmp/said" | sort -u
+	jq -c .report.losses "$tmp/a.json" >"$tmp/a.losses"
+	jq -c .report.losses "$tmp/b.json" | cmp - "$tmp/a.losses"
+	validates "$tmp/b.json"
+	run -0 jq -e '.balance.round == 8 and (.balance.history | length == 8 and (map(.moved_ops) | add) > 0)
+		and .report.steps == 150' "$tmp/b.json"
+	run -0 jq -e --slurpfile was "$tmp/a.json" '.report.step_s < .8 * $was[0].report.step_s' "$tmp/b.json"
+	run -0 jq -s -c '[.[] | select(.decision) | .step]' "$tmp/log"
+	[ "$output" = '[10,20,30,40,50,60,70,80]' ]
+	jq -rs '.[] | select(.decision) | .decision' "$tmp/log" >"$tmp/decisions"
+	grep -q 'ops move with .* of state, .* ms a step expected' "$tmp/decisions"
+	while read -r line; do grep -aqF "$line" "$tmp/said"; done <"$tmp/decisions"
+}
+
+@test "rounds: what they are not for" {
+	planned "$tmp/doc.json"
+	run -2 --separate-stderr dlb-run --rounds none "$tmp/doc.json"
+	one_line dlb-run "'none'" "try 'dlb-run --help'"
+	run -2 --separate-stderr dlb-run --rounds 0 "$tmp/doc.json"
+	one_line dlb-run "'0'"
+	run -0 --separate-stderr dlb-run --dry-run --rounds 3 "$tmp/doc.json"
+	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
+	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"
+	output='' one_line dlb-run '--round-steps has no effect' '--rounds'
+	for options in '--replicas 2' '--schedule async'; do
+		# shellcheck disable=SC2086
+		dlb-place -q $options "$tmp/doc.json" >"$tmp/other.json"
+		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --rounds auto "$tmp/other.json"
+		one_line dlb-run '--rounds' dlb-rebalance
+	done
+}
