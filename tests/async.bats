@@ -13,6 +13,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$(losses "$tmp/sync.json")" = "$(losses "$tmp/async.json")" ]
 }
 
+# bats test_tags=slow
 @test "every rule repeats itself bit for bit, and no two are the same" {
 	for rule in stash 2bw predict none; do
 		plan cpu:2 -a even -m 4 --schedule async --staleness "$rule" >"$tmp/doc.json"
@@ -55,6 +56,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$(sort -u "$tmp/all" | wc -l)" -eq 2 ]
 }
 
+# bats test_tags=slow
 @test "clipped by the norm of all nodes: by 2bw the same bits wherever the ops stand" {
 	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw --clip-norm 0.3 >"$tmp/doc.json"
 	truth=$(losses "$tmp/doc.json" --clip-norm 0.3)
@@ -76,6 +78,7 @@ near() {
 	}
 }
 
+# bats test_tags=slow
 @test "replicas: the losses of one asynchronous pipeline with the whole batch, by every rule, clipped or not" {
 	for clip in 0 0.3; do
 		for rule in stash 2bw predict none; do
@@ -93,6 +96,7 @@ near() {
 	[ "$(losses "$tmp/sync.json")" = "$(losses "$tmp/async.json")" ]
 }
 
+# bats test_tags=slow
 @test "replicas: the same bits twice by every algorithm, compressed or not, whoever reads" {
 	plan cpu:4 -a even -m 2 --replicas 2 --schedule async >"$tmp/doc.json"
 	for how in '--allreduce ring' '--allreduce tree' '--allreduce host' '--allreduce hierarchical' '--compress bf16' \
@@ -107,6 +111,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "replicas: batches cut short, fewer samples than replicas, shares by power, an epoch's end" {
 	# 1797 samples are 4 batches of 449 and one sample
 	dlb-profile --analytic --batch 449 "$model" >"$tmp/profiled.json"
@@ -122,6 +127,7 @@ near() {
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/power.json")"
 }
 
+# bats test_tags=slow
 @test "replicas: a checkpoint drains all of them, on any other number of nodes the run goes on" {
 	plan cpu:4 -a even -m 4 --replicas 2 --schedule async >"$tmp/doc.json"
 	plan cpu:1 -m 4 >"$tmp/one.json"
@@ -172,6 +178,7 @@ near() {
 	END
 }
 
+# bats test_tags=slow
 @test "the report says how late each weight was: by 2bw one update, by stash the stages behind it" {
 	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw >"$tmp/doc.json"
 	dlb-run --steps 5 "${digits[@]}" --optimizer momentum "$tmp/doc.json" >"$tmp/out.json"
@@ -197,6 +204,7 @@ formula() {
 		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 0.1 0.9 "${late[@]}" <"$tmp/losses"
 }
 
+# bats test_tags=slow
 @test "losses are what the formulas of delayed gradients say" {
 	formula 2 '0 0' -m 4 --schedule 1f1b
 	formula 2 '0 0 clip=0.5' -m 4 --schedule 1f1b --clip-norm 0.5

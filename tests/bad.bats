@@ -21,6 +21,7 @@ refused() { # NAME TOOL [OPTION...]
 	fi
 }
 
+# bats test_tags=slow
 @test "documents" {
 	while IFS='|' read -r name tool edit; do
 		[[ $name == \#* ]] && continue
@@ -56,6 +57,7 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "ONNX models" {
 	for file in "$bad"/onnx/*.onnx; do
 		refused "${file##*/}" dlb-profile --analytic "$file"
@@ -63,6 +65,7 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "an ONNX model with bits flipped: refused with one line, or taken" {
 	for file in "$bad"/flips/*.onnx; do
 		status=0
@@ -76,6 +79,7 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "IDX files" {
 	for images in "$bad"/idx/*.images; do
 		refused "${images##*/}" dlb-run --steps 1 --data "idx:$images,${images%.images}.labels" "$doc"
@@ -83,6 +87,7 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "data files with bytes changed or cut off: refused with one line, or taken" {
 	"$BUILD/tests/digits-images" "$tmp/images" 3 2
 	"$BUILD/tests/digits-images" -p -c -f 3 "$tmp/images" 2 2

@@ -22,6 +22,7 @@ exports() {
 	done
 }
 
+# bats test_tags=slow
 @test "exports at batch 4 take 6 samples in 1, 2 and 3 micro-batches, and 4 and 8" {
 	for m in $(exports {gpt,vit,lstm}/default -- {mha,vit_small,bert,gpt2,llama,lstm_lm,gcn_scatter,unet_gn}/default); do
 		for b in 4 6 8; do

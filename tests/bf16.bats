@@ -47,6 +47,7 @@ within() { # A B TOLERANCE
 	[ "$(jq -c .report.losses "$tmp/f32.1")" != "$(jq -c .report.losses "$tmp/bf16.1")" ]	# other arithmetic, so other losses
 }
 
+# bats test_tags=slow
 @test "a GPT on text: bf16's final loss within 1 % of f32's" {
 	gpt_and_text
 	rate=0.001
@@ -60,6 +61,7 @@ within() { # A B TOLERANCE
 	awk 'NR == 1 { first = $NF } END { exit !($NF < 0.7 * first) }' "$tmp/bf16"
 }
 
+# bats test_tags=slow
 @test "a residual network: bf16 follows f32 over 20 steps within a tenth" {
 	net=$onnx/models/resnet20_cifar.train.op17.dyn.onnx fashion=/usr/share/datasets/fashion-mnist
 	shape=,pad=2,channels=3
@@ -74,6 +76,7 @@ within() { # A B TOLERANCE
 		'[range(20) | ($a[0].report.losses[.] / $b[0].report.losses[.] - 1) | fabs] | max | ., . <= 0.1'
 }
 
+# bats test_tags=slow
 @test "losses are bit-equal on one node, on two, and placed at random" {
 	made bf16 cpu:1 "$model" -a single -m 4 | dlb-run -q --steps 12 "${digits[@]}" --optimizer adam | jq -c .report.losses >"$tmp/one"
 	made bf16 cpu:2 "$model" -a even -m 4 | dlb-run -q --steps 12 "${digits[@]}" --optimizer adam | jq -c .report.losses >"$tmp/two"

@@ -28,6 +28,7 @@ made() { # [MAKE-OPTION...]: the sources compiled for the library
 	make -s CC="$tmp/cc" BUILD="$tmp/build" "$@" "$tmp/build/libdlb.a" && sort -u "$tmp/cc.said"
 }
 
+# bats test_tags=slow
 @test "the library is remade when a source comes, however old, or goes; all of it when flags change" {
 	made >"$tmp/all"
 	[ "$(grep -c '^lib/' "$tmp/all")" -gt 200 ]

@@ -49,6 +49,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	[ -e "$ck/step-7/manifest.json" ] && [ -e "$ck/step-8/manifest.json" ]
 }
 
+# bats test_tags=slow
 @test "what has the name of the next checkpoint is put aside, not replaced" {
 	mkdir "$tmp/v" && echo mine >"$tmp/v/notes"
 	for way in 'ln -s ../v' 'cp -R ../v' 'cp ../v/notes' 'mkfifo'; do
@@ -62,6 +63,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	done
 }
 
+# bats test_tags=slow
 @test "a newest one that is damaged: the one before it is used, and a line says so" {
 	two
 	mv "$ck" "$tmp/sound"
@@ -112,6 +114,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	[ "$n" -eq 21 ]
 }
 
+# bats test_tags=slow
 @test "one bit anywhere" {
 	two
 	mv "$ck" "$tmp/sound"
@@ -142,6 +145,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	one_line dlb-run step-4 'format 2.0'
 }
 
+# bats test_tags=slow
 @test "steps and epochs beyond counting" {
 	train --steps 2 >/dev/null
 	cp -R "$ck" "$tmp/sound"
@@ -200,6 +204,7 @@ unlist() { # FOLDER
 	[ ! -e "$tmp/victim" ]
 }
 
+# bats test_tags=slow
 @test "a folder that the nodes do not share is found before the first step" {
 	mkdir -p "$tmp/there"
 	on_rank 1 "cd '$tmp/there'"

@@ -80,6 +80,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "cholesky sends less than dense with every optimizer, learns, and the report has the ranks" {
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 |
 		dlb-place -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
@@ -112,6 +113,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	dlb-run -q --dry-run --compress cholesky "$tmp/doc.json" | jq -e '.report.allreduce.ranks | length > 0 and all(.min == .most and .max == .most)'
 }
 
+# bats test_tags=slow
 @test "cholesky: the same bits again, wherever ops stand, and from a checkpoint" {
 	for o in 'momentum --lr 0.02' 'adam --lr 0.003'; do
 		plan 'cpu:4' -a single --replicas 2 --allreduce ring >"$tmp/one.json"
@@ -173,6 +175,7 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	dlb-run -q --steps "$steps" "${digits[@]}" --optimizer kfac --lr 0.05 --inverse-every 4 "$@" "$doc"
 }
 
+# bats test_tags=slow
 @test "kfac's factors: whole, as triangles or in 16 bits; the bytes are those that were predicted, losses those of one node" {
 	kfac_doc 1 | kfac - 20 | jq -c .report.losses >"$tmp/one"
 	for n in 2 3; do
@@ -192,6 +195,7 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "kfac with replicas: the same bits again, and from a checkpoint between two inversions; more replicas share the averages" {
 	kfac_doc 2 >"$tmp/doc.json"
 	kfac_doc 3 >"$tmp/three.json"
@@ -233,6 +237,7 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "kfac's triangles: simulated at 0.1 to 100 Gb/s, a step takes no longer than dense" {
 	mlp=$DLB_TEST_DATA/onnx/models/mlp.train.op17.dyn.onnx
 	[ -f "$mlp" ] || { mlp=$tmp/wide.onnx; python3 "$root/tests/data/kfac_models.py" wide "$mlp"; }
@@ -281,6 +286,7 @@ auto() {
 	auto 0.1 kfac | jq -e '.plan.compress_by_class == {factor: "cholesky", small: "lowrank:4"}'
 }
 
+# bats test_tags=slow
 @test "auto: a run does by class what the plan says, and chooses where none says" {
 	doc 2 | jq '.cluster.links |= map(.bandwidth_Bps = 1e6 | .overlap = true) | del(.cost, .plan)' | dlb-costmodel |
 		dlb-place -q -a single --replicas 2 --allreduce ring >"$tmp/doc.json"

@@ -197,6 +197,7 @@ PY
 	one_line dlb-place "no node has a kernel for op 'd'"
 }
 
+# bats test_tags=slow
 @test "published networks: contiguous optima, and never worse with a search" {
 	data=$DLB_TEST_DATA/placement/throughput
 	[ -d "$data" ] || skip "no $data; set DLB_TEST_DATA"
@@ -264,6 +265,7 @@ assert done == want
 PY
 }
 
+# bats test_tags=slow
 @test "torch-pipelining: schedules that run, for stages, micro-batches and schedules of all sorts" {
 	for nodes in 1 2 3; do
 		dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c "cpu:$nodes" >"$tmp/cost.json"
@@ -394,6 +396,7 @@ PY
 	done
 }
 
+# bats test_tags=slow
 @test "variants of the published benchmark and of networks drawn at random: valid plans, the gap stated, and a reason where there can be none" {
 	python3 - "$DLB_TEST_DATA/placement" <<'PY'
 import copy, json, os, random, subprocess, sys
@@ -614,6 +617,7 @@ else:
 PY
 }
 
+# bats test_tags=slow
 @test "chakra: traces come back as they were" {
 	for seed in 1 2 3 4 5 6 7 8 9 10; do
 		chakra make "$tmp/t.et" $seed

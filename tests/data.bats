@@ -36,6 +36,7 @@ wrong() {
 	[[ ${#stderr_lines[@]} -eq 1 && -z $output && $stderr == *"$text"* ]] || { echo "no '$text' in: $stderr"; return 1; }
 }
 
+# bats test_tags=slow
 @test "a classifier learns from a folder of JPEGs, and its tar gives the same losses" {
 	for kind in folder tar; do
 		data=$images
@@ -397,6 +398,7 @@ EOS
 	cmp "$tmp/a" "$tmp/c"
 }
 
+# bats test_tags=slow
 @test ".npy for a model of several inputs" {
 	dlrm=$DLB_TEST_DATA/onnx/models/dlrm.train.op17.dyn.onnx loss=()
 	[ -r "$dlrm" ] || dlrm=$own/ranker/legacy.onnx loss=(--loss bce)

@@ -8,14 +8,17 @@ load helper
 own() { "$root/tests/exports" --own --bin "$BUILD/bin" "$@"; }
 models() { [ ! -d "$DLB_TEST_DATA/onnx/today" ] || "$root/tests/exports" --bin "$BUILD/bin" "$@"; }
 
+# bats test_tags=slow
 @test "exports of our own train to PyTorch's losses: without attention" {
 	own lstm/default experts/default ranker/default ranker/legacy
 }
 
+# bats test_tags=slow
 @test "exports of our own train to PyTorch's losses: transformers" {
 	own gpt/default vit/default vit/dynamic
 }
 
+# bats test_tags=slow
 @test "exports of our own train to PyTorch's losses: batch normalization" {
 	own residual folded
 }
@@ -35,6 +38,7 @@ models() { [ ! -d "$DLB_TEST_DATA/onnx/today" ] || "$root/tests/exports" --bin "
 	models conv1d_ts mobilenet_v3_small shufflenet
 }
 
+# bats test_tags=slow
 @test "with another rate it fails" {
 	run -1 own --lr 0.0501 residual/default
 	[ "${lines[-1]}" = '1 passed, 8 failed, 0 skipped' ]		# its gradients do not depend on the rate

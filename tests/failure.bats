@@ -31,6 +31,7 @@ samples() {
 	ends "$tmp/log" "step 33"
 }
 
+# bats test_tags=slow
 @test "NaN with the sums compressed, the weights averaged, the steps asynchronous" {
 	samples spoilt 800
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
@@ -60,6 +61,7 @@ samples() {
 	dlb-run -q --allow-nonfinite --steps 5 "${data[@]}" "$tmp/doc.json" | jq -e '.report.losses | length == 5'
 }
 
+# bats test_tags=slow
 @test "a rank killed, any rank, however they share the work" {
 	plan cpu:3 digits_cnn 24 --replicas 3 >"$tmp/replicas.json"
 	plan cpu:3 digits_cnn 24 -m 4 -a even >"$tmp/stages.json"
@@ -98,6 +100,7 @@ samples() {
 }
 
 # mpiexec deletes a dozen files at the end; a disk may take long for that, memory takes no time.
+# bats test_tags=slow
 @test "a rank killed where the disk takes half a second to delete a file" {
 	[ "$(stat -f -c %T /dev/shm)" = tmpfs ] && [ "$(stat -f -c '%a * %S' /dev/shm | xargs expr)" -ge 1000000000 ] ||
 		skip 'no room in memory'
@@ -128,6 +131,7 @@ samples() {
 	ends "$tmp/began" 'rank 1'
 }
 
+# bats test_tags=slow
 @test "a rank that is stopped is given up after --timeout" {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
 	started --steps 1000000 --timeout 1 "${digits[@]}" "$tmp/doc.json"
@@ -139,6 +143,7 @@ samples() {
 	kill -KILL "${ranks[1]}" 2>/dev/null || true
 }
 
+# bats test_tags=slow
 @test "one rank without the memory that the plan wants" {
 	plan cpu:2 digits_cnn 30000 --replicas 2 >"$tmp/doc.json"
 	on_rank 1 "touch '$tmp/began'"
@@ -170,6 +175,7 @@ shorten() { # BYTES
 	END
 }
 
+# bats test_tags=slow
 @test "a message of the wrong size" {
 	command -v mpicc >/dev/null || skip 'no mpicc'
 	plan cpu:3 digits_cnn 24 --replicas 3 >"$tmp/replicas.json"
@@ -188,6 +194,7 @@ shorten() { # BYTES
 }
 
 # LAPACK reports "not positive definite" on one rank only, where it factors the sum: four times, for all retries.
+# bats test_tags=slow
 @test "not positive definite on one rank: all take the same way out and go on, the report says so" {
 	${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o "$tmp/indefinite.so" -x c - -ldl <<-'END'
 		#include <dlfcn.h>
@@ -293,6 +300,7 @@ slow_disk() {
 	END
 }
 
+# bats test_tags=slow
 @test "a disk that takes longer than --timeout for a checkpoint: the others wait" {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
 	slow_disk
@@ -303,6 +311,7 @@ slow_disk() {
 	done
 }
 
+# bats test_tags=slow
 @test "a disk that takes longer than --timeout for weights, logs and the result: the others wait" {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
 	slow_disk
@@ -328,6 +337,7 @@ slow_disk() {
 	jq -e '.report.steps == 4' <<<"$output"
 }
 
+# bats test_tags=slow
 @test "a disk that takes longer than --timeout for what a run starts from: the others wait" {
 	mkdir "$tmp/slow"
 	cp "$models/digits_cnn.onnx" "$tmp/slow/m.onnx"

@@ -16,6 +16,7 @@ same() {
 	diff <(jq -c .report.losses "$tmp/local.json") <(jq -c .report.losses "$tmp/host.json")
 }
 
+# bats test_tags=slow
 @test "the same bits: 2, 3 and 4 replicas, an epoch with a short last batch" {
 	for r in 2 3 4; do
 		plan "cpu:$r" -m 2 --replicas "$r" >"$tmp/doc.json"
@@ -27,6 +28,7 @@ same() {
 	done
 }
 
+# bats test_tags=slow
 @test "shares by power, pipelines as replicas, batch statistics over all" {
 	plan 'cpu:1 cpu:1*0.5' --replicas 2 --split power >"$tmp/doc.json"
 	same "$tmp/doc.json" --steps 12 "${digits[@]}"
@@ -40,6 +42,7 @@ same() {
 	same "$tmp/doc.json" --steps 12 --data random
 }
 
+# bats test_tags=slow
 @test "groups: their first ranks hand on" {
 	plan 'cpu:2 host cpu:3' --replicas 5 >"$tmp/doc.json"
 	same "$tmp/doc.json" --epochs 1 "${digits[@]}"
@@ -84,6 +87,7 @@ same() {
 	same "$tmp/doc.json" --epochs 3 --data "npy:$tmp/all.x.npy,$tmp/all.y.npy"
 }
 
+# bats test_tags=slow
 @test "stopping early, checkpoints, and a sample that cannot be trained on" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	same "$tmp/doc.json" --steps 500 "${digits[@]}" --until 'loss<1.9'

@@ -15,6 +15,7 @@ one_node() { # FILE: a plan of one node, which starts no ranks
 # A device that is always full: only root can make it, and not on every system.
 full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 
+# bats test_tags=slow
 @test "--save and --loss-log follow links, and leave FIFOs, sockets and dangling links alone" {
 	one_node "$tmp/one.json"
 	for doc in "$doc" "$tmp/one.json"; do
@@ -69,6 +70,7 @@ full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 # Within 1.5 GB of address space and 20 s, so that a reader that does not stop is ended early.
 bounded() { (ulimit -v 1500000; timeout 20 "$@"); }
 
+# bats test_tags=slow
 @test "devices without end, FIFOs and sockets as data: one line at once" {
 	one_node "$tmp/one.json"
 	mkfifo "$tmp/pipe"
@@ -156,6 +158,7 @@ zeros() { # ROWS
 	END
 }
 
+# bats test_tags=slow
 @test "gzip of zeros: one copy in memory, and none of what cannot be" {
 	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:1 | dlb-place >"$tmp/doc.json"
 	zeros 500000				# 392 MB; two copies and the buffers would exceed 800

@@ -97,6 +97,7 @@ near() {
 	near "$tmp/five.log" "$tmp/one.log" 2e-6
 }
 
+# bats test_tags=slow
 @test "a run broken off goes on from its checkpoint" {
 	plan cpu:3 --replicas 3 >"$tmp/three.json"
 	for how in '--gossip 0.3 --sync-every 5' '--param-server 1 --sync-every 4'; do

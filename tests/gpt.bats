@@ -18,6 +18,7 @@ planned() { # NODES DLB-PROFILE-OPTION...
 		dlb-place -q -m 4
 }
 
+# bats test_tags=slow
 @test "a GPT over two unequal nodes, rebalanced in mid-training, has the losses of one node" {
 	planned 1 --analytic | dlb-run --steps 45 --loss-log "$tmp/one" "${train[@]}" >/dev/null
 	planned 2 >"$tmp/doc.json"

@@ -69,6 +69,7 @@ names_stopped() { # RANK STEPS
 	nothing_left
 }
 
+# bats test_tags=slow
 @test "a rank stopped before it begins: the parent names it after --timeout" {
 	for rank in 0 1 2; do
 		as_rank $rank 'kill -STOP $$'
@@ -76,6 +77,7 @@ names_stopped() { # RANK STEPS
 	done
 }
 
+# bats test_tags=slow
 @test "a rank stopped while MPI starts: what the others did after all were told to end is no result" {
 	stops_in MPI_Init_thread 'int *n, char ***v, int want, int *got' 'n, v, want, got'
 	for rank in 0 1; do
@@ -84,6 +86,7 @@ names_stopped() { # RANK STEPS
 	done
 }
 
+# bats test_tags=slow
 @test "the same under somebody's mpirun: at most three lines of ours, status 2" {
 	for rank in 0 2; do
 		as_rank $rank 'kill -STOP $$'
@@ -97,6 +100,7 @@ names_stopped() { # RANK STEPS
 	done
 }
 
+# bats test_tags=slow
 @test "rank 0 waits for a slow pipe longer than --timeout; stopped there, the others give it up" {
 	as_rank 9 :
 	(sleep 5 && cat "$doc") | without_dlb_launch --timeout 1 --steps 3 "${digits[@]}" | jq -e '.report.losses | length == 3'
@@ -118,6 +122,7 @@ names_stopped() { # RANK STEPS
 	grep -q '^dlb-run\[[12]\]: lost rank 0: nothing heard for 1 s' "$tmp/err"
 }
 
+# bats test_tags=slow
 @test "a rank stopped where MPI ends: the result is complete and passed on" {
 	stops_in MPI_Finalize void ''
 	as_rank 1 "export LD_PRELOAD=$tmp/stops.so"
@@ -135,6 +140,7 @@ names_stopped() { # RANK STEPS
 	nothing_left
 }
 
+# bats test_tags=slow
 @test "mpiexec stopped: it goes on, and nothing is lost" {
 	started --timeout 4 --steps 1000000 "${digits[@]}" "$doc"
 	wait_for_lines "$tmp/log" 5
@@ -145,6 +151,7 @@ names_stopped() { # RANK STEPS
 	nothing_left
 }
 
+# bats test_tags=slow
 @test "all of a run stopped for longer than --timeout, then continued, as a batch system does" {
 	started --timeout 2 --steps 1000000 "${digits[@]}" "$doc"
 	wait_for_lines "$tmp/log" 5
@@ -161,6 +168,7 @@ names_stopped() { # RANK STEPS
 	jq -e '.report.stopped == "signal"' "$tmp/out"
 }
 
+# bats test_tags=slow
 @test "what a killed run leaves, the next start removes; not what a living one has" {
 	for what in both mpiexec parent; do
 		started --steps 1000000 "${digits[@]}" "$doc"
@@ -217,6 +225,7 @@ names_stopped() { # RANK STEPS
 	SLURM_NTASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc" | jq -e '.report.losses | length == 2'	# in a batch script
 }
 
+# bats test_tags=slow
 @test "no tag is above what every MPI has" {
 	command -v mpicc >/dev/null || skip 'no mpicc'
 	mpicc -shared -fPIC -o "$tmp/tags.so" -x c - <<-'END'

@@ -55,6 +55,7 @@ same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - 
 	train ,some.npy,hot.npy 1 --loss cross-entropy --loss mse
 }
 
+# bats test_tags=slow
 @test "micro-batches weigh by what the loss counts: ignored labels, weights of classes" {
 	for loss in cross-entropy cross-entropy,weights=1/2/3/4/5/.1/.2/.3/.4/.5 cross-entropy,smoothing=0.1,weights=1/2/3/4/5/.1/.2/.3/.4/.5; do
 		same "$(train ,some.npy 1 --loss "$loss")" "$(train ,some.npy 3 --loss "$loss")"
@@ -63,6 +64,7 @@ same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - 
 	[ "$(train ,some.npy 1)" != "$(train ,some.npy 1 --loss cross-entropy,smoothing=0.1)" ]
 }
 
+# bats test_tags=slow
 @test "every loss trains the same in one micro-batch and in several" {
 	for labels in hot soft; do
 		for loss in bce bce,pos-weight=3 mse l1 huber:0.5 smooth-l1:0.5 kl; do

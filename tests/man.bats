@@ -22,6 +22,7 @@ man_options() {
 	done
 }
 
+# bats test_tags=slow
 @test "every option of --help is in the SYNOPSIS of the manual" {
 	for tool in "${tools[@]}"; do
 		synopsis=$(sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' "$root/man/$tool.1")

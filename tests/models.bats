@@ -90,10 +90,12 @@ each_own() { # MODEL...
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "mlp, lenet5, moe, dlrm" {
 	each_own digits_mlp experts ranker
 	all_of 11 2 'mlp.*' 'lenet5.*' 'moe.*' 'dlrm.*'
 }
+# bats test_tags=slow
 @test "transformers and LSTM" {
 	each_own gpt encoder lstm
 	all_of 7 2 'gpt_2l.*' 'bert_4l.*' 'lstm_lm.*'
@@ -106,6 +108,7 @@ each_own() { # MODEL...
 	each_own lenet5 resnet8
 	all_of 8 2 'resnet18.*' 'resnet50.*' 'googlenet.*' 'squeezenet1_1.*' light_resnet50 light_squeezenet light_inception_v1
 }
+# bats test_tags=slow
 @test "vision transformers; alexnet, vgg and gpt2_124m" {
 	each_own vit
 	all_of 4 2 'alexnet.*' 'vgg11_bn.*' light_bvlc_alexnet light_vgg19

@@ -18,6 +18,7 @@ losses() {
 # The whole model on one node, for a document with two: alone FILE.
 alone() { dlb-place -a single <"$doc" >"$1"; }
 
+# bats test_tags=slow
 @test "every optimizer learns, and its document is valid" {
 	for o in 'adagrad --lr 0.03' 'rmsprop --lr 0.002' 'max-adabelief --lr 0.005' 'max-adabelief --lr 0.005 --variant denom_corrected' \
 		'max-adabelief --lr 0.0005 --variant uncorrected --warmup 30' 'max-adabelief --lr 0.005 --variant amsgrad'; do
@@ -29,6 +30,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	done
 }
 
+# bats test_tags=slow
 @test "one node and two: the same losses, whatever the optimizer" {
 	alone "$tmp/one.json"
 	for o in 'adagrad' 'rmsprop' 'max-adabelief' 'sgd --lr 0.1 --warmup 5 --lr-schedule cosine:20'; do
@@ -38,6 +40,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	done
 }
 
+# bats test_tags=slow
 @test "max-adabelief: the report counts where the quotient shrank" {
 	for v in corrected:0 uncorrected:0 denom_corrected:1; do
 		dlb-run -q --steps 40 "${digits[@]}" --optimizer max-adabelief --variant "${v%:*}" "$doc" >"$tmp/out.json"
@@ -67,6 +70,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	diff <(losses "$doc" --steps 2 --lr 0.1 --warmup 2) <(losses "$doc" --steps 2 --lr 0.05)
 }
 
+# bats test_tags=slow
 @test "a continued run goes on where its schedule was" {
 	schedule=(--optimizer momentum --lr 0.05 --warmup 4 --lr-schedule cosine:20:0.001)
 	losses "$doc" --steps 20 "${schedule[@]}" >"$tmp/whole"
@@ -85,6 +89,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-run -q --steps 1 --lr-schedule constant --warmup 0 "$tmp/out.json" | jq -e '.run.optimizer.lr_schedule == "constant"'
 }
 
+# bats test_tags=slow
 @test "--clip-norm: the same losses on any placement, and none where nothing is long" {
 	alone "$tmp/one.json"
 	dlb-place -m 1 <"$doc" >"$tmp/whole.json"
@@ -146,6 +151,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-place --clip-norm 0 <"$tmp/planned.json" | jq -e '.plan | has("clip") | not'
 }
 
+# bats test_tags=slow
 @test "schedules, clipping and weight decay over three replicas of pipelines: the losses of one node with the whole batch" {
 	dlb-profile --analytic --batch 30 "$model" >"$tmp/profile.json"
 	dlb-costmodel -c cpu:6 "$tmp/profile.json" | dlb-place --replicas 3 -a even -m 2 >"$tmp/three.json"
@@ -208,6 +214,7 @@ dot() { # FILE
 	END
 }
 
+# bats test_tags=slow
 @test "moments over three replicas: the shared vectors, by every way to sum" {
 	vectors=$DLB_TEST_DATA/vectors/optimizers.json
 	[ -f "$vectors" ] || skip "no $vectors"
@@ -246,6 +253,7 @@ dot() { # FILE
 	END
 }
 
+# bats test_tags=slow
 @test "moments: bytes are twice those of gradients, predicted too; every number of replicas; corrected never shrinks" {
 	for r in 2 3 4; do
 		dlb-costmodel -c "cpu:$r" <"$doc" | dlb-place --replicas "$r" --allreduce ring --reduce moments >"$tmp/moments.json" 2>/dev/null
@@ -283,6 +291,7 @@ kfac_formula() {
 		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 "$lr" 0.02 0.9 4 "$kl_clip" "$tolerance" <"$tmp/losses"
 }
 
+# bats test_tags=slow
 @test "kfac: losses are those of the formula in plain Python, on one node and on two, and for replicas" {
 	kfac_formula mlp 30 0.05 0 1e-5 -a single
 	kfac_formula mlp 15 0.05 0 1e-5 -a even -m 3
@@ -349,6 +358,7 @@ made_for_kfac() { # KIND
 	done
 }
 
+# bats test_tags=slow
 @test "kfac: a layer whose samples shards share is what it is whole" {
 	for kind in tied grouped; do
 		made_for_kfac $kind
@@ -373,6 +383,7 @@ made_for_kfac() { # KIND
 	kl_used=0.002 run ! kfac_formula cnn 7 0.05 0.0004 1e-5 -a single
 }
 
+# bats test_tags=slow
 @test "kfac: the same losses on one node and two, gone on with from a checkpoint, with either schedule" {
 	for plan in '-a single -m 4' '-a even -m 4' '-a even -m 4 --schedule zero-bubble'; do
 		# shellcheck disable=SC2086
@@ -419,6 +430,7 @@ made_for_kfac() { # KIND
 	done
 }
 
+# bats test_tags=slow
 @test "kfac: gradients clipped by their norm, and the trust region after it: the same on one node and two" {
 	for plan in '-a single -m 2' '-a even -m 2' '-a random --seed 5 -m 2'; do
 		# shellcheck disable=SC2086
@@ -431,6 +443,7 @@ made_for_kfac() { # KIND
 	done
 }
 
+# bats test_tags=slow
 @test "kfac: a rate that diverges without the trust region does not with it; weights that are left to sgd are named" {
 	dlb-place -a single --optimizer kfac "$doc" >"$tmp/plan.json"
 	losses "$tmp/plan.json" --steps 150 --optimizer kfac --lr 0.2 >"$tmp/held"
@@ -457,6 +470,7 @@ made_for_kfac() { # KIND
 	one_line dlb-run "kfac's factors are of the sum of gradients"
 }
 
+# bats test_tags=slow
 @test "what dlb-place was told is run, unless dlb-run is told otherwise" {
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place --optimizer adam --clip-norm 0.5 >"$tmp/doc.json"
 	validates "$tmp/doc.json"

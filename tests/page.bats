@@ -32,6 +32,7 @@ browse() {
 }
 result() { jq -r ".results[$1]" <<<"$output"; }
 
+# bats test_tags=slow
 @test "every section is there and its pictures are drawn, in both themes" {
 	for scheme in --light --dark; do
 		browse "$pages/small.html" $scheme --eval '[...document.querySelectorAll("section.card")].map((s) => s.id).join(" ")' \
@@ -55,6 +56,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	run ! cmp -s "$pages/small--light.png" "$pages/small--dark.png"
 }
 
+# bats test_tags=slow
 @test "a click on an op says why it is there; a name typed finds one; keys go along the graph" {
 	browse "$pages/small.html" --click '#find-op' --type 'loss' --key Enter --eval 'document.querySelector("#graph .opname").textContent' \
 		--eval 'document.querySelectorAll("#graph .side table tbody tr").length' \
@@ -75,6 +77,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	[[ $(result 2) == '#op='* ]]
 }
 
+# bats test_tags=slow
 @test "the time-line zooms by keys and buttons, shows transfers when asked, and goes back" {
 	look='(() => { const c = document.querySelector("#timeline canvas"); return c.toDataURL().length + ":" + c.toDataURL().slice(-400); })()'
 	frame='new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))'
@@ -87,6 +90,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	[ "$first" != "$arrows" ]
 }
 
+# bats test_tags=slow
 @test "the theme's button and key; paper is light and has every section" {
 	browse "$pages/small.html" --dark --click '#theme' --eval 'document.documentElement.dataset.theme' --key t --eval 'document.documentElement.dataset.theme' \
 		--pdf "$pages/small.pdf" --eval 'document.documentElement.dataset.theme'
@@ -97,6 +101,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	[ "$(stat -c %s "$pages/small.pdf")" -gt 20000 ]
 }
 
+# bats test_tags=slow
 @test "10,000 ops: under 20 MB, drawn (with DLB_TIMING within 3 s)" {
 	[ "$(jq '.graph.ops | length' "$pages/deep.json")" -eq 10000 ]
 	[ "$(stat -c %s "$pages/deep.html")" -lt 20000000 ]
@@ -108,6 +113,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	[ -z "${DLB_TIMING:-}" ] || [ "$took" -lt 3000 ]
 }
 
+# bats test_tags=slow
 @test "documents of one section only have a page" {
 	for keep in graph 'graph,.profile' cluster; do
 		jq -c "{dlb, ${keep//,./, }} | del(.profile.inputs)" "$pages/run.json" >"$BATS_TEST_TMPDIR/part.json"

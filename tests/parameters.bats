@@ -13,6 +13,7 @@ weights() { # [DLB-PROFILE OPTION...]: names of trained tensors, in order
 	dlb-profile -q --analytic --batch 16 "$@" "$model" | jq -r '[.graph.tensors[] | select(.kind == "weight") | .name] | sort | join(" ")'
 }
 
+# bats test_tags=slow
 @test "--freeze and --train-only: constants without gradient, update and state, saved with the rest" {
 	all=$(weights)
 	first=${all%% *}
@@ -73,6 +74,7 @@ weights() { # [DLB-PROFILE OPTION...]: names of trained tensors, in order
 	dlb-run -q --data random --steps 1 --group 'w[0]:lr=0' --group 'emb[0]:lr=0' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "--group: all weights in one group are the optimizer's own settings; a schedule holds for it too" {
 	all=$(weights)
 	planned "$tmp/doc.json"
@@ -117,6 +119,7 @@ lacks() { # MODEL VARIANT STATE
 	esac
 }
 
+# bats test_tags=slow
 @test "as many elements are trained as in PyTorch, by the list and with the state_dict" {
 	faults=0
 	for file in "$own"/*/{default,dynamic,legacy}.onnx "$today"/*/{default,dynamic,legacy}.onnx; do
@@ -136,6 +139,7 @@ lacks() { # MODEL VARIANT STATE
 	[ $faults -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "what is saved with --weights has the names, shapes and types of the state_dict; ONNX gets its own back" {
 	for folder in "$own"/{lstm,gpt,vit,residual} "$today"/{lstm_lm,gpt2,vit_small,norm_mean}; do
 		state=$folder/state.safetensors

@@ -12,6 +12,7 @@ truth() {
 	cat "$BATS_FILE_TMPDIR/truth"
 }
 
+# bats test_tags=slow
 @test "the whole pipe, every document valid" {
 	dlb-profile --batch 16 "$model" | tee "$tmp/1.json" | dlb-costmodel -c cpu:2 | tee "$tmp/2.json" |
 		dlb-place -m 4 | tee "$tmp/3.json" | dlb-run --steps 20 "${digits[@]}" | tee "$tmp/4.json" |
@@ -23,6 +24,7 @@ truth() {
 	[ "$output" = '["dlb-profile","dlb-costmodel","dlb-place","dlb-run","dlb-rebalance","dlb-place"]' ]
 }
 
+# bats test_tags=slow
 @test "document.json has every section's schema and is all that a validator needs" {
 	cd "$root/share/schemas"
 	for section in $(jq -r '.properties[]["$ref"] // empty' envelope.json); do
@@ -53,6 +55,7 @@ truth() {
 	done
 }
 
+# bats test_tags=slow
 @test "losses are bit-equal for even and random placements and both schedules" {
 	for how in '-a even' '-a even --schedule gpipe' '-a greedy --schedule gpipe' '-a proportional' '-a random --seed 1' \
 		'-a random --seed 2 --schedule gpipe' '-a random --seed 3'; do
@@ -73,6 +76,7 @@ truth() {
 	[ "$output" = "$(truth)" ] || [[ $stderr == *op* ]]
 }
 
+# bats test_tags=slow
 @test "across checkpoints, on other numbers of nodes" {
 	for n in 1 2 3 4; do
 		plan "cpu:$n" >"$tmp/$n.json"
@@ -131,6 +135,7 @@ unbroken() { # prints the loss log of 4000 steps
 	cmp "$tmp/log" "$tmp/truth"
 }
 
+# bats test_tags=slow
 @test "SIGTERM: a checkpoint, status 0, and the report says so" {
 	plan cpu:2 >"$tmp/2.json"
 	dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" "${slowly[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
@@ -145,6 +150,7 @@ unbroken() { # prints the loss log of 4000 steps
 	cmp "$tmp/log" "$tmp/truth"
 }
 
+# bats test_tags=slow
 @test "a rank killed in mid-step: within 3 s, one line that names the rank, status 2, the checkpoint intact" {
 	plan cpu:2 >"$tmp/2.json"
 	started --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" "$tmp/2.json"
@@ -171,6 +177,7 @@ unbroken() { # prints the loss log of 4000 steps
 
 # ---- the loop ----
 
+# bats test_tags=slow
 @test "the loop of the README comes to rest, really run" {
 	plan cpu:2 >"$tmp/doc.json"
 	rounds=0

@@ -30,6 +30,7 @@ setup() { doc=$BATS_FILE_TMPDIR/costed.json; tmp=$BATS_TEST_TMPDIR; }
 
 algorithms() { dlb-place --list | awk '{ print $1 }'; }
 
+# bats test_tags=slow
 @test "--list names the algorithms, and each makes a valid plan" {
 	for a in greedy proportional even largest-first single random by-kind heft peft etf dp refine anneal auto; do
 		algorithms | grep -qx "$a"
@@ -184,6 +185,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	one_line dlb-place 'no plan fits' 'node 1 (fpga) has no kernel' "'$conv'"
 }
 
+# bats test_tags=slow
 @test "moving: no more ops than may, and what it costs counts" {
 	dlb-place -a even -m 4 "$doc" >"$tmp/even.json"
 	dlb-place -a single -m 4 "$doc" >"$tmp/single.json"
@@ -390,6 +392,7 @@ chains() { # OPS WIDTH
 	jq -e '.plan | .value_s >= .bound_s' <<<"$output"
 }
 
+# bats test_tags=slow
 @test "--batch auto: the fastest per sample that fits, and the largest; --batch N is kept and run" {
 	dlb-profile --analytic --batch 4 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 >"$tmp/roomy.json"
 	jq -c '.cluster.nodes[].memory_bytes = 3000000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/tight.json"
@@ -420,6 +423,7 @@ chains() { # OPS WIDTH
 	one_line dlb-place 'wants a number of samples or auto'
 }
 
+# bats test_tags=slow
 @test "where no plan fits, the line names micro-batches and a batch that would" {
 	dlb-profile --analytic --batch 64 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 |
 		jq -c '.cluster.nodes[].memory_bytes = 900000 | del(.cost)' | dlb-costmodel >"$tmp/tight.json"

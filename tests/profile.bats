@@ -128,6 +128,7 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	[[ $stderr == *" cores here"* && $stderr == *"GB of memory here"*"(1.00 times)"* ]] || [[ $stderr == *"1 core here"* ]]
 }
 
+# bats test_tags=slow
 @test "--check: another machine, a line for each difference" {
 	here | jq '(.cluster.nodes[].host) = "elsewhere" | .cluster.groups[0].cores += 3 | .cluster.groups[0].processor = "Z80" |
 		(.cluster.memories[] | select(.class == "dram").bytes) *= 2 |
@@ -160,6 +161,7 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	done
 }
 
+# bats test_tags=slow
 @test "--check under mpirun: all ranks measure, one tells" {
 	mpirun --oversubscribe --bind-to none -np 2 dlb-profile --cluster >"$tmp/two.json"
 	jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)' "$tmp/two.json" >"$tmp/same.json"

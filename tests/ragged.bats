@@ -19,6 +19,7 @@ same() { # A B TOLERANCE
 		'($a | length) == 5 and ([$a, $b] | transpose | all((.[0] - .[1]) / .[1] | fabs < $tol))'
 }
 
+# bats test_tags=slow
 @test "experts of selected rows train like experts of all rows, masked" {
 	for by in sgd adamw; do
 		all=$(losses all 1 1 f64 $by)

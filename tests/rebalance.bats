@@ -80,6 +80,7 @@ rounds() {
 }
 times() { jq -c '[.balance.history[].step_s]' "$1"; }
 
+# bats test_tags=slow
 @test "the limit of rounds counts from the last change: a node that becomes slow later loses ops" {
 	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
 	rounds "$tmp/l.json" 10 '--max-rounds 8'

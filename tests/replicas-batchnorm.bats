@@ -28,6 +28,7 @@ near() {
 
 # In single precision rounding sooner or later moves a value across Relu's kink, on some processors by step 7: the first five
 # steps. The next test compares all steps in double precision.
+# bats test_tags=slow
 @test "statistics of all replicas: the losses of one node with the whole batch" {
 	steps=5
 	for m in 1 2; do
@@ -44,6 +45,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "in double precision to 1e-12, whatever the shares, and for pipelines as replicas on any placement" {
 	plan resnet8 cpu:1 '--batch 24 --dtype f64' -m 2 >"$tmp/one.json"
 	train "$tmp/one.json" --optimizer momentum --lr 0.02 >"$tmp/one"
@@ -69,6 +71,7 @@ near() {
 	near "$tmp/one" "$tmp/many" 1e-12
 }
 
+# bats test_tags=slow
 @test "asynchronous: the losses of one asynchronous pipeline with the whole batch, by every rule, clipped or not" {
 	for how in '-a even -m 2' '-a proportional -m 3'; do
 		# shellcheck disable=SC2086
@@ -94,6 +97,7 @@ near() {
 	cmp "$tmp/unbroken" "$tmp/again"
 }
 
+# bats test_tags=slow
 @test "without it each replica has its own statistics: other losses, and the report says so" {
 	plan resnet8 cpu:2 '--batch 24' --replicas 2 >"$tmp/doc.json"
 	train "$tmp/doc.json" >"$tmp/own"
@@ -114,6 +118,7 @@ near() {
 	dlb-run --steps 1 "${digits[@]}" "$tmp/doc.json" | jq -e '.report | has("batch_statistics") | not'
 }
 
+# bats test_tags=slow
 @test "running statistics are those of the whole batch, and a run is broken off and goes on with the same bits" {
 	plan resnet8 cpu:1 '--batch 24 --dtype f64' >"$tmp/one.json"
 	plan resnet8 cpu:2 '--batch 24 --dtype f64' --replicas 2 --sync-batchnorm >"$tmp/two.json"
@@ -128,6 +133,7 @@ near() {
 	cmp "$tmp/unbroken" "$tmp/log"
 }
 
+# bats test_tags=slow
 @test "an epoch whose last batch has fewer samples than replicas" {
 	# 1797 samples are 4 batches of 449 and one sample; then 5 samples of 3 replicas
 	for batch in 449 448; do
@@ -141,6 +147,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "the gradient summed over replicas is that of the whole batch, to 1e-6" {
 	for name in digits_cnn digits_mlp; do
 		for r in 1 2 3; do

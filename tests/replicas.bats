@@ -12,6 +12,7 @@ near() {
 		{ printf '%s\n%s\n' "$1" "$2"; return 1; }
 }
 
+# bats test_tags=slow
 @test "replicas learn what one node learns, to rounding" {
 	plan cpu:1 -m 2 >"$tmp/one.json"
 	one=$(losses "$tmp/one.json")
@@ -23,6 +24,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "pipelines as replicas: the same bits wherever their ops stand" {
 	plan cpu:2 -m 3 --replicas 2 >"$tmp/doc.json"
 	truth=$(losses "$tmp/doc.json")
@@ -34,6 +36,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "four replicas by every algorithm: the same bits twice, on other placements, and with the command" {
 	plan cpu:4 --replicas 4 >"$tmp/narrow.json"
 	plan cpu:8 --replicas 4 -a random --seed 5 >"$tmp/wide.json"
@@ -47,6 +50,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "two replicas: every algorithm, MPI's own too, gives the same bits" {
 	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	truth=$(losses "$tmp/two.json" --allreduce ring)
@@ -57,6 +61,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "each sum by its size: what the plan says, and the same bits on other placements" {
 	# the ring is used for 256 KB but not for half of the model; statistics are a few hundred bytes
 	shm=link=shm:3e-5,5e9
@@ -193,6 +198,7 @@ near() {
 	jq -e '.plan.replicas == [[-1, 1], [-1, 2]] and .plan.power == [20, 4] and all(.plan.placement[]; . == 1)' "$tmp/back.json"
 }
 
+# bats test_tags=slow
 @test "replicas over unlike nodes: the fast ones work, and no cut that is faster is missed" {
 	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" >"$tmp/profiled.json"
 	for cluster in two-racks campus; do
@@ -222,6 +228,7 @@ near() {
 		'.balance.converged and .balance.best.step_s < 0.8 * $first and (.plan.replicas | flatten | index($slow) == null)' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "replicas that one node outruns: a warning names it" {
 	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" | dlb-costmodel -c "$root/share/clusters/two-racks.json" >"$tmp/costed.json"
 	run -0 --separate-stderr dlb-place --replicas 4 --split even "$tmp/costed.json"
@@ -242,6 +249,7 @@ near() {
 	near "$(cat "$tmp/1.losses")" "$(cat "$tmp/3.losses")" 1e-6
 }
 
+# bats test_tags=slow
 @test "a broken-off run goes on with the same bits, and its checkpoint on one node" {
 	plan cpu:4 -m 2 --replicas 2 >"$tmp/doc.json"
 	truth=$(losses "$tmp/doc.json" --loss-log "$tmp/unbroken")
@@ -272,6 +280,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "pipelines of unequal nodes: no worse than one node of each, or than a placement for the slowest" {
 	local value
 	for cluster in 'cpu:3 cpu:1*0.3' 'cpu:1 cpu:1*0.9 cpu:1*0.7 cpu:1*0.3' 'cpu:1*0.3 cpu:4 cpu:1*0.5'; do
@@ -346,6 +355,7 @@ near() {
 	one_line dlb-run 'the loss of step 1 is not finite'
 }
 
+# bats test_tags=slow
 @test "a lost replica ends the others: one line that names a rank, status 2" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	started --steps 1000000 "${digits[@]}" "$tmp/doc.json"

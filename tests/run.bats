@@ -75,6 +75,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	one_line dlb-run 'No space left on device'
 }
 
+# bats test_tags=slow
 @test "every optimizer learns" {
 	for o in 'sgd --lr 0.1' 'momentum --lr 0.05' 'nesterov --lr 0.05' 'adam --lr 0.005' 'adamw --lr 0.005' 'adabelief --lr 0.005'; do
 		# shellcheck disable=SC2086

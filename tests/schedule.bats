@@ -11,6 +11,7 @@ log() {
 	dlb-run -q --steps 8 "${digits[@]}" --optimizer momentum --lr 0.02 --loss-log "$2" "$1" >"$tmp/out.json"
 }
 
+# bats test_tags=slow
 @test "loss logs are the same bytes under every schedule on 1, 2 and 3 nodes, whatever the placement" {
 	plan cpu:1 -m 4 >"$tmp/one.json"
 	log "$tmp/one.json" "$tmp/truth"
@@ -28,6 +29,7 @@ log() {
 	done
 }
 
+# bats test_tags=slow
 @test "plans of every schedule are valid, and kept by the next round" {
 	for schedule in $schedules; do
 		plan cpu:2 --schedule "$schedule" -m 4 >"$tmp/doc.json"
@@ -60,6 +62,7 @@ log() {
 	[[ $stderr == *"no schedule 'zero'; there are auto, 1f1b, gpipe, interleaved, zero-bubble, none and async"* ]]
 }
 
+# bats test_tags=slow
 @test "interleaved deals contiguous chunks to the nodes in turn, and trains on them" {
 	plan cpu:1 -m 4 >"$tmp/one.json"
 	log "$tmp/one.json" "$tmp/truth"
@@ -86,6 +89,7 @@ log() {
 	jq -e --slurpfile parts "$tmp/parts.json" '.plan.value_s <= $parts[0].plan.value_s * 1.000001' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "auto takes the schedule and number of micro-batches whose step is least" {
 	plan cpu:2 --schedule auto >"$tmp/doc.json"
 	validates "$tmp/doc.json"
@@ -102,6 +106,7 @@ log() {
 	[ "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/again.json")" = "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/doc.json")" ]
 }
 
+# bats test_tags=slow
 @test "auto under little memory: what does not fit is not taken, and where nothing does it says what is lacking" {
 	plan cpu:2 --schedule none -m 8 >"$tmp/least.json"
 	most=$(jq '[.plan.nodes[].peak_bytes] | max | . * 1.02 | floor' "$tmp/least.json")
@@ -145,6 +150,7 @@ log() {
 	plan cpu:1 -m 4 | dlb-run -q --dry-run --data random | jq -e '.report | has("communication") | not'
 }
 
+# bats test_tags=slow
 @test "a tensor that both nodes of a host read lies in one place: nothing is copied, and the bits are those of one node" {
 	plan cpu:2 -a even -m 4 >"$tmp/even.json"
 	# By hand: node 1 pools the output of node 0's convolution, which node 0 reads again in its backward pass.
@@ -186,6 +192,7 @@ log() {
 	done
 }
 
+# bats test_tags=slow
 @test "zero-bubble idles less than 1f1b, on 2 and 4 nodes, simulated" {
 	gpt_and_text
 	dlb-profile -q --analytic --batch 16 "$gpt" >"$tmp/gpt.json"

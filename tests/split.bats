@@ -29,6 +29,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 }
 
 # In double precision: in single, rounding moves values across Relu's kink within 20 steps of resnet8 on some processors.
+# bats test_tags=slow
 @test "every op of a network that can be is split into 2 and 3: the losses are those of the whole" {
 	for m in digits_mlp digits_cnn resnet8; do
 		dlb-profile -q --analytic --batch 16 --dtype f64 "$models/$m.onnx" >"$made/double-$m.json"
@@ -44,6 +45,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	done
 }
 
+# bats test_tags=slow
 @test "one network, split one way: one set of bits, wherever the shards are" {
 	planned_split digits_cnn cpu:1 '*=3' >"$tmp/one.json"
 	losses <"$tmp/one.json" >"$tmp/one"
@@ -103,6 +105,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | (map(select(. == "Relu")) | length == 1) and index("Concat") != null' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "K-FAC takes a weight that shards by samples share, and one in parts" {
 	for n in 2 4; do
 		planned_split digits_mlp cpu:2 "/3/Gemm=$n:batch" >"$tmp/doc.json"
@@ -129,6 +132,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	done
 }
 
+# bats test_tags=slow
 @test "by samples: nothing is put together before the loss, shares need not come out even, nor have a sample each" {
 	steps=114				# the last of an epoch has 5 samples of 16
 	for m in digits_mlp digits_cnn; do
@@ -174,6 +178,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	one_line dlb-costmodel '17 shards are too many' '16'
 }
 
+# bats test_tags=slow
 @test "fresh weights, checkpoints and saved models are those of the whole model" {
 	dlb-costmodel -q -c cpu:1 "$made/digits_cnn.json" | dlb-place -q >"$tmp/whole.json"
 	placer=even planned_split digits_cnn cpu:2 '*=2' >"$tmp/split.json"
@@ -203,6 +208,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 		'[.graph.ops[] | [.name, .type]] == [$was[0].graph.ops[] | [.name, .type]]'
 }
 
+# bats test_tags=slow
 @test "what does not fit whole fits split" {
 	dlb-profile -q --analytic --batch 1 "$models/lenet5.onnx" >"$tmp/profiled.json"
 	data=("${digits[@]}" --transform pad=10)
@@ -288,6 +294,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	refused '/3/Gemm=two' 'does not say what is split'
 }
 
+# bats test_tags=slow
 @test "a graph that is split is split again: other ops, or shards into smaller ones" {
 	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q | losses >"$tmp/whole"
 	dlb-costmodel -q -c cpu:2 --split '/1/Gemm=2' "$made/digits_mlp.json" >"$tmp/once.json"
@@ -354,6 +361,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	one_line dlb-run 'has not all of'
 }
 
+# bats test_tags=slow
 @test "attention without a mask, with a past, written as it lies: by heads, the losses of the whole" {
 	python3 - "$BATS_TEST_DIRNAME/data" "$tmp" <<-'END'
 		import struct, sys
@@ -408,6 +416,7 @@ a_bert() {
 
 forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "$1"; }
 
+# bats test_tags=slow
 @test "attention by heads: the projections are split with them, nothing is put together between" {
 	a_gpt --batch 8 >"$tmp/profiled.json"
 	data=(--data random) steps=8
@@ -424,6 +433,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 		$heads == 4 and $all == 3 * $heads * $wide' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "the table of words, read by two: split by rows for both" {
 	a_gpt --batch 8 >"$tmp/profiled.json"
 	data=(--data random --init 3) steps=8
@@ -441,6 +451,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	near "$tmp/whole" "$tmp/split" 1e-5
 }
 
+# bats test_tags=slow
 @test "dropout between: the masks are those of the whole" {
 	a_bert --batch 4 >"$tmp/profiled.json"
 	data=(--data random) steps=5
@@ -455,6 +466,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	run -1 near "$tmp/whole" "$tmp/split" 1e-5
 }
 
+# bats test_tags=slow
 @test "scores of a vocabulary that is split go into the loss in parts; right ones are counted as of the whole" {
 	a_gpt --batch 8 >"$tmp/profiled.json"
 	tr -cd 'a-z \n' <"$BATS_TEST_DIRNAME/../man/dlb.7" | head -c 9000 >"$tmp/text"
@@ -474,6 +486,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	done
 }
 
+# bats test_tags=slow
 @test "transformers by samples: attention, normalization and dropout; masks are counted by sample" {
 	data=(--data random) steps=5
 	a_gpt --batch 6 >"$tmp/gpt.json"

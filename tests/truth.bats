@@ -92,6 +92,7 @@ END
 	near "$tmp/other_side.json" losses 50 1e-3
 }
 
+# bats test_tags=slow
 @test "mlp: SGD, Adam, AdaBelief, in f32 20 losses to 1e-4, 50 to 1e-3; in f64 50 to 1e-9" {
 	own digits_mlp
 	curves || return 0
@@ -105,6 +106,7 @@ END
 	exactly mlp_fashion_e1.adabelief mlp 128 50 1 "${images28[@]}" --optimizer adabelief --lr 0.001 --eps 1e-8
 }
 
+# bats test_tags=slow
 @test "lenet5: in f32 50 losses to 1e-3 by SGD, to 1e-2 by Adam; in f64 50 to 1e-9" {
 	own digits_cnn lenet5
 	curves || return 0
@@ -116,6 +118,7 @@ END
 	exactly lenet5_fashion_e1.adam lenet5 128 50 2 "${images28[@]}" --optimizer adam --lr 0.001
 }
 
+# bats test_tags=slow
 @test "networks with batch normalization: in f32 the first loss to 1e-5, the trend within a tenth; in f64 all to 1e-9" {
 	own resnet8
 	curves || return 0
@@ -129,6 +132,7 @@ END
 	exactly resnet20_fashion32.momentum resnet20_cifar 32 20 2 "${images32[@]}" --optimizer momentum --lr 0.01
 }
 
+# bats test_tags=slow
 @test "GPT of 2 layers on text, SGD, Adam, AdamW: in f32 20 losses to 1e-4, in f64 to 1e-9" {
 	own gpt/legacy
 	curves || return 0
@@ -143,6 +147,7 @@ END
 	exactly gpt2l_shakespeare.adamw gpt_2l 8 20 1 "${text[@]}" --optimizer adamw --lr 0.001
 }
 
+# bats test_tags=slow
 @test "LSTM and mixture of experts: in f32 20 losses to 1e-4, 50 to 1e-3; in f64 to 1e-9" {
 	own experts/legacy
 	curves || return 0

@@ -31,6 +31,7 @@ valid_log() { # FILE: each line against its schema
 	END
 }
 
+# bats test_tags=slow
 @test "losses, weights, running statistics and optimizer state are the same bits with everything told" {
 	for how in '-m 4' '-m 2 --replicas 2' '-m 2 --replicas 2 --gossip 0.5' '-m 2 --replicas 2 --param-server 0'; do
 		chosen || continue
@@ -50,6 +51,7 @@ valid_log() { # FILE: each line against its schema
 	done
 }
 
+# bats test_tags=slow
 @test "batch normalization's running statistics are not touched by measuring" {
 	dlb-profile --analytic --batch 8 "$models/resnet8.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 2 >"$tmp/doc.json"
 	idx 24 "$tmp/x" "$tmp/y"
@@ -87,6 +89,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[ "$(jq -c '.report.losses[10:]' "$tmp/whole.json")" = "$(losses_of told)" ]
 }
 
+# bats test_tags=slow
 @test "--step-log: a line a step, valid, with the losses of the loss log, and every node's times and bytes" {
 	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4' 'cpu:2 -m 2 --replicas 2' 'cpu:2 -a even -m 4 --schedule async'; do
 		# shellcheck disable=SC2086

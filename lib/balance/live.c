@@ -11,7 +11,7 @@
 #include "util/mem.h"
 #include "util/stats.h"
 
-static const double slow_part = 0.05;	/* of a step: less is not worth a word */
+static const double slow_part = 0.05; /* of a step: less is not worth a word */
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
 /* What makes a plan run as it does: the placement and the orders. */
@@ -36,7 +36,7 @@ static bool stays(const struct dlb_balance *b)
 
 /* Seconds of a step under the present plan if node i were as fast as the median of the nodes of its kind;
  * all of its kind are that slow, or simulation fails: INFINITY. */
-static double mended_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
+static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
 {
 	const int n = b->n_nodes;
 	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
@@ -45,7 +45,8 @@ static double mended_s(const struct dlb_balance_inputs *s, const struct dlb_bala
 	int alike = 0;
 
 	for (int i = 0; i < n; i++)
-		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind && b->kappa_rounds[i] > 0)
+		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind &&
+		    b->kappa_rounds[i] > 0)
 			scale[alike++] = b->kappa[i];
 	const double kappa = alike ? dlb_quantile(scale, alike, 0.5) : b->kappa[node];
 
@@ -53,8 +54,8 @@ static double mended_s(const struct dlb_balance_inputs *s, const struct dlb_bala
 	scale[node] = kappa;
 	if (kappa < b->kappa[node] &&
 	    !dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, NULL)) {
-		if (!dlb_program_simulate(&g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale }, &t,
-					  NULL)) {
+		if (!dlb_program_simulate(&g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
+					  &t, NULL)) {
 			step_s = t.step_s;
 			dlb_timeline_release(&t, n);
 		}
@@ -87,13 +88,14 @@ static void find_culprit(const struct dlb_balance_inputs *s, const struct dlb_ba
 	}
 	if (slowest < 0)
 		return;
-	if (!r->held)		/* told once, when it is found */
+	if (!r->held) /* told once, when it is found */
 		return;
-	const double mended = mended_s(s, b, slowest);
+	const double healthy = healthy_s(s, b, slowest);
 
-	if (mended < (1 - slow_part) * r->step_s)
-		snprintf(out, 120, "; node %d is slow at computing: as others of its kind, a step would take %.4g ms",
-			 slowest, mended * 1e3);
+	if (healthy < (1 - slow_part) * r->step_s)
+		snprintf(out, 120,
+			 "; node %d is slow at computing: as others of its kind, a step would take %.4g ms",
+			 slowest, healthy * 1e3);
 }
 
 static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b, const struct dlb_doc *doc,
@@ -110,16 +112,18 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 			 (long long)json_integer_value(json_object_get(plan, "moved_ops")),
 			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6, b->expected_s * 1e3);
 	else if (r->price_s > 0)
-		snprintf(what, sizeof what, "stays: another plan %s, it would save %.3g ms a step and take %.3g ms",
-			 r->decision, r->gain_s * 1e3, r->price_s * 1e3);
+		snprintf(what, sizeof what,
+			 "stays: another plan %s, it would save %.3g ms a step and take %.3g ms", r->decision,
+			 r->gain_s * 1e3, r->price_s * 1e3);
 	else
 		snprintf(what, sizeof what, "stays: %s%s%s", r->decision, b->reason ? ", " : "",
 			 b->reason ? b->reason : "");
 	snprintf(d->text, sizeof d->text,
-		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s; decided in %.3g ms",
+		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s; decided in "
+		 "%.3g ms",
 		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
-		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit, what,
-		 took_s * 1e3);
+		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit,
+		 what, took_s * 1e3);
 }
 
 /* Makes the next plan. Sets *moves. */
@@ -127,9 +131,14 @@ static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, struct
 		  struct dlb_error *err)
 {
 	struct dlb_cli quiet = *cli;
-	struct dlb_replan o = { .cli = &quiet, .micro_batches = 1, .seed = 1, .started_s = dlb_clock_s(),
-				.constraints.max_moves = -1, .no_timeline = true,
-				.placement = b->next_placement, .winner = b->next_winner };
+	struct dlb_replan o = { .cli = &quiet,
+				.micro_batches = 1,
+				.seed = 1,
+				.started_s = dlb_clock_s(),
+				.constraints.max_moves = -1,
+				.no_timeline = true,
+				.placement = b->next_placement,
+				.winner = b->next_winner };
 	json_t *was = json_incref(dlb_doc_section(doc, "plan"));
 	int rc;
 
@@ -147,6 +156,8 @@ static int read_inputs(struct dlb_live *l, const struct dlb_doc *doc, struct dlb
 	const int rc = l->is_read ? dlb_balance_inputs_again(doc, l->other_plan, &l->inputs, err) :
 				    dlb_balance_inputs_read(doc, &l->inputs, err);
 
+	if (!rc && l->is_read && !l->other_plan)	/* they moved in an earlier round */
+		l->inputs.plan.moved_ops = 0;
 	l->is_read = rc == 0;
 	return rc;
 }
@@ -162,7 +173,8 @@ int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, s
 
 	o.left_steps = d->left_steps == INT64_MAX ? INFINITY : (double)d->left_steps;
 	o.change_s = d->change_s;
-	if (read_inputs(l, doc, err) || dlb_rebalance_with(doc, &l->inputs, dlb_rule_find("log"), &o, &b, err))
+	if (read_inputs(l, doc, err) ||
+	    dlb_rebalance_with(doc, &l->inputs, dlb_rule_find("log"), &o, &b, err))
 		return -1;
 	rc = stays(&b) ? 0 : replan(cli, &b, doc, &d->moves, err);
 	l->other_plan = d->moves;

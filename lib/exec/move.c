@@ -7,8 +7,17 @@
 
 /* One array that this rank sends or receives. Back ends with memory of their own need a copy in host
  * memory. */
-struct moved { void *p, *host; size_t bytes; bool receives; int peer; struct dlb_request q; };
-struct moves { struct moved *item; int n, cap; };
+struct moved {
+	void *p, *host;
+	size_t bytes;
+	bool receives;
+	int peer;
+	struct dlb_request q;
+};
+struct moves {
+	struct moved *item;
+	int n, cap;
+};
 
 static void add(struct moves *m, void *p, size_t bytes, bool receives, int peer)
 {
@@ -56,7 +65,7 @@ static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *co
 		if (!rc && x->receives && x->host)
 			be->ops->upload(be, x->p, x->host, x->bytes);
 	}
-	for (int i = 0; i < m->n && !rc; i++)	/* else a message may still be under way */
+	for (int i = 0; i < m->n && !rc; i++) /* else a message may still be under way */
 		free(m->item[i].host);
 	if (!rc)
 		free(m->item);

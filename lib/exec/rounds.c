@@ -11,7 +11,9 @@
 
 bool dlb_run_is_round(const struct run *r, int64_t full_steps)
 {
-	return r->o->next_plan && r->round < r->o->rounds && full_steps >= r->o->round_steps && !r->stopped;
+	/* a full batch follows, by whose time a new plan is measured */
+	return r->o->next_plan && r->round < r->o->rounds && full_steps >= r->o->round_steps && !r->stopped &&
+	       dlb_run_batch_at(r, &r->at) == r->size[0];
 }
 
 /* Steps from here to the limit. */
@@ -61,10 +63,6 @@ int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who,
 		rc = dlb_run_reopen(r, who, err);
 		*asked = r->at;
 		r->change_s = dlb_clock_s() - change_s;
-	}
-	if (!rc) {
-		dlb_record_release(&r->record);
-		dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
 	}
 	return rc;
 }

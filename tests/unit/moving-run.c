@@ -14,8 +14,13 @@ static int64_t seed;
 static int move_at_random(void *live, const struct dlb_cli *cli, struct dlb_doc *doc,
 			  struct dlb_round_decision *d, struct dlb_error *err)
 {
-	struct dlb_replan o = { .cli = cli, .micro_batches = 1, .seed = seed++, .seed_given = true,
-				.started_s = dlb_clock_s(), .algorithm = "random", .constraints.max_moves = -1,
+	struct dlb_replan o = { .cli = cli,
+				.micro_batches = 1,
+				.seed = seed++,
+				.seed_given = true,
+				.started_s = dlb_clock_s(),
+				.algorithm = "random",
+				.constraints.max_moves = -1,
 				.no_timeline = true };
 	struct dlb_balance b;
 
