@@ -10,10 +10,10 @@
  * with the drift common to all nodes removed; 3 standard errors of T_now; the largest standard error of a
  * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are those left of the
  * limit, which counts from the change point that began the search; they are counted in steps, as many per
- * round as in this one. Inside a run they are the steps that are left; there all nodes wait for the planner,
- * and t_plan is the time that planning took here, or the last change as measured if that is longer. t_move is
- * the time in which the state moves, each tensor over its own route. Else
- * planning runs beside the training and costs nothing. Draining and warm-up cost one step each. */
+ * round as in this one. Between runs planning costs nothing (t_plan = 0). Inside a run the steps that are left
+ * count, all nodes wait for the planner, and t_plan is the time that planning took in this round, or the last
+ * change as measured if that is longer. t_move is the time in which the state moves, each tensor over its own
+ * route. Draining and warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/make.h"
 #include "place/moves.h"

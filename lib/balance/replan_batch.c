@@ -19,8 +19,6 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	struct dlb_trial *trial = NULL;
 	int rc, n_trials = 0;
 
-	memset(&q.arena, 0, sizeof q.arena);
-	q.n_groups = 0;
 	q.batch = batch;
 	q.micro_batches = micro_batches;
 	q.tried = NULL;
@@ -81,7 +79,6 @@ int dlb_replan_batch(struct replan_input *in, struct dlb_problem *p, struct dlb_
 						    "(dlb-profile --batch)" :
 						    "");
 	dlb_problem_release(p);
-	p->n_groups = 0;
 	p->batch = s->chosen;
 	return dlb_problem_init(p, err);
 }

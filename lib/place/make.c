@@ -517,19 +517,18 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	double now_s, kept_s;
 	if (p->objective != DLB_STEP)
 		return make_port_plan(p, placement, plan, ranked, err);
-	bool is_kept = is_placed_as_ordered(p, placement) &&
-		       !make_plan(p, placement, true, &kept, &kept_s, NULL);
-	int rc = make_plan(p, placement, false, plan, &now_s, is_kept ? NULL : err);
-	if (is_kept && (rc || now_s >= kept_s * (1 - DLB_KEEP_GAIN))) {
-		if (!rc)
+	if (!is_placed_as_ordered(p, placement) || make_plan(p, placement, true, &kept, &kept_s, NULL))
+		return make_plan(p, placement, false, plan, ranked, err);
+	bool is_made = !make_plan(p, placement, false, plan, &now_s, NULL);
+	if (is_made && now_s < kept_s * (1 - DLB_KEEP_GAIN)) {
+		dlb_plan_release(&kept);
+	} else {
+		if (is_made)
 			dlb_plan_release(plan);
 		*plan = kept;
 		now_s = kept_s;
-		rc = 0;
-	} else if (is_kept) {
-		dlb_plan_release(&kept);
 	}
 	if (ranked)
 		*ranked = now_s;
-	return rc;
+	return 0;
 }

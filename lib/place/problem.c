@@ -206,6 +206,8 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 {
 	int n_nodes = p->cluster->n_nodes;
 	double sum = 0;
+	memset(&p->arena, 0, sizeof p->arena);		/* a copy's is the other problem's */
+	p->n_groups = 0;
 	if (p->objective == DLB_STEP && p->cluster->link_model == DLB_LINKS_PORT) {
 		dlb_fail(err, "/cluster/link_model", "a step is not simulated under the port model");
 		return dlb_hint(err, "choose --objective throughput or latency");

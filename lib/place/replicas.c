@@ -95,8 +95,6 @@ static int team_init(struct team_problem *t, const struct dlb_problem *whole, co
 	t->cluster.n_nodes = n;
 	t->cost.cluster = &t->cluster;
 	t->p = *whole;
-	memset(&t->p.arena, 0, sizeof t->p.arena);
-	t->p.n_groups = 0;
 	t->p.replicas = NULL;
 	t->p.cluster = &t->cluster;
 	t->p.cost = &t->cost;

@@ -24,8 +24,6 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 		struct dlb_error *err)
 {
 	*out = *p;
-	memset(&out->arena, 0, sizeof out->arena);
-	out->n_groups = 0;
 	out->micro_batches = M;
 	out->schedule = s;
 	out->tried = NULL;				/* reports candidates for the final plan only */
@@ -203,7 +201,6 @@ int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		return -1;
 	}
 	dlb_problem_release(p);
-	p->n_groups = 0;
 	p->schedule = c.schedule;
 	p->micro_batches = c.micro_batches;
 	return dlb_problem_init(p, err);
