@@ -70,13 +70,8 @@ static int parse_until(const struct dlb_cli *cli, const char *until, double *los
 /* --rounds N or auto. */
 static int parse_rounds(const struct dlb_cli *cli, const char *rounds, int64_t *n)
 {
-	char *end;
-
-	*n = 0;
-	if (!rounds)
-		return 0;
-	*n = !strcmp(rounds, "auto") ? INT64_MAX : strtoll(rounds, &end, 10);
-	if (*n == INT64_MAX || (*n > 0 && end != rounds && !*end))
+	*n = rounds ? INT64_MAX : 0;
+	if (!rounds || !strcmp(rounds, "auto") || dlb_cli_is_count(rounds, INT64_MAX, n))
 		return 0;
 	return dlb_cli_usage(cli, "--rounds wants a number from 1 or auto, not '%s'", rounds);
 }

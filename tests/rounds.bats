@@ -84,6 +84,8 @@ compare() {
 	one_line dlb-run "'none'" "try 'dlb-run --help'"
 	run -2 --separate-stderr dlb-run --rounds 0 "$tmp/doc.json"
 	one_line dlb-run "'0'"
+	run -2 --separate-stderr dlb-run --rounds 99999999999999999999x "$tmp/doc.json"
+	one_line dlb-run "'99999999999999999999x'"
 	run -0 --separate-stderr dlb-run --dry-run --rounds 3 "$tmp/doc.json"
 	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"

@@ -20,19 +20,11 @@
 
 static int check_numbers(const struct dlb_replan *o)
 {
-	char *end;
-	if (o->replicas && strcmp(o->replicas, "auto")) {
-		long n = strtol(o->replicas, &end, 10);
-		if (end == o->replicas || *end || n < 1 || n > 1 << 20)
-			return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'",
-					     o->replicas);
-	}
-	if (o->batch && strcmp(o->batch, "auto")) {
-		long long n = strtoll(o->batch, &end, 10);
-		if (end == o->batch || *end || n < 1 || n > INT64_C(1) << 40)
-			return dlb_cli_usage(o->cli, "--batch wants a number of samples or auto, not '%s'",
-					     o->batch);
-	}
+	int64_t n;
+	if (o->replicas && strcmp(o->replicas, "auto") && !dlb_cli_is_count(o->replicas, 1 << 20, &n))
+		return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'", o->replicas);
+	if (o->batch && strcmp(o->batch, "auto") && !dlb_cli_is_count(o->batch, INT64_C(1) << 40, &n))
+		return dlb_cli_usage(o->cli, "--batch wants a number of samples or auto, not '%s'", o->batch);
 	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
 		return dlb_cli_usage(o->cli, "--split wants even or power, not '%s'", o->split);
 	struct dlb_sharing ignored;
@@ -230,7 +222,7 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 }
 
 int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
-			   struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+		    struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
 	const struct dlb_replan *o = in->options;
 

@@ -84,6 +84,15 @@ static const char *shown(const struct dlb_opt *o, char buf[64])
 	return buf;
 }
 
+bool dlb_cli_is_count(const char *text, int64_t most, int64_t *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoll(text, &end, 10);
+	return end != text && !*end && !errno && *n >= 1 && *n <= most;
+}
+
 static int set_int(const struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
 {
 	char name[64], *end;

@@ -65,6 +65,8 @@ struct dlb_cli {
 int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv);
 /* Prints a usage error found after parsing; returns 2. */
 int dlb_cli_usage(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether text is a number from 1 to most, and nothing else; *n: the number. For options that also take a word. */
+bool dlb_cli_is_count(const char *text, int64_t most, int64_t *n);
 /* Prints err as the tool's line on stderr; returns err->status (1 or 2). */
 int dlb_cli_die(const struct dlb_cli *cli, const struct dlb_error *err);
 /* Prints "TOOL: message" on stderr unless quiet; dlb_cli_say needs -v. */
