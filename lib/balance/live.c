@@ -11,7 +11,7 @@
 #include "util/mem.h"
 #include "util/stats.h"
 
-static const double slow_part = 0.05; /* of a step: less is not worth a word */
+static const double slow_part = 0.05; /* of a step: a smaller part is not reported */
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
 /* What makes a plan run as it does: the placement and the orders. */
@@ -88,7 +88,7 @@ static void find_culprit(const struct dlb_balance_inputs *s, const struct dlb_ba
 	}
 	if (slowest < 0)
 		return;
-	if (!r->held) /* told once, when it is found */
+	if (!r->held) /* reported once, in the round that finds it */
 		return;
 	const double healthy = healthy_s(s, b, slowest);
 
