@@ -11,7 +11,7 @@
 struct copy_kernel {
 	struct dlb_kernel k;
 	struct dlb_copy_desc d;
-	struct cpu_nest nest;		/* operands out, in */
+	struct dlb_nest nest;		/* operands out, in */
 	size_t in_bytes, out_bytes;
 	bool tiled;			/* the last two loops are a transpose */
 	bool rows;			/* the last two loops are short rows, contiguous on both sides */
@@ -239,15 +239,15 @@ static void copy_part(const void *ctx, int part, int parts)
 {
 	const struct copy_job *job = ctx;
 	const struct copy_kernel *c = job->c;
-	const struct cpu_nest *n = &c->nest;
+	const struct dlb_nest *n = &c->nest;
 	const int last = n->n_dims - 1;
 	const int64_t in_bytes = (int64_t)c->in_bytes, out_bytes = (int64_t)c->out_bytes;
 	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
 	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
 	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last],
 		si = last < 0 ? 1 : n->stride[1][last];
-	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
-	const int64_t outer = cpu_iterations(n, c->outer),
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[DLB_NEST_OPERANDS] = { 0 };
+	const int64_t outer = dlb_nest_count(n, c->outer),
 		      tiles = c->tiled ? (n->dim[last - 1] + TILE - 1) / TILE : 0;
 	const int64_t from = c->by_tile ? 0 : cpu_cut(outer, part, parts),
 		      end = c->by_tile ? outer : cpu_cut(outer, part + 1, parts);
@@ -256,7 +256,7 @@ static void copy_part(const void *ctx, int part, int parts)
 			   c->tiled                       ? n->dim[last - 1] :
 							    0;
 
-	cpu_seek(n, c->outer, from, pos, at);
+	dlb_nest_seek(n, c->outer, from, pos, at);
 	for (int64_t i = from; i < end; i++) {
 		char *o = out + at[0] * out_bytes;
 		const char *x = in + at[1] * in_bytes;
@@ -271,7 +271,7 @@ static void copy_part(const void *ctx, int part, int parts)
 			convert(c, o, so, x, si, len);
 		else
 			move(c->in_bytes, o, so, x, si, len);
-		cpu_step(n, c->outer, pos, at);
+		dlb_nest_step(n, c->outer, pos, at);
 	}
 }
 
@@ -287,7 +287,7 @@ static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
 }
 
 /* If out is contiguous in the last loop and in in another, moves that one before the last. */
-static bool make_tiled(struct cpu_nest *n)
+static bool make_tiled(struct dlb_nest *n)
 {
 	int last = n->n_dims - 1;
 
@@ -296,7 +296,7 @@ static bool make_tiled(struct cpu_nest *n)
 	for (int i = 0; i < last; i++)
 		if (n->stride[1][i] == 1) {
 			for (int j = i; j < last - 1; j++) {
-				struct cpu_nest t = *n;
+				struct dlb_nest t = *n;
 
 				n->dim[j] = t.dim[j + 1];
 				n->dim[j + 1] = t.dim[j];
@@ -319,7 +319,7 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 	c->d = *d;
 	c->in_bytes = dlb_dtype_bytes(d->in);
 	c->out_bytes = dlb_dtype_bytes(d->out);
-	c->nest = (struct cpu_nest){ .n_dims = d->n_dims, .n_operands = 2 };
+	c->nest = (struct dlb_nest){ .n_dims = d->n_dims, .n_operands = 2 };
 	for (int i = 0; i < d->n_dims; i++) {
 		c->empty = c->empty || d->dim[i] == 0;
 		c->nest.dim[i] = d->dim[i];
@@ -327,7 +327,7 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 		c->nest.stride[1][i] = d->in_stride[i];
 	}
 	if (!c->empty)
-		dlb_cpu_nest(&c->nest);
+		dlb_nest_simplify(&c->nest);
 	c->tiled = !c->empty && d->in == d->out && !d->accumulate && make_tiled(&c->nest);
 	if (!c->empty) {
 		const int last = c->nest.n_dims - 1;
@@ -337,9 +337,9 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 			  c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
 		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
 		/* adding may address an element twice (stride 0), so it keeps the order */
-		c->by_tile = c->tiled && cpu_iterations(&c->nest, c->outer) < b->n_threads;
-		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, cpu_iterations(&c->nest, last + 1),
-			c->by_tile ? c->nest.dim[last - 1] / TILE : cpu_iterations(&c->nest, c->outer));
+		c->by_tile = c->tiled && dlb_nest_count(&c->nest, c->outer) < b->n_threads;
+		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, dlb_nest_count(&c->nest, last + 1),
+			c->by_tile ? c->nest.dim[last - 1] / TILE : dlb_nest_count(&c->nest, c->outer));
 	}
 	c->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &c->k;

@@ -11,6 +11,7 @@
 
 #include "tensor/backend.h"
 #include "tensor/cpu/level.h"
+#include "tensor/nest.h"
 #include "util/mem.h"
 
 #if DNNL_VERSION_MAJOR != 2
@@ -102,49 +103,6 @@ static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 /* 64-byte aligned, zeroed; exits if out of memory; use free() */
 void *dlb_cpu_aligned(size_t bytes);
 void dlb_cpu_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing else */
-/* A loop nest in canonical form: loops of length 1 dropped, neighbours merged if the strides of every operand
- * allow it, the loop with the smallest strides (first operand first) innermost. stride[operand][loop]. */
-#define CPU_MAX_OPERANDS 4
-struct cpu_nest {
-	int n_dims, n_operands;
-	int64_t dim[DLB_MAX_DIMS];
-	int64_t stride[CPU_MAX_OPERANDS][DLB_MAX_DIMS];
-};
-void dlb_cpu_nest(struct cpu_nest *n);
-/* Number of iterations of loops [0, n_loops); and the odometer (see cpu_step) at iteration `index`. */
-static inline int64_t cpu_iterations(const struct cpu_nest *n, int n_loops)
-{
-	int64_t count = 1;
-
-	for (int i = 0; i < n_loops; i++)
-		count *= n->dim[i];
-	return count;
-}
-static inline void cpu_seek(const struct cpu_nest *n, int n_loops, int64_t index, int64_t *pos, int64_t *at)
-{
-	for (int i = n_loops - 1; i >= 0; i--) {
-		pos[i] = index % n->dim[i];
-		index /= n->dim[i];
-		for (int o = 0; o < n->n_operands; o++)
-			at[o] += n->stride[o][i] * pos[i];
-	}
-}
-/* Steps the odometer over loops [0, n_loops): pos[] counts, at[] are the operands' offsets in
- * elements. False: it wrapped around. */
-static inline bool cpu_step(const struct cpu_nest *n, int n_loops, int64_t *pos, int64_t *at)
-{
-	for (int i = n_loops - 1; i >= 0; i--) {
-		for (int o = 0; o < n->n_operands; o++)
-			at[o] += n->stride[o][i];
-		if (++pos[i] < n->dim[i])
-			return true;
-		for (int o = 0; o < n->n_operands; o++)
-			at[o] -= n->stride[o][i] * n->dim[i];
-		pos[i] = 0;
-	}
-	return false;
-}
-
 /* ---- oneDNN (onednn.c) ---- */
 /* A primitive with its memories. Arguments are given by index, in the order they were added. */
 struct cpu_prim {

@@ -131,8 +131,8 @@ struct map_kernel {
 	struct dlb_kernel k;
 	row_fn *row;
 	struct params p;
-	struct cpu_nest nest;		/* operand 0 is the output */
-	size_t bytes[CPU_MAX_OPERANDS];
+	struct dlb_nest nest;		/* operand 0 is the output */
+	size_t bytes[DLB_NEST_OPERANDS];
 	int parts;			/* of the outer loops; with by_row, of the innermost */
 	bool empty, by_row;
 };
@@ -166,27 +166,27 @@ static void map_part(const void *ctx, int part, int parts)
 {
 	const struct map_job *job = ctx;
 	const struct map_kernel *m = job->m;
-	const struct cpu_nest *nest = &m->nest;
+	const struct dlb_nest *nest = &m->nest;
 	const int inner = nest->n_dims - 1, n_ops = nest->n_operands;
-	const int64_t n = inner < 0 ? 1 : nest->dim[inner], outer = cpu_iterations(nest, inner);
+	const int64_t n = inner < 0 ? 1 : nest->dim[inner], outer = dlb_nest_count(nest, inner);
 	const int64_t from = m->by_row ? cpu_cut(n, part, parts) : 0,
 		      end = m->by_row ? cpu_cut(n, part + 1, parts) : n;
 	int64_t o0 = m->by_row ? 0 : cpu_cut(outer, part, parts),
 		o1 = m->by_row ? outer : cpu_cut(outer, part + 1, parts);
-	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
-	char *base[CPU_MAX_OPERANDS] = { job->run->out[0] };
-	uint64_t buf[CPU_MAX_OPERANDS][ROW];
-	bool scalar_ready[CPU_MAX_OPERANDS] = { false };
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[DLB_NEST_OPERANDS] = { 0 };
+	char *base[DLB_NEST_OPERANDS] = { job->run->out[0] };
+	uint64_t buf[DLB_NEST_OPERANDS][ROW];
+	bool scalar_ready[DLB_NEST_OPERANDS] = { false };
 
 	for (int o = 1; o < n_ops; o++)
 		base[o] = job->run->in[o - 1];
-	cpu_seek(nest, inner, o0, pos, at);
+	dlb_nest_seek(nest, inner, o0, pos, at);
 	for (; o0 < o1; o0++) {
 		for (int o = 0; o < n_ops; o++)
 			scalar_ready[o] = false;
 		for (int64_t i = from; i < end; i += ROW) {
 			int64_t len = end - i < ROW ? end - i : ROW;
-			void *p[CPU_MAX_OPERANDS] = { NULL };
+			void *p[DLB_NEST_OPERANDS] = { NULL };
 			int64_t s0 = inner < 0 ? 1 : nest->stride[0][inner];
 
 			for (int o = 0; o < n_ops; o++) {
@@ -205,7 +205,7 @@ static void map_part(const void *ctx, int part, int parts)
 				scatter(base[0] + (at[0] + i * s0) * (int64_t)m->bytes[0], p[0], m->bytes[0],
 					s0, len);
 		}
-		cpu_step(nest, inner, pos, at);
+		dlb_nest_step(nest, inner, pos, at);
 	}
 }
 
@@ -247,7 +247,7 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 {
 	struct map_kernel *m;
 	row_fn *row;
-	struct cpu_nest nest = { .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
+	struct dlb_nest nest = { .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
 
 	if (d->n_in != functions[d->fn].n_in)
 		return dlb_fail(err, NULL, "'%s' takes %d inputs, not %d", functions[d->fn].name,
@@ -277,10 +277,10 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 	}
 	m = dlb_xcalloc(1, sizeof *m);
 	m->empty = dlb_desc_count(&d->out) == 0;
-	dlb_cpu_nest(&nest);
+	dlb_nest_simplify(&nest);
 	m->nest = nest;
 	if (!m->empty) {
-		const int64_t outer = cpu_iterations(&nest, nest.n_dims - 1);
+		const int64_t outer = dlb_nest_count(&nest, nest.n_dims - 1);
 
 		m->by_row = outer < 8 * b->n_threads;
 		m->parts = dlb_cpu_parts(b, dlb_desc_count(&d->out),

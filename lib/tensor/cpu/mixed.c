@@ -36,9 +36,9 @@ static int prepare_map(struct dlb_backend *b, const void *ctx, int64_t rows, str
 
 /* Strides of the operands over the result's loops; false if one does not
  * broadcast (the f32 kernel reports it). */
-static bool map_nest(const struct dlb_map_desc *d, struct cpu_nest *n)
+static bool map_nest(const struct dlb_map_desc *d, struct dlb_nest *n)
 {
-	*n = (struct cpu_nest){ .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
+	*n = (struct dlb_nest){ .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
 	for (int i = 0; i < d->out.n_dims; i++)
 		n->dim[i] = d->out.dim[i];
 	dlb_desc_strides(&d->out, n->stride[0]);
@@ -54,13 +54,13 @@ static bool map_nest(const struct dlb_map_desc *d, struct cpu_nest *n)
 			n->stride[o + 1][shift + i] = in->dim[i] == 1 ? 0 : stride[i];
 		}
 	}
-	dlb_cpu_nest(n);
+	dlb_nest_simplify(n);
 	return true;
 }
 
 /* The same map over merged loops: all row-major, dimensions of 1 where an operand is repeated. False if an
  * operand's order in memory differs from the result's. */
-static bool flat_map(const struct dlb_map_desc *d, const struct cpu_nest *n, struct dlb_map_desc *flat)
+static bool flat_map(const struct dlb_map_desc *d, const struct dlb_nest *n, struct dlb_map_desc *flat)
 {
 	*flat = *d;
 	for (int o = 0; o <= d->n_in; o++) {
@@ -112,7 +112,7 @@ int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struc
 {
 	struct narrow_desc n = { .n_in = d->n_in, .n_out = 1, .prepare = prepare_map };
 	struct dlb_map_desc flat;
-	struct cpu_nest nest;
+	struct dlb_nest nest;
 	bool any = d->out.dtype == DLB_BF16;
 	int64_t per_row = 0;
 

@@ -28,8 +28,8 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 	const struct product_kernel *p = (struct product_kernel *)k; \
 	const struct dlb_product_desc *d = &p->d; \
 	const int n_batch_dims = d->n_dims - 2; \
-	struct cpu_nest nest = { .n_dims = n_batch_dims, .n_operands = 3 }; \
-	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 }; \
+	struct dlb_nest nest = { .n_dims = n_batch_dims, .n_operands = 3 }; \
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[DLB_NEST_OPERANDS] = { 0 }; \
 	for (int i = 0; i < n_batch_dims; i++) { \
 		nest.dim[i] = d->dim[i]; \
 		nest.stride[0][i] = d->a[i]; \
@@ -48,7 +48,7 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 	do { \
 		gemm(&one, (const T *)r->in[0] + at[0], (const T *)r->in[1] + at[1], \
 		     (T *)r->out[0] + at[2]); \
-	} while (cpu_step(&nest, n_batch_dims, pos, at)); \
+	} while (dlb_nest_step(&nest, n_batch_dims, pos, at)); \
 }
 RUN_BLAS(float, dlb_cpu_sgemm)
 RUN_BLAS(double, dlb_cpu_dgemm)

@@ -10,7 +10,7 @@
 struct reduce_kernel {
 	struct dlb_kernel k;
 	enum dlb_reduce_fn fn;
-	struct cpu_nest kept, reduced;	/* kept: operands in, out; reduced: in */
+	struct dlb_nest kept, reduced;	/* kept: operands in, out; reduced: in */
 	int64_t count;			/* elements per result */
 	bool empty, strips;		/* empty: no results */
 	int parts;			/* of the kept loops; with by_block, of the innermost */
@@ -50,7 +50,7 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 		   struct dlb_error *err)
 {
 	struct reduce_kernel *r;
-	struct cpu_nest all = { .n_dims = d->in.n_dims, .n_operands = 2 };
+	struct dlb_nest all = { .n_dims = d->in.n_dims, .n_operands = 2 };
 	int64_t count = 1;
 
 	(void)b;
@@ -72,12 +72,12 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 			return dlb_fail(err, NULL, "a reduction's result has the wrong shape at dimension %d",
 					i);
 	}
-	dlb_cpu_nest(&all);
+	dlb_nest_simplify(&all);
 	r = dlb_xcalloc(1, sizeof *r);
 	r->kept.n_operands = 2;
 	r->reduced.n_operands = 1;
 	for (int i = 0; i < all.n_dims; i++) {
-		struct cpu_nest *to = all.stride[1][i] ? &r->kept : &r->reduced;
+		struct dlb_nest *to = all.stride[1][i] ? &r->kept : &r->reduced;
 
 		to->dim[to->n_dims] = all.dim[i];
 		to->stride[0][to->n_dims] = all.stride[0][i];
@@ -92,7 +92,7 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 	r->parts = 1;
 	if (!r->empty) {
 		const int in_k = r->kept.n_dims - 1;
-		const int64_t outer = cpu_iterations(&r->kept, in_k), n_k = in_k < 0 ? 1 : r->kept.dim[in_k];
+		const int64_t outer = dlb_nest_count(&r->kept, in_k), n_k = in_k < 0 ? 1 : r->kept.dim[in_k];
 		const int64_t blocks = r->strips ? (n_k + STRIP - 1) / STRIP : n_k;
 
 		r->by_block = outer < 8 * b->n_threads;

@@ -81,28 +81,28 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 	const struct reduce_kernel *r = job->r;
 	const T *x = job->run->in[0];
 	T *y = job->run->out[0];
-	const struct cpu_nest *kept = &r->kept, *red = &r->reduced;
+	const struct dlb_nest *kept = &r->kept, *red = &r->reduced;
 	int in_k = kept->n_dims - 1, in_r = red->n_dims - 1;
 	int64_t n_k = in_k < 0 ? 1 : kept->dim[in_k], n_r = in_r < 0 ? 1 : red->dim[in_r];
 	int64_t s_k = in_k < 0 ? 0 : kept->stride[0][in_k], s_r = in_r < 0 ? 0 : red->stride[0][in_r];
 	int64_t s_y = in_k < 0 ? 0 : kept->stride[1][in_k];
-	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[DLB_NEST_OPERANDS] = { 0 };
 	int64_t width = r->strips ? STRIP : 1;
 
 	/* this part: kept iterations [o0, o1), and blocks [j0, j1) of `width` in the innermost loop */
-	const int64_t outer = cpu_iterations(kept, in_k), blocks = (n_k + width - 1) / width;
+	const int64_t outer = dlb_nest_count(kept, in_k), blocks = (n_k + width - 1) / width;
 	const int64_t o0 = r->by_block ? 0 : cpu_cut(outer, part, parts),
 		      o1 = r->by_block ? outer : cpu_cut(outer, part + 1, parts);
 	const int64_t j0 = r->by_block ? cpu_cut(blocks, part, parts) * width : 0;
 	const int64_t j1 = r->by_block && part + 1 < parts ? cpu_cut(blocks, part + 1, parts) * width : n_k;
 
-	cpu_seek(kept, in_k, o0, pos, at);
-	for (int64_t o = o0; o < o1; o++, cpu_step(kept, in_k, pos, at))
+	dlb_nest_seek(kept, in_k, o0, pos, at);
+	for (int64_t o = o0; o < o1; o++, dlb_nest_step(kept, in_k, pos, at))
 	    for (int64_t j = j0; j < j1; j += width) {
 		int64_t n = j1 - j < width ? j1 - j : width;
 		/* x may be NULL if there are no elements */
 		const T *from = r->count ? x + at[0] + j * s_k : x;
-		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[CPU_MAX_OPERANDS] = { 0 };
+		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[DLB_NEST_OPERANDS] = { 0 };
 		A acc[STRIP];
 
 		for (int64_t i = 0; i < n; i++)
@@ -114,7 +114,7 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 						fns[r->fn].strip(from + at_r[0] + i * s_r, n, acc);
 				else
 					acc[0] = fns[r->fn].row(from + at_r[0], n_r, s_r, acc[0]);
-			} while (cpu_step(red, in_r, pos_r, at_r));
+			} while (dlb_nest_step(red, in_r, pos_r, at_r));
 		for (int64_t i = 0; i < n; i++) {
 			if (r->fn == DLB_REDUCE_FN_MEAN)
 #ifdef T_IS_FLOAT
