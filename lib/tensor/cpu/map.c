@@ -14,6 +14,7 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
+#include "tensor/loops.h"
 
 #define ROW 512				/* elements per chunk */
 
@@ -113,19 +114,6 @@ static row_fn *const *rows_of(enum dlb_dtype t)
 	return t == DLB_F32 ? rows_f32 : t == DLB_F64 ? rows_f64 : dlb_cpu_int_rows[t];
 }
 
-/* ---- types that a function takes ---- */
-enum shape_of_fn { NUMBERS, INTEGERS, REALS, COMPARES, LOGIC, SELECTS };
-static const struct { const char *name; int n_in; enum shape_of_fn shape; } functions[] = {
-#define MAP(name, n, expr) { #name, n, NUMBERS },
-#define MAP_INT(name, n, expr) { #name, n, INTEGERS },
-#define MAP_FLOAT(name, n, expr) { #name, n, REALS },
-#define MAP_COMPARE(name, n, expr) { #name, n, COMPARES },
-#define MAP_LOGIC(name, n, expr) { #name, n, LOGIC },
-#define MAP_SELECT(name, n, expr) { #name, n, SELECTS },
-#include "tensor/map_list.h"
-#undef MAP
-};
-
 /* ---- the kernel ---- */
 struct map_kernel {
 	struct dlb_kernel k;
@@ -217,67 +205,20 @@ static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cpu_parallel(job.m->parts, map_part, &job);
 }
 
-/* Returns the row function for these types; NULL: none. */
-static row_fn *choose(const struct dlb_map_desc *d, struct dlb_error *err)
-{
-	enum shape_of_fn shape = functions[d->fn].shape;
-	enum dlb_dtype in = d->in[0].dtype, out = d->out.dtype, of = in;
-
-	if (shape == SELECTS)
-		of = out;
-	for (int i = shape == SELECTS; i < d->n_in; i++)
-		if (d->in[i].dtype != of)
-			goto mixed;
-	if (shape == SELECTS && in != DLB_BOOL)
-		goto mixed;
-	if ((shape == COMPARES || shape == LOGIC) ? out != DLB_BOOL : out != of)
-		goto mixed;
-	if (shape == LOGIC && in != DLB_BOOL)
-		goto mixed;
-	if (of == DLB_BOOL && (shape == COMPARES || shape == LOGIC || shape == SELECTS))
-		of = DLB_U8;
-	return rows_of(of) ? rows_of(of)[d->fn] : NULL;
-mixed:
-	dlb_fail(err, NULL, "'%s' does not take these types", functions[d->fn].name);
-	return NULL;
-}
-
 int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k,
 		struct dlb_error *err)
 {
 	struct map_kernel *m;
-	row_fn *row;
-	struct dlb_nest nest = { .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
+	struct dlb_nest nest;
+	enum dlb_dtype of;
+	int rc = dlb_map_loops(d, &of, &nest, err);
 
-	if (d->n_in != functions[d->fn].n_in)
-		return dlb_fail(err, NULL, "'%s' takes %d inputs, not %d", functions[d->fn].name,
-				functions[d->fn].n_in, d->n_in);
-	row = choose(d, err);
-	if (!row)
+	if (rc)
+		return rc;
+	if (!rows_of(of) || !rows_of(of)[d->fn])
 		return DLB_NO_KERNEL;
-	for (int i = 0; i < d->out.n_dims; i++)
-		nest.dim[i] = d->out.dim[i];
-	dlb_desc_strides(&d->out, nest.stride[0]);
-	for (int o = 0; o < d->n_in; o++) {
-		const struct dlb_desc *in = &d->in[o];
-		int64_t stride[DLB_MAX_DIMS];
-		int shift = d->out.n_dims - in->n_dims;
-
-		if (shift < 0)
-			return dlb_fail(err, NULL, "'%s': operand %d has more dimensions than the result",
-					functions[d->fn].name, o);
-		dlb_desc_strides(in, stride);
-		for (int i = 0; i < in->n_dims; i++) {
-			if (in->dim[i] != 1 && in->dim[i] != d->out.dim[shift + i])
-				return dlb_fail(err, NULL,
-						"'%s': operand %d does not broadcast to the result",
-						functions[d->fn].name, o);
-			nest.stride[o + 1][shift + i] = in->dim[i] == 1 ? 0 : stride[i];
-		}
-	}
 	m = dlb_xcalloc(1, sizeof *m);
 	m->empty = dlb_desc_count(&d->out) == 0;
-	dlb_nest_simplify(&nest);
 	m->nest = nest;
 	if (!m->empty) {
 		const int64_t outer = dlb_nest_count(&nest, nest.n_dims - 1);
@@ -286,7 +227,7 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 		m->parts = dlb_cpu_parts(b, dlb_desc_count(&d->out),
 					 m->by_row ? (nest.n_dims ? nest.dim[nest.n_dims - 1] : 1) : outer);
 	}
-	m->row = row;
+	m->row = rows_of(of)[d->fn];
 	m->p = (struct params){ d->alpha, d->beta };
 	m->bytes[0] = dlb_dtype_bytes(d->out.dtype);
 	for (int o = 0; o < d->n_in; o++)

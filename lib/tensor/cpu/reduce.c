@@ -4,6 +4,7 @@
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
+#include "tensor/loops.h"
 
 #define STRIP 256			/* adjacent results computed side by side */
 
@@ -50,42 +51,19 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 		   struct dlb_error *err)
 {
 	struct reduce_kernel *r;
-	struct dlb_nest all = { .n_dims = d->in.n_dims, .n_operands = 2 };
-	int64_t count = 1;
+	struct dlb_nest kept, reduced;
 
-	(void)b;
 	if (!part_of[d->in.dtype])
 		return DLB_NO_KERNEL;
-	if (d->out.dtype != d->in.dtype || d->out.n_dims != d->in.n_dims)
-		return dlb_fail(err, NULL, "a reduction keeps type and number of dimensions");
-	dlb_desc_strides(&d->in, all.stride[0]);
-	dlb_desc_strides(&d->out, all.stride[1]);
-	for (int i = 0; i < d->in.n_dims; i++) {
-		bool reduced = d->axes >> i & 1;
-
-		all.dim[i] = d->in.dim[i];
-		if (reduced) {
-			count *= d->in.dim[i];
-			all.stride[1][i] = 0;
-		}
-		if (d->out.dim[i] != (reduced ? 1 : d->in.dim[i]))
-			return dlb_fail(err, NULL, "a reduction's result has the wrong shape at dimension %d",
-					i);
-	}
-	dlb_nest_simplify(&all);
+	if (dlb_reduce_loops(d, &kept, &reduced, err))
+		return -1;
 	r = dlb_xcalloc(1, sizeof *r);
-	r->kept.n_operands = 2;
-	r->reduced.n_operands = 1;
-	for (int i = 0; i < all.n_dims; i++) {
-		struct dlb_nest *to = all.stride[1][i] ? &r->kept : &r->reduced;
-
-		to->dim[to->n_dims] = all.dim[i];
-		to->stride[0][to->n_dims] = all.stride[0][i];
-		to->stride[1][to->n_dims] = all.stride[1][i];
-		to->n_dims++;
-	}
+	r->kept = kept;
+	r->reduced = reduced;
 	r->strips = r->kept.n_dims && r->kept.stride[0][r->kept.n_dims - 1] == 1;
-	r->count = count;
+	r->count = 1;
+	for (int i = 0; i < d->in.n_dims; i++)
+		r->count *= d->axes >> i & 1 ? d->in.dim[i] : 1;
 	r->fn = d->fn;
 	r->empty = dlb_desc_count(&d->out) == 0;
 	r->part = part_of[d->in.dtype];
