@@ -2,11 +2,13 @@
 #   make SAN=address,undefined   the same in build/san-address,undefined
 #   make CC=clang WERROR=1       as CI does
 #   make MPI=mpich               the same with MPICH in build/mpich
+#   make CUDA=0                  without the plug-in for GPUs (default: 1 if there is nvcc)
 #   make check JOBS=1            runs one test file at a time (default: one on each core)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 SAN     ?=
 MPI     ?= openmpi
+CUDA    ?= $(if $(shell command -v nvcc),1,0)
 BUILD   ?= build$(if $(filter-out openmpi,$(MPI)),/$(MPI))$(if $(SAN),/san-$(SAN))
 CC      ?= gcc
 MPI_PACKAGE := $(if $(filter openmpi,$(MPI)),ompi-c,$(MPI))
@@ -47,10 +49,19 @@ LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
+# The plug-in for GPUs, in lib/dlb beside bin: host code with the parts of the library that it calls, and the kernels as fatbins.
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
+CUDA_C   = $(wildcard lib/tensor/cuda/*.c) lib/tensor/tensor.c lib/tensor/nest.c lib/tensor/loops.c $(patsubst %,lib/util/%.c,error escape utf8 mem)
+CUDA_CU  = $(wildcard lib/tensor/cuda/*.cu)
+CUDA_DEP = $(wildcard lib/tensor/*.h lib/tensor/cuda/*.h lib/tensor/cuda/*.cuh)
+NVCC_FLAGS = -std=c++17 -O3 -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	-gencode arch=compute_90,code=compute_90
+PLUGINS  = $(if $(filter 1,$(CUDA)),$(BUILD)/lib/dlb/dlb-cuda.so)
+
 .PHONY: all tools check install clean compile_commands.json fuzz fuzz-bins always
 .SECONDARY:
-all: tools $(UNIT:%=$(BUILD)/tests/%) share/schemas/document.json
-tools: $(TOOLS:%=$(BUILD)/bin/%)
+all: tools $(UNIT:%=$(BUILD)/tests/%) $(BUILD)/cuda-host/dlb-cuda.so share/schemas/document.json
+tools: $(TOOLS:%=$(BUILD)/bin/%) $(PLUGINS)
 
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
@@ -85,6 +96,38 @@ $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 	@mkdir -p $(BUILD)/gen
 	protoc-c --proto_path=$(dir $(ONNX_PROTO)) --c_out=$(BUILD)/gen $(notdir $(ONNX_PROTO))
 
+$(BUILD)/lib/dlb/dlb-cuda.so: $(CUDA_C:%.c=$(BUILD)/cuda/%.o) $(CUDA_CU:%.cu=$(BUILD)/cuda/%.fatbin.o)
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,--no-undefined $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lm
+$(BUILD)/cuda/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include $(DEPENDS) -c -o $@ $<
+$(BUILD)/cuda/%.fatbin: %.cu $(CUDA_DEP)
+	@mkdir -p $(@D)
+	nvcc $(NVCC_FLAGS) -fatbin -o $@ $<
+$(BUILD)/cuda/%.fatbin.o: $(BUILD)/cuda/%.fatbin
+	printf '.section .rodata\n.balign 16\n.global dlb_fatbin_%s\ndlb_fatbin_%s: .incbin "%s"\n.section .note.GNU-stack,"",%%progbits\n' \
+		$(notdir $*) $(notdir $*) $< | $(CC) -x assembler -c -o $@ -
+
+# The same plug-in over tests/cuda-host, which stands in for CUDA's libraries and a device.
+CUDA_HOST = $(wildcard tests/cuda-host/*.c)
+CUDA_HOST_FLAGS = -fPIC -Itests/cuda-host/include -Itests/cuda-host
+CXX      ?= g++
+CUDA_HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra $(if $(WERROR),-Werror) -O1 -g -ffp-contract=off -Ilib $(CUDA_HOST_FLAGS) \
+	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(DEPENDS)
+$(BUILD)/cuda-host/dlb-cuda.so: $(CUDA_C:%.c=$(BUILD)/cuda-host/%.o) $(CUDA_HOST:%.c=$(BUILD)/cuda-host/%.o) \
+		$(CUDA_CU:%.cu=$(BUILD)/cuda-host/%.cu.o) $(BUILD)/cuda-host/tests/cuda-host/emulate.o
+	$(CXX) -shared $(if $(SAN),-fsanitize=$(SAN),-Wl,--no-undefined) $(LDFLAGS) -o $@ $^ $(BLAS_LIBS) -lm
+$(BUILD)/cuda-host/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) $(CUDA_HOST_FLAGS) $(DEPENDS) -c -o $@ $<
+$(BUILD)/cuda-host/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CUDA_HOST_CXX) -x c++ -c -o $@ $<
+$(BUILD)/cuda-host/%.o: %.cpp $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CUDA_HOST_CXX) -c -o $@ $<
+
 # The style and the script of dlb-view -f html, as strings of the library.
 PAGE_JS = $(patsubst %,lib/view/page/%.js,base chart canvas timeline learning memory waits rounds graph machine main)
 $(BUILD)/gen/page.c: lib/view/page/page.css $(PAGE_JS) Makefile
@@ -117,9 +160,12 @@ install: tools share/schemas/document.json
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7
 	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
+	$(if $(PLUGINS),install -d $(DESTDIR)$(PREFIX)/lib/dlb && install -m 644 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/dlb)
 	cp -R share/. $(DESTDIR)$(PREFIX)/share/dlb
 	for s in 1 5 7; do install -m 644 man/*.$$s $(DESTDIR)$(PREFIX)/share/man/man$$s; done
 clean: ; rm -rf build
 compile_commands.json: ; bear --output build/compile_commands.json -- $(MAKE) -B all
+-include $(CUDA_C:%.c=$(BUILD)/cuda/%.d) $(patsubst %,$(BUILD)/cuda-host/%.d,$(basename $(CUDA_C) $(CUDA_HOST)) $(CUDA_CU) \
+	tests/cuda-host/emulate)
 -include $(LIB_O:.o=.d) $(TOOLS:%=$(BUILD)/cmd/%.d) $(UNIT:%=$(BUILD)/tests/unit/%.d) \
 	$(FUZZ:%=$(BUILD)/tests/fuzz/%.d)

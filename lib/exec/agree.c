@@ -137,7 +137,7 @@ static bool run(struct trial *v, int op, int batch)
 					   .vertex = (uint64_t)op,
 					   .first_sample = l->first };
 		k->run(k, &r);
-		v->be->ops->sync(v->be);
+		good = !v->be->ops->sync(v->be, &ignored);
 	} else {
 		good = false;
 	}

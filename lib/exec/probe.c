@@ -11,25 +11,28 @@
 
 enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 10, SMALL = 8, LARGE = 4 << 20 };
 
-/* Seconds of the fastest of TRIES runs, after one to warm up. */
-static double fastest(struct dlb_backend *be, struct dlb_kernel *k, const void *a, const void *b, void *out)
+/* *seconds of the fastest of TRIES runs, after one to warm up. Takes k. -1 with err: a run failed. */
+static int time_kernel(struct dlb_backend *be, struct dlb_kernel *k, void *const *operands, double *seconds,
+		       struct dlb_error *err)
 {
-	void *in[3] = { (void *)a, (void *)b, NULL }, *outs[1] = { out };
+	void *const in[3] = { operands[0], operands[1], NULL };
 	void *scratch = be->ops->alloc(be, k->scratch_bytes + 1);
-	struct dlb_run run = { .in = in, .out = outs, .scratch = scratch, .weight_version = 1 };
-	double best = INFINITY;
+	struct dlb_run run = { .in = in, .out = operands + 2, .scratch = scratch, .weight_version = 1 };
+	int rc = 0;
 
-	for (int i = 0; i <= TRIES; i++) {
+	*seconds = INFINITY;
+	for (int i = 0; i <= TRIES && !rc; i++) {
 		double t = dlb_clock_s();
 		k->run(k, &run);
-		be->ops->sync(be);
+		rc = be->ops->sync(be, err);
 		t = dlb_clock_s() - t;
-		if (i && t < best)
-			best = t;
+		if (i && t < *seconds)
+			*seconds = t;
 	}
 	if (scratch)
 		be->ops->free(be, scratch);
-	return best;
+	dlb_kernel_free(k);
+	return rc;
 }
 
 int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps, struct dlb_error *err)
@@ -46,28 +49,24 @@ int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwid
 					    .out_count = COPY_FLOATS };
 	size_t bytes = COPY_FLOATS * sizeof(float);
 	struct dlb_kernel *k = NULL;
-	void *a = be->ops->alloc(be, bytes), *b = be->ops->alloc(be, bytes), *y = be->ops->alloc(be, bytes);
+	/* both inputs, the result */
+	void *p[3] = { be->ops->alloc(be, bytes), be->ops->alloc(be, bytes), be->ops->alloc(be, bytes) };
+	double product_s, copy_s;
 	int rc = -1;
 
-	if (!a || !b || !y) {
+	if (!p[0] || !p[1] || !p[2]) {
 		dlb_fail(err, NULL, "no %zu bytes of memory on this device to measure with", 3 * bytes);
 		goto out;
 	}
-	if (be->ops->gemm(be, &product, &k, err))
+	if (be->ops->gemm(be, &product, &k, err) || time_kernel(be, k, p, &product_s, err) ||
+	    be->ops->copy(be, &copy, &k, err) || time_kernel(be, k, p, &copy_s, err))
 		goto out;
-	*peak_flops = 2.0 * GEMM * GEMM * GEMM / fastest(be, k, a, b, y);
-	dlb_kernel_free(k);
-	if (be->ops->copy(be, &copy, &k, err)) {
-		k = NULL;
-		goto out;
-	}
-	*bandwidth_Bps = 2.0 * (double)bytes / fastest(be, k, a, NULL, y);
+	*peak_flops = 2.0 * GEMM * GEMM * GEMM / product_s;
+	*bandwidth_Bps = 2.0 * (double)bytes / copy_s;
 	rc = 0;
 out:
-	dlb_kernel_free(k);
-	be->ops->free(be, a);
-	be->ops->free(be, b);
-	be->ops->free(be, y);
+	for (int i = 0; i < 3; i++)
+		be->ops->free(be, p[i]);
 	return rc;
 }
 

@@ -19,14 +19,10 @@ static int open_device(struct dlb_profile_command *w, const char *text, struct d
 	    (text[used] && (sscanf(text + used, "/%d%n", &threads, &used) != 1 || strchr(text, '/')[used] ||
 			    threads < 1))) {
 		dlb_fail(err, NULL, "no device '%s'", text);
-		return dlb_hint(err, "devices are named as in cpu or cpu/4, which has 4 threads");
+		return dlb_hint(err, "devices are named as in cpu, cpu/4, which has 4 threads, or cuda");
 	}
-	const struct dlb_backend_ops *ops = dlb_backend_find(backend);
-	if (!ops) {
-		dlb_fail(err, NULL, "no device '%s'", text);
-		return dlb_hint(err, "there is 'cpu', and 'cpu/4' of 4 threads");
-	}
-	if (ops->open(0, threads, &d->be, err))
+	const struct dlb_backend_ops *ops = dlb_backend_load(backend, err);
+	if (!ops || ops->open(0, threads, &d->be, err))
 		return -1;
 	d->name = dlb_cluster_kind_name(&w->arena, backend, threads);
 	w->n_devices++;

@@ -1,6 +1,7 @@
 /* Opens and closes what a run needs: device, weights, programs with their engines, data, evaluation, log,
  * checkpoints. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/data.h"
@@ -24,14 +25,17 @@ static int open_device(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_node *node = &r->job.cluster.node[r->rank];
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
-	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
+	const struct dlb_backend_ops *ops;
+	char where[100];
 
 	/* before any memory is touched */
 	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
 		return -1;
-	if (!ops)
-		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank,
-				kind->name, kind->backend);
+	ops = dlb_backend_load(kind->backend, err);
+	if (!ops) {
+		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
+		return dlb_error_at(err, where);
+	}
 	return ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err);
 }
 

@@ -20,7 +20,7 @@ struct byte_range { size_t begin, end; };
 
 bool dlb_is_host_memory(const struct dlb_backend *be)
 {
-	return !strcmp(be->ops->name, "cpu");
+	return be->ops->is_host_memory;
 }
 
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes)

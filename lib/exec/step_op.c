@@ -28,7 +28,8 @@ static void choose_place(struct dest_choice *w)
 	*w->out = w->is_there ? w->there : w->here;
 }
 
-static void run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run *r)
+/* -1 with err, which names the op: the device reports a failure. */
+static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run *r, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	struct dlb_runtime *g = e->runtime;
@@ -41,7 +42,8 @@ static void run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_ru
 	r->vertex = a->vertex;
 	r->first_sample = a->first_sample;
 	a->kernel->run(a->kernel, r);
-	g->be->ops->sync(g->be);
+	if (g->be->ops->sync(g->be, err))
+		return dlb_error_at(err, e->graph->op[a->op].name);
 	dlb_slow_end(&g->slow, &time, &e->least[a->compute]);
 	e->view.start_s[a->compute] = time.start_s - t->origin_s;
 	e->view.end_s[a->compute] = time.end_s - t->origin_s;
@@ -49,6 +51,7 @@ static void run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_ru
 	e->took_s[a->compute] = time.took_s;
 	if (a->dest_choice)
 		a->dest_choice->kernel_s = time.took_s;
+	return 0;
 }
 
 /* Called when the times of the last message's copy and of the next kernel are known. */
@@ -257,16 +260,16 @@ static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op 
 }
 
 /* Predicts weights `distance` steps later, by the present smoothed gradient. */
-static void predict(struct op_pass *t, const struct step_op *a)
+static int predict(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
 	struct dlb_run r = t->run;
 
 	if (live == t->step)		/* nothing to predict: the weight is read as it is */
-		return;
+		return 0;
 	r.distance = (double)(t->step - live);
 	r.step = live > 0 ? (uint64_t)live : 1;
-	run_kernel(t, a, &r);
+	return run_kernel(t, a, &r, err);
 }
 
 static void add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s)
@@ -282,8 +285,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 {
 	struct dlb_engine *e = t->e;
 	const double clip = t->run.grad_scale;
+	int rc;
 
-	(void)err;
 	if (a->preconditioned)
 		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
 	/* updates count from 1 (bias correction) */
@@ -291,11 +294,10 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	if (a->update && e->view.program->async && e->clip.n_ways)
 		t->run.grad_scale = e->grad_scale[t->step % e->ring];
 	t->run.not_finite = a->update && a->watched >= 0 ? &t->not_finite : NULL;
-	if (a->predict)
-		predict(t, a);
-	else
-		run_kernel(t, a, &t->run);
+	rc = a->predict ? predict(t, a, err) : run_kernel(t, a, &t->run, err);
 	t->run.grad_scale = clip;
+	if (rc)
+		return -1;
 	if (t->not_finite && e->view.not_finite < 0)
 		e->view.not_finite = a->watched;
 	if (e->view.program->async && a->loss >= 0)
@@ -309,7 +311,7 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 
 /* Makes the moments of bucket b that this replica adds. A replica without samples adds zeros, and its own
  * moments stay. */
-static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step)
+static int make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step, struct dlb_error *err)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
 	struct dlb_op_time time = dlb_slow_start(&e->runtime->slow);
@@ -326,8 +328,10 @@ static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t s
 		else
 			h->kernel->run(h->kernel, &r);
 	}
-	e->runtime->be->ops->sync(e->runtime->be);
+	if (e->runtime->be->ops->sync(e->runtime->be, err))
+		return -1;
 	end_work(e, &time);
+	return 0;
 }
 
 /* --sync: tells rank 0 that this node has computed, and waits for its command to go on. */
@@ -349,9 +353,8 @@ static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_e
 
 static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	(void)err;
-	if (t->e->half)
-		make_halves(t->e, a->tag, t->run, t->step);
+	if (t->e->half && make_halves(t->e, a->tag, t->run, t->step, err))
+		return -1;
 	dlb_slow_settle(&t->e->runtime->slow);
 	dlb_sync_start(t->e->sync, a->tag, t->step);
 	return 0;

@@ -135,7 +135,7 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 	if (!rc) {
 		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };
 		k->run(k, &run);
-		ops->sync(be);
+		rc = ops->sync(be, err);
 	}
 	for (int i = 0; i < io->n_out && !rc; i++) {
 		out[i] = NULL;

@@ -1,4 +1,4 @@
-/* Back ends: one constant table each (cpu, later cuda), found through dlb_backends[].
+/* Back ends: one constant table each (cpu, cuda), found by name through backends.c.
  *
  * A back end owns memory and makes *kernels*. A kernel is prepared once for concrete shapes (primitives,
  * descriptors, strides) and run many times; a run allocates nothing. Operators (lib/op) are written once over
@@ -320,6 +320,9 @@ struct dlb_backend {
 };
 struct dlb_backend_ops {
 	const char *name;				/* "cpu" */
+	/* Buffers lie in host memory: the host may read and write them, and kernels may be of `host`. Else
+	 * only upload, download and kernels reach them. */
+	bool is_host_memory;
 	int (*n_devices)(void);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
@@ -328,7 +331,8 @@ struct dlb_backend_ops {
 	void (*free)(struct dlb_backend *b, void *p);
 	void (*upload)(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
-	void (*sync)(struct dlb_backend *b);		/* waits for everything queued */
+	/* Waits for everything queued. -1 with err: something failed since the last call. */
+	int (*sync)(struct dlb_backend *b, struct dlb_error *err);
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
 	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
@@ -366,8 +370,11 @@ struct dlb_backend_ops {
 	int (*host)(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
 		    size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
 };
-/* Rows of backends.c, the only file with #ifdef DLB_CUDA; ends with NULL. */
-extern const struct dlb_backend_ops *const dlb_backends[];
-const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: none */
+/* Name of back end i of the table in backends.c ("cpu", "cuda"); NULL after the last. */
+const char *dlb_backend_name(int i);
+/* The operations of that back end; a plug-in is loaded. NULL with err: no such back end, no plug-in, or no
+ * device that it could use. */
+const struct dlb_backend_ops *dlb_backend_load(const char *name, struct dlb_error *err);
+const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: dlb_backend_load's reasons */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
 #endif

@@ -31,6 +31,8 @@ static bool types_fit(const struct dlb_map_desc *d, enum dlb_dtype *of)
 		return false;
 	if (shape == LOGIC && in != DLB_BOOL)
 		return false;
+	if ((shape == REALS && !dlb_dtype_is_float(*of)) || (shape == INTEGERS && !dlb_dtype_is_int(*of)))
+		return false;
 	if (*of == DLB_BOOL && (shape == COMPARES || shape == LOGIC || shape == SELECTS))
 		*of = DLB_U8;
 	return true;

@@ -23,6 +23,17 @@ static bool find_here(char *here, size_t size)
 	return true;
 }
 
+bool dlb_share_beside(const char *name, char *path, size_t size)
+{
+	char here[3000];
+	int length;
+
+	if (!find_here(here, sizeof here))
+		return false;
+	length = snprintf(path, size, "%s/%s", here, name);
+	return length > 0 && (size_t)length < size;
+}
+
 static bool there(const char *root, const char *share, const char *folder, const char *name, char *path,
 		  size_t size)
 {

@@ -23,6 +23,31 @@ static struct dlb_rng rng;
 static struct dlb_backend be;
 static long n_checks;
 
+/* Opens the back end that DLB_TEST_BACKEND names ("cpu"); the stand-in for CUDA with DLB_CUDA_HOST_UNIFIED=1,
+ * since these tests keep operands in host memory. */
+static inline void open_backend(void)
+{
+	const char *name = getenv("DLB_TEST_BACKEND"), *threads = getenv("THREADS");
+	const struct dlb_backend_ops *ops;
+	struct dlb_error err = { .what = "" };
+
+	ops = dlb_backend_load(name ? name : "cpu", &err);
+	if (!ops || ops->open(0, threads ? atoi(threads) : 1, &be, &err)) {
+		dlb_error_print(stderr, "test", -1, &err);
+		exit(1);
+	}
+}
+
+/* Lets be use its ith level: those of the instruction set for the cpu, one for others. False: there is none. */
+static inline bool use_level(int i)
+{
+	const bool has_levels = !strcmp(be.ops->name, "cpu");
+
+	if (has_levels && dlb_cpu_level(i))
+		be.ops = dlb_cpu_level(i);
+	return has_levels ? dlb_cpu_level(i) != NULL : i == 0;
+}
+
 static inline struct dlb_desc desc(enum dlb_dtype t, enum dlb_layout l, int n, const int64_t *dim)
 {
 	struct dlb_desc d = { .dtype = t, .layout = n >= 3 ? l : DLB_PLAIN, .n_dims = n };

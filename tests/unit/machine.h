@@ -48,6 +48,36 @@ static void load_constants(struct machine *m)
 	dlb_arena_release(&a);
 }
 
+/* Operand i of an op with its descriptors. */
+static const struct dlb_desc *operand_desc(const struct dlb_op_io *io, int i)
+{
+	return i < io->n_in ? &io->in[i] : &io->out[i - io->n_in];
+}
+
+/* Replaces operands in host memory by copies in the back end's. */
+static void to_device(struct machine *m, const struct dlb_op_io *io, void **p)
+{
+	for (int i = 0; !m->be.ops->is_host_memory && i < io->n_in + io->n_out; i++) {
+		const void *host = p[i];
+
+		if (!host)
+			continue;
+		p[i] = m->be.ops->alloc(&m->be, dlb_desc_bytes(operand_desc(io, i)));
+		m->be.ops->upload(&m->be, p[i], host, dlb_desc_bytes(operand_desc(io, i)));
+	}
+}
+
+static void from_device(struct machine *m, const struct dlb_op *o, const struct dlb_op_io *io, void **p)
+{
+	for (int i = 0; !m->be.ops->is_host_memory && i < io->n_in + io->n_out; i++) {
+		const int t = i < io->n_in ? -1 : o->out[i - io->n_in];
+
+		if (t >= 0 && p[i])
+			m->be.ops->download(&m->be, m->v[t].data, p[i], dlb_desc_bytes(operand_desc(io, i)));
+		m->be.ops->free(&m->be, p[i]);
+	}
+}
+
 static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_io *io, struct dlb_error *err)
 {
 	void **p = dlb_xcalloc((size_t)(io->n_in + io->n_out) + 1, sizeof *p), *scratch = NULL;
@@ -78,8 +108,10 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 					   .scratch = (scratch = m->be.ops->alloc(&m->be,
 										  k->scratch_bytes + 1)) };
 
+		to_device(m, io, p);
 		k->run(k, &r);
-		m->be.ops->sync(&m->be);
+		rc = m->be.ops->sync(&m->be, err);
+		from_device(m, o, io, p);
 	}
 	if (scratch)
 		m->be.ops->free(&m->be, scratch);

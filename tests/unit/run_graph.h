@@ -88,7 +88,7 @@ static inline void test_run_phase(struct test_run *r, enum dlb_phase last)
 	for (int i = 0; i < r->g->n_ops; i++)
 		if (r->g->op[i].phase <= last && r->g->op[i].phase != DLB_UPDATE)
 			test_run_op(r, i);
-	r->be->ops->sync(r->be);
+	assert(!r->be->ops->sync(r->be, NULL));
 }
 
 static inline int test_tensor(const struct dlb_graph *g, const char *name)

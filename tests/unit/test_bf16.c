@@ -114,7 +114,7 @@ static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct 
 		p_out[i] = mixed ? out[i].mixed : out[i].f32;
 	const struct dlb_run r = { .in = p_in, .out = p_out, .scratch = scratch, .weight_version = 3 };
 	k->run(k, &r);
-	be.ops->sync(&be);
+	assert(!be.ops->sync(&be, NULL));
 	be.ops->free(&be, scratch);
 	dlb_kernel_free(k);
 }

@@ -523,13 +523,9 @@ int main(void)
 	printf("seed %llu\n", (unsigned long long)seed);
 	assert(dlb_backend_find("cpu") && !dlb_backend_find("abacus"));
 	assert(IS(dlb_backend_find("cpu")->open(1, 1, &be, &err), ==, -1));
-	if (dlb_backend_find("cpu")->open(0, getenv("THREADS") ? atoi(getenv("THREADS")) : 1, &be, &err)) {
-		dlb_error_print(stderr, "test_kernels", -1, &err);
-		return 1;
-	}
+	open_backend();
 	/* every level of the instruction set that this machine has */
-	for (int i = 0; dlb_cpu_level(i); i++) {
-		be.ops = dlb_cpu_level(i);
+	for (int i = 0; use_level(i); i++) {
 		gemms();
 		weight_versions();
 		convs();

@@ -102,9 +102,11 @@ void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_
 		memcpy(dst, src, bytes);
 }
 
-void dlb_cpu_sync(struct dlb_backend *b)
+int dlb_cpu_sync(struct dlb_backend *b, struct dlb_error *err)
 {
-	dnnl_stream_wait(cpu_of(b)->stream);
+	const dnnl_status_t s = dnnl_stream_wait(cpu_of(b)->stream);
+
+	return s == dnnl_success ? 0 : dlb_fail(err, NULL, "oneDNN: %s", dlb_cpu_dnnl_text(s));
 }
 
 void *dlb_cpu_aligned(size_t bytes)

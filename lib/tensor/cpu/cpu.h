@@ -33,7 +33,7 @@ void dlb_cpu_close(struct dlb_backend *b);
 void *dlb_cpu_alloc(struct dlb_backend *b, size_t bytes);
 void dlb_cpu_free(struct dlb_backend *b, void *p);
 void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes);
-void dlb_cpu_sync(struct dlb_backend *b);
+int dlb_cpu_sync(struct dlb_backend *b, struct dlb_error *err);
 int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		 struct dlb_error *err);
 int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,

@@ -3,6 +3,7 @@
 
 const struct dlb_backend_ops dlb_cpu_ops = {
 	.name = "cpu",
+	.is_host_memory = true,
 	.n_devices = dlb_cpu_n_devices,
 	.open = dlb_cpu_open,
 	.close = dlb_cpu_close,

@@ -1,0 +1,93 @@
+/* Internal to the cuda back end, a plug-in (tensor/plugin.h): products by cuBLAS, everything else by our own
+ * kernels (NAME.cu beside NAME.c), which are embedded as fatbins and loaded when a device is opened.
+ *
+ * One stream per opened device. Kernels and copies are queued on it; a failure is kept until sync reports it.
+ * Results repeat bit for bit on one kind of device: cuBLAS has one workspace of its own on one stream, sums
+ * are in a fixed order, nothing adds atomically. */
+#ifndef DLB_TENSOR_CUDA_CUDA_H
+#define DLB_TENSOR_CUDA_CUDA_H
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include "tensor/cuda/kernels.h"
+#include "tensor/nest.h"
+
+/* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
+#define CUDA_MODULES(X) X(map)
+enum {
+#define X(name) CUDA_MODULE_##name,
+	CUDA_MODULES(X)
+#undef X
+	CUDA_N_MODULES
+};
+
+/* dlb_backend.self */
+struct cuda {
+	int device, processors;		/* streaming multiprocessors */
+	cudaStream_t stream;
+	cublasHandle_t blas;
+	void *blas_workspace;
+	cudaLibrary_t module[CUDA_N_MODULES];
+	/* the first failure since the last sync; "" : none */
+	char failed[256];
+};
+static inline struct cuda *cuda_of(struct dlb_backend *b) { return b->self; }
+
+/* Notes that `call` failed with that status, unless a failure is noted already; success is no failure. */
+void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status);
+void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status);
+
+/* Our kernel of that name: "map_f32". NULL with err: no module has it. */
+cudaKernel_t dlb_cuda_find(struct cuda *c, const char *name, struct dlb_error *err);
+/* As dlb_cuda_find(STEM_TYPE): "f32" and so on; bool is u8. NULL: there is no such kernel. */
+cudaKernel_t dlb_cuda_find_typed(struct cuda *c, const char *stem, enum dlb_dtype type);
+/* Queues kernel f with the struct `args`, for `count` elements (a thread each), or so many rows (a block
+ * each); nothing for 0. */
+void dlb_cuda_launch(struct cuda *c, cudaKernel_t f, void *args, int64_t count);
+void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t rows);
+/* Copies the run's operands into those of a kernel. */
+void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);
+struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);
+
+/* A kernel that is one launch of `args`, whose operands are the run's. `args` is copied. Rows: a block per
+ * row. Owned by *k. */
+struct cuda_launch { cudaKernel_t f; int n_in, n_out; int64_t count; bool rows; size_t scratch_bytes; };
+void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const void *args, size_t bytes,
+		     struct dlb_kernel **k);
+
+extern const struct dlb_backend_ops dlb_cuda_ops;
+
+int dlb_cuda_n_devices(void);
+/* As dlb_plugin.n_devices. */
+int dlb_cuda_count(struct dlb_error *err);
+int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
+void dlb_cuda_close(struct dlb_backend *b);
+void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes);
+void dlb_cuda_free(struct dlb_backend *b, void *p);
+void dlb_cuda_upload(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
+void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_t bytes);
+int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err);
+#define PREPARE(name) \
+	int dlb_cuda_##name(struct dlb_backend *b, const struct dlb_##name##_desc *d, struct dlb_kernel **k, \
+			    struct dlb_error *err)
+PREPARE(gemm);
+PREPARE(product);
+PREPARE(conv);
+PREPARE(pool);
+PREPARE(softmax);
+PREPARE(norm);
+PREPARE(attention);
+PREPARE(dropout);
+PREPARE(cell);
+PREPARE(loss);
+PREPARE(map);
+PREPARE(reduce);
+PREPARE(copy);
+PREPARE(accumulate);
+PREPARE(square_sum);
+PREPARE(update);
+int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
+			struct dlb_error *err);
+int dlb_cuda_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
+		  size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
+#endif

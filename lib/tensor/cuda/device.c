@@ -1,0 +1,297 @@
+/* The cuda back end: devices, memory, copies, launches. See cuda.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/cuda.h"
+#include "util/mem.h"
+
+enum { BLAS_WORKSPACE = 32 << 20, BLOCKS_PER_PROCESSOR = 8 };
+
+#define X(name) extern const unsigned char dlb_fatbin_##name[];
+CUDA_MODULES(X)
+#undef X
+static const struct { const char *name; const void *code; } modules[CUDA_N_MODULES] = {
+#define X(name) { #name, dlb_fatbin_##name },
+	CUDA_MODULES(X)
+#undef X
+};
+
+/* ---- failures ---- */
+void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status)
+{
+	if (status != cudaSuccess && !*c->failed)
+		snprintf(c->failed, sizeof c->failed, "%s: %s", call, cudaGetErrorString(status));
+}
+
+void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status)
+{
+	if (status != CUBLAS_STATUS_SUCCESS && !*c->failed)
+		snprintf(c->failed, sizeof c->failed, "%s: %s", call, cublasGetStatusString(status));
+}
+
+#define NOTE(c, call) dlb_cuda_note(c, #call, call)
+
+/* ---- devices ---- */
+int dlb_cuda_count(struct dlb_error *err)
+{
+	int n = 0;
+	const cudaError_t status = cudaGetDeviceCount(&n);
+
+	if (status == cudaSuccess && n > 0)
+		return n;
+	dlb_fail(err, NULL, "back end 'cuda': %s",
+		 status == cudaSuccess ? "there is no device" : cudaGetErrorString(status));
+	return 0;
+}
+
+int dlb_cuda_n_devices(void)
+{
+	return dlb_cuda_count(NULL);
+}
+
+/* Runs one call while a device is opened: -1 with err, which names it. */
+#define OPEN_TRY(call) \
+	do { \
+		const cudaError_t status_ = call; \
+		if (status_ != cudaSuccess) \
+			return dlb_fail(err, NULL, "device cuda:%d: %.40s: %s", c->device, #call, \
+					cudaGetErrorString(status_)); \
+	} while (0)
+
+static int load_modules(struct cuda *c, struct dlb_error *err)
+{
+	for (int i = 0; i < CUDA_N_MODULES; i++) {
+		const cudaError_t status = cudaLibraryLoadData(&c->module[i], modules[i].code, NULL, NULL, 0,
+							       NULL, NULL, 0);
+
+		if (status != cudaSuccess)
+			return dlb_fail(err, NULL, "device cuda:%d: kernels '%s' cannot be loaded: %s",
+					c->device, modules[i].name, cudaGetErrorString(status));
+	}
+	return 0;
+}
+
+static int open_blas(struct cuda *c, struct dlb_error *err)
+{
+	cublasStatus_t s = cublasCreate(&c->blas);
+
+	if (s == CUBLAS_STATUS_SUCCESS)
+		s = cublasSetStream(c->blas, c->stream);
+	OPEN_TRY(cudaMalloc(&c->blas_workspace, BLAS_WORKSPACE));
+	if (s == CUBLAS_STATUS_SUCCESS)
+		s = cublasSetWorkspace(c->blas, c->blas_workspace, BLAS_WORKSPACE);
+	return s == CUBLAS_STATUS_SUCCESS ? 0 :
+		       dlb_fail(err, NULL, "device cuda:%d: cannot open cuBLAS: %s", c->device,
+				cublasGetStatusString(s));
+}
+
+static int open_parts(struct cuda *c, struct dlb_error *err)
+{
+	OPEN_TRY(cudaSetDevice(c->device));
+	OPEN_TRY(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device));
+	OPEN_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	return load_modules(c, err) || open_blas(c, err) ? -1 : 0;
+}
+
+static void close_parts(struct cuda *c)
+{
+	if (c->blas)
+		cublasDestroy(c->blas);
+	if (c->blas_workspace)
+		cudaFree(c->blas_workspace);
+	for (int i = 0; i < CUDA_N_MODULES; i++)
+		if (c->module[i])
+			cudaLibraryUnload(c->module[i]);
+	if (c->stream)
+		cudaStreamDestroy(c->stream);
+	free(c);
+}
+
+int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
+{
+	const int n = dlb_cuda_count(err);
+	struct cuda *c;
+
+	if (!n)
+		return -1;
+	if (device < 0 || device >= n)
+		return dlb_fail(err, NULL, "no device cuda:%d; there are %d", device, n);
+	if (n_threads != 1)
+		return dlb_fail(err, NULL, "a node of back end 'cuda' has one thread, not %d", n_threads);
+	c = dlb_xcalloc(1, sizeof *c);
+	c->device = device;
+	if (open_parts(c, err)) {
+		close_parts(c);
+		return -1;
+	}
+	*out = (struct dlb_backend){ .ops = &dlb_cuda_ops, .device = device, .n_threads = 1, .self = c };
+	return 0;
+}
+
+void dlb_cuda_close(struct dlb_backend *b)
+{
+	if (b->self)
+		close_parts(cuda_of(b));
+	memset(b, 0, sizeof *b);
+}
+
+/* ---- memory ---- */
+void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
+{
+	struct cuda *c = cuda_of(b);
+	void *p = NULL;
+
+	bytes = bytes ? bytes : 1;
+	if (cudaMalloc(&p, bytes) != cudaSuccess) {
+		cudaGetLastError();	/* the caller reports it: nothing else has failed */
+		return NULL;
+	}
+	NOTE(c, cudaMemsetAsync(p, 0, bytes, c->stream));
+	return p;
+}
+
+void dlb_cuda_free(struct dlb_backend *b, void *p)
+{
+	struct cuda *c = cuda_of(b);
+
+	NOTE(c, cudaStreamSynchronize(c->stream));	/* kernels in the queue may use it */
+	NOTE(c, cudaFree(p));
+}
+
+/* The caller may change `host` at once, so both directions wait. */
+static void copy_bytes(struct cuda *c, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
+{
+	if (!bytes)
+		return;
+	NOTE(c, cudaMemcpyAsync(dst, src, bytes, kind, c->stream));
+	NOTE(c, cudaStreamSynchronize(c->stream));
+}
+
+void dlb_cuda_upload(struct dlb_backend *b, void *dst, const void *host, size_t bytes)
+{
+	copy_bytes(cuda_of(b), dst, host, bytes, cudaMemcpyHostToDevice);
+}
+
+void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_t bytes)
+{
+	copy_bytes(cuda_of(b), host, src, bytes, cudaMemcpyDeviceToHost);
+}
+
+int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
+{
+	struct cuda *c = cuda_of(b);
+
+	NOTE(c, cudaStreamSynchronize(c->stream));
+	if (!*c->failed)
+		return 0;
+	dlb_fail(err, NULL, "device cuda:%d: %s", c->device, c->failed);
+	*c->failed = '\0';
+	return -1;
+}
+
+/* ---- our kernels ---- */
+static cudaKernel_t find(struct cuda *c, const char *name)
+{
+	cudaKernel_t f = NULL;
+
+	for (int i = 0; i < CUDA_N_MODULES; i++)
+		if (cudaLibraryGetKernel(&f, c->module[i], name) == cudaSuccess)
+			return f;
+	return NULL;
+}
+
+cudaKernel_t dlb_cuda_find(struct cuda *c, const char *name, struct dlb_error *err)
+{
+	cudaKernel_t f = find(c, name);
+
+	if (!f)
+		dlb_fail(err, NULL, "device cuda:%d: no kernel '%s' in this plug-in", c->device, name);
+	return f;
+}
+
+cudaKernel_t dlb_cuda_find_typed(struct cuda *c, const char *stem, enum dlb_dtype type)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "%s_%s", stem, type == DLB_BOOL ? "u8" : dlb_dtype_name(type));
+	return find(c, name);
+}
+
+static void launch(struct cuda *c, cudaKernel_t f, void *args, int64_t blocks)
+{
+	const int64_t most = (int64_t)c->processors * BLOCKS_PER_PROCESSOR;
+	cudaLaunchConfig_t config = { .stream = c->stream };
+	void *list[] = { args };
+
+	if (blocks < 1)
+		return;
+	config.gridDim = (dim3){ (unsigned)(blocks < most ? blocks : most), 1, 1 };
+	config.blockDim = (dim3){ CUDA_THREADS, 1, 1 };
+	NOTE(c, cudaLaunchKernelExC(&config, (const void *)f, list));
+}
+
+void dlb_cuda_launch(struct cuda *c, cudaKernel_t f, void *args, int64_t count)
+{
+	launch(c, f, args, (count + CUDA_THREADS - 1) / CUDA_THREADS);
+}
+
+void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t rows)
+{
+	launch(c, f, args, rows);
+}
+
+void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out)
+{
+	for (int i = 0; i < n_in; i++)
+		p->in[i] = r->in[i];
+	for (int i = 0; i < n_out; i++)
+		p->out[i] = r->out[i];
+	p->scratch = r->scratch;
+}
+
+struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n)
+{
+	struct cuda_nest c = { .n_dims = n->n_dims,
+			       .n_operands = n->n_operands,
+			       .count = dlb_nest_count(n, n->n_dims) };
+
+	memcpy(c.dim, n->dim, sizeof c.dim);
+	memcpy(c.stride, n->stride, sizeof c.stride);
+	return c;
+}
+
+/* ---- kernels of one launch ---- */
+struct simple_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct cuda_launch l;
+	_Alignas(16) char args[];	/* begins with struct cuda_operands */
+};
+
+static void simple_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct simple_kernel *s = (struct simple_kernel *)k;
+
+	dlb_cuda_operands((struct cuda_operands *)s->args, r, s->l.n_in, s->l.n_out);
+	(s->l.rows ? dlb_cuda_launch_rows : dlb_cuda_launch)(s->c, s->l.f, s->args, s->l.count);
+}
+
+static void simple_free(struct dlb_kernel *k)
+{
+	free(k);
+}
+
+void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const void *args, size_t bytes,
+		     struct dlb_kernel **k)
+{
+	struct simple_kernel *s = dlb_xcalloc(1, sizeof *s + bytes);
+
+	s->c = cuda_of(b);
+	s->l = *l;
+	memcpy(s->args, args, bytes);
+	s->k = (struct dlb_kernel){
+		.run = simple_run, .free = simple_free, .scratch_bytes = l->scratch_bytes, .impl = "cuda"
+	};
+	*k = &s->k;
+}

@@ -1,0 +1,20 @@
+/* What the arguments of our kernels have in common, for the host's C and the device's code.
+ *
+ * Every kernel takes one struct by value, at most 4 KB, which begins with its operands. All pointers into device
+ * memory are among the operands. The structs are in NAME.h beside NAME.c and NAME.cu. */
+#ifndef DLB_TENSOR_CUDA_KERNELS_H
+#define DLB_TENSOR_CUDA_KERNELS_H
+#include "tensor/backend.h"
+
+enum { CUDA_IN = 10, CUDA_OUT = 6, CUDA_THREADS = 256 };	/* operands; threads of a block */
+struct cuda_operands {
+	const void *in[CUDA_IN];
+	void *out[CUDA_OUT];
+	void *scratch;
+};
+/* Loops [0, n_dims) over n_operands with strides in elements, outermost first; count: iterations. */
+struct cuda_nest {
+	int n_dims, n_operands;
+	int64_t count, dim[DLB_MAX_DIMS], stride[4][DLB_MAX_DIMS];
+};
+#endif

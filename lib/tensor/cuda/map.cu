@@ -1,0 +1,209 @@
+/* Elementwise functions with broadcasting: one kernel for each type, which chooses among the lines of
+ * map_list.h. All threads choose alike. */
+#include "tensor/cuda/device.cuh"
+extern "C" {
+#include "tensor/cuda/map.h"
+}
+
+/* Values of one element. mask: a as bool, for functions that choose and logic. */
+template <typename T> struct operands { T a, b, c, alpha, beta; bool mask; };
+
+template <typename T> static __device__ T python_mod(T a, T b)
+{
+	const T r = F(fmod)(a, b);
+
+	return r == 0 ? (b < 0 || 1 / b < 0 ? (T)-0.0 : (T)0) : (r < 0) != (b < 0) ? r + b : r;
+}
+
+#define LOAD(v) const T a = v.a, b = v.b, c = v.c, alpha = v.alpha, beta = v.beta; \
+	(void)a, (void)b, (void)c, (void)alpha, (void)beta
+#define CASE(name, expr) case DLB_MAP_##name: return (T)(expr);
+
+/* ---- floating types ---- */
+#define ADD(a, b) ((a) + (b))
+#define SUB(a, b) ((a) - (b))
+#define MUL(a, b) ((a) * (b))
+#define DIV(a, b) ((a) / (b))
+#define NEG(a) (-(a))
+#define NEGATIVE(a) ((a) < 0)
+#define POW(a, b) F(pow)(a, b)
+#define FMOD(a, b) F(fmod)(a, b)
+#define MOD(a, b) python_mod(a, b)
+template <typename T> static __device__ T real_number(int fn, const operands<T> &v)
+{
+	LOAD(v);
+	switch (fn) {
+#define MAP(name, n, expr) CASE(name, expr)
+#define MAP_INT(name, n, expr)
+#define MAP_COMPARE(name, n, expr)
+#define MAP_LOGIC(name, n, expr)
+#define MAP_SELECT(name, n, expr)
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return 0;
+}
+template <typename T> static __device__ T real_chosen(int fn, const operands<T> &v)
+{
+	const bool a = v.mask;
+	const T b = v.b, c = v.c, alpha = v.alpha;
+
+	switch (fn) {
+#define MAP(name, n, expr)
+#define MAP_SELECT(name, n, expr) CASE(name, expr)
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return 0;
+}
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef NEG
+#undef NEGATIVE
+#undef POW
+#undef FMOD
+#undef MOD
+
+/* ---- integers: wrap as two's complement; x / 0 = 0 ---- */
+#define ADD(a, b) ((T)((uint64_t)(a) + (uint64_t)(b)))
+#define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
+#define MUL(a, b) ((T)((uint64_t)(a) * (uint64_t)(b)))
+#define NEG(a) ((T)(0 - (uint64_t)(a)))
+#define NEGATIVE(a) (!((a) > 0) && (a) != 0)
+#define IS_MINUS_1(b) ((b) == (T)-1 && (T)-1 < 1)
+#define DIV(a, b) ((T)((b) == 0 ? 0 : IS_MINUS_1(b) ? NEG(a) : (T)((a) / (b))))
+#define FMOD(a, b) ((T)((b) == 0 || IS_MINUS_1(b) ? 0 : (T)((a) % (b))))
+#define MOD(a, b) ((T)(FMOD(a, b) != 0 && (FMOD(a, b) < 1) != ((b) < 1) ? FMOD(a, b) + (b) : FMOD(a, b)))
+#define SHIFTS_ALL(b) (NEGATIVE(b) || (uint64_t)(b) >= 8 * sizeof(T))
+#define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
+
+/* a^b modulo 2^64; negative powers give the integer part of the real result. */
+static __device__ uint64_t int_pow(uint64_t a, int64_t b)
+{
+	uint64_t r = 1;
+
+	if (b < 0)
+		return a == 1 ? 1 : 0;
+	for (; b; b >>= 1, a *= a)
+		if (b & 1)
+			r *= a;
+	return r;
+}
+template <typename T> static __device__ T int_number(int fn, const operands<T> &v)
+{
+	LOAD(v);
+	switch (fn) {
+#define MAP(name, n, expr) CASE(name, expr)
+#define MAP_FLOAT(name, n, expr)
+#define MAP_COMPARE(name, n, expr)
+#define MAP_LOGIC(name, n, expr)
+#define MAP_SELECT(name, n, expr)
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return 0;
+}
+template <typename T> static __device__ T int_chosen(int fn, const operands<T> &v)
+{
+	const bool a = v.mask;
+	const T b = v.b, c = v.c, alpha = v.alpha;
+
+	switch (fn) {
+#define MAP(name, n, expr)
+#define MAP_SELECT(name, n, expr) CASE(name, expr)
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return 0;
+}
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef NEG
+#undef NEGATIVE
+#undef POW
+#undef FMOD
+#undef MOD
+
+/* ---- comparisons and logic ---- */
+template <typename T> static __device__ bool compared(int fn, const operands<T> &v)
+{
+	LOAD(v);
+	switch (fn) {
+#define MAP(name, n, expr)
+#define MAP_COMPARE(name, n, expr) case DLB_MAP_##name: return expr;
+#define MAP_LOGIC(name, n, expr) case DLB_MAP_##name: return expr;
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return false;
+}
+
+enum kind { NUMBER, COMPARED, CHOSEN };
+static __device__ enum kind kind_of(int fn)
+{
+	switch (fn) {
+#define MAP(name, n, expr)
+#define MAP_COMPARE(name, n, expr) case DLB_MAP_##name: return COMPARED;
+#define MAP_LOGIC(name, n, expr) case DLB_MAP_##name: return COMPARED;
+#define MAP_SELECT(name, n, expr) case DLB_MAP_##name: return CHOSEN;
+#include "tensor/map_list.h"
+#undef MAP
+	}
+	return NUMBER;
+}
+
+template <typename T> static __device__ T value(const struct cuda_map &m, int i, const int64_t *at)
+{
+	return m.nest.n_operands > i + 1 ? ((const T *)m.p.in[i])[at[i + 1]] : (T)0;
+}
+
+template <typename T, typename Number, typename Chosen>
+static __device__ void map(const struct cuda_map &m, T alpha, T beta, Number number, Chosen chosen)
+{
+	const enum kind kind = kind_of(m.fn);
+
+	for (EACH(i, m.nest.count)) {
+		operands<T> v;
+		int64_t at[4];
+
+		seek(m.nest, i, at);
+		v.mask = kind == CHOSEN && value<uint8_t>(m, 0, at);
+		v.a = kind == CHOSEN ? (T)0 : value<T>(m, 0, at);
+		v.b = value<T>(m, 1, at);
+		v.c = value<T>(m, 2, at);
+		v.alpha = alpha;
+		v.beta = beta;
+		if (kind == COMPARED)
+			((uint8_t *)m.p.out[0])[at[0]] = compared(m.fn, v);
+		else
+			((T *)m.p.out[0])[at[0]] = kind == CHOSEN ? chosen(m.fn, v) : number(m.fn, v);
+	}
+}
+
+#define REAL(T, name) \
+KERNEL(map_##name, cuda_map) { map<T>(a, (T)a.alpha, (T)a.beta, real_number<T>, real_chosen<T>); }
+REAL(float, f32)
+REAL(double, f64)
+
+/* The parameter as an integer of the type: limited to its range; NaN is 0. */
+template <typename T> static __device__ T limited(double v, int64_t least, int64_t most)
+{
+	return (T)(v != v ? 0 : v <= (double)least ? least : v >= (double)most ? most : (int64_t)v);
+}
+#define INTEGER(T, name, least, most) \
+KERNEL(map_##name, cuda_map) \
+{ \
+	map<T>(a, limited<T>(a.alpha, least, most), limited<T>(a.beta, least, most), int_number<T>, int_chosen<T>); \
+}
+INTEGER(int8_t, i8, INT8_MIN, INT8_MAX)
+INTEGER(int16_t, i16, INT16_MIN, INT16_MAX)
+INTEGER(int32_t, i32, INT32_MIN, INT32_MAX)
+INTEGER(int64_t, i64, INT64_MIN, INT64_MAX)
+INTEGER(uint8_t, u8, 0, UINT8_MAX)
+INTEGER(uint16_t, u16, 0, UINT16_MAX)
+INTEGER(uint32_t, u32, 0, UINT32_MAX)
+INTEGER(uint64_t, u64, 0, INT64_MAX)

@@ -1,0 +1,49 @@
+/* The kernel table of the cuda back end, and what the plug-in exports. */
+#include "tensor/cuda/cuda.h"
+#include "tensor/plugin.h"
+
+/* Functions of the host cannot reach device memory. */
+int dlb_cuda_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
+		  size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err)
+{
+	(void)b, (void)fn, (void)ctx, (void)ctx_bytes, (void)scratch_bytes, (void)k, (void)err;
+	return DLB_NO_KERNEL;
+}
+
+const struct dlb_backend_ops dlb_cuda_ops = {
+	.name = "cuda",
+	.is_host_memory = false,
+	.n_devices = dlb_cuda_n_devices,
+	.open = dlb_cuda_open,
+	.close = dlb_cuda_close,
+	.alloc = dlb_cuda_alloc,
+	.free = dlb_cuda_free,
+	.upload = dlb_cuda_upload,
+	.download = dlb_cuda_download,
+	.sync = dlb_cuda_sync,
+	.gemm = dlb_cuda_gemm,
+	.product = dlb_cuda_product,
+	.conv = dlb_cuda_conv,
+	.pool = dlb_cuda_pool,
+	.batch_norm = dlb_cuda_batch_norm,
+	.softmax = dlb_cuda_softmax,
+	.norm = dlb_cuda_norm,
+	.attention = dlb_cuda_attention,
+	.dropout = dlb_cuda_dropout,
+	.cell = dlb_cuda_cell,
+	.loss = dlb_cuda_loss,
+	.map = dlb_cuda_map,
+	.reduce = dlb_cuda_reduce,
+	.copy = dlb_cuda_copy,
+	.accumulate = dlb_cuda_accumulate,
+	.square_sum = dlb_cuda_square_sum,
+	.update = dlb_cuda_update,
+	.host = dlb_cuda_host,
+};
+
+extern const struct dlb_plugin dlb_plugin;
+const struct dlb_plugin dlb_plugin = {
+	.size = DLB_PLUGIN_SIZE,
+	.ops = &dlb_cuda_ops,
+	.n_devices = dlb_cuda_count,
+};

@@ -1,0 +1,153 @@
+/* A stand-in for cuBLAS: products by OpenBLAS; those of bf16 in plain loops that add in f32. */
+#include <cblas.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cublas_v2.h"
+#include "host.h"
+
+struct cublasContext { cudaStream_t stream; };
+struct product {
+	cublasOperation_t ta, tb;
+	int m, n, k, lda, ldb, ldc, batch;
+	double alpha, beta;
+	const char *a, *b;
+	char *c;
+	long long sa, sb, sc;
+	cudaDataType type_a, type_b, type_c;
+};
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
+{
+	if (cuda_host_fails())
+		return CUBLAS_STATUS_ALLOC_FAILED;
+	*handle = calloc(1, sizeof **handle);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
+{
+	free(handle);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
+{
+	handle->stream = stream;
+	return cuda_host_fails() ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes)
+{
+	(void)handle;
+	cuda_host_must_be_device("cublasSetWorkspace", workspace, bytes);
+	return cuda_host_fails() ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasGetStatusString(cublasStatus_t status)
+{
+	return status == CUBLAS_STATUS_SUCCESS          ? "CUBLAS_STATUS_SUCCESS" :
+	       status == CUBLAS_STATUS_ALLOC_FAILED     ? "CUBLAS_STATUS_ALLOC_FAILED" :
+	       status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED" :
+							  "CUBLAS_STATUS_INVALID_VALUE";
+}
+
+static size_t bytes_of(cudaDataType t)
+{
+	return t == CUDA_R_64F ? 8 : t == CUDA_R_32F ? 4 : 2;
+}
+
+static float real_of(const char *p, cudaDataType t, long long i)
+{
+	uint32_t bits;
+	float v;
+
+	if (t == CUDA_R_32F)
+		return ((const float *)p)[i];
+	bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
+static void set_real(char *p, cudaDataType t, long long i, float v)
+{
+	uint32_t bits;
+
+	if (t == CUDA_R_32F) {
+		((float *)p)[i] = v;
+		return;
+	}
+	memcpy(&bits, &v, sizeof bits);
+	((uint16_t *)p)[i] = v != v ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void plain(const struct product *p, const char *a, const char *b, char *c)
+{
+	for (long long j = 0; j < p->n; j++)
+		for (long long i = 0; i < p->m; i++) {
+			float sum = 0;
+
+			for (long long l = 0; l < p->k; l++)
+				sum += real_of(a, p->type_a, p->ta ? l + i * p->lda : i + l * p->lda) *
+				       real_of(b, p->type_b, p->tb ? j + l * p->ldb : l + j * p->ldb);
+			sum *= (float)p->alpha;
+			if (p->beta != 0)
+				sum += (float)p->beta * real_of(c, p->type_c, i + j * p->ldc);
+			set_real(c, p->type_c, i + j * p->ldc, sum);
+		}
+}
+
+static void run(void *arg)
+{
+	const struct product *p = arg;
+	const enum CBLAS_TRANSPOSE ta = p->ta ? CblasTrans : CblasNoTrans, tb = p->tb ? CblasTrans : CblasNoTrans;
+
+	for (long long i = 0; i < p->batch; i++) {
+		const char *a = p->a + i * p->sa * (long long)bytes_of(p->type_a),
+			   *b = p->b + i * p->sb * (long long)bytes_of(p->type_b);
+		char *c = p->c + i * p->sc * (long long)bytes_of(p->type_c);
+
+		if (p->type_c == CUDA_R_64F)
+			cblas_dgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, p->alpha, (const double *)a, p->lda,
+				    (const double *)b, p->ldb, p->beta, (double *)c, p->ldc);
+		else if (p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
+			cblas_sgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, (float)p->alpha, (const float *)a,
+				    p->lda, (const float *)b, p->ldb, (float)p->beta, (float *)c, p->ldc);
+		else
+			plain(p, a, b, c);
+	}
+}
+
+/* The extent of a matrix of `rows` x `cols` in memory, columns ld apart. */
+static void must_hold(const void *p, cudaDataType t, long long rows, long long cols, int ld, long long stride,
+		      int batch)
+{
+	cuda_host_must_be_device("cublasGemmStridedBatchedEx", p,
+				 (size_t)((batch - 1) * stride + (cols - 1) * ld + rows) * bytes_of(t));
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+					  int m, int n, int k, const void *alpha, const void *A, cudaDataType Atype,
+					  int lda, long long int strideA, const void *B, cudaDataType Btype, int ldb,
+					  long long int strideB, const void *beta, void *C, cudaDataType Ctype, int ldc,
+					  long long int strideC, int batchCount, cublasComputeType_t computeType,
+					  cublasGemmAlgo_t algo)
+{
+	struct product p = { transa, transb, m, n, k, lda, ldb, ldc, batchCount, 0, 0, A, B, C,
+			     strideA, strideB, strideC, Atype, Btype, Ctype };
+
+	(void)algo;
+	if (cuda_host_fails())
+		return CUBLAS_STATUS_EXECUTION_FAILED;
+	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m ||
+	    (computeType == CUBLAS_COMPUTE_64F) != (Ctype == CUDA_R_64F))
+		return CUBLAS_STATUS_INVALID_VALUE;
+	p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
+	p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
+	must_hold(A, Atype, transa ? k : m, transa ? m : k, lda, strideA, batchCount);
+	must_hold(B, Btype, transb ? n : k, transb ? k : n, ldb, strideB, batchCount);
+	must_hold(C, Ctype, m, n, ldc, strideC, batchCount);
+	cuda_host_enqueue(handle->stream, run, &p, sizeof p);
+	return CUBLAS_STATUS_SUCCESS;
+}

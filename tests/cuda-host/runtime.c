@@ -1,0 +1,472 @@
+/* A stand-in for CUDA's runtime, over host memory, that finds what compiling cannot: a host pointer in a kernel,
+ * the host in device memory, memory that nobody wrote, a missing wait, a call whose failure is ignored. It shows
+ * order, memory and arithmetic of our code; never speed, nor the bits of NVIDIA's libraries.
+ *
+ * Device memory is a region that the host can reach only while a queued task runs; fresh memory is NaN. Work is
+ * queued and runs when something waits for it, streams in an order drawn from a seed as far as events allow.
+ *     DLB_CUDA_HOST_SEED=N      draws the order of the streams (0)
+ *     DLB_CUDA_HOST_FAIL=N      call N of this library fails, counted from 1
+ *     DLB_CUDA_HOST_MEMORY=B    bytes of device memory (4 GiB)
+ *     DLB_CUDA_HOST_DEVICES=N   number of devices (1)
+ *     DLB_CUDA_HOST_UNIFIED=1   work runs at once and takes any address: for unit tests of kernels alone */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cuda_runtime_api.h"
+#include "host.h"
+#include "tensor/cuda/kernels.h"
+
+void cuda_host_abort(const char *call, const char *what)
+{
+	fprintf(stderr, "cuda-host: %s: %s\n", call, what);
+	abort();
+}
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+bool cuda_host_fails(void)
+{
+	static uint64_t calls;
+
+	return ++calls == setting("DLB_CUDA_HOST_FAIL", 0);
+}
+#define MAY_FAIL(status) \
+	do { \
+		if (cuda_host_fails()) \
+			return status; \
+	} while (0)
+
+/* ---- device memory: one region, pages of allocations in order of address ---- */
+enum { PAGE = 4096, MOST = 1 << 16 };
+struct block { char *p; size_t bytes, pages; };
+static char *region;
+static size_t region_bytes, used;	/* used: up to the end of the last block */
+static struct block block[MOST];
+static int n_blocks;
+static bool open_to_host;
+
+static void reach(bool yes)
+{
+	if (used && yes != open_to_host && mprotect(region, used, yes ? PROT_READ | PROT_WRITE : PROT_NONE))
+		cuda_host_abort("mprotect", "device memory cannot be opened or closed");
+	open_to_host = yes;
+}
+
+static void on_fault(int signal_, siginfo_t *info, void *context)
+{
+	const char *p = info->si_addr;
+	static const char text[] = "cuda-host: the host reads or writes device memory\n";
+
+	(void)context;
+	if (region && p >= region && p < region + region_bytes && write(2, text, sizeof text - 1) < 0)
+		_exit(3);
+	signal(signal_, SIG_DFL);	/* the access is repeated and ends the process */
+}
+
+static void make_region(void)
+{
+	struct sigaction fault = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+
+	region_bytes = setting("DLB_CUDA_HOST_MEMORY", (uint64_t)4 << 30) / PAGE * PAGE;
+	region = mmap(NULL, region_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (region == MAP_FAILED)
+		cuda_host_abort("mmap", "no address space for device memory");
+	sigaction(SIGSEGV, &fault, NULL);
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	size_t pages = (bytes + PAGE - 1) / PAGE + 1;	/* one between neighbours */
+	char *at;
+	int i = 0;
+
+	MAY_FAIL(cudaErrorMemoryAllocation);
+	if (!region)
+		make_region();
+	at = region;
+	while (i < n_blocks && (size_t)(block[i].p - at) < pages * PAGE) {
+		at = block[i].p + block[i].pages * PAGE;
+		i++;
+	}
+	if (n_blocks == MOST || pages * PAGE > region_bytes - (size_t)(at - region))
+		return cudaErrorMemoryAllocation;
+	memmove(block + i + 1, block + i, (size_t)(n_blocks - i) * sizeof *block);
+	block[i] = (struct block){ at, bytes, pages };
+	n_blocks++;
+	used = (size_t)(at - region) + pages * PAGE > used ? (size_t)(at - region) + pages * PAGE : used;
+	mprotect(at, pages * PAGE, PROT_READ | PROT_WRITE);
+	memset(at, 0xff, pages * PAGE);		/* NaN in every float type */
+	mprotect(at, pages * PAGE, open_to_host ? PROT_READ | PROT_WRITE : PROT_NONE);
+	*p = at;
+	return cudaSuccess;
+}
+
+static int find_block(const void *p)
+{
+	for (int i = 0; i < n_blocks; i++)
+		if ((const char *)p >= block[i].p && (const char *)p < block[i].p + block[i].pages * PAGE)
+			return i;
+	return -1;
+}
+
+static bool is_unified(void)
+{
+	return setting("DLB_CUDA_HOST_UNIFIED", 0) != 0;
+}
+
+void cuda_host_must_be_device(const char *call, const void *p, size_t bytes)
+{
+	const int i = find_block(p);
+
+	if (i < 0 && is_unified())
+		return;
+	if (i < 0)
+		cuda_host_abort(call, "an operand is not in device memory");
+	if ((const char *)p + bytes > block[i].p + block[i].bytes && bytes)
+		cuda_host_abort(call, "an operand ends behind its allocation");
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+	size_t taken = 0;
+
+	MAY_FAIL(cudaErrorInvalidValue);
+	if (!region)
+		make_region();
+	for (int i = 0; i < n_blocks; i++)
+		taken += block[i].pages * PAGE;
+	*total = region_bytes;
+	*available = region_bytes - taken;
+	return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+enum task_kind { RUN, RECORD, WAIT };
+struct task {
+	enum task_kind kind;
+	void (*run)(void *arg);
+	struct CUevent_st *event;
+	uint64_t until;			/* WAIT: the event's count of records */
+	struct task *next;
+	_Alignas(16) char arg[];
+};
+struct CUstream_st { struct task *first, **last; struct CUstream_st *next; };
+struct CUevent_st { uint64_t queued, done; struct CUstream_st *stream; };
+static struct CUstream_st *streams;
+
+static struct task *append(cudaStream_t s, enum task_kind kind, size_t bytes)
+{
+	struct task *t = calloc(1, sizeof *t + bytes);
+
+	if (!s)
+		cuda_host_abort("a call", "the default stream is not used by this back end");
+	t->kind = kind;
+	*s->last = t;
+	s->last = &t->next;
+	return t;
+}
+
+static bool can_run(const struct CUstream_st *s)
+{
+	return s->first && (s->first->kind != WAIT || s->first->event->done >= s->first->until);
+}
+
+static void run_first(struct CUstream_st *s)
+{
+	struct task *t = s->first;
+
+	s->first = t->next;
+	if (!s->first)
+		s->last = &s->first;
+	if (t->kind == RECORD)
+		t->event->done++;
+	if (t->kind == RUN) {
+		reach(true);
+		t->run(t->arg);
+	}
+	free(t);
+}
+
+/* Runs tasks of streams drawn at random until this stream is empty. */
+static void drain(struct CUstream_st *until_empty)
+{
+	static uint64_t state;
+
+	if (!state)
+		state = setting("DLB_CUDA_HOST_SEED", 0) * 2 + 1;
+	while (until_empty->first) {
+		struct CUstream_st *chosen = NULL;
+		unsigned n = 0;
+
+		for (struct CUstream_st *s = streams; s; s = s->next)
+			if (can_run(s)) {
+				state = state * 6364136223846793005u + 1442695040888963407u;
+				if ((state >> 33) % ++n == 0)
+					chosen = s;
+			}
+		if (!chosen)
+			cuda_host_abort("cudaStreamSynchronize", "streams wait for each other");
+		run_first(chosen);
+	}
+	reach(false);
+}
+
+void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
+{
+	struct task *t = append(stream, RUN, bytes);
+
+	t->run = run;
+	memcpy(t->arg, arg, bytes);
+	if (is_unified()) {
+		drain(stream);
+		reach(true);
+	}
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)flags;
+	*stream = calloc(1, sizeof **stream);
+	(*stream)->last = &(*stream)->first;
+	(*stream)->next = streams;
+	streams = *stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	drain(stream);
+	MAY_FAIL(cudaErrorLaunchFailure);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	struct CUstream_st **at = &streams;
+
+	drain(stream);
+	while (*at != stream)
+		at = &(*at)->next;
+	*at = stream->next;
+	free(stream);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)flags;
+	*event = calloc(1, sizeof **event);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	if (event->done < event->queued)
+		drain(event->stream);
+	free(event);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	append(stream, RECORD, 0)->event = event;
+	event->queued++;
+	event->stream = stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+	struct task *t;
+
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)flags;
+	t = append(stream, WAIT, 0);
+	t->event = event;
+	t->until = event->queued;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	MAY_FAIL(cudaErrorLaunchFailure);
+	if (event->done < event->queued)
+		drain(event->stream);
+	return cudaSuccess;
+}
+
+/* Waits for all streams, as CUDA's does. */
+cudaError_t cudaFree(void *p)
+{
+	int i;
+
+	if (!p)
+		return cudaSuccess;
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		drain(s);
+	i = find_block(p);
+	if (i < 0 || block[i].p != p)
+		cuda_host_abort("cudaFree", "not the address of an allocation");
+	n_blocks--;
+	memmove(block + i, block + i + 1, (size_t)(n_blocks - i) * sizeof *block);
+	return cudaSuccess;
+}
+
+/* ---- copies ---- */
+struct move { void *dst; const void *src; size_t bytes; int value; };
+
+static void run_move(void *arg)
+{
+	const struct move *m = arg;
+
+	memmove(m->dst, m->src, m->bytes);
+}
+
+static void run_fill(void *arg)
+{
+	const struct move *m = arg;
+
+	memset(m->dst, m->value, m->bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t stream)
+{
+	const struct move m = { dst, src, bytes, 0 };
+
+	MAY_FAIL(cudaErrorLaunchFailure);
+	if (kind != cudaMemcpyDeviceToHost)
+		cuda_host_must_be_device("cudaMemcpyAsync (to)", dst, bytes);
+	if (kind != cudaMemcpyHostToDevice)
+		cuda_host_must_be_device("cudaMemcpyAsync (from)", src, bytes);
+	if ((kind == cudaMemcpyHostToDevice && region && find_block(src) >= 0) ||
+	    (kind == cudaMemcpyDeviceToHost && find_block(dst) >= 0))
+		cuda_host_abort("cudaMemcpyAsync", "the host's side is in device memory");
+	cuda_host_enqueue(stream, run_move, &m, sizeof m);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+	const struct move m = { p, NULL, bytes, value };
+
+	MAY_FAIL(cudaErrorLaunchFailure);
+	cuda_host_must_be_device("cudaMemsetAsync", p, bytes);
+	cuda_host_enqueue(stream, run_fill, &m, sizeof m);
+	return cudaSuccess;
+}
+
+/* ---- kernels ---- */
+struct launch { const void *kernel; unsigned blocks, threads; _Alignas(16) char args[4096]; };
+
+static void run_launch(void *arg)
+{
+	const struct launch *l = arg;
+
+	cuda_host_run(l->kernel, l->args, l->blocks, l->threads);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args)
+{
+	struct launch l = { kernel, config->gridDim.x, config->blockDim.x, { 0 } };
+	const struct cuda_operands *p = args[0];
+	const size_t bytes = cuda_host_arg_bytes(kernel);
+	const char *name = cuda_host_name(kernel);
+
+	MAY_FAIL(cudaErrorLaunchFailure);
+	if (bytes > sizeof l.args || !l.blocks || !l.threads || l.threads > 1024)
+		cuda_host_abort(name, "arguments over 4 KB, or no grid");
+	for (int i = 0; i < CUDA_IN; i++)
+		if (p->in[i])
+			cuda_host_must_be_device(name, p->in[i], 0);
+	for (int i = 0; i < CUDA_OUT; i++)
+		if (p->out[i])
+			cuda_host_must_be_device(name, p->out[i], 0);
+	if (p->scratch)
+		cuda_host_must_be_device(name, p->scratch, 0);
+	memcpy(l.args, p, bytes);
+	cuda_host_enqueue(config->stream, run_launch, &l, offsetof(struct launch, args) + bytes);
+	return cudaSuccess;
+}
+
+/* The code of a module is not looked at: all kernels of emulate.cpp are in one table. */
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jit_options,
+				void **jit_values, unsigned int n_jit, enum cudaLibraryOption *options,
+				void **values, unsigned int n_options)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
+	*library = (cudaLibrary_t)code;
+	return cudaSuccess;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library)
+{
+	(void)library;
+	return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
+{
+	(void)library;
+	*kernel = (cudaKernel_t)(uintptr_t)cuda_host_find(name);
+	return *kernel ? cudaSuccess : cudaErrorSymbolNotFound;
+}
+
+/* ---- devices ---- */
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	MAY_FAIL(cudaErrorNoDevice);
+	*count = (int)setting("DLB_CUDA_HOST_DEVICES", 1);
+	return *count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	MAY_FAIL(cudaErrorInvalidDevice);
+	return device < (int)setting("DLB_CUDA_HOST_DEVICES", 1) ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)device;
+	if (attr != cudaDevAttrMultiProcessorCount)
+		return cudaErrorInvalidValue;
+	*value = 1;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	static const struct { cudaError_t error; const char *text; } known[] = {
+		{ cudaSuccess, "no error" },
+		{ cudaErrorInvalidValue, "invalid argument" },
+		{ cudaErrorMemoryAllocation, "out of memory" },
+		{ cudaErrorNoDevice, "no CUDA-capable device is detected" },
+		{ cudaErrorInvalidDevice, "invalid device ordinal" },
+		{ cudaErrorSymbolNotFound, "named symbol not found" },
+		{ cudaErrorLaunchFailure, "unspecified launch failure" },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].error == error)
+			return known[i].text;
+	return "unrecognized error code";
+}
