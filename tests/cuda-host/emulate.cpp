@@ -1,6 +1,6 @@
 /* Runs kernels on the host: the threads of a block one after another; those with barriers as coroutines that
  * change at each barrier. */
-#include <stdio.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <ucontext.h>
 #include "emulate.h"
@@ -25,11 +25,12 @@ extern "C" const void *cuda_host_find(const char *name)
 extern "C" const char *cuda_host_name(const void *kernel) { return ((const cuda_host_kernel *)kernel)->name; }
 extern "C" size_t cuda_host_arg_bytes(const void *kernel) { return ((const cuda_host_kernel *)kernel)->arg_bytes; }
 
-/* ---- coroutines: the threads of one block ---- */
+/* ---- coroutines: the threads of one block. A context starts a thread; later changes are jumps, since changing
+ * contexts asks the system each time. ---- */
 enum { THREADS = 1024, STACK = 64 << 10 };
-struct thread { ucontext_t context; char *stack; bool done; };
+struct thread { ucontext_t start; jmp_buf at; char *stack; bool begun, done; };
 static struct thread thread_of[THREADS];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static unsigned running;
 static bool in_block;
 static const struct cuda_host_kernel *now;
@@ -39,29 +40,42 @@ void cuda_host_barrier(void)
 {
 	if (!in_block)
 		cuda_host_abort(now ? now->name : "?", "a barrier in a KERNEL; declare it as BLOCK_KERNEL");
-	const unsigned mine = running;
-
-	swapcontext(&thread_of[mine].context, &scheduler);
-	running = mine;
-	threadIdx.x = mine;
+	if (!_setjmp(thread_of[running].at))
+		_longjmp(scheduler, 1);
+	threadIdx.x = running;
 }
 
 static void body(void)
 {
 	now->call(now_args);
 	thread_of[running].done = true;
+	_longjmp(scheduler, 1);
 }
 
 static void make_thread(struct thread *x)
 {
 	if (!x->stack)
 		x->stack = (char *)malloc(STACK);
-	getcontext(&x->context);
-	x->context.uc_stack.ss_sp = x->stack;
-	x->context.uc_stack.ss_size = STACK;
-	x->context.uc_link = &scheduler;
-	x->done = false;
-	makecontext(&x->context, body, 0);
+	getcontext(&x->start);
+	x->start.uc_stack.ss_sp = x->stack;
+	x->start.uc_stack.ss_size = STACK;
+	x->begun = x->done = false;
+	makecontext(&x->start, body, 0);
+}
+
+/* Runs thread t to its next barrier, or to its end. */
+static void go_on(unsigned t)
+{
+	struct thread *x = &thread_of[t];
+
+	running = t;
+	threadIdx.x = t;
+	if (_setjmp(scheduler))
+		return;
+	if (x->begun)
+		_longjmp(x->at, 1);
+	x->begun = true;
+	setcontext(&x->start);
 }
 
 static void run_block(unsigned n)
@@ -74,14 +88,11 @@ static void run_block(unsigned n)
 	while (left) {
 		unsigned ended = 0;
 
-		for (unsigned t = 0; t < n; t++) {
-			if (thread_of[t].done)
-				continue;
-			running = t;
-			threadIdx.x = t;
-			swapcontext(&scheduler, &thread_of[t].context);
-			ended += thread_of[t].done;
-		}
+		for (unsigned t = 0; t < n; t++)
+			if (!thread_of[t].done) {
+				go_on(t);
+				ended += thread_of[t].done;
+			}
 		if (ended && ended != left)
 			cuda_host_abort(now->name, "some threads of a block end while others wait at a barrier");
 		left -= ended;

@@ -56,8 +56,14 @@ static struct block block[MOST];
 static int n_blocks;
 static bool open_to_host;
 
+static bool is_unified(void)
+{
+	return setting("DLB_CUDA_HOST_UNIFIED", 0) != 0;
+}
+
 static void reach(bool yes)
 {
+	yes = yes || is_unified();
 	if (used && yes != open_to_host && mprotect(region, used, yes ? PROT_READ | PROT_WRITE : PROT_NONE))
 		cuda_host_abort("mprotect", "device memory cannot be opened or closed");
 	open_to_host = yes;
@@ -82,6 +88,7 @@ static void make_region(void)
 	region = mmap(NULL, region_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (region == MAP_FAILED)
 		cuda_host_abort("mmap", "no address space for device memory");
+	madvise(region, region_bytes, MADV_HUGEPAGE);	/* fewer entries to change at each mprotect */
 	sigaction(SIGSEGV, &fault, NULL);
 }
 
@@ -118,11 +125,6 @@ static int find_block(const void *p)
 		if ((const char *)p >= block[i].p && (const char *)p < block[i].p + block[i].pages * PAGE)
 			return i;
 	return -1;
-}
-
-static bool is_unified(void)
-{
-	return setting("DLB_CUDA_HOST_UNIFIED", 0) != 0;
 }
 
 void cuda_host_must_be_device(const char *call, const void *p, size_t bytes)
@@ -228,10 +230,8 @@ void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *
 
 	t->run = run;
 	memcpy(t->arg, arg, bytes);
-	if (is_unified()) {
+	if (is_unified())
 		drain(stream);
-		reach(true);
-	}
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)

@@ -56,6 +56,13 @@ static inline struct dlb_desc desc(enum dlb_dtype t, enum dlb_layout l, int n, c
 		d.dim[i] = dim[i];
 	return d;
 }
+#define MUST(call) do { \
+		struct dlb_error err_ = { .status = 0 }; \
+		if ((call)) { \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, err_.what); \
+			abort(); \
+		} \
+	} while (0)
 #define DIMS(...) (int64_t[]){ __VA_ARGS__ }
 
 /* The type's nearest value. */
@@ -169,6 +176,7 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 		r.out = (void *const *)p_out;
 		r.scratch = buffer(k->scratch_bytes, 0, &base[2 * MAX_ARGS]);
 		k->run(k, &r);
+		MUST(be.ops->sync(&be, &err_));
 		for (int i = 0; i < GUARD; i++)
 			if (((unsigned char *)r.scratch)[k->scratch_bytes + (size_t)i] != 0xa5) {
 				fprintf(stderr, "%s (%s): wrote behind its scratch\n", what, k->impl);
@@ -264,11 +272,4 @@ static inline void release(struct arg *a, int n)
 	}
 }
 
-#define MUST(call) do { \
-		struct dlb_error err_ = { .status = 0 }; \
-		if ((call)) { \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, err_.what); \
-			abort(); \
-		} \
-	} while (0)
 #endif

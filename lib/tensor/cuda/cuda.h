@@ -13,7 +13,7 @@
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
-#define CUDA_MODULES(X) X(map)
+#define CUDA_MODULES(X) X(conv) X(map)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -54,6 +54,17 @@ struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);
 struct cuda_launch { cudaKernel_t f; int n_in, n_out; int64_t count; bool rows; size_t scratch_bytes; };
 void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const void *args, size_t bytes,
 		     struct dlb_kernel **k);
+
+/* y = alpha op(a) op(w) + beta y, row-major, `batch` times: y (m, n), op(a) (m, k), op(w) (k, n); op transposes
+ * the matrix in memory. Rows in memory lie lda, ldw, ldy elements apart, matrices a_batch, w_batch, y_batch. */
+struct cuda_matmul {
+	enum dlb_dtype type, y_type;
+	int64_t m, n, k, lda, ldw, ldy, batch, a_batch, w_batch, y_batch;
+	bool trans_a, trans_w;
+	double alpha, beta;
+};
+bool dlb_cuda_matmul_fits(const struct cuda_matmul *p);	/* cuBLAS takes these types and sizes */
+void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y);
 
 extern const struct dlb_backend_ops dlb_cuda_ops;
 

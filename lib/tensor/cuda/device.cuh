@@ -51,7 +51,7 @@ template <typename T, typename Join> static __device__ inline T block_join(T min
 
 	__syncthreads();		/* the last result may still be read */
 	part[threadIdx.x] = mine;
-	for (int half = CUDA_THREADS / 2; half; half /= 2) {
+	for (unsigned half = CUDA_THREADS / 2; half; half /= 2) {
 		__syncthreads();
 		if (threadIdx.x < half)
 			part[threadIdx.x] = join(part[threadIdx.x], part[threadIdx.x + half]);

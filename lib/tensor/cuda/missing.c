@@ -7,9 +7,6 @@ PREPARE(name) \
 	(void)b, (void)d, (void)k, (void)err; \
 	return DLB_NO_KERNEL; \
 }
-MISSING(gemm)
-MISSING(product)
-MISSING(conv)
 MISSING(pool)
 MISSING(softmax)
 MISSING(norm)

@@ -1,0 +1,278 @@
+/* Convolution as products (cuBLAS) of the weights with the input's columns (conv.cu), some images at a time and
+ * group by group:
+ *   y (mg, P) = w (mg, taps) col;   dcol = w^T dy;   dw += dy col^T
+ * If y's channels are the faster dimension (channels-last), y and dy are those matrices transposed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/conv.h"
+#include "tensor/cuda/cuda.h"
+#include "util/mem.h"
+
+enum { COLUMNS_BYTES = 128 << 20 };	/* most bytes of columns at a time, if one image fits */
+
+struct conv_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct dlb_conv_desc d;
+	struct cuda_conv a;		/* images: of one chunk */
+	struct cuda_conv_bias b;
+	cudaKernel_t columns, image, bias;
+	int64_t images, groups, mg, taps, positions;	/* mg: outputs of a group; taps: of a group's channels */
+	int64_t yn, yc, yp;		/* strides of y: image, channel, position */
+	size_t bytes;			/* of an element */
+	struct dlb_kernel *fill, *relu;	/* y = bias; y = Relu(y); NULL: not wanted */
+};
+
+static void take_spatial(const struct dlb_desc *d, int64_t *size, int64_t *stride)
+{
+	int64_t all[DLB_MAX_DIMS];
+	const int n = d->n_dims - 2;
+
+	dlb_desc_strides(d, all);
+	for (int i = 0; i < 3; i++) {
+		const int from = i - (3 - n);
+
+		size[i] = from < 0 ? 1 : d->dim[2 + from];
+		stride[i] = from < 0 ? 0 : all[2 + from];
+	}
+}
+
+static void geometry(struct conv_kernel *c)
+{
+	const struct dlb_conv_desc *d = &c->d;
+	const int n = d->x.n_dims - 2;
+	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], unused[3];
+
+	dlb_desc_strides(&d->x, x);
+	dlb_desc_strides(&d->y, y);
+	take_spatial(&d->x, c->a.in, c->a.xs);
+	take_spatial(&d->w, c->a.size, unused);
+	take_spatial(&d->y, c->a.out, unused);
+	for (int i = 0; i < 3; i++) {
+		const int from = i - (3 - n);
+
+		c->a.stride[i] = from < 0 ? 1 : d->stride[from];
+		c->a.dilation[i] = from < 0 ? 1 : d->dilation[from];
+		c->a.pad[i] = from < 0 ? 0 : d->pad_begin[from];
+	}
+	c->a.channels = d->x.dim[1];
+	c->a.xn = x[0];
+	c->a.xc = x[1];
+	c->images = d->x.dim[0];
+	c->groups = d->groups;
+	c->mg = d->y.dim[1] / d->groups;
+	c->taps = d->w.dim[1] * c->a.size[0] * c->a.size[1] * c->a.size[2];
+	c->positions = c->a.out[0] * c->a.out[1] * c->a.out[2];
+	c->yn = y[0];
+	c->yc = y[1];
+	c->yp = y[d->y.n_dims - 1];
+}
+
+/* Of the columns of one image. */
+static int64_t image_columns(const struct conv_kernel *c)
+{
+	return c->groups * c->taps * c->positions;
+}
+
+/* Runs one of the kernels between x and columns for `images` images from `first` on. */
+static void move(const struct conv_kernel *c, cudaKernel_t f, int64_t first, int64_t images, void *x, void *col,
+		 bool to_columns)
+{
+	struct cuda_conv a = c->a;
+	char *at = (char *)x + (size_t)(first * c->a.xn) * c->bytes;
+
+	a.images = images;
+	a.p.in[0] = to_columns ? at : col;
+	a.p.out[0] = to_columns ? col : at;
+	dlb_cuda_launch(c->c, f, &a,
+			to_columns ? images * image_columns(c) :
+				     images * a.channels * a.in[0] * a.in[1] * a.in[2]);
+}
+
+static const char *group_of(const struct conv_kernel *c, const void *y, int64_t first, int64_t g)
+{
+	return (const char *)y + (size_t)(first * c->yn + g * c->mg * c->yc) * c->bytes;
+}
+
+static const char *weights_of(const struct conv_kernel *c, const void *w, int64_t g)
+{
+	return (const char *)w + (size_t)(g * c->mg * c->taps) * c->bytes;
+}
+
+static char *columns_of(const struct conv_kernel *c, void *col, int64_t image, int64_t g)
+{
+	return (char *)col + (size_t)(image * image_columns(c) + g * c->taps * c->positions) * c->bytes;
+}
+
+/* Elements between rows of y or dy, as the matrix (mg, P) or its transpose. A single row is dense. */
+static int64_t y_row(const struct conv_kernel *c)
+{
+	return c->yp != 1 ? c->yp : c->yc > c->positions ? c->yc : c->positions;
+}
+
+static void run_forward(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (const struct conv_kernel *)k;
+	const struct dlb_run fill = { .in = r->in + 2, .out = r->out }, relu = { .in = r->out, .out = r->out };
+	const bool rows = c->yp == 1;
+	struct cuda_matmul p = { .type = c->d.x.dtype, .y_type = c->d.x.dtype, .k = c->taps, .alpha = 1 };
+
+	p.m = rows ? c->mg : c->positions;
+	p.n = rows ? c->positions : c->mg;
+	p.trans_a = p.trans_w = !rows;
+	p.lda = rows ? c->taps : c->positions;
+	p.ldw = rows ? c->positions : c->taps;
+	p.ldy = y_row(c);
+	p.a_batch = rows ? 0 : image_columns(c);
+	p.w_batch = rows ? image_columns(c) : 0;
+	p.y_batch = c->yn;
+	p.beta = c->fill ? 1 : 0;
+	if (c->fill)
+		c->fill->run(c->fill, &fill);
+	for (int64_t first = 0; first < c->images; first += c->a.images) {
+		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+
+		move(c, c->columns, first, n, r->in[0], r->scratch, true);
+		p.batch = n;
+		for (int64_t g = 0; g < c->groups; g++) {
+			const char *w = weights_of(c, r->in[1], g), *col = columns_of(c, r->scratch, 0, g);
+
+			dlb_cuda_matmul(c->c, &p, rows ? w : col, rows ? col : w,
+					(char *)group_of(c, r->out[0], first, g));
+		}
+	}
+	if (c->relu)
+		c->relu->run(c->relu, &relu);
+}
+
+static void run_grad_input(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (const struct conv_kernel *)k;
+	struct cuda_matmul p = { .type = c->d.x.dtype,
+				 .y_type = c->d.x.dtype,
+				 .m = c->taps,
+				 .n = c->positions,
+				 .k = c->mg,
+				 .trans_a = true,
+				 .trans_w = c->yp != 1,
+				 .lda = c->taps,
+				 .ldw = y_row(c),
+				 .ldy = c->positions,
+				 .w_batch = c->yn,
+				 .y_batch = image_columns(c),
+				 .alpha = 1 };
+
+	for (int64_t first = 0; first < c->images; first += c->a.images) {
+		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+
+		p.batch = n;
+		for (int64_t g = 0; g < c->groups; g++)
+			dlb_cuda_matmul(c->c, &p, weights_of(c, r->in[1], g), group_of(c, r->in[0], first, g),
+					columns_of(c, r->scratch, 0, g));
+		move(c, c->image, first, n, r->out[0], r->scratch, false);
+	}
+}
+
+static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (const struct conv_kernel *)k;
+	struct cuda_conv_bias b = c->b;
+	struct cuda_matmul p = { .type = c->d.x.dtype,
+				 .y_type = c->d.x.dtype,
+				 .m = c->mg,
+				 .n = c->taps,
+				 .k = c->positions,
+				 .trans_a = c->yp != 1,
+				 .trans_w = true,
+				 .lda = y_row(c),
+				 .ldw = c->positions,
+				 .ldy = c->taps,
+				 .batch = 1,
+				 .alpha = 1 };
+
+	for (int64_t first = 0; first < c->images; first += c->a.images) {
+		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+
+		move(c, c->columns, first, n, r->in[1], r->scratch, true);
+		for (int64_t i = 0; i < n; i++)		/* images add up in their order */
+			for (int64_t g = 0; g < c->groups; g++) {
+				p.beta = first + i > 0;
+				dlb_cuda_matmul(c->c, &p, group_of(c, r->in[0], first + i, g),
+						columns_of(c, r->scratch, i, g),
+						(char *)weights_of(c, r->out[0], g));
+			}
+	}
+	if (!c->d.has_bias)
+		return;
+	b.p.in[0] = r->in[0];
+	b.p.out[0] = r->out[1];
+	dlb_cuda_launch_rows(c->c, c->bias, &b, b.channels);
+}
+
+static void conv_free(struct dlb_kernel *k)
+{
+	struct conv_kernel *c = (struct conv_kernel *)k;
+
+	dlb_kernel_free(c->fill);
+	dlb_kernel_free(c->relu);
+	free(c);
+}
+
+/* y = bias before the products are added, and Relu after them. */
+static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_error *err)
+{
+	struct dlb_map_desc fill = { .fn = DLB_MAP_linear, .n_in = 1, .out = c->d.y, .alpha = 1 };
+	const struct dlb_map_desc relu = { .fn = DLB_MAP_relu, .n_in = 1, .in = { c->d.y }, .out = c->d.y };
+
+	fill.in[0] = (struct dlb_desc){ .dtype = c->d.x.dtype, .n_dims = c->d.y.n_dims };
+	for (int i = 0; i < fill.in[0].n_dims; i++)
+		fill.in[0].dim[i] = i == 1 ? c->d.y.dim[1] : 1;
+	return (c->d.has_bias && dlb_cuda_map(b, &fill, &c->fill, err)) ||
+		       (c->d.relu && dlb_cuda_map(b, &relu, &c->relu, err)) ?
+		       -1 :
+		       0;
+}
+
+PREPARE(conv)
+{
+	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
+		[DLB_CONV_FORWARD] = run_forward,
+		[DLB_CONV_GRAD_INPUT] = run_grad_input,
+		[DLB_CONV_GRAD_WEIGHT] = run_grad_weight,
+	};
+	const enum dlb_dtype type = d->x.dtype;
+	struct conv_kernel *c;
+	int64_t one, most;
+
+	if ((type != DLB_F32 && type != DLB_F64) || d->y.dtype != type || !dlb_desc_count(&d->x) ||
+	    !dlb_desc_count(&d->y) || !dlb_desc_count(&d->w))
+		return DLB_NO_KERNEL;
+	c = dlb_xcalloc(1, sizeof *c);
+	c->c = cuda_of(b);
+	c->d = *d;
+	c->bytes = dlb_dtype_bytes(type);
+	geometry(c);
+	one = image_columns(c) * (int64_t)c->bytes;
+	most = COLUMNS_BYTES / one;
+	c->a.images = most < 1 ? 1 : most < c->images ? most : c->images;
+	c->b = (struct cuda_conv_bias){ .images = c->images,
+					.channels = d->y.dim[1],
+					.positions = c->positions,
+					.yn = c->yn,
+					.yc = c->yc,
+					.yp = c->yp };
+	c->columns = dlb_cuda_find_typed(c->c, "conv_columns", type);
+	c->image = dlb_cuda_find_typed(c->c, "conv_image", type);
+	c->bias = dlb_cuda_find_typed(c->c, "conv_bias", type);
+	c->k = (struct dlb_kernel){ .run = run[d->dir],
+				    .free = conv_free,
+				    .scratch_bytes = (size_t)(c->a.images * one),
+				    .impl = "cublas" };
+	if (d->dir == DLB_CONV_FORWARD && make_ends(b, c, err)) {
+		conv_free(&c->k);
+		return -1;
+	}
+	*k = &c->k;
+	return 0;
+}

@@ -1,0 +1,231 @@
+/* Products by cuBLAS, which is column-major: y = op(a) op(w) in rows is y^T = op(w)^T op(a)^T in columns. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/cuda.h"
+#include "util/mem.h"
+
+static cudaDataType type_of(enum dlb_dtype t)
+{
+	return t == DLB_F64 ? CUDA_R_64F : t == DLB_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y)
+{
+	const float alpha = (float)p->alpha, beta = (float)p->beta;
+	const bool is_double = p->type == DLB_F64;
+
+	if (!p->m || !p->n || !p->k || !p->batch)
+		return;
+	dlb_cuda_note_blas(c, "cublasGemmStridedBatchedEx",
+			   cublasGemmStridedBatchedEx(
+				   c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
+				   p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k,
+				   is_double ? (const void *)&p->alpha : &alpha, w, type_of(p->type), (int)p->ldw,
+				   p->w_batch, a, type_of(p->type), (int)p->lda, p->a_batch,
+				   is_double ? (const void *)&p->beta : &beta, y, type_of(p->y_type), (int)p->ldy,
+				   p->y_batch, (int)p->batch,
+				   is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
+{
+	const int64_t most[] = { p->m, p->n, p->k, p->lda, p->ldw, p->ldy, p->batch };
+
+	for (int i = 0; i < DLB_LEN(most); i++)
+		if (most[i] > INT_MAX)
+			return false;
+	return p->type == DLB_F32 || p->type == DLB_F64 || p->type == DLB_BF16;
+}
+
+/* ---- gemm ---- */
+struct gemm_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct cuda_matmul p;
+	int64_t n_batch, *a_off, *w_off;	/* lists: a product for each batch; NULL: regular */
+	struct dlb_kernel *addend;		/* y = beta c, to which the product is added; NULL: none */
+	size_t bytes, y_bytes;			/* of an element */
+};
+
+static void gemm_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct gemm_kernel *g = (const struct gemm_kernel *)k;
+	const struct dlb_run addend = { .in = r->in + 2, .out = r->out };
+
+	if (g->addend)
+		g->addend->run(g->addend, &addend);
+	else if (!g->p.k)
+		dlb_cuda_note(g->c, "cudaMemsetAsync",
+			      cudaMemsetAsync(r->out[0], 0, (size_t)(g->n_batch * g->p.y_batch) * g->y_bytes,
+					      g->c->stream));
+	if (!g->a_off && !g->w_off) {
+		dlb_cuda_matmul(g->c, &g->p, r->in[0], r->in[1], r->out[0]);
+		return;
+	}
+	for (int64_t b = 0; b < g->n_batch; b++)
+		dlb_cuda_matmul(g->c, &g->p,
+				(const char *)r->in[0] +
+					(size_t)(g->a_off ? g->a_off[b] : b * g->p.a_batch) * g->bytes,
+				(const char *)r->in[1] +
+					(size_t)(g->w_off ? g->w_off[b] : b * g->p.w_batch) * g->bytes,
+				(char *)r->out[0] + (size_t)(b * g->p.y_batch) * g->y_bytes);
+}
+
+static void gemm_free(struct dlb_kernel *k)
+{
+	struct gemm_kernel *g = (struct gemm_kernel *)k;
+
+	dlb_kernel_free(g->addend);
+	free(g->a_off);
+	free(g->w_off);
+	free(g);
+}
+
+static int64_t *copy_offsets(const int64_t *off, int64_t n)
+{
+	int64_t *p = off ? dlb_xcalloc((size_t)n + 1, sizeof *p) : NULL;
+
+	if (off && n)
+		memcpy(p, off, (size_t)n * sizeof *p);
+	return p;
+}
+
+/* y = beta c, broadcast. */
+static int make_addend(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
+		       struct dlb_error *err)
+{
+	const struct dlb_map_desc map = {
+		.fn = DLB_MAP_linear,
+		.n_in = 1,
+		.in = { { .dtype = d->dtype,
+			  .n_dims = 2,
+			  .dim = { d->c_row ? d->m : 1, d->c_col ? d->n : 1 } } },
+		.out = { .dtype = d->dtype, .n_dims = 3, .dim = { d->n_batch, d->m, d->n } },
+		.alpha = d->beta,
+	};
+
+	return dlb_cuda_map(b, &map, k, err);
+}
+
+PREPARE(gemm)
+{
+	const bool is_bf16 = d->dtype == DLB_BF16;
+	struct gemm_kernel *g;
+	struct cuda_matmul p = { .type = d->dtype,
+				 .y_type = is_bf16 && d->y_f32 ? DLB_F32 : d->dtype,
+				 .m = d->m,
+				 .n = d->n,
+				 .k = d->k,
+				 .trans_a = d->trans_a,
+				 .trans_w = d->trans_w,
+				 .lda = d->trans_a ? d->m : d->k,
+				 .ldw = d->trans_w ? d->k : d->n,
+				 .ldy = d->n,
+				 .batch = d->n_batch,
+				 .a_batch = d->a_batch,
+				 .w_batch = d->w_batch,
+				 .y_batch = d->m * d->n,
+				 .alpha = d->alpha,
+				 .beta = d->has_c ? 1 : 0 };
+	int rc;
+
+	/* the operands of one product have one type, and c is added in y's */
+	if (!dlb_cuda_matmul_fits(&p) || (is_bf16 && (d->a_f32 || d->w_f32 || d->has_c)))
+		return DLB_NO_KERNEL;
+	if (d->a_off || d->w_off)
+		p.batch = 1;
+	g = dlb_xcalloc(1, sizeof *g);
+	g->k = (struct dlb_kernel){ .run = gemm_run, .free = gemm_free, .impl = "cublas" };
+	g->c = cuda_of(b);
+	g->p = p;
+	g->n_batch = d->n_batch;
+	g->bytes = dlb_dtype_bytes(d->dtype);
+	g->y_bytes = dlb_dtype_bytes(p.y_type);
+	rc = d->has_c ? make_addend(b, d, &g->addend, err) : 0;
+	if (rc) {
+		gemm_free(&g->k);
+		return rc;
+	}
+	g->a_off = copy_offsets(d->a_off, d->n_batch);
+	g->w_off = copy_offsets(d->w_off, d->n_batch);
+	*k = &g->k;
+	return 0;
+}
+
+/* ---- product: the last batch dimension goes to cuBLAS as one call, those before it one by one ---- */
+struct product_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct cuda_matmul p;
+	struct dlb_nest outer;			/* operands y, a, w */
+	size_t bytes;
+};
+
+static void product_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct product_kernel *x = (const struct product_kernel *)k;
+	const int64_t n = dlb_nest_count(&x->outer, x->outer.n_dims);
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[DLB_NEST_OPERANDS] = { 0 };
+
+	for (int64_t i = 0; i < n; i++) {
+		dlb_cuda_matmul(x->c, &x->p, (const char *)r->in[0] + at[1] * (int64_t)x->bytes,
+				(const char *)r->in[1] + at[2] * (int64_t)x->bytes,
+				(char *)r->out[0] + at[0] * (int64_t)x->bytes);
+		dlb_nest_step(&x->outer, x->outer.n_dims, pos, at);
+	}
+}
+
+static void product_free(struct dlb_kernel *k)
+{
+	free(k);
+}
+
+/* The operand's rows are `rows` x `cols` in memory; true: they are its columns. *ld: elements between rows of
+ * memory. */
+static bool is_transposed(const int64_t *stride, int64_t rows, int64_t cols, int64_t *ld)
+{
+	const bool transposed = stride[1] != 1 && cols > 1;
+
+	*ld = transposed ? stride[1] : stride[0];
+	*ld = *ld < (transposed ? rows : cols) ? (transposed ? rows : cols) : *ld;
+	return transposed;
+}
+
+PREPARE(product)
+{
+	const int m = d->n_dims - 2, n = d->n_dims - 1, inner = d->n_dims - 3;
+	struct product_kernel *x;
+	struct cuda_matmul p = { .type = d->dtype,
+				 .y_type = d->dtype,
+				 .m = d->dim[m],
+				 .n = d->dim[n],
+				 .k = d->k,
+				 .batch = d->dim[inner],
+				 .a_batch = d->a[inner],
+				 .w_batch = d->w[inner],
+				 .y_batch = d->y[inner],
+				 .alpha = d->alpha };
+
+	(void)err;
+	p.trans_a = is_transposed(d->a + m, p.m, p.k, &p.lda);
+	p.trans_w = is_transposed(d->w + m, p.k, p.n, &p.ldw);
+	is_transposed(d->y + m, p.m, p.n, &p.ldy);
+	if (!dlb_cuda_matmul_fits(&p) || !p.k)
+		return DLB_NO_KERNEL;
+	x = dlb_xcalloc(1, sizeof *x);
+	x->k = (struct dlb_kernel){ .run = product_run, .free = product_free, .impl = "cublas" };
+	x->c = cuda_of(b);
+	x->p = p;
+	x->bytes = dlb_dtype_bytes(d->dtype);
+	x->outer = (struct dlb_nest){ .n_dims = inner, .n_operands = 3 };
+	for (int i = 0; i < inner; i++) {
+		x->outer.dim[i] = d->dim[i];
+		x->outer.stride[0][i] = d->y[i];
+		x->outer.stride[1][i] = d->a[i];
+		x->outer.stride[2][i] = d->w[i];
+	}
+	*k = &x->k;
+	return 0;
+}
