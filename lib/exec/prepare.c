@@ -277,6 +277,38 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 	}
 }
 
+/* Gradients are all that replicas sum through mirrors. */
+static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
+{
+	const struct dlb_program *p = e->view.program;
+	const char *what = dlb_sharing_averages(&p->whole->sharing) ? "averages of weights" :
+			   dlb_step_op_sums_moments(e)		    ? "sums of moments" :
+			   p->statistics			    ? "statistics over all replicas" :
+			   p->async				    ? "asynchronous replicas" :
+			   e->runtime->kfac			    ? "K-FAC's factors" :
+								      NULL;
+
+	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)
+		return 0;
+	return dlb_refuse(err, NULL, "sum gradients after each step, or use nodes that compute in host memory",
+			  "node %d computes on a device: it has no %s", e->view.node, what);
+}
+
+/* The host's copy of a gradient at `device`. */
+static void *make_mirror(struct dlb_engine *e, int op, void *device)
+{
+	const int weight = e->graph->op[op].in[0];
+	struct mirror *m;
+
+	if (!e->mirror)
+		e->mirror = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->mirror);
+	m = &e->mirror[op];
+	m->device = device;
+	m->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1);
+	m->host = dlb_arena_alloc(&e->arena, m->bytes + 1);
+	return m->host;
+}
+
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
@@ -291,6 +323,8 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 					 .compress = g->compress,
 					 .last_step = g->last_step };
 
+	if (check_mirrors(e, err))
+		return -1;
 	if (p->whole->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
 		e->sync = g->averages;
 		return 0;
@@ -307,6 +341,8 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 								    err);
 			if (!summand[op])
 				return -1;
+			if (!dlb_is_host_memory(g->be))
+				summand[op] = make_mirror(e, op, summand[op]);
 		}
 	}
 	if (dlb_sync_new(&e->own_sync, &d, err))

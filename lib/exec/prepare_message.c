@@ -118,6 +118,12 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 	a->tag = in->tag;
 	a->m = in->micro_batch;
 	if (in->verb == DLB_WAIT) {
+		if (!in->sent && !dlb_is_host_memory(e->runtime->be)) {
+			/* the bytes are copied from the mirror to the place when they are there */
+			if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
+				return -1;
+			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
+		}
 		if (!in->sent && e->runtime->cost)
 			a->xfer_s = dlb_cost_xfer_s(
 				e->runtime->cost,
@@ -135,6 +141,8 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
 		a->request = &e->request[(size_t)e->n_step_ops * (size_t)e->ring];
 		find_channel(e, in, a);
+		if (!dlb_is_host_memory(e->runtime->be))
+			a->mirror = dlb_arena_alloc(&e->arena, (size_t)e->ring * a->bytes + 1);
 		e->older[e->n_step_ops] = e->newest[in->tag];
 		e->newest[in->tag] = e->n_step_ops;
 	}
@@ -163,6 +171,8 @@ int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err)
 			continue;
 		}
 		a->request = e->step_op[at].request;
+		a->mirror = e->step_op[at].mirror;
+		a->bytes = e->step_op[at].bytes;
 		a->remote_src = a->kind == STEP_WAIT ? e->step_op[at].remote_src : NULL;
 	}
 	return 0;

@@ -7,6 +7,9 @@
  * reads too, here or on a third rank, may be read in the sender's memory (program.h: zero-copy). The kernel
  * then overwrites lines that the reader's core holds; the same timing chooses between that and a copy.
  *
+ * The memory of a device is reached by neither MPI nor the other ranks of the host. There a message, and a
+ * gradient that replicas sum, goes through a mirror in host memory.
+ *
  * Time is taken around each kernel and each wait that really waits (about 25 ns per reading). */
 #include <math.h>
 #include <string.h>
@@ -97,11 +100,24 @@ static void send_made(struct op_pass *t, const struct step_op *a)
 		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
+/* The mirror of a's message of this step; NULL: the message is in host memory. */
+static char *mirror_of(const struct op_pass *t, const struct step_op *a)
+{
+	return a->mirror ? a->mirror + (size_t)(t->step % t->e->ring) * a->bytes : NULL;
+}
+
 static int run_send(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	(void)err;
+	struct dlb_backend *be = t->e->runtime->be;
+	char *mirror = mirror_of(t, a);
+
+	if (mirror) {
+		be->ops->download(be, mirror, a->p, a->bytes);
+		if (be->ops->sync(be, err))
+			return -1;
+	}
 	if (!a->channel)
-		dlb_comm_isend(t->e->runtime->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+		dlb_comm_isend(t->e->runtime->comm, mirror ? mirror : a->p, a->bytes, a->peer, a->tag, t->request);
 	else if (a->zero_copy)
 		send_zero_copy(t, a);
 	else
@@ -111,11 +127,13 @@ static int run_send(struct op_pass *t, const struct step_op *a, struct dlb_error
 
 static int run_post(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
+	char *mirror = mirror_of(t, a);
+
 	(void)err;
 	if (a->channel)
 		dlb_channel_post(a->channel, a->peer, t->request);
 	else
-		dlb_comm_irecv(t->e->runtime->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+		dlb_comm_irecv(t->e->runtime->comm, mirror ? mirror : a->p, a->bytes, a->peer, a->tag, t->request);
 	return 0;
 }
 
@@ -145,6 +163,8 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 		times->comm_s += a->xfer_s;
 		times->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
+	if (a->kind == STEP_WAIT && a->mirror)
+		g->be->ops->upload(g->be, a->p, mirror_of(t, a), a->bytes);
 	if (a->remote_src)
 		a->remote_src->in_place[(t->request - a->request) % t->e->ring] = dlb_channel_is_in_place(
 			t->request);
@@ -351,9 +371,28 @@ static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_e
 	return rc;
 }
 
+/* Copies the gradients of bucket b to their mirrors, or the sums back. */
+static int copy_mirrors(struct dlb_engine *e, int b, bool to_host, struct dlb_error *err)
+{
+	struct dlb_backend *be = e->runtime->be;
+	const struct dlb_bucket *k = &e->np->bucket[b];
+
+	for (int i = 0; e->mirror && i < k->n_ops; i++) {
+		const struct mirror *m = &e->mirror[k->op[i]];
+
+		if (m->host && to_host)
+			be->ops->download(be, m->host, m->device, m->bytes);
+		else if (m->host)
+			be->ops->upload(be, m->device, m->host, m->bytes);
+	}
+	return be->ops->sync(be, err);
+}
+
 static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	if (t->e->half && make_halves(t->e, a->tag, t->run, t->step, err))
+		return -1;
+	if (copy_mirrors(t->e, a->tag, true, err))
 		return -1;
 	dlb_slow_settle(&t->e->runtime->slow);
 	dlb_sync_start(t->e->sync, a->tag, t->step);
@@ -362,7 +401,10 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 
 static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	return dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
+	return dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err) ||
+			       copy_mirrors(t->e, a->tag, false, err) ?
+		       -1 :
+		       0;
 }
 
 /* settles: other ranks can see when it begins (slow.h) */

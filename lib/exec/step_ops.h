@@ -59,6 +59,7 @@ struct step_op {
 	struct remote_src *remote_src;	/* of a received message; NULL: always copied to its place here */
 	int peer, tag, m, compute, op;
 	void *p;			/* address of a message or copy */
+	char *mirror;			/* of a message: its bytes in host memory, [ring]; NULL: not needed */
 	double xfer_s;			/* of a wait for a message of MPI's: its predicted seconds */
 	size_t bytes, offset;		/* offset: of a copy's source in the samples */
 	struct dlb_kernel *kernel;
@@ -86,6 +87,10 @@ struct dynamic_operand {
 	bool weight, expected;
 };
 
+/* A gradient in a device's memory and its copy in host memory, where replicas sum it. host NULL: summed in
+ * place. */
+struct mirror { void *device, *host; size_t bytes; };
+
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
  * other. */
 struct first_half {
@@ -110,6 +115,7 @@ struct dlb_engine {
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
+	struct mirror *mirror;		/* [op] of updates; NULL: the back end computes in host memory */
 	double **sums;			/* [op] statistics of ops that run in halves; NULL: there are none */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: computed on another node */

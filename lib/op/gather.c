@@ -7,16 +7,11 @@
  * torch.nn.Embedding's padding_idx. */
 #include "op/op_util.h"
 
-#include <string.h>
-
 static double no_flops(const struct dlb_op_io *io)
 {
 	(void)io;
 	return 0;
 }
-
-/* padding -1: none */
-struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of, padding; };
 
 /* The output's shape for table x. */
 static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index,
@@ -42,21 +37,21 @@ static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const str
 	return 0;
 }
 
-static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index)
+static struct dlb_gather_desc describe(const struct dlb_op_io *io, const struct dlb_desc *x,
+				       const struct dlb_desc *index)
 {
 	int axis = (int)dlb_io_int(io, "axis", 0);
 
 	axis = axis < 0 ? axis + x->n_dims : axis;
-	return (struct gather){ .type = x->dtype,
-				.index = index->dtype,
-				.outer = dlb_desc_range(x, 0, axis),
-				.rows = x->dim[axis],
-				.n_index = dlb_desc_count(index),
-				.padding = dlb_io_int(io, "padding", -1),
-				.first = dlb_io_int(io, "first", 0),
-				.of = dlb_io_int(io, "of", x->dim[axis]),
-				.bytes = dlb_desc_range(x, axis + 1, x->n_dims) *
-					 (int64_t)dlb_dtype_bytes(x->dtype) };
+	return (struct dlb_gather_desc){ .dtype = x->dtype,
+					 .index = index->dtype,
+					 .outer = dlb_desc_range(x, 0, axis),
+					 .rows = x->dim[axis],
+					 .n_index = dlb_desc_count(index),
+					 .width = dlb_desc_range(x, axis + 1, x->n_dims),
+					 .padding = dlb_io_int(io, "padding", -1),
+					 .first = dlb_io_int(io, "first", 0),
+					 .of = dlb_io_int(io, "of", x->dim[axis]) };
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -65,46 +60,19 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return dlb_op_fail(io, err, "the rows of a part cannot be counted from below 0");
 	if (taken(io, &io->in[0], &io->in[1], &io->out[0], err))
 		return -1;
-	const struct gather g = shape(io, &io->in[0], &io->in[1]);
+	const struct dlb_gather_desc g = describe(io, &io->in[0], &io->in[1]);
 	if (dlb_attr_find(io->attr, io->n_attr, "padding") && (g.padding < 0 || g.padding >= g.of))
 		return dlb_op_fail(io, err, "padding row %lld of a table of %lld rows", (long long)g.padding,
 				   (long long)g.of);
 	return 0;
 }
 
-/* The table's row for index i, negative indices counted from the end; -1: not in this table (zeros). */
-static int64_t row_of(const struct gather *g, const void *index, int64_t i)
-{
-	int64_t r = g->index == DLB_I64 ? ((const int64_t *)index)[i] : ((const int32_t *)index)[i];
-
-	r = r < 0 ? r + g->of : r;
-	return r >= g->first && r - g->first < g->rows ? r - g->first : -1;
-}
-
-static void gather_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct gather *g = ctx;
-	const char *x = r->in[0];
-	char *y = r->out[0];
-
-	for (int64_t o = 0; o < g->outer; o++)
-		for (int64_t i = 0; i < g->n_index; i++) {
-			int64_t row = row_of(g, r->in[1], i);
-
-			if (row >= 0)
-				memcpy(y, x + (o * g->rows + row) * g->bytes, (size_t)g->bytes);
-			else
-				memset(y, 0, (size_t)g->bytes);
-			y += g->bytes;
-		}
-}
-
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	struct gather g = shape(io, &io->in[0], &io->in[1]);
+	const struct dlb_gather_desc d = describe(io, &io->in[0], &io->in[1]);
 
-	return be->ops->host(be, gather_run, &g, sizeof g, 0, k, err);
+	return be->ops->gather(be, &d, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -133,41 +101,13 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static void grad_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct gather *g = ctx;
-	int64_t width = g->bytes / (int64_t)dlb_dtype_bytes(g->type);
-	const char *dy = r->in[0];
-
-	memset(r->out[0], 0, (size_t)(g->outer * g->rows * g->bytes));
-	for (int64_t o = 0; o < g->outer; o++)
-		for (int64_t i = 0; i < g->n_index; i++, dy += g->bytes) {
-			int64_t row = row_of(g, r->in[1], i);
-			char *to = (char *)r->out[0] + (o * g->rows + row) * g->bytes;
-
-			if (row < 0 || row + g->first == g->padding)
-				continue;
-			for (int64_t j = 0; j < width; j++) {
-				if (g->type == DLB_F32)
-					((float *)to)[j] += ((const float *)dy)[j];
-				else if (g->type == DLB_BF16)
-					dlb_value_set(to, DLB_BF16, j,
-						      dlb_value_real(to, DLB_BF16, j) +
-							      dlb_value_real(dy, DLB_BF16, j));
-				else
-					((double *)to)[j] += ((const double *)dy)[j];
-			}
-		}
-}
-
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	struct gather g = shape(io, &io->out[0], &io->in[1]);
+	struct dlb_gather_desc d = describe(io, &io->out[0], &io->in[1]);
 
-	if (g.type != DLB_F32 && g.type != DLB_F64 && g.type != DLB_BF16)
-		return DLB_NO_KERNEL;
-	return be->ops->host(be, grad_run, &g, sizeof g, 0, k, err);
+	d.backward = true;
+	return be->ops->gather(be, &d, k, err);
 }
 
 static double grad_flops(const struct dlb_op_io *io)

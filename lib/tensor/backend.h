@@ -242,6 +242,17 @@ struct dlb_copy_desc {
 	bool zero_first, accumulate;
 	int64_t out_count;		/* elements of out, for zero_first */
 };
+/* Rows of `outer` tables x (outer, rows, width) taken by n_index indices (i32 or i64); negative ones count from
+ * the end. The tables may be parts, rows `first` on, of tables of `of` rows, to which indices refer; rows that
+ * are not in the part are zeros. The gradient adds rows in the order of the indices, in any float type but f16;
+ * row `padding` of the whole table (-1: none) gets none.
+ *   forward  in {x, index}   out {y (outer, n_index, width)}
+ *   backward in {dy, index}  out {dx} */
+struct dlb_gather_desc {
+	enum dlb_dtype dtype, index;
+	bool backward;
+	int64_t outer, rows, n_index, width, first, of, padding;
+};
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Sums the gradients of micro-batches. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* in {x} (count of f32 or f64), out {f64 scalar in host memory}: sum of squares, added in double. */
@@ -361,6 +372,8 @@ struct dlb_backend_ops {
 		      struct dlb_error *err);
 	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
+	int (*gather)(struct dlb_backend *b, const struct dlb_gather_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
 			  struct dlb_error *err);
 	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,

@@ -55,7 +55,7 @@ static void make_doc(struct dlb_doc *doc, int64_t batch, int micro_batches)
 	struct dlb_cost c;
 	struct dlb_plan p;
 
-	must(dlb_backends[0]->open(0, 1, &be, &err), &err);
+	must(dlb_backend_find("cpu")->open(0, 1, &be, &err), &err);
 	make_graph(&g, batch, &be);
 	dlb_doc_init(doc, "test");
 	dlb_doc_set(doc, "graph", dlb_graph_write(&g));
@@ -260,7 +260,7 @@ static void test_measure(void)
 	struct dlb_measurement *m;
 	double *s, sum = 0;
 
-	must(dlb_backends[0]->open(0, 1, &be, &err), &err);
+	must(dlb_backend_find("cpu")->open(0, 1, &be, &err), &err);
 	make_graph(&g, 32, &be);
 	s = dlb_xcalloc((size_t)g.n_ops, sizeof *s);
 	must(dlb_measurement_open(&g, &be, 16, &m, &err), &err);

@@ -13,7 +13,7 @@
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
-#define CUDA_MODULES(X) X(conv) X(map)
+#define CUDA_MODULES(X) X(conv) X(gather) X(map)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -94,6 +94,7 @@ PREPARE(loss);
 PREPARE(map);
 PREPARE(reduce);
 PREPARE(copy);
+PREPARE(gather);
 PREPARE(accumulate);
 PREPARE(square_sum);
 PREPARE(update);
