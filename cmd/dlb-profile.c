@@ -4,11 +4,26 @@
 #include "exec/launch.h"
 #include "exec/profile_command.h"
 #include "graph/passes.h"
+#include "tensor/backend.h"
 
 static int list(const struct dlb_cli *cli)
 {
+	const char *name;
+
+	puts("rewrites:");
 	for (int i = 0; dlb_rewrites[i].name; i++)
 		printf("%-20s %s\n", dlb_rewrites[i].name, dlb_rewrites[i].summary);
+	puts("\nback ends:");
+	for (int i = 0; (name = dlb_backend_name(i)); i++) {
+		struct dlb_error err = { .what = "" };
+		const struct dlb_backend_ops *ops = dlb_backend_load(name, &err);
+		const int n = ops ? ops->n_devices() : 0;
+
+		if (ops)
+			printf("%-20s %d device%s\n", name, n, n == 1 ? "" : "s");
+		else
+			printf("%-20s cannot be used: %s%s%s\n", name, err.what, *err.hint ? "; " : "", err.hint);
+	}
 	return dlb_cli_close_stdout(cli);
 }
 
@@ -50,7 +65,7 @@ int main(int argc, char **argv)
 		  "train weights that are equal under two names as two weights", NULL, 0, 0 },
 		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME",
 		  "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
-		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
+		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites and the back ends", NULL, 0, 0 },
 		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL,
 		  "write this machine as a cluster, without a model", NULL, 0, 0 },
 		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL,

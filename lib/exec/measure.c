@@ -137,7 +137,7 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 	    fill_state(m, g, err))
 		return -1;
 	m->runtime = (struct dlb_runtime){
-		.be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0
+		.be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0, .partial = true
 	};
 	if (dlb_runtime_ready(&m->runtime, np->arena_bytes, NULL, 0, 0, err) ||
 	    dlb_engine_new(&m->engine, &m->runtime, &m->program, 0, &sgd, NULL, err))
@@ -187,7 +187,7 @@ void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, doub
 	double *x = dlb_xcalloc((size_t)m->n_samples + 1, sizeof *x);
 
 	for (int i = 0; i < g->n_ops; i++) {
-		op_s[i] = dlb_graph_is_view(g, i) ? 0.0 : NAN;
+		op_s[i] = dlb_graph_is_view(g, i) ? 0.0 : v->left_out[i] ? INFINITY : NAN;
 		if (scratch_bytes)
 			scratch_bytes[i] = 0.0;
 		if (packed_bytes)

@@ -28,6 +28,7 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 	return dlb_fail(err, NULL, "no kernel for %s '%s' on node %d", o->type, o->name, e->view.node);
 }
 
+/* Returns DLB_NO_KERNEL only in a partial runtime. */
 static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
 		      struct dlb_error *err)
 {
@@ -48,6 +49,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 		dlb_graph_io(e->graph, in->op,
 			     e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
 		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
+		if (rc == DLB_NO_KERNEL && e->runtime->partial)
+			return DLB_NO_KERNEL;
 		if (rc == DLB_NO_KERNEL)
 			return dlb_step_op_no_kernel(e, in->op, err);
 		if (rc || dlb_step_op_keep_kernel(e, *k))
@@ -108,13 +111,19 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
 	a->m = in->micro_batch;
 	a->op = -1;
 	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
-	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ?
-		    dlb_prepare_copy_of_weight(e, in, c, a, err) :
-	    in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
-	    in->what == DLB_RUN_PRECONDITION                   ? dlb_prepare_precondition(e, in, a, err) :
-	    moment >= 0                                        ? dlb_prepare_moment(e, in, moment, a, err) :
-	    in->what == DLB_RUN_ACCUMULATE                     ? dlb_prepare_accumulate(e, in, a, err) :
-								 dlb_prepare_update(e, in, c, a, err))
+	const int rc = in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ?
+			       dlb_prepare_copy_of_weight(e, in, c, a, err) :
+		       in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
+		       in->what == DLB_RUN_PRECONDITION ? dlb_prepare_precondition(e, in, a, err) :
+		       moment >= 0			? dlb_prepare_moment(e, in, moment, a, err) :
+		       in->what == DLB_RUN_ACCUMULATE	? dlb_prepare_accumulate(e, in, a, err) :
+							  dlb_prepare_update(e, in, c, a, err);
+	if (rc == DLB_NO_KERNEL) {
+		*a = (struct step_op){ .kind = STEP_RUN };
+		v->left_out[in->op] = true;
+		return 0;
+	}
+	if (rc)
 		return -1;
 	a->compute = v->n_computes++;
 	v->compute_op[a->compute] = in->op;

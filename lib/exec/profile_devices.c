@@ -60,6 +60,28 @@ static void show_warning(void *ctx, const char *kind, int64_t batch, const struc
 	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
 }
 
+/* Says which ops a kind of device cannot run. */
+static void warn_of_missing(const struct dlb_profile_command *w, int kind)
+{
+	char types[200] = "";
+	int n = 0;
+
+	for (int r = 0; r < w->p.n_rows; r++) {
+		const struct dlb_profile_row *row = &w->p.row[r];
+		const size_t used = strlen(types);
+		const char *type = w->g->op[row->op[0]].type;
+
+		if (!isinf(row->time_s[kind][0]))
+			continue;
+		n += row->n_ops;
+		if (!strstr(types, type) && used + strlen(type) + 3 < sizeof types)
+			snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "", type);
+	}
+	if (n)
+		dlb_cli_warn(w->cli, "%s has no kernel for %d of %d ops (%s): a plan keeps them on other nodes",
+			     w->p.kind[kind], n, w->g->n_ops, types);
+}
+
 int dlb_profile_run(struct dlb_profile_command *w, struct dlb_error *err)
 {
 	struct progress_bar s = { .cli = w->cli };
@@ -76,6 +98,8 @@ int dlb_profile_run(struct dlb_profile_command *w, struct dlb_error *err)
 	dlb_progress_start(&s.bar, "measuring", w->cli->quiet || dlb_profile_rank(w));
 	const int rc = dlb_profile_measure(&w->p, w->g, d, w->n_devices, w->comm, &watch, err);
 	dlb_progress_end(&s.bar);
+	for (int k = 0; k < w->p.n_kinds && !rc && !dlb_profile_rank(w); k++)
+		warn_of_missing(w, k);
 	return rc;
 }
 

@@ -27,6 +27,7 @@ struct dlb_runtime {
 	char **arena_of; struct dlb_cell **cell_of;
 	void *scratch; size_t scratch_bytes;
 	struct dlb_slow slow;
+	bool partial;		/* measuring: ops that the back end has no kernel for are left out */
 };
 bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes in host memory */
 /* Zeroed memory. Where ranks share this host and the back end computes in host memory, the ranks see it;

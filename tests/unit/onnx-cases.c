@@ -543,9 +543,10 @@ static int report_list(struct tally *t, const char *list, const char *root)
 int main(int argc, char **argv)
 {
 	const char *root = ".";
-	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
-	struct tally t = { .atol = 1e-7 };
+	const char *name = getenv("DLB_TEST_BACKEND");
 	struct dlb_error err = { 0 };
+	const struct dlb_backend_ops *ops = dlb_backend_load(name ? name : "cpu", &err);
+	struct tally t = { .atol = 1e-7 };
 	int did = 0;
 
 	if (!ops || ops->open(0, 1, &t.be, &err)) {
