@@ -64,6 +64,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	e->view.compute_op = dlb_xcalloc(n, sizeof *e->view.compute_op);
 	e->view.compute_m = dlb_xcalloc(n, sizeof *e->view.compute_m);
 	e->view.compute_is_op = dlb_xcalloc(n, sizeof *e->view.compute_is_op);
+	e->queued = dlb_xcalloc(n, sizeof *e->queued);
 	e->view.left_out = dlb_xcalloc((size_t)e->graph->n_ops + 1, sizeof *e->view.left_out);
 	e->view.start_s = dlb_xcalloc(n, sizeof *e->view.start_s);
 	e->view.end_s = dlb_xcalloc(n, sizeof *e->view.end_s);
@@ -116,6 +117,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.compute_m);
 	free(e->view.compute_is_op);
 	free(e->view.left_out);
+	free(e->queued);
 	free(e->view.start_s);
 	free(e->view.end_s);
 	free(e->view.wait_for_s);
@@ -142,6 +144,8 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
 /* Allocates scratch at the first step, since it grows while engines are prepared. */
 static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 {
+	if (!g->be->ops->is_host_memory && !g->scratch_bytes)
+		g->scratch_bytes = 64;	/* no kernel of a device gets an address of the host */
 	if (g->scratch || !g->scratch_bytes)
 		return 0;
 	g->scratch = g->be->ops->alloc(g->be, g->scratch_bytes);
@@ -211,6 +215,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 	copied_before_s = copied_s(e);
 	if (e->sync)
 		dlb_sync_begin(e->sync, e->view.program, w->iteration);
+	if (dlb_step_op_begin(&turn, err))
+		return -1;
 	for (int i = 0; i < e->n_step_ops; i++) {
 		const int64_t step = w->iteration - e->step_op[i].iteration;
 
@@ -218,6 +224,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 			return -1;
 	}
 	dlb_slow_settle(&g->slow);
+	if (dlb_step_op_end(&turn, err))
+		return -1;
 	e->view.times.comm_s += copied_s(e) - copied_before_s;
 	return e->sync ? end_sync(e, err) : 0;
 }

@@ -120,6 +120,7 @@ struct dlb_engine {
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: computed on another node */
 	struct dlb_least_cpu *least;	/* [compute] */
+	bool *queued;			/* [compute] its kernel is between marks (mark_of) in this iteration */
 	double *took_s;			/* [compute] its last duration, without --slow */
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
@@ -153,6 +154,10 @@ struct op_pass {
 	int64_t step;
 	struct dlb_request *request;
 };
+/* Begins an iteration: sets the mark from which kernels are timed, where kernels are queued. Ends it: waits for
+ * the device and takes the times. -1 with err. */
+int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err);
+int dlb_step_op_end(struct op_pass *t, struct dlb_error *err);
 /* Runs operation a for `step`. -1 with err. */
 int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err);
 

@@ -344,6 +344,11 @@ struct dlb_backend_ops {
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
 	/* Waits for everything queued. -1 with err: something failed since the last call. */
 	int (*sync)(struct dlb_backend *b, struct dlb_error *err);
+	/* NULL: a kernel has run when its function returns. Else kernels are queued. mark queues mark i (0, 1,
+	 * ...), which is passed when all before it is done; -1 with err: something failed since the last sync.
+	 * seconds writes the time from mark `from` to mark `to`; both are passed (sync). */
+	int (*mark)(struct dlb_backend *b, int i, struct dlb_error *err);
+	double (*seconds)(struct dlb_backend *b, int from, int to);
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
 	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,

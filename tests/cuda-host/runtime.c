@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cuda_runtime_api.h"
@@ -164,7 +165,7 @@ struct task {
 	_Alignas(16) char arg[];
 };
 struct CUstream_st { struct task *first, **last; struct CUstream_st *next; };
-struct CUevent_st { uint64_t queued, done; struct CUstream_st *stream; };
+struct CUevent_st { uint64_t queued, done; struct CUstream_st *stream; struct timespec at; };	/* at: last passed */
 static struct CUstream_st *streams;
 
 static struct task *append(cudaStream_t s, enum task_kind kind, size_t bytes)
@@ -191,8 +192,10 @@ static void run_first(struct CUstream_st *s)
 	s->first = t->next;
 	if (!s->first)
 		s->last = &s->first;
-	if (t->kind == RECORD)
+	if (t->kind == RECORD) {
 		t->event->done++;
+		clock_gettime(CLOCK_MONOTONIC, &t->event->at);
+	}
 	if (t->kind == RUN) {
 		reach(true);
 		t->run(t->arg);
@@ -306,6 +309,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	MAY_FAIL(cudaErrorLaunchFailure);
 	if (event->done < event->queued)
 		drain(event->stream);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	if (!from->done || !to->done || from->done < from->queued || to->done < to->queued)
+		cuda_host_abort("cudaEventElapsedTime", "an event is not passed");
+	*ms = (float)((double)(to->at.tv_sec - from->at.tv_sec) * 1e3 +
+		      (double)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6);
 	return cudaSuccess;
 }
 

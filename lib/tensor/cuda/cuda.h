@@ -28,6 +28,7 @@ struct cuda {
 	cublasHandle_t blas;
 	void *blas_workspace;
 	cudaLibrary_t module[CUDA_N_MODULES];
+	cudaEvent_t *mark; int n_marks, cap_marks;
 	/* the first failure since the last sync; "" : none */
 	char failed[256];
 };
@@ -78,6 +79,8 @@ void dlb_cuda_free(struct dlb_backend *b, void *p);
 void dlb_cuda_upload(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
 void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_t bytes);
 int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err);
+int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err);
+double dlb_cuda_seconds(struct dlb_backend *b, int from, int to);
 #define PREPARE(name) \
 	int dlb_cuda_##name(struct dlb_backend *b, const struct dlb_##name##_desc *d, struct dlb_kernel **k, \
 			    struct dlb_error *err)

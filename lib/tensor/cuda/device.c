@@ -96,6 +96,9 @@ static int open_parts(struct cuda *c, struct dlb_error *err)
 
 static void close_parts(struct cuda *c)
 {
+	for (int i = 0; i < c->n_marks; i++)
+		cudaEventDestroy(c->mark[i]);
+	free(c->mark);
 	if (c->blas)
 		cublasDestroy(c->blas);
 	if (c->blas_workspace)
@@ -178,16 +181,49 @@ void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_
 	copy_bytes(cuda_of(b), host, src, bytes, cudaMemcpyDeviceToHost);
 }
 
-int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
+/* Reports the first failure since the last report. */
+static int report(struct cuda *c, struct dlb_error *err)
 {
-	struct cuda *c = cuda_of(b);
-
-	NOTE(c, cudaStreamSynchronize(c->stream));
 	if (!*c->failed)
 		return 0;
 	dlb_fail(err, NULL, "device cuda:%d: %s", c->device, c->failed);
 	*c->failed = '\0';
 	return -1;
+}
+
+int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
+{
+	struct cuda *c = cuda_of(b);
+
+	NOTE(c, cudaStreamSynchronize(c->stream));
+	return report(c, err);
+}
+
+/* ---- marks: events, made when they are first used ---- */
+int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err)
+{
+	struct cuda *c = cuda_of(b);
+
+	while (c->n_marks <= i) {
+		cudaEvent_t e = NULL;
+
+		NOTE(c, cudaEventCreateWithFlags(&e, cudaEventDefault));
+		if (!e)
+			return report(c, err);
+		DLB_GROW(c->mark, c->n_marks, c->cap_marks);
+		c->mark[c->n_marks++] = e;
+	}
+	NOTE(c, cudaEventRecord(c->mark[i], c->stream));
+	return report(c, err);
+}
+
+double dlb_cuda_seconds(struct dlb_backend *b, int from, int to)
+{
+	struct cuda *c = cuda_of(b);
+	float ms = 0;
+
+	NOTE(c, cudaEventElapsedTime(&ms, c->mark[from], c->mark[to]));
+	return ms * 1e-3;
 }
 
 /* ---- our kernels ---- */
