@@ -18,6 +18,15 @@ extern struct dim3 threadIdx, blockIdx, blockDim, gridDim;	/* of the thread that
 void cuda_host_barrier(void);
 #define __syncthreads cuda_host_barrier
 
+/* Threads run in turns. */
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long v)
+{
+	const unsigned long long was = *at;
+
+	*at += v;
+	return was;
+}
+
 struct cuda_host_kernel {
 	const char *name;
 	size_t arg_bytes;

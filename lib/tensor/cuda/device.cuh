@@ -9,6 +9,7 @@
 #ifndef DLB_TENSOR_CUDA_DEVICE_CUH
 #define DLB_TENSOR_CUDA_DEVICE_CUH
 #include <stdint.h>
+#include <string.h>
 extern "C" {
 #include "tensor/cuda/kernels.h"
 }
@@ -29,40 +30,100 @@ extern "C" {
 /* for (EACH_OF_ROW(i, n)): this thread's share of i in [0, n) among the threads of its block. */
 #define EACH_OF_ROW(i, n) int64_t i = threadIdx.x; i < (n); i += blockDim.x
 
-/* Offsets in elements of iteration i of a nest. */
+/* Offsets in elements of iteration i of a nest. Division of 64 bits is slow, and the outermost loop needs none. */
 static __device__ inline void seek(const struct cuda_nest &n, int64_t i, int64_t *at)
 {
+	const bool narrow = n.count <= INT32_MAX;
+
 	for (int o = 0; o < n.n_operands; o++)
 		at[o] = 0;
 	for (int d = n.n_dims - 1; d >= 0; d--) {
-		const int64_t pos = i % n.dim[d];
+		const int64_t rest = !d ? 0 : narrow ? (int64_t)((uint32_t)i / (uint32_t)n.dim[d]) : i / n.dim[d];
+		const int64_t pos = d ? i - rest * n.dim[d] : i;
 
-		i /= n.dim[d];
+		i = rest;
 		for (int o = 0; o < n.n_operands; o++)
 			at[o] += pos * n.stride[o][d];
 	}
 }
 
-/* Joins the values of a block's threads, in the order of a tree over them; every thread gets the result. All
- * threads of the block call it. */
-template <typename T, typename Join> static __device__ inline T block_join(T mine, Join join)
+/* *q = i / n, *r = i % n, for i in [0, most). */
+static __device__ inline void divide(int64_t i, int64_t n, int64_t most, int64_t *q, int64_t *r)
+{
+	*q = n == 1 ? i : most <= INT32_MAX ? (int64_t)((uint32_t)i / (uint32_t)n) : i / n;
+	*r = i - *q * n;
+}
+
+/* bf16: the upper half of a float. Rounds to nearest, ties to even; NaN stays NaN. */
+struct bf16 {
+	uint16_t bits;
+
+	bf16() = default;
+	__device__ inline explicit bf16(float v)
+	{
+		uint32_t u;
+
+		memcpy(&u, &v, sizeof u);
+		bits = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 :
+								  (u + 0x7fff + (u >> 16 & 1)) >> 16);
+	}
+	__device__ inline operator float() const
+	{
+		const uint32_t u = (uint32_t)bits << 16;
+		float v;
+
+		memcpy(&v, &u, sizeof v);
+		return v;
+	}
+};
+/* The type that values of T are computed in. */
+template <typename T> struct computes { typedef T type; };
+template <> struct computes<bf16> { typedef float type; };
+
+/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree over
+ * them; every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All threads of the
+ * block call it. */
+template <typename T, typename Join> static __device__ inline T group_join(T mine, int width, Join join)
 {
 	__shared__ T part[CUDA_THREADS];
+	const int me = (int)threadIdx.x, in_group = me & (width - 1);
 
 	__syncthreads();		/* the last result may still be read */
 	part[threadIdx.x] = mine;
 	for (unsigned half = CUDA_THREADS / 2; half; half /= 2) {
+||||||| parent of 5d7ec6a (cuda: copies, transposes by tiles and casts)
+	part[threadIdx.x] = mine;
+	for (int half = CUDA_THREADS / 2; half; half /= 2) {
 		__syncthreads();
-		if (threadIdx.x < half)
-			part[threadIdx.x] = join(part[threadIdx.x], part[threadIdx.x + half]);
+		if (in_group < half)
+			part[me] = join(part[me], part[me + half]);
 	}
 	__syncthreads();
-	return part[0];
+	return part[me - in_group];
+}
+/* The same over all threads of a block. */
+template <typename T, typename Join> static __device__ inline T block_join(T mine, Join join)
+{
+	return group_join(mine, CUDA_THREADS, join);
 }
 struct add_them { template <typename T> __device__ T operator()(T a, T b) const { return a + b; } };
 struct larger { template <typename T> __device__ T operator()(T a, T b) const { return a > b || a != a ? a : b; } };
 template <typename T> static __device__ inline T block_sum(T mine) { return block_join(mine, add_them()); }
 template <typename T> static __device__ inline T block_max(T mine) { return block_join(mine, larger()); }
+
+/* Sums and maxima over the `width` threads that share a row; 1: each thread has a row of its own, so there is
+ * nothing to join, and no barrier. */
+struct alone {
+	static const int width = 1;
+	template <typename T, typename Join> __device__ inline T join(T mine, Join) const { return mine; }
+};
+struct group {
+	int width;
+	template <typename T, typename Join> __device__ inline T join(T mine, Join how) const
+	{
+		return group_join(mine, width, how);
+	}
+};
 
 /* Mathematical functions F(...) for both real types, by overloading. */
 #define REAL_1(name) \
