@@ -1,0 +1,104 @@
+/* Reductions (reduce.cu): how a shape is cut, for devices that keep some ten thousand threads busy. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/reduce.h"
+#include "tensor/loops.h"
+#include "util/mem.h"
+
+enum {
+	WARP = 32,
+	LONG_ROW = 1024,		/* elements; longer rows get a block each */
+	BUSY_THREADS = 1 << 17, BUSY_BLOCKS = 1 << 10,
+	LEAST_OF_THREAD = 32, LEAST_OF_BLOCK = 1 << 14	/* elements of a part */
+};
+
+struct reduce_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct cuda_reduce args;
+	cudaKernel_t f, join;		/* join: NULL with one part */
+};
+
+static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
+{
+	struct reduce_kernel *r = (struct reduce_kernel *)k;
+	const int64_t n = r->args.kept.count * r->args.parts, groups = CUDA_THREADS / r->args.width;
+
+	dlb_cuda_operands(&r->args.p, run, 1, 1);
+	if (r->args.width == 1)
+		dlb_cuda_launch(r->c, r->f, &r->args, n);
+	else
+		dlb_cuda_launch_rows(r->c, r->f, &r->args, (n + groups - 1) / groups);
+	if (r->join)
+		dlb_cuda_launch_rows(r->c, r->join, &r->args, r->args.kept.count);
+}
+
+static void reduce_free(struct dlb_kernel *k)
+{
+	free(k);
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t quotient_up(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/* Short rows, and neighbouring results that lie side by side: a thread each. Parts only where there are too few
+ * results to keep a device busy. */
+static void cut(struct cuda_reduce *a, bool side_by_side)
+{
+	const int64_t results = a->kept.count, n = a->reduced.count;
+	int64_t parts;
+
+	a->width = side_by_side || n < WARP ? 1 : n < LONG_ROW ? WARP : CUDA_THREADS;
+	a->parts = 1;
+	a->chunk = n;
+	if (results == 0)
+		return;
+	parts = a->width == 1 ? least_of(quotient_up(BUSY_THREADS, results), n / LEAST_OF_THREAD) :
+				least_of(quotient_up(BUSY_BLOCKS, results), n / LEAST_OF_BLOCK);
+	if (parts < 2)
+		return;
+	a->chunk = quotient_up(n, parts);
+	a->parts = quotient_up(n, a->chunk);
+}
+
+PREPARE(reduce)
+{
+	const bool to_f32 = d->in.dtype == DLB_BF16 && d->out.dtype == DLB_F32;
+	struct dlb_reduce_desc same = *d;
+	struct dlb_nest kept, reduced;
+	struct reduce_kernel *r;
+	struct cuda *c = cuda_of(b);
+	char stem[32] = "reduce";
+
+	if (to_f32)
+		same.out.dtype = DLB_BF16;
+	if (!dlb_cuda_find_typed(c, stem, d->in.dtype))
+		return DLB_NO_KERNEL;
+	if (dlb_reduce_loops(&same, &kept, &reduced, err))
+		return -1;
+	r = dlb_xcalloc(1, sizeof *r);
+	r->c = c;
+	r->k = (struct dlb_kernel){ .run = reduce_run, .free = reduce_free, .impl = "cuda" };
+	r->args = (struct cuda_reduce){ .fn = (int)d->fn, .kept = dlb_cuda_nest(&kept),
+					.reduced = dlb_cuda_nest(&reduced) };
+	r->args.kept.count = dlb_desc_count(&d->out);
+	cut(&r->args, kept.n_dims && kept.stride[0][kept.n_dims - 1] == 1);
+	snprintf(stem, sizeof stem, "reduce%s%s", r->args.width == 1 ? "" : "_group", to_f32 ? "_bf16" : "");
+	r->f = dlb_cuda_find_typed(c, stem, d->out.dtype);
+	if (r->args.parts > 1) {
+		snprintf(stem, sizeof stem, "reduce_join%s", to_f32 ? "_bf16" : "");
+		r->join = dlb_cuda_find_typed(c, stem, d->out.dtype);
+		r->k.scratch_bytes = (size_t)(r->args.parts * r->args.kept.count) * sizeof(double);
+	}
+	*k = &r->k;
+	return 0;
+}

@@ -1,0 +1,15 @@
+/* Arguments of reduce.cu. */
+#ifndef DLB_TENSOR_CUDA_REDUCE_H
+#define DLB_TENSOR_CUDA_REDUCE_H
+#include "tensor/cuda/kernels.h"
+
+/* The elements of one result are cut into `parts` of `chunk`; each part gives a value of 8 bytes in scratch,
+ * [part][result], and reduce_join_TYPE joins them. With one part the results are written at once.
+ * kept: operands in, out; reduced: in. width: threads that share a result. */
+struct cuda_reduce {
+	struct cuda_operands p;
+	struct cuda_nest kept, reduced;
+	int fn, width;			/* enum dlb_reduce_fn */
+	int64_t parts, chunk;
+};
+#endif
