@@ -557,6 +557,12 @@ static void reductions(void)
 			one_reduce(fn, desc(types[i], 0, 1, DIMS(1001)), 1);
 			one_reduce(fn, desc(types[i], 0, 3, DIMS(1, 9, 1)), 5);
 			one_reduce(fn, desc(types[i], 0, 0, NULL), 0);
+			if (fn == DLB_REDUCE_FN_PROD && !dlb_dtype_is_float(types[i]))
+				continue;
+			/* many elements of few results: back ends may cut them into parts */
+			one_reduce(fn, desc(types[i], 0, 2, DIMS(4001, 3)), 1);
+			one_reduce(fn, desc(types[i], 0, 2, DIMS(2, 40001)), 2);
+			one_reduce(fn, desc(types[i], 0, 3, DIMS(23, 2, 1700)), 5);
 		}
 	one_reduce(DLB_REDUCE_FN_SUM, desc(DLB_F32, 0, 2, DIMS(4, 0)), 2);
 }
@@ -623,6 +629,37 @@ static void one_copy(enum dlb_dtype from, enum dlb_dtype to, int n_dims, const i
 	release(&out, 1);
 }
 
+/* out[r][c][i step + j] += in[r][i][j][c], summed in that order: windows of 4 rows that overlap. */
+static void windows(enum dlb_dtype t, int64_t n, int64_t size, int64_t step)
+{
+	enum { ROWS = 4, CHANNELS = 3 };
+	const int64_t length = (n - 1) * step + size;
+	struct arg in = draw(desc(t, 0, 4, DIMS(ROWS, n, size, CHANNELS))),
+		   out = { desc(t, 0, 3, DIMS(ROWS, CHANNELS, length)), zeros(ROWS * CHANNELS * length) };
+	const struct dlb_copy_desc c = { .in = t,
+					 .out = t,
+					 .n_dims = 4,
+					 .dim = { ROWS, n, size, CHANNELS },
+					 .in_stride = { n * size * CHANNELS, size * CHANNELS, CHANNELS, 1 },
+					 .out_stride = { CHANNELS * length, step, 1, length },
+					 .zero_first = true,
+					 .accumulate = true,
+					 .out_count = ROWS * CHANNELS * length };
+	struct dlb_kernel *k;
+
+	for (int64_t i = 0; i < ROWS * n * size * CHANNELS; i++) {
+		const int64_t ch = i % CHANNELS, j = i / CHANNELS % size, at = i / CHANNELS / size % n,
+			      r = i / CHANNELS / size / n;
+		double *o = &out.v[(r * CHANNELS + ch) * length + at * step + j];
+
+		*o = rounded(t, *o + in.v[i]);
+	}
+	MUST(be.ops->copy(&be, &c, &k, &err_));
+	check_run("windows", k, &in, 1, &out, 1, 0, NULL, NULL);
+	release(&in, 1);
+	release(&out, 1);
+}
+
 static void copies(void)
 {
 	static const int perms[][4] = { { 0, 1, 2, 3 }, { 0, 2, 3, 1 }, { 3, 2, 1, 0 },
@@ -663,6 +700,13 @@ static void copies(void)
 	check_run("scatter", k, &in, 1, &out, 1, 1e-6, NULL, NULL);
 	release(&in, 1);
 	release(&out, 1);
+	for (int t = DLB_F32; t <= DLB_F64; t++) {
+		windows(t, 5, 4, 1);
+		windows(t, 5, 4, 2);
+		windows(t, 6, 3, 3);
+		windows(t, 300, 7, 2);
+	}
+	windows(DLB_I32, 9, 4, 2);
 }
 
 /* ---- softmax ---- */
@@ -826,6 +870,35 @@ static void times(const void *ctx, const struct dlb_run *r)
 		((double *)r->out[0])[i] = c->by * ((const double *)r->in[0])[i];
 }
 
+static void one_square_sum(enum dlb_dtype t, int64_t n)
+{
+	struct arg x = draw(desc(t, 0, 1, &n)), acc = draw(desc(t, 0, 1, &n)), sum = { acc.d, zeros(n) };
+	unsigned char *base, *p = buffer((size_t)n * dlb_dtype_bytes(t), 0, &base),
+			     *base_acc, *p_acc = buffer((size_t)n * dlb_dtype_bytes(t), 64, &base_acc);
+	double want = 0, got = NAN;
+	struct dlb_kernel *k;
+
+	put(&x, p);
+	put(&acc, p_acc);
+	for (int64_t i = 0; i < n; i++) {
+		want += x.v[i] * x.v[i];
+		sum.v[i] = rounded(t, acc.v[i] + x.v[i]);
+	}
+	MUST(be.ops->square_sum(&be, &(struct dlb_square_sum_desc){ t, n }, &k, &err_));
+	for (int again = 0; again < 2; again++) {	/* it is written, not added to */
+		k->run(k, &(struct dlb_run){ .in = (void *[]){ p }, .out = (void *[]){ &got } });
+		assert(IS(fabs(got - want), <=, 1e-13 * want));
+	}
+	dlb_kernel_free(k);
+	MUST(be.ops->accumulate(&be, &(struct dlb_accumulate_desc){ t, n, false }, &k, &err_));
+	k->run(k, &(struct dlb_run){ .in = (void *[]){ p }, .out = (void *[]){ p_acc } });
+	compare("accumulate", 0, &sum, p_acc, 0);
+	dlb_kernel_free(k);
+	release(&x, 1), release(&acc, 1), release(&sum, 1);
+	free(base), free(base_acc);
+	n_checks += 2;
+}
+
 static void sums_and_host(void)
 {
 	double x[5] = { 1, 2, 3, 4, 5 }, acc[5] = { NAN, 0, 0, 0, 0 };
@@ -839,6 +912,9 @@ static void sums_and_host(void)
 		dlb_kernel_free(k);
 	}
 	assert(IS(acc[0], ==, 2) && IS(acc[4], ==, 10));
+	for (int t = DLB_F32; t <= DLB_F64; t++)
+		for (int64_t n = 0; n < 300000; n = 7 * n + 1)
+			one_square_sum(t, n);
 	if (!be.ops->is_host_memory)
 		return;
 	MUST(be.ops->host(&be, times, &(struct host_ctx){ 3 }, sizeof(struct host_ctx), 0, &k, &err_));

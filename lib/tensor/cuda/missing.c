@@ -14,8 +14,6 @@ MISSING(attention)
 MISSING(dropout)
 MISSING(cell)
 MISSING(loss)
-MISSING(accumulate)
-MISSING(square_sum)
 MISSING(update)
 
 int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
