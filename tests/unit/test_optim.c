@@ -636,6 +636,112 @@ static void growing_rate(void)
 	n_checks++;
 }
 
+static struct dlb_kernel *kernel_of(int rule, enum dlb_dtype t, int64_t count)
+{
+	struct dlb_update_desc d = { .dtype = t, .count = count, .rule = rule };
+	struct dlb_kernel *k;
+
+	memcpy(d.hyper, dlb_optimizers[rule].hyper, sizeof d.hyper);
+	MUST(be.ops->update(&be, &d, &k, &err_));
+	return k;
+}
+
+/* A factor of the gradients gives the bits of gradients that were multiplied by it. */
+static void scaled_gradients(void)
+{
+	static double w[2][N], s[2][3][N], g[2][N];
+
+	for (int rule = 0; rule < DLB_N_RULES; rule++)
+		for (int t = DLB_F32; t <= DLB_F64; t++) {
+			struct dlb_kernel *k = kernel_of(rule, t, N);
+
+			memset(w, 0, sizeof w);
+			memset(s, 0, sizeof s);
+			for (int step = 1; step <= STEPS; step++) {
+				for (int i = 0; i < N; i++) {
+					const double v = rounded(t, 2 * dlb_rng_uniform(&rng) - 1);
+
+					dlb_value_set(g[0], t, i, v);
+					dlb_value_set(g[1], t, i, v * 0.125);
+				}
+				for (int i = 0; i < 2; i++)
+					k->run(k, &(struct dlb_run){ .in = (void *[]){ g[i] },
+								     .out = (void *[]){ w[i], s[i][0], s[i][1],
+											s[i][2] },
+								     .step = (uint64_t)step,
+								     .grad_scale = i ? 0 : 0.125 });
+			}
+			assert(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(s[0], s[1], sizeof s[0]));
+			dlb_kernel_free(k);
+			n_checks++;
+		}
+}
+
+/* Every back end gives the cpu's bits. */
+static void same_bits_as_cpu(void)
+{
+	static char store[2][5][N * sizeof(double)];
+	struct dlb_backend cpu, mine = be;
+
+	MUST(dlb_backend_find("cpu")->open(0, 1, &cpu, &err_));
+	for (int rule = 0; rule < DLB_N_RULES; rule++)
+		for (int t = DLB_F32; t <= DLB_F64; t++) {
+			struct dlb_kernel *k[2];
+
+			for (int i = 0; i < 2; i++) {
+				be = i ? cpu : mine;
+				k[i] = kernel_of(rule, t, N);
+			}
+			be = mine;
+			memset(store, 0, sizeof store);
+			for (int step = 1; step <= STEPS; step++) {
+				for (int i = 0; i < N; i++)
+					dlb_value_set(store[0][4], t, i, 2 * dlb_rng_uniform(&rng) - 1);
+				memcpy(store[1][4], store[0][4], sizeof store[0][4]);
+				for (int i = 0; i < 2; i++)
+					k[i]->run(k[i], &(struct dlb_run){ .in = (void *[]){ store[i][4] },
+									   .out = (void *[]){ store[i][0], store[i][1],
+											      store[i][2], store[i][3] },
+									   .step = (uint64_t)step,
+									   .grad_scale = 0.3 });
+			}
+			assert(!memcmp(store[0], store[1], sizeof store[0]));
+			dlb_kernel_free(k[0]);
+			dlb_kernel_free(k[1]);
+			n_checks++;
+		}
+	cpu.ops->close(&cpu);
+}
+
+/* A weight that becomes NaN or infinite is noticed once, wherever it is; and no other is. */
+static void not_finite(void)
+{
+	static const double bad[] = { NAN, INFINITY, -INFINITY };
+	static const int where[] = { 0, N / 2, N - 1 };
+	static double w[N], s[3][N], g[N];
+	void *in[] = { g }, *out[] = { w, s[0], s[1], s[2] };
+
+	for (int rule = 0; rule < DLB_N_RULES; rule++)
+		for (int t = DLB_F32; t <= DLB_F64; t++) {
+			struct dlb_kernel *k = kernel_of(rule, t, N);
+
+			for (int i = -1; i < DLB_LEN(bad); i++) {
+				int64_t count = 5;
+
+				memset(w, 0, sizeof w);
+				memset(s, 0, sizeof s);
+				memset(g, 0, sizeof g);
+				if (i >= 0)
+					dlb_value_set(g, t, where[i], bad[i]);
+				k->run(k, &(struct dlb_run){
+						  .in = in, .out = out, .step = 1, .not_finite = &count });
+				assert(IS(count, ==, (i < 0 ? 5 : 6)));
+			}
+			dlb_kernel_free(k);
+			n_checks++;
+		}
+}
+
 /* With one replica the two stages give the same bits as the single update. */
 static void stages(void)
 {
@@ -705,14 +811,10 @@ static void rates(void)
 
 int main(void)
 {
-	struct dlb_error err;
 	bool shared;
 
 	dlb_rng_init(&rng, 1);
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err)) {
-		dlb_error_print(stderr, "test_optim", -1, &err);
-		return 1;
-	}
+	open_backend();
 	table();
 	rules();
 	predictions();
@@ -720,6 +822,9 @@ int main(void)
 	rates();
 	monotone();
 	growing_rate();
+	scaled_gradients();
+	not_finite();
+	same_bits_as_cpu();
 	stages();
 	shared = vectors();
 	be.ops->close(&be);

@@ -14,7 +14,6 @@ MISSING(attention)
 MISSING(dropout)
 MISSING(cell)
 MISSING(loss)
-MISSING(update)
 
 int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
 			struct dlb_error *err)

@@ -1,0 +1,161 @@
+/* Optimizer steps (update.cu). Scalars are computed in double, once per run. PyTorch's formulas
+ * (torch/optim/{sgd,adagrad,rmsprop,adam,adamw}.py); see tensor/cpu/update.c. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/update.h"
+#include "util/mem.h"
+
+enum { NOT_FINITE, SHRUNK, N_COUNTERS };
+
+/* The counters are device memory of the kernel: callers need not give scratch. */
+struct update_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct dlb_update_desc d;
+	struct cuda_update args;
+	cudaKernel_t f;
+	void *counter;
+	int n_in, n_out;
+};
+
+static void set_common(struct cuda_scalars *s, const struct dlb_update_desc *d, const struct dlb_run *r)
+{
+	const double *h = d->hyper;
+	const double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
+	const double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
+	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF,
+		   rms = d->rule == DLB_RULE_RMSPROP;
+
+	*s = (struct cuda_scalars){
+		.c = r->grad_scale > 0 ? r->grad_scale : 1,
+		.lr = lr,
+		.decay = decoupled ? 0 : h[DLB_HYPER_DECAY],
+		.shrink = decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1,
+		.mu = h[DLB_HYPER_MOMENTUM],
+		.alpha = h[DLB_HYPER_ALPHA],
+		.beta1 = h[DLB_HYPER_BETA1],
+		.rest1 = 1 - h[rms ? DLB_HYPER_ALPHA : DLB_HYPER_BETA1],
+		.beta2 = h[DLB_HYPER_BETA2],
+		.rest2 = 1 - h[DLB_HYPER_BETA2],
+		.eps = h[DLB_HYPER_EPS],
+		.step_size = lr / bias1,
+		.root_bias2 = sqrt(bias2),
+	};
+	if (d->stage == DLB_UPDATE_PREDICT) {
+		const bool adaptive = d->rule != DLB_RULE_MOMENTUM && d->rule != DLB_RULE_NESTEROV;
+
+		s->step_size = r->distance * lr / (adaptive ? bias1 : 1);
+		s->shrink = decoupled ? 1 - r->distance * lr * h[DLB_HYPER_DECAY] : 1;
+	}
+}
+
+static void set_belief(struct cuda_scalars *s, const struct dlb_update_desc *d, const struct dlb_run *r)
+{
+	const double *h = d->hyper;
+	const double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], before = r->has_rate ? r->rate_before : lr;
+	const double t = (double)(r->step ? r->step : 1), beta2 = h[DLB_HYPER_BETA2];
+	const double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(beta2, t),
+		     bias2_before = 1 - pow(beta2, t - 1);
+	const bool in_root = d->variant == DLB_VARIANT_DENOM_CORRECTED || d->variant == DLB_VARIANT_AMSGRAD;
+
+	s->over_bias1 = 1 / bias1;
+	s->over_bias2 = d->variant == DLB_VARIANT_CORRECTED ? 1 / bias2 : 1;
+	s->root_bias2 = in_root ? sqrt(bias2) : 1;
+	s->seps = d->variant == DLB_VARIANT_AMSGRAD ? h[DLB_HYPER_EPS] : 0;
+	s->shrink = 1 - lr * h[DLB_HYPER_DECAY];
+	s->q = 1 / (lr * lr * (in_root ? bias2 : 1));
+	s->q_before = t > 1 ? 1 / (before * before * (in_root ? bias2_before : 1)) : 0;
+	for (int i = 0; i < 3; i++)
+		s->scale[i] = d->scale[i] != 0 ? d->scale[i] : 1;
+	s->scale[0] *= r->grad_scale > 0 ? r->grad_scale : 1;
+}
+
+/* Adds the counters to the caller's, which are in host memory. */
+static void read_counters(struct update_kernel *u, const struct dlb_run *r)
+{
+	unsigned long long n[N_COUNTERS] = { 0 };
+
+	dlb_cuda_note(u->c, "cudaMemcpyAsync",
+		      cudaMemcpyAsync(n, u->counter, sizeof n, cudaMemcpyDeviceToHost, u->c->stream));
+	dlb_cuda_note(u->c, "cudaStreamSynchronize", cudaStreamSynchronize(u->c->stream));
+	if (u->args.count_not_finite && n[NOT_FINITE])
+		*r->not_finite += 1;
+	if (u->args.count_shrunk)
+		*r->shrunk += (int64_t)n[SHRUNK];
+}
+
+static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct update_kernel *u = (struct update_kernel *)k;
+	const bool belief = u->d.rule == DLB_RULE_MAX_ADABELIEF;
+
+	set_common(&u->args.s, &u->d, r);
+	if (belief)
+		set_belief(&u->args.s, &u->d, r);
+	u->args.count_not_finite = r->not_finite && u->d.stage != DLB_UPDATE_PREDICT;
+	u->args.count_shrunk = r->shrunk && belief;
+	dlb_cuda_operands(&u->args.p, r, u->n_in, u->n_out);
+	u->args.p.scratch = u->counter;
+	if (u->args.count_not_finite || u->args.count_shrunk)
+		dlb_cuda_note(u->c, "cudaMemsetAsync",
+			      cudaMemsetAsync(u->counter, 0, N_COUNTERS * sizeof(unsigned long long),
+					      u->c->stream));
+	dlb_cuda_launch(u->c, u->f, &u->args, u->d.count);
+	if (u->args.count_not_finite || u->args.count_shrunk)
+		read_counters(u, r);
+}
+
+static void update_free(struct dlb_kernel *k)
+{
+	struct update_kernel *u = (struct update_kernel *)k;
+
+	if (u->counter)
+		dlb_cuda_note(u->c, "cudaFree", cudaFree(u->counter));
+	free(u);
+}
+
+static int n_states(int rule)
+{
+	return rule == DLB_RULE_SGD || rule == DLB_RULE_KFAC ? 0 :
+	       rule == DLB_RULE_MAX_ADABELIEF ? 3 :
+	       rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF ? 2 : 1;
+}
+
+PREPARE(update)
+{
+	const bool predicts = d->rule == DLB_RULE_MOMENTUM || d->rule == DLB_RULE_NESTEROV ||
+			      d->rule == DLB_RULE_ADAM || d->rule == DLB_RULE_ADAMW ||
+			      d->rule == DLB_RULE_ADABELIEF;
+	struct cuda *c = cuda_of(b);
+	struct update_kernel *u;
+	cudaError_t status;
+
+	if (d->rule < 0 || d->rule >= DLB_N_RULES)
+		return dlb_fail(err, NULL, "no update rule %d", d->rule);
+	if (d->stage == DLB_UPDATE_PREDICT && !predicts)
+		return DLB_NO_KERNEL;
+	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT &&
+	    d->rule != DLB_RULE_MAX_ADABELIEF)
+		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+		return DLB_NO_KERNEL;
+	u = dlb_xcalloc(1, sizeof *u);
+	u->c = c;
+	u->d = *d;
+	u->k = (struct dlb_kernel){ .run = update_run, .free = update_free, .impl = "cuda" };
+	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
+					.keep_local = d->keep_local };
+	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + n_states(d->rule) : d->stage == DLB_UPDATE_APPLY ? 2 : 1;
+	u->n_out = d->stage == DLB_UPDATE_PREDICT ? 1 : d->stage == DLB_UPDATE_LOCAL ? 5 : 1 + n_states(d->rule);
+	u->f = dlb_cuda_find_typed(c, "update", d->dtype);
+	status = cudaMalloc(&u->counter, N_COUNTERS * sizeof(unsigned long long));
+	if (status != cudaSuccess) {
+		update_free(&u->k);
+		return dlb_fail(err, NULL, "device cuda:%d: no memory for an update's counters: %s", c->device,
+				cudaGetErrorString(status));
+	}
+	*k = &u->k;
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* Arguments of update.cu. */
+#ifndef DLB_TENSOR_CUDA_UPDATE_H
+#define DLB_TENSOR_CUDA_UPDATE_H
+#include "tensor/cuda/kernels.h"
+
+/* Scalars are rounded to the kernel's type when they are read; each rule reads those of its formula
+ * (update.cu). */
+struct cuda_scalars {
+	double c, lr, decay, shrink, mu, alpha, beta1, rest1, beta2, rest2, eps, step_size, root_bias2;
+	double over_bias1, over_bias2, seps, q, q_before, scale[3];	/* max-adabelief */
+};
+/* update_TYPE: operands as in dlb_update_desc; scratch: two counters, of not finite results (counted only if
+ * wanted) and of shrunk quotients. */
+struct cuda_update {
+	struct cuda_operands p;
+	int64_t count;
+	int rule;			/* enum dlb_update_rule */
+	int stage;			/* enum dlb_update_stage */
+	bool keep_local, count_not_finite, count_shrunk;
+	struct cuda_scalars s;
+};
+#endif
