@@ -89,11 +89,8 @@ template <typename T, typename Join> static __device__ inline T group_join(T min
 	const int me = (int)threadIdx.x, in_group = me & (width - 1);
 
 	__syncthreads();		/* the last result may still be read */
-	part[threadIdx.x] = mine;
-	for (unsigned half = CUDA_THREADS / 2; half; half /= 2) {
-||||||| parent of 5d7ec6a (cuda: copies, transposes by tiles and casts)
-	part[threadIdx.x] = mine;
-	for (int half = CUDA_THREADS / 2; half; half /= 2) {
+	part[me] = mine;
+	for (int half = width / 2; half; half /= 2) {
 		__syncthreads();
 		if (in_group < half)
 			part[me] = join(part[me], part[me + half]);
