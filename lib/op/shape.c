@@ -12,28 +12,6 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-/* Writes the same `bytes` each time. */
-static void literal_run(const void *ctx, const struct dlb_run *r)
-{
-	size_t bytes;
-
-	memcpy(&bytes, ctx, sizeof bytes);
-	memcpy(r->out[0], (const char *)ctx + sizeof bytes, bytes);
-}
-
-static int literal(struct dlb_backend *be, const void *data, size_t bytes, struct dlb_kernel **k,
-		   struct dlb_error *err)
-{
-	char *ctx = dlb_xmalloc(sizeof bytes + bytes);
-	int rc;
-
-	memcpy(ctx, &bytes, sizeof bytes);
-	memcpy(ctx + sizeof bytes, data, bytes);
-	rc = be->ops->host(be, literal_run, ctx, sizeof bytes + bytes, 0, k, err);
-	free(ctx);
-	return rc;
-}
-
 /* -- Shape, Size -- */
 
 static void shape_range(const struct dlb_op_io *io, int *from, int *to)
@@ -62,7 +40,7 @@ static int shape_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 	int from, to;
 
 	shape_range(io, &from, &to);
-	return literal(be, io->in[0].dim + from, (size_t)(to - from) * sizeof(int64_t), k, err);
+	return be->ops->constant(be, io->in[0].dim + from, (size_t)(to - from) * sizeof(int64_t), k, err);
 }
 
 static int size_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -77,7 +55,7 @@ static int size_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	int64_t n = dlb_desc_count(&io->in[0]);
 
-	return literal(be, &n, sizeof n, k, err);
+	return be->ops->constant(be, &n, sizeof n, k, err);
 }
 
 /* -- Constant: value, value_float(s), value_int(s) -- */
@@ -128,21 +106,19 @@ static int constant_kernel(struct dlb_backend *be, const struct dlb_op_io *io, s
 	if (!a)
 		return -1;
 	if (a->type == DLB_ATTR_TENSOR)
-		return literal(be, a->data, dlb_desc_bytes(&d), k, err);
+		return be->ops->constant(be, a->data, dlb_desc_bytes(&d), k, err);
 	if (a->type == DLB_ATTR_INT || a->type == DLB_ATTR_INTS)
-		return literal(be, a->type == DLB_ATTR_INT ? &a->i : a->ints, dlb_desc_bytes(&d), k, err);
+		return be->ops->constant(be, a->type == DLB_ATTR_INT ? &a->i : a->ints, dlb_desc_bytes(&d), k, err);
 	n = dlb_desc_count(&d);
 	v = dlb_xcalloc((size_t)n + 1, sizeof *v);
 	for (int64_t i = 0; i < n; i++)
 		v[i] = (float)(a->type == DLB_ATTR_REAL ? a->f : a->reals[i]);
-	rc = literal(be, v, dlb_desc_bytes(&d), k, err);
+	rc = be->ops->constant(be, v, dlb_desc_bytes(&d), k, err);
 	free(v);
 	return rc;
 }
 
 /* -- ConstantOfShape, EyeLike, Range -- */
-
-struct fill { struct dlb_desc d; double value; int64_t offset; };
 
 static int fill_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
@@ -157,24 +133,35 @@ static int fill_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static void fill_run(const void *ctx, const struct dlb_run *r)
+/* A kernel that writes element i = value(ctx, i) of d at each run. */
+static int tabulate(struct dlb_backend *be, const struct dlb_desc *d, double (*value)(const void *ctx, int64_t i),
+		    const void *ctx, struct dlb_kernel **k, struct dlb_error *err)
 {
-	const struct fill *f = ctx;
-	int64_t n = dlb_desc_count(&f->d);
+	const int64_t n = dlb_desc_count(d);
+	void *data = dlb_xcalloc((size_t)n + 1, dlb_dtype_bytes(d->dtype));
+	int rc;
 
 	for (int64_t i = 0; i < n; i++)
-		dlb_value_set(r->out[0], f->d.dtype, i, f->value);
+		dlb_value_set(data, d->dtype, i, value(ctx, i));
+	rc = be->ops->constant(be, data, dlb_desc_bytes(d), k, err);
+	free(data);
+	return rc;
+}
+
+static double fill_value(const void *ctx, int64_t i)
+{
+	(void)i;
+	return *(const double *)ctx;
 }
 
 static int fill_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
 	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "value");
-	struct fill f = { .d = io->out[0] };
+	const double v = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) :
+								       0;
 
-	if (a && a->type == DLB_ATTR_TENSOR && a->data)
-		f.value = dlb_value_real(a->data, a->desc.dtype, 0);
-	return be->ops->host(be, fill_run, &f, sizeof f, 0, k, err);
+	return tabulate(be, &io->out[0], fill_value, &v, k, err);
 }
 
 static int eye_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -194,21 +181,21 @@ static int eye_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static void eye_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct fill *f = ctx;
+struct eye { int64_t cols, offset; };
 
-	for (int64_t i = 0; i < f->d.dim[0]; i++)
-		for (int64_t j = 0; j < f->d.dim[1]; j++)
-			dlb_value_set(r->out[0], f->d.dtype, i * f->d.dim[1] + j, j - i == f->offset);
+static double eye_value(const void *ctx, int64_t i)
+{
+	const struct eye *e = ctx;
+
+	return i % e->cols - i / e->cols == e->offset;
 }
 
 static int eye_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		      struct dlb_error *err)
 {
-	struct fill f = { .d = io->out[0], .offset = dlb_io_int(io, "k", 0) };
+	const struct eye e = { io->out[0].dim[1], dlb_io_int(io, "k", 0) };
 
-	return be->ops->host(be, eye_run, &f, sizeof f, 0, k, err);
+	return tabulate(be, &io->out[0], eye_value, &e, k, err);
 }
 
 static int range_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -229,19 +216,25 @@ static int range_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static void range_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct dlb_desc *d = ctx;
-	double from = dlb_value_real(r->in[0], d->dtype, 0), by = dlb_value_real(r->in[2], d->dtype, 0);
+struct range { double from, by; };
 
-	for (int64_t i = 0; i < d->dim[0]; i++)
-		dlb_value_set(r->out[0], d->dtype, i, from + (double)i * by);
+static double range_value(const void *ctx, int64_t i)
+{
+	const struct range *r = ctx;
+
+	return r->from + (double)i * r->by;
 }
 
 static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			struct dlb_error *err)
 {
-	return be->ops->host(be, range_run, &io->out[0], sizeof io->out[0], 0, k, err);
+	struct range r;
+
+	if (!io->value || !io->value[0] || !io->value[2])
+		return dlb_op_fail(io, err, "start and delta must be constant scalars");
+	r = (struct range){ dlb_value_real(io->value[0], io->in[0].dtype, 0),
+			    dlb_value_real(io->value[2], io->in[2].dtype, 0) };
+	return tabulate(be, &io->out[0], range_value, &r, k, err);
 }
 
 /* -- Cast: an elementwise copy to another type -- */

@@ -377,6 +377,9 @@ struct dlb_backend_ops {
 		      struct dlb_error *err);
 	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
+	/* out[0] = the same `bytes` at each run. data is in host memory and copied. */
+	int (*constant)(struct dlb_backend *b, const void *data, size_t bytes, struct dlb_kernel **k,
+			struct dlb_error *err);
 	int (*gather)(struct dlb_backend *b, const struct dlb_gather_desc *d, struct dlb_kernel **k,
 		      struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,

@@ -103,6 +103,8 @@ PREPARE(square_sum);
 PREPARE(update);
 int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
 			struct dlb_error *err);
+int dlb_cuda_constant(struct dlb_backend *b, const void *data, size_t bytes, struct dlb_kernel **k,
+		      struct dlb_error *err);
 int dlb_cuda_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes,
 		  size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
 #endif

@@ -37,6 +37,7 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 	.map = dlb_cuda_map,
 	.reduce = dlb_cuda_reduce,
 	.copy = dlb_cuda_copy,
+	.constant = dlb_cuda_constant,
 	.gather = dlb_cuda_gather,
 	.accumulate = dlb_cuda_accumulate,
 	.square_sum = dlb_cuda_square_sum,
