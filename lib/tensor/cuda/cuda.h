@@ -13,7 +13,7 @@
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
-#define CUDA_MODULES(X) X(conv) X(copy) X(gather) X(map) X(reduce) X(sums) X(update)
+#define CUDA_MODULES(X) X(conv) X(copy) X(gather) X(map) X(reduce) X(softmax) X(sums) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -46,6 +46,9 @@ cudaKernel_t dlb_cuda_find_typed(struct cuda *c, const char *stem, enum dlb_dtyp
  * each); nothing for 0. */
 void dlb_cuda_launch(struct cuda *c, cudaKernel_t f, void *args, int64_t count);
 void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t rows);
+/* Threads that share a row of n elements, for kernels with groups of threads: 1, those of a warp or of a block.
+ * side_by_side: so many neighbouring rows begin in neighbouring elements, so a thread each reads whole lines. */
+int dlb_cuda_row_width(int64_t n, int64_t side_by_side);
 /* Copies the run's operands into those of a kernel. */
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);
 struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);

@@ -6,7 +6,7 @@
 #include "tensor/cuda/cuda.h"
 #include "util/mem.h"
 
-enum { BLAS_WORKSPACE = 32 << 20, BLOCKS_PER_PROCESSOR = 8 };
+enum { BLAS_WORKSPACE = 32 << 20, BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
 
 #define X(name) extern const unsigned char dlb_fatbin_##name[];
 CUDA_MODULES(X)
@@ -275,6 +275,11 @@ void dlb_cuda_launch(struct cuda *c, cudaKernel_t f, void *args, int64_t count)
 void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t rows)
 {
 	launch(c, f, args, rows);
+}
+
+int dlb_cuda_row_width(int64_t n, int64_t side_by_side)
+{
+	return side_by_side >= WARP || n < WARP ? 1 : n < LONG_ROW ? WARP : CUDA_THREADS;
 }
 
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out)

@@ -8,7 +8,6 @@ PREPARE(name) \
 	return DLB_NO_KERNEL; \
 }
 MISSING(pool)
-MISSING(softmax)
 MISSING(norm)
 MISSING(attention)
 MISSING(dropout)

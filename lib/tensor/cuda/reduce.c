@@ -8,8 +8,6 @@
 #include "util/mem.h"
 
 enum {
-	WARP = 32,
-	LONG_ROW = 1024,		/* elements; longer rows get a block each */
 	BUSY_THREADS = 1 << 17, BUSY_BLOCKS = 1 << 10,
 	LEAST_OF_THREAD = 32, LEAST_OF_BLOCK = 1 << 14	/* elements of a part */
 };
@@ -52,12 +50,12 @@ static int64_t quotient_up(int64_t a, int64_t b)
 
 /* Short rows, and neighbouring results that lie side by side: a thread each. Parts only where there are too few
  * results to keep a device busy. */
-static void cut(struct cuda_reduce *a, bool side_by_side)
+static void cut(struct cuda_reduce *a, int64_t side_by_side)
 {
 	const int64_t results = a->kept.count, n = a->reduced.count;
 	int64_t parts;
 
-	a->width = side_by_side || n < WARP ? 1 : n < LONG_ROW ? WARP : CUDA_THREADS;
+	a->width = dlb_cuda_row_width(n, side_by_side);
 	a->parts = 1;
 	a->chunk = n;
 	if (results == 0)
@@ -91,7 +89,7 @@ PREPARE(reduce)
 	r->args = (struct cuda_reduce){ .fn = (int)d->fn, .kept = dlb_cuda_nest(&kept),
 					.reduced = dlb_cuda_nest(&reduced) };
 	r->args.kept.count = dlb_desc_count(&d->out);
-	cut(&r->args, kept.n_dims && kept.stride[0][kept.n_dims - 1] == 1);
+	cut(&r->args, kept.n_dims && kept.stride[0][kept.n_dims - 1] == 1 ? kept.dim[kept.n_dims - 1] : 1);
 	snprintf(stem, sizeof stem, "reduce%s%s", r->args.width == 1 ? "" : "_group", to_f32 ? "_bf16" : "");
 	r->f = dlb_cuda_find_typed(c, stem, d->out.dtype);
 	if (r->args.parts > 1) {
