@@ -120,6 +120,16 @@ static inline unsigned char *buffer(size_t bytes, size_t shift, unsigned char **
 	return (unsigned char *)p + shift;
 }
 
+/* Zeroed memory that the host and the kernels of these tests reach; the caller frees it. */
+static inline void *room(size_t bytes)
+{
+	void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+
+	if (!p)
+		abort();
+	return memset(p, 0, bytes);
+}
+
 static inline void put(const struct arg *a, void *p)
 {
 	for (int64_t i = 0, n = dlb_desc_count(&a->d); i < n; i++)

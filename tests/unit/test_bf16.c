@@ -1,5 +1,5 @@
-/* bf16: rounding, exhaustively where possible; and every kernel of the cpu back end with bf16 operands
- * against the same kernel with f32 and the same values: the error is at most 2^-8 of the result's norm (bf16
+/* bf16: rounding, exhaustively where possible; and every kernel of a back end with bf16 operands against
+ * the same kernel with f32 and the same values: the error is at most 2^-8 of the result's norm (bf16
  * has 8 bits, so rounding errs by at most 2^-9 of each element). At every level of the instruction set. */
 #include "check.h"
 #include "kernels.h"
@@ -66,8 +66,8 @@ static struct operand operand(struct dlb_desc d, bool bf16)
 
 	if (d.n_dims < 0)
 		return o;
-	o.f32 = be.ops->alloc(&be, dlb_desc_bytes(&d) + 64);
-	o.mixed = be.ops->alloc(&be, dlb_desc_bytes(&d) + 64);
+	o.f32 = room(dlb_desc_bytes(&d) + 64);
+	o.mixed = room(dlb_desc_bytes(&d) + 64);
 	for (int64_t i = 0; i < n; i++) {
 		uint16_t h;
 		double v = d.dtype == DLB_BOOL ? (double)dlb_rng_below(&rng, 2) :
@@ -106,7 +106,7 @@ static struct dlb_desc told(const struct operand *o)
 static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct operand *out, int n_out,
 		     bool mixed)
 {
-	void *p_in[8], *p_out[8], *scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
+	void *p_in[8], *p_out[8], *scratch = room(k->scratch_bytes + 64);
 
 	for (int i = 0; i < n_in; i++)
 		p_in[i] = mixed ? in[i].mixed : in[i].f32;
@@ -115,7 +115,7 @@ static void run_once(struct dlb_kernel *k, struct operand *in, int n_in, struct 
 	const struct dlb_run r = { .in = p_in, .out = p_out, .scratch = scratch, .weight_version = 3 };
 	k->run(k, &r);
 	assert(!be.ops->sync(&be, NULL));
-	be.ops->free(&be, scratch);
+	free(scratch);
 	dlb_kernel_free(k);
 }
 
@@ -144,8 +144,8 @@ static void both(const char *what, struct dlb_kernel *f32, struct dlb_kernel *bf
 	}
 	for (int i = 0; i < n_in + n_out; i++) {
 		struct operand *o = i < n_in ? &in[i] : &out[i - n_in];
-		be.ops->free(&be, o->f32);
-		be.ops->free(&be, o->mixed);
+		free(o->f32);
+		free(o->mixed);
 	}
 }
 
@@ -256,8 +256,8 @@ static void one_norm(enum dlb_bn_dir dir, struct dlb_desc x)
 	MUST(be.ops->batch_norm(&be, &e, &bf16, &err_));
 	both("batch normalization", f32, bf16, in, 5, out, grad ? 3 : dir == DLB_BN_TRAIN ? 5 : 1);
 	for (int i = grad ? 3 : dir == DLB_BN_TRAIN ? 5 : 1; i < 5; i++) {
-		be.ops->free(&be, out[i].f32);
-		be.ops->free(&be, out[i].mixed);
+		free(out[i].f32);
+		free(out[i].mixed);
 	}
 }
 
@@ -461,21 +461,17 @@ static void casts(void)
 			assert(IS(dlb_value_real(f.f32, DLB_F32, i), ==,
 				  dlb_value_real(h.mixed, DLB_BF16, i)));
 		dlb_kernel_free(k);
-		be.ops->free(&be, f.f32), be.ops->free(&be, f.mixed), be.ops->free(&be, h.f32),
-			be.ops->free(&be, h.mixed);
+		free(f.f32), free(f.mixed), free(h.f32), free(h.mixed);
 		n_checks++;
 	}
 }
 
 int main(void)
 {
-	const struct dlb_backend_ops *level;
-
 	dlb_rng_init(&rng, 16);
 	rounding();
-	MUST(dlb_backend_find("cpu")->open(0, 1, &be, &err_));
-	for (int l = 0; (level = dlb_cpu_level(l)) != NULL; l++) {
-		be.ops = level;
+	open_backend();
+	for (int l = 0; use_level(l); l++) {
 		gemms();
 		convs();
 		norms();

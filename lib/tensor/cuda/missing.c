@@ -7,7 +7,10 @@ PREPARE(name) \
 	(void)b, (void)d, (void)k, (void)err; \
 	return DLB_NO_KERNEL; \
 }
-MISSING(pool)
+MISSING(gemm)
+MISSING(product)
+MISSING(conv)
+MISSING(softmax)
 MISSING(norm)
 MISSING(attention)
 MISSING(dropout)
