@@ -1,13 +1,7 @@
 /* Batch normalization in two halves: with the added sums of several parts of a batch, each part gets the same
  * results as from the kernel over the whole batch. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "tensor/backend.h"
-#include "util/mem.h"
-#include "util/rng.h"
 #include "check.h"
+#include "kernels.h"
 
 enum {
 	N = 7,
@@ -18,9 +12,6 @@ enum {
 	N_SUMS = 1 + 2 * C,
 	N_GRAD_SUMS = 1 + 4 * C
 };
-
-static struct dlb_backend be;
-static struct dlb_rng rng;
 
 /* Arrays by role; activations have type t, parameters and statistics p. */
 struct arrays {
@@ -176,11 +167,9 @@ int main(void)
 {
 	static const struct { enum dlb_dtype t, p; double tolerance; } type[] = {
 		{ DLB_F32, DLB_F32, 3e-6 }, { DLB_F64, DLB_F64, 1e-13 }, { DLB_BF16, DLB_F32, 3e-6 } };
-	struct dlb_error err;
 
 	dlb_rng_init(&rng, 20261121);
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err))
-		return 1;
+	open_backend();
 	for (int i = 0; i < DLB_LEN(type); i++)
 		for (int layout = DLB_PLAIN; layout <= DLB_CHANNELS_LAST; layout++)
 			for (int relu = 0; relu < 2; relu++) {

@@ -16,10 +16,8 @@ MISSING(attention)
 MISSING(dropout)
 MISSING(cell)
 MISSING(loss)
-
-int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k,
-			struct dlb_error *err)
-{
-	(void)b, (void)d, (void)k, (void)err;
-	return DLB_NO_KERNEL;
-}
+MISSING(reduce)
+MISSING(copy)
+MISSING(accumulate)
+MISSING(square_sum)
+MISSING(update)
