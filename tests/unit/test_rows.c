@@ -1,5 +1,5 @@
-/* Normalization of rows and dropout of the cpu back end against their definitions, at every level of the
- * instruction set; and loops divided among threads: the same bits as on one thread (sums over parts: up to
+/* Normalization of rows and dropout against their definitions, at every level of the cpu's instruction
+ * set; and loops divided among threads: the same bits as on one thread (sums over parts: up to
  * rounding). */
 #include "check.h"
 #include "kernels.h"
@@ -205,13 +205,11 @@ static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), si
 	unsigned char *in[3], *out[2][3], *scratch;
 
 	for (int i = 0; i < 3; i++) {
-		in[i] = be.ops->alloc(&be, in_bytes);
+		in[i] = room(in_bytes);
 		for (size_t j = 0; j < in_bytes / 4; j++)
 			((float *)(void *)in[i])[j] = (float)(0.1 + dlb_rng_uniform(&rng));
-		for (int side = 0; side < 2; side++) {
-			out[side][i] = be.ops->alloc(&be, out_bytes);
-			memset(out[side][i], 0, out_bytes);
-		}
+		for (int side = 0; side < 2; side++)
+			out[side][i] = room(out_bytes);
 	}
 	for (int side = 0; side < 2; side++) {
 		struct dlb_kernel *k = NULL;
@@ -219,13 +217,13 @@ static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), si
 		be.n_threads = side ? 3 : 1;
 		if (prepare(&k))
 			abort();
-		scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
+		scratch = room(k->scratch_bytes + 64);
 		k->run(k, &(struct dlb_run){ .in = (void *const *)in,
 					     .out = (void *const *)out[side],
 					     .scratch = scratch,
 					     .step = 4 });
 		dlb_kernel_free(k);
-		be.ops->free(&be, scratch);
+		free(scratch);
 	}
 	be.n_threads = 1;
 	for (int i = 0; i < n_out; i++)
@@ -235,9 +233,9 @@ static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), si
 			abort();
 		}
 	for (int i = 0; i < 3; i++) {
-		be.ops->free(&be, in[i]);
-		be.ops->free(&be, out[0][i]);
-		be.ops->free(&be, out[1][i]);
+		free(in[i]);
+		free(out[0][i]);
+		free(out[1][i]);
 	}
 	n_checks++;
 }
@@ -338,17 +336,12 @@ static void threads(void)
 int main(void)
 {
 	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
-	struct dlb_error err;
 
 	dlb_rng_init(&rng, seed);
 	printf("seed %llu\n", (unsigned long long)seed);
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err)) {
-		dlb_error_print(stderr, "test_rows", -1, &err);
-		return 1;
-	}
+	open_backend();
 	/* every level of the instruction set that this machine has */
-	for (int i = 0; dlb_cpu_level(i); i++) {
-		be.ops = dlb_cpu_level(i);
+	for (int i = 0; use_level(i); i++) {
 		norms();
 		one_dropout(DLB_F32, 3, 1, 0);
 		one_dropout(DLB_F32, 5, 131, 2);

@@ -1,0 +1,132 @@
+/* Normalization of rows (layer, RMS, instance and group normalization) and its gradient. With x^ = (x -
+ * mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^ mean(g x^)). If the mean is taken as 0
+ * (RMS), mean(g) is left out. Sums are in double. */
+#include "tensor/cuda/bf16.cuh"
+#include "tensor/cuda/columns.cuh"
+extern "C" {
+#include "tensor/cuda/norm.h"
+}
+
+/* Index in scale and bias of element j of a row. */
+static __device__ inline int64_t entry_of(const struct cuda_norm &a, int64_t row, int64_t j)
+{
+	if (!a.channels)
+		return j;
+	int64_t c = row * a.row_channels + quotient(j, a.len);
+
+	return split(&c, a.channels);
+}
+
+template <typename E> static __device__ void forward(const struct cuda_norm &a)
+{
+	typedef typename computed<E>::type T;
+	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
+	const T *scale = (const T *)a.p.in[1], *bias = (const T *)a.p.in[2];
+	const double n = (double)a.width;
+
+	for (EACH_ROW(r, (a.rows + together - 1) / together)) {
+		const int64_t row = r * together + threadIdx.x / a.lanes, width = row < a.rows ? a.width : 0;
+		const E *x = (const E *)a.p.in[0] + row * a.width;
+		double sum = 0, squares = 0;
+		T mean = 0;
+
+		if (!a.rms) {
+			for (int64_t j = lane; j < width; j += a.lanes)
+				sum += load(x[j]);
+			mean = (T)(group_join(sum, a.lanes, add_them()) / n);
+		}
+		for (int64_t j = lane; j < width; j += a.lanes) {
+			const double e = (double)load(x[j]) - mean;
+
+			squares += e * e;
+		}
+		const T inv = (T)(1 / sqrt(group_join(squares, a.lanes, add_them()) / n + a.epsilon));
+		for (int64_t j = lane; j < width; j += a.lanes) {
+			const int64_t c = entry_of(a, row, j);
+
+			store((E *)a.p.out[0] + row * a.width + j,
+			      (load(x[j]) - mean) * inv * scale[c] + (bias ? bias[c] : 0));
+		}
+		if (lane == 0 && width && a.p.out[1])
+			((T *)a.p.out[1])[row] = mean;
+		if (lane == 0 && width && a.p.out[2])
+			((T *)a.p.out[2])[row] = inv;
+	}
+}
+
+template <typename E> static __device__ void backward(const struct cuda_norm &a)
+{
+	typedef typename computed<E>::type T;
+	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
+	const T *scale = (const T *)a.p.in[2];
+
+	for (EACH_ROW(r, (a.rows + together - 1) / together)) {
+		const int64_t row = r * together + threadIdx.x / a.lanes, width = row < a.rows ? a.width : 0;
+		const E *dy = (const E *)a.p.in[0] + row * a.width, *x = (const E *)a.p.in[1] + row * a.width;
+		const T mean = width && !a.rms ? ((const T *)a.p.in[3])[row] : 0;
+		const T inv = width ? ((const T *)a.p.in[4])[row] : 0;
+		two_sums sum = { 0, 0 };
+
+		for (int64_t j = lane; j < width; j += a.lanes) {
+			const double g = (double)load(dy[j]) * scale[entry_of(a, row, j)];
+
+			sum.a += g;
+			sum.b += g * (load(x[j]) - mean) * inv;
+		}
+		sum = group_join(sum, a.lanes, add_two());
+		const T shift = a.rms ? 0 : (T)(sum.a / (double)a.width),
+			slope = (T)(sum.b / (double)a.width);
+		for (int64_t j = lane; j < width; j += a.lanes)
+			store((E *)a.p.out[0] + row * a.width + j,
+			      inv * (load(dy[j]) * scale[entry_of(a, row, j)] - shift -
+				     (load(x[j]) - mean) * inv * slope));
+	}
+}
+
+/* Chunks of sum dy x^ and sum dy of each entry. */
+template <typename E> static __device__ void sums_of(const struct cuda_norm &a)
+{
+	typedef typename computed<E>::type T;
+	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1];
+	const T *mean = (const T *)a.p.in[3], *inv = (const T *)a.p.in[4];
+
+	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
+		two_sums mine = { 0, 0 };
+
+		visit_column(a.m, r, [&](int64_t at) {
+			if (at >= a.count) /* the last sample may lack channels */
+				return;
+			const int64_t row = quotient(at, a.width);
+			const double g = load(dy[at]);
+
+			mine.a += g * (load(x[at]) - (a.rms ? 0 : mean[row])) * inv[row];
+			mine.b += g;
+		});
+		put_column(a.m, r, (two_sums *)a.p.scratch, mine, add_two());
+	}
+}
+
+template <typename T> static __device__ void join_of(const struct cuda_norm &a)
+{
+	for (EACH_ROW(r, a.m.join_blocks)) {
+		int64_t c;
+		two_sums all;
+
+		if (!join_column(a.m, r, (const two_sums *)a.p.scratch, two_sums{ 0, 0 }, add_two(), &c,
+				 &all))
+			continue;
+		if (a.p.out[1])
+			((T *)a.p.out[1])[c] = (T)all.a;
+		if (a.p.out[2])
+			((T *)a.p.out[2])[c] = (T)all.b;
+	}
+}
+
+#define NORMS(E, name) \
+	BLOCK_KERNEL(norm_##name, cuda_norm) { forward<E>(a); } \
+	BLOCK_KERNEL(norm_grad_##name, cuda_norm) { backward<E>(a); } \
+	BLOCK_KERNEL(norm_sums_##name, cuda_norm) { sums_of<E>(a); } \
+	BLOCK_KERNEL(norm_join_##name, cuda_norm) { join_of<computed<E>::type>(a); }
+NORMS(float, f32)
+NORMS(double, f64)
+NORMS(bf16, bf16)
