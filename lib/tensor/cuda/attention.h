@@ -1,0 +1,25 @@
+/* Arguments of attention.cu. */
+#ifndef DLB_TENSOR_CUDA_ATTENTION_H
+#define DLB_TENSOR_CUDA_ATTENTION_H
+#include "tensor/cuda/kernels.h"
+
+/* A block computes a tile of queries (attention_forward, _mean, _dq) or of keys (_dkv) of one head, and at
+ * most so many columns of the result; names end in _f32, _wide_f32 or _f64. */
+enum {
+	ATTENTION_TILE_F32 = 64,
+	ATTENTION_TILE_F64 = 32,
+	ATTENTION_COLUMNS = 64,
+	ATTENTION_WIDE_COLUMNS = 128
+};
+
+/* Operands are those of struct dlb_attention_desc. Scratch of the backward pass: sum p dp of each row (batch,
+ * heads, rows). */
+struct cuda_attention {
+	struct cuda_operands p;
+	struct dlb_attention_desc d;
+	int64_t row_tiles, key_tiles;
+	/* parts of the result's columns: of y, of dq, or of dv and dk, those of dv first */
+	int64_t v_parts, parts;
+	int64_t blocks;
+};
+#endif
