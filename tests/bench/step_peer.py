@@ -12,6 +12,7 @@
 
     --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
     --compile    torch.compile the network first (needs a C++ compiler)
+    --device D   cpu (default) or cuda, whose steps are timed until the device is done
     --since T    start of this process, in seconds since the epoch: start-up is the time from T to the end of the
                  first step, minus a warm step
 
@@ -269,6 +270,7 @@ def main():
     p.add_argument("--layout", choices=["plain", "last"], default="plain")
     p.add_argument("--rule", choices=["plain", "foreach", "fused"], default="plain")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--since", type=float)
     a = p.parse_args()
     check_blas()
@@ -287,18 +289,21 @@ def main():
     if a.layout == "last":
         net = net.to(memory_format=torch.channels_last)
         x = [t.contiguous(memory_format=torch.channels_last) for t in x]
+    net, x, y = net.to(a.device), [t.to(a.device) for t in x], y.to(a.device)
+    wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
     update = optimizer(rule, a.rule, net.parameters())
     if a.compile:
         net = torch.compile(net)
 
     def step():
         update.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
+        with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
             scores = net(*x)
         F.cross_entropy(scores.float().flatten(0, -2), y.flatten()).backward()
         update.step()
 
     step()
+    wait()
     first, times = time.time(), []
     if a.profile:
         step()
@@ -309,6 +314,7 @@ def main():
     for _ in range(a.steps + 2):
         start = time.perf_counter()
         step()
+        wait()
         times.append(time.perf_counter() - start)
     times = sorted(times[2:])
     middle = times[len(times) // 2]

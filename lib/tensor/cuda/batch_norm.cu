@@ -2,7 +2,7 @@
  * from its chunks (Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
  * variances", 1979), in double. The halves' sums are those of tensor/cpu/batch_norm.c. */
 #include <math.h>
-#include "tensor/cuda/bf16.cuh"
+#include "tensor/cuda/device.cuh"
 #include "tensor/cuda/columns.cuh"
 extern "C" {
 #include "tensor/cuda/batch_norm.h"
@@ -64,7 +64,7 @@ template <typename E> static __device__ void grad_sums_of(const struct cuda_bn &
 
 	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
 		const int64_t c = column_channel(a.m, r);
-		const double mean = c < a.m.channels ? ((const typename computed<E>::type *)a.p.in[3])[c] : 0;
+		const double mean = c < a.m.channels ? ((const typename computes<E>::type *)a.p.in[3])[c] : 0;
 		two_sums mine = { 0, 0 };
 
 		visit_column(a.m, r, [&](int64_t at) {
@@ -221,7 +221,7 @@ template <typename Each> static __device__ inline void each_element(const struct
 /* y = (x - mean) scale + bias */
 template <typename E> static __device__ void apply(const struct cuda_bn &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const T *mean = coefficient<T>(a, 0), *scale = coefficient<T>(a, 1), *bias = coefficient<T>(a, 2);
 	const T least = a.relu ? 0 : (T)-INFINITY;
 	const E *x = (const E *)a.p.in[0];
@@ -236,7 +236,7 @@ template <typename E> static __device__ void apply(const struct cuda_bn &a)
 /* dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n) */
 template <typename E> static __device__ void grad_apply(const struct cuda_bn &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const T *mean = coefficient<T>(a, 0), *scale = coefficient<T>(a, 1), *sum = coefficient<T>(a, 2),
 		*dot = coefficient<T>(a, 3);
 	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1],

@@ -79,6 +79,8 @@ struct bf16 {
 /* The type that values of T are computed in. */
 template <typename T> struct computes { typedef T type; };
 template <> struct computes<bf16> { typedef float type; };
+template <typename T> static __device__ inline typename computes<T>::type load(T v) { return v; }
+template <typename T, typename V> static __device__ inline void store(T *to, V v) { *to = T(v); }
 
 /* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree over
  * them; every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All threads of the

@@ -1,5 +1,5 @@
-/* Joins among some threads of a block, as block_join does among all: several rows or columns share a block.
- * Sizes of groups are powers of two up to CUDA_THREADS. All threads of the block call these together. */
+/* Joins among the threads of a block that share a column, beside group_join (device.cuh) for those that share a
+ * row. `wide`: a power of two up to CUDA_THREADS. All threads of the block call these together. */
 #ifndef DLB_TENSOR_CUDA_GROUPS_CUH
 #define DLB_TENSOR_CUDA_GROUPS_CUH
 #include "tensor/cuda/device.cuh"
@@ -19,23 +19,6 @@ template <typename T, typename Join> static __device__ inline T column_join(T mi
 	}
 	__syncthreads();
 	return part[t % wide];
-}
-
-/* Among `lanes` neighbouring threads. */
-template <typename T, typename Join> static __device__ inline T group_join(T mine, int lanes, Join join)
-{
-	__shared__ T part[CUDA_THREADS];
-	const int t = (int)threadIdx.x;
-
-	__syncthreads();
-	part[t] = mine;
-	for (int half = lanes / 2; half; half /= 2) {
-		__syncthreads();
-		if (t % lanes < half)
-			part[t] = join(part[t], part[t + half]);
-	}
-	__syncthreads();
-	return part[t - t % lanes];
 }
 
 struct two_sums {

@@ -7,14 +7,5 @@ PREPARE(name) \
 	(void)b, (void)d, (void)k, (void)err; \
 	return DLB_NO_KERNEL; \
 }
-MISSING(gemm)
-MISSING(product)
-MISSING(conv)
-MISSING(softmax)
 MISSING(dropout)
 MISSING(loss)
-MISSING(reduce)
-MISSING(copy)
-MISSING(accumulate)
-MISSING(square_sum)
-MISSING(update)

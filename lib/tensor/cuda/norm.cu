@@ -1,7 +1,7 @@
 /* Normalization of rows (layer, RMS, instance and group normalization) and its gradient. With x^ = (x -
  * mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^ mean(g x^)). If the mean is taken as 0
  * (RMS), mean(g) is left out. Sums are in double. */
-#include "tensor/cuda/bf16.cuh"
+#include "tensor/cuda/device.cuh"
 #include "tensor/cuda/columns.cuh"
 extern "C" {
 #include "tensor/cuda/norm.h"
@@ -19,7 +19,7 @@ static __device__ inline int64_t entry_of(const struct cuda_norm &a, int64_t row
 
 template <typename E> static __device__ void forward(const struct cuda_norm &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
 	const T *scale = (const T *)a.p.in[1], *bias = (const T *)a.p.in[2];
 	const double n = (double)a.width;
@@ -56,7 +56,7 @@ template <typename E> static __device__ void forward(const struct cuda_norm &a)
 
 template <typename E> static __device__ void backward(const struct cuda_norm &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
 	const T *scale = (const T *)a.p.in[2];
 
@@ -86,7 +86,7 @@ template <typename E> static __device__ void backward(const struct cuda_norm &a)
 /* Chunks of sum dy x^ and sum dy of each entry. */
 template <typename E> static __device__ void sums_of(const struct cuda_norm &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1];
 	const T *mean = (const T *)a.p.in[3], *inv = (const T *)a.p.in[4];
 
@@ -126,7 +126,7 @@ template <typename T> static __device__ void join_of(const struct cuda_norm &a)
 	BLOCK_KERNEL(norm_##name, cuda_norm) { forward<E>(a); } \
 	BLOCK_KERNEL(norm_grad_##name, cuda_norm) { backward<E>(a); } \
 	BLOCK_KERNEL(norm_sums_##name, cuda_norm) { sums_of<E>(a); } \
-	BLOCK_KERNEL(norm_join_##name, cuda_norm) { join_of<computed<E>::type>(a); }
+	BLOCK_KERNEL(norm_join_##name, cuda_norm) { join_of<computes<E>::type>(a); }
 NORMS(float, f32)
 NORMS(double, f64)
 NORMS(bf16, bf16)

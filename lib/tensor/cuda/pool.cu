@@ -1,7 +1,7 @@
 /* Max and average pooling. A gradient is gathered: each input element adds up the windows that cover it, in
  * the order of the outputs, so nothing adds atomically. */
 #include <math.h>
-#include "tensor/cuda/bf16.cuh"
+#include "tensor/cuda/device.cuh"
 #include "tensor/cuda/groups.cuh"
 extern "C" {
 #include "tensor/cuda/pool.h"
@@ -80,7 +80,7 @@ static __device__ inline void visit_window(const struct cuda_pool &a, const pool
 /* NaN wins; the first of equals wins. A window of nothing but padding: -inf at position 0. */
 template <typename E, typename POS> static __device__ void max_forward(const struct cuda_pool &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const E *x = (const E *)a.p.in[0];
 
 	for (EACH(i, a.count)) {
@@ -108,7 +108,7 @@ template <typename E, typename POS> static __device__ void max_forward(const str
 
 template <typename E> static __device__ void average_forward(const struct cuda_pool &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const E *x = (const E *)a.p.in[0];
 
 	for (EACH(i, a.count)) {
@@ -165,7 +165,7 @@ template <typename E, typename POS> static __device__ void max_backward(const st
 
 	for (EACH(i, a.count)) {
 		const pool_place p = place_of(a, i);
-		typename computed<E>::type sum = 0;
+		typename computes<E>::type sum = 0;
 		int64_t o[3];
 
 		visit_windows<0>(a, p, o, 0, [&](const int64_t *to, int64_t here) {
@@ -180,7 +180,7 @@ template <typename E, typename POS> static __device__ void max_backward(const st
 
 template <typename E> static __device__ void average_backward(const struct cuda_pool &a)
 {
-	typedef typename computed<E>::type T;
+	typedef typename computes<E>::type T;
 	const E *dy = (const E *)a.p.in[0];
 
 	for (EACH(i, a.count)) {
