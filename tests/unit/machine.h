@@ -67,10 +67,11 @@ static void to_device(struct machine *m, const struct dlb_op_io *io, void **p)
 	}
 }
 
+/* Copies all operands back: some inputs are written in place (running statistics). */
 static void from_device(struct machine *m, const struct dlb_op *o, const struct dlb_op_io *io, void **p)
 {
 	for (int i = 0; !m->be.ops->is_host_memory && i < io->n_in + io->n_out; i++) {
-		const int t = i < io->n_in ? -1 : o->out[i - io->n_in];
+		const int t = i < io->n_in ? o->in[i] : o->out[i - io->n_in];
 
 		if (t >= 0 && p[i])
 			m->be.ops->download(&m->be, m->v[t].data, p[i], dlb_desc_bytes(operand_desc(io, i)));
