@@ -253,6 +253,26 @@ struct dlb_gather_desc {
 	bool backward;
 	int64_t outer, rows, n_index, width, first, of, padding;
 };
+/* Elements of a table x by indices (i32 or i64; negative ones count from the end). `at` describes the indices.
+ * With `nd` they are a list of tuples of `depth` numbers, each of which names a run of `width` elements of x, after
+ * the first `batch` dimensions, which x and the tuples share (ONNX's GatherND). Without, there is an index for
+ * each element: its place along `axis` (GatherElements; width 1). A pair is one tuple or index with its run. A
+ * tuple out of range takes zeros, and is not written.
+ *   TAKE     in {x, index}            out {y}: the runs of all pairs
+ *   PUT      in {x, index, updates}   out {y}: x, then y[pair] = how(y[pair], update) in the order of the pairs
+ *   PUT_ONTO_ZEROS  in {updates, index}  out {y}: likewise from zeros
+ * zeros: the updates are zeros, and not an input. */
+enum dlb_index_fn { DLB_INDEX_TAKE, DLB_INDEX_PUT, DLB_INDEX_PUT_ONTO_ZEROS };
+enum dlb_index_how { DLB_INDEX_SET, DLB_INDEX_ADD, DLB_INDEX_MULTIPLY, DLB_INDEX_MIN, DLB_INDEX_MAX, DLB_N_INDEX_HOWS };
+struct dlb_index_desc {
+	enum dlb_dtype dtype, index;
+	enum dlb_index_fn fn;
+	enum dlb_index_how how;
+	bool nd, zeros;
+	int axis, batch, depth;
+	struct dlb_desc x, at;
+	int64_t width;
+};
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Sums the gradients of micro-batches. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* in {x} (count of f32 or f64), out {f64 scalar in host memory}: sum of squares, added in double. */
@@ -382,6 +402,8 @@ struct dlb_backend_ops {
 			struct dlb_error *err);
 	int (*gather)(struct dlb_backend *b, const struct dlb_gather_desc *d, struct dlb_kernel **k,
 		      struct dlb_error *err);
+	int (*index)(struct dlb_backend *b, const struct dlb_index_desc *d, struct dlb_kernel **k,
+		     struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
 			  struct dlb_error *err);
 	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,

@@ -64,6 +64,8 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 		 struct dlb_error *err);
 int dlb_cpu_constant(struct dlb_backend *b, const void *data, size_t bytes, struct dlb_kernel **k,
 		     struct dlb_error *err);
+int dlb_cpu_index(struct dlb_backend *b, const struct dlb_index_desc *d, struct dlb_kernel **k,
+		  struct dlb_error *err);
 int dlb_cpu_gather(struct dlb_backend *b, const struct dlb_gather_desc *d, struct dlb_kernel **k,
 		   struct dlb_error *err);
 int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,

@@ -27,6 +27,7 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.reduce = dlb_cpu_mixed_reduce,
 	.copy = dlb_cpu_copy,
 	.constant = dlb_cpu_constant,
+	.index = dlb_cpu_index,
 	.gather = dlb_cpu_gather,
 	.accumulate = dlb_cpu_accumulate,
 	.square_sum = dlb_cpu_square_sum,

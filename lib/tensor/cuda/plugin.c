@@ -38,6 +38,7 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 	.reduce = dlb_cuda_reduce,
 	.copy = dlb_cuda_copy,
 	.constant = dlb_cuda_constant,
+	.index = dlb_cuda_index,
 	.gather = dlb_cuda_gather,
 	.accumulate = dlb_cuda_accumulate,
 	.square_sum = dlb_cuda_square_sum,
