@@ -102,8 +102,9 @@ $(BUILD)/lib/dlb/dlb-cuda.so: $(CUDA_C:%.c=$(BUILD)/cuda/%.o) $(CUDA_CU:%.cu=$(B
 $(BUILD)/cuda/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include $(DEPENDS) -c -o $@ $<
-# The bits of updates are those of the cpu back end, which does not fuse multiplication and addition either.
-$(BUILD)/cuda/lib/tensor/cuda/update.fatbin: NVCC_FLAGS += -fmad=false
+# The bits of updates are those of the cpu back end, which does not fuse multiplication and addition either; parts of a
+# loss find out whether a difference of products is exactly 0.
+$(BUILD)/cuda/lib/tensor/cuda/update.fatbin $(BUILD)/cuda/lib/tensor/cuda/loss.fatbin: NVCC_FLAGS += -fmad=false
 $(BUILD)/cuda/%.fatbin: %.cu $(CUDA_DEP)
 	@mkdir -p $(@D)
 	nvcc $(NVCC_FLAGS) -fatbin -o $@ $<

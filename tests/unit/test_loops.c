@@ -517,6 +517,8 @@ static void one_reduce(int fn, struct dlb_desc d, unsigned axes)
 
 		if (fn == DLB_REDUCE_FN_PROD && !dlb_dtype_is_float(d.dtype))
 			v = in.v[i] = v > 0 ? 1 : d.dtype == DLB_U8 ? 1 : -1;
+		else if (count > 2000 && dlb_dtype_is_float(d.dtype))
+			v = in.v[i] = fabs(v);		/* nothing cancels: the reference adds in double, too */
 		*o = fn == DLB_REDUCE_FN_PROD  ? *o * v :
 		     fn == DLB_REDUCE_FN_MAX   ? fmax(*o, v) :
 		     fn == DLB_REDUCE_FN_MIN   ? fmin(*o, v) :
@@ -560,7 +562,7 @@ static void reductions(void)
 			if (fn == DLB_REDUCE_FN_PROD && !dlb_dtype_is_float(types[i]))
 				continue;
 			/* many elements of few results: back ends may cut them into parts */
-			one_reduce(fn, desc(types[i], 0, 2, DIMS(4001, 3)), 1);
+			one_reduce(fn, desc(types[i], 0, 2, DIMS(300, 40)), 1);
 			one_reduce(fn, desc(types[i], 0, 2, DIMS(2, 40001)), 2);
 			one_reduce(fn, desc(types[i], 0, 3, DIMS(23, 2, 1700)), 5);
 		}
@@ -835,6 +837,185 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 	free(x.v); free(lp.v); free(labels.v); free(w.v); free(y.v); free(dy.v); free(dx.v);
 }
 
+/* Softmax cross-entropy with label smoothing e: (1 - e) times the loss of the label plus e / classes times that of
+ * all classes, each with its weight. */
+static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red, int64_t n, int64_t c, int64_t inner)
+{
+	const struct dlb_desc dx_ = desc(t, 0, 3, DIMS(n, c, inner));
+	const double e = 0.3;
+	struct arg x = draw(dx_), lp = { dx_, zeros(n * c * inner) }, dx = { dx_, zeros(n * c * inner) },
+		   labels = { desc(DLB_I32, 0, 2, DIMS(n, inner)), zeros(n * inner) },
+		   w = weighted ? draw(desc(t, 0, 1, &c)) : absent();
+	struct arg y = { red == DLB_REDUCE_NONE ? desc(t, 0, 2, DIMS(n, inner)) : desc(t, 0, 0, NULL),
+			 zeros(n * inner) };
+	struct arg dy = draw(y.d);
+	struct dlb_loss_desc d = { .dtype = t, .label = DLB_I32, .softmax = true, .has_weight = weighted,
+				   .has_ignore = true, .ignore = 1, .smoothing = e, .reduction = red,
+				   .n = n, .classes = c, .inner = inner };
+	double sum = 0, weight = 0, all = 0;
+	struct dlb_kernel *k;
+
+	for (int64_t j = 0; j < c; j++)
+		all += weighted ? (w.v[j] = rounded(t, fabs(w.v[j]) + 0.1)) : 1;
+	for (int64_t i = 0; i < n * inner; i++) {
+		const int64_t l = (int64_t)dlb_rng_below(&rng, (uint64_t)c), base = i / inner * c * inner + i % inner;
+		const double mine = l == 1 ? 0 : weighted ? w.v[l] : 1;
+		double s = 0, loss = 0;
+
+		labels.v[i] = (double)l;
+		for (int64_t j = 0; j < c; j++)
+			s += exp(x.v[base + j * inner]);
+		for (int64_t j = 0; j < c; j++) {
+			const double p = x.v[base + j * inner] - log(s);
+
+			lp.v[base + j * inner] = rounded(t, p);
+			loss -= l == 1 ? 0 : ((j == l) * (1 - e) * mine + e / (double)c * (weighted ? w.v[j] : 1)) * p;
+		}
+		sum += loss;
+		weight += mine;
+		if (red == DLB_REDUCE_NONE)
+			y.v[i] = loss;
+	}
+	if (red != DLB_REDUCE_NONE)
+		y.v[0] = red == DLB_REDUCE_SUM ? sum : weight == 0 ? 0 : sum / weight;
+	for (int64_t i = 0; i < n * inner; i++)
+		for (int64_t j = 0; j < c; j++) {
+			const int64_t l = (int64_t)labels.v[i], at = (i / inner * c + j) * inner + i % inner;
+			const double up = dy.v[red == DLB_REDUCE_NONE ? i : 0] /
+					  (red == DLB_REDUCE_MEAN && weight != 0 ? weight : 1),
+				     p = exp(lp.v[at]), mine = weighted ? w.v[l] : 1, of_j = weighted ? w.v[j] : 1;
+
+			dx.v[at] = l == 1 ? 0 : up * ((1 - e) * mine * (p - (j == l)) +
+						      e / (double)c * (all * p - of_j));
+		}
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("smoothed", k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, lp }, 2, tol_of(t) * 4, NULL,
+		  NULL);
+	d.backward = true;
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("smoothed, gradient", k, (struct arg[]){ dy, lp, labels, w }, 4, &dx, 1, tol_of(t) * 4, NULL, NULL);
+	free(x.v), free(lp.v), free(dx.v), free(labels.v), free(w.v), free(y.v), free(dy.v);
+}
+
+/* One part of the classes, from class `first` on: its stats, and its gradient from any gradient of them. */
+static void one_part(enum dlb_dtype t, int64_t n, int64_t c, int64_t inner, int64_t first, const struct arg *labels)
+{
+	struct arg x = draw(desc(t, 0, 3, DIMS(n, c, inner))), up = draw(desc(t, 0, 3, DIMS(n, 3, inner))),
+		   stats = { up.d, zeros(n * 3 * inner) }, dx = { x.d, zeros(n * c * inner) };
+	struct dlb_loss_desc d = { .stage = DLB_LOSS_PART, .first = first, .dtype = t, .label = labels->d.dtype,
+				   .softmax = true, .n = n, .classes = c, .inner = inner };
+	struct dlb_kernel *k;
+
+	for (int64_t i = 0; i < n * inner; i++) {
+		const int64_t base = i / inner * c * inner + i % inner, at = i / inner * 3 * inner + i % inner,
+			      l = (int64_t)labels->v[i] - first;
+		int64_t largest = 0;
+
+		for (int64_t j = 0; j < c; j++)
+			largest = x.v[base + j * inner] > x.v[base + largest * inner] ? j : largest;
+		stats.v[at] = x.v[base + largest * inner];
+		for (int64_t j = 0; j < c; j++)
+			stats.v[at + inner] += exp(x.v[base + j * inner] - stats.v[at]);
+		stats.v[at + inner] = rounded(t, stats.v[at + inner]);
+		stats.v[at + 2 * inner] = l >= 0 && l < c ? x.v[base + l * inner] : 0;
+		if (i % 3 == 0)		/* no gradient: zeros */
+			up.v[at] = up.v[at + inner] = up.v[at + 2 * inner] = 0;
+		for (int64_t j = 0; j < c; j++)
+			dx.v[base + j * inner] = up.v[at + inner] * exp(x.v[base + j * inner] - stats.v[at]) +
+				(j == l ? up.v[at + 2 * inner] : 0) +
+				(j == largest ? up.v[at] - up.v[at + inner] * stats.v[at + inner] : 0);
+	}
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("part", k, (struct arg[]){ x, *labels }, 2, &stats, 1, tol_of(t) * 4, NULL, NULL);
+	d.backward = true;
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("part, gradient", k, (struct arg[]){ up, x, *labels, stats }, 4, &dx, 1, tol_of(t) * 4, NULL, NULL);
+	free(x.v), free(up.v), free(stats.v), free(dx.v);
+}
+
+/* Joining of parts that are given by their stats. */
+static void one_join(enum dlb_dtype t, enum dlb_reduction red, int64_t n, int64_t inner, const struct arg *labels,
+		     int64_t classes)
+{
+	enum { PARTS = 3 };
+	const struct dlb_desc ds = desc(t, 0, 3, DIMS(n, 3, inner));
+	struct arg in[1 + PARTS] = { *labels }, y = { red == DLB_REDUCE_NONE ? labels->d : desc(t, 0, 0, NULL),
+						      zeros(n * inner) };
+	struct arg norm = { desc(t, 0, 3, DIMS(n, 2, inner)), zeros(n * 2 * inner) }, up, dstats = { ds, NULL };
+	struct dlb_loss_desc d = { .stage = DLB_LOSS_JOIN, .n_parts = PARTS, .dtype = t, .label = labels->d.dtype,
+				   .softmax = true, .has_ignore = true, .ignore = 2, .reduction = red,
+				   .n = n, .classes = classes, .inner = inner };
+	double sum = 0, weight = 0;
+	struct dlb_kernel *k;
+
+	y.d.dtype = t;
+	up = draw(y.d);
+	for (int p = 1; p <= PARTS; p++) {
+		in[p] = draw(ds);
+		for (int64_t i = 0; i < n * inner; i++) {	/* sums of exponentials are at least 1 */
+			double *one = &in[p].v[(i / inner * 3 + 1) * inner + i % inner];
+
+			*one = rounded(t, 1 + fabs(*one));
+		}
+	}
+	for (int64_t i = 0; i < n * inner; i++) {
+		const int64_t at = i / inner * 3 * inner + i % inner, to = i / inner * 2 * inner + i % inner;
+		double m = -INFINITY, all = 0, score = 0, loss;
+
+		for (int p = 1; p <= PARTS; p++)
+			m = fmax(m, in[p].v[at]);
+		for (int p = 1; p <= PARTS; p++) {
+			all += in[p].v[at + inner] * exp(in[p].v[at] - m);
+			score += in[p].v[at + 2 * inner];
+		}
+		norm.v[to] = m;
+		norm.v[to + inner] = rounded(t, log(all));
+		loss = labels->v[i] == 2 ? 0 : m + log(all) - score;
+		sum += loss;
+		weight += labels->v[i] != 2;
+		if (red == DLB_REDUCE_NONE)
+			y.v[i] = loss;
+	}
+	if (red != DLB_REDUCE_NONE)
+		y.v[0] = red == DLB_REDUCE_SUM ? sum : weight == 0 ? 0 : sum / weight;
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("join", k, in, 1 + PARTS, (struct arg[]){ y, norm }, 2, tol_of(t) * 4, NULL, NULL);
+	MUST(be.ops->loss(&be, &d, &k, &err_));
+	check_run("join", k, in, 1 + PARTS, (struct arg[]){ y, absent() }, 2, tol_of(t) * 4, NULL, NULL);
+	d.backward = true;
+	for (int p = 1; p <= PARTS; p++) {
+		dstats.v = zeros(n * 3 * inner);
+		for (int64_t i = 0; i < n * inner; i++) {
+			const int64_t at = i / inner * 3 * inner + i % inner, to = i / inner * 2 * inner + i % inner;
+			const double g = labels->v[i] == 2 ? 0 : up.v[red == DLB_REDUCE_NONE ? i : 0] /
+								 (red == DLB_REDUCE_MEAN ? weight : 1);
+
+			dstats.v[at + inner] = g * exp(in[p].v[at] - norm.v[to] - norm.v[to + inner]);
+			dstats.v[at] = dstats.v[at + inner] * in[p].v[at + inner];
+			dstats.v[at + 2 * inner] = -g;
+		}
+		MUST(be.ops->loss(&be, &d, &k, &err_));
+		check_run("join, gradient", k, (struct arg[]){ up, *labels, norm, in[p] }, 4, &dstats, 1,
+			  tol_of(t) * 4, NULL, NULL);
+		free(dstats.v);
+	}
+	free(y.v), free(norm.v), free(up.v);
+	release(in + 1, PARTS);
+}
+
+static void split_losses(enum dlb_dtype t, int64_t n, int64_t classes, int64_t inner)
+{
+	struct arg labels = { desc(DLB_I64, 0, 2, DIMS(n, inner)), zeros(n * inner) };
+
+	for (int64_t i = 0; i < n * inner; i++)
+		labels.v[i] = (double)dlb_rng_below(&rng, (uint64_t)classes);
+	one_part(t, n, classes / 3, inner, 0, &labels);
+	one_part(t, n, classes - classes / 3, inner, classes / 3, &labels);
+	for (int red = 0; red < 3; red++)
+		one_join(t, red, n, inner, &labels, classes);
+	release(&labels, 1);
+}
+
 static void softmaxes_and_losses(void)
 {
 	for (int t = DLB_F32; t <= DLB_F64; t++) {
@@ -845,7 +1026,19 @@ static void softmaxes_and_losses(void)
 
 			for (int i = 0; i < DLB_LEN(shapes); i++)
 				one_softmax(t, l, shapes[i][0], shapes[i][1], shapes[i][2], i % 2 ? 1 : 60);
+			one_softmax(t, l, 3, 1500, 1, 10);
+			one_softmax(t, l, 2, 300, 3, 10);
 		}
+		for (int red = 0; red < 3; red++)
+			for (int weighted = 0; weighted < 2; weighted++) {
+				one_smoothed(t, weighted, red, 7, 5, 1);
+				one_smoothed(t, weighted, red, 3, 50, 2);
+				one_smoothed(t, weighted, red, 2, 6, 40);
+			}
+		split_losses(t, 9, 7, 1);
+		split_losses(t, 4, 150, 1);
+		split_losses(t, 2, 9, 35);
+		split_losses(t, 3, 4000, 2);
 		for (int flags = 0; flags < 16; flags++)
 			for (int red = 0; red < 3; red++) {
 				enum dlb_dtype label = flags & 1 ? DLB_I32 : DLB_I64;

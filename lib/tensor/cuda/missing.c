@@ -8,4 +8,4 @@ PREPARE(name) \
 	return DLB_NO_KERNEL; \
 }
 MISSING(dropout)
-MISSING(loss)
+MISSING(cell)
