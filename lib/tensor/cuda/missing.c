@@ -7,5 +7,10 @@ PREPARE(name) \
 	(void)b, (void)d, (void)k, (void)err; \
 	return DLB_NO_KERNEL; \
 }
-MISSING(dropout)
+MISSING(gemm)
+MISSING(product)
+MISSING(conv)
+MISSING(pool)
+MISSING(norm)
+MISSING(attention)
 MISSING(cell)

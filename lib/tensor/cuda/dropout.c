@@ -1,0 +1,63 @@
+/* Dropout (dropout.cu). */
+#include <stdlib.h>
+
+#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/dropout.h"
+#include "util/mem.h"
+
+struct dropout_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	struct cuda_dropout args;
+	cudaKernel_t f;
+	int64_t count, first_sample;
+	uint64_t seed;
+};
+
+static uint64_t mix(uint64_t x)			/* finalizer of splitmix64 */
+{
+	x += 0x9E3779B97F4A7C15u;
+	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+	return x ^ x >> 31;
+}
+
+static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct dropout_kernel *d = (struct dropout_kernel *)k;
+
+	dlb_cuda_operands(&d->args.p, r, 1, 2);
+	d->args.seed = r->seed + d->seed;
+	d->args.stream = mix(mix(r->vertex) ^ r->step);
+	d->args.first_sample = r->first_sample + d->first_sample;
+	dlb_cuda_launch(d->c, d->f, &d->args, d->count);
+}
+
+static void dropout_free(struct dlb_kernel *k)
+{
+	free(k);
+}
+
+PREPARE(dropout)
+{
+	const int64_t per_whole = d->part ? d->per_whole : d->per_sample, counters = (per_whole + 3) / 4;
+	cudaKernel_t f = dlb_cuda_find_typed(cuda_of(b), d->part ? "dropout_part" : "dropout", d->dtype);
+	struct dropout_kernel *n;
+
+	(void)err;
+	if (!f)
+		return DLB_NO_KERNEL;
+	n = dlb_xcalloc(1, sizeof *n);
+	n->c = cuda_of(b);
+	n->k = (struct dlb_kernel){ .run = dropout_run, .free = dropout_free, .impl = "cuda" };
+	n->f = f;
+	n->count = d->samples * (d->part ? d->per_sample : counters);
+	n->first_sample = d->first_sample;
+	n->seed = (uint64_t)d->seed;
+	n->args = (struct cuda_dropout){ .samples = d->samples, .per_sample = d->per_sample, .counters = counters,
+					 .part = d->part, .whole = d->whole, .first = d->first,
+					 .per_whole = per_whole, .least = (uint32_t)(d->ratio * 4294967296.0),
+					 .scale = 1 / (1 - d->ratio) };
+	*k = &n->k;
+	return 0;
+}

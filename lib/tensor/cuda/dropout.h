@@ -1,0 +1,17 @@
+/* Arguments of dropout.cu. */
+#ifndef DLB_TENSOR_CUDA_DROPOUT_H
+#define DLB_TENSOR_CUDA_DROPOUT_H
+#include "tensor/cuda/kernels.h"
+
+/* dropout_TYPE: a thread for each counter, that is four elements of a sample, of samples x `counters`.
+ * dropout_part_TYPE: a thread for each element of a part (see dlb_dropout_desc). first_sample: sample 0's index in
+ * the global batch. */
+struct cuda_dropout {
+	struct cuda_operands p;
+	int64_t samples, per_sample, counters, first_sample;
+	int64_t part, whole, first, per_whole;
+	uint64_t seed, stream;
+	uint32_t least;			/* words from here on keep their element */
+	double scale;
+};
+#endif
