@@ -234,6 +234,93 @@ static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_er
 		       0;
 }
 
+/* ---- bf16: x and y are cast to and from f32, in which the weights are and the sums run ---- */
+struct bf16_conv {
+	struct dlb_kernel k;
+	struct dlb_kernel *conv, *in[2], *out;	/* in, out: casts; NULL: none */
+	size_t at[3];				/* of the casts in scratch; the convolution's scratch begins at 0 */
+	int n_in, n_out;
+};
+
+static void run_bf16(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bf16_conv *c = (const struct bf16_conv *)k;
+	void *in[3] = { NULL }, *out[2] = { NULL };
+	const struct dlb_run run = { .in = in, .out = out, .scratch = r->scratch };
+
+	for (int i = 0; i < c->n_in; i++) {
+		in[i] = r->in[i];
+		if (i > 1 || !c->in[i])
+			continue;
+		in[i] = (char *)r->scratch + c->at[i];
+		c->in[i]->run(c->in[i], &(struct dlb_run){ .in = r->in + i, .out = in + i });
+	}
+	for (int i = 0; i < c->n_out; i++)
+		out[i] = r->out[i];
+	if (c->out)
+		out[0] = (char *)r->scratch + c->at[2];
+	c->conv->run(c->conv, &run);
+	if (c->out)
+		c->out->run(c->out, &(struct dlb_run){ .in = out, .out = r->out });
+}
+
+static void free_bf16(struct dlb_kernel *k)
+{
+	struct bf16_conv *c = (struct bf16_conv *)k;
+
+	dlb_kernel_free(c->conv);
+	dlb_kernel_free(c->in[0]);
+	dlb_kernel_free(c->in[1]);
+	dlb_kernel_free(c->out);
+	free(c);
+}
+
+static int make_cast(struct dlb_backend *b, const struct dlb_desc *d, bool widens, struct bf16_conv *c, int which,
+		     struct dlb_kernel **k, struct dlb_error *err)
+{
+	const int64_t n = dlb_desc_count(d);
+	const struct dlb_copy_desc copy = { .in = widens ? DLB_BF16 : DLB_F32,
+					    .out = widens ? DLB_F32 : DLB_BF16,
+					    .n_dims = 1,
+					    .dim = { n },
+					    .in_stride = { 1 },
+					    .out_stride = { 1 },
+					    .out_count = n };
+
+	c->at[which] = c->k.scratch_bytes;
+	c->k.scratch_bytes += ((size_t)n * sizeof(float) + 255) & ~(size_t)255;
+	return dlb_cuda_copy(b, &copy, k, err);
+}
+
+static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,
+			struct dlb_error *err)
+{
+	const bool forward = d->dir == DLB_CONV_FORWARD, to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
+	struct bf16_conv *c = dlb_xcalloc(1, sizeof *c);
+	struct dlb_conv_desc f32 = *d;
+	int rc;
+
+	f32.x.dtype = f32.w.dtype = f32.y.dtype = DLB_F32;
+	c->n_in = forward && d->has_bias ? 3 : 2;
+	c->n_out = to_weight && d->has_bias ? 2 : 1;
+	rc = dlb_cuda_conv(b, &f32, &c->conv, err);
+	if (!rc) {
+		c->k = (struct dlb_kernel){ .run = run_bf16, .free = free_bf16, .impl = "cublas" };
+		c->k.scratch_bytes = (c->conv->scratch_bytes + 255) & ~(size_t)255;
+		rc = make_cast(b, forward ? &d->x : &d->y, true, c, 0, &c->in[0], err);
+	}
+	if (!rc && to_weight)
+		rc = make_cast(b, &d->x, true, c, 1, &c->in[1], err);
+	if (!rc && !to_weight)
+		rc = make_cast(b, forward ? &d->y : &d->x, false, c, 2, &c->out, err);
+	if (rc) {
+		free_bf16(&c->k);
+		return rc;
+	}
+	*k = &c->k;
+	return 0;
+}
+
 PREPARE(conv)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
@@ -245,6 +332,8 @@ PREPARE(conv)
 	struct conv_kernel *c;
 	int64_t one, most;
 
+	if (type == DLB_BF16)
+		return prepare_bf16(b, d, k, err);
 	if ((type != DLB_F32 && type != DLB_F64) || d->y.dtype != type || !dlb_desc_count(&d->x) ||
 	    !dlb_desc_count(&d->y) || !dlb_desc_count(&d->w))
 		return DLB_NO_KERNEL;

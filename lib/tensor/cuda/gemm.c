@@ -40,37 +40,56 @@ bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
 }
 
 /* ---- gemm ---- */
+/* An operand that is cast on its way, by a copy through scratch at `at`; k NULL: it is used as it is. */
+struct cast { struct dlb_kernel *k; size_t at; };
 struct gemm_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_matmul p;
 	int64_t n_batch, *a_off, *w_off;	/* lists: a product for each batch; NULL: regular */
+	struct cast a, w, y;			/* a, w: rounded to bf16; y: from the f32 sum */
 	struct dlb_kernel *addend;		/* y = beta c, to which the product is added; NULL: none */
-	size_t bytes, y_bytes;			/* of an element */
+	size_t bytes, y_bytes;			/* of an element of a and w, of y */
 };
 
-static void gemm_run(struct dlb_kernel *k, const struct dlb_run *r)
+/* The operand at p, cast to scratch if need be. */
+static const void *cast_in(const struct cast *x, void *p, char *scratch)
 {
-	const struct gemm_kernel *g = (const struct gemm_kernel *)k;
-	const struct dlb_run addend = { .in = r->in + 2, .out = r->out };
+	void *const in[1] = { p }, *const out[1] = { scratch + x->at };
 
-	if (g->addend)
-		g->addend->run(g->addend, &addend);
-	else if (!g->p.k)
-		dlb_cuda_note(g->c, "cudaMemsetAsync",
-			      cudaMemsetAsync(r->out[0], 0, (size_t)(g->n_batch * g->p.y_batch) * g->y_bytes,
-					      g->c->stream));
+	if (!x->k)
+		return p;
+	x->k->run(x->k, &(struct dlb_run){ .in = in, .out = out });
+	return out[0];
+}
+
+static void multiply(const struct gemm_kernel *g, const void *a, const void *w, void *y)
+{
 	if (!g->a_off && !g->w_off) {
-		dlb_cuda_matmul(g->c, &g->p, r->in[0], r->in[1], r->out[0]);
+		dlb_cuda_matmul(g->c, &g->p, a, w, y);
 		return;
 	}
 	for (int64_t b = 0; b < g->n_batch; b++)
 		dlb_cuda_matmul(g->c, &g->p,
-				(const char *)r->in[0] +
-					(size_t)(g->a_off ? g->a_off[b] : b * g->p.a_batch) * g->bytes,
-				(const char *)r->in[1] +
-					(size_t)(g->w_off ? g->w_off[b] : b * g->p.w_batch) * g->bytes,
-				(char *)r->out[0] + (size_t)(b * g->p.y_batch) * g->y_bytes);
+				(const char *)a + (size_t)(g->a_off ? g->a_off[b] : b * g->p.a_batch) * g->bytes,
+				(const char *)w + (size_t)(g->w_off ? g->w_off[b] : b * g->p.w_batch) * g->bytes,
+				(char *)y + (size_t)(b * g->p.y_batch) * g->y_bytes);
+}
+
+static void gemm_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct gemm_kernel *g = (const struct gemm_kernel *)k;
+	void *const y[1] = { g->y.k ? (char *)r->scratch + g->y.at : r->out[0] };
+
+	if (g->addend)
+		g->addend->run(g->addend, &(struct dlb_run){ .in = r->in + 2, .out = y });
+	else if (!g->p.k)
+		dlb_cuda_note(g->c, "cudaMemsetAsync",
+			      cudaMemsetAsync(y[0], 0, (size_t)(g->n_batch * g->p.y_batch) * g->y_bytes,
+					      g->c->stream));
+	multiply(g, cast_in(&g->a, r->in[0], r->scratch), cast_in(&g->w, r->in[1], r->scratch), y[0]);
+	if (g->y.k)
+		g->y.k->run(g->y.k, &(struct dlb_run){ .in = y, .out = r->out });
 }
 
 static void gemm_free(struct dlb_kernel *k)
@@ -78,6 +97,9 @@ static void gemm_free(struct dlb_kernel *k)
 	struct gemm_kernel *g = (struct gemm_kernel *)k;
 
 	dlb_kernel_free(g->addend);
+	dlb_kernel_free(g->a.k);
+	dlb_kernel_free(g->w.k);
+	dlb_kernel_free(g->y.k);
 	free(g->a_off);
 	free(g->w_off);
 	free(g);
@@ -92,21 +114,67 @@ static int64_t *copy_offsets(const int64_t *off, int64_t n)
 	return p;
 }
 
-/* y = beta c, broadcast. */
-static int make_addend(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
-		       struct dlb_error *err)
+/* Elements of an operand of n matrices of `size` elements. */
+static int64_t extent(int64_t size, int64_t batch, const int64_t *off, int64_t n)
+{
+	int64_t most = n > 0 ? (n - 1) * batch : 0;
+
+	for (int64_t i = 0; off && i < n; i++)
+		most = i && most > off[i] ? most : off[i];
+	return n > 0 ? most + size : 0;
+}
+
+/* Makes x a copy of `count` elements from one type to another, with the scratch that holds the side of `bytes` an
+ * element. */
+static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct cast *x, int64_t count,
+		     enum dlb_dtype from, enum dlb_dtype to, size_t bytes, struct dlb_error *err)
+{
+	const struct dlb_copy_desc copy = { .in = from,
+					    .out = to,
+					    .n_dims = 1,
+					    .dim = { count },
+					    .in_stride = { 1 },
+					    .out_stride = { 1 },
+					    .out_count = count };
+
+	x->at = g->k.scratch_bytes;
+	g->k.scratch_bytes += ((size_t)count * bytes + 255) & ~(size_t)255;
+	return dlb_cuda_copy(b, &copy, &x->k, err);
+}
+
+/* y = beta c, broadcast, in the type of the sum. */
+static int make_addend(struct dlb_backend *b, const struct dlb_gemm_desc *d, enum dlb_dtype type,
+		       struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_map_desc map = {
 		.fn = DLB_MAP_linear,
 		.n_in = 1,
-		.in = { { .dtype = d->dtype,
-			  .n_dims = 2,
-			  .dim = { d->c_row ? d->m : 1, d->c_col ? d->n : 1 } } },
-		.out = { .dtype = d->dtype, .n_dims = 3, .dim = { d->n_batch, d->m, d->n } },
+		.in = { { .dtype = type, .n_dims = 2, .dim = { d->c_row ? d->m : 1, d->c_col ? d->n : 1 } } },
+		.out = { .dtype = type, .n_dims = 3, .dim = { d->n_batch, d->m, d->n } },
 		.alpha = d->beta,
 	};
 
 	return dlb_cuda_map(b, &map, k, err);
+}
+
+/* The parts around the product: casts of f32 operands of a product of bf16, and c, which is added in f32. */
+static int make_parts(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct gemm_kernel *g,
+		      struct dlb_error *err)
+{
+	const bool is_bf16 = d->dtype == DLB_BF16, rounds = is_bf16 && !d->y_f32 && d->has_c;
+	int rc = 0;
+
+	if (is_bf16 && d->a_f32)
+		rc = make_cast(b, g, &g->a, extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch), DLB_F32,
+			       DLB_BF16, 2, err);
+	if (!rc && is_bf16 && d->w_f32)
+		rc = make_cast(b, g, &g->w, extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch), DLB_F32,
+			       DLB_BF16, 2, err);
+	if (!rc && rounds)
+		rc = make_cast(b, g, &g->y, d->n_batch * d->m * d->n, DLB_F32, DLB_BF16, 4, err);
+	if (!rc && d->has_c)
+		rc = make_addend(b, d, is_bf16 ? DLB_F32 : d->dtype, &g->addend, err);
+	return rc;
 }
 
 PREPARE(gemm)
@@ -114,7 +182,7 @@ PREPARE(gemm)
 	const bool is_bf16 = d->dtype == DLB_BF16;
 	struct gemm_kernel *g;
 	struct cuda_matmul p = { .type = d->dtype,
-				 .y_type = is_bf16 && d->y_f32 ? DLB_F32 : d->dtype,
+				 .y_type = is_bf16 && (d->y_f32 || d->has_c) ? DLB_F32 : d->dtype,
 				 .m = d->m,
 				 .n = d->n,
 				 .k = d->k,
@@ -123,7 +191,7 @@ PREPARE(gemm)
 				 .lda = d->trans_a ? d->m : d->k,
 				 .ldw = d->trans_w ? d->k : d->n,
 				 .ldy = d->n,
-				 .batch = d->n_batch,
+				 .batch = d->a_off || d->w_off ? 1 : d->n_batch,
 				 .a_batch = d->a_batch,
 				 .w_batch = d->w_batch,
 				 .y_batch = d->m * d->n,
@@ -131,11 +199,8 @@ PREPARE(gemm)
 				 .beta = d->has_c ? 1 : 0 };
 	int rc;
 
-	/* the operands of one product have one type, and c is added in y's */
-	if (!dlb_cuda_matmul_fits(&p) || (is_bf16 && (d->a_f32 || d->w_f32 || d->has_c)))
+	if (!dlb_cuda_matmul_fits(&p))
 		return DLB_NO_KERNEL;
-	if (d->a_off || d->w_off)
-		p.batch = 1;
 	g = dlb_xcalloc(1, sizeof *g);
 	g->k = (struct dlb_kernel){ .run = gemm_run, .free = gemm_free, .impl = "cublas" };
 	g->c = cuda_of(b);
@@ -143,7 +208,7 @@ PREPARE(gemm)
 	g->n_batch = d->n_batch;
 	g->bytes = dlb_dtype_bytes(d->dtype);
 	g->y_bytes = dlb_dtype_bytes(p.y_type);
-	rc = d->has_c ? make_addend(b, d, &g->addend, err) : 0;
+	rc = make_parts(b, d, g, err);
 	if (rc) {
 		gemm_free(&g->k);
 		return rc;

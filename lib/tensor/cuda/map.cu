@@ -156,12 +156,35 @@ static __device__ enum kind kind_of(int fn)
 	return NUMBER;
 }
 
-template <typename T> static __device__ T value(const struct cuda_map &m, int i, const int64_t *at)
+/* How operands lie in memory: all of type T; or f32, some of them as bf16. */
+template <typename T> struct plain {
+	static __device__ inline T get(const struct cuda_map &, int, const void *p, int64_t i)
+	{
+		return ((const T *)p)[i];
+	}
+	static __device__ inline void put(const struct cuda_map &, void *p, int64_t i, T v) { ((T *)p)[i] = v; }
+};
+struct mixed {
+	static __device__ inline float get(const struct cuda_map &m, int o, const void *p, int64_t i)
+	{
+		return m.narrow >> o & 1 ? (float)((const bf16 *)p)[i] : ((const float *)p)[i];
+	}
+	static __device__ inline void put(const struct cuda_map &m, void *p, int64_t i, float v)
+	{
+		if (m.narrow & 1)
+			((bf16 *)p)[i] = bf16(v);
+		else
+			((float *)p)[i] = v;
+	}
+};
+
+template <typename T, typename Memory>
+static __device__ T value(const struct cuda_map &m, int i, const int64_t *at)
 {
-	return m.nest.n_operands > i + 1 ? ((const T *)m.p.in[i])[at[i + 1]] : (T)0;
+	return m.nest.n_operands > i + 1 ? Memory::get(m, i + 1, m.p.in[i], at[i + 1]) : (T)0;
 }
 
-template <typename T, typename Number, typename Chosen>
+template <typename T, typename Memory, typename Number, typename Chosen>
 static __device__ void map(const struct cuda_map &m, T alpha, T beta, Number number, Chosen chosen)
 {
 	const enum kind kind = kind_of(m.fn);
@@ -171,23 +194,30 @@ static __device__ void map(const struct cuda_map &m, T alpha, T beta, Number num
 		int64_t at[4];
 
 		seek(m.nest, i, at);
-		v.mask = kind == CHOSEN && value<uint8_t>(m, 0, at);
-		v.a = kind == CHOSEN ? (T)0 : value<T>(m, 0, at);
-		v.b = value<T>(m, 1, at);
-		v.c = value<T>(m, 2, at);
+		v.mask = kind == CHOSEN && ((const uint8_t *)m.p.in[0])[at[1]];
+		v.a = kind == CHOSEN ? (T)0 : value<T, Memory>(m, 0, at);
+		v.b = value<T, Memory>(m, 1, at);
+		v.c = value<T, Memory>(m, 2, at);
 		v.alpha = alpha;
 		v.beta = beta;
 		if (kind == COMPARED)
 			((uint8_t *)m.p.out[0])[at[0]] = compared(m.fn, v);
 		else
-			((T *)m.p.out[0])[at[0]] = kind == CHOSEN ? chosen(m.fn, v) : number(m.fn, v);
+			Memory::put(m, m.p.out[0], at[0], kind == CHOSEN ? chosen(m.fn, v) : number(m.fn, v));
 	}
 }
 
 #define REAL(T, name) \
-KERNEL(map_##name, cuda_map) { map<T>(a, (T)a.alpha, (T)a.beta, real_number<T>, real_chosen<T>); }
+KERNEL(map_##name, cuda_map) \
+{ \
+	map<T, plain<T>>(a, (T)a.alpha, (T)a.beta, real_number<T>, real_chosen<T>); \
+}
 REAL(float, f32)
 REAL(double, f64)
+KERNEL(map_bf16, cuda_map)
+{
+	map<float, mixed>(a, (float)a.alpha, (float)a.beta, real_number<float>, real_chosen<float>);
+}
 
 /* The parameter as an integer of the type: limited to its range; NaN is 0. */
 template <typename T> static __device__ T limited(double v, int64_t least, int64_t most)
@@ -197,7 +227,8 @@ template <typename T> static __device__ T limited(double v, int64_t least, int64
 #define INTEGER(T, name, least, most) \
 KERNEL(map_##name, cuda_map) \
 { \
-	map<T>(a, limited<T>(a.alpha, least, most), limited<T>(a.beta, least, most), int_number<T>, int_chosen<T>); \
+	map<T, plain<T>>(a, limited<T>(a.alpha, least, most), limited<T>(a.beta, least, most), int_number<T>, \
+			 int_chosen<T>); \
 }
 INTEGER(int8_t, i8, INT8_MIN, INT8_MAX)
 INTEGER(int16_t, i16, INT16_MIN, INT16_MAX)
