@@ -518,7 +518,7 @@ static void one_reduce(int fn, struct dlb_desc d, unsigned axes)
 		if (fn == DLB_REDUCE_FN_PROD && !dlb_dtype_is_float(d.dtype))
 			v = in.v[i] = v > 0 ? 1 : d.dtype == DLB_U8 ? 1 : -1;
 		else if (count > 2000 && dlb_dtype_is_float(d.dtype))
-			v = in.v[i] = fabs(v);		/* nothing cancels: the reference adds in double, too */
+			v = in.v[i] = fabs(v); /* nothing cancels: the reference adds in double, too */
 		*o = fn == DLB_REDUCE_FN_PROD  ? *o * v :
 		     fn == DLB_REDUCE_FN_MAX   ? fmax(*o, v) :
 		     fn == DLB_REDUCE_FN_MIN   ? fmin(*o, v) :
@@ -837,9 +837,10 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 	free(x.v); free(lp.v); free(labels.v); free(w.v); free(y.v); free(dy.v); free(dx.v);
 }
 
-/* Softmax cross-entropy with label smoothing e: (1 - e) times the loss of the label plus e / classes times that of
- * all classes, each with its weight. */
-static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red, int64_t n, int64_t c, int64_t inner)
+/* Softmax cross-entropy with label smoothing e: (1 - e) times the loss of the label plus e / classes times
+ * that of all classes, each with its weight. */
+static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red, int64_t n, int64_t c,
+			 int64_t inner)
 {
 	const struct dlb_desc dx_ = desc(t, 0, 3, DIMS(n, c, inner));
 	const double e = 0.3;
@@ -858,7 +859,8 @@ static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red
 	for (int64_t j = 0; j < c; j++)
 		all += weighted ? (w.v[j] = rounded(t, fabs(w.v[j]) + 0.1)) : 1;
 	for (int64_t i = 0; i < n * inner; i++) {
-		const int64_t l = (int64_t)dlb_rng_below(&rng, (uint64_t)c), base = i / inner * c * inner + i % inner;
+		const int64_t l = (int64_t)dlb_rng_below(&rng, (uint64_t)c),
+			      base = i / inner * c * inner + i % inner;
 		const double mine = l == 1 ? 0 : weighted ? w.v[l] : 1;
 		double s = 0, loss = 0;
 
@@ -869,7 +871,10 @@ static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red
 			const double p = x.v[base + j * inner] - log(s);
 
 			lp.v[base + j * inner] = rounded(t, p);
-			loss -= l == 1 ? 0 : ((j == l) * (1 - e) * mine + e / (double)c * (weighted ? w.v[j] : 1)) * p;
+			loss -= l == 1 ? 0 :
+					 ((j == l) * (1 - e) * mine +
+					  e / (double)c * (weighted ? w.v[j] : 1)) *
+						 p;
 		}
 		sum += loss;
 		weight += mine;
@@ -883,32 +888,41 @@ static void one_smoothed(enum dlb_dtype t, bool weighted, enum dlb_reduction red
 			const int64_t l = (int64_t)labels.v[i], at = (i / inner * c + j) * inner + i % inner;
 			const double up = dy.v[red == DLB_REDUCE_NONE ? i : 0] /
 					  (red == DLB_REDUCE_MEAN && weight != 0 ? weight : 1),
-				     p = exp(lp.v[at]), mine = weighted ? w.v[l] : 1, of_j = weighted ? w.v[j] : 1;
+				     p = exp(lp.v[at]), mine = weighted ? w.v[l] : 1,
+				     of_j = weighted ? w.v[j] : 1;
 
 			dx.v[at] = l == 1 ? 0 : up * ((1 - e) * mine * (p - (j == l)) +
 						      e / (double)c * (all * p - of_j));
 		}
 	MUST(be.ops->loss(&be, &d, &k, &err_));
-	check_run("smoothed", k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, lp }, 2, tol_of(t) * 4, NULL,
-		  NULL);
+	check_run("smoothed", k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, lp }, 2, tol_of(t) * 4,
+		  NULL, NULL);
 	d.backward = true;
 	MUST(be.ops->loss(&be, &d, &k, &err_));
-	check_run("smoothed, gradient", k, (struct arg[]){ dy, lp, labels, w }, 4, &dx, 1, tol_of(t) * 4, NULL, NULL);
+	check_run("smoothed, gradient", k, (struct arg[]){ dy, lp, labels, w }, 4, &dx, 1, tol_of(t) * 4,
+		  NULL, NULL);
 	free(x.v), free(lp.v), free(dx.v), free(labels.v), free(w.v), free(y.v), free(dy.v);
 }
 
 /* One part of the classes, from class `first` on: its stats, and its gradient from any gradient of them. */
-static void one_part(enum dlb_dtype t, int64_t n, int64_t c, int64_t inner, int64_t first, const struct arg *labels)
+static void one_part(enum dlb_dtype t, int64_t n, int64_t c, int64_t inner, int64_t first,
+		     const struct arg *labels)
 {
 	struct arg x = draw(desc(t, 0, 3, DIMS(n, c, inner))), up = draw(desc(t, 0, 3, DIMS(n, 3, inner))),
 		   stats = { up.d, zeros(n * 3 * inner) }, dx = { x.d, zeros(n * c * inner) };
-	struct dlb_loss_desc d = { .stage = DLB_LOSS_PART, .first = first, .dtype = t, .label = labels->d.dtype,
-				   .softmax = true, .n = n, .classes = c, .inner = inner };
+	struct dlb_loss_desc d = { .stage = DLB_LOSS_PART,
+				   .first = first,
+				   .dtype = t,
+				   .label = labels->d.dtype,
+				   .softmax = true,
+				   .n = n,
+				   .classes = c,
+				   .inner = inner };
 	struct dlb_kernel *k;
 
 	for (int64_t i = 0; i < n * inner; i++) {
-		const int64_t base = i / inner * c * inner + i % inner, at = i / inner * 3 * inner + i % inner,
-			      l = (int64_t)labels->v[i] - first;
+		const int64_t base = i / inner * c * inner + i % inner,
+			      at = i / inner * 3 * inner + i % inner, l = (int64_t)labels->v[i] - first;
 		int64_t largest = 0;
 
 		for (int64_t j = 0; j < c; j++)
@@ -929,22 +943,32 @@ static void one_part(enum dlb_dtype t, int64_t n, int64_t c, int64_t inner, int6
 	check_run("part", k, (struct arg[]){ x, *labels }, 2, &stats, 1, tol_of(t) * 4, NULL, NULL);
 	d.backward = true;
 	MUST(be.ops->loss(&be, &d, &k, &err_));
-	check_run("part, gradient", k, (struct arg[]){ up, x, *labels, stats }, 4, &dx, 1, tol_of(t) * 4, NULL, NULL);
+	check_run("part, gradient", k, (struct arg[]){ up, x, *labels, stats }, 4, &dx, 1, tol_of(t) * 4,
+		  NULL, NULL);
 	free(x.v), free(up.v), free(stats.v), free(dx.v);
 }
 
 /* Joining of parts that are given by their stats. */
-static void one_join(enum dlb_dtype t, enum dlb_reduction red, int64_t n, int64_t inner, const struct arg *labels,
-		     int64_t classes)
+static void one_join(enum dlb_dtype t, enum dlb_reduction red, int64_t n, int64_t inner,
+		     const struct arg *labels, int64_t classes)
 {
 	enum { PARTS = 3 };
 	const struct dlb_desc ds = desc(t, 0, 3, DIMS(n, 3, inner));
-	struct arg in[1 + PARTS] = { *labels }, y = { red == DLB_REDUCE_NONE ? labels->d : desc(t, 0, 0, NULL),
-						      zeros(n * inner) };
-	struct arg norm = { desc(t, 0, 3, DIMS(n, 2, inner)), zeros(n * 2 * inner) }, up, dstats = { ds, NULL };
-	struct dlb_loss_desc d = { .stage = DLB_LOSS_JOIN, .n_parts = PARTS, .dtype = t, .label = labels->d.dtype,
-				   .softmax = true, .has_ignore = true, .ignore = 2, .reduction = red,
-				   .n = n, .classes = classes, .inner = inner };
+	struct arg in[1 + PARTS] = { *labels },
+			  y = { red == DLB_REDUCE_NONE ? labels->d : desc(t, 0, 0, NULL), zeros(n * inner) };
+	struct arg norm = { desc(t, 0, 3, DIMS(n, 2, inner)), zeros(n * 2 * inner) }, up,
+		   dstats = { ds, NULL };
+	struct dlb_loss_desc d = { .stage = DLB_LOSS_JOIN,
+				   .n_parts = PARTS,
+				   .dtype = t,
+				   .label = labels->d.dtype,
+				   .softmax = true,
+				   .has_ignore = true,
+				   .ignore = 2,
+				   .reduction = red,
+				   .n = n,
+				   .classes = classes,
+				   .inner = inner };
 	double sum = 0, weight = 0;
 	struct dlb_kernel *k;
 
@@ -986,7 +1010,8 @@ static void one_join(enum dlb_dtype t, enum dlb_reduction red, int64_t n, int64_
 	for (int p = 1; p <= PARTS; p++) {
 		dstats.v = zeros(n * 3 * inner);
 		for (int64_t i = 0; i < n * inner; i++) {
-			const int64_t at = i / inner * 3 * inner + i % inner, to = i / inner * 2 * inner + i % inner;
+			const int64_t at = i / inner * 3 * inner + i % inner,
+				      to = i / inner * 2 * inner + i % inner;
 			const double g = labels->v[i] == 2 ? 0 : up.v[red == DLB_REDUCE_NONE ? i : 0] /
 								 (red == DLB_REDUCE_MEAN ? weight : 1);
 

@@ -666,8 +666,8 @@ static void scaled_gradients(void)
 				}
 				for (int i = 0; i < 2; i++)
 					k->run(k, &(struct dlb_run){ .in = (void *[]){ g[i] },
-								     .out = (void *[]){ w[i], s[i][0], s[i][1],
-											s[i][2] },
+								     .out = (void *[]){ w[i], s[i][0],
+											s[i][1], s[i][2] },
 								     .step = (uint64_t)step,
 								     .grad_scale = i ? 0 : 0.125 });
 			}
@@ -699,11 +699,12 @@ static void same_bits_as_cpu(void)
 					dlb_value_set(store[0][4], t, i, 2 * dlb_rng_uniform(&rng) - 1);
 				memcpy(store[1][4], store[0][4], sizeof store[0][4]);
 				for (int i = 0; i < 2; i++)
-					k[i]->run(k[i], &(struct dlb_run){ .in = (void *[]){ store[i][4] },
-									   .out = (void *[]){ store[i][0], store[i][1],
-											      store[i][2], store[i][3] },
-									   .step = (uint64_t)step,
-									   .grad_scale = 0.3 });
+					k[i]->run(k[i], &(struct dlb_run){
+								.in = (void *[]){ store[i][4] },
+								.out = (void *[]){ store[i][0], store[i][1],
+										   store[i][2], store[i][3] },
+								.step = (uint64_t)step,
+								.grad_scale = 0.3 });
 			}
 			assert(!memcmp(store[0], store[1], sizeof store[0]));
 			dlb_kernel_free(k[0]);

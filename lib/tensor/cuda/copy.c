@@ -49,10 +49,10 @@ static int64_t common_divisor(int64_t a, int64_t b)
 	return a;
 }
 
-/* Loops in order of the size of their strides in out, in sets. Two iterations address the same element only if
- * the offsets of each set are equal, since the offsets of a set are multiples of `step`, which is larger than the
- * extent of all smaller sets. A set of one loop thus addresses different elements; a larger one, and stride 0,
- * may address one again. */
+/* Loops in order of the size of their strides in out, in sets. Two iterations address the same element
+ * only if the offsets of each set are equal, since the offsets of a set are multiples of `step`, which is
+ * larger than the extent of all smaller sets. A set of one loop thus addresses different elements; a
+ * larger one, and stride 0, may address one again. */
 static void find_again(const struct dlb_nest *n, bool again[DLB_MAX_DIMS])
 {
 	struct { int from; int64_t step, below; } set[DLB_MAX_DIMS];
@@ -121,7 +121,8 @@ static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 	return true;
 }
 
-static cudaKernel_t kernel_of(struct cuda *c, const struct dlb_copy_desc *d, bool tiled, struct dlb_error *err)
+static cudaKernel_t kernel_of(struct cuda *c, const struct dlb_copy_desc *d, bool tiled,
+			      struct dlb_error *err)
 {
 	char name[32];
 
@@ -147,8 +148,11 @@ PREPARE(copy)
 	s->c = cuda_of(b);
 	s->k = (struct dlb_kernel){ .run = copy_run, .free = copy_free, .impl = "cuda" };
 	s->zero_bytes = d->zero_first ? (size_t)d->out_count * dlb_dtype_bytes(d->out) : 0;
-	s->args = (struct cuda_copy){ .in_offset = d->in_offset, .out_offset = d->out_offset, .in = (int)d->in,
-				      .out = (int)d->out, .accumulate = d->accumulate };
+	s->args = (struct cuda_copy){ .in_offset = d->in_offset,
+				      .out_offset = d->out_offset,
+				      .in = (int)d->in,
+				      .out = (int)d->out,
+				      .accumulate = d->accumulate };
 	for (int i = 0; i < d->n_dims; i++) {
 		nest.dim[i] = d->dim[i];
 		nest.stride[0][i] = d->out_stride[i];
@@ -165,7 +169,8 @@ PREPARE(copy)
 		s->count = dlb_nest_count(&apart, apart.n_dims);
 	}
 	if (s->tiled)
-		s->count *= ((s->args.a + COPY_TILE - 1) / COPY_TILE) * ((s->args.b + COPY_TILE - 1) / COPY_TILE);
+		s->count *= ((s->args.a + COPY_TILE - 1) / COPY_TILE) *
+			    ((s->args.b + COPY_TILE - 1) / COPY_TILE);
 	s->args.apart = dlb_cuda_nest(&apart);
 	s->args.again = dlb_cuda_nest(&again);
 	s->f = kernel_of(s->c, d, s->tiled, err);

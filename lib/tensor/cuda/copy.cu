@@ -5,7 +5,8 @@ extern "C" {
 }
 
 /* For each element of out: of(out, in), in the order of the loops if an element is addressed again. */
-template <typename Out, typename In, typename Of> static __device__ inline void walk(const struct cuda_copy &c, Of of)
+template <typename Out, typename In, typename Of>
+static __device__ inline void walk(const struct cuda_copy &c, Of of)
 {
 	for (EACH(i, c.apart.count)) {
 		int64_t at[4];
@@ -29,8 +30,9 @@ template <typename T> static __device__ inline void transpose(const struct cuda_
 {
 	enum { STEP = CUDA_THREADS / COPY_TILE };
 	__shared__ T tile[COPY_TILE][COPY_TILE + 1];
-	const int64_t tiles_a = (c.a + COPY_TILE - 1) / COPY_TILE, tiles_b = (c.b + COPY_TILE - 1) / COPY_TILE,
-		      x = threadIdx.x % COPY_TILE, first = threadIdx.x / COPY_TILE;
+	const int64_t tiles_a = (c.a + COPY_TILE - 1) / COPY_TILE,
+		      tiles_b = (c.b + COPY_TILE - 1) / COPY_TILE, x = threadIdx.x % COPY_TILE,
+		      first = threadIdx.x / COPY_TILE;
 
 	for (EACH_ROW(r, c.apart.count * tiles_a * tiles_b)) {
 		const int64_t a = r / tiles_b % tiles_a * COPY_TILE, b = r % tiles_b * COPY_TILE;
@@ -66,7 +68,9 @@ struct cast {
 		*o = (Out)*x;
 	}
 };
-struct add { template <typename T> __device__ inline void operator()(T *o, const T *x) const { *o = *o + *x; } };
+struct add {
+	template <typename T> __device__ inline void operator()(T *o, const T *x) const { *o = *o + *x; }
+};
 KERNEL(copy_f32_bf16, cuda_copy) { walk<bf16, float>(a, cast()); }
 KERNEL(copy_bf16_f32, cuda_copy) { walk<float, bf16>(a, cast()); }
 KERNEL(copy_add_f32, cuda_copy) { walk<float, float>(a, add()); }
@@ -76,7 +80,9 @@ KERNEL(copy_add_f64, cuda_copy) { walk<double, double>(a, add()); }
 static __device__ inline double from_f16(uint16_t h)
 {
 	const int e = h >> 10 & 31, m = h & 1023;
-	const double v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexp(m + 1024.0, e - 25) : ldexp((double)m, -24);
+	const double v = e == 31 ? (m ? NAN : INFINITY) :
+			 e       ? ldexp(m + 1024.0, e - 25) :
+				   ldexp((double)m, -24);
 
 	return h & 0x8000 ? -v : v;
 }

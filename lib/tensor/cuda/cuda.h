@@ -46,8 +46,9 @@ cudaKernel_t dlb_cuda_find_typed(struct cuda *c, const char *stem, enum dlb_dtyp
  * each); nothing for 0. */
 void dlb_cuda_launch(struct cuda *c, cudaKernel_t f, void *args, int64_t count);
 void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t rows);
-/* Threads that share a row of n elements, for kernels with groups of threads: 1, those of a warp or of a block.
- * side_by_side: so many neighbouring rows begin in neighbouring elements, so a thread each reads whole lines. */
+/* Threads that share a row of n elements, for kernels with groups of threads: 1, those of a warp or of a
+ * block. side_by_side: so many neighbouring rows begin in neighbouring elements, so a thread each reads
+ * whole lines. */
 int dlb_cuda_row_width(int64_t n, int64_t side_by_side);
 /* Copies the run's operands into those of a kernel. */
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);

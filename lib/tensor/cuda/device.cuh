@@ -30,19 +30,25 @@ extern "C" {
 /* for (EACH_OF_ROW(i, n)): this thread's share of i in [0, n) among the threads of its block. */
 #define EACH_OF_ROW(i, n) int64_t i = threadIdx.x; i < (n); i += blockDim.x
 
-/* Offsets in elements of iteration i of a nest. Division of 64 bits is slow, and the outermost loop needs none. */
+enum { NEST_OPERANDS = sizeof ((struct cuda_nest *)0)->stride / sizeof ((struct cuda_nest *)0)->stride[0] };
+
+/* Offsets in elements of iteration i of a nest, of all operands that a nest can have: with a constant
+ * bound they stay in registers, and those of no use vanish (absent ones have strides 0). Division of 64
+ * bits is slow, and the outermost loop needs none. */
 static __device__ inline void seek(const struct cuda_nest &n, int64_t i, int64_t *at)
 {
 	const bool narrow = n.count <= INT32_MAX;
 
-	for (int o = 0; o < n.n_operands; o++)
+	for (int o = 0; o < NEST_OPERANDS; o++)
 		at[o] = 0;
 	for (int d = n.n_dims - 1; d >= 0; d--) {
-		const int64_t rest = !d ? 0 : narrow ? (int64_t)((uint32_t)i / (uint32_t)n.dim[d]) : i / n.dim[d];
+		const int64_t rest = !d     ? 0 :
+				     narrow ? (int64_t)((uint32_t)i / (uint32_t)n.dim[d]) :
+					      i / n.dim[d];
 		const int64_t pos = d ? i - rest * n.dim[d] : i;
 
 		i = rest;
-		for (int o = 0; o < n.n_operands; o++)
+		for (int o = 0; o < NEST_OPERANDS; o++)
 			at[o] += pos * n.stride[o][d];
 	}
 }
@@ -82,9 +88,9 @@ template <> struct computes<bf16> { typedef float type; };
 template <typename T> static __device__ inline typename computes<T>::type load(T v) { return v; }
 template <typename T, typename V> static __device__ inline void store(T *to, V v) { *to = T(v); }
 
-/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree over
- * them; every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All threads of the
- * block call it. */
+/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree
+ * over them; every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All
+ * threads of the block call it. */
 template <typename T, typename Join> static __device__ inline T group_join(T mine, int width, Join join)
 {
 	__shared__ T part[CUDA_THREADS];

@@ -54,9 +54,14 @@ PREPARE(dropout)
 	n->count = d->samples * (d->part ? d->per_sample : counters);
 	n->first_sample = d->first_sample;
 	n->seed = (uint64_t)d->seed;
-	n->args = (struct cuda_dropout){ .samples = d->samples, .per_sample = d->per_sample, .counters = counters,
-					 .part = d->part, .whole = d->whole, .first = d->first,
-					 .per_whole = per_whole, .least = (uint32_t)(d->ratio * 4294967296.0),
+	n->args = (struct cuda_dropout){ .samples = d->samples,
+					 .per_sample = d->per_sample,
+					 .counters = counters,
+					 .part = d->part,
+					 .whole = d->whole,
+					 .first = d->first,
+					 .per_whole = per_whole,
+					 .least = (uint32_t)(d->ratio * 4294967296.0),
 					 .scale = 1 / (1 - d->ratio) };
 	*k = &n->k;
 	return 0;

@@ -53,8 +53,8 @@ template <typename S> static __device__ inline void dropout(const struct cuda_dr
 		int64_t sample, counter;
 
 		divide(i, d.counters, d.samples * d.counters, &sample, &counter);
-		philox(d.seed, d.stream, (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)counter,
-		       word);
+		philox(d.seed, d.stream,
+		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)counter, word);
 		const int64_t at = sample * d.per_sample + 4 * counter;
 		if (whole) {
 			four<S> v = *(const four<S> *)(x + at);
@@ -91,7 +91,8 @@ template <typename S> static __device__ inline void dropout_part(const struct cu
 		const int64_t there = strip * d.whole + d.first + e, sample = there / d.per_whole,
 			      in_sample = there - sample * d.per_whole;
 		philox(d.seed, d.stream,
-		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)in_sample / 4, word);
+		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)in_sample / 4,
+		       word);
 		const bool keep = word[in_sample % 4] >= d.least;
 		((S *)d.p.out[0])[i] = kept(d, ((const S *)d.p.in[0])[i], keep);
 		if (mask)

@@ -4,8 +4,8 @@
 #include "tensor/cuda/kernels.h"
 
 /* dropout_TYPE: a thread for each counter, that is four elements of a sample, of samples x `counters`.
- * dropout_part_TYPE: a thread for each element of a part (see dlb_dropout_desc). first_sample: sample 0's index in
- * the global batch. */
+ * dropout_part_TYPE: a thread for each element of a part (see dlb_dropout_desc). first_sample: sample 0's
+ * index in the global batch. */
 struct cuda_dropout {
 	struct cuda_operands p;
 	int64_t samples, per_sample, counters, first_sample;

@@ -72,7 +72,8 @@ PREPARE(loss)
 		l->args.width = dlb_cuda_row_width(d->classes, d->inner);
 	if (l->args.width > 1)
 		l->count = (rows + CUDA_THREADS / l->args.width - 1) / (CUDA_THREADS / l->args.width);
-	snprintf(group, sizeof group, "%s%s", table[d->stage][d->backward].f, l->args.width > 1 ? "_group" : "");
+	snprintf(group, sizeof group, "%s%s", table[d->stage][d->backward].f,
+		 l->args.width > 1 ? "_group" : "");
 	l->f = dlb_cuda_find_typed(c, group, d->dtype);
 	if (table[d->stage][d->backward].first) {
 		l->first = dlb_cuda_find_typed(c, table[d->stage][d->backward].first, d->dtype);

@@ -1,5 +1,5 @@
-/* Classification losses: negative log-likelihood of given log-probabilities (nll), and softmax cross-entropy of
- * logits (sce). x is (N, classes, inner) row-major, labels (N, inner).
+/* Classification losses: negative log-likelihood of given log-probabilities (nll), and softmax
+ * cross-entropy of logits (sce). x is (N, classes, inner) row-major, labels (N, inner).
  *   loss[i] = -w[t_i] log p[i, t_i];  mean: sum loss / sum w[t_i] over labels that are not ignored
  * The formulas and the order of their operations are those of tensor/cpu/loss_real.h; sums are in double. */
 #include "tensor/cuda/device.cuh"
@@ -12,7 +12,10 @@ static __device__ inline int64_t label_at(const struct cuda_loss &l, const void 
 {
 	return l.label_is_i64 ? ((const int64_t *)t)[i] : ((const int32_t *)t)[i];
 }
-static __device__ inline bool ignored(const struct cuda_loss &l, int64_t t) { return l.has_ignore && t == l.ignore; }
+static __device__ inline bool ignored(const struct cuda_loss &l, int64_t t)
+{
+	return l.has_ignore && t == l.ignore;
+}
 static __device__ inline bool inside(const struct cuda_loss &l, int64_t t) { return t >= 0 && t < l.classes; }
 
 /* A sample: its class c is at element at + c inner; -1: no row, but the threads join. */
@@ -28,11 +31,14 @@ static __device__ inline struct row row_of(const struct cuda_loss &l, int64_t r)
 	return w;
 }
 
-struct smaller { template <typename T> __device__ inline T operator()(T a, T b) const { return a < b ? a : b; } };
+struct smaller {
+	template <typename T> __device__ inline T operator()(T a, T b) const { return a < b ? a : b; }
+};
 
 /* sum_c exp(x[c * step] - *max) */
 template <typename T, typename Threads>
-static __device__ inline double sum_exp(const T *x, int64_t classes, int64_t step, int me, Threads threads, T *max)
+static __device__ inline double sum_exp(const T *x, int64_t classes, int64_t step, int me, Threads threads,
+					T *max)
 {
 	T m = (T)-INFINITY;
 	double sum = 0;
@@ -49,7 +55,8 @@ static __device__ inline double sum_exp(const T *x, int64_t classes, int64_t ste
 }
 
 /* ---- whole ---- */
-template <typename T> static __device__ inline void put_loss(const struct cuda_loss &l, int64_t r, T loss, double weight)
+template <typename T>
+static __device__ inline void put_loss(const struct cuda_loss &l, int64_t r, T loss, double weight)
 {
 	double *sums = (double *)l.p.scratch;
 
@@ -69,7 +76,8 @@ struct whole_forward {
 		const struct row w = row_of(l, r);
 		const int64_t n = w.at < 0 ? 0 : l.classes, step = l.inner,
 			      c = w.at < 0 ? 0 : label_at(l, l.p.in[1], r);
-		const T *x = (const T *)l.p.in[0] + w.at, *weights = l.has_weight ? (const T *)l.p.in[2] : NULL;
+		const T *x = (const T *)l.p.in[0] + w.at,
+			*weights = l.has_weight ? (const T *)l.p.in[2] : NULL;
 		T *log_prob = l.softmax ? (T *)l.p.out[1] : NULL, max = 0, lse = 0, loss = 0;
 		double of_all = 0, weight = 0;
 
@@ -79,7 +87,8 @@ struct whole_forward {
 			log_prob[w.at + j * step] = x[j * step] - max - lse;
 		if (l.smoothing > 0) {
 			for (int64_t j = me; j < n; j += threads.width)
-				of_all -= (weights ? (double)weights[j] : 1) * (double)(x[j * step] - (max + lse));
+				of_all -= (weights ? (double)weights[j] : 1) *
+					  (double)(x[j * step] - (max + lse));
 			of_all = threads.join(of_all, add_them());
 		}
 		if (w.at < 0 || me)
@@ -149,7 +158,8 @@ template <typename T> static __device__ inline void whole_grad(const struct cuda
 {
 	const T *dy = (const T *)l.p.in[0], *log_prob = (const T *)l.p.in[1],
 		*w = l.has_weight ? (const T *)l.p.in[3] : NULL;
-	const double divisor = ((const double *)l.p.scratch)[0], all_weights = ((const double *)l.p.scratch)[1];
+	const double divisor = ((const double *)l.p.scratch)[0],
+		     all_weights = ((const double *)l.p.scratch)[1];
 	const int64_t count = l.n * l.classes * l.inner;
 	T *dx = (T *)l.p.out[0];
 
@@ -203,15 +213,16 @@ struct part_forward {
 	}
 };
 
-/* in {dstats, x, t, stats}, out {dx}, which may be x. The sum depends on all scores, and both the label's score
- * and the largest score m are among them. `left` is m's gradient minus its share through the sum; it is 0 for a
- * loss, which depends only on m + log(sum). The first of equal largest scores gets it. */
+/* in {dstats, x, t, stats}, out {dx}, which may be x. The sum depends on all scores, and both the label's
+ * score and the largest score m are among them. `left` is m's gradient minus its share through the sum; it
+ * is 0 for a loss, which depends only on m + log(sum). The first of equal largest scores gets it. */
 struct part_grad {
 	template <typename T, typename Threads>
 	__device__ inline void operator()(const struct cuda_loss &l, int64_t r, int me, Threads threads) const
 	{
 		const struct row w = row_of(l, r);
-		const int64_t in = l.inner, n = w.at < 0 ? 0 : l.classes, at = w.n * DLB_LOSS_STATS * in + w.i;
+		const int64_t in = l.inner, n = w.at < 0 ? 0 : l.classes,
+			      at = w.n * DLB_LOSS_STATS * in + w.i;
 		const T *up = (const T *)l.p.in[0] + at, *stats = (const T *)l.p.in[3] + at,
 			*x = (const T *)l.p.in[1] + w.at;
 		T *dx = (T *)l.p.out[0] + w.at;
@@ -263,7 +274,11 @@ template <typename T> static __device__ inline void join_forward(const struct cu
 			norm[w.n * DLB_LOSS_NORM * in + w.i] = m;
 			norm[(w.n * DLB_LOSS_NORM + 1) * in + w.i] = log_all;
 		}
-		put_loss(l, r, wrong ? (T)NAN : skip ? (T)0 : -(score - m - log_all), wrong ? (double)NAN : !skip);
+		put_loss(l, r,
+			 wrong ? (T)NAN :
+			 skip  ? (T)0 :
+				 -(score - m - log_all),
+			 wrong ? (double)NAN : !skip);
 	}
 }
 
@@ -281,7 +296,8 @@ template <typename T> static __device__ inline void join_grad(const struct cuda_
 		const bool skip = ignored(l, c), wrong = !skip && !inside(l, c);
 		const double up = dy[l.reduction == DLB_REDUCE_NONE ? r : 0];
 		const T g = skip || divisor == 0 ? (T)0 : wrong ? (T)NAN : (T)(up / divisor);
-		const T m = norm[w.n * DLB_LOSS_NORM * in + w.i], log_all = norm[(w.n * DLB_LOSS_NORM + 1) * in + w.i];
+		const T m = norm[w.n * DLB_LOSS_NORM * in + w.i],
+			log_all = norm[(w.n * DLB_LOSS_NORM + 1) * in + w.i];
 		const T by = g == 0 ? (T)0 : g * (T)exp((double)(stats[at] - m - log_all));
 
 		to[at] = by * stats[at + in];
@@ -291,13 +307,15 @@ template <typename T> static __device__ inline void join_grad(const struct cuda_
 }
 
 /* ---- launches ---- */
-template <typename T, typename Body> static __device__ inline void by_thread(const struct cuda_loss &l, Body body)
+template <typename T, typename Body>
+static __device__ inline void by_thread(const struct cuda_loss &l, Body body)
 {
 	for (EACH(r, l.n * l.inner))
 		body.template operator()<T>(l, r, 0, alone());
 }
 
-template <typename T, typename Body> static __device__ inline void by_group(const struct cuda_loss &l, Body body)
+template <typename T, typename Body>
+static __device__ inline void by_group(const struct cuda_loss &l, Body body)
 {
 	const int groups = CUDA_THREADS / l.width, which = (int)threadIdx.x / l.width,
 		  me = (int)threadIdx.x % l.width;

@@ -48,8 +48,8 @@ static int64_t quotient_up(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Short rows, and neighbouring results that lie side by side: a thread each. Parts only where there are too few
- * results to keep a device busy. */
+/* Short rows, and neighbouring results that lie side by side: a thread each. Parts only where there are
+ * too few results to keep a device busy. */
 static void cut(struct cuda_reduce *a, int64_t side_by_side)
 {
 	const int64_t results = a->kept.count, n = a->reduced.count;

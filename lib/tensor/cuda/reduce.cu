@@ -1,5 +1,5 @@
-/* Reductions over any axes, in double or 64-bit integers. The order depends on the shape alone: a thread takes
- * every width-th element of a part, the threads of a part join in a tree, then the parts likewise. */
+/* Reductions over any axes, in double or 64-bit integers. The order depends on the shape alone: a thread
+ * takes every width-th element of a part, the threads of a part join in a tree, then the parts likewise. */
 #include "tensor/cuda/device.cuh"
 extern "C" {
 #include "tensor/cuda/reduce.h"
@@ -26,7 +26,8 @@ static __device__ inline uint64_t times(uint64_t a, uint64_t b) { return a * b; 
 static __device__ inline int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 static __device__ inline int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-/* The functions; `of` is applied to elements, `operator()` joins. Sums are apart because most reductions are. */
+/* The functions; `of` is applied to elements, `operator()` joins. Sums are apart because most reductions
+ * are. */
 template <typename A> struct summing {
 	__device__ inline A start() const { return 0; }
 	__device__ inline A of(A v) const { return v; }
@@ -36,8 +37,10 @@ template <typename A> struct other {
 	int fn;
 	__device__ inline A start() const
 	{
-		return fn == DLB_REDUCE_FN_MAX ? limits<A>::least() : fn == DLB_REDUCE_FN_MIN ? limits<A>::most() :
-			fn == DLB_REDUCE_FN_PROD ? (A)1 : (A)0;
+		return fn == DLB_REDUCE_FN_MAX  ? limits<A>::least() :
+		       fn == DLB_REDUCE_FN_MIN  ? limits<A>::most() :
+		       fn == DLB_REDUCE_FN_PROD ? (A)1 :
+						  (A)0;
 	}
 	__device__ inline A of(A v) const { return fn == DLB_REDUCE_FN_SUMSQ ? times(v, v) : v; }
 	__device__ inline A operator()(A a, A v) const
@@ -54,14 +57,15 @@ template <typename A> static __device__ inline A mean(A sum, int64_t count)
 }
 static __device__ inline double mean(double sum, int64_t count) { return sum / (double)count; }
 
-template <typename Out, typename A> static __device__ inline void write(const struct cuda_reduce &r, int64_t at, A v)
+template <typename Out, typename A>
+static __device__ inline void write(const struct cuda_reduce &r, int64_t at, A v)
 {
 	((Out *)r.p.out[0])[at] = (Out)(typename computes<Out>::type)
 		(r.fn == DLB_REDUCE_FN_MEAN ? mean(v, r.reduced.count) : v);
 }
 
-/* Threads [0, width) of a group work on one part of one result; `me` is this thread's place among them. Part w
- * / results of result w % results; w beyond the last: nothing, but all threads join. */
+/* Threads [0, width) of a group work on one part of one result; `me` is this thread's place among them.
+ * Part w / results of result w % results; w beyond the last: nothing, but all threads join. */
 template <typename In, typename Out, typename A, typename Fn, typename Threads>
 static __device__ inline void one_part(const struct cuda_reduce &r, int64_t w, int me, Fn fn, Threads threads)
 {

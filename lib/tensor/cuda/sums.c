@@ -13,8 +13,9 @@ static void first_run(struct dlb_kernel *k, const struct dlb_run *r)
 	struct first_kernel *f = (struct first_kernel *)k;
 
 	if (f->bytes && r->out[0] != r->in[0])
-		dlb_cuda_note(f->c, "cudaMemcpyAsync", cudaMemcpyAsync(r->out[0], r->in[0], f->bytes,
-								       cudaMemcpyDeviceToDevice, f->c->stream));
+		dlb_cuda_note(f->c, "cudaMemcpyAsync",
+			      cudaMemcpyAsync(r->out[0], r->in[0], f->bytes, cudaMemcpyDeviceToDevice,
+					      f->c->stream));
 }
 
 static void free_kernel(struct dlb_kernel *k)

@@ -147,14 +147,18 @@ PREPARE(update)
 	u->k = (struct dlb_kernel){ .run = update_run, .free = update_free, .impl = "cuda" };
 	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
 					.keep_local = d->keep_local };
-	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + n_states(d->rule) : d->stage == DLB_UPDATE_APPLY ? 2 : 1;
-	u->n_out = d->stage == DLB_UPDATE_PREDICT ? 1 : d->stage == DLB_UPDATE_LOCAL ? 5 : 1 + n_states(d->rule);
+	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + n_states(d->rule) :
+		  d->stage == DLB_UPDATE_APPLY   ? 2 :
+						   1;
+	u->n_out = d->stage == DLB_UPDATE_PREDICT ? 1 :
+		   d->stage == DLB_UPDATE_LOCAL   ? 5 :
+						    1 + n_states(d->rule);
 	u->f = dlb_cuda_find_typed(c, "update", d->dtype);
 	status = cudaMalloc(&u->counter, N_COUNTERS * sizeof(unsigned long long));
 	if (status != cudaSuccess) {
 		update_free(&u->k);
-		return dlb_fail(err, NULL, "device cuda:%d: no memory for an update's counters: %s", c->device,
-				cudaGetErrorString(status));
+		return dlb_fail(err, NULL, "device cuda:%d: no memory for an update's counters: %s",
+				c->device, cudaGetErrorString(status));
 	}
 	*k = &u->k;
 	return 0;

@@ -14,14 +14,14 @@ template <typename T> struct step {
 	bool keep;
 
 	__device__ inline explicit step(const struct cuda_update &u)
-		: in0((const T *)u.p.in[0]), in1((const T *)u.p.in[1]), in2((const T *)u.p.in[2]), o0((T *)u.p.out[0]),
-		  o1((T *)u.p.out[1]), o2((T *)u.p.out[2]), o3((T *)u.p.out[3]), o4((T *)u.p.out[4]), c((T)u.s.c),
-		  lr((T)u.s.lr), decay((T)u.s.decay), shrink((T)u.s.shrink), mu((T)u.s.mu), alpha((T)u.s.alpha),
-		  beta1((T)u.s.beta1), rest1((T)u.s.rest1), beta2((T)u.s.beta2), rest2((T)u.s.rest2),
-		  eps((T)u.s.eps), step_size((T)u.s.step_size), root_bias2((T)u.s.root_bias2),
-		  over_bias1((T)u.s.over_bias1), over_bias2((T)u.s.over_bias2), seps((T)u.s.seps), q((T)u.s.q),
-		  q_before((T)u.s.q_before), scale0((T)u.s.scale[0]), scale1((T)u.s.scale[1]),
-		  scale2((T)u.s.scale[2]), keep(u.keep_local)
+	    : in0((const T *)u.p.in[0]), in1((const T *)u.p.in[1]), in2((const T *)u.p.in[2]),
+	      o0((T *)u.p.out[0]), o1((T *)u.p.out[1]), o2((T *)u.p.out[2]), o3((T *)u.p.out[3]),
+	      o4((T *)u.p.out[4]), c((T)u.s.c), lr((T)u.s.lr), decay((T)u.s.decay), shrink((T)u.s.shrink),
+	      mu((T)u.s.mu), alpha((T)u.s.alpha), beta1((T)u.s.beta1), rest1((T)u.s.rest1),
+	      beta2((T)u.s.beta2), rest2((T)u.s.rest2), eps((T)u.s.eps), step_size((T)u.s.step_size),
+	      root_bias2((T)u.s.root_bias2), over_bias1((T)u.s.over_bias1), over_bias2((T)u.s.over_bias2),
+	      seps((T)u.s.seps), q((T)u.s.q), q_before((T)u.s.q_before), scale0((T)u.s.scale[0]),
+	      scale1((T)u.s.scale[1]), scale2((T)u.s.scale[2]), keep(u.keep_local)
 	{
 	}
 };
@@ -65,7 +65,8 @@ struct adagrad {
 struct rmsprop {
 	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *) const
 	{
-		const T w = k.o0[i], d = k.in0[i] * k.c + k.decay * w, v = k.o1[i] * k.alpha + k.rest1 * d * d;
+		const T w = k.o0[i], d = k.in0[i] * k.c + k.decay * w,
+			v = k.o1[i] * k.alpha + k.rest1 * d * d;
 
 		k.o1[i] = v;
 		return k.o0[i] = w - k.lr * (d / (F(sqrt)(v) + k.eps));
@@ -74,8 +75,8 @@ struct rmsprop {
 struct adam {
 	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *) const
 	{
-		const T x = k.o0[i] * k.shrink, d = k.in0[i] * k.c + k.decay * x, m = k.o1[i] * k.beta1 + k.rest1 * d,
-			v = k.o2[i] * k.beta2 + k.rest2 * d * d;
+		const T x = k.o0[i] * k.shrink, d = k.in0[i] * k.c + k.decay * x,
+			m = k.o1[i] * k.beta1 + k.rest1 * d, v = k.o2[i] * k.beta2 + k.rest2 * d * d;
 
 		k.o1[i] = m;
 		k.o2[i] = v;
@@ -115,7 +116,8 @@ template <typename T> static __device__ inline T belief_weight(const step<T> &k,
 }
 
 struct belief_whole {
-	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
+	template <typename T>
+	__device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
 	{
 		const T before = k.o3[i], most = belief_moments(k, &k.o1[i], &k.o2[i], k.in0[i], before);
 
@@ -125,7 +127,8 @@ struct belief_whole {
 	}
 };
 struct belief_local {
-	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
+	template <typename T>
+	__device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
 	{
 		const T before = k.o4[i], most = belief_moments(k, &k.o2[i], &k.o3[i], k.in0[i], before);
 
@@ -137,7 +140,8 @@ struct belief_local {
 };
 /* Rounding can make a mean smaller than the maximum so far although no term is, so it is taken again. */
 struct belief_apply {
-	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
+	template <typename T>
+	__device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
 	{
 		const T before = k.o3[i], y = k.in1[i], most = k.keep || y > before ? y : before;
 
