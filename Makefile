@@ -60,7 +60,7 @@ NVCC_FLAGS = -std=c++17 -O3 -Ilib -gencode arch=compute_80,code=sm_80 -gencode a
 STAND_IN = $(if $(shell command -v $(CXX)),$(BUILD)/cuda-host/dlb-cuda.so)
 PLUGINS  = $(if $(filter 1,$(CUDA)),$(BUILD)/lib/dlb/dlb-cuda.so)
 
-.PHONY: all tools check install clean compile_commands.json fuzz fuzz-bins always
+.PHONY: cuda-host-check all tools check install clean compile_commands.json fuzz fuzz-bins always
 .SECONDARY:
 all: tools $(UNIT:%=$(BUILD)/tests/%) $(STAND_IN) share/schemas/document.json
 tools: $(TOOLS:%=$(BUILD)/bin/%) $(PLUGINS)
@@ -132,6 +132,10 @@ $(BUILD)/cuda-host/%.cu.o: %.cu $(BUILD)/flags
 $(BUILD)/cuda-host/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CUDA_HOST_CXX) -c -o $@ $<
+
+# Whether the stand-in declares what NVIDIA declares: its sources compiled against NVIDIA's headers.
+cuda-host-check: ; for f in $(filter-out %/modules.c,$(CUDA_HOST)); do \
+	$(CC) $(DLB_CFLAGS) -fsyntax-only -isystem $(CUDA_HOME)/include -Itests/cuda-host $$f || exit; done
 
 # The style and the script of dlb-view -f html, as strings of the library.
 PAGE_JS = $(patsubst %,lib/view/page/%.js,base chart canvas timeline learning memory waits rounds graph machine main)
