@@ -21,6 +21,24 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
+/* Refuses a plan for which the device has too little memory now, before anything is copied there. */
+static int check_device_memory(struct run *r, struct dlb_error *err)
+{
+	const double wanted = r->job.plan.node[r->rank].peak_bytes;
+	double available;
+
+	if (!r->be.ops->free_bytes)
+		return 0;
+	available = r->be.ops->free_bytes(&r->be);
+	if (r->be.ops->sync(&r->be, err))
+		return -1;
+	return wanted <= available ? 0 :
+		       dlb_refuse(err, NULL,
+				  "end the other programs on it, or set the node's memory_bytes and plan again",
+				  "node %d needs %.4g GB of device memory, %.4g are free", r->rank, wanted / 1e9,
+				  available / 1e9);
+}
+
 static int open_device(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_node *node = &r->job.cluster.node[r->rank];
@@ -36,7 +54,9 @@ static int open_device(struct run *r, struct dlb_error *err)
 		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
 		return dlb_error_at(err, where);
 	}
-	return ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err);
+	if (ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err))
+		return -1;
+	return check_device_memory(r, err);
 }
 
 /* A file of weights in place of the model's own (.run.weights); NULL: none. */

@@ -357,6 +357,8 @@ struct dlb_backend_ops {
 	int (*n_devices)(void);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
+	/* Bytes of device memory that could be allocated now. NULL: the host's memory. */
+	double (*free_bytes)(struct dlb_backend *b);
 	/* 64-byte aligned, zeroed; NULL: no memory left */
 	void *(*alloc)(struct dlb_backend *b, size_t bytes);
 	void (*free)(struct dlb_backend *b, void *p);

@@ -78,6 +78,7 @@ int dlb_cuda_n_devices(void);
 int dlb_cuda_count(struct dlb_error *err);
 int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 void dlb_cuda_close(struct dlb_backend *b);
+double dlb_cuda_free_bytes(struct dlb_backend *b);
 void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes);
 void dlb_cuda_free(struct dlb_backend *b, void *p);
 void dlb_cuda_upload(struct dlb_backend *b, void *dst, const void *host, size_t bytes);

@@ -18,10 +18,14 @@ static const struct { const char *name; const void *code; } modules[CUDA_N_MODUL
 };
 
 /* ---- failures ---- */
+/* Of the function in the text of a call. */
+#define NAME_LENGTH(call) (int)strcspn(call, "(")
+
 void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status)
 {
 	if (status != cudaSuccess && !*c->failed)
-		snprintf(c->failed, sizeof c->failed, "%s: %s", call, cudaGetErrorString(status));
+		snprintf(c->failed, sizeof c->failed, "%.*s: %s", NAME_LENGTH(call), call,
+			 cudaGetErrorString(status));
 }
 
 void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status)
@@ -55,7 +59,7 @@ int dlb_cuda_n_devices(void)
 	do { \
 		const cudaError_t status_ = call; \
 		if (status_ != cudaSuccess) \
-			return dlb_fail(err, NULL, "device cuda:%d: %.40s: %s", c->device, #call, \
+			return dlb_fail(err, NULL, "device cuda:%d: %.*s: %s", c->device, NAME_LENGTH(#call), #call, \
 					cudaGetErrorString(status_)); \
 	} while (0)
 
@@ -140,6 +144,14 @@ void dlb_cuda_close(struct dlb_backend *b)
 }
 
 /* ---- memory ---- */
+double dlb_cuda_free_bytes(struct dlb_backend *b)
+{
+	size_t available = 0, total = 0;
+
+	NOTE(cuda_of(b), cudaMemGetInfo(&available, &total));
+	return (double)available;
+}
+
 void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 {
 	struct cuda *c = cuda_of(b);

@@ -16,6 +16,7 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 	.n_devices = dlb_cuda_n_devices,
 	.open = dlb_cuda_open,
 	.close = dlb_cuda_close,
+	.free_bytes = dlb_cuda_free_bytes,
 	.alloc = dlb_cuda_alloc,
 	.free = dlb_cuda_free,
 	.upload = dlb_cuda_upload,
