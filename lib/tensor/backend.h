@@ -263,7 +263,8 @@ struct dlb_gather_desc {
  *   PUT_ONTO_ZEROS  in {updates, index}  out {y}: likewise from zeros
  * zeros: the updates are zeros, and not an input. */
 enum dlb_index_fn { DLB_INDEX_TAKE, DLB_INDEX_PUT, DLB_INDEX_PUT_ONTO_ZEROS };
-enum dlb_index_how { DLB_INDEX_SET, DLB_INDEX_ADD, DLB_INDEX_MULTIPLY, DLB_INDEX_MIN, DLB_INDEX_MAX, DLB_N_INDEX_HOWS };
+enum dlb_index_how { DLB_INDEX_SET, DLB_INDEX_ADD, DLB_INDEX_MULTIPLY, DLB_INDEX_MIN, DLB_INDEX_MAX,
+		     DLB_N_INDEX_HOWS };
 struct dlb_index_desc {
 	enum dlb_dtype dtype, index;
 	enum dlb_index_fn fn;

@@ -1,4 +1,4 @@
-/* Checks descriptors of elementwise functions and reductions, and makes loop nests of them. */
+/* Checks descriptors of elementwise functions, reductions and updates, and makes loop nests of the former. */
 #include <string.h>
 
 #include "tensor/loops.h"
@@ -103,4 +103,19 @@ int dlb_reduce_loops(const struct dlb_reduce_desc *d, struct dlb_nest *kept, str
 		to->n_dims++;
 	}
 	return 0;
+}
+
+int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err)
+{
+	const bool predicts = d->rule == DLB_RULE_MOMENTUM || d->rule == DLB_RULE_NESTEROV ||
+			      d->rule == DLB_RULE_ADAM || d->rule == DLB_RULE_ADAMW ||
+			      d->rule == DLB_RULE_ADABELIEF;
+
+	if (d->rule < 0 || d->rule >= DLB_N_RULES)
+		return dlb_fail(err, NULL, "no update rule %d", d->rule);
+	if (d->stage == DLB_UPDATE_PREDICT && !predicts)
+		return DLB_NO_KERNEL;
+	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MAX_ADABELIEF)
+		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
+	return d->dtype == DLB_F32 || d->dtype == DLB_F64 ? 0 : DLB_NO_KERNEL;
 }

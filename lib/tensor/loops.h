@@ -1,4 +1,4 @@
-/* The loops of kernels that every back end writes alike: a descriptor is checked and becomes loop nests. */
+/* What kernels of every back end begin with: a descriptor is checked, and becomes loop nests. */
 #ifndef DLB_TENSOR_LOOPS_H
 #define DLB_TENSOR_LOOPS_H
 #include "tensor/backend.h"
@@ -13,4 +13,6 @@ int dlb_map_loops(const struct dlb_map_desc *d, enum dlb_dtype *of, struct dlb_n
  * operand input. Returns 0, or -1 with err. */
 int dlb_reduce_loops(const struct dlb_reduce_desc *d, struct dlb_nest *kept, struct dlb_nest *reduced,
 		     struct dlb_error *err);
+/* Whether there is such a step of an optimizer: 0; -1 with err; DLB_NO_KERNEL: not for this rule or type. */
+int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err);
 #endif

@@ -74,17 +74,7 @@ static inline double remainder_of_python_f64(double a, double b)
 extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #ifndef DLB_LEVEL
 #define PARAM(x) ((T)saturate(x, T_LEAST, T_MOST))
-#define ADD(a, b) ((T)((uint64_t)(a) + (uint64_t)(b)))
-#define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
-#define MUL(a, b) ((T)((uint64_t)(a) * (uint64_t)(b)))
-#define NEG(a) ((T)(0 - (uint64_t)(a)))
-#define NEGATIVE(a) (!((a) > 0) && (a) != 0)		/* avoids a warning for unsigned types */
-#define IS_MINUS_1(b) ((b) == (T)-1 && (T)-1 < 1)
-#define DIV(a, b) ((b) == 0 ? 0 : IS_MINUS_1(b) ? NEG(a) : (T)((a) / (b)))
-#define FMOD(a, b) ((b) == 0 || IS_MINUS_1(b) ? 0 : (T)((a) % (b)))
-#define MOD(a, b) ((T)(FMOD(a, b) != 0 && (FMOD(a, b) < 1) != ((b) < 1) ? FMOD(a, b) + (b) : FMOD(a, b)))
-#define SHIFTS_ALL(b) (NEGATIVE(b) || (b) >= 8 * (int)sizeof(T))
-#define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
+#include "tensor/map_int.h"
 
 /* a^b modulo 2^64; negative powers give the integer part of the real result (1, -1 or 0). */
 static uint64_t int_pow(uint64_t a, int64_t b)

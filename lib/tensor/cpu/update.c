@@ -6,6 +6,7 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
+#include "tensor/loops.h"
 
 enum { UPDATE_BLOCK = 1 << 14 };		/* elements */
 
@@ -33,17 +34,10 @@ int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struc
 		   struct dlb_error *err)
 {
 	struct update_kernel *u;
+	const int rc = dlb_update_check(d, err);
 
-	if (d->rule < 0 || d->rule >= DLB_N_RULES)
-		return dlb_fail(err, NULL, "no update rule %d", d->rule);
-	if (d->stage == DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MOMENTUM && d->rule != DLB_RULE_NESTEROV &&
-	    d->rule != DLB_RULE_ADAM && d->rule != DLB_RULE_ADAMW && d->rule != DLB_RULE_ADABELIEF)
-		return DLB_NO_KERNEL;
-	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT &&
-	    d->rule != DLB_RULE_MAX_ADABELIEF)
-		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
-	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
-		return DLB_NO_KERNEL;
+	if (rc)
+		return rc;
 	u = dlb_xcalloc(1, sizeof *u);
 	u->d = *d;
 	for (int i = 0; i < DLB_LEN(u->d.scale); i++)

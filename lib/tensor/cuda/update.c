@@ -5,6 +5,7 @@
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/update.h"
+#include "tensor/loops.h"
 #include "util/mem.h"
 
 enum { NOT_FINITE, SHRUNK, N_COUNTERS };
@@ -125,22 +126,13 @@ static int n_states(int rule)
 
 PREPARE(update)
 {
-	const bool predicts = d->rule == DLB_RULE_MOMENTUM || d->rule == DLB_RULE_NESTEROV ||
-			      d->rule == DLB_RULE_ADAM || d->rule == DLB_RULE_ADAMW ||
-			      d->rule == DLB_RULE_ADABELIEF;
 	struct cuda *c = cuda_of(b);
 	struct update_kernel *u;
 	cudaError_t status;
+	const int rc = dlb_update_check(d, err);
 
-	if (d->rule < 0 || d->rule >= DLB_N_RULES)
-		return dlb_fail(err, NULL, "no update rule %d", d->rule);
-	if (d->stage == DLB_UPDATE_PREDICT && !predicts)
-		return DLB_NO_KERNEL;
-	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT &&
-	    d->rule != DLB_RULE_MAX_ADABELIEF)
-		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
-	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
-		return DLB_NO_KERNEL;
+	if (rc)
+		return rc;
 	u = dlb_xcalloc(1, sizeof *u);
 	u->c = c;
 	u->d = *d;
