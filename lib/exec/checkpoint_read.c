@@ -340,7 +340,7 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 		dlb_safetensors_release(&ps.part[i].st);
 	free(ps.part);
 	dlb_arena_release(&a);
-	return rc;
+	return rc ? -1 : s->be->ops->sync(s->be, err);
 }
 
 int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p,

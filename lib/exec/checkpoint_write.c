@@ -66,7 +66,7 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x,
 					 s->slot[k][t]);
 	}
-	if (l.n)
+	if (l.n && !(rc = s->be->ops->sync(s->be, err)))
 		rc = dlb_safetensors_write_summed(path, l.t, l.n, NULL, sha256, err);
 	list_release(&l);
 	free(path);

@@ -150,8 +150,7 @@ static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 		return 0;
 	g->scratch = g->be->ops->alloc(g->be, g->scratch_bytes);
 	if (!g->scratch)
-		return dlb_fail(err, NULL, "no memory for %zu bytes of scratch on this device",
-				g->scratch_bytes);
+		return dlb_no_memory(g->be, g->scratch_bytes, "scratch", err);
 	return dlb_memories_put(g->memories, DLB_BUF_ACTIVATIONS, g->scratch, g->scratch_bytes, err);
 }
 
@@ -199,7 +198,7 @@ static int end_sync(struct dlb_engine *e, struct dlb_error *err)
 
 static _Alignas(64) char nothing[64];	/* scratch of kernels that need none, so that they get no NULL */
 
-int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
+static int run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
 	struct dlb_runtime *g = e->runtime;
 	struct op_pass turn = {
@@ -230,38 +229,57 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 	return e->sync ? end_sync(e, err) : 0;
 }
 
+int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
+{
+	struct dlb_comm *c = e->runtime->comm;
+
+	if (!run_iteration(e, w, err))
+		return 0;
+	/* the others wait for this rank's messages, and can agree on nothing */
+	if (dlb_comm_size(c) > 1)
+		dlb_comm_break(c, "%s", err->what);
+	return -1;
+}
+
 const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e)
 {
 	return e->sync;
 }
 
-double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s)
+int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss, struct dlb_error *err)
 {
-	return e->view.program->async ? e->loss_sum[s->step % e->ring] : dlb_engine_loss(e, s->fed->seed);
+	if (!e->view.program->async)
+		return dlb_engine_loss(e, s->fed->seed, loss, err);
+	*loss = e->loss_sum[s->step % e->ring];
+	return 0;
 }
 
-double dlb_engine_loss(const struct dlb_engine *e, const double *seed)
+int dlb_engine_loss(const struct dlb_engine *e, const double *seed, double *loss, struct dlb_error *err)
 {
-	double sum = 0.0;
+	struct dlb_backend *be = e->runtime->be;
 
-	for (int m = 0; m < e->view.program->micro_batches; m++) {
-		double value = 0.0;
+	*loss = 0.0;
+	for (int m = 0; m < e->view.program->micro_batches && e->loss[m]; m++) {
 		char raw[8] = { 0 };
 
-		if (!e->loss[m])
-			return 0.0;
-		e->runtime->be->ops->download(e->runtime->be, raw, e->loss[m],
-					      dlb_dtype_bytes(e->loss_dtype));
-		value = dlb_value_real(raw, e->loss_dtype, 0);
-		sum += seed[m] * value;
+		be->ops->download(be, raw, e->loss[m], dlb_dtype_bytes(e->loss_dtype));
+		*loss += seed[m] * dlb_value_real(raw, e->loss_dtype, 0);
 	}
-	return sum;
+	return be->ops->sync(be, err);
 }
 
-const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m)
+const void *dlb_engine_read(const struct dlb_engine *e, int tensor, int m, void **copy)
 {
+	const struct dlb_desc d = dlb_tensor_desc(&e->graph->tensor[tensor], e->view.program->size[m]);
+	struct dlb_backend *be = e->runtime->be;
 	struct dlb_error ignored;
-
 	/* resolve allocates only for constants, for which this function is not called */
-	return dlb_step_op_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
+	const void *p = dlb_step_op_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
+
+	*copy = NULL;
+	if (dlb_is_host_memory(be))
+		return p;
+	*copy = dlb_xcalloc(1, dlb_desc_bytes(&d) + 1);
+	be->ops->download(be, *copy, p, dlb_desc_bytes(&d));
+	return *copy;
 }

@@ -73,19 +73,20 @@ void dlb_engine_free(struct dlb_engine *e);
 struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
 /* The kernel of compute i. */
 const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
-/* Runs one step. -1: the comm broke (err). */
+/* Runs one step. -1: the comm broke (err); it breaks too if this node's device reports a failure. */
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
 /* NULL: this node synchronises nothing. */
 const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e);
 /* Runs one iteration of an asynchronous program; of any other program, its one step. */
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err);
 /* The loss of a step whose last iteration has run; as dlb_engine_loss. */
-double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s);
-/* Sum over m of seed_m * loss_m in double, of the losses computed on this node; 0: another node computes
- * them. */
-double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
-/* The address of (tensor, m) on this node after a run; NULL: it is on another node. */
-const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
+int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss, struct dlb_error *err);
+/* *loss: sum over m of seed_m * loss_m in double, of the losses computed on this node; 0: another node computes
+ * them. -1: the device reports a failure (err), and *loss is of no use. */
+int dlb_engine_loss(const struct dlb_engine *e, const double *seed, double *loss, struct dlb_error *err);
+/* The value of (tensor, m), which is on this node, after a run. *copy: NULL, or where a device's value is copied
+ * to, for the caller to free; a copy that fails is zeros, and the next dlb_engine_loss reports it. */
+const void *dlb_engine_read(const struct dlb_engine *e, int tensor, int m, void **copy);
 
 /* ---- feed.c ---- */
 struct dlb_dispatch;

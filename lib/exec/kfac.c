@@ -2,6 +2,7 @@
 #include "exec/engine.h"
 #include "exec/kfac.h"
 #include "exec/memories.h"
+#include "exec/runtime.h"
 #include "exec/state.h"
 
 #include <stdlib.h>
@@ -81,9 +82,7 @@ static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kf
 	f->factored = dlb_xcalloc((size_t)f->groups, sizeof *f->factored);
 	for (int i = 0; (p = area(f, i)); i++)
 		if (!(*p = k->be->ops->alloc(k->be, f->bytes)))
-			return dlb_fail(err, NULL,
-					"no memory for %zu bytes of K-FAC's factors on this device",
-					f->bytes);
+			return dlb_no_memory(k->be, f->bytes, "K-FAC's factors", err);
 	set_diagonal(k, f, 1.0 / k->n_replicas, f->average);
 	set_diagonal(k, f, 1.0 / (1.0 + k->damping), f->inverse);
 	return 0;
@@ -108,6 +107,12 @@ int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_local_graph *local,
 
 		if (local->placement[op] != local->node || dlb_kfac_layer_of(g, op) != op)
 			continue;
+		if (!dlb_is_host_memory(k->be)) {
+			dlb_kfac_free(k);
+			return dlb_refuse(err, NULL,
+					  "use another optimizer, or nodes that compute in host memory",
+					  "node %d computes on a device: it has no K-FAC", local->node);
+		}
 		k->n_layers++;
 		l->l = dlb_kfac_layer_at(g, op);
 		k->dtype = g->tensor[l->l.use[0].x[0]].dtype;

@@ -38,6 +38,14 @@ void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p)
 		be->ops->free(be, p);
 }
 
+int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err)
+{
+	if (be->ops->sync(be, err))
+		return -1;
+	return dlb_fail(err, NULL, "no memory for %zu bytes of %s on device %s:%d", bytes, what, be->ops->name,
+			be->device);
+}
+
 static int by_begin(const void *a, const void *b)
 {
 	const struct byte_range *x = a, *y = b;
@@ -193,9 +201,7 @@ int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dl
 	free(shared.range);
 	if (n_cells(p, n_programs))		/* a failed rank takes part too: the others wait for it */
 		rc = introduce(g, cells, err);
-	return g->arena ?
-		       rc :
-		       dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
+	return g->arena ? rc : dlb_no_memory(g->be, bytes, "activations", err);
 }
 
 void dlb_runtime_release(struct dlb_runtime *g)

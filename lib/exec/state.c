@@ -25,8 +25,12 @@ static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *nam
 {
 	void *p = dlb_visible_alloc(comm, be, bytes ? bytes : 1);
 
-	if (!p)
-		dlb_fail(err, NULL, "no memory for %zu bytes of '%s' on this device", bytes, name);
+	char quoted[200];
+
+	if (!p) {
+		snprintf(quoted, sizeof quoted, "'%s'", name);
+		dlb_no_memory(be, bytes, quoted, err);
+	}
 	return p;
 }
 
@@ -178,7 +182,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 		s->be->ops->upload(s->be, s->value[t], fresh, dlb_desc_bytes(&d));
 		free(fresh);
 	}
-	return 0;
+	return s->be->ops->sync(s->be, err);
 }
 
 void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
@@ -212,6 +216,10 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 	if (p)
 		s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
 	free(spelt);
+	if (p && s->be->ops->sync(s->be, err)) {
+		s->be->ops->free(s->be, p);
+		p = NULL;
+	}
 	if (!p)
 		return NULL;
 	DLB_GROW(s->constant, s->n_constants, s->cap_constants);

@@ -53,15 +53,17 @@ static bool wants_end(const struct run *r)
 void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step,
 			struct dlb_step_end *end)
 {
-	double *x = end->x;
+	double *x = end->x, loss;
 
 	end->step = step->step;
+	if (dlb_engine_loss_of(e, step, &loss, end->failed ? NULL : &end->why))
+		end->failed = -1;
 	end->spoilt = end->failed ? 0 : weights_finite(r, e, step->step, &end->why);
 	memset(x, 0, (size_t)length(r) * sizeof *x);
 	x[STOP] = wants_end(r) ? 1.0 : 0.0;
 	x[FAILED] = end->failed ? 1.0 : 0.0;
 	x[SPOILT] = end->spoilt ? 1.0 : 0.0;
-	x[N_DECISIONS + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
+	x[N_DECISIONS + r->replica] = step->fed->weight * loss;
 	dlb_watch_put(r->watch, x + N_DECISIONS + r->job.plan.n_replicas);
 	if (r->all)
 		dlb_comm_isum(r->comm, r->all, x, length(r), true, &end->sum);

@@ -91,6 +91,7 @@ static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run
 {
 	struct dlb_engine *e = t->e;
 	struct dlb_runtime *g = e->runtime;
+	const char *op_name = e->graph->op[e->view.compute_op[a->compute]].name;
 	struct dlb_op_time time;
 
 	r->in = a->in;
@@ -98,13 +99,13 @@ static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run
 	r->vertex = a->vertex;
 	r->first_sample = a->first_sample;
 	if (is_queued(e))
-		return queue_kernel(t, a, r, err) ? dlb_error_at(err, e->graph->op[a->op].name) : 0;
+		return queue_kernel(t, a, r, err) ? dlb_error_at(err, op_name) : 0;
 	time = dlb_slow_start(&g->slow);
 	if (a->dest_choice)
 		choose_place(a->dest_choice);
 	a->kernel->run(a->kernel, r);
 	if (g->be->ops->sync(g->be, err))
-		return dlb_error_at(err, e->graph->op[a->op].name);
+		return dlb_error_at(err, op_name);
 	dlb_slow_end(&g->slow, &time, &e->least[a->compute]);
 	e->view.start_s[a->compute] = time.start_s - t->origin_s;
 	e->view.end_s[a->compute] = time.end_s - t->origin_s;
@@ -350,13 +351,15 @@ static int predict(struct op_pass *t, const struct step_op *a, struct dlb_error 
 	return run_kernel(t, a, &r, err);
 }
 
-static void add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s)
+static int add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s, struct dlb_error *err)
 {
+	struct dlb_backend *be = e->runtime->be;
 	double *sum = &e->loss_sum[s->step % e->ring];
 	char raw[8] = { 0 };
 
-	e->runtime->be->ops->download(e->runtime->be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
+	be->ops->download(be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
 	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
+	return be->ops->sync(be, err);
 }
 
 static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
@@ -378,8 +381,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 		return -1;
 	if (t->not_finite && e->view.not_finite < 0)
 		e->view.not_finite = a->watched;
-	if (e->view.program->async && a->loss >= 0)
-		add_loss(e, a, t->s);
+	if (e->view.program->async && a->loss >= 0 && add_loss(e, a, t->s, err))
+		return -1;
 	/* otherwise a long kernel would hold up a transfer */
 	dlb_comm_progress(e->runtime->comm);
 	if (e->sync)

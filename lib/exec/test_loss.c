@@ -161,9 +161,13 @@ static void count_right_of_parts(const struct dlb_eval *e, int which, double *ri
 	const struct dlb_op *o = &e->graph.op[e->join];
 	const struct dlb_desc x = dlb_tensor_desc(&e->graph.tensor[e->scores], e->program[which].batch);
 	const enum dlb_dtype label_type = e->graph.tensor[e->labels].dtype;
-	const void *labels = dlb_engine_at(e->engine[which], e->labels, 0);
+	void *labels_copy, **copy = dlb_xcalloc((size_t)o->n_in, sizeof *copy);
+	const void *labels = dlb_engine_read(e->engine[which], e->labels, 0, &labels_copy),
+		   **stats = dlb_xcalloc((size_t)o->n_in, sizeof *stats);		/* [part], from 1 */
 	int64_t inner = 1;
 
+	for (int p = 1; p < o->n_in; p++)
+		stats[p] = dlb_engine_read(e->engine[which], o->in[p], 0, &copy[p]);
 	for (int i = 2; i < x.n_dims; i++)
 		inner *= x.dim[i];
 	for (int64_t i = 0; i < x.dim[0] * inner; i++) {
@@ -174,23 +178,26 @@ static void count_right_of_parts(const struct dlb_eval *e, int which, double *ri
 		if (e->has_ignore && label == e->ignore)
 			continue;
 		for (int p = 1; p < o->n_in; p++) {
-			const void *stats = dlb_engine_at(e->engine[which], o->in[p], 0);
-			most = fmax(most, dlb_value_real(stats, x.dtype, at));
-			score += dlb_value_real(stats, x.dtype, at + 2 * inner);
+			most = fmax(most, dlb_value_real(stats[p], x.dtype, at));
+			score += dlb_value_real(stats[p], x.dtype, at + 2 * inner);
 		}
 		*right += score == most;
 		++*all;
 	}
+	for (int p = 1; p < o->n_in; p++)
+		free(copy[p]);
+	free(copy);
+	free(stats);
+	free(labels_copy);
 }
 
-/* Counts right and countable samples of the last run. */
-static void count_right(const struct dlb_eval *e, int which, double *right, double *all)
+/* Counts right and countable samples by whole scores. */
+static void count_right_of(const struct dlb_eval *e, int which, const void *scores, const void *labels,
+			   double *right, double *all)
 {
 	int64_t n = e->program[which].batch, stride[DLB_MAX_DIMS], inner = 1;
 	struct dlb_desc x = dlb_tensor_desc(&e->graph.tensor[e->scores], n);
 	struct dlb_desc t = dlb_tensor_desc(&e->graph.tensor[e->labels], n);
-	const void *scores = dlb_engine_at(e->engine[which], e->scores, 0),
-		   *labels = dlb_engine_at(e->engine[which], e->labels, 0);
 
 	if (e->binary) {
 		for (int64_t i = 0; i < dlb_desc_count(&t); i++, ++*all)
@@ -225,6 +232,18 @@ static void count_right(const struct dlb_eval *e, int which, double *right, doub
 	}
 }
 
+/* Counts right and countable samples of the last run. */
+static void count_right(const struct dlb_eval *e, int which, double *right, double *all)
+{
+	void *scores_copy, *labels_copy;
+	const void *scores = dlb_engine_read(e->engine[which], e->scores, 0, &scores_copy),
+		   *labels = dlb_engine_read(e->engine[which], e->labels, 0, &labels_copy);
+
+	count_right_of(e, which, scores, labels, right, all);
+	free(scores_copy);
+	free(labels_copy);
+}
+
 int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
 		 int *who, struct dlb_error *err)
 {
@@ -238,7 +257,7 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		int which = e->count - at < e->batch;
 		const struct dlb_engine_program *v = dlb_engine_view(e->engine[which]);
 		const struct dlb_step step = { .version = version, .fed = &fed };
-		double weight;
+		double weight, batch_loss;
 
 		for (int i = 0; i < v->n_feed; i++)
 			if (dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n,
@@ -250,7 +269,9 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 			(e->join < 0 ? count_right : count_right_of_parts)(e, which, &sum[0], &sum[1]);
 			weight = dlb_data_counted(e->data, dlb_data_label(e->data, 0), 0, at,
 						  e->program[which].batch);
-			sum[2] += weight * dlb_engine_loss(e->engine[which], &seed);
+			if (dlb_engine_loss(e->engine[which], &seed, &batch_loss, rc ? &why : err))
+				rc = -1;
+			sum[2] += weight * batch_loss;
 			sum[3] += weight;
 		}
 		at += e->program[which].batch;

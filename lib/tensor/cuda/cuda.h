@@ -36,7 +36,8 @@ struct cuda {
 };
 static inline struct cuda *cuda_of(struct dlb_backend *b) { return b->self; }
 
-/* Notes that `call` failed with that status, unless a failure is noted already; success is no failure. */
+/* Notes that `call` failed with that status, unless a failure is noted already; success is no failure. Of
+ * `call`, what begins with a parenthesis is left out. */
 void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status);
 void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status);
 
