@@ -294,7 +294,6 @@ static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 			   dlb_step_op_sums_moments(e)		    ? "sums of moments" :
 			   p->statistics			    ? "statistics over all replicas" :
 			   p->async				    ? "asynchronous replicas" :
-			   e->runtime->kfac			    ? "K-FAC's factors" :
 								      NULL;
 
 	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)

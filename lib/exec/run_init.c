@@ -45,6 +45,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
 	const struct dlb_backend_ops *ops;
 	char where[100];
+	int n;
 
 	/* before any memory is touched */
 	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
@@ -54,7 +55,9 @@ static int open_device(struct run *r, struct dlb_error *err)
 		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
 		return dlb_error_at(err, where);
 	}
-	if (ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err))
+	/* a host numbers its nodes of all kinds: with two GPUs, the nodes of cpu:2 cuda:2 have numbers 0 to 3 */
+	n = ops->n_devices();
+	if (ops->open(n > 0 ? node->device % n : 0, kind->threads, &r->be, err))
 		return -1;
 	return check_device_memory(r, err);
 }

@@ -156,10 +156,14 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 {
 	struct cuda *c = cuda_of(b);
 	void *p = NULL;
+	cudaError_t status;
 
 	bytes = bytes ? bytes : 1;
-	if (cudaMalloc(&p, bytes) != cudaSuccess) {
-		cudaGetLastError();	/* the caller reports it: nothing else has failed */
+	status = cudaMalloc(&p, bytes);
+	if (status != cudaSuccess) {
+		cudaGetLastError();	/* the caller reports that there is no memory left, sync all else */
+		if (status != cudaErrorMemoryAllocation)
+			dlb_cuda_note(c, "cudaMalloc", status);
 		return NULL;
 	}
 	NOTE(c, cudaMemsetAsync(p, 0, bytes, c->stream));

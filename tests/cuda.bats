@@ -1,0 +1,281 @@
+#!/usr/bin/env bats
+# The back end 'cuda' over the stand-in of tests/cuda-host: training, refusals, and a failure of each of its calls.
+load helper
+
+setup() {
+	tmp=$BATS_TEST_TMPDIR
+	export DLB_PLUGIN_DIR=$BUILD/cuda-host
+	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
+}
+
+# The plan of share/models/digits_NAME.onnx: on CLUSTER NAME FILE [DLB-PLACE-OPTION...]
+on() {
+	local cluster=$1 profile=$BATS_FILE_TMPDIR/$2.json to=$3
+	[ -s "$profile" ] || dlb-profile --analytic --batch 16 "$models/digits_$2.onnx" >"$profile" || return
+	shift 3
+	dlb-costmodel -q -c "$cluster" "$profile" | dlb-place -q "$@" >"$to"
+}
+# `pins`: the forward ops of digits_NAME in turns on nodes 0 .. N - 1; their gradients follow: pin NAME N
+pin() {
+	local op i=0
+	on cpu:1 "$1" "$tmp/one.json" || return
+	pins=()
+	for op in $(jq -r '.graph.ops[] | select(.phase == "forward") | .name' "$tmp/one.json"); do
+		pins+=(--pin "$op=$((i++ % $2))")
+	done
+}
+train() { # DOCUMENT [DLB-RUN-OPTION...]: prints the losses
+	local doc=$1
+	shift
+	dlb-run -q "${digits[@]}" --steps 6 "$@" "$doc" | jq -c .report.losses
+}
+close() { # LOSSES LOSSES: as many, and equal but for 1e-5
+	jq -en --argjson a "$1" --argjson b "$2" \
+		'($a | length) > 0 and ($a | length) == ($b | length) and ([$a, $b] | transpose | all((.[0] - .[1]) | fabs < 1e-5))' \
+		>/dev/null || { echo "$1"; echo "$2"; return 1; }
+}
+
+# The losses on GPU-DOC are those on CPU-DOC, and have the same bits in every order of the queues.
+same() { # CPU-DOC GPU-DOC SEEDS [DLB-RUN-OPTION...]
+	local cpu gpu again seeds=$3 seed
+	cpu=$(train "$1" "${@:4}") && gpu=$(train "$2" "${@:4}") && close "$cpu" "$gpu" || return
+	for ((seed = 0; seed < seeds; seed++)); do
+		again=$(DLB_CUDA_HOST_SEED=$seed train "$2" "${@:4}") || return
+		[ "$again" = "$gpu" ] || { echo "seed $seed: $again, before $gpu"; return 1; }
+	done
+}
+# The same for digits_mlp and digits_cnn, in 1 and 4 micro-batches, by two optimizers: alike CLUSTER N SEEDS
+alike() {
+	local name m rule
+	for name in mlp cnn; do
+		pin "$name" "$2"
+		for m in 1 4; do
+			on cpu:1 "$name" "$tmp/cpu.json" -m $m
+			on "$1" "$name" "$tmp/gpu.json" -m $m "${pins[@]}"
+			for rule in adam sgd; do
+				echo "$name, $m micro-batches, $rule"
+				same "$tmp/cpu.json" "$tmp/gpu.json" "$3" --optimizer $rule || return
+			done
+		done
+	done
+}
+
+@test "dlb-profile --list says why the back end cannot be used" {
+	run -0 dlb-profile --list
+	[[ $output == *$'\ncuda '*' 1 device'* ]]
+	mkdir "$tmp/none" "$tmp/other"
+	DLB_PLUGIN_DIR=$tmp/none run -0 dlb-profile --list
+	[[ $output == *$'\ncuda '*"cannot be used: back end 'cuda': no plug-in '$tmp/none/dlb-cuda.so'; build with CUDA=1"* ]]
+	DLB_CUDA_HOST_DEVICES=0 run -0 dlb-profile --list
+	[[ $output == *$'\ncuda '*"cannot be used: back end 'cuda': no CUDA-capable device is detected"* ]]
+	command -v cc >/dev/null || skip 'no cc'
+	cc -shared -fPIC -x c -o "$tmp/other/dlb-cuda.so" - <<<'const unsigned long dlb_plugin[8] = { 1 };'
+	DLB_PLUGIN_DIR=$tmp/other run -0 dlb-profile --list
+	[[ $output == *$'\ncuda '*'cannot be used: the plug-in is not of this version; build both from one source'* ]]
+	on cuda:1 mlp "$tmp/doc"
+	DLB_PLUGIN_DIR=$tmp/other run -2 --separate-stderr dlb-run "${digits[@]}" "$tmp/doc"
+	one_line dlb-run "node 0 of kind 'cuda'" 'not of this version'
+}
+
+@test "a node of kind cuda is refused in one line without plug-in, device or memory" {
+	on cuda:1 mlp "$tmp/doc"
+	DLB_PLUGIN_DIR=$tmp run -2 --separate-stderr dlb-run "${digits[@]}" "$tmp/doc"
+	one_line dlb-run "node 0 of kind 'cuda'" "no plug-in '$tmp/dlb-cuda.so'" 'set DLB_PLUGIN_DIR'
+	DLB_CUDA_HOST_DEVICES=0 run -2 --separate-stderr dlb-run "${digits[@]}" "$tmp/doc"
+	one_line dlb-run "node 0 of kind 'cuda'" 'no CUDA-capable device is detected'
+	# from less than cuBLAS takes to all but the last constant
+	for kib in 16384 32768 32784 32800 32832 32850 32870 32890 32910; do
+		DLB_CUDA_HOST_MEMORY=$((kib * 1024)) run -2 --separate-stderr dlb-run "${digits[@]}" "$tmp/doc"
+		one_line dlb-run 'memory' 'device cuda:0'
+	done
+	DLB_CUDA_HOST_MEMORY=40000000 dlb-run -q "${digits[@]}" --steps 1 "$tmp/doc" >"$tmp/out"
+}
+
+# bats test_tags=slow
+@test "the table's unit tests pass on it" {
+	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
+	for test in loops kernels bf16 optim rows attention cell batch_norm; do
+		run -0 "$BUILD/tests/test_$test"
+	done
+}
+
+@test "training on one device has the CPU's losses" {
+	alike cuda:1 1 2
+}
+
+@test "training on a CPU and a device in turns has the CPU's losses" {
+	for name in mlp cnn; do
+		pin $name 2
+		on cpu:1 $name "$tmp/cpu.json" -m 4
+		on 'cpu:1 cuda:1' $name "$tmp/gpu.json" -m 4 "${pins[@]}"
+		same "$tmp/cpu.json" "$tmp/gpu.json" 2 --optimizer adam
+	done
+}
+
+# bats test_tags=slow
+@test "... in 1 and 4 micro-batches, by adam and sgd" {
+	alike 'cpu:1 cuda:1' 2 3
+}
+
+# bats test_tags=long
+@test "... in 50 orders of the queues" {
+	alike cuda:1 1 50
+	alike 'cpu:1 cuda:1' 2 50
+}
+
+@test "an asynchronous plan in turns has the CPU's losses" {
+	pin mlp 2
+	for staleness in none 2bw; do
+		on 'cpu:1 cuda:1' mlp "$tmp/gpu.json" -m 4 --schedule async --staleness $staleness "${pins[@]}"
+		# the losses depend on the place of each op
+		mapfile -t all < <(jq -r '.graph.ops as $op | .plan.placement | to_entries[] |
+			"--pin", "\($op[.key | tonumber].name)=\(.value)"' "$tmp/gpu.json")
+		on cpu:2 mlp "$tmp/cpu.json" -m 4 --schedule async --staleness $staleness "${all[@]}"
+		same "$tmp/cpu.json" "$tmp/gpu.json" 2 --optimizer momentum
+	done
+}
+
+@test "replicas on a CPU and a device, with clipping" {
+	on cpu:2 cnn "$tmp/cpu.json" --replicas 2 --clip-norm 0.5
+	on 'cpu:1 cuda:1' cnn "$tmp/gpu.json" --replicas 2 --clip-norm 0.5
+	[ "$(jq .plan.replicas "$tmp/gpu.json")" != null ]
+	same "$tmp/cpu.json" "$tmp/gpu.json" 2 --optimizer adam
+}
+
+# bats test_tags=slow
+@test "four ranks, two CPUs and two devices" {
+	export DLB_CUDA_HOST_DEVICES=2
+	for name in mlp cnn; do
+		pin $name 4
+		on cpu:1 $name "$tmp/cpu.json" -m 4
+		on 'cpu:2 cuda:2' $name "$tmp/gpu.json" -m 4 "${pins[@]}"
+		same "$tmp/cpu.json" "$tmp/gpu.json" 3 --optimizer adam
+	done
+}
+
+@test "a checkpoint goes from a device to a CPU, and back" {
+	on cpu:1 cnn "$tmp/cpu.json"
+	on cuda:1 cnn "$tmp/gpu.json"
+	whole=$(train "$tmp/cpu.json" --optimizer adam)
+	for way in 'cpu gpu' 'gpu cpu' 'gpu gpu'; do
+		read -r first second <<<"$way"
+		rm -rf "$tmp/ck"
+		a=$(dlb-run -q "${digits[@]}" --optimizer adam --steps 3 --checkpoint "$tmp/ck" "$tmp/$first.json" | jq -c .report.losses)
+		b=$(dlb-run -q "${digits[@]}" --optimizer adam --until-step 6 --checkpoint "$tmp/ck" "$tmp/$second.json" | jq -c .report.losses)
+		close "$whole" "$(jq -cn "$a + $b")"
+	done
+}
+
+@test "the test data's loss and accuracy, and the weights saved, are the CPU's" {
+	on cpu:1 cnn "$tmp/cpu.json"
+	for cluster in cuda:1 'cpu:1 cuda:1'; do
+		pin cnn "$(wc -w <<<"$cluster")"
+		on "$cluster" cnn "$tmp/gpu.json" "${pins[@]}"
+		for kind in cpu gpu; do
+			dlb-run -q "${digits[@]}" --optimizer adam --steps 6 --test-data digits --eval-every 3 --save "$tmp/$kind.safetensors" \
+				"$tmp/$kind.json" | jq -c '.report | [.accuracy, .test_loss] + [.evaluations[] | .accuracy, .test_loss]' >"$tmp/$kind"
+		done
+		close "$(cat "$tmp/cpu")" "$(cat "$tmp/gpu")"
+		python3 - "$tmp/cpu.safetensors" "$tmp/gpu.safetensors" <<-'END'
+			import array, json, struct, sys
+			def values(path):
+			    data = open(path, 'rb').read()
+			    end = 8 + struct.unpack('<Q', data[:8])[0]
+			    return json.loads(data[8:end]), array.array('f', data[end:])
+			(names, a), (same, b) = map(values, sys.argv[1:])
+			assert names == same and len(a) == len(b) > 0
+			assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, max(abs(x - y) for x, y in zip(a, b))
+		END
+	done
+}
+
+@test "what a device cannot do is refused in one line" {
+	on cuda:1 mlp "$tmp/doc"
+	run -2 --separate-stderr dlb-run "${digits[@]}" --optimizer kfac "$tmp/doc"
+	one_line dlb-run 'node 0 computes on a device: it has no K-FAC' 'use another optimizer'
+	while IFS='|' read -r what place run; do
+		# shellcheck disable=SC2086
+		on 'cpu:1 cuda:1' cnn "$tmp/doc" --replicas 2 $place
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run "${digits[@]}" --steps 2 $run "$tmp/doc"
+		one_line dlb-run "node 1 computes on a device: it has no $what" 'nodes that compute in host memory'
+	done <<-'END'
+		averages of weights|--sync-every 4
+		averages of weights|--gossip 0.5
+		averages of weights|--param-server 0
+		sums of moments|--reduce moments --optimizer max-adabelief|--optimizer max-adabelief
+		statistics over all replicas|--sync-batchnorm
+		asynchronous replicas|--schedule async
+		K-FAC|--optimizer kfac|--optimizer kfac
+	END
+}
+
+# ---- failures ----
+
+# The plan $tmp/doc, a checkpoint of its step 2, $tmp/sound, and the losses of steps 3 and 4, `want`.
+two_steps() { # CLUSTER
+	pin mlp "$(wc -w <<<"$1")"
+	on "$1" mlp "$tmp/doc" "${pins[@]}"
+	run_of=(dlb-run -q --timeout 20 "${digits[@]}" --optimizer adam --steps 2)
+	"${run_of[@]}" --checkpoint "$tmp/sound" "$tmp/doc" >/dev/null
+	cp -R "$tmp/sound" "$tmp/ck"
+	want=$("${run_of[@]}" --checkpoint "$tmp/ck" "$tmp/doc" | jq -c .report.losses)
+	export TMPDIR=$tmp/folders	# of ranks
+	mkdir "$TMPDIR"
+}
+
+# Call N of the stand-in fails in the run. It ends with the losses, if the call has no effect on them; else with status 2
+# and one line that names the device, and the checkpoint before is whole.
+fail_call() { # N
+	local status=0 err
+	rm -rf "$tmp/ck" && cp -R "$tmp/sound" "$tmp/ck"
+	DLB_CUDA_HOST_FAIL=$1 timeout 60 "${run_of[@]}" --save "$tmp/saved.safetensors" --checkpoint "$tmp/ck" "$tmp/doc" \
+		>"$tmp/out" 2>"$tmp/err" 3>&- || status=$?
+	err=$(cat "$tmp/err")
+	(cd "$tmp/ck/step-2" && sha256sum -c --quiet SHA256SUMS) || return
+	[ -z "$(ls -A "$TMPDIR")" ] || { echo "call $1 leaves $(ls -A "$TMPDIR")"; return 1; }
+	if [ $status = 0 ]; then
+		[ -z "$err" ] && [ "$(jq -c .report.losses "$tmp/out")" = "$want" ] && return
+	elif [ $status = 2 ] && [ ! -s "$tmp/out" ] && [ "$(wc -l <"$tmp/err")" -eq 1 ]; then
+		failed=$((failed + 1))
+		# a kernel's failure has its op's name
+		case $err in
+		'dlb-run'*': device cuda:0: cudaLaunch'* | 'dlb-run'*': device cuda:0: cublasGemm'*)
+			[[ $err =~ ^dlb-run(\[[01]\])?:\ [^\ ]+:\ device ]] && return ;;
+		'dlb-run'*'device cuda:0'* | 'dlb-run'*"back end 'cuda': no CUDA-capable device"*) return ;;
+		esac
+	fi
+	echo "call $1, status $status: $err"
+	cat "$tmp/out"
+	return 1
+}
+
+# Each STEPth call, from FIRST to behind the last: every CLUSTER FIRST STEP LEAST, the least number of calls that matter
+every() {
+	local n behind=0 before
+	failed=0
+	two_steps "$1"
+	for ((n = $2; behind < 40; n += $3)); do
+		before=$failed
+		fail_call $n || return
+		[ "$failed" -gt "$before" ] && behind=0 || behind=$((behind + $3))
+	done
+	echo "$failed calls fail the run"
+	[ "$failed" -ge "$4" ]
+}
+
+@test "each 7th call fails" {
+	every cuda:1 1 7 40
+}
+
+# bats test_tags=slow
+@test "each 7th call fails where a CPU waits for the device" {
+	every 'cpu:1 cuda:1' 3 7 40
+}
+
+# bats test_tags=long
+@test "each call fails" {
+	every cuda:1 1 1 300
+	rm -r "$tmp/sound" "$tmp/ck" "$TMPDIR"
+	every 'cpu:1 cuda:1' 1 1 250
+}
