@@ -246,7 +246,8 @@ const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e)
 	return e->sync;
 }
 
-int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss, struct dlb_error *err)
+int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss,
+		       struct dlb_error *err)
 {
 	if (!e->view.program->async)
 		return dlb_engine_loss(e, s->fed->seed, loss, err);

@@ -80,12 +80,13 @@ const struct dlb_sync *dlb_engine_sync(const struct dlb_engine *e);
 /* Runs one iteration of an asynchronous program; of any other program, its one step. */
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err);
 /* The loss of a step whose last iteration has run; as dlb_engine_loss. */
-int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss, struct dlb_error *err);
-/* *loss: sum over m of seed_m * loss_m in double, of the losses computed on this node; 0: another node computes
- * them. -1: the device reports a failure (err), and *loss is of no use. */
+int dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s, double *loss,
+		       struct dlb_error *err);
+/* *loss: sum over m of seed_m * loss_m in double, of the losses computed on this node; 0: another node
+ * computes them. -1: the device reports a failure (err), and *loss is of no use. */
 int dlb_engine_loss(const struct dlb_engine *e, const double *seed, double *loss, struct dlb_error *err);
-/* The value of (tensor, m), which is on this node, after a run. *copy: NULL, or where a device's value is copied
- * to, for the caller to free; a copy that fails is zeros, and the next dlb_engine_loss reports it. */
+/* The value of (tensor, m), which is on this node, after a run. *copy: NULL, or where a device's value is
+ * copied to, for the caller to free; a copy that fails is zeros, and the next dlb_engine_loss reports it. */
 const void *dlb_engine_read(const struct dlb_engine *e, int tensor, int m, void **copy);
 
 /* ---- feed.c ---- */

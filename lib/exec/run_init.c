@@ -55,7 +55,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
 		return dlb_error_at(err, where);
 	}
-	/* a host numbers its nodes of all kinds: with two GPUs, the nodes of cpu:2 cuda:2 have numbers 0 to 3 */
+	/* a host numbers its nodes of all kinds: those of cpu:2 cuda:2 on two GPUs are 0 to 3 */
 	n = ops->n_devices();
 	if (ops->open(n > 0 ? node->device % n : 0, kind->threads, &r->be, err))
 		return -1;

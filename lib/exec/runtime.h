@@ -34,7 +34,8 @@ bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes 
  * else, and for c NULL, it is the back end's own. NULL: no memory. */
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);
 void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
-/* Fills err: no memory for `bytes` bytes of `what` on that device, or a failure that it reports. Returns -1. */
+/* Fills err: no memory for `bytes` bytes of `what` on that device, or a failure that it reports. Returns
+ * -1. */
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err);
 /* Allocates the arena for the engines over this runtime. Collective. p: the same programs on all ranks,
  * borrowed as long as the runtime (n = 0: none); their messages inside a host go through shared memory. */

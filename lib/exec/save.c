@@ -242,7 +242,8 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 	}
 	if (!rc)
 		rc = s->be->ops->sync(s->be, err);
-	rc = dlb_comm_agree(comm, rc, err, NULL);	/* the file that is there stays if a rank has no values */
+	/* the file that is there stays if a rank has no values */
+	rc = dlb_comm_agree(comm, rc, err, NULL);
 	writing.here = !rc && dlb_comm_rank(comm) == 0;
 	if (dlb_comm_await_all(comm, write_all, &writing, err))	/* the disk may take longer than --timeout */
 		rc = -1;

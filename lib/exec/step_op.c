@@ -351,7 +351,8 @@ static int predict(struct op_pass *t, const struct step_op *a, struct dlb_error 
 	return run_kernel(t, a, &r, err);
 }
 
-static int add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s, struct dlb_error *err)
+static int add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s,
+		    struct dlb_error *err)
 {
 	struct dlb_backend *be = e->runtime->be;
 	double *sum = &e->loss_sum[s->step % e->ring];

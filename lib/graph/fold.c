@@ -145,6 +145,8 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 		out[i] = dlb_arena_alloc(a, bytes ? bytes : 1);
 		ops->download(be, out[i], dev[io->n_in + i], bytes);
 	}
+	if (!rc)
+		rc = ops->sync(be, err);	/* of the downloads */
 	for (int i = 0; i < n; i++)
 		if (dev[i])
 			ops->free(be, dev[i]);
