@@ -231,6 +231,8 @@ fail_call() { # N
 	rm -rf "$tmp/ck" && cp -R "$tmp/sound" "$tmp/ck"
 	DLB_CUDA_HOST_FAIL=$1 timeout 60 "${run_of[@]}" --save "$tmp/saved.safetensors" --checkpoint "$tmp/ck" "$tmp/doc" \
 		>"$tmp/out" 2>"$tmp/err" 3>&- || status=$?
+	# notes of AddressSanitizer about the stacks of the stand-in's threads
+	sed -i '/__asan_handle_no_return\|^False positive error reports\|sanitizers\/issues\/189/d' "$tmp/err"
 	err=$(cat "$tmp/err")
 	(cd "$tmp/ck/step-2" && sha256sum -c --quiet SHA256SUMS) || return
 	[ -z "$(ls -A "$TMPDIR")" ] || { echo "call $1 leaves $(ls -A "$TMPDIR")"; return 1; }
