@@ -36,12 +36,31 @@ enum buffer {
 	SUB_SCRATCH,
 	N_BUFFERS
 };
+/* Copies. TIME_FIRST: X with time as first dimension; SAMPLE_FIRST: back. STATE_IN: a state of one direction,
+ * made contiguous; STATE_OUT: back. BEFORE: the states before all steps but the first; PLANE: a plane of all steps.
+ * CANDIDATE: the gradient of GRU's candidate out of those of all gates. */
+enum move {
+	TIME_FIRST,
+	SAMPLE_FIRST,
+	STATE_IN,
+	STATE_OUT,
+	NO_STATE,
+	NO_BIAS,
+	ONE_BIAS,
+	ALL_BIASES,
+	BEFORE,
+	PLANE,
+	CANDIDATE,
+	NO_PEEPHOLES,
+	N_MOVES
+};
 /* + direction */
 enum { CELL_GATES, CELL_CANDIDATE = 2, CELL_BACK = 4, CELL_BACK_RESET = 6, N_CELLS = 8 };
 enum { MAX_IN = 11, MAX_OUT = 7 };
 struct recurrent {
 	struct dlb_kernel kernel;
-	struct dlb_kernel *host, *gemm[N_GEMMS], *cell[N_CELLS], *sum[2];
+	struct dlb_kernel *gemm[N_GEMMS], *cell[N_CELLS], *sum[2], *move[N_MOVES], *add_biases;
+	void (*body)(struct recurrent *k, const struct dlb_run *r);
 	/* of the recurrent weight that is packed for the products of steps */
 	uint64_t version;
 	enum kind kind;
@@ -60,19 +79,36 @@ static int64_t time_of(const struct recurrent *k, int64_t d, int64_t step)
 	return d == 1 || k->reverse ? k->t - 1 - step : step;
 }
 
-static int64_t at_state(const struct recurrent *k, int64_t d, int64_t n)
+/* Sample 0 of a state and of the output; rows of neighbouring samples are state_row and output_row apart. */
+static int64_t at_state(const struct recurrent *k, int64_t d)
 {
-	return (k->batch_first ? n * k->d + d : d * k->n + n) * k->h;
+	return (k->batch_first ? d : d * k->n) * k->h;
 }
 
-static int64_t at_output(const struct recurrent *k, int64_t t, int64_t d, int64_t n)
+static int64_t state_row(const struct recurrent *k)
 {
-	return (k->batch_first ? (n * k->t + t) * k->d + d : (t * k->d + d) * k->n + n) * k->h;
+	return k->batch_first ? k->d * k->h : k->h;
 }
 
-static int64_t length(const struct recurrent *k, const void *lens, int64_t n)
+static int64_t at_output(const struct recurrent *k, int64_t t, int64_t d)
 {
-	return lens ? dlb_value_int(lens, k->len_type, n) : k->t;
+	return (k->batch_first ? t * k->d + d : (t * k->d + d) * k->n) * k->h;
+}
+
+static int64_t output_row(const struct recurrent *k)
+{
+	return k->batch_first ? k->t * k->d * k->h : k->h;
+}
+
+/* Element i of p; NULL if p is. */
+static void *at(const struct recurrent *k, const void *p, int64_t i)
+{
+	return p ? (char *)p + i * (int64_t)dlb_dtype_bytes(k->type) : NULL;
+}
+
+static void *buffer(const struct recurrent *k, const struct dlb_run *r, enum buffer b)
+{
+	return (char *)r->scratch + k->off[b];
 }
 
 static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sub_kernel,
@@ -82,7 +118,7 @@ static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct d
 
 	sub.in = in;
 	sub.out = out;
-	sub.scratch = (char *)r->scratch + k->off[SUB_SCRATCH];
+	sub.scratch = buffer(k, r, SUB_SCRATCH);
 	sub.weight_version = k->version;
 	sub_kernel->run(sub_kernel, &sub);
 }
@@ -93,14 +129,14 @@ static void product(const struct recurrent *k, const struct dlb_run *r, enum gem
 	run_sub(k, r, k->gemm[g], (void *const[]){ (void *)a, (void *)w, (void *)c }, &y);
 }
 
-static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, const void *const *in,
-		 int n_in, void *const *out)
+/* All samples at time t. */
+static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, int64_t t,
+		 void *const *in, void *const *out)
 {
-	void *from[6] = { NULL };
+	struct dlb_run now = *r;
 
-	for (int i = 0; i < n_in; i++)
-		from[i] = (void *)in[i];
-	run_sub(k, r, k->cell[which], from, out);
+	now.step = (uint64_t)t;
+	run_sub(k, &now, k->cell[which], in, out);
 }
 
 /* Column sums. */
@@ -110,18 +146,201 @@ static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct 
 	run_sub(k, r, sum, (void *const[]){ (void *)m }, &to);
 }
 
-#define BUF(b) ((void *)((char *)r->scratch + k->off[b]))
-#define T float
-#define NAME(f) f##_f32
-#include "op/recurrent_cell.h"
-#undef T
-#undef NAME
-#define T double
-#define NAME(f) f##_f64
-#include "op/recurrent_cell.h"
-#undef T
-#undef NAME
-#undef BUF
+static void move(const struct recurrent *k, const struct dlb_run *r, enum move m, const void *from, void *to)
+{
+	run_sub(k, r, k->move[m], (void *const[]){ (void *)from }, &to);
+}
+
+/* The steps' products and cells. */
+static const void *time_first(const struct recurrent *k, const struct dlb_run *r, const void *x)
+{
+	if (!k->batch_first)
+		return x;
+	move(k, r, TIME_FIRST, x, buffer(k, r, X_FIRST));
+	return buffer(k, r, X_FIRST);
+}
+
+/* Initial state of direction d, contiguous; zeros if absent. */
+static void first(const struct recurrent *k, const struct dlb_run *r, const void *from, int64_t d, void *to)
+{
+	move(k, r, from ? STATE_IN : NO_STATE, at(k, from, at_state(k, d)), to);
+}
+
+/* The biases of direction d as a cell reads them: those of X and state summed, except those that GRU's reset
+ * gate multiplies, which are fourth; zeros if absent. */
+static void biases(const struct recurrent *k, const struct dlb_run *r, const void *b, int64_t d, void *to)
+{
+	const int64_t h = k->h, all = k->gates * h;
+	void *const from[] = { at(k, b, d * 2 * all), at(k, b, d * 2 * all + all) };
+
+	if (!b) {
+		move(k, r, NO_BIAS, NULL, to);
+		return;
+	}
+	run_sub(k, r, k->add_biases, from, &to);
+	if (k->kind == GRU) {
+		move(k, r, ONE_BIAS, at(k, from[0], 2 * h), at(k, to, 2 * h));
+		move(k, r, ONE_BIAS, at(k, from[1], 2 * h), at(k, to, 3 * h));
+	}
+}
+
+/* Direction d. */
+static void forward_steps(const struct recurrent *k, const struct dlb_run *r, int64_t d, void *saved)
+{
+	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h;
+	void *peep = k->has_p ? at(k, r->in[7], d * 3 * h) : NULL, *rw = at(k, r->in[2], d * gh * h);
+	void *hp = buffer(k, r, FIRST_H), *cp = buffer(k, r, FIRST_C);
+	void *rec = buffer(k, r, REC), *rec2 = buffer(k, r, REC2), *b = buffer(k, r, BIAS);
+
+	for (int64_t step = 0; step < k->t; step++) {
+		const int64_t t = time_of(k, d, step);
+		void *part = at(k, buffer(k, r, PART), t * k->n * gh), *y = at(k, r->out[0], at_output(k, t, d));
+		void *s = at(k, saved, (d * k->t + t) * k->planes * nh);
+
+		product(k, r, G_STEP, hp, rw, NULL, rec);
+		cell(k, r, CELL_GATES + d, t, (void *const[]){ part, rec, b, peep, hp, cp, r->in[4] },
+		     (void *const[]){ s, y });
+		if (k->kind == GRU && k->joint == 2)
+			product(k, r, G_STEP2, at(k, s, 3 * nh), at(k, rw, 2 * h * h), NULL, rec2);
+		if (k->kind == GRU)
+			cell(k, r, CELL_CANDIDATE + d, t,
+			     (void *const[]){ NULL, rec2, b, NULL, hp, NULL, r->in[4] }, (void *const[]){ s, y });
+		hp = at(k, s, (k->planes - 1) * nh);
+		cp = at(k, s, k->kind == LSTM ? 4 * nh : 0);
+	}
+	for (int o = 1; o < k->saved; o++)
+		if (r->out[o])
+			move(k, r, STATE_OUT, o == 1 ? hp : cp, at(k, r->out[o], at_state(k, d)));
+}
+
+static void forward(struct recurrent *k, const struct dlb_run *r)
+{
+	const int64_t gh = k->gates * k->h;
+	const void *x = time_first(k, r, r->in[0]);
+	void *saved = r->out[k->saved] ? r->out[k->saved] : buffer(k, r, SAVED);
+
+	for (int64_t d = 0; d < k->d; d++) {
+		first(k, r, k->has_h ? r->in[5] : NULL, d, buffer(k, r, FIRST_H));
+		first(k, r, k->has_c ? r->in[6] : NULL, d, buffer(k, r, FIRST_C));
+		biases(k, r, k->has_b ? r->in[3] : NULL, d, buffer(k, r, BIAS));
+		k->version++;
+		product(k, r, G_INPUT, x, at(k, r->in[1], d * gh * k->i), NULL, buffer(k, r, PART));
+		forward_steps(k, r, d, saved);
+	}
+}
+
+/* The states before all steps of direction d, which begins with the state at step 0. */
+static void states_before(const struct recurrent *k, const struct dlb_run *r, int64_t d)
+{
+	const int64_t nh = k->n * k->h, backwards = time_of(k, d, 0) > 0;
+	void *all = buffer(k, r, H_PREV);
+
+	first(k, r, k->has_h ? r->in[5] : NULL, d, at(k, all, time_of(k, d, 0) * nh));
+	if (k->t > 1)
+		move(k, r, BEFORE,
+		     at(k, r->in[0], (d * k->t + backwards) * k->planes * nh + (k->planes - 1) * nh),
+		     at(k, all, backwards ? 0 : nh));
+}
+
+/* GRU whose reset gate comes first: the rest of the gradients of the step, through the candidate. */
+static void back_reset(const struct recurrent *k, const struct dlb_run *r, int64_t d, int64_t t, const void *rw,
+		       void *const *in, void *const *out)
+{
+	const int64_t h = k->h;
+	void *dn = at(k, buffer(k, r, DCAND), t * k->n * h);
+
+	move(k, r, CANDIDATE, at(k, out[2], 2 * h), dn);
+	product(k, r, G_DSTEP2, dn, at(k, rw, 2 * h * h), NULL, in[4]);
+	cell(k, r, CELL_BACK_RESET + d, t, in, out);
+}
+
+/* All steps of direction d in reverse; computes the dgates of all steps, and dh, dc of the initial state.
+ * Returns where dh is. */
+static void *back_steps(const struct recurrent *k, const struct dlb_run *r, int64_t d, const void *rw,
+			void *dp)
+{
+	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h, jh = k->joint * h;
+	void *saved = r->in[0], *peep = k->has_p ? at(k, r->in[7], d * 3 * h) : NULL;
+	void *dh = buffer(k, r, DH), *next = buffer(k, r, DH_NEXT);
+
+	for (int64_t step = k->t - 1; step >= 0; step--) {
+		const int64_t t = time_of(k, d, step), before = step ? time_of(k, d, step - 1) : 0;
+		void *s = at(k, saved, (d * k->t + t) * k->planes * nh),
+		     *sp = at(k, saved, (d * k->t + before) * k->planes * nh);
+		void *hp = at(k, buffer(k, r, H_PREV), t * nh),
+		     *cp = step ? at(k, sp, k->kind == LSTM ? 4 * nh : 0) : buffer(k, r, FIRST_C);
+		void *dx = at(k, buffer(k, r, DGATES), t * k->n * gh),
+		     *dr = k->kind == GRU ? at(k, buffer(k, r, DJOINT), t * k->n * jh) : dx;
+		void *const in[] = { s, hp, cp, peep, buffer(k, r, REC2), at(k, r->in[8], at_output(k, t, d)),
+				     r->in[4] };
+		void *const out[] = { dh, buffer(k, r, DC), dx, dr, dp };
+
+		cell(k, r, CELL_BACK + d, t, in, out);
+		if (k->kind == GRU && k->joint == 2)
+			back_reset(k, r, d, t, rw, in, out);
+		product(k, r, G_DSTEP, dr, rw, dh, next);
+		dh = next;
+		next = out[0];
+	}
+	return dh;
+}
+
+/* The gradients of the weights and biases of direction d. */
+static void back_weights(const struct recurrent *k, const struct dlb_run *r, int64_t d, const void *x)
+{
+	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h;
+	const void *dgates = buffer(k, r, DGATES), *dr = k->kind == GRU ? buffer(k, r, DJOINT) : dgates;
+	void *db = at(k, r->out[3], d * 2 * gh);
+
+	if (r->out[1])
+		product(k, r, G_DW, dgates, x, NULL, at(k, r->out[1], d * gh * k->i));
+	if (r->out[2])
+		product(k, r, G_DR, dr, buffer(k, r, H_PREV), NULL, at(k, r->out[2], d * gh * h));
+	if (r->out[2] && k->joint < k->gates) {
+		move(k, r, PLANE, at(k, r->in[0], (d * k->t * k->planes + 3) * nh), buffer(k, r, RESET_H));
+		product(k, r, G_DR2, buffer(k, r, DCAND), buffer(k, r, RESET_H), NULL,
+			at(k, r->out[2], d * gh * h + 2 * h * h));
+	}
+	if (db) {
+		sum_rows(k, r, k->sum[0], dgates, db);
+		move(k, r, ALL_BIASES, db, at(k, db, gh));
+		if (k->kind == GRU)
+			sum_rows(k, r, k->sum[1], dr, at(k, db, gh));
+	}
+}
+
+static void backward(struct recurrent *k, const struct dlb_run *r)
+{
+	const int64_t h = k->h, gh = k->gates * h;
+	const void *x = time_first(k, r, r->in[1]), *dgates = buffer(k, r, DGATES);
+	void *const *out = r->out, *dx = k->batch_first ? buffer(k, r, DX) : out[0];
+
+	for (int64_t d = 0; d < k->d; d++) {
+		const void *w = at(k, r->in[2], d * gh * k->i);
+		/* only LSTM has peepholes */
+		void *dp = k->has_p ? at(k, out[6], d * 3 * h) : NULL, *dh;
+
+		states_before(k, r, d);
+		first(k, r, k->has_c ? r->in[6] : NULL, d, buffer(k, r, FIRST_C));
+		first(k, r, r->in[9], d, buffer(k, r, DH));
+		first(k, r, r->in[10], d, buffer(k, r, DC));
+		if (dp)
+			move(k, r, NO_PEEPHOLES, NULL, dp);
+		k->version++;
+		dh = back_steps(k, r, d, at(k, r->in[3], d * gh * h), dp);
+		if (out[0] && k->d == 2 && d == 0)
+			product(k, r, G_DX, dgates, w, NULL, buffer(k, r, DX_FIRST));
+		else if (out[0])
+			product(k, r, d ? G_DX_ADD : G_DX, dgates, w, d ? buffer(k, r, DX_FIRST) : NULL, dx);
+		back_weights(k, r, d, x);
+		for (int o = 4; o < 6; o++)
+			if (out[o])
+				move(k, r, STATE_OUT, o == 4 ? dh : buffer(k, r, DC),
+				     at(k, out[o], at_state(k, d)));
+	}
+	if (out[0] && k->batch_first)
+		move(k, r, SAMPLE_FIRST, dx, out[0]);
+}
 
 /* -- reading the vertex -- */
 
@@ -296,7 +515,7 @@ static double grad_flops(const struct dlb_op_io *io)
 
 static void run(struct dlb_kernel *kernel, const struct dlb_run *r)
 {
-	const struct recurrent *k = (const struct recurrent *)kernel;
+	struct recurrent *k = (struct recurrent *)kernel;
 	void *in[MAX_IN] = { NULL }, *out[MAX_OUT] = { NULL };
 	struct dlb_run sub = *r;
 
@@ -306,7 +525,7 @@ static void run(struct dlb_kernel *kernel, const struct dlb_run *r)
 		out[i] = r->out[i];
 	sub.in = in;
 	sub.out = out;
-	k->host->run(k->host, &sub);
+	k->body(k, &sub);
 }
 
 static void release(struct dlb_kernel *kernel)
@@ -319,7 +538,9 @@ static void release(struct dlb_kernel *kernel)
 		dlb_kernel_free(k->cell[i]);
 	dlb_kernel_free(k->sum[0]);
 	dlb_kernel_free(k->sum[1]);
-	dlb_kernel_free(k->host);
+	for (int i = 0; i < N_MOVES; i++)
+		dlb_kernel_free(k->move[i]);
+	dlb_kernel_free(k->add_biases);
 	free(k);
 }
 
@@ -334,8 +555,13 @@ static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, 
 	for (int d = 0; d < k->d && !rc; d++) {
 		struct dlb_cell_desc c = { .dtype = k->type,
 					   .loop = loop,
+					   .length = k->len_type,
+					   .n = k->n,
 					   .h = k->h,
 					   .plane = k->n * k->h,
+					   .x_row = k->gates * k->h,
+					   .rec_row = loop == DLB_CELL_GRU_CANDIDATE ? k->h : k->joint * k->h,
+					   .y_row = output_row(k),
 					   .coupled = k->coupled,
 					   .joint = k->joint == 3,
 					   .peepholes = k->has_p };
@@ -374,9 +600,45 @@ static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backw
 	return rc;
 }
 
+static int prepare_moves(struct dlb_backend *be, struct recurrent *k, struct dlb_error *err)
+{
+	const int64_t n = k->n, h = k->h, i = k->i, nh = n * h, gh = k->gates * h;
+	const struct dlb_desc sums = dlb_desc_1d(k->type, (k->kind == GRU ? 2 : k->gates) * h);
+	const struct dlb_map_desc add = { .fn = DLB_MAP_add, .n_in = 2, .in = { sums, sums }, .out = sums };
+	const struct { int64_t dim[3], from[3], to[3], zeros; } moves[N_MOVES] = {
+		[TIME_FIRST] = { { k->t, n, i }, { i, k->t * i, 1 }, { n * i, i, 1 }, 0 },
+		[SAMPLE_FIRST] = { { k->t, n, i }, { n * i, i, 1 }, { i, k->t * i, 1 }, 0 },
+		[STATE_IN] = { { 1, n, h }, { 0, state_row(k), 1 }, { 0, h, 1 }, 0 },
+		[STATE_OUT] = { { 1, n, h }, { 0, h, 1 }, { 0, state_row(k), 1 }, 0 },
+		[NO_STATE] = { .zeros = nh },
+		[NO_BIAS] = { .zeros = 4 * h },
+		[ONE_BIAS] = { { 1, 1, h }, { 0, 0, 1 }, { 0, 0, 1 }, 0 },
+		[ALL_BIASES] = { { 1, 1, gh }, { 0, 0, 1 }, { 0, 0, 1 }, 0 },
+		[BEFORE] = { { 1, k->t - 1, nh }, { 0, k->planes * nh, 1 }, { 0, nh, 1 }, 0 },
+		[PLANE] = { { 1, k->t, nh }, { 0, k->planes * nh, 1 }, { 0, nh, 1 }, 0 },
+		[CANDIDATE] = { { 1, n, h }, { 0, gh, 1 }, { 0, h, 1 }, 0 },
+		[NO_PEEPHOLES] = { .zeros = 3 * h },
+	};
+	int rc = be->ops->map(be, &add, &k->add_biases, err);
+
+	for (int m = 0; m < N_MOVES && !rc; m++) {
+		struct dlb_copy_desc d = { .in = k->type,
+					   .out = k->type,
+					   .n_dims = 3,
+					   .zero_first = moves[m].zeros > 0,
+					   .out_count = moves[m].zeros };
+
+		memcpy(d.dim, moves[m].dim, sizeof moves[m].dim);
+		memcpy(d.in_stride, moves[m].from, sizeof moves[m].from);
+		memcpy(d.out_stride, moves[m].to, sizeof moves[m].to);
+		rc = be->ops->copy(be, &d, &k->move[m], err);
+	}
+	return rc;
+}
+
 /* The parts of a kernel: the function that runs it, the elements of its buffers, its matrix products. */
 struct recurrent_parts {
-	dlb_host_fn fn;
+	void (*body)(struct recurrent *k, const struct dlb_run *r);
 	const int64_t *size;		/* [N_BUFFERS] */
 	const struct cell_gemm *gemm;
 	int n_gemms;
@@ -388,7 +650,10 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, const struct rec
 {
 	const struct cell_gemm *s = p->gemm;
 	size_t bytes = 0, most = 0, packed = 0;
-	int rc = prepare_loops(be, k, p->fn == backward_f32 || p->fn == backward_f64, err);
+	int rc = prepare_loops(be, k, p->body == backward, err);
+
+	if (!rc)
+		rc = prepare_moves(be, k, err);
 
 	for (int i = 0; i < p->n_gemms && !rc; i++) {
 		struct dlb_gemm_desc d = { .dtype = k->type,
@@ -419,8 +684,7 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, const struct rec
 		bytes += i == SUB_SCRATCH ? most :
 					    ((size_t)p->size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
 	}
-	if (!rc)
-		rc = be->ops->host(be, p->fn, &k, sizeof k, bytes, &k->host, err);
+	k->body = p->body;
 	k->kernel = (struct dlb_kernel){
 		.run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm"
 	};
@@ -456,8 +720,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false, true },
 		{ G_STEP2, k->n, k->h, k->h, false, true, false, true } };
 
-	const struct recurrent_parts p = { k->type == DLB_F32 ? forward_f32 : forward_f64, size, s,
-					   DLB_LEN(s) };
+	const struct recurrent_parts p = { forward, size, s, DLB_LEN(s) };
 
 	return prepare(be, k, &p, out, err);
 }
@@ -476,7 +739,6 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h, jh = k->joint * k->h;
 	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
 					  [REC2] = nh,
-					  [FIRST_H] = nh,
 					  [FIRST_C] = nh,
 					  [DH] = nh,
 					  [DC] = nh,
@@ -495,8 +757,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 				       { G_DW, gh, k->i, rows, true, false, false, false },
 				       { G_DR, jh, k->h, rows, true, false, false, false },
 				       { G_DR2, k->h, k->h, rows, true, false, false, false } };
-	const struct recurrent_parts p = { k->type == DLB_F32 ? backward_f32 : backward_f64, size, s,
-					   DLB_LEN(s) };
+	const struct recurrent_parts p = { backward, size, s, DLB_LEN(s) };
 
 	return prepare(be, k, &p, out, err);
 }

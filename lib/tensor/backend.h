@@ -163,23 +163,28 @@ struct dlb_dropout_desc {
 	double ratio;
 	int64_t seed, part, whole, first, per_whole;
 };
-/* One step of one sample of a recurrent cell with h units, without the products; gates as in ONNX (iofc,
+/* One step of n samples of a recurrent cell with h units, without the products; gates as in ONNX (iofc,
  * zrh). x, rec: the gates' parts from the input and from the state. b: biases added to them, one list per
  * gate (GRU: a fourth, for the part that the reset gate multiplies). s: the planes i o f g c h, or z r
  * candidate q h, or h, `plane` elements apart. hp, cp: the previous state. joint: the reset gate multiplies
  * the product (linear_before_reset); else the candidate's product is computed between GRU and GRU_CANDIDATE,
  * and that of its gradient before GRU_GRAD_RESET.
- *   RNN, GRU, GRU_CANDIDATE, LSTM   in {x, rec, b, peepholes|NULL, hp, cp}   out {s}
- *   gradients                       in {s, hp, cp, peepholes|NULL, drh}      out {dh, dc, dx, dr}
- * dh, dc: on entry the gradients of the state after the step, on return their direct contribution to the
- * previous state. dx, dr: gradients of x and rec (equal for RNN and LSTM, where dr is not written). */
+ *   RNN, GRU, GRU_CANDIDATE, LSTM   in {x, rec, b, peepholes|NULL, hp, cp, lengths|NULL}   out {s, y|NULL}
+ *   gradients      in {s, hp, cp, peepholes|NULL, drh, dy|NULL, lengths|NULL}   out {dh, dc, dx, dr, dp|NULL}
+ * dh, dc: on entry the gradients of the state after the step, to which dy is added (not by GRU_GRAD_RESET); on
+ * return their direct contribution to the previous state. dx, dr: gradients of x and rec (equal for RNN and
+ * LSTM, where dr is not written). The gradient of the peepholes is added to dp (3, h), sample by sample.
+ * Rows of a sample: h elements side by side in a plane, hp, cp, drh, dh, dc; x_row apart in x and dx, rec_row in
+ * rec and dr, which they fill; y_row apart in y and dy. y is the state after the step, not written by GRU. If a
+ * sample has a length (i32 or i64) that is not above run->step, the time of the step, its sequence has ended: it
+ * keeps its state, y is 0; dx and dr are 0, and dh and dc stay. */
 enum dlb_cell_act { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_RELU };
 enum dlb_cell_loop { DLB_CELL_RNN, DLB_CELL_RNN_GRAD, DLB_CELL_GRU, DLB_CELL_GRU_CANDIDATE, DLB_CELL_GRU_GRAD,
 		     DLB_CELL_GRU_GRAD_RESET, DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD };
 struct dlb_cell_desc {
-	enum dlb_dtype dtype;
+	enum dlb_dtype dtype, length;
 	enum dlb_cell_loop loop;
-	int64_t h, plane;
+	int64_t n, h, plane, x_row, rec_row, y_row;
 	int act[3];
 	bool coupled, joint, peepholes;
 };

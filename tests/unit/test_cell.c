@@ -132,13 +132,13 @@ static void forward(const struct cell *c, void *const *in, void *s)
 	const double tolerance = c->d.dtype == DLB_F32 ? 3e-6 : 1e-13;
 	const int planes = c->d.loop == DLB_CELL_RNN ? 1 : is_gru(c) ? 5 : 6;
 
-	run(c, c->d.loop, in, &s);
+	run(c, c->d.loop, in, (void *const[]){ s, NULL });
 	if (is_gru(c)) {
 		void *rec = given(c->d.dtype, NULL, H);
-		void *then[] = { NULL, rec, in[2], NULL, in[4] };
+		void *then[] = { NULL, rec, in[2], NULL, in[4], NULL, NULL };
 
 		diagonal(c, s, 3 * PLANE, rec);
-		run(c, DLB_CELL_GRU_CANDIDATE, then, &s);
+		run(c, DLB_CELL_GRU_CANDIDATE, then, (void *const[]){ s, NULL });
 		free(rec);
 	}
 	for (int j = 0; j < H; j++)
@@ -155,7 +155,7 @@ static void backward(struct cell *c, void *s, void *const *in)
 	const int gates = rnn ? 1 : gru ? 3 : 4;
 	void *dh = given(t, c->dh, H), *dc = given(t, c->dc, H), *dx = given(t, NULL, GATES * H),
 	     *dr = given(t, NULL, GATES * H), *drh = given(t, NULL, H);
-	void *from[] = { s, in[4], in[5], in[3], drh }, *out[] = { dh, dc, dx, dr };
+	void *from[] = { s, in[4], in[5], in[3], drh, NULL, NULL }, *out[] = { dh, dc, dx, dr, NULL };
 
 	run(c, rnn ? DLB_CELL_RNN_GRAD : gru ? DLB_CELL_GRU_GRAD : DLB_CELL_LSTM_GRAD, from, out);
 	if (gru && !c->d.joint) {
@@ -185,7 +185,7 @@ static void one(struct dlb_cell_desc d)
 	for (int l = 0; l < DLB_LEN(list); l++)
 		for (int i = 0; i < n[l]; i++)
 			list[l][i] = rounded(d.dtype, 2 * dlb_rng_uniform(&rng) - 1);
-	void *in[6];
+	void *in[7] = { NULL };
 	for (int i = 0; i < 6; i++)
 		in[i] = i == 3 && !d.peepholes ? NULL : given(d.dtype, list[i], n[i]);
 	forward(c, in, s);
@@ -215,6 +215,8 @@ int main(void)
 						one((struct dlb_cell_desc){
 							.dtype = t,
 							.loop = loops[l],
+							.length = DLB_I32,
+							.n = 1,
 							.h = H,
 							.plane = PLANE,
 							.act = { acts[f][0], acts[f][1], acts[f][2] },

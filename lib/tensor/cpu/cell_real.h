@@ -163,12 +163,12 @@ static inline __attribute__((always_inline)) void S(rnn_grad)(const struct dlb_c
 	}
 }
 
-/* The usual activations are constants here, so that their loops have no branch. */
-static void S(cell_run)(struct dlb_kernel *k, const struct dlb_run *r)
+/* One sample. The usual activations are constants here, so that their loops have no branch. */
+static void S(cell_sample)(const struct cell_kernel *k, const struct dlb_run *r)
 {
-	const struct dlb_cell_desc *d = &((struct cell_kernel *)k)->d;
+	const struct dlb_cell_desc *d = &k->d;
 	const int *f = d->act;
-	const bool usual = ((struct cell_kernel *)k)->usual;
+	const bool usual = k->usual;
 
 	switch (d->loop) {
 	case DLB_CELL_RNN:
@@ -211,4 +211,43 @@ static void S(cell_run)(struct dlb_kernel *k, const struct dlb_run *r)
 			S(lstm_grad)(d, r, f[0], f[1], f[2], d->peepholes, d->coupled);
 		break;
 	}
+}
+
+static void S(forth)(const struct cell_kernel *k, const struct dlb_run *r, bool ended)
+{
+	const struct dlb_cell_desc *d = &k->d;
+	const size_t bytes = (size_t)d->h * sizeof(T);
+	T *s = r->out[0], *y = r->out[1], *state = s + (d->loop == DLB_CELL_RNN ? 0 : is_gru(d) ? 4 : 5) * d->plane;
+
+	S(cell_sample)(k, r);
+	if (d->loop == DLB_CELL_GRU)
+		return;
+	if (ended)
+		memcpy(state, r->in[4], bytes);
+	if (ended && d->loop == DLB_CELL_LSTM)
+		memcpy(s + 4 * d->plane, r->in[5], bytes);
+	if (y && ended)
+		memset(y, 0, bytes);
+	else if (y)
+		memcpy(y, state, bytes);
+}
+
+static void S(back)(const struct cell_kernel *k, const struct dlb_run *r, bool ended)
+{
+	const struct dlb_cell_desc *d = &k->d;
+	const int64_t h = d->h;
+	const T *s = r->in[0], *cp = r->in[2], *dy = d->loop == DLB_CELL_GRU_GRAD_RESET ? NULL : r->in[5];
+	T *dh = r->out[0], *dx = r->out[2], *dp = r->out[4];
+
+	if (ended) {
+		memset(dx, 0, (size_t)d->x_row * sizeof *dx);
+		if (is_gru(d))
+			memset(r->out[3], 0, (size_t)d->rec_row * sizeof *dx);
+		return;
+	}
+	for (int64_t j = 0; j < h && dy; j++)
+		dh[j] += dy[j];
+	S(cell_sample)(k, r);
+	for (int64_t j = 0; j < 3 * h && dp; j++)
+		dp[j] += dx[j] * (j / h == 1 ? s[4 * d->plane + j % h] : cp[j % h]);
 }

@@ -3,9 +3,12 @@
 #define DLB_TENSOR_CUDA_CELL_H
 #include "tensor/cuda/kernels.h"
 
-/* cell_TYPE: a thread per unit. Operands are those of struct dlb_cell_desc. */
+/* cell_TYPE: a thread per unit of a sample; with dp, a thread per unit of all. Operands are those of struct
+ * dlb_cell_desc. step: the time. */
 struct cuda_cell {
 	struct cuda_operands p;
 	struct dlb_cell_desc d;
+	bool gradient;
+	int64_t step;
 };
 #endif
