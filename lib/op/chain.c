@@ -66,6 +66,19 @@ void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int 
 		s->out[i] = out[i];
 }
 
+int dlb_chain_constant(struct dlb_chain *c, const void *data, const struct dlb_desc *d)
+{
+	const int to = dlb_chain_temp(c, d);
+	struct dlb_kernel *k = NULL;
+
+	if (!c->rc) {
+		const int rc = c->be->ops->constant(c->be, data, dlb_desc_bytes(d), &k, c->err);
+
+		dlb_chain_add(c, rc, k, NULL, 0, &to, 1);
+	}
+	return to;
+}
+
 static struct dlb_map_desc map_desc(const struct dlb_map *m, const struct dlb_desc *out)
 {
 	return (struct dlb_map_desc){

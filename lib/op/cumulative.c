@@ -1,14 +1,10 @@
 /* CumSum and CumProd: running sums and products along an axis, including the current element or not
  * (exclusive), from the start or from the end (reverse). The gradient of a running sum is the running sum in
- * the other direction. The gradient of a running product (CumProdGrad: dy, x, axis) does not divide, so
- * zeros need no special case:
- *     dx[k] = p[k] s[k],  p[k] = x[0] .. x[k-1],  s[k] = dy[k] + x[k+1] s[k+1]    (exclusive: s[k] = dy[k+1] + x[k+1] s[k+1]) */
+ * the other direction; CumProdGrad (dy, x, axis) is that of a running product. */
 #include "op/op_util.h"
 
-struct running { enum dlb_dtype type; int64_t outer, n, inner; bool exclusive, reverse; };
-
 /* `input` holds the axis. */
-static int parse(const struct dlb_op_io *io, int input, struct running *s, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, int input, struct dlb_scan_desc *s, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 	int64_t axis = 0;
@@ -19,7 +15,7 @@ static int parse(const struct dlb_op_io *io, int input, struct running *s, struc
 	a = dlb_axis(io, axis, x->n_dims, err);
 	if (a < 0)
 		return -1;
-	*s = (struct running){ .type = x->dtype,
+	*s = (struct dlb_scan_desc){ .dtype = x->dtype,
 			       .outer = dlb_desc_range(x, 0, a),
 			       .n = x->dim[a],
 			       .inner = dlb_desc_range(x, a + 1, x->n_dims),
@@ -30,87 +26,36 @@ static int parse(const struct dlb_op_io *io, int input, struct running *s, struc
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct running s;
+	struct dlb_scan_desc s;
 
 	if (parse(io, 1, &s, err))
 		return -1;
-	if (s.type == DLB_BOOL)
+	if (s.dtype == DLB_BOOL)
 		return dlb_op_fail(io, err, "the input is of type bool, not a number");
 	return dlb_infer_same(io, err);
 }
 
-/* The index of element k, counted in the operator's direction, of line l of outer * inner lines. */
-static int64_t place(const struct running *s, int64_t l, int64_t k)
-{
-	return (l / s->inner * s->n + (s->reverse ? s->n - 1 - k : k)) * s->inner + l % s->inner;
-}
-
-static void run_reals(const struct running *s, const struct dlb_run *r, bool product)
-{
-	for (int64_t l = 0; l < s->outer * s->inner; l++) {
-		double sum = product;
-
-		for (int64_t k = 0; k < s->n; k++) {
-			const int64_t at = place(s, l, k);
-			const double v = dlb_value_real(r->in[0], s->type, at),
-				     next = product ? sum * v : sum + v;
-
-			dlb_value_set(r->out[0], s->type, at, s->exclusive ? sum : next);
-			sum = next;
-		}
-	}
-}
-
-static void run_ints(const struct running *s, const struct dlb_run *r, bool product)
-{
-	for (int64_t l = 0; l < s->outer * s->inner; l++) {
-		uint64_t sum = product;
-
-		for (int64_t k = 0; k < s->n; k++) {
-			const int64_t at = place(s, l, k);
-			const uint64_t v = (uint64_t)dlb_value_int(r->in[0], s->type, at),
-				       next = product ? sum * v : sum + v;
-
-			dlb_value_set_int(r->out[0], s->type, at, (int64_t)(s->exclusive ? sum : next));
-			sum = next;
-		}
-	}
-}
-
-static void run_sum(const void *ctx, const struct dlb_run *r)
-{
-	const struct running *s = ctx;
-
-	(dlb_dtype_is_float(s->type) ? run_reals : run_ints)(s, r, false);
-}
-
-static void run_product(const void *ctx, const struct dlb_run *r)
-{
-	const struct running *s = ctx;
-
-	(dlb_dtype_is_float(s->type) ? run_reals : run_ints)(s, r, true);
-}
-
-static int host(struct dlb_backend *be, const struct dlb_op_io *io, int axis, dlb_host_fn run,
+static int scan(struct dlb_backend *be, const struct dlb_op_io *io, int axis, enum dlb_scan_fn fn,
 		struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct running s;
+	struct dlb_scan_desc s;
 
 	if (parse(io, axis, &s, err))
 		return -1;
-	return be->ops->host(be, run, &s, sizeof s, 0, k, err);
+	s.fn = fn;
+	return be->ops->scan(be, &s, k, err);
 }
 
 static int sum_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		      struct dlb_error *err)
 {
-	return host(be, io, 1, run_sum, k, err);
+	return scan(be, io, 1, DLB_SCAN_SUM, k, err);
 }
 
 static int product_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			  struct dlb_error *err)
 {
-	return host(be, io, 1, run_product, k, err);
+	return scan(be, io, 1, DLB_SCAN_PRODUCT, k, err);
 }
 
 static double flops(const struct dlb_op_io *io)
@@ -142,47 +87,17 @@ static int product_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct running s;
+	struct dlb_scan_desc s;
 
 	if (parse(io, 2, &s, err) || dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err))
 		return -1;
 	return dlb_infer_same(io, err);
 }
 
-static void run_grad(const void *ctx, const struct dlb_run *r)
-{
-	const struct running *s = ctx;
-
-	for (int64_t l = 0; l < s->outer * s->inner; l++) {
-		double sum = 0, before = 1;
-
-		for (int64_t k = s->n - 1; k >= 0; k--) {		/* s[k], then multiplied by p[k] */
-			const double x = k + 1 < s->n ?
-						 dlb_value_real(r->in[1], s->type, place(s, l, k + 1)) :
-						 0;
-			const int64_t from = s->exclusive ? k + 1 : k;
-
-			sum = (from < s->n ? dlb_value_real(r->in[0], s->type, place(s, l, from)) : 0) +
-			      x * sum;
-			((double *)r->scratch)[k] = sum;
-		}
-		for (int64_t k = 0; k < s->n; k++) {
-			const int64_t at = place(s, l, k);
-
-			dlb_value_set(r->out[0], s->type, at, before * ((double *)r->scratch)[k]);
-			before *= dlb_value_real(r->in[1], s->type, at);
-		}
-	}
-}
-
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	struct running s;
-
-	if (parse(io, 2, &s, err))
-		return -1;
-	return be->ops->host(be, run_grad, &s, sizeof s, (size_t)s.n * sizeof(double) + 64, k, err);
+	return scan(be, io, 2, DLB_SCAN_PRODUCT_GRAD, k, err);
 }
 
 const struct dlb_op_class dlb_op_CumSum = { .name = "CumSum",

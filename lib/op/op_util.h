@@ -114,6 +114,8 @@ struct dlb_map { enum dlb_map_fn fn; int n_in; double alpha, beta; };
 struct dlb_chain;
 struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
 int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
+/* A temporary with these bytes, like d, at each run. `data` is copied. */
+int dlb_chain_constant(struct dlb_chain *c, const void *data, const struct dlb_desc *d);
 /* Appends the kernel that a prepare call returned in *k with status rc. */
 void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out,
 		   int n_out);

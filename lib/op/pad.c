@@ -1,11 +1,11 @@
 /* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[,
  * axes]]; mode), which sums for each input element the gradients of its copies.
  *
- * Padding with zeros is a strided copy. Otherwise a table gives, for each index along each dimension of y,
- * the index of x that is copied; the table of the last dimension fills rows of y. */
+ * Padding with zeros is a strided copy. Otherwise lists give, for each index along each dimension of y, the index
+ * of x that is copied, if any. */
 #include "op/op_util.h"
+#include "op/tap_list.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum mode { CONSTANT, EDGE, REFLECT, WRAP, N_MODES };
@@ -20,13 +20,6 @@ struct pad {
 	bool value_is_input;
 	_Alignas(8) unsigned char value[8];		/* one element */
 };
-/* Kernel data: from[first[d] + i] is the index into x times its stride for index i of y
- * along dimension d; -1: none. */
-struct pad_plan {
-	struct pad p;
-	int64_t rows, first[DLB_MAX_DIMS], from[];
-};
-
 /* -- reading the vertex -- */
 
 static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_error *err)
@@ -129,7 +122,7 @@ static int center_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* -- by tables -- */
+/* -- by lists -- */
 
 /* The element of n, at index i relative to the input's first one, that is copied; -1: none. Reflections
  * do not repeat the border. */
@@ -148,117 +141,56 @@ static int64_t source(enum mode mode, int64_t i, int64_t n)
 	return i < n ? i : period - i;
 }
 
-static struct pad_plan *make_plan(const struct pad *p, size_t *bytes)
+/* Taps of each index of y along dimension d; backwards: of each index of x, those of its copies. */
+static void make_list(const struct pad *p, int d, bool backward, struct dlb_tap_list *to)
 {
-	int64_t n = 0, stride = 1;
-	struct pad_plan *t;
+	struct dlb_tap_list l;
 
-	for (int d = 0; d < p->n_dims; d++)
-		n += p->y[d];
-	*bytes = sizeof *t + (size_t)n * sizeof *t->from;
-	t = dlb_xcalloc(1, *bytes);
-	t->p = *p;
-	t->rows = 1;
-	for (int d = p->n_dims - 1; d >= 0; d--) {
-		n -= p->y[d];
-		t->first[d] = n;
-		for (int64_t i = 0; i < p->y[d]; i++) {
-			int64_t s = source(p->mode, i - p->begin[d], p->x[d]);
+	dlb_tap_list_start(&l, p->y[d]);
+	for (int64_t i = 0; i < p->y[d]; i++) {
+		const int64_t from = source(p->mode, i - p->begin[d], p->x[d]);
 
-			t->from[n + i] = s < 0 ? -1 : s * stride;
-		}
-		stride *= p->x[d];
-		t->rows *= d < p->n_dims - 1 ? p->y[d] : 1;
+		if (from >= 0)
+			dlb_tap_list_add(&l, i, from, 1);
 	}
-	return t;
+	dlb_tap_list_end(&l);
+	if (!backward) {
+		*to = l;
+		return;
+	}
+	dlb_tap_list_transpose(&l, p->x[d], to);
+	dlb_tap_list_release(&l);
 }
 
-/* The start of the row of x that row i of y copies; -1: none. */
-static int64_t row_from(const struct pad_plan *t, int64_t i)
+/* Forwards a copy of elements and of the value, which is input 2, or p->value; backwards sums of the copies'
+ * gradients in their own type. */
+static int by_lists(struct dlb_backend *be, const struct pad *p, bool backward, struct dlb_kernel **k,
+		    struct dlb_error *err)
 {
-	int64_t at = 0;
+	const struct dlb_desc one = dlb_desc_scalar(p->type);
+	struct dlb_taps_desc d = { .in = p->type, .out = p->type, .sum = p->type, .move = !backward,
+				   .n_dims = p->n_dims };
+	struct dlb_tap_list list[DLB_MAX_DIMS] = { { 0 } };
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_kernel *sub = NULL;
+	int value = DLB_NOTHING, rc;
 
-	for (int d = t->p.n_dims - 2; d >= 0; d--) {
-		int64_t s = t->from[t->first[d] + i % t->p.y[d]];
-
-		if (s < 0)
-			return -1;
-		at += s;
-		i /= t->p.y[d];
+	for (int i = 0; i < p->n_dims; i++) {
+		d.x[i] = backward ? p->y[i] : p->x[i];
+		d.y[i] = backward ? p->x[i] : p->y[i];
+		if (p->x[i] == p->y[i] && !p->begin[i])
+			continue;
+		make_list(p, i, backward, &list[i]);
+		d.tap[i] = list[i].tap;
+		d.end[i] = list[i].end;
 	}
-	return at;
-}
-
-#define ROW(type) \
-	for (int64_t j = 0; j < n; j++) \
-	((type *)y)[j] = at < 0 || from[j] < 0 ? *(const type *)value : ((const type *)x)[at + from[j]]
-
-static void run(const void *ctx, const struct dlb_run *r)
-{
-	const struct pad_plan *t = ctx;
-	const int last = t->p.n_dims - 1;
-	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0,
-		      *from = last < 0 ? &zero : t->from + t->first[last];
-	const size_t size = dlb_dtype_bytes(t->p.type);
-	const void *x = r->in[0];
-	_Alignas(8) unsigned char value[8];
-
-	memcpy(value, t->p.value_is_input ? r->in[2] : t->p.value, size);
-	for (int64_t i = 0; i < t->rows; i++) {
-		const int64_t at = row_from(t, i);
-		char *y = (char *)r->out[0] + (size_t)(i * n) * size;
-
-		switch (size) {
-		case 1:
-			ROW(uint8_t);
-			break;
-		case 2:
-			ROW(uint16_t);
-			break;
-		case 4:
-			ROW(uint32_t);
-			break;
-		default:
-			ROW(uint64_t);
-			break;
-		}
-	}
-}
-
-#define ADD_ROW(type) \
-	for (int64_t j = 0; j < n; j++) \
-		((type *)r->out[0])[at + from[j]] += ((const type *)r->in[0])[i * n + j]
-
-static void grad_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct pad_plan *t = ctx;
-	const int last = t->p.n_dims - 1;
-	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0,
-		      *from = last < 0 ? &zero : t->from + t->first[last];
-	int64_t count = 1;
-
-	for (int d = 0; d <= last; d++)
-		count *= t->p.x[d];
-	memset(r->out[0], 0, (size_t)count * dlb_dtype_bytes(t->p.type));
-	for (int64_t i = 0; i < t->rows; i++) {
-		const int64_t at = row_from(t, i);
-
-		if (t->p.type == DLB_F32)
-			ADD_ROW(float);
-		else
-			ADD_ROW(double);
-	}
-}
-
-static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, struct dlb_kernel **k,
-		   struct dlb_error *err)
-{
-	size_t bytes;
-	struct pad_plan *t = make_plan(p, &bytes);
-	int rc = be->ops->host(be, fn, t, bytes, 0, k, err);
-
-	free(t);
-	return rc;
+	if (!backward && p->mode == CONSTANT)
+		value = p->value_is_input ? DLB_IN(2) : dlb_chain_constant(c, p->value, &one);
+	rc = be->ops->taps(be, &d, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0), value), 2, DLB_REFS(DLB_OUT(0)), 1);
+	for (int i = 0; i < p->n_dims; i++)
+		dlb_tap_list_release(&list[i]);
+	return dlb_chain_finish(c, k);
 }
 
 /* -- by strides -- */
@@ -316,7 +248,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	if (p.mode == CONSTANT && !p.value_is_input && is_zero(&p))
 		return zeros(be, io, &p, false, k, err);
-	return prepare(be, run, &p, k, err);
+	return by_lists(be, &p, false, k, err);
 }
 
 static int center_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
@@ -395,7 +327,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		return zeros(be, io, &p, true, k, err);
 	if (p.type != DLB_F32 && p.type != DLB_F64)
 		return DLB_NO_KERNEL;
-	return prepare(be, grad_run, &p, k, err);
+	return by_lists(be, &p, true, k, err);
 }
 
 static double no_flops(const struct dlb_op_io *io)

@@ -302,76 +302,53 @@ static int prod_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-struct products {
-	enum dlb_dtype type;
-	int n_kept, n_reduced;			/* numbers of dimensions */
-	int64_t kept[DLB_MAX_DIMS], kept_stride[DLB_MAX_DIMS], reduced[DLB_MAX_DIMS],
-		reduced_stride[DLB_MAX_DIMS];
-};
-
-/* Offset of element i, in row-major order, of dimensions dim[0 .. n). */
-static int64_t offset_of(int64_t i, int n, const int64_t *dim, const int64_t *stride)
+/* x's dimensions in the order kept, reduced: loops of a copy from it, and back. */
+static int kept_first(const struct dlb_desc *x, int64_t axes, int64_t *dim, int64_t *stride)
 {
-	int64_t at = 0;
+	int64_t all[DLB_MAX_DIMS];
+	int n = 0;
 
-	for (int d = n - 1; d >= 0; i /= dim[d--])
-		at += i % dim[d] * stride[d];
-	return at;
+	dlb_desc_strides(x, all);
+	for (int reduced = 0; reduced < 2; reduced++)
+		for (int i = 0; i < x->n_dims; i++)
+			if ((axes >> i & 1) == reduced) {
+				dim[n] = x->dim[i];
+				stride[n++] = all[i];
+			}
+	return n;
 }
 
-static int64_t product_of(const int64_t *dim, int n)
-{
-	int64_t count = 1;
-
-	for (int i = 0; i < n; i++)
-		count *= dim[i];
-	return count;
-}
-
-static void prod_grad_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct products *p = ctx;
-	const int64_t n = product_of(p->reduced, p->n_reduced);
-	double *before = r->scratch;
-
-	for (int64_t g = 0, groups = product_of(p->kept, p->n_kept); g < groups; g++) {
-		const int64_t base = offset_of(g, p->n_kept, p->kept, p->kept_stride);
-		double product = 1;
-
-		for (int64_t i = 0; i < n; i++) {
-			before[i] = product;
-			product *= dlb_value_real(r->in[1], p->type,
-						  base + offset_of(i, p->n_reduced, p->reduced,
-								   p->reduced_stride));
-		}
-		product = dlb_value_real(r->in[0], p->type, g);
-		for (int64_t i = n - 1; i >= 0; i--) {
-			const int64_t at = base + offset_of(i, p->n_reduced, p->reduced, p->reduced_stride);
-
-			dlb_value_set(r->out[0], p->type, at, before[i] * product);
-			product *= dlb_value_real(r->in[1], p->type, at);
-		}
-	}
-}
-
+/* Lines of reduced elements are made contiguous, and the result is put back. */
 static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			    struct dlb_error *err)
 {
-	const struct dlb_desc *x = &io->out[0];
 	const int64_t axes = dlb_io_int(io, "axes", 0);
-	struct products p = { .type = x->dtype };
-	int64_t stride[DLB_MAX_DIMS];
+	int64_t dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], packed[DLB_MAX_DIMS];
+	const int n_dims = kept_first(&io->out[0], axes, dim, stride);
+	const struct dlb_desc x = dlb_desc_make(io->out[0].dtype, n_dims, dim);
+	const int64_t n = dlb_desc_count(&x), lines = dlb_desc_count(&io->in[0]);
+	const struct dlb_scan_desc d = { .fn = DLB_SCAN_OTHERS,
+					 .dtype = x.dtype,
+					 .outer = lines,
+					 .n = lines ? n / lines : 0,
+					 .inner = 1 };
+	struct dlb_strided s = { .in = &io->in[1], .out = &x, .n_dims = n_dims, .dim = dim,
+				 .in_stride = stride, .out_stride = packed };
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_kernel *move = NULL, *scan = NULL, *back = NULL;
+	const int from = dlb_chain_temp(c, &x), to = dlb_chain_temp(c, &x);
+	int rc;
 
-	dlb_desc_strides(x, stride);
-	for (int i = 0; i < x->n_dims; i++) {
-		const bool reduced = axes >> i & 1;
-		int *n = reduced ? &p.n_reduced : &p.n_kept;
-
-		(reduced ? p.reduced : p.kept)[*n] = x->dim[i];
-		(reduced ? p.reduced_stride : p.kept_stride)[(*n)++] = stride[i];
-	}
-	return be->ops->host(be, prod_grad_run, &p, sizeof p,
-			     (size_t)product_of(p.reduced, p.n_reduced) * sizeof(double) + 64, k, err);
+	dlb_desc_strides(&x, packed);
+	rc = dlb_kernel_strided(be, &s, &move, err);
+	dlb_chain_add(c, rc, move, DLB_REFS(DLB_IN(1)), 1, DLB_REFS(from), 1);
+	rc = rc ? rc : be->ops->scan(be, &d, &scan, err);
+	dlb_chain_add(c, rc, scan, DLB_REFS(DLB_IN(0), from), 2, DLB_REFS(to), 1);
+	s = (struct dlb_strided){ .in = &x, .out = &io->out[0], .n_dims = n_dims, .dim = dim,
+				  .in_stride = packed, .out_stride = stride };
+	rc = rc ? rc : dlb_kernel_strided(be, &s, &back, err);
+	dlb_chain_add(c, rc, back, DLB_REFS(to), 1, DLB_REFS(DLB_OUT(0)), 1);
+	return dlb_chain_finish(c, k);
 }
 
 #define REDUCE(n, kern) \

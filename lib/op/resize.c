@@ -7,24 +7,11 @@
  * sizes)) the same taps scatter instead of gather.
  * Cubic: R. Keys, Cubic Convolution Interpolation, IEEE TASSP 29(6), 1981. */
 #include "op/op_util.h"
+#include "op/tap_list.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* from -1: outside the input (tf_crop_and_resize) */
-struct tap { int64_t from; double w; };
-struct resize_plan {
-	enum dlb_dtype type;
-	int n_dims;
-	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], most;		/* most: elements of the largest
-								 * intermediate tensor */
-	int64_t first[DLB_MAX_DIMS], taps[DLB_MAX_DIMS];	/* index in tap[] of the axis's first
-								 * tap; taps per output element */
-	double extrapolation;
-	bool any_outside;
-	struct tap tap[];
-};
 
 enum mode { NEAREST, LINEAR, CUBIC };
 enum coordinates {
@@ -285,19 +272,18 @@ static int64_t count_taps(const struct request *q, int axis)
 	return q->mode == NEAREST ? 1 : 2 * (int64_t)fmin(ceil(half / sharpness(q, axis)), 1 << 30);
 }
 
-/* The taps of an output element at coordinate v of n inputs. Those outside use the nearest input,
- * or weight 0 with exclude. */
-static void make_taps(const struct request *q, int axis, double v, int64_t n, int64_t n_taps, struct tap *t)
+/* Adds the taps of output element i, at coordinate v of n inputs; `t` has space for them. Those outside use the
+ * nearest input, or weight 0 with exclude. False: the element is outside the input (tf_crop_and_resize). */
+static bool add_taps(const struct request *q, int axis, int64_t i, double v, int64_t n, int64_t n_taps,
+		     struct dlb_tap *t, struct dlb_tap_list *l)
 {
 	const double s = sharpness(q, axis), last = (double)(n - 1);
 	const double base = q->mode == NEAREST ? nearest(q->rounding, v) :
 						 floor(v) + 1 - (double)(n_taps / 2);
 	double sum = 0;
 
-	if (q->coordinates == CROP && !(v >= 0 && v <= last)) {
-		t[0].from = -1;
-		return;
-	}
+	if (q->coordinates == CROP && !(v >= 0 && v <= last))
+		return false;
 	for (int64_t k = 0; k < n_taps; k++) {
 		const double at = base + (double)k, d = (v - at) * s;
 
@@ -309,148 +295,132 @@ static void make_taps(const struct request *q, int axis, double v, int64_t n, in
 	}
 	for (int64_t k = 0; k < n_taps && (q->exclude || s < 1) && sum != 0; k++)
 		t[k].w /= sum;
+	for (int64_t k = 0; k < n_taps; k++)
+		if (t[k].w != 0)
+			dlb_tap_list_add(l, i, t[k].from, t[k].w);
+	return true;
 }
 
-/* The plan with all taps, on the heap; *bytes is its size. */
-static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x,
-				     const struct request *q, const int64_t *y, size_t *bytes)
+/* The taps of all output elements of an axis of n inputs and n_out outputs, and a list with one tap for each that
+ * is inside the input. */
+static void make_lists(const struct request *q, int axis, int n_dims, int64_t n, int64_t n_out,
+		       struct dlb_tap_list *taps, struct dlb_tap_list *inside)
 {
-	struct resize_plan *p;
-	int64_t n = 0, count = 1;
+	const int64_t n_taps = count_taps(q, axis);
+	struct dlb_tap *t = dlb_xcalloc(n_out ? (size_t)n_taps : 1, sizeof *t);
 
-	for (int i = 0; i < x->n_dims; i++)
-		n += y[i] * count_taps(q, i);
-	*bytes = sizeof *p + (size_t)n * sizeof(struct tap);
-	p = dlb_xcalloc(1, *bytes);
-	p->type = x->dtype;
-	p->n_dims = x->n_dims;
-	p->extrapolation = dlb_io_real(io, "extrapolation_value", 0);
-	n = 0;
-	for (int i = 0; i < x->n_dims; i++) {
-		p->x[i] = x->dim[i];
-		p->y[i] = y[i];
-		p->first[i] = n;
-		p->taps[i] = count_taps(q, i);
-		count *= p->x[i] > p->y[i] ? p->x[i] : p->y[i];
-		for (int64_t j = 0; j < y[i]; j++, n += p->taps[i]) {
-			const double v = coordinate(q, i, x->n_dims, (double)j, (double)x->dim[i],
-						    (double)y[i]);
+	dlb_tap_list_start(taps, n_out);
+	dlb_tap_list_start(inside, n_out);
+	for (int64_t i = 0; i < n_out; i++) {
+		const double v = coordinate(q, axis, n_dims, (double)i, (double)n, (double)n_out);
 
-			make_taps(q, i, v, x->dim[i], p->taps[i], &p->tap[n]);
-			p->any_outside |= p->tap[n].from < 0;
-		}
+		if (add_taps(q, axis, i, v, n, n_taps, t, taps))
+			dlb_tap_list_add(inside, i, i, 1);
 	}
-	p->most = count;
-	return p;
+	dlb_tap_list_end(taps);
+	dlb_tap_list_end(inside);
+	free(t);
+}
+
+static bool is_plain(const struct dlb_tap_list *l, int64_t n)		/* the axis does not change */
+{
+	bool plain = l->n == n && l->n_taps == n;
+
+	for (int64_t i = 0; i < n && plain; i++)
+		plain = l->end[i] == i + 1 && l->tap[i].from == i && l->tap[i].w == 1;
+	return plain;
 }
 
 /* -- kernels -- */
 
-static bool is_plain(const struct resize_plan *p, int axis)		/* the axis does not change */
+/* The lists of all axes. */
+struct lists { struct dlb_tap_list taps[DLB_MAX_DIMS], inside[DLB_MAX_DIMS]; bool plain[DLB_MAX_DIMS]; };
+
+/* Appends one axis: d is (.., n, ..), of type d->dtype at `in`; the result has n_out there, and type `to`. */
+static void pass(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_tap_list *l, int axis,
+		 struct dlb_desc *d, enum dlb_dtype to, const int *in, const int *out, struct dlb_error *err)
 {
-	const struct tap *t = &p->tap[p->first[axis]];
+	const int64_t outer = dlb_desc_range(d, 0, axis), inner = dlb_desc_range(d, axis + 1, d->n_dims);
+	const struct dlb_taps_desc t = { .in = d->dtype,
+					 .out = to,
+					 .sum = DLB_F64,
+					 .n_dims = inner == 1 ? 2 : 3,
+					 .x = { outer, d->dim[axis], inner },
+					 .y = { outer, l->n, inner },
+					 .tap = { NULL, l->tap },
+					 .end = { NULL, l->end } };
+	struct dlb_kernel *k = NULL;
+	const int rc = be->ops->taps(be, &t, &k, err);
 
-	if (p->x[axis] != p->y[axis])
-		return false;
-	for (int64_t i = 0; i < p->y[axis]; i++) {
-		double sum = 0;
+	dlb_chain_add(c, rc, k, DLB_REFS(*in, DLB_NOTHING), 2, out, 1);
+	d->dim[axis] = l->n;
+	d->dtype = to;
+}
 
-		for (int64_t k = 0; k < p->taps[axis]; k++, t++) {
-			if (t->w != 0 && (t->w != 1 || t->from != i))
-				return false;
-			sum += t->w;
-		}
-		if (sum != 1)
-			return false;
+/* Appends the copy of those elements of d, at `in`, that are inside the input; the others get the value. */
+static void extrapolate(struct dlb_chain *c, struct dlb_backend *be, const struct lists *l,
+			const struct dlb_desc *d, double value, int in, struct dlb_error *err)
+{
+	const struct dlb_desc one = dlb_desc_scalar(d->dtype);
+	struct dlb_taps_desc t = { .in = d->dtype, .out = d->dtype, .move = true, .n_dims = d->n_dims };
+	_Alignas(8) unsigned char element[8];
+	struct dlb_kernel *k = NULL;
+
+	for (int i = 0; i < d->n_dims; i++) {
+		t.x[i] = t.y[i] = d->dim[i];
+		t.tap[i] = l->inside[i].tap;
+		t.end[i] = l->inside[i].end;
 	}
-	return true;
+	dlb_value_set(element, d->dtype, 0, value);
+	const int from = dlb_chain_constant(c, element, &one), rc = be->ops->taps(be, &t, &k, err);
+
+	dlb_chain_add(c, rc, k, DLB_REFS(in, from), 2, DLB_REFS(DLB_OUT(0)), 1);
 }
 
-/* Resizes one axis in double: (outer, nx, inner) to (outer, ny, inner); backward: from ny to nx. */
-static void pass(const struct resize_plan *p, int axis, int64_t outer, int64_t inner, const double *in,
-		 double *out, bool backward)
+/* All axes that change, in double between the first and the last. Backwards, in reverse order, by the same taps. */
+static int resize(struct dlb_backend *be, const struct dlb_op_io *io, const struct lists *l, bool backward,
+		  struct dlb_kernel **k, struct dlb_error *err)
 {
-	const int64_t nx = p->x[axis], ny = p->y[axis], taps = p->taps[axis];
+	const int n = io->in[0].n_dims;
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_desc d = io->in[0];
+	bool outside = false;
+	int left = 0, from = DLB_IN(0);
 
-	memset(out, 0, (size_t)(outer * (backward ? nx : ny) * inner) * sizeof *out);
-	for (int64_t o = 0; o < outer; o++)
-		for (int64_t i = 0; i < ny; i++)
-			for (int64_t k = 0; k < taps; k++) {
-				const struct tap t = p->tap[p->first[axis] + i * taps + k];
-				const int64_t a = (o * nx + t.from) * inner, b = (o * ny + i) * inner;
-
-				if (t.w == 0)
-					continue;
-				for (int64_t j = 0; j < inner; j++) {
-					if (backward)
-						out[a + j] += t.w * in[b + j];
-					else
-						out[b + j] += t.w * in[a + j];
-				}
-			}
-}
-
-static bool outside(const struct resize_plan *p, int64_t at)
-{
-	for (int d = p->n_dims - 1; d >= 0; d--) {
-		if (p->tap[p->first[d] + at % p->y[d] * p->taps[d]].from < 0)
-			return true;
-		at /= p->y[d];
+	for (int i = 0; i < n; i++) {
+		left += !l->plain[i];
+		outside |= !backward && l->inside[i].n_taps < l->inside[i].n;
 	}
-	return false;
-}
+	if (!left)
+		dlb_chain_copy(c, from, DLB_OUT(0), &d);
+	for (int s = 0; s < n; s++) {
+		const int axis = backward ? n - 1 - s : s;
+		struct dlb_tap_list turned = { 0 };
+		struct dlb_desc y = d;
+		int out;
 
-static int64_t product(const int64_t *d, int from, int to)
-{
-	int64_t n = 1;
-
-	for (int i = from; i < to; i++)
-		n *= d[i];
-	return n;
-}
-
-static void run_either(const struct resize_plan *p, const struct dlb_run *r, bool backward)
-{
-	double *a = r->scratch, *b = a + p->most, *swap;
-	const int64_t *from = backward ? p->y : p->x, *to = backward ? p->x : p->y;
-	int64_t now[DLB_MAX_DIMS], n = product(from, 0, p->n_dims), m = product(to, 0, p->n_dims);
-
-	for (int64_t i = 0; i < n; i++)
-		a[i] = backward && p->any_outside && outside(p, i) ? 0 : dlb_real_get(r->in[0], p->type, i);
-	memcpy(now, from, sizeof now);
-	for (int s = 0; s < p->n_dims; s++) {
-		int d = backward ? p->n_dims - 1 - s : s;
-
-		if (is_plain(p, d))
+		if (l->plain[axis])
 			continue;
-		pass(p, d, product(now, 0, d), product(now, d + 1, p->n_dims), a, b, backward);
-		now[d] = to[d];
-		swap = a;
-		a = b;
-		b = swap;
+		y.dtype = --left ? DLB_F64 : io->out[0].dtype;
+		y.dim[axis] = backward ? io->out[0].dim[axis] : l->taps[axis].n;
+		out = left || outside ? dlb_chain_temp(c, &y) : DLB_OUT(0);
+		if (backward)
+			dlb_tap_list_transpose(&l->taps[axis], y.dim[axis], &turned);
+		pass(c, be, backward ? &turned : &l->taps[axis], axis, &d, y.dtype, &from, &out, err);
+		dlb_tap_list_release(&turned);
+		from = out;
 	}
-	for (int64_t i = 0; i < m; i++)
-		dlb_real_set(r->out[0], p->type, i,
-			     !backward && p->any_outside && outside(p, i) ? p->extrapolation : a[i]);
-}
-
-static void forward(const void *ctx, const struct dlb_run *r)
-{
-	run_either(ctx, r, false);
-}
-
-static void backward(const void *ctx, const struct dlb_run *r)
-{
-	run_either(ctx, r, true);
+	if (outside)
+		extrapolate(c, be, l, &d, dlb_io_real(io, "extrapolation_value", 0), from, err);
+	return dlb_chain_finish(c, k);
 }
 
 static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_desc *x, int first,
-		   dlb_host_fn fn, struct dlb_kernel **k, struct dlb_error *err)
+		   bool backward, struct dlb_kernel **k, struct dlb_error *err)
 {
 	int64_t y[DLB_MAX_DIMS], between[DLB_MAX_DIMS];
+	struct lists *l;
 	struct request q;
-	struct resize_plan *p;
-	size_t bytes;
 	int rc;
 
 	if (ask(io, x, first, &q, y, err))
@@ -459,9 +429,17 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const str
 		between[i] = x->dim[i] > y[i] ? x->dim[i] : y[i];
 	if (dlb_checked_count(between, x->n_dims) < 0)
 		return dlb_op_fail(io, err, "too large");
-	p = make_plan(io, x, &q, y, &bytes);
-	rc = be->ops->host(be, fn, p, bytes, 2 * (size_t)p->most * sizeof(double) + 64, k, err);
-	free(p);
+	l = dlb_xcalloc(1, sizeof *l);
+	for (int i = 0; i < x->n_dims; i++) {
+		make_lists(&q, i, x->n_dims, x->dim[i], y[i], &l->taps[i], &l->inside[i]);
+		l->plain[i] = is_plain(&l->taps[i], x->dim[i]);
+	}
+	rc = resize(be, io, l, backward, k, err);
+	for (int i = 0; i < x->n_dims; i++) {
+		dlb_tap_list_release(&l->taps[i]);
+		dlb_tap_list_release(&l->inside[i]);
+	}
+	free(l);
 	return rc;
 }
 
@@ -481,7 +459,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	return prepare(be, io, &io->in[0], 1, forward, k, err);
+	return prepare(be, io, &io->in[0], 1, false, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -521,7 +499,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
-	return prepare(be, io, &io->out[0], 2, backward, k, err);
+	return prepare(be, io, &io->out[0], 2, true, k, err);
 }
 
 static double flops(const struct dlb_op_io *io)

@@ -2,9 +2,9 @@
  * inverse, so the gradient is the same reversal of dy. */
 #include "op/op_util.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-struct reversal { int64_t first, second, inner; bool time_second; size_t size; enum dlb_dtype len_type; };
+struct reversal { int64_t first, second, inner; bool time_second; };
 
 /* The batch and time axes are 0 and 1, or 1 and 0. */
 static int parse(const struct dlb_op_io *io, struct reversal *r, struct dlb_error *err)
@@ -19,45 +19,82 @@ static int parse(const struct dlb_op_io *io, struct reversal *r, struct dlb_erro
 	*r = (struct reversal){ .first = x->dim[0],
 				.second = x->dim[1],
 				.inner = dlb_desc_range(x, 2, x->n_dims),
-				.time_second = time == 1,
-				.size = dlb_dtype_bytes(x->dtype),
-				.len_type = lens->dtype };
+				.time_second = time == 1 };
 	return 0;
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct reversal r;
+	struct reversal r = { 0 };
 
 	return parse(io, &r, err) ? -1 : dlb_infer_same(io, err);
 }
 
-static void run(const void *ctx, const struct dlb_run *run)
+/* Constants for the pieces (first, second): own index; that of the reversal less the part from the length. */
+static void tabulate(struct dlb_chain *c, const struct reversal *r, const struct dlb_desc *pieces, int *own,
+		     int *reversed, int *time)
 {
-	const struct reversal *r = ctx;
-	const size_t piece = (size_t)r->inner * r->size;
-	const int64_t steps = r->time_second ? r->second : r->first;
+	const int64_t n = r->first * r->second, step = r->time_second ? 1 : r->second;
+	int64_t *table = dlb_xcalloc(3 * (size_t)n + 1, sizeof *table);
 
-	for (int64_t i = 0; i < r->first; i++)
-		for (int64_t j = 0; j < r->second; j++) {
-			int64_t n = r->time_second ? i : j, t = r->time_second ? j : i;
-			int64_t len = dlb_value_int(run->in[1], r->len_type, n);
-			int64_t from = len <= steps && t < len ? len - 1 - t : t;
-			int64_t at = r->time_second ? n * r->second + from : from * r->second + n;
+	for (int64_t i = 0; i < n; i++) {
+		const int64_t t = r->time_second ? i % r->second : i / r->second;
 
-			memcpy((char *)run->out[0] + (size_t)(i * r->second + j) * piece,
-			       (const char *)run->in[0] + (size_t)at * piece, piece);
-		}
+		table[i] = i;
+		table[n + i] = i - (2 * t + 1) * step;
+		table[2 * n + i] = t;
+	}
+	*own = dlb_chain_constant(c, table, pieces);
+	*reversed = dlb_chain_constant(c, table + n, pieces);
+	*time = dlb_chain_constant(c, table + 2 * n, pieces);
+	free(table);
 }
 
+/* Piece (i, j) of y is one of x: the list of their indices is computed from the lengths. */
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	struct reversal r;
+	struct reversal r = { 0 };
 
 	if (parse(io, &r, err))
 		return -1;
-	return be->ops->host(be, run, &r, sizeof r, 0, k, err);
+	const int64_t steps = r.time_second ? r.second : r.first, step = r.time_second ? 1 : r.second,
+		      samples = r.time_second ? r.first : r.second;
+	const struct dlb_desc one = dlb_desc_scalar(DLB_I64), plain = dlb_desc_1d(DLB_I64, samples),
+			      len = dlb_desc_make(DLB_I64, 2, r.time_second ? (int64_t[]){ samples, 1 } :
+									      (int64_t[]){ 1, samples }),
+			      piece = dlb_desc_make(DLB_I64, 2, (int64_t[]){ r.first, r.second });
+	struct dlb_desc fits = len, is = piece;
+	const struct dlb_index_desc d = {
+		.dtype = io->in[0].dtype, .index = DLB_I64, .fn = DLB_INDEX_TAKE, .nd = true, .depth = 1,
+		.x = dlb_desc_make(io->in[0].dtype, 2, (int64_t[]){ r.first * r.second, r.inner }),
+		.at = dlb_desc_make(DLB_I64, 2, (int64_t[]){ r.first * r.second, 1 }), .width = r.inner
+	};
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_kernel *take = NULL;
+	int own, reversed, time, rc;
+
+	fits.dtype = is.dtype = DLB_BOOL;
+	tabulate(c, &r, &piece, &own, &reversed, &time);
+	const int lens = dlb_chain_temp(c, &len), scaled = dlb_chain_temp(c, &len), ok = dlb_chain_temp(c, &fits),
+		  before = dlb_chain_temp(c, &is), both = dlb_chain_temp(c, &is), from = dlb_chain_temp(c, &piece),
+		  index = dlb_chain_temp(c, &piece), most = dlb_chain_constant(c, &steps, &one),
+		  by = dlb_chain_constant(c, &step, &one);
+
+	dlb_chain_cast(c, DLB_IN(1), &io->in[1], lens, &plain);
+#define MAP2(fn, a, da, b, db, to, dto) \
+	dlb_chain_map(c, DLB_MAP(fn, 2), DLB_REFS(a, b), (const struct dlb_desc *const[]){ da, db }, to, dto)
+	MAP2(less_or_equal, lens, &len, most, &one, ok, &fits);
+	MAP2(less, time, &piece, lens, &len, before, &is);
+	MAP2(and, before, &is, ok, &fits, both, &is);
+	MAP2(mul, lens, &len, by, &one, scaled, &len);
+	MAP2(add, reversed, &piece, scaled, &len, from, &piece);
+#undef MAP2
+	dlb_chain_map(c, DLB_MAP(where, 3), DLB_REFS(both, from, own),
+		      (const struct dlb_desc *const[]){ &is, &piece, &piece }, index, &piece);
+	rc = be->ops->index(be, &d, &take, err);
+	dlb_chain_add(c, rc, take, DLB_REFS(DLB_IN(0), index), 2, DLB_REFS(DLB_OUT(0)), 1);
+	return dlb_chain_finish(c, k);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)

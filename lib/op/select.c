@@ -3,13 +3,9 @@
  * the indices of its values. */
 #include "op/op_util.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* One axis: (outer, n, inner) to (outer, m, inner). */
-struct select { enum dlb_dtype type; int64_t outer, n, inner, m; bool largest, last; };
-
-static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct select *s, int *axis,
+static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct dlb_select_desc *s, int *axis,
 		      struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
@@ -17,7 +13,7 @@ static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct sele
 	*axis = dlb_axis(io, dlb_io_int(io, "axis", otherwise), x->n_dims, err);
 	if (*axis < 0)
 		return -1;
-	*s = (struct select){ .type = x->dtype, .outer = dlb_desc_range(x, 0, *axis), .n = x->dim[*axis],
+	*s = (struct dlb_select_desc){ .dtype = x->dtype, .outer = dlb_desc_range(x, 0, *axis), .n = x->dim[*axis],
 		.inner = dlb_desc_range(x, *axis + 1, x->n_dims), .m = 1 };
 	return 0;
 }
@@ -29,7 +25,7 @@ static double flops(const struct dlb_op_io *io)
 
 /* -- TopK: k is an attribute before opset 10 -- */
 
-static int topk_shape(const struct dlb_op_io *io, struct select *s, int *axis, struct dlb_error *err)
+static int topk_shape(const struct dlb_op_io *io, struct dlb_select_desc *s, int *axis, struct dlb_error *err)
 {
 	int64_t k = dlb_io_int(io, "k", -1);
 	int n = dlb_io_ints(io, 1, "k", &k, 1, err);
@@ -46,7 +42,7 @@ static int topk_shape(const struct dlb_op_io *io, struct select *s, int *axis, s
 
 static int topk_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct select s;
+	struct dlb_select_desc s;
 	int axis;
 
 	if (topk_shape(io, &s, &axis, err))
@@ -58,61 +54,18 @@ static int topk_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-struct sort_entry { double v; int64_t i; };
-
-static int down(const void *a, const void *b)
-{
-	const struct sort_entry *x = a, *y = b;
-
-	return x->v != y->v ? (x->v < y->v) - (x->v > y->v) : (x->i > y->i) - (x->i < y->i);
-}
-
-static int up(const void *a, const void *b)
-{
-	const struct sort_entry *x = a, *y = b;
-
-	return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->i > y->i) - (x->i < y->i);
-}
-
-static void topk_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct select *s = ctx;
-	size_t size = dlb_dtype_bytes(s->type);
-	struct sort_entry *e = r->scratch;
-
-	for (int64_t o = 0; o < s->outer; o++)
-		for (int64_t p = 0; p < s->inner; p++) {
-			for (int64_t i = 0; i < s->n; i++)
-				e[i] = (struct sort_entry){
-					dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i
-				};
-			qsort(e, (size_t)s->n, sizeof *e, s->largest ? down : up);
-			for (int64_t i = 0; i < s->m; i++) {
-				int64_t to = (o * s->m + i) * s->inner + p,
-					from = (o * s->n + e[i].i) * s->inner + p;
-
-				if (r->out[0])
-					memcpy((char *)r->out[0] + (size_t)to * size,
-					       (const char *)r->in[0] + (size_t)from * size, size);
-				if (r->out[1])
-					((int64_t *)r->out[1])[to] = e[i].i;
-			}
-		}
-}
-
 static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {
 	struct dlb_chain *c;
 	struct dlb_kernel *sub = NULL;
-	struct select s;
+	struct dlb_select_desc s;
 	int axis, rc;
 
 	if (topk_shape(io, &s, &axis, err))
 		return -1;
 	c = dlb_chain_new(be, err);
-	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct sort_entry) + 64, &sub,
-			   err);
+	rc = be->ops->select(be, &s, &sub, err);
 	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1,
 		      DLB_REFS(dlb_io_wants(io, 0) ? DLB_OUT(0) : DLB_NOTHING,
 			       dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING),
@@ -139,7 +92,7 @@ static int arg_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct dlb_desc y = { .dtype = DLB_I64 };
 	bool keep = dlb_io_int(io, "keepdims", 1) != 0;
-	struct select s;
+	struct dlb_select_desc s;
 	int axis;
 
 	if (split_axis(io, 0, &s, &axis, err))
@@ -153,48 +106,23 @@ static int arg_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Index of the chosen element of line (o, p). */
-static int64_t best_of(const struct select *s, const void *x, int64_t o, int64_t p)
-{
-	int64_t best = 0;
-	double value = 0;
-
-	for (int64_t i = 0; i < s->n; i++) {
-		double v = dlb_value_real(x, s->type, (o * s->n + i) * s->inner + p);
-
-		if (i == 0 || (s->largest ? v > value : v < value) || (s->last && v == value)) {
-			best = i;
-			value = v;
-		}
-	}
-	return best;
-}
-
-static void arg_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct select *s = ctx;
-
-	for (int64_t o = 0; o < s->outer; o++)
-		for (int64_t p = 0; p < s->inner; p++)
-			((int64_t *)r->out[0])[o * s->inner + p] = best_of(s, r->in[0], o, p);
-}
-
 static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		      struct dlb_error *err)
 {
-	struct select s;
+	struct dlb_select_desc s;
 	int axis;
 
 	if (split_axis(io, 0, &s, &axis, err))
 		return -1;
+	s.fn = DLB_SELECT_ARG;
 	s.largest = !strcmp(io->cls->name, "ArgMax");
 	s.last = dlb_io_int(io, "select_last_index", 0) != 0;
-	return be->ops->host(be, arg_run, &s, sizeof s, 0, k, err);
+	return be->ops->select(be, &s, k, err);
 }
 
 /* -- Hardmax: 1 at a line's largest element, else 0; before opset 13 a line is all from `axis` on -- */
 
-static int hardmax_shape(const struct dlb_op_io *io, struct select *s, struct dlb_error *err)
+static int hardmax_shape(const struct dlb_op_io *io, struct dlb_select_desc *s, struct dlb_error *err)
 {
 	int axis;
 
@@ -213,35 +141,23 @@ static int hardmax_shape(const struct dlb_op_io *io, struct select *s, struct dl
 
 static int hardmax_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct select s;
+	struct dlb_select_desc s;
 
 	return hardmax_shape(io, &s, err) ? -1 : dlb_infer_same(io, err);
-}
-
-static void hardmax_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct select *s = ctx;
-
-	memset(r->out[0], 0, (size_t)(s->outer * s->n * s->inner) * dlb_dtype_bytes(s->type));
-	for (int64_t o = 0; o < s->outer && s->n; o++)
-		for (int64_t p = 0; p < s->inner; p++)
-			dlb_value_set(r->out[0], s->type,
-				      (o * s->n + best_of(s, r->in[0], o, p)) * s->inner + p, 1);
 }
 
 static int hardmax_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			  struct dlb_error *err)
 {
-	struct select s;
+	struct dlb_select_desc s;
 
 	if (hardmax_shape(io, &s, err))
 		return -1;
-	return be->ops->host(be, hardmax_run, &s, sizeof s, 0, k, err);
+	s.fn = DLB_SELECT_HARDMAX;
+	return be->ops->select(be, &s, k, err);
 }
 
 /* -- OneHot (indices, depth, values {off, on}) -- */
-
-struct one_hot { enum dlb_dtype index, type; int64_t outer, inner, depth; };
 
 static int one_hot_axis(const struct dlb_op_io *io, struct dlb_error *err)
 {
@@ -274,36 +190,24 @@ static int one_hot_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static void one_hot_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct one_hot *h = ctx;
-	size_t size = dlb_dtype_bytes(h->type);
-	char *to = r->out[0];
-
-	for (int64_t o = 0; o < h->outer; o++)
-		for (int64_t i = 0; i < h->depth; i++)
-			for (int64_t p = 0; p < h->inner; p++, to += size) {
-				int64_t at = dlb_value_int(r->in[0], h->index, o * h->inner + p);
-
-				memcpy(to,
-				       (const char *)r->in[2] +
-					       ((at < 0 ? at + h->depth : at) == i ? size : 0),
-				       size);
-			}
-}
-
 static int one_hot_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			  struct dlb_error *err)
 {
 	int axis = one_hot_axis(io, err);
-	struct one_hot h = { .index = io->in[0].dtype, .type = io->in[2].dtype };
+	struct dlb_select_desc s = { .fn = DLB_SELECT_ONE_HOT, .index = io->in[0].dtype, .dtype = io->in[2].dtype };
+	struct dlb_kernel *sub = NULL;
+	struct dlb_chain *c;
+	int rc;
 
 	if (axis < 0)
 		return -1;
-	h.outer = dlb_desc_range(&io->out[0], 0, axis);
-	h.depth = io->out[0].dim[axis];
-	h.inner = dlb_desc_range(&io->out[0], axis + 1, io->out[0].n_dims);
-	return be->ops->host(be, one_hot_run, &h, sizeof h, 0, k, err);
+	s.outer = dlb_desc_range(&io->out[0], 0, axis);
+	s.n = io->out[0].dim[axis];
+	s.inner = dlb_desc_range(&io->out[0], axis + 1, io->out[0].n_dims);
+	c = dlb_chain_new(be, err);
+	rc = be->ops->select(be, &s, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0), DLB_IN(2)), 2, DLB_REFS(DLB_OUT(0)), 1);
+	return dlb_chain_finish(c, k);
 }
 
 #define SELECT(n, ins, most, outs, inf, grad, kern) \

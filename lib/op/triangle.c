@@ -1,7 +1,7 @@
 /* Trilu: the upper or lower triangle of the last two dimensions. Its gradient is the same triangle of dy. */
 #include "op/op_util.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 static double flops(const struct dlb_op_io *io)
 {
@@ -32,38 +32,41 @@ static int trilu_parse(const struct dlb_op_io *io, struct triangle *t, struct dl
 
 static int trilu_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct triangle t;
+	struct triangle t = { 0 };
 
 	if (trilu_parse(io, &t, err))
 		return -1;
 	return dlb_infer_same(io, err);
 }
 
-static void trilu_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct triangle *t = ctx;
-	size_t size = dlb_dtype_bytes(t->type);
-
-	for (int64_t i = 0; i < t->n * t->rows; i++)
-		for (int64_t j = 0; j < t->cols; j++) {
-			size_t at = (size_t)(i * t->cols + j) * size;
-			int64_t d = j - i % t->rows;		/* diagonal */
-
-			if (t->upper ? d >= t->k : d <= t->k)
-				memcpy((char *)r->out[0] + at, (const char *)r->in[0] + at, size);
-			else
-				memset((char *)r->out[0] + at, 0, size);
-		}
-}
-
+/* Elements are chosen by a mask, whatever their type: integers of the same size. */
 static int trilu_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			struct dlb_error *err)
 {
-	struct triangle t;
+	static const enum dlb_dtype of_size[] = { [1] = DLB_I8, [2] = DLB_I16, [4] = DLB_I32, [8] = DLB_I64 };
+	const uint64_t zero = 0;
+	struct dlb_chain *c;
+	struct triangle t = { 0 };
+	bool *mask;
 
 	if (trilu_parse(io, &t, err))
 		return -1;
-	return be->ops->host(be, trilu_run, &t, sizeof t, 0, k, err);
+	const enum dlb_dtype type = of_size[dlb_dtype_bytes(t.type)];
+	const struct dlb_desc x = dlb_desc_make(type, 3, (int64_t[]){ t.n, t.rows, t.cols }),
+			      kept = dlb_desc_make(DLB_BOOL, 2, (int64_t[]){ t.rows, t.cols }),
+			      one = dlb_desc_scalar(type);
+
+	mask = dlb_xcalloc((size_t)(t.rows * t.cols) + 1, sizeof *mask);
+	for (int64_t i = 0; i < t.rows; i++)
+		for (int64_t j = 0; j < t.cols; j++)
+			mask[i * t.cols + j] = t.upper ? j - i >= t.k : j - i <= t.k;
+	c = dlb_chain_new(be, err);
+	const int a = dlb_chain_constant(c, mask, &kept), none = dlb_chain_constant(c, &zero, &one);
+
+	dlb_chain_map(c, DLB_MAP(where, 3), DLB_REFS(a, DLB_IN(0), none),
+		      (const struct dlb_desc *const[]){ &kept, &x, &one }, DLB_OUT(0), &x);
+	free(mask);
+	return dlb_chain_finish(c, k);
 }
 
 static int trilu_gradient(struct dlb_builder *b, struct dlb_error *err)

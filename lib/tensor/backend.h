@@ -279,6 +279,50 @@ struct dlb_index_desc {
 	struct dlb_desc x, at;
 	int64_t width;
 };
+/* Elements chosen by value along one axis of (outer, n, inner). Of equal values the one with the lowest index is
+ * chosen; with `last` by ARG the highest. Indices are i64.
+ *   TOP      in {x}                            out {y|NULL, index|NULL}, both (outer, m, inner): the m largest (or
+ *                                              smallest) elements, the best one first
+ *   ARG      in {x}                            out {index (outer, inner)} of the largest or smallest element
+ *   HARDMAX  in {x}                            out {y}: 1 at the element of ARG, else 0
+ *   ONE_HOT  in {index (outer, inner), off_on} out {y}: off_on[1] at the index, else off_on[0]; of type `index`,
+ *                                              negative ones count from the end */
+enum dlb_select_fn { DLB_SELECT_TOP, DLB_SELECT_ARG, DLB_SELECT_HARDMAX, DLB_SELECT_ONE_HOT };
+struct dlb_select_desc {
+	enum dlb_select_fn fn;
+	enum dlb_dtype dtype, index;
+	int64_t outer, n, inner, m;
+	bool largest, last;
+};
+/* Sums of listed elements. Along dimension d, index i of y has the taps of tap[d] from end[d][i - 1] (0 for the
+ * first) to end[d][i]; without tap[d], which needs x[d] = y[d], only itself. An element of y is the sum over
+ * all combinations of its taps, those of the last dimension varying fastest, of the product of their weights
+ * times the element of x at their positions. Sums have type `sum`, f32 or f64. An element without taps in some
+ * dimension is in[1], of y's type, or 0 if that is absent. move: there are at most one tap, of weight 1, and any
+ * type; elements are copied. The lists are copied.  in {x, value|NULL}, out {y} */
+struct dlb_tap { int64_t from; double w; };
+struct dlb_taps_desc {
+	enum dlb_dtype in, out, sum;
+	bool move;
+	int n_dims;
+	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS];
+	const struct dlb_tap *tap[DLB_MAX_DIMS];
+	const int64_t *end[DLB_MAX_DIMS];
+};
+/* Running sums and products along one axis of (outer, n, inner), of the elements up to each one or before it
+ * (exclusive), from the start or from the end (reverse). Reals are added and multiplied in double, integers wrap
+ * around.
+ *   SUM, PRODUCT         in {x}        out {y}
+ *   PRODUCT_GRAD         in {dy, x}    out {dx}; it does not divide, so zeros need no special case:
+ *       dx[k] = p[k] s[k],  p[k] = x[0] .. x[k-1],  s[k] = dy[k] + x[k+1] s[k+1]    (exclusive: dy[k+1] + ..)
+ *   OTHERS               in {dy (outer, inner), x}   out {dx}: dy times the product of all other elements */
+enum dlb_scan_fn { DLB_SCAN_SUM, DLB_SCAN_PRODUCT, DLB_SCAN_PRODUCT_GRAD, DLB_SCAN_OTHERS };
+struct dlb_scan_desc {
+	enum dlb_scan_fn fn;
+	enum dlb_dtype dtype;
+	int64_t outer, n, inner;
+	bool exclusive, reverse;
+};
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Sums the gradients of micro-batches. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* in {x} (count of f32 or f64), out {f64 scalar in host memory}: sum of squares, added in double. */
@@ -412,6 +456,12 @@ struct dlb_backend_ops {
 		      struct dlb_error *err);
 	int (*index)(struct dlb_backend *b, const struct dlb_index_desc *d, struct dlb_kernel **k,
 		     struct dlb_error *err);
+	int (*select)(struct dlb_backend *b, const struct dlb_select_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
+	int (*taps)(struct dlb_backend *b, const struct dlb_taps_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+	int (*scan)(struct dlb_backend *b, const struct dlb_scan_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
 			  struct dlb_error *err);
 	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,

@@ -70,6 +70,12 @@ int dlb_cpu_gather(struct dlb_backend *b, const struct dlb_gather_desc *d, struc
 		   struct dlb_error *err);
 int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,
 		       struct dlb_error *err);
+int dlb_cpu_select(struct dlb_backend *b, const struct dlb_select_desc *d, struct dlb_kernel **k,
+		    struct dlb_error *err);
+int dlb_cpu_taps(struct dlb_backend *b, const struct dlb_taps_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
+int dlb_cpu_scan(struct dlb_backend *b, const struct dlb_scan_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
 int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
 		       struct dlb_error *err);
 int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k,

@@ -13,9 +13,7 @@
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
-#define CUDA_MODULES(X) \
-	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) \
-	X(pool) X(reduce) X(softmax) X(sums) X(update)
+#define CUDA_MODULES(X) X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) X(pool) X(reduce) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -107,6 +105,9 @@ PREPARE(reduce);
 PREPARE(copy);
 PREPARE(gather);
 PREPARE(index);
+PREPARE(select);
+PREPARE(taps);
+PREPARE(scan);
 PREPARE(accumulate);
 PREPARE(square_sum);
 PREPARE(update);
