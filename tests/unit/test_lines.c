@@ -1,121 +1,134 @@
-/* util/lines: all lines in order, no wait for a reader that does not read, whole lines only on a disk that
- * fills up. */
-#define _XOPEN_SOURCE 700	/* mkdtemp */
-#include <assert.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
+/* Kernels along lines, select and scan, against their definitions: short and long lines, side by side or not. */
+#include "kernels.h"
 
-#include "util/clock.h"
-#include "util/lines.h"
+struct lines { int64_t outer, n, inner; };
 
-enum { N = 20000 };
-
-static void in_order(void)
+static int64_t at(const struct lines *s, int64_t n, int64_t l, int64_t i)
 {
-	int fd = open("log", O_RDWR | O_CREAT | O_TRUNC, 0666), n = 0;
-	struct dlb_lines *l;
-	char line[32];
-	FILE *f;
+	return (l / s->inner * n + i) * s->inner + l % s->inner;
+}
 
-	assert(write(fd, "before\n", 7) == 7);
-	l = dlb_lines_new(fd, "log");
-	close(fd);				/* dlb_lines has duplicated it */
-	for (int i = 0; i < N; i++) {
-		dlb_lines_put(l, line, (size_t)snprintf(line, sizeof line, "line %d\n", i));
-		if (i % 997 == 0)
-			assert(!dlb_lines_drain(l, NULL));
+static void run(struct dlb_kernel *k, void *const *in, void *const *out)
+{
+	void *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
+
+	k->run(k, &(struct dlb_run){ .in = in, .out = out, .scratch = scratch });
+	MUST(be.ops->sync(&be, &err_));
+	dlb_kernel_free(k);
+	free(scratch);
+	n_checks++;
+}
+
+static void same(const char *what, const struct lines *s, int64_t i, double got, double want, double tolerance)
+{
+	if (fabs(got - want) <= tolerance * (1 + fabs(want)))
+		return;
+	fprintf(stderr, "%s of (%lld, %lld, %lld): element %lld is %.17g, expected %.17g\n", what, (long long)s->outer,
+		(long long)s->n, (long long)s->inner, (long long)i, got, want);
+	abort();
+}
+
+/* Whole numbers, so that many are equal; zero, when asked, is rare enough for products. */
+static void *numbers(enum dlb_dtype t, int64_t n, int range)
+{
+	void *p = dlb_xcalloc((size_t)n + 1, 8);
+
+	for (int64_t i = 0; i < n; i++)
+		dlb_value_set(p, t, i, floor(range * dlb_rng_uniform(&rng)) - range / 2);
+	return p;
+}
+
+/* The number of elements of the line that are chosen before element i. */
+static int64_t rank_of(const struct lines *s, enum dlb_dtype t, const void *x, int64_t l, int64_t i, bool largest,
+		       bool last)
+{
+	const double v = dlb_value_real(x, t, at(s, s->n, l, i));
+	int64_t rank = 0;
+
+	for (int64_t j = 0; j < s->n; j++) {
+		const double w = dlb_value_real(x, t, at(s, s->n, l, j));
+
+		rank += w == v ? (last ? j > i : j < i) : largest ? w > v : w < v;
 	}
-	assert(!dlb_lines_wrong(l, NULL));
-	dlb_lines_free(l, 100);
-	f = fopen("log", "r");
-	assert(f && fgets(line, sizeof line, f) && !strcmp(line, "before\n"));
-	for (int at; n < N && fscanf(f, "line %d\n", &at) == 1; n++)
-		assert(at == n);
-	assert(n == N && fgetc(f) == EOF);
-	fclose(f);
-	dlb_lines_free(NULL, 0);
-	assert(!dlb_lines_wrong(NULL, NULL) && !dlb_lines_drain(NULL, NULL));
+	return rank;
 }
 
-/* A pipe without a reader acts like a disk that never completes a write. */
-static void does_not_wait(void)
+static void choose(const struct lines *s, enum dlb_dtype t, enum dlb_select_fn fn, int64_t m, bool largest, bool last)
 {
-	static char line[1 << 16];
-	struct dlb_error err = { .what = "" };
-	int fd[2];
-	struct dlb_lines *l;
-	double start_s;
-	int n = 0;
+	const struct dlb_select_desc d = { .fn = fn, .dtype = t, .outer = s->outer, .n = s->n, .inner = s->inner, .m = m,
+					   .largest = largest, .last = last };
+	const int64_t lines = s->outer * s->inner;
+	void *x = numbers(t, lines * s->n, 50), *y = numbers(t, lines * s->n, 50);
+	int64_t *index = dlb_xcalloc((size_t)(lines * m) + 1, sizeof *index);
+	struct dlb_kernel *k;
 
-	memset(line, 'x', sizeof line);
-	line[sizeof line - 1] = '\n';
-	assert(!pipe(fd));
-	l = dlb_lines_new(fd[1], "the pipe");
-	for (; n < 100; n++)
-		dlb_lines_put(l, line, sizeof line);
-	assert(!dlb_lines_wrong(l, &err));
-	/* at most 64 MiB wait, besides the lines that the thread is writing */
-	for (; n < 3000 && !dlb_lines_wrong(l, &err); n++)
-		dlb_lines_put(l, line, sizeof line);
-	assert(n > 1024 && n <= 2 * 1024 + 1 && strstr(err.what, "the pipe") && strstr(err.what, "64 MiB"));
-	dlb_lines_free(l, 0);
+	MUST(be.ops->select(&be, &d, &k, &err_));
+	run(k, &x, (void *const[]){ fn == DLB_SELECT_ARG ? (void *)index : y, index });
+	for (int64_t l = 0; l < lines; l++)
+		for (int64_t i = 0; i < s->n; i++) {
+			const int64_t rank = rank_of(s, t, x, l, i, largest, last), from = at(s, s->n, l, i),
+				      to = at(s, m, l, rank);
 
-	l = dlb_lines_new(fd[1], "the pipe");
-	dlb_lines_put(l, line, sizeof line);
-	start_s = dlb_clock_s();
-	dlb_lines_free(l, 0);			/* the thread releases l */
-	assert(dlb_clock_s() - start_s < 30);
-	close(fd[0]);
-	close(fd[1]);
+			if (fn == DLB_SELECT_HARDMAX)
+				same("hardmax", s, from, dlb_value_real(y, t, from), rank == 0, 0);
+			else if (rank < m)
+				same("index", s, to, (double)index[fn == DLB_SELECT_ARG ? l : to], (double)i, 0);
+			if (fn == DLB_SELECT_TOP && rank < m)
+				same("value", s, to, dlb_value_real(y, t, to), dlb_value_real(x, t, from), 0);
+		}
+	free(x), free(y), free(index);
 }
 
-static void full(void)
+static void scan(const struct lines *s, enum dlb_dtype t, enum dlb_scan_fn fn, bool exclusive, bool reverse)
 {
-	struct dlb_error err = { .what = "" };
-	struct rlimit was, limit;
-	int fd = open("/dev/full", O_WRONLY);
-	struct dlb_lines *l = dlb_lines_new(fd, "/dev/full");
+	const struct dlb_scan_desc d = { .fn = fn, .dtype = t, .outer = s->outer, .n = s->n, .inner = s->inner,
+					 .exclusive = exclusive, .reverse = reverse };
+	const int64_t lines = s->outer * s->inner;
+	const bool product = fn == DLB_SCAN_PRODUCT;
+	void *x = numbers(t, lines * s->n, product ? 2 : 50), *y = numbers(t, lines * s->n, 50);
+	struct dlb_kernel *k;
 
-	dlb_lines_put(l, "a\n", 2);
-	assert(dlb_lines_drain(l, &err) && strstr(err.what, "cannot write '/dev/full': No space left"));
-	dlb_lines_put(l, "b\n", 2);
-	assert(dlb_lines_drain(l, &err) && dlb_lines_wrong(l, &err));
-	dlb_lines_free(l, 0);
-	close(fd);
+	for (int64_t i = 0; i < lines * s->n && product; i++)		/* -1 and 1: products stay exact */
+		dlb_value_set(x, t, i, dlb_value_real(x, t, i) < 0 ? -1 : 1);
+	MUST(be.ops->scan(&be, &d, &k, &err_));
+	run(k, &x, &y);
+	for (int64_t l = 0; l < lines; l++) {
+		double sum = product;
 
-	/* 10 bytes: three lines of three bytes, and one byte of the next */
-	signal(SIGXFSZ, SIG_IGN);
-	assert(!getrlimit(RLIMIT_FSIZE, &was));
-	limit = was;
-	limit.rlim_cur = 10;
-	fd = open("small", O_RDWR | O_CREAT | O_TRUNC, 0666);
-	l = dlb_lines_new(fd, "small");
-	assert(!setrlimit(RLIMIT_FSIZE, &limit));
-	for (int i = 0; i < 5; i++)
-		dlb_lines_put(l, "12\n", 3);
-	assert(dlb_lines_drain(l, &err) && strstr(err.what, "cannot write 'small'"));
-	dlb_lines_free(l, 0);
-	assert(!setrlimit(RLIMIT_FSIZE, &was));
-	assert(lseek(fd, 0, SEEK_END) == 9);
-	close(fd);
+		for (int64_t i = 0; i < s->n; i++) {
+			const int64_t e = at(s, s->n, l, reverse ? s->n - 1 - i : i);
+			const double v = dlb_value_real(x, t, e), next = product ? sum * v : sum + v;
+
+			same(product ? "product" : "sum", s, e, dlb_value_real(y, t, e), exclusive ? sum : next, 0);
+			sum = next;
+		}
+	}
+	free(x), free(y);
 }
 
 int main(void)
 {
-	char folder[] = "/tmp/dlb-lines-XXXXXX";
+	static const struct lines shapes[] = { { 3, 7, 1 }, { 2, 5, 40 }, { 4, 100, 3 }, { 2, 1500, 1 }, { 1, 700, 2 } };
+	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_I32, DLB_I64 };
+	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261126;
 
-	signal(SIGPIPE, SIG_IGN);
-	assert(mkdtemp(folder) && !chdir(folder));
-	in_order();
-	does_not_wait();
-	full();
-	unlink("log");
-	unlink("small");
-	assert(!chdir("/") && !rmdir(folder));
+	dlb_rng_init(&rng, seed);
+	printf("seed %llu\n", (unsigned long long)seed);
+	open_backend();
+	for (int i = 0; i < DLB_LEN(shapes); i++)
+		for (int t = 0; t < DLB_LEN(types); t++)
+			for (int option = 0; option < 4; option++) {
+				const struct lines *s = &shapes[i];
+				const bool a = option & 1, b = option & 2;
+
+				choose(s, types[t], DLB_SELECT_TOP, 3, a, false);
+				choose(s, types[t], DLB_SELECT_TOP, s->n < 80 ? s->n : 80, a, false);
+				choose(s, types[t], DLB_SELECT_ARG, 1, a, b);
+				choose(s, types[t], DLB_SELECT_HARDMAX, 1, true, false);
+				scan(s, types[t], DLB_SCAN_SUM, a, b);
+				scan(s, types[t], DLB_SCAN_PRODUCT, a, b);
+			}
+	be.ops->close(&be);
+	printf("%ld runs agree with their definition\n", n_checks);
 	return 0;
 }
