@@ -1,8 +1,8 @@
 /* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[,
  * axes]]; mode), which sums for each input element the gradients of its copies.
  *
- * Padding with zeros is a strided copy. Otherwise lists give, for each index along each dimension of y, the index
- * of x that is copied, if any. */
+ * Padding with zeros is a strided copy. Otherwise lists give, for each index along each dimension of y, the
+ * index of x that is copied, if any. */
 #include "op/op_util.h"
 #include "op/tap_list.h"
 

@@ -37,8 +37,8 @@ enum buffer {
 	N_BUFFERS
 };
 /* Copies. TIME_FIRST: X with time as first dimension; SAMPLE_FIRST: back. STATE_IN: a state of one direction,
- * made contiguous; STATE_OUT: back. BEFORE: the states before all steps but the first; PLANE: a plane of all steps.
- * CANDIDATE: the gradient of GRU's candidate out of those of all gates. */
+ * made contiguous; STATE_OUT: back. BEFORE: the states before all steps but the first; PLANE: a plane of all
+ * steps. CANDIDATE: the gradient of GRU's candidate out of those of all gates. */
 enum move {
 	TIME_FIRST,
 	SAMPLE_FIRST,
@@ -151,7 +151,7 @@ static void move(const struct recurrent *k, const struct dlb_run *r, enum move m
 	run_sub(k, r, k->move[m], (void *const[]){ (void *)from }, &to);
 }
 
-/* The steps' products and cells. */
+/* X with time as first dimension. */
 static const void *time_first(const struct recurrent *k, const struct dlb_run *r, const void *x)
 {
 	if (!k->batch_first)
@@ -243,8 +243,8 @@ static void states_before(const struct recurrent *k, const struct dlb_run *r, in
 }
 
 /* GRU whose reset gate comes first: the rest of the gradients of the step, through the candidate. */
-static void back_reset(const struct recurrent *k, const struct dlb_run *r, int64_t d, int64_t t, const void *rw,
-		       void *const *in, void *const *out)
+static void back_reset(const struct recurrent *k, const struct dlb_run *r, int64_t d, int64_t t,
+		       const void *rw, void *const *in, void *const *out)
 {
 	const int64_t h = k->h;
 	void *dn = at(k, buffer(k, r, DCAND), t * k->n * h);

@@ -272,8 +272,8 @@ static int64_t count_taps(const struct request *q, int axis)
 	return q->mode == NEAREST ? 1 : 2 * (int64_t)fmin(ceil(half / sharpness(q, axis)), 1 << 30);
 }
 
-/* Adds the taps of output element i, at coordinate v of n inputs; `t` has space for them. Those outside use the
- * nearest input, or weight 0 with exclude. False: the element is outside the input (tf_crop_and_resize). */
+/* Adds the taps of output element i, at coordinate v of n inputs; `t` has space for them. Those outside use
+ * the nearest input, or weight 0 with exclude. False: the element is outside the input (tf_crop_and_resize). */
 static bool add_taps(const struct request *q, int axis, int64_t i, double v, int64_t n, int64_t n_taps,
 		     struct dlb_tap *t, struct dlb_tap_list *l)
 {
@@ -301,8 +301,8 @@ static bool add_taps(const struct request *q, int axis, int64_t i, double v, int
 	return true;
 }
 
-/* The taps of all output elements of an axis of n inputs and n_out outputs, and a list with one tap for each that
- * is inside the input. */
+/* The taps of all output elements of an axis of n inputs and n_out outputs, and a list with one tap for each
+ * that is inside the input. */
 static void make_lists(const struct request *q, int axis, int n_dims, int64_t n, int64_t n_out,
 		       struct dlb_tap_list *taps, struct dlb_tap_list *inside)
 {
@@ -377,7 +377,7 @@ static void extrapolate(struct dlb_chain *c, struct dlb_backend *be, const struc
 	dlb_chain_add(c, rc, k, DLB_REFS(in, from), 2, DLB_REFS(DLB_OUT(0)), 1);
 }
 
-/* All axes that change, in double between the first and the last. Backwards, in reverse order, by the same taps. */
+/* All axes that change, in double between the first and the last. Backwards in reverse order. */
 static int resize(struct dlb_backend *be, const struct dlb_op_io *io, const struct lists *l, bool backward,
 		  struct dlb_kernel **k, struct dlb_error *err)
 {

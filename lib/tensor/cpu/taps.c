@@ -34,9 +34,17 @@ static bool seek(const struct taps_kernel *k, int64_t i, int64_t *pos)
 }
 
 /* ---- moves ---- */
+/* The element of a row of x that index j of a row of y copies; -1: none. */
+static inline int64_t copied(const struct table *last, int64_t j)
+{
+	const int64_t t = last && last->tap ? begin_of(last, j) : 0;
+
+	return !last || !last->tap ? j : t < last->end[j] ? last->tap[t].from : -1;
+}
+
 #define ROW(type) \
 	for (int64_t j = 0; j < k->width; j++) { \
-		const int64_t at = last && last->tap ? begin_of(last, j) < last->end[j] ? last->tap[begin_of(last, j)].from : -1 : j; \
+		const int64_t at = copied(last, j); \
 		((type *)y)[j] = from < 0 || at < 0 ? *(const type *)value : ((const type *)x)[from + at]; \
 	}
 

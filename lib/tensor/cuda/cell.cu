@@ -202,7 +202,10 @@ template <typename T> static __device__ void back(const sample<T> &u, int64_t j,
 		dp[g * h + j] += dx[g * h + j] * (g == 1 ? u.in[0][4 * u.d.plane + j] : u.in[2][j]);
 }
 
-template <typename T> static __device__ inline T *row(const void *p, int64_t i) { return p ? (T *)p + i : NULL; }
+template <typename T> static __device__ inline T *row(const void *p, int64_t i)
+{
+	return p ? (T *)p + i : NULL;
+}
 
 /* Unit j of sample n. */
 template <typename T> static __device__ void unit(const struct cuda_cell &a, int64_t n, int64_t j)

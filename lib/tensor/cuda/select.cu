@@ -7,8 +7,8 @@ extern "C" {
 /* at: index along the line; -1: none. */
 template <typename T> struct candidate { T v; int64_t at; };
 
-/* Whether a is before b; a strict order of different elements. A NaN is after all numbers, but first if it is the
- * first element: to that no other one compares as better. */
+/* Whether a is before b; a strict order of different elements. A NaN is after all numbers, but first if it is
+ * the first element: to that no other one compares as better. */
 struct before {
 	bool largest, last;
 	template <typename T> __device__ bool operator()(candidate<T> a, candidate<T> b) const
@@ -41,8 +41,8 @@ static __device__ inline int64_t line_at(const struct dlb_select_desc &d, int64_
 	return o * n * d.inner + i;
 }
 
-template <typename T> static __device__ inline void put_top(const struct cuda_select &a, int64_t l, int64_t rank,
-							    candidate<T> c)
+template <typename T>
+static __device__ inline void put_top(const struct cuda_select &a, int64_t l, int64_t rank, candidate<T> c)
 {
 	const int64_t to = line_at(a.d, l, a.d.m) + rank * a.d.inner;
 
@@ -126,7 +126,8 @@ template <typename T> static __device__ void by_thread(const struct cuda_select 
 
 template <typename T> static __device__ void by_group(const struct cuda_select &a)
 {
-	const int groups = CUDA_THREADS / a.width, which = (int)threadIdx.x / a.width, me = (int)threadIdx.x % a.width;
+	const int groups = CUDA_THREADS / a.width, which = (int)threadIdx.x / a.width,
+		  me = (int)threadIdx.x % a.width;
 	const struct group threads = { a.width };
 
 	for (EACH_ROW(b, (a.d.outer * a.d.inner + groups - 1) / groups))

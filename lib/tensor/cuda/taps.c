@@ -7,7 +7,13 @@
 #include "tensor/cuda/taps.h"
 #include "util/mem.h"
 
-struct taps_kernel { struct dlb_kernel k; struct dlb_backend *b; struct cuda_taps a; cudaKernel_t f; void *table; };
+struct taps_kernel {
+	struct dlb_kernel k;
+	struct dlb_backend *b;
+	struct cuda_taps a;
+	cudaKernel_t f;
+	void *table;
+};
 
 static void taps_run(struct dlb_kernel *kernel, const struct dlb_run *r)
 {

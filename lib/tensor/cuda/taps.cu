@@ -1,5 +1,5 @@
-/* Sums of listed elements along each dimension. Lists of an element are walked by one thread in the order that
- * struct dlb_taps_desc gives, so nothing adds atomically. */
+/* Sums of listed elements along each dimension. Lists of an element are walked by one thread in the order
+ * that struct dlb_taps_desc gives, so nothing adds atomically. */
 #include "tensor/cuda/device.cuh"
 extern "C" {
 #include "tensor/cuda/taps.h"
