@@ -196,6 +196,67 @@ static void one(struct dlb_cell_desc d)
 	free(c);
 }
 
+/* Three samples at time 1, of which one has ended, have the bits of a run for each; the ended one keeps its state and
+ * adds nothing to the gradients. */
+static void together(enum dlb_cell_loop loop, bool back)
+{
+	enum { N = 3, ALL = N * GATES * H };
+	const int32_t length[N] = { 2, 1, 3 };
+	const bool lstm = loop == DLB_CELL_LSTM || loop == DLB_CELL_LSTM_GRAD;
+	const int64_t row_in[6] = { back ? H : 4 * H, back ? H : 4 * H, back ? H : 0, 0, H, H },
+		      row_out[5] = { H, H, 4 * H, 4 * H, 0 };
+	struct dlb_cell_desc d = { .dtype = DLB_F64, .length = DLB_I32, .loop = loop, .n = N, .h = H, .plane = N * H,
+				   .x_row = 4 * H, .rec_row = 4 * H, .y_row = H, .peepholes = lstm,
+				   .act = { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_TANH } };
+	double *in[7] = { NULL }, *one[5], *all[5];
+	struct dlb_kernel *k;
+
+	for (int i = 0; i < 6 + 5; i++) {
+		double *v = dlb_xcalloc(2 * ALL, sizeof *v);
+
+		for (int j = 0; j < 2 * ALL; j++)
+			v[j] = 2 * dlb_rng_uniform(&rng) - 1;
+		*(i < 6 ? &in[i] : &all[i - 6]) = v;
+		if (i >= 6)
+			one[i - 6] = memcpy(dlb_xcalloc(2 * ALL, sizeof *v), v, 2 * ALL * sizeof *v);
+	}
+	void *const lens = (void *)length;
+	for (int n = -1; n < N; n++) {			/* all, then each */
+		void *from[7], *to[5];
+		const int s = n < 0 ? 0 : n;
+
+		d.n = n < 0 ? N : 1;
+		for (int i = 0; i < 6; i++)
+			from[i] = i == 3 && !lstm ? NULL : in[i] + s * row_in[i];
+		from[6] = n < 0 ? lens : NULL;
+		for (int i = 0; i < 5; i++)
+			to[i] = i == 4 && !(lstm && back) ? NULL : (n < 0 ? all : one)[i] + s * row_out[i];
+		if (n == 1)
+			continue;
+		MUST(be.ops->cell(&be, &d, &k, &err_));
+		k->run(k, &(struct dlb_run){ .in = from, .out = to, .step = 1 });
+		MUST(be.ops->sync(&be, &err_));
+		dlb_kernel_free(k);
+		n_checks++;
+	}
+	for (int i = 0; i < (back ? 4 : 2); i++)
+		for (int n = 0; n < N; n += 2)
+			if (memcmp(all[i] + n * row_out[i], one[i] + n * row_out[i], H * sizeof(double)))
+				abort();
+	for (int j = 0; j < H; j++) {
+		if (back ? all[2][4 * H + j] != 0 || all[0][H + j] != one[0][H + j] : all[1][H + j] != 0)
+			abort();
+		if (back && lstm && all[4][j] != one[4][j])
+			abort();
+		if (!back && all[0][(loop == DLB_CELL_RNN ? 0 : 5) * N * H + H + j] != in[4][H + j])
+			abort();
+	}
+	for (int i = 0; i < 6 + 5; i++)
+		free(i < 6 ? in[i] : all[i - 6]);
+	for (int i = 0; i < 5; i++)
+		free(one[i]);
+}
+
 int main(void)
 {
 	static const enum dlb_cell_loop loops[] = { DLB_CELL_RNN, DLB_CELL_GRU, DLB_CELL_LSTM };
@@ -224,6 +285,9 @@ int main(void)
 							.joint = option & 1,
 							.peepholes = option & 2 &&
 								     loops[l] == DLB_CELL_LSTM });
+	for (int i = 0; i < 4; i++)
+		together((enum dlb_cell_loop[]){ DLB_CELL_RNN, DLB_CELL_RNN_GRAD, DLB_CELL_LSTM,
+						 DLB_CELL_LSTM_GRAD }[i], i & 1);
 	be.ops->close(&be);
 	printf("%ld steps of cells agree with their definition\n", n_checks);
 	return 0;
