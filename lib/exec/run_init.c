@@ -35,8 +35,8 @@ static int check_device_memory(struct run *r, struct dlb_error *err)
 	return wanted <= available ? 0 :
 		       dlb_refuse(err, NULL,
 				  "end the other programs on it, or set the node's memory_bytes and plan again",
-				  "node %d needs %.4g GB of device memory, %.4g are free", r->rank, wanted / 1e9,
-				  available / 1e9);
+				  "device %s:%d: the plan of node %d needs %.4g MB, %.4g MB are free",
+				  r->be.ops->name, r->be.device, r->rank, wanted / 1e6, available / 1e6);
 }
 
 static int open_device(struct run *r, struct dlb_error *err)

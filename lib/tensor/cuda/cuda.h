@@ -13,7 +13,9 @@
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
-#define CUDA_MODULES(X) X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) X(pool) X(reduce) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
+#define CUDA_MODULES(X) \
+	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) \
+	X(pool) X(reduce) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)

@@ -144,6 +144,12 @@ void dlb_cuda_close(struct dlb_backend *b)
 }
 
 /* ---- memory ---- */
+/* Makes the device this thread's: checkpoints are written by a thread of their own. */
+static void choose(struct cuda *c)
+{
+	NOTE(c, cudaSetDevice(c->device));
+}
+
 double dlb_cuda_free_bytes(struct dlb_backend *b)
 {
 	size_t available = 0, total = 0;
@@ -159,6 +165,7 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 	cudaError_t status;
 
 	bytes = bytes ? bytes : 1;
+	choose(c);
 	status = cudaMalloc(&p, bytes);
 	if (status != cudaSuccess) {
 		cudaGetLastError();	/* the caller reports that there is no memory left, sync all else */
@@ -183,6 +190,7 @@ static void copy_bytes(struct cuda *c, void *dst, const void *src, size_t bytes,
 {
 	if (!bytes)
 		return;
+	choose(c);
 	NOTE(c, cudaMemcpyAsync(dst, src, bytes, kind, c->stream));
 	NOTE(c, cudaStreamSynchronize(c->stream));
 }
@@ -211,6 +219,7 @@ int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
+	choose(c);
 	NOTE(c, cudaStreamSynchronize(c->stream));
 	return report(c, err);
 }
