@@ -10,19 +10,17 @@ static int list(const struct dlb_cli *cli)
 {
 	const char *name;
 
-	puts("rewrites:");
 	for (int i = 0; dlb_rewrites[i].name; i++)
 		printf("%-20s %s\n", dlb_rewrites[i].name, dlb_rewrites[i].summary);
-	puts("\nback ends:");
 	for (int i = 0; (name = dlb_backend_name(i)); i++) {
 		struct dlb_error err = { .what = "" };
 		const struct dlb_backend_ops *ops = dlb_backend_load(name, &err);
 		const int n = ops ? ops->n_devices() : 0;
 
 		if (ops)
-			printf("%-20s %d device%s\n", name, n, n == 1 ? "" : "s");
+			printf("%-20s back end: %d device%s\n", name, n, n == 1 ? "" : "s");
 		else
-			printf("%-20s cannot be used: %s%s%s\n", name, err.what, *err.hint ? "; " : "", err.hint);
+			printf("%-20s back end: cannot be used: %s%s%s\n", name, err.what, *err.hint ? "; " : "", err.hint);
 	}
 	return dlb_cli_close_stdout(cli);
 }

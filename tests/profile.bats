@@ -58,7 +58,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 @test "rewrites are listed, recorded and switched" {
 	run -0 dlb-profile --list
 	[[ $output == *'layer-norm '* && $output == *'gelu '* ]]
-	[[ $output == *'back ends:'*'cpu '*'1 device'*'cuda '* ]]
+	[[ $output == *'cpu '*'back end: 1 device'*'cuda '*'back end: '* ]]
 	dlb-profile --analytic "$model" >"$tmp/on.json"
 	dlb-profile --analytic --no-rewrite all "$model" >"$tmp/off.json"
 	dlb-profile --analytic --no-rewrite gelu --no-rewrite=no-ops "$model" >"$tmp/some.json"

@@ -60,7 +60,7 @@ CHOICES = {
     ("dlb-place", "max-state"): ["merged", "local"], ("dlb-run", "max-state"): ["merged", "local"],
 }
 # Whose choices are what --list prints, lines that match.
-BY_LIST = {("dlb-place", "algorithm"): ".", ("dlb-profile", "no-rewrite"): ".",
+BY_LIST = {("dlb-place", "algorithm"): ".", ("dlb-profile", "no-rewrite"): r"^(?!\S+ +back end:)",
            ("dlb-convert", "from"): r"^\S+ +from", ("dlb-convert", "to"): r"^\S+ +(from, )?to "}
 
 # ---- models, each with one thing that a rewrite finds ----
