@@ -118,7 +118,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
 		       moment >= 0			? dlb_prepare_moment(e, in, moment, a, err) :
 		       in->what == DLB_RUN_ACCUMULATE	? dlb_prepare_accumulate(e, in, a, err) :
 							  dlb_prepare_update(e, in, c, a, err);
-	if (rc == DLB_NO_KERNEL) {
+	if (rc == DLB_NO_KERNEL && e->runtime->partial) {
 		*a = (struct step_op){ .kind = STEP_RUN };
 		v->left_out[in->op] = true;
 		return 0;

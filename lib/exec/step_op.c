@@ -439,7 +439,9 @@ static int copy_mirrors(struct dlb_engine *e, int b, bool to_host, struct dlb_er
 	struct dlb_backend *be = e->runtime->be;
 	const struct dlb_bucket *k = &e->np->bucket[b];
 
-	for (int i = 0; e->mirror && i < k->n_ops; i++) {
+	if (!e->mirror)
+		return 0;
+	for (int i = 0; i < k->n_ops; i++) {
 		const struct mirror *m = &e->mirror[k->op[i]];
 
 		if (m->host && to_host)
