@@ -49,6 +49,10 @@ LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
+# What a plug-in and the tools must agree on (lib/tensor/plugin.h).
+PLUGIN_ABI := $(shell cat lib/tensor/backend.h lib/tensor/map_list.h lib/tensor/plugin.h lib/tensor/tensor.h | cksum | cut -d' ' -f1)
+%/lib/tensor/backends.o %/lib/tensor/cuda/plugin.o: DLB_CFLAGS += -DDLB_PLUGIN_ABI=$(PLUGIN_ABI)u
+
 # The plug-in for GPUs, in lib/dlb beside bin: host code with the parts of the library that it calls, and the kernels as fatbins.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
 CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops) $(patsubst %,lib/util/%.c,error escape utf8 mem)

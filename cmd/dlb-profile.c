@@ -15,7 +15,7 @@ static int list(const struct dlb_cli *cli)
 	for (int i = 0; (name = dlb_backend_name(i)); i++) {
 		struct dlb_error err = { .what = "" };
 		const struct dlb_backend_ops *ops = dlb_backend_load(name, &err);
-		const int n = ops ? ops->n_devices() : 0;
+		const int n = ops ? ops->n_devices(&err) : 0;
 
 		if (ops)
 			printf("%-20s back end: %d device%s\n", name, n, n == 1 ? "" : "s");

@@ -56,7 +56,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 		return dlb_error_at(err, where);
 	}
 	/* a host numbers its nodes of all kinds: those of cpu:2 cuda:2 on two GPUs are 0 to 3 */
-	n = ops->n_devices();
+	n = ops->n_devices(NULL);	/* 0: open says why */
 	if (ops->open(n > 0 ? node->device % n : 0, kind->threads, &r->be, err))
 		return -1;
 	return check_device_memory(r, err);

@@ -181,15 +181,6 @@ struct dlb_desc dlb_desc_scalar(enum dlb_dtype t)
 	return dlb_desc_make(t, 0, NULL);
 }
 
-int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to)
-{
-	int64_t n = 1;
-
-	for (int i = from; i < to; i++)
-		n *= d->dim[i];
-	return n;
-}
-
 /* -- windows -- */
 
 /* Copies attribute `name`, exactly n entries in [least, 2^24), to out; fills out with

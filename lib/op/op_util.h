@@ -71,7 +71,6 @@ int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct
 struct dlb_desc dlb_desc_make(enum dlb_dtype t, int n_dims, const int64_t *dim);	/* row-major */
 struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);
 struct dlb_desc dlb_desc_scalar(enum dlb_dtype t);
-int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product of dims [from, to) */
 
 /* Copies the attributes of the vertex whose names are in `keep` to a[]; returns their number. */
 int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_keep, struct dlb_attr *a);

@@ -404,7 +404,8 @@ struct dlb_backend_ops {
 	/* Buffers lie in host memory: the host may read and write them, and kernels may be of `host`. Else
 	 * only upload, download and kernels reach them. */
 	bool is_host_memory;
-	int (*n_devices)(void);
+	/* Devices that can be used; 0 with err: the reason why there is none. */
+	int (*n_devices)(struct dlb_error *err);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
 	/* Bytes of device memory that could be allocated now. NULL: the host's memory. */

@@ -43,7 +43,7 @@ static const struct dlb_plugin *open_plugin(const char *name, struct dlb_error *
 		return NULL;
 	}
 	p = dlsym(object, "dlb_plugin");
-	if (!p || p->size != DLB_PLUGIN_SIZE) {
+	if (!p || p->abi != DLB_PLUGIN_ABI) {
 		dlb_refuse(err, path, "build both from one source", "the plug-in is not of this version");
 		return NULL;
 	}
@@ -64,7 +64,7 @@ const struct dlb_backend_ops *dlb_backend_load(const char *name, struct dlb_erro
 	if (back_ends[i].built_in)
 		return back_ends[i].built_in;
 	p = open_plugin(name, err);
-	return p && p->n_devices(err) > 0 ? p->ops : NULL;
+	return p && p->ops->n_devices(err) > 0 ? p->ops : NULL;
 }
 
 const struct dlb_backend_ops *dlb_backend_find(const char *name)

@@ -1,5 +1,17 @@
-/* Arithmetic of integers of type T for map_list.h: wraps as two's complement; x / 0 = 0. POW calls the
- * includer's int_pow(uint64_t a, int64_t b), a^b modulo 2^64. Included again after another definition. */
+/* Arithmetic of integers of type T for map_list.h, in place of what map_real.h defined before: wraps as two's
+ * complement; x / 0 = 0. Included once; MAP_DEVICE: what a function of the device begins with. */
+#ifndef MAP_DEVICE
+#define MAP_DEVICE
+#endif
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef NEG
+#undef NEGATIVE
+#undef POW
+#undef FMOD
+#undef MOD
 #define ADD(a, b) ((T)((uint64_t)(a) + (uint64_t)(b)))
 #define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
 #define MUL(a, b) ((T)((uint64_t)(a) * (uint64_t)(b)))
@@ -11,3 +23,16 @@
 #define MOD(a, b) ((T)(FMOD(a, b) != 0 && (FMOD(a, b) < 1) != ((b) < 1) ? FMOD(a, b) + (b) : FMOD(a, b)))
 #define SHIFTS_ALL(b) (NEGATIVE(b) || (uint64_t)(b) >= 8 * sizeof(T))
 #define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
+
+/* a^b modulo 2^64; negative powers give the integer part of the real result (1, -1 or 0). */
+static MAP_DEVICE uint64_t int_pow(uint64_t a, int64_t b)
+{
+	uint64_t r = 1;
+
+	if (b < 0)
+		return a == 1 ? 1 : 0;
+	for (; b; b >>= 1, a *= a)
+		if (b & 1)
+			r *= a;
+	return r;
+}

@@ -6,15 +6,10 @@
 #define DLB_TENSOR_PLUGIN_H
 #include "tensor/backend.h"
 
+/* abi: DLB_PLUGIN_ABI, a checksum (by the Makefile) of the headers of lib/tensor that both sides share. A plug-in
+ * compiled with others is refused. */
 struct dlb_plugin {
-	size_t size;		/* DLB_PLUGIN_SIZE of the headers that it was compiled with */
+	size_t abi;
 	const struct dlb_backend_ops *ops;
-	/* Number of devices that can be used; 0 with err: the reason why there is none. */
-	int (*n_devices)(struct dlb_error *err);
 };
-/* A plug-in of another version is refused: changes with the tables and descriptors that both sides share. */
-#define DLB_PLUGIN_SIZE \
-	(sizeof(struct dlb_plugin) + sizeof(struct dlb_backend_ops) + sizeof(struct dlb_run) + \
-	 sizeof(struct dlb_kernel) + sizeof(struct dlb_attention_desc) + sizeof(struct dlb_conv_desc) + \
-	 sizeof(struct dlb_loss_desc) + sizeof(struct dlb_update_desc) + (size_t)DLB_N_MAPS)
 #endif

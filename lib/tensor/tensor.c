@@ -64,6 +64,15 @@ int64_t dlb_desc_count(const struct dlb_desc *d)
 	return n;
 }
 
+int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to)
+{
+	int64_t n = 1;
+
+	for (int i = from; i < to; i++)
+		n *= d->dim[i];
+	return n;
+}
+
 size_t dlb_desc_bytes(const struct dlb_desc *d)
 {
 	return (size_t)dlb_desc_count(d) * types[d->dtype].bytes;

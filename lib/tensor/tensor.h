@@ -36,6 +36,7 @@ int dlb_dtype_from_onnx(int onnx);			/* -1: none (string, complex) */
 int dlb_dtype_to_onnx(enum dlb_dtype t);
 
 int64_t dlb_desc_count(const struct dlb_desc *d);	/* elements; 1 for a scalar */
+int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product of dims [from, to) */
 size_t dlb_desc_bytes(const struct dlb_desc *d);
 /* Number of elements; -1: negative dimension, or more than 2^62. For input from files. */
 int64_t dlb_checked_count(const int64_t *dim, int n_dims);

@@ -12,7 +12,11 @@ void openblas_set_num_threads(int n);
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-int dlb_cpu_n_devices(void) { return 1; }
+int dlb_cpu_n_devices(struct dlb_error *err)
+{
+	(void)err;
+	return 1;
+}
 
 /* Turns off AMX: oneDNN's bf16 products crashed with SIGILL there (tilezero, Debian 12's 2.6.3 in a
  * virtual machine that has and allows AMX). They may also add in another order than AVX-512, so that

@@ -27,7 +27,7 @@ struct cpu {
 };
 static inline struct cpu *cpu_of(struct dlb_backend *b) { return b->self; }
 
-int dlb_cpu_n_devices(void);
+int dlb_cpu_n_devices(struct dlb_error *err);
 int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 void dlb_cpu_close(struct dlb_backend *b);
 void *dlb_cpu_alloc(struct dlb_backend *b, size_t bytes);

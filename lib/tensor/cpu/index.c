@@ -6,16 +6,6 @@
 
 struct index_kernel { struct dlb_kernel k; struct dlb_index_desc d; };
 
-/* Elements of dimensions [from, end). */
-static int64_t range(const struct dlb_desc *d, int from, int end)
-{
-	int64_t n = 1;
-
-	for (int i = from; i < end; i++)
-		n *= d->dim[i];
-	return n;
-}
-
 static int64_t number(const struct dlb_index_desc *d, const void *at, int64_t i)
 {
 	return d->index == DLB_I64 ? ((const int64_t *)at)[i] : ((const int32_t *)at)[i];
@@ -33,8 +23,8 @@ static int64_t element(const struct dlb_index_desc *d, const void *at, int64_t p
 	int64_t where = 0, step = 1, rest = p;
 
 	if (d->nd) {
-		int64_t batches = range(&d->at, 0, d->batch),
-			tuples = range(&d->at, 0, d->at.n_dims - 1);
+		int64_t batches = dlb_desc_range(&d->at, 0, d->batch),
+			tuples = dlb_desc_range(&d->at, 0, d->at.n_dims - 1);
 
 		where = batches ? p / (tuples / batches) : 0;		/* index of the batch */
 		for (int k = 0; k < d->depth; k++) {
@@ -62,7 +52,7 @@ static int64_t element(const struct dlb_index_desc *d, const void *at, int64_t p
 
 static int64_t pairs(const struct dlb_index_desc *d)
 {
-	return d->nd ? range(&d->at, 0, d->at.n_dims - 1) : dlb_desc_count(&d->at);
+	return d->nd ? dlb_desc_range(&d->at, 0, d->at.n_dims - 1) : dlb_desc_count(&d->at);
 }
 
 static void take(const struct dlb_index_desc *d, const struct dlb_run *r)

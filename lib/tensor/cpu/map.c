@@ -31,24 +31,16 @@ static int64_t saturate(double v, int64_t least, int64_t most)
 /* ---- floating types ---- */
 #define T_IS_FLOAT 1
 #define PARAM(x) ((T)(x))
-#define ADD(a, b) ((a) + (b))
-#define SUB(a, b) ((a) - (b))
-#define MUL(a, b) ((a) * (b))
-#define DIV(a, b) ((a) / (b))
-#define NEG(a) (-(a))
-#define NEGATIVE(a) ((a) < 0)
-#define POW(a, b) F(pow)(a, b)
-#define FMOD(a, b) S(remainder_of_c)(a, b)
-#define MOD(a, b) S(remainder_of_python)(a, b)
-static inline float remainder_of_c_f32(float a, float b) { return fmodf(a, b); }
-static inline double remainder_of_c_f64(double a, double b) { return fmod(a, b); }
-static inline float remainder_of_python_f32(float a, float b)
+#include "tensor/map_real.h"
+static inline float f32_fmod(float a, float b) { return fmodf(a, b); }
+static inline double f64_fmod(double a, double b) { return fmod(a, b); }
+static inline float f32_python_mod(float a, float b)
 {
 	float r = fmodf(a, b);
 
 	return r == 0 ? copysignf(0, b) : (r < 0) != (b < 0) ? r + b : r;
 }
-static inline double remainder_of_python_f64(double a, double b)
+static inline double f64_python_mod(double a, double b)
 {
 	double r = fmod(a, b);
 
@@ -60,34 +52,12 @@ static inline double remainder_of_python_f64(double a, double b)
 #include "tensor/cpu/map_row.h"
 #undef T_IS_FLOAT
 #undef PARAM
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef NEG
-#undef NEGATIVE
-#undef POW
-#undef FMOD
-#undef MOD
 
 /* ---- integers: wrap as two's complement; x/0 = 0. Never the slow part, so all levels share one copy ---- */
 extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #ifndef DLB_LEVEL
 #define PARAM(x) ((T)saturate(x, T_LEAST, T_MOST))
 #include "tensor/map_int.h"
-
-/* a^b modulo 2^64; negative powers give the integer part of the real result (1, -1 or 0). */
-static uint64_t int_pow(uint64_t a, int64_t b)
-{
-	uint64_t r = 1;
-
-	if (b < 0)
-		return a == 1 ? 1 : 0;
-	for (; b; b >>= 1, a *= a)
-		if (b & 1)
-			r *= a;
-	return r;
-}
 
 #define BODY "tensor/cpu/map_row.h"
 #include "tensor/cpu/int_types.h"

@@ -48,8 +48,6 @@ static void backward_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cuda_launch_rows(n->c, n->dkv, &a, a.blocks);
 }
 
-static void attention_free(struct dlb_kernel *k) { free(k); }
-
 /* Finds kernel attention_STEM_TYPE. */
 static int find(struct cuda *c, const char *stem, const char *type, cudaKernel_t *f, struct dlb_error *err)
 {
@@ -84,7 +82,7 @@ PREPARE(attention)
 		return -1;
 	}
 	n->k = (struct dlb_kernel){ .run = d->backward ? backward_run : forward_run,
-				    .free = attention_free,
+				    .free = dlb_cuda_kernel_free,
 				    .impl = "cuda" };
 	if (d->backward)
 		n->k.scratch_bytes = (size_t)(d->batch * d->heads * d->rows) * dlb_dtype_bytes(d->dtype);

@@ -29,8 +29,6 @@ static void bn_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cuda_launch(n->c, n->elements, &a, a.count);
 }
 
-static void bn_free(struct dlb_kernel *k) { free(k); }
-
 /* Finds the kernels; false if one is missing. */
 static bool find_kernels(struct bn_kernel *n, enum dlb_dtype type)
 {
@@ -90,7 +88,7 @@ int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, stru
 	if (!n->sums)
 		n->a.m.chunks = 0;
 	n->k = (struct dlb_kernel){ .run = bn_run,
-				    .free = bn_free,
+				    .free = dlb_cuda_kernel_free,
 				    .impl = "cuda",
 				    .scratch_bytes = (size_t)d->x.dim[1] *
 						     (BN_COEFFICIENTS * sizeof(double) +

@@ -1,6 +1,4 @@
 /* Cells of recurrent networks (cell.cu). */
-#include <stdlib.h>
-
 #include "tensor/cuda/cell.h"
 #include "tensor/cuda/cuda.h"
 #include "util/mem.h"
@@ -17,11 +15,6 @@ static void cell_run(struct dlb_kernel *k, const struct dlb_run *r)
 			x->a.gradient && r->out[4] ? x->a.d.h : x->a.d.n * x->a.d.h);
 }
 
-static void cell_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 PREPARE(cell)
 {
 	const bool gradient = d->loop == DLB_CELL_RNN_GRAD || d->loop == DLB_CELL_GRU_GRAD ||
@@ -33,7 +26,7 @@ PREPARE(cell)
 	if (!f || (d->length != DLB_I32 && d->length != DLB_I64))
 		return DLB_NO_KERNEL;
 	x = dlb_xcalloc(1, sizeof *x);
-	*x = (struct cell_kernel){ .k = { .run = cell_run, .free = cell_free, .impl = "cuda" },
+	*x = (struct cell_kernel){ .k = { .run = cell_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
 				   .c = cuda_of(b),
 				   .a = { .d = *d, .gradient = gradient },
 				   .f = f };

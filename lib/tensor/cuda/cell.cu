@@ -241,7 +241,7 @@ template <typename T> static __device__ void all_samples(const struct cuda_cell 
 		for (EACH(i, n * h)) {
 			int64_t s, j;
 
-			divide(i, h, n * h, &s, &j);
+			divide(i, h, &s, &j);
 			unit<T>(a, s, j);
 		}
 }

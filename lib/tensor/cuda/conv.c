@@ -90,6 +90,12 @@ static void move(const struct conv_kernel *c, cudaKernel_t f, int64_t first, int
 				     images * a.channels * a.in[0] * a.in[1] * a.in[2]);
 }
 
+/* Images of the chunk that begins at image `first`. */
+static int64_t chunk(const struct conv_kernel *c, int64_t first)
+{
+	return c->images - first < c->a.images ? c->images - first : c->a.images;
+}
+
 static const char *group_of(const struct conv_kernel *c, const void *y, int64_t first, int64_t g)
 {
 	return (const char *)y + (size_t)(first * c->yn + g * c->mg * c->yc) * c->bytes;
@@ -131,7 +137,7 @@ static void run_forward(struct dlb_kernel *k, const struct dlb_run *r)
 	if (c->fill)
 		c->fill->run(c->fill, &fill);
 	for (int64_t first = 0; first < c->images; first += c->a.images) {
-		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+		const int64_t n = chunk(c, first);
 
 		move(c, c->columns, first, n, r->in[0], r->scratch, true);
 		p.batch = n;
@@ -164,7 +170,7 @@ static void run_grad_input(struct dlb_kernel *k, const struct dlb_run *r)
 				 .alpha = 1 };
 
 	for (int64_t first = 0; first < c->images; first += c->a.images) {
-		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+		const int64_t n = chunk(c, first);
 
 		p.batch = n;
 		for (int64_t g = 0; g < c->groups; g++)
@@ -192,7 +198,7 @@ static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 				 .alpha = 1 };
 
 	for (int64_t first = 0; first < c->images; first += c->a.images) {
-		const int64_t left = c->images - first, n = left < c->a.images ? left : c->a.images;
+		const int64_t n = chunk(c, first);
 
 		move(c, c->columns, first, n, r->in[1], r->scratch, true);
 		for (int64_t i = 0; i < n; i++)		/* images add up in their order */
@@ -279,17 +285,10 @@ static int make_cast(struct dlb_backend *b, const struct dlb_desc *d, bool widen
 		     struct dlb_kernel **k, struct dlb_error *err)
 {
 	const int64_t n = dlb_desc_count(d);
-	const struct dlb_copy_desc copy = { .in = widens ? DLB_BF16 : DLB_F32,
-					    .out = widens ? DLB_F32 : DLB_BF16,
-					    .n_dims = 1,
-					    .dim = { n },
-					    .in_stride = { 1 },
-					    .out_stride = { 1 },
-					    .out_count = n };
 
 	c->at[which] = c->k.scratch_bytes;
 	c->k.scratch_bytes += ((size_t)n * sizeof(float) + 255) & ~(size_t)255;
-	return dlb_cuda_copy(b, &copy, k, err);
+	return dlb_cuda_cast(b, n, widens ? DLB_BF16 : DLB_F32, widens ? DLB_F32 : DLB_BF16, k, err);
 }
 
 static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k,

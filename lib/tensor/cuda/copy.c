@@ -28,11 +28,6 @@ static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
 	(s->tiled ? dlb_cuda_launch_rows : dlb_cuda_launch)(s->c, s->f, &s->args, s->count);
 }
 
-static void copy_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 static int64_t size_of(int64_t v)
 {
 	return v < 0 ? -v : v;
@@ -146,7 +141,7 @@ PREPARE(copy)
 	bool is_again[DLB_MAX_DIMS], empty = false;
 
 	s->c = cuda_of(b);
-	s->k = (struct dlb_kernel){ .run = copy_run, .free = copy_free, .impl = "cuda" };
+	s->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	s->zero_bytes = d->zero_first ? (size_t)d->out_count * dlb_dtype_bytes(d->out) : 0;
 	s->args = (struct cuda_copy){ .in_offset = d->in_offset,
 				      .out_offset = d->out_offset,
@@ -180,4 +175,18 @@ PREPARE(copy)
 	}
 	*k = &s->k;
 	return 0;
+}
+
+int dlb_cuda_cast(struct dlb_backend *b, int64_t count, enum dlb_dtype from, enum dlb_dtype to,
+		  struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct dlb_copy_desc d = { .in = from,
+					 .out = to,
+					 .n_dims = 1,
+					 .dim = { count },
+					 .in_stride = { 1 },
+					 .out_stride = { 1 },
+					 .out_count = count };
+
+	return dlb_cuda_copy(b, &d, k, err);
 }

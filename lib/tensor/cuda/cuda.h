@@ -57,11 +57,16 @@ int dlb_cuda_row_width(int64_t n, int64_t side_by_side);
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);
 struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);
 
+void dlb_cuda_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing else */
 /* A kernel that is one launch of `args`, whose operands are the run's. `args` is copied. Rows: a block per
  * row. Owned by *k. */
 struct cuda_launch { cudaKernel_t f; int n_in, n_out; int64_t count; bool rows; size_t scratch_bytes; };
 void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const void *args, size_t bytes,
 		     struct dlb_kernel **k);
+
+/* Copies count elements, converted. */
+int dlb_cuda_cast(struct dlb_backend *b, int64_t count, enum dlb_dtype from, enum dlb_dtype to,
+		  struct dlb_kernel **k, struct dlb_error *err);
 
 /* y = alpha op(a) op(w) + beta y, row-major, `batch` times: y (m, n), op(a) (m, k), op(w) (k, n); op transposes
  * the matrix in memory. Rows in memory lie lda, ldw, ldy elements apart, matrices a_batch, w_batch, y_batch. */
@@ -76,9 +81,7 @@ void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a,
 
 extern const struct dlb_backend_ops dlb_cuda_ops;
 
-int dlb_cuda_n_devices(void);
-/* As dlb_plugin.n_devices. */
-int dlb_cuda_count(struct dlb_error *err);
+int dlb_cuda_n_devices(struct dlb_error *err);
 int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 void dlb_cuda_close(struct dlb_backend *b);
 double dlb_cuda_free_bytes(struct dlb_backend *b);

@@ -37,7 +37,7 @@ void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status)
 #define NOTE(c, call) dlb_cuda_note(c, #call, call)
 
 /* ---- devices ---- */
-int dlb_cuda_count(struct dlb_error *err)
+int dlb_cuda_n_devices(struct dlb_error *err)
 {
 	int n = 0;
 	const cudaError_t status = cudaGetDeviceCount(&n);
@@ -47,11 +47,6 @@ int dlb_cuda_count(struct dlb_error *err)
 	dlb_fail(err, NULL, "back end 'cuda': %s",
 		 status == cudaSuccess ? "there is no device" : cudaGetErrorString(status));
 	return 0;
-}
-
-int dlb_cuda_n_devices(void)
-{
-	return dlb_cuda_count(NULL);
 }
 
 /* Runs one call while a device is opened: -1 with err, which names it. */
@@ -117,7 +112,7 @@ static void close_parts(struct cuda *c)
 
 int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
 {
-	const int n = dlb_cuda_count(err);
+	const int n = dlb_cuda_n_devices(err);
 	struct cuda *c;
 
 	if (!n)
@@ -327,6 +322,11 @@ struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n)
 	return c;
 }
 
+void dlb_cuda_kernel_free(struct dlb_kernel *k)
+{
+	free(k);
+}
+
 /* ---- kernels of one launch ---- */
 struct simple_kernel {
 	struct dlb_kernel k;
@@ -343,11 +343,6 @@ static void simple_run(struct dlb_kernel *k, const struct dlb_run *r)
 	(s->l.rows ? dlb_cuda_launch_rows : dlb_cuda_launch)(s->c, s->l.f, s->args, s->l.count);
 }
 
-static void simple_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const void *args, size_t bytes,
 		     struct dlb_kernel **k)
 {
@@ -357,7 +352,7 @@ void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const v
 	s->l = *l;
 	memcpy(s->args, args, bytes);
 	s->k = (struct dlb_kernel){
-		.run = simple_run, .free = simple_free, .scratch_bytes = l->scratch_bytes, .impl = "cuda"
+		.run = simple_run, .free = dlb_cuda_kernel_free, .scratch_bytes = l->scratch_bytes, .impl = "cuda"
 	};
 	*k = &s->k;
 }

@@ -53,11 +53,26 @@ static __device__ inline void seek(const struct cuda_nest &n, int64_t i, int64_t
 	}
 }
 
-/* *q = i / n, *r = i % n, for i in [0, most). */
-static __device__ inline void divide(int64_t i, int64_t n, int64_t most, int64_t *q, int64_t *r)
+/* i / by; 32 bits are faster. Neither is negative. */
+static __device__ inline int64_t quotient(int64_t i, int64_t by)
 {
-	*q = n == 1 ? i : most <= INT32_MAX ? (int64_t)((uint32_t)i / (uint32_t)n) : i / n;
-	*r = i - *q * n;
+	return (uint64_t)(i | by) <= UINT32_MAX ? (int64_t)((uint32_t)i / (uint32_t)by) : i / by;
+}
+
+/* Takes the last index of several from *i: returns *i % n and divides *i by n. */
+static __device__ inline int64_t split(int64_t *i, int64_t n)
+{
+	const int64_t q = quotient(*i, n), r = *i - q * n;
+
+	*i = q;
+	return r;
+}
+
+/* *q = i / n, *r = i % n. */
+static __device__ inline void divide(int64_t i, int64_t n, int64_t *q, int64_t *r)
+{
+	*r = split(&i, n);
+	*q = i;
 }
 
 /* bf16: the upper half of a float. Rounds to nearest, ties to even; NaN stays NaN. */

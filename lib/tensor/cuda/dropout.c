@@ -1,6 +1,4 @@
 /* Dropout (dropout.cu). */
-#include <stdlib.h>
-
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/dropout.h"
 #include "util/mem.h"
@@ -33,11 +31,6 @@ static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cuda_launch(d->c, d->f, &d->args, d->count);
 }
 
-static void dropout_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 PREPARE(dropout)
 {
 	const int64_t per_whole = d->part ? d->per_whole : d->per_sample, counters = (per_whole + 3) / 4;
@@ -49,7 +42,7 @@ PREPARE(dropout)
 		return DLB_NO_KERNEL;
 	n = dlb_xcalloc(1, sizeof *n);
 	n->c = cuda_of(b);
-	n->k = (struct dlb_kernel){ .run = dropout_run, .free = dropout_free, .impl = "cuda" };
+	n->k = (struct dlb_kernel){ .run = dropout_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	n->f = f;
 	n->count = d->samples * (d->part ? d->per_sample : counters);
 	n->first_sample = d->first_sample;

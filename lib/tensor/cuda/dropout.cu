@@ -52,7 +52,7 @@ template <typename S> static __device__ inline void dropout(const struct cuda_dr
 		uint32_t word[4];
 		int64_t sample, counter;
 
-		divide(i, d.counters, d.samples * d.counters, &sample, &counter);
+		divide(i, d.counters, &sample, &counter);
 		philox(d.seed, d.stream,
 		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)counter, word);
 		const int64_t at = sample * d.per_sample + 4 * counter;
@@ -87,7 +87,7 @@ template <typename S> static __device__ inline void dropout_part(const struct cu
 		uint32_t word[4];
 		int64_t strip, e;
 
-		divide(i, d.part, count, &strip, &e);
+		divide(i, d.part, &strip, &e);
 		const int64_t there = strip * d.whole + d.first + e, sample = there / d.per_whole,
 			      in_sample = there - sample * d.per_whole;
 		philox(d.seed, d.stream,

@@ -1,6 +1,5 @@
 /* Rows taken from tables, and their gradients (gather.cu). */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/gather.h"
@@ -17,11 +16,6 @@ static void gather_grad_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cuda_launch_rows(g->c, g->f, &g->a, g->a.d.outer * g->a.d.n_index);
 }
 
-static void gather_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, struct dlb_kernel **k)
 {
 	cudaKernel_t f = dlb_cuda_find_typed(cuda_of(b), "gather_grad", a->d.dtype);
@@ -30,7 +24,7 @@ static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, 
 	if (!f)
 		return DLB_NO_KERNEL;
 	g = dlb_xcalloc(1, sizeof *g);
-	*g = (struct gather_kernel){ .k = { .run = gather_grad_run, .free = gather_free, .impl = "cuda" },
+	*g = (struct gather_kernel){ .k = { .run = gather_grad_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
 				     .c = cuda_of(b),
 				     .a = *a,
 				     .f = f,

@@ -1,5 +1,5 @@
 /* Rows taken from tables, and the sum of their gradients. */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/ordered.cuh"
 extern "C" {
 #include "tensor/cuda/gather.h"
 }
@@ -26,35 +26,21 @@ template <typename T> static __device__ void take(const struct cuda_gather &a)
 	}
 }
 
-/* A block for each index of each table. The block of the first index of a row adds all gradients of that row, in
- * the order of the indices; the others find an earlier one and end. */
+/* A block for each index of each table. */
 template <typename T> static __device__ void add(const struct cuda_gather &a)
 {
-	__shared__ bool same[CUDA_THREADS];
 	const T *dy = (const T *)a.p.in[0];
 
 	for (EACH_ROW(i, a.d.outer * a.d.n_index)) {
 		const int64_t outer = i / a.d.n_index, own = i % a.d.n_index, row = row_of(a, own);
 		T *to = (T *)a.p.out[0] + (outer * a.d.rows + row) * a.d.width;
-		int earlier = 0;
 
 		if (row < 0 || row + a.d.first == a.d.padding)
 			continue;
-		for (EACH_OF_ROW(j, own))
-			earlier |= row_of(a, j) == row;
-		if (block_max(earlier))
-			continue;
-		for (int64_t begin = own; begin < a.d.n_index; begin += CUDA_THREADS) {
-			const int64_t j = begin + threadIdx.x;
-
-			__syncthreads();
-			same[threadIdx.x] = j < a.d.n_index && row_of(a, j) == row;
-			__syncthreads();
-			for (int t = 0; t < CUDA_THREADS; t++)
-				if (same[t])
-					for (EACH_OF_ROW(c, a.d.width))
-						to[c] += dy[(outer * a.d.n_index + begin + t) * a.d.width + c];
-		}
+		in_order(own, a.d.n_index, [&](int64_t j) { return row_of(a, j); }, [&](int64_t j) {
+			for (EACH_OF_ROW(c, a.d.width))
+				to[c] += dy[(outer * a.d.n_index + j) * a.d.width + c];
+		});
 	}
 }
 

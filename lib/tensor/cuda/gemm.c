@@ -129,17 +129,9 @@ static int64_t extent(int64_t size, int64_t batch, const int64_t *off, int64_t n
 static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct cast *x, int64_t count,
 		     enum dlb_dtype from, enum dlb_dtype to, size_t bytes, struct dlb_error *err)
 {
-	const struct dlb_copy_desc copy = { .in = from,
-					    .out = to,
-					    .n_dims = 1,
-					    .dim = { count },
-					    .in_stride = { 1 },
-					    .out_stride = { 1 },
-					    .out_count = count };
-
 	x->at = g->k.scratch_bytes;
 	g->k.scratch_bytes += ((size_t)count * bytes + 255) & ~(size_t)255;
-	return dlb_cuda_copy(b, &copy, &x->k, err);
+	return dlb_cuda_cast(b, count, from, to, &x->k, err);
 }
 
 /* y = beta c, broadcast, in the type of the sum. */
@@ -242,11 +234,6 @@ static void product_run(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
-static void product_free(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 /* The operand's rows are `rows` x `cols` in memory; true: they are its columns. *ld: elements between rows of
  * memory. */
 static bool is_transposed(const int64_t *stride, int64_t rows, int64_t cols, int64_t *ld)
@@ -280,7 +267,7 @@ PREPARE(product)
 	if (!dlb_cuda_matmul_fits(&p) || !p.k)
 		return DLB_NO_KERNEL;
 	x = dlb_xcalloc(1, sizeof *x);
-	x->k = (struct dlb_kernel){ .run = product_run, .free = product_free, .impl = "cublas" };
+	x->k = (struct dlb_kernel){ .run = product_run, .free = dlb_cuda_kernel_free, .impl = "cublas" };
 	x->c = cuda_of(b);
 	x->p = p;
 	x->bytes = dlb_dtype_bytes(d->dtype);

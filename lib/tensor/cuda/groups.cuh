@@ -27,19 +27,4 @@ struct two_sums {
 struct add_two {
 	__device__ two_sums operator()(two_sums x, two_sums y) const { return { x.a + y.a, x.b + y.b }; }
 };
-
-/* i / by; 32 bits are faster. Neither is negative. */
-static __device__ inline int64_t quotient(int64_t i, int64_t by)
-{
-	return (uint64_t)(i | by) <= UINT32_MAX ? (int64_t)((uint32_t)i / (uint32_t)by) : i / by;
-}
-
-/* Takes the last index of several from *i: returns *i % n and divides *i by n. */
-static __device__ inline int64_t split(int64_t *i, int64_t n)
-{
-	const int64_t q = quotient(*i, n), r = *i - q * n;
-
-	*i = q;
-	return r;
-}
 #endif

@@ -1,21 +1,11 @@
 /* Elements taken from a table, or put into it, by indices (index.cu). */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/index.h"
 #include "util/mem.h"
 
 struct index_kernel { struct dlb_kernel k; struct cuda *c; struct cuda_index a; cudaKernel_t f; };
-
-static int64_t count_of(const struct dlb_desc *d, int from, int end)
-{
-	int64_t n = 1;
-
-	for (int i = from; i < end; i++)
-		n *= d->dim[i];
-	return n;
-}
 
 static void put_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
@@ -36,11 +26,6 @@ static void put_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cuda_launch_rows(x->c, x->f, &x->a, x->a.pairs);
 	else
 		dlb_cuda_launch(x->c, x->f, &x->a, x->a.lines);
-}
-
-static void index_free(struct dlb_kernel *k)
-{
-	free(k);
 }
 
 /* By bytes where elements are only set. */
@@ -65,9 +50,9 @@ PREPARE(index)
 	(void)err;
 	if (!l.f)
 		return DLB_NO_KERNEL;
-	a.pairs = d->nd ? count_of(&d->at, 0, d->at.n_dims - 1) : dlb_desc_count(&d->at);
+	a.pairs = d->nd ? dlb_desc_range(&d->at, 0, d->at.n_dims - 1) : dlb_desc_count(&d->at);
 	if (!d->nd && a.pairs) {
-		a.inner = count_of(&d->at, d->axis + 1, d->at.n_dims);
+		a.inner = dlb_desc_range(&d->at, d->axis + 1, d->at.n_dims);
 		a.lines = a.pairs / d->at.dim[d->axis];
 	}
 	if (d->fn == DLB_INDEX_TAKE) {
@@ -76,7 +61,7 @@ PREPARE(index)
 		return 0;
 	}
 	x = dlb_xcalloc(1, sizeof *x);
-	*x = (struct index_kernel){ .k = { .run = put_run, .free = index_free, .impl = "cuda" },
+	*x = (struct index_kernel){ .k = { .run = put_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
 				    .c = cuda_of(b),
 				    .a = a,
 				    .f = l.f };

@@ -1,6 +1,6 @@
 /* Elements taken from a table, or put into it, by indices. Pairs that name the same element are applied in their
  * order: along an axis by one thread, which walks its line; of tuples by the block of the first of them. */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/ordered.cuh"
 extern "C" {
 #include "tensor/cuda/index.h"
 }
@@ -101,32 +101,18 @@ template <typename T, typename How> static __device__ void put_lines(const struc
 
 template <typename T, typename How> static __device__ void put_tuples(const struct cuda_index &a, How how)
 {
-	__shared__ bool same[CUDA_THREADS];
 	const T *updates = (const T *)a.p.in[0];
 
 	for (EACH_ROW(own, a.pairs)) {
 		const int64_t e = element(a, own);
 		T *y = (T *)a.p.out[0] + e;
-		int earlier = 0;
 
 		if (e < 0)
 			continue;
-		for (EACH_OF_ROW(p, own))
-			earlier |= element(a, p) == e;
-		if (block_max(earlier))
-			continue;
-		for (int64_t begin = own; begin < a.pairs; begin += CUDA_THREADS) {
-			const int64_t p = begin + threadIdx.x;
-
-			__syncthreads();
-			same[threadIdx.x] = p < a.pairs && element(a, p) == e;
-			__syncthreads();
-			for (int t = 0; t < CUDA_THREADS; t++)
-				if (same[t])
-					for (EACH_OF_ROW(j, a.d.width))
-						y[j] = how(a.d.how, y[j],
-							   a.d.zeros ? (T)0 : updates[(begin + t) * a.d.width + j]);
-		}
+		in_order(own, a.pairs, [&](int64_t p) { return element(a, p); }, [&](int64_t p) {
+			for (EACH_OF_ROW(j, a.d.width))
+				y[j] = how(a.d.how, y[j], a.d.zeros ? (T)0 : updates[p * a.d.width + j]);
+		});
 	}
 }
 

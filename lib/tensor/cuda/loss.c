@@ -1,7 +1,6 @@
 /* Classification losses (loss.cu): a kernel over samples or elements; before it the divisor of a gradient, or
  * after it the sum of a loss. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/loss.h"
@@ -26,11 +25,6 @@ static void loss_run(struct dlb_kernel *k, const struct dlb_run *r)
 	(l->args.width > 1 ? dlb_cuda_launch_rows : dlb_cuda_launch)(l->c, l->f, &l->args, l->count);
 	if (l->last)
 		dlb_cuda_launch_rows(l->c, l->last, &l->args, 1);
-}
-
-static void loss_free(struct dlb_kernel *k)
-{
-	free(k);
 }
 
 /* Kernels of each stage and direction. rows: samples are rows of classes, which threads may share. */
@@ -58,7 +52,7 @@ PREPARE(loss)
 		return DLB_NO_KERNEL;
 	l = dlb_xcalloc(1, sizeof *l);
 	l->c = c;
-	l->k = (struct dlb_kernel){ .run = loss_run, .free = loss_free, .impl = "cuda" };
+	l->k = (struct dlb_kernel){ .run = loss_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	l->args = (struct cuda_loss){ .first = d->first, .n = d->n, .classes = d->classes, .inner = d->inner,
 				      .ignore = d->ignore, .smoothing = d->smoothing, .n_parts = d->n_parts,
 				      .reduction = (int)d->reduction, .softmax = d->softmax,

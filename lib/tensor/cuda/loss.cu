@@ -25,7 +25,7 @@ static __device__ inline struct row row_of(const struct cuda_loss &l, int64_t r)
 	struct row w = { 0, 0, -1 };
 
 	if (r < l.n * l.inner) {
-		divide(r, l.inner, l.n * l.inner, &w.n, &w.i);
+		divide(r, l.inner, &w.n, &w.i);
 		w.at = w.n * l.classes * l.inner + w.i;
 	}
 	return w;
@@ -166,8 +166,8 @@ template <typename T> static __device__ inline void whole_grad(const struct cuda
 	for (EACH(e, count)) {
 		int64_t nj, i, n, j;
 
-		divide(e, l.inner, count, &nj, &i);
-		divide(nj, l.classes, count, &n, &j);
+		divide(e, l.inner, &nj, &i);
+		divide(nj, l.classes, &n, &j);
 		const int64_t r = n * l.inner + i, c = label_at(l, l.p.in[2], r);
 		const bool skip = ignored(l, c), wrong = !skip && !inside(l, c);
 		const double up = dy[l.reduction == DLB_REDUCE_NONE ? r : 0], share = up / divisor;

@@ -8,115 +8,27 @@ extern "C" {
 /* Values of one element. mask: a as bool, for functions that choose and logic. */
 template <typename T> struct operands { T a, b, c, alpha, beta; bool mask; };
 
-template <typename T> static __device__ T python_mod(T a, T b)
+template <typename T> static __device__ T real_python_mod(T a, T b)
 {
 	const T r = F(fmod)(a, b);
 
-	return r == 0 ? (b < 0 || 1 / b < 0 ? (T)-0.0 : (T)0) : (r < 0) != (b < 0) ? r + b : r;
+	return r == 0 ? copysign((T)0, b) : (r < 0) != (b < 0) ? r + b : r;
 }
 
 #define LOAD(v) const T a = v.a, b = v.b, c = v.c, alpha = v.alpha, beta = v.beta; \
 	(void)a, (void)b, (void)c, (void)alpha, (void)beta
-#define CASE(name, expr) case DLB_MAP_##name: return (T)(expr);
 
-/* ---- floating types ---- */
-#define ADD(a, b) ((a) + (b))
-#define SUB(a, b) ((a) - (b))
-#define MUL(a, b) ((a) * (b))
-#define DIV(a, b) ((a) / (b))
-#define NEG(a) (-(a))
-#define NEGATIVE(a) ((a) < 0)
-#define POW(a, b) F(pow)(a, b)
-#define FMOD(a, b) F(fmod)(a, b)
-#define MOD(a, b) python_mod(a, b)
-template <typename T> static __device__ T real_number(int fn, const operands<T> &v)
-{
-	LOAD(v);
-	switch (fn) {
-#define MAP(name, n, expr) CASE(name, expr)
-#define MAP_INT(name, n, expr)
-#define MAP_COMPARE(name, n, expr)
-#define MAP_LOGIC(name, n, expr)
-#define MAP_SELECT(name, n, expr)
-#include "tensor/map_list.h"
-#undef MAP
-	}
-	return 0;
-}
-template <typename T> static __device__ T real_chosen(int fn, const operands<T> &v)
-{
-	const bool a = v.mask;
-	const T b = v.b, c = v.c, alpha = v.alpha;
-
-	switch (fn) {
-#define MAP(name, n, expr)
-#define MAP_SELECT(name, n, expr) CASE(name, expr)
-#include "tensor/map_list.h"
-#undef MAP
-	}
-	return 0;
-}
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef NEG
-#undef NEGATIVE
-#undef POW
-#undef FMOD
-#undef MOD
-
-/* ---- integers: wrap as two's complement; x / 0 = 0 ---- */
+/* ---- numbers: real_number and real_chosen, int_number and int_chosen ---- */
+#define T_IS_FLOAT
+#define NAMED(name) real_##name
+#include "tensor/map_real.h"
+#include "tensor/cuda/map_type.cuh"
+#undef T_IS_FLOAT
+#undef NAMED
+#define NAMED(name) int_##name
+#define MAP_DEVICE __device__
 #include "tensor/map_int.h"
-
-/* a^b modulo 2^64; negative powers give the integer part of the real result. */
-static __device__ uint64_t int_pow(uint64_t a, int64_t b)
-{
-	uint64_t r = 1;
-
-	if (b < 0)
-		return a == 1 ? 1 : 0;
-	for (; b; b >>= 1, a *= a)
-		if (b & 1)
-			r *= a;
-	return r;
-}
-template <typename T> static __device__ T int_number(int fn, const operands<T> &v)
-{
-	LOAD(v);
-	switch (fn) {
-#define MAP(name, n, expr) CASE(name, expr)
-#define MAP_FLOAT(name, n, expr)
-#define MAP_COMPARE(name, n, expr)
-#define MAP_LOGIC(name, n, expr)
-#define MAP_SELECT(name, n, expr)
-#include "tensor/map_list.h"
-#undef MAP
-	}
-	return 0;
-}
-template <typename T> static __device__ T int_chosen(int fn, const operands<T> &v)
-{
-	const bool a = v.mask;
-	const T b = v.b, c = v.c, alpha = v.alpha;
-
-	switch (fn) {
-#define MAP(name, n, expr)
-#define MAP_SELECT(name, n, expr) CASE(name, expr)
-#include "tensor/map_list.h"
-#undef MAP
-	}
-	return 0;
-}
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef NEG
-#undef NEGATIVE
-#undef POW
-#undef FMOD
-#undef MOD
+#include "tensor/cuda/map_type.cuh"
 
 /* ---- comparisons and logic ---- */
 template <typename T> static __device__ bool compared(int fn, const operands<T> &v)

@@ -31,8 +31,6 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cuda_launch_rows(n->c, n->join, &a, a.m.join_blocks);
 }
 
-static void norm_free(struct dlb_kernel *k) { free(k); }
-
 static struct cuda_norm args_of(const struct dlb_norm_desc *d)
 {
 	struct cuda_norm a = { .rows = d->rows,
@@ -73,7 +71,7 @@ PREPARE(norm)
 		free(n);
 		return DLB_NO_KERNEL;
 	}
-	n->k = (struct dlb_kernel){ .run = norm_run, .free = norm_free, .impl = "cuda" };
+	n->k = (struct dlb_kernel){ .run = norm_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	if (d->backward)
 		n->k.scratch_bytes = (size_t)(n->a.m.chunks * n->a.m.channels) * 2 * sizeof(double);
 	*k = &n->k;

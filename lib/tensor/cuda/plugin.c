@@ -52,7 +52,6 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 
 extern const struct dlb_plugin dlb_plugin;
 const struct dlb_plugin dlb_plugin = {
-	.size = DLB_PLUGIN_SIZE,
+	.abi = DLB_PLUGIN_ABI,
 	.ops = &dlb_cuda_ops,
-	.n_devices = dlb_cuda_count,
 };

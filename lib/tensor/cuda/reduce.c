@@ -1,6 +1,5 @@
 /* Reductions (reduce.cu): how a shape is cut, for devices that keep some ten thousand threads busy. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/reduce.h"
@@ -31,11 +30,6 @@ static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
 		dlb_cuda_launch_rows(r->c, r->f, &r->args, (n + groups - 1) / groups);
 	if (r->join)
 		dlb_cuda_launch_rows(r->c, r->join, &r->args, r->args.kept.count);
-}
-
-static void reduce_free(struct dlb_kernel *k)
-{
-	free(k);
 }
 
 static int64_t least_of(int64_t a, int64_t b)
@@ -85,7 +79,7 @@ PREPARE(reduce)
 		return -1;
 	r = dlb_xcalloc(1, sizeof *r);
 	r->c = c;
-	r->k = (struct dlb_kernel){ .run = reduce_run, .free = reduce_free, .impl = "cuda" };
+	r->k = (struct dlb_kernel){ .run = reduce_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	r->args = (struct cuda_reduce){ .fn = (int)d->fn, .kept = dlb_cuda_nest(&kept),
 					.reduced = dlb_cuda_nest(&reduced) };
 	r->args.kept.count = dlb_desc_count(&d->out);

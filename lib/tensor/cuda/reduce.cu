@@ -75,7 +75,7 @@ static __device__ inline void one_part(const struct cuda_reduce &r, int64_t w, i
 	A sum = fn.start();
 
 	if (mine) {
-		divide(w, results, results * r.parts, &part, &result);
+		divide(w, results, &part, &result);
 		seek(r.kept, result, at);
 		const In *x = (const In *)r.p.in[0] + at[0];
 		const int64_t from = part * r.chunk, end = from + r.chunk < r.reduced.count ? from + r.chunk :

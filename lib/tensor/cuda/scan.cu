@@ -15,7 +15,7 @@ static __device__ inline int64_t place(const struct dlb_scan_desc &d, int64_t l,
 {
 	int64_t o, i;
 
-	divide(l, d.inner, d.outer * d.inner, &o, &i);
+	divide(l, d.inner, &o, &i);
 	return (o * d.n + (d.reverse ? d.n - 1 - k : k)) * d.inner + i;
 }
 

@@ -37,7 +37,7 @@ static __device__ inline int64_t line_at(const struct dlb_select_desc &d, int64_
 {
 	int64_t o, i;
 
-	divide(l, d.inner, d.outer * d.inner, &o, &i);
+	divide(l, d.inner, &o, &i);
 	return o * n * d.inner + i;
 }
 
@@ -87,7 +87,7 @@ template <typename T> static __device__ void rank(const struct cuda_select &a)
 	for (EACH(e, lines * d.n)) {
 		int64_t l, i, n_before = 0;
 
-		divide(e, d.n, lines * d.n, &l, &i);
+		divide(e, d.n, &l, &i);
 		const T *x = (const T *)a.p.in[0] + line_at(d, l, d.n);
 		const candidate<T> mine = { x[i * d.inner], i };
 
@@ -155,8 +155,8 @@ template <typename T> static __device__ void one_hot(const struct cuda_select &a
 	for (EACH(e, count)) {
 		int64_t row, p, o, i;
 
-		divide(e, d.inner, count, &row, &p);
-		divide(row, d.n, count, &o, &i);
+		divide(e, d.inner, &row, &p);
+		divide(row, d.n, &o, &i);
 		const int64_t at = index_of(a, o * d.inner + p);
 
 		((T *)a.p.out[0])[e] = off_on[(at < 0 ? at + d.n : at) == i];

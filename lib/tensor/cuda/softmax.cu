@@ -58,7 +58,7 @@ static __device__ inline void one_row(const struct cuda_softmax &s, int64_t row,
 	int64_t o = 0, i = 0;
 
 	if (row < rows)
-		divide(row, s.inner, rows, &o, &i);
+		divide(row, s.inner, &o, &i);
 	const int64_t at = row < rows ? o * s.axis * s.inner + i : -1;
 	if (s.backward)
 		backward<S>(s, at, me, threads);

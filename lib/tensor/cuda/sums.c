@@ -18,11 +18,6 @@ static void first_run(struct dlb_kernel *k, const struct dlb_run *r)
 					      f->c->stream));
 }
 
-static void free_kernel(struct dlb_kernel *k)
-{
-	free(k);
-}
-
 PREPARE(accumulate)
 {
 	const struct cuda_sums args = { .count = d->count };
@@ -40,7 +35,7 @@ PREPARE(accumulate)
 	f = dlb_xcalloc(1, sizeof *f);
 	f->c = cuda_of(b);
 	f->bytes = (size_t)d->count * dlb_dtype_bytes(d->dtype);
-	f->k = (struct dlb_kernel){ .run = first_run, .free = free_kernel, .impl = "cuda" };
+	f->k = (struct dlb_kernel){ .run = first_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
 	*k = &f->k;
 	return 0;
 }

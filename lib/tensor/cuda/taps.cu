@@ -19,7 +19,7 @@ static __device__ inline lists lists_of(const struct cuda_taps &a, int64_t i)
 		const int l = a.list[d];
 		int64_t rest, pos;
 
-		divide(i, a.dim[d], a.count, &rest, &pos);
+		divide(i, a.dim[d], &rest, &pos);
 		i = rest;
 		if (l < 0) {
 			s.base += pos * a.stride[d];
@@ -41,7 +41,7 @@ static __device__ inline struct dlb_tap combined(const struct cuda_taps &a, cons
 	for (int l = a.n_lists - 1; l >= 0; l--) {
 		int64_t rest, i;
 
-		divide(c, s.n[l], s.total, &rest, &i);
+		divide(c, s.n[l], &rest, &i);
 		const struct dlb_tap one = table[a.tap_at[l] + s.first[l] + i];
 
 		c = rest;
