@@ -278,6 +278,9 @@ every() {
 # bats test_tags=long
 @test "each call fails" {
 	every cuda:1 1 1 300
-	rm -r "$tmp/sound" "$tmp/ck" "$TMPDIR"
+}
+
+# bats test_tags=long
+@test "each call fails where a CPU waits for the device" {
 	every 'cpu:1 cuda:1' 1 1 250
 }
