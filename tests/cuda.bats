@@ -135,11 +135,47 @@ alike() {
 	done
 }
 
-@test "replicas on a CPU and a device, with clipping" {
-	on cpu:2 cnn "$tmp/cpu.json" --replicas 2 --clip-norm 0.5
-	on 'cpu:1 cuda:1' cnn "$tmp/gpu.json" --replicas 2 --clip-norm 0.5
-	[ "$(jq .plan.replicas "$tmp/gpu.json")" != null ]
-	same "$tmp/cpu.json" "$tmp/gpu.json" 2 --optimizer adam
+@test "replicas on a CPU and a device, with clipping and without" {
+	for clip in '' '--clip-norm 0.5'; do
+		# shellcheck disable=SC2086
+		on cpu:2 cnn "$tmp/cpu.json" --replicas 2 $clip
+		# shellcheck disable=SC2086
+		on 'cpu:1 cuda:1' cnn "$tmp/gpu.json" --replicas 2 $clip
+		[ "$(jq .plan.replicas "$tmp/gpu.json")" != null ]
+		same "$tmp/cpu.json" "$tmp/gpu.json" 4 --optimizer adam
+	done
+}
+
+@test "--cluster measures every device, and leaves it a core" {
+	run -0 --separate-stderr dlb-profile --cluster -d cpu -d cuda
+	[ -z "$stderr" ]
+	jq -e '.cluster | (.nodes | length) as $n |
+		([.nodes[] | select(.kind == "cuda")] | length == 1 and all(.memory_bytes > 1e9)) and
+		([.nodes[] | select(.kind == "cpu")] | length) == ([1, ([.groups[] | select(.class == "host") | .cores] | add) - 1] | max)' \
+		<<<"$output"
+	jq -e '.cluster.kinds[] | select(.name == "cuda") | .device == "stand-in for a device, 1 multiprocessors, 1000 MHz" and
+		([.peak_flops, .peak_bf16_flops, .bandwidth_Bps, .launch_s, .memory_bytes] | all(. > 0))' <<<"$output"
+	jq -e '.cluster | .links[] | select(.class == "pcie") | .name == "pcie:cuda0" and .latency_s > 0 and .bandwidth_Bps > 0' <<<"$output"
+	# far from what is measured
+	jq '.cluster.kinds |= map(if .name == "cuda" then .peak_flops *= 20 else . end)' <<<"$output" >"$tmp/fast"
+	run -1 --separate-stderr dlb-profile --check "$tmp/fast"
+	[[ $stderr = *"kind cuda: "*"GFLOP/s here, "*"in the document"* ]]
+	DLB_CUDA_HOST_DEVICES=0 run -1 --separate-stderr dlb-profile --check "$tmp/fast"
+	[[ $stderr = *"kind cuda: back end 'cuda': "* ]]
+	DLB_CUDA_HOST_DEVICES=2 run -0 --separate-stderr dlb-profile --cluster -d cuda
+	jq -e '[.cluster.nodes[].kind] == ["cuda", "cuda"] and [.cluster.nodes[].group] == ["cuda0", "cuda1"]' <<<"$output"
+	run -2 --separate-stderr dlb-profile --cluster -d cuda --topology "$tmp/none.xml"
+	one_line dlb-profile "devices of back end 'cuda' are measured on this host alone" 'without --topology'
+}
+
+@test "each node has a device of its own while there are as many; else they share, and say so" {
+	pin mlp 3
+	on 'cuda:1 cpu:1 cuda:1' mlp "$tmp/doc" "${pins[@]}"
+	DLB_CUDA_HOST_DEVICES=2 run -0 --separate-stderr dlb-run -q "${digits[@]}" --steps 2 "$tmp/doc"
+	[ -z "$stderr" ]
+	run -0 --separate-stderr dlb-run "${digits[@]}" --steps 2 "$tmp/doc"
+	[[ $stderr = *'node 2 shares device cuda:0 with another node'* ]] || { echo "$stderr"; return 1; }
+	[ "$(jq '.report.losses | length' <<<"$output")" = 2 ]
 }
 
 # bats test_tags=slow

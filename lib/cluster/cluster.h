@@ -40,6 +40,8 @@ struct dlb_device_kind {
 	const char *backend;			/* "cpu" */
 	int threads;
 	double peak_flops, bandwidth_Bps;	/* 0: unknown; measured by dlb-profile --cluster */
+	double peak_bf16_flops;			/* of products of bf16; 0: unknown */
+	const char *device;			/* its model in words; NULL: unknown */
 	double memory_bytes;			/* 0: no limit known */
 	/* op types or classes of work (dlb_op_work) without a kernel here */
 	const char **without;

@@ -43,7 +43,9 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 		set_str(o, "name", k->name);
 		set_str(o, "backend", k->backend);
 		json_object_set_new(o, "threads", json_integer(k->threads));
+		set_str(o, "device", k->device);
 		set_known(o, "peak_flops", k->peak_flops);
+		set_known(o, "peak_bf16_flops", k->peak_bf16_flops);
 		set_known(o, "bandwidth_Bps", k->bandwidth_Bps);
 		set_known(o, "memory_bytes", k->memory_bytes);
 		if (k->free_port)
@@ -273,7 +275,7 @@ static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name",          "backend",      "threads", "peak_flops",
 					     "bandwidth_Bps", "memory_bytes", "without", "free_port",
-					     "launch_s",      "efficiency",   NULL };
+					     "launch_s",      "efficiency",   "device",  "peak_bf16_flops", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows, w;
 	int n;
@@ -284,12 +286,14 @@ static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref row = dlb_ref_index(&rows, i);
 		struct dlb_device_kind *k = &c->kind[i];
-		const char *backend = NULL;
+		const char *backend = NULL, *device = NULL;
 		int64_t threads = 1;
 		if (note_name(rd, &row, rd->kinds, i, &k->name) || dlb_ref_known(&row, known, rd->err) ||
 		    dlb_get_str(&row, "backend", DLB_OPT, &backend, rd->err) ||
 		    dlb_get_int(&row, "threads", DLB_OPT, 1, 1 << 16, &threads, rd->err) ||
+		    dlb_get_str(&row, "device", DLB_OPT, &device, rd->err) ||
 		    dlb_get_real(&row, "peak_flops", DLB_OPT, 0, 1e24, &k->peak_flops, rd->err) ||
+		    dlb_get_real(&row, "peak_bf16_flops", DLB_OPT, 0, 1e24, &k->peak_bf16_flops, rd->err) ||
 		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &k->bandwidth_Bps, rd->err) ||
 		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &k->memory_bytes, rd->err) ||
 		    dlb_get_bool(&row, "free_port", DLB_OPT, &k->free_port, rd->err))
@@ -299,6 +303,7 @@ static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 		if (!backend)
 			*((char *)k->backend + strcspn(k->backend, "/")) = '\0';
 		k->threads = (int)threads;
+		k->device = device ? dlb_arena_strdup(&c->arena, device) : NULL;
 		if (dlb_get_real(&row, "launch_s", DLB_OPT, 0, 1e6, &k->launch_s, rd->err) ||
 		    read_efficiencies(rd, &row, k))
 			return -1;

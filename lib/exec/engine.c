@@ -124,6 +124,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->least);
 	free(e->took_s);
 	dlb_sync_free(e->own_sync);
+	dlb_transfers_free(e);
 	dlb_arena_release(&e->arena);
 	free(e);
 }

@@ -301,6 +301,35 @@ static int check_kind(const struct dlb_cluster *stored, int kind, struct dlb_com
 	return 0;
 }
 
+/* The devices of a back end with memory of its own, on this host. */
+static void check_devices(const struct dlb_cluster *stored, int kind, struct dlb_machine_check *m)
+{
+	const struct dlb_device_kind *k = &stored->kind[kind], *found;
+	struct dlb_cluster here;
+	struct host host = { .name = NULL };
+	struct dlb_error why;
+	int n = 0;
+
+	for (int i = 0; i < stored->n_nodes; i++)
+		if (stored->node[i].kind == kind) {
+			host.name = name_of(stored, i);
+			n++;
+		}
+	if (!n)
+		return;
+	dlb_cluster_init(&here);
+	if (dlb_cluster_add_devices(&here, k->backend, &why)) {
+		add_line(m, DLB_MACHINE_DIFFERS, "kind %s: %s", k->name, why.what);
+	} else {
+		found = &here.kind[0];
+		add_line(m, n <= here.n_nodes ? DLB_MACHINE_EQUAL : DLB_MACHINE_DIFFERS,
+			 "kind %s: %d here, %d in the document", k->name, here.n_nodes, n);
+		compare_figure(&host, k->name, "GFLOP/s", found->peak_flops, k->peak_flops, m);
+		compare_figure(&host, k->name, "GB/s of memory", found->bandwidth_Bps, k->bandwidth_Bps, m);
+	}
+	dlb_cluster_release(&here);
+}
+
 int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m,
 		      struct dlb_error *err)
 {
@@ -316,9 +345,11 @@ int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct d
 		rc = check_hosts(&stored, comm, m, err);
 	for (int k = 0; k < stored.n_kinds && !rc; k++) {
 		const struct dlb_device_kind *kind = &stored.kind[k];
-		if (strcmp(kind->backend, "cpu"))
+		if (strcmp(kind->backend, "cpu") && (!comm || dlb_comm_size(comm) == 1))
+			check_devices(&stored, k, m);
+		else if (strcmp(kind->backend, "cpu"))
 			add_line(m, DLB_MACHINE_UNCHECKED,
-				 "kind '%s' is not checked: only those of the cpu are", kind->name);
+				 "kind '%s' is not checked: devices are checked by one process", kind->name);
 		else if (kind->peak_flops > 0 || kind->bandwidth_Bps > 0)
 			rc = check_kind(&stored, k, comm, m, err);
 		else

@@ -188,6 +188,10 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	if (x->kind == DLB_T_SEED || in->tensor == e->graph->seed) {
 		a->kind = STEP_SEED;
 		a->dtype = x->dtype;
+		a->bytes = dlb_dtype_bytes(x->dtype);
+		if (!dlb_is_host_memory(e->runtime->be) &&
+		    !(a->mirror = dlb_transfers_alloc(e, (size_t)e->ring * a->bytes, err)))
+			return -1;
 		return 0;
 	}
 	a->kind = STEP_COPY;
@@ -302,8 +306,8 @@ static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 			  "node %d computes on a device: it has no %s", e->view.node, what);
 }
 
-/* The host's copy of a gradient at `device`. */
-static void *make_mirror(struct dlb_engine *e, int op, void *device)
+/* The host's copy of a gradient at `device`. NULL with err. */
+static void *make_mirror(struct dlb_engine *e, int op, void *device, struct dlb_error *err)
 {
 	const int weight = e->graph->op[op].in[0];
 	struct mirror *m;
@@ -313,8 +317,7 @@ static void *make_mirror(struct dlb_engine *e, int op, void *device)
 	m = &e->mirror[op];
 	m->device = device;
 	m->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1);
-	m->host = dlb_arena_alloc(&e->arena, m->bytes + 1);
-	return m->host;
+	return m->host = dlb_transfers_alloc(e, m->bytes, err);
 }
 
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
@@ -347,10 +350,10 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 						g->state->sum[op] :
 						dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0,
 								    err);
+			if (summand[op] && !dlb_is_host_memory(g->be))
+				summand[op] = make_mirror(e, op, summand[op], err);
 			if (!summand[op])
 				return -1;
-			if (!dlb_is_host_memory(g->be))
-				summand[op] = make_mirror(e, op, summand[op]);
 		}
 	}
 	if (dlb_sync_new(&e->own_sync, &d, err))

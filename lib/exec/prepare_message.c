@@ -141,8 +141,9 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
 		a->request = &e->request[(size_t)e->n_step_ops * (size_t)e->ring];
 		find_channel(e, in, a);
-		if (!dlb_is_host_memory(e->runtime->be))
-			a->mirror = dlb_arena_alloc(&e->arena, (size_t)e->ring * a->bytes + 1);
+		if (!dlb_is_host_memory(e->runtime->be) &&
+		    !(a->mirror = dlb_transfers_alloc(e, (size_t)e->ring * a->bytes, err)))
+			return -1;
 		e->older[e->n_step_ops] = e->newest[in->tag];
 		e->newest[in->tag] = e->n_step_ops;
 	}
@@ -172,6 +173,7 @@ int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err)
 		}
 		a->request = e->step_op[at].request;
 		a->mirror = e->step_op[at].mirror;
+		a->post = at;
 		a->bytes = e->step_op[at].bytes;
 		a->remote_src = a->kind == STEP_WAIT ? e->step_op[at].remote_src : NULL;
 	}

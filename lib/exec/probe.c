@@ -1,4 +1,4 @@
-/* Probes: a product and a copy on every device, a ping-pong on every class of link. See probe.h.
+/* Probes: the rates of every device (probe_device.c), a ping-pong on every class of link. See probe.h.
  *
  * Ranks measure their devices at the same time, as they will compute at the same time: shared resources
  * (memory bandwidth, a core with several ranks) count in the result. Ping-pongs run one pair at a time. */
@@ -9,66 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 10, SMALL = 8, LARGE = 4 << 20 };
-
-/* *seconds of the fastest of TRIES runs, after one to warm up. Takes k. -1 with err: a run failed. */
-static int time_kernel(struct dlb_backend *be, struct dlb_kernel *k, void *const *operands, double *seconds,
-		       struct dlb_error *err)
-{
-	void *const in[3] = { operands[0], operands[1], NULL };
-	void *scratch = be->ops->alloc(be, k->scratch_bytes + 1);
-	struct dlb_run run = { .in = in, .out = operands + 2, .scratch = scratch, .weight_version = 1 };
-	int rc = 0;
-
-	*seconds = INFINITY;
-	for (int i = 0; i <= TRIES && !rc; i++) {
-		double t = dlb_clock_s();
-		k->run(k, &run);
-		rc = be->ops->sync(be, err);
-		t = dlb_clock_s() - t;
-		if (i && t < *seconds)
-			*seconds = t;
-	}
-	if (scratch)
-		be->ops->free(be, scratch);
-	dlb_kernel_free(k);
-	return rc;
-}
-
-int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps, struct dlb_error *err)
-{
-	const struct dlb_gemm_desc product = {
-		.dtype = DLB_F32, .m = GEMM, .n = GEMM, .k = GEMM, .n_batch = 1, .alpha = 1
-	};
-	const struct dlb_copy_desc copy = { .in = DLB_F32,
-					    .out = DLB_F32,
-					    .n_dims = 1,
-					    .dim = { COPY_FLOATS },
-					    .in_stride = { 1 },
-					    .out_stride = { 1 },
-					    .out_count = COPY_FLOATS };
-	size_t bytes = COPY_FLOATS * sizeof(float);
-	struct dlb_kernel *k = NULL;
-	/* both inputs, the result */
-	void *p[3] = { be->ops->alloc(be, bytes), be->ops->alloc(be, bytes), be->ops->alloc(be, bytes) };
-	double product_s, copy_s;
-	int rc = -1;
-
-	if (!p[0] || !p[1] || !p[2]) {
-		dlb_fail(err, NULL, "no %zu bytes of memory on this device to measure with", 3 * bytes);
-		goto out;
-	}
-	if (be->ops->gemm(be, &product, &k, err) || time_kernel(be, k, p, &product_s, err) ||
-	    be->ops->copy(be, &copy, &k, err) || time_kernel(be, k, p, &copy_s, err))
-		goto out;
-	*peak_flops = 2.0 * GEMM * GEMM * GEMM / product_s;
-	*bandwidth_Bps = 2.0 * (double)bytes / copy_s;
-	rc = 0;
-out:
-	for (int i = 0; i < 3; i++)
-		be->ops->free(be, p[i]);
-	return rc;
-}
+enum { SMALL = 8, LARGE = 4 << 20 };
 
 static int probe_cpu(int threads, double *peak_flops, double *bandwidth_Bps, struct dlb_error *err)
 {

@@ -5,6 +5,35 @@
 #include "exec/probe.h"
 #include "exec/profile_command.h"
 
+static int check_devices(const struct dlb_profile_command *w, struct dlb_error *err)
+{
+	for (int i = 0; i < w->n_devices; i++) {
+		const struct dlb_backend_ops *ops = w->device[i].be.ops;
+
+		if (!ops->is_host_memory && (w->o->topology || (w->comm && dlb_comm_size(w->comm) > 1)))
+			return dlb_refuse(err, NULL, "measure each host by one process without --topology",
+					  "devices of back end '%s' are measured on this host alone", ops->name);
+	}
+	return 0;
+}
+
+/* Adds the devices that -d names besides CPUs; without a CPU among them the cluster has none. */
+static int add_devices(const struct dlb_profile_command *w, struct dlb_cluster *c, struct dlb_error *err)
+{
+	bool has_cpu = false;
+
+	for (int i = 0; i < w->n_devices; i++)
+		has_cpu |= w->device[i].be.ops->is_host_memory;
+	c->n_nodes = has_cpu ? c->n_nodes : 0;
+	for (int i = 0; i < w->n_devices; i++) {
+		const struct dlb_backend_ops *ops = w->device[i].be.ops;
+
+		if (!ops->is_host_memory && dlb_cluster_add_devices(c, ops->name, err))
+			return -1;
+	}
+	return 0;
+}
+
 int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			struct dlb_error *err)
 {
@@ -17,14 +46,13 @@ int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct 
 	else
 		dlb_doc_init(doc, "cluster");
 	dlb_cluster_init(&c);
-	rc = rc || dlb_profile_open_devices(w, err) ? -1 : 0;
+	rc = rc || dlb_profile_open_devices(w, err) || check_devices(w, err) ? -1 : 0;
 	if (w->comm)
 		rc = dlb_comm_agree(w->comm, rc, err, &w->who);
 	if (!rc)
 		rc = topology ? dlb_cluster_discover(&c, topology, w->device[0].be.n_threads, err)
 			: dlb_cluster_probe(w->comm, w->device[0].be.n_threads, &c, err);
-	if (!rc)
-		rc = dlb_cluster_check(&c, err);
+	rc = rc || add_devices(w, &c, err) || dlb_cluster_check(&c, err) ? -1 : 0;
 	if (!rc)
 		dlb_doc_set(doc, "cluster", dlb_cluster_write(&c));
 	dlb_cluster_release(&c);

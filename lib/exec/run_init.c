@@ -39,13 +39,33 @@ static int check_device_memory(struct run *r, struct dlb_error *err)
 				  r->be.ops->name, r->be.device, r->rank, wanted / 1e6, available / 1e6);
 }
 
+/* The device of this rank's node: each of the host's nodes of one back end has the next one. Nodes that are more than
+ * devices share them, and say so. */
+static int device_of(const struct run *r, const struct dlb_backend_ops *ops)
+{
+	const struct dlb_cluster *c = &r->job.cluster;
+	const struct dlb_node *own = &c->node[r->rank];
+	const int n = ops->n_devices(NULL);	/* 0: open says why there is none */
+	char text[120];
+	int before = 0;
+
+	for (int i = 0; i < r->rank; i++)
+		before += !strcmp(c->node[i].host, own->host) &&
+			  !strcmp(c->kind[c->node[i].kind].backend, c->kind[own->kind].backend);
+	if (n > 0 && before >= n && !ops->is_host_memory && r->o->warn) {
+		snprintf(text, sizeof text, "node %d shares device %s:%d with another node", r->rank, ops->name,
+			 before % n);
+		r->o->warn(r->o->warn_ctx, text);
+	}
+	return n > 0 ? before % n : 0;
+}
+
 static int open_device(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_node *node = &r->job.cluster.node[r->rank];
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
 	const struct dlb_backend_ops *ops;
 	char where[100];
-	int n;
 
 	/* before any memory is touched */
 	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
@@ -55,9 +75,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
 		return dlb_error_at(err, where);
 	}
-	/* a host numbers its nodes of all kinds: those of cpu:2 cuda:2 on two GPUs are 0 to 3 */
-	n = ops->n_devices(NULL);	/* 0: open says why */
-	if (ops->open(n > 0 ? node->device % n : 0, kind->threads, &r->be, err))
+	if (ops->open(device_of(r, ops), kind->threads, &r->be, err))
 		return -1;
 	return check_device_memory(r, err);
 }

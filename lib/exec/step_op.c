@@ -7,9 +7,6 @@
  * reads too, here or on a third rank, may be read in the sender's memory (program.h: zero-copy). The kernel
  * then overwrites lines that the reader's core holds; the same timing chooses between that and a copy.
  *
- * The memory of a device is reached by neither MPI nor the other ranks of the host. There a message, and a
- * gradient that replicas sum, goes through a mirror in host memory.
- *
  * Time is taken around each kernel and each wait that really waits (about 25 ns per reading). Where kernels are
  * queued on a device, marks between them take the device's own times, which are read at the end of the iteration;
  * the host goes on at once. */
@@ -33,10 +30,15 @@ static void choose_place(struct dest_choice *w)
 	*w->out = w->is_there ? w->there : w->here;
 }
 
-/* Mark 0 begins the iteration; two marks are around each kernel. */
+/* Mark 0 begins the iteration; two marks are around each kernel; one is where a message's place is posted. */
 static int mark_of(int compute, bool end)
 {
 	return 2 * compute + 1 + end;
+}
+
+static int mark_of_post(const struct dlb_engine *e, int step_op)
+{
+	return 2 * e->view.n_computes + 1 + step_op;
 }
 
 static bool is_queued(const struct dlb_engine *e)
@@ -48,6 +50,7 @@ int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 
+	e->first_outgoing = e->n_outgoing = 0;
 	if (!is_queued(e))
 		return 0;
 	memset(e->queued, 0, (size_t)e->view.n_computes * sizeof *e->queued);
@@ -59,10 +62,10 @@ int dlb_step_op_end(struct op_pass *t, struct dlb_error *err)
 	struct dlb_engine *e = t->e;
 	struct dlb_backend *be = e->runtime->be;
 
+	if (dlb_transfers_finish(e, err) || be->ops->sync(be, err))
+		return -1;
 	if (!is_queued(e))
 		return 0;
-	if (be->ops->sync(be, err))
-		return -1;
 	for (int i = 0; i < e->view.n_computes; i++) {
 		if (!e->queued[i])
 			continue;
@@ -159,24 +162,13 @@ static void send_made(struct op_pass *t, const struct step_op *a)
 		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
-/* The mirror of a's message of this step; NULL: the message is in host memory. */
-static char *mirror_of(const struct op_pass *t, const struct step_op *a)
-{
-	return a->mirror ? a->mirror + (size_t)(t->step % t->e->ring) * a->bytes : NULL;
-}
-
 static int run_send(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	struct dlb_backend *be = t->e->runtime->be;
-	char *mirror = mirror_of(t, a);
-
-	if (mirror) {
-		be->ops->download(be, mirror, a->p, a->bytes);
-		if (be->ops->sync(be, err))
-			return -1;
-	}
-	if (!a->channel)
-		dlb_comm_isend(t->e->runtime->comm, mirror ? mirror : a->p, a->bytes, a->peer, a->tag, t->request);
+	(void)err;
+	if (a->mirror)
+		dlb_transfers_send(t, a);
+	else if (!a->channel)
+		dlb_comm_isend(t->e->runtime->comm, a->p, a->bytes, a->peer, a->tag, t->request);
 	else if (a->zero_copy)
 		send_zero_copy(t, a);
 	else
@@ -186,14 +178,15 @@ static int run_send(struct op_pass *t, const struct step_op *a, struct dlb_error
 
 static int run_post(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	char *mirror = mirror_of(t, a);
+	struct dlb_engine *e = t->e;
+	struct dlb_backend *be = e->runtime->be;
+	char *mirror = dlb_transfers_mirror(t, a);
 
-	(void)err;
 	if (a->channel)
 		dlb_channel_post(a->channel, a->peer, t->request);
 	else
-		dlb_comm_irecv(t->e->runtime->comm, mirror ? mirror : a->p, a->bytes, a->peer, a->tag, t->request);
-	return 0;
+		dlb_comm_irecv(e->runtime->comm, mirror ? mirror : a->p, a->bytes, a->peer, a->tag, t->request);
+	return mirror ? be->ops->mark(be, mark_of_post(e, (int)(a - e->step_op)), err) : 0;
 }
 
 static int run_return(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
@@ -223,7 +216,7 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 		times->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
 	if (a->kind == STEP_WAIT && a->mirror)
-		g->be->ops->upload(g->be, a->p, mirror_of(t, a), a->bytes);
+		dlb_transfers_in(t, a, dlb_transfers_mirror(t, a), a->bytes, mark_of_post(t->e, a->post));
 	if (a->remote_src)
 		a->remote_src->in_place[(t->request - a->request) % t->e->ring] = dlb_channel_is_in_place(
 			t->request);
@@ -233,9 +226,13 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 static int run_copy(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
+	const char *from = t->s->fed->base + a->offset;
 
 	(void)err;
-	be->ops->upload(be, a->p, t->s->fed->base + a->offset, a->bytes);
+	if (!dlb_is_host_memory(be))
+		dlb_transfers_in(t, a, from, a->bytes, DLB_AFTER_ALL);
+	else
+		be->ops->upload(be, a->p, from, a->bytes);
 	return 0;
 }
 
@@ -243,10 +240,14 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 {
 	struct dlb_backend *be = t->e->runtime->be;
 	double seed = 0.0;	/* eight zero bytes are 0 in every float type */
+	void *value = a->mirror ? dlb_transfers_mirror(t, a) : (void *)&seed;
 
 	(void)err;
-	dlb_value_set(&seed, a->dtype, 0, t->s->fed->seed[a->m]);
-	be->ops->upload(be, a->p, &seed, dlb_dtype_bytes(a->dtype));
+	dlb_value_set(value, a->dtype, 0, t->s->fed->seed[a->m]);
+	if (a->mirror)
+		dlb_transfers_in(t, a, value, a->bytes, DLB_AFTER_ALL);
+	else
+		be->ops->upload(be, a->p, value, dlb_dtype_bytes(a->dtype));
 	return 0;
 }
 
@@ -388,7 +389,7 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	dlb_comm_progress(e->runtime->comm);
 	if (e->sync)
 		dlb_sync_nudge(e->sync);
-	return 0;
+	return e->n_outgoing ? dlb_transfers_start(e, err) : 0;
 }
 
 /* Makes the moments of bucket b that this replica adds. A replica without samples adds zeros, and its own
@@ -433,31 +434,14 @@ static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_e
 	return rc;
 }
 
-/* Copies the gradients of bucket b to their mirrors, or the sums back. */
-static int copy_mirrors(struct dlb_engine *e, int b, bool to_host, struct dlb_error *err)
-{
-	struct dlb_backend *be = e->runtime->be;
-	const struct dlb_bucket *k = &e->np->bucket[b];
-
-	if (!e->mirror)
-		return 0;
-	for (int i = 0; i < k->n_ops; i++) {
-		const struct mirror *m = &e->mirror[k->op[i]];
-
-		if (m->host && to_host)
-			be->ops->download(be, m->host, m->device, m->bytes);
-		else if (m->host)
-			be->ops->upload(be, m->device, m->host, m->bytes);
-	}
-	return be->ops->sync(be, err);
-}
-
 static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	if (t->e->half && make_halves(t->e, a->tag, t->run, t->step, err))
 		return -1;
-	if (copy_mirrors(t->e, a->tag, true, err))
-		return -1;
+	if (t->e->mirror) {
+		dlb_transfers_reduce(t, a);
+		return 0;
+	}
 	dlb_slow_settle(&t->e->runtime->slow);
 	dlb_sync_start(t->e->sync, a->tag, t->step);
 	return 0;
@@ -465,31 +449,33 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 
 static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	return dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err) ||
-			       copy_mirrors(t->e, a->tag, false, err) ?
-		       -1 :
-		       0;
+	if (dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err))
+		return -1;
+	if (t->e->mirror)
+		dlb_transfers_reduced(t, a);
+	return 0;
 }
 
-/* settles: other ranks can see when it begins (slow.h) */
+/* settles: other ranks can see when it begins (slow.h). waits: for other ranks, who may wait for what this one has
+ * not started yet. */
 static const struct {
 	int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err);
-	bool settles;
+	bool settles, waits;
 } rule[] = {
 	[STEP_POST] = { .run = run_post },
-	[STEP_WAIT] = { .run = run_wait },
-	[STEP_WAIT_SENT] = { .run = run_wait },
+	[STEP_WAIT] = { .run = run_wait, .waits = true },
+	[STEP_WAIT_SENT] = { .run = run_wait, .waits = true },
 	[STEP_SEND] = { .run = run_send, .settles = true },
 	[STEP_RETURN] = { .run = run_return, .settles = true },
 	[STEP_RUN] = { .run = run_op },
 	[STEP_COPY] = { .run = run_copy },
 	[STEP_SEED] = { .run = run_seed },
-	[STEP_SQUARES] = { .run = run_squares, .settles = true },
-	[STEP_NORM] = { .run = run_norm },
-	[STEP_TRUST] = { .run = run_trust, .settles = true },
-	[STEP_COMPUTED] = { .run = run_computed, .settles = true },
+	[STEP_SQUARES] = { .run = run_squares, .settles = true, .waits = true },
+	[STEP_NORM] = { .run = run_norm, .waits = true },
+	[STEP_TRUST] = { .run = run_trust, .settles = true, .waits = true },
+	[STEP_COMPUTED] = { .run = run_computed, .settles = true, .waits = true },
 	[STEP_REDUCE] = { .run = run_reduce },
-	[STEP_REDUCED] = { .run = run_reduced, .settles = true },
+	[STEP_REDUCED] = { .run = run_reduced, .settles = true, .waits = true },
 };
 
 int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err)
@@ -511,6 +497,8 @@ int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, st
 	t->run.rate_before = s->rate_before * (a->update || a->predict ? a->rate_scale : 1.0);
 	t->run.has_rate = s->has_rate;
 	t->run.weight_version = version;
+	if (rule[a->kind].waits && dlb_transfers_finish(e, err))
+		return -1;
 	if (rule[a->kind].settles)
 		dlb_slow_settle(&e->runtime->slow);
 	return rule[a->kind].run(t, a, err);

@@ -59,7 +59,8 @@ struct step_op {
 	struct remote_src *remote_src;	/* of a received message; NULL: always copied to its place here */
 	int peer, tag, m, compute, op;
 	void *p;			/* address of a message or copy */
-	char *mirror;			/* of a message: its bytes in host memory, [ring]; NULL: not needed */
+	char *mirror;			/* of a message or seed: its bytes in host memory, [ring]; NULL: not needed */
+	int post;			/* of a wait: the operation that posts the message's place */
 	double xfer_s;			/* of a wait for a message of MPI's: its predicted seconds */
 	size_t bytes, offset;		/* offset: of a copy's source in the samples */
 	struct dlb_kernel *kernel;
@@ -90,6 +91,8 @@ struct dynamic_operand {
 /* A gradient in a device's memory and its copy in host memory, where replicas sum it. host NULL: summed in
  * place. */
 struct mirror { void *device, *host; size_t bytes; };
+/* A send or a sum over replicas whose bytes are on the way from a device to host memory. */
+struct outgoing { const struct step_op *a; struct dlb_request *request; int64_t step; char *mirror; };
 
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
  * other. */
@@ -116,6 +119,8 @@ struct dlb_engine {
 	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
 	struct mirror *mirror;		/* [op] of updates; NULL: the back end computes in host memory */
+	void **host; int n_host, cap_host;	/* memory of mirrors */
+	struct outgoing *outgoing; int first_outgoing, n_outgoing;	/* the first have started */
 	double **sums;			/* [op] statistics of ops that run in halves; NULL: there are none */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: computed on another node */
@@ -154,6 +159,25 @@ struct op_pass {
 	int64_t step;
 	struct dlb_request *request;
 };
+/* ---- transfers.c: nodes that compute on a device ----
+ * Neither MPI nor the other ranks of the host reach a device's memory. A message, and a gradient that replicas
+ * sum, goes through a mirror in host memory. Copies run beside kernels: to host memory when what is queued at
+ * that time has been computed, and the message or sum starts when its bytes are there; from host memory when the
+ * last reader of the place is done, and later kernels wait for it. */
+void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err);	/* the engine's; NULL: err */
+void dlb_transfers_free(struct dlb_engine *e);
+char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/* of this step; NULL: not needed */
+/* Copies bytes at `from` to a->p, after mark `after` (struct dlb_transfer). They do not change before the iteration
+ * ends. */
+void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after);
+void dlb_transfers_send(struct op_pass *t, const struct step_op *a);
+void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a);
+void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copies the sums back */
+/* Starts what has arrived in host memory, in the order of the program. finish: waits until all has started; called
+ * before this rank waits for another. -1 with err: the device reports a failure. */
+int dlb_transfers_start(struct dlb_engine *e, struct dlb_error *err);
+int dlb_transfers_finish(struct dlb_engine *e, struct dlb_error *err);
+
 /* Begins an iteration: sets the mark from which kernels are timed, where kernels are queued. Ends it: waits for
  * the device and takes the times. -1 with err. */
 int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err);

@@ -399,6 +399,10 @@ struct dlb_backend {
 	bool fast_bf16;			/* has bf16 instructions; else bf16 works, slower than f32 */
 	void *self;
 };
+/* Bytes from or to host memory, which nobody changes meanwhile. They move when mark `after` as it was last queued
+ * is passed. */
+enum { DLB_AFTER_ALL = -1, DLB_AFTER_NOTHING = -2 };	/* all that is queued so far */
+struct dlb_transfer { void *dst; const void *src; size_t bytes; bool to_host; int after; };
 struct dlb_backend_ops {
 	const char *name;				/* "cpu" */
 	/* Buffers lie in host memory: the host may read and write them, and kernels may be of `host`. Else
@@ -408,6 +412,8 @@ struct dlb_backend_ops {
 	int (*n_devices)(struct dlb_error *err);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
+	/* Writes the device's model in words. NULL: the host's processor. */
+	void (*describe)(struct dlb_backend *b, char *text, size_t n);
 	/* Bytes of device memory that could be allocated now. NULL: the host's memory. */
 	double (*free_bytes)(struct dlb_backend *b);
 	/* 64-byte aligned, zeroed; NULL: no memory left */
@@ -422,6 +428,14 @@ struct dlb_backend_ops {
 	 * seconds writes the time from mark `from` to mark `to`; both are passed (sync). */
 	int (*mark)(struct dlb_backend *b, int i, struct dlb_error *err);
 	double (*seconds)(struct dlb_backend *b, int from, int to);
+	/* NULL where buffers lie in host memory. Memory of the host that transfers reach directly; NULL: none left.
+	 * transfer queues transfer i (0, 1, ...), which runs beside kernels. transferred: 1 if it is done, 0 if not;
+	 * -1 with err: something failed since the last sync. join: kernels queued from now on wait for it. */
+	void *(*host_alloc)(struct dlb_backend *b, size_t bytes);
+	void (*host_free)(struct dlb_backend *b, void *p);
+	void (*transfer)(struct dlb_backend *b, int i, const struct dlb_transfer *t);
+	int (*transferred)(struct dlb_backend *b, int i, struct dlb_error *err);
+	void (*join)(struct dlb_backend *b, int i);
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
 	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,

@@ -117,9 +117,15 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct dlb_device_kind *k = &c->kind[i];
 
-		fprintf(f, "  kind %s: %d thread%s", k->name, k->threads, s_of(k->threads));
+		fprintf(f, "  kind %s: ", k->name);
+		if (k->device)
+			fprintf(f, "%s", k->device);
+		else
+			fprintf(f, "%d thread%s", k->threads, s_of(k->threads));
 		if (k->peak_flops > 0)
 			fprintf(f, ", %s/s", dlb_view_flop(k->peak_flops, a, sizeof a));
+		if (k->peak_bf16_flops > 0)
+			fprintf(f, " (bf16 %s/s)", dlb_view_flop(k->peak_bf16_flops, a, sizeof a));
 		if (k->bandwidth_Bps > 0)
 			fprintf(f, ", memory %s/s", dlb_view_bytes(k->bandwidth_Bps, a, sizeof a));
 		for (int j = 0; j < k->n_without; j++)

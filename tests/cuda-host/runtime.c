@@ -120,6 +120,16 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	return cudaSuccess;
 }
 
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
+{
+	MAY_FAIL(cudaErrorMemoryAllocation);
+	(void)flags;
+	*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
+	if (*p)
+		memset(*p, 0xff, bytes);
+	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
 static int find_block(const void *p)
 {
 	for (int i = 0; i < n_blocks; i++)
@@ -203,27 +213,30 @@ static void run_first(struct CUstream_st *s)
 	free(t);
 }
 
-/* Runs tasks of streams drawn at random until this stream is empty. */
-static void drain(struct CUstream_st *until_empty)
+/* Runs the first task of a stream drawn at random. */
+static void run_any(void)
 {
 	static uint64_t state;
+	struct CUstream_st *chosen = NULL;
+	unsigned n = 0;
 
 	if (!state)
 		state = setting("DLB_CUDA_HOST_SEED", 0) * 2 + 1;
-	while (until_empty->first) {
-		struct CUstream_st *chosen = NULL;
-		unsigned n = 0;
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (can_run(s)) {
+			state = state * 6364136223846793005u + 1442695040888963407u;
+			if ((state >> 33) % ++n == 0)
+				chosen = s;
+		}
+	if (!chosen)
+		cuda_host_abort("a call that waits", "streams wait for each other");
+	run_first(chosen);
+}
 
-		for (struct CUstream_st *s = streams; s; s = s->next)
-			if (can_run(s)) {
-				state = state * 6364136223846793005u + 1442695040888963407u;
-				if ((state >> 33) % ++n == 0)
-					chosen = s;
-			}
-		if (!chosen)
-			cuda_host_abort("cudaStreamSynchronize", "streams wait for each other");
-		run_first(chosen);
-	}
+static void drain(struct CUstream_st *until_empty)
+{
+	while (until_empty->first)
+		run_any();
 	reach(false);
 }
 
@@ -312,6 +325,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	return cudaSuccess;
 }
 
+/* Runs one task where the event is not passed, so that who asks again and again gets on. */
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	MAY_FAIL(cudaErrorLaunchFailure);
+	if (event->done >= event->queued)
+		return cudaSuccess;
+	run_any();
+	reach(false);
+	return cudaErrorNotReady;
+}
+
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
 	MAY_FAIL(cudaErrorInvalidValue);
@@ -336,6 +360,15 @@ cudaError_t cudaFree(void *p)
 		cuda_host_abort("cudaFree", "not the address of an allocation");
 	n_blocks--;
 	memmove(block + i, block + i + 1, (size_t)(n_blocks - i) * sizeof *block);
+	return cudaSuccess;
+}
+
+/* Waits for all streams, as CUDA's does. */
+cudaError_t cudaFreeHost(void *p)
+{
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		drain(s);
+	free(p);
 	return cudaSuccess;
 }
 
@@ -458,9 +491,17 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 {
 	MAY_FAIL(cudaErrorInvalidValue);
 	(void)device;
-	if (attr != cudaDevAttrMultiProcessorCount)
+	if (attr != cudaDevAttrMultiProcessorCount && attr != cudaDevAttrClockRate)
 		return cudaErrorInvalidValue;
-	*value = 1;
+	*value = attr == cudaDevAttrClockRate ? 1000000 : 1;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
+{
+	MAY_FAIL(cudaErrorInvalidValue);
+	(void)device;
+	snprintf(prop->name, sizeof prop->name, "stand-in for a device");
 	return cudaSuccess;
 }
 
@@ -475,6 +516,7 @@ const char *cudaGetErrorString(cudaError_t error)
 		{ cudaErrorNoDevice, "no CUDA-capable device is detected" },
 		{ cudaErrorInvalidDevice, "invalid device ordinal" },
 		{ cudaErrorSymbolNotFound, "named symbol not found" },
+		{ cudaErrorNotReady, "device not ready" },
 		{ cudaErrorLaunchFailure, "unspecified launch failure" },
 	};
 

@@ -1,8 +1,8 @@
 /* Internal to the cuda back end, a plug-in (tensor/plugin.h): products by cuBLAS, everything else by our own
  * kernels (NAME.cu beside NAME.c), which are embedded as fatbins and loaded when a device is opened.
  *
- * One stream per opened device. Kernels and copies are queued on it; a failure is kept until sync reports it.
- * Results repeat bit for bit on one kind of device: cuBLAS has one workspace of its own on one stream, sums
+ * An opened device has a stream of kernels and one of transfers in each direction. A failure is kept until sync
+ * reports it. Results repeat bit for bit on one kind of device: cuBLAS has one workspace of its own on one stream, sums
  * are in a fixed order, nothing adds atomically. */
 #ifndef DLB_TENSOR_CUDA_CUDA_H
 #define DLB_TENSOR_CUDA_CUDA_H
@@ -26,11 +26,13 @@ enum {
 /* dlb_backend.self */
 struct cuda {
 	int device, processors;		/* streaming multiprocessors */
-	cudaStream_t stream;
+	cudaStream_t stream, in, out;	/* in: transfers from host memory, out: to it */
 	cublasHandle_t blas;
 	void *blas_workspace;
 	cudaLibrary_t module[CUDA_N_MODULES];
 	cudaEvent_t *mark; int n_marks, cap_marks;
+	cudaEvent_t *transfer; int n_transfers, cap_transfers;	/* passed when the transfer is done */
+	cudaEvent_t here;		/* where the stream of kernels was at the last transfer that waits for all */
 	/* the first failure since the last sync; "" : none */
 	char failed[256];
 };
@@ -84,6 +86,7 @@ extern const struct dlb_backend_ops dlb_cuda_ops;
 int dlb_cuda_n_devices(struct dlb_error *err);
 int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 void dlb_cuda_close(struct dlb_backend *b);
+void dlb_cuda_describe(struct dlb_backend *b, char *text, size_t n);
 double dlb_cuda_free_bytes(struct dlb_backend *b);
 void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes);
 void dlb_cuda_free(struct dlb_backend *b, void *p);
@@ -92,6 +95,11 @@ void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_
 int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err);
 int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err);
 double dlb_cuda_seconds(struct dlb_backend *b, int from, int to);
+void *dlb_cuda_host_alloc(struct dlb_backend *b, size_t bytes);
+void dlb_cuda_host_free(struct dlb_backend *b, void *p);
+void dlb_cuda_transfer(struct dlb_backend *b, int i, const struct dlb_transfer *t);
+int dlb_cuda_transferred(struct dlb_backend *b, int i, struct dlb_error *err);
+void dlb_cuda_join(struct dlb_backend *b, int i);
 #define PREPARE(name) \
 	int dlb_cuda_##name(struct dlb_backend *b, const struct dlb_##name##_desc *d, struct dlb_kernel **k, \
 			    struct dlb_error *err)

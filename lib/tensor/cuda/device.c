@@ -90,14 +90,28 @@ static int open_parts(struct cuda *c, struct dlb_error *err)
 	OPEN_TRY(cudaSetDevice(c->device));
 	OPEN_TRY(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device));
 	OPEN_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	OPEN_TRY(cudaStreamCreateWithFlags(&c->in, cudaStreamNonBlocking));
+	OPEN_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
+	OPEN_TRY(cudaEventCreateWithFlags(&c->here, cudaEventDisableTiming));
 	return load_modules(c, err) || open_blas(c, err) ? -1 : 0;
+}
+
+static void destroy_stream(cudaStream_t s)
+{
+	if (s)
+		cudaStreamDestroy(s);
 }
 
 static void close_parts(struct cuda *c)
 {
 	for (int i = 0; i < c->n_marks; i++)
 		cudaEventDestroy(c->mark[i]);
+	for (int i = 0; i < c->n_transfers; i++)
+		cudaEventDestroy(c->transfer[i]);
+	if (c->here)
+		cudaEventDestroy(c->here);
 	free(c->mark);
+	free(c->transfer);
 	if (c->blas)
 		cublasDestroy(c->blas);
 	if (c->blas_workspace)
@@ -105,8 +119,9 @@ static void close_parts(struct cuda *c)
 	for (int i = 0; i < CUDA_N_MODULES; i++)
 		if (c->module[i])
 			cudaLibraryUnload(c->module[i]);
-	if (c->stream)
-		cudaStreamDestroy(c->stream);
+	destroy_stream(c->stream);
+	destroy_stream(c->in);
+	destroy_stream(c->out);
 	free(c);
 }
 
@@ -136,6 +151,17 @@ void dlb_cuda_close(struct dlb_backend *b)
 	if (b->self)
 		close_parts(cuda_of(b));
 	memset(b, 0, sizeof *b);
+}
+
+void dlb_cuda_describe(struct dlb_backend *b, char *text, size_t n)
+{
+	struct cuda *c = cuda_of(b);
+	struct cudaDeviceProp p = { .name = "" };
+	int kHz = 0;
+
+	NOTE(c, cudaGetDeviceProperties(&p, c->device));
+	NOTE(c, cudaDeviceGetAttribute(&kHz, cudaDevAttrClockRate, c->device));
+	snprintf(text, n, "%.100s, %d multiprocessors, %d MHz", p.name, c->processors, kHz / 1000);
 }
 
 /* ---- memory ---- */
@@ -172,11 +198,19 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 	return p;
 }
 
+static void wait_for_all(struct cuda *c)
+{
+	choose(c);
+	NOTE(c, cudaStreamSynchronize(c->in));
+	NOTE(c, cudaStreamSynchronize(c->stream));
+	NOTE(c, cudaStreamSynchronize(c->out));
+}
+
 void dlb_cuda_free(struct dlb_backend *b, void *p)
 {
 	struct cuda *c = cuda_of(b);
 
-	NOTE(c, cudaStreamSynchronize(c->stream));	/* kernels in the queue may use it */
+	wait_for_all(c);	/* what is queued may use it */
 	NOTE(c, cudaFree(p));
 }
 
@@ -214,20 +248,26 @@ int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
-	choose(c);
-	NOTE(c, cudaStreamSynchronize(c->stream));
+	wait_for_all(c);
 	return report(c, err);
 }
 
-/* ---- marks: events, made when they are first used ---- */
+/* ---- marks and ends of transfers: events, made when they are first used ---- */
+static cudaEvent_t new_event(struct cuda *c, unsigned flags)
+{
+	cudaEvent_t e = NULL;
+
+	NOTE(c, cudaEventCreateWithFlags(&e, flags));
+	return e;
+}
+
 int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
 	while (c->n_marks <= i) {
-		cudaEvent_t e = NULL;
+		cudaEvent_t e = new_event(c, cudaEventDefault);
 
-		NOTE(c, cudaEventCreateWithFlags(&e, cudaEventDefault));
 		if (!e)
 			return report(c, err);
 		DLB_GROW(c->mark, c->n_marks, c->cap_marks);
@@ -244,6 +284,73 @@ double dlb_cuda_seconds(struct dlb_backend *b, int from, int to)
 
 	NOTE(c, cudaEventElapsedTime(&ms, c->mark[from], c->mark[to]));
 	return ms * 1e-3;
+}
+
+/* ---- transfers ---- */
+void *dlb_cuda_host_alloc(struct dlb_backend *b, size_t bytes)
+{
+	struct cuda *c = cuda_of(b);
+	void *p = NULL;
+	cudaError_t status;
+
+	choose(c);
+	status = cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocDefault);
+	if (status != cudaSuccess && status != cudaErrorMemoryAllocation)
+		dlb_cuda_note(c, "cudaHostAlloc", status);
+	return status == cudaSuccess ? p : NULL;
+}
+
+void dlb_cuda_host_free(struct dlb_backend *b, void *p)
+{
+	struct cuda *c = cuda_of(b);
+
+	wait_for_all(c);
+	NOTE(c, cudaFreeHost(p));
+}
+
+void dlb_cuda_transfer(struct dlb_backend *b, int i, const struct dlb_transfer *t)
+{
+	struct cuda *c = cuda_of(b);
+	const cudaStream_t s = t->to_host ? c->out : c->in;
+
+	choose(c);
+	while (c->n_transfers <= i) {
+		cudaEvent_t e = new_event(c, cudaEventDisableTiming);
+
+		if (!e)
+			return;
+		DLB_GROW(c->transfer, c->n_transfers, c->cap_transfers);
+		c->transfer[c->n_transfers++] = e;
+	}
+	if (t->after == DLB_AFTER_ALL)
+		NOTE(c, cudaEventRecord(c->here, c->stream));
+	if (t->after != DLB_AFTER_NOTHING)
+		NOTE(c, cudaStreamWaitEvent(s, t->after == DLB_AFTER_ALL ? c->here : c->mark[t->after], 0));
+	if (t->bytes)
+		NOTE(c, cudaMemcpyAsync(t->dst, t->src, t->bytes,
+					t->to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, s));
+	NOTE(c, cudaEventRecord(c->transfer[i], s));
+}
+
+int dlb_cuda_transferred(struct dlb_backend *b, int i, struct dlb_error *err)
+{
+	struct cuda *c = cuda_of(b);
+	cudaError_t status = cudaSuccess;
+
+	if (!*c->failed)	/* else the transfer may not have been queued */
+		status = cudaEventQuery(c->transfer[i]);
+	if (status == cudaErrorNotReady)
+		return 0;
+	dlb_cuda_note(c, "cudaEventQuery", status);
+	return report(c, err) ? -1 : 1;
+}
+
+void dlb_cuda_join(struct dlb_backend *b, int i)
+{
+	struct cuda *c = cuda_of(b);
+
+	if (i < c->n_transfers)
+		NOTE(c, cudaStreamWaitEvent(c->stream, c->transfer[i], 0));
 }
 
 /* ---- our kernels ---- */

@@ -1,0 +1,138 @@
+/* What a node that computes on a device sends, receives and sums: through host memory, beside its kernels.
+ * See step_ops.h. */
+#include "exec/prepare.h"
+#include "exec/runtime.h"
+#include "exec/slow.h"
+#include "util/mem.h"
+
+void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err)
+{
+	struct dlb_backend *be = e->runtime->be;
+	void *p = be->ops->host_alloc(be, bytes);
+
+	if (!p) {
+		dlb_fail(err, NULL, "device %s:%d: no host memory for %zu bytes of messages", be->ops->name, be->device,
+			 bytes);
+		return NULL;
+	}
+	DLB_GROW(e->host, e->n_host, e->cap_host);
+	return e->host[e->n_host++] = p;
+}
+
+void dlb_transfers_free(struct dlb_engine *e)
+{
+	struct dlb_backend *be = e->runtime->be;
+
+	for (int i = 0; i < e->n_host; i++)
+		be->ops->host_free(be, e->host[i]);
+	free(e->host);
+	free(e->outgoing);
+}
+
+char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a)
+{
+	return a->mirror ? a->mirror + (size_t)(t->step % t->e->ring) * a->bytes : NULL;
+}
+
+static int number_of(const struct dlb_engine *e, const struct step_op *a)
+{
+	return (int)(a - e->step_op);
+}
+
+void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+	const int i = number_of(t->e, a);
+
+	be->ops->transfer(be, i, &(struct dlb_transfer){ a->p, from, bytes, false, after });
+	be->ops->join(be, i);
+}
+
+/* ---- outgoing: what is copied to host memory, and starts when it is there ---- */
+static void put(struct op_pass *t, const struct step_op *a)
+{
+	struct dlb_engine *e = t->e;
+
+	if (!e->outgoing)
+		e->outgoing = dlb_xcalloc((size_t)e->n_step_ops, sizeof *e->outgoing);
+	e->outgoing[e->n_outgoing++] = (struct outgoing){ a, t->request, t->step, dlb_transfers_mirror(t, a) };
+}
+
+void dlb_transfers_send(struct op_pass *t, const struct step_op *a)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+
+	be->ops->transfer(be, number_of(t->e, a), &(struct dlb_transfer){ dlb_transfers_mirror(t, a), a->p, a->bytes,
+									  true, DLB_AFTER_ALL });
+	put(t, a);
+}
+
+void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+	const struct dlb_bucket *k = &t->e->np->bucket[a->tag];
+
+	for (int i = 0; i < k->n_ops; i++) {
+		const struct mirror *m = &t->e->mirror[k->op[i]];
+
+		if (m->host)
+			be->ops->transfer(be, number_of(t->e, a),
+					  &(struct dlb_transfer){ m->host, m->device, m->bytes, true, DLB_AFTER_ALL });
+	}
+	put(t, a);
+}
+
+void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+	const struct dlb_bucket *k = &t->e->np->bucket[a->tag];
+
+	/* the gradients have been read (dlb_transfers_finish), and updates are queued later */
+	for (int i = 0; i < k->n_ops; i++) {
+		const struct mirror *m = &t->e->mirror[k->op[i]];
+
+		if (!m->host)
+			continue;
+		be->ops->transfer(be, number_of(t->e, a),
+				  &(struct dlb_transfer){ m->device, m->host, m->bytes, false, DLB_AFTER_NOTHING });
+		be->ops->join(be, number_of(t->e, a));
+	}
+}
+
+static void start(struct dlb_engine *e, const struct outgoing *o)
+{
+	dlb_slow_settle(&e->runtime->slow);
+	if (o->a->kind == STEP_SEND)
+		dlb_comm_isend(e->runtime->comm, o->mirror, o->a->bytes, o->a->peer, o->a->tag, o->request);
+	else
+		dlb_sync_start(e->sync, o->a->tag, o->step);
+}
+
+int dlb_transfers_start(struct dlb_engine *e, struct dlb_error *err)
+{
+	struct dlb_backend *be = e->runtime->be;
+	int rc = 1;
+
+	while (e->first_outgoing < e->n_outgoing) {
+		const struct outgoing *o = &e->outgoing[e->first_outgoing];
+
+		rc = be->ops->transferred(be, number_of(e, o->a), err);
+		if (rc < 1)
+			break;
+		start(e, o);
+		e->first_outgoing++;
+	}
+	if (e->first_outgoing == e->n_outgoing)
+		e->first_outgoing = e->n_outgoing = 0;
+	return rc < 0 ? -1 : 0;
+}
+
+int dlb_transfers_finish(struct dlb_engine *e, struct dlb_error *err)
+{
+	while (e->n_outgoing) {
+		if (dlb_transfers_start(e, err))
+			return -1;
+		dlb_comm_progress(e->runtime->comm);
+	}
+	return 0;
+}
