@@ -272,12 +272,15 @@ static int64_t count_taps(const struct request *q, int axis)
 	return q->mode == NEAREST ? 1 : 2 * (int64_t)fmin(ceil(half / sharpness(q, axis)), 1 << 30);
 }
 
-/* Adds the taps of output element i, at coordinate v of n inputs; `t` has space for them. Those outside use
- * the nearest input, or weight 0 with exclude. False: the element is outside the input (tf_crop_and_resize). */
-static bool add_taps(const struct request *q, int axis, int64_t i, double v, int64_t n, int64_t n_taps,
-		     struct dlb_tap *t, struct dlb_tap_list *l)
+/* An output element: its index, and its coordinate among the n inputs of the axis, n_taps of which it reads. */
+struct output { int axis; int64_t i, n, n_taps; double v; };
+
+/* Adds the taps of an output element; `t` has space for them. Those outside use the nearest input, or weight 0
+ * with exclude. False: the element is outside the input (tf_crop_and_resize). */
+static bool add_taps(const struct request *q, const struct output *o, struct dlb_tap *t, struct dlb_tap_list *l)
 {
-	const double s = sharpness(q, axis), last = (double)(n - 1);
+	const int64_t n = o->n, n_taps = o->n_taps;
+	const double v = o->v, s = sharpness(q, o->axis), last = (double)(n - 1);
 	const double base = q->mode == NEAREST ? nearest(q->rounding, v) :
 						 floor(v) + 1 - (double)(n_taps / 2);
 	double sum = 0;
@@ -297,7 +300,7 @@ static bool add_taps(const struct request *q, int axis, int64_t i, double v, int
 		t[k].w /= sum;
 	for (int64_t k = 0; k < n_taps; k++)
 		if (t[k].w != 0)
-			dlb_tap_list_add(l, i, t[k].from, t[k].w);
+			dlb_tap_list_add(l, o->i, t[k].from, t[k].w);
 	return true;
 }
 
@@ -314,7 +317,7 @@ static void make_lists(const struct request *q, int axis, int n_dims, int64_t n,
 	for (int64_t i = 0; i < n_out; i++) {
 		const double v = coordinate(q, axis, n_dims, (double)i, (double)n, (double)n_out);
 
-		if (add_taps(q, axis, i, v, n, n_taps, t, taps))
+		if (add_taps(q, &(struct output){ axis, i, n, n_taps, v }, t, taps))
 			dlb_tap_list_add(inside, i, i, 1);
 	}
 	dlb_tap_list_end(taps);
@@ -336,25 +339,26 @@ static bool is_plain(const struct dlb_tap_list *l, int64_t n)		/* the axis does 
 /* The lists of all axes. */
 struct lists { struct dlb_tap_list taps[DLB_MAX_DIMS], inside[DLB_MAX_DIMS]; bool plain[DLB_MAX_DIMS]; };
 
-/* Appends one axis: d is (.., n, ..), of type d->dtype at `in`; the result has n_out there, and type `to`. */
-static void pass(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_tap_list *l, int axis,
-		 struct dlb_desc *d, enum dlb_dtype to, const int *in, const int *out, struct dlb_error *err)
+/* One axis: x, at `in`, is (.., n, ..); the result, at `out`, has l->n there and type `to`. */
+struct pass { const struct dlb_desc *x; const struct dlb_tap_list *l; int axis, in, out; enum dlb_dtype to; };
+
+static void append_pass(struct dlb_chain *c, struct dlb_backend *be, const struct pass *p, struct dlb_error *err)
 {
-	const int64_t outer = dlb_desc_range(d, 0, axis), inner = dlb_desc_range(d, axis + 1, d->n_dims);
-	const struct dlb_taps_desc t = { .in = d->dtype,
-					 .out = to,
+	const struct dlb_desc *x = p->x;
+	const struct dlb_tap_list *l = p->l;
+	const int64_t outer = dlb_desc_range(x, 0, p->axis), inner = dlb_desc_range(x, p->axis + 1, x->n_dims);
+	const struct dlb_taps_desc t = { .in = x->dtype,
+					 .out = p->to,
 					 .sum = DLB_F64,
 					 .n_dims = inner == 1 ? 2 : 3,
-					 .x = { outer, d->dim[axis], inner },
+					 .x = { outer, x->dim[p->axis], inner },
 					 .y = { outer, l->n, inner },
 					 .tap = { NULL, l->tap },
 					 .end = { NULL, l->end } };
 	struct dlb_kernel *k = NULL;
 	const int rc = be->ops->taps(be, &t, &k, err);
 
-	dlb_chain_add(c, rc, k, DLB_REFS(*in, DLB_NOTHING), 2, out, 1);
-	d->dim[axis] = l->n;
-	d->dtype = to;
+	dlb_chain_add(c, rc, k, DLB_REFS(p->in, DLB_NOTHING), 2, &p->out, 1);
 }
 
 /* Appends the copy of those elements of d, at `in`, that are inside the input; the others get the value. */
@@ -406,8 +410,10 @@ static int resize(struct dlb_backend *be, const struct dlb_op_io *io, const stru
 		out = left || outside ? dlb_chain_temp(c, &y) : DLB_OUT(0);
 		if (backward)
 			dlb_tap_list_transpose(&l->taps[axis], y.dim[axis], &turned);
-		pass(c, be, backward ? &turned : &l->taps[axis], axis, &d, y.dtype, &from, &out, err);
+		append_pass(c, be,
+			    &(struct pass){ &d, backward ? &turned : &l->taps[axis], axis, from, out, y.dtype }, err);
 		dlb_tap_list_release(&turned);
+		d = y;
 		from = out;
 	}
 	if (outside)

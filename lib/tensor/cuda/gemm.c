@@ -124,14 +124,13 @@ static int64_t extent(int64_t size, int64_t batch, const int64_t *off, int64_t n
 	return n > 0 ? most + size : 0;
 }
 
-/* Makes x a copy of `count` elements from one type to another, with the scratch that holds the side of `bytes` an
- * element. */
+/* Makes x a copy of `count` elements from f32 to bf16, with the scratch that holds the side of type `kept`. */
 static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct cast *x, int64_t count,
-		     enum dlb_dtype from, enum dlb_dtype to, size_t bytes, struct dlb_error *err)
+		     enum dlb_dtype kept, struct dlb_error *err)
 {
 	x->at = g->k.scratch_bytes;
-	g->k.scratch_bytes += ((size_t)count * bytes + 255) & ~(size_t)255;
-	return dlb_cuda_cast(b, count, from, to, &x->k, err);
+	g->k.scratch_bytes += ((size_t)count * dlb_dtype_bytes(kept) + 255) & ~(size_t)255;
+	return dlb_cuda_cast(b, count, DLB_F32, DLB_BF16, &x->k, err);
 }
 
 /* y = beta c, broadcast, in the type of the sum. */
@@ -157,13 +156,11 @@ static int make_parts(struct dlb_backend *b, const struct dlb_gemm_desc *d, stru
 	int rc = 0;
 
 	if (is_bf16 && d->a_f32)
-		rc = make_cast(b, g, &g->a, extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch), DLB_F32,
-			       DLB_BF16, 2, err);
+		rc = make_cast(b, g, &g->a, extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch), DLB_BF16, err);
 	if (!rc && is_bf16 && d->w_f32)
-		rc = make_cast(b, g, &g->w, extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch), DLB_F32,
-			       DLB_BF16, 2, err);
+		rc = make_cast(b, g, &g->w, extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch), DLB_BF16, err);
 	if (!rc && rounds)
-		rc = make_cast(b, g, &g->y, d->n_batch * d->m * d->n, DLB_F32, DLB_BF16, 4, err);
+		rc = make_cast(b, g, &g->y, d->n_batch * d->m * d->n, DLB_F32, err);
 	if (!rc && d->has_c)
 		rc = make_addend(b, d, is_bf16 ? DLB_F32 : d->dtype, &g->addend, err);
 	return rc;
