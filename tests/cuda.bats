@@ -94,9 +94,10 @@ alike() {
 # bats test_tags=slow
 @test "the table's unit tests pass on it" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
-	for test in loops kernels bf16 optim rows attention cell batch_norm; do
+	for test in loops kernels bf16 optim rows attention cell batch_norm lines; do
 		run -0 "$BUILD/tests/test_$test"
 	done
+	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_rows"
 }
 
 @test "training on one device has the CPU's losses" {
@@ -166,6 +167,35 @@ alike() {
 	jq -e '[.cluster.nodes[].kind] == ["cuda", "cuda"] and [.cluster.nodes[].group] == ["cuda0", "cuda1"]' <<<"$output"
 	run -2 --separate-stderr dlb-profile --cluster -d cuda --topology "$tmp/none.xml"
 	one_line dlb-profile "devices of back end 'cuda' are measured on this host alone" 'without --topology'
+}
+
+@test "--tf32 and --fast-math are of the kind, from the profile to the report" {
+	local flags kind model=$models/digits_mlp.onnx
+	on cuda:1 mlp "$tmp/doc"
+	plain=$(train "$tmp/doc" --optimizer sgd)
+	while read -r kind flags; do
+		# shellcheck disable=SC2086
+		dlb-profile -q -d cuda $flags --batch 16 "$model" >"$tmp/profile"
+		[ "$(jq -r '.profile.kinds[].name' "$tmp/profile")" = "$kind" ]
+		dlb-costmodel -q -c "$kind:1" "$tmp/profile" | dlb-place -q >"$tmp/doc"
+		dlb-run -q "${digits[@]}" --steps 6 --optimizer sgd "$tmp/doc" >"$tmp/run"
+		losses=$(jq -c .report.losses "$tmp/run")
+		# TF32 has 10 bits of fraction: the losses differ, but not by more than rounding of operands can make them
+		[ "$kind" = cuda+fast ] || [ "$losses" != "$plain" ]
+		jq -en --argjson a "$losses" --argjson b "$plain" '[$a, $b] | transpose | all((.[0] - .[1]) | fabs < 3e-3)'
+		[ "$(jq .report.varies "$tmp/run")" = "$([[ $kind = *fast ]] && echo true || echo null)" ]
+		[ "$(dlb-view "$tmp/run" | grep -c 'bits differ between runs')" = "$([[ $kind = *fast ]] && echo 1 || echo 0)" ]
+	done <<-'END'
+		cuda+tf32 --tf32
+		cuda+fast --fast-math
+		cuda+tf32+fast --tf32 --fast-math
+	END
+	run -2 --separate-stderr dlb-profile --tf32 "$model"
+	one_line dlb-profile '--tf32 is for GPUs, and no -d names one' 'add -d cuda'
+	run -2 --separate-stderr dlb-profile --fast-math -d cpu+fast "$model"
+	one_line dlb-profile "back end 'cpu' has one way to compute" 'leave the plus'
+	run -2 --separate-stderr dlb-profile -d cuda+fats "$model"
+	one_line dlb-profile "no back end 'cuda+fats'" "what may follow a plus is 'tf32' or 'fast'"
 }
 
 @test "each node has a device of its own while there are as many; else they share, and say so" {

@@ -28,7 +28,7 @@ static int fail(const struct cluster_parser *s, const char *expected)
 
 static bool is_name(int ch)
 {
-	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.';
+	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.' || ch == '+';
 }
 
 static int get_name(struct cluster_parser *s, char *out, size_t size)

@@ -187,16 +187,15 @@ static int rates_of(struct dlb_backend *be, struct dlb_device_rates *r, struct d
 	return rc < 0 ? -1 : 0;
 }
 
-/* Of device i of `ops`. */
-static int open_and_probe(const struct dlb_backend_ops *ops, int i, struct dlb_device_rates *r, struct dlb_error *err)
+static int open_and_probe(const char *backend, int i, struct dlb_device_rates *r, struct dlb_error *err)
 {
 	struct dlb_backend be;
 	int rc;
 
-	if (ops->open(i, 1, &be, err))
+	if (dlb_backend_open(backend, i, 1, &be, err))
 		return -1;
 	rc = rates_of(&be, r, err);
-	ops->close(&be);
+	be.ops->close(&be);
 	return rc;
 }
 
@@ -213,7 +212,7 @@ static void add_device(struct dlb_cluster *c, int kind, int i, const struct dlb_
 {
 	const int host = host_of(c);
 	const char *backend = c->kind[kind].backend;
-	const char *name = dlb_arena_printf(&c->arena, "%s%d", backend, i);
+	const char *name = dlb_arena_printf(&c->arena, "%.*s%d", (int)strcspn(backend, "+"), backend, i);
 	const int link = dlb_cluster_add_link(c, dlb_arena_printf(&c->arena, "pcie:%s", name), "pcie");
 	const int group = dlb_cluster_add_group(c, name, "device", host);
 	const int node = dlb_cluster_add_node(c, kind, group, host < 0 ? "" : c->group[host].name, i);
@@ -242,7 +241,7 @@ int dlb_cluster_add_devices(struct dlb_cluster *c, const char *backend, struct d
 	for (int i = 0; i < n; i++) {
 		struct dlb_device_rates r = { .device = "" };
 
-		if (open_and_probe(ops, i, &r, err))
+		if (open_and_probe(backend, i, &r, err))
 			return -1;
 		k = &c->kind[kind];
 		if (!i) {

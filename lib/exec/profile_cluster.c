@@ -26,9 +26,7 @@ static int add_devices(const struct dlb_profile_command *w, struct dlb_cluster *
 		has_cpu |= w->device[i].be.ops->is_host_memory;
 	c->n_nodes = has_cpu ? c->n_nodes : 0;
 	for (int i = 0; i < w->n_devices; i++) {
-		const struct dlb_backend_ops *ops = w->device[i].be.ops;
-
-		if (!ops->is_host_memory && dlb_cluster_add_devices(c, ops->name, err))
+		if (!w->device[i].be.ops->is_host_memory && dlb_cluster_add_devices(c, w->device[i].name, err))
 			return -1;
 	}
 	return 0;

@@ -136,6 +136,8 @@ void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile
 	static const char nothing[] = "--inference trains nothing";
 	const struct dlb_unused row[] = {
 		{ "device", o->analytic && !o->cluster, "--analytic measures on no device" },
+		{ "tf32", o->analytic, "--analytic measures on no device; name the kind cuda+tf32 in the cluster" },
+		{ "fast-math", o->analytic, "--analytic measures on no device; name the kind cuda+fast in the cluster" },
 		{ "parameters", o->inference, nothing },
 		{ "freeze", o->inference, nothing },
 		{ "train-only", o->inference, nothing },
@@ -150,7 +152,7 @@ int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profil
 {
 	static const char *const of_check[] = { "check", "max-document", "quiet", "verbose", NULL };
 	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document",
-						  "quiet",   "verbose",  NULL };
+						  "tf32",    "fast-math", "quiet", "verbose", NULL };
 
 	if (o->check && not_taken(cli, of_check))
 		return dlb_cli_usage(

@@ -18,7 +18,7 @@ struct dlb_profile_options {
 	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
 	struct dlb_strlist parameters, freeze, train_only;
 	bool inference, analytic, cluster, check, list;
-	bool untie;
+	bool untie, tf32, fast_math;
 };
 struct dlb_profile_command {
 	const struct dlb_cli *cli;

@@ -7,9 +7,19 @@
 
 /* -- devices: "cpu" is one thread, "cpu/4" four -- */
 
+/* Appends what --tf32 and --fast-math ask of a back end that has a choice. */
+static void add_numerics(const struct dlb_profile_options *o, char *backend, size_t n)
+{
+	const struct dlb_backend_ops *ops = dlb_backend_find(backend);
+	const size_t used = strlen(backend);
+
+	if (ops && !ops->is_host_memory && !strchr(backend, '+'))
+		snprintf(backend + used, n - used, "%s%s", o->tf32 ? "+tf32" : "", o->fast_math ? "+fast" : "");
+}
+
 static int open_device(struct dlb_profile_command *w, const char *text, struct dlb_error *err)
 {
-	char backend[32] = "";
+	char backend[48] = "";
 	int threads = 1, used = 0;
 	struct dlb_profile_opened *d = &w->device[w->n_devices];
 
@@ -21,8 +31,8 @@ static int open_device(struct dlb_profile_command *w, const char *text, struct d
 		dlb_fail(err, NULL, "no device '%s'", text);
 		return dlb_hint(err, "devices are named as in cpu, cpu/4, which has 4 threads, or cuda");
 	}
-	const struct dlb_backend_ops *ops = dlb_backend_load(backend, err);
-	if (!ops || ops->open(0, threads, &d->be, err))
+	add_numerics(w->o, backend, sizeof backend);
+	if (dlb_backend_open(backend, 0, threads, &d->be, err))
 		return -1;
 	d->name = dlb_cluster_kind_name(&w->arena, backend, threads);
 	w->n_devices++;
@@ -31,11 +41,18 @@ static int open_device(struct dlb_profile_command *w, const char *text, struct d
 
 int dlb_profile_open_devices(struct dlb_profile_command *w, struct dlb_error *err)
 {
-	if (!w->o->devices.n)
-		return open_device(w, "cpu", err);
+	bool numerics = false;
+
+	if (!w->o->devices.n && open_device(w, "cpu", err))
+		return -1;
 	for (int i = 0; i < w->o->devices.n; i++)
 		if (open_device(w, w->o->devices.item[i], err))
 			return -1;
+	for (int i = 0; i < w->n_devices; i++)
+		numerics |= w->device[i].be.numerics.tf32 || w->device[i].be.numerics.fast;
+	if ((w->o->tf32 || w->o->fast_math) && !numerics && !w->o->analytic)
+		return dlb_refuse(err, NULL, "add -d cuda", "--%s is for GPUs, and no -d names one",
+				  w->o->tf32 ? "tf32" : "fast-math");
 	return 0;
 }
 

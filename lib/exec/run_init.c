@@ -51,7 +51,7 @@ static int device_of(const struct run *r, const struct dlb_backend_ops *ops)
 
 	for (int i = 0; i < r->rank; i++)
 		before += !strcmp(c->node[i].host, own->host) &&
-			  !strcmp(c->kind[c->node[i].kind].backend, c->kind[own->kind].backend);
+			  dlb_backend_find(c->kind[c->node[i].kind].backend) == ops;
 	if (n > 0 && before >= n && !ops->is_host_memory && r->o->warn) {
 		snprintf(text, sizeof text, "node %d shares device %s:%d with another node", r->rank, ops->name,
 			 before % n);
@@ -75,7 +75,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 		snprintf(where, sizeof where, "node %d of kind '%s'", r->rank, kind->name);
 		return dlb_error_at(err, where);
 	}
-	if (ops->open(device_of(r, ops), kind->threads, &r->be, err))
+	if (dlb_backend_open(kind->backend, device_of(r, ops), kind->threads, &r->be, err))
 		return -1;
 	return check_device_memory(r, err);
 }

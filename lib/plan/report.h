@@ -75,6 +75,7 @@ struct dlb_report {
 	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
 	struct { double bytes, wait_s; } feed;
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */
+	bool varies;		/* a node's kind adds in any order: bits differ between runs */
 	struct dlb_span **timeline; int *n_spans;	/* measured, of the median step; may be NULL */
 	const char *saved, *checkpoint, *plan_hash;
 };

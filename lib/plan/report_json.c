@@ -13,6 +13,7 @@
  *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
  *      "kfac": {...},                                                    see report_kfac.c; absent: another optimizer
  *      "batch_statistics": "replica",                                     or "all"; absent: none, or one replica
+ *      "varies": true,                                                   bits differ between runs; absent: they do not
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
  *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
@@ -151,6 +152,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	set_str(o, "batch_statistics", r->batch_statistics);
+	if (r->varies)
+		json_object_set_new(o, "varies", json_true());
 	if (r->kfac.others)
 		json_object_set_new(o, "kfac", dlb_report_kfac_write(&r->kfac));
 	if (r->n_delays)
@@ -450,6 +453,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 					     "feed",
 					     "allreduce",
 					     "batch_statistics",
+					     "varies",
 					     "delays",
 					     "kfac",
 					     "ops",
@@ -480,6 +484,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 	    get_str(&r, "saved", out, &out->saved, err) ||
 	    get_str(&r, "checkpoint", out, &out->checkpoint, err) ||
 	    get_str(&r, "batch_statistics", out, &out->batch_statistics, err) ||
+	    dlb_get_bool(&r, "varies", DLB_OPT, &out->varies, err) ||
 	    get_str(&r, "plan_hash", out, &out->plan_hash, err))
 		return -1;
 	out->micro_batches = (int)M;

@@ -393,10 +393,14 @@ struct dlb_update_desc {
  * with host-visible memory have it. ctx is copied (ctx_bytes). */
 typedef void (*dlb_host_fn)(const void *ctx, const struct dlb_run *r);
 
+/* What a device may do with products and sums of f32. tf32: operands are rounded to 10 bits of fraction. fast: sums
+ * may be in any order, so that bits differ between runs. */
+struct dlb_numerics { bool tf32, fast; };
 struct dlb_backend {
 	const struct dlb_backend_ops *ops;
 	int device, n_threads;
 	bool fast_bf16;			/* has bf16 instructions; else bf16 works, slower than f32 */
+	struct dlb_numerics numerics;	/* of kernels that are prepared */
 	void *self;
 };
 /* Bytes from or to host memory, which nobody changes meanwhile. They move when mark `after` as it was last queued
@@ -491,6 +495,9 @@ const char *dlb_backend_name(int i);
 /* The operations of that back end; a plug-in is loaded. NULL with err: no such back end, no plug-in, or no
  * device that it could use. */
 const struct dlb_backend_ops *dlb_backend_load(const char *name, struct dlb_error *err);
+/* Loads and opens it with the numerics that its name asks for: "cuda+tf32+fast". -1 with err. */
+int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
+int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err);
 const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: dlb_backend_load's reasons */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
 #endif

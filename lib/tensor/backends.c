@@ -50,15 +50,54 @@ static const struct dlb_plugin *open_plugin(const char *name, struct dlb_error *
 	return p;
 }
 
-const struct dlb_backend_ops *dlb_backend_load(const char *name, struct dlb_error *err)
+int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err)
+{
+	const char *at = strchr(name, '+');
+	size_t n;
+
+	*out = (struct dlb_numerics){ false, false };
+	for (; at && *at; at += n + 1) {
+		n = strcspn(at + 1, "+");
+		if (n == 4 && !strncmp(at + 1, "tf32", n))
+			out->tf32 = true;
+		else if (n == 4 && !strncmp(at + 1, "fast", n))
+			out->fast = true;
+		else
+			return dlb_refuse(err, NULL, "what may follow a plus is 'tf32' or 'fast'", "no back end '%s'", name);
+	}
+	return 0;
+}
+
+int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
+{
+	const struct dlb_backend_ops *ops = dlb_backend_load(name, err);
+	struct dlb_numerics numerics;
+
+	if (!ops || dlb_numerics_read(name, &numerics, err) || ops->open(device, n_threads, out, err))
+		return -1;
+	out->numerics = numerics;
+	return 0;
+}
+
+const struct dlb_backend_ops *dlb_backend_load(const char *text, struct dlb_error *err)
 {
 	const struct dlb_plugin *p;
+	struct dlb_numerics numerics;
+	char name[32];
 	int i = 0;
 
+	if (dlb_numerics_read(text, &numerics, err))
+		return NULL;
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "+"), text);
 	while (i < DLB_LEN(back_ends) && strcmp(back_ends[i].name, name))
 		i++;
 	if (i == DLB_LEN(back_ends)) {
 		dlb_refuse(err, NULL, "there are 'cpu' and 'cuda'", "no back end '%s'", name);
+		return NULL;
+	}
+	if (back_ends[i].built_in && (numerics.tf32 || numerics.fast)) {
+		dlb_refuse(err, NULL, "leave the plus and what follows out", "back end '%s' has one way to compute",
+			   name);
 		return NULL;
 	}
 	if (back_ends[i].built_in)

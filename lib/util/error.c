@@ -84,7 +84,7 @@ int dlb_error_at(struct dlb_error *err, const char *prefix)
 	return -1;
 }
 
-void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err)
+static void print_line(FILE *f, const char *tool, int rank, const struct dlb_error *err)
 {
 	fputs(tool, f);
 	if (rank >= 0)
@@ -100,6 +100,23 @@ void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error
 		dlb_put_escaped(f, err->hint);
 	}
 	fputc('\n', f);
+}
+
+/* By one write: lines of several ranks go to one stream. */
+void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *whole = open_memstream(&text, &n);
+
+	if (!whole) {
+		print_line(f, tool, rank, err);
+		return;
+	}
+	print_line(whole, tool, rank, err);
+	fclose(whole);
+	fwrite(text, 1, n, f);
+	free(text);
 }
 
 void dlb_bug_at(const char *file, int line, const char *fmt, ...)

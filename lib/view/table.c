@@ -354,6 +354,8 @@ static void report_table(const struct dlb_view *v, FILE *f)
 			"definite, %lld hops failed, %lld moments not finite\n",
 			(long long)r->kfac.not_symmetric, (long long)r->kfac.not_definite,
 			(long long)r->kfac.hops_failed, (long long)r->kfac.not_finite);
+	if (r->varies)
+		fprintf(f, "  bits differ between runs: a kind of node adds in any order (--fast-math)\n");
 	if (r->batch_statistics)
 		fprintf(f, "  batch statistics of %s\n",
 			strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");

@@ -1,5 +1,6 @@
 /* A stand-in for cuBLAS: products by OpenBLAS; those of bf16 in plain loops that add in f32. */
 #include <cblas.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct product {
 	char *c;
 	long long sa, sb, sc;
 	cudaDataType type_a, type_b, type_c;
+	bool tf32;
 };
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
@@ -82,15 +84,30 @@ static void set_real(char *p, cudaDataType t, long long i, float v)
 	((uint16_t *)p)[i] = v != v ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Rounded to TF32's 10 bits of fraction, to nearest even, as NVIDIA's matrix units read f32. */
+static float tf32_of(float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof bits);
+	if (isfinite(v))
+		bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
 static void plain(const struct product *p, const char *a, const char *b, char *c)
 {
 	for (long long j = 0; j < p->n; j++)
 		for (long long i = 0; i < p->m; i++) {
 			float sum = 0;
 
-			for (long long l = 0; l < p->k; l++)
-				sum += real_of(a, p->type_a, p->ta ? l + i * p->lda : i + l * p->lda) *
-				       real_of(b, p->type_b, p->tb ? j + l * p->ldb : l + j * p->ldb);
+			for (long long l = 0; l < p->k; l++) {
+				const float x = real_of(a, p->type_a, p->ta ? l + i * p->lda : i + l * p->lda),
+					    y = real_of(b, p->type_b, p->tb ? j + l * p->ldb : l + j * p->ldb);
+
+				sum += p->tf32 ? tf32_of(x) * tf32_of(y) : x * y;
+			}
 			sum *= (float)p->alpha;
 			if (p->beta != 0)
 				sum += (float)p->beta * real_of(c, p->type_c, i + j * p->ldc);
@@ -111,7 +128,7 @@ static void run(void *arg)
 		if (p->type_c == CUDA_R_64F)
 			cblas_dgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, p->alpha, (const double *)a, p->lda,
 				    (const double *)b, p->ldb, p->beta, (double *)c, p->ldc);
-		else if (p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
+		else if (!p->tf32 && p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
 			cblas_sgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, (float)p->alpha, (const float *)a,
 				    p->lda, (const float *)b, p->ldb, (float)p->beta, (float *)c, p->ldc);
 		else
@@ -135,7 +152,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 					  cublasGemmAlgo_t algo)
 {
 	struct product p = { transa, transb, m, n, k, lda, ldb, ldc, batchCount, 0, 0, A, B, C,
-			     strideA, strideB, strideC, Atype, Btype, Ctype };
+			     strideA, strideB, strideC, Atype, Btype, Ctype, computeType == CUBLAS_COMPUTE_32F_FAST_TF32 };
 
 	(void)algo;
 	if (cuda_host_fails())

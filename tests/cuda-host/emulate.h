@@ -19,9 +19,9 @@ void cuda_host_barrier(void);
 #define __syncthreads cuda_host_barrier
 
 /* Threads run in turns. */
-static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long v)
+template <typename T, typename V> static inline T atomicAdd(T *at, V v)
 {
-	const unsigned long long was = *at;
+	const T was = *at;
 
 	*at += v;
 	return was;

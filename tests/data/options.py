@@ -294,6 +294,10 @@ def of_all():
 
 def profile():
     tool, cnn = "dlb-profile", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx"
+    for option in ("--tf32", "--fast-math"):
+        shows(tool, option, "DLB_PLUGIN_DIR=$BUILD/cuda-host dlb-profile -q -d cuda {} $MODELS/digits_mlp.onnx", ".profile.kinds[].name")
+        unused(tool, option, "dlb-profile --analytic {} $MODELS/digits_mlp.onnx", "measures on no device")
+        refuses(tool, option, "dlb-profile -q {} $MODELS/digits_mlp.onnx", "no -d names one")
     graph, types = ".graph|del(.rewrites)", "[.graph.ops[].type]"
     shows(tool, "--batch 8", cnn, ".graph.batch")
     for loss in ("cross-entropy", "mse", "l1", "huber", "smooth-l1", "kl", "sum", "none"):

@@ -28,11 +28,9 @@ static long n_checks;
 static inline void open_backend(void)
 {
 	const char *name = getenv("DLB_TEST_BACKEND"), *threads = getenv("THREADS");
-	const struct dlb_backend_ops *ops;
 	struct dlb_error err = { .what = "" };
 
-	ops = dlb_backend_load(name ? name : "cpu", &err);
-	if (!ops || ops->open(0, threads ? atoi(threads) : 1, &be, &err)) {
+	if (dlb_backend_open(name ? name : "cpu", 0, threads ? atoi(threads) : 1, &be, &err)) {
 		dlb_error_print(stderr, "test", -1, &err);
 		exit(1);
 	}

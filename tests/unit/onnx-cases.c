@@ -545,11 +545,10 @@ int main(int argc, char **argv)
 	const char *root = ".";
 	const char *name = getenv("DLB_TEST_BACKEND");
 	struct dlb_error err = { 0 };
-	const struct dlb_backend_ops *ops = dlb_backend_load(name ? name : "cpu", &err);
 	struct tally t = { .atol = 1e-7 };
 	int did = 0;
 
-	if (!ops || ops->open(0, 1, &t.be, &err)) {
+	if (dlb_backend_open(name ? name : "cpu", 0, 1, &t.be, &err)) {
 		dlb_error_print(stderr, "onnx-cases", -1, &err);
 		return 2;
 	}

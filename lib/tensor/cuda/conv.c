@@ -21,6 +21,7 @@ struct conv_kernel {
 	int64_t images, groups, mg, taps, positions;	/* mg: outputs of a group; taps: of a group's channels */
 	int64_t yn, yc, yp;		/* strides of y: image, channel, position */
 	size_t bytes;			/* of an element */
+	bool tf32;
 	struct dlb_kernel *fill, *relu;	/* y = bias; y = Relu(y); NULL: not wanted */
 };
 
@@ -122,7 +123,9 @@ static void run_forward(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct conv_kernel *c = (const struct conv_kernel *)k;
 	const struct dlb_run fill = { .in = r->in + 2, .out = r->out }, relu = { .in = r->out, .out = r->out };
 	const bool rows = c->yp == 1;
-	struct cuda_matmul p = { .type = c->d.x.dtype, .y_type = c->d.x.dtype, .k = c->taps, .alpha = 1 };
+	struct cuda_matmul p = {
+		.type = c->d.x.dtype, .tf32 = c->tf32, .y_type = c->d.x.dtype, .k = c->taps, .alpha = 1
+	};
 
 	p.m = rows ? c->mg : c->positions;
 	p.n = rows ? c->positions : c->mg;
@@ -156,6 +159,7 @@ static void run_grad_input(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct conv_kernel *c = (const struct conv_kernel *)k;
 	struct cuda_matmul p = { .type = c->d.x.dtype,
+				 .tf32 = c->tf32,
 				 .y_type = c->d.x.dtype,
 				 .m = c->taps,
 				 .n = c->positions,
@@ -185,6 +189,7 @@ static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct conv_kernel *c = (const struct conv_kernel *)k;
 	struct cuda_conv_bias b = c->b;
 	struct cuda_matmul p = { .type = c->d.x.dtype,
+				 .tf32 = c->tf32,
 				 .y_type = c->d.x.dtype,
 				 .m = c->mg,
 				 .n = c->taps,
@@ -339,6 +344,7 @@ PREPARE(conv)
 	c = dlb_xcalloc(1, sizeof *c);
 	c->c = cuda_of(b);
 	c->d = *d;
+	c->tf32 = b->numerics.tf32;
 	c->bytes = dlb_dtype_bytes(type);
 	geometry(c);
 	one = image_columns(c) * (int64_t)c->bytes;

@@ -75,7 +75,7 @@ int dlb_cuda_cast(struct dlb_backend *b, int64_t count, enum dlb_dtype from, enu
 struct cuda_matmul {
 	enum dlb_dtype type, y_type;
 	int64_t m, n, k, lda, ldw, ldy, batch, a_batch, w_batch, y_batch;
-	bool trans_a, trans_w;
+	bool trans_a, trans_w, tf32;		/* tf32: operands of f32 are rounded to it */
 	double alpha, beta;
 };
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p);	/* cuBLAS takes these types and sizes */

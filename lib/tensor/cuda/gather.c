@@ -5,7 +5,7 @@
 #include "tensor/cuda/gather.h"
 #include "util/mem.h"
 
-struct gather_kernel { struct dlb_kernel k; struct cuda *c; struct cuda_gather a; cudaKernel_t f; size_t bytes; };
+struct gather_kernel { struct dlb_kernel k; struct cuda *c; struct cuda_gather a; cudaKernel_t f; size_t bytes; bool fast; };
 
 static void gather_grad_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
@@ -13,12 +13,16 @@ static void gather_grad_run(struct dlb_kernel *k, const struct dlb_run *r)
 
 	dlb_cuda_operands(&g->a.p, r, 2, 1);
 	dlb_cuda_note(g->c, "cudaMemsetAsync", cudaMemsetAsync(r->out[0], 0, g->bytes, g->c->stream));
-	dlb_cuda_launch_rows(g->c, g->f, &g->a, g->a.d.outer * g->a.d.n_index);
+	if (g->fast)
+		dlb_cuda_launch(g->c, g->f, &g->a, g->a.d.outer * g->a.d.n_index * g->a.d.width);
+	else
+		dlb_cuda_launch_rows(g->c, g->f, &g->a, g->a.d.outer * g->a.d.n_index);
 }
 
 static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, struct dlb_kernel **k)
 {
-	cudaKernel_t f = dlb_cuda_find_typed(cuda_of(b), "gather_grad", a->d.dtype);
+	const bool fast = b->numerics.fast;
+	cudaKernel_t f = dlb_cuda_find_typed(cuda_of(b), fast ? "gather_grad_fast" : "gather_grad", a->d.dtype);
 	struct gather_kernel *g;
 
 	if (!f)
@@ -28,6 +32,7 @@ static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, 
 				     .c = cuda_of(b),
 				     .a = *a,
 				     .f = f,
+				     .fast = fast,
 				     .bytes = (size_t)(a->d.outer * a->d.rows * a->d.width) *
 					      dlb_dtype_bytes(a->d.dtype) };
 	*k = &g->k;

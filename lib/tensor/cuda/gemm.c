@@ -26,7 +26,10 @@ void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a,
 				   p->w_batch, a, type_of(p->type), (int)p->lda, p->a_batch,
 				   is_double ? (const void *)&p->beta : &beta, y, type_of(p->y_type), (int)p->ldy,
 				   p->y_batch, (int)p->batch,
-				   is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+				   is_double ? CUBLAS_COMPUTE_64F :
+				   p->tf32   ? CUBLAS_COMPUTE_32F_FAST_TF32 :
+					       CUBLAS_COMPUTE_32F,
+				   CUBLAS_GEMM_DEFAULT));
 }
 
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
@@ -171,6 +174,7 @@ PREPARE(gemm)
 	const bool is_bf16 = d->dtype == DLB_BF16;
 	struct gemm_kernel *g;
 	struct cuda_matmul p = { .type = d->dtype,
+				 .tf32 = b->numerics.tf32,
 				 .y_type = is_bf16 && (d->y_f32 || d->has_c) ? DLB_F32 : d->dtype,
 				 .m = d->m,
 				 .n = d->n,
@@ -247,6 +251,7 @@ PREPARE(product)
 	const int m = d->n_dims - 2, n = d->n_dims - 1, inner = d->n_dims - 3;
 	struct product_kernel *x;
 	struct cuda_matmul p = { .type = d->dtype,
+				 .tf32 = b->numerics.tf32,
 				 .y_type = d->dtype,
 				 .m = d->dim[m],
 				 .n = d->dim[n],
