@@ -94,10 +94,10 @@ alike() {
 # bats test_tags=slow
 @test "the table's unit tests pass on it" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
-	for test in loops kernels bf16 optim rows attention cell batch_norm lines; do
+	for test in loops kernels bf16 optim rows attention cell batch_norm lines embedding; do
 		run -0 "$BUILD/tests/test_$test"
 	done
-	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_rows"
+	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"
 }
 
 @test "training on one device has the CPU's losses" {
