@@ -263,10 +263,9 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 {
 	static const char *const known[] = { "step_s",  "step_se_s", "rounds", "plan_hash",
 					     "weights", "replicas",  "power",  NULL };
-	struct dlb_ref o, a;
+	struct dlb_ref o = { .v = NULL }, a = o;
 	int n = 0;
 
-	o.v = a.v = NULL;
 	if (dlb_get_array(r, "best_placement", DLB_OPT, &a, &n, err))
 		return -1;
 	if (a.v) {

@@ -511,6 +511,14 @@ static void test_stops(void)
 	assert(!b.converged && !b.keep && b.history[3].changed && IS(b.eta, ==, 0.8));
 	dlb_balance_release(&b);
 
+	/* A is the distance between most and mean, whatever the mean: .5 - .25 of 10 is too much, .25 - .25 is none */
+	dlb_balance_init(&b, 2);
+	turn(r, &b, 10, 10, 9.5, "a", one);
+	assert(!b.history[0].test_a && b.history[0].test_b);
+	turn(r, &b, 10, 9.75, 9.75, "a", one);
+	assert(b.history[1].test_a && b.history[1].test_b);
+	dlb_balance_release(&b);
+
 	/* unchanged for three rounds, but condition B is unreachable: the floor */
 	dlb_balance_init(&b, 2);
 	for (int i = 0; i < 3; i++)
