@@ -18,7 +18,8 @@ static int list(const struct dlb_cli *cli)
 		const int n = ops ? ops->n_devices(&err) : 0;
 
 		if (ops)
-			printf("%-20s back end: %d device%s\n", name, n, n == 1 ? "" : "s");
+			printf("%-20s back end: %d device%s%s%s\n", name, n, n == 1 ? "" : "s", ops->about ? "; " : "",
+			       ops->about ? ops->about() : "");
 		else
 			printf("%-20s back end: cannot be used: %s%s%s\n", name, err.what, *err.hint ? "; " : "", err.hint);
 	}

@@ -414,6 +414,8 @@ struct dlb_backend_ops {
 	bool is_host_memory;
 	/* Devices that can be used; 0 with err: the reason why there is none. */
 	int (*n_devices)(struct dlb_error *err);
+	/* The libraries that differ between hosts, in a few words for people. NULL: none do. */
+	const char *(*about)(void);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
 	/* Writes the device's model in words. NULL: the host's processor. */

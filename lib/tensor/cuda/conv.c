@@ -1,12 +1,12 @@
-/* Convolution as products (cuBLAS) of the weights with the input's columns (conv.cu), some images at a time and
- * group by group:
+/* Convolution where cuDNN does not do it (conv_cudnn.c): as products (cuBLAS) of the weights with the input's
+ * columns (conv.cu), some images at a time and group by group:
  *   y (mg, P) = w (mg, taps) col;   dcol = w^T dy;   dw += dy col^T
  * If y's channels are the faster dimension (channels-last), y and dy are those matrices transposed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tensor/cuda/conv.h"
-#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/cudnn.h"
 #include "util/mem.h"
 
 enum { COLUMNS_BYTES = 128 << 20 };	/* most bytes of columns at a time, if one image fits */
@@ -245,7 +245,11 @@ static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_er
 		       0;
 }
 
-/* ---- bf16: x and y are cast to and from f32, in which the weights are and the sums run ---- */
+static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+			struct dlb_kernel **k, struct dlb_error *err);
+
+/* ---- bf16 where cuDNN does not do it: x and y are cast to and from f32, in which the weights are and the
+ * sums run. For the gradient of the weights both operands are casts, so TF32 holds them. ---- */
 struct bf16_conv {
 	struct dlb_kernel k;
 	struct dlb_kernel *conv, *in[2], *out;	/* in, out: casts; NULL: none */
@@ -307,9 +311,9 @@ static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 	f32.x.dtype = f32.w.dtype = f32.y.dtype = DLB_F32;
 	c->n_in = forward && d->has_bias ? 3 : 2;
 	c->n_out = to_weight && d->has_bias ? 2 : 1;
-	rc = dlb_cuda_conv(b, &f32, &c->conv, err);
+	rc = prepare_real(b, &f32, to_weight, &c->conv, err);
 	if (!rc) {
-		c->k = (struct dlb_kernel){ .run = run_bf16, .free = free_bf16, .impl = "cublas" };
+		c->k = (struct dlb_kernel){ .run = run_bf16, .free = free_bf16, .impl = c->conv->impl };
 		c->k.scratch_bytes = (c->conv->scratch_bytes + 255) & ~(size_t)255;
 		rc = make_cast(b, forward ? &d->x : &d->y, true, c, 0, &c->in[0], err);
 	}
@@ -325,7 +329,9 @@ static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 	return 0;
 }
 
-PREPARE(conv)
+/* f32 and f64, by cuDNN or by columns. tf32: see cudnn.h. */
+static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+			struct dlb_kernel **k, struct dlb_error *err)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
 		[DLB_CONV_FORWARD] = run_forward,
@@ -333,11 +339,12 @@ PREPARE(conv)
 		[DLB_CONV_GRAD_WEIGHT] = run_grad_weight,
 	};
 	const enum dlb_dtype type = d->x.dtype;
+	const int rc = dlb_cuda_conv_by_cudnn(b, d, tf32, k, err);
 	struct conv_kernel *c;
 	int64_t one, most;
 
-	if (type == DLB_BF16)
-		return prepare_bf16(b, d, k, err);
+	if (rc != DLB_NO_KERNEL)
+		return rc;
 	if ((type != DLB_F32 && type != DLB_F64) || d->y.dtype != type || !dlb_desc_count(&d->x) ||
 	    !dlb_desc_count(&d->y) || !dlb_desc_count(&d->w))
 		return DLB_NO_KERNEL;
@@ -369,4 +376,13 @@ PREPARE(conv)
 	}
 	*k = &c->k;
 	return 0;
+}
+
+PREPARE(conv)
+{
+	const bool is_bf16 = d->x.dtype == DLB_BF16;
+	const int rc = is_bf16 ? dlb_cuda_conv_by_cudnn(b, d, false, k, err) :
+				 prepare_real(b, d, false, k, err);
+
+	return is_bf16 && rc == DLB_NO_KERNEL ? prepare_bf16(b, d, k, err) : rc;
 }

@@ -1,9 +1,11 @@
-/* Internal to the cuda back end, a plug-in (tensor/plugin.h): products by cuBLAS, everything else by our own
- * kernels (NAME.cu beside NAME.c), which are embedded as fatbins and loaded when a device is opened.
+/* Internal to the cuda back end, a plug-in (tensor/plugin.h): products by cuBLAS, convolution by cuDNN where it is
+ * there, everything else by our own kernels (NAME.cu beside NAME.c), which are embedded as fatbins and loaded when
+ * a device is opened.
  *
  * An opened device has a stream of kernels and one of transfers in each direction. A failure is kept until sync
- * reports it. Results repeat bit for bit on one kind of device: cuBLAS has one workspace of its own on one stream, sums
- * are in a fixed order, nothing adds atomically. */
+ * reports it. Results repeat bit for bit on one kind of device with the same libraries, unless numerics.fast: cuBLAS
+ * has one workspace of its own on one stream, cuDNN's engines are deterministic ones, sums are in a fixed order,
+ * nothing adds atomically. */
 #ifndef DLB_TENSOR_CUDA_CUDA_H
 #define DLB_TENSOR_CUDA_CUDA_H
 #include <cublas_v2.h>
@@ -29,6 +31,8 @@ struct cuda {
 	cudaStream_t stream, in, out;	/* in: transfers from host memory, out: to it */
 	cublasHandle_t blas;
 	void *blas_workspace;
+	struct cuda_dnn *dnn;		/* cuDNN (cudnn.h), once it is opened; NULL: there is none */
+	bool dnn_opened;
 	cudaLibrary_t module[CUDA_N_MODULES];
 	cudaEvent_t *mark; int n_marks, cap_marks;
 	cudaEvent_t *transfer; int n_transfers, cap_transfers;	/* passed when the transfer is done */
@@ -42,6 +46,7 @@ static inline struct cuda *cuda_of(struct dlb_backend *b) { return b->self; }
  * `call`, what begins with a parenthesis is left out. */
 void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status);
 void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status);
+void dlb_cuda_note_text(struct cuda *c, const char *call, const char *why);	/* it failed */
 
 /* Our kernel of that name: "map_f32". NULL with err: no module has it. */
 cudaKernel_t dlb_cuda_find(struct cuda *c, const char *name, struct dlb_error *err);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/cudnn.h"
 #include "util/mem.h"
 
 enum { BLAS_WORKSPACE = 32 << 20, BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
@@ -21,17 +21,22 @@ static const struct { const char *name; const void *code; } modules[CUDA_N_MODUL
 /* Of the function in the text of a call. */
 #define NAME_LENGTH(call) (int)strcspn(call, "(")
 
+void dlb_cuda_note_text(struct cuda *c, const char *call, const char *why)
+{
+	if (!*c->failed)
+		snprintf(c->failed, sizeof c->failed, "%.*s: %s", NAME_LENGTH(call), call, why);
+}
+
 void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status)
 {
-	if (status != cudaSuccess && !*c->failed)
-		snprintf(c->failed, sizeof c->failed, "%.*s: %s", NAME_LENGTH(call), call,
-			 cudaGetErrorString(status));
+	if (status != cudaSuccess)
+		dlb_cuda_note_text(c, call, cudaGetErrorString(status));
 }
 
 void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status)
 {
-	if (status != CUBLAS_STATUS_SUCCESS && !*c->failed)
-		snprintf(c->failed, sizeof c->failed, "%s: %s", call, cublasGetStatusString(status));
+	if (status != CUBLAS_STATUS_SUCCESS)
+		dlb_cuda_note_text(c, call, cublasGetStatusString(status));
 }
 
 #define NOTE(c, call) dlb_cuda_note(c, #call, call)
@@ -112,6 +117,7 @@ static void close_parts(struct cuda *c)
 		cudaEventDestroy(c->here);
 	free(c->mark);
 	free(c->transfer);
+	dlb_cuda_dnn_close(c->dnn);
 	if (c->blas)
 		cublasDestroy(c->blas);
 	if (c->blas_workspace)

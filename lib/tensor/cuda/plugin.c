@@ -1,5 +1,5 @@
 /* The kernel table of the cuda back end, and what the plug-in exports. */
-#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/cudnn.h"
 #include "tensor/plugin.h"
 
 /* Functions of the host cannot reach device memory. */
@@ -14,6 +14,7 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 	.name = "cuda",
 	.is_host_memory = false,
 	.n_devices = dlb_cuda_n_devices,
+	.about = dlb_cuda_dnn_about,
 	.open = dlb_cuda_open,
 	.close = dlb_cuda_close,
 	.describe = dlb_cuda_describe,

@@ -1,0 +1,33 @@
+/* Convolution by cuDNN's backend API, a graph of one operation. libcudnn.so.9 is not linked, but opened for
+ * a device when its first convolution is prepared: without it, convolution is conv.c's products of columns.
+ *
+ * An engine is chosen by rule, and nothing is timed, so the choice is the same at each start on one kind of
+ * device with one version of cuDNN: the first configuration, in the order of cuDNN's heuristics, that
+ *     has no numerical note but those that cudnn.c lists, so that its sums are in a fixed order and as
+ *     precise as asked for,
+ *     makes an execution plan,
+ *     and needs at most CUDA_DNN_WORKSPACE bytes. */
+#ifndef DLB_TENSOR_CUDA_CUDNN_H
+#define DLB_TENSOR_CUDA_CUDNN_H
+#include "tensor/cuda/cuda.h"
+
+enum { CUDA_DNN_WORKSPACE = 256 << 20 };
+
+/* Which library convolves on device 0, for people; a string of its own. */
+const char *dlb_cuda_dnn_about(void);
+void dlb_cuda_dnn_close(struct cuda_dnn *n);	/* NULL accepted */
+
+/* The bare convolution of d: no bias, no Relu. x, y and w have the types and layouts of their descriptors;
+ * w's may be channels-last too. tf32: what it reads has at most the 10 bits of TF32, so that rounding to it
+ * changes nothing. *scratch: bytes. DLB_NO_KERNEL: cuDNN has no engine that fits, or is not there. */
+struct cuda_dnn_conv;
+int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, bool tf32, struct cuda_dnn_conv **v,
+		      size_t *scratch, struct dlb_error *err);
+/* Queues it: of x, w and y, d->dir writes one and reads two. */
+void dlb_cuda_dnn_run(struct cuda_dnn_conv *v, void *x, void *w, void *y, void *scratch);
+void dlb_cuda_dnn_free(struct cuda_dnn_conv *v);	/* NULL accepted */
+
+/* dlb_cuda_conv by cuDNN; tf32 as above. DLB_NO_KERNEL: by columns. */
+int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+			   struct dlb_kernel **k, struct dlb_error *err);
+#endif
