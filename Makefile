@@ -118,7 +118,8 @@ $(BUILD)/cuda/%.fatbin.o: $(BUILD)/cuda/%.fatbin
 	printf '.section .rodata\n.balign 16\n.global dlb_fatbin_%s\ndlb_fatbin_%s: .incbin "%s"\n.section .note.GNU-stack,"",%%progbits\n' \
 		$(notdir $*) $(notdir $*) $< | $(CC) -x assembler -c -o $@ -
 
-# The same plug-in over tests/cuda-host, which stands in for CUDA's libraries and a device.
+# The same plug-in over tests/cuda-host, which stands in for CUDA's libraries and a device. Its soname is what makes dlopen
+# of libcudnn.so.9 find itself.
 CUDA_HOST = $(wildcard tests/cuda-host/*.c)
 CUDA_HOST_FLAGS = -fPIC -Itests/cuda-host/include -Itests/cuda-host
 CXX      ?= g++
@@ -126,7 +127,7 @@ CUDA_HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra $(if $(WERROR),-Werror) -O1 -g -
 	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(DEPENDS)
 $(BUILD)/cuda-host/dlb-cuda.so: $(CUDA_C:%.c=$(BUILD)/cuda-host/%.o) $(CUDA_HOST:%.c=$(BUILD)/cuda-host/%.o) \
 		$(CUDA_CU:%.cu=$(BUILD)/cuda-host/%.cu.o) $(BUILD)/cuda-host/tests/cuda-host/emulate.o
-	$(CXX) -shared $(if $(SAN),-fsanitize=$(SAN),-Wl,--no-undefined) $(LDFLAGS) -o $@ $^ $(BLAS_LIBS) -lm
+	$(CXX) -shared -Wl,-soname,libcudnn.so.9 $(if $(SAN),-fsanitize=$(SAN),-Wl,--no-undefined) $(LDFLAGS) -o $@ $^ $(BLAS_LIBS) -lm
 $(BUILD)/cuda-host/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) $(CUDA_HOST_FLAGS) $(DEPENDS) -c -o $@ $<

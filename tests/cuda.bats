@@ -62,7 +62,9 @@ alike() {
 
 @test "dlb-profile --list says why the back end cannot be used" {
 	run -0 dlb-profile --list
-	[[ $output == *$'\ncuda '*' 1 device'* ]]
+	[[ $output == *$'\ncuda '*' 1 device; convolution by cuDNN' ]]
+	DLB_CUDA_HOST_CUDNN=0 run -0 dlb-profile --list
+	[[ $output == *$'\ncuda '*' 1 device; convolution by cuBLAS (cuDNN: CUDNN_STATUS_NOT_INITIALIZED)' ]]
 	mkdir "$tmp/none" "$tmp/other"
 	DLB_PLUGIN_DIR=$tmp/none run -0 dlb-profile --list
 	[[ $output == *$'\ncuda '*"cannot be used: back end 'cuda': no plug-in '$tmp/none/dlb-cuda.so'; build with CUDA=1"* ]]
@@ -98,6 +100,34 @@ alike() {
 		run -0 "$BUILD/tests/test_$test"
 	done
 	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"
+	export DLB_CUDA_HOST_CUDNN=0
+	for test in kernels bf16; do
+		run -0 "$BUILD/tests/test_$test"
+	done
+}
+
+# The engines of cuDNN that a run of the document executes, in a line: engines DOCUMENT
+engines() {
+	rm -f "$tmp/engines"
+	DLB_CUDA_HOST_ENGINES=$tmp/engines train "$1" >"$tmp/losses" || return
+	[ ! -e "$tmp/engines" ] || sort -u "$tmp/engines" | paste -s -d ' '
+}
+
+@test "convolution takes cuDNN's first engine that is deterministic, precise and small; without cuDNN, columns" {
+	on cuda:1 cnn "$tmp/doc"
+	[ "$(engines "$tmp/doc")" = plane ]
+	by_cudnn=$(cat "$tmp/losses")
+	[ -z "$(DLB_CUDA_HOST_CUDNN=0 engines "$tmp/doc")" ]
+	close "$by_cudnn" "$(cat "$tmp/losses")"
+	# the notes are what decides
+	[ "$(DLB_CUDA_HOST_NOTES=0 engines "$tmp/doc")" = nondeterministic ]
+	run ! close "$by_cudnn" "$(cat "$tmp/losses")"
+	dlb-profile --analytic --batch 16 --dtype bf16 "$models/digits_cnn.onnx" |
+		dlb-costmodel -q -c cuda:1 | dlb-place -q >"$tmp/doc"
+	# gradients of weights are f32, of operands that TF32 holds
+	[ "$(engines "$tmp/doc")" = 'tensor-core tf32' ]
+	DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1 DLB_CUDA_HOST_NOTES=0 run ! "$BUILD/tests/test_kernels"
+	[[ $output == *'conv dir 0'*'output 0'* ]]
 }
 
 @test "training on one device has the CPU's losses" {
@@ -278,10 +308,10 @@ alike() {
 
 # ---- failures ----
 
-# The plan $tmp/doc, a checkpoint of its step 2, $tmp/sound, and the losses of steps 3 and 4, `want`.
-two_steps() { # CLUSTER
-	pin mlp "$(wc -w <<<"$1")"
-	on "$1" mlp "$tmp/doc" "${pins[@]}"
+# The plan $tmp/doc of digits_MODEL, a checkpoint of its step 2, $tmp/sound, and the losses of steps 3 and 4, `want`.
+two_steps() { # CLUSTER MODEL
+	pin "$2" "$(wc -w <<<"$1")"
+	on "$1" "$2" "$tmp/doc" "${pins[@]}"
 	run_of=(dlb-run -q --timeout 20 "${digits[@]}" --optimizer adam --steps 2)
 	"${run_of[@]}" --checkpoint "$tmp/sound" "$tmp/doc" >/dev/null
 	cp -R "$tmp/sound" "$tmp/ck"
@@ -308,7 +338,8 @@ fail_call() { # N
 		failed=$((failed + 1))
 		# a kernel's failure has its op's name
 		case $err in
-		'dlb-run'*': device cuda:0: cudaLaunch'* | 'dlb-run'*': device cuda:0: cublasGemm'*)
+		'dlb-run'*': device cuda:0: cudaLaunch'* | 'dlb-run'*': device cuda:0: cublasGemm'* | \
+			'dlb-run'*': device cuda:0: cudnnBackendExecute'*)
 			[[ $err =~ ^dlb-run(\[[01]\])?:\ [^\ ]+:\ device ]] && return ;;
 		'dlb-run'*'device cuda:0'* | 'dlb-run'*"back end 'cuda': no CUDA-capable device"*) return ;;
 		esac
@@ -318,12 +349,12 @@ fail_call() { # N
 	return 1
 }
 
-# Each STEPth call, from FIRST to behind the last: every CLUSTER FIRST STEP LEAST, the least number of calls that matter
+# Each STEPth call, from FIRST to behind the last: every CLUSTER FIRST STEP LEAST MODEL, the least number of calls that matter
 every() {
 	local n behind=0 before
 	failed=0
-	two_steps "$1"
-	for ((n = $2; behind < 40; n += $3)); do
+	two_steps "$1" "$5"
+	for ((n = $2; behind < 40 || behind < 6 * $3; n += $3)); do
 		before=$failed
 		fail_call $n || return
 		[ "$failed" -gt "$before" ] && behind=0 || behind=$((behind + $3))
@@ -333,20 +364,30 @@ every() {
 }
 
 @test "each 7th call fails" {
-	every cuda:1 1 7 40
+	every cuda:1 1 7 40 mlp
 }
 
 # bats test_tags=slow
 @test "each 7th call fails where a CPU waits for the device" {
-	every 'cpu:1 cuda:1' 3 7 40
+	every 'cpu:1 cuda:1' 3 7 40 mlp
+}
+
+# bats test_tags=slow
+@test "each 41st call fails in a network with convolutions" {
+	every cuda:1 1 41 20 cnn
 }
 
 # bats test_tags=long
 @test "each call fails" {
-	every cuda:1 1 1 300
+	every cuda:1 1 1 300 mlp
+}
+
+# bats test_tags=long
+@test "each call fails in a network with convolutions" {
+	every cuda:1 1 1 300 cnn
 }
 
 # bats test_tags=long
 @test "each call fails where a CPU waits for the device" {
-	every 'cpu:1 cuda:1' 1 1 250
+	every 'cpu:1 cuda:1' 1 1 250 mlp
 }

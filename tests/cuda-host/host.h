@@ -3,12 +3,15 @@
 #define CUDA_HOST_HOST_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "cuda_runtime_api.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 /* Prints "cuda-host: CALL: WHAT" and aborts. */
 void cuda_host_abort(const char *call, const char *what) __attribute__((noreturn));
+/* The number in a variable of the environment; `otherwise` without it. */
+uint64_t cuda_host_setting(const char *name, uint64_t otherwise);
 /* True if this call is the one that DLB_CUDA_HOST_FAIL counts to. Every entry point asks once. */
 bool cuda_host_fails(void);
 /* Aborts unless [p, p + bytes) lies in one allocation of device memory. */

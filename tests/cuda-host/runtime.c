@@ -8,6 +8,7 @@
  *     DLB_CUDA_HOST_FAIL=N      call N of this library fails, counted from 1
  *     DLB_CUDA_HOST_MEMORY=B    bytes of device memory (4 GiB)
  *     DLB_CUDA_HOST_DEVICES=N   number of devices (1)
+ *     DLB_CUDA_HOST_CUDNN=0 and others: see dnn.c
  *     DLB_CUDA_HOST_UNIFIED=1   work runs at once and takes any address: for unit tests of kernels alone */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -29,7 +30,7 @@ void cuda_host_abort(const char *call, const char *what)
 	abort();
 }
 
-static uint64_t setting(const char *name, uint64_t otherwise)
+uint64_t cuda_host_setting(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
 
@@ -40,7 +41,7 @@ bool cuda_host_fails(void)
 {
 	static uint64_t calls;
 
-	return ++calls == setting("DLB_CUDA_HOST_FAIL", 0);
+	return ++calls == cuda_host_setting("DLB_CUDA_HOST_FAIL", 0);
 }
 #define MAY_FAIL(status) \
 	do { \
@@ -59,7 +60,7 @@ static bool open_to_host;
 
 static bool is_unified(void)
 {
-	return setting("DLB_CUDA_HOST_UNIFIED", 0) != 0;
+	return cuda_host_setting("DLB_CUDA_HOST_UNIFIED", 0) != 0;
 }
 
 static void reach(bool yes)
@@ -85,7 +86,7 @@ static void make_region(void)
 {
 	struct sigaction fault = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
 
-	region_bytes = setting("DLB_CUDA_HOST_MEMORY", (uint64_t)4 << 30) / PAGE * PAGE;
+	region_bytes = cuda_host_setting("DLB_CUDA_HOST_MEMORY", (uint64_t)4 << 30) / PAGE * PAGE;
 	region = mmap(NULL, region_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (region == MAP_FAILED)
 		cuda_host_abort("mmap", "no address space for device memory");
@@ -221,7 +222,7 @@ static void run_any(void)
 	unsigned n = 0;
 
 	if (!state)
-		state = setting("DLB_CUDA_HOST_SEED", 0) * 2 + 1;
+		state = cuda_host_setting("DLB_CUDA_HOST_SEED", 0) * 2 + 1;
 	for (struct CUstream_st *s = streams; s; s = s->next)
 		if (can_run(s)) {
 			state = state * 6364136223846793005u + 1442695040888963407u;
@@ -477,14 +478,14 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 cudaError_t cudaGetDeviceCount(int *count)
 {
 	MAY_FAIL(cudaErrorNoDevice);
-	*count = (int)setting("DLB_CUDA_HOST_DEVICES", 1);
+	*count = (int)cuda_host_setting("DLB_CUDA_HOST_DEVICES", 1);
 	return *count ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
 	MAY_FAIL(cudaErrorInvalidDevice);
-	return device < (int)setting("DLB_CUDA_HOST_DEVICES", 1) ? cudaSuccess : cudaErrorInvalidDevice;
+	return device < (int)cuda_host_setting("DLB_CUDA_HOST_DEVICES", 1) ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
