@@ -119,6 +119,11 @@ engines() {
 	by_cudnn=$(cat "$tmp/losses")
 	[ -z "$(DLB_CUDA_HOST_CUDNN=0 engines "$tmp/doc")" ]
 	close "$by_cudnn" "$(cat "$tmp/losses")"
+	# what a kind allows
+	on cuda+fast:1 cnn "$tmp/fast"
+	[ "$(engines "$tmp/fast")" = nondeterministic ]
+	on cuda+tf32:1 cnn "$tmp/tf32"
+	[[ "$(engines "$tmp/tf32")" = *tf32* ]]
 	# the notes are what decides
 	[ "$(DLB_CUDA_HOST_NOTES=0 engines "$tmp/doc")" = nondeterministic ]
 	run ! close "$by_cudnn" "$(cat "$tmp/losses")"

@@ -65,6 +65,8 @@ const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int 
 
 int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads)
 {
+	const size_t base = strcspn(backend, "+");	/* "cuda+tf32" is a way to use "cuda" */
+
 	for (int i = 0; i < c->n_kinds; i++)
 		if (!strcmp(c->kind[i].backend, backend) && c->kind[i].threads == threads)
 			return i;
@@ -75,7 +77,7 @@ int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads
 	k->name = dlb_cluster_kind_name(&c->arena, backend, threads);
 	k->threads = threads;
 	for (int i = 0; i < DLB_LEN(known_kinds); i++)
-		if (!strcmp(known_kinds[i].backend, backend)) {
+		if (strlen(known_kinds[i].backend) == base && !strncmp(known_kinds[i].backend, backend, base)) {
 			k->peak_flops = known_kinds[i].peak_flops;
 			k->bandwidth_Bps = known_kinds[i].bandwidth_Bps;
 			k->memory_bytes = known_kinds[i].memory_bytes;

@@ -245,7 +245,7 @@ static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_er
 		       0;
 }
 
-static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			struct dlb_kernel **k, struct dlb_error *err);
 
 /* ---- bf16 where cuDNN does not do it: x and y are cast to and from f32, in which the weights are and the
@@ -305,13 +305,15 @@ static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 {
 	const bool forward = d->dir == DLB_CONV_FORWARD, to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
 	struct bf16_conv *c = dlb_xcalloc(1, sizeof *c);
+	/* gradients of weights read bf16 alone, which TF32 holds */
+	const struct dlb_numerics may = { b->numerics.tf32 || to_weight, b->numerics.fast };
 	struct dlb_conv_desc f32 = *d;
 	int rc;
 
 	f32.x.dtype = f32.w.dtype = f32.y.dtype = DLB_F32;
 	c->n_in = forward && d->has_bias ? 3 : 2;
 	c->n_out = to_weight && d->has_bias ? 2 : 1;
-	rc = prepare_real(b, &f32, to_weight, &c->conv, err);
+	rc = prepare_real(b, &f32, may, &c->conv, err);
 	if (!rc) {
 		c->k = (struct dlb_kernel){ .run = run_bf16, .free = free_bf16, .impl = c->conv->impl };
 		c->k.scratch_bytes = (c->conv->scratch_bytes + 255) & ~(size_t)255;
@@ -329,8 +331,8 @@ static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 	return 0;
 }
 
-/* f32 and f64, by cuDNN or by columns. tf32: see cudnn.h. */
-static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+/* f32 and f64, by cuDNN or by columns. may: see cudnn.h. */
+static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			struct dlb_kernel **k, struct dlb_error *err)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
@@ -339,7 +341,7 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bo
 		[DLB_CONV_GRAD_WEIGHT] = run_grad_weight,
 	};
 	const enum dlb_dtype type = d->x.dtype;
-	const int rc = dlb_cuda_conv_by_cudnn(b, d, tf32, k, err);
+	const int rc = dlb_cuda_conv_by_cudnn(b, d, may, k, err);
 	struct conv_kernel *c;
 	int64_t one, most;
 
@@ -351,7 +353,7 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bo
 	c = dlb_xcalloc(1, sizeof *c);
 	c->c = cuda_of(b);
 	c->d = *d;
-	c->tf32 = b->numerics.tf32;
+	c->tf32 = may.tf32;
 	c->bytes = dlb_dtype_bytes(type);
 	geometry(c);
 	one = image_columns(c) * (int64_t)c->bytes;
@@ -381,8 +383,8 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, bo
 PREPARE(conv)
 {
 	const bool is_bf16 = d->x.dtype == DLB_BF16;
-	const int rc = is_bf16 ? dlb_cuda_conv_by_cudnn(b, d, false, k, err) :
-				 prepare_real(b, d, false, k, err);
+	const int rc = is_bf16 ? dlb_cuda_conv_by_cudnn(b, d, b->numerics, k, err) :
+				 prepare_real(b, d, b->numerics, k, err);
 
 	return is_bf16 && rc == DLB_NO_KERNEL ? prepare_bf16(b, d, k, err) : rc;
 }

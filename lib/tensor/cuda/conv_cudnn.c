@@ -151,7 +151,7 @@ static int make_db(struct cudnn_kernel *c, const struct dlb_conv_desc *d)
 	return c->db ? 0 : DLB_NO_KERNEL;
 }
 
-int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			   struct dlb_kernel **k, struct dlb_error *err)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
@@ -175,7 +175,7 @@ int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d,
 	c = dlb_xcalloc(1, sizeof *c);
 	c->c = cuda_of(b);
 	c->k = (struct dlb_kernel){ .run = run[d->dir], .free = free_kernel, .impl = "cudnn" };
-	rc = dlb_cuda_dnn_conv(c->c, &bare, tf32, &c->conv, &c->k.scratch_bytes, err);
+	rc = dlb_cuda_dnn_conv(c->c, &bare, may, &c->conv, &c->k.scratch_bytes, err);
 	if (!rc)
 		rc = make_copy(b, c, to_weight ? &bare.w : &d->w, to_weight ? &d->w : &bare.w, &bare.w, err);
 	if (!rc && d->dir == DLB_CONV_FORWARD)

@@ -284,14 +284,15 @@ static cudnnBackendDescriptor_t graph(struct cuda_dnn_conv *v, const struct dlb_
 }
 
 /* ---- the choice of an engine ---- */
-/* A note that is not here, which a newer cuDNN may know, leaves its engine out. So do NONDETERMINISTIC, FFT,
- * whose errors are those of the largest element, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION. In f32,
+/* A note that is not here, which a newer cuDNN may know, leaves its engine out. So do FFT, whose
+ * errors are those of the largest element, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION. In f32,
  * TENSOR_CORE means that inputs may be rounded to TF32; f64 and bf16 are not rounded for it. */
-static bool is_allowed(cudnnBackendNumericalNote_t note, const struct dlb_conv_desc *d, bool tf32)
+static bool is_allowed(cudnnBackendNumericalNote_t note, const struct dlb_conv_desc *d, struct dlb_numerics may)
 {
 	switch (note) {
 	case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: return true;
-	case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return tf32 || d->x.dtype != DLB_F32;
+	case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return may.fast;
+	case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return may.tf32 || d->x.dtype != DLB_F32;
 	case CUDNN_NUMERICAL_NOTE_WINOGRAD:
 	case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4: return d->winograd;
 	default: return false;
@@ -299,7 +300,7 @@ static bool is_allowed(cudnnBackendNumericalNote_t note, const struct dlb_conv_d
 }
 
 /* True if all notes of the configuration's engine are allowed. */
-static bool suits(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, bool tf32,
+static bool suits(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, struct dlb_numerics may,
 		  cudnnBackendDescriptor_t config)
 {
 	cudnnBackendDescriptor_t engine = create(v, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -313,7 +314,7 @@ static bool suits(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, bool t
 	     DLB_LEN(note), &n, note);
 	yes = v->status == CUDNN_STATUS_SUCCESS && n <= DLB_LEN(note);
 	for (int64_t i = 0; yes && i < n; i++)
-		yes = is_allowed(note[i], d, tf32);
+		yes = is_allowed(note[i], d, may);
 	destroy(v, engine);
 	return yes;
 }
@@ -339,7 +340,7 @@ static bool makes_plan(struct cuda_dnn_conv *v, cudnnBackendDescriptor_t config,
 }
 
 /* Tries the configurations of one heuristic in their order. */
-static void choose(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, bool tf32,
+static void choose(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, struct dlb_numerics may,
 		   cudnnBackendDescriptor_t of, cudnnBackendHeurMode_t mode, size_t *scratch)
 {
 	const cudnnBackendDescriptor_t h = create(v, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -358,7 +359,7 @@ static void choose(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, bool 
 		STEP(v, cudnnBackendGetAttribute, h, CUDNN_ATTR_ENGINEHEUR_RESULTS,
 		     CUDNN_TYPE_BACKEND_DESCRIPTOR, n, &got, config);
 	for (int64_t i = 0; i < got && i < n && !v->plan && v->status == CUDNN_STATUS_SUCCESS; i++) {
-		if (suits(v, d, tf32, config[i]) && makes_plan(v, config[i], scratch)) {
+		if (suits(v, d, may, config[i]) && makes_plan(v, config[i], scratch)) {
 			v->made[v->n_made++] = config[i];
 			config[i] = NULL;
 		}
@@ -370,7 +371,7 @@ static void choose(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, bool 
 	destroy(v, h);
 }
 
-int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, bool tf32, struct cuda_dnn_conv **out,
+int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, struct dlb_numerics may, struct cuda_dnn_conv **out,
 		      size_t *scratch, struct dlb_error *err)
 {
 	static const cudnnBackendHeurMode_t modes[] = { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK };
@@ -391,7 +392,7 @@ int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, bool tf32, 
 	v->bytes[Y] = dlb_desc_bytes(&d->y);
 	g = graph(v, d);
 	for (int i = 0; i < DLB_LEN(modes) && v->status == CUDNN_STATUS_SUCCESS && !v->plan; i++) {
-		choose(v, d, tf32, g, modes[i], scratch);
+		choose(v, d, may, g, modes[i], scratch);
 		forget_refusal(v);
 	}
 	if (v->plan) {
@@ -480,10 +481,10 @@ const char *dlb_cuda_dnn_about(void) { return "convolution by cuBLAS (built with
 void dlb_cuda_dnn_close(struct cuda_dnn *n) { (void)n; }
 void dlb_cuda_dnn_free(struct cuda_dnn_conv *v) { (void)v; }
 
-int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, bool tf32, struct cuda_dnn_conv **v,
+int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, struct dlb_numerics may, struct cuda_dnn_conv **v,
 		      size_t *scratch, struct dlb_error *err)
 {
-	(void)c, (void)d, (void)tf32, (void)v, (void)scratch, (void)err;
+	(void)c, (void)d, (void)may, (void)v, (void)scratch, (void)err;
 	return DLB_NO_KERNEL;
 }
 

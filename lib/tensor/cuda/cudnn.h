@@ -18,16 +18,16 @@ const char *dlb_cuda_dnn_about(void);
 void dlb_cuda_dnn_close(struct cuda_dnn *n);	/* NULL accepted */
 
 /* The bare convolution of d: no bias, no Relu. x, y and w have the types and layouts of their descriptors;
- * w's may be channels-last too. tf32: what it reads has at most the 10 bits of TF32, so that rounding to it
- * changes nothing. *scratch: bytes. DLB_NO_KERNEL: cuDNN has no engine that fits, or is not there. */
+ * w's may be channels-last too. may.tf32: operands may be rounded to TF32, or have no more than its 10 bits.
+ * may.fast: engines may be nondeterministic. *scratch: bytes. DLB_NO_KERNEL: cuDNN has no engine that fits, or is not there. */
 struct cuda_dnn_conv;
-int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, bool tf32, struct cuda_dnn_conv **v,
+int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, struct dlb_numerics may, struct cuda_dnn_conv **v,
 		      size_t *scratch, struct dlb_error *err);
 /* Queues it: of x, w and y, d->dir writes one and reads two. */
 void dlb_cuda_dnn_run(struct cuda_dnn_conv *v, void *x, void *w, void *y, void *scratch);
 void dlb_cuda_dnn_free(struct cuda_dnn_conv *v);	/* NULL accepted */
 
-/* dlb_cuda_conv by cuDNN; tf32 as above. DLB_NO_KERNEL: by columns. */
-int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, bool tf32,
+/* dlb_cuda_conv by cuDNN; may as above. DLB_NO_KERNEL: by columns. */
+int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			   struct dlb_kernel **k, struct dlb_error *err);
 #endif
