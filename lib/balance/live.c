@@ -108,7 +108,9 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 	find_culprit(s, b, culprit);
 	if (d->moves)
 		snprintf(what, sizeof what, "%s%lld ops move with %.4g MB of state, %.4g ms a step expected",
-			 r->rolled_back ? "slower than the best plan, back to it: " : "",
+			 r->rolled_back ? "slower than the best plan, back to it: " :
+			 b->keep        ? "back to the best plan: " :
+					  "",
 			 (long long)json_integer_value(json_object_get(plan, "moved_ops")),
 			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6, b->expected_s * 1e3);
 	else if (r->price_s > 0)
