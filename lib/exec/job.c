@@ -305,8 +305,12 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
 	r->batch_statistics = dlb_plan_batch_statistics(&j->plan, &j->graph);
-	for (int i = 0; i < j->plan.n_nodes; i++)
-		r->varies |= strstr(j->cluster.kind[j->cluster.node[i].kind].backend, "+fast") != NULL;
+	for (int i = 0; i < j->plan.n_nodes; i++) {
+		struct dlb_numerics numerics;
+
+		r->varies |= !dlb_numerics_read(j->cluster.kind[j->cluster.node[i].kind].backend, &numerics, NULL) &&
+			     numerics.fast;
+	}
 	report_delays(p, r);
 	report_kfac(j, r);
 	report_sums(j, p, r);

@@ -67,7 +67,8 @@ void dlb_transfers_send(struct op_pass *t, const struct step_op *a)
 	put(t, a);
 }
 
-void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
+/* Copies the gradients of a's bucket to their mirrors, or the sums back. */
+static void copy_bucket(const struct op_pass *t, const struct step_op *a, bool to_host, int after)
 {
 	struct dlb_backend *be = t->e->runtime->be;
 	const struct dlb_bucket *k = &t->e->np->bucket[a->tag];
@@ -77,26 +78,25 @@ void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 
 		if (m->host)
 			be->ops->transfer(be, number_of(t->e, a),
-					  &(struct dlb_transfer){ m->host, m->device, m->bytes, true, DLB_AFTER_ALL });
+					  &(struct dlb_transfer){ to_host ? m->host : m->device,
+								  to_host ? m->device : m->host, m->bytes, to_host,
+								  after });
 	}
+}
+
+void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
+{
+	copy_bucket(t, a, true, DLB_AFTER_ALL);
 	put(t, a);
 }
 
 void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a)
 {
 	struct dlb_backend *be = t->e->runtime->be;
-	const struct dlb_bucket *k = &t->e->np->bucket[a->tag];
 
 	/* the gradients have been read (dlb_transfers_finish), and updates are queued later */
-	for (int i = 0; i < k->n_ops; i++) {
-		const struct mirror *m = &t->e->mirror[k->op[i]];
-
-		if (!m->host)
-			continue;
-		be->ops->transfer(be, number_of(t->e, a),
-				  &(struct dlb_transfer){ m->device, m->host, m->bytes, false, DLB_AFTER_NOTHING });
-		be->ops->join(be, number_of(t->e, a));
-	}
+	copy_bucket(t, a, false, DLB_AFTER_NOTHING);
+	be->ops->join(be, number_of(t->e, a));		/* of the last copy, which ends last */
 }
 
 static void start(struct dlb_engine *e, const struct outgoing *o)

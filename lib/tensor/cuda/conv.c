@@ -184,10 +184,16 @@ static void run_grad_input(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
+void dlb_cuda_conv_bias(struct cuda *c, cudaKernel_t f, struct cuda_conv_bias b, const struct dlb_run *r)
+{
+	b.p.in[0] = r->in[0];
+	b.p.out[0] = r->out[1];
+	dlb_cuda_launch_rows(c, f, &b, b.channels);
+}
+
 static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct conv_kernel *c = (const struct conv_kernel *)k;
-	struct cuda_conv_bias b = c->b;
 	struct cuda_matmul p = { .type = c->d.x.dtype,
 				 .tf32 = c->tf32,
 				 .y_type = c->d.x.dtype,
@@ -214,11 +220,8 @@ static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 						(char *)weights_of(c, r->out[0], g));
 			}
 	}
-	if (!c->d.has_bias)
-		return;
-	b.p.in[0] = r->in[0];
-	b.p.out[0] = r->out[1];
-	dlb_cuda_launch_rows(c->c, c->bias, &b, b.channels);
+	if (c->d.has_bias)
+		dlb_cuda_conv_bias(c->c, c->bias, c->b, r);
 }
 
 static void conv_free(struct dlb_kernel *k)

@@ -50,16 +50,12 @@ static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct cudnn_kernel *c = (const struct cudnn_kernel *)k;
 	void *const dw[1] = { c->copy ? (char *)r->scratch + c->at : r->out[0] };
-	struct cuda_conv_bias b = c->b;
 
 	dlb_cuda_dnn_run(c->conv, r->in[1], dw[0], r->in[0], r->scratch);
 	if (c->copy)
 		c->copy->run(c->copy, &(struct dlb_run){ .in = dw, .out = r->out });
-	if (!c->db)
-		return;
-	b.p.in[0] = r->in[0];
-	b.p.out[0] = r->out[1];
-	dlb_cuda_launch_rows(c->c, c->db, &b, b.channels);
+	if (c->db)
+		dlb_cuda_conv_bias(c->c, c->db, c->b, r);
 }
 
 static void free_kernel(struct dlb_kernel *k)

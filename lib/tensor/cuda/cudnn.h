@@ -27,6 +27,10 @@ int dlb_cuda_dnn_conv(struct cuda *c, const struct dlb_conv_desc *d, struct dlb_
 void dlb_cuda_dnn_run(struct cuda_dnn_conv *v, void *x, void *w, void *y, void *scratch);
 void dlb_cuda_dnn_free(struct cuda_dnn_conv *v);	/* NULL accepted */
 
+/* Queues the sum of dy over each channel: db of a gradient of weights' run. f: conv_bias_TYPE. conv.c */
+struct cuda_conv_bias;
+void dlb_cuda_conv_bias(struct cuda *c, cudaKernel_t f, struct cuda_conv_bias b, const struct dlb_run *r);
+
 /* dlb_cuda_conv by cuDNN; may as above. DLB_NO_KERNEL: by columns. */
 int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			   struct dlb_kernel **k, struct dlb_error *err);
