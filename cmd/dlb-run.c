@@ -155,6 +155,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "write a checkpoint after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)",
 		  NULL, 0, 0 },
+		{ 0, "merge", DLB_OPT_FLAG, &x->merge, NULL,
+		  "add adapters to the weights that --save and --save-best write", NULL, 0, 0 },
 		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE",
 		  "write one loss per line and step", NULL, 0, 0 },
 		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE",

@@ -59,9 +59,11 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
 			      struct dlb_error *err);
 /* Checks before training that the file can be written. -1 with err. */
-int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err);
+int dlb_weights_check_path(const char *path, bool merge, const struct dlb_graph *g, struct dlb_error *err);
 /* Collects weights and buffers of all nodes on rank 0, which writes them to path (.onnx: the model with
- * them). Collective. */
-int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s,
+ * them). Of a graph with adapters: what is trained, with the names that PEFT gives it, and if the file is
+ * called adapter_model.safetensors also PEFT's adapter_config.json; with `merge` all weights, the adapters
+ * added to theirs. Collective. */
+int dlb_weights_save(const char *path, bool merge, struct dlb_comm *comm, const struct dlb_state *s,
 		     struct dlb_error *err);
 #endif

@@ -67,7 +67,7 @@ static int save_best(struct run *r, const struct dlb_report_eval *e, struct dlb_
 {
 	r->at.best_test_loss = e->test_loss;
 	r->at.best_test_step = e->step;
-	if (dlb_weights_save(r->o->save_best, r->comm, &r->state, err))
+	if (dlb_weights_save(r->o->save_best, r->o->merge, r->comm, &r->state, err))
 		return -1;
 	r->saved_best = true;
 	return 0;

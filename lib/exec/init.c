@@ -61,6 +61,8 @@ void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 		fixed = input == 4;
 	} else if (d.n_dims < 2) {
 		fixed = op && !strcmp(work, "norm") && input == 1;
+	} else if (x->start == DLB_START_DRAWN) {
+		bound = 1.0 / sqrt((double)fan_in);
 	} else if (op && !strcmp(op->type, "Gather")) {
 		normal = true;
 	} else if (op && (!strcmp(work, "conv") || !strcmp(work, "dense")) && fan_in > 0) {

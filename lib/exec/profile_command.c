@@ -84,7 +84,7 @@ static int take_input(struct dlb_profile_command *w, const char *path, struct dl
 	const struct dlb_profile_options *o = w->o;
 	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n ||
 	    o->dims.n || strcmp(o->dtype, "f32") || o->batchnorm || o->dropout.n || o->parameters.n ||
-	    o->freeze.n || o->train_only.n || o->untie) {
+	    o->freeze.n || o->train_only.n || o->untie || o->lora.n) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
@@ -141,6 +141,9 @@ void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile
 		{ "parameters", o->inference, nothing },
 		{ "freeze", o->inference, nothing },
 		{ "train-only", o->inference, nothing },
+		{ "lora", o->inference, nothing },
+		{ "lora-alpha", o->inference || !o->lora.n,
+		  o->lora.n ? nothing : "there are no adapters; give --lora RANK" },
 		{ "padding-row", o->inference, nothing },
 		{ NULL, false, NULL },
 	};
@@ -165,6 +168,9 @@ int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profil
 	if (o->inference && (o->batchnorm || o->dropout.n))
 		return dlb_cli_usage(cli, "--%s is for training, and --inference for none",
 				     o->batchnorm ? "batchnorm" : "dropout");
+	if (o->lora.n && o->freeze.n)
+		return dlb_cli_usage(cli, "--lora freezes all parameters, and --freeze none more; "
+					  "--train-only GLOB trains some of them");
 	if (o->inference && o->loss.n)
 		return dlb_cli_usage(cli, "--loss is for training, and --inference for none");
 	if (o->cluster && not_taken(cli, of_cluster))

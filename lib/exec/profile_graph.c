@@ -92,11 +92,24 @@ static int choose_parameters(struct dlb_profile_command *w, struct dlb_error *er
 
 	if (take_patterns(w, &w->o->parameters, "--parameters", &c.train, err) ||
 	    take_patterns(w, &w->o->freeze, "--freeze", &c.freeze, err) ||
-	    take_patterns(w, &w->o->train_only, "--train-only", &c.train_only, err))
+	    (!w->o->lora.n && take_patterns(w, &w->o->train_only, "--train-only", &c.train_only, err)))
 		return -1;
 	if (!w->training.state_path && dlb_graph_tie(&w->training, c.untie, err))
 		return -1;
 	return dlb_graph_choose_parameters(&w->training, &c, err);
+}
+
+/* With adapters, --train-only names what is trained besides them. */
+static int add_adapters(struct dlb_profile_command *w, struct dlb_error *err)
+{
+	const struct dlb_profile_options *o = w->o;
+	struct dlb_adapter_choice c = { .text = o->lora.item, .n = o->lora.n,
+					.alpha = o->lora_alpha };
+
+	if (!o->lora.n || !w->training.training)
+		return 0;
+	return take_patterns(w, &o->train_only, "--train-only", &c.train_only, err) ||
+	       dlb_graph_add_adapters(&w->training, &c, err) ? -1 : 0;
 }
 
 static int attach_losses(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err)
@@ -141,7 +154,7 @@ static int rewrite(struct dlb_profile_command *w, struct dlb_error *err)
 	if (dlb_profile_switch_rewrites(o, g, err) || set_padding_rows(o, g, err) ||
 	    dlb_profile_set_dims(o, g, err) || dlb_graph_size_inputs(g, err) ||
 	    dlb_graph_fold(g, o->batch, &w->device[0].be, err) || set_training_mode(o, g, err) ||
-	    dlb_graph_find_parameters(g, err) || attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
+	    dlb_graph_find_parameters(g, err) || add_adapters(w, err) || attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) || (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
 		return -1;

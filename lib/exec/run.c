@@ -274,7 +274,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 	if (in_haste && dlb_evaluate(r, false, who, err))
 		return -1;
 	dlb_evaluate_report(r, report);
-	if (o->save && dlb_weights_save(o->save, r->comm, &r->state, err))
+	if (o->save && dlb_weights_save(o->save, o->merge, r->comm, &r->state, err))
 		return -1;
 	if (dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL))
 		return -1;

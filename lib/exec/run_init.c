@@ -364,7 +364,8 @@ static int fill_state(void *ctx, struct dlb_error *err)
 	const struct run_files *f = ctx;
 	const char *init = f->r->o->init;
 
-	return dlb_state_load_graph(&f->r->state, init != NULL, init ? strtoull(init, NULL, 10) : 0, err) ||
+	return dlb_state_load_graph(&f->r->state, init != NULL, init ? strtoull(init, NULL, 10) : 0,
+				    f->r->o->seed, err) ||
 	       open_data(f->r, err) ? -1 : 0;
 }
 
@@ -416,7 +417,7 @@ static int check_save(const struct run *r, struct dlb_error *err)
 	int rc = 0;
 
 	for (int i = 0; i < DLB_LEN(path) && !rc && !r->rank; i++)
-		rc = path[i] ? dlb_weights_check_path(path[i], &r->job.graph, err) : 0;
+		rc = path[i] ? dlb_weights_check_path(path[i], r->o->merge, &r->job.graph, err) : 0;
 	return rc;
 }
 

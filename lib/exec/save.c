@@ -5,6 +5,7 @@
 #include "comm/await.h"
 #include "exec/checkpoint.h"
 #include "exec/state.h"
+#include "graph/adapters.h"
 #include "graph/derived.h"
 #include "graph/slice.h"
 #include "model/onnx.h"
@@ -185,6 +186,132 @@ static int save_safetensors(const struct dlb_graph *g, const char *path, struct 
 	return rc;
 }
 
+/* -- adapters -- */
+
+static int refuse_adapter(const struct dlb_adapter *ad, struct dlb_error *err)
+{
+	return dlb_fail(err, ad->of, "the adapter '%s' or its weight has no values", ad->a);
+}
+
+static bool is_adapter(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_adapters; i++)
+		if (!strcmp(g->adapter[i].a, name) || !strcmp(g->adapter[i].b, name))
+			return true;
+	return false;
+}
+
+/* Adds the adapters to the weights that they belong to, and takes them off the list. */
+static int merge_adapters(const struct dlb_graph *g, struct saved *s, struct dlb_error *err)
+{
+	for (int i = 0; i < g->n_adapters; i++) {
+		const struct dlb_adapter *ad = &g->adapter[i];
+		const struct dlb_st_tensor *of = find(s, ad->of), *a = find(s, ad->a), *b = find(s, ad->b);
+
+		if (!of || !a || !b || a->desc.n_dims != 2 || b->desc.n_dims != 2)
+			return refuse_adapter(ad, err);
+		dlb_adapter_merge(ad, of->desc.dtype, a->desc.dim[1], b->desc.dim[0], a->data, b->data,
+				  (void *)(uintptr_t)of->data);
+	}
+	int n = 0;
+	for (int i = 0; i < s->n; i++) {
+		const bool part = is_adapter(g, s->t[i].name);
+		if (part && !s->borrowed[i])
+			free((void *)(uintptr_t)s->t[i].data);
+		s->borrowed[n] = s->borrowed[i];
+		s->t[n] = s->t[i];
+		n += !part;
+	}
+	s->n = n;
+	return 0;
+}
+
+/* The modules with parameters that are trained beside the adapters. */
+static json_t *other_modules(const struct dlb_graph *g, struct dlb_arena *a)
+{
+	json_t *list = json_array();
+	const char *last = "";
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		const char *name = g->tensor[t].slice ? g->tensor[t].slice->of : g->tensor[t].name;
+		const char *dot = strrchr(name, '.');
+		if (g->tensor[t].kind != DLB_T_WEIGHT || is_adapter(g, name) || !dot)
+			continue;
+		const char *module = dlb_arena_printf(a, "%.*s", (int)(dot - name), name);
+		if (strcmp(module, last))
+			json_array_append_new(list, json_string(module));
+		last = module;
+	}
+	return list;
+}
+
+/* PEFT's description of the adapters (LoraConfig): ranks and alphas of modules that differ from the first. */
+static json_t *adapter_config(const struct dlb_graph *g, struct dlb_arena *a)
+{
+	json_t *modules = json_array(), *ranks = json_object(), *alphas = json_object();
+	const struct dlb_adapter *const first = &g->adapter[0];
+	const double alpha = first->scale * first->rank;
+	bool by_inputs = true;
+
+	for (int i = 0; i < g->n_adapters; i++) {
+		const struct dlb_adapter *ad = &g->adapter[i];
+		const char *module = dlb_adapter_module(ad, a);
+
+		by_inputs &= !ad->transposed;
+		json_array_append_new(modules, json_string(module));
+		if (ad->rank != first->rank)
+			json_object_set_new(ranks, module, json_integer(ad->rank));
+		if (ad->scale * ad->rank != alpha)
+			json_object_set_new(alphas, module, json_real(ad->scale * ad->rank));
+	}
+	return json_pack("{s:s, s:i, s:f, s:f, s:s, s:b, s:o, s:o, s:o, s:o}", "peft_type", "LORA", "r",
+			 first->rank, "lora_alpha", alpha, "lora_dropout", 0.0, "bias", "none",
+			 "fan_in_fan_out", by_inputs, "target_modules", modules, "modules_to_save", other_modules(g, a),
+			 "rank_pattern", ranks, "alpha_pattern", alphas);
+}
+
+/* Writes PEFT's adapter_config.json beside a file that has PEFT's name. */
+static int write_config(const struct dlb_graph *g, const char *path, struct dlb_error *err)
+{
+	static const char adapters[] = "adapter_model.safetensors";
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	struct dlb_arena a = { 0 };
+	struct dlb_output o;
+	int rc = 0;
+
+	if (!g->n_adapters || strcmp(name, adapters))
+		return 0;
+	const char *beside = dlb_arena_printf(&a, "%.*sadapter_config.json", (int)(name - path), path);
+	if (dlb_output_open(&o, beside, err)) {
+		rc = -1;
+	} else {
+		json_t *config = adapter_config(g, &a);
+		json_dumpf(config, o.f, JSON_INDENT(2));
+		fputc('\n', o.f);
+		json_decref(config);
+		rc = dlb_output_commit(&o, err);
+	}
+	dlb_arena_release(&a);
+	return rc;
+}
+
+/* What a graph with adapters trains, under PEFT's names. */
+static int save_adapters(const struct dlb_graph *g, const char *path, struct saved *s,
+			 struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+
+	for (int i = 0; i < s->n; i++)
+		if (!is_adapter(g, s->t[i].name))
+			s->t[i].name = dlb_arena_printf(&a, DLB_ADAPTER_PREFIX "%s", s->t[i].name);
+	int rc = dlb_safetensors_write(path, s->t, s->n, NULL, err);
+	rc = rc ? rc : write_config(g, path, err);
+	dlb_arena_release(&a);
+	return rc;
+}
+
+/* -- all -- */
+
 /* Copies a slice into its tensor, the last one of the list or one before. Takes `host`. */
 static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 {
@@ -197,15 +324,24 @@ static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 	free(host);
 }
 
-int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err)
+int dlb_weights_check_path(const char *path, bool merge, const struct dlb_graph *g,
+			   struct dlb_error *err)
 {
 	if (is_onnx(path) && !g->model_path)
 		return no_model(path, err);
+	if (is_onnx(path) && g->n_adapters && !merge)
+		return dlb_refuse(err, NULL, "give --merge, which adds them to the model's weights",
+				  "cannot save '%s': an ONNX model has no adapters", path);
 	return dlb_output_check(path, err);
 }
 
 /* The file that rank 0 writes; here: this is rank 0 and nothing has failed. */
-struct weights_writing { const char *path; const struct dlb_graph *g; struct saved *all; bool here; };
+struct weights_writing {
+	const char *path;
+	const struct dlb_graph *g;
+	struct saved *all;
+	bool here, apart;		/* apart: adapters without the weights that they belong to */
+};
 
 static int write_all(void *ctx, struct dlb_error *err)
 {
@@ -213,16 +349,22 @@ static int write_all(void *ctx, struct dlb_error *err)
 
 	if (!w->here)
 		return 0;
+	if (w->apart)
+		return save_adapters(w->g, w->path, w->all, err);
+	if (merge_adapters(w->g, w->all, err))
+		return -1;
 	return is_onnx(w->path) ? save_onnx(w->g, w->path, w->all, err)
 				: save_safetensors(w->g, w->path, w->all, err);
 }
 
-int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s,
+int dlb_weights_save(const char *path, bool merge, struct dlb_comm *comm, const struct dlb_state *s,
 		     struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
 	struct saved all = { .n = 0 };
-	struct weights_writing writing = { .path = path, .g = g, .all = &all };
+	struct weights_writing writing = {
+		.path = path, .g = g, .all = &all, .apart = g->n_adapters && !merge
+	};
 	int rc = 0;
 
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
@@ -232,7 +374,7 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 				   -1;
 		void *host = NULL;
 
-		if (home < 0 && !x->frozen)
+		if (home < 0 && (!x->frozen || writing.apart))
 			continue;
 		rc = home < 0 ? copy_frozen(comm, x, &host, err) : collect(comm, s, t, home, &host, err);
 		if (host && x->slice)

@@ -151,7 +151,8 @@ void dlb_state_release(struct dlb_state *s)
 	memset(s, 0, sizeof *s);
 }
 
-int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err)
+int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t start_seed,
+			 struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
 
@@ -163,13 +164,15 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 		if (!s->value[t])
 			continue;
 		/* fresh weights get fresh statistics: the old ones belong to other activations */
-		const bool drawn = init && (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER);
+		const bool drawn = x->start == DLB_START_DRAWN ||
+				   (init && x->start == DLB_START_MODEL &&
+				    (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER));
 		d = dlb_tensor_desc(x, 1);
 		if (x->data && !drawn) {
 			s->be->ops->upload(s->be, s->value[t], x->data, dlb_desc_bytes(&d));
 			continue;
 		}
-		if (!init && x->kind == DLB_T_WEIGHT && !x->is_fill)
+		if (!init && !drawn && x->kind == DLB_T_WEIGHT && !x->is_fill)
 			return dlb_hint((dlb_fail(err, NULL, "weight '%s' has no values", x->name), err),
 					"--init SEED draws fresh ones");
 		fresh = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
@@ -177,7 +180,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 			for (int64_t i = 0; i < dlb_desc_count(&d); i++)
 				dlb_value_set(fresh, d.dtype, i, x->fill);
 		} else {
-			dlb_weight_draw(g, t, seed, fresh);
+			dlb_weight_draw(g, t, init ? seed : start_seed, fresh);
 		}
 		s->be->ops->upload(s->be, s->value[t], fresh, dlb_desc_bytes(&d));
 		free(fresh);

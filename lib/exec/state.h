@@ -50,8 +50,10 @@ int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
 /* Allocates the copies of weights and the places of gradient sums that these programs need on this node. */
 int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs,
 			 struct dlb_error *err);
-/* Sets weights and buffers to the graph's data; those without data, or all with init, are drawn from seed. */
-int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
+/* Sets weights and buffers to the graph's data; those without data, or all with init, are drawn from seed.
+ * Weights that no model has (enum dlb_start) are drawn from start_seed without init. */
+int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t start_seed,
+			 struct dlb_error *err);
 /* A constant at n samples in the back end's memory, made at the first call. NULL with err: no memory. */
 void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
 			 struct dlb_error *err);

@@ -7,7 +7,7 @@
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
-	"save",   "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
+	"save",   "merge",     "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
 	"rounds", "round-steps"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
@@ -22,7 +22,7 @@ static const char *const of_training[] = {
 
 struct facts {
 	int n_nodes, n_replicas;
-	bool late, dropout, statistics, drawn, images;
+	bool late, dropout, statistics, drawn, images, adapters;
 	const char *optimizer;
 	struct dlb_sharing sharing;
 };
@@ -65,12 +65,13 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 		f->dropout |= type && !strcmp(type, "Dropout");
 		f->statistics |= takes_statistics(op);
 	}
+	f->adapters = json_array_size(json_object_get(dlb_doc_section(doc, "graph"), "adapters")) > 0;
 	f->images = starts(o->data, "images:") || starts(o->test_data, "images:");
 	dlb_sharing_init(&f->sharing);
 	if (plan.v && dlb_sharing_read(&plan, &f->sharing, &ignored))
 		dlb_sharing_init(&f->sharing);
-	/* other uses of the seed: samples, their order, crops and flips, gossip, shards */
-	f->drawn = f->dropout || o->shuffled || starts(o->data, "random") ||
+	/* other uses of the seed: adapters, samples, their order, crops and flips, gossip, shards */
+	f->drawn = f->dropout || (f->adapters && !o->init) || o->shuffled || starts(o->data, "random") ||
 		   (o->transform && (strstr(o->transform, "random") || strstr(o->transform, "flip"))) ||
 		   (f->n_replicas > 1 && (f->sharing.gossip > 0 || f->sharing.shards));
 }
@@ -108,6 +109,10 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 			"torch-batchnorm", !f.statistics,
 			"no batch normalization of the model takes statistics of a batch"
 		};
+		row[n++] = (struct dlb_unused){ "merge", !f.adapters,
+						"the graph has no adapters; dlb-profile --lora makes them" };
+		row[n++] = (struct dlb_unused){ "merge", f.adapters && !o->save && !o->save_best,
+						"nothing is saved; give --save FILE" };
 		row[n++] = (struct dlb_unused){ "order", random, "random data have no order" };
 		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run,
 						"the order is sequential, and nothing else is drawn" };

@@ -44,6 +44,10 @@ enum dlb_phase { DLB_FORWARD, DLB_BACKWARD, DLB_UPDATE, DLB_N_PHASES };
 /* The rule that decides whether an initializer is trained; the first that applies counts (parameters.c). */
 enum dlb_by { DLB_BY_NONE, DLB_BY_OPTION, DLB_BY_STATE_DICT, DLB_BY_LIST, DLB_BY_ROLE, DLB_N_BY };
 
+/* The values of a weight at the start of a run: the model's; or, for a weight that no model has, drawn, or
+ * all equal to `fill`, also without --init. */
+enum dlb_start { DLB_START_MODEL, DLB_START_DRAWN, DLB_START_FILL, DLB_N_STARTS };
+
 struct dlb_tensor {
 	const char *name;
 	enum dlb_tensor_kind kind;
@@ -80,6 +84,7 @@ struct dlb_tensor {
 	const char *why;
 	/* a parameter that is not trained: a constant, saved with the weights */
 	bool frozen;
+	enum dlb_start start;		/* weights */
 	bool named_by_readers;		/* as read: the exporter states that all readers use
 					 * the parameter of this name */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss);
@@ -133,6 +138,9 @@ struct dlb_upcast { int initializers, others; };
  * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter
  * omitted, operand 2 of the vertex. */
 struct dlb_unmerged { const char *name, *of, *vertex; int operand; };
+/* A weight `of` with an adapter: its readers use of + scale b a, with weights a (rank, in) and b (out, rank).
+ * transposed: `of` is stored (out, in), else (in, out). All names are of tensors (adapters.c). */
+struct dlb_adapter { const char *of, *a, *b; int rank; double scale; bool transposed; };
 /* A tensor of a file, passed from lib/model to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
 struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */
@@ -177,6 +185,8 @@ struct dlb_graph {
 	int n_derived;
 	struct dlb_unmerged *unmerged;	/* array in the arena */
 	int n_unmerged;
+	struct dlb_adapter *adapter;	/* array in the arena */
+	int n_adapters;
 	int n_untrained;		/* float initializers that are neither parameters
 					 * nor statistics; not written */
 	struct dlb_upcast upcast[DLB_N_UPCAST];

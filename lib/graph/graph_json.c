@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include "graph/adapters.h"
 #include "graph/derived_json.h"
 #include "graph/graph.h"
 #include "graph/graph_json.h"
@@ -39,6 +40,9 @@ static const char *const listed_names[] = {
 static const char *const by_names[DLB_N_BY] = {
 	[DLB_BY_NONE] = "none", [DLB_BY_OPTION] = "option", [DLB_BY_STATE_DICT] = "state-dict",
 	[DLB_BY_LIST] = "list", [DLB_BY_ROLE] = "role",
+};
+static const char *const start_names[DLB_N_STARTS] = {
+	[DLB_START_MODEL] = "model", [DLB_START_DRAWN] = "drawn", [DLB_START_FILL] = "fill",
 };
 static const char *const upcast_names[] = { [DLB_UPCAST_F16] = "f16", [DLB_UPCAST_BF16] = "bf16" };
 static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
@@ -192,6 +196,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		set_str(o, "why", t->why);
 	if (t->frozen)
 		json_object_set_new(o, "frozen", json_true());
+	if (t->start != DLB_START_MODEL)
+		set_str(o, "start", start_names[t->start]);
 	if (t->slice)
 		json_object_set_new(o, "slice", write_slice(t->slice));
 	if (t->samples.parts)
@@ -319,6 +325,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		json_object_set_new(o, "derived", dlb_derived_write(g));
 	if (g->n_unmerged)
 		json_object_set_new(o, "unmerged", write_unmerged(g));
+	if (g->n_adapters)
+		json_object_set_new(o, "adapters", dlb_adapters_write(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -631,6 +639,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 					     "rule",
 					     "why",
 					     "frozen",
+					     "start",
 					     "slice",
 					     "samples",
 					     "value",
@@ -638,7 +647,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 					     "fill",
 					     NULL };
 	const char *name, *why = NULL, *from = NULL;
-	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE;
+	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE, start = DLB_START_MODEL;
 	int64_t fan_in = 0, fan_out = 0;
 
 	if (dlb_ref_known(r, known, err) || check_position(r, i, err) ||
@@ -646,6 +655,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	    get_name(r, "kind", DLB_NEED, kind_names, DLB_N_T_KINDS, &kind, err) ||
 	    get_name(r, "layout", DLB_OPT, layout_names, DLB_LEN(layout_names), &layout, err) ||
 	    get_name(r, "rule", DLB_OPT, by_names, DLB_N_BY, &rule, err) ||
+	    get_name(r, "start", DLB_OPT, start_names, DLB_N_STARTS, &start, err) ||
 	    dlb_get_str(r, "why", DLB_OPT, &why, err) || dlb_get_str(r, "from", DLB_OPT, &from, err) ||
 	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
 	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
@@ -657,6 +667,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	t->fan_in = (int)fan_in;
 	t->fan_out = (int)fan_out;
 	t->rule = (enum dlb_by)rule;
+	t->start = (enum dlb_start)start;
 	t->why = why ? dlb_arena_strdup(&g->arena, why) : NULL;
 	t->from = from ? dlb_arena_strdup(&g->arena, from) : NULL;
 	if (get_dtype(r, &t->dtype, err) || read_samples(r, t, err) || read_shape(r, t, g->batch, err) ||
@@ -839,7 +850,8 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	static const char *const known[] = { "batch",   "fixed_batch", "dtype",   "training", "opset",
 					     "model",   "inputs",      "outputs", "loss",     "label",
 					     "seed",    "rewrites",    "split",   "listed",   "upcast",
-					     "derived", "unmerged",    "ops",     "tensors",  NULL };
+					     "derived", "unmerged",    "adapters", "ops",     "tensors",
+					     NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -862,6 +874,8 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 		if (read_tensor(&e, g, i, n_ops, n_tensors, err))
 			return -1;
 	}
+	if (dlb_adapters_read(&r, g, err))
+		return -1;
 	for (int i = 0; i < n_ops; i++) {
 		const struct dlb_ref e = dlb_ref_index(&ops, i);
 		if (read_op(&e, g, i, n_ops, err))

@@ -53,6 +53,17 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 /* make_weights.c: float initializers to be trained with a differentiable path to the output become
  * weights, running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
+/* adapters.c: adds low-rank adapters to products with a weight and freezes all parameters but those of
+ * train_only. text[]: "RANK[:GLOB]" (a weight, a module or a vertex; without GLOB all products but the last
+ * one); the first that matches counts. alpha: the adapter's part is alpha / rank; 0: rank. n 0: changes
+ * nothing. Directly after dlb_graph_find_parameters. */
+struct dlb_adapter_choice {
+	const char *const *text;
+	int n;
+	double alpha;
+	struct dlb_patterns train_only;
+};
+int dlb_graph_add_adapters(struct dlb_graph *g, const struct dlb_adapter_choice *c, struct dlb_error *err);
 /* training_mode.c: all BatchNormalizations of a training graph normalize by the statistics of the micro-batch
  * and update the running ones (train), or normalize by the running ones without updating them. Adds a note;
  * returns how many changed. After folding. */

@@ -184,6 +184,14 @@ static bool is_listed(const struct dlb_graph *g, const char *name)
 	return false;
 }
 
+static bool has_adapter(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_adapters; i++)
+		if (!strcmp(g->adapter[i].of, name))
+			return true;
+	return false;
+}
+
 /* Weights with names made by the exporter, since it changed the module's parameters. */
 static void nameless(struct warning_list *l)
 {
@@ -193,7 +201,8 @@ static void nameless(struct warning_list *l)
 
 	for (int t = 0; t < g->n_tensors && g->n_listed && g->training; t++) {
 		const char *name = g->tensor[t].name;
-		if (g->tensor[t].kind != DLB_T_WEIGHT || g->tensor[t].in_state || is_listed(g, name))
+		const bool trained = g->tensor[t].kind == DLB_T_WEIGHT && g->tensor[t].start == DLB_START_MODEL;
+		if ((!trained && !has_adapter(g, name)) || g->tensor[t].in_state || is_listed(g, name))
 			continue;
 		first = first ? first : name;
 		n++;
@@ -219,7 +228,7 @@ static void chosen(struct warning_list *l)
 	char text[200] = "";
 
 	for (int t = 0; t < g->n_tensors; t++) {
-		n[g->tensor[t].rule] += g->tensor[t].kind == DLB_T_WEIGHT;
+		n[g->tensor[t].rule] += g->tensor[t].kind == DLB_T_WEIGHT && g->tensor[t].start == DLB_START_MODEL;
 		frozen += g->tensor[t].frozen;
 	}
 	if (!g->training ||
@@ -230,7 +239,7 @@ static void chosen(struct warning_list *l)
 			snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d weight%s by %s",
 				 *text ? ", " : "", n[i], n[i] == 1 ? "" : "s", by[i]);
 	if (frozen)
-		snprintf(text + strlen(text), sizeof text - strlen(text), ", %d frozen", frozen);
+		snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d frozen", *text ? ", " : "", frozen);
 	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained,
 				g->n_untrained == 1 ? "" : "s"));
 }

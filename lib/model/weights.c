@@ -148,7 +148,8 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 
 static bool is_state(const struct dlb_tensor *t)
 {
-	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER || t->frozen;
+	return t->start == DLB_START_MODEL &&
+	       (t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER || t->frozen);
 }
 
 /* True if the data must be loaded from the model's file, or (in_state) from the state_dict file. */

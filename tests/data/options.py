@@ -324,6 +324,13 @@ def profile():
     for option in ("--parameters w", "--freeze b", "--train-only w"):
         shows(tool, option, "dlb-profile -q --analytic {} $D/vector.onnx", types)
         unused(tool, option, "dlb-profile --analytic --inference {} $D/vector.onnx", "trains nothing")
+    for option in ("--lora 2", "--lora 2:w"):
+        shows(tool, option, "dlb-profile -q --analytic {} $MODELS/digits_mlp.onnx" if ":" not in option else
+              "dlb-profile -q --analytic {} $D/vector.onnx", types)
+    unused(tool, "--lora 2", "dlb-profile --analytic --inference {} $MODELS/digits_mlp.onnx", "trains nothing")
+    refuses(tool, "--lora 2", "dlb-profile --analytic {} --freeze w $D/vector.onnx", "freezes all")
+    shows(tool, "--lora-alpha 3", "dlb-profile -q --analytic --lora 2 {} $MODELS/digits_mlp.onnx", "[.graph.adapters[].scale]")
+    unused(tool, "--lora-alpha 3", "dlb-profile --analytic {} $MODELS/digits_mlp.onnx", "no adapters")
     shows(tool, "--untie", "dlb-profile -q --analytic {} $D/tied.onnx", types)
     unused(tool, "--untie", "dlb-profile --analytic {} $D/vector.onnx", "no weight has the values of another")
     for name, m in rewritten().items():
@@ -558,6 +565,12 @@ def run():
     unused(tool, "--checkpoint-every 2", f"dlb-run {DIGITS} {{}} $D/one.json", "--checkpoint DIR")
     shows(tool, "--save w.safetensors", one, "file w.safetensors")
     shows(tool, "--save w.onnx", one, "file w.onnx")
+    unused(tool, "--merge", f"dlb-run {DIGITS} {{}} --save w.safetensors $D/one.json", "no adapters")
+    adapters = ("dlb-profile -q --analytic --lora 2 $MODELS/digits_mlp.onnx | dlb-costmodel -q -c cpu:1 | dlb-place -q | "
+                f"dlb-run --steps 1 {DIGITS} {{}}")
+    shows(tool, "--merge", f"{adapters} --save w.safetensors", "file w.safetensors")
+    unused(tool, "--merge", adapters, "nothing is saved")
+    refuses(tool, "--save w.onnx", adapters, "--merge")
     shows(tool, "--loss-log log", one, "file log")
     shows(tool, "--step-log log", one, "file log")
     unused(tool, "--step-log log", "dlb-run --print-program {} $D/one.json", "--print-program")
