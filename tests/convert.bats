@@ -300,6 +300,19 @@ PY
 	one_line dlb-convert "'a b'"
 }
 
+@test "sbatch: a task for each node, cores of the largest, GPUs of a host, and only names of hosts" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c 'cpu/2:2 cuda:2 host cpu/4:1' >"$tmp/cost.json"
+	dlb-convert --to sbatch "$tmp/cost.json" >"$tmp/job"
+	bash -n "$tmp/job"
+	for line in '#SBATCH --nodes=2' '#SBATCH --ntasks=5' '#SBATCH --cpus-per-task=4' '#SBATCH --gpus-per-node=2' '#SBATCH --requeue' \
+		'hosts=(h0 h1)' 'host_of=(0 0 0 0 1)'; do
+		grep -qxF -e "$line" "$tmp/job"
+	done
+	jq -c '.cluster.nodes[1].host = "a$(id)"' "$tmp/cost.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-convert --to sbatch "$tmp/bad.json"
+	one_line dlb-convert 'no name of a host'
+}
+
 @test "an option that a format has no use for is a mistake" {
 	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q >"$tmp/planned.json"
 	for option in '--to rankfile --accelerators 3' '--to hostfile --rank 1' '--to torch-pipelining --rank 1' '--to megatron --threads 2' \

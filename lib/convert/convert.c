@@ -33,6 +33,7 @@ const struct dlb_format dlb_formats[] = {
 	  .summary = "Open MPI: which cores of which host a rank has",
 	  .export = dlb_export_rankfile },
 	{ .name = "hostfile", .summary = "Open MPI: hosts and their slots", .export = dlb_export_hostfile },
+	{ .name = "sbatch", .summary = "Slurm: batch script that runs a plan", .export = dlb_export_sbatch },
 	{ .name = "hwloc",
 	  .summary = "hwloc: XML of a machine",
 	  .import = dlb_import_hwloc,

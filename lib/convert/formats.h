@@ -12,6 +12,7 @@ EXPORT(torch_pipelining)
 EXPORT(megatron)
 EXPORT(rankfile)
 EXPORT(hostfile)
+EXPORT(sbatch)
 EXPORT(chakra)
 #undef EXPORT
 int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,

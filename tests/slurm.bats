@@ -1,0 +1,119 @@
+#!/usr/bin/env bats
+# dlb-run under Slurm: srun, salloc, and the script of dlb-convert --to sbatch, on a controller and two daemons of our own.
+load helper
+model=$models/digits_mlp.onnx
+
+setup_file() {
+	local run=$BATS_FILE_TMPDIR/slurm host i port=$((20000 + RANDOM % 10000))
+
+	command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v sbatch >/dev/null || return 0
+	[ "$(id -u)" = 0 ] || return 0
+	host=$(hostname -s)
+	mkdir -p "$run"/{ctl,a,b,tmp_a,tmp_b}
+	export SLURM_CONF=$run/slurm.conf
+	cat >"$SLURM_CONF" <<-END
+		ClusterName=t
+		SlurmctldHost=$host(127.0.0.1)
+		SlurmctldPort=$port
+		AuthType=auth/none
+		CredType=cred/none
+		SlurmUser=root
+		SlurmdUser=root
+		StateSaveLocation=$run/ctl
+		SlurmdSpoolDir=$run/%n
+		SlurmctldPidFile=$run/ctld.pid
+		SlurmdPidFile=$run/%n.pid
+		SlurmctldLogFile=$run/ctld.log
+		SlurmdLogFile=$run/%n.log
+		ProctrackType=proctrack/linuxproc
+		TaskPlugin=task/none
+		SelectType=select/cons_tres
+		SelectTypeParameters=CR_Core
+		SchedulerType=sched/builtin
+		JobAcctGatherType=jobacct_gather/none
+		AccountingStorageType=accounting_storage/none
+		SwitchType=switch/none
+		MpiDefault=none
+		TmpFS=$run/tmp_%n
+		ReturnToService=2
+		SlurmdParameters=config_overrides
+		NodeName=a NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=1
+		NodeName=b NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=1
+		PartitionName=p Nodes=a,b Default=YES MaxTime=10 State=UP OverSubscribe=YES
+	END
+	# the daemons must not hold the descriptor that bats waits for
+	slurmctld -f "$SLURM_CONF" 3>&- && slurmd -f "$SLURM_CONF" -N a 3>&- && slurmd -f "$SLURM_CONF" -N b 3>&- || return 0
+	for i in $(seq 40); do
+		[ "$(sinfo -h -t idle -o %D 2>/dev/null)" != 2 ] || { touch "$run/up"; return 0; }
+		sleep .5
+	done
+}
+
+teardown_file() {
+	local pid
+	for pid in "$BATS_FILE_TMPDIR"/slurm/*.pid; do
+		[ ! -s "$pid" ] || kill "$(cat "$pid")" || true
+	done
+}
+
+setup() {
+	[ -e "$BATS_FILE_TMPDIR/slurm/up" ] || skip 'no Slurm that starts here (packages slurmctld slurmd slurm-client, as root)'
+	tmp=$BATS_TEST_TMPDIR
+	cd "$tmp"
+	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
+}
+
+waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone
+	local i
+	for i in $(seq $((2 * $2))); do
+		[ "$(squeue -h -o %T)" != "$1" ] || return 0
+		sleep .5
+	done
+	squeue >&2
+	cat slurm-*.out >&2
+	return 1
+}
+
+# bats test_tags=slow
+@test "srun with PMIx and salloc: the losses of a run without Slurm" {
+	dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >plain
+	srun --mpi=pmix -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >srun
+	cmp plain srun
+	salloc -Q -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >salloc
+	cmp plain salloc
+	run -2 --separate-stderr srun --mpi=none -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json
+	[[ "$stderr" = *"--mpi=pmix"* ]]
+}
+
+# bats test_tags=slow
+@test "sbatch: a job that is queued again continues, with the same losses" {
+	dlb-run -q "${digits[@]}" --until-step 1500 --loss-log plain --slow 0:30 doc.json >out.json
+	dlb-convert --to sbatch doc.json >job
+	job=$(sbatch --parsable --time=5 job doc.json "${digits[@]}" --until-step 1500 --slow 0:30 --loss-log log)
+	waits RUNNING 20
+	until [ -s log ]; do sleep .1; done
+	scontrol requeue "$job"
+	waits PENDING 40
+	[ "$(ls "checkpoint-$job")" != lock ]
+	[ "$(wc -l <log)" -lt 1500 ]
+	scontrol update jobid="$job" StartTime=now	# Slurm lets a requeued job wait for two minutes
+	waits '' 90
+	cmp plain log
+	jq -e '.report.stopped == "steps"' "report-$job.json"
+}
+
+# bats test_tags=long
+@test "sbatch: the time limit, again and again, until the job ends by itself" {
+	dlb-run -q "${digits[@]}" --until-step 6000 --loss-log plain --slow 0:30 doc.json >out.json
+	dlb-convert --to sbatch doc.json >job
+	job=$(sbatch --parsable --time=1 --signal=TERM@50 job doc.json "${digits[@]}" --until-step 6000 --slow 0:30 --loss-log log)
+	while [ "$(wc -l <log || echo 0)" -lt 6000 ]; do
+		waits PENDING 70 || break
+		scontrol update jobid="$job" StartTime=now
+		sleep 2
+		[ -n "$(squeue -h)" ] || break
+	done
+	waits '' 90
+	cmp plain log
+	[[ "$(cat "slurm-$job.out")" != *"dlb-run["* ]]
+}
