@@ -137,6 +137,9 @@ static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct
 		  &e->seed_given, 0, 9e15 },
 		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw initial weights instead of the model's", NULL,
 		  0, 0 },
+		{ 0, "name", DLB_OPT_STR, &e->name, "TEXT", "name of the run, for whoever reads the document",
+		  NULL, 0, 0 },
+		{ 0, "note", DLB_OPT_STR, &e->note, "TEXT", "a remark on the run, likewise", NULL, 0, 0 },
 	};
 
 	memcpy(opts, rows, sizeof rows);

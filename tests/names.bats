@@ -32,7 +32,10 @@ shows() { # FILE [TEXT]: clean, and contains the name
 }
 
 @test "dlb-view: every format" {
-	dlb-run --dry-run --steps 2 "$doc" >"$tmp/out.json"
+	dlb-run --dry-run --steps 2 --name "$(printf 'a\033[31mb')" --note "$(printf 'c\nd')" "$doc" >"$tmp/out.json"
+	dlb-view "$tmp/out.json" >"$tmp/table"
+	shows "$tmp/table" 'run      a\x1b[31mb'
+	grep -qxF 'note     c\nd' "$tmp/table"
 	dlb-run --dry-run --steps 2 "$tmp/plain.json" >"$tmp/plain-out.json"
 	for format in $(dlb-view --list | awk '{ print $1 }'); do
 		echo "$format"

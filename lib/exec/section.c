@@ -164,6 +164,21 @@ static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_erro
 	return 0;
 }
 
+/* Empty: the member goes. */
+static int edit_text(json_t *run, const char *key, const char *text, struct dlb_error *err)
+{
+	json_t *v = text ? json_string(text) : NULL;
+
+	if (text && !v)
+		return dlb_fail(err, NULL, "--%s is not UTF-8", key);
+	if (text && *text)
+		json_object_set(run, key, v);
+	else if (text)
+		json_object_del(run, key);
+	json_decref(v);
+	return 0;
+}
+
 int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, struct dlb_error *err)
 {
 	json_t *old = dlb_doc_section(doc, "run"),
@@ -193,6 +208,8 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 		}
 		json_object_set_new(run, "init", json_integer(v));
 	}
+	if (edit_text(run, "name", e->name, err) || edit_text(run, "note", e->note, err))
+		goto bad;
 	if (e->torch_batchnorm)
 		json_object_set_new(run, "torch_batchnorm", json_true());
 	if (e->seed_given || !json_object_get(run, "seed"))
@@ -211,7 +228,8 @@ int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, 
 			 struct dlb_error *err)
 {
 	static const char *const known[] = { "data", "test_data", "transform", "order",           "seed",
-					     "init", "optimizer", "weights",   "torch_batchnorm", NULL };
+					     "init", "optimizer", "weights",   "torch_batchnorm", "name",
+					     "note", NULL };
 	struct dlb_ref run = dlb_ref_root(doc, "run"), at;
 	const char *order = "shuffled";
 	int64_t seed = 1, init = -1;

@@ -6,7 +6,7 @@
 /* Settings of the command line; NULL or not given: the document's value stays. */
 struct dlb_run_edit {
 	const char *staleness;			/* written into the plan */
-	const char *data, *test_data, *transform, *order, *optimizer, *init;
+	const char *data, *test_data, *transform, *order, *optimizer, *init, *name, *note;
 	int64_t seed; bool seed_given;
 	double hyper[DLB_N_HYPER]; bool hyper_given[DLB_N_HYPER];
 	const char *variant, *lr_schedule, *reduce, *max_state;

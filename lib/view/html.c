@@ -46,6 +46,11 @@ int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 	      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" "
 	      "href=\"data:,\">\n<title>",
 	      f);
+	const json_t *name = json_object_get(dlb_doc_section(v->doc, "run"), "name");
+	if (json_is_string(name)) {
+		dlb_view_escaped(f, json_string_value(name));
+		fputs(": ", f);
+	}
 	dlb_view_escaped(f, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 	fputs(" - dlb</title>\n<style>\n", f);
 	fputs(dlb_page_css, f);

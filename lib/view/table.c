@@ -3,6 +3,7 @@
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "plan/timeline.h"
+#include "util/escape.h"
 #include "view/view.h"
 #include <math.h>
 #include <stdlib.h>
@@ -401,9 +402,26 @@ static void balance_table(const struct dlb_view *v, FILE *f)
 	}
 }
 
+/* The run's name and remark. */
+static void name_line(const struct dlb_view *v, FILE *f)
+{
+	static const char *const key[] = { "name", "note" };
+
+	for (int i = 0; i < DLB_LEN(key); i++) {
+		const json_t *text = json_object_get(dlb_doc_section(v->doc, "run"), key[i]);
+
+		if (!json_is_string(text))
+			continue;
+		fprintf(f, "%-8s ", i ? "note" : "run");
+		dlb_put_escaped(f, json_string_value(text));
+		fputc('\n', f);
+	}
+}
+
 int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 {
 	(void)err;
+	name_line(v, f);
 	if (v->has_graph)
 		graph_table(v, f);
 	if (v->has_cluster)

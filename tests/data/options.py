@@ -519,6 +519,8 @@ def run():
     shows(tool, "--readers 256", "ulimit -v 2000000; dlb-run -q --data images:$D/images --steps 2 {} $D/one.json", "status", status=(0, 2),
           without="--readers 1")		# which have no room for their stacks
     unused(tool, "--readers 2", f"dlb-run {DIGITS} {{}} $D/one.json", "no images")
+    for option in ("--name trial", "--note remark"):
+        shows(tool, option, one, f".run.{option.split()[0].strip('-')}")
     losses("--order sequential")
     losses("--order shuffled", without="--order sequential")
     unused(tool, "--order sequential", "dlb-run --data random --steps 2 {} $D/one.json", "random data")
