@@ -1,6 +1,7 @@
 /* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of this machine;
  * --check compares it with that of a document. The options; lib/exec/profile_command.h does the rest. */
 #include <stdio.h>
+#include <string.h>
 #include "exec/launch.h"
 #include "exec/profile_command.h"
 #include "graph/passes.h"
@@ -24,6 +25,33 @@ static int list(const struct dlb_cli *cli)
 			printf("%-20s back end: cannot be used: %s%s%s\n", name, err.what, *err.hint ? "; " : "", err.hint);
 	}
 	return dlb_cli_close_stdout(cli);
+}
+
+/* --hosts: this process is not one of the ranks. */
+static int on_hosts(struct dlb_profile_command *w, int argc, char **argv)
+{
+	const struct dlb_cli *cli = w->cli;
+	const char *path = cli->n_operands ? cli->operands[0] : NULL;
+	const char **rest = dlb_xcalloc((size_t)argc + 1, sizeof *rest);
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc = { .root = NULL };
+	int n = 0, status;
+
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--hosts"))
+			i++;
+		else if (argv[i] != path && strncmp(argv[i], "--hosts=", 8))
+			rest[n++] = argv[i];
+	int rc = dlb_profile_hosts(w, rest, path, &doc, &status, &err);
+	if (!rc) {
+		dlb_doc_provenance(&doc, cli->tool, argc, argv);
+		rc = dlb_doc_write(&doc, stdout, &err);
+	}
+	free(rest);
+	dlb_doc_release(&doc);
+	if (rc && status > 0)
+		return status;			/* a rank has printed the line */
+	return rc ? dlb_cli_die(cli, &err) : dlb_cli_close_stdout(cli);
 }
 
 int main(int argc, char **argv)
@@ -77,6 +105,8 @@ int main(int argc, char **argv)
 		  "write this machine as a cluster, without a model", NULL, 0, 0 },
 		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL,
 		  "say how this machine differs from the one in FILE's cluster; write nothing", NULL, 0, 0 },
+		{ 0, "hosts", DLB_OPT_STR, &o.hosts, "FILE",
+		  "with --cluster: measure these hosts, which ssh reaches", NULL, 0, 0 },
 		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE",
 		  "with --cluster: read the machine from hwloc XML", NULL, 0, 0 },
 	};
@@ -94,6 +124,10 @@ int main(int argc, char **argv)
 		return status;
 	if (o.list)
 		return list(&cli);
+	if (o.hosts && dlb_launch_joined())
+		return dlb_cli_usage(&cli, "--hosts starts ranks, and these have been started already");
+	if (o.hosts)
+		return on_hosts(&w, argc, argv);
 	if (dlb_launch_check(0, &err))
 		return dlb_launch_speaks() ? dlb_cli_die(&cli, &err) : 2;
 	dlb_graph_init(&w.training);

@@ -57,7 +57,7 @@ header() { # FILE.safetensors: names and shapes
 	adapted cpu:1 --lora 4:'*' --train-only "$first" >"$tmp/more.json"
 	jq -e --arg name "$first" 'any(.graph.tensors[]; .name == $name and .kind == "weight")' "$tmp/more.json"
 	trained "$tmp/more.json" 1 --save "$tmp/more.safetensors"
-	[[ "$(header "$tmp/more.safetensors")" = *"base_model.model.$first["* ]]
+	[[ "$(header "$tmp/more.safetensors")" = *"base_model.model.${first}["* ]]
 }
 
 @test "--merge: the merged model continues where the adapters are" {

@@ -59,7 +59,7 @@ teardown_file() {
 setup() {
 	[ -e "$BATS_FILE_TMPDIR/slurm/up" ] || skip 'no Slurm that starts here (packages slurmctld slurmd slurm-client, as root)'
 	tmp=$BATS_TEST_TMPDIR
-	cd "$tmp"
+	cd "$tmp" || return
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
 }
 
@@ -77,10 +77,10 @@ waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone
 # bats test_tags=slow
 @test "srun with PMIx and salloc: the losses of a run without Slurm" {
 	dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >plain
-	srun --mpi=pmix -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >srun
-	cmp plain srun
-	salloc -Q -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >salloc
-	cmp plain salloc
+	srun --mpi=pmix -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >by-srun
+	cmp plain by-srun
+	salloc -Q -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json | jq -c .report.losses >by-salloc
+	cmp plain by-salloc
 	run -2 --separate-stderr srun --mpi=none -N2 dlb-run -q "${digits[@]}" --steps 5 doc.json
 	[[ "$stderr" = *"--mpi=pmix"* ]]
 }

@@ -134,6 +134,17 @@ int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, c
 	return c->n_memories++;
 }
 
+int dlb_cluster_add_host(struct dlb_cluster *c, const char *name, const char *address, const char *user,
+			 int slots)
+{
+	c->host = grown(c, c->host, c->n_hosts, sizeof *c->host);
+	c->host[c->n_hosts] = (struct dlb_host){ .name = dlb_arena_strdup(&c->arena, name),
+						 .address = dlb_arena_strdup(&c->arena, address),
+						 .user = user ? dlb_arena_strdup(&c->arena, user) : NULL,
+						 .slots = slots };
+	return c->n_hosts++;
+}
+
 /* Depth of group g below the root; -1: more than MAX_DEPTH, or a cycle. */
 static int depth_of(const struct dlb_cluster *c, int g)
 {

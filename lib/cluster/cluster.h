@@ -78,6 +78,10 @@ struct dlb_memory {
 	int link, users;			/* users: nodes that name it */
 };
 
+/* How ranks are started on a host: nodes name it by their `host`. address: what ssh takes; user NULL: the
+ * caller's; slots: most nodes there. */
+struct dlb_host { const char *name, *address, *user; int slots; };
+
 /* Cost model of transfers:
  *   routes  latency + bytes over the slowest link of the route; transfers on one link share it
  *   port    a node spends time of its own on each tensor that it sends (once, however many nodes read it)
@@ -91,8 +95,8 @@ struct dlb_cluster {
 	struct dlb_arena arena;
 	enum dlb_link_model link_model;
 	struct dlb_device_kind *kind; struct dlb_node *node; struct dlb_group *group; struct dlb_link *link;
-	struct dlb_memory *memory;
-	int n_kinds, n_nodes, n_groups, n_links, n_memories;
+	struct dlb_memory *memory; struct dlb_host *host;
+	int n_kinds, n_nodes, n_groups, n_links, n_memories, n_hosts;
 };
 void dlb_cluster_init(struct dlb_cluster *c);
 void dlb_cluster_release(struct dlb_cluster *c);
@@ -144,6 +148,9 @@ int dlb_cluster_add_node(struct dlb_cluster *c, int kind, int group, const char 
 int dlb_cluster_add_group(struct dlb_cluster *c, const char *name, const char *cls, int parent);
 /* with the default figures of the class */
 int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cls);
+/* user may be NULL */
+int dlb_cluster_add_host(struct dlb_cluster *c, const char *name, const char *address, const char *user,
+			 int slots);
 int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, const char *cls, double bytes);
 /* "cpu" for one thread, else "cpu/4". */
 const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int threads);

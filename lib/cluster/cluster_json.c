@@ -5,7 +5,8 @@
  *      "links":   [{"name":"shm:h0", "class":"shm", "latency_s":1e-6, "bandwidth_Bps":6e9, "overlap":false}],
  *      "groups":  [{"name":"h0", "class":"host", "parent":"r0", "inside":"shm:h0", "up":"rack:h0"}],
  *      "nodes":   [{"id":0, "kind":"cpu", "group":"h0", "speed":1, "host":"h0", "device":0}],
- *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}]}
+ *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}],
+ *      "hosts":   [{"name":"h0", "address":"10.0.0.7", "user":"me", "slots":4}]}
  *
  * Members with default values are omitted (0, unknown, none; "duplex" equal to "overlap"). */
 #include "cluster/cluster.h"
@@ -161,6 +162,21 @@ static json_t *write_memories(const struct dlb_cluster *c)
 	return a;
 }
 
+static json_t *write_hosts(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_hosts; i++) {
+		json_t *o = json_object();
+		set_str(o, "name", c->host[i].name);
+		set_str(o, "address", c->host[i].address);
+		set_str(o, "user", c->host[i].user);
+		json_object_set_new(o, "slots", json_integer(c->host[i].slots));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
 json_t *dlb_cluster_write(const struct dlb_cluster *c)
 {
 	json_t *o = json_object();
@@ -173,6 +189,8 @@ json_t *dlb_cluster_write(const struct dlb_cluster *c)
 	json_object_set_new(o, "nodes", write_nodes(c));
 	if (c->n_memories)
 		json_object_set_new(o, "memories", write_memories(c));
+	if (c->n_hosts)
+		json_object_set_new(o, "hosts", write_hosts(c));
 	return o;
 }
 
@@ -510,6 +528,48 @@ static int read_homes(struct cluster_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
+/* A word of mpiexec's host file: nothing else may stand in it. */
+static int check_word(const struct cluster_reader *rd, const struct dlb_ref *row, const char *key,
+		      const char *s)
+{
+	static const char good[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+	const struct dlb_ref at = dlb_ref_at(row, key);
+
+	if (*s && *s != '-' && strspn(s, good) == strlen(s))
+		return 0;
+	return dlb_ref_fail(&at, rd->err, "letters, digits, dots, colons, - and _ are expected, not '%.80s'",
+			    s);
+}
+
+static int read_hosts(struct cluster_reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "name", "address", "user", "slots", NULL };
+	struct dlb_ref rows;
+	int n;
+
+	if (get_rows(rd, r, "hosts", DLB_OPT, &rows, &n))
+		return -1;
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref row = dlb_ref_index(&rows, i);
+		const char *name, *address = NULL, *user = NULL;
+		int64_t slots = 1;
+
+		if (!json_is_object(row.v))
+			return dlb_ref_fail(&row, rd->err, "an object is expected");
+		if (dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_str(&row, "name", DLB_NEED, &name, rd->err) ||
+		    dlb_get_str(&row, "address", DLB_OPT, &address, rd->err) ||
+		    dlb_get_str(&row, "user", DLB_OPT, &user, rd->err) ||
+		    dlb_get_int(&row, "slots", DLB_OPT, 1, MAX_ROWS, &slots, rd->err) ||
+		    check_word(rd, &row, "address", address ? address : name) ||
+		    (user && check_word(rd, &row, "user", user)))
+			return -1;
+		dlb_cluster_add_host(rd->c, name, address ? address : name, user, (int)slots);
+	}
+	return 0;
+}
+
 static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref at = dlb_ref_at(r, "link_model");
@@ -528,7 +588,7 @@ static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
 {
 	static const char *const known[] = { "link_model", "kinds",    "links", "groups",
-					     "nodes",      "memories", NULL };
+					     "nodes",      "memories", "hosts", NULL };
 	struct cluster_reader rd = {
 		.c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object()
 	};
@@ -539,7 +599,7 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 		dlb_ref_fail(r, err, "an object is expected");
 	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) &&
 		   !read_links(&rd, r) && !read_groups(&rd, r) && !read_nodes(&rd, r) &&
-		   !read_memories(&rd, r) && !read_homes(&rd, r)) {
+		   !read_memories(&rd, r) && !read_homes(&rd, r) && !read_hosts(&rd, r)) {
 		rc = dlb_cluster_check(c, err);
 		if (rc && r->doc)
 			dlb_error_at(err, r->doc);

@@ -1,5 +1,5 @@
-/* Exports a batch script for Slurm that runs the document's plan: a task for each node, on as many hosts as the
- * cluster has.
+/* Exports a batch script for Slurm that runs the document's plan: a task for each node, on as many hosts as
+ * the cluster has.
  *
  * Slurm gives every task the same number of cores: that of the node with most threads. The hosts of the
  * allocation take the places of the cluster's hosts: those of the same names if all are there, else in
@@ -15,9 +15,10 @@ static const char head[] =
 	"#\n"
 	"#     sbatch [SBATCH OPTION...] SCRIPT DOCUMENT --data SPEC --until-step N [DLB-RUN OPTION...]\n"
 	"#\n"
-	"# Before its time limit the run writes a checkpoint, and the job is queued again, until it ends by itself;\n"
-	"# scontrol requeue JOB does the same at any time. DLB_CHECKPOINT is the folder of checkpoints, on a file system\n"
-	"# that all hosts have (default: checkpoint-JOB). The document with the report becomes report-JOB.json.\n"
+	"# Before its time limit the run writes a checkpoint, and the job is queued again, until it ends\n"
+	"# by itself; scontrol requeue JOB does the same at any time. DLB_CHECKPOINT is the folder of\n"
+	"# checkpoints, on a file system that all hosts have (default: checkpoint-JOB). The document with\n"
+	"# the report becomes report-JOB.json.\n"
 	"#SBATCH --job-name=dlb\n"
 	"#SBATCH --nodes=%d\n"
 	"#SBATCH --ntasks=%d\n"
@@ -34,7 +35,8 @@ static const char body[] =
 	"document=$1 report=report-$SLURM_JOB_ID.json\n"
 	"shift\n"
 	"\n"
-	"# The allocated hosts take the places of the plan's: those of the same names if all are there, else in order.\n"
+	"# The allocated hosts take the places of the plan's: those of the same names if all are there,\n"
+	"# else in order.\n"
 	"mapfile -t given < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n"
 	"for host in \"${hosts[@]}\"; do\n"
 	"\t[[ \" ${given[*]} \" = *\" $host \"* ]] || { hosts=(\"${given[@]}\"); break; }\n"
@@ -44,8 +46,9 @@ static const char body[] =
 	"trap 'rm -f \"$SLURM_HOSTFILE\"' EXIT\n"
 	"for i in \"${host_of[@]}\"; do echo \"${hosts[i]}\"; done >\"$SLURM_HOSTFILE\"\n"
 	"\n"
-	"srun --mpi=pmix --distribution=arbitrary --kill-on-bad-exit=1 dlb-run \\\n"
-	"\t--checkpoint \"${DLB_CHECKPOINT:-checkpoint-$SLURM_JOB_ID}\" \"$@\" \"$document\" >\"$report.part\"\n"
+	"checkpoint=${DLB_CHECKPOINT:-checkpoint-$SLURM_JOB_ID}\n"
+	"srun --mpi=pmix --distribution=arbitrary --kill-on-bad-exit=1 \\\n"
+	"\tdlb-run --checkpoint \"$checkpoint\" \"$@\" \"$document\" >\"$report.part\"\n"
 	"mv \"$report.part\" \"$report\"\n"
 	"if grep -q '\"stopped\": *\"signal\"' \"$report\"; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n";
 
@@ -54,6 +57,8 @@ struct needs { const char **host; int *host_of; int n_hosts, threads, gpus; };
 
 static int find_needs(const struct dlb_cluster *cl, struct needs *x, struct dlb_error *err)
 {
+	static const char good[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 	int *gpus = dlb_xcalloc((size_t)cl->n_nodes + 1, sizeof *gpus);	/* [host] */
 	int rc = 0;
 
@@ -62,8 +67,7 @@ static int find_needs(const struct dlb_cluster *cl, struct needs *x, struct dlb_
 		const char *name = cl->node[i].host;
 		int h = 0;
 
-		if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
-				      strlen(name))
+		if (!*name || strspn(name, good) != strlen(name))
 			rc = dlb_refuse(err, "/cluster/nodes", "name the host as Slurm does",
 					"node %d: '%.80s' is no name of a host", i, name);
 		while (h < x->n_hosts && strcmp(x->host[h], name))

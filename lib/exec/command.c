@@ -70,15 +70,18 @@ static const char *optimizer_of(const struct dlb_doc *doc)
 		json_object_get(o ? o : dlb_doc_section(doc, "plan"), o ? "name" : "optimizer"));
 }
 
-int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	return dlb_doc_read(doc, c->cli->n_operands ? c->cli->operands[0] : NULL, err);
+}
+
+int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	const struct dlb_cli *cli = c->cli;
 	struct dlb_unused unused[DLB_RUN_UNUSED];
 	const char *advice;
 	char before[32];
 
-	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
-		return -1;
 	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
 	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||

@@ -23,9 +23,11 @@ struct dlb_run_command {
 	char init_text[32];			/* exec.init */
 };
 
-/* Reads the document from the operand or standard input, writes the options into it and fills c->exec from
- * it; doc owns the strings. Warns of options without effect. -1 with err: doc is released. */
-int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
+/* Reads the document from the operand or standard input. */
+int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
+/* Writes the options into the document and fills c->exec from it; doc owns the strings. Warns of options
+ * without effect. -1 with err: doc is released. */
+int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
 		      FILE *f, struct dlb_error *err);

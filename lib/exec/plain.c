@@ -1,9 +1,11 @@
 /* dlb-run started without mpirun or srun: it is the parent of the ranks, or runs a plan of one node, or
  * simulates. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "exec/command.h"
 #include "exec/host_differs.h"
+#include "exec/hosts.h"
 #include "exec/launch.h"
 
 static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report,
@@ -72,13 +74,53 @@ static int run(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error 
 	return rc;
 }
 
+/* Starts a plan for other hosts there, with the document as it is: rank 0 applies the options. Returns the
+ * exit status; -1: nothing was started, an error if err has text. */
+static int run_elsewhere(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_hosts_job j = {
+		.tool = c->cli->tool, .doc = doc, .stop = c->exec.stop, .verbose = c->cli->verbose
+	};
+	const struct dlb_host **host = NULL;
+	struct dlb_cluster cl;
+	int n = 0, status;
+
+	if (c->exec.dry_run || c->print_program ||
+	    !json_object_get(dlb_doc_section(doc, "cluster"), "hosts") || dlb_hosts_of(doc, &cl, &host, err))
+		return -1;
+	if (!host) {
+		dlb_cluster_release(&cl);
+		return -1;
+	}
+	const char **argv = dlb_xcalloc((size_t)c->argc + 1, sizeof *argv);
+	for (int i = 1; i < c->argc; i++)
+		if (!c->cli->n_operands || c->argv[i] != c->cli->operands[0])
+			argv[n++] = c->argv[i];
+	j.argv = argv;
+	j.host = host;
+	j.n_ranks = cl.n_nodes;
+	status = dlb_hosts_run(&j, err);
+	free(argv);
+	free(host);
+	dlb_cluster_release(&cl);
+	return status;
+}
+
 int dlb_command_plain(struct dlb_run_command *c)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc;
 	int status = 0;
 
-	if (dlb_command_open(c, &doc, &err))
+	if (dlb_command_read(c, &doc, &err))
+		return dlb_cli_die(c->cli, &err);
+	status = run_elsewhere(c, &doc, &err);
+	if (status >= 0 || err.what[0]) {
+		dlb_doc_release(&doc);
+		return status >= 0 ? status : dlb_cli_die(c->cli, &err);
+	}
+	status = 0;
+	if (dlb_command_edit(c, &doc, &err))
 		return dlb_cli_die(c->cli, &err);
 	if (run(c, &doc, &err))		/* an empty err: a rank has printed the line */
 		status = err.what[0] ? dlb_cli_die(c->cli, &err) : dlb_error_status(&err);

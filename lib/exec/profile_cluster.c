@@ -1,6 +1,8 @@
 /* dlb-profile --cluster and --check: the machine it runs on. */
+#include <stdlib.h>
 #include <string.h>
 #include "cluster/cluster.h"
+#include "exec/hosts.h"
 #include "exec/machine_check.h"
 #include "exec/probe.h"
 #include "exec/profile_command.h"
@@ -54,6 +56,89 @@ int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct 
 	if (!rc)
 		dlb_doc_set(doc, "cluster", dlb_cluster_write(&c));
 	dlb_cluster_release(&c);
+	return rc;
+}
+
+/* The host of rank r, in the order of the file, with as many ranks as slots. */
+static const struct dlb_host **ranks_of(const struct dlb_cluster *c, int *n)
+{
+	const struct dlb_host **host;
+
+	*n = 0;
+	for (int i = 0; i < c->n_hosts; i++)
+		*n += c->host[i].slots;
+	host = dlb_xcalloc((size_t)*n + 1, sizeof *host);
+	for (int i = 0, r = 0; i < c->n_hosts; i++)
+		for (int k = 0; k < c->host[i].slots; k++)
+			host[r++] = &c->host[i];
+	return host;
+}
+
+/* Reads the cluster that the ranks have written, and names the hosts as they call themselves: node r is that
+ * of rank r. */
+static int take_cluster(FILE *out, const struct dlb_host *const *host, int n, struct dlb_cluster *c,
+			struct dlb_error *err)
+{
+	struct dlb_doc written = { .root = NULL };
+	char *text = NULL;
+	long size;
+	int rc;
+
+	fseek(out, 0, SEEK_END);
+	size = ftell(out);
+	rewind(out);
+	text = dlb_xmalloc((size_t)size + 1);
+	if (fread(text, 1, (size_t)size, out) != (size_t)size)
+		rc = dlb_fail(err, NULL, "the ranks' document cannot be read");
+	else
+		rc = dlb_doc_parse(&written, text, (size_t)size, "the ranks", err);
+	if (!rc)
+		rc = dlb_cluster_read(&written, c, err);
+	if (!rc && c->n_nodes != n) {
+		rc = dlb_fail(err, NULL, "%d ranks have written %d nodes", n, c->n_nodes);
+		dlb_cluster_release(c);
+	}
+	for (int i = 0; i < n && !rc; i++)
+		if (!i || host[i] != host[i - 1])
+			dlb_cluster_add_host(c, c->node[i].host, host[i]->address, host[i]->user,
+					     host[i]->slots);
+	dlb_doc_release(&written);
+	free(text);
+	return rc;
+}
+
+int dlb_profile_hosts(struct dlb_profile_command *w, const char *const *argv, const char *path,
+		      struct dlb_doc *doc, int *status, struct dlb_error *err)
+{
+	struct dlb_hosts_job j = { .tool = w->cli->tool, .argv = argv, .out = tmpfile(),
+				   .verbose = w->cli->verbose };
+	struct dlb_cluster given, measured;
+	int rc;
+
+	*status = 0;
+	dlb_cluster_init(&given);
+	if (path)
+		rc = dlb_doc_read(doc, path, err);
+	else
+		rc = (dlb_doc_init(doc, "cluster"), 0);
+	rc = rc || dlb_hosts_read(w->o->hosts, &given, err) ? -1 : 0;
+	const struct dlb_host **host = ranks_of(&given, &j.n_ranks);
+	j.host = host;
+	if (!rc && !j.out)
+		rc = dlb_fail(err, NULL, "cannot make a temporary file");
+	if (!rc)
+		*status = dlb_hosts_run(&j, err);
+	rc = rc || *status ? -1 : 0;
+	if (!rc && !take_cluster(j.out, host, j.n_ranks, &measured, err)) {
+		dlb_doc_set(doc, "cluster", dlb_cluster_write(&measured));
+		dlb_cluster_release(&measured);
+	} else {
+		rc = -1;
+	}
+	free(host);
+	if (j.out)
+		fclose(j.out);
+	dlb_cluster_release(&given);
 	return rc;
 }
 

@@ -154,7 +154,7 @@ void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile
 int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profile_options *o)
 {
 	static const char *const of_check[] = { "check", "max-document", "quiet", "verbose", NULL };
-	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document",
+	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document", "hosts",
 						  "tf32",    "fast-math", "quiet", "verbose", NULL };
 
 	if (o->check && not_taken(cli, of_check))
@@ -178,6 +178,10 @@ int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profil
 				     not_taken(cli, of_cluster));
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
+	if (o->hosts && (!o->cluster || o->topology))
+		return dlb_cli_usage(cli, o->topology ?
+						  "--topology describes one machine, and --hosts measures several" :
+						  "--hosts belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
 	struct dlb_error err = { .what = "" };
 	const int rc = dlb_profile_switch_rewrites(o, &g, &err) || dlb_profile_set_dims(o, &g, &err);

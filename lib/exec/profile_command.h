@@ -14,7 +14,7 @@ enum { DLB_PROFILE_DEVICES = 16 };
 struct dlb_profile_opened { struct dlb_backend be; const char *name; };
 struct dlb_profile_options {
 	int64_t batch;
-	const char *dtype, *topology, *weights, *batchnorm;
+	const char *dtype, *topology, *weights, *batchnorm, *hosts;
 	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
 	struct dlb_strlist parameters, freeze, train_only, lora;
 	double lora_alpha;			/* 0: the rank */
@@ -52,6 +52,11 @@ int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dl
 		      struct dlb_error *err);
 int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			struct dlb_error *err);
+/* --cluster --hosts: starts this command with `argv` (without --hosts and the operand) on the hosts of the
+ * file, and adds to the cluster that they measure how they are reached. *status: that of the ranks, which
+ * have printed a line if it is not 0. */
+int dlb_profile_hosts(struct dlb_profile_command *w, const char *const *argv, const char *path,
+		      struct dlb_doc *doc, int *status, struct dlb_error *err);
 int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			      struct dlb_error *err);
 void dlb_profile_close(struct dlb_profile_command *w, struct dlb_doc *doc);

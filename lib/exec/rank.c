@@ -111,7 +111,10 @@ static int read_source(void *ctx, struct dlb_error *err)
 	int rc;
 
 	if (!s->command->folder)
-		return dlb_command_open(s->command, s->doc, err);
+		return dlb_command_read(s->command, s->doc, err) ||
+				       dlb_command_edit(s->command, s->doc, err) ?
+			       -1 :
+			       0;
 	in = dlb_launch_in(s->command->folder);
 	dlb_input_set_max_text(UINT64_MAX);	/* the parent has checked its length, and has added to it */
 	rc = dlb_doc_read(s->doc, in, err);

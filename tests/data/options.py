@@ -347,6 +347,8 @@ def profile():
           without="--topology $ROOT/tests/data/topology-2x2-cxl.xml")
     shows(tool, "--check", "dlb-profile -q {} $D/there.json", "status", status=(0, 1), without="--cluster")
     refuses(tool, "--batch 8", "dlb-profile -q --check {} $D/here.json", "--check")
+    shows(tool, "--hosts <(echo localhost slots=2)", "dlb-profile -q --cluster {}", ".cluster.hosts")
+    refuses(tool, "--hosts hosts", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
     refuses(tool, "--topology $ROOT/tests/data/machine.xml", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
 
 
