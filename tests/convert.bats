@@ -313,6 +313,25 @@ PY
 	one_line dlb-convert 'no name of a host'
 }
 
+# bats test_tags=slow
+@test "smpi, simgrid: SimGrid takes as long for a step as predicted" {
+	command -v smpirun >/dev/null || skip 'no smpirun (package libsimgrid-dev)'
+	"$root/tests/bench/simgrid" -n 6 'cpu:1 host cpu:1' 'cpu:1 host cpu:1 host cpu:1' >"$tmp/ratios"
+	cat "$tmp/ratios"
+	# median, 5th and 95th percentile
+	awk '$1 == "all" { found = 1; for (i = 3; i <= 5; i++) if ($i < .998 || $i > 1.002) exit 1 } END { if (!found) exit 1 }' "$tmp/ratios"
+}
+
+@test "smpi: what it cannot express is refused" {
+	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c cpu:4 >"$tmp/cost.json"
+	for options in '--replicas 2' '--schedule async -m 4' '--clip-norm 1'; do
+		# shellcheck disable=SC2086
+		dlb-place -q $options "$tmp/cost.json" >"$tmp/doc.json"
+		run -1 --separate-stderr dlb-convert --to smpi "$tmp/doc.json"
+		one_line dlb-convert 'cannot express'
+	done
+}
+
 @test "an option that a format has no use for is a mistake" {
 	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q >"$tmp/planned.json"
 	for option in '--to rankfile --accelerators 3' '--to hostfile --rank 1' '--to torch-pipelining --rank 1' '--to megatron --threads 2' \

@@ -34,6 +34,8 @@ const struct dlb_format dlb_formats[] = {
 	  .export = dlb_export_rankfile },
 	{ .name = "hostfile", .summary = "Open MPI: hosts and their slots", .export = dlb_export_hostfile },
 	{ .name = "sbatch", .summary = "Slurm: batch script that runs a plan", .export = dlb_export_sbatch },
+	{ .name = "smpi", .summary = "SimGrid: actions of a planned step", .export = dlb_export_smpi },
+	{ .name = "simgrid", .summary = "SimGrid: platform of a cluster", .export = dlb_export_simgrid },
 	{ .name = "hwloc",
 	  .summary = "hwloc: XML of a machine",
 	  .import = dlb_import_hwloc,

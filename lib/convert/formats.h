@@ -13,6 +13,8 @@ EXPORT(megatron)
 EXPORT(rankfile)
 EXPORT(hostfile)
 EXPORT(sbatch)
+EXPORT(smpi)
+EXPORT(simgrid)
 EXPORT(chakra)
 #undef EXPORT
 int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,

@@ -632,7 +632,7 @@ def others():
         path = path if not path.startswith("../") else "$ROOT/tests/data/machine.xml"
         path = path if path.startswith("$") else "$D/" + path
         shows(tool, f"--from {name}", f"dlb-convert -q {{}} {path}", "out", without=f"--from {other}", status=(0, 2))
-    for name in ("dnn-partitioning", "chakra", "torch-pipelining", "megatron", "rankfile", "hostfile", "sbatch"):
+    for name in ("dnn-partitioning", "chakra", "torch-pipelining", "megatron", "rankfile", "hostfile", "sbatch", "smpi", "simgrid"):
         shows(tool, f"--to {name}", "dlb-convert -q {} $D/two.json", "out", status=(0, 1), without="--to hostfile" if name != "hostfile" else "--to rankfile")
     machine = "dlb-convert -q --from pipedream {} $D/graph.txt"
     shows(tool, "--accelerators 3", machine, ".cluster.nodes|length")
