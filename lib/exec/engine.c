@@ -64,6 +64,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	e->view.compute_op = dlb_xcalloc(n, sizeof *e->view.compute_op);
 	e->view.compute_m = dlb_xcalloc(n, sizeof *e->view.compute_m);
 	e->view.compute_is_op = dlb_xcalloc(n, sizeof *e->view.compute_is_op);
+	e->view.compute_again = dlb_xcalloc(n, sizeof *e->view.compute_again);
 	e->queued = dlb_xcalloc(n, sizeof *e->queued);
 	e->view.left_out = dlb_xcalloc((size_t)e->graph->n_ops + 1, sizeof *e->view.left_out);
 	e->view.start_s = dlb_xcalloc(n, sizeof *e->view.start_s);
@@ -116,6 +117,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.compute_op);
 	free(e->view.compute_m);
 	free(e->view.compute_is_op);
+	free(e->view.compute_again);
 	free(e->view.left_out);
 	free(e->queued);
 	free(e->view.start_s);

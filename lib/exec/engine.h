@@ -54,6 +54,7 @@ struct dlb_engine_program {			/* the public part of an engine */
 	int *compute_op, *compute_m;	/* [n_computes]; op: the graph's; for an accumulate, its update op */
 	/* false: an accumulate, or the first half of an op whose second half is the next compute */
 	bool *compute_is_op;
+	bool *compute_again;			/* the op's second run */
 	bool *left_out;			/* [op] of a partial runtime: there is no kernel */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
 	/* [rank] waits of the last step for messages from that node, or for it to take them */

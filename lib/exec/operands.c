@@ -2,6 +2,7 @@
 #include "exec/prepare.h"
 #include "exec/runtime.h"
 #include "exec/state.h"
+#include "plan/again.h"
 #include "plan/buckets.h"
 #include "plan/program_verify.h"
 #include "util/mem.h"
@@ -74,7 +75,7 @@ static const struct remote_src *remote_src_of(const struct dlb_engine *e, int pl
 	const struct dlb_place *p = e->np->place;
 
 	while (e->remote_src && place >= 0 && p[place].of >= 0)
-		place = dlb_program_find_place(e->np, p[place].of, p[place].micro_batch);
+		place = dlb_program_find_place(e->np, p[place].of, p[place].of_m);
 	return e->remote_src && place >= 0 ? e->remote_src[place] : NULL;
 }
 
@@ -86,9 +87,9 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
 	return NULL;
 }
 
-/* *at is tensor t of instruction `in`'s micro-batch: makes it dynamic if it follows the step. */
+/* Makes *at dynamic if it follows the step. */
 void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
-				const struct dlb_instr *in)
+				const struct dlb_instr *in, bool out)
 {
 	const struct dlb_program *p = e->view.program;
 	const struct dlb_weight_copies *w;
@@ -98,7 +99,7 @@ void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **
 	if (e->graph->tensor[t].kind == DLB_T_CONSTANT)
 		return;
 	if (!lives_here(e, t)) {
-		int place = dlb_step_op_place_of(e, t, in->micro_batch);
+		int place = dlb_step_op_place_of(e, t, dlb_instr_life(p, in, t, out));
 
 		dynamic_place(e, a, at, e->np, place, e->runtime->arena, remote_src_of(e, place));
 		return;

@@ -3,7 +3,9 @@
 #include "exec/kfac.h"
 #include "exec/prepare.h"
 #include "exec/runtime.h"
+#include "plan/again.h"
 #include "plan/buckets.h"
+#include "plan/program_verify.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "util/mem.h"
@@ -26,6 +28,16 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 	const struct dlb_op *o = &e->graph->op[op];
 
 	return dlb_fail(err, NULL, "no kernel for %s '%s' on node %d", o->type, o->name, e->view.node);
+}
+
+/* The address of tensor t that the instruction reads, or writes with `out`: also of running statistics that a
+ * second run writes, which have a place of their own. */
+static void *operand(struct dlb_engine *e, const struct dlb_instr *in, int t, bool out, struct dlb_error *err)
+{
+	const int m = dlb_instr_life(e->view.program, in, t, out);
+	const int own = in->again ? dlb_program_find_place(e->np, t, m) : -1;
+
+	return own >= 0 ? e->runtime->arena + e->np->place[own].offset : dlb_step_op_resolve(e, t, m, err);
 }
 
 /* Returns DLB_NO_KERNEL only in a partial runtime. */
@@ -67,9 +79,9 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 	for (int i = 0; i < o->n_out && !first; i++) {
 		if (o->out[i] < 0)
 			continue;
-		if (!(a->out[i] = dlb_step_op_resolve(e, o->out[i], in->micro_batch, err)))
+		if (!(a->out[i] = operand(e, in, o->out[i], true, err)))
 			return -1;
-		dlb_step_op_dynamic_tensor(e, a, &a->out[i], o->out[i], in);
+		dlb_step_op_dynamic_tensor(e, a, &a->out[i], o->out[i], in, true);
 	}
 	if (halves)
 		*(first ? a->out : a->in + o->n_in) = e->sums[in->op];
@@ -77,9 +89,9 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 	for (int i = 0; i < o->n_in; i++) {
 		if (o->in[i] < 0)
 			continue;
-		if (!(a->in[i] = dlb_step_op_resolve(e, o->in[i], in->micro_batch, err)))
+		if (!(a->in[i] = operand(e, in, o->in[i], false, err)))
 			return -1;
-		dlb_step_op_dynamic_tensor(e, a, &a->in[i], o->in[i], in);
+		dlb_step_op_dynamic_tensor(e, a, &a->in[i], o->in[i], in, false);
 	}
 	return 0;
 }
@@ -110,7 +122,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
 	a->kind = STEP_RUN;
 	a->m = in->micro_batch;
 	a->op = -1;
-	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
+	a->loss = in->what == DLB_RUN_OP && !in->again ? loss_output(e, in->op) : -1;
 	const int rc = in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ?
 			       dlb_prepare_copy_of_weight(e, in, c, a, err) :
 		       in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
@@ -128,6 +140,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
 	a->compute = v->n_computes++;
 	v->compute_op[a->compute] = in->op;
 	v->compute_m[a->compute] = in->micro_batch;
+	v->compute_again[a->compute] = in->again;
 	v->compute_is_op[a->compute] = in->what == DLB_RUN_OP || in->what == DLB_RUN_UPDATE;
 	e->n_step_ops++;
 	return 0;
@@ -182,7 +195,7 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 
 	if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
-	dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
+	dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in, false);
 	a->m = m;
 	e->n_step_ops++;
 	if (x->kind == DLB_T_SEED || in->tensor == e->graph->seed) {

@@ -22,9 +22,9 @@ struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct ste
 /* *at is in a place of np whose arena begins at `arena`; place -1: nothing that follows the step. */
 void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at,
 			      const struct dlb_node_program *np, int place, char *arena);
-/* *at is tensor t of instruction `in`'s micro-batch. */
+/* *at is tensor t of instruction `in`'s micro-batch; out: which it writes. */
 void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
-				const struct dlb_instr *in);
+				const struct dlb_instr *in, bool out);
 /* *at is in the gradient sum of update op. */
 void dlb_step_op_dynamic_sum(struct dlb_engine *e, struct step_op *a, void **at, int op);
 

@@ -122,7 +122,7 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 			/* the bytes are copied from the mirror to the place when they are there */
 			if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 				return -1;
-			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
+			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in, false);
 		}
 		if (!in->sent && e->runtime->cost)
 			a->xfer_s = dlb_cost_xfer_s(
@@ -138,7 +138,7 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 		if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 			return -1;
 		if (in->micro_batch >= 0 || in->verb == DLB_POST)
-			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
+			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in, false);
 		a->request = &e->request[(size_t)e->n_step_ops * (size_t)e->ring];
 		find_channel(e, in, a);
 		if (!dlb_is_host_memory(e->runtime->be) &&

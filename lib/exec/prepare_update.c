@@ -95,7 +95,7 @@ int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, str
 	dlb_step_op_dynamic_sum(e, a, &a->out[0], in->op);
 	if (!(a->in[0] = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
-	dlb_step_op_dynamic_tensor(e, a, &a->in[0], in->tensor, in);
+	dlb_step_op_dynamic_tensor(e, a, &a->in[0], in->tensor, in, false);
 	return 0;
 }
 

@@ -62,7 +62,8 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 	const struct dlb_job *j = &r->job;
 	const struct dlb_program *program = v->program;
 	int M = program->micro_batches, n = 0;
-	double *x = dlb_xmalloc(((size_t)rec->n_slots * (size_t)M + 1) * sizeof *x);
+	/* an op may run twice */
+	double *x = dlb_xmalloc((2 * (size_t)rec->n_slots * (size_t)M + 1) * sizeof *x);
 	int *next = dlb_xmalloc(((size_t)v->n_computes + 1) * sizeof *next), *head;
 
 	head = dlb_xmalloc(((size_t)j->graph.n_ops + 1) * sizeof *head);
@@ -114,7 +115,8 @@ static void spans_here(const struct run *r, int slot, struct dlb_span *out)
 		out[c] = (struct dlb_span){ .op = v->compute_op[c],
 					    .micro_batch = v->compute_m[c],
 					    .start_s = rec->start_s[at],
-					    .end_s = rec->end_s[at] };
+					    .end_s = rec->end_s[at],
+					    .again = v->compute_again[c] };
 	}
 }
 

@@ -93,9 +93,9 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 		}
 	}
 	l->action[l->n_actions++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1,
-						     SQUARES };
+						     SQUARES, false };
 	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1,
-						     NORM };
+						NORM, false };
 }
 
 /* Lists the node's items; with updates last, *n_before items come before them. Returns their number. */
@@ -110,35 +110,78 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
 			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0),
-						      op, m, -1, NO_NORM };
+						      op, m, -1, NO_NORM, false };
 		}
 	}
 	return n;
 }
 
+/* Finds the keys of second runs: of (op, m) just before the first backward op that needs it, directly or through
+ * other second runs. */
+static void find_again_keys(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	c->again_key = dlb_xcalloc((size_t)g->n_ops * (size_t)c->M + 1, sizeof *c->again_key);
+	c->again_of = dlb_xcalloc((size_t)g->n_ops * (size_t)c->M + 1, sizeof *c->again_of);
+	for (int op = g->n_ops - 1; op >= 0; op--) {
+		for (int m = 0; m < c->M; m++)
+			c->again_key[op * c->M + m] = INT64_MAX;
+		for (int j = 0; c->p->again[op] && j < g->op[op].n_out; j++) {
+			int t = g->op[op].out[j];
+			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
+				int to = g->reader[r];
+				for (int m = 0; m < c->M; m++) {
+					int64_t *least = &c->again_key[op * c->M + m], key = INT64_MAX;
+					if (dlb_plan_reads_again(c->p, g, to, false, t))
+						key = dlb_compile_key(c, to, m) - 1;
+					else if (dlb_plan_reads_again(c->p, g, to, c->p->again[to], t))
+						key = c->again_key[to * c->M + m];
+					*least = key < *least ? key : *least;
+				}
+			}
+		}
+	}
+}
+
+/* Adds the second runs of the node's items. */
+static void add_again(const struct compiler *c, int node, const struct action *items, int n_items)
+{
+	struct node_code *l = &c->code[node];
+	for (int i = 0; i < n_items; i++) {
+		const struct action *x = &items[i];
+		const int64_t key = c->p->again[x->op] ? c->again_key[x->op * c->M + x->m] : INT64_MAX;
+		if (key < INT64_MAX)
+			l->action[l->n_actions++] = (struct action){ key, x->op, x->m, -1, NO_NORM, true };
+	}
+}
+
 void dlb_compile_actions(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
+	if (c->p->again)
+		find_again_keys(c);
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct node_code *l = &c->code[node];
-		size_t most = (size_t)np->n_order + 4 + (size_t)c->n_ticks;
+		size_t most = (c->p->again ? 2 : 1) * (size_t)np->n_order + 4 + (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->action = dlb_xcalloc(most, sizeof *l->action);
 		if (!c->lag)
-			l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM };
+			l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM, false };
 		for (int i = 0; i < c->n_ticks; i++)
-			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM };
+			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM, false };
 		if (c->p->clip && c->lag)
 			add_norm_async(c, l);
 		else if (c->p->clip)
-			l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM };
+			l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM, false };
 		if (c->kfac)
-			l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST };
+			l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST, false };
 		int n_before, n_items = find_items(c, node, items, &n_before);
+		if (c->p->again)
+			add_again(c, node, items, n_items);
 		for (int i = 0; i < n_items; i++) {
 			int op = items[i].op;
 			l->action[l->n_actions++] = items[i];
@@ -166,20 +209,21 @@ void dlb_compile_actions(struct compiler *c)
 								      edge, m + 1, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
-					l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM };
+					l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM, false };
 				}
 			}
 		}
 		if (!c->lag)
-			l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM };
+			l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM, false };
 		qsort(l->action, (size_t)l->n_actions, sizeof *l->action, by_key);
 		for (int a = 0, i = 0; a < l->n_actions && c->lag; a++)
 			if (l->action[a].op < 0 && !l->action[a].norm)
 				l->tick[i++] = a;
 		for (int a = 0; a < l->n_actions; a++)
 			if (l->action[a].op >= 0 && l->action[a].tensor < 0)
-				c->action_of[l->action[a].op * c->M +
-					     (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
+				(l->action[a].again ? c->again_of :
+						      c->action_of)[l->action[a].op * c->M +
+								    (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
 		free(items);
 	}
 }

@@ -455,6 +455,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 				x.first = at[(step + np->instr[x.first].iteration) * n + x.first];
 				x.last = at[(step + np->instr[x.last].iteration) * n + x.last];
 				x.micro_batch = dlb_unrolled(M, step, x.micro_batch);
+				x.of_m = dlb_unrolled(M, step, x.of_m);
 				x.copies = 1;
 				to->place[to->n_places++] = x;
 			}

@@ -39,12 +39,48 @@
 /* ---- which nodes have which tensor ---- */
 
 
-int dlb_compile_instance(const struct compiler *c, int t, int node)
+int dlb_compile_instance(const struct compiler *c, int t, int node, bool second)
 {
 	for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++)
-		if (c->inst_node[i] == node)
+		if (c->inst_node[i] == node && c->second[i] == second)
 			return i;
 	dlb_bug("tensor %d is not on node %d", t, node);
+}
+
+/* The node on which tensor t has a second life: that of its producer, or of the op that would update it; -1. */
+static int second_life_at(const struct compiler *c, int t)
+{
+	const struct dlb_graph *g = c->g;
+	int from = dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+	if (!c->p->again)
+		return -1;
+	if (from >= 0)
+		return c->p->again[from] ? c->p->placement[from] : -1;
+	for (int r = g->reader_start[t]; g->tensor[t].kind == DLB_T_BUFFER && r < g->reader_start[t + 1]; r++) {
+		const struct dlb_op *o = &g->op[g->reader[r]];
+		for (int i = 0; c->p->again[g->reader[r]] && i < o->n_in; i++)
+			if (o->in[i] == t && dlb_op_updates_input(g, g->reader[r], i))
+				return c->p->placement[g->reader[r]];
+	}
+	return -1;
+}
+
+/* Finds the places that views share. */
+static void find_roots(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	for (int t = 0; t < g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			const int op = g->tensor[t].producer, from = dlb_graph_view_of(g, t);
+			const bool is_view = from >= 0 && c->p->placement[op] == c->inst_node[i];
+			c->inst_tensor[i] = t;
+			c->of[i] = is_view ? dlb_compile_read_instance(c, op, c->second[i], from) : -1;
+			c->root[i] = i;
+		}
+	}
+	for (int i = 0; i < c->inst_start[g->n_tensors]; i++)
+		while (c->of[c->root[i]] >= 0)
+			c->root[i] = c->of[c->root[i]];
 }
 
 static void find_instances(struct compiler *c)
@@ -52,7 +88,9 @@ static void find_instances(struct compiler *c)
 	const struct dlb_graph *g = c->g;
 	size_t most = (size_t)g->n_tensors + 1;
 	for (int t = 0; t < g->n_tensors; t++)
-		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]);
+		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]) + (c->p->again != NULL);
+	c->second = dlb_xcalloc(most, sizeof *c->second);
+	c->inst_tensor = dlb_xcalloc(most, sizeof(int));
 	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
 	c->inst_node = dlb_xcalloc(most, sizeof(int));
 	c->root = dlb_xcalloc(most, sizeof(int));
@@ -84,18 +122,14 @@ static void find_instances(struct compiler *c)
 			c->tag[t] = c->out->n_messages;
 			c->out->n_messages += once_a_step(x) ? 1 : c->M;
 		}
-	}
-	c->inst_start[g->n_tensors] = n;
-	for (int t = 0; t < g->n_tensors; t++) {
-		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
-			int x = t, from;
-			while ((from = dlb_graph_view_of(g, x)) >= 0 &&
-			       c->p->placement[g->tensor[x].producer] == c->inst_node[i])
-				x = from;
-			c->root[i] = x == t ? i : dlb_compile_instance(c, x, c->inst_node[i]);
-			c->of[i] = x == t ? -1 : dlb_graph_view_of(g, t);
+		int again_at = second_life_at(c, t);
+		if (again_at >= 0) {
+			c->second[n] = true;
+			c->inst_node[n++] = again_at;
 		}
 	}
+	c->inst_start[g->n_tensors] = n;
+	find_roots(c);
 	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
 	for (size_t i = 0; i < (size_t)n * (size_t)c->M; i++)
 		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1, -1 };
@@ -129,18 +163,20 @@ static void lay_out(struct compiler *c)
 					    *root = &c->slot[c->root[i] * c->M + m];
 				if (s->begin < 0)
 					continue;
-				bool step = once_a_step(&g->tensor[t]);
+				bool step = once_a_step(&g->tensor[t]) && !c->second[i];
+				int of = c->of[i];
 				s->place = np->n_places;
 				int instrs = (root->end_at - root->begin_at) * np->n_loop + root->end -
 					     root->begin;
 				np->place[np->n_places++] = (struct dlb_place){
 					t,
-					step ? -1 : m,
+					step ? -1 : c->second[i] ? dlb_second_life(c->out, m) : m,
 					s == root ? 0 : SIZE_MAX,
 					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]),
 					s->begin,
 					root->end,
-					c->of[i],
+					of < 0 ? -1 : c->inst_tensor[of],
+					of >= 0 && c->second[of] ? dlb_second_life(c->out, m) : m,
 					1 + instrs / np->n_loop
 				};
 			}
@@ -237,6 +273,10 @@ static void compiler_release(struct compiler *c)
 	free(c->inst_node);
 	free(c->root);
 	free(c->of);
+	free(c->second);
+	free(c->inst_tensor);
+	free(c->again_key);
+	free(c->again_of);
 	free(c->tag);
 	free(c->slot);
 	free(c->start);

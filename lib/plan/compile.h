@@ -1,6 +1,7 @@
 /* Data of the compiler's passes; compile.c explains the passes. Private to lib/plan. */
 #ifndef DLB_PLAN_COMPILE_H
 #define DLB_PLAN_COMPILE_H
+#include "plan/again.h"
 #include "plan/flow.h"
 
 /* Instructions around an action, in their order; those from HOOK_SEND on run after it. */
@@ -23,8 +24,8 @@ enum {
  * schedules), SQUARES sums the squares of this node's gradients, TRUST computes K-FAC's trust region. */
 enum { NO_NORM, NORM, SQUARES, TRUST };
 /* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or start of a half-slot */
-struct action { int64_t key; int op, m, tensor, norm; };
-struct hook { int action, type; int slot, tensor, m, peer, tag; bool zero_copy; };
+struct action { int64_t key; int op, m, tensor, norm; bool again; };	/* again: the second run of op */
+struct hook { int action, type; int slot, tensor, m, peer, tag; bool zero_copy, again; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
 	int begin, end;					/* instructions */
@@ -53,13 +54,17 @@ struct compiler {
 	/* updates wait for other replicas or the global norm, so they come last on every node: a legal order,
 	 * since nothing in the step depends on them */
 	bool updates_last;
-	/* instance: (tensor, node that has it); root: instance whose place it shares */
+	/* instance: (tensor, node that has it), or the second life of the tensor there; the home's first life comes
+	 * first. root: instance whose place it shares */
 	int *inst_start, *inst_node, *root;
-	/* instance -> input tensor whose place it overwrites; -1: none */
+	bool *second;
+	/* instance -> the instance of the input that it is a view of or overwrites; -1: none */
 	int *of;
+	int *inst_tensor;
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *action_of;		/* [item] */
+	int64_t *again_key; int *again_of;		/* [item] of the second run; NULL: no op runs again */
 	struct node_code *code;
 	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
 	int64_t slot_keys;				/* keys in a half-slot */
@@ -72,8 +77,13 @@ static inline bool once_a_step(const struct dlb_tensor *t)
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
 }
 
-/* compile.c: the instance of tensor t on the node, which must have it. */
-int dlb_compile_instance(const struct compiler *c, int t, int node);
+/* compile.c: the instance of tensor t on the node, which must have it; second: of its second life there. */
+int dlb_compile_instance(const struct compiler *c, int t, int node, bool second);
+/* The instance of tensor t that op (its second run with `again`) reads. */
+static inline int dlb_compile_read_instance(const struct compiler *c, int op, bool again, int t)
+{
+	return dlb_compile_instance(c, t, c->p->placement[op], dlb_plan_reads_again(c->p, c->g, op, again, t));
+}
 
 /* ---- actions.c ---- */
 /* The key of (op, m) in the order of the cluster; m -1: of an update. */

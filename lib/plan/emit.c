@@ -38,6 +38,7 @@ static void emit_hook(struct compiler *c, struct dlb_node_program *np, const str
 							       x->type == HOOK_COMPUTED ? DLB_RUN_COMPUTED :
 											  0,
 						       .zero_copy = x->zero_copy,
+						       .again = x->again,
 						       .tensor = x->tensor,
 						       .micro_batch = x->m,
 						       .iteration = iteration,
@@ -98,6 +99,14 @@ static int count_layers(const struct compiler *c, int node)
 	return n;
 }
 
+/* What the instruction writes begins to live. */
+static void begin_life(struct compiler *c, int instance, int m, const struct dlb_instr *in, int at)
+{
+	struct slot *s = &c->slot[instance * c->M + (m < 0 ? 0 : m)];
+	s->begin = at;
+	s->begin_at = in->iteration;
+}
+
 static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -106,8 +115,10 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 				.tensor = -1,
 				.micro_batch = x->m,
 				.iteration = iteration,
+				.again = x->again,
 				.peer = -1,
 				.tag = -1 };
+	const struct dlb_op *o = x->op < 0 || x->tensor >= 0 ? NULL : &c->g->op[x->op];
 	if (x->op < 0) {
 		if (end)
 			emit_step_end(c, np);
@@ -130,15 +141,12 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 		if (c->out->statistics && c->out->statistics[x->op] >= 0)
 			emit_sums(c, np, x, iteration);
 	}
-	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
-		int t = c->g->op[x->op].out[j];
-		if (t >= 0) {
-			struct slot *
-				s = &c->slot[dlb_compile_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)];
-			s->begin = np->n_instr;
-			s->begin_at = iteration;
-		}
-	}
+	for (int j = 0; o && j < o->n_out; j++)
+		if (o->out[j] >= 0)
+			begin_life(c, dlb_compile_instance(c, o->out[j], node, x->again), x->m, &in, np->n_instr);
+	for (int j = 0; o && x->again && j < o->n_in; j++)
+		if (dlb_op_updates_input(c->g, x->op, j))
+			begin_life(c, dlb_compile_instance(c, o->in[j], node, true), x->m, &in, np->n_instr);
 	np->instr[np->n_instr++] = in;
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/again.h"
 #include "plan/flow.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
@@ -86,6 +87,42 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m)
 	return f->op_s[2 * op + (f->g->op[op].phase == DLB_UPDATE ? 0 : dlb_flow_class(f, m))];
 }
 
+/* Appends an edge from p into the op whose edges begin at `first`; bytes: 0. */
+static int edge_from(int p, int first, int n, int *edge, int *stamp, double *bytes)
+{
+	if (stamp[p] >= first)
+		return n;
+	stamp[p] = n;
+	edge[n] = p;
+	bytes[2 * n] = bytes[2 * n + 1] = 0;
+	return n + 1;
+}
+
+/* Finds for each op that runs again the first backward op of the graph that needs that run, directly or through
+ * other second runs, and counts the run's seconds to it. */
+static void find_again(struct dlb_flow *f)
+{
+	const struct dlb_graph *g = f->g;
+	f->again_to = dlb_arena_array(&f->arena, (size_t)g->n_ops + 1, sizeof *f->again_to);
+	f->again_s = dlb_arena_array(&f->arena, 2 * (size_t)g->n_ops + 1, sizeof *f->again_s);
+	for (int op = g->n_ops - 1; op >= 0; op--) {
+		int first = g->n_ops;
+		for (int k = 0; f->p->again[op] && k < g->op[op].n_out; k++) {
+			int t = g->op[op].out[k];
+			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
+				int to = g->reader[r];
+				if (!dlb_plan_reads_again(f->p, g, to, f->p->again[to], t))
+					continue;
+				to = f->p->again[to] ? f->again_to[to] : to;
+				first = to >= 0 && to < first ? to : first;
+			}
+		}
+		f->again_to[op] = first < g->n_ops ? first : -1;
+		for (int k = 0; k < 2 && first < g->n_ops; k++)
+			f->again_s[2 * first + k] += f->op_s[2 * op + k];
+	}
+}
+
 /* Appends the edges into `op`: distinct predecessors and the bytes of each edge, per size class. stamp[p]
  * is p's edge if it is >= the first new one. Returns the new number of edges. */
 static int edges_into(struct dlb_flow *f, int op, int n, int *edge, int *stamp, double *bytes)
@@ -103,25 +140,19 @@ static int edges_into(struct dlb_flow *f, int op, int n, int *edge, int *stamp, 
 		for (int j = 0; j < i; j++)
 			twice |= o->in[j] == t;
 		if (p >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !twice) {
-			if (stamp[p] < first) {
-				stamp[p] = n;
-				edge[n] = p;
-				bytes[2 * n] = bytes[2 * n + 1] = 0;
-				n++;
-			}
+			n = edge_from(p, first, n, edge, stamp, bytes);
 			for (int k = 0; k < 2; k++)
 				bytes[2 * stamp[p] + k] += dlb_tensor_bytes(&g->tensor[t], f->size[k]);
 		}
 		if (o->phase == DLB_UPDATE && g->tensor[t].kind == DLB_T_WEIGHT) {
 			for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 				p = g->reader[r];
-				if (p == op || f->placement[p] != f->placement[op] || stamp[p] >= first ||
+				if (p == op || f->placement[p] != f->placement[op] ||
 				    g->op[p].phase == DLB_UPDATE)
 					continue;
-				stamp[p] = n;
-				edge[n] = p;
-				bytes[2 * n] = bytes[2 * n + 1] = 0;
-				n++;
+				n = edge_from(p, first, n, edge, stamp, bytes);
+				if (f->again_to && f->again_to[p] >= 0 && f->again_to[p] != op)
+					n = edge_from(f->again_to[p], first, n, edge, stamp, bytes);
 			}
 		}
 	}
@@ -137,7 +168,8 @@ static void build_edges(struct dlb_flow *f)
 		for (int j = 0; j < g->op[i].n_in && g->op[i].phase == DLB_UPDATE; j++) {
 			int t = g->op[i].in[j];
 			if (t >= 0)
-				most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]);
+				most += (f->again_to ? 2 : 1) *
+					(size_t)(g->reader_start[t + 1] - g->reader_start[t]);
 		}
 	}
 	f->pred_start = dlb_arena_array(&f->arena, (size_t)g->n_ops + 1, sizeof(int));
@@ -178,7 +210,7 @@ static void build_edges(struct dlb_flow *f)
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch)
 {
 	*f = (struct dlb_flow){ .c = c && c->op_s ? c : NULL, .g = c && c->graph ? c->graph : p->graph,
-				.placement = p->placement, .n_nodes = p->n_nodes, .batch = batch };
+				.p = p, .placement = p->placement, .n_nodes = p->n_nodes, .batch = batch };
 	const struct dlb_graph *g = f->g;
 	assert(g && g->reader_start && batch > 0);
 	f->M = p->micro_batches < batch ? p->micro_batches : (int)batch;
@@ -192,6 +224,8 @@ void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dl
 			f->op_s[2 * i + k] = dlb_graph_is_view(g, i) || !isfinite(s) ? 0 : s;
 		}
 	}
+	if (p->again)
+		find_again(f);
 	build_edges(f);
 }
 
@@ -343,7 +377,7 @@ int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *st
 		int m = it->micro_batch < 0 ? 0 : it->micro_batch, item = it->op * f->M + m;
 		start[item] = x.key;
 		seq[item] = done++;
-		w.avail[x.id] = w.finish[item] = x.key + dlb_flow_s(f, it->op, m);
+		w.avail[x.id] = w.finish[item] = x.key + dlb_flow_item_s(f, it->op, m);
 		look(&w, x.id);
 		for (int n = w.parked[item]; n >= 0;) {
 			int next = w.next[n];

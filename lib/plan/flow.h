@@ -4,7 +4,8 @@
  * Micro-batches have at most two sizes, so all numbers exist twice: class 0 (m < n_large) and 1. Items are
  * (op, m), numbered op * M + m; an update is the item op * M. An edge p -> o means that (o, m) reads an
  * output of (p, m). Edges into an update start at the last micro-batch: of the gradient's producer and, on
- * the update's node, of the weight's readers, which must be done before the weight changes. */
+ * the update's node, of the weight's readers, which must be done before the weight changes. A reader that runs
+ * again does so before every backward op that needs it: an edge goes from one of these. */
 #ifndef DLB_PLAN_FLOW_H
 #define DLB_PLAN_FLOW_H
 #include "plan/program.h"
@@ -17,6 +18,10 @@ struct dlb_flow {
 	int M, n_nodes, n_large;		/* m < n_large are of size[0] samples */
 	int64_t batch, size[2];
 	double *op_s;				/* [op * 2 + class], without scale */
+	/* NULL: no op runs again. again_to[op]: the first backward op of the graph that needs op's second run, -1;
+	 * again_s[op * 2 + class]: the seconds of the second runs that op is the first to need */
+	int *again_to; double *again_s;
+	const struct dlb_plan *p;		/* borrowed */
 	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
 	int *pred_start, *pred; double *pred_s;
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
@@ -40,6 +45,11 @@ static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)
 }
 /* Seconds of (op, m) on its node, as simulated (views: 0). */
 double dlb_flow_s(const struct dlb_flow *f, int op, int m);
+/* The same, with what runs again before it, as schedules count it. */
+static inline double dlb_flow_item_s(const struct dlb_flow *f, int op, int m)
+{
+	return dlb_flow_s(f, op, m) + (f->again_s ? f->again_s[2 * op + dlb_flow_class(f, m)] : 0);
+}
 
 /* A legal order of all items that respects each node's order, close to that of time: start[item], and
  * seq[item] its position. -1: no such order, the programs would deadlock; err names node and op. */

@@ -17,7 +17,8 @@ void dlb_compile_add_hook(struct compiler *c, int node, struct hook x)
 	l->hook[l->n_hooks++] = x;
 }
 
-static void use(struct compiler *c, int node, int t, int m, int action)
+/* second: what is read is the second life of tensor t, which an op of this node has computed. */
+static void use(struct compiler *c, int node, int t, int m, int action, bool second)
 {
 	const struct dlb_tensor *x = &c->g->tensor[t];
 	struct node_code *l = &c->code[node];
@@ -28,13 +29,13 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 			return;
 		m = -1;
 	}
-	int inst = dlb_compile_instance(c, t, node), slot = inst * c->M + (m < 0 ? 0 : m);
+	int inst = dlb_compile_instance(c, t, node, second), slot = inst * c->M + (m < 0 ? 0 : m);
 	struct slot *s = &c->slot[slot], *root = &c->slot[c->root[inst] * c->M + (m < 0 ? 0 : m)];
 	if (s->first < 0) {
 		s->first = action;
 		if (dlb_tensor_is_fed(x)) {
 			dlb_compile_add_hook(c, node,
-					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false });
+					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false, false });
 		} else {
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
 			l->recv[l->n_recv++] = (struct received){ .slot = slot,
@@ -45,6 +46,14 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 		}
 	}
 	root->last = action;
+}
+
+/* The action writes instance i. */
+static void make(struct compiler *c, int i, int m, int action)
+{
+	c->slot[i * c->M + m].first = action;
+	if (c->slot[c->root[i] * c->M + m].last < action)
+		c->slot[c->root[i] * c->M + m].last = action;
 }
 
 /* Marks the gradients that the norm reads, of this node's updates, where they are not summed into state. */
@@ -58,43 +67,43 @@ static void use_gradients(struct compiler *c, int node, int action)
 			int t = g->op[i].in[j];
 			if (t >= 0 && !dlb_tensor_is_state(&g->tensor[t]) &&
 			    !dlb_tensor_is_fed(&g->tensor[t]))
-				use(c, node, t, 0, action);
+				use(c, node, t, 0, action, false);
 		}
 	}
 }
 
-void dlb_compile_find_uses(struct compiler *c)
+/* Marks what action a, a run of an op, reads and writes. */
+static void find_uses_of_op(struct compiler *c, int node, int a)
 {
 	const struct dlb_graph *g = c->g;
+	const struct action *x = &c->code[node].action[a];
+	const struct dlb_op *o = &g->op[x->op];
+	const bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
+	const int m = update ? 0 : x->m;
+	for (int j = 0; j < o->n_in; j++) {
+		int t = o->in[j];
+		bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]) && !dlb_kfac_operand(o, j);
+		if (t >= 0 && x->again && dlb_op_updates_input(g, x->op, j))
+			make(c, dlb_compile_instance(c, t, node, true), m, a);
+		else if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !fed))
+			use(c, node, t, m, a, dlb_plan_reads_again(c->p, g, x->op, x->again, t));
+	}
+	for (int j = 0; j < o->n_out; j++)
+		if (o->out[j] >= 0)
+			make(c, dlb_compile_instance(c, o->out[j], node, x->again), m, a);
+}
+
+void dlb_compile_find_uses(struct compiler *c)
+{
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		for (int a = 0; a < c->code[node].n_actions; a++) {
 			const struct action *x = &c->code[node].action[a];
 			if (x->norm)
 				use_gradients(c, node, a);
-			if (x->op < 0)
-				continue;
-			if (x->tensor >= 0) {
-				use(c, node, x->tensor, x->m, a);
-				continue;
-			}
-			const struct dlb_op *o = &g->op[x->op];
-			bool update = o->phase == DLB_UPDATE,
-			     summed = update && dlb_program_sums(c->out, x->op);
-			for (int j = 0; j < o->n_in; j++) {
-				int t = o->in[j];
-				bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]) &&
-					   !dlb_kfac_operand(o, j);
-				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !fed))
-					use(c, node, t, update ? 0 : x->m, a);
-			}
-			for (int j = 0; j < o->n_out; j++) {
-				if (o->out[j] < 0)
-					continue;
-				int inst = dlb_compile_instance(c, o->out[j], node), m = update ? 0 : x->m;
-				c->slot[inst * c->M + m].first = a;
-				if (c->slot[c->root[inst] * c->M + m].last < a)
-					c->slot[c->root[inst] * c->M + m].last = a;
-			}
+			if (x->op >= 0 && x->tensor >= 0)
+				use(c, node, x->tensor, x->m, a, false);
+			else if (x->op >= 0)
+				find_uses_of_op(c, node, a);
 		}
 	}
 }
@@ -140,16 +149,18 @@ static void hook_message(struct compiler *c, int node, struct received *r, int p
 	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
 	r->hook_post = c->code[node].n_hooks;
 	dlb_compile_add_hook(c, node,
-			     (struct hook){ post, HOOK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
+			     (struct hook){ post, HOOK_POST, r->slot, r->tensor, r->m, r->from, tag, false,
+					    false });
 	r->hook_wait = c->code[node].n_hooks;
 	dlb_compile_add_hook(c, node,
 			     (struct hook){ r->action, HOOK_WAIT, r->slot, r->tensor, r->m, r->from, tag,
-					    false });
+					    false, false });
 	r->hook_send = c->code[r->from].n_hooks;
 	dlb_compile_add_hook(c, r->from,
-			     (struct hook){ send, HOOK_SEND, -1, r->tensor, r->m, node, tag, false });
+			     (struct hook){ send, HOOK_SEND, -1, r->tensor, r->m, node, tag, false, false });
 	r->hook_sent = c->code[r->from].n_hooks;
-	dlb_compile_add_hook(c, r->from, (struct hook){ sent, type, -1, r->tensor, r->m, node, tag, false });
+	dlb_compile_add_hook(c, r->from,
+			     (struct hook){ sent, type, -1, r->tensor, r->m, node, tag, false, false });
 	if (r->m >= 0) {
 		struct slot *root = &c->slot[c->root[c->inst_start[r->tensor]] * c->M + r->m];
 		root->sent = root->sent < sent ? sent : root->sent;
@@ -220,38 +231,41 @@ bool *dlb_compile_live_at_end(const struct compiler *c)
 	for (int i = -1; i < (trains ? 0 : g->n_outputs) && !c->lag; i++) {
 		int t = i < 0 ? g->loss : g->output[i];
 		for (int k = t < 0 ? 0 : c->inst_start[t]; t >= 0 && k < c->inst_start[t + 1]; k++)
-			keep[c->root[k]] = true;
+			keep[c->root[k]] |= !c->second[k];
 	}
 	return keep;
 }
 
 /* Whether for every micro-batch op is the last reader of the place of instance x, and the messages sent
- * from it have ended before. */
-static bool reads_last(const struct compiler *c, int op, int x)
+ * from it have ended before. action: of the op's run, [m]. */
+static bool reads_last(const struct compiler *c, const int *action, int x)
 {
 	for (int m = 0; m < c->M; m++) {
 		const struct slot *s = &c->slot[x * c->M + m];
-		int action = c->action_of[op * c->M + m];
-		if (s->first < 0 || s->last != action || s->sent > action)
+		if (s->first < 0 || s->last != action[m] || s->sent > action[m])
 			return false;
 	}
 	return true;
 }
 
-/* Gives tensor t on node, and its views there, the place of instance x. */
-static void move_views(struct compiler *c, int t, int node, int x)
+/* Gives instance i, and its views on the node, the place of instance x. */
+static void move_views(struct compiler *c, int i, int x)
 {
 	const struct dlb_graph *g = c->g;
-	c->root[dlb_compile_instance(c, t, node)] = x;
+	const int t = c->inst_tensor[i], node = c->inst_node[i];
+	c->root[i] = x;
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 		int op = g->reader[r];
-		if (c->p->placement[op] == node && dlb_graph_is_view(g, op) && g->op[op].in[0] == t)
-			move_views(c, g->op[op].out[0], node, x);
+		if (c->p->placement[op] != node || !dlb_graph_is_view(g, op) || g->op[op].in[0] != t)
+			continue;
+		for (int again = 0; again <= dlb_plan_runs_again(c->p, op); again++)
+			if (dlb_compile_read_instance(c, op, again, t) == i)
+				move_views(c, dlb_compile_instance(c, g->op[op].out[0], node, again), x);
 	}
 }
 
-/* Moves output 0 of op, instance y, and its views into the place of x. */
-static void take_over(struct compiler *c, int op, int x, int y, int input)
+/* Moves instance y, an output, and its views into the place of x, which is that of the input. */
+static void take_over(struct compiler *c, int x, int y, int input)
 {
 	for (int m = 0; m < c->M; m++) {
 		struct slot *to = &c->slot[x * c->M + m], *from = &c->slot[y * c->M + m];
@@ -259,34 +273,48 @@ static void take_over(struct compiler *c, int op, int x, int y, int input)
 		to->sent = from->sent > to->sent ? from->sent : to->sent;
 	}
 	c->of[y] = input;
-	move_views(c, c->g->op[op].out[0], c->inst_node[y], x);
+	move_views(c, y, x);
+}
+
+/* Puts output 0 of op (of its second run with `again`) over an input that nothing reads later. */
+static void share_place(struct compiler *c, int op, bool again, bool *keep)
+{
+	const struct dlb_graph *g = c->g;
+	const struct dlb_op *o = &g->op[op];
+	const int *action = (again ? c->again_of : c->action_of) + op * c->M;
+	if (o->phase == DLB_UPDATE || o->n_out < 1 || o->out[0] < 0 || dlb_graph_is_view(g, op))
+		return;
+	for (int k = 0; k < o->n_in; k++) {
+		if (!dlb_graph_may_overwrite(g, op, k))
+			continue;
+		int input = dlb_compile_read_instance(c, op, again, o->in[k]), x = c->root[input],
+		    y = dlb_compile_instance(c, o->out[0], c->p->placement[op], again);
+		bool alone = true;			/* another input may be a view of this one */
+		for (int j = 0; j < o->n_in; j++)
+			if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
+				alone &= c->root[dlb_compile_read_instance(c, op, again, o->in[j])] != x;
+		if (alone && !keep[x] && c->root[y] == y && reads_last(c, action, x)) {
+			take_over(c, x, y, input);
+			keep[x] |= keep[y];
+			return;
+		}
+	}
 }
 
 void dlb_compile_share_places(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_compile_live_at_end(c);
-	for (int op = 0; op < g->n_ops; op++) {
-		const struct dlb_op *o = &g->op[op];
-		int node = c->p->placement[op];
-		if (o->phase == DLB_UPDATE || o->n_out < 1 || o->out[0] < 0 || dlb_graph_is_view(g, op))
-			continue;
-		for (int k = 0; k < o->n_in; k++) {
-			if (!dlb_graph_may_overwrite(g, op, k))
-				continue;
-			int x = c->root[dlb_compile_instance(c, o->in[k], node)],
-			    y = dlb_compile_instance(c, o->out[0], node);
-			bool alone = true;			/* another input may be a view of this one */
-			for (int j = 0; j < o->n_in; j++)
-				if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
-					alone &= c->root[dlb_compile_instance(c, o->in[j], node)] != x;
-			if (alone && !keep[x] && c->root[y] == y && reads_last(c, op, x)) {
-				take_over(c, op, x, y, o->in[k]);
-				keep[x] |= keep[y];
-				break;
-			}
-		}
-	}
+	/* the order in which data flow: forward, again, backward */
+	for (int op = 0; op < g->n_ops; op++)
+		if (!c->p->again || g->op[op].phase == DLB_FORWARD)
+			share_place(c, op, false, keep);
+	for (int op = 0; op < g->n_ops; op++)
+		if (dlb_plan_runs_again(c->p, op))
+			share_place(c, op, true, keep);
+	for (int op = 0; op < g->n_ops; op++)
+		if (c->p->again && g->op[op].phase != DLB_FORWARD)
+			share_place(c, op, false, keep);
 	free(keep);
 }
 
@@ -299,7 +327,7 @@ void dlb_compile_hook_frees(struct compiler *c)
 			for (int m = 0; m < c->M; m++) {
 				struct slot *s = &c->slot[i * c->M + m];
 				int node = c->inst_node[i], end = c->code[node].n_actions - 1,
-				    m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				    m_or_step = once_a_step(&g->tensor[t]) && !c->second[i] ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
 				bool zero_copy = s->source_node >= 0;
@@ -310,7 +338,8 @@ void dlb_compile_hook_frees(struct compiler *c)
 						  m_or_step,
 						  s->source_node,
 						  zero_copy ? c->tag[t] + m : -1,
-						  zero_copy };
+						  zero_copy,
+						  c->second[i] };
 				if (keep[i])
 					x.action = end;
 				else if (s->sent > s->last)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/again.h"
 #include "plan/plan.h"
 #include "plan/program.h"
 #include "plan/replica.h"
@@ -144,6 +145,8 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 		return dlb_fail(err, "/plan/micro_batches",
 				"the graph takes %lld samples in one micro-batch and one replica, no others",
 				(long long)g->batch);
+	if (dlb_plan_check_again(p, g, err))
+		return -1;
 	if (p->n_replicas < 2)
 		return check_one(p, c, err);
 	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);

@@ -21,7 +21,7 @@ enum dlb_staleness {
 };
 
 struct dlb_item { int op, micro_batch; };
-struct dlb_span { int op, micro_batch; double start_s, end_s; };	/* of a time-line */
+struct dlb_span { int op, micro_batch; double start_s, end_s; bool again; };	/* of a time-line */
 struct dlb_node_plan {
 	struct dlb_item *order; int n_order;
 	double busy_s, wait_s;			/* predicted, per step */
@@ -72,6 +72,9 @@ struct dlb_advice {
 	double error; const char *error_of;
 	bool chosen;
 };
+/* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops and
+ * tensors. Neither: none. */
+struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
 struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
@@ -90,6 +93,9 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
+	/* [op] its outputs are dropped after the forward phase and it runs again (again.h); NULL: none does */
+	bool *again;
+	struct dlb_recompute recompute;		/* as asked for */
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;
 	/* a candidate of a search: its arenas are made no smaller than arena_room, in bytes ([node], owned by

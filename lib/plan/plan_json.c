@@ -14,16 +14,18 @@
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
+ *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
- *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
+ *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node; true as a fifth: again
  *
  * Only "placement" is needed: what is left out has its default, and an order that does not fit an edited
  * placement is computed again. Spans of micro-batch -1 are updates. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "plan/again.h"
 #include "plan/async.h"
 #include "plan/by_class.h"
 #include "plan/plan.h"
@@ -82,6 +84,27 @@ static void write_constraints(const struct dlb_plan *p, json_t *o)
 		json_object_set_new(o, "rewrites", json_string(p->rewrites));
 	json_decref(pins);
 	json_decref(exclude);
+}
+
+static void write_recompute(const struct dlb_plan *p, json_t *o)
+{
+	const struct dlb_recompute *x = &p->recompute;
+	json_t *section, *patterns, *ops;
+	if (!x->chosen && !x->n)
+		return;
+	section = json_object();
+	if (x->chosen) {
+		json_object_set_new(section, "auto", json_true());
+	} else {
+		json_object_set_new(section, "patterns", patterns = json_array());
+		for (int i = 0; i < x->n; i++)
+			json_array_append_new(patterns, json_string(x->pattern[i]));
+	}
+	json_object_set_new(section, "ops", ops = json_array());
+	for (int i = 0; p->again && i < p->n_ops; i++)
+		if (p->again[i])
+			json_array_append_new(ops, json_integer(i));
+	json_object_set_new(o, "recompute", section);
 }
 
 /* A row ends with its last node: [[0, 1], [2, 3]]; -1: a node of replica 0 that does nothing. */
@@ -159,6 +182,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "moved_bytes", dlb_doc_number(p->moved_bytes));
 	if (p->migration_s > 0)
 		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
+	write_recompute(p, o);
 	write_constraints(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
@@ -295,6 +319,53 @@ static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct 
 		if (dlb_get_int(&pins, key, DLB_NEED, 0, p->n_nodes - 1, &node, err))
 			return -1;
 		p->pin[op] = (int)node;
+	}
+	return 0;
+}
+
+static int read_recompute(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	static const char *const known[] = { "auto", "patterns", "ops", NULL };
+	struct dlb_ref section = { .v = NULL }, patterns = { .v = NULL };
+	const char **pattern;
+	int n = 0;
+	if (dlb_get_object(r, "recompute", DLB_OPT, &section, err))
+		return -1;
+	if (!section.v)
+		return 0;
+	if (dlb_ref_known(&section, known, err) ||
+	    dlb_get_bool(&section, "auto", DLB_OPT, &p->recompute.chosen, err) ||
+	    dlb_get_array(&section, "patterns", DLB_OPT, &patterns, &n, err))
+		return -1;
+	n = patterns.v ? n : 0;
+	if (p->recompute.chosen == (n > 0))
+		return dlb_ref_fail(&section, err, "wants either \"auto\": true or patterns of names");
+	p->recompute.pattern = pattern = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *pattern);
+	for (p->recompute.n = 0; p->recompute.n < n; p->recompute.n++) {
+		struct dlb_ref e = dlb_ref_index(&patterns, p->recompute.n);
+		if (!json_is_string(e.v))
+			return dlb_ref_fail(&e, err, "must be a string");
+		pattern[p->recompute.n] = dlb_arena_strdup(&p->arena, json_string_value(e.v));
+	}
+	return 0;
+}
+
+static int read_again(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	struct dlb_ref section = { .v = NULL }, ops = { .v = NULL };
+	int n_ops = 0;
+	if (dlb_get_object(r, "recompute", DLB_OPT, &section, err) ||
+	    (section.v && dlb_get_array(&section, "ops", DLB_OPT, &ops, &n_ops, err)))
+		return -1;
+	n_ops = ops.v ? n_ops : 0;
+	if (n_ops)
+		p->again = dlb_arena_array(&p->arena, (size_t)p->n_ops + 1, sizeof *p->again);
+	for (int i = 0; i < n_ops; i++) {
+		struct dlb_ref e = dlb_ref_index(&ops, i);
+		int64_t op;
+		if (dlb_ref_int(&e, 0, p->n_ops - 1, &op, err))
+			return -1;
+		p->again[op] = true;
 	}
 	return 0;
 }
@@ -473,7 +544,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_constraints(r, g, p, err) || read_replicas(r, p, err) ? -1 : 0;
+	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_replicas(r, p, err) ? -1 : 0;
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
@@ -533,8 +604,8 @@ static const char *const plan_members[] = {
 	"inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks",
 	"schedules_tried", "batches_tried", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
-	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "pins",
-	"exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
+	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "recompute",
+	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
 	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm",
 	"split", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",
 	"feed", "timeline",
@@ -552,7 +623,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "plan");
 	if (dlb_ref_known(&r, plan_members, err) || read_options(&r, c->graph, p, err) ||
-	    read_placement(&r, p, err) || read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) ||
+	    read_placement(&r, p, err) || read_again(&r, p, err) || read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) ||
 	    dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
 		return -1;
 	if (nodes.v && n != p->n_nodes)

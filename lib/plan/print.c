@@ -1,5 +1,6 @@
 /* Prints a program as text, one line per instruction (dlb-run --print-program). */
 #include "comm/allreduce.h"
+#include "plan/again.h"
 #include "plan/print.h"
 #include "plan/program.h"
 #include "plan/program_verify.h"
@@ -31,7 +32,7 @@ static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in,
 		fprintf(f, " for op %d", in->op);
 		return;
 	}
-	named(f, in->what == DLB_RUN_UPDATE ? "update op" : in->what == DLB_RUN_SUMS ? "sums op" :
+	named(f, in->again ? "run again op" : in->what == DLB_RUN_UPDATE ? "update op" : in->what == DLB_RUN_SUMS ? "sums op" :
 	      in->what == DLB_RUN_PRECONDITION ? "precondition op" : "run op", in->op, g->op[in->op].name);
 	fputs(" (", f);
 	dlb_put_escaped(f, g->op[in->op].type);
@@ -70,7 +71,7 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	else
 		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
 	if (in->micro_batch >= 0)
-		fprintf(f, " m=%d", in->micro_batch);
+		fprintf(f, in->verb == DLB_FREE && in->again ? " m=%d again" : " m=%d", in->micro_batch);
 	if (in->peer >= 0)
 		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer,
 			in->tag);
@@ -82,7 +83,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 			dlb_program_find_place(np, in->tensor, in->micro_batch) :
 			-1;
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
-		k = dlb_program_find_place(np, gr->op[in->op].out[0], in->micro_batch);
+		k = dlb_program_find_place(np, gr->op[in->op].out[0],
+					   dlb_instr_life(g, in, gr->op[in->op].out[0], true));
 	if (k >= 0)
 		fprintf(f, " at %zu, %zu bytes", np->place[k].offset, np->place[k].bytes);
 	if (k >= 0 && np->place[k].of >= 0)

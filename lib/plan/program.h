@@ -25,6 +25,9 @@
  * its views, and all sends of it have ended. This depends on placement and schedule, hence the compiler
  * decides it, not a rewrite of the graph; it changes no bits.
  *
+ * An op that runs again (again.h) has a second COMPUTE for each micro-batch, with `again` set. Its outputs have
+ * a second life, with micro_batch M + m in the list of places.
+ *
  * A message between nodes that share memory, of a tensor that other ops read too, is zero-copy: the
  * receiver reads it in the sender's memory. The sender's WAIT sent ends with the receiver's FREE (peer:
  * the sender, and the message's tag). The receiver has a place for it too, for runs without shared memory;
@@ -86,6 +89,8 @@ struct dlb_instr {
 	bool sent;			/* WAIT: for the end of our send */
 	/* of a zero-copy message: SEND, POST, both WAITs, and the FREE of its place */
 	bool zero_copy;
+	/* COMPUTE: the op's second run; FREE: of a place that it writes (again.h) */
+	bool again;
 	int op, tensor;			/* -1: none; ACCUMULATE: op = update op, tensor = the gradient */
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
@@ -100,8 +105,8 @@ struct dlb_place {
 	int tensor, micro_batch;
 	size_t offset, bytes;
 	int first, last;		/* instruction interval */
-	/* the tensor whose place it shares, as a view or in place; -1: its own */
-	int of;
+	/* the tensor whose place it shares, as a view or in place, and its micro_batch; -1: its own */
+	int of, of_m;
 	int copies;			/* at distances of dlb_place_bytes(bytes) */
 };
 /* A weight updated on this node, its copies, and the staleness of its forward readers. Under asynchronous

@@ -132,7 +132,7 @@ struct sched {
 
 static double seconds(const struct sched *s, int op, int m)
 {
-	return dlb_flow_s(&s->f, op, m) * (s->scale ? s->scale[s->p->placement[op]] : 1);
+	return dlb_flow_item_s(&s->f, op, m) * (s->scale ? s->scale[s->p->placement[op]] : 1);
 }
 
 static int unit_of(const struct sched *s, int op, int m) { return s->chunk[op] * s->f.M + m; }

@@ -30,7 +30,7 @@ static void keep_span(struct sim *s, int node, const struct dlb_instr *in, doubl
 	if (s->g->depth && s->node[node].ends != s->to)		/* the last iteration that counts */
 		return;
 	DLB_GROW(t->span[node], t->n_spans[node], s->span_cap[node]);
-	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to };
+	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to, in->again };
 }
 
 /* Copies the messages that the node has to copy now; true while it copies. */

@@ -1,5 +1,5 @@
 /* Time-lines in the plan and in the report: a list per node of [op, micro_batch, start_s, end_s]. Spans of
- * micro-batch -1 are updates. */
+ * micro-batch -1 are updates. A fifth element, true, marks an op's second run (again.h). */
 #include "plan/plan.h"
 #include "plan/timeline_json.h"
 
@@ -13,9 +13,11 @@ json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_
 		for (int i = 0; i < n_spans[n]; i++) {
 			const struct dlb_span *s = &span[n][i];
 
-			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch,
-							      dlb_doc_number(s->start_s),
-							      dlb_doc_number(s->end_s)));
+			json_t *row = json_pack("[iioo]", s->op, s->micro_batch, dlb_doc_number(s->start_s),
+						dlb_doc_number(s->end_s));
+			if (s->again)
+				json_array_append_new(row, json_true());
+			json_array_append_new(list, row);
 		}
 		json_array_append_new(all, list);
 	}
@@ -27,8 +29,10 @@ static int read_span(const struct dlb_ref *r, int n_ops, struct dlb_span *s, str
 	int64_t v[2];
 	double t[2];
 
-	if (!json_is_array(r->v) || json_array_size(r->v) != 4)
-		return dlb_ref_fail(r, err, "must be an array of 4 numbers");
+	bool again = json_is_array(r->v) && json_array_size(r->v) == 5 && json_is_true(json_array_get(r->v, 4));
+
+	if (!json_is_array(r->v) || (json_array_size(r->v) != 4 && !again))
+		return dlb_ref_fail(r, err, "must be an array of 4 numbers, and true for a second run");
 	for (int i = 0; i < 4; i++) {
 		struct dlb_ref e = dlb_ref_index(r, i);
 
@@ -38,7 +42,7 @@ static int read_span(const struct dlb_ref *r, int n_ops, struct dlb_span *s, str
 	}
 	if (n_ops >= 0 && v[0] >= n_ops)
 		return dlb_ref_fail(r, err, "no op %lld: the graph has %d ops", (long long)v[0], n_ops);
-	*s = (struct dlb_span){ (int)v[0], (int)v[1], t[0], t[1] };
+	*s = (struct dlb_span){ (int)v[0], (int)v[1], t[0], t[1], again };
 	return 0;
 }
 

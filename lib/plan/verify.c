@@ -51,7 +51,8 @@ int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int m)
 {
 	int k = dlb_program_find_place(np, tensor, m);
 	for (int steps = 0; k >= 0 && np->place[k].of >= 0; steps++)
-		k = steps > np->n_places ? -1 : dlb_program_find_place(np, np->place[k].of, m);
+		k = steps > np->n_places ? -1 :
+					   dlb_program_find_place(np, np->place[k].of, np->place[k].of_m);
 	return k;
 }
 

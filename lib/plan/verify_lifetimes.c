@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/again.h"
 #include "plan/async.h"
 #include "plan/buckets.h"
 #include "plan/flow.h"
@@ -40,26 +41,34 @@ struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nod
 struct versions { const struct dlb_weight_copies *w; int live, *copy; };
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
-/* The fault if output 0 of op shares a place that its class does not allow; NULL: none. */
-static const char *shares(const struct dlb_lifetimes *l, int op, const struct dlb_place *x, bool *overwrites)
+/* The place that the instruction reads as tensor t; m: its micro-batch, of the unrolled program. */
+static int read_life(const struct dlb_lifetimes *l, const struct dlb_instr *in, int t, int m)
+{
+	return in->micro_batch < 0 ? m : dlb_instr_life(l->g, in, t, false);
+}
+
+/* The fault if output 0 of the instruction's op shares a place that its class does not allow; NULL: none. */
+static const char *shares(const struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_place *x,
+			  bool *overwrites)
 {
 	const struct dlb_graph *g = l->g->graph;
+	const int op = in->op, m = x->micro_batch;
 	const struct dlb_op *o = &g->op[op];
 	bool view = dlb_graph_is_view(g, op);
 	*overwrites = false;
 	if (x->tensor != o->out[0])
 		return x->of < 0 ? NULL : "shares the place of another tensor";
-	if (view && x->of != o->in[0])
+	if (view && (x->of != o->in[0] || x->of_m != read_life(l, in, x->of, m)))
 		return "is a view that does not lie in what it is a view of";
 	if (view || x->of < 0)
 		return NULL;
-	int root = dlb_program_root_place(&l->g->node[l->node], x->of, x->micro_batch);
+	int root = dlb_program_root_place(&l->g->node[l->node], x->of, x->of_m);
 	for (int k = 0; k < o->n_in; k++) {
 		bool state = o->in[k] < 0 || dlb_tensor_is_state(&g->tensor[o->in[k]]);
-		if (o->in[k] == x->of)
+		if (o->in[k] == x->of && x->of_m == read_life(l, in, x->of, m))
 			*overwrites = dlb_graph_may_overwrite(g, op, k);
-		else if (!state &&
-			 dlb_program_root_place(&l->g->node[l->node], o->in[k], x->micro_batch) == root)
+		else if (!state && dlb_program_root_place(&l->g->node[l->node], o->in[k],
+							  read_life(l, in, o->in[k], m)) == root)
 			return "overwrites an input that another input is a view of";
 	}
 	return *overwrites ? NULL : "overwrites what it must not";
@@ -70,6 +79,9 @@ static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_
 {
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
 	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
+	const int home = dlb_graph_home(l->g->graph, t);
+	if (!l->g->async && in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && home >= 0 && l->updated[home])
+		return "reads a weight after its update";
 	if (!v || !v->w || in->what == DLB_RUN_UPDATE || rule == DLB_STALE_NONE)
 		return NULL;
 	if (rule == DLB_STALE_PREDICT)
@@ -106,7 +118,7 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
 	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
 		return once ? has_version(l, t, in) : NULL;
-	m = once ? -1 - in->iteration : m;
+	m = once ? -1 - in->iteration : read_life(l, in, t, m);
 	int k = dlb_program_find_place(&l->g->node[l->node], t, m),
 	    r = dlb_program_root_place(&l->g->node[l->node], t, m);
 	if (k < 0 || r < 0)
@@ -174,6 +186,44 @@ static const char *precondition(struct dlb_lifetimes *l, const struct dlb_instr 
 		       NULL;
 }
 
+/* COMPUTE `in` writes tensor t into its place of number m. */
+static const char *writes(struct dlb_lifetimes *l, const struct dlb_instr *in, int t, int m)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	const int k = dlb_program_find_place(np, t, m);
+	bool overwrites = false;
+	if (k < 0 || l->life[k] != UNUSED)
+		return "writes a tensor that has no place or is written already";
+	const char *bad = shares(l, in, &np->place[k], &overwrites);
+	if (bad)
+		return bad;
+	const int r = dlb_program_root_place(np, np->place[k].tensor, np->place[k].micro_batch);
+	if (r < 0 || (r != k && l->life[r] != WRITTEN))
+		return "writes into a place that is not alive";
+	if (overwrites && l->zero_copy[r])
+		return "writes over a zero-copy message";
+	l->life[k] = WRITTEN;
+	l->written[k] = l->version[r] += overwrites;
+	return NULL;
+}
+
+/* The op must have run before, for the micro-batch, and be one that may run again. */
+static const char *runs_again(const struct dlb_lifetimes *l, const struct dlb_instr *in)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const struct dlb_op *o = &g->op[in->op];
+	if (!dlb_plan_runs_again(l->p, in->op) || in->what != DLB_RUN_OP || l->g->depth ||
+	    dlb_plan_keeps_op(l->g->whole, g, in->op))
+		return "runs again, which is not in the plan or cannot be";
+	for (int i = 0; i < o->n_out; i++) {
+		int k = o->out[i] < 0 ? -1 :
+					dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch);
+		if (k >= 0 && l->life[k] != WRITTEN && l->life[k] != FREED)
+			return "runs again before it has run";
+	}
+	return NULL;
+}
+
 static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -203,8 +253,14 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		return "updates before the global norm is known";
 	if (in->what == DLB_RUN_SUMS || (in->what == DLB_RUN_OP && l->bucket[in->op]))
 		bad = half(l, in);
+	if (in->again)
+		bad = runs_again(l, in);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
+		if (t >= 0 && in->again && dlb_op_updates_input(g, in->op, i)) {
+			bad = writes(l, in, t, dlb_instr_life(l->g, in, t, false));
+			continue;
+		}
 		/* training data: summed into a factor before */
 		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))
 			continue;
@@ -225,28 +281,10 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
 	}
 	l->updated[in->op] += in->what == DLB_RUN_UPDATE;
-	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
-		int k = o->out[i] < 0 ? -1 :
-					dlb_program_find_place(&l->g->node[l->node], o->out[i],
-							       in->micro_batch < 0 ? first : in->micro_batch);
-		if (o->out[i] < 0)
-			continue;
-		bool overwrites = false;
-		if (k < 0 || l->life[k] != UNUSED)
-			bad = "writes a tensor that has no place or is written already";
-		else
-			bad = shares(l, in->op, &np->place[k], &overwrites);
-		if (bad)
-			break;
-		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor,
-					       np->place[k].micro_batch);
-		if (r < 0 || (r != k && l->life[r] != WRITTEN))
-			return "writes into a place that is not alive";
-		if (overwrites && l->zero_copy[r])
-			return "writes over a zero-copy message";
-		l->life[k] = WRITTEN;
-		l->written[k] = l->version[r] += overwrites;
-	}
+	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++)
+		if (o->out[i] >= 0)
+			bad = writes(l, in, o->out[i],
+				     in->micro_batch < 0 ? first : dlb_instr_life(l->g, in, o->out[i], true));
 	return bad;
 }
 
@@ -341,7 +379,9 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ?
-			dlb_program_find_place(np, in->tensor, in->micro_batch) :
+			dlb_program_find_place(np, in->tensor,
+					       in->again ? dlb_second_life(l->g, in->micro_batch) :
+							   in->micro_batch) :
 			-1;
 	switch (in->verb) {
 	case DLB_POST:

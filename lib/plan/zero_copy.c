@@ -25,24 +25,20 @@ static bool share_memory(const struct dlb_cluster *c, int a, int b)
 }
 
 /* Instances listed by their place. */
-struct by_place { int *head, *next, *tensor; bool *received, *live_at_end; };
+struct by_place { int *head, *next; bool *received, *live_at_end; };
 
 static void by_place_init(struct by_place *l, const struct compiler *c)
 {
 	int n = c->inst_start[c->g->n_tensors];
 	l->head = dlb_xmalloc(((size_t)n + 1) * sizeof(int));
 	l->next = dlb_xcalloc((size_t)n + 1, sizeof(int));
-	l->tensor = dlb_xcalloc((size_t)n + 1, sizeof(int));
 	l->received = dlb_xcalloc((size_t)n + 1, sizeof(bool));
 	l->live_at_end = dlb_compile_live_at_end(c);
 	for (int i = 0; i < n; i++)
 		l->head[i] = -1;
-	for (int t = 0; t < c->g->n_tensors; t++) {
-		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
-			l->tensor[i] = t;
-			l->next[i] = l->head[c->root[i]];
-			l->head[c->root[i]] = i;
-		}
+	for (int i = 0; i < n; i++) {
+		l->next[i] = l->head[c->root[i]];
+		l->head[c->root[i]] = i;
 	}
 	for (int node = 0; node < c->p->n_nodes; node++)
 		for (int k = 0; k < c->code[node].n_recv; k++)
@@ -53,15 +49,15 @@ static void by_place_release(struct by_place *l)
 {
 	free(l->head);
 	free(l->next);
-	free(l->tensor);
 	free(l->received);
 	free(l->live_at_end);
 }
 
 /* Whether instance i overwrote the earlier contents of its place. */
-static bool overwrites(const struct compiler *c, const struct by_place *l, int i)
+static bool overwrites(const struct compiler *c, int i)
 {
-	return c->root[i] != i && c->of[i] >= 0 && dlb_graph_view_of(c->g, l->tensor[i]) != c->of[i];
+	return c->root[i] != i && c->of[i] >= 0 &&
+	       dlb_graph_view_of(c->g, c->inst_tensor[i]) != c->inst_tensor[c->of[i]];
 }
 
 /* Whether the receiver's instance y of a message is only read, and by ops only. */
@@ -71,9 +67,9 @@ static bool is_only_read(const struct compiler *c, const struct by_place *l, int
 	if (c->root[y] != y || l->live_at_end[y])
 		return false;
 	for (int i = l->head[y]; i >= 0; i = l->next[i]) {
-		if (l->tensor[i] == g->loss || overwrites(c, l, i))
+		if (c->inst_tensor[i] == g->loss || overwrites(c, i))
 			return false;
-		for (int r = g->reader_start[l->tensor[i]]; r < g->reader_start[l->tensor[i] + 1]; r++)
+		for (int r = g->reader_start[c->inst_tensor[i]]; r < g->reader_start[c->inst_tensor[i] + 1]; r++)
 			if (g->op[g->reader[r]].phase == DLB_UPDATE &&
 			    c->p->placement[g->reader[r]] == c->inst_node[y])
 				return false;
@@ -86,15 +82,18 @@ static int overwritten_at(const struct compiler *c, const struct by_place *l, in
 {
 	int first = INT_MAX;
 	for (int i = l->head[x]; i >= 0; i = l->next[i]) {
-		int at = overwrites(c, l, i) ? c->slot[i * c->M + m].first : -1;
+		int at = overwrites(c, i) ? c->slot[i * c->M + m].first : -1;
 		if (at > send && at < first)
 			first = at;
 	}
 	return first;
 }
 
+/* A second run starts just before the run of a backward op. */
 static double start_of(const struct compiler *c, const struct action *x)
 {
+	for (bool again = x->again; again && (x->again || x->op < 0 || x->tensor >= 0);)
+		x++;
 	return c->start[x->op * c->M + (x->m < 0 ? 0 : x->m)];
 }
 
