@@ -56,6 +56,10 @@ int main(int argc, char **argv)
 		  "of async: 2bw, stash, predict or none (default 2bw, else stash)", NULL, 0, 0 },
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN",
 		  "on or off: an output may overwrite an input that no later op reads (default on)", NULL, 0, 0 },
+		{ 0, "recompute", DLB_OPT_LIST, &o.recompute, "WHAT",
+		  "none, auto, or GLOB: forward ops whose outputs are dropped and computed again (default none); "
+		  "a GLOB is repeatable",
+		  NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)",
 		  &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME",

@@ -159,6 +159,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .n_state = s->n_state,
 				 .clip = s->plan.clip,
 				 .inverse_every = s->plan.inverse_every,
+				 .recompute = &s->plan.recompute,
 				 .ordered = &s->plan };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;

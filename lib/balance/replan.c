@@ -54,6 +54,10 @@ int dlb_replan_check(const struct dlb_replan *o)
 				     o->constraints.rewrites);
 	if (o->in_place && strcmp(o->in_place, "on") && strcmp(o->in_place, "off"))
 		return dlb_cli_usage(o->cli, "--in-place wants on or off, not '%s'", o->in_place);
+	for (int i = 0; i < o->recompute.n && o->recompute.n > 1; i++)
+		if (!strcmp(o->recompute.item[i], "none") || !strcmp(o->recompute.item[i], "auto"))
+			return dlb_cli_usage(o->cli, "--recompute %s excludes another --recompute",
+					     o->recompute.item[i]);
 	if (o->schedule && strcmp(o->schedule, "auto") && !dlb_schedule_find(o->schedule))
 		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule,
 				     dlb_schedule_names(names, sizeof names));

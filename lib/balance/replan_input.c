@@ -213,6 +213,20 @@ static void progress(void *arg, int64_t done, int64_t total)
 		dlb_progress_end(&in->progress);
 }
 
+/* The ops that run again, as the option says, else as in the plan that is there. */
+static void find_recompute(const struct dlb_replan *o, struct replan_input *in)
+{
+	const char *first = o->recompute.n ? o->recompute.item[0] : NULL;
+
+	in->recompute = (struct dlb_recompute){ .n = 0 };
+	if (!first)
+		in->recompute = in->plan.recompute;
+	else if (!strcmp(first, "auto"))
+		in->recompute.chosen = true;
+	else if (strcmp(first, "none"))
+		in->recompute = (struct dlb_recompute){ .pattern = o->recompute.item, .n = o->recompute.n };
+}
+
 int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in,
 		       struct dlb_problem *p, struct dlb_error *err)
 {
@@ -234,6 +248,8 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 				      DLB_STALE_DEFAULT;
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
+	find_recompute(o, in);
+	p->recompute = &in->recompute;
 	p->clip = in->clip;
 	p->inverse_every = in->inverse_every;
 	const char *objective = o->objective                             ? o->objective :

@@ -7,6 +7,7 @@
 #include "place/moves.h"
 #include "place/place.h"
 #include "place/problem.h"
+#include "place/recompute.h"
 #include "place/replicas.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
@@ -43,6 +44,10 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
 	if (p->replicas)
 		share_out(p->replicas, plan);
+	if (p->recompute)
+		plan->recompute = *p->recompute;
+	if (p->drop)
+		dlb_recompute_named(p, plan);
 	dlb_plan_hash(plan);
 }
 

@@ -30,6 +30,8 @@ struct dlb_problem {
 	bool clip;					/* gradients are clipped by their global norm */
 	int inverse_every;				/* of K-FAC's factors; 0: another optimizer */
 	enum dlb_objective objective;
+	/* ops that run again (recompute.h), as asked for; NULL: none. Borrowed */
+	const struct dlb_recompute *recompute;
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
 	/* order in which greedy takes ready ops; [op], the greatest first */
@@ -65,6 +67,7 @@ struct dlb_problem {
 	/* [node] kappa; kappa / weight: factors of compute times */
 	double *stated_scale, *ranked_scale;
 	bool *free_node;				/* [node] has a kernel for at least one group */
+	const bool *drop;				/* [op] named by `recompute`; NULL: none */
 	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be
 	 * NULL. */
 	void (*tried)(void *arg, const char *name, double ranked_s, double value_s,

@@ -7,6 +7,7 @@
 #include "graph/order.h"
 #include "place/place.h"
 #include "place/problem.h"
+#include "place/recompute.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
@@ -182,7 +183,7 @@ static void find_bytes(struct dlb_problem *p)
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||
-		    dlb_graph_view_of(g, t) >= 0)
+		    dlb_graph_view_of(g, t) >= 0 || (p->drop && p->drop[x->producer]))
 			continue;
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			if (g->op[g->reader[r]].phase != DLB_FORWARD) {
@@ -207,6 +208,7 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	int n_nodes = p->cluster->n_nodes;
 	double sum = 0;
 	memset(&p->arena, 0, sizeof p->arena);		/* a copy's is the other problem's */
+	p->drop = NULL;
 	p->n_groups = 0;
 	if (p->objective == DLB_STEP && p->cluster->link_model == DLB_LINKS_PORT) {
 		dlb_fail(err, "/cluster/link_model", "a step is not simulated under the port model");
@@ -250,6 +252,10 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	find_classes(p);
 	find_times(p);
 	if (restrict_times(p, err)) {
+		dlb_problem_release(p);
+		return -1;
+	}
+	if (dlb_recompute_find(p, err)) {
 		dlb_problem_release(p);
 		return -1;
 	}

@@ -142,7 +142,7 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 		  const struct dlb_place *x, const struct scale *s)
 {
 	double px_per_instr = (double)PLOT / np->n_instr, h = dlb_place_room(x) * s->px_per_byte;
-	int from[2], to[2], n = dlb_place_stretches(np, x, from, to);
+	int from[2], to[2], n = dlb_place_stretches(np, x, from, to), M = v->plan.micro_batches;
 	char b[32];
 
 	if (x->of >= 0 || h < 0.15)			/* too small to be seen */
@@ -152,10 +152,10 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 		     s->bottom - height_of(s, s->kept_bytes + (double)x->offset) - h,
 		     (to[i] - from[i]) * px_per_instr, h, dlb_place_class(v, x, node));
 		fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>",
-			x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
+			x->micro_batch > 0 && x->micro_batch % M % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
 		dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
 		if (x->micro_batch >= 0)
-			fprintf(f, ", micro-batch %d", x->micro_batch);
+			fprintf(f, ", micro-batch %d%s", x->micro_batch % M, x->micro_batch < M ? "" : ", again");
 		if (x->copies > 1)
 			fprintf(f, ", %d copies", x->copies);
 		fprintf(f, ", %s, instructions %d to %d</title></rect>\n",

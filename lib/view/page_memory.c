@@ -95,6 +95,7 @@ void dlb_page_memory(const struct dlb_view *v, const struct dlb_program *p, stru
 		dlb_emit_int(e, "arena", (int64_t)np->arena_bytes);
 		dlb_emit_int(e, "bound", (int64_t)np->bound_bytes);
 		dlb_emit_int(e, "instructions", np->n_instr);
+		dlb_emit_int(e, "micro_batches", dlb_program_of(p, i)->micro_batches);
 		places(v, np, i, most, e);
 		alive(np, e);
 		dlb_emit_close(e, '}');

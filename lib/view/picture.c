@@ -66,7 +66,7 @@ void dlb_op_spans_init(struct dlb_op_spans *w, const struct dlb_view *v, const s
 			int r = w->plan && i < w->plan->n_nodes ? dlb_plan_replica_of(w->plan, i) : 0;
 			ptrdiff_t x = at(w, r, s->span[i][k].op, s->span[i][k].micro_batch);
 
-			if (x < 0)
+			if (x < 0 || s->span[i][k].again)
 				continue;
 			if (!(s->span[i][k].start_s >= w->start_s[x]))
 				w->start_s[x] = s->span[i][k].start_s;
@@ -157,7 +157,7 @@ int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const s
 	for (int k = 0; k <= s->n_spans[node]; k++) {
 		const struct dlb_span *span = k < s->n_spans[node] ? &s->span[node][k] : NULL;
 		double start = span ? span->start_s : s->end_s;
-		ptrdiff_t x = span && where ? at(w, 0, span->op, span->micro_batch) : -1;
+		ptrdiff_t x = span && where && !span->again ? at(w, 0, span->op, span->micro_batch) : -1;
 		int here = !np ? 0 : !span ? np->n_instr : x >= 0 && where[x] >= 0 ? where[x] : before;
 
 		if (start - now > least_s && start > now) {

@@ -26,6 +26,7 @@ static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
+static const char again_colour[] = "#7a5195";		/* of an op's second run */
 static const char busy_colour[] = "#55617a";
 static const char copying_colour[] = "#56b4e9", copying_name[] = "copying, other";
 
@@ -60,15 +61,16 @@ static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, i
 		double x0 = s[i].start_s * px_per_s, x1 = s[i].end_s * px_per_s;
 		int phase = phase_of(v, s[i].op), j = i + 1;
 
-		while (j < n && phase_of(v, s[j].op) == phase && s[j].micro_batch == s[i].micro_batch &&
+		while (j < n && phase_of(v, s[j].op) == phase && s[j].again == s[i].again && s[j].micro_batch == s[i].micro_batch &&
 		       s[j].start_s * px_per_s - x1 < 0.33)
 			x1 = s[j++].end_s * px_per_s;
 		fprintf(f,
 			"<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "
 			"fill-opacity=\"%s\"><title>",
-			LEFT + x0, y, x1 - x0 < 0.2 ? 0.2 : x1 - x0, LANE, colour[phase],
+			LEFT + x0, y, x1 - x0 < 0.2 ? 0.2 : x1 - x0, LANE,
+			s[i].again ? again_colour : colour[phase],
 			s[i].micro_batch > 0 && s[i].micro_batch % 2 ? "0.7" : "1");
-		fprintf(f, "%s", phase_name[phase]);
+		fprintf(f, "%s%s", phase_name[phase], s[i].again ? ", again" : "");
 		if (s[i].micro_batch >= 0)
 			fprintf(f, ", micro-batch %d", s[i].micro_batch);
 		if (v->has_graph && s[i].op >= 0 && s[i].op < v->graph.n_ops) {
@@ -368,6 +370,12 @@ static double heading(const struct dlb_view *v, FILE *f)
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
 			colour[i]);
 		text(f, x + 18, y + 11, "start", phase_name[i]);
+	}
+	if (v->has_plan && v->plan.again) {
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,
+			again_colour);
+		text(f, x + 18, y + 11, "start", "again");
+		x += 110;
 	}
 	for (int k = 0; k < DLB_N_WAITS - !v->has_report; k++, x += 118) {
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y,

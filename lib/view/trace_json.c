@@ -19,10 +19,14 @@ static void spans(const struct dlb_view *v, json_t *events, int pid, int node, c
 		const char *name = v->has_graph && s[i].op >= 0 && s[i].op < v->graph.n_ops
 			? v->graph.op[s[i].op].name : "op";
 
-		json_array_append_new(events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i, s:i}}",
-			"name", name, "cat", dlb_view_phase_name(v, s[i].op), "ph", "X",
+		json_t *args = json_pack("{s:i, s:i}", "op", s[i].op, "micro_batch", s[i].micro_batch);
+
+		if (s[i].again)
+			json_object_set_new(args, "again", json_true());
+		json_array_append_new(events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}",
+			"name", name, "cat", s[i].again ? "again" : dlb_view_phase_name(v, s[i].op), "ph", "X",
 			"ts", s[i].start_s * 1e6, "dur", (s[i].end_s - s[i].start_s) * 1e6,
-			"pid", pid, "tid", node, "args", "op", s[i].op, "micro_batch", s[i].micro_batch));
+			"pid", pid, "tid", node, "args", args));
 	}
 }
 

@@ -18,8 +18,9 @@ const memory_section = () => {
 			(b <= kept ? (kept ? b / kept * kept_px : 0) : kept_px + (b - kept) * per_byte);
 		const rects = [];
 		for (let i = 0; i < m.places.length; i += 8) {
-			const [tensor, batch, cls, copies, offset, size, first, last] = m.places.slice(
+			const [tensor, life, cls, copies, offset, size, first, last] = m.places.slice(
 				i, i + 8);
+			const again = life >= m.micro_batches, batch = again ? life - m.micro_batches : life;
 			const stretches = copies > 1 ? [[ 0, m.instructions] ]
 				: last < first	     ? [[ 0, last], [first, m.instructions] ]
 						     : [[ first, last] ];
@@ -27,6 +28,7 @@ const memory_section = () => {
 				rects.push({
 					tensor,
 					batch,
+					again,
 					cls,
 					copies,
 					from,
@@ -127,7 +129,8 @@ const memory_section = () => {
 						data.tensors.name[r.tensor],
 						`${held[r.cls]}, ${bytes(r.size)}${
 							r.copies > 1 ? `, ${r.copies} copies` : ''}${
-							r.batch >= 0 ? `, micro-batch ${r.batch}` : ''}`,
+							r.batch >= 0 ? `, micro-batch ${r.batch}` : ''}${
+							r.again ? ', computed again' : ''}`,
 						`instructions ${r.from} to ${r.to}`
 					];
 				return y > py(m.state) && y < base ? [held[0], bytes(m.state)]

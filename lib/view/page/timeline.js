@@ -12,6 +12,7 @@ const read_timeline = (t) => {
 			op: new Int32Array(n),
 			m: new Int32Array(n),
 			more: new Int32Array(n),
+			again: new Uint8Array(n),
 			start: new Float64Array(n),
 			end: new Float64Array(n),
 			busy: 0
@@ -21,7 +22,8 @@ const read_timeline = (t) => {
 			now = from + flat[5 * i + 3];
 			lane.op[i] = flat[5 * i];
 			lane.m[i] = flat[5 * i + 1];
-			lane.more[i] = flat[5 * i + 4];
+			lane.again[i] = flat[5 * i + 4] < 0;
+			lane.more[i] = lane.again[i] ? -flat[5 * i + 4] - 1 : flat[5 * i + 4];
 			lane.start[i] = from * tick;
 			lane.end[i] = now * tick;
 			lane.busy += lane.end[i] - lane.start[i];
@@ -262,7 +264,7 @@ const timeline_section = () => {
 			return [
 				op_name(lane.op[i]) + (lane.more[i] ? ` and ${lane.more[i]} more` : ''),
 				`${data.ops ? data.ops.types[data.ops.type[lane.op[i]]] + ', ' : ''}${
-					phases[op_phase(lane.op[i])]}${
+					phases[op_phase(lane.op[i])]}${lane.again[i] ? ', again' : ''}${
 					lane.m[i] >= 0 ? `, micro-batch ${lane.m[i]}` : ''}`,
 				`node ${at.node}, ${s.name}: ${seconds(lane.end[i] - lane.start[i])}, from ${
 					seconds(lane.start[i])} to ${seconds(lane.end[i])}`

@@ -1,0 +1,16 @@
+/* Which ops run again (plan/again.h), so that their outputs need not be kept from the forward to the backward
+ * phase. An op that runs again reads its inputs a second time. Its input is either kept until then or, if nothing
+ * else keeps it, computed again too: so what runs again begins at the nearest tensors that are kept. */
+#ifndef DLB_PLACE_RECOMPUTE_H
+#define DLB_PLACE_RECOMPUTE_H
+#include "place/place.h"
+
+/* Checks p->recompute. p->drop becomes the forward ops that its patterns name, by their own names or by those of
+ * their outputs. Refuses a pattern without effect. 0, or -1 with err. */
+int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err);
+/* Sets plan->again for its placement: the ops of p->drop, and those that they need again. */
+void dlb_recompute_named(const struct dlb_problem *p, struct dlb_plan *plan);
+/* Adds to again[] the ops whose outputs nothing else keeps and that are read again, with views; removes those that
+ * nothing needs. */
+void dlb_recompute_complete(const struct dlb_graph *g, struct dlb_plan *plan);
+#endif
