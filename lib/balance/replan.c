@@ -129,10 +129,9 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	return 0;
 }
 
-/* arg: a struct replan_input, as dlb_place_schedule hands it on. */
-static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+static int make_one(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+		    struct dlb_error *err)
 {
-	const struct replan_input *in = arg;
 	const struct dlb_replan *o = in->options;
 	const char *algorithm = o->algorithm                             ? o->algorithm :
 				in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
@@ -170,6 +169,33 @@ static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *pl
 		dlb_cli_say(o->cli, "the placement stays");
 	}
 	return 0;
+}
+
+/* arg: a struct replan_input, as dlb_place_schedule hands it on. With --recompute auto: the faster of a plan in which
+ * no op runs again, and of one in which placers count on it. */
+static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	const struct replan_input *in = arg;
+	struct dlb_problem q = *p;
+	struct dlb_plan other;
+	if (!p->recompute || !p->recompute->chosen)
+		return make_one(in, p, plan, err);
+	q.recompute = NULL;
+	if (dlb_problem_init(&q, err))
+		return -1;
+	bool plain = make_one(in, &q, plan, err) == 0;
+	bool again = make_one(in, p, &other, plain ? NULL : err) == 0;
+	dlb_problem_release(&q);
+	if (plain && again && other.value_s < plan->value_s * (1 - 1e-6)) {
+		dlb_plan_release(plan);
+		plain = false;
+	} else if (plain && again) {
+		dlb_plan_release(&other);
+	}
+	if (!plain && again)
+		*plan = other;
+	plan->recompute = *p->recompute;
+	return plain || again ? 0 : -1;
 }
 
 /* Replicas that are asked for by number may well be slower than one node by itself. */

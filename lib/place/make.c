@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/bound.h"
+#include "place/fit.h"
 #include "place/make.h"
 #include "place/moves.h"
 #include "place/place.h"
@@ -168,80 +169,18 @@ out:
 	return rc;
 }
 
-/* Bytes that node d's memory has for the arena. */
-static double room_of(const struct dlb_problem *p, const struct dlb_program *g, int d)
-{
-	const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
-	return p->memory_bytes[d] - (double)np->scratch_bytes - (double)np->state_bytes;
-}
-
-/* least: with arenas at their lower bound. */
-static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool least)
-{
-	bool yes = true;
-	for (int d = 0; d < g->n_nodes; d++) {
-		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
-		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) <= room_of(p, g, d);
-	}
-	return yes;
-}
-
-/* [node] of all nodes; owned by the caller. */
-static double *arena_room(const struct dlb_problem *p, const struct dlb_program *g)
-{
-	double *room = dlb_xcalloc((size_t)g->n_nodes, sizeof *room);
-	for (int d = 0; d < g->n_nodes; d++)
-		room[d] = room_of(p, g, d);
-	return room;
-}
-
-/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is
- * done only if the plan does not fit otherwise, and stated peaks are upper bounds. */
-enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
-static bool is_large(const struct dlb_plan *plan)
-{
-	int64_t items = (int64_t)plan->n_ops * plan->micro_batches;
-	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
-}
-
-static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-		   struct dlb_program *program, struct dlb_error *err)
-{
-	double *room;
-	int rc;
-
-	plan->draft = draft;
-	plan->arena_room = NULL;
-	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
-		return -1;
-	if (!plan->draft || fits(p, program, false) || !fits(p, program, true))
-		return 0;
-	plan->arena_room = room = arena_room(p, program);
-	dlb_program_release(program);
-	rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
-	plan->arena_room = NULL;
-	free(room);
-	return rc;
-}
-
-static double order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)
-{
-	plan->in_flight = in_flight;
-	return dlb_plan_order(plan, p->cost, p->ranked_scale);
-}
-
 /* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
  * bubbles. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3])
 {
-	double s[3] = { order(p, plan, 0) };
+	double s[3] = { dlb_fit_order(p, plan, 0) };
 	int n = 1, most = plan->most_in_flight, M = p->micro_batches;
 	int more[2] = { 2 * most - 1 < M ? 2 * most - 1 : M, M };
 	limit[0] = 0;
 	for (int i = 0; i < 2 && dlb_schedule_fills(p->schedule); i++) {
 		if (more[i] <= most || (i && more[1] == more[0]))
 			continue;
-		double t = order(p, plan, more[i]);
+		double t = dlb_fit_order(p, plan, more[i]);
 		int k = n++;
 		for (; k > 0 && t < s[k - 1] * (1 - 1e-6); k--) {
 			s[k] = s[k - 1];
@@ -259,21 +198,22 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 			 struct dlb_program *program, struct dlb_error *err)
 {
 	for (;;) {
-		if (compile(p, plan, draft, program, err))
+		if (dlb_fit_compile(p, plan, draft, program, err))
 			return -1;
-		if (fits(p, program, false))
+		if (dlb_fit_in_memory(p, program, false))
 			return 1;
 		if (!dlb_schedule_can_update_first(plan))
 			return 0;
 		dlb_program_release(program);
 		plan->updates_first = true;
-		order(p, plan, plan->in_flight);
+		dlb_fit_order(p, plan, plan->in_flight);
 	}
 }
 
 /* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
- * memory; limits fall until one fits. If none fits, the plan has the lowest. */
-static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+ * memory, with the ops that run again as they are; limits fall until one fits. If none fits, the plan has the
+ * lowest. */
+static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 			     struct dlb_program *program, struct dlb_error *err)
 {
 	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
@@ -281,7 +221,7 @@ static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan,
 		int now = i < n ? limit[i] : less;
 		plan->updates_first = false;
 		if (i > 0 || n > 1)
-			order(p, plan, now);
+			dlb_fit_order(p, plan, now);
 		if (i == 0 || now == 0)
 			less = plan->most_in_flight;
 		const int done = compile_limit(p, plan, draft, program, err);
@@ -298,6 +238,63 @@ static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan,
 	}
 }
 
+/* The simulated step of a program that fits; INFINITY: it does not. */
+static double fitting_s(const struct dlb_problem *p, const struct dlb_program *program)
+{
+	struct dlb_timeline t;
+	double s;
+	if (!dlb_fit_in_memory(p, program, false) ||
+	    dlb_program_simulate(program, p->cost, &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
+				 NULL))
+		return INFINITY;
+	s = t.step_s;
+	dlb_timeline_release(&t, program->n_nodes);
+	return s;
+}
+
+/* Chooses ops that run again, with the schedule's own limit of micro-batches in flight; where that does not fit,
+ * with lower ones. -1 with err. */
+static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_error *err)
+{
+	int limit = 0, most = 0;
+	for (;;) {
+		plan->again = NULL;
+		plan->updates_first = false;
+		dlb_fit_order(p, plan, limit);
+		most = limit ? limit : plan->most_in_flight;
+		plan->updates_first = dlb_schedule_can_update_first(plan);
+		const int done = dlb_recompute_choose(p, plan, limit, draft, err);
+		if (done || most < 2 || !dlb_schedule_bounded(p->schedule))
+			return done < 0 ? -1 : 0;
+		limit = most > 4 ? most * 3 / 4 : most - 1;
+	}
+}
+
+/* The same with ops that run again where memory asks for that: takes the faster of the plan without any and of one
+ * with some. If neither fits, the plan has some. */
+static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+			     struct dlb_program *program, struct dlb_error *err)
+{
+	if (order_kept(p, plan, draft, program, err))
+		return -1;
+	if (!p->recompute || !p->recompute->chosen)
+		return 0;
+	const struct dlb_plan kept = *plan;
+	const double kept_s = fitting_s(p, program);
+	if (kept_s < INFINITY && !kept.in_flight && !kept.updates_first)
+		return 0;
+	dlb_program_release(program);
+	if (choose_again(p, plan, draft, err) || dlb_fit_compile(p, plan, draft, program, err))
+		return -1;
+	if (kept_s == INFINITY || fitting_s(p, program) < kept_s)
+		return 0;
+	dlb_program_release(program);
+	plan->again = kept.again;
+	plan->updates_first = kept.updates_first;
+	dlb_fit_order(p, plan, kept.in_flight);
+	return dlb_fit_compile(p, plan, draft, program, err);
+}
+
 /* Gives plan the order of p->ordered. False: that one is of another placement, schedule or batch. */
 static bool take_order(const struct dlb_problem *p, struct dlb_plan *plan)
 {
@@ -307,6 +304,10 @@ static bool take_order(const struct dlb_problem *p, struct dlb_plan *plan)
 	    from->n_ops != plan->n_ops || from->n_nodes != plan->n_nodes)
 		return false;
 	plan->in_flight = from->in_flight;
+	if (p->recompute && p->recompute->chosen && from->again) {
+		plan->again = dlb_arena_array(&plan->arena, (size_t)plan->n_ops + 1, sizeof *plan->again);
+		memcpy(plan->again, from->again, (size_t)plan->n_ops * sizeof *plan->again);
+	}
 	for (int d = 0; d < plan->n_nodes; d++) {
 		const size_t n = (size_t)from->node[d].n_order;
 		struct dlb_node_plan *np = &plan->node[d];
@@ -326,9 +327,9 @@ static double ranked_s(const struct dlb_problem *p, const int *placement, bool a
 	struct dlb_timeline t;
 	double value = INFINITY;
 	set_up(p, placement, &plan);
-	if (as_ordered ? take_order(p, &plan) && compile(p, &plan, true, &program, NULL) == 0 :
+	if (as_ordered ? take_order(p, &plan) && dlb_fit_compile(p, &plan, true, &program, NULL) == 0 :
 			 order_and_compile(p, &plan, true, &program, NULL) == 0) {
-		if (fits(p, &program, false) &&
+		if (dlb_fit_in_memory(p, &program, false) &&
 		    dlb_program_simulate(&program, p->cost,
 					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
 					 NULL) == 0) {
@@ -393,7 +394,7 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	struct dlb_program program;
 	double most = INFINITY;
 	set_up(p, placement, &plan);
-	order(p, &plan, 0);
+	dlb_fit_order(p, &plan, 0);
 	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
 	    order_and_compile(p, &plan, false, &program, NULL) == 0) {
 		most = 0;
@@ -493,12 +494,12 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	if (check_constraints(p, placement, err))
 		goto no_plan;
 	if (!as_ordered)
-		order(p, plan, 0);
+		dlb_fit_order(p, plan, 0);
 	else if (!take_order(p, plan))
 		goto no_plan;
 	if (dlb_plan_check(plan, p->cost, err) ||
-	    (as_ordered ? compile(p, plan, is_large(plan), &program, err) :
-			  order_and_compile(p, plan, is_large(plan), &program, err)))
+	    (as_ordered ? dlb_fit_compile(p, plan, dlb_fit_is_large(plan), &program, err) :
+			  order_and_compile(p, plan, dlb_fit_is_large(plan), &program, err)))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;

@@ -183,7 +183,8 @@ static void find_bytes(struct dlb_problem *p)
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||
-		    dlb_graph_view_of(g, t) >= 0 || (p->drop && p->drop[x->producer]))
+		    dlb_graph_view_of(g, t) >= 0 || (p->drop && p->drop[x->producer]) ||
+		    (p->recompute && p->recompute->chosen))
 			continue;
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			if (g->op[g->reader[r]].phase != DLB_FORWARD) {

@@ -13,4 +13,11 @@ void dlb_recompute_named(const struct dlb_problem *p, struct dlb_plan *plan);
 /* Adds to again[] the ops whose outputs nothing else keeps and that are read again, with views; removes those that
  * nothing needs. */
 void dlb_recompute_complete(const struct dlb_graph *g, struct dlb_plan *plan);
+
+/* ---- recompute_choose.c ---- */
+/* Sets plan->again and orders the plan, with in_flight micro-batches (0: the schedule's limit): for the least time
+ * with which it fits the nodes' memory. draft: less effort, for a search. 1: it fits; 0: it does not, with little
+ * memory; -1 with err. */
+int dlb_recompute_choose(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight, bool draft,
+			 struct dlb_error *err);
 #endif

@@ -9,6 +9,8 @@
  * available). */
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
+/* The place at the end of the chain of views and in-place outputs from `tensor`; -1: none. */
+int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int micro_batch);
 /* The same, or the place of the tensor that t is a view of, or of all micro-batches. */
 int dlb_program_place_of(const struct dlb_node_program *np, const struct dlb_graph *g, int t, int m);
 #endif

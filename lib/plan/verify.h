@@ -2,7 +2,7 @@
  * 0, or -1 with err naming the faulty instruction. */
 #ifndef DLB_PLAN_VERIFY_H
 #define DLB_PLAN_VERIFY_H
-#include "plan/program.h"
+#include "plan/program_verify.h"
 
 /* Storage per op of the graph, reused node by node: thousands of nodes may have a few ops each. */
 struct dlb_lifetimes *dlb_lifetimes_new(const struct dlb_graph *g);
@@ -14,6 +14,4 @@ int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *e
 int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err);
 
 int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what);
-/* The place at the end of the chain of views and in-place outputs from `tensor`; -1: none. */
-int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int micro_batch);
 #endif

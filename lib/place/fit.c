@@ -1,0 +1,66 @@
+/* Orders and compiles candidates. See fit.h. */
+#include <stdlib.h>
+#include "place/fit.h"
+#include "plan/replica.h"
+
+/* Bytes that node d's memory has for the arena. */
+double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, int d)
+{
+	const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
+	return p->memory_bytes[d] - (double)np->scratch_bytes - (double)np->state_bytes;
+}
+
+/* least: with arenas at their lower bound. */
+bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least)
+{
+	bool yes = true;
+	for (int d = 0; d < g->n_nodes; d++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
+		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) <= dlb_fit_room(p, g, d);
+	}
+	return yes;
+}
+
+/* [node] of all nodes; owned by the caller. */
+static double *arena_room(const struct dlb_problem *p, const struct dlb_program *g)
+{
+	double *room = dlb_xcalloc((size_t)g->n_nodes, sizeof *room);
+	for (int d = 0; d < g->n_nodes; d++)
+		room[d] = dlb_fit_room(p, g, d);
+	return room;
+}
+
+/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is
+ * done only if the plan does not fit otherwise, and stated peaks are upper bounds. */
+enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
+bool dlb_fit_is_large(const struct dlb_plan *plan)
+{
+	int64_t items = (int64_t)plan->n_ops * plan->micro_batches;
+	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
+}
+
+int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+		   struct dlb_program *program, struct dlb_error *err)
+{
+	double *room;
+	int rc;
+
+	plan->draft = draft;
+	plan->arena_room = NULL;
+	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
+		return -1;
+	if (!plan->draft || dlb_fit_in_memory(p, program, false) || !dlb_fit_in_memory(p, program, true))
+		return 0;
+	plan->arena_room = room = arena_room(p, program);
+	dlb_program_release(program);
+	rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+	plan->arena_room = NULL;
+	free(room);
+	return rc;
+}
+
+double dlb_fit_order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)
+{
+	plan->in_flight = in_flight;
+	return dlb_plan_order(plan, p->cost, p->ranked_scale);
+}

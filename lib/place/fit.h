@@ -1,0 +1,16 @@
+/* Orders, compiles and measures candidates against the nodes' memory; for make.c and recompute_choose.c. */
+#ifndef DLB_PLACE_FIT_H
+#define DLB_PLACE_FIT_H
+#include "place/place.h"
+
+/* Orders plan by its schedule with so many micro-batches in flight (0: the schedule's limit); returns seconds. */
+double dlb_fit_order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight);
+/* Compiles the ordered plan. draft: arenas are packed only as far as the nodes' memory needs it. -1 with err. */
+int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+		    struct dlb_program *program, struct dlb_error *err);
+/* Whether every node holds its part. least: with arenas at their lower bound. */
+bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least);
+/* Bytes that node d's memory has for the arena. */
+double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, int d);
+bool dlb_fit_is_large(const struct dlb_plan *plan);	/* packing arenas well would take too long */
+#endif
