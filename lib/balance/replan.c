@@ -275,6 +275,14 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 	return list;
 }
 
+static bool runs_any_again(const struct dlb_plan *plan)
+{
+	for (int i = 0; plan->again && i < plan->n_ops; i++)
+		if (plan->again[i])
+			return true;
+	return false;
+}
+
 /* Options that have nothing to do in this plan, a line each. */
 static void warn_unused(const struct replan_input *in, const struct dlb_problem *p,
 			const struct dlb_plan *plan)
@@ -300,6 +308,10 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 			  !dlb_schedule_fills(p->schedule),
 		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more "
 		  "of them" },
+		{ "recompute", plan->recompute.chosen && !runs_any_again(plan),
+		  "the fastest plan fits without; no op runs again" },
+		{ "recompute", plan->recompute.n && !runs_any_again(plan),
+		  "what it names sums statistics over the replicas, or no backward op on its node needs it" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
 		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP,
 		  "this objective simulates no step, so there is no time-line" },

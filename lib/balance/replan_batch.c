@@ -128,6 +128,19 @@ static int64_t batch_that_fits(struct replan_input *in, const struct dlb_problem
 	return most;
 }
 
+/* Whether a plan with ops that run again fits. */
+static bool fits_with_recompute(struct replan_input *in, const struct dlb_problem *p)
+{
+	static const struct dlb_recompute chosen = { .chosen = true };
+	struct dlb_problem q = *p;
+	struct dlb_error ignored = { .what = "" };
+	double value_s;
+
+	q.recompute = &chosen;
+	return (!p->recompute || (!p->recompute->chosen && !p->recompute->n)) &&
+	       plan_with(in, &q, p->batch, p->micro_batches, &value_s, &ignored) == 0;
+}
+
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
 	static const char cure[] = "try more micro-batches or nodes";
@@ -140,12 +153,15 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 		return;
 	M = micro_batches_that_fit(in, p);
 	batch = p->batch > 1 ? batch_that_fits(in, p) : 0;
-	if (!M && !batch)
+	const bool again = fits_with_recompute(in, p);
+	if (!M && !batch && !again)
 		return;
 	if (M)
 		snprintf(more, sizeof more, "--micro-batches %d", M);
 	if (batch)
 		snprintf(less, sizeof less, "--batch %lld", (long long)batch);
-	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s would fit", more, M && batch ? " or " : "",
-		 less);
+	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s", more, M && batch ? " or " : "", less,
+		 !again	      ? " would fit" :
+		 M || batch ? " would fit, and so would --recompute auto" :
+			      "--recompute auto would fit");
 }

@@ -484,6 +484,22 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	return 0;
 }
 
+/* With ops chosen to run again, the error says what memory they would fit in. */
+static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, struct dlb_error *err)
+{
+	char more[120] = "";
+	size_t n = 0;
+	if (!p->recompute || !p->recompute->chosen || dlb_error_status(err) != 1)
+		return -1;
+	for (int d = 0; d < g->n_nodes && n < sizeof more - 40; d++) {
+		double lack = (double)dlb_program_of(g, d)->node[d].arena_bytes - dlb_fit_room(p, g, d);
+		if (lack > 0)
+			n += (size_t)snprintf(more + n, sizeof more - n, "%s%.4g MB more on node %d", n ? ", " : "",
+					      ceil(lack / 100) / 1e4, d);
+	}
+	return n ? dlb_hint(err, "with ops that run again it fits with %s; try more micro-batches or nodes", more) : -1;
+}
+
 /* In the order of p->ordered or of the schedule. */
 static int make_plan(const struct dlb_problem *p, const int *placement, bool as_ordered,
 		     struct dlb_plan *plan, double *ranked, struct dlb_error *err)
@@ -501,7 +517,11 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	    (as_ordered ? dlb_fit_compile(p, plan, dlb_fit_is_large(plan), &program, err) :
 			  order_and_compile(p, plan, dlb_fit_is_large(plan), &program, err)))
 		goto no_plan;
-	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
+	if (dlb_program_verify(&program, p->cost, err)) {
+		say_lack(p, &program, err);
+		goto out;
+	}
+	if (simulate(p, &program, plan, ranked, err))
 		goto out;
 	if (ranked)
 		*ranked += dlb_place_migration_share_s(p, placement);

@@ -88,13 +88,16 @@ static void drop_program(struct choice *c)
 	memset(&c->program, 0, sizeof c->program);
 }
 
-static bool fits(const struct choice *c)
+/* The most bytes that a node lacks; none: 0. */
+static double most_lacking(const struct choice *c)
 {
+	double most = 0;
 	for (int d = 0; d < c->plan->n_nodes; d++)
-		if (c->lack[d] > 0)
-			return false;
-	return true;
+		most = fmax(most, c->lack[d]);
+	return most;
 }
+
+static bool fits(const struct choice *c) { return most_lacking(c) <= 0; }
 
 /* ---- chains ---- */
 
@@ -642,12 +645,12 @@ static int choose(struct choice *c)
 	if (found && give_back(c))
 		return -1;
 	bool *segments = dlb_arena_array(&c->arena, (size_t)plan->n_ops + 1, sizeof *segments);
-	const double s = value_s(c);
+	const double lack = most_lacking(c), s = value_s(c);
 	memcpy(segments, plan->again, size);
 	const int peaks = choose_by_peaks(c);
 	if (peaks < 0 || (peaks && !c->draft && give_back(c)))
 		return -1;
-	if (!peaks ? found : value_s(c) >= s)
+	if (!peaks ? found || most_lacking(c) > lack : value_s(c) >= s)
 		memcpy(plan->again, segments, size);
 	return found || peaks;
 }

@@ -44,7 +44,7 @@ CHOICES = {
     ("dlb-costmodel", "quiet"): [], ("dlb-place", "quiet"): [], ("dlb-run", "quiet"): [], ("dlb-view", "quiet"): [],
     ("dlb-rebalance", "quiet"): [], ("dlb-convert", "quiet"): [],
     ("dlb-place", "chunks"): [], ("dlb-place", "seed"): [], ("dlb-place", "optimizer"): [], ("dlb-place", "clip-norm"): [],
-    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
+    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "recompute"): ["none", "auto"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
     ("dlb-place", "affinity"): [], ("dlb-place", "from"): [], ("dlb-place", "sync-every"): [],
     ("dlb-place", "replicas"): ["auto"], ("dlb-place", "batch"): ["auto"], ("dlb-place", "param-server"): ["none"], ("dlb-place", "gossip"): [],
     ("dlb-place", "split"): ["even", "power"],
@@ -456,6 +456,12 @@ def place():
     refuses(tool, "--staleness stash", two, "async")
     shows(tool, "--in-place off", "dlb-place -q -a even -m 4 {} $D/cost2.json", ".plan.nodes[].peak_bytes, .plan.value_s")
     shows(tool, "--in-place on", "dlb-place -q -a even -m 4 {} $D/cost2.json", ".plan.nodes[].peak_bytes, .plan.value_s", without="--in-place off")
+    again = "dlb-costmodel -q -c cpu:1@90K $D/cnn.json | dlb-place -q {}"
+    shows(tool, "--recompute '*/Conv'", "dlb-place -q -a even -m 4 {} $D/cost2.json", ".plan.nodes[].peak_bytes, .plan.value_s")
+    shows(tool, "--recompute auto", again, ".plan.recompute.ops", without="-m 8")
+    shows(tool, "--recompute none", "dlb-place -q --recompute '*/Conv' $D/cost2.json | dlb-place -q {}", ".plan.recompute")
+    unused(tool, "--recompute auto", "dlb-place {} $D/cost2.json", "fits without")
+    refuses(tool, "--recompute loss", "dlb-place --schedule async -m 2 {} $D/cost2.json", "asynchronous")
     shows(tool, "--seed 5", "dlb-place -q -a random {} $D/cost2.json", ".plan.placement")
     unused(tool, "--seed 5", "dlb-place -a greedy {} $D/cost2.json", "greedy")
     shows(tool, "--optimizer adam", two, ".plan.nodes[].peak_bytes")
