@@ -60,6 +60,8 @@ int main(int argc, char **argv)
 		  "none, auto, or GLOB: forward ops whose outputs are dropped and computed again (default none); "
 		  "a GLOB is repeatable",
 		  NULL, 0, 0 },
+		{ 0, "front", DLB_OPT_FLAG, &o.front, NULL,
+		  "also plan for less and less memory; dlb-view shows step time against memory", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)",
 		  &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME",

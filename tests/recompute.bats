@@ -181,3 +181,23 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 		one_line dlb-view /plan/recompute
 	done
 }
+
+# bats test_tags=slow
+@test "--front: less memory, slower steps, each as dlb-place plans it under that limit" {
+	dlb-profile -q --analytic -b 64 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:1 >"$tmp/cost.json"
+	dlb-place -q -m 4 --front "$tmp/cost.json" >"$tmp/front.json"
+	jq -e '.plan.front | length > 2 and ([.[].bytes] | . == (sort | reverse | unique_by(-.))) and ([.[].value_s] | . == sort) and
+		.[0].again == 0 and .[-1].again > 0' "$tmp/front.json"
+	# the plan is that without the option
+	cmp <(jq -S 'del(.plan.front, .provenance)' "$tmp/front.json") <(dlb-place -q -m 4 "$tmp/cost.json" | jq -S 'del(.provenance)')
+	least=$(jq '.plan.front[-1]' "$tmp/front.json")
+	jq --argjson x "$least" '.cluster.nodes[0].memory_bytes = $x.bytes | .cluster' "$tmp/cost.json" >"$tmp/small.json"
+	dlb-costmodel -q -c "$tmp/small.json" "$tmp/cost.json" | dlb-place -q -m 4 --recompute auto |
+		jq -e --argjson x "$least" '.plan | .nodes[0].peak_bytes <= $x.bytes and (.value_s / $x.value_s | . > .98 and . < 1.02)'
+	dlb-view "$tmp/front.json" | grep -A3 'memory, fullest node'
+	dlb-view -f front "$tmp/front.json" >"$tmp/front.svg"
+	[ "$(grep -c '<circle' "$tmp/front.svg")" = "$(jq '.plan.front | length' "$tmp/front.json")" ]
+	dlb-place -q "$tmp/cost.json" >"$tmp/none.json"
+	run -2 --separate-stderr dlb-view -f front "$tmp/none.json"
+	one_line dlb-view '--front'
+}

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_batch.h"
+#include "balance/replan_front.h"
 #include "optim/optim.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -336,6 +337,7 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	struct dlb_plan plan = { .n_ops = 0 };
 	struct dlb_trial *trial = NULL;
 	struct dlb_batch_search batches = { .n_trials = 0 };
+	struct dlb_front front = { .n = 0 };
 	int rc = -1, n_trials = 0;
 	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
 		goto out;
@@ -346,6 +348,10 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 			dlb_replan_suggest(in, &p, err);
 		goto out;
 	}
+	if (o->front && dlb_replan_front(in, &p, &front, err))
+		goto out;
+	if (o->front && front.least_bytes > 0)
+		dlb_cli_say(o->cli, "front: no plan for %.6g MB a node", front.least_bytes / 1e6);
 	compare_with_one(o, &p, &plan);
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	if (compress(&p, &plan, err))
@@ -361,6 +367,8 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	json_t *section = dlb_plan_write(&plan);
 	if (n_trials)
 		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
+	if (front.n)
+		json_object_set_new(section, "front", dlb_replan_write_front(&front));
 	if (batches.n_trials)
 		json_object_set_new(section, "batches_tried", dlb_replan_write_batches(&batches));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));

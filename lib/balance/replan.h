@@ -18,7 +18,7 @@ struct dlb_replan {
 	double clip_norm; bool clip_given;
 	const char *batch;				/* samples per step, or auto */
 	int64_t micro_batches, chunks, seed;
-	bool micro_batches_given, seed_given, no_timeline;
+	bool micro_batches_given, seed_given, no_timeline, front;
 	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
 	const int *placement; const char *winner;
 	struct dlb_strlist recompute;			/* none, auto, or patterns of names */

@@ -602,7 +602,7 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 /* clang-format off */
 static const char *const plan_members[] = {
 	"inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks",
-	"schedules_tried", "batches_tried", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
+	"schedules_tried", "batches_tried", "front", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
 	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "recompute",
 	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",

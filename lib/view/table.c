@@ -221,6 +221,22 @@ static void memories_table(const struct dlb_plan *p, FILE *f)
 		}
 }
 
+static void front_table(const struct dlb_view *v, FILE *f)
+{
+	const json_t *front = json_object_get(dlb_doc_section(v->doc, "plan"), "front"), *point;
+	char a[32], b[32];
+	size_t i;
+
+	if (!json_array_size(front))
+		return;
+	fprintf(f, "  %-22s %12s %10s\n", "memory, fullest node", "step", "ops again");
+	json_array_foreach(front, i, point)
+		fprintf(f, "  %-22s %12s %10d\n",
+			dlb_view_bytes(json_number_value(json_object_get(point, "bytes")), a, sizeof a),
+			dlb_view_seconds(json_number_value(json_object_get(point, "value_s")), b, sizeof b),
+			(int)json_integer_value(json_object_get(point, "again")));
+}
+
 static void plan_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_plan *p = &v->plan;
@@ -241,6 +257,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	if (p->n_replicas > 1)
 		replicas_table(p, f);
 	advice_table(p, f);
+	front_table(v, f);
 	struct dlb_program g;
 	/* a plan of another tool may have no program */
 	bool memory = !dlb_view_program(v, &g, NULL);

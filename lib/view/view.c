@@ -17,6 +17,7 @@ int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_front(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
@@ -25,6 +26,7 @@ const struct dlb_view_format dlb_view_formats[] = {
 	{ "svg", "time-lines, waits and losses as a picture", dlb_view_svg },
 	{ "trace", "Chrome trace events, for Perfetto", dlb_view_trace },
 	{ "memory", "the memory plan of each node as a picture", dlb_view_memory },
+	{ "front", "step time against memory (dlb-place --front) as a picture", dlb_view_front },
 	{ "dot", "the graph coloured by node, for Graphviz", dlb_view_dot },
 	{ "html", "all of it as one page, for a browser", dlb_view_html },
 	{ NULL, NULL, NULL },

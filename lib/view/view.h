@@ -5,6 +5,7 @@
  *           bars of busy and waiting time; the loss curve
  *   trace   Chrome trace events (opens in Perfetto): one process predicted, one measured, a thread per node
  *   memory  the memory plan: place and lifetime of each tensor, and the total alive, as a drawing
+ *   front   step time against memory, as a drawing
  *   dot     the graph for Graphviz, coloured by node
  *   html    all of these as one self-contained page: html.c, its data page_*.c, its script and style in page/
  *

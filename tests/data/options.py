@@ -437,6 +437,7 @@ def place():
     shows(tool, "--time 0.2", "dlb-place -q -m 4 {} $D/cost.json", ".plan.effort")
     unused(tool, "--time 0.2", "dlb-place -a greedy {} $D/cost.json", "greedy")
     shows(tool, "--batch 12", "dlb-place -q {} $D/cost2.json", ".plan.batch, .plan.value_s")
+    shows(tool, "--front", "dlb-place -q {} $D/cost2.json", ".plan.front")
     shows(tool, "--batch auto", "dlb-place -q {} $D/cost2.json", ".plan.batches_tried")
     refuses(tool, "--batch none", "dlb-place {} $D/cost2.json", "wants a number")
     refuses(tool, "--batch auto", "dlb-place {} $D/net-doc.json", "compares simulated steps")
