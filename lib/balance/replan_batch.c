@@ -20,6 +20,7 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	int rc, n_trials = 0;
 
 	q.batch = batch;
+	q.quick = true;
 	q.micro_batches = micro_batches;
 	q.tried = NULL;
 	q.said = NULL;

@@ -32,6 +32,7 @@ struct dlb_problem {
 	enum dlb_objective objective;
 	/* ops that run again (recompute.h), as asked for; NULL: none. Borrowed */
 	const struct dlb_recompute *recompute;
+	bool quick;				/* with less effort: a plan to compare */
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
 	/* order in which greedy takes ready ops; [op], the greatest first */
@@ -68,6 +69,7 @@ struct dlb_problem {
 	double *stated_scale, *ranked_scale;
 	bool *free_node;				/* [node] has a kernel for at least one group */
 	const bool *drop;				/* [op] named by `recompute`; NULL: none */
+	struct dlb_recompute_memo *memo;		/* of what was chosen; NULL: nothing is */
 	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be
 	 * NULL. */
 	void (*tried)(void *arg, const char *name, double ranked_s, double value_s,

@@ -210,6 +210,7 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	double sum = 0;
 	memset(&p->arena, 0, sizeof p->arena);		/* a copy's is the other problem's */
 	p->drop = NULL;
+	p->memo = NULL;
 	p->n_groups = 0;
 	if (p->objective == DLB_STEP && p->cluster->link_model == DLB_LINKS_PORT) {
 		dlb_fail(err, "/cluster/link_model", "a step is not simulated under the port model");
@@ -266,6 +267,8 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 
 void dlb_problem_release(struct dlb_problem *p)
 {
+	dlb_recompute_forget(p->memo);
+	p->memo = NULL;
 	dlb_arena_release(&p->arena);
 }
 

@@ -109,6 +109,7 @@ int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err)
 		if (find_named(p, p->replicas ? p->replicas : &shared, drop, x->pattern[i], err))
 			return -1;
 	p->drop = x->n ? drop : NULL;
+	p->memo = x->chosen ? dlb_arena_alloc(&p->arena, sizeof *p->memo) : NULL;
 	return 0;
 }
 

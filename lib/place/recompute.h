@@ -15,6 +15,14 @@ void dlb_recompute_named(const struct dlb_problem *p, struct dlb_plan *plan);
 void dlb_recompute_complete(const struct dlb_graph *g, struct dlb_plan *plan);
 
 /* ---- recompute_choose.c ---- */
+/* Choices made for a problem and its copies: placers often come to the same placement. */
+struct dlb_recompute_memo {
+	struct dlb_arena arena;
+	/* key: of the placement, the nodes' memory and the schedule */
+	struct dlb_recompute_choice { uint64_t key; int rc; bool draft, *again; } *choice;
+	int n;
+};
+void dlb_recompute_forget(struct dlb_recompute_memo *memo);
 /* Sets plan->again and orders the plan, with in_flight micro-batches (0: the schedule's limit): for the least time
  * with which it fits the nodes' memory. draft: less effort, for a search. 1: it fits; 0: it does not, with little
  * memory; -1 with err. */

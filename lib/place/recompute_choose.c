@@ -28,6 +28,7 @@
 #include "plan/replica.h"
 #include "plan/tensors.h"
 #include "plan/timeline.h"
+#include "util/hash.h"
 
 enum { MOST_IN_SEGMENT = 96, MOST_STATES = 64, BISECTIONS = 12, MOST_DROPS = 400, MOST_GIVEN_BACK = 64 };
 
@@ -590,7 +591,8 @@ static int give_back(struct choice *c)
 		if (plan->again[i] && !dlb_graph_is_view(c->p->graph, i))
 			list[n++] = (struct slow_op){ dlb_cost_op_s(c->p->cost, i, plan->placement[i], 1), i };
 	qsort(list, (size_t)n, sizeof *list, by_seconds);
-	for (int k = 0; k < n && k < MOST_GIVEN_BACK && rc == 0; k++) {
+	const int most = plan->n_ops < 500 ? MOST_GIVEN_BACK : MOST_GIVEN_BACK / 3;
+	for (int k = 0; k < n && k < most && rc == 0; k++) {
 		if (!plan->again[list[k].op])
 			continue;
 		memcpy(was, plan->again, size);
@@ -655,13 +657,57 @@ static int choose(struct choice *c)
 	return found || peaks;
 }
 
+static uint64_t key_of(const struct dlb_problem *p, const struct dlb_plan *plan, int in_flight)
+{
+	const int32_t number[] = { in_flight, plan->updates_first, plan->micro_batches };
+	uint64_t h = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, plan->hash), plan->schedule);
+	h = dlb_hash_bytes(h, number, sizeof number);
+	h = dlb_hash_bytes(h, &plan->batch, sizeof plan->batch);
+	h = dlb_hash_bytes(h, p->ranked_scale, (size_t)plan->n_nodes * sizeof *p->ranked_scale);
+	return dlb_hash_bytes(h, p->memory_bytes, (size_t)plan->n_nodes * sizeof *p->memory_bytes);
+}
+
+/* Looks a choice up; NULL: none was made, or only with less effort. */
+static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo *memo, uint64_t key, bool draft)
+{
+	for (int i = 0; memo && i < memo->n; i++)
+		if (memo->choice[i].key == key && (draft || !memo->choice[i].draft))
+			return &memo->choice[i];
+	return NULL;
+}
+
+static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc, const struct dlb_plan *plan)
+{
+	enum { MOST = 64 };
+	if (!memo || memo->n == MOST || rc < 0)
+		return;
+	if (!memo->choice)
+		memo->choice = dlb_arena_array(&memo->arena, MOST, sizeof *memo->choice);
+	bool *again = dlb_arena_array(&memo->arena, (size_t)plan->n_ops + 1, sizeof *again);
+	memcpy(again, plan->again, (size_t)plan->n_ops * sizeof *again);
+	memo->choice[memo->n++] = (struct dlb_recompute_choice){ key, rc, draft, again };
+}
+
+void dlb_recompute_forget(struct dlb_recompute_memo *memo)
+{
+	if (memo)
+		dlb_arena_release(&memo->arena);
+}
+
 int dlb_recompute_choose(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight, bool draft,
 			 struct dlb_error *err)
 {
+	draft |= p->quick;
+	const uint64_t key = key_of(p, plan, in_flight);
+	const struct dlb_recompute_choice *known = recall(p->memo, key, draft);
 	struct choice c = { .p = p, .plan = plan, .draft = draft, .in_flight = in_flight, .err = err };
 	plan->again = dlb_arena_array(&plan->arena, (size_t)plan->n_ops + 1, sizeof *plan->again);
 	c.lack = dlb_arena_array(&c.arena, (size_t)plan->n_nodes + 1, sizeof *c.lack);
-	const int rc = choose(&c);
+	if (known)
+		memcpy(plan->again, known->again, (size_t)plan->n_ops * sizeof *plan->again);
+	const int rc = known ? known->rc : choose(&c);
+	if (!known)
+		remember(p->memo, key, draft, rc, plan);
 	dlb_arena_release(&c.arena);
 	if (rc >= 0)
 		dlb_fit_order(p, plan, in_flight);
