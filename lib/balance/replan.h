@@ -21,7 +21,7 @@ struct dlb_replan {
 	bool micro_batches_given, seed_given, no_timeline, front;
 	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
 	const int *placement; const char *winner;
-	struct dlb_strlist recompute;			/* none, auto, or patterns of names */
+	struct dlb_strlist recompute; /* none, auto, or patterns of names */
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
 };

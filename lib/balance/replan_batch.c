@@ -161,8 +161,9 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 		snprintf(more, sizeof more, "--micro-batches %d", M);
 	if (batch)
 		snprintf(less, sizeof less, "--batch %lld", (long long)batch);
-	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s", more, M && batch ? " or " : "", less,
-		 !again	      ? " would fit" :
+	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s", more, M && batch ? " or " : "",
+		 less,
+		 !again     ? " would fit" :
 		 M || batch ? " would fit, and so would --recompute auto" :
 			      "--recompute auto would fit");
 }

@@ -9,7 +9,7 @@ struct replan_input {
 	struct dlb_cost cost;
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one that is there */
-	struct dlb_recompute recompute;			/* asked for */
+	struct dlb_recompute recompute; /* asked for */
 	/* stale: made from other sections, only its options hold */
 	bool has_balance, has_plan, stale;
 	int optimizer, inverse_every; bool clip; double clip_norm;

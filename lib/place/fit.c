@@ -40,7 +40,7 @@ bool dlb_fit_is_large(const struct dlb_plan *plan)
 }
 
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-		   struct dlb_program *program, struct dlb_error *err)
+		    struct dlb_program *program, struct dlb_error *err)
 {
 	double *room;
 	int rc;

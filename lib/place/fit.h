@@ -12,5 +12,5 @@ int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool dra
 bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least);
 /* Bytes that node d's memory has for the arena. */
 double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, int d);
-bool dlb_fit_is_large(const struct dlb_plan *plan);	/* packing arenas well would take too long */
+bool dlb_fit_is_large(const struct dlb_plan *plan); /* packing arenas well would take too long */
 #endif

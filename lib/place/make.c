@@ -214,7 +214,7 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
  * memory, with the ops that run again as they are; limits fall until one fits. If none fits, the plan has the
  * lowest. */
 static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-			     struct dlb_program *program, struct dlb_error *err)
+		      struct dlb_program *program, struct dlb_error *err)
 {
 	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
 	for (int i = 0;; i++) {
@@ -244,8 +244,8 @@ static double fitting_s(const struct dlb_problem *p, const struct dlb_program *p
 	struct dlb_timeline t;
 	double s;
 	if (!dlb_fit_in_memory(p, program, false) ||
-	    dlb_program_simulate(program, p->cost, &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
-				 NULL))
+	    dlb_program_simulate(program, p->cost,
+				 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t, NULL))
 		return INFINITY;
 	s = t.step_s;
 	dlb_timeline_release(&t, program->n_nodes);
@@ -494,10 +494,12 @@ static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, st
 	for (int d = 0; d < g->n_nodes && n < sizeof more - 40; d++) {
 		double lack = (double)dlb_program_of(g, d)->node[d].arena_bytes - dlb_fit_room(p, g, d);
 		if (lack > 0)
-			n += (size_t)snprintf(more + n, sizeof more - n, "%s%.4g MB more on node %d", n ? ", " : "",
-					      ceil(lack / 100) / 1e4, d);
+			n += (size_t)snprintf(more + n, sizeof more - n, "%s%.4g MB more on node %d",
+					      n ? ", " : "", ceil(lack / 100) / 1e4, d);
 	}
-	return n ? dlb_hint(err, "with ops that run again it fits with %s; try more micro-batches or nodes", more) : -1;
+	return n ? dlb_hint(err, "with ops that run again it fits with %s; try more micro-batches or nodes",
+			    more) :
+		   -1;
 }
 
 /* In the order of p->ordered or of the schedule. */

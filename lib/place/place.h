@@ -63,7 +63,7 @@ struct dlb_problem {
 	/* [group][class]: all M micro-batches, kappa / weight; INFINITY: cannot */
 	double *time_s;
 	double *state_bytes;				/* [group]: weights, optimizer states, ... */
-	double *activation_bytes;			/* [group]: of one micro-batch, certainly kept till backward */
+	double *activation_bytes;			/* [group]: of one micro-batch, kept till backward */
 	double *memory_bytes;				/* [node] limit, INFINITY: none */
 	/* [node] kappa; kappa / weight: factors of compute times */
 	double *stated_scale, *ranked_scale;

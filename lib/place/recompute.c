@@ -25,7 +25,8 @@ static bool has_backward_use(const struct dlb_graph *g, int op)
 		for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
 			int to = g->reader[r];
 			if (g->op[to].phase == DLB_BACKWARD ||
-			    (g->op[to].phase == DLB_FORWARD && dlb_graph_is_view(g, to) && has_backward_use(g, to)))
+			    (g->op[to].phase == DLB_FORWARD && dlb_graph_is_view(g, to) &&
+			     has_backward_use(g, to)))
 				return true;
 		}
 	}
@@ -45,10 +46,12 @@ static int refuse_pattern(const struct dlb_problem *p, const char *pattern, cons
 {
 	const struct dlb_graph *g = p->graph;
 	if (kept)
-		return dlb_fail(err, NULL, "--recompute '%s': without effect: an op that it names %s", pattern, kept);
+		return dlb_fail(err, NULL, "--recompute '%s': without effect: an op that it names %s",
+				pattern, kept);
 	if (n)
 		return dlb_fail(err, NULL,
-				"--recompute '%s': without effect: no op of the backward phase reads an output of the "
+				"--recompute '%s': without effect: no op of the backward phase reads an "
+				"output of the "
 				"%d op%s that it names",
 				pattern, n, n > 1 ? "s" : "");
 	dlb_fail(err, NULL, "--recompute: no op or tensor of the forward phase matches '%s'", pattern);
@@ -94,7 +97,8 @@ int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err)
 	if (!x || (!x->chosen && !x->n))
 		return 0;
 	if (p->objective != DLB_STEP)
-		return dlb_fail(err, NULL, "--recompute: objective %s keeps no activations for a backward phase",
+		return dlb_fail(err, NULL,
+				"--recompute: objective %s keeps no activations for a backward phase",
 				dlb_objectives[p->objective]);
 	if (p->schedule->async) {
 		dlb_fail(err, NULL, "--recompute: no op runs again under an asynchronous schedule");
@@ -136,16 +140,15 @@ void dlb_recompute_complete(const struct dlb_graph *g, struct dlb_plan *plan)
 	bool *again = plan->again;
 	for (int i = g->n_ops - 1; i >= 0; i--) {
 		for (int k = 0; again[i] && k < g->op[i].n_in; k++) {
-			int t = g->op[i].in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ?
-							       -1 :
-							       g->tensor[t].producer;
+			int t = g->op[i].in[k],
+			    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 			if (from < 0 || again[from] || plan->placement[from] != plan->placement[i] ||
 			    dlb_plan_keeps_op(plan, g, from))
 				continue;
 			again[from] = dlb_graph_is_view(g, from) || !is_kept(g, plan, t);
 		}
 	}
-	for (int i = 0; i < g->n_ops; i++) {		/* a view lies where its source does */
+	for (int i = 0; i < g->n_ops; i++) { /* a view lies where its source does */
 		int from = dlb_graph_is_view(g, i) ? g->tensor[g->op[i].in[0]].producer : -1;
 		if (from >= 0 && again[from] && g->op[i].phase == DLB_FORWARD &&
 		    plan->placement[from] == plan->placement[i])

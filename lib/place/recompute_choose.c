@@ -34,17 +34,28 @@ enum { MOST_IN_SEGMENT = 96, MOST_STATES = 64, BISECTIONS = 12, MOST_DROPS = 400
 
 /* A forward op of the node, not a view. Bytes and seconds are of one micro-batch. last: the last member that reads
  * it; n - 1 at most, -1: none. */
-struct member { int op, last; bool may; double saved, made, s, transient; int *in, n_in; };
-struct segment { double s, kept, again, transient; };
-struct chain_state { double kept, s; int from, before; };		/* before: state at `from` */
+struct member {
+	int op, last;
+	bool may;
+	double saved, made, s, transient;
+	int *in, n_in;
+};
+struct segment {
+	double s, kept, again, transient;
+};
+struct chain_state {
+	double kept, s;
+	int from, before;
+}; /* before: state at `from` */
 struct chain {
 	int node, n, in_flight;
 	struct member *m;
-	struct segment *segment;			/* [from * (MOST_IN_SEGMENT + 1) + length] */
-	struct chain_state **state; int *n_states;	/* [end] */
+	struct segment *segment; /* [from * (MOST_IN_SEGMENT + 1) + length] */
+	struct chain_state **state;
+	int *n_states; /* [end] */
 	/* of the model's limit: with the greatest known to fit and the least known not to; NAN: none yet */
 	double limit, good, bad;
-	bool *best;					/* [op] that run again at `good` */
+	bool *best; /* [op] that run again at `good` */
 };
 struct choice {
 	const struct dlb_problem *p;
@@ -52,7 +63,7 @@ struct choice {
 	bool draft;
 	struct dlb_program program;
 	struct dlb_arena arena;
-	double *lack;					/* [node of replica 0] bytes that its parts lack; < 0: has room */
+	double *lack; /* [node of replica 0] bytes that its parts lack; < 0: has room */
 	int in_flight;
 	struct dlb_error *err;
 };
@@ -103,8 +114,8 @@ static bool fits(const struct choice *c) { return most_lacking(c) <= 0; }
 /* ---- chains ---- */
 
 /* Follows tensor t and its views on the node: bytes that backward ops read there, the last member that reads. */
-static void look_at(const struct dlb_plan *plan, const struct dlb_graph *g, int t, int node, const int *member_of,
-		    bool *saved, int *last)
+static void look_at(const struct dlb_plan *plan, const struct dlb_graph *g, int t, int node,
+		    const int *member_of, bool *saved, int *last)
 {
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 		int to = g->reader[r];
@@ -162,7 +173,8 @@ static void fill_member(struct choice *c, struct member *m, int node, const int 
 	m->transient = transient_of(g, m->op, n);
 	m->in = dlb_arena_array(&c->arena, (size_t)o->n_in + 1, sizeof *m->in);
 	for (int k = 0; k < o->n_in; k++) {
-		int t = o->in[k], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+		int t = o->in[k],
+		    from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 		while (from >= 0 && dlb_graph_is_view(g, from) && c->plan->placement[from] == node)
 			from = g->tensor[g->op[from].in[0]].producer;
 		if (from >= 0 && c->plan->placement[from] == node)
@@ -213,7 +225,7 @@ static struct segment segment_of(const struct chain *l, int from, int to, char *
 		x.again += m->made;
 		for (int k = 0; k < m->n_in; k++) {
 			int b = m->in[k];
-			if (b < from && !(read[b] & EXTENDED)) {		/* kept for longer */
+			if (b < from && !(read[b] & EXTENDED)) { /* kept for longer */
 				x.kept += l->m[b].made - l->m[b].saved;
 				read[b] |= EXTENDED;
 			}
@@ -236,7 +248,8 @@ static void chain_init(struct choice *c, struct chain *l, int node)
 	l->best = dlb_arena_array(&c->arena, (size_t)g->n_ops + 1, sizeof *l->best);
 	for (int i = 0; i < g->n_ops; i++) {
 		member_of[i] = -1;
-		if (c->plan->placement[i] == node && g->op[i].phase == DLB_FORWARD && !dlb_graph_is_view(g, i)) {
+		if (c->plan->placement[i] == node && g->op[i].phase == DLB_FORWARD &&
+		    !dlb_graph_is_view(g, i)) {
 			member_of[i] = l->n;
 			l->m[l->n++].op = i;
 		}
@@ -249,7 +262,8 @@ static void chain_init(struct choice *c, struct chain *l, int node)
 	l->in_flight = most_in_flight(c->plan, g, node);
 	l->bad = l->in_flight * plain + transient;
 	l->limit = l->bad - c->lack[node];
-	l->segment = dlb_arena_array(&c->arena, (size_t)(l->n + 1) * (MOST_IN_SEGMENT + 1), sizeof *l->segment);
+	l->segment = dlb_arena_array(&c->arena, (size_t)(l->n + 1) * (MOST_IN_SEGMENT + 1),
+				     sizeof *l->segment);
 	char *read = dlb_xcalloc((size_t)l->n + 1, 1);
 	for (int i = 0; i < l->n; i++)
 		for (int j = i + 1; j <= l->n && j - i <= MOST_IN_SEGMENT; j++)
@@ -302,7 +316,7 @@ static double solve(struct chain *l, double limit, double others, double most, b
 		for (int i = j - 1; i >= 0 && j - i <= MOST_IN_SEGMENT; i--) {
 			const struct segment *x = &l->segment[i * (MOST_IN_SEGMENT + 1) + j - i];
 			if (j - i > 1 && !(x->s > 0) && !(x->again > 0))
-				continue;			/* the same as segments of one op */
+				continue; /* the same as segments of one op */
 			for (int k = 0; k < l->n_states[i]; k++) {
 				const struct chain_state *s = &l->state[i][k];
 				double kept = s->kept + x->kept;
@@ -313,7 +327,7 @@ static double solve(struct chain *l, double limit, double others, double most, b
 		l->n_states[j] = keep_best(list, n, l->state[j]);
 	}
 	free(list);
-	int at = l->n_states[l->n] - 1;				/* the most bytes, the least seconds */
+	int at = l->n_states[l->n] - 1; /* the most bytes, the least seconds */
 	if (at < 0)
 		return INFINITY;
 	double s = l->state[l->n][at].s;
@@ -355,7 +369,7 @@ static bool move_limit(const struct choice *c, struct chain *l, bool solved, dou
 		if (solved) {
 			l->good = l->limit;
 			memcpy(l->best, c->plan->again, (size_t)c->plan->n_ops * sizeof *l->best);
-		} else if (isnan(l->good)) {			/* the least of the model is above */
+		} else if (isnan(l->good)) { /* the least of the model is above */
 			l->limit += (l->bad - l->limit) / 2;
 			return l->bad - l->limit > least;
 		}
@@ -417,7 +431,9 @@ static int choose_segments(struct choice *c, struct chain *chain, int n_chains)
 
 /* Of a place: the last instruction at which something other than the backward phase uses it, and the first at which
  * the backward phase does; -1: none. */
-struct place_uses { int before, after; };
+struct place_uses {
+	int before, after;
+};
 
 static void find_uses(const struct dlb_program *g, const struct dlb_node_program *np, struct place_uses *use)
 {
@@ -432,7 +448,8 @@ static void find_uses(const struct dlb_program *g, const struct dlb_node_program
 			int t = !o ? in->tensor : k < o->n_in ? o->in[k] : o->out[k - o->n_in];
 			int r = t < 0 || in->micro_batch < 0 ?
 					-1 :
-					dlb_program_root_place(np, t, dlb_instr_life(g, in, t, o && k >= o->n_in));
+					dlb_program_root_place(np, t,
+							       dlb_instr_life(g, in, t, o && k >= o->n_in));
 			if (r < 0 || in->verb == DLB_FREE)
 				continue;
 			if (!o || o->phase != DLB_BACKWARD)
@@ -476,9 +493,9 @@ static void find_gains(const struct choice *c, const struct dlb_program *g, int 
 	for (int k = 0; k < np->n_places; k++) {
 		const struct dlb_place *x = &np->place[k];
 		int op = g->graph->tensor[x->tensor].producer;
-		if (x->of < 0 && op >= 0 && g->plan->placement[op] == node && x->micro_batch < g->micro_batches &&
-		    use[k].before < at && use[k].after > at && x->first <= at && x->last >= at &&
-		    !dlb_plan_keeps_op(c->plan, g->graph, op))
+		if (x->of < 0 && op >= 0 && g->plan->placement[op] == node &&
+		    x->micro_batch < g->micro_batches && use[k].before < at && use[k].after > at &&
+		    x->first <= at && x->last >= at && !dlb_plan_keeps_op(c->plan, g->graph, op))
 			gain[op] += (double)dlb_place_bytes(x->bytes);
 	}
 	free(use);
@@ -491,7 +508,8 @@ static double again_s(const struct choice *c, int node)
 	for (int i = 0; i < c->plan->n_ops; i++)
 		if (c->plan->again[i] && c->plan->placement[i] == node && !dlb_graph_is_view(c->p->graph, i))
 			s += dlb_cost_op_s(c->p->cost, i, node,
-					   (double)dlb_micro_batch_size(c->plan->batch, c->plan->micro_batches, 0));
+					   (double)dlb_micro_batch_size(c->plan->batch,
+									c->plan->micro_batches, 0));
 	return s;
 }
 
@@ -572,7 +590,10 @@ static int choose_by_peaks(struct choice *c)
 
 /* ---- both ---- */
 
-struct slow_op { double s; int op; };
+struct slow_op {
+	double s;
+	int op;
+};
 static int by_seconds(const void *a, const void *b)
 {
 	const struct slow_op *x = a, *y = b;
@@ -589,7 +610,8 @@ static int give_back(struct choice *c)
 	int n = 0, rc = 0;
 	for (int i = 0; i < plan->n_ops; i++)
 		if (plan->again[i] && !dlb_graph_is_view(c->p->graph, i))
-			list[n++] = (struct slow_op){ dlb_cost_op_s(c->p->cost, i, plan->placement[i], 1), i };
+			list[n++] = (struct slow_op){ dlb_cost_op_s(c->p->cost, i, plan->placement[i], 1),
+						      i };
 	qsort(list, (size_t)n, sizeof *list, by_seconds);
 	const int most = plan->n_ops < 500 ? MOST_GIVEN_BACK : MOST_GIVEN_BACK / 3;
 	for (int k = 0; k < n && k < most && rc == 0; k++) {
@@ -618,8 +640,8 @@ static double value_s(struct choice *c)
 	if (compile(c))
 		return s;
 	if (fits(c) && dlb_program_simulate(&c->program, c->p->cost,
-					    &(struct dlb_simulate_choice){ .node_scale = c->p->ranked_scale }, &t,
-					    NULL) == 0) {
+					    &(struct dlb_simulate_choice){ .node_scale = c->p->ranked_scale },
+					    &t, NULL) == 0) {
 		s = t.step_s;
 		dlb_timeline_release(&t, c->plan->n_nodes);
 	}
@@ -668,7 +690,8 @@ static uint64_t key_of(const struct dlb_problem *p, const struct dlb_plan *plan,
 }
 
 /* Looks a choice up; NULL: none was made, or only with less effort. */
-static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo *memo, uint64_t key, bool draft)
+static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo *memo, uint64_t key,
+						 bool draft)
 {
 	for (int i = 0; memo && i < memo->n; i++)
 		if (memo->choice[i].key == key && (draft || !memo->choice[i].draft))
@@ -676,7 +699,8 @@ static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo
 	return NULL;
 }
 
-static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc, const struct dlb_plan *plan)
+static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc,
+		     const struct dlb_plan *plan)
 {
 	enum { MOST = 64 };
 	if (!memo || memo->n == MOST || rc < 0)

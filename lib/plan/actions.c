@@ -92,10 +92,12 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 			last = summed > last ? summed : last;
 		}
 	}
-	l->action[l->n_actions++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1,
-						     SQUARES, false };
-	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1,
-						NORM, false };
+	l->action[l->n_actions++] = (struct action){
+		last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1, SQUARES, false
+	};
+	l->action[l->n_actions++] = (struct action){
+		update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM, false
+	};
 }
 
 /* Lists the node's items; with updates last, *n_before items come before them. Returns their number. */
@@ -110,7 +112,11 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
 			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0),
-						      op, m, -1, NO_NORM, false };
+						      op,
+						      m,
+						      -1,
+						      NO_NORM,
+						      false };
 		}
 	}
 	return n;
@@ -128,7 +134,8 @@ static void find_again_keys(struct compiler *c)
 			c->again_key[op * c->M + m] = INT64_MAX;
 		for (int j = 0; c->p->again[op] && j < g->op[op].n_out; j++) {
 			int t = g->op[op].out[j];
-			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
+			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1];
+			     r++) {
 				int to = g->reader[r];
 				for (int m = 0; m < c->M; m++) {
 					int64_t *least = &c->again_key[op * c->M + m], key = INT64_MAX;
@@ -172,13 +179,16 @@ void dlb_compile_actions(struct compiler *c)
 		if (!c->lag)
 			l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM, false };
 		for (int i = 0; i < c->n_ticks; i++)
-			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM, false };
+			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1,   -1, -1,
+								     NO_NORM,          false };
 		if (c->p->clip && c->lag)
 			add_norm_async(c, l);
 		else if (c->p->clip)
 			l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM, false };
 		if (c->kfac)
-			l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST, false };
+			l->action[l->n_actions++] = (struct action){
+				norm_key(c) + 1, -1, -1, -1, TRUST, false
+			};
 		int n_before, n_items = find_items(c, node, items, &n_before);
 		if (c->p->again)
 			add_again(c, node, items, n_items);
@@ -209,7 +219,8 @@ void dlb_compile_actions(struct compiler *c)
 								      edge, m + 1, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
-					l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM, false };
+					l->action[l->n_actions++] = (struct action){ key, op,      m,
+										     t,   NO_NORM, false };
 				}
 			}
 		}
@@ -221,9 +232,10 @@ void dlb_compile_actions(struct compiler *c)
 				l->tick[i++] = a;
 		for (int a = 0; a < l->n_actions; a++)
 			if (l->action[a].op >= 0 && l->action[a].tensor < 0)
-				(l->action[a].again ? c->again_of :
-						      c->action_of)[l->action[a].op * c->M +
-								    (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
+				(l->action[a].again ?
+					 c->again_of :
+					 c->action_of)[l->action[a].op * c->M +
+						       (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
 		free(items);
 	}
 }

@@ -62,7 +62,8 @@ int dlb_plan_check_again(const struct dlb_plan *p, const struct dlb_graph *g, st
 			return dlb_fail(err, where, "op %d '%s' %s", i, g->op[i].name, why);
 		if (p->again[i] && !dlb_plan_needs_again(p, g, i)) {
 			dlb_fail(err, where,
-				 "op %d '%s' runs again on node %d, where nothing of the backward phase needs it",
+				 "op %d '%s' runs again on node %d, where nothing of the backward phase "
+				 "needs it",
 				 i, g->op[i].name, p->placement[i]);
 			return dlb_hint(err, "take it out of the list, or plan with dlb-place --recompute");
 		}
@@ -76,7 +77,8 @@ int dlb_instr_life(const struct dlb_program *g, const struct dlb_instr *in, int 
 {
 	const struct dlb_graph *gr = g->graph;
 	bool second = in->again && out;
-	if (!out && in->verb == DLB_COMPUTE && in->op >= 0 && (in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS))
+	if (!out && in->verb == DLB_COMPUTE && in->op >= 0 &&
+	    (in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS))
 		second = dlb_plan_reads_again(g->plan, gr, in->op, in->again, t);
 	if (in->again && !out && in->verb == DLB_COMPUTE && gr->tensor[t].kind == DLB_T_BUFFER)
 		for (int i = 0; i < gr->op[in->op].n_in; i++)

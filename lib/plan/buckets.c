@@ -362,7 +362,8 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 			computed = a;
 	if (c->p->sharing.sync)
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false, false });
+				     (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false,
+						    false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_actions - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
@@ -383,7 +384,8 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 		dlb_compile_add_hook(c, node,
 				     (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1,
 						    -1, -1, -1, b, false, false });
-		dlb_compile_add_hook(c, node, (struct hook){ first, HOOK_REDUCED, -1, -1, -1, -1, b, false, false });
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ first, HOOK_REDUCED, -1, -1, -1, -1, b, false, false });
 	}
 }
 

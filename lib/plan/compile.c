@@ -56,7 +56,8 @@ static int second_life_at(const struct compiler *c, int t)
 		return -1;
 	if (from >= 0)
 		return c->p->again[from] ? c->p->placement[from] : -1;
-	for (int r = g->reader_start[t]; g->tensor[t].kind == DLB_T_BUFFER && r < g->reader_start[t + 1]; r++) {
+	for (int r = g->reader_start[t]; g->tensor[t].kind == DLB_T_BUFFER && r < g->reader_start[t + 1];
+	     r++) {
 		const struct dlb_op *o = &g->op[g->reader[r]];
 		for (int i = 0; c->p->again[g->reader[r]] && i < o->n_in; i++)
 			if (o->in[i] == t && dlb_op_updates_input(g, g->reader[r], i))
@@ -170,7 +171,9 @@ static void lay_out(struct compiler *c)
 					     root->begin;
 				np->place[np->n_places++] = (struct dlb_place){
 					t,
-					step ? -1 : c->second[i] ? dlb_second_life(c->out, m) : m,
+					step         ? -1 :
+					c->second[i] ? dlb_second_life(c->out, m) :
+						       m,
 					s == root ? 0 : SIZE_MAX,
 					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]),
 					s->begin,

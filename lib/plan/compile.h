@@ -82,7 +82,8 @@ int dlb_compile_instance(const struct compiler *c, int t, int node, bool second)
 /* The instance of tensor t that op (its second run with `again`) reads. */
 static inline int dlb_compile_read_instance(const struct compiler *c, int op, bool again, int t)
 {
-	return dlb_compile_instance(c, t, c->p->placement[op], dlb_plan_reads_again(c->p, c->g, op, again, t));
+	return dlb_compile_instance(c, t, c->p->placement[op],
+				    dlb_plan_reads_again(c->p, c->g, op, again, t));
 }
 
 /* ---- actions.c ---- */

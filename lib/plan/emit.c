@@ -143,7 +143,8 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	}
 	for (int j = 0; o && j < o->n_out; j++)
 		if (o->out[j] >= 0)
-			begin_life(c, dlb_compile_instance(c, o->out[j], node, x->again), x->m, &in, np->n_instr);
+			begin_life(c, dlb_compile_instance(c, o->out[j], node, x->again), x->m, &in,
+				   np->n_instr);
 	for (int j = 0; o && x->again && j < o->n_in; j++)
 		if (dlb_op_updates_input(c->g, x->op, j))
 			begin_life(c, dlb_compile_instance(c, o->in[j], node, true), x->m, &in, np->n_instr);

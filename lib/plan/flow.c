@@ -109,7 +109,8 @@ static void find_again(struct dlb_flow *f)
 		int first = g->n_ops;
 		for (int k = 0; f->p->again[op] && k < g->op[op].n_out; k++) {
 			int t = g->op[op].out[k];
-			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
+			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1];
+			     r++) {
 				int to = g->reader[r];
 				if (!dlb_plan_reads_again(f->p, g, to, f->p->again[to], t))
 					continue;
@@ -209,8 +210,12 @@ static void build_edges(struct dlb_flow *f)
 
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch)
 {
-	*f = (struct dlb_flow){ .c = c && c->op_s ? c : NULL, .g = c && c->graph ? c->graph : p->graph,
-				.p = p, .placement = p->placement, .n_nodes = p->n_nodes, .batch = batch };
+	*f = (struct dlb_flow){ .c = c && c->op_s ? c : NULL,
+				.g = c && c->graph ? c->graph : p->graph,
+				.p = p,
+				.placement = p->placement,
+				.n_nodes = p->n_nodes,
+				.batch = batch };
 	const struct dlb_graph *g = f->g;
 	assert(g && g->reader_start && batch > 0);
 	f->M = p->micro_batches < batch ? p->micro_batches : (int)batch;

@@ -20,8 +20,9 @@ struct dlb_flow {
 	double *op_s;				/* [op * 2 + class], without scale */
 	/* NULL: no op runs again. again_to[op]: the first backward op of the graph that needs op's second run, -1;
 	 * again_s[op * 2 + class]: the seconds of the second runs that op is the first to need */
-	int *again_to; double *again_s;
-	const struct dlb_plan *p;		/* borrowed */
+	int *again_to;
+	double *again_s;
+	const struct dlb_plan *p; /* borrowed */
 	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
 	int *pred_start, *pred; double *pred_s;
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */

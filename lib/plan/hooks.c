@@ -35,7 +35,8 @@ static void use(struct compiler *c, int node, int t, int m, int action, bool sec
 		s->first = action;
 		if (dlb_tensor_is_fed(x)) {
 			dlb_compile_add_hook(c, node,
-					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false, false });
+					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false,
+							    false });
 		} else {
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
 			l->recv[l->n_recv++] = (struct received){ .slot = slot,
@@ -289,7 +290,7 @@ static void share_place(struct compiler *c, int op, bool again, bool *keep)
 			continue;
 		int input = dlb_compile_read_instance(c, op, again, o->in[k]), x = c->root[input],
 		    y = dlb_compile_instance(c, o->out[0], c->p->placement[op], again);
-		bool alone = true;			/* another input may be a view of this one */
+		bool alone = true; /* another input may be a view of this one */
 		for (int j = 0; j < o->n_in; j++)
 			if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
 				alone &= c->root[dlb_compile_read_instance(c, op, again, o->in[j])] != x;

@@ -544,7 +544,8 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_replicas(r, p, err) ? -1 : 0;
+	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_replicas(r, p, err) ? -1 :
+													 0;
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
@@ -623,8 +624,8 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "plan");
 	if (dlb_ref_known(&r, plan_members, err) || read_options(&r, c->graph, p, err) ||
-	    read_placement(&r, p, err) || read_again(&r, p, err) || read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) ||
-	    dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
+	    read_placement(&r, p, err) || read_again(&r, p, err) || read_numbers(&r, p, err) ||
+	    dlb_advice_read(&r, p, err) || dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
 		return -1;
 	if (nodes.v && n != p->n_nodes)
 		return dlb_ref_fail(&nodes, err, "%d nodes, the cluster has %d", n, p->n_nodes);

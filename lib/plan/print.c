@@ -32,8 +32,13 @@ static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in,
 		fprintf(f, " for op %d", in->op);
 		return;
 	}
-	named(f, in->again ? "run again op" : in->what == DLB_RUN_UPDATE ? "update op" : in->what == DLB_RUN_SUMS ? "sums op" :
-	      in->what == DLB_RUN_PRECONDITION ? "precondition op" : "run op", in->op, g->op[in->op].name);
+	named(f,
+	      in->again                        ? "run again op" :
+	      in->what == DLB_RUN_UPDATE       ? "update op" :
+	      in->what == DLB_RUN_SUMS         ? "sums op" :
+	      in->what == DLB_RUN_PRECONDITION ? "precondition op" :
+						 "run op",
+	      in->op, g->op[in->op].name);
 	fputs(" (", f);
 	dlb_put_escaped(f, g->op[in->op].type);
 	fputc(')', f);

@@ -29,7 +29,8 @@ static int read_span(const struct dlb_ref *r, int n_ops, struct dlb_span *s, str
 	int64_t v[2];
 	double t[2];
 
-	bool again = json_is_array(r->v) && json_array_size(r->v) == 5 && json_is_true(json_array_get(r->v, 4));
+	bool again = json_is_array(r->v) && json_array_size(r->v) == 5 &&
+		     json_is_true(json_array_get(r->v, 4));
 
 	if (!json_is_array(r->v) || (json_array_size(r->v) != 4 && !again))
 		return dlb_ref_fail(r, err, "must be an array of 4 numbers, and true for a second run");

@@ -48,8 +48,8 @@ static int read_life(const struct dlb_lifetimes *l, const struct dlb_instr *in, 
 }
 
 /* The fault if output 0 of the instruction's op shares a place that its class does not allow; NULL: none. */
-static const char *shares(const struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_place *x,
-			  bool *overwrites)
+static const char *shares(const struct dlb_lifetimes *l, const struct dlb_instr *in,
+			  const struct dlb_place *x, bool *overwrites)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const int op = in->op, m = x->micro_batch;
@@ -80,7 +80,8 @@ static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
 	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
 	const int home = dlb_graph_home(l->g->graph, t);
-	if (!l->g->async && in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && home >= 0 && l->updated[home])
+	if (!l->g->async && in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && home >= 0 &&
+	    l->updated[home])
 		return "reads a weight after its update";
 	if (!v || !v->w || in->what == DLB_RUN_UPDATE || rule == DLB_STALE_NONE)
 		return NULL;
@@ -216,8 +217,9 @@ static const char *runs_again(const struct dlb_lifetimes *l, const struct dlb_in
 	    dlb_plan_keeps_op(l->g->whole, g, in->op))
 		return "runs again, which is not in the plan or cannot be";
 	for (int i = 0; i < o->n_out; i++) {
-		int k = o->out[i] < 0 ? -1 :
-					dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch);
+		int k = o->out[i] < 0 ?
+				-1 :
+				dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch);
 		if (k >= 0 && l->life[k] != WRITTEN && l->life[k] != FREED)
 			return "runs again before it has run";
 	}

@@ -25,7 +25,10 @@ static bool share_memory(const struct dlb_cluster *c, int a, int b)
 }
 
 /* Instances listed by their place. */
-struct by_place { int *head, *next; bool *received, *live_at_end; };
+struct by_place {
+	int *head, *next;
+	bool *received, *live_at_end;
+};
 
 static void by_place_init(struct by_place *l, const struct compiler *c)
 {
@@ -69,7 +72,8 @@ static bool is_only_read(const struct compiler *c, const struct by_place *l, int
 	for (int i = l->head[y]; i >= 0; i = l->next[i]) {
 		if (c->inst_tensor[i] == g->loss || overwrites(c, i))
 			return false;
-		for (int r = g->reader_start[c->inst_tensor[i]]; r < g->reader_start[c->inst_tensor[i] + 1]; r++)
+		for (int r = g->reader_start[c->inst_tensor[i]]; r < g->reader_start[c->inst_tensor[i] + 1];
+		     r++)
 			if (g->op[g->reader[r]].phase == DLB_UPDATE &&
 			    c->p->placement[g->reader[r]] == c->inst_node[y])
 				return false;

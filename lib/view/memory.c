@@ -155,7 +155,8 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 			x->micro_batch > 0 && x->micro_batch % M % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
 		dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
 		if (x->micro_batch >= 0)
-			fprintf(f, ", micro-batch %d%s", x->micro_batch % M, x->micro_batch < M ? "" : ", again");
+			fprintf(f, ", micro-batch %d%s", x->micro_batch % M,
+				x->micro_batch < M ? "" : ", again");
 		if (x->copies > 1)
 			fprintf(f, ", %d copies", x->copies);
 		fprintf(f, ", %s, instructions %d to %d</title></rect>\n",

@@ -1,7 +1,7 @@
 /* Data of the page: time-lines. Times are integers, in ticks of a power of ten seconds. A span is five
  * numbers, [op, micro-batch, ticks since the end of the previous span, ticks, number of further spans
- * merged into it, or minus that number less one if the op runs again]; a gap [kind, peer, start, ticks]; a message [from, to, tensor, micro-batch, start, end,
- * bytes]. */
+ * merged into it, or minus that number less one if the op runs again]; a gap [kind, peer, start, ticks]; a
+ * message [from, to, tensor, micro-batch, start, end, bytes]. */
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,9 +17,9 @@ static int64_t ticks(double s, double tick_s)
 static bool joins(const struct dlb_view *v, const struct dlb_span *a, const struct dlb_span *b, double end_s,
 		  double near_s)
 {
-	return near_s > 0 && b->micro_batch == a->micro_batch && b->again == a->again && b->start_s - end_s < near_s &&
-	       v->has_graph && a->op < v->graph.n_ops && b->op < v->graph.n_ops &&
-	       v->graph.op[a->op].phase == v->graph.op[b->op].phase;
+	return near_s > 0 && b->micro_batch == a->micro_batch && b->again == a->again &&
+	       b->start_s - end_s < near_s && v->has_graph && a->op < v->graph.n_ops &&
+	       b->op < v->graph.n_ops && v->graph.op[a->op].phase == v->graph.op[b->op].phase;
 }
 
 /* Writes the spans of a node, merged; e NULL: only counts them. */

@@ -26,7 +26,7 @@ static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
-static const char again_colour[] = "#7a5195";		/* of an op's second run */
+static const char again_colour[] = "#7a5195"; /* of an op's second run */
 static const char busy_colour[] = "#55617a";
 static const char copying_colour[] = "#56b4e9", copying_name[] = "copying, other";
 
@@ -61,8 +61,8 @@ static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, i
 		double x0 = s[i].start_s * px_per_s, x1 = s[i].end_s * px_per_s;
 		int phase = phase_of(v, s[i].op), j = i + 1;
 
-		while (j < n && phase_of(v, s[j].op) == phase && s[j].again == s[i].again && s[j].micro_batch == s[i].micro_batch &&
-		       s[j].start_s * px_per_s - x1 < 0.33)
+		while (j < n && phase_of(v, s[j].op) == phase && s[j].again == s[i].again &&
+		       s[j].micro_batch == s[i].micro_batch && s[j].start_s * px_per_s - x1 < 0.33)
 			x1 = s[j++].end_s * px_per_s;
 		fprintf(f,
 			"<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "

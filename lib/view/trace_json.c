@@ -23,10 +23,12 @@ static void spans(const struct dlb_view *v, json_t *events, int pid, int node, c
 
 		if (s[i].again)
 			json_object_set_new(args, "again", json_true());
-		json_array_append_new(events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}",
-			"name", name, "cat", s[i].again ? "again" : dlb_view_phase_name(v, s[i].op), "ph", "X",
-			"ts", s[i].start_s * 1e6, "dur", (s[i].end_s - s[i].start_s) * 1e6,
-			"pid", pid, "tid", node, "args", args));
+		json_array_append_new(events,
+				      json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name", name,
+						"cat", s[i].again ? "again" : dlb_view_phase_name(v, s[i].op),
+						"ph", "X", "ts", s[i].start_s * 1e6, "dur",
+						(s[i].end_s - s[i].start_s) * 1e6, "pid", pid, "tid", node,
+						"args", args));
 	}
 }
 

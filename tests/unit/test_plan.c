@@ -180,7 +180,8 @@ static void test_report(void)
 					     .peak_bytes = 4096 },
 					   { .busy_s = 1.25, .wait_s = 0.25 } };
 	struct dlb_report_op ops[] = { { 0, 1, 0.5, 0.25 }, { 3, 0, NAN, 0.125 } };
-	struct dlb_span spans[] = { { 0, 0, 0, 0.5, true }, { 4, -1, 0.5, 0.75, false } }, *line[] = { spans, NULL };
+	struct dlb_span spans[] = { { 0, 0, 0, 0.5, true }, { 4, -1, 0.5, 0.75, false } },
+			*line[] = { spans, NULL };
 	int n_spans[] = { 2, 0 };
 	struct dlb_report r = { .steps = 3,
 				.batch = 64,

@@ -27,7 +27,8 @@ static void random_plan(const struct dlb_problem *p, struct dlb_plan *plan, stru
 	free(group);
 }
 
-static double busy_s(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *g, double *step_s)
+static double busy_s(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *g,
+		     double *step_s)
 {
 	struct dlb_timeline t;
 	struct dlb_error err = { .what = "" };
@@ -45,7 +46,8 @@ static double busy_s(const struct dlb_problem *p, struct dlb_plan *plan, struct 
 }
 
 /* Every marked op runs twice; a second life begins after the first. Returns the seconds of second runs. */
-static double check_runs(const struct dlb_problem *p, const struct dlb_plan *plan, const struct dlb_program *g)
+static double check_runs(const struct dlb_problem *p, const struct dlb_plan *plan,
+			 const struct dlb_program *g)
 {
 	double s = 0;
 	for (int d = 0; d < plan->n_nodes; d++) {
@@ -61,8 +63,10 @@ static double check_runs(const struct dlb_problem *p, const struct dlb_plan *pla
 			for (int k = 0; in->again && k < p->graph->op[in->op].n_out; k++) {
 				int t = p->graph->op[in->op].out[k];
 				int first = dlb_program_find_place(np, t, in->micro_batch),
-				    second = dlb_program_find_place(np, t, dlb_second_life(g, in->micro_batch));
-				assert(IS(first, >=, 0) && IS(second, >=, 0) && IS(np->place[second].first, ==, i));
+				    second = dlb_program_find_place(np, t,
+								    dlb_second_life(g, in->micro_batch));
+				assert(IS(first, >=, 0) && IS(second, >=, 0) &&
+				       IS(np->place[second].first, ==, i));
 			}
 		}
 		for (int i = 0; i < plan->n_ops; i++)
@@ -107,7 +111,8 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g, struct dlb_
 
 static int test_programs(uint64_t seed)
 {
-	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5", "cpu:2 host cpu:2*0.25" };
+	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5",
+						"cpu:2 host cpu:2*0.25" };
 	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
 	struct dlb_rng r;
 	struct dag d;
@@ -149,7 +154,10 @@ static int test_programs(uint64_t seed)
 
 /* ---- the choice ---- */
 
-struct ratio { double sum, worst; int n, missed; };
+struct ratio {
+	double sum, worst;
+	int n, missed;
+};
 
 /* Seconds of the step with the plan's ops; INFINITY: it does not fit. *peak: bytes of the arena. */
 static double value_of(const struct dlb_problem *p, struct dlb_plan *plan, double *peak)
@@ -161,8 +169,8 @@ static double value_of(const struct dlb_problem *p, struct dlb_plan *plan, doubl
 	assert(!dlb_fit_compile(p, plan, true, &g, NULL));
 	*peak = (double)g.node[0].bound_bytes;
 	if (dlb_fit_in_memory(p, &g, false)) {
-		assert(!dlb_program_simulate(&g, p->cost, &(struct dlb_simulate_choice){ .node_scale = NULL }, &t,
-					     NULL));
+		assert(!dlb_program_simulate(&g, p->cost, &(struct dlb_simulate_choice){ .node_scale = NULL },
+					     &t, NULL));
 		s = t.step_s;
 		dlb_timeline_release(&t, 1);
 	}
@@ -182,7 +190,7 @@ static double brute_force(const struct dlb_problem *p, struct dlb_plan *plan, in
 		for (int i = 0; i < n; i++)
 			all &= !plan->again[i] || dlb_plan_needs_again(plan, p->graph, i);
 		if (!all)
-			continue;				/* the same as a smaller set */
+			continue; /* the same as a smaller set */
 		best = fmin(best, value_of(p, plan, &peak));
 		*least = fmin(*least, peak);
 	}
@@ -220,12 +228,9 @@ static void compare(struct dlb_problem *p, struct dlb_plan *plan, int n, double 
 
 static void test_choice(uint64_t seed, bool chain, int M, struct ratio *x)
 {
-	const struct dag_options o = { .seed = seed,
-				       .n_forward = 9,
-				       .training = true,
-				       .chain = chain,
-				       .cluster = "cpu:1",
-				       .batch = 8 };
+	const struct dag_options o = {
+		.seed = seed, .n_forward = 9, .training = true, .chain = chain, .cluster = "cpu:1", .batch = 8
+	};
 	struct dlb_rng r;
 	struct dag d;
 	struct dlb_problem p;
@@ -256,7 +261,8 @@ int main(void)
 	       IS(chain.sum / chain.n, <=, 1.005));
 	assert(IS(graph.n, ==, 36) && IS(graph.missed, ==, 0) && IS(graph.worst, <=, 1.05) &&
 	       IS(graph.sum / graph.n, <=, 1.01));
-	printf("test_recompute: %d spoilt programs; seconds over the best of all subsets: chains %.4f (worst %.3f, "
+	printf("test_recompute: %d spoilt programs; seconds over the best of all subsets: chains %.4f (worst "
+	       "%.3f, "
 	       "%d of %d not found), graphs %.4f (worst %.3f, %d of %d)\n",
 	       spoilt, chain.sum / (chain.n - chain.missed), chain.worst, chain.missed, chain.n,
 	       graph.sum / (graph.n - graph.missed), graph.worst, graph.missed, graph.n);
