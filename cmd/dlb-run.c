@@ -164,6 +164,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "write one loss per line and step", NULL, 0, 0 },
 		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE",
 		  "write loss, times and bytes of each step, one JSON object per line", NULL, 0, 0 },
+		{ 0, "metrics", DLB_OPT_STR, &x->metrics, "FILE",
+		  "keep step, loss, times and waits in FILE, as text for Prometheus", NULL, 0, 0 },
 		{ 0, "eval-every", DLB_OPT_INT, &x->eval_every, "N",
 		  "measure on the test data after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",

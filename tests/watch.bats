@@ -338,3 +338,73 @@ on_terminal() { # DLB-RUN-OPTION...
 	awk '{ plain = NR == 1 || $1 < plain ? $1 : plain; told = NR == 1 || $2 < told ? $2 : told }
 		END { print told / plain; exit told > 1.01 * plain }' "$tmp/seconds"
 }
+
+# The file in Prometheus' text format, checked line by line, as JSON: {"dlb_loss": X, "dlb_node_weight{node=\"0\"}": X, ...}
+metrics() { # FILE
+	/usr/bin/python3 - "$1" <<-'END'
+		import json, re, sys
+		text, kind, last, seen = open(sys.argv[1]).read(), {}, None, {}
+		assert text.endswith('\n')
+		for line in text[:-1].split('\n'):
+		    if m := re.fullmatch(r'# HELP ([a-z_]+) (\S.*\.)', line):
+		        assert m[1] not in kind, line			# a metric's lines stand together
+		        last = m[1]
+		    elif m := re.fullmatch(r'# TYPE ([a-z_]+) (gauge|counter)', line):
+		        assert m[1] == last and (m[2] == 'counter') == last.endswith('_total'), line
+		        kind[last] = m[2]
+		    else:
+		        m = re.fullmatch(r'([a-z_]+)((?:\{[a-z]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z]+="(?:[^"\\]|\\[\\n"])*")*\})?) (\S+)', line)
+		        assert m and m[1] == last and last in kind, line	# no third word: a time
+		        assert m[1] + m[2] not in seen, line
+		        seen[m[1] + m[2]] = float(m[3])
+		json.dump(seen, sys.stdout)
+	END
+}
+
+@test "--metrics: the state of the run in Prometheus' format, the same as the report and the log say; losses keep their bits" {
+	plan cpu:2 -a even -m 4 >"$tmp/doc.json"
+	train "$tmp/doc.json" plain
+	train "$tmp/doc.json" out --metrics "$tmp/run.prom" --step-log "$tmp/steps" --rounds 2 --round-steps 8
+	[ ! -s "$tmp/out.err" ]
+	[ "$(losses_of plain)" = "$(losses_of out)" ]
+	metrics "$tmp/run.prom" >"$tmp/seen.json"
+	jq -e --slurpfile m "$tmp/seen.json" --slurpfile s "$tmp/steps" '
+		$m[0] as $m | def near($a; $b): ($a - $b | fabs) < 1e-6 * $b + 1e-9;
+		$m.dlb_running == 0 and $m.dlb_steps_total == 24 and $m.dlb_samples_total == 24 * 16 and $m.dlb_rounds_total == 2 and
+		$m.dlb_loss == .report.losses[-1] and $m.dlb_learning_rate == 0.02 and
+		$m.dlb_step_seconds > 0 and $m.dlb_samples_per_second > 0 and $m.dlb_step_predicted_seconds > 0 and
+		$m["dlb_node_info{node=\"1\",host=\"\(.cluster.nodes[1].host // "")\",kind=\"cpu\"}"] == 1 and
+		$m["dlb_node_weight{node=\"0\"}"] == .balance.weights[0] and $m["dlb_node_weight{node=\"1\"}"] == .balance.weights[1] and
+		all(range(2) | . as $i | ($s | map(.nodes[$i])) as $n |
+			near($m["dlb_node_busy_seconds_total{node=\"\($i)\"}"]; $n | map(.busy_s) | add) and
+			near($m["dlb_node_sent_bytes_total{node=\"\($i)\"}"]; $n | map(.bytes_sent) | add) and
+			near($m["dlb_node_wait_seconds_total{node=\"\($i)\",wait=\"starved\"}"]; $n | map(.waits.starved) | add); .)' "$tmp/out.json"
+	[ -z "$(find "$tmp" -name '.dlb-*')" ]
+}
+
+@test "--metrics while the run goes on: always whole, and newer; a file that cannot be written" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	dlb-run -q --until 'loss<-1' "${digits[@]}" --metrics "$tmp/run.prom" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	pid=$!
+	wait_for_lines "$tmp/run.prom" 20
+	for _ in $(seq 500); do
+		metrics "$tmp/run.prom" >"$tmp/seen.json"
+		jq -e '.dlb_running == 1 and .dlb_steps_total > 5' "$tmp/seen.json" >/dev/null && break
+		sleep 0.05
+	done
+	jq -e '.dlb_running == 1 and .dlb_steps_total > 5' "$tmp/seen.json"
+	kill -TERM $pid
+	wait $pid
+	metrics "$tmp/run.prom" | jq -e '.dlb_running == 0'
+	# no disk: one line, and the run goes on
+	run -0 --separate-stderr dlb-run --steps 5 "${digits[@]}" --metrics /dev/full "$tmp/doc.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == 'dlb-run: --metrics: '*/dev/full*'No space left on device'*'training goes on' ]]
+	jq -e '.report.losses | length == 5' <<<"$output"
+	[ -c /dev/full ]
+	mkfifo "$tmp/fifo"
+	for where in "$tmp/nowhere/m.prom" "$tmp" "$tmp/fifo"; do
+		run -2 --separate-stderr dlb-run --steps 5 "${digits[@]}" --metrics "$where" "$tmp/doc.json"
+		one_line dlb-run "$where"
+	done
+}

@@ -30,7 +30,7 @@ struct dlb_exec_options {
 	/* -1: not given. None given: one epoch, or 100 steps of endless data */
 	int64_t steps, epochs, until_step;
 	const char *data, *test_data, *transform, *checkpoint, *save, *loss_log;
-	const char *step_log, *save_best;	/* see watch.h, evaluate.c */
+	const char *step_log, *metrics, *save_best;	/* see watch.h, evaluate.c */
 	int64_t eval_every;			/* 0: only at the end */
 	const char *init;			/* seed of fresh weights, NULL: those of the model */
 	bool shuffled, dry_run, allow_nonfinite, torch_batchnorm;

@@ -7,8 +7,8 @@
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
-	"save",   "merge",     "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
-	"rounds", "round-steps"
+	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
+	"rounds", "round-steps", "metrics"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = {

@@ -1,4 +1,4 @@
-/* The progress line and the log of steps. See watch.h. */
+/* The progress line, the log of steps and the metrics. See watch.h. */
 #include "exec/watch.h"
 
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "exec/dispatch.h"
+#include "exec/metrics.h"
 #include "exec/run.h"
 #include "exec/status.h"
 #include "plan/timeline.h"
@@ -36,6 +37,9 @@ struct dlb_watch {
 	struct dlb_node_step *node;		/* [n_nodes], rank 0 */
 	double *fetched;
 	struct dlb_step_log *log;
+	struct dlb_metrics *metrics;
+	double *weight;			/* [n_nodes] node weights, for the metrics */
+	int64_t samples;
 	struct decayed_means mean;
 	double predicted_s, start_s, first_s, told_s;	/* first_s: end of the first step */
 	int64_t total;
@@ -43,7 +47,7 @@ struct dlb_watch {
 
 int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes)
 {
-	return o->step_log || (o->verbose && !o->quiet) ? n_nodes * NUMBERS : 0;
+	return o->step_log || o->metrics || (o->verbose && !o->quiet) ? n_nodes * NUMBERS : 0;
 }
 
 /* Predicts the step for the line alone; the report simulates the program again. */
@@ -70,13 +74,16 @@ int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error 
 	w->length = dlb_watch_length(r->o, w->n_nodes);
 	w->predicted_s = NAN;
 	w->node = dlb_xcalloc(n + 1, sizeof *w->node);
+	w->weight = dlb_xcalloc(n + 1, sizeof *w->weight);
 	w->fetched = dlb_xcalloc((size_t)w->length + 1, sizeof *w->fetched);
 	w->mean.node = dlb_xcalloc(n + 1, sizeof *w->mean.node);
 	for (size_t i = 0; i < n; i++)
 		w->mean.node[i].longest = -1;
 	if (r->rank)
 		return 0;
-	if (r->o->progress && r->o->verbose && !r->o->quiet && predict(w, err))
+	if ((r->o->metrics || (r->o->progress && r->o->verbose && !r->o->quiet)) && predict(w, err))
+		return -1;
+	if (r->o->metrics && dlb_metrics_new(&w->metrics, r->o->metrics, &r->job.cluster, err))
 		return -1;
 	return !r->o->step_log ? 0 : dlb_step_log_open(&w->log, r->o->step_log, r->at.step, w->n_nodes, err);
 }
@@ -93,12 +100,69 @@ void dlb_watch_decided(struct dlb_watch *w, const char *text)
 	dlb_watch_event(w, "%s", text);
 }
 
+/* ---- metrics ---- */
+
+/* The node weights of the document; NULL: it has none. */
+static const double *weights(const struct dlb_watch *w)
+{
+	const json_t *list = json_object_get(dlb_doc_section(w->r->doc, "balance"), "weights");
+
+	if (json_array_size(list) != (size_t)w->n_nodes)
+		return NULL;
+	for (int i = 0; i < w->n_nodes; i++)
+		w->weight[i] = json_number_value(json_array_get(list, (size_t)i));
+	return w->weight;
+}
+
+static void warn_metrics(const struct dlb_watch *w, const struct dlb_error *err)
+{
+	char line[DLB_STATUS_BYTES];
+
+	snprintf(line, sizeof line, "--metrics: %.500s; training goes on", err->what);
+	if (w->r->o->warn)
+		w->r->o->warn(w->r->o->warn_ctx, line);
+}
+
+static void put_metrics(struct dlb_watch *w, bool running)
+{
+	const struct run *r = w->r;
+	const bool any = w->mean.steps > 0.0;
+	struct dlb_error err;
+
+	dlb_metrics_put(w->metrics,
+			&(struct dlb_metrics_now){ .running = running,
+						   .step = r->at.step,
+						   .epoch = r->at.epoch,
+						   .samples = w->samples,
+						   .rounds = r->round,
+						   .loss = w->row.has_loss ? w->row.loss : NAN,
+						   .rate = any ? w->row.rate : NAN,
+						   .samples_per_s = any ? w->mean.samples / w->mean.step_s : NAN,
+						   .step_s = any ? w->mean.step_s / w->mean.steps : NAN,
+						   .predicted_s = w->predicted_s,
+						   .weight = weights(w) });
+	if (dlb_metrics_failed(w->metrics, &err))
+		warn_metrics(w, &err);
+}
+
+static void close_metrics(struct dlb_watch *w, double wait_s)
+{
+	struct dlb_error err;
+
+	if (w->metrics && w->start_s > 0.0)
+		put_metrics(w, false);
+	if (dlb_metrics_free(w->metrics, wait_s, &err))
+		warn_metrics(w, &err);
+}
+
 void dlb_watch_free(struct dlb_watch *w, double wait_s)
 {
 	if (!w)
 		return;
 	dlb_step_log_close(w->log, wait_s);
+	close_metrics(w, wait_s);
 	free(w->node);
+	free(w->weight);
 	free(w->fetched);
 	free(w->mean.node);
 	free(w);
@@ -108,6 +172,8 @@ void dlb_watch_start(struct dlb_watch *w)
 {
 	w->start_s = dlb_clock_s();
 	w->total = dlb_run_total_steps(w->r);
+	if (w->metrics)
+		put_metrics(w, true);
 }
 
 /* ---- what nodes send each other ---- */
@@ -174,6 +240,11 @@ void dlb_watch_take(struct dlb_watch *w, const double *x)
 	w->row.n_nodes = w->n_nodes;
 	if (w->log)
 		dlb_step_log_write(w->log, &w->row);
+	if (w->metrics) {
+		dlb_metrics_add(w->metrics, w->node);
+		if (dlb_metrics_is_due(w->metrics))
+			put_metrics(w, true);
+	}
 }
 
 int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error *err)
@@ -274,6 +345,7 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 		w->first_s = now_s;
 	w->mean.steps = w->mean.steps * keep + 1.0;
 	w->mean.samples = w->mean.samples * keep + (double)samples;
+	w->samples += samples;
 	w->mean.step_s = w->mean.step_s * keep + w->row.step_s;
 	if (now_s - w->told_s >= TELL_EVERY_S)
 		tell(w, NULL);

@@ -1,6 +1,7 @@
-/* Observes a running run: the progress line (status.h) and the log of steps (step_log.h).
+/* Observes a running run: the progress line (status.h), the log of steps (step_log.h) and the metrics
+ * (metrics.h).
  *
- * Rank 0 writes both. It learns the other nodes' times from the sum that ends every step (step_end.c), in
+ * Rank 0 writes them. It learns the other nodes' times from the sum that ends every step (step_end.c), in
  * which each node has places of its own, so measuring costs no message. A node's figures of a step are
  * complete only after that sum. So each sum carries the times of the step before, and a row of the log is
  * written one step late; before a checkpoint and at the end the last row is fetched (dlb_watch_fetch). None
@@ -15,13 +16,13 @@
 struct run;
 struct dlb_watch;
 
-/* Number of places in the sum at the end of a step: all nodes' times, or 0 if neither line nor log is wanted.
- * Equal on all ranks. */
+/* Number of places in the sum at the end of a step: all nodes' times, or 0 if neither line, log nor metrics are
+ * wanted. Equal on all ranks. */
 int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes);
 
-/* Opens the log at the step where the run stands, on rank 0. Every rank has a watch. */
+/* Opens log and metrics at the step where the run stands, on rank 0. Every rank has a watch. */
 int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error *err);
-/* Waits at most wait_s seconds for the disk of the log. NULL: nothing. */
+/* Waits at most wait_s seconds for the disk of log and metrics. NULL: nothing. */
 void dlb_watch_free(struct dlb_watch *w, double wait_s);
 /* Training begins. */
 void dlb_watch_start(struct dlb_watch *w);

@@ -584,6 +584,8 @@ def run():
     refuses(tool, "--save w.onnx", adapters, "--merge")
     shows(tool, "--loss-log log", one, "file log")
     shows(tool, "--step-log log", one, "file log")
+    shows(tool, "--metrics run.prom", one, "file run.prom")
+    unused(tool, "--metrics run.prom", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     unused(tool, "--step-log log", "dlb-run --print-program {} $D/one.json", "--print-program")
     shows(tool, "--eval-every 1", f"dlb-run -q {DIGITS} --test-data digits:test {{}} $D/one.json", ".report.evaluations")
     refuses(tool, "--eval-every 1", f"dlb-run {DIGITS} {{}} $D/one.json", "--test-data")
