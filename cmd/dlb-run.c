@@ -178,7 +178,9 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  1e9 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
-		  "end the run when a node is silent for S seconds (default 30)", NULL, 0, 1e9 },
+		  "end the run when a node makes no progress for S seconds (default 30)", NULL, 0, 1e9 },
+		{ 0, "heartbeat", DLB_OPT_REAL, &x->heartbeat_s, "S",
+		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0, 1e9 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
@@ -219,6 +221,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 
 	x->steps = x->epochs = x->until_step = -1;
 	x->timeout_s = 30;
+	x->heartbeat_s = 3;
 	x->round_steps = 20;
 	x->stop = &told_to_stop;
 	cli->n_opts = fill_rows(opts, c, t);

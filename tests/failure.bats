@@ -134,7 +134,7 @@ samples() {
 # bats test_tags=slow
 @test "a rank that is stopped is given up after --timeout" {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
-	started --steps 1000000 --timeout 1 "${digits[@]}" "$tmp/doc.json"
+	started --steps 1000000 --timeout 1 --heartbeat 0 "${digits[@]}" "$tmp/doc.json"
 	wait_for_lines "$tmp/log" 20
 	ranks_of "$parent"
 	touch "$tmp/began"

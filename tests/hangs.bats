@@ -62,7 +62,7 @@ names_stopped() { # RANK STEPS
 	(
 		own_launch
 		start=$(date +%s%N)
-		run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps "$2" "${digits[@]}" "$doc"
+		run -2 --separate-stderr timeout 60 dlb-run -q "${limits[@]}" --steps "$2" "${digits[@]}" "$doc"
 		one_line dlb-run "lost rank $1: it has been stopped for 4 s"
 		took 25
 	)
@@ -70,15 +70,19 @@ names_stopped() { # RANK STEPS
 }
 
 # bats test_tags=slow
-@test "a rank stopped before it begins: the parent names it after --timeout" {
+@test "a rank stopped before it begins: the parent names it after --heartbeat, and without it after --timeout" {
 	for rank in 0 1 2; do
+		limits=(--heartbeat 4)
 		as_rank $rank 'kill -STOP $$'
+		names_stopped $rank 5
+		limits=(--timeout 4 --heartbeat 0)
 		names_stopped $rank 5
 	done
 }
 
 # bats test_tags=slow
 @test "a rank stopped while MPI starts: what the others did after all were told to end is no result" {
+	limits=(--heartbeat 4)
 	stops_in MPI_Init_thread 'int *n, char ***v, int want, int *got' 'n, v, want, got'
 	for rank in 0 1; do
 		as_rank $rank "export LD_PRELOAD=$tmp/stops.so"

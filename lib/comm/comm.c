@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -57,6 +58,8 @@ struct dlb_comm {
 	int nth_alike;			/* number of earlier ranks of this host with the same set of cores */
 	struct dlb_awake *awake;	/* keeps one core awake per rank, if ranks share cores; else NULL */
 	struct dlb_error fault;		/* reason why the comm is broken */
+	_Atomic int lost;		/* dlb_comm_lose: 0 never called, 1 it writes the line, 2 done */
+	char lost_line[400];
 	char host[64];
 };
 
@@ -94,6 +97,16 @@ void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...)
 	va_end(args);
 	dlb_fail(&c->fault, NULL, "%s", text);
 	c->broken = true;
+}
+
+void dlb_comm_lose(struct dlb_comm *c, const char *line)
+{
+	int never = 0;
+
+	if (!atomic_compare_exchange_strong(&c->lost, &never, 1))
+		return;
+	snprintf(c->lost_line, sizeof c->lost_line, "%s", line);
+	atomic_store(&c->lost, 2);
 }
 
 static int fault(const struct dlb_comm *c, struct dlb_error *err)
@@ -467,6 +480,10 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	}
 	if (n % 16)
 		return 0;
+	if (atomic_load(&c->lost) == 2) {
+		dlb_comm_break(c, "%s", c->lost_line);
+		return fault(c, err);
+	}
 	now_s = dlb_clock_s();
 	if (i->since_s == 0.0)
 		i->since_s = now_s;

@@ -3,7 +3,7 @@
  * Everything times out: a wait in which nothing arrives for timeout_s fails with an error that names the
  * peer. The comm is then broken and ranks can agree on nothing more, so the caller prints the error and calls
  * dlb_comm_abort. One node needs no MPI: dlb_comm_new_alone makes a comm of one rank, in which every
- * collective is a no-op. Only the thread that made the comm may use it. */
+ * collective is a no-op. Only the thread that made the comm may use it, but for dlb_comm_lose. */
 #ifndef DLB_COMM_COMM_H
 #define DLB_COMM_COMM_H
 #include <stdbool.h>
@@ -64,6 +64,9 @@ enum { DLB_TAG_ALL_RANKS, DLB_TAG_NORMS };
 /* Breaks the comm with this reason, when the caller finds the ranks inconsistent. The first reason is
  * kept. */
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* From any thread: a rank is known to be lost. This rank's waits then break the comm with that line; the first
+ * one is kept. */
+void dlb_comm_lose(struct dlb_comm *c, const char *line);
 /* Starts a message. Errors are returned by the wait. A message whose size differs from the receiver's `bytes`
  * breaks the comm. */
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag,

@@ -58,6 +58,9 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
  * changes nothing. */
 int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
 			      struct dlb_error *err);
+/* Path of the newest checkpoint in folder dir, new; NULL: none. It is complete; its checksums are not
+ * checked. */
+char *dlb_checkpoint_newest(const char *dir);
 /* Checks before training that the file can be written. -1 with err. */
 int dlb_weights_check_path(const char *path, bool merge, const struct dlb_graph *g, struct dlb_error *err);
 /* Collects weights and buffers of all nodes on rank 0, which writes them to path (.onnx: the model with

@@ -63,6 +63,19 @@ int64_t *dlb_checkpoint_steps(int folder, int *n)
 	return step;
 }
 
+char *dlb_checkpoint_newest(const char *dir)
+{
+	const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int n = 0;
+	int64_t *step = folder < 0 ? NULL : dlb_checkpoint_steps(folder, &n);
+	char *path = n ? dlb_xprintf("%s/step-%lld", dir, (long long)step[0]) : NULL;
+
+	if (folder >= 0)
+		close(folder);
+	free(step);
+	return path;
+}
+
 /* ---- removing ---- */
 
 /* NAME-NUMBER.safetensors */

@@ -39,6 +39,8 @@ struct dlb_exec_options {
 	int64_t readers;	/* threads per node that decode images; 0: by the cores that are free */
 	uint64_t seed;
 	double until_loss; int64_t patience; double timeout_s;	/* NAN, 0: not given */
+	double heartbeat_s;			/* 0: no heartbeat */
+	_Atomic int64_t *steps_done;		/* stored after each step, for other threads; may be NULL */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
 	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is called on
 	 * all ranks with rank 0's report. It sets *d, equal on all ranks, and with d->moves the document's

@@ -5,7 +5,7 @@
  * into that folder; the parent passes it on only if every rank ended well. The parent passes on the workers'
  * own lines and drops what mpiexec prints, which repeats every death in a paragraph. If the parent dies,
  * mpiexec dies with it, and the ranks with mpiexec (PR_SET_PDEATHSIG). Ranks watch each other while they
- * train; the parent watches them while they start and end, and mpiexec always.
+ * train (comm/heartbeat.h); the parent watches them while they start and end, and mpiexec always.
  *
  * Lines from worker to parent, on stderr, begin with byte 1:
  *
@@ -13,6 +13,7 @@
  *     \1ready                  all have met, handlers stand: signals may be passed on
  *     \1done                   the result is complete
  *     \1error STATUS LINE      the one line that explains the end
+ *     \1silent R HOW S STEP HOST   S seconds without a heartbeat of rank R (alarm.h)
  *     \1progress DONE TOTAL STAYS TEXT    rank 0's progress line (status.h) */
 #ifndef DLB_EXEC_LAUNCH_H
 #define DLB_EXEC_LAUNCH_H
@@ -27,6 +28,8 @@ struct dlb_launch {
 	int argc; char **argv;			/* the tool's own arguments, argv[0] included */
 	double total_threads;			/* of all ranks; beyond the cores, ranks yield when idle */
 	double timeout_s;			/* after which a silent rank counts as lost; 0: never */
+	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
+	const char *checkpoint;			/* the folder; NULL: none */
 	bool quiet, verbose;			/* verbose: pass on all output */
 	const volatile sig_atomic_t *stop;	/* requests to stop so far */
 };

@@ -43,7 +43,9 @@ static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 				.quiet = c->cli->quiet,
 				.verbose = c->cli->verbose,
 				.stop = c->exec.stop,
-				.timeout_s = c->exec.timeout_s };
+				.timeout_s = c->exec.timeout_s,
+				.heartbeat_s = c->exec.heartbeat_s,
+				.checkpoint = c->exec.checkpoint };
 	int rc;
 
 	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))

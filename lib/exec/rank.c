@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "comm/await.h"
+#include "exec/alarm.h"
 #include "exec/command.h"
 #include "exec/launch.h"
 #include "util/clock.h"
@@ -80,14 +81,15 @@ static void tell_of_daemons(const struct dlb_run_command *c, const struct dlb_co
 
 /* Ends a failed rank. who: the rank that knows the cause. Frees comm; a rank that has lost the comm ends the
  * job. */
-static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err,
-		       int who)
+static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_error *err, int who)
 {
 	const bool broken = dlb_comm_broken(comm), orphan = !c->folder;
 	const int rank = dlb_comm_rank(comm);
 
 	if (orphan && broken)
 		dlb_sleep_s(print_after_s(rank));
+	if (broken)
+		dlb_alarm_hint(c->exec.checkpoint, err);
 	if (broken || rank == who)
 		dlb_command_print_error(c, rank, err);
 	if (orphan && broken)
@@ -196,6 +198,7 @@ int dlb_command_rank(struct dlb_run_command *c)
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc = { .root = NULL };
 	struct source source = { c, &doc };
+	struct dlb_alarm alarm = { .tool = c->cli->tool, .parent = c->folder, .quiet = c->cli->quiet };
 	struct dlb_comm *comm;
 	int rc, who = 0;
 
@@ -209,15 +212,22 @@ int dlb_command_rank(struct dlb_run_command *c)
 		/* Not exit: OpenBLAS would wait there for threads that it could not start without memory. */
 		dlb_comm_abort(NULL, dlb_command_print_error(c, dlb_launch_rank(), &err));
 	}
+	alarm.comm = comm;
 	dlb_comm_set_timeout(comm, c->exec.timeout_s);
 	if (dlb_launch_check(dlb_comm_size(comm), &err))
 		return alone_in_step(c, comm, &err);
-	rc = dlb_comm_await(comm, c->exec.timeout_s, read_source, &source, &err);
-	if (dlb_comm_agree(comm, rc, &err, &who) || share_doc(comm, &doc, &err))
+	c->exec.steps_done = &alarm.step;
+	if (dlb_alarm_start(&alarm, c->exec.heartbeat_s, &err))
 		return rank_failed(c, comm, &err, who);
+	rc = dlb_comm_await(comm, c->exec.timeout_s, read_source, &source, &err);
+	if (dlb_comm_agree(comm, rc, &err, &who) || share_doc(comm, &doc, &err)) {
+		dlb_alarm_stop(&alarm);
+		return rank_failed(c, comm, &err, who);
+	}
 	if (c->folder && dlb_comm_rank(comm) == 0)
 		fputs("\1ready\n", stderr);
 	rc = train(c, comm, &doc, &who, &err);
+	dlb_alarm_stop(&alarm);
 	dlb_doc_release(&doc);
 	if (rc)
 		return rank_failed(c, comm, &err, who);

@@ -237,6 +237,8 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 
 static int train(struct run *r, int *who, struct dlb_error *err)
 {
+	if (r->o->steps_done)
+		*r->o->steps_done = r->at.step;
 	if (dlb_comm_barrier(r->comm, err))
 		return -1;
 	return r->program[0].depth ? dlb_run_async_loop(r, who, err) : sync_loop(r, who, err);

@@ -141,6 +141,8 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 	end->next.best_loss = r->at.best_loss;
 	end->next.since_best = r->at.since_best;
 	r->at = end->next;
+	if (r->o->steps_done)
+		*r->o->steps_done = r->at.step;
 	if (r->job.graph.loss >= 0) {
 		keep_loss(r, end->loss);
 		stopped = converged(r, end->loss);

@@ -7,7 +7,7 @@
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
-	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "allow-nonfinite",
+	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "heartbeat", "allow-nonfinite",
 	"rounds", "round-steps", "metrics"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
@@ -126,6 +126,8 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 			row[n++] = (struct dlb_unused){ "readers", !f.images, "no images are decoded" };
 			row[n++] = (struct dlb_unused){ "timeout", f.n_nodes < 2,
 							"there is one node, which waits for none" };
+			row[n++] = (struct dlb_unused){ "heartbeat", f.n_nodes < 2,
+							"there is one node, and none to watch it" };
 		}
 	}
 	row[n] = (struct dlb_unused){ .option = NULL };

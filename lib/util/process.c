@@ -14,14 +14,13 @@
 struct proc_entry { pid_t pid, parent; char state; };
 
 /* Parses "PID (NAME) STATE PARENT ...", where NAME may contain anything. */
-static int read_entry(const char *pid, struct proc_entry *e)
+static int read_file(const char *path, struct proc_entry *e)
 {
-	char path[64], line[1024], *after;
+	char line[1024], *after;
 	FILE *f;
 	size_t n;
 	int parent;
 
-	snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
 	f = fopen(path, "r");
 	if (!f)
 		return -1;
@@ -31,9 +30,17 @@ static int read_entry(const char *pid, struct proc_entry *e)
 	after = strrchr(line, ')');
 	if (!after || sscanf(after + 1, " %c %d", &e->state, &parent) != 2)
 		return -1;
-	e->pid = (pid_t)atoi(pid);
 	e->parent = (pid_t)parent;
 	return 0;
+}
+
+static int read_entry(const char *pid, struct proc_entry *e)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+	e->pid = (pid_t)atoi(pid);
+	return read_file(path, e);
 }
 
 char dlb_process_state(pid_t pid)
@@ -43,6 +50,15 @@ char dlb_process_state(pid_t pid)
 
 	snprintf(text, sizeof text, "%lld", (long long)pid);
 	return read_entry(text, &e) ? '\0' : e.state;
+}
+
+char dlb_thread_state(pid_t pid, pid_t tid)
+{
+	struct proc_entry e;
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%lld/task/%lld/stat", (long long)pid, (long long)tid);
+	return read_file(path, &e) ? '\0' : e.state;
 }
 
 void dlb_process_adopt(void)

@@ -6,6 +6,8 @@
 
 /* State of a process as in ps: R running, S sleeping, T stopped, Z zombie; 0: no such process. */
 char dlb_process_state(pid_t pid);
+/* The same of one thread. */
+char dlb_thread_state(pid_t pid, pid_t tid);
 bool dlb_process_has_stopped(pid_t pid);	/* any descendant of pid is stopped */
 /* From now on, descendants whose parent dies become children of this process, so that none escapes. */
 void dlb_process_adopt(void);
