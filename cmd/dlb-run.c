@@ -181,6 +181,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "end the run when a node makes no progress for S seconds (default 30)", NULL, 0, 1e9 },
 		{ 0, "heartbeat", DLB_OPT_REAL, &x->heartbeat_s, "S",
 		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0, 1e9 },
+		{ 0, "on-event", DLB_OPT_STR, &x->on_event, "CMD",
+		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE", NULL, 0, 0 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,

@@ -31,6 +31,7 @@ struct heartbeat_peer {
 	bool by_udp, local, heard, left, told[DLB_SILENCE_UNHEARD + 1];
 	struct dlb_beat_place place;
 	char host[64];
+	int leader;			/* lowest rank that shares memory with it */
 	uint32_t seen;			/* the last beat */
 	double silent_s, late_s;
 };
@@ -89,6 +90,22 @@ static void receive(struct dlb_heartbeat *h)
 	}
 }
 
+/* Whether no lower rank that is not silent watches `rank`: one that shares its memory or, if it is the lowest
+ * of those, the lowest of another set. */
+static bool is_lowest(const struct dlb_heartbeat *h, int rank)
+{
+	const struct heartbeat_peer *p = &h->peer[rank];
+
+	for (int i = 0; i < h->rank; i++) {
+		const struct heartbeat_peer *q = &h->peer[i];
+		const bool watches = q->leader == p->leader || (p->leader == rank && q->leader == i);
+
+		if (i != rank && watches && !q->left && q->silent_s + h->tick_s < h->limit_s)
+			return false;
+	}
+	return true;
+}
+
 static void tell(struct dlb_heartbeat *h, int rank, enum dlb_silence how)
 {
 	struct heartbeat_peer *p = &h->peer[rank];
@@ -96,7 +113,8 @@ static void tell(struct dlb_heartbeat *h, int rank, enum dlb_silence how)
 	if (p->told[how])
 		return;
 	p->told[how] = true;
-	h->listener.tell(h->listener.ctx, &(struct dlb_heartbeat_told){ rank, p->host, how, p->silent_s });
+	h->listener.tell(h->listener.ctx, &(struct dlb_heartbeat_told){ rank, p->host, how, p->silent_s,
+									is_lowest(h, rank) });
 }
 
 /* A rank of this host, at a look that lasted `s` seconds. Returns how it is silent. */
@@ -221,6 +239,7 @@ static void meet(struct dlb_heartbeat *h, const struct heartbeat_card *card)
 
 		memcpy(p->host, card[i].host, sizeof p->host);
 		p->place = card[i].place;
+		p->leader = card[i].leader;
 		p->local = card[i].local_of == mine->local_of;
 		if (i == h->rank)
 			continue;

@@ -20,7 +20,8 @@ enum dlb_silence {
 	DLB_SILENCE_CUT,		/* its process or its link, cause not known */
 	DLB_SILENCE_UNHEARD,		/* no beat has ever come: UDP does not get through; nothing is known */
 };
-struct dlb_heartbeat_told { int rank; const char *host; enum dlb_silence how; double silent_s; };
+/* lowest: no lower rank that watches that one is known as silent */
+struct dlb_heartbeat_told { int rank; const char *host; enum dlb_silence how; double silent_s; bool lowest; };
 /* What the thread does with a finding, at most once for each rank and kind. */
 struct dlb_heartbeat_listener { void (*tell)(void *ctx, const struct dlb_heartbeat_told *told); void *ctx; };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "exec/checkpoint.h"
+#include "exec/event.h"
 
 int dlb_alarm_text(const struct dlb_heartbeat_told *told, int64_t step, struct dlb_error *err)
 {
@@ -54,6 +55,8 @@ static void tell(void *ctx, const struct dlb_heartbeat_told *told)
 	if (told->how != DLB_SILENCE_STOPPED && told->how != DLB_SILENCE_CUT)
 		return;
 	dlb_alarm_text(told, step, &err);
+	if (told->lowest)
+		dlb_events_happened(a->events, "lost", told->rank, step, err.what);
 	dlb_comm_lose(a->comm, err.what);
 }
 

@@ -13,6 +13,7 @@ struct dlb_alarm {
 	bool parent, quiet;
 	_Atomic int64_t step;		/* steps done, stored by the main thread */
 	_Atomic bool unheard;		/* said that datagrams do not get through */
+	struct dlb_events *events;	/* without a parent; NULL: none. Used by the heartbeat's thread alone */
 	struct dlb_heartbeat *heartbeat;
 };
 /* Collective. Starts a, whose first members the caller has set. limit_s 0: nobody watches. -1 with err. */

@@ -144,6 +144,12 @@ static void tell_parent(void *ctx, const struct dlb_status_told *told)
 		told->permanent, told->text);
 }
 
+static void tell_training(void *ctx, int64_t step)
+{
+	(void)ctx;
+	fprintf(stderr, "\1trains %lld\n", (long long)step);
+}
+
 /* ---- rounds inside the run ---- */
 
 struct round_work {
@@ -218,6 +224,7 @@ int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dl
 
 	dlb_status_line_open(&line, stderr, c->cli->tool, c->cli->quiet, c->cli->verbose);
 	c->exec.progress = c->folder ? tell_parent : show_status;
+	c->exec.trains = c->folder ? tell_training : NULL;
 	c->exec.progress_ctx = &line;
 	c->exec.next_plan = c->exec.rounds && c->rebalance && dlb_comm_size(comm) > 1 ? next_plan : NULL;
 	c->exec.next_plan_ctx = &work;

@@ -40,6 +40,7 @@ struct dlb_exec_options {
 	uint64_t seed;
 	double until_loss; int64_t patience; double timeout_s;	/* NAN, 0: not given */
 	double heartbeat_s;			/* 0: no heartbeat */
+	const char *on_event;			/* a command, event.h */
 	_Atomic int64_t *steps_done;		/* stored after each step, for other threads; may be NULL */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
 	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is called on
@@ -53,6 +54,7 @@ struct dlb_exec_options {
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */
 	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */
 	void *progress_ctx;
+	void (*trains)(void *ctx, int64_t step);	/* rank 0, with progress_ctx: its first step has ended */
 	/* on rank 0: a warning; the run goes on; may be NULL */
 	void (*warn)(void *ctx, const char *line);
 	void *warn_ctx;

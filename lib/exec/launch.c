@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "comm/comm.h"
+#include "exec/event.h"
 #include "exec/run_folder.h"
 #include "exec/launch.h"
 #include "exec/launch_watch.h"
@@ -154,13 +155,27 @@ static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_err
 	return rc;
 }
 
+/* Waits for mpiexec, ends its children if it was killed, and reaps all. Returns its status. */
+static int reap(const struct dlb_launch *l, pid_t mpiexec)
+{
+	int status = 0, other;
+	pid_t pid;
+
+	while (waitpid(mpiexec, &status, 0) < 0 && errno == EINTR)
+		;
+	dlb_process_signal_descendants(getpid(), SIGKILL, dlb_events_process(l->events));
+	while ((pid = waitpid(-1, &other, WNOHANG)) > 0)
+		dlb_events_reaped(l->events, pid, other);
+	return status;
+}
+
 static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out,
-		  struct dlb_error *err)
+		  struct dlb_loss *loss, struct dlb_error *err)
 {
 	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
 	struct dlb_ranks e;
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	int pipes[2] = { -1, -1 }, status = 0, rc = -1;
+	int pipes[2] = { -1, -1 }, rc = -1;
 	pid_t pid, parent = getpid();
 
 	dlb_ranks_init(&e, l);
@@ -188,12 +203,7 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 		goto out;
 	}
 	dlb_ranks_watch(&e, pid, pipes[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	dlb_process_signal_descendants(getpid(), SIGKILL);	/* children of an mpiexec that was killed */
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
-	rc = dlb_ranks_verdict(&e, status, err);
+	rc = dlb_ranks_verdict(&e, reap(l, pid), err);
 	if (!rc)
 		rc = copy_out(out_path, out, err);
 out:
@@ -203,18 +213,22 @@ out:
 	unlink(out_path);
 	free(in_path);
 	free(out_path);
+	*loss = e.loss;
+	e.loss.node = NULL;
 	dlb_ranks_release(&e);
 	return rc;
 }
 
-int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err)
+int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_loss *loss,
+	       struct dlb_error *err)
 {
 	int lock, rc;
 	char *folder = dlb_run_folder_new(l->tool, &lock, err);
 
+	*loss = (struct dlb_loss){ .n = 0 };
 	if (!folder)
 		return -1;
-	rc = run_in(l, doc, folder, out, err);
+	rc = run_in(l, doc, folder, out, loss, err);
 	dlb_run_folder_free(folder, lock);
 	return rc;
 }

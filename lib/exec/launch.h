@@ -11,6 +11,7 @@
  *
  *     \1rank R PID             rank R has begun
  *     \1ready                  all have met, handlers stand: signals may be passed on
+ *     \1trains STEP            the first step has ended, STEP steps are done
  *     \1done                   the result is complete
  *     \1error STATUS LINE      the one line that explains the end
  *     \1silent R HOW S STEP HOST   S seconds without a heartbeat of rank R (alarm.h)
@@ -22,6 +23,14 @@
 #include <stdio.h>
 #include "doc/doc.h"
 
+/* The nodes that were lost, where that ended a run. n 0: it ended for another reason. */
+struct dlb_loss {
+	bool *node; int n;		/* [n_ranks]; their number; `first`: the first one */
+	int first;
+	int64_t step;			/* steps done, as far as known; -1: none told */
+	double notice_s;		/* from the last sign of life; NAN: not known */
+	struct dlb_error why;
+};
 struct dlb_launch {
 	const char *tool;
 	int n_ranks;
@@ -30,6 +39,7 @@ struct dlb_launch {
 	double timeout_s;			/* after which a silent rank counts as lost; 0: never */
 	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
 	const char *checkpoint;			/* the folder; NULL: none */
+	struct dlb_events *events;		/* borrowed; told of losses; NULL: nobody */
 	bool quiet, verbose;			/* verbose: pass on all output */
 	const volatile sig_atomic_t *stop;	/* requests to stop so far */
 };
@@ -38,8 +48,10 @@ struct dlb_launch {
 int dlb_launch_rank(void);
 bool dlb_launch_joined(void);			/* whether one started it */
 /* Runs all ranks and writes the result to out. -1 with err; err->what is empty if a worker has printed the
- * line. */
-int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err);
+ * line. *loss: for the caller to release. */
+int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_loss *loss,
+	       struct dlb_error *err);
+void dlb_loss_release(struct dlb_loss *loss);
 /* In a worker: makes it die with its parent, and tells the parent rank and process number. */
 void dlb_launch_worker_init(const char *folder);
 /* Refuses several tasks of srun that do not know each other (no --mpi=pmix). size: ranks that MPI found; 0:

@@ -3,6 +3,7 @@
 #include "exec/launch_watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "exec/alarm.h"
+#include "exec/event.h"
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/process.h"
@@ -36,16 +38,38 @@ static int stopped_rank(const struct dlb_ranks *e)
 	return -1;
 }
 
+/* Rank r is lost; notice_s: since its last sign of life, NAN: not known. */
+static void lose(struct dlb_ranks *e, int r, double notice_s)
+{
+	struct dlb_loss *l = &e->loss;
+
+	if (r < 0 || r >= e->l->n_ranks || l->node[r])
+		return;
+	if (!l->n++) {
+		l->first = r;
+		l->notice_s = notice_s;
+	}
+	l->node[r] = true;
+}
+
 /* Passes on a worker's error line. A rank names the rank it has not heard, which may itself wait for another;
  * a stopped rank is visible here. */
 static void pass_on(struct dlb_ranks *e, const char *line)
 {
-	const int stopped = strstr(line, ": lost ") ? stopped_rank(e) : -1;
+	const char *lost = strstr(line, ": lost ");
+	const int stopped = lost ? stopped_rank(e) : -1;
+	int rank = -1;
 
+	if (stopped >= 0 || (lost && sscanf(lost, ": lost rank %d", &rank) == 1))
+		lose(e, stopped >= 0 ? stopped : rank, NAN);
 	dlb_status_line_clear(&e->shown);
 	if (stopped >= 0)
-		fprintf(stderr, "%s: lost rank %d: it has been stopped; nothing heard for %g s\n", e->l->tool,
-			stopped, e->l->timeout_s);
+		dlb_fail(&e->loss.why, NULL, "lost rank %d: it has been stopped; nothing heard for %g s",
+			 stopped, e->l->timeout_s);
+	else if (lost)
+		dlb_fail(&e->loss.why, NULL, "%s", lost + 2);
+	if (stopped >= 0)
+		fprintf(stderr, "%s: %s\n", e->l->tool, e->loss.why.what);
 	else
 		fprintf(stderr, "%s\n", line);
 }
@@ -59,11 +83,12 @@ static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *t
 		if (!e->unheard && !e->l->quiet)
 			dlb_alarm_warn_unheard(e->l->tool, told);
 		e->unheard = true;
-	} else if (told->how == DLB_SILENCE_GONE) {
-		if (e->gone_s < 0) {
-			e->gone = told->rank;
-			e->gone_s = 0;
-		}
+		return;
+	}
+	e->step = step > e->step ? step : e->step;
+	lose(e, told->rank, told->silent_s);
+	if (told->how == DLB_SILENCE_GONE) {
+		e->gone_s = e->gone_s < 0 ? 0 : e->gone_s;
 	} else if (e->cut_s < 0) {
 		e->cut_s = 0;
 		dlb_alarm_text(told, step, &e->fault);
@@ -83,6 +108,9 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
+	} else if (sscanf(s, "trains %lld", &done) == 1) {
+		e->step = done;
+		e->first_step = done - 1;
 	} else if (!strcmp(s, "done")) {
 		e->done = true;
 	} else if (sscanf(s, "rank %d %lld %n", &rank, &done, &at) == 2 && at) {
@@ -95,9 +123,12 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 		e->said = true;
 		e->status = status;
 	} else if (sscanf(s, "silent %d %d %lf %lld %255s", &rank, &how, &s_silent, &done, host) == 5) {
-		hear_silence(e, &(struct dlb_heartbeat_told){ rank, host, (enum dlb_silence)how, s_silent },
+		hear_silence(e, &(struct dlb_heartbeat_told){ rank, host, (enum dlb_silence)how, s_silent,
+								 true },
 			     done);
 	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &permanent, &at) == 3 && at) {
+		if (e->first_step >= 0)
+			e->step = e->first_step + done;
 		dlb_status_line_show(&e->shown,
 				     &(struct dlb_status_told){ done, total, permanent != 0, s + at });
 	}
@@ -206,12 +237,13 @@ static bool any_elsewhere(const struct dlb_ranks *e)
  * of the run (run_folder.h). */
 static void end_all(struct dlb_ranks *e, pid_t pid, int in)
 {
+	const pid_t spared = dlb_events_process(e->l->events);
 	const double term_s = e->cut_s >= 0 && !any_elsewhere(e) ? 0 : TERM_S;
 	bool open = true;
 
 	e->ended = true;
 	kill(pid, SIGCONT);
-	dlb_process_signal_descendants(getpid(), term_s > 0 ? SIGTERM : SIGKILL);
+	dlb_process_signal_descendants(getpid(), term_s > 0 ? SIGTERM : SIGKILL, spared);
 	for (double s = 0; s < term_s && dlb_process_state(pid) != 'Z'; s += TICK_S) {
 		double start_s = dlb_clock_s();
 
@@ -220,7 +252,7 @@ static void end_all(struct dlb_ranks *e, pid_t pid, int in)
 		if (start_s > 0)
 			dlb_sleep_s(start_s);
 	}
-	for (int i = 0; i < 100 && dlb_process_signal_descendants(getpid(), SIGKILL) > 0; i++)
+	for (int i = 0; i < 100 && dlb_process_signal_descendants(getpid(), SIGKILL, spared) > 0; i++)
 		dlb_sleep_s(0.02);
 }
 
@@ -253,7 +285,7 @@ static bool is_cut(struct dlb_ranks *e, double s)
 		return true;
 	if (e->gone_s < 0 || (e->gone_s += s) < GONE_S)
 		return false;
-	dlb_fail(&e->fault, NULL, "lost rank %d: it has ended", e->gone);
+	dlb_fail(&e->fault, NULL, "lost rank %d: it has ended", e->loss.first);
 	return true;
 }
 
@@ -289,6 +321,7 @@ static bool is_late(struct dlb_ranks *e, pid_t pid, double s)
 		look_for_stopped(e, pid, stopped, s);
 	if (stopped > 0 && e->stopped_s > stopped && !e->said && !e->done) {
 		dlb_fail(&e->fault, NULL, "lost rank %d: it has been stopped for %g s", e->stopped, stopped);
+		lose(e, e->stopped, e->stopped_s);
 		return true;
 	}
 	if (limit <= 0)
@@ -311,6 +344,7 @@ static bool is_late(struct dlb_ranks *e, pid_t pid, double s)
 	if (e->ready || e->silent_s <= start)
 		return false;
 	silent = silent_rank(e);
+	lose(e, silent, start);
 	if (silent >= 0)
 		dlb_fail(&e->fault, NULL, "lost rank %d: it has not started after %g s", silent, start);
 	else
@@ -329,6 +363,7 @@ void dlb_ranks_watch(struct dlb_ranks *e, pid_t pid, int in)
 		const double now_s = dlb_clock_s(), passed_s = now_s - last_s;
 
 		pass_signals(e, pid, &passed);
+		dlb_events_poll(e->l->events);
 		last_s = now_s;
 		if (dlb_process_state(pid) == 'Z') {	/* other processes may still hold the pipe */
 			for (int i = 0; i < 5 && listen_for(e, in, TICK_S); i++)
@@ -347,14 +382,23 @@ void dlb_ranks_watch(struct dlb_ranks *e, pid_t pid, int in)
 
 void dlb_ranks_init(struct dlb_ranks *e, const struct dlb_launch *l)
 {
-	*e = (struct dlb_ranks){ .l = l, .lost_rank = -1, .lost_exit = -1, .cut_s = -1, .gone_s = -1 };
+	*e = (struct dlb_ranks){ .l = l, .lost_rank = -1, .lost_exit = -1, .cut_s = -1, .gone_s = -1,
+				.first_step = -1, .step = -1, .loss.notice_s = NAN };
 	e->rank = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->rank);
+	e->loss.node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->loss.node);
 	dlb_status_line_open(&e->shown, stderr, l->tool, l->quiet, l->verbose);
+}
+
+void dlb_loss_release(struct dlb_loss *loss)
+{
+	free(loss->node);
+	loss->node = NULL;
 }
 
 void dlb_ranks_release(struct dlb_ranks *e)
 {
 	dlb_status_line_clear(&e->shown);
+	dlb_loss_release(&e->loss);
 	free(e->rank);
 }
 
@@ -376,14 +420,25 @@ static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_erro
 	return dlb_hint(err, "-v shows all it said");
 }
 
-int dlb_ranks_verdict(const struct dlb_ranks *e, int status, struct dlb_error *err)
+/* Tells the user's command of each lost node. */
+static void tell_events(const struct dlb_ranks *e)
 {
+	for (int r = 0; r < e->l->n_ranks; r++)
+		if (e->loss.node[r])
+			dlb_events_happened(e->l->events, "lost", r, e->step, e->loss.why.what);
+}
+
+int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
+{
+	e->loss.step = e->step;
 	if (e->said) {			/* ranks that agree on an error leave without a status */
+		tell_events(e);
 		err->what[0] = '\0';
 		err->status = e->status;
 		return -1;
 	}
 	if (e->ended && e->done) {
+		e->loss.n = 0;
 		if (!e->l->quiet)
 			fprintf(stderr,
 				"%s: the result is complete; a rank did not end after it, and was killed\n",
@@ -391,13 +446,20 @@ int dlb_ranks_verdict(const struct dlb_ranks *e, int status, struct dlb_error *e
 		return 0;
 	}
 	if (e->ended) {
-		*err = e->fault;
+		*err = e->loss.why = e->fault;
+		tell_events(e);
 		dlb_alarm_hint(e->l->checkpoint, err);
 		return -1;
 	}
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		e->loss.n = 0;
 		return 0;
+	}
 	mpiexec_failed(e, status, err);
+	if (!e->loss.n)
+		lose(e, e->lost_rank, NAN);
+	e->loss.why = *err;
+	tell_events(e);
 	dlb_alarm_hint(e->l->checkpoint, err);
 	return -1;
 }

@@ -11,6 +11,7 @@
 #include "comm/await.h"
 #include "exec/alarm.h"
 #include "exec/command.h"
+#include "exec/event.h"
 #include "exec/launch.h"
 #include "util/clock.h"
 #include "util/deadline.h"
@@ -217,6 +218,7 @@ int dlb_command_rank(struct dlb_run_command *c)
 	if (dlb_launch_check(dlb_comm_size(comm), &err))
 		return alone_in_step(c, comm, &err);
 	c->exec.steps_done = &alarm.step;
+	alarm.events = c->folder ? NULL : dlb_events_new(c->cli->tool, c->exec.on_event);
 	if (dlb_alarm_start(&alarm, c->exec.heartbeat_s, &err))
 		return rank_failed(c, comm, &err, who);
 	rc = dlb_comm_await(comm, c->exec.timeout_s, read_source, &source, &err);
@@ -228,6 +230,8 @@ int dlb_command_rank(struct dlb_run_command *c)
 		fputs("\1ready\n", stderr);
 	rc = train(c, comm, &doc, &who, &err);
 	dlb_alarm_stop(&alarm);
+	if (!rc)			/* else the command goes on when this rank has ended */
+		dlb_events_free(alarm.events, 0);
 	dlb_doc_release(&doc);
 	if (rc)
 		return rank_failed(c, comm, &err, who);

@@ -341,8 +341,11 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 	w->row.decision = NULL;
 	if (r->rank || !r->o->progress)
 		return;
-	if (r->at.step - r->first_step == 1)
+	if (r->at.step - r->first_step == 1) {
 		w->first_s = now_s;
+		if (r->o->trains)
+			r->o->trains(r->o->progress_ctx, r->at.step);
+	}
 	w->mean.steps = w->mean.steps * keep + 1.0;
 	w->mean.samples = w->mean.samples * keep + (double)samples;
 	w->samples += samples;

@@ -84,8 +84,8 @@ static struct proc_entry *read_all(int *n)
 	return all;
 }
 
-/* Returns the *n descendants of pid: new. */
-static struct proc_entry *read_descendants(pid_t pid, int *n)
+/* Returns the *n descendants of pid but spared and its own: new. */
+static struct proc_entry *read_descendants(pid_t pid, pid_t spared, int *n)
 {
 	int n_all;
 	struct proc_entry *all = read_all(&n_all), *found = dlb_xcalloc((size_t)n_all + 1, sizeof *found);
@@ -93,16 +93,16 @@ static struct proc_entry *read_descendants(pid_t pid, int *n)
 	*n = 0;
 	for (int i = -1; i < *n; i++)
 		for (int k = 0; k < n_all && *n < n_all; k++)
-			if (all[k].parent == (i < 0 ? pid : found[i].pid))
+			if (all[k].parent == (i < 0 ? pid : found[i].pid) && all[k].pid != spared)
 				found[(*n)++] = all[k];
 	free(all);
 	return found;
 }
 
-int dlb_process_signal_descendants(pid_t pid, int sig)
+int dlb_process_signal_descendants(pid_t pid, int sig, pid_t spared)
 {
 	int n, n_living = 0;
-	struct proc_entry *e = read_descendants(pid, &n);
+	struct proc_entry *e = read_descendants(pid, spared, &n);
 
 	for (int i = 0; i < n; i++)
 		n_living += e[i].state != 'Z' && kill(e[i].pid, sig) == 0;
@@ -113,7 +113,7 @@ int dlb_process_signal_descendants(pid_t pid, int sig)
 bool dlb_process_has_stopped(pid_t pid)
 {
 	int n;
-	struct proc_entry *e = read_descendants(pid, &n);
+	struct proc_entry *e = read_descendants(pid, 0, &n);
 	bool stopped = false;
 
 	for (int i = 0; i < n; i++)

@@ -11,6 +11,6 @@ char dlb_thread_state(pid_t pid, pid_t tid);
 bool dlb_process_has_stopped(pid_t pid);	/* any descendant of pid is stopped */
 /* From now on, descendants whose parent dies become children of this process, so that none escapes. */
 void dlb_process_adopt(void);
-/* Sends sig to every living descendant of pid. Returns their number. */
-int dlb_process_signal_descendants(pid_t pid, int sig);
+/* Sends sig to every living descendant of pid but `spared` (0: none) and those of it. Returns their number. */
+int dlb_process_signal_descendants(pid_t pid, int sig, pid_t spared);
 #endif

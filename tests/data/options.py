@@ -588,6 +588,9 @@ def run():
     shows(tool, "--heartbeat 1", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
           "for l in $(pgrep -P $p); do pkill -STOP -P $l -n; done; wait $p; grep -c 'is silent' err >said; true", "file said",
           without="--heartbeat 0")
+    shows(tool, "--on-event touch\\ told", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
+          "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
+    unused(tool, "--on-event true", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     unused(tool, "--heartbeat 1", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     unused(tool, "--metrics run.prom", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     unused(tool, "--step-log log", "dlb-run --print-program {} $D/one.json", "--print-program")
