@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "balance/live.h"
+#include "balance/survive.h"
 #include "exec/command.h"
 #include "exec/launch.h"
 #include "plan/sharing.h"
@@ -76,13 +77,22 @@ static int parse_rounds(const struct dlb_cli *cli, const char *rounds, int64_t *
 	return dlb_cli_usage(cli, "--rounds wants a number from 1 or auto, not '%s'", rounds);
 }
 
+/* --on-failure stop or replan. */
+static int parse_failure(const struct dlb_cli *cli, const char *what, bool *replan)
+{
+	*replan = what && !strcmp(what, "replan");
+	if (!what || *replan || !strcmp(what, "stop"))
+		return 0;
+	return dlb_cli_usage(cli, "--on-failure wants stop or replan, not '%s'", what);
+}
+
 static void warn(void *ctx, const char *line)
 {
 	dlb_cli_warn(ctx, "%s", line);
 }
 
 /* Options that are parsed further. */
-struct option_text { const char *until, *rounds; struct dlb_strlist slow, groups; };
+struct option_text { const char *until, *rounds, *on_failure; struct dlb_strlist slow, groups; };
 
 enum { MOST_OPTIONS = 80 };
 
@@ -183,6 +193,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0, 1e9 },
 		{ 0, "on-event", DLB_OPT_STR, &x->on_event, "CMD",
 		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE", NULL, 0, 0 },
+		{ 0, "on-failure", DLB_OPT_STR, &t->on_failure, "WHAT",
+		  "stop (default), or replan: go on from the last checkpoint without the lost node", NULL, 0, 0 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
@@ -234,7 +246,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 	if (!rc) {
 		cli->status = 2;
 		rc = parse_slow(cli, &t->slow, factor, x) || parse_until(cli, t->until, &x->until_loss) ||
-		     parse_rounds(cli, t->rounds, &x->rounds);
+		     parse_rounds(cli, t->rounds, &x->rounds) || parse_failure(cli, t->on_failure, &x->replan);
 	}
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
@@ -253,17 +265,18 @@ int main(int argc, char **argv)
 			       .summary = "train by a plan, and report times and losses", .max_operands = 1 };
 	struct dlb_live live = { .is_read = false };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
-					   .rebalance = dlb_live_round, .live = &live };
+					   .rebalance = dlb_live_round, .live = &live,
+					   .survive = dlb_survive };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;
 	double *factor = NULL;
 	int status;
 
-	if (argc > 2 && !strcmp(argv[1], "--worker")) {		/* only launch.c passes it */
-		command.folder = argv[2];
-		argv[2] = argv[0];
-		command.argc -= 2;
-		command.argv += 2;
+	if (argc > 3 && !strcmp(argv[1], "--worker") && !dlb_begin_parse(argv[3], &command.exec.begin)) {
+		command.folder = argv[2];			/* only launch.c passes it */
+		argv[3] = argv[0];
+		command.argc -= 3;
+		command.argv += 3;
 	}
 	if (parse(&cli, &command, &factor, &text)) {
 		status = cli.status;

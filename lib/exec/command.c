@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/command.h"
 #include "comm/await.h"
+#include "exec/restart.h"
 #include "exec/unused.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
@@ -86,7 +87,7 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
 	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
-	    check_measuring(c, err) || check_rounds(c, doc, err)) {
+	    check_measuring(c, err) || check_rounds(c, doc, err) || dlb_restart_check(c, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
@@ -144,10 +145,13 @@ static void tell_parent(void *ctx, const struct dlb_status_told *told)
 		told->permanent, told->text);
 }
 
-static void tell_training(void *ctx, int64_t step)
+static void tell_training(void *ctx, int64_t step, const struct dlb_begin *begin)
 {
+	char text[DLB_BEGIN_TEXT];
+
 	(void)ctx;
-	fprintf(stderr, "\1trains %lld\n", (long long)step);
+	dlb_begin_text(begin, text);
+	fprintf(stderr, "\1trains %lld %s\n", (long long)step, text);
 }
 
 /* ---- rounds inside the run ---- */

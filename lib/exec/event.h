@@ -1,6 +1,6 @@
 /* --on-event: a command of the user is told what happens to a run, in environment variables:
  *
- *     DLB_EVENT    lost: a node is lost
+ *     DLB_EVENT    lost: a node is lost; resumed: training goes on without it
  *     DLB_NODE     its number
  *     DLB_STEP     steps done, counted from the first start
  *     DLB_MESSAGE  one line

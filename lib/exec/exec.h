@@ -18,6 +18,14 @@
 #include "exec/status.h"
 #include "plan/report.h"
 
+/* Where a run began at its first start, from which its options count steps and epochs. log_lines: lines of
+ * --loss-log before that. known false: it begins now. */
+struct dlb_begin { bool known; int64_t step, epoch, position, log_lines; };
+enum { DLB_BEGIN_TEXT = 100 };
+/* As one word, and back; "-" is none. -1: text is no such word. */
+void dlb_begin_text(const struct dlb_begin *b, char text[DLB_BEGIN_TEXT]);
+int dlb_begin_parse(const char *text, struct dlb_begin *b);
+
 enum { DLB_ROUND_TEXT = 512 };
 /* After a round of a run: what the caller knows and decides. */
 struct dlb_round_decision {
@@ -54,7 +62,10 @@ struct dlb_exec_options {
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */
 	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */
 	void *progress_ctx;
-	void (*trains)(void *ctx, int64_t step);	/* rank 0, with progress_ctx: its first step has ended */
+	struct dlb_begin begin;
+	bool replan;				/* --on-failure */
+	/* rank 0, with progress_ctx: the first step has ended; may be NULL */
+	void (*trains)(void *ctx, int64_t step, const struct dlb_begin *begin);
 	/* on rank 0: a warning; the run goes on; may be NULL */
 	void (*warn)(void *ctx, const char *line);
 	void *warn_ctx;

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -81,7 +82,7 @@ static void set_root_env(void)
 static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent,
 			 int out)
 {
-	char n[16];
+	char n[16], begin[DLB_BEGIN_TEXT];
 	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
 	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL };
 	static const char *const mpich[] = { "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL };
@@ -115,6 +116,8 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 	argv[k++] = self;
 	argv[k++] = "--worker";
 	argv[k++] = folder;
+	dlb_begin_text(&l->begin, begin);
+	argv[k++] = begin;
 	for (int i = 1; i < l->argc; i++)
 		argv[k++] = l->argv[i];
 	argv[k] = NULL;
@@ -170,7 +173,7 @@ static int reap(const struct dlb_launch *l, pid_t mpiexec)
 }
 
 static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out,
-		  struct dlb_loss *loss, struct dlb_error *err)
+		  struct dlb_launch_end *end, struct dlb_error *err)
 {
 	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
 	struct dlb_ranks e;
@@ -205,7 +208,7 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 	dlb_ranks_watch(&e, pid, pipes[0]);
 	rc = dlb_ranks_verdict(&e, reap(l, pid), err);
 	if (!rc)
-		rc = copy_out(out_path, out, err);
+		rc = l->finish ? l->finish(l->finish_ctx, out_path, &e.end, out, err) : copy_out(out_path, out, err);
 out:
 	if (pipes[0] >= 0)
 		close(pipes[0]);
@@ -213,22 +216,22 @@ out:
 	unlink(out_path);
 	free(in_path);
 	free(out_path);
-	*loss = e.loss;
-	e.loss.node = NULL;
+	*end = e.end;
+	e.end.node = NULL;
 	dlb_ranks_release(&e);
 	return rc;
 }
 
-int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_loss *loss,
+int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_launch_end *end,
 	       struct dlb_error *err)
 {
 	int lock, rc;
 	char *folder = dlb_run_folder_new(l->tool, &lock, err);
 
-	*loss = (struct dlb_loss){ .n = 0 };
+	*end = (struct dlb_launch_end){ .trains_s = NAN };
 	if (!folder)
 		return -1;
-	rc = run_in(l, doc, folder, out, loss, err);
+	rc = run_in(l, doc, folder, out, end, err);
 	dlb_run_folder_free(folder, lock);
 	return rc;
 }

@@ -1,7 +1,7 @@
 /* Starts the ranks of a plan on this host and watches them.
  *
  * A tool started plainly is the parent: it writes the checked document to a folder of its own, starts mpiexec
- * with itself and the arguments `--worker FOLDER` in front of its own, and waits. Rank 0 writes the result
+ * with itself and the arguments `--worker FOLDER BEGIN` in front of its own (BEGIN: dlb_begin_text), and waits. Rank 0 writes the result
  * into that folder; the parent passes it on only if every rank ended well. The parent passes on the workers'
  * own lines and drops what mpiexec prints, which repeats every death in a paragraph. If the parent dies,
  * mpiexec dies with it, and the ranks with mpiexec (PR_SET_PDEATHSIG). Ranks watch each other while they
@@ -11,7 +11,7 @@
  *
  *     \1rank R PID             rank R has begun
  *     \1ready                  all have met, handlers stand: signals may be passed on
- *     \1trains STEP            the first step has ended, STEP steps are done
+ *     \1trains STEP BEGIN      the first step has ended, STEP steps are done
  *     \1done                   the result is complete
  *     \1error STATUS LINE      the one line that explains the end
  *     \1silent R HOW S STEP HOST   S seconds without a heartbeat of rank R (alarm.h)
@@ -21,15 +21,19 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include "doc/doc.h"
+#include "exec/exec.h"
 
-/* The nodes that were lost, where that ended a run. n 0: it ended for another reason. */
-struct dlb_loss {
+/* How the ranks of one start ended. */
+struct dlb_launch_end {
+	/* the nodes that were lost, where that ended them; n 0: they ended for another reason */
 	bool *node; int n;		/* [n_ranks]; their number; `first`: the first one */
 	int first;
 	int64_t step;			/* steps done, as far as known; -1: none told */
 	double notice_s;		/* from the last sign of life; NAN: not known */
+	double lost_s;			/* when that was decided (dlb_clock_s) */
 	struct dlb_error why;
+	double trains_s;		/* when the first step had ended; NAN: none had */
+	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */
 };
 struct dlb_launch {
 	const char *tool;
@@ -40,6 +44,14 @@ struct dlb_launch {
 	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
 	const char *checkpoint;			/* the folder; NULL: none */
 	struct dlb_events *events;		/* borrowed; told of losses; NULL: nobody */
+	/* Not the first start: where the first one began, the node that was lost last (-1: none), and when. */
+	struct dlb_begin begin;
+	int lost;
+	double lost_s;
+	/* Writes the result at path to out, instead of as it is; NULL: as it is. */
+	int (*finish)(void *ctx, const char *path, const struct dlb_launch_end *end, FILE *out,
+		      struct dlb_error *err);
+	void *finish_ctx;
 	bool quiet, verbose;			/* verbose: pass on all output */
 	const volatile sig_atomic_t *stop;	/* requests to stop so far */
 };
@@ -48,10 +60,10 @@ struct dlb_launch {
 int dlb_launch_rank(void);
 bool dlb_launch_joined(void);			/* whether one started it */
 /* Runs all ranks and writes the result to out. -1 with err; err->what is empty if a worker has printed the
- * line. *loss: for the caller to release. */
-int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_loss *loss,
+ * line. *end: for the caller to release. */
+int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_launch_end *end,
 	       struct dlb_error *err);
-void dlb_loss_release(struct dlb_loss *loss);
+void dlb_launch_end_release(struct dlb_launch_end *end);
 /* In a worker: makes it die with its parent, and tells the parent rank and process number. */
 void dlb_launch_worker_init(const char *folder);
 /* Refuses several tasks of srun that do not know each other (no --mpi=pmix). size: ranks that MPI found; 0:

@@ -23,6 +23,7 @@
 #define SCAN_S 1.0			/* between two scans of all processes */
 #define LEAST_START_S 10.0		/* for ranks to start, however short --timeout is */
 #define LAST_S 5.0			/* for mpiexec to end once a rank has given the reason */
+#define LAST_LINES_S 0.5		/* for what mpiexec has written before its end */
 #define TERM_S 2.0			/* from SIGTERM to SIGKILL */
 #define TOGETHER_S 0.3			/* from the first silent rank to others that fell silent with it */
 #define GONE_S 3.0			/* for mpiexec to say how a rank ended */
@@ -41,12 +42,13 @@ static int stopped_rank(const struct dlb_ranks *e)
 /* Rank r is lost; notice_s: since its last sign of life, NAN: not known. */
 static void lose(struct dlb_ranks *e, int r, double notice_s)
 {
-	struct dlb_loss *l = &e->loss;
+	struct dlb_launch_end *l = &e->end;
 
 	if (r < 0 || r >= e->l->n_ranks || l->node[r])
 		return;
 	if (!l->n++) {
 		l->first = r;
+		l->lost_s = dlb_clock_s();
 		l->notice_s = notice_s;
 	}
 	l->node[r] = true;
@@ -64,12 +66,12 @@ static void pass_on(struct dlb_ranks *e, const char *line)
 		lose(e, stopped >= 0 ? stopped : rank, NAN);
 	dlb_status_line_clear(&e->shown);
 	if (stopped >= 0)
-		dlb_fail(&e->loss.why, NULL, "lost rank %d: it has been stopped; nothing heard for %g s",
+		dlb_fail(&e->end.why, NULL, "lost rank %d: it has been stopped; nothing heard for %g s",
 			 stopped, e->l->timeout_s);
 	else if (lost)
-		dlb_fail(&e->loss.why, NULL, "%s", lost + 2);
+		dlb_fail(&e->end.why, NULL, "%s", lost + 2);
 	if (stopped >= 0)
-		fprintf(stderr, "%s: %s\n", e->l->tool, e->loss.why.what);
+		fprintf(stderr, "%s: %s\n", e->l->tool, e->end.why.what);
 	else
 		fprintf(stderr, "%s\n", line);
 }
@@ -95,6 +97,24 @@ static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *t
 	}
 }
 
+/* The first step has ended. */
+static void hear_training(struct dlb_ranks *e, long long step, const char *begin)
+{
+	const struct dlb_launch *l = e->l;
+	char text[100];
+
+	e->step = step;
+	e->first_step = step - 1;
+	e->end.trains_s = dlb_clock_s();
+	if (dlb_begin_parse(begin, &e->end.begin))
+		dlb_bug("begin '%s'", begin);
+	if (l->lost < 0)
+		return;
+	snprintf(text, sizeof text, "training again at step %lld, %.1f s after the loss", step,
+		 e->end.trains_s - l->lost_s);
+	dlb_events_happened(l->events, "resumed", l->lost, step, text);
+}
+
 static void hear_worker(struct dlb_ranks *e, const char *s)
 {
 	int status, at = 0, rank;
@@ -108,9 +128,8 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
-	} else if (sscanf(s, "trains %lld", &done) == 1) {
-		e->step = done;
-		e->first_step = done - 1;
+	} else if (sscanf(s, "trains %lld %n", &done, &at) == 1 && at) {
+		hear_training(e, done, s + at);
 	} else if (!strcmp(s, "done")) {
 		e->done = true;
 	} else if (sscanf(s, "rank %d %lld %n", &rank, &done, &at) == 2 && at) {
@@ -285,7 +304,7 @@ static bool is_cut(struct dlb_ranks *e, double s)
 		return true;
 	if (e->gone_s < 0 || (e->gone_s += s) < GONE_S)
 		return false;
-	dlb_fail(&e->fault, NULL, "lost rank %d: it has ended", e->loss.first);
+	dlb_fail(&e->fault, NULL, "lost rank %d: it has ended", e->end.first);
 	return true;
 }
 
@@ -366,7 +385,7 @@ void dlb_ranks_watch(struct dlb_ranks *e, pid_t pid, int in)
 		dlb_events_poll(e->l->events);
 		last_s = now_s;
 		if (dlb_process_state(pid) == 'Z') {	/* other processes may still hold the pipe */
-			for (int i = 0; i < 5 && listen_for(e, in, TICK_S); i++)
+			while (dlb_clock_s() - now_s < LAST_LINES_S && listen_for(e, in, TICK_S))
 				;
 			return;
 		}
@@ -383,22 +402,23 @@ void dlb_ranks_watch(struct dlb_ranks *e, pid_t pid, int in)
 void dlb_ranks_init(struct dlb_ranks *e, const struct dlb_launch *l)
 {
 	*e = (struct dlb_ranks){ .l = l, .lost_rank = -1, .lost_exit = -1, .cut_s = -1, .gone_s = -1,
-				.first_step = -1, .step = -1, .loss.notice_s = NAN };
+				.first_step = -1, .step = -1, .end.notice_s = NAN,
+				.end.trains_s = NAN };
 	e->rank = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->rank);
-	e->loss.node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->loss.node);
+	e->end.node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->end.node);
 	dlb_status_line_open(&e->shown, stderr, l->tool, l->quiet, l->verbose);
 }
 
-void dlb_loss_release(struct dlb_loss *loss)
+void dlb_launch_end_release(struct dlb_launch_end *end)
 {
-	free(loss->node);
-	loss->node = NULL;
+	free(end->node);
+	end->node = NULL;
 }
 
 void dlb_ranks_release(struct dlb_ranks *e)
 {
 	dlb_status_line_clear(&e->shown);
-	dlb_loss_release(&e->loss);
+	dlb_launch_end_release(&e->end);
 	free(e->rank);
 }
 
@@ -424,13 +444,13 @@ static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_erro
 static void tell_events(const struct dlb_ranks *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
-		if (e->loss.node[r])
-			dlb_events_happened(e->l->events, "lost", r, e->step, e->loss.why.what);
+		if (e->end.node[r])
+			dlb_events_happened(e->l->events, "lost", r, e->step, e->end.why.what);
 }
 
 int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 {
-	e->loss.step = e->step;
+	e->end.step = e->step;
 	if (e->said) {			/* ranks that agree on an error leave without a status */
 		tell_events(e);
 		err->what[0] = '\0';
@@ -438,7 +458,7 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 		return -1;
 	}
 	if (e->ended && e->done) {
-		e->loss.n = 0;
+		e->end.n = 0;
 		if (!e->l->quiet)
 			fprintf(stderr,
 				"%s: the result is complete; a rank did not end after it, and was killed\n",
@@ -446,19 +466,19 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 		return 0;
 	}
 	if (e->ended) {
-		*err = e->loss.why = e->fault;
+		*err = e->end.why = e->fault;
 		tell_events(e);
 		dlb_alarm_hint(e->l->checkpoint, err);
 		return -1;
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-		e->loss.n = 0;
+		e->end.n = 0;
 		return 0;
 	}
 	mpiexec_failed(e, status, err);
-	if (!e->loss.n)
+	if (!e->end.n)
 		lose(e, e->lost_rank, NAN);
-	e->loss.why = *err;
+	e->end.why = *err;
 	tell_events(e);
 	dlb_alarm_hint(e->l->checkpoint, err);
 	return -1;

@@ -17,7 +17,7 @@ struct dlb_ranks {
 	/* by the ranks' heartbeats: since the first rank was reported silent, since the first one was reported
 	 * as ended; < 0: none */
 	double cut_s, gone_s;
-	struct dlb_loss loss;		/* nodes known as lost so far */
+	struct dlb_launch_end end;		/* nodes known as lost so far */
 	int64_t first_step, step;	/* steps done before this start, and now; -1: not told */
 	bool unheard;			/* told that datagrams do not get through */
 	struct dlb_error fault;		/* why this process ended all ranks */
@@ -37,6 +37,6 @@ void dlb_ranks_release(struct dlb_ranks *r);
  * itself does not take that for silence of the children. */
 void dlb_ranks_watch(struct dlb_ranks *r, pid_t mpiexec, int in);
 /* After the watch: 0, the result is complete, or -1 with the one error line; empty: a worker has printed it.
- * r->loss is then complete. status: of mpiexec, from waitpid. */
+ * r->end is then complete. status: of mpiexec, from waitpid. */
 int dlb_ranks_verdict(struct dlb_ranks *r, int status, struct dlb_error *err);
 #endif

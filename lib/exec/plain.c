@@ -8,6 +8,7 @@
 #include "exec/host_differs.h"
 #include "exec/hosts.h"
 #include "exec/launch.h"
+#include "exec/restart.h"
 
 #define LAST_EVENT_S 10.0		/* for the command of --on-event to end */
 
@@ -49,7 +50,6 @@ static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 				.timeout_s = c->exec.timeout_s,
 				.heartbeat_s = c->exec.heartbeat_s,
 				.checkpoint = c->exec.checkpoint };
-	struct dlb_loss loss = { .n = 0 };
 	int rc;
 
 	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))
@@ -59,9 +59,8 @@ static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 		warn_host(c, doc);
 	*written = l.n_ranks > 1;
 	l.events = dlb_events_new(l.tool, *written ? c->exec.on_event : NULL);
-	rc = *written ? dlb_launch(&l, doc, stdout, &loss, err) : run_alone(c, doc, report, err);
+	rc = *written ? dlb_restart_run(c, &l, doc, stdout, err) : run_alone(c, doc, report, err);
 	dlb_events_free(l.events, LAST_EVENT_S);
-	dlb_loss_release(&loss);
 	if (!rc && !warns_at_start(c))
 		warn_host(c, doc);
 	return rc;

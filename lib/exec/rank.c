@@ -113,6 +113,9 @@ static int read_source(void *ctx, struct dlb_error *err)
 	char *in;
 	int rc;
 
+	if (!s->command->folder && s->command->exec.replan)
+		return dlb_refuse(err, NULL, "start dlb-run without mpirun, or leave it at --on-failure stop",
+				  "--on-failure replan: mpirun or srun ends a run that loses a node");
 	if (!s->command->folder)
 		return dlb_command_read(s->command, s->doc, err) ||
 				       dlb_command_edit(s->command, s->doc, err) ?

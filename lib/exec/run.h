@@ -45,6 +45,7 @@ struct run {
 	struct dlb_checkpoint checkpoint;
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
+	struct dlb_begin begin;				/* of the first start (exec.h) */
 	int64_t first_step, count;			/* count: samples of an epoch */
 	int64_t end_step, end_epoch, end_position;	/* limits; INT64_MAX: none */
 	struct dlb_record record;

@@ -372,33 +372,58 @@ static int fill_state(void *ctx, struct dlb_error *err)
 static void find_limits(struct run *r)
 {
 	const struct dlb_exec_options *o = r->o;
+	const struct dlb_begin *b = &r->begin;
 
 	r->first_step = r->at.step;
+	r->begin = o->begin.known ? o->begin :
+				    (struct dlb_begin){ true, r->at.step, r->at.epoch, r->at.position, 0 };
 	r->end_step = r->end_epoch = INT64_MAX;
 	if (o->steps >= 0)
-		r->end_step = r->at.step + o->steps;
+		r->end_step = b->step + o->steps;
 	if (o->until_step >= 0 && o->until_step < r->end_step)
 		r->end_step = o->until_step;
 	if (o->epochs >= 0) {
-		r->end_epoch = r->at.epoch + o->epochs;
-		r->end_position = r->at.position;
+		r->end_epoch = b->epoch + o->epochs;
+		r->end_position = b->position;
 	} else if (r->end_step == INT64_MAX && isnan(o->until_loss) && !o->patience) {
 		if (r->count == DLB_DATA_ENDLESS)
-			r->end_step = r->at.step + 100;
+			r->end_step = b->step + 100;
 		else
-			r->end_epoch = r->at.epoch + 1;
+			r->end_epoch = b->epoch + 1;
 	}
 }
 
-/* Opens the log to continue at the step where training continues: a loss a line, line i for step i - 1. */
+static int64_t count_lines(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	int64_t n = 0;
+	int c;
+
+	while (f && (c = getc(f)) != EOF)
+		n += c == '\n';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Opens the log to continue at the step where training continues: a loss a line. Line i is of step i - 1,
+ * unless the log began later. */
 static int open_log(struct run *r, struct dlb_error *err)
 {
+	int64_t lines = r->at.step;
+
 	if (!r->o->loss_log || r->rank)
 		return 0;
-	return dlb_output_open(&r->log, r->o->loss_log, err) ||
-			       dlb_output_keep_lines(&r->log, r->at.step, err) ?
-		       -1 :
-		       0;
+	if (dlb_output_open(&r->log, r->o->loss_log, err))
+		return -1;
+	if (r->o->begin.known) {
+		lines = r->begin.log_lines + r->at.step - r->begin.step;
+	} else if (r->log.aside) {	/* else a device */
+		r->begin.log_lines = count_lines(r->o->loss_log);
+		if (r->begin.log_lines > lines)
+			r->begin.log_lines = lines;
+	}
+	return dlb_output_keep_lines(&r->log, lines, err);
 }
 
 /* Puts the log in place once all ranks have opened what they need: a refused run leaves an older log

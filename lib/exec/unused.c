@@ -8,7 +8,7 @@
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
 	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "heartbeat", "on-event",
-	"allow-nonfinite",
+	"on-failure", "allow-nonfinite",
 	"rounds", "round-steps", "metrics"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
@@ -129,6 +129,8 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 							"there is one node, which waits for none" };
 			row[n++] = (struct dlb_unused){ "heartbeat", f.n_nodes < 2,
 							"there is one node, and none to watch it" };
+			row[n++] = (struct dlb_unused){ "on-failure", f.n_nodes < 2,
+							"there is one node, without which there is no run" };
 			row[n++] = (struct dlb_unused){ "on-event", f.n_nodes < 2,
 							"there is one node, without which there is no run" };
 		}

@@ -53,6 +53,9 @@ struct dlb_report_kfac {
 struct dlb_report_eval { int64_t step; double test_loss, accuracy, time_s; };
 /* saved NULL: not requested */
 struct dlb_report_best { int64_t step; double test_loss; const char *saved; };
+/* A node that was lost. step: steps done then, -1: not known; NAN: not known: notice_s since its last sign of
+ * life, resume_s from there until the first step after it. */
+struct dlb_report_event { int64_t step; int node; const char *cause; double notice_s, resume_s; };
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -63,6 +66,7 @@ struct dlb_report {
 	double accuracy, test_loss;			/* NAN: not measured */
 	struct dlb_report_eval *eval; int n_evals;	/* during training */
 	struct dlb_report_best best;
+	struct dlb_report_event *event; int n_events;
 	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	struct dlb_report_node *node; int n_nodes;
@@ -90,6 +94,9 @@ int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct
 /* report_evals.c: /report/evaluations and /report/best; report: the section. */
 void dlb_report_evals_write(const struct dlb_report *r, json_t *report);
 int dlb_report_evals_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
+/* report_events.c: /report/events. */
+void dlb_report_events_write(const struct dlb_report *r, json_t *report);
+int dlb_report_events_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
 json_t *dlb_report_write(const struct dlb_report *r);
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err);
 #endif

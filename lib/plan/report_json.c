@@ -3,6 +3,7 @@
  *     {"dry_run": false, "first_step": 0, "steps": 100, "batch": 64, "micro_batches": 8, "optimizer": "sgd",
  *      "stopped": "steps", "losses": [...], "accuracy": 0.9, "test_loss": 0.3,
  *      "evaluations": [...], "best": {...},                              see report_evals.c; absent: none during training
+ *      "events": [...],                                                  see report_events.c; absent: no node was lost
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
@@ -421,7 +422,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 	}
 	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) ||
 	    read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
-	    dlb_report_evals_read(r, out, err))
+	    dlb_report_evals_read(r, out, err) || dlb_report_events_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -441,6 +442,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 					     "test_loss",
 					     "evaluations",
 					     "best",
+					     "events",
 					     "optimizer_violations",
 					     "step_s",
 					     "step_se_s",

@@ -335,6 +335,26 @@ static void evaluations_table(const struct dlb_report *r, FILE *f)
 			r->best.test_loss, r->best.saved);
 }
 
+/* Nodes that were lost. */
+static void events_table(const struct dlb_report *r, FILE *f)
+{
+	char a[32], b[32], step[32];
+
+	if (!r->n_events)
+		return;
+	fprintf(f, "  %8s %4s %10s %10s  lost\n", "at step", "node", "noticed", "resumed");
+	for (int i = 0; i < r->n_events; i++) {
+		const struct dlb_report_event *e = &r->event[i];
+
+		snprintf(step, sizeof step, e->step < 0 ? "-" : "%lld", (long long)e->step);
+		fprintf(f, "  %8s %4d %10s %10s  ", step, e->node,
+			isfinite(e->notice_s) ? dlb_view_seconds(e->notice_s, a, sizeof a) : "-",
+			isfinite(e->resume_s) ? dlb_view_seconds(e->resume_s, b, sizeof b) : "-");
+		dlb_view_escaped(f, e->cause);
+		fputc('\n', f);
+	}
+}
+
 static void report_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_report *r = &v->report;
@@ -380,6 +400,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
 	evaluations_table(r, f);
+	events_table(r, f);
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);

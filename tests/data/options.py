@@ -588,6 +588,12 @@ def run():
     shows(tool, "--heartbeat 1", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
           "for l in $(pgrep -P $p); do pkill -STOP -P $l -n; done; wait $p; grep -c 'is silent' err >said; true", "file said",
           without="--heartbeat 0")
+    lost = ("dlb-run -q --steps 300 --data random --slow 0:40 --slow 1:40 --checkpoint ck --checkpoint-every 50 {} $D/two.json 2>err >out & p=$!; "
+            "sleep 3; for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; echo $? >said; true")
+    shows(tool, "--on-failure replan", lost, "file said")
+    shows(tool, "--on-failure stop", lost, "file said", without="--on-failure replan")
+    refuses(tool, "--on-failure replan", f"dlb-run {DIGITS} {{}} $D/two.json", "--checkpoint DIR")
+    unused(tool, "--on-failure replan", f"dlb-run {DIGITS} --checkpoint ck --checkpoint-every 9 {{}} $D/one.json", "one node")
     shows(tool, "--on-event touch\\ told", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
           "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
     unused(tool, "--on-event true", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")

@@ -1,0 +1,79 @@
+/* Plans again without lost nodes. See survive.h. */
+#include "balance/survive.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "balance/replan.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+static int replicas_of(const struct dlb_doc *doc)
+{
+	const size_t n = json_array_size(json_object_get(dlb_doc_section(doc, "plan"), "replicas"));
+
+	return n ? (int)n : 1;
+}
+
+/* Adds the nodes that the plan excludes to out[n], a copy of lost[n]; returns the number of nodes left. */
+static int exclude(const struct dlb_doc *doc, const bool *lost, int n, bool *out)
+{
+	const json_t *list = json_object_get(dlb_doc_section(doc, "plan"), "exclude");
+	int left = 0;
+
+	for (int i = 0; i < n; i++)
+		out[i] = lost[i];
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_int_t node = json_integer_value(json_array_get(list, i));
+
+		if (node >= 0 && node < n)
+			out[node] = true;
+	}
+	for (int i = 0; i < n; i++)
+		left += !out[i];
+	return left;
+}
+
+int dlb_survive(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
+		struct dlb_error *err)
+{
+	struct dlb_cli quiet = *cli;
+	struct dlb_replan o = { .cli = &quiet,
+				.micro_batches = 1,
+				.seed = 1,
+				.started_s = dlb_clock_s(),
+				.constraints.max_moves = -1,
+				.no_timeline = true };
+	bool *out = dlb_xcalloc((size_t)n + 1, sizeof *out);
+	const int left = exclude(doc, lost, n, out), replicas = replicas_of(doc);
+	const char **item = dlb_xcalloc((size_t)n + 1, sizeof *item);
+	char *number = NULL;
+	int rc = -1;
+
+	quiet.verbose = false;
+	quiet.quiet = true;
+	quiet.n_given = 0;
+	if (!left) {
+		dlb_fail(err, NULL, "no node is left");
+		goto out;
+	}
+	for (int i = 0; i < n; i++)
+		if (out[i])
+			item[o.constraints.exclude.n++] = dlb_xprintf("%d", i);
+	o.constraints.exclude.item = item;
+	if (replicas > left)
+		o.replicas = number = dlb_xprintf("%d", left);
+	rc = dlb_replan(&o, doc, err);
+	for (int i = 0; item[i]; i++)
+		free((char *)(uintptr_t)item[i]);
+	if (!rc && replicas > left)
+		snprintf(text, 256, "%d of %d nodes are left, %d replicas instead of %d: other bits from here on", left,
+			 n, left, replicas);
+	else if (!rc)
+		snprintf(text, 256, "%d of %d nodes are left", left, n);
+out:
+	free(number);
+	free(item);
+	free(out);
+	return rc;
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env bats
+# --on-failure replan: a run that loses nodes goes on without them, with the same bits; one that cannot says why in one line.
+load helper
+
+steps=300
+setup() {
+	tmp=$BATS_TEST_TMPDIR
+	export TMPDIR=$tmp/run
+	mkdir "$TMPDIR"
+	doc=$BATS_FILE_TMPDIR/stages.json plain=$BATS_FILE_TMPDIR/plain
+	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
+	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place -m 2 -a even >"$doc"
+	train=(--steps "$steps" --optimizer momentum --lr 0.02 "${digits[@]}")
+	[ -s "$plain" ] || dlb-run -q "${train[@]}" --loss-log "$plain" "$doc" >/dev/null
+	# slow enough to be hit; the bits are the same
+	replan=(--on-failure replan --checkpoint "$tmp/ck" --checkpoint-every 50 --slow 0:30 --slow 1:30 --slow 2:30 --step-log "$tmp/steps" "${train[@]}")
+}
+
+# The run succeeded; losses and both logs are those of the unbroken run, and nothing is left.
+same_as_unbroken() { # NODE...: the nodes that were lost
+	local status=0
+	wait "$parent" || status=$?
+	cat "$tmp/err"
+	[ "$status" -eq 0 ]
+	cmp "$tmp/log" "$plain"
+	jq -es "map(.step) == [range(1; $steps + 1)]" "$tmp/steps"
+	cmp <(jq -c .loss "$tmp/steps") <(jq -c . "$plain")
+	jq -c .report.events "$tmp/out"
+	jq -e --argjson lost "[$(IFS=,; echo "$*")]" '
+		(.report.events | map(.node)) == $lost and all(.report.events[]; .cause | length > 5) and
+		.plan.exclude == ($lost | unique) and all(.plan.placement[]; . as $n | $lost | index($n) == null) and
+		.report.first_step + .report.steps == '"$steps" "$tmp/out"
+	validates "$tmp/out"
+	[ -z "$(find "$TMPDIR" -mindepth 1)" ]
+	for pid in "${ranks[@]}"; do
+		[ ! -e "/proc/$pid" ] || grep -q '^State:.Z' "/proc/$pid/status"
+	done
+}
+
+# bats test_tags=slow
+@test "a rank killed or stopped while training: the same losses, logs without a gap, and the report tells" {
+	while read -r signal rank; do
+		chosen || [ "$rank" = 0 ] || continue
+		echo "$signal $rank"
+		rm -rf "$tmp/ck" "$tmp/steps"
+		started "${replan[@]}" "$doc"
+		wait_for_lines "$tmp/log" 120
+		ranks_of "$parent"
+		kill "-$signal" "${ranks[rank]}"
+		same_as_unbroken "$rank"
+		jq -e '.report.first_step >= 50 and (.report.events[0] | .step >= 119 and .notice_s >= 0 and .resume_s > 0)' "$tmp/out"
+		dlb-view "$tmp/out" | grep -A 1 'noticed' | tail -1 | grep -Eq "^ +[0-9]+ +$rank "
+	done <<-'END'
+		KILL 0
+		STOP 0
+		KILL 1
+		STOP 2
+	END
+}
+
+# bats test_tags=slow
+@test "a rank killed or stopped before the ranks meet: the run begins without it" {
+	while read -r signal rank; do
+		rm -rf "$tmp/ck" "$tmp/steps" "$tmp/once"
+		on_rank "$rank" "[ -e '$tmp/once' ] || { touch '$tmp/once'; kill -$signal \$\$; }"
+		started "${replan[@]}" "$doc"
+		ranks=()
+		same_as_unbroken "$rank"
+		jq -e '.report.first_step == 0 and .report.steps == 300' "$tmp/out"
+	done <<-'END'
+		KILL 0
+		STOP 1
+	END
+}
+
+# bats test_tags=slow
+@test "a rank killed or stopped while a checkpoint is written: the one before it counts" {
+	command -v gcc >/dev/null || skip 'no gcc'
+	gcc -shared -fPIC -o "$tmp/slow.so" -x c - <<-'END'
+		#include <unistd.h>
+		int fsync(int fd)
+		{
+		        (void)fd;
+		        usleep(300000);
+		        return 0;
+		}
+	END
+	on_rank 0 "export LD_PRELOAD=$tmp/slow.so"
+	while read -r signal rank; do
+		rm -rf "$tmp/ck" "$tmp/steps"
+		started "${replan[@]}" "$doc"
+		wait_for_lines "$tmp/log" 100
+		until compgen -G "$tmp/ck/.new-*" >/dev/null; do sleep 0.01; done
+		ranks_of "$parent"
+		kill "-$signal" "${ranks[rank]}"
+		same_as_unbroken "$rank"
+		[ -z "$(compgen -G "$tmp/ck/.*-*")" ]
+	done <<-'END'
+		STOP 0
+		KILL 1
+	END
+}
+
+# bats test_tags=slow
+@test "a second loss, and the last one" {
+	started "${replan[@]}" "$doc"
+	wait_for_lines "$tmp/log" 60
+	ranks_of "$parent"
+	kill -KILL "${ranks[2]}"
+	for _ in $(seq 600); do		# the second start
+		sleep 0.05
+		first=("${ranks[@]}")
+		ranks_of "$parent"
+		[ "${#ranks[@]}" -ge 3 ] && [ "${ranks[0]}" != "${first[0]}" ] && break
+	done
+	far=$(wc -l <"$tmp/log")
+	wait_for_lines "$tmp/log" $((far + 10))
+	kill -KILL "${ranks[0]}"
+	same_as_unbroken 2 0
+	# each rank of the plan dies before it begins, until none is left
+	on_rank 0 'kill -KILL $$'
+	run -2 --separate-stderr dlb-run -q --on-failure replan --checkpoint "$tmp/none" --checkpoint-every 9 "${train[@]}" "$doc"
+	one_line dlb-run 'lost rank 0: killed by signal 9; its rank cannot be started again'
+}
+
+# bats test_tags=slow
+@test "replicas: as many as nodes are left, and a line says so; a run that goes on counts its steps from its own start" {
+	dlb-place --replicas 3 "$doc" >"$tmp/three.json"
+	dlb-run -q --steps 20 --checkpoint "$tmp/ck" "${digits[@]}" --optimizer momentum "$tmp/three.json" >"$tmp/first.json"
+	rm -f "$tmp/log"
+	dlb-run "${replan[@]}" --slow 0:300 --slow 1:300 --slow 2:300 --steps 100 --loss-log "$tmp/log" --metrics "$tmp/m.prom" "$tmp/three.json" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+	wait_for_lines "$tmp/log" 45
+	ranks_of "$parent"
+	kill -KILL "${ranks[1]}"
+	wait "$parent"
+	grep -Eq "^dlb-run: lost rank 1: killed by signal 9; going on from '$tmp/ck/step-[0-9]+': 2 of 3 nodes are left, 2 replicas instead of 3" "$tmp/err"
+	[ "$(wc -l <"$tmp/log")" -eq 100 ]			# the log began with the second run
+	jq -es 'map(.step) == [range(21; 121)]' "$tmp/steps"
+	jq -e '(.plan.replicas | length == 2) and .report.first_step + .report.steps == 120' "$tmp/out"
+	grep -qx 'dlb_steps_total 120' "$tmp/m.prom"
+}
+
+# bats test_tags=slow
+@test "--on-event is told of the loss and of the first step after it" {
+	started "${replan[@]}" --on-event "printf '%s %s %s\n' \"\$DLB_EVENT\" \"\$DLB_NODE\" \"\$DLB_STEP\" >>'$tmp/told'" "$doc"
+	wait_for_lines "$tmp/log" 60
+	ranks_of "$parent"
+	kill -KILL "${ranks[1]}"
+	same_as_unbroken 1
+	grep -Eq '^lost 1 [0-9]+$' <(head -1 "$tmp/told")
+	grep -Eq '^resumed 1 [0-9]+$' <(tail -1 "$tmp/told")
+	[ "$(wc -l <"$tmp/told")" -eq 2 ]
+}
+
+# bats test_tags=slow
+@test "an error of the input is no lost node: one line, as without replan" {
+	arrays "$tmp/spoilt" 960 800
+	started --on-failure replan --checkpoint "$tmp/ck" --checkpoint-every 10 --order sequential --epochs 2 \
+		--data "npy:$tmp/spoilt.x.npy,$tmp/spoilt.y.npy" "$doc"
+	wait_for_lines "$tmp/log" 33
+	ends "$tmp/log" 'step 33'
+}
+
+@test "replan without a checkpoint, or under somebody's mpirun, is refused; a plan of one node has no use for it" {
+	run -2 --separate-stderr dlb-run --on-failure replan "${train[@]}" "$doc"
+	one_line dlb-run '--on-failure replan' '--checkpoint DIR'
+	run -2 --separate-stderr mpirun --oversubscribe -n 3 dlb-run -q --on-failure replan --checkpoint "$tmp/ck" "${train[@]}" "$doc"
+	grep -q '^dlb-run\[0\]: --on-failure replan: .*; start dlb-run without mpirun' <<<"$stderr"
+	run -2 --separate-stderr dlb-run --on-failure perhaps "${train[@]}" "$doc"
+	one_line dlb-run "not 'perhaps'"
+}
