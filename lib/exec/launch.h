@@ -31,6 +31,8 @@ struct dlb_launch_end {
 	int64_t step;			/* steps done, as far as known; -1: none told */
 	double notice_s;		/* from the last sign of life; NAN: not known */
 	double lost_s;			/* when that was decided (dlb_clock_s) */
+	/* mpiexec does not say which rank was lost, before all have met: the same start may succeed */
+	bool unnamed;
 	struct dlb_error why;
 	double trains_s;		/* when the first step had ended; NAN: none had */
 	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */

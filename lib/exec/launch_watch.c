@@ -440,6 +440,20 @@ static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_erro
 	return dlb_hint(err, "-v shows all it said");
 }
 
+/* The only rank that was not heard, -1: there are several. Open MPI may not name a rank that is killed before it
+ * starts MPI. */
+static int only_silent_rank(const struct dlb_ranks *e)
+{
+	int silent = -1;
+
+	for (int r = 0; r < e->l->n_ranks; r++) {
+		if (!e->rank[r] && silent >= 0)
+			return -1;
+		silent = e->rank[r] ? silent : r;
+	}
+	return e->ready ? -1 : silent;
+}
+
 /* Tells the user's command of each lost node. */
 static void tell_events(const struct dlb_ranks *e)
 {
@@ -477,7 +491,8 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 	}
 	mpiexec_failed(e, status, err);
 	if (!e->end.n)
-		lose(e, e->lost_rank, NAN);
+		lose(e, e->lost_rank >= 0 ? e->lost_rank : only_silent_rank(e), NAN);
+	e->end.unnamed = !e->end.n && !e->ready && WIFEXITED(status) && WEXITSTATUS(status) > 128;
 	e->end.why = *err;
 	tell_events(e);
 	dlb_alarm_hint(e->l->checkpoint, err);

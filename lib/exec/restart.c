@@ -13,10 +13,13 @@
 #include "util/input.h"
 #include "util/mem.h"
 
+enum { MOST_RETRIES = 3 };
+
 struct restarts {
 	struct dlb_run_command *command;
 	struct dlb_report_event *event; int n, cap;	/* their causes are on the heap */
 	bool *lost;					/* [n_ranks] in this run */
+	int retries;					/* starts without a step, of unnamed ranks */
 	double lost_s;					/* when the last one was noticed to be lost */
 };
 
@@ -122,6 +125,15 @@ static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, 
 	return 0;
 }
 
+/* A rank died before the ranks met, and no one knows which: the same start again, a few times. */
+static bool try_again(struct restarts *s, const struct dlb_launch_end *end)
+{
+	if (!end->unnamed || s->retries++ >= MOST_RETRIES)
+		return false;
+	dlb_cli_warn(s->command->cli, "a rank was killed before the ranks had met; starting them again");
+	return true;
+}
+
 static bool told_to_stop(const struct dlb_launch *l)
 {
 	return l->stop && *l->stop;
@@ -143,8 +155,9 @@ int dlb_restart_run(struct dlb_run_command *c, struct dlb_launch *l, struct dlb_
 		l->finish_ctx = &s;
 		rc = dlb_launch(l, doc, out, &end, err);
 		note_training(&s, &end);
-		again = rc && end.n && c->exec.replan && !told_to_stop(l);
-		if (again) {
+		s.retries = isnan(end.trains_s) ? s.retries : 0;
+		again = rc && c->exec.replan && !told_to_stop(l) && (end.n || try_again(&s, &end));
+		if (again && end.n) {
 			s.lost_s = end.lost_s;
 			keep_events(&s, &end, l->n_ranks);
 			again = !go_on(&s, l, doc, &end, err);
