@@ -12,6 +12,8 @@
 
     --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
     --compile    torch.compile the network first (needs a C++ compiler)
+    --recompute block|sqrt
+                 torch.utils.checkpoint on each block of the network, or on sqrt(n) groups of its n blocks
     --device D   cpu (default) or cuda, whose steps are timed until the device is done
     --since T    start of this process, in seconds since the epoch: start-up is the time from T to the end of the
                  first step, minus a warm step
@@ -27,6 +29,7 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 NEW = hasattr(F, "scaled_dot_product_attention")
 
@@ -243,6 +246,32 @@ def gemm():
     print("%.1f %s" % (2e-9 * 512 * 1024 * 1024 / sorted(times[3:])[5], torch.__version__))
 
 
+class Again(nn.Module):
+    """Blocks whose activations are dropped and computed again."""
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, x):
+        return checkpoint(self.blocks, x, use_reentrant=False)
+
+
+def recompute(net, by):
+    """Wraps the longest list of blocks: modules in a row that are of one class, or of the network's own."""
+    rows = [m for m in net.modules() if isinstance(m, (nn.Sequential, nn.ModuleList))]
+    is_block = lambda m: not isinstance(m, (nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d, nn.Linear, nn.GELU,
+                                            nn.AdaptiveAvgPool2d, nn.Flatten, nn.Dropout))
+    row = max(rows, key=lambda m: sum(map(is_block, m.children())))
+    n = sum(map(is_block, row.children()))
+    size = 1 if by == "block" else math.ceil(n / round(math.sqrt(n)))
+    first = next(i for i, m in enumerate(row.children()) if is_block(m))
+    blocks = list(row.children())[first:first + n]
+    groups = [Again(blocks[i:i + size]) for i in range(0, n, size)]
+    for name, m in zip(list(row._modules)[first:first + n], groups + [nn.Identity()] * (n - len(groups))):
+        row._modules[name] = m
+    return net
+
+
 def peak_bytes():
     with open("/proc/self/status") as f:
         return 1024 * next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
@@ -270,6 +299,7 @@ def main():
     p.add_argument("--layout", choices=["plain", "last"], default="plain")
     p.add_argument("--rule", choices=["plain", "foreach", "fused"], default="plain")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--recompute", choices=["block", "sqrt"])
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--since", type=float)
     a = p.parse_args()
@@ -292,6 +322,8 @@ def main():
     net, x, y = net.to(a.device), [t.to(a.device) for t in x], y.to(a.device)
     wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
     update = optimizer(rule, a.rule, net.parameters())
+    if a.recompute:
+        net = recompute(net, a.recompute)
     if a.compile:
         net = torch.compile(net)
 
