@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/problem.h"
+#include "plan/schedule.h"
 
 /* Ops times nodes up to which a plan that does not fit is made again for other batches. */
 enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
@@ -129,22 +130,38 @@ static int64_t batch_that_fits(struct replan_input *in, const struct dlb_problem
 	return most;
 }
 
-/* Whether a plan with ops that run again fits. */
-static bool fits_with_recompute(struct replan_input *in, const struct dlb_problem *p)
+/* Whether a plan with ops that run again fits: one of those made without a search. */
+static bool fits_with_recompute(const struct replan_input *in, const struct dlb_problem *p)
 {
 	static const struct dlb_recompute chosen = { .chosen = true };
+	static const char *const placers[] = { "single", "even" };
 	struct dlb_problem q = *p;
-	struct dlb_error ignored = { .what = "" };
-	double value_s;
+	bool fits = false;
 
+	if ((p->recompute && (p->recompute->chosen || p->recompute->n)) || dlb_replan_replicas(in).n != 1 ||
+	    p->schedule->async)
+		return false;
 	q.recompute = &chosen;
-	return (!p->recompute || (!p->recompute->chosen && !p->recompute->n)) &&
-	       plan_with(in, &q, p->batch, p->micro_batches, &value_s, &ignored) == 0;
+	q.quick = true;
+	q.tried = NULL;
+	q.said = NULL;
+	q.warned = NULL;
+	if (dlb_problem_init(&q, NULL))
+		return false;
+	for (int i = 0; i < DLB_LEN(placers) && !fits; i++) {
+		struct dlb_plan plan = { .n_ops = 0 };
+		fits = dlb_place(&q, placers[i], &plan, NULL) == 0;
+		if (fits)
+			dlb_plan_release(&plan);
+	}
+	dlb_problem_release(&q);
+	return fits;
 }
 
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
 	static const char cure[] = "try more micro-batches or nodes";
+	struct dlb_problem plain = *p;
 	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "";
 	int M;
 	int64_t batch;
@@ -152,8 +169,10 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 	if (!at || p->objective != DLB_STEP || p->graph->fixed_batch ||
 	    (int64_t)p->graph->n_ops * p->cluster->n_nodes > SUGGEST_ITEMS)
 		return;
-	M = micro_batches_that_fit(in, p);
-	batch = p->batch > 1 ? batch_that_fits(in, p) : 0;
+	/* what fits without any op that runs again fits with them */
+	plain.recompute = p->recompute && p->recompute->chosen ? NULL : p->recompute;
+	M = micro_batches_that_fit(in, &plain);
+	batch = p->batch > 1 ? batch_that_fits(in, &plain) : 0;
 	const bool again = fits_with_recompute(in, p);
 	if (!M && !batch && !again)
 		return;
