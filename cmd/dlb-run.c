@@ -28,30 +28,81 @@ static void catch_signals(void)
 		sigaction(sigs[i], &a, NULL);
 }
 
-/* --slow NODE:FACTOR: sets *factor to a new array [x->n_slow], which the caller frees. */
-static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow, double **factor,
+/* What --slow fills: factors at the start, and changes in the order of their steps. The caller frees both. */
+struct slow_text { double *factor; int n; struct dlb_slow_change *change; int n_changes, cap; };
+
+/* NODE:FACTOR[@STEP] */
+static int parse_slow_item(const struct dlb_cli *cli, const char *text, struct dlb_slow_change *c, bool *at)
+{
+	char *end, *rest = NULL;
+	const long node = strtol(text, &end, 10);
+	const double f = *end == ':' ? strtod(end + 1, &rest) : 0.0;
+
+	*at = rest && *rest == '@';
+	*c = (struct dlb_slow_change){ (int)node, f, 0 };
+	if (end == text || *end != ':' || rest == end + 1 || node < 0 || node > 1000000 ||
+	    !(f >= (*at ? 1e-6 : 1.0)) || f > 1e6 ||
+	    (*at ? !dlb_cli_is_count(rest + 1, INT64_C(1) << 50, &c->step) : *rest))
+		return dlb_cli_usage(cli,
+				     "--slow wants NODE:FACTOR with a factor from 1, or NODE:FACTOR@STEP, not "
+				     "'%s'",
+				     text);
+	return 0;
+}
+
+static void add_change(struct slow_text *s, struct dlb_slow_change c)
+{
+	int i = s->n_changes;
+
+	DLB_GROW(s->change, s->n_changes, s->cap);
+	for (s->n_changes++; i > 0 && s->change[i - 1].step > c.step; i--)
+		s->change[i] = s->change[i - 1];
+	s->change[i] = c;
+}
+
+/* No change may make a node faster than it is. A product of rounded numbers may be 1 % off. */
+static int check_slow(const struct dlb_cli *cli, const struct slow_text *s)
+{
+	for (int i = 0; i < s->n_changes; i++) {
+		const struct dlb_slow_change *c = &s->change[i];
+		double f = c->node < s->n ? s->factor[c->node] : 1.0;
+
+		for (int k = 0; k <= i; k++)
+			f *= s->change[k].node == c->node ? s->change[k].factor : 1.0;
+		if (f < 0.99)
+			return dlb_cli_usage(cli,
+					     "--slow %d:%g@%lld: node %d cannot be faster than it is; a factor "
+					     "below 1 takes back an earlier one",
+					     c->node, c->factor, (long long)c->step, c->node);
+	}
+	return 0;
+}
+
+/* --slow: fills s and x. */
+static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *list, struct slow_text *s,
 		      struct dlb_exec_options *x)
 {
-	int n = 0;
+	for (int i = 0; i < list->n; i++) {
+		struct dlb_slow_change c;
+		bool at;
 
-	for (int i = 0; i < slow->n; i++) {
-		char *end, *rest;
-		long node = strtol(slow->item[i], &end, 10);
-		double f = *end == ':' ? strtod(end + 1, &rest) : 0.0;
-
-		if (end == slow->item[i] || *end != ':' || rest == end + 1 || *rest || node < 0 ||
-		    node > 1000000 || !(f >= 1.0) || f > 1e6)
-			return dlb_cli_usage(cli, "--slow wants NODE:FACTOR with a factor from 1, not '%s'",
-					     slow->item[i]);
-		for (; n <= node; n++) {
-			*factor = dlb_xrealloc(*factor, (size_t)n + 1, sizeof **factor);
-			(*factor)[n] = 1.0;
+		if (parse_slow_item(cli, list->item[i], &c, &at))
+			return -1;
+		if (at) {
+			add_change(s, c);
+			continue;
 		}
-		(*factor)[node] = f;
+		for (; s->n <= c.node; s->n++) {
+			s->factor = dlb_xrealloc(s->factor, (size_t)s->n + 1, sizeof *s->factor);
+			s->factor[s->n] = 1.0;
+		}
+		s->factor[c.node] = c.factor;
 	}
-	x->slow = *factor;
-	x->n_slow = n;
-	return 0;
+	x->slow = s->factor;
+	x->n_slow = s->n;
+	x->slow_change = s->change;
+	x->n_slow_changes = s->n_changes;
+	return check_slow(cli, s);
 }
 
 /* --until 'loss<X': sets *loss to X; NaN without the option. */
@@ -180,8 +231,11 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "measure on the test data after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",
 		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
-		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR",
-		  "make every op of a node FACTOR times slower, for experiments", NULL, 0, 0 },
+		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR[@STEP]",
+		  "make every op of a node FACTOR times slower (from step STEP on), for experiments; repeatable",
+		  NULL, 0, 0 },
+		{ 0, "drain", DLB_OPT_LIST, &c->drain, "NODE",
+		  "plan again, so that this node gets no ops; repeatable", NULL, 0, 0 },
 		{ 0, "rounds", DLB_OPT_STR, &t->rounds, "N",
 		  "balance the load N times, or auto: to the end, in rounds of steps", NULL, 0, 0 },
 		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL, 5,
@@ -190,11 +244,14 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
 		  "end the run when a node makes no progress for S seconds (default 30)", NULL, 0, 1e9 },
 		{ 0, "heartbeat", DLB_OPT_REAL, &x->heartbeat_s, "S",
-		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0, 1e9 },
+		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0,
+		  1e9 },
 		{ 0, "on-event", DLB_OPT_STR, &x->on_event, "CMD",
-		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE", NULL, 0, 0 },
+		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE", NULL,
+		  0, 0 },
 		{ 0, "on-failure", DLB_OPT_STR, &t->on_failure, "WHAT",
-		  "stop (default), or replan: go on from the last checkpoint without the lost node", NULL, 0, 0 },
+		  "stop (default), or replan: go on from the last checkpoint without the lost node", NULL, 0,
+		  0 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
@@ -225,9 +282,8 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 	return n;
 }
 
-/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and the lists
- * of t. */
-static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor, struct option_text *t)
+/* Returns 0, or non-zero: main then returns cli->status. The caller frees what is in slow and the lists of t. */
+static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_text *slow, struct option_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;
 	struct dlb_opt opts[MOST_OPTIONS];
@@ -245,7 +301,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 	cli->n_opts = 0;
 	if (!rc) {
 		cli->status = 2;
-		rc = parse_slow(cli, &t->slow, factor, x) || parse_until(cli, t->until, &x->until_loss) ||
+		rc = parse_slow(cli, &t->slow, slow, x) || parse_until(cli, t->until, &x->until_loss) ||
 		     parse_rounds(cli, t->rounds, &x->rounds) || parse_failure(cli, t->on_failure, &x->replan);
 	}
 	x->quiet = cli->quiet;
@@ -269,7 +325,7 @@ int main(int argc, char **argv)
 					   .survive = dlb_survive };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;
-	double *factor = NULL;
+	struct slow_text slow = { .n = 0 };
 	int status;
 
 	if (argc > 3 && !strcmp(argv[1], "--worker") && !dlb_begin_parse(argv[3], &command.exec.begin)) {
@@ -278,7 +334,7 @@ int main(int argc, char **argv)
 		command.argc -= 3;
 		command.argv += 3;
 	}
-	if (parse(&cli, &command, &factor, &text)) {
+	if (parse(&cli, &command, &slow, &text)) {
 		status = cli.status;
 	} else {
 		const bool simulated = command.exec.dry_run || command.print_program;
@@ -292,8 +348,10 @@ int main(int argc, char **argv)
 			status = dlb_cli_close_stdout(&cli);
 	}
 	dlb_live_release(&live);
-	free(factor);
+	free(slow.factor);
+	free(slow.change);
 	free(text.slow.item);
 	free(text.groups.item);
+	free(command.drain.item);
 	return status;
 }

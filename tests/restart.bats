@@ -178,3 +178,17 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	run -2 --separate-stderr dlb-run --on-failure perhaps "${train[@]}" "$doc"
 	one_line dlb-run "not 'perhaps'"
 }
+
+@test "--drain: no ops for the node, the same losses, also where a run goes on" {
+	dlb-run -q --drain 1 --drain 0 "${train[@]}" --loss-log "$tmp/log" "$doc" >"$tmp/out"
+	cmp "$tmp/log" "$plain"
+	jq -e '.plan.exclude == [0, 1] and all(.plan.placement[]; . == 2) and (.report.nodes | length == 3)' "$tmp/out"
+	validates "$tmp/out"
+	dlb-run -q "${train[@]}" --steps 100 --checkpoint "$tmp/ck" --loss-log "$tmp/log" "$doc" >/dev/null
+	dlb-run -q "${train[@]}" --steps 200 --checkpoint "$tmp/ck" --loss-log "$tmp/log" --drain 2 "$doc" >/dev/null
+	cmp "$tmp/log" "$plain"
+	run -2 --separate-stderr dlb-run --drain 3 "${train[@]}" "$doc"
+	one_line dlb-run "--drain '3': there are nodes 0 to 2"
+	run -2 --separate-stderr dlb-run --drain 0 --drain 1 --drain 2 "${train[@]}" "$doc"
+	one_line dlb-run '--drain: no node is left'
+}

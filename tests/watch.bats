@@ -408,3 +408,25 @@ metrics() { # FILE
 		one_line dlb-run "$where"
 	done
 }
+
+# bats test_tags=slow
+@test "--slow NODE:FACTOR@STEP: the node is slow from that step on, until it is taken back; losses keep their bits" {
+	steps=36
+	for how in 'cpu:2 -a even -m 4' 'cpu:2 -a even -m 4 --schedule async'; do
+		# shellcheck disable=SC2086
+		plan $how >"$tmp/doc.json"
+		train "$tmp/doc.json" plain
+		train "$tmp/doc.json" out --step-log "$tmp/log" --slow 1:0.05@24 --slow 1:20@12
+		[ "$(losses_of plain)" = "$(losses_of out)" ]
+		jq -es 'def median: sort[length / 2 | floor]; map(.nodes[1].busy_s) |
+			(.[2:12] | median) as $a | (.[15:24] | median) as $b | (.[27:] | median) as $c | $b > 4 * $a and $b > 4 * $c' "$tmp/log"
+	done
+	for bad in 1:0.5 1:0.5@3 1:2@ 1:2@x 1:2@3x 1:0@3 1@3; do
+		run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --slow "$bad" "$tmp/doc.json"
+		one_line dlb-run '--slow'
+	done
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --slow 1:3@1 --slow 1:0.2@2 "$tmp/doc.json"
+	one_line dlb-run 'node 1 cannot be faster than it is'
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --slow 2:3@1 "$tmp/doc.json"
+	one_line dlb-run 'nodes 0 to 1'
+}

@@ -1,4 +1,5 @@
-/* A plan without some nodes, for a run that lost them (dlb-run --on-failure replan). */
+/* A plan without some nodes, for a run that lost them or shall not use them (dlb-run --on-failure replan,
+ * --drain). */
 #ifndef DLB_BALANCE_SURVIVE_H
 #define DLB_BALANCE_SURVIVE_H
 #include <stdbool.h>

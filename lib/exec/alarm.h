@@ -1,7 +1,7 @@
 /* The heartbeat of a rank of a run, and what is done when it finds that another rank is silent.
  *
- * Under a parent (launch.h) the rank tells it, and the parent ends the job. Under a foreign mpirun or srun the
- * rank's own waits end (dlb_comm_lose), and with them the job. */
+ * Under a parent (launch.h) the rank tells it, and the parent ends the job. Under a foreign mpirun or srun
+ * the rank's own waits end (dlb_comm_lose), and with them the job. */
 #ifndef DLB_EXEC_ALARM_H
 #define DLB_EXEC_ALARM_H
 #include <stdatomic.h>
@@ -13,7 +13,8 @@ struct dlb_alarm {
 	bool parent, quiet;
 	_Atomic int64_t step;		/* steps done, stored by the main thread */
 	_Atomic bool unheard;		/* said that datagrams do not get through */
-	struct dlb_events *events;	/* without a parent; NULL: none. Used by the heartbeat's thread alone */
+	/* without a parent, used by the heartbeat's thread alone; NULL: none */
+	struct dlb_events *events;
 	struct dlb_heartbeat *heartbeat;
 };
 /* Collective. Starts a, whose first members the caller has set. limit_s 0: nobody watches. -1 with err. */

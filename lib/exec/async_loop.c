@@ -49,6 +49,7 @@ static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struc
 	const struct dlb_fed *fed;
 
 	x->why.what[0] = 0;
+	dlb_run_slow_down(r, step);
 	if (dlb_feed_take(r->feed, &fed, &x->failed, &x->why, err))
 		return -1;
 	f->step[step % f->n] = dlb_run_step(r, &f->head, fed);

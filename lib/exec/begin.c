@@ -7,8 +7,8 @@
 void dlb_begin_text(const struct dlb_begin *b, char text[DLB_BEGIN_TEXT])
 {
 	if (b->known)
-		snprintf(text, DLB_BEGIN_TEXT, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, b->step, b->epoch,
-			 b->position, b->log_lines);
+		snprintf(text, DLB_BEGIN_TEXT, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, b->step,
+			 b->epoch, b->position, b->log_lines);
 	else
 		strcpy(text, "-");
 }
@@ -20,8 +20,8 @@ int dlb_begin_parse(const char *text, struct dlb_begin *b)
 	*b = (struct dlb_begin){ .known = false };
 	if (!strcmp(text, "-"))
 		return 0;
-	b->known = sscanf(text, "%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &b->step, &b->epoch, &b->position,
-			  &b->log_lines, &end) == 4 &&
+	b->known = sscanf(text, "%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &b->step, &b->epoch,
+			  &b->position, &b->log_lines, &end) == 4 &&
 		   !text[end];
 	return b->known ? 0 : -1;
 }

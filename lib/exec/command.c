@@ -62,6 +62,18 @@ static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *d
 	return 0;
 }
 
+/* --dry-run simulates one step. */
+static int check_slow(const struct dlb_run_command *c, struct dlb_error *err)
+{
+	const struct dlb_exec_options *x = &c->exec;
+
+	if (!x->n_slow_changes || !x->dry_run)
+		return 0;
+	return dlb_refuse(err, NULL, "give the factor without @STEP",
+			  "--slow %d:%g@%lld: --dry-run simulates one step", x->slow_change[0].node,
+			  x->slow_change[0].factor, (long long)x->slow_change[0].step);
+}
+
 /* The name of the optimizer that the run will use. */
 static const char *optimizer_of(const struct dlb_doc *doc)
 {
@@ -76,6 +88,36 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
 	return dlb_doc_read(doc, c->cli->n_operands ? c->cli->operands[0] : NULL, err);
 }
 
+/* --drain: the plan without these nodes. */
+static int drain(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	const int n = (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes"));
+	bool *out = dlb_xcalloc((size_t)n + 1, sizeof *out);
+	struct dlb_error why;
+	char text[256];
+	int rc = 0;
+
+	for (int i = 0; i < c->drain.n && !rc; i++) {
+		char *end;
+		const long node = strtol(c->drain.item[i], &end, 10);
+
+		if (end == c->drain.item[i] || *end || node < 0 || node >= n)
+			rc = dlb_fail(err, NULL, "--drain '%s': there are nodes 0 to %d", c->drain.item[i],
+				      n - 1);
+		else
+			out[node] = true;
+	}
+	if (!rc && c->drain.n) {
+		rc = c->survive(c->cli, doc, out, n, text, &why);
+		if (rc)
+			dlb_fail(err, NULL, "--drain: %s", why.what);
+		else if (strchr(text, ','))
+			dlb_cli_warn(c->cli, "--drain: %s", text);
+	}
+	free(out);
+	return rc;
+}
+
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	const struct dlb_cli *cli = c->cli;
@@ -85,9 +127,11 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 
 	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
+	    drain(c, doc, err) ||
 	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
-	    check_measuring(c, err) || check_rounds(c, doc, err) || dlb_restart_check(c, err)) {
+	    check_measuring(c, err) || check_slow(c, err) || check_rounds(c, doc, err) ||
+	    dlb_restart_check(c, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}

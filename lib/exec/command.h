@@ -20,7 +20,8 @@ struct dlb_run_command {
 	int (*rebalance)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
 			 struct dlb_error *err);
 	void *live;
-	/* --on-failure replan: plans again without lost nodes (balance/survive.h) */
+	struct dlb_strlist drain;		/* --drain: numbers of nodes */
+	/* --on-failure replan, --drain: plans again without nodes (balance/survive.h) */
 	int (*survive)(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		       struct dlb_error *err);
 	char init_text[32];			/* exec.init */

@@ -15,6 +15,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "optim/optim.h"
+#include "exec/slow.h"
 #include "exec/status.h"
 #include "plan/report.h"
 
@@ -51,6 +52,7 @@ struct dlb_exec_options {
 	const char *on_event;			/* a command, event.h */
 	_Atomic int64_t *steps_done;		/* stored after each step, for other threads; may be NULL */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
+	const struct dlb_slow_change *slow_change; int n_slow_changes;	/* during the run (slow.h) */
 	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is called on
 	 * all ranks with rank 0's report. It sets *d, equal on all ranks, and with d->moves the document's
 	 * plan and balance. NULL: the plan stays. -1: on all ranks, with the failing rank's err and *who. */

@@ -206,6 +206,10 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 			if (o->slow[i] != 1.0)
 				return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", i,
 						j->cluster.n_nodes - 1);
+	for (int i = 0; i < o->n_slow_changes; i++)
+		if (o->slow_change[i].node >= j->cluster.n_nodes)
+			return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", o->slow_change[i].node,
+					j->cluster.n_nodes - 1);
 	if (o->torch_batchnorm)
 		torch_batchnorm(&j->graph);
 	return 0;

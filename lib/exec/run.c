@@ -119,6 +119,16 @@ void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 	dlb_record_add(&r->record, dlb_engine_view(r->engine[0]));
 }
 
+void dlb_run_slow_down(struct run *r, int64_t steps_done)
+{
+	const struct dlb_exec_options *o = r->o;
+
+	if (o->n_slow_changes)
+		r->runtime.slow.factor = dlb_slow_factor(r->rank < o->n_slow ? o->slow[r->rank] : 1.0,
+							 o->slow_change, o->n_slow_changes, r->rank,
+							 steps_done);
+}
+
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at,
 			     const struct dlb_fed *fed)
 {
@@ -176,6 +186,7 @@ static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress
 		return -1;
 	step = dlb_run_step(r, &r->at, fed);
 	fed_s = dlb_clock_s();
+	dlb_run_slow_down(r, r->at.step);
 	end->next = r->at;
 	dlb_run_advance(r, &end->next);
 	if (dlb_run_ask_ahead(r, r->at.step, asked, err) || dlb_engine_run(e, &step, err))

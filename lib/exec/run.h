@@ -95,6 +95,8 @@ void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
 /* Asks for as many steps after `step` as the feed reads ahead; *asked: the next one to ask for. */
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
+/* Before a step: this node's --slow from here on. */
+void dlb_run_slow_down(struct run *r, int64_t steps_done);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at,
 			     const struct dlb_fed *fed);
 /* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */

@@ -10,6 +10,14 @@
 /* runs over which a kernel's least CPU time is taken, beside as many before */
 enum { LEAST_OF = 128 };
 
+double dlb_slow_factor(double start, const struct dlb_slow_change *change, int n, int node, int64_t step)
+{
+	for (int i = 0; i < n; i++)
+		if (change[i].node == node && change[i].step <= step)
+			start *= change[i].factor;
+	return fmax(start, 1.0);
+}
+
 struct dlb_op_time dlb_slow_start(const struct dlb_slow *w)
 {
 	return (struct dlb_op_time){ .start_s = dlb_clock_s(),

@@ -14,6 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* After `step` steps, counted from the first start, the ops of the node last `factor` times as long as before;
+ * below 1: shorter, but not than they really are. */
+struct dlb_slow_change { int node; double factor; int64_t step; };
+/* The node's factor when `step` steps are done, from 1: that of the start, times those of the changes so far. */
+double dlb_slow_factor(double start, const struct dlb_slow_change *change, int n, int node, int64_t step);
+
 struct dlb_slow {
 	double factor;			/* >= 1; 1: no slower */
 	bool sleeps;			/* ranks share cores */

@@ -606,6 +606,10 @@ def run():
     refuses(tool, "--save-best best.safetensors", f"dlb-run {DIGITS} --test-data digits:test {{}} $D/one.json", "--eval-every")
     unused(tool, "--eval-every 1", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     shows(tool, "--slow 1:4", "dlb-run -q --dry-run {} $D/two.json", ".report.nodes[1].busy_s")
+    shows(tool, "--drain 1", f"dlb-run -q {DIGITS} {{}} $D/two.json", ".plan.exclude")
+    refuses(tool, "--drain 0", f"dlb-run {DIGITS} {{}} $D/one.json", "no node is left")
+    refuses(tool, "--slow 1:2@5", "dlb-run --dry-run {} $D/two.json", "without @STEP")
+    refuses(tool, "--slow 1:0.5@5", f"dlb-run {DIGITS} {{}} $D/two.json", "faster than it is")
     shows(tool, "--rounds 1", f"dlb-run -q {DIGITS} --steps 7 --round-steps 5 {{}} $D/two.json", ".balance.round")
     shows(tool, "--rounds auto", f"dlb-run -q {DIGITS} --steps 12 --round-steps 5 {{}} $D/two.json", ".balance.round",
           without="--rounds 1")
