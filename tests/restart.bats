@@ -13,7 +13,7 @@ setup() {
 	train=(--steps "$steps" --optimizer momentum --lr 0.02 "${digits[@]}")
 	[ -s "$plain" ] || dlb-run -q "${train[@]}" --loss-log "$plain" "$doc" >/dev/null
 	# slow enough to be hit; the bits are the same
-	replan=(--on-failure replan --checkpoint "$tmp/ck" --checkpoint-every 50 --slow 0:30 --slow 1:30 --slow 2:30 --step-log "$tmp/steps" "${train[@]}")
+	replan=(--on-failure replan --checkpoint "$tmp/ck" --checkpoint-every 50 --slow 0:90 --slow 1:90 --slow 2:90 --step-log "$tmp/steps" "${train[@]}")
 }
 
 # The run succeeded; losses and both logs are those of the unbroken run, and nothing is left.
@@ -52,7 +52,7 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 		ranks_of "$parent"
 		kill "-$signal" "${ranks[rank]}"
 		same_as_unbroken "$rank"
-		jq -e '.report.first_step >= 50 and (.report.events[0] | .step >= 119 and .notice_s >= 0 and .resume_s > 0)' "$tmp/out"
+		jq -e '.report.first_step >= 50 and (.report.events[0] | .step >= 119 and .resume_s > 0 and (.notice_s // 0) >= 0)' "$tmp/out"
 		dlb-view "$tmp/out" | grep -A 1 'noticed' | tail -1 | grep -Eq "^ +[0-9]+ +$rank "
 	done <<-'END'
 		KILL 0
@@ -111,7 +111,7 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 
 # bats test_tags=slow
 @test "a second loss, and the last one" {
-	dlb-run --loss-log "$tmp/log" "${replan[@]}" --slow 0:90 --slow 1:90 "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	dlb-run --loss-log "$tmp/log" "${replan[@]}" "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
 	parent=$!
 	wait_for_lines "$tmp/log" 60
 	ranks_of "$parent"
