@@ -107,3 +107,21 @@ header() { # FILE.safetensors: names and shapes
 		[[ "$stderr" = *"/graph/adapters/0"* ]]
 	done
 }
+
+@test "a product by a part of a weight gets no adapter, and one line counts it" {
+	python3 - "$root/tests/data" "$tmp/m.onnx" <<-'END'
+		import struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import model, node, tensor, value
+		def ints(name, *v): return tensor(name, [len(v)], struct.pack(f'<{len(v)}q', *v), 7)
+		first = tensor('a.weight', [4, 4], struct.pack('<16f', *range(16)))
+		both = tensor('both.weight', [4, 6], struct.pack('<24f', *range(24)))
+		open(sys.argv[2], 'wb').write(model(node('MatMul', ['x', 'a.weight'], ['h'], 'a') + node('Slice', ['both.weight', 'from', 'to', 'axis'], ['part'], 's') +
+		    node('MatMul', ['h', 'part'], ['y'], 'b') + first + both + ints('from', 0) + ints('to', 3) + ints('axis', 1) +
+		    value(11, 'x', ['batch', 4]) + value(12, 'y', ['batch', 3])))
+	END
+	run -0 --separate-stderr dlb-profile --analytic --batch 4 --lora 2:'*' "$tmp/m.onnx"
+	[[ "$stderr" = *"1 product by a part of a weight"*"gets no adapter"* ]]
+	[ "$(jq -c '[.graph.adapters[].of]' <<<"$output")" = '["a.weight"]' ]
+}

@@ -12,7 +12,7 @@
 #include "graph/passes.h"
 #include "graph/rewrite.h"
 
-enum { MOST_RANK = 4096 };
+enum { MOST_RANK = 4096, MOST_STEPS = 6 };	/* steps: from a weight to a product */
 
 struct lora { int64_t rank; const char *pattern; bool used; };	/* pattern NULL: all products */
 /* A product with a weight. `transposed`: the weight is stored (out, in). last: no other product with a weight
@@ -27,7 +27,7 @@ struct lora_pass {
 	int n_products;
 	int *adapter;			/* [tensor] 1 + index of the weight's adapter; 0: none */
 	int64_t elements;
-	int n_adapted;
+	int n_adapted, n_others;	/* others: products by something that is made of weights */
 };
 
 static int parse(struct dlb_graph *g, const char *text, struct lora *l, struct dlb_error *err)
@@ -57,6 +57,25 @@ static int weight_of(const struct dlb_graph *g, int t, bool *transposed)
 		t = o->in[0];
 	}
 	return g->tensor[t].kind == DLB_T_WEIGHT && g->tensor[t].n_dims == 2 && !g->tensor[t].slice ? t : -1;
+}
+
+/* Is t made of weights alone, as a part of one or a union of several? */
+static bool is_of_weights(const struct dlb_graph *g, int t, int depth)
+{
+	bool any = g->tensor[t].kind == DLB_T_WEIGHT;
+
+	if (g->tensor[t].producer < 0 || depth == 0)
+		return any;
+	const struct dlb_op *o = &g->op[g->tensor[t].producer];
+	for (int k = 0; k < o->n_in; k++) {
+		const int in = o->in[k];
+		if (in < 0 || g->tensor[in].kind == DLB_T_CONSTANT)
+			continue;
+		if (!is_of_weights(g, in, depth - 1))
+			return false;
+		any = true;
+	}
+	return any;
 }
 
 static bool is_product(const struct dlb_graph *g, int op, struct lora_product *p)
@@ -90,12 +109,14 @@ static void find_products(struct lora_pass *l)
 	bool *leads = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *leads);	/* [op] is, or leads to, a product */
 
 	for (int i = g->n_ops - 1; i >= 0; i--) {
-		struct lora_product p;
+		struct lora_product p = { .weight = 0 };
 
 		for (int k = 0; k < g->op[i].n_out; k++)
 			leads[i] |= leads_on(g, g->op[i].out[k], leads);
-		if (!is_product(g, i, &p))
+		if (!is_product(g, i, &p)) {
+			l->n_others += p.weight < 0 && is_of_weights(g, g->op[i].in[1], MOST_STEPS);
 			continue;
+		}
 		p.last = !leads[i];
 		leads[i] = true;
 		l->product[l->n_products++] = p;
@@ -327,6 +348,11 @@ int dlb_graph_add_adapters(struct dlb_graph *g, const struct dlb_adapter_choice 
 			       l.n_adapted, l.n_adapted == 1 ? "" : "s",
 			       c->train_only.n ? ", except those of --train-only" :
 						 "; --train-only GLOB trains more");
+	if (!rc && l.n_others)
+		dlb_graph_note(g,
+			       "%d product%s by a part of a weight, or by several weights together, get%s no "
+			       "adapter",
+			       l.n_others, l.n_others == 1 ? "" : "s", l.n_others == 1 ? "s" : "");
 	free(l.ask);
 	free(l.product);
 	free(l.adapter);
