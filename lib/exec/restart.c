@@ -1,4 +1,4 @@
-/* Starts the ranks again after a end. See restart.h. */
+/* Starts the ranks again after a node is lost. See restart.h. */
 #include "exec/restart.h"
 
 #include <math.h>
