@@ -139,7 +139,17 @@ static int input_of(const struct dlb_hosts_job *j, struct dlb_error *err)
 	return -1;
 }
 
-/* mpiexec's host file: a line for each rank, in their order. Returns its path (new); NULL with err. */
+/* All ranks are on one host. */
+static bool is_one_host(const struct dlb_hosts_job *j)
+{
+	for (int r = 1; r < j->n_ranks; r++)
+		if (strcmp(j->host[r]->address, j->host[0]->address))
+			return false;
+	return true;
+}
+
+/* mpiexec's host file: a line for each rank, in their order, or one host with its slots (mpiexec cannot map ranks
+ * one by one to "localhost"). Returns its path (new); NULL with err. */
 static char *write_ranks(const struct dlb_hosts_job *j, struct dlb_error *err)
 {
 	const char *folder = getenv("TMPDIR");
@@ -147,9 +157,13 @@ static char *write_ranks(const struct dlb_hosts_job *j, struct dlb_error *err)
 	const int fd = mkstemp(path);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
-	for (int r = 0; f && r < j->n_ranks; r++)
-		fprintf(f, "%s slots=1%s%s\n", j->host[r]->address, j->host[r]->user ? " username=" : "",
+	for (int r = 0; f && r < (is_one_host(j) ? 1 : j->n_ranks); r++) {
+		fprintf(f, "%s%s%s", j->host[r]->address, j->host[r]->user ? " username=" : "",
 			j->host[r]->user ? j->host[r]->user : "");
+		if (is_one_host(j))
+			fprintf(f, " slots=%d", j->n_ranks);
+		fputc('\n', f);
+	}
 	if (f && !fclose(f))
 		return path;
 	dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
@@ -181,7 +195,8 @@ static void exec_mpiexec(const struct dlb_hosts_job *j, const char *self, const 
 		setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	}
 	snprintf(n, sizeof n, "%d", j->n_ranks);
-	const char *const first[] = { "mpiexec", "-n", n, "--hostfile", hostfile, "--map-by", "seq",
+	const char *const first[] = { "mpiexec", "-n", n, "--hostfile", hostfile, "--map-by",
+				      is_one_host(j) ? "slot" : "seq",
 				      "--bind-to", "none" };
 	for (size_t i = 0; i < sizeof first / sizeof *first; i++)
 		argv[k++] = first[i];

@@ -156,6 +156,8 @@ def batch_models():
         "dim-text": (linear, ["--dim", "seq"]), "dim-unknown": (linear, ["--dim", "seq=3"]),
         "rewrite": (linear, ["--no-rewrite", "fusing"]),
         "padding-text": (linear, ["--padding-row", "w"]), "padding-none": (linear, ["--padding-row", "w=0"]),
+        "lora-rank": (linear, ["--lora", "0"]), "lora-none": (linear, ["--lora", "2:nothing"]),
+        "lora-no-product": (node("Relu", ["x"], ["y"]) + value(11, "x", ["batch", 4]) + value(12, "y", ["batch", 4]), ["--lora", "2"]),
         "dropout-text": (linear, ["--dropout", "MatMul=2"]), "dropout-none": (linear, ["--dropout", "nothing=.5"]),
         "nonlinear": (node("MatMul", ["x", "t"], ["y"]) + node("Transpose", ["x"], ["t"]) + node("Shape", ["x"], ["s"]) + node("Mul", ["s", "s"], ["s2"]) +
                       node("ConstantOfShape", ["s2"], ["z"]) + x + value(12, "y", ["batch", "batch"]) + value(12, "z", ["a", "b"]), []),
@@ -276,6 +278,7 @@ COMMANDS = {
     "derived-dims": "dlb-profile -q --analytic --weights transposed.safetensors linear.onnx >derived.json; "
                     "jq '.graph.derived[0].parts[0].perm = [0]' derived.json >1.json; dlb-profile -q --analytic 1.json",
     "derived-fit": "jq '.graph.derived[0].parts[0].count = 1' derived.json >1.json; dlb-profile -q --analytic 1.json",
+    "adapters": "dlb-profile -q --analytic --lora 2:w linear.onnx | jq '.graph.adapters[0].rank = 3' >1.json; dlb-profile -q --analytic 1.json",
     "save-nowhere": LINEAR % "linear.onnx" + " >linear.json; " + RUN % ("nowhere/w.safetensors", "linear.json"),
     "save-no-tensor": "jq 'del(.profile, .cost.inputs, .plan.inputs) | .graph.tensors |= map(if .name == \"w\" then .name = \"v\" | del(.in_model) | .fill = .5 else . end)' linear.json >renamed.json; " + 
                       RUN % ("1.onnx", "renamed.json"),
