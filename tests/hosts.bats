@@ -92,12 +92,14 @@ on_hosts() { # a plan for the two hosts: hosts.json
 # bats test_tags=slow
 @test "SIGTERM reaches the ranks on other hosts: they stop after the step, with a checkpoint" {
 	on_hosts
-	dlb-run -q "${digits[@]}" --steps 1000000 --checkpoint ck --loss-log log hosts.json >out.json &
+	mkdir scratch
+	TMPDIR=$tmp/scratch dlb-run -q "${digits[@]}" --steps 1000000 --checkpoint ck --loss-log log hosts.json >out.json &
+	run=$!
 	until [ -s log ]; do sleep .1; done
-	kill %1
-	wait %1
+	kill "$run"
+	wait "$run"
 	jq -e '.report.stopped == "signal"' out.json
 	[ "$(ls ck)" != lock ]
 	run ! pgrep -f "$tmp/hosts.json"
-	run ! ls "${TMPDIR:-/tmp}"/dlb-hosts-* 2>/dev/null
+	run ! ls "$tmp"/scratch/dlb-hosts-*
 }
