@@ -6,6 +6,7 @@
 #include <time.h>
 #include "comm/await.h"
 #include "util/mem.h"
+#include "util/thread.h"
 
 #define BEATS 4				/* signs of life per time-out */
 #define LONGEST_S 5.0			/* the longest time between two of them */
@@ -31,20 +32,6 @@ static void *run(void *arg)
 	pthread_cond_signal(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
-}
-
-/* Starts the thread with all signals blocked, so that none interrupts its reads; the main thread handles
- * them. */
-static int start(struct worker *w, pthread_t *thread)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(thread, NULL, run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
 }
 
 /* Waits for w, at most s seconds. Returns whether it is done. */
@@ -74,7 +61,7 @@ static int work_and_tell(struct dlb_comm *c, double every_s, struct worker *w, s
 	pthread_t thread;
 	int rc;
 
-	if (alone || start(w, &thread)) {
+	if (alone || dlb_thread_start(&thread, NULL, run, w)) {
 		rc = w->work(w->ctx, &w->err);
 		done = true;
 		if (!alone && dlb_comm_bcast(c, &done, sizeof done, 0, err))
@@ -116,7 +103,7 @@ int dlb_comm_await_all(struct dlb_comm *c, int (*work)(void *ctx, struct dlb_err
 {
 	struct worker *w = worker_new(work, ctx);
 	pthread_t thread;
-	const bool threaded = dlb_comm_size(c) > 1 && !start(w, &thread);
+	const bool threaded = dlb_comm_size(c) > 1 && !dlb_thread_start(&thread, NULL, run, w);
 	double all_done = 0;
 	int rc = 0;
 

@@ -17,6 +17,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/process.h"
+#include "util/thread.h"
 
 enum { LOOKS = 12 };			/* looks per limit */
 #define LONGEST_TICK_S 0.25
@@ -255,12 +256,11 @@ static void meet(struct dlb_heartbeat *h, const struct heartbeat_card *card)
 	}
 }
 
-/* With signals blocked: the main thread handles them. A small stack: `ulimit -v` may leave little room. */
+/* A small stack: `ulimit -v` may leave little room. */
 static bool start(struct dlb_heartbeat *h)
 {
 	pthread_attr_t small;
 	pthread_condattr_t monotonic;
-	sigset_t all, before;
 	bool started;
 
 	pthread_mutex_init(&h->lock, NULL);
@@ -270,10 +270,7 @@ static bool start(struct dlb_heartbeat *h)
 	pthread_condattr_destroy(&monotonic);
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, (size_t)256 << 10);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	started = !pthread_create(&h->thread, &small, run, h);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	started = !dlb_thread_start(&h->thread, &small, run, h);
 	pthread_attr_destroy(&small);
 	return started;
 }

@@ -6,6 +6,7 @@
 #include "data/readers.h"
 #include "data/source.h"
 #include "util/mem.h"
+#include "util/thread.h"
 
 void *dlb_scratch(struct dlb_scratch *s, enum dlb_scratch_use use, size_t bytes)
 {
@@ -73,7 +74,6 @@ static void *reader(void *arg)
 int dlb_readers_new(struct dlb_readers **out, int n, struct dlb_error *err)
 {
 	struct dlb_readers *r = dlb_xcalloc(1, sizeof *r);
-	sigset_t all, old;
 	int failed = 0;
 
 	pthread_mutex_init(&r->lock, NULL);
@@ -81,14 +81,10 @@ int dlb_readers_new(struct dlb_readers **out, int n, struct dlb_error *err)
 	pthread_cond_init(&r->done, NULL);
 	r->thread = dlb_xcalloc((size_t)n, sizeof *r->thread);
 	r->scratch = dlb_xcalloc((size_t)n, sizeof *r->scratch);
-	/* The training thread handles signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (r->n_threads < n - 1 && !failed) {
-		failed = pthread_create(&r->thread[r->n_threads], NULL, reader, r);
+		failed = dlb_thread_start(&r->thread[r->n_threads], NULL, reader, r);
 		r->n_threads += !failed;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed) {
 		dlb_readers_free(r);
 		return dlb_fail(err, NULL, "cannot start %d threads that read: %s; try --readers 1", n,

@@ -157,10 +157,12 @@ static char *write_ranks(const struct dlb_hosts_job *j, struct dlb_error *err)
 	const int fd = mkstemp(path);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
-	for (int r = 0; f && r < (is_one_host(j) ? 1 : j->n_ranks); r++) {
+	const bool one = is_one_host(j);
+
+	for (int r = 0; f && r < (one ? 1 : j->n_ranks); r++) {
 		fprintf(f, "%s%s%s", j->host[r]->address, j->host[r]->user ? " username=" : "",
 			j->host[r]->user ? j->host[r]->user : "");
-		if (is_one_host(j))
+		if (one)
 			fprintf(f, " slots=%d", j->n_ranks);
 		fputc('\n', f);
 	}

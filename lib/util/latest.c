@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "util/mem.h"
+#include "util/thread.h"
 #include "util/output.h"
 
 struct latest_text { char *at; size_t n; };
@@ -83,7 +84,6 @@ static void *run(void *arg)
 int dlb_latest_new(struct dlb_latest **out, const char *path, struct dlb_error *err)
 {
 	struct dlb_latest *l;
-	sigset_t all, before;
 
 	if (dlb_output_check(path, err))
 		return -1;
@@ -92,10 +92,7 @@ int dlb_latest_new(struct dlb_latest **out, const char *path, struct dlb_error *
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->more, NULL);
 	pthread_cond_init(&l->idle, NULL);
-	sigfillset(&all);		/* the calling thread handles signals */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	l->threaded = !pthread_create(&l->thread, NULL, run, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	l->threaded = !dlb_thread_start(&l->thread, NULL, run, l);
 	return 0;
 }
 

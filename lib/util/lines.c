@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "util/mem.h"
+#include "util/thread.h"
 
 #define MOST_WAITING ((size_t)64 << 20)
 
@@ -122,7 +123,6 @@ static void *run(void *arg)
 struct dlb_lines *dlb_lines_new(int fd, const char *path)
 {
 	struct dlb_lines *l = dlb_xcalloc(1, sizeof *l);
-	sigset_t all, before;
 	struct stat st;
 
 	l->fd = dup(fd);
@@ -132,10 +132,7 @@ struct dlb_lines *dlb_lines_new(int fd, const char *path)
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->more, NULL);
 	pthread_cond_init(&l->idle, NULL);
-	sigfillset(&all);		/* the calling thread handles signals */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	l->threaded = !pthread_create(&l->thread, NULL, run, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	l->threaded = !dlb_thread_start(&l->thread, NULL, run, l);
 	return l;
 }
 
