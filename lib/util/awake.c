@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "util/cores.h"
 #include "util/mem.h"
@@ -51,9 +52,26 @@ static bool has_quota(void)
 	       is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
-/* The child process: waits for the number of a core, then spins, because every call that yields the
- * core could let it sleep. It closes all inherited files but the socket; an inherited pipe end would
- * keep the parent's readers waiting. */
+/* Spins for a millisecond, then sleeps for an instant. Without the sleep Linux 6.18 once gave both cores to two
+ * such processes for 14 minutes, and ran neither programs nor its own threads: beside processes that yield in a
+ * loop the scheduler comes to owe a process that never leaves its queue an unbounded time, and it forgets the
+ * debt only when the process sleeps. */
+static void spin(void)
+{
+	struct timespec t;
+	int64_t start, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	start = now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+	while (now - start < 1000000) {
+		clock_gettime(CLOCK_MONOTONIC, &t);
+		now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+	}
+	nanosleep(&(struct timespec){ .tv_nsec = 1 }, NULL);
+}
+
+/* The child process: waits for the number of a core, then spins there. It closes all inherited files but the
+ * socket; an inherited pipe end would keep the parent's readers waiting. */
 static _Noreturn void stay_awake(pid_t parent, int told)
 {
 	struct sched_param none = { .sched_priority = 0 };
@@ -62,6 +80,7 @@ static _Noreturn void stay_awake(pid_t parent, int told)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "dlb-awake");
+	prctl(PR_SET_TIMERSLACK, 1UL);		/* nanoseconds */
 	if (getppid() != parent || dup2(told, 0) || syscall(SYS_close_range, 1U, ~0U, 0U))
 		_exit(0);
 	if (read(0, &core, sizeof core) != sizeof core)
@@ -71,7 +90,7 @@ static _Noreturn void stay_awake(pid_t parent, int told)
 	if (sched_setaffinity(0, sizeof set, &set) || sched_setscheduler(0, SCHED_IDLE, &none))
 		_exit(0);
 	for (;;)
-		__asm__ volatile("" ::: "memory");	/* keeps the compiler from removing the loop */
+		spin();
 }
 
 /* Does not use fork(): its handlers in libraries (OpenBLAS ends its threads) are useless for a child that
