@@ -10,27 +10,29 @@
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/panel.h"
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
 
-/* Queries per block: enough for efficient products, fewer if their scores would not stay in cache, and fewer
- * in a short causal sequence: a block's products cover all keys that its last query sees, for 128 queries
- * 3/4 of all pairs in blocks of 64 and 5/8 in blocks of 32. */
+/* Queries per block: enough for efficient products, fewer if their scores would not stay in cache. */
 enum {
 	ATTENTION_USUAL = 64,
 	ATTENTION_ROWS = ATTENTION_USUAL * 3 / 2, /* at most */
-	ATTENTION_SHORT = 32,
-	ATTENTION_SHORT_ROWS = 256,
 	ATTENTION_LEAST = 16,
 	ATTENTION_SCORES = 1 << 17
 };
 /* Alignment in elements of scratch arrays, score rows and a block's first key: a
  * multiple of every panel width. */
 enum { ATTENTION_ALIGN = 32 };
+/* Rows of scores are computed in whole vectors, and followed by this many zeros. */
+enum { ATTENTION_MARGIN = 16 };
+_Static_assert((int)ATTENTION_MARGIN >= PANEL_MARGIN && (int)ATTENTION_ALIGN % ATTENTION_MARGIN == 0,
+	       "margin of a row");
 
 /* Offsets, in elements, of the arrays in a part's scratch: the head's keys and values packed for the
- * products, the block's queries and dy, its scores and their gradients, the slopes of the cap (0: none). */
-struct attention_room { int64_t kt, vt, k, v, q, dy, s, g, slope; size_t bytes; };
+ * products, the block's queries and dy, its scores and their gradients, the slopes of the cap (0: none), the
+ * block's band by keys. */
+struct attention_room { int64_t kt, vt, k, v, q, dy, s, g, slope, band; size_t bytes; };
 /* ld: elements between score rows. */
 struct attention_part {
 	const struct dlb_attention_desc *d;
@@ -39,8 +41,12 @@ struct attention_part {
 	int64_t ld;
 	void *scratch;
 };
-/* Queries [row, row + n) of one head, keys [lo, lo + columns). */
-struct attention_block { int64_t batch, head, kv_head, row, n, lo, columns; };
+/* Queries [row, row + n) of one head, keys [lo, lo + columns). band: the keys that each query may see by
+ * position, relative to lo. */
+struct attention_block {
+	int64_t batch, head, kv_head, row, n, lo, columns;
+	struct panel_band band;
+};
 /* Functions for one type. */
 struct attention_loops {
 	struct attention_room (*room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld);
@@ -85,19 +91,55 @@ static void attention_span(const struct attention_part *p, int64_t batch, int64_
 	*hi = end > from ? end : from;
 }
 
-/* Keys that any query of the block sees; all keys if the scores are an output. */
-static void attention_columns(const struct attention_part *p, struct attention_block *x)
+/* Sets the keys that the block's queries see, of each query in lo and hi (of x->n elements each); all keys
+ * if the scores are an output. */
+static void attention_columns(const struct attention_part *p, struct attention_block *x, int32_t *lo,
+			      int32_t *hi)
 {
-	int64_t end, other;
+	const bool all = !p->d->backward && p->run->out[2];
+	int64_t from, end, other;
 
 	attention_span(p, x->batch, x->row, &x->lo, &end);
 	attention_span(p, x->batch, x->row + x->n - 1, &other, &end);
-	if (!p->d->backward && p->run->out[2]) {
+	if (all) {
 		x->lo = 0;
 		end = p->d->keys;
 	}
 	x->lo -= x->lo % ATTENTION_ALIGN;
 	x->columns = end > x->lo ? end - x->lo : 0;
+	for (int64_t i = 0; i < x->n; i++) {
+		attention_span(p, x->batch, x->row + i, &from, &end);
+		lo[i] = all ? 0 : (int32_t)(from - x->lo);
+		hi[i] = all ? (int32_t)x->columns : (int32_t)(end - x->lo);
+	}
+	x->band = (struct panel_band){ lo, hi };
+}
+
+/* Elements [from, end) of the ith query's row of scores, relative to the block's first key: its band, filled up
+ * to whole vectors; none if the query sees no key. */
+struct attention_range { int64_t from, end; };
+
+static inline struct attention_range attention_row(const struct attention_block *x, int64_t i)
+{
+	const int64_t m = ATTENTION_MARGIN, lo = x->band.lo[i], hi = x->band.hi[i], from = lo / m * m;
+
+	return (struct attention_range){ from, hi > lo ? (hi + m - 1) / m * m : from };
+}
+
+/* The block's band by keys: key j is seen by queries [lo[j], hi[j]). room: 2 x->columns elements. */
+static struct panel_band attention_by_keys(const struct attention_block *x, int32_t *room)
+{
+	int32_t *lo = room, *hi = room + x->columns, from = 0, end = 0;
+
+	for (int32_t j = 0; j < x->columns; j++) {
+		while (from < x->n && x->band.hi[from] <= j)
+			from++;
+		while (end < x->n && x->band.lo[end] <= j)
+			end++;
+		lo[j] = from;
+		hi[j] = end;
+	}
+	return (struct panel_band){ lo, hi };
 }
 
 #include "tensor/cpu/f32.h"
@@ -130,6 +172,7 @@ static void attention_part(const void *ctx, int part, int parts)
 					  (char *)job->run->scratch + (size_t)part * a->room.bytes };
 	const int64_t n = d->batch * d->kv_heads, share = d->heads / d->kv_heads;
 	const size_t size = dlb_dtype_bytes(d->dtype);
+	int32_t lo[ATTENTION_ROWS], hi[ATTENTION_ROWS];
 
 	for (int64_t u = cpu_cut(n, part, parts), end = cpu_cut(n, part + 1, parts); u < end; u++) {
 		struct attention_block x = { .batch = u / d->kv_heads, .kv_head = u % d->kv_heads };
@@ -143,7 +186,7 @@ static void attention_part(const void *ctx, int part, int parts)
 			for (int b = 0; b < a->n_blocks; b++) {
 				x.row = cpu_cut(d->rows, b, a->n_blocks);
 				x.n = cpu_cut(d->rows, b + 1, a->n_blocks) - x.row;
-				attention_columns(&p, &x);
+				attention_columns(&p, &x, lo, hi);
 				a->loops->block(&p, &x);
 			}
 	}
@@ -160,7 +203,7 @@ int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d,
 		      struct dlb_error *err)
 {
 	struct attention_kernel *a;
-	int64_t rows = d->causal && d->rows <= ATTENTION_SHORT_ROWS ? ATTENTION_SHORT : ATTENTION_USUAL;
+	int64_t rows = ATTENTION_USUAL;
 
 	(void)err;
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)

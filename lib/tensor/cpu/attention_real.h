@@ -24,6 +24,7 @@ static struct attention_room S(attention_room)(const struct dlb_attention_desc *
 		r.dy = S(attention_take)(&at, S(panel_count)(rows, d->v_width));
 		r.g = S(attention_take)(&at, rows * ld);
 		r.slope = d->softcap > 0 ? S(attention_take)(&at, rows * ld) : 0;
+		r.band = S(attention_take)(&at, 2 * d->keys);	/* of int32_t */
 	} else {
 		r.v = S(attention_take)(&at, S(panel_count)(d->keys, d->v_width));
 	}
@@ -85,15 +86,16 @@ static bool S(attention_mask)(const struct attention_part *p, const struct atten
 			      T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
+	const struct attention_range row = attention_row(x, i - x->row);
 	int64_t lo, hi;
 	bool any = false;
 
 	attention_span(p, x->batch, i, &lo, &hi);
 	lo = lo > x->lo ? lo - x->lo : 0;
 	hi -= x->lo;
-	for (int64_t j = 0; j < lo; j++)
+	for (int64_t j = row.from; j < lo; j++)
 		s[j] = -INFINITY;
-	for (int64_t j = hi > lo ? hi : lo; j < x->columns; j++)
+	for (int64_t j = hi > lo ? hi : lo; j < row.end; j++)
 		s[j] = -INFINITY;
 	if (!p->run->in[3])
 		return hi > lo;
@@ -118,8 +120,16 @@ static bool S(attention_mask)(const struct attention_part *p, const struct atten
 	return any;
 }
 
-/* s = exp(s - max); returns the factor that makes its sum 1. *log_sum: logarithm of the sum of exp(s). A row
- * without keys is zeros, also when exp(s - *log_sum) is computed from it. */
+/* Clears what products read of a row of scratch memory outside its range. */
+static void S(attention_margin)(struct attention_range row, T *s)
+{
+	if (row.from)
+		memset(s + row.from - ATTENTION_MARGIN, 0, ATTENTION_MARGIN * sizeof *s);
+	memset(s + row.end, 0, ATTENTION_MARGIN * sizeof *s);
+}
+
+/* s = exp(s - max); returns the factor that makes its sum 1. *log_sum (NULL: not wanted): logarithm of the
+ * sum of exp(s). A row without keys is zeros, also when exp(s - *log_sum) is computed from it. */
 static T S(attention_softmax)(int64_t n, bool any, T *s, T *log_sum)
 {
 	const T m = any ? S(largest)(s, n) : 0;
@@ -127,14 +137,16 @@ static T S(attention_softmax)(int64_t n, bool any, T *s, T *log_sum)
 
 	if (!any || m == -INFINITY) {
 		memset(s, 0, (size_t)n * sizeof *s);
-		*log_sum = INFINITY;
+		if (log_sum)
+			*log_sum = INFINITY;
 		return 0;
 	}
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		s[j] = F(exp_down)(s[j] - m);
 	sum = S(sum)(s, n);
-	*log_sum = m + (T)log(sum);
+	if (log_sum)
+		*log_sum = m + (T)log(sum);
 	return (T)(1 / sum);
 }
 
@@ -145,93 +157,157 @@ static void S(attention_scale)(int64_t n, T by, T *x)
 		x[j] *= by;
 }
 
+/* s = scale q k^T for the block's queries, in its band. */
+static void S(attention_scores)(const struct attention_part *p, const struct attention_block *x, T *s)
+{
+	const struct dlb_attention_desc *d = p->d;
+
+	S(panel_product)
+	(&(struct S(panel_operands)){
+		.m = x->n,
+		.n = x->columns,
+		.k = d->width,
+		.alpha = (T)d->scale,
+		.a = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2],
+		.row = d->q[2],
+		.column = 1,
+		.b = (const T *)p->scratch + p->room->kt + x->lo * d->width,
+		.k_all = d->width,
+		.y = s,
+		.ldy = p->ld,
+		.wanted = &x->band });
+}
+
+/* Keeps the probabilities of row i of the block for the backward pass, with the margin that it reads. */
+static void S(attention_keep)(const struct attention_part *p, const struct attention_block *x, int64_t i,
+			      const T *s)
+{
+	const struct dlb_attention_desc *d = p->d;
+	const struct attention_range row = attention_row(x, i);
+	const int64_t from = row.from ? row.from - ATTENTION_MARGIN : 0,
+		      end = at_most(row.end + ATTENTION_MARGIN, x->columns),
+		      at = (x->batch * d->heads + x->head) * d->rows + x->row + i;
+
+	if (end > from)
+		memcpy((T *)p->run->out[1] + at * d->keys + x->lo + from, s + from, (size_t)(end - from) * sizeof *s);
+}
+
 /* Queries of one block of one head. */
 static void S(attention_forward_block)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;
 	T *base = p->scratch, *s = base + p->room->s;
-	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	T *y = (T *)p->run->out[0] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
-	T *saved = p->run->out[1], by[ATTENTION_ROWS];
-	const int64_t at = (x->batch * d->heads + x->head) * d->rows + x->row;
+	T *log_sum = d->whole ? NULL : p->run->out[1], by[ATTENTION_ROWS];
+	const bool kept = d->whole && p->run->out[1];
 
-	S(panel_product)
-	(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width,
-	 d->width, s, p->ld, false);
+	if (log_sum)
+		log_sum += (x->batch * d->heads + x->head) * d->rows + x->row;
+	S(attention_scores)(p, x, s);
 	for (int64_t i = 0; i < x->n; i++) {
-		T *row = s + i * p->ld, sum;
+		const struct attention_range row = attention_row(x, i);
+		T *all = s + i * p->ld, *part = all + row.from;
 
-		S(attention_tell)(p, x, x->row + i, DLB_SCORES_RAW, row, 0);
+		S(attention_tell)(p, x, x->row + i, DLB_SCORES_RAW, all, 0);
 		if (d->softcap > 0)
-			S(attention_cap)((T)d->softcap, x->columns, row, NULL);
-		S(attention_tell)(p, x, x->row + i, DLB_SCORES_CAPPED, row, 0);
-		const bool any = S(attention_mask)(p, x, x->row + i, row);
-		S(attention_tell)(p, x, x->row + i, DLB_SCORES_MASKED, row, -INFINITY);
-		by[i] = S(attention_softmax)(x->columns, any, row, &sum);
-		if (saved && !d->whole)
-			saved[at + i] = sum;
-		if ((saved && d->whole) || d->scores == DLB_SCORES_SOFTMAX) {
-			S(attention_scale)(x->columns, by[i], row);
+			S(attention_cap)((T)d->softcap, row.end - row.from, part, NULL);
+		S(attention_tell)(p, x, x->row + i, DLB_SCORES_CAPPED, all, 0);
+		const bool any = S(attention_mask)(p, x, x->row + i, all);
+		S(attention_tell)(p, x, x->row + i, DLB_SCORES_MASKED, all, -INFINITY);
+		by[i] = S(attention_softmax)(row.end - row.from, any, part, log_sum ? log_sum + i : NULL);
+		if (kept || d->scores == DLB_SCORES_SOFTMAX) {
+			S(attention_scale)(row.end - row.from, by[i], part);
 			by[i] = 1;
-			S(attention_tell)(p, x, x->row + i, DLB_SCORES_SOFTMAX, row, 0);
+			S(attention_tell)(p, x, x->row + i, DLB_SCORES_SOFTMAX, all, 0);
 		}
-		if (saved && d->whole)		/* columns outside the block are not read */
-			memcpy(saved + (at + i) * d->keys + x->lo, row, (size_t)x->columns * sizeof *row);
+		S(attention_margin)(row, all);
+		if (kept)
+			S(attention_keep)(p, x, i, all);
 	}
 	S(panel_product)
-	(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2],
-	 false);
-	for (int64_t i = 0; i < x->n; i++)
-		if (x->columns)
-			S(attention_scale)(d->v_width, by[i], y + i * d->y[2]);
-		else
-			memset(y + i * d->y[2], 0, (size_t)d->v_width * sizeof *y);
+	(&(struct S(panel_operands)){ .m = x->n,
+				      .n = d->v_width,
+				      .k = x->columns,
+				      .alpha = 1,
+				      .a = s,
+				      .row = p->ld,
+				      .column = 1,
+				      .b = base + p->room->v + x->lo * PANEL,
+				      .k_all = d->keys,
+				      .y = y,
+				      .ldy = d->y[2],
+				      .terms = &x->band });
+	for (int64_t i = 0; i < x->n && !kept; i++)
+		S(attention_scale)(d->v_width, by[i], y + i * d->y[2]);
 }
 
-/* Computes the gradient of the scores of row i from probabilities s, their gradient g and the
+/* Computes the gradient of the scores of row i of the block from probabilities s, their gradient g and the
  * slope of the cap (NULL: none). */
 static void S(attention_row_gradient)(const struct attention_part *p, const struct attention_block *x,
 				      int64_t i, const T *s, const T *slope, T *g)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const T mean = (T)S(dot)(s, g, x->columns);
+	const struct attention_range row = attention_row(x, i);
+	const int64_t from = row.from, end = at_most(row.end, x->columns);
+	const T mean = (T)S(dot)(s + from, g + from, end - from);
 	T *to = (T *)p->run->out[3];
 
 #pragma omp simd
-	for (int64_t j = 0; j < x->columns; j++)
+	for (int64_t j = from; j < end; j++)
 		g[j] = s[j] * (g[j] - mean);
 	if (to) {
-		to += ((x->batch * d->heads + x->head) * d->rows + i) * d->mask_keys;
+		to += ((x->batch * d->heads + x->head) * d->rows + x->row + i) * d->mask_keys;
 		for (int64_t j = 0; j < d->mask_keys; j++)
-			to[j] = j >= x->lo && j < x->lo + x->columns ? g[j - x->lo] : 0;
+			to[j] = j >= x->lo + from && j < x->lo + end ? g[j - x->lo] : 0;
 	}
 	if (slope)
 #pragma omp simd
-		for (int64_t j = 0; j < x->columns; j++)
+		for (int64_t j = from; j < end; j++)
 			g[j] *= slope[j];
+	S(attention_margin)(row, g);
 }
 
-/* Computes the scores of a block again, for the probabilities, and the slopes of the cap. */
+/* Computes the probabilities of a block again, and the slopes of the cap. */
 static void S(attention_again)(const struct attention_part *p, const struct attention_block *x, T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	const T *log_sum = (const T *)p->run->in[6] + (x->batch * d->heads + x->head) * d->rows + x->row;
-	T *base = p->scratch, *slope = p->room->slope ? base + p->room->slope : NULL;
+	T *slope = p->room->slope ? (T *)p->scratch + p->room->slope : NULL;
 
-	S(panel_product)
-	(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width,
-	 d->width, s, p->ld, false);
+	S(attention_scores)(p, x, s);
 	for (int64_t i = 0; i < x->n; i++) {
-		T *row = s + i * p->ld;
+		const struct attention_range row = attention_row(x, i);
+		T *all = s + i * p->ld;
 
 		if (slope)
-			S(attention_cap)((T)d->softcap, x->columns, row, slope + i * p->ld);
-		S(attention_mask)(p, x, x->row + i, row);
+			S(attention_cap)
+			((T)d->softcap, row.end - row.from, all + row.from, slope + i * p->ld + row.from);
+		S(attention_mask)(p, x, x->row + i, all);
 #pragma omp simd
-		for (int64_t j = 0; j < x->columns; j++)
-			row[j] = F(exp_down)(row[j] - log_sum[i]);
+		for (int64_t j = row.from; j < row.end; j++)
+			all[j] = F(exp_down)(all[j] - log_sum[i]);
+		S(attention_margin)(row, all);
 	}
+}
+
+/* to (keys, width) += alpha s^T b, for the block's band of s; of_keys: that band by keys. */
+static void S(attention_to_keys)(const struct attention_block *x, const struct panel_band *of_keys, T alpha,
+				 const T *s, int64_t ld, const T *b, int64_t width, T *to, int64_t stride)
+{
+	S(panel_product)
+	(&(struct S(panel_operands)){ .m = x->columns,
+				      .n = width,
+				      .k = x->n,
+				      .alpha = alpha,
+				      .a = s,
+				      .row = 1,
+				      .column = ld,
+				      .b = b,
+				      .k_all = x->n,
+				      .y = to,
+				      .ldy = stride,
+				      .add = true,
+				      .terms = of_keys });
 }
 
 /* Adds the contribution of one block of queries to the gradients of keys and values. */
@@ -249,30 +325,50 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 				     ((x->batch * d->heads + x->head) * d->rows + x->row) * d->keys + x->lo :
 			     base + r->s;
 	const int64_t ld = d->whole ? d->keys : p->ld;
+	const struct panel_band of_keys = attention_by_keys(x, (int32_t *)(base + r->band));
 
 	if (!d->whole)
 		S(attention_again)(p, x, base + r->s);
 	S(panel_product)
-	(x->n, x->columns, d->v_width, 1, dy, d->y[2], 1, base + r->vt + x->lo * d->v_width, d->v_width, g,
-	 p->ld, false);
+	(&(struct S(panel_operands)){ .m = x->n,
+				      .n = x->columns,
+				      .k = d->v_width,
+				      .alpha = 1,
+				      .a = dy,
+				      .row = d->y[2],
+				      .column = 1,
+				      .b = base + r->vt + x->lo * d->v_width,
+				      .k_all = d->v_width,
+				      .y = g,
+				      .ldy = p->ld,
+				      .wanted = &x->band });
 	for (int64_t i = 0; i < x->n; i++)
-		S(attention_row_gradient)
-		(p, x, x->row + i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
+		S(attention_row_gradient)(p, x, i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
 	if (dq)
 		S(panel_product)
-		(x->n, d->width, x->columns, (T)d->scale, g, p->ld, 1, base + r->k + x->lo * PANEL, d->keys,
-		 dq + q_at, d->q[2], false);
+		(&(struct S(panel_operands)){ .m = x->n,
+					      .n = d->width,
+					      .k = x->columns,
+					      .alpha = (T)d->scale,
+					      .a = g,
+					      .row = p->ld,
+					      .column = 1,
+					      .b = base + r->k + x->lo * PANEL,
+					      .k_all = d->keys,
+					      .y = dq + q_at,
+					      .ldy = d->q[2],
+					      .terms = &x->band });
 	if (dk) {
 		S(panel_pack)(x->n, d->width, q, d->q[2], base + r->q);
-		S(panel_product)
-		(x->columns, d->width, x->n, (T)d->scale, g, 1, p->ld, base + r->q, x->n,
-		 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2], true);
+		S(attention_to_keys)
+		(x, &of_keys, (T)d->scale, g, p->ld, base + r->q, d->width,
+		 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2]);
 	}
 	if (dv) {
 		S(panel_pack)(x->n, d->v_width, dy, d->y[2], base + r->dy);
-		S(panel_product)
-		(x->columns, d->v_width, x->n, 1, s, 1, ld, base + r->dy, x->n,
-		 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2], true);
+		S(attention_to_keys)
+		(x, &of_keys, 1, s, ld, base + r->dy, d->v_width,
+		 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2]);
 	}
 }
 

@@ -4,26 +4,7 @@
  * zeros; a has any two strides. A tile of TILE rows of y by one panel is summed in registers over
  * PANEL_DEPTH rows of b, so that this part of the panel stays in the L1 cache. Each element is summed
  * in the order of k for any m and n. */
-#include "tensor/cpu/level.h"
-#ifndef PANEL_DEPTH
-#define PANEL_DEPTH 256
-/* Rows per tile: as many as fit the registers, two vectors each, besides those for b and a. */
-#if VECTOR_BYTES == 64
-#define TILE 12
-#elif VECTOR_BYTES == 32
-#define TILE 6
-#else
-#define TILE 4
-#endif
-/* Here a product and the following sum are fused (FMA) if the processor has it. */
-#ifdef __clang__
-#define PANEL_FUSED
-#define PANEL_FUSED_BODY _Pragma("clang fp contract(fast)")
-#else
-#define PANEL_FUSED __attribute__((optimize("fp-contract=fast")))
-#define PANEL_FUSED_BODY
-#endif
-#endif
+#include "tensor/cpu/panel.h"
 #undef PANEL
 #undef PANEL_HALF
 #define PANEL_HALF ((int64_t)(VECTOR_BYTES / sizeof(T)))
@@ -90,6 +71,27 @@ static void S(panel_pack_transposed)(int64_t k, int64_t n, const T *x, int64_t s
 }
 
 struct S(panel_job) { int64_t k, row, column, ldy, columns; T alpha; const T *a, *b; T *y; bool add; };
+
+/* Reduces the job, terms [from, from + k) of all, to those in the band of y's rows [i, i + rows). False: an
+ * earlier or later part of the terms writes these rows. */
+static inline bool S(panel_narrow)(const struct panel_band *band, int64_t i, int64_t rows, int64_t from,
+				   struct S(panel_job) *p)
+{
+	const int64_t lo = band->lo[i], hi = band->hi[i + rows - 1], end = from + p->k;
+	const int64_t first = lo > from ? lo : from, skip = first - from;
+
+	if (hi <= lo) {			/* no terms: zeros */
+		p->k = 0;
+		return from == 0;
+	}
+	if (first >= end || hi <= from)
+		return false;
+	p->k = (hi < end ? hi : end) - first;
+	p->a += skip * p->column;
+	p->b += skip * PANEL;
+	p->add |= lo < from;
+	return true;
+}
 
 /* `rows` rows of y from row `first` on by `vectors` halves of one panel; both are constant after inlining. */
 static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int rows, int vectors,
@@ -160,38 +162,64 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int
 }
 #undef PANEL_CASE
 
-/* m rows of y by one panel, in tiles of nearly equal size. */
-static PANEL_FUSED void S(panel_rows)(int64_t m, const struct S(panel_job) *p)
+/* Rows [top, end) of y by one panel, in tiles of nearly equal size. terms (NULL: all): the band of a, of which
+ * the job has the columns from `from` on. */
+static PANEL_FUSED void S(panel_rows)(int64_t top, int64_t end, int64_t from, const struct panel_band *terms,
+				      const struct S(panel_job) * p)
 {
-	const int tiles = (int)((m + TILE - 1) / TILE);
+	const int tiles = (int)((end - top + TILE - 1) / TILE);
 
 	for (int t = 0; t < tiles; t++) {
-		const int64_t i = cpu_cut(m, t, tiles), rows = cpu_cut(m, t + 1, tiles) - i;
+		const int64_t i = top + cpu_cut(end - top, t, tiles),
+			      rows = top + cpu_cut(end - top, t + 1, tiles) - i;
+		struct S(panel_job) q = *p;
 
+		if (terms && !S(panel_narrow)(terms, i, rows, from, &q))
+			continue;
 		if (p->columns > PANEL_HALF)
-			S(panel_tiles)(rows, 2, i, p);
+			S(panel_tiles)(rows, 2, i, &q);
 		else
-			S(panel_tiles)(rows, 1, i, p);
+			S(panel_tiles)(rows, 1, i, &q);
 	}
 }
 
-/* a: element (i, l) at a[i * row + l * column]. b has k_all rows per panel, of which k are read. */
-static void S(panel_product)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, int64_t row,
-			     int64_t column, const T *b, int64_t k_all, T *y, int64_t ldy, bool add)
-{
-	for (int64_t l = 0; l < k; l += PANEL_DEPTH)
-		for (int64_t at = 0; at < n; at += PANEL) {
-			const struct S(panel_job) p = { .k = k - l < PANEL_DEPTH ? k - l : PANEL_DEPTH,
-							.row = row,
-							.column = column,
-							.ldy = ldy,
-							.columns = n - at < PANEL ? n - at : PANEL,
-							.alpha = alpha,
-							.a = a + l * column,
-							.b = b + at * k_all + l * PANEL,
-							.y = y + at,
-							.add = add || l };
+/* A product: a (m, k) has element (i, l) at a[i * row + l * column]; b has k_all rows per panel, of which k
+ * are read. wanted (NULL: all): the band of y to compute; terms (NULL: all): the band of a that is not zero. */
+struct S(panel_operands) {
+	int64_t m, n, k;
+	T alpha;
+	const T *a;
+	int64_t row, column;
+	const T *b;
+	int64_t k_all;
+	T *y;
+	int64_t ldy;
+	bool add;
+	const struct panel_band *wanted, *terms;
+};
 
-			S(panel_rows)(m, &p);
+static void S(panel_product)(const struct S(panel_operands) *o)
+{
+	for (int64_t l = 0; l == 0 || l < o->k; l += PANEL_DEPTH) {
+		int64_t top = 0, end = o->wanted ? 0 : o->m;
+
+		for (int64_t at = 0; at < o->n; at += PANEL) {
+			const struct S(panel_job) p = { .k = o->k - l < PANEL_DEPTH ? o->k - l : PANEL_DEPTH,
+							.row = o->row,
+							.column = o->column,
+							.ldy = o->ldy,
+							.columns = o->n - at < PANEL ? o->n - at : PANEL,
+							.alpha = o->alpha,
+							.a = o->a + l * o->column,
+							.b = o->b + at * o->k_all + l * PANEL,
+							.y = o->y + at,
+							.add = o->add || (l && !o->terms) };
+
+			while (o->wanted && end < o->m && o->wanted->lo[end] < at + PANEL)
+				end++;
+			while (o->wanted && top < end && o->wanted->hi[top] <= at)
+				top++;
+			S(panel_rows)(top, end, l, o->terms, &p);
 		}
+	}
 }

@@ -3,12 +3,18 @@
 #include "tensor/cpu/level.h"
 #ifndef LANES
 #define LANES 16
-static inline double join_lanes(double *lane)
+typedef double pair_t __attribute__((vector_size(16)));	/* explicit vectors: gcc's own code for this is slow */
+
+static inline double join_lanes(const double *lane)
 {
-	for (int w = LANES / 2; w; w /= 2)
+	pair_t v[LANES / 2];
+
+	memcpy(v, lane, sizeof v);
+	for (int w = LANES / 4; w; w /= 2)
+#pragma GCC unroll 4
 		for (int j = 0; j < w; j++)
-			lane[j] += lane[j + w];
-	return lane[0];
+			v[j] += v[j + w];
+	return v[0][0] + v[0][1];
 }
 #endif
 
@@ -46,33 +52,52 @@ static inline double S(dot)(const T *x, const T *y, int64_t n)
 	return join_lanes(lane);
 }
 
+/* The shortest vector of any level, to join the lanes of a longer one. */
+typedef T S(short_t) __attribute__((vector_size(16)));
+typedef T_INT S(short_mask) __attribute__((vector_size(16)));
+
+static inline S(vector_t) S(larger)(S(vector_t) v, S(vector_t) than)
+{
+	const S(vector_mask) is = (v > than) | (v != v);
+
+	return (S(vector_t))((is & (S(vector_mask))v) | (~is & (S(vector_mask))than));
+}
+
+static inline S(short_t) S(larger_short)(S(short_t) v, S(short_t) than)
+{
+	const S(short_mask) is = (v > than) | (v != v);
+
+	return (S(short_t))((is & (S(short_mask))v) | (~is & (S(short_mask))than));
+}
+
 /* Maximum of n elements, -infinity if n is 0; NaN if any element is NaN. */
 static inline T S(largest)(const T *x, int64_t n)
 {
-	enum { WIDTH = VECTOR_BYTES / sizeof(T), VECTORS = LANES / WIDTH };
+	enum { WIDTH = VECTOR_BYTES / sizeof(T), VECTORS = LANES / WIDTH, SHORT = 16 / sizeof(T) };
 	S(vector_t) most[VECTORS], v;
-	T lane[LANES], m;
+	S(short_t) lane[LANES / SHORT];
+	T m;
 	int64_t i = 0;
 
 	if (n <= 0)
 		return -INFINITY;
-	for (int j = 0; j < LANES; j++)
-		lane[j] = x[0];
-	memcpy(most, lane, sizeof most);
+	for (int k = 0; k < VECTORS; k++)
+		most[k] = (S(vector_t)){ 0 } + x[0];
 	for (; i + LANES <= n; i += LANES)
 #pragma GCC unroll 8
 		for (int k = 0; k < VECTORS; k++) {
-			S(vector_mask) better;
-
 			memcpy(&v, x + i + k * WIDTH, sizeof v);
-			better = (v > most[k]) | (v != v);
-			most[k] = (S(vector_t))((better & (S(vector_mask))v) |
-						(~better & (S(vector_mask))most[k]));
+			most[k] = S(larger)(v, most[k]);
 		}
-	memcpy(lane, most, sizeof lane);
-	m = lane[0];
-	for (int j = 1; j < LANES; j++)
-		m = (lane[j] > m || lane[j] != lane[j]) ? lane[j] : m;
+	for (int k = 0; k < VECTORS; k++)
+		memcpy((T *)lane + k * WIDTH, &most[k], sizeof most[k]);
+	for (int w = LANES / SHORT / 2; w; w /= 2)
+#pragma GCC unroll 4
+		for (int j = 0; j < w; j++)
+			lane[j] = S(larger_short)(lane[j + w], lane[j]);
+	m = lane[0][0];
+	for (int j = 1; j < SHORT; j++)
+		m = (lane[0][j] > m || lane[0][j] != lane[0][j]) ? lane[0][j] : m;
 	for (; i < n; i++)
 		m = (x[i] > m || x[i] != x[i]) ? x[i] : m;
 	return m;
