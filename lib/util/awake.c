@@ -52,10 +52,9 @@ static bool has_quota(void)
 	       is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
-/* Spins for a millisecond, then sleeps for an instant. Without the sleep Linux 6.18 once gave both cores to two
- * such processes for 14 minutes, and ran neither programs nor its own threads: beside processes that yield in a
- * loop the scheduler comes to owe a process that never leaves its queue an unbounded time, and it forgets the
- * debt only when the process sleeps. */
+/* Spins for a millisecond, then sleeps for an instant. Without the sleep Linux 6.18 once ran two such processes
+ * for 14 minutes and hardly any program or thread of its own ("workqueue lockup"). What the scheduler owes a
+ * process grows while it stays in the queue, and is bounded only when it sleeps. */
 static void spin(void)
 {
 	struct timespec t;

@@ -115,8 +115,8 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 	x->band = (struct panel_band){ lo, hi };
 }
 
-/* Elements [from, end) of the ith query's row of scores, relative to the block's first key: its band, filled up
- * to whole vectors; none if the query sees no key. */
+/* Elements [from, end) of the ith query's row of scores, relative to the block's first key: its band, filled
+ * up to whole vectors; none if the query sees no key. */
 struct attention_range { int64_t from, end; };
 
 static inline struct attention_range attention_row(const struct attention_block *x, int64_t i)

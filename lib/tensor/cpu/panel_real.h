@@ -162,8 +162,8 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int
 }
 #undef PANEL_CASE
 
-/* Rows [top, end) of y by one panel, in tiles of nearly equal size. terms (NULL: all): the band of a, of which
- * the job has the columns from `from` on. */
+/* Rows [top, end) of y by one panel, in tiles of nearly equal size. terms (NULL: all): the band of a, of
+ * which the job has the columns from `from` on. */
 static PANEL_FUSED void S(panel_rows)(int64_t top, int64_t end, int64_t from, const struct panel_band *terms,
 				      const struct S(panel_job) * p)
 {
@@ -184,7 +184,8 @@ static PANEL_FUSED void S(panel_rows)(int64_t top, int64_t end, int64_t from, co
 }
 
 /* A product: a (m, k) has element (i, l) at a[i * row + l * column]; b has k_all rows per panel, of which k
- * are read. wanted (NULL: all): the band of y to compute; terms (NULL: all): the band of a that is not zero. */
+ * are read. wanted (NULL: all): the band of y to compute; terms (NULL: all): the band of a that is not
+ * zero. */
 struct S(panel_operands) {
 	int64_t m, n, k;
 	T alpha;

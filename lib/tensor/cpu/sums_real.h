@@ -3,7 +3,8 @@
 #include "tensor/cpu/level.h"
 #ifndef LANES
 #define LANES 16
-typedef double pair_t __attribute__((vector_size(16)));	/* explicit vectors: gcc's own code for this is slow */
+/* Explicit vectors: gcc's own code for joining lanes is slow. */
+typedef double pair_t __attribute__((vector_size(16)));
 
 static inline double join_lanes(const double *lane)
 {
