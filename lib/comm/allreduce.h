@@ -51,6 +51,15 @@ extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends w
 extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host,
 	dlb_allreduce_hierarchical, dlb_allreduce_doubling, dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: unknown */
+/* The two halves of a ring as separate collectives (not in dlb_allreduces): the first sums each chunk at its
+ * owner, in the order of the ring, and leaves sums of fewer ranks in the others; the second copies each owner's
+ * chunk to all. */
+extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
+/* The chunk that `member` of n owns. */
+static inline int dlb_ring_chunk(int member, int n)
+{
+	return (member + 1) % n;
+}
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* First element of chunk k when n elements are cut into `n_chunks` equal chunks; k = n_chunks: n. */
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k)

@@ -33,9 +33,6 @@ void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 /* true also if never started; counts the traffic when done */
 bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 
-/* The two halves of a ring as separate collectives; member m completes chunk m + 1. */
-extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
-
 struct dlb_low_rank_state {			/* state from step to step of one low-rank gradient */
 	int id, most;
 	bool adapts, transposed;	/* transposed: P and Q are those of the transpose */

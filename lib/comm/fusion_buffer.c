@@ -5,38 +5,6 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-static int ring_chunks(const struct dlb_ranks *r)
-{
-	return r->n;
-}
-
-static int scatter_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
-{
-	dlb_allreduce_ring.hops(r, member, hop);
-	return r->n - 1;
-}
-
-static int gather_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
-{
-	int n = dlb_allreduce_ring.hops(r, member, hop);
-
-	memmove(hop, hop + n / 2, (size_t)(n - n / 2) * sizeof *hop);
-	return n - n / 2;
-}
-
-const struct dlb_allreduce dlb_ring_scatter = {
-	.name = "ring's first half",
-	.summary = "chunks are summed, each at its owner",
-	.n_chunks = ring_chunks,
-	.hops = scatter_hops,
-};
-const struct dlb_allreduce dlb_ring_gather = {
-	.name = "ring's second half",
-	.summary = "owners' chunks go to all",
-	.n_chunks = ring_chunks,
-	.hops = gather_hops,
-};
-
 float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk)
 {
 	return dlb_pack_at(&f->pack, f->buffer, i, chunk);

@@ -42,34 +42,42 @@ void dlb_pack_lay_out(struct dlb_pack *p, int n_chunks, size_t element_bytes)
 	p->n = p->at[n_chunks];
 }
 
-void dlb_pack_load(const struct dlb_pack *p, void *buffer)
+/* Copies between the buffer and the arrays, of one chunk. */
+static void copy_chunk(const struct dlb_pack *p, char *buffer, int c, bool load)
 {
-	char *at = buffer;
+	char *at = buffer + (size_t)p->at[c] * p->element_bytes;
 
-	for (int c = 0; c < p->n_chunks; c++)
-		for (int i = 0; i < p->n_parts; i++) {
-			const int64_t from = cut(p, i, c), n = cut(p, i, c + 1) - from;
+	for (int i = 0; i < p->n_parts; i++) {
+		const int64_t from = cut(p, i, c), n = cut(p, i, c + 1) - from;
+		const size_t bytes = (size_t)n * p->element_bytes;
+		char *x = (char *)p->part[i].x + (size_t)from * p->element_bytes;
 
-			if (n)
-				memcpy(at, (const char *)p->part[i].x + (size_t)from * p->element_bytes,
-				       (size_t)n * p->element_bytes);
-			at += (size_t)n * p->element_bytes;
-		}
+		if (n)
+			memcpy(load ? at : x, load ? x : at, bytes);
+		at += bytes;
+	}
 }
 
-void dlb_pack_unload(const struct dlb_pack *p, const void *buffer)
+void dlb_pack_load_chunk(const struct dlb_pack *p, void *buffer, int chunk)
 {
-	const char *at = buffer;
+	copy_chunk(p, buffer, chunk, true);
+}
 
+void dlb_pack_unload_chunk(const struct dlb_pack *p, void *buffer, int chunk)
+{
+	copy_chunk(p, buffer, chunk, false);
+}
+
+void dlb_pack_load(const struct dlb_pack *p, void *buffer)
+{
 	for (int c = 0; c < p->n_chunks; c++)
-		for (int i = 0; i < p->n_parts; i++) {
-			const int64_t from = cut(p, i, c), n = cut(p, i, c + 1) - from;
+		copy_chunk(p, buffer, c, true);
+}
 
-			if (n)
-				memcpy((char *)p->part[i].x + (size_t)from * p->element_bytes, at,
-				       (size_t)n * p->element_bytes);
-			at += (size_t)n * p->element_bytes;
-		}
+void dlb_pack_unload(const struct dlb_pack *p, void *buffer)
+{
+	for (int c = 0; c < p->n_chunks; c++)
+		copy_chunk(p, buffer, c, false);
 }
 
 void *dlb_pack_at(const struct dlb_pack *p, void *buffer, int i, int chunk)

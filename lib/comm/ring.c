@@ -1,5 +1,6 @@
 /* Ring: every rank sends chunks to the next rank, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the
- * array. */
+ * array. Its halves are the first n - 1 hops, in which chunks are summed, and the others. */
+#include <string.h>
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)
@@ -33,4 +34,31 @@ const struct dlb_allreduce dlb_allreduce_ring = {
 	.n_chunks = n_chunks,
 	.hops = hops,
 	.in_place = true,
+};
+
+static int scatter_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
+{
+	hops(r, member, hop);
+	return r->n - 1;
+}
+
+static int gather_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
+{
+	int n = hops(r, member, hop);
+
+	memmove(hop, hop + n / 2, (size_t)(n - n / 2) * sizeof *hop);
+	return n - n / 2;
+}
+
+const struct dlb_allreduce dlb_ring_scatter = {
+	.name = "ring's first half",
+	.summary = "chunks are summed, each at its owner",
+	.n_chunks = n_chunks,
+	.hops = scatter_hops,
+};
+const struct dlb_allreduce dlb_ring_gather = {
+	.name = "ring's second half",
+	.summary = "owners' chunks go to all",
+	.n_chunks = n_chunks,
+	.hops = gather_hops,
 };

@@ -127,7 +127,7 @@ static double need_bytes(const struct dlb_graph *g, int op, int k, int n_state)
 			continue;
 		const struct dlb_tensor *t = &g->tensor[o->in[i]];
 		if (t->kind == DLB_T_WEIGHT)
-			weights += g->training ? dlb_cost_weight_bytes(g, o->in[i], n_state) :
+			weights += g->training ? dlb_cost_weight_bytes(g, o->in[i], n_state, true) :
 						 dlb_tensor_bytes(t, 1);
 		else
 			in += dlb_tensor_bytes(t, g->batch);

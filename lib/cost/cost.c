@@ -191,14 +191,14 @@ double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)
 	return dlb_cluster_transfer_s(c->cluster, bytes, src, dst);
 }
 
-double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state)
+double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, double n_state, bool summed)
 {
 	int home = g->tensor[t].kind == DLB_T_WEIGHT ? g->tensor[t].home : -1;
 	double factors = home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].n_in > 2 ?
 				 dlb_kfac_state_bytes(g, home) :
 				 0;
 
-	return dlb_tensor_bytes(&g->tensor[t], 1) * (2 + n_state) + factors;
+	return dlb_tensor_bytes(&g->tensor[t], 1) * (1 + n_state + summed) + factors;
 }
 
 static double sum_bytes(const struct dlb_graph *g, const int *t, int n_t, int64_t n)

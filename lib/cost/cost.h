@@ -95,7 +95,7 @@ double dlb_cost_accumulate_s(const struct dlb_cost *c, int t, double n, int kind
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
 /* Bytes on a node for weight tensor t: weight + gradient sum + n_state states, and
  * K-FAC's factors in a bound graph. */
-double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state);
+double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, double n_state, bool summed);
 
 /* Communication inside one op that is split evenly over k nodes, in seconds:
  *   DLB_SPLIT_OUTPUT   each node makes 1/k of the output: all get the input, the parts are gathered

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "exec/clip.h"
 #include "exec/kfac.h"
+#include "plan/shares.h"
 #include "util/clock.h"
 
 static void tally_init(struct dlb_partial_sums *t, size_t most, int n_sets, int set, struct dlb_arena *a)
@@ -39,15 +40,6 @@ int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool
 	return 0;
 }
 
-/* The weight that update op o changes. */
-static int weight_of(const struct dlb_graph *g, const struct dlb_op *o)
-{
-	for (int i = 0; i < o->n_in; i++)
-		if (o->in[i] >= 0 && g->tensor[o->in[i]].kind == DLB_T_WEIGHT)
-			return o->in[i];
-	return -1;
-}
-
 int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be,
 		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err)
@@ -61,11 +53,12 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 	c->slot = dlb_arena_array(a, n, sizeof *c->slot);
 	c->kernel = dlb_arena_array(a, n, sizeof(struct dlb_kernel *));
 	c->gradient = dlb_arena_array(a, n, sizeof *c->gradient);
+	c->early = dlb_arena_array(a, n, sizeof *c->early);
 	for (int t = 0; t < g->n_tensors; t++)
 		update[t] = -1;
 	for (int op = 0; op < g->n_ops; op++)
-		if (g->op[op].phase == DLB_UPDATE && weight_of(g, &g->op[op]) >= 0)
-			update[weight_of(g, &g->op[op])] = op;
+		if (g->op[op].phase == DLB_UPDATE && dlb_update_weight(g, op) >= 0)
+			update[dlb_update_weight(g, op)] = op;
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
 		const struct dlb_desc d = update[t] >= 0 ? dlb_tensor_desc(&g->tensor[t], 1) :
 							   (struct dlb_desc){ .n_dims = 0 };
@@ -100,17 +93,34 @@ void dlb_clip_release(struct dlb_clip *c)
 	c->n_here = 0;
 }
 
+/* Adds up the squares of parameter i of this node. */
+static void square(const struct dlb_clip *c, int i, int64_t step, double *sum)
+{
+	const struct dlb_gradient_places *g = &c->gradient[i];
+	void *in[] = { g->p + (size_t)(step % g->n) * g->stride }, *out[] = { sum };
+
+	c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
+}
+
+void dlb_clip_early(struct dlb_clip *c, const char *gradient, int64_t step)
+{
+	for (int i = 0; i < c->n_here; i++)
+		if (c->gradient[i].early && c->gradient[i].p == gradient)
+			square(c, i, step, &c->early[i]);
+}
+
 void dlb_clip_here(struct dlb_clip *c, int64_t step)
 {
 	struct dlb_partial_sums *t = &c->way[step % c->n_ways].square;
 
 	tally_clear(t);
 	for (int i = 0; i < c->n_here; i++) {
-		const struct dlb_gradient_places *g = &c->gradient[i];
-		void *in[] = { g->p + (size_t)(step % g->n) * g->stride },
-		     *out[] = { &t->part[t->set * t->n + c->slot[i]] };
+		double *sum = &t->part[t->set * t->n + c->slot[i]];
 
-		c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
+		if (c->gradient[i].early)
+			*sum = c->early[i];
+		else
+			square(c, i, step, sum);
 	}
 }
 

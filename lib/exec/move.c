@@ -33,7 +33,7 @@ static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool r
 	add(m, s->value[t], bytes, receives, peer);
 	for (int k = 0; k < s->n_slots; k++)
 		if (s->slot[k][t])
-			add(m, s->slot[k][t], bytes, receives, peer);
+			add(m, s->slot[k][t], dlb_state_slot_bytes(s, t), receives, peer);
 }
 
 /* be: whose memory it is; NULL: host memory. */

@@ -6,6 +6,7 @@
 #include "plan/again.h"
 #include "plan/buckets.h"
 #include "plan/program_verify.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "util/mem.h"
@@ -164,7 +165,7 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in,
 		if (g->op[op].phase != DLB_UPDATE || p->plan->placement[op] != e->view.node)
 			continue;
 		*x = (struct dlb_gradient_places){ dlb_step_op_gradient_at(e, op, err), 0,
-						   dlb_program_sum_places(e->np, op) };
+						   dlb_program_sum_places(e->np, op), dlb_program_leaves(p, op) };
 		x->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&g->tensor[g->op[op].in[0]], 1));
 		if (!x->p)
 			return -1;
@@ -286,11 +287,32 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return dlb_prepare_match_waits(e, err);
 }
 
+/* Allocates the shares of gradients that leave their places. */
+static void make_kept_shares(struct dlb_engine *e)
+{
+	const struct dlb_program *p = e->view.program;
+
+	for (int i = 0; i < e->graph->n_ops; i++) {
+		if (e->graph->op[i].phase != DLB_UPDATE || p->plan->placement[i] != e->view.node ||
+		    !dlb_program_leaves(p, i))
+			continue;
+		const int weight = dlb_update_weight(e->graph, i);
+
+		if (!e->kept)
+			e->kept = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->kept);
+		e->kept[i].bytes = dlb_program_share_bytes(p, weight);
+		e->kept[i].first_byte = (size_t)dlb_program_share(p, weight).first *
+					dlb_dtype_bytes(e->graph->tensor[weight].dtype);
+		e->kept[i].to = dlb_arena_alloc(&e->arena, e->kept[i].bytes);
+	}
+}
+
 /* Allocates the sums of ops that run in halves. */
 void dlb_step_ops_make_sums(struct dlb_engine *e)
 {
 	if (dlb_step_op_sums_moments(e))
 		e->half = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->half);
+	make_kept_shares(e);
 	if (!e->view.program->statistics)
 		return;
 	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
@@ -311,6 +333,7 @@ static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 			   dlb_step_op_sums_moments(e)		    ? "sums of moments" :
 			   p->statistics			    ? "statistics over all replicas" :
 			   p->async				    ? "asynchronous replicas" :
+			   dlb_sharing_divides(&p->whole->sharing)  ? "shares of the optimizer's state" :
 								      NULL;
 
 	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)
@@ -345,6 +368,7 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 					 .summand = summand,
 					 .kfac = g->kfac,
 					 .compress = g->compress,
+					 .state = g->state,
 					 .last_step = g->last_step };
 
 	if (check_mirrors(e, err))
@@ -367,6 +391,8 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 				summand[op] = make_mirror(e, op, summand[op], err);
 			if (!summand[op])
 				return -1;
+			if (e->kept)
+				e->kept[op].gradient = summand[op];
 		}
 	}
 	if (dlb_sync_new(&e->own_sync, &d, err))

@@ -190,7 +190,9 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 				e->view.node);
 	c = of_group(e, c, weight, &scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
-	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d),
+	const struct dlb_share share = dlb_state_share(s, weight);
+	const size_t first_byte = (size_t)share.first * dlb_dtype_bytes(d.dtype);
+	desc = dlb_optimizer_desc(c, d.dtype, share.n,
 				  dlb_step_op_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
 	rc = e->runtime->be->ops->update(e->runtime->be, &desc, &a->kernel, err);
 	if (rc)
@@ -202,11 +204,15 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->out);
-	a->out[0] = s->value[weight];
+	a->out[0] = (char *)s->value[weight] + first_byte;
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
 	if (!(a->in[0] = dlb_step_op_gradient_at(e, in->op, err)))
 		return -1;
+	if (s->n_shares > 1) {
+		a->in[0] = e->kept && e->kept[in->op].to ? e->kept[in->op].to : (char *)a->in[0] + first_byte;
+		return 0;
+	}
 	if (dlb_program_sums(e->view.program, in->op))
 		dlb_step_op_dynamic_sum(e, a, &a->in[0], in->op);
 	else

@@ -145,7 +145,14 @@ static int open_state(struct run *r, struct dlb_state *before, struct dlb_error 
 		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = r->rank;
 	}
-	const struct dlb_local_graph l = { &j->graph, &r->be, r->placement, r->rank, before };
+	const bool divides = j->plan.n_replicas > 1 && dlb_sharing_divides(&j->plan.sharing);
+	const struct dlb_local_graph l = { .graph = &j->graph,
+					   .be = &r->be,
+					   .placement = r->placement,
+					   .node = r->rank,
+					   .before = before,
+					   .n_shares = divides ? j->plan.n_replicas : 0,
+					   .share = r->replica };
 	if (dlb_state_init(&r->state, &l, j->optimizer.rule,
 			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)),
 			   j->plan.n_replicas > 1 ? r->comm : NULL, err))

@@ -46,6 +46,18 @@ static void *take_over(struct dlb_backend *be, void **before, const char *name, 
 	return p;
 }
 
+struct dlb_share dlb_state_share(const struct dlb_state *s, int t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
+
+	return dlb_share_of(dlb_desc_count(&d), s->n_shares, s->share);
+}
+
+size_t dlb_state_slot_bytes(const struct dlb_state *s, int t)
+{
+	return (size_t)dlb_state_share(s, t).n * dlb_dtype_bytes(s->graph->tensor[t].dtype);
+}
+
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err)
 {
@@ -63,6 +75,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 	s->node = l->node;
 	s->rule = rule;
 	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;
+	s->n_shares = l->n_shares;
+	s->share = l->share;
 	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
 	s->copy = dlb_arena_array(&s->arena, n, sizeof *s->copy);
 	s->sum = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum);
@@ -83,8 +97,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
 		for (int k = 0; k < s->n_slots; k++)
-			if (!(s->slot[k][t] = take_over(be, was ? &was->slot[k][t] : NULL, x->name, bytes,
-							err)))
+			if (!(s->slot[k][t] = take_over(be, was ? &was->slot[k][t] : NULL, x->name,
+							dlb_state_slot_bytes(s, t), err)))
 				return -1;
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 ||
 		     (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
@@ -109,7 +123,8 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 			const struct dlb_weight_copies *w = &np->weight[k];
 
 			most[w->tensor] = w->n > most[w->tensor] ? w->n : most[w->tensor];
-			sums[w->tensor] = w->sums > sums[w->tensor] ? w->sums : sums[w->tensor];
+			if (dlb_program_sums(dlb_program_of(&p[i], s->node), w->update))
+				sums[w->tensor] = w->sums > sums[w->tensor] ? w->sums : sums[w->tensor];
 		}
 	}
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {

@@ -2,7 +2,7 @@
 #ifndef DLB_EXEC_STATE_H
 #define DLB_EXEC_STATE_H
 #include "comm/comm.h"
-#include "plan/program.h"
+#include "plan/shares.h"
 
 enum { DLB_MAX_STATES = 3 };
 struct dlb_state {
@@ -11,8 +11,10 @@ struct dlb_state {
 	const int *placement;			/* of this node's replica */
 	const int *first_placement;	/* of replica 0, whose copy checkpoints and saved weights hold */
 	int node, rule, n_slots;
+	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has all */
+	int n_shares, share;
 	void **value;				/* [tensor] weights and buffers of this node, else NULL */
-	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of this node's weights */
+	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the share of this node's weights */
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */
@@ -32,6 +34,7 @@ struct dlb_local_graph {
 	const int *placement;
 	int node;
 	struct dlb_state *before;		/* under another plan of the graph; NULL: none */
+	int n_shares, share;
 };
 /* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
@@ -42,6 +45,9 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
  * broke. */
 int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
 		   struct dlb_error *err);
+/* The share of weight t whose optimizer state this node has; its bytes in each state. */
+struct dlb_share dlb_state_share(const struct dlb_state *s, int t);
+size_t dlb_state_slot_bytes(const struct dlb_state *s, int t);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);

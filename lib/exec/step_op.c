@@ -447,12 +447,31 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 	return 0;
 }
 
+/* Keeps this replica's shares of bucket b's gradients, whose places may be taken by other tensors from now on. */
+static void keep_shares(struct op_pass *t, int b)
+{
+	struct dlb_engine *e = t->e;
+	const struct dlb_bucket *k = &e->np->bucket[b];
+
+	for (int i = 0; i < k->n_ops && (k->cls == DLB_SUM_GRADIENT || k->cls == DLB_SUM_SMALL); i++) {
+		const struct kept_share *s = &e->kept[k->op[i]];
+
+		if (!s->to)
+			continue;
+		if (e->clip.n_ways)
+			dlb_clip_early(&e->clip, s->gradient, t->step);
+		memcpy(s->to, s->gradient + s->first_byte, s->bytes);
+	}
+}
+
 static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	if (dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err))
 		return -1;
 	if (t->e->mirror)
 		dlb_transfers_reduced(t, a);
+	if (t->e->kept)
+		keep_shares(t, a->tag);
 	return 0;
 }
 

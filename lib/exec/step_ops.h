@@ -94,6 +94,9 @@ struct mirror { void *device, *host; size_t bytes; };
 /* A send or a sum over replicas whose bytes are on the way from a device to host memory. */
 struct outgoing { const struct step_op *a; struct dlb_request *request; int64_t step; char *mirror; };
 
+/* The share of a gradient that is kept for the update when its sum is complete. to NULL: it stays in its place. */
+struct kept_share { char *gradient, *to; size_t first_byte, bytes; };
+
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
  * other. */
 struct first_half {
@@ -118,6 +121,7 @@ struct dlb_engine {
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
+	struct kept_share *kept;	/* [op] of updates; NULL: no gradient leaves its place */
 	struct mirror *mirror;		/* [op] of updates; NULL: the back end computes in host memory */
 	void **host; int n_host, cap_host;	/* memory of mirrors */
 	struct outgoing *outgoing; int first_outgoing, n_outgoing;	/* the first have started */

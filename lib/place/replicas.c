@@ -17,6 +17,7 @@
 #include "place/teams.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "plan/sums.h"
 #include "plan/timeline.h"
 
@@ -264,7 +265,9 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 	struct dlb_plan first = { .n_ops = 0 };
 	bool stays = t->current && !way->by;
 	int rc = -1, n_ops = t->p->graph->n_ops;
-	if (team_init(&one, t->p, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
+	struct dlb_problem shared = *t->p;
+	shared.n_shares = dlb_sharing_divides(&t->choice->sharing) ? f->R : 0;
+	if (team_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;
 	for (int i = 0; i < n_ops && stays; i++) {
 		placement[i] = part_of(team, K, t->current[i]);

@@ -8,6 +8,7 @@
 #include "plan/by_class.h"
 #include "plan/compile.h"
 #include "plan/replica.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 
@@ -199,6 +200,15 @@ static double factor_travel(const struct compiler *c)
 	return bytes;
 }
 
+/* Whether each replica needs only its own share of the sum, and the sum comes to be in the same order: of an
+ * algorithm other than the ring, and for norms of whole gradients, sums are made whole. */
+static bool is_scattered(const struct compiler *c, const struct dlb_bucket *b)
+{
+	return c->p->n_shares > 1 && c->p->sharing.zero == 2 && !c->p->clip &&
+	       (b->cls == DLB_SUM_GRADIENT || b->cls == DLB_SUM_SMALL) && b->how == &dlb_allreduce_ring &&
+	       dlb_plan_compress(c->p, (int)b->cls).how == DLB_COMPRESS_NONE;
+}
+
 static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
 {
 	const struct dlb_sharing *s = &c->p->sharing;
@@ -208,6 +218,10 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 	double small = small_travel(c, &shared);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
+		if (b->cls == DLB_SUM_WEIGHTS) {
+			b->how = &dlb_ring_gather;
+			continue;
+		}
 		/* one per node */
 		double bytes = b->cls == DLB_SUM_SMALL      ? small :
 			       b->cls == DLB_SUM_FACTOR     ? factor_travel(c) :
@@ -216,6 +230,19 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 		b->how = dlb_sharing_sum(s, bytes);
 		if (b->cls == DLB_SUM_FACTOR && factored)
 			b->how = &dlb_allreduce_ring;		/* compression uses its two halves */
+		if (is_scattered(c, b))
+			b->how = &dlb_ring_scatter;
+	}
+}
+
+/* A bucket of weights for each of the n buckets of gradients, if replicas divide the optimizer's state. */
+static void find_weights(const struct compiler *c, struct dlb_node_program *np, int n)
+{
+	for (int b = 0; b < n && c->p->n_shares > 1; b++) {
+		struct dlb_bucket *w = &np->bucket[np->n_buckets++];
+		*w = np->bucket[b];
+		w->cls = DLB_SUM_WEIGHTS;
+		w->of = b;
 	}
 }
 
@@ -284,8 +311,9 @@ static void find_buckets(struct compiler *c, int node)
 						     .op = op };
 	}
 	np->n_buckets = share_buckets(g, ready, n);
+	const int n_gradients = np->n_buckets;
 	np->bucket = dlb_arena_array(&c->out->arena,
-				     (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) +
+				     2 * (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) +
 					     2,
 				     sizeof *np->bucket);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
@@ -305,6 +333,7 @@ static void find_buckets(struct compiler *c, int node)
 	qsort(ready, (size_t)n, sizeof *ready, by_producer);
 	find_factors(c, node, ready, n);
 	free(ready);
+	find_weights(c, np, n_gradients);
 	find_statistics(c, node);
 	choose_algorithms(c, np);
 }
@@ -344,48 +373,117 @@ static int before_next(const struct compiler *c, int node, int start, int norm)
 										norm;
 }
 
-void dlb_compile_hook_reductions(struct compiler *c, int node)
+/* ---- when sums run ---- */
+
+struct barriers { int computed, norm, trust; };	/* actions; -1: none */
+
+static struct barriers find_barriers(const struct compiler *c, const struct node_code *l)
 {
-	struct dlb_node_program *np = &c->out->node[node];
-	const struct node_code *l = &c->code[node];
-	bool averages = dlb_sharing_averages(&c->p->sharing);
-	int computed = 0, norm = -1, trust = -1;
-	find_buckets(c, node);
+	struct barriers x = { 0, -1, -1 };
 	for (int a = l->n_actions - 1; a >= 0; a--) {
 		/* the first norm action */
-		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;
-		trust = l->action[a].norm == TRUST ? a : trust;
+		x.norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : x.norm;
+		x.trust = l->action[a].norm == TRUST ? a : x.trust;
 	}
 	for (int a = 0; a < l->n_actions; a++)
 		if (l->action[a].op >= 0 &&
 		    (l->action[a].tensor >= 0 || c->g->op[l->action[a].op].phase != DLB_UPDATE))
-			computed = a;
+			x.computed = a;
+	return x;
+}
+
+/* Weights are exchanged from their last update to the end of the step, gradients from the last one to the first
+ * update, or to what reads all of them. */
+static struct bucket_sum find_sum(const struct compiler *c, int node, const struct dlb_bucket *b,
+				  const struct barriers *at)
+{
+	const struct node_code *l = &c->code[node];
+	const bool weights = dlb_sharing_averages(&c->p->sharing) || b->cls == DLB_SUM_WEIGHTS;
+	struct bucket_sum x = { 0, l->n_actions - 1 };
+	for (int i = 0; i < b->n_ops; i++) {
+		if (i && b->op[i] == b->op[i - 1])
+			continue;
+		int sum = last_sum(c, node, b->op[i]), update = dlb_compile_first_use(c, b->op[i]);
+		x.start = sum > x.start ? sum : x.start;
+		if (weights)
+			x.start = update > x.start ? update : x.start;
+		else
+			x.end = update < x.end ? update : x.end;
+	}
+	/* the action that reads all gradients */
+	int all = at->norm >= 0 && b->cls != DLB_SUM_FACTOR ? at->norm : at->trust;
+	if (all >= 0 && !weights)
+		x.end = before_next(c, node, x.start, all);
+	return x;
+}
+
+static bool leaves(const struct compiler *c, const struct dlb_bucket *b)
+{
+	for (int i = 0; i < b->n_ops; i++)
+		if (dlb_program_leaves(c->out, b->op[i]))
+			return true;
+	return false;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct bucket_sum *x = a, *y = b;
+	return x->start != y->start ? x->start - y->start : x->end - y->end;
+}
+
+/* Sums that may be under way, or have gradients in places, while the backward phase runs on. */
+enum { SUMS_AT_ONCE = 2 };
+
+/* Sums of gradients that leave their places end before the sum after the next one starts; all replicas have the same
+ * order of actions (dlb_plan_has_one_order), so none waits for ever. */
+static void end_early(struct compiler *c, int node, int n)
+{
+	const struct dlb_bucket *bucket = c->out->node[node].bucket;
+	struct bucket_sum *sum = c->code[node].sum,
+			  *order = dlb_xcalloc((size_t)n + 1, sizeof *order);	/* end: the bucket */
+	int n_order = 0;
+	for (int b = 0; b < n && !c->p->sharing.sync; b++)
+		if (bucket[b].cls != DLB_SUM_WEIGHTS && leaves(c, &bucket[b]))
+			order[n_order++] = (struct bucket_sum){ sum[b].start, b };
+	qsort(order, (size_t)n_order, sizeof *order, by_start);
+	for (int i = 0; i < n_order; i++) {
+		int next = i + SUMS_AT_ONCE;
+		while (next < n_order && order[next].start <= order[i].start)
+			next++;
+		if (next < n_order && order[next].start < sum[order[i].end].end)
+			sum[order[i].end].end = order[next].start;
+	}
+	free(order);
+}
+
+void dlb_compile_find_sums(struct compiler *c, int node)
+{
+	const struct dlb_node_program *np = &c->out->node[node];
+	const struct barriers at = find_barriers(c, &c->code[node]);
+	int n = 0;
+	find_buckets(c, node);
+	c->code[node].sum = dlb_xcalloc((size_t)np->n_buckets + 1, sizeof(struct bucket_sum));
+	for (; n < np->n_buckets && np->bucket[n].cls != DLB_SUM_STATISTICS; n++)
+		c->code[node].sum[n] = find_sum(c, node, &np->bucket[n], &at);
+	end_early(c, node, n);
+}
+
+void dlb_compile_hook_reductions(struct compiler *c, int node)
+{
+	const struct dlb_node_program *np = &c->out->node[node];
+	const int computed = find_barriers(c, &c->code[node]).computed;
 	if (c->p->sharing.sync)
 		dlb_compile_add_hook(c, node,
 				     (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false,
 						    false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
-		int start = 0, first = l->n_actions - 1;
-		for (int i = 0; i < np->bucket[b].n_ops; i++) {
-			if (i && np->bucket[b].op[i] == np->bucket[b].op[i - 1])
-				continue;
-			int op = np->bucket[b].op[i], sum = last_sum(c, node, op),
-			    update = dlb_compile_first_use(c, op);
-			start = sum > start ? sum : start;
-			if (averages)
-				start = update > start ? update : start;
-			else
-				first = update < first ? update : first;
-		}
-		/* the action that reads all gradients */
-		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;
-		if (all >= 0 && !averages)
-			first = before_next(c, node, start, all);
+		const struct bucket_sum *x = &c->code[node].sum[b];
+		const bool waits = c->p->sharing.sync && np->bucket[b].cls != DLB_SUM_WEIGHTS;
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1,
-						    -1, -1, -1, b, false, false });
+				     (struct hook){ waits ? computed : x->start, HOOK_REDUCE, -1, -1, -1, -1, b,
+						    false, false });
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ first, HOOK_REDUCED, -1, -1, -1, -1, b, false, false });
+				     (struct hook){ x->end, HOOK_REDUCED, -1, -1, -1, -1, b, false, false });
 	}
 }
 
@@ -418,6 +516,8 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_pr
 	/* packed; parts of it, own and of two neighbours; the server's reply */
 	if (dlb_sharing_averages(s))
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
+	if (b->cls == DLB_SUM_WEIGHTS)	/* in the buffer of the gradients' sum, if that has one */
+		return dlb_bucket_n_tensors(b) > 1 && choice->how != DLB_COMPRESS_NONE ? own : 0;
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice) + (moves ? own : 0);
 	if (dlb_sharing_tensors(s) > 1)			/* moments have buffers of their own */
@@ -446,8 +546,10 @@ void dlb_compile_count_sums(struct dlb_program *g)
 		struct dlb_node_program *np = &own->node[node];
 		double bytes = 0;
 		for (int b = 0; b < np->n_buckets; b++) {
-			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b]
-												  .cls);
+			const struct dlb_bucket *of = &np->bucket[b];
+			if (of->cls == DLB_SUM_WEIGHTS)
+				of = &np->bucket[of->of];
+			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)of->cls);
 			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
 		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)

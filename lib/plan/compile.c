@@ -31,8 +31,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
+#include "plan/buckets.h"
 #include "plan/compile.h"
 #include "plan/replica.h"
+#include "plan/shares.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
 
@@ -209,6 +211,15 @@ static void count_tensor(struct dlb_node_program *np, double bytes, double weigh
 	np->weights_bytes += (size_t)weights;
 }
 
+/* Of a weight that is trained, with its optimizer states and what is kept of its gradient. */
+static double weight_bytes(const struct compiler *c, int t, int n_state)
+{
+	const int home = dlb_graph_home(c->g, t);
+	const double share = (double)dlb_program_share_bytes(c->out, t);
+	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, home)) +
+	       share * (n_state + dlb_program_leaves(c->out, home));
+}
+
 /* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */
 static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_state)
 {
@@ -220,7 +231,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		struct dlb_node_program *np = &c->out->node[i];
 		for (int k = 0; k < np->n_weights; k++) {
 			double bytes = dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
-			count_tensor(np, (np->weight[k].n + np->weight[k].sums - 1) * bytes,
+			int sums = dlb_program_sums(c->out, np->weight[k].update) ? np->weight[k].sums - 1 : 0;
+			count_tensor(np, (np->weight[k].n + sums) * bytes,
 				     np->weight[k].n * bytes);
 		}
 	}
@@ -231,7 +243,7 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		if (once_a_step(x) && home >= 0)
 			count_tensor(&c->out->node[c->p->placement[home]],
 				     x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ?
-					     dlb_cost_weight_bytes(g, t, n_state) :
+					     weight_bytes(c, t, n_state) :
 					     bytes,
 				     bytes);
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT;
@@ -262,6 +274,7 @@ static void compiler_release(struct compiler *c)
 		free(c->code[i].recv);
 		free(c->code[i].tick);
 		free(c->code[i].fold);
+		free(c->code[i].sum);
 		if (c->item_of) {
 			free(c->item_of[i]);
 			free(c->versions[i].item);
@@ -379,13 +392,20 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		set_lags(&c);
 	else
 		rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
-	if (rc == 0 && walk) {
+	if (rc == 0 && c.kfac && p->n_shares > 1)
+		rc = dlb_fail(err, "/plan/zero",
+			      "the state of K-FAC is of matrices, which are not divided by elements; leave zero out, or "
+			      "take another optimizer");
+	if (rc == 0 && walk)
 		take_walk(&c, walk, n_items);
+	if (rc == 0 && walk && p->sharing.sync_batchnorm)
 		find_halves(out);
-	}
 	if (rc == 0) {
 		find_instances(&c);
 		dlb_compile_actions(&c);
+		for (int node = 0; node < p->n_nodes && member; node++)
+			if (member[node])
+				dlb_compile_find_sums(&c, node);
 		dlb_compile_find_uses(&c);
 		dlb_compile_hook_messages(&c);
 		if (p->in_place) {
@@ -448,7 +468,9 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 			member[node] = replica_of[node] == r;
 		const struct pipeline one = { .member = member,
 					      .first = share[r] ? first : batch - 1,
-					      .walk = p->sharing.sync_batchnorm ? &walk : NULL,
+					      .walk = p->sharing.sync_batchnorm || (p->sharing.zero == 2 && M == 1) ?
+							      &walk :
+							      NULL,
 					      .longer = longer };
 		rc = compile(part, cost, part->batch, n_state, &one, g, err);
 		if (rc) {

@@ -36,6 +36,8 @@ struct slot {						/* (tensor, node, m) */
 };
 /* post, wait: hooks of the node; send, sent: of `from` */
 struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };
+/* A bucket's sum: its last summand is made by action `start`, and it is complete before action `end`. */
+struct bucket_sum { int start, end; };
 struct node_code {						/* one node */
 	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;
@@ -43,6 +45,7 @@ struct node_code {						/* one node */
 	/* asynchronous: [half-slot] action at its beginning */
 	int *tick;
 	int *fold;					/* actions in the order of the loop */
+	struct bucket_sum *sum;				/* [bucket] but statistics */
 };
 struct compiler {
 	struct dlb_flow f;
@@ -111,6 +114,8 @@ void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster
 /* ---- buckets.c ---- */
 /* The number of the node's ops whose statistics over a batch are summed over replicas. */
 int dlb_compile_count_statistics(const struct compiler *c, int node);
+/* Finds the node's buckets, and the actions between which their sums run. */
+void dlb_compile_find_sums(struct compiler *c, int node);
 void dlb_compile_hook_reductions(struct compiler *c, int node);
 /* Adds to each node's state the buffers of its sums and the state of compression; g: of all replicas. */
 void dlb_compile_count_sums(struct dlb_program *g);

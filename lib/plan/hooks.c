@@ -6,6 +6,7 @@
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/compile.h"
+#include "plan/shares.h"
 #include "plan/tensors.h"
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
@@ -62,7 +63,8 @@ static void use_gradients(struct compiler *c, int node, int action)
 {
 	const struct dlb_graph *g = c->g;
 	for (int i = 0; i < g->n_ops; i++) {
-		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node || dlb_program_sums(c->out, i))
+		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node || dlb_program_sums(c->out, i) ||
+		    dlb_program_leaves(c->out, i))
 			continue;
 		for (int j = 0; j < g->op[i].n_in; j++) {
 			int t = g->op[i].in[j];
@@ -79,7 +81,8 @@ static void find_uses_of_op(struct compiler *c, int node, int a)
 	const struct dlb_graph *g = c->g;
 	const struct action *x = &c->code[node].action[a];
 	const struct dlb_op *o = &g->op[x->op];
-	const bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
+	const bool update = o->phase == DLB_UPDATE,
+		   summed = update && (dlb_program_sums(c->out, x->op) || dlb_program_leaves(c->out, x->op));
 	const int m = update ? 0 : x->m;
 	for (int j = 0; j < o->n_in; j++) {
 		int t = o->in[j];
@@ -94,6 +97,17 @@ static void find_uses_of_op(struct compiler *c, int node, int a)
 			make(c, dlb_compile_instance(c, o->out[j], node, x->again), m, a);
 }
 
+/* Gradients that leave their places are last read when their sums are complete. */
+static void find_uses_of_sums(struct compiler *c, int node)
+{
+	const struct dlb_node_program *np = &c->out->node[node];
+	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++)
+		for (int i = 0; i < np->bucket[b].n_ops && np->bucket[b].cls != DLB_SUM_WEIGHTS; i++)
+			if (dlb_program_leaves(c->out, np->bucket[b].op[i]))
+				use(c, node, dlb_update_gradient(c->g, np->bucket[b].op[i]), 0,
+				    c->code[node].sum[b].end, false);
+}
+
 void dlb_compile_find_uses(struct compiler *c)
 {
 	for (int node = 0; node < c->p->n_nodes; node++) {
@@ -106,6 +120,7 @@ void dlb_compile_find_uses(struct compiler *c)
 			else if (x->op >= 0)
 				find_uses_of_op(c, node, a);
 		}
+		find_uses_of_sums(c, node);
 	}
 }
 

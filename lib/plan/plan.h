@@ -55,6 +55,8 @@ struct dlb_sharing {
 	double gossip;
 	int64_t sync_every;			/* steps between means over all replicas; 0: not given */
 	int param_server;			/* node that computes that mean; -1: none, an allreduce */
+	/* 1, 2: replicas divide the optimizer's state (shares.h); 0: each has all of it */
+	int zero;
 	/* Samples. */
 	/* "even", "sorted": each replica draws from its own shard; NULL: no shards */
 	const char *shards;
@@ -115,6 +117,9 @@ struct dlb_plan {
 	int *replica_of, *part_of;
 	double *power;				/* [r] shares of a batch are proportional to it; NULL: even */
 	struct dlb_sharing sharing;
+	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares 0:
+	 * another plan, or the state is whole */
+	int n_shares, share;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
 	double clip_norm;			/* that norm; 0: not given */

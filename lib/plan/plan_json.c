@@ -607,7 +607,7 @@ static const char *const plan_members[] = {
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
 	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "recompute",
 	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
-	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm",
+	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "zero",
 	"split", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",
 	"feed", "timeline",
 	NULL

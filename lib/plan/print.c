@@ -57,12 +57,13 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		[DLB_RUN_TRUST] = "trust"
 	};
 	if (in->verb == DLB_COLLECTIVE) {
-		fprintf(f, " %s", collectives[in->what]);
+		const bool weights = in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_WEIGHTS;
+		fprintf(f, " %s", !weights ? collectives[in->what] : in->what == DLB_RUN_REDUCE ? "gather" : "gathered");
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
 			print_statistics(np, in, gr->op[in->op].name, f);
 		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
-				dlb_sharing_averages(&g->whole->sharing)  ? "weights" :
+				weights || dlb_sharing_averages(&g->whole->sharing) ? "weights" :
 				np->bucket[in->tag].cls == DLB_SUM_FACTOR ? "layers' factors" :
 									    "gradients",
 				(long long)np->bucket[in->tag].n);

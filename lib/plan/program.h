@@ -70,6 +70,12 @@
  * equal numbers of micro-batches. Micro-batch m of all replicas together has consecutive samples, as
  * micro-batch m of a single node has.
  *
+ * With plan->zero replicas divide the optimizer's state (shares.h): each updates its share of a weight, and
+ * another bucket (weights) gathers the others' from the last update of a bucket to the end of the step. With
+ * stage 2 a ring's sum is its first half, which completes a replica's own share only; and with one micro-batch
+ * COLLECTIVE reduced b comes while the backward phase runs, keeps that share in state, and FREE follows for the
+ * gradients of b.
+ *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
@@ -122,14 +128,22 @@ struct dlb_weight_copies {
 /* A bucket: gradients summed over the replicas in one message, of update ops op[0 .. n_ops). A large
  * gradient has a bucket of its own. Or (statistics) the f64 sums of op[0], once per micro-batch; n_own
  * more of them are not summed. Or (factor) K-FAC's A and G of each layer whose weight op[] updates; op[]
- * repeats a layer for each of its groups. */
-enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_N_SUM_CLASSES };
+ * repeats a layer for each of its groups. Or (weights) the weights of the gradients of another bucket, of which
+ * each replica has updated its share, and all gather the others'. */
+enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_SUM_WEIGHTS,
+		     DLB_N_SUM_CLASSES };
+/* Whether sums of the class travel by the plan's compression. */
+static inline bool dlb_sum_is_compressed(enum dlb_sum_class cls)
+{
+	return (int)cls < DLB_N_COMPRESSED;
+}
 struct dlb_bucket {
 	const int *op; int n_ops;
 	int64_t n, n_own;		/* elements */
 	enum dlb_sum_class cls;
 	int element_bytes;
 	const struct dlb_allreduce *how;
+	int of;				/* of weights: the bucket of their gradients */
 };
 /* of factors: the group of the layer that op[i] stands for */
 static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)
@@ -153,7 +167,7 @@ struct dlb_node_program {
 	size_t weights_bytes;
 	/* buffers in each memory (memories.c); NULL: it names no memories */
 	const struct dlb_memory_use *use;
-	/* in the order of the backward phase, then factors, then statistics; none for one replica */
+	/* in the order of the backward phase, then factors, weights, statistics; none for one replica */
 	struct dlb_bucket *bucket; int n_buckets;
 	/* asynchronous: weights updated on this node */
 	struct dlb_weight_copies *weight; int n_weights;

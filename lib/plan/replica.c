@@ -172,6 +172,11 @@ int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 	return (int)M;
 }
 
+bool dlb_plan_has_one_order(const struct dlb_plan *p)
+{
+	return p->sharing.sync_batchnorm || (p->sharing.zero == 2 && p->micro_batches == 1);
+}
+
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out)
 {
 	*out = *p;
@@ -182,6 +187,8 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	out->timeline = NULL;
 	out->n_spans = NULL;
 	out->batch = share;
+	out->n_shares = dlb_sharing_divides(&p->sharing) ? p->n_replicas : 0;
+	out->share = r;
 	out->micro_batches = dlb_plan_micro_batches(p, p->batch);
 	if (out->micro_batches > share)
 		out->micro_batches = (int)share;
@@ -193,7 +200,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 		if (node < 0)
 			continue;
 		/* one order for all */
-		const struct dlb_node_plan *from = &p->node[p->sharing.sync_batchnorm ? k : node];
+		const struct dlb_node_plan *from = &p->node[dlb_plan_has_one_order(p) ? k : node];
 		struct dlb_node_plan *to = &out->node[node];
 		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
 		if (from->n_order)
@@ -223,7 +230,7 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 			int node = p->replica[r][k];
 			if (node < 0)
 				continue;
-			const struct dlb_node_plan *from = r && p->sharing.sync_batchnorm ? &p->node[k] :
+			const struct dlb_node_plan *from = r && dlb_plan_has_one_order(p) ? &p->node[k] :
 											    &one.node[node];
 			struct dlb_node_plan *to = &p->node[node];
 			to->n_order = from->n_order;
@@ -399,7 +406,7 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_compress_choice choice = dlb_program_compress(g, (int)u->cls);
 	if (u->cls == DLB_SUM_FACTOR)
 		return factors_s(g, c, k, u, &choice);
-	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
+	if (choice.how == DLB_COMPRESS_NONE || !dlb_sum_is_compressed(u->cls))
 		return dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
 		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) +
@@ -458,7 +465,7 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 							 (size_t)u->element_bytes, NULL);
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
-		if (choice.how != DLB_COMPRESS_NONE && u->cls != DLB_SUM_STATISTICS) {
+		if (choice.how != DLB_COMPRESS_NONE && dlb_sum_is_compressed(u->cls)) {
 			const struct dlb_traffic_bytes sum_bytes = compressed_bytes(g->graph, u, &choice,
 										    &ranks, own->replica);
 			for (int t = 0; t < DLB_N_TRAFFIC; t++) {

@@ -10,7 +10,7 @@
  *      "communication": {"bytes", "time_s", "hidden_s", "in_place_bytes"},   of more than one node
  *      "feed": {"bytes", "wait_s"},                                      where rank 0 reads for all
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
- *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
+ *                    "classes": {"factor", "gradient", "small", "statistics", "weights"}},      with bytes ... hidden_s each; absent: one replica
  *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
  *      "kfac": {...},                                                    see report_kfac.c; absent: another optimizer
  *      "batch_statistics": "replica",                                     or "all"; absent: none, or one replica
@@ -59,7 +59,8 @@ static json_t *write_node(const struct dlb_report_node *n)
 	return o;
 }
 
-static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small", "statistics" };
+static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small", "statistics",
+						       "weights" };
 
 static void set_sum(json_t *o, const struct dlb_report_sum *s)
 {

@@ -31,6 +31,19 @@ bool dlb_sharing_averages(const struct dlb_sharing *s)
 	return s->gossip > 0 || s->param_server >= 0 || s->sync_every > 0;
 }
 
+bool dlb_sharing_divides(const struct dlb_sharing *s)
+{
+	return s->zero > 0;
+}
+
+const char *dlb_sharing_undivided(const struct dlb_sharing *s)
+{
+	return dlb_sharing_averages(s) ?
+		       "replicas that average their weights (gossip, sync_every, param_server) have state of their own" :
+	       dlb_sharing_tensors(s) > 1 ? "replicas that sum moments make them of their own gradients" :
+					    NULL;
+}
+
 const char *dlb_sharing_name(const struct dlb_sharing *s)
 {
 	return s->param_server >= 0 ? "param-server" :
@@ -96,7 +109,7 @@ bool dlb_sharing_asks(const struct dlb_sharing_options *o)
 	return o->gossip > 0 || o->sync_every > 0 || o->exchange_data > 0 ||
 	       (o->param_server && strcmp(o->param_server, "none")) ||
 	       (o->shards && strcmp(o->shards, "none")) || (o->feed && strcmp(o->feed, "local")) ||
-	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state;
+	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state || o->zero > 0;
 }
 
 /* Moments by maximum (optim.h) would need another kind of sum. */
@@ -209,6 +222,13 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return 0;
 	if (s->gossip > 0 && s->param_server >= 0)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
+	if (dlb_sharing_divides(s) && dlb_sharing_undivided(s))
+		return dlb_fail(err, "/plan/zero", "the optimizer's state is not divided: %s; leave one of them out",
+				dlb_sharing_undivided(s));
+	if (dlb_sharing_divides(s) && dlb_plan_is_async(p))
+		return dlb_fail(err, "/plan/zero",
+				"the optimizer's state is not divided under an asynchronous schedule, which updates "
+				"weights while others read them; leave zero out, or take a synchronous schedule");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none",
 				dlb_sharing_name(s));
@@ -307,7 +327,14 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 		return dlb_fail(err, NULL,
 				"--sync-batchnorm is for replicas of one model, not with --gossip, "
 				"--param-server and --sync-every");
-	return apply_reduce(o, s, err) || apply_samples(o, s, err) ? -1 : 0;
+	if (apply_reduce(o, s, err) || apply_samples(o, s, err))
+		return -1;
+	if (o->zero_given)
+		s->zero = (int)o->zero;
+	if (dlb_sharing_divides(s) && dlb_sharing_undivided(s))
+		return dlb_fail(err, NULL, "--zero does not divide the optimizer's state: %s; leave one of them out",
+				dlb_sharing_undivided(s));
+	return 0;
 }
 
 /* Writes a member unless it has its default. */
@@ -341,6 +368,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 	put(plan, "shards", s->shards != NULL, json_string(s->shards ? s->shards : ""));
 	put(plan, "exchange_data", s->exchange_data > 0, json_real(s->exchange_data));
 	put(plan, "feed", s->feed_host, json_string("host"));
+	put(plan, "zero", s->zero > 0, json_integer(s->zero));
 }
 
 static int read_reduce(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
@@ -418,7 +446,7 @@ static int read_by_size(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
-	int64_t server = -1;
+	int64_t server = -1, zero = 0;
 	const char *how = NULL, *split = NULL;
 	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) ||
 	    dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
@@ -426,9 +454,11 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
 	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) ||
+	    dlb_get_int(plan, "zero", DLB_OPT, 0, 2, &zero, err) ||
 	    dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
 		return -1;
 	s->param_server = (int)server;
+	s->zero = (int)zero;
 	if (split && strcmp(split, "even") && strcmp(split, "power")) {
 		struct dlb_ref at = dlb_ref_at(plan, "split");
 		return dlb_ref_fail(&at, err, "'even' or 'power' is expected, not '%s'", split);

@@ -10,6 +10,7 @@ struct dlb_sharing_options {
 	double gossip, exchange_data; bool gossip_given, exchange_data_given;
 	int64_t sync_every; bool sync_every_given;
 	const char *param_server, *shards, *feed, *reduce, *max_state;
+	int64_t zero; bool zero_given;		/* of dlb-place */
 };
 /* Rows for dlb_cli_parse that fill o, a struct dlb_sharing_options *. */
 /* clang-format off */
@@ -66,6 +67,9 @@ struct dlb_allreduce;
 const struct dlb_allreduce *dlb_sharing_sum(const struct dlb_sharing *s, double bytes);
 const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t size);
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
+/* Whether replicas divide the optimizer's state; NULL, or why they cannot under these options. */
+bool dlb_sharing_divides(const struct dlb_sharing *s);
+const char *dlb_sharing_undivided(const struct dlb_sharing *s);
 /* Tensors sent per weight: 2 if moments are summed instead of the gradient. */
 int dlb_sharing_tensors(const struct dlb_sharing *s);
 /* Whether each replica's gradient is that of the mean loss of its own samples, not of its part of the

@@ -8,7 +8,7 @@
 static const char *const options[] = { "allreduce",    "compress",        "reduce",         "max-state",
 				       "sync",         "async-allreduce", "sync-batchnorm", "gossip",
 				       "param-server", "sync-every",      "shards",         "exchange-data",
-				       "feed" };
+				       "feed",         "zero" };
 
 void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics,
 			struct dlb_unused *row)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "optim/kfac.h"
 #include "plan/replica.h"
+#include "plan/shares.h"
 #include "plan/simulate.h"
 #include "util/rng.h"
 
@@ -41,6 +42,15 @@ static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, 
 	return t / at->speed;
 }
 
+/* The fraction of its weight's elements that an update changes. */
+static double share_of(const struct dlb_program *g, int update)
+{
+	const int t = g->plan->n_shares > 1 ? dlb_update_weight(g->graph, update) : -1;
+	const struct dlb_desc d = t < 0 ? (struct dlb_desc){ .n_dims = 0 } : dlb_tensor_desc(&g->graph->tensor[t], 1);
+	const int64_t n = dlb_desc_count(&d);
+	return t >= 0 && n > 0 ? (double)dlb_program_share(g, t).n / (double)n : 1;
+}
+
 double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_program *own = dlb_program_of(s->g, node);
@@ -63,6 +73,8 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 		if (own->statistics && own->statistics[in->op] >= 0)
 			t /= 2;				/* each half takes half of the op's time */
+		if (in->what == DLB_RUN_UPDATE)
+			t *= share_of(own, in->op);
 		if (in->what == DLB_RUN_UPDATE && s->c)		/* has an instruction of its own */
 			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) /
 			     s->c->cluster->node[node].speed;

@@ -9,6 +9,7 @@
 #include "plan/buckets.h"
 #include "plan/flow.h"
 #include "plan/program_verify.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "plan/verify.h"
@@ -30,6 +31,8 @@ struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nod
 	bool averages;					/* buckets are of weights */
 	/* [update op] of K-FAC: progress of the bucket of its factors */
 	char *factors;
+	/* [update op] progress of the bucket of its weight; 0: in none */
+	char *weights;
 	bool *preconditioned;				/* [update op] */
 	/* steps whose squares are summed; whose global norm is known */
 	int squared, normed;
@@ -40,6 +43,11 @@ struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nod
 /* live: updates so far; copy[]: its version, -1 */
 struct versions { const struct dlb_weight_copies *w; int live, *copy; };
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
+
+static char *progress_of(struct dlb_lifetimes *l, enum dlb_sum_class cls)
+{
+	return cls == DLB_SUM_FACTOR ? l->factors : cls == DLB_SUM_WEIGHTS ? l->weights : l->bucket;
+}
 
 /* The place that the instruction reads as tensor t; m: its micro-batch, of the unrolled program. */
 static int read_life(const struct dlb_lifetimes *l, const struct dlb_instr *in, int t, int m)
@@ -267,8 +275,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
-		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
-			bad = "updates a weight that is being averaged";
+		if (gradient && ((l->averages && l->bucket[in->op] > IN_BUCKET) || l->weights[in->op] > IN_BUCKET))
+			bad = "updates a weight that is being averaged or gathered";
 		else if (gradient && !l->averages && l->bucket[in->op] && l->reduced[in->op] <= in->iteration)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
@@ -277,7 +285,7 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			      !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
 			      !l->trusted                ? "updates before the trust region is known" :
 							   NULL;
-		else
+		else if (!gradient || !dlb_program_leaves(l->g, in->op))
 			bad = readable(l, t, in);
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
 			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
@@ -290,8 +298,28 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	return bad;
 }
 
-/* Every gradient of a bucket must be summed when the bucket starts (with averaged weights: every weight
- * updated), and it must start before it is waited for. */
+/* The fault if the bucket's sum starts, or is complete, too early or late for the gradient of op; NULL: none. */
+static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, enum dlb_sum_class cls, int op)
+{
+	const bool start = in->what == DLB_RUN_REDUCE;
+	struct dlb_instr first = *in;
+	first.micro_batch = 0;
+	if (cls == DLB_SUM_STATISTICS)
+		return l->sum[op] == in->micro_batch ? NULL : "is of another micro-batch than its sums";
+	if (l->averages || cls == DLB_SUM_WEIGHTS)
+		return start && !l->updated[op] ? "starts before its weights are updated" : NULL;
+	if (dlb_program_sums(l->g, op))
+		return start && !is_summed(l, op, in->iteration) ? "starts before its gradients are there" : NULL;
+	if (!start && !dlb_program_leaves(l->g, op))
+		return NULL;
+	return !readable(l, dlb_update_gradient(l->g->graph, op), &first) ?
+		       NULL :
+	       start ? "starts before its gradients are there" :
+		       "is complete after its gradients' places are free";
+}
+
+/* Every gradient of a bucket must be summed when the bucket starts (of weights: every weight updated), and it must
+ * start before it is waited for. */
 static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -299,33 +327,26 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 		return NULL;
 	if (in->tag < 0 || in->tag >= np->n_buckets)
 		return "there is no such bucket";
-	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS,
-	     factors = np->bucket[in->tag].cls == DLB_SUM_FACTOR;
+	const enum dlb_sum_class cls = np->bucket[in->tag].cls;
+	bool statistics = cls == DLB_SUM_STATISTICS, factors = cls == DLB_SUM_FACTOR;
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
-		struct dlb_instr first = *in;
-		first.micro_batch = 0;
-		if (statistics && l->sum[op] != in->micro_batch)
-			return "is of another micro-batch than its sums";
-		if (start && !statistics && l->averages && !l->updated[op])
-			return "starts before its weights are updated";
-		if (start && !statistics && !l->averages &&
-		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
-		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
-			return "starts before its gradients are there";
+		const char *bad = summand(l, in, cls, op);
+		if (bad)
+			return bad;
 		/* the next group of the same layer */
 		if (factors && i && np->bucket[in->tag].op[i - 1] == op)
 			continue;
 		if (start && factors && !moments_are(l, op, l->g->micro_batches))
 			return "starts before its factors are there";
-		char *state = factors ? &l->factors[op] : &l->bucket[op];
+		char *state = &progress_of(l, cls)[op];
 		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
 			*state = IN_BUCKET;		/* of the previous step */
 		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
 		*state = start ? REDUCING : REDUCED;
-		l->reduced[op] += !start && !factors;
+		l->reduced[op] += !start && !factors && cls != DLB_SUM_WEIGHTS;
 	}
 	return NULL;
 }
@@ -369,7 +390,7 @@ static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			else if (!l->averages && l->bucket[op] && l->reduced[op] <= in->iteration)
 				bad = "the global norm is taken before a gradient is summed over the "
 				      "replicas";
-			else if (!dlb_program_sums(l->g, op))
+			else if (!dlb_program_sums(l->g, op) && !dlb_program_leaves(l->g, op))
 				bad = readable(l, o->in[i],
 					       &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
 		}
@@ -446,6 +467,7 @@ struct dlb_lifetimes *dlb_lifetimes_new(const struct dlb_graph *g)
 		l->first_moment[i + 1] = l->first_moment[i] + dlb_kfac_moments(&g->op[i]);
 	l->moment = dlb_xcalloc((size_t)l->first_moment[g->n_ops] + 1, sizeof *l->moment);
 	l->factors = dlb_xcalloc(n, sizeof *l->factors);
+	l->weights = dlb_xcalloc(n, sizeof *l->weights);
 	l->preconditioned = dlb_xcalloc(n, sizeof *l->preconditioned);
 	return l;
 }
@@ -459,6 +481,7 @@ void dlb_lifetimes_free(struct dlb_lifetimes *l)
 	free(l->first_moment);
 	free(l->moment);
 	free(l->factors);
+	free(l->weights);
 	free(l->preconditioned);
 	free(l);
 }
@@ -477,8 +500,7 @@ static void begin(struct dlb_lifetimes *l, const struct dlb_program *g, int node
 	l->averages = dlb_sharing_averages(&g->whole->sharing);
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
-			(np->bucket[b].cls == DLB_SUM_FACTOR ? l->factors :
-							       l->bucket)[np->bucket[b].op[i]] = IN_BUCKET;
+			progress_of(l, np->bucket[b].cls)[np->bucket[b].op[i]] = IN_BUCKET;
 	if (g->depth)
 		watch_versions(l);
 }
@@ -488,7 +510,7 @@ static void forget(struct dlb_lifetimes *l, int op)
 	if (op < 0)
 		return;
 	l->sum[op] = l->reduced[op] = l->updated[op] = 0;
-	l->bucket[op] = l->factors[op] = 0;
+	l->bucket[op] = l->factors[op] = l->weights[op] = 0;
 	l->preconditioned[op] = false;
 	for (int k = l->first_moment[op]; k < l->first_moment[op + 1]; k++)
 		l->moment[k] = 0;
@@ -533,6 +555,7 @@ static int left_in_bucket(const struct dlb_lifetimes *l)
 			int op = np->bucket[b].op[i],
 			    done = g->op[op].phase == DLB_UPDATE ? REDUCED : IN_BUCKET;
 			if (op < first && ((l->factors[op] && l->factors[op] != REDUCED) ||
+					   (l->weights[op] && l->weights[op] != REDUCED) ||
 					   (l->bucket[op] && l->bucket[op] != done)))
 				first = op;
 		}

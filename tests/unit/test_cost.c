@@ -238,7 +238,7 @@ static void test_kinds(void)
 	}
 	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) &&
 	       IS(dlb_cost_xfer_s(&c, 1e6, 2, 2), ==, 0));
-	assert(IS(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2), ==, 4 * 16 * 16 * 4));
+	assert(IS(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2, true), ==, 4 * 16 * 16 * 4));
 
 	/* The cost of a split is finite and positive; 0 for one node. */
 	int nodes[2] = { 0, 3 };

@@ -2,27 +2,18 @@
  * bits everywhere. Optimizer states stay each replica's own. */
 #include "exec/state.h"
 #include "exec/sync/ways.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
 
 struct mean { void *buffer; };
-
-static int weight_of(const struct dlb_graph *g, int update)
-{
-	const struct dlb_op *o = &g->op[update];
-
-	for (int i = 0; i < o->n_in; i++)
-		if (o->in[i] >= 0 && g->tensor[o->in[i]].kind == DLB_T_WEIGHT)
-			return o->in[i];
-	dlb_bug("op %d updates no weight", update);
-}
 
 void dlb_sync_pack_weights(struct dlb_sync_bucket *b)
 {
 	const struct dlb_sync_desc *d = &b->sync->d;
 
 	for (int i = 0; i < b->from->n_ops; i++) {
-		const int t = weight_of(d->program->graph, b->from->op[i]);
+		const int t = dlb_update_weight(d->program->graph, b->from->op[i]);
 		const struct dlb_desc x = dlb_tensor_desc(&d->program->graph->tensor[t], 1);
 
 		dlb_pack_add(&b->pack, d->state->value[t], dlb_desc_count(&x), -1)->class = t;

@@ -58,8 +58,7 @@ int dlb_sync_open_sum(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb
 	return 0;
 }
 
-/* times: runs of the bucket in a step */
-static int open_of_step(struct dlb_sync_bucket *b, double times, struct dlb_error *err)
+int dlb_sync_open_sum_of_step(struct dlb_sync_bucket *b, double times, struct dlb_error *err)
 {
 	double dense_bytes;
 
@@ -89,7 +88,7 @@ static int init(struct dlb_sync_bucket *b, const struct dlb_bucket *from, struct
 {
 	(void)from;
 	dlb_sync_add_summands(b, dlb_sync_gradient);
-	return open_of_step(b, 1, err);
+	return dlb_sync_open_sum_of_step(b, 1, err);
 }
 
 /* Points the parts of pack to the places of the bucket's step. */
@@ -145,7 +144,7 @@ static int init_statistics(struct dlb_sync_bucket *b, const struct dlb_bucket *f
 {
 	(void)from;
 	dlb_sync_add_summands(b, statistics_of);
-	return open_of_step(b, b->sync->d.program->micro_batches, err);
+	return dlb_sync_open_sum_of_step(b, b->sync->d.program->micro_batches, err);
 }
 
 static void load_statistics(struct dlb_sync_bucket *b)

@@ -19,6 +19,8 @@ static const struct dlb_sync_ops *const ways[] = {
 	&dlb_sync_compressed,
 	&dlb_sync_factors,
 	&dlb_sync_compressed_factors,
+	&dlb_sync_scatter,
+	&dlb_sync_gather,
 	&dlb_sync_mean,
 	&dlb_sync_gossip,
 	&dlb_sync_server,
@@ -35,13 +37,16 @@ static int choose(const struct dlb_sync *x, const struct dlb_bucket *from,
 		[DLB_SUM_SMALL] = { &dlb_sync_sum, &dlb_sync_compressed },
 		[DLB_SUM_FACTOR] = { &dlb_sync_factors, &dlb_sync_compressed_factors },
 		[DLB_SUM_STATISTICS] = { &dlb_sync_statistics, &dlb_sync_statistics },
+		[DLB_SUM_WEIGHTS] = { &dlb_sync_gather, &dlb_sync_gather },
 	};
 	const struct dlb_sharing *s = &x->plan->sharing;
 	int n = 0;
 
 	if (!dlb_sharing_averages(s)) {
-		way[n++] = sums[from->cls][(int)from->cls < DLB_N_COMPRESSED &&
-					   x->choice[from->cls].how != DLB_COMPRESS_NONE];
+		way[n++] = from->how == &dlb_ring_scatter ?
+				   &dlb_sync_scatter :
+				   sums[from->cls][dlb_sum_is_compressed(from->cls) &&
+						   x->choice[from->cls].how != DLB_COMPRESS_NONE];
 		return n;
 	}
 	way[n++] = s->param_server >= 0 ? &dlb_sync_server : &dlb_sync_mean;
@@ -132,7 +137,7 @@ void dlb_sync_free(struct dlb_sync *x)
 		dlb_collective_free(b->sum);
 		dlb_compressor_free(b->less);
 		dlb_pack_release(&b->pack);
-		if (b->buffer && dlb_comm_offset(x->d.comm, b->buffer) != SIZE_MAX)
+		if (b->buffer && !b->borrows && dlb_comm_offset(x->d.comm, b->buffer) != SIZE_MAX)
 			dlb_comm_release(x->d.comm, b->buffer);
 	}
 	free(x->bucket);
@@ -145,7 +150,7 @@ int dlb_sync_put(const struct dlb_sync *x, struct dlb_memories *m, struct dlb_er
 	for (int i = 0; x && i < x->n; i++) {
 		const struct dlb_sync_bucket *b = &x->bucket[i];
 
-		if (b->buffer &&
+		if (b->buffer && !b->borrows &&
 		    dlb_memories_put(m, DLB_BUF_STATE, b->buffer, (size_t)b->pack.n * b->pack.element_bytes,
 				     err))
 			return -1;

@@ -4,6 +4,7 @@
  * chosen when it is made:
  *
  *     sum.c         gradients and statistics, dense
+ *     shares.c      gradients whose sums, and weights whose updates, the replicas divide
  *     compressed.c  gradients, compressed
  *     factors.c     K-FAC's factors in the steps in which an inverse is due, dense and compressed
  *     mean.c        weights become their mean over all replicas
@@ -47,7 +48,7 @@ struct dlb_sync_desc {
 	struct dlb_kfac *kfac;
 	struct dlb_compress_state *compress;
 	int64_t last_step;
-	/* Averages of weights. seed: of gossip's masks. */
+	/* Weights. seed: of gossip's masks. */
 	struct dlb_state *state;
 	uint64_t seed;
 };

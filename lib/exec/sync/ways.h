@@ -27,7 +27,7 @@ struct dlb_sync_ops {
 	int (*settle)(struct dlb_sync *x, struct dlb_error *err);
 };
 extern const struct dlb_sync_ops dlb_sync_sum, dlb_sync_statistics, dlb_sync_compressed, dlb_sync_factors,
-	dlb_sync_compressed_factors, dlb_sync_mean, dlb_sync_gossip, dlb_sync_server;
+	dlb_sync_compressed_factors, dlb_sync_scatter, dlb_sync_gather, dlb_sync_mean, dlb_sync_gossip, dlb_sync_server;
 
 /* A program's bucket as one way synchronises it. */
 struct dlb_sync_bucket {
@@ -41,6 +41,7 @@ struct dlb_sync_bucket {
 	/* Sums: where pack travels, in memory that ranks of this host share, or of the arena; NULL: the only
 	 * array is summed where it lies, or the compressor has buffers of its own. */
 	void *buffer;
+	bool borrows;			/* the buffer is another bucket's */
 	struct dlb_sync_place *place;	/* sums: [part] of pack; NULL: none moves from step to step */
 	struct dlb_collective *sum;	/* sum, statistics, factors, mean */
 	struct dlb_compressor *less;	/* the compressed ways */
@@ -95,6 +96,8 @@ void dlb_sync_make_buffer(struct dlb_sync_bucket *b);
 /* Lays pack out and makes buffer and collective of a dense sum; sets bytes. *dense_bytes: that its hops
  * send. */
 int dlb_sync_open_sum(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb_error *err);
+/* The same of a sum that runs so many times in a step, whose bytes every step sends. */
+int dlb_sync_open_sum_of_step(struct dlb_sync_bucket *b, double times, struct dlb_error *err);
 void dlb_sync_load_sum(struct dlb_sync_bucket *b);
 void dlb_sync_start_sum(struct dlb_sync_bucket *b);
 bool dlb_sync_test_sum(struct dlb_sync_bucket *b);

@@ -1,0 +1,38 @@
+/* Shares of the optimizer's state: see shares.h. */
+#include "comm/allreduce.h"
+#include "plan/buckets.h"
+#include "plan/shares.h"
+
+struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
+{
+	if (n_shares < 2)
+		return (struct dlb_share){ 0, n };
+	const int chunk = dlb_ring_chunk(share, n_shares);
+	const int64_t first = dlb_chunk_at(n, n_shares, chunk);
+	return (struct dlb_share){ first, dlb_chunk_at(n, n_shares, chunk + 1) - first };
+}
+
+struct dlb_share dlb_program_share(const struct dlb_program *g, int t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&g->graph->tensor[t], 1);
+	return dlb_share_of(dlb_desc_count(&d), g->plan->n_shares, g->plan->share);
+}
+
+int dlb_update_weight(const struct dlb_graph *g, int update)
+{
+	const struct dlb_op *o = &g->op[update];
+	for (int i = 0; i < o->n_in; i++)
+		if (o->in[i] >= 0 && g->tensor[o->in[i]].kind == DLB_T_WEIGHT)
+			return o->in[i];
+	return -1;
+}
+
+bool dlb_program_leaves(const struct dlb_program *g, int update)
+{
+	return g->replicated && g->plan->n_shares > 1 && g->plan->sharing.zero == 2 && !dlb_program_sums(g, update);
+}
+
+size_t dlb_program_share_bytes(const struct dlb_program *g, int t)
+{
+	return (size_t)dlb_program_share(g, t).n * dlb_dtype_bytes(g->graph->tensor[t].dtype);
+}

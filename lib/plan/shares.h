@@ -1,0 +1,23 @@
+/* Shares of the optimizer's state (plan->sharing.zero).
+ *
+ * Every weight that R replicas sum the gradient of is cut into R shares of its elements, as a ring cuts an array
+ * (comm/allreduce.h): replica r owns chunk dlb_ring_chunk(r, R). It alone keeps the optimizer's state of that share
+ * and updates it; then all replicas gather the shares of the weight. Updates go element by element, so the bits
+ * are those of whole updates. */
+#ifndef DLB_PLAN_SHARES_H
+#define DLB_PLAN_SHARES_H
+#include "plan/program.h"
+
+struct dlb_share { int64_t first, n; };		/* elements */
+/* Share number `share` of n_shares of n elements; n_shares < 2: all elements. */
+struct dlb_share dlb_share_of(int64_t n, int n_shares, int share);
+/* Of weight t, for the replica of program g. */
+struct dlb_share dlb_program_share(const struct dlb_program *g, int t);
+/* The weight that an update op changes; -1: none. */
+int dlb_update_weight(const struct dlb_graph *g, int update);
+/* Whether the gradient of an update op leaves its place when its sum is complete, and only this replica's share of
+ * it is kept for the update: stage 2, with one micro-batch. */
+bool dlb_program_leaves(const struct dlb_program *g, int update);
+/* Bytes of an array that holds as many elements as this replica's share of weight t. */
+size_t dlb_program_share_bytes(const struct dlb_program *g, int t);
+#endif
