@@ -63,11 +63,6 @@ void dlb_pack_load_chunk(const struct dlb_pack *p, void *buffer, int chunk)
 	copy_chunk(p, buffer, chunk, true);
 }
 
-void dlb_pack_unload_chunk(const struct dlb_pack *p, void *buffer, int chunk)
-{
-	copy_chunk(p, buffer, chunk, false);
-}
-
 void dlb_pack_load(const struct dlb_pack *p, void *buffer)
 {
 	for (int c = 0; c < p->n_chunks; c++)

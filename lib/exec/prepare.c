@@ -287,23 +287,26 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return dlb_prepare_match_waits(e, err);
 }
 
-/* Allocates the shares of gradients that leave their places. */
-static void make_kept_shares(struct dlb_engine *e)
+/* Of the gradients of bucket b: allocates what is kept when they leave their places, unless the bucket's buffer
+ * keeps it. */
+static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 {
 	const struct dlb_program *p = e->view.program;
 
-	for (int i = 0; i < e->graph->n_ops; i++) {
-		if (e->graph->op[i].phase != DLB_UPDATE || p->plan->placement[i] != e->view.node ||
-		    !dlb_program_leaves(p, i))
-			continue;
-		const int weight = dlb_update_weight(e->graph, i);
+	for (int i = 0; i < b->n_ops; i++) {
+		const int op = b->op[i], weight = dlb_update_weight(e->graph, op);
+		struct kept_share *s;
 
+		if (!dlb_bucket_keeps_shares(b) && !dlb_program_leaves(p, op))
+			continue;
 		if (!e->kept)
 			e->kept = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->kept);
-		e->kept[i].bytes = dlb_program_share_bytes(p, weight);
-		e->kept[i].first_byte = (size_t)dlb_program_share(p, weight).first *
-					dlb_dtype_bytes(e->graph->tensor[weight].dtype);
-		e->kept[i].to = dlb_arena_alloc(&e->arena, e->kept[i].bytes);
+		s = &e->kept[op];
+		*s = (struct kept_share){ .bytes = dlb_program_share_bytes(p, weight),
+					  .first_byte = (size_t)dlb_program_share(p, weight).first *
+							dlb_dtype_bytes(e->graph->tensor[weight].dtype) };
+		if (!dlb_bucket_keeps_shares(b))
+			s->to = dlb_arena_alloc(&e->arena, s->bytes);
 	}
 }
 
@@ -312,7 +315,9 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 {
 	if (dlb_step_op_sums_moments(e))
 		e->half = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->half);
-	make_kept_shares(e);
+	for (int i = 0; i < e->np->n_buckets; i++)
+		if (e->np->bucket[i].cls == DLB_SUM_GRADIENT || e->np->bucket[i].cls == DLB_SUM_SMALL)
+			make_kept_shares(e, &e->np->bucket[i]);
 	if (!e->view.program->statistics)
 		return;
 	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
@@ -354,6 +359,14 @@ static void *make_mirror(struct dlb_engine *e, int op, void *device, struct dlb_
 	m->device = device;
 	m->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1);
 	return m->host = dlb_transfers_alloc(e, m->bytes, err);
+}
+
+/* Updates read the shares that buckets keep. */
+static void aim_at_buckets(struct dlb_engine *e)
+{
+	for (int b = 0; b < e->np->n_buckets && e->kept; b++)
+		for (int i = 0; i < e->np->bucket[b].n_ops && dlb_bucket_keeps_shares(&e->np->bucket[b]); i++)
+			*e->kept[e->np->bucket[b].op[i]].in = dlb_sync_share(e->sync, b, i);
 }
 
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
@@ -398,5 +411,6 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 	if (dlb_sync_new(&e->own_sync, &d, err))
 		return -1;
 	e->sync = e->own_sync;
+	aim_at_buckets(e);
 	return 0;
 }

@@ -211,6 +211,8 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 		return -1;
 	if (s->n_shares > 1) {
 		a->in[0] = e->kept && e->kept[in->op].to ? e->kept[in->op].to : (char *)a->in[0] + first_byte;
+		if (e->kept)
+			e->kept[in->op].in = &a->in[0];
 		return 0;
 	}
 	if (dlb_program_sums(e->view.program, in->op))

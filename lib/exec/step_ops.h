@@ -94,8 +94,9 @@ struct mirror { void *device, *host; size_t bytes; };
 /* A send or a sum over replicas whose bytes are on the way from a device to host memory. */
 struct outgoing { const struct step_op *a; struct dlb_request *request; int64_t step; char *mirror; };
 
-/* The share of a gradient that is kept for the update when its sum is complete. to NULL: it stays in its place. */
-struct kept_share { char *gradient, *to; size_t first_byte, bytes; };
+/* The share of a gradient that its update reads elsewhere than in the gradient's place: copied `to` when the sum is
+ * complete, or in the buffer of the sum; to NULL: not copied. in: the update's pointer to it. */
+struct kept_share { char *gradient, *to; void **in; size_t first_byte, bytes; };
 
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the
  * other. */
@@ -121,7 +122,7 @@ struct dlb_engine {
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
-	struct kept_share *kept;	/* [op] of updates; NULL: no gradient leaves its place */
+	struct kept_share *kept;	/* [op] of updates; NULL: all read gradients in their places */
 	struct mirror *mirror;		/* [op] of updates; NULL: the back end computes in host memory */
 	void **host; int n_host, cap_host;	/* memory of mirrors */
 	struct outgoing *outgoing; int first_outgoing, n_outgoing;	/* the first have started */

@@ -235,6 +235,21 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 	}
 }
 
+/* Finds the gradients that leave their places. Small ones that are summed whole stay: keeping their shares would take
+ * more than their places, which are free only at the end of the backward phase. */
+static void find_leaving(const struct compiler *c, const struct dlb_node_program *np, int n)
+{
+	if (c->p->n_shares < 2 || c->p->sharing.zero != 2)
+		return;
+	if (!c->out->leaves)
+		c->out->leaves = dlb_arena_array(&c->out->arena, (size_t)c->g->n_ops + 1, sizeof *c->out->leaves);
+	for (int b = 0; b < n; b++)
+		for (int i = 0; i < np->bucket[b].n_ops; i++)
+			c->out->leaves[np->bucket[b].op[i]] =
+				(np->bucket[b].cls == DLB_SUM_GRADIENT || dlb_bucket_keeps_shares(&np->bucket[b])) &&
+				!dlb_program_sums(c->out, np->bucket[b].op[i]);
+}
+
 /* A bucket of weights for each of the n buckets of gradients, if replicas divide the optimizer's state. */
 static void find_weights(const struct compiler *c, struct dlb_node_program *np, int n)
 {
@@ -336,6 +351,7 @@ static void find_buckets(struct compiler *c, int node)
 	find_weights(c, np, n_gradients);
 	find_statistics(c, node);
 	choose_algorithms(c, np);
+	find_leaving(c, np, n_gradients);
 }
 
 /* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
@@ -417,9 +433,10 @@ static struct bucket_sum find_sum(const struct compiler *c, int node, const stru
 	return x;
 }
 
+/* Whether the end of the sum frees a gradient's place. */
 static bool leaves(const struct compiler *c, const struct dlb_bucket *b)
 {
-	for (int i = 0; i < b->n_ops; i++)
+	for (int i = 0; i < b->n_ops && b->cls != DLB_SUM_WEIGHTS && !dlb_bucket_keeps_shares(b); i++)
 		if (dlb_program_leaves(c->out, b->op[i]))
 			return true;
 	return false;
@@ -442,8 +459,8 @@ static void end_early(struct compiler *c, int node, int n)
 	struct bucket_sum *sum = c->code[node].sum,
 			  *order = dlb_xcalloc((size_t)n + 1, sizeof *order);	/* end: the bucket */
 	int n_order = 0;
-	for (int b = 0; b < n && !c->p->sharing.sync; b++)
-		if (bucket[b].cls != DLB_SUM_WEIGHTS && leaves(c, &bucket[b]))
+	for (int b = 0; b < n; b++)
+		if (leaves(c, &bucket[b]))
 			order[n_order++] = (struct bucket_sum){ sum[b].start, b };
 	qsort(order, (size_t)n_order, sizeof *order, by_start);
 	for (int i = 0; i < n_order; i++) {
@@ -463,25 +480,25 @@ void dlb_compile_find_sums(struct compiler *c, int node)
 	int n = 0;
 	find_buckets(c, node);
 	c->code[node].sum = dlb_xcalloc((size_t)np->n_buckets + 1, sizeof(struct bucket_sum));
-	for (; n < np->n_buckets && np->bucket[n].cls != DLB_SUM_STATISTICS; n++)
+	for (; n < np->n_buckets && np->bucket[n].cls != DLB_SUM_STATISTICS; n++) {
 		c->code[node].sum[n] = find_sum(c, node, &np->bucket[n], &at);
+		if (c->p->sharing.sync && np->bucket[n].cls != DLB_SUM_WEIGHTS)
+			c->code[node].sum[n].start = at.computed;
+	}
 	end_early(c, node, n);
 }
 
 void dlb_compile_hook_reductions(struct compiler *c, int node)
 {
 	const struct dlb_node_program *np = &c->out->node[node];
-	const int computed = find_barriers(c, &c->code[node]).computed;
 	if (c->p->sharing.sync)
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false,
-						    false });
+				     (struct hook){ find_barriers(c, &c->code[node]).computed, HOOK_COMPUTED, -1, -1,
+						    -1, -1, -1, false, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		const struct bucket_sum *x = &c->code[node].sum[b];
-		const bool waits = c->p->sharing.sync && np->bucket[b].cls != DLB_SUM_WEIGHTS;
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ waits ? computed : x->start, HOOK_REDUCE, -1, -1, -1, -1, b,
-						    false, false });
+				     (struct hook){ x->start, HOOK_REDUCE, -1, -1, -1, -1, b, false, false });
 		dlb_compile_add_hook(c, node,
 				     (struct hook){ x->end, HOOK_REDUCED, -1, -1, -1, -1, b, false, false });
 	}
@@ -497,6 +514,18 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 		dlb_bucket_tensor(g->graph, b, i, &a[i]);
 	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
 	free(a);
+	return bytes;
+}
+
+/* Bytes of the shares of gradients that leave their places. */
+static double kept_bytes(const struct dlb_program *g, const struct dlb_bucket *b)
+{
+	double bytes = 0;
+	for (int i = 0; i < b->n_ops && (b->cls == DLB_SUM_GRADIENT || b->cls == DLB_SUM_SMALL) &&
+			!dlb_bucket_keeps_shares(b);
+	     i++)
+		if (dlb_program_leaves(g, b->op[i]))
+			bytes += (double)dlb_program_share_bytes(g, dlb_update_weight(g->graph, b->op[i]));
 	return bytes;
 }
 
@@ -550,7 +579,7 @@ void dlb_compile_count_sums(struct dlb_program *g)
 			if (of->cls == DLB_SUM_WEIGHTS)
 				of = &np->bucket[of->of];
 			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)of->cls);
-			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
+			bytes += bucket_bytes(own, np, &np->bucket[b], &choice) + kept_bytes(own, &np->bucket[b]);
 		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)
 			bytes += p->replica[0][k] >= 0 ? served_bytes(g, k) : 0;

@@ -211,13 +211,11 @@ static void count_tensor(struct dlb_node_program *np, double bytes, double weigh
 	np->weights_bytes += (size_t)weights;
 }
 
-/* Of a weight that is trained, with its optimizer states and what is kept of its gradient. */
+/* Of a weight that is trained, with its optimizer states and the sum of its gradient. */
 static double weight_bytes(const struct compiler *c, int t, int n_state)
 {
-	const int home = dlb_graph_home(c->g, t);
-	const double share = (double)dlb_program_share_bytes(c->out, t);
-	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, home)) +
-	       share * (n_state + dlb_program_leaves(c->out, home));
+	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) +
+	       (double)dlb_program_share_bytes(c->out, t) * n_state;
 }
 
 /* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */

@@ -97,15 +97,19 @@ static void find_uses_of_op(struct compiler *c, int node, int a)
 			make(c, dlb_compile_instance(c, o->out[j], node, x->again), m, a);
 }
 
-/* Gradients that leave their places are last read when their sums are complete. */
+/* Gradients that leave their places are last read when their sums are complete, or are in a buffer. */
 static void find_uses_of_sums(struct compiler *c, int node)
 {
 	const struct dlb_node_program *np = &c->out->node[node];
-	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++)
-		for (int i = 0; i < np->bucket[b].n_ops && np->bucket[b].cls != DLB_SUM_WEIGHTS; i++)
-			if (dlb_program_leaves(c->out, np->bucket[b].op[i]))
-				use(c, node, dlb_update_gradient(c->g, np->bucket[b].op[i]), 0,
-				    c->code[node].sum[b].end, false);
+	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
+		const struct dlb_bucket *k = &np->bucket[b];
+		const struct bucket_sum *sum = &c->code[node].sum[b];
+		/* the sum starts after its action and what that frees */
+		const int last = dlb_bucket_keeps_shares(k) && sum->start + 1 < sum->end ? sum->start + 1 : sum->end;
+		for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_WEIGHTS; i++)
+			if (dlb_program_leaves(c->out, k->op[i]))
+				use(c, node, dlb_update_gradient(c->g, k->op[i]), 0, last, false);
+	}
 }
 
 void dlb_compile_find_uses(struct compiler *c)

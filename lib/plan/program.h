@@ -199,6 +199,8 @@ struct dlb_program {
 	bool weightless;		/* fewer samples than replicas: computes a sample of weight 0 */
 	/* [op] the bucket of its sums if it runs in halves, or -1; NULL: none does */
 	int *statistics;
+	/* [op] the gradient of an update leaves its place before the update (shares.h); NULL: none does */
+	bool *leaves;
 	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
 	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */

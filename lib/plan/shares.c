@@ -1,6 +1,5 @@
 /* Shares of the optimizer's state: see shares.h. */
 #include "comm/allreduce.h"
-#include "plan/buckets.h"
 #include "plan/shares.h"
 
 struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
@@ -29,7 +28,12 @@ int dlb_update_weight(const struct dlb_graph *g, int update)
 
 bool dlb_program_leaves(const struct dlb_program *g, int update)
 {
-	return g->replicated && g->plan->n_shares > 1 && g->plan->sharing.zero == 2 && !dlb_program_sums(g, update);
+	return g->leaves && g->leaves[update];
+}
+
+bool dlb_bucket_keeps_shares(const struct dlb_bucket *b)
+{
+	return b->how == &dlb_ring_scatter && b->n_ops > 1;
 }
 
 size_t dlb_program_share_bytes(const struct dlb_program *g, int t)

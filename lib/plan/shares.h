@@ -16,8 +16,11 @@ struct dlb_share dlb_program_share(const struct dlb_program *g, int t);
 /* The weight that an update op changes; -1: none. */
 int dlb_update_weight(const struct dlb_graph *g, int update);
 /* Whether the gradient of an update op leaves its place when its sum is complete, and only this replica's share of
- * it is kept for the update: stage 2, with one micro-batch. */
+ * it is kept for the update: stage 2, with one micro-batch, of large gradients and of those whose buffer keeps it. */
 bool dlb_program_leaves(const struct dlb_program *g, int update);
+/* Whether the buffer in which the bucket's gradients travel keeps this replica's shares of them until their updates:
+ * then their own places are free as soon as they are in it. */
+bool dlb_bucket_keeps_shares(const struct dlb_bucket *b);
 /* Bytes of an array that holds as many elements as this replica's share of weight t. */
 size_t dlb_program_share_bytes(const struct dlb_program *g, int t);
 #endif

@@ -299,8 +299,9 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 }
 
 /* The fault if the bucket's sum starts, or is complete, too early or late for the gradient of op; NULL: none. */
-static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, enum dlb_sum_class cls, int op)
+static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b, int op)
 {
+	const enum dlb_sum_class cls = b->cls;
 	const bool start = in->what == DLB_RUN_REDUCE;
 	struct dlb_instr first = *in;
 	first.micro_batch = 0;
@@ -310,7 +311,7 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 		return start && !l->updated[op] ? "starts before its weights are updated" : NULL;
 	if (dlb_program_sums(l->g, op))
 		return start && !is_summed(l, op, in->iteration) ? "starts before its gradients are there" : NULL;
-	if (!start && !dlb_program_leaves(l->g, op))
+	if (!start && (!dlb_program_leaves(l->g, op) || dlb_bucket_keeps_shares(b)))
 		return NULL;
 	return !readable(l, dlb_update_gradient(l->g->graph, op), &first) ?
 		       NULL :
@@ -332,7 +333,7 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
-		const char *bad = summand(l, in, cls, op);
+		const char *bad = summand(l, in, &np->bucket[in->tag], op);
 		if (bad)
 			return bad;
 		/* the next group of the same layer */

@@ -18,10 +18,10 @@ static int init_scatter(struct dlb_sync_bucket *b, const struct dlb_bucket *from
 	return dlb_sync_open_sum_of_step(b, 1, err);
 }
 
-static void take_own_share(struct dlb_sync_bucket *b)
+/* Shares in a buffer stay there until their updates (dlb_bucket_keeps_shares). */
+static void take_nothing(struct dlb_sync_bucket *b)
 {
-	if (b->buffer)
-		dlb_pack_unload_chunk(&b->pack, b->buffer, own_chunk(b));
+	(void)b;
 }
 
 const struct dlb_sync_ops dlb_sync_scatter = {
@@ -31,8 +31,15 @@ const struct dlb_sync_ops dlb_sync_scatter = {
 	.start = dlb_sync_start_sum,
 	.test = dlb_sync_test_sum,
 	.wait = dlb_sync_wait_sum,
-	.take = take_own_share,
+	.take = take_nothing,
 };
+
+void *dlb_sync_share(const struct dlb_sync *x, int bucket, int i)
+{
+	const struct dlb_sync_bucket *b = &x->bucket[x->first[bucket]];
+
+	return dlb_pack_at(&b->pack, b->buffer, i, own_chunk(b));
+}
 
 static int init_gather(struct dlb_sync_bucket *b, const struct dlb_bucket *from, struct dlb_error *err)
 {
