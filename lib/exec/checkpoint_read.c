@@ -248,6 +248,69 @@ static const char *kept_as(const struct loading *l, const char *name)
 	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
 }
 
+/* Reads and checks the manifest's entry for one share of an optimizer state of n elements. */
+static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, const char **part)
+{
+	*part = json_string_value(json_object_get(e, "part"));
+	*share = (struct dlb_share){ json_integer_value(json_object_get(e, "first")),
+				     json_integer_value(json_object_get(e, "count")) };
+	return *part && share->first >= 0 && share->n >= 0 && share->n <= n && share->first <= n - share->n;
+}
+
+/* The optimizer state of tensor `name`, of shape d, from the shares that replicas wrote. New, NULL with err. */
+static void *gather_shares(const struct loading *l, const json_t *list, const char *name, const struct dlb_desc *d,
+			   struct dlb_error *err)
+{
+	const size_t bytes = dlb_dtype_bytes(d->dtype);
+	const int64_t n = dlb_desc_count(d);
+	char *whole = dlb_xcalloc(dlb_desc_bytes(d) + 1, 1);
+	int64_t covered = 0;
+	size_t i;
+	json_t *e;
+
+	json_array_foreach(list, i, e) {
+		const char *file;
+		struct dlb_share share;
+		const struct dlb_safetensors *st = NULL;
+		const void *data = NULL;
+
+		if (!read_share(e, n, &share, &file)) {
+			dlb_fail(err, l->m->dir, "the manifest does not say where the shares of '%s' are",
+				 kept_as(l, name));
+			goto bad;
+		}
+		const struct dlb_desc part = { .dtype = d->dtype, .n_dims = 1, .dim = { share.n } };
+		if (share.n && !((st = part_open(l->parts, l->m->dir, file, err)) &&
+				 (data = find_data(st, l->m->dir, kept_as(l, name), &part, err))))
+			goto bad;
+		if (share.n)
+			memcpy(whole + (size_t)share.first * bytes, data, (size_t)share.n * bytes);
+		covered += share.n;
+	}
+	if (covered == n)
+		return whole;
+	dlb_fail(err, l->m->dir, "the checkpoint has not all shares of '%s'", kept_as(l, name));
+bad:
+	free(whole);
+	return NULL;
+}
+
+/* Data of tensor `name` in a part, or of the optimizer state that is loaded, from shares where replicas divided it.
+ * *own: new memory with it, or NULL. */
+static const void *whole_data(const struct loading *l, const char *name, const char *file, const struct dlb_desc *d,
+			      void **own, struct dlb_error *err)
+{
+	const json_t *shares = l->slot < 0 ? NULL :
+					     json_object_get(json_object_get(l->m->json, "shares"), name);
+	const struct dlb_safetensors *st;
+
+	*own = NULL;
+	if (json_is_array(shares))
+		return *own = gather_shares(l, shares, name, d, err);
+	st = part_open(l->parts, l->m->dir, file, err);
+	return st ? find_data(st, l->m->dir, kept_as(l, name), d, err) : NULL;
+}
+
 /* Copies the parts of a tensor into `whole`, of shape d. part_of: the part that the model has; NULL: the
  * whole tensor. */
 static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d,
@@ -269,11 +332,12 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		if (!dlb_desc_same_shape(&all, d))
 			return dlb_fail(err, l->m->dir,
 					"'%s' has another shape in the checkpoint than in the model", of);
-		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, file, err);
-		const void *data = st ? find_data(st, l->m->dir, kept_as(l, name), &part, err) : NULL;
+		void *own;
+		const void *data = whole_data(l, name, file, &part, &own, err);
 		if (!data)
 			return -1;
 		dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
+		free(own);
 		covered += dlb_desc_count(&part);
 	}
 	return covered == dlb_desc_count(d) ?
@@ -281,7 +345,9 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		       dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
 }
 
-static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void *dst, struct dlb_error *err)
+/* share: the elements that dst has. */
+static int tensor_load(const struct loading *l, const struct dlb_tensor *x, const struct dlb_share *share, void *dst,
+		       struct dlb_error *err)
 {
 	const char *of = x->slice ? x->slice->of : x->name;
 	const json_t *place = json_object_get(json_object_get(l->m->json, "tensors"), of);
@@ -292,9 +358,7 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void
 	int rc = 0;
 
 	if (json_is_string(place)) {
-		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, json_string_value(place),
-							     err);
-		data = st ? find_data(st, l->m->dir, kept_as(l, of), &all, err) : NULL;
+		data = whole_data(l, of, json_string_value(place), &all, &whole, err);
 		rc = data ? 0 : -1;
 	} else if (json_is_array(place)) {
 		data = whole = dlb_xcalloc(dlb_desc_bytes(&all) + 1, 1);
@@ -308,7 +372,8 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void
 		data = part;
 	}
 	if (!rc)
-		l->s->be->ops->upload(l->s->be, dst, data, dlb_desc_bytes(&d));
+		l->s->be->ops->upload(l->s->be, dst, (const char *)data + (size_t)share->first * dlb_dtype_bytes(x->dtype),
+				      (size_t)share->n * dlb_dtype_bytes(x->dtype));
 	free(whole);
 	free(part);
 	return rc;
@@ -331,10 +396,13 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 
 		if (!s->value[t])
 			continue;
-		rc = tensor_load(&l, x, s->value[t], err);
+		const struct dlb_desc d = dlb_tensor_desc(x, 1);
+		const struct dlb_share all = { 0, dlb_desc_count(&d) }, share = dlb_state_share(s, t);
+
+		rc = tensor_load(&l, x, &all, s->value[t], err);
 		for (l.slot = 0; l.slot < s->n_slots && !rc; l.slot++)
 			if (s->slot[l.slot][t])
-				rc = tensor_load(&l, x, s->slot[l.slot][t], err);
+				rc = tensor_load(&l, x, &share, s->slot[l.slot][t], err);
 	}
 	for (int i = 0; i < ps.n; i++)
 		dlb_safetensors_release(&ps.part[i].st);

@@ -21,9 +21,8 @@ struct tensor_list {
 };
 
 static void list_add(struct tensor_list *l, const struct dlb_state *s, const char *name,
-		     const struct dlb_tensor *x, const void *p)
+		     struct dlb_desc d, const void *p)
 {
-	struct dlb_desc d = dlb_tensor_desc(x, 1);
 	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
 
 	s->be->ops->download(s->be, host, p, dlb_desc_bytes(&d));
@@ -47,6 +46,14 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
 }
 
+/* Of an optimizer state, of which each replica has a share: so many elements in a row. */
+static struct dlb_desc share_desc(const struct dlb_state *s, int t)
+{
+	return (struct dlb_desc){ .dtype = s->graph->tensor[t].dtype,
+				  .n_dims = 1,
+				  .dim = { dlb_state_share(s, t).n } };
+}
+
 int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
 			      struct dlb_error *err)
 {
@@ -55,16 +62,16 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 	int rc = 0;
 
 	sha256[0] = 0;
-	for (int t = 0; t < s->graph->n_tensors && dlb_state_is_kept(s); t++) {
+	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
+		const struct dlb_desc d = dlb_tensor_desc(x, 1);
 
-		if (!s->value[t])
-			continue;
-		list_add(&l, s, x->name, x, s->value[t]);
-		for (int k = 0; k < s->n_slots; k++)
+		if (s->value[t] && dlb_state_is_kept(s))
+			list_add(&l, s, x->name, d, s->value[t]);
+		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++)
 			if (s->slot[k][t])
-				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x,
-					 s->slot[k][t]);
+				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name),
+					 s->n_shares > 1 ? share_desc(s, t) : d, s->slot[k][t]);
 	}
 	if (l.n && !(rc = s->be->ops->sync(s->be, err)))
 		rc = dlb_safetensors_write_summed(path, l.t, l.n, NULL, sha256, err);
@@ -90,6 +97,25 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 	o = json_pack("{s:s, s:o}", "name", x->name, "part", json_sprintf("part-%d.safetensors", home));
 	dlb_slice_write(sl, o);
 	json_array_append_new(list, o);
+}
+
+/* Records the shares of the optimizer states of weight t, one of each replica, in the order of replicas. */
+static void put_shares(json_t *shares, const struct dlb_state *s, int t)
+{
+	const struct dlb_tensor *x = &s->graph->tensor[t];
+	const struct dlb_desc d = dlb_tensor_desc(x, 1);
+	json_t *list = json_array();
+
+	for (int r = 0; r < s->n_shares; r++) {
+		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), s->n_shares, r);
+
+		json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "part",
+						      json_sprintf("part-%d.safetensors",
+								   s->replica[r][dlb_state_home(s->graph,
+												s->first_placement, t)]),
+						      "first", (json_int_t)share.first, "count", (json_int_t)share.n));
+	}
+	json_object_set_new(shares, x->name, list);
 }
 
 /* Takes m. sha256: of the file; may be NULL. */
@@ -159,7 +185,7 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
 {
 	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
 	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
-	json_t *m = progress_json(s, p), *tensors = json_object(), *files = json_array();
+	json_t *m = progress_json(s, p), *tensors = json_object(), *shares = json_object(), *files = json_array();
 	int rc;
 
 	for (int i = 0; i < n; i++) {
@@ -176,8 +202,13 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
 
 		if (home >= 0)
 			put_place(tensors, x, home);
+		if (home >= 0 && dlb_state_is_divided(s, t))
+			put_shares(shares, s, t);
 	}
 	json_object_set_new(m, "tensors", tensors);
+	if (json_object_size(shares))
+		json_object_set(m, "shares", shares);
+	json_decref(shares);
 	strcpy(all[n].name, DLB_CHECKPOINT_MANIFEST);
 	rc = write_json(path, m, all[n].sha256, err) || dlb_sums_write(dir, all, n + 1, err) ? -1 : 0;
 	free(all);

@@ -158,6 +158,7 @@ static int open_state(struct run *r, struct dlb_state *before, struct dlb_error 
 			   j->plan.n_replicas > 1 ? r->comm : NULL, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
+	r->state.replica = j->plan.replica;
 	if (j->optimizer.rule != DLB_RULE_KFAC)
 		return 0;
 	return dlb_kfac_new(&r->kfac, &l, &j->optimizer, j->plan.n_replicas, err);

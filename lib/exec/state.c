@@ -46,6 +46,14 @@ static void *take_over(struct dlb_backend *be, void **before, const char *name, 
 	return p;
 }
 
+bool dlb_state_is_divided(const struct dlb_state *s, int t)
+{
+	const struct dlb_tensor *x = &s->graph->tensor[t];
+
+	return s->n_shares > 1 && s->n_slots && x->kind == DLB_T_WEIGHT && x->home >= 0 &&
+	       s->graph->op[x->home].phase == DLB_UPDATE;
+}
+
 struct dlb_share dlb_state_share(const struct dlb_state *s, int t)
 {
 	const struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);

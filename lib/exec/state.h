@@ -13,6 +13,7 @@ struct dlb_state {
 	int node, rule, n_slots;
 	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has all */
 	int n_shares, share;
+	int *const *replica;			/* the plan's, with n_shares > 1: [r][k] */
 	void **value;				/* [tensor] weights and buffers of this node, else NULL */
 	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the share of this node's weights */
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
@@ -45,6 +46,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
  * broke. */
 int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
 		   struct dlb_error *err);
+/* Whether replicas divide the optimizer states of tensor t, on whatever nodes it is. */
+bool dlb_state_is_divided(const struct dlb_state *s, int t);
 /* The share of weight t whose optimizer state this node has; its bytes in each state. */
 struct dlb_share dlb_state_share(const struct dlb_state *s, int t);
 size_t dlb_state_slot_bytes(const struct dlb_state *s, int t);
