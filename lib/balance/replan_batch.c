@@ -5,6 +5,7 @@
 #include <string.h>
 #include "place/problem.h"
 #include "plan/schedule.h"
+#include "plan/sharing.h"
 
 /* Ops times nodes up to which a plan that does not fit is made again for other batches. */
 enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
@@ -158,12 +159,36 @@ static bool fits_with_recompute(const struct replan_input *in, const struct dlb_
 	return fits;
 }
 
+/* The least stage of --zero above the present one whose plan fits; 0: none, or there are no replicas. */
+static int zero_that_fits(struct replan_input *in, const struct dlb_problem *p)
+{
+	const struct dlb_replicas_choice c = dlb_replan_replicas(in);
+	const struct dlb_replan *options = in->options;
+	double value_s;
+	int found = 0;
+
+	for (int zero = c.sharing.zero + 1; zero <= 2 && !found && c.n != 1; zero++) {
+		struct dlb_replan with = *options;
+		struct dlb_error ignored = { .what = "" };
+
+		with.sharing.zero = zero;
+		with.sharing.zero_given = true;
+		if (dlb_sharing_undivided(&c.sharing))
+			break;
+		in->options = &with;
+		if (plan_with(in, p, p->batch, p->micro_batches, &value_s, &ignored) == 0)
+			found = zero;
+		in->options = options;
+	}
+	return found;
+}
+
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
 	static const char cure[] = "try more micro-batches or nodes";
 	struct dlb_problem plain = *p;
-	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "";
-	int M;
+	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "", also[64] = "";
+	int M, zero;
 	int64_t batch;
 
 	if (!at || p->objective != DLB_STEP || p->graph->fixed_batch ||
@@ -173,16 +198,19 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 	plain.recompute = p->recompute && p->recompute->chosen ? NULL : p->recompute;
 	M = micro_batches_that_fit(in, &plain);
 	batch = p->batch > 1 ? batch_that_fits(in, &plain) : 0;
-	const bool again = fits_with_recompute(in, p);
-	if (!M && !batch && !again)
+	zero = zero_that_fits(in, &plain);
+	if (fits_with_recompute(in, p))
+		strcpy(also, "--recompute auto");
+	else if (zero)
+		snprintf(also, sizeof also, "--zero %d", zero);
+	if (!M && !batch && !also[0])
 		return;
 	if (M)
 		snprintf(more, sizeof more, "--micro-batches %d", M);
 	if (batch)
 		snprintf(less, sizeof less, "--batch %lld", (long long)batch);
-	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s", more, M && batch ? " or " : "",
-		 less,
-		 !again     ? " would fit" :
-		 M || batch ? " would fit, and so would --recompute auto" :
-			      "--recompute auto would fit");
+	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s%s%s", more, M && batch ? " or " : "", less,
+		 M || batch ? " would fit" : "", (M || batch) && also[0] ? ", and so would " : "", also);
+	if (!M && !batch)
+		strncat(err->hint, " would fit", sizeof err->hint - strlen(err->hint) - 1);
 }

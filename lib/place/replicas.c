@@ -415,6 +415,20 @@ static void try_ways(const struct task *t, int R, struct replica_candidate *best
 	}
 }
 
+/* Divided state lies in host memory, where replicas exchange it. */
+static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s, struct dlb_error *err)
+{
+	for (int d = 0; d < p->cluster->n_nodes && dlb_sharing_divides(s); d++) {
+		const struct dlb_device_kind *kind = &p->cluster->kind[p->cluster->node[d].kind];
+		if (!(p->excluded && p->excluded[d]) && strncmp(kind->backend, "cpu", 3))
+			return dlb_refuse(err, NULL, "leave --zero out, or --exclude the node",
+					  "node %d (%s) has memory of its own, and optimizer state is divided in "
+					  "host memory only",
+					  d, kind->name);
+	}
+	return 0;
+}
+
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
 		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
 		       struct dlb_error *err)
@@ -427,6 +441,8 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 	*kept = false;
 	if (p->objective != DLB_STEP)
 		return dlb_fail(err, NULL, "replicas are planned for --objective step only");
+	if (check_shares(p, &choice->sharing, err))
+		return -1;
 	if (R > n || R > p->batch)
 		return dlb_fail_no(err, NULL,
 				   "no plan fits: %d replicas need as many nodes and samples; there are %d "

@@ -1,5 +1,6 @@
 /* Finds options of sharing that have no effect in the plan. See plan.h. */
 #include <string.h>
+#include "optim/optim.h"
 #include "plan/by_class.h"
 #include "plan/plan.h"
 #include "plan/sharing.h"
@@ -9,6 +10,13 @@ static const char *const options[] = { "allreduce",    "compress",        "reduc
 				       "sync",         "async-allreduce", "sync-batchnorm", "gossip",
 				       "param-server", "sync-every",      "shards",         "exchange-data",
 				       "feed",         "zero" };
+
+static bool has_state(const char *optimizer)
+{
+	const int rule = dlb_optimizer_find(optimizer);
+
+	return rule < 0 || dlb_optimizers[rule].n_state > 0;
+}
 
 void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics,
 			struct dlb_unused *row)
@@ -38,6 +46,8 @@ void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char 
 			"compress", whole,
 			"on these links compressing costs more than it saves (dlb-view has the figures)"
 		};
+		row[n++] = (struct dlb_unused){ "zero", s->zero == 1 && optimizer && !has_state(optimizer),
+						"the optimizer keeps no state that replicas could divide" };
 		row[n++] = (struct dlb_unused){ "max-state", dlb_sharing_tensors(s) < 2,
 						"it is for --reduce moments" };
 	}
