@@ -54,6 +54,7 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 	c->kernel = dlb_arena_array(a, n, sizeof(struct dlb_kernel *));
 	c->gradient = dlb_arena_array(a, n, sizeof *c->gradient);
 	c->early = dlb_arena_array(a, n, sizeof *c->early);
+	c->update = dlb_arena_array(a, n, sizeof *c->update);
 	for (int t = 0; t < g->n_tensors; t++)
 		update[t] = -1;
 	for (int op = 0; op < g->n_ops; op++)
@@ -72,6 +73,7 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 			continue;
 		c->slot[c->n_here] = slot;
 		c->gradient[c->n_here] = gradient[update[t]];
+		c->update[c->n_here] = update[t];
 		rc = be->ops->square_sum(be, &desc, &c->kernel[c->n_here], err);
 		if (rc == DLB_NO_KERNEL)
 			rc = dlb_fail(err, NULL, "no kernel for the norm of the gradient of '%s'",
@@ -102,10 +104,10 @@ static void square(const struct dlb_clip *c, int i, int64_t step, double *sum)
 	c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
 }
 
-void dlb_clip_early(struct dlb_clip *c, const char *gradient, int64_t step)
+void dlb_clip_early(struct dlb_clip *c, int update, int64_t step)
 {
 	for (int i = 0; i < c->n_here; i++)
-		if (c->gradient[i].early && c->gradient[i].p == gradient)
+		if (c->gradient[i].early && c->update[i] == update)
 			square(c, i, step, &c->early[i]);
 }
 

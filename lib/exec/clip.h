@@ -28,6 +28,7 @@ struct dlb_clip {
 	int n_here; int *slot;	/* n_here parameters are on this node; slot: their numbers in `square` */
 	struct dlb_kernel **kernel;
 	struct dlb_gradient_places *gradient;
+	int *update;			/* [n_here] the update op of each */
 	double *early;			/* [n_here] sums of squares of gradients that leave their places */
 	/* [step mod n_ways]; [parameter] by tensor id */
 	struct { struct dlb_partial_sums square; struct dlb_request sum; } *way; int n_ways;
@@ -43,8 +44,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err);
 void dlb_clip_release(struct dlb_clip *c);
-/* Computes the sum of squares of the gradient at that address, which leaves its place before the norm is taken. */
-void dlb_clip_early(struct dlb_clip *c, const char *gradient, int64_t step);
+/* Computes the sum of squares of the gradient of that update op, which leaves its place before the norm is taken. */
+void dlb_clip_early(struct dlb_clip *c, int update, int64_t step);
 /* Computes the sums of squares of this node's gradients. */
 void dlb_clip_here(struct dlb_clip *c, int64_t step);
 /* Computes the factor for gradients; collective. contributes: false on replicas whose numbers another replica

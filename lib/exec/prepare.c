@@ -287,8 +287,7 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return dlb_prepare_match_waits(e, err);
 }
 
-/* Of the gradients of bucket b: allocates what is kept when they leave their places, unless the bucket's buffer
- * keeps it. */
+/* Finds the shares of bucket b's gradients that updates read elsewhere than in the gradients' places. */
 static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 {
 	const struct dlb_program *p = e->view.program;
@@ -305,8 +304,8 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 		*s = (struct kept_share){ .bytes = dlb_program_share_bytes(p, weight),
 					  .first_byte = (size_t)dlb_program_share(p, weight).first *
 							dlb_dtype_bytes(e->graph->tensor[weight].dtype) };
-		if (!dlb_bucket_keeps_shares(b))
-			s->to = dlb_arena_alloc(&e->arena, s->bytes);
+		if (dlb_program_has_share_place(p, op))
+			s->to = dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), dlb_second_life(p, 0), NULL);
 	}
 }
 

@@ -459,7 +459,7 @@ static void keep_shares(struct op_pass *t, int b)
 		if (!s->to)
 			continue;
 		if (e->clip.n_ways)
-			dlb_clip_early(&e->clip, s->gradient, t->step);
+			dlb_clip_early(&e->clip, k->op[i], t->step);
 		memcpy(s->to, s->gradient + s->first_byte, s->bytes);
 	}
 }

@@ -241,13 +241,17 @@ static void find_leaving(const struct compiler *c, const struct dlb_node_program
 {
 	if (c->p->n_shares < 2 || c->p->sharing.zero != 2)
 		return;
-	if (!c->out->leaves)
-		c->out->leaves = dlb_arena_array(&c->out->arena, (size_t)c->g->n_ops + 1, sizeof *c->out->leaves);
+	if (!c->out->kept)
+		c->out->kept = dlb_arena_array(&c->out->arena, (size_t)c->g->n_ops + 1, sizeof *c->out->kept);
 	for (int b = 0; b < n; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
-			c->out->leaves[np->bucket[b].op[i]] =
-				(np->bucket[b].cls == DLB_SUM_GRADIENT || dlb_bucket_keeps_shares(&np->bucket[b])) &&
-				!dlb_program_sums(c->out, np->bucket[b].op[i]);
+			c->out->kept[np->bucket[b].op[i]] = dlb_program_sums(c->out, np->bucket[b].op[i]) ?
+								    DLB_KEPT_WHOLE :
+							    dlb_bucket_keeps_shares(&np->bucket[b]) ?
+								    DLB_KEPT_IN_BUFFER :
+							    np->bucket[b].cls == DLB_SUM_GRADIENT ?
+								    DLB_KEPT_IN_PLACE :
+								    DLB_KEPT_WHOLE;
 }
 
 /* A bucket of weights for each of the n buckets of gradients, if replicas divide the optimizer's state. */
@@ -434,10 +438,10 @@ static struct bucket_sum find_sum(const struct compiler *c, int node, const stru
 }
 
 /* Whether the end of the sum frees a gradient's place. */
-static bool leaves(const struct compiler *c, const struct dlb_bucket *b)
+static bool frees(const struct compiler *c, const struct dlb_bucket *b)
 {
-	for (int i = 0; i < b->n_ops && b->cls != DLB_SUM_WEIGHTS && !dlb_bucket_keeps_shares(b); i++)
-		if (dlb_program_leaves(c->out, b->op[i]))
+	for (int i = 0; i < b->n_ops && b->cls != DLB_SUM_WEIGHTS; i++)
+		if (dlb_program_has_share_place(c->out, b->op[i]))
 			return true;
 	return false;
 }
@@ -451,6 +455,13 @@ static int by_start(const void *a, const void *b)
 /* Sums that may be under way, or have gradients in places, while the backward phase runs on. */
 enum { SUMS_AT_ONCE = 2 };
 
+/* The gradients of the last sums stay: copies of their shares would free places that nothing takes. */
+static void stay(struct compiler *c, const struct dlb_bucket *b)
+{
+	for (int i = 0; i < b->n_ops; i++)
+		c->out->kept[b->op[i]] = DLB_KEPT_WHOLE;
+}
+
 /* Sums of gradients that leave their places end before the sum after the next one starts; all replicas have the same
  * order of actions (dlb_plan_has_one_order), so none waits for ever. */
 static void end_early(struct compiler *c, int node, int n)
@@ -460,7 +471,7 @@ static void end_early(struct compiler *c, int node, int n)
 			  *order = dlb_xcalloc((size_t)n + 1, sizeof *order);	/* end: the bucket */
 	int n_order = 0;
 	for (int b = 0; b < n; b++)
-		if (leaves(c, &bucket[b]))
+		if (frees(c, &bucket[b]))
 			order[n_order++] = (struct bucket_sum){ sum[b].start, b };
 	qsort(order, (size_t)n_order, sizeof *order, by_start);
 	for (int i = 0; i < n_order; i++) {
@@ -469,6 +480,8 @@ static void end_early(struct compiler *c, int node, int n)
 			next++;
 		if (next < n_order && order[next].start < sum[order[i].end].end)
 			sum[order[i].end].end = order[next].start;
+		else
+			stay(c, &bucket[order[i].end]);
 	}
 	free(order);
 }
@@ -514,18 +527,6 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 		dlb_bucket_tensor(g->graph, b, i, &a[i]);
 	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
 	free(a);
-	return bytes;
-}
-
-/* Bytes of the shares of gradients that leave their places. */
-static double kept_bytes(const struct dlb_program *g, const struct dlb_bucket *b)
-{
-	double bytes = 0;
-	for (int i = 0; i < b->n_ops && (b->cls == DLB_SUM_GRADIENT || b->cls == DLB_SUM_SMALL) &&
-			!dlb_bucket_keeps_shares(b);
-	     i++)
-		if (dlb_program_leaves(g, b->op[i]))
-			bytes += (double)dlb_program_share_bytes(g, dlb_update_weight(g->graph, b->op[i]));
 	return bytes;
 }
 
@@ -579,7 +580,7 @@ void dlb_compile_count_sums(struct dlb_program *g)
 			if (of->cls == DLB_SUM_WEIGHTS)
 				of = &np->bucket[of->of];
 			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)of->cls);
-			bytes += bucket_bytes(own, np, &np->bucket[b], &choice) + kept_bytes(own, &np->bucket[b]);
+			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
 		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)
 			bytes += p->replica[0][k] >= 0 ? served_bytes(g, k) : 0;

@@ -54,6 +54,8 @@ static int second_life_at(const struct compiler *c, int t)
 {
 	const struct dlb_graph *g = c->g;
 	int from = dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+	if (dlb_program_share_reader(c->out, t) >= 0)
+		return c->p->placement[from];
 	if (!c->p->again)
 		return -1;
 	if (from >= 0)
@@ -75,7 +77,8 @@ static void find_roots(struct compiler *c)
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			const int op = g->tensor[t].producer, from = dlb_graph_view_of(g, t);
-			const bool is_view = from >= 0 && c->p->placement[op] == c->inst_node[i];
+			const bool is_share = c->second[i] && dlb_program_share_reader(c->out, t) >= 0,
+				   is_view = from >= 0 && c->p->placement[op] == c->inst_node[i] && !is_share;
 			c->inst_tensor[i] = t;
 			c->of[i] = is_view ? dlb_compile_read_instance(c, op, c->second[i], from) : -1;
 			c->root[i] = i;
@@ -91,7 +94,8 @@ static void find_instances(struct compiler *c)
 	const struct dlb_graph *g = c->g;
 	size_t most = (size_t)g->n_tensors + 1;
 	for (int t = 0; t < g->n_tensors; t++)
-		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]) + (c->p->again != NULL);
+		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]) +
+			(c->p->again != NULL || c->out->kept != NULL);
 	c->second = dlb_xcalloc(most, sizeof *c->second);
 	c->inst_tensor = dlb_xcalloc(most, sizeof(int));
 	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
@@ -149,6 +153,14 @@ static size_t arena_enough(const struct dlb_plan *p, int node)
 	return p->arena_room[node] > 0 ? (size_t)p->arena_room[node] : 0;
 }
 
+/* Bytes of the place of tensor t of micro-batch m; second: of its second life. */
+static size_t place_bytes(const struct compiler *c, int t, bool second, int m)
+{
+	const int update = second ? dlb_program_share_reader(c->out, t) : -1;
+	return update < 0 ? (size_t)dlb_tensor_bytes(&c->g->tensor[t], c->out->size[m]) :
+			    dlb_program_share_bytes(c->out, dlb_update_weight(c->g, update));
+}
+
 static void lay_out(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
@@ -177,7 +189,7 @@ static void lay_out(struct compiler *c)
 					c->second[i] ? dlb_second_life(c->out, m) :
 						       m,
 					s == root ? 0 : SIZE_MAX,
-					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]),
+					place_bytes(c, t, c->second[i], m),
 					s->begin,
 					root->end,
 					of < 0 ? -1 : c->inst_tensor[of],
@@ -399,11 +411,11 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	if (rc == 0 && walk && p->sharing.sync_batchnorm)
 		find_halves(out);
 	if (rc == 0) {
-		find_instances(&c);
 		dlb_compile_actions(&c);
 		for (int node = 0; node < p->n_nodes && member; node++)
 			if (member[node])
 				dlb_compile_find_sums(&c, node);
+		find_instances(&c);
 		dlb_compile_find_uses(&c);
 		dlb_compile_hook_messages(&c);
 		if (p->in_place) {

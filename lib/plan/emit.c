@@ -5,6 +5,7 @@
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/compile.h"
+#include "plan/shares.h"
 
 /* ---- instructions ---- */
 
@@ -18,8 +19,26 @@ static const struct { unsigned char verb; bool sent;
 	[HOOK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
-static void emit_hook(struct compiler *c, struct dlb_node_program *np, const struct hook *x, int iteration)
+/* What the instruction writes begins to live. */
+static void begin_life(struct compiler *c, int instance, int m, const struct dlb_instr *in, int at)
 {
+	struct slot *s = &c->slot[instance * c->M + (m < 0 ? 0 : m)];
+	s->begin = at;
+	s->begin_at = in->iteration;
+}
+
+/* The shares of gradients that the end of their sum copies to places begin to live. */
+static void begin_shares(struct compiler *c, const struct dlb_node_program *np, int node, const struct dlb_bucket *b)
+{
+	for (int i = 0; i < b->n_ops && b->cls != DLB_SUM_WEIGHTS; i++)
+		if (dlb_program_has_share_place(c->out, b->op[i]))
+			begin_life(c, dlb_compile_instance(c, dlb_update_gradient(c->g, b->op[i]), node, true), 0,
+				   &np->instr[np->n_instr - 1], np->n_instr - 1);
+}
+
+static void emit_hook(struct compiler *c, int node, const struct hook *x, int iteration)
+{
+	struct dlb_node_program *np = &c->out->node[node];
 	if (x->type == HOOK_POST || x->type == HOOK_COPY) {
 		c->slot[x->slot].begin = np->n_instr;
 		c->slot[x->slot].begin_at = iteration;
@@ -45,6 +64,8 @@ static void emit_hook(struct compiler *c, struct dlb_node_program *np, const str
 						       .version = old,
 						       .peer = x->peer,
 						       .tag = x->tag };
+	if (x->type == HOOK_REDUCED)
+		begin_shares(c, np, node, &np->bucket[x->tag]);
 }
 
 /* The first half of an op in halves, and the sum of its statistics over the replicas. */
@@ -97,14 +118,6 @@ static int count_layers(const struct compiler *c, int node)
 	for (int i = 0; i < c->g->n_ops; i++)
 		n += c->p->placement[i] == node && dlb_kfac_layer_of(c->g, i) == i;
 	return n;
-}
-
-/* What the instruction writes begins to live. */
-static void begin_life(struct compiler *c, int instance, int m, const struct dlb_instr *in, int at)
-{
-	struct slot *s = &c->slot[instance * c->M + (m < 0 ? 0 : m)];
-	s->begin = at;
-	s->begin_at = in->iteration;
 }
 
 static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
@@ -313,10 +326,10 @@ void dlb_compile_emit(struct compiler *c, int node)
 		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS],
 		    iteration = iteration_of(c, &l->action[a]);
 		for (; k < start[a * N_HOOKS + HOOK_SEND]; k++)
-			emit_hook(c, np, &l->hook[by[k]], iteration);
+			emit_hook(c, node, &l->hook[by[k]], iteration);
 		emit_item(c, node, a, a == l->n_actions - 1 && !c->lag);
 		for (; k < start[(a + 1) * N_HOOKS]; k++)
-			emit_hook(c, np, &l->hook[by[k]], iteration);
+			emit_hook(c, node, &l->hook[by[k]], iteration);
 	}
 	if (c->lag)
 		emit_step_end(c, np);

@@ -112,6 +112,22 @@ static void find_uses_of_sums(struct compiler *c, int node)
 	}
 }
 
+/* Shares of gradients begin to live when their sums are complete, and live until their updates. */
+static void find_share_places(struct compiler *c, int node)
+{
+	const struct dlb_node_program *np = &c->out->node[node];
+	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++)
+		for (int i = 0; i < np->bucket[b].n_ops && np->bucket[b].cls != DLB_SUM_WEIGHTS; i++) {
+			const int op = np->bucket[b].op[i];
+			if (!dlb_program_has_share_place(c->out, op))
+				continue;
+			const int share = dlb_compile_instance(c, dlb_update_gradient(c->g, op), node, true);
+			make(c, share, 0, c->code[node].sum[b].end);
+			make(c, share, 0, c->action_of[op * c->M]);
+			c->slot[share * c->M].first = c->code[node].sum[b].end;
+		}
+}
+
 void dlb_compile_find_uses(struct compiler *c)
 {
 	for (int node = 0; node < c->p->n_nodes; node++) {
@@ -125,6 +141,7 @@ void dlb_compile_find_uses(struct compiler *c)
 				find_uses_of_op(c, node, a);
 		}
 		find_uses_of_sums(c, node);
+		find_share_places(c, node);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include "plan/program.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "util/escape.h"
@@ -77,7 +78,11 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	else
 		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
 	if (in->micro_batch >= 0)
-		fprintf(f, in->verb == DLB_FREE && in->again ? " m=%d again" : " m=%d", in->micro_batch);
+		fprintf(f,
+			in->verb != DLB_FREE || !in->again                     ? " m=%d" :
+			dlb_program_share_reader(g, in->tensor) >= 0 ? " m=%d, its share" :
+										 " m=%d again",
+			in->micro_batch);
 	if (in->peer >= 0)
 		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer,
 			in->tag);

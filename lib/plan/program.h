@@ -73,8 +73,8 @@
  * With plan->zero replicas divide the optimizer's state (shares.h): each updates its share of a weight, and
  * another bucket (weights) gathers the others' from the last update of a bucket to the end of the step. With
  * stage 2 a ring's sum is its first half, which completes a replica's own share only; and with one micro-batch
- * COLLECTIVE reduced b comes while the backward phase runs, keeps that share in state, and FREE follows for the
- * gradients of b.
+ * COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to a place of its
+ * own, and FREE follows for the gradients of b.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -158,6 +158,10 @@ static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 	return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
 }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
+/* Where an update reads its gradient: in its place; this replica's share of it in the buffer of its bucket; or that
+ * share in the second life of the gradient, from COLLECTIVE reduced to the update (micro-batch M + m in the list of
+ * places, with the bytes of the share). */
+enum dlb_kept { DLB_KEPT_WHOLE, DLB_KEPT_IN_BUFFER, DLB_KEPT_IN_PLACE };
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
@@ -199,8 +203,8 @@ struct dlb_program {
 	bool weightless;		/* fewer samples than replicas: computes a sample of weight 0 */
 	/* [op] the bucket of its sums if it runs in halves, or -1; NULL: none does */
 	int *statistics;
-	/* [op] the gradient of an update leaves its place before the update (shares.h); NULL: none does */
-	bool *leaves;
+	/* [op] where an update reads its gradient (shares.h); NULL: all in their places */
+	unsigned char *kept;
 	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
 	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */

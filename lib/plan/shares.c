@@ -1,5 +1,6 @@
 /* Shares of the optimizer's state: see shares.h. */
 #include "comm/allreduce.h"
+#include "plan/buckets.h"
 #include "plan/shares.h"
 
 struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
@@ -28,7 +29,23 @@ int dlb_update_weight(const struct dlb_graph *g, int update)
 
 bool dlb_program_leaves(const struct dlb_program *g, int update)
 {
-	return g->leaves && g->leaves[update];
+	return g->kept && g->kept[update] != DLB_KEPT_WHOLE;
+}
+
+bool dlb_program_has_share_place(const struct dlb_program *g, int update)
+{
+	return g->kept && g->kept[update] == DLB_KEPT_IN_PLACE;
+}
+
+int dlb_program_share_reader(const struct dlb_program *g, int t)
+{
+	const struct dlb_graph *graph = g->graph;
+	const int reader = graph->reader_start[t + 1] == graph->reader_start[t] + 1 ?
+				   graph->reader[graph->reader_start[t]] :
+				   -1;
+	return reader >= 0 && dlb_program_has_share_place(g, reader) && dlb_update_gradient(graph, reader) == t ?
+		       reader :
+		       -1;
 }
 
 bool dlb_bucket_keeps_shares(const struct dlb_bucket *b)

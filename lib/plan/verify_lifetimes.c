@@ -234,6 +234,13 @@ static const char *runs_again(const struct dlb_lifetimes *l, const struct dlb_in
 	return NULL;
 }
 
+/* The place of the share that is kept of the gradient of update op. */
+static int share_place(const struct dlb_lifetimes *l, int op)
+{
+	return dlb_program_find_place(&l->g->node[l->node], dlb_update_gradient(l->g->graph, op),
+				      dlb_second_life(l->g, 0));
+}
+
 static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -287,6 +294,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 							   NULL;
 		else if (!gradient || !dlb_program_leaves(l->g, in->op))
 			bad = readable(l, t, in);
+		else if (dlb_program_has_share_place(l->g, in->op) && l->life[share_place(l, in->op)] != WRITTEN)
+			bad = "updates with a share that is not kept";
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
 			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
 	}
@@ -348,6 +357,12 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 			return start ? "starts twice" : "is waited for before it starts";
 		*state = start ? REDUCING : REDUCED;
 		l->reduced[op] += !start && !factors && cls != DLB_SUM_WEIGHTS;
+		if (start || cls == DLB_SUM_WEIGHTS || statistics || !dlb_program_has_share_place(l->g, op))
+			continue;
+		int k = share_place(l, op);
+		if (k < 0 || l->life[k] != UNUSED)
+			return "keeps a share that has no place or is kept already";
+		l->life[k] = WRITTEN;
 	}
 	return NULL;
 }
