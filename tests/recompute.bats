@@ -140,7 +140,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 	plain=$(jq .plan.value_s "$tmp/plain.json")
 	losses=$(trained "$tmp/plain.json")
 	last=0
-	for memory in 2000K 1850K 1700K; do
+	for memory in 1750K 1600K 1480K; do
 		run -1 --separate-stderr made "cpu:1@$memory"
 		one_line dlb-place 'and so would --recompute auto'
 		made "cpu:1@$memory" --recompute auto >"$tmp/doc.json"
@@ -151,7 +151,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 	done
 	# the cheapest ops first: at most a twelfth more at 80 % of the memory
 	jq -en "$last < 1.13 * $plain"
-	run -1 --separate-stderr made cpu:1@900K --recompute auto
+	run -1 --separate-stderr made cpu:1@600K --recompute auto
 	one_line dlb-place 'with ops that run again it fits with ' ' MB more on node 0'
 	# several nodes and micro-batches in flight
 	made cpu:2 -a even -m 4 --schedule gpipe >"$tmp/plain.json"

@@ -56,6 +56,7 @@ CHOICES = {
     ("dlb-view", "why"): [], ("dlb-rebalance", "rule"): ["log", "patent"],
     ("dlb-place", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
     ("dlb-run", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
+    ("dlb-place", "zero"): ["0", "1", "2"],
     ("dlb-place", "feed"): ["local", "host"], ("dlb-run", "feed"): ["local", "host"],
     ("dlb-place", "max-state"): ["merged", "local"], ("dlb-run", "max-state"): ["merged", "local"],
 }
@@ -466,6 +467,18 @@ def place():
     shows(tool, "--seed 5", "dlb-place -q -a random {} $D/cost2.json", ".plan.placement")
     unused(tool, "--seed 5", "dlb-place -a greedy {} $D/cost2.json", "greedy")
     shows(tool, "--optimizer adam", two, ".plan.nodes[].peak_bytes")
+    divided = "dlb-place -q --replicas 2 --allreduce ring --optimizer adam {} $D/cost2.json"
+    shows(tool, "--zero 1", divided, ".plan.nodes[].peak_bytes, .plan.value_s")
+    shows(tool, "--zero 2", divided, ".plan.value_s", without="--zero 1")
+    shows(tool, "--zero 0", divided.replace("{}", "--zero 1 {}") + " | dlb-place -q -a single", ".plan.nodes[].peak_bytes",
+          without="--zero 2")
+    unused(tool, "--zero 1", "dlb-place --replicas 2 --optimizer sgd {} $D/cost2.json", "no state")
+    unused(tool, "--zero 0", "dlb-place {} $D/cost2.json", "one replica")
+    refuses(tool, "--zero 1", "dlb-place {} $D/cost2.json", "replicas")
+    refuses(tool, "--zero 1", "dlb-place --replicas 2 --gossip 0.5 {} $D/cost2.json", "average")
+    refuses(tool, "--zero 1", "dlb-place --replicas 2 --reduce moments --optimizer max-adabelief {} $D/cost2.json", "moments")
+    refuses(tool, "--zero 1", "dlb-place --replicas 2 -m 2 --schedule async {} $D/cost2.json", "asynchronous")
+    refuses(tool, "--zero 1", "dlb-place --replicas 2 --optimizer kfac {} $D/cost2.json", "K-FAC")
     shows(tool, "--clip-norm 1", two, ".plan.value_s")
     shows(tool, "--clip-norm 0", "dlb-place -q -a even -m 4 --clip-norm 1 $D/cost2.json | dlb-place -q {}", ".plan.value_s")
     shows(tool, "--pin 0=1", "dlb-place -q -a single {} $D/cost2.json", ".plan.placement[\"0\"], .plan.pins")

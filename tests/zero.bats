@@ -1,0 +1,264 @@
+#!/usr/bin/env bats
+# dlb-place --zero: replicas divide the optimizer's state. The same bits as without, less memory, the bytes that the plan says.
+load helper
+
+set -o pipefail
+setup() { cd "$BATS_FILE_TMPDIR" || return; tmp=$BATS_TEST_TMPDIR; }
+
+# Profiles of the digits' network, whose gradients are small and share a message, and of dense layers of 300 that do not.
+small() {
+	[ -s small.json ] || dlb-profile -q --analytic --batch 24 "$model" >small.json
+	profile=small.json
+}
+large() {
+	[ -s large.json ] || {
+		python3 - "$root/tests/data" large.onnx <<-'END2'
+			import array, random, sys
+			sys.dont_write_bytecode = True
+			sys.path.insert(0, sys.argv[1])
+			from onnx_file import model, node, tensor, value
+			draw = random.Random(1)
+			width, weights, at = [64] + 7 * [300] + [10], b'', 'f'
+			graph = node('Flatten', ['x'], ['f'], 'flatten')
+			for i, (n, m) in enumerate(zip(width, width[1:])):
+			    graph += node('MatMul', [at, f'w{i}'], [f'p{i}'], f'dense{i}') + node('Add', [f'p{i}', f'b{i}'], [f'y{i}'], f'bias{i}')
+			    weights += tensor(f'w{i}', [n, m], array.array('f', (draw.uniform(-1, 1) * (3 / n) ** .5 for _ in range(n * m))).tobytes())
+			    weights += tensor(f'b{i}', [m], bytes(4 * m))
+			    at = f'y{i}'
+			    if i < len(width) - 2:
+			        graph += node('Relu', [at], [f'r{i}'], f'relu{i}')
+			        at = f'r{i}'
+			open(sys.argv[2], 'wb').write(model(graph + weights + value(11, 'x', ['N', 1, 8, 8]) + value(12, at, ['N', 10])))
+		END2
+		dlb-profile -q --analytic --batch 24 large.onnx >large.json
+	}
+	profile=large.json
+}
+made() { # CLUSTER DLB-PLACE OPTION... >DOCUMENT
+	local cluster=$1
+	shift
+	dlb-costmodel -q -c "$cluster" "$profile" | dlb-place -q "$@"
+}
+# Losses and all that is saved of four steps. Peaks must be those predicted.
+trained() { # DOCUMENT DLB-RUN OPTION...
+	local doc=$1
+	shift
+	dlb-run -q --steps 4 "${digits[@]}" --lr 0.005 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
+		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
+		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
+}
+# The same bits with all stages: same_bits CLUSTER "DLB-PLACE OPTIONS" [DLB-RUN OPTION...]
+same_bits() {
+	local cluster=$1 place=$2 truth zero
+	shift 2
+	echo "$cluster $place $*"
+	# shellcheck disable=SC2086
+	for zero in 0 1 2; do
+		made "$cluster" $place --zero $zero >"$tmp/$zero.json" || return
+		trained "$tmp/$zero.json" "$@" >"$tmp/$zero.bits" || return
+		cmp "$tmp/0.bits" "$tmp/$zero.bits" || return
+	done
+}
+
+# bats test_tags=slow
+@test "every optimizer that updates element by element: the same bits with 2 and 3 replicas" {
+	small
+	for rule in adam sgd momentum nesterov adagrad rmsprop adamw adabelief max-adabelief; do
+		chosen || continue
+		same_bits cpu:2 "--replicas 2 --optimizer $rule"
+		same_bits cpu:3 "--replicas 3 --allreduce ring --optimizer $rule"
+	done
+	same_bits cpu:2 '--replicas 2 --optimizer adamw' --weight-decay 0.1 --group '*.bias:lr=0.02,weight-decay=0' \
+		--lr-schedule cosine:6 --warmup 2
+}
+
+# bats test_tags=slow
+@test "every algorithm of sums, and unequal replicas: the same bits" {
+	small
+	for how in ring tree host hierarchical doubling mpi auto; do
+		same_bits cpu:3 "--replicas 3 --optimizer momentum --allreduce $how"
+	done
+	same_bits cpu:2 '--replicas 2 --optimizer adam --batch 3 -m 2'
+	same_bits cpu:2 '--replicas 2 --optimizer adam --sync'
+	made cpu:2 --replicas 2 --zero 2 --optimizer adam --batch 24 >"$tmp/doc.json"
+	made cpu:2 --replicas 2 --optimizer adam --batch 24 >"$tmp/plain.json"
+	# the last batch of an epoch has one sample, and a replica has none
+	arrays "$tmp/few" 25
+	for doc in doc plain; do
+		dlb-run -q --epochs 2 --data "npy:$tmp/few.x.npy,$tmp/few.y.npy" "$tmp/$doc.json" | jq -c .report.losses >"$tmp/$doc.losses"
+	done
+	[ "$(jq length "$tmp/doc.losses")" = 4 ]
+	cmp "$tmp/doc.losses" "$tmp/plain.losses"
+}
+
+# bats test_tags=slow
+@test "pipelines, micro-batches, schedules, recomputation: the same bits" {
+	small
+	same_bits cpu:4 '--replicas 2 -a even --optimizer adam'
+	same_bits cpu:4 '--replicas 2 -a random --seed 3 --optimizer adam'
+	for how in 1f1b gpipe zero-bubble interleaved none; do
+		same_bits cpu:4 "--replicas 2 -a even --optimizer adam -m 4 --schedule $how"
+	done
+	same_bits cpu:2 '--replicas 2 --optimizer adam -m 2 --recompute /[03]/Conv'
+	same_bits cpu:2 '--replicas 2 --optimizer adam --recompute /[03]/Conv'
+}
+
+# bats test_tags=slow
+@test "gradients that are large, clipped, compressed: the same bits" {
+	large
+	same_bits cpu:2 '--replicas 2 --optimizer adam'
+	same_bits cpu:2 '--replicas 2 --optimizer adam --clip-norm 0.1'
+	same_bits cpu:2 '--replicas 2 --optimizer adam --compress lowrank:2'
+	same_bits cpu:2 '--replicas 2 --optimizer sgd --compress bf16 --clip-norm 0.1'
+	same_bits cpu:4 '--replicas 2 -a even --optimizer momentum'
+	same_bits cpu:3 '--replicas 3 --optimizer max-adabelief -m 2'
+	small
+	same_bits cpu:2 '--replicas 2 --optimizer adam --clip-norm 0.1'
+	same_bits cpu:2 '--replicas 2 --optimizer momentum --compress cholesky:4 -m 2'
+}
+
+@test "state is a share of what it was, in plan and program; stage 2 sends what no stage sends" {
+	large
+	for r in 2 3; do
+		for zero in 0 1 2; do
+			made "cpu:$r" --replicas "$r" --allreduce ring --optimizer adam --zero $zero -m 2 >"$tmp/$zero.json"
+			validates "$tmp/$zero.json"
+			dlb-run -q --dry-run --steps 2 "$tmp/$zero.json" | jq -c .report >"$tmp/$zero.report"
+			dlb-run --print-program "$tmp/$zero.json" | grep -o 'state [0-9]*' | cut -d' ' -f2 >"$tmp/$zero.state"
+		done
+		weights=$(jq '[.graph.tensors[] | select(.kind == "weight").shape | reduce .[] as $d (1; . * $d)] | add * 4' "$tmp/0.json")
+		for zero in 1 2; do
+			paste "$tmp/0.state" "$tmp/$zero.state" | while read -r all divided; do
+				# two states, each of an R-th of the weights, but for elements that do not divide
+				saved=$((all - divided)) expected=$((2 * weights * (r - 1) / r))
+				echo "$all $divided $expected"
+				[ $((saved - expected)) -le 200 ] && [ $((expected - saved)) -le 200 ]
+			done
+		done
+		jq -en --slurpfile none "$tmp/0.report" --slurpfile one "$tmp/1.report" --slurpfile two "$tmp/2.report" '
+			($none[0].allreduce.bytes) as $n | $two[0].allreduce.bytes == $n and ($one[0].allreduce.bytes - 1.5 * $n | fabs) <= 1 and
+			$two[0].allreduce.classes.weights.bytes * 2 == $n and $none[0].allreduce.classes.weights.bytes == 0'
+	done
+	# what is measured is what was predicted
+	for zero in 0 1 2; do
+		dlb-run -q --steps 2 "${digits[@]}" "$tmp/$zero.json" >"$tmp/out.json"
+		[ "$(jq -c '.report.allreduce | .bytes, [.classes[].bytes]' "$tmp/out.json")" = "$(jq -c '.allreduce | .bytes, [.classes[].bytes]' "$tmp/$zero.report")" ]
+	done
+}
+
+@test "stage 2 frees gradients in the backward phase, and lists what it does" {
+	large
+	for zero in 1 2; do
+		made cpu:2 --replicas 2 --allreduce ring --optimizer adam --zero $zero >"$tmp/$zero.json"
+		dlb-run --print-program "$tmp/$zero.json" | sed '/node 1:/,$d' >"$tmp/$zero.txt"
+	done
+	grep -q 'COLLECTIVE gather bucket .* weights, .* by ring.s second half' "$tmp/1.txt"
+	grep -q 'COLLECTIVE reduce bucket .* by ring$' "$tmp/1.txt"
+	grep -q 'COLLECTIVE reduce bucket .* by ring.s first half' "$tmp/2.txt"
+	# lines with frees of gradients of weights before the last op of the backward phase
+	early() { awk '/COMPUTE +run op/ {n = NR} /FREE .*\.grad. m=0$/ && /w[0-9]/ {at[NR]} END {for (l in at) k += l < n; print k + 0}' "$1"; }
+	[ "$(early "$tmp/1.txt")" = 0 ]
+	[ "$(early "$tmp/2.txt")" -ge 4 ]
+	grep -q 'its share' "$tmp/2.txt"
+	jq -en --slurpfile a "$tmp/1.json" --slurpfile b "$tmp/2.json" '$b[0].plan.nodes[0].peak_bytes < $a[0].plan.nodes[0].peak_bytes'
+}
+
+# bats test_tags=slow
+@test "a checkpoint goes on with other stages, replicas and nodes" {
+	small
+	made cpu:1 --optimizer adam >one.json
+	for zero in 0 1 2; do
+		made cpu:2 --replicas 2 --optimizer adam --zero $zero >two$zero.json
+		made cpu:3 --replicas 3 --optimizer adam --zero $zero >three$zero.json
+	done
+	made cpu:4 --replicas 2 -a even --optimizer adam --zero 1 >four1.json
+	for from in two0 two1 two2 four1; do
+		dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/$from" $from.json >"$tmp/out.json"
+	done
+	[ "$(jq -c '.shares["3.weight"] | map(.first)' "$tmp/two1/step-3/manifest.json")" = '[576,0]' ]
+	for to in one two0 two1 two2 three0 three2 four1; do
+		for from in two0 two1 two2 four1; do
+			rm -rf "$tmp/on"
+			cp -r "$tmp/$from" "$tmp/on"
+			dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/on" --save "$tmp/saved" $to.json | jq -c .report.losses >"$tmp/$from.losses"
+			sha256sum <"$tmp/saved" >>"$tmp/$from.losses"
+			echo "$from $to"
+			cmp "$tmp/two0.losses" "$tmp/$from.losses"
+		done
+	done
+}
+
+@test "a share that is missing or damaged: one line" {
+	small
+	made cpu:2 --replicas 2 --optimizer adam --zero 1 >"$tmp/doc.json"
+	dlb-run -q --steps 2 "${digits[@]}" --checkpoint "$tmp/c" "$tmp/doc.json" >"$tmp/out.json"
+	manifest=$tmp/c/step-2/manifest.json
+	cp "$manifest" "$tmp/whole.json"
+	cp "$tmp/c/step-2/SHA256SUMS" "$tmp/sums"
+	# a manifest without checksums, of the oldest format, so that the shares themselves are looked at
+	while read -r change said; do
+		rm -f "$tmp/c/step-2/SHA256SUMS"
+		jq "del(.files) | .[\"dlb-checkpoint\"] = \"1.1\" | $change" "$tmp/whole.json" >"$manifest"
+		run -2 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" --checkpoint "$tmp/c" "$tmp/doc.json"
+		one_line dlb-run "$said"
+	done <<-'LIST'
+		del(.shares["3.weight"][1]) has not all shares of 'optimizer/exp_avg/3.weight'
+		(.shares["3.weight"][1].first|=9999) the manifest does not say where the shares
+		(.shares["3.weight"][1].count|=5) is f32
+	LIST
+	cp "$tmp/whole.json" "$manifest"
+	cp "$tmp/sums" "$tmp/c/step-2/SHA256SUMS"
+	rm "$tmp/c/step-2/part-1.safetensors"
+	run -2 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" --checkpoint "$tmp/c" "$tmp/doc.json"
+	one_line dlb-run part-1.safetensors
+}
+
+@test "memory that is enough with shares only: the line without them says so" {
+	large
+	made cpu:2 --replicas 2 --optimizer adam >"$tmp/plain.json"
+	most=$(jq '.plan.nodes[0].peak_bytes' "$tmp/plain.json")
+	limit=cpu:2@$((most * 9 / 10000))K
+	run -1 --separate-stderr made "$limit" --replicas 2 --optimizer adam
+	one_line dlb-place '--zero 1'
+	made "$limit" --replicas 2 --optimizer adam --zero 1 | jq -e ".plan.nodes[0].peak_bytes <= 0.9 * $most"
+}
+
+@test "where state cannot be divided: one line" {
+	small
+	dlb-costmodel -q -c cpu:2 "$profile" >"$tmp/cost.json"
+	while IFS='|' read -r options said; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-place --zero 1 $options "$tmp/cost.json"
+		one_line dlb-place "$said"
+	done <<-'LIST'
+		--replicas 2 --gossip 0.2|average their weights
+		--replicas 2 --param-server 0|average their weights
+		--replicas 2 --sync-every 3|average their weights
+		--replicas 2 --optimizer max-adabelief --reduce moments|moments
+		--replicas 2 -m 2 --schedule async|/plan/zero
+		--micro-batches 2|--replicas
+	LIST
+	made cpu:2 --replicas 2 --optimizer adam --zero 2 >"$tmp/doc.json"
+	for options in '--optimizer kfac' '--gossip 0.2' '--optimizer max-adabelief --reduce moments'; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" $options "$tmp/doc.json"
+		[[ "${stderr_lines[*]}" = *zero* ]] && [ "${#stderr_lines[@]}" = 1 ]
+	done
+	jq '.cluster.kinds[0].backend = "cuda" | del(.cost.inputs)' "$tmp/cost.json" >"$tmp/gpu.json"
+	run -2 --separate-stderr dlb-place --replicas 2 --zero 1 "$tmp/gpu.json"
+	one_line dlb-place 'memory of its own'
+	run -0 --separate-stderr dlb-place --replicas 2 --optimizer sgd --zero 1 "$tmp/cost.json"
+	[[ "$stderr" = *'--zero has no effect'* ]]
+}
+
+@test "one micro-batch on one node: sums of gradients are not planned for, since none are allocated" {
+	small
+	weights=$(jq '[.graph.tensors[] | select(.kind == "weight").shape | reduce .[] as $d (1; . * $d)] | add * 4' "$profile")
+	for m in 1 2; do
+		made cpu:1 --optimizer momentum -m $m >"$tmp/doc.json"
+		dlb-run --print-program "$tmp/doc.json" | grep -o 'state [0-9]*' | cut -d' ' -f2 >"$tmp/$m"
+	done
+	[ $(($(cat "$tmp/2") - $(cat "$tmp/1"))) = "$weights" ]
+	# weights, momenta, constants
+	[ "$(cat "$tmp/1")" -lt $((2 * weights + 1000)) ]
+}
