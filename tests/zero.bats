@@ -49,7 +49,7 @@ trained() { # DOCUMENT DLB-RUN OPTION...
 }
 # The same bits with all stages: same_bits CLUSTER "DLB-PLACE OPTIONS" [DLB-RUN OPTION...]
 same_bits() {
-	local cluster=$1 place=$2 truth zero
+	local cluster=$1 place=$2 zero
 	shift 2
 	echo "$cluster $place $*"
 	# shellcheck disable=SC2086
@@ -156,10 +156,11 @@ same_bits() {
 	grep -q 'COLLECTIVE reduce bucket .* by ring$' "$tmp/1.txt"
 	grep -q 'COLLECTIVE reduce bucket .* by ring.s first half' "$tmp/2.txt"
 	# lines with frees of gradients of weights before the last op of the backward phase
-	early() { awk '/COMPUTE +run op/ {n = NR} /FREE .*\.grad. m=0$/ && /w[0-9]/ {at[NR]} END {for (l in at) k += l < n; print k + 0}' "$1"; }
+	early() { awk '/COMPUTE +run op/ {n = NR} /FREE .*\.grad. m=0$/ && /w[0-9]/ {at[NR]} END {for (l in at) k += l + 0 < n; print k + 0}' "$1"; }
 	[ "$(early "$tmp/1.txt")" = 0 ]
 	[ "$(early "$tmp/2.txt")" -ge 4 ]
 	grep -q 'its share' "$tmp/2.txt"
+	dlb-view "$tmp/2.json" | grep -q 'each keeps .* and of their gradients'
 	jq -en --slurpfile a "$tmp/1.json" --slurpfile b "$tmp/2.json" '$b[0].plan.nodes[0].peak_bytes < $a[0].plan.nodes[0].peak_bytes'
 }
 
@@ -249,6 +250,15 @@ same_bits() {
 	one_line dlb-place 'memory of its own'
 	run -0 --separate-stderr dlb-place --replicas 2 --optimizer sgd --zero 1 "$tmp/cost.json"
 	[[ "$stderr" = *'--zero has no effect'* ]]
+}
+
+@test "memory measured: a process holds at least its planned bytes, and a simulated one none" {
+	large
+	made cpu:2 --replicas 2 --optimizer adam --zero 1 >"$tmp/doc.json"
+	dlb-run -q --steps 2 "${digits[@]}" "$tmp/doc.json" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '[.report.nodes[] | .process_bytes >= .peak_bytes] | length == 2 and all' "$tmp/out.json"
+	dlb-run -q --dry-run --steps 2 "$tmp/doc.json" | jq -e '[.report.nodes[].process_bytes] == [null, null]'
 }
 
 @test "one micro-batch on one node: sums of gradients are not planned for, since none are allocated" {

@@ -11,6 +11,7 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 #include "util/stats.h"
+#include "util/process.h"
 
 static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 {
@@ -40,7 +41,8 @@ static double mean_of(const struct dlb_record *rec, size_t offset, double *se)
 
 struct node_summary {
 	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
-	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
+	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk,
+		process_bytes;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
 	char host[64];
@@ -187,6 +189,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_s = all[i].busy_s;
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
+		n->process_bytes = all[i].process_bytes;
 		n->data_wait_s = all[i].data_wait_s;
 		report->feed.bytes += all[i].fed_bytes;
 		report->feed.wait_s = all[i].data_wait_s > report->feed.wait_s ? all[i].data_wait_s :
@@ -382,6 +385,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
+	mine.process_bytes = dlb_process_own_bytes();
 	mine.shrunk = r->shrunk;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;

@@ -418,6 +418,10 @@ static void try_ways(const struct task *t, int R, struct replica_candidate *best
 /* Divided state lies in host memory, where replicas exchange it. */
 static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s, struct dlb_error *err)
 {
+	if (dlb_sharing_divides(s) && p->inverse_every > 0)
+		return dlb_fail(err, "/plan/zero",
+				"the state of K-FAC is of matrices, which are not divided by elements; leave zero out, or "
+				"take another optimizer");
 	for (int d = 0; d < p->cluster->n_nodes && dlb_sharing_divides(s); d++) {
 		const struct dlb_device_kind *kind = &p->cluster->kind[p->cluster->node[d].kind];
 		if (!(p->excluded && p->excluded[d]) && strncmp(kind->backend, "cpu", 3))

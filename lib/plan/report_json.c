@@ -56,6 +56,8 @@ static json_t *write_node(const struct dlb_report_node *n)
 	json_object_set_new(o, "waits", w);
 	set(o, "bytes_sent", n->bytes_sent);
 	set(o, "peak_bytes", n->peak_bytes);
+	if (n->process_bytes > 0)
+		set(o, "process_bytes", n->process_bytes);
 	return o;
 }
 
@@ -323,7 +325,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 {
 	static const char *const known[] = { "host",       "busy_s",     "busy_se_s",   "predicted_busy_s",
 					     "wait_s",     "idle_s",     "data_wait_s", "waits",
-					     "bytes_sent", "peak_bytes", NULL };
+					     "bytes_sent", "peak_bytes", "process_bytes", NULL };
 	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural",
 						   NULL };
 	struct dlb_ref w;
@@ -335,7 +337,8 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "wait_s", &n->wait_s, err) || get_time(r, "idle_s", &n->idle_s, err) ||
 	    get_time(r, "data_wait_s", &n->data_wait_s, err) ||
 	    get_time(r, "bytes_sent", &n->bytes_sent, err) ||
-	    get_time(r, "peak_bytes", &n->peak_bytes, err) || dlb_get_object(r, "waits", DLB_OPT, &w, err))
+	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
+	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) || dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
 	if (w.v && dlb_ref_known(&w, known_waits, err))
 		return -1;

@@ -121,3 +121,27 @@ bool dlb_process_has_stopped(pid_t pid)
 	free(e);
 	return stopped;
 }
+
+/* Adds the kilobytes of line `key` of /proc/self/status to *bytes, if it is that line. */
+static void add_line(const char *line, const char *key, double *bytes)
+{
+	const size_t n = strlen(key);
+
+	if (!strncmp(line, key, n) && line[n] == ':')
+		*bytes += 1024 * strtod(line + n + 1, NULL);
+}
+
+double dlb_process_own_bytes(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	double bytes = 0;
+
+	while (f && fgets(line, sizeof line, f)) {
+		add_line(line, "RssAnon", &bytes);
+		add_line(line, "RssShmem", &bytes);
+	}
+	if (f)
+		fclose(f);
+	return bytes;
+}
