@@ -209,8 +209,9 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 		snprintf(more, sizeof more, "--micro-batches %d", M);
 	if (batch)
 		snprintf(less, sizeof less, "--batch %lld", (long long)batch);
-	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s%s%s", more, M && batch ? " or " : "", less,
-		 M || batch ? " would fit" : "", (M || batch) && also[0] ? ", and so would " : "", also);
+	snprintf(at, sizeof err->hint - (size_t)(at - err->hint), "%s%s%s%s%s%s", more,
+		 M && batch ? " or " : "", less, M || batch ? " would fit" : "",
+		 (M || batch) && also[0] ? ", and so would " : "", also);
 	if (!M && !batch)
 		strncat(err->hint, " would fit", sizeof err->hint - strlen(err->hint) - 1);
 }

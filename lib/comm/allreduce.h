@@ -52,8 +52,8 @@ extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_al
 	dlb_allreduce_hierarchical, dlb_allreduce_doubling, dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: unknown */
 /* The two halves of a ring as separate collectives (not in dlb_allreduces): the first sums each chunk at its
- * owner, in the order of the ring, and leaves sums of fewer ranks in the others; the second copies each owner's
- * chunk to all. */
+ * owner, in the order of the ring, and leaves sums of fewer ranks in the others; the second copies each
+ * owner's chunk to all. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 /* The chunk that `member` of n owns. */
 static inline int dlb_ring_chunk(int member, int n)

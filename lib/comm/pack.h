@@ -29,7 +29,7 @@ struct dlb_pack_part *dlb_pack_add(struct dlb_pack *p, void *x, int64_t n, int o
 void dlb_pack_lay_out(struct dlb_pack *p, int n_chunks, size_t element_bytes);
 void dlb_pack_load(const struct dlb_pack *p, void *buffer);		/* arrays -> buffer */
 void dlb_pack_unload(const struct dlb_pack *p, void *buffer);	/* buffer -> arrays */
-void dlb_pack_load_chunk(const struct dlb_pack *p, void *buffer, int chunk);	/* one chunk of them -> buffer */
+void dlb_pack_load_chunk(const struct dlb_pack *p, void *buffer, int chunk); /* one chunk of them -> buffer */
 /* The slice of part i in `chunk` of the buffer. */
 void *dlb_pack_at(const struct dlb_pack *p, void *buffer, int i, int chunk);
 void dlb_pack_release(struct dlb_pack *p);

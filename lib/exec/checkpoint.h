@@ -12,9 +12,9 @@
  * newest two are kept. A damaged one is detected by its checksums, and the one before it is loaded. Other
  * files in DIR are left alone. A checkpoint loads on any number of nodes: every rank opens the parts that
  * hold its tensors. Where the ops of a weight are split, the manifest lists its slices with name and place,
- * so that it loads whole or split in another way. Where replicas divide the optimizer's state, each writes its share,
- * an array of one dimension, and the manifest's member "shares" has for each weight a list of {"part", "first", "count"}
- * in elements; it loads whole or in other shares. */
+ * so that it loads whole or split in another way. Where replicas divide the optimizer's state, each writes
+ * its share, an array of one dimension, and the manifest's member "shares" has for each weight a list of
+ * {"part", "first", "count"} in elements; it loads whole or in other shares. */
 #ifndef DLB_EXEC_CHECKPOINT_H
 #define DLB_EXEC_CHECKPOINT_H
 #include "comm/compress.h"

@@ -257,9 +257,10 @@ static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, cons
 	return *part && share->first >= 0 && share->n >= 0 && share->n <= n && share->first <= n - share->n;
 }
 
-/* The optimizer state of tensor `name`, of shape d, from the shares that replicas wrote. New, NULL with err. */
-static void *gather_shares(const struct loading *l, const json_t *list, const char *name, const struct dlb_desc *d,
-			   struct dlb_error *err)
+/* The optimizer state of tensor `name`, of shape d, from the shares that replicas wrote. New; NULL
+ * with err. */
+static void *gather_shares(const struct loading *l, const json_t *list, const char *name,
+			   const struct dlb_desc *d, struct dlb_error *err)
 {
 	const size_t bytes = dlb_dtype_bytes(d->dtype);
 	const int64_t n = dlb_desc_count(d);
@@ -295,10 +296,10 @@ bad:
 	return NULL;
 }
 
-/* Data of tensor `name` in a part, or of the optimizer state that is loaded, from shares where replicas divided it.
- * *own: new memory with it, or NULL. */
-static const void *whole_data(const struct loading *l, const char *name, const char *file, const struct dlb_desc *d,
-			      void **own, struct dlb_error *err)
+/* Data of tensor `name` in a part, or of the optimizer state that is loaded, from shares where replicas
+ * divided it. *own: new memory with it, or NULL. */
+static const void *whole_data(const struct loading *l, const char *name, const char *file,
+			      const struct dlb_desc *d, void **own, struct dlb_error *err)
 {
 	const json_t *shares = l->slot < 0 ? NULL :
 					     json_object_get(json_object_get(l->m->json, "shares"), name);
@@ -346,8 +347,8 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 }
 
 /* share: the elements that dst has. */
-static int tensor_load(const struct loading *l, const struct dlb_tensor *x, const struct dlb_share *share, void *dst,
-		       struct dlb_error *err)
+static int tensor_load(const struct loading *l, const struct dlb_tensor *x, const struct dlb_share *share,
+		       void *dst, struct dlb_error *err)
 {
 	const char *of = x->slice ? x->slice->of : x->name;
 	const json_t *place = json_object_get(json_object_get(l->m->json, "tensors"), of);
@@ -372,7 +373,8 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, cons
 		data = part;
 	}
 	if (!rc)
-		l->s->be->ops->upload(l->s->be, dst, (const char *)data + (size_t)share->first * dlb_dtype_bytes(x->dtype),
+		l->s->be->ops->upload(l->s->be, dst,
+				      (const char *)data + (size_t)share->first * dlb_dtype_bytes(x->dtype),
 				      (size_t)share->n * dlb_dtype_bytes(x->dtype));
 	free(whole);
 	free(part);

@@ -109,11 +109,14 @@ static void put_shares(json_t *shares, const struct dlb_state *s, int t)
 	for (int r = 0; r < s->n_shares; r++) {
 		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), s->n_shares, r);
 
-		json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "part",
-						      json_sprintf("part-%d.safetensors",
-								   s->replica[r][dlb_state_home(s->graph,
-												s->first_placement, t)]),
-						      "first", (json_int_t)share.first, "count", (json_int_t)share.n));
+		json_array_append_new(list,
+				      json_pack("{s:o, s:I, s:I}", "part",
+						json_sprintf("part-%d.safetensors",
+							     s->replica[r][dlb_state_home(s->graph,
+											  s->first_placement,
+											  t)]),
+						"first", (json_int_t)share.first, "count",
+						(json_int_t)share.n));
 	}
 	json_object_set_new(shares, x->name, list);
 }
@@ -185,7 +188,8 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
 {
 	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
 	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
-	json_t *m = progress_json(s, p), *tensors = json_object(), *shares = json_object(), *files = json_array();
+	json_t *m = progress_json(s, p), *tensors = json_object(), *shares = json_object(),
+	       *files = json_array();
 	int rc;
 
 	for (int i = 0; i < n; i++) {

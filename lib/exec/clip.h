@@ -33,8 +33,8 @@ struct dlb_clip {
 	/* [step mod n_ways]; [parameter] by tensor id */
 	struct { struct dlb_partial_sums square; struct dlb_request sum; } *way; int n_ways;
 };
-/* The gradient of an update. In step s it lies at p + (s mod n) * stride. early: other arrays may lie there when the
- * norm is taken (dlb_clip_early). */
+/* The gradient of an update. In step s it lies at p + (s mod n) * stride. early: other arrays may lie there
+ * when the norm is taken (dlb_clip_early). */
 struct dlb_gradient_places { char *p; size_t stride; int n; bool early; };
 /* n_sets: replicas with gradients of their own, each clipped by its own norm (1: all have the same
  * gradients); set: this rank's. steps: that may be under way. */
@@ -44,7 +44,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err);
 void dlb_clip_release(struct dlb_clip *c);
-/* Computes the sum of squares of the gradient of that update op, which leaves its place before the norm is taken. */
+/* Computes the sum of squares of the gradient of that update op, which leaves its place before the norm is
+ * taken. */
 void dlb_clip_early(struct dlb_clip *c, int update, int64_t step);
 /* Computes the sums of squares of this node's gradients. */
 void dlb_clip_here(struct dlb_clip *c, int64_t step);

@@ -127,7 +127,8 @@ static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 	if (strcmp(s->compress, "none"))
 		return dlb_fail(err, "/plan/compress", "moments are not compressed");
 	if (dlb_sharing_divides(s))
-		return dlb_fail(err, "/plan/zero", "the optimizer's state is not divided: %s; leave one of them out",
+		return dlb_fail(err, "/plan/zero",
+				"the optimizer's state is not divided: %s; leave one of them out",
 				dlb_sharing_undivided(s));
 	return 0;
 }

@@ -132,8 +132,9 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 	if ((double)np->arena_bytes + (double)np->state_bytes > free_bytes())
 		return dlb_fail(err, NULL, "a step of %lld samples needs %zu bytes, %.0f are free",
 				(long long)n, np->arena_bytes + np->state_bytes, free_bytes());
-	if (dlb_state_init(&m->state, &(struct dlb_local_graph){ .graph = g, .be = be, .placement = m->plan.placement }, DLB_RULE_SGD,
-			   false, NULL, err) ||
+	if (dlb_state_init(&m->state,
+			   &(struct dlb_local_graph){ .graph = g, .be = be, .placement = m->plan.placement },
+			   DLB_RULE_SGD, false, NULL, err) ||
 	    fill_state(m, g, err))
 		return -1;
 	m->runtime = (struct dlb_runtime){

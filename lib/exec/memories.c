@@ -64,7 +64,8 @@ int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, st
 		    dlb_memories_put(m, DLB_BUF_WEIGHTS, s->copy[t], s->copy_bytes[t], err))
 			return -1;
 		for (int k = 0; k < s->n_slots; k++)
-			if (dlb_memories_put(m, DLB_BUF_STATE, s->slot[k][t], dlb_state_slot_bytes(s, t), err))
+			if (dlb_memories_put(m, DLB_BUF_STATE, s->slot[k][t], dlb_state_slot_bytes(s, t),
+					     err))
 				return -1;
 		if (home >= 0 && dlb_memories_put(m, DLB_BUF_STATE, s->sum[home], s->sum_bytes[home], err))
 			return -1;

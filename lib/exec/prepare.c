@@ -165,7 +165,8 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in,
 		if (g->op[op].phase != DLB_UPDATE || p->plan->placement[op] != e->view.node)
 			continue;
 		*x = (struct dlb_gradient_places){ dlb_step_op_gradient_at(e, op, err), 0,
-						   dlb_program_sum_places(e->np, op), dlb_program_leaves(p, op) };
+						   dlb_program_sum_places(e->np, op),
+						   dlb_program_leaves(p, op) };
 		x->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&g->tensor[g->op[op].in[0]], 1));
 		if (!x->p)
 			return -1;
@@ -305,7 +306,8 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 					  .first_byte = (size_t)dlb_program_share(p, weight).first *
 							dlb_dtype_bytes(e->graph->tensor[weight].dtype) };
 		if (dlb_program_has_share_place(p, op))
-			s->to = dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), dlb_second_life(p, 0), NULL);
+			s->to = dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op),
+						    dlb_second_life(p, 0), NULL);
 	}
 }
 

@@ -11,11 +11,12 @@ struct dlb_state {
 	const int *placement;			/* of this node's replica */
 	const int *first_placement;	/* of replica 0, whose copy checkpoints and saved weights hold */
 	int node, rule, n_slots;
-	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has all */
+	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has
+	 * all */
 	int n_shares, share;
 	int *const *replica;			/* the plan's, with n_shares > 1: [r][k] */
 	void **value;				/* [tensor] weights and buffers of this node, else NULL */
-	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the share of this node's weights */
+	void **slot[DLB_MAX_STATES]; /* [tensor] optimizer states of the share of this node's weights */
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */

@@ -447,7 +447,8 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 	return 0;
 }
 
-/* Keeps this replica's shares of bucket b's gradients, whose places may be taken by other tensors from now on. */
+/* Keeps this replica's shares of bucket b's gradients, whose places may be taken by other tensors from now
+ * on. */
 static void keep_shares(struct op_pass *t, int b)
 {
 	struct dlb_engine *e = t->e;

@@ -94,8 +94,8 @@ struct mirror { void *device, *host; size_t bytes; };
 /* A send or a sum over replicas whose bytes are on the way from a device to host memory. */
 struct outgoing { const struct step_op *a; struct dlb_request *request; int64_t step; char *mirror; };
 
-/* The share of a gradient that its update reads elsewhere than in the gradient's place: copied `to` when the sum is
- * complete, or in the buffer of the sum; to NULL: not copied. in: the update's pointer to it. */
+/* The share of a gradient that its update reads elsewhere than in the gradient's place: copied `to` when the
+ * sum is complete, or in the buffer of the sum; to NULL: not copied. in: the update's pointer to it. */
 struct kept_share { char *gradient, *to; void **in; size_t first_byte, bytes; };
 
 /* The first half of an update whose moments are summed over the replicas. The moments lie one behind the

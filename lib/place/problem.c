@@ -179,8 +179,11 @@ static void find_bytes(struct dlb_problem *p)
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_tensor_is_state(x) ? dlb_graph_home(g, t) : -1;
 		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
-			p->state_bytes[p->group_of[home]] += dlb_cost_weight_bytes(
-				g, t, (double)p->n_state / (p->n_shares > 1 ? p->n_shares : 1), p->micro_batches > 1);
+			p->state_bytes[p->group_of[home]] +=
+				dlb_cost_weight_bytes(g, t,
+						      (double)p->n_state /
+							      (p->n_shares > 1 ? p->n_shares : 1),
+						      p->micro_batches > 1);
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||

@@ -235,8 +235,8 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 	}
 }
 
-/* Finds the gradients that leave their places. Small ones that are summed whole stay: keeping their shares would take
- * more than their places, which are free only at the end of the backward phase. */
+/* Finds the gradients that leave their places. Small ones that are summed whole stay: keeping their shares
+ * would take more than their places, which are free only at the end of the backward phase. */
 static void find_leaving(const struct compiler *c, const struct dlb_node_program *np, int n)
 {
 	if (c->p->n_shares < 2 || c->p->sharing.zero != 2)
@@ -332,8 +332,8 @@ static void find_buckets(struct compiler *c, int node)
 	np->n_buckets = share_buckets(g, ready, n);
 	const int n_gradients = np->n_buckets;
 	np->bucket = dlb_arena_array(&c->out->arena,
-				     2 * (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) +
-					     2,
+				     2 * (size_t)np->n_buckets +
+					     (size_t)dlb_compile_count_statistics(c, node) + 2,
 				     sizeof *np->bucket);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
 	qsort(ready, (size_t)n, sizeof *ready, by_bucket);
@@ -412,8 +412,8 @@ static struct barriers find_barriers(const struct compiler *c, const struct node
 	return x;
 }
 
-/* Weights are exchanged from their last update to the end of the step, gradients from the last one to the first
- * update, or to what reads all of them. */
+/* Weights are exchanged from their last update to the end of the step, gradients from the last one to the
+ * first update, or to what reads all of them. */
 static struct bucket_sum find_sum(const struct compiler *c, int node, const struct dlb_bucket *b,
 				  const struct barriers *at)
 {
@@ -462,8 +462,8 @@ static void stay(struct compiler *c, const struct dlb_bucket *b)
 		c->out->kept[b->op[i]] = DLB_KEPT_WHOLE;
 }
 
-/* Sums of gradients that leave their places end before the sum after the next one starts; all replicas have the same
- * order of actions (dlb_plan_has_one_order), so none waits for ever. */
+/* Sums of gradients that leave their places end before the sum after the next one starts; all replicas have
+ * the same order of actions (dlb_plan_has_one_order), so none waits for ever. */
 static void end_early(struct compiler *c, int node, int n)
 {
 	const struct dlb_bucket *bucket = c->out->node[node].bucket;
@@ -506,8 +506,8 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 	const struct dlb_node_program *np = &c->out->node[node];
 	if (c->p->sharing.sync)
 		dlb_compile_add_hook(c, node,
-				     (struct hook){ find_barriers(c, &c->code[node]).computed, HOOK_COMPUTED, -1, -1,
-						    -1, -1, -1, false, false });
+				     (struct hook){ find_barriers(c, &c->code[node]).computed, HOOK_COMPUTED,
+						    -1, -1, -1, -1, -1, false, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		const struct bucket_sum *x = &c->code[node].sum[b];
 		dlb_compile_add_hook(c, node,

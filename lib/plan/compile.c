@@ -241,7 +241,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		struct dlb_node_program *np = &c->out->node[i];
 		for (int k = 0; k < np->n_weights; k++) {
 			double bytes = dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
-			int sums = dlb_program_sums(c->out, np->weight[k].update) ? np->weight[k].sums - 1 : 0;
+			int sums = dlb_program_sums(c->out, np->weight[k].update) ? np->weight[k].sums - 1 :
+										    0;
 			count_tensor(np, (np->weight[k].n + sums) * bytes,
 				     np->weight[k].n * bytes);
 		}
@@ -404,7 +405,8 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
 	if (rc == 0 && c.kfac && p->n_shares > 1)
 		rc = dlb_fail(err, "/plan/zero",
-			      "the state of K-FAC is of matrices, which are not divided by elements; leave zero out, or "
+			      "the state of K-FAC is of matrices, which are not divided by elements; leave "
+			      "zero out, or "
 			      "take another optimizer");
 	if (rc == 0 && walk)
 		take_walk(&c, walk, n_items);
@@ -476,12 +478,12 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		/* nodes of no replica only end their steps, in replica 0 */
 		for (int node = 0; node < p->n_nodes; node++)
 			member[node] = replica_of[node] == r;
-		const struct pipeline one = { .member = member,
-					      .first = share[r] ? first : batch - 1,
-					      .walk = p->sharing.sync_batchnorm || (p->sharing.zero == 2 && M == 1) ?
-							      &walk :
-							      NULL,
-					      .longer = longer };
+		const struct pipeline one = {
+			.member = member,
+			.first = share[r] ? first : batch - 1,
+			.walk = p->sharing.sync_batchnorm || (p->sharing.zero == 2 && M == 1) ? &walk : NULL,
+			.longer = longer
+		};
 		rc = compile(part, cost, part->batch, n_state, &one, g, err);
 		if (rc) {
 			dlb_plan_release(part);

@@ -28,12 +28,14 @@ static void begin_life(struct compiler *c, int instance, int m, const struct dlb
 }
 
 /* The shares of gradients that the end of their sum copies to places begin to live. */
-static void begin_shares(struct compiler *c, const struct dlb_node_program *np, int node, const struct dlb_bucket *b)
+static void begin_shares(struct compiler *c, const struct dlb_node_program *np, int node,
+			 const struct dlb_bucket *b)
 {
 	for (int i = 0; i < b->n_ops && b->cls != DLB_SUM_WEIGHTS; i++)
 		if (dlb_program_has_share_place(c->out, b->op[i]))
-			begin_life(c, dlb_compile_instance(c, dlb_update_gradient(c->g, b->op[i]), node, true), 0,
-				   &np->instr[np->n_instr - 1], np->n_instr - 1);
+			begin_life(c,
+				   dlb_compile_instance(c, dlb_update_gradient(c->g, b->op[i]), node, true),
+				   0, &np->instr[np->n_instr - 1], np->n_instr - 1);
 }
 
 static void emit_hook(struct compiler *c, int node, const struct hook *x, int iteration)

@@ -63,8 +63,8 @@ static void use_gradients(struct compiler *c, int node, int action)
 {
 	const struct dlb_graph *g = c->g;
 	for (int i = 0; i < g->n_ops; i++) {
-		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node || dlb_program_sums(c->out, i) ||
-		    dlb_program_leaves(c->out, i))
+		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node ||
+		    dlb_program_sums(c->out, i) || dlb_program_leaves(c->out, i))
 			continue;
 		for (int j = 0; j < g->op[i].n_in; j++) {
 			int t = g->op[i].in[j];
@@ -105,7 +105,8 @@ static void find_uses_of_sums(struct compiler *c, int node)
 		const struct dlb_bucket *k = &np->bucket[b];
 		const struct bucket_sum *sum = &c->code[node].sum[b];
 		/* the sum starts after its action and what that frees */
-		const int last = dlb_bucket_keeps_shares(k) && sum->start + 1 < sum->end ? sum->start + 1 : sum->end;
+		const int last = dlb_bucket_keeps_shares(k) && sum->start + 1 < sum->end ? sum->start + 1 :
+											   sum->end;
 		for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_WEIGHTS; i++)
 			if (dlb_program_leaves(c->out, k->op[i]))
 				use(c, node, dlb_update_gradient(c->g, k->op[i]), 0, last, false);

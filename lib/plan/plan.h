@@ -117,8 +117,8 @@ struct dlb_plan {
 	int *replica_of, *part_of;
 	double *power;				/* [r] shares of a batch are proportional to it; NULL: even */
 	struct dlb_sharing sharing;
-	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares 0:
-	 * another plan, or the state is whole */
+	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares
+	 * 0: another plan, or the state is whole */
 	int n_shares, share;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */

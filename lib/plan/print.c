@@ -59,7 +59,10 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	};
 	if (in->verb == DLB_COLLECTIVE) {
 		const bool weights = in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_WEIGHTS;
-		fprintf(f, " %s", !weights ? collectives[in->what] : in->what == DLB_RUN_REDUCE ? "gather" : "gathered");
+		fprintf(f, " %s",
+			!weights                   ? collectives[in->what] :
+			in->what == DLB_RUN_REDUCE ? "gather" :
+						     "gathered");
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
 			print_statistics(np, in, gr->op[in->op].name, f);
 		else if (in->tag >= 0)

@@ -72,9 +72,9 @@
  *
  * With plan->zero replicas divide the optimizer's state (shares.h): each updates its share of a weight, and
  * another bucket (weights) gathers the others' from the last update of a bucket to the end of the step. With
- * stage 2 a ring's sum is its first half, which completes a replica's own share only; and with one micro-batch
- * COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to a place of its
- * own, and FREE follows for the gradients of b.
+ * stage 2 a ring's sum is its first half, which completes a replica's own share only; and with one
+ * micro-batch COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to
+ * a place of its own, and FREE follows for the gradients of b.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -125,11 +125,11 @@ struct dlb_weight_copies {
 	int distance;			/* predict: updates ahead of the newest weights */
 	int first, last, next;		/* private to async.c */
 };
-/* A bucket: gradients summed over the replicas in one message, of update ops op[0 .. n_ops). A large
- * gradient has a bucket of its own. Or (statistics) the f64 sums of op[0], once per micro-batch; n_own
- * more of them are not summed. Or (factor) K-FAC's A and G of each layer whose weight op[] updates; op[]
- * repeats a layer for each of its groups. Or (weights) the weights of the gradients of another bucket, of which
- * each replica has updated its share, and all gather the others'. */
+/* A bucket: gradients summed over the replicas in one message, of update ops op[0 .. n_ops). A large gradient
+ * has a bucket of its own. Or (statistics) the f64 sums of op[0], once per micro-batch; n_own more of them
+ * are not summed. Or (factor) K-FAC's A and G of each layer whose weight op[] updates; op[] repeats a layer
+ * for each of its groups. Or (weights) the weights of the gradients of another bucket, of which each replica
+ * has updated its share, and all gather the others'. */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_SUM_WEIGHTS,
 		     DLB_N_SUM_CLASSES };
 /* Whether sums of the class travel by the plan's compression. */
@@ -158,9 +158,9 @@ static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 	return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
 }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
-/* Where an update reads its gradient: in its place; this replica's share of it in the buffer of its bucket; or that
- * share in the second life of the gradient, from COLLECTIVE reduced to the update (micro-batch M + m in the list of
- * places, with the bytes of the share). */
+/* Where an update reads its gradient: in its place; this replica's share of it in the buffer of its bucket;
+ * or that share in the second life of the gradient, from COLLECTIVE reduced to the update (micro-batch M + m
+ * in the list of places, with the bytes of the share). */
 enum dlb_kept { DLB_KEPT_WHOLE, DLB_KEPT_IN_BUFFER, DLB_KEPT_IN_PLACE };
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;

@@ -23,8 +23,8 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err);
 /* Micro-batches of a step of at most `batch` samples. Replicas with common batch statistics, or under an
  * asynchronous schedule, have the same number, that of the smallest share. */
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch);
-/* Whether replicas wait for each other in the middle of a step, and so run the order of replica 0: with common
- * batch statistics; where gradients' places are free before the step's end. */
+/* Whether replicas wait for each other in the middle of a step, and so run the order of replica 0: with
+ * common batch statistics; where gradients' places are free before the step's end. */
 bool dlb_plan_has_one_order(const struct dlb_plan *p);
 /* Makes the plan of replica r alone, without replicas, over the same nodes. Borrows from p; release with
  * dlb_plan_release. */

@@ -338,7 +338,8 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "data_wait_s", &n->data_wait_s, err) ||
 	    get_time(r, "bytes_sent", &n->bytes_sent, err) ||
 	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
-	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) || dlb_get_object(r, "waits", DLB_OPT, &w, err))
+	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) ||
+	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
 	if (w.v && dlb_ref_known(&w, known_waits, err))
 		return -1;

@@ -43,7 +43,8 @@ int dlb_program_share_reader(const struct dlb_program *g, int t)
 	const int reader = graph->reader_start[t + 1] == graph->reader_start[t] + 1 ?
 				   graph->reader[graph->reader_start[t]] :
 				   -1;
-	return reader >= 0 && dlb_program_has_share_place(g, reader) && dlb_update_gradient(graph, reader) == t ?
+	return reader >= 0 && dlb_program_has_share_place(g, reader) &&
+			       dlb_update_gradient(graph, reader) == t ?
 		       reader :
 		       -1;
 }

@@ -38,8 +38,8 @@ bool dlb_sharing_divides(const struct dlb_sharing *s)
 
 const char *dlb_sharing_undivided(const struct dlb_sharing *s)
 {
-	return dlb_sharing_averages(s) ?
-		       "replicas that average their weights (gossip, sync_every, param_server) have state of their own" :
+	return dlb_sharing_averages(s)    ? "replicas that average their weights (gossip, sync_every, "
+					    "param_server) have state of their own" :
 	       dlb_sharing_tensors(s) > 1 ? "replicas that sum moments make them of their own gradients" :
 					    NULL;
 }
@@ -223,12 +223,14 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 	if (s->gossip > 0 && s->param_server >= 0)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_divides(s) && dlb_sharing_undivided(s))
-		return dlb_fail(err, "/plan/zero", "the optimizer's state is not divided: %s; leave one of them out",
+		return dlb_fail(err, "/plan/zero",
+				"the optimizer's state is not divided: %s; leave one of them out",
 				dlb_sharing_undivided(s));
 	if (dlb_sharing_divides(s) && dlb_plan_is_async(p))
-		return dlb_fail(err, "/plan/zero",
-				"the optimizer's state is not divided under an asynchronous schedule, which updates "
-				"weights while others read them; leave zero out, or take a synchronous schedule");
+		return dlb_fail(
+			err, "/plan/zero",
+			"the optimizer's state is not divided under an asynchronous schedule, which updates "
+			"weights while others read them; leave zero out, or take a synchronous schedule");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none",
 				dlb_sharing_name(s));
@@ -332,7 +334,8 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 	if (o->zero_given)
 		s->zero = (int)o->zero;
 	if (dlb_sharing_divides(s) && dlb_sharing_undivided(s))
-		return dlb_fail(err, NULL, "--zero does not divide the optimizer's state: %s; leave one of them out",
+		return dlb_fail(err, NULL,
+				"--zero does not divide the optimizer's state: %s; leave one of them out",
 				dlb_sharing_undivided(s));
 	return 0;
 }

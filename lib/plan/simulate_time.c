@@ -46,7 +46,8 @@ static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, 
 static double share_of(const struct dlb_program *g, int update)
 {
 	const int t = g->plan->n_shares > 1 ? dlb_update_weight(g->graph, update) : -1;
-	const struct dlb_desc d = t < 0 ? (struct dlb_desc){ .n_dims = 0 } : dlb_tensor_desc(&g->graph->tensor[t], 1);
+	const struct dlb_desc d = t < 0 ? (struct dlb_desc){ .n_dims = 0 } :
+					  dlb_tensor_desc(&g->graph->tensor[t], 1);
 	const int64_t n = dlb_desc_count(&d);
 	return t >= 0 && n > 0 ? (double)dlb_program_share(g, t).n / (double)n : 1;
 }

@@ -282,7 +282,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
-		if (gradient && ((l->averages && l->bucket[in->op] > IN_BUCKET) || l->weights[in->op] > IN_BUCKET))
+		if (gradient &&
+		    ((l->averages && l->bucket[in->op] > IN_BUCKET) || l->weights[in->op] > IN_BUCKET))
 			bad = "updates a weight that is being averaged or gathered";
 		else if (gradient && !l->averages && l->bucket[in->op] && l->reduced[in->op] <= in->iteration)
 			bad = "updates before the gradient is summed over the replicas";
@@ -294,7 +295,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 							   NULL;
 		else if (!gradient || !dlb_program_leaves(l->g, in->op))
 			bad = readable(l, t, in);
-		else if (dlb_program_has_share_place(l->g, in->op) && l->life[share_place(l, in->op)] != WRITTEN)
+		else if (dlb_program_has_share_place(l->g, in->op) &&
+			 l->life[share_place(l, in->op)] != WRITTEN)
 			bad = "updates with a share that is not kept";
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
 			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
@@ -307,8 +309,10 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	return bad;
 }
 
-/* The fault if the bucket's sum starts, or is complete, too early or late for the gradient of op; NULL: none. */
-static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b, int op)
+/* The fault if the bucket's sum starts, or is complete, too early or late for the gradient of op; NULL: none.
+ * */
+static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b,
+			   int op)
 {
 	const enum dlb_sum_class cls = b->cls;
 	const bool start = in->what == DLB_RUN_REDUCE;
@@ -319,7 +323,8 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 	if (l->averages || cls == DLB_SUM_WEIGHTS)
 		return start && !l->updated[op] ? "starts before its weights are updated" : NULL;
 	if (dlb_program_sums(l->g, op))
-		return start && !is_summed(l, op, in->iteration) ? "starts before its gradients are there" : NULL;
+		return start && !is_summed(l, op, in->iteration) ? "starts before its gradients are there" :
+								   NULL;
 	if (!start && (!dlb_program_leaves(l->g, op) || dlb_bucket_keeps_shares(b)))
 		return NULL;
 	return !readable(l, dlb_update_gradient(l->g->graph, op), &first) ?
@@ -328,8 +333,8 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 		       "is complete after its gradients' places are free";
 }
 
-/* Every gradient of a bucket must be summed when the bucket starts (of weights: every weight updated), and it must
- * start before it is waited for. */
+/* Every gradient of a bucket must be summed when the bucket starts (of weights: every weight updated), and it
+ * must start before it is waited for. */
 static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];

@@ -13,7 +13,7 @@ bool dlb_process_has_stopped(pid_t pid);	/* any descendant of pid is stopped */
 void dlb_process_adopt(void);
 /* Sends sig to every living descendant of pid but `spared` (0: none) and those of it. Returns their number. */
 int dlb_process_signal_descendants(pid_t pid, int sig, pid_t spared);
-/* Bytes of this process's memory, resident now, that no file backs: anonymous and shared (proc(5), RssAnon and
- * RssShmem of status). 0: unknown. */
+/* Bytes of this process's memory, resident now, that no file backs: anonymous and shared (proc(5), RssAnon
+ * and RssShmem of status). 0: unknown. */
 double dlb_process_own_bytes(void);
 #endif

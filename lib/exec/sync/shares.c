@@ -1,6 +1,6 @@
-/* Replicas that divide the optimizer's state (plan/shares.h). Gradients: a ring's first half, which completes the
- * replica's own share of each. Weights, after their updates: a ring's second half, from the owner of each share to
- * all. Where several arrays share a bucket, both halves use one buffer, one after the other. */
+/* Replicas that divide the optimizer's state (plan/shares.h). Gradients: a ring's first half, which completes
+ * the replica's own share of each. Weights, after their updates: a ring's second half, from the owner of each
+ * share to all. Where several arrays share a bucket, both halves use one buffer, one after the other. */
 #include "exec/sync/ways.h"
 
 /* The chunk that this node owns. */
@@ -44,7 +44,9 @@ void *dlb_sync_share(const struct dlb_sync *x, int bucket, int i)
 static int init_gather(struct dlb_sync_bucket *b, const struct dlb_bucket *from, struct dlb_error *err)
 {
 	struct dlb_sync *x = b->sync;
-	struct dlb_collective_desc d = { .how = from->how, .ranks = x->peers, .tag = dlb_tag_of_bucket(b->index) };
+	struct dlb_collective_desc d = { .how = from->how,
+					 .ranks = x->peers,
+					 .tag = dlb_tag_of_bucket(b->index) };
 	void *buffer = x->bucket[x->first[from->of]].buffer;
 
 	dlb_sync_pack_weights(b);

@@ -71,8 +71,8 @@ void dlb_sync_nudge(struct dlb_sync *x);	/* advances all that is under way; does
 int dlb_sync_wait(struct dlb_sync *x, int bucket, double *waited_s, struct dlb_error *err);
 /* Ends the step: a parameter server has answered all pushes. -1: the comm broke. */
 int dlb_sync_settle(struct dlb_sync *x, struct dlb_error *err);
-/* Where this replica's share of the bucket's i-th gradient lies from the end of its sum to its update; of a bucket
- * that keeps shares (dlb_bucket_keeps_shares). */
+/* Where this replica's share of the bucket's i-th gradient lies from the end of its sum to its update; of a
+ * bucket that keeps shares (dlb_bucket_keeps_shares). */
 void *dlb_sync_share(const struct dlb_sync *x, int bucket, int i);
 const struct dlb_sync_times *dlb_sync_times(const struct dlb_sync *x);
 /* -1 with err that names tensor and node: a gradient of this step was not finite on some node. Only

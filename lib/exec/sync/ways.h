@@ -27,7 +27,8 @@ struct dlb_sync_ops {
 	int (*settle)(struct dlb_sync *x, struct dlb_error *err);
 };
 extern const struct dlb_sync_ops dlb_sync_sum, dlb_sync_statistics, dlb_sync_compressed, dlb_sync_factors,
-	dlb_sync_compressed_factors, dlb_sync_scatter, dlb_sync_gather, dlb_sync_mean, dlb_sync_gossip, dlb_sync_server;
+	dlb_sync_compressed_factors, dlb_sync_scatter, dlb_sync_gather, dlb_sync_mean, dlb_sync_gossip,
+	dlb_sync_server;
 
 /* A program's bucket as one way synchronises it. */
 struct dlb_sync_bucket {
