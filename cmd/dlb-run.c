@@ -7,24 +7,28 @@
 #include "balance/live.h"
 #include "balance/survive.h"
 #include "exec/command.h"
+#include "exec/host_probe.h"
 #include "exec/launch.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
 
-static volatile sig_atomic_t told_to_stop;
+static volatile sig_atomic_t told_to_stop, told_to_pause;
 
 static void on_signal(int sig)
 {
-	(void)sig;
-	told_to_stop++;
+	if (sig == SIGUSR2)
+		told_to_pause++;
+	else
+		told_to_stop++;
 }
 
-static void catch_signals(void)
+/* worker: a parent has started this rank, and may tell it to stop at the next checkpoint. */
+static void catch_signals(bool worker)
 {
-	const int sigs[] = { SIGTERM, SIGINT, SIGUSR1 };
+	const int sigs[] = { SIGTERM, SIGINT, SIGUSR1, SIGUSR2 };
 	struct sigaction a = { .sa_handler = on_signal };
 
-	for (int i = 0; i < DLB_LEN(sigs); i++)
+	for (int i = 0; i < DLB_LEN(sigs) - !worker; i++)
 		sigaction(sigs[i], &a, NULL);
 }
 
@@ -145,7 +149,7 @@ static void warn(void *ctx, const char *line)
 /* Options that are parsed further. */
 struct option_text { const char *until, *rounds, *on_failure; struct dlb_strlist slow, groups; };
 
-enum { MOST_OPTIONS = 80 };
+enum { MOST_OPTIONS = 80, DEFAULT_REJOIN_S = 60 };
 
 /* Fills opts with the rows of what is trained, on which data and by which rule; returns their number. */
 static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
@@ -252,6 +256,9 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		{ 0, "on-failure", DLB_OPT_STR, &t->on_failure, "WHAT",
 		  "stop (default), or replan: go on from the last checkpoint without the lost node", NULL, 0,
 		  0 },
+		{ 0, "rejoin", DLB_OPT_REAL, &x->rejoin_s, "S",
+		  "with replan: look every S seconds whether a lost node can be put back (default 60; 0: never)",
+		  NULL, 0, 1e9 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
@@ -293,7 +300,9 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_tex
 	x->timeout_s = 30;
 	x->heartbeat_s = 3;
 	x->round_steps = 20;
+	x->rejoin_s = DEFAULT_REJOIN_S;
 	x->stop = &told_to_stop;
+	x->pause = &told_to_pause;
 	cli->n_opts = fill_rows(opts, c, t);
 	cli->opts = opts;
 	rc = dlb_cli_parse(cli, c->argc, c->argv);
@@ -328,7 +337,13 @@ int main(int argc, char **argv)
 	struct slow_text slow = { .n = 0 };
 	int status;
 
-	if (argc > 3 && !strcmp(argv[1], "--worker") && !dlb_begin_parse(argv[3], &command.exec.begin)) {
+	if (argc == 3 && !strcmp(argv[1], DLB_HOST_CLEAN)) {	/* only host_probe.c passes it */
+		dlb_host_clean(argv[2]);
+		return 0;
+	}
+	if (argc > 3 && (!strcmp(argv[1], DLB_WORKER) || !strcmp(argv[1], DLB_REMOTE_WORKER)) &&
+	    !dlb_begin_parse(argv[3], &command.exec.begin)) {
+		command.remote = !strcmp(argv[1], DLB_REMOTE_WORKER);
 		command.folder = argv[2];			/* only launch.c passes it */
 		argv[3] = argv[0];
 		command.argc -= 3;
@@ -339,7 +354,7 @@ int main(int argc, char **argv)
 	} else {
 		const bool simulated = command.exec.dry_run || command.print_program;
 
-		catch_signals();
+		catch_signals(command.folder);
 		if (command.folder || (!simulated && (dlb_launch_joined() || dlb_launch_check(0, &err))))
 			status = dlb_command_rank(&command);
 		else

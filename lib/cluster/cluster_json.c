@@ -570,6 +570,26 @@ static int read_hosts(struct cluster_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
+/* A list of hosts has the host of every node. */
+static int check_hosts(struct cluster_reader *rd, const struct dlb_ref *r)
+{
+	const struct dlb_cluster *c = rd->c;
+	const struct dlb_ref at = dlb_ref_at(r, "hosts");
+
+	for (int i = 0; i < c->n_nodes && c->n_hosts; i++) {
+		int h = 0;
+
+		while (h < c->n_hosts && strcmp(c->host[h].name, c->node[i].host))
+			h++;
+		if (h == c->n_hosts) {
+			dlb_ref_fail(&at, rd->err, "node %d is on host '%.80s', which is not in the list", i,
+				     c->node[i].host);
+			return dlb_hint(rd->err, "add it, or remove the list");
+		}
+	}
+	return 0;
+}
+
 static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref at = dlb_ref_at(r, "link_model");
@@ -599,7 +619,8 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 		dlb_ref_fail(r, err, "an object is expected");
 	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) &&
 		   !read_links(&rd, r) && !read_groups(&rd, r) && !read_nodes(&rd, r) &&
-		   !read_memories(&rd, r) && !read_homes(&rd, r) && !read_hosts(&rd, r)) {
+		   !read_memories(&rd, r) && !read_homes(&rd, r) && !read_hosts(&rd, r) &&
+		   !check_hosts(&rd, r)) {
 		rc = dlb_cluster_check(c, err);
 		if (rc && r->doc)
 			dlb_error_at(err, r->doc);

@@ -264,7 +264,7 @@ static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *
 }
 
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
-		     struct dlb_report *report, int *who, struct dlb_error *err)
+		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err)
 {
 	struct round_work work = { .command = c, .doc = doc };
 	struct dlb_status_line line;
@@ -276,7 +276,7 @@ int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dl
 	c->exec.progress_ctx = &line;
 	c->exec.next_plan = c->exec.rounds && c->rebalance && dlb_comm_size(comm) > 1 ? next_plan : NULL;
 	c->exec.next_plan_ctx = &work;
-	rc = dlb_exec_run(comm, doc, &c->exec, report, who, err);
+	rc = dlb_exec_run(comm, doc, &c->exec, report, paused, who, err);
 	dlb_status_line_clear(&line);
 	return rc;
 }

@@ -12,6 +12,7 @@ struct dlb_run_command {
 	const struct dlb_cli *cli;
 	int argc; char **argv;
 	const char *folder;	/* of the parent that started this rank (launch.h); NULL: no parent */
+	bool remote;		/* that parent may be on another host */
 	struct dlb_exec_options exec;
 	struct dlb_run_edit edit;		/* options that are written into the document */
 	struct dlb_sharing_options sharing;
@@ -35,10 +36,10 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
 		      FILE *f, struct dlb_error *err);
-/* dlb_exec_run; shows progress on standard error, or hands it to the parent. With --rounds doc gets a balance
+/* dlb_exec_run (*paused too); shows progress on standard error, or hands it to the parent. With --rounds doc gets a balance
  * and other plans. */
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
-		     struct dlb_report *report, int *who, struct dlb_error *err);
+		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
 /* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit
  * status. */
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);

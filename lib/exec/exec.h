@@ -62,10 +62,13 @@ struct dlb_exec_options {
 	void *next_plan_ctx;
 	bool quiet, verbose;
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */
+	/* the same: stop at the next checkpoint, which the caller goes on from; the run has no result then */
+	const volatile sig_atomic_t *pause;
 	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */
 	void *progress_ctx;
 	struct dlb_begin begin;
 	bool replan;				/* --on-failure */
+	double rejoin_s;			/* seconds between two looks at lost hosts; 0: never */
 	/* rank 0, with progress_ctx: the first step has ended; may be NULL */
 	void (*trains)(void *ctx, int64_t step, const struct dlb_begin *begin);
 	/* on rank 0: a warning; the run goes on; may be NULL */
@@ -73,9 +76,9 @@ struct dlb_exec_options {
 	void *warn_ctx;
 };
 /* Runs the whole job on this rank and fills rank 0's report. All ranks return the same status, with the
- * failing rank's err and its number in *who. */
+ * failing rank's err and its number in *who. *paused: the run has stopped as o->pause asked, and report is empty. */
 int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct dlb_exec_options *o,
-		 struct dlb_report *report, int *who, struct dlb_error *err);
+		 struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
 /* Checks all that can be checked before ranks start: sections, program, its proof. */
 int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes,
 		   struct dlb_error *err);

@@ -1,4 +1,4 @@
-/* Starts the ranks of a plan on this host and watches them. See launch.h. */
+/* Starts the ranks of a plan and watches them. See launch.h. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "exec/run_folder.h"
 #include "exec/launch.h"
 #include "exec/launch_watch.h"
-#include "util/cores.h"
+#include "exec/mpiexec.h"
 #include "util/mem.h"
 #include "util/process.h"
 
@@ -40,7 +40,7 @@ void dlb_launch_worker_init(const char *folder)
 		_exit(2);
 	dlb_run_folder_record_job(folder);
 	gethostname(host, sizeof host - 1);
-	dprintf(2, "\1rank %d %lld %s\n", dlb_launch_rank(), (long long)getpid(), host);
+	dprintf(2, "\1rank %d %lld %lu %s\n", dlb_launch_rank(), (long long)getpid(), dlb_run_folder_job(), host);
 }
 
 char *dlb_launch_in(const char *folder) { return dlb_xprintf("%s/in.json", folder); }
@@ -69,76 +69,42 @@ bool dlb_launch_speaks(void)
 
 /* ---- starting ---- */
 
-static void set_root_env(void)
-{
-	if (geteuid() == 0) {
-		setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-		setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-	}
-}
-
-/* In the child: runs mpiexec with this program; never returns. The child has its own process group, so that a
- * terminal's ^C reaches the parent alone, which then asks the ranks to stop. */
-static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent,
-			 int out)
+/* The options of mpiexec, and the tool's own. hostfile: of ranks on several hosts; NULL: they are on this host. */
+static void add_words(const struct dlb_launch *l, const char *self, const char *folder, const char *hostfile,
+		      struct dlb_mpiexec *m)
 {
 	char n[16], begin[DLB_BEGIN_TEXT];
-	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
-	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL };
-	static const char *const mpich[] = { "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL };
-	int k = 0, null = open("/dev/null", O_RDONLY);
 
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent)
-		_exit(2);
-	setpgid(0, 0);
-	dlb_run_folder_record_launcher(folder);
-	if (null >= 0)
-		dup2(null, 0);
-	dup2(out, 1);
-	dup2(out, 2);
-	setenv("TMPDIR", dlb_run_folder_parent(), 1);
 	snprintf(n, sizeof n, "%d", l->n_ranks);
-	k++;
-	argv[k++] = "-n";
-	argv[k++] = n;
-	if (dlb_comm_is_open_mpi()) {
-		set_root_env();
-		argv[k++] = "--oversubscribe";
-		argv[k++] = "--bind-to";
-		argv[k++] = "none";
-		if (l->total_threads > dlb_cores()) {
-			argv[k++] = "--mca";
-			argv[k++] = "mpi_yield_when_idle";
-			argv[k++] = "1";
-		}
-	}
-	argv[k++] = self;
-	argv[k++] = "--worker";
-	argv[k++] = folder;
 	dlb_begin_text(&l->begin, begin);
-	argv[k++] = begin;
+	const char *const here[] = { "-n", n, "--oversubscribe", "--bind-to", "none" },
+		   *const yield[] = { "--mca", "mpi_yield_when_idle", "1" },
+		   *const worker[] = { self, hostfile ? DLB_REMOTE_WORKER : DLB_WORKER, folder, begin };
+	if (hostfile)
+		dlb_mpiexec_add_hosts(m, l->host, l->n_ranks, hostfile, l->allocated);
+	for (int i = 0; i < (dlb_comm_is_open_mpi() ? DLB_LEN(here) : 2) && !hostfile; i++)
+		dlb_mpiexec_add(m, here[i]);
+	for (int i = 0; i < DLB_LEN(yield) && l->yields && dlb_comm_is_open_mpi(); i++)
+		dlb_mpiexec_add(m, yield[i]);
+	for (int i = 0; i < DLB_LEN(worker); i++)
+		dlb_mpiexec_add(m, worker[i]);
 	for (int i = 1; i < l->argc; i++)
-		argv[k++] = l->argv[i];
-	argv[k] = NULL;
-	for (const char *const *name = dlb_comm_is_open_mpi() ? open_mpi : mpich; *name; name++) {
-		argv[0] = *name;	/* MPICH's mpiexec looks for its other programs beside it */
-		execvp(*name, (char *const *)argv);
-	}
-	dprintf(2, "\1error 2 %s: cannot start mpiexec: %s\n", l->tool, strerror(errno));
-	_exit(127);
+		dlb_mpiexec_add(m, l->argv[i]);
 }
 
 static int copy_out(const char *path, FILE *out, struct dlb_error *err)
 {
 	FILE *f = fopen(path, "rb");
 	char buf[65536];
-	size_t n;
+	size_t n, written = 0;
 
-	if (!f)
+	while (f && (n = fread(buf, 1, sizeof buf, f)) > 0 && fwrite(buf, 1, n, out) == n)
+		written += n;
+	if (!f || (!n && !written)) {
+		if (f)
+			fclose(f);
 		return dlb_fail(err, NULL, "the ranks ended without a result");
-	while ((n = fread(buf, 1, sizeof buf, f)) > 0 && fwrite(buf, 1, n, out) == n)
-		;
+	}
 	fclose(f);
 	if (n > 0 || fflush(out))
 		return dlb_fail(err, NULL, "cannot write standard output: %s", strerror(errno));
@@ -172,46 +138,72 @@ static int reap(const struct dlb_launch *l, pid_t mpiexec)
 	return status;
 }
 
+/* Starts mpiexec. Ranks on other hosts do not see the folder: rank 0 gets the document through standard input, and writes
+ * the result to standard output. Returns mpiexec's number, and where its messages can be read; -1 with err. */
+static pid_t start(const struct dlb_launch *l, const char *folder, const char *in_path, const char *out_path,
+		   int *messages, struct dlb_error *err)
+{
+	struct dlb_mpiexec m = { .tool = l->tool, .in = -1, .out = -1, .folder = folder,
+				 .temporary = dlb_run_folder_parent(), .mark = "\1error 2 " };
+	char self[4096], *hostfile = l->host ? dlb_mpiexec_write_hosts(folder, l->host, l->n_ranks, err) : NULL;
+	int pipes[2] = { -1, -1 };
+	pid_t pid = -1;
+
+	*messages = -1;
+	if ((l->host && !hostfile) || dlb_mpiexec_self(self, err))
+		goto out;
+	add_words(l, self, folder, hostfile, &m);
+	if (l->host) {
+		m.in = open(in_path, O_RDONLY | O_CLOEXEC);
+		m.out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	}
+	if (pipe(pipes) || (l->host && (m.in < 0 || m.out < 0))) {
+		dlb_fail(err, NULL, "cannot connect mpiexec: %s", strerror(errno));
+		goto out;
+	}
+	m.err = pipes[1];
+	m.unused = pipes[0];
+	dlb_process_adopt();
+	const int result = m.out;
+	m.out = result < 0 ? pipes[1] : result;
+	pid = dlb_mpiexec_start(&m, err);
+	m.out = result;
+	*messages = pipes[0];
+	pipes[0] = -1;
+out:
+	for (int i = 0; i < 2; i++)
+		if (pipes[i] >= 0)
+			close(pipes[i]);
+	if (m.in >= 0)
+		close(m.in);
+	if (m.out >= 0)
+		close(m.out);
+	free(hostfile);
+	dlb_mpiexec_release(&m);
+	return pid;
+}
+
 static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out,
 		  struct dlb_launch_end *end, struct dlb_error *err)
 {
-	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
+	char *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
 	struct dlb_ranks e;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	int pipes[2] = { -1, -1 }, rc = -1;
-	pid_t pid, parent = getpid();
+	int messages = -1, rc = -1;
+	pid_t pid;
 
 	dlb_ranks_init(&e, l);
-	if (n < 0) {
-		dlb_fail(err, NULL, "cannot find this program's file: %s", strerror(errno));
-		goto out;
-	}
-	self[n] = '\0';
 	if (write_doc(doc, in_path, err))
 		goto out;
-	if (pipe(pipes)) {
-		dlb_fail(err, NULL, "cannot make a pipe: %s", strerror(errno));
+	pid = start(l, folder, in_path, out_path, &messages, err);
+	if (pid < 0)
 		goto out;
-	}
-	fflush(NULL);
-	dlb_process_adopt();
-	pid = fork();
-	if (pid == 0) {
-		close(pipes[0]);
-		exec_mpiexec(l, self, folder, parent, pipes[1]);
-	}
-	close(pipes[1]);
-	if (pid < 0) {
-		dlb_fail(err, NULL, "cannot start a process: %s", strerror(errno));
-		goto out;
-	}
-	dlb_ranks_watch(&e, pid, pipes[0]);
+	dlb_ranks_watch(&e, pid, messages);
 	rc = dlb_ranks_verdict(&e, reap(l, pid), err);
-	if (!rc)
+	if (!rc && e.end.paused_step < 0)
 		rc = l->finish ? l->finish(l->finish_ctx, out_path, &e.end, out, err) : copy_out(out_path, out, err);
 out:
-	if (pipes[0] >= 0)
-		close(pipes[0]);
+	if (messages >= 0)
+		close(messages);
 	unlink(in_path);
 	unlink(out_path);
 	free(in_path);
@@ -228,7 +220,7 @@ int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out,
 	int lock, rc;
 	char *folder = dlb_run_folder_new(l->tool, &lock, err);
 
-	*end = (struct dlb_launch_end){ .trains_s = NAN };
+	*end = (struct dlb_launch_end){ .trains_s = NAN, .paused_step = -1 };
 	if (!folder)
 		return -1;
 	rc = run_in(l, doc, folder, out, end, err);

@@ -1,18 +1,21 @@
-/* Starts the ranks of a plan on this host and watches them.
+/* Starts the ranks of a plan, on this host or on several, and watches them.
  *
  * A tool started plainly is the parent: it writes the checked document to a folder of its own, starts mpiexec
  * with itself and the arguments `--worker FOLDER BEGIN` in front of its own (BEGIN: dlb_begin_text), and waits. Rank 0 writes the result
- * into that folder; the parent passes it on only if every rank ended well. The parent passes on the workers'
+ * into that folder; the parent passes it on only if every rank ended well. Ranks on several hosts do not see the
+ * folder: they get `--remote-worker` instead, and rank 0 reads the document from standard input and writes the result to
+ * standard output, which mpiexec connects with files of the folder. The parent passes on the workers'
  * own lines and drops what mpiexec prints, which repeats every death in a paragraph. If the parent dies,
- * mpiexec dies with it, and the ranks with mpiexec (PR_SET_PDEATHSIG). Ranks watch each other while they
+ * mpiexec dies with it, and the ranks with mpiexec or its daemon (PR_SET_PDEATHSIG). Ranks watch each other while they
  * train (comm/heartbeat.h); the parent watches them while they start and end, and mpiexec always.
  *
  * Lines from worker to parent, on stderr, begin with byte 1:
  *
- *     \1rank R PID             rank R has begun
+ *     \1rank R PID JOB HOST    rank R has begun; JOB: mpiexec's number of the job, 0: not known
  *     \1ready                  all have met, handlers stand: signals may be passed on
  *     \1trains STEP BEGIN      the first step has ended, STEP steps are done
- *     \1done                   the result is complete
+ *     \1paused STEP            a checkpoint of that step was written, and training has ended there, as it was asked to
+ *     \1done                   the result is complete, or none will come after that
  *     \1error STATUS LINE      the one line that explains the end
  *     \1silent R HOW S STEP HOST   S seconds without a heartbeat of rank R (alarm.h)
  *     \1progress DONE TOTAL STAYS TEXT    rank 0's progress line (status.h) */
@@ -22,6 +25,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include "exec/exec.h"
+
+/* In front of a rank's arguments, with the folder and the begin. */
+#define DLB_WORKER "--worker"
+#define DLB_REMOTE_WORKER "--remote-worker"
 
 /* How the ranks of one start ended. */
 struct dlb_launch_end {
@@ -34,6 +41,9 @@ struct dlb_launch_end {
 	/* mpiexec does not say which rank was lost, before all have met: the same start may succeed */
 	bool unnamed;
 	struct dlb_error why;
+	char lost_host[256];		/* whose daemon was lost, as mpiexec calls it; "": none */
+	int64_t paused_step;		/* training has ended there since `ask` wanted it, without a result; -1: no */
+	unsigned long job;		/* mpiexec's number of the job; 0: not known */
 	double trains_s;		/* when the first step had ended; NAN: none had */
 	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */
 };
@@ -41,7 +51,10 @@ struct dlb_launch {
 	const char *tool;
 	int n_ranks;
 	int argc; char **argv;			/* the tool's own arguments, argv[0] included */
-	double total_threads;			/* of all ranks; beyond the cores, ranks yield when idle */
+	/* [rank] its host, for ranks on several hosts; NULL: all are on this one. allocated: by Slurm */
+	const struct dlb_host *const *host;
+	bool allocated;
+	bool yields;				/* ranks yield when idle: there are more than cores */
 	double timeout_s;			/* after which a silent rank counts as lost; 0: never */
 	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
 	const char *checkpoint;			/* the folder; NULL: none */
@@ -54,6 +67,9 @@ struct dlb_launch {
 	int (*finish)(void *ctx, const char *path, const struct dlb_launch_end *end, FILE *out,
 		      struct dlb_error *err);
 	void *finish_ctx;
+	/* Called often while the ranks train; true: they shall end at the next checkpoint. NULL: never */
+	bool (*ask)(void *ctx);
+	void *ask_ctx;
 	bool quiet, verbose;			/* verbose: pass on all output */
 	const volatile sig_atomic_t *stop;	/* requests to stop so far */
 };

@@ -132,7 +132,9 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 		hear_training(e, done, s + at);
 	} else if (!strcmp(s, "done")) {
 		e->done = true;
-	} else if (sscanf(s, "rank %d %lld %n", &rank, &done, &at) == 2 && at) {
+	} else if (sscanf(s, "paused %lld", &done) == 1) {
+		e->end.paused_step = done;
+	} else if (sscanf(s, "rank %d %lld %lu %n", &rank, &done, &e->end.job, &at) == 3 && at) {
 		gethostname(host, sizeof host - 1);
 		if (rank >= 0 && rank < e->l->n_ranks)
 			e->rank[rank] = strcmp(s + at, host) ? ELSEWHERE : (pid_t)done;
@@ -166,7 +168,9 @@ static void hear_mpich(struct dlb_ranks *e, const char *s)
 
 /* Handles one line of a worker or of mpiexec. Open MPI's message about a death:
  *   mpirun noticed that process rank 1 with PID 77 on node h exited on signal 9 (Killed).
- *   Process name: [[4711,1],1]  /  Exit code:    3 */
+ *   Process name: [[4711,1],1]  /  Exit code:    3
+ * and about a daemon that is dead, or whose host is cut off:
+ *   Remote daemon: [[4711,0],2] on node h */
 static void hear(struct dlb_ranks *e, char *s)
 {
 	const char *p;
@@ -183,6 +187,8 @@ static void hear(struct dlb_ranks *e, char *s)
 		p = strstr(p, "],");
 		if (p && e->lost_rank < 0)
 			e->lost_rank = atoi(p + 2);
+	} else if ((p = strstr(s, "Remote daemon: [[")) && strstr(p, " on node ")) {
+		snprintf(e->end.lost_host, sizeof e->end.lost_host, "%s", strstr(p, " on node ") + strlen(" on node "));
 	} else if ((p = strstr(s, "Exit code:"))) {
 		e->lost_exit = atoi(p + strlen("Exit code:"));
 	}
@@ -241,6 +247,15 @@ static void pass_signals(const struct dlb_ranks *e, pid_t pid, int *passed)
 		kill(pid, SIGTERM);
 		*passed = told;
 	}
+}
+
+/* Asks the ranks to end at the next checkpoint. Open MPI's mpiexec forwards SIGUSR2 too. */
+static void pass_pause(struct dlb_ranks *e, pid_t pid)
+{
+	if (e->asked || isnan(e->end.trains_s) || e->done || e->said || !e->l->ask || !e->l->ask(e->l->ask_ctx))
+		return;
+	e->asked = true;
+	kill(pid, SIGUSR2);
 }
 
 static bool any_elsewhere(const struct dlb_ranks *e)
@@ -382,6 +397,7 @@ void dlb_ranks_watch(struct dlb_ranks *e, pid_t pid, int in)
 		const double now_s = dlb_clock_s(), passed_s = now_s - last_s;
 
 		pass_signals(e, pid, &passed);
+		pass_pause(e, pid);
 		dlb_events_poll(e->l->events);
 		last_s = now_s;
 		if (dlb_process_state(pid) == 'Z') {	/* other processes may still hold the pipe */
@@ -403,7 +419,7 @@ void dlb_ranks_init(struct dlb_ranks *e, const struct dlb_launch *l)
 {
 	*e = (struct dlb_ranks){ .l = l, .lost_rank = -1, .lost_exit = -1, .cut_s = -1, .gone_s = -1,
 				.first_step = -1, .step = -1, .end.notice_s = NAN,
-				.end.trains_s = NAN };
+				.end.trains_s = NAN, .end.paused_step = -1 };
 	e->rank = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->rank);
 	e->end.node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->end.node);
 	dlb_status_line_open(&e->shown, stderr, l->tool, l->quiet, l->verbose);

@@ -19,6 +19,7 @@ struct dlb_ranks {
 	double cut_s, gone_s;
 	struct dlb_launch_end end;		/* nodes known as lost so far */
 	int64_t first_step, step;	/* steps done before this start, and now; -1: not told */
+	bool asked;			/* to end at the next checkpoint */
 	bool unheard;			/* told that datagrams do not get through */
 	struct dlb_error fault;		/* why this process ended all ranks */
 	bool ended;

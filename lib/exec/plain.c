@@ -9,6 +9,7 @@
 #include "exec/hosts.h"
 #include "exec/launch.h"
 #include "exec/restart.h"
+#include "util/cores.h"
 
 #define LAST_EVENT_S 10.0		/* for the command of --on-event to end */
 
@@ -16,11 +17,12 @@ static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 		     struct dlb_error *err)
 {
 	struct dlb_comm *comm;
+	bool paused;
 	int who, rc;
 
 	if (dlb_comm_new_alone(&comm, err))
 		return -1;
-	rc = dlb_command_exec(c, comm, doc, report, &who, err);
+	rc = dlb_command_exec(c, comm, doc, report, &paused, &who, err);
 	dlb_comm_free(comm);
 	return rc;
 }
@@ -37,31 +39,46 @@ static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc
 		dlb_cli_warn(c->cli, "%s", text);
 }
 
-/* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
-static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written,
-		     struct dlb_error *err)
+/* Starts the ranks on this host, or on the hosts. */
+static int start_ranks(struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_hosts *hosts, int n,
+		       struct dlb_error *err)
 {
 	struct dlb_launch l = { .tool = c->cli->tool,
+				.n_ranks = n,
 				.argc = c->argc,
 				.argv = c->argv,
+				.allocated = hosts->allocated,
+				.yields = !hosts->rank && dlb_host_planned_cores(doc) > dlb_cores(),
 				.quiet = c->cli->quiet,
 				.verbose = c->cli->verbose,
 				.stop = c->exec.stop,
 				.timeout_s = c->exec.timeout_s,
 				.heartbeat_s = c->exec.heartbeat_s,
-				.checkpoint = c->exec.checkpoint };
-	int rc;
+				.checkpoint = c->exec.checkpoint,
+				.events = dlb_events_new(c->cli->tool, c->exec.on_event) };
+	const int rc = dlb_restart_run(c, hosts, &l, doc, stdout, err);
 
-	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))
-		return -1;
-	l.total_threads = dlb_host_planned_cores(doc);
-	if (warns_at_start(c))
-		warn_host(c, doc);
-	*written = l.n_ranks > 1;
-	l.events = dlb_events_new(l.tool, *written ? c->exec.on_event : NULL);
-	rc = *written ? dlb_restart_run(c, &l, doc, stdout, err) : run_alone(c, doc, report, err);
 	dlb_events_free(l.events, LAST_EVENT_S);
-	if (!rc && !warns_at_start(c))
+	return rc;
+}
+
+/* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
+static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written,
+		     struct dlb_error *err)
+{
+	struct dlb_hosts hosts;
+	bool warns;
+	int rc, n;
+
+	if (dlb_exec_check(doc, &c->exec, &n, err) || dlb_hosts_of(doc, &hosts, err))
+		return -1;
+	warns = !hosts.rank;
+	if (warns && warns_at_start(c))
+		warn_host(c, doc);
+	*written = n > 1 || hosts.rank;
+	rc = *written ? start_ranks(c, doc, &hosts, n, err) : run_alone(c, doc, report, err);
+	dlb_hosts_release(&hosts);
+	if (!rc && warns && !warns_at_start(c))
 		warn_host(c, doc);
 	return rc;
 }
@@ -82,38 +99,6 @@ static int run(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error 
 	return rc;
 }
 
-/* Starts a plan for other hosts there, with the document as it is: rank 0 applies the options. Returns the
- * exit status; -1: nothing was started, an error if err has text. */
-static int run_elsewhere(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
-{
-	struct dlb_hosts_job j = {
-		.tool = c->cli->tool, .doc = doc, .stop = c->exec.stop, .verbose = c->cli->verbose
-	};
-	const struct dlb_host **host = NULL;
-	struct dlb_cluster cl;
-	int n = 0, status;
-
-	if (c->exec.dry_run || c->print_program ||
-	    !json_object_get(dlb_doc_section(doc, "cluster"), "hosts") || dlb_hosts_of(doc, &cl, &host, err))
-		return -1;
-	if (!host) {
-		dlb_cluster_release(&cl);
-		return -1;
-	}
-	const char **argv = dlb_xcalloc((size_t)c->argc + 1, sizeof *argv);
-	for (int i = 1; i < c->argc; i++)
-		if (!c->cli->n_operands || c->argv[i] != c->cli->operands[0])
-			argv[n++] = c->argv[i];
-	j.argv = argv;
-	j.host = host;
-	j.n_ranks = cl.n_nodes;
-	status = dlb_hosts_run(&j, err);
-	free(argv);
-	free(host);
-	dlb_cluster_release(&cl);
-	return status;
-}
-
 int dlb_command_plain(struct dlb_run_command *c)
 {
 	struct dlb_error err = { .what = "" };
@@ -122,12 +107,6 @@ int dlb_command_plain(struct dlb_run_command *c)
 
 	if (dlb_command_read(c, &doc, &err))
 		return dlb_cli_die(c->cli, &err);
-	status = run_elsewhere(c, &doc, &err);
-	if (status >= 0 || err.what[0]) {
-		dlb_doc_release(&doc);
-		return status >= 0 ? status : dlb_cli_die(c->cli, &err);
-	}
-	status = 0;
 	if (dlb_command_edit(c, &doc, &err))
 		return dlb_cli_die(c->cli, &err);
 	if (run(c, &doc, &err))		/* an empty err: a rank has printed the line */

@@ -106,7 +106,7 @@ static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, s
 
 struct source { struct dlb_run_command *command; struct dlb_doc *doc; };
 
-/* Reads rank 0's document: from the parent's file, or from a pipe, whose writer may be slow. */
+/* Reads rank 0's document: from the parent's file, or from standard input, whose writer may be slow. */
 static int read_source(void *ctx, struct dlb_error *err)
 {
 	const struct source *s = ctx;
@@ -121,10 +121,11 @@ static int read_source(void *ctx, struct dlb_error *err)
 				       dlb_command_edit(s->command, s->doc, err) ?
 			       -1 :
 			       0;
-	in = dlb_launch_in(s->command->folder);
+	in = s->command->remote ? NULL : dlb_launch_in(s->command->folder);
 	dlb_input_set_max_text(UINT64_MAX);	/* the parent has checked its length, and has added to it */
 	rc = dlb_doc_read(s->doc, in, err);
-	unlink(in);		/* nothing remains if the parent is killed */
+	if (in)
+		unlink(in);	/* nothing remains if the parent is killed */
 	free(in);
 	return rc;
 }
@@ -161,7 +162,7 @@ struct rank_result {
 static int write_result(void *ctx, struct dlb_error *err)
 {
 	const struct rank_result *r = ctx;
-	char *path = r->command->folder ? dlb_launch_out(r->command->folder) : NULL;
+	char *path = r->command->folder && !r->command->remote ? dlb_launch_out(r->command->folder) : NULL;
 	FILE *f = path ? fopen(path, "wb") : stdout;
 	int rc = f ? dlb_command_write(r->command, r->doc, r->report, f, err)
 		   : dlb_fail(err, NULL, "cannot write '%s'", path ? path : "");
@@ -182,14 +183,17 @@ static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_do
 {
 	struct dlb_report report = { .n_nodes = 0 };
 	struct rank_result result = { c, doc, &report };
+	bool paused = false;
 	int rc = dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
-			 dlb_command_exec(c, comm, doc, &report, who, err) ?
+			 dlb_command_exec(c, comm, doc, &report, &paused, who, err) ?
 			 -1 :
 			 0;
 
 	if (!dlb_comm_broken(comm) && dlb_comm_agree(comm, rc, err, rc ? NULL : who))
 		rc = -1;
-	if (!rc) {
+	if (!rc && paused && dlb_comm_rank(comm) == 0)
+		fprintf(stderr, "\1paused %lld\n", (long long)*c->exec.steps_done);
+	if (!rc && !paused) {
 		rc = dlb_comm_await(comm, c->exec.timeout_s, write_result, &result, err);
 		rc = dlb_comm_agree(comm, rc, err, who);
 	}

@@ -1,4 +1,4 @@
-/* Starts the ranks again after a node is lost. See restart.h. */
+/* Starts the ranks again after a node is lost, or can be put back. See restart.h. */
 #include "exec/restart.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include "exec/alarm.h"
 #include "exec/event.h"
 #include "exec/checkpoint.h"
+#include "exec/outage.h"
 #include "util/clock.h"
 #include "util/input.h"
 #include "util/mem.h"
@@ -18,9 +19,11 @@ enum { MOST_RETRIES = 3 };
 struct restarts {
 	struct dlb_run_command *command;
 	struct dlb_report_event *event; int n, cap;	/* their causes are on the heap */
-	bool *lost;					/* [n_ranks] in this run */
+	struct dlb_outage *outage;
+	json_t *plan;					/* of the first start */
+	bool yields;					/* of the first start (launch.h) */
 	int retries;					/* starts without a step, of unnamed ranks */
-	double lost_s;					/* when the last one was noticed to be lost */
+	double lost_s;		/* when the last one was noticed to be lost, or training ended to put some back */
 };
 
 int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err)
@@ -70,68 +73,164 @@ static int write_result(void *ctx, const char *path, const struct dlb_launch_end
 
 /* ---- lost nodes ---- */
 
-static void keep_events(struct restarts *s, const struct dlb_launch_end *end, int n_ranks)
+/* Takes cause. */
+static void keep_event(struct restarts *s, const struct dlb_report_event *e)
 {
-	for (int i = 0; i < n_ranks; i++) {
+	DLB_GROW(s->event, s->n, s->cap);
+	s->event[s->n++] = *e;
+}
+
+/* The nodes of which mpiexec or a rank has told are known to --on-event, those of lost hosts are not: told[node]. */
+static void keep_losses(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end, const bool *told)
+{
+	for (int i = 0; i < l->n_ranks; i++) {
+		const char *reason = end->node[i] ? dlb_outage_reason(s->outage, i) : NULL;
+		char *cause;
+
 		if (!end->node[i])
 			continue;
-		DLB_GROW(s->event, s->n, s->cap);
-		s->event[s->n++] = (struct dlb_report_event){ .step = end->step,
-							      .node = i,
-							      .cause = dlb_xstrdup(end->why.what),
-							      .notice_s = end->notice_s,
-							      .resume_s = NAN };
+		cause = dlb_xprintf("%s%s%s", !reason || told[i] ? end->why.what : "the host is lost",
+				    reason ? ": " : "", reason ? reason : "");
+		if (!told[i])
+			dlb_events_happened(l->events, "lost", i, end->step, cause);
+		keep_event(s, &(struct dlb_report_event){ .step = end->step, .node = i, .cause = cause,
+							  .notice_s = end->notice_s, .resume_s = NAN });
 	}
 }
 
-/* Says how the run goes on. */
-static void say(const struct restarts *s, const struct dlb_launch_end *end, const char *text)
+/* Says how the run goes on: "WHY; going on from PLACE: TEXT". */
+static void say(const struct restarts *s, const char *why, const char *text)
 {
 	const struct dlb_run_command *c = s->command;
 	char *newest = dlb_checkpoint_newest(c->exec.checkpoint);
 
-	dlb_cli_warn(c->cli, "%s; going on from %s%s%s: %s", end->why.what, newest ? "'" : "the start",
+	dlb_cli_warn(c->cli, "%s; going on from %s%s%s: %s", why, newest ? "'" : "the start",
 		     newest ? newest : "", newest ? "'" : "", text);
 	free(newest);
 }
 
-/* Plans again without the nodes that `end` lost. -1 with err. */
-static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, const struct dlb_launch_end *end,
-		 struct dlb_error *err)
+/* Makes doc's plan that of the first start, without the nodes that are lost now. text: how many are left. */
+static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, char text[256], struct dlb_error *err)
 {
-	struct dlb_run_command *c = s->command;
-	struct dlb_error why;
-	char text[256];
-	bool any = !isnan(end->trains_s);
+	const bool *lost = dlb_outage_lost(s->outage);
+	bool any = false, crowded;
 
-	for (int i = 0; i < l->n_ranks; i++) {
-		any |= end->node[i] && !s->lost[i];
-		s->lost[i] |= end->node[i];
-	}
-	if (!any) {			/* ranks without work die at each start */
-		*err = end->why;
-		return dlb_hint(err, "its rank cannot be started again");
-	}
-	if (c->survive(c->cli, doc, s->lost, l->n_ranks, text, &why)) {
-		dlb_fail(err, NULL, "%.300s; cannot go on: %.200s", end->why.what, why.what);
-		dlb_alarm_hint(c->exec.checkpoint, err);
+	for (int i = 0; i < l->n_ranks; i++)
+		any |= lost[i];
+	dlb_doc_set(doc, "plan", json_deep_copy(s->plan));
+	snprintf(text, 256, "all %d nodes are there, with the plan of the start", l->n_ranks);
+	if (any && s->command->survive(s->command->cli, doc, lost, l->n_ranks, text, err))
 		return -1;
-	}
-	say(s, end, text);
-	l->lost = end->first;
-	l->lost_s = s->lost_s;
-	if (end->begin.known)
-		l->begin = end->begin;
+	l->host = dlb_outage_places(s->outage, &crowded);
+	l->yields = s->yields || crowded;
 	return 0;
 }
 
-/* A rank died before the ranks met, and no one knows which: the same start again, a few times. */
-static bool try_again(struct restarts *s, const struct dlb_launch_end *end)
+/* Plans again without the nodes that `end` lost; hosts: a line on lost hosts, NULL: none. -1 with err. */
+static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, const struct dlb_launch_end *end, bool any,
+		 const char *hosts, struct dlb_error *err)
 {
-	if (!end->unnamed || s->retries++ >= MOST_RETRIES)
+	struct dlb_run_command *c = s->command;
+	struct dlb_error why;
+	char text[256], *line;
+	int rc = -1;
+
+	line = dlb_xprintf("%s%s%s", end->first >= 0 ? end->why.what : "", end->first >= 0 && hosts ? "; " : "",
+			   hosts ? hosts : "");
+	if (!any) {			/* ranks without work die at each start */
+		*err = end->why;
+		dlb_hint(err, "its rank cannot be started again");
+	} else if (plan_again(s, l, doc, text, &why)) {
+		dlb_fail(err, NULL, "%.300s; cannot go on: %.200s", line, why.what);
+		dlb_alarm_hint(c->exec.checkpoint, err);
+	} else {
+		rc = 0;
+		say(s, line, text);
+		for (l->lost = 0; !end->node[l->lost];)
+			l->lost++;
+		l->lost = end->first >= 0 ? end->first : l->lost;
+		l->lost_s = s->lost_s;
+	}
+	free(line);
+	return rc;
+}
+
+/* The ranks have ended and no rank has said why: true, nodes are lost and the run goes on without them. */
+static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end,
+		    struct dlb_error *err)
+{
+	const bool *lost = dlb_outage_lost(s->outage);
+	bool *told = dlb_xcalloc((size_t)l->n_ranks + 1, sizeof *told), any = !isnan(end->trains_s), *before;
+	char *hosts;
+	int rc = -1;
+
+	before = dlb_xcalloc((size_t)l->n_ranks + 1, sizeof *before);
+	memcpy(told, end->node, (size_t)l->n_ranks * sizeof *told);
+	memcpy(before, lost, (size_t)l->n_ranks * sizeof *before);
+	end->first = end->n ? end->first : -1;
+	end->lost_s = end->n ? end->lost_s : dlb_clock_s();
+	hosts = dlb_outage_happened(s->outage, end);
+	for (int i = 0; i < l->n_ranks; i++)
+		any |= end->node[i] && !before[i];
+	if (end->n) {
+		s->lost_s = end->lost_s;
+		keep_losses(s, l, end, told);
+		rc = go_on(s, l, doc, end, any, hosts, err);
+	}
+	free(hosts);
+	free(before);
+	free(told);
+	return !rc;
+}
+
+/* A rank died before the ranks met, and no one knows which, or the daemon of a host that answers: the same start again, a
+ * few times. */
+static bool try_again(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end)
+{
+	if ((!end->unnamed && !l->host) || s->retries++ >= MOST_RETRIES)
 		return false;
-	dlb_cli_warn(s->command->cli, "a rank was killed before the ranks had met; starting them again");
+	if (isnan(end->trains_s))
+		dlb_cli_warn(s->command->cli, "a rank was killed before the ranks had met; starting them again");
+	else
+		say(s, end->why.what, "all hosts answer");
 	return true;
+}
+
+/* Training has ended, since lost nodes can be put back. */
+static int put_back(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, const struct dlb_launch_end *end,
+		    struct dlb_error *err)
+{
+	const bool *back;
+	const int n = dlb_outage_put_back(s->outage, &back);
+	char text[256], *which = NULL;
+	int rc;
+
+	s->lost_s = dlb_clock_s();
+	for (int i = 0; i < l->n_ranks; i++) {
+		char *longer, *cause;
+
+		if (!back[i])
+			continue;
+		longer = dlb_xprintf("%s%s%d", which ? which : "", which ? ", " : "", i);
+		free(which);
+		which = longer;
+		cause = l->host ? dlb_xprintf("host %s answers", dlb_outage_home(s->outage, i)->name) :
+				  dlb_xstrdup("its rank is started again");
+		dlb_events_happened(l->events, "rejoined", i, end->paused_step, cause);
+		keep_event(s, &(struct dlb_report_event){ .step = end->paused_step, .node = i, .rejoined = true,
+							  .cause = cause, .notice_s = NAN, .resume_s = NAN });
+	}
+	rc = plan_again(s, l, doc, text, err);
+	if (!rc) {
+		char *line = dlb_xprintf("node%s %s %s back at step %lld", n == 1 ? "" : "s", which, n == 1 ? "is" : "are",
+					 (long long)end->paused_step);
+
+		say(s, line, text);
+		free(line);
+	}
+	free(which);
+	l->lost = -1;
+	return rc;
 }
 
 static bool told_to_stop(const struct dlb_launch *l)
@@ -139,34 +238,64 @@ static bool told_to_stop(const struct dlb_launch *l)
 	return l->stop && *l->stop;
 }
 
-int dlb_restart_run(struct dlb_run_command *c, struct dlb_launch *l, struct dlb_doc *doc, FILE *out,
-		    struct dlb_error *err)
+/* After a start: whether there is another one. rc: of the launch, 0 also where training has paused. */
+static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end, int *rc,
+		  struct dlb_error *err)
 {
-	struct restarts s = { .command = c };
-	bool again;
+	note_training(s, end);
+	s->retries = isnan(end->trains_s) ? s->retries : 0;
+	dlb_outage_ended(s->outage, end->job);
+	if (end->begin.known)
+		l->begin = end->begin;
+	if (!*rc && end->paused_step >= 0) {
+		*rc = put_back(s, l, doc, end, err);
+		return !*rc;
+	}
+	/* an empty err: a rank has printed the line */
+	if (!*rc || !s->command->exec.replan || told_to_stop(l) || (!end->n && !err->what[0]))
+		return false;
+	if (!end->n && !end->unnamed && !l->host)
+		return false;
+	if (end->n || l->host) {
+		const bool goes_on = survive(s, l, doc, end, err);
+
+		if (goes_on || end->n)
+			return goes_on;
+	}
+	return try_again(s, l, end);
+}
+
+int dlb_restart_run(struct dlb_run_command *c, const struct dlb_hosts *hosts, struct dlb_launch *l, struct dlb_doc *doc,
+		    FILE *out, struct dlb_error *err)
+{
+	struct restarts s = { .command = c, .plan = json_deep_copy(dlb_doc_section(doc, "plan")), .yields = l->yields };
+	bool goes_on, crowded;
 	int rc;
 
-	s.lost = dlb_xcalloc((size_t)l->n_ranks + 1, sizeof *s.lost);
+	s.outage = dlb_outage_new(&(struct dlb_outage_options){ .tool = l->tool,
+								.hosts = hosts,
+								.n = l->n_ranks,
+								.heartbeat_s = l->heartbeat_s,
+								.rejoin_s = c->exec.rejoin_s });
+	l->host = dlb_outage_places(s.outage, &crowded);
 	l->lost = -1;
+	if (c->exec.replan) {
+		l->ask = dlb_outage_look;
+		l->ask_ctx = s.outage;
+	}
 	do {
 		struct dlb_launch_end end;
 
 		l->finish = s.n ? write_result : NULL;
 		l->finish_ctx = &s;
 		rc = dlb_launch(l, doc, out, &end, err);
-		note_training(&s, &end);
-		s.retries = isnan(end.trains_s) ? s.retries : 0;
-		again = rc && c->exec.replan && !told_to_stop(l) && (end.n || try_again(&s, &end));
-		if (again && end.n) {
-			s.lost_s = end.lost_s;
-			keep_events(&s, &end, l->n_ranks);
-			again = !go_on(&s, l, doc, &end, err);
-		}
+		goes_on = again(&s, l, doc, &end, &rc, err);
 		dlb_launch_end_release(&end);
-	} while (again);
+	} while (goes_on);
+	dlb_outage_free(s.outage);
 	for (int i = 0; i < s.n; i++)
 		free((char *)(uintptr_t)s.event[i].cause);
 	free(s.event);
-	free(s.lost);
+	json_decref(s.plan);
 	return rc;
 }

@@ -266,6 +266,15 @@ static int close_logs(void *ctx, struct dlb_error *err)
 	       dlb_watch_drain(r->watch, err) ? -1 : 0;
 }
 
+/* The end of a run that goes on in other ranks. */
+static int pause_run(struct run *r, int *who, struct dlb_error *err)
+{
+	*who = 0;
+	if (!r->o->checkpoint_every && dlb_run_save_checkpoint(r, err))	/* else it has just been saved */
+		return -1;
+	return dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL);
+}
+
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -300,7 +309,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 }
 
 int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct dlb_exec_options *o,
-		 struct dlb_report *report, int *who, struct dlb_error *err)
+		 struct dlb_report *report, bool *paused, int *who, struct dlb_error *err)
 {
 	struct run *r = dlb_xcalloc(1, sizeof *r);
 	int rc;
@@ -315,8 +324,9 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	rc = dlb_run_open(r, doc, who, err);
 	if (!rc)
 		rc = train(r, who, err);
+	*paused = !rc && !strcmp(r->stopped, DLB_STOPPED_PAUSE);
 	if (!rc)
-		rc = finish(r, report, who, err);
+		rc = *paused ? pause_run(r, who, err) : finish(r, report, who, err);
 	dlb_run_close(r);
 	free(r);
 	return rc;

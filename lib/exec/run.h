@@ -52,6 +52,7 @@ struct run {
 	double *loss; int64_t n_losses, cap_losses;
 	struct dlb_output log;				/* of losses; f NULL: none on this rank */
 	struct dlb_lines *lines;			/* writes the log; NULL: none on this rank */
+	bool pauses;			/* a rank wants it to stop at the next checkpoint */
 	const char *stopped;
 	double wall_s;
 	int64_t round;			/* rounds done (rounds.c) */
@@ -85,6 +86,8 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 void dlb_evaluate_report(const struct run *r, struct dlb_report *report);
 
 /* ---- run.c ---- */
+/* Why training ended where dlb_exec_options.pause asked for it. */
+#define DLB_STOPPED_PAUSE "pause"
 /* The limit that training has reached there: "steps", "epochs"; NULL: none. */
 const char *dlb_run_limit_reached(const struct run *r, const struct dlb_progress_state *at);
 /* Samples in the batch that begins there; the engine for batches of n; advances *at by one step. */
@@ -122,7 +125,7 @@ struct dlb_step_end {
 	struct dlb_progress_state next;		/* where training stands when the step counts */
 	/* Equal on all ranks after dlb_step_end_wait. */
 	enum { DLB_STEP_GOOD, DLB_STEP_FAILED, DLB_STEP_NOT_FINITE, DLB_STEP_SPOILT } verdict;
-	bool stop;				/* a rank wants the run to end */
+	bool stop, pause;			/* a rank wants the run to end; at the next checkpoint */
 	double loss;
 };
 void dlb_step_end_init(const struct run *r, struct dlb_step_end *end);

@@ -137,22 +137,19 @@ static void remove_shared_memory(int folder)
 		fclose(f);
 }
 
-/* Removes ompi.HOST.UID/pid.NUMBER, unless another process has that number now (a zombie counts too). */
-static void remove_session(int place, long long number)
+/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host. */
+static void remove_files(int place, const char *name)
 {
-	char host[256], *of_user, *of_run;
+	char host[256], *of_user;
 	int user, run;
 
-	if (number <= 1 || (dlb_process_state((pid_t)number) && dlb_process_state((pid_t)number) != 'Z'))
-		return;
 	host_name(host, sizeof host);
 	of_user = dlb_xprintf("ompi.%s.%u", host, (unsigned)geteuid());
-	of_run = dlb_xprintf("pid.%lld", number);
 	user = openat(place, of_user, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	run = user < 0 ? -1 : openat(user, of_run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	run = user < 0 ? -1 : openat(user, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (run >= 0 && is_own(run)) {
 		empty(run, 0);
-		unlinkat(user, of_run, AT_REMOVEDIR);
+		unlinkat(user, name, AT_REMOVEDIR);
 	} else if (run >= 0) {
 		close(run);
 	}
@@ -163,7 +160,18 @@ static void remove_session(int place, long long number)
 		close(user);
 	}
 	free(of_user);
-	free(of_run);
+}
+
+/* Removes pid.NUMBER there, unless another process has that number now (a zombie counts too). */
+static void remove_session(int place, long long number)
+{
+	char *name;
+
+	if (number <= 1 || (dlb_process_state((pid_t)number) && dlb_process_state((pid_t)number) != 'Z'))
+		return;
+	name = dlb_xprintf("pid.%lld", number);
+	remove_files(place, name);
+	free(name);
 }
 
 static void remove_files_of_launcher(int place, int folder)
@@ -171,7 +179,7 @@ static void remove_files_of_launcher(int place, int folder)
 	FILE *f = open_note(folder, LAUNCHER);
 	long long number;
 
-	if (f && fscanf(f, "%lld", &number) == 1)
+	while (f && fscanf(f, "%lld", &number) == 1)
 		remove_session(place, number);
 	if (f)
 		fclose(f);
@@ -184,6 +192,20 @@ static void remove_folder(int place, const char *name, int fd)
 	remove_files_of_launcher(place, fd);
 	empty(fd, 0);
 	unlinkat(place, name, AT_REMOVEDIR);
+}
+
+void dlb_run_folder_remove_job(unsigned long job)
+{
+	const char *tmp = getenv("TMPDIR");
+	const int place = open(tmp && *tmp ? tmp : "/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char *name = dlb_xprintf("jf.%lu", job >> 16);
+
+	remove_segments(job);
+	if (place >= 0) {
+		remove_files(place, name);
+		close(place);
+	}
+	free(name);
 }
 
 /* ---- remains of dead runs ---- */
@@ -313,13 +335,19 @@ void dlb_run_folder_record_launcher(const char *folder)
 }
 
 /* Open MPI 4 has the job's number in PMIx's name of the job. */
-void dlb_run_folder_record_job(const char *folder)
+unsigned long dlb_run_folder_job(void)
 {
 	const char *job = getenv("PMIX_NAMESPACE");
+
+	return job && *job && !job[strspn(job, "0123456789")] ? strtoul(job, NULL, 10) : 0;
+}
+
+void dlb_run_folder_record_job(const char *folder)
+{
 	char line[24];
 
-	if (!job || !*job || job[strspn(job, "0123456789")])
+	if (!dlb_run_folder_job())
 		return;
-	snprintf(line, sizeof line, "%.20s\n", job);
+	snprintf(line, sizeof line, "%lu\n", dlb_run_folder_job());
 	note(folder, JOBS, line);
 }

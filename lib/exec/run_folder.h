@@ -3,7 +3,7 @@
  * next run.
  *
  *     TMPDIR/dlb-run.k3JxQa/lock       locked (flock) by the parent and mpiexec as long as either lives; holds the host's name
- *     TMPDIR/dlb-run.k3JxQa/launcher   the process number of mpiexec, whose files are in TMPDIR/ompi.HOST.UID/pid.NUMBER
+ *     TMPDIR/dlb-run.k3JxQa/launcher   the process numbers of mpiexec, whose files are in TMPDIR/ompi.HOST.UID/pid.NUMBER
  *     TMPDIR/dlb-run.k3JxQa/jobs       for each rank the number of its job, in /dev/shm/vader_segment.HOST.UID.JOB.RANK
  *
  * A folder of the same user and host whose lock is free belongs to a dead run, and so do those files. */
@@ -20,6 +20,11 @@ char *dlb_run_folder_new(const char *tool, int *lock, struct dlb_error *err);
 void dlb_run_folder_free(char *folder, int lock);
 /* In the process that becomes mpiexec: notes its number. */
 void dlb_run_folder_record_launcher(const char *folder);
+/* mpiexec's number of the job that this rank belongs to; 0: not known. */
+unsigned long dlb_run_folder_job(void);
+/* Removes the shared memory of a job whose ranks have ended, and the files of its daemon on this host, jf.FAMILY in the
+ * folder that has mpiexec's (the upper bits of the number are that of its family). */
+void dlb_run_folder_remove_job(unsigned long job);
 /* In a rank: notes the job that it belongs to, before MPI starts. */
 void dlb_run_folder_record_job(const char *folder);
 #endif

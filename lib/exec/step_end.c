@@ -13,9 +13,9 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* Numbers of the sum before the losses: ranks that want to stop; that have failed; that have a weight that is
- * not finite. */
-enum { STOP, FAILED, SPOILT, N_DECISIONS };
+/* Numbers of the sum before the losses: ranks that want to stop; to stop at the next checkpoint; that have failed; that
+ * have a weight that is not finite. */
+enum { STOP, PAUSE, FAILED, SPOILT, N_DECISIONS };
 
 static int length(const struct run *r)
 {
@@ -61,6 +61,7 @@ void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_st
 	end->spoilt = end->failed ? 0 : weights_finite(r, e, step->step, &end->why);
 	memset(x, 0, (size_t)length(r) * sizeof *x);
 	x[STOP] = wants_end(r) ? 1.0 : 0.0;
+	x[PAUSE] = r->o->pause && *r->o->pause ? 1.0 : 0.0;
 	x[FAILED] = end->failed ? 1.0 : 0.0;
 	x[SPOILT] = end->spoilt ? 1.0 : 0.0;
 	x[N_DECISIONS + r->replica] = step->fed->weight * loss;
@@ -80,6 +81,7 @@ int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	dlb_watch_take(r->watch, x + N_DECISIONS + R);
 	end->stop = x[STOP] > 0.0;
+	end->pause = x[PAUSE] > 0.0;
 	end->loss = 0.0;
 	for (int k = 0; k < R; k++)
 		end->loss += x[N_DECISIONS + k];
@@ -134,6 +136,12 @@ static const char *converged(struct run *r, double loss)
 	return NULL;
 }
 
+/* Steps between two checkpoints; 0: there is one at the end alone. */
+static int64_t interval(const struct run *r)
+{
+	return r->o->checkpoint ? r->o->checkpoint_every : 0;
+}
+
 const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples)
 {
 	const char *stopped = NULL;
@@ -148,12 +156,15 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 		stopped = converged(r, end->loss);
 	}
 	dlb_watch_step(r->watch, samples, end->loss);
-	return end->stop ? "signal" : stopped;
+	r->pauses |= end->pause;
+	if (end->stop || stopped)
+		return end->stop ? "signal" : stopped;
+	return r->pauses && !interval(r) ? DLB_STOPPED_PAUSE : NULL;
 }
 
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err)
 {
-	const int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
+	const int64_t every = interval(r);
 
 	if (r->stopped)
 		return 0;
@@ -166,6 +177,7 @@ int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_erro
 		*paused = true;
 		if (dlb_run_save_checkpoint(r, err))
 			return -1;
+		r->stopped = r->pauses ? DLB_STOPPED_PAUSE : NULL;
 	}
 	return 0;
 }

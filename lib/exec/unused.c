@@ -8,7 +8,7 @@
 static const char *const of_steps[] = {
 	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
 	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "heartbeat", "on-event",
-	"on-failure", "allow-nonfinite",
+	"on-failure", "rejoin", "allow-nonfinite",
 	"rounds", "round-steps", "metrics"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
@@ -131,6 +131,10 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 							"there is one node, and none to watch it" };
 			row[n++] = (struct dlb_unused){ "on-failure", f.n_nodes < 2,
 							"there is one node, without which there is no run" };
+			row[n++] = (struct dlb_unused){ "rejoin", !o->replan || f.n_nodes < 2,
+							f.n_nodes < 2 ? "there is one node, without which there is no run" :
+									"a lost node ends the run; give --on-failure "
+									"replan" };
 			row[n++] = (struct dlb_unused){ "on-event", f.n_nodes < 2,
 							"there is one node, without which there is no run" };
 		}

@@ -1,6 +1,7 @@
-/* The report's member on nodes that were lost during the run (dlb-run --on-failure replan).
+/* The report's member on nodes that were lost during the run, and put back (dlb-run --on-failure replan).
  *
- *     "events": [{"step": 409, "node": 1, "cause": "node 1 (host a) is silent ...", "notice_s": 2.8, "resume_s": 1.9}, ...]
+ *     "events": [{"step": 409, "node": 1, "cause": "node 1 (host a) is silent ...", "notice_s": 2.8, "resume_s": 1.9},
+ *                {"step": 450, "node": 1, "rejoined": true, "cause": "host a answers again", "resume_s": 1.2}, ...]
  */
 #include <math.h>
 #include "plan/report.h"
@@ -16,6 +17,8 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 		if (e->step >= 0)
 			json_object_set_new(o, "step", json_integer(e->step));
 		json_object_set_new(o, "node", json_integer(e->node));
+		if (e->rejoined)
+			json_object_set_new(o, "rejoined", json_true());
 		json_object_set_new(o, "cause", json_string(e->cause));
 		if (isfinite(e->notice_s))
 			json_object_set_new(o, "notice_s", dlb_doc_number(e->notice_s));
@@ -30,7 +33,7 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_event *e,
 		      struct dlb_error *err)
 {
-	static const char *const known[] = { "step", "node", "cause", "notice_s", "resume_s", NULL };
+	static const char *const known[] = { "step", "node", "rejoined", "cause", "notice_s", "resume_s", NULL };
 	const char *cause = NULL;
 	int64_t node = 0;
 
@@ -39,7 +42,7 @@ static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		return dlb_ref_fail(r, err, "must be an object");
 	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "step", DLB_OPT, 0, INT64_MAX, &e->step, err) ||
 	    dlb_get_int(r, "node", DLB_NEED, 0, INT32_MAX, &node, err) ||
-	    dlb_get_str(r, "cause", DLB_NEED, &cause, err) ||
+	    dlb_get_bool(r, "rejoined", DLB_OPT, &e->rejoined, err) || dlb_get_str(r, "cause", DLB_NEED, &cause, err) ||
 	    dlb_get_real(r, "notice_s", DLB_OPT, 0, 1e18, &e->notice_s, err) ||
 	    dlb_get_real(r, "resume_s", DLB_OPT, 0, 1e18, &e->resume_s, err))
 		return -1;

@@ -338,14 +338,14 @@ static void evaluations_table(const struct dlb_report *r, FILE *f)
 			r->best.test_loss, r->best.saved);
 }
 
-/* Nodes that were lost. */
+/* Nodes that were lost, and put back. */
 static void events_table(const struct dlb_report *r, FILE *f)
 {
 	char a[32], b[32], step[32];
 
 	if (!r->n_events)
 		return;
-	fprintf(f, "  %8s %4s %10s %10s  lost\n", "at step", "node", "noticed", "resumed");
+	fprintf(f, "  %8s %4s %10s %10s  lost or put back\n", "at step", "node", "noticed", "resumed");
 	for (int i = 0; i < r->n_events; i++) {
 		const struct dlb_report_event *e = &r->event[i];
 

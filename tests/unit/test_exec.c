@@ -92,10 +92,11 @@ static int run(const struct dlb_doc *doc, const struct dlb_exec_options *o, stru
 	       struct dlb_error *err)
 {
 	struct dlb_comm *c;
+	bool paused;
 	int rc, who;
 
 	must(dlb_comm_new_alone(&c, err), err);
-	rc = dlb_exec_run(c, doc, o, r, &who, err);
+	rc = dlb_exec_run(c, doc, o, r, &paused, &who, err);
 	dlb_comm_free(c);
 	return rc;
 }

@@ -1,0 +1,160 @@
+/* Asks hosts whether they answer. See host_probe.h. */
+#define _XOPEN_SOURCE 700
+#include "exec/host_probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/mpiexec.h"
+#include "exec/run_folder.h"
+#include "util/clock.h"
+#include "util/mem.h"
+#include "util/process.h"
+
+#define POLL_S 0.02
+#define LAST_S 0.5			/* for an mpiexec to end by itself when it is told to */
+
+/* One host. pid 0: its mpiexec has ended. */
+struct asked { pid_t pid; int messages; double limit_s; bool answers; char why[300]; };
+
+struct dlb_host_probe {
+	char *folder; int lock;		/* run_folder.h */
+	struct asked *host; int n;
+	double start_s;
+};
+
+/* Starts the process for host h. -1 with err. */
+static int ask(struct dlb_host_probe *p, const char *tool, const char *self, const struct dlb_host *h, bool allocated,
+	       const char *jobs, struct asked *a, struct dlb_error *err)
+{
+	struct dlb_mpiexec m = { .tool = tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent() };
+	char *hostfile = dlb_mpiexec_write_hosts(p->folder, &h, 1, err), *path;
+
+	if (!hostfile)
+		return -1;
+	path = dlb_xprintf("%s.said", hostfile);
+	a->messages = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (a->messages < 0) {
+		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	} else {
+		m.out = m.err = a->messages;
+		dlb_mpiexec_add_hosts(&m, &h, 1, hostfile, allocated);
+		dlb_mpiexec_add(&m, self);
+		dlb_mpiexec_add(&m, DLB_HOST_CLEAN);
+		dlb_mpiexec_add(&m, jobs);
+		a->pid = dlb_mpiexec_start(&m, err);
+		dlb_mpiexec_release(&m);
+	}
+	free(path);
+	free(hostfile);
+	return a->messages < 0 || a->pid < 0 ? -1 : 0;
+}
+
+struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host, const double *limit_s,
+					  int n, bool allocated, const char *jobs, struct dlb_error *err)
+{
+	struct dlb_host_probe *p = dlb_xcalloc(1, sizeof *p);
+	char self[4096];
+	int rc = dlb_mpiexec_self(self, err);
+
+	p->host = dlb_xcalloc((size_t)n + 1, sizeof *p->host);
+	p->folder = rc ? NULL : dlb_run_folder_new(tool, &p->lock, err);
+	p->start_s = dlb_clock_s();
+	for (; p->folder && p->n < n && !rc; p->n++) {
+		p->host[p->n].limit_s = limit_s[p->n];
+		rc = ask(p, tool, self, host[p->n], allocated, jobs, &p->host[p->n], err);
+	}
+	if (!rc && p->folder)
+		return p;
+	dlb_host_probe_free(p);
+	return NULL;
+}
+
+/* The first line that explains something: those of mpiexec begin after a rule of dashes. */
+static void read_reason(struct asked *a)
+{
+	char text[4096], *rest, *line;
+	const ssize_t n = pread(a->messages, text, sizeof text - 1, 0);
+
+	text[n < 0 ? 0 : n] = '\0';
+	for (line = strtok_r(text, "\r\n", &rest); line && (*line == '-' || !*line); line = strtok_r(NULL, "\r\n", &rest))
+		;
+	snprintf(a->why, sizeof a->why, "it does not answer: %.250s", line ? line : "mpiexec gives no reason");
+}
+
+/* Ends a's mpiexec with what it has started. Somebody who has waited for all children may have reaped it. */
+static void end(struct asked *a)
+{
+	int status;
+
+	if (waitpid(a->pid, &status, WNOHANG) == 0) {
+		kill(a->pid, SIGTERM);	/* it then removes its own files, and ends its daemons */
+		for (double s = 0; s < LAST_S && dlb_process_state(a->pid) != 'Z'; s += POLL_S)
+			dlb_sleep_s(POLL_S);
+		dlb_process_signal_descendants(a->pid, SIGKILL, 0);
+		kill(a->pid, SIGKILL);
+		while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
+	a->pid = 0;
+}
+
+bool dlb_host_probe_poll(struct dlb_host_probe *p)
+{
+	const double passed_s = dlb_clock_s() - p->start_s;
+	bool all = true;
+
+	for (int i = 0; i < p->n; i++) {
+		struct asked *a = &p->host[i];
+		int status = 1;
+
+		if (!a->pid)
+			continue;
+		if (waitpid(a->pid, &status, WNOHANG)) {
+			a->pid = 0;
+			a->answers = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+			if (!a->answers)
+				read_reason(a);
+		} else if (passed_s > a->limit_s) {
+			end(a);
+			snprintf(a->why, sizeof a->why, "it does not answer within %g s", a->limit_s);
+		} else {
+			all = false;
+		}
+	}
+	return all;
+}
+
+void dlb_host_probe_wait(struct dlb_host_probe *p)
+{
+	while (!dlb_host_probe_poll(p))
+		dlb_sleep_s(POLL_S);
+}
+
+bool dlb_host_probe_answers(const struct dlb_host_probe *p, int i, const char **why)
+{
+	*why = p->host[i].why;
+	return p->host[i].answers;
+}
+
+void dlb_host_probe_free(struct dlb_host_probe *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->n; i++) {
+		if (p->host[i].pid > 0)
+			end(&p->host[i]);
+		if (p->host[i].messages > 0)
+			close(p->host[i].messages);
+	}
+	if (p->folder)
+		dlb_run_folder_free(p->folder, p->lock);
+	free(p->host);
+	free(p);
+}
