@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,20 +87,10 @@ static void read_reason(struct asked *a)
 	snprintf(a->why, sizeof a->why, "it does not answer: %.250s", line ? line : "mpiexec gives no reason");
 }
 
-/* Ends a's mpiexec with what it has started. Somebody who has waited for all children may have reaped it. */
+/* mpiexec then removes its own files, and ends its daemons. */
 static void end(struct asked *a)
 {
-	int status;
-
-	if (waitpid(a->pid, &status, WNOHANG) == 0) {
-		kill(a->pid, SIGTERM);	/* it then removes its own files, and ends its daemons */
-		for (double s = 0; s < LAST_S && dlb_process_state(a->pid) != 'Z'; s += POLL_S)
-			dlb_sleep_s(POLL_S);
-		dlb_process_signal_descendants(a->pid, SIGKILL, 0);
-		kill(a->pid, SIGKILL);
-		while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
-			;
-	}
+	dlb_process_end(a->pid, LAST_S);
 	a->pid = 0;
 }
 

@@ -85,12 +85,14 @@ static void keep_losses(struct restarts *s, const struct dlb_launch *l, const st
 {
 	for (int i = 0; i < l->n_ranks; i++) {
 		const char *reason = end->node[i] ? dlb_outage_reason(s->outage, i) : NULL;
-		char *cause;
+		char *host, *cause;
 
 		if (!end->node[i])
 			continue;
-		cause = dlb_xprintf("%s%s%s", !reason || told[i] ? end->why.what : "the host is lost",
-				    reason ? ": " : "", reason ? reason : "");
+		host = reason ? dlb_xprintf("lost host %s: %s", dlb_outage_home(s->outage, i)->name, reason) : NULL;
+		cause = dlb_xprintf("%s%s%s", !host || told[i] ? end->why.what : "", host && told[i] ? "; " : "",
+				    host ? host : "");
+		free(host);
 		if (!told[i])
 			dlb_events_happened(l->events, "lost", i, end->step, cause);
 		keep_event(s, &(struct dlb_report_event){ .step = end->step, .node = i, .cause = cause,

@@ -2,14 +2,19 @@
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
+#include "util/clock.h"
 #include "util/mem.h"
 #include "util/process.h"
+
+#define POLL_S 0.02
 
 struct proc_entry { pid_t pid, parent; char state; };
 
@@ -108,6 +113,41 @@ int dlb_process_signal_descendants(pid_t pid, int sig, pid_t spared)
 		n_living += e[i].state != 'Z' && kill(e[i].pid, sig) == 0;
 	free(e);
 	return n_living;
+}
+
+static int count_living(const struct proc_entry *e, int n)
+{
+	int living = 0;
+
+	for (int i = 0; i < n; i++) {
+		const char state = dlb_process_state(e[i].pid);
+
+		living += state && state != 'Z';
+	}
+	return living;
+}
+
+void dlb_process_end(pid_t pid, double wait_s)
+{
+	int n = 0, status;
+	struct proc_entry *e;
+
+	if (waitpid(pid, &status, WNOHANG))
+		return;
+	/* those whose parent ends first are no descendants any more */
+	e = read_descendants(pid, 0, &n);
+	e[n++].pid = pid;		/* there is room: read_all had this process too */
+	for (int i = 0; i < n; i++)
+		kill(e[i].pid, SIGTERM);
+	for (double s = 0; s < wait_s && count_living(e, n); s += POLL_S)
+		dlb_sleep_s(POLL_S);
+	dlb_process_signal_descendants(pid, SIGKILL, 0);
+	for (int i = 0; i < n; i++)
+		if (count_living(&e[i], 1))
+			kill(e[i].pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	free(e);
 }
 
 bool dlb_process_has_stopped(pid_t pid)

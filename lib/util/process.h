@@ -16,4 +16,7 @@ int dlb_process_signal_descendants(pid_t pid, int sig, pid_t spared);
 /* Bytes of this process's memory, resident now, that no file backs: anonymous and shared (proc(5), RssAnon
  * and RssShmem of status). 0: unknown. */
 double dlb_process_own_bytes(void);
+/* Ends pid, a child, and all its descendants: SIGTERM first, SIGKILL for those that live after wait_s seconds.
+ * Reaps pid, unless somebody who has waited for any child has done so. */
+void dlb_process_end(pid_t pid, double wait_s);
 #endif
