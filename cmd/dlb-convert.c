@@ -76,12 +76,13 @@ static const char *const machine[OF_MACHINE] = { "accelerators", "hosts", "memor
 
 /* Refuses options that the format does not use. */
 static int check_given(const struct dlb_cli *cli, const struct dlb_format *f, bool import,
-		       const bool *given_machine, bool threads, bool rank)
+		       const bool *given_machine, bool threads, const struct dlb_convert_options *o)
 {
 	const unsigned takes = import ? f->import_takes : f->export_takes;
-	const char *wrong = rank && !(takes & DLB_TAKES_RANK)       ? "rank" :
-			    threads && !(takes & DLB_TAKES_THREADS) ? "threads" :
-								      NULL;
+	const char *wrong = o->rank_given && !(takes & DLB_TAKES_RANK) ? "rank" :
+			    o->replan && !(takes & DLB_TAKES_REPLAN)   ? "replan" :
+			    threads && !(takes & DLB_TAKES_THREADS)    ? "threads" :
+									 NULL;
 
 	for (int i = 0; i < OF_MACHINE && !wrong && !(takes & DLB_TAKES_MACHINE); i++)
 		wrong = given_machine[i] ? machine[i] : NULL;
@@ -111,6 +112,8 @@ int main(int argc, char **argv)
 		  1e18 },
 		{ 0, "rank", DLB_OPT_INT, &o.rank, "N",
 		  "to chakra: the node whose trace is written (default 0)", &o.rank_given, 0, 1 << 20 },
+		{ 0, "replan", DLB_OPT_FLAG, &o.replan, NULL,
+		  "to sbatch: the job goes on when a host is lost", NULL, 0, 0 },
 		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)",
 		  &given[OF_MACHINE], 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
@@ -135,7 +138,7 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "format '%s' can only be written", source);
 	if (target && !f->export)
 		return dlb_cli_usage(&cli, "format '%s' can only be read", target);
-	if (check_given(&cli, f, source, given, given[OF_MACHINE], o.rank_given))
+	if (check_given(&cli, f, source, given, given[OF_MACHINE], &o))
 		return 2;
 	return source ? from(&cli, f, &o, argc, argv) : to(&cli, f, &o);
 }

@@ -1,8 +1,44 @@
 #!/usr/bin/env bats
-# Ranks on several hosts: dlb-profile --cluster --hosts, and dlb-run with a cluster that has hosts. The hosts are network
-# namespaces on a bridge, each with a name of its own; an agent takes the place of ssh.
+# Ranks on several hosts: dlb-profile --cluster --hosts, and dlb-run with a cluster that has hosts, which loses ranks and
+# hosts and gets them back. The hosts are network namespaces on a bridge, each with a name of its own and, where there is
+# one, an sshd of its own; else an agent takes the place of ssh.
 load helper
 model=$models/digits_mlp.onnx
+
+keys() { # for ssh to the hosts
+	mkdir -p "$HOSTS_SSH" /run/sshd
+	ssh-keygen -q -t ed25519 -N '' -f "$HOSTS_SSH/key" && ssh-keygen -q -t ed25519 -N '' -f "$HOSTS_SSH/host"
+	cat >"$HOSTS_SSH/config" <<-END
+		Host *
+		IdentityFile $HOSTS_SSH/key
+		IdentitiesOnly yes
+		StrictHostKeyChecking no
+		UserKnownHostsFile /dev/null
+		LogLevel ERROR
+		BatchMode yes
+	END
+	cat >"$HOSTS_SSH/sshd" <<-END
+		HostKey $HOSTS_SSH/host
+		AuthorizedKeysFile $HOSTS_SSH/key.pub
+		StrictModes no
+		PermitRootLogin yes
+		UsePAM no
+		UseDNS no
+		MaxStartups 100
+	END
+}
+
+# shellcheck disable=SC2015
+host_starts() { # I
+	touch "$BATS_FILE_TMPDIR/lives$1"
+	[ -z "$HOSTS_SSH" ] || ip netns exec "$HOSTS_ID$1" unshare --uts bash -c "hostname $HOSTS_ID$1 &&
+		/usr/sbin/sshd -f $HOSTS_SSH/sshd -o ListenAddress=$HOSTS_NET.$((10 + $1)) -o PidFile=$HOSTS_SSH/pid$1 -E $HOSTS_SSH/log$1" 3>&-
+}
+
+host_dies() { # I: as in a power failure
+	rm -f "$BATS_FILE_TMPDIR/lives$1"
+	while ip netns pids "$HOSTS_ID$1" | xargs -r kill -KILL 2>/dev/null && [ -n "$(ip netns pids "$HOSTS_ID$1")" ]; do sleep .1; done
+}
 
 setup_file() {
 	local i net agent=$BATS_FILE_TMPDIR/agent
@@ -18,17 +54,23 @@ setup_file() {
 			ip -n "$HOSTS_ID$i" link set eth0 up && ip -n "$HOSTS_ID$i" link set lo up || return 0
 		unshare --uts true 2>/dev/null || return 0
 	done
+	export HOSTS_SSH='' HOSTS_NET=$net
+	[ ! -x /usr/sbin/sshd ] || ! command -v ssh-keygen >/dev/null || HOSTS_SSH=$BATS_FILE_TMPDIR/ssh
+	[ -z "$HOSTS_SSH" ] || keys
 	cat >"$agent" <<-END
 		#!/bin/bash
 		# [OPTION...] ADDRESS COMMAND...
 		while [[ \$1 == -* ]]; do shift; done
 		[[ \$1 != $net.99 ]] || { echo 'ssh: no route to this host' >&2; exit 255; }
-		name=$HOSTS_ID\$((\${1##*.} - 10))
+		[ -z "$HOSTS_SSH" ] || exec ssh -F "$HOSTS_SSH/config" "\$@"
+		i=\$((\${1##*.} - 10))
+		[ -e "$BATS_FILE_TMPDIR/lives\$i" ] || { echo "ssh: connect to host \$1: Connection refused" >&2; exit 255; }
 		shift
-		exec ip netns exec "\$name" unshare --uts bash -c "hostname \$name; \$*"
+		exec ip netns exec $HOSTS_ID\$i unshare --uts bash -c "hostname $HOSTS_ID\$i; \$*"
 	END
 	chmod +x "$agent"
-	export HOSTS_NET=$net OMPI_MCA_plm_rsh_agent=$agent OMPI_MCA_oob_tcp_if_include=$net.0/24 \
+	host_starts 0 && host_starts 1 || return 0
+	export OMPI_MCA_plm_rsh_agent=$agent OMPI_MCA_oob_tcp_if_include=$net.0/24 \
 		OMPI_MCA_btl_tcp_if_include=$net.0/24 OMPI_MCA_mpi_yield_when_idle=1
 	touch "$BATS_FILE_TMPDIR/up"
 }
@@ -36,6 +78,7 @@ setup_file() {
 teardown_file() {
 	local i
 	for i in 0 1; do
+		ip netns pids "$HOSTS_ID$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
 		ip link del "$HOSTS_ID-$i" 2>/dev/null || true
 		ip netns del "$HOSTS_ID$i" 2>/dev/null || true
 	done
@@ -81,9 +124,14 @@ on_hosts() { # a plan for the two hosts: hosts.json
 	dlb-run -q "${digits[@]}" --steps 5 <hosts.json | jq -c .report.losses | cmp plain
 	run -2 --separate-stderr dlb-run -q --data nothing hosts.json
 	one_line dlb-run 'nothing'
+	# the list is checked before what was made from it
 	jq '.cluster.hosts[0].name = "other"' hosts.json >bad.json
 	run -2 --separate-stderr dlb-run -q "${digits[@]}" bad.json
-	one_line dlb-run 'not in the list'
+	one_line dlb-run 'not in the list' '/cluster/hosts'
+	run -2 --separate-stderr dlb-run -q --dry-run bad.json
+	one_line dlb-run 'not in the list' '/cluster/hosts'
+	run -2 --separate-stderr dlb-convert --to hostfile bad.json
+	one_line dlb-convert 'not in the list' '/cluster/hosts'
 	jq '.cluster.hosts[0].address = "a b"' hosts.json >bad.json
 	run -2 --separate-stderr dlb-run -q "${digits[@]}" bad.json
 	[[ "$stderr" = *"/cluster/hosts/0/address"* ]]
@@ -102,4 +150,96 @@ on_hosts() { # a plan for the two hosts: hosts.json
 	[ "$(ls ck)" != lock ]
 	run ! pgrep -f "$tmp/hosts.json"
 	run ! ls "$tmp"/scratch/dlb-hosts-*
+}
+
+# Runs that lose nodes: slow enough to be hit; the bits are the same.
+steps=1500
+loses() { # SLOW [DLB-RUN-OPTION...]: starts one in the background: parent
+	local slow=$1
+	shift
+	on_hosts
+	dlb-run -q --steps $steps "${digits[@]}" --loss-log plain hosts.json >out.json
+	dlb-run --on-failure replan --checkpoint ck --checkpoint-every 50 --slow "0:$slow" --slow "1:$slow" --steps $steps "${digits[@]}" \
+		--loss-log log --note "$tmp" --on-event 'echo "$DLB_EVENT $DLB_NODE" >>told' "$@" hosts.json >out.json 2>err 3>&- &
+	parent=$!
+	wait_for_lines log 120
+}
+said() { # TEXT: waits until the run has printed it
+	until grep -q -- "$1" err; do
+		sleep .1
+		kill -0 "$parent" || { cat err; return 1; }
+	done
+}
+ends_with() { # STATUS
+	local status=0
+	wait "$parent" || status=$?
+	cat err
+	[ "$status" = "$1" ]
+}
+same_losses() {
+	ends_with 0
+	jq -c .report.events out.json
+	cmp log plain
+	validates out.json
+	[ -z "$(pgrep -f -- "--remote-worker.*$tmp")" ]
+	[ -z "$(find /dev/shm -name "vader_segment.$HOSTS_ID*")" ]
+}
+put_back() { # the plan is that of the start
+	diff <(jq -c '.plan | [.placement, .exclude]' hosts.json) <(jq -c '.plan | [.placement, .exclude]' out.json)
+}
+
+# bats test_tags=slow
+@test "a rank on another host is killed: the run goes on without its node, and puts it back, with the same losses" {
+	loses 30 --rejoin 1
+	kill -KILL "$(pgrep -f -- "^[^ ]*dlb-run --remote-worker.*$tmp" | tail -1)"
+	said 'is back'
+	same_losses
+	put_back
+	grep -Eq "^dlb-run: lost rank [01]: killed by signal 9; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
+	jq -e '.report.events | map(.rejoined) == [null, true] and .[0].node == .[1].node' out.json
+	[ "$(cut -d' ' -f1 told | tr '\n' ' ')" = 'lost resumed rejoined ' ]
+}
+
+# bats test_tags=slow
+@test "a host dies, and answers again: hosts and nodes are named, and nothing is left there" {
+	loses 60 --rejoin 1
+	host_dies 0	# node 1
+	said 'going on'
+	host_starts 0
+	said 'is back'
+	same_losses
+	put_back
+	grep -Eq "lost host ${HOSTS_ID}0 \(node 1\): it does not answer: ssh: .*refused; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
+	grep -Eq "node 1 is back at step [0-9]+; going on from 'ck/step-[0-9]+': all 2 nodes are there" err
+	jq -e '.report.events | map([.node, .rejoined]) == [[1, null], [1, true]]' out.json
+	[ -z "$(compgen -G "/tmp/ompi.${HOSTS_ID}*/*")" ]
+}
+
+# bats test_tags=slow
+@test "the host of rank 0 is cut off: the rest go on, and its ranks end when the link is there again" {
+	loses 20 --rejoin 0
+	ip link set "$HOSTS_ID-1" down
+	said 'going on'
+	ip link set "$HOSTS_ID-1" up
+	same_losses
+	grep -Eq "^dlb-run: node 0 \(host ${HOSTS_ID}1\) is silent for .* s at step [0-9]+; lost host ${HOSTS_ID}1 \(node 0\): it does not answer within 3 s; going on" err
+	jq -e '(.report.events | map(.node) == [0]) and .plan.exclude == [0] and .report.events[0].notice_s < 30' out.json
+}
+
+# bats test_tags=slow
+@test "all hosts die: one line; without replan a dead host ends the run" {
+	loses 20
+	host_dies 0
+	host_dies 1
+	ends_with 2
+	grep -q 'cannot go on: no node is left' err
+	host_starts 0
+	host_starts 1
+	rm -rf ck log
+	loses 20 --on-failure stop
+	host_dies 0
+	ends_with 2
+	[ "$(grep -c . err)" -eq 1 ]
+	[ ! -s out.json ]
+	host_starts 0
 }

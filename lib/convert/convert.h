@@ -10,10 +10,10 @@
 
 /* Options for data that a format lacks. Zeros: defaults of the format. */
 /* MACHINE: accelerators, hosts, memory, bandwidth */
-enum { DLB_TAKES_MACHINE = 1, DLB_TAKES_RANK = 2, DLB_TAKES_THREADS = 4 };
+enum { DLB_TAKES_MACHINE = 1, DLB_TAKES_RANK = 2, DLB_TAKES_THREADS = 4, DLB_TAKES_REPLAN = 8 };
 struct dlb_convert_options {
 	int64_t accelerators, hosts, threads, rank;
-	bool rank_given;
+	bool rank_given, replan;
 	double memory_bytes, bandwidth_Bps;
 };
 /* Features of a plan that a format may be unable to express. */

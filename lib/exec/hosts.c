@@ -105,10 +105,8 @@ int dlb_hosts_of(const struct dlb_doc *doc, struct dlb_hosts *h, struct dlb_erro
 	*h = (struct dlb_hosts){ .rank = NULL };
 	if (dlb_cluster_read(doc, &h->cluster, err))
 		return -1;
-	if (h->cluster.n_hosts)
+	if (!dlb_hosts_take_allocation(h) && h->cluster.n_hosts)
 		take_named(h);
-	else
-		dlb_hosts_take_allocation(h);
 	if (!h->rank || !dlb_hosts_supported(err))
 		return 0;
 	dlb_hosts_release(h);

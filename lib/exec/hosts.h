@@ -24,12 +24,12 @@ int dlb_hosts_run(const struct dlb_hosts_job *j, struct dlb_error *err);
 int dlb_hosts_read(const char *path, struct dlb_cluster *c, struct dlb_error *err);
 
 /* The hosts of a plan's ranks. rank NULL: all are on this host; else rank[node] points into cluster.host. allocated: they
- * are those of a Slurm allocation in which this process runs, in their order. */
+ * are those of a Slurm allocation in which this process runs. */
 struct dlb_hosts { struct dlb_cluster cluster; const struct dlb_host **rank; bool allocated; };
-/* Those that the document's cluster names, else those of an allocation of several. */
+/* Those of an allocation of several, else those that the document's cluster names. */
 int dlb_hosts_of(const struct dlb_doc *doc, struct dlb_hosts *h, struct dlb_error *err);
-/* In hosts_slurm.c: fills h with the hosts of the allocation; none, or one: h stays. */
-void dlb_hosts_take_allocation(struct dlb_hosts *h);
+/* In hosts_slurm.c: fills h with the hosts of the allocation; false: there is none, or of one host. */
+bool dlb_hosts_take_allocation(struct dlb_hosts *h);
 void dlb_hosts_release(struct dlb_hosts *h);
 /* -1 with err: this MPI starts no ranks on other hosts. */
 int dlb_hosts_supported(struct dlb_error *err);

@@ -1,8 +1,9 @@
-/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan whose cluster names
- * none. See hosts.h.
+/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan. See hosts.h.
  *
- * Node i of the plan is on the host of task i of the allocation, as Slurm numbers tasks: SLURM_TASKS_PER_NODE is "2(x3),1"
- * for three hosts of two tasks and one of one. A plan of more nodes puts the same share of the rest on every host. */
+ * A plan for several hosts, at most as many as there are, has its nodes on hosts of the same names, or on the first, second
+ * ... host in the place of its own. Otherwise node i is on the host of task i of the allocation: SLURM_TASKS_PER_NODE is
+ * "2(x3),1" for three hosts of two tasks and one of one; a plan of more nodes puts the same share of the rest on every
+ * host. */
 #define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,22 +56,71 @@ static int add_hosts(struct dlb_cluster *c, const char *list)
 	return sum;
 }
 
-void dlb_hosts_take_allocation(struct dlb_hosts *h)
+/* place[h]: the host of the allocation, from row `first`, for the plan's h-th host by the order of its nodes: those of the
+ * same names if all are there, else in order. Returns the number of hosts of the plan; -1: it has more than there are. */
+static int match_hosts(const struct dlb_cluster *c, int first, int *of_node, int *place)
 {
-	const char *list = getenv("SLURM_JOB_NODELIST");
-	struct dlb_cluster *c = &h->cluster;
-	const int n = c->n_nodes, tasks = getenv("SLURM_JOB_ID") && list && n > 1 ? add_hosts(c, list) : 0;
-	int rank = 0, left = n > tasks ? n - tasks : 0;
+	const char **name = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *name);
+	int n = 0, named = 0;
 
-	if (!tasks || c->n_hosts < 2)
-		return;
-	h->rank = dlb_xcalloc((size_t)n + 1, sizeof *h->rank);
-	h->allocated = true;
-	for (int i = 0; i < c->n_hosts; i++) {
+	for (int i = 0; i < c->n_nodes; i++) {
+		int h = 0;
+
+		while (h < n && strcmp(name[h], c->node[i].host))
+			h++;
+		name[h] = c->node[i].host;
+		n += h == n;
+		of_node[i] = h;
+	}
+	for (int h = 0; h < n && n <= c->n_hosts - first; h++) {
+		int k = first;
+
+		while (k < c->n_hosts && strcmp(c->host[k].name, name[h]))
+			k++;
+		place[h] = k;
+		named += k < c->n_hosts;
+	}
+	for (int h = 0; h < n && named < n && n <= c->n_hosts - first; h++)
+		place[h] = first + h;
+	free(name);
+	return n <= c->n_hosts - first ? n : -1;
+}
+
+/* By the tasks of the hosts from row `first`, which are `tasks` together. */
+static void fill_tasks(struct dlb_hosts *h, int first, int tasks)
+{
+	const struct dlb_cluster *c = &h->cluster;
+	int rank = 0, left = c->n_nodes > tasks ? c->n_nodes - tasks : 0;
+
+	for (int i = first; i < c->n_hosts; i++) {
 		const int more = left / (c->n_hosts - i);
 
 		left -= more;
-		for (int k = 0; k < c->host[i].slots + more && rank < n; k++)
+		for (int k = 0; k < c->host[i].slots + more && rank < c->n_nodes; k++)
 			h->rank[rank++] = &c->host[i];
 	}
+}
+
+bool dlb_hosts_take_allocation(struct dlb_hosts *h)
+{
+	const char *list = getenv("SLURM_JOB_NODELIST");
+	struct dlb_cluster *c = &h->cluster;
+	const int first = c->n_hosts,
+		  tasks = getenv("SLURM_JOB_ID") && list && c->n_nodes > 1 ? add_hosts(c, list) : 0;
+	int *of_node, *place;
+
+	if (!tasks || c->n_hosts - first < 2)
+		return false;
+	h->rank = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *h->rank);
+	h->allocated = true;
+	of_node = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *of_node);
+	place = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *place);
+	if (match_hosts(c, first, of_node, place) > 1)
+		for (int i = 0; i < c->n_nodes; i++)
+			h->rank[i] = &c->host[place[of_node[i]]];
+	else
+		fill_tasks(h, first, tasks);
+	free(of_node);
+	free(place);
+	return true;
 }

@@ -137,13 +137,12 @@ static void remove_shared_memory(int folder)
 		fclose(f);
 }
 
-/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host. */
-static void remove_files(int place, const char *name)
+/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host, which it calls by that name. */
+static void remove_files(int place, const char *host, const char *name)
 {
-	char host[256], *of_user;
+	char *of_user;
 	int user, run;
 
-	host_name(host, sizeof host);
 	of_user = dlb_xprintf("ompi.%s.%u", host, (unsigned)geteuid());
 	user = openat(place, of_user, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	run = user < 0 ? -1 : openat(user, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -165,12 +164,13 @@ static void remove_files(int place, const char *name)
 /* Removes pid.NUMBER there, unless another process has that number now (a zombie counts too). */
 static void remove_session(int place, long long number)
 {
-	char *name;
+	char host[256], *name;
 
 	if (number <= 1 || (dlb_process_state((pid_t)number) && dlb_process_state((pid_t)number) != 'Z'))
 		return;
 	name = dlb_xprintf("pid.%lld", number);
-	remove_files(place, name);
+	host_name(host, sizeof host);
+	remove_files(place, host, name);
 	free(name);
 }
 
@@ -196,13 +196,14 @@ static void remove_folder(int place, const char *name, int fd)
 
 void dlb_run_folder_remove_job(unsigned long job)
 {
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR"), *slurm = getenv("SLURMD_NODENAME");
 	const int place = open(tmp && *tmp ? tmp : "/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char *name = dlb_xprintf("jf.%lu", job >> 16);
+	char *name = dlb_xprintf("jf.%lu", job >> 16), host[256];
 
 	remove_segments(job);
+	host_name(host, sizeof host);
 	if (place >= 0) {
-		remove_files(place, name);
+		remove_files(place, slurm ? slurm : host, name);
 		close(place);
 	}
 	free(name);
