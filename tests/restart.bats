@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# --on-failure replan: a run that loses nodes goes on without them, with the same bits; one that cannot says why in one line.
+# --on-failure replan: a run that loses nodes goes on without them, with the same bits, and puts them back; one that cannot
+# says why in one line.
 load helper
 
 steps=300
@@ -162,6 +163,55 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 }
 
 # bats test_tags=slow
+@test "--rejoin: a lost node is put back at the next checkpoint, with the plan of the start and the same losses" {
+	while read -r every rank; do
+		echo "every '$every' $rank"
+		rm -rf "$tmp/ck" "$tmp/steps" "$tmp/log" "$tmp/told"
+		# shellcheck disable=SC2086
+		dlb-run --loss-log "$tmp/log" "${train[@]}" --on-failure replan --rejoin 0.5 --checkpoint "$tmp/ck" ${every:+--checkpoint-every $every} \
+			--slow 0:400 --slow 1:400 --slow 2:400 --step-log "$tmp/steps" --on-event "echo \"\$DLB_EVENT \$DLB_NODE\" >>'$tmp/told'" \
+			"$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
+		parent=$!
+		wait_for_lines "$tmp/log" 30
+		ranks_of "$parent"
+		kill -KILL "${ranks[rank]}"
+		same_bits
+		jq -c .report.events "$tmp/out"
+		grep -Eq "^dlb-run: node $rank is back at step [0-9]+; going on from '.*': all 3 nodes are there" "$tmp/err"
+		jq -e --argjson rank "$rank" --argjson every "${every:-1}" '
+			(.report.events | map([.node, .rejoined]) == [[$rank, null], [$rank, true]] and .[1].step % $every == 0 and .[1].resume_s > 0) and
+			.plan.exclude == null and .report.first_step == .report.events[1].step' "$tmp/out"
+		diff <(jq -c .plan.placement "$doc") <(jq -c .plan.placement "$tmp/out")
+		[ "$(tr '\n' ' ' <"$tmp/told")" = "lost $rank resumed $rank rejoined $rank " ]
+	done <<-'END'
+		20 1
+		20 0
+		 2
+	END
+}
+
+# bats test_tags=slow
+@test "--rejoin: a node that is lost again is put back again, after twice the time; 0: never" {
+	dlb-run --loss-log "$tmp/log" "${replan[@]}" --rejoin 0.3 --checkpoint-every 10 --slow 0:400 --slow 1:400 --slow 2:400 "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+	wait_for_lines "$tmp/log" 30
+	for i in 1 2; do
+		ranks_of "$parent"
+		kill -KILL "${ranks[1]}"
+		until [ "$(grep -c 'is back' "$tmp/err")" -eq $i ]; do sleep .05; done
+		sleep .6		# the ranks are there again
+	done
+	same_bits
+	jq -e '(.report.events | map(.rejoined) == [null, true, null, true]) and .plan.exclude == null' "$tmp/out"
+	rm -rf "$tmp/ck" "$tmp/steps"
+	started "${replan[@]}" --rejoin 0 "$doc"
+	wait_for_lines "$tmp/log" 60
+	ranks_of "$parent"
+	kill -KILL "${ranks[1]}"
+	same_as_unbroken 1
+}
+
+# bats test_tags=slow
 @test "an error of the input is no lost node: one line, as without replan" {
 	arrays "$tmp/spoilt" 960 800
 	started --on-failure replan --checkpoint "$tmp/ck" --checkpoint-every 10 --order sequential --epochs 2 \
@@ -177,6 +227,8 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	grep -q '^dlb-run\[0\]: --on-failure replan: .*; start dlb-run without mpirun' <<<"$stderr"
 	run -2 --separate-stderr dlb-run --on-failure perhaps "${train[@]}" "$doc"
 	one_line dlb-run "not 'perhaps'"
+	run -0 --separate-stderr dlb-run --rejoin 9 "${train[@]}" --steps 1 "$doc"
+	[[ "$stderr" = *"--rejoin has no effect"*"--on-failure replan"* ]]
 }
 
 @test "--drain: no ops for the node, the same losses, also where a run goes on" {

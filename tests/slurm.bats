@@ -117,3 +117,92 @@ waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone
 	cmp plain log
 	[[ "$(cat "slurm-$job.out")" != *"dlb-run["* ]]
 }
+
+lose_b() { # as in a power failure of host b: its daemon, and all that it has started
+	local environ
+	kill -KILL "$(cat "$BATS_FILE_TMPDIR/slurm/b.pid")"
+	for environ in /proc/[0-9]*/environ; do
+		! tr '\0' '\n' 2>/dev/null <"$environ" | grep -qx -e SLURMD_NODENAME=b || ! grep -qzx -e "SLURM_CONF=$SLURM_CONF" "$environ" ||
+			kill -KILL "$(basename "${environ%/environ}")" || true
+	done
+}
+b_returns() {
+	slurmd -f "$SLURM_CONF" -N b 3>&-
+}
+said() { # FILE TEXT: waits for it
+	local i
+	for i in $(seq 600); do
+		! grep -q -- "$2" "$1" || return 0
+		sleep .1
+	done
+	cat "$1"
+	return 1
+}
+idle() { # waits until both hosts are free
+	local i
+	for i in $(seq 60); do
+		[ "$(sinfo -h -t idle -o %D)" != 2 ] || return 0
+		sleep .5
+	done
+	sinfo
+	return 1
+}
+
+# bats test_tags=slow
+@test "salloc, a slurmd is killed in mid-run: the rest replan, and its node is put back, with the same losses" {
+	dlb-run -q "${digits[@]}" --steps 3000 --loss-log plain doc.json >out.json
+	salloc -Q -N2 --no-kill dlb-run --on-failure replan --rejoin 1 --checkpoint ck --checkpoint-every 50 --slow 0:50 --slow 1:50 \
+		"${digits[@]}" --steps 3000 --loss-log log doc.json >out.json 2>err 3>&- &
+	job=$!
+	wait_for_lines log 120
+	lose_b
+	said err 'going on'
+	b_returns
+	said err 'is back'
+	wait "$job"
+	cat err
+	grep -Eq "^dlb-run: .*lost host b \(node 1\): it does not answer.*; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
+	cmp plain log
+	jq -e '(.report.events | map([.node, .rejoined]) == [[1, null], [1, true]]) and .plan.exclude == null' out.json
+	idle
+}
+
+# bats test_tags=slow
+@test "sbatch --replan: a host is lost; the job is queued again, and goes on; the losses are the same" {
+	dlb-run -q "${digits[@]}" --until-step 2000 --loss-log plain doc.json >out.json
+	dlb-convert --to sbatch --replan doc.json >job
+	job=$(DLB_CHECKPOINT_EVERY=50 sbatch --parsable --time=5 job doc.json "${digits[@]}" --until-step 2000 --slow 0:40 --slow 1:40 --rejoin 0 --loss-log log)
+	waits RUNNING 20
+	wait_for_lines log 120
+	lose_b
+	said "slurm-$job.out" 'going on'
+	wait_for_lines log 220
+	scontrol requeue "$job"
+	b_returns
+	waits PENDING 40
+	[ "$(wc -l <log)" -lt 2000 ]
+	scontrol update jobid="$job" StartTime=now
+	waits '' 90
+	cat "slurm-$job.out"
+	grep -q 'lost host b (node 1)' "slurm-$job.out"
+	cmp plain log
+	jq -e '.report.stopped == "steps" and .plan.exclude == null' "report-$job.json"
+	idle
+}
+
+# bats test_tags=slow
+@test "sbatch --replan: before its time limit the job writes a checkpoint, and is queued again" {
+	dlb-run -q "${digits[@]}" --until-step 2000 --loss-log plain doc.json >out.json
+	dlb-convert --to sbatch --replan doc.json >job
+	job=$(DLB_CHECKPOINT_EVERY=100000 sbatch --parsable --time=5 job doc.json "${digits[@]}" --until-step 2000 --slow 0:40 --slow 1:40 --loss-log log)
+	waits RUNNING 20
+	wait_for_lines log 120
+	scancel --batch --signal=TERM "$job"	# as --signal=B:TERM@120 does
+	waits PENDING 40
+	compgen -G "checkpoint-$job/step-*"
+	scontrol update jobid="$job" StartTime=now
+	waits '' 90
+	cat "slurm-$job.out"
+	cmp plain log
+	idle
+}
