@@ -308,6 +308,12 @@ PY
 		'hosts=(h0 h1)' 'host_of=(0 0 0 0 1)'; do
 		grep -qxF -e "$line" "$tmp/job"
 	done
+	dlb-convert --to sbatch --replan "$tmp/cost.json" >"$tmp/job"
+	bash -n "$tmp/job"
+	for line in '#SBATCH --nodes=2' '#SBATCH --ntasks=5' '#SBATCH --no-kill' '#SBATCH --requeue' '#SBATCH --signal=B:TERM@120'; do
+		grep -qxF -e "$line" "$tmp/job"
+	done
+	run ! grep -q srun "$tmp/job"
 	jq -c '.cluster.nodes[1].host = "a$(id)"' "$tmp/cost.json" >"$tmp/bad.json"
 	run -2 --separate-stderr dlb-convert --to sbatch "$tmp/bad.json"
 	one_line dlb-convert 'no name of a host'

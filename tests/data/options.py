@@ -607,6 +607,9 @@ def run():
     shows(tool, "--on-failure stop", lost, "file said", without="--on-failure replan")
     refuses(tool, "--on-failure replan", f"dlb-run {DIGITS} {{}} $D/two.json", "--checkpoint DIR")
     unused(tool, "--on-failure replan", f"dlb-run {DIGITS} --checkpoint ck --checkpoint-every 9 {{}} $D/one.json", "one node")
+    kept = lost.replace("dlb-run -q", "dlb-run -q --on-failure replan").replace("40", "200").replace("; true", "; jq -c .plan.exclude out >kept; true")
+    shows(tool, "--rejoin 0.1", kept, "file kept", without="--rejoin 0")
+    unused(tool, "--rejoin 9", f"dlb-run {DIGITS} {{}} $D/two.json", "--on-failure replan")
     shows(tool, "--on-event touch\\ told", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
           "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
     unused(tool, "--on-event true", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
@@ -680,6 +683,8 @@ def others():
     shows(tool, "--bandwidth 1000", machine, ".cluster, .cost")
     shows(tool, "--rank 1", "dlb-convert -q --to chakra {} $D/two.json", "out")
     shows(tool, "--threads 2", "dlb-convert -q --from hwloc {} $ROOT/tests/data/machine.xml", ".cluster.nodes|length")
+    shows(tool, "--replan", "dlb-convert -q --to sbatch {} $D/two.json", "out")
+    refuses(tool, "--replan", "dlb-convert -q --to hostfile {} $D/two.json", "no meaning")
     for option in ("--accelerators 3", "--hosts 2", "--memory 1000", "--bandwidth 1000", "--rank 1", "--threads 2"):
         refuses(tool, option, "dlb-convert -q --from dnn-partitioning {} $D/net.json", "no meaning")
     shows(tool, "--list", "dlb-convert -q {} --to hostfile $D/two.json", "out")
