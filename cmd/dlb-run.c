@@ -289,8 +289,10 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opt
 	return n;
 }
 
-/* Returns 0, or non-zero: main then returns cli->status. The caller frees what is in slow and the lists of t. */
-static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_text *slow, struct option_text *t)
+/* Returns 0, or non-zero: main then returns cli->status. The caller frees what is in slow and the lists of
+ * t. */
+static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_text *slow,
+		 struct option_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;
 	struct dlb_opt opts[MOST_OPTIONS];
@@ -311,7 +313,8 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_tex
 	if (!rc) {
 		cli->status = 2;
 		rc = parse_slow(cli, &t->slow, slow, x) || parse_until(cli, t->until, &x->until_loss) ||
-		     parse_rounds(cli, t->rounds, &x->rounds) || parse_failure(cli, t->on_failure, &x->replan);
+		     parse_rounds(cli, t->rounds, &x->rounds) ||
+		     parse_failure(cli, t->on_failure, &x->replan);
 	}
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;

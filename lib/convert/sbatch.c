@@ -63,7 +63,8 @@ static const struct way by_srun = {
 	"\tdlb-run --checkpoint \"$checkpoint\" \"$@\" \"$document\" >\"$report.part\"\n"
 };
 
-/* --replan: dlb-run is the script's command. It matches the allocated hosts with the plan's itself (exec/hosts_slurm.c). */
+/* --replan: dlb-run is the script's command. It matches the allocated hosts with the plan's itself
+ * (exec/hosts_slurm.c). */
 static const struct way by_itself = {
 	.about =
 	"# A host that is lost does not end the job (--no-kill): the run goes on from its last checkpoint on\n"
@@ -124,11 +125,13 @@ static int find_needs(const struct dlb_cluster *cl, struct needs *x, struct dlb_
 	return rc;
 }
 
-static void write_script(const struct dlb_cluster *cl, const struct needs *x, const struct way *w, struct dlb_text *t)
+static void write_script(const struct dlb_cluster *cl, const struct needs *x, const struct way *w,
+			 struct dlb_text *t)
 {
 	const int n = cl->n_nodes, hosts = x->n_hosts;
 
-	dlb_text_add(t, head, n, n == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", w->about, hosts, n, x->threads);
+	dlb_text_add(t, head, n, n == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", w->about, hosts, n,
+		     x->threads);
 	if (x->gpus)
 		dlb_text_add(t, "#SBATCH --gpus-per-node=%d\n", x->gpus);
 	dlb_text_add(t, "%s\n", w->rules);

@@ -17,7 +17,8 @@ struct dlb_run_command {
 	struct dlb_run_edit edit;		/* options that are written into the document */
 	struct dlb_sharing_options sharing;
 	bool print_program;
-	/* after a round, on rank 0: doc has its report; sets *d and with d->moves doc's plan (balance/live.h) */
+	/* after a round, on rank 0: doc has its report; sets *d and with d->moves doc's plan
+	 * (balance/live.h) */
 	int (*rebalance)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
 			 struct dlb_error *err);
 	void *live;
@@ -36,8 +37,8 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
 		      FILE *f, struct dlb_error *err);
-/* dlb_exec_run (*paused too); shows progress on standard error, or hands it to the parent. With --rounds doc gets a balance
- * and other plans. */
+/* dlb_exec_run (*paused too); shows progress on standard error, or hands it to the parent. With --rounds
+ * doc gets a balance and other plans. */
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
 		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
 /* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit

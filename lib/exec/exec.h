@@ -53,9 +53,10 @@ struct dlb_exec_options {
 	_Atomic int64_t *steps_done;		/* stored after each step, for other threads; may be NULL */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
 	const struct dlb_slow_change *slow_change; int n_slow_changes;	/* during the run (slow.h) */
-	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is called on
-	 * all ranks with rank 0's report. It sets *d, equal on all ranks, and with d->moves the document's
-	 * plan and balance. NULL: the plan stays. -1: on all ranks, with the failing rank's err and *who. */
+	/* rounds.c: after each of `rounds` (INT64_MAX: all) rounds of round_steps steps, next_plan is
+	 * called on all ranks with rank 0's report. It sets *d, equal on all ranks, and with d->moves the
+	 * document's plan and balance. NULL: the plan stays. -1: on all ranks, with the failing rank's err
+	 * and *who. */
 	int64_t rounds, round_steps;
 	int (*next_plan)(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
 			 struct dlb_round_decision *d, int *who, struct dlb_error *err);
@@ -76,7 +77,8 @@ struct dlb_exec_options {
 	void *warn_ctx;
 };
 /* Runs the whole job on this rank and fills rank 0's report. All ranks return the same status, with the
- * failing rank's err and its number in *who. *paused: the run has stopped as o->pause asked, and report is empty. */
+ * failing rank's err and its number in *who. *paused: the run has stopped as o->pause asked, and report is
+ * empty. */
 int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		 struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
 /* Checks all that can be checked before ranks start: sections, program, its proof. */

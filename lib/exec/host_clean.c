@@ -1,8 +1,8 @@
 /* Removes what ranks of former jobs have left on this host. See host_probe.h.
  *
- * A host that was cut off may still have Open MPI's daemon and ranks when it answers again. Both are found in /proc: ranks
- * have the number of their job in PMIX_NAMESPACE; the daemon has that of its family of jobs, the number without its lower
- * 16 bits, on its command line. */
+ * A host that was cut off may still have Open MPI's daemon and ranks when it answers again. Both are found
+ * in /proc: ranks have the number of their job in PMIX_NAMESPACE; the daemon has that of its family of
+ * jobs, the number without its lower 16 bits, on its command line. */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
 #include <dirent.h>
@@ -70,7 +70,8 @@ static int kill_job(unsigned long job)
 	for (struct dirent *d; dir && (d = readdir(dir));) {
 		const char *pid = d->d_name;
 
-		if (!isdigit((unsigned char)*pid) || atoi(pid) == getpid() || dlb_process_state(atoi(pid)) == 'Z')
+		if (!isdigit((unsigned char)*pid) || atoi(pid) == getpid() ||
+		    dlb_process_state(atoi(pid)) == 'Z')
 			continue;
 		if (has_word(pid, "environ", rank) ||
 		    (has_word(pid, "cmdline", "ess_base_jobid") && has_word(pid, "cmdline", family)))

@@ -29,10 +29,12 @@ struct dlb_host_probe {
 };
 
 /* Starts the process for host h. -1 with err. */
-static int ask(struct dlb_host_probe *p, const char *tool, const char *self, const struct dlb_host *h, bool allocated,
-	       const char *jobs, struct asked *a, struct dlb_error *err)
+static int ask(struct dlb_host_probe *p, const char *tool, const char *self, const struct dlb_host *h,
+	       bool allocated, const char *jobs, struct asked *a, struct dlb_error *err)
 {
-	struct dlb_mpiexec m = { .tool = tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent() };
+	struct dlb_mpiexec m = {
+		.tool = tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent()
+	};
 	char *hostfile = dlb_mpiexec_write_hosts(p->folder, &h, 1, err), *path;
 
 	if (!hostfile)
@@ -55,8 +57,9 @@ static int ask(struct dlb_host_probe *p, const char *tool, const char *self, con
 	return a->messages < 0 || a->pid < 0 ? -1 : 0;
 }
 
-struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host, const double *limit_s,
-					  int n, bool allocated, const char *jobs, struct dlb_error *err)
+struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host,
+					  const double *limit_s, int n, bool allocated, const char *jobs,
+					  struct dlb_error *err)
 {
 	struct dlb_host_probe *p = dlb_xcalloc(1, sizeof *p);
 	char self[4096];
@@ -82,9 +85,11 @@ static void read_reason(struct asked *a)
 	const ssize_t n = pread(a->messages, text, sizeof text - 1, 0);
 
 	text[n < 0 ? 0 : n] = '\0';
-	for (line = strtok_r(text, "\r\n", &rest); line && (*line == '-' || !*line); line = strtok_r(NULL, "\r\n", &rest))
+	for (line = strtok_r(text, "\r\n", &rest); line && (*line == '-' || !*line);
+	     line = strtok_r(NULL, "\r\n", &rest))
 		;
-	snprintf(a->why, sizeof a->why, "it does not answer: %.250s", line ? line : "mpiexec gives no reason");
+	snprintf(a->why, sizeof a->why, "it does not answer: %.250s",
+		 line ? line : "mpiexec gives no reason");
 }
 
 /* mpiexec then removes its own files, and ends its daemons. */

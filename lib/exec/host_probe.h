@@ -1,5 +1,6 @@
-/* Asks the hosts of a run whether they answer: Open MPI's mpiexec starts one process on each, in the way in which it starts
- * ranks there, on all hosts at once. The process removes what ranks of former jobs have left on its host. */
+/* Asks the hosts of a run whether they answer: Open MPI's mpiexec starts one process on each, in the way
+ * in which it starts ranks there, on all hosts at once. The process removes what ranks of former jobs have
+ * left on its host. */
 #ifndef DLB_EXEC_HOST_PROBE_H
 #define DLB_EXEC_HOST_PROBE_H
 #include <stdbool.h>
@@ -9,9 +10,11 @@
 #define DLB_HOST_CLEAN "--clean-host"
 
 struct dlb_host_probe;
-/* host[n]: each once; limit_s[n]: seconds that it has. jobs: "12,34", or "-". Starts the processes. NULL with err. */
-struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host, const double *limit_s,
-					  int n, bool allocated, const char *jobs, struct dlb_error *err);
+/* host[n]: each once; limit_s[n]: seconds that it has. jobs: "12,34", or "-". Starts the processes. NULL
+ * with err. */
+struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host,
+					  const double *limit_s, int n, bool allocated, const char *jobs,
+					  struct dlb_error *err);
 /* Looks at all; true: each has answered, or has not in its time. */
 bool dlb_host_probe_poll(struct dlb_host_probe *p);
 void dlb_host_probe_wait(struct dlb_host_probe *p);	/* until then */
@@ -20,7 +23,7 @@ bool dlb_host_probe_answers(const struct dlb_host_probe *p, int i, const char **
 /* Ends those that are left; NULL: nothing. */
 void dlb_host_probe_free(struct dlb_host_probe *p);
 
-/* On a host: ends ranks and daemons of this user that are left from these of mpiexec's jobs ("12,34"; "-": none), and
- * removes their shared memory and files. */
+/* On a host: ends ranks and daemons of this user that are left from these of mpiexec's jobs ("12,34"; "-":
+ * none), and removes their shared memory and files. */
 void dlb_host_clean(const char *jobs);
 #endif

@@ -172,7 +172,8 @@ static int wait_for(struct told *t, pid_t pid, int messages)
 	return WIFEXITED(status) && WEXITSTATUS(status) <= 2 ? WEXITSTATUS(status) : 2;
 }
 
-static int run_mpiexec(const struct dlb_hosts_job *j, const char *self, const char *hostfile, struct dlb_error *err)
+static int run_mpiexec(const struct dlb_hosts_job *j, const char *self, const char *hostfile,
+		       struct dlb_error *err)
 {
 	struct dlb_mpiexec m = { .tool = j->tool, .in = -1, .out = fileno(j->out) };
 	struct told t = { .j = j };
@@ -207,7 +208,8 @@ int dlb_hosts_run(const struct dlb_hosts_job *j, struct dlb_error *err)
 
 	if (dlb_hosts_supported(err) || dlb_mpiexec_self(self, err))
 		return -1;
-	char *hostfile = dlb_mpiexec_write_hosts(folder && *folder ? folder : "/tmp", j->host, j->n_ranks, err);
+	char *hostfile = dlb_mpiexec_write_hosts(folder && *folder ? folder : "/tmp", j->host, j->n_ranks,
+						 err);
 	const int status = hostfile ? run_mpiexec(j, self, hostfile, err) : -1;
 	if (hostfile)
 		unlink(hostfile);

@@ -1,8 +1,8 @@
-/* Several hosts that Open MPI's mpiexec reaches through ssh, or Slurm's srun: the hosts of a plan's ranks, host files, and
- * a tool's measurement there.
+/* Several hosts that Open MPI's mpiexec reaches through ssh, or Slurm's srun: the hosts of a plan's ranks,
+ * host files, and a tool's measurement there.
  *
- * The tool must have the same path on all hosts, and files that it names must be there. What mpiexec needs beside that (an
- * agent in the place of ssh, network interfaces) is set by its own variables, OMPI_MCA_*. */
+ * The tool must have the same path on all hosts, and files that it names must be there. What mpiexec needs
+ * beside that (an agent in the place of ssh, network interfaces) is set by its own variables, OMPI_MCA_*. */
 #ifndef DLB_EXEC_HOSTS_H
 #define DLB_EXEC_HOSTS_H
 #include <stdio.h>
@@ -16,15 +16,16 @@ struct dlb_hosts_job {
 	FILE *out;				/* for standard output */
 	bool verbose;				/* pass on the messages of mpiexec and ssh */
 };
-/* Runs the tool there, without standard input, as under an mpirun of the user's own. Returns the exit status of the ranks,
- * which have told of a failure themselves; -1 with err: they told nothing, or none started. */
+/* Runs the tool there, without standard input, as under an mpirun of the user's own. Returns the exit
+ * status of the ranks, which have told of a failure themselves; -1 with err: they told nothing, or none
+ * started. */
 int dlb_hosts_run(const struct dlb_hosts_job *j, struct dlb_error *err);
 /* Reads a host file: lines "ADDRESS [slots=N] [user=NAME]", comments begin with #. Adds its hosts to c, named
  * by their addresses. */
 int dlb_hosts_read(const char *path, struct dlb_cluster *c, struct dlb_error *err);
 
-/* The hosts of a plan's ranks. rank NULL: all are on this host; else rank[node] points into cluster.host. allocated: they
- * are those of a Slurm allocation in which this process runs. */
+/* The hosts of a plan's ranks. rank NULL: all are on this host; else rank[node] points into cluster.host.
+ * allocated: they are those of a Slurm allocation in which this process runs. */
 struct dlb_hosts { struct dlb_cluster cluster; const struct dlb_host **rank; bool allocated; };
 /* Those of an allocation of several, else those that the document's cluster names. */
 int dlb_hosts_of(const struct dlb_doc *doc, struct dlb_hosts *h, struct dlb_error *err);

@@ -1,9 +1,10 @@
-/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan. See hosts.h.
+/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan.
+ * See hosts.h.
  *
- * A plan for several hosts, at most as many as there are, has its nodes on hosts of the same names, or on the first, second
- * ... host in the place of its own. Otherwise node i is on the host of task i of the allocation: SLURM_TASKS_PER_NODE is
- * "2(x3),1" for three hosts of two tasks and one of one; a plan of more nodes puts the same share of the rest on every
- * host. */
+ * A plan for several hosts, at most as many as there are, has its nodes on hosts of the same names, or on
+ * the first, second ... host in the place of its own. Otherwise node i is on the host of task i of the
+ * allocation: SLURM_TASKS_PER_NODE is "2(x3),1" for three hosts of two tasks and one of one; a plan of
+ * more nodes puts the same share of the rest on every host. */
 #define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static int next_tasks(const char **text, int *times, int last)
 /* Adds the hosts with their tasks as slots; returns the sum of these. */
 static int add_hosts(struct dlb_cluster *c, const char *list)
 {
-	const char *text = getenv("SLURM_TASKS_PER_NODE");
+	const char *given = getenv("SLURM_TASKS_PER_NODE"), *text = given ? given : "";
 	char line[256], *command;
 	int times = 0, tasks = 1, sum = 0;
 	FILE *f;
@@ -47,7 +48,7 @@ static int add_hosts(struct dlb_cluster *c, const char *list)
 	free(command);
 	while (f && fgets(line, sizeof line, f)) {
 		line[strcspn(line, "\n")] = '\0';
-		tasks = next_tasks(text ? &text : &(const char *){ "" }, &times, tasks);
+		tasks = next_tasks(&text, &times, tasks);
 		dlb_cluster_add_host(c, line, line, NULL, tasks);
 		sum += tasks;
 	}
@@ -56,8 +57,9 @@ static int add_hosts(struct dlb_cluster *c, const char *list)
 	return sum;
 }
 
-/* place[h]: the host of the allocation, from row `first`, for the plan's h-th host by the order of its nodes: those of the
- * same names if all are there, else in order. Returns the number of hosts of the plan; -1: it has more than there are. */
+/* place[h]: the host of the allocation, from row `first`, for the plan's h-th host by the order of its
+ * nodes: those of the same names if all are there, else in order. Returns the number of hosts of the plan;
+ * -1: it has more than there are. */
 static int match_hosts(const struct dlb_cluster *c, int first, int *of_node, int *place)
 {
 	const char **name = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *name);

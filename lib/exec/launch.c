@@ -40,7 +40,8 @@ void dlb_launch_worker_init(const char *folder)
 		_exit(2);
 	dlb_run_folder_record_job(folder);
 	gethostname(host, sizeof host - 1);
-	dprintf(2, "\1rank %d %lld %lu %s\n", dlb_launch_rank(), (long long)getpid(), dlb_run_folder_job(), host);
+	dprintf(2, "\1rank %d %lld %lu %s\n", dlb_launch_rank(), (long long)getpid(), dlb_run_folder_job(),
+		host);
 }
 
 char *dlb_launch_in(const char *folder) { return dlb_xprintf("%s/in.json", folder); }
@@ -69,7 +70,8 @@ bool dlb_launch_speaks(void)
 
 /* ---- starting ---- */
 
-/* The options of mpiexec, and the tool's own. hostfile: of ranks on several hosts; NULL: they are on this host. */
+/* The options of mpiexec, and the tool's own. hostfile: of ranks on several hosts; NULL: they are on this
+ * host. */
 static void add_words(const struct dlb_launch *l, const char *self, const char *folder, const char *hostfile,
 		      struct dlb_mpiexec *m)
 {
@@ -138,14 +140,16 @@ static int reap(const struct dlb_launch *l, pid_t mpiexec)
 	return status;
 }
 
-/* Starts mpiexec. Ranks on other hosts do not see the folder: rank 0 gets the document through standard input, and writes
- * the result to standard output. Returns mpiexec's number, and where its messages can be read; -1 with err. */
+/* Starts mpiexec. Ranks on other hosts do not see the folder: rank 0 gets the document through standard
+ * input, and writes the result to standard output. Returns mpiexec's number, and where its messages can be
+ * read; -1 with err. */
 static pid_t start(const struct dlb_launch *l, const char *folder, const char *in_path, const char *out_path,
 		   int *messages, struct dlb_error *err)
 {
 	struct dlb_mpiexec m = { .tool = l->tool, .in = -1, .out = -1, .folder = folder,
 				 .temporary = dlb_run_folder_parent(), .mark = "\1error 2 " };
-	char self[4096], *hostfile = l->host ? dlb_mpiexec_write_hosts(folder, l->host, l->n_ranks, err) : NULL;
+	char self[4096],
+		*hostfile = l->host ? dlb_mpiexec_write_hosts(folder, l->host, l->n_ranks, err) : NULL;
 	int pipes[2] = { -1, -1 };
 	pid_t pid = -1;
 
@@ -200,7 +204,8 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 	dlb_ranks_watch(&e, pid, messages);
 	rc = dlb_ranks_verdict(&e, reap(l, pid), err);
 	if (!rc && e.end.paused_step < 0)
-		rc = l->finish ? l->finish(l->finish_ctx, out_path, &e.end, out, err) : copy_out(out_path, out, err);
+		rc = l->finish ? l->finish(l->finish_ctx, out_path, &e.end, out, err) :
+				 copy_out(out_path, out, err);
 out:
 	if (messages >= 0)
 		close(messages);

@@ -188,7 +188,8 @@ static void hear(struct dlb_ranks *e, char *s)
 		if (p && e->lost_rank < 0)
 			e->lost_rank = atoi(p + 2);
 	} else if ((p = strstr(s, "Remote daemon: [[")) && strstr(p, " on node ")) {
-		snprintf(e->end.lost_host, sizeof e->end.lost_host, "%s", strstr(p, " on node ") + strlen(" on node "));
+		snprintf(e->end.lost_host, sizeof e->end.lost_host, "%s",
+			 strstr(p, " on node ") + strlen(" on node "));
 	} else if ((p = strstr(s, "Exit code:"))) {
 		e->lost_exit = atoi(p + strlen("Exit code:"));
 	}
@@ -252,7 +253,8 @@ static void pass_signals(const struct dlb_ranks *e, pid_t pid, int *passed)
 /* Asks the ranks to end at the next checkpoint. Open MPI's mpiexec forwards SIGUSR2 too. */
 static void pass_pause(struct dlb_ranks *e, pid_t pid)
 {
-	if (e->asked || isnan(e->end.trains_s) || e->done || e->said || !e->l->ask || !e->l->ask(e->l->ask_ctx))
+	if (e->asked || isnan(e->end.trains_s) || e->done || e->said || !e->l->ask ||
+	    !e->l->ask(e->l->ask_ctx))
 		return;
 	e->asked = true;
 	kill(pid, SIGUSR2);
@@ -456,8 +458,8 @@ static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_erro
 	return dlb_hint(err, "-v shows all it said");
 }
 
-/* The only rank that was not heard, -1: there are several. Open MPI may not name a rank that is killed before it
- * starts MPI. */
+/* The only rank that was not heard, -1: there are several. Open MPI may not name a rank that is killed
+ * before it starts MPI. */
 static int only_silent_rank(const struct dlb_ranks *e)
 {
 	int silent = -1;

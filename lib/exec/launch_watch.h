@@ -14,8 +14,8 @@ struct dlb_ranks {
 	double silent_s, scanned_s;	/* since a rank was last heard; since all processes were scanned */
 	double stopped_s, launcher_s;	/* since a rank, mpiexec was stopped */
 	int stopped;			/* the rank; -1: one not heard yet */
-	/* by the ranks' heartbeats: since the first rank was reported silent, since the first one was reported
-	 * as ended; < 0: none */
+	/* by the ranks' heartbeats: since the first rank was reported silent, since the first one was
+	 * reported as ended; < 0: none */
 	double cut_s, gone_s;
 	struct dlb_launch_end end;		/* nodes known as lost so far */
 	int64_t first_step, step;	/* steps done before this start, and now; -1: not told */
@@ -33,9 +33,9 @@ struct dlb_ranks {
 /* Opens r. Borrows l. */
 void dlb_ranks_init(struct dlb_ranks *r, const struct dlb_launch *l);
 void dlb_ranks_release(struct dlb_ranks *r);
-/* Reads lines of the children until they have closed the pipe `in`, passes on requests to stop to mpiexec, and
- * ends children that stay or lose one of them. Time is counted in looks, so that a parent that was stopped
- * itself does not take that for silence of the children. */
+/* Reads lines of the children until they have closed the pipe `in`, passes on requests to stop to mpiexec,
+ * and ends children that stay or lose one of them. Time is counted in looks, so that a parent that was
+ * stopped itself does not take that for silence of the children. */
 void dlb_ranks_watch(struct dlb_ranks *r, pid_t mpiexec, int in);
 /* After the watch: 0, the result is complete, or -1 with the one error line; empty: a worker has printed it.
  * r->end is then complete. status: of mpiexec, from waitpid. */

@@ -42,8 +42,8 @@ static bool is_one_host(const struct dlb_host *const *host, int n)
 	return true;
 }
 
-void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *host, int n, const char *hostfile,
-			   bool oversubscribe)
+void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *host, int n,
+			   const char *hostfile, bool oversubscribe)
 {
 	char ranks[16];
 
@@ -66,9 +66,10 @@ void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *
 	}
 }
 
-/* Where all ranks are on one host the file has that one with its slots: mpiexec cannot map ranks one by one to
- * "localhost". */
-char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *host, int n, struct dlb_error *err)
+/* Where all ranks are on one host the file has that one with its slots: mpiexec cannot map ranks one by
+ * one to "localhost". */
+char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *host, int n,
+			      struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/dlb-hosts-XXXXXX", folder);
 	const int fd = mkstemp(path);
@@ -89,8 +90,8 @@ char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *
 	return NULL;
 }
 
-/* Open MPI refuses root otherwise. Under Slurm it starts its daemons by srun, which would wait for the end of the step
- * of a host that does not answer. */
+/* Open MPI refuses root otherwise. Under Slurm it starts its daemons by srun, which would wait for the end
+ * of the step of a host that does not answer. */
 static void set_environment(const struct dlb_mpiexec *m)
 {
 	if (m->temporary)

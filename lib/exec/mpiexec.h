@@ -24,14 +24,17 @@ struct dlb_mpiexec {
 int dlb_mpiexec_self(char path[4096], struct dlb_error *err);
 /* Copies the word. */
 void dlb_mpiexec_add(struct dlb_mpiexec *m, const char *word);
-/* Adds "-n N" and the options for ranks on these hosts, host[rank]; hostfile: written by dlb_mpiexec_write_hosts. Variables
- * of dlb's own go to all ranks. oversubscribe: a host may have more ranks than its allocation has tasks. Open MPI. */
-void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *host, int n, const char *hostfile,
-			   bool oversubscribe);
-/* Writes a host file: a line for each rank, in their order. Returns its path (new) in folder; NULL with err. */
-char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *host, int n, struct dlb_error *err);
-/* Forks. The child has a process group of its own, so that a terminal's ^C reaches the parent alone, and dies with the
- * parent. -1 with err. */
+/* Adds "-n N" and the options for ranks on these hosts, host[rank]; hostfile: written by
+ * dlb_mpiexec_write_hosts. Variables of dlb's own go to all ranks. oversubscribe: a host may have more
+ * ranks than its allocation has tasks. Open MPI. */
+void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *host, int n,
+			   const char *hostfile, bool oversubscribe);
+/* Writes a host file: a line for each rank, in their order. Returns its path (new) in folder; NULL with
+ * err. */
+char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *host, int n,
+			      struct dlb_error *err);
+/* Forks. The child has a process group of its own, so that a terminal's ^C reaches the parent alone, and
+ * dies with the parent. -1 with err. */
 pid_t dlb_mpiexec_start(const struct dlb_mpiexec *m, struct dlb_error *err);
 void dlb_mpiexec_release(struct dlb_mpiexec *m);
 #endif

@@ -115,8 +115,8 @@ static void ask(struct dlb_outage *o, const double *limit_s)
 	}
 	/* without room for its files nothing can start again either, which is then said */
 	if (o->n_asked)
-		o->probe = dlb_host_probe_new(o->options.tool, host, limit, o->n_asked, o->options.hosts->allocated,
-					      o->jobs ? o->jobs : "-", &ignored);
+		o->probe = dlb_host_probe_new(o->options.tool, host, limit, o->n_asked,
+					      o->options.hosts->allocated, o->jobs ? o->jobs : "-", &ignored);
 	free(host);
 	free(limit);
 }
@@ -156,7 +156,8 @@ static void lose(struct dlb_outage *o, int i, double now_s)
 	if (o->lost[i])
 		return;
 	o->lost[i] = true;
-	d->due_s = now_s + o->options.rejoin_s * ldexp(1.0, d->returns < MOST_DOUBLINGS ? d->returns : MOST_DOUBLINGS);
+	d->due_s = now_s + o->options.rejoin_s *
+				   ldexp(1.0, d->returns < MOST_DOUBLINGS ? d->returns : MOST_DOUBLINGS);
 }
 
 char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
@@ -166,7 +167,8 @@ char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
 	const char *why;
 
 	for (int h = 0; h < o->n_hosts; h++) {
-		const bool suspect = has_only(o, h, end->node) || !strcmp(end->lost_host, host_at(o, h)->name) ||
+		const bool suspect = has_only(o, h, end->node) ||
+				     !strcmp(end->lost_host, host_at(o, h)->name) ||
 				     !strcmp(end->lost_host, host_at(o, h)->address);
 
 		limit_s[h] = o->host[h].lost || !has_nodes(o, h) ? 0 : suspect ? suspect_s(o) : OTHER_S;

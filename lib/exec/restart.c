@@ -23,7 +23,7 @@ struct restarts {
 	json_t *plan;					/* of the first start */
 	bool yields;					/* of the first start (launch.h) */
 	int retries;					/* starts without a step, of unnamed ranks */
-	double lost_s;		/* when the last one was noticed to be lost, or training ended to put some back */
+	double lost_s;		/* when the last loss was noticed, or training ended to put nodes back */
 };
 
 int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err)
@@ -80,8 +80,10 @@ static void keep_event(struct restarts *s, const struct dlb_report_event *e)
 	s->event[s->n++] = *e;
 }
 
-/* The nodes of which mpiexec or a rank has told are known to --on-event, those of lost hosts are not: told[node]. */
-static void keep_losses(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end, const bool *told)
+/* The nodes of which mpiexec or a rank has told are known to --on-event, those of lost hosts are not:
+ * told[node]. */
+static void keep_losses(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end,
+			const bool *told)
 {
 	for (int i = 0; i < l->n_ranks; i++) {
 		const char *reason = end->node[i] ? dlb_outage_reason(s->outage, i) : NULL;
@@ -89,9 +91,10 @@ static void keep_losses(struct restarts *s, const struct dlb_launch *l, const st
 
 		if (!end->node[i])
 			continue;
-		host = reason ? dlb_xprintf("lost host %s: %s", dlb_outage_home(s->outage, i)->name, reason) : NULL;
-		cause = dlb_xprintf("%s%s%s", !host || told[i] ? end->why.what : "", host && told[i] ? "; " : "",
-				    host ? host : "");
+		host = reason ? dlb_xprintf("lost host %s: %s", dlb_outage_home(s->outage, i)->name, reason) :
+				NULL;
+		cause = dlb_xprintf("%s%s%s", !host || told[i] ? end->why.what : "",
+				    host && told[i] ? "; " : "", host ? host : "");
 		free(host);
 		if (!told[i])
 			dlb_events_happened(l->events, "lost", i, end->step, cause);
@@ -112,7 +115,8 @@ static void say(const struct restarts *s, const char *why, const char *text)
 }
 
 /* Makes doc's plan that of the first start, without the nodes that are lost now. text: how many are left. */
-static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, char text[256], struct dlb_error *err)
+static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, char text[256],
+		      struct dlb_error *err)
 {
 	const bool *lost = dlb_outage_lost(s->outage);
 	bool any = false, crowded;
@@ -129,16 +133,16 @@ static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *
 }
 
 /* Plans again without the nodes that `end` lost; hosts: a line on lost hosts, NULL: none. -1 with err. */
-static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, const struct dlb_launch_end *end, bool any,
-		 const char *hosts, struct dlb_error *err)
+static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
+		 const struct dlb_launch_end *end, bool any, const char *hosts, struct dlb_error *err)
 {
 	struct dlb_run_command *c = s->command;
 	struct dlb_error why;
 	char text[256], *line;
 	int rc = -1;
 
-	line = dlb_xprintf("%s%s%s", end->first >= 0 ? end->why.what : "", end->first >= 0 && hosts ? "; " : "",
-			   hosts ? hosts : "");
+	line = dlb_xprintf("%s%s%s", end->first >= 0 ? end->why.what : "",
+			   end->first >= 0 && hosts ? "; " : "", hosts ? hosts : "");
 	if (!any) {			/* ranks without work die at each start */
 		*err = end->why;
 		dlb_hint(err, "its rank cannot be started again");
@@ -185,22 +189,23 @@ static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *do
 	return !rc;
 }
 
-/* A rank died before the ranks met, and no one knows which, or the daemon of a host that answers: the same start again, a
- * few times. */
+/* A rank died before the ranks met, and no one knows which, or the daemon of a host that answers: the same
+ * start again, a few times. */
 static bool try_again(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end)
 {
 	if ((!end->unnamed && !l->host) || s->retries++ >= MOST_RETRIES)
 		return false;
 	if (isnan(end->trains_s))
-		dlb_cli_warn(s->command->cli, "a rank was killed before the ranks had met; starting them again");
+		dlb_cli_warn(s->command->cli,
+			     "a rank was killed before the ranks had met; starting them again");
 	else
 		say(s, end->why.what, "all hosts answer");
 	return true;
 }
 
 /* Training has ended, since lost nodes can be put back. */
-static int put_back(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, const struct dlb_launch_end *end,
-		    struct dlb_error *err)
+static int put_back(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
+		    const struct dlb_launch_end *end, struct dlb_error *err)
 {
 	const bool *back;
 	const int n = dlb_outage_put_back(s->outage, &back);
@@ -219,13 +224,17 @@ static int put_back(struct restarts *s, struct dlb_launch *l, struct dlb_doc *do
 		cause = l->host ? dlb_xprintf("host %s answers", dlb_outage_home(s->outage, i)->name) :
 				  dlb_xstrdup("its rank is started again");
 		dlb_events_happened(l->events, "rejoined", i, end->paused_step, cause);
-		keep_event(s, &(struct dlb_report_event){ .step = end->paused_step, .node = i, .rejoined = true,
-							  .cause = cause, .notice_s = NAN, .resume_s = NAN });
+		keep_event(s, &(struct dlb_report_event){ .step = end->paused_step,
+							  .node = i,
+							  .rejoined = true,
+							  .cause = cause,
+							  .notice_s = NAN,
+							  .resume_s = NAN });
 	}
 	rc = plan_again(s, l, doc, text, err);
 	if (!rc) {
-		char *line = dlb_xprintf("node%s %s %s back at step %lld", n == 1 ? "" : "s", which, n == 1 ? "is" : "are",
-					 (long long)end->paused_step);
+		char *line = dlb_xprintf("node%s %s %s back at step %lld", n == 1 ? "" : "s", which,
+					 n == 1 ? "is" : "are", (long long)end->paused_step);
 
 		say(s, line, text);
 		free(line);
@@ -241,8 +250,8 @@ static bool told_to_stop(const struct dlb_launch *l)
 }
 
 /* After a start: whether there is another one. rc: of the launch, 0 also where training has paused. */
-static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end, int *rc,
-		  struct dlb_error *err)
+static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end,
+		  int *rc, struct dlb_error *err)
 {
 	note_training(s, end);
 	s->retries = isnan(end->trains_s) ? s->retries : 0;
@@ -267,10 +276,12 @@ static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 	return try_again(s, l, end);
 }
 
-int dlb_restart_run(struct dlb_run_command *c, const struct dlb_hosts *hosts, struct dlb_launch *l, struct dlb_doc *doc,
-		    FILE *out, struct dlb_error *err)
+int dlb_restart_run(struct dlb_run_command *c, const struct dlb_hosts *hosts, struct dlb_launch *l,
+		    struct dlb_doc *doc, FILE *out, struct dlb_error *err)
 {
-	struct restarts s = { .command = c, .plan = json_deep_copy(dlb_doc_section(doc, "plan")), .yields = l->yields };
+	struct restarts s = { .command = c,
+			      .plan = json_deep_copy(dlb_doc_section(doc, "plan")),
+			      .yields = l->yields };
 	bool goes_on, crowded;
 	int rc;
 

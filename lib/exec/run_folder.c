@@ -137,7 +137,8 @@ static void remove_shared_memory(int folder)
 		fclose(f);
 }
 
-/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host, which it calls by that name. */
+/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host, which it calls by that
+ * name. */
 static void remove_files(int place, const char *host, const char *name)
 {
 	char *of_user;

@@ -22,8 +22,8 @@ void dlb_run_folder_free(char *folder, int lock);
 void dlb_run_folder_record_launcher(const char *folder);
 /* mpiexec's number of the job that this rank belongs to; 0: not known. */
 unsigned long dlb_run_folder_job(void);
-/* Removes the shared memory of a job whose ranks have ended, and the files of its daemon on this host, jf.FAMILY in the
- * folder that has mpiexec's (the upper bits of the number are that of its family). */
+/* Removes the shared memory of a job whose ranks have ended, and the files of its daemon on this host,
+ * jf.FAMILY in the folder that has mpiexec's (the upper bits of the number are that of its family). */
 void dlb_run_folder_remove_job(unsigned long job);
 /* In a rank: notes the job that it belongs to, before MPI starts. */
 void dlb_run_folder_record_job(const char *folder);

@@ -13,8 +13,8 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* Numbers of the sum before the losses: ranks that want to stop; to stop at the next checkpoint; that have failed; that
- * have a weight that is not finite. */
+/* Numbers of the sum before the losses: ranks that want to stop; to stop at the next checkpoint; that have
+ * failed; that have a weight that is not finite. */
 enum { STOP, PAUSE, FAILED, SPOILT, N_DECISIONS };
 
 static int length(const struct run *r)

@@ -54,8 +54,9 @@ struct dlb_report_kfac {
 struct dlb_report_eval { int64_t step; double test_loss, accuracy, time_s; };
 /* saved NULL: not requested */
 struct dlb_report_best { int64_t step; double test_loss; const char *saved; };
-/* A node that was lost or, with `rejoined`, put back. step: steps done then, -1: not known; NAN: not known: notice_s since
- * its last sign of life, resume_s from there (from the end of training until then) until the first step after it. */
+/* A node that was lost or, with `rejoined`, put back. step: steps done then, -1: not known; NAN: not
+ * known: notice_s since its last sign of life, resume_s from there (from the end of training until then)
+ * until the first step after it. */
 struct dlb_report_event { int64_t step; int node; bool rejoined; const char *cause; double notice_s, resume_s; };
 struct dlb_report {
 	struct dlb_arena arena;
