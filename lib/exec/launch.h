@@ -37,6 +37,7 @@ struct dlb_launch_end {
 	bool *node; int n;		/* [n_ranks]; their number; `first`: the first one */
 	int first;
 	int64_t step;			/* steps done, as far as known; -1: none told */
+	bool silent;			/* a heartbeat told of it: its host may be cut off */
 	double notice_s;		/* from the last sign of life; NAN: not known */
 	double lost_s;			/* when that was decided (dlb_clock_s) */
 	/* mpiexec does not say which rank was lost, before all have met: the same start may succeed */

@@ -93,6 +93,7 @@ static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *t
 		e->gone_s = e->gone_s < 0 ? 0 : e->gone_s;
 	} else if (e->cut_s < 0) {
 		e->cut_s = 0;
+		e->end.silent = told->how == DLB_SILENCE_CUT;
 		dlb_alarm_text(told, step, &e->fault);
 	}
 }

@@ -11,7 +11,7 @@
 #include "util/mem.h"
 
 #define SUSPECT_S 3.0			/* at least, for a host whose ranks all fell silent to answer */
-#define OTHER_S 10.0			/* for the others, which may only be busy */
+#define OTHER_S 15.0			/* for the others, which may only be busy */
 enum { MOST_DOUBLINGS = 10 };
 
 struct place { bool lost; char why[300]; };		/* a host */
@@ -167,7 +167,7 @@ char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
 	const char *why;
 
 	for (int h = 0; h < o->n_hosts; h++) {
-		const bool suspect = has_only(o, h, end->node) ||
+		const bool suspect = (end->silent && has_only(o, h, end->node)) ||
 				     !strcmp(end->lost_host, host_at(o, h)->name) ||
 				     !strcmp(end->lost_host, host_at(o, h)->address);
 
