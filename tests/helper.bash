@@ -109,11 +109,17 @@ wait_for_lines() { # FILE N
 	return 1
 }
 
-children() { # PID: its direct children
+children() { # PID: its direct children; no process is started for each that there is
 	local stat line
 	for stat in /proc/[0-9]*/stat; do
-		line=$(cat "$stat" 2>/dev/null) || continue
+		{ read -r line <"$stat"; } 2>/dev/null || continue
 		line=${line##*) }
+		# shellcheck disable=SC2086
+		set -- "$1" $line
+		stat=${stat%/stat}
+		[ "$3" != "$1" ] || echo "${stat##*/}"
+	done
+}
 		# shellcheck disable=SC2086
 		set -- "$1" $line
 		[ "$3" = "$1" ] && basename "${stat%/stat}"
