@@ -120,12 +120,6 @@ children() { # PID: its direct children; no process is started for each that the
 		[ "$3" != "$1" ] || echo "${stat##*/}"
 	done
 }
-		# shellcheck disable=SC2086
-		set -- "$1" $line
-		[ "$3" = "$1" ] && basename "${stat%/stat}"
-	done
-	return 0
-}
 
 ranks_of() { # PID of a dlb-run that starts its ranks itself: `ranks`, the process of each
 	mapfile -t ranks < <(for launcher in $(children "$1"); do children "$launcher"; done)
