@@ -364,6 +364,45 @@ static void test_awake_killed(void)
 	assert(IS(dlb_median(took_s, DLB_LEN(took_s)), <, 0.3));
 }
 
+/* A number in a file of this process's only child, by its format; 0: none. */
+static double of_child(const char *file, const char *format)
+{
+	char path[64], line[128], pid[16] = "";
+	double v = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%15s", pid) != 1)
+		pid[0] = 0;
+	if (f)
+		fclose(f);
+	snprintf(path, sizeof path, "/proc/%s/%s", pid, file);
+	f = pid[0] ? fopen(path, "r") : NULL;
+	while (f && fgets(line, sizeof line, f) && sscanf(line, format, &v) != 1)
+		;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+/* It leaves the core again and again, at least every 4 ms that it has it, so that the system's scheduler owes
+ * it nothing. */
+static void test_awake_sleeps(void)
+{
+	struct dlb_awake *a = dlb_awake_new();
+	double ran_ns = 0, sleeps = 0;
+
+	if (a && dlb_awake_keep(a, 0))
+		for (int i = 0; i < 100 && ran_ns < 1e8; i++) {		/* another process may have the core */
+			dlb_sleep_s(0.01);
+			ran_ns = of_child("schedstat", "%lf");
+			sleeps = of_child("status", "voluntary_ctxt_switches: %lf");
+		}
+	assert(IS(sleeps, >=, ran_ns / 4e6 - 2));
+	dlb_awake_free(a);
+}
+
 static void test_awake(void)
 {
 	struct dlb_awake *a = dlb_awake_new();
@@ -391,6 +430,7 @@ int main(void)
 	test_cli();
 	test_cores();
 	test_awake();
+	test_awake_sleeps();
 	test_awake_killed();
 	dlb_sleep_s(0.01);
 	assert(IS(dlb_clock_s() - start, >=, 0.01) && IS(dlb_clock_thread_cpu_s(), >=, cpu));
