@@ -4,8 +4,7 @@
  * not notice a link that goes down during a transfer, so the time-out must be ours. A rank that has polled
  * for a while yields its core (sched_yield). On a host with more ranks than cores it soon sleeps instead,
  * since a spinning rank would take time from the rank it waits for. It sleeps until its wakeup is sent
- * (shared.h), or, if the message is MPI's, briefly between polls. The cores themselves are kept from sleeping
- * (awake.h).
+ * (shared.h), or, if the message is MPI's, briefly between polls.
  *
  * Messages above INT_MAX bytes use a derived type (blocks of 2^30 bytes and a rest): MPI counts are ints.
  * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and breaks the comm. */
@@ -25,7 +24,6 @@
 #endif
 #include "comm/comm.h"
 #include "comm/shared.h"
-#include "util/awake.h"
 #include "util/clock.h"
 #include "util/cores.h"
 #include "util/deadline.h"
@@ -55,8 +53,6 @@ struct dlb_comm {
 	struct dlb_region *region;	/* NULL: no shared memory */
 	char **base;			/* [size] addresses here of near ranks' regions; NULL: not near */
 	struct dlb_channel *waiting;	/* channels with messages whose places are not posted */
-	int nth_alike;			/* number of earlier ranks of this host with the same set of cores */
-	struct dlb_awake *awake;	/* keeps one core awake per rank, if ranks share cores; else NULL */
 	struct dlb_error fault;		/* reason why the comm is broken */
 	_Atomic int lost;		/* dlb_comm_lose: 0 never called, 1 it writes the line, 2 done */
 	char lost_line[400];
@@ -218,8 +214,6 @@ static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 		dlb_core_set_add(&all, &each[i]);
 	n = dlb_core_set_count(&all);
 	c->crowded = n > 0 && c->local_size > n;
-	for (int i = 0; !rc && i < index_on_host(c); i++)
-		c->nth_alike += !memcmp(&each[i], &own, sizeof own);
 	free(each);
 	return rc;
 }
@@ -291,12 +285,9 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	if (!up) {
 		prefer_fragments();
 		skip_absent_fabrics();
-		/* before MPI maps shared memory, which its processes must not inherit */
-		c->awake = dlb_awake_new();
 	}
 	dlb_deadline_begin(timeout_s, "the start of MPI, in which all ranks meet, is");
 	if (!up && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-		dlb_awake_free(c->awake);
 		free(c);
 		return dlb_fail(err, NULL, "MPI does not start");
 	}
@@ -311,10 +302,6 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	dlb_deadline_end();
 	if (c->crowded)
 		sleep_sharply();
-	if (!c->crowded || !dlb_awake_keep(c->awake, c->nth_alike)) {
-		dlb_awake_free(c->awake);
-		c->awake = NULL;
-	}
 	*out = c;
 	return 0;
 }
@@ -343,7 +330,6 @@ void dlb_comm_free(struct dlb_comm *c)
 		if (i != c->rank)
 			dlb_region_leave(c->region, c->base[i]);
 	dlb_region_free(c->region);
-	dlb_awake_free(c->awake);
 	free(c->base);
 	free(c->local_rank);
 	if (c->mpi) {

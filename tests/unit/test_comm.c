@@ -1,7 +1,6 @@
 /* lib/comm under mpiexec with 1 to 4 ranks; the program starts itself. Large and small messages, out of order
  * and through shared memory, collectives, agreement on errors, and a silent peer. */
 #define _GNU_SOURCE		/* SCHED_IDLE */
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -254,53 +253,6 @@ static int wrong_size(const char *how)
 	dlb_comm_abort(c, 42);
 }
 
-static bool is_child(const char *pid)
-{
-	char path[64];
-	int parent = -1;
-	FILE *f;
-
-	snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-	f = fopen(path, "r");
-	if (f && fscanf(f, "%*d (%*[^)]) %*c %d", &parent) != 1)
-		parent = -1;
-	if (f)
-		fclose(f);
-	return parent == getpid();
-}
-
-/* Number of child processes of priority SCHED_IDLE. */
-static int idle_children(void)
-{
-	DIR *all = opendir("/proc");
-	int n = 0;
-
-	for (struct dirent *p; all && (p = readdir(all));)
-		n += atoi(p->d_name) > 0 && is_child(p->d_name) &&
-		     sched_getscheduler(atoi(p->d_name)) == SCHED_IDLE;
-	if (all)
-		closedir(all);
-	return n;
-}
-
-/* Two ranks bound to each core: one of them keeps the core awake. */
-static int bound(void)
-{
-	struct dlb_comm *c;
-	struct dlb_error err;
-	double awake, most;
-
-	if (dlb_comm_new(&c, 30, &err))
-		return 1;
-	dlb_sleep_s(0.05);			/* until those processes have set their priority */
-	awake = most = idle_children();
-	assert(IS(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err), ==, 0));
-	assert(IS(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err), ==, 0));
-	assert(most == 0 || awake == 2);	/* 0: a CPU quota, or such processes are not permitted */
-	dlb_comm_free(c);
-	return 0;
-}
-
 static int rank_main(bool quiet_peer)
 {
 	struct dlb_comm *c;
@@ -324,8 +276,7 @@ static int start(const char *self, int n, const char *how)
 	int status;
 
 	snprintf(command, sizeof command,
-		 "mpiexec -n %d --oversubscribe --bind-to %s '%s' %s >/dev/null 2>&1", n,
-		 strcmp(how, "bound") ? "none" : "core:overload-allowed", self, how);
+		 "mpiexec -n %d --oversubscribe --bind-to none '%s' %s >/dev/null 2>&1", n, self, how);
 	status = system(command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -338,8 +289,6 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strstr(argv[1], "size"))
 		return wrong_size(argv[1]);
-	if (argc > 1 && !strcmp(argv[1], "bound"))
-		return bound();
 	if (argc > 1)
 		return rank_main(!strcmp(argv[1], "silence"));
 	assert(IS(dlb_comm_new_alone(&c, &err), ==, 0));
@@ -354,8 +303,6 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
 		assert(IS(start(argv[0], n, "plain"), ==, 0));
-	if (dlb_cores() == 2)			/* by default ranks are bound to all cores */
-		assert(IS(start(argv[0], 4, "bound"), !=, 128 + SIGABRT));	/* some systems do not bind */
 	assert(IS(start(argv[0], 2, "silence"), ==, 42));
 	double start_s = dlb_clock_s(), starting_s;
 

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "util/awake.h"
 #include "util/cores.h"
 #include "util/cli.h"
 #include "util/clock.h"
@@ -306,115 +305,6 @@ static void test_cores(void)
 	assert(dlb_core_set_count(&other) == dlb_cores() + !(own.word[15] >> 63));
 }
 
-/* A child process that runs RUN, which does not return; it ends with us. */
-static pid_t process(void (*run)(void))
-{
-	const pid_t pid = fork();
-
-	assert(IS(pid, >=, 0));
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run();
-	_exit(1);
-}
-
-static void want_core(void)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(dlb_core(0), &set);
-	sched_setaffinity(0, sizeof set, &set);
-	for (;;)
-		__asm__ volatile("");
-}
-
-static void keep_core(void)
-{
-	struct dlb_awake *a = dlb_awake_new();
-
-	assert(!a || dlb_awake_keep(a, 0));
-	for (;;)
-		pause();
-}
-
-static double end(pid_t pid)
-{
-	const double from_s = dlb_clock_s();
-
-	assert(IS(kill(pid, SIGKILL), ==, 0) && IS(waitpid(pid, NULL, 0), ==, pid));
-	return dlb_clock_s() - from_s;
-}
-
-/* Killed while others use the core that it keeps awake, a process ends at once, with its memory and files,
- * because mpiexec waits for that. */
-static void test_awake_killed(void)
-{
-	double took_s[5];
-
-	for (int i = 0; i < DLB_LEN(took_s); i++) {
-		const pid_t keeper = process(keep_core), busy[] = { process(want_core), process(want_core) };
-
-		dlb_sleep_s(0.1);
-		took_s[i] = end(keeper);
-		for (int k = 0; k < DLB_LEN(busy); k++)
-			end(busy[k]);
-	}
-	assert(IS(dlb_median(took_s, DLB_LEN(took_s)), <, 0.3));
-}
-
-/* A number in a file of this process's only child, by its format; 0: none. */
-static double of_child(const char *file, const char *format)
-{
-	char path[64], line[128], pid[16] = "";
-	double v = 0;
-	FILE *f;
-
-	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-	f = fopen(path, "r");
-	if (!f || fscanf(f, "%15s", pid) != 1)
-		pid[0] = 0;
-	if (f)
-		fclose(f);
-	snprintf(path, sizeof path, "/proc/%s/%s", pid, file);
-	f = pid[0] ? fopen(path, "r") : NULL;
-	while (f && fgets(line, sizeof line, f) && sscanf(line, format, &v) != 1)
-		;
-	if (f)
-		fclose(f);
-	return v;
-}
-
-/* It leaves the core again and again, at least every 4 ms that it has it, so that the system's scheduler owes
- * it nothing. */
-static void test_awake_sleeps(void)
-{
-	struct dlb_awake *a = dlb_awake_new();
-	double ran_ns = 0, sleeps = 0;
-
-	if (a && dlb_awake_keep(a, 0))
-		for (int i = 0; i < 100 && ran_ns < 1e8; i++) {		/* another process may have the core */
-			dlb_sleep_s(0.01);
-			ran_ns = of_child("schedstat", "%lf");
-			sleeps = of_child("status", "voluntary_ctxt_switches: %lf");
-		}
-	assert(IS(sleeps, >=, ran_ns / 4e6 - 2));
-	dlb_awake_free(a);
-}
-
-static void test_awake(void)
-{
-	struct dlb_awake *a = dlb_awake_new();
-
-	assert(!dlb_awake_keep(a, 1 << 20) && !dlb_awake_keep(NULL, 0));
-	dlb_awake_free(a);
-	a = dlb_awake_new();
-	assert(!a || dlb_awake_keep(a, 0));
-	dlb_awake_free(a);
-	dlb_awake_free(NULL);
-}
-
 int main(void)
 {
 	double start = dlb_clock_s(), cpu = dlb_clock_thread_cpu_s();
@@ -429,9 +319,6 @@ int main(void)
 	test_error();
 	test_cli();
 	test_cores();
-	test_awake();
-	test_awake_sleeps();
-	test_awake_killed();
 	dlb_sleep_s(0.01);
 	assert(IS(dlb_clock_s() - start, >=, 0.01) && IS(dlb_clock_thread_cpu_s(), >=, cpu));
 	puts("util: generators, hashes, arena, medians, error lines, options");
