@@ -93,8 +93,8 @@ double dlb_cost_use_s(const struct dlb_cost *c, int op, int node, double n, cons
  * reads t, accumulate_Bps is used. */
 double dlb_cost_accumulate_s(const struct dlb_cost *c, int t, double n, int kind, bool first);
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
-/* Bytes on a node for weight tensor t: weight + gradient sum + n_state states, and
- * K-FAC's factors in a bound graph. */
+/* Bytes on a node for weight tensor t: weight, gradient sum (if summed), n_state states, of which replicas
+ * that divide them have a fraction, and K-FAC's factors in a bound graph. */
 double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, double n_state, bool summed);
 
 /* Communication inside one op that is split evenly over k nodes, in seconds:

@@ -126,11 +126,7 @@ static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 				"asynchronous schedules exchange gradients, not moments");
 	if (strcmp(s->compress, "none"))
 		return dlb_fail(err, "/plan/compress", "moments are not compressed");
-	if (dlb_sharing_divides(s))
-		return dlb_fail(err, "/plan/zero",
-				"the optimizer's state is not divided: %s; leave one of them out",
-				dlb_sharing_undivided(s));
-	return 0;
+	return dlb_sharing_check_shares(s, err);
 }
 
 static const char *weight_name(const struct dlb_tensor *t)

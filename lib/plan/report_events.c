@@ -1,8 +1,7 @@
 /* The report's member on nodes that were lost during the run, and put back (dlb-run --on-failure replan).
  *
  *     "events": [{"step": 409, "node": 1, "cause": "node 1 (host a) is silent ...", "notice_s": 2.8, "resume_s": 1.9},
- *                {"step": 450, "node": 1, "rejoined": true, "cause": "host a answers again", "resume_s": 1.2}, ...]
- * */
+ *                {"step": 450, "node": 1, "rejoined": true, "cause": "host a answers again", "resume_s": 1.2}, ...] */
 #include <math.h>
 #include "plan/report.h"
 

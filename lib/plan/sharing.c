@@ -44,6 +44,15 @@ const char *dlb_sharing_undivided(const struct dlb_sharing *s)
 					    NULL;
 }
 
+int dlb_sharing_check_shares(const struct dlb_sharing *s, struct dlb_error *err)
+{
+	const char *why = dlb_sharing_divides(s) ? dlb_sharing_undivided(s) : NULL;
+
+	return why ? dlb_fail(err, "/plan/zero",
+			      "the optimizer's state is not divided: %s; leave one of them out", why) :
+		     0;
+}
+
 const char *dlb_sharing_name(const struct dlb_sharing *s)
 {
 	return s->param_server >= 0 ? "param-server" :
@@ -222,10 +231,8 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return 0;
 	if (s->gossip > 0 && s->param_server >= 0)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
-	if (dlb_sharing_divides(s) && dlb_sharing_undivided(s))
-		return dlb_fail(err, "/plan/zero",
-				"the optimizer's state is not divided: %s; leave one of them out",
-				dlb_sharing_undivided(s));
+	if (dlb_sharing_check_shares(s, err))
+		return -1;
 	if (dlb_sharing_divides(s) && dlb_plan_is_async(p))
 		return dlb_fail(
 			err, "/plan/zero",

@@ -70,6 +70,8 @@ bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
 /* Whether replicas divide the optimizer's state; NULL, or why they cannot under these options. */
 bool dlb_sharing_divides(const struct dlb_sharing *s);
 const char *dlb_sharing_undivided(const struct dlb_sharing *s);
+/* -1 with err, at /plan/zero: they divide it and cannot. */
+int dlb_sharing_check_shares(const struct dlb_sharing *s, struct dlb_error *err);
 /* Tensors sent per weight: 2 if moments are summed instead of the gradient. */
 int dlb_sharing_tensors(const struct dlb_sharing *s);
 /* Whether each replica's gradient is that of the mean loss of its own samples, not of its part of the

@@ -39,13 +39,3 @@ int dlb_cores(void)
 
 	return n < 1 ? 1 : n;
 }
-
-int dlb_core(int nth)
-{
-	const struct dlb_core_set own = dlb_core_set_own();
-
-	for (int i = 0; i < 64 * 16; i++)
-		if (own.word[i / 64] >> i % 64 & 1 && nth-- == 0)
-			return i;
-	return -1;
-}

@@ -5,8 +5,6 @@
 #include <stdint.h>
 /* Number of these cores; 1 if unknown. */
 int dlb_cores(void);
-/* The system's number of the nth of these cores, from 0; -1: no such core, or unknown. */
-int dlb_core(int nth);
 
 /* A set of cores by the system's numbers, 0 to 1023; it can be sent to another rank. */
 struct dlb_core_set { uint64_t word[16]; };

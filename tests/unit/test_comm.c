@@ -1,7 +1,5 @@
 /* lib/comm under mpiexec with 1 to 4 ranks; the program starts itself. Large and small messages, out of order
  * and through shared memory, collectives, agreement on errors, and a silent peer. */
-#define _GNU_SOURCE		/* SCHED_IDLE */
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
