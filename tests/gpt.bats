@@ -23,7 +23,7 @@ planned() { # NODES DLB-PROFILE-OPTION...
 	planned 1 --analytic | dlb-run --steps 45 --loss-log "$tmp/one" "${train[@]}" >/dev/null
 	planned 2 >"$tmp/doc.json"
 	for round in 1 2 3; do
-		dlb-run --steps 15 --slow 1:2 --checkpoint "$tmp/ckpt" --loss-log "$tmp/two" "${train[@]}" <"$tmp/doc.json" |
+		dlb-run --steps 15 --slow 1:6 --checkpoint "$tmp/ckpt" --loss-log "$tmp/two" "${train[@]}" <"$tmp/doc.json" |
 			dlb-rebalance -q | dlb-place -q >"$tmp/next.json"
 		mv "$tmp/next.json" "$tmp/doc.json"
 	done
@@ -31,6 +31,7 @@ planned() { # NODES DLB-PROFILE-OPTION...
 	cmp "$tmp/one" "$tmp/two"
 	# It learns: from about log 65 = 4.2 to less than the letters' frequencies alone give.
 	awk '{ last = $2 } END { exit !(last < 3.3) }' "$tmp/two"
-	# The slow node ends with less work than the fast one.
+	# The slow node ends with less work than the fast one. Its factor is well above what other programs on this machine
+	# may take from the fast node: a slow node sleeps most of the time, so that they cost it nothing.
 	jq -e '.plan.placement | [.[]] | (map(select(. == 0)) | length) > (map(select(. == 1)) | length)' "$tmp/doc.json"
 }
