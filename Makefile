@@ -64,7 +64,7 @@ NVCC_FLAGS = -std=c++17 -O3 -Ilib -gencode arch=compute_80,code=sm_80 -gencode a
 STAND_IN = $(if $(shell command -v $(CXX)),$(BUILD)/cuda-host/dlb-cuda.so)
 PLUGINS  = $(if $(filter 1,$(CUDA)),$(BUILD)/lib/dlb/dlb-cuda.so)
 
-.PHONY: cuda-host-check all tools check install clean compile_commands.json fuzz fuzz-bins always
+.PHONY: cuda-host-check all tools check install clean compile_commands.json fuzz fuzz-bins fuzz-objects always
 .SECONDARY:
 all: tools $(UNIT:%=$(BUILD)/tests/%) $(STAND_IN) share/schemas/document.json
 tools: $(TOOLS:%=$(BUILD)/bin/%) $(PLUGINS)
@@ -162,6 +162,8 @@ share/schemas/document.json: $(patsubst %,share/schemas/%.json,envelope $(SECTIO
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
 fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins
 fuzz-bins: $(FUZZ:%=build/fuzz/%)
+# compiled, not linked: scripts/check does this
+fuzz-objects: $(FUZZ:%=$(BUILD)/tests/fuzz/%.o)
 build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)

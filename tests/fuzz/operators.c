@@ -300,7 +300,8 @@ static void run_op(const struct dlb_graph *g, int op, int64_t n, void *const *va
 			.in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op
 		};
 		k->run(k, &run);
-		be.ops->sync(&be);
+		if (be.ops->sync(&be, &err))
+			abort();
 		be.ops->free(&be, scratch);
 	}
 	dlb_kernel_free(k);

@@ -42,10 +42,11 @@ struct attention_part {
 	void *scratch;
 };
 /* Queries [row, row + n) of one head, keys [lo, lo + columns). band: the keys that each query may see by
- * position, relative to lo. */
+ * position, relative to lo; seen: the same for products, NULL if each query sees all. */
 struct attention_block {
 	int64_t batch, head, kv_head, row, n, lo, columns;
 	struct panel_band band;
+	const struct panel_band *seen;
 };
 /* Functions for one type. */
 struct attention_loops {
@@ -113,6 +114,8 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 		hi[i] = all ? (int32_t)x->columns : (int32_t)(end - x->lo);
 	}
 	x->band = (struct panel_band){ lo, hi };
+	/* neither bound decreases */
+	x->seen = lo[x->n - 1] > 0 || hi[0] < x->columns ? &x->band : NULL;
 }
 
 /* Elements [from, end) of the ith query's row of scores, relative to the block's first key: its band, filled

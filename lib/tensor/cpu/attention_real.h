@@ -175,7 +175,7 @@ static void S(attention_scores)(const struct attention_part *p, const struct att
 		.k_all = d->width,
 		.y = s,
 		.ldy = p->ld,
-		.wanted = &x->band });
+		.wanted = x->seen });
 }
 
 /* Keeps the probabilities of row i of the block for the backward pass, with the margin that it reads. */
@@ -236,7 +236,7 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 				      .k_all = d->keys,
 				      .y = y,
 				      .ldy = d->y[2],
-				      .terms = &x->band });
+				      .terms = x->seen });
 	for (int64_t i = 0; i < x->n && !kept; i++)
 		S(attention_scale)(d->v_width, by[i], y + i * d->y[2]);
 }
@@ -290,7 +290,8 @@ static void S(attention_again)(const struct attention_part *p, const struct atte
 	}
 }
 
-/* to (keys, width) += alpha s^T b, for the block's band of s; of_keys: that band by keys. */
+/* to (keys, width) += alpha s^T b, for the block's band of s; of_keys: that band by keys
+ * (NULL: all). */
 static void S(attention_to_keys)(const struct attention_block *x, const struct panel_band *of_keys, T alpha,
 				 const T *s, int64_t ld, const T *b, int64_t width, T *to, int64_t stride)
 {
@@ -325,7 +326,9 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 				     ((x->batch * d->heads + x->head) * d->rows + x->row) * d->keys + x->lo :
 			     base + r->s;
 	const int64_t ld = d->whole ? d->keys : p->ld;
-	const struct panel_band of_keys = attention_by_keys(x, (int32_t *)(base + r->band));
+	const struct panel_band by_keys =
+		x->seen ? attention_by_keys(x, (int32_t *)(base + r->band)) : (struct panel_band){ 0 };
+	const struct panel_band *of_keys = x->seen ? &by_keys : NULL;
 
 	if (!d->whole)
 		S(attention_again)(p, x, base + r->s);
@@ -341,7 +344,7 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 				      .k_all = d->v_width,
 				      .y = g,
 				      .ldy = p->ld,
-				      .wanted = &x->band });
+				      .wanted = x->seen });
 	for (int64_t i = 0; i < x->n; i++)
 		S(attention_row_gradient)(p, x, i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
 	if (dq)
@@ -357,17 +360,17 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 					      .k_all = d->keys,
 					      .y = dq + q_at,
 					      .ldy = d->q[2],
-					      .terms = &x->band });
+					      .terms = x->seen });
 	if (dk) {
 		S(panel_pack)(x->n, d->width, q, d->q[2], base + r->q);
 		S(attention_to_keys)
-		(x, &of_keys, (T)d->scale, g, p->ld, base + r->q, d->width,
+		(x, of_keys, (T)d->scale, g, p->ld, base + r->q, d->width,
 		 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2]);
 	}
 	if (dv) {
 		S(panel_pack)(x->n, d->v_width, dy, d->y[2], base + r->dy);
 		S(attention_to_keys)
-		(x, &of_keys, 1, s, ld, base + r->dy, d->v_width,
+		(x, of_keys, 1, s, ld, base + r->dy, d->v_width,
 		 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2]);
 	}
 }

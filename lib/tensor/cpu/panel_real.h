@@ -172,14 +172,19 @@ static PANEL_FUSED void S(panel_rows)(int64_t top, int64_t end, int64_t from, co
 	for (int t = 0; t < tiles; t++) {
 		const int64_t i = top + cpu_cut(end - top, t, tiles),
 			      rows = top + cpu_cut(end - top, t + 1, tiles) - i;
-		struct S(panel_job) q = *p;
+		const struct S(panel_job) *job = p;
+		struct S(panel_job) narrow;
 
-		if (terms && !S(panel_narrow)(terms, i, rows, from, &q))
-			continue;
+		if (terms) {
+			narrow = *p;
+			job = &narrow;
+			if (!S(panel_narrow)(terms, i, rows, from, &narrow))
+				continue;
+		}
 		if (p->columns > PANEL_HALF)
-			S(panel_tiles)(rows, 2, i, &q);
+			S(panel_tiles)(rows, 2, i, job);
 		else
-			S(panel_tiles)(rows, 1, i, &q);
+			S(panel_tiles)(rows, 1, i, job);
 	}
 }
 
