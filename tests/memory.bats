@@ -153,6 +153,30 @@ updates_last() { jq -c '.plan.nodes[0].order |= (map(select(.[1] >= 0)) + map(se
 	done
 }
 
+# memory_of MICRO-BATCHES BYTES: "SCRATCH STATE" of a plan in which the packed weight of each product takes BYTES
+memory_of() {
+	jq -c "(.cost.rows[] | select(.type == \"Gemm\") | .packed_bytes) = {cpu: $2}" "$tmp/costs.json" | dlb-place -q -m "$1" |
+		dlb-run --print-program | sed -n 's/.*scratch \([0-9]*\), state \([0-9]*\)$/\1 \2/p'
+}
+
+@test "a packed copy of a weight is kept for several micro-batches only; with one it lies in scratch memory" {
+	dlb-profile -q --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:1 | jq -c 'del(.cost.inputs)' >"$tmp/costs.json"
+	products=$(jq '[.cost.rows[] | select(.type == "Gemm") | .ops | length] | add' "$tmp/costs.json")
+	[ "$products" -ge 3 ]
+	for m in 1 4; do
+		read -r scratch state <<<"$(memory_of $m 0)"
+		read -r scratch_packed state_packed <<<"$(memory_of $m 1000000)"
+		[ "$scratch" -gt 0 ] && [ "$state" -gt 0 ]
+		if [ $m = 1 ]; then
+			[ "$state_packed" -eq "$state" ]
+			[ "$scratch_packed" -gt "$((scratch + 1000000))" ] && [ "$scratch_packed" -lt "$((scratch + 1000064))" ]
+		else
+			[ "$state_packed" -eq "$((state + products * 1000000))" ]
+			[ "$scratch_packed" -eq "$scratch" ]
+		fi
+	done
+}
+
 @test "on several nodes updates come early where the plan does not fit otherwise" {
 	dlb-profile --analytic --batch 4 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 | dlb-place -a even >"$tmp/roomy.json"
 	bytes=$(jq '.plan.nodes[0].peak_bytes' "$tmp/roomy.json")

@@ -61,6 +61,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 					o->type, o->name);
 		dlb_graph_io(e->graph, in->op,
 			     e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
+		/* what is measured is for any number of micro-batches */
+		io->once = !e->runtime->partial && dlb_program_packs_once(e->view.program, in->op);
 		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
 		if (rc == DLB_NO_KERNEL && e->runtime->partial)
 			return DLB_NO_KERNEL;

@@ -143,7 +143,8 @@ static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		       struct dlb_error *err)
 {
 	struct dlb_gemm_desc d = { .n_batch = 1, .alpha = dlb_io_real(io, "alpha", 1),
-				   .beta = dlb_io_real(io, "beta", 1), .w_is_weight = dlb_io_weight(io, 1) };
+				   .beta = dlb_io_real(io, "beta", 1), .w_is_weight = dlb_io_weight(io, 1),
+				   .once = io->once };
 	struct gemm_dims s;
 
 	if (gemm_shape(io, &s, err))
@@ -322,7 +323,7 @@ static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 			 struct dlb_error *err)
 {
 	struct matmul p;
-	struct dlb_gemm_desc d = { .alpha = 1, .w_is_weight = dlb_io_weight(io, 1) };
+	struct dlb_gemm_desc d = { .alpha = 1, .w_is_weight = dlb_io_weight(io, 1), .once = io->once };
 	int64_t *a_off, *b_off;
 	int rc;
 
@@ -411,6 +412,7 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm",
 					  .n_in = { 2, 3 },
 					  .n_out = { 1, 1 },
+					  .flags = DLB_OP_PACKS,
 					  .bf16 = DLB_BF16_WEIGHTS,
 					  .f32_in = 4,
 					  .work = "dense",
@@ -421,6 +423,7 @@ const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm",
 const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul",
 					    .n_in = { 2, 2 },
 					    .n_out = { 1, 1 },
+					    .flags = DLB_OP_PACKS,
 					    .bf16 = DLB_BF16_WEIGHTS,
 					    .work = "dense",
 					    .infer = matmul_infer,
@@ -431,6 +434,7 @@ const struct dlb_op_class dlb_op_MatMulT = { .name = "MatMulT",
 					     .domain = "dlb",
 					     .n_in = { 2, 2 },
 					     .n_out = { 1, 1 },
+					     .flags = DLB_OP_PACKS,
 					     .work = "dense",
 					     .infer = matmul_infer,
 					     .flops = matmul_flops,

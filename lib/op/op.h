@@ -67,6 +67,8 @@ struct dlb_op_io {
 	bool training;				/* false: an inference graph */
 	const bool *weight;			/* per input: is it a trainable parameter (may
 						 * be kept packed); may be NULL */
+	bool once;				/* each value of the weights is read by one run: packed
+						 * copies are not kept */
 	int64_t samples, first_sample;		/* samples that the vertex processes, and index of the first
 						 * one in the micro-batch; 0: unknown */
 };
@@ -109,6 +111,8 @@ enum {						/* flags */
 	DLB_OP_SHARES_SAMPLES = 256,		/* output k has share k of the samples of input 0 */
 	DLB_OP_SHAPE_ONLY = 128,		/* reads only its input's shape (Shape, Size): folded
 						 * even if the values are unknown */
+	DLB_OP_PACKS = 1024,			/* reads a packed copy of a weight, kept from run to run, or
+						 * made in scratch by each run (dlb_op_io.once) */
 };
 
 struct dlb_builder;

@@ -45,6 +45,13 @@ bool dlb_program_sums(const struct dlb_program *g, int update)
 	       (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
 }
 
+bool dlb_program_packs_once(const struct dlb_program *g, int op)
+{
+	const int kind = g->graph->op[op].kind;
+
+	return g->micro_batches <= g->steps && kind >= 0 && dlb_op_class_of(kind)->flags & DLB_OP_PACKS;
+}
+
 int dlb_program_sum_places(const struct dlb_node_program *np, int update)
 {
 	for (int k = 0; k < np->n_weights; k++)

@@ -14,6 +14,9 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 /* Whether update's gradient is summed into state first: with several micro-batches; for a layer of K-FAC;
  * with replicas, if it cannot be summed in place, or if it waits for others while the next step runs. */
 bool dlb_program_sums(const struct dlb_program *g, int update);
+/* Whether op reads each value of its weight in one run, so that its kernel keeps no packed copy: one
+ * micro-batch between updates. */
+bool dlb_program_packs_once(const struct dlb_program *g, int op);
 /* places of that sum; 1 except under asynchronous schedules */
 int dlb_program_sum_places(const struct dlb_node_program *np, int update);
 #endif

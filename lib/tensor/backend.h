@@ -47,12 +47,13 @@ struct dlb_kernel {
 /* y[b] = alpha * op(a[b]) op(w[b]) + beta * c;  op(a) is m x k, op(w) k x n, y m x n, all row-major. in = {a,
  * w, c or NULL}; c broadcasts by strides (c_row, c_col in elements: 0 or the real stride). Batches: a_batch,
  * w_batch = elements between neighbouring matrices, or lists of n_batch offsets if broadcasting is irregular
- * (a_off, w_off: NULL if regular). w_is_weight: w may be kept packed. Products of bf16 sum in f32. a_f32,
+ * (a_off, w_off: NULL if regular). w_is_weight: w may be kept packed, or, with once (each value of w is read
+ * by one run), be packed in scratch. Products of bf16 sum in f32. a_f32,
  * w_f32: the operand is f32 in memory and rounded for the product; y_f32: y is not rounded; c is f32. */
 struct dlb_gemm_desc {
 	enum dlb_dtype dtype;
 	int64_t m, n, k, n_batch;
-	bool trans_a, trans_w, has_c, w_is_weight, a_f32, w_f32, y_f32;
+	bool trans_a, trans_w, has_c, w_is_weight, once, a_f32, w_f32, y_f32;
 	double alpha, beta;
 	int64_t c_row, c_col;
 	int64_t a_batch, w_batch;

@@ -284,7 +284,7 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 				 forwards ? &want_y : &want_x);
 		if (forwards && b)
 			dlb_cpu_prim_arg(c->c, &c->prim, DNNL_ARG_BIAS, b);
-		rc = dlb_cpu_packed(c->c, &plain, &w, &c->packed);
+		rc = dlb_cpu_packed(c->c, &plain, &w, true, &c->packed);
 		c->k.packed_bytes = c->packed.bytes;
 	}
 	if (rc == 0)

@@ -153,14 +153,15 @@ int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_mem
 void *dlb_cpu_stage_in(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
 void *dlb_cpu_stage(const struct cpu_staged *s, void *operand, char *scratch);
 void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
-/* A weight kept in a primitive's layout, and packed again when its version changes. */
+/* A weight in a primitive's layout: kept, and packed again when its version changes, or packed in scratch at
+ * each run. */
 struct cpu_packed {
 	struct cpu_prim reorder;	/* prim NULL: used unchanged */
-	void *data;
-	size_t bytes;
+	void *data;			/* NULL: in scratch */
+	size_t bytes, at;		/* in scratch; the owner sets `at` */
 	uint64_t version;		/* version of the weight in data; 0: none */
 };
-int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want,
+int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, bool kept,
 		   struct cpu_packed *p);
 void *dlb_cpu_packed_get(struct cpu *c, struct cpu_packed *p, void *plain, uint64_t version, void *scratch);
 void dlb_cpu_packed_release(struct cpu_packed *p);

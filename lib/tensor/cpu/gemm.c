@@ -1,7 +1,7 @@
 /* Matrix products: y = alpha op(a) op(w) + beta c.
  *
- * float32 uses oneDNN's matmul; a weight is kept packed in matmul's preferred layout until the run's weight
- * version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64 uses OpenBLAS, and
+ * float32 uses oneDNN's matmul; a weight is packed in matmul's preferred layout, by each run (once) or when the
+ * run's weight version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64 uses OpenBLAS, and
  * so does float32 where it is faster. The primitive adds c if it is a plain bias, else c is added afterwards.
  *
  * bf16 uses the same matmul, which sums in f32. An operand that is f32 in memory is rounded first,
@@ -202,7 +202,7 @@ static int prepare_dnnl(struct gemm_kernel *g, int n_threads)
 		dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_DST, &y);
 		if (g->bias)
 			dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_BIAS, &bias);
-		rc = dlb_cpu_packed(g->c, &plain, &w, &g->packed);
+		rc = dlb_cpu_packed(g->c, &plain, &w, !d->once, &g->packed);
 	}
 	if (!rc)
 		rc = dlb_cpu_staged(g->c, &from, &a, &a, &g->a);
@@ -218,7 +218,12 @@ static int prepare_dnnl(struct gemm_kernel *g, int n_threads)
 		g->a.at = cpu_round64(g->k.scratch_bytes);
 		g->k.scratch_bytes = g->a.at + g->a.bytes;
 	}
-	g->k.packed_bytes = g->packed.bytes;
+	if (d->once && g->packed.bytes) {
+		g->packed.at = cpu_round64(g->k.scratch_bytes);
+		g->k.scratch_bytes = g->packed.at + g->packed.bytes;
+	} else {
+		g->k.packed_bytes = g->packed.bytes;
+	}
 	return 0;
 }
 

@@ -181,7 +181,7 @@ void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char 
 		dlb_cpu_prim_run(c, &s->move, ptr, scratch);
 }
 
-int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want,
+int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, bool kept,
 		   struct cpu_packed *p)
 {
 	int rc;
@@ -190,22 +190,24 @@ int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_me
 	rc = dlb_cpu_reorder(c, plain, want, &p->reorder);
 	if (rc == 0 && p->reorder.prim) {
 		p->bytes = dnnl_memory_desc_get_size(want);
-		p->data = dlb_cpu_aligned(p->bytes);
+		p->data = kept ? dlb_cpu_aligned(p->bytes) : NULL;
 	}
 	return rc;
 }
 
 void *dlb_cpu_packed_get(struct cpu *c, struct cpu_packed *p, void *plain, uint64_t version, void *scratch)
 {
+	void *data = p->data ? p->data : (char *)scratch + p->at;
+
 	if (!p->reorder.prim)
 		return plain;
-	if (version == 0 || version != p->version) {
-		void *const ptr[] = { plain, p->data };
+	if (!p->data || version == 0 || version != p->version) {
+		void *const ptr[] = { plain, data };
 
 		dlb_cpu_prim_run(c, &p->reorder, ptr, scratch);
 		p->version = version;
 	}
-	return p->data;
+	return data;
 }
 
 void dlb_cpu_packed_release(struct cpu_packed *p)
