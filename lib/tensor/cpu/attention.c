@@ -115,7 +115,7 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 	}
 	x->band = (struct panel_band){ lo, hi };
 	/* neither bound decreases */
-	x->seen = lo[x->n - 1] > 0 || hi[0] < x->columns ? &x->band : NULL;
+	x->seen = x->n && (lo[x->n - 1] > 0 || hi[0] < x->columns) ? &x->band : NULL;
 }
 
 /* Elements [from, end) of the ith query's row of scores, relative to the block's first key: its band, filled
