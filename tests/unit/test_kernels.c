@@ -514,6 +514,26 @@ static void batch_norms(void)
 		}
 }
 
+/* of libgomp and OpenBLAS */
+int omp_get_max_threads(void);
+int openblas_get_num_threads(void);
+
+/* A back end that is opened and closed beside another one leaves its threads as they were. */
+static void threads(void)
+{
+	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
+	const int omp = omp_get_max_threads(), openblas = openblas_get_num_threads();
+	struct dlb_backend two, one;
+	struct dlb_error err;
+
+	assert(IS(ops->open(0, 2, &two, &err), ==, 0) && IS(ops->open(0, 1, &one, &err), ==, 0));
+	assert(IS(omp_get_max_threads(), ==, 1) && IS(openblas_get_num_threads(), ==, 1));
+	ops->close(&one);
+	assert(IS(omp_get_max_threads(), ==, 2) && IS(openblas_get_num_threads(), ==, 2));
+	ops->close(&two);
+	assert(IS(omp_get_max_threads(), ==, omp) && IS(openblas_get_num_threads(), ==, openblas));
+}
+
 int main(void)
 {
 	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
@@ -523,6 +543,7 @@ int main(void)
 	printf("seed %llu\n", (unsigned long long)seed);
 	assert(dlb_backend_find("cpu") && !dlb_backend_find("abacus"));
 	assert(IS(dlb_backend_find("cpu")->open(1, 1, &be, &err), ==, -1));
+	threads();
 	open_backend();
 	/* every level of the instruction set that this machine has */
 	for (int i = 0; use_level(i); i++) {

@@ -8,7 +8,9 @@
 
 /* Functions of libgomp and OpenBLAS; declared here because <omp.h> belongs to one compiler. */
 void omp_set_num_threads(int n);
+int omp_get_max_threads(void);
 void openblas_set_num_threads(int n);
+int openblas_get_num_threads(void);
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -28,6 +30,20 @@ static void do_without_amx(void)
 		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+/* The libraries have one number of threads for the whole process. A back end that is opened beside another,
+ * for a check, leaves it as it was. */
+static void set_threads(int omp, int openblas)
+{
+	omp_set_num_threads(omp);
+	openblas_set_num_threads(openblas);
+}
+
+static void cpu_free(struct cpu *c)
+{
+	set_threads(c->before.omp, c->before.openblas);
+	free(c);
+}
+
 int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
 {
 	struct cpu *c;
@@ -38,16 +54,17 @@ int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_
 	if (n_threads < 1)
 		return dlb_fail(err, NULL, "cannot run on %d threads", n_threads);
 	do_without_amx();
-	omp_set_num_threads(n_threads);
-	openblas_set_num_threads(n_threads);
 	c = dlb_xcalloc(1, sizeof *c);
+	c->before.omp = omp_get_max_threads();
+	c->before.openblas = openblas_get_num_threads();
+	set_threads(n_threads, n_threads);
 	s = dnnl_engine_create(&c->engine, dnnl_cpu, 0);
 	if (s == dnnl_success)
 		s = dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags);
 	if (s != dnnl_success) {
 		if (c->engine)
 			dnnl_engine_destroy(c->engine);
-		free(c);
+		cpu_free(c);
 		return dlb_fail(err, NULL, "cannot open oneDNN: %s", dlb_cpu_dnnl_text(s));
 	}
 	*out = (struct dlb_backend){ .ops = dlb_cpu_level(0),
@@ -68,7 +85,7 @@ void dlb_cpu_close(struct dlb_backend *b)
 		return;
 	dnnl_stream_destroy(c->stream);
 	dnnl_engine_destroy(c->engine);
-	free(c);
+	cpu_free(c);
 	memset(b, 0, sizeof *b);
 }
 
