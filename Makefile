@@ -162,7 +162,7 @@ share/schemas/document.json: $(patsubst %,share/schemas/%.json,envelope $(SECTIO
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
 fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins
 fuzz-bins: $(FUZZ:%=build/fuzz/%)
-# compiled, not linked: scripts/check does this
+# only compiled, by scripts/check, so that the fuzzers follow the library
 fuzz-objects: $(FUZZ:%=$(BUILD)/tests/fuzz/%.o)
 build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)

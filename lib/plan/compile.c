@@ -269,7 +269,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		struct dlb_node_program *np = &c->out->node[c->p->placement[i]];
 		size_t at = (size_t)cost->cluster->node[c->p->placement[i]].kind * (size_t)g->n_ops +
 			    (size_t)i;
-		double scratch = cost->scratch_bytes[at], packed = cost->packed_bytes ? cost->packed_bytes[at] : 0;
+		double scratch = cost->scratch_bytes[at],
+		       packed = cost->packed_bytes ? cost->packed_bytes[at] : 0;
 		if (packed > 0 && dlb_program_packs_once(c->out, i))
 			scratch += 63 + packed;		/* at a multiple of 64 */
 		else

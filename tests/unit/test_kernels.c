@@ -118,6 +118,51 @@ static void weight_versions(void)
 	be.ops->free(&be, scratch);
 }
 
+/* A weight that is packed in scratch at each run: the bits of the kept copy, whatever the version, and the
+ * scratch memory that plans count for it (plan/compile.c). */
+static void weight_in_scratch(void)
+{
+	enum { M = 1024, N = 192, K = 256 };		/* oneDNN packs this one */
+	struct dlb_gemm_desc d = {
+		.dtype = DLB_F32, .m = M, .n = N, .k = K, .n_batch = 1, .w_is_weight = true, .alpha = 1
+	};
+	struct dlb_kernel *kept, *k;
+	struct dlb_rng own;
+	float *a = be.ops->alloc(&be, M * K * 4), *w = be.ops->alloc(&be, K * N * 4),
+	      *y[] = { be.ops->alloc(&be, M * N * 4), be.ops->alloc(&be, M * N * 4) };
+	void *in[] = { a, w, NULL }, *out[1], *scratch;
+	struct dlb_run r = { .in = in, .out = out };
+
+	dlb_rng_init(&own, 7);
+	MUST(be.ops->gemm(&be, &d, &kept, &err_));
+	d.once = true;
+	MUST(be.ops->gemm(&be, &d, &k, &err_));
+	assert(IS(k->packed_bytes, ==, 0));
+	assert(IS(k->scratch_bytes, >=, kept->scratch_bytes + kept->packed_bytes));
+	assert(IS(k->scratch_bytes, <=, kept->scratch_bytes + 63 + kept->packed_bytes));
+	r.scratch = scratch = be.ops->alloc(&be, k->scratch_bytes + 1);
+	for (int i = 0; i < M * K; i++)
+		a[i] = (float)dlb_rng_uniform(&own) - 0.5f;
+	for (uint64_t step = 1; step < 4; step++) {
+		for (int i = 0; i < K * N; i++)
+			w[i] = (float)dlb_rng_uniform(&own) - 0.5f;
+		r.weight_version = step;
+		out[0] = y[0];
+		kept->run(kept, &r);
+		r.weight_version = 1;
+		out[0] = y[1];
+		k->run(k, &r);
+		assert(!memcmp(y[0], y[1], M * N * 4));
+	}
+	dlb_kernel_free(kept);
+	dlb_kernel_free(k);
+	be.ops->free(&be, a);
+	be.ops->free(&be, w);
+	be.ops->free(&be, y[0]);
+	be.ops->free(&be, y[1]);
+	be.ops->free(&be, scratch);
+}
+
 /* ---- windows over space: shared by convolution and pooling ---- */
 struct window { int n_sp; int64_t in[3], out[3], k[3], step[3], dil[3], begin[3], end[3]; };
 
@@ -549,6 +594,7 @@ int main(void)
 	for (int i = 0; use_level(i); i++) {
 		gemms();
 		weight_versions();
+		weight_in_scratch();
 		convs();
 		pools();
 		batch_norms();

@@ -1,8 +1,9 @@
 /* Matrix products: y = alpha op(a) op(w) + beta c.
  *
- * float32 uses oneDNN's matmul; a weight is packed in matmul's preferred layout, by each run (once) or when the
- * run's weight version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64 uses OpenBLAS, and
- * so does float32 where it is faster. The primitive adds c if it is a plain bias, else c is added afterwards.
+ * float32 uses oneDNN's matmul; a weight is packed in matmul's preferred layout, by each run (once) or when
+ * the run's weight version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64
+ * uses OpenBLAS, and so does float32 where it is faster. The primitive adds c if it is a plain bias, else c
+ * is added afterwards.
  *
  * bf16 uses the same matmul, which sums in f32. An operand that is f32 in memory is rounded first,
  * a weight when it is packed. Cases that the primitive does not support (batches at irregular
