@@ -199,6 +199,7 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 	T *base = p->scratch, *s = base + p->room->s;
 	T *y = (T *)p->run->out[0] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
 	T *log_sum = d->whole ? NULL : p->run->out[1], by[ATTENTION_ROWS];
+	bool any[ATTENTION_ROWS];
 	const bool kept = d->whole && p->run->out[1];
 
 	if (log_sum)
@@ -212,9 +213,15 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 		if (d->softcap > 0)
 			S(attention_cap)((T)d->softcap, row.end - row.from, part, NULL);
 		S(attention_tell)(p, x, x->row + i, DLB_SCORES_CAPPED, all, 0);
-		const bool any = S(attention_mask)(p, x, x->row + i, all);
+		any[i] = S(attention_mask)(p, x, x->row + i, all);
 		S(attention_tell)(p, x, x->row + i, DLB_SCORES_MASKED, all, -INFINITY);
-		by[i] = S(attention_softmax)(row.end - row.from, any, part, log_sum ? log_sum + i : NULL);
+	}
+	/* a loop of its own: vectors are read long after the masked elements in them are written */
+	for (int64_t i = 0; i < x->n; i++) {
+		const struct attention_range row = attention_row(x, i);
+		T *all = s + i * p->ld, *part = all + row.from;
+
+		by[i] = S(attention_softmax)(row.end - row.from, any[i], part, log_sum ? log_sum + i : NULL);
 		if (kept || d->scores == DLB_SCORES_SOFTMAX) {
 			S(attention_scale)(row.end - row.from, by[i], part);
 			by[i] = 1;
@@ -283,6 +290,11 @@ static void S(attention_again)(const struct attention_part *p, const struct atte
 			S(attention_cap)
 			((T)d->softcap, row.end - row.from, all + row.from, slope + i * p->ld + row.from);
 		S(attention_mask)(p, x, x->row + i, all);
+	}
+	for (int64_t i = 0; i < x->n; i++) {		/* as in the forward pass */
+		const struct attention_range row = attention_row(x, i);
+		T *all = s + i * p->ld;
+
 #pragma omp simd
 		for (int64_t j = row.from; j < row.end; j++)
 			all[j] = F(exp_down)(all[j] - log_sum[i]);
