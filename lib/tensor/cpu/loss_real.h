@@ -34,6 +34,14 @@ static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64
 	return s;
 }
 
+/* to = x - max - lse for all classes of one sample; inlined with a constant stride of 1 for the compiler. */
+static inline __attribute__((always_inline)) void S(log_probs)(const T *x, int64_t classes, int64_t stride, T max,
+							       T lse, T *to)
+{
+	for (int64_t c = 0; c < classes; c++)
+		to[c * stride] = x[c * stride] - max - lse;
+}
+
 /* Sum of the weights of labels that count, in sample order. */
 static double S(counted_weight)(const struct dlb_loss_desc *d, const void *t, const T *w)
 {
@@ -90,12 +98,10 @@ static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			if (d->softmax && (log_prob || !skip))
 				lse = (T)log(d->inner == 1 ? S(sum_exp)(row, d->classes, 1, &max) :
 					     S(sum_exp)(row, d->classes, d->inner, &max));
-			if (log_prob) {
-				T *to = log_prob + (row - x);
-
-				for (int64_t j = 0; j < d->classes; j++)
-					to[j * d->inner] = row[j * d->inner] - max - lse;
-			}
+			if (log_prob && d->inner == 1)
+				S(log_probs)(row, d->classes, 1, max, lse, log_prob + (row - x));
+			else if (log_prob)
+				S(log_probs)(row, d->classes, d->inner, max, lse, log_prob + (row - x));
 			if (wrong) {
 				loss = NAN;
 				weight += NAN;
