@@ -204,17 +204,41 @@ static int repeated(const struct dlb_graph *g, const struct attention_side *s)
 
 /* -- replacement -- */
 
-/* Adds a Reshape of t to (batch, heads, rows, width), each head once, before the root; returns its output. */
-static int read_once(struct attention_match *a, const char *name, int t, struct dlb_error *err)
+/* Tensor t has these four dimensions. */
+static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim)
+{
+	bool same = t->n_dims == DIMS;
+
+	for (int i = 0; i < DIMS && same; i++)
+		same = t->dim[i].mul == dim[i].mul && t->dim[i].add == dim[i].add;
+	return same;
+}
+
+/* Makes s read t, of (batch, heads, 1, rows, width), as (batch, heads, rows, width): what t is a view of, through
+ * a Transpose before it, or a Reshape added before the root. */
+static int read_once(struct attention_match *a, const char *name, int t, struct attention_side *s,
+		     struct dlb_error *err)
 {
 	struct dlb_graph *g = a->m.g;
 	const struct dlb_dim *d = g->tensor[t].dim, dim[DIMS] = { d[0], d[1], d[3], d[4] };
 	const char *base = dlb_arena_printf(&g->arena, "%s.%s", g->op[a->m.root].name, name);
-	const int in[2] = { t, dlb_match_shape(g, base, dim, DIMS) };
+	const int view = g->tensor[t].producer;
+	int64_t perm[DIMS];
 
-	return dlb_graph_add_forward(g,
+	if (dlb_is_view(g, view) && has_dims(&g->tensor[g->op[view].in[0]], dim)) {
+		s->t = g->op[view].in[0];
+		const int move = g->tensor[s->t].producer;
+		if (dlb_is_op(g, move, "Transpose") && read_perm(&g->op[move], "perm", perm) && perm[3] == 3) {
+			memcpy(s->axis, perm, sizeof perm);
+			s->t = g->op[move].in[0];
+		}
+		return 0;
+	}
+	const int in[2] = { t, dlb_match_shape(g, base, dim, DIMS) };
+	s->t = dlb_graph_add_forward(g,
 				     &(struct dlb_op_spec){ .name = base, .type = "Reshape", .in = in,
 							    .n_in = 2 }, err);
+	return s->t < 0 ? -1 : 0;
 }
 
 static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err)
@@ -223,12 +247,9 @@ static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err
 	const int k = repeated(g, &a->k), v = repeated(g, &a->v);
 	int64_t out[DIMS];
 
-	if (k >= 0 && v >= 0 && g->tensor[k].dim[1].add == g->tensor[v].dim[1].add) {
-		a->k.t = read_once(a, "k", k, err);
-		a->v.t = a->k.t < 0 ? -1 : read_once(a, "v", v, err);
-		if (a->v.t < 0)
-			return -1;
-	}
+	if (k >= 0 && v >= 0 && g->tensor[k].dim[1].add == g->tensor[v].dim[1].add &&
+	    (read_once(a, "k", k, &a->k, err) || read_once(a, "v", v, &a->v, err)))
+		return -1;
 	for (int i = 0; i < DIMS; i++)
 		out[a->out[i]] = i;
 	const struct dlb_attr attr[] = {

@@ -3,8 +3,13 @@
  *     x * cos + Concat(-x[..., h:], x[..., :h]) * sin   ->   RotaryEmbedding(x, cos[..., :h], sin[..., :h])
  *
  * The tables are constants with one row per position, the same for all samples and heads, and both
- * halves of a row are equal. */
+ * halves of a row are equal.
+ *
+ * A Transpose of x moves behind it, where attention reads through it:
+ *
+ *     RotaryEmbedding(Transpose(x))   ->   Transpose(RotaryEmbedding(x, axesX = perm)) */
 #include <string.h>
+#include "graph/order.h"
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
@@ -102,6 +107,69 @@ static bool match(struct dlb_match *m, int i, int k, int in[3])
 	return false;
 }
 
+/* Op i reads the result of a Transpose, which nobody else reads, and adds no dimension to it. */
+static bool reads_transposed(struct dlb_match *m, const int64_t **perm)
+{
+	const struct dlb_graph *g = m->g;
+	const struct dlb_op *o = &g->op[m->root];
+
+	if (!dlb_is_op(g, m->root, "RotaryEmbedding") || g->tensor[o->in[0]].n_dims != 4 ||
+	    dlb_attr_ints(o->attr, o->n_attr, "axesX", perm) > 0)
+		return false;
+	const int op = dlb_match_op(m, o->in[0], "Transpose");
+	return op >= 0 && dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", perm) == 4 && (*perm)[3] == 3 &&
+	       dlb_match_closed(m);
+}
+
+/* The root becomes the Transpose, behind a RotaryEmbedding of its operand. */
+static int swap(struct dlb_match *m, const int64_t *perm, struct dlb_error *err)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_op *o = &g->op[m->root];
+	const struct dlb_attr move = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = 4 };
+	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *attr);
+	int in[4], turned;
+	int64_t ignored = 0;
+
+	memcpy(in, o->in, (size_t)o->n_in * sizeof *in);
+	in[0] = g->op[m->op[0]].in[0];
+	if (o->n_attr)
+		memcpy(attr, o->attr, (size_t)o->n_attr * sizeof *attr);
+	attr[o->n_attr] = (struct dlb_attr){ .name = "axesX", .type = DLB_ATTR_INTS, .ints = perm, .n = 4 };
+	turned = dlb_graph_add_forward(g,
+				       &(struct dlb_op_spec){ .name = o->name, .type = o->type, .in = in,
+							      .n_in = o->n_in, .attr = attr,
+							      .n_attr = o->n_attr + 1 }, err);
+	if (turned < 0)
+		return -1;
+	g->op[g->n_ops - 1].opset = g->op[m->root].opset;
+	return dlb_match_fuse(m, &(struct dlb_op_spec){ .type = "Transpose", DLB_OPERANDS(turned), .attr = &move,
+							.n_attr = 1 }, -1, &ignored, err);
+}
+
+static int move_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	const int n_ops = g->n_ops;
+	struct dlb_added *added = dlb_arena_array(&g->arena, (size_t)n_ops + 1, sizeof *added);
+	int64_t moved = 0;
+
+	memset(added, 0, (size_t)n_ops * sizeof *added);
+	for (int i = 0; i < n_ops; i++) {
+		struct dlb_match m = { .g = g, .root = i };
+		const int64_t *perm;
+		if (!reads_transposed(&m, &perm))
+			continue;
+		added[i] = (struct dlb_added){ g->n_ops, 1 };
+		if (swap(&m, perm, err))
+			return -1;
+		moved++;
+	}
+	if (moved)
+		dlb_graph_place_added(g, added, n_ops);
+	*count += moved;
+	return 0;
+}
+
 int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
 	for (int i = g->n_ops - 1; i >= 0 && g->dtype != DLB_BF16; i--)
@@ -117,5 +185,7 @@ int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 				return -1;
 			g->op[i].opset = 23;		/* the first version that has it */
 		}
-	return 0;
+	if (*count)
+		dlb_graph_index(g);
+	return move_transposes(g, count, err);
 }

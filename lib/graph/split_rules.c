@@ -185,13 +185,15 @@ static int layer_norm(const struct dlb_graph *g, const struct dlb_op *o, struct 
 static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *table = &g->tensor[o->in[1]];
+	const int64_t *axis;
+	const bool axes = dlb_attr_ints(o->attr, o->n_attr, "axesX", &axis) == 4;
 
 	if (g->tensor[o->in[0]].n_dims != 4 || o->n_in > 3 || table->n_dims != 3 || !is_one(table->dim[0]))
 		return 0;
 	clear(&l[0], "batch");
-	l[0].in[0] = l[0].out[0] = 0;
+	l[0].in[0] = l[0].out[0] = axes ? (int)axis[0] : 0;
 	clear(&l[1], "head");
-	l[1].in[0] = l[1].out[0] = 1;
+	l[1].in[0] = l[1].out[0] = axes ? (int)axis[1] : 1;
 	return 2;
 }
 

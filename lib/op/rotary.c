@@ -4,7 +4,8 @@
  * A pair is elements j and j + half, or 2j and 2j + 1 (interleaved); the rest of the head is copied.
  * Cosines and sines are tables (positions, half) indexed by position_ids (batch, rows), or tensors
  * (batch, rows, half). A position outside the table gives zeros. The gradient of x is dy rotated back,
- * by our attribute "inverse".
+ * by our attribute "inverse". Our attribute "axesX" gives the dimensions of batch, heads, rows and width of
+ * x and y (default: in this order), that of width is 3.
  * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
  * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
 #include "op/op_util.h"
@@ -21,25 +22,44 @@ struct rotary {
 	double sign;				/* -1: rotates back */
 };
 
+static int read_axes(const struct dlb_op_io *io, int64_t axis[4], struct dlb_error *err)
+{
+	const int64_t *v;
+	const int n = dlb_attr_ints(io->attr, io->n_attr, "axesX", &v);
+	unsigned seen = 0;
+
+	for (int i = 0; i < n && n == 4; i++)
+		seen |= v[i] >= 0 && v[i] < 4 ? 1u << v[i] : 0;
+	if (n > 0 && (seen != 15 || v[3] != 3))
+		return dlb_op_fail(io, err, "axesX should be 0, 1 and 2 in some order, and 3");
+	for (int i = 0; i < 4; i++)
+		axis[i] = n > 0 ? v[i] : i;
+	return 0;
+}
+
 static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[X];
 	const int64_t n = dlb_io_int(io, "num_heads", 0);
+	struct dlb_desc d = *x;
+	int64_t axis[4] = { 0, 2, 1, 3 }, stride[DLB_MAX_DIMS];
 
 	if (x->n_dims != 3 && x->n_dims != 4)
 		return dlb_op_fail(io, err, "input has %d dimensions, should have 3 or 4", x->n_dims);
 	if (x->n_dims == 3 && (n < 1 || x->dim[2] % n))
 		return dlb_op_fail(io, err, "num_heads is %lld, should divide %lld", (long long)n,
 				   (long long)x->dim[2]);
-	const bool flat = x->n_dims == 3;
-
-	r->batch = x->dim[0];
-	r->heads = flat ? n : x->dim[1];
-	r->rows = x->dim[flat ? 1 : 2];
-	r->width = flat ? x->dim[2] / n : x->dim[3];
-	r->x[0] = r->heads * r->rows * r->width;
-	r->x[1] = flat ? r->width : r->rows * r->width;
-	r->x[2] = flat ? x->dim[2] : r->width;
+	if (x->n_dims == 3)
+		d = dlb_desc_make(x->dtype, 4, (int64_t[]){ x->dim[0], x->dim[1], n, x->dim[2] / n });
+	else if (read_axes(io, axis, err))
+		return -1;
+	dlb_desc_strides(&d, stride);
+	r->batch = d.dim[axis[0]];
+	r->heads = d.dim[axis[1]];
+	r->rows = d.dim[axis[2]];
+	r->width = d.dim[3];
+	for (int i = 0; i < 3; i++)
+		r->x[i] = stride[axis[i]];
 	return 0;
 }
 
@@ -107,8 +127,8 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 /* Rotates one row of a head; inlined with constant distances for the compiler. */
 #define ROTARY(T) \
 	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, \
-								      const T *x, const T *c, const T *s, \
-								      T *y) \
+								      const T *restrict x, const T *c, \
+								      const T *s, T *restrict y) \
 	{ \
 		const int64_t far = step == 1 ? half : 1; \
 		for (int64_t j = 0; j < half; j++) { \
@@ -117,23 +137,34 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 			y[j * step + far] = u * (sign * s[j]) + v * c[j]; \
 		} \
 	} \
+	static void turn_row_##T(const struct rotary *r, const struct dlb_run *run, int64_t at, int64_t e) \
+	{ \
+		const T *x = (const T *)run->in[X] + at, *c = run->in[COS], *s = run->in[SIN]; \
+		const size_t turned = (size_t)(2 * r->half), rest = (size_t)r->width - turned; \
+		T *y = (T *)run->out[0] + at; \
+		if (rest) \
+			memcpy(y + turned, x + turned, rest * sizeof *y); \
+		if (e < 0) \
+			memset(y, 0, turned * sizeof *y); \
+		else if (r->step == 1) \
+			turn_by_##T(1, r->half, (T)r->sign, x, c + e, s + e, y); \
+		else \
+			turn_by_##T(2, r->half, (T)r->sign, x, c + e, s + e, y); \
+	} \
+	/* in the order of memory */ \
 	static void turn_##T(const void *ctx, const struct dlb_run *run) \
 	{ \
 		const struct rotary *r = ctx; \
-		const T *x = run->in[X], *c = run->in[COS], *s = run->in[SIN]; \
-		const size_t turned = (size_t)(2 * r->half), all = (size_t)r->width; \
-		T *y = run->out[0]; \
-		for (int64_t k = 0; k < r->batch * r->rows * r->heads; k++) { \
-			const int64_t h = k % r->heads, i = k / r->heads % r->rows, b = k / r->heads / r->rows; \
-			const int64_t at = place(r, b, h, i), e = entry(r, run->in[IDS], b, i); \
-			memcpy(y + at + turned, x + at + turned, (all - turned) * sizeof *y); \
-			if (e < 0) \
-				memset(y + at, 0, turned * sizeof *y); \
-			else if (r->step == 1) \
-				turn_by_##T(1, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
-			else \
-				turn_by_##T(2, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
-		} \
+		for (int64_t b = 0; b < r->batch && r->x[1] < r->x[2]; b++) \
+			for (int64_t i = 0; i < r->rows; i++) { \
+				const int64_t e = entry(r, run->in[IDS], b, i); \
+				for (int64_t h = 0; h < r->heads; h++) \
+					turn_row_##T(r, run, place(r, b, h, i), e); \
+			} \
+		for (int64_t b = 0; b < r->batch && r->x[1] >= r->x[2]; b++) \
+			for (int64_t h = 0; h < r->heads; h++) \
+				for (int64_t i = 0; i < r->rows; i++) \
+					turn_row_##T(r, run, place(r, b, h, i), entry(r, run->in[IDS], b, i)); \
 	} \
 	static void tables_##T(const void *ctx, const struct dlb_run *run) \
 	{ \
@@ -189,7 +220,7 @@ static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	static const char *const keep[] = { "num_heads", "rotary_embedding_dim", "interleaved" };
+	static const char *const keep[] = { "num_heads", "rotary_embedding_dim", "interleaved", "axesX" };
 	struct dlb_attr a[DLB_LEN(keep) + 1];
 	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a),
 		  ids = dlb_io_has(&b->io, IDS) ? b->in[IDS] : -1;

@@ -320,6 +320,8 @@ static const struct test_case {
 	{ "RotaryEmbedding", 23, "f2x2x3x4 f5x2 f5x2 l2x3<5", "", 0, 0 },
 	{ "RotaryEmbedding", 23, "f2x3x8 f2x3x2 f2x3x2", "num_heads=2 interleaved=1", 0, 0 },
 	{ "RotaryEmbedding", 23, "f2x2x3x6 f1x3x2 f1x3x2", "rotary_embedding_dim=4", 0, 0 },
+	{ "RotaryEmbedding", 23, "f2x3x4x4 f5x2 f5x2 l2x3<5", "axesX=0,2,1,3", 0, 0 },
+	{ "RotaryEmbedding", 23, "f3x2x4x6 f1x3x2 f1x3x2", "axesX=1,2,0,3 rotary_embedding_dim=4", 0, 0 },
 	{ "TensorScatter", 24, "f2x2x5x3 f2x2x2x3 i=3,1", "", 0, 0 },
 	{ "TensorScatter", 24, "f2x5x3 f2x4x3 i=3,1", "mode=circular axis=1", 0, 0 },
 	{ "TensorScatter", 24, "f2x5x3 f2x2x3", "", 0, 0 },

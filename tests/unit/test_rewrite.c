@@ -918,6 +918,20 @@ static int attention(struct dlb_graph *g, int x, int variant)
 	return kind == ATT_ROWS_FIRST ? INTS("Transpose", y, "perm", 1, 0, 2, 3) : y;
 }
 
+/* Heads of K and V that serve several of Q are read where they lie: of four Transposes, that of Q before Tanh
+ * is left. */
+static void grouped_heads_in_place(void)
+{
+	struct dlb_graph g;
+	int n = 0;
+
+	make(&g, attention, 2 * ATT_GROUPED + 1, (const int64_t[]){ 0, att_keys(ATT_GROUPED), 6 }, 3, NULL);
+	for (int i = 0; i < g.n_ops; i++)
+		n += g.op[i].phase == DLB_FORWARD && !strcmp(g.op[i].type, "Transpose");
+	assert(IS(n, ==, 1));
+	dlb_graph_release(&g);
+}
+
 /* -- Relu -- */
 
 static int residual(struct dlb_graph *g, int x, int variant)
@@ -1109,7 +1123,7 @@ int main(void)
 		check("swiglu", swish, kind, dim, 3, kind / 2 == SWISH_GATED || kind / 2 == SWISH_GATED_LAST);
 	}
 	for (int kind = 0; kind < 2 * ROPE_KINDS; kind++)
-		check("rotary", rope, kind, dim, 3, kind / 2 < ROPE_GOOD);
+		check("rotary", rope, kind, dim, 3, kind / 2 < ROPE_GOOD ? 2 : 0);	/* and its Transpose */
 	for (int kind = 0; kind < 2 * GUARD_KINDS; kind++)
 		if (kind / 2 != GUARD_SHUT)
 			check("softmax-guard", guarded, kind, dim, 3, kind / 2 < GUARD_OPEN);
@@ -1132,6 +1146,7 @@ int main(void)
 	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)
 		check("attention", attention, kind, (const int64_t[]){ 0, att_keys(kind / 2), 6 }, 3,
 		      kind / 2 < ATT_GOOD);
+	grouped_heads_in_place();
 	for (int kind = 0; kind < 8; kind++)
 		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
 	for (int kind = 0; kind < 8; kind++)

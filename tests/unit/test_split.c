@@ -107,6 +107,20 @@ static int attention_op(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
 }
 
+/* x (batch, rows, heads, 3), of which two elements of each head are turned. */
+static int turned_by_rows(struct dlb_graph *g, int x)
+{
+	static const int64_t rows[] = { 0, 2, 1, 3 };
+	static const double table[2][5] = { { 1, .9, .6, .2, -.3 }, { 0, .4, .8, .98, .95 } };
+	const struct dlb_desc d = { .dtype = DLB_F64, .n_dims = 3, .dim = { 1, 5, 1 } };
+	const struct dlb_attr how[2] = { { .name = "axesX", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
+					 { .name = "rotary_embedding_dim", .type = DLB_ATTR_INT, .i = 2 } };
+
+	return op(g, "RotaryEmbedding",
+		  (const int[]){ x, dlb_graph_add_constant(g, "cos", &d, table[0], NULL),
+				 dlb_graph_add_constant(g, "sin", &d, table[1], NULL) }, 3, how, 2);
+}
+
 /* The same over operands by rows, as the rewrite makes it: heads are the third dimension of all operands but
  * K. */
 static int strided_attention(struct dlb_graph *g)
@@ -118,7 +132,8 @@ static int strided_attention(struct dlb_graph *g)
 					 { .name = "axesY", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
 					 { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
 	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
-	const int q = OP("Reshape", OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), I(0, 5, 4, 3));
+	const int q = turned_by_rows(
+		g, OP("Reshape", OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), I(0, 5, 4, 3)));
 	const int k = with(g, "Transpose", OP("Reshape", OP("MatMul", x, W("k", 8, 6)), I(0, 5, 2, 3)), -1,
 			   &perm, 1);
 	const int v = OP("Reshape", OP("MatMul", x, W("v", 8, 6)), I(0, 5, 2, 3));
@@ -298,7 +313,7 @@ static void graphs(void)
 		one("images, samples", images, "*", k, "batch", 6, 1);
 		one("attention, samples", attention, "*", k, "batch", 6, 1);
 		one("attention op, samples", attention_op, "*", k, "batch", 5, 1);
-		one("strided attention, samples", strided_attention, "*", k, "batch", 7, 1);
+		one("strided attention, samples", strided_attention, "*", k, "batch", 8, 1);
 		one("words, samples", words, "*", k, "batch", 3, 1);
 	}
 	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
