@@ -123,7 +123,7 @@ static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_
 	}
 	if (all && fits) {
 		void *v = dlb_xcalloc((size_t)dlb_desc_count(&desc) + 1, dlb_dtype_bytes(desc.dtype));
-		dlb_derived_value(d, source, dlb_dtype_bytes(desc.dtype), v);
+		dlb_derived_value(d, source, desc.dtype, v);
 		add(s, d->name, desc, v, false);
 	}
 	free(source);

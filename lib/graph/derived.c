@@ -1,4 +1,5 @@
 /* Initializers computed from parameters: struct dlb_derived in graph.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/derived.h"
@@ -119,16 +120,46 @@ static void repeat(const struct dlb_derived *d, const char *base, size_t size, c
 	}
 }
 
-void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out)
+/* The ops that compute a function, one after another; `one`: an Add of 1. */
+static const struct derived_function { const char *name; bool one; const char *op[2]; } functions[] = {
+	[DLB_DERIVED_SAME] = { "same", false, { NULL, NULL } },
+	[DLB_DERIVED_ONE_PLUS] = { "1+x", true, { NULL, NULL } },
+	[DLB_DERIVED_EXP] = { "exp(x)", false, { "Exp", NULL } },
+	[DLB_DERIVED_MINUS_EXP] = { "-exp(x)", false, { "Exp", "Neg" } },
+	[DLB_DERIVED_SOFTPLUS] = { "softplus(x)", false, { "Softplus", NULL } },
+};
+_Static_assert(DLB_LEN(functions) == DLB_DERIVED_FUNCTIONS, "a row for each function");
+
+const char *dlb_derived_function_name(enum dlb_derived_function f)
+{
+	return functions[f].name;
+}
+
+double dlb_derived_function(enum dlb_derived_function f, double x)
+{
+	switch (f) {
+	case DLB_DERIVED_ONE_PLUS: return 1 + x;
+	case DLB_DERIVED_EXP: return exp(x);
+	case DLB_DERIVED_MINUS_EXP: return -exp(x);
+	case DLB_DERIVED_SOFTPLUS: return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+	default: return x;
+	}
+}
+
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype, void *out)
 {
 	const bool repeats = memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim) != 0;
-	char *base = repeats ? dlb_xcalloc((size_t)product(d->base, 0, d->n_dims) + 1, size) : out;
+	const size_t size = dlb_dtype_bytes(dtype);
+	const int64_t count = product(d->base, 0, d->n_dims);
+	char *base = repeats ? dlb_xcalloc((size_t)count + 1, size) : out;
 	int64_t at = 0;
 
 	for (int i = 0; i < d->n_parts; i++) {
 		put_part(d, &d->part[i], at, source[i], size, base);
 		at += d->part[i].length;
 	}
+	for (int64_t i = 0; i < count && d->function != DLB_DERIVED_SAME; i++)
+		dlb_value_set(base, dtype, i, dlb_derived_function(d->function, dlb_value_real(base, dtype, i)));
 	if (!repeats)
 		return;
 	repeat(d, base, size, out);
@@ -208,6 +239,22 @@ static int reshape(struct dlb_graph *g, const char *name, const struct dlb_deriv
 	return add(g, name, "Reshape", in, 2, NULL, 0);
 }
 
+/* Adds the ops of the function. */
+static int apply(struct dlb_graph *g, const char *name, const struct derived_function *f, int t)
+{
+	if (f->one) {
+		const struct dlb_desc scalar = { .dtype = DLB_F32 };
+		const float one = 1;
+		const int in[2] = { dlb_graph_add_constant(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena,
+													"%s.one", name)),
+							   &scalar, &one, NULL), t };
+		t = add(g, name, "Add", in, 2, NULL, 0);
+	}
+	for (int i = 0; i < DLB_LEN(f->op) && f->op[i]; i++)
+		t = add(g, name, f->op[i], &t, 1, NULL, 0);
+	return t;
+}
+
 static void note(struct dlb_graph *g, const struct dlb_derived *d)
 {
 	struct dlb_derived *all = dlb_arena_array(&g->arena, (size_t)g->n_derived + 1, sizeof *all),
@@ -239,6 +286,7 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	}
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = d->axis };
 	t = d->n_parts > 1 ? add(g, name, "Concat", part, d->n_parts, &axis, 1) : part[0];
+	t = apply(g, name, &functions[d->function], t);
 	if (memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim)) {
 		const int in[2] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.repeats", name), d->dim,
 					    d->n_dims) };

@@ -5,8 +5,18 @@
 
 /* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
  * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
- * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then
- * repeated where `base` is 1 and `dim` is not. (derived.c) */
+ * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then a
+ * function of each element; then repeated where `base` is 1 and `dim` is not. (derived.c) */
+enum dlb_derived_function {
+	DLB_DERIVED_SAME,
+	DLB_DERIVED_ONE_PLUS,		/* 1 + x: scales of Gemma's normalizations */
+	DLB_DERIVED_EXP,
+	DLB_DERIVED_MINUS_EXP,		/* -e^x: decay of state-space models */
+	DLB_DERIVED_SOFTPLUS,		/* log(1 + e^x) */
+	DLB_DERIVED_FUNCTIONS
+};
+const char *dlb_derived_function_name(enum dlb_derived_function f);
+double dlb_derived_function(enum dlb_derived_function f, double x);
 struct dlb_part {
 	const char *of;			/* the parameter, of shape dim[0 .. n_dims) */
 	int n_dims, axis;		/* rows [first, first + count) along `axis` */
@@ -18,6 +28,7 @@ struct dlb_derived {
 	const char *name;
 	int n_dims, axis, n_parts;
 	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
+	enum dlb_derived_function function;
 	struct dlb_part *part;
 };
 /* its sizes agree, to be checked after reading */
@@ -31,9 +42,8 @@ struct dlb_part_walk {
 /* moves to the first of w->count elements */
 void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);
 void dlb_part_next(struct dlb_part_walk *w);
-/* Computes the value into `out` from the values of its parts' parameters, source[];
- * `size` is bytes per element. */
-void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
+/* Computes the value into `out` from the values of its parts' parameters, source[], all of this type. */
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype, void *out);
 /* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
 int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
 		    struct dlb_error *err);

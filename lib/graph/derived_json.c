@@ -3,7 +3,7 @@
  *     [{"name":"val_12", "shape":[64,192], "axis":0,
  *       "parts":[{"of":"in_proj.weight", "shape":[192,64], "axis":0, "first":0, "count":192, "perm":[1,0], "length":64}]}]
  *
- * "base", if present, is the shape before it is repeated. */
+ * "base", if present, is the shape before it is repeated; "function" what is computed from each element. */
 #include <string.h>
 #include "graph/derived.h"
 #include "graph/derived_json.h"
@@ -40,6 +40,8 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 							     write_dims(d->dim, d->n_dims), "axis", d->axis);
 		if (memcmp(d->base, d->dim, (size_t)d->n_dims * sizeof *d->dim))
 			json_object_set_new(o, "base", write_dims(d->base, d->n_dims));
+		if (d->function != DLB_DERIVED_SAME)
+			json_object_set_new(o, "function", json_string(dlb_derived_function_name(d->function)));
 		for (int k = 0; k < d->n_parts; k++)
 			json_array_append_new(parts, write_part(&d->part[k]));
 		json_object_set_new(o, "parts", parts);
@@ -93,10 +95,26 @@ static int read_part(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_pa
 	return 0;
 }
 
+static int read_function(const struct dlb_ref *r, struct dlb_derived *d, struct dlb_error *err)
+{
+	const struct dlb_ref at = dlb_ref_at(r, "function");
+	const char *name = NULL;
+	int f = DLB_DERIVED_SAME;
+
+	if (dlb_get_str(r, "function", DLB_OPT, &name, err))
+		return -1;
+	while (name && f < DLB_DERIVED_FUNCTIONS && strcmp(name, dlb_derived_function_name(f)))
+		f++;
+	if (f == DLB_DERIVED_FUNCTIONS)
+		return dlb_ref_fail(&at, err, "no function '%s'", name);
+	d->function = f;
+	return 0;
+}
+
 static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d,
 			struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "shape", "base", "axis", "parts", NULL };
+	static const char *const known[] = { "name", "shape", "base", "axis", "function", "parts", NULL };
 	struct dlb_ref parts;
 	const char *name;
 	int64_t axis;
@@ -105,7 +123,7 @@ static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    read_dims(r, "shape", 1, d->dim, &d->n_dims, err) ||
 	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
-	    dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
+	    read_function(r, d, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
 		return -1;
 	memcpy(d->base, d->dim, sizeof d->base);
 	n = d->n_dims;

@@ -243,19 +243,6 @@ static bool is_joined(const struct dlb_graph *g, int t)
 	return g->reader_start[t] < g->reader_start[t + 1];
 }
 
-/* May the exporter have computed t from a missing parameter? */
-static bool may_be_lost(struct choosing *ch, int t)
-{
-	const struct dlb_tensor *x = &ch->g->tensor[t];
-
-	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE &&
-	       x->kind == DLB_T_CONSTANT && x->n_dims > 0 && !ch->statistics[t] &&
-	       dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
-	       (dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) :
-					!dlb_values_mask(x)) &&
-	       !dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
-}
-
 /* The exporter named the initializer after the torch operator that computed it: `name`, or name_N. */
 static bool is_called(const struct dlb_tensor *x, const char *name)
 {
@@ -264,6 +251,31 @@ static bool is_called(const struct dlb_tensor *x, const char *name)
 
 	return !strncmp(x->name, name, n) &&
 	       (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
+}
+
+/* Output of a torch operator that makes numbers of nothing, as the first state of a scan. */
+static bool is_made(const struct dlb_tensor *x)
+{
+	static const char *const makers[] = { "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
+					      "new_zeros", "new_ones", "new_full", "arange", "eye" };
+
+	for (int i = 0; i < DLB_LEN(makers); i++)
+		if (is_called(x, makers[i]))
+			return true;
+	return false;
+}
+
+/* May the exporter have computed t from a missing parameter? */
+static bool may_be_lost(struct choosing *ch, int t)
+{
+	const struct dlb_tensor *x = &ch->g->tensor[t];
+
+	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE && !is_made(x) &&
+	       x->kind == DLB_T_CONSTANT && x->n_dims > 0 && !ch->statistics[t] &&
+	       dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
+	       (dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) :
+					!dlb_values_mask(x)) &&
+	       !dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 
 /* Output of torch's embedding. */

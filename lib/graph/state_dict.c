@@ -5,12 +5,13 @@
  * table cut to the used rows. Such an initializer is searched among the entries of the state_dict. If it is
  * found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer from it
  * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. There
- * are four searches; each takes the initializers that the earlier ones left:
+ * are five searches; each takes the initializers that the earlier ones left:
  *
  *     name    an entry of its name and shape
  *     whole   a whole entry, transposed or with its blocks of rows reordered (gates), perhaps repeated
  *     joined  several entries concatenated along one dimension
  *     rows    some rows of an entry, perhaps transposed or repeated
+ *     function  1 + x, exp(x), -exp(x) or softplus(x) of a whole entry x, up to rounding
  *
  * A sum of hashes of elements does not depend on their order. It finds the entries with the same elements
  * as (part of) an initializer without trying arrangements; arrangements of those entries are then
@@ -19,6 +20,7 @@
  * Entries with equal values (norms and biases before training, clones of a layer) are distinguished by the
  * uses that the exporter lists for each vertex (dlb_op.uses), else taken in the order of the file. A
  * remaining entry that equals a found one is another name of the same weight. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/derived.h"
@@ -29,6 +31,7 @@
 
 enum { LEAST_ROWS = 8 };	/* elements: fewer may match an entry by chance */
 enum { LEAST_TIED = 16 };
+enum { LEAST_FUNCTION = 4 };	/* other functions of so many numbers do not agree by chance */
 
 struct dict_entry {
 	const struct dlb_named *e;
@@ -63,6 +66,7 @@ struct dict_matching {
 	int n_indexed;				/* tensors of the graph as read, whose readers are indexed */
 	struct dlb_part part[256];		/* of the current target */
 	int source[256], n_parts;		/* entry of each part */
+	enum dlb_derived_function function;	/* of the current target */
 };
 
 /* -- elements -- */
@@ -588,6 +592,48 @@ static bool by_rows(struct dict_matching *m, struct target *x)
 	return false;
 }
 
+/* Is v, up to rounding, this function of the entry's elements? */
+static bool is_function(const struct dict_entry *e, enum dlb_derived_function f, const float *v)
+{
+	for (int64_t i = 0; i < e->count; i++)
+		if (!(fabs(dlb_derived_function(f, e->v[i]) - v[i]) <= 1e-6 * fabs(v[i])))
+			return false;
+	return true;
+}
+
+/* An entry that nobody else has, of which the target is a function, in the order of its elements. Few or equal
+ * elements are weak evidence: the exporter must state that a reader uses the parameter. */
+static bool by_function(struct dict_matching *m, struct target *x)
+{
+	if (m->own || !reduce(x, 0))
+		return false;
+	for (int used = 1; used >= 0; used--)
+		for (int i = 0; i < m->n_entries; i++) {
+			const struct dict_entry *e = &m->entry[i];
+			if (!e->v || e->tensor >= 0 || e->count != x->count || !e->e->desc.n_dims ||
+			    is_used(m->g, x->t, e->e->name) != used ||
+			    (!used && (e->uniform || e->count < LEAST_FUNCTION)))
+				continue;
+			for (int f = DLB_DERIVED_SAME + 1; f < DLB_DERIVED_FUNCTIONS; f++) {
+				struct dlb_part p = { .of = e->e->name,
+						      .n_dims = e->e->desc.n_dims,
+						      .axis = e->axis,
+						      .count = rows_of(e),
+						      .length = x->base[x->axis] };
+				if (!is_function(e, f, x->v))
+					continue;
+				for (int k = 0; k < p.n_dims; k++) {
+					p.dim[k] = e->e->desc.dim[k];
+					p.perm[k] = k;
+				}
+				m->n_parts = 0;
+				m->function = f;
+				return push(m, &p, i);
+			}
+		}
+	return false;
+}
+
 /* -- targets -- */
 
 /* Uniform values alone are weak evidence: they match only in the role of a parameter, or as a token or table
@@ -641,6 +687,7 @@ static int replace(struct dict_matching *m, const struct target *x, struct dlb_e
 	struct dlb_derived d = { .name = m->g->tensor[x->t].name,
 				 .n_dims = x->n_dims,
 				 .axis = x->axis,
+				 .function = m->function,
 				 .part = m->part,
 				 .n_parts = m->n_parts };
 	int source[DLB_LEN(m->source)];
@@ -666,8 +713,9 @@ static int by_first_reader(const void *a, const void *b)
 
 static int by_value(struct dict_matching *m, struct dlb_error *err)
 {
-	static bool (*const searches[])(struct dict_matching * m, struct target * x) = { by_whole, by_joined,
-											 by_rows };
+	static bool (*const searches[])(struct dict_matching * m, struct target * x) = {
+		by_whole, by_joined, by_rows, by_function
+	};
 	const int n_tensors = m->g->n_tensors;
 	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
 	int n = 0, rc = 0;
@@ -679,6 +727,7 @@ static int by_value(struct dict_matching *m, struct dlb_error *err)
 		for (int i = 0; i < n && !rc; i++)
 			if (x[i].t >= 0 && searches[s](m, &x[i])) {
 				rc = replace(m, &x[i], err);
+				m->function = DLB_DERIVED_SAME;
 				x[i].t = -1;
 			}
 	free(x);

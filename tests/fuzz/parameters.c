@@ -275,7 +275,7 @@ static void check_derived(const struct dlb_graph *before, const struct dlb_graph
 		if (t == before->n_tensors || n_known != d->n_parts || n_state != d->n_parts)
 			continue;
 		const struct dlb_desc desc = dlb_tensor_desc(&before->tensor[t], 1);
-		dlb_derived_value(d, source, sizeof(float), out);
+		dlb_derived_value(d, source, DLB_F32, out);
 		if (memcmp(out, before->tensor[t].data, dlb_desc_bytes(&desc)))
 			dlb_bug("'%s' is made of the state_dict, but is another", d->name);
 	}

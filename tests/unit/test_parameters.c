@@ -204,12 +204,48 @@ static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, 
 				if (!strcmp(e[s].name, d->part[k].of))
 					source[k] = e[s].data;
 		assert(IS(count, <=, 512) && dlb_derived_fits(d));
-		dlb_derived_value(d, source, sizeof(float), out);
+		dlb_derived_value(d, source, DLB_F32, out);
 		assert(!memcmp(out, want, (size_t)count * sizeof(float)));
 		return;
 	}
 	printf("%s was not found\n", name);
 	assert(false);
+}
+
+/* A function of each element that the exporter computed from an entry; equal elements are no evidence. */
+static void test_functions_of_entries(void)
+{
+	const float *scale = numbers(8, 21), *decay = numbers(8, 22), *gain = numbers(6, 23),
+		    *rate = numbers(5, 24);
+	static const float zeros[8] = { 0 };
+	static float one_plus[8], minus_exp[8], exp_[6], soft[5], ones[8];
+	struct dlb_graph g;
+
+	for (int i = 0; i < 8; i++) {
+		one_plus[i] = 1 + scale[i];
+		minus_exp[i] = (float)-exp((double)decay[i]);
+		ones[i] = 1;
+	}
+	for (int i = 0; i < 6; i++)
+		exp_[i] = (float)exp((double)gain[i]);
+	for (int i = 0; i < 5; i++)
+		soft[i] = (float)log(1 + exp((double)rate[i]));
+	const struct dlb_named e[] = { named("norm.weight", scale, DIMS(8)), named("mixer.A_log", decay, DIMS(2, 4)),
+				       named("gain", gain, DIMS(6)), named("rate", rate, DIMS(5)),
+				       named("unused.bias", zeros, DIMS(8)) };
+	dlb_graph_init(&g);
+	int y = input(&g, "x");
+	y = OP(&g, "a", "Mul", y, constant(&g, "add_4", one_plus, DIMS(8)));
+	y = OP(&g, "b", "Mul", y, constant(&g, "neg", minus_exp, DIMS(1, 2, 1, 4)));
+	y = OP(&g, "c", "Mul", y, constant(&g, "exp", exp_, DIMS(6)));
+	y = OP(&g, "d", "Mul", y, constant(&g, "softplus", soft, DIMS(5)));
+	output(&g, OP(&g, "e", "Mul", y, constant(&g, "mul", ones, DIMS(8))));
+	assert(!dlb_graph_take_state(&g, e, 5, false, &err));
+	check_derived(&g, e, 5, "add_4", one_plus, 8);
+	check_derived(&g, e, 5, "neg", minus_exp, 8);
+	check_derived(&g, e, 5, "exp", exp_, 6);
+	assert(IS(g.n_derived, ==, 4) && find(&g, "norm.weight")->in_state);
+	dlb_graph_release(&g);
 }
 
 static void test_state_dict(void)
@@ -386,7 +422,7 @@ static void test_computed(void)
 	dlb_graph_release(&g);
 }
 
-/* 1 + weight, folded: trained by its role instead of the parameter in the state_dict; messages name both. */
+/* 2 + weight, folded, is no function that is searched: trained by its role instead of the parameter in the state_dict; messages name both. */
 static void test_in_place(void)
 {
 	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true },
@@ -397,7 +433,7 @@ static void test_in_place(void)
 	struct dlb_graph g;
 
 	for (int i = 0; i < 4; i++)
-		plus[i] = 1 + w[i];
+		plus[i] = 2 + w[i];
 	const struct dlb_named e[] = { named("n.weight", w, DIMS(4)), named("fc.weight", f, DIMS(4, 4)) };
 	dlb_graph_init(&g);
 	list(&g, listed, 2);
@@ -616,6 +652,7 @@ int main(void)
 	test_widened();
 	test_list_and_options();
 	test_state_dict();
+	test_functions_of_entries();
 	test_equal_values();
 	test_copies();
 	test_computed();
