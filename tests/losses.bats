@@ -110,6 +110,35 @@ types() { jq -r '.graph.ops[].type' "$1" | sort -u; }
 	one_line dlb-profile 'is for training'
 }
 
+@test "stochastic depth: each sample draws its own numbers, the same on any node and in any micro-batch" {
+	# x times floor(1/2 + uniform), of the shape (8, 1) of a constant at the exported batch of 8
+	m=$BATS_TEST_TMPDIR/m
+	python3 - "$root/tests/data" "$m.onnx" <<-'END'
+		import struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import *
+		w = struct.pack('<640f', *[((i * 7) % 11 - 5) / 10 for i in range(640)])
+		open(sys.argv[2], 'wb').write(model(
+			node('RandomUniformLike', ['rows'], ['u'], 'draw') + node('Add', ['u', 'half'], ['v'], 'shift') + node('Floor', ['v'], ['keep'], 'keep') +
+			node('Flatten', ['x'], ['flat'], 'flat') + node('Mul', ['flat', 'keep'], ['y'], 'drop') + node('MatMul', ['y', 'w'], ['z'], 'fc') +
+			tensor('rows', [8, 1], struct.pack('<8f', *[0] * 8)) + tensor('half', [], struct.pack('<f', .5)) + tensor('w', [64, 10], w) +
+			value(11, 'x', [8, 1, 8, 8]) + value(12, 'z', [8, 10])))
+	END
+	dlb-profile --analytic --loss cross-entropy "$m.onnx" >"$m.json" 2>"$m.said"
+	grep -q "1 vertex draws random numbers (RandomUniformLike 'draw.*'), on test data too" "$m.said"
+	jq -e '[.graph.ops[] | select(.type == "RandomUniformLike")] | length == 1' "$m.json"
+	run_it() { # NODES M [DLB-RUN OPTION...]
+		dlb-costmodel -q -c "cpu:$1" "$m.json" | dlb-place -q -a even -m "$2" |
+			dlb-run -q --steps 6 --order sequential --data npy:x.npy,y.npy --lr .1 "${@:3}" | jq -c .report.losses
+	}
+	one=$(run_it 1 1)
+	[ "$(run_it 2 1)" = "$one" ]
+	[ "$(run_it 1 1 --seed 2)" != "$one" ]
+	[ "$(run_it 1 2)" = "$(run_it 3 2)" ]
+	same "$one" "$(run_it 1 4)"
+}
+
 @test "--dropout puts Dropout in: the same losses on one node and two, and none when the model is used" {
 	make 2 --dropout '*Relu=0.4' >"$doc"
 	validates "$doc"

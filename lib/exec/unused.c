@@ -63,7 +63,8 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 	json_array_foreach(json_object_get(dlb_doc_section(doc, "graph"), "ops"), i, op) {
 		const char *type = json_string_value(json_object_get(op, "type"));
 
-		f->dropout |= type && !strcmp(type, "Dropout");
+		f->dropout |= type && (!strcmp(type, "Dropout") || !strcmp(type, "Bernoulli") ||
+				       starts(type, "Random"));
 		f->statistics |= takes_statistics(op);
 	}
 	f->adapters = json_array_size(json_object_get(dlb_doc_section(doc, "graph"), "adapters")) > 0;

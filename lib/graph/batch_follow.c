@@ -375,6 +375,9 @@ static int vertex_that_follows(struct fold *f, int op, const struct batch_target
 
 	if (p < 0)
 		return -1;
+	const struct dlb_op_class *cls = f->g->op[p].kind < 0 ? NULL : dlb_op_class_of(f->g->op[p].kind);
+	if (want->one && cls && cls->flags & DLB_OP_RANDOM)	/* each sample has its own numbers */
+		return -1;
 	for (int i = 0; i < DLB_LEN(ways) && !*f->g->op[p].domain; i++)
 		if (!strcmp(f->g->op[p].type, ways[i].type))
 			return ways[i].through(f, op, p, want);

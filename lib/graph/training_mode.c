@@ -204,11 +204,30 @@ static bool is_attention(const struct dlb_graph *g, const struct dlb_op *o)
 	return product;
 }
 
+static void note_random(struct dlb_graph *g)
+{
+	int n = 0, first = -1;
+
+	for (int i = 0; i < g->n_ops && g->training; i++) {
+		const struct dlb_op_class *cls = g->op[i].kind < 0 ? NULL : dlb_op_class_of(g->op[i].kind);
+		if (!cls || !(cls->flags & DLB_OP_RANDOM) || is_type(&g->op[i], "Dropout"))
+			continue;
+		first = n++ ? first : i;
+	}
+	if (n)
+		dlb_graph_note(g,
+			       "%d vert%s random numbers (%s '%s'%s), on test data too: stochastic depth and "
+			       "the like are left out if the model is exported after model.eval()",
+			       n, n == 1 ? "ex draws" : "ices draw", g->op[first].type, g->op[first].name,
+			       n == 1 ? "" : " ...");
+}
+
 void dlb_graph_note_dropout(struct dlb_graph *g)
 {
 	int dropping = 0, idle = 0, idler = -1, attention = 0, last = -1;
 
 	dlb_graph_index(g);
+	note_random(g);
 	for (int i = 0; i < g->n_ops && g->training; i++) {
 		const struct dlb_op *o = &g->op[i];
 

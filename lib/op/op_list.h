@@ -41,6 +41,7 @@ OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedR
 	/* loss_parts.c */
 	OP(CrossEntropyPart) OP(CrossEntropyPartGrad) OP(CrossEntropyJoin) OP(CrossEntropyJoinGrad)
 		OP(Dropout) OP(DropoutGrad) /* dropout.c */
+	OP(RandomUniformLike) OP(RandomNormalLike) OP(Bernoulli) /* random.c */
 	OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout) /* view.c */
 	OP(Update) /* update.c */
 	OP(SumLoss) OP(SumLossGrad) /* sum_loss.c */

@@ -26,6 +26,19 @@ void dlb_philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4])
 		out[j] = c[j];
 }
 
+static uint64_t mix(uint64_t x)			/* finalizer of splitmix64 */
+{
+	x += 0x9E3779B97F4A7C15u;
+	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+	return x ^ x >> 31;
+}
+
+uint64_t dlb_philox_stream(uint64_t vertex, uint64_t step)
+{
+	return mix(mix(vertex) ^ step);
+}
+
 static double to_unit(uint32_t high, uint32_t low)
 {
 	return (double)((((uint64_t)high << 32) | low) >> 11) * 0x1p-53;

@@ -10,6 +10,9 @@ void dlb_philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4]);
 double dlb_philox_uniform(uint64_t seed, uint64_t stream, uint64_t i);	/* [0,1), 53 bits */
 double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);	/* Box-Muller */
 
+/* The stream of a vertex of the graph in a step. */
+uint64_t dlb_philox_stream(uint64_t vertex, uint64_t step);
+
 /* Single-precision normals for filling tensors: draws i .. i + n - 1 give four each (two Box-Muller pairs),
  * out[4 n]. A draw gives the same values whichever others are computed. */
 void dlb_philox_normals(uint64_t seed, uint64_t stream, uint64_t i, int64_t n, float *out);

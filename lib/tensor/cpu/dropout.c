@@ -2,6 +2,7 @@
  * counters at a time, so that the rounds are vector operations. */
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
+#include "util/rng.h"
 
 #define WIDE 16				/* counters at a time */
 #define DRAWN (4 * WIDE)		/* elements per WIDE counters */
@@ -18,14 +19,6 @@ struct dropout_kernel {
 	int64_t blocks;			/* blocks of DRAWN elements per sample */
 };
 struct dropout_job { const struct dropout_kernel *k; const struct dlb_run *run; };
-
-static uint64_t mix(uint64_t x)			/* finalizer of splitmix64 */
-{
-	x += 0x9E3779B97F4A7C15u;
-	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-	return x ^ x >> 31;
-}
 
 /* Philox 4x32-10 of counters [first, first + WIDE): keep[4 i + j] = (word j of counter i >= least). */
 static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, uint8_t keep[DRAWN])
@@ -80,7 +73,7 @@ static inline void dropout_block(const struct dropout_job *job, int64_t at, int6
 {
 	const struct dropout_kernel *k = job->k;
 	const struct dlb_run *r = job->run;
-	const uint64_t stream = mix(mix(r->vertex) ^ r->step), counters = (uint64_t)(per_sample + 3) / 4;
+	const uint64_t stream = dlb_philox_stream(r->vertex, r->step), counters = (uint64_t)(per_sample + 3) / 4;
 	const uint32_t least = (uint32_t)(k->d.ratio * 4294967296.0);
 	const double scale = 1 / (1 - k->d.ratio);
 	uint8_t keep[DRAWN];

@@ -2,6 +2,7 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/dropout.h"
 #include "util/mem.h"
+#include "util/rng.h"
 
 struct dropout_kernel {
 	struct dlb_kernel k;
@@ -12,21 +13,13 @@ struct dropout_kernel {
 	uint64_t seed;
 };
 
-static uint64_t mix(uint64_t x)			/* finalizer of splitmix64 */
-{
-	x += 0x9E3779B97F4A7C15u;
-	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-	return x ^ x >> 31;
-}
-
 static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	struct dropout_kernel *d = (struct dropout_kernel *)k;
 
 	dlb_cuda_operands(&d->args.p, r, 1, 2);
 	d->args.seed = r->seed + d->seed;
-	d->args.stream = mix(mix(r->vertex) ^ r->step);
+	d->args.stream = dlb_philox_stream(r->vertex, r->step);
 	d->args.first_sample = r->first_sample + d->first_sample;
 	dlb_cuda_launch(d->c, d->f, &d->args, d->count);
 }
