@@ -41,6 +41,24 @@ static bool part_fits(const struct dlb_derived *d, const struct dlb_part *p)
 	return all / rows * p->count == product(d->base, 0, d->n_dims) / d->base[d->axis] * p->length;
 }
 
+/* Sizes of a table's rows at constant indices. */
+static bool lookup_fits(const struct dlb_derived *d)
+{
+	const struct dlb_part *p = d->part;
+	const int64_t row = d->dim[d->axis];
+
+	if (d->n_parts != 1 || p->n_dims != 2 || dlb_checked_count(p->dim, 2) < 1 || p->dim[1] != row ||
+	    d->function != DLB_DERIVED_SAME || product(d->dim, 0, d->n_dims) / row != d->n_index)
+		return false;
+	for (int i = 0; i < d->n_dims; i++)
+		if (d->base[i] != d->dim[i])
+			return false;
+	for (int64_t i = 0; i < d->n_index; i++)
+		if (d->index[i] < 0 || d->index[i] >= p->dim[0])
+			return false;
+	return true;
+}
+
 bool dlb_derived_fits(const struct dlb_derived *d)
 {
 	int64_t length = 0;
@@ -51,6 +69,8 @@ bool dlb_derived_fits(const struct dlb_derived *d)
 	for (int i = 0; i < d->n_dims; i++)
 		if (d->base[i] != d->dim[i] && d->base[i] != 1)
 			return false;
+	if (d->index)
+		return lookup_fits(d);
 	for (int i = 0; i < d->n_parts; i++) {
 		const struct dlb_part *p = &d->part[i];
 		if (p->axis < 0 || (p->n_dims ? p->axis >= p->n_dims : p->axis > 0) || !part_fits(d, p))
@@ -146,8 +166,23 @@ double dlb_derived_function(enum dlb_derived_function f, double x)
 	}
 }
 
+/* out = the table's rows. */
+static void look_up(const struct dlb_derived *d, const char *table, size_t size, char *out)
+{
+	const int64_t row = d->dim[d->axis], inner = product(d->dim, d->axis + 1, d->n_dims);
+
+	for (int64_t i = 0; i < d->n_index; i++)
+		for (int64_t k = 0; k < row; k++)
+			memcpy(out + (size_t)((i / inner * row + k) * inner + i % inner) * size,
+			       table + (size_t)(d->index[i] * row + k) * size, size);
+}
+
 void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype, void *out)
 {
+	if (d->index) {
+		look_up(d, source[0], dlb_dtype_bytes(dtype), out);
+		return;
+	}
 	const bool repeats = memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim) != 0;
 	const size_t size = dlb_dtype_bytes(dtype);
 	const int64_t count = product(d->base, 0, d->n_dims);
@@ -255,6 +290,29 @@ static int apply(struct dlb_graph *g, const char *name, const struct derived_fun
 	return t;
 }
 
+/* Adds the ops that look up rows of table t. */
+static int lookup(struct dlb_graph *g, const struct dlb_derived *d, int t)
+{
+	const char *name = d->name;
+	const int64_t zero = 0;
+	int64_t dim[DLB_MAX_DIMS], perm[DLB_MAX_DIMS];
+	int n = 0;
+
+	for (int i = 0; i < d->n_dims; i++)
+		if (i != d->axis)
+			dim[n++] = d->dim[i];
+	dim[n] = d->dim[d->axis];
+	for (int i = 0, k = 0; i < d->n_dims; i++)
+		perm[i] = i == d->axis ? n : k++;
+	const int index = ints(g, dlb_arena_printf(&g->arena, "%s.index", name), d->index, (int)d->n_index);
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = zero };
+	t = add(g, name, "Gather", (int[]){ t, index }, 2, &axis, 1);
+	t = add(g, name, "Reshape", (int[]){ t, ints(g, dlb_arena_printf(&g->arena, "%s.shape", name), dim, d->n_dims) },
+		2, NULL, 0);
+	const struct dlb_attr move = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = d->n_dims };
+	return d->axis == n ? t : add(g, name, "Transpose", &t, 1, &move, 1);
+}
+
 static void note(struct dlb_graph *g, const struct dlb_derived *d)
 {
 	struct dlb_derived *all = dlb_arena_array(&g->arena, (size_t)g->n_derived + 1, sizeof *all),
@@ -266,6 +324,10 @@ static void note(struct dlb_graph *g, const struct dlb_derived *d)
 	copy->name = dlb_arena_strdup(&g->arena, d->name);
 	copy->part = dlb_arena_array(&g->arena, (size_t)d->n_parts, sizeof *copy->part);
 	memcpy(copy->part, d->part, (size_t)d->n_parts * sizeof *copy->part);
+	if (d->index) {
+		copy->index = dlb_arena_array(&g->arena, (size_t)d->n_index + 1, sizeof *copy->index);
+		memcpy(copy->index, d->index, (size_t)d->n_index * sizeof *copy->index);
+	}
 	g->derived = all;
 	g->n_derived++;
 }
@@ -279,6 +341,11 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	if (!dlb_derived_fits(d))
 		return dlb_refuse(err, name, "this is a mistake of dlb: report it with the model",
 				  "the parts that it is made of do not fit");
+	if (d->index) {
+		note(g, d);
+		dlb_graph_replace(g, x, lookup(g, &g->derived[g->n_derived - 1], source[0]), true);
+		return 0;
+	}
 	for (int i = 0; i < d->n_parts; i++) {
 		t = slice(g, name, &d->part[i], source[i]);
 		t = transpose(g, name, &d->part[i], t);

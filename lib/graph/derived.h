@@ -6,7 +6,9 @@
 /* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
  * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
  * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then a
- * function of each element; then repeated where `base` is 1 and `dim` is not. (derived.c) */
+ * function of each element; then repeated where `base` is 1 and `dim` is not. Or, with `index`, it is rows of a
+ * table (the only part) at constant indices, as relative positions look up their bias: along `axis` lies a
+ * row, and index[i] is that of the ith place in the other dimensions. (derived.c) */
 enum dlb_derived_function {
 	DLB_DERIVED_SAME,
 	DLB_DERIVED_ONE_PLUS,		/* 1 + x: scales of Gemma's normalizations */
@@ -30,6 +32,7 @@ struct dlb_derived {
 	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
 	enum dlb_derived_function function;
 	struct dlb_part *part;
+	int64_t n_index, *index;	/* NULL: no table */
 };
 /* its sizes agree, to be checked after reading */
 bool dlb_derived_fits(const struct dlb_derived *d);

@@ -3,7 +3,8 @@
  *     [{"name":"val_12", "shape":[64,192], "axis":0,
  *       "parts":[{"of":"in_proj.weight", "shape":[192,64], "axis":0, "first":0, "count":192, "perm":[1,0], "length":64}]}]
  *
- * "base", if present, is the shape before it is repeated; "function" what is computed from each element. */
+ * "base", if present, is the shape before it is repeated; "function" what is computed from each element.
+ * "index" is the table's row for each place in the dimensions other than the axis. */
 #include <string.h>
 #include "graph/derived.h"
 #include "graph/derived_json.h"
@@ -42,6 +43,12 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 			json_object_set_new(o, "base", write_dims(d->base, d->n_dims));
 		if (d->function != DLB_DERIVED_SAME)
 			json_object_set_new(o, "function", json_string(dlb_derived_function_name(d->function)));
+		if (d->index) {
+			json_t *rows = json_array();
+			for (int64_t k = 0; k < d->n_index; k++)
+				json_array_append_new(rows, json_integer(d->index[k]));
+			json_object_set_new(o, "index", rows);
+		}
 		for (int k = 0; k < d->n_parts; k++)
 			json_array_append_new(parts, write_part(&d->part[k]));
 		json_object_set_new(o, "parts", parts);
@@ -111,10 +118,29 @@ static int read_function(const struct dlb_ref *r, struct dlb_derived *d, struct 
 	return 0;
 }
 
+static int read_index(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d, struct dlb_error *err)
+{
+	struct dlb_ref list;
+	int n;
+
+	if (!json_object_get(r->v, "index"))
+		return 0;
+	if (dlb_get_array(r, "index", DLB_NEED, &list, &n, err))
+		return -1;
+	d->n_index = n;
+	d->index = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *d->index);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		if (dlb_ref_int(&e, 0, INT64_C(1) << 40, &d->index[i], err))
+			return -1;
+	}
+	return 0;
+}
+
 static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d,
 			struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "shape", "base", "axis", "function", "parts", NULL };
+	static const char *const known[] = { "name", "shape", "base", "axis", "function", "index", "parts", NULL };
 	struct dlb_ref parts;
 	const char *name;
 	int64_t axis;
@@ -123,7 +149,7 @@ static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    read_dims(r, "shape", 1, d->dim, &d->n_dims, err) ||
 	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
-	    read_function(r, d, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
+	    read_function(r, d, err) || read_index(r, g, d, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
 		return -1;
 	memcpy(d->base, d->dim, sizeof d->base);
 	n = d->n_dims;

@@ -5,12 +5,13 @@
  * table cut to the used rows. Such an initializer is searched among the entries of the state_dict. If it is
  * found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer from it
  * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. There
- * are five searches; each takes the initializers that the earlier ones left:
+ * are six searches; each takes the initializers that the earlier ones left:
  *
  *     name    an entry of its name and shape
  *     whole   a whole entry, transposed or with its blocks of rows reordered (gates), perhaps repeated
  *     joined  several entries concatenated along one dimension
  *     rows    some rows of an entry, perhaps transposed or repeated
+ *     lookup  rows of an entry at constant indices, such as the bias of relative positions
  *     function  1 + x, exp(x), -exp(x) or softplus(x) of a whole entry x, up to rounding
  *
  * A sum of hashes of elements does not depend on their order. It finds the entries with the same elements
@@ -67,6 +68,7 @@ struct dict_matching {
 	struct dlb_part part[256];		/* of the current target */
 	int source[256], n_parts;		/* entry of each part */
 	enum dlb_derived_function function;	/* of the current target */
+	int64_t n_index, *index;		/* NULL: it is no lookup */
 };
 
 /* -- elements -- */
@@ -592,6 +594,102 @@ static bool by_rows(struct dict_matching *m, struct target *x)
 	return false;
 }
 
+/* -- rows of a table at constant indices -- */
+
+struct table_row { uint64_t print; int64_t row; };
+
+static int by_print(const void *a, const void *b)
+{
+	const struct table_row *x = a, *y = b;
+
+	return x->print != y->print ? (x->print > y->print) - (x->print < y->print) :
+				      (x->row > y->row) - (x->row < y->row);
+}
+
+/* The rows of the entry, sorted by their sums of hashes; in m->a. */
+static const struct table_row *sorted_rows(struct dict_matching *m, const struct dict_entry *e)
+{
+	const int64_t rows = e->e->desc.dim[0], width = e->e->desc.dim[1];
+	struct table_row *r = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *r);
+
+	for (int64_t i = 0; i < rows; i++)
+		r[i] = (struct table_row){ print_of(e->v + i * width, width), i };
+	qsort(r, (size_t)rows, sizeof *r, by_print);
+	return r;
+}
+
+/* The entry's row with these elements; -1: none. */
+static int64_t row_of(const struct dict_entry *e, const struct table_row *r, const float *v)
+{
+	const int64_t rows = e->e->desc.dim[0], width = e->e->desc.dim[1];
+	const uint64_t print = print_of(v, width);
+	int64_t low = 0, high = rows;
+
+	while (low < high) {
+		const int64_t mid = (low + high) / 2;
+		if (r[mid].print < print)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < rows && r[low].print == print; low++)
+		if (!memcmp(e->v + r[low].row * width, v, (size_t)width * sizeof *v))
+			return r[low].row;
+	return -1;
+}
+
+/* Do all vectors of the target along the axis lie in the table? Sets m->index. */
+static bool looks_up(struct dict_matching *m, const struct target *x, const struct dict_entry *e, int axis,
+		     const struct table_row **sorted)
+{
+	const int64_t width = x->dim[axis], n = x->count / width;
+	int64_t inner = 1;
+	float *v = dlb_arena_array(&m->a, (size_t)width + 1, sizeof *v);
+
+	for (int k = axis + 1; k < x->n_dims; k++)
+		inner *= x->dim[k];
+	if (!*sorted)
+		*sorted = sorted_rows(m, e);
+	m->index = NULL;
+	for (int64_t i = 0; i < n; i++) {
+		for (int64_t k = 0; k < width; k++)
+			v[k] = x->v[(i / inner * width + k) * inner + i % inner];
+		const int64_t row = row_of(e, *sorted, v);
+		if (row < 0)
+			break;
+		if (!m->index)
+			m->index = dlb_arena_array(&m->a, (size_t)n + 1, sizeof *m->index);
+		m->index[i] = row;
+		m->n_index = i + 1;
+	}
+	if (m->index && m->n_index == n)
+		return true;
+	m->index = NULL;
+	return false;
+}
+
+/* Whole vectors of the target, in any order and number, are rows of an entry. */
+static bool by_lookup(struct dict_matching *m, struct target *x)
+{
+	if (m->own || x->uniform || x->n_dims < 2 || x->count < LEAST_ROWS || !reduce(x, 0))
+		return false;
+	for (int i = 0; i < m->n_entries; i++) {
+		const struct dict_entry *e = &m->entry[i];
+		const struct table_row *sorted = NULL;
+		if (!e->v || e->uniform || e->e->desc.n_dims != 2)
+			continue;
+		const struct dlb_part p = { .of = e->e->name, .n_dims = 2, .dim = { e->e->desc.dim[0], e->e->desc.dim[1] },
+					    .count = e->e->desc.dim[0], .perm = { 0, 1 }, .length = x->dim[0] };
+		for (int axis = 0; axis < x->n_dims; axis++)
+			if (x->dim[axis] == p.dim[1] && looks_up(m, x, e, axis, &sorted)) {
+				x->axis = axis;
+				m->n_parts = 0;
+				return push(m, &p, i);
+			}
+	}
+	return false;
+}
+
 /* Is v, up to rounding, this function of the entry's elements? */
 static bool is_function(const struct dict_entry *e, enum dlb_derived_function f, const float *v)
 {
@@ -688,6 +786,8 @@ static int replace(struct dict_matching *m, const struct target *x, struct dlb_e
 				 .n_dims = x->n_dims,
 				 .axis = x->axis,
 				 .function = m->function,
+				 .n_index = m->n_index,
+				 .index = m->index,
 				 .part = m->part,
 				 .n_parts = m->n_parts };
 	int source[DLB_LEN(m->source)];
@@ -714,7 +814,7 @@ static int by_first_reader(const void *a, const void *b)
 static int by_value(struct dict_matching *m, struct dlb_error *err)
 {
 	static bool (*const searches[])(struct dict_matching * m, struct target * x) = {
-		by_whole, by_joined, by_rows, by_function
+		by_whole, by_joined, by_rows, by_lookup, by_function
 	};
 	const int n_tensors = m->g->n_tensors;
 	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
@@ -728,6 +828,7 @@ static int by_value(struct dict_matching *m, struct dlb_error *err)
 			if (x[i].t >= 0 && searches[s](m, &x[i])) {
 				rc = replace(m, &x[i], err);
 				m->function = DLB_DERIVED_SAME;
+				m->index = NULL;
 				x[i].t = -1;
 			}
 	free(x);

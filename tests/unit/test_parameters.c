@@ -248,6 +248,37 @@ static void test_functions_of_entries(void)
 	dlb_graph_release(&g);
 }
 
+/* The bias of relative positions: rows of a table at constant indices, with the heads in front. */
+static void test_lookup(void)
+{
+	static const int64_t at[9] = { 2, 1, 0, 3, 2, 1, 4, 3, 2 };
+	const float *table = numbers(5 * 4, 25), *other = numbers(5 * 4, 26);
+	static float bias[36], last[36], strange[36];
+	struct dlb_graph g;
+
+	for (int i = 0; i < 36; i++) {
+		bias[i] = table[at[i % 9] * 4 + i / 9];
+		last[i] = other[at[i / 4] * 4 + i % 4];
+		strange[i] = bias[i];
+	}
+	strange[35] += 1;
+	const struct dlb_named e[] = { named("table", table, DIMS(5, 4)), named("other", other, DIMS(5, 4)) };
+	dlb_graph_init(&g);
+	int y = input(&g, "x");
+	y = OP(&g, "a", "Add", y, constant(&g, "unsqueeze", bias, DIMS(1, 4, 3, 3)));
+	y = OP(&g, "b", "Add", y, constant(&g, "unsqueeze_1", strange, DIMS(1, 4, 3, 3)));
+	output(&g, OP(&g, "c", "Add", y, constant(&g, "view", last, DIMS(3, 3, 4))));
+	assert(!dlb_graph_take_state(&g, e, 2, false, &err));
+	check_derived(&g, e, 2, "unsqueeze", bias, 36);
+	check_derived(&g, e, 2, "view", last, 36);
+	assert(IS(g.n_derived, ==, 2) && find(&g, "table")->in_state && find(&g, "other")->in_state);
+	for (int i = 0; i < 9; i++)
+		assert(IS(g.derived[0].index[i], ==, at[i]));
+	g.derived[0].index[3] = 5;			/* beyond the table */
+	assert(!dlb_derived_fits(&g.derived[0]));
+	dlb_graph_release(&g);
+}
+
 static void test_state_dict(void)
 {
 	const float *w = numbers(6 * 5, 11), *gates = numbers(8 * 3, 12), *b1 = numbers(8, 13),
@@ -653,6 +684,7 @@ int main(void)
 	test_list_and_options();
 	test_state_dict();
 	test_functions_of_entries();
+	test_lookup();
 	test_equal_values();
 	test_copies();
 	test_computed();
