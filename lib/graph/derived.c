@@ -140,13 +140,38 @@ static void repeat(const struct dlb_derived *d, const char *base, size_t size, c
 	}
 }
 
-/* The ops that compute a function, one after another; `one`: an Add of 1. */
-static const struct derived_function { const char *name; bool one; const char *op[2]; } functions[] = {
-	[DLB_DERIVED_SAME] = { "same", false, { NULL, NULL } },
-	[DLB_DERIVED_ONE_PLUS] = { "1+x", true, { NULL, NULL } },
-	[DLB_DERIVED_EXP] = { "exp(x)", false, { "Exp", NULL } },
-	[DLB_DERIVED_MINUS_EXP] = { "-exp(x)", false, { "Exp", "Neg" } },
-	[DLB_DERIVED_SOFTPLUS] = { "softplus(x)", false, { "Softplus", NULL } },
+static double same(double x)
+{
+	return x;
+}
+
+static double one_plus(double x)
+{
+	return 1 + x;
+}
+
+static double minus_exp(double x)
+{
+	return -exp(x);
+}
+
+static double softplus(double x)
+{
+	return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+/* The functions, and the ops that compute them, one after another; `one`: an Add of 1. */
+static const struct derived_function {
+	const char *name;
+	double (*of)(double x);
+	bool one;
+	const char *op[2];
+} functions[] = {
+	[DLB_DERIVED_SAME] = { "same", same, false, { NULL, NULL } },
+	[DLB_DERIVED_ONE_PLUS] = { "1+x", one_plus, true, { NULL, NULL } },
+	[DLB_DERIVED_EXP] = { "exp(x)", exp, false, { "Exp", NULL } },
+	[DLB_DERIVED_MINUS_EXP] = { "-exp(x)", minus_exp, false, { "Exp", "Neg" } },
+	[DLB_DERIVED_SOFTPLUS] = { "softplus(x)", softplus, false, { "Softplus", NULL } },
 };
 _Static_assert(DLB_LEN(functions) == DLB_DERIVED_FUNCTIONS, "a row for each function");
 
@@ -157,13 +182,7 @@ const char *dlb_derived_function_name(enum dlb_derived_function f)
 
 double dlb_derived_function(enum dlb_derived_function f, double x)
 {
-	switch (f) {
-	case DLB_DERIVED_ONE_PLUS: return 1 + x;
-	case DLB_DERIVED_EXP: return exp(x);
-	case DLB_DERIVED_MINUS_EXP: return -exp(x);
-	case DLB_DERIVED_SOFTPLUS: return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
-	default: return x;
-	}
+	return functions[f].of(x);
 }
 
 /* out = the table's rows. */
@@ -177,7 +196,8 @@ static void look_up(const struct dlb_derived *d, const char *table, size_t size,
 			       table + (size_t)(d->index[i] * row + k) * size, size);
 }
 
-void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype, void *out)
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype,
+		       void *out)
 {
 	if (d->index) {
 		look_up(d, source[0], dlb_dtype_bytes(dtype), out);
@@ -194,7 +214,7 @@ void dlb_derived_value(const struct dlb_derived *d, const void *const *source, e
 		at += d->part[i].length;
 	}
 	for (int64_t i = 0; i < count && d->function != DLB_DERIVED_SAME; i++)
-		dlb_value_set(base, dtype, i, dlb_derived_function(d->function, dlb_value_real(base, dtype, i)));
+		dlb_value_set(base, dtype, i, functions[d->function].of(dlb_value_real(base, dtype, i)));
 	if (!repeats)
 		return;
 	repeat(d, base, size, out);
@@ -280,9 +300,8 @@ static int apply(struct dlb_graph *g, const char *name, const struct derived_fun
 	if (f->one) {
 		const struct dlb_desc scalar = { .dtype = DLB_F32 };
 		const float one = 1;
-		const int in[2] = { dlb_graph_add_constant(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena,
-													"%s.one", name)),
-							   &scalar, &one, NULL), t };
+		const char *base = dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.one", name));
+		const int in[2] = { dlb_graph_add_constant(g, base, &scalar, &one, NULL), t };
 		t = add(g, name, "Add", in, 2, NULL, 0);
 	}
 	for (int i = 0; i < DLB_LEN(f->op) && f->op[i]; i++)
@@ -294,7 +313,6 @@ static int apply(struct dlb_graph *g, const char *name, const struct derived_fun
 static int lookup(struct dlb_graph *g, const struct dlb_derived *d, int t)
 {
 	const char *name = d->name;
-	const int64_t zero = 0;
 	int64_t dim[DLB_MAX_DIMS], perm[DLB_MAX_DIMS];
 	int n = 0;
 
@@ -305,10 +323,10 @@ static int lookup(struct dlb_graph *g, const struct dlb_derived *d, int t)
 	for (int i = 0, k = 0; i < d->n_dims; i++)
 		perm[i] = i == d->axis ? n : k++;
 	const int index = ints(g, dlb_arena_printf(&g->arena, "%s.index", name), d->index, (int)d->n_index);
-	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = zero };
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 0 };
 	t = add(g, name, "Gather", (int[]){ t, index }, 2, &axis, 1);
-	t = add(g, name, "Reshape", (int[]){ t, ints(g, dlb_arena_printf(&g->arena, "%s.shape", name), dim, d->n_dims) },
-		2, NULL, 0);
+	const int shape = ints(g, dlb_arena_printf(&g->arena, "%s.shape", name), dim, d->n_dims);
+	t = add(g, name, "Reshape", (int[]){ t, shape }, 2, NULL, 0);
 	const struct dlb_attr move = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = d->n_dims };
 	return d->axis == n ? t : add(g, name, "Transpose", &t, 1, &move, 1);
 }

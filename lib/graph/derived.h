@@ -6,9 +6,9 @@
 /* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
  * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
  * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then a
- * function of each element; then repeated where `base` is 1 and `dim` is not. Or, with `index`, it is rows of a
- * table (the only part) at constant indices, as relative positions look up their bias: along `axis` lies a
- * row, and index[i] is that of the ith place in the other dimensions. (derived.c) */
+ * function of each element; then repeated where `base` is 1 and `dim` is not. Or, with `index`, it is rows
+ * of a table (the only part) at constant indices, as relative positions look up their bias: along `axis`
+ * lies a row, and index[i] is that of the ith place in the other dimensions. (derived.c) */
 enum dlb_derived_function {
 	DLB_DERIVED_SAME,
 	DLB_DERIVED_ONE_PLUS,		/* 1 + x: scales of Gemma's normalizations */
@@ -46,7 +46,8 @@ struct dlb_part_walk {
 void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);
 void dlb_part_next(struct dlb_part_walk *w);
 /* Computes the value into `out` from the values of its parts' parameters, source[], all of this type. */
-void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype, void *out);
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype,
+		       void *out);
 /* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
 int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
 		    struct dlb_error *err);

@@ -42,7 +42,8 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 		if (memcmp(d->base, d->dim, (size_t)d->n_dims * sizeof *d->dim))
 			json_object_set_new(o, "base", write_dims(d->base, d->n_dims));
 		if (d->function != DLB_DERIVED_SAME)
-			json_object_set_new(o, "function", json_string(dlb_derived_function_name(d->function)));
+			json_object_set_new(o, "function",
+					    json_string(dlb_derived_function_name(d->function)));
 		if (d->index) {
 			json_t *rows = json_array();
 			for (int64_t k = 0; k < d->n_index; k++)
@@ -118,7 +119,8 @@ static int read_function(const struct dlb_ref *r, struct dlb_derived *d, struct 
 	return 0;
 }
 
-static int read_index(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d, struct dlb_error *err)
+static int read_index(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d,
+		      struct dlb_error *err)
 {
 	struct dlb_ref list;
 	int n;
@@ -140,7 +142,8 @@ static int read_index(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_d
 static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_derived *d,
 			struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "shape", "base", "axis", "function", "index", "parts", NULL };
+	static const char *const known[] = { "name",     "shape", "base",  "axis",
+					     "function", "index", "parts", NULL };
 	struct dlb_ref parts;
 	const char *name;
 	int64_t axis;
@@ -148,8 +151,8 @@ static int read_derived(const struct dlb_ref *r, struct dlb_graph *g, struct dlb
 
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    read_dims(r, "shape", 1, d->dim, &d->n_dims, err) ||
-	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) ||
-	    read_function(r, d, err) || read_index(r, g, d, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
+	    dlb_get_int(r, "axis", DLB_NEED, 0, DLB_MAX_DIMS - 1, &axis, err) || read_function(r, d, err) ||
+	    read_index(r, g, d, err) || dlb_get_array(r, "parts", DLB_NEED, &parts, &d->n_parts, err))
 		return -1;
 	memcpy(d->base, d->dim, sizeof d->base);
 	n = d->n_dims;

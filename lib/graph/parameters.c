@@ -256,8 +256,9 @@ static bool is_called(const struct dlb_tensor *x, const char *name)
 /* Output of a torch operator that makes numbers of nothing, as the first state of a scan. */
 static bool is_made(const struct dlb_tensor *x)
 {
-	static const char *const makers[] = { "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
-					      "new_zeros", "new_ones", "new_full", "arange", "eye" };
+	static const char *const makers[] = { "zeros",    "zeros_like", "ones",      "ones_like",
+					      "full",     "full_like",  "new_zeros", "new_ones",
+					      "new_full", "arange",     "eye" };
 
 	for (int i = 0; i < DLB_LEN(makers); i++)
 		if (is_called(x, makers[i]))

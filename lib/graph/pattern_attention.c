@@ -214,8 +214,8 @@ static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim)
 	return same;
 }
 
-/* Makes s read t, of (batch, heads, 1, rows, width), as (batch, heads, rows, width): what t is a view of, through
- * a Transpose before it, or a Reshape added before the root. */
+/* Makes s read t, of (batch, heads, 1, rows, width), as (batch, heads, rows, width): what t is a view of,
+ * through a Transpose before it, or a Reshape added before the root. */
 static int read_once(struct attention_match *a, const char *name, int t, struct attention_side *s,
 		     struct dlb_error *err)
 {
@@ -228,7 +228,8 @@ static int read_once(struct attention_match *a, const char *name, int t, struct 
 	if (dlb_is_view(g, view) && has_dims(&g->tensor[g->op[view].in[0]], dim)) {
 		s->t = g->op[view].in[0];
 		const int move = g->tensor[s->t].producer;
-		if (dlb_is_op(g, move, "Transpose") && read_perm(&g->op[move], "perm", perm) && perm[3] == 3) {
+		if (dlb_is_op(g, move, "Transpose") && read_perm(&g->op[move], "perm", perm) &&
+		    perm[3] == 3) {
 			memcpy(s->axis, perm, sizeof perm);
 			s->t = g->op[move].in[0];
 		}
@@ -236,8 +237,9 @@ static int read_once(struct attention_match *a, const char *name, int t, struct 
 	}
 	const int in[2] = { t, dlb_match_shape(g, base, dim, DIMS) };
 	s->t = dlb_graph_add_forward(g,
-				     &(struct dlb_op_spec){ .name = base, .type = "Reshape", .in = in,
-							    .n_in = 2 }, err);
+				     &(struct dlb_op_spec){
+					     .name = base, .type = "Reshape", .in = in, .n_in = 2 },
+				     err);
 	return s->t < 0 ? -1 : 0;
 }
 

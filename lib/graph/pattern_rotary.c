@@ -117,8 +117,8 @@ static bool reads_transposed(struct dlb_match *m, const int64_t **perm)
 	    dlb_attr_ints(o->attr, o->n_attr, "axesX", perm) > 0)
 		return false;
 	const int op = dlb_match_op(m, o->in[0], "Transpose");
-	return op >= 0 && dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", perm) == 4 && (*perm)[3] == 3 &&
-	       dlb_match_closed(m);
+	return op >= 0 && dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", perm) == 4 &&
+	       (*perm)[3] == 3 && dlb_match_closed(m);
 }
 
 /* The root becomes the Transpose, behind a RotaryEmbedding of its operand. */
@@ -137,14 +137,20 @@ static int swap(struct dlb_match *m, const int64_t *perm, struct dlb_error *err)
 		memcpy(attr, o->attr, (size_t)o->n_attr * sizeof *attr);
 	attr[o->n_attr] = (struct dlb_attr){ .name = "axesX", .type = DLB_ATTR_INTS, .ints = perm, .n = 4 };
 	turned = dlb_graph_add_forward(g,
-				       &(struct dlb_op_spec){ .name = o->name, .type = o->type, .in = in,
-							      .n_in = o->n_in, .attr = attr,
-							      .n_attr = o->n_attr + 1 }, err);
+				       &(struct dlb_op_spec){ .name = o->name,
+							      .type = o->type,
+							      .in = in,
+							      .n_in = o->n_in,
+							      .attr = attr,
+							      .n_attr = o->n_attr + 1 },
+				       err);
 	if (turned < 0)
 		return -1;
 	g->op[g->n_ops - 1].opset = g->op[m->root].opset;
-	return dlb_match_fuse(m, &(struct dlb_op_spec){ .type = "Transpose", DLB_OPERANDS(turned), .attr = &move,
-							.n_attr = 1 }, -1, &ignored, err);
+	return dlb_match_fuse(m,
+			      &(struct dlb_op_spec){
+				      .type = "Transpose", DLB_OPERANDS(turned), .attr = &move, .n_attr = 1 },
+			      -1, &ignored, err);
 }
 
 static int move_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -28,8 +28,8 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "swish", .summary = "x times the Sigmoid of x becomes Swish", .run = dlb_rewrite_swish },
 	{ .name = "swiglu", .summary = "Swish times a value becomes SwiGLU", .run = dlb_rewrite_swiglu },
 	{ .name = "rotary",
-	  .summary = "RotaryEmbedding that is spelt out, by halves, becomes one op (not with bf16); a Transpose "
-		     "before it moves behind it",
+	  .summary = "RotaryEmbedding that is spelt out, by halves, becomes one op (not with bf16); "
+		     "a Transpose before it moves behind it",
 	  .run = dlb_rewrite_rotary },
 	{ .name = "softmax-guard",
 	  .summary = "Where(IsNaN(y), 0, y) after a Softmax goes where no mask can make a row NaN",

@@ -678,8 +678,9 @@ static bool by_lookup(struct dict_matching *m, struct target *x)
 		const struct table_row *sorted = NULL;
 		if (!e->v || e->uniform || e->e->desc.n_dims != 2)
 			continue;
-		const struct dlb_part p = { .of = e->e->name, .n_dims = 2, .dim = { e->e->desc.dim[0], e->e->desc.dim[1] },
-					    .count = e->e->desc.dim[0], .perm = { 0, 1 }, .length = x->dim[0] };
+		const int64_t *dim = e->e->desc.dim;
+		const struct dlb_part p = { .of = e->e->name, .n_dims = 2, .dim = { dim[0], dim[1] },
+					    .count = dim[0], .perm = { 0, 1 }, .length = x->dim[0] };
 		for (int axis = 0; axis < x->n_dims; axis++)
 			if (x->dim[axis] == p.dim[1] && looks_up(m, x, e, axis, &sorted)) {
 				x->axis = axis;
@@ -699,8 +700,8 @@ static bool is_function(const struct dict_entry *e, enum dlb_derived_function f,
 	return true;
 }
 
-/* An entry that nobody else has, of which the target is a function, in the order of its elements. Few or equal
- * elements are weak evidence: the exporter must state that a reader uses the parameter. */
+/* An entry that nobody else has, of which the target is a function, in the order of its elements. Few or
+ * equal elements are weak evidence: the exporter must state that a reader uses the parameter. */
 static bool by_function(struct dict_matching *m, struct target *x)
 {
 	if (m->own || !reduce(x, 0))

@@ -1,7 +1,8 @@
-/* Random tensors: RandomUniformLike and RandomNormalLike of the shape of the input, Bernoulli with the input's
- * probabilities. They are drawn anew in each step, as Dropout's masks: the key of the counter-based generator
- * is (seed, vertex, step), and the counter the sample's index in the global batch and the element's index in
- * the sample, so numbers do not depend on the sample's node or micro-batch. They have no gradient.
+/* Random tensors: RandomUniformLike and RandomNormalLike of the shape of the input, Bernoulli with the
+ * input's probabilities. They are drawn anew in each step, as Dropout's masks: the key of the counter-based
+ * generator is (seed, vertex, step), and the counter the sample's index in the global batch and the
+ * element's index in the sample, so numbers do not depend on the sample's node or micro-batch. They have no
+ * gradient.
  * Uniform numbers have 24 bits, so that the upper bound is not drawn in f32 either. */
 #include "op/op_util.h"
 
@@ -37,7 +38,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static double drawn(const struct random *d, const struct dlb_run *r, uint64_t stream, uint64_t counter, int64_t at)
+static double drawn(const struct random *d, const struct dlb_run *r, uint64_t stream, uint64_t counter,
+		    int64_t at)
 {
 	const uint64_t seed = r->seed + d->seed;
 
@@ -108,8 +110,8 @@ static double flops(const struct dlb_op_io *io)
 
 #define RANDOM(type, f) \
 	const struct dlb_op_class dlb_op_##type = { .name = #type, .n_in = { 1, 1 }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_PLAIN_ONLY, .flags = DLB_OP_RANDOM, .work = "elementwise", .infer = infer, \
-		.flops = flops, .kernel = f };
+		.layout = DLB_LAYOUT_PLAIN_ONLY, .flags = DLB_OP_RANDOM, .work = "elementwise", \
+		.infer = infer, .flops = flops, .kernel = f };
 RANDOM(RandomUniformLike, uniform)
 RANDOM(RandomNormalLike, normal)
 RANDOM(Bernoulli, bernoulli)

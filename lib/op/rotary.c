@@ -164,7 +164,8 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 		for (int64_t b = 0; b < r->batch && r->x[1] >= r->x[2]; b++) \
 			for (int64_t h = 0; h < r->heads; h++) \
 				for (int64_t i = 0; i < r->rows; i++) \
-					turn_row_##T(r, run, place(r, b, h, i), entry(r, run->in[IDS], b, i)); \
+					turn_row_##T(r, run, place(r, b, h, i), \
+						     entry(r, run->in[IDS], b, i)); \
 	} \
 	static void tables_##T(const void *ctx, const struct dlb_run *run) \
 	{ \

@@ -230,7 +230,8 @@ static void test_functions_of_entries(void)
 		exp_[i] = (float)exp((double)gain[i]);
 	for (int i = 0; i < 5; i++)
 		soft[i] = (float)log(1 + exp((double)rate[i]));
-	const struct dlb_named e[] = { named("norm.weight", scale, DIMS(8)), named("mixer.A_log", decay, DIMS(2, 4)),
+	const struct dlb_named e[] = { named("norm.weight", scale, DIMS(8)),
+				       named("mixer.A_log", decay, DIMS(2, 4)),
 				       named("gain", gain, DIMS(6)), named("rate", rate, DIMS(5)),
 				       named("unused.bias", zeros, DIMS(8)) };
 	dlb_graph_init(&g);
@@ -453,7 +454,8 @@ static void test_computed(void)
 	dlb_graph_release(&g);
 }
 
-/* 2 + weight, folded, is no function that is searched: trained by its role instead of the parameter in the state_dict; messages name both. */
+/* 2 + weight, folded, is no function that is searched: trained by its role instead of the parameter in the
+ * state_dict; messages name both. */
 static void test_in_place(void)
 {
 	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true },

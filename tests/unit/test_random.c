@@ -20,9 +20,9 @@ struct draw { int kind; const struct dlb_attr *attr; int n_attr; uint64_t seed, 
 static void draw(const struct draw *how, int64_t first, int64_t samples, const float *x, float *y)
 {
 	struct dlb_desc in_desc = dlb_desc_make(DLB_F32, 2, (int64_t[]){ samples, EACH }), out_desc = in_desc;
-	struct dlb_op_io io = { .name = "drawn", .cls = dlb_op_class_of(how->kind), .opset = 22, .attr = how->attr,
-				.n_attr = how->n_attr, .n_in = 1, .n_out = 1, .in = &in_desc, .out = &out_desc,
-				.samples = samples };
+	struct dlb_op_io io = { .name = "drawn", .cls = dlb_op_class_of(how->kind), .opset = 22,
+				.attr = how->attr, .n_attr = how->n_attr, .n_in = 1, .n_out = 1,
+				.in = &in_desc, .out = &out_desc, .samples = samples };
 	struct dlb_error err = { .what = "" };
 	struct dlb_kernel *k = NULL;
 	void *in[] = { (void *)(uintptr_t)x }, *out[] = { y };
@@ -37,7 +37,8 @@ static void draw(const struct draw *how, int64_t first, int64_t samples, const f
 	dlb_kernel_free(k);
 }
 
-/* Mean and deviation within five standard errors (of a law with this fourth moment over the squared variance). */
+/* Mean and deviation within five standard errors, of a law with this fourth moment over the squared
+ * variance. */
 static void has_moments(const float *y, double mean, double deviation, double kurtosis)
 {
 	double m = 0, v = 0;

@@ -1122,8 +1122,8 @@ int main(void)
 		check("swish", swish, kind, dim, 3, kind / 2 < SWISH_GOOD);
 		check("swiglu", swish, kind, dim, 3, kind / 2 == SWISH_GATED || kind / 2 == SWISH_GATED_LAST);
 	}
-	for (int kind = 0; kind < 2 * ROPE_KINDS; kind++)
-		check("rotary", rope, kind, dim, 3, kind / 2 < ROPE_GOOD ? 2 : 0);	/* and its Transpose */
+	for (int kind = 0; kind < 2 * ROPE_KINDS; kind++)	/* the op, and the Transpose before it */
+		check("rotary", rope, kind, dim, 3, kind / 2 < ROPE_GOOD ? 2 : 0);
 	for (int kind = 0; kind < 2 * GUARD_KINDS; kind++)
 		if (kind / 2 != GUARD_SHUT)
 			check("softmax-guard", guarded, kind, dim, 3, kind / 2 < GUARD_OPEN);

@@ -73,7 +73,8 @@ static inline void dropout_block(const struct dropout_job *job, int64_t at, int6
 {
 	const struct dropout_kernel *k = job->k;
 	const struct dlb_run *r = job->run;
-	const uint64_t stream = dlb_philox_stream(r->vertex, r->step), counters = (uint64_t)(per_sample + 3) / 4;
+	const uint64_t stream = dlb_philox_stream(r->vertex, r->step);
+	const uint64_t counters = (uint64_t)(per_sample + 3) / 4;
 	const uint32_t least = (uint32_t)(k->d.ratio * 4294967296.0);
 	const double scale = 1 / (1 - k->d.ratio);
 	uint8_t keep[DRAWN];

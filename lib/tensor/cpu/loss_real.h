@@ -35,8 +35,8 @@ static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64
 }
 
 /* to = x - max - lse for all classes of one sample; inlined with a constant stride of 1 for the compiler. */
-static inline __attribute__((always_inline)) void S(log_probs)(const T *x, int64_t classes, int64_t stride, T max,
-							       T lse, T *to)
+static inline __attribute__((always_inline)) void S(log_probs)(const T *x, int64_t classes, int64_t stride,
+							       T max, T lse, T *to)
 {
 	for (int64_t c = 0; c < classes; c++)
 		to[c * stride] = x[c * stride] - max - lse;
