@@ -266,12 +266,31 @@ static bool is_made(const struct dlb_tensor *x)
 	return false;
 }
 
+/* All readers take t as a scale of a Resize, or for its shape alone. */
+static bool is_setting(const struct dlb_graph *g, int t)
+{
+	static const struct { const char *type; int from; } settings[] = {
+		{ "Resize", 1 }, { "Upsample", 1 }, { "RandomUniformLike", 0 }, { "RandomNormalLike", 0 }
+	};
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		bool set = false;
+		for (int s = 0; s < DLB_LEN(settings); s++)
+			set |= !strcmp(o->type, settings[s].type) && !(settings[s].from && o->in[0] == t);
+		if (!set)
+			return false;
+	}
+	return true;
+}
+
 /* May the exporter have computed t from a missing parameter? */
 static bool may_be_lost(struct choosing *ch, int t)
 {
 	const struct dlb_tensor *x = &ch->g->tensor[t];
 
 	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE && !is_made(x) &&
+	       !is_setting(ch->g, t) &&
 	       x->kind == DLB_T_CONSTANT && x->n_dims > 0 && !ch->statistics[t] &&
 	       dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
 	       (dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) :

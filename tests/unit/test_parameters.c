@@ -483,6 +483,28 @@ static void test_in_place(void)
 	dlb_graph_release(&g);
 }
 
+/* Scales of a Resize hold no parameter, even if one of the list is missing in the model. */
+static void test_settings(void)
+{
+	static const struct dlb_listed listed[] = { { "fc.weight", "p_f", DLB_LISTED_PARAMETER, true },
+						    { "gone", "p_g", DLB_LISTED_PARAMETER, true } };
+	static const float scales[4] = { 1, 1, .25f, .25f };
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int added = 0; added < 2; added++) {
+		dlb_graph_init(&g);
+		list(&g, listed, 2);
+		const int x = input(&g, "x"), w = constant(&g, "fc.weight", numbers(16, 93), DIMS(4, 4)),
+			  s = constant(&g, "val_9", scales, DIMS(4));
+		const int y = OP(&g, "fc", "MatMul", x, w);
+		output(&g, added ? OP(&g, "add", "Add", y, s) : OP(&g, "resize", "Resize", y, -1, s));
+		assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial &&
+		       IS(g.tensor[s].initial, ==, (added != 0)));
+		dlb_graph_release(&g);
+	}
+}
+
 /* Equal rows become one, unless the state_dict has them all: a parameter of zeros keeps its shape. */
 static void test_collapse(void)
 {
@@ -687,6 +709,7 @@ int main(void)
 	test_state_dict();
 	test_functions_of_entries();
 	test_lookup();
+	test_settings();
 	test_equal_values();
 	test_copies();
 	test_computed();
