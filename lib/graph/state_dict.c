@@ -4,734 +4,15 @@
  * with its gates in ONNX's order and its two biases joined, a class token repeated over the batch, a position
  * table cut to the used rows. Such an initializer is searched among the entries of the state_dict. If it is
  * found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer from it
- * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. There
- * are six searches; each takes the initializers that the earlier ones left:
- *
- *     name    an entry of its name and shape
- *     whole   a whole entry, transposed or with its blocks of rows reordered (gates), perhaps repeated
- *     joined  several entries concatenated along one dimension
- *     rows    some rows of an entry, perhaps transposed or repeated
- *     lookup  rows of an entry at constant indices, such as the bias of relative positions
- *     function  1 + x, exp(x), -exp(x) or softplus(x) of a whole entry x, up to rounding
- *
- * A sum of hashes of elements does not depend on their order. It finds the entries with the same elements
- * as (part of) an initializer without trying arrangements; arrangements of those entries are then
- * compared element by element.
+ * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. The
+ * searches are in state_search.c.
  *
  * Entries with equal values (norms and biases before training, clones of a layer) are distinguished by the
  * uses that the exporter lists for each vertex (dlb_op.uses), else taken in the order of the file. A
  * remaining entry that equals a found one is another name of the same weight. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "graph/derived.h"
-#include "graph/order.h"
-#include "graph/passes.h"
-#include "graph/role.h"
-#include "graph/rewrite.h"
-
-enum { LEAST_ROWS = 8 };	/* elements: fewer may match an entry by chance */
-enum { LEAST_TIED = 16 };
-enum { LEAST_FUNCTION = 4 };	/* other functions of so many numbers do not agree by chance */
-
-struct dict_entry {
-	const struct dlb_named *e;
-	const float *v;			/* NULL: not searched by value */
-	int64_t count;
-	uint64_t print;			/* sum of hashes */
-	uint64_t *prefix;		/* sums of the rows before each along `axis`; made on first use */
-	int axis;			/* its first dimension with more than one element */
-	bool uniform;
-	int tensor;			/* in the graph, -1: not found yet */
-	int next;			/* entry of the same hash, or -1 */
-};
-struct target {
-	int t;
-	const float *v;
-	int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
-	int n_dims, axis, first_reader;
-	bool uniform;
-};
-struct dict_matching {
-	struct dlb_graph *g;
-	struct dlb_arena a;
-	struct dlb_roles roles;
-	struct dlb_name_map names;		/* of entries */
-	struct dict_entry *entry;
-	int n_entries, *bucket, n_buckets;
-	bool untie, folded_norms;
-	bool parted;				/* an entry is a separate weight only because of `untie` */
-	bool own;				/* the entries are initializers of the graph, among which
-						 * equal weights are searched */
-	int n_changed;				/* initializers whose values the exporter changed */
-	int n_indexed;				/* tensors of the graph as read, whose readers are indexed */
-	struct dlb_part part[256];		/* of the current target */
-	int source[256], n_parts;		/* entry of each part */
-	enum dlb_derived_function function;	/* of the current target */
-	int64_t n_index, *index;		/* NULL: it is no lookup */
-};
-
-/* -- elements -- */
-
-static uint64_t hash(float v)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &v, sizeof bits);
-	uint64_t h = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-	h ^= h >> 31;
-	return (h * UINT64_C(0x94d049bb133111eb)) ^ (h >> 17);
-}
-
-static uint64_t print_of(const float *v, int64_t n)
-{
-	uint64_t sum = 0;
-
-	for (int64_t i = 0; i < n; i++)
-		sum += hash(v[i]);
-	return sum;
-}
-
-static bool is_uniform(const float *v, int64_t n)
-{
-	for (int64_t i = 1; i < n; i++)
-		if (memcmp(v, v + i, sizeof *v))
-			return false;
-	return true;
-}
-
-static const float *as_f32(struct dlb_arena *a, const void *data, enum dlb_dtype dtype, int64_t n)
-{
-	if (dtype == DLB_F32)
-		return data;
-	float *v = dlb_arena_array(a, (size_t)n + 1, sizeof *v);
-	for (int64_t i = 0; i < n; i++)
-		v[i] = (float)dlb_value_real(data, dtype, i);
-	return v;
-}
-
-/* -- the entries -- */
-
-static bool is_listed_parameter(const struct dlb_graph *g, const char *name)
-{
-	for (int i = 0; i < g->n_listed; i++)
-		if (!strcmp(g->listed[i].name, name))
-			return g->listed[i].kind == DLB_LISTED_PARAMETER;
-	return !g->n_listed;
-}
-
-static int bucket_of(const struct dict_matching *m, uint64_t print, int64_t count)
-{
-	return (int)((print ^ (uint64_t)count * UINT64_C(0x9e3779b97f4a7c15)) % (uint64_t)m->n_buckets);
-}
-
-static void take_entries(struct dict_matching *m, const struct dlb_named *e, int n)
-{
-	m->entry = dlb_arena_array(&m->a, (size_t)n + 1, sizeof *m->entry);
-	m->n_entries = n;
-	m->n_buckets = 2 * n + 1;
-	m->bucket = dlb_arena_array(&m->a, (size_t)m->n_buckets, sizeof *m->bucket);
-	for (int i = 0; i < m->n_buckets; i++)
-		m->bucket[i] = -1;
-	for (int i = n - 1; i >= 0; i--) {	/* backwards, so that the first of equal
-						 * entries is first in its bucket */
-		struct dict_entry *x = &m->entry[i];
-		*x = (struct dict_entry){
-			.e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1
-		};
-		dlb_name_map_add(&m->names, e[i].name, i);
-		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 ||
-		    !is_listed_parameter(m->g, e[i].name))
-			continue;
-		x->v = as_f32(&m->a, e[i].data, e[i].desc.dtype, x->count);
-		x->print = print_of(x->v, x->count);
-		x->uniform = is_uniform(x->v, x->count);
-		while (x->axis + 1 < e[i].desc.n_dims && e[i].desc.dim[x->axis] == 1)
-			x->axis++;
-		const int b = bucket_of(m, x->print, x->count);
-		x->next = m->bucket[b];
-		m->bucket[b] = i;
-	}
-}
-
-static int64_t rows_of(const struct dict_entry *e)
-{
-	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
-}
-
-/* The sums of hashes of the rows before each row. */
-static const uint64_t *prefix_of(struct dict_matching *m, struct dict_entry *e)
-{
-	const int64_t rows = rows_of(e), row = e->count / rows;
-
-	if (e->prefix)
-		return e->prefix;
-	e->prefix = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *e->prefix);
-	e->prefix[0] = 0;
-	for (int64_t i = 0; i < rows; i++)
-		e->prefix[i + 1] = e->prefix[i] + print_of(e->v + i * row, row);
-	return e->prefix;
-}
-
-/* The graph's tensor for entry i; a new one if there is none yet. */
-static int tensor_of(struct dict_matching *m, int i)
-{
-	struct dict_entry *e = &m->entry[i];
-	struct dlb_graph *g = m->g;
-
-	if (e->tensor >= 0)
-		return e->tensor;
-	for (int t = 0; t < g->n_tensors; t++)
-		if (!strcmp(g->tensor[t].name, e->e->name)) /* an initializer of another shape has the name */
-			dlb_graph_rename_tensor(g, t,
-						dlb_graph_tensor_name(g,
-								      dlb_arena_printf(&g->arena, "%s.folded",
-										       e->e->name)));
-	e->tensor = dlb_graph_add_tensor(g, e->e->name, DLB_T_CONSTANT);
-	struct dlb_tensor *t = &g->tensor[e->tensor];
-	t->dtype = DLB_F32;
-	t->n_dims = e->e->desc.n_dims;
-	for (int k = 0; k < t->n_dims; k++)
-		t->dim[k] = (struct dlb_dim){ 0, e->e->desc.dim[k] };
-	t->data = e->v;
-	if (e->e->desc.dtype != DLB_F32) {	/* copied, since the arena of the search is released */
-		float *copy = dlb_arena_array(&g->arena, (size_t)e->count, sizeof *copy);
-		memcpy(copy, e->v, (size_t)e->count * sizeof *copy);
-		t->data = copy;
-	}
-	t->initial = t->in_state = true;
-	return e->tensor;
-}
-
-/* -- which of several entries with equal values -- */
-
-/* Does the exporter state that a reader of tensor t uses the parameter of this name? */
-static bool is_used(const struct dlb_graph *g, int t, const char *name)
-{
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
-		const struct dlb_op *o = &g->op[g->reader[i]];
-		for (int k = 0; k < o->n_uses; k++)
-			if (!strcmp(g->listed[o->uses[k]].name, name))
-				return true;
-	}
-	return false;
-}
-
-static bool is_table(const struct dlb_graph *g, int t)
-{
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
-		if (strcmp(g->op[g->reader[i]].type, "Gather"))
-			return false;
-	return g->reader_start[t] < g->reader_start[t + 1];
-}
-
-/* An embedding and an equal operand of a product are one weight in all frameworks;
- * clones of a layer are not. */
-static bool is_tied(const struct dict_matching *m, const struct dict_entry *e, int t)
-{
-	return e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
-		is_table(m->g, e->tensor) != is_table(m->g, t);
-}
-
-/* Does the exporter list parameters for readers of tensor t, but not this one? */
-static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
-{
-	bool others = false;
-
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
-		others |= g->op[g->reader[i]].n_uses > 0;
-	return others && !is_used(g, t, name);
-}
-
-/* With the graph's initializers as entries: is t tied to the entry, or computed from it by the exporter,
- * such as the first hidden bias of a recurrent cell, repeated for each sample? In the latter case the
- * entry is a listed parameter. */
-static bool is_same_weight(const struct dict_matching *m, const struct dict_entry *e, int t)
-{
-	if (e->uniform || e->tensor == t || !e->v)
-		return false;
-	return is_tied(m, e, t) ||
-	       (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
-}
-
-static int rank(const struct dict_matching *m, const struct dict_entry *e, int t, bool untie)
-{
-	const bool used = is_used(m->g, t, e->e->name), there = e->tensor >= 0;
-
-	if (used && !(there && untie))
-		return there ? 4 : 5;
-	if (!untie && is_tied(m, e, t))
-		return 3;
-	return there ? 1 : 2;
-}
-
-static int best_entry(const struct dict_matching *m, uint64_t print, int64_t count, int t, bool untie)
-{
-	int best = -1, best_rank = 0;
-
-	for (int i = m->bucket[bucket_of(m, print, count)]; i >= 0; i = m->entry[i].next) {
-		const struct dict_entry *e = &m->entry[i];
-		if (e->print != print || e->count != count)
-			continue;
-		const int r = m->own && !is_same_weight(m, e, t) ? 0 : rank(m, e, t, untie);
-		if (r > best_rank) {
-			best = i;
-			best_rank = r;
-		}
-	}
-	return best;
-}
-
-/* The entry with these elements that suits target t best; -1: none. */
-static int find_entry(struct dict_matching *m, uint64_t print, int64_t count, int t)
-{
-	const int best = best_entry(m, print, count, t, m->untie);
-
-	m->parted |= m->untie && best != best_entry(m, print, count, t, false);
-	return best;
-}
-
-/* -- arrangements -- */
-
-static bool next_permutation(int *p, int n)
-{
-	int i = n - 2, j = n - 1;
-
-	while (i >= 0 && p[i] > p[i + 1])
-		i--;
-	if (i < 0)
-		return false;
-	while (p[j] < p[i])
-		j--;
-	const int x = p[i];
-	p[i] = p[j];
-	p[j] = x;
-	for (int a = i + 1, b = n - 1; a < b; a++, b--) {
-		const int y = p[a];
-		p[a] = p[b];
-		p[b] = y;
-	}
-	return true;
-}
-
-/* Are the part's elements, in their order, those at v? */
-static bool equals(const struct dlb_part *p, const float *from, const float *v)
-{
-	struct dlb_part_walk w;
-
-	dlb_part_begin(&w, p);
-	for (int64_t e = 0; e < w.count; e++, dlb_part_next(&w))
-		if (memcmp(&from[w.at], &v[e], sizeof *v))
-			return false;
-	return true;
-}
-
-static bool push(struct dict_matching *m, const struct dlb_part *p, int entry)
-{
-	if (m->n_parts == DLB_LEN(m->part))
-		return false;
-	m->part[m->n_parts] = *p;
-	m->source[m->n_parts++] = entry;
-	return true;
-}
-
-/* Tries to reorder the entry's blocks of rows: the gates of an LSTM (4) or GRU (3), or two directions. */
-static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64_t length,
-			   const struct dlb_part *whole)
-{
-	const int before = m->n_parts;
-
-	for (int blocks = 4; blocks > 1; blocks--) {
-		struct dlb_part p = *whole;
-		p.count = whole->count / blocks;
-		p.length = length / blocks;
-		if (whole->count % blocks || length % blocks || whole->axis)
-			continue;
-		const int64_t size = m->entry[i].count / rows_of(&m->entry[i]) * p.count;
-		bool all = true;
-		for (int b = 0; b < blocks && all; b++) {
-			all = false;
-			for (int from = 0; from < blocks && !all; from++) {
-				p.first = whole->first + from * p.count;
-				all = equals(&p, m->entry[i].v, v + b * size);
-			}
-			all = all && push(m, &p, i);
-		}
-		if (all)
-			return true;
-		m->n_parts = before;
-	}
-	return false;
-}
-
-/* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
- * target's axis; records the parts. */
-static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v,
-		    int64_t length, bool contiguous)
-{
-	const struct dict_entry *e = &m->entry[i];
-	struct dlb_part p = { .of = e->e->name,
-			      .n_dims = e->e->desc.n_dims,
-			      .axis = e->axis,
-			      .first = first,
-			      .count = count,
-			      .length = length };
-
-	for (int k = 0; k < p.n_dims; k++) {
-		p.dim[k] = e->e->desc.dim[k];
-		p.perm[k] = k;
-	}
-	do {
-		if (equals(&p, e->v, v))
-			return push(m, &p, i);
-	} while (p.n_dims <= 4 && next_permutation(p.perm, p.n_dims));
-	for (int k = 0; k < p.n_dims; k++)
-		p.perm[k] = k;
-	return contiguous && arrange_blocks(m, i, v, length, &p);
-}
-
-/* -- the four searches -- */
-
-/* The list has running statistics of a BatchNormalization that is not in the model: it was folded into a
- * convolution, whose weight has kept its name but not its values. */
-static bool has_folded_norms(const struct dlb_graph *g)
-{
-	static const char end[] = ".running_mean";
-	bool folded = false;
-
-	for (int i = 0; i < g->n_listed; i++) {
-		const size_t n = strlen(g->listed[i].name);
-		if (n < sizeof end || strcmp(g->listed[i].name + n + 1 - sizeof end, end))
-			continue;
-		bool there = false;
-		for (int t = 0; t < g->n_tensors && !there; t++)
-			there = !strcmp(g->tensor[t].name, g->listed[i].name);
-		folded |= !there;
-	}
-	return folded;
-}
-
-static bool same_values(struct dict_matching *m, const struct dlb_tensor *x, const struct dict_entry *e)
-{
-	return !e->v || !x->data ||
-	       !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
-}
-
-/* Gives initializer t the data and type of the entry of its name. */
-static bool by_name(struct dict_matching *m, int t)
-{
-	struct dlb_tensor *x = &m->g->tensor[t];
-	const int i = dlb_name_map_get(&m->names, x->name);
-	const struct dlb_desc have = dlb_tensor_desc(x, 1);
-
-	if (i < 0 || !dlb_desc_same_shape(&have, &m->entry[i].e->desc))
-		return false;
-	const struct dlb_named *e = m->entry[i].e;
-	if (m->folded_norms && !same_values(m, x, &m->entry[i])) {
-		m->n_changed++;
-		m->entry[i].tensor = t;
-		return true;
-	}
-	if (e->desc.dtype == x->dtype) {
-		x->data = e->data;
-	} else if (dlb_dtype_is_float(e->desc.dtype) && dlb_dtype_is_float(x->dtype)) {
-		void *v = dlb_arena_array(&m->g->arena, (size_t)m->entry[i].count + 1,
-					  dlb_dtype_bytes(x->dtype));
-		for (int64_t k = 0; k < m->entry[i].count; k++)
-			dlb_value_set(v, x->dtype, k, dlb_value_real(e->data, e->desc.dtype, k));
-		x->data = v;
-	} else {
-		return false;
-	}
-	x->is_fill = false;
-	x->in_state = true;
-	x->from = NULL;
-	m->entry[i].tensor = t;
-	return true;
-}
-
-/* If the dimensions before `lead` repeat one block, sets base[] to the target without them; else false. */
-static bool reduce(struct target *x, int lead)
-{
-	int64_t block = x->count;
-
-	memcpy(x->base, x->dim, sizeof x->base);
-	for (int k = 0; k < lead; k++) {
-		block /= x->dim[k];
-		for (int64_t i = 1; i < x->dim[k]; i++)
-			if (memcmp(x->v, x->v + i * block, (size_t)block * sizeof *x->v))
-				return false;
-		x->base[k] = 1;
-	}
-	x->axis = 0;
-	while (x->axis + 1 < x->n_dims && x->base[x->axis] == 1)
-		x->axis++;
-	return true;
-}
-
-static int64_t base_count(const struct target *x)
-{
-	int64_t n = 1;
-
-	for (int i = 0; i < x->n_dims; i++)
-		n *= x->base[i];
-	return n;
-}
-
-static bool by_whole(struct dict_matching *m, struct target *x)
-{
-	for (int lead = 0; lead < x->n_dims; lead++) {
-		if (!reduce(x, lead))
-			return false;
-		const int64_t n = base_count(x);
-		if (lead && x->base[lead - 1] == x->dim[lead - 1])
-			continue;			/* one block: same as with the previous `lead` */
-		const int i = find_entry(m, print_of(x->v, n), n, x->t);
-		m->n_parts = 0;
-		if (i >= 0 && arrange(m, i, 0, rows_of(&m->entry[i]), x->v, x->base[x->axis], true))
-			return true;
-	}
-	return false;
-}
-
-/* Indices [first, first + length) of `axis`, contiguous; in m->a. */
-static const float *cut(struct dict_matching *m, const struct target *x, int axis, int64_t first,
-			int64_t length)
-{
-	int64_t inner = 1, outer = 1;
-
-	for (int k = 0; k < x->n_dims; k++)
-		*(k < axis ? &outer : &inner) *= k == axis ? 1 : x->dim[k];
-	if (outer == 1)
-		return x->v + first * inner;
-	float *v = dlb_arena_array(&m->a, (size_t)(outer * inner * length) + 1, sizeof *v);
-	for (int64_t o = 0; o < outer; o++)
-		memcpy(v + o * inner * length, x->v + (o * x->dim[axis] + first) * inner,
-		       (size_t)(inner * length) * sizeof *v);
-	return v;
-}
-
-/* Tries to cover all indices of the axis by whole entries, one after another. */
-static bool join_along(struct dict_matching *m, struct target *x, int axis)
-{
-	const int64_t steps = x->dim[axis], step = x->count / steps;
-	uint64_t *before = dlb_arena_array(&m->a, (size_t)steps + 1, sizeof *before);
-	int64_t at = 0;
-
-	before[0] = 0;
-	for (int64_t s = 0; s < steps; s++)
-		before[s + 1] = before[s] + print_of(cut(m, x, axis, s, 1), step);
-	m->n_parts = 0;
-	while (at < steps) {
-		bool found = false;
-		for (int i = 0; i < m->n_entries && !found; i++) {
-			const struct dict_entry *e = &m->entry[i];
-			const int64_t length = e->count / step;
-			if (!e->v || e->count % step || length < 1 || length > steps - at ||
-			    before[at + length] - before[at] != e->print)
-				continue;
-			const float *v = cut(m, x, axis, at, length);
-			const int best = find_entry(m, e->print, e->count, x->t);
-			found = best >= 0 && arrange(m, best, 0, rows_of(e), v, length, axis == x->axis);
-			at += found ? length : 0;
-		}
-		if (!found)
-			return false;
-	}
-	return m->n_parts > 1;
-}
-
-static bool by_joined(struct dict_matching *m, struct target *x)
-{
-	if (x->uniform || !reduce(x, 0))
-		return false;
-	const int first = x->axis;
-	for (int axis = 0; axis < x->n_dims; axis++) {
-		x->axis = first;
-		if (x->dim[axis] > 1 && join_along(m, x, axis)) {
-			x->axis = axis;
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool rows_at(struct dict_matching *m, struct target *x, int i, int64_t n, uint64_t print)
-{
-	struct dict_entry *e = &m->entry[i];
-
-	if (!e->v || e->uniform || e->count <= n || !e->e->desc.n_dims)
-		return false;
-	const int64_t rows = rows_of(e), row = e->count / rows, count = n / row;
-	if (n % row || count < 1)
-		return false;
-	const uint64_t *before = prefix_of(m, e);
-	for (int64_t first = 0; first + count <= rows; first++) {
-		m->n_parts = 0;
-		if (before[first + count] - before[first] == print &&
-		    arrange(m, i, first, count, x->v, x->base[x->axis], false))
-			return true;
-	}
-	return false;
-}
-
-static bool by_rows(struct dict_matching *m, struct target *x)
-{
-	for (int lead = 0; lead < x->n_dims && !x->uniform; lead++) {
-		if (!reduce(x, lead))
-			return false;
-		const int64_t n = base_count(x);
-		if (n < LEAST_ROWS)
-			return false;
-		const uint64_t print = print_of(x->v, n);
-		for (int used = 1; used >= 0; used--)
-			for (int i = 0; i < m->n_entries; i++)
-				if (is_used(m->g, x->t, m->entry[i].e->name) == used &&
-				    (!m->own || is_same_weight(m, &m->entry[i], x->t)) &&
-				    rows_at(m, x, i, n, print))
-					return true;
-	}
-	return false;
-}
-
-/* -- rows of a table at constant indices -- */
-
-struct table_row { uint64_t print; int64_t row; };
-
-static int by_print(const void *a, const void *b)
-{
-	const struct table_row *x = a, *y = b;
-
-	return x->print != y->print ? (x->print > y->print) - (x->print < y->print) :
-				      (x->row > y->row) - (x->row < y->row);
-}
-
-/* The rows of the entry, sorted by their sums of hashes; in m->a. */
-static const struct table_row *sorted_rows(struct dict_matching *m, const struct dict_entry *e)
-{
-	const int64_t rows = e->e->desc.dim[0], width = e->e->desc.dim[1];
-	struct table_row *r = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *r);
-
-	for (int64_t i = 0; i < rows; i++)
-		r[i] = (struct table_row){ print_of(e->v + i * width, width), i };
-	qsort(r, (size_t)rows, sizeof *r, by_print);
-	return r;
-}
-
-/* The entry's row with these elements; -1: none. */
-static int64_t row_of(const struct dict_entry *e, const struct table_row *r, const float *v)
-{
-	const int64_t rows = e->e->desc.dim[0], width = e->e->desc.dim[1];
-	const uint64_t print = print_of(v, width);
-	int64_t low = 0, high = rows;
-
-	while (low < high) {
-		const int64_t mid = (low + high) / 2;
-		if (r[mid].print < print)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	for (; low < rows && r[low].print == print; low++)
-		if (!memcmp(e->v + r[low].row * width, v, (size_t)width * sizeof *v))
-			return r[low].row;
-	return -1;
-}
-
-/* Do all vectors of the target along the axis lie in the table? Sets m->index. */
-static bool looks_up(struct dict_matching *m, const struct target *x, const struct dict_entry *e, int axis,
-		     const struct table_row **sorted)
-{
-	const int64_t width = x->dim[axis], n = x->count / width;
-	int64_t inner = 1;
-	float *v = dlb_arena_array(&m->a, (size_t)width + 1, sizeof *v);
-
-	for (int k = axis + 1; k < x->n_dims; k++)
-		inner *= x->dim[k];
-	if (!*sorted)
-		*sorted = sorted_rows(m, e);
-	m->index = NULL;
-	for (int64_t i = 0; i < n; i++) {
-		for (int64_t k = 0; k < width; k++)
-			v[k] = x->v[(i / inner * width + k) * inner + i % inner];
-		const int64_t row = row_of(e, *sorted, v);
-		if (row < 0)
-			break;
-		if (!m->index)
-			m->index = dlb_arena_array(&m->a, (size_t)n + 1, sizeof *m->index);
-		m->index[i] = row;
-		m->n_index = i + 1;
-	}
-	if (m->index && m->n_index == n)
-		return true;
-	m->index = NULL;
-	return false;
-}
-
-/* Whole vectors of the target, in any order and number, are rows of an entry. */
-static bool by_lookup(struct dict_matching *m, struct target *x)
-{
-	if (m->own || x->uniform || x->n_dims < 2 || x->count < LEAST_ROWS || !reduce(x, 0))
-		return false;
-	for (int i = 0; i < m->n_entries; i++) {
-		const struct dict_entry *e = &m->entry[i];
-		const struct table_row *sorted = NULL;
-		if (!e->v || e->uniform || e->e->desc.n_dims != 2)
-			continue;
-		const int64_t *dim = e->e->desc.dim;
-		const struct dlb_part p = { .of = e->e->name, .n_dims = 2, .dim = { dim[0], dim[1] },
-					    .count = dim[0], .perm = { 0, 1 }, .length = x->dim[0] };
-		for (int axis = 0; axis < x->n_dims; axis++)
-			if (x->dim[axis] == p.dim[1] && looks_up(m, x, e, axis, &sorted)) {
-				x->axis = axis;
-				m->n_parts = 0;
-				return push(m, &p, i);
-			}
-	}
-	return false;
-}
-
-/* Is v, up to rounding, this function of the entry's elements? */
-static bool is_function(const struct dict_entry *e, enum dlb_derived_function f, const float *v)
-{
-	for (int64_t i = 0; i < e->count; i++)
-		if (!(fabs(dlb_derived_function(f, e->v[i]) - v[i]) <= 1e-6 * fabs(v[i])))
-			return false;
-	return true;
-}
-
-/* An entry that nobody else has, of which the target is a function, in the order of its elements. Few or
- * equal elements are weak evidence: the exporter must state that a reader uses the parameter. */
-static bool by_function(struct dict_matching *m, struct target *x)
-{
-	if (m->own || !reduce(x, 0))
-		return false;
-	for (int used = 1; used >= 0; used--)
-		for (int i = 0; i < m->n_entries; i++) {
-			const struct dict_entry *e = &m->entry[i];
-			if (!e->v || e->tensor >= 0 || e->count != x->count || !e->e->desc.n_dims ||
-			    is_used(m->g, x->t, e->e->name) != used ||
-			    (!used && (e->uniform || e->count < LEAST_FUNCTION)))
-				continue;
-			for (int f = DLB_DERIVED_SAME + 1; f < DLB_DERIVED_FUNCTIONS; f++) {
-				struct dlb_part p = { .of = e->e->name,
-						      .n_dims = e->e->desc.n_dims,
-						      .axis = e->axis,
-						      .count = rows_of(e),
-						      .length = x->base[x->axis] };
-				if (!is_function(e, f, x->v))
-					continue;
-				for (int k = 0; k < p.n_dims; k++) {
-					p.dim[k] = e->e->desc.dim[k];
-					p.perm[k] = k;
-				}
-				m->n_parts = 0;
-				m->function = f;
-				return push(m, &p, i);
-			}
-		}
-	return false;
-}
+#include "graph/state_search.h"
 
 /* -- targets -- */
 
@@ -776,8 +57,8 @@ static bool is_target(struct dict_matching *m, int t, struct target *x)
 		return false;
 	for (int k = 0; k < d->n_dims; k++)
 		x->dim[k] = d->dim[k].add;
-	x->v = as_f32(&m->a, d->data, d->dtype, x->count);
-	x->uniform = is_uniform(x->v, x->count);
+	x->v = dlb_state_as_f32(&m->a, d->data, d->dtype, x->count);
+	x->uniform = dlb_state_is_uniform(x->v, x->count);
 	return !x->uniform || may_be_uniform(m, t);
 }
 
@@ -796,7 +77,7 @@ static int replace(struct dict_matching *m, const struct target *x, struct dlb_e
 	memcpy(d.dim, x->dim, sizeof d.dim);
 	memcpy(d.base, x->base, sizeof d.base);
 	for (int i = 0; i < m->n_parts; i++)
-		source[i] = tensor_of(m, m->source[i]);
+		source[i] = dlb_state_tensor_of(m, m->source[i]);
 	if (dlb_derived_add(m->g, x->t, &d, source, err))
 		return -1;
 	m->g->tensor[x->t].initial = false;
@@ -814,9 +95,10 @@ static int by_first_reader(const void *a, const void *b)
 
 static int by_value(struct dict_matching *m, struct dlb_error *err)
 {
-	static bool (*const searches[])(struct dict_matching * m, struct target * x) = {
-		by_whole, by_joined, by_rows, by_lookup, by_function
-	};
+	static bool (*const searches[])(struct dict_matching * m,
+					struct target * x) = { dlb_state_by_whole, dlb_state_by_joined,
+							       dlb_state_by_rows, dlb_state_by_lookup,
+							       dlb_state_by_function };
 	const int n_tensors = m->g->n_tensors;
 	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
 	int n = 0, rc = 0;
@@ -888,7 +170,7 @@ static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool
 	if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED)
 		return NULL;
 	const bool used = !told || is_used_anywhere(m->g, e->e->name);
-	for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
+	for (int k = m->bucket[dlb_state_bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
 		struct dict_entry *same = &m->entry[k];
 		if (k != i && same->tensor >= 0 && same->print == e->print &&
 		    dlb_desc_same_shape(&same->e->desc, &e->e->desc) &&
@@ -958,13 +240,13 @@ int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int
 
 	m->g = g;
 	m->untie = untie;
-	m->folded_norms = has_folded_norms(g);
+	m->folded_norms = dlb_state_has_folded_norms(g);
 	m->n_indexed = g->n_tensors;
 	dlb_roles_init(&m->roles, g);
-	take_entries(m, entry, n);
+	dlb_state_take_entries(m, entry, n);
 	for (int t = 0; t < g->n_tensors; t++)
 		if (g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial)
-			found += by_name(m, t);
+			found += dlb_state_by_name(m, t);
 	rc = by_value(m, err);
 	for (int i = 0; i < n; i++)
 		found += m->entry[i].tensor >= m->n_indexed;
@@ -1015,12 +297,13 @@ static void take_own_entries(struct dict_matching *m)
 
 	for (int t = 0; t < g->n_tensors; t++)
 		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].data &&
-		    (is_table(g, t) || (g->n_listed && is_listed_parameter(g, g->tensor[t].name)))) {
+		    (dlb_state_is_table(g, t) ||
+		     (g->n_listed && dlb_state_is_listed_parameter(g, g->tensor[t].name)))) {
 			entry[n] = (struct dlb_named){ g->tensor[t].name, dlb_tensor_desc(&g->tensor[t], 1),
 						       g->tensor[t].data };
 			tensor[n++] = t;
 		}
-	take_entries(m, entry, n);
+	dlb_state_take_entries(m, entry, n);
 	for (int i = 0; i < n; i++)
 		m->entry[i].tensor = tensor[i];
 }
@@ -1029,7 +312,7 @@ static bool is_own_target(struct dict_matching *m, int t, struct target *x)
 {
 	const char *why;
 
-	return is_target(m, t, x) && !x->uniform && !is_table(m->g, t) &&
+	return is_target(m, t, x) && !x->uniform && !dlb_state_is_table(m->g, t) &&
 	       !is_in_list(m->g, m->g->tensor[t].name) &&
 	       (m->g->n_listed || dlb_role_find(&m->roles, t, &why));
 }
@@ -1041,7 +324,7 @@ static int say_own(struct dict_matching *m, const struct target *x, int n_copies
 	struct dlb_graph *g = m->g;
 
 	for (int i = 0; i < m->n_parts; i++)
-		if (!is_tied(m, &m->entry[m->source[i]], x->t))
+		if (!dlb_state_is_tied(m, &m->entry[m->source[i]], x->t))
 			return n_copies + 1;
 	dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart",
 		       g->tensor[x->t].name, m->entry[m->source[0]].e->name);
@@ -1062,7 +345,8 @@ int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err)
 	for (int t = 0; t < m->n_indexed && m->n_entries && !rc; t++) {
 		struct target x;
 		if (!is_own_target(m, t, &x) ||
-		    !(by_whole(m, &x) || (g->n_listed && (by_joined(m, &x) || by_rows(m, &x)))))
+		    !(dlb_state_by_whole(m, &x) ||
+		      (g->n_listed && (dlb_state_by_joined(m, &x) || dlb_state_by_rows(m, &x)))))
 			continue;
 		m->parted = untie;
 		if (untie)
