@@ -278,6 +278,7 @@ COMMANDS = {
     "derived-dims": "dlb-profile -q --analytic --weights transposed.safetensors linear.onnx >derived.json; "
                     "jq '.graph.derived[0].parts[0].perm = [0]' derived.json >1.json; dlb-profile -q --analytic 1.json",
     "derived-fit": "jq '.graph.derived[0].parts[0].count = 1' derived.json >1.json; dlb-profile -q --analytic 1.json",
+    "derived-function": "jq '.graph.derived[0].function = \"sin(x)\"' derived.json >1.json; dlb-profile -q --analytic 1.json",
     "adapters": "dlb-profile -q --analytic --lora 2:w linear.onnx | jq '.graph.adapters[0].rank = 3' >1.json; dlb-profile -q --analytic 1.json",
     "save-nowhere": LINEAR % "linear.onnx" + " >linear.json; " + RUN % ("nowhere/w.safetensors", "linear.json"),
     "save-no-tensor": "jq 'del(.profile, .cost.inputs, .plan.inputs) | .graph.tensors |= map(if .name == \"w\" then .name = \"v\" | del(.in_model) | .fill = .5 else . end)' linear.json >renamed.json; " + 
