@@ -5,7 +5,8 @@
  * separate parameters. The exporter lists the parameters that each vertex uses (dlb_op.uses). A vertex that
  * reads an initializer, but uses a parameter that is missing in the file instead of the one that the
  * initializer is named after, gets a copy with the missing parameter's name. An initializer that the list
- * does not name is copied for each parameter that its readers use.
+ * does not name is copied for each parameter that its readers use, also of one that the exporter computed,
+ * such as 1 + weight of Gemma's norms.
  *
  * For the same reason Gemm and Conv get back a zero bias that they use but do not read, and initializers
  * computed from one parameter, one for each vertex that uses it, become one.

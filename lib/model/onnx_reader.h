@@ -122,6 +122,7 @@ int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char 
 /* -- onnx_signature.c -- */
 /* metadata key of a vertex: its call in PyTorch's graph */
 #define DLB_FX_NODE "pkg.torch.onnx.fx_node"
+#define DLB_NAME_SCOPES "pkg.torch.onnx.name_scopes"
 /* Value of `key` among n metadata pairs; NULL: none. */
 const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n, const char *key);
 /* Stores the exporter's list of parameters and buffers in the graph's `listed`. An

@@ -285,6 +285,60 @@ void dlb_reader_signature(struct onnx_reader *r)
 		dlb_name_map_add(&r->all->listed, r->g->listed[i].input, i);
 }
 
+/* Does the vertex read an initializer that the list does not name? */
+static bool reads_nameless(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	for (int k = 0; k < o->n_in; k++) {
+		const struct dlb_tensor *x = o->in[k] < 0 ? NULL : &g->tensor[o->in[k]];
+		bool named = !x || x->kind != DLB_T_CONSTANT || !x->initial || !dlb_dtype_is_float(x->dtype);
+		for (int i = 0; i < g->n_listed && !named; i++)
+			named = !strcmp(g->listed[i].name, x->name);
+		if (!named)
+			return true;
+	}
+	return false;
+}
+
+/* The module of the vertex: the last but one of "['', 'model', 'model.norm', 'mul_5']". */
+static struct text_span module_of(const char *text)
+{
+	const char *comma = NULL, *from;
+
+	for (const char *at = text; (at = strstr(at, "', '")); at++)
+		comma = at;
+	for (from = comma; from && from > text && from[-1] != '\''; from--)
+		;
+	return (struct text_span){ from, from ? (size_t)(comma - from) : 0 };
+}
+
+/* A vertex that reads what the exporter computed from a parameter does not name it: it may be any of its
+ * module's, if that has one at most besides a bias. Writes their indices; returns their number. */
+static int uses_by_module(const struct onnx_reader *r, const Onnx__NodeProto *p, const struct dlb_op *o,
+			  int use[2])
+{
+	const char *text = dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_NAME_SCOPES);
+	const struct text_span module = module_of(text ? text : "");
+	int found[2] = { -1, -1 }, n = 0;	/* a bias, another */
+
+	if (!module.s || !reads_nameless(r->g, o))
+		return 0;
+	for (int i = 0; i < r->g->n_listed; i++) {
+		const char *name = r->g->listed[i].name;
+		const char *word = name + (module.n ? module.n + 1 : 0);
+		if (r->g->listed[i].kind != DLB_LISTED_PARAMETER || strncmp(name, module.s, module.n) ||
+		    (module.n && name[module.n] != '.') || strchr(word, '.'))
+			continue;
+		int *of = &found[strcmp(word, "bias") != 0];
+		if (*of >= 0)
+			return 0;
+		*of = i;
+	}
+	for (int k = 0; k < 2; k++)
+		if (found[k] >= 0)
+			use[n++] = found[k];
+	return n;
+}
+
 /* Parses "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args =
  * (%x, %p_fc_weight), kwargs = {})". */
 void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
@@ -303,6 +357,7 @@ void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 		if (text && strnlen(text, MAX_INHERITED) == MAX_INHERITED)
 			text = NULL;
 	}
+	const bool own = text && r->caller == NULL;
 	for (text = text ? strchr(text, '%') : NULL; text; text = strchr(text, '%')) {
 		const size_t length = strcspn(++text, " ,()[]{}:=%");
 		if (length >= sizeof name)
@@ -314,6 +369,17 @@ void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 			continue;
 		DLB_GROW(use, n, cap);
 		use[n++] = at;
+	}
+	int more[2];
+	const int n_more = own ? uses_by_module(r, p, o, more) : 0;
+	for (int i = 0; i < n_more; i++) {
+		bool there = false;
+		for (int k = 0; k < n; k++)
+			there |= use[k] == more[i];
+		if (there)
+			continue;
+		DLB_GROW(use, n, cap);
+		use[n++] = more[i];
 	}
 	if (n) {
 		int *copy = dlb_arena_array(&r->g->arena, (size_t)n, sizeof *copy);

@@ -206,11 +206,74 @@ static void padding_rows(void)
 	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
 }
 
+/* -- what a vertex uses that reads a computed initializer: the parameter of its module -- */
+
+static const char *uses_of(const char *scopes, const char *call, int at)
+{
+	static char name[40];
+	const struct dlb_listed listed[] = { { "m.norm.weight", "p_w", DLB_LISTED_PARAMETER, true },
+					     { "m.norm.bias", "p_b", DLB_LISTED_PARAMETER, true },
+					     { "m.scale", "p_s", DLB_LISTED_PARAMETER, true },
+					     { "m.mixer.D", "p_d", DLB_LISTED_PARAMETER, true },
+					     { "m.mixer.A_log", "p_a", DLB_LISTED_PARAMETER, true },
+					     { "top", "p_t", DLB_LISTED_PARAMETER, true } };
+	static const char keys[2][32] = { "pkg.torch.onnx.fx_node", "pkg.torch.onnx.name_scopes" };
+	Onnx__StringStringEntryProto e[3], *list[] = { &e[0], &e[1] }, *of_model[] = { &e[2] };
+	char text[512] = "# inputs\n";
+	struct model m;
+	struct dlb_graph g;
+
+	for (int i = 0; i < 6; i++)
+		snprintf(text + strlen(text), sizeof text - strlen(text), "%s: PARAMETER target='%s'\n",
+			 listed[i].input, listed[i].name);
+	strcat(text, "# outputs\n");
+	for (int i = 0; i < 3; i++)
+		e[i] = (Onnx__StringStringEntryProto)ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+	start(&m);
+	Onnx__NodeProto *v = vertex(&m, "Mul", "x", "w", "e");
+	e[0].key = (char *)keys[0];
+	e[0].value = (char *)call;
+	e[1].key = (char *)keys[1];
+	e[1].value = (char *)scopes;
+	e[2].key = (char *)"pkg.torch.export.ExportedProgram.graph_signature";
+	e[2].value = text;
+	v->n_metadata_props = 2;
+	v->metadata_props = list;
+	m.g.n_metadata_props = 1;
+	m.g.metadata_props = of_model;
+	assert(IS(parse(&m, &g), ==, 0));
+	const struct dlb_op *o = &g.op[g.n_ops - 1];
+	snprintf(name, sizeof name, "%s", at < o->n_uses ? g.listed[o->uses[at]].name : "");
+	dlb_graph_release(&g);
+	return name;
+}
+
+static void computed_operands(void)
+{
+	static const char call[] = "%e : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]"
+				   "(args = (%x, %add_4))",
+			  other[] = "%e = f(args = (%x, %add_4, %p_b))";
+
+	assert(!strcmp(uses_of("['', 'm', 'm.norm', 'mul_5']", call, 0), "m.norm.bias"));
+	assert(!strcmp(uses_of("['', 'm', 'm.norm', 'mul_5']", call, 1), "m.norm.weight"));
+	assert(!strcmp(uses_of("['', 'm', 'mul_5']", call, 0), "m.scale"));
+	assert(!strcmp(uses_of("['', 'mul_5']", call, 0), "top"));
+	/* several, or no module */
+	assert(!strcmp(uses_of("['', 'm', 'm.mixer', 'mul_5']", call, 0), ""));
+	assert(!strcmp(uses_of("['', 'm', 'm.norm.inner', 'mul_5']", call, 0), ""));
+	assert(!strcmp(uses_of("mul_5", call, 0), ""));
+	/* beside one that the vertex names */
+	assert(!strcmp(uses_of("['', 'm', 'm.norm', 'e']", other, 0), "m.norm.bias"));
+	assert(!strcmp(uses_of("['', 'm', 'm.norm', 'e']", other, 1), "m.norm.weight"));
+	n_checked += 9;
+}
+
 /* An argument: the folder for the texts as seeds of fuzzers. */
 int main(int argc, char **argv)
 {
 	seeds = argc > 1 ? argv[1] : NULL;
 	padding_rows();
+	computed_operands();
 	test_forms();
 	test_quotes();
 	test_malformed();
