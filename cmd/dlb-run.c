@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "balance/freeze.h"
 #include "balance/live.h"
 #include "balance/survive.h"
 #include "exec/command.h"
@@ -109,6 +110,35 @@ static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *list,
 	return check_slow(cli, s);
 }
 
+/* GLOB@STEP, repeatable: fills *out, by step; new, with globs of their own. */
+static int parse_freeze(const struct dlb_cli *cli, const struct dlb_strlist *list, struct dlb_freeze_at **out,
+			struct dlb_exec_options *x)
+{
+	struct dlb_freeze_at *f = *out = dlb_xcalloc((size_t)list->n + 1, sizeof *f);
+
+	x->freeze_at = f;
+	for (int i = 0; i < list->n; i++) {
+		const char *text = list->item[i], *at = strrchr(text, '@');
+		int64_t step;
+		int k = x->n_freeze_at;
+
+		if (!at || at == text || !dlb_cli_is_count(at + 1, INT64_C(1) << 50, &step))
+			return dlb_cli_usage(cli, "--freeze-at wants GLOB@STEP with a step from 1, not '%s'",
+					     text);
+		for (x->n_freeze_at++; k > 0 && f[k - 1].step > step; k--)
+			f[k] = f[k - 1];
+		f[k] = (struct dlb_freeze_at){ dlb_xprintf("%.*s", (int)(at - text), text), step };
+	}
+	return 0;
+}
+
+static void release_freeze(struct dlb_freeze_at *f)
+{
+	for (int i = 0; f && f[i].glob; i++)
+		free((char *)(uintptr_t)f[i].glob);
+	free(f);
+}
+
 /* --until 'loss<X': sets *loss to X; NaN without the option. */
 static int parse_until(const struct dlb_cli *cli, const char *until, double *loss)
 {
@@ -147,7 +177,11 @@ static void warn(void *ctx, const char *line)
 }
 
 /* Options that are parsed further. */
-struct option_text { const char *until, *rounds, *on_failure; struct dlb_strlist slow, groups; };
+struct option_text {
+	const char *until, *rounds, *on_failure;
+	struct dlb_strlist slow, groups, freeze;
+	struct dlb_freeze_at *freeze_at;	/* of freeze */
+};
 
 enum { MOST_OPTIONS = 80, DEFAULT_REJOIN_S = 60 };
 
@@ -238,6 +272,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR[@STEP]",
 		  "make every op of a node FACTOR times slower (from step STEP on), for experiments; repeatable",
 		  NULL, 0, 0 },
+		{ 0, "freeze-at", DLB_OPT_LIST, &t->freeze, "GLOB@STEP",
+		  "train the weights named like GLOB no longer from step STEP on; repeatable", NULL, 0, 0 },
 		{ 0, "drain", DLB_OPT_LIST, &c->drain, "NODE",
 		  "plan again, so that this node gets no ops; repeatable", NULL, 0, 0 },
 		{ 0, "rounds", DLB_OPT_STR, &t->rounds, "N",
@@ -312,7 +348,8 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_tex
 	cli->n_opts = 0;
 	if (!rc) {
 		cli->status = 2;
-		rc = parse_slow(cli, &t->slow, slow, x) || parse_until(cli, t->until, &x->until_loss) ||
+		rc = parse_slow(cli, &t->slow, slow, x) || parse_freeze(cli, &t->freeze, &t->freeze_at, x) ||
+		     parse_until(cli, t->until, &x->until_loss) ||
 		     parse_rounds(cli, t->rounds, &x->rounds) ||
 		     parse_failure(cli, t->on_failure, &x->replan);
 	}
@@ -334,7 +371,7 @@ int main(int argc, char **argv)
 	struct dlb_live live = { .is_read = false };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
 					   .rebalance = dlb_live_round, .live = &live,
-					   .survive = dlb_survive };
+					   .survive = dlb_survive, .freeze = dlb_freeze };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;
 	struct slow_text slow = { .n = 0 };
@@ -369,6 +406,8 @@ int main(int argc, char **argv)
 	free(slow.factor);
 	free(slow.change);
 	free(text.slow.item);
+	release_freeze(text.freeze_at);
+	free(text.freeze.item);
 	free(text.groups.item);
 	free(command.drain.item);
 	return status;

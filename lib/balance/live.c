@@ -132,20 +132,13 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, struct dlb_doc *doc, bool *moves,
 		  struct dlb_error *err)
 {
-	struct dlb_cli quiet = *cli;
-	struct dlb_replan o = { .cli = &quiet,
-				.micro_batches = 1,
-				.seed = 1,
-				.started_s = dlb_clock_s(),
-				.constraints.max_moves = -1,
-				.no_timeline = true,
-				.placement = b->next_placement,
-				.winner = b->next_winner };
+	struct dlb_cli quiet;
+	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 	json_t *was = json_incref(dlb_doc_section(doc, "plan"));
 	int rc;
 
-	quiet.verbose = false;
-	quiet.n_given = 0;
+	o.placement = b->next_placement;
+	o.winner = b->next_winner;
 	rc = dlb_replan(&o, doc, err);
 	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));
 	json_decref(was);

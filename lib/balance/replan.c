@@ -17,7 +17,21 @@
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
+#include "util/clock.h"
 #include "util/mem.h"
+
+struct dlb_replan dlb_replan_in_run(const struct dlb_cli *cli, struct dlb_cli *quiet)
+{
+	*quiet = *cli;
+	quiet->verbose = false;
+	quiet->n_given = 0;
+	return (struct dlb_replan){ .cli = quiet,
+				    .micro_batches = 1,
+				    .seed = 1,
+				    .started_s = dlb_clock_s(),
+				    .constraints.max_moves = -1,
+				    .no_timeline = true };
+}
 
 static int check_numbers(const struct dlb_replan *o)
 {
@@ -114,7 +128,7 @@ static int place_anew(const struct replan_input *in, const struct dlb_problem *p
 static int keep(const struct dlb_problem *p, const struct replan_input *in, struct dlb_plan *plan,
 		struct dlb_error *err)
 {
-	const bool best = in->balance.n_placement == in->graph.n_ops;
+	const bool best = !in->options->stay && in->balance.n_placement == in->graph.n_ops;
 	const int *placement = best ? in->balance.best_placement : in->plan.placement;
 	struct dlb_plan teams = in->plan;
 	struct dlb_problem again = *p;
@@ -156,7 +170,7 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
 		return 0;
 	}
-	if (in->has_balance && (in->balance.converged || in->balance.keep)) {
+	if (o->stay || (in->has_balance && (in->balance.converged || in->balance.keep))) {
 		if (keep(p, in, plan, err))
 			return -1;
 		kept = true;

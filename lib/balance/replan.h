@@ -19,12 +19,16 @@ struct dlb_replan {
 	const char *batch;				/* samples per step, or auto */
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline, front;
+	bool stay;			/* the placement that is there, whatever the balance says */
 	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
 	const int *placement; const char *winner;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
 };
+/* For a plan that is made again inside dlb-run: all as in the plan that is there, and nothing is printed.
+ * quiet: storage for a copy of cli. */
+struct dlb_replan dlb_replan_in_run(const struct dlb_cli *cli, struct dlb_cli *quiet);
 /* Refuses values that name nothing, with one line. 0, or the exit status. */
 int dlb_replan_check(const struct dlb_replan *o);
 /* Puts the new plan into doc; --rewrites keep-affinity may change the graph, the profile and the cost too.

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "balance/replan.h"
-#include "util/clock.h"
 #include "util/mem.h"
 
 static int replicas_of(const struct dlb_doc *doc)
@@ -37,22 +36,15 @@ static int exclude(const struct dlb_doc *doc, const bool *lost, int n, bool *out
 int dlb_survive(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		struct dlb_error *err)
 {
-	struct dlb_cli quiet = *cli;
-	struct dlb_replan o = { .cli = &quiet,
-				.micro_batches = 1,
-				.seed = 1,
-				.started_s = dlb_clock_s(),
-				.constraints.max_moves = -1,
-				.no_timeline = true };
+	struct dlb_cli quiet;
+	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 	bool *out = dlb_xcalloc((size_t)n + 1, sizeof *out);
 	const int left = exclude(doc, lost, n, out), replicas = replicas_of(doc);
 	const char **item = dlb_xcalloc((size_t)n + 1, sizeof *item);
 	char *number = NULL;
 	int rc = -1;
 
-	quiet.verbose = false;
 	quiet.quiet = true;
-	quiet.n_given = 0;
 	if (!left) {
 		dlb_fail(err, NULL, "no node is left");
 		goto out;

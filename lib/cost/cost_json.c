@@ -44,6 +44,8 @@ static struct memory memory_of(const struct dlb_graph *g, int op, int64_t batch)
 			continue;
 		if (t->kind == DLB_T_WEIGHT) {
 			m.weight += dlb_tensor_bytes(t, 1);
+			if (t->frozen)
+				continue;
 			m.gradient += dlb_tensor_bytes(t, 1);
 			m.state += dlb_tensor_bytes(t, 1);
 		} else if (t->kind == DLB_T_BUFFER) {

@@ -381,6 +381,32 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, cons
 	return rc;
 }
 
+/* Refuses a run that trains weights which were frozen when the checkpoint was made. */
+static int check_frozen(const struct manifest *m, const struct dlb_graph *g, struct dlb_error *err)
+{
+	const json_t *list = json_object_get(m->json, "frozen"), *e;
+	size_t i;
+
+	json_array_foreach(list, i, e)
+	{
+		const char *name = json_string_value(e);
+
+		for (int t = 0; t < g->n_tensors && name; t++) {
+			const struct dlb_tensor *x = &g->tensor[t];
+
+			if (x->kind == DLB_T_WEIGHT && !x->frozen &&
+			    !strcmp(x->slice ? x->slice->of : x->name, name))
+				return dlb_refuse(err, m->dir,
+						  "go on with the document that its run wrote, or with the "
+						  "same --freeze-at",
+						  "weight '%s' is frozen in the checkpoint, and this run "
+						  "would train it",
+						  name);
+		}
+	}
+	return 0;
+}
+
 static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
@@ -392,6 +418,7 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 			 m->optimizer, dlb_optimizers[s->rule].name);
 		return dlb_hint(err, "give another --checkpoint folder");
 	}
+	rc = check_frozen(m, s->graph, err);
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		struct loading l = { m, &ps, s, -1, &a };

@@ -121,6 +121,22 @@ static void put_shares(json_t *shares, const struct dlb_state *s, int t)
 	json_object_set_new(shares, x->name, list);
 }
 
+/* Records the weights without an update (freeze.h); they have no optimizer state. */
+static void put_frozen(json_t *m, const struct dlb_graph *g)
+{
+	json_t *list = json_array();
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+
+		if (x->kind == DLB_T_WEIGHT && x->frozen && (!x->slice || !x->slice->first))
+			json_array_append_new(list, json_string(x->slice ? x->slice->of : x->name));
+	}
+	if (json_array_size(list))
+		json_object_set(m, "frozen", list);
+	json_decref(list);
+}
+
 /* Takes m. sha256: of the file; may be NULL. */
 static int write_json(const char *path, json_t *m, char *sha256, struct dlb_error *err)
 {
@@ -210,6 +226,7 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
 			put_shares(shares, s, t);
 	}
 	json_object_set_new(m, "tensors", tensors);
+	put_frozen(m, s->graph);
 	if (json_object_size(shares))
 		json_object_set(m, "shares", shares);
 	json_decref(shares);

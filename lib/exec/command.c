@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/command.h"
 #include "comm/await.h"
+#include "exec/freeze.h"
 #include "exec/restart.h"
 #include "exec/unused.h"
 #include "plan/schedule.h"
@@ -127,11 +128,10 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 
 	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
-	    drain(c, doc, err) ||
-	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
+	    drain(c, doc, err) || dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
 	    check_measuring(c, err) || check_slow(c, err) || check_rounds(c, doc, err) ||
-	    dlb_restart_check(c, err)) {
+	    dlb_freeze_check(c, doc, err) || dlb_restart_check(c, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
@@ -215,19 +215,22 @@ static int rebalance(void *ctx, struct dlb_error *err)
 	return w->command->rebalance(w->command->live, w->command->cli, w->doc, w->decision, err);
 }
 
-/* Gives the other ranks rank 0's plan and balance. */
-static int share_plan(struct dlb_comm *comm, struct dlb_doc *doc, struct dlb_error *err)
+int dlb_command_share(struct dlb_comm *comm, struct dlb_doc *doc, const char *const *section, int n_sections,
+		      struct dlb_error *err)
 {
-	static const char *const sections[] = { "balance", "plan" };
 	struct dlb_doc got;
 	char *text = NULL;
 	size_t n = 0;
 	int rc;
 
+	if (dlb_comm_size(comm) == 1)
+		return 0;
 	if (dlb_comm_rank(comm) == 0) {
-		json_t *o = json_pack("{sssOsO}", "dlb", "1.0", sections[0], dlb_doc_section(doc, sections[0]),
-				      sections[1], dlb_doc_section(doc, sections[1]));
+		json_t *o = json_pack("{ss}", "dlb", "1.0");
 
+		for (int i = 0; i < n_sections; i++)
+			if (dlb_doc_section(doc, section[i]))
+				json_object_set(o, section[i], dlb_doc_section(doc, section[i]));
 		text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
 		n = strlen(text);
 		json_decref(o);
@@ -238,8 +241,9 @@ static int share_plan(struct dlb_comm *comm, struct dlb_doc *doc, struct dlb_err
 	rc = rc || dlb_comm_bcast(comm, text, n, 0, err) ? -1 : 0;
 	if (!rc && dlb_comm_rank(comm)) {
 		rc = dlb_doc_parse(&got, text, n, "<rank 0>", err);
-		for (int i = 0; i < DLB_LEN(sections) && !rc; i++)
-			dlb_doc_set(doc, sections[i], json_incref(dlb_doc_section(&got, sections[i])));
+		for (int i = 0; i < n_sections && !rc; i++)
+			if (dlb_doc_section(&got, section[i]))
+				dlb_doc_set(doc, section[i], json_incref(dlb_doc_section(&got, section[i])));
 		if (!rc)
 			dlb_doc_release(&got);
 	}
@@ -251,6 +255,7 @@ static int share_plan(struct dlb_comm *comm, struct dlb_doc *doc, struct dlb_err
 static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
 		     struct dlb_round_decision *d, int *who, struct dlb_error *err)
 {
+	static const char *const sections[] = { "balance", "plan" };
 	struct round_work *w = ctx;
 	int rc;
 
@@ -260,7 +265,16 @@ static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *
 	rc = dlb_comm_await(comm, w->command->exec.timeout_s, rebalance, w, err);
 	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, d, sizeof *d, 0, err))
 		return -1;
-	return d->moves ? share_plan(comm, w->doc, err) : 0;
+	return d->moves ? dlb_command_share(comm, w->doc, sections, DLB_LEN(sections), err) : 0;
+}
+
+/* dlb_exec_options.freeze; ctx: a struct round_work. */
+static int freeze(void *ctx, struct dlb_comm *comm, int first, int n, char text[DLB_ROUND_TEXT], int *who,
+		  struct dlb_error *err)
+{
+	const struct round_work *w = ctx;
+
+	return dlb_freeze_now(w->command, comm, w->doc, first, n, text, who, err);
 }
 
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
@@ -276,7 +290,11 @@ int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dl
 	c->exec.progress_ctx = &line;
 	c->exec.next_plan = c->exec.rounds && c->rebalance && dlb_comm_size(comm) > 1 ? next_plan : NULL;
 	c->exec.next_plan_ctx = &work;
-	rc = dlb_exec_run(comm, doc, &c->exec, report, paused, who, err);
+	c->exec.freeze = freeze;
+	rc = dlb_freeze_resume(c, comm, doc, who, err) ||
+			     dlb_exec_run(comm, doc, &c->exec, report, paused, who, err) ?
+		     -1 :
+		     0;
 	dlb_status_line_clear(&line);
 	return rc;
 }

@@ -26,6 +26,9 @@ struct dlb_run_command {
 	/* --on-failure replan, --drain: plans again without nodes (balance/survive.h) */
 	int (*survive)(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		       struct dlb_error *err);
+	/* --freeze-at: freezes weights in doc (balance/freeze.h); live: as above */
+	int (*freeze)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, const char *const *glob,
+		      int n, char *text, struct dlb_error *err);
 	char init_text[32];			/* exec.init */
 };
 
@@ -41,6 +44,9 @@ int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, cons
  * doc gets a balance and other plans. */
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
 		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
+/* Gives the other ranks rank 0's sections, in this order; those that it has not are left out. Collective. */
+int dlb_command_share(struct dlb_comm *comm, struct dlb_doc *doc, const char *const *section, int n,
+		      struct dlb_error *err);
 /* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit
  * status. */
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);

@@ -27,6 +27,10 @@ enum { DLB_BEGIN_TEXT = 100 };
 void dlb_begin_text(const struct dlb_begin *b, char text[DLB_BEGIN_TEXT]);
 int dlb_begin_parse(const char *text, struct dlb_begin *b);
 
+/* --freeze-at: when `step` steps are done, counted from the first start, weights named like glob are
+ * frozen. */
+struct dlb_freeze_at { const char *glob; int64_t step; };
+
 enum { DLB_ROUND_TEXT = 512 };
 /* After a round of a run: what the caller knows and decides. */
 struct dlb_round_decision {
@@ -61,6 +65,14 @@ struct dlb_exec_options {
 	int (*next_plan)(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
 			 struct dlb_round_decision *d, int *who, struct dlb_error *err);
 	void *next_plan_ctx;
+	/* By step. n_frozen: rows from the first that are frozen in the document; a checkpoint of
+	 * frozen_step was the newest when they were. */
+	const struct dlb_freeze_at *freeze_at; int n_freeze_at, n_frozen;
+	int64_t frozen_step;
+	/* With next_plan_ctx: freezes rows first .. first + n in the document of all ranks. text: a line,
+	 * "" for no change. -1: as next_plan. */
+	int (*freeze)(void *ctx, struct dlb_comm *comm, int first, int n, char text[DLB_ROUND_TEXT], int *who,
+		      struct dlb_error *err);
 	bool quiet, verbose;
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */
 	/* the same: stop at the next checkpoint, which the caller goes on from; the run has no result then */

@@ -185,6 +185,33 @@ int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan
 	return read_plan(j, doc, err);
 }
 
+/* Binds graph and costs to the optimizer, and reads the plan. */
+static int bind(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		struct dlb_error *err)
+{
+	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err) || check_groups(j, err))
+		return -1;
+	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
+	j->cost.inverse_every = j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
+	if (o->torch_batchnorm)
+		torch_batchnorm(&j->graph);
+	return read_plan(j, doc, err);
+}
+
+int dlb_job_refreeze(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		     struct dlb_job *before, struct dlb_error *err)
+{
+	*before = (struct dlb_job){ .graph = j->graph, .cost = j->cost, .plan = j->plan, .kappa = j->kappa };
+	memset(&j->graph, 0, sizeof j->graph);
+	memset(&j->cost, 0, sizeof j->cost);
+	memset(&j->plan, 0, sizeof j->plan);
+	j->kappa = NULL;
+	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
+	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err))
+		return -1;
+	return bind(j, doc, o, err);
+}
+
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		 struct dlb_error *err)
 {
@@ -192,13 +219,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
 	    dlb_cluster_read(doc, &j->cluster, err) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) ||
-	    dlb_optimizer_read(doc, &j->optimizer, err))
-		return -1;
-	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err) || check_groups(j, err))
-		return -1;
-	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
-	j->cost.inverse_every = j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
-	if (read_plan(j, doc, err))
+	    dlb_optimizer_read(doc, &j->optimizer, err) || bind(j, doc, o, err))
 		return -1;
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
@@ -210,8 +231,6 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		if (o->slow_change[i].node >= j->cluster.n_nodes)
 			return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", o->slow_change[i].node,
 					j->cluster.n_nodes - 1);
-	if (o->torch_batchnorm)
-		torch_batchnorm(&j->graph);
 	return 0;
 }
 

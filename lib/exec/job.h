@@ -22,6 +22,10 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 /* Reads plan and kappa again. *before: the plan until now, the caller's to release. -1: as dlb_job_read. */
 int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan *before,
 		   struct dlb_error *err);
+/* The same where the graph was frozen (dlb_graph_freeze): reads graph, costs, plan and kappa again.
+ * *before: those until now, the caller's to release, also after -1. */
+int dlb_job_refreeze(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		     struct dlb_job *before, struct dlb_error *err);
 void dlb_job_release(struct dlb_job *j);
 /* Compiles the plan for a batch of n samples and proves the program. A plan that cannot run is an error of
  * the input here (status 2); for a placer it is an ordinary result. */

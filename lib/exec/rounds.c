@@ -16,8 +16,7 @@ bool dlb_run_is_round(const struct run *r, int64_t full_steps)
 	       dlb_run_batch_at(r, &r->at) == r->size[0];
 }
 
-/* Steps from here to the limit. */
-static int64_t left_steps(const struct run *r)
+int64_t dlb_run_left_steps(const struct run *r)
 {
 	const int64_t batch = r->size[0];
 	int64_t left = r->end_step == INT64_MAX ? INT64_MAX : r->end_step - r->at.step;
@@ -44,9 +43,21 @@ static int measure(struct run *r, struct dlb_report *report, struct dlb_error *e
 	return 0;
 }
 
+/* Goes on under the document's plan. *asked: the next step to ask the feed for. */
+static int change(struct run *r, bool frozen, struct dlb_progress_state *asked, int *who,
+		  struct dlb_error *err)
+{
+	const double change_s = dlb_clock_s();
+	const int rc = dlb_run_reopen(r, frozen, who, err);
+
+	*asked = r->at;
+	r->change_s = dlb_clock_s() - change_s;
+	return rc;
+}
+
 int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err)
 {
-	struct dlb_round_decision d = { .left_steps = left_steps(r), .change_s = r->change_s };
+	struct dlb_round_decision d = { .left_steps = dlb_run_left_steps(r), .change_s = r->change_s };
 	struct dlb_report report = { .n_nodes = 0 };
 	int rc = measure(r, &report, err);
 
@@ -57,12 +68,51 @@ int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who,
 	r->round++;
 	if (!rc)
 		dlb_watch_decided(r->watch, d.text);
-	if (!rc && d.moves) {
-		const double change_s = dlb_clock_s();
-
-		rc = dlb_run_reopen(r, who, err);
-		*asked = r->at;
-		r->change_s = dlb_clock_s() - change_s;
-	}
+	if (!rc && d.moves)
+		rc = change(r, false, asked, who, err);
 	return rc;
+}
+
+int dlb_run_check_freeze(const struct run *r, struct dlb_error *err)
+{
+	const struct dlb_freeze_at *f = r->o->freeze_at;
+	const int n = r->o->n_freeze_at;
+	const int64_t left = dlb_run_left_steps(r);
+
+	if (r->o->n_frozen && f[r->o->n_frozen - 1].step > r->at.step)
+		return dlb_refuse(
+			err, NULL, "remove it to go on from the one before, without frozen weights",
+			"--freeze-at '%.100s@%lld': the checkpoint of step %lld is damaged, and the one "
+			"before it is of step %lld",
+			f[r->o->n_frozen - 1].glob, (long long)f[r->o->n_frozen - 1].step,
+			(long long)r->o->frozen_step, (long long)r->at.step);
+	if (n > r->o->n_frozen && left != INT64_MAX && f[n - 1].step >= r->at.step + left)
+		return dlb_refuse(err, NULL, "give an earlier step",
+				  "--freeze-at '%.100s@%lld': the run ends at step %lld", f[n - 1].glob,
+				  (long long)f[n - 1].step, (long long)(r->at.step + left));
+	return 0;
+}
+
+bool dlb_run_freezes(const struct run *r)
+{
+	return !r->stopped && r->n_frozen < r->o->n_freeze_at &&
+	       r->o->freeze_at[r->n_frozen].step <= r->at.step;
+}
+
+int dlb_run_freeze(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err)
+{
+	const int first = r->n_frozen;
+	char text[DLB_ROUND_TEXT], line[DLB_ROUND_TEXT + 40];
+
+	while (dlb_run_freezes(r))
+		r->n_frozen++;
+	if (r->o->freeze(r->o->next_plan_ctx, r->comm, first, r->n_frozen - first, text, who, err))
+		return -1;
+	if (!text[0]) /* all of them are frozen already */
+		return 0;
+	snprintf(line, sizeof line, "step %lld: %s", (long long)r->at.step, text);
+	dlb_watch_decided(r->watch, line);
+	if (!r->rank && r->o->warn)
+		r->o->warn(r->o->warn_ctx, line);
+	return change(r, true, asked, who, err);
 }

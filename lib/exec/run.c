@@ -231,10 +231,11 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 				     dlb_run_between_steps(r, &paused, who, err) ?
 			     -1 :
 			     0;
-		if (!rc && dlb_run_is_round(r, full_steps)) {
+		if (!rc && (dlb_run_freezes(r) || dlb_run_is_round(r, full_steps))) {
 			paused = true;
 			full_steps = 0;
-			rc = dlb_run_end_round(r, &asked, who, err);
+			rc = dlb_run_freezes(r) ? dlb_run_freeze(r, &asked, who, err) :
+						  dlb_run_end_round(r, &asked, who, err);
 		}
 		if (!rc && paused && dlb_run_ask_ahead(r, r->at.step - 1, &asked, err))
 			rc = -1;

@@ -56,6 +56,7 @@ struct run {
 	const char *stopped;
 	double wall_s;
 	int64_t round;			/* rounds done (rounds.c) */
+	int n_frozen;			/* rows of o->freeze_at that are frozen */
 	double change_s;		/* that the last change of the plan took */
 	double shrunk;			/* dlb_engine_program's, of earlier plans; likewise: */
 	struct dlb_kfac_counts kfac_counts;
@@ -66,9 +67,9 @@ struct run {
  * open. */
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
 void dlb_run_close(struct run *r);
-/* Goes on under the plan that r->doc has now: new programs, engines and feed, the state moved. No step may be
- * under way. Collective. */
-int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err);
+/* Goes on under the plan that r->doc has now: new programs, engines and feed, the state moved. frozen: the
+ * graph is another one too, made by dlb_graph_freeze. No step may be under way. Collective. */
+int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err);
 /* Samples left in the epoch. */
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
 /* State of compression and K-FAC, for checkpoints. */
@@ -151,6 +152,13 @@ bool dlb_run_is_round(const struct run *r, int64_t full_steps);
 /* Measures the round, asks for the next plan and changes to it. *asked: the next step to ask the feed for.
  * Collective. */
 int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
+/* Steps from here to the limit; INT64_MAX: not known. */
+int64_t dlb_run_left_steps(const struct run *r);
+/* --freeze-at: refuses steps at which the run has ended, or that it did not stop at when it was continued. */
+int dlb_run_check_freeze(const struct run *r, struct dlb_error *err);
+/* Whether weights are to be frozen here; does so and goes on. *asked: as above. Collective. */
+bool dlb_run_freezes(const struct run *r);
+int dlb_run_freeze(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
 
 /* ---- async_loop.c ---- */
 int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err);

@@ -513,6 +513,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed,
 					     .best_loss = HUGE_VAL,
 					     .best_test_loss = HUGE_VAL };
+	r->n_frozen = r->o->n_frozen;
 	r->compress = dlb_compress_state_new();
 	if (r->o->checkpoint && open_checkpoint(r, &files.resumes, err))
 		return -1;
@@ -522,7 +523,10 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) ? -1 : 0;
+		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) ||
+				     dlb_run_check_freeze(r, err) ?
+			     -1 :
+			     0;
 	}
 	if (dlb_comm_agree(r->comm, dlb_run_on_disk(r, rc, open_files, &files, err), err, who) ||
 	    dlb_evaluate_resume(r, err) ||
@@ -573,9 +577,22 @@ static int keep_counts(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err)
+/* Reads the frozen graph with its costs, plan and constants; *before: the job until now. The state is
+ * numbered as that graph is. */
+static int read_frozen(struct run *r, struct dlb_job *before, struct dlb_state *state, struct dlb_error *err)
 {
-	struct dlb_plan plan = { .n_ops = 0 };
+	struct run_files files = { .r = r, .doc = r->doc };
+	const int rc = dlb_job_refreeze(&r->job, r->doc, r->o, before, err);
+
+	state->graph = &before->graph; /* it was the job's */
+	if (!rc)
+		dlb_state_follow(state, &r->job.graph);
+	return dlb_run_on_disk(r, rc, read_weights, &files, err);
+}
+
+int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
+{
+	struct dlb_job job = { .kappa = NULL }; /* until now; all but what changes is empty */
 	struct dlb_state before;
 	struct dlb_kfac *kfac = r->kfac;
 	int rc;
@@ -593,7 +610,8 @@ int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err)
 	r->kfac = NULL;
 	before = r->state;
 	memset(&r->state, 0, sizeof r->state);
-	rc = dlb_job_replan(&r->job, r->doc, &plan, err) || open_state(r, &before, err) ? -1 : 0;
+	rc = frozen ? read_frozen(r, &job, &before, err) : dlb_job_replan(&r->job, r->doc, &job.plan, err);
+	rc = rc || open_state(r, &before, err) ? -1 : 0;
 	rc = dlb_comm_agree(r->comm, rc, err, who) ||
 			     dlb_state_move(&r->state, &before, r->comm, err) ||
 			     dlb_kfac_move(r->kfac, r->placement, kfac, before.placement, r->comm, err) ?
@@ -603,7 +621,7 @@ int dlb_run_reopen(struct run *r, int *who, struct dlb_error *err)
 		dlb_state_release(&before);
 		dlb_kfac_free(kfac);
 	}
-	dlb_plan_release(&plan);
+	dlb_job_release(&job);
 	if (rc)
 		return -1;
 	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) ||	/* of the arrays that moved */

@@ -7,6 +7,7 @@
 #include "exec/engine.h"
 #include "exec/runtime.h"
 #include "exec/state.h"
+#include "graph/passes.h"
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/replica.h"
@@ -115,6 +116,59 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		s->sum_bytes[x->home] = bytes;
 	}
 	return 0;
+}
+
+/* Moves array[was] to now[is], or releases it. */
+static void carry(struct dlb_state *s, void **array, int was, void **now, int is, bool keeps)
+{
+	if (keeps)
+		now[is] = array[was];
+	else
+		s->be->ops->free(s->be, array[was]);
+	array[was] = NULL;
+}
+
+/* The arrays of `now`, empty, for graph `to`. */
+static void number_as(struct dlb_state *now, const struct dlb_graph *to)
+{
+	const size_t n = (size_t)to->n_tensors + 1;
+
+	now->graph = to;
+	now->value = dlb_arena_array(&now->arena, n, sizeof *now->value);
+	now->copy = dlb_arena_array(&now->arena, n, sizeof *now->copy);
+	now->sum = dlb_arena_array(&now->arena, (size_t)to->n_ops + 1, sizeof *now->sum);
+	for (int k = 0; k < now->n_slots; k++)
+		now->slot[k] = dlb_arena_array(&now->arena, n, sizeof *now->slot[k]);
+}
+
+void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to)
+{
+	const struct dlb_graph *was = s->graph;
+	struct dlb_state now = { .be = s->be, .node = s->node, .rule = s->rule, .n_slots = s->n_slots };
+	struct dlb_name_map id = { 0 };
+	int *before = dlb_xcalloc((size_t)to->n_ops + 1, sizeof *before), *where;
+
+	number_as(&now, to);
+	for (int t = 0; t < to->n_tensors; t++)
+		dlb_name_map_add(&id, to->tensor[t].name, t);
+	for (int t = 0; t < was->n_tensors; t++) {
+		const int is = dlb_name_map_get(&id, was->tensor[t].name),
+			  home = is < 0 ? -1 : to->tensor[is].home;
+
+		carry(s, s->value, t, now.value, is, is >= 0);
+		for (int k = 0; k < s->n_slots; k++)
+			carry(s, s->slot[k], t, now.slot[k], is,
+			      home >= 0 && to->op[home].phase == DLB_UPDATE);
+	}
+	dlb_name_map_release(&id);
+	dlb_graph_ops_before(was, to, before);
+	where = dlb_arena_array(&now.arena, (size_t)to->n_ops + 1, sizeof *where);
+	for (int i = 0; i < to->n_ops; i++)
+		where[i] = s->placement[before[i]];
+	now.placement = now.first_placement = where;
+	free(before);
+	dlb_state_release(s);
+	*s = now;
 }
 
 int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs,

@@ -42,6 +42,9 @@ struct dlb_local_graph {
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err);
+/* The graph of s has become `to`, made by dlb_graph_freeze: numbers s as `to` does. Keeps weights and
+ * buffers, and the optimizer's states of weights that are trained; releases all else. */
+void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to);
 /* move.c: sends the weights, buffers and optimizer states whose node has changed from the state `from` under
  * the plan before straight to the nodes whose state `to` wants them. One replica. Collective; -1: the comm
  * broke. */

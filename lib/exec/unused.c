@@ -6,10 +6,10 @@
 
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
-	"epochs", "until-step", "until",      "patience",  "readers", "checkpoint",     "checkpoint-every",
-	"save",   "merge",      "loss-log",   "eval-every", "save-best", "timeout", "heartbeat", "on-event",
-	"on-failure", "rejoin", "allow-nonfinite",
-	"rounds", "round-steps", "metrics"
+	"epochs",           "until-step",  "until",    "patience",   "readers",    "checkpoint",
+	"checkpoint-every", "save",        "merge",    "loss-log",   "eval-every", "save-best",
+	"timeout",          "heartbeat",   "on-event", "on-failure", "rejoin",     "allow-nonfinite",
+	"rounds",           "round-steps", "metrics",  "freeze-at"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = {

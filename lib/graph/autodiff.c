@@ -31,7 +31,7 @@ static void mark_needed(struct dlb_autodiff *ad, const int *wrt, int n_wrt)
 	for (int t = 0; t < g->n_tensors; t++)
 		ad->first_reader[t] = -1;
 	for (int t = 0; t < g->n_tensors && !wrt; t++)
-		ad->needs[t] = g->tensor[t].kind == DLB_T_WEIGHT;
+		ad->needs[t] = g->tensor[t].kind == DLB_T_WEIGHT && !g->tensor[t].frozen;
 	for (int i = 0; i < n_wrt; i++)
 		ad->needs[wrt[i]] = is_float(g, wrt[i]);
 	for (int i = 0; i < ad->n_forward; i++) {
@@ -398,7 +398,7 @@ int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err)
 	if (walk(&ad, true, err))
 		goto out;
 	for (int t = 0; t < ad.n_known; t++) {
-		if (g->tensor[t].kind != DLB_T_WEIGHT)
+		if (g->tensor[t].kind != DLB_T_WEIGHT || g->tensor[t].frozen)
 			continue;
 		if (ad.of[t].n) {
 			add_update(&ad, t);

@@ -82,7 +82,8 @@ struct dlb_tensor {
 	enum dlb_by rule;		/* initializers: the rule that decided whether it is trained */
 	/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
 	const char *why;
-	/* a parameter that is not trained: a constant, saved with the weights */
+	/* a parameter that is not trained, saved with the weights: a constant, or a weight without an update
+	 * (freeze.c) */
 	bool frozen;
 	enum dlb_start start;		/* weights */
 	bool named_by_readers;		/* as read: the exporter states that all readers use

@@ -128,4 +128,14 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_request *ask, in
 int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
 /* Removes what dlb_graph_differentiate added: the forward ops stay. */
 void dlb_graph_undifferentiate(struct dlb_graph *g);
+/* freeze.c: weights whose names (of a slice: of the whole tensor) match a pattern are not trained from here
+ * on; they stay weights. *f: those that were trained before. Ids of forward ops and of their tensors stay,
+ * those of backward ops and updates change. -1 with err: a pattern matches no weight, or no weight would be
+ * trained. */
+struct dlb_frozen { int weights; int64_t elements; };
+int dlb_graph_freeze(struct dlb_graph *g, const struct dlb_patterns *p, struct dlb_frozen *f,
+		     struct dlb_error *err);
+/* before[i]: the op of `was` that op i of `now`, made from it by dlb_graph_freeze, stands for: the one of
+ * its name, else the forward op that it is the backward op of. */
+void dlb_graph_ops_before(const struct dlb_graph *was, const struct dlb_graph *now, int *before);
 #endif

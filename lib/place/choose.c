@@ -149,11 +149,10 @@ void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_p
 	for (int i = 0; i < g->n_ops; i++)
 		plan->moved_ops += plan->placement[i] != before[i];
 	for (int t = 0; t < g->n_tensors; t++) {
-		bool weight = g->tensor[t].kind == DLB_T_WEIGHT;
-		int home = weight || g->tensor[t].kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
+		int kind = g->tensor[t].kind;
+		int home = kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
 		if (home >= 0 && plan->placement[home] != before[home])
-			plan->moved_bytes += dlb_tensor_bytes(&g->tensor[t], 1) *
-					     (weight ? 1 + p->n_state : 1);
+			plan->moved_bytes += dlb_place_moved_bytes(p, t, home);
 	}
 }
 

@@ -14,16 +14,24 @@
 #include "place/place.h"
 #include "plan/tensors.h"
 
+double dlb_place_moved_bytes(const struct dlb_problem *p, int tensor, int home)
+{
+	const struct dlb_graph *g = p->graph;
+
+	return dlb_tensor_bytes(&g->tensor[tensor], 1) *
+	       (g->op[home].phase == DLB_UPDATE ? 1 + p->n_state : 1);
+}
+
 double dlb_place_migration_s(const struct dlb_problem *p, const int *placement)
 {
 	const struct dlb_graph *g = p->graph;
 	double most = 0, *busy_s = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *busy_s);
 	for (int t = 0; p->before && t < g->n_tensors; t++) {
-		bool weight = g->tensor[t].kind == DLB_T_WEIGHT;
-		int home = weight || g->tensor[t].kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
+		int kind = g->tensor[t].kind;
+		int home = kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
 		if (home < 0 || placement[home] == p->before[home])
 			continue;
-		double bytes = dlb_tensor_bytes(&g->tensor[t], 1) * (weight ? 1 + p->n_state : 1);
+		double bytes = dlb_place_moved_bytes(p, t, home);
 		double s = dlb_cost_xfer_s(p->cost, bytes, p->before[home], placement[home]);
 		busy_s[p->before[home]] += s;
 		busy_s[placement[home]] += s;

@@ -10,6 +10,9 @@ static inline double dlb_place_migration_share_s(const struct dlb_problem *p, co
 {
 	return p->before && p->serve_steps > 0 ? dlb_place_migration_s(p, placement) / p->serve_steps : 0;
 }
+/* Bytes that move with a weight or buffer, whose home op is `home`: with its optimizer states if that
+ * updates it. */
+double dlb_place_moved_bytes(const struct dlb_problem *p, int tensor, int home);
 /* Undoes moves until at most p->max_moves ops are on another node than in p->before. */
 int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dlb_error *err);
 #endif

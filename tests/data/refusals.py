@@ -244,6 +244,7 @@ EDITS = {
 LINEAR = "dlb-profile -q --analytic --loss mse --batch 4 %s | dlb-costmodel -q -c cpu:1 | dlb-place -q"
 RUN = "dlb-run -q --data random --steps 1 --save %s %s"
 COMMANDS = {
+    "freeze-all": "dlb-run -q --data random --steps 3 --freeze-at '*@1' doc.json",
     "slice-dims": "dlb-costmodel -q -c cpu:2 --split /7/Gemm=2:output graph.json >slices.json; "
                   "jq '.graph.tensors |= map(if .slice then .slice.shape = [1, 2, 3] else . end)' slices.json >1.json; dlb-place 1.json",
     "slice-part": "jq '.graph.tensors |= map(if .slice then .slice.first = 99999 else . end)' slices.json >1.json; dlb-place 1.json",

@@ -1,0 +1,178 @@
+/* Freezes weights in a document. See freeze.h. */
+#include "balance/freeze.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/live.h"
+#include "balance/replan.h"
+#include "balance/rules.h"
+#include "graph/graph_json.h"
+#include "graph/order.h"
+#include "graph/passes.h"
+#include "util/mem.h"
+
+/* The plan `was` for graph g: each op where the op is that it stands for. No orders; they are made anew. */
+static json_t *carry_plan(const json_t *was, const struct dlb_graph *g_was, const struct dlb_graph *g)
+{
+	static const char *const of_the_graph[] = { "nodes", "timeline", "hash", "moved_ops", "moved_bytes" };
+	const json_t *placement = json_object_get(was, "placement");
+	int *before = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *before),
+	    *group = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *group);
+	json_t *plan = json_copy((json_t *)(uintptr_t)was), *now = json_object();
+	char key[24];
+
+	dlb_graph_ops_before(g_was, g, before);
+	dlb_graph_groups(g, group);
+	for (int i = 0; i < g->n_ops; i++) {
+		json_t *node;
+
+		snprintf(key, sizeof key, "%d", before[group[i]]);
+		node = json_object_get(placement, key);
+		snprintf(key, sizeof key, "%d", i);
+		json_object_set(now, key, node);
+	}
+	for (int i = 0; i < DLB_LEN(of_the_graph); i++)
+		json_object_del(plan, of_the_graph[i]);
+	json_object_set_new(plan, "placement", now);
+	free(group);
+	free(before);
+	return plan;
+}
+
+/* Puts graph g, frozen from g_was, into doc, with its profile and its costs. */
+static int put_graph(struct dlb_doc *doc, const struct dlb_graph *g_was, struct dlb_graph *g,
+		     struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
+	const bool profiled = dlb_doc_section(doc, "profile");
+	struct dlb_profile p = { .n_kinds = 0 };
+	struct dlb_cluster cl = { .n_nodes = 0 };
+	struct dlb_cost c = { .n_ops = 0 };
+	int rc = dlb_cluster_read(doc, &cl, err) || (profiled && dlb_profile_read(doc, g_was, &p, err)) ? -1 :
+													  0;
+
+	if (!rc) {
+		dlb_profile_put_graph(doc, g_was, g, profiled ? &p : NULL);
+		rc = dlb_cost_fit(&c, g, profiled ? &p : NULL, &cl, err);
+	}
+	if (!rc) {
+		json_t *section = dlb_cost_write(&c);
+
+		json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+		dlb_doc_set(doc, "cost", section);
+	}
+	dlb_cost_release(&c);
+	dlb_cluster_release(&cl);
+	dlb_profile_release(&p);
+	return rc;
+}
+
+/* What was measured of plans holds no longer; what was learnt of nodes does. */
+static int begin_search(struct dlb_doc *doc, int n_nodes, struct dlb_error *err)
+{
+	struct dlb_balance b;
+
+	if (!dlb_doc_section(doc, "balance"))
+		return 0;
+	if (dlb_balance_read(doc, n_nodes, &b, err))
+		return -1;
+	dlb_balance_forget(&b);
+	b.stable = 0;
+	b.first_round = b.round + 1;
+	dlb_doc_put(doc, "balance", dlb_balance_write(&b));
+	dlb_balance_release(&b);
+	return 0;
+}
+
+static double predicted_s(const struct dlb_doc *doc)
+{
+	return json_number_value(json_object_get(dlb_doc_section(doc, "plan"), "value_s"));
+}
+
+/* Seconds of a step under the plan that is there, by the run's optimizer and what was learnt of the nodes,
+ * which it may have been made without. */
+static int predict_again(const struct dlb_cli *cli, struct dlb_doc *doc, double *step_s,
+			 struct dlb_error *err)
+{
+	struct dlb_cli quiet;
+	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
+
+	quiet.quiet = o.stay = true;
+	if (dlb_replan(&o, doc, err))
+		return -1;
+	*step_s = predicted_s(doc);
+	return 0;
+}
+
+/* plan: that of g_was. */
+static int plan_again(const struct dlb_cli *cli, struct dlb_doc *doc, const json_t *plan,
+		      const struct dlb_graph *g_was, const struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
+	const json_t *nodes = json_object_get(dlb_doc_section(doc, "cluster"), "nodes");
+	struct dlb_cli quiet;
+	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
+	json_t *carried = carry_plan(plan, g_was, g);
+
+	json_object_set_new(carried, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "plan", carried);
+	quiet.quiet = true;
+	/* the state of replicas does not move inside a run */
+	o.stay = json_array_size(json_object_get(plan, "replicas")) > 1;
+	return begin_search(doc, (int)json_array_size(nodes), err) || dlb_replan(&o, doc, err) ? -1 : 0;
+}
+
+static void say(const struct dlb_frozen *f, const char *const *glob, int n, double before_s,
+		const struct dlb_doc *doc, char text[DLB_FREEZE_TEXT])
+{
+	const json_t *plan = dlb_doc_section(doc, "plan");
+	const long long moved = json_integer_value(json_object_get(plan, "moved_ops"));
+	char ops[80] = "no op moves";
+
+	if (moved)
+		snprintf(ops, sizeof ops, "%lld op%s with %.4g MB of state", moved,
+			 moved == 1 ? " moves" : "s move",
+			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6);
+	snprintf(text, DLB_FREEZE_TEXT,
+		 "%d weight%s frozen (%.100s%s), %lld elements; %s, %.4g ms a step predicted instead of %.4g "
+		 "ms",
+		 f->weights, f->weights == 1 ? " is" : "s are", glob[0], n > 1 ? " ..." : "",
+		 (long long)f->elements, ops, predicted_s(doc) * 1e3, before_s * 1e3);
+}
+
+int dlb_freeze(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, const char *const *glob, int n,
+	       char text[DLB_FREEZE_TEXT], struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	struct dlb_patterns patterns = { .what = "--freeze-at" };
+	struct dlb_graph was = { .n_ops = 0 }, g = { .n_ops = 0 };
+	struct dlb_frozen f = { 0, 0 };
+	json_t *plan = json_incref(dlb_doc_section(doc, "plan"));
+	double before_s = 0;
+	int rc = 0;
+
+	for (int i = 0; i < n && !rc; i++)
+		rc = dlb_patterns_add(&patterns, glob[i], &a, err);
+	if (!rc)
+		rc = dlb_graph_read(doc, &was, err) || dlb_graph_read(doc, &g, err) ||
+				     dlb_graph_freeze(&g, &patterns, &f, err) ?
+			     -1 :
+			     0;
+	text[0] = '\0';
+	if (!rc && f.weights) {
+		rc = predict_again(cli, doc, &before_s, err) || put_graph(doc, &was, &g, err) ||
+				     plan_again(cli, doc, plan, &was, &g, err) ?
+			     -1 :
+			     0;
+		dlb_live_release(live);
+	}
+	if (!rc && f.weights)
+		say(&f, glob, n, before_s, doc, text);
+	json_decref(plan);
+	dlb_graph_release(&g);
+	dlb_graph_release(&was);
+	dlb_arena_release(&a);
+	return rc;
+}

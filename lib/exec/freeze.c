@@ -1,0 +1,158 @@
+/* Weights that are frozen while the run goes on. See freeze.h. */
+#include "exec/freeze.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/await.h"
+#include "exec/checkpoint.h"
+#include "graph/graph_json.h"
+#include "graph/passes.h"
+#include "plan/schedule.h"
+#include "util/mem.h"
+
+/* ---- before the start ---- */
+
+static int refuse_plan(const struct dlb_freeze_at *f, const char *what, struct dlb_error *err)
+{
+	return dlb_refuse(err, NULL,
+			  "train to that step with --checkpoint and --save W, and go on with a document of "
+			  "dlb-profile --freeze --weights W",
+			  "--freeze-at '%.100s@%lld': %s", f->glob, (long long)f->step, what);
+}
+
+static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
+	const struct dlb_freeze_at *f = c->exec.freeze_at;
+	const json_t *plan = dlb_doc_section(doc, "plan"),
+		     *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule")),
+		   *rule = json_string_value(json_object_get(optimizer, "name"));
+	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+	const char *compress = json_string_value(json_object_get(plan, "compress"));
+	char what[100];
+
+	for (int i = 0; i < DLB_LEN(averages); i++)
+		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
+			return refuse_plan(
+				f, "replicas that average weights cannot change their programs inside a run",
+				err);
+	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
+		return refuse_plan(f,
+				   "what compressed sums remember of a gradient cannot change inside a run",
+				   err);
+	if (s && s->async) {
+		snprintf(what, sizeof what, "schedule %s cannot change its programs inside a run", s->name);
+		return refuse_plan(f, what, err);
+	}
+	if (rule && !strcmp(rule, "kfac"))
+		return refuse_plan(f, "kfac's factors of a layer cannot change inside a run", err);
+	return 0;
+}
+
+/* Freezes one after the other in a copy of the graph, as the run will. */
+static int try_all(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_graph g = { .n_ops = 0 };
+	struct dlb_arena a = { 0 };
+	int rc = dlb_graph_read(doc, &g, err);
+
+	for (int i = 0; i < c->exec.n_freeze_at && !rc; i++) {
+		const struct dlb_freeze_at *f = &c->exec.freeze_at[i];
+		struct dlb_patterns p = { .what = "--freeze-at" };
+		struct dlb_frozen frozen;
+
+		rc = dlb_patterns_add(&p, f->glob, &a, err) || dlb_graph_freeze(&g, &p, &frozen, err) ? -1 :
+													0;
+		if (!rc && !frozen.weights)
+			dlb_cli_warn(c->cli,
+				     "--freeze-at '%s@%lld' has no effect: these weights are frozen already",
+				     f->glob, (long long)f->step);
+	}
+	dlb_graph_release(&g);
+	dlb_arena_release(&a);
+	return rc;
+}
+
+int dlb_freeze_check(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	if (!c->exec.n_freeze_at || c->exec.dry_run || c->print_program)
+		return 0;
+	return check_plan(c, doc, err) || try_all(c, doc, err) ? -1 : 0;
+}
+
+/* ---- freezing ---- */
+
+struct freeze_work {
+	struct dlb_run_command *command;
+	struct dlb_doc *doc;
+	int first, n; /* rows of freeze_at */
+	char text[DLB_ROUND_TEXT];
+};
+
+static int freeze(void *ctx, struct dlb_error *err)
+{
+	struct freeze_work *w = ctx;
+	const struct dlb_run_command *c = w->command;
+	const char **glob = dlb_xcalloc((size_t)w->n + 1, sizeof *glob);
+	int rc;
+
+	for (int i = 0; i < w->n; i++)
+		glob[i] = c->exec.freeze_at[w->first + i].glob;
+	rc = c->freeze(c->live, c->cli, w->doc, glob, w->n, w->text, err);
+	free(glob);
+	return rc;
+}
+
+int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int first, int n,
+		   char text[DLB_ROUND_TEXT], int *who, struct dlb_error *err)
+{
+	static const char *const sections[] = { "graph", "profile", "cost", "balance", "plan" };
+	struct freeze_work w = { .command = c, .doc = doc, .first = first, .n = n };
+	/* planning takes unknown time */
+	const int rc = dlb_comm_await(comm, c->exec.timeout_s, freeze, &w, err);
+
+	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, w.text, sizeof w.text, 0, err))
+		return -1;
+	memcpy(text, w.text, sizeof w.text);
+	return w.text[0] ? dlb_command_share(comm, doc, sections, DLB_LEN(sections), err) : 0;
+}
+
+/* Steps of the newest checkpoint; 0: there is none. */
+static int64_t newest_step(const char *folder)
+{
+	char *path = folder ? dlb_checkpoint_newest(folder) : NULL;
+	const char *number = path ? strrchr(path, '-') : NULL;
+	const int64_t step = number ? strtoll(number + 1, NULL, 10) : 0;
+
+	free(path);
+	return step;
+}
+
+int dlb_freeze_resume(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who,
+		      struct dlb_error *err)
+{
+	struct dlb_exec_options *x = &c->exec;
+	char text[DLB_ROUND_TEXT];
+	int64_t step = 0;
+
+	if (!x->n_freeze_at)
+		return 0;
+	if (dlb_comm_rank(comm) == 0)
+		step = newest_step(x->checkpoint);
+	if (dlb_comm_bcast(comm, &step, sizeof step, 0, err))
+		return -1;
+	while (x->n_frozen < x->n_freeze_at && x->freeze_at[x->n_frozen].step <= step)
+		x->n_frozen++;
+	x->frozen_step = step;
+	if (!x->n_frozen)
+		return 0;
+	if (dlb_freeze_now(c, comm, doc, 0, x->n_frozen, text, who, err))
+		return -1;
+	if (dlb_comm_rank(comm) == 0 && text[0])
+		dlb_cli_warn(c->cli, "--freeze-at: from the checkpoint of step %lld on, %s", (long long)step,
+			     text);
+	return 0;
+}
