@@ -130,6 +130,13 @@ compare() {
 	done
 }
 
+@test "freeze-at: excluded nodes and pins hold; a pin of an op that is no more is dropped" {
+	made "$tmp/doc.json" cpu:3 -m 2 --exclude 1 --pin /0/Conv=2 --pin /0/Conv.grad_weight=0
+	dlb-run -q --steps 4 "${run[@]}" --freeze-at '0.*@2' "$tmp/doc.json" >"$tmp/a.json"
+	run -0 jq -e '.plan.exclude == [1] and .plan.pins == {"/0/Conv": 2} and .plan.placement["1"] == 2 and
+		all(.plan.placement[]; . != 1)' "$tmp/a.json"
+}
+
 @test "freeze-at: what it is not for" {
 	planned "$tmp/doc.json"
 	for text in '0.*' '0.*@' '@4' '0.*@0' '0.*@x'; do

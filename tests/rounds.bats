@@ -78,6 +78,21 @@ compare() {
 	while read -r line; do grep -aqF "$line" "$tmp/said"; done <"$tmp/decisions"
 }
 
+# bats test_tags=slow
+@test "rounds: ops stay off excluded nodes, and pinned ops where they are" {
+	dlb-profile -q --analytic --batch 64 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:3 |
+		dlb-place -q -m 4 --exclude 2 --pin 3=0 >"$tmp/doc.json"
+	for at in 0 1; do
+		dlb-run -q --dry-run --steps 10 --slow $at:6 "$tmp/doc.json" | dlb-rebalance -q | dlb-place -q >"$tmp/next.json"
+		dlb-run -q --dry-run --steps 10 --slow $at:6 "$tmp/next.json" | dlb-rebalance -q | dlb-place -q >"$tmp/last.json"
+		dlb-run -q --data random --steps 30 --rounds auto --round-steps 5 --slow $at:6 "$tmp/doc.json" >"$tmp/live.json"
+		for file in last live; do
+			run -0 jq -e --slurpfile was "$tmp/doc.json" '.plan.placement["3"] == 0 and all(.plan.placement[]; . != 2) and
+				.plan.placement != $was[0].plan.placement' "$tmp/$file.json"
+		done
+	done
+}
+
 @test "rounds: what they are not for" {
 	planned "$tmp/doc.json"
 	run -2 --separate-stderr dlb-run --rounds none "$tmp/doc.json"

@@ -13,6 +13,17 @@
 #include "graph/passes.h"
 #include "util/mem.h"
 
+/* Pins of ops that g has; new. */
+static json_t *carry_pins(const json_t *was, const struct dlb_graph *g)
+{
+	json_t *pins = json_object();
+
+	for (int i = 0; i < g->n_ops; i++)
+		if (json_object_get(was, g->op[i].name))
+			json_object_set(pins, g->op[i].name, json_object_get(was, g->op[i].name));
+	return pins;
+}
+
 /* The plan `was` for graph g: each op where the op is that it stands for. No orders; they are made anew. */
 static json_t *carry_plan(const json_t *was, const struct dlb_graph *g_was, const struct dlb_graph *g)
 {
@@ -36,6 +47,8 @@ static json_t *carry_plan(const json_t *was, const struct dlb_graph *g_was, cons
 	for (int i = 0; i < DLB_LEN(of_the_graph); i++)
 		json_object_del(plan, of_the_graph[i]);
 	json_object_set_new(plan, "placement", now);
+	if (json_object_get(was, "pins"))
+		json_object_set_new(plan, "pins", carry_pins(json_object_get(was, "pins"), g));
 	free(group);
 	free(before);
 	return plan;

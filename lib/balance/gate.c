@@ -160,6 +160,8 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .clip = s->plan.clip,
 				 .inverse_every = s->plan.inverse_every,
 				 .recompute = &s->plan.recompute,
+				 .pin = s->plan.pin,
+				 .excluded = s->plan.excluded,
 				 .ordered = &s->plan };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
