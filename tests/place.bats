@@ -440,3 +440,10 @@ chains() { # OPS WIDTH
 	run -1 --separate-stderr dlb-place "$tmp/none.json"
 	one_line dlb-place 'try more micro-batches or nodes'
 }
+
+@test "one node is left of three: its only placement is found at once" {
+	dlb-profile -q --analytic --batch 32 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:3 >"$BATS_TEST_TMPDIR/cost.json"
+	timeout 20 dlb-place -q -m 4 --exclude 0 --exclude 2 "$BATS_TEST_TMPDIR/cost.json" >"$BATS_TEST_TMPDIR/one.json"
+	run -0 jq -c '[.plan.placement[]] | unique' "$BATS_TEST_TMPDIR/one.json"
+	[ "$output" = '[1]' ]
+}

@@ -377,6 +377,14 @@ static double placements(const struct dlb_problem *p)
 	return all;
 }
 
+/* The first node from `node` on that can run group g; n_nodes: none. */
+static int next_able(const struct step_anneal *a, int g, int node)
+{
+	while (node < a->p->cluster->n_nodes && !able(a, g, node))
+		node++;
+	return node;
+}
+
 bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, int most)
 {
 	if (placements(p) > most || s->best_s <= s->bound_s)
@@ -384,12 +392,14 @@ bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, in
 	struct step_anneal a;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at), g = 0;
 	init(&a, p, s, at);
+	for (int k = 0; k < p->n_groups; k++) {
+		at[k] = next_able(&a, k, 0);
+		if (at[k] == p->cluster->n_nodes)	/* no placement at all */
+			g = p->n_groups;
+	}
 	while (g < p->n_groups) {
-		bool valid = true;
-		for (int k = 0; k < p->n_groups && valid; k++)
-			valid = able(&a, k, at[k]);
 		a.any_size = true;			/* memory is checked by simulation, not by estimate */
-		if (valid && fits(&a)) {
+		if (fits(&a)) {
 			place_ops(&a, at);
 			double v = dlb_place_value_s(p, a.placement);
 			if (v < s->best_s) {
@@ -397,8 +407,12 @@ bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, in
 				memcpy(s->best, at, (size_t)p->n_groups * sizeof *at);
 			}
 		}
-		for (g = 0; g < p->n_groups && ++at[g] == p->cluster->n_nodes; g++)
-			at[g] = 0;
+		for (g = 0; g < p->n_groups; g++) {
+			at[g] = next_able(&a, g, at[g] + 1);
+			if (at[g] < p->cluster->n_nodes)
+				break;
+			at[g] = next_able(&a, g, 0);
+		}
 	}
 	release(&a);
 	free(at);
