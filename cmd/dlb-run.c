@@ -6,6 +6,7 @@
 #include <string.h>
 #include "balance/freeze.h"
 #include "balance/live.h"
+#include "balance/scenario.h"
 #include "balance/survive.h"
 #include "exec/command.h"
 #include "exec/host_probe.h"
@@ -183,7 +184,7 @@ struct option_text {
 	struct dlb_freeze_at *freeze_at;	/* of freeze */
 };
 
-enum { MOST_OPTIONS = 80, DEFAULT_REJOIN_S = 60 };
+enum { MOST_OPTIONS = 90, DEFAULT_REJOIN_S = 60 };
 
 /* Fills opts with the rows of what is trained, on which data and by which rule; returns their number. */
 static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
@@ -280,6 +281,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "balance the load N times, or auto: to the end, in rounds of steps", NULL, 0, 0 },
 		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL, 5,
 		  1e9 },
+		{ 0, "scenario", DLB_OPT_STR, &c->scenario, "FILE",
+		  "with --dry-run and --rounds: simulate them on a cluster that changes as FILE says", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
 		  "end the run when a node makes no progress for S seconds (default 30)", NULL, 0, 1e9 },
@@ -371,7 +374,8 @@ int main(int argc, char **argv)
 	struct dlb_live live = { .is_read = false };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
 					   .rebalance = dlb_live_round, .live = &live,
-					   .survive = dlb_survive, .freeze = dlb_freeze };
+					   .survive = dlb_survive, .freeze = dlb_freeze,
+					   .play = dlb_scenario_run };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;
 	struct slow_text slow = { .n = 0 };

@@ -96,7 +96,11 @@ struct dlb_balance_teams dlb_balance_teams_of(const struct dlb_plan *p, struct d
 void dlb_balance_teams_set(const struct dlb_balance_teams *t, struct dlb_plan *p);
 /* stable: 3; max_rounds: 50. Inside a run: steps that are left of it, seconds that its last change of plan
  * took; 0: the round is a run of its own. */
-struct dlb_balance_options { int stable; int max_rounds; double left_steps, change_s; };
+struct dlb_balance_options {
+	int stable, max_rounds;
+	double left_steps, change_s;
+	bool simulated;				/* planning takes no time of the run */
+};
 struct dlb_rule {
 	const char *name, *summary;
 	/* Computes the next round's weights from this round's load; sets
@@ -116,6 +120,9 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 		  struct dlb_balance *out, struct dlb_error *err);
 
 /* ---- inside lib/balance ---- */
+/* Begins another search in the document's balance, if it has one: measurements of plans hold no longer,
+ * what was learnt of nodes does. */
+int dlb_balance_begin_search(struct dlb_doc *d, int n_nodes, struct dlb_error *err);
 /* All sections of a document that a round needs; owned; in reading order. */
 struct dlb_balance_inputs {
 	struct dlb_graph graph;

@@ -7,7 +7,6 @@
 
 #include "balance/live.h"
 #include "balance/replan.h"
-#include "balance/rules.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"
 #include "graph/passes.h"
@@ -82,23 +81,6 @@ static int put_graph(struct dlb_doc *doc, const struct dlb_graph *g_was, struct 
 	return rc;
 }
 
-/* What was measured of plans holds no longer; what was learnt of nodes does. */
-static int begin_search(struct dlb_doc *doc, int n_nodes, struct dlb_error *err)
-{
-	struct dlb_balance b;
-
-	if (!dlb_doc_section(doc, "balance"))
-		return 0;
-	if (dlb_balance_read(doc, n_nodes, &b, err))
-		return -1;
-	dlb_balance_forget(&b);
-	b.stable = 0;
-	b.first_round = b.round + 1;
-	dlb_doc_put(doc, "balance", dlb_balance_write(&b));
-	dlb_balance_release(&b);
-	return 0;
-}
-
 static double predicted_s(const struct dlb_doc *doc)
 {
 	return json_number_value(json_object_get(dlb_doc_section(doc, "plan"), "value_s"));
@@ -134,7 +116,9 @@ static int plan_again(const struct dlb_cli *cli, struct dlb_doc *doc, const json
 	quiet.quiet = true;
 	/* the state of replicas does not move inside a run */
 	o.stay = json_array_size(json_object_get(plan, "replicas")) > 1;
-	return begin_search(doc, (int)json_array_size(nodes), err) || dlb_replan(&o, doc, err) ? -1 : 0;
+	return dlb_balance_begin_search(doc, (int)json_array_size(nodes), err) || dlb_replan(&o, doc, err) ?
+		       -1 :
+		       0;
 }
 
 static void say(const struct dlb_frozen *f, const char *const *glob, int n, double before_s,

@@ -52,7 +52,7 @@ static bool ran_before(const struct dlb_balance *b, const char *hash)
 	for (int i = b->n_history - 1; i >= 0; i--) {
 		if (!strcmp(b->history[i].plan_hash, hash))
 			return true;
-		if (b->history[i].changed)
+		if (b->history[i].changed || b->history[i].round <= b->first_round)
 			break;
 	}
 	return false;
@@ -191,7 +191,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 		b->history[b->n_history - 1].decision = "same plan";
 		b->expected_s = l->round_s;
 	} else {
-		const double plan_s = o->left_steps > 0 ? dlb_clock_s() - start_s : 0;
+		const double plan_s = o->left_steps > 0 && !o->simulated ? dlb_clock_s() - start_s : 0;
 
 		judge(l, o, &next, now_s, next_s, moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
 		if (!b->keep && next.n_replicas < 2)

@@ -168,8 +168,9 @@ int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, s
 
 	o.left_steps = d->left_steps == INT64_MAX ? INFINITY : (double)d->left_steps;
 	o.change_s = d->change_s;
+	o.simulated = l->simulated;
 	if (read_inputs(l, doc, err) ||
-	    dlb_rebalance_with(doc, &l->inputs, dlb_rule_find("log"), &o, &b, err))
+	    dlb_rebalance_with(doc, &l->inputs, dlb_rule_find(l->rule ? l->rule : "log"), &o, &b, err))
 		return -1;
 	rc = stays(&b) ? 0 : replan(cli, &b, doc, &d->moves, err);
 	l->other_plan = d->moves;
@@ -183,5 +184,6 @@ void dlb_live_release(struct dlb_live *l)
 {
 	if (l->is_read)
 		dlb_balance_inputs_release(&l->inputs);
-	memset(l, 0, sizeof *l);
+	memset(&l->inputs, 0, sizeof l->inputs);
+	l->is_read = l->other_plan = false;
 }

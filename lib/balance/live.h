@@ -6,7 +6,12 @@
 #include "util/cli.h"
 
 /* What stays from round to round; zeroed at first. */
-struct dlb_live { struct dlb_balance_inputs inputs; bool is_read, other_plan; };
+struct dlb_live {
+	struct dlb_balance_inputs inputs; bool is_read, other_plan;
+	const char *rule;			/* NULL: log */
+	bool simulated;				/* planning takes no time of the run */
+};
+/* Forgets what was read: the next round reads all of the document. */
 void dlb_live_release(struct dlb_live *l);
 /* One round. live: a struct dlb_live, for one document whose report and plan alone change between rounds. doc
  * has the report of the round. Sets its balance and, with d->moves, its plan; d->text says what was seen, what

@@ -144,7 +144,8 @@ int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct 
 	l->n_nodes = s->plan.n_nodes;
 	l->round_s = r->step_s;
 	l->round_se_s = isfinite(r->step_se_s) ? r->step_se_s : 0;
-	l->usual_spread = r->dry_run ? 0 : usual_spread;
+	/* simulated rounds repeat exactly, unless noise was simulated */
+	l->usual_spread = r->dry_run && !(r->step_se_s > 0) ? 0 : usual_spread;
 	l->bound_s = s->plan.bound_s;
 	l->steps = r->steps > 1 ? r->steps : 1;
 	l->moved_ops = s->plan.moved_ops;

@@ -149,7 +149,7 @@ static bool is_cycle(const struct dlb_balance *b)
 	for (int i = b->n_history - 2; i >= 0; i--) {
 		if (!strcmp(b->history[i].plan_hash, now->plan_hash))
 			return true;
-		if (b->history[i].changed)
+		if (b->history[i].changed || b->history[i].round <= b->first_round)
 			break;
 	}
 	return false;

@@ -70,6 +70,22 @@ void dlb_balance_forget(struct dlb_balance *b)
 	b->expected_s = 0;
 }
 
+int dlb_balance_begin_search(struct dlb_doc *d, int n_nodes, struct dlb_error *err)
+{
+	struct dlb_balance b;
+
+	if (!dlb_doc_section(d, "balance"))
+		return 0;
+	if (dlb_balance_read(d, n_nodes, &b, err))
+		return -1;
+	dlb_balance_forget(&b);
+	b.stable = 0;
+	b.first_round = b.round + 1;
+	dlb_doc_put(d, "balance", dlb_balance_write(&b));
+	dlb_balance_release(&b);
+	return 0;
+}
+
 struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l, const char *rule)
 {
 	struct dlb_balance_round *h, *r;

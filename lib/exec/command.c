@@ -75,6 +75,20 @@ static int check_slow(const struct dlb_run_command *c, struct dlb_error *err)
 			  x->slow_change[0].factor, (long long)x->slow_change[0].step);
 }
 
+/* --scenario is for simulated rounds, whose number it needs. */
+static int check_scenario(const struct dlb_run_command *c, struct dlb_error *err)
+{
+	if (!c->scenario || c->print_program)
+		return 0;
+	if (!c->exec.dry_run)
+		return dlb_refuse(err, NULL, "give --dry-run", "--scenario '%.200s': real nodes follow none",
+				  c->scenario);
+	if (!c->exec.rounds || c->exec.rounds == INT64_MAX)
+		return dlb_refuse(err, NULL, "give --rounds N",
+				  "--scenario '%.200s': its rounds have no number", c->scenario);
+	return 0;
+}
+
 /* The name of the optimizer that the run will use. */
 static const char *optimizer_of(const struct dlb_doc *doc)
 {
@@ -130,27 +144,18 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
 	    drain(c, doc, err) || dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
-	    check_measuring(c, err) || check_slow(c, err) || check_rounds(c, doc, err) ||
-	    dlb_freeze_check(c, doc, err) || dlb_restart_check(c, err)) {
+	    check_measuring(c, err) || check_slow(c, err) || check_scenario(c, err) ||
+	    check_rounds(c, doc, err) || dlb_freeze_check(c, doc, err) || dlb_restart_check(c, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
 	if (advice)
 		dlb_cli_warn(cli, "%s", advice);
-	dlb_run_unused(doc, &c->exec, c->print_program, unused);
+	dlb_run_unused(doc, &c->exec, c->print_program, c->scenario, unused);
 	dlb_cli_warn_unused(cli, unused);
 	say_run(cli, doc);
 	dlb_doc_provenance(doc, cli->tool, c->argc, c->argv);
 	return 0;
-}
-
-static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
-{
-	static const char *const inputs[] = { "plan", NULL };
-	json_t *section = dlb_report_write(report);
-
-	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
-	dlb_doc_set(doc, "report", section);
 }
 
 /* Warns where --delay-discount has no effect: no weight is read more than one update late, which only the
@@ -173,7 +178,7 @@ int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, cons
 		      FILE *f, struct dlb_error *err)
 {
 	warn_discount(c->cli, doc, report);
-	set_report(doc, report);
+	dlb_report_set(doc, report);
 	return dlb_doc_write(doc, f, err);
 }
 
@@ -211,7 +216,7 @@ static int rebalance(void *ctx, struct dlb_error *err)
 {
 	const struct round_work *w = ctx;
 
-	set_report(w->doc, w->report);
+	dlb_report_set(w->doc, w->report);
 	return w->command->rebalance(w->command->live, w->command->cli, w->doc, w->decision, err);
 }
 

@@ -29,6 +29,10 @@ struct dlb_run_command {
 	/* --freeze-at: freezes weights in doc (balance/freeze.h); live: as above */
 	int (*freeze)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, const char *const *glob,
 		      int n, char *text, struct dlb_error *err);
+	const char *scenario;			/* --scenario: a file; NULL: none */
+	/* rounds on it (balance/scenario.h) */
+	int (*play)(const struct dlb_cli *cli, struct dlb_doc *doc, const struct dlb_exec_options *o,
+		    const char *path, struct dlb_report *report, struct dlb_error *err);
 	char init_text[32];			/* exec.init */
 };
 

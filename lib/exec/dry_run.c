@@ -11,6 +11,7 @@
 #include "plan/tensors.h"
 #include "plan/timeline.h"
 #include "util/mem.h"
+#include "util/stats.h"
 
 static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale,
 		   struct dlb_report *r)
@@ -97,6 +98,36 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 	}
 }
 
+/* Times of one simulated step. */
+static void times_of(const struct dlb_timeline *t, struct dlb_report *r)
+{
+	r->step_s = t->step_s;
+	for (int i = 0; i < r->n_nodes; i++) {
+		r->node[i].busy_s = t->node[i].busy_s;
+		r->node[i].wait_s = t->node[i].wait_s;
+		r->node[i].bytes_sent = t->node[i].bytes_sent;
+		r->communication.bytes += t->node[i].bytes_sent;
+		r->communication.time_s += t->node[i].comm_s;
+		r->communication.hidden_s += t->node[i].comm_hidden_s;
+		memcpy(r->node[i].waits_s, t->node[i].waits_s, sizeof t->node[i].waits_s);
+	}
+	r->feed.bytes = t->feed_bytes;
+	r->communication.bytes -= t->feed_bytes;
+	r->feed.wait_s = t->feed_wait_s;
+}
+
+/* What a simulated run and a simulated round have alike. */
+static int begin_report(const struct dlb_job *j, const struct dlb_program *p, int64_t steps,
+			struct dlb_report *r, struct dlb_error *err)
+{
+	memset(r, 0, sizeof *r);
+	dlb_job_report(j, p, r);
+	r->dry_run = true;
+	r->steps = steps;
+	r->stopped = "steps";
+	return dlb_job_predict(j, p, r, err);
+}
+
 enum { DRAIN_EVERY = 1000 };	/* steps; their lines are made faster than a disk writes them */
 
 /* Writes the log of steps. All simulated steps are equal; the log is for programs that read such logs. */
@@ -140,32 +171,18 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 	memset(report, 0, sizeof *report);
 	if (dlb_job_read(&j, doc, o, err) || dlb_job_compile(&j, j.plan.batch, &p, err))
 		goto out;
-	dlb_job_report(&j, &p, report);
-	report->dry_run = true;
-	report->steps = o->steps > 0 ? o->steps : 1;
-	report->stopped = "steps";
+	if (begin_report(&j, &p, o->steps > 0 ? o->steps : 1, report, err))
+		goto out;
 	scale = dlb_xcalloc((size_t)report->n_nodes + 1, sizeof *scale);
 	for (int i = 0; i < report->n_nodes; i++)
 		scale[i] = o->slow && i < o->n_slow ? o->slow[i] : 1.0;
-	if (dlb_job_predict(&j, &p, report, err) ||
-	    dlb_program_simulate(&p, &j.cost,
-				 &(struct dlb_simulate_choice){ .node_scale = scale, .seed = o->seed,
-								.keep_spans = true }, &t, err))
+	if (dlb_program_simulate(&p, &j.cost,
+				 &(struct dlb_simulate_choice){
+					 .node_scale = scale, .seed = o->seed, .keep_spans = true },
+				 &t, err))
 		goto out;
-	report->step_s = t.step_s;
+	times_of(&t, report);
 	report->wall_s = t.step_s * (double)report->steps;
-	for (int i = 0; i < report->n_nodes; i++) {
-		report->node[i].busy_s = t.node[i].busy_s;
-		report->node[i].wait_s = t.node[i].wait_s;
-		report->node[i].bytes_sent = t.node[i].bytes_sent;
-		report->communication.bytes += t.node[i].bytes_sent;
-		report->communication.time_s += t.node[i].comm_s;
-		report->communication.hidden_s += t.node[i].comm_hidden_s;
-		memcpy(report->node[i].waits_s, t.node[i].waits_s, sizeof t.node[i].waits_s);
-	}
-	report->feed.bytes = t.feed_bytes;
-	report->communication.bytes -= t.feed_bytes;
-	report->feed.wait_s = t.feed_wait_s;
 	ops_of(&j, &p, scale, report);
 	sums_of(&j, &p, &t, report);
 	timeline_of(&t, report);
@@ -177,4 +194,121 @@ out:
 	dlb_program_release(&p);
 	dlb_job_release(&j);
 	return rc;
+}
+
+/* ---- rounds on nodes and links that change ---- */
+
+struct dlb_dry {
+	const struct dlb_exec_options *o;
+	struct dlb_job job;
+	struct dlb_program program;
+	struct dlb_cluster world; /* whose links are as they really are */
+	double *alone_s; /* [node] a step of the node alone, by the costs; INFINITY: it lacks a kernel */
+};
+
+/* Seconds of all ops of a step on one node. */
+static double alone_s(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	double s = 0.0;
+
+	for (int i = 0; i < j->graph.n_ops; i++)
+		for (int m = 0; m < (j->graph.op[i].phase == DLB_UPDATE ? 1 : p->micro_batches); m++)
+			s += dlb_cost_op_s(&j->cost, i, node, (double)p->size[m]);
+	return s;
+}
+
+int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		 struct dlb_error *err)
+{
+	struct dlb_dry *d = *out = dlb_xcalloc(1, sizeof *d);
+
+	d->o = o;
+	if (dlb_job_read(&d->job, doc, o, err) || dlb_cluster_read(doc, &d->world, err) ||
+	    dlb_job_compile(&d->job, d->job.plan.batch, &d->program, err))
+		return -1;
+	d->alone_s = dlb_xcalloc((size_t)d->job.plan.n_nodes + 1, sizeof *d->alone_s);
+	for (int i = 0; i < d->job.plan.n_nodes; i++)
+		d->alone_s[i] = alone_s(&d->job, &d->program, i);
+	return 0;
+}
+
+int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_plan before;
+	const int rc = dlb_job_replan(&d->job, doc, &before, err);
+
+	dlb_program_release(&d->program);
+	dlb_plan_release(&before);
+	return rc || dlb_job_compile(&d->job, d->job.plan.batch, &d->program, err) ? -1 : 0;
+}
+
+/* A step of ops that can be divided at will: each node does a part of every op, by its speed. */
+static double divided_s(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale)
+{
+	double speed = 0.0;
+
+	for (int i = 0; i < d->job.plan.n_nodes; i++)
+		if (!r->lost[i] && isfinite(d->alone_s[i]) && d->alone_s[i] > 0.0)
+			speed += 1.0 / (d->alone_s[i] * scale[i]);
+	return speed > 0.0 ? 1.0 / speed : 0.0;
+}
+
+int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_report *report,
+		  double *divided, struct dlb_error *err)
+{
+	const int n = d->job.plan.n_nodes, k = r->n_steps;
+	struct dlb_cost cost = d->job.cost;
+	double *step_s = dlb_xcalloc((size_t)k + 1, sizeof *step_s),
+	       *busy_s = dlb_xcalloc((size_t)n * (size_t)k + 1, sizeof *busy_s);
+	int rc = begin_report(&d->job, &d->program, d->o->round_steps, report, err);
+
+	for (int i = 0; i < d->world.n_links; i++)
+		d->world.link[i].bandwidth_Bps = d->job.cluster.link[i].bandwidth_Bps * r->link_scale[i];
+	cost.cluster = &d->world;
+	*divided = 0.0;
+	for (int s = 0; s < k && !rc; s++) {
+		const double *scale = &r->scale[(size_t)s * (size_t)n];
+		const struct dlb_simulate_choice c = { .node_scale = scale, .seed = d->o->seed };
+		struct dlb_timeline t;
+
+		rc = dlb_program_simulate(&d->program, &cost, &c, &t, err);
+		if (rc)
+			break;
+		if (!s)
+			times_of(&t, report);
+		step_s[s] = t.step_s;
+		for (int i = 0; i < n; i++)
+			busy_s[(size_t)i * (size_t)k + (size_t)s] = t.node[i].busy_s;
+		*divided += divided_s(d, r, scale) / k;
+		dlb_timeline_release(&t, n);
+	}
+	if (!rc && k > 1) {
+		report->step_se_s = dlb_median_se(step_s, k);
+		report->step_s = dlb_median(step_s, k);
+		for (int i = 0; i < n; i++) {
+			double *x = &busy_s[(size_t)i * (size_t)k];
+
+			report->node[i].busy_se_s = dlb_median_se(x, k);
+			report->node[i].busy_s = dlb_median(x, k);
+			report->node[i].wait_s = fmax(0.0, report->step_s - report->node[i].busy_s);
+		}
+	}
+	if (!rc) {
+		report->wall_s = report->step_s * (double)report->steps;
+		dlb_report_conclude(report);
+	}
+	free(step_s);
+	free(busy_s);
+	return rc;
+}
+
+void dlb_dry_free(struct dlb_dry *d)
+{
+	if (!d)
+		return;
+	free(d->alone_s);
+	dlb_program_release(&d->program);
+	dlb_cluster_release(&d->world);
+	dlb_job_release(&d->job);
+	free(d);
 }

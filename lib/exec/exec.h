@@ -104,6 +104,25 @@ int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_opti
 /* The same report from the simulator. */
 int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
 		     struct dlb_error *err);
+/* Simulated rounds of a run whose nodes and links change (balance/scenario.h): its program, on nodes and
+ * links that are not as the document says. */
+struct dlb_dry;
+struct dlb_dry_round {
+	int n_steps;			/* simulated for the round */
+	const double *scale;		/* [step][node] of compute times */
+	const double *link_scale;	/* [link] of bandwidths */
+	const bool *lost;		/* [node] the plan has no ops there */
+};
+/* -1 with err; *out is the caller's to free in any case. */
+int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct dlb_exec_options *o,
+		 struct dlb_error *err);
+/* The document has another plan, or another balance. */
+int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_error *err);
+/* Fills the report of a round of o->round_steps steps: medians of those simulated. *divided_s: a step on
+ * these nodes if every op could be divided among all of them, by their speed and without messages. */
+int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_report *report,
+		  double *divided_s, struct dlb_error *err);
+void dlb_dry_free(struct dlb_dry *d);
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Several measurements may be
  * open and take turns. No MPI. Updates are plain SGD with a rate of zero, so weights do not change. Borrows g
  * and be. */

@@ -91,7 +91,8 @@ static int run(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error 
 
 	if (c->print_program)
 		return dlb_exec_print_program(doc, &c->exec, stdout, err);
-	rc = c->exec.dry_run ? dlb_exec_dry_run(doc, &c->exec, &report, err) :
+	rc = c->scenario     ? c->play(c->cli, doc, &c->exec, c->scenario, &report, err) :
+	     c->exec.dry_run ? dlb_exec_dry_run(doc, &c->exec, &report, err) :
 			       run_ranks(c, doc, &report, &written, err);
 	if (!rc && !written)
 		rc = dlb_command_write(c, doc, &report, stdout, err);

@@ -6,10 +6,10 @@
 
 /* Options that only a run of real steps uses, and that leave nothing in the document. */
 static const char *const of_steps[] = {
-	"epochs",           "until-step",  "until",    "patience",   "readers",    "checkpoint",
-	"checkpoint-every", "save",        "merge",    "loss-log",   "eval-every", "save-best",
-	"timeout",          "heartbeat",   "on-event", "on-failure", "rejoin",     "allow-nonfinite",
-	"rounds",           "round-steps", "metrics",  "freeze-at"
+	"epochs",           "until-step", "until",    "patience",   "readers",    "checkpoint",
+	"checkpoint-every", "save",       "merge",    "loss-log",   "eval-every", "save-best",
+	"timeout",          "heartbeat",  "on-event", "on-failure", "rejoin",     "allow-nonfinite",
+	"metrics",          "freeze-at"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = {
@@ -20,6 +20,12 @@ static const char *const of_training[] = {
 	"seed",      "init",         "torch-batchnorm", "slow",        "dry-run",
 	"max-state", "step-log"
 };
+
+/* Options of rounds, real or of a scenario. */
+static const char *const of_rounds[] = { "rounds", "round-steps" };
+
+/* Options of a simulated run that is no scenario. */
+static const char *const of_one_run[] = { "steps", "step-log" };
 
 struct facts {
 	int n_nodes, n_replicas;
@@ -86,7 +92,7 @@ static int add(struct dlb_unused *row, int n, const char *const *option, int cou
 }
 
 void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program,
-		    struct dlb_unused *row)
+		    const char *scenario, struct dlb_unused *row)
 {
 	struct facts f = { .n_nodes = 0 };
 	int n = 0;
@@ -98,6 +104,14 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 	if (print_program || o->dry_run)
 		n = add(row, n, of_steps, DLB_LEN(of_steps),
 			print_program ? "--print-program runs nothing" : "--dry-run takes no real step");
+	if (print_program || (o->dry_run && !scenario))
+		n = add(row, n, of_rounds, DLB_LEN(of_rounds),
+			print_program ? "--print-program runs nothing" :
+					"--dry-run takes no real step; --scenario FILE simulates rounds");
+	if (scenario && !print_program)
+		n = add(row, n, of_one_run, DLB_LEN(of_one_run),
+			"--scenario simulates rounds of --round-steps steps");
+	row[n++] = (struct dlb_unused){ "scenario", print_program, "--print-program runs nothing" };
 	if (print_program) {
 		n = add(row, n, of_training, DLB_LEN(of_training),
 			"it changes no instruction, and --print-program runs nothing");

@@ -4,9 +4,9 @@
 #include "exec/exec.h"
 #include "util/cli.h"
 
-/* doc: with the options written into it. print_program: no step is run. row[DLB_RUN_UNUSED] ends with option
- * NULL. */
+/* doc: with the options written into it. print_program: no step is run. scenario: of --scenario, or NULL.
+ * row[DLB_RUN_UNUSED] ends with option NULL. */
 enum { DLB_RUN_UNUSED = 80 };
 void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program,
-		    struct dlb_unused *row);
+		    const char *scenario, struct dlb_unused *row);
 #endif

@@ -80,6 +80,11 @@ struct dlb_report {
 	struct { double bytes, time_s, hidden_s, in_place_bytes; } communication;
 	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
 	struct { double bytes, wait_s; } feed;
+	/* dlb-run --scenario: simulated rounds, and for each way to balance the means over them: of a step;
+	 * of its efficiency, the step of perfectly divisible ops over it. moved_ops: in all. */
+	struct dlb_report_way { const char *name; double efficiency, step_s; int64_t moved_ops; } *way;
+	int n_ways;
+	int64_t rounds;
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */
 	bool varies;		/* a node's kind adds in any order: bits differ between runs */
 	struct dlb_span **timeline; int *n_spans;	/* measured, of the median step; may be NULL */
@@ -100,5 +105,10 @@ int dlb_report_evals_read(const struct dlb_ref *report, struct dlb_report *out, 
 void dlb_report_events_write(const struct dlb_report *r, json_t *report);
 int dlb_report_events_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
 json_t *dlb_report_write(const struct dlb_report *r);
+/* Makes r the document's report. */
+void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r);
+/* report_scenario.c: /report/scenario; report: the section. */
+void dlb_report_scenario_write(const struct dlb_report *r, json_t *report);
+int dlb_report_scenario_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err);
 #endif

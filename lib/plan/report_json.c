@@ -111,6 +111,15 @@ static json_t *write_delays(const struct dlb_report *r)
 	return list;
 }
 
+void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r)
+{
+	static const char *const inputs[] = { "plan", NULL };
+	json_t *section = dlb_report_write(r);
+
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(d, inputs));
+	dlb_doc_set(d, "report", section);
+}
+
 json_t *dlb_report_write(const struct dlb_report *r)
 {
 	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
@@ -174,6 +183,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	set_str(o, "saved", r->saved);
 	set_str(o, "checkpoint", r->checkpoint);
 	set_str(o, "plan_hash", r->plan_hash);
+	dlb_report_scenario_write(r, o);
+	dlb_report_events_write(r, o);
 	return o;
 }
 
@@ -427,7 +438,8 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 	}
 	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) ||
 	    read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
-	    dlb_report_evals_read(r, out, err) || dlb_report_events_read(r, out, err))
+	    dlb_report_evals_read(r, out, err) || dlb_report_events_read(r, out, err) ||
+	    dlb_report_scenario_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -448,6 +460,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 					     "evaluations",
 					     "best",
 					     "events",
+					     "scenario",
 					     "optimizer_violations",
 					     "step_s",
 					     "step_se_s",

@@ -634,6 +634,12 @@ def run():
           without="--rounds 1")
     unused(tool, "--rounds 2", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     unused(tool, "--rounds 2", "dlb-run --dry-run {} $D/two.json", "--dry-run")
+    change = """echo '{"events": [{"event": "straggler", "round": 2, "node": 1, "factor": 4}]}' >change.json; """
+    shows(tool, "--scenario change.json", change + "dlb-run -q --dry-run --rounds 3 {} $D/two.json", ".balance.round")
+    refuses(tool, "--scenario change.json", change + f"dlb-run -q {DIGITS} --rounds 3 {{}} $D/two.json", "--dry-run")
+    refuses(tool, "--scenario change.json", change + "dlb-run -q --dry-run {} $D/two.json", "--rounds N")
+    unused(tool, "--scenario change.json", change + "dlb-run --print-program {} $D/two.json", "--print-program")
+    unused(tool, "--steps 5", change + "dlb-run --dry-run --rounds 2 --scenario change.json {} $D/two.json", "--round-steps")
     shows(tool, "--round-steps 5", f"dlb-run -q {DIGITS} --steps 12 --rounds auto {{}} $D/two.json", ".balance.round")
     unused(tool, "--round-steps 5", f"dlb-run {DIGITS} {{}} $D/two.json", "--rounds")
     shows(tool, "--timeout 0.05", f"dlb-run -q {DIGITS} --slow 0:2000 {{}} $D/two.json", "status", status=(0, 2))

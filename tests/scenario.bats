@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# dlb-run --dry-run --scenario: simulated rounds on a cluster that changes.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+# A document of 3 nodes, made once per file: three FILE.
+three() {
+	local doc=$BATS_FILE_TMPDIR/three.json
+	[ -s "$doc" ] || dlb-profile -q --analytic --batch 32 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:3 |
+		dlb-place -q -m 4 --effort 1 >"$doc"
+	cp "$doc" "$1"
+}
+
+# Checks a file by the schema of scenarios: fits FILE
+fits() {
+	/usr/bin/python3 - "$root/share/schemas/scenario.json" "$1" <<-'END'
+		import json, sys, jsonschema
+		jsonschema.Draft202012Validator(json.load(open(sys.argv[1]))).validate(json.load(open(sys.argv[2])))
+	END
+}
+
+# bats test_tags=slow
+@test "scenario: a straggler loses ops and gets them back; better than an even split and than the first plan" {
+	three "$tmp/doc.json"
+	echo '{"seed": 3, "events": [{"event": "straggler", "round": 4, "rounds": 8, "node": 0, "factor": 6}]}' >"$tmp/s.json"
+	fits "$tmp/s.json"
+	dlb-run --dry-run --scenario "$tmp/s.json" --rounds 18 "$tmp/doc.json" >"$tmp/a.json" 2>"$tmp/said"
+	validates "$tmp/a.json"
+	jq -c '[.balance.history[] | [.round, .step_s, .decision]]' "$tmp/a.json"
+	# the first round of the straggler is much slower, later ones are less so, and the end is as the beginning
+	run -0 jq -e '[.balance.history[].step_s] as $s | .balance.round == 18 and $s[3] > 2 * $s[2] and $s[10] < .8 * $s[3] and
+		$s[17] < 1.05 * $s[2]' "$tmp/a.json"
+	run -0 jq -e '.report.scenario | .rounds == 18 and [.ways[].name] == ["log", "even", "start"] and
+		(.ways | all(.efficiency > 0 and .efficiency <= 1)) and
+		.ways[0].efficiency > .ways[1].efficiency and .ways[0].efficiency > .ways[2].efficiency and
+		.ways[0].moved_ops > 0 and .ways[2].moved_ops == 0' "$tmp/a.json"
+	run -0 grep -c 'dlb-run: --scenario: .* 18 rounds, efficiency' "$tmp/said"
+	[ "$output" = 3 ]
+	# the same scenario gives the same document
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 18 "$tmp/doc.json" >"$tmp/b.json"
+	cmp <(jq 'del(.provenance)' "$tmp/a.json") <(jq 'del(.provenance)' "$tmp/b.json")
+	# without an event a plan that stays has the step that --dry-run simulates
+	echo '{"events": []}' >"$tmp/none.json"
+	fits "$tmp/none.json"
+	dlb-run -q --dry-run --scenario "$tmp/none.json" --rounds 2 "$tmp/doc.json" >"$tmp/c.json"
+	run -0 jq -e --slurpfile one <(dlb-run -q --dry-run "$tmp/doc.json") \
+		'.report.scenario.ways[2].step_s - $one[0].report.step_s | fabs < 1e-12' "$tmp/c.json"
+}
+
+# bats test_tags=slow
+@test "scenario: nodes fail and come back, links and nodes change, noise" {
+	three "$tmp/doc.json"
+	cat >"$tmp/s.json" <<-'END'
+		{"compare": ["start"], "events": [
+		  {"event": "failure", "round": 3, "back": 5, "node": 1}, {"event": "failure", "round": 4, "back": 6, "node": 2},
+		  {"event": "drift", "round": 8, "rounds": 3, "node": 0, "factor": 1.5},
+		  {"event": "link", "round": 11, "rounds": 1, "link": 0, "factor": 0.0001}]}
+	END
+	fits "$tmp/s.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 7 "$tmp/doc.json" >"$tmp/a.json"
+	validates "$tmp/a.json"
+	run -0 jq -c '[.report.events[] | [.step, .node, .rejoined // false]]' "$tmp/a.json"
+	[ "$output" = '[[40,1,false],[60,2,false],[80,1,true],[100,2,true]]' ]
+	run -0 jq -e '(.plan | has("exclude") | not) and ([.plan.placement[]] | unique | length > 1)' "$tmp/a.json"
+	# while a node is lost it has no ops
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 4 "$tmp/doc.json" >"$tmp/b.json"
+	run -0 jq -e '.plan.exclude == [1, 2] and all(.plan.placement[]; . == 0)' "$tmp/b.json"
+	# the plan of the start is slower by what changes: 1.5 ^ 3 on node 0, and a link
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 10 "$tmp/doc.json" >"$tmp/c.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 11 "$tmp/doc.json" >"$tmp/d.json"
+	run -0 jq -e --slurpfile c "$tmp/c.json" '.balance.history as $h | $h[9].step_s > 1.2 * $h[6].step_s and
+		$h[10].step_s > 2 * $h[9].step_s and [$h[:10][].step_s] == [$c[0].balance.history[].step_s]' "$tmp/d.json"
+	# noise: steps differ, the report says by how much; it is the seed's
+	for seed in 1 2; do
+		echo '{"seed": '$seed', "compare": [], "events": [{"event": "noise", "round": 1, "spread": 0.1}]}' >"$tmp/n$seed.json"
+		fits "$tmp/n$seed.json"
+		dlb-run -q --dry-run --scenario "$tmp/n$seed.json" --rounds 2 "$tmp/doc.json" >"$tmp/o$seed.json"
+		run -0 jq -e '.report.step_se_s > 0 and (.report.nodes | any(.busy_se_s > 0)) and (.report.scenario.ways | length == 1)' \
+			"$tmp/o$seed.json"
+	done
+	run -1 cmp <(jq .report.step_s "$tmp/o1.json") <(jq .report.step_s "$tmp/o2.json")
+}
+
+@test "scenario: bad files, and what it is not for" {
+	planned "$tmp/doc.json"
+	bad() { # SCENARIO WORD...
+		echo "$1" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-run --dry-run --rounds 3 --scenario "$tmp/bad.json" "$tmp/doc.json"
+		shift
+		one_line dlb-run bad.json "$@"
+	}
+	bad '{"events": [' bad.json:2
+	bad '[]' bad.json
+	bad '{"event": []}' "'event'" "'events'"
+	bad '{}' events
+	bad '{"events": [{"event": "flood", "round": 1}]}' /events/0 "'flood'"
+	bad '{"events": [{"event": "drifts", "round": 1}]}' "did you mean 'drift'"
+	bad '{"events": [{"event": "straggler", "round": 0, "node": 1, "factor": 2}]}' /events/0/round
+	bad '{"events": [{"event": "straggler", "round": 1, "node": 2, "factor": 2}]}' /events/0/node
+	bad '{"events": [{"event": "straggler", "round": 1, "factor": 2}]}' /events/0 node
+	bad '{"events": [{"event": "straggler", "round": 1, "node": 1, "factor": -2}]}' /events/0/factor
+	bad '{"events": [{"event": "noise", "round": 1, "factor": 2}]}' "'factor'"
+	bad '{"events": [{"event": "failure", "round": 4, "back": 4, "node": 1}]}' /events/0/back
+	bad '{"events": [{"event": "link", "round": 1, "link": "moon", "factor": 2}]}' /events/0/link "'moon'"
+	bad '{"events": [], "compare": ["odd"]}' /compare/0
+	run -2 --separate-stderr dlb-run --dry-run --rounds 3 --scenario "$tmp/missing.json" "$tmp/doc.json"
+	one_line dlb-run missing.json
+	echo '{"events": [{"event": "failure", "round": 1, "node": 0}, {"event": "failure", "round": 1, "node": 1}]}' >"$tmp/s.json"
+	run -2 --separate-stderr dlb-run --dry-run --rounds 3 --scenario "$tmp/s.json" "$tmp/doc.json"
+	one_line dlb-run 'no node is left'
+	echo '{"compare": [], "events": [{"event": "failure", "round": 9, "node": 0}]}' >"$tmp/s.json"
+	run -0 --separate-stderr dlb-run --dry-run --rounds 1 --scenario "$tmp/s.json" "$tmp/doc.json"
+	[[ $stderr == *'1 event has no effect: the last round is 1'* ]]
+	for options in '--rounds 3' '--dry-run' '--dry-run --rounds auto'; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run "${digits[@]}" $options --scenario "$tmp/s.json" "$tmp/doc.json"
+		one_line dlb-run "--scenario '$tmp/s.json'" give
+	done
+}
