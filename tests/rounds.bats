@@ -87,9 +87,10 @@ compare() {
 		dlb-run -q --dry-run --steps 10 --slow $at:6 "$tmp/next.json" | dlb-rebalance -q | dlb-place -q >"$tmp/last.json"
 		dlb-run -q --data random --steps 30 --rounds auto --round-steps 5 --slow $at:6 "$tmp/doc.json" >"$tmp/live.json"
 		for file in last live; do
-			run -0 jq -e --slurpfile was "$tmp/doc.json" '.plan.placement["3"] == 0 and all(.plan.placement[]; . != 2) and
-				.plan.placement != $was[0].plan.placement' "$tmp/$file.json"
+			run -0 jq -e '.plan.placement["3"] == 0 and all(.plan.placement[]; . != 2)' "$tmp/$file.json"
 		done
+		# simulated times do not depend on how busy the host is
+		run -1 jq -e --slurpfile was "$tmp/doc.json" '.plan.placement == $was[0].plan.placement' "$tmp/last.json"
 	done
 }
 
