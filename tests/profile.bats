@@ -215,3 +215,48 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	END
 	dlb-run -q --steps 1 --data "npy:$BATS_TEST_TMPDIR/x.npy" "$BATS_TEST_TMPDIR/doc.json" | jq -e '.report.losses[0] == 22650'
 }
+
+# A GPT whose weights are a sparse file of their own, all zero: sparse_gpt WIDTH >FOLDER/gpt.onnx
+sparse_gpt() {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 1 --width "$1" --heads 1 --vocabulary 64 --sequence 8 "$tmp/gpt.onnx"
+}
+
+@test "--analytic: weights in another file are neither hashed nor kept in memory, and dlb-run trains from them" {
+	sparse_gpt 4096
+	[ "$(stat -c %s "$tmp/gpt.onnx.data")" -gt 800000000 ]
+	# private memory: the file's pages are the system's
+	(
+		ulimit -d 400000
+		dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" >"$tmp/doc.json"
+	)
+	validates "$tmp/doc.json"
+	jq -e '.graph.model.external_unread' "$tmp/doc.json"
+	[ "$(jq -r .graph.model.sha256 "$tmp/doc.json")" = "$(sha256sum <"$tmp/gpt.onnx" | cut -d' ' -f1)" ]
+	sparse_gpt 32
+	dlb-profile -q --batch 2 "$tmp/gpt.onnx" >"$tmp/measured.json"
+	jq -e '.graph.model | has("external_unread") | not' "$tmp/measured.json"
+	dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" >"$tmp/analytic.json"
+	for doc in measured analytic; do
+		dlb-costmodel -q -c cpu:1 "$tmp/$doc.json" | dlb-place -q | dlb-run -q --steps 3 --data random | jq -c .report.losses >"$tmp/$doc.losses"
+	done
+	cmp "$tmp/measured.losses" "$tmp/analytic.losses"
+}
+
+@test "--analytic: damaged weights in another file are found by dlb-run" {
+	sparse_gpt 32
+	# NaN
+	printf '\xff\xff\xff\x7f' | dd of="$tmp/gpt.onnx.data" bs=1 seek=400 conv=notrunc status=none
+	run -2 --separate-stderr dlb-profile -q --batch 2 "$tmp/gpt.onnx"
+	one_line dlb-profile 'weights hold NaN'
+	dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-run -q --steps 1 --data random "$tmp/doc.json"
+	one_line dlb-run 'weights hold NaN'
+	truncate -s 1000 "$tmp/gpt.onnx.data"
+	for options in "" --analytic; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-profile -q $options --batch 2 "$tmp/gpt.onnx"
+		one_line dlb-profile 'reach past the end'
+	done
+	run -2 --separate-stderr dlb-run -q --steps 1 --data random "$tmp/doc.json"
+	one_line dlb-run 'reach past the end'
+}

@@ -170,7 +170,7 @@ static int rewrite(struct dlb_profile_command *w, struct dlb_error *err)
 int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			   struct dlb_error *err)
 {
-	if (dlb_onnx_read(path, &w->training, err))
+	if ((w->o->analytic ? dlb_onnx_skim : dlb_onnx_read)(path, &w->training, err))
 		return -1;
 	if (dlb_graph_unmerge(&w->training, err) || use_state_dict(w, err))
 		return -1;

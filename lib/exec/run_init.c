@@ -1,5 +1,6 @@
 /* Opens and closes what a run needs: device, weights, programs with their engines, data, evaluation, log,
  * checkpoints. */
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "plan/sharing.h"
 #include "util/cores.h"
 #include "util/hash.h"
+#include "util/mapped.h"
 #include "util/mem.h"
 
 /* Refuses a plan for which the device has too little memory now, before anything is copied there. */
@@ -366,15 +368,20 @@ static int open_data(struct run *r, struct dlb_error *err)
 	return open_eval(r, err);
 }
 
-/* A mapped file of weights is read only when they are copied. */
+/* A mapped file of weights is read only when they are copied. Once copied, the process keeps no second copy of
+ * them; malloc_trim returns the small ones. */
 static int fill_state(void *ctx, struct dlb_error *err)
 {
 	const struct run_files *f = ctx;
 	const char *init = f->r->o->init;
 
-	return dlb_state_load_graph(&f->r->state, init != NULL, init ? strtoull(init, NULL, 10) : 0,
-				    f->r->o->seed, err) ||
-	       open_data(f->r, err) ? -1 : 0;
+	if (dlb_state_load_graph(&f->r->state, init != NULL, init ? strtoull(init, NULL, 10) : 0,
+				 f->r->o->seed, err) ||
+	    dlb_mapped_check(err))
+		return -1;
+	dlb_graph_drop_values(&f->r->job.graph);
+	malloc_trim(0);
+	return open_data(f->r, err);
 }
 
 static void find_limits(struct run *r)

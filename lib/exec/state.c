@@ -8,6 +8,7 @@
 #include "exec/runtime.h"
 #include "exec/state.h"
 #include "graph/passes.h"
+#include "model/onnx.h"
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/replica.h"
@@ -246,6 +247,10 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 				    (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER));
 		d = dlb_tensor_desc(x, 1);
 		if (x->data && !drawn) {
+			/* not read before now */
+			if (g->external_unread && dlb_arena_maps(&g->arena, x->data) &&
+			    dlb_onnx_check_finite(g->model_path, &d, x->data, x->name, err))
+				return -1;
 			s->be->ops->upload(s->be, s->value[t], x->data, dlb_desc_bytes(&d));
 			continue;
 		}

@@ -36,6 +36,7 @@ void dlb_graph_release(struct dlb_graph *g)
 	free(g->body);
 	dlb_graph_forget_names(g);
 	dlb_arena_release(&g->arena);
+	dlb_arena_release(&g->values);
 	dlb_graph_init(g);
 }
 
@@ -58,6 +59,16 @@ struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index)
 	DLB_GROW(g->body, g->n_bodies, g->cap_bodies);
 	*index = g->n_bodies;
 	return g->body[g->n_bodies++] = b;
+}
+
+void dlb_graph_drop_values(struct dlb_graph *g)
+{
+	if (!g->values.head)
+		return;
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_BUFFER)
+			g->tensor[t].data = NULL;
+	dlb_arena_release(&g->values);
 }
 
 void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...)
@@ -88,7 +99,7 @@ void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy)
 {
 	struct dlb_graph c = *g;
 
-	c.arena = (struct dlb_arena){ 0 };
+	c.arena = c.values = (struct dlb_arena){ 0 };
 	c.reader_start = c.reader = NULL;
 	c.body = NULL;
 	c.n_bodies = c.cap_bodies = 0;

@@ -149,6 +149,8 @@ struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */
 struct dlb_rewritten { const char *name; int64_t count; };
 struct dlb_graph {
 	struct dlb_arena arena;
+	/* data of weights and buffers, until dlb_graph_drop_values; mapped files are in `arena` */
+	struct dlb_arena values;
 	struct dlb_op *op;
 	struct dlb_tensor *tensor;
 	int n_ops, n_tensors, cap_ops, cap_tensors;
@@ -168,6 +170,8 @@ struct dlb_graph {
 					 * by all sample splits; 0: 1 */
 	/* absolute path of the file with the weights, its hash; NULL: none */
 	const char *model_path, *model_sha256;
+	/* the model has external data, which were not read: the hash is that of the model's file alone */
+	bool external_unread;
 	const char *state_path, *state_sha256;	/* file of the module's state_dict (safetensors), for
 						 * tensors with in_state; NULL: none */
 	int opset;
@@ -207,6 +211,8 @@ struct dlb_body { struct dlb_graph g; int n_formal, first_capture; };
 /* -- building (graph.c) -- */
 void dlb_graph_init(struct dlb_graph *g);
 void dlb_graph_release(struct dlb_graph *g);
+/* Frees the data of weights and buffers that dlb_graph_load_weights loaded, once their state holds them. */
+void dlb_graph_drop_values(struct dlb_graph *g);
 /* Copies the structure. *copy may be rewritten and released; it borrows names, attributes and data from g. */
 void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy);
 /* id; rest zero or -1 */

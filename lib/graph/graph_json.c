@@ -299,6 +299,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		set_str(m, "path", g->model_path);
 		if (g->model_sha256)
 			set_str(m, "sha256", g->model_sha256);
+		if (g->external_unread)
+			json_object_set_new(m, "external_unread", json_true());
 		if (g->state_path)
 			set_str(m, "state_path", g->state_path);
 		if (g->state_path && g->state_sha256)
@@ -682,7 +684,8 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 
 static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "path", "sha256", "format", "state_path", "state_sha256", NULL };
+	static const char *const known[] = { "path",       "sha256",       "external_unread", "format",
+					     "state_path", "state_sha256", NULL };
 	static const char *const formats[] = { "onnx", "safetensors" };
 	struct dlb_ref m = dlb_ref_at(r, "model");
 	const char *path, *sha = NULL, *state = NULL, *state_sha = NULL;
@@ -692,6 +695,7 @@ static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_e
 		return 0;
 	if (dlb_get_object(r, "model", DLB_NEED, &m, err) || dlb_ref_known(&m, known, err) ||
 	    dlb_get_str(&m, "path", DLB_NEED, &path, err) || dlb_get_str(&m, "sha256", DLB_OPT, &sha, err) ||
+	    dlb_get_bool(&m, "external_unread", DLB_OPT, &g->external_unread, err) ||
 	    dlb_get_str(&m, "state_path", DLB_OPT, &state, err) ||
 	    dlb_get_str(&m, "state_sha256", DLB_OPT, &state_sha, err) ||
 	    get_name(&m, "format", DLB_OPT, formats, DLB_LEN(formats), &format, err))

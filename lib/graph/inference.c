@@ -78,6 +78,7 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->opset = g->opset;
 	out->model_path = g->model_path;
 	out->model_sha256 = g->model_sha256;
+	out->external_unread = g->external_unread;
 	out->rewritten = g->rewritten;
 	out->n_rewritten = g->n_rewritten;
 	out->sample_shares = g->sample_shares;

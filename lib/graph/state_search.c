@@ -39,10 +39,7 @@ static uint64_t print_of(const float *v, int64_t n)
 
 bool dlb_state_is_uniform(const float *v, int64_t n)
 {
-	for (int64_t i = 1; i < n; i++)
-		if (memcmp(v, v + i, sizeof *v))
-			return false;
-	return true;
+	return n < 2 || !memcmp(v, v + 1, (size_t)(n - 1) * sizeof *v);
 }
 
 const float *dlb_state_as_f32(struct dlb_arena *a, const void *data, enum dlb_dtype dtype, int64_t n)

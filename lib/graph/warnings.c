@@ -5,6 +5,7 @@
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/rewrite.h"
+#include "graph/role.h"
 
 /* Tested with PyTorch 2.15: dlb-profile(1), EXPORTING. The first is for the current exporter, the
  * second for TorchScript's. */
@@ -106,18 +107,6 @@ static int count_readers(const struct dlb_graph *g, int t, int found[2])
 	return n;
 }
 
-/* Uniform values, as norms and biases have before training: exporters keep one copy of equal ones. */
-static bool is_uniform(const struct dlb_tensor *t)
-{
-	const struct dlb_desc d = dlb_tensor_desc(t, 1);
-	const size_t size = dlb_dtype_bytes(t->dtype), n = t->data ? (size_t)dlb_desc_count(&d) : 0;
-
-	for (size_t i = 1; i < n; i++)
-		if (memcmp(t->data, (const char *)t->data + i * size, size))
-			return false;
-	return t->is_fill || n > 0;
-}
-
 static void tied_weights(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
@@ -130,7 +119,7 @@ static void tied_weights(struct warning_list *l)
 		const int n = count_readers(g, t, found);
 		if (n < 2)
 			continue;
-		const bool uniform = is_uniform(&g->tensor[t]) && !g->tensor[t].named_by_readers;
+		const bool uniform = dlb_values_uniform(&g->tensor[t]) && !g->tensor[t].named_by_readers;
 		if (uniform && !n_merged++) {
 			merged = t;
 			readers = n;

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include "util/input.h"
+#include "util/mapped.h"
 
 int dlb_file_open(const char *path, struct dlb_file *f, struct dlb_error *err)
 {
@@ -18,12 +18,12 @@ int dlb_file_open(const char *path, struct dlb_file *f, struct dlb_error *err)
 	if (fd < 0)
 		return -1;
 	if (bytes)
-		p = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+		p = dlb_mapped_new(fd, (size_t)bytes, path);
 	why = errno;
 	close(fd);
 	if (!bytes)
 		return dlb_refuse(err, path, "was it written to the end?", "empty file");
-	if (p == MAP_FAILED)
+	if (!p)
 		return dlb_fail(err, NULL, "cannot map '%s': %s", path, strerror(why));
 	*f = (struct dlb_file){ p, (size_t)bytes };
 	return 0;
@@ -31,7 +31,6 @@ int dlb_file_open(const char *path, struct dlb_file *f, struct dlb_error *err)
 
 void dlb_file_close(struct dlb_file *f)
 {
-	if (f->data)
-		munmap(f->data, f->n);
+	dlb_mapped_free(f->data, f->n);
 	*f = (struct dlb_file){ 0 };
 }

@@ -1,4 +1,4 @@
-/* Whole files mapped into memory. */
+/* Whole files mapped into memory (util/mapped.h). */
 #ifndef DLB_MODEL_FILE_H
 #define DLB_MODEL_FILE_H
 #include <stddef.h>

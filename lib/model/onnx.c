@@ -22,6 +22,7 @@
 #include "model/file.h"
 #include "model/onnx_reader.h"
 #include "util/hash.h"
+#include "util/mapped.h"
 #include "util/utf8.h"
 
 #define OPSET_MIN 6
@@ -182,9 +183,8 @@ int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tens
 		       id;
 }
 
-/* Refuses NaN anywhere and infinity in weights. Attention masks may consist of 0 and -inf. */
-static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, const void *data,
-			const char *name)
+int dlb_onnx_check_finite(const char *file, const struct dlb_desc *d, const void *data, const char *name,
+			  struct dlb_error *err)
 {
 	bool infinite = false, finite = false;
 	const int64_t n = dlb_dtype_is_float(d->dtype) ? dlb_desc_count(d) : 0;
@@ -193,7 +193,7 @@ static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, c
 						       dlb_value_real(data, d->dtype, i);
 		if (isnan(v))
 			return dlb_refuse(
-				r->err, r->name,
+				err, file,
 				"the model was saved after a training that diverged: export an earlier state",
 				"weights hold NaN: initializer '%s', element %" PRId64, name, i);
 		infinite |= isinf(v);
@@ -201,7 +201,7 @@ static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, c
 	}
 	if (infinite && finite)
 		return dlb_refuse(
-			r->err, r->name,
+			err, file,
 			"the model was saved after a training that diverged: export an earlier state",
 			"weights hold infinity: initializer '%s'", name);
 	return 0;
@@ -218,7 +218,9 @@ int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p,
 	const struct dlb_onnx_source s = { r->name, what, r->all->files, &r->g->arena, r->err };
 	if (dlb_onnx_tensor(p, &s, &d, &data))
 		return -1;
-	if (initializer && data && check_finite(r, &d, data, t->name))
+	/* what was not hashed is not read here */
+	const bool looked_at = r->all->files->sha || !dlb_arena_maps(&r->g->arena, data);
+	if (initializer && data && looked_at && dlb_onnx_check_finite(r->name, &d, data, t->name, r->err))
 		return -1;
 	DLB_GROW(r->all->place, r->all->n_places, r->all->cap_places);
 	r->all->place[r->all->n_places++] = (struct dlb_onnx_place){ t->name, p };
@@ -632,7 +634,7 @@ static int read_model(struct reading *all, const char *name, struct dlb_graph *g
 int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place,
 		    int *n, struct dlb_error *err)
 {
-	struct dlb_onnx_files files = { .unread = true, .fd = -1 };
+	struct dlb_onnx_files files = { .unread = true };
 	struct reading all = { .model = m,
 			       .files = &files,
 			       .bytes = protobuf_c_message_get_packed_size(&m->base) };
@@ -643,10 +645,11 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
+/* folder: of external data; NULL: they are refused. sha: gets them, and they are checked; NULL: neither. */
 static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha,
 		 struct dlb_graph *g, struct dlb_error *err)
 {
-	struct dlb_onnx_files files = { .folder = folder, .fd = -1, .sha = sha };
+	struct dlb_onnx_files files = { .folder = folder, .sha = sha };
 	struct reading all = { .files = &files, .bytes = n };
 	int rc = -1;
 
@@ -656,6 +659,7 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 	all.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, data, n, name, &g->arena, err);
 	if (all.model)
 		rc = read_model(&all, name, g, err);
+	g->external_unread = !sha && files.n > 0;
 	dlb_onnx_files_close(&files);
 	free(all.place);
 	if (rc)
@@ -668,7 +672,7 @@ int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_grap
 	return parse(data, n, name, NULL, NULL, g, err);
 }
 
-int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
+static int read_file(const char *path, bool whole, struct dlb_graph *g, struct dlb_error *err)
 {
 	struct dlb_file f;
 	char sha[65];
@@ -680,19 +684,28 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	char *copy = dlb_xstrdup(full ? full : path);
 	struct dlb_sha256 *digest = dlb_sha256_new();
 	dlb_sha256_add(digest, f.data, f.n);
-	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, digest, g, err);
+	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, whole ? digest : NULL, g, err);
 	dlb_sha256_end(digest, sha);
-	if (!rc && full) {
-		if (!dlb_is_utf8(full, strlen(full)))
-			rc = dlb_refuse(err, path, "rename the folder",
-					"the path of the model is not UTF-8 text");
+	if (!rc && full && !dlb_is_utf8(full, strlen(full)))
+		rc = dlb_refuse(err, path, "rename the folder", "the path of the model is not UTF-8 text");
+	if (!rc && !(rc = dlb_mapped_check(err)) && full) {
 		g->model_path = dlb_arena_strdup(&g->arena, full);
 		g->model_sha256 = dlb_arena_strdup(&g->arena, sha);
-		if (rc)
-			dlb_graph_release(g);
 	}
+	if (rc)
+		dlb_graph_release(g);
 	dlb_file_close(&f);
 	free(copy);
 	free(full);
 	return rc;
+}
+
+int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
+{
+	return read_file(path, true, g, err);
+}
+
+int dlb_onnx_skim(const char *path, struct dlb_graph *g, struct dlb_error *err)
+{
+	return read_file(path, false, g, err);
 }

@@ -2,13 +2,21 @@
  * opsets 6 to 28, IR versions up to 14 (ONNX 1.23), raw and typed initializers, and external data inside the
  * model's folder. The graph is read unchanged: forward ops in file order, calls of the model's own functions
  * replaced by their vertices, initializers as constants, named dimensions as the symbol. dlb_graph_fold
- * simplifies it. Files are untrusted: every size is checked before it is used. */
+ * simplifies it. Files are untrusted: every size is checked before it is used. External data are mapped into
+ * the graph's arena and used in place: util/mapped.h says what happens if such a file is cut short then. */
 #ifndef DLB_MODEL_ONNX_H
 #define DLB_MODEL_ONNX_H
 #include "graph/graph.h"
 /* Reads a model into g. g->model_sha256 covers the file; with external data, the file and
  * then these data in reading order. */
 int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err);
+/* As above, but external data are not looked at: neither hashed (g->model_sha256 covers the file alone) nor
+ * checked. Sets g->external_unread if there are such data. */
+int dlb_onnx_skim(const char *path, struct dlb_graph *g, struct dlb_error *err);
+/* Refuses NaN anywhere and infinity in weights; attention masks may consist of 0 and -inf. `data`: of
+ * initializer `name` of `file`. */
+int dlb_onnx_check_finite(const char *file, const struct dlb_desc *d, const void *data, const char *name,
+			  struct dlb_error *err);
 int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_graph *g, struct dlb_error *err);
 /* Writes the model at `source` to `path` with new values for n tensors, in the types of the file.
  * Everything else (opsets, functions, metadata) is kept. */

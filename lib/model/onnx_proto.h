@@ -15,17 +15,17 @@ int dlb_onnx_wire_check(const ProtobufCMessageDescriptor *d, const void *data, s
 /* Checks and unpacks into `a`. NULL with err. */
 void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, size_t n, const char *name,
 		      struct dlb_arena *a, struct dlb_error *err);
-/* Source of external data: files inside `folder` (NULL: external data are refused). The last file read
- * stays open. `unread`: data are not needed, *data of every tensor is NULL. `sha`: NULL, or gets all
- * external data as they are read. */
+/* Source of external data: files inside `folder` (NULL: external data are refused), which are mapped into the
+ * arena of the first tensor in them. `unread`: data are not needed, *data of every tensor is NULL. `sha`:
+ * NULL, or gets all external data in reading order. */
+struct dlb_onnx_external { char *location; const char *data; int64_t bytes; };
 struct dlb_onnx_files {
 	const char *folder;
 	bool unread;
-	char *location;
-	int fd;
-	int64_t bytes;
+	struct dlb_onnx_external *file; int n, cap;
 	struct dlb_sha256 *sha;
 };
+/* Mapped data stay. */
 void dlb_onnx_files_close(struct dlb_onnx_files *f);
 /* A tensor of model `name`, called `what` in messages: "initializer 'w'". Its data will be in `a`. */
 struct dlb_onnx_source {

@@ -329,7 +329,7 @@ int dlb_onnx_save_apart(const char *source, const char *path, const struct dlb_n
 		return -1;
 	char *full = realpath(source, NULL);
 	char *copy = dlb_xstrdup(full ? full : source);
-	struct dlb_onnx_files files = { .folder = full ? dirname(copy) : NULL, .fd = -1 };
+	struct dlb_onnx_files files = { .folder = full ? dirname(copy) : NULL };
 	Onnx__ModelProto *m = dlb_onnx_unpack(&onnx__model_proto__descriptor, f.data, f.n, source, &a, err);
 	if (m) {
 		struct saver s = { .source = source,

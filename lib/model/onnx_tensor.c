@@ -77,58 +77,75 @@ static int64_t offset_number(const char *s)
 	return errno || end == s || *end || v < 0 ? -1 : v;
 }
 
-/* Opens the file at `location`, unless it is open already. */
-static int open_external(const struct dlb_onnx_source *s, const char *location)
+/* Maps the open file fd; `st` describes it. */
+static int map_external(const struct dlb_onnx_source *s, int fd, const struct stat *st, const char *path,
+			struct dlb_onnx_external *f)
 {
-	struct dlb_onnx_files *f = s->files;
-	struct stat st;
-
-	if (f->location && !strcmp(f->location, location))
-		return 0;
-	char *path = external_path(s, location);
-	if (!path)
-		return -1;
-	dlb_onnx_files_close(f);
-	f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* opening a FIFO must not block */
-	free(path);
-	if (f->fd < 0 || fstat(f->fd, &st) != 0)
-		return cannot_open(s, location);
-	if (!S_ISREG(st.st_mode)) {
-		dlb_fail(s->err, s->name, "data of %s: '%s' is not a file", s->what, location);
+	if (!S_ISREG(st->st_mode)) {
+		dlb_fail(s->err, s->name, "data of %s: '%s' is not a file", s->what, f->location);
 		return dlb_hint(s->err, "put the data file that was exported with the model beside it");
 	}
-	f->location = dlb_xstrdup(location);
-	f->bytes = st.st_size;
-	return 0;
+	f->bytes = st->st_size;
+	f->data = f->bytes ? dlb_arena_map(s->a, fd, (size_t)f->bytes, path) : "";
+	return f->data ? 0 : cannot_open(s, f->location);
+}
+
+/* Returns the file at `location`, mapped; NULL with err. */
+static const struct dlb_onnx_external *open_external(const struct dlb_onnx_source *s, const char *location)
+{
+	struct dlb_onnx_files *f = s->files;
+	struct dlb_onnx_external new = { 0 };
+	struct stat st;
+	int rc = -1;
+
+	for (int i = f->n - 1; i >= 0; i--)
+		if (!strcmp(f->file[i].location, location))
+			return &f->file[i];
+	char *path = external_path(s, location);
+	if (!path)
+		return NULL;
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* opening a FIFO must not block */
+	new.location = dlb_xstrdup(location);
+	if (fd < 0 || fstat(fd, &st) != 0)
+		cannot_open(s, location);
+	else
+		rc = map_external(s, fd, &st, path, &new);
+	if (fd >= 0)
+		close(fd);
+	free(path);
+	if (rc) {
+		free(new.location);
+		return NULL;
+	}
+	DLB_GROW(f->file, f->n, f->cap);
+	f->file[f->n] = new;
+	return &f->file[f->n++];
 }
 
 void dlb_onnx_files_close(struct dlb_onnx_files *f)
 {
-	if (f->fd >= 0)
-		close(f->fd);
-	free(f->location);
-	f->location = NULL;
-	f->fd = -1;
+	for (int i = 0; i < f->n; i++)
+		free(f->file[i].location);
+	free(f->file);
+	f->file = NULL;
+	f->n = f->cap = 0;
 }
 
-static int read_at(const struct dlb_onnx_source *s, int64_t offset, char *to, size_t bytes)
+/* Mapped data are used where they are, if they are aligned. Bools are copied, since theirs may change. */
+static void *place_external(const struct dlb_onnx_source *s, enum dlb_dtype type, const char *from, size_t bytes)
 {
-	for (size_t done = 0; done < bytes;) {
-		const ssize_t got = pread(s->files->fd, to + done, bytes - done, (off_t)offset + (off_t)done);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0) {
-			dlb_fail(s->err, s->name, "cannot read data of %s in '%s': %s", s->what,
-				 s->files->location, got < 0 ? strerror(errno) : "file got shorter");
-			return dlb_hint(s->err, "is the whole file there?");
-		}
-		done += (size_t)got;
-	}
-	return 0;
+	void *copy;
+
+	if (bytes && type != DLB_BOOL && (uintptr_t)from % dlb_dtype_bytes(type) == 0)
+		return (void *)(uintptr_t)from;
+	copy = dlb_arena_alloc(s->a, bytes ? bytes : 1);
+	if (bytes)
+		memcpy(copy, from, bytes);
+	return copy;
 }
 
-static int read_external(const struct dlb_onnx_source *s, const Onnx__TensorProto *p, size_t bytes,
-			 void **data)
+static int read_external(const struct dlb_onnx_source *s, const Onnx__TensorProto *p, enum dlb_dtype type,
+			 size_t bytes, void **data)
 {
 	const char *location = "";
 	int64_t offset = 0, length = -2;	/* -2: absent */
@@ -154,16 +171,15 @@ static int read_external(const struct dlb_onnx_source *s, const Onnx__TensorProt
 	}
 	if (s->files->unread)
 		return 0;
-	if (open_external(s, location))
+	const struct dlb_onnx_external *f = open_external(s, location);
+	if (!f)
 		return -1;
-	if (offset > s->files->bytes || bytes > (uint64_t)(s->files->bytes - offset)) {
+	if (offset > f->bytes || bytes > (uint64_t)(f->bytes - offset)) {
 		dlb_fail(s->err, s->name, "data of %s reach past the end of '%s' (%" PRId64 " bytes)",
-			 s->what, location, s->files->bytes);
+			 s->what, location, f->bytes);
 		return dlb_hint(s->err, "is the whole file there, and of the same export as the model?");
 	}
-	*data = dlb_arena_alloc(s->a, bytes ? bytes : 1);
-	if (read_at(s, offset, *data, bytes))
-		return -1;
+	*data = place_external(s, type, f->data + offset, bytes);
 	if (s->files->sha)
 		dlb_sha256_add(s->files->sha, *data, bytes);
 	return 0;
@@ -294,7 +310,7 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const struct dlb_onnx_source *s,
 		return -1;
 	const size_t count = bytes / dlb_dtype_bytes(d.dtype);
 	if (p->has_data_location && p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
-		if (read_external(s, p, bytes, data))
+		if (read_external(s, p, d.dtype, bytes, data))
 			return -1;
 	} else if (p->has_raw_data && (p->raw_data.len || !count)) {
 		if (p->raw_data.len != bytes) {
@@ -316,7 +332,7 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const struct dlb_onnx_source *s,
 int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data,
 			 struct dlb_error *err)
 {
-	struct dlb_onnx_files none = { .fd = -1 };
+	struct dlb_onnx_files none = { .n = 0 };
 	struct dlb_arena a = { 0 };
 	struct dlb_file f;
 	void *at = NULL;
@@ -334,6 +350,7 @@ int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc
 		memcpy(*data, at, bytes);
 		rc = 0;
 	}
+	dlb_onnx_files_close(&none);
 	dlb_file_close(&f);
 	dlb_arena_release(&a);
 	return rc;

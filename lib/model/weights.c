@@ -11,7 +11,7 @@
 #include "model/safetensors.h"
 #include "util/hash.h"
 
-/* Tensors of a file by name, in either format. */
+/* Tensors of a file by name, in either format. skim: external data of an ONNX model are not hashed. */
 struct store {
 	const char *path;
 	struct dlb_graph onnx;
@@ -34,13 +34,14 @@ static bool is_safetensors(const char *path)
 	return n > 12 && !strcmp(path + n - 12, ".safetensors");
 }
 
-static int open_store(struct store *s, const char *path, const char *sha256, struct dlb_error *err)
+static int open_store(struct store *s, const char *path, const char *sha256, bool skim, struct dlb_error *err)
 {
+	int (*read)(const char *, struct dlb_graph *, struct dlb_error *) = skim ? dlb_onnx_skim : dlb_onnx_read;
 	char sha[65];
 
 	*s = (struct store){ .path = path, .is_st = is_safetensors(path) };
 	dlb_graph_init(&s->onnx);
-	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : dlb_onnx_read(path, &s->onnx, err))
+	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : read(path, &s->onnx, err))
 		return -1;
 	/* dlb_onnx_read has already hashed the file */
 	if (sha256 && !s->onnx.model_sha256 && dlb_sha256_file(path, sha, err)) {
@@ -61,10 +62,12 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 	return 0;
 }
 
-/* Closes s. g keeps the memory of the model that was read: take() uses its data in place. */
+/* Closes s. g keeps the memory of the model that was read: take() uses its data in place. Mapped files stay
+ * with g, and the rest until its values are dropped. */
 static void keep(struct store *s, struct dlb_graph *g)
 {
-	dlb_arena_give(&s->onnx.arena, &g->arena);
+	dlb_arena_give_mapped(&s->onnx.arena, &g->arena);
+	dlb_arena_give(&s->onnx.arena, &g->values);
 	close_store(s);
 }
 
@@ -102,6 +105,12 @@ static const char *source_name(const struct dlb_tensor *t)
 	return t->slice ? t->slice->of : t->from ? t->from : t->name;
 }
 
+/* Whether dlb_graph_drop_values drops its data. */
+static bool is_dropped(const struct dlb_tensor *t)
+{
+	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+}
+
 static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s, struct dlb_error *err)
 {
 	const struct dlb_desc want = t->slice ? dlb_slice_desc(t->slice, t->dtype) : dlb_tensor_desc(t, 1);
@@ -123,14 +132,19 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 				"tensor '%s' is %s where the graph needs %s", name,
 				dlb_desc_str(&have, a, sizeof a),
 				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
+	const bool is_mapped = dlb_arena_maps(&s->onnx.arena, from), dropped = is_dropped(t);
+	if (is_mapped && s->onnx.external_unread && !dropped &&
+	    dlb_onnx_check_finite(s->path, &have, from, name, err))
+		return -1;
 	/* used in place: keep() gives the arena to g */
-	if (have.dtype == t->dtype && !s->is_st && !t->slice) {
+	if (have.dtype == t->dtype && !s->is_st && !t->slice && (is_mapped || dropped)) {
 		t->data = from;
 		t->is_fill = false;
 		return 0;
 	}
 	const int64_t count = dlb_desc_count(&part);
-	void *to = dlb_arena_array(&g->arena, count ? (size_t)count : 1, dlb_dtype_bytes(t->dtype));
+	void *to = dlb_arena_array(dropped ? &g->values : &g->arena, count ? (size_t)count : 1,
+				   dlb_dtype_bytes(t->dtype));
 	if (have.dtype == t->dtype && t->slice)
 		dlb_slice_take(t->slice, dlb_dtype_bytes(t->dtype), from, to);
 	else if (have.dtype == t->dtype)
@@ -174,7 +188,7 @@ static int load_from(struct dlb_graph *g, bool in_state, bool constants_only, st
 		return dlb_refuse(err, "/graph/model", "run dlb-profile on the ONNX model",
 				  "the document names no %s to take weights from",
 				  in_state ? "state_dict" : "model");
-	if (open_store(&s, path, in_state ? g->state_sha256 : g->model_sha256, err))
+	if (open_store(&s, path, in_state ? g->state_sha256 : g->model_sha256, g->external_unread, err))
 		return -1;
 	for (int i = 0; i < g->n_tensors && !rc; i++)
 		if (wanted(&g->tensor[i], in_state, constants_only))
@@ -199,7 +213,7 @@ int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_err
 	int rc = 0;
 
 	if (path && (!g->model_path || strcmp(path, g->model_path) != 0)) {
-		if (open_store(&s, path, NULL, err))
+		if (open_store(&s, path, NULL, false, err))
 			return -1;
 		for (int i = 0; i < g->n_tensors && !rc; i++)
 			if (is_state(&g->tensor[i]))

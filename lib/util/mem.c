@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "util/mapped.h"
 
 static _Noreturn void out_of_memory(size_t bytes)
 {
@@ -101,7 +102,8 @@ char *dlb_xprintf(const char *fmt, ...)
 
 struct dlb_arena_block {
 	struct dlb_arena_block *next;
-	size_t size, used;
+	void *mapped;			/* a file of mapped_bytes: nothing else is in this block */
+	size_t size, used, mapped_bytes;
 	_Alignas(16) unsigned char data[];
 };
 
@@ -114,6 +116,15 @@ static struct dlb_arena_block *new_block(size_t size)
 	b = dlb_xcalloc(1, sizeof *b + size);
 	b->size = size;
 	return b;
+}
+
+/* Behind the head, from which small pieces are taken. */
+static void insert(struct dlb_arena *a, struct dlb_arena_block *b)
+{
+	struct dlb_arena_block **at = a->head ? &a->head->next : &a->head;
+
+	b->next = *at;
+	*at = b;
 }
 
 void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
@@ -131,8 +142,7 @@ void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
 		if (need > size / 4 && b) {
 			struct dlb_arena_block *own = new_block(need);
 
-			own->next = b->next;
-			b->next = own;
+			insert(a, own);
 			b = own;
 		} else {
 			b = new_block(size > need ? size : need);
@@ -175,6 +185,7 @@ void dlb_arena_release(struct dlb_arena *a)
 		return;
 	for (struct dlb_arena_block *b = a->head, *next; b; b = next) {
 		next = b->next;
+		dlb_mapped_free(b->mapped, b->mapped_bytes);
 		free(b);
 	}
 	a->head = NULL;
@@ -191,4 +202,39 @@ void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to)
 	to->used_bytes += from->used_bytes;
 	from->head = NULL;
 	from->used_bytes = 0;
+}
+
+void *dlb_arena_map(struct dlb_arena *a, int fd, size_t bytes, const char *path)
+{
+	void *p = dlb_mapped_new(fd, bytes, path);
+	struct dlb_arena_block *b;
+
+	if (!p)
+		return NULL;
+	b = new_block(0);
+	b->mapped = p;
+	b->mapped_bytes = bytes;
+	insert(a, b);
+	return p;
+}
+
+void dlb_arena_give_mapped(struct dlb_arena *from, struct dlb_arena *to)
+{
+	for (struct dlb_arena_block **at = &from->head, *b; (b = *at);) {
+		if (!b->mapped) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		insert(to, b);
+	}
+}
+
+bool dlb_arena_maps(const struct dlb_arena *a, const void *p)
+{
+	for (const struct dlb_arena_block *b = a->head; b; b = b->next)
+		if (b->mapped && (uintptr_t)p >= (uintptr_t)b->mapped &&
+		    (uintptr_t)p - (uintptr_t)b->mapped < b->mapped_bytes)
+			return true;
+	return false;
 }

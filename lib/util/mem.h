@@ -1,9 +1,10 @@
 /* Memory: checked allocation (running out of host memory prints an error and exits 2), and an arena.
  *
- * An arena owns everything allocated from it and is released once. dlb_arena_alloc returns zeroed memory
- * aligned to 16 bytes. dlb_xmalloc and the like use the heap. */
+ * An arena owns everything allocated from it and is released once; files may be mapped into it too.
+ * dlb_arena_alloc returns zeroed memory aligned to 16 bytes. dlb_xmalloc and the like use the heap. */
 #ifndef DLB_UTIL_MEM_H
 #define DLB_UTIL_MEM_H
+#include <stdbool.h>
 #include <stddef.h>
 
 struct dlb_arena { struct dlb_arena_block *head; size_t used_bytes; };
@@ -16,6 +17,11 @@ char *dlb_arena_printf(struct dlb_arena *a, const char *fmt, ...) __attribute__(
 void dlb_arena_release(struct dlb_arena *a);
 /* `to` now owns all memory of `from` */
 void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to);
+/* Maps the first `bytes` of an open file (mapped.h). NULL with errno. */
+void *dlb_arena_map(struct dlb_arena *a, int fd, size_t bytes, const char *path);
+/* `to` now owns the files that are mapped into `from`, and no more. */
+void dlb_arena_give_mapped(struct dlb_arena *from, struct dlb_arena *to);
+bool dlb_arena_maps(const struct dlb_arena *a, const void *p);	/* p lies in a mapped file of a */
 
 void *dlb_xmalloc(size_t bytes);
 void *dlb_xcalloc(size_t n, size_t size);
