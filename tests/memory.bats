@@ -186,3 +186,44 @@ memory_of() {
 	for doc in roomy tight; do dlb-run --steps 4 --data random "$tmp/$doc.json" | jq -c .report.losses >"$tmp/$doc.losses"; done
 	cmp "$tmp/roomy.losses" "$tmp/tight.losses"
 }
+
+# expected DOCUMENT PERCENT MB [DLB-RUN OPTION...]: each process holds no more than the report of a simulated run says, and that
+# says at most PERCENT and MB too much
+expected() {
+	local doc=$1 percent=$2 mb=$3
+	shift 3
+	dlb-run -q --dry-run --steps 2 --data random "$@" "$doc" | jq -c '[.report.nodes[].predicted_process_bytes]' >"$tmp/expected"
+	dlb-run -q --steps 2 --data random "$@" "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -c '[.report.nodes[].predicted_process_bytes]' "$tmp/out.json" | cmp - "$tmp/expected"
+	jq -c '.report.nodes[] | [.peak_bytes, .process_bytes, .predicted_process_bytes]' "$tmp/out.json"
+	jq -e --argjson percent "$percent" --argjson mb "$mb" '[.report.nodes[] | .predicted_process_bytes >= .process_bytes and
+		.predicted_process_bytes <= .process_bytes * (1 + $percent / 100) + $mb * 1e6] | all' "$tmp/out.json"
+}
+
+# bats test_tags=slow
+@test "the memory of a process is predicted: never too little, at most 3 % too much" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 2 --width 768 --heads 12 --vocabulary 20000 --sequence 64 "$tmp/gpt.onnx"
+	dlb-profile -q --loss cross-entropy --batch 8 "$tmp/gpt.onnx" >"$tmp/gpt.json"
+	while read -r nodes options; do
+		echo "$nodes $options"
+		# shellcheck disable=SC2086
+		dlb-costmodel -q -c "cpu:$nodes" "$tmp/gpt.json" | dlb-place -q --optimizer adam $options >"$tmp/doc.json"
+		expected "$tmp/doc.json" 3 0
+	done <<-'LIST'
+		1 -m 1
+		1 -m 3
+		2 -m 2 -a even
+		2 -m 1 --replicas 2
+	LIST
+}
+
+@test "the memory of a small process is predicted to 4 MB: its libraries, document and kernels" {
+	for model in digits_mlp digits_cnn; do
+		dlb-profile -q --batch 24 "$models/$model.onnx" >"$tmp/profile.json"
+		for nodes in 1 2; do
+			dlb-costmodel -q -c "cpu:$nodes" "$tmp/profile.json" | dlb-place -q -m 2 -a even >"$tmp/doc.json"
+			expected "$tmp/doc.json" 0 4
+		done
+	done
+}

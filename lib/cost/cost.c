@@ -244,6 +244,30 @@ double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *
 	return worst;
 }
 
+/* all: [kind][op][batch]; NULL: none known */
+static double bytes_at(const struct dlb_cost *c, const double *all, int op, int kind, double n)
+{
+	const size_t at = (size_t)kind * (size_t)c->n_ops + (size_t)op;
+	const double *x = all ? &all[at * (size_t)c->n_batches] : NULL;
+	int b = 0;
+
+	if (!x)
+		return 0;
+	while (b + 1 < c->n_batches && (double)c->batch[b + 1] >= n)
+		b++;
+	return b + 1 < c->n_batches && (double)c->batch[b] > n && x[b + 1] > x[b] ? x[b + 1] : x[b];
+}
+
+double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n)
+{
+	return bytes_at(c, c->scratch_bytes, op, kind, n);
+}
+
+double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n)
+{
+	return bytes_at(c, c->packed_bytes, op, kind, n);
+}
+
 void dlb_cost_make_arrays(struct dlb_cost *c)
 {
 	struct dlb_arena *a = &c->arena;
@@ -251,8 +275,8 @@ void dlb_cost_make_arrays(struct dlb_cost *c)
 
 	c->op_s = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->op_s);
 	c->measured = dlb_arena_array(a, n * k, sizeof *c->measured);
-	c->scratch_bytes = dlb_arena_array(a, n * k, sizeof *c->scratch_bytes);
-	c->packed_bytes = dlb_arena_array(a, n * k, sizeof *c->packed_bytes);
+	c->scratch_bytes = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->scratch_bytes);
+	c->packed_bytes = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->packed_bytes);
 	c->workspace_bytes = dlb_arena_array(a, n * k, sizeof *c->workspace_bytes);
 	c->output_s = dlb_arena_array(a, n, sizeof *c->output_s);
 	c->resident_bytes = dlb_arena_array(a, n, sizeof *c->resident_bytes);

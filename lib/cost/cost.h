@@ -35,7 +35,8 @@ struct dlb_cost {
 	int64_t *batch;				/* descending */
 	double *op_s;				/* [kind][op][batch]; INFINITY: no kernel */
 	bool *measured;				/* [kind][op] */
-	double *scratch_bytes, *packed_bytes, *workspace_bytes;	/* [kind][op] */
+	double *workspace_bytes;		/* [kind][op] */
+	double *scratch_bytes, *packed_bytes;	/* [kind][op][batch] */
 	/* [op] port model: seconds of its output, if given; NAN: latency + bytes/bandwidth */
 	double *output_s;
 	/* [op] all memory it occupies, if given; NAN: by the memory model */
@@ -81,6 +82,10 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
  * line's fixed part), and on a node (divided by its speed). INFINITY: no kernel. */
 double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
+/* Scratch and packed weights of op for n samples on a kind: the larger of those measured at the next larger and
+ * the next smaller batch size, between which the kernel may choose another algorithm. */
+double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n);
+double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n);
 /* Bytes that op moves to and from each class of buffers. */
 void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS]);
 /* If the node names memories, an op takes at least the time of its traffic to any one of them, at the

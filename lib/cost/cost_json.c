@@ -83,26 +83,29 @@ static uint64_t row_hash(const struct dlb_cost *c, int op)
 	h = hash_real(hash_real(h, c->output_s[op]), c->resident_bytes[op]);
 	for (int k = 0; k < c->n_kinds; k++) {
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)op;
-		for (int b = 0; b < c->n_batches; b++)
-			h = hash_real(h, c->op_s[at * (size_t)c->n_batches + (size_t)b]);
-		h = hash_real(hash_real(hash_real(h, c->scratch_bytes[at]), c->packed_bytes[at]),
-			      c->workspace_bytes[at]);
+		for (int b = 0; b < c->n_batches; b++) {
+			const size_t i = at * (size_t)c->n_batches + (size_t)b;
+
+			h = hash_real(hash_real(hash_real(h, c->op_s[i]), c->scratch_bytes[i]),
+				      c->packed_bytes[i]);
+		}
+		h = hash_real(h, c->workspace_bytes[at]);
 		h = hash_real(h, c->measured[at]);
 	}
 	return h;
 }
 
-static void write_sizes(json_t *o, const char *key, const struct dlb_cost *c, const double *x, int op)
+/* x: [kind][op][n] */
+static void write_sizes(json_t *o, const char *key, const struct dlb_cost *c, const double *x, int n, int op)
 {
-	json_t *m = NULL;
+	json_t *m = NULL, *v;
 
 	for (int k = 0; k < c->n_kinds; k++) {
-		double v = x[(size_t)k * (size_t)c->n_ops + (size_t)op];
-		if (v > 0) {
-			if (!m)
-				m = json_object();
-			json_object_set_new(m, c->cluster->kind[k].name, dlb_doc_number(v));
-		}
+		v = dlb_batch_sizes_write(&x[((size_t)k * (size_t)c->n_ops + (size_t)op) * (size_t)n], n);
+		if (!v)
+			continue;
+		m = m ? m : json_object();
+		json_object_set_new(m, c->cluster->kind[k].name, v);
 	}
 	if (m)
 		json_object_set_new(o, key, m);
@@ -163,9 +166,9 @@ static json_t *write_row(const struct dlb_cost *c, const struct cost_key *ops, i
 	json_object_set_new(o, "time_s", times);
 	json_object_set_new(o, "measured", measured);
 	json_object_set_new(o, "memory", write_memory(c, op));
-	write_sizes(o, "scratch_bytes", c, c->scratch_bytes, op);
-	write_sizes(o, "packed_bytes", c, c->packed_bytes, op);
-	write_sizes(o, "workspace_bytes", c, c->workspace_bytes, op);
+	write_sizes(o, "scratch_bytes", c, c->scratch_bytes, c->n_batches, op);
+	write_sizes(o, "packed_bytes", c, c->packed_bytes, c->n_batches, op);
+	write_sizes(o, "workspace_bytes", c, c->workspace_bytes, 1, op);
 	write_split(o, c, op);
 	if (!isnan(c->output_s[op]))
 		json_object_set_new(o, "output_s", json_real(c->output_s[op]));
@@ -420,16 +423,25 @@ static int read_measured(struct cost_reader *rd, const struct dlb_ref *row, int 
 	return 0;
 }
 
-static int read_sizes(struct cost_reader *rd, const struct dlb_ref *row, const char *key, double *x, int op)
+/* x: [kind][op][n] */
+static int read_sizes(struct cost_reader *rd, const struct dlb_ref *row, const char *key, int n, double *x,
+		      int op)
 {
 	struct dlb_cost *c = rd->c;
-	double *v = dlb_xcalloc((size_t)c->n_kinds + 1, sizeof *v);
-	int rc = read_per_kind(rd, row, key, DLB_OPT, 0, v);
+	struct dlb_ref o = { .v = NULL };
 
+	if (dlb_get_object(row, key, DLB_OPT, &o, rd->err))
+		return -1;
+	if (!o.v)
+		return 0;
+	if (dlb_ref_known(&o, rd->kind, rd->err))
+		return -1;
 	for (int k = 0; k < c->n_kinds; k++)
-		x[(size_t)k * (size_t)c->n_ops + (size_t)op] = v[k];
-	free(v);
-	return rc;
+		if (dlb_batch_sizes_read(&o, rd->kind[k], n,
+					 &x[((size_t)k * (size_t)c->n_ops + (size_t)op) * (size_t)n],
+					 rd->err))
+			return -1;
+	return 0;
 }
 
 static void copy_op(struct dlb_cost *c, int from, int to)
@@ -439,11 +451,12 @@ static void copy_op(struct dlb_cost *c, int from, int to)
 	for (int k = 0; k < c->n_kinds; k++) {
 		size_t f = (size_t)k * (size_t)c->n_ops + (size_t)from,
 		       t = (size_t)k * (size_t)c->n_ops + (size_t)to;
-		memcpy(&c->op_s[t * (size_t)c->n_batches], &c->op_s[f * (size_t)c->n_batches],
-		       (size_t)c->n_batches * sizeof *c->op_s);
+		double *const by_batch[] = { c->op_s, c->scratch_bytes, c->packed_bytes };
+
+		for (int i = 0; i < DLB_LEN(by_batch); i++)
+			memcpy(&by_batch[i][t * (size_t)c->n_batches], &by_batch[i][f * (size_t)c->n_batches],
+			       (size_t)c->n_batches * sizeof *c->op_s);
 		c->measured[t] = c->measured[f];
-		c->scratch_bytes[t] = c->scratch_bytes[f];
-		c->packed_bytes[t] = c->packed_bytes[f];
 		c->workspace_bytes[t] = c->workspace_bytes[f];
 	}
 }
@@ -475,9 +488,9 @@ static int read_row(struct cost_reader *rd, const struct dlb_ref *row)
 		}
 		first = op;
 		if (read_times(rd, row, (int)op) || read_measured(rd, row, (int)op) ||
-		    read_sizes(rd, row, "scratch_bytes", c->scratch_bytes, (int)op) ||
-		    read_sizes(rd, row, "packed_bytes", c->packed_bytes, (int)op) ||
-		    read_sizes(rd, row, "workspace_bytes", c->workspace_bytes, (int)op) ||
+		    read_sizes(rd, row, "scratch_bytes", c->n_batches, c->scratch_bytes, (int)op) ||
+		    read_sizes(rd, row, "packed_bytes", c->n_batches, c->packed_bytes, (int)op) ||
+		    read_sizes(rd, row, "workspace_bytes", 1, c->workspace_bytes, (int)op) ||
 		    dlb_get_real(row, "output_s", DLB_OPT, 0, 1e12, &c->output_s[op], rd->err) ||
 		    dlb_get_real(row, "resident_bytes", DLB_OPT, 0, 1e18, &c->resident_bytes[op], rd->err))
 			return -1;

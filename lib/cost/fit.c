@@ -529,9 +529,12 @@ static void kind_sizes(const struct fitter *f, int k, int base)
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)i;
 		if (base < 0 || f->row_of[i] < 0)
 			continue;
-		c->scratch_bytes[at] = f->p->row[f->row_of[i]].scratch_bytes[base];
-		c->packed_bytes[at] = f->p->row[f->row_of[i]].packed_bytes[base];
-		c->workspace_bytes[at] = f->p->row[f->row_of[i]].workspace_bytes[base];
+		const struct dlb_profile_row *row = &f->p->row[f->row_of[i]];
+		const size_t bytes = (size_t)c->n_batches * sizeof(double);
+
+		memcpy(&c->scratch_bytes[at * (size_t)c->n_batches], row->scratch_bytes[base], bytes);
+		memcpy(&c->packed_bytes[at * (size_t)c->n_batches], row->packed_bytes[base], bytes);
+		c->workspace_bytes[at] = row->workspace_bytes[base];
 	}
 }
 

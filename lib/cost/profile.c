@@ -142,8 +142,10 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name)
 		for (int b = 0; b < p->n_batches; b++)
 			r->time_s[n][b] = NAN;
 		r->workspace_bytes = one_more(a, r->workspace_bytes, n, sizeof(double));
-		r->scratch_bytes = one_more(a, r->scratch_bytes, n, sizeof(double));
-		r->packed_bytes = one_more(a, r->packed_bytes, n, sizeof(double));
+		r->scratch_bytes = one_more(a, r->scratch_bytes, n, sizeof *r->scratch_bytes);
+		r->scratch_bytes[n] = dlb_arena_array(a, (size_t)p->n_batches + 1, sizeof(double));
+		r->packed_bytes = one_more(a, r->packed_bytes, n, sizeof *r->packed_bytes);
+		r->packed_bytes[n] = dlb_arena_array(a, (size_t)p->n_batches + 1, sizeof(double));
 	}
 	return p->n_kinds++;
 }
@@ -171,11 +173,12 @@ void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was,
 			if (key[r] != to->hash)
 				continue;
 			for (int k = 0; k < p->n_kinds; k++) {
-				memcpy(to->time_s[k], from->time_s[k],
-				       (size_t)p->n_batches * sizeof **to->time_s);
+				const size_t bytes = (size_t)p->n_batches * sizeof(double);
+
+				memcpy(to->time_s[k], from->time_s[k], bytes);
+				memcpy(to->scratch_bytes[k], from->scratch_bytes[k], bytes);
+				memcpy(to->packed_bytes[k], from->packed_bytes[k], bytes);
 				to->workspace_bytes[k] = from->workspace_bytes[k];
-				to->scratch_bytes[k] = from->scratch_bytes[k];
-				to->packed_bytes[k] = from->packed_bytes[k];
 			}
 			break;
 		}

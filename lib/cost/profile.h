@@ -18,7 +18,8 @@ struct dlb_profile_row {
 	uint64_t hash;
 	int *op, n_ops;				/* ops of this signature, ascending */
 	double **time_s;			/* [kind][batch]; NAN: not measured, INFINITY: no kernel */
-	double *workspace_bytes, *scratch_bytes, *packed_bytes;	/* [kind] at the largest batch */
+	double *workspace_bytes;		/* [kind] at the largest batch */
+	double **scratch_bytes, **packed_bytes;	/* [kind][batch]; 0: none, or not measured */
 };
 struct dlb_profile {
 	struct dlb_arena arena;
@@ -49,5 +50,10 @@ void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, con
  * (dlb_link.usual) get half the smallest memory bandwidth measured on the kinds of device there, since that
  * counts both reads and writes. Returns the number of links changed. */
 int dlb_profile_price_copies(const struct dlb_profile *p, struct dlb_cluster *c);
+/* Bytes at each batch size: a number if they are equal, else an array. NULL: all 0. */
+json_t *dlb_batch_sizes_write(const double *x, int n_batches);
+/* Reads member `key` of o, if it is there. */
+int dlb_batch_sizes_read(const struct dlb_ref *o, const char *key, int n_batches, double *x,
+			 struct dlb_error *err);
 int dlb_profile_find_kind(const struct dlb_profile *p, const char *name);	/* -1: none */
 #endif

@@ -40,6 +40,38 @@ static void write_sizes(json_t *o, const char *key, const struct dlb_profile *p,
 		json_object_set_new(o, key, m);
 }
 
+json_t *dlb_batch_sizes_write(const double *x, int n_batches)
+{
+	bool equal = true, none = true;
+	json_t *a;
+
+	for (int b = 0; b < n_batches; b++) {
+		equal &= x[b] == x[0];
+		none &= !(x[b] > 0);
+	}
+	if (none)
+		return NULL;
+	if (equal)
+		return dlb_doc_number(x[0]);
+	a = json_array();
+	for (int b = 0; b < n_batches; b++)
+		json_array_append_new(a, dlb_doc_number(x[b]));
+	return a;
+}
+
+static void write_batch_sizes(json_t *o, const char *key, const struct dlb_profile *p, double *const *x)
+{
+	json_t *m = NULL, *v;
+
+	for (int k = 0; k < p->n_kinds; k++)
+		if ((v = dlb_batch_sizes_write(x[k], p->n_batches))) {
+			m = m ? m : json_object();
+			json_object_set_new(m, p->kind[k], v);
+		}
+	if (m)
+		json_object_set_new(o, key, m);
+}
+
 static json_t *write_row(const struct dlb_profile *p, const struct dlb_profile_row *r)
 {
 	json_t *o = json_object(), *ops = json_array(), *times = json_object();
@@ -54,8 +86,8 @@ static json_t *write_row(const struct dlb_profile *p, const struct dlb_profile_r
 	json_object_set_new(o, "time_s", times);
 	if (p->n_kinds) {
 		write_sizes(o, "workspace_bytes", p, r->workspace_bytes);
-		write_sizes(o, "scratch_bytes", p, r->scratch_bytes);
-		write_sizes(o, "packed_bytes", p, r->packed_bytes);
+		write_batch_sizes(o, "scratch_bytes", p, r->scratch_bytes);
+		write_batch_sizes(o, "packed_bytes", p, r->packed_bytes);
 	}
 	return o;
 }
@@ -162,8 +194,36 @@ static int read_times(const struct dlb_ref *times, const struct dlb_profile *p, 
 	return 0;
 }
 
-static int read_sizes(const struct dlb_ref *row, const char *key, const struct dlb_profile *p, double *x,
-		      struct dlb_error *err)
+int dlb_batch_sizes_read(const struct dlb_ref *o, const char *key, int n_batches, double *x,
+			 struct dlb_error *err)
+{
+	struct dlb_ref a = dlb_ref_at(o, key);
+	int n;
+
+	if (!json_is_array(a.v)) {
+		double all = 0;
+
+		if (dlb_get_real(o, key, DLB_OPT, 0, 1e18, &all, err))
+			return -1;
+		for (int b = 0; b < n_batches; b++)
+			x[b] = all;
+		return 0;
+	}
+	if (dlb_get_array(o, key, DLB_NEED, &a, &n, err))
+		return -1;
+	if (n != n_batches)
+		return dlb_ref_fail(&a, err, "%d sizes for %d batch sizes", n, n_batches);
+	for (int b = 0; b < n; b++) {
+		struct dlb_ref e = dlb_ref_index(&a, b);
+		if (dlb_ref_real(&e, 0, 1e18, &x[b], err))
+			return -1;
+	}
+	return 0;
+}
+
+/* x [kind][n] */
+static int read_sizes(const struct dlb_ref *row, const char *key, const struct dlb_profile *p, int n,
+		      double **x, struct dlb_error *err)
 {
 	struct dlb_ref o;
 
@@ -175,9 +235,22 @@ static int read_sizes(const struct dlb_ref *row, const char *key, const struct d
 	if (dlb_ref_known(&o, p->kind, err))
 		return -1;
 	for (int k = 0; k < p->n_kinds; k++)
-		if (dlb_get_real(&o, p->kind[k], DLB_OPT, 0, 1e18, &x[k], err))
+		if (dlb_batch_sizes_read(&o, p->kind[k], n, x[k], err))
 			return -1;
 	return 0;
+}
+
+static int read_workspaces(const struct dlb_ref *row, const struct dlb_profile *p, double *x,
+			   struct dlb_error *err)
+{
+	double **each = dlb_xcalloc((size_t)p->n_kinds + 1, sizeof *each);
+	int rc;
+
+	for (int k = 0; k < p->n_kinds; k++)
+		each[k] = &x[k];
+	rc = read_sizes(row, "workspace_bytes", p, 1, each, err);
+	free(each);
+	return rc;
 }
 
 /* Reads a row's ops: they must exist and belong to no other row (owner[op] = row + 1). */
@@ -229,9 +302,9 @@ static int read_rows(const struct dlb_ref *rows, int n, const struct dlb_graph *
 		for (int k = 0; k < p->n_kinds; k++)
 			if (read_times(&times, p, k, r->time_s[k], err))
 				return -1;
-		if (read_sizes(&e, "workspace_bytes", p, r->workspace_bytes, err) ||
-		    read_sizes(&e, "scratch_bytes", p, r->scratch_bytes, err) ||
-		    read_sizes(&e, "packed_bytes", p, r->packed_bytes, err))
+		if (read_workspaces(&e, p, r->workspace_bytes, err) ||
+		    read_sizes(&e, "scratch_bytes", p, p->n_batches, r->scratch_bytes, err) ||
+		    read_sizes(&e, "packed_bytes", p, p->n_batches, r->packed_bytes, err))
 			return -1;
 	}
 	return 0;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "exec/process_plan.h"
 #include "exec/run.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"
@@ -215,7 +216,10 @@ int dlb_job_refreeze(struct dlb_job *j, const struct dlb_doc *doc, const struct 
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		 struct dlb_error *err)
 {
+	static const char *const sections[] = { "graph", "profile", "cluster", "cost", "plan", NULL };
+
 	snprintf(j->name, sizeof j->name, "%s", doc->name);
+	j->document_bytes = dlb_doc_heap_bytes(doc, sections);
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
 	    dlb_cluster_read(doc, &j->cluster, err) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) ||
@@ -349,6 +353,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 								      j->cluster.node[i].host :
 								      "localhost");
 		r->node[i].peak_bytes = (double)(np->arena_bytes + np->state_bytes + np->scratch_bytes);
+		r->node[i].predicted_process_bytes = dlb_process_plan(j, p, i);
 	}
 }
 

@@ -14,6 +14,7 @@ struct dlb_job {
 	struct dlb_optimizer_choice optimizer;
 	double *kappa;	/* [node] measured / predicted in earlier rounds; all 1 without balancing */
 	int n_state;				/* optimizer states per weight */
+	double document_bytes;			/* heap of the document */
 	char name[200];				/* the document's name, for messages */
 };
 /* `j` must be zeroed; the caller releases it, also after -1. */

@@ -41,8 +41,8 @@ static void take_times(struct dlb_profile *p, int kind, int b, const double *op_
 			if (!isnan(op_s[row->op[i]]))
 				x[n++] = op_s[row->op[i]];
 		row->time_s[kind][b] = n ? dlb_median(x, n) : NAN;
-		row->scratch_bytes[kind] = fmax(row->scratch_bytes[kind], scratch[row->op[0]]);
-		row->packed_bytes[kind] = fmax(row->packed_bytes[kind], packed[row->op[0]]);
+		row->scratch_bytes[kind][b] = scratch[row->op[0]];
+		row->packed_bytes[kind][b] = packed[row->op[0]];
 		free(x);
 	}
 }
@@ -158,7 +158,7 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g,
 /* Number of doubles of one kind's figures; all ranks have the same rows. */
 static size_t flat_count(const struct dlb_profile *p)
 {
-	return 3 + (size_t)p->n_rows * ((size_t)p->n_batches + 3);
+	return 3 + (size_t)p->n_rows * (3 * (size_t)p->n_batches + 1);
 }
 
 static void flatten(struct dlb_profile *p, int k, double *x, bool take)
@@ -169,11 +169,12 @@ static void flatten(struct dlb_profile *p, int k, double *x, bool take)
 	MOVE(p->step_s[k]);
 	for (int r = 0; r < p->n_rows; r++) {
 		struct dlb_profile_row *row = &p->row[r];
-		for (int b = 0; b < p->n_batches; b++)
+		for (int b = 0; b < p->n_batches; b++) {
 			MOVE(row->time_s[k][b]);
+			MOVE(row->scratch_bytes[k][b]);
+			MOVE(row->packed_bytes[k][b]);
+		}
 		MOVE(row->workspace_bytes[k]);
-		MOVE(row->scratch_bytes[k]);
-		MOVE(row->packed_bytes[k]);
 	}
 #undef MOVE
 }

@@ -502,7 +502,18 @@ static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 	return rc;
 }
 
-int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
+/* While a run opens, each large block is mapped by itself, so that a temporary one leaves no hole behind. malloc
+ * would raise this limit with every block freed. The step's temporary blocks, of libraries, then come from the
+ * heap: mapping them in each step takes time. */
+static void let_malloc_map(bool opening)
+{
+	enum { FEW = 128 * 1024, MOST = 32 * 1024 * 1024 };
+
+	mallopt(M_MMAP_THRESHOLD, opening ? FEW : MOST);
+	mallopt(M_TRIM_THRESHOLD, opening ? FEW : 2 * MOST);
+}
+
+static int open_all(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
 {
 	struct run_files files = { .r = r, .doc = doc };
 	int rc = dlb_job_read(&r->job, doc, r->o, err);
@@ -545,6 +556,16 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
 		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), DLB_TAG_ALL_RANKS, err);
 	return 0;
+}
+
+int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
+{
+	int rc;
+
+	let_malloc_map(true);
+	rc = open_all(r, doc, who, err);
+	let_malloc_map(false);
+	return rc;
 }
 
 /* All that is made of the plan, but the state. */

@@ -132,7 +132,8 @@ void dlb_onnx_files_close(struct dlb_onnx_files *f)
 }
 
 /* Mapped data are used where they are, if they are aligned. Bools are copied, since theirs may change. */
-static void *place_external(const struct dlb_onnx_source *s, enum dlb_dtype type, const char *from, size_t bytes)
+static void *place_external(const struct dlb_onnx_source *s, enum dlb_dtype type, const char *from,
+			    size_t bytes)
 {
 	void *copy;
 

@@ -36,7 +36,8 @@ static bool is_safetensors(const char *path)
 
 static int open_store(struct store *s, const char *path, const char *sha256, bool skim, struct dlb_error *err)
 {
-	int (*read)(const char *, struct dlb_graph *, struct dlb_error *) = skim ? dlb_onnx_skim : dlb_onnx_read;
+	int (*read)(const char *, struct dlb_graph *, struct dlb_error *) = skim ? dlb_onnx_skim :
+										   dlb_onnx_read;
 	char sha[65];
 
 	*s = (struct store){ .path = path, .is_st = is_safetensors(path) };

@@ -28,6 +28,7 @@
  * For asynchronous programs the order of half-slots is such an order, over all steps: a receive is posted
  * when the half-slot before its use begins, and its send is waited for when the half-slot after its use
  * begins. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
@@ -267,10 +268,14 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 	}
 	for (int i = 0; i < g->n_ops && cost && cost->scratch_bytes; i++) {
 		struct dlb_node_program *np = &c->out->node[c->p->placement[i]];
-		size_t at = (size_t)cost->cluster->node[c->p->placement[i]].kind * (size_t)g->n_ops +
-			    (size_t)i;
-		double scratch = cost->scratch_bytes[at],
-		       packed = cost->packed_bytes ? cost->packed_bytes[at] : 0;
+		const int kind = cost->cluster->node[c->p->placement[i]].kind;
+		double scratch = 0, packed = 0;
+		/* a kernel for each size of micro-batch */
+		for (int k = 0; k < 1 + (c->f.n_large < c->M); k++) {
+			const double n = (double)c->f.size[k];
+			packed += dlb_cost_packed_bytes(cost, i, kind, n);
+			scratch = fmax(scratch, dlb_cost_scratch_bytes(cost, i, kind, n));
+		}
 		if (packed > 0 && dlb_program_packs_once(c->out, i))
 			scratch += 63 + packed;		/* at a multiple of 64 */
 		else

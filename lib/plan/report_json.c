@@ -58,6 +58,8 @@ static json_t *write_node(const struct dlb_report_node *n)
 	set(o, "peak_bytes", n->peak_bytes);
 	if (n->process_bytes > 0)
 		set(o, "process_bytes", n->process_bytes);
+	if (n->predicted_process_bytes > 0)
+		set(o, "predicted_process_bytes", n->predicted_process_bytes);
 	return o;
 }
 
@@ -336,7 +338,8 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 {
 	static const char *const known[] = { "host",       "busy_s",     "busy_se_s",   "predicted_busy_s",
 					     "wait_s",     "idle_s",     "data_wait_s", "waits",
-					     "bytes_sent", "peak_bytes", "process_bytes", NULL };
+					     "bytes_sent", "peak_bytes", "process_bytes",
+					     "predicted_process_bytes", NULL };
 	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural",
 						   NULL };
 	struct dlb_ref w;
@@ -350,6 +353,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "bytes_sent", &n->bytes_sent, err) ||
 	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
 	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) ||
+	    dlb_get_real(r, "predicted_process_bytes", DLB_OPT, 0, 1e18, &n->predicted_process_bytes, err) ||
 	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
 	if (w.v && dlb_ref_known(&w, known_waits, err))

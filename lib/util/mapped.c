@@ -115,8 +115,8 @@ void dlb_mapped_free(void *p, size_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Behind the end of a file, the rest of its last page can be read, so sizes are compared too. A file that was replaced
- * is another one: the mapped one lives on. */
+/* Behind the end of a file, the rest of its last page can be read, so sizes are compared too. A file that was
+ * replaced is another one: the mapped one lives on. */
 static bool is_shorter(const struct mapped_file *f)
 {
 	struct stat st;
@@ -133,7 +133,7 @@ int dlb_mapped_check(struct dlb_error *err)
 	for (struct mapped_file *f = atomic_load(&files); f && !rc; f = f->next)
 		if (atomic_load(&f->lost) || is_shorter(f))
 			rc = dlb_refuse(err, f->path, "is the whole file there?",
-					"it became shorter, or could not be read, while its data were in use");
+					"it became shorter while its data were in use, or cannot be read");
 	pthread_mutex_unlock(&lock);
 	return rc;
 }

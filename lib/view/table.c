@@ -358,10 +358,16 @@ static void events_table(const struct dlb_report *r, FILE *f)
 	}
 }
 
+/* "-": not known. */
+static const char *some_bytes(double bytes, char *buf, size_t n)
+{
+	return bytes > 0 ? dlb_view_bytes(bytes, buf, n) : "-";
+}
+
 static void report_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_report *r = &v->report;
-	char a[32], b[32], c[32], d[32], e[32], g[32];
+	char a[32], b[32], c[32], d[32], e[32], g[32], h[32], k[32];
 
 	fprintf(f, "\nreport   %s, %lld steps from step %lld%s%s\n", r->dry_run ? "simulated" : "measured",
 		(long long)r->steps, (long long)r->first_step, r->stopped ? ", ended by " : "",
@@ -407,18 +413,19 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
-	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved",
-		"held up", "peak");
+	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait",
+		"starved", "held up", "peak", "process", "expected");
 	for (int i = 0; i < r->n_nodes && i < 64; i++) {
 		const struct dlb_report_node *n = &r->node[i];
 
-		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s\n", i,
+		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s %10s %10s\n", i,
 			dlb_view_seconds(n->busy_s, a, sizeof a),
 			dlb_view_seconds(n->predicted_busy_s, b, sizeof b),
 			dlb_view_seconds(n->wait_s, c, sizeof c),
 			dlb_view_seconds(n->waits_s[DLB_WAIT_STARVED], d, sizeof d),
 			dlb_view_seconds(n->waits_s[DLB_WAIT_BACKPRESSURE], e, sizeof e),
-			dlb_view_bytes(n->peak_bytes, g, sizeof g));
+			dlb_view_bytes(n->peak_bytes, g, sizeof g), some_bytes(n->process_bytes, h, sizeof h),
+			some_bytes(n->predicted_process_bytes, k, sizeof k));
 	}
 }
 

@@ -137,13 +137,16 @@ static void test_profile(void)
 	measure(&g, &p, "cpu");
 	p.row[3].time_s[0][1] = NAN;
 	p.row[4].time_s[0][0] = p.row[4].time_s[0][1] = INFINITY;
-	p.row[2].packed_bytes[0] = 4096;
+	p.row[2].packed_bytes[0][0] = p.row[2].packed_bytes[0][1] = 4096;
+	for (int b = 0; b < 5; b++)
+		p.row[5].scratch_bytes[0][b] = 64;
 
 	dlb_doc_init(&d, "f.json");
 	dlb_doc_set(&d, "profile", dlb_profile_write(&p));
 	check(dlb_profile_read(&d, &g, &back, &err), &err);
 	assert(IS(back.n_rows, ==, p.n_rows) && IS(back.n_kinds, ==, 1) && isnan(back.row[3].time_s[0][1]));
-	assert(isinf(back.row[4].time_s[0][0]) && IS(back.row[2].packed_bytes[0], ==, 4096) &&
+	assert(isinf(back.row[4].time_s[0][0]) && IS(back.row[2].packed_bytes[0][1], ==, 4096) &&
+	       IS(back.row[2].packed_bytes[0][2], ==, 0) && IS(back.row[5].scratch_bytes[0][4], ==, 64) &&
 	       isnan(back.step_s[0]));
 	json_t *again = dlb_profile_write(&back);
 	assert(json_equal(again, dlb_doc_section(&d, "profile")));
@@ -388,7 +391,8 @@ static void test_section(void)
 	make_graph(&g, 64);
 	dlb_profile_init(&p, &g, 32);
 	measure(&g, &p, "cpu");
-	p.row[0].scratch_bytes[0] = 123;
+	p.row[0].scratch_bytes[0][1] = 123;
+	p.row[0].scratch_bytes[0][2] = 456;
 	parse("cpu:2 cpu/2:1", &cl);
 	cl.kind[1].without = (const char *[]){ "Relu" };
 	cl.kind[1].n_without = 1;
@@ -401,7 +405,14 @@ static void test_section(void)
 	for (int i = 0; i < g.n_ops; i++)
 		for (int k = 0; k < 2; k++) {
 			assert(IS(dlb_cost_kind_s(&c, i, k, 7), ==, dlb_cost_kind_s(&back, i, k, 7)));
-			assert(IS(c.scratch_bytes[k * g.n_ops + i], ==, back.scratch_bytes[k * g.n_ops + i]));
+			for (int n = 1; n < 40; n++) {
+				const double x = dlb_cost_scratch_bytes(&c, i, k, n);
+
+				assert(IS(x, ==, dlb_cost_scratch_bytes(&back, i, k, n)));
+				/* measured at 32, 16, 8, 4 and 2 samples */
+				if (i == p.row[0].op[0])
+					assert(IS(x, ==, n >= 32 ? 0 : n >= 16 ? 123 : n >= 5 ? 456 : 0));
+			}
 			assert(IS(c.measured[k * g.n_ops + i], ==, back.measured[k * g.n_ops + i]));
 		}
 	dlb_cost_release(&back);

@@ -1,0 +1,271 @@
+/* The memory of a process, part by part: see process_plan.h.
+ *
+ * The parts that grow with the model are computed from the program: the arena, state and scratch, each
+ * allocation with its rounding; samples read ahead; the records of measured times; and the memory of nodes on
+ * the same host that this one reads and writes, since the system counts a shared page in every process that
+ * touched it. The rest is a few MB of heap, whose constants were measured with mallinfo2 and /proc/self/smaps
+ * on x86-64 (glibc 2.36, oneDNN 2.6.3, Open MPI 4.1.4) for models of 20 to 600 ops. */
+#include "exec/process_plan.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "comm/allreduce.h"
+#include "exec/record.h"
+#include "plan/buckets.h"
+#include "plan/feed_load.h"
+#include "plan/program_verify.h"
+#include "plan/replica.h"
+#include "plan/shares.h"
+#include "plan/tensors.h"
+#include "util/mem.h"
+
+enum { PAGE = 4096, MAPPED = 128 * 1024 }; /* malloc maps larger blocks one by one */
+/* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in the
+ * model and the graph; for each kernel; for each convolution, its code; for each instruction, with its step op
+ * and report; for each sum of replicas. */
+enum {
+	BASE = 3300000,
+	MPI_BASE = 3300000,
+	PER_OP = 3600,
+	PER_KERNEL = 3600,
+	PER_CONV = 24000,
+	PER_INSTR = 800,
+	PER_BUCKET = 65536
+};
+
+/* What an allocation takes beyond its bytes: the rest of its last page and malloc's header. */
+static double rounding(double bytes)
+{
+	const double pages = (double)(((size_t)bytes + PAGE - 1) / PAGE) * PAGE;
+
+	return bytes < MAPPED ? 96 : pages - bytes + PAGE;
+}
+
+/* Of the allocations of one tensor on this node: as dlb_state_init and dlb_state_constant make them. */
+static double tensor_rounding(const struct dlb_job *j, const struct dlb_program *p, int t)
+{
+	const struct dlb_graph *g = &j->graph;
+	const struct dlb_tensor *x = &g->tensor[t];
+	const double bytes = dlb_tensor_bytes(x, p->size[0]);
+	double sum = rounding(bytes);
+
+	if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
+		return sum;
+	sum += dlb_program_sums(p, x->home) ? rounding(bytes) : 0;
+	return sum + j->n_state * rounding((double)dlb_program_share_bytes(p, t));
+}
+
+/* Sizes of micro-batches: each op has a kernel for each. */
+static int n_sizes(const struct dlb_program *p) { return 1 + (p->size[p->micro_batches - 1] != p->size[0]); }
+
+static double state_rounding(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	const struct dlb_graph *g = &j->graph;
+	double sum = 0;
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		const int home = dlb_graph_home(g, t);
+
+		if (dlb_tensor_is_state(&g->tensor[t]) && home >= 0)
+			sum += p->plan->placement[home] == node || g->tensor[t].kind == DLB_T_CONSTANT ?
+				       tensor_rounding(j, p, t) :
+				       0;
+	}
+	for (int i = 0; i < g->n_ops; i++) {
+		const double packed = dlb_cost_packed_bytes(&j->cost, i, j->cluster.node[node].kind,
+							    (double)p->size[0]);
+
+		if (p->plan->placement[i] == node && packed > 0 && !dlb_program_packs_once(p, i))
+			sum += n_sizes(p) * rounding(packed);
+	}
+	return sum;
+}
+
+/* ---- kernels that were not measured ---- */
+
+/* Rows of a product from which its kernel packs the weight (tensor/cpu/gemm.c). */
+enum { PACK_ROWS = 512 };
+
+/* Bytes of the weight that op's kernel packs, by its shape: of a convolution, or of a product of many rows. */
+static double packed_guess(const struct dlb_graph *g, int op, double n)
+{
+	const struct dlb_op *o = &g->op[op];
+	const bool conv = !strcmp(dlb_op_work(o->type), "conv");
+	double most = 0;
+
+	if (o->phase == DLB_UPDATE || (!conv && strcmp(dlb_op_work(o->type), "dense")))
+		return 0;
+	for (int i = 0; i < o->n_in; i++) {
+		const struct dlb_tensor *x = o->in[i] < 0 ? NULL : &g->tensor[o->in[i]];
+
+		if (!x || x->kind != DLB_T_WEIGHT || x->n_dims < 2)
+			continue;
+		const double bytes = dlb_tensor_bytes(x, 1), rows = dlb_op_flop_at(g, op, (int64_t)n) *
+								    (double)dlb_dtype_bytes(x->dtype) /
+								    bytes / 2;
+
+		most = (conv || rows >= PACK_ROWS) && bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+/* Packed weights of the ops of which the cost model knows no sizes (dlb-profile --analytic). What else their
+ * kernels take is not known. */
+static double unmeasured_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	const struct dlb_graph *g = &j->graph;
+	const int kind = j->cluster.node[node].kind;
+	double once = 0, kept = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		if (p->plan->placement[i] != node ||
+		    j->cost.measured[(size_t)kind * (size_t)g->n_ops + (size_t)i])
+			continue;
+		const double bytes = packed_guess(g, i, (double)p->size[0]);
+
+		if (!dlb_program_packs_once(p, i))
+			kept += bytes > 0 ? n_sizes(p) * (bytes + rounding(bytes)) : 0;
+		else if (bytes > once)
+			once = bytes;
+	}
+	once -= (double)p->node[node].scratch_bytes;
+	return kept + (once > 0 ? once : 0);
+}
+
+/* ---- shared memory ---- */
+
+static bool near(const struct dlb_job *j, int a, int b)
+{
+	const char *x = j->cluster.node[a].host, *y = j->cluster.node[b].host;
+
+	return a != b && (x == y || (x && y && !strcmp(x, y)));
+}
+
+struct page_range {
+	size_t begin, end;
+};
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct page_range *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Bytes of the pages in n ranges, which may overlap. */
+static double union_bytes(struct page_range *r, int n)
+{
+	size_t at = 0, sum = 0;
+
+	qsort(r, (size_t)n, sizeof *r, by_begin);
+	for (int i = 0; i < n; i++) {
+		const size_t begin = r[i].begin > at ? r[i].begin : at;
+
+		sum += r[i].end > begin ? r[i].end - begin : 0;
+		at = r[i].end > at ? r[i].end : at;
+	}
+	return (double)sum;
+}
+
+/* Bytes of the places in another node's arena that messages with `node` use: it writes to the places of those
+ * that the other one receives, and reads in those that the other one sends without a copy. */
+static double message_bytes(const struct dlb_node_program *other, int node)
+{
+	struct page_range *r = dlb_xcalloc((size_t)other->n_instr + 1, sizeof *r);
+	double sum;
+	int n = 0;
+
+	for (int i = 0; i < other->n_instr; i++) {
+		const struct dlb_instr *in = &other->instr[i];
+
+		if (in->peer != node || !(in->verb == DLB_POST || (in->verb == DLB_SEND && in->zero_copy)))
+			continue;
+		const struct dlb_place
+			*x = &other->place[dlb_program_find_place(other, in->tensor, in->micro_batch)];
+		const size_t end = x->offset + (size_t)x->copies * dlb_place_bytes(x->bytes);
+
+		r[n++] = (struct page_range){ x->offset / PAGE * PAGE, (end + PAGE - 1) / PAGE * PAGE };
+	}
+	sum = union_bytes(r, n);
+	free(r);
+	return sum;
+}
+
+/* What the sums with the same part of another replica touch: its gradients, which are summed where they lie;
+ * for weights, which are not, a ring of segments here and one there (comm/collective.c, choose_segments). */
+static double sum_bytes(const struct dlb_node_program *other)
+{
+	const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	const double ring = cache > 0 ? 0.75 * (double)cache : 0.75 * (1 << 20);
+	double sum = 0;
+
+	for (int b = 0; b < other->n_buckets; b++) {
+		const struct dlb_bucket *x = &other->bucket[b];
+		const double bytes = (double)x->n * x->element_bytes,
+			     one = PAGE + (4 * bytes < ring ? 4 * bytes : ring);
+
+		sum += PER_BUCKET + (x->cls == DLB_SUM_WEIGHTS ? 2 * one : PAGE + bytes);
+		sum += x->how == &dlb_ring_scatter ? one : 0;
+	}
+	return sum;
+}
+
+static double shared_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	double sum = 0;
+
+	for (int i = 0; i < j->plan.n_nodes; i++) {
+		const struct dlb_program *of = dlb_program_of(p, i);
+
+		if (!near(j, i, node))
+			continue;
+		if (of == dlb_program_of(p, node))
+			sum += message_bytes(&of->node[i], node);
+		else if (dlb_plan_part_of(&j->plan, i) == dlb_plan_part_of(&j->plan, node))
+			sum += sum_bytes(&of->node[i]);
+	}
+	return sum;
+}
+
+/* ---- samples, times, heap ---- */
+
+/* Shares of samples that are prepared ahead: this node's, and on rank 0 those that it sends. */
+static double feed_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	const bool sends = j->plan.n_replicas > 1 && j->plan.sharing.feed_host && node == 0;
+	const int slots = p->depth + 2;
+	double sum = 0;
+
+	for (int i = 0; i < j->plan.n_nodes; i++)
+		if (i == node || sends)
+			sum += (double)dlb_feed_bytes(p, i) + rounding((double)dlb_feed_bytes(p, i));
+	return slots * sum;
+}
+
+static double heap_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	const struct dlb_node_program *np = &p->node[node];
+	double computes = 0, convs = 0;
+
+	for (int i = 0; i < np->n_instr; i++) {
+		const struct dlb_instr *in = &np->instr[i];
+
+		computes += in->verb == DLB_COMPUTE;
+		convs += in->verb == DLB_COMPUTE && !strcmp(dlb_op_work(j->graph.op[in->op].type), "conv");
+	}
+	return BASE + (j->plan.n_nodes > 1 ? MPI_BASE : 0) + j->document_bytes +
+	       (double)PER_OP * j->graph.n_ops +
+	       (PER_KERNEL * computes + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
+	       (double)PER_INSTR * np->n_instr + 2 * sizeof(double) * DLB_RECORD_SLOTS * computes;
+}
+
+double dlb_process_plan(const struct dlb_job *j, const struct dlb_program *p, int node)
+{
+	const struct dlb_program *own = dlb_program_of(p, node);
+	const struct dlb_node_program *np = &own->node[node];
+	const double arena = (double)np->arena_bytes, scratch = (double)np->scratch_bytes;
+
+	return arena + rounding(arena) + scratch + rounding(scratch) + (double)np->state_bytes +
+	       state_rounding(j, own, node) + unmeasured_bytes(j, own, node) + shared_bytes(j, p, node) +
+	       feed_bytes(j, p, node) + heap_bytes(j, own, node);
+}
