@@ -112,7 +112,7 @@ struct dlb_op {
 	double bytes, bytes_fixed;	/* memory traffic, likewise */
 	const int *uses;		/* as read: parameters and buffers that the exporter says it
 					 * uses (indices in `listed`) */
-	int n_uses;
+	int n_uses, n_may_use;		/* n_may_use: with those behind them, which its module has */
 };
 /* A graph inside a vertex: a branch of If, the body of Loop or Scan. Its first n_formal inputs are bound
  * by the vertex each time the body runs. Its other inputs are captured from the graph around it:

@@ -66,12 +66,13 @@ static bool suits(const struct dlb_op *o, int k, const char *parameter, const ch
 	       (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
 }
 
-/* The missing parameter that operand k of the vertex stands for; -1: none, or several candidates. */
-static int missing_use(const struct merging *m, const struct dlb_op *o, int k, const char *like)
+/* The missing parameter, of the first n_uses that the vertex may use, that its operand k stands for; -1: none,
+ * or several candidates. */
+static int missing_of(const struct merging *m, const struct dlb_op *o, int k, const char *like, int n_uses)
 {
 	for (int exactly = like != NULL; exactly >= 0; exactly--) {
 		int found = -1, n = 0;
-		for (int i = 0; i < o->n_uses; i++) {
+		for (int i = 0; i < n_uses; i++) {
 			const struct dlb_listed *p = &m->g->listed[o->uses[i]];
 			if (p->kind != DLB_LISTED_PARAMETER || m->place[o->uses[i]] >= 0 ||
 			    o->uses[i] == found || !suits(o, k, p->name, like, exactly))
@@ -83,6 +84,11 @@ static int missing_use(const struct merging *m, const struct dlb_op *o, int k, c
 			return n == 1 ? found : -1;
 	}
 	return -1;
+}
+
+static int missing_use(const struct merging *m, const struct dlb_op *o, int k, const char *like)
+{
+	return missing_of(m, o, k, like, o->n_uses);
 }
 
 static void note(struct dlb_graph *g, const char *name, const char *of, const char *vertex, int operand)
@@ -226,8 +232,9 @@ static void split_nameless(struct merging *m, int t)
 		for (int r = start; r < end; r++) {
 			const int i = g->reader[r];
 			for (int k = 0; k < g->op[i].n_in; k++) {
-				const int p = g->op[i].in[k] == t ? missing_use(m, &g->op[i], k, NULL) : -1;
-				int d = 0;
+				int p = g->op[i].in[k] == t ? missing_use(m, &g->op[i], k, NULL) : -1, d = 0;
+				if (p < 0 && g->op[i].in[k] == t)
+					p = missing_of(m, &g->op[i], k, NULL, g->op[i].n_may_use);
 				while (d < n && done[d].p != p)
 					d++;
 				if (p < 0)

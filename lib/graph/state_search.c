@@ -151,7 +151,7 @@ static bool is_used(const struct dlb_graph *g, int t, const char *name)
 {
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
 		const struct dlb_op *o = &g->op[g->reader[i]];
-		for (int k = 0; k < o->n_uses; k++)
+		for (int k = 0; k < o->n_may_use; k++)
 			if (!strcmp(g->listed[o->uses[k]].name, name))
 				return true;
 	}

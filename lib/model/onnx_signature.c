@@ -372,12 +372,8 @@ void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 	}
 	int more[2];
 	const int n_more = own ? uses_by_module(r, p, o, more) : 0;
+	o->n_uses = n;
 	for (int i = 0; i < n_more; i++) {
-		bool there = false;
-		for (int k = 0; k < n; k++)
-			there |= use[k] == more[i];
-		if (there)
-			continue;
 		DLB_GROW(use, n, cap);
 		use[n++] = more[i];
 	}
@@ -385,7 +381,7 @@ void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 		int *copy = dlb_arena_array(&r->g->arena, (size_t)n, sizeof *copy);
 		memcpy(copy, use, (size_t)n * sizeof *copy);
 		o->uses = copy;
-		o->n_uses = n;
+		o->n_may_use = n;
 	}
 	free(use);
 }
