@@ -18,7 +18,7 @@
 
 enum dlb_scenario_kind {
 	DLB_SCENARIO_NOISE,	/* value: spread of the logarithm of compute times; the last one holds */
-	DLB_SCENARIO_DRIFT,	/* value: factor of compute times in each round; what they have reached stays */
+	DLB_SCENARIO_DRIFT,	/* value: factor of compute times in each round; what is reached stays */
 	DLB_SCENARIO_STRAGGLER,	/* value: factor of compute times */
 	DLB_SCENARIO_FAILURE,
 	DLB_SCENARIO_LINK,	/* value: factor of the bandwidth */

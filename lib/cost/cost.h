@@ -82,8 +82,8 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
  * line's fixed part), and on a node (divided by its speed). INFINITY: no kernel. */
 double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
-/* Scratch and packed weights of op for n samples on a kind: the larger of those measured at the next larger and
- * the next smaller batch size, between which the kernel may choose another algorithm. */
+/* Scratch and packed weights of op for n samples on a kind: the larger of those measured at the next
+ * larger and the next smaller batch size, between which the kernel may choose another algorithm. */
 double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n);
 /* Bytes that op moves to and from each class of buffers. */

@@ -32,8 +32,8 @@ struct dlb_doc {
  * both); an unknown member if the minor version is not newer than ours (suggests the closest name). */
 int dlb_doc_read(struct dlb_doc *d, const char *path, struct dlb_error *err);
 int dlb_doc_parse(struct dlb_doc *d, const char *text, size_t n, const char *name, struct dlb_error *err);
-/* Bytes of heap that these sections take, as jansson 2.14 and glibc allocate them on 64-bit machines. sections
- * ends with NULL. */
+/* Bytes of heap that these sections take, as jansson 2.14 and glibc allocate them on 64-bit machines.
+ * sections ends with NULL. */
 double dlb_doc_heap_bytes(const struct dlb_doc *d, const char *const *sections);
 void dlb_doc_init(struct dlb_doc *d, const char *name);		/* an empty document of our version */
 /* Writes the whole document and a newline: integers as integers, reals with 17 digits, members of the

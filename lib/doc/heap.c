@@ -1,5 +1,5 @@
-/* The memory of a parsed document. The sizes are those of jansson's structures (jansson_private.h, hashtable.h
- * of 2.14), which its interface does not tell. */
+/* The memory of a parsed document. The sizes are those of jansson's structures (jansson_private.h,
+ * hashtable.h of 2.14), which its interface does not tell. */
 #include "doc/doc.h"
 #include <string.h>
 

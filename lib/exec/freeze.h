@@ -1,9 +1,9 @@
 /* --freeze-at: weights that are trained up to a step, and no longer.
  *
  * Between two steps rank 0 makes the document's graph, costs and plan anew without their gradients and
- * updates (balance/freeze.h), all ranks get these sections, and the run goes on in new programs, as after a round
- * (rounds.c). A run that continues after that step begins with the frozen graph: rank 0 looks which
- * checkpoint is the newest. */
+ * updates (balance/freeze.h), all ranks get these sections, and the run goes on in new programs, as after
+ * a round (rounds.c). A run that continues after that step begins with the frozen graph: rank 0 looks
+ * which checkpoint is the newest. */
 #ifndef DLB_EXEC_FREEZE_H
 #define DLB_EXEC_FREEZE_H
 #include "exec/command.h"

@@ -20,9 +20,9 @@
 #include "util/mem.h"
 
 enum { PAGE = 4096, MAPPED = 128 * 1024 }; /* malloc maps larger blocks one by one */
-/* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in the
- * model and the graph; for each kernel; for each convolution, its code; for each instruction, with its step op
- * and report; for each sum of replicas. */
+/* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in
+ * the model and the graph; for each kernel; for each convolution, its code; for each instruction, with its
+ * step op and report; for each sum of replicas. */
 enum {
 	BASE = 3300000,
 	MPI_BASE = 3300000,
@@ -86,7 +86,8 @@ static double state_rounding(const struct dlb_job *j, const struct dlb_program *
 /* Rows of a product from which its kernel packs the weight (tensor/cpu/gemm.c). */
 enum { PACK_ROWS = 512 };
 
-/* Bytes of the weight that op's kernel packs, by its shape: of a convolution, or of a product of many rows. */
+/* Bytes of the weight that op's kernel packs, by its shape: of a convolution, or of a product of many
+ * rows. */
 static double packed_guess(const struct dlb_graph *g, int op, double n)
 {
 	const struct dlb_op *o = &g->op[op];

@@ -368,8 +368,8 @@ static int open_data(struct run *r, struct dlb_error *err)
 	return open_eval(r, err);
 }
 
-/* A mapped file of weights is read only when they are copied. Once copied, the process keeps no second copy of
- * them; malloc_trim returns the small ones. */
+/* A mapped file of weights is read only when they are copied. Once copied, the process keeps no second
+ * copy of them; malloc_trim returns the small ones. */
 static int fill_state(void *ctx, struct dlb_error *err)
 {
 	const struct run_files *f = ctx;
@@ -502,9 +502,9 @@ static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 	return rc;
 }
 
-/* While a run opens, each large block is mapped by itself, so that a temporary one leaves no hole behind. malloc
- * would raise this limit with every block freed. The step's temporary blocks, of libraries, then come from the
- * heap: mapping them in each step takes time. */
+/* While a run opens, each large block is mapped by itself, so that a temporary one leaves no hole behind.
+ * malloc would raise this limit with every block freed. The step's temporary blocks, of libraries, then
+ * come from the heap: mapping them in each step takes time. */
 static void let_malloc_map(bool opening)
 {
 	enum { FEW = 128 * 1024, MOST = 32 * 1024 * 1024 };

@@ -66,8 +66,8 @@ static bool suits(const struct dlb_op *o, int k, const char *parameter, const ch
 	       (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
 }
 
-/* The missing parameter, of the first n_uses that the vertex may use, that its operand k stands for; -1: none,
- * or several candidates. */
+/* The missing parameter, of the first n_uses that the vertex may use, that its operand k stands for; -1:
+ * none, or several candidates. */
 static int missing_of(const struct merging *m, const struct dlb_op *o, int k, const char *like, int n_uses)
 {
 	for (int exactly = like != NULL; exactly >= 0; exactly--) {

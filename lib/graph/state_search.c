@@ -351,7 +351,8 @@ bool dlb_state_has_folded_norms(const struct dlb_graph *g)
 static bool same_values(struct dict_matching *m, const struct dlb_tensor *x, const struct dict_entry *e)
 {
 	return !e->v || !x->data ||
-	       !memcmp(dlb_state_as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
+	       !memcmp(dlb_state_as_f32(&m->a, x->data, x->dtype, e->count), e->v,
+		       (size_t)e->count * sizeof *e->v);
 }
 
 bool dlb_state_by_name(struct dict_matching *m, int t)

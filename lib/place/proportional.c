@@ -268,7 +268,8 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 			some_orders(s);
 	}
 	free(node);
-	qsort(s->list, (size_t)s->n_list, sizeof *s->list, by_value);
+	if (s->n_list)
+		qsort(s->list, (size_t)s->n_list, sizeof *s->list, by_value);
 	int first = s->budget * 2 / 3 > 1 ? s->budget * 2 / 3 : 1;	/* the rest is for improve() */
 	for (int i = 0; i < s->n_list && i < first; i++)
 		keep(s, s->list[i].node, s->list[i].start, simulate(s, s->list[i].node, s->list[i].start));
