@@ -55,7 +55,7 @@ PLUGIN_ABI := $(shell cat lib/tensor/backend.h lib/tensor/map_list.h lib/tensor/
 
 # The plug-in for GPUs, in lib/dlb beside bin: host code with the parts of the library that it calls, and the kernels as fatbins.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
-CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops) $(patsubst %,lib/util/%.c,error escape utf8 mem)
+CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops) $(patsubst %,lib/util/%.c,error escape utf8 mem mapped rng)
 CUDA_CU  = $(wildcard lib/tensor/cuda/*.cu)
 CUDA_DEP = $(wildcard lib/tensor/*.h lib/tensor/cuda/*.h lib/tensor/cuda/*.cuh)
 NVCC_FLAGS = -std=c++17 -O3 -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
