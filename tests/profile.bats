@@ -227,8 +227,9 @@ sparse_gpt() {
 	# private memory: the file's pages are the system's
 	(
 		ulimit -d 400000
-		dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" >"$tmp/doc.json"
+		dlb-profile --analytic --batch 2 "$tmp/gpt.onnx" >"$tmp/doc.json" 2>"$tmp/said"
 	)
+	grep -q 'GB of weights in other files are not hashed with --analytic' "$tmp/said"
 	validates "$tmp/doc.json"
 	jq -e '.graph.model.external_unread' "$tmp/doc.json"
 	[ "$(jq -r .graph.model.sha256 "$tmp/doc.json")" = "$(sha256sum <"$tmp/gpt.onnx" | cut -d' ' -f1)" ]
@@ -244,11 +245,14 @@ sparse_gpt() {
 
 @test "--analytic: damaged weights in another file are found by dlb-run" {
 	sparse_gpt 32
+	dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"
 	# NaN
 	printf '\xff\xff\xff\x7f' | dd of="$tmp/gpt.onnx.data" bs=1 seek=400 conv=notrunc status=none
-	run -2 --separate-stderr dlb-profile -q --batch 2 "$tmp/gpt.onnx"
-	one_line dlb-profile 'weights hold NaN'
-	dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"
+	for options in "" --analytic; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-profile -q $options --batch 2 "$tmp/gpt.onnx"
+		one_line dlb-profile 'weights hold NaN'
+	done
 	run -2 --separate-stderr dlb-run -q --steps 1 --data random "$tmp/doc.json"
 	one_line dlb-run 'weights hold NaN'
 	truncate -s 1000 "$tmp/gpt.onnx.data"

@@ -10,8 +10,8 @@
 /* Reads a model into g. g->model_sha256 covers the file; with external data, the file and
  * then these data in reading order. */
 int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err);
-/* As above, but external data are not looked at: neither hashed (g->model_sha256 covers the file alone) nor
- * checked. Sets g->external_unread if there are such data. */
+/* As above, but external data of 64 MiB or more are not looked at: neither hashed (g->model_sha256 covers
+ * the file alone) nor checked. Sets g->external_unread, and notes it, if there are such data. */
 int dlb_onnx_skim(const char *path, struct dlb_graph *g, struct dlb_error *err);
 /* Refuses NaN anywhere and infinity in weights; attention masks may consist of 0 and -inf. `data`: of
  * initializer `name` of `file`. */
