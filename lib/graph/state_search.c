@@ -303,12 +303,9 @@ static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64
 	return false;
 }
 
-/* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
- * target's axis; records the parts. */
-static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v,
-		    int64_t length, bool contiguous)
+/* Rows [first, first + count) of the entry as they lie; `length` indices of the target's axis. */
+static struct dlb_part part_of(const struct dict_entry *e, int64_t first, int64_t count, int64_t length)
 {
-	const struct dict_entry *e = &m->entry[i];
 	struct dlb_part p = { .of = e->e->name,
 			      .n_dims = e->e->desc.n_dims,
 			      .axis = e->axis,
@@ -320,6 +317,17 @@ static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count
 		p.dim[k] = e->e->desc.dim[k];
 		p.perm[k] = k;
 	}
+	return p;
+}
+
+/* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
+ * target's axis; records the parts. */
+static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v,
+		    int64_t length, bool contiguous)
+{
+	const struct dict_entry *e = &m->entry[i];
+	struct dlb_part p = part_of(e, first, count, length);
+
 	do {
 		if (equals(&p, e->v, v))
 			return push(m, &p, i);
@@ -614,9 +622,7 @@ bool dlb_state_by_lookup(struct dict_matching *m, struct target *x)
 		const struct table_row *sorted = NULL;
 		if (!e->v || e->uniform || e->e->desc.n_dims != 2)
 			continue;
-		const int64_t *dim = e->e->desc.dim;
-		const struct dlb_part p = { .of = e->e->name, .n_dims = 2, .dim = { dim[0], dim[1] },
-					    .count = dim[0], .perm = { 0, 1 }, .length = x->dim[0] };
+		const struct dlb_part p = part_of(e, 0, e->e->desc.dim[0], x->dim[0]);
 		for (int axis = 0; axis < x->n_dims; axis++)
 			if (x->dim[axis] == p.dim[1] && looks_up(m, x, e, axis, &sorted)) {
 				x->axis = axis;
@@ -648,17 +654,9 @@ bool dlb_state_by_function(struct dict_matching *m, struct target *x)
 			    (!used && (e->uniform || e->count < LEAST_FUNCTION)))
 				continue;
 			for (int f = DLB_DERIVED_SAME + 1; f < DLB_DERIVED_FUNCTIONS; f++) {
-				struct dlb_part p = { .of = e->e->name,
-						      .n_dims = e->e->desc.n_dims,
-						      .axis = e->axis,
-						      .count = rows_of(e),
-						      .length = x->base[x->axis] };
 				if (!is_function(e, f, x->v))
 					continue;
-				for (int k = 0; k < p.n_dims; k++) {
-					p.dim[k] = e->e->desc.dim[k];
-					p.perm[k] = k;
-				}
+				const struct dlb_part p = part_of(e, 0, rows_of(e), x->base[x->axis]);
 				m->n_parts = 0;
 				m->function = f;
 				return push(m, &p, i);

@@ -35,24 +35,6 @@ static int64_t product_of(struct heads h)
 	return dlb_checked_count((int64_t[]){ h.batch, h.heads, h.rows, h.width }, 4);
 }
 
-/* Reads attribute `name` into axis; leaves axis if there is none. */
-static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[N_AXES],
-		     struct dlb_error *err)
-{
-	const int64_t *v;
-	const int n = dlb_attr_ints(io->attr, io->n_attr, name, &v);
-	unsigned seen = 0;
-
-	if (n <= 0)
-		return 0;
-	for (int i = 0; i < n && n == N_AXES; i++)
-		seen |= v[i] >= 0 && v[i] < N_AXES ? 1u << v[i] : 0;
-	if (seen != (1u << N_AXES) - 1 || v[WIDTH] != WIDTH)
-		return dlb_op_fail(io, err, "%s should be 0, 1 and 2 in some order, and 3", name);
-	memcpy(axis, v, N_AXES * sizeof *axis);
-	return 0;
-}
-
 static int read_heads(const struct dlb_op_io *io, int i, int operand, const char *attr, struct heads *h,
 		      struct dlb_error *err)
 {
@@ -64,7 +46,7 @@ static int read_heads(const struct dlb_op_io *io, int i, int operand, const char
 	*h = (struct heads){ x->dim[0], n, x->dim[1], 0, BY_ROWS, true };
 	if (x->n_dims == 4) {
 		int64_t axis[] = BY_HEADS;
-		if (read_axes(io, axes[operand], axis, err))
+		if (dlb_io_head_axes(io, axes[operand], axis, err))
 			return -1;
 		*h = (struct heads){ .batch = x->dim[axis[BATCH]],
 				     .heads = x->dim[axis[HEADS]],
@@ -247,7 +229,7 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, BY_HEADS, a->q.flat };
 	if (a->y.flat)
 		memcpy(a->y.axis, (const int64_t[])BY_ROWS, sizeof a->y.axis);
-	else if (read_axes(io, "axesY", a->y.axis, err))
+	else if (dlb_io_head_axes(io, "axesY", a->y.axis, err))
 		return -1;
 	a->d.dtype = io->in[Q].dtype;
 	a->d.batch = a->q.batch;

@@ -149,6 +149,36 @@ int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_e
 	return 0;
 }
 
+int dlb_io_head_axes(const struct dlb_op_io *io, const char *name, int64_t axis[4], struct dlb_error *err)
+{
+	const int64_t *v;
+	const int n = dlb_attr_ints(io->attr, io->n_attr, name, &v);
+	unsigned seen = 0;
+
+	if (n <= 0)
+		return 0;
+	for (int i = 0; i < n && n == 4; i++)
+		seen |= v[i] >= 0 && v[i] < 4 ? 1u << v[i] : 0;
+	if (seen != 15 || v[3] != 3)
+		return dlb_op_fail(io, err, "%s should be 0, 1 and 2 in some order, and 3", name);
+	memcpy(axis, v, 4 * sizeof *axis);
+	return 0;
+}
+
+int dlb_infer_typed(struct dlb_op_io *io, const char *name, bool needed, struct dlb_error *err)
+{
+	const int64_t number = dlb_io_int(io, name, 0);
+	const int t = number > 0 && number < 64 ? dlb_dtype_from_onnx((int)number) : -1;
+
+	io->out[0] = io->in[0];
+	if (!number && !needed)
+		return 0;
+	if (t < 0)
+		return dlb_op_fail(io, err, "type %lld is not possible", (long long)number);
+	io->out[0].dtype = (enum dlb_dtype)t;
+	return 0;
+}
+
 int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err)
 {
 	int64_t dim[DLB_MAX_DIMS];

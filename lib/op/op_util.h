@@ -67,6 +67,13 @@ int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_e
 /* The shape that constant input i holds, with input 0's type; checks the sizes. */
 int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err);
 
+/* Reads attribute `name`, the dimensions of batch, heads, rows and width (which is the last), into axis;
+ * leaves axis if there is none. */
+int dlb_io_head_axes(const struct dlb_op_io *io, const char *name, int64_t axis[4], struct dlb_error *err);
+/* Output 0 has input 0's shape, and the type of ONNX's number in attribute `name`; without it, input 0's, or
+ * (needed) it is refused. */
+int dlb_infer_typed(struct dlb_op_io *io, const char *name, bool needed, struct dlb_error *err);
+
 /* -- descriptors -- */
 struct dlb_desc dlb_desc_make(enum dlb_dtype t, int n_dims, const int64_t *dim);	/* row-major */
 struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);

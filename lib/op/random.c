@@ -23,15 +23,8 @@ struct random {
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	const int64_t t = dlb_io_int(io, "dtype", 0);
-
-	io->out[0] = io->in[0];
-	if (t) {
-		const int own = dlb_dtype_from_onnx((int)t);
-		if (own < 0)
-			return dlb_op_fail(io, err, "type %lld is not possible", (long long)t);
-		io->out[0].dtype = (enum dlb_dtype)own;
-	}
+	if (dlb_infer_typed(io, "dtype", false, err))
+		return -1;
 	if (!dlb_dtype_is_float(io->out[0].dtype) && strcmp(io->cls->name, "Bernoulli"))
 		return dlb_op_fail(io, err, "the result is of type %s, not a float",
 				   dlb_dtype_name(io->out[0].dtype));

@@ -22,37 +22,25 @@ struct rotary {
 	double sign;				/* -1: rotates back */
 };
 
-static int read_axes(const struct dlb_op_io *io, int64_t axis[4], struct dlb_error *err)
-{
-	const int64_t *v;
-	const int n = dlb_attr_ints(io->attr, io->n_attr, "axesX", &v);
-	unsigned seen = 0;
-
-	for (int i = 0; i < n && n == 4; i++)
-		seen |= v[i] >= 0 && v[i] < 4 ? 1u << v[i] : 0;
-	if (n > 0 && (seen != 15 || v[3] != 3))
-		return dlb_op_fail(io, err, "axesX should be 0, 1 and 2 in some order, and 3");
-	for (int i = 0; i < 4; i++)
-		axis[i] = n > 0 ? v[i] : i;
-	return 0;
-}
-
 static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[X];
 	const int64_t n = dlb_io_int(io, "num_heads", 0);
 	struct dlb_desc d = *x;
-	int64_t axis[4] = { 0, 2, 1, 3 }, stride[DLB_MAX_DIMS];
+	int64_t axis[4] = { 0, 1, 2, 3 }, stride[DLB_MAX_DIMS];
 
 	if (x->n_dims != 3 && x->n_dims != 4)
 		return dlb_op_fail(io, err, "input has %d dimensions, should have 3 or 4", x->n_dims);
 	if (x->n_dims == 3 && (n < 1 || x->dim[2] % n))
 		return dlb_op_fail(io, err, "num_heads is %lld, should divide %lld", (long long)n,
 				   (long long)x->dim[2]);
-	if (x->n_dims == 3)
+	if (x->n_dims == 3) {
 		d = dlb_desc_make(x->dtype, 4, (int64_t[]){ x->dim[0], x->dim[1], n, x->dim[2] / n });
-	else if (read_axes(io, axis, err))
+		axis[1] = 2;
+		axis[2] = 1;
+	} else if (dlb_io_head_axes(io, "axesX", axis, err)) {
 		return -1;
+	}
 	dlb_desc_strides(&d, stride);
 	r->batch = d.dim[axis[0]];
 	r->heads = d.dim[axis[1]];

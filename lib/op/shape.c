@@ -166,19 +166,9 @@ static int fill_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 static int eye_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	int64_t t = dlb_io_int(io, "dtype", 0);
-
 	if (io->in[0].n_dims != 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, not 2", io->in[0].n_dims);
-	io->out[0] = io->in[0];
-	if (t) {
-		int own = dlb_dtype_from_onnx((int)t);
-
-		if (own < 0)
-			return dlb_op_fail(io, err, "type %lld is not possible", (long long)t);
-		io->out[0].dtype = (enum dlb_dtype)own;
-	}
-	return 0;
+	return dlb_infer_typed(io, "dtype", false, err);
 }
 
 struct eye { int64_t cols, offset; };
@@ -241,14 +231,7 @@ static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 
 static int cast_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	int64_t to = dlb_io_int(io, "to", 0);
-	int t = to > 0 && to < 64 ? dlb_dtype_from_onnx((int)to) : -1;
-
-	if (t < 0)
-		return dlb_op_fail(io, err, "type %lld is not possible", (long long)to);
-	io->out[0] = io->in[0];
-	io->out[0].dtype = (enum dlb_dtype)t;
-	return 0;
+	return dlb_infer_typed(io, "to", true, err);
 }
 
 static int cast_gradient(struct dlb_builder *b, struct dlb_error *err)
