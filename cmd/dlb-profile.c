@@ -107,6 +107,9 @@ int main(int argc, char **argv)
 		  "say how this machine differs from the one in FILE's cluster; write nothing", NULL, 0, 0 },
 		{ 0, "hosts", DLB_OPT_STR, &o.hosts, "FILE",
 		  "with --cluster: measure these hosts, which ssh reaches", NULL, 0, 0 },
+		{ 0, "memory", DLB_OPT_LIST, &o.memories, "NAME=FOLDER",
+		  "with --cluster: measure this folder as a memory for dlb-place --offload; repeatable", NULL,
+		  0, 0 },
 		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE",
 		  "with --cluster: read the machine from hwloc XML", NULL, 0, 0 },
 	};

@@ -160,6 +160,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .clip = s->plan.clip,
 				 .inverse_every = s->plan.inverse_every,
 				 .recompute = &s->plan.recompute,
+				 .offload = &s->plan.offload,
 				 .pin = s->plan.pin,
 				 .excluded = s->plan.excluded,
 				 .ordered = &s->plan };

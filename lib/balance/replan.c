@@ -4,6 +4,7 @@
 #include <string.h>
 #include "balance/replan_batch.h"
 #include "balance/replan_front.h"
+#include "balance/replan_offload.h"
 #include "optim/optim.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -73,6 +74,8 @@ int dlb_replan_check(const struct dlb_replan *o)
 		if (!strcmp(o->recompute.item[i], "none") || !strcmp(o->recompute.item[i], "auto"))
 			return dlb_cli_usage(o->cli, "--recompute %s excludes another --recompute",
 					     o->recompute.item[i]);
+	if (dlb_replan_check_offload(o))
+		return 2;
 	if (o->schedule && strcmp(o->schedule, "auto") && !dlb_schedule_find(o->schedule))
 		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule,
 				     dlb_schedule_names(names, sizeof names));
@@ -186,11 +189,10 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 	return 0;
 }
 
-/* arg: a struct replan_input, as dlb_place_schedule hands it on. With --recompute auto: the faster of a plan in which
- * no op runs again, and of one in which placers count on it. */
-static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+/* With --recompute auto: the faster of a plan in which no op runs again, and of one in which placers count on it. */
+static int make_recomputing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+			    struct dlb_error *err)
 {
-	const struct replan_input *in = arg;
 	struct dlb_problem q = *p;
 	struct dlb_plan other;
 	if (!p->recompute || !p->recompute->chosen)
@@ -212,6 +214,12 @@ static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *pl
 		*plan = other;
 	plan->recompute = *p->recompute;
 	return plain || again ? 0 : -1;
+}
+
+/* arg: a struct replan_input, as dlb_place_schedule hands it on. */
+static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	return dlb_replan_offloading(arg, p, make_recomputing, plan, err);
 }
 
 /* Replicas that are asked for by number may well be slower than one node by itself. */
@@ -328,6 +336,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		  "the fastest plan fits without; no op runs again" },
 		{ "recompute", plan->recompute.n && !runs_any_again(plan),
 		  "what it names sums statistics over the replicas, or no backward op on its node needs it" },
+		{ "offload", plan->offload.chosen && !plan->offload.n, "the plan fits without" },
+		{ "offload", plan->offload.n && !p->n_state, "the optimizer keeps no state" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
 		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP,
 		  "this objective simulates no step, so there is no time-line" },

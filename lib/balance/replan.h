@@ -23,6 +23,7 @@ struct dlb_replan {
 	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
 	const int *placement; const char *winner;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
+	struct dlb_strlist offload; /* none, auto, or pattern of names=memory */
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
 };

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "balance/replan_input.h"
+#include "balance/replan_offload.h"
 #include "graph/graph_json.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
@@ -106,6 +107,7 @@ void dlb_replan_release(struct replan_input *in)
 	dlb_cluster_release(&in->cluster);
 	dlb_graph_release(&in->graph);
 	dlb_graph_init(&in->graph);
+	dlb_arena_release(&in->arena);
 }
 
 static void init_input(struct replan_input *in, const struct dlb_replan *o)
@@ -250,6 +252,9 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	find_recompute(o, in);
 	p->recompute = &in->recompute;
+	if (dlb_replan_find_offload(in, err))
+		return -1;
+	p->offload = &in->offload;
 	p->clip = in->clip;
 	p->inverse_every = in->inverse_every;
 	const char *objective = o->objective                             ? o->objective :

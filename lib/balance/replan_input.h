@@ -10,6 +10,8 @@ struct replan_input {
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one that is there */
 	struct dlb_recompute recompute; /* asked for */
+	struct dlb_offload offload; /* likewise */
+	struct dlb_arena arena; /* of its rules */
 	/* stale: made from other sections, only its options hold */
 	bool has_balance, has_plan, stale;
 	int optimizer, inverse_every; bool clip; double clip_norm;

@@ -26,25 +26,40 @@ static int no_such(const struct dlb_memory *m, struct dlb_error *err)
 	return dlb_hint(err, "name another one in /cluster/nodes, or none");
 }
 
-int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err)
+static hwloc_obj_t numa_of(const struct dlb_binder *b, const struct dlb_memory *m)
+{
+	return m->os_index < 0 ? NULL : hwloc_get_numanode_obj_by_os_index(b->t, (unsigned)m->os_index);
+}
+
+int dlb_binder_open(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err)
 {
 	struct dlb_binder *b = dlb_xcalloc(1, sizeof *b);
-	hwloc_nodeset_t all;
-	int rc = 0;
 
 	*b = (struct dlb_binder){ .c = c, .node = node };
 	if (hwloc_topology_init(&b->t)) {
 		free(b);
 		return dlb_fail(err, NULL, "hwloc does not start");
 	}
+	if (hwloc_topology_load(b->t)) {
+		dlb_binder_free(b);
+		return dlb_fail(err, NULL, "hwloc cannot look at this host");
+	}
+	*out = b;
+	return 0;
+}
+
+int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err)
+{
+	struct dlb_binder *b;
+	hwloc_nodeset_t all;
+	int rc = 0;
+
+	if (dlb_binder_open(&b, c, node, err))
+		return -1;
 	all = hwloc_bitmap_alloc();
-	if (hwloc_topology_load(b->t))
-		rc = dlb_fail(err, NULL, "hwloc cannot look at this host");
 	for (int i = 0; i < c->node[node].n_memories && !rc; i++) {
 		const struct dlb_memory *m = memory(b, i);
-		hwloc_obj_t numa = m->os_index < 0 ?
-					   NULL :
-					   hwloc_get_numanode_obj_by_os_index(b->t, (unsigned)m->os_index);
+		hwloc_obj_t numa = numa_of(b, m);
 
 		if (numa)
 			hwloc_bitmap_or(all, all, numa->nodeset);
@@ -65,9 +80,16 @@ int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int nod
 
 int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct dlb_error *err)
 {
-	const struct dlb_memory *m = memory(b, i);
-	hwloc_obj_t numa = hwloc_get_numanode_obj_by_os_index(b->t, (unsigned)m->os_index);
+	return dlb_binder_bind_to(b, memory(b, i), p, bytes, err);
+}
 
+int dlb_binder_bind_to(struct dlb_binder *b, const struct dlb_memory *m, void *p, size_t bytes,
+		       struct dlb_error *err)
+{
+	hwloc_obj_t numa = numa_of(b, m);
+
+	if (!numa)
+		return no_such(m, err);
 	if (!bytes || !hwloc_set_area_membind(b->t, p, bytes, numa->nodeset, HWLOC_MEMBIND_BIND,
 					      HWLOC_MEMBIND_MIGRATE | HWLOC_MEMBIND_BYNODESET))
 		return 0;

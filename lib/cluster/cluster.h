@@ -69,10 +69,12 @@ struct dlb_group {
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, duplex, usual; };
 /* A memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d",
  * "l2", "l3": `count` equal ones of `bytes` each). bandwidth_Bps, latency_s 0: unknown. Nodes that name it
- * reach it over `link` (-1: none of its own) and share equally its bytes, its bandwidth and the link's. */
+ * reach it over `link` (-1: none of its own) and share equally its bytes, its bandwidth and the link's. A memory of
+ * class "file" is a file in `folder` (else NULL) of each host, for what is offloaded; no node names it. */
+#define DLB_MEMORY_FILE "file"
 struct dlb_memory {
 	int group;
-	const char *name, *cls;
+	const char *name, *cls, *folder;
 	double bytes, bandwidth_Bps, latency_s;
 	int count, os_index;			/* os_index: the system's number of the NUMA node; -1: none */
 	int link, users;			/* users: nodes that name it */
@@ -113,6 +115,10 @@ struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, in
  * pages already touched are moved. */
 struct dlb_binder;
 int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err);
+/* For dlb_binder_bind_to alone: this thread's allocations stay where they are. */
+int dlb_binder_open(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err);
+int dlb_binder_bind_to(struct dlb_binder *b, const struct dlb_memory *m, void *p, size_t bytes,
+		       struct dlb_error *err);
 int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct dlb_error *err);
 void dlb_binder_free(struct dlb_binder *b);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */

@@ -147,6 +147,8 @@ static json_t *write_memories(const struct dlb_cluster *c)
 		json_t *o = json_object();
 		set_str(o, "name", m->name);
 		set_str(o, "class", m->cls);
+		if (m->folder)
+			set_str(o, "folder", m->folder);
 		set_str(o, "group", c->group[m->group].name);
 		if (m->os_index >= 0)
 			json_object_set_new(o, "os_index", json_integer(m->os_index));
@@ -449,8 +451,9 @@ static int read_nodes(struct cluster_reader *rd, const struct dlb_ref *r)
 
 static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name",  "class",         "group",     "os_index", "bytes",
-					     "count", "bandwidth_Bps", "latency_s", "link",     NULL };
+	static const char *const known[] = { "name",      "class", "folder", "group",
+					     "os_index",  "bytes", "count",  "bandwidth_Bps",
+					     "latency_s", "link",  NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -461,13 +464,14 @@ static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref row = dlb_ref_index(&rows, i);
 		struct dlb_memory *m = &c->memory[i];
-		const char *name = "", *cls = "";
+		const char *name = "", *cls = "", *folder = NULL;
 		int64_t count = 1, os_index = -1;
 		if (!json_is_object(row.v))
 			return dlb_ref_fail(&row, rd->err, "an object is expected");
 		if (dlb_ref_known(&row, known, rd->err) ||
 		    dlb_get_str(&row, "name", DLB_OPT, &name, rd->err) ||
 		    dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		    dlb_get_str(&row, "folder", DLB_OPT, &folder, rd->err) ||
 		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &m->group) ||
 		    dlb_get_real(&row, "bytes", DLB_NEED, 0, 1e18, &m->bytes, rd->err) ||
 		    dlb_get_int(&row, "count", DLB_OPT, 1, MAX_ROWS, &count, rd->err) ||
@@ -478,6 +482,10 @@ static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 			return -1;
 		m->name = dlb_arena_strdup(&c->arena, name);
 		m->cls = dlb_arena_strdup(&c->arena, cls);
+		m->folder = folder ? dlb_arena_strdup(&c->arena, folder) : NULL;
+		if ((folder != NULL) != !strcmp(cls, DLB_MEMORY_FILE))
+			return dlb_ref_fail(&row, rd->err,
+					    "a memory of class file, and no other, has a folder");
 		m->count = (int)count;
 		m->os_index = (int)os_index;
 	}
@@ -496,6 +504,11 @@ static int read_home(struct cluster_reader *rd, const struct dlb_ref *at, struct
 		k++;
 	if (k == c->n_memories)
 		return dlb_ref_fail(at, rd->err, "no memory '%.100s'", json_string_value(at->v));
+	if (c->memory[k].folder)
+		return dlb_ref_fail(at, rd->err,
+				    "memory '%.100s' is a file: buffers do not lie there, but dlb-place "
+				    "--offload uses it",
+				    c->memory[k].name);
 	for (int i = 0; i < d->n_memories; i++)
 		if (d->memory[i] == k)
 			return dlb_ref_fail(at, rd->err, "memory '%.100s' is named twice",

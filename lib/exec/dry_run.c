@@ -106,6 +106,7 @@ static void times_of(const struct dlb_timeline *t, struct dlb_report *r)
 		r->node[i].busy_s = t->node[i].busy_s;
 		r->node[i].wait_s = t->node[i].wait_s;
 		r->node[i].bytes_sent = t->node[i].bytes_sent;
+		r->node[i].offload_wait_s = t->node[i].offload_s;
 		r->communication.bytes += t->node[i].bytes_sent;
 		r->communication.time_s += t->node[i].comm_s;
 		r->communication.hidden_s += t->node[i].comm_hidden_s;

@@ -179,7 +179,7 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 
 static void begin_times(struct dlb_step_times *t)
 {
-	t->busy_s = t->comm_s = t->comm_hidden_s = t->in_place_bytes = t->command_s = 0.0;
+	t->busy_s = t->comm_s = t->comm_hidden_s = t->in_place_bytes = t->command_s = t->offload_s = 0.0;
 	memset(t->waits_s, 0, sizeof t->waits_s);
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "exec/engine.h"
 #include "exec/memories.h"
+#include "exec/offload_store.h"
 #include "exec/state.h"
 
 struct dlb_memories {
@@ -63,7 +64,7 @@ int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, st
 		if (dlb_memories_put(m, DLB_BUF_WEIGHTS, s->value[t], bytes, err) ||
 		    dlb_memories_put(m, DLB_BUF_WEIGHTS, s->copy[t], s->copy_bytes[t], err))
 			return -1;
-		for (int k = 0; k < s->n_slots; k++)
+		for (int k = 0; k < s->n_slots && !dlb_offload_store_has(s->store, s->slot[k][t]); k++)
 			if (dlb_memories_put(m, DLB_BUF_STATE, s->slot[k][t], dlb_state_slot_bytes(s, t),
 					     err))
 				return -1;

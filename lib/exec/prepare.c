@@ -5,6 +5,7 @@
 #include "exec/runtime.h"
 #include "plan/again.h"
 #include "plan/buckets.h"
+#include "plan/offload.h"
 #include "plan/program_verify.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
@@ -244,6 +245,14 @@ static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 	return 0;
 }
 
+static void prepare_states(struct dlb_engine *e, const struct dlb_instr *in, enum step_op_kind kind)
+{
+	e->step_op[e->n_step_ops++] = (struct step_op){ .kind = kind,
+							.states = dlb_prepare_states(e, in->tensor),
+							.iteration = in->iteration,
+							.dynamic = -1 };
+}
+
 int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	if (e->view.program->depth)
@@ -274,8 +283,16 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 			     in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :
 							 prepare_collective(e, in);
 			break;
-		/* FREE: places are fixed at compile time; only the sender of a zero-copy message is told */
+		case DLB_FETCH:
+		case DLB_STORE:
+			prepare_states(e, in, in->verb == DLB_FETCH ? STEP_FETCH : STEP_STORE);
+			break;
+		/* FREE: places are fixed at compile time; it waits for what copies from the place, and tells the
+		 * sender of a zero-copy message */
 		default:
+			if (in->verb == DLB_FREE && in->again &&
+			    dlb_program_is_offloaded(e->view.program, in->tensor))
+				prepare_states(e, in, STEP_STORED);
 			if (in->verb == DLB_FREE && in->zero_copy)
 				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN,
 										.iteration = in->iteration,

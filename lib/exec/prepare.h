@@ -43,6 +43,8 @@ void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *er
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
 int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
 			   struct dlb_error *err);
+/* The offloaded states of weight, of this node; NULL: they are near. In the engine's arena. */
+struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight);
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 		       struct step_op *a, struct dlb_error *err);
 /* Copies a weight before its update, or predicts a later version of it. */

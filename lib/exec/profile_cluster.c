@@ -5,6 +5,7 @@
 #include "exec/hosts.h"
 #include "exec/machine_check.h"
 #include "exec/probe.h"
+#include "exec/probe_folder.h"
 #include "exec/profile_command.h"
 
 static int check_devices(const struct dlb_profile_command *w, struct dlb_error *err)
@@ -52,7 +53,11 @@ int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct 
 	if (!rc)
 		rc = topology ? dlb_cluster_discover(&c, topology, w->device[0].be.n_threads, err)
 			: dlb_cluster_probe(w->comm, w->device[0].be.n_threads, &c, err);
-	rc = rc || add_devices(w, &c, err) || dlb_cluster_check(&c, err) ? -1 : 0;
+	rc = rc || add_devices(w, &c, err) ||
+			     dlb_cluster_add_folders(&c, w->o->memories.item, w->o->memories.n, err) ||
+			     dlb_cluster_check(&c, err) ?
+		     -1 :
+		     0;
 	if (!rc)
 		dlb_doc_set(doc, "cluster", dlb_cluster_write(&c));
 	dlb_cluster_release(&c);

@@ -154,8 +154,9 @@ void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile
 int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profile_options *o)
 {
 	static const char *const of_check[] = { "check", "max-document", "quiet", "verbose", NULL };
-	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document", "hosts",
-						  "tf32",    "fast-math", "quiet", "verbose", NULL };
+	static const char *const of_cluster[] = { "cluster", "topology", "device",    "max-document",
+						  "hosts",   "tf32",     "fast-math", "quiet",
+						  "verbose", "memory",   NULL };
 
 	if (o->check && not_taken(cli, of_check))
 		return dlb_cli_usage(
@@ -182,6 +183,13 @@ int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profil
 		return dlb_cli_usage(cli, o->topology ?
 						  "--topology describes one machine, and --hosts measures several" :
 						  "--hosts belongs to --cluster");
+	if (o->memories.n && (!o->cluster || o->topology || o->hosts))
+		return dlb_cli_usage(cli, "--memory belongs to --cluster without --topology and --hosts");
+	for (int i = 0; i < o->memories.n; i++)
+		if (o->memories.item[i][0] == '=' || !strchr(o->memories.item[i], '=') ||
+		    !strchr(o->memories.item[i], '=')[1])
+			return dlb_cli_usage(cli, "--memory wants NAME=FOLDER, not '%s'",
+					     o->memories.item[i]);
 	struct dlb_graph g = { .n_ops = 0 };
 	struct dlb_error err = { .what = "" };
 	const int rc = dlb_profile_switch_rewrites(o, &g, &err) || dlb_profile_set_dims(o, &g, &err);

@@ -16,7 +16,7 @@ struct dlb_profile_options {
 	int64_t batch;
 	const char *dtype, *topology, *weights, *batchnorm, *hosts;
 	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
-	struct dlb_strlist parameters, freeze, train_only, lora;
+	struct dlb_strlist parameters, freeze, train_only, lora, memories;
 	double lora_alpha;			/* 0: the rank */
 	bool inference, analytic, cluster, check, list;
 	bool untie, tf32, fast_math;

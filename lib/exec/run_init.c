@@ -10,6 +10,7 @@
 #include "exec/feed.h"
 #include "exec/kfac.h"
 #include "exec/memories.h"
+#include "exec/offload_store.h"
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/runtime.h"
@@ -148,13 +149,17 @@ static int open_state(struct run *r, struct dlb_state *before, struct dlb_error 
 			r->placement[i] = r->rank;
 	}
 	const bool divides = j->plan.n_replicas > 1 && dlb_sharing_divides(&j->plan.sharing);
+	if (j->plan.offload.n && j->n_state && !r->store)
+		r->store = dlb_offload_store_new(&r->job.cluster, r->rank);
 	const struct dlb_local_graph l = { .graph = &j->graph,
 					   .be = &r->be,
 					   .placement = r->placement,
 					   .node = r->rank,
 					   .before = before,
 					   .n_shares = divides ? j->plan.n_replicas : 0,
-					   .share = r->replica };
+					   .share = r->replica,
+					   .plan = &j->plan,
+					   .store = r->store };
 	if (dlb_state_init(&r->state, &l, j->optimizer.rule,
 			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)),
 			   j->plan.n_replicas > 1 ? r->comm : NULL, err))
@@ -679,6 +684,7 @@ void dlb_run_close(struct run *r)
 	dlb_data_close(r->data);
 	dlb_runtime_release(&r->runtime);
 	dlb_state_release(&r->state);
+	dlb_offload_store_free(r->store);
 	dlb_memories_free(r->memories);
 	dlb_binder_free(r->binder);
 	if (r->be.ops)

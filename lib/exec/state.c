@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/offload_store.h"
 #include "exec/runtime.h"
 #include "exec/state.h"
 #include "graph/passes.h"
 #include "model/onnx.h"
 #include "optim/kfac.h"
 #include "plan/buckets.h"
+#include "plan/offload.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
 
@@ -48,6 +50,24 @@ static void *take_over(struct dlb_backend *be, void **before, const char *name, 
 	return p;
 }
 
+/* Optimizer state of weight t, near or offloaded. */
+static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int t, void **before,
+		       struct dlb_error *err)
+{
+	const int rule = l->store ? dlb_offload_rule_of(l->plan, l->graph, t) : -1;
+
+	if (rule < 0 || (before && *before))
+		return take_over(l->be, before, l->graph->tensor[t].name, dlb_state_slot_bytes(s, t), err);
+	return dlb_offload_store_alloc(l->store, l->plan->offload.rule[rule].memory,
+				       dlb_state_slot_bytes(s, t), l->graph->tensor[t].name, err);
+}
+
+static void release_slot(struct dlb_state *s, void *p)
+{
+	if (!dlb_offload_store_give(s->store, p))
+		s->be->ops->free(s->be, p);
+}
+
 bool dlb_state_is_divided(const struct dlb_state *s, int t)
 {
 	const struct dlb_tensor *x = &s->graph->tensor[t];
@@ -81,6 +101,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 	s->graph = g;
 	s->be = be;
 	s->comm = replicas;
+	s->store = l->store;
 	s->placement = s->first_placement = placement;
 	s->node = l->node;
 	s->rule = rule;
@@ -107,8 +128,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
 		for (int k = 0; k < s->n_slots; k++)
-			if (!(s->slot[k][t] = take_over(be, was ? &was->slot[k][t] : NULL, x->name,
-							dlb_state_slot_bytes(s, t), err)))
+			if (!(s->slot[k][t] = take_slot(s, l, t, was ? &was->slot[k][t] : NULL, err)))
 				return -1;
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 ||
 		     (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
@@ -125,7 +145,7 @@ static void carry(struct dlb_state *s, void **array, int was, void **now, int is
 	if (keeps)
 		now[is] = array[was];
 	else
-		s->be->ops->free(s->be, array[was]);
+		release_slot(s, array[was]);
 	array[was] = NULL;
 }
 
@@ -145,7 +165,9 @@ static void number_as(struct dlb_state *now, const struct dlb_graph *to)
 void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to)
 {
 	const struct dlb_graph *was = s->graph;
-	struct dlb_state now = { .be = s->be, .node = s->node, .rule = s->rule, .n_slots = s->n_slots };
+	struct dlb_state now = {
+		.be = s->be, .node = s->node, .rule = s->rule, .n_slots = s->n_slots, .store = s->store
+	};
 	struct dlb_name_map id = { 0 };
 	int *before = dlb_xcalloc((size_t)to->n_ops + 1, sizeof *before), *where;
 
@@ -218,7 +240,7 @@ void dlb_state_release(struct dlb_state *s)
 		s->be->ops->free(s->be, s->value[t]);
 		s->be->ops->free(s->be, s->copy[t]);
 		for (int k = 0; k < s->n_slots; k++)
-			s->be->ops->free(s->be, s->slot[k][t]);
+			release_slot(s, s->slot[k][t]);
 	}
 	for (int o = 0; o < s->graph->n_ops; o++)
 		dlb_visible_free(s->comm, s->be, s->sum[o]);

@@ -20,6 +20,7 @@ struct dlb_state {
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */
+	struct dlb_offload_store *store; /* holds offloaded optimizer states; borrowed; NULL: none are */
 	struct dlb_comm *comm;			/* whose ranks of this host see the sums; NULL: none does */
 	struct dlb_state_constant {
 		int tensor;
@@ -37,6 +38,9 @@ struct dlb_local_graph {
 	int node;
 	struct dlb_state *before;		/* under another plan of the graph; NULL: none */
 	int n_shares, share;
+	/* optimizer states that its rules name are kept in `store`; NULL: all are the device's */
+	const struct dlb_plan *plan;
+	struct dlb_offload_store *store;
 };
 /* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */

@@ -12,6 +12,7 @@
  * the host goes on at once. */
 #include <math.h>
 #include <string.h>
+#include "exec/offload_store.h"
 #include "exec/runtime.h"
 #include "exec/slow.h"
 #include "exec/step_ops.h"
@@ -251,6 +252,43 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
+static int run_fetch(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+{
+	struct offloaded *x = a->states;
+
+	(void)err;
+	for (int k = 0; k < x->n; k++)
+		x->copy = dlb_offload_store_fetch(t->e->runtime->state->store, x->near[k], x->far[k],
+						  x->bytes);
+	return 0;
+}
+
+static int run_store(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+{
+	struct offloaded *x = a->states;
+
+	(void)err;
+	for (int k = 0; k < x->n; k++)
+		x->copy = dlb_offload_store_put(t->e->runtime->state->store, x->far[k], x->near[k], x->bytes);
+	return 0;
+}
+
+/* Waits for the last copies of these states, of an update or before their place is free. */
+static int wait_states(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+{
+	struct dlb_runtime *g = t->e->runtime;
+	double start_s;
+
+	if (dlb_offload_store_is_done(g->state->store, a->states->copy))
+		return dlb_offload_store_wait(g->state->store, a->states->copy, err);
+	dlb_slow_settle(&g->slow);
+	start_s = dlb_clock_s();
+	if (dlb_offload_store_wait(g->state->store, a->states->copy, err))
+		return -1;
+	t->e->view.times.offload_s += dlb_slow_waited(&g->slow, dlb_clock_s() - start_s);
+	return 0;
+}
+
 /* Counts the time since *time was taken as this node's work. */
 static void end_work(struct dlb_engine *e, struct dlb_op_time *time)
 {
@@ -370,6 +408,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	const double clip = t->run.grad_scale;
 	int rc;
 
+	if (a->states && wait_states(t, a, err))
+		return -1;
 	if (a->preconditioned)
 		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
 	/* updates count from 1 (bias correction) */
@@ -490,6 +530,9 @@ static const struct {
 	[STEP_RUN] = { .run = run_op },
 	[STEP_COPY] = { .run = run_copy },
 	[STEP_SEED] = { .run = run_seed },
+	[STEP_FETCH] = { .run = run_fetch },
+	[STEP_STORE] = { .run = run_store },
+	[STEP_STORED] = { .run = wait_states },
 	[STEP_SQUARES] = { .run = run_squares, .settles = true, .waits = true },
 	[STEP_NORM] = { .run = run_norm, .waits = true },
 	[STEP_TRUST] = { .run = run_trust, .settles = true, .waits = true },

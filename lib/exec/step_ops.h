@@ -16,6 +16,9 @@ enum step_op_kind {
 	STEP_RUN,
 	STEP_COPY,
 	STEP_SEED,
+	STEP_FETCH,
+	STEP_STORE,
+	STEP_STORED,
 	STEP_COMPUTED,
 	STEP_REDUCE,
 	STEP_REDUCED,
@@ -48,8 +51,17 @@ struct zero_copy {
 /* Receiver: the sender's memory as mapped here, and which of the messages in flight are read there. */
 struct remote_src { char *there; size_t stride; int copies; bool *in_place; };	/* in_place: [ring] */
 
+/* Optimizer states of a weight in the node's offload store, and their places near. */
+struct offloaded {
+	int n;
+	void *near[DLB_MAX_STATES], *far[DLB_MAX_STATES];
+	size_t bytes; /* of each */
+	int64_t copy; /* the last one asked for */
+};
+
 struct step_op {
 	enum step_op_kind kind;
+	struct offloaded *states; /* of FETCH, STORE, STORED and an update: offloaded; NULL: none are */
 	struct dlb_request *request;
 	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
 	void *there;			/* the receiver's place */
@@ -134,6 +146,7 @@ struct dlb_engine {
 	double *took_s;			/* [compute] its last duration, without --slow */
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
+	struct offloaded **offloaded; /* [tensor] of weights; NULL: none is offloaded */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
 	int ring;	/* steps that may be under way, each with its requests and sum of losses */
 	double *loss_sum;		/* [ring] */

@@ -41,8 +41,8 @@ static double mean_of(const struct dlb_record *rec, size_t offset, double *se)
 
 struct node_summary {
 	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
-	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk,
-		process_bytes;
+	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, offload_wait_s, command_s,
+		shrunk, process_bytes;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
 	char host[64];
@@ -191,6 +191,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->bytes_sent = all[i].bytes_sent;
 		n->process_bytes = all[i].process_bytes;
 		n->data_wait_s = all[i].data_wait_s;
+		n->offload_wait_s = all[i].offload_wait_s;
 		report->feed.bytes += all[i].fed_bytes;
 		report->feed.wait_s = all[i].data_wait_s > report->feed.wait_s ? all[i].data_wait_s :
 										 report->feed.wait_s;
@@ -381,6 +382,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	mine.in_place_bytes = median_of(&r->record, offsetof(struct dlb_step_times, in_place_bytes), NULL);
 	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
+	mine.offload_wait_s = median_of(rec, offsetof(struct dlb_step_times, offload_s), NULL);
 	sums_here(r, &mine);
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;

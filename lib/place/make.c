@@ -10,6 +10,7 @@
 #include "place/problem.h"
 #include "place/recompute.h"
 #include "place/replicas.h"
+#include "plan/offload.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
@@ -48,6 +49,8 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 		share_out(p->replicas, plan);
 	if (p->recompute)
 		plan->recompute = *p->recompute;
+	if (p->offload)
+		plan->offload = *p->offload;
 	if (p->drop)
 		dlb_recompute_named(p, plan);
 	dlb_plan_hash(plan);
@@ -442,6 +445,7 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 		const struct dlb_node_program *program = &dlb_program_of(g, d)->node[d];
 		np->peak_bytes = (double)program->arena_bytes + (double)program->scratch_bytes +
 				 (double)program->state_bytes;
+		np->offloaded_bytes = dlb_program_offloaded_bytes(dlb_program_of(g, d), d, p->cluster, NULL);
 		keep_memories(p, d, program, plan);
 		plan->n_spans[d] = t->n_spans[d];
 		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1,

@@ -34,6 +34,7 @@
 #include "optim/kfac.h"
 #include "plan/buckets.h"
 #include "plan/compile.h"
+#include "plan/offload.h"
 #include "plan/replica.h"
 #include "plan/shares.h"
 #include "plan/schedule.h"
@@ -57,6 +58,8 @@ static int second_life_at(const struct compiler *c, int t)
 	int from = dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
 	if (dlb_program_share_reader(c->out, t) >= 0)
 		return c->p->placement[from];
+	if (dlb_program_is_offloaded(c->out, t))
+		return c->p->placement[dlb_graph_home(g, t)];
 	if (!c->p->again)
 		return -1;
 	if (from >= 0)
@@ -96,7 +99,7 @@ static void find_instances(struct compiler *c)
 	size_t most = (size_t)g->n_tensors + 1;
 	for (int t = 0; t < g->n_tensors; t++)
 		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]) +
-			(c->p->again != NULL || c->out->kept != NULL);
+			(c->p->again != NULL || c->out->kept != NULL || c->out->offload != NULL);
 	c->second = dlb_xcalloc(most, sizeof *c->second);
 	c->inst_tensor = dlb_xcalloc(most, sizeof(int));
 	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
@@ -157,6 +160,8 @@ static size_t arena_enough(const struct dlb_plan *p, int node)
 /* Bytes of the place of tensor t of micro-batch m; second: of its second life. */
 static size_t place_bytes(const struct compiler *c, int t, bool second, int m)
 {
+	if (second && dlb_program_is_offloaded(c->out, t))
+		return dlb_program_near_bytes(c->out, t);
 	const int update = second ? dlb_program_share_reader(c->out, t) : -1;
 	return update < 0 ? (size_t)dlb_tensor_bytes(&c->g->tensor[t], c->out->size[m]) :
 			    dlb_program_share_bytes(c->out, dlb_update_weight(c->g, update));
@@ -228,7 +233,8 @@ static void count_tensor(struct dlb_node_program *np, double bytes, double weigh
 static double weight_bytes(const struct compiler *c, int t, int n_state)
 {
 	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) +
-	       (double)dlb_program_share_bytes(c->out, t) * n_state;
+	       (dlb_program_is_offloaded(c->out, t) ? 0 :
+						      (double)dlb_program_share_bytes(c->out, t) * n_state);
 }
 
 /* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */
@@ -389,7 +395,9 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 				     .replicated = member != NULL,
 				     .n_replicas = 1,
 				     .step_batch = batch,
+				     .n_state = n_state,
 				     .whole = p };
+	out->offload = dlb_offload_find(out);
 	out->most_rank = dlb_compile_most_rank(&c);
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
@@ -417,6 +425,8 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 			      "the state of K-FAC is of matrices, which are not divided by elements; leave "
 			      "zero out, or "
 			      "take another optimizer");
+	if (rc == 0)
+		rc = dlb_offload_check(out, cost, err);
 	if (rc == 0 && walk)
 		take_walk(&c, walk, n_items);
 	if (rc == 0 && walk && p->sharing.sync_batchnorm)
@@ -429,6 +439,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		find_instances(&c);
 		dlb_compile_find_uses(&c);
 		dlb_compile_hook_messages(&c);
+		dlb_compile_hook_offload(&c);
 		if (p->in_place) {
 			dlb_compile_share_places(&c);
 			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, pipeline->longer);

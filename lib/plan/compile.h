@@ -8,12 +8,14 @@
 enum {
 	HOOK_WAIT_SENT,
 	HOOK_FREE_BEFORE,
+	HOOK_FETCH,
 	HOOK_POST,
 	HOOK_COPY,
 	HOOK_WAIT,
 	HOOK_REDUCED,
 	HOOK_SEND,
 	HOOK_SENT_AFTER,
+	HOOK_STORE,
 	HOOK_FREE_AFTER,
 	HOOK_COMPUTED,
 	HOOK_REDUCE,
@@ -105,6 +107,10 @@ void dlb_compile_hook_frees(struct compiler *c);
 int dlb_compile_first_after(const struct node_code *l, int64_t key);
 /* [instance] Whether its place is read after the step. Returns new. */
 bool *dlb_compile_live_at_end(const struct compiler *c);
+
+/* ---- offload.c ---- */
+/* Adds FETCH and STORE around the updates whose states are offloaded, and the lives of their near places. */
+void dlb_compile_hook_offload(struct compiler *c);
 
 /* ---- zero_copy.c ---- */
 /* Marks messages that are read in place. longer: also those for which the sender keeps its place longer

@@ -12,6 +12,7 @@
 static const struct { unsigned char verb; bool sent;
 } of_hook[N_HOOKS] = {
 	[HOOK_WAIT_SENT] = { DLB_WAIT, true },      [HOOK_FREE_BEFORE] = { DLB_FREE, false },
+	[HOOK_FETCH] = { DLB_FETCH, false },        [HOOK_STORE] = { DLB_STORE, false },
 	[HOOK_POST] = { DLB_POST, false },          [HOOK_COPY] = { DLB_COPY, false },
 	[HOOK_WAIT] = { DLB_WAIT, false },          [HOOK_SEND] = { DLB_SEND, false },
 	[HOOK_SENT_AFTER] = { DLB_WAIT, true },     [HOOK_FREE_AFTER] = { DLB_FREE, false },
@@ -41,7 +42,7 @@ static void begin_shares(struct compiler *c, const struct dlb_node_program *np, 
 static void emit_hook(struct compiler *c, int node, const struct hook *x, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
-	if (x->type == HOOK_POST || x->type == HOOK_COPY) {
+	if (x->type == HOOK_POST || x->type == HOOK_COPY || x->type == HOOK_FETCH) {
 		c->slot[x->slot].begin = np->n_instr;
 		c->slot[x->slot].begin_at = iteration;
 	}

@@ -26,6 +26,7 @@ struct dlb_node_plan {
 	struct dlb_item *order; int n_order;
 	double busy_s, wait_s;			/* predicted, per step */
 	double peak_bytes;			/* planned arena + state */
+	double offloaded_bytes; /* of its optimizer states, in other memories */
 	/* The part of it in each memory that the node names. */
 	struct dlb_node_memory { const char *name; double bytes[DLB_N_BUFFERS]; } *memory; int n_memories;
 };
@@ -77,6 +78,16 @@ struct dlb_advice {
 /* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops and
  * tensors. Neither: none. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
+/* Optimizer states kept in another memory of their node (offload.h): those of the weights whose name matches a
+ * rule's pattern, the first rule that does, in the memory of that name. chosen: dlb-place made the rules. */
+struct dlb_offload_rule {
+	const char *pattern, *memory;
+};
+struct dlb_offload {
+	bool chosen;
+	const struct dlb_offload_rule *rule;
+	int n;
+};
 struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
@@ -98,6 +109,7 @@ struct dlb_plan {
 	/* [op] its outputs are dropped after the forward phase and it runs again (again.h); NULL: none does */
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
+	struct dlb_offload offload;
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;
 	/* a candidate of a search: its arenas are made no smaller than arena_room, in bytes ([node], owned by

@@ -15,6 +15,7 @@
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
  *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
+ *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}]},         absent: none
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
@@ -55,6 +56,8 @@ static json_t *write_node(const struct dlb_node_plan *np)
 	json_object_set_new(o, "busy_s", dlb_doc_number(np->busy_s));
 	json_object_set_new(o, "wait_s", dlb_doc_number(np->wait_s));
 	json_object_set_new(o, "peak_bytes", dlb_doc_number(np->peak_bytes));
+	if (np->offloaded_bytes > 0)
+		json_object_set_new(o, "offloaded_bytes", dlb_doc_number(np->offloaded_bytes));
 	if (np->n_memories)
 		json_object_set_new(o, "memories", write_memories(np));
 	for (int i = 0; i < np->n_order; i++)
@@ -105,6 +108,22 @@ static void write_recompute(const struct dlb_plan *p, json_t *o)
 		if (p->again[i])
 			json_array_append_new(ops, json_integer(i));
 	json_object_set_new(o, "recompute", section);
+}
+
+static void write_offload(const struct dlb_plan *p, json_t *o)
+{
+	const struct dlb_offload *x = &p->offload;
+	json_t *section, *states;
+	if (!x->chosen && !x->n)
+		return;
+	section = json_object();
+	if (x->chosen)
+		json_object_set_new(section, "auto", json_true());
+	json_object_set_new(section, "states", states = json_array());
+	for (int i = 0; i < x->n; i++)
+		json_array_append_new(states, json_pack("{ssss}", "weights", x->rule[i].pattern, "memory",
+							x->rule[i].memory));
+	json_object_set_new(o, "offload", section);
 }
 
 /* A row ends with its last node: [[0, 1], [2, 3]]; -1: a node of replica 0 that does nothing. */
@@ -183,6 +202,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	if (p->migration_s > 0)
 		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
 	write_recompute(p, o);
+	write_offload(p, o);
 	write_constraints(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
@@ -263,7 +283,8 @@ static int read_memories(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "busy_s", "wait_s", "peak_bytes", "memories", "order", NULL };
+	static const char *const known[] = { "busy_s",   "wait_s", "peak_bytes", "offloaded_bytes",
+					     "memories", "order",  NULL };
 	struct dlb_ref order;
 	int n = 0;
 	if (!json_is_object(r->v))
@@ -271,6 +292,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 	if (dlb_ref_known(r, known, err) || dlb_get_real(r, "busy_s", DLB_OPT, 0, 1e18, &np->busy_s, err) ||
 	    dlb_get_real(r, "wait_s", DLB_OPT, 0, 1e18, &np->wait_s, err) ||
 	    dlb_get_real(r, "peak_bytes", DLB_OPT, 0, 1e18, &np->peak_bytes, err) ||
+	    dlb_get_real(r, "offloaded_bytes", DLB_OPT, 0, 1e18, &np->offloaded_bytes, err) ||
 	    read_memories(r, p, np, err) || dlb_get_array(r, "order", DLB_OPT, &order, &n, err))
 		return -1;
 	if (!order.v)
@@ -346,6 +368,36 @@ static int read_recompute(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 		if (!json_is_string(e.v))
 			return dlb_ref_fail(&e, err, "must be a string");
 		pattern[p->recompute.n] = dlb_arena_strdup(&p->arena, json_string_value(e.v));
+	}
+	return 0;
+}
+
+static int read_offload(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	static const char *const known[] = { "auto", "states", NULL }, *const members[] = { "weights",
+											    "memory", NULL };
+	struct dlb_ref section = { .v = NULL }, states = { .v = NULL };
+	struct dlb_offload_rule *rule;
+	int n = 0;
+	if (dlb_get_object(r, "offload", DLB_OPT, &section, err))
+		return -1;
+	if (!section.v)
+		return 0;
+	if (dlb_ref_known(&section, known, err) ||
+	    dlb_get_bool(&section, "auto", DLB_OPT, &p->offload.chosen, err) ||
+	    dlb_get_array(&section, "states", DLB_NEED, &states, &n, err))
+		return -1;
+	p->offload.rule = rule = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *rule);
+	for (p->offload.n = 0; p->offload.n < n; p->offload.n++) {
+		struct dlb_ref e = dlb_ref_index(&states, p->offload.n);
+		const char *weights = NULL, *memory = NULL;
+		if (!json_is_object(e.v))
+			return dlb_ref_fail(&e, err, "an object is expected");
+		if (dlb_ref_known(&e, members, err) || dlb_get_str(&e, "weights", DLB_NEED, &weights, err) ||
+		    dlb_get_str(&e, "memory", DLB_NEED, &memory, err))
+			return -1;
+		rule[p->offload.n] = (struct dlb_offload_rule){ dlb_arena_strdup(&p->arena, weights),
+								dlb_arena_strdup(&p->arena, memory) };
 	}
 	return 0;
 }
@@ -544,8 +596,10 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_replicas(r, p, err) ? -1 :
-													 0;
+	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_offload(r, p, err) ||
+			       read_replicas(r, p, err) ?
+		       -1 :
+		       0;
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
@@ -606,6 +660,7 @@ static const char *const plan_members[] = {
 	"schedules_tried", "batches_tried", "front", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
 	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "recompute",
+	"offload",
 	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
 	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "zero",
 	"split", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",

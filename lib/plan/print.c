@@ -5,6 +5,7 @@
 #include "plan/program.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
+#include "plan/offload.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
@@ -48,8 +49,8 @@ static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in,
 static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np,
 			const struct dlb_instr *in, FILE *f)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST",       "WAIT", "SEND", "COMPUTE",
-							"COLLECTIVE", "COPY", "FREE" };
+	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND",  "COMPUTE", "COLLECTIVE",
+							"COPY", "FREE", "FETCH", "STORE" };
 	const struct dlb_graph *gr = g->graph;
 	fprintf(f, "%-10s", verbs[in->verb]);
 	static const char *const collectives[] = {
@@ -80,11 +81,12 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		print_compute(gr, in, f);
 	else
 		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
-	if (in->micro_batch >= 0)
+	if (in->micro_batch >= 0 && in->verb != DLB_FETCH && in->verb != DLB_STORE)
 		fprintf(f,
-			in->verb != DLB_FREE || !in->again                     ? " m=%d" :
+			in->verb != DLB_FREE || !in->again           ? " m=%d" :
+			dlb_program_is_offloaded(g, in->tensor)      ? ", its states" :
 			dlb_program_share_reader(g, in->tensor) >= 0 ? " m=%d, its share" :
-										 " m=%d again",
+								       " m=%d again",
 			in->micro_batch);
 	if (in->peer >= 0)
 		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer,
@@ -95,6 +97,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		fprintf(f, " zero-copy");
 	int k = in->verb == DLB_POST || in->verb == DLB_COPY ?
 			dlb_program_find_place(np, in->tensor, in->micro_batch) :
+		in->verb == DLB_FETCH ?
+			dlb_program_find_place(np, in->tensor, dlb_second_life(g, in->micro_batch)) :
 			-1;
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
 		k = dlb_program_find_place(np, gr->op[in->op].out[0],

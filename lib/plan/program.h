@@ -8,6 +8,8 @@
  *     COLLECTIVE          an operation of all nodes of a group (see `what`)
  *     COPY   t m          bring a fed tensor (samples, labels, seed) into the arena
  *     FREE   t m          its place may be used again
+ *     FETCH  t            start copying the offloaded optimizer states of weight t near, into the arena
+ *     STORE  t            start copying them back
  * m = -1: once per step (weights, updates). A program is prologue, loop (one step of a synchronous
  * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules. Under
  * asynchronous ones (async.c) the loop runs for i = 0, 1, ..., and an instruction with iteration k belongs
@@ -76,12 +78,27 @@
  * micro-batch COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to
  * a place of its own, and FREE follows for the gradients of b.
  *
+ * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
+ * near from FETCH to the FREE that follows STORE, in a place of the arena: the second life of the weight,
+ * micro-batch M in the list of places. The update waits for the end of FETCH, and FREE for the end of STORE.
+ *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
 #include "plan/plan.h"
 
-enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
+enum dlb_verb {
+	DLB_POST,
+	DLB_WAIT,
+	DLB_SEND,
+	DLB_COMPUTE,
+	DLB_COLLECTIVE,
+	DLB_COPY,
+	DLB_FREE,
+	DLB_FETCH,
+	DLB_STORE,
+	DLB_N_VERBS
+};
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
 		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED,	/* of COLLECTIVE; tag: the bucket */
 		DLB_RUN_SQUARES, DLB_RUN_NORM, DLB_RUN_TRUST,
@@ -205,6 +222,9 @@ struct dlb_program {
 	int *statistics;
 	/* [op] where an update reads its gradient (shares.h); NULL: all in their places */
 	unsigned char *kept;
+	int n_state; /* optimizer states per weight */
+	/* [tensor] the rule of plan->offload that a weight's states follow, -1: none; NULL: all are near */
+	int *offload;
 	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
 	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */

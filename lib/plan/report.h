@@ -9,6 +9,7 @@
 struct dlb_report_node {
 	double busy_s, busy_se_s, wait_s, idle_s, waits_s[DLB_N_WAITS];
 	double data_wait_s;				/* part of idle_s: waiting for samples */
+	double offload_wait_s; /* part of idle_s: for copies of offloaded states */
 	double predicted_busy_s, bytes_sent, peak_bytes;
 	/* of the process at the end: measured (util/process.h; 0: not) and predicted (exec/process_plan.h;
 	 * 0: by an older version) */

@@ -51,6 +51,8 @@ static json_t *write_node(const struct dlb_report_node *n)
 	set(o, "wait_s", n->wait_s);
 	set(o, "idle_s", n->idle_s);
 	set(o, "data_wait_s", n->data_wait_s);
+	if (n->offload_wait_s > 0)
+		set(o, "offload_wait_s", n->offload_wait_s);
 	for (int i = 0; i < DLB_N_WAITS; i++)
 		set(w, waits[i], n->waits_s[i]);
 	json_object_set_new(o, "waits", w);
@@ -336,10 +338,20 @@ static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct d
 static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_node *n,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "host",       "busy_s",     "busy_se_s",   "predicted_busy_s",
-					     "wait_s",     "idle_s",     "data_wait_s", "waits",
-					     "bytes_sent", "peak_bytes", "process_bytes",
-					     "predicted_process_bytes", NULL };
+	static const char *const known[] = { "host",
+					     "busy_s",
+					     "busy_se_s",
+					     "predicted_busy_s",
+					     "wait_s",
+					     "idle_s",
+					     "data_wait_s",
+					     "offload_wait_s",
+					     "waits",
+					     "bytes_sent",
+					     "peak_bytes",
+					     "process_bytes",
+					     "predicted_process_bytes",
+					     NULL };
 	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural",
 						   NULL };
 	struct dlb_ref w;
@@ -350,6 +362,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "predicted_busy_s", &n->predicted_busy_s, err) ||
 	    get_time(r, "wait_s", &n->wait_s, err) || get_time(r, "idle_s", &n->idle_s, err) ||
 	    get_time(r, "data_wait_s", &n->data_wait_s, err) ||
+	    get_time(r, "offload_wait_s", &n->offload_wait_s, err) ||
 	    get_time(r, "bytes_sent", &n->bytes_sent, err) ||
 	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
 	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) ||

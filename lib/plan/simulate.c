@@ -20,6 +20,7 @@
 #include "plan/async.h"
 #include "plan/feed_load.h"
 #include "plan/replica.h"
+#include "plan/shares.h"
 #include "plan/simulate.h"
 #include "plan/timeline.h"
 
@@ -113,6 +114,10 @@ static void advance(struct sim *s, int node)
 		const struct dlb_instr *in = &np->instr[n->pc];
 		if (copy(s, node))
 			return;
+		if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
+			dlb_sim_wait_states(s, node, dlb_update_weight(s->g->graph, in->op));
+		if (in->verb == DLB_FREE && in->again)
+			dlb_sim_wait_states(s, node, in->tensor);
 		if (in->verb == DLB_COMPUTE) {
 			double t = dlb_sim_compute_s(s, node, in);
 			if (s->t->span && t > 0)
@@ -138,6 +143,8 @@ static void advance(struct sim *s, int node)
 					return;
 			} else if (in->verb == DLB_COLLECTIVE) {
 				step_end(s, node);
+			} else if (in->verb == DLB_FETCH || in->verb == DLB_STORE) {
+				dlb_sim_copy_states(s, node, in);
 			} else if (in->verb == DLB_FREE) {
 				dlb_sim_return(s, dlb_sim_find_message(s, in->peer, node, in->tag), n->now);
 			} else {
@@ -219,13 +226,14 @@ static void release(struct sim *s)
 	free(s->tag_start);
 	free(s->route);
 	free(s->route_of);
-	free(s->node);
 	free(s->span_cap);
 	dlb_heap_release(&s->event);
 	for (int r = 0; r < s->g->n_replicas; r++)
 		dlb_flow_release(&s->f[r]);
 	free(s->f);
 	dlb_sim_release_sums(s);
+	dlb_sim_release_offloaded(s);
+	free(s->node);
 }
 
 static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
@@ -255,6 +263,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
 	dlb_sim_find_messages(&s);
 	dlb_sim_find_sums(&s);
+	dlb_sim_find_offloaded(&s);
 	s.squares = dlb_xcalloc((size_t)g->steps, sizeof *s.squares);
 	s.waits_for_norm = dlb_xcalloc(n_nodes, sizeof *s.waits_for_norm);
 	bool feeds = g->whole->sharing.feed_host && s.c && s.c->cluster;
@@ -282,7 +291,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
-		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s);
+		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s - n->offload_s);
 	}
 	if (g->depth)
 		conclude_async(&s);

@@ -55,6 +55,8 @@ struct sim_node {
 	/* list of messages to copy; the one being copied, -1 */
 	int copies, copying;
 	bool stands;					/* blocked in a collective */
+	/* [tensor] when the last copy of its offloaded states ends; NULL: there are none */
+	double *copied_s;
 };
 struct sim {
 	const struct dlb_program *g;
@@ -82,6 +84,7 @@ struct sim {
 	/* asynchronous: times count from the end of step `from` to the end of `to` */
 	int from, to; double from_s, to_s;
 	struct dlb_feed_load feed;
+	double *memory_s; /* [memory of the cluster] when its last copy ends */
 };
 
 /* ---- simulate_time.c ---- */
@@ -90,6 +93,14 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 double dlb_sim_square_sum_s(const struct sim *s, int node);
 /* Seconds of the allreduce of a number per parameter, as a tree up and down. */
 double dlb_sim_norm_s(const struct sim *s);
+
+/* ---- simulate_offload.c ---- */
+void dlb_sim_find_offloaded(struct sim *s);
+void dlb_sim_release_offloaded(struct sim *s);
+/* FETCH or STORE: the copy follows those that its memory has begun. */
+void dlb_sim_copy_states(struct sim *s, int node, const struct dlb_instr *in);
+/* An update, or FREE: the node waits until the last copy of weight t's states ends. */
+void dlb_sim_wait_states(struct sim *s, int node, int t);
 
 /* ---- simulate_transfer.c ---- */
 int dlb_sim_route(struct sim *s, int from, int to);		/* index; computed once */

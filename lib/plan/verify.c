@@ -13,6 +13,7 @@
 #include <string.h>
 #include "plan/async.h"
 #include "plan/flow.h"
+#include "plan/offload.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
@@ -58,8 +59,8 @@ int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int m)
 
 int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST",       "WAIT", "SEND", "COMPUTE",
-							"COLLECTIVE", "COPY", "FREE" };
+	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND",  "COMPUTE", "COLLECTIVE",
+							"COPY", "FREE", "FETCH", "STORE" };
 	const struct dlb_instr *in = &dlb_program_of(g, node)->node[node].instr[at];
 	char where[64];
 	snprintf(where, sizeof where, "program of node %d, instruction %d", node, at);
@@ -140,7 +141,7 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 		}
 	}
 	if (worst < 0)
-		return 0;
+		return c && c->cluster ? dlb_offload_check_room(g, c->cluster, err) : 0;
 	const struct dlb_node_program *np = &dlb_program_of(g, worst)->node[worst];
 	double has = dlb_cluster_node_memory(c->cluster, worst);
 	dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", worst,

@@ -8,13 +8,15 @@
 #include "plan/async.h"
 #include "plan/buckets.h"
 #include "plan/flow.h"
+#include "plan/offload.h"
 #include "plan/program_verify.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "plan/verify.h"
 
-enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, not yet received */
+/* OPEN: posted, not yet received; optimizer states: fetched, not yet updated. STORED: copied back */
+enum life { UNUSED, OPEN, WRITTEN, STORED, FREED };
 struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
@@ -241,6 +243,26 @@ static int share_place(const struct dlb_lifetimes *l, int op)
 				      dlb_second_life(l->g, 0));
 }
 
+/* The place near of the optimizer states of weight t; -1: it has none. */
+static int near_place(const struct dlb_lifetimes *l, int t)
+{
+	return t >= 0 && dlb_program_is_offloaded(l->g, t) ?
+		       dlb_program_find_place(&l->g->node[l->node], t, dlb_second_life(l->g, 0)) :
+		       -1;
+}
+
+/* An update reads and writes its offloaded states near. */
+static const char *updates_states(struct dlb_lifetimes *l, int op)
+{
+	const int t = dlb_update_weight(l->g->graph, op), k = near_place(l, t);
+	if (t < 0 || !dlb_program_is_offloaded(l->g, t))
+		return NULL;
+	if (k < 0 || l->life[k] != OPEN)
+		return "updates with states that are not fetched";
+	l->life[k] = WRITTEN;
+	return NULL;
+}
+
 static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -272,6 +294,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		bad = half(l, in);
 	if (in->again)
 		bad = runs_again(l, in);
+	if (in->what == DLB_RUN_UPDATE)
+		bad = updates_states(l, in->op);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
 		if (t >= 0 && in->again && dlb_op_updates_input(g, in->op, i)) {
@@ -434,6 +458,16 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			return "opens a place that does not exist or is taken";
 		l->life[k] = in->verb == DLB_POST ? OPEN : WRITTEN;
 		return NULL;
+	case DLB_FETCH:
+		if (k < 0 || k != near_place(l, in->tensor) || l->life[k] != UNUSED)
+			return "fetches states that have no place near or are fetched already";
+		l->life[k] = OPEN;
+		return NULL;
+	case DLB_STORE:
+		if (k < 0 || k != near_place(l, in->tensor) || l->life[k] != WRITTEN)
+			return "stores states that are not updated";
+		l->life[k] = STORED;
+		return NULL;
 	case DLB_WAIT:
 		if (in->sent)
 			return readable(l, in->tensor, in);
@@ -445,8 +479,8 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	case DLB_SEND:
 		return readable(l, in->tensor, in);
 	case DLB_FREE:
-		if (k < 0 || l->life[k] != WRITTEN)
-			return "frees what is not alive";
+		if (k < 0 || l->life[k] != (k == near_place(l, in->tensor) ? STORED : WRITTEN))
+			return "frees what is not alive, or states that are not stored";
 		if (l->zero_copy[k] != in->zero_copy)
 			return "returns a message that is not zero-copy, or keeps one that is";
 		l->life[k] = FREED;

@@ -53,6 +53,7 @@ static void show_cluster(struct dlb_cluster *c)
 	for (int i = 0; i < c->n_memories; i++) {
 		show(&c->arena, &c->memory[i].name);
 		show(&c->arena, &c->memory[i].cls);
+		show(&c->arena, &c->memory[i].folder);
 	}
 }
 

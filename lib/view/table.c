@@ -224,6 +224,16 @@ static void memories_table(const struct dlb_plan *p, FILE *f)
 		}
 }
 
+static void offload_table(const struct dlb_plan *p, FILE *f)
+{
+	char a[32];
+
+	for (int i = 0; i < p->n_nodes && i < 64; i++)
+		if (p->node[i].offloaded_bytes > 0)
+			fprintf(f, "  node %d, offloaded: states %s\n", i,
+				dlb_view_bytes(p->node[i].offloaded_bytes, a, sizeof a));
+}
+
 static void front_table(const struct dlb_view *v, FILE *f)
 {
 	const json_t *front = json_object_get(dlb_doc_section(v->doc, "plan"), "front"), *point;
@@ -282,6 +292,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		fputc('\n', f);
 	}
 	memories_table(p, f);
+	offload_table(p, f);
 	if (memory)
 		dlb_program_release(&g);
 }

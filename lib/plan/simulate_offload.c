@@ -1,0 +1,55 @@
+/* Copies of offloaded optimizer states (offload.h): each memory makes one after another, at its bandwidth, and a
+ * copy starts after its latency. A memory of unknown bandwidth costs its latency alone. */
+#include <math.h>
+#include <stdlib.h>
+#include "plan/offload.h"
+#include "plan/replica.h"
+#include "plan/simulate.h"
+
+void dlb_sim_find_offloaded(struct sim *s)
+{
+	for (int i = 0; i < s->g->n_nodes; i++)
+		if (dlb_program_of(s->g, i)->offload)
+			s->node[i].copied_s = dlb_xcalloc((size_t)s->g->graph->n_tensors + 1,
+							  sizeof *s->node[i].copied_s);
+	if (s->c && s->c->cluster)
+		s->memory_s = dlb_xcalloc((size_t)s->c->cluster->n_memories + 1, sizeof *s->memory_s);
+}
+
+void dlb_sim_release_offloaded(struct sim *s)
+{
+	for (int i = 0; i < s->g->n_nodes; i++)
+		free(s->node[i].copied_s);
+	free(s->memory_s);
+}
+
+void dlb_sim_copy_states(struct sim *s, int node, const struct dlb_instr *in)
+{
+	const struct dlb_program *own = dlb_program_of(s->g, node);
+	struct sim_node *n = &s->node[node];
+	double *end_s = &n->copied_s[in->tensor];
+
+	*end_s = n->now;
+	if (!s->memory_s)
+		return;
+	const char *name = own->plan->offload.rule[own->offload[in->tensor]].memory;
+	const int memory = dlb_offload_memory(s->c->cluster, node, name);
+	const struct dlb_memory *m = &s->c->cluster->memory[memory];
+
+	*end_s = fmax(n->now, s->memory_s[memory]) + m->latency_s;
+	if (m->bandwidth_Bps > 0)
+		*end_s += dlb_program_far_bytes(own, in->tensor) / m->bandwidth_Bps;
+	s->memory_s[memory] = *end_s;
+}
+
+void dlb_sim_wait_states(struct sim *s, int node, int t)
+{
+	struct sim_node *n = &s->node[node];
+
+	if (t < 0 || !n->copied_s || !dlb_program_is_offloaded(dlb_program_of(s->g, node), t))
+		return;
+	const double waits_s = fmax(0, n->copied_s[t] - n->now);
+
+	s->t->node[node].offload_s += waits_s;
+	n->now += waits_s;
+}
