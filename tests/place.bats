@@ -447,3 +447,14 @@ chains() { # OPS WIDTH
 	run -0 jq -c '[.plan.placement[]] | unique' "$BATS_TEST_TMPDIR/one.json"
 	[ "$output" = '[1]' ]
 }
+
+@test "plans drawn at random of a GPT have no deadlock: a view of a received tensor is sent on" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 32 --heads 2 --vocabulary 32 --sequence 8 "$BATS_TEST_TMPDIR/gpt.onnx"
+	dlb-profile -q --analytic --batch 4 --loss next-token "$BATS_TEST_TMPDIR/gpt.onnx" | dlb-costmodel -q -c cpu:3 >"$BATS_TEST_TMPDIR/cost.json"
+	for seed in {1..20}; do
+		for m in 1 3; do
+			dlb-place -q -a random --seed $seed -m $m "$BATS_TEST_TMPDIR/cost.json" >"$BATS_TEST_TMPDIR/plan.json" ||
+				{ echo "seed $seed, $m micro-batches"; false; }
+		done
+	done
+}

@@ -252,7 +252,7 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	find_recompute(o, in);
 	p->recompute = &in->recompute;
-	if (dlb_replan_find_offload(in, err))
+	if (dlb_replan_find_offload(in, p->schedule, err))
 		return -1;
 	p->offload = &in->offload;
 	p->clip = in->clip;

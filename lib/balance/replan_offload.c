@@ -7,6 +7,7 @@
 #include "place/place.h"
 #include "place/problem.h"
 #include "plan/offload.h"
+#include "plan/schedule.h"
 #include "plan/tensors.h"
 #include "util/patterns.h"
 
@@ -62,7 +63,25 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 	return rc;
 }
 
-int dlb_replan_find_offload(struct replan_input *in, struct dlb_error *err)
+/* Each memory is one that some node has. */
+static int check_memories(const struct dlb_cluster *c, const struct dlb_offload *x, struct dlb_error *err)
+{
+	for (int i = 0; i < x->n; i++) {
+		int node = 0;
+
+		while (node < c->n_nodes && dlb_offload_memory(c, node, x->rule[i].memory) < 0)
+			node++;
+		if (node == c->n_nodes)
+			return dlb_refuse(
+				err, NULL,
+				"dlb-profile --cluster --memory NAME=FOLDER adds one that is a file",
+				"--offload: no node has a memory '%s'", x->rule[i].memory);
+	}
+	return 0;
+}
+
+int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *schedule,
+			    struct dlb_error *err)
 {
 	const struct dlb_strlist *asked = &in->options->offload;
 	struct dlb_offload_rule *rule;
@@ -83,7 +102,14 @@ int dlb_replan_find_offload(struct replan_input *in, struct dlb_error *err)
 		*equals = '\0';
 		rule[in->offload.n] = (struct dlb_offload_rule){ pattern, equals + 1 };
 	}
-	return check_patterns(&in->graph, &in->offload, err);
+	if (schedule->async)
+		return dlb_refuse(
+			err, NULL, "choose another schedule, or --offload none",
+			"--offload: under an asynchronous schedule updates of several steps overlap");
+	return check_patterns(&in->graph, &in->offload, err) ||
+			       check_memories(&in->cluster, &in->offload, err) ?
+		       -1 :
+		       0;
 }
 
 /* ---- auto ---- */

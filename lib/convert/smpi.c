@@ -7,7 +7,7 @@
  * Hosts compute HOST_FLOPS, so that FLOPS are the predicted seconds of an op on its node. A message waits for
  * its receiver's irecv, as in the program. Over a link that does not overlap with work (shared memory) the
  * sender copies: its message is a computation before a send of no bytes. Sums over replicas, norms of
- * gradients and steps that overlap have no actions here, and plans with them are refused. */
+ * gradients, offloaded states and steps that overlap have no actions here, and plans with them are refused. */
 #include <math.h>
 #include <stdlib.h>
 #include "convert/formats.h"
@@ -87,10 +87,11 @@ static int check_plan(const struct dlb_planned *p, struct dlb_error *err)
 {
 	const struct dlb_schedule *s = p->p.schedule ? dlb_schedule_find(p->p.schedule) : NULL;
 
-	if (p->p.n_replicas > 1 || p->p.clip || (s && s->async)) {
+	if (p->p.n_replicas > 1 || p->p.clip || p->p.offload.n || (s && s->async)) {
 		return dlb_fail_no(err, "/plan", "smpi cannot express %s",
 				   p->p.n_replicas > 1 ? "sums over replicas" :
-				   p->p.clip	       ? "a norm of all gradients" :
+				   p->p.clip           ? "a norm of all gradients" :
+				   p->p.offload.n      ? "copies of offloaded states" :
 							 "steps that overlap");
 	}
 	return 0;

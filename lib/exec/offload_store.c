@@ -167,6 +167,13 @@ bool dlb_offload_store_has(const struct dlb_offload_store *s, const void *p)
 	return s && p && region_of(s, p);
 }
 
+bool dlb_offload_store_is_in(const struct dlb_offload_store *s, const void *p, const char *memory)
+{
+	const struct region *r = s ? region_of(s, p) : NULL;
+
+	return memory ? r && r->memory == dlb_offload_memory(s->cluster, s->node, memory) : !r;
+}
+
 bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p)
 {
 	struct region *r = s && p ? region_of(s, p) : NULL;

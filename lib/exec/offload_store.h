@@ -20,6 +20,8 @@ void *dlb_offload_store_alloc(struct dlb_offload_store *s, const char *memory, s
 			      struct dlb_error *err);
 /* Gives room back; false: p is not of this store. s may be NULL. */
 bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p);
+/* Whether p is in that memory; memory NULL: in none of the store. s may be NULL. */
+bool dlb_offload_store_is_in(const struct dlb_offload_store *s, const void *p, const char *memory);
 bool dlb_offload_store_has(const struct dlb_offload_store *s, const void *p);
 /* Asks for a copy between `near` and state `far` of the store. Returns its number, for dlb_offload_store_wait. */
 int64_t dlb_offload_store_fetch(struct dlb_offload_store *s, void *near, const void *far, size_t bytes);

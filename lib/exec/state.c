@@ -50,22 +50,33 @@ static void *take_over(struct dlb_backend *be, void **before, const char *name, 
 	return p;
 }
 
-/* Optimizer state of weight t, near or offloaded. */
-static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int t, void **before,
-		       struct dlb_error *err)
-{
-	const int rule = l->store ? dlb_offload_rule_of(l->plan, l->graph, t) : -1;
-
-	if (rule < 0 || (before && *before))
-		return take_over(l->be, before, l->graph->tensor[t].name, dlb_state_slot_bytes(s, t), err);
-	return dlb_offload_store_alloc(l->store, l->plan->offload.rule[rule].memory,
-				       dlb_state_slot_bytes(s, t), l->graph->tensor[t].name, err);
-}
-
 static void release_slot(struct dlb_state *s, void *p)
 {
 	if (!dlb_offload_store_give(s->store, p))
 		s->be->ops->free(s->be, p);
+}
+
+/* An optimizer state of weight t, near or offloaded as the plan says; *before, if there is one, goes into it. */
+static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int t, void **before,
+		       struct dlb_error *err)
+{
+	const int rule = l->store ? dlb_offload_rule_of(l->plan, l->graph, t) : -1;
+	const char *name = l->graph->tensor[t].name,
+		   *memory = rule < 0 ? NULL : l->plan->offload.rule[rule].memory;
+	const size_t bytes = dlb_state_slot_bytes(s, t);
+	void *p;
+
+	if (!before || !*before || dlb_offload_store_is_in(l->store, *before, memory))
+		p = memory && !(before && *before) ?
+			    dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
+			    take_over(l->be, before, name, bytes, err);
+	else if ((p = memory ? dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
+			       take(l->be, NULL, name, bytes, err))) {
+		memcpy(p, *before, bytes); /* only nodes that compute in host memory offload */
+		release_slot(s, *before);
+		*before = NULL;
+	}
+	return p;
 }
 
 bool dlb_state_is_divided(const struct dlb_state *s, int t)

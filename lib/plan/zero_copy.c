@@ -103,7 +103,9 @@ static double start_of(const struct compiler *c, const struct action *x)
 
 /* The sender's first action at which, by plan, the receiver is done with the message; -1: none in the
  * step. It is later in the order of the cluster and starts after the end of the receiver's last op, so no
- * node waits if the plan holds. Asynchronous: a half-slot is left between. */
+ * node waits if the plan holds. A receiver that has it until the end of the step (it sends a view of it on) is done
+ * too late: the ends of all nodes are equal in that order, and might wait for one another. Asynchronous: a half-slot
+ * is left between. */
 static int is_returned_at(const struct compiler *c, int node, const struct received *r)
 {
 	const struct slot *s = &c->slot[r->slot];
@@ -115,6 +117,8 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 		int half_slot = (int)(through->key / c->slot_keys) + 2;
 		return half_slot < c->n_ticks ? from->tick[half_slot] : -1;
 	}
+	if (through == &c->code[node].action[c->code[node].n_actions - 1])
+		return -1;
 	if (through->op < 0)
 		return at;
 	end_s = start_of(c, through) + dlb_flow_s(&c->f, through->op, through->m < 0 ? 0 : through->m);

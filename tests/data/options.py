@@ -44,7 +44,7 @@ CHOICES = {
     ("dlb-costmodel", "quiet"): [], ("dlb-place", "quiet"): [], ("dlb-run", "quiet"): [], ("dlb-view", "quiet"): [],
     ("dlb-rebalance", "quiet"): [], ("dlb-convert", "quiet"): [],
     ("dlb-place", "chunks"): [], ("dlb-place", "seed"): [], ("dlb-place", "optimizer"): [], ("dlb-place", "clip-norm"): [],
-    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "recompute"): ["none", "auto"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
+    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "recompute"): ["none", "auto"], ("dlb-place", "offload"): ["none", "auto"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
     ("dlb-place", "affinity"): [], ("dlb-place", "from"): [], ("dlb-place", "sync-every"): [],
     ("dlb-place", "replicas"): ["auto"], ("dlb-place", "batch"): ["auto"], ("dlb-place", "param-server"): ["none"], ("dlb-place", "gossip"): [],
     ("dlb-place", "split"): ["even", "power"],
@@ -244,6 +244,12 @@ DOCS = {
     "bn.json": "dlb-profile -q --analytic -b 8 $MODELS/resnet8.onnx",
     "cost.json": "dlb-costmodel -c 'cpu:2 host cpu:1*0.5' cnn.json",
     "cost2.json": "dlb-costmodel -c cpu:2 cnn.json",
+    "disk.json": "jq '.cluster.memories = [{name: \"disk\", class: \"file\", folder: \"/tmp\", group: .cluster.groups[0].name, bytes: 1e9, "
+    "bandwidth_Bps: 1e9}] | del(.cost)' cost2.json | dlb-costmodel",
+    "small.json": "python3 -B $ROOT/tests/bench/gpt_graph.py --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 gpt.onnx; "
+    "dlb-profile -q --analytic --batch 4 --loss next-token gpt.onnx | dlb-costmodel -c cpu:1 | jq '.cluster.memories = [{name: \"disk\", "
+    "class: \"file\", folder: \"/tmp\", group: .cluster.groups[0].name, bytes: 1e9, bandwidth_Bps: 1e9}] | .cluster.nodes[0].memory_bytes = 2.6e6 "
+    "| del(.cost)' | dlb-costmodel",
     "cost4.json": "dlb-costmodel -c 'cpu:2 host cpu:2' mlp.json",
     "costbn.json": "dlb-costmodel -c cpu:2 bn.json",
     "kinds.json": "dlb-costmodel -c 'cpu:1 host cpu/2:1' mlp.json",
@@ -348,6 +354,8 @@ def profile():
           without="--topology $ROOT/tests/data/topology-2x2-cxl.xml")
     shows(tool, "--check", "dlb-profile -q {} $D/there.json", "status", status=(0, 1), without="--cluster")
     refuses(tool, "--batch 8", "dlb-profile -q --check {} $D/here.json", "--check")
+    shows(tool, "--memory disk=/tmp", "dlb-profile -q --cluster {}", ".cluster.memories|map(.name)")
+    refuses(tool, "--memory disk=/tmp", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
     shows(tool, "--hosts <(echo localhost slots=2)", "dlb-profile -q --cluster {}", ".cluster.hosts")
     refuses(tool, "--hosts hosts", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
     refuses(tool, "--topology $ROOT/tests/data/machine.xml", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
@@ -464,6 +472,14 @@ def place():
     shows(tool, "--recompute none", "dlb-place -q --recompute '*/Conv' $D/cost2.json | dlb-place -q {}", ".plan.recompute")
     unused(tool, "--recompute auto", "dlb-place {} $D/cost2.json", "fits without")
     refuses(tool, "--recompute loss", "dlb-place --schedule async -m 2 {} $D/cost2.json", "asynchronous")
+    off = "dlb-place -q --optimizer adam {} $D/disk.json"
+    shows(tool, "--offload '*=disk'", off, ".plan.nodes[].peak_bytes, .plan.value_s")
+    shows(tool, "--offload none", "dlb-place -q --optimizer adam --offload '*=disk' $D/disk.json | dlb-place -q {}", ".plan.offload")
+    shows(tool, "--offload auto", "dlb-place -q --optimizer adam {} $D/small.json", ".plan.offload", without="--batch 1")
+    unused(tool, "--offload auto", "dlb-place --optimizer adam {} $D/disk.json", "fits without")
+    unused(tool, "--offload '*=disk'", "dlb-place {} $D/disk.json", "keeps no state")
+    refuses(tool, "--offload '*=dusk'", "dlb-place --optimizer adam {} $D/disk.json", "no node has a memory")
+    refuses(tool, "--offload '*=disk'", "dlb-place --optimizer adam --schedule async -m 2 {} $D/disk.json", "asynchronous")
     shows(tool, "--seed 5", "dlb-place -q -a random {} $D/cost2.json", ".plan.placement")
     unused(tool, "--seed 5", "dlb-place -a greedy {} $D/cost2.json", "greedy")
     shows(tool, "--optimizer adam", two, ".plan.nodes[].peak_bytes")

@@ -1,0 +1,178 @@
+#!/usr/bin/env bats
+# dlb-place --offload: optimizer states in a file give the same bits, take the memory that the plan says, and are moved
+# there where memory is short. Programs: unit test_offload.
+load helper
+
+set -o pipefail
+setup() { cd "$BATS_FILE_TMPDIR" || return; tmp=$BATS_TEST_TMPDIR; }
+
+data=(--data random --init 1)
+profiled() { # a small GPT, most of whose memory are weights and states
+	[ -s profile.json ] && return
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 gpt.onnx
+	dlb-profile -q --analytic --batch 4 --loss next-token gpt.onnx >profile.json
+}
+# A cluster of N nodes of one host, of MB each (0: any), whose memory "disk" is a file.
+cluster() { # N MB
+	mkdir -p disk
+	jq -n --argjson n "$1" --argjson bytes "$2e6" --arg folder "$PWD/disk" '{dlb: "1.0", cluster: {
+		kinds: [{name: "cpu", peak_flops: 1e11, bandwidth_Bps: 1e10}],
+		links: [{name: "shm", class: "shm", latency_s: 1e-6, bandwidth_Bps: 1e10, overlap: false}],
+		groups: [{name: "host", class: "host", inside: "shm"}],
+		nodes: [range($n) | {kind: "cpu", group: "host", memory_bytes: $bytes}],
+		memories: [{name: "disk", class: "file", folder: $folder, group: "host", bytes: 1e8, bandwidth_Bps: 1e9, latency_s: 1e-4}]}}'
+}
+made() { # NODES DLB-PLACE OPTION... >DOCUMENT
+	local n=$1
+	shift
+	profiled
+	cluster "$n" 0 >"$tmp/cluster.json"
+	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json | dlb-place -q "$@"
+}
+# Losses and all that is saved: weights and optimizer states. Peaks must be those predicted.
+trained() { # DOCUMENT DLB-RUN OPTION...
+	local doc=$1
+	shift
+	dlb-run -q --steps 5 "${data[@]}" --lr 0.02 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
+		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
+		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
+}
+same_bits() { # NODES DLB-PLACE OPTION...
+	local n=$1 plain
+	shift
+	made "$n" "$@" >"$tmp/near.json"
+	made "$n" "$@" --offload '*=disk' >"$tmp/far.json"
+	jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/far.json"
+	plain=$(trained "$tmp/near.json")
+	[ "$(trained "$tmp/far.json")" = "$plain" ]
+	[ -z "$(ls disk)" ]				# the file has no name
+}
+
+@test "the same losses, weights and states, over nodes, micro-batches and optimizers" {
+	for optimizer in adam momentum adamw; do
+		for n in 1 2; do
+			for m in 1 3; do
+				echo "$optimizer, $n nodes, $m micro-batches"
+				same_bits "$n" -a even -m "$m" --optimizer "$optimizer"
+			done
+		done
+	done
+}
+
+@test "the same with replicas, which may divide the states, and with clipping" {
+	same_bits 2 --replicas 2 --optimizer adam
+	same_bits 2 --replicas 2 --zero 1 --optimizer adam
+	same_bits 2 --replicas 2 --zero 2 --optimizer adam
+	same_bits 1 -m 2 --optimizer adam --clip-norm 0.5
+}
+
+@test "the arena has at most three weights' states; the rest is not in peak_bytes" {
+	made 1 --optimizer adam >"$tmp/near.json"
+	made 1 --optimizer adam --offload '*=disk' >"$tmp/far.json"
+	jq -ne --slurpfile near "$tmp/near.json" --slurpfile far "$tmp/far.json" '
+		($near[0].plan.nodes[0].peak_bytes - $far[0].plan.nodes[0].peak_bytes) > 0.4 * $far[0].plan.nodes[0].offloaded_bytes'
+	dlb-run --print-program "$tmp/far.json" >"$tmp/program"
+	[ "$(grep -c FETCH "$tmp/program")" -eq "$(grep -c STORE "$tmp/program")" ]
+	[ "$(grep -c FETCH "$tmp/program")" -eq "$(grep -c 'update op' "$tmp/program")" ]
+	awk '/FETCH/ { if (++n > most) most = n } /FREE.*its states/ { n-- } END { exit most != 3 }' "$tmp/program"
+}
+
+@test "a checkpoint of either goes on as the other" {
+	made 2 -a even --optimizer adam >"$tmp/near.json"
+	made 2 -a even --optimizer adam --offload '*=disk' >"$tmp/far.json"
+	whole=$(dlb-run -q --steps 8 "${data[@]}" --save "$tmp/whole" "$tmp/near.json" | jq -c .report.losses[4:])
+	for first in near far; do
+		for then in near far; do
+			rm -rf "$tmp/check"
+			dlb-run -q --until-step 4 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" "$tmp/$first.json" >"$tmp/a.json"
+			dlb-run -q --until-step 8 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" --save "$tmp/saved" "$tmp/$then.json" >"$tmp/b.json"
+			[ "$(jq -c .report.losses "$tmp/b.json")" = "$whole" ]
+			cmp "$tmp/saved" "$tmp/whole"
+		done
+	done
+}
+
+# bats test_tags=slow
+@test "states move between nodes while they are offloaded: plans change at random every second step" {
+	command -v mpirun >/dev/null || skip 'no mpirun'
+	made 3 -a even -m 2 --optimizer adam >"$tmp/near.json"
+	made 3 -a even -m 2 --optimizer adam --offload '*=disk' >"$tmp/far.json"
+	dlb-run -q --steps 40 "${data[@]}" --save "$tmp/a" --checkpoint "$tmp/check.a" "$tmp/near.json" | jq -c .report.losses >"$tmp/losses"
+	dlb-run -q --steps 1 "${data[@]}" "$tmp/far.json" | jq -c 'del(.report)' >"$tmp/doc.json"	# the settings stay in the document
+	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 3 "$BUILD/tests/moving-run" \
+		"$tmp/doc.json" 40 1 "$tmp/check.b" >"$tmp/out.json"
+	jq -e '.balance.round > 15 and .plan.offload and ([.plan.nodes[].offloaded_bytes // 0] | add > 0)' "$tmp/out.json"
+	jq -c .report.losses "$tmp/out.json" | cmp - "$tmp/losses"
+	dlb-run -q --steps 0 --checkpoint "$tmp/check.b" --save "$tmp/b" "$tmp/doc.json" >"$tmp/end.json"
+	cmp "$tmp/a" "$tmp/b"
+}
+
+@test "auto: none where the plan fits, else the largest, no more than needed" {
+	profiled
+	cluster 1 0 >"$tmp/any.json"
+	near=$(dlb-costmodel -q --cluster "$tmp/any.json" profile.json | dlb-place -q --optimizer adam | jq '.plan.nodes[0].peak_bytes')
+	run --separate-stderr bash -c 'dlb-costmodel -q --cluster "$1" profile.json | dlb-place --optimizer adam --offload auto' - "$tmp/any.json"
+	[ "$status" -eq 0 ]
+	[[ "$stderr" == *"--offload has no effect: the plan fits without"* ]]
+	mb=$(jq -n "$near * 0.95 / 1e6")
+	cluster 1 "$mb" >"$tmp/tight.json"
+	dlb-costmodel -q --cluster "$tmp/tight.json" profile.json >"$tmp/cost.json"
+	run dlb-place -q --optimizer adam "$tmp/cost.json"
+	[ "$status" -eq 1 ]
+	dlb-place -q --optimizer adam --offload auto "$tmp/cost.json" >"$tmp/auto.json"
+	jq -e --argjson near "$near" '.plan | .nodes[0].peak_bytes <= $near * 0.95 and (.offload.states | length) < 12 and .offload.auto' "$tmp/auto.json"
+	[ "$(trained "$tmp/auto.json")" = "$(made 1 --optimizer adam >"$tmp/near.json" && trained "$tmp/near.json")" ]
+	# the next plan chooses anew
+	dlb-place -q --optimizer adam "$tmp/auto.json" | jq -e '.plan.offload.states | length > 0'
+}
+
+@test "what cannot be offloaded is refused in one line" {
+	profiled
+	cluster 2 0 >"$tmp/cluster.json"
+	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json >"$tmp/cost.json"
+	refuses() { # MESSAGE DLB-PLACE OPTION...
+		local text=$1
+		shift
+		run --separate-stderr dlb-place "$@" "$tmp/cost.json"
+		echo "$stderr"
+		[ "$status" -ne 0 ]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ "$stderr" == *"$text"* ]]
+	}
+	refuses "no weight matches 'nosuch'" --optimizer adam --offload 'nosuch=disk'
+	refuses "no node has a memory 'dusk'" --optimizer adam --offload '*=dusk'
+	refuses "wants none, auto or GLOB=MEMORY" --offload disk
+	refuses "excludes another" --offload auto --offload '*=disk'
+	dlb-place -q --optimizer adam --offload '*=disk' "$tmp/cost.json" >"$tmp/doc.json"
+	run --separate-stderr dlb-convert --to smpi "$tmp/doc.json"
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"smpi cannot express copies of offloaded states"* ]]
+	refuses "under an asynchronous schedule" --optimizer adam --schedule async -m 2 --offload '*=disk'
+	refuses "replicas sum moments" --optimizer adam --replicas 2 --reduce moments --offload '*=disk'
+	jq '.cluster.memories[0].bytes = 1000' "$tmp/cluster.json" >"$tmp/small.json"
+	dlb-costmodel -q --cluster "$tmp/small.json" profile.json >"$tmp/cost.json"
+	refuses "offloaded to memory 'disk'" --optimizer adam --offload '*=disk'
+	run --separate-stderr dlb-place --optimizer sgd --offload '*=disk' "$tmp/cost.json"
+	[[ "$stderr" == *"--offload has no effect: the optimizer keeps no state"* ]]
+	jq '.cluster.memories[0].folder = "/no/such"' "$tmp/cluster.json" >"$tmp/gone.json"
+	dlb-costmodel -q --cluster "$tmp/gone.json" profile.json | dlb-place -q --optimizer adam --offload '*=disk' >"$tmp/doc.json"
+	run --separate-stderr dlb-run -q --steps 1 "${data[@]}" "$tmp/doc.json"
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"cannot make a file for offloaded states"* ]]
+	jq '.cluster.memories[0].class = "cxl"' "$tmp/cluster.json" >"$tmp/bad.json"
+	run --separate-stderr dlb-costmodel -q --cluster "$tmp/bad.json" profile.json
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"a memory of class file, and no other, has a folder"* ]]
+}
+
+@test "dlb-profile --cluster --memory measures a folder" {
+	mkdir -p disk
+	dlb-profile -q --cluster --memory "disk=$PWD/disk" >"$tmp/cluster.json"
+	jq -e '.cluster.memories[] | select(.name == "disk") | .class == "file" and .bandwidth_Bps > 1e6 and .bytes > 0' "$tmp/cluster.json"
+	[ -z "$(ls disk)" ]
+	run --separate-stderr dlb-profile -q --cluster --memory "disk=/no/such"
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"/no/such: cannot be measured as a memory"* ]]
+	run dlb-profile --cluster --memory disk
+	[ "$status" -eq 2 ]
+}
