@@ -99,9 +99,10 @@ int main(int argc, char **argv)
 		  "where nodes differ and it is faster)",
 		  NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o.sharing),
-		{ 0, "zero", DLB_OPT_INT, &o.sharing.zero, "STAGE",
-		  "replicas divide the optimizer's state: 0: no (default), 1, or 2: gradients' places too",
-		  &o.sharing.zero_given, 0, 2 },
+		{ 0, "zero", DLB_OPT_STR, &o.zero, "STAGE",
+		  "replicas divide the optimizer's state: 0: no (default), 1, 2: gradients' places too, or "
+		  "auto",
+		  NULL, 0, 0 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out",
 		  NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
@@ -118,7 +119,7 @@ int main(int argc, char **argv)
 		return cli.status;
 	if (list_them)
 		return list(&cli);
-	if (dlb_replan_check(&o))
+	if (dlb_replan_take_zero(&o) || dlb_replan_check(&o))
 		return 2;
 	return place(&cli, &o, argc, argv);
 }

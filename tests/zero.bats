@@ -222,6 +222,10 @@ same_bits() {
 	run -1 --separate-stderr made "$limit" --replicas 2 --optimizer adam
 	one_line dlb-place '--zero 1'
 	made "$limit" --replicas 2 --optimizer adam --zero 1 | jq -e ".plan.nodes[0].peak_bytes <= 0.9 * $most"
+	made "$limit" --replicas 2 --optimizer adam --zero auto | jq -e ".plan.zero == 1 and .plan.nodes[0].peak_bytes <= 0.9 * $most"
+	made cpu:2 --replicas 2 --optimizer adam --zero auto | jq -e '.plan.zero == null'
+	run -2 --separate-stderr made cpu:2 --replicas 2 --zero 3
+	one_line dlb-place '--zero wants 0, 1, 2 or auto'
 }
 
 @test "where state cannot be divided: one line" {

@@ -5,6 +5,7 @@
 #include "balance/replan_batch.h"
 #include "balance/replan_front.h"
 #include "balance/replan_offload.h"
+#include "balance/replan_zero.h"
 #include "optim/optim.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -216,10 +217,16 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	return plain || again ? 0 : -1;
 }
 
+static int make_dividing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+			 struct dlb_error *err)
+{
+	return dlb_replan_dividing(in, p, make_recomputing, plan, err);
+}
+
 /* arg: a struct replan_input, as dlb_place_schedule hands it on. */
 static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
-	return dlb_replan_offloading(arg, p, make_recomputing, plan, err);
+	return dlb_replan_offloading(arg, p, make_dividing, plan, err);
 }
 
 /* Replicas that are asked for by number may well be slower than one node by itself. */
@@ -336,6 +343,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		  "the fastest plan fits without; no op runs again" },
 		{ "recompute", plan->recompute.n && !runs_any_again(plan),
 		  "what it names sums statistics over the replicas, or no backward op on its node needs it" },
+		{ "zero", o->zero_auto && plan->n_replicas > 1 && !plan->sharing.zero,
+		  "the plan fits without" },
 		{ "offload", plan->offload.chosen && !plan->offload.n, "the plan fits without" },
 		{ "offload", plan->offload.n && !p->n_state, "the optimizer keeps no state" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },

@@ -24,12 +24,16 @@ struct dlb_replan {
 	const int *placement; const char *winner;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
 	struct dlb_strlist offload; /* none, auto, or pattern of names=memory */
+	const char *zero;
+	bool zero_auto; /* a stage, or auto: the least that fits (dlb_replan_take_zero) */
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
 };
 /* For a plan that is made again inside dlb-run: all as in the plan that is there, and nothing is printed.
  * quiet: storage for a copy of cli. */
 struct dlb_replan dlb_replan_in_run(const struct dlb_cli *cli, struct dlb_cli *quiet);
+/* Reads o->zero into o->sharing. 0, or the exit status after one line. */
+int dlb_replan_take_zero(struct dlb_replan *o);
 /* Refuses values that name nothing, with one line. 0, or the exit status. */
 int dlb_replan_check(const struct dlb_replan *o);
 /* Puts the new plan into doc; --rewrites keep-affinity may change the graph, the profile and the cost too.

@@ -21,6 +21,9 @@ struct replan_input {
 	bool quiet;					/* a plan to compare: warns of nothing */
 	struct dlb_progress progress;
 };
+/* Makes a plan for the problem; 0, or -1 with err. */
+typedef int dlb_replan_maker(const struct replan_input *in, const struct dlb_problem *p,
+			     struct dlb_plan *plan, struct dlb_error *err);
 /* Reads all sections; parts fused activations where the table of affinity wants it. in: zeroed; to be
  * released in any case. */
 int dlb_replan_read(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,

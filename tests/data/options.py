@@ -56,7 +56,7 @@ CHOICES = {
     ("dlb-view", "why"): [], ("dlb-rebalance", "rule"): ["log", "patent"],
     ("dlb-place", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
     ("dlb-run", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
-    ("dlb-place", "zero"): ["0", "1", "2"],
+    ("dlb-place", "zero"): ["0", "1", "2", "auto"],
     ("dlb-place", "feed"): ["local", "host"], ("dlb-run", "feed"): ["local", "host"],
     ("dlb-place", "max-state"): ["merged", "local"], ("dlb-run", "max-state"): ["merged", "local"],
 }
@@ -488,6 +488,9 @@ def place():
     shows(tool, "--zero 2", divided, ".plan.value_s", without="--zero 1")
     shows(tool, "--zero 0", divided.replace("{}", "--zero 1 {}") + " | dlb-place -q -a single", ".plan.nodes[].peak_bytes",
           without="--zero 2")
+    shows(tool, "--zero auto", "jq 'del(.cluster, .cost)' $D/small.json | dlb-costmodel -q -c cpu:2@2400K | "
+          "dlb-place -q -a single --optimizer adam --replicas 2 {}", "status", status=(0, 1))
+    unused(tool, "--zero auto", "dlb-place --replicas 2 --optimizer adam {} $D/cost2.json", "fits without")
     unused(tool, "--zero 1", "dlb-place --replicas 2 --optimizer sgd {} $D/cost2.json", "no state")
     unused(tool, "--zero 0", "dlb-place {} $D/cost2.json", "one replica")
     refuses(tool, "--zero 1", "dlb-place {} $D/cost2.json", "replicas")

@@ -27,3 +27,20 @@ static void problem(struct dlb_problem *p, struct dag *d, int M, const char *sch
 	if (dlb_problem_init(p, &err))
 		die("problem", seed, &err);
 }
+
+/* Places each class of colocated ops on a node at random. */
+static inline void random_plan(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_rng *r)
+{
+	const struct dlb_graph *g = p->graph;
+	int *group = malloc((size_t)g->n_ops * sizeof *group);
+	dlb_graph_groups(g, group);
+	dlb_plan_init(plan, g->n_ops, p->cluster->n_nodes);
+	plan->graph = g;
+	plan->batch = p->batch;
+	plan->micro_batches = p->micro_batches;
+	plan->schedule = p->schedule->name;
+	for (int i = 0; i < g->n_ops; i++)
+		plan->placement[i] = group[i] < i ? plan->placement[group[i]] :
+						    (int)dlb_rng_below(r, (uint64_t)p->cluster->n_nodes);
+	free(group);
+}
