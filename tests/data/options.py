@@ -488,7 +488,7 @@ def place():
     shows(tool, "--zero 2", divided, ".plan.value_s", without="--zero 1")
     shows(tool, "--zero 0", divided.replace("{}", "--zero 1 {}") + " | dlb-place -q -a single", ".plan.nodes[].peak_bytes",
           without="--zero 2")
-    shows(tool, "--zero auto", "jq 'del(.cluster, .cost)' $D/small.json | dlb-costmodel -q -c cpu:2@2400K | "
+    shows(tool, "--zero auto", "jq 'del(.cluster, .cost)' $D/small.json | dlb-costmodel -q -c cpu:2@2550K | "
           "dlb-place -q -a single --optimizer adam --replicas 2 {}", "status", status=(0, 1))
     unused(tool, "--zero auto", "dlb-place --replicas 2 --optimizer adam {} $D/cost2.json", "fits without")
     unused(tool, "--zero 1", "dlb-place --replicas 2 --optimizer sgd {} $D/cost2.json", "no state")
