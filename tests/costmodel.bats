@@ -156,3 +156,53 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	validates "$tmp/out.json"
 	jq -e '.cluster | .["x-of-the-file"] == "where from" and .nodes[0]["x-of-a-node"] == 7 and has("x-source")' "$tmp/out.json"
 }
+
+@test "words in brackets stand for as many times the words: clusters of racks in a line" {
+	dlb-costmodel -q -c '2(rack 2(host cpu:2 cpu:1*0.5)) rack 3(s0=cpu:1)' "$doc" >"$tmp/out.json"
+	dlb-costmodel -q -c 'host cpu:2 cpu:1*0.5 host cpu:2 cpu:1*0.5 rack host cpu:2 cpu:1*0.5 host cpu:2 cpu:1*0.5
+		rack s0=cpu:1 s0=cpu:1 s0=cpu:1' "$doc" >"$tmp/long.json"
+	cmp <(jq -c .cluster "$tmp/out.json") <(jq -c .cluster "$tmp/long.json")
+	for c in '2(cpu:1' '2()' '2(link=rack:1,1)' '2' '0(cpu:1)' '2(cpu:1)cpu:1' '2(cpu:1)(cpu:1)' '(cpu:1)' 'cpu:1)' \
+		'1000000(1000000(cpu:1))' '9(8(7(6(5(4(3(2(1(cpu:1)))))))))' '2(host cpu:1 host)'; do
+		run -2 --separate-stderr dlb-costmodel -c "$c" "$doc"
+		one_line dlb-costmodel
+	done
+}
+
+@test "a file with kinds and a synthetic line: the rows are written out" {
+	cat >"$tmp/lab.json" <<-'EOF'
+	{"x-lab": 7, "kinds": [{"name": "cpu/4", "threads": 4, "x-cpu": 1}, {"name": "fast", "backend": "gpu", "peak_flops": 1e12, "bandwidth_Bps": 1e11}],
+	 "synthetic": "2(rack 2(host cpu/4:1 fast:3)) link=rack:1e-5,1e9"}
+	EOF
+	dlb-costmodel -q -c "$tmp/lab.json" "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	run -0 jq -e '.cluster | has("synthetic") == false and ."x-lab" == 7 and .kinds[0]."x-cpu" == 1 and (.nodes | length == 16) and
+		([.nodes[].kind] == [range(4) | "cpu/4", "fast", "fast", "fast"]) and ([.groups[].class] | unique == ["host", "rack", "site"]) and
+		(.links | any(.class == "rack" and .bandwidth_Bps == 1e9))' "$tmp/out.json"
+	jq '{dlb: "1.0", cluster: .}' "$tmp/lab.json" >"$tmp/document.json"
+	validates "$tmp/document.json"
+	cmp <(jq -c .cluster "$tmp/out.json") <(dlb-costmodel -q -c "$tmp/document.json" "$doc" | jq -c .cluster)
+	refused() { # EDIT WORD...
+		jq -c "$1" "$tmp/lab.json" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-costmodel -c "$tmp/bad.json" "$doc"
+		shift
+		one_line dlb-costmodel bad.json "$@"
+	}
+	refused '.synthetic |= sub("fast"; "fats")' "no kind 'fats'" "'fast'"
+	refused '.nodes = []' "'nodes'"
+	refused '.synthetic = 1' /synthetic
+	refused '.kinds = []' /synthetic kinds
+	refused '.synthetic = "2(cpu/4:1"' "')' expected"
+	# a document of a section whose rows are not written out is not planned for
+	jq --slurpfile lab "$tmp/lab.json" '.cluster = $lab[0]' "$tmp/out.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-place "$tmp/bad.json"
+	one_line dlb-place /cluster/synthetic 'dlb-costmodel -c'
+}
+
+@test "a site of 1,024 nodes in racks goes by name" {
+	dlb-costmodel -q -c site-1024 "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	run -0 jq -e '.cluster | (.nodes | length == 1024) and ([.nodes[].kind] | unique | length == 4) and
+		([.groups[] | select(.class == "rack")] | length == 32)' "$tmp/out.json"
+	[ "$(wc -c <"$root/share/clusters/site-1024.json")" -lt 10000 ]
+}

@@ -448,6 +448,28 @@ chains() { # OPS WIDTH
 	[ "$output" = '[1]' ]
 }
 
+# bats test_tags=slow
+@test "sites of 1,024 and of 10,000 nodes: planned, simulated and shown in memory that does not grow with pairs of nodes" {
+	for cluster in site-1024 '50(rack 25(host cpu:8))'; do
+		dlb-profile -q --analytic --batch 32 "$models/lenet5.onnx" | dlb-costmodel -q -c "$cluster" >"$tmp/cost.json"
+		(
+			ulimit -v 350000			# pairs of 10,000 nodes: 400 MB
+			dlb-place -q -m 8 "$tmp/cost.json" >"$tmp/plan.json"
+			dlb-run -q --dry-run "$tmp/plan.json" >"$tmp/ran.json"
+			dlb-view "$tmp/ran.json" >"$tmp/shown"
+		)
+		validates "$tmp/ran.json"
+		run -0 jq -e '(.cluster.nodes | length) as $n | $n >= 1024 and (.report.nodes | length == $n) and (.plan.nodes | length == $n)' \
+			"$tmp/ran.json"
+		# the tables of the plan and the report have the 64 busiest nodes, and say so
+		run -0 grep -c "^  \.\.\. and $(($(jq '.cluster.nodes | length' "$tmp/ran.json") - 64)) nodes that are no busier" "$tmp/shown"
+		[ "$output" = 2 ]
+		busiest=$(jq '[.report.nodes[].busy_s] | index(max)' "$tmp/ran.json")
+		run -0 sed -n '/^report/,$p' "$tmp/shown"
+		grep -q "^ *$busiest " <<<"$output"
+	done
+}
+
 @test "plans drawn at random of a GPT have no deadlock: a view of a received tensor is sent on" {
 	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 32 --heads 2 --vocabulary 32 --sequence 8 "$BATS_TEST_TMPDIR/gpt.onnx"
 	dlb-profile -q --analytic --batch 4 --loss next-token "$BATS_TEST_TMPDIR/gpt.onnx" | dlb-costmodel -q -c cpu:3 >"$BATS_TEST_TMPDIR/cost.json"

@@ -19,7 +19,8 @@
  * Synthetic clusters: words separated by blanks or commas,
  *     [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY]      cpu:2   cpu/4:1   cpu:1*0.5   cpu:2@8GB
  * A KIND word adds nodes to the current host ("h0"), in its group GROUP (a socket) if named. The word "host"
- * starts the next host, "rack" the next rack. "link=CLASS:LATENCY,BANDWIDTH" (1e-6,10e9) sets the medium of
+ * starts the next host, "rack" the next rack. "COUNT(WORDS)" stands for the words COUNT times: "4(rack 8(host
+ * cpu:2))". "link=CLASS:LATENCY,BANDWIDTH" (1e-6,10e9) sets the medium of
  * sockets, hosts, racks or the site (CLASS socket, shm, rack, site). Example: "cpu:2 host cpu:2*0.5
  * link=rack:5e-6,1.25e9". The media of racks and sites are switches: a host's port (its up link) has the
  * class's bandwidth and half its latency. The switch itself (inside) costs nothing, so only transfers at one
@@ -103,6 +104,9 @@ struct dlb_cluster {
 void dlb_cluster_init(struct dlb_cluster *c);
 void dlb_cluster_release(struct dlb_cluster *c);
 int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err);	/* synthetic */
+/* Adds the nodes, groups and links of a synthetic text to c, which has none. If c has kinds, the text names
+ * no others, by their names. -1 with err; c is the caller's to release. */
+int dlb_cluster_build(struct dlb_cluster *c, const char *text, struct dlb_error *err);
 /* Describes this host through hwloc, or the host in the XML file `topology`: one node for each `threads`
  * cores of a group (threads <= 0: 1). -1 with err. */
 int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err);
@@ -123,10 +127,11 @@ int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct d
 void dlb_binder_free(struct dlb_binder *b);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
+/* As dlb_cluster_read, also where nodes, groups and links are described by a member "synthetic". */
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
 /* Reads a cluster from a file with a cluster section (bare or in a document), by the name of a file in
  * share/clusters, or from a synthetic string. *section (new): the section as in the file, with all "x-"
- * members, or as written from the string. */
+ * members and its "synthetic" written out, or as written from the string. */
 int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section,
 		     struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 if a == b). */

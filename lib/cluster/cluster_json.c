@@ -8,6 +8,10 @@
  *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}],
  *      "hosts":   [{"name":"h0", "address":"10.0.0.7", "user":"me", "slots":4}]}
  *
+ * A file for dlb-costmodel -c may have "kinds" and a text instead of the other lists, which is written out:
+ *
+ *     {"kinds": [...], "synthetic": "16(rack 8(host cpu/4:2)) link=rack:1e-5,1.25e9"}
+ *
  * Members with default values are omitted (0, unknown, none; "duplex" equal to "overlap"). */
 #include "cluster/cluster.h"
 #include "util/input.h"
@@ -618,26 +622,52 @@ static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 	return dlb_ref_fail(&at, rd->err, "no link model '%s'; there are routes and port", s);
 }
 
-int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
+/* The kinds, then nodes, groups and links from the text. */
+static int read_synthetic(struct cluster_reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "kinds", "synthetic", NULL };
+	const struct dlb_ref at = dlb_ref_at(r, "synthetic");
+	const char *text;
+
+	if (dlb_ref_known(r, known, rd->err))
+		return dlb_hint(rd->err, "'synthetic' describes all but the kinds");
+	if (dlb_get_str(r, "synthetic", DLB_NEED, &text, rd->err) || read_kinds(rd, r))
+		return -1;
+	if (!rd->c->n_kinds)
+		return dlb_ref_fail(&at, rd->err, "the list of kinds is empty");
+	if (!dlb_cluster_build(rd->c, text, rd->err))
+		return 0;
+	return dlb_error_at(rd->err, r->doc ? r->doc : "document");
+}
+
+static int read_lists(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "link_model", "kinds",    "links", "groups",
 					     "nodes",      "memories", "hosts", NULL };
+
+	if (dlb_ref_known(r, known, rd->err) || read_link_model(rd, r) || read_kinds(rd, r) ||
+	    read_links(rd, r) || read_groups(rd, r) || read_nodes(rd, r) || read_memories(rd, r) ||
+	    read_homes(rd, r) || read_hosts(rd, r) || check_hosts(rd, r))
+		return -1;
+	if (!dlb_cluster_check(rd->c, rd->err))
+		return 0;
+	if (r->doc)
+		dlb_error_at(rd->err, r->doc);
+	return -1;
+}
+
+int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
+{
 	struct cluster_reader rd = {
 		.c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object()
 	};
-	int rc = -1;
+	int rc;
 
 	dlb_cluster_init(c);
-	if (!json_is_object(r->v)) {
-		dlb_ref_fail(r, err, "an object is expected");
-	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) &&
-		   !read_links(&rd, r) && !read_groups(&rd, r) && !read_nodes(&rd, r) &&
-		   !read_memories(&rd, r) && !read_homes(&rd, r) && !read_hosts(&rd, r) &&
-		   !check_hosts(&rd, r)) {
-		rc = dlb_cluster_check(c, err);
-		if (rc && r->doc)
-			dlb_error_at(err, r->doc);
-	}
+	if (!json_is_object(r->v))
+		rc = dlb_ref_fail(r, err, "an object is expected");
+	else
+		rc = json_object_get(r->v, "synthetic") ? read_synthetic(&rd, r) : read_lists(&rd, r);
 	json_decref(rd.kinds);
 	json_decref(rd.groups);
 	json_decref(rd.links);
@@ -652,20 +682,49 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 
 	if (dlb_doc_need(d, "cluster", &section, err))
 		return -1;
-	struct dlb_ref r = dlb_ref_root(d, "cluster");
+	struct dlb_ref r = dlb_ref_root(d, "cluster"), at = dlb_ref_at(&r, "synthetic");
+	if (at.v) {
+		dlb_ref_fail(&at, err, "the nodes are not written out");
+		return dlb_hint(err, "give the file as dlb-costmodel -c FILE, which does so");
+	}
 	return dlb_cluster_read_section(&r, c, err);
 }
 
-/* Returns the section (new) with the document's "x-" members added. */
-static json_t *with_remarks(const struct dlb_doc *d)
+/* Returns the section (new) of a file: c with the file's own kinds if it was synthetic, and with the "x-"
+ * members of the document. root: NULL, or the document that the section lies in. */
+static json_t *section_of(const struct dlb_cluster *c, json_t *from, json_t *root)
 {
-	json_t *section = json_copy(dlb_doc_section(d, "cluster")), *value;
+	const bool synthetic = json_object_get(from, "synthetic");
+	json_t *section = synthetic ? dlb_cluster_write(c) : json_copy(from), *value;
 	const char *key;
 
-	json_object_foreach(d->root, key, value)
+	if (synthetic)
+		json_object_set(section, "kinds", json_object_get(from, "kinds"));
+	json_object_foreach(from, key, value)
+		if (synthetic && !strncmp(key, "x-", 2))
+			json_object_set(section, key, value);
+	json_object_foreach(root, key, value)
 		if (!strncmp(key, "x-", 2) && !json_object_get(section, key))
 			json_object_set(section, key, value);
 	return section;
+}
+
+static int read_document(const char *text, size_t n, const char *path, struct dlb_cluster *c, json_t **section,
+			 struct dlb_error *err)
+{
+	struct dlb_doc d;
+	json_t *from;
+	int rc;
+
+	if (dlb_doc_parse(&d, text, n, path, err))
+		return -1;
+	const struct dlb_ref r = dlb_ref_root(&d, "cluster");
+
+	rc = dlb_doc_need(&d, "cluster", &from, err) || dlb_cluster_read_section(&r, c, err) ? -1 : 0;
+	if (!rc)
+		*section = section_of(c, from, d.root);
+	dlb_doc_release(&d);
+	return rc;
 }
 
 static int read_file(const char *path, struct dlb_cluster *c, json_t **section, struct dlb_error *err)
@@ -677,6 +736,7 @@ static int read_file(const char *path, struct dlb_cluster *c, json_t **section, 
 	size_t n;
 	int rc;
 
+	*section = NULL;
 	if (dlb_input_read_text(path, '{', &text, &n, err))
 		return -1;
 	bare.root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
@@ -686,22 +746,17 @@ static int read_file(const char *path, struct dlb_cluster *c, json_t **section, 
 		return dlb_fail(err, where, "%s", e.text);
 	}
 	if (json_object_get(bare.root, "dlb")) {
-		struct dlb_doc d;
 		json_decref(bare.root);
-		rc = dlb_doc_parse(&d, text, n, path, err);
+		rc = read_document(text, n, path, c, section, err);
 		free(text);
-		if (rc)
-			return -1;
-		rc = dlb_cluster_read(&d, c, err);
-		*section = rc ? NULL : with_remarks(&d);
-		dlb_doc_release(&d);
 		return rc;
 	}
 	free(text);
 	snprintf(bare.name, sizeof bare.name, "%s", path);
 	struct dlb_ref r = { .v = bare.root, .index = -1, .doc = bare.name };
 	rc = dlb_cluster_read_section(&r, c, err);
-	*section = rc ? NULL : json_incref(bare.root);
+	if (!rc)
+		*section = section_of(c, bare.root, NULL);
 	dlb_doc_release(&bare);
 	return rc;
 }

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 1 << 20, MAX_THREADS = 1 << 16 };
+enum { MAX_NODES = 1 << 20, MAX_THREADS = 1 << 16, MAX_NESTED = 8 };
 
 struct cluster_parser {
 	const char *text, *p;
 	struct dlb_cluster *c;
 	struct dlb_error *err;
+	bool kinds_given;			/* there are no others */
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
 	/* the word that started one without nodes so far, in text; NULL: none */
@@ -23,7 +24,7 @@ static int fail(const struct cluster_parser *s, const char *expected)
 	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected,
 		 *s->p ? s->p : "the end");
 	return dlb_hint(s->err, "the form is [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY], "
-			"as in 'cpu:2 host cpu/4:1*0.5@8GB link=rack:1e-5,1.25e9'");
+			"as in 'cpu:2 host cpu/4:1*0.5@8GB 4(host cpu:2) link=rack:1e-5,1.25e9'");
 }
 
 static bool is_name(int ch)
@@ -176,6 +177,26 @@ static int get_link(struct cluster_parser *s)
 	return fail(s, "a class of link (socket, shm, rack, site) before this");
 }
 
+/* Index of the kind that a word names, which is added unless the kinds are given; -1 with err. */
+static int get_kind(struct cluster_parser *s, const char *word, int threads)
+{
+	struct dlb_cluster *c = s->c;
+	const char *name = dlb_cluster_kind_name(&c->arena, word, threads), *names[64];
+	int n = 0;
+
+	if (!s->kinds_given)
+		return dlb_cluster_add_kind(c, word, threads);
+	for (int i = 0; i < c->n_kinds; i++) {
+		if (!strcmp(c->kind[i].name, name))
+			return i;
+		if (n < DLB_LEN(names))
+			names[n++] = c->kind[i].name;
+	}
+	dlb_fail(s->err, NULL, "no kind '%s'", name);
+	name = dlb_nearest(name, names, n);
+	return name ? dlb_hint(s->err, "did you mean '%s'?", name) : -1;
+}
+
 static int get_nodes(struct cluster_parser *s, const char *first)
 {
 	char kind[64], group[64] = "";
@@ -214,7 +235,9 @@ static int get_nodes(struct cluster_parser *s, const char *first)
 	if (count > MAX_NODES - c->n_nodes)
 		return dlb_fail(s->err, NULL, "cluster '%s': more than %d nodes", s->text, MAX_NODES);
 	begin_host(s);
-	int in = *group ? subgroup(s, group) : s->host, k = dlb_cluster_add_kind(c, kind, threads);
+	int in = *group ? subgroup(s, group) : s->host, k = get_kind(s, kind, threads);
+	if (k < 0)
+		return -1;
 	for (int i = 0; i < count; i++) {
 		int n = dlb_cluster_add_node(c, k, in, c->group[s->host].name, s->devices++);
 		c->node[n].speed = speed;
@@ -243,9 +266,52 @@ static int get_word(struct cluster_parser *s)
 	} else if (get_nodes(s, word)) {
 		return -1;
 	}
-	if (*s->p && *s->p != ',' && !isspace((unsigned char)*s->p))
-		return fail(s, "a blank or ','");
 	return 0;
+}
+
+static int get_words(struct cluster_parser *s, int depth);
+
+/* COUNT(WORDS): the words COUNT times. Each time adds nodes, of which there are at most MAX_NODES. */
+static int repeat(struct cluster_parser *s, int depth)
+{
+	const char *from;
+	int count = 0;
+
+	if (get_int(s, "a number of times", MAX_NODES, &count))
+		return -1;
+	if (*s->p != '(')
+		return fail(s, "'(' behind a number of times");
+	if (depth == MAX_NESTED)
+		return fail(s, "at most 8 brackets in each other");
+	from = ++s->p;
+	for (int i = 0; i < count; i++) {
+		const int n = s->c->n_nodes;
+
+		s->p = from;
+		if (get_words(s, depth + 1))
+			return -1;
+		if (s->c->n_nodes == n)
+			return fail(s, "a kind of node such as cpu:2");
+		if (*s->p != ')')
+			return fail(s, "')'");
+	}
+	s->p++;
+	return 0;
+}
+
+/* Words up to the end, or up to the bracket that ends what is repeated. */
+static int get_words(struct cluster_parser *s, int depth)
+{
+	for (;;) {
+		while (*s->p == ',' || isspace((unsigned char)*s->p))
+			s->p++;
+		if (!*s->p || (depth && *s->p == ')'))
+			return 0;
+		if (isdigit((unsigned char)*s->p) ? repeat(s, depth) : get_word(s))
+			return -1;
+		if (*s->p && *s->p != ',' && !isspace((unsigned char)*s->p) && !(depth && *s->p == ')'))
+			return fail(s, "a blank or ','");
+	}
 }
 
 static int add_link(struct cluster_parser *s, const char *of, const struct dlb_link_class *k,
@@ -297,12 +363,13 @@ static void finish(struct cluster_parser *s)
 	}
 }
 
-int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err)
+int dlb_cluster_build(struct dlb_cluster *c, const char *text, struct dlb_error *err)
 {
 	struct cluster_parser s = { .text = text,
 				    .p = text,
 				    .c = c,
 				    .err = err,
+				    .kinds_given = c->n_kinds > 0,
 				    .site = -1,
 				    .rack = -1,
 				    .host = -1,
@@ -311,28 +378,21 @@ int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error 
 				    .rack_link = *dlb_link_class_find("rack"),
 				    .site_link = *dlb_link_class_find("site") };
 
-	dlb_cluster_init(c);
-	for (;;) {
-		while (*s.p == ',' || isspace((unsigned char)*s.p))
-			s.p++;
-		if (!*s.p)
-			break;
-		if (get_word(&s))
-			goto fail;
-	}
-	if (!c->n_nodes) {
-		fail(&s, "a kind of node such as cpu:2");
-		goto fail;
-	}
-	if (s.bare_host || s.bare_rack) {
-		fail_bare(&s, s.bare_host ? "host" : "rack", s.p);
-		goto fail;
-	}
+	if (get_words(&s, 0))
+		return -1;
+	if (!c->n_nodes)
+		return fail(&s, "a kind of node such as cpu:2");
+	if (s.bare_host || s.bare_rack)
+		return fail_bare(&s, s.bare_host ? "host" : "rack", s.p);
 	finish(&s);
-	if (dlb_cluster_check(c, err))
-		goto fail;
-	return 0;
-fail:
+	return dlb_cluster_check(c, err);
+}
+
+int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err)
+{
+	dlb_cluster_init(c);
+	if (!dlb_cluster_build(c, text, err))
+		return 0;
 	dlb_cluster_release(c);
 	return -1;
 }

@@ -257,7 +257,6 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 		t->n_spans = dlb_xcalloc(n_nodes, sizeof *t->n_spans);
 	}
 	s.span_cap = dlb_xcalloc(n_nodes, sizeof(int));
-	s.route_of = dlb_xcalloc(n_nodes * n_nodes, sizeof(int));
 	s.n_directions = s.c && s.c->cluster ? dlb_cluster_n_directions(s.c->cluster) : 0;
 	s.direction = dlb_xcalloc((size_t)s.n_directions + 1, sizeof *s.direction);
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);

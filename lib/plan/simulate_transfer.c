@@ -11,13 +11,41 @@
  * the mean of their loads, weighted by load; many sums of low load leave at least as much as that many
  * flows would. */
 #include <math.h>
+#include <stdlib.h>
 #include "plan/replica.h"
 #include "plan/simulate.h"
 #include "plan/timeline.h"
+#include "util/hash.h"
+
+/* Slot of the route in the table: the one that has it, else a free one. */
+static int *slot_of(const struct sim *s, int from, int to)
+{
+	uint64_t i = dlb_hash_u64(DLB_HASH_INIT, (uint64_t)from << 32 | (uint64_t)to);
+
+	for (;; i++) {
+		int *slot = &s->route_of[i & (uint64_t)(s->n_slots - 1)];
+
+		if (!*slot || (s->route[*slot - 1].from == from && s->route[*slot - 1].to == to))
+			return slot;
+	}
+}
+
+/* At most half of the slots are taken: most pairs of nodes never exchange messages. */
+static void grow_table(struct sim *s)
+{
+	if (2 * s->n_routes < s->n_slots)
+		return;
+	free(s->route_of);
+	s->n_slots = s->n_slots ? 2 * s->n_slots : 64;
+	s->route_of = dlb_xcalloc((size_t)s->n_slots, sizeof *s->route_of);
+	for (int i = 0; i < s->n_routes; i++)
+		*slot_of(s, s->route[i].from, s->route[i].to) = i + 1;
+}
 
 int dlb_sim_route(struct sim *s, int from, int to)
 {
-	int *slot = &s->route_of[(size_t)from * (size_t)s->g->n_nodes + (size_t)to];
+	grow_table(s);
+	int *slot = slot_of(s, from, to);
 	if (*slot)
 		return *slot - 1;
 	DLB_GROW(s->route, s->n_routes, s->cap_routes);

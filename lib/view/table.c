@@ -12,6 +12,7 @@
 int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 #define MOST_EVALUATIONS 20		/* rows */
+enum { SHOWN_NODES = 64 };
 
 struct work_times { const char *name; double flop, time_s; int n; };
 
@@ -140,12 +141,12 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 			c->link[i].duplex ? " each way" : "");
 	if (c->n_links > 16)
 		fprintf(f, "  ... and %d more links\n", c->n_links - 16);
-	for (int i = 0; i < c->n_nodes && i < 64; i++)
+	for (int i = 0; i < c->n_nodes && i < SHOWN_NODES; i++)
 		if (c->node[i].group >= 0 && (int)strlen(c->group[c->node[i].group].name) > widest)
 			widest = (int)strlen(c->group[c->node[i].group].name);
 	fprintf(f, "  %4s %-10s %-12s %-*s %7s %10s\n", "node", "kind", "host", widest, "group", "speed",
 		"memory");
-	for (int i = 0; i < c->n_nodes && i < 64; i++) {
+	for (int i = 0; i < c->n_nodes && i < SHOWN_NODES; i++) {
 		const struct dlb_node *n = &c->node[i];
 		double m = dlb_cluster_node_memory(c, i);
 
@@ -153,8 +154,37 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 			n->host ? n->host : "-", widest, n->group >= 0 ? c->group[n->group].name : "-",
 			n->speed, dlb_view_bytes(m, a, sizeof a));
 	}
-	if (c->n_nodes > 64)
-		fprintf(f, "  ... and %d more\n", c->n_nodes - 64);
+	if (c->n_nodes > SHOWN_NODES)
+		fprintf(f, "  ... and %d more\n", c->n_nodes - SHOWN_NODES);
+}
+
+/* The nodes that a table of busy times has: all, or the SHOWN_NODES busiest, in the order of their ids.
+ * Returns their number. */
+static int choose_nodes(const double *busy_s, int n_nodes, int node[SHOWN_NODES])
+{
+	int n = 0;
+
+	for (int i = 0; i < n_nodes; i++) {
+		int least = 0;
+
+		if (n < SHOWN_NODES) {
+			node[n++] = i;
+			continue;
+		}
+		for (int k = 1; k < n; k++)
+			least = busy_s[node[k]] <= busy_s[node[least]] ? k : least;
+		if (busy_s[node[least]] >= busy_s[i])
+			continue;
+		memmove(&node[least], &node[least + 1], (size_t)(n - 1 - least) * sizeof *node);
+		node[n - 1] = i;
+	}
+	return n;
+}
+
+static void say_omitted(int n_nodes, int n, FILE *f)
+{
+	if (n < n_nodes)
+		fprintf(f, "  ... and %d nodes that are no busier\n", n_nodes - n);
 }
 
 static void replicas_table(const struct dlb_plan *p, FILE *f)
@@ -208,15 +238,15 @@ static void advice_table(const struct dlb_plan *p, FILE *f)
 }
 
 /* Contents of each memory, if nodes name memories. */
-static void memories_table(const struct dlb_plan *p, FILE *f)
+static void memories_table(const struct dlb_plan *p, const int *node, int n_nodes, FILE *f)
 {
 	char a[DLB_N_BUFFERS][32];
 
-	for (int i = 0; i < p->n_nodes && i < 64; i++)
-		for (int k = 0; k < p->node[i].n_memories; k++) {
-			const struct dlb_node_memory *m = &p->node[i].memory[k];
+	for (int i = 0; i < n_nodes; i++)
+		for (int k = 0; k < p->node[node[i]].n_memories; k++) {
+			const struct dlb_node_memory *m = &p->node[node[i]].memory[k];
 
-			fprintf(f, "  node %d, %s:", i, m->name);
+			fprintf(f, "  node %d, %s:", node[i], m->name);
 			for (int b = 0; b < DLB_N_BUFFERS; b++)
 				fprintf(f, "%s %s %s", b ? "," : "", dlb_buffers_names[b],
 					dlb_view_bytes(m->bytes[b], a[b], sizeof a[b]));
@@ -224,14 +254,14 @@ static void memories_table(const struct dlb_plan *p, FILE *f)
 		}
 }
 
-static void offload_table(const struct dlb_plan *p, FILE *f)
+static void offload_table(const struct dlb_plan *p, const int *node, int n, FILE *f)
 {
 	char a[32];
 
-	for (int i = 0; i < p->n_nodes && i < 64; i++)
-		if (p->node[i].offloaded_bytes > 0)
-			fprintf(f, "  node %d, offloaded: states %s\n", i,
-				dlb_view_bytes(p->node[i].offloaded_bytes, a, sizeof a));
+	for (int i = 0; i < n; i++)
+		if (p->node[node[i]].offloaded_bytes > 0)
+			fprintf(f, "  node %d, offloaded: states %s\n", node[i],
+				dlb_view_bytes(p->node[node[i]].offloaded_bytes, a, sizeof a));
 }
 
 static void front_table(const struct dlb_view *v, FILE *f)
@@ -254,6 +284,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_plan *p = &v->plan;
 	char a[32], b[32], c[32];
+	int node[SHOWN_NODES], n_shown;
 
 	fprintf(f, "\nplan     %s, schedule %s, batch of %lld in %d micro-batch%s\n",
 		p->winner ? p->winner : p->algorithm, p->schedule, (long long)p->batch, p->micro_batches,
@@ -277,7 +308,14 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 
 	fprintf(f, "  %4s %6s %10s %10s %10s", "node", "ops", "busy", "wait", "peak");
 	fprintf(f, memory ? " %10s %10s %6s\n" : "\n", "arena", "least", "over");
-	for (int i = 0; i < p->n_nodes && i < 64; i++) {
+	double *busy_s = dlb_xcalloc((size_t)p->n_nodes + 1, sizeof *busy_s);
+
+	for (int i = 0; i < p->n_nodes; i++)
+		busy_s[i] = p->node[i].busy_s;
+	n_shown = choose_nodes(busy_s, p->n_nodes, node);
+	free(busy_s);
+	for (int k = 0; k < n_shown; k++) {
+		const int i = node[k];
 		int n = 0;
 
 		for (int op = 0; op < p->n_ops; op++)
@@ -291,8 +329,9 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 				dlb_view_bytes((double)np->bound_bytes, b, sizeof b), dlb_view_over(np));
 		fputc('\n', f);
 	}
-	memories_table(p, f);
-	offload_table(p, f);
+	say_omitted(p->n_nodes, n_shown, f);
+	memories_table(p, node, n_shown, f);
+	offload_table(p, node, n_shown, f);
 	if (memory)
 		dlb_program_release(&g);
 }
@@ -375,10 +414,38 @@ static const char *some_bytes(double bytes, char *buf, size_t n)
 	return bytes > 0 ? dlb_view_bytes(bytes, buf, n) : "-";
 }
 
+static void nodes_table(const struct dlb_report *r, FILE *f)
+{
+	double *busy_s = dlb_xcalloc((size_t)r->n_nodes + 1, sizeof *busy_s);
+	char a[32], b[32], c[32], d[32], e[32], g[32], h[32], k[32];
+	int node[SHOWN_NODES], n_shown;
+
+	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait",
+		"starved", "held up", "peak", "process", "expected");
+	for (int i = 0; i < r->n_nodes; i++)
+		busy_s[i] = r->node[i].busy_s;
+	n_shown = choose_nodes(busy_s, r->n_nodes, node);
+	free(busy_s);
+	for (int j = 0; j < n_shown; j++) {
+		const int i = node[j];
+		const struct dlb_report_node *n = &r->node[i];
+
+		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s %10s %10s\n", i,
+			dlb_view_seconds(n->busy_s, a, sizeof a),
+			dlb_view_seconds(n->predicted_busy_s, b, sizeof b),
+			dlb_view_seconds(n->wait_s, c, sizeof c),
+			dlb_view_seconds(n->waits_s[DLB_WAIT_STARVED], d, sizeof d),
+			dlb_view_seconds(n->waits_s[DLB_WAIT_BACKPRESSURE], e, sizeof e),
+			dlb_view_bytes(n->peak_bytes, g, sizeof g), some_bytes(n->process_bytes, h, sizeof h),
+			some_bytes(n->predicted_process_bytes, k, sizeof k));
+	}
+	say_omitted(r->n_nodes, n_shown, f);
+}
+
 static void report_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_report *r = &v->report;
-	char a[32], b[32], c[32], d[32], e[32], g[32], h[32], k[32];
+	char a[32], b[32];
 
 	fprintf(f, "\nreport   %s, %lld steps from step %lld%s%s\n", r->dry_run ? "simulated" : "measured",
 		(long long)r->steps, (long long)r->first_step, r->stopped ? ", ended by " : "",
@@ -424,20 +491,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
-	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait",
-		"starved", "held up", "peak", "process", "expected");
-	for (int i = 0; i < r->n_nodes && i < 64; i++) {
-		const struct dlb_report_node *n = &r->node[i];
-
-		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s %10s %10s\n", i,
-			dlb_view_seconds(n->busy_s, a, sizeof a),
-			dlb_view_seconds(n->predicted_busy_s, b, sizeof b),
-			dlb_view_seconds(n->wait_s, c, sizeof c),
-			dlb_view_seconds(n->waits_s[DLB_WAIT_STARVED], d, sizeof d),
-			dlb_view_seconds(n->waits_s[DLB_WAIT_BACKPRESSURE], e, sizeof e),
-			dlb_view_bytes(n->peak_bytes, g, sizeof g), some_bytes(n->process_bytes, h, sizeof h),
-			some_bytes(n->predicted_process_bytes, k, sizeof k));
-	}
+	nodes_table(r, f);
 }
 
 static void balance_table(const struct dlb_view *v, FILE *f)
