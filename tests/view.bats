@@ -179,12 +179,29 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-run -q --dry-run --optimizer kfac "$doc" >"$BATS_TEST_TMPDIR/kfac.json"
 	dlb-view "$BATS_TEST_TMPDIR/kfac.json" >"$BATS_TEST_TMPDIR/table"
 	planned=$(sed -n '/^plan /,/^report /s/.*step predicted \([^,]*\),.*/\1/p' "$BATS_TEST_TMPDIR/table")
-	line=$(sed -n '/^report /,$s/^  step \([^,]*\), predicted \(.*\) (off by.*/\2, simulated \1/p' "$BATS_TEST_TMPDIR/table")
+	line=$(sed -n '/^report /,$s/^  step \([^,]*\), predicted \([^(]*\) ([^)]* to [^)]*), off by.*/\2, simulated \1/p' "$BATS_TEST_TMPDIR/table")
 	[ -n "$planned" ] && [ -n "$line" ] && [[ $line != "$planned",* ]]
 	dlb-view -f svg "$BATS_TEST_TMPDIR/kfac.json" >"$BATS_TEST_TMPDIR/kfac.svg"
 	grep -q "step predicted $line<" "$BATS_TEST_TMPDIR/kfac.svg"
 	grep -q "the plan's, made for sgd ($planned a step); what ran was kfac<" "$BATS_TEST_TMPDIR/kfac.svg"
 	dlb-view -f svg "$doc" | grep -q "step predicted $planned<"
+}
+
+@test "a prediction has an interval: wide where nothing was measured, narrower with each round like the last" {
+	dlb-profile -q --analytic "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q >"$BATS_TEST_TMPDIR/doc.json"
+	for round in 1 2 3 4; do
+		dlb-run -q --dry-run "$BATS_TEST_TMPDIR/doc.json" >"$BATS_TEST_TMPDIR/ran.json"
+		validates "$BATS_TEST_TMPDIR/ran.json"
+		jq '.report | [.predicted_step_low_s, .predicted_step_s, .predicted_step_high_s] | (.[2] - .[0]) / .[1],
+			(.[0] < .[1] and .[1] < .[2])' "$BATS_TEST_TMPDIR/ran.json" >"$BATS_TEST_TMPDIR/width.$round"
+		[ "$(tail -1 "$BATS_TEST_TMPDIR/width.$round")" = true ]
+		dlb-rebalance -q "$BATS_TEST_TMPDIR/ran.json" | dlb-place -q >"$BATS_TEST_TMPDIR/doc.json"
+	done
+	width() { head -1 "$BATS_TEST_TMPDIR/width.$1"; }
+	jq -en "$(width 1) > 1 and $(width 2) < 0.2 and $(width 3) < $(width 2) and $(width 4) < $(width 3)"
+	run -0 dlb-view "$BATS_TEST_TMPDIR/ran.json"
+	grep -Eq '^  step [^,]*, predicted [0-9.]+ [mu]?s \([0-9.]+ [mu]?s to [0-9.]+ [mu]?s\), off by ' <<<"$output"
+	dlb-view -f html "$BATS_TEST_TMPDIR/ran.json" | grep -q predicted_step_high_s
 }
 
 @test "one micro-batch is singular" {

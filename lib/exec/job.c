@@ -12,6 +12,7 @@
 #include "optim/kfac.h"
 #include "plan/advise.h"
 #include "plan/by_class.h"
+#include "plan/interval.h"
 #include "plan/plan_json.h"
 #include "plan/print.h"
 #include "plan/program_verify.h"
@@ -21,6 +22,34 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
+/* Reads the errors of the last rounds, back to the one that corrected kappa: its prediction was another model's. */
+static int read_errors(struct dlb_job *j, const struct dlb_ref *balance, struct dlb_error *err)
+{
+	struct dlb_ref list = { .v = NULL };
+	int n;
+
+	j->n_errors = 0;
+	if (dlb_get_array(balance, "history", DLB_OPT, &list, &n, err))
+		return -1;
+	j->corrected = n > 0;
+	for (int i = n - 1; i >= 0 && j->n_errors < DLB_JOB_ERRORS; i--) {
+		const struct dlb_ref round = dlb_ref_index(&list, i);
+		bool held = false, changed = false;
+		double step_s = 0.0, predicted_s = 0.0;
+
+		if (dlb_get_bool(&round, "held", DLB_OPT, &held, err) ||
+		    dlb_get_bool(&round, "changed", DLB_OPT, &changed, err) ||
+		    dlb_get_real(&round, "step_s", DLB_OPT, 0, 1e18, &step_s, err) ||
+		    dlb_get_real(&round, "predicted_step_s", DLB_OPT, 0, 1e18, &predicted_s, err))
+			return -1;
+		if (held || changed)
+			break;
+		if (step_s > 0.0 && predicted_s > 0.0)
+			j->error[j->n_errors++] = log(step_s / predicted_s);
+	}
+	return 0;
+}
+
 static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	struct dlb_ref balance, list;
@@ -29,11 +58,13 @@ static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_e
 	j->kappa = dlb_xcalloc((size_t)n + 1, sizeof *j->kappa);
 	for (int i = 0; i < n; i++)
 		j->kappa[i] = 1.0;
+	j->n_errors = 0;
+	j->corrected = false;
 	if (!dlb_doc_section(doc, "balance"))
 		return 0;
 	balance = dlb_ref_root(doc, "balance");
 	list.v = NULL;
-	if (dlb_get_array(&balance, "kappa", DLB_OPT, &list, &got, err))
+	if (read_errors(j, &balance, err) || dlb_get_array(&balance, "kappa", DLB_OPT, &list, &got, err))
 		return -1;
 	if (!list.v)
 		return 0;
@@ -365,7 +396,12 @@ int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct
 	if (dlb_program_simulate(p, &j->cost, &(struct dlb_simulate_choice){ .node_scale = j->kappa }, &t,
 				 err))
 		return -1;
+	const struct dlb_interval x =
+		dlb_interval_of(&j->plan, &j->cost, j->corrected, j->error, j->n_errors);
+
 	r->predicted_step_s = t.step_s;
+	r->predicted_step_low_s = t.step_s * x.low;
+	r->predicted_step_high_s = t.step_s * x.high;
 	for (int i = 0; i < r->n_nodes; i++)
 		r->node[i].predicted_busy_s = t.node[i].busy_s;
 	dlb_timeline_release(&t, r->n_nodes);

@@ -6,6 +6,8 @@
 
 struct dlb_runtime;
 
+enum { DLB_JOB_ERRORS = 16 };			/* most rounds whose errors count */
+
 struct dlb_job {
 	struct dlb_graph graph;
 	struct dlb_cluster cluster;
@@ -13,6 +15,8 @@ struct dlb_job {
 	struct dlb_plan plan;
 	struct dlb_optimizer_choice optimizer;
 	double *kappa;	/* [node] measured / predicted in earlier rounds; all 1 without balancing */
+	/* ln(measured / predicted) of the last rounds that were predicted with this kappa; corrected: kappa was measured */
+	double error[DLB_JOB_ERRORS]; int n_errors; bool corrected;
 	int n_state;				/* optimizer states per weight */
 	double document_bytes;			/* heap of the document */
 	char name[200];				/* the document's name, for messages */
@@ -31,7 +35,7 @@ void dlb_job_release(struct dlb_job *j);
 /* Compiles the plan for a batch of n samples and proves the program. A plan that cannot run is an error of
  * the input here (status 2); for a placer it is an ordinary result. */
 int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err);
-/* Predicts program p: busy times and step, multiplied by kappa. Fills report's predictions. */
+/* Predicts program p: busy times and step, multiplied by kappa, and its interval. Fills report's predictions. */
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report,
 		    struct dlb_error *err);
 /* Fills the members of a report that follow from the plan; allocates nodes and arrays. */

@@ -74,6 +74,7 @@ struct dlb_report {
 	struct dlb_report_event *event; int n_events;
 	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
+	double predicted_step_low_s, predicted_step_high_s;	/* its interval, see interval.h; 0: none */
 	struct dlb_report_node *node; int n_nodes;
 	struct dlb_report_op *op; int n_ops;
 	struct dlb_report_delay *delay; int n_delays;	/* none under synchronous schedules */

@@ -144,6 +144,10 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	set(o, "step_s", r->step_s);
 	set(o, "step_se_s", r->step_se_s);
 	set(o, "predicted_step_s", r->predicted_step_s);
+	if (r->predicted_step_high_s > 0) {
+		set(o, "predicted_step_low_s", r->predicted_step_low_s);
+		set(o, "predicted_step_high_s", r->predicted_step_high_s);
+	}
 	set(o, "wall_s", r->wall_s);
 	set(o, "imbalance", r->imbalance);
 	set(o, "prediction_error", r->prediction_error);
@@ -482,6 +486,8 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 					     "step_s",
 					     "step_se_s",
 					     "predicted_step_s",
+					     "predicted_step_low_s",
+					     "predicted_step_high_s",
 					     "wall_s",
 					     "imbalance",
 					     "prediction_error",
@@ -516,6 +522,8 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 	    dlb_get_real(&r, "optimizer_violations", DLB_OPT, 0, 1e300, &out->optimizer_violations, err) ||
 	    get_time(&r, "step_s", &out->step_s, err) || get_time(&r, "step_se_s", &out->step_se_s, err) ||
 	    get_time(&r, "predicted_step_s", &out->predicted_step_s, err) ||
+	    get_time(&r, "predicted_step_low_s", &out->predicted_step_low_s, err) ||
+	    get_time(&r, "predicted_step_high_s", &out->predicted_step_high_s, err) ||
 	    get_time(&r, "wall_s", &out->wall_s, err) || get_time(&r, "imbalance", &out->imbalance, err) ||
 	    dlb_get_real(&r, "prediction_error", DLB_OPT, -1e18, 1e18, &out->prediction_error, err) ||
 	    get_str(&r, "saved", out, &out->saved, err) ||

@@ -57,6 +57,10 @@ void dlb_page_summary(const struct dlb_view *v, struct dlb_emit *e)
 		dlb_emit_real(e, "step_s", r->step_s);
 		dlb_emit_real(e, "step_se_s", r->step_se_s);
 		dlb_emit_real(e, "predicted_step_s", r->predicted_step_s);
+		if (r->predicted_step_high_s > 0) {
+			dlb_emit_real(e, "predicted_step_low_s", r->predicted_step_low_s);
+			dlb_emit_real(e, "predicted_step_high_s", r->predicted_step_high_s);
+		}
 		dlb_emit_real(e, "prediction_error", r->prediction_error);
 		dlb_emit_real(e, "wall_s", r->wall_s);
 		dlb_emit_real(e, "imbalance", r->imbalance);

@@ -450,9 +450,12 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	fprintf(f, "\nreport   %s, %lld steps from step %lld%s%s\n", r->dry_run ? "simulated" : "measured",
 		(long long)r->steps, (long long)r->first_step, r->stopped ? ", ended by " : "",
 		r->stopped ? r->stopped : "");
-	fprintf(f, "  step %s, predicted %s (off by %.1f%%), imbalance %.3f\n",
-		dlb_view_seconds(r->step_s, a, sizeof a), dlb_view_seconds(r->predicted_step_s, b, sizeof b),
-		100 * r->prediction_error, r->imbalance);
+	fprintf(f, "  step %s, predicted %s", dlb_view_seconds(r->step_s, a, sizeof a),
+		dlb_view_seconds(r->predicted_step_s, b, sizeof b));
+	if (r->predicted_step_high_s > 0)
+		fprintf(f, " (%s to %s)", dlb_view_seconds(r->predicted_step_low_s, a, sizeof a),
+			dlb_view_seconds(r->predicted_step_high_s, b, sizeof b));
+	fprintf(f, ", off by %.1f%%, imbalance %.3f\n", 100 * r->prediction_error, r->imbalance);
 	if (r->n_losses)
 		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
 	if (r->n_delays) {

@@ -9,7 +9,9 @@ const overview_section = () => {
 			`${rate((report.batch || (plan && plan.batch)) / report.step_s)} samples/s`);
 	if (plan)
 		tile('step, predicted', seconds(report ? report.predicted_step_s : plan.value_s),
-			report ? `off by ${percent(report.prediction_error)}`
+			report ? (report.predicted_step_high_s ?
+				`${seconds(report.predicted_step_low_s)} to ${seconds(report.predicted_step_high_s)}, ` : '') +
+				`off by ${percent(report.prediction_error)}`
 			       : `${rate(plan.batch / plan.value_s)} samples/s`);
 	if (plan) tile('no plan is below', seconds(plan.bound_s), `gap ${percent(plan.gap)}`);
 	if (report || plan)
