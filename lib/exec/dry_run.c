@@ -204,6 +204,7 @@ struct dlb_dry {
 	struct dlb_job job;
 	struct dlb_program program;
 	struct dlb_cluster world; /* whose links are as they really are */
+	struct dlb_report expected; /* what the rounds of the present program have alike */
 	double *alone_s; /* [node] a step of the node alone, by the costs; INFINITY: it lacks a kernel */
 };
 
@@ -218,6 +219,35 @@ static double alone_s(const struct dlb_job *j, const struct dlb_program *p, int 
 	return s;
 }
 
+/* After the plan has changed. */
+static int prepare(struct dlb_dry *d, struct dlb_error *err)
+{
+	dlb_report_release(&d->expected);
+	return dlb_job_compile(&d->job, d->job.plan.batch, &d->program, err) ||
+			       begin_report(&d->job, &d->program, d->o->round_steps, &d->expected, err) ?
+		       -1 :
+		       0;
+}
+
+/* As begin_report, with the predictions that prepare made. */
+static void begin_round(const struct dlb_dry *d, struct dlb_report *r)
+{
+	const struct dlb_report *x = &d->expected;
+
+	memset(r, 0, sizeof *r);
+	dlb_job_report_plan(&d->job, &d->program, r);
+	r->dry_run = x->dry_run;
+	r->steps = x->steps;
+	r->stopped = x->stopped;
+	r->predicted_step_s = x->predicted_step_s;
+	r->predicted_step_low_s = x->predicted_step_low_s;
+	r->predicted_step_high_s = x->predicted_step_high_s;
+	for (int i = 0; i < r->n_nodes; i++) {
+		r->node[i].predicted_busy_s = x->node[i].predicted_busy_s;
+		r->node[i].predicted_process_bytes = x->node[i].predicted_process_bytes;
+	}
+}
+
 int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		 struct dlb_error *err)
 {
@@ -225,7 +255,7 @@ int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct d
 
 	d->o = o;
 	if (dlb_job_read(&d->job, doc, o, err) || dlb_cluster_read(doc, &d->world, err) ||
-	    dlb_job_compile(&d->job, d->job.plan.batch, &d->program, err))
+	    prepare(d, err))
 		return -1;
 	d->alone_s = dlb_xcalloc((size_t)d->job.plan.n_nodes + 1, sizeof *d->alone_s);
 	for (int i = 0; i < d->job.plan.n_nodes; i++)
@@ -240,7 +270,7 @@ int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_erro
 
 	dlb_program_release(&d->program);
 	dlb_plan_release(&before);
-	return rc || dlb_job_compile(&d->job, d->job.plan.batch, &d->program, err) ? -1 : 0;
+	return rc || prepare(d, err) ? -1 : 0;
 }
 
 /* A step of ops that can be divided at will: each node does a part of every op, by its speed. */
@@ -261,8 +291,9 @@ int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_r
 	struct dlb_cost cost = d->job.cost;
 	double *step_s = dlb_xcalloc((size_t)k + 1, sizeof *step_s),
 	       *busy_s = dlb_xcalloc((size_t)n * (size_t)k + 1, sizeof *busy_s);
-	int rc = begin_report(&d->job, &d->program, d->o->round_steps, report, err);
+	int rc = 0;
 
+	begin_round(d, report);
 	for (int i = 0; i < d->world.n_links; i++)
 		d->world.link[i].bandwidth_Bps = d->job.cluster.link[i].bandwidth_Bps * r->link_scale[i];
 	cost.cluster = &d->world;
@@ -308,6 +339,7 @@ void dlb_dry_free(struct dlb_dry *d)
 	if (!d)
 		return;
 	free(d->alone_s);
+	dlb_report_release(&d->expected);
 	dlb_program_release(&d->program);
 	dlb_cluster_release(&d->world);
 	dlb_job_release(&d->job);

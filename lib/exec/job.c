@@ -358,7 +358,7 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 	}
 }
 
-void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
+void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
@@ -384,8 +384,14 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 								      j->cluster.node[i].host :
 								      "localhost");
 		r->node[i].peak_bytes = (double)(np->arena_bytes + np->state_bytes + np->scratch_bytes);
-		r->node[i].predicted_process_bytes = dlb_process_plan(j, p, i);
 	}
+}
+
+void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
+{
+	dlb_job_report_plan(j, p, r);
+	for (int i = 0; i < r->n_nodes; i++)
+		r->node[i].predicted_process_bytes = dlb_process_plan(j, p, i);
 }
 
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r,

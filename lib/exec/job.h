@@ -38,8 +38,10 @@ int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, s
 /* Predicts program p: busy times and step, multiplied by kappa, and its interval. Fills report's predictions. */
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report,
 		    struct dlb_error *err);
-/* Fills the members of a report that follow from the plan; allocates nodes and arrays. */
+/* Fills the members of a report that follow from the plan; allocates nodes and arrays. The second leaves out
+ * predicted_process_bytes, which take long to compute. */
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report);
+void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report);
 /* Computes imbalance, idle and the prediction error from the report's other members. */
 void dlb_report_conclude(struct dlb_report *r);
 
