@@ -299,6 +299,9 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		{ 0, "rejoin", DLB_OPT_REAL, &x->rejoin_s, "S",
 		  "with replan: look every S seconds whether a lost node can be put back (default 60; 0: never)",
 		  NULL, 0, 1e9 },
+		{ 0, "buddy-every", DLB_OPT_INT, &x->buddy_every, "K",
+		  "with replan: copy each node's state into memory, on another host too, after every K steps",
+		  NULL, 1, 1e15 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL,
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
@@ -386,13 +389,14 @@ int main(int argc, char **argv)
 		dlb_host_clean(argv[2]);
 		return 0;
 	}
-	if (argc > 3 && (!strcmp(argv[1], DLB_WORKER) || !strcmp(argv[1], DLB_REMOTE_WORKER)) &&
+	if (argc > 4 && (!strcmp(argv[1], DLB_WORKER) || !strcmp(argv[1], DLB_REMOTE_WORKER)) &&
 	    !dlb_begin_parse(argv[3], &command.exec.begin)) {
 		command.remote = !strcmp(argv[1], DLB_REMOTE_WORKER);
 		command.folder = argv[2];			/* only launch.c passes it */
-		argv[3] = argv[0];
-		command.argc -= 3;
-		command.argv += 3;
+		command.exec.copies = strcmp(argv[4], "-") ? argv[4] : NULL;
+		argv[4] = argv[0];
+		command.argc -= 4;
+		command.argv += 4;
 	}
 	if (parse(&cli, &command, &slow, &text)) {
 		status = cli.status;

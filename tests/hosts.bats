@@ -243,3 +243,37 @@ put_back() { # the plan is that of the start
 	[ ! -s out.json ]
 	host_starts 0
 }
+
+# bats test_tags=slow
+@test "copies on another host: a host dies, and then a rank; at most one step is done again, and the copies are removed" {
+	loses 60 --rejoin 1 --checkpoint-every 100000 --buddy-every 1
+	host_dies 0	# node 1
+	said 'of which there are copies'
+	host_starts 0
+	said 'is back'
+	same_losses
+	put_back
+	jq -c '.report.buddy' out.json
+	jq -e '.report.events | length == 2 and .[0].copies and (.[0] | .step - .from_step <= 1)' out.json
+	jq -e '.report.buddy | .sent_bytes == .bytes and .buddies == [1, 0] and (.removed | length) == 2' out.json
+	for folder in $(jq -r '.report.buddy.removed[]' out.json); do [ ! -e "$folder" ]; done
+	[ -z "$(find /dev/shm -name "dlb-copies.*.$HOSTS_ID*")" ]
+	rm -rf ck log
+	loses 30 --rejoin 0 --checkpoint-every 100000 --buddy-every 1
+	kill -KILL "$(pgrep -f -- "^[^ ]*dlb-run --remote-worker.*$tmp" | tail -1)"
+	said 'of which there are copies'
+	same_losses
+	jq -e '.report.events | length == 1 and .[0].copies and (.[0] | .step - .from_step <= 1)' out.json
+	[ -z "$(find /dev/shm -name "dlb-copies.*.$HOSTS_ID*")" ]
+}
+
+# bats test_tags=slow
+@test "copies on another host: the host of rank 0 is cut off" {
+	loses 20 --rejoin 0 --checkpoint-every 100000 --buddy-every 1
+	ip link set "$HOSTS_ID-1" down
+	said 'of which there are copies'
+	ip link set "$HOSTS_ID-1" up
+	same_losses
+	jq -e '.report.events | length == 1 and .[0].copies and (.[0] | .step - .from_step <= 1)' out.json
+	[ -z "$(find /dev/shm -name "dlb-copies.*.$HOSTS_ID*")" ]
+}

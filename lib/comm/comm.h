@@ -50,6 +50,7 @@ enum {
 	DLB_TAG_WEIGHTS = 1 << 28,		/* weights that a parameter server gives at the start */
 	DLB_TAG_STATE,				/* the mean of all state over the replicas */
 	DLB_TAG_MOVE,				/* state that moves when the plan changes */
+	DLB_TAG_COPY,				/* copies of state, in order (exec/buddy.h) */
 	DLB_TAG_BUCKETS,			/* dlb_tag_of_bucket */
 };
 /* Messages of one bucket of gradients, factors or weights. A dense sum and an average use the first tag

@@ -317,6 +317,17 @@ static int list_steps(void *ctx, struct dlb_error *err)
 	return 0;
 }
 
+int dlb_checkpoint_newest_step(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *step,
+			       struct dlb_error *err)
+{
+	struct checkpoint_search s = { .c = c, .rank = dlb_comm_rank(comm) };
+	const int rc = on_disk(comm, list_steps, &s, err);
+
+	*step = s.n ? s.steps[0] : -1;
+	free(s.steps);
+	return rc ? -1 : dlb_comm_bcast(comm, step, sizeof *step, 0, err);
+}
+
 static int check(void *ctx, struct dlb_error *err)
 {
 	const struct checkpoint_search *s = ctx;

@@ -56,11 +56,14 @@ int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct 
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
 			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path,
 			struct dlb_error *err);
-/* Loads the state of compression and K-FAC from the checkpoint of that step. A replica gets its own state
- * where the number of replicas is the same, else an equal share of the sum. A checkpoint without such state
- * changes nothing. */
-int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
+/* Loads the state of compression and K-FAC from the checkpoint of that step in folder dir. A replica gets
+ * its own state where the number of replicas is the same, else an equal share of the sum. A checkpoint
+ * without such state changes nothing. */
+int dlb_checkpoint_load_local(const char *dir, int64_t step, const struct dlb_local_state *local,
 			      struct dlb_error *err);
+/* *step: of the newest checkpoint, -1: none; its checksums are not checked. Collective. */
+int dlb_checkpoint_newest_step(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *step,
+			       struct dlb_error *err);
 /* Path of the newest checkpoint in folder dir, new; NULL: none. It is complete; its checksums are not
  * checked. */
 char *dlb_checkpoint_newest(const char *dir);

@@ -23,6 +23,20 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 /* Writes kept-RANK.safetensors in the same way; local may be NULL. */
 int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local,
 			       char sha256[65], struct dlb_error *err);
+/* The tensors of those files, with this node's memory of its device as data. changed: without weights that
+ * are not trained. Returns their number; *out: new, names from a. */
+struct dlb_st_tensor;
+int dlb_checkpoint_part_tensors(const struct dlb_state *s, bool changed, struct dlb_arena *a,
+				struct dlb_st_tensor **out);
+int dlb_checkpoint_local_tensors(const struct dlb_local_state *local, struct dlb_arena *a,
+				 struct dlb_st_tensor **out);
+/* Whether tensor t is a weight that is not trained: it stays as the model or a checkpoint has it. */
+bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t);
+/* For parts of changed tensors alone, a manifest in two halves: which part has which tensor, as new text,
+ * and from that the whole, without checksums, at path. NULL, -1: with err. */
+char *dlb_checkpoint_places(const struct dlb_state *s, struct dlb_error *err);
+int dlb_checkpoint_write_changed(const char *path, const char *places, const struct dlb_state *s,
+				 const struct dlb_progress_state *p, struct dlb_error *err);
 /* Writes the names of all ranks' files, so that they can be removed if the run is killed before the
  * checkpoint is complete. */
 int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *err);

@@ -23,20 +23,31 @@ static bool local_tensor(const struct dlb_local_state *k, int i, int *first_kfac
 	return true;
 }
 
+int dlb_checkpoint_local_tensors(const struct dlb_local_state *local, struct dlb_arena *a,
+				 struct dlb_st_tensor **out)
+{
+	struct dlb_st_tensor *st = NULL;
+	struct dlb_local_tensor s;
+	int n = 0, cap = 0;
+
+	for (int i = 0, k = 0; local && local_tensor(local, i, &k, &s); i++) {
+		DLB_GROW(st, n, cap);
+		st[n++] = (struct dlb_st_tensor){ .name = local_name(a, &s, local->replica), .data = s.p,
+						  .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
+	}
+	*out = st;
+	return n;
+}
+
 int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local,
 			       char sha256[65], struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
-	struct dlb_st_tensor *st = NULL;
-	struct dlb_local_tensor s;
-	int n = 0, cap = 0, rc = 0;
+	struct dlb_st_tensor *st;
+	const int n = dlb_checkpoint_local_tensors(local, &a, &st);
+	int rc = 0;
 
 	sha256[0] = 0;
-	for (int i = 0, k = 0; local && local_tensor(local, i, &k, &s); i++) {
-		DLB_GROW(st, n, cap);
-		st[n++] = (struct dlb_st_tensor){ .name = local_name(&a, &s, local->replica), .data = s.p,
-						  .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
-	}
 	if (n) {
 		char *path = dlb_xprintf("%s/kept-%d.safetensors", dir, rank);
 
@@ -116,7 +127,7 @@ static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir,
 	return rc;
 }
 
-int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local,
+int dlb_checkpoint_load_local(const char *folder, int64_t step, const struct dlb_local_state *local,
 			      struct dlb_error *err)
 {
 	struct dlb_safetensors *st = NULL;
@@ -124,7 +135,7 @@ int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const stru
 	char *dir;
 	int n = 0, rc;
 
-	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
+	dir = dlb_xprintf("%s/step-%lld", folder, (long long)step);
 	rc = open_files(dir, &st, &n, err);
 	for (int i = 0, k = 0; !rc && local_tensor(local, i, &k, &s); i++)
 		rc = load_tensor(st, n, dir, &s, local->replica, local->n_replicas, err);

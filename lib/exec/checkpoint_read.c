@@ -409,6 +409,7 @@ static int check_frozen(const struct manifest *m, const struct dlb_graph *g, str
 
 static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
 {
+	const bool changed = json_is_true(json_object_get(m->json, "changed")); /* and no other tensors */
 	struct dlb_arena a = { 0 };
 	struct part_files ps = { 0 };
 	int rc = 0;
@@ -423,7 +424,7 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		struct loading l = { m, &ps, s, -1, &a };
 
-		if (!s->value[t])
+		if (!s->value[t] || (changed && dlb_checkpoint_is_constant(s->graph, t)))
 			continue;
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
 		const struct dlb_share all = { 0, dlb_desc_count(&d) }, share = dlb_state_share(s, t);

@@ -12,35 +12,6 @@
 #include "util/hash.h"
 #include "util/output.h"
 
-struct tensor_list {
-	struct dlb_st_tensor *t;
-	int n, cap;
-	struct dlb_arena arena;
-	void **own;
-	int n_own, cap_own;
-};
-
-static void list_add(struct tensor_list *l, const struct dlb_state *s, const char *name,
-		     struct dlb_desc d, const void *p)
-{
-	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
-
-	s->be->ops->download(s->be, host, p, dlb_desc_bytes(&d));
-	DLB_GROW(l->own, l->n_own, l->cap_own);
-	l->own[l->n_own++] = host;
-	DLB_GROW(l->t, l->n, l->cap);
-	l->t[l->n++] = (struct dlb_st_tensor){ .name = name, .desc = d, .data = host };
-}
-
-static void list_release(struct tensor_list *l)
-{
-	for (int i = 0; i < l->n_own; i++)
-		free(l->own[i]);
-	free(l->own);
-	free(l->t);
-	dlb_arena_release(&l->arena);
-}
-
 const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const char *weight)
 {
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
@@ -54,28 +25,66 @@ static struct dlb_desc share_desc(const struct dlb_state *s, int t)
 				  .dim = { dlb_state_share(s, t).n } };
 }
 
-int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
-			      struct dlb_error *err)
+bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t)
 {
-	struct tensor_list l = { 0 };
-	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
-	int rc = 0;
+	const struct dlb_tensor *x = &g->tensor[t];
 
-	sha256[0] = 0;
+	return x->kind == DLB_T_WEIGHT && (x->home < 0 || g->op[x->home].phase != DLB_UPDATE);
+}
+
+int dlb_checkpoint_part_tensors(const struct dlb_state *s, bool changed, struct dlb_arena *a,
+				struct dlb_st_tensor **out)
+{
+	struct dlb_st_tensor *list = NULL;
+	int n = 0, cap = 0;
+
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
 
-		if (s->value[t] && dlb_state_is_kept(s))
-			list_add(&l, s, x->name, d, s->value[t]);
-		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++)
-			if (s->slot[k][t])
-				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name),
-					 s->n_shares > 1 ? share_desc(s, t) : d, s->slot[k][t]);
+		if (s->value[t] && dlb_state_is_kept(s) &&
+		    !(changed && dlb_checkpoint_is_constant(s->graph, t))) {
+			DLB_GROW(list, n, cap);
+			list[n++] = (struct dlb_st_tensor){ x->name, d, s->value[t] };
+		}
+		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++) {
+			if (!s->slot[k][t])
+				continue;
+			DLB_GROW(list, n, cap);
+			list[n++] = (struct dlb_st_tensor){ dlb_checkpoint_slot_name(a, s->rule, k, x->name),
+							    s->n_shares > 1 ? share_desc(s, t) : d,
+							    s->slot[k][t] };
+		}
 	}
-	if (l.n && !(rc = s->be->ops->sync(s->be, err)))
-		rc = dlb_safetensors_write_summed(path, l.t, l.n, NULL, sha256, err);
-	list_release(&l);
+	*out = list;
+	return n;
+}
+
+int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
+			      struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	struct dlb_st_tensor *list;
+	const int n = dlb_checkpoint_part_tensors(s, false, &a, &list);
+	void **host = dlb_xcalloc((size_t)n + 1, sizeof *host);
+	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
+	int rc = 0;
+
+	sha256[0] = 0;
+	for (int i = 0; i < n; i++) {
+		const size_t bytes = dlb_desc_bytes(&list[i].desc);
+
+		host[i] = dlb_xmalloc(bytes + 1);
+		s->be->ops->download(s->be, host[i], list[i].data, bytes);
+		list[i].data = host[i];
+	}
+	if (n && !(rc = s->be->ops->sync(s->be, err)))
+		rc = dlb_safetensors_write_summed(path, list, n, NULL, sha256, err);
+	for (int i = 0; i < n; i++)
+		free(host[i]);
+	free(host);
+	free(list);
+	dlb_arena_release(&a);
 	free(path);
 	return rc;
 }
@@ -198,29 +207,18 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 	return m;
 }
 
-int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
-				  const struct dlb_progress_state *p, const struct dlb_sum *sum, int n,
-				  struct dlb_error *err)
+/* Records which part has which tensor: `tensors`, `shares` and `frozen`. */
+static void put_places(json_t *m, const struct dlb_state *s, bool changed)
 {
-	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
-	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
-	json_t *m = progress_json(s, p), *tensors = json_object(), *shares = json_object(),
-	       *files = json_array();
-	int rc;
+	json_t *tensors = json_object(), *shares = json_object();
 
-	for (int i = 0; i < n; i++) {
-		all[i] = sum[i];
-		json_array_append_new(files, json_string(sum[i].name));
-	}
-	json_array_append_new(files, json_string(DLB_CHECKPOINT_SUMS));
-	json_object_set_new(m, "files", files);
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ?
 				   dlb_state_home(s->graph, s->first_placement, t) :
 				   -1;
 
-		if (home >= 0)
+		if (home >= 0 && !(changed && dlb_checkpoint_is_constant(s->graph, t)))
 			put_place(tensors, x, home);
 		if (home >= 0 && dlb_state_is_divided(s, t))
 			put_shares(shares, s, t);
@@ -230,6 +228,47 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
 	if (json_object_size(shares))
 		json_object_set(m, "shares", shares);
 	json_decref(shares);
+}
+
+char *dlb_checkpoint_places(const struct dlb_state *s, struct dlb_error *err)
+{
+	json_t *m = json_pack("{sb}", "changed", 1);
+	char *text;
+
+	put_places(m, s, true);
+	text = json_dumps(m, JSON_COMPACT);
+	json_decref(m);
+	if (!text)
+		dlb_fail(err, NULL, "a name is not UTF-8 text");
+	return text;
+}
+
+int dlb_checkpoint_write_changed(const char *path, const char *places, const struct dlb_state *s,
+				 const struct dlb_progress_state *p, struct dlb_error *err)
+{
+	json_t *m = progress_json(s, p), *rest = json_loads(places, 0, NULL);
+
+	json_object_update(m, rest);
+	json_decref(rest);
+	return write_json(path, m, NULL, err);
+}
+
+int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s,
+				  const struct dlb_progress_state *p, const struct dlb_sum *sum, int n,
+				  struct dlb_error *err)
+{
+	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
+	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
+	json_t *m = progress_json(s, p), *files = json_array();
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		all[i] = sum[i];
+		json_array_append_new(files, json_string(sum[i].name));
+	}
+	json_array_append_new(files, json_string(DLB_CHECKPOINT_SUMS));
+	json_object_set_new(m, "files", files);
+	put_places(m, s, false);
 	strcpy(all[n].name, DLB_CHECKPOINT_MANIFEST);
 	rc = write_json(path, m, all[n].sha256, err) || dlb_sums_write(dir, all, n + 1, err) ? -1 : 0;
 	free(all);

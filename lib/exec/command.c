@@ -194,13 +194,13 @@ static void tell_parent(void *ctx, const struct dlb_status_told *told)
 		told->permanent, told->text);
 }
 
-static void tell_training(void *ctx, int64_t step, const struct dlb_begin *begin)
+static void tell_training(void *ctx, int64_t step, bool copies, const struct dlb_begin *begin)
 {
 	char text[DLB_BEGIN_TEXT];
 
 	(void)ctx;
 	dlb_begin_text(begin, text);
-	fprintf(stderr, "\1trains %lld %s\n", (long long)step, text);
+	fprintf(stderr, "\1trains %lld %d %s\n", (long long)step, copies, text);
 }
 
 /* ---- rounds inside the run ---- */

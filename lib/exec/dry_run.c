@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "exec/buddy.h"
 #include "exec/job.h"
 #include "exec/step_log.h"
 #include "plan/replica.h"
@@ -172,8 +173,10 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 	memset(report, 0, sizeof *report);
 	if (dlb_job_read(&j, doc, o, err) || dlb_job_compile(&j, j.plan.batch, &p, err))
 		goto out;
-	if (begin_report(&j, &p, o->steps > 0 ? o->steps : 1, report, err))
+	if (dlb_buddy_check(&j, o, err) || begin_report(&j, &p, o->steps > 0 ? o->steps : 1, report, err))
 		goto out;
+	if (o->buddy_every)
+		dlb_buddy_predict(&j, o->buddy_every, report);
 	scale = dlb_xcalloc((size_t)report->n_nodes + 1, sizeof *scale);
 	for (int i = 0; i < report->n_nodes; i++)
 		scale[i] = o->slow && i < o->n_slow ? o->slow[i] : 1.0;

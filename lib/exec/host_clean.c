@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/copies.h"
 #include "exec/host_probe.h"
 #include "exec/run_folder.h"
 #include "util/clock.h"
@@ -84,6 +85,7 @@ static int kill_job(unsigned long job)
 
 void dlb_host_clean(const char *jobs)
 {
+	const char *copies = strstr(jobs, DLB_HOST_COPIES);
 	char *end;
 
 	for (const char *p = jobs; isdigit((unsigned char)*p); p = *end == ',' ? end + 1 : end) {
@@ -94,4 +96,6 @@ void dlb_host_clean(const char *jobs)
 			dlb_sleep_s(POLL_S);
 		dlb_run_folder_remove_job(job);
 	}
+	if (copies)
+		dlb_copies_remove(copies + strlen(DLB_HOST_COPIES), NULL);
 }

@@ -9,6 +9,9 @@
 /* The word that makes the tool that process; the jobs follow, as dlb_host_clean takes them. */
 #define DLB_HOST_CLEAN "--clean-host"
 
+/* After the jobs: the name of folders of copies follows (copies.h), to be removed. */
+#define DLB_HOST_COPIES "+"
+
 struct dlb_host_probe;
 /* host[n]: each once; limit_s[n]: seconds that it has. jobs: "12,34", or "-". Starts the processes. NULL
  * with err. */
@@ -24,6 +27,6 @@ bool dlb_host_probe_answers(const struct dlb_host_probe *p, int i, const char **
 void dlb_host_probe_free(struct dlb_host_probe *p);
 
 /* On a host: ends ranks and daemons of this user that are left from these of mpiexec's jobs ("12,34"; "-":
- * none), and removes their shared memory and files. */
+ * none), and removes their shared memory and files, and after DLB_HOST_COPIES that run's copies. */
 void dlb_host_clean(const char *jobs);
 #endif

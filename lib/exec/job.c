@@ -408,8 +408,10 @@ int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct
 	r->predicted_step_s = t.step_s;
 	r->predicted_step_low_s = t.step_s * x.low;
 	r->predicted_step_high_s = t.step_s * x.high;
-	for (int i = 0; i < r->n_nodes; i++)
+	for (int i = 0; i < r->n_nodes; i++) {
 		r->node[i].predicted_busy_s = t.node[i].busy_s;
+		r->node[i].predicted_comm_s = t.node[i].comm_s;
+	}
 	dlb_timeline_release(&t, r->n_nodes);
 	return 0;
 }
@@ -436,7 +438,7 @@ int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, 
 {
 	struct dlb_job j = { .kappa = NULL };
 	struct dlb_program p = { .n_nodes = 0 };
-	int rc = dlb_job_read(&j, doc, o, err);
+	int rc = dlb_job_read(&j, doc, o, err) || dlb_buddy_check(&j, o, err) ? -1 : 0;
 
 	if (!rc && !o->data)
 		rc = dlb_hint((dlb_fail(err, NULL, "no data to train on"), err),

@@ -1,20 +1,21 @@
 /* Starts the ranks of a plan, on this host or on several, and watches them.
  *
  * A tool started plainly is the parent: it writes the checked document to a folder of its own, starts
- * mpiexec with itself and the arguments `--worker FOLDER BEGIN` in front of its own (BEGIN:
- * dlb_begin_text), and waits. Rank 0 writes the result into that folder; the parent passes it on only if
- * every rank ended well. Ranks on several hosts do not see the folder: they get `--remote-worker` instead,
- * and rank 0 reads the document from standard input and writes the result to standard output, which
- * mpiexec connects with files of the folder. The parent passes on the workers' own lines and drops what
- * mpiexec prints, which repeats every death in a paragraph. If the parent dies, mpiexec dies with it, and
- * the ranks with mpiexec or its daemon (PR_SET_PDEATHSIG). Ranks watch each other while they train
- * (comm/heartbeat.h); the parent watches them while they start and end, and mpiexec always.
+ * mpiexec with itself and the arguments `--worker FOLDER BEGIN COPIES` in front of its own (BEGIN:
+ * dlb_begin_text; COPIES: dlb_copies_name, or -), and waits. Rank 0 writes the result into that folder;
+ * the parent passes it on only if every rank ended well. Ranks on several hosts do not see the folder:
+ * they get `--remote-worker` instead, and rank 0 reads the document from standard input and writes the
+ * result to standard output, which mpiexec connects with files of the folder. The parent passes on the
+ * workers' own lines and drops what mpiexec prints, which repeats every death in a paragraph. If the
+ * parent dies, mpiexec dies with it, and the ranks with mpiexec or its daemon (PR_SET_PDEATHSIG). Ranks
+ * watch each other while they train (comm/heartbeat.h); the parent watches them while they start and end,
+ * and mpiexec always.
  *
  * Lines from worker to parent, on stderr, begin with byte 1:
  *
  *     \1rank R PID JOB HOST    rank R has begun; JOB: mpiexec's number of the job, 0: not known
  *     \1ready                  all have met, handlers stand: signals may be passed on
- *     \1trains STEP BEGIN      the first step has ended, STEP steps are done
+ *     \1trains STEP C BEGIN    the first step has ended, STEP steps are done; C 1: begun with copies
  *     \1paused STEP            training has ended at a checkpoint of that step, as it was asked to
  *     \1done                   the result is complete, or none will come after that
  *     \1error STATUS LINE      the one line that explains the end
@@ -27,7 +28,7 @@
 #include <stdio.h>
 #include "exec/exec.h"
 
-/* In front of a rank's arguments, with the folder and the begin. */
+/* In front of a rank's arguments, with the folder, the begin and the copies. */
 #define DLB_WORKER "--worker"
 #define DLB_REMOTE_WORKER "--remote-worker"
 
@@ -47,6 +48,7 @@ struct dlb_launch_end {
 	int64_t paused_step;		/* training has ended there, as `ask` wanted; -1: no */
 	unsigned long job;		/* mpiexec's number of the job; 0: not known */
 	double trains_s;		/* when the first step had ended; NAN: none had */
+	int64_t from_step; bool from_copies;	/* if one had: steps before it; copies had them */
 	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */
 };
 struct dlb_launch {
@@ -60,6 +62,7 @@ struct dlb_launch {
 	double timeout_s;			/* after which a silent rank counts as lost; 0: never */
 	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
 	const char *checkpoint;			/* the folder; NULL: none */
+	const char *copies;			/* the name of folders of copies (copies.h); NULL: none */
 	struct dlb_events *events;		/* borrowed; told of losses; NULL: nobody */
 	/* Not the first start: where the first one began, the node that was lost last (-1: none), and
 	 * when. */

@@ -99,7 +99,7 @@ static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *t
 }
 
 /* The first step has ended. */
-static void hear_training(struct dlb_ranks *e, long long step, const char *begin)
+static void hear_training(struct dlb_ranks *e, long long step, bool copies, const char *begin)
 {
 	const struct dlb_launch *l = e->l;
 	char text[100];
@@ -107,6 +107,8 @@ static void hear_training(struct dlb_ranks *e, long long step, const char *begin
 	e->step = step;
 	e->first_step = step - 1;
 	e->end.trains_s = dlb_clock_s();
+	e->end.from_step = step - 1;
+	e->end.from_copies = copies;
 	if (dlb_begin_parse(begin, &e->end.begin))
 		dlb_bug("begin '%s'", begin);
 	if (l->lost < 0)
@@ -129,8 +131,8 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
-	} else if (sscanf(s, "trains %lld %n", &done, &at) == 1 && at) {
-		hear_training(e, done, s + at);
+	} else if (sscanf(s, "trains %lld %d %n", &done, &how, &at) == 2 && at) {
+		hear_training(e, done, how, s + at);
 	} else if (!strcmp(s, "done")) {
 		e->done = true;
 	} else if (sscanf(s, "paused %lld", &done) == 1) {

@@ -312,12 +312,18 @@ int dlb_outage_put_back(struct dlb_outage *o, const bool **back)
 }
 
 /* Hosts that were lost may answer now, and have remains of former jobs. */
-static void clean(struct dlb_outage *o)
+static void clean(struct dlb_outage *o, bool failed)
 {
+	const bool all = failed && o->options.copies;
 	double *limit_s = dlb_xcalloc((size_t)o->n_hosts + 1, sizeof *limit_s);
+	char *jobs = o->jobs;
 
 	for (int h = 0; h < o->n_hosts; h++)
-		limit_s[h] = o->host[h].lost ? suspect_s(o) : 0;
+		limit_s[h] = o->host[h].lost || (all && has_nodes(o, h)) ? suspect_s(o) : 0;
+	if (o->options.copies) {
+		o->jobs = dlb_xprintf("%s" DLB_HOST_COPIES "%s", jobs ? jobs : "-", o->options.copies);
+		free(jobs);
+	}
 	ask(o, limit_s);
 	if (o->probe)
 		dlb_host_probe_wait(o->probe);
@@ -325,10 +331,10 @@ static void clean(struct dlb_outage *o)
 	free(limit_s);
 }
 
-void dlb_outage_free(struct dlb_outage *o)
+void dlb_outage_free(struct dlb_outage *o, bool failed)
 {
 	stop_asking(o);
-	clean(o);
+	clean(o, failed);
 	free(o->lost);
 	free(o->back);
 	free(o->node);

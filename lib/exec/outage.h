@@ -12,13 +12,15 @@ struct dlb_outage_options {
 	const struct dlb_hosts *hosts;	/* rank NULL: all nodes are on this host, which answers */
 	int n;				/* nodes */
 	double heartbeat_s;
+	const char *copies;		/* name of the folders of copies (copies.h); NULL: none */
 	double rejoin_s;		/* from a loss, and from each look, to the next look; 0: none */
 };
 struct dlb_outage;
 /* Borrows o->hosts. */
 struct dlb_outage *dlb_outage_new(const struct dlb_outage_options *o);
-/* Ends what is left on hosts that were lost, if they answer now. */
-void dlb_outage_free(struct dlb_outage *o);
+/* Ends what is left on hosts that were lost, if they answer now; failed: and removes copies on the others,
+ * whose ranks have not done so. */
+void dlb_outage_free(struct dlb_outage *o, bool failed);
 
 /* All ranks have ended as *end says, for another reason than a request or an input. Asks the hosts, adds
  * the nodes of those that do not answer to end->node, and counts all of end->node as lost. Returns one

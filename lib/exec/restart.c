@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "exec/alarm.h"
+#include "exec/copies.h"
 #include "exec/event.h"
 #include "exec/checkpoint.h"
 #include "exec/outage.h"
@@ -45,9 +47,16 @@ int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err)
 /* Where the first step after the last loss has ended. */
 static void note_training(struct restarts *s, const struct dlb_launch_end *end)
 {
-	for (int i = 0; i < s->n; i++)
-		if (isnan(s->event[i].resume_s) && !isnan(end->trains_s))
-			s->event[i].resume_s = end->trains_s - s->lost_s;
+	for (int i = 0; i < s->n; i++) {
+		struct dlb_report_event *e = &s->event[i];
+
+		if (!isnan(e->resume_s) || isnan(end->trains_s))
+			continue;
+		e->resume_s = end->trains_s - s->lost_s;
+		e->went_on = true;
+		e->from_step = end->from_step;
+		e->copies = end->from_copies;
+	}
 }
 
 /* ---- the result ---- */
@@ -103,14 +112,15 @@ static void keep_losses(struct restarts *s, const struct dlb_launch *l, const st
 	}
 }
 
-/* Says how the run goes on: "WHY; going on from PLACE: TEXT". */
+/* Says how the run goes on: "WHY; going on from PLACE: TEXT". Which copies there are, the ranks find and
+ * say. */
 static void say(const struct restarts *s, const char *why, const char *text)
 {
 	const struct dlb_run_command *c = s->command;
 	char *newest = dlb_checkpoint_newest(c->exec.checkpoint);
 
-	dlb_cli_warn(c->cli, "%s; going on from %s%s%s: %s", why, newest ? "'" : "the start",
-		     newest ? newest : "", newest ? "'" : "", text);
+	dlb_cli_warn(c->cli, "%s; going on from %s%s%s%s: %s", why, c->exec.copies ? "copies or " : "",
+		     newest ? "'" : "the start", newest ? newest : "", newest ? "'" : "", text);
 	free(newest);
 }
 
@@ -276,19 +286,38 @@ static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 	return try_again(s, l, end);
 }
 
+/* Makes this host's folder for copies, and locks it: returns the lock; name: of the run. -1: with err. */
+static int open_copies(struct dlb_run_command *c, struct dlb_launch *l, char name[DLB_COPIES_NAME],
+		       struct dlb_error *err)
+{
+	int lock;
+
+	if (dlb_copies_name(name, err))
+		return -1;
+	lock = dlb_copies_open(name, true, err);
+	if (lock >= 0)
+		l->copies = c->exec.copies = name;
+	return lock;
+}
+
 int dlb_restart_run(struct dlb_run_command *c, const struct dlb_hosts *hosts, struct dlb_launch *l,
 		    struct dlb_doc *doc, FILE *out, struct dlb_error *err)
 {
-	struct restarts s = { .command = c,
-			      .plan = json_deep_copy(dlb_doc_section(doc, "plan")),
-			      .yields = l->yields };
+	const bool copies = c->exec.buddy_every && c->exec.replan;
+	struct restarts s = { .command = c, .yields = l->yields };
+	char name[DLB_COPIES_NAME];
 	bool goes_on, crowded;
-	int rc;
+	int rc, lock = copies ? open_copies(c, l, name, err) : -1;
+
+	if (copies && lock < 0)
+		return -1;
+	s.plan = json_deep_copy(dlb_doc_section(doc, "plan"));
 
 	s.outage = dlb_outage_new(&(struct dlb_outage_options){ .tool = l->tool,
 								.hosts = hosts,
 								.n = l->n_ranks,
 								.heartbeat_s = l->heartbeat_s,
+								.copies = l->copies,
 								.rejoin_s = c->exec.rejoin_s });
 	l->host = dlb_outage_places(s.outage, &crowded);
 	l->lost = -1;
@@ -305,7 +334,12 @@ int dlb_restart_run(struct dlb_run_command *c, const struct dlb_hosts *hosts, st
 		goes_on = again(&s, l, doc, &end, &rc, err);
 		dlb_launch_end_release(&end);
 	} while (goes_on);
-	dlb_outage_free(s.outage);
+	dlb_outage_free(s.outage, rc != 0);
+	if (copies) {
+		dlb_copies_remove(name, NULL);
+		close(lock);
+		l->copies = c->exec.copies = NULL;
+	}
 	for (int i = 0; i < s.n; i++)
 		free((char *)(uintptr_t)s.event[i].cause);
 	free(s.event);

@@ -107,6 +107,14 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
+int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err)
+{
+	if (!dlb_buddy_under_way(r->buddy))
+		return 0;
+	drain_logs(r, NULL);		/* a run that goes on from the copy continues them */
+	return dlb_buddy_settle(r->buddy, wait, err);
+}
+
 /* The first full step is slower (caches, first touches), so it counts only if it is the only one. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 {
@@ -193,6 +201,9 @@ static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress
 		return -1;
 	if (!end->failed && dlb_engine_sync(e) && !r->o->allow_nonfinite)
 		end->failed = dlb_sync_verdict(dlb_engine_sync(e), &end->why);
+	/* the next copy overwrites the one before this */
+	if (dlb_run_settle_copy(r, r->buddy && end->next.step % r->o->buddy_every == 0, err))
+		return -1;
 	dlb_step_end_start(r, e, &step, end);
 	if (dlb_step_end_wait(r, e, end, err))
 		return -1;
@@ -271,7 +282,7 @@ static int close_logs(void *ctx, struct dlb_error *err)
 static int pause_run(struct run *r, int *who, struct dlb_error *err)
 {
 	*who = 0;
-	if (!r->o->checkpoint_every && dlb_run_save_checkpoint(r, err))	/* else it has just been saved */
+	if (dlb_run_pauses_at_once(r) && dlb_run_save_checkpoint(r, err))	/* else just saved */
 		return -1;
 	return dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL);
 }
@@ -328,6 +339,7 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	*paused = !rc && !strcmp(r->stopped, DLB_STOPPED_PAUSE);
 	if (!rc)
 		rc = *paused ? pause_run(r, who, err) : finish(r, report, who, err);
+	r->ends = !rc && !*paused;
 	dlb_run_close(r);
 	free(r);
 	return rc;

@@ -2,6 +2,7 @@
 #ifndef DLB_EXEC_RUN_H
 #define DLB_EXEC_RUN_H
 #include <stdio.h>
+#include "exec/buddy.h"
 #include "exec/checkpoint.h"
 #include "exec/job.h"
 #include "exec/record.h"
@@ -44,6 +45,9 @@ struct run {
 	int64_t eval_version; bool saved_best;
 	struct dlb_watch *watch;
 	struct dlb_checkpoint checkpoint;
+	struct dlb_buddy *buddy;			/* copies of the state; NULL: none */
+	struct dlb_buddy_found *found;	/* the copies that the run goes on from, while it opens */
+	bool from_copies, ends;				/* ends: with its result */
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
 	struct dlb_begin begin;				/* of the first start (exec.h) */
@@ -107,6 +111,9 @@ struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_stat
 /* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
+/* Seals the copy of the state that is under way, if it is complete; wait: waits for that. Before the sum of a
+ * step. -1: the comm broke. */
+int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err);
 /* Collective. Runs `work`, which reads or writes files, on each rank where rc is 0. The disk of one rank may
  * take longer than --timeout. -1: rc was not 0, or the work failed on this rank and filled err. */
 int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
@@ -138,6 +145,8 @@ void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_st
 			struct dlb_step_end *end);
 /* Waits for the sum and sets verdict, stop and loss. The seconds count as e's. -1: the comm broke. */
 int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err);
+/* Whether training pauses after the step, not at the next checkpoint: that may be far with copies. */
+bool dlb_run_pauses_at_once(const struct run *r);
 /* For a step that is not good; collective. -1 with the err of the lowest rank *who that has one. */
 int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err);
 /* For a good step: advances r->at, keeps the loss. Returns why training ends: "loss", "patience", "signal";

@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "exec/dispatch.h"
 #include "exec/feed.h"
+#include "exec/checkpoint_files.h"
 #include "exec/kfac.h"
 #include "exec/memories.h"
 #include "exec/offload_store.h"
@@ -474,8 +475,9 @@ struct dlb_local_state dlb_run_local_state(const struct run *r)
 static int load_local(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_local_state local = dlb_run_local_state(r);
+	const char *dir = r->found ? dlb_buddy_found_dir(r->found) : r->checkpoint.dir;
 
-	return dlb_checkpoint_load_local(&r->checkpoint, r->at.step, &local, err);
+	return dlb_checkpoint_load_local(dir, r->at.step, &local, err);
 }
 
 /* Reads the local state that the engines continue from, and opens or checks the files that are written
@@ -494,17 +496,79 @@ static int place_logs(void *ctx, struct dlb_error *err)
 	return place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0;
 }
 
+/* Finds copies of the state that are newer than the newest checkpoint. Collective. */
+static int find_copies(struct run *r, struct dlb_error *err)
+{
+	int64_t newest = -1;
+
+	if (!r->o->copies)
+		return 0;
+	if (dlb_buddy_find(&r->found, r->o->copies, r->comm, err) ||
+	    dlb_checkpoint_newest_step(&r->checkpoint, r->comm, &newest, err))
+		return -1;
+	if (dlb_buddy_found_step(r->found) > newest)
+		return 0;
+	dlb_buddy_found_free(r->found);
+	r->found = NULL;
+	return 0;
+}
+
+static int load_copies(struct run *r, struct dlb_error *err)
+{
+	char line[100];
+
+	if (!r->found)
+		return 0;
+	if (dlb_buddy_load(r->found, &r->state, &r->at, err))
+		return -1;
+	r->from_copies = true;
+	snprintf(line, sizeof line, "going on from step %lld, of which there are copies",
+		 (long long)r->at.step);
+	if (!r->rank && r->o->warn)
+		r->o->warn(r->o->warn_ctx, line);
+	return 0;
+}
+
+/* Whether the model has weights that are not trained, which copies do not have. */
+static bool has_constants(const struct dlb_graph *g)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		if (dlb_checkpoint_is_constant(g, t))
+			return true;
+	return false;
+}
+
 static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 {
 	char *warning = NULL;
 	int rc = dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err);
 
 	if (!rc)
+		rc = find_copies(r, err);
+	if (!rc && (!r->found || has_constants(&r->job.graph)))
 		rc = dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, found, &warning, err);
 	if (warning && !r->rank && r->o->warn)
 		r->o->warn(r->o->warn_ctx, warning);
 	free(warning);
+	if (!rc)
+		rc = load_copies(r, err);
+	*found |= r->from_copies;
 	return rc;
+}
+
+/* For the copies of a run that a parent has started. Collective. */
+static int open_buddy(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_buddy_desc d = { r->o->copies, r->comm, &r->state, r->o->buddy_every };
+
+	if (!r->o->copies || !r->o->buddy_every)
+		return 0;
+	if (dlb_buddy_new(&r->buddy, &d, err))
+		return -1;
+	if (dlb_buddy_alone(r->buddy) && !r->rank && r->o->warn && !r->o->begin.known)
+		r->o->warn(r->o->warn_ctx, "--buddy-every: all nodes are on one host; copies in its memory "
+					   "outlive nodes, not the host");
+	return 0;
 }
 
 /* While a run opens, each large block is mapped by itself, so that a temporary one leaves no hole behind.
@@ -554,6 +618,10 @@ static int open_all(struct run *r, const struct dlb_doc *doc, int *who, struct d
 	if (dlb_comm_agree(r->comm, dlb_run_on_disk(r, rc, open_files, &files, err), err, who) ||
 	    dlb_evaluate_resume(r, err) ||
 	    dlb_comm_agree(r->comm, dlb_run_on_disk(r, open_feed(r, err), place_logs, &files, err), err, who))
+		return -1;
+	dlb_buddy_found_free(r->found);
+	r->found = NULL;
+	if (open_buddy(r, err))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
 	    dlb_subset_new(&r->runtime.norms, r->comm, NULL, dlb_comm_size(r->comm), DLB_TAG_NORMS, err))
@@ -632,8 +700,11 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 
 	*who = 0;
 	/* no rank may still read or write this one's memory */
-	if (dlb_feed_settle(r->feed, err) || keep_counts(r, err) || dlb_comm_barrier(r->comm, err))
+	if (dlb_run_settle_copy(r, true, err) || dlb_feed_settle(r->feed, err) || keep_counts(r, err) ||
+	    dlb_comm_barrier(r->comm, err))
 		return -1;
+	dlb_buddy_free(r->buddy, false);
+	r->buddy = NULL;
 	for (int i = 0; i < r->n_engines; i++)
 		r->shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
 	close_engines(r);
@@ -660,7 +731,7 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) ||	/* of the arrays that moved */
 	    dlb_comm_agree(r->comm, open_eval(r, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_engines(r, err), err, who) ||
-	    dlb_comm_agree(r->comm, open_feed(r, err), err, who))
+	    dlb_comm_agree(r->comm, open_feed(r, err), err, who) || open_buddy(r, err))
 		return -1;
 	return dlb_watch_replanned(r->watch, err);
 }
@@ -676,6 +747,8 @@ void dlb_run_close(struct run *r)
 	if (!dlb_comm_broken(r->comm))
 		dlb_feed_settle(r->feed, &ignored);
 	dlb_watch_free(r->watch, wait_s);
+	dlb_buddy_found_free(r->found);
+	dlb_buddy_free(r->buddy, r->ends);
 	close_engines(r);
 	dlb_compress_state_free(r->compress);
 	dlb_kfac_free(r->kfac);

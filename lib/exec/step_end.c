@@ -142,6 +142,11 @@ static int64_t interval(const struct run *r)
 	return r->o->checkpoint ? r->o->checkpoint_every : 0;
 }
 
+bool dlb_run_pauses_at_once(const struct run *r)
+{
+	return !interval(r) || r->buddy;
+}
+
 const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples)
 {
 	const char *stopped = NULL;
@@ -159,7 +164,19 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 	r->pauses |= end->pause;
 	if (end->stop || stopped)
 		return end->stop ? "signal" : stopped;
-	return r->pauses && !interval(r) ? DLB_STOPPED_PAUSE : NULL;
+	return r->pauses && dlb_run_pauses_at_once(r) ? DLB_STOPPED_PAUSE : NULL;
+}
+
+/* A copy, if it is time. The log of steps must have the row of the last one first. */
+static int copy_state(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_local_state local = dlb_run_local_state(r);
+
+	if (!r->buddy || r->stopped || r->at.step % r->o->buddy_every)
+		return 0;
+	if (r->o->step_log && dlb_watch_fetch(r->watch, r->comm, err))
+		return -1;
+	return dlb_buddy_copy(r->buddy, &local, &r->at, err);
 }
 
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err)
@@ -179,5 +196,5 @@ int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_erro
 			return -1;
 		r->stopped = r->pauses ? DLB_STOPPED_PAUSE : NULL;
 	}
-	return 0;
+	return copy_state(r, err);
 }

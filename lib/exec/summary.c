@@ -387,7 +387,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
-	mine.process_bytes = dlb_process_own_bytes();
+	/* files in memory, which remain when the process ends */
+	mine.process_bytes = dlb_process_own_bytes() - dlb_buddy_mapped_bytes(r->buddy);
 	mine.shrunk = r->shrunk;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
@@ -413,12 +414,15 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 		if (r->n_losses)
 			memcpy(report->loss, r->loss, (size_t)r->n_losses * sizeof *report->loss);
 		rc = dlb_job_predict(&r->job, &r->program[0], report, err);
+		if (!rc && r->buddy)
+			dlb_buddy_predict(&r->job, r->o->buddy_every, report);
 		dlb_report_conclude(report);
 	}
 	free(all);
 	free(ops);
 	free(spans);
-	return dlb_comm_agree(r->comm, rc, err, NULL);
+	rc = dlb_comm_agree(r->comm, rc, err, NULL);
+	return rc || (r->buddy && dlb_buddy_report(r->buddy, report, err)) ? -1 : 0;
 }
 
 /* What is left to do when training has ended well. */

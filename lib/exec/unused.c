@@ -18,14 +18,14 @@ static const char *const of_training[] = {
 	"eps",       "weight-decay", "group",           "damping",     "factor-decay",
 	"kl-clip",   "variant",      "warmup",          "lr-schedule", "delay-discount",
 	"seed",      "init",         "torch-batchnorm", "slow",        "dry-run",
-	"max-state", "step-log"
+	"max-state", "step-log",     "buddy-every"
 };
 
 /* Options of rounds, real or of a scenario. */
 static const char *const of_rounds[] = { "rounds", "round-steps" };
 
 /* Options of a simulated run that is no scenario. */
-static const char *const of_one_run[] = { "steps", "step-log" };
+static const char *const of_one_run[] = { "steps", "step-log", "buddy-every" };
 
 struct facts {
 	int n_nodes, n_replicas;
@@ -132,6 +132,8 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		row[n++] = (struct dlb_unused){ "order", random, "random data have no order" };
 		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run,
 						"the order is sequential, and nothing else is drawn" };
+		row[n++] = (struct dlb_unused){ "buddy-every", f.n_nodes < 2 && !(scenario && o->dry_run),
+						"there is one node, without which there is no run" };
 		if (!o->dry_run) {
 			row[n++] = (struct dlb_unused){ "rounds", f.n_nodes < 2,
 							"there is one node, which has all ops" };
@@ -150,6 +152,8 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 							f.n_nodes < 2 ? "there is one node, without which there is no run" :
 									"a lost node ends the run; give --on-failure "
 									"replan" };
+			row[n++] = (struct dlb_unused){ "buddy-every", f.n_nodes > 1 && !o->replan,
+							"a lost node ends the run; give --on-failure replan" };
 			row[n++] = (struct dlb_unused){ "on-event", f.n_nodes < 2,
 							"there is one node, without which there is no run" };
 		}

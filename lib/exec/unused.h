@@ -6,7 +6,7 @@
 
 /* doc: with the options written into it. print_program: no step is run. scenario: of --scenario, or NULL.
  * row[DLB_RUN_UNUSED] ends with option NULL. */
-enum { DLB_RUN_UNUSED = 80 };
+enum { DLB_RUN_UNUSED = 90 };
 void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o, bool print_program,
 		    const char *scenario, struct dlb_unused *row);
 #endif

@@ -344,7 +344,7 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 	if (r->at.step - r->first_step == 1) {
 		w->first_s = now_s;
 		if (r->o->trains)
-			r->o->trains(r->o->progress_ctx, r->at.step, &r->begin);
+			r->o->trains(r->o->progress_ctx, r->at.step, r->from_copies, &r->begin);
 	}
 	w->mean.steps = w->mean.steps * keep + 1.0;
 	w->mean.samples = w->mean.samples * keep + (double)samples;

@@ -275,20 +275,71 @@ static void put(struct dlb_output *out, struct dlb_sha256 *sum, const void *p, s
 		dlb_sha256_add(sum, p, n);
 }
 
+/* The rows of t[n], in the order of the file; new. */
+static struct st_row *order_rows(const struct dlb_st_tensor *t, int n)
+{
+	struct st_row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
+
+	for (int i = 0; i < n; i++)
+		row[i] = (struct st_row){ &t[i], i };
+	qsort(row, (size_t)n, sizeof *row, by_width);
+	return row;
+}
+
+/* The bytes of a file before the data, from its header: new. */
+static char *make_head(const char *header, size_t *bytes)
+{
+	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+	char *head = dlb_xmalloc(8 + padded);
+
+	for (int i = 0; i < 8; i++)
+		head[i] = (char)(unsigned char)(padded >> 8 * i & 0xff);
+	memcpy(head + 8, header, length);
+	memset(head + 8 + length, ' ', padded - length);
+	*bytes = 8 + padded;
+	return head;
+}
+
+int dlb_safetensors_layout(const char *name, const struct dlb_st_tensor *t, int n, struct dlb_st_layout *l,
+			   struct dlb_error *err)
+{
+	struct st_row *row = order_rows(t, n);
+	char *header = make_header(name, row, n, NULL, err);
+
+	*l = (struct dlb_st_layout){ .bytes = 0 };
+	if (header) {
+		l->head = make_head(header, &l->head_bytes);
+		l->offset = dlb_xcalloc((size_t)n + 1, sizeof *l->offset);
+		l->bytes = l->head_bytes;
+	}
+	for (int i = 0; i < n && header; i++) {
+		l->offset[row[i].i] = l->bytes;
+		l->bytes += dlb_desc_bytes(&row[i].t->desc);
+	}
+	free(row);
+	free(header);
+	return l->head ? 0 : -1;
+}
+
+void dlb_safetensors_layout_release(struct dlb_st_layout *l)
+{
+	free(l->head);
+	free(l->offset);
+	*l = (struct dlb_st_layout){ .bytes = 0 };
+}
+
 static int write_rows(const char *path, const struct st_row *row, int n, const char *header,
 		      struct dlb_sha256 *sum, struct dlb_error *err)
 {
-	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
-	unsigned char size[8];
 	struct dlb_output out;
+	size_t head_bytes;
+	char *head;
 
 	if (dlb_output_open(&out, path, err))
 		return -1;
-	for (int i = 0; i < 8; i++)
-		size[i] = (unsigned char)(padded >> 8 * i & 0xff);
-	put(&out, sum, size, sizeof size);
-	put(&out, sum, header, length);
-	put(&out, sum, "       ", padded - length);
+	head = make_head(header, &head_bytes);
+	put(&out, sum, head, head_bytes);
+	free(head);
 	for (int i = 0; i < n; i++)
 		put(&out, sum, row[i].t->data, dlb_desc_bytes(&row[i].t->desc));
 	return dlb_output_commit(&out, err);	/* also checks ferror */
@@ -297,13 +348,10 @@ static int write_rows(const char *path, const struct st_row *row, int n, const c
 static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata,
 		      struct dlb_sha256 *sum, struct dlb_error *err)
 {
-	struct st_row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
-
-	for (int i = 0; i < n; i++)
-		row[i] = (struct st_row){ &t[i], i };
-	qsort(row, (size_t)n, sizeof *row, by_width);
+	struct st_row *row = order_rows(t, n);
 	char *header = make_header(path, row, n, metadata, err);
 	const int rc = header ? write_rows(path, row, n, header, sum, err) : -1;
+
 	free(header);
 	free(row);
 	return rc;

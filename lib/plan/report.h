@@ -11,6 +11,7 @@ struct dlb_report_node {
 	double data_wait_s;				/* part of idle_s: waiting for samples */
 	double offload_wait_s; /* part of idle_s: for copies of offloaded states */
 	double predicted_busy_s, bytes_sent, peak_bytes;
+	double predicted_comm_s;			/* of its messages; not in the document */
 	/* of the process at the end: measured (util/process.h; 0: not) and predicted (exec/process_plan.h;
 	 * 0: by an older version) */
 	double process_bytes, predicted_process_bytes;
@@ -60,7 +61,25 @@ struct dlb_report_best { int64_t step; double test_loss; const char *saved; };
 /* A node that was lost or, with `rejoined`, put back. step: steps done then, -1: not known; NAN: not
  * known: notice_s since its last sign of life, resume_s from there (from the end of training until then)
  * until the first step after it. */
-struct dlb_report_event { int64_t step; int node; bool rejoined; const char *cause; double notice_s, resume_s; };
+struct dlb_report_event {
+	int64_t step;
+	int node;
+	bool rejoined;
+	const char *cause;
+	double notice_s, resume_s;
+	bool went_on; int64_t from_step;	/* where training went on, if it did */
+	bool copies;		/* from copies of the nodes' state, not from a checkpoint or the start */
+};
+/* Copies of the nodes' state (dlb-run --buddy-every); every 0: none. Bytes of one copy of all nodes, and
+ * of that the bytes sent to other hosts; seconds that the slowest copy is under way on its link. time_s:
+ * that a copy adds to its step, predicted and measured (NAN: simulated); copies: so many were made. buddy:
+ * [node] of each, if any bytes are sent. folder: one a host, removed at the end. */
+struct dlb_report_buddy {
+	int64_t every, copies;
+	double bytes, sent_bytes, link_s, predicted_time_s, time_s;
+	int *buddy;
+	const char **folder; int n_folders;
+};
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -72,6 +91,7 @@ struct dlb_report {
 	struct dlb_report_eval *eval; int n_evals;	/* during training */
 	struct dlb_report_best best;
 	struct dlb_report_event *event; int n_events;
+	struct dlb_report_buddy buddy;
 	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	double predicted_step_low_s, predicted_step_high_s;	/* its interval, see interval.h; 0: none */
@@ -108,6 +128,9 @@ int dlb_report_evals_read(const struct dlb_ref *report, struct dlb_report *out, 
 /* report_events.c: /report/events. */
 void dlb_report_events_write(const struct dlb_report *r, json_t *report);
 int dlb_report_events_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
+/* report_buddy.c: /report/buddy; report: the section. */
+void dlb_report_buddy_write(const struct dlb_report *r, json_t *report);
+int dlb_report_buddy_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
 json_t *dlb_report_write(const struct dlb_report *r);
 /* Makes r the document's report. */
 void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r);

@@ -1,6 +1,7 @@
 /* The report's member on nodes that were lost during the run, and put back (dlb-run --on-failure replan).
  *
- *     "events": [{"step": 409, "node": 1, "cause": "node 1 (host a) is silent ...", "notice_s": 2.8, "resume_s": 1.9},
+ *     "events": [{"step": 409, "node": 1, "cause": "node 1 (host a) is silent ...", "notice_s": 2.8,
+ *                 "resume_s": 1.9, "from_step": 408, "copies": true},
  *                {"step": 450, "node": 1, "rejoined": true, "cause": "host a answers again", "resume_s": 1.2}, ...] */
 #include <math.h>
 #include "plan/report.h"
@@ -23,6 +24,10 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 			json_object_set_new(o, "notice_s", dlb_doc_number(e->notice_s));
 		if (isfinite(e->resume_s))
 			json_object_set_new(o, "resume_s", dlb_doc_number(e->resume_s));
+		if (e->went_on)
+			json_object_set_new(o, "from_step", json_integer(e->from_step));
+		if (e->copies)
+			json_object_set_new(o, "copies", json_true());
 		json_array_append_new(list, o);
 	}
 	if (list)
@@ -32,7 +37,8 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_event *e,
 		      struct dlb_error *err)
 {
-	static const char *const known[] = { "step", "node", "rejoined", "cause", "notice_s", "resume_s", NULL };
+	static const char *const known[] = { "step", "node", "rejoined", "cause",  "notice_s",
+					     "resume_s", "from_step", "copies", NULL };
 	const char *cause = NULL;
 	int64_t node = 0;
 
@@ -43,8 +49,11 @@ static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dl
 	    dlb_get_int(r, "node", DLB_NEED, 0, INT32_MAX, &node, err) ||
 	    dlb_get_bool(r, "rejoined", DLB_OPT, &e->rejoined, err) || dlb_get_str(r, "cause", DLB_NEED, &cause, err) ||
 	    dlb_get_real(r, "notice_s", DLB_OPT, 0, 1e18, &e->notice_s, err) ||
-	    dlb_get_real(r, "resume_s", DLB_OPT, 0, 1e18, &e->resume_s, err))
+	    dlb_get_real(r, "resume_s", DLB_OPT, 0, 1e18, &e->resume_s, err) ||
+	    dlb_get_int(r, "from_step", DLB_OPT, 0, INT64_MAX, &e->from_step, err) ||
+	    dlb_get_bool(r, "copies", DLB_OPT, &e->copies, err))
 		return -1;
+	e->went_on = json_object_get(r->v, "from_step") != NULL;
 	e->node = (int)node;
 	e->cause = dlb_arena_strdup(&out->arena, cause);
 	return 0;

@@ -193,6 +193,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	set_str(o, "plan_hash", r->plan_hash);
 	dlb_report_scenario_write(r, o);
 	dlb_report_events_write(r, o);
+	dlb_report_buddy_write(r, o);
 	return o;
 }
 
@@ -460,7 +461,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) ||
 	    read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
 	    dlb_report_evals_read(r, out, err) || dlb_report_events_read(r, out, err) ||
-	    dlb_report_scenario_read(r, out, err))
+	    dlb_report_scenario_read(r, out, err) || dlb_report_buddy_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -481,6 +482,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 					     "evaluations",
 					     "best",
 					     "events",
+					     "buddy",
 					     "scenario",
 					     "optimizer_violations",
 					     "step_s",

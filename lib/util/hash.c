@@ -3,6 +3,7 @@
 #include "util/hash.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define PRIME UINT64_C(0x100000001b3)
 
@@ -52,4 +53,32 @@ void dlb_hash_hex(uint64_t h, char out[17])
 	h *= UINT64_C(0xc4ceb9fe1a85ec53);
 	h ^= h >> 33;
 	snprintf(out, 17, "%016llx", (unsigned long long)h);
+}
+
+/* Four independent lanes of 8-byte words, so that the multiplications overlap. */
+void dlb_checksum_add(struct dlb_checksum *c, const void *p, size_t n)
+{
+	static const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+	const unsigned char *b = p;
+	uint64_t w[4], x[4];
+
+	memcpy(x, c->lane, sizeof x);
+	for (; n >= sizeof w; b += sizeof w, n -= sizeof w) {
+		memcpy(w, b, sizeof w);
+		for (int k = 0; k < 4; k++) {
+			x[k] = (x[k] ^ w[k]) * factor;
+			x[k] ^= x[k] >> 32;
+		}
+	}
+	x[0] = n ? dlb_hash_bytes(x[0] + n, b, n) : x[0];
+	memcpy(c->lane, x, sizeof x);
+}
+
+uint64_t dlb_checksum_end(const struct dlb_checksum *c)
+{
+	uint64_t h = DLB_HASH_INIT;
+
+	for (int k = 0; k < 4; k++)
+		h = dlb_hash_bytes(h, &c->lane[k], sizeof c->lane[k]);
+	return h;
 }

@@ -404,8 +404,27 @@ static void events_table(const struct dlb_report *r, FILE *f)
 			isfinite(e->notice_s) ? dlb_view_seconds(e->notice_s, a, sizeof a) : "-",
 			isfinite(e->resume_s) ? dlb_view_seconds(e->resume_s, b, sizeof b) : "-");
 		dlb_view_escaped(f, e->cause);
+		if (e->went_on)
+			fprintf(f, "; went on from step %lld%s", (long long)e->from_step,
+				e->copies ? ", by copies" : "");
 		fputc('\n', f);
 	}
+}
+
+/* Copies of the nodes' state. */
+static void buddy_line(const struct dlb_report *r, FILE *f)
+{
+	const struct dlb_report_buddy *b = &r->buddy;
+	char every[32], all[32], sent[32], took[32], predicted[32];
+
+	if (!b->every)
+		return;
+	snprintf(every, sizeof every, b->every > 1 ? "every %lld steps" : "every step", (long long)b->every);
+	fprintf(f, "  copies of the state %s: %s, %s to other hosts; they add %s to a step, predicted %s\n",
+		every, dlb_view_bytes(b->bytes, all, sizeof all),
+		dlb_view_bytes(b->sent_bytes, sent, sizeof sent),
+		isfinite(b->time_s) ? dlb_view_seconds(b->time_s, took, sizeof took) : "-",
+		dlb_view_seconds(b->predicted_time_s, predicted, sizeof predicted));
 }
 
 /* "-": not known. */
@@ -491,6 +510,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
 	evaluations_table(r, f);
 	events_table(r, f);
+	buddy_line(r, f);
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);

@@ -629,6 +629,11 @@ def run():
     kept = lost.replace("dlb-run -q", "dlb-run -q --on-failure replan").replace("; true", "; jq -c .plan.exclude out >kept; true")
     shows(tool, "--rejoin 0.1", kept, "file kept", without="--rejoin 0")
     unused(tool, "--rejoin 9", f"dlb-run {DIGITS} {{}} $D/two.json", "--on-failure replan")
+    shows(tool, "--buddy-every 1", kept.replace("jq -c .plan.exclude", "jq -c .report.buddy.every"), "file kept", without="--buddy-every 2")
+    shows(tool, "--buddy-every 2", "dlb-run -q --dry-run {} $D/two.json", ".report.buddy")
+    unused(tool, "--buddy-every 9", f"dlb-run {DIGITS} {{}} $D/two.json", "--on-failure replan")
+    unused(tool, "--buddy-every 9", f"dlb-run --dry-run {{}} $D/one.json", "one node")
+    refuses(tool, "--buddy-every 1", "dlb-run -q --dry-run {} $D/async.json", "async")
     shows(tool, "--on-event touch\\ told", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
           "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
     unused(tool, "--on-event true", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
