@@ -6,6 +6,7 @@
 #include <string.h>
 #include "balance/freeze.h"
 #include "balance/live.h"
+#include "balance/release.h"
 #include "balance/scenario.h"
 #include "balance/survive.h"
 #include "exec/command.h"
@@ -163,6 +164,13 @@ static int parse_rounds(const struct dlb_cli *cli, const char *rounds, int64_t *
 	return dlb_cli_usage(cli, "--rounds wants a number from 1 or auto, not '%s'", rounds);
 }
 
+/* --release idle. */
+static int parse_release(const struct dlb_cli *cli, const char *what, bool *releases)
+{
+	*releases = what && !strcmp(what, "idle");
+	return !what || *releases ? 0 : dlb_cli_usage(cli, "--release wants idle, not '%s'", what);
+}
+
 /* --on-failure stop or replan. */
 static int parse_failure(const struct dlb_cli *cli, const char *what, bool *replan)
 {
@@ -179,12 +187,12 @@ static void warn(void *ctx, const char *line)
 
 /* Options that are parsed further. */
 struct option_text {
-	const char *until, *rounds, *on_failure;
+	const char *until, *rounds, *on_failure, *release;
 	struct dlb_strlist slow, groups, freeze;
 	struct dlb_freeze_at *freeze_at;	/* of freeze */
 };
 
-enum { MOST_OPTIONS = 90, DEFAULT_REJOIN_S = 60 };
+enum { MOST_OPTIONS = 95, DEFAULT_REJOIN_S = 60 };
 
 /* Fills opts with the rows of what is trained, on which data and by which rule; returns their number. */
 static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct option_text *t)
@@ -277,6 +285,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "train the weights named like GLOB no longer from step STEP on; repeatable", NULL, 0, 0 },
 		{ 0, "drain", DLB_OPT_LIST, &c->drain, "NODE",
 		  "plan again, so that this node gets no ops; repeatable", NULL, 0, 0 },
+		{ 0, "release", DLB_OPT_STR, &t->release, "WHAT",
+		  "idle: plan again, so that nodes without which a step is as fast get no ops", NULL, 0, 0 },
 		{ 0, "rounds", DLB_OPT_STR, &t->rounds, "N",
 		  "balance the load N times, or auto: to the end, in rounds of steps", NULL, 0, 0 },
 		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL, 5,
@@ -358,7 +368,8 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_tex
 		rc = parse_slow(cli, &t->slow, slow, x) || parse_freeze(cli, &t->freeze, &t->freeze_at, x) ||
 		     parse_until(cli, t->until, &x->until_loss) ||
 		     parse_rounds(cli, t->rounds, &x->rounds) ||
-		     parse_failure(cli, t->on_failure, &x->replan);
+		     parse_failure(cli, t->on_failure, &x->replan) ||
+		     parse_release(cli, t->release, &c->releases);
 	}
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
@@ -378,7 +389,8 @@ int main(int argc, char **argv)
 	struct dlb_live live = { .is_read = false };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
 					   .rebalance = dlb_live_round, .live = &live,
-					   .survive = dlb_survive, .freeze = dlb_freeze,
+					   .survive = dlb_survive, .release = dlb_release_idle,
+					   .freeze = dlb_freeze,
 					   .play = dlb_scenario_run };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;

@@ -249,3 +249,22 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	run -2 --separate-stderr dlb-run --drain 0 --drain 1 --drain 2 "${train[@]}" "$doc"
 	one_line dlb-run '--drain: no node is left'
 }
+
+# bats test_tags=slow
+@test "--release idle: nodes that make no step shorter get no ops, with the same losses; those that do keep them" {
+	jq 'del(.plan, .cost)' "$doc" | dlb-costmodel -q -c 'cpu:3 link=shm:1e-3,1e6' | dlb-place -q -m 2 -a even >"$tmp/far.json"
+	dlb-run --release idle "${train[@]}" --loss-log "$tmp/log" "$tmp/far.json" >"$tmp/out" 2>"$tmp/err"
+	cmp "$tmp/log" "$plain"
+	grep -Eq '^dlb-run: --release idle: without nodes [012], [012] a step takes [0-9.]+ ms by the plan, [0-9.]+ ms with all nodes$' "$tmp/err"
+	jq -e '(.plan.exclude | length == 2) and (.plan.exclude as $out | all(.plan.placement[]; . as $n | $out | index($n) == null))' "$tmp/out"
+	[ "$(jq .plan.value_s "$tmp/out")" != "$(jq .plan.value_s "$tmp/far.json")" ]
+	# a node that has no ops is found, one that is drained is none of them; replicas stay as many
+	jq 'del(.plan, .cost)' "$doc" | dlb-costmodel -q -c 'cpu:3 link=shm:1e-7,1e11' | dlb-place -q -m 12 --exclude 0 >"$tmp/near.json"
+	dlb-run --release idle --dry-run "$tmp/near.json" 2>"$tmp/err" >"$tmp/out"
+	grep -q -- '--release idle: all nodes are needed' "$tmp/err"
+	jq -e '.plan.exclude == [0]' "$tmp/out"
+	dlb-place -q --replicas 3 "$tmp/far.json" | dlb-run --release idle --dry-run 2>"$tmp/err" >"$tmp/out"
+	jq -e '.plan.replicas | length == 3' "$tmp/out"
+	run -2 --separate-stderr dlb-run --release busy "$doc"
+	one_line dlb-run "--release wants idle, not 'busy'" "try 'dlb-run --help'"
+}

@@ -133,6 +133,20 @@ static int drain(const struct dlb_run_command *c, struct dlb_doc *doc, struct dl
 	return rc;
 }
 
+/* --release idle: the plan without nodes that it does not need. */
+static int release(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_error why;
+	char text[400];
+
+	if (!c->releases || json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes")) < 2)
+		return 0;
+	if (c->release(c->cli, doc, text, &why))
+		return dlb_fail(err, NULL, "--release idle: %s", why.what);
+	dlb_cli_warn(c->cli, "--release idle: %s", text);
+	return 0;
+}
+
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	const struct dlb_cli *cli = c->cli;
@@ -142,7 +156,8 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 
 	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
-	    drain(c, doc, err) || dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
+	    drain(c, doc, err) || release(c, doc, err) ||
+	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
 	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
 	    check_measuring(c, err) || check_slow(c, err) || check_scenario(c, err) ||
 	    check_rounds(c, doc, err) || dlb_freeze_check(c, doc, err) || dlb_restart_check(c, err)) {

@@ -132,6 +132,8 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		row[n++] = (struct dlb_unused){ "order", random, "random data have no order" };
 		row[n++] = (struct dlb_unused){ "seed", !f.drawn && !o->dry_run,
 						"the order is sequential, and nothing else is drawn" };
+		row[n++] = (struct dlb_unused){ "release", f.n_nodes < 2,
+						"there is one node, without which there is no run" };
 		row[n++] = (struct dlb_unused){ "buddy-every", f.n_nodes < 2 && !(scenario && o->dry_run),
 						"there is one node, without which there is no run" };
 		if (!o->dry_run) {

@@ -254,6 +254,7 @@ DOCS = {
     "costbn.json": "dlb-costmodel -c cpu:2 bn.json",
     "kinds.json": "dlb-costmodel -c 'cpu:1 host cpu/2:1' mlp.json",
     "cnn-kinds.json": "dlb-costmodel -c 'cpu:1 host cpu/2:1' cnn.json",
+    "idle.json": "dlb-costmodel -q -c 'cpu:3 link=shm:1e-3,1e6' mlp.json | dlb-place -q -a even",
     "two.json": "dlb-place -q -a even -m 4 cost2.json",
     "one.json": "dlb-costmodel -c cpu:1 mlp.json | dlb-place -q",
     "onecnn.json": "dlb-costmodel -c cpu:1 cnn.json | dlb-place -q",
@@ -647,6 +648,9 @@ def run():
     unused(tool, "--eval-every 1", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     shows(tool, "--slow 1:4", "dlb-run -q --dry-run {} $D/two.json", ".report.nodes[1].busy_s")
     shows(tool, "--drain 1", f"dlb-run -q {DIGITS} {{}} $D/two.json", ".plan.exclude")
+    shows(tool, "--release idle", "dlb-run -q --dry-run {} $D/idle.json", ".plan.exclude")
+    refuses(tool, "--release idle", "jq 'del(.plan.value_s)' $D/two.json | dlb-run -q --dry-run {}", "no predicted step")
+    unused(tool, "--release idle", "dlb-run --dry-run {} $D/one.json", "one node")
     refuses(tool, "--drain 0", f"dlb-run {DIGITS} {{}} $D/one.json", "no node is left")
     losses("--freeze-at *.weight@3")
     unused(tool, "--freeze-at *.weight@3", "dlb-run --dry-run {} $D/two.json", "--dry-run")
