@@ -7,6 +7,7 @@
 #include "balance/freeze.h"
 #include "balance/live.h"
 #include "balance/release.h"
+#include "balance/replan_memory.h"
 #include "balance/scenario.h"
 #include "balance/survive.h"
 #include "exec/command.h"
@@ -390,7 +391,7 @@ int main(int argc, char **argv)
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
 					   .rebalance = dlb_live_round, .live = &live,
 					   .survive = dlb_survive, .release = dlb_release_idle,
-					   .freeze = dlb_freeze,
+					   .freeze = dlb_freeze, .memory_cure = dlb_memory_cure,
 					   .play = dlb_scenario_run };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;

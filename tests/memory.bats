@@ -227,3 +227,90 @@ expected() {
 		done
 	done
 }
+
+# process_of DOCUMENT [DLB-PLACE OPTION...]: bytes of the larger process of the plan that dlb-place makes with them
+process_of() {
+	dlb-place -q "${@:2}" "$1" | dlb-run -q --dry-run | jq '[.report.nodes[].predicted_process_bytes] | max'
+}
+
+# cures LINE: the options of dlb-place that the line says would fit, one set a line; "limited OPTIONS": with less memory_bytes
+cures() {
+	local plain=${1%%; dlb-place: *} limited=
+	plain=${1#"$plain"; dlb-place: }
+	case $plain in *' would fit where '*) limited=${plain#*' would fit; '} plain=${plain%"$limited"} ;; esac
+	grep -oE -e '(-m|--batch|--zero) [0-9]+|--recompute auto' <<<"$plain" || true
+	grep -oE -e '(-m|--batch|--zero) [0-9]+|--recompute auto' <<<"$limited" | sed 's/^/limited /' || true
+}
+
+# bats test_tags=slow
+@test "a run whose processes need more memory than there is is refused; what it names fits, the rest does not" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 4 --width 512 --heads 8 --vocabulary 8000 --sequence 256 "$tmp/gpt.onnx"
+	dlb-profile -q --analytic --loss cross-entropy --batch 16 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -m 4 -a even >"$tmp/doc.json"
+	need=$(process_of "$tmp/doc.json")
+	limit=$((${need%.*} * 96 / 100 / 1024))
+	(ulimit -d $limit && run -2 --separate-stderr dlb-run --steps 1 --data random --init 1 "$tmp/doc.json"
+		one_line dlb-run 'the process of node ' ' MB of memory, its limit (ulimit) is ' '; dlb-place: ' ' would fit'
+		echo "$stderr" >"$tmp/line")
+	cat "$tmp/line"
+	cures "$(cat "$tmp/line")" | tee "$tmp/cures"
+	grep -q -e '^--batch' "$tmp/cures"
+	grep -qx -e 'limited --recompute auto' "$tmp/cures"
+	bytes=$(sed -n "s/.* where each node's memory_bytes is //p" "$tmp/line")
+	jq -c --argjson bytes "$bytes" '.cluster.nodes[].memory_bytes = $bytes | del(.cost, .plan)' "$tmp/doc.json" | dlb-costmodel -q |
+		dlb-place -q -m 4 -a even --recompute auto >"$tmp/limited.json"
+	while read -r options; do
+		case $options in limited*) doc=$tmp/limited.json options=${options#limited} ;; *) doc=$tmp/doc.json ;; esac
+		# shellcheck disable=SC2086
+		need=$(process_of "$doc" $options)
+		[ "${need%.*}" -le $((limit * 1024)) ]
+	done <"$tmp/cures"
+	# such a plan runs under the limit
+	(ulimit -d $limit && dlb-run -q --steps 1 --data random --init 1 "$tmp/limited.json") | jq -e --argjson bytes $((limit * 1024)) \
+		'[.report.nodes[].process_bytes] | max <= $bytes'
+	# what is not named does not fit
+	for options in '-m 1' '-m 2' '--recompute auto'; do
+		# shellcheck disable=SC2086
+		need=$(process_of "$tmp/doc.json" $options)
+		grep -qxe "$options" "$tmp/cures" || [ "${need%.*}" -gt $((limit * 1024)) ]
+	done
+}
+
+# bats test_tags=slow
+@test "a run of more memory than its host has is refused before it allocates; a batch that fits is named" {
+	dlb-profile -q --analytic --batch 16777216 "$root/share/models/lenet5.onnx" | dlb-costmodel -q -c cpu:2 |
+		jq -c '.cluster.nodes[].memory_bytes = 1e15 | del(.cost)' | dlb-costmodel -q | dlb-place -q -a even -m 2 >"$tmp/doc.json"
+	bytes=$(awk '/^MemTotal|^SwapTotal/ {sum += $2} END {printf "%.0f", sum * 1024}' /proc/meminfo)
+	[ "$bytes" -lt 600000000000 ] || skip 'this host has the memory'
+	run -2 --separate-stderr dlb-run --steps 1 --data random "$tmp/doc.json"
+	one_line dlb-run 'the processes of node 0 and 1 more of its host need ' ' GB of memory, which has ' '; dlb-place: '
+	batch=$(cures "$stderr" | sed -n 's/^--batch //p')
+	dlb-place -q -a even -m 2 --batch "$batch" "$tmp/doc.json" | dlb-run -q --dry-run |
+		jq -e --argjson bytes "$bytes" '[.report.nodes[].predicted_process_bytes] | max < $bytes'
+	dlb-place -q -a even -m 2 --batch $((batch + batch / 8)) "$tmp/doc.json" | dlb-run -q --dry-run |
+		jq -e --argjson bytes "$bytes" '[.report.nodes[].predicted_process_bytes] | add > 0.95 * $bytes'
+}
+
+@test "dlb-place warns where processes need more than the host has, and plans all the same" {
+	dlb-profile -q --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 >"$tmp/costs.json"
+	run -0 --separate-stderr dlb-place -a even "$tmp/costs.json"
+	[ -z "$stderr" ]
+	need=$(process_of "$tmp/costs.json" -a even)
+	jq -c --argjson bytes "${need%.*}" '.cluster.nodes[].memory_bytes = $bytes / 2 | del(.cost)' "$tmp/costs.json" | dlb-costmodel -q >"$tmp/tight.json"
+	run -0 --separate-stderr dlb-place -a even "$tmp/tight.json"
+	jq -e .plan <<<"$output" >/dev/null
+	output=
+	one_line dlb-place 'the processes of node 0 and 1 more of its host need ' ' MB of memory, which has ' '; it fits with '
+}
+
+@test "where no plan fits, the line says how much more each node needs; with several micro-batches also that one would fit" {
+	dlb-profile -q --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 >"$tmp/costs.json"
+	dlb-place -q -a even -m 1 "$tmp/costs.json" | jq -c '[.plan.nodes[].peak_bytes]' >"$tmp/one"
+	dlb-place -q -a even -m 2 "$tmp/costs.json" | jq -c '[.plan.nodes[].peak_bytes]' >"$tmp/two"
+	# sums of gradients: two micro-batches take more here
+	jq -e --slurpfile two "$tmp/two" '. as $one | [$two[0], $one] | transpose | all(.[0] > .[1])' "$tmp/one"
+	jq -c --slurpfile one "$tmp/one" '.cluster.nodes[0].memory_bytes = $one[0][0] | .cluster.nodes[1].memory_bytes = $one[0][1] | del(.cost)' "$tmp/costs.json" |
+		dlb-costmodel -q >"$tmp/tight.json"
+	run -1 --separate-stderr dlb-place -a even -m 2 "$tmp/tight.json"
+	one_line dlb-place ' MB more on node 0, ' ' MB more on node 1; --micro-batches 1 ' ' would fit'
+	dlb-place -q -a even -m 1 "$tmp/tight.json" | jq -e --slurpfile one "$tmp/one" '[.plan.nodes[].peak_bytes] == $one[0]'
+}

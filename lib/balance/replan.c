@@ -4,6 +4,7 @@
 #include <string.h>
 #include "balance/replan_batch.h"
 #include "balance/replan_front.h"
+#include "balance/replan_memory.h"
 #include "balance/replan_offload.h"
 #include "balance/replan_zero.h"
 #include "optim/optim.h"
@@ -363,6 +364,23 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 	dlb_cli_warn_unused(o->cli, sharing);
 }
 
+/* Memory of the plan's processes: for the caller who asked for it, else a warning if the hosts have too
+ * little. */
+static int take_memory(const struct dlb_doc *doc, const struct dlb_replan *o, const struct dlb_problem *p,
+		       struct dlb_plan *plan, struct dlb_error *err)
+{
+	struct dlb_memory_need *need = o->need || !o->cli->quiet ? dlb_replan_need(doc, p, plan) : NULL;
+
+	if (!need)
+		return o->need ? dlb_fail(err, NULL, "the memory of its processes is not known") : 0;
+	if (o->need)
+		memcpy(o->need, need, (size_t)plan->n_nodes * sizeof *need);
+	else
+		dlb_replan_warn_memory(doc, o, p, need);
+	free(need);
+	return 0;
+}
+
 int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
@@ -375,10 +393,11 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	int rc = -1, n_trials = 0;
 	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
 		goto out;
+	p.quick = o->need != NULL;
 	if (o->batch && !strcmp(o->batch, "auto") && dlb_replan_batch(in, &p, &batches, err))
 		goto out;
 	if (dlb_replan_make(in, &p, &plan, &trial, &n_trials, err)) {
-		if (dlb_error_status(err) == 1)
+		if (dlb_error_status(err) == 1 && !o->need)
 			dlb_replan_suggest(in, &p, err);
 		goto out;
 	}
@@ -407,6 +426,8 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 		json_object_set_new(section, "batches_tried", dlb_replan_write_batches(&batches));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", section);
+	if (take_memory(doc, o, &p, &plan, err))
+		goto out;
 	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved",
 		    plan.winner, plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance,
 		    plan.moved_ops);

@@ -4,6 +4,7 @@
 #define DLB_BALANCE_REPLAN_H
 #include "balance/balance.h"
 #include "place/constraints.h"
+#include "plan/process_bytes.h"
 #include "plan/sharing.h"
 #include "util/cli.h"
 
@@ -28,6 +29,9 @@ struct dlb_replan {
 	bool zero_auto; /* a stage, or auto: the least that fits (dlb_replan_take_zero) */
 	struct dlb_sharing_options sharing;
 	struct dlb_constraints constraints;
+	/* only to see whether a plan fits: made with less effort, nothing is suggested or warned of.
+	 * [n_nodes], filled: memory of its processes. NULL: a plan to keep */
+	struct dlb_memory_need *need;
 };
 /* For a plan that is made again inside dlb-run: all as in the plan that is there, and nothing is printed.
  * quiet: storage for a copy of cli. */

@@ -100,13 +100,16 @@ json_t *dlb_replan_write_batches(const struct dlb_batch_search *s)
 	return list;
 }
 
-/* The least number of micro-batches, doubled from the problem's on, whose plan fits; 0: none. */
+/* One micro-batch, which needs no sums of gradients and keeps no packed weights, else the least number of
+ * them, doubled from the problem's on, whose plan fits; 0: none. */
 static int micro_batches_that_fit(struct replan_input *in, const struct dlb_problem *p)
 {
 	const bool chosen = in->options->schedule && !strcmp(in->options->schedule, "auto");
+	const int now = p->micro_batches;
 	double value_s;
 
-	for (int M = 2 * p->micro_batches; M <= SUGGEST_MICRO_BATCHES && M <= p->batch && !chosen; M *= 2) {
+	for (int M = now > 1 ? 1 : 2; M <= SUGGEST_MICRO_BATCHES && M <= p->batch && !chosen;
+	     M = M < now ? 2 * now : 2 * M) {
 		struct dlb_error ignored = { .what = "" };
 
 		if (plan_with(in, p, p->batch, M, &value_s, &ignored) == 0)

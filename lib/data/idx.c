@@ -10,6 +10,7 @@
 #include "data/source.h"
 #include "util/input.h"
 #include "util/mem.h"
+#include "util/memory.h"
 
 void dlb_idx_release(struct dlb_idx *x)
 {

@@ -18,6 +18,7 @@
 #include "data/text.h"
 #include "util/input.h"
 #include "util/mem.h"
+#include "util/memory.h"
 
 struct sequence {
 	struct dlb_tokens tokens;		/* in memory, unless `file` is read */

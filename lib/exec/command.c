@@ -297,6 +297,14 @@ static int freeze(void *ctx, struct dlb_comm *comm, int first, int n, char text[
 	return dlb_freeze_now(w->command, comm, w->doc, first, n, text, who, err);
 }
 
+/* dlb_exec_options.memory_cure; ctx: a struct round_work. */
+static void memory_cure(void *ctx, const struct dlb_memory_case *x, struct dlb_error *err)
+{
+	const struct round_work *w = ctx;
+
+	w->command->memory_cure(w->command->cli, w->doc, x, err);
+}
+
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
 		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err)
 {
@@ -311,6 +319,7 @@ int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dl
 	c->exec.next_plan = c->exec.rounds && c->rebalance && dlb_comm_size(comm) > 1 ? next_plan : NULL;
 	c->exec.next_plan_ctx = &work;
 	c->exec.freeze = freeze;
+	c->exec.memory_cure = c->memory_cure ? memory_cure : NULL;
 	rc = dlb_freeze_resume(c, comm, doc, who, err) ||
 			     dlb_exec_run(comm, doc, &c->exec, report, paused, who, err) ?
 		     -1 :

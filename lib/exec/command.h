@@ -32,6 +32,9 @@ struct dlb_run_command {
 	/* --freeze-at: freezes weights in doc (balance/freeze.h); live: as above */
 	int (*freeze)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, const char *const *glob,
 		      int n, char *text, struct dlb_error *err);
+	/* what would fit where memory lacks (balance/replan_memory.h) */
+	void (*memory_cure)(const struct dlb_cli *cli, const struct dlb_doc *doc,
+			    const struct dlb_memory_case *x, struct dlb_error *err);
 	const char *scenario;			/* --scenario: a file; NULL: none */
 	/* rounds on it (balance/scenario.h) */
 	int (*play)(const struct dlb_cli *cli, struct dlb_doc *doc, const struct dlb_exec_options *o,

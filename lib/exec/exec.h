@@ -17,6 +17,7 @@
 #include "optim/optim.h"
 #include "exec/slow.h"
 #include "exec/status.h"
+#include "plan/process_bytes.h"
 #include "plan/report.h"
 
 /* Where a run began at its first start, from which its options count steps and epochs. log_lines: lines of
@@ -65,6 +66,9 @@ struct dlb_exec_options {
 	int (*next_plan)(void *ctx, struct dlb_comm *comm, const struct dlb_report *report,
 			 struct dlb_round_decision *d, int *who, struct dlb_error *err);
 	void *next_plan_ctx;
+	/* rank 0, with next_plan_ctx: the processes of the document's plan lack memory; writes what would fit
+	 * into the hint of err. NULL: nothing does */
+	void (*memory_cure)(void *ctx, const struct dlb_memory_case *x, struct dlb_error *err);
 	/* By step. n_frozen: rows from the first that are frozen in the document; a checkpoint of
 	 * frozen_step was the newest when they were. */
 	const struct dlb_freeze_at *freeze_at; int n_freeze_at, n_frozen;

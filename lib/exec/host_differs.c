@@ -1,22 +1,10 @@
 /* Compares this host with the one that a plan was made for. See host_differs.h. */
 #include "exec/host_differs.h"
 #include "cluster/cluster.h"
-#include "util/cores.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-struct planned { int nodes, hosts, cores; double memory_bytes; };
-
-struct dlb_host_resources dlb_host_resources(void)
-{
-	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-	return (struct dlb_host_resources){ .cores = dlb_cores(),
-					    .memory_bytes = pages > 0 && page > 0 ?
-								    (double)pages * (double)page :
-								    0.0 };
-}
+struct planned { int nodes, hosts, cores; };
 
 int dlb_host_planned_cores(const struct dlb_doc *doc)
 {
@@ -30,9 +18,8 @@ int dlb_host_planned_cores(const struct dlb_doc *doc)
 	return n;
 }
 
-static struct planned planned_for(const struct dlb_cluster *c, const json_t *plan)
+static struct planned planned_for(const struct dlb_cluster *c)
 {
-	const json_t *nodes = json_object_get(plan, "nodes");
 	struct planned p = { .nodes = c->n_nodes, .cores = dlb_cluster_cores(c) };
 
 	for (int i = 0; i < c->n_nodes; i++) {
@@ -41,14 +28,11 @@ static struct planned planned_for(const struct dlb_cluster *c, const json_t *pla
 		for (int k = 0; k < i && !known; k++)
 			known = c->node[k].host && !strcmp(c->node[k].host, c->node[i].host);
 		p.hosts += !known;
-		if (!strcmp(c->kind[c->node[i].kind].backend, "cpu"))
-			p.memory_bytes += json_number_value(
-				json_object_get(json_array_get(nodes, (size_t)i), "peak_bytes"));
 	}
 	return p;
 }
 
-bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_resources has, char *text, size_t n)
+bool dlb_host_differs(const struct dlb_doc *doc, int cores, char *text, size_t n)
 {
 	struct dlb_cluster c;
 	struct dlb_error err;
@@ -57,22 +41,17 @@ bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_resources has, 
 	text[0] = '\0';
 	if (dlb_cluster_read(doc, &c, &err))
 		return false;
-	const struct planned p = planned_for(&c, dlb_doc_section(doc, "plan"));
+	const struct planned p = planned_for(&c);
 	dlb_cluster_release(&c);
-	if (p.cores > has.cores)
+	if (p.cores > cores)
 		k += (size_t)snprintf(text, n,
 				      "the plan has %d nodes of %d cores in all, this host has %d: expect "
 				      "steps up to about %.2g times the predicted",
-				      p.nodes, p.cores, has.cores, (double)p.cores / has.cores);
+				      p.nodes, p.cores, cores, (double)p.cores / cores);
 	if (p.hosts > 1 && k < n)
 		k += (size_t)snprintf(text + k, n - k,
 				      "%s %d hosts, all nodes run on this one: expect other times of "
 				      "transfers than predicted",
 				      k ? "; it has" : "the plan has", p.hosts);
-	if (has.memory_bytes > 0.0 && p.memory_bytes > has.memory_bytes && k < n)
-		k += (size_t)snprintf(
-			text + k, n - k,
-			"%s %.3g GB of memory, this host has %.3g: expect swapping, or the end of a rank",
-			k ? "; it needs" : "the plan needs", p.memory_bytes / 1e9, has.memory_bytes / 1e9);
 	return k > 0;
 }

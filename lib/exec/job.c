@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
-#include "exec/process_plan.h"
 #include "exec/run.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"
@@ -15,6 +14,7 @@
 #include "plan/interval.h"
 #include "plan/plan_json.h"
 #include "plan/print.h"
+#include "plan/process_bytes.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
@@ -358,6 +358,11 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 	}
 }
 
+struct dlb_process dlb_job_process(const struct dlb_job *j, const struct dlb_program *p)
+{
+	return (struct dlb_process){ p, &j->cost, j->n_state, j->document_bytes };
+}
+
 void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	r->batch = j->plan.batch;
@@ -389,9 +394,11 @@ void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, s
 
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
+	const struct dlb_process process = dlb_job_process(j, p);
+
 	dlb_job_report_plan(j, p, r);
 	for (int i = 0; i < r->n_nodes; i++)
-		r->node[i].predicted_process_bytes = dlb_process_plan(j, p, i);
+		r->node[i].predicted_process_bytes = dlb_process_bytes(&process, i);
 }
 
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r,

@@ -3,6 +3,7 @@
 #define DLB_EXEC_JOB_H
 #include "exec/engine.h"
 #include "exec/exec.h"
+#include "plan/process_bytes.h"
 
 struct dlb_runtime;
 
@@ -38,6 +39,8 @@ int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, s
 /* Predicts program p: busy times and step, multiplied by kappa, and its interval. Fills report's predictions. */
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report,
 		    struct dlb_error *err);
+/* What process_bytes.h asks for, borrowed. p: of full batches. */
+struct dlb_process dlb_job_process(const struct dlb_job *j, const struct dlb_program *p);
 /* Fills the members of a report that follow from the plan; allocates nodes and arrays. The second leaves out
  * predicted_process_bytes, which take long to compute. */
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report);

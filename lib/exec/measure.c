@@ -10,6 +10,7 @@
 #include "plan/tensors.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/memory.h"
 #include "util/stats.h"
 
 struct dlb_measurement {
@@ -104,34 +105,20 @@ void dlb_measurement_free(struct dlb_measurement *m)
 	free(m);
 }
 
-/* Bytes that this host could still allocate, less a reserve; infinity if the kernel does not report it. */
-static double free_bytes(void)
-{
-	FILE *f = fopen("/proc/meminfo", "r");
-	char line[128];
-	double kb = HUGE_VAL;
-
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "MemAvailable: %lf kB", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return 0.9 * 1024.0 * kb;
-}
-
 static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
 		      struct dlb_error *err)
 {
 	const struct dlb_optimizer_choice sgd = { .rule = DLB_RULE_SGD };
+	const double free_bytes = 0.9 * dlb_memory_free_bytes(); /* less a reserve */
 	const struct dlb_node_program *np;
 
 	m->be = be;
 	if (dlb_comm_new_alone(&m->comm, err) || plan_one_node(m, g, n, err))
 		return -1;
 	np = &m->program.node[0];
-	if ((double)np->arena_bytes + (double)np->state_bytes > free_bytes())
+	if ((double)np->arena_bytes + (double)np->state_bytes > free_bytes)
 		return dlb_fail(err, NULL, "a step of %lld samples needs %zu bytes, %.0f are free",
-				(long long)n, np->arena_bytes + np->state_bytes, free_bytes());
+				(long long)n, np->arena_bytes + np->state_bytes, free_bytes);
 	if (dlb_state_init(&m->state,
 			   &(struct dlb_local_graph){ .graph = g, .be = be, .placement = m->plan.placement },
 			   DLB_RULE_SGD, false, NULL, err) ||

@@ -35,7 +35,7 @@ static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc
 {
 	char text[512];
 
-	if (dlb_host_differs(doc, dlb_host_resources(), text, sizeof text))
+	if (dlb_host_differs(doc, dlb_cores(), text, sizeof text))
 		dlb_cli_warn(c->cli, "%s", text);
 }
 

@@ -2,8 +2,9 @@
 #ifndef DLB_EXEC_RECORD_H
 #define DLB_EXEC_RECORD_H
 #include "exec/engine.h"
+#include "plan/report.h"
 
-enum { DLB_RECORD_SLOTS = 64, DLB_RECORD_STEPS = 4096 };
+enum { DLB_RECORD_STEPS = 4096 };
 struct dlb_record {
 	int n_computes;
 	int64_t seen;				/* steps offered */

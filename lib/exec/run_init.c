@@ -11,6 +11,7 @@
 #include "exec/checkpoint_files.h"
 #include "exec/kfac.h"
 #include "exec/memories.h"
+#include "exec/memory_check.h"
 #include "exec/offload_store.h"
 #include "exec/record.h"
 #include "exec/run.h"
@@ -210,6 +211,15 @@ static int put_buffers(struct run *r, struct dlb_error *err)
 		       0;
 }
 
+/* Whether program[0] is the one of full batches already, as dlb_run_check_memory made it. */
+static bool has_program(struct run *r)
+{
+	if (r->program[0].n_nodes && r->program[0].step_batch == r->size[0])
+		return true;
+	dlb_program_release(&r->program[0]);
+	return false;
+}
+
 static int open_engines(struct run *r, struct dlb_error *err)
 {
 	size_t arena = 64;
@@ -217,11 +227,12 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	find_sizes(r);
 	for (int i = 0; i < r->n_engines; i++) {
 		enum dlb_staleness rule = r->job.plan.staleness;
-		int rc;
+		int rc = 0;
 
 		if (i)	/* steps of other sizes are alone in the pipeline, so nothing is stale */
 			r->job.plan.staleness = DLB_STALE_NONE;
-		rc = dlb_job_compile(&r->job, r->size[i], &r->program[i], err);
+		if (i || !has_program(r))
+			rc = dlb_job_compile(&r->job, r->size[i], &r->program[i], err);
 		r->job.plan.staleness = rule;
 		if (rc)
 			return -1;
@@ -592,7 +603,10 @@ static int open_all(struct run *r, const struct dlb_doc *doc, int *who, struct d
 			      dlb_comm_size(r->comm));
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
-	rc = dlb_run_on_disk(r, rc || open_device(r, err) ? -1 : 0, read_weights, &files, err);
+	if (dlb_comm_agree(r->comm, rc, err, who) ||
+	    dlb_comm_agree(r->comm, dlb_run_check_memory(r, err), err, who))
+		return -1;
+	rc = dlb_run_on_disk(r, open_device(r, err), read_weights, &files, err);
 	rc = dlb_run_on_disk(r, rc || open_state(r, NULL, err) ? -1 : 0, fill_state, &files, err);
 	if (dlb_comm_agree(r->comm, rc, err, who) ||
 	    dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))

@@ -489,22 +489,16 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	return 0;
 }
 
-/* With ops chosen to run again, the error says what memory they would fit in. */
+/* With ops chosen to run again, the error says so. */
 static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, struct dlb_error *err)
 {
-	char more[120] = "";
-	size_t n = 0;
-	if (!p->recompute || !p->recompute->chosen || dlb_error_status(err) != 1)
+	char more[DLB_LACK_TEXT];
+
+	if (!p->recompute || !p->recompute->chosen || dlb_error_status(err) != 1 ||
+	    !dlb_program_lack_text(g, p->cluster, more))
 		return -1;
-	for (int d = 0; d < g->n_nodes && n < sizeof more - 40; d++) {
-		double lack = (double)dlb_program_of(g, d)->node[d].arena_bytes - dlb_fit_room(p, g, d);
-		if (lack > 0)
-			n += (size_t)snprintf(more + n, sizeof more - n, "%s%.4g MB more on node %d",
-					      n ? ", " : "", ceil(lack / 100) / 1e4, d);
-	}
-	return n ? dlb_hint(err, "with ops that run again it fits with %s; try more micro-batches or nodes",
-			    more) :
-		   -1;
+	return dlb_hint(err, "with ops that run again it fits with %s; try more micro-batches or nodes",
+			more);
 }
 
 /* In the order of p->ordered or of the schedule. */

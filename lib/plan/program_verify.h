@@ -8,6 +8,10 @@
  * together do not overlap; the peak fits each node's memory (else err->status 1: node, bytes needed, bytes
  * available). */
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+enum { DLB_LACK_TEXT = 120 };
+/* "1.2 MB more on node 0, 3 MB more on node 2": with which the program fits. Returns the number of nodes
+ * that lack memory. */
+int dlb_program_lack_text(const struct dlb_program *g, const struct dlb_cluster *c, char text[DLB_LACK_TEXT]);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
 /* The place at the end of the chain of views and in-place outputs from `tensor`; -1: none. */
 int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int micro_batch);

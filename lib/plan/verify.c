@@ -10,6 +10,8 @@
  * Synchronous schedules have no delay between iterations: one step is checked. Asynchronous programs are
  * unrolled from an empty pipeline to an empty one, to two steps more than the longest delay or the most
  * copies. For weights the proof is that the versions read exist: in place, or in copies. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "plan/async.h"
 #include "plan/flow.h"
@@ -126,15 +128,44 @@ static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 	return 0;
 }
 
+/* Bytes that node lacks; 0 or less: none. */
+static double lack_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node)
+{
+	const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
+
+	return (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes -
+	       dlb_cluster_node_memory(c, node);
+}
+
+int dlb_program_lack_text(const struct dlb_program *g, const struct dlb_cluster *c, char text[DLB_LACK_TEXT])
+{
+	size_t at = 0;
+	int n = 0;
+
+	text[0] = '\0';
+	for (int node = 0; node < g->n_nodes; node++) {
+		const double lack = lack_bytes(g, c, node);
+
+		if (!(lack > 0))
+			continue;
+		if (n < 3)
+			at += (size_t)snprintf(text + at, DLB_LACK_TEXT - at, "%s%.4g MB more on node %d",
+					       n ? ", " : "", ceil(lack / 100) / 1e4, node);
+		n++;
+	}
+	if (n > 3)
+		snprintf(text + at, DLB_LACK_TEXT - at, " and more on %d others", n - 3);
+	return n;
+}
+
 /* The error names the node with the largest shortage. */
 static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
+	char more[DLB_LACK_TEXT];
 	double lacks = 0;
 	int worst = -1;
 	for (int node = 0; node < g->n_nodes && c && c->cluster; node++) {
-		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
-		double over = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes -
-			      dlb_cluster_node_memory(c->cluster, node);
+		double over = lack_bytes(g, c->cluster, node);
 		if (over > lacks) {
 			lacks = over;
 			worst = node;
@@ -146,11 +177,12 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 	double has = dlb_cluster_node_memory(c->cluster, worst);
 	dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", worst,
 		    c->cluster->kind[c->cluster->node[worst].kind].name, (has + lacks) / 1e6, has / 1e6);
+	dlb_program_lack_text(g, c->cluster, more);
 	return dlb_hint(err,
-			"weights and state %.4g MB, activations %.4g MB, scratch %.4g MB; try more "
-			"micro-batches or nodes",
+			"weights and state %.4g MB, activations %.4g MB, scratch %.4g MB; it fits with %s; "
+			"try more micro-batches or nodes",
 			(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6,
-			(double)np->scratch_bytes / 1e6);
+			(double)np->scratch_bytes / 1e6, more);
 }
 
 static int prove(const struct dlb_program *g, struct dlb_error *err)

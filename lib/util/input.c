@@ -5,15 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/mem.h"
+#include "util/memory.h"
 
 static uint64_t max_text = DLB_INPUT_MAX_TEXT;
 
@@ -143,44 +142,4 @@ int dlb_input_read_text(const char *path, char begins, char **out, size_t *n, st
 		return dlb_fail(err, name, "it does not begin with '%c'", begins);
 	dlb_fail(err, name, "more than %zu bytes", most);
 	return dlb_hint(err, "if it is meant to be so long, allow more with --max-document");
-}
-
-/* ---- memory ---- */
-
-/* Reads a number from a file of one line; infinity: no number, or "max". */
-static double number_in(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	double x;
-	const bool found = f && fscanf(f, "%lf", &x) == 1;
-
-	if (f)
-		fclose(f);
-	return found ? x : HUGE_VAL;
-}
-
-/* Memory limit of the group in /proc/self/cgroup ("0::/a/b"), and of the root, which
- * in a container is its own group. */
-static double group_bytes(void)
-{
-	char line[512], path[600] = "";
-	FILE *f = fopen("/proc/self/cgroup", "r");
-
-	while (f && fgets(line, sizeof line, f))
-		if (strncmp(line, "0::", 3) == 0)
-			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/memory.max",
-				 (int)strcspn(line + 3, "\n"), line + 3);
-	if (f)
-		fclose(f);
-	return fmin(number_in(path), number_in("/sys/fs/cgroup/memory.max"));
-}
-
-double dlb_memory_bytes(void)
-{
-	double bytes = fmin((double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), group_bytes());
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
-		bytes = fmin(bytes, (double)r.rlim_cur);
-	return bytes;
 }

@@ -24,8 +24,4 @@ int dlb_input_read(const char *path, unsigned char **data, size_t *n, struct dlb
 int dlb_input_read_text(const char *path, char begins, char **text, size_t *n, struct dlb_error *err);
 #define DLB_INPUT_MAX_TEXT (UINT64_C(1) << 30)		/* the default limit */
 void dlb_input_set_max_text(uint64_t bytes);
-
-/* Bytes of memory that this process may use: the machine's, or less if it or its control group has a
- * limit. */
-double dlb_memory_bytes(void);
 #endif

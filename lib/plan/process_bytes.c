@@ -1,20 +1,22 @@
-/* The memory of a process, part by part: see process_plan.h.
+/* The memory of a process, part by part: see process_bytes.h.
  *
  * The parts that grow with the model are computed from the program: the arena, state and scratch, each
  * allocation with its rounding; samples read ahead; the records of measured times; and the memory of nodes on
  * the same host that this one reads and writes, since the system counts a shared page in every process that
  * touched it. The rest is a few MB of heap, whose constants were measured with mallinfo2 and /proc/self/smaps
  * on x86-64 (glibc 2.36, oneDNN 2.6.3, Open MPI 4.1.4) for models of 20 to 600 ops. */
-#include "exec/process_plan.h"
+#include "plan/process_bytes.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "comm/allreduce.h"
-#include "exec/record.h"
 #include "plan/buckets.h"
 #include "plan/feed_load.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
+#include "plan/report.h"
 #include "plan/shares.h"
 #include "plan/tensors.h"
 #include "util/mem.h"
@@ -42,9 +44,9 @@ static double rounding(double bytes)
 }
 
 /* Of the allocations of one tensor on this node: as dlb_state_init and dlb_state_constant make them. */
-static double tensor_rounding(const struct dlb_job *j, const struct dlb_program *p, int t)
+static double tensor_rounding(const struct dlb_process *s, const struct dlb_program *p, int t)
 {
-	const struct dlb_graph *g = &j->graph;
+	const struct dlb_graph *g = s->cost->graph;
 	const struct dlb_tensor *x = &g->tensor[t];
 	const double bytes = dlb_tensor_bytes(x, p->size[0]);
 	double sum = rounding(bytes);
@@ -52,15 +54,15 @@ static double tensor_rounding(const struct dlb_job *j, const struct dlb_program 
 	if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 		return sum;
 	sum += dlb_program_sums(p, x->home) ? rounding(bytes) : 0;
-	return sum + j->n_state * rounding((double)dlb_program_share_bytes(p, t));
+	return sum + s->n_state * rounding((double)dlb_program_share_bytes(p, t));
 }
 
 /* Sizes of micro-batches: each op has a kernel for each. */
 static int n_sizes(const struct dlb_program *p) { return 1 + (p->size[p->micro_batches - 1] != p->size[0]); }
 
-static double state_rounding(const struct dlb_job *j, const struct dlb_program *p, int node)
+static double state_rounding(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
-	const struct dlb_graph *g = &j->graph;
+	const struct dlb_graph *g = s->cost->graph;
 	double sum = 0;
 
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -68,11 +70,11 @@ static double state_rounding(const struct dlb_job *j, const struct dlb_program *
 
 		if (dlb_tensor_is_state(&g->tensor[t]) && home >= 0)
 			sum += p->plan->placement[home] == node || g->tensor[t].kind == DLB_T_CONSTANT ?
-				       tensor_rounding(j, p, t) :
+				       tensor_rounding(s, p, t) :
 				       0;
 	}
 	for (int i = 0; i < g->n_ops; i++) {
-		const double packed = dlb_cost_packed_bytes(&j->cost, i, j->cluster.node[node].kind,
+		const double packed = dlb_cost_packed_bytes(s->cost, i, s->cost->cluster->node[node].kind,
 							    (double)p->size[0]);
 
 		if (p->plan->placement[i] == node && packed > 0 && !dlb_program_packs_once(p, i))
@@ -112,15 +114,15 @@ static double packed_guess(const struct dlb_graph *g, int op, double n)
 
 /* Packed weights of the ops of which the cost model knows no sizes (dlb-profile --analytic). What else their
  * kernels take is not known. */
-static double unmeasured_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
-	const struct dlb_graph *g = &j->graph;
-	const int kind = j->cluster.node[node].kind;
+	const struct dlb_graph *g = s->cost->graph;
+	const int kind = s->cost->cluster->node[node].kind;
 	double once = 0, kept = 0;
 
 	for (int i = 0; i < g->n_ops; i++) {
 		if (p->plan->placement[i] != node ||
-		    j->cost.measured[(size_t)kind * (size_t)g->n_ops + (size_t)i])
+		    s->cost->measured[(size_t)kind * (size_t)g->n_ops + (size_t)i])
 			continue;
 		const double bytes = packed_guess(g, i, (double)p->size[0]);
 
@@ -135,9 +137,9 @@ static double unmeasured_bytes(const struct dlb_job *j, const struct dlb_program
 
 /* ---- shared memory ---- */
 
-static bool near(const struct dlb_job *j, int a, int b)
+static bool near(const struct dlb_cluster *c, int a, int b)
 {
-	const char *x = j->cluster.node[a].host, *y = j->cluster.node[b].host;
+	const char *x = c->node[a].host, *y = c->node[b].host;
 
 	return a != b && (x == y || (x && y && !strcmp(x, y)));
 }
@@ -211,18 +213,18 @@ static double sum_bytes(const struct dlb_node_program *other)
 	return sum;
 }
 
-static double shared_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+static double shared_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	double sum = 0;
 
-	for (int i = 0; i < j->plan.n_nodes; i++) {
+	for (int i = 0; i < s->program->whole->n_nodes; i++) {
 		const struct dlb_program *of = dlb_program_of(p, i);
 
-		if (!near(j, i, node))
+		if (!near(s->cost->cluster, i, node))
 			continue;
 		if (of == dlb_program_of(p, node))
 			sum += message_bytes(&of->node[i], node);
-		else if (dlb_plan_part_of(&j->plan, i) == dlb_plan_part_of(&j->plan, node))
+		else if (dlb_plan_part_of(s->program->whole, i) == dlb_plan_part_of(s->program->whole, node))
 			sum += sum_bytes(&of->node[i]);
 	}
 	return sum;
@@ -231,19 +233,20 @@ static double shared_bytes(const struct dlb_job *j, const struct dlb_program *p,
 /* ---- samples, times, heap ---- */
 
 /* Shares of samples that are prepared ahead: this node's, and on rank 0 those that it sends. */
-static double feed_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+static double feed_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
-	const bool sends = j->plan.n_replicas > 1 && j->plan.sharing.feed_host && node == 0;
+	const bool sends = s->program->whole->n_replicas > 1 && s->program->whole->sharing.feed_host &&
+			   node == 0;
 	const int slots = p->depth + 2;
 	double sum = 0;
 
-	for (int i = 0; i < j->plan.n_nodes; i++)
+	for (int i = 0; i < s->program->whole->n_nodes; i++)
 		if (i == node || sends)
 			sum += (double)dlb_feed_bytes(p, i) + rounding((double)dlb_feed_bytes(p, i));
 	return slots * sum;
 }
 
-static double heap_bytes(const struct dlb_job *j, const struct dlb_program *p, int node)
+static double heap_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	const struct dlb_node_program *np = &p->node[node];
 	double computes = 0, convs = 0;
@@ -252,21 +255,135 @@ static double heap_bytes(const struct dlb_job *j, const struct dlb_program *p, i
 		const struct dlb_instr *in = &np->instr[i];
 
 		computes += in->verb == DLB_COMPUTE;
-		convs += in->verb == DLB_COMPUTE && !strcmp(dlb_op_work(j->graph.op[in->op].type), "conv");
+		convs += in->verb == DLB_COMPUTE &&
+			 !strcmp(dlb_op_work(s->cost->graph->op[in->op].type), "conv");
 	}
-	return BASE + (j->plan.n_nodes > 1 ? MPI_BASE : 0) + j->document_bytes +
-	       (double)PER_OP * j->graph.n_ops +
+	return BASE + (s->program->whole->n_nodes > 1 ? MPI_BASE : 0) + s->document_bytes +
+	       (double)PER_OP * s->cost->graph->n_ops +
 	       (PER_KERNEL * computes + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
 	       (double)PER_INSTR * np->n_instr + 2 * sizeof(double) * DLB_RECORD_SLOTS * computes;
 }
 
-double dlb_process_plan(const struct dlb_job *j, const struct dlb_program *p, int node)
+double dlb_process_bytes(const struct dlb_process *s, int node)
 {
-	const struct dlb_program *own = dlb_program_of(p, node);
-	const struct dlb_node_program *np = &own->node[node];
+	const struct dlb_program *p = dlb_program_of(s->program, node);
+	const struct dlb_node_program *np = &p->node[node];
 	const double arena = (double)np->arena_bytes, scratch = (double)np->scratch_bytes;
 
 	return arena + rounding(arena) + scratch + rounding(scratch) + (double)np->state_bytes +
-	       state_rounding(j, own, node) + unmeasured_bytes(j, own, node) + shared_bytes(j, p, node) +
-	       feed_bytes(j, p, node) + heap_bytes(j, own, node);
+	       state_rounding(s, p, node) + unmeasured_bytes(s, p, node) + shared_bytes(s, s->program, node) +
+	       feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
+}
+
+/* ---- the room for them ---- */
+
+void dlb_memory_need(const struct dlb_process *s, struct dlb_memory_need *need)
+{
+	for (int i = 0; i < s->program->whole->n_nodes; i++) {
+		need[i].process_bytes = dlb_process_bytes(s, i);
+		need[i].own_bytes = need[i].process_bytes - shared_bytes(s, s->program, i);
+	}
+}
+
+void dlb_memory_room_of(const struct dlb_cluster *c, struct dlb_memory_room *room)
+{
+	for (int i = 0; i < c->n_nodes; i++) {
+		const char *backend = c->kind[c->node[i].kind].backend;
+
+		room[i] = (struct dlb_memory_room){ strcmp(backend, "cpu") ? -1 : i, 0, INFINITY };
+		for (int k = i - 1; k >= 0; k--)
+			if (room[i].host >= 0 && room[k].host >= 0 && near(c, k, i))
+				room[i].host = room[k].host;
+	}
+	for (int i = 0; i < c->n_nodes; i++)
+		for (int k = 0; k < c->n_nodes; k++)
+			if (room[i].host == room[k].host)
+				room[i].host_bytes += dlb_cluster_node_memory(c, k);
+}
+
+/* Keeps in *lack what lacks most. */
+static void keep_lack(struct dlb_memory_lack x, struct dlb_memory_lack *lack)
+{
+	if (x.need_bytes - x.room_bytes > lack->need_bytes - lack->room_bytes)
+		*lack = x;
+}
+
+bool dlb_memory_lacks(const struct dlb_memory_need *need, const struct dlb_memory_room *room, int n_nodes,
+		      struct dlb_memory_lack *lack)
+{
+	*lack = (struct dlb_memory_lack){ .n = 0 };
+	for (int i = 0; i < n_nodes; i++) {
+		struct dlb_memory_lack host = { .first = -1, .room_bytes = room[i].host_bytes };
+
+		if (room[i].host < 0)
+			continue;
+		for (int k = 0; k < n_nodes; k++) {
+			if (room[k].host != room[i].host)
+				continue;
+			host.first = host.first < 0 ? k : host.first;
+			host.n++;
+			host.need_bytes += need[k].own_bytes;
+		}
+		if (host.first == i)
+			keep_lack(host, lack);
+		keep_lack((struct dlb_memory_lack){ i, 1, need[i].process_bytes, room[i].process_bytes },
+			  lack);
+	}
+	return lack->n > 0;
+}
+
+/* "9.3 GB", "812 MB" */
+static void amount(double bytes, char text[24])
+{
+	snprintf(text, 24, bytes < 1e9 ? "%.4g MB" : "%.4g GB", bytes < 1e9 ? bytes / 1e6 : bytes / 1e9);
+}
+
+void dlb_memory_lack_text(const struct dlb_memory_lack *lack, const struct dlb_memory_room *room,
+			  char text[DLB_MEMORY_TEXT])
+{
+	const bool limited = lack->n == 1 && lack->room_bytes == room[lack->first].process_bytes;
+	char need[24], has[24];
+
+	amount(lack->need_bytes, need);
+	amount(lack->room_bytes, has);
+	if (lack->n == 1)
+		snprintf(text, DLB_MEMORY_TEXT, "the process of node %d needs %s of memory, its %s %s",
+			 lack->first, need, limited ? "limit (ulimit) is" : "host has", has);
+	else
+		snprintf(text, DLB_MEMORY_TEXT,
+			 "the processes of node %d and %d more of its host need %s of memory, which has %s",
+			 lack->first, lack->n - 1, need, has);
+}
+
+/* Of `room` bytes, those for peaks that take `peaks` of a need of `needs`: see process_bytes.h. */
+static double room_for_peaks(double room, double peaks, double needs, bool generous)
+{
+	const double same = room - (needs - peaks), scaled = room * peaks / needs;
+
+	return generous ? fmax(same, scaled) : fmin(same, scaled);
+}
+
+double dlb_memory_limit(const struct dlb_memory_need *need, const struct dlb_memory_room *room, int n_nodes,
+			const double *peak_bytes, bool generous)
+{
+	double limit = INFINITY;
+
+	for (int i = 0; i < n_nodes; i++) {
+		double peaks = 0, needs = 0;
+		int n = 0;
+
+		for (int k = 0; k < n_nodes; k++) {
+			const bool near_by = room[k].host == room[i].host;
+
+			n += near_by;
+			peaks += near_by ? peak_bytes[k] : 0;
+			needs += near_by ? need[k].own_bytes : 0;
+		}
+		if (room[i].host < 0)
+			continue;
+		limit = fmin(limit, room_for_peaks(room[i].host_bytes, peaks, needs, generous) / n);
+		limit = fmin(limit, room_for_peaks(room[i].process_bytes, peak_bytes[i],
+						   need[i].process_bytes, generous));
+	}
+	return fmax(1, limit);
 }
