@@ -228,6 +228,23 @@ expected() {
 	done
 }
 
+# bats test_tags=slow
+@test "memory of kernels that nobody measured: their sizes are asked for, so that convolutions too are predicted to 3 % and 4 MB" {
+	dlb-profile -q --analytic --batch 256 "$root/share/models/resnet8.onnx" >"$tmp/profile.json"
+	jq -e '.profile.kinds == []' "$tmp/profile.json"
+	while read -r nodes options; do
+		echo "$nodes $options"
+		# shellcheck disable=SC2086
+		dlb-costmodel -q -c "cpu:$nodes" "$tmp/profile.json" | dlb-place -q $options >"$tmp/doc.json"
+		expected "$tmp/doc.json" 3 4
+	done <<-'LIST'
+		1 -m 1
+		1 -m 2
+		2 -m 2 -a even
+		2 -m 1 --replicas 2
+	LIST
+}
+
 # process_of DOCUMENT [DLB-PLACE OPTION...]: bytes of the larger process of the plan that dlb-place makes with them
 process_of() {
 	dlb-place -q "${@:2}" "$1" | dlb-run -q --dry-run | jq '[.report.nodes[].predicted_process_bytes] | max'

@@ -324,10 +324,14 @@ struct dlb_memory_need *dlb_replan_need(const struct dlb_doc *doc, const struct 
 
 	if (p->objective != DLB_STEP || dlb_fit_is_large(plan) || dlb_fit_compile(p, plan, false, &g, NULL))
 		return NULL;
-	const struct dlb_process process = { &g, p->cost, p->n_state, dlb_doc_heap_bytes(doc, sections) };
+	const struct dlb_process process = { .program = &g,
+					     .cost = p->cost,
+					     .n_state = p->n_state,
+					     .document_bytes = dlb_doc_heap_bytes(doc, sections) };
 
 	need = dlb_xcalloc((size_t)plan->n_nodes + 1, sizeof *need);
-	dlb_memory_need(&process, need);
+	for (int i = 0; i < plan->n_nodes; i++)
+		need[i] = dlb_memory_need_of(&process, i);
 	dlb_program_release(&g);
 	return need;
 }

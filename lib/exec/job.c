@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "exec/kernel_sizes.h"
 #include "exec/run.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"
@@ -213,7 +214,9 @@ int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan
 	*before = j->plan;
 	memset(&j->plan, 0, sizeof j->plan);
 	free(j->kappa);
+	free(j->need);
 	j->kappa = NULL;
+	j->need = NULL;
 	return read_plan(j, doc, err);
 }
 
@@ -238,6 +241,8 @@ int dlb_job_refreeze(struct dlb_job *j, const struct dlb_doc *doc, const struct 
 	memset(&j->cost, 0, sizeof j->cost);
 	memset(&j->plan, 0, sizeof j->plan);
 	j->kappa = NULL;
+	free(j->need);
+	j->need = NULL;
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err))
 		return -1;
@@ -272,6 +277,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 void dlb_job_release(struct dlb_job *j)
 {
 	free(j->kappa);
+	free(j->need);
 	dlb_plan_release(&j->plan);
 	dlb_cost_release(&j->cost);
 	dlb_cluster_release(&j->cluster);
@@ -358,9 +364,14 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 	}
 }
 
-struct dlb_process dlb_job_process(const struct dlb_job *j, const struct dlb_program *p)
+struct dlb_memory_need dlb_job_need(const struct dlb_job *j, const struct dlb_program *p, int node)
 {
-	return (struct dlb_process){ p, &j->cost, j->n_state, j->document_bytes };
+	struct dlb_kernel_bytes *kernel = dlb_kernel_sizes(p, &j->cost, node);
+	const struct dlb_process process = { p, &j->cost, j->n_state, j->document_bytes, kernel };
+	const struct dlb_memory_need need = dlb_memory_need_of(&process, node);
+
+	free(kernel);
+	return need;
 }
 
 void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
@@ -394,11 +405,10 @@ void dlb_job_report_plan(const struct dlb_job *j, const struct dlb_program *p, s
 
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
-	const struct dlb_process process = dlb_job_process(j, p);
-
 	dlb_job_report_plan(j, p, r);
 	for (int i = 0; i < r->n_nodes; i++)
-		r->node[i].predicted_process_bytes = dlb_process_bytes(&process, i);
+		r->node[i].predicted_process_bytes = j->need ? j->need[i].process_bytes :
+							       dlb_job_need(j, p, i).process_bytes;
 }
 
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r,

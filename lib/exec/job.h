@@ -20,6 +20,8 @@ struct dlb_job {
 	double error[DLB_JOB_ERRORS]; int n_errors; bool corrected;
 	int n_state;				/* optimizer states per weight */
 	double document_bytes;			/* heap of the document */
+	/* [node] memory of processes under this plan; NULL: not known */
+	struct dlb_memory_need *need;
 	char name[200];				/* the document's name, for messages */
 };
 /* `j` must be zeroed; the caller releases it, also after -1. */
@@ -39,8 +41,8 @@ int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, s
 /* Predicts program p: busy times and step, multiplied by kappa, and its interval. Fills report's predictions. */
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report,
 		    struct dlb_error *err);
-/* What process_bytes.h asks for, borrowed. p: of full batches. */
-struct dlb_process dlb_job_process(const struct dlb_job *j, const struct dlb_program *p);
+/* Memory of node's process, with the sizes of kernels that were not measured. p: of full batches. */
+struct dlb_memory_need dlb_job_need(const struct dlb_job *j, const struct dlb_program *p, int node);
 /* Fills the members of a report that follow from the plan; allocates nodes and arrays. The second leaves out
  * predicted_process_bytes, which take long to compute. */
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report);

@@ -7,18 +7,23 @@
 #include "util/mem.h"
 #include "util/memory.h"
 
-/* Of each node: numbers that its rank measures. HOST: the first rank of its host. */
-enum { HOST, HOST_BYTES, PROCESS_BYTES, FREE_BYTES, N_MEASURED };
+/* Of each node: numbers that its rank finds. HOST: the first rank of its host. NEED_BYTES, OWN_BYTES: as in
+ * struct dlb_memory_need. */
+enum { HOST, HOST_BYTES, PROCESS_BYTES, FREE_BYTES, NEED_BYTES, OWN_BYTES, N_MEASURED };
 
-/* measured: [node][N_MEASURED], equal on all ranks. Collective. */
-static int measure(struct run *r, double *measured, struct dlb_error *err)
+/* measured: [node][N_MEASURED], equal on all ranks. is_compiled: on this rank. Collective. */
+static int measure(struct run *r, bool is_compiled, double *measured, struct dlb_error *err)
 {
+	const struct dlb_memory_need need = is_compiled ? dlb_job_need(&r->job, &r->program[0], r->rank) :
+							  (struct dlb_memory_need){ 0, 0 };
 	double *own = &measured[N_MEASURED * r->rank];
 
 	own[HOST] = dlb_comm_local(r->comm, 0);
 	own[HOST_BYTES] = dlb_memory_host_bytes();
 	own[PROCESS_BYTES] = dlb_memory_process_bytes();
 	own[FREE_BYTES] = dlb_memory_free_bytes();
+	own[NEED_BYTES] = need.process_bytes;
+	own[OWN_BYTES] = need.own_bytes;
 	return dlb_comm_allreduce_f64(r->comm, measured, N_MEASURED * r->job.plan.n_nodes, DLB_COMM_MAX, err);
 }
 
@@ -73,20 +78,17 @@ static int compare(void *ctx, struct dlb_error *err)
 	const struct memory_work *w = ctx;
 	const struct run *r = w->r;
 	const int n = r->job.plan.n_nodes;
-	const struct dlb_process process = dlb_job_process(&r->job, &r->program[0]);
-	struct dlb_memory_need *need = dlb_xcalloc((size_t)n, sizeof *need);
+	const struct dlb_memory_need *need = r->job.need;
 	struct dlb_memory_room *room = dlb_xcalloc((size_t)n, sizeof *room);
 	struct dlb_memory_lack lack;
 	int rc = 0;
 
-	dlb_memory_need(&process, need);
 	rooms(r, w->measured, HOST_BYTES, room);
 	if (dlb_memory_lacks(need, room, n, &lack))
 		rc = refuse(r, &lack, need, room, err);
 	else
 		warn_if_taken(r, w->measured, need, room);
 	free(room);
-	free(need);
 	return rc;
 }
 
@@ -103,7 +105,11 @@ int dlb_run_check_memory(struct run *r, struct dlb_error *err)
 	struct memory_work work = { r, measured };
 	int rc = dlb_job_compile(&r->job, r->job.plan.batch, &r->program[0], err);
 
-	rc = measure(r, measured, rc ? NULL : err) || rc ? -1 : 0;
+	rc = measure(r, !rc, measured, rc ? NULL : err) || rc ? -1 : 0;
+	r->job.need = dlb_xcalloc((size_t)r->job.plan.n_nodes, sizeof *r->job.need);
+	for (int i = 0; i < r->job.plan.n_nodes; i++)
+		r->job.need[i] = (struct dlb_memory_need){ measured[N_MEASURED * i + NEED_BYTES],
+							   measured[N_MEASURED * i + OWN_BYTES] };
 	/* rank 0 compares; to look for plans that would fit takes unknown time */
 	rc = dlb_run_on_disk(r, rc, r->rank ? nothing : compare, &work, err);
 	free(measured);

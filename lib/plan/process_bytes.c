@@ -112,8 +112,8 @@ static double packed_guess(const struct dlb_graph *g, int op, double n)
 	return most;
 }
 
-/* Packed weights of the ops of which the cost model knows no sizes (dlb-profile --analytic). What else their
- * kernels take is not known. */
+/* Scratch memory and packed weights of the ops of which the cost model knows no sizes (dlb-profile
+ * --analytic). */
 static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	const struct dlb_graph *g = s->cost->graph;
@@ -124,15 +124,18 @@ static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_pro
 		if (p->plan->placement[i] != node ||
 		    s->cost->measured[(size_t)kind * (size_t)g->n_ops + (size_t)i])
 			continue;
-		const double bytes = packed_guess(g, i, (double)p->size[0]);
+		const bool known = s->kernel && s->kernel[i].known;
+		const double packed = known ? s->kernel[i].packed : packed_guess(g, i, (double)p->size[0]);
 
-		if (!dlb_program_packs_once(p, i))
-			kept += bytes > 0 ? n_sizes(p) * (bytes + rounding(bytes)) : 0;
-		else if (bytes > once)
-			once = bytes;
+		if (known)
+			once = fmax(once, s->kernel[i].scratch);
+		else if (dlb_program_packs_once(p, i))
+			once = fmax(once, packed);
+		if (packed > 0 && (known || !dlb_program_packs_once(p, i)))
+			kept += n_sizes(p) * (packed + rounding(packed));
 	}
 	once -= (double)p->node[node].scratch_bytes;
-	return kept + (once > 0 ? once : 0);
+	return kept + (once > 0 ? once + rounding(once) : 0);
 }
 
 /* ---- shared memory ---- */
@@ -277,12 +280,11 @@ double dlb_process_bytes(const struct dlb_process *s, int node)
 
 /* ---- the room for them ---- */
 
-void dlb_memory_need(const struct dlb_process *s, struct dlb_memory_need *need)
+struct dlb_memory_need dlb_memory_need_of(const struct dlb_process *s, int node)
 {
-	for (int i = 0; i < s->program->whole->n_nodes; i++) {
-		need[i].process_bytes = dlb_process_bytes(s, i);
-		need[i].own_bytes = need[i].process_bytes - shared_bytes(s, s->program, i);
-	}
+	const double bytes = dlb_process_bytes(s, node);
+
+	return (struct dlb_memory_need){ bytes, bytes - shared_bytes(s, s->program, node) };
 }
 
 void dlb_memory_room_of(const struct dlb_cluster *c, struct dlb_memory_room *room)

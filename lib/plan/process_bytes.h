@@ -4,12 +4,19 @@
 #define DLB_PLAN_PROCESS_BYTES_H
 #include "plan/program.h"
 
+/* Scratch memory and packed weights of an op's kernel, where the costs do not say them. */
+struct dlb_kernel_bytes {
+	double scratch, packed;
+	bool known;
+};
 /* The run whose processes they are. program: of full batches, all replicas. */
 struct dlb_process {
 	const struct dlb_program *program;
 	const struct dlb_cost *cost;
 	int n_state; /* optimizer states per weight */
 	double document_bytes; /* heap of the document */
+	/* [op] of the node that is asked for; NULL: guessed from the shapes, too little for convolutions */
+	const struct dlb_kernel_bytes *kernel;
 };
 /* Bytes of node's process at the end of a run: anonymous memory, and shared memory that it has touched, its
  * own and that of nodes on its host. Not in it: test data and image files in memory, checkpoints under way,
@@ -34,8 +41,7 @@ struct dlb_memory_lack {
 struct dlb_memory_need {
 	double process_bytes, own_bytes;
 };
-/* Fills need[n_nodes]. */
-void dlb_memory_need(const struct dlb_process *s, struct dlb_memory_need *need);
+struct dlb_memory_need dlb_memory_need_of(const struct dlb_process *s, int node);
 /* Whether a process or a host's processes need more than there is. */
 bool dlb_memory_lacks(const struct dlb_memory_need *need, const struct dlb_memory_room *room, int n_nodes,
 		      struct dlb_memory_lack *lack);

@@ -1,0 +1,82 @@
+/* Asks the back end for sizes of kernels. See kernel_sizes.h. */
+#include "exec/kernel_sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/buckets.h"
+#include "plan/replica.h"
+#include "tensor/backend.h"
+#include "util/mem.h"
+
+static bool is_unmeasured(const struct dlb_program *p, const struct dlb_cost *c, int op, int node)
+{
+	const int kind = c->cluster->node[node].kind;
+	const struct dlb_op *o = &p->graph->op[op];
+	const char *work = dlb_op_work(o->type);
+
+	return p->plan->placement[op] == node && o->kind >= 0 && o->phase != DLB_UPDATE &&
+	       (!strcmp(work, "conv") || !strcmp(work, "dense")) &&
+	       !c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op];
+}
+
+/* An op that was asked for, by its signature. */
+struct asked {
+	const char *key;
+	int op;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct asked *x = a, *y = b;
+	const int order = strcmp(x->key, y->key);
+
+	return order ? order : x->op - y->op;
+}
+
+/* Of op's kernel at n samples; not known if the back end has none. */
+static struct dlb_kernel_bytes ask(struct dlb_backend *be, const struct dlb_program *p, int op)
+{
+	struct dlb_kernel_bytes x = { .known = false };
+	struct dlb_error ignored = { .what = "" };
+	struct dlb_kernel *k = NULL;
+	struct dlb_arena a = { 0 };
+	struct dlb_op_io io;
+
+	dlb_graph_io(p->graph, op, p->size[0], &a, &io);
+	io.once = dlb_program_packs_once(p, op);
+	if (!dlb_op_kernel(be, &io, &k, &ignored))
+		x = (struct dlb_kernel_bytes){ (double)k->scratch_bytes, (double)k->packed_bytes, true };
+	dlb_kernel_free(k);
+	dlb_arena_release(&a);
+	return x;
+}
+
+struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const struct dlb_cost *c, int node)
+{
+	const struct dlb_program *p = dlb_program_of(whole, node);
+	const struct dlb_device_kind *kind = &c->cluster->kind[c->cluster->node[node].kind];
+	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
+	struct asked *asked = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *asked);
+	struct dlb_kernel_bytes *found = NULL;
+	struct dlb_error ignored = { .what = "" };
+	struct dlb_arena a = { 0 };
+	struct dlb_backend be;
+	int n = 0;
+
+	for (int i = 0; i < p->graph->n_ops && ops && ops->is_host_memory; i++)
+		if (is_unmeasured(p, c, i, node))
+			asked[n++] = (struct asked){ dlb_op_signature(p->graph, i, p->size[0], &a), i };
+	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {
+		found = dlb_xcalloc((size_t)p->graph->n_ops, sizeof *found);
+		qsort(asked, (size_t)n, sizeof *asked, by_key);
+		for (int i = 0; i < n; i++)
+			found[asked[i].op] = i && !strcmp(asked[i].key, asked[i - 1].key) ?
+						     found[asked[i - 1].op] :
+						     ask(&be, p, asked[i].op);
+		be.ops->close(&be);
+	}
+	dlb_arena_release(&a);
+	free(asked);
+	return found;
+}

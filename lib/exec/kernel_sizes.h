@@ -1,0 +1,11 @@
+/* Memory of kernels that nobody measured (dlb-profile --analytic). Private to lib/exec. */
+#ifndef DLB_EXEC_KERNEL_SIZES_H
+#define DLB_EXEC_KERNEL_SIZES_H
+#include "plan/process_bytes.h"
+
+/* Prepares, without running them, the products and convolutions on `node` of which the costs know no
+ * sizes, and asks for their scratch memory and packed weights at the program's micro-batches. Returns
+ * [n_ops], new, for struct dlb_process; NULL: there are none, or this process has no such back end in host
+ * memory. */
+struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *p, const struct dlb_cost *c, int node);
+#endif
