@@ -1,9 +1,10 @@
 /* Where a node keeps offloaded optimizer states (plan/offload.h), and the thread that copies them.
  *
- * States in a memory of class file lie in one file of its folder, which has no name once it is open: it goes when the
- * process ends. The file is mapped, so that checkpoints and migration read and write states like any others; FETCH and
- * STORE read and write the file itself, and its pages are the system's to keep or to write out. States in another
- * memory lie in pages bound to it. Copies are made one after another, in the order in which they are asked for. */
+ * States in a memory of class file lie in one file of its folder, which has no name once it is open: it
+ * goes when the process ends. The file is mapped, so that checkpoints and migration read and write states
+ * like any others; FETCH and STORE read and write the file itself, and its pages are the system's to keep
+ * or to write out. States in another memory lie in pages bound to it. Copies are made one after another, in
+ * the order in which they are asked for. */
 #ifndef DLB_EXEC_OFFLOAD_STORE_H
 #define DLB_EXEC_OFFLOAD_STORE_H
 #include <stdbool.h>
@@ -23,7 +24,8 @@ bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p);
 /* Whether p is in that memory; memory NULL: in none of the store. s may be NULL. */
 bool dlb_offload_store_is_in(const struct dlb_offload_store *s, const void *p, const char *memory);
 bool dlb_offload_store_has(const struct dlb_offload_store *s, const void *p);
-/* Asks for a copy between `near` and state `far` of the store. Returns its number, for dlb_offload_store_wait. */
+/* Asks for a copy between `near` and state `far` of the store. Returns its number, for
+ * dlb_offload_store_wait. */
 int64_t dlb_offload_store_fetch(struct dlb_offload_store *s, void *near, const void *far, size_t bytes);
 int64_t dlb_offload_store_put(struct dlb_offload_store *s, void *far, const void *near, size_t bytes);
 /* Waits for that copy and all before it. -1 with err: one failed. */

@@ -21,8 +21,8 @@ struct dlb_interval_prior { double mean, mean_rounds, sd, sd_rounds; };
 struct dlb_interval { double low, high; };
 /* error: e of n rounds. */
 struct dlb_interval dlb_interval_next(const struct dlb_interval_prior *x, const double *error, int n);
-/* Of a plan under these costs. corrected: they are multiplied by factors measured in earlier rounds. error: e of the
- * n rounds that were predicted with the present factors. */
+/* Of a plan under these costs. corrected: they are multiplied by factors measured in earlier rounds. error:
+ * e of the n rounds that were predicted with the present factors. */
 struct dlb_interval dlb_interval_of(const struct dlb_plan *p, const struct dlb_cost *c, bool corrected,
 				    const double *error, int n);
 /* Student's t of v degrees of freedom, v >= 4, that is not exceeded with probability 0.95; within 0.1 %. */

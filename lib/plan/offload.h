@@ -1,11 +1,11 @@
-/* Optimizer states in another memory of their node (plan->offload): a file, or a memory that the node does not name
- * for its buffers (CXL, another NUMA node).
+/* Optimizer states in another memory of their node (plan->offload): a file, or a memory that the node does
+ * not name for its buffers (CXL, another NUMA node).
  *
- * An update reads and writes its states near, in the arena. FETCH starts to copy them there before the update that
- * precedes theirs in the node's order; STORE starts to copy them back after theirs; they are freed before the second
- * update after theirs. So at most three weights' states are near at once, while one is computed another is copied,
- * and no copy is in flight at the end of the step. Copies of all nodes that use a memory share its bandwidth: it
- * makes one after another, in the order in which they start.
+ * An update reads and writes its states near, in the arena. FETCH starts to copy them there before the
+ * update that precedes theirs in the node's order; STORE starts to copy them back after theirs; they are
+ * freed before the second update after theirs. So at most three weights' states are near at once, while one
+ * is computed another is copied, and no copy is in flight at the end of the step. Copies of all nodes that
+ * use a memory share its bandwidth: it makes one after another, in the order in which they start.
  *
  * Updates are element by element, so the bits are those of a run without offload. */
 #ifndef DLB_PLAN_OFFLOAD_H
@@ -14,14 +14,15 @@
 
 /* The first rule of plan p that names weight t of graph g; -1: none, or t is not trained. */
 int dlb_offload_rule_of(const struct dlb_plan *p, const struct dlb_graph *g, int t);
-/* The memory of that name that the node's groups have, the nearest first: its index in the cluster; -1: none. */
+/* The memory of that name that the node's groups have, the nearest first: its index in the cluster; -1:
+ * none. */
 int dlb_offload_memory(const struct dlb_cluster *c, int node, const char *name);
 /* Whether `auto` keeps states there: a file, or CXL memory that no node names for its buffers. */
 bool dlb_offload_takes(const struct dlb_memory *m);
 /* [tensor] the rule of each weight, in g->arena; NULL: the plan has no rule, or the optimizer no states. */
 int *dlb_offload_find(struct dlb_program *g);
-/* Checks what a compiled program needs: memories that the nodes have, updates that can wait. c may be NULL. 0, or -1
- * with err. */
+/* Checks what a compiled program needs: memories that the nodes have, updates that can wait. c may be NULL.
+ * 0, or -1 with err. */
 int dlb_offload_check(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
 static inline bool dlb_program_is_offloaded(const struct dlb_program *g, int t)
 {

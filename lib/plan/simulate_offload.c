@@ -1,5 +1,5 @@
-/* Copies of offloaded optimizer states (offload.h): each memory makes one after another, at its bandwidth, and a
- * copy starts after its latency. A memory of unknown bandwidth costs its latency alone. */
+/* Copies of offloaded optimizer states (offload.h): each memory makes one after another, at its bandwidth,
+ * and a copy starts after its latency. A memory of unknown bandwidth costs its latency alone. */
 #include <math.h>
 #include <stdlib.h>
 #include "plan/offload.h"

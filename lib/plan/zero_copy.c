@@ -101,11 +101,11 @@ static double start_of(const struct compiler *c, const struct action *x)
 	return c->start[x->op * c->M + (x->m < 0 ? 0 : x->m)];
 }
 
-/* The sender's first action at which, by plan, the receiver is done with the message; -1: none in the
- * step. It is later in the order of the cluster and starts after the end of the receiver's last op, so no
- * node waits if the plan holds. A receiver that has it until the end of the step (it sends a view of it on) is done
- * too late: the ends of all nodes are equal in that order, and might wait for one another. Asynchronous: a half-slot
- * is left between. */
+/* The sender's first action at which, by plan, the receiver is done with the message; -1: none in the step.
+ * It is later in the order of the cluster and starts after the end of the receiver's last op, so no node
+ * waits if the plan holds. A receiver that has it until the end of the step (it sends a view of it on) is
+ * done too late: the ends of all nodes are equal in that order, and might wait for one another.
+ * Asynchronous: a half-slot is left between. */
 static int is_returned_at(const struct compiler *c, int node, const struct received *r)
 {
 	const struct slot *s = &c->slot[r->slot];

@@ -1,6 +1,6 @@
-/* Offloaded optimizer states. Programs of random graphs and placements: verified; every update of a node has its states
- * near, at most three weights' states at once; the simulated step is that without offload where copies cost nothing, and
- * no shorter than its copies take. Spoilt programs are refused. */
+/* Offloaded optimizer states. Programs of random graphs and placements: verified; every update of a node
+ * has its states near, at most three weights' states at once; the simulated step is that without offload
+ * where copies cost nothing, and no shorter than its copies take. Spoilt programs are refused. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/fit.h"
