@@ -215,6 +215,8 @@ expected() {
 		1 -m 3
 		2 -m 2 -a even
 		2 -m 1 --replicas 2
+		2 -m 1 --replicas 2 --zero 2
+		2 -m 1 --replicas 2 --zero 2 --allreduce tree
 	LIST
 }
 

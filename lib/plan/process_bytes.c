@@ -153,6 +153,11 @@ struct page_range {
 	size_t begin, end;
 };
 
+static struct page_range pages_of(size_t offset, size_t bytes)
+{
+	return (struct page_range){ offset / PAGE * PAGE, (offset + bytes + PAGE - 1) / PAGE * PAGE };
+}
+
 static int by_begin(const void *a, const void *b)
 {
 	const struct page_range *x = a, *y = b;
@@ -190,31 +195,57 @@ static double message_bytes(const struct dlb_node_program *other, int node)
 			continue;
 		const struct dlb_place
 			*x = &other->place[dlb_program_find_place(other, in->tensor, in->micro_batch)];
-		const size_t end = x->offset + (size_t)x->copies * dlb_place_bytes(x->bytes);
 
-		r[n++] = (struct page_range){ x->offset / PAGE * PAGE, (end + PAGE - 1) / PAGE * PAGE };
+		r[n++] = pages_of(x->offset, (size_t)x->copies * dlb_place_bytes(x->bytes));
 	}
 	sum = union_bytes(r, n);
 	free(r);
 	return sum;
 }
 
-/* What the sums with the same part of another replica touch: its gradients, which are summed where they lie;
- * for weights, which are not, a ring of segments here and one there (comm/collective.c, choose_segments). */
-static double sum_bytes(const struct dlb_node_program *other)
+/* The pages of the other node's gradient that bucket b sums where it lies in the arena; empty: elsewhere. */
+static struct page_range arena_pages(const struct dlb_program *of, const struct dlb_node_program *other,
+				     const struct dlb_bucket *b)
+{
+	const int update = b->op[0];
+	const bool elsewhere = b->n_ops > 1 || (b->cls != DLB_SUM_GRADIENT && b->cls != DLB_SUM_SMALL) ||
+			       dlb_program_sums(of, update);
+	const int t = elsewhere ? -1 : dlb_update_gradient(of->graph, update),
+		  k = t < 0 ? -1 : dlb_program_place_of(other, of->graph, t, 0);
+
+	return k < 0 ? (struct page_range){ 0, 0 } :
+		       pages_of(other->place[k].offset, dlb_place_bytes(other->place[k].bytes));
+}
+
+/* What the sums with the same part of another replica touch: its gradients, where they are summed as they
+ * lie; else a ring of segments here and one there (comm/collective.c, choose_segments). Gradients in the
+ * arena may have the same places one after the other. */
+static double sum_bytes(const struct dlb_program *of, const struct dlb_node_program *other)
 {
 	const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	const double ring = cache > 0 ? 0.75 * (double)cache : 0.75 * (1 << 20);
+	struct page_range *r = dlb_xcalloc((size_t)other->n_buckets + 1, sizeof *r);
 	double sum = 0;
+	int n = 0;
 
 	for (int b = 0; b < other->n_buckets; b++) {
 		const struct dlb_bucket *x = &other->bucket[b];
 		const double bytes = (double)x->n * x->element_bytes,
 			     one = PAGE + (4 * bytes < ring ? 4 * bytes : ring);
 
-		sum += PER_BUCKET + (x->cls == DLB_SUM_WEIGHTS ? 2 * one : PAGE + bytes);
-		sum += x->how == &dlb_ring_scatter ? one : 0;
+		sum += PER_BUCKET;
+		if (!x->how->in_place) {
+			sum += 2 * one;
+			continue;
+		}
+		r[n] = arena_pages(of, other, x);
+		if (r[n].end > 0)
+			n++;
+		else
+			sum += PAGE + bytes;
 	}
+	sum += union_bytes(r, n);
+	free(r);
 	return sum;
 }
 
@@ -230,7 +261,7 @@ static double shared_bytes(const struct dlb_process *s, const struct dlb_program
 		if (of == dlb_program_of(p, node))
 			sum += message_bytes(&of->node[i], node);
 		else if (dlb_plan_part_of(s->program->whole, i) == dlb_plan_part_of(s->program->whole, node))
-			sum += sum_bytes(&of->node[i]);
+			sum += sum_bytes(of, &of->node[i]);
 	}
 	return sum;
 }
