@@ -269,8 +269,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  NULL, 0, 0 },
 		{ 0, "merge", DLB_OPT_FLAG, &x->merge, NULL,
 		  "add adapters to the weights that --save and --save-best write", NULL, 0, 0 },
-		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE",
-		  "write one loss per line and step", NULL, 0, 0 },
+		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE", "write one loss per line and step", NULL,
+		  0, 0 },
 		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE",
 		  "write loss, times and bytes of each step, one JSON object per line", NULL, 0, 0 },
 		{ 0, "metrics", DLB_OPT_STR, &x->metrics, "FILE",
@@ -280,7 +280,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",
 		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &t->slow, "NODE:FACTOR[@STEP]",
-		  "make every op of a node FACTOR times slower (from step STEP on), for experiments; repeatable",
+		  "make every op of a node FACTOR times slower (from step STEP on), for experiments; "
+		  "repeatable",
 		  NULL, 0, 0 },
 		{ 0, "freeze-at", DLB_OPT_LIST, &t->freeze, "GLOB@STEP",
 		  "train the weights named like GLOB no longer from step STEP on; repeatable", NULL, 0, 0 },
@@ -290,25 +291,25 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "idle: plan again, so that nodes without which a step is as fast get no ops", NULL, 0, 0 },
 		{ 0, "rounds", DLB_OPT_STR, &t->rounds, "N",
 		  "balance the load N times, or auto: to the end, in rounds of steps", NULL, 0, 0 },
-		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL, 5,
-		  1e9 },
+		{ 0, "round-steps", DLB_OPT_INT, &x->round_steps, "K", "steps of a round (default 20)", NULL,
+		  5, 1e9 },
 		{ 0, "scenario", DLB_OPT_STR, &c->scenario, "FILE",
-		  "with --dry-run and --rounds: simulate them on a cluster that changes as FILE says", NULL, 0,
-		  0 },
+		  "with --dry-run and --rounds: simulate them on a cluster that changes as FILE says", NULL,
+		  0, 0 },
 		DLB_SHARING_OPTS(&c->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S",
 		  "end the run when a node makes no progress for S seconds (default 30)", NULL, 0, 1e9 },
 		{ 0, "heartbeat", DLB_OPT_REAL, &x->heartbeat_s, "S",
-		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0,
-		  1e9 },
+		  "end the run when a node gives no sign of life for S seconds (default 3)", NULL, 0, 1e9 },
 		{ 0, "on-event", DLB_OPT_STR, &x->on_event, "CMD",
-		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE", NULL,
-		  0, 0 },
+		  "run this command when a node is lost, with DLB_EVENT, DLB_NODE, DLB_STEP, DLB_MESSAGE",
+		  NULL, 0, 0 },
 		{ 0, "on-failure", DLB_OPT_STR, &t->on_failure, "WHAT",
 		  "stop (default), or replan: go on from the last checkpoint without the lost node", NULL, 0,
 		  0 },
 		{ 0, "rejoin", DLB_OPT_REAL, &x->rejoin_s, "S",
-		  "with replan: look every S seconds whether a lost node can be put back (default 60; 0: never)",
+		  "with replan: look every S seconds whether a lost node can be put back (default 60; 0: "
+		  "never)",
 		  NULL, 0, 1e9 },
 		{ 0, "buddy-every", DLB_OPT_INT, &x->buddy_every, "K",
 		  "with replan: copy each node's state into memory, on another host too, after every K steps",
@@ -367,8 +368,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, struct slow_tex
 	if (!rc) {
 		cli->status = 2;
 		rc = parse_slow(cli, &t->slow, slow, x) || parse_freeze(cli, &t->freeze, &t->freeze_at, x) ||
-		     parse_until(cli, t->until, &x->until_loss) ||
-		     parse_rounds(cli, t->rounds, &x->rounds) ||
+		     parse_until(cli, t->until, &x->until_loss) || parse_rounds(cli, t->rounds, &x->rounds) ||
 		     parse_failure(cli, t->on_failure, &x->replan) ||
 		     parse_release(cli, t->release, &c->releases);
 	}
@@ -388,10 +388,15 @@ int main(int argc, char **argv)
 	struct dlb_cli cli = { .tool = "dlb-run", .usage = "[OPTION...] [FILE]",
 			       .summary = "train by a plan, and report times and losses", .max_operands = 1 };
 	struct dlb_live live = { .is_read = false };
-	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv,
-					   .rebalance = dlb_live_round, .live = &live,
-					   .survive = dlb_survive, .release = dlb_release_idle,
-					   .freeze = dlb_freeze, .memory_cure = dlb_memory_cure,
+	struct dlb_run_command command = { .cli = &cli,
+					   .argc = argc,
+					   .argv = argv,
+					   .rebalance = dlb_live_round,
+					   .live = &live,
+					   .survive = dlb_survive,
+					   .release = dlb_release_idle,
+					   .freeze = dlb_freeze,
+					   .memory_cure = dlb_memory_cure,
 					   .play = dlb_scenario_run };
 	struct option_text text = { .until = NULL };
 	struct dlb_error err;

@@ -4,7 +4,7 @@
 #include "doc/doc.h"
 #include "util/cli.h"
 
-#define DLB_RELEASE_SLOWER 0.01		/* of the predicted step: a plan so much slower counts as as fast */
+#define DLB_RELEASE_SLOWER 0.01 /* of the predicted step: a plan so much slower counts as as fast */
 enum { DLB_RELEASE_TEXT = 400 };
 /* Gives doc the plan on the fewest nodes that is as fast by its predicted step and has as many replicas.
  * Leaves out one node after the other to find it, that which is busy least first. Nodes left out keep their

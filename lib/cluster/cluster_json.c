@@ -700,17 +700,15 @@ static json_t *section_of(const struct dlb_cluster *c, json_t *from, json_t *roo
 
 	if (synthetic)
 		json_object_set(section, "kinds", json_object_get(from, "kinds"));
-	json_object_foreach(from, key, value)
-		if (synthetic && !strncmp(key, "x-", 2))
-			json_object_set(section, key, value);
-	json_object_foreach(root, key, value)
-		if (!strncmp(key, "x-", 2) && !json_object_get(section, key))
-			json_object_set(section, key, value);
+	json_object_foreach(from, key, value) if (synthetic && !strncmp(key, "x-", 2))
+		json_object_set(section, key, value);
+	json_object_foreach(root, key, value) if (!strncmp(key, "x-", 2) && !json_object_get(section, key))
+		json_object_set(section, key, value);
 	return section;
 }
 
-static int read_document(const char *text, size_t n, const char *path, struct dlb_cluster *c, json_t **section,
-			 struct dlb_error *err)
+static int read_document(const char *text, size_t n, const char *path, struct dlb_cluster *c,
+			 json_t **section, struct dlb_error *err)
 {
 	struct dlb_doc d;
 	json_t *from;

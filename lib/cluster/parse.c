@@ -11,7 +11,7 @@ struct cluster_parser {
 	const char *text, *p;
 	struct dlb_cluster *c;
 	struct dlb_error *err;
-	bool kinds_given;			/* there are no others */
+	bool kinds_given; /* there are no others */
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
 	/* the word that started one without nodes so far, in text; NULL: none */
@@ -24,7 +24,7 @@ static int fail(const struct cluster_parser *s, const char *expected)
 	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected,
 		 *s->p ? s->p : "the end");
 	return dlb_hint(s->err, "the form is [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY], "
-			"as in 'cpu:2 host cpu/4:1*0.5@8GB 4(host cpu:2) link=rack:1e-5,1.25e9'");
+				"as in 'cpu:2 host cpu/4:1*0.5@8GB 4(host cpu:2) link=rack:1e-5,1.25e9'");
 }
 
 static bool is_name(int ch)

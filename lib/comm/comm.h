@@ -44,14 +44,14 @@ bool dlb_comm_broken(const struct dlb_comm *c);
  * communicator each, in which tags count from 0, since MPI promises no more than 32768 of them (MPICH has
  * 2^28). One that is too large breaks the comm. */
 enum {
-	DLB_TAG_PROGRAM = 0,			/* + number of the message in its program */
-	DLB_TAG_PROBE = 77,			/* before there is a program */
-	DLB_TAG_FEED = 1 << 27,			/* + node that the samples are for */
-	DLB_TAG_WEIGHTS = 1 << 28,		/* weights that a parameter server gives at the start */
-	DLB_TAG_STATE,				/* the mean of all state over the replicas */
-	DLB_TAG_MOVE,				/* state that moves when the plan changes */
-	DLB_TAG_COPY,				/* copies of state, in order (exec/buddy.h) */
-	DLB_TAG_BUCKETS,			/* dlb_tag_of_bucket */
+	DLB_TAG_PROGRAM = 0, /* + number of the message in its program */
+	DLB_TAG_PROBE = 77, /* before there is a program */
+	DLB_TAG_FEED = 1 << 27, /* + node that the samples are for */
+	DLB_TAG_WEIGHTS = 1 << 28, /* weights that a parameter server gives at the start */
+	DLB_TAG_STATE, /* the mean of all state over the replicas */
+	DLB_TAG_MOVE, /* state that moves when the plan changes */
+	DLB_TAG_COPY, /* copies of state, in order (exec/buddy.h) */
+	DLB_TAG_BUCKETS, /* dlb_tag_of_bucket */
 };
 /* Messages of one bucket of gradients, factors or weights. A dense sum and an average use the first tag
  * alone, a compressor (compressor.h) all. */

@@ -22,7 +22,7 @@
 
 struct dlb_buddy;
 struct dlb_buddy_desc {
-	const char *copies;		/* of the run (copies.h); borrowed, as all else here */
+	const char *copies; /* of the run (copies.h); borrowed, as all else here */
 	struct dlb_comm *comm;
 	const struct dlb_state *state;
 	int64_t every;
@@ -31,15 +31,15 @@ struct dlb_buddy_desc {
 int dlb_buddy_new(struct dlb_buddy **out, const struct dlb_buddy_desc *d, struct dlb_error *err);
 /* The comm may be broken. NULL: nothing. ends: removes this host's copies, of a run that has its result. */
 void dlb_buddy_free(struct dlb_buddy *b, bool ends);
-bool dlb_buddy_alone(const struct dlb_buddy *b);	/* all ranks are on one host: copies stay there */
+bool dlb_buddy_alone(const struct dlb_buddy *b); /* all ranks are on one host: copies stay there */
 /* Copies the state after a step, and begins to send it. The copy before it must be settled. Collective;
  * -1: the comm broke, or on all ranks with err. */
 int dlb_buddy_copy(struct dlb_buddy *b, const struct dlb_local_state *local,
 		   const struct dlb_progress_state *at, struct dlb_error *err);
-bool dlb_buddy_under_way(const struct dlb_buddy *b);	/* a copy is not settled; NULL: no */
+bool dlb_buddy_under_way(const struct dlb_buddy *b); /* a copy is not settled; NULL: no */
 /* Seals the copy under way if it is complete; wait: waits for that. -1: the comm broke. */
 int dlb_buddy_settle(struct dlb_buddy *b, bool wait, struct dlb_error *err);
-double dlb_buddy_mapped_bytes(const struct dlb_buddy *b);	/* of slots in this process; NULL: 0 */
+double dlb_buddy_mapped_bytes(const struct dlb_buddy *b); /* of slots in this process; NULL: 0 */
 /* Fills rank 0's report. Collective. */
 int dlb_buddy_report(struct dlb_buddy *b, struct dlb_report *report, struct dlb_error *err);
 
@@ -54,7 +54,7 @@ int64_t dlb_buddy_found_step(const struct dlb_buddy_found *f);
  * Collective. */
 int dlb_buddy_load(struct dlb_buddy_found *f, struct dlb_state *s, struct dlb_progress_state *p,
 		   struct dlb_error *err);
-const char *dlb_buddy_found_dir(const struct dlb_buddy_found *f);	/* DIR */
+const char *dlb_buddy_found_dir(const struct dlb_buddy_found *f); /* DIR */
 /* Removes what dlb_buddy_load made; all ranks must have read it. NULL: nothing. */
 void dlb_buddy_found_free(struct dlb_buddy_found *f);
 

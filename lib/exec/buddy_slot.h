@@ -11,14 +11,20 @@ struct dlb_slot_head {
 	uint64_t magic, start;
 	int64_t rank, n_ranks;
 	struct dlb_progress_state at;
-	uint64_t bytes[DLB_N_SLOT_FILES];	/* 0: no such file */
+	uint64_t bytes[DLB_N_SLOT_FILES]; /* 0: no such file */
 	uint64_t sum[DLB_N_SLOT_FILES];
 	_Atomic uint64_t sealed;
 };
-struct dlb_slot_file { int fd; char *p; size_t bytes; };	/* mapped; p NULL: there is none */
-struct dlb_slot { struct dlb_slot_file head, file[DLB_N_SLOT_FILES]; };
+struct dlb_slot_file {
+	int fd;
+	char *p;
+	size_t bytes;
+}; /* mapped; p NULL: there is none */
+struct dlb_slot {
+	struct dlb_slot_file head, file[DLB_N_SLOT_FILES];
+};
 
-extern const char *const dlb_slot_ends[DLB_N_SLOT_FILES + 1];	/* .part .kept .head */
+extern const char *const dlb_slot_ends[DLB_N_SLOT_FILES + 1]; /* .part .kept .head */
 /* Path of a slot's file; new. */
 char *dlb_slot_path(const char *folder, uint64_t start, int rank, int slot, const char *end);
 /* Maps a file of so many bytes, new or as it is, with room for them. -1 with err. */

@@ -32,7 +32,8 @@ int dlb_checkpoint_local_tensors(const struct dlb_local_state *local, struct dlb
 
 	for (int i = 0, k = 0; local && local_tensor(local, i, &k, &s); i++) {
 		DLB_GROW(st, n, cap);
-		st[n++] = (struct dlb_st_tensor){ .name = local_name(a, &s, local->replica), .data = s.p,
+		st[n++] = (struct dlb_st_tensor){ .name = local_name(a, &s, local->replica),
+						  .data = s.p,
 						  .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
 	}
 	*out = st;

@@ -26,7 +26,7 @@ struct dlb_run_command {
 	/* --on-failure replan, --drain: plans again without nodes (balance/survive.h) */
 	int (*survive)(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		       struct dlb_error *err);
-	bool releases;				/* --release idle */
+	bool releases; /* --release idle */
 	/* plans again without nodes that are not needed (balance/release.h) */
 	int (*release)(const struct dlb_cli *cli, struct dlb_doc *doc, char text[400], struct dlb_error *err);
 	/* --freeze-at: freezes weights in doc (balance/freeze.h); live: as above */

@@ -257,8 +257,7 @@ int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct d
 	struct dlb_dry *d = *out = dlb_xcalloc(1, sizeof *d);
 
 	d->o = o;
-	if (dlb_job_read(&d->job, doc, o, err) || dlb_cluster_read(doc, &d->world, err) ||
-	    prepare(d, err))
+	if (dlb_job_read(&d->job, doc, o, err) || dlb_cluster_read(doc, &d->world, err) || prepare(d, err))
 		return -1;
 	d->alone_s = dlb_xcalloc((size_t)d->job.plan.n_nodes + 1, sizeof *d->alone_s);
 	for (int i = 0; i < d->job.plan.n_nodes; i++)

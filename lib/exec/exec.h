@@ -86,8 +86,8 @@ struct dlb_exec_options {
 	struct dlb_begin begin;
 	bool replan;				/* --on-failure */
 	double rejoin_s;			/* seconds between two looks at lost hosts; 0: never */
-	int64_t buddy_every;			/* steps between two copies of the state (buddy.h); 0: none */
-	const char *copies;			/* the name of their folders; NULL: no copies */
+	int64_t buddy_every; /* steps between two copies of the state (buddy.h); 0: none */
+	const char *copies; /* the name of their folders; NULL: no copies */
 	/* rank 0, with progress_ctx: the first step has ended; copies: the state was that of copies; may
 	 * be NULL */
 	void (*trains)(void *ctx, int64_t step, bool copies, const struct dlb_begin *begin);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-struct planned { int nodes, hosts, cores; };
+struct planned {
+	int nodes, hosts, cores;
+};
 
 int dlb_host_planned_cores(const struct dlb_doc *doc)
 {

@@ -419,8 +419,8 @@ int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct
 	if (dlb_program_simulate(p, &j->cost, &(struct dlb_simulate_choice){ .node_scale = j->kappa }, &t,
 				 err))
 		return -1;
-	const struct dlb_interval x =
-		dlb_interval_of(&j->plan, &j->cost, j->corrected, j->error, j->n_errors);
+	const struct dlb_interval x = dlb_interval_of(&j->plan, &j->cost, j->corrected, j->error,
+						      j->n_errors);
 
 	r->predicted_step_s = t.step_s;
 	r->predicted_step_low_s = t.step_s * x.low;

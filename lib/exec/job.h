@@ -7,7 +7,7 @@
 
 struct dlb_runtime;
 
-enum { DLB_JOB_ERRORS = 16 };			/* most rounds whose errors count */
+enum { DLB_JOB_ERRORS = 16 }; /* most rounds whose errors count */
 
 struct dlb_job {
 	struct dlb_graph graph;
@@ -17,7 +17,9 @@ struct dlb_job {
 	struct dlb_optimizer_choice optimizer;
 	double *kappa;	/* [node] measured / predicted in earlier rounds; all 1 without balancing */
 	/* ln(measured / predicted) of the last rounds that were predicted with this kappa; corrected: kappa was measured */
-	double error[DLB_JOB_ERRORS]; int n_errors; bool corrected;
+	double error[DLB_JOB_ERRORS];
+	int n_errors;
+	bool corrected;
 	int n_state;				/* optimizer states per weight */
 	double document_bytes;			/* heap of the document */
 	/* [node] memory of processes under this plan; NULL: not known */

@@ -80,9 +80,9 @@ static void add_words(const struct dlb_launch *l, const char *self, const char *
 	snprintf(n, sizeof n, "%d", l->n_ranks);
 	dlb_begin_text(&l->begin, begin);
 	const char *const here[] = { "-n", n, "--oversubscribe", "--bind-to", "none" },
-		   *const yield[] = { "--mca", "mpi_yield_when_idle", "1" },
-		   *const worker[] = { self, hostfile ? DLB_REMOTE_WORKER : DLB_WORKER, folder, begin,
-				       l->copies ? l->copies : "-" };
+			  *const yield[] = { "--mca", "mpi_yield_when_idle", "1" },
+			  *const worker[] = { self, hostfile ? DLB_REMOTE_WORKER : DLB_WORKER, folder, begin,
+					      l->copies ? l->copies : "-" };
 	if (hostfile)
 		dlb_mpiexec_add_hosts(m, l->host, l->n_ranks, hostfile, l->allocated);
 	for (int i = 0; i < (dlb_comm_is_open_mpi() ? DLB_LEN(here) : 2) && !hostfile; i++)

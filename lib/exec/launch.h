@@ -48,7 +48,8 @@ struct dlb_launch_end {
 	int64_t paused_step;		/* training has ended there, as `ask` wanted; -1: no */
 	unsigned long job;		/* mpiexec's number of the job; 0: not known */
 	double trains_s;		/* when the first step had ended; NAN: none had */
-	int64_t from_step; bool from_copies;	/* if one had: steps before it; copies had them */
+	int64_t from_step;
+	bool from_copies; /* if one had: steps before it; copies had them */
 	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */
 };
 struct dlb_launch {
@@ -62,7 +63,7 @@ struct dlb_launch {
 	double timeout_s;			/* after which a silent rank counts as lost; 0: never */
 	double heartbeat_s;			/* the same by its heartbeat (comm/heartbeat.h) */
 	const char *checkpoint;			/* the folder; NULL: none */
-	const char *copies;			/* the name of folders of copies (copies.h); NULL: none */
+	const char *copies; /* the name of folders of copies (copies.h); NULL: none */
 	struct dlb_events *events;		/* borrowed; told of losses; NULL: nobody */
 	/* Not the first start: where the first one began, the node that was lost last (-1: none), and
 	 * when. */

@@ -12,7 +12,7 @@ struct dlb_outage_options {
 	const struct dlb_hosts *hosts;	/* rank NULL: all nodes are on this host, which answers */
 	int n;				/* nodes */
 	double heartbeat_s;
-	const char *copies;		/* name of the folders of copies (copies.h); NULL: none */
+	const char *copies; /* name of the folders of copies (copies.h); NULL: none */
 	double rejoin_s;		/* from a loss, and from each look, to the next look; 0: none */
 };
 struct dlb_outage;

@@ -111,7 +111,7 @@ int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err)
 {
 	if (!dlb_buddy_under_way(r->buddy))
 		return 0;
-	drain_logs(r, NULL);		/* a run that goes on from the copy continues them */
+	drain_logs(r, NULL); /* a run that goes on from the copy continues them */
 	return dlb_buddy_settle(r->buddy, wait, err);
 }
 
@@ -282,7 +282,7 @@ static int close_logs(void *ctx, struct dlb_error *err)
 static int pause_run(struct run *r, int *who, struct dlb_error *err)
 {
 	*who = 0;
-	if (dlb_run_pauses_at_once(r) && dlb_run_save_checkpoint(r, err))	/* else just saved */
+	if (dlb_run_pauses_at_once(r) && dlb_run_save_checkpoint(r, err)) /* else just saved */
 		return -1;
 	return dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL);
 }

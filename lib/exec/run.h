@@ -45,9 +45,9 @@ struct run {
 	int64_t eval_version; bool saved_best;
 	struct dlb_watch *watch;
 	struct dlb_checkpoint checkpoint;
-	struct dlb_buddy *buddy;			/* copies of the state; NULL: none */
-	struct dlb_buddy_found *found;	/* the copies that the run goes on from, while it opens */
-	bool from_copies, ends;				/* ends: with its result */
+	struct dlb_buddy *buddy; /* copies of the state; NULL: none */
+	struct dlb_buddy_found *found; /* the copies that the run goes on from, while it opens */
+	bool from_copies, ends; /* ends: with its result */
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
 	struct dlb_begin begin;				/* of the first start (exec.h) */

@@ -742,7 +742,7 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	dlb_job_release(&job);
 	if (rc)
 		return -1;
-	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) ||	/* of the arrays that moved */
+	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) || /* of the arrays that moved */
 	    dlb_comm_agree(r->comm, open_eval(r, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_engines(r, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_feed(r, err), err, who) || open_buddy(r, err))

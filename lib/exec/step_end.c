@@ -142,10 +142,7 @@ static int64_t interval(const struct run *r)
 	return r->o->checkpoint ? r->o->checkpoint_every : 0;
 }
 
-bool dlb_run_pauses_at_once(const struct run *r)
-{
-	return !interval(r) || r->buddy;
-}
+bool dlb_run_pauses_at_once(const struct run *r) { return !interval(r) || r->buddy; }
 
 const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t samples)
 {

@@ -154,8 +154,10 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 							f.n_nodes < 2 ? "there is one node, without which there is no run" :
 									"a lost node ends the run; give --on-failure "
 									"replan" };
-			row[n++] = (struct dlb_unused){ "buddy-every", f.n_nodes > 1 && !o->replan,
-							"a lost node ends the run; give --on-failure replan" };
+			row[n++] = (struct dlb_unused){
+				"buddy-every", f.n_nodes > 1 && !o->replan,
+				"a lost node ends the run; give --on-failure replan"
+			};
 			row[n++] = (struct dlb_unused){ "on-event", f.n_nodes < 2,
 							"there is one node, without which there is no run" };
 		}

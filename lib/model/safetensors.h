@@ -34,7 +34,10 @@ int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t
 				 const char *const *metadata, char sha256[65], struct dlb_error *err);
 /* Where a file of these tensors has them: its first head_bytes bytes, its size, and for each tensor the
  * place of its data. `name` is for messages. For a file that is written in parts; head and offset are new. */
-struct dlb_st_layout { char *head; size_t head_bytes, bytes, *offset; };
+struct dlb_st_layout {
+	char *head;
+	size_t head_bytes, bytes, *offset;
+};
 int dlb_safetensors_layout(const char *name, const struct dlb_st_tensor *t, int n, struct dlb_st_layout *l,
 			   struct dlb_error *err);
 void dlb_safetensors_layout_release(struct dlb_st_layout *l);

@@ -16,9 +16,13 @@
 #include "plan/plan.h"
 
 /* What is expected of e: u0, k, s0, v. */
-struct dlb_interval_prior { double mean, mean_rounds, sd, sd_rounds; };
+struct dlb_interval_prior {
+	double mean, mean_rounds, sd, sd_rounds;
+};
 /* Factors of the prediction. */
-struct dlb_interval { double low, high; };
+struct dlb_interval {
+	double low, high;
+};
 /* error: e of n rounds. */
 struct dlb_interval dlb_interval_next(const struct dlb_interval_prior *x, const double *error, int n);
 /* Of a plan under these costs. corrected: they are multiplied by factors measured in earlier rounds. error:

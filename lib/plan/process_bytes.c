@@ -55,7 +55,8 @@ static double tensor_rounding(const struct dlb_process *s, const struct dlb_prog
 	if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 		return sum;
 	sum += dlb_program_sums(p, x->home) ? rounding(bytes) : 0;
-	sum += dlb_program_is_offloaded(p, t) ? 0 : s->n_state * rounding((double)dlb_program_share_bytes(p, t));
+	sum += dlb_program_is_offloaded(p, t) ? 0 :
+						s->n_state * rounding((double)dlb_program_share_bytes(p, t));
 	return sum;
 }
 

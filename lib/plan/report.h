@@ -13,7 +13,7 @@ struct dlb_report_node {
 	double data_wait_s;				/* part of idle_s: waiting for samples */
 	double offload_wait_s; /* part of idle_s: for copies of offloaded states */
 	double predicted_busy_s, bytes_sent, peak_bytes;
-	double predicted_comm_s;			/* of its messages; not in the document */
+	double predicted_comm_s; /* of its messages; not in the document */
 	/* of the process at the end: measured (util/process.h; 0: not) and predicted (plan/process_bytes.h;
 	 * 0: by an older version) */
 	double process_bytes, predicted_process_bytes;
@@ -69,8 +69,9 @@ struct dlb_report_event {
 	bool rejoined;
 	const char *cause;
 	double notice_s, resume_s;
-	bool went_on; int64_t from_step;	/* where training went on, if it did */
-	bool copies;		/* from copies of the nodes' state, not from a checkpoint or the start */
+	bool went_on;
+	int64_t from_step; /* where training went on, if it did */
+	bool copies; /* from copies of the nodes' state, not from a checkpoint or the start */
 };
 /* Copies of the nodes' state (dlb-run --buddy-every); every 0: none. Bytes of one copy of all nodes, and
  * of that the bytes sent to other hosts; seconds that the slowest copy is under way on its link. time_s:
@@ -80,7 +81,8 @@ struct dlb_report_buddy {
 	int64_t every, copies;
 	double bytes, sent_bytes, link_s, predicted_time_s, time_s;
 	int *buddy;
-	const char **folder; int n_folders;
+	const char **folder;
+	int n_folders;
 };
 struct dlb_report {
 	struct dlb_arena arena;
@@ -96,7 +98,7 @@ struct dlb_report {
 	struct dlb_report_buddy buddy;
 	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
-	double predicted_step_low_s, predicted_step_high_s;	/* its interval, see interval.h; 0: none */
+	double predicted_step_low_s, predicted_step_high_s; /* its interval, see interval.h; 0: none */
 	struct dlb_report_node *node; int n_nodes;
 	struct dlb_report_op *op; int n_ops;
 	struct dlb_report_delay *delay; int n_delays;	/* none under synchronous schedules */

@@ -37,8 +37,8 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_event *e,
 		      struct dlb_error *err)
 {
-	static const char *const known[] = { "step", "node", "rejoined", "cause",  "notice_s",
-					     "resume_s", "from_step", "copies", NULL };
+	static const char *const known[] = { "step",     "node",      "rejoined", "cause", "notice_s",
+					     "resume_s", "from_step", "copies",   NULL };
 	const char *cause = NULL;
 	int64_t node = 0;
 
@@ -47,7 +47,8 @@ static int read_event(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		return dlb_ref_fail(r, err, "must be an object");
 	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "step", DLB_OPT, 0, INT64_MAX, &e->step, err) ||
 	    dlb_get_int(r, "node", DLB_NEED, 0, INT32_MAX, &node, err) ||
-	    dlb_get_bool(r, "rejoined", DLB_OPT, &e->rejoined, err) || dlb_get_str(r, "cause", DLB_NEED, &cause, err) ||
+	    dlb_get_bool(r, "rejoined", DLB_OPT, &e->rejoined, err) ||
+	    dlb_get_str(r, "cause", DLB_NEED, &cause, err) ||
 	    dlb_get_real(r, "notice_s", DLB_OPT, 0, 1e18, &e->notice_s, err) ||
 	    dlb_get_real(r, "resume_s", DLB_OPT, 0, 1e18, &e->resume_s, err) ||
 	    dlb_get_int(r, "from_step", DLB_OPT, 0, INT64_MAX, &e->from_step, err) ||

@@ -74,8 +74,9 @@ struct sim {
 	struct message *msg; int n_msgs; struct passage *passage;
 	/* messages of tag k: tag_start[k] .. tag_start[k+1] */
 	int *tag_start;
-	struct route *route; int n_routes, cap_routes;
-	int *route_of, n_slots;				/* hash table of (from, to): index + 1; 0: free */
+	struct route *route;
+	int n_routes, cap_routes;
+	int *route_of, n_slots; /* hash table of (from, to): index + 1; 0: free */
 	struct flows *direction; int n_directions;
 	struct sim_node *node;
 	struct dlb_heap event;

@@ -17,7 +17,7 @@
 struct dlb_error {
 	char where[256];	/* file:line:column, JSON Pointer, or empty */
 	char what[512];		/* the fault: lower case, no full stop, names in single quotes */
-	char hint[320];		/* the cure, or empty */
+	char hint[320]; /* the cure, or empty */
 	int status;		/* exit status: 2 (default), or 1 for a negative result */
 };
 

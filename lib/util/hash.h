@@ -13,7 +13,9 @@ void dlb_hash_hex(uint64_t h, char out[17]);
 /* A checksum as fast as memory, which finds torn and flipped data; it does not resist attacks. Begin with
  * zeroed lanes; add data in pieces of a multiple of 32 bytes, but the last one. The result is that of all
  * bytes in a row. */
-struct dlb_checksum { uint64_t lane[4]; };
+struct dlb_checksum {
+	uint64_t lane[4];
+};
 void dlb_checksum_add(struct dlb_checksum *c, const void *p, size_t n);
 uint64_t dlb_checksum_end(const struct dlb_checksum *c);
 /* SHA-256 of data added in pieces, as 64 hex digits and NUL; _end frees s. */

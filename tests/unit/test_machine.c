@@ -43,7 +43,7 @@ static void plans_and_hosts(void)
 	struct dlb_doc d;
 
 	lacks("cpu:2", 2, "");
-	lacks("cpu:2 cuda:1", 2, "");			/* a GPU has cores of its own */
+	lacks("cpu:2 cuda:1", 2, ""); /* a GPU has cores of its own */
 	lacks("cpu/4:2", 4,
 	      "the plan has 2 nodes of 8 cores in all, this host has 4: expect steps up to about 2 times the "
 	      "predicted");
