@@ -276,4 +276,9 @@ put_back() { # the plan is that of the start
 	same_losses
 	jq -e '.report.events | length == 1 and .[0].copies and (.[0] | .step - .from_step <= 1)' out.json
 	[ -z "$(find /dev/shm -name "dlb-copies.*.$HOSTS_ID*")" ]
+	# a run that ends with an error, after some copies
+	rm -rf ck
+	run -2 --separate-stderr dlb-run -q --on-failure replan --buddy-every 1 --checkpoint ck --steps 50 --lr 1e30 "${digits[@]}" hosts.json
+	one_line dlb-run 'is not finite'
+	[ -z "$(find /dev/shm -name "dlb-copies.*.$HOSTS_ID*")" ]
 }
