@@ -37,7 +37,7 @@ int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err)
 	if (!x->checkpoint)
 		return dlb_refuse(err, NULL, "give --checkpoint DIR and --checkpoint-every N",
 				  "--on-failure replan: there is no checkpoint to go on from");
-	if (!x->checkpoint_every)
+	if (!x->checkpoint_every && !x->buddy_every)
 		dlb_cli_warn(c->cli,
 			     "--on-failure replan: without --checkpoint-every N a run that loses a node goes "
 			     "back to its start");
