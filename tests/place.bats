@@ -475,7 +475,7 @@ chains() { # OPS WIDTH
 	dlb-profile -q --analytic --batch 4 --loss next-token "$BATS_TEST_TMPDIR/gpt.onnx" | dlb-costmodel -q -c cpu:3 >"$BATS_TEST_TMPDIR/cost.json"
 	for seed in {1..20}; do
 		for m in 1 3; do
-			dlb-place -q -a random --seed $seed -m $m "$BATS_TEST_TMPDIR/cost.json" >"$BATS_TEST_TMPDIR/plan.json" ||
+			dlb-place -q -a random --seed "$seed" -m $m "$BATS_TEST_TMPDIR/cost.json" >"$BATS_TEST_TMPDIR/plan.json" ||
 				{ echo "seed $seed, $m micro-batches"; false; }
 		done
 	done
