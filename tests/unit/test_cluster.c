@@ -110,7 +110,8 @@ static void test_words(void)
 	bad("link=shm:1e-6", "',' and a bandwidth");
 	bad("link=shm:1e-6,0 cpu", "a bandwidth");
 	bad("link=foo:1,1", "a class of link");
-	bad("4:cpu", "a name");
+	bad("4:cpu", "'(' behind a number of times");
+	bad(":cpu", "a name");
 	bad("cpu:1048576 cpu:1", "more than");
 }
 
