@@ -7,6 +7,7 @@
 #include "plan/buckets.h"
 #include "plan/replica.h"
 #include "tensor/backend.h"
+#include "util/cores.h"
 #include "util/mem.h"
 
 static bool is_unmeasured(const struct dlb_program *p, const struct dlb_cost *c, int op, int node)
@@ -64,7 +65,8 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_backend be;
 	int n = 0;
 
-	for (int i = 0; i < p->graph->n_ops && ops && ops->is_host_memory; i++)
+	/* kernels of more threads than this host has cores are another host's */
+	for (int i = 0; i < p->graph->n_ops && ops && ops->is_host_memory && kind->threads <= dlb_cores(); i++)
 		if (is_unmeasured(p, c, i, node))
 			asked[n++] = (struct asked){ dlb_op_signature(p->graph, i, p->size[0], &a), i };
 	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {

@@ -5,7 +5,7 @@
 
 /* Prepares, without running them, the products and convolutions on `node` of which the costs know no
  * sizes, and asks for their scratch memory and packed weights at the program's micro-batches. Returns
- * [n_ops], new, for struct dlb_process; NULL: there are none, or this process has no such back end in host
- * memory. */
+ * [n_ops], new, for struct dlb_process; NULL: there are none, this process has no such back end in host
+ * memory, or the node has more threads than this host has cores, so that its kernels are not this host's. */
 struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *p, const struct dlb_cost *c, int node);
 #endif
