@@ -63,10 +63,10 @@ setup() {
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
 }
 
-waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone
-	local i
+waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone. An slurmctld that is too busy to answer says nothing
+	local i state
 	for i in $(seq $((2 * $2))); do
-		[ "$(squeue -h -o %T)" != "$1" ] || return 0
+		! state=$(squeue -h -o %T) || [ "$state" != "$1" ] || return 0
 		sleep .5
 	done
 	squeue >&2
