@@ -2,13 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_offload.h"
-#include "graph/slice.h"
 #include "place/make.h"
 #include "place/place.h"
 #include "place/problem.h"
 #include "plan/offload.h"
 #include "plan/schedule.h"
-#include "plan/tensors.h"
 #include "util/patterns.h"
 
 static bool is_word(const struct dlb_strlist *l, const char *word)
@@ -32,18 +30,6 @@ int dlb_replan_check_offload(const struct dlb_replan *o)
 	return 0;
 }
 
-static bool is_trained(const struct dlb_graph *g, int t)
-{
-	const int home = g->tensor[t].kind == DLB_T_WEIGHT ? dlb_graph_home(g, t) : -1;
-
-	return home >= 0 && g->op[home].phase == DLB_UPDATE;
-}
-
-static const char *name_of(const struct dlb_graph *g, int t)
-{
-	return g->tensor[t].slice ? g->tensor[t].slice->of : g->tensor[t].name;
-}
-
 /* Each pattern names a weight that is trained. */
 static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x, struct dlb_error *err)
 {
@@ -53,8 +39,8 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 	int n = 0, rc;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if (is_trained(g, t))
-			name[n++] = name_of(g, t);
+		if ((name[n] = dlb_offload_name(g, t)) != NULL)
+			n++;
 	for (int i = 0; i < x->n; i++)
 		pattern[i] = x->rule[i].pattern;
 	rc = dlb_patterns_check(&p, name, n, err);
@@ -157,8 +143,8 @@ static int list_weights(struct replan_input *in, const char *memory, struct dlb_
 	int n = 0, kept = 0;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if (is_trained(g, t))
-			w[n++] = (struct weight){ name_of(g, t), dlb_tensor_bytes(&g->tensor[t], 1) };
+		if ((w[n].name = dlb_offload_name(g, t)) != NULL)
+			w[n++].bytes = dlb_tensor_bytes(&g->tensor[t], 1);
 	qsort(w, (size_t)n, sizeof *w, by_bytes);
 	*rule = dlb_arena_array(&in->arena, (size_t)n + 1, sizeof **rule);
 	for (int i = 0; i < n; i++)

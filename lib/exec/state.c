@@ -56,22 +56,22 @@ static void release_slot(struct dlb_state *s, void *p)
 		s->be->ops->free(s->be, p);
 }
 
-/* An optimizer state of weight t, near or offloaded as the plan says; *before, if there is one, goes into it. */
+/* An optimizer state of weight t, near or offloaded as the plan says; *before, if there is one, stays there or
+ * is copied. */
 static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int t, void **before,
 		       struct dlb_error *err)
 {
-	const int rule = l->store ? dlb_offload_rule_of(l->plan, l->graph, t) : -1;
+	const int rule = l->store ? dlb_offload_rule_of(&l->plan->offload, l->graph, t) : -1;
 	const char *name = l->graph->tensor[t].name,
 		   *memory = rule < 0 ? NULL : l->plan->offload.rule[rule].memory;
 	const size_t bytes = dlb_state_slot_bytes(s, t);
 	void *p;
 
-	if (!before || !*before || dlb_offload_store_is_in(l->store, *before, memory))
-		p = memory && !(before && *before) ?
-			    dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
-			    take_over(l->be, before, name, bytes, err);
-	else if ((p = memory ? dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
-			       take(l->be, NULL, name, bytes, err))) {
+	if (before && *before && dlb_offload_store_is_in(l->store, *before, memory))
+		return take_over(l->be, before, name, bytes, err);
+	p = memory ? dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
+		     take(l->be, NULL, name, bytes, err);
+	if (p && before && *before) {
 		memcpy(p, *before, bytes); /* only nodes that compute in host memory offload */
 		release_slot(s, *before);
 		*before = NULL;

@@ -170,14 +170,6 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether the optimizer's states of weight t are in another memory than its node's own. */
-static bool is_offloaded(const struct dlb_problem *p, int t)
-{
-	const struct dlb_plan plan = { .offload = p->offload ? *p->offload : (struct dlb_offload){ .n = 0 } };
-
-	return dlb_offload_rule_of(&plan, p->graph, t) >= 0;
-}
-
 static void find_bytes(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
@@ -188,12 +180,10 @@ static void find_bytes(struct dlb_problem *p)
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_tensor_is_state(x) ? dlb_graph_home(g, t) : -1;
+		const bool is_near = !p->offload || dlb_offload_rule_of(p->offload, g, t) < 0;
 		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
-			p->state_bytes[p->group_of[home]] += dlb_cost_weight_bytes(g, t,
-										   is_offloaded(p, t) ?
-											   0 :
-											   n_state,
-										   p->micro_batches > 1);
+			p->state_bytes[p->group_of[home]] +=
+				dlb_cost_weight_bytes(g, t, is_near ? n_state : 0, p->micro_batches > 1);
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||

@@ -15,15 +15,20 @@
 /* actions between the first FETCH of a step and its update */
 enum { FIRST_FETCH_AHEAD = 8 };
 
-int dlb_offload_rule_of(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+const char *dlb_offload_name(const struct dlb_graph *g, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
 	const int home = x->kind == DLB_T_WEIGHT ? dlb_graph_home(g, t) : -1;
 
-	if (home < 0 || g->op[home].phase != DLB_UPDATE)
-		return -1;
-	for (int i = 0; i < p->offload.n; i++)
-		if (dlb_pattern_matches(p->offload.rule[i].pattern, x->slice ? x->slice->of : x->name))
+	return home < 0 || g->op[home].phase != DLB_UPDATE ? NULL : x->slice ? x->slice->of : x->name;
+}
+
+int dlb_offload_rule_of(const struct dlb_offload *x, const struct dlb_graph *g, int t)
+{
+	const char *name = dlb_offload_name(g, t);
+
+	for (int i = 0; name && i < x->n; i++)
+		if (dlb_pattern_matches(x->rule[i].pattern, name))
 			return i;
 	return -1;
 }
@@ -50,7 +55,7 @@ int *dlb_offload_find(struct dlb_program *g)
 		return NULL;
 	rule = dlb_arena_array(&g->arena, (size_t)g->graph->n_tensors + 1, sizeof *rule);
 	for (int t = 0; t < g->graph->n_tensors; t++)
-		rule[t] = dlb_offload_rule_of(g->plan, g->graph, t);
+		rule[t] = dlb_offload_rule_of(&g->plan->offload, g->graph, t);
 	return rule;
 }
 

@@ -12,8 +12,10 @@
 #define DLB_PLAN_OFFLOAD_H
 #include "plan/program.h"
 
-/* The first rule of plan p that names weight t of graph g; -1: none, or t is not trained. */
-int dlb_offload_rule_of(const struct dlb_plan *p, const struct dlb_graph *g, int t);
+/* The name by which rules know weight t of graph g, of which it may be a part; NULL: t is not trained. */
+const char *dlb_offload_name(const struct dlb_graph *g, int t);
+/* The first rule that names t; -1: none, or t is not trained. */
+int dlb_offload_rule_of(const struct dlb_offload *x, const struct dlb_graph *g, int t);
 /* The memory of that name that the node's groups have, the nearest first: its index in the cluster; -1:
  * none. */
 int dlb_offload_memory(const struct dlb_cluster *c, int node, const char *name);

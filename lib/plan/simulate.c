@@ -114,9 +114,9 @@ static void advance(struct sim *s, int node)
 		const struct dlb_instr *in = &np->instr[n->pc];
 		if (copy(s, node))
 			return;
-		if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
+		if (n->copied_s && in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
 			dlb_sim_wait_states(s, node, dlb_update_weight(s->g->graph, in->op));
-		if (in->verb == DLB_FREE && in->again)
+		if (n->copied_s && in->verb == DLB_FREE && in->again)
 			dlb_sim_wait_states(s, node, in->tensor);
 		if (in->verb == DLB_COMPUTE) {
 			double t = dlb_sim_compute_s(s, node, in);

@@ -101,7 +101,7 @@ void dlb_sim_find_offloaded(struct sim *s);
 void dlb_sim_release_offloaded(struct sim *s);
 /* FETCH or STORE: the copy follows those that its memory has begun. */
 void dlb_sim_copy_states(struct sim *s, int node, const struct dlb_instr *in);
-/* An update, or FREE: the node waits until the last copy of weight t's states ends. */
+/* An update, or FREE, of a node with offloaded states: it waits until the last copy of weight t's states ends. */
 void dlb_sim_wait_states(struct sim *s, int node, int t);
 
 /* ---- simulate_transfer.c ---- */

@@ -46,7 +46,7 @@ void dlb_sim_wait_states(struct sim *s, int node, int t)
 {
 	struct sim_node *n = &s->node[node];
 
-	if (t < 0 || !n->copied_s || !dlb_program_is_offloaded(dlb_program_of(s->g, node), t))
+	if (t < 0 || !dlb_program_is_offloaded(dlb_program_of(s->g, node), t))
 		return;
 	const double waits_s = fmax(0, n->copied_s[t] - n->now);
 

@@ -28,6 +28,19 @@ static void problem(struct dlb_problem *p, struct dag *d, int M, const char *sch
 		die("problem", seed, &err);
 }
 
+/* A training graph of 3 to 32 forward ops, every third a chain. */
+static inline void random_training(struct dag *d, uint64_t seed, const char *cluster, struct dlb_rng *r)
+{
+	const struct dag_options o = { .seed = seed,
+				       .n_forward = 3 + (int)dlb_rng_below(r, 30),
+				       .training = true,
+				       .chain = seed % 3 == 0,
+				       .colocate = dlb_rng_uniform(r),
+				       .cluster = cluster,
+				       .batch = 12 };
+	dag_init(d, &o);
+}
+
 /* Places each class of colocated ops on a node at random. */
 static inline void random_plan(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_rng *r)
 {

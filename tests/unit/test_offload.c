@@ -112,14 +112,7 @@ static int test_programs(uint64_t seed)
 	struct dlb_plan plan;
 	struct dlb_program g;
 	dlb_rng_init(&r, seed);
-	const struct dag_options o = { .seed = seed,
-				       .n_forward = 3 + (int)dlb_rng_below(&r, 30),
-				       .training = true,
-				       .chain = seed % 3 == 0,
-				       .colocate = dlb_rng_uniform(&r),
-				       .cluster = clusters[seed % 3],
-				       .batch = 12 };
-	dag_init(&d, &o);
+	random_training(&d, seed, clusters[seed % 3], &r);
 	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
 	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
 	p.n_state = 2;

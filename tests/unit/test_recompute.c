@@ -106,14 +106,7 @@ static int test_programs(uint64_t seed)
 	double step_s, plain_s, sum_s, again_s;
 	int spoilt;
 	dlb_rng_init(&r, seed);
-	const struct dag_options o = { .seed = seed,
-				       .n_forward = 3 + (int)dlb_rng_below(&r, 30),
-				       .training = true,
-				       .chain = seed % 3 == 0,
-				       .colocate = dlb_rng_uniform(&r),
-				       .cluster = clusters[seed % 4],
-				       .batch = 12 };
-	dag_init(&d, &o);
+	random_training(&d, seed, clusters[seed % 4], &r);
 	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
 	random_plan(&p, &plan, &r);
 	plain_s = busy_s(&p, &plan, &g, &step_s);
