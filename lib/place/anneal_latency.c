@@ -1,6 +1,7 @@
 /* Simulated annealing of latency. A move can change calls all over the graph, so each proposal is
  * evaluated from scratch in O(ops + edges). A proposal moves a class, swaps two, or moves a cluster of
- * neighbours. */
+ * neighbours or a stretch of a depth-first order. Where memory is scarce (soft), memory beyond a node's has
+ * a price that rises; only placements that fit are kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,13 @@ struct latency_anneal {
 	struct dlb_calls calls;
 	int *at;
 	double *used;				/* [node] bytes */
-	double value;
+	double value, over_s; /* of at: latency; see over_s */
 	int *near_start, *near;			/* classes with an edge between them */
 	int changed[CLUMP + 2], before[CLUMP + 2], n;
 	int *seen, stamp;
+	double price_s; /* of as much memory beyond a node's as it has */
+	/* classes in a depth-first order of their ops, in which a branch is one stretch; positions */
+	int *order, *rank;
 };
 
 static int below(struct latency_anneal *a, int n)
@@ -86,14 +90,15 @@ static void undo(struct latency_anneal *a)
 	}
 }
 
-static bool fits(const struct latency_anneal *a)
+/* The price of memory beyond the nodes' limits, in seconds. */
+static double over_s(const struct latency_anneal *a)
 {
-	for (int i = 0; i < a->n; i++) {
-		int d = a->at[a->changed[i]];
-		if (a->used[d] > a->port->room_bytes[d])
-			return false;
+	double s = 0;
+	for (int d = 0; d < a->port->n_nodes; d++) {
+		double room = a->port->room_bytes[d], over = a->used[d] - room;
+		s += over > 0 ? a->price_s * (0.02 + over / (room > 0 ? room : 1)) : 0;
 	}
-	return true;
+	return s;
 }
 
 static void clump(struct latency_anneal *a, int c, int to, int want)
@@ -108,10 +113,21 @@ static void clump(struct latency_anneal *a, int c, int to, int want)
 	}
 }
 
+/* Moves c and those after it in the order: whole branches, and the cuts between calls. Of them all, or of
+ * those on c's node only. */
+static void stretch(struct latency_anneal *a, int c, int to, int n)
+{
+	const int first = a->rank[c], home = a->at[c], last = first + n < a->port->n ? first + n : a->port->n;
+	const bool all = below(a, 2);
+	for (int i = first; i < last; i++)
+		if (all || a->at[a->order[i]] == home)
+			push(a, a->order[i], to);
+}
+
 static void propose(struct latency_anneal *a)
 {
 	const struct dlb_port *port = a->port;
-	int kind = below(a, 100), c = below(a, port->n), to = below(a, port->n_nodes), o = neighbour(a, c);
+	int kind = below(a, 105), c = below(a, port->n), to = below(a, port->n_nodes), o = neighbour(a, c);
 	a->stamp++;
 	a->n = 0;
 	if (o >= 0 && below(a, 3))
@@ -126,12 +142,45 @@ static void propose(struct latency_anneal *a)
 			push(a, other, from);
 	} else if (kind < 85) {
 		clump(a, c, to, 2 + below(a, 7));
-	} else {
+	} else if (kind < 100) {
 		clump(a, c, to, 2 + below(a, CLUMP - 2));
+	} else {
+		stretch(a, c, to, 1 + below(a, CLUMP));
 	}
 }
 
-void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot)
+static void find_order(struct latency_anneal *a)
+{
+	const struct dlb_port *port = a->port;
+	int *left = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *left),
+	    *stack = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *stack), top = 0, n = 0;
+	bool *seen = dlb_xcalloc((size_t)port->n + 1, sizeof *seen);
+	a->order = dlb_xcalloc((size_t)port->n + 1, sizeof *a->order);
+	for (int v = port->n_ops - 1; v >= 0; v--)
+		if (!(left[v] = port->pred_start[v + 1] - port->pred_start[v]))
+			stack[top++] = v;
+	while (top) {
+		int v = stack[--top], c = port->class_of[v];
+		if (c >= 0 && !seen[c]) {
+			seen[c] = true;
+			a->order[n++] = c;
+		}
+		for (int k = port->succ_start[v + 1] - 1; k >= port->succ_start[v]; k--)
+			if (--left[port->succ[k]] == 0)
+				stack[top++] = port->succ[k];
+	}
+	for (int c = 0; c < port->n; c++)
+		if (!seen[c])
+			a->order[n++] = c;
+	a->rank = dlb_xcalloc((size_t)port->n + 1, sizeof *a->rank);
+	for (int i = 0; i < n; i++)
+		a->rank[a->order[i]] = i;
+	free(left);
+	free(stack);
+	free(seen);
+}
+
+void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft)
 {
 	const struct dlb_port *port = s->port;
 	struct latency_anneal a = { .s = s, .port = port, .at = from };
@@ -140,12 +189,16 @@ void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, doub
 	for (int c = 0; c < port->n; c++)
 		a.used[from[c]] += port->bytes[c];
 	find_near(&a);
+	find_order(&a);
 	dlb_calls_init(&a.calls, port);
 	a.value = dlb_calls_latency_s(&a.calls, from, NULL);
+	a.over_s = 0;
 	double cold = 1e-6, t = hot;
 	for (int64_t i = 0; i < proposals; i++) {
 		if (i % CHECK == 0) {
 			t = hot * pow(cold / hot, (double)i / (double)proposals);
+			a.price_s = s->best_s * (2 + 3 * (double)i / (double)proposals);
+			a.over_s = over_s(&a);
 			s->budget -= CHECK;
 			if (dlb_search_over(s))
 				break;
@@ -153,14 +206,16 @@ void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, doub
 		propose(&a);
 		if (!a.n)
 			continue;
-		double u = dlb_rng_uniform(&s->rng),
-		       value = fits(&a) ? dlb_calls_latency_s(&a.calls, from, NULL) : INFINITY;
-		if (!(value <= a.value - t * s->best_s * log(u > 0 ? u : 1e-300))) {
+		double u = dlb_rng_uniform(&s->rng), over = over_s(&a), value = INFINITY;
+		if (!(over > 0) || soft)
+			value = dlb_calls_latency_s(&a.calls, from, NULL);
+		if (!(value + over <= a.value + a.over_s - t * s->best_s * log(u > 0 ? u : 1e-300))) {
 			undo(&a);
 			continue;
 		}
 		a.value = value;
-		if (value < s->best_s * (1 - 1e-12)) {
+		a.over_s = over;
+		if (!(over > 0) && value < s->best_s * (1 - 1e-12)) {
 			s->best_s = value;
 			memcpy(s->best, from, (size_t)port->n * sizeof *from);
 		}
@@ -170,4 +225,6 @@ void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, doub
 	free(a.seen);
 	free(a.near);
 	free(a.near_start);
+	free(a.order);
+	free(a.rank);
 }

@@ -98,7 +98,35 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* dp over all ideals within the limits, else over a few orders. reached: the value of the placement in
+/* dp over all ideals of chains of classes, ever shorter ones while the ideals are few. Returns the lower of
+ * value and the value found; at[] changes only if that is lower. */
+static double parts_of_chains(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
+			      double value, int *at)
+{
+	enum { FEW_IDEALS = 4000, LONGEST = 16, SHORTEST = 1024 };
+	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map),
+	    *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
+	bool few = true;
+	for (int n_chains = LONGEST; few && n_chains <= SHORTEST; n_chains *= 2) {
+		struct dlb_port coarse;
+		struct dlb_ideals s;
+		dlb_port_join_chains(port, n_chains, &coarse, map);
+		few = coarse.n < port->n && dlb_ideals_all(&s, &coarse, FEW_IDEALS);
+		if (few) {
+			double chains = dlb_dp(&s, &coarse, latency, value * (1 + 1e-9), limits, found);
+			for (int c = 0; c < port->n && chains < value; c++)
+				at[c] = found[map[c]];
+			value = fmin(value, chains);
+			dlb_ideals_release(&s);
+		}
+		dlb_port_release(&coarse);
+	}
+	free(map);
+	free(found);
+	return value;
+}
+
+/* dp over all ideals within the limits, else over those of chains and of a few orders. reached: the value of the placement in
  * at[] (INFINITY: none); at[] changes only if a lower value is found. */
 static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
 		    double reached, int *at, enum dlb_dp_beyond *beyond)
@@ -113,6 +141,8 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 		memcpy(at, found, size);
 	else
 		value = reached;
+	if (latency)
+		value = parts_of_chains(port, latency, limits, value, at);
 	*beyond = DLB_DP_IDEALS;
 	if (dlb_ideals_all(&s, port, limits->most_ideals)) {
 		double all = dlb_dp(&s, port, latency, value * (1 + 1e-9), limits, found);

@@ -68,6 +68,10 @@ int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first);
  * neighbour) into that neighbour: map[class] -> class of `coarse`. Where memory might bind, only classes
  * of no size. */
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map);
+/* Joins the classes of each chain (each the only successor of the one before, its only predecessor) into
+ * one, as long as a node has room for n_chains of them; chains are cut where a class sends less than those
+ * next to it: map[class] -> class of `coarse`. (chains.c) */
+void dlb_port_join_chains(const struct dlb_port *port, int n_chains, struct dlb_port *coarse, int *map);
 /* Merges classes into n: map[class] -> coarse class. -1: left out (a class without edges and nets; its ops
  * get class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);

@@ -42,7 +42,8 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool
 		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);
 		int64_t proposals = s->deadline_s <= 0 && s->budget < length ? s->budget : length;
 		if (s->latency)
-			dlb_anneal_latency(s, from, proposals, cold ? 2e-6 : latency_heat[run % 4]);
+			dlb_anneal_latency(s, from, proposals, cold ? 2e-6 : latency_heat[run % 4],
+					   scarce && !cold);
 		else if (!cold && run % 3 == 1)
 			dlb_search_multilevel(s, from, run % 2 == 1, 2 * proposals, MULTILEVEL_HEAT);
 		else

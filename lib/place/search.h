@@ -32,7 +32,7 @@ void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together,
 /* Exact window search from the best: takes windows of a few classes and sets each to the best of all their
  * placements on a few nodes, until many windows in a row gain nothing. Throughput. (window.c) */
 void dlb_search_windows(struct dlb_search *s);
-void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
+void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft);
 /* The same for a step, over groups of the problem (anneal_step.c). Budget is in (op, micro-batch) pairs
  * ordered; a simulation counts as twelve orderings, a move that is not ordered as the groups it moves. */
 struct dlb_step_search {

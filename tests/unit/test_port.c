@@ -2,6 +2,7 @@
  *   up to 8 ops on 3 nodes, auto is optimal among all placements, for both objectives;
  *   its value is that of a plain evaluation of the same placement by the definitions;
  *   dp is the best of all chains of ideals, and auto is never worse than it;
+ *   chains are joined only along the graph and within memory;
  *   bounds hold, and often prove the plan optimal; minimum cuts are those of all subsets;
  *   memory and kernels are respected, and a network that cannot be placed gives status 1;
  *   the same seed and effort give the same placement. */
@@ -11,6 +12,7 @@
 #include <string.h>
 #include "convert/convert.h"
 #include "graph/graph_json.h"
+#include "place/ideals.h"
 #include "place/min_cut.h"
 #include "place/place.h"
 #include "place/problem.h"
@@ -27,7 +29,7 @@ struct made {
 	struct dlb_problem p;
 };
 
-static int n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains;
+static int n_joined, n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -448,6 +450,58 @@ static void test_min_cut(uint64_t seed)
 	dlb_min_cut_release(&c);
 }
 
+/* Whether c and next are neighbours in a chain. */
+static bool follow(const struct dlb_port *port, int c, int next)
+{
+	int n = 0;
+	for (int k = 0; k < port->forward_start[port->n]; k++)
+		n += port->forward[k] == next;
+	return n == 1 && port->forward_start[c + 1] - port->forward_start[c] == 1 &&
+	       port->forward[port->forward_start[c]] == next;
+}
+
+/* Joined classes are one chain within their share of memory; dp over chains is a placement that fits and is
+ * no better than dp over all ideals. */
+static void test_chains(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	struct dlb_port port, coarse;
+	struct dlb_ideals all, few;
+	int map[64], at[64], fine[64];
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 12, false);
+	for (int i = 1; i < 12; i++) /* mostly chains */
+		if (dlb_rng_below(&r, 5))
+			t.e[t.n.n_edges++] = (struct dlb_edge){ i - 1, i };
+	make(&m, &t, DLB_LATENCY, seed);
+	dlb_port_init(&port, &m.p, false);
+	dlb_port_join_chains(&port, 1 << dlb_rng_below(&r, 3), &coarse, map);
+	n_joined += port.n - coarse.n;
+	for (int k = 0; k < coarse.n; k++) {
+		int members = 0, pairs = 0;
+		for (int c = 0; c < port.n; c++) {
+			members += map[c] == k;
+			for (int next = 0; next < port.n; next++)
+				pairs += map[c] == k && map[next] == k && c != next && follow(&port, c, next);
+		}
+		assert(IS(members, >, 0) && IS(pairs, ==, members - 1));
+		for (int d = 0; d < port.n_nodes; d++)
+			assert(members == 1 || IS(coarse.bytes[k], <=, port.room_bytes[d]));
+	}
+	assert(dlb_ideals_all(&all, &port, 100000) && dlb_ideals_all(&few, &coarse, 100000));
+	double best = dlb_dp(&all, &port, true, INFINITY, NULL, fine),
+	       value = dlb_dp(&few, &coarse, true, INFINITY, NULL, at);
+	assert(IS(best, <=, value * (1 + 1e-12)) &&
+	       (isinf(value) || !dlb_port_lack_bytes(&coarse, at, NULL)));
+	dlb_ideals_release(&all);
+	dlb_ideals_release(&few);
+	dlb_port_release(&coarse);
+	dlb_port_release(&port);
+	release(&m);
+}
+
 int main(void)
 {
 	for (int seed = 1; seed <= check_cases(600); seed++)
@@ -460,6 +514,9 @@ int main(void)
 		test_min_cut((uint64_t)seed);
 	for (int seed = 1; seed <= check_cases(250); seed++)
 		test_bounds((uint64_t)seed);
+	for (int seed = 1; seed <= check_cases(100); seed++)
+		test_chains((uint64_t)seed);
+	assert(IS(n_joined, >, check_cases(100) / 4));
 	assert(IS(n_tight_chains, >, n_chains / 3));
 	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d "
 	       "chains' latencies certified to "
