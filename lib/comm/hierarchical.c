@@ -1,71 +1,106 @@
 /* Hierarchical: each group sums at its leader (its lowest rank), the leaders form a ring, then leaders
  * send the sum back. Each of the g groups sends 2 (g - 1) / g of the array to others, however many ranks
  * it has. */
+#include <stdlib.h>
 #include "comm/allreduce.h"
+#include "util/mem.h"
 
-static int group_of(const struct dlb_ranks *r, int rank)
+struct member {
+	int group, rank;
+};
+/* leader[rank] of each rank's group; leaders in order of rank, and the place of each in that order. */
+struct leaders {
+	int *leader, *list, *place, n;
+};
+
+static int by_group(const void *a, const void *b)
 {
-	return r->group ? r->group[rank] : 0;
+	const struct member *x = a, *y = b;
+
+	return x->group != y->group ? (x->group > y->group ? 1 : -1) : x->rank - y->rank;
 }
 
-static int leader_of(const struct dlb_ranks *r, int rank)
+static void leaders_init(struct leaders *l, const struct dlb_ranks *r)
 {
-	int i = 0;
+	const size_t n = (size_t)r->n + 1;
+	struct member *m = dlb_xcalloc(n, sizeof *m);
 
-	while (group_of(r, i) != group_of(r, rank))
-		i++;
-	return i;
+	*l = (struct leaders){ .leader = dlb_xcalloc(n, sizeof(int)),
+			       .list = dlb_xcalloc(n, sizeof(int)),
+			       .place = dlb_xcalloc(n, sizeof(int)) };
+	for (int i = 0; i < r->n; i++)
+		m[i] = (struct member){ r->group ? r->group[i] : 0, i };
+	if (r->group)
+		qsort(m, (size_t)r->n, sizeof *m, by_group);
+	for (int i = 0; i < r->n; i++)
+		l->leader[m[i].rank] = i && m[i].group == m[i - 1].group ? l->leader[m[i - 1].rank] :
+									   m[i].rank;
+	for (int i = 0; i < r->n; i++) {
+		if (l->leader[i] != i)
+			continue;
+		l->place[i] = l->n;
+		l->list[l->n++] = i;
+	}
+	free(m);
 }
 
-/* Number of leaders before `rank`; rank = n: of all leaders. */
-static int leaders_before(const struct dlb_ranks *r, int rank)
+static void leaders_release(struct leaders *l)
 {
-	int n = 0;
-
-	for (int i = 0; i < rank; i++)
-		n += leader_of(r, i) == i;
-	return n;
-}
-
-static int nth_leader(const struct dlb_ranks *r, int k)
-{
-	int i = 0;
-
-	while (leader_of(r, i) != i || leaders_before(r, i) != k)
-		i++;
-	return i;
+	free(l->leader);
+	free(l->list);
+	free(l->place);
 }
 
 static int n_chunks(const struct dlb_ranks *r)
 {
-	return leaders_before(r, r->n);
+	struct leaders l;
+	int n;
+
+	leaders_init(&l, r);
+	n = l.n;
+	leaders_release(&l);
+	return n;
+}
+
+static int leader_hops(const struct dlb_ranks *r, const struct leaders *l, int rank, struct dlb_hop *hop)
+{
+	const struct dlb_ranks ring = { .n = l->n };
+	int n = 0, n_ring;
+
+	for (int i = rank + 1; i < r->n; i++)
+		if (l->leader[i] == rank)
+			hop[n++] = (struct dlb_hop){ .to = -1, .from = i, .n_recv = l->n, .add = true };
+	n_ring = dlb_allreduce_ring.hops(&ring, l->place[rank], hop + n);
+	for (int i = 0; i < n_ring; i++, n++) {
+		hop[n].to = l->list[hop[n].to];
+		hop[n].from = l->list[hop[n].from];
+	}
+	for (int i = rank + 1; i < r->n; i++)
+		if (l->leader[i] == rank)
+			hop[n++] = (struct dlb_hop){ .to = i, .n_send = l->n, .from = -1 };
+	return n;
 }
 
 static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 {
-	int n_leaders = n_chunks(r), leader = leader_of(r, rank), n = 0, n_ring;
-	const struct dlb_ranks leaders = { .n = n_leaders };
+	struct leaders l;
+	int n = 2;
 
-	if (leader != rank) {
-		hop[n++] = (struct dlb_hop){ .to = leader, .n_send = n_leaders, .from = -1 };
-		hop[n++] = (struct dlb_hop){ .to = -1, .from = leader, .n_recv = n_leaders };
-		return n;
+	leaders_init(&l, r);
+	if (l.leader[rank] == rank) {
+		n = leader_hops(r, &l, rank, hop);
+	} else {
+		hop[0] = (struct dlb_hop){ .to = l.leader[rank], .n_send = l.n, .from = -1 };
+		hop[1] = (struct dlb_hop){ .to = -1, .from = l.leader[rank], .n_recv = l.n };
 	}
-	for (int i = rank + 1; i < r->n; i++)
-		if (leader_of(r, i) == rank)
-			hop[n++] = (struct dlb_hop){ .to = -1, .from = i, .n_recv = n_leaders, .add = true };
-	n_ring = dlb_allreduce_ring.hops(&leaders, leaders_before(r, rank), hop + n);
-	for (int i = 0; i < n_ring; i++, n++) {
-		hop[n].to = nth_leader(r, hop[n].to);
-		hop[n].from = nth_leader(r, hop[n].from);
-	}
-	for (int i = rank + 1; i < r->n; i++)
-		if (leader_of(r, i) == rank)
-			hop[n++] = (struct dlb_hop){ .to = i, .n_send = n_leaders, .from = -1 };
+	leaders_release(&l);
 	return n;
 }
 
 const struct dlb_allreduce dlb_allreduce_hierarchical = {
-	.name = "hierarchical", .summary = "inside each group to its leader, a ring of leaders, and back",
-	.n_chunks = n_chunks, .hops = hops, .in_place = true,
+	.name = "hierarchical",
+	.summary = "inside each group to its leader, a ring of leaders, and back",
+	.n_chunks = n_chunks,
+	.hops = hops,
+	.in_place = true,
 };

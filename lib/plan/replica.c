@@ -116,7 +116,7 @@ void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share)
 	/* the slowest gets at least one sample if there are enough */
 	for (int r = 0; r < n; r++) {
 		int most = 0;
-		for (int k = 1; k < n; k++)
+		for (int k = 1; k < n && share[r] == 0; k++)
 			if (share[k] > share[most])
 				most = k;
 		if (share[r] == 0 && share[most] > 1) {
@@ -162,11 +162,12 @@ static void put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 {
-	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share),
-		M = p->micro_batches;
-	const bool one_M = p->sharing.sync_batchnorm || dlb_plan_is_async(p);
+	int64_t *share, M = p->micro_batches;
+	if (!p->sharing.sync_batchnorm && !dlb_plan_is_async(p))
+		return (int)M;
+	share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share);
 	dlb_plan_shares(p, batch, share);
-	for (int r = 0; r < p->n_replicas && one_M; r++)
+	for (int r = 0; r < p->n_replicas; r++)
 		M = share[r] < M ? (share[r] ? share[r] : 1) : M;
 	free(share);
 	return (int)M;

@@ -3,6 +3,7 @@
  * The algorithm is chosen for each sum by its own size. The choice must not change bits when ops move
  * within the replicas, so it does not depend on the placement: times are those of the slowest part, of all
  * parts of the replicas, with ops or without; buckets.c defines the size of a sum. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@
  * (comm/collective.c), and adding is part of reading them. tests/unit/test_links.c compares these times
  * with sums simulated message by message. */
 
+enum { MOST_SUM_SIZES = 32 };			/* walked at once */
+
 /* The route of a rank's sends, usually to one other rank. */
 struct sum_route { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
 /* One rank's position in its list of hops, and its busy seconds. */
@@ -42,7 +45,10 @@ struct rounds {
 	const struct dlb_cost *c;
 	const int *node;			/* [rank] */
 	int n_ranks;
-	double chunk_bytes;			/* in each message; chunks differ by at most an element */
+	/* of each size of the sum: bytes of a chunk in a message (chunks differ by at most an element), and
+	 * seconds of the slowest transfer of a round; busy seconds are of the first size */
+	int n_sizes;
+	double chunk_bytes[MOST_SUM_SIZES], slowest_s[MOST_SUM_SIZES];
 	bool in_place;				/* where ranks copy */
 	struct sum_member *way;			/* [rank] */
 	int *to;				/* [rank] receiver of its send in this round; -1: none */
@@ -73,15 +79,15 @@ static void count_flow(const struct rounds *x, const struct sum_route *route, in
 			x->flows[route->direction[i].id] += by;
 }
 
-static double flow_s(const struct rounds *x, const struct sum_route *route, double bytes)
+static double byte_s(const struct rounds *x, const struct sum_route *route)
 {
-	double byte_s = 1 / route->way.Bps;
+	double s = 1 / route->way.Bps;
 
 	for (int i = 0; i < route->n_directions; i++) {
 		const struct dlb_link *l = &x->c->cluster->link[route->direction[i].link];
-		byte_s = fmax(byte_s, (l->overlap ? x->flows[route->direction[i].id] : 1) / l->bandwidth_Bps);
+		s = fmax(s, (l->overlap ? x->flows[route->direction[i].id] : 1) / l->bandwidth_Bps);
 	}
-	return route->way.latency_s + bytes * byte_s;
+	return s;
 }
 
 /* The rank that receives r's current send; -1: it is not ready. */
@@ -109,26 +115,30 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 	free(hop);
 }
 
-/* Seconds of a transfer and of adding its elements; counts the busy time of ranks and directions. */
-static double hop_s(struct rounds *x, int r)
+/* Seconds of a transfer and of adding its elements, of every size; counts the busy time of ranks and directions. */
+static void take_hop(struct rounds *x, int r)
 {
 	struct sum_member *from = &x->way[r], *to = &x->way[x->to[r]];
 	const struct dlb_hop *h = &from->hop[from->at];
 	const struct dlb_node *taking = &x->c->cluster->node[x->node[x->to[r]]];
 	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
-	double bytes = x->chunk_bytes * h->n_send;
+	double bytes = x->chunk_bytes[0] * h->n_send, each_s = byte_s(x, &from->route);
 	bool read_there = x->in_place && from->route.way.copies;
-	double add_s = to->hop[to->at].add && !read_there && Bps > 0 ? 3 * bytes / Bps : 0;
+	bool adds = to->hop[to->at].add && !read_there && Bps > 0;
 
 	from->out_s += bytes / from->route.way.Bps;
 	to->in_s += from->route.way.copies ? 0 : bytes / from->route.way.Bps;
-	to->add_s += add_s;
+	to->add_s += adds ? 3 * bytes / Bps : 0;
 	for (int i = 0; i < from->route.n_directions; i++) {
 		const struct dlb_link *l = &x->c->cluster->link[from->route.direction[i].link];
 		x->direction_s[from->route.direction[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
 		x->link[from->route.direction[i].id] = from->route.direction[i].link;
 	}
-	return flow_s(x, &from->route, bytes) + add_s;
+	for (int i = 0; i < x->n_sizes; i++) {
+		const double size = x->chunk_bytes[i] * h->n_send;
+		const double s = from->route.way.latency_s + size * each_s + (adds ? 3 * size / Bps : 0);
+		x->slowest_s[i] = s > x->slowest_s[i] ? s : x->slowest_s[i];
+	}
 }
 
 static void advance(struct sum_member *w)
@@ -139,11 +149,13 @@ static void advance(struct sum_member *w)
 	w->sent = w->got = false;
 }
 
-/* Seconds of one round, those of its slowest transfer; -1: all hops are done. */
-static double round_s(struct rounds *x)
+/* Goes through one round, which takes as long as its slowest transfer; false: all hops are done. */
+static bool take_round(struct rounds *x)
 {
-	double slowest_s = -1;
+	bool any = false;
 
+	for (int i = 0; i < x->n_sizes; i++)
+		x->slowest_s[i] = -1;
 	for (int r = 0; r < x->n_ranks; r++) {
 		x->to[r] = taker(x->way, r);
 		if (x->to[r] < 0)
@@ -153,16 +165,17 @@ static double round_s(struct rounds *x)
 	}
 	for (int r = 0; r < x->n_ranks; r++)
 		if (x->to[r] >= 0)
-			slowest_s = fmax(slowest_s, hop_s(x, r));
+			take_hop(x, r);
 	for (int r = 0; r < x->n_ranks; r++) {
 		if (x->to[r] < 0)
 			continue;
 		count_flow(x, &x->way[r].route, -1);
+		any = true;
 		x->way[r].sent = x->way[x->to[r]].got = true;
 	}
 	for (int r = 0; r < x->n_ranks; r++)
 		advance(&x->way[r]);
-	return slowest_s;
+	return any;
 }
 
 static double busiest_s(const struct rounds *x)
@@ -185,38 +198,47 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 	return DLB_LOCAL_SEGMENT_BYTES;
 }
 
-/* A sum over replicas of n elements. */
-struct summed { const struct dlb_allreduce *how; int64_t n; int element_bytes; };
+/* Sums over replicas of n[] elements each, one after the other. */
+struct summed { const struct dlb_allreduce *how; int n_sizes; const int64_t *n; int element_bytes; };
 /* The busy directions, and the fraction of the sum's time in which each is busy. */
 struct busy { struct dlb_direction_load *load; int n; };
 
-/* Adds to `busy`, which may be NULL. */
-static double hops_s(const struct dlb_cost *c, const struct dlb_ranks *ranks, const int *node,
-		     const struct summed *sum, struct busy *busy)
+/* all_s: the seconds of each size. Adds to `busy` of the first size; NULL: not wanted. */
+static void hops_s(const struct dlb_cost *c, const struct dlb_ranks *ranks, const int *node,
+		   const struct summed *sum, double *all_s, struct busy *busy)
 {
 	const struct dlb_allreduce *how = sum->how;
 	size_t R = (size_t)ranks->n, n_directions = (size_t)dlb_cluster_n_directions(c->cluster);
 	struct rounds x = { .c = c,
 			    .node = node,
 			    .n_ranks = ranks->n,
+			    .n_sizes = sum->n_sizes,
 			    .in_place = sum->element_bytes >= 4 && how->in_place,
 			    .way = dlb_xcalloc(R, sizeof *x.way),
 			    .to = dlb_xcalloc(R, sizeof *x.to),
 			    .flows = dlb_xcalloc(n_directions + 1, sizeof *x.flows),
 			    .direction_s = dlb_xcalloc(n_directions + 1, sizeof *x.direction_s),
 			    .link = dlb_xcalloc(n_directions + 1, sizeof *x.link) };
-	double chunk_bytes = (double)sum->n * sum->element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
+	double S[MOST_SUM_SIZES], first_s;
 
+	assert(sum->n_sizes <= MOST_SUM_SIZES);
 	make_ways(how, ranks, x.way);
-	S = fmax(1, ceil(chunk_bytes / segment_bytes(c->cluster, node, ranks->n)));
-	x.chunk_bytes = chunk_bytes / S;
-	while ((s = round_s(&x)) >= 0)
-		all_s += s;
-	all_s += (S - 1) * busiest_s(&x);
+	for (int i = 0; i < sum->n_sizes; i++) {
+		double chunk_bytes = (double)sum->n[i] * sum->element_bytes / how->n_chunks(ranks);
+		S[i] = fmax(1, ceil(chunk_bytes / segment_bytes(c->cluster, node, ranks->n)));
+		x.chunk_bytes[i] = chunk_bytes / S[i];
+		all_s[i] = 0;
+	}
+	while (take_round(&x))
+		for (int i = 0; i < sum->n_sizes; i++)
+			all_s[i] += x.slowest_s[i];
+	first_s = busiest_s(&x);
+	for (int i = 0; i < sum->n_sizes; i++)
+		all_s[i] += (S[i] - 1) * (i ? first_s * (x.chunk_bytes[i] / x.chunk_bytes[0]) : first_s);
 	for (int i = 0; busy && i < (int)n_directions; i++)
 		if (x.direction_s[i] > 0)
 			busy->load[busy->n++] = (struct dlb_direction_load){
-				{ x.link[i], i }, fmin(1, S * x.direction_s[i] / all_s)
+				{ x.link[i], i }, fmin(1, S[0] * x.direction_s[i] / all_s[0])
 			};
 	for (size_t r = 0; r < R; r++)
 		free(x.way[r].hop);
@@ -225,24 +247,21 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_ranks *ranks, co
 	free(x.flows);
 	free(x.direction_s);
 	free(x.link);
-	return all_s;
 }
 
 /* ---- of a part ---- */
 
-static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, const struct summed *sum,
-		     struct busy *busy)
+static void part_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, const struct summed *sum,
+		   double *s, struct busy *busy)
 {
 	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer),
 	    *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
-	double s;
 	dlb_plan_peers(p, k, peer);
 	dlb_plan_peer_groups(p, c->cluster, k, group);
-	s = hops_s(c, &ranks, peer, sum, busy);
+	hops_s(c, &ranks, peer, sum, s, busy);
 	free(peer);
 	free(group);
-	return s;
 }
 
 /* Seconds of a round of gossip over n elements: a message to and from each neighbour, of the fraction in
@@ -277,13 +296,14 @@ static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
 		      int k, int64_t n, int size)
 {
-	const struct summed sum = { how, n, size };
-	double every = (double)dlb_sharing_every(&p->sharing);
-	if (!dlb_sharing_averages(&p->sharing))
-		return part_s(p, c, k, &sum, NULL);
-	if (p->sharing.param_server >= 0)
+	const struct summed sum = { how, 1, &n, size };
+	double every = (double)dlb_sharing_every(&p->sharing), s;
+	if (dlb_sharing_averages(&p->sharing) && p->sharing.param_server >= 0)
 		return server_s(p, c, k, n) / every;
-	return part_s(p, c, k, &sum, NULL) / every +
+	part_s(p, c, k, &sum, &s, NULL);
+	if (!dlb_sharing_averages(&p->sharing))
+		return s;
+	return s / every +
 	       (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
 }
 
@@ -292,9 +312,10 @@ int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
 			    struct dlb_direction_load *busy)
 {
 	struct busy all = { .load = busy };
+	double s;
 
 	if (!dlb_sharing_averages(&p->sharing))
-		part_s(p, c, k, &(struct summed){ how, n, size }, &all);
+		part_s(p, c, k, &(struct summed){ how, 1, &n, size }, &s, &all);
 	return all.n;
 }
 
@@ -330,39 +351,50 @@ static const struct { const struct dlb_allreduce *how; double unseen; } ways[] =
 	{ &dlb_allreduce_tree, 1.05 }, { &dlb_allreduce_host, 1.05 },
 };
 
-static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struct dlb_cost *c, double bytes,
-					   bool agree)
-{
-	const struct dlb_allreduce *best = NULL;
-	double best_s = INFINITY;
-	for (int i = 0; i < DLB_LEN(ways); i++) {
-		const struct summed sum = { ways[i].how, (int64_t)bytes / 4, 4 };
-		double longest_s = 0;
-		if (ways[i].how == &dlb_allreduce_hierarchical && !agree)
-			continue;
-		for (int k = 0; k < p->n_nodes; k++)
-			if (p->replica[0][k] >= 0)
-				longest_s = fmax(longest_s, ways[i].unseen * part_s(p, c, k, &sum, NULL));
-		if (longest_s < best_s * (1 - 1e-9)) {
-			best_s = longest_s;
-			best = ways[i].how;
-		}
-	}
-	return best;
-}
+/* Powers of two, in bytes; smaller and larger sums use the choice at the end. */
+enum { LEAST_LOG2 = 8, MOST_LOG2 = 32, N_SUM_SIZES = MOST_LOG2 - LEAST_LOG2 + 1 };
 
-/* of bytes; smaller and larger sums use the choice at the end */
-enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };
+/* The seconds of each size in the slowest part. */
+static void time_way(const struct dlb_plan *p, const struct dlb_cost *c, int way, double *longest_s)
+{
+	int64_t n[N_SUM_SIZES];
+	double s[N_SUM_SIZES];
+	const struct summed sum = { ways[way].how, N_SUM_SIZES, n, 4 };
+
+	for (int i = 0; i < N_SUM_SIZES; i++) {
+		n[i] = (INT64_C(1) << (LEAST_LOG2 + i)) / 4;
+		longest_s[i] = 0;
+	}
+	for (int k = 0; k < p->n_nodes; k++) {
+		if (p->replica[0][k] < 0)
+			continue;
+		part_s(p, c, k, &sum, s, NULL);
+		for (int i = 0; i < N_SUM_SIZES; i++)
+			longest_s[i] = fmax(longest_s[i], ways[way].unseen * s[i]);
+	}
+}
 
 void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
 {
 	struct dlb_sharing *s = &p->sharing;
+	double best_s[N_SUM_SIZES], way_s[N_SUM_SIZES];
+	const char *best[N_SUM_SIZES];
 	if (p->n_replicas < 2 || strcmp(s->allreduce, DLB_ALLREDUCE_AUTO) || s->n_by_size || !c->cluster)
 		return;
 	bool agree = groups_agree(p, c->cluster);
-	for (int b = LEAST_LOG2; b <= MOST_LOG2 && s->n_by_size < DLB_MOST_SIZES; b++) {
-		const struct dlb_allreduce *how = fastest(p, c, ldexp(1, b), agree);
-		struct dlb_by_size row = { s->n_by_size ? INT64_C(1) << b : 0, how->name };
+	for (int w = 0; w < DLB_LEN(ways); w++) {
+		if (ways[w].how == &dlb_allreduce_hierarchical && !agree)
+			continue;
+		time_way(p, c, w, way_s);
+		for (int i = 0; i < N_SUM_SIZES; i++) {
+			if (w && way_s[i] >= best_s[i] * (1 - 1e-9))
+				continue;
+			best_s[i] = way_s[i];
+			best[i] = ways[w].how->name;
+		}
+	}
+	for (int i = 0; i < N_SUM_SIZES && s->n_by_size < DLB_MOST_SIZES; i++) {
+		struct dlb_by_size row = { s->n_by_size ? INT64_C(1) << (LEAST_LOG2 + i) : 0, best[i] };
 		if (!s->n_by_size || row.allreduce != s->by_size[s->n_by_size - 1].allreduce)
 			s->by_size[s->n_by_size++] = row;
 	}
