@@ -343,14 +343,18 @@ int dlb_kfac_layer_of(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
 	struct dlb_kfac_layer l;
+	int op, of_weight;
 
 	if (o->phase != DLB_UPDATE || o->n_in < 2 || o->in[0] < 0)
 		return -1;
 	if (o->n_in > 2)
 		return update;
-	if (g->tensor[o->in[0]].n_dims != 1 || match(g, op_of(g, o->in[0]), &l))
+	if (g->tensor[o->in[0]].n_dims != 1 || (op = op_of(g, o->in[0])) < 0)
 		return -1;
-	return l.bias_update == update && g->op[l.update].n_in > 2 ? l.update : -1;
+	of_weight = g->op[op].n_in < 2 ? -1 : update_of(g, g->op[op].in[1]);
+	if (of_weight < 0 || g->op[of_weight].n_in <= 2 || match(g, op, &l))
+		return -1;
+	return l.bias_update == update ? l.update : -1;
 }
 
 struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update)
