@@ -195,7 +195,7 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 static int make_recomputing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 			    struct dlb_error *err)
 {
-	struct dlb_problem q = *p;
+	struct dlb_problem q = *p, from = *p;
 	struct dlb_plan other;
 	if (!p->recompute || !p->recompute->chosen)
 		return make_one(in, p, plan, err);
@@ -203,8 +203,9 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	if (dlb_problem_init(&q, err))
 		return -1;
 	bool plain = make_one(in, &q, plan, err) == 0;
+	from.first = plain && plan->n_replicas < 2 ? plan->placement : NULL;
 	/* a plan to compare need only fit */
-	bool again = !(plain && in->quiet) && make_one(in, p, &other, plain ? NULL : err) == 0;
+	bool again = !(plain && in->quiet) && make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);
 	if (plain && again && other.value_s < plan->value_s * (1 - 1e-6)) {
 		dlb_plan_release(plan);

@@ -17,10 +17,12 @@
 #include "place/estimate.h"
 #include "place/make.h"
 #include "place/problem.h"
+#include "place/recompute.h"
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: cost of a simulation, in orderings */
+/* SIMULATE: cost of a simulation, in orderings; AGAIN: of each program by which ops to run again are chosen */
+enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12, AGAIN = 4 };
 /* one in so many proposals is ordered regardless of its estimate */
 enum { BLIND = 32 };
 static const double SLACK = 2, LEARN = 0.05;
@@ -63,13 +65,26 @@ static double order_s(struct step_anneal *a)
 	return dlb_place_order_s(a->p, a->placement);
 }
 
+/* The value of `at` where it is below below_s. A choice of ops that run again costs many simulations. */
+static double simulated_s(struct step_anneal *a, const int *at, double below_s)
+{
+	const struct dlb_recompute_memo *memo = a->p->memo;
+	const int64_t before = memo ? memo->n_compiled : 0;
+	place_ops(a, at);
+	double s = dlb_place_value_below_s(a->p, a->placement, below_s);
+	a->s->budget -= AGAIN * (memo ? memo->n_compiled - before : 0) * a->p->graph->n_ops *
+			a->p->micro_batches;
+	return s;
+}
+
 /* Simulates the best order since the last simulation. */
 static void confirm(struct step_anneal *a)
 {
 	if (isinf(a->pending_s))
 		return;
-	place_ops(a, a->pending);
-	double s = dlb_place_value_s(a->p, a->placement);
+	/* without a limit, whether it fits is known too */
+	const bool chosen = a->p->recompute && a->p->recompute->chosen;
+	double s = simulated_s(a, a->pending, chosen ? a->s->best_s : INFINITY);
 	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
 	if (isinf(s))
 		a->margin *= 0.97;
@@ -334,9 +349,8 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 
 static bool look(struct step_anneal *a)
 {
-	place_ops(a, a->at);
 	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
-	double s = fits(a) ? dlb_place_value_s(a->p, a->placement) : INFINITY;
+	double s = fits(a) ? simulated_s(a, a->at, a->s->best_s) : INFINITY;
 	if (s >= a->s->best_s * (1 - 1e-9)) {
 		undo(a);
 		return false;
@@ -401,7 +415,7 @@ bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, in
 		a.any_size = true;			/* memory is checked by simulation, not by estimate */
 		if (fits(&a)) {
 			place_ops(&a, at);
-			double v = dlb_place_value_s(p, a.placement);
+			double v = dlb_place_value_below_s(p, a.placement, s->best_s);
 			if (v < s->best_s) {
 				s->best_s = v;
 				memcpy(s->best, at, (size_t)p->n_groups * sizeof *at);

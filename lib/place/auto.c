@@ -281,10 +281,20 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 	return wanted && (by_default || x->trivial || !large(p));
 }
 
+/* [group] its node; owned by the caller. */
+static int *groups_at(const struct dlb_problem *p, const int *placement)
+{
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
+
+	for (int i = 0; i < p->graph->n_ops; i++)
+		at[p->group_of[i]] = placement[i];
+	return at;
+}
+
 /* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is
  * none yet. */
-static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s,
-			  int **misfit, struct dlb_error *nearest)
+static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
+			  struct starts *s, int **misfit, struct dlb_error *nearest)
 {
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
@@ -294,6 +304,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		memory[d] = p->memory_bytes[d] * scale;
 	scaled.memory_bytes = memory;
+	scaled.below_s = below_s;
 	scaled.most_ideals = MAX_IDEALS;
 	scaled.most_dp_work = STEP_DP_WORK * (double)(p->effort > 0 ? p->effort : 1);
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
@@ -307,9 +318,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 		double from = dlb_clock_s(), value = dlb_place_value_s(p, one);
 		if (!s->n || value < s->s[0])
 			s->clock_s = dlb_clock_s() - from;
-		int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
-		for (int i = 0; i < p->graph->n_ops; i++)
-			at[p->group_of[i]] = one[i];
+		int *at = groups_at(p, one);
 		if (p->tried)
 			p->tried(p->tried_arg, x->name, value, value, isinf(value) ? &no_fit : NULL);
 		if (!isinf(value))
@@ -331,9 +340,12 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 	struct dlb_error nearest = { .status = 0 };
 	int *misfit = NULL;
 
-	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && !s->n; i++)
+	if (p->first)
+		add_start(s, dlb_place_value_s(p, p->first), groups_at(p, p->first));
+	const double below_s = s->n ? s->s[0] : 0;
+	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && (!i || !s->n); i++)
 		if (!i || !deadline_s || dlb_clock_s() < deadline_s)
-			gather_scaled(p, memory_scale[i], deadline_s, s, &misfit, &nearest);
+			gather_scaled(p, memory_scale[i], below_s, deadline_s, s, &misfit, &nearest);
 	if (!s->n && misfit) {
 		s->at[s->n] = misfit;
 		s->s[s->n++] = INFINITY;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "place/fit.h"
 #include "plan/replica.h"
+#include "plan/tensors.h"
 
 /* Bytes that node d's memory has for the arena. */
 double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, int d)
@@ -19,6 +20,39 @@ bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g,
 		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) <= dlb_fit_room(p, g, d);
 	}
 	return yes;
+}
+
+/* Bytes in the arena that an op of the forward or backward phase reads at once, of n samples. */
+static double read_bytes(const struct dlb_graph *g, const struct dlb_op *o, int64_t n)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < o->n_in; i++) {
+		const struct dlb_tensor *t = o->in[i] < 0 ? NULL : &g->tensor[o->in[i]];
+		bool counts = t && (t->kind == DLB_T_ACTIVATION || t->kind == DLB_T_GRADIENT) &&
+			      dlb_graph_view_of(g, o->in[i]) < 0;
+
+		for (int k = 0; k < i && counts; k++)
+			counts = o->in[k] != o->in[i];
+		bytes += counts ? dlb_tensor_bytes(t, n) : 0;
+	}
+	return bytes;
+}
+
+bool dlb_fit_could(const struct dlb_problem *p, const struct dlb_plan *plan, const struct dlb_program *g)
+{
+	const int64_t n = dlb_micro_batch_size(g->batch, g->micro_batches, g->micro_batches - 1);
+
+	for (int d = 0; d < g->n_nodes; d++)
+		if (dlb_fit_room(p, g, d) < 0)
+			return false;
+	if (g->n_replicas > 1)
+		return true;
+	for (int i = 0; i < plan->n_ops; i++)
+		if (p->graph->op[i].phase != DLB_UPDATE &&
+		    read_bytes(p->graph, &p->graph->op[i], n) > dlb_fit_room(p, g, plan->placement[i]))
+			return false;
+	return true;
 }
 
 /* [node] of all nodes; owned by the caller. */

@@ -12,5 +12,8 @@ int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool dra
 bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least);
 /* Bytes that node d's memory has for the arena. */
 double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, int d);
+/* Whether every node has room, beside state and scratch memory, for what each of its ops reads: without that, no
+ * choice of ops that run again fits. g: compiled from plan, whatever its size. */
+bool dlb_fit_could(const struct dlb_problem *p, const struct dlb_plan *plan, const struct dlb_program *g);
 bool dlb_fit_is_large(const struct dlb_plan *plan); /* packing arenas well would take too long */
 #endif

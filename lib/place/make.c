@@ -174,8 +174,8 @@ out:
 }
 
 /* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
- * bubbles. */
-static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3])
+ * bubbles. least_s: the makespan of the fastest order. */
+static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3], double *least_s)
 {
 	double s[3] = { dlb_fit_order(p, plan, 0) };
 	int n = 1, most = plan->most_in_flight, M = p->micro_batches;
@@ -193,6 +193,7 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 		s[k] = t;
 		limit[k] = more[i];
 	}
+	*least_s = s[0];
 	return n;
 }
 
@@ -214,23 +215,57 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 	}
 }
 
+/* Whether a plan that does not fit may with a lower limit than `most`: tries what needs the least memory, one
+ * micro-batch in flight and each update as soon as it can be. program: replaced. -1 with err. */
+static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int most,
+		     struct dlb_program *program, struct dlb_error *err)
+{
+	if (!dlb_fit_could(p, plan, program))
+		return 0;
+	if (most < 2 || !dlb_schedule_bounded(p->schedule))
+		return 1;
+	dlb_program_release(program);
+	plan->updates_first = dlb_schedule_can_update_first(plan);
+	dlb_fit_order(p, plan, 1);
+	return dlb_fit_compile(p, plan, draft, program, err) ? -1 : dlb_fit_in_memory(p, program, false);
+}
+
+/* The lesser makespan with a limit: order_s, of the present order, or that of one with each update as soon as it can
+ * be, if there is one. */
+static double least_order_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double order_s)
+{
+	if (!dlb_schedule_can_update_first(plan))
+		return order_s;
+	plan->updates_first = true;
+	order_s = fmin(order_s, dlb_fit_order(p, plan, limit));
+	plan->updates_first = false;
+	dlb_fit_order(p, plan, limit);
+	return order_s;
+}
+
 /* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
  * memory, with the ops that run again as they are; limits fall until one fits. If none fits, the plan has the
- * lowest. */
-static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-		      struct dlb_program *program, struct dlb_error *err)
+ * lowest. below_s: of a search, NULL: of none. A search gets any plan that does not fit if none with a makespan
+ * below that does; 1, and no program: no order has such a makespan. least_s: the least makespan. */
+static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
+		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
-	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
-	for (int i = 0;; i++) {
-		int now = i < n ? limit[i] : less;
-		plan->updates_first = false;
-		if (i > 0 || n > 1)
-			dlb_fit_order(p, plan, now);
+	int limit[3], n = wanted_limits(p, plan, limit, least_s), less = 0, now = limit[0];
+	if (n > 1)
+		dlb_fit_order(p, plan, now);
+	if (below_s && isfinite(*below_s))
+		*least_s = least_order_s(p, plan, now, *least_s);
+	if (below_s && *least_s >= *below_s)
+		return 1;
+	for (int i = 0;;) {
 		if (i == 0 || now == 0)
 			less = plan->most_in_flight;
 		const int done = compile_limit(p, plan, draft, program, err);
 		if (done)
 			return done < 0 ? -1 : 0;
+		const int could = below_s && !i ? could_fit(p, plan, draft, less, program, err) : 1;
+		if (could < 1)
+			return could;
 		if (i >= n - 1) {
 			if (i == n - 1 && limit[i] > 0 && limit[i] < less)
 				less = limit[i];
@@ -238,6 +273,11 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 			if (less < 1 || !dlb_schedule_bounded(p->schedule))
 				return 0;
 		}
+		now = ++i < n ? limit[i] : less;
+		plan->updates_first = false;
+		const double order_s = dlb_fit_order(p, plan, now);
+		if (below_s && order_s >= *below_s && least_order_s(p, plan, now, order_s) >= *below_s)
+			return 0;
 		dlb_program_release(program);
 	}
 }
@@ -257,42 +297,56 @@ static double fitting_s(const struct dlb_problem *p, const struct dlb_program *p
 }
 
 /* Chooses ops that run again, with the schedule's own limit of micro-batches in flight; where that does not fit,
- * with lower ones. -1 with err. */
-static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_error *err)
+ * with lower ones. As dlb_recompute_choose. */
+static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, double below_s,
+			struct dlb_error *err)
 {
-	int limit = 0, most = 0;
+	int limit = 0, most = 0, slow = 0;
 	for (;;) {
 		plan->again = NULL;
 		plan->updates_first = false;
 		dlb_fit_order(p, plan, limit);
 		most = limit ? limit : plan->most_in_flight;
 		plan->updates_first = dlb_schedule_can_update_first(plan);
-		const int done = dlb_recompute_choose(p, plan, limit, draft, err);
-		if (done || most < 2 || !dlb_schedule_bounded(p->schedule))
-			return done < 0 ? -1 : 0;
+		const int done = dlb_recompute_choose(p, plan, limit, draft, below_s, err);
+		slow |= done == 2 ? done : 0;
+		if (done == 1 || done < 0)
+			return done;
+		if (most < 2 || !dlb_schedule_bounded(p->schedule))
+			return slow;
 		limit = most > 4 ? most * 3 / 4 : most - 1;
 	}
 }
 
 /* The same with ops that run again where memory asks for that: takes the faster of the plan without any and of one
- * with some. If neither fits, the plan has some. */
+ * with some, which only add to the makespan. If neither fits, the plan has some (in a search it may have none). */
 static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-			     struct dlb_program *program, struct dlb_error *err)
+			     const double *below_s, struct dlb_program *program, struct dlb_error *err)
 {
-	if (order_kept(p, plan, draft, program, err))
-		return -1;
-	if (!p->recompute || !p->recompute->chosen)
-		return 0;
+	double least_s;
+	int done = order_kept(p, plan, draft, below_s, program, &least_s, err);
+
+	if (done || !p->recompute || !p->recompute->chosen)
+		return done;
 	const struct dlb_plan kept = *plan;
-	const double kept_s = fitting_s(p, program);
-	if (kept_s < INFINITY && !kept.in_flight && !kept.updates_first)
+	const double kept_s = fitting_s(p, program), need_s = below_s ? fmin(*below_s, kept_s) : INFINITY;
+	if (kept_s < INFINITY && (least_s >= need_s || (!kept.in_flight && !kept.updates_first)))
+		return 0;
+	if (below_s && !dlb_fit_could(p, plan, program))
 		return 0;
 	dlb_program_release(program);
-	if (choose_again(p, plan, draft, err) || dlb_fit_compile(p, plan, draft, program, err))
+	done = choose_again(p, plan, draft, need_s, err);
+	if (done < 0)
 		return -1;
-	if (kept_s == INFINITY || fitting_s(p, program) < kept_s)
-		return 0;
-	dlb_program_release(program);
+	if (done == 2 && kept_s == INFINITY)
+		return 1;
+	if (done < 2) {
+		if (dlb_fit_compile(p, plan, draft, program, err))
+			return -1;
+		if (kept_s == INFINITY || fitting_s(p, program) < kept_s)
+			return 0;
+		dlb_program_release(program);
+	}
 	plan->again = kept.again;
 	plan->updates_first = kept.updates_first;
 	dlb_fit_order(p, plan, kept.in_flight);
@@ -323,25 +377,26 @@ static bool take_order(const struct dlb_problem *p, struct dlb_plan *plan)
 	return true;
 }
 
-/* The simulated step under the weights, in the order of p->ordered or of the schedule. */
-static double ranked_s(const struct dlb_problem *p, const int *placement, bool as_ordered)
+/* The simulated step under the weights, in the order of p->ordered or of the schedule. below_s: see order_kept;
+ * without a program, below_s itself. */
+static double ranked_s(const struct dlb_problem *p, const int *placement, bool as_ordered, double below_s)
 {
 	struct dlb_plan plan;
 	struct dlb_program program;
-	struct dlb_timeline t;
 	double value = INFINITY;
+	int rc = -1;
 	set_up(p, placement, &plan);
-	if (as_ordered ? take_order(p, &plan) && dlb_fit_compile(p, &plan, true, &program, NULL) == 0 :
-			 order_and_compile(p, &plan, true, &program, NULL) == 0) {
-		if (dlb_fit_in_memory(p, &program, false) &&
-		    dlb_program_simulate(&program, p->cost,
-					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
-					 NULL) == 0) {
-			value = t.step_s + dlb_place_migration_share_s(p, placement);
-			dlb_timeline_release(&t, plan.n_nodes);
-		}
+	if (!as_ordered)
+		rc = order_and_compile(p, &plan, true, &below_s, &program, NULL);
+	else if (take_order(p, &plan))
+		rc = dlb_fit_compile(p, &plan, true, &program, NULL);
+	if (rc == 0) {
+		value = fitting_s(p, &program);
 		dlb_program_release(&program);
+	} else if (rc > 0) {
+		value = below_s;
 	}
+	value += dlb_place_migration_share_s(p, placement);
 	dlb_plan_release(&plan);
 	return value;
 }
@@ -354,6 +409,11 @@ static bool is_placed_as_ordered(const struct dlb_problem *p, const int *placeme
 
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 {
+	return dlb_place_value_below_s(p, placement, INFINITY);
+}
+
+double dlb_place_value_below_s(const struct dlb_problem *p, const int *placement, double below_s)
+{
 	if (p->objective != DLB_STEP) {
 		int *at = classes_at(p, placement);
 		double s = port_value_s(p, at, true, NULL);
@@ -363,8 +423,9 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	for (int i = 0; i < p->graph->n_ops; i++)
 		if (isinf(dlb_time_s(p, p->group_of[i], placement[i])))
 			return INFINITY;
-	double value = ranked_s(p, placement, false);
-	return is_placed_as_ordered(p, placement) ? fmin(value, ranked_s(p, placement, true)) : value;
+	double value = ranked_s(p, placement, false, below_s);
+	return is_placed_as_ordered(p, placement) ? fmin(value, ranked_s(p, placement, true, below_s)) :
+						    value;
 }
 
 double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan)
@@ -400,7 +461,7 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	set_up(p, placement, &plan);
 	dlb_fit_order(p, &plan, 0);
 	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
-	    order_and_compile(p, &plan, false, &program, NULL) == 0) {
+	    order_and_compile(p, &plan, false, NULL, &program, NULL) == 0) {
 		most = 0;
 		for (int d = 0; d < plan.n_nodes; d++) {
 			const struct dlb_node_program *np = &dlb_program_of(&program, d)->node[d];
@@ -480,7 +541,8 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	}
 	if (dlb_program_simulate(program, p->cost,
 				 &(struct dlb_simulate_choice){ .node_scale = p->stated_scale,
-								.keep_spans = true }, &t, err))
+								.keep_spans = true },
+				 &t, err))
 		return -1;
 	if (ranked && !weighted)
 		*ranked = t.step_s;
@@ -516,7 +578,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 		goto no_plan;
 	if (dlb_plan_check(plan, p->cost, err) ||
 	    (as_ordered ? dlb_fit_compile(p, plan, dlb_fit_is_large(plan), &program, err) :
-			  order_and_compile(p, plan, dlb_fit_is_large(plan), &program, err)))
+			  order_and_compile(p, plan, dlb_fit_is_large(plan), NULL, &program, err)))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err)) {
 		say_lack(p, &program, err);

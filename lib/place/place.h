@@ -37,6 +37,9 @@ struct dlb_problem {
 	bool quick;				/* with less effort: a plan to compare */
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
+	/* of auto: a placement that fits, from which it searches too; [op], NULL: none */
+	const int *first;
+	double below_s;	/* of placers: only a value below it is of use; 0: any */
 	/* order in which greedy takes ready ops; [op], the greatest first */
 	bool by_upward_rank; const double *number;
 	const struct dlb_affinity *affinity;		/* of by-kind */

@@ -47,7 +47,7 @@ static double simulate(struct partition_search *s, const int *node, const int *s
 	if (s->budget-- <= 0)
 		return INFINITY;
 	dlb_units_place(&s->u, s->p, s->n, start, node, s->placement);
-	return dlb_place_value_s(s->p, s->placement);
+	return dlb_place_value_below_s(s->p, s->placement, s->best.value);
 }
 
 static void keep(struct partition_search *s, const int *node, const int *start, double value)
@@ -276,6 +276,8 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 	if (!s->n_list)
 		return dlb_fail_no(err, NULL,
 				   "no plan fits: no contiguous cut has kernels for its ops on every node");
+	if (s->p->below_s > 0 && s->best.value >= s->p->below_s)
+		return dlb_fail_no(err, NULL, "no contiguous cut is faster");
 	if (isinf(s->best.value))	/* dlb_plan_make reports the shortage */
 		dlb_units_place(&s->u, s->p, s->n, s->list[0].start, s->list[0].node, placement);
 	if (isinf(s->best.value))
@@ -287,7 +289,7 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 
 static int place_parts(const struct dlb_problem *p, int per_node, int *placement, struct dlb_error *err)
 {
-	struct partition_search s = { .p = p, .best.value = INFINITY };
+	struct partition_search s = { .p = p, .best.value = p->below_s > 0 ? p->below_s : INFINITY };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
 	if (p->graph->n_ops > MANY_OPS)
 		calls = calls * MANY_OPS / p->graph->n_ops;

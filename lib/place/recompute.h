@@ -21,11 +21,13 @@ struct dlb_recompute_memo {
 	/* key: of the placement, the nodes' memory and the schedule */
 	struct dlb_recompute_choice { uint64_t key; int rc; bool draft, *again; } *choice;
 	int n;
+	int64_t n_compiled;			/* programs, to make choices */
 };
 void dlb_recompute_forget(struct dlb_recompute_memo *memo);
 /* Sets plan->again and orders the plan, with in_flight micro-batches (0: the schedule's limit): for the least time
- * with which it fits the nodes' memory. draft: less effort, for a search. 1: it fits; 0: it does not, with little
- * memory; -1 with err. */
+ * with which it fits the nodes' memory. draft: less effort, for a search. below_s: of a draft, only a plan of fewer
+ * seconds counts. 1: it fits; 0: it does not, with little memory; 2: one that fits takes below_s or more; -1 with
+ * err. */
 int dlb_recompute_choose(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight, bool draft,
-			 struct dlb_error *err);
+			 double below_s, struct dlb_error *err);
 #endif

@@ -24,6 +24,7 @@
 #include "place/fit.h"
 #include "place/recompute.h"
 #include "plan/again.h"
+#include "plan/flow.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
@@ -64,6 +65,7 @@ struct choice {
 	struct dlb_program program;
 	struct dlb_arena arena;
 	double *lack; /* [node of replica 0] bytes that its parts lack; < 0: has room */
+	double below_s, order_s; /* see dlb_recompute_choose; the makespan of the last order */
 	int in_flight;
 	struct dlb_error *err;
 };
@@ -81,7 +83,9 @@ static double bytes_over(const struct dlb_problem *p, const struct dlb_program *
 static int compile(struct choice *c)
 {
 	struct dlb_plan *plan = c->plan;
-	dlb_fit_order(c->p, plan, c->in_flight);
+	c->order_s = dlb_fit_order(c->p, plan, c->in_flight);
+	if (c->p->memo)
+		c->p->memo->n_compiled++;
 	if (dlb_fit_compile(c->p, plan, true, &c->program, c->err))
 		return -1;
 	for (int d = 0; d < plan->n_nodes; d++)
@@ -286,47 +290,83 @@ static int by_kept(const void *a, const void *b)
 	return x->from != y->from ? y->from - x->from : x->before - y->before;
 }
 
-/* Keeps the states that no other one beats in both bytes and seconds; of too many, about evenly by bytes. */
-static int keep_best(struct chain_state *from, int n, struct chain_state *to)
+/* The states at a segment's begin, continued by it: the least bytes, and with that the most seconds, first. */
+struct continued {
+	const struct segment *x;
+	const struct chain_state *before;
+	int from, at, n;
+	struct chain_state now;
+};
+/* Limits of solve(). */
+struct room_of {
+	double limit, others, most;
+};
+
+/* Goes to the next state from c->at on that takes no more than most_s seconds; false: there is none with room. */
+static bool next_state(struct continued *c, const struct room_of *r, double most_s)
 {
-	int kept = 0;
-	double least = INFINITY;
-	qsort(from, (size_t)n, sizeof *from, by_kept);
-	for (int i = 0; i < n; i++) {
-		if (from[i].s >= least)
+	for (; c->at < c->n; c->at++) {
+		const struct chain_state *s = &c->before[c->at];
+		const double kept = s->kept + c->x->kept;
+		if (kept > r->most || r->others + kept + c->x->again + c->x->transient > r->limit)
+			return false;
+		if (s->s + c->x->s > most_s)
 			continue;
-		least = from[i].s;
-		from[kept++] = from[i];
+		c->now = (struct chain_state){ kept, s->s + c->x->s, c->from, c->at };
+		return true;
 	}
-	int out = kept < MOST_STATES ? kept : MOST_STATES;
-	for (int i = 0; i < out; i++)
-		to[i] = from[kept <= MOST_STATES ? i : (int)((int64_t)i * (kept - 1) / (MOST_STATES - 1))];
-	return out;
+	return false;
+}
+
+/* Merges the continued states to those that no other one beats in both bytes and seconds, by bytes. Each is sorted,
+ * so one that is slower than the last in `out` is passed over. Returns their number. */
+static int merge(struct continued *c, int n, const struct room_of *r, struct chain_state *out)
+{
+	struct dlb_heap heap = { .n = 0 };
+	int kept = 0;
+	for (int i = 0; i < n; i++)
+		if (next_state(&c[i], r, INFINITY))
+			dlb_heap_push(&heap, c[i].now.kept, i);
+	while (heap.n) {
+		struct continued *x = &c[dlb_heap_pop(&heap).id];
+		const bool as_large = kept && x->now.kept <= out[kept - 1].kept;
+		if (as_large && by_kept(&x->now, &out[kept - 1]) < 0)
+			out[kept - 1] = x->now;
+		else if (!as_large && (!kept || x->now.s < out[kept - 1].s))
+			out[kept++] = x->now;
+		x->at++;
+		if (next_state(x, r, out[kept - 1].s))
+			dlb_heap_push(&heap, x->now.kept, (int)(x - c));
+	}
+	dlb_heap_release(&heap);
+	return kept;
 }
 
 /* The least seconds with the others' micro-batches keeping `others` bytes in all and this one `most`; INFINITY:
  * none. Sets again[] of the chain's ops. */
-static double solve(struct chain *l, double limit, double others, double most, bool *again)
+static double solve(struct chain *l, const struct room_of *r, bool *again)
 {
 	struct chain_state *list = dlb_xmalloc((size_t)MOST_IN_SEGMENT * MOST_STATES * sizeof *list);
+	struct continued *c = dlb_xmalloc(MOST_IN_SEGMENT * sizeof *c);
 	l->state[0][0] = (struct chain_state){ 0, 0, -1, -1 };
 	l->n_states[0] = 1;
 	for (int j = 1; j <= l->n; j++) {
 		int n = 0;
 		for (int i = j - 1; i >= 0 && j - i <= MOST_IN_SEGMENT; i--) {
 			const struct segment *x = &l->segment[i * (MOST_IN_SEGMENT + 1) + j - i];
-			if (j - i > 1 && !(x->s > 0) && !(x->again > 0))
-				continue; /* the same as segments of one op */
-			for (int k = 0; k < l->n_states[i]; k++) {
-				const struct chain_state *s = &l->state[i][k];
-				double kept = s->kept + x->kept;
-				if (kept <= most && others + kept + x->again + x->transient <= limit)
-					list[n++] = (struct chain_state){ kept, s->s + x->s, i, k };
-			}
+			if (j - i == 1 || x->s > 0 || x->again > 0) /* else the same as segments of one op */
+				c[n++] = (struct continued){
+					.x = x, .before = l->state[i], .from = i, .n = l->n_states[i]
+				};
 		}
-		l->n_states[j] = keep_best(list, n, l->state[j]);
+		n = merge(c, n, r, list);
+		l->n_states[j] = n < MOST_STATES ? n : MOST_STATES;
+		for (int i = 0; i < l->n_states[j]; i++) /* of too many, about evenly by bytes */
+			l->state[j][i] =
+				list[n <= MOST_STATES ? i : (int)((int64_t)i * (n - 1) / (MOST_STATES - 1))];
 	}
 	free(list);
+	free(c);
 	int at = l->n_states[l->n] - 1; /* the most bytes, the least seconds */
 	if (at < 0)
 		return INFINITY;
@@ -347,12 +387,13 @@ static bool solve_in_flight(struct chain *l, bool *again, bool *room, int n_ops)
 	static const double part[] = { 1, 0.85, 0.7, 0.55, 0.42, 0.32, 0.24, 0.17, 0.11, 0.06, 0.02 };
 	double plain = 0, best = INFINITY;
 	if (l->in_flight < 2)
-		return isfinite(solve(l, l->limit, 0, INFINITY, again));
+		return isfinite(solve(l, &(struct room_of){ l->limit, 0, INFINITY }, again));
 	for (int a = 0; a < l->n; a++)
 		plain += l->m[a].made;
 	for (int i = 0; i < DLB_LEN(part); i++) {
 		memcpy(room, again, (size_t)n_ops * sizeof *room);
-		double s = solve(l, l->limit, (l->in_flight - 1) * part[i] * plain, part[i] * plain, room);
+		const struct room_of r = { l->limit, (l->in_flight - 1) * part[i] * plain, part[i] * plain };
+		double s = solve(l, &r, room);
 		if (s >= best)
 			continue;
 		best = s;
@@ -395,16 +436,19 @@ static int choose_segments(struct choice *c, struct chain *chain, int n_chains)
 	for (int i = 0; i < n_chains; i++)
 		open[i] = true;
 	for (int turn = 0; turn < BISECTIONS && left && rc == 0; turn++) {
+		bool any = false;
 		for (int i = 0; i < n_chains; i++) {
 			if (open[i])
-				solved[i] = solve_in_flight(&chain[i], again, room, n_ops);
+				any |= solved[i] = solve_in_flight(&chain[i], again, room, n_ops);
 		}
-		dlb_recompute_complete(c->p->graph, c->plan);
-		if (compile(c)) {
-			rc = -1;
-			break;
+		if (any) { /* else the plan is the last one compiled */
+			dlb_recompute_complete(c->p->graph, c->plan);
+			if (compile(c)) {
+				rc = -1;
+				break;
+			}
+			drop_program(c);
 		}
-		drop_program(c);
 		left = 0;
 		for (int i = 0; i < n_chains; i++) {
 			open[i] = open[i] && move_limit(c, &chain[i], solved[i], 0.005 * chain[i].bad);
@@ -558,7 +602,7 @@ static double drop_one(struct choice *c, int node, double *gain)
 	return bytes;
 }
 
-/* As choose_segments. */
+/* As choose_segments; 2: those that fit take below_s or more, since every turn only adds ops. */
 static int choose_by_peaks(struct choice *c)
 {
 	double *gain = dlb_xcalloc((size_t)c->plan->n_ops + 1, sizeof *gain);
@@ -570,7 +614,7 @@ static int choose_by_peaks(struct choice *c)
 			rc = -1;
 			break;
 		}
-		rc = fits(c);
+		rc = fits(c) ? 1 : c->draft && c->order_s >= c->below_s ? 2 : 0;
 		for (int d = 0; d < c->plan->n_nodes && rc == 0 && drops < MOST_DROPS; d++) {
 			double left = c->lack[d] / 2, bytes = 1;
 			if (!(c->lack[d] > 0))
@@ -669,12 +713,14 @@ static int choose(struct choice *c)
 	if (found && give_back(c))
 		return -1;
 	bool *segments = dlb_arena_array(&c->arena, (size_t)plan->n_ops + 1, sizeof *segments);
-	const double lack = most_lacking(c), s = value_s(c);
+	const double lack = most_lacking(c), s = found ? value_s(c) : INFINITY;
 	memcpy(segments, plan->again, size);
 	const int peaks = choose_by_peaks(c);
+	if (peaks > 1)
+		return peaks;
 	if (peaks < 0 || (peaks && !c->draft && give_back(c)))
 		return -1;
-	if (!peaks ? found || most_lacking(c) > lack : value_s(c) >= s)
+	if (!peaks ? found || most_lacking(c) > lack : found && value_s(c) >= s)
 		memcpy(plan->again, segments, size);
 	return found || peaks;
 }
@@ -703,7 +749,7 @@ static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, 
 		     const struct dlb_plan *plan)
 {
 	enum { MOST = 64 };
-	if (!memo || memo->n == MOST || rc < 0)
+	if (!memo || memo->n == MOST || rc < 0 || rc > 1)
 		return;
 	if (!memo->choice)
 		memo->choice = dlb_arena_array(&memo->arena, MOST, sizeof *memo->choice);
@@ -719,12 +765,14 @@ void dlb_recompute_forget(struct dlb_recompute_memo *memo)
 }
 
 int dlb_recompute_choose(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight, bool draft,
-			 struct dlb_error *err)
+			 double below_s, struct dlb_error *err)
 {
 	draft |= p->quick;
 	const uint64_t key = key_of(p, plan, in_flight);
 	const struct dlb_recompute_choice *known = recall(p->memo, key, draft);
-	struct choice c = { .p = p, .plan = plan, .draft = draft, .in_flight = in_flight, .err = err };
+	struct choice c = {
+		.p = p, .plan = plan, .draft = draft, .below_s = below_s, .in_flight = in_flight, .err = err
+	};
 	plan->again = dlb_arena_array(&plan->arena, (size_t)plan->n_ops + 1, sizeof *plan->again);
 	c.lack = dlb_arena_array(&c.arena, (size_t)plan->n_nodes + 1, sizeof *c.lack);
 	if (known)

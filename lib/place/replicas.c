@@ -103,6 +103,7 @@ static int team_init(struct team_problem *t, const struct dlb_problem *whole, co
 	t->p.kappa = t->kappa;
 	t->p.batch = batch;
 	t->p.excluded = NULL;
+	t->p.first = NULL;
 	if (team_constraints(t, whole, node, n, err))
 		return -1;
 	return dlb_problem_init(&t->p, err);

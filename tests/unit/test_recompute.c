@@ -174,6 +174,20 @@ static double brute_force(const struct dlb_problem *p, struct dlb_plan *plan, in
 	return best;
 }
 
+/* A draft is the same with a limit of seconds above its own; with one below all, it says that what fits is slower. */
+static void compare_drafts(const struct dlb_problem *p, struct dlb_plan *plan, double best_s)
+{
+	double peak;
+	assert(dlb_recompute_choose(p, plan, 0, true, INFINITY, NULL) >= 0);
+	const double s = value_of(p, plan, &peak);
+	if (isinf(s))
+		return;
+	assert(IS(dlb_recompute_choose(p, plan, 0, true, s * (1 + 1e-6), NULL), ==, 1));
+	assert(IS(value_of(p, plan, &peak), ==, s));
+	assert(IS(dlb_recompute_choose(p, plan, 0, true, best_s * (1 - 1e-6), NULL), >, 0));
+	assert(IS(value_of(p, plan, &peak), >=, best_s * (1 - 1e-9)));
+}
+
 /* part: of the way from the least possible arena to the plain one. */
 static void compare(struct dlb_problem *p, struct dlb_plan *plan, int n, double part, struct ratio *x)
 {
@@ -191,7 +205,8 @@ static void compare(struct dlb_problem *p, struct dlb_plan *plan, int n, double 
 	const double best = brute_force(p, plan, n, &least);
 	if (isinf(best))
 		return;
-	assert(dlb_recompute_choose(p, plan, 0, false, NULL) >= 0);
+	compare_drafts(p, plan, best);
+	assert(dlb_recompute_choose(p, plan, 0, false, INFINITY, NULL) >= 0);
 	const double s = value_of(p, plan, &peak);
 	x->n++;
 	if (isinf(s)) {
