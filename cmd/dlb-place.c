@@ -65,6 +65,8 @@ int main(int argc, char **argv)
 		{ 0, "offload", DLB_OPT_LIST, &o.offload, "WHAT",
 		  "none (default), auto or GLOB=MEMORY: where optimizer states are kept; repeatable", NULL, 0,
 		  0 },
+		{ 0, "state-dtype", DLB_OPT_STR, &o.state_dtype, "TYPE",
+		  "f32 (default), bf16 or 8bit: in which the optimizer's states are kept", NULL, 0, 0 },
 		{ 0, "front", DLB_OPT_FLAG, &o.front, NULL,
 		  "also plan for less and less memory; dlb-view shows step time against memory", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)",

@@ -161,6 +161,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .inverse_every = s->plan.inverse_every,
 				 .recompute = &s->plan.recompute,
 				 .offload = &s->plan.offload,
+				 .state_dtype = s->plan.state_dtype,
 				 .pin = s->plan.pin,
 				 .excluded = s->plan.excluded,
 				 .ordered = &s->plan };

@@ -78,6 +78,9 @@ int dlb_replan_check(const struct dlb_replan *o)
 					     o->recompute.item[i]);
 	if (dlb_replan_check_offload(o))
 		return 2;
+	if (o->state_dtype && dlb_state_dtype_find(o->state_dtype) < 0)
+		return dlb_cli_usage(o->cli, "--state-dtype wants f32, bf16 or 8bit, not '%s'",
+				     o->state_dtype);
 	if (o->schedule && strcmp(o->schedule, "auto") && !dlb_schedule_find(o->schedule))
 		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule,
 				     dlb_schedule_names(names, sizeof names));

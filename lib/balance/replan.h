@@ -25,6 +25,7 @@ struct dlb_replan {
 	const int *placement; const char *winner;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
 	struct dlb_strlist offload; /* none, auto, or pattern of names=memory */
+	const char *state_dtype;
 	const char *zero;
 	bool zero_auto; /* a stage, or auto: the least that fits (dlb_replan_take_zero) */
 	struct dlb_sharing_options sharing;

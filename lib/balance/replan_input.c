@@ -1,6 +1,7 @@
 /* Reads the sections that dlb-place places by, and sets up the problem. */
 #include <math.h>
 #include <string.h>
+#include "balance/replan_batch.h"
 #include "balance/replan_input.h"
 #include "balance/replan_offload.h"
 #include "graph/graph_json.h"
@@ -11,6 +12,7 @@
 #include "plan/async.h"
 #include "plan/plan_json.h"
 #include "plan/schedule.h"
+#include "plan/small_states.h"
 #include "util/clock.h"
 
 int dlb_replan_find_objective(const char *name)
@@ -229,6 +231,17 @@ static void find_recompute(const struct dlb_replan *o, struct replan_input *in)
 		in->recompute = (struct dlb_recompute){ .pattern = o->recompute.item, .n = o->recompute.n };
 }
 
+/* What can be known before there is a plan. */
+static int check_states(const struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
+{
+	const struct dlb_replicas_choice c = dlb_replan_replicas(in);
+	const char *why = dlb_small_states_excluded(p->schedule->async, c.n == 1 ? NULL : &c.sharing);
+
+	if (dlb_optimizer_check_states(in->optimizer, p->state_dtype, err))
+		return -1;
+	return p->state_dtype != DLB_STATE_F32 && why ? dlb_small_states_refuse(why, err) : 0;
+}
+
 int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct replan_input *in,
 		       struct dlb_problem *p, struct dlb_error *err)
 {
@@ -255,6 +268,10 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 	if (dlb_replan_find_offload(in, p->schedule, err))
 		return -1;
 	p->offload = &in->offload;
+	p->state_dtype = o->state_dtype ? (enum dlb_state_dtype)dlb_state_dtype_find(o->state_dtype) :
+					  in->plan.state_dtype;
+	if (check_states(in, p, err))
+		return -1;
 	p->clip = in->clip;
 	p->inverse_every = in->inverse_every;
 	const char *objective = o->objective                             ? o->objective :

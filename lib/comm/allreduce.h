@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include "comm/comm.h"
 #include "tensor/tensor.h"
+#include "util/chunk.h"
 
 /* The ranks that sum together. Member i is rank rank[i] of the world (NULL: rank i), in any order, in
  * group group[i] (NULL: all in one group). Hops refer to members, not ranks. Ranks that are not members do
@@ -61,11 +62,6 @@ static inline int dlb_ring_chunk(int member, int n)
 	return (member + 1) % n;
 }
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
-/* First element of chunk k when n elements are cut into `n_chunks` equal chunks; k = n_chunks: n. */
-static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k)
-{
-	return n / n_chunks * k + n % n_chunks * k / n_chunks;
-}
 
 /* Format of elements on the wire. DLB_WIRE_BF16 (f32 arrays only): a rank rounds values before it sends them,
  * keeps the rounded values, and sums in f32. The final values are therefore bf16 too, the same on all ranks.

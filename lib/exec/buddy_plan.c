@@ -86,6 +86,10 @@ int dlb_buddy_check(const struct dlb_job *j, const struct dlb_exec_options *o, s
 				  "times");
 	if (dlb_sync_state_differs(&j->plan))
 		return dlb_refuse(err, NULL, cure, "--buddy-every: each replica has a state of its own");
+	if (j->plan.state_dtype != DLB_STATE_F32)
+		return dlb_refuse(err, NULL, cure,
+				  "--buddy-every: copies have optimizer states as f32, not as %s",
+				  dlb_state_dtypes[j->plan.state_dtype]);
 	if (o->n_freeze_at)
 		return dlb_refuse(err, NULL, cure,
 				  "--buddy-every: --freeze-at changes which weights are copied");

@@ -29,6 +29,7 @@ struct dlb_progress_state {		/* where training stands, beside the tensors */
 	uint64_t seed;
 	double best_loss; int64_t since_best;	/* for --patience; best_loss HUGE_VAL: none yet */
 	double best_test_loss; int64_t best_test_step;	/* for --save-best, in the same way */
+	enum dlb_state_dtype state_dtype;	/* read from a checkpoint: how its run kept optimizer states */
 };
 struct dlb_checkpoint {
 	char *dir;

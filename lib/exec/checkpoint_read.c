@@ -36,7 +36,9 @@ static int read_members(const char *path, int64_t step, struct manifest *m, stru
 	const json_t *j = m->json, *best = json_object_get(j, "best_loss"),
 		     *best_test = json_object_get(j, "best_test_loss");
 	struct dlb_progress_state *p = &m->p;
-	const char *seed = json_string_value(json_object_get(j, "seed"));
+	const char *seed = json_string_value(json_object_get(j, "seed")),
+		   *state_dtype = json_string_value(json_object_get(j, "state_dtype"));
+	const int kept = state_dtype ? dlb_state_dtype_find(state_dtype) : DLB_STATE_F32;
 	bool ok = read_count(j, "step", true, &p->step) && read_count(j, "epoch", true, &p->epoch) &&
 		  read_count(j, "position", true, &p->position) &&
 		  read_count(j, "since_best", false, &p->since_best) &&
@@ -45,10 +47,11 @@ static int read_members(const char *path, int64_t step, struct manifest *m, stru
 	p->best_loss = json_is_number(best) ? json_number_value(best) : HUGE_VAL;
 	p->best_test_loss = json_is_number(best_test) ? json_number_value(best_test) : HUGE_VAL;
 	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
-	if (!ok || !seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) ||
+	if (!ok || !seed || kept < 0 || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) ||
 	    p->step != step)
 		return dlb_fail(err, path, "a member is missing or out of range");
 	p->seed = strtoull(seed, NULL, 10);
+	p->state_dtype = (enum dlb_state_dtype)kept;
 	return 0;
 }
 
@@ -346,6 +349,23 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		       dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
 }
 
+/* Uploads n elements to dst, which is a weight, a buffer or, as the node keeps it, a state. */
+static void upload(const struct loading *l, const void *from, enum dlb_dtype dtype, int64_t n, void *dst)
+{
+	const struct dlb_state *s = l->s;
+	const int n_chunks = dlb_state_chunks(s);
+	void *kept;
+
+	if (l->slot < 0 || s->dtype == DLB_STATE_F32) {
+		s->be->ops->upload(s->be, dst, from, (size_t)n * dlb_dtype_bytes(dtype));
+		return;
+	}
+	kept = dlb_xcalloc(dlb_state_bytes(s->dtype, sizeof(float), n, n_chunks) + 1, 1);
+	dlb_state_encode(dlb_optimizer_code(s->rule, s->dtype, l->slot), n, n_chunks, from, kept);
+	s->be->ops->upload(s->be, dst, kept, dlb_state_bytes(s->dtype, sizeof(float), n, n_chunks));
+	free(kept);
+}
+
 /* share: the elements that dst has. */
 static int tensor_load(const struct loading *l, const struct dlb_tensor *x, const struct dlb_share *share,
 		       void *dst, struct dlb_error *err)
@@ -373,9 +393,8 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, cons
 		data = part;
 	}
 	if (!rc)
-		l->s->be->ops->upload(l->s->be, dst,
-				      (const char *)data + (size_t)share->first * dlb_dtype_bytes(x->dtype),
-				      (size_t)share->n * dlb_dtype_bytes(x->dtype));
+		upload(l, (const char *)data + (size_t)share->first * dlb_dtype_bytes(x->dtype), x->dtype,
+		       share->n, dst);
 	free(whole);
 	free(part);
 	return rc;

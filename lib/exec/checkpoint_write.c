@@ -32,32 +32,66 @@ bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t)
 	return x->kind == DLB_T_WEIGHT && (x->home < 0 || g->op[x->home].phase != DLB_UPDATE);
 }
 
-int dlb_checkpoint_part_tensors(const struct dlb_state *s, bool changed, struct dlb_arena *a,
-				struct dlb_st_tensor **out)
+/* The tensors of a part: *list, and the slot of each, -1: a weight or buffer; both new. Returns their number. */
+static int list_part(const struct dlb_state *s, bool changed, struct dlb_arena *a,
+		     struct dlb_st_tensor **list, int **slot)
 {
-	struct dlb_st_tensor *list = NULL;
-	int n = 0, cap = 0;
+	int n = 0, cap = 0, n_slots = 0, cap_slots = 0;
 
+	*list = NULL;
+	*slot = NULL;
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
 
 		if (s->value[t] && dlb_state_is_kept(s) &&
 		    !(changed && dlb_checkpoint_is_constant(s->graph, t))) {
-			DLB_GROW(list, n, cap);
-			list[n++] = (struct dlb_st_tensor){ x->name, d, s->value[t] };
+			DLB_GROW(*list, n, cap);
+			DLB_GROW(*slot, n_slots, cap_slots);
+			(*list)[n++] = (struct dlb_st_tensor){ x->name, d, s->value[t] };
+			(*slot)[n_slots++] = -1;
 		}
 		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++) {
 			if (!s->slot[k][t])
 				continue;
-			DLB_GROW(list, n, cap);
-			list[n++] = (struct dlb_st_tensor){ dlb_checkpoint_slot_name(a, s->rule, k, x->name),
-							    s->n_shares > 1 ? share_desc(s, t) : d,
-							    s->slot[k][t] };
+			DLB_GROW(*list, n, cap);
+			DLB_GROW(*slot, n_slots, cap_slots);
+			(*list)[n++] = (struct dlb_st_tensor){
+				dlb_checkpoint_slot_name(a, s->rule, k, x->name),
+				s->n_shares > 1 ? share_desc(s, t) : d, s->slot[k][t]
+			};
+			(*slot)[n_slots++] = k;
 		}
 	}
-	*out = list;
 	return n;
+}
+
+int dlb_checkpoint_part_tensors(const struct dlb_state *s, bool changed, struct dlb_arena *a,
+				struct dlb_st_tensor **out)
+{
+	int *slot, n = list_part(s, changed, a, out, &slot);
+
+	free(slot);
+	return n;
+}
+
+/* Bytes of an array as the node keeps it. */
+static size_t kept_bytes(const struct dlb_state *s, int slot, const struct dlb_desc *d)
+{
+	return slot < 0 ? dlb_desc_bytes(d) :
+			  dlb_state_bytes(s->dtype, dlb_dtype_bytes(d->dtype), dlb_desc_count(d),
+					  dlb_state_chunks(s));
+}
+
+/* Replaces *host, a state as the node keeps it, by the same as f32: new. */
+static void widen(const struct dlb_state *s, int slot, const struct dlb_desc *d, void **host)
+{
+	void *wide = dlb_xmalloc(dlb_desc_bytes(d) + 1);
+
+	dlb_state_decode(dlb_optimizer_code(s->rule, s->dtype, slot), dlb_desc_count(d), dlb_state_chunks(s),
+			 *host, wide);
+	free(*host);
+	*host = wide;
 }
 
 int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65],
@@ -65,25 +99,32 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 {
 	struct dlb_arena a = { 0 };
 	struct dlb_st_tensor *list;
-	const int n = dlb_checkpoint_part_tensors(s, false, &a, &list);
+	int *slot;
+	const int n = list_part(s, false, &a, &list, &slot);
 	void **host = dlb_xcalloc((size_t)n + 1, sizeof *host);
 	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
 	int rc = 0;
 
 	sha256[0] = 0;
 	for (int i = 0; i < n; i++) {
-		const size_t bytes = dlb_desc_bytes(&list[i].desc);
+		const size_t bytes = kept_bytes(s, slot[i], &list[i].desc);
 
 		host[i] = dlb_xmalloc(bytes + 1);
 		s->be->ops->download(s->be, host[i], list[i].data, bytes);
+	}
+	rc = n ? s->be->ops->sync(s->be, err) : 0;
+	for (int i = 0; i < n && !rc; i++) {
+		if (slot[i] >= 0 && s->dtype != DLB_STATE_F32)
+			widen(s, slot[i], &list[i].desc, &host[i]);
 		list[i].data = host[i];
 	}
-	if (n && !(rc = s->be->ops->sync(s->be, err)))
+	if (n && !rc)
 		rc = dlb_safetensors_write_summed(path, list, n, NULL, sha256, err);
 	for (int i = 0; i < n; i++)
 		free(host[i]);
 	free(host);
 	free(list);
+	free(slot);
 	dlb_arena_release(&a);
 	free(path);
 	return rc;
@@ -196,6 +237,8 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best",
 			      (json_int_t)p->since_best);
 
+	if (s->dtype != DLB_STATE_F32)
+		json_object_set_new(m, "state_dtype", json_string(dlb_state_dtypes[s->dtype]));
 	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
 	if (isfinite(p->best_loss))

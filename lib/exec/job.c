@@ -199,7 +199,8 @@ static int read_plan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_er
 
 	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
 		return -1;
-	if (fits_sharing(j, err))
+	j->optimizer.state_dtype = j->plan.state_dtype;
+	if (fits_sharing(j, err) || dlb_optimizer_check_states(j->optimizer.rule, j->plan.state_dtype, err))
 		return -1;
 	if (rescheduled)	/* an edited placement: reschedules it by the measured speeds */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);

@@ -222,6 +222,7 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	const size_t first_byte = (size_t)share.first * dlb_dtype_bytes(d.dtype);
 	desc = dlb_optimizer_desc(c, d.dtype, share.n,
 				  dlb_step_op_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
+	desc.n_chunks = dlb_state_chunks(s);
 	rc = e->runtime->be->ops->update(e->runtime->be, &desc, &a->kernel, err);
 	if (rc)
 		return rc == DLB_NO_KERNEL ? dlb_step_op_no_kernel(e, in->op, err) : -1;

@@ -549,6 +549,19 @@ static bool has_constants(const struct dlb_graph *g)
 	return false;
 }
 
+/* A checkpoint has states as f32, so a run that keeps them in another type goes on; say so. */
+static void say_kept(const struct run *r)
+{
+	char text[200];
+
+	if (r->at.state_dtype == r->state.dtype || r->rank || !r->o->warn)
+		return;
+	snprintf(text, sizeof text,
+		 "the checkpoint's run kept optimizer states as %s; this one keeps them as %s",
+		 dlb_state_dtypes[r->at.state_dtype], dlb_state_dtypes[r->state.dtype]);
+	r->o->warn(r->o->warn_ctx, text);
+}
+
 static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 {
 	char *warning = NULL;
@@ -561,6 +574,8 @@ static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 	if (warning && !r->rank && r->o->warn)
 		r->o->warn(r->o->warn_ctx, warning);
 	free(warning);
+	if (!rc && *found)
+		say_kept(r);
 	if (!rc)
 		rc = load_copies(r, err);
 	*found |= r->from_copies;

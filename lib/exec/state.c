@@ -94,9 +94,15 @@ struct dlb_share dlb_state_share(const struct dlb_state *s, int t)
 	return dlb_share_of(dlb_desc_count(&d), s->n_shares, s->share);
 }
 
+int dlb_state_chunks(const struct dlb_state *s)
+{
+	return s->n_shares > 1 || s->n_chunks < 2 ? 1 : s->n_chunks;
+}
+
 size_t dlb_state_slot_bytes(const struct dlb_state *s, int t)
 {
-	return (size_t)dlb_state_share(s, t).n * dlb_dtype_bytes(s->graph->tensor[t].dtype);
+	return dlb_state_bytes(s->dtype, dlb_dtype_bytes(s->graph->tensor[t].dtype), dlb_state_share(s, t).n,
+			       dlb_state_chunks(s));
 }
 
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
@@ -119,6 +125,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;
 	s->n_shares = l->n_shares;
 	s->share = l->share;
+	s->dtype = l->plan ? l->plan->state_dtype : DLB_STATE_F32;
+	s->n_chunks = l->plan ? l->plan->n_replicas : 1;
 	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
 	s->copy = dlb_arena_array(&s->arena, n, sizeof *s->copy);
 	s->sum = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum);
@@ -176,9 +184,13 @@ static void number_as(struct dlb_state *now, const struct dlb_graph *to)
 void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to)
 {
 	const struct dlb_graph *was = s->graph;
-	struct dlb_state now = {
-		.be = s->be, .node = s->node, .rule = s->rule, .n_slots = s->n_slots, .store = s->store
-	};
+	struct dlb_state now = { .be = s->be,
+				 .node = s->node,
+				 .rule = s->rule,
+				 .n_slots = s->n_slots,
+				 .store = s->store,
+				 .dtype = s->dtype,
+				 .n_chunks = s->n_chunks };
 	struct dlb_name_map id = { 0 };
 	int *before = dlb_xcalloc((size_t)to->n_ops + 1, sizeof *before), *where;
 

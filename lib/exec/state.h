@@ -14,6 +14,8 @@ struct dlb_state {
 	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has
 	 * all */
 	int n_shares, share;
+	enum dlb_state_dtype dtype;		/* in which optimizer states are kept */
+	int n_chunks;				/* of those, without shares (tensor/state_codec.h) */
 	int *const *replica;			/* the plan's, with n_shares > 1: [r][k] */
 	void **value;				/* [tensor] weights and buffers of this node, else NULL */
 	void **slot[DLB_MAX_STATES]; /* [tensor] optimizer states of the share of this node's weights */
@@ -38,7 +40,8 @@ struct dlb_local_graph {
 	int node;
 	struct dlb_state *before;		/* under another plan of the graph; NULL: none */
 	int n_shares, share;
-	/* optimizer states that its rules name are kept in `store`; NULL: all are the device's */
+	/* whose replicas, and how optimizer states are kept: those that its rules name in `store`; NULL: one
+	 * replica, as f32, and all are the device's */
 	const struct dlb_plan *plan;
 	struct dlb_offload_store *store;
 };
@@ -56,9 +59,11 @@ int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dl
 		   struct dlb_error *err);
 /* Whether replicas divide the optimizer states of tensor t, on whatever nodes it is. */
 bool dlb_state_is_divided(const struct dlb_state *s, int t);
-/* The share of weight t whose optimizer state this node has; its bytes in each state. */
+/* The share of weight t whose optimizer state this node has; its bytes in each state; its chunks
+ * (tensor/state_codec.h). */
 struct dlb_share dlb_state_share(const struct dlb_state *s, int t);
 size_t dlb_state_slot_bytes(const struct dlb_state *s, int t);
+int dlb_state_chunks(const struct dlb_state *s);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);

@@ -16,12 +16,14 @@ const struct dlb_optimizer dlb_optimizers[] = {
 	[DLB_RULE_MOMENTUM] = {
 		.name = "momentum", .summary = "gradient descent with momentum",
 		.n_state = 1, .state_name = { "momentum" },
+		.state_code = { DLB_CODE_SIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
 		.flop_per_element = 4, .bytes_per_element = 20,
 	},
 	[DLB_RULE_NESTEROV] = {
 		.name = "nesterov", .summary = "gradient descent with Nesterov's momentum",
 		.n_state = 1, .state_name = { "momentum" },
+		.state_code = { DLB_CODE_SIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
 		.flop_per_element = 6, .bytes_per_element = 20,
 	},
@@ -34,24 +36,28 @@ const struct dlb_optimizer dlb_optimizers[] = {
 	[DLB_RULE_RMSPROP] = {
 		.name = "rmsprop", .summary = "RMSprop (Tieleman, Hinton, 2012), neither centred nor with momentum",
 		.n_state = 1, .state_name = { "square_avg" },
+		.state_code = { DLB_CODE_UNSIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
 		.flop_per_element = 9, .bytes_per_element = 20,
 	},
 	[DLB_RULE_ADAM] = {
 		.name = "adam", .summary = "Adam (Kingma, Ba, 2015), decay added to the gradient",
 		.n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" },
+		.state_code = { DLB_CODE_SIGNED_8, DLB_CODE_UNSIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON },
 		.flop_per_element = 13, .bytes_per_element = 28,
 	},
 	[DLB_RULE_ADAMW] = {
 		.name = "adamw", .summary = "Adam with decoupled decay (Loshchilov, Hutter, 2019)",
 		.n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" },
+		.state_code = { DLB_CODE_SIGNED_8, DLB_CODE_UNSIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON, [DLB_HYPER_DECAY] = 0.01 },
 		.flop_per_element = 14, .bytes_per_element = 28,
 	},
 	[DLB_RULE_ADABELIEF] = {
 		.name = "adabelief", .summary = "AdaBelief (Zhuang et al., 2020), decoupled decay",
 		.n_state = 2, .state_name = { "exp_avg", "exp_avg_var" },
+		.state_code = { DLB_CODE_SIGNED_8, DLB_CODE_UNSIGNED_8 },
 		.hyper = { [DLB_HYPER_LR] = 1e-3, [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999,
 			   [DLB_HYPER_EPS] = 1e-16 },
 		.flop_per_element = 16, .bytes_per_element = 28,
@@ -125,4 +131,24 @@ int dlb_optimizer_find(const char *name)
 		if (!strcmp(dlb_optimizers[i].name, name))
 			return i;
 	return -1;
+}
+
+enum dlb_state_code dlb_optimizer_code(int rule, enum dlb_state_dtype d, int k)
+{
+	return d == DLB_STATE_BF16 ? DLB_CODE_BF16 :
+	       d == DLB_STATE_8BIT ? dlb_optimizers[rule].state_code[k] :
+				     DLB_CODE_F32;
+}
+
+int dlb_optimizer_check_states(int rule, enum dlb_state_dtype d, struct dlb_error *err)
+{
+	const struct dlb_optimizer *o = &dlb_optimizers[rule];
+
+	if (d == DLB_STATE_F32 || o->state_code[0] != DLB_CODE_F32)
+		return 0;
+	return dlb_refuse(err, "/plan/state_dtype", "take another --optimizer, or --state-dtype f32",
+			  "the optimizer %s %s", o->name,
+			  rule == DLB_RULE_KFAC ? "keeps matrices, which stay f32" :
+			  o->n_state            ? "needs the low bits of its states: they only grow" :
+						  "keeps no state that could be smaller");
 }

@@ -47,6 +47,9 @@ struct dlb_optimizer {
 	const char *name, *summary;
 	int n_state;				/* tensors of the weight's shape, per weight */
 	const char *state_name[3];		/* names in checkpoints: "momentum", "exp_avg", ... */
+	/* how each may be kept in 8 bits; DLB_CODE_F32: this optimizer's states are kept as f32 alone. Sums that
+	 * only grow (adagrad) would stop growing, and maxima (max-adabelief) shrink. */
+	enum dlb_state_code state_code[3];
 	/* tensors of the weight's shape that can be exchanged instead of the gradient */
 	int n_moments;
 	double hyper[DLB_N_HYPER];		/* defaults */
@@ -108,6 +111,7 @@ struct dlb_optimizer_choice {
 	struct dlb_optimizer_group group[DLB_MAX_GROUPS];
 	int n_groups;
 	bool local_max;				/* x is the replica's own, not the exchanged one */
+	enum dlb_state_dtype state_dtype;	/* the plan's */
 };
 /* Writes the choice for the weight of that name to *own. Returns its learning
  * rate divided by the optimizer's. */
@@ -122,8 +126,12 @@ double dlb_optimizer_rate(const struct dlb_optimizer_choice *o, int64_t step);
 struct dlb_optimizer_exchange { int n; bool moments, max[DLB_MAX_MOMENTS]; double in, out[DLB_MAX_MOMENTS]; };
 void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share,
 			    struct dlb_optimizer_exchange *e);
+/* How state k of a rule is kept under that type. */
+enum dlb_state_code dlb_optimizer_code(int rule, enum dlb_state_dtype d, int k);
+/* -1 with err, at /plan/state_dtype: the rule's states cannot be kept so. */
+int dlb_optimizer_check_states(int rule, enum dlb_state_dtype d, struct dlb_error *err);
 /* Descriptor of the update kernel for `count` elements at a stage; stages other than WHOLE
- * only if moments are exchanged. */
+ * only if moments are exchanged. Of states of one chunk. */
 struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype,
 					  int64_t count, enum dlb_update_stage stage,
 					  const struct dlb_optimizer_exchange *e);

@@ -139,6 +139,8 @@ struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, 
 				     .keep_local = o->local_max };
 
 	memcpy(d.hyper, o->hyper, sizeof d.hyper);
+	for (int k = 0; k < dlb_optimizers[o->rule].n_state; k++)
+		d.code[k] = dlb_optimizer_code(o->rule, o->state_dtype, k);
 	if (stage == DLB_UPDATE_LOCAL) {
 		d.scale[0] = e->in;
 		memcpy(d.scale + 1, e->out, sizeof e->out);

@@ -51,6 +51,7 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 		plan->recompute = *p->recompute;
 	if (p->offload)
 		plan->offload = *p->offload;
+	plan->state_dtype = p->state_dtype;
 	if (p->drop)
 		dlb_recompute_named(p, plan);
 	dlb_plan_hash(plan);

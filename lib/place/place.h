@@ -34,6 +34,7 @@ struct dlb_problem {
 	/* ops that run again (recompute.h), as asked for; NULL: none. Borrowed */
 	const struct dlb_recompute *recompute;
 	const struct dlb_offload *offload; /* optimizer states in another memory; NULL: none. Borrowed */
+	enum dlb_state_dtype state_dtype;	/* in which optimizer states are kept */
 	bool quick;				/* with less effort: a plan to compare */
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */

@@ -173,7 +173,8 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 static void find_bytes(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
-	const double n_state = (double)p->n_state / (p->n_shares > 1 ? p->n_shares : 1);
+	const double n_state = p->n_state * dlb_state_ratio(p->state_dtype) /
+			       (p->n_shares > 1 ? p->n_shares : 1);
 	int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
 	p->state_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
 	p->activation_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));

@@ -38,6 +38,7 @@
 #include "plan/replica.h"
 #include "plan/shares.h"
 #include "plan/schedule.h"
+#include "plan/small_states.h"
 #include "plan/tensors.h"
 
 /* ---- which nodes have which tensor ---- */
@@ -234,7 +235,7 @@ static double weight_bytes(const struct compiler *c, int t, int n_state)
 {
 	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) +
 	       (dlb_program_is_offloaded(c->out, t) ? 0 :
-						      (double)dlb_program_share_bytes(c->out, t) * n_state);
+						      (double)dlb_program_state_bytes(c->out, t) * n_state);
 }
 
 /* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */
@@ -426,7 +427,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 			      "zero out, or "
 			      "take another optimizer");
 	if (rc == 0)
-		rc = dlb_offload_check(out, cost, err);
+		rc = dlb_offload_check(out, cost, err) || dlb_small_states_check(out, cost, err) ? -1 : 0;
 	if (rc == 0 && walk)
 		take_walk(&c, walk, n_items);
 	if (rc == 0 && walk && p->sharing.sync_batchnorm)

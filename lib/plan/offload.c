@@ -9,6 +9,7 @@
 #include "plan/replica.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
+#include "plan/small_states.h"
 #include "plan/tensors.h"
 #include "util/patterns.h"
 
@@ -103,12 +104,12 @@ int dlb_offload_check(const struct dlb_program *g, const struct dlb_cost *c, str
 
 size_t dlb_program_near_bytes(const struct dlb_program *g, int t)
 {
-	return (size_t)g->n_state * dlb_place_bytes(dlb_program_share_bytes(g, t));
+	return (size_t)g->n_state * dlb_place_bytes(dlb_program_state_bytes(g, t));
 }
 
 double dlb_program_far_bytes(const struct dlb_program *g, int t)
 {
-	return dlb_program_is_offloaded(g, t) ? (double)g->n_state * (double)dlb_program_share_bytes(g, t) :
+	return dlb_program_is_offloaded(g, t) ? (double)g->n_state * (double)dlb_program_state_bytes(g, t) :
 						0;
 }
 

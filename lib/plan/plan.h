@@ -8,6 +8,7 @@
 #ifndef DLB_PLAN_PLAN_H
 #define DLB_PLAN_PLAN_H
 #include "cost/cost.h"
+#include "tensor/state_codec.h"
 
 /* The versions of weights that an asynchronous schedule reads (async.c); DEFAULT: 2bw if two versions
  * suffice, else stash. */
@@ -110,6 +111,7 @@ struct dlb_plan {
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
 	struct dlb_offload offload;
+	enum dlb_state_dtype state_dtype; /* in which optimizer states are kept (small_states.h) */
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;
 	/* a candidate of a search: its arenas are made no smaller than arena_room, in bytes ([node], owned by
@@ -132,6 +134,8 @@ struct dlb_plan {
 	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares
 	 * 0: another plan, or the state is whole */
 	int n_shares, share;
+	/* of one replica of several: their number; 0: another plan */
+	int of_replicas;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
 	double clip_norm;			/* that norm; 0: not given */

@@ -15,6 +15,7 @@
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
  *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
+ *      "state_dtype": "8bit",                                                              absent: f32
  *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}]},         absent: none
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
@@ -203,6 +204,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
 	write_recompute(p, o);
 	write_offload(p, o);
+	if (p->state_dtype != DLB_STATE_F32)
+		json_object_set_new(o, "state_dtype", json_string(dlb_state_dtypes[p->state_dtype]));
 	write_constraints(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
@@ -402,6 +405,19 @@ static int read_offload(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 	return 0;
 }
 
+static int read_state_dtype(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	const struct dlb_ref at = dlb_ref_at(r, "state_dtype");
+	const char *name = NULL;
+	if (dlb_get_str(r, "state_dtype", DLB_OPT, &name, err))
+		return -1;
+	const int d = name ? dlb_state_dtype_find(name) : DLB_STATE_F32;
+	if (d < 0)
+		return dlb_ref_fail(&at, err, "'f32', 'bf16' or '8bit' is expected, not '%.40s'", name);
+	p->state_dtype = (enum dlb_state_dtype)d;
+	return 0;
+}
+
 static int read_again(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	struct dlb_ref section = { .v = NULL }, ops = { .v = NULL };
@@ -597,7 +613,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
 	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_offload(r, p, err) ||
-			       read_replicas(r, p, err) ?
+			       read_state_dtype(r, p, err) || read_replicas(r, p, err) ?
 		       -1 :
 		       0;
 }
@@ -660,7 +676,7 @@ static const char *const plan_members[] = {
 	"schedules_tried", "batches_tried", "front", "batch", "in_place", "staleness", "staleness_given", "fill_s", "seed",
 	"objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash",
 	"value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "migration_s", "recompute",
-	"offload",
+	"offload", "state_dtype",
 	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
 	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "zero",
 	"split", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",

@@ -19,6 +19,7 @@
 #include "plan/replica.h"
 #include "plan/report.h"
 #include "plan/shares.h"
+#include "plan/small_states.h"
 #include "plan/tensors.h"
 #include "util/mem.h"
 
@@ -56,7 +57,7 @@ static double tensor_rounding(const struct dlb_process *s, const struct dlb_prog
 		return sum;
 	sum += dlb_program_sums(p, x->home) ? rounding(bytes) : 0;
 	sum += dlb_program_is_offloaded(p, t) ? 0 :
-						s->n_state * rounding((double)dlb_program_share_bytes(p, t));
+						s->n_state * rounding((double)dlb_program_state_bytes(p, t));
 	return sum;
 }
 

@@ -190,6 +190,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	out->batch = share;
 	out->n_shares = dlb_sharing_divides(&p->sharing) ? p->n_replicas : 0;
 	out->share = r;
+	out->of_replicas = p->n_replicas;
 	out->micro_batches = dlb_plan_micro_batches(p, p->batch);
 	if (out->micro_batches > share)
 		out->micro_batches = (int)share;

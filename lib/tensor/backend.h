@@ -14,6 +14,7 @@
  * kernels follow it through strides. */
 #ifndef DLB_TENSOR_BACKEND_H
 #define DLB_TENSOR_BACKEND_H
+#include "tensor/state_codec.h"
 #include "tensor/tensor.h"
 
 #define DLB_NO_KERNEL 1
@@ -344,7 +345,10 @@ struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
  *   PREDICT  in {weight, states ...}, out {predicted weight, run->distance updates ahead}
  * If the smoothed gradient stays constant, that is w - distance rate v (momentum: Chen et al.,
  * SpecTrain, 2018) or w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al.,
- * XPipe, 2019), plus decoupled decay. */
+ * XPipe, 2019), plus decoupled decay.
+ *
+ * States in fewer bits (code[k], state_codec.h; f32 weights, stage WHOLE): each has its layout of `count`
+ * elements in n_chunks chunks. CPUs alone have kernels for them. */
 enum dlb_update_rule {
 	DLB_RULE_SGD,
 	DLB_RULE_MOMENTUM,
@@ -389,6 +393,8 @@ struct dlb_update_desc {
 	enum dlb_update_stage stage;
 	double scale[3];
 	bool keep_local;
+	enum dlb_state_code code[3];
+	int n_chunks; /* 0: 1 */
 };
 /* A plain C function over host memory, for ops too small or unusual for the kernels above. Only back ends
  * with host-visible memory have it. ctx is copied (ctx_bytes). */

@@ -117,5 +117,18 @@ int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err)
 		return DLB_NO_KERNEL;
 	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MAX_ADABELIEF)
 		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
+	if (dlb_update_is_small(d) &&
+	    (dlb_update_states(d->rule) > 2 || d->stage != DLB_UPDATE_WHOLE || d->dtype != DLB_F32))
+		return DLB_NO_KERNEL;
 	return d->dtype == DLB_F32 || d->dtype == DLB_F64 ? 0 : DLB_NO_KERNEL;
 }
+
+int dlb_update_states(int rule)
+{
+	return rule == DLB_RULE_SGD || rule == DLB_RULE_KFAC                                 ? 0 :
+	       rule == DLB_RULE_MAX_ADABELIEF                                                ? 3 :
+	       rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF ? 2 :
+											       1;
+}
+
+bool dlb_update_is_small(const struct dlb_update_desc *d) { return d->code[0] || d->code[1] || d->code[2]; }

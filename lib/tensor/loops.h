@@ -15,4 +15,8 @@ int dlb_reduce_loops(const struct dlb_reduce_desc *d, struct dlb_nest *kept, str
 		     struct dlb_error *err);
 /* Whether there is such a step of an optimizer: 0; -1 with err; DLB_NO_KERNEL: not for this rule or type. */
 int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err);
+/* States that a rule keeps per weight. */
+int dlb_update_states(int rule);
+/* Whether a state is kept in fewer bits than f32. */
+bool dlb_update_is_small(const struct dlb_update_desc *d);
 #endif

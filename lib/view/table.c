@@ -254,10 +254,12 @@ static void memories_table(const struct dlb_plan *p, const int *node, int n_node
 		}
 }
 
-static void offload_table(const struct dlb_plan *p, const int *node, int n, FILE *f)
+static void states_table(const struct dlb_plan *p, const int *node, int n, FILE *f)
 {
 	char a[32];
 
+	if (p->state_dtype != DLB_STATE_F32)
+		fprintf(f, "  optimizer states are kept as %s\n", dlb_state_dtypes[p->state_dtype]);
 	for (int i = 0; i < n; i++)
 		if (p->node[node[i]].offloaded_bytes > 0)
 			fprintf(f, "  node %d, offloaded: states %s\n", node[i],
@@ -331,7 +333,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	}
 	say_omitted(p->n_nodes, n_shown, f);
 	memories_table(p, node, n_shown, f);
-	offload_table(p, node, n_shown, f);
+	states_table(p, node, n_shown, f);
 	if (memory)
 		dlb_program_release(&g);
 }

@@ -136,6 +136,7 @@ int dlb_view_problem(const struct dlb_view *v, struct dlb_problem *p, struct dlb
 				   .inverse_every = v->plan.inverse_every,
 				   .recompute = &v->plan.recompute,
 				   .offload = &v->plan.offload,
+				   .state_dtype = v->plan.state_dtype,
 				   .n_state = optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state };
 	for (int i = 0; v->plan.objective && dlb_objectives[i]; i++)
 		if (!strcmp(dlb_objectives[i], v->plan.objective))

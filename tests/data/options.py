@@ -44,7 +44,7 @@ CHOICES = {
     ("dlb-costmodel", "quiet"): [], ("dlb-place", "quiet"): [], ("dlb-run", "quiet"): [], ("dlb-view", "quiet"): [],
     ("dlb-rebalance", "quiet"): [], ("dlb-convert", "quiet"): [],
     ("dlb-place", "chunks"): [], ("dlb-place", "seed"): [], ("dlb-place", "optimizer"): [], ("dlb-place", "clip-norm"): [],
-    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "recompute"): ["none", "auto"], ("dlb-place", "offload"): ["none", "auto"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
+    ("dlb-place", "in-place"): ["on", "off"], ("dlb-place", "recompute"): ["none", "auto"], ("dlb-place", "offload"): ["none", "auto"], ("dlb-place", "state-dtype"): ["f32", "bf16", "8bit"], ("dlb-place", "exclude"): [], ("dlb-place", "pin"): [],
     ("dlb-place", "affinity"): [], ("dlb-place", "from"): [], ("dlb-place", "sync-every"): [],
     ("dlb-place", "replicas"): ["auto"], ("dlb-place", "batch"): ["auto"], ("dlb-place", "param-server"): ["none"], ("dlb-place", "gossip"): [],
     ("dlb-place", "split"): ["even", "power"],
@@ -481,6 +481,15 @@ def place():
     unused(tool, "--offload '*=disk'", "dlb-place {} $D/disk.json", "keeps no state")
     refuses(tool, "--offload '*=dusk'", "dlb-place --optimizer adam {} $D/disk.json", "no node has a memory")
     refuses(tool, "--offload '*=disk'", "dlb-place --optimizer adam --schedule async -m 2 {} $D/disk.json", "asynchronous")
+    kept = "dlb-place -q --optimizer adam {} $D/cost2.json"
+    shows(tool, "--state-dtype bf16", kept, ".plan.nodes[].peak_bytes, .plan.state_dtype")
+    shows(tool, "--state-dtype 8bit", kept, ".plan.nodes[].peak_bytes, .plan.state_dtype", without="--state-dtype bf16")
+    shows(tool, "--state-dtype f32", "dlb-place -q --optimizer adam --state-dtype 8bit $D/cost2.json | dlb-place -q {}", ".plan.state_dtype")
+    refuses(tool, "--state-dtype bf16", "dlb-place {} $D/cost2.json", "sgd keeps no state that could be smaller")
+    refuses(tool, "--state-dtype 8bit", "dlb-place --optimizer kfac {} $D/cost2.json", "matrices, which stay f32")
+    refuses(tool, "--state-dtype 8bit", "dlb-place --optimizer adagrad {} $D/cost2.json", "low bits")
+    refuses(tool, "--state-dtype 8bit", "dlb-place --optimizer adam --schedule async -m 2 {} $D/cost2.json", "asynchronous")
+    refuses(tool, "--state-dtype 4bit", "dlb-place --optimizer adam {} $D/cost2.json", "wants f32, bf16 or 8bit")
     shows(tool, "--seed 5", "dlb-place -q -a random {} $D/cost2.json", ".plan.placement")
     unused(tool, "--seed 5", "dlb-place -a greedy {} $D/cost2.json", "greedy")
     shows(tool, "--optimizer adam", two, ".plan.nodes[].peak_bytes")

@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
+#include "tensor/cpu/state_block.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/loops.h"
 
@@ -22,6 +23,35 @@ struct update_job { const struct update_kernel *u; const struct dlb_run *run; };
 #include "tensor/cpu/update_real.h"
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/update_real.h"
+
+/* As update_part_f32, of the blocks of one part, with states in fewer bits: each block is decoded, updated and
+ * encoded while it is in cache. */
+static void update_part_small(const void *ctx, int part, int parts)
+{
+	const struct update_job *job = ctx;
+	const struct dlb_update_desc *d = &job->u->d;
+	const struct dlb_run *r = job->run;
+	const struct scalars_f32 k = scalars_of_f32(d, r);
+	const int64_t blocks = dlb_state_blocks(d->count, d->n_chunks),
+		      end = cpu_cut(blocks, part + 1, parts);
+	const int n_state = dlb_update_states(d->rule);
+	struct dlb_state_span s = dlb_state_span_at(d->count, d->n_chunks, cpu_cut(blocks, part, parts));
+	_Alignas(64) float state[2][DLB_STATE_BLOCK];
+	bool bad = false;
+
+	for (; s.block < end; dlb_state_next(d->count, d->n_chunks, &s)) {
+		float *w = (float *)r->out[0] + s.first;
+
+		for (int i = 0; i < n_state; i++)
+			dlb_decode_span(d->code[i], d->count, r->out[1 + i], &s, state[i]);
+		update_block_f32(d, &k, w, state[0], state[1], (const float *)r->in[0] + s.first, s.n);
+		for (int i = 0; i < n_state; i++)
+			dlb_encode_span(d->code[i], d->count, state[i], &s, r->out[1 + i]);
+		bad = bad || (r->not_finite && any_not_finite_f32(w, s.n));
+	}
+	if (bad)
+		__atomic_fetch_add(r->not_finite, 1, __ATOMIC_RELAXED);
+}
 
 static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
@@ -43,8 +73,13 @@ int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struc
 	for (int i = 0; i < DLB_LEN(u->d.scale); i++)
 		if (u->d.scale[i] == 0)
 			u->d.scale[i] = 1;
-	u->parts = dlb_cpu_parts(b, d->count, d->count);
-	u->part = d->dtype == DLB_F32 ? update_part_f32 : update_part_f64;
+	u->d.n_chunks = d->n_chunks ? d->n_chunks : 1;
+	u->parts = dlb_cpu_parts(b, d->count,
+				 dlb_update_is_small(d) ? dlb_state_blocks(d->count, u->d.n_chunks) :
+							  d->count);
+	u->part = dlb_update_is_small(d) ? update_part_small :
+		  d->dtype == DLB_F32    ? update_part_f32 :
+					   update_part_f64;
 	u->k = (struct dlb_kernel){ .run = update_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &u->k;
 	return 0;

@@ -226,20 +226,14 @@ static bool S(any_not_finite)(const T *w, int64_t n)
 	return sum != 0;
 }
 
-struct S(scalars) { T c, lr, decay, step_size, root_bias2; };
+struct S(scalars) { double rate, bias1, bias2; T c, lr, decay, step_size, root_bias2; };
 
-/* Elements [from, from + n). */
-static void S(update_block)(const struct update_job *job, const struct S(scalars) *k, int64_t from, int64_t n)
+/* n elements; states that the rule does not have are not read. */
+static void S(update_block)(const struct dlb_update_desc *d, const struct S(scalars) *k, T *w, T *s0, T *s1,
+			    const T *g, int64_t n)
 {
-	const struct dlb_update_desc *d = &job->u->d;
-	const struct dlb_run *r = job->run;
 	const double *h = d->hyper;
-	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
-		   adam = decoupled || d->rule == DLB_RULE_ADAM,
-		   sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
-	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from,
-	  *s1 = adam ? (T *)r->out[2] + from : NULL;
-	const T *g = (const T *)r->in[0] + from;
+	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
 
 	switch (d->rule) {
 	case DLB_RULE_SGD:
@@ -273,28 +267,38 @@ static void S(update_block)(const struct update_job *job, const struct S(scalars
 	}
 }
 
+static struct S(scalars) S(scalars_of)(const struct dlb_update_desc *d, const struct dlb_run *r)
+{
+	const double *h = d->hyper, lr = r->has_rate ? r->rate : h[DLB_HYPER_LR],
+		     t = (double)(r->step ? r->step : 1), bias1 = 1 - pow(h[DLB_HYPER_BETA1], t),
+		     bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
+	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
+
+	return (struct S(scalars)){ .rate = lr,
+				    .bias1 = bias1,
+				    .bias2 = bias2,
+				    .c = (T)(r->grad_scale > 0 ? r->grad_scale : 1),
+				    .lr = (T)lr,
+				    .step_size = (T)(lr / bias1),
+				    .root_bias2 = (T)sqrt(bias2),
+				    .decay = (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] :
+							     h[DLB_HYPER_DECAY]) };
+}
+
 /* Updates one part; checks results block by block while they are in cache. */
 static void S(update_part)(const void *ctx, int part, int parts)
 {
 	const struct update_job *job = ctx;
 	const struct dlb_update_desc *d = &job->u->d;
 	const struct dlb_run *r = job->run;
-	const double *h = d->hyper;
-	double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
-	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
-	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
 	const int64_t from = cpu_cut(d->count, part, parts), end = cpu_cut(d->count, part + 1, parts);
-	const struct S(scalars)
-		k = { .c = (T)(r->grad_scale > 0 ? r->grad_scale : 1),
-		      .lr = (T)lr,
-		      .step_size = (T)(lr / bias1),
-		      .root_bias2 = (T)sqrt(bias2),
-		      .decay = (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : h[DLB_HYPER_DECAY]) };
+	const struct S(scalars) k = S(scalars_of)(d, r);
+	const int n_state = dlb_update_states(d->rule);
 	const int64_t block = r->not_finite ? UPDATE_BLOCK : end - from;
 	bool bad = false;
 
 	if (d->stage == DLB_UPDATE_PREDICT) {
-		S(predict_part)(d, r, lr, bias1, bias2, from, end - from);
+		S(predict_part)(d, r, k.rate, k.bias1, k.bias2, from, end - from);
 		return;
 	}
 	for (int64_t at = from; at < end; at += block) {
@@ -303,7 +307,9 @@ static void S(update_part)(const void *ctx, int part, int parts)
 		if (d->rule == DLB_RULE_MAX_ADABELIEF)
 			S(update_belief)(job, at, n);
 		else
-			S(update_block)(job, &k, at, n);
+			S(update_block)
+		(d, &k, (T *)r->out[0] + at, n_state > 0 ? (T *)r->out[1] + at : NULL,
+		 n_state > 1 ? (T *)r->out[2] + at : NULL, (const T *)r->in[0] + at, n);
 		bad = bad || (r->not_finite && S(any_not_finite)((const T *)r->out[0] + at, n));
 	}
 	if (bad)

@@ -117,13 +117,6 @@ static void update_free(struct dlb_kernel *k)
 	free(u);
 }
 
-static int n_states(int rule)
-{
-	return rule == DLB_RULE_SGD || rule == DLB_RULE_KFAC ? 0 :
-	       rule == DLB_RULE_MAX_ADABELIEF ? 3 :
-	       rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF ? 2 : 1;
-}
-
 PREPARE(update)
 {
 	struct cuda *c = cuda_of(b);
@@ -133,18 +126,20 @@ PREPARE(update)
 
 	if (rc)
 		return rc;
+	if (dlb_update_is_small(d))
+		return DLB_NO_KERNEL;
 	u = dlb_xcalloc(1, sizeof *u);
 	u->c = c;
 	u->d = *d;
 	u->k = (struct dlb_kernel){ .run = update_run, .free = update_free, .impl = "cuda" };
 	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
 					.keep_local = d->keep_local };
-	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + n_states(d->rule) :
+	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + dlb_update_states(d->rule) :
 		  d->stage == DLB_UPDATE_APPLY   ? 2 :
 						   1;
 	u->n_out = d->stage == DLB_UPDATE_PREDICT ? 1 :
 		   d->stage == DLB_UPDATE_LOCAL   ? 5 :
-						    1 + n_states(d->rule);
+						    1 + dlb_update_states(d->rule);
 	u->f = dlb_cuda_find_typed(c, "update", d->dtype);
 	status = cudaMalloc(&u->counter, N_COUNTERS * sizeof(unsigned long long));
 	if (status != cudaSuccess) {
