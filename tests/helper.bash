@@ -266,3 +266,19 @@ refuses_unknown_option() { # TOOL
 validates() { # FILE
 	"$root/tests/validate" "$1"
 }
+
+# For files whose tests train a small GPT, most of whose memory are weights and states: gpt.onnx and profile.json of so many
+# samples, made once in the current folder.
+small_gpt() { # BATCH
+	[ -s profile.json ] && return
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 gpt.onnx
+	dlb-profile -q --analytic --batch "$1" --loss next-token gpt.onnx >profile.json
+}
+# Its losses, and what it saves: five steps of data that are drawn. Peaks must be those predicted. $tmp: the test's folder.
+gpt_trained() { # DOCUMENT [DLB-RUN OPTION...]
+	local doc=$1
+	shift
+	dlb-run -q --steps 5 --data random --init 1 --lr 0.02 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
+		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
+		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
+}

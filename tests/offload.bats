@@ -7,11 +7,7 @@ set -o pipefail
 setup() { cd "$BATS_FILE_TMPDIR" || return; tmp=$BATS_TEST_TMPDIR; }
 
 data=(--data random --init 1)
-profiled() { # a small GPT, most of whose memory are weights and states
-	[ -s profile.json ] && return
-	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 gpt.onnx
-	dlb-profile -q --analytic --batch 4 --loss next-token gpt.onnx >profile.json
-}
+profiled() { small_gpt 4; }
 # A cluster of N nodes of one host, of MB each (0: any), whose memory "disk" is a file.
 cluster() { # N MB
 	mkdir -p disk
@@ -29,22 +25,14 @@ made() { # NODES DLB-PLACE OPTION... >DOCUMENT
 	cluster "$n" 0 >"$tmp/cluster.json"
 	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json | dlb-place -q "$@"
 }
-# Losses and all that is saved: weights and optimizer states. Peaks must be those predicted.
-trained() { # DOCUMENT DLB-RUN OPTION...
-	local doc=$1
-	shift
-	dlb-run -q --steps 5 "${data[@]}" --lr 0.02 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
-		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
-		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
-}
 same_bits() { # NODES DLB-PLACE OPTION...
 	local n=$1 plain
 	shift
 	made "$n" "$@" >"$tmp/near.json"
 	made "$n" "$@" --offload '*=disk' >"$tmp/far.json"
 	jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/far.json"
-	plain=$(trained "$tmp/near.json")
-	[ "$(trained "$tmp/far.json")" = "$plain" ]
+	plain=$(gpt_trained "$tmp/near.json")
+	[ "$(gpt_trained "$tmp/far.json")" = "$plain" ]
 	[ -z "$(ls disk)" ]				# the file has no name
 }
 
@@ -121,7 +109,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	[ "$status" -eq 1 ]
 	dlb-place -q --optimizer adam --offload auto "$tmp/cost.json" >"$tmp/auto.json"
 	jq -e --argjson near "$near" '.plan | .nodes[0].peak_bytes <= $near * 0.95 and (.offload.states | length) < 12 and .offload.auto' "$tmp/auto.json"
-	[ "$(trained "$tmp/auto.json")" = "$(made 1 --optimizer adam >"$tmp/near.json" && trained "$tmp/near.json")" ]
+	[ "$(gpt_trained "$tmp/auto.json")" = "$(made 1 --optimizer adam >"$tmp/near.json" && gpt_trained "$tmp/near.json")" ]
 	# the next plan chooses anew
 	dlb-place -q --optimizer adam "$tmp/auto.json" | jq -e '.plan.offload.states | length > 0'
 }

@@ -7,27 +7,15 @@ set -o pipefail
 setup() { cd "$BATS_FILE_TMPDIR" || return; tmp=$BATS_TEST_TMPDIR; }
 
 data=(--data random --init 1)
-profiled() { # a small GPT, most of whose memory are weights and states
-	[ -s profile.json ] && return
-	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 gpt.onnx
-	dlb-profile -q --analytic --batch 12 --loss next-token gpt.onnx >profile.json
-}
+profiled() { small_gpt 12; }
 made() { # CLUSTER DLB-PLACE OPTION... >DOCUMENT
 	local cluster=$1
 	shift
 	profiled
 	dlb-costmodel -q -c "$cluster" profile.json | dlb-place -q "$@"
 }
-# Losses and all that is saved. Peaks must be those predicted.
-trained() { # DOCUMENT DLB-RUN OPTION...
-	local doc=$1
-	shift
-	dlb-run -q --steps 5 "${data[@]}" --lr 0.02 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
-		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
-		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
-}
 bits() { # CLUSTER DLB-PLACE OPTION...
-	made "$@" >"$tmp/doc.json" && trained "$tmp/doc.json"
+	made "$@" >"$tmp/doc.json" && gpt_trained "$tmp/doc.json"
 }
 
 @test "the same bits over one to three nodes, for each number of micro-batches, type and optimizer; other ones than f32" {
@@ -71,7 +59,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	for zero in 0 1; do
 		for off in none '*=disk'; do
 			dlb-place -q --replicas 2 --allreduce ring --zero "$zero" --optimizer adam --state-dtype 8bit --offload "$off" "$tmp/cost.json" >"$tmp/doc.json"
-			trained "$tmp/doc.json" >"$tmp/bits.$zero.$off"
+			gpt_trained "$tmp/doc.json" >"$tmp/bits.$zero.$off"
 			[ "$off" = none ] || jq -e '[.plan.nodes[].offloaded_bytes] | add > 0' "$tmp/doc.json"
 			cmp "$tmp/bits.0.none" "$tmp/bits.$zero.$off"
 		done
@@ -128,7 +116,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	run dlb-place -q -m 1 --optimizer adam "$tmp/cost.json"
 	[ "$status" -eq 1 ]
 	dlb-place -q -m 1 --optimizer adam --state-dtype 8bit "$tmp/cost.json" >"$tmp/fits.json"
-	[ "$(trained "$tmp/fits.json")" = "$(trained "$tmp/8bit.json")" ]
+	[ "$(gpt_trained "$tmp/fits.json")" = "$(gpt_trained "$tmp/8bit.json")" ]
 	# the next plan keeps it, another optimizer may refuse it
 	dlb-place -q "$tmp/fits.json" | jq -e '.plan.state_dtype == "8bit"'
 	run --separate-stderr dlb-place --optimizer sgd "$tmp/fits.json"

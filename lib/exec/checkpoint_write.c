@@ -32,7 +32,7 @@ bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t)
 	return x->kind == DLB_T_WEIGHT && (x->home < 0 || g->op[x->home].phase != DLB_UPDATE);
 }
 
-/* The tensors of a part: *list, and the slot of each, -1: a weight or buffer; both new. Returns their number. */
+/* The tensors of a part: *list, and the slot of each, -1: a weight or buffer; both new. Returns the count. */
 static int list_part(const struct dlb_state *s, bool changed, struct dlb_arena *a,
 		     struct dlb_st_tensor **list, int **slot)
 {

@@ -32,8 +32,7 @@ int dlb_small_states_refuse(const char *why, struct dlb_error *err)
 int dlb_small_states_check(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
 	const struct dlb_graph *graph = g->graph;
-	const char *why =
-		dlb_small_states_excluded(g->async, g->replicated ? &g->plan->sharing : NULL);
+	const char *why = dlb_small_states_excluded(g->async, g->replicated ? &g->plan->sharing : NULL);
 
 	if (g->plan->state_dtype == DLB_STATE_F32)
 		return 0;

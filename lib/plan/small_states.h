@@ -1,7 +1,7 @@
 /* Optimizer states in bf16 or 8 bits (plan->state_dtype; formats: tensor/state_codec.h).
  *
- * An update decodes a block of its states, computes in f32 and encodes the block, so the bits do not depend on
- * the placement, on threads, on offload or on the stage of zero. Blocks of 8 bits are cut where replicas would
+ * An update decodes a block of its states, computes in f32 and encodes the block, so bits do not depend on
+ * the placement, on threads, on offload or on the stage of zero. Blocks of 8 bits end where replicas would
  * share an array, whether they do or not: another number of replicas has other blocks. Weights stay f32. */
 #ifndef DLB_PLAN_SMALL_STATES_H
 #define DLB_PLAN_SMALL_STATES_H

@@ -1,27 +1,27 @@
 /* Optimizer states in fewer bits than the weights: the formats, and their encoding and decoding.
  *
- * An update decodes a block of a state to f32, computes, and encodes the result; no other copy of the state is
- * kept. Formats:
+ * An update decodes a block of a state to f32, computes, and encodes the result; no other copy of the state
+ * is kept. Formats:
  *
  *   bf16       rounded to nearest, ties to even
  *   8 bits     blocks of DLB_STATE_BLOCK values with one f32 scale s each, the largest magnitude of the block
  *              (Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR
  *              2022):  x = s (q / Q)^4, with its sign. q is rounded to nearest in the fourth root.
  *                signed    Q = 127, for averages of gradients
- *                unsigned  Q = 255, for averages of squares. Only 0 becomes 0: a divisor that rounds to 0 makes
+ *                unsigned  Q = 255, for averages of squares. Only 0 becomes 0: a divisor rounded to 0 makes
  *                          steps without bound (the zero point of Li, Chen, Zhu, "Memory Efficient Optimizers
  *                          with 4-bit States", NeurIPS 2023)
  *
- * Block-wise scales keep a large value from coarsening more than its own block. A power is a compander (Bennett,
+ * With scales by block a large value coarsens its own block alone. A power is a compander (Bennett,
  * "Spectra of quantized signals", Bell System Technical Journal 27, 1948): the error relative to x is at most
- * 2 / q, so a value of a hundredth of the largest is off by 5 %, of a millionth by half. The tree-shaped map of
+ * 2 / q, so a value of a hundredth of the largest is off by 5 %, of a millionth by half. The map of
  * Dettmers et al. has 1 % to 14 % in the top two decades, and needs a table.
  *
  * A block with a value that is not finite becomes NaN. A scale is at least 2^-94, so that no decoded value is
  * denormal. Decoding and encoding again gives the same codes and scales: so states may travel as f32 (in a
  * checkpoint) without a change of bits.
  *
- * An array is cut into chunks (util/chunk.h), and each chunk into blocks, so that a replica's share of an array,
+ * An array is cut into chunks (util/chunk.h), and each chunk into blocks, so that a replica's share of it,
  * which is one chunk, has the blocks that the whole array has there. */
 #ifndef DLB_TENSOR_STATE_CODEC_H
 #define DLB_TENSOR_STATE_CODEC_H
@@ -41,7 +41,7 @@ enum { DLB_STATE_BLOCK = 256 };
 extern const char *const dlb_state_dtypes[DLB_N_STATE_DTYPES + 1]; /* "f32", "bf16", "8bit"; ends with NULL */
 int dlb_state_dtype_find(const char *name); /* -1: none */
 
-/* Blocks and bytes of a state of n elements, cut into n_chunks, of weights of so many bytes an element. 8 bits:
+/* Blocks and bytes of a state of n elements, cut into n_chunks, of weights of so many bytes an element. 8bit:
  * n codes, then from a multiple of 4 the scales. */
 int64_t dlb_state_blocks(int64_t n, int n_chunks);
 size_t dlb_state_bytes(enum dlb_state_dtype d, size_t weight_bytes, int64_t n, int n_chunks);

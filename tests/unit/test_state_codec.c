@@ -1,6 +1,6 @@
-/* Optimizer states in bf16 and 8 bits: all codes, errors, blocks and chunks; and updates that keep them so, at every
- * level of the instruction set: they are those of the f32 kernel between a decoding and an encoding, however many
- * threads and chunks there are. */
+/* Optimizer states in bf16 and 8 bits: codes, errors, blocks and chunks; and updates that keep them so, at
+ * every level of the instruction set: they are those of the f32 kernel between a decoding and an encoding,
+ * however many threads and chunks there are. */
 #include "check.h"
 #include "kernels.h"
 
@@ -27,7 +27,7 @@ static void fill(enum dlb_state_code c, float *x, int64_t n, double decades)
 	for (int64_t i = 0; i < n; i++) {
 		const double v = pow(10, -decades * dlb_rng_uniform(&rng));
 
-		x[i] = dlb_rng_below(&rng, 9) == 0 ? 0 :
+		x[i] = dlb_rng_below(&rng, 9) == 0                        ? 0 :
 		       c != DLB_CODE_UNSIGNED_8 && dlb_rng_below(&rng, 2) ? (float)-v :
 									    (float)v;
 	}
@@ -42,8 +42,8 @@ static void names(void)
 	       IS(dlb_state_ratio(DLB_STATE_8BIT), ==, 260.0 / 1024));
 }
 
-/* Every code of a block decodes to its own value, in order, and is encoded again as itself: at scales from the
- * smallest to the largest. */
+/* Every code of a block decodes to its own value, in order, and is encoded again as itself: at scales from
+ * the smallest to the largest. */
 static void all_codes(void)
 {
 	static const float scale[] = { 0x1p-94f, 1e-20f, 0.3f, 1, 3e38f };
@@ -60,9 +60,11 @@ static void all_codes(void)
 			memcpy(state[0] + 256, &scale[k], sizeof(float));
 			dlb_state_decode(c, n, 1, state[0], x);
 			for (int i = 0; i < n; i++) {
-				const double q = (least + i) / (s ? 127.0 : 255.0), want = q * q * q * fabs(q) * scale[k];
+				const double q = (least + i) / (s ? 127.0 : 255.0),
+					     want = q * q * q * fabs(q) * scale[k];
 
-				assert(IS(fabs(x[i] - want), <=, 1e-6 * fabs(want)) && isnormal(x[i]) == (q != 0));
+				assert(IS(fabs(x[i] - want), <=, 1e-6 * fabs(want)) &&
+				       isnormal(x[i]) == (q != 0));
 				assert(!i || x[i] > x[i - 1]);
 			}
 			assert(IS(x[n - 1], ==, scale[k]));
@@ -72,8 +74,8 @@ static void all_codes(void)
 		}
 }
 
-/* Errors: half a step of the fourth root (and its own error, 5e-5), that is 2 / q of the value; nothing but 0 becomes 0 without sign; again
- * gives the same bits. */
+/* Errors: half a step of the fourth root (and 5e-5 of it, its own error), that is 2 / q of the value; without
+ * sign nothing but 0 becomes 0; again gives the same bits. */
 static void errors(enum dlb_state_code c, int64_t n, int chunks, double decades)
 {
 	static float x[MOST], y[MOST];
@@ -84,8 +86,8 @@ static void errors(enum dlb_state_code c, int64_t n, int chunks, double decades)
 	dlb_state_encode(c, n, chunks, x, state[0]);
 	dlb_state_decode(c, n, chunks, state[0], y);
 	for (int chunk = 0; chunk < chunks; chunk++)
-		for (int64_t at = dlb_chunk_at(n, chunks, chunk), end = dlb_chunk_at(n, chunks, chunk + 1); at < end;
-		     at += DLB_STATE_BLOCK) {
+		for (int64_t at = dlb_chunk_at(n, chunks, chunk), end = dlb_chunk_at(n, chunks, chunk + 1);
+		     at < end; at += DLB_STATE_BLOCK) {
 			const int64_t m = end - at < DLB_STATE_BLOCK ? end - at : DLB_STATE_BLOCK;
 			double top = 0;
 
@@ -99,7 +101,8 @@ static void errors(enum dlb_state_code c, int64_t n, int chunks, double decades)
 				if (c == DLB_CODE_BF16)
 					assert(IS(y[i], ==, bf16_widen(bf16_round(x[i]))));
 				else
-					assert(IS(fabs(y[i]), >=, from * (1 - 1e-6)) && IS(fabs(y[i]), <=, to) &&
+					assert(IS(fabs(y[i]), >=, from * (1 - 1e-6)) &&
+					       IS(fabs(y[i]), <=, to) &&
 					       (y[i] == 0 || (x[i] < 0) == (y[i] < 0)));
 				assert(x[i] != 0 || y[i] == 0);
 				assert(c != DLB_CODE_UNSIGNED_8 || x[i] == 0 || y[i] > 0);
@@ -121,7 +124,8 @@ static void blocks(void)
 			for (; s.n; dlb_state_next(n, chunks, &s), block++) {
 				const struct dlb_state_span same = dlb_state_span_at(n, chunks, block);
 
-				assert(IS(s.first, ==, at) && s.n <= DLB_STATE_BLOCK && IS(s.block, ==, block));
+				assert(IS(s.first, ==, at) && s.n <= DLB_STATE_BLOCK &&
+				       IS(s.block, ==, block));
 				assert(same.first == s.first && same.n == s.n && same.end == s.end);
 				at += s.n;
 			}
@@ -129,7 +133,9 @@ static void blocks(void)
 			/* a chunk alone has the blocks that it has in the whole */
 			int64_t sum = 0;
 			for (int k = 0; k < chunks; k++)
-				sum += dlb_state_blocks(dlb_chunk_at(n, chunks, k + 1) - dlb_chunk_at(n, chunks, k), 1);
+				sum += dlb_state_blocks(dlb_chunk_at(n, chunks, k + 1) -
+								dlb_chunk_at(n, chunks, k),
+							1);
 			assert(IS(sum, ==, all));
 			assert(IS(dlb_state_bytes(DLB_STATE_BF16, 4, n, chunks), ==, (size_t)n * 2));
 			assert(IS(dlb_state_bytes(DLB_STATE_8BIT, 4, n, chunks), ==,
@@ -153,7 +159,7 @@ static void special(void)
 		dlb_state_decode(c, N, 1, state, y);
 		for (int i = 0; i < N; i++)
 			assert(y[i] == 0);
-		memset(state, 0, sizeof state);		/* as a new state is */
+		memset(state, 0, sizeof state); /* as a new state is */
 		dlb_state_decode(c, N, 1, state, y);
 		for (int i = 0; i < N; i++)
 			assert(y[i] == 0);
@@ -163,16 +169,17 @@ static void special(void)
 			dlb_state_encode(c, N, 1, x, state);
 			dlb_state_decode(c, N, 1, state, y);
 			for (int i = 0; i < N; i++)
-				assert(i == DLB_STATE_BLOCK + 5 ? !isfinite(y[i]) :
+				assert(i == DLB_STATE_BLOCK + 5                       ? !isfinite(y[i]) :
 				       c != DLB_CODE_BF16 && i / DLB_STATE_BLOCK == 1 ? isnan(y[i]) :
-											 isfinite(y[i]));
+											isfinite(y[i]));
 		}
 		for (int i = 0; i < N; i++)
-			x[i] = i % 3 ? 1e-40f : 0;	/* denormal */
+			x[i] = i % 3 ? 1e-40f : 0; /* denormal */
 		dlb_state_encode(c, N, 1, x, state);
 		dlb_state_decode(c, N, 1, state, y);
 		for (int i = 0; i < N && c != DLB_CODE_BF16; i++)
-			assert(c == DLB_CODE_SIGNED_8 ? y[i] == 0 : (y[i] > 0) == (x[i] > 0) && y[i] < 1e-37f);
+			assert(c == DLB_CODE_SIGNED_8 ? y[i] == 0 :
+							(y[i] > 0) == (x[i] > 0) && y[i] < 1e-37f);
 		n_checks++;
 	}
 }
@@ -203,7 +210,8 @@ static void updates(int rule, enum dlb_state_dtype dtype, int64_t n, int chunks)
 	fill(DLB_CODE_SIGNED_8, w[0], n, 1);
 	memcpy(w[1], w[0], sizeof w[0]);
 	for (int step = 1; step < 6; step++) {
-		void *in[] = { g }, *out[] = { w[0], kept[0], kept[1] }, *wide_out[] = { w[1], wide[0], wide[1] };
+		void *in[] = { g }, *out[] = { w[0], kept[0], kept[1] },
+		     *wide_out[] = { w[1], wide[0], wide[1] };
 		int64_t bad = 0;
 		struct dlb_run r = { .in = in, .out = wide_out, .step = (uint64_t)step, .not_finite = &bad };
 
@@ -239,8 +247,9 @@ static void refusals(void)
 		for (int k = 0; may && k < dlb_optimizers[rule].n_state; k++)
 			assert(dlb_optimizer_code(rule, DLB_STATE_8BIT, k) >= DLB_CODE_SIGNED_8);
 	}
-	struct dlb_update_desc d = { .dtype = DLB_F64, .count = 4, .rule = DLB_RULE_ADAM,
-				     .code = { DLB_CODE_BF16, DLB_CODE_BF16 } };
+	struct dlb_update_desc d = {
+		.dtype = DLB_F64, .count = 4, .rule = DLB_RULE_ADAM, .code = { DLB_CODE_BF16, DLB_CODE_BF16 }
+	};
 	struct dlb_kernel *k;
 	struct dlb_error err = { .what = "" };
 

@@ -24,7 +24,7 @@ struct update_job { const struct update_kernel *u; const struct dlb_run *run; };
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/update_real.h"
 
-/* As update_part_f32, of the blocks of one part, with states in fewer bits: each block is decoded, updated and
+/* As update_part_f32, of one part's blocks, with states in fewer bits: each block is decoded, updated and
  * encoded while it is in cache. */
 static void update_part_small(const void *ctx, int part, int parts)
 {
