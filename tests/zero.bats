@@ -60,6 +60,17 @@ same_bits() {
 	done
 }
 
+@test "the lower bound counts a share of each update" {
+	large
+	for zero in 0 1 2; do
+		for nodes in 2 4; do
+			made cpu:$nodes -a single --optimizer adam --replicas $nodes --zero $zero >"$tmp/bound.json"
+			jq -e '.plan | .bound_s > 0 and .bound_s <= .value_s' "$tmp/bound.json" ||
+				{ jq -c '.plan | [.bound_s, .value_s]' "$tmp/bound.json"; false; }
+		done
+	done
+}
+
 # bats test_tags=slow
 @test "every optimizer that updates element by element: the same bits with 2 and 3 replicas" {
 	small

@@ -19,6 +19,7 @@
 #include <string.h>
 #include "place/bound.h"
 #include "place/place.h"
+#include "place/problem.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
@@ -245,7 +246,7 @@ static double best_s(const struct dlb_problem *p, const int *sort, int n_sorts, 
 		double s = dlb_cost_op_s(p->cost, op, sort[k], n) * p->stated_scale[sort[k]];
 		best = s < best ? s : best;
 	}
-	return isfinite(best) ? best : 0;
+	return isfinite(best) ? best * dlb_place_update_part(p, op) : 0;
 }
 
 static double chain_bound(const struct dlb_problem *p)

@@ -126,8 +126,8 @@ static double parts_of_chains(const struct dlb_port *port, bool latency, const s
 	return value;
 }
 
-/* dp over all ideals within the limits, else over those of chains and of a few orders. reached: the value of the placement in
- * at[] (INFINITY: none); at[] changes only if a lower value is found. */
+/* dp over all ideals within the limits, else over those of chains and of a few orders. reached: the value of
+ * the placement in at[] (INFINITY: none); at[] changes only if a lower value is found. */
 static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
 		    double reached, int *at, enum dlb_dp_beyond *beyond)
 {

@@ -11,6 +11,7 @@
 #include "plan/replica.h"
 #include "plan/offload.h"
 #include "plan/schedule.h"
+#include "plan/shares.h"
 #include "plan/tensors.h"
 
 const char *const dlb_objectives[] = {
@@ -39,6 +40,17 @@ static void find_groups(struct dlb_problem *p)
 	free(least);
 }
 
+double dlb_place_update_part(const struct dlb_problem *p, int op)
+{
+	const bool shared = p->n_shares > 1 && p->graph->op[op].phase == DLB_UPDATE;
+	const int t = shared ? dlb_update_weight(p->graph, op) : -1;
+	const struct dlb_desc d = t < 0 ? (struct dlb_desc){ .n_dims = 0 } :
+					  dlb_tensor_desc(&p->graph->tensor[t], 1);
+	const int64_t n = dlb_desc_count(&d);
+
+	return t >= 0 && n > 0 ? (double)(n / p->n_shares) / (double)n : 1;
+}
+
 /* Seconds of op for all its micro-batches: seconds_s(cost, op, on, n), on a kind of device or on a node. */
 static double all_micro_batches_s(const struct dlb_problem *p, int op,
 				  double (*seconds_s)(const struct dlb_cost *c, int op, int on, double n),
@@ -54,7 +66,7 @@ static double all_micro_batches_s(const struct dlb_problem *p, int op,
 	if (dlb_graph_is_view(p->graph, op))
 		return 0;
 	if (p->graph->op[op].phase == DLB_UPDATE)
-		return s;
+		return s * dlb_place_update_part(p, op);
 	return n_large * s + (M - n_large) * (small == large ? s : seconds_s(p->cost, op, on, (double)small));
 }
 

@@ -8,5 +8,8 @@ void dlb_problem_release(struct dlb_problem *p);
 /* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to
  * respect limits; the verifier decides. */
 double dlb_group_bytes(const struct dlb_problem *p, int group);
+/* The least part of its weight's elements that an op changes where replicas divide updates (p->n_shares): a
+ * whole share, n / n_shares elements; 1 for other ops. */
+double dlb_place_update_part(const struct dlb_problem *p, int op);
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* returns -1, status 1 */
 #endif

@@ -206,6 +206,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		struct dlb_problem unbound = *p;		/* constraints only raise it */
 		unbound.pin = NULL;
 		unbound.before = NULL;
+		unbound.n_shares = dlb_sharing_divides(&s->sharing) ? s->n_replicas : 0;
 		if (share[r] && team_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {
 			double b = dlb_lower_bound_s(&t.p);
 			bound = b > bound ? b : bound;

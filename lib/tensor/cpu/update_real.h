@@ -307,9 +307,8 @@ static void S(update_part)(const void *ctx, int part, int parts)
 		if (d->rule == DLB_RULE_MAX_ADABELIEF)
 			S(update_belief)(job, at, n);
 		else
-			S(update_block)
-		(d, &k, (T *)r->out[0] + at, n_state > 0 ? (T *)r->out[1] + at : NULL,
-		 n_state > 1 ? (T *)r->out[2] + at : NULL, (const T *)r->in[0] + at, n);
+			S(update_block)(d, &k, (T *)r->out[0] + at, n_state > 0 ? (T *)r->out[1] + at : NULL,
+					n_state > 1 ? (T *)r->out[2] + at : NULL, (const T *)r->in[0] + at, n);
 		bad = bad || (r->not_finite && S(any_not_finite)((const T *)r->out[0] + at, n));
 	}
 	if (bad)
