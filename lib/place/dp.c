@@ -150,7 +150,7 @@ static void touch_nets(struct dp_walk *w, int c, int sign)
 	}
 }
 
-/* Host ops of a class enter the difference, last first; each begins the longest chain among those after
+/* Host ops of an item enter the difference, last first; each begins the longest chain among those after
  * it. */
 static void chain_up(struct dp_walk *w, const int *op, int n)
 {
@@ -173,27 +173,25 @@ static void chain_up(struct dp_walk *w, const int *op, int n)
 	}
 }
 
-struct ops { int *start, *list; };			/* [class], ascending */
+struct ops {
+	int *start, *list;
+}; /* [item], ascending */
 
 static void add_item(struct dp_walk *w, const struct ops *ops, int item)
 {
-	for (int i = w->s->class_start[item + 1] - 1; i >= w->s->class_start[item]; i--) {
-		int c = w->s->class_list[i];
-		touch_nets(w, c, 1);
-		if (w->latency)
-			chain_up(w, &ops->list[ops->start[c]], ops->start[c + 1] - ops->start[c]);
-	}
+	for (int i = w->s->class_start[item + 1] - 1; i >= w->s->class_start[item]; i--)
+		touch_nets(w, w->s->class_list[i], 1);
+	if (w->latency)
+		chain_up(w, &ops->list[ops->start[item]], ops->start[item + 1] - ops->start[item]);
 }
 
 /* Removes an item's nets and ops; the caller restores the sums bit for bit. */
 static void drop_item(struct dp_walk *w, const struct ops *ops, int item)
 {
-	for (int i = w->s->class_start[item]; i < w->s->class_start[item + 1]; i++) {
-		int c = w->s->class_list[i];
-		touch_nets(w, c, -1);
-		for (int k = ops->start[c]; w->latency && k < ops->start[c + 1]; k++)
-			w->in[ops->list[k]] = false;
-	}
+	for (int i = w->s->class_start[item]; i < w->s->class_start[item + 1]; i++)
+		touch_nets(w, w->s->class_list[i], -1);
+	for (int k = ops->start[item]; w->latency && k < ops->start[item + 1]; k++)
+		w->in[ops->list[k]] = false;
 }
 
 static double stage_s(const struct dp_walk *w, int k)
@@ -369,19 +367,21 @@ static void close_ideal(struct dp_walk *w, int ideal)
 	}
 }
 
-static void find_ops(const struct dlb_port *port, struct ops *ops)
+static void find_ops(const struct dlb_ideals *s, const struct dlb_port *port, struct ops *ops)
 {
-	ops->start = dlb_xcalloc((size_t)port->n + 2, sizeof(int));
+	ops->start = dlb_xcalloc((size_t)s->n_items + 2, sizeof(int));
 	ops->list = dlb_xcalloc((size_t)port->n_ops + 1, sizeof(int));
-	int *fill = dlb_xcalloc((size_t)port->n + 1, sizeof *fill);
+	int *fill = dlb_xcalloc((size_t)s->n_items + 1, sizeof *fill);
 	for (int i = 0; i < port->n_ops; i++)		/* class -1: left out of the problem */
 		if (port->class_of[i] >= 0)
-			ops->start[port->class_of[i] + 1]++;
-	for (int i = 0; i < port->n; i++)
+			ops->start[s->item_of[port->class_of[i]] + 1]++;
+	for (int i = 0; i < s->n_items; i++)
 		ops->start[i + 1] += ops->start[i];
-	for (int i = 0; i < port->n_ops; i++)
-		if (port->class_of[i] >= 0)
-			ops->list[ops->start[port->class_of[i]] + fill[port->class_of[i]]++] = i;
+	for (int i = 0; i < port->n_ops; i++) {
+		int item = port->class_of[i] < 0 ? -1 : s->item_of[port->class_of[i]];
+		if (item >= 0)
+			ops->list[ops->start[item] + fill[item]++] = i;
+	}
 	free(fill);
 }
 
@@ -525,7 +525,7 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 		return INFINITY;
 	}
 	init_walk(&w);
-	find_ops(port, &ops);
+	find_ops(s, port, &ops);
 	value = run(&w, &ops, limits, &state);
 	if (state >= 0)
 		trace_back(&w, &ops, state, at);

@@ -539,7 +539,7 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 	coarse->bytes = dlb_arena_array(&coarse->arena, (size_t)n + 1, sizeof(double));
 	coarse->class_of = dlb_arena_array(&coarse->arena, (size_t)port->n_ops + 1, sizeof(int));
 	for (int i = 0; i < port->n_ops; i++)
-		coarse->class_of[i] = map[port->class_of[i]];
+		coarse->class_of[i] = port->class_of[i] < 0 ? -1 : map[port->class_of[i]];
 	for (size_t g = 0; g < (size_t)port->n; g++) {
 		if (map[g] < 0)
 			continue;
