@@ -157,9 +157,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 		struct dlb_error why = { .status = 0 };
 		if (!x->by_default || x->place(p, placement, &why))
 			continue;
-		int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-		for (int i = 0; i < p->graph->n_ops; i++)
-			at[p->group_of[i]] = placement[i];
+		int *at = dlb_place_groups_at(p, placement);
 		add_start(s, value_of(port, latency, at), at);
 	}
 	free(placement);
@@ -281,16 +279,6 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 	return wanted && (by_default || x->trivial || !large(p));
 }
 
-/* [group] its node; owned by the caller. */
-static int *groups_at(const struct dlb_problem *p, const int *placement)
-{
-	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
-
-	for (int i = 0; i < p->graph->n_ops; i++)
-		at[p->group_of[i]] = placement[i];
-	return at;
-}
-
 /* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is
  * none yet. */
 static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
@@ -318,7 +306,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 		double from = dlb_clock_s(), value = dlb_place_value_s(p, one);
 		if (!s->n || value < s->s[0])
 			s->clock_s = dlb_clock_s() - from;
-		int *at = groups_at(p, one);
+		int *at = dlb_place_groups_at(p, one);
 		if (p->tried)
 			p->tried(p->tried_arg, x->name, value, value, isinf(value) ? &no_fit : NULL);
 		if (!isinf(value))
@@ -341,7 +329,7 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 	int *misfit = NULL;
 
 	if (p->first)
-		add_start(s, dlb_place_value_s(p, p->first), groups_at(p, p->first));
+		add_start(s, dlb_place_value_s(p, p->first), dlb_place_groups_at(p, p->first));
 	const double below_s = s->n ? s->s[0] : 0;
 	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && (!i || !s->n); i++)
 		if (!i || !deadline_s || dlb_clock_s() < deadline_s)

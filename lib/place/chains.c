@@ -15,13 +15,9 @@ struct chains {
 static double sent_s(const struct dlb_port *port, int c)
 {
 	double sum = 0;
-	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
-		const double *s = &port->net_s[(size_t)(port->touch[i] >> 1) * (size_t)port->n_places];
-		double most = 0;
-		for (int q = 0; q < port->n_places && port->touch[i] & 1; q++)
-			most = fmax(most, s[q]);
-		sum += most;
-	}
+	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++)
+		if (port->touch[i] & 1) /* c is its source */
+			sum += dlb_port_net_s(port, port->touch[i] >> 1);
 	return sum;
 }
 
@@ -49,16 +45,9 @@ static bool same_kernels(const struct dlb_port *port, int a, int b)
 	return true;
 }
 
-static int root_of(const struct chains *x, int c)
-{
-	while (x->to[c] != c)
-		c = x->to[c];
-	return c;
-}
-
 static void join(struct chains *x, int c, int next)
 {
-	int a = root_of(x, c), b = root_of(x, next);
+	int a = dlb_port_root(x->to, c), b = dlb_port_root(x->to, next);
 	if (a == b || x->bytes[a] + x->bytes[b] > x->room || !same_kernels(x->port, c, next))
 		return;
 	x->to[b] = a;
@@ -75,7 +64,6 @@ void dlb_port_join_chains(const struct dlb_port *port, int n_chains, struct dlb_
 			    .sent_s = dlb_xcalloc(n_classes, sizeof *x.sent_s),
 			    .bytes = dlb_xcalloc(n_classes, sizeof *x.bytes),
 			    .room = INFINITY };
-	int n = 0;
 	for (int d = 0; d < port->n_nodes; d++)
 		x.room = fmin(x.room, port->room_bytes[d] / n_chains);
 	for (int c = 0; c < port->n; c++) {
@@ -92,15 +80,10 @@ void dlb_port_join_chains(const struct dlb_port *port, int n_chains, struct dlb_
 		if (next >= 0 && !is_cheap_cut(&x, c, next))
 			join(&x, c, next);
 	}
-	for (int c = 0; c < port->n; c++)
-		if (x.to[c] == c)
-			map[c] = n++;
-	for (int c = 0; c < port->n; c++)
-		map[c] = map[root_of(&x, c)];
+	dlb_port_merge(port, x.to, coarse, map);
 	free(x.to);
 	free(x.n_before);
 	free(x.before);
 	free(x.sent_s);
 	free(x.bytes);
-	dlb_port_coarsen(port, map, n, coarse);
 }

@@ -98,30 +98,35 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* dp over all ideals of chains of classes, ever shorter ones while the ideals are few. Returns the lower of
- * value and the value found; at[] changes only if that is lower. */
-static double parts_of_chains(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
-			      double value, int *at)
+/* dp for latency over all ideals of chains of classes, ever shorter ones while the ideals are few. Returns the
+ * lower of value and the value found; at[] changes only if that is lower. */
+static double parts_of_chains(const struct dlb_port *port, const struct dlb_dp_limits *limits, double value,
+			      int *at)
 {
 	enum { FEW_IDEALS = 4000, LONGEST = 16, SHORTEST = 1024 };
-	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map),
-	    *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
+	size_t n = (size_t)port->n + 1;
+	int *map = dlb_xcalloc(n, sizeof *map), *last = dlb_xmalloc(n * sizeof *last),
+	    *found = dlb_xcalloc(n, sizeof *found);
 	bool few = true;
+	memset(last, -1, n * sizeof *last);
 	for (int n_chains = LONGEST; few && n_chains <= SHORTEST; n_chains *= 2) {
 		struct dlb_port coarse;
 		struct dlb_ideals s;
 		dlb_port_join_chains(port, n_chains, &coarse, map);
-		few = coarse.n < port->n && dlb_ideals_all(&s, &coarse, FEW_IDEALS);
-		if (few) {
-			double chains = dlb_dp(&s, &coarse, latency, value * (1 + 1e-9), limits, found);
+		const bool same = memcmp(map, last, n * sizeof *map) == 0;
+		few = coarse.n < port->n && (same || dlb_ideals_all(&s, &coarse, FEW_IDEALS));
+		if (few && !same) {
+			double chains = dlb_dp(&s, &coarse, true, value * (1 + 1e-9), limits, found);
 			for (int c = 0; c < port->n && chains < value; c++)
 				at[c] = found[map[c]];
 			value = fmin(value, chains);
 			dlb_ideals_release(&s);
 		}
+		memcpy(last, map, n * sizeof *last);
 		dlb_port_release(&coarse);
 	}
 	free(map);
+	free(last);
 	free(found);
 	return value;
 }
@@ -142,7 +147,7 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 	else
 		value = reached;
 	if (latency)
-		value = parts_of_chains(port, latency, limits, value, at);
+		value = parts_of_chains(port, limits, value, at);
 	*beyond = DLB_DP_IDEALS;
 	if (dlb_ideals_all(&s, port, limits->most_ideals)) {
 		double all = dlb_dp(&s, port, latency, value * (1 + 1e-9), limits, found);

@@ -76,14 +76,6 @@ static int check_constraints(const struct dlb_problem *p, const int *placement, 
 
 /* ---- under the port model: no program, no time-line ---- */
 
-static int *classes_at(const struct dlb_problem *p, const int *placement)
-{
-	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
-	for (int i = 0; i < p->graph->n_ops; i++)
-		at[p->group_of[i]] = placement[i];
-	return at;
-}
-
 static double port_value_s(const struct dlb_problem *p, const int *at, bool weighted, double *load)
 {
 	struct dlb_port port;
@@ -138,7 +130,7 @@ static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
 static int make_port_plan(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan,
 			  double *ranked, struct dlb_error *err)
 {
-	int *at = classes_at(p, placement), rc = -1, n = 0;
+	int *at = dlb_place_groups_at(p, placement), rc = -1, n = 0;
 	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;
 	set_up(p, placement, plan);
 	port_orders(p, plan);
@@ -416,7 +408,7 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 double dlb_place_value_below_s(const struct dlb_problem *p, const int *placement, double below_s)
 {
 	if (p->objective != DLB_STEP) {
-		int *at = classes_at(p, placement);
+		int *at = dlb_place_groups_at(p, placement);
 		double s = port_value_s(p, at, true, NULL);
 		free(at);
 		return s + dlb_place_migration_share_s(p, placement);
@@ -449,7 +441,7 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 {
 	if (p->objective != DLB_STEP) {
 		struct dlb_port port;
-		int *at = classes_at(p, placement);
+		int *at = dlb_place_groups_at(p, placement);
 		dlb_port_init(&port, p, false);
 		double lack = dlb_port_lack_bytes(&port, at, NULL);
 		dlb_port_release(&port);

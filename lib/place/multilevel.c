@@ -22,16 +22,6 @@ static double least_work_s(const struct dlb_port *port, int c)
 	return least;
 }
 
-static double net_s(const struct dlb_port *port, int e)
-{
-	const double *s = &port->net_s[(size_t)e * (size_t)port->n_places];
-	double most = 0;
-
-	for (int p = 0; p < port->n_places; p++)
-		most = s[p] > most ? s[p] : most;
-	return most;
-}
-
 static bool may_be_one(const struct dlb_port *port, int a, int b)
 {
 	const size_t D = (size_t)port->n_nodes;
@@ -59,7 +49,7 @@ static int heaviest(struct class_matching *m, int c)
 
 	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
 		int e = port->touch[i] >> 1, first = port->sink_start[e], last = port->sink_start[e + 1];
-		double share = net_s(port, e) / (last - first);
+		double share = dlb_port_net_s(port, e) / (last - first);
 
 		for (int k = first - 1; k < last; k++) {
 			int o = k < first ? port->source[e] : port->sink[k];

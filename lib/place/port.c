@@ -466,6 +466,15 @@ double dlb_port_latency_s(const struct dlb_port *port, const int *at, double *fi
 	return s;
 }
 
+double dlb_port_net_s(const struct dlb_port *port, int net)
+{
+	const double *s = &port->net_s[(size_t)net * (size_t)port->n_places];
+	double most = 0;
+	for (int q = 0; q < port->n_places; q++)
+		most = s[q] > most ? s[q] : most;
+	return most;
+}
+
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node)
 {
 	double *used = dlb_xcalloc((size_t)port->n_nodes, sizeof *used), most = 0;
@@ -581,27 +590,38 @@ static void note(int (*near)[2], int a, int b)
 		near[a][near[a][0] >= 0] = b;
 }
 
-static int root_of(const int *to, int g)
+int dlb_port_root(const int *to, int c)
 {
-	while (to[g] != g)
-		g = to[g];
-	return g;
+	while (to[c] != c)
+		c = to[c];
+	return c;
+}
+
+void dlb_port_merge(const struct dlb_port *port, const int *to, struct dlb_port *coarse, int *map)
+{
+	int n = 0;
+	for (int c = 0; c < port->n; c++)
+		if (to[c] == c)
+			map[c] = n++;
+	for (int c = 0; c < port->n; c++)
+		map[c] = map[dlb_port_root(to, c)];
+	dlb_port_coarsen(port, map, n, coarse);
 }
 
 static void find_neighbours(const struct dlb_port *port, const int *to, int (*near)[2])
 {
 	memset(near, -1, (size_t)port->n * sizeof *near);
 	for (int e = 0; e < port->n_nets; e++) {
-		int a = root_of(to, port->source[e]);
+		int a = dlb_port_root(to, port->source[e]);
 		for (int k = port->sink_start[e]; k < port->sink_start[e + 1]; k++) {
-			int b = root_of(to, port->sink[k]);
+			int b = dlb_port_root(to, port->sink[k]);
 			note(near, a, b);
 			note(near, b, a);
 		}
 	}
 	for (int g = 0; g < port->n; g++) {
 		for (int k = port->forward_start[g]; k < port->forward_start[g + 1]; k++) {
-			int a = root_of(to, g), b = root_of(to, port->forward[k]);
+			int a = dlb_port_root(to, g), b = dlb_port_root(to, port->forward[k]);
 			note(near, a, b);
 			note(near, b, a);
 		}
@@ -613,8 +633,7 @@ void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int
 	/* in this round: untouched; another joined it; joined another */
 	enum { FREE, HOST, GONE };
 	size_t n_classes = (size_t)port->n + 1, D = (size_t)port->n_nodes;
-	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near),
-	    n = 0;
+	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near);
 	char *state = dlb_xmalloc(n_classes);
 	bool *idle = dlb_xcalloc(n_classes, sizeof *idle), changed = true;
 	double total = 0, least = INFINITY;
@@ -643,14 +662,9 @@ void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int
 			changed = true;
 		}
 	}
-	for (int g = 0; g < port->n; g++)
-		if (to[g] == g)
-			map[g] = n++;
-	for (int g = 0; g < port->n; g++)
-		map[g] = map[root_of(to, g)];
+	dlb_port_merge(port, to, coarse, map);
 	free(to);
 	free(near);
 	free(state);
 	free(idle);
-	dlb_port_coarsen(port, map, n, coarse);
 }

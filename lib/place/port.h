@@ -58,6 +58,8 @@ double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish);
 /* The largest shortage of memory of a node, in bytes; INFINITY: a class has no kernel on its node. 0:
  * valid. */
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
+/* Seconds of a net through the slowest port. */
+double dlb_port_net_s(const struct dlb_port *port, int net);
 /* Whether two nodes have equal work, memory and transfers. */
 bool dlb_port_alike(const struct dlb_port *port, int a, int b);
 /* Sorts nodes into kinds of equal nodes: kind_of[node], first[kind] its first node. Returns the number of
@@ -75,6 +77,9 @@ void dlb_port_join_chains(const struct dlb_port *port, int n_chains, struct dlb_
 /* Merges classes into n: map[class] -> coarse class. -1: left out (a class without edges and nets; its ops
  * get class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
+/* The same from to[class]: the class that it joined, or itself; map is made. The last class on the way from c. */
+void dlb_port_merge(const struct dlb_port *port, const int *to, struct dlb_port *coarse, int *map);
+int dlb_port_root(const int *to, int c);
 
 /* ---- certified lower bounds (port_bound.c, latency_bound.c): no placement's value is less ---- */
 double dlb_port_bound_s(const struct dlb_port *port, bool latency);

@@ -40,15 +40,24 @@ static void find_groups(struct dlb_problem *p)
 	free(least);
 }
 
+int *dlb_place_groups_at(const struct dlb_problem *p, const int *placement)
+{
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
+	for (int i = 0; i < p->graph->n_ops; i++)
+		at[p->group_of[i]] = placement[i];
+	return at;
+}
+
 double dlb_place_update_part(const struct dlb_problem *p, int op)
 {
-	const bool shared = p->n_shares > 1 && p->graph->op[op].phase == DLB_UPDATE;
-	const int t = shared ? dlb_update_weight(p->graph, op) : -1;
-	const struct dlb_desc d = t < 0 ? (struct dlb_desc){ .n_dims = 0 } :
-					  dlb_tensor_desc(&p->graph->tensor[t], 1);
+	if (p->n_shares < 2 || p->graph->op[op].phase != DLB_UPDATE)
+		return 1;
+	const int t = dlb_update_weight(p->graph, op);
+	if (t < 0)
+		return 1;
+	const struct dlb_desc d = dlb_tensor_desc(&p->graph->tensor[t], 1);
 	const int64_t n = dlb_desc_count(&d);
-
-	return t >= 0 && n > 0 ? (double)(n / p->n_shares) / (double)n : 1;
+	return n > 0 ? (double)(n / p->n_shares) / (double)n : 1;
 }
 
 /* Seconds of op for all its micro-batches: seconds_s(cost, op, on, n), on a kind of device or on a node. */

@@ -8,6 +8,8 @@ void dlb_problem_release(struct dlb_problem *p);
 /* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to
  * respect limits; the verifier decides. */
 double dlb_group_bytes(const struct dlb_problem *p, int group);
+/* [group] its node under placement[op]; owned by the caller. */
+int *dlb_place_groups_at(const struct dlb_problem *p, const int *placement);
 /* The least part of its weight's elements that an op changes where replicas divide updates (p->n_shares): a
  * whole share, n / n_shares elements; 1 for other ops. */
 double dlb_place_update_part(const struct dlb_problem *p, int op);
