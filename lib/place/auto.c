@@ -273,8 +273,9 @@ static const double memory_scale[] = { 1, 0.75, 0.55, 0.4 };
 static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 {
 	const bool by_default = dlb_placer_by_default(p, x);
-	const bool wanted = by_default || x->place == dlb_place_dp || x->place == dlb_place_heft ||
-		(x->place == dlb_place_by_kind && p->affinity);
+	const bool wanted = by_default ||
+			    (!p->draft && (x->place == dlb_place_dp || x->place == dlb_place_heft)) ||
+			    (x->place == dlb_place_by_kind && p->affinity);
 
 	return wanted && (by_default || x->trivial || !large(p));
 }
@@ -419,7 +420,7 @@ static int best_step(const struct dlb_problem *p, int ways, int *placement, stru
 	/* leaves time for the plan's verification and time-line */
 	if (deadline_s > 0)
 		deadline_s = fmax(deadline_s - 4 * s.clock_s, 1e-9);
-	if (isfinite(s.s[0]))
+	if (isfinite(s.s[0]) && !p->draft)
 		search_step(p, &s, deadline_s, ways, best);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = best[p->group_of[i]];

@@ -36,6 +36,8 @@ struct dlb_problem {
 	const struct dlb_offload *offload; /* optimizer states in another memory; NULL: none. Borrowed */
 	enum dlb_state_dtype state_dtype;	/* in which optimizer states are kept */
 	bool quick;				/* with less effort: a plan to compare */
+	bool draft; /* of auto: the best of the quick placers, without a search */
+	int auto_replicas; /* where the number of replicas is free: this one; 0: any */
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
 	/* of auto: a placement that fits, from which it searches too; [op], NULL: none */

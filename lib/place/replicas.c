@@ -5,7 +5,10 @@
  * model over one team, and all teams use that placement: over team 0 and, if teams are unequal, over a
  * team whose every part is as slow as the slowest node that has it. Shares of the batch are even or by
  * power, the samples per second that a team is predicted to compute under node weights; both are tried if
- * the user names neither and teams are unequal. The plan with the shortest ranked step wins. */
+ * the user names neither and teams are unequal. The plan with the shortest ranked step wins.
+ *
+ * A full search of every division would take minutes on large clusters. If there are many, all are placed
+ * without a search first, and the search is spent on those that are best then. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,8 +379,9 @@ static void say(const struct task *t, int R, const struct dlb_team_way *way,
 		return;
 	if (R > 1)
 		dlb_team_way_name(&t->teams, way, how, sizeof how);
-	int n = snprintf(line, sizeof line, "%d replica%s%s%s%s", R, R > 1 ? "s, " : "", how,
-			 !err && c->plan.sharing.by_power && R > 1 ? ", split by power" : "", ": ");
+	int n = snprintf(line, sizeof line, "%d replica%s%s%s%s%s", R, R > 1 ? "s, " : "", how,
+			 !err && c->plan.sharing.by_power && R > 1 ? ", split by power" : "",
+			 t->p->draft ? ", before the search" : "", ": ");
 	if (err)
 		snprintf(line + n, sizeof line - (size_t)n, "%.150s", err->what);
 	else
@@ -396,23 +400,112 @@ static int place_one(const struct task *t, struct replica_candidate *c, struct d
 	return rc;
 }
 
-/* Tries all ways for R replicas; *best has the best so far. */
-static void try_ways(const struct task *t, int R, struct replica_candidate *best, struct dlb_error *err)
+/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit). */
+struct division {
+	int R;
+	struct dlb_team_way way;
+	bool first, searched;
+	double draft_s;
+};
+struct divisions {
+	struct division *at;
+	int n, cap;
+};
+
+/* Whether both ways give R replicas the same nodes and the same placers. */
+static bool alike(const struct task *t, int R, const struct dlb_team_way *a, const struct dlb_team_way *b)
+{
+	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
+	int *of_a = dlb_xcalloc(2 * n_nodes + 1, sizeof *of_a), *of_b = of_a + n_nodes;
+	bool same = a->slowest == b->slowest && a->by == b->by &&
+		    dlb_teams_form(&t->teams, R, a, of_a) == dlb_teams_form(&t->teams, R, b, of_b) &&
+		    !memcmp(of_a, of_b, n_nodes * sizeof *of_a);
+
+	free(of_a);
+	return same;
+}
+
+/* Adds the ways for R replicas, of those that are alike the first. */
+static void add_ways(const struct task *t, int R, struct divisions *d)
 {
 	struct dlb_team_way way[DLB_MOST_WAYS] = { { .group = -1 } };
-	int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
+	const int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
+
 	for (int i = 0; i < n; i++) {
+		bool again = false;
+
+		for (int k = 0; k < i && !again; k++)
+			again = alike(t, R, &way[i], &way[k]);
+		if (again)
+			continue;
+		DLB_GROW(d->at, d->n, d->cap);
+		d->at[d->n++] = (struct division){
+			.R = R, .way = way[i], .first = i == 0, .searched = true, .draft_s = INFINITY
+		};
+	}
+}
+
+/* 0: *c is its best plan; 1: it is the same as another division; -1: it does not fit. */
+static int try_division(const struct task *t, const struct division *d, struct replica_candidate *c,
+			struct dlb_error *err)
+{
+	int rc = d->R == 1 ? place_one(t, c, err) : place_teams(t, d->R, &d->way, c, err);
+
+	if (rc <= 0)
+		say(t, d->R, &d->way, c, rc ? err : NULL);
+	return rc;
+}
+
+/* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams. */
+static void choose_searched(const struct task *t, struct divisions *d)
+{
+	enum { MOST_SEARCHED = 4 };
+	struct dlb_problem draft = *t->p;
+	struct task drafts = *t;
+
+	if (d->n <= MOST_SEARCHED)
+		return;
+	draft.draft = true;
+	drafts.p = &draft;
+	for (int i = 0; i < d->n; i++) {
 		struct replica_candidate c;
 		struct dlb_error why = { .status = 0 };
-		int rc = R == 1 ? place_one(t, &c, &why) : place_teams(t, R, &way[i], &c, &why);
-		if (rc > 0)
-			continue;
-		say(t, R, &way[i], &c, rc ? &why : NULL);
+
+		d->at[i].searched = d->at[i].way.cut == DLB_CUT_NOW && d->at[i].R > 1;
+		if (try_division(&drafts, &d->at[i], &c, &why) == 0) {
+			d->at[i].draft_s = c.ranked_s;
+			dlb_plan_release(&c.plan);
+		}
+	}
+	for (int k = 0; k < MOST_SEARCHED; k++) {
+		struct division *best = NULL;
+
+		for (int i = 0; i < d->n; i++)
+			if (!d->at[i].searched && (!best || d->at[i].draft_s < best->draft_s))
+				best = &d->at[i];
+		if (best)
+			best->searched = true;
+	}
+}
+
+/* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. */
+static void search_divisions(const struct task *t, struct divisions *d, struct replica_candidate *best,
+			     struct dlb_error *err)
+{
+	bool now = false; /* the ways of this R begin with the current teams */
+
+	choose_searched(t, d);
+	for (int i = 0; i < d->n; i++) {
+		const struct division *x = &d->at[i];
+		struct replica_candidate c;
+		struct dlb_error why = { .status = 0 };
+
+		now = x->first ? x->R > 1 && x->way.cut == DLB_CUT_NOW : now;
+		int rc = x->searched ? try_division(t, x, &c, &why) : 1;
 		if (rc == 0)			/* teams, too, are kept unless the gain is large enough */
 			better(best, &c,
-			       way[0].cut == DLB_CUT_NOW && best->plan.n_replicas == R && i ? DLB_KEEP_GAIN :
-											      0);
-		else if (!best->plan.n_ops)
+			       now && !x->first && best->plan.n_replicas == x->R ? DLB_KEEP_GAIN : 0);
+		else if (rc < 0 && !best->plan.n_ops)
 			*err = why;
 	}
 }
@@ -443,7 +536,8 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 {
 	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
 	struct replica_candidate best = { .kept = false };
-	int n = dlb_teams_free_nodes(p), R = choice->n;
+	struct divisions d = { .n = 0 };
+	const int n = dlb_teams_free_nodes(p), R = choice->n ? choice->n : p->auto_replicas;
 	struct dlb_error local = { .status = 0 };
 	err = err ? err : &local;
 	*kept = false;
@@ -463,11 +557,11 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		p->said(p->tried_arg, line);
 	}
 	dlb_teams_init(&t.teams, p, current ? choice->now : NULL);
-	if (R)
-		try_ways(&t, R, &best, err);
-	for (R = 1; !choice->n && R <= n && R <= p->batch; R++)
-		if (worth_trying(R, n))
-			try_ways(&t, R, &best, err);
+	for (int r = 1; r <= n && r <= p->batch; r++)
+		if (R ? r == R : worth_trying(r, n))
+			add_ways(&t, r, &d);
+	search_divisions(&t, &d, &best, err);
+	free(d.at);
 	dlb_teams_release(&t.teams);
 	if (!best.plan.n_ops)
 		return -1;

@@ -16,7 +16,9 @@ struct schedule_search {
 	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
 	void *arg;
 	struct dlb_trial *trial; int n, cap;
-	double best; const struct dlb_schedule *schedule; int micro_batches;
+	double best;
+	const struct dlb_schedule *schedule;
+	int micro_batches, n_replicas;
 	struct dlb_error nearest;			/* of the first plan that did not fit */
 };
 
@@ -30,9 +32,9 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 	return dlb_problem_init(out, err);
 }
 
-/* ranked: INFINITY if it does not fit, with err. */
-static void keep(struct schedule_search *c, const struct dlb_problem *q, double ranked, double value,
-		 const struct dlb_error *err)
+/* plan, and ranked, its step as it is judged; NULL: it does not fit, with err. */
+static void keep(struct schedule_search *c, const struct dlb_problem *q, const struct dlb_plan *plan,
+		 double ranked, const struct dlb_error *err)
 {
 	char line[160];
 	int i = 0;
@@ -43,22 +45,23 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, double 
 		DLB_GROW(c->trial, c->n, c->cap);
 		c->trial[c->n++] = (struct dlb_trial){ q->schedule->name, q->micro_batches, INFINITY };
 	}
-	if (value < c->trial[i].value_s)
-		c->trial[i].value_s = value;
-	if (isfinite(ranked))
+	if (plan && plan->value_s < c->trial[i].value_s)
+		c->trial[i].value_s = plan->value_s;
+	if (plan)
 		snprintf(line, sizeof line, "%-12s M %-4d step %.6g ms", q->schedule->name, q->micro_batches,
-			 value * 1e3);
+			 plan->value_s * 1e3);
 	else
 		snprintf(line, sizeof line, "%-12s M %-4d %.120s", q->schedule->name, q->micro_batches,
 			 err->what);
 	if (c->p->said)
 		c->p->said(c->p->tried_arg, line);
-	if (isinf(ranked) && !c->nearest.what[0])
+	if (!plan && !c->nearest.what[0])
 		c->nearest = *err;
-	if (ranked < c->best * (1 - 1e-9)) {
+	if (plan && ranked < c->best * (1 - 1e-9)) {
 		c->best = ranked;
 		c->schedule = q->schedule;
 		c->micro_batches = q->micro_batches;
+		c->n_replicas = plan->n_replicas;
 	}
 }
 
@@ -80,10 +83,10 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	if (!placement && dlb_place_interleaved(&q, own, &why) == 0)
 		placement = own;
 	if (placement && dlb_plan_make(&q, placement, &plan, &ranked, &why) == 0) {
-		keep(c, &q, ranked, plan.value_s, NULL);
+		keep(c, &q, &plan, ranked, NULL);
 		dlb_plan_release(&plan);
 	} else {
-		keep(c, &q, INFINITY, INFINITY, &why);
+		keep(c, &q, NULL, INFINITY, &why);
 	}
 	dlb_problem_release(&q);
 	free(own);
@@ -99,7 +102,7 @@ static int all(struct schedule_search *c, int M, struct dlb_error *err)
 	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
 		return -1;
 	if (c->place(c->arg, &q, &plan, &why)) {
-		keep(c, &q, INFINITY, INFINITY, &why);
+		keep(c, &q, NULL, INFINITY, &why);
 		dlb_problem_release(&q);
 		return 0;
 	}
@@ -156,17 +159,18 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	struct dlb_error why = { .what = "" };
 	if (with(c->p, M, s, &q, err))
 		return -1;
+	q.auto_replicas = c->n_replicas;
 	if (c->place(c->arg, &q, &plan, &why) == 0) {
 		double ranked = dlb_place_plan_s(&q, &plan);
 		if (ranked < c->best)
-			keep(c, &q, ranked, plan.value_s, NULL);
+			keep(c, &q, &plan, ranked, NULL);
 		dlb_plan_release(&plan);
 	}
 	dlb_problem_release(&q);
 	return 0;
 }
 
-/* Makes placements for the schedules themselves: each schedule with its best number of micro-batches, then
+/* Makes placements for the schedules themselves, with the number of replicas of the best: each schedule with its best number of micro-batches, then
  * the best schedule with each number. */
 static int refine(struct schedule_search *c, struct dlb_error *err)
 {
@@ -203,5 +207,6 @@ int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 	dlb_problem_release(p);
 	p->schedule = c.schedule;
 	p->micro_batches = c.micro_batches;
+	p->auto_replicas = c.n_replicas;
 	return dlb_problem_init(p, err);
 }
