@@ -102,8 +102,8 @@ int main(int argc, char **argv)
 		  NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o.sharing),
 		{ 0, "zero", DLB_OPT_STR, &o.zero, "STAGE",
-		  "replicas divide the optimizer's state: 0: no (default), 1, 2: gradients' places too, or "
-		  "auto",
+		  "replicas divide the optimizer's state: 0: no (default), 1, 2: gradients' places too, 3: "
+		  "weights too, or auto",
 		  NULL, 0, 0 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out",
 		  NULL, 0, 0 },

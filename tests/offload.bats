@@ -51,6 +51,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	same_bits 2 --replicas 2 --optimizer adam
 	same_bits 2 --replicas 2 --zero 1 --optimizer adam
 	same_bits 2 --replicas 2 --zero 2 --optimizer adam
+	same_bits 2 --replicas 2 --zero 3 -m 2 --optimizer adam
 	same_bits 1 -m 2 --optimizer adam --clip-norm 0.5
 }
 

@@ -44,7 +44,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	for type in bf16 8bit; do
 		for m in 1 2; do
 			whole=$(bits cpu:3 --replicas 3 --allreduce ring -m "$m" --optimizer adam --state-dtype "$type")
-			for zero in 1 2; do
+			for zero in 1 2 3; do
 				echo "$type, $m micro-batches, stage $zero"
 				[ "$(bits cpu:3 --replicas 3 --allreduce ring -m "$m" --optimizer adam --state-dtype "$type" --zero "$zero")" = "$whole" ]
 			done
@@ -56,7 +56,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 		groups: [{name: "host", class: "host", inside: "shm"}], nodes: [range(2) | {kind: "cpu", group: "host"}],
 		memories: [{name: "disk", class: "file", folder: $folder, group: "host", bytes: 1e8, bandwidth_Bps: 1e9, latency_s: 1e-4}]}}' >"$tmp/cluster.json"
 	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json >"$tmp/cost.json"
-	for zero in 0 1; do
+	for zero in 0 1 3; do
 		for off in none '*=disk'; do
 			dlb-place -q --replicas 2 --allreduce ring --zero "$zero" --optimizer adam --state-dtype 8bit --offload "$off" "$tmp/cost.json" >"$tmp/doc.json"
 			gpt_trained "$tmp/doc.json" >"$tmp/bits.$zero.$off"

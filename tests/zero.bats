@@ -47,13 +47,13 @@ trained() { # DOCUMENT DLB-RUN OPTION...
 		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
 		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
 }
-# The same bits with all stages: same_bits CLUSTER "DLB-PLACE OPTIONS" [DLB-RUN OPTION...]
+# The same bits with all stages, or those of $stages: same_bits CLUSTER "DLB-PLACE OPTIONS" [DLB-RUN OPTION...]
 same_bits() {
 	local cluster=$1 place=$2 zero
 	shift 2
 	echo "$cluster $place $*"
 	# shellcheck disable=SC2086
-	for zero in 0 1 2; do
+	for zero in ${stages:-0 1 2 3}; do
 		made "$cluster" $place --zero $zero >"$tmp/$zero.json" || return
 		trained "$tmp/$zero.json" "$@" >"$tmp/$zero.bits" || return
 		cmp "$tmp/0.bits" "$tmp/$zero.bits" || return
@@ -62,7 +62,7 @@ same_bits() {
 
 @test "the lower bound counts a share of each update" {
 	large
-	for zero in 0 1 2; do
+	for zero in 0 1 2 3; do
 		for nodes in 2 4; do
 			made cpu:$nodes -a single --optimizer adam --replicas $nodes --zero $zero >"$tmp/bound.json"
 			jq -e '.plan | .bound_s > 0 and .bound_s <= .value_s' "$tmp/bound.json" ||
@@ -89,17 +89,22 @@ same_bits() {
 	for how in ring tree host hierarchical doubling mpi auto; do
 		same_bits cpu:3 "--replicas 3 --optimizer momentum --allreduce $how"
 	done
-	same_bits cpu:2 '--replicas 2 --optimizer adam --batch 3 -m 2'
+	# a replica of one sample has one micro-batch, and with stage 3 then all have
+	stages='0 1 2' same_bits cpu:2 '--replicas 2 --optimizer adam --batch 3 -m 2'
+	stages='0 3' same_bits cpu:2 '--replicas 2 --optimizer adam --batch 7 -m 3'
 	same_bits cpu:2 '--replicas 2 --optimizer adam --sync'
 	made cpu:2 --replicas 2 --zero 2 --optimizer adam --batch 24 >"$tmp/doc.json"
+	made cpu:2 --replicas 2 --zero 3 --optimizer adam --batch 24 -m 2 >"$tmp/three.json"
+	made cpu:2 --replicas 2 --optimizer adam --batch 24 -m 2 >"$tmp/halves.json"
 	made cpu:2 --replicas 2 --optimizer adam --batch 24 >"$tmp/plain.json"
 	# the last batch of an epoch has one sample, and a replica has none
 	arrays "$tmp/few" 25
-	for doc in doc plain; do
+	for doc in doc plain three halves; do
 		dlb-run -q --epochs 2 --data "npy:$tmp/few.x.npy,$tmp/few.y.npy" "$tmp/$doc.json" | jq -c .report.losses >"$tmp/$doc.losses"
 	done
 	[ "$(jq length "$tmp/doc.losses")" = 4 ]
 	cmp "$tmp/doc.losses" "$tmp/plain.losses"
+	cmp "$tmp/three.losses" "$tmp/halves.losses"
 }
 
 # bats test_tags=slow
@@ -179,17 +184,21 @@ same_bits() {
 @test "a checkpoint goes on with other stages, replicas and nodes" {
 	small
 	made cpu:1 --optimizer adam >one.json
-	for zero in 0 1 2; do
+	for zero in 0 1 2 3; do
 		made cpu:2 --replicas 2 --optimizer adam --zero $zero >two$zero.json
 		made cpu:3 --replicas 3 --optimizer adam --zero $zero >three$zero.json
 	done
 	made cpu:4 --replicas 2 -a even --optimizer adam --zero 1 >four1.json
-	for from in two0 two1 two2 four1; do
+	made cpu:4 --replicas 2 -a even --optimizer adam --zero 3 >four3.json
+	for from in two0 two1 two2 two3 three3 four1 four3; do
 		dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/$from" $from.json >"$tmp/out.json"
 	done
 	[ "$(jq -c '.shares["3.weight"] | map(.first)' "$tmp/two1/step-3/manifest.json")" = '[576,0]' ]
-	for to in one two0 two1 two2 three0 three2 four1; do
-		for from in two0 two1 two2 four1; do
+	[ "$(jq -c '.weight_shares["3.weight"] | map(.first)' "$tmp/two3/step-3/manifest.json")" = '[576,0]' ]
+	[ "$(jq -c .weight_shares "$tmp/two2/step-3/manifest.json")" = null ]
+	for to in one two0 two1 two2 two3 three0 three2 three3 four1 four3; do
+		chosen || continue
+		for from in two0 two1 two2 two3 four1 four3; do
 			rm -rf "$tmp/on"
 			cp -r "$tmp/$from" "$tmp/on"
 			dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/on" --save "$tmp/saved" $to.json | jq -c .report.losses >"$tmp/$from.losses"
@@ -235,8 +244,15 @@ same_bits() {
 	made "$limit" --replicas 2 --optimizer adam --zero 1 | jq -e ".plan.nodes[0].peak_bytes <= 0.9 * $most"
 	made "$limit" --replicas 2 --optimizer adam --zero auto | jq -e ".plan.zero == 1 and .plan.nodes[0].peak_bytes <= 0.9 * $most"
 	made cpu:2 --replicas 2 --optimizer adam --zero auto | jq -e '.plan.zero == null'
-	run -2 --separate-stderr made cpu:2 --replicas 2 --zero 3
-	one_line dlb-place '--zero wants 0, 1, 2 or auto'
+	# with stage 3 weights too
+	made cpu:2 --replicas 2 --optimizer adam --zero 2 >"$tmp/two.json"
+	least=$(jq '.plan.nodes[0].peak_bytes' "$tmp/two.json")
+	limit=cpu:2@$((least * 9 / 10000))K
+	run -1 --separate-stderr made "$limit" --replicas 2 --optimizer adam --zero 2
+	one_line dlb-place '--zero 3'
+	made "$limit" --replicas 2 --optimizer adam --zero auto | jq -e ".plan.zero == 3 and .plan.nodes[0].peak_bytes <= 0.9 * $least"
+	run -2 --separate-stderr made cpu:2 --replicas 2 --zero 4
+	one_line dlb-place '--zero wants 0, 1, 2, 3 or auto'
 }
 
 @test "where state cannot be divided: one line" {
@@ -286,4 +302,73 @@ same_bits() {
 	[ $(($(cat "$tmp/2") - $(cat "$tmp/1"))) = "$weights" ]
 	# weights, momenta, constants
 	[ "$(cat "$tmp/1")" -lt $((2 * weights + 1000)) ]
+}
+
+@test "stage 3: each replica keeps a share of the weights, gathers them ahead of use, and frees them after it" {
+	large
+	for r in 2 3; do
+		for zero in 2 3; do
+			made "cpu:$r" -a single --replicas "$r" --allreduce ring --optimizer adam --zero $zero >"$tmp/$zero.json"
+			validates "$tmp/$zero.json"
+			dlb-run -q --dry-run --steps 2 "$tmp/$zero.json" | jq -c .report >"$tmp/$zero.report"
+			dlb-run --print-program "$tmp/$zero.json" | sed '/node 1:/,$d' >"$tmp/$zero.txt"
+			dlb-run --print-program "$tmp/$zero.json" | grep -o 'state [0-9]*' | cut -d' ' -f2 >"$tmp/$zero.state"
+		done
+		weights=$(jq '[.graph.tensors[] | select(.kind == "weight").shape | reduce .[] as $d (1; . * $d) | select(. >= 1024)] | add * 4' "$tmp/3.json")
+		paste "$tmp/2.state" "$tmp/3.state" | while read -r all divided; do
+			saved=$((all - divided)) expected=$((weights * (r - 1) / r))
+			echo "$all $divided $expected"
+			[ $((saved - expected)) -le 100 ] && [ $((expected - saved)) -le 100 ]
+		done
+		# each large weight twice, but those at the end of the forward phase, which the backward phase reads first
+		jq -en --slurpfile a "$tmp/2.report" --slurpfile b "$tmp/3.report" "
+			(\$b[0].allreduce.classes.weights.bytes - \$a[0].allreduce.classes.weights.bytes) as \$more |
+			\$more > 0 and \$more <= $weights * ($r - 1) and \$b[0].allreduce.classes.gradient.bytes == \$a[0].allreduce.classes.gradient.bytes"
+		jq -en --slurpfile a "$tmp/2.json" --slurpfile b "$tmp/3.json" '$b[0].plan.nodes[0].peak_bytes < 0.9 * $a[0].plan.nodes[0].peak_bytes'
+		dlb-run -q --steps 2 "${digits[@]}" "$tmp/3.json" >"$tmp/out.json"
+		[ "$(jq -c '.report.allreduce | .bytes, [.classes[].bytes]' "$tmp/out.json")" = "$(jq -c '.allreduce | .bytes, [.classes[].bytes]' "$tmp/3.report")" ]
+	done
+	# the second weight is on its way while the first is used
+	grep -E "gathere?d? bucket .*weight|run op .*dense[01]'|FREE .*, whole" "$tmp/3.txt" | sed -E "s/^ *[0-9]+ +//; s/ bucket [0-9]+:|, [0-9]+ elements.*| tensor [0-9]+|weight [0-9]+|op [0-9]+| at .*//g" |
+		head -6 >"$tmp/first"
+	cat "$tmp/first"
+	[ "$(grep -c . "$tmp/first")" = 6 ]
+	[[ "$(sed -n 1p "$tmp/first")" = *"gather "*"'w0'" ]]
+	[[ "$(sed -n 2p "$tmp/first")" = *"gather "*"'w1'" ]]
+	[[ "$(sed -n 3p "$tmp/first")" = *"gathered "*"'w0'" ]]
+	[[ "$(sed -n 4p "$tmp/first")" = COMPUTE*dense0* ]]
+	[[ "$(sed -n 5p "$tmp/first")" = FREE*"'w0', whole" ]]
+	dlb-view "$tmp/3.json" | grep -q 'each keeps its share of the weights, and the optimizer.s state of its share'
+}
+
+# bats test_tags=slow
+@test "stage 3 with pipelines, small states, recomputation: the same bits" {
+	large
+	stages='0 3'
+	same_bits cpu:4 '--replicas 2 -a even --optimizer adam -m 4 --schedule 1f1b'
+	same_bits cpu:4 '--replicas 2 -a random --seed 3 --optimizer adam -m 2'
+	same_bits cpu:3 '--replicas 3 --optimizer adam -m 4 --clip-norm 0.1'
+	same_bits cpu:2 '--replicas 2 --optimizer adam -m 2 --recompute relu*'
+	same_bits cpu:2 '--replicas 2 --optimizer adam --state-dtype bf16'
+	same_bits cpu:2 '--replicas 2 --optimizer adam -m 2 --state-dtype 8bit'
+}
+
+@test "stage 3: test data are evaluated by all replicas, with the results of whole weights" {
+	large
+	for zero in 0 3; do
+		made cpu:4 --replicas 2 -a even --optimizer adam --zero $zero >"$tmp/doc.json"
+		dlb-run -q --steps 4 "${digits[@]}" --test-data digits --eval-every 2 --lr 0.005 "$tmp/doc.json" |
+			jq -c ".report | .losses, (.evaluations | map(del(.time_s)))" >"$tmp/$zero.evals"
+	done
+	grep -q accuracy "$tmp/0.evals"
+	cmp "$tmp/0.evals" "$tmp/3.evals"
+}
+
+@test "stage 3: what needs whole weights is refused in one line" {
+	small
+	made cpu:2 --replicas 2 --optimizer adam --zero 3 >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-run -q --steps 4 "${digits[@]}" --buddy-every 2 "$tmp/doc.json"
+	one_line dlb-run '--zero 3'
+	run -2 --separate-stderr dlb-run -q --steps 4 "${digits[@]}" --freeze-at '0.*@2' "$tmp/doc.json"
+	one_line dlb-run '--zero 3'
 }

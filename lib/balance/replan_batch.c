@@ -170,7 +170,7 @@ static int zero_that_fits(struct replan_input *in, const struct dlb_problem *p)
 	double value_s;
 	int found = 0;
 
-	for (int zero = c.sharing.zero + 1; zero <= 2 && !found && c.n != 1; zero++) {
+	for (int zero = c.sharing.zero + 1; zero <= DLB_MOST_ZERO && !found && c.n != 1; zero++) {
 		struct dlb_replan with = *options;
 		struct dlb_error ignored = { .what = "" };
 

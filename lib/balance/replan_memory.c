@@ -167,7 +167,7 @@ static bool try_zero(struct memory_trial *t, char text[CURE])
 	const int now = (int)json_integer_value(plan_of(t, "zero"));
 	struct dlb_replan o = usual(t);
 
-	for (int zero = now + 1; zero <= 2 && replicas_of(t) > 1; zero++) {
+	for (int zero = now + 1; zero <= DLB_MOST_ZERO && replicas_of(t) > 1; zero++) {
 		o.sharing.zero = zero;
 		o.sharing.zero_given = true;
 		snprintf(text, CURE, "--zero %d", zero);

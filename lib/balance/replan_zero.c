@@ -11,8 +11,8 @@ int dlb_replan_take_zero(struct dlb_replan *o)
 	o->zero_auto = o->zero && !strcmp(o->zero, "auto");
 	if (!o->zero || o->zero_auto)
 		return 0;
-	if (strcmp(o->zero, "0") && (!dlb_cli_is_count(o->zero, 2, &stage) || !stage))
-		return dlb_cli_usage(o->cli, "--zero wants 0, 1, 2 or auto, not '%s'", o->zero);
+	if (strcmp(o->zero, "0") && (!dlb_cli_is_count(o->zero, DLB_MOST_ZERO, &stage) || !stage))
+		return dlb_cli_usage(o->cli, "--zero wants 0, 1, 2, 3 or auto, not '%s'", o->zero);
 	o->sharing.zero = stage;
 	return 0;
 }
@@ -30,7 +30,7 @@ int dlb_replan_dividing(const struct replan_input *in, const struct dlb_problem 
 	stage.options = &with;
 	for (with.sharing.zero = 0;; with.sharing.zero++) {
 		rc = make(&stage, p, plan, err);
-		if (!rc || dlb_error_status(err) != 1 || c.n == 1 || with.sharing.zero == 2 ||
+		if (!rc || dlb_error_status(err) != 1 || c.n == 1 || with.sharing.zero == DLB_MOST_ZERO ||
 		    dlb_sharing_undivided(&c.sharing))
 			return rc;
 	}

@@ -115,5 +115,8 @@ int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
 /* Sets other cuts for the next start. x may have fewer elements than at creation, not more: at[n_chunks]. All
  * members do the same. */
 void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
+/* Sets another array for the next start, of an algorithm that is not in_place; before _resize. Each member
+ * does it for itself. */
+void dlb_collective_aim(struct dlb_collective *k, void *x);
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, per run */
 #endif

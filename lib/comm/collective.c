@@ -873,6 +873,12 @@ void dlb_collective_resize(struct dlb_collective *k, const int64_t *at)
 	k->mine.cuts = dlb_hash_bytes(DLB_HASH_INIT, k->at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
 }
 
+void dlb_collective_aim(struct dlb_collective *k, void *x)
+{
+	assert((is_done(k) || !k->agreed) && !k->in_place && !k->subset);
+	k->x = x;
+}
+
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k)
 {
 	return k->bytes_sent;

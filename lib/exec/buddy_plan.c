@@ -90,6 +90,8 @@ int dlb_buddy_check(const struct dlb_job *j, const struct dlb_exec_options *o, s
 		return dlb_refuse(err, NULL, cure,
 				  "--buddy-every: copies have optimizer states as f32, not as %s",
 				  dlb_state_dtypes[j->plan.state_dtype]);
+	if (j->plan.n_replicas > 1 && j->plan.sharing.zero == 3)
+		return dlb_refuse(err, NULL, cure, "--buddy-every: no replica has whole weights (--zero 3)");
 	if (o->n_freeze_at)
 		return dlb_refuse(err, NULL, cure,
 				  "--buddy-every: --freeze-at changes which weights are copied");

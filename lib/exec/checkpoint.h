@@ -14,8 +14,9 @@
  * hold its tensors. Where the ops of a weight are split, the manifest lists its slices with name and place,
  * so that it loads whole or split in another way. Where replicas divide the optimizer's state, each writes
  * its share, an array of one dimension, and the manifest's member "shares" has for each weight a list of
- * {"part", "first", "count"} in elements; it loads whole or in other shares. "frozen" lists the weights that
- * were trained no longer (freeze.h): they have no optimizer state, and a run that trains them is refused. */
+ * {"part", "first", "count"} in elements; it loads whole or in other shares. "weight_shares" does so for the
+ * weights of which each has a share. "frozen" lists the weights that were trained no longer (freeze.h): they
+ * have no optimizer state, and a run that trains them is refused. */
 #ifndef DLB_EXEC_CHECKPOINT_H
 #define DLB_EXEC_CHECKPOINT_H
 #include "comm/compress.h"

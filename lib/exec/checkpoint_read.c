@@ -251,7 +251,7 @@ static const char *kept_as(const struct loading *l, const char *name)
 	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
 }
 
-/* Reads and checks the manifest's entry for one share of an optimizer state of n elements. */
+/* Reads and checks the manifest's entry for one share of a weight or optimizer state of n elements. */
 static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, const char **part)
 {
 	*part = json_string_value(json_object_get(e, "part"));
@@ -260,7 +260,7 @@ static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, cons
 	return *part && share->first >= 0 && share->n >= 0 && share->n <= n && share->first <= n - share->n;
 }
 
-/* The optimizer state of tensor `name`, of shape d, from the shares that replicas wrote. New; NULL
+/* The tensor `name` or its optimizer state, of shape d, from the shares that replicas wrote. New; NULL
  * with err. */
 static void *gather_shares(const struct loading *l, const json_t *list, const char *name,
 			   const struct dlb_desc *d, struct dlb_error *err)
@@ -300,12 +300,12 @@ bad:
 }
 
 /* Data of tensor `name` in a part, or of the optimizer state that is loaded, from shares where replicas
- * divided it. *own: new memory with it, or NULL. */
+ * divided either. *own: new memory with it, or NULL. */
 static const void *whole_data(const struct loading *l, const char *name, const char *file,
 			      const struct dlb_desc *d, void **own, struct dlb_error *err)
 {
-	const json_t *shares = l->slot < 0 ? NULL :
-					     json_object_get(json_object_get(l->m->json, "shares"), name);
+	const char *of = l->slot < 0 ? "weight_shares" : "shares";
+	const json_t *shares = json_object_get(json_object_get(l->m->json, of), name);
 	const struct dlb_safetensors *st;
 
 	*own = NULL;
@@ -445,10 +445,9 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 
 		if (!s->value[t] || (changed && dlb_checkpoint_is_constant(s->graph, t)))
 			continue;
-		const struct dlb_desc d = dlb_tensor_desc(x, 1);
-		const struct dlb_share all = { 0, dlb_desc_count(&d) }, share = dlb_state_share(s, t);
+		const struct dlb_share held = dlb_state_held(s, t), share = dlb_state_share(s, t);
 
-		rc = tensor_load(&l, x, &all, s->value[t], err);
+		rc = tensor_load(&l, x, &held, s->value[t], err);
 		for (l.slot = 0; l.slot < s->n_slots && !rc; l.slot++)
 			if (s->slot[l.slot][t])
 				rc = tensor_load(&l, x, &share, s->slot[l.slot][t], err);

@@ -17,7 +17,7 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
 }
 
-/* Of an optimizer state, of which each replica has a share: so many elements in a row. */
+/* Of an optimizer state or a weight, of which each replica has a share: so many elements in a row. */
 static struct dlb_desc share_desc(const struct dlb_state *s, int t)
 {
 	return (struct dlb_desc){ .dtype = s->graph->tensor[t].dtype,
@@ -44,11 +44,14 @@ static int list_part(const struct dlb_state *s, bool changed, struct dlb_arena *
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
 
-		if (s->value[t] && dlb_state_is_kept(s) &&
+		const bool divided = dlb_state_gathers(s, t);
+
+		if (s->value[t] && (divided || dlb_state_is_kept(s)) &&
 		    !(changed && dlb_checkpoint_is_constant(s->graph, t))) {
 			DLB_GROW(*list, n, cap);
 			DLB_GROW(*slot, n_slots, cap_slots);
-			(*list)[n++] = (struct dlb_st_tensor){ x->name, d, s->value[t] };
+			(*list)[n++] = (struct dlb_st_tensor){ x->name, divided ? share_desc(s, t) : d,
+								s->value[t] };
 			(*slot)[n_slots++] = -1;
 		}
 		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++) {
@@ -149,7 +152,7 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 	json_array_append_new(list, o);
 }
 
-/* Records the shares of the optimizer states of weight t, one of each replica, in the order of replicas. */
+/* Records the shares of weight t or of its optimizer states, one of each replica, in replicas' order. */
 static void put_shares(json_t *shares, const struct dlb_state *s, int t)
 {
 	const struct dlb_tensor *x = &s->graph->tensor[t];
@@ -250,10 +253,18 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 	return m;
 }
 
-/* Records which part has which tensor: `tensors`, `shares` and `frozen`. */
+/* Takes o: a member of m, unless it is empty. */
+static void put_filled(json_t *m, const char *name, json_t *o)
+{
+	if (json_object_size(o))
+		json_object_set(m, name, o);
+	json_decref(o);
+}
+
+/* Records which part has which tensor: `tensors`, `shares`, `weight_shares` and `frozen`. */
 static void put_places(json_t *m, const struct dlb_state *s, bool changed)
 {
-	json_t *tensors = json_object(), *shares = json_object();
+	json_t *tensors = json_object(), *shares = json_object(), *weight_shares = json_object();
 
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
@@ -265,12 +276,13 @@ static void put_places(json_t *m, const struct dlb_state *s, bool changed)
 			put_place(tensors, x, home);
 		if (home >= 0 && dlb_state_is_divided(s, t))
 			put_shares(shares, s, t);
+		if (home >= 0 && dlb_state_gathers(s, t))
+			put_shares(weight_shares, s, t);
 	}
 	json_object_set_new(m, "tensors", tensors);
 	put_frozen(m, s->graph);
-	if (json_object_size(shares))
-		json_object_set(m, "shares", shares);
-	json_decref(shares);
+	put_filled(m, "shares", shares);
+	put_filled(m, "weight_shares", weight_shares);
 }
 
 char *dlb_checkpoint_places(const struct dlb_state *s, struct dlb_error *err)

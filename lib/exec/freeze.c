@@ -39,6 +39,9 @@ static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc
 			return refuse_plan(
 				f, "replicas that average weights cannot change their programs inside a run",
 				err);
+	if (json_integer_value(json_object_get(plan, "zero")) == 3)
+		return refuse_plan(f, "replicas that have shares of weights (--zero 3) cannot freeze them",
+				   err);
 	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
 		return refuse_plan(f,
 				   "what compressed sums remember of a gradient cannot change inside a run",

@@ -56,12 +56,12 @@ int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, st
 	const struct dlb_graph *g = s->graph;
 
 	for (int t = 0; m && t < g->n_tensors; t++) {
-		size_t bytes = (size_t)dlb_tensor_bytes(&g->tensor[t], 1);
 		int home = g->tensor[t].home;
 
 		if (!s->value[t])
 			continue;
-		if (dlb_memories_put(m, DLB_BUF_WEIGHTS, s->value[t], bytes, err) ||
+		if (dlb_memories_put(m, DLB_BUF_WEIGHTS, s->value[t], dlb_state_value_bytes(s, t),
+				     err) ||
 		    dlb_memories_put(m, DLB_BUF_WEIGHTS, s->copy[t], s->copy_bytes[t], err))
 			return -1;
 		for (int k = 0; k < s->n_slots && !dlb_offload_store_has(s->store, s->slot[k][t]); k++)

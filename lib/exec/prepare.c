@@ -33,11 +33,13 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 }
 
 /* The address of tensor t that the instruction reads, or writes with `out`: also of running statistics that a
- * second run writes, which have a place of their own. */
+ * second run writes, and of weights that are gathered, which have places of their own. */
 static void *operand(struct dlb_engine *e, const struct dlb_instr *in, int t, bool out, struct dlb_error *err)
 {
 	const int m = dlb_instr_life(e->view.program, in, t, out);
-	const int own = in->again ? dlb_program_find_place(e->np, t, m) : -1;
+	const int own = dlb_program_gathers(e->view.program, t) ? e->whole[t] :
+			in->again ? dlb_program_find_place(e->np, t, m) :
+				    -1;
 
 	return own >= 0 ? e->runtime->arena + e->np->place[own].offset : dlb_step_op_resolve(e, t, m, err);
 }
@@ -235,6 +237,11 @@ static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 
 	if (in->what == DLB_RUN_STEP_END)
 		return 0;
+	if (in->what == DLB_RUN_REDUCED && e->np->bucket[in->tag].ahead) {
+		const struct dlb_bucket *b = &e->np->bucket[in->tag];
+
+		e->whole[b->weight] = dlb_program_find_place(e->np, b->weight, b->life);
+	}
 	e->step_op[e->n_step_ops] = (struct step_op){
 		.kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .dynamic = -1
 	};
@@ -258,6 +265,8 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 	if (e->view.program->depth)
 		dlb_prepare_find_updates(e);
 	dlb_prepare_find_remote_srcs(e);
+	if (e->view.program->gathered)
+		e->whole = dlb_arena_array(&e->arena, (size_t)e->graph->n_tensors + 1, sizeof *e->whole);
 	for (int i = 0; i < e->np->n_instr; i++) {
 		const struct dlb_instr *in = &e->np->instr[i];
 		int rc = 0;
@@ -402,6 +411,8 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 					 .kfac = g->kfac,
 					 .compress = g->compress,
 					 .state = g->state,
+					 .tensor_of = e->tensor_of,
+					 .arena = g->arena,
 					 .last_step = g->last_step };
 
 	if (check_mirrors(e, err))

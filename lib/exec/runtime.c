@@ -108,10 +108,10 @@ static void add_sums(const struct dlb_program *p, const struct dlb_node_program 
 	if (dlb_sharing_compresses(&p->whole->sharing))
 		return;
 	for (int b = 0; b < np->n_buckets; b++) {
-		int op = np->bucket[b].op[0], at;
+		const int op = np->bucket[b].n_ops == 1 ? np->bucket[b].op[0] : -1;
+		int at;
 
-		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 ||
-		    dlb_program_sums(p, op))
+		if (np->bucket[b].cls != DLB_SUM_GRADIENT || op < 0 || dlb_program_sums(p, op))
 			continue;
 		at = dlb_program_place_of(np, p->graph, dlb_update_gradient(p->graph, op), 0);
 		if (at >= 0)

@@ -99,10 +99,33 @@ int dlb_state_chunks(const struct dlb_state *s)
 	return s->n_shares > 1 || s->n_chunks < 2 ? 1 : s->n_chunks;
 }
 
+struct dlb_share dlb_state_held(const struct dlb_state *s, int t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
+	const struct dlb_share all = { 0, dlb_desc_count(&d) };
+
+	return dlb_state_gathers(s, t) ? dlb_state_share(s, t) : all;
+}
+
+size_t dlb_state_value_bytes(const struct dlb_state *s, int t)
+{
+	return (size_t)dlb_state_held(s, t).n * dlb_dtype_bytes(s->graph->tensor[t].dtype);
+}
+
 size_t dlb_state_slot_bytes(const struct dlb_state *s, int t)
 {
 	return dlb_state_bytes(s->dtype, dlb_dtype_bytes(s->graph->tensor[t].dtype), dlb_state_share(s, t).n,
 			       dlb_state_chunks(s));
+}
+
+/* Finds the weights of which each replica keeps a share only. */
+static void find_gathered(struct dlb_state *s, const struct dlb_local_graph *l)
+{
+	if (l->n_shares < 2 || !l->plan || l->plan->sharing.zero != 3)
+		return;
+	s->gathered = dlb_arena_array(&s->arena, (size_t)s->graph->n_tensors + 1, sizeof *s->gathered);
+	for (int t = 0; t < s->graph->n_tensors; t++)
+		s->gathered[t] = dlb_weight_is_gathered(s->graph, s->placement, t);
 }
 
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
@@ -134,6 +157,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 	s->copy_bytes = dlb_arena_array(&s->arena, n, sizeof *s->copy_bytes);
 	for (int k = 0; k < s->n_slots; k++)
 		s->slot[k] = dlb_arena_array(&s->arena, n, sizeof *s->slot[k]);
+	find_gathered(s, l);
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		size_t bytes;
@@ -142,7 +166,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		    dlb_state_home(g, placement, t) != l->node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
-		if (!(s->value[t] = take_over(be, was ? &was->value[t] : NULL, x->name, bytes, err)))
+		if (!(s->value[t] = take_over(be, was ? &was->value[t] : NULL, x->name,
+					      dlb_state_value_bytes(s, t), err)))
 			return -1;
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
@@ -281,6 +306,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
+		const size_t first_byte = (size_t)dlb_state_held(s, t).first * dlb_dtype_bytes(x->dtype);
 		struct dlb_desc d;
 		void *fresh;
 
@@ -296,7 +322,8 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 			if (g->external_unread && dlb_arena_maps(&g->arena, x->data) &&
 			    dlb_onnx_check_finite(g->model_path, &d, x->data, x->name, err))
 				return -1;
-			s->be->ops->upload(s->be, s->value[t], x->data, dlb_desc_bytes(&d));
+			s->be->ops->upload(s->be, s->value[t], (const char *)x->data + first_byte,
+					   dlb_state_value_bytes(s, t));
 			continue;
 		}
 		if (!init && !drawn && x->kind == DLB_T_WEIGHT && !x->is_fill)
@@ -309,7 +336,8 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 		} else {
 			dlb_weight_draw(g, t, init ? seed : start_seed, fresh);
 		}
-		s->be->ops->upload(s->be, s->value[t], fresh, dlb_desc_bytes(&d));
+		s->be->ops->upload(s->be, s->value[t], (char *)fresh + first_byte,
+				   dlb_state_value_bytes(s, t));
 		free(fresh);
 	}
 	return s->be->ops->sync(s->be, err);

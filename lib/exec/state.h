@@ -17,7 +17,9 @@ struct dlb_state {
 	enum dlb_state_dtype dtype;		/* in which optimizer states are kept */
 	int n_chunks;				/* of those, without shares (tensor/state_codec.h) */
 	int *const *replica;			/* the plan's, with n_shares > 1: [r][k] */
-	void **value;				/* [tensor] weights and buffers of this node, else NULL */
+	/* [tensor] weights of which this node has a share and gathers the rest (plan/shares.h); NULL: none */
+	bool *gathered;
+	void **value;	/* [tensor] weights, or their shares, and buffers of this node, else NULL */
 	void **slot[DLB_MAX_STATES]; /* [tensor] optimizer states of the share of this node's weights */
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
@@ -64,6 +66,14 @@ bool dlb_state_is_divided(const struct dlb_state *s, int t);
 struct dlb_share dlb_state_share(const struct dlb_state *s, int t);
 size_t dlb_state_slot_bytes(const struct dlb_state *s, int t);
 int dlb_state_chunks(const struct dlb_state *s);
+/* Whether this node, and its peers, have a share of weight t only; the elements that value[t] has; their
+ * bytes. */
+static inline bool dlb_state_gathers(const struct dlb_state *s, int t)
+{
+	return s->gathered && s->gathered[t];
+}
+struct dlb_share dlb_state_held(const struct dlb_state *s, int t);
+size_t dlb_state_value_bytes(const struct dlb_state *s, int t);
 /* Whether this rank is of replica 0, whose copy checkpoints and saved weights hold. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);

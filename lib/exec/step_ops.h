@@ -147,6 +147,8 @@ struct dlb_engine {
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
 	struct offloaded **offloaded; /* [tensor] of weights; NULL: none is offloaded */
+	/* [tensor] while preparing: the place where a divided weight is whole */
+	int *whole;
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
 	int ring;	/* steps that may be under way, each with its requests and sum of losses */
 	double *loss_sum;		/* [ring] */

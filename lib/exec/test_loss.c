@@ -1,4 +1,6 @@
-/* Test loss and accuracy: the inference graph, compiled for the same placement, on the weights in place.
+/* Test loss and accuracy: the inference graph, compiled for the same placement, on the weights in place:
+ * those of replica 0. Where each replica has a share of them only, all replicas evaluate the same samples
+ * side by side, and gather the weights as in training.
  * Micro-batches have the training batch's size and run one at a time. A sample is right if the class of the
  * greatest score is its label (the first of equal scores; for binary cross-entropy: the logit's sign); with
  * several positions per sample, each counts. The node that computes the loss has scores and labels. */
@@ -11,6 +13,7 @@
 #include "exec/state.h"
 #include "graph/order.h"
 #include "graph/passes.h"
+#include "plan/replica.h"
 #include "plan/schedule.h"
 #include "util/mem.h"
 
@@ -58,13 +61,37 @@ static void find_scores(struct dlb_eval *e)
 	}
 }
 
+/* The replicas that evaluate: all that have a share of the weights. */
+static int n_sides(const struct dlb_job *j)
+{
+	return j->plan.sharing.zero == 3 && j->plan.n_replicas > 1 ? j->plan.n_replicas : 1;
+}
+
+/* Replicas of the evaluation, which gather the weights that training divides. */
+static void join_replicas(struct dlb_eval *e, const struct dlb_job *j)
+{
+	const size_t R = (size_t)n_sides(j), n = (size_t)j->plan.n_nodes;
+	int *flat = dlb_xcalloc(R * n, sizeof *flat);
+	bool *gathered = dlb_arena_array(&e->plan.arena, (size_t)e->graph.n_tensors + 1, sizeof *gathered);
+
+	for (size_t r = 0; r < R; r++)
+		memcpy(flat + r * n, j->plan.replica[r], n * sizeof *flat);
+	dlb_plan_set_replicas(&e->plan, (int)R, flat);
+	free(flat);
+	for (int t = 0; t < e->graph.n_tensors; t++)
+		gathered[t] = e->tensor_of[t] >= 0 &&
+			      dlb_weight_is_gathered(&j->graph, j->plan.placement, e->tensor_of[t]);
+	e->plan.gathered = gathered;
+	e->plan.sharing.zero = j->plan.sharing.zero;
+}
+
 static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_error *err)
 {
 	const struct dlb_graph *g = &e->graph;
 
 	dlb_plan_init(&e->plan, g->n_ops, j->plan.n_nodes);
 	e->plan.graph = g;
-	e->plan.batch = e->batch;
+	e->plan.batch = n_sides(j) * e->batch;
 	e->plan.micro_batches = 1;
 	for (int i = 0; i < g->n_ops; i++)
 		e->plan.placement[i] = j->plan.placement[e->op_of[i]];
@@ -78,6 +105,8 @@ static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_err
 					x->name);
 	}
 	dlb_schedule_order(&e->plan, NULL, &dlb_schedules[0], NULL);
+	if (n_sides(j) > 1)
+		join_replicas(e, j);
 	return 0;
 }
 
@@ -107,7 +136,7 @@ int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
 	size[0] = e->batch;
 	size[1] = e->count % e->batch;
 	for (e->n = 0; e->n < 2 && size[e->n]; e->n++)
-		if (dlb_program_compile(&e->plan, NULL, size[e->n], 0, &e->program[e->n], err))
+		if (dlb_program_compile(&e->plan, NULL, n_sides(j) * size[e->n], 0, &e->program[e->n], err))
 			goto bad;
 	*out = e;
 	return 0;
@@ -135,9 +164,12 @@ size_t dlb_eval_arena_bytes(const struct dlb_eval *e)
 {
 	size_t most = 0;
 
-	for (int i = 0; i < e->n; i++)
-		if (e->program[i].node[e->node].arena_bytes > most)
-			most = e->program[i].node[e->node].arena_bytes;
+	for (int i = 0; i < e->n; i++) {
+		const struct dlb_node_program *np = &dlb_program_of(&e->program[i], e->node)->node[e->node];
+
+		if (np->arena_bytes > most)
+			most = np->arena_bytes;
+	}
 	return most;
 }
 
@@ -146,7 +178,8 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_e
 	size_t most = 64;
 
 	for (int i = 0; i < e->n; i++) {
-		if (dlb_engine_new(&e->engine[i], runtime, &e->program[i], e->node, NULL, e->tensor_of, err))
+		if (dlb_engine_new(&e->engine[i], runtime, dlb_program_of(&e->program[i], e->node), e->node,
+				   NULL, e->tensor_of, err))
 			return -1;
 		if (dlb_engine_view(e->engine[i])->feed_bytes > most)
 			most = dlb_engine_view(e->engine[i])->feed_bytes;
@@ -260,7 +293,8 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		double weight, batch_loss;
 
 		for (int i = 0; i < v->n_feed; i++)
-			if (dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n,
+			if (dlb_data_fill(e->data, v->feed[i].tensor, 0,
+					  at + v->feed[i].first - v->program->first[0], v->feed[i].n,
 					  e->base + v->feed[i].offset, rc ? &why : err))
 				rc = -1;
 		if (dlb_engine_run(e->engine[which], &step, err))

@@ -44,6 +44,7 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->clip = p->clip;
 	plan->inverse_every = p->inverse_every;
 	plan->n_shares = p->n_shares;
+	plan->sharing.zero = p->zero;
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
 	if (p->replicas)
 		share_out(p->replicas, plan);

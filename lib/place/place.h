@@ -28,6 +28,7 @@ struct dlb_problem {
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
 	int n_shares; /* replicas that divide them, of one of which this is; 0: they are whole */
+	int zero;     /* and the stage of --zero (plan.h) */
 	bool clip;					/* gradients are clipped by their global norm */
 	int inverse_every;				/* of K-FAC's factors; 0: another optimizer */
 	enum dlb_objective objective;

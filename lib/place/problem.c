@@ -191,6 +191,15 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 	return 0;
 }
 
+/* Bytes of weight t that other replicas keep. */
+static double elsewhere_bytes(const struct dlb_problem *p, int t)
+{
+	const double bytes = dlb_tensor_bytes(&p->graph->tensor[t], 1);
+	return p->zero == 3 && p->n_shares > 1 && dlb_weight_may_be_gathered(p->graph, t) ?
+		       bytes - bytes / p->n_shares :
+		       0;
+}
+
 static void find_bytes(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
@@ -205,7 +214,8 @@ static void find_bytes(struct dlb_problem *p)
 		const bool is_near = !p->offload || dlb_offload_rule_of(p->offload, g, t) < 0;
 		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
 			p->state_bytes[p->group_of[home]] +=
-				dlb_cost_weight_bytes(g, t, is_near ? n_state : 0, p->micro_batches > 1);
+				dlb_cost_weight_bytes(g, t, is_near ? n_state : 0, p->micro_batches > 1) -
+				elsewhere_bytes(p, t);
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||

@@ -210,6 +210,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		unbound.pin = NULL;
 		unbound.before = NULL;
 		unbound.n_shares = dlb_sharing_divides(&s->sharing) ? s->n_replicas : 0;
+		unbound.zero = s->sharing.zero;
 		if (share[r] && team_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {
 			double b = dlb_lower_bound_s(&t.p);
 			bound = b > bound ? b : bound;
@@ -272,6 +273,7 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 	int rc = -1, n_ops = t->p->graph->n_ops;
 	struct dlb_problem shared = *t->p;
 	shared.n_shares = dlb_sharing_divides(&t->choice->sharing) ? f->R : 0;
+	shared.zero = t->choice->sharing.zero;
 	if (team_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;
 	for (int i = 0; i < n_ops && stays; i++) {

@@ -49,7 +49,8 @@ bool dlb_program_packs_once(const struct dlb_program *g, int op)
 {
 	const int kind = g->graph->op[op].kind;
 
-	return g->micro_batches <= g->steps && kind >= 0 && dlb_op_class_of(kind)->flags & DLB_OP_PACKS;
+	return kind >= 0 && dlb_op_class_of(kind)->flags & DLB_OP_PACKS &&
+	       (g->micro_batches <= g->steps || dlb_program_reads_gathered(g, op));
 }
 
 int dlb_program_sum_places(const struct dlb_node_program *np, int update)
@@ -211,7 +212,7 @@ static double factor_travel(const struct compiler *c)
  * algorithm other than the ring, and for norms of whole gradients, sums are made whole. */
 static bool is_scattered(const struct compiler *c, const struct dlb_bucket *b)
 {
-	return c->p->n_shares > 1 && c->p->sharing.zero == 2 && !c->p->clip &&
+	return c->p->n_shares > 1 && c->p->sharing.zero >= 2 && !c->p->clip &&
 	       (b->cls == DLB_SUM_GRADIENT || b->cls == DLB_SUM_SMALL) && b->how == &dlb_allreduce_ring &&
 	       dlb_plan_compress(c->p, (int)b->cls).how == DLB_COMPRESS_NONE;
 }
@@ -246,7 +247,7 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
  * would take more than their places, which are free only at the end of the backward phase. */
 static void find_leaving(const struct compiler *c, const struct dlb_node_program *np, int n)
 {
-	if (c->p->n_shares < 2 || c->p->sharing.zero != 2)
+	if (c->p->n_shares < 2 || c->p->sharing.zero < 2)
 		return;
 	if (!c->out->kept)
 		c->out->kept = dlb_arena_array(&c->out->arena, (size_t)c->g->n_ops + 1, sizeof *c->out->kept);
@@ -261,14 +262,29 @@ static void find_leaving(const struct compiler *c, const struct dlb_node_program
 								    DLB_KEPT_WHOLE;
 }
 
-/* A bucket of weights for each of the n buckets of gradients, if replicas divide the optimizer's state. */
+/* A bucket of the weights that are kept whole for each of the n buckets of gradients, if replicas divide the
+ * optimizer's state. */
 static void find_weights(const struct compiler *c, struct dlb_node_program *np, int n)
 {
 	for (int b = 0; b < n && c->p->n_shares > 1; b++) {
-		struct dlb_bucket *w = &np->bucket[np->n_buckets++];
-		*w = np->bucket[b];
-		w->cls = DLB_SUM_WEIGHTS;
-		w->of = b;
+		const struct dlb_bucket *of = &np->bucket[b];
+		int *op = dlb_arena_array(&c->out->arena, (size_t)of->n_ops + 1, sizeof *op);
+		struct dlb_bucket w = *of;
+		w.n_ops = 0;
+		w.n = 0;
+		for (int i = 0; i < of->n_ops; i++) {
+			const int t = dlb_update_weight(c->g, of->op[i]);
+			const struct dlb_desc d = dlb_tensor_desc(&c->g->tensor[t], 1);
+			if (dlb_program_gathers(c->out, t))
+				continue;
+			op[w.n_ops++] = of->op[i];
+			w.n += dlb_desc_count(&d);
+		}
+		w.op = op;
+		w.cls = DLB_SUM_WEIGHTS;
+		w.of = b;
+		if (w.n_ops)
+			np->bucket[np->n_buckets++] = w;
 	}
 }
 
@@ -340,7 +356,8 @@ static void find_buckets(struct compiler *c, int node)
 	const int n_gradients = np->n_buckets;
 	np->bucket = dlb_arena_array(&c->out->arena,
 				     2 * (size_t)np->n_buckets +
-					     (size_t)dlb_compile_count_statistics(c, node) + 2,
+					     (size_t)dlb_compile_count_statistics(c, node) +
+					     (size_t)dlb_compile_count_gathers_of(c, node) + 2,
 				     sizeof *np->bucket);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
 	qsort(ready, (size_t)n, sizeof *ready, by_bucket);
@@ -360,6 +377,7 @@ static void find_buckets(struct compiler *c, int node)
 	find_factors(c, node, ready, n);
 	free(ready);
 	find_weights(c, np, n_gradients);
+	dlb_compile_add_gathers(c, node);
 	find_statistics(c, node);
 	choose_algorithms(c, np);
 	find_leaving(c, np, n_gradients);
@@ -419,18 +437,20 @@ static struct barriers find_barriers(const struct compiler *c, const struct node
 	return x;
 }
 
-/* Weights are exchanged from their last update to the end of the step, gradients from the last one to the
- * first update, or to what reads all of them. */
+/* Weights are exchanged from their bucket's last update, which may read a share of the gradient in the buffer
+ * that they travel in, to the end of the step; gradients from the last one to the first update, or to what
+ * reads all of them. */
 static struct bucket_sum find_sum(const struct compiler *c, int node, const struct dlb_bucket *b,
 				  const struct barriers *at)
 {
 	const struct node_code *l = &c->code[node];
 	const bool weights = dlb_sharing_averages(&c->p->sharing) || b->cls == DLB_SUM_WEIGHTS;
 	struct bucket_sum x = { 0, l->n_actions - 1 };
-	for (int i = 0; i < b->n_ops; i++) {
-		if (i && b->op[i] == b->op[i - 1])
+	const struct dlb_bucket *of = b->cls == DLB_SUM_WEIGHTS ? &c->out->node[node].bucket[b->of] : b;
+	for (int i = 0; i < of->n_ops && !b->ahead; i++) {
+		if (i && of->op[i] == of->op[i - 1])
 			continue;
-		int sum = last_sum(c, node, b->op[i]), update = dlb_compile_first_use(c, b->op[i]);
+		int sum = last_sum(c, node, of->op[i]), update = dlb_compile_first_use(c, of->op[i]);
 		x.start = sum > x.start ? sum : x.start;
 		if (weights)
 			x.start = update > x.start ? update : x.start;
@@ -517,6 +537,8 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 						    -1, -1, -1, -1, -1, false, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		const struct bucket_sum *x = &c->code[node].sum[b];
+		if (np->bucket[b].ahead)
+			continue;
 		dlb_compile_add_hook(c, node,
 				     (struct hook){ x->start, HOOK_REDUCE, -1, -1, -1, -1, b, false, false });
 		dlb_compile_add_hook(c, node,

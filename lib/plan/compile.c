@@ -142,8 +142,9 @@ static void find_instances(struct compiler *c)
 	}
 	c->inst_start[g->n_tensors] = n;
 	find_roots(c);
-	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
-	for (size_t i = 0; i < (size_t)n * (size_t)c->M; i++)
+	const size_t n_slots = (size_t)n * (size_t)c->M + (size_t)c->n_gathers;
+	c->slot = dlb_xcalloc(n_slots + 1, sizeof *c->slot);
+	for (size_t i = 0; i < n_slots; i++)
 		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1, -1 };
 	free(stamp);
 }
@@ -174,6 +175,8 @@ static void lay_out(struct compiler *c)
 	int *n = dlb_xcalloc((size_t)c->p->n_nodes, sizeof(int));
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++)
 		n[c->inst_node[i]] += c->M;
+	for (int i = 0; i < c->n_gathers; i++)
+		n[c->gather[i].node]++;
 	for (int node = 0; node < c->p->n_nodes; node++)
 		c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1,
 							   sizeof(struct dlb_place));
@@ -205,6 +208,8 @@ static void lay_out(struct compiler *c)
 				};
 			}
 		}
+		if (dlb_program_gathers(c->out, t))
+			dlb_compile_lay_out_gathers(c, t);
 	}
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct dlb_node_program *np = &c->out->node[node];
@@ -233,7 +238,8 @@ static void count_tensor(struct dlb_node_program *np, double bytes, double weigh
 /* Of a weight that is trained, with its optimizer states and the sum of its gradient. */
 static double weight_bytes(const struct compiler *c, int t, int n_state)
 {
-	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) +
+	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) -
+	       dlb_tensor_bytes(&c->g->tensor[t], 1) + (double)dlb_program_weight_bytes(c->out, t) +
 	       (dlb_program_is_offloaded(c->out, t) ? 0 :
 						      (double)dlb_program_state_bytes(c->out, t) * n_state);
 }
@@ -264,7 +270,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 				     x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ?
 					     weight_bytes(c, t, n_state) :
 					     bytes,
-				     bytes);
+				     x->kind == DLB_T_WEIGHT ? (double)dlb_program_weight_bytes(c->out, t) :
+							       bytes);
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT;
 		     r++) {
 			int node = c->p->placement[g->reader[r]];
@@ -290,6 +297,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		if (scratch > (double)np->scratch_bytes)
 			np->scratch_bytes = (size_t)scratch;
 	}
+	if (!c->out->replicated)
+		dlb_compile_count_gathers(c);
 	free(stamp);
 }
 
@@ -318,6 +327,7 @@ static void compiler_release(struct compiler *c)
 	free(c->of);
 	free(c->second);
 	free(c->inst_tensor);
+	free(c->gather);
 	free(c->again_key);
 	free(c->again_of);
 	free(c->tag);
@@ -399,6 +409,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 				     .n_state = n_state,
 				     .whole = p };
 	out->offload = dlb_offload_find(out);
+	out->gathered = dlb_program_find_gathered(out);
 	out->most_rank = dlb_compile_most_rank(&c);
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
@@ -434,6 +445,8 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		find_halves(out);
 	if (rc == 0) {
 		dlb_compile_actions(&c);
+		if (member)
+			dlb_compile_find_gathers(&c);
 		for (int node = 0; node < p->n_nodes && member; node++)
 			if (member[node])
 				dlb_compile_find_sums(&c, node);
@@ -441,6 +454,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		dlb_compile_find_uses(&c);
 		dlb_compile_hook_messages(&c);
 		dlb_compile_hook_offload(&c);
+		dlb_compile_hook_gathers(&c);
 		if (p->in_place) {
 			dlb_compile_share_places(&c);
 			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, pipeline->longer);
@@ -502,7 +516,10 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		const struct pipeline one = {
 			.member = member,
 			.first = share[r] ? first : batch - 1,
-			.walk = p->sharing.sync_batchnorm || (p->sharing.zero == 2 && M == 1) ? &walk : NULL,
+			.walk = p->sharing.sync_batchnorm || p->sharing.zero == 3 ||
+						(p->sharing.zero == 2 && M == 1) ?
+					&walk :
+					NULL,
 			.longer = longer
 		};
 		rc = compile(part, cost, part->batch, n_state, &one, g, err);

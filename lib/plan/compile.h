@@ -40,6 +40,9 @@ struct slot {						/* (tensor, node, m) */
 struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };
 /* A bucket's sum: its last summand is made by action `start`, and it is complete before action `end`. */
 struct bucket_sum { int start, end; };
+/* A whole weight in the arena of node: it begins to be gathered after action `start`, and is read by actions
+ * `first` to `last`. */
+struct gathered { int node, tensor, life, bucket, start, first, last; };
 struct node_code {						/* one node */
 	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;
@@ -67,6 +70,8 @@ struct compiler {
 	int *of;
 	int *inst_tensor;
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
+	/* stage 3: by node and first use; then slots follow those of instances */
+	struct gathered *gather; int n_gathers, cap_gathers;
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *action_of;		/* [item] */
 	int64_t *again_key; int *again_of;		/* [item] of the second run; NULL: no op runs again */
@@ -111,6 +116,19 @@ bool *dlb_compile_live_at_end(const struct compiler *c);
 /* ---- offload.c ---- */
 /* Adds FETCH and STORE around the updates whose states are offloaded, and the lives of their near places. */
 void dlb_compile_hook_offload(struct compiler *c);
+
+/* ---- gathers.c ---- */
+/* Finds when whole weights are in the arena. */
+void dlb_compile_find_gathers(struct compiler *c);
+/* The number of gathers of the node; adds a bucket for each of them to the node's. */
+int dlb_compile_count_gathers_of(const struct compiler *c, int node);
+void dlb_compile_add_gathers(struct compiler *c, int node);
+void dlb_compile_hook_gathers(struct compiler *c);
+/* Adds the places of weight t, whole. */
+void dlb_compile_lay_out_gathers(struct compiler *c, int t);
+/* In a program of one replica that no other gathers with, counts whole weights as state: as many as are alive
+ * at once. */
+void dlb_compile_count_gathers(struct compiler *c);
 
 /* ---- zero_copy.c ---- */
 /* Marks messages that are read in place. longer: also those for which the sender keeps its place longer

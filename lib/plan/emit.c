@@ -42,7 +42,8 @@ static void begin_shares(struct compiler *c, const struct dlb_node_program *np, 
 static void emit_hook(struct compiler *c, int node, const struct hook *x, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
-	if (x->type == HOOK_POST || x->type == HOOK_COPY || x->type == HOOK_FETCH) {
+	if (x->type == HOOK_POST || x->type == HOOK_COPY || x->type == HOOK_FETCH ||
+	    (x->type == HOOK_REDUCE && x->slot >= 0)) {
 		c->slot[x->slot].begin = np->n_instr;
 		c->slot[x->slot].begin_at = iteration;
 	}

@@ -33,6 +33,7 @@ struct dlb_node_plan {
 };
 #define DLB_ALLREDUCE_AUTO "auto"		/* by size of each sum, as recorded in the plan */
 enum { DLB_MOST_SIZES = 8 };
+enum { DLB_MOST_ZERO = 3 };			/* the highest stage in which replicas divide state */
 /* classes of sums that can be compressed: factor, gradient, small */
 enum { DLB_N_COMPRESSED = 3 };
 /* How replicas combine gradients or weights (sharing.c): members of the plan section of the same names. */
@@ -57,7 +58,7 @@ struct dlb_sharing {
 	double gossip;
 	int64_t sync_every;			/* steps between means over all replicas; 0: not given */
 	int param_server;			/* node that computes that mean; -1: none, an allreduce */
-	/* 1, 2: replicas divide the optimizer's state (shares.h); 0: each has all of it */
+	/* 1, 2, 3: replicas divide the optimizer's state (shares.h), 3: the weights too; 0: each has all */
 	int zero;
 	/* Samples. */
 	/* "even", "sorted": each replica draws from its own shard; NULL: no shards */
@@ -134,6 +135,8 @@ struct dlb_plan {
 	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares
 	 * 0: another plan, or the state is whole */
 	int n_shares, share;
+	/* [tensor] of an evaluation: weights of which each replica has a share; NULL: sharing says it */
+	const bool *gathered;
 	/* of one replica of several: their number; 0: another plan */
 	int of_replicas;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */

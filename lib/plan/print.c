@@ -27,6 +27,16 @@ static void print_statistics(const struct dlb_node_program *np, const struct dlb
 	fprintf(f, " m=%d", in->micro_batch);
 }
 
+/* A weight that is gathered ahead of use, and its place. */
+static void print_gather(const struct dlb_program *g, const struct dlb_node_program *np, int bucket, FILE *f)
+{
+	const struct dlb_bucket *b = &np->bucket[bucket];
+	const struct dlb_place *x = &np->place[dlb_program_find_place(np, b->weight, b->life)];
+	fprintf(f, " bucket %d:", bucket);
+	named(f, "weight", b->weight, g->graph->tensor[b->weight].name);
+	fprintf(f, ", %lld elements, at %zu, %zu bytes", (long long)b->n, x->offset, x->bytes);
+}
+
 static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in, FILE *f)
 {
 	if (in->what == DLB_RUN_ACCUMULATE) {
@@ -66,6 +76,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 						     "gathered");
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
 			print_statistics(np, in, gr->op[in->op].name, f);
+		else if (in->tag >= 0 && np->bucket[in->tag].ahead)
+			print_gather(g, np, in->tag, f);
 		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
 				weights || dlb_sharing_averages(&g->whole->sharing) ? "weights" :
@@ -81,7 +93,10 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		print_compute(gr, in, f);
 	else
 		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
-	if (in->micro_batch >= 0 && in->verb != DLB_FETCH && in->verb != DLB_STORE)
+	const bool whole = in->verb == DLB_FREE && !in->again && dlb_program_gathers(g, in->tensor);
+	if (whole)
+		fputs(", whole", f);
+	if (in->micro_batch >= 0 && in->verb != DLB_FETCH && in->verb != DLB_STORE && !whole)
 		fprintf(f,
 			in->verb != DLB_FREE || !in->again           ? " m=%d" :
 			dlb_program_is_offloaded(g, in->tensor)      ? ", its states" :

@@ -26,7 +26,8 @@
 enum { PAGE = 4096, MAPPED = 128 * 1024 }; /* malloc maps larger blocks one by one */
 /* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in
  * the model and the graph; for each kernel; for each convolution, its code; for each instruction, with its
- * step op and report; for each sum of replicas. */
+ * step op and report; for each sum of replicas; for each weight gathered ahead of use, all by one
+ * collective. */
 enum {
 	BASE = 3300000,
 	MPI_BASE = 3300000,
@@ -34,7 +35,8 @@ enum {
 	PER_KERNEL = 3600,
 	PER_CONV = 24000,
 	PER_INSTR = 800,
-	PER_BUCKET = 65536
+	PER_BUCKET = 65536,
+	PER_GATHER = 1024
 };
 
 /* What an allocation takes beyond its bytes: the rest of its last page and malloc's header. */
@@ -51,7 +53,7 @@ static double tensor_rounding(const struct dlb_process *s, const struct dlb_prog
 	const struct dlb_graph *g = s->cost->graph;
 	const struct dlb_tensor *x = &g->tensor[t];
 	const double bytes = dlb_tensor_bytes(x, p->size[0]);
-	double sum = rounding(bytes);
+	double sum = rounding(x->kind == DLB_T_WEIGHT ? (double)dlb_program_weight_bytes(p, t) : bytes);
 
 	if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 		return sum;
@@ -209,8 +211,8 @@ static double message_bytes(const struct dlb_node_program *other, int node)
 static struct page_range arena_pages(const struct dlb_program *of, const struct dlb_node_program *other,
 				     const struct dlb_bucket *b)
 {
-	const int update = b->op[0];
-	const bool elsewhere = b->n_ops > 1 || (b->cls != DLB_SUM_GRADIENT && b->cls != DLB_SUM_SMALL) ||
+	const int update = b->n_ops == 1 ? b->op[0] : -1;
+	const bool elsewhere = update < 0 || (b->cls != DLB_SUM_GRADIENT && b->cls != DLB_SUM_SMALL) ||
 			       dlb_program_sums(of, update);
 	const int t = elsewhere ? -1 : dlb_update_gradient(of->graph, update),
 		  k = t < 0 ? -1 : dlb_program_place_of(other, of->graph, t, 0);
@@ -219,25 +221,49 @@ static struct page_range arena_pages(const struct dlb_program *of, const struct 
 		       pages_of(other->place[k].offset, dlb_place_bytes(other->place[k].bytes));
 }
 
-/* What the sums with the same part of another replica touch: its gradients, where they are summed as they
- * lie; else a ring of segments here and one there (comm/collective.c, choose_segments). Gradients in the
- * arena may have the same places one after the other. */
-static double sum_bytes(const struct dlb_program *of, const struct dlb_node_program *other)
+/* Of a ring of segments for an array of so many bytes (comm/collective.c, choose_segments), at one end. */
+static double ring_bytes(double bytes)
 {
 	const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	const double ring = cache > 0 ? 0.75 * (double)cache : 0.75 * (1 << 20);
+
+	return PAGE + (4 * bytes < ring ? 4 * bytes : ring);
+}
+
+static bool is_half(const struct dlb_allreduce *how)
+{
+	return how == &dlb_ring_scatter || how == &dlb_ring_gather;
+}
+
+/* The links of a ring of replicas between two nodes of one part: one to the next, one from the one before. */
+static int ring_ends(const struct dlb_plan *p, int a, int b)
+{
+	const int R = p->n_replicas, x = dlb_plan_replica_of(p, a), y = dlb_plan_replica_of(p, b);
+
+	return (y == (x + 1) % R) + (x == (y + 1) % R);
+}
+
+/* What the sums with the same part of another replica touch: its gradients, where they are summed as they
+ * lie; else a ring of segments here and one there, of the halves of a ring only between neighbours (ends).
+ * Gradients in the arena may have the same places one after the other. */
+static double sum_bytes(const struct dlb_program *of, const struct dlb_node_program *other, int ends)
+{
 	struct page_range *r = dlb_xcalloc((size_t)other->n_buckets + 1, sizeof *r);
-	double sum = 0;
+	double sum = 0, gathered = 0;
 	int n = 0;
 
 	for (int b = 0; b < other->n_buckets; b++) {
 		const struct dlb_bucket *x = &other->bucket[b];
-		const double bytes = (double)x->n * x->element_bytes,
-			     one = PAGE + (4 * bytes < ring ? 4 * bytes : ring);
+		const double bytes = (double)x->n * x->element_bytes;
 
+		if (x->ahead) {
+			sum += PER_GATHER;
+			gathered = fmax(gathered, bytes);
+			continue;
+		}
 		sum += PER_BUCKET;
 		if (!x->how->in_place) {
-			sum += 2 * one;
+			sum += (is_half(x->how) ? ends : 2) * ring_bytes(bytes);
 			continue;
 		}
 		r[n] = arena_pages(of, other, x);
@@ -246,7 +272,7 @@ static double sum_bytes(const struct dlb_program *of, const struct dlb_node_prog
 		else
 			sum += PAGE + bytes;
 	}
-	sum += union_bytes(r, n);
+	sum += union_bytes(r, n) + (gathered > 0 ? PER_BUCKET + ends * ring_bytes(gathered) : 0);
 	free(r);
 	return sum;
 }
@@ -263,7 +289,7 @@ static double shared_bytes(const struct dlb_process *s, const struct dlb_program
 		if (of == dlb_program_of(p, node))
 			sum += message_bytes(&of->node[i], node);
 		else if (dlb_plan_part_of(s->program->whole, i) == dlb_plan_part_of(s->program->whole, node))
-			sum += sum_bytes(of, &of->node[i]);
+			sum += sum_bytes(of, &of->node[i], ring_ends(s->program->whole, node, i));
 	}
 	return sum;
 }

@@ -78,6 +78,12 @@
  * micro-batch COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to
  * a place of its own, and FREE follows for the gradients of b.
  *
+ * With stage 3 a node has only its share of most weights from step to step. COLLECTIVE gather b starts to
+ * gather such a weight into a place of the arena (bucket b: the weight, and the micro-batch 2 M + k of its
+ * k-th place), COLLECTIVE gathered b waits for it before the first op that reads it there, FREE follows the
+ * last one. A weight has such a place for each time the node reads it with no other one read in between. Gathers
+ * start when the weight before is about to be read, and all replicas start them in one order.
+ *
  * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
  * near from FETCH to the FREE that follows STORE, in a place of the arena: the second life of the weight,
  * micro-batch M in the list of places. The update waits for the end of FETCH, and FREE for the end of STORE.
@@ -146,7 +152,7 @@ struct dlb_weight_copies {
  * has a bucket of its own. Or (statistics) the f64 sums of op[0], once per micro-batch; n_own more of them
  * are not summed. Or (factor) K-FAC's A and G of each layer whose weight op[] updates; op[] repeats a layer
  * for each of its groups. Or (weights) the weights of the gradients of another bucket, of which each replica
- * has updated its share, and all gather the others'. */
+ * has updated its share, and all gather the others'; or one weight, gathered ahead of use. */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_SUM_WEIGHTS,
 		     DLB_N_SUM_CLASSES };
 /* Whether sums of the class travel by the plan's compression. */
@@ -161,6 +167,8 @@ struct dlb_bucket {
 	int element_bytes;
 	const struct dlb_allreduce *how;
 	int of;				/* of weights: the bucket of their gradients */
+	/* of weights: one weight gathered ahead of use (n_ops is 0), and the micro-batch of its place */
+	bool ahead; int weight, life;
 };
 /* of factors: the group of the layer that op[i] stands for */
 static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)
@@ -172,7 +180,7 @@ static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)
 }
 static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 {
-	return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
+	return b->ahead ? 1 : b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
 }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 /* Where an update reads its gradient: in its place; this replica's share of it in the buffer of its bucket;
@@ -225,6 +233,8 @@ struct dlb_program {
 	int n_state; /* optimizer states per weight */
 	/* [tensor] the rule of plan->offload that a weight's states follow, -1: none; NULL: all are near */
 	int *offload;
+	/* [tensor] weights of which this replica keeps a share and gathers the rest (shares.h); NULL: none */
+	const bool *gathered;
 	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
 	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */

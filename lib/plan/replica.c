@@ -163,7 +163,7 @@ static void put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 {
 	int64_t *share, M = p->micro_batches;
-	if (!p->sharing.sync_batchnorm && !dlb_plan_is_async(p))
+	if (!p->sharing.sync_batchnorm && p->sharing.zero != 3 && !dlb_plan_is_async(p))
 		return (int)M;
 	share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share);
 	dlb_plan_shares(p, batch, share);
@@ -175,7 +175,8 @@ int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 
 bool dlb_plan_has_one_order(const struct dlb_plan *p)
 {
-	return p->sharing.sync_batchnorm || (p->sharing.zero == 2 && p->micro_batches == 1);
+	return p->sharing.sync_batchnorm || p->sharing.zero == 3 ||
+	       (p->sharing.zero == 2 && p->micro_batches == 1);
 }
 
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out)

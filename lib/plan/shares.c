@@ -2,6 +2,7 @@
 #include "comm/allreduce.h"
 #include "plan/buckets.h"
 #include "plan/shares.h"
+#include "plan/tensors.h"
 
 struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
 {
@@ -57,4 +58,52 @@ bool dlb_bucket_keeps_shares(const struct dlb_bucket *b)
 size_t dlb_program_share_bytes(const struct dlb_program *g, int t)
 {
 	return (size_t)dlb_program_share(g, t).n * dlb_dtype_bytes(g->graph->tensor[t].dtype);
+}
+
+bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t)
+{
+	const struct dlb_tensor *x = &g->tensor[t];
+	const int home = x->kind == DLB_T_WEIGHT ? x->home : -1;
+
+	return home >= 0 && g->op[home].phase == DLB_UPDATE && x->dtype == DLB_F32 &&
+	       dlb_tensor_bytes(x, 1) >= DLB_LEAST_GATHERED_BYTES;
+}
+
+bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t)
+{
+	if (!dlb_weight_may_be_gathered(g, t))
+		return false;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		if (placement[g->reader[r]] != placement[g->tensor[t].home])
+			return false;
+	return true;
+}
+
+const bool *dlb_program_find_gathered(struct dlb_program *g)
+{
+	const struct dlb_plan *p = g->plan;
+	bool *gathered;
+
+	if (p->gathered || p->n_shares < 2 || p->sharing.zero != 3)
+		return p->gathered;
+	gathered = dlb_arena_array(&g->arena, (size_t)g->graph->n_tensors + 1, sizeof *gathered);
+	for (int t = 0; t < g->graph->n_tensors; t++)
+		gathered[t] = dlb_weight_is_gathered(g->graph, p->placement, t);
+	return gathered;
+}
+
+bool dlb_program_reads_gathered(const struct dlb_program *g, int op)
+{
+	const struct dlb_op *o = &g->graph->op[op];
+
+	for (int i = 0; i < o->n_in; i++)
+		if (o->in[i] >= 0 && dlb_program_gathers(g, o->in[i]))
+			return true;
+	return false;
+}
+
+size_t dlb_program_weight_bytes(const struct dlb_program *g, int t)
+{
+	return dlb_program_gathers(g, t) ? dlb_program_share_bytes(g, t) :
+					   (size_t)dlb_tensor_bytes(&g->graph->tensor[t], 1);
 }

@@ -1,13 +1,19 @@
-/* Shares of the optimizer's state (plan->sharing.zero).
+/* Shares of the optimizer's state and, with stage 3, of the weights (plan->sharing.zero).
  *
  * Every weight that R replicas sum the gradient of is cut into R shares of its elements, as a ring cuts an
  * array (comm/allreduce.h): replica r owns chunk dlb_ring_chunk(r, R). It alone keeps the optimizer's state
  * of that share and updates it; then all replicas gather the shares of the weight. Updates go element by
- * element, so the bits are those of whole updates. */
+ * element, so the bits are those of whole updates.
+ *
+ * With stage 3 a replica keeps its share of a weight only. All gather the whole weight ahead of its use, into
+ * a place of the arena, which is free after the last use (gathers.c); none gathers it after its update. Small
+ * weights, and those that several nodes of a replica read, stay whole, as with stage 2. */
 #ifndef DLB_PLAN_SHARES_H
 #define DLB_PLAN_SHARES_H
 #include "plan/program.h"
 
+/* A weight of fewer bytes stays whole: memory is used by the page. */
+enum { DLB_LEAST_GATHERED_BYTES = 4096 };
 struct dlb_share { int64_t first, n; };		/* elements */
 /* Share number `share` of n_shares of n elements; n_shares < 2: all elements. */
 struct dlb_share dlb_share_of(int64_t n, int n_shares, int share);
@@ -26,6 +32,25 @@ int dlb_program_share_reader(const struct dlb_program *g, int t);
 /* Whether the buffer in which the bucket's gradients travel keeps this replica's shares of them until their
  * updates: then their own places are free as soon as they are in it. */
 bool dlb_bucket_keeps_shares(const struct dlb_bucket *b);
+/* Whether replicas that divide their weights keep shares of weight t: it is trained, f32, not small, and only
+ * ops of its own node read it. _may_be_: without that last condition, which depends on the placement. */
+bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t);
+bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t);
+/* [tensor] those weights of a program whose plan has stage 3, in g->arena; NULL: all are whole. */
+const bool *dlb_program_find_gathered(struct dlb_program *g);
+static inline bool dlb_program_gathers(const struct dlb_program *g, int t)
+{
+	return g->gathered && g->gathered[t];
+}
+/* Whether op reads a weight that is gathered. */
+bool dlb_program_reads_gathered(const struct dlb_program *g, int op);
+/* The micro-batch number of the place of a weight that is gathered for the k-th time in a step. */
+static inline int dlb_gathered_life(const struct dlb_program *g, int k)
+{
+	return 2 * g->micro_batches + k;
+}
+/* Bytes of weight t that this replica keeps from step to step. */
+size_t dlb_program_weight_bytes(const struct dlb_program *g, int t);
 /* Bytes of an array that holds as many elements as this replica's share of weight t. */
 size_t dlb_program_share_bytes(const struct dlb_program *g, int t);
 #endif

@@ -464,7 +464,7 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
 	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) ||
-	    dlb_get_int(plan, "zero", DLB_OPT, 0, 2, &zero, err) ||
+	    dlb_get_int(plan, "zero", DLB_OPT, 0, DLB_MOST_ZERO, &zero, err) ||
 	    dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
 		return -1;
 	s->param_server = (int)server;

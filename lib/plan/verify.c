@@ -94,6 +94,46 @@ static int prove_statistics(const struct dlb_program *g, struct dlb_error *err)
 	return 0;
 }
 
+static bool same_bucket(const struct dlb_bucket *a, const struct dlb_bucket *b)
+{
+	if (a->n != b->n || a->n_ops != b->n_ops || a->ahead != b->ahead)
+		return false;
+	if (a->ahead)
+		return a->weight == b->weight && a->life == b->life;
+	return !a->n_ops || !memcmp(a->op, b->op, (size_t)a->n_ops * sizeof(int));
+}
+
+/* The first instruction from `at` on that is about weights gathered ahead of use; n_instr: none. */
+static int next_gather(const struct dlb_node_program *np, int at)
+{
+	for (; at < np->n_instr; at++) {
+		const struct dlb_instr *in = &np->instr[at];
+		if (in->verb == DLB_COLLECTIVE &&
+		    (in->what == DLB_RUN_REDUCE || in->what == DLB_RUN_REDUCED) && in->tag >= 0 &&
+		    in->tag < np->n_buckets && np->bucket[in->tag].ahead)
+			break;
+	}
+	return at;
+}
+
+/* Gathers go one after the other: node, whose program is b, must start and end them in the order of a, a node
+ * with the same part. */
+static int prove_gathers(const struct dlb_program *g, int node, const struct dlb_node_program *a,
+			 const struct dlb_node_program *b, struct dlb_error *err)
+{
+	int i = next_gather(a, 0), k = next_gather(b, 0);
+	while (i < a->n_instr && k < b->n_instr && a->instr[i].what == b->instr[k].what &&
+	       a->instr[i].tag == b->instr[k].tag) {
+		i = next_gather(a, i + 1);
+		k = next_gather(b, k + 1);
+	}
+	if (k < b->n_instr)
+		return dlb_verify_fault(g, node, k, err, "other replicas do not gather in this order");
+	return i == a->n_instr ? 0 :
+				 dlb_fail(err, NULL, "node %d gathers fewer weights than other replicas",
+					  node);
+}
+
 /* Nodes that sum together must cut their gradients into the same buckets. */
 static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 {
@@ -114,15 +154,14 @@ static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 						      *b = &dlb_program_of(g, node)->node[node];
 			bool same = a->n_buckets == b->n_buckets;
 			for (int i = 0; same && i < a->n_buckets; i++)
-				same = a->bucket[i].n == b->bucket[i].n &&
-				       a->bucket[i].n_ops == b->bucket[i].n_ops &&
-				       !memcmp(a->bucket[i].op, b->bucket[i].op,
-					       (size_t)a->bucket[i].n_ops * sizeof(int));
+				same = same_bucket(&a->bucket[i], &b->bucket[i]);
 			if (!same)
 				return dlb_fail(
 					err, NULL,
 					"nodes %d and %d play one part and do not sum the same gradients", k,
 					node);
+			if (prove_gathers(g, node, a, b, err))
+				return -1;
 		}
 	}
 	return 0;

@@ -36,6 +36,8 @@ struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nod
 	/* [update op] progress of the bucket of its weight; 0: in none */
 	char *weights;
 	bool *preconditioned;				/* [update op] */
+	/* [tensor] the place into which the weight was gathered last, + 1; 0: none */
+	int *whole;
 	/* steps whose squares are summed; whose global norm is known */
 	int squared, normed;
 	bool trusted;					/* K-FAC's trust region is computed */
@@ -121,6 +123,19 @@ static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *
 	return "copies a weight that does not live here";
 }
 
+/* Ops read a divided weight where it is whole, updates the share that is kept. */
+static const char *is_whole(const struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
+{
+	if (!l->g->replicated || !dlb_program_gathers(l->g, t))
+		return NULL;
+	const int k = l->whole[t] - 1;
+	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
+		return k >= 0 && l->life[k] != FREED ? "updates a weight while it is whole" : NULL;
+	return k < 0 || l->life[k] == OPEN ? "reads a weight that is not gathered yet" :
+	       l->life[k] == WRITTEN       ? NULL :
+					     "reads a weight whose gathered copy is freed";
+}
+
 static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) :
@@ -128,7 +143,7 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
 	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
-		return once ? has_version(l, t, in) : NULL;
+		return !once ? NULL : is_whole(l, t, in) ? is_whole(l, t, in) : has_version(l, t, in);
 	m = once ? -1 - in->iteration : read_life(l, in, t, m);
 	int k = dlb_program_find_place(&l->g->node[l->node], t, m),
 	    r = dlb_program_root_place(&l->g->node[l->node], t, m);
@@ -357,6 +372,34 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 		       "is complete after its gradients' places are free";
 }
 
+/* A weight is gathered ahead of use: into a place of its own, once, before its update. */
+static const char *gather(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b)
+{
+	const int k = dlb_program_find_place(&l->g->node[l->node], b->weight, b->life);
+	const bool start = in->what == DLB_RUN_REDUCE;
+	if (!dlb_program_gathers(l->g, b->weight) || k < 0)
+		return "gathers a weight that is whole, or has no place";
+	if (l->life[k] != (start ? UNUSED : OPEN))
+		return start ? "gathers into a place that is taken" : "is waited for before it starts";
+	if (l->whole[b->weight] && start && l->life[l->whole[b->weight] - 1] != FREED)
+		return "gathers a weight that is whole already";
+	const int home = dlb_graph_home(l->g->graph, b->weight);
+	if (home >= 0 && l->updated[home])
+		return "gathers a weight after its update";
+	l->life[k] = start ? OPEN : WRITTEN;
+	l->whole[b->weight] = k + 1;
+	return NULL;
+}
+
+/* Weights travel in the buffer that may keep shares of their bucket's gradients. */
+static bool all_updated(const struct dlb_lifetimes *l, const struct dlb_bucket *of)
+{
+	for (int i = 0; i < of->n_ops; i++)
+		if (!l->updated[of->op[i]])
+			return false;
+	return true;
+}
+
 /* Every gradient of a bucket must be summed when the bucket starts (of weights: every weight updated), and it
  * must start before it is waited for. */
 static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
@@ -366,7 +409,12 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 		return NULL;
 	if (in->tag < 0 || in->tag >= np->n_buckets)
 		return "there is no such bucket";
+	if (np->bucket[in->tag].ahead)
+		return gather(l, in, &np->bucket[in->tag]);
 	const enum dlb_sum_class cls = np->bucket[in->tag].cls;
+	if (cls == DLB_SUM_WEIGHTS && in->what == DLB_RUN_REDUCE &&
+	    !all_updated(l, &np->bucket[np->bucket[in->tag].of]))
+		return "starts before its weights are updated";
 	bool statistics = cls == DLB_SUM_STATISTICS, factors = cls == DLB_SUM_FACTOR;
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
@@ -524,6 +572,7 @@ struct dlb_lifetimes *dlb_lifetimes_new(const struct dlb_graph *g)
 	l->factors = dlb_xcalloc(n, sizeof *l->factors);
 	l->weights = dlb_xcalloc(n, sizeof *l->weights);
 	l->preconditioned = dlb_xcalloc(n, sizeof *l->preconditioned);
+	l->whole = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *l->whole);
 	return l;
 }
 
@@ -538,6 +587,7 @@ void dlb_lifetimes_free(struct dlb_lifetimes *l)
 	free(l->factors);
 	free(l->weights);
 	free(l->preconditioned);
+	free(l->whole);
 	free(l);
 }
 
@@ -584,9 +634,12 @@ static void end(struct dlb_lifetimes *l)
 		forget(l, layer.update);
 		forget(l, layer.bias_update);
 	}
-	for (int b = 0; b < np->n_buckets; b++)
+	for (int b = 0; b < np->n_buckets; b++) {
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
 			forget(l, np->bucket[b].op[i]);
+		if (np->bucket[b].ahead)
+			l->whole[np->bucket[b].weight] = 0;
+	}
 	free(l->life);
 	free(l->zero_copy);
 	free(l->written);

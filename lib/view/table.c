@@ -198,8 +198,9 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 		averages ? dlb_sharing_name(&p->sharing) : dlb_sharing_sums(&p->sharing, sums, sizeof sums),
 		p->sharing.sync ? ", when all have computed" : "");
 	if (dlb_sharing_divides(&p->sharing))
-		fprintf(f, "  each keeps the optimizer's state of its share of the weights%s\n",
-			p->sharing.zero == 2 ? ", and of their gradients" : "");
+		fprintf(f, "  each keeps %sthe optimizer's state of its share of the weights%s\n",
+			p->sharing.zero == 3 ? "its share of the weights, and " : "",
+			p->sharing.zero >= 2 ? ", and of their gradients" : "");
 	if (p->sharing.sync_batchnorm)
 		fprintf(f, "  batch statistics of all replicas together\n");
 	for (int r = 0; r < p->n_replicas; r++) {

@@ -56,7 +56,7 @@ CHOICES = {
     ("dlb-view", "why"): [], ("dlb-rebalance", "rule"): ["log", "patent"],
     ("dlb-place", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
     ("dlb-run", "reduce"): ["gradients:mean", "gradients:sum", "moments:mean", "moments:sum"],
-    ("dlb-place", "zero"): ["0", "1", "2", "auto"],
+    ("dlb-place", "zero"): ["0", "1", "2", "3", "auto"],
     ("dlb-place", "feed"): ["local", "host"], ("dlb-run", "feed"): ["local", "host"],
     ("dlb-place", "max-state"): ["merged", "local"], ("dlb-run", "max-state"): ["merged", "local"],
 }
@@ -496,6 +496,7 @@ def place():
     divided = "dlb-place -q --replicas 2 --allreduce ring --optimizer adam {} $D/cost2.json"
     shows(tool, "--zero 1", divided, ".plan.nodes[].peak_bytes, .plan.value_s")
     shows(tool, "--zero 2", divided, ".plan.value_s", without="--zero 1")
+    shows(tool, "--zero 3", divided, ".plan.nodes[].peak_bytes, .plan.value_s", without="--zero 2")
     shows(tool, "--zero 0", divided.replace("{}", "--zero 1 {}") + " | dlb-place -q -a single", ".plan.nodes[].peak_bytes",
           without="--zero 2")
     shows(tool, "--zero auto", "jq 'del(.cluster, .cost)' $D/small.json | dlb-costmodel -q -c cpu:2@2550K | "

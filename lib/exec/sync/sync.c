@@ -21,6 +21,7 @@ static const struct dlb_sync_ops *const ways[] = {
 	&dlb_sync_compressed_factors,
 	&dlb_sync_scatter,
 	&dlb_sync_gather,
+	&dlb_sync_ahead,
 	&dlb_sync_mean,
 	&dlb_sync_gossip,
 	&dlb_sync_server,
@@ -43,7 +44,8 @@ static int choose(const struct dlb_sync *x, const struct dlb_bucket *from,
 	int n = 0;
 
 	if (!dlb_sharing_averages(s)) {
-		way[n++] = from->how == &dlb_ring_scatter ?
+		way[n++] = from->ahead ? &dlb_sync_ahead :
+			   from->how == &dlb_ring_scatter ?
 				   &dlb_sync_scatter :
 				   sums[from->cls][dlb_sum_is_compressed(from->cls) &&
 						   x->choice[from->cls].how != DLB_COMPRESS_NONE];

@@ -48,7 +48,10 @@ struct dlb_sync_desc {
 	struct dlb_kfac *kfac;
 	struct dlb_compress_state *compress;
 	int64_t last_step;
-	/* Weights. seed: of gossip's masks. */
+	/* Weights. tensor_of: [tensor of the program's graph] the id in the state's; NULL: the same. arena:
+	 * of the program's places. seed: of gossip's masks. */
+	const int *tensor_of;
+	char *arena;
 	struct dlb_state *state;
 	uint64_t seed;
 };

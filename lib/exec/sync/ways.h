@@ -27,8 +27,8 @@ struct dlb_sync_ops {
 	int (*settle)(struct dlb_sync *x, struct dlb_error *err);
 };
 extern const struct dlb_sync_ops dlb_sync_sum, dlb_sync_statistics, dlb_sync_compressed, dlb_sync_factors,
-	dlb_sync_compressed_factors, dlb_sync_scatter, dlb_sync_gather, dlb_sync_mean, dlb_sync_gossip,
-	dlb_sync_server;
+	dlb_sync_compressed_factors, dlb_sync_scatter, dlb_sync_gather, dlb_sync_ahead, dlb_sync_mean,
+	dlb_sync_gossip, dlb_sync_server;
 
 /* A program's bucket as one way synchronises it. */
 struct dlb_sync_bucket {
@@ -57,6 +57,7 @@ struct dlb_sync_bucket {
 };
 
 struct dlb_sync_served;
+struct dlb_sync_line;				/* ahead.c */
 struct dlb_sync {
 	struct dlb_sync_desc d;
 	const struct dlb_plan *plan;
@@ -73,6 +74,7 @@ struct dlb_sync {
 	struct dlb_sync_times factors;	/* of the last exchange of factors */
 	double sent[DLB_N_SUM_CLASSES];	/* averages: bytes since the start */
 	struct dlb_sync_served *served; int n_served;	/* server.c */
+	struct dlb_sync_line *line;	/* of weights gathered ahead of use */
 	int64_t *share;			/* [replica] samples of a step; on the server */
 	struct dlb_arena arena;
 };

@@ -1,0 +1,180 @@
+/* Weights of which each replica keeps a share (shares.h): when they are gathered, and how long they are whole.
+ *
+ * A node reads its divided weights one after the other. Each is gathered while the one before is used: the
+ * gather starts before the first action that reads that one. It is freed after its last use with no other
+ * divided weight in between; if it is read again later, in the backward phase or by another micro-batch, it is
+ * gathered again. So about two of them are whole at once, and as many bytes travel for every use.
+ *
+ * All replicas have the same order of actions (dlb_plan_has_one_order), hence of gathers, so none waits for
+ * ever. S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, SC 2020. */
+#include <stdlib.h>
+#include "comm/allreduce.h"
+#include "plan/compile.h"
+#include "plan/shares.h"
+#include "plan/tensors.h"
+
+/* The weights of one node while its actions are gone through. */
+struct reading {
+	int node, latest; /* latest: the last action that read a divided weight; -1: none */
+	int before; /* the one that read others before it began to read the newest ones; -1: none */
+	int *open, *n_lives; /* [tensor] its newest gather, -1: none; its number of gathers */
+};
+
+/* Action a reads divided weight t. */
+static void read_weight(struct compiler *c, struct reading *x, int t, int a)
+{
+	struct gathered *was = x->open[t] < 0 ? NULL : &c->gather[x->open[t]];
+
+	if (was && (was->last == x->latest || was->last == a)) {
+		was->last = a;
+		return;
+	}
+	DLB_GROW(c->gather, c->n_gathers, c->cap_gathers);
+	x->open[t] = c->n_gathers;
+	c->gather[c->n_gathers++] = (struct gathered){ .node = x->node,
+						       .tensor = t,
+						       .life = dlb_gathered_life(c->out, x->n_lives[t]++),
+						       .start = x->before > 0 ? x->before - 1 : 0,
+						       .first = a,
+						       .last = a };
+}
+
+static void read_weights(struct compiler *c, struct reading *x)
+{
+	const struct node_code *l = &c->code[x->node];
+
+	for (int a = 0; a < l->n_actions; a++) {
+		const struct action *at = &l->action[a];
+		const int first = c->n_gathers;
+
+		if (at->op < 0 || at->tensor >= 0 || c->g->op[at->op].phase == DLB_UPDATE ||
+		    !dlb_program_reads_gathered(c->out, at->op))
+			continue;
+		for (int i = 0; i < c->g->op[at->op].n_in; i++) {
+			const int t = c->g->op[at->op].in[i];
+
+			if (t >= 0 && dlb_program_gathers(c->out, t))
+				read_weight(c, x, t, a);
+		}
+		x->latest = a;
+		if (c->n_gathers > first)
+			x->before = a;
+	}
+}
+
+void dlb_compile_find_gathers(struct compiler *c)
+{
+	const size_t n = (size_t)c->g->n_tensors + 1;
+	struct reading x = { .n_lives = NULL };
+
+	if (!c->out->gathered)
+		return;
+	x.open = dlb_xcalloc(n, sizeof *x.open);
+	x.n_lives = dlb_xcalloc(n, sizeof *x.n_lives);
+	for (int t = 0; t < c->g->n_tensors; t++)
+		x.open[t] = -1;
+	for (x.node = 0; x.node < c->p->n_nodes; x.node++) {
+		x.latest = x.before = -1;
+		read_weights(c, &x);
+	}
+	free(x.open);
+	free(x.n_lives);
+}
+
+int dlb_compile_count_gathers_of(const struct compiler *c, int node)
+{
+	int n = 0;
+
+	for (int i = 0; i < c->n_gathers; i++)
+		n += c->gather[i].node == node;
+	return n;
+}
+
+void dlb_compile_add_gathers(struct compiler *c, int node)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+
+	for (int i = 0; i < c->n_gathers; i++) {
+		const struct dlb_tensor *t = &c->g->tensor[c->gather[i].tensor];
+		const struct dlb_desc d = dlb_tensor_desc(t, 1);
+
+		if (c->gather[i].node != node)
+			continue;
+		c->gather[i].bucket = np->n_buckets;
+		np->bucket[np->n_buckets++] = (struct dlb_bucket){ .cls = DLB_SUM_WEIGHTS,
+								   .n = dlb_desc_count(&d),
+								   .element_bytes = (int)dlb_dtype_bytes(
+									   t->dtype),
+								   .how = &dlb_ring_gather,
+								   .ahead = true,
+								   .weight = c->gather[i].tensor,
+								   .life = c->gather[i].life };
+	}
+}
+
+static int slot_of(const struct compiler *c, int gather)
+{
+	return c->inst_start[c->g->n_tensors] * c->M + gather;
+}
+
+void dlb_compile_hook_gathers(struct compiler *c)
+{
+	for (int i = 0; i < c->n_gathers; i++) {
+		const struct gathered *x = &c->gather[i];
+		const struct hook begin = { x->start, HOOK_REDUCE, slot_of(c, i), -1,   -1,
+					    -1,       x->bucket,   false,         false },
+				  end = { x->first, HOOK_REDUCED, -1, -1, -1, -1, x->bucket, false, false },
+				  release = { x->last, HOOK_FREE_AFTER, slot_of(c, i), x->tensor, x->life, -1,
+					      -1,      false,           false };
+
+		dlb_compile_add_hook(c, x->node, begin);
+		dlb_compile_add_hook(c, x->node, end);
+		dlb_compile_add_hook(c, x->node, release);
+	}
+}
+
+void dlb_compile_lay_out_gathers(struct compiler *c, int t)
+{
+	for (int i = 0; i < c->n_gathers; i++) {
+		struct dlb_node_program *np = &c->out->node[c->gather[i].node];
+		const struct slot *s = &c->slot[slot_of(c, i)];
+
+		if (c->gather[i].tensor == t)
+			np->place[np->n_places++] = (struct dlb_place){
+				.tensor = t,
+				.micro_batch = c->gather[i].life,
+				.bytes = (size_t)dlb_tensor_bytes(&c->g->tensor[t], 1),
+				.first = s->begin,
+				.last = s->end,
+				.of = -1,
+				.of_m = -1,
+				.copies = 1
+			};
+	}
+}
+
+/* weights alive at once */
+enum { WHOLE_AT_ONCE = 2 };
+
+void dlb_compile_count_gathers(struct compiler *c)
+{
+	for (int node = 0; c->out->gathered && node < c->p->n_nodes; node++) {
+		double most[WHOLE_AT_ONCE] = { 0 };
+
+		for (int t = 0; t < c->g->n_tensors; t++) {
+			double bytes = dlb_tensor_bytes(&c->g->tensor[t], 1);
+
+			if (!dlb_program_gathers(c->out, t) ||
+			    c->p->placement[dlb_graph_home(c->g, t)] != node)
+				continue;
+			for (int i = 0; i < WHOLE_AT_ONCE; i++) {
+				const double less = bytes > most[i] ? most[i] : bytes;
+
+				most[i] = bytes > most[i] ? bytes : most[i];
+				bytes = less;
+			}
+		}
+		for (int i = 0; i < WHOLE_AT_ONCE; i++)
+			c->out->node[node].state_bytes += (size_t)most[i];
+	}
+}
