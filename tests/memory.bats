@@ -217,6 +217,8 @@ expected() {
 		2 -m 1 --replicas 2
 		2 -m 1 --replicas 2 --zero 2
 		2 -m 1 --replicas 2 --zero 2 --allreduce tree
+		2 -m 2 --replicas 2 --zero 3
+		3 -m 1 --replicas 3 --zero 3
 	LIST
 }
 

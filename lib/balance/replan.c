@@ -19,6 +19,7 @@
 #include "plan/plan_json.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
+#include "plan/shares.h"
 #include "plan/sharing.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -350,6 +351,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		  "what it names sums statistics over the replicas, or no backward op on its node needs it" },
 		{ "zero", o->zero_auto && plan->n_replicas > 1 && !plan->sharing.zero,
 		  "the plan fits without" },
+		{ "zero", plan->sharing.zero == 3 && !dlb_plan_gathers(plan, p->graph),
+		  "3 is 2 here: no f32 weight of 4096 bytes or more is trained and read on one node only" },
 		{ "offload", plan->offload.chosen && !plan->offload.n, "the plan fits without" },
 		{ "offload", plan->offload.n && !p->n_state, "the optimizer keeps no state" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },

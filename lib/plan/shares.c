@@ -79,6 +79,14 @@ bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int
 	return true;
 }
 
+bool dlb_plan_gathers(const struct dlb_plan *p, const struct dlb_graph *g)
+{
+	for (int t = 0; t < g->n_tensors && p->n_replicas > 1 && p->sharing.zero == 3; t++)
+		if (dlb_weight_is_gathered(g, p->placement, t))
+			return true;
+	return false;
+}
+
 const bool *dlb_program_find_gathered(struct dlb_program *g)
 {
 	const struct dlb_plan *p = g->plan;

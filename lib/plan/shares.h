@@ -36,6 +36,8 @@ bool dlb_bucket_keeps_shares(const struct dlb_bucket *b);
  * ops of its own node read it. _may_be_: without that last condition, which depends on the placement. */
 bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t);
 bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t);
+/* Whether replicas under plan p keep shares of some weight. */
+bool dlb_plan_gathers(const struct dlb_plan *p, const struct dlb_graph *g);
 /* [tensor] those weights of a program whose plan has stage 3, in g->arena; NULL: all are whole. */
 const bool *dlb_program_find_gathered(struct dlb_program *g);
 static inline bool dlb_program_gathers(const struct dlb_program *g, int t)

@@ -503,6 +503,8 @@ def place():
           "dlb-place -q -a single --optimizer adam --replicas 2 {}", "status", status=(0, 1))
     unused(tool, "--zero auto", "dlb-place --replicas 2 --optimizer adam {} $D/cost2.json", "fits without")
     unused(tool, "--zero 1", "dlb-place --replicas 2 --optimizer sgd {} $D/cost2.json", "no state")
+    unused(tool, "--zero 3", "dlb-profile -q --analytic --batch 8 $ROOT/tests/data/truth/encoder/legacy.onnx | "
+           "dlb-costmodel -q -c cpu:2 | dlb-place --replicas 2 {}", "3 is 2 here")
     unused(tool, "--zero 0", "dlb-place {} $D/cost2.json", "one replica")
     refuses(tool, "--zero 1", "dlb-place {} $D/cost2.json", "replicas")
     refuses(tool, "--zero 1", "dlb-place --replicas 2 --gossip 0.5 {} $D/cost2.json", "average")

@@ -57,3 +57,11 @@ static inline void random_plan(const struct dlb_problem *p, struct dlb_plan *pla
 						    (int)dlb_rng_below(r, (uint64_t)p->cluster->n_nodes);
 	free(group);
 }
+
+/* Releases a random graph, its problem and its plan. */
+static inline void case_release(struct dag *d, struct dlb_problem *p, struct dlb_plan *plan)
+{
+	dlb_plan_release(plan);
+	dlb_problem_release(p);
+	dag_release(d);
+}

@@ -166,9 +166,7 @@ static int test_programs(uint64_t seed)
 		spoilt += spoil(&p, &g, (int)dlb_rng_below(&r, NODES));
 	dlb_program_release(&g);
 	dlb_program_release(&whole);
-	dlb_plan_release(&plan);
-	dlb_problem_release(&p);
-	dag_release(&d);
+	case_release(&d, &p, &plan);
 	return spoilt;
 }
 

@@ -141,9 +141,7 @@ static int test_programs(uint64_t seed)
 	d.cl.memory[disk].bytes = bytes;
 	const int spoilt = spoil(&p, &g);
 	dlb_program_release(&g);
-	dlb_plan_release(&plan);
-	dlb_problem_release(&p);
-	dag_release(&d);
+	case_release(&d, &p, &plan);
 	return spoilt;
 }
 
