@@ -364,6 +364,23 @@ same_bits() {
 	cmp "$tmp/0.evals" "$tmp/3.evals"
 }
 
+@test "stage 3: a share of a weight that is missing or damaged: one line" {
+	small
+	made cpu:2 --replicas 2 --optimizer adam --zero 3 >"$tmp/doc.json"
+	dlb-run -q --steps 2 "${digits[@]}" --checkpoint "$tmp/c" "$tmp/doc.json" >"$tmp/out.json"
+	cp "$tmp/c/step-2/manifest.json" "$tmp/whole.json"
+	while read -r change said; do
+		rm -f "$tmp/c/step-2/SHA256SUMS"
+		jq "del(.files) | .[\"dlb-checkpoint\"] = \"1.1\" | $change" "$tmp/whole.json" >"$tmp/c/step-2/manifest.json"
+		run -2 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" --checkpoint "$tmp/c" "$tmp/doc.json"
+		one_line dlb-run "$said"
+	done <<-'LIST'
+		del(.weight_shares["3.weight"][1]) has not all shares of '3.weight'
+		(.weight_shares["3.weight"][1].first|=9999) the manifest does not say where the shares of '3.weight'
+		del(.weight_shares) '3.weight' is f32
+	LIST
+}
+
 @test "stage 3: what needs whole weights is refused in one line" {
 	small
 	made cpu:2 --replicas 2 --optimizer adam --zero 3 >"$tmp/doc.json"
