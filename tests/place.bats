@@ -394,8 +394,8 @@ chains() { # OPS WIDTH
 
 # bats test_tags=slow
 @test "--batch auto: the fastest per sample that fits, and the largest; --batch N is kept and run" {
-	dlb-profile --analytic --batch 4 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 >"$tmp/roomy.json"
-	jq -c '.cluster.nodes[].memory_bytes = 3000000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/tight.json"
+	dlb-profile --analytic --batch 4 "$model" | dlb-costmodel -c cpu:2 >"$tmp/roomy.json"
+	jq -c '.cluster.nodes[].memory_bytes = 100000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/tight.json"
 	run -0 --separate-stderr dlb-place --batch auto "$tmp/tight.json"
 	[[ $stderr == *'of '*' tried; '*' is the largest that fits'* ]]
 	echo "$output" >"$tmp/doc.json"
@@ -416,7 +416,7 @@ chains() { # OPS WIDTH
 	dlb-place "$tmp/most.json" | jq -e --argjson most "$most" '.plan.batch == $most'
 	dlb-run --steps 2 --data random "$tmp/most.json" | jq -e --argjson most "$most" '.report.batch == $most'
 	# what fits nowhere, and a model that holds its batch
-	jq -c '.cluster.nodes[].memory_bytes = 20000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/none.json"
+	jq -c '.cluster.nodes[].memory_bytes = 2000 | del(.cost)' "$tmp/roomy.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place --batch auto "$tmp/none.json"
 	one_line dlb-place 'no plan fits'
 	run -2 --separate-stderr dlb-place --batch 0 "$tmp/tight.json"
@@ -425,18 +425,18 @@ chains() { # OPS WIDTH
 
 # bats test_tags=slow
 @test "where no plan fits, the line names micro-batches and a batch that would" {
-	dlb-profile --analytic --batch 64 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:2 |
-		jq -c '.cluster.nodes[].memory_bytes = 900000 | del(.cost)' | dlb-costmodel >"$tmp/tight.json"
+	dlb-profile --analytic --batch 32 "$model" | dlb-costmodel -c cpu:2 |
+		jq -c '.cluster.nodes[].memory_bytes = 80000 | del(.cost)' | dlb-costmodel >"$tmp/tight.json"
 	run -1 --separate-stderr dlb-place "$tmp/tight.json"
 	one_line dlb-place 'no plan fits' 'would fit'
 	[[ $stderr =~ '--micro-batches '([0-9]+)' or --batch '([0-9]+)' would fit' ]]
 	m=${BASH_REMATCH[1]} batch=${BASH_REMATCH[2]}
-	dlb-place -m "$m" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 900000)'
-	dlb-place --batch "$batch" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 900000)'
+	dlb-place -m "$m" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 80000)'
+	dlb-place --batch "$batch" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 80000)'
 	run -1 dlb-place -m $((m / 2)) "$tmp/tight.json"
 	run -1 dlb-place --batch $((batch + 1 + batch / 16)) "$tmp/tight.json"
 	# nothing would: the general words
-	jq -c '.cluster.nodes[].memory_bytes = 20000 | del(.cost)' "$tmp/tight.json" | dlb-costmodel >"$tmp/none.json"
+	jq -c '.cluster.nodes[].memory_bytes = 2000 | del(.cost)' "$tmp/tight.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place "$tmp/none.json"
 	one_line dlb-place 'try more micro-batches or nodes'
 }

@@ -108,13 +108,13 @@ log() {
 
 # bats test_tags=slow
 @test "auto under little memory: what does not fit is not taken, and where nothing does it says what is lacking" {
-	plan cpu:2 --schedule none -m 8 >"$tmp/least.json"
+	dlb-profile --analytic --batch 8 "$model" | dlb-costmodel -c cpu:2 | dlb-place --schedule none -m 8 >"$tmp/least.json"
 	most=$(jq '[.plan.nodes[].peak_bytes] | max | . * 1.02 | floor' "$tmp/least.json")
 	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = $most" "$tmp/least.json" | dlb-costmodel >"$tmp/tight.json"
 	dlb-place --schedule auto "$tmp/tight.json" >"$tmp/doc.json"
 	jq -e "([.plan.nodes[].peak_bytes] | max) <= $most" "$tmp/doc.json"
 	jq -e 'any(.plan.schedules_tried[]; has("value_s") | not)' "$tmp/doc.json"
-	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = 20000" "$tmp/least.json" | dlb-costmodel >"$tmp/none.json"
+	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = 10000" "$tmp/least.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place --schedule auto "$tmp/none.json"
 	[[ $stderr == *'no plan fits'*'needs '* ]]
 	# fits only with one sample per micro-batch: a batch that is no power of two, and one of more samples than are tried otherwise

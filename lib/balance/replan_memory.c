@@ -11,7 +11,7 @@
 #include "util/mem.h"
 
 /* As in replan_batch.c: ops times nodes up to which plans are made to find what fits; micro-batches
- * tried. Seconds after which no more is tried. */
+ * tried. Seconds of this thread, after which no more is tried. */
 enum { MOST_ITEMS = 20000, MOST_MICRO_BATCHES = 64, MOST_CURES = 5, CURE = 40, CURES = 160, MOST_S = 20 };
 
 /* ---- one trial ---- */
@@ -23,7 +23,7 @@ struct memory_trial {
 	const struct dlb_memory_room *room;
 	double limit_bytes; /* of each node's peak; INFINITY: as the cluster says */
 	int n_nodes;
-	double deadline_s; /* by dlb_clock_s: nothing is tried after it */
+	double deadline_s; /* by dlb_clock_thread_cpu_s: nothing is tried after it, however busy the host is */
 	bool one_more; /* a node like the last one, on a host of its own */
 };
 
@@ -265,7 +265,7 @@ static int try_all(struct memory_trial *t, bool tried[MOST_CURES], char out[CURE
 	int found = 0;
 
 	for (int i = 0; i < MOST_CURES; i++)
-		if (!tried[i] && dlb_clock_s() < t->deadline_s && (tried[i] = cures[i](t, text[found])))
+		if (!tried[i] && dlb_clock_thread_cpu_s() < t->deadline_s && (tried[i] = cures[i](t, text[found])))
 			found++;
 	list(text, found, out);
 	return found;
@@ -296,16 +296,17 @@ void dlb_memory_cure(const struct dlb_cli *cli, const struct dlb_doc *doc, const
 				  .room = x->room,
 				  .n_nodes = n,
 				  .limit_bytes = INFINITY,
-				  .deadline_s = dlb_clock_s() + MOST_S };
+				  .deadline_s = dlb_clock_thread_cpu_s() + MOST_S };
 	double *peak = peaks_of(doc, n);
 	char plain[CURES] = "", limited[CURES] = "";
 	bool tried[MOST_CURES] = { false };
+	const bool tries = !is_large(doc, n) && x->lack->room_bytes >= x->lack->n * dlb_process_least_bytes(n);
 
-	if (!is_large(doc, n))
+	if (tries)
 		try_all(&t, tried, plain);
 	/* what processes need beside their plan's peak may grow with it or not: first the limit that leaves
 	 * more to the plan is tried */
-	for (int k = 0; k < 2 && !is_large(doc, n) && !*limited; k++) {
+	for (int k = 0; k < 2 && tries && !*limited; k++) {
 		t.limit_bytes = dlb_memory_limit(x->need, x->room, n, peak, k == 0);
 		try_all(&t, tried, limited);
 	}

@@ -1,6 +1,7 @@
 /* Orders and compiles candidates. See fit.h. */
 #include <stdlib.h>
 #include "place/fit.h"
+#include "plan/flow.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
 
@@ -73,22 +74,48 @@ bool dlb_fit_is_large(const struct dlb_plan *plan)
 	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
 }
 
+static bool any_poor(const struct dlb_program *g)
+{
+	bool any = false;
+	for (int d = 0; d < g->n_nodes; d++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
+		any |= dlb_memory_is_poor(np->arena_bytes, np->bound_bytes);
+	}
+	return any;
+}
+
+/* Compiles with arenas made no smaller than `room`, [node] in bytes; NULL: as plan->draft says. */
+static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const double *room,
+		   struct dlb_program *program, struct dlb_error *err)
+{
+	plan->arena_room = room;
+	int rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+	plan->arena_room = NULL;
+	return rc;
+}
+
+/* A draft's arenas are improved only if it fits in memory by that. Those of a plan that can fit are improved
+ * with all effort, those of one that does not with a part of it: it is only said how much it lacks. */
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		    struct dlb_program *program, struct dlb_error *err)
 {
-	double *room;
+	double *room = NULL;
 	int rc;
 
 	plan->draft = draft;
-	plan->arena_room = NULL;
-	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
-		return -1;
-	if (!plan->draft || dlb_fit_in_memory(p, program, false) || !dlb_fit_in_memory(p, program, true))
-		return 0;
-	plan->arena_room = room = arena_room(p, program);
+	if (!draft) {
+		room = dlb_xcalloc((size_t)plan->n_nodes, sizeof *room);
+		for (int d = 0; d < plan->n_nodes; d++)
+			room[d] = 1;
+	}
+	rc = compile(p, plan, room, program, err);
+	free(room);
+	if (rc || !dlb_fit_in_memory(p, program, true) ||
+	    (draft ? dlb_fit_in_memory(p, program, false) : !any_poor(program)))
+		return rc;
+	room = draft ? arena_room(p, program) : NULL;
 	dlb_program_release(program);
-	rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
-	plan->arena_room = NULL;
+	rc = compile(p, plan, room, program, err);
 	free(room);
 	return rc;
 }

@@ -316,6 +316,10 @@ static size_t good_height(size_t bound, size_t enough)
 	return good > enough ? good : enough;
 }
 
+static size_t poor_height(size_t bound) { return bound + (size_t)((double)bound * DLB_MEMORY_POOR); }
+
+bool dlb_memory_is_poor(size_t bytes, size_t bound) { return bytes > poor_height(bound); }
+
 static size_t ceiling_below(size_t best, size_t bound)
 {
 	size_t step = (best - bound) / 50;
@@ -351,7 +355,7 @@ static void shuffle(struct packing *k)
 static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t enough, size_t *out)
 {
 	size_t good = good_height(bound, enough);
-	size_t poor = enough ? SIZE_MAX : bound + (size_t)((double)bound * DLB_MEMORY_POOR);
+	size_t poor = enough ? SIZE_MAX : poor_height(bound);
 	size_t ceiling = ceiling_below(best, bound);
 	int64_t start = k->effort;
 	memcpy(k->order, k->best, (size_t)k->n * sizeof *k->order);

@@ -152,11 +152,11 @@ static void find_instances(struct compiler *c)
 /* Size in bytes below which a node's arena need not be reduced. */
 static size_t arena_enough(const struct dlb_plan *p, int node)
 {
-	if (!p->draft)
-		return 0;
-	if (!p->arena_room || p->arena_room[node] >= (double)(SIZE_MAX / 2))
+	if (!p->arena_room)
+		return p->draft ? SIZE_MAX : 0;
+	if (p->arena_room[node] >= (double)(SIZE_MAX / 2))
 		return SIZE_MAX;
-	return p->arena_room[node] > 0 ? (size_t)p->arena_room[node] : 0;
+	return p->arena_room[node] > 1 ? (size_t)p->arena_room[node] : 1;
 }
 
 /* Bytes of the place of tensor t of micro-batch m; second: of its second life. */

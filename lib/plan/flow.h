@@ -84,4 +84,6 @@ void dlb_heap_release(struct dlb_heap *h);
  * offset SIZE_MAX share another's and are skipped. enough: the search for a smaller arena ends at this size
  * in bytes (0: the smallest). Returns the arena's size in bytes; *bound: the most bytes alive at once. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t enough, size_t *bound);
+/* Whether more effort is spent on an arena of this size where no size is enough. */
+bool dlb_memory_is_poor(size_t bytes, size_t bound);
 #endif

@@ -310,6 +310,8 @@ static double feed_bytes(const struct dlb_process *s, const struct dlb_program *
 	return slots * sum;
 }
 
+double dlb_process_least_bytes(int n_nodes) { return BASE + (n_nodes > 1 ? MPI_BASE : 0); }
+
 static double heap_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	const struct dlb_node_program *np = &p->node[node];
@@ -322,7 +324,7 @@ static double heap_bytes(const struct dlb_process *s, const struct dlb_program *
 		convs += in->verb == DLB_COMPUTE &&
 			 !strcmp(dlb_op_work(s->cost->graph->op[in->op].type), "conv");
 	}
-	return BASE + (s->program->whole->n_nodes > 1 ? MPI_BASE : 0) + s->document_bytes +
+	return dlb_process_least_bytes(s->program->whole->n_nodes) + s->document_bytes +
 	       (double)PER_OP * s->cost->graph->n_ops +
 	       (PER_KERNEL * computes + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
 	       (double)PER_INSTR * np->n_instr + 2 * sizeof(double) * DLB_RECORD_SLOTS * computes;

@@ -22,6 +22,8 @@ struct dlb_process {
  * own and that of nodes on its host. Not in it: test data and image files in memory, checkpoints under way,
  * and what a back end takes on its device. */
 double dlb_process_bytes(const struct dlb_process *s, int node);
+/* Bytes below which no process is, whatever it runs, one of n_nodes. */
+double dlb_process_least_bytes(int n_nodes);
 
 /* The memory that there is for a node's process: for all processes of its host together, and by itself.
  * INFINITY: no limit. host: a number of the host, by which nodes are alike; -1: what the node needs lies
