@@ -100,10 +100,13 @@ alike() {
 		run -0 "$BUILD/tests/test_$test"
 	done
 	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"
-	export DLB_CUDA_HOST_CUDNN=0
-	for test in kernels bf16; do
-		run -0 "$BUILD/tests/test_$test"
-	done
+	DLB_CUDA_HOST_CUDNN=0 run -0 "$BUILD/tests/test_bf16"
+}
+
+# bats test_tags=long
+@test "... and without cuDNN, where convolutions go by columns" {
+	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1 DLB_CUDA_HOST_CUDNN=0
+	run -0 "$BUILD/tests/test_kernels"
 }
 
 # The engines of cuDNN that a run of the document executes, in a line: engines DOCUMENT
@@ -113,6 +116,7 @@ engines() {
 	[ ! -e "$tmp/engines" ] || sort -u "$tmp/engines" | paste -s -d ' '
 }
 
+# bats test_tags=slow
 @test "convolution takes cuDNN's first engine that is deterministic, precise and small; without cuDNN, columns" {
 	on cuda:1 cnn "$tmp/doc"
 	[ "$(engines "$tmp/doc")" = plane ]
@@ -135,10 +139,12 @@ engines() {
 	[[ $output == *'conv dir 0'*'output 0'* ]]
 }
 
+# bats test_tags=slow
 @test "training on one device has the CPU's losses" {
 	alike cuda:1 1 2
 }
 
+# bats test_tags=slow
 @test "training on a CPU and a device in turns has the CPU's losses" {
 	for name in mlp cnn; do
 		pin $name 2
@@ -159,6 +165,7 @@ engines() {
 	alike 'cpu:1 cuda:1' 2 50
 }
 
+# bats test_tags=slow
 @test "an asynchronous plan in turns has the CPU's losses" {
 	pin mlp 2
 	for staleness in none 2bw; do
@@ -171,6 +178,7 @@ engines() {
 	done
 }
 
+# bats test_tags=slow
 @test "replicas on a CPU and a device, with clipping and without" {
 	for clip in '' '--clip-norm 0.5'; do
 		# shellcheck disable=SC2086
@@ -182,6 +190,7 @@ engines() {
 	done
 }
 
+# bats test_tags=slow
 @test "--cluster measures every device, and leaves it a core" {
 	run -0 --separate-stderr dlb-profile --cluster -d cpu -d cuda
 	[ -z "$stderr" ]
@@ -204,6 +213,7 @@ engines() {
 	one_line dlb-profile "devices of back end 'cuda' are measured on this host alone" 'without --topology'
 }
 
+# bats test_tags=slow
 @test "--tf32 and --fast-math are of the kind, from the profile to the report" {
 	local flags kind model=$models/digits_mlp.onnx
 	on cuda:1 mlp "$tmp/doc"
@@ -233,6 +243,7 @@ engines() {
 	one_line dlb-profile "no back end 'cuda+fats'" "what may follow a plus is 'tf32' or 'fast'"
 }
 
+# bats test_tags=slow
 @test "each node has a device of its own while there are as many; else they share, and say so" {
 	pin mlp 3
 	on 'cuda:1 cpu:1 cuda:1' mlp "$tmp/doc" "${pins[@]}"
@@ -267,6 +278,7 @@ engines() {
 	done
 }
 
+# bats test_tags=slow
 @test "the test data's loss and accuracy, and the weights saved, are the CPU's" {
 	on cpu:1 cnn "$tmp/cpu.json"
 	for cluster in cuda:1 'cpu:1 cuda:1'; do
@@ -368,13 +380,18 @@ every() {
 	[ "$failed" -ge "$4" ]
 }
 
+@test "each 50th call fails" {
+	every cuda:1 4 50 5 mlp
+}
+
+# bats test_tags=slow
 @test "each 7th call fails" {
 	every cuda:1 1 7 40 mlp
 }
 
 # bats test_tags=slow
-@test "each 7th call fails where a CPU waits for the device" {
-	every 'cpu:1 cuda:1' 3 7 40 mlp
+@test "each 21st call fails where a CPU waits for the device" {
+	every 'cpu:1 cuda:1' 3 21 13 mlp
 }
 
 # bats test_tags=slow

@@ -1,6 +1,7 @@
 /* A stand-in for cuBLAS: products by OpenBLAS; those of bf16 in plain loops that add in f32. */
 #include <cblas.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,23 +97,50 @@ static float tf32_of(float v)
 	return v;
 }
 
+/* Row or column i of an operand: k numbers, each rounded as the product reads it. */
+static void read_line(float *line, const char *from, cudaDataType t, long long first, long long stride,
+		      long long k, bool tf32)
+{
+	for (long long l = 0; l < k; l++) {
+		const float v = real_of(from, t, first + l * stride);
+
+		line[l] = tf32 ? tf32_of(v) : v;
+	}
+}
+
+/* n of them; along: ld numbers apart, the numbers of each next to each other. */
+static float *read_lines(const char *from, cudaDataType t, long long n, long long k, long long ld, bool along,
+			 bool tf32)
+{
+	float *lines = malloc((size_t)(n * k) * sizeof *lines);
+
+	if (!lines)
+		abort();
+	for (long long i = 0; i < n; i++)
+		read_line(lines + i * k, from, t, along ? i * ld : i, along ? 1 : ld, k, tf32);
+	return lines;
+}
+
+/* Each sum in order of l. */
 static void plain(const struct product *p, const char *a, const char *b, char *c)
 {
+	float *rows = read_lines(a, p->type_a, p->m, p->k, p->lda, p->ta, p->tf32),
+	      *columns = read_lines(b, p->type_b, p->n, p->k, p->ldb, !p->tb, p->tf32);
+
 	for (long long j = 0; j < p->n; j++)
 		for (long long i = 0; i < p->m; i++) {
+			const float *x = rows + i * p->k, *y = columns + j * p->k;
 			float sum = 0;
 
-			for (long long l = 0; l < p->k; l++) {
-				const float x = real_of(a, p->type_a, p->ta ? l + i * p->lda : i + l * p->lda),
-					    y = real_of(b, p->type_b, p->tb ? j + l * p->ldb : l + j * p->ldb);
-
-				sum += p->tf32 ? tf32_of(x) * tf32_of(y) : x * y;
-			}
+			for (long long l = 0; l < p->k; l++)
+				sum += x[l] * y[l];
 			sum *= (float)p->alpha;
 			if (p->beta != 0)
 				sum += (float)p->beta * real_of(c, p->type_c, i + j * p->ldc);
 			set_real(c, p->type_c, i + j * p->ldc, sum);
 		}
+	free(rows);
+	free(columns);
 }
 
 static void run(void *arg)
