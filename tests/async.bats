@@ -25,6 +25,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$(sort -u "$tmp/all" | wc -l)" -eq 4 ]
 }
 
+# bats test_tags=slow
 @test "2bw where two versions are enough, else stash" {
 	plan cpu:4 -a even -m 4 --schedule async >"$tmp/4.json"
 	plan cpu:4 -a even -m 1 --schedule async >"$tmp/1.json"
@@ -143,6 +144,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "replicas: the simulator walks them; rank 0 that feeds is part of it" {
 	plan cpu:4 -a even -m 4 --replicas 2 --schedule async --allreduce tree >"$tmp/async.json"
 	plan cpu:4 -a even -m 4 --replicas 2 --schedule 1f1b --allreduce tree >"$tmp/sync.json"

@@ -118,6 +118,7 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+# bats test_tags=slow
 @test "a checkpoint whose files were damaged" {
 	export ASAN_OPTIONS=detect_leaks=0	# leaks of Open MPI; see scripts/check
 	dlb-run --steps 2 "${digits[@]}" --checkpoint "$tmp/ckpt" "$doc" >/dev/null

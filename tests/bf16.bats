@@ -93,6 +93,7 @@ within() { # A B TOLERANCE
 	[ "$(sort -u "$tmp/gpt" | wc -l)" -eq 1 ]
 }
 
+# bats test_tags=slow
 @test "two nodes send each other half the bytes" {
 	for t in f32 bf16; do
 		made $t cpu:2 "$model" -a even | dlb-run -q --steps 3 "${digits[@]}" >"$tmp/$t.json"

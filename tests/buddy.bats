@@ -163,6 +163,7 @@ same_bits() {
 	one_line dlb-run '--buddy-every: --freeze-at'
 }
 
+# bats test_tags=slow
 @test "--dry-run predicts the copies; on links of 10 Gb/s they cost at most a twentieth of a step" {
 	gpt_and_text
 	dlb-profile -q --analytic --batch 64 "$gpt" | dlb-costmodel -c 'cpu:1 host cpu:1 link=rack:2e-5,1.25e9' | dlb-place -q -m 4 >"$tmp/doc.json"

@@ -49,6 +49,7 @@ made() { # [MAKE-OPTION...]: the sources compiled for the library
 	[ "$(made OPT=-O1)" = lib/util/error.c ]
 }
 
+# bats test_tags=slow
 @test "an object is remade when a header changes, wherever the build is and whatever ccache makes of names" {
 	command -v ccache >/dev/null || skip 'no ccache'
 	export CCACHE_BASEDIR=$tmp/source

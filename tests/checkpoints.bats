@@ -20,6 +20,7 @@ two() {
 names() { find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort; } # FOLDER
 sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 
+# bats test_tags=slow
 @test "sha256sum checks them" {
 	two
 	for step in 2 4; do
@@ -32,6 +33,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	cmp <(tail -n 2 "$tmp/log") "$tmp/want"
 }
 
+# bats test_tags=slow
 @test "links, and files that no manifest lists, are left alone" {
 	mkdir "$tmp/v" && echo mine >"$tmp/v/part-0.safetensors" && echo mine >"$tmp/v/notes"
 	train --steps 2 --checkpoint-every 1 >/dev/null
@@ -136,6 +138,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	done
 }
 
+# bats test_tags=slow
 @test "another model or optimizer is refused, though older ones are there" {
 	two
 	run -2 --separate-stderr dlb-run "${digits[@]}" --optimizer adam --steps 1 --checkpoint "$ck" "$doc"
@@ -169,6 +172,7 @@ unlist() { # FOLDER
 	jq 'del(.files) | .["dlb-checkpoint"] = "1.1"' "$1/manifest.json" >"$1/x" && mv "$1/x" "$1/manifest.json"
 }
 
+# bats test_tags=slow
 @test "those of before checksums load, their structure is checked, and they are removed in their turn" {
 	two
 	unlist "$ck/step-2"
@@ -184,6 +188,7 @@ unlist() { # FOLDER
 	cmp <(tail -n 2 "$tmp/log") "$tmp/want"
 }
 
+# bats test_tags=slow
 @test "what a killed run has left is removed at the next start, and no more" {
 	train --steps 2 >/dev/null
 	mkdir "$ck/.new-0123456789abcdef" "$ck/.new-0123456789abcdee" "$ck/.new-step-7"

@@ -14,6 +14,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc"
 }
 
+# bats test_tags=slow
 @test "lowrank sends less, dense until its start, and the report says what" {
 	doc 2 >"$tmp/doc.json"
 	dense=$(run_it "$tmp/doc.json" 6 | jq -c .report.losses)
@@ -30,6 +31,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	jq -e --argjson b "$(jq .report.allreduce.bytes "$tmp/low.json")" '.report.allreduce.bytes as $p | ($p - $b) | fabs < $b * 0.1' "$tmp/dry.json"
 }
 
+# bats test_tags=slow
 @test "lowrank learns what dense sums learn, at a thirteenth of the bytes" {
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 |
 		dlb-place -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
@@ -56,6 +58,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own weights, those received from one other, the mean
 }
 
+# bats test_tags=slow
 @test "a continued run has the losses of an unbroken one, with what was kept back" {
 	doc 2 >"$tmp/doc.json"
 	doc 3 >"$tmp/three.json"
@@ -70,6 +73,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	[[ $stderr == *"elements in the checkpoint"* ]]
 }
 
+# bats test_tags=slow
 @test "a gradient that is not finite ends all ranks with one line that names it" {
 	doc 3 >"$tmp/doc.json"
 	for how in lowrank:2,start=0 lowrank:2 bf16 cholesky cholesky:3; do
@@ -96,6 +100,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "cholesky: the rank adapts between 1 and R, and bytes with it; what is predicted is the most" {
 	doc 2 >"$tmp/doc.json"
 	dlb-run -q --dry-run --compress cholesky:8 "$tmp/doc.json" >"$tmp/dry.json"
@@ -134,6 +139,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "cholesky: three replicas by every algorithm, and fewer bits" {
 	doc 3 >"$tmp/doc.json"
 	for how in ring tree host doubling; do
@@ -211,6 +217,7 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+# bats test_tags=slow
 @test "kfac: factors that are not positive definite come with more on the diagonal, or as sums; the report counts them" {
 	kfac_doc 2 >"$tmp/doc.json"
 	# Of 24 samples alone, without damping: a factor of order 65 is singular.
@@ -263,6 +270,7 @@ auto() {
 		dlb-costmodel | dlb-place -q -a single --replicas 4 --optimizer "$2" --compress auto
 }
 
+# bats test_tags=slow
 @test "auto: on slow links less is sent and the step is shorter, on fast ones all goes whole; dlb-view says what each way costs" {
 	auto 0.1 momentum >"$tmp/slow.json"
 	validates "$tmp/slow.json"

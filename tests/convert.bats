@@ -98,6 +98,7 @@ PY
 	refuses_full_disk "$net" dlb-convert --from dnn-partitioning
 }
 
+# bats test_tags=slow
 @test "the value stated is that of the published evaluators" {
 	for a in dp auto single; do
 		dlb-convert --from dnn-partitioning "$net" | dlb-place -a $a --objective throughput >"$tmp/plan.json" || [ $a = single ]
@@ -419,6 +420,7 @@ PY
 	one_line dlb-convert 'has other ops than layer 0'
 }
 
+# bats test_tags=slow
 @test "megatron: GPT-2's layers, each once, embedding first and loss last" {
 	local gpt=$DLB_TEST_DATA/onnx/models/gpt2_124m.train.op17.dyn.light.onnx layers=12
 	[ -e "$gpt" ] || gpt=$own/gpt/legacy.onnx layers=2
@@ -719,6 +721,7 @@ fit_together() {
 	PY
 }
 
+# bats test_tags=slow
 @test "chakra: the traces of a plan's nodes fit together" {
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:3 | dlb-place -a proportional -m 3 >"$tmp/plan.json"
 	fit_together "$tmp/plan.json" 3

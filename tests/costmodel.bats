@@ -72,6 +72,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	[ "$output" = '[false,false,false,3]' ]
 }
 
+# bats test_tags=slow
 @test "the shipped clusters are valid" {
 	for lab in "$root"/share/clusters/*.json; do
 		[ -e "$lab" ] || skip 'none shipped'
@@ -85,6 +86,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	[ -n "$stderr" ]
 }
 
+# bats test_tags=slow
 @test "a kind from a data sheet: launch + the larger of FLOP over peak and bytes over bandwidth, at its efficiencies" {
 	cat >"$tmp/box.json" <<-'EOF'
 	{"kinds": [{"name": "cpu"},
@@ -111,6 +113,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	one_line dlb-costmodel "'flop'" "'flops'"
 }
 
+# bats test_tags=slow
 @test "clusters that come with the tools go by name, and each figure has its source" {
 	for name in cxl-box cxl-two-pools npu-tpu a100-v100 h100-l40 campus; do
 		dlb-costmodel -c $name "$doc" | jq -e --slurpfile file "$root/share/clusters/$name.json" '
@@ -123,6 +126,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	done
 }
 
+# bats test_tags=slow
 @test "a duplex link carries messages both ways at once; one that is said to take turns does not" {
 	two='.cluster | {kinds, groups, nodes, links: [.links[] | select(.class == "rack") + $more + {latency_s: 0, bandwidth_Bps: 1e6}]} | .groups |= map(del(.inside))'
 	step() { # MEMBERS OF THE LINKS; $took: predicted seconds of a pipeline that never drains and waits only for messages
@@ -169,6 +173,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	done
 }
 
+# bats test_tags=slow
 @test "a file with kinds and a synthetic line: the rows are written out" {
 	cat >"$tmp/lab.json" <<-'EOF'
 	{"x-lab": 7, "kinds": [{"name": "cpu/4", "threads": 4, "x-cpu": 1}, {"name": "fast", "backend": "gpu", "peak_flops": 1e12, "bandwidth_Bps": 1e11}],

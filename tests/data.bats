@@ -51,6 +51,7 @@ wrong() {
 	cmp "$tmp/folder" "$tmp/tar"
 }
 
+# bats test_tags=slow
 @test "random crops: the same on one node and two, with one reader and three, and after a restart" {
 	run_it() { dlb-run --data "images:$images" --transform "$augment,flip=0.3" "$@" >"$tmp/out.json"; jq -c .report.losses "$tmp/out.json"; }
 	run_it --steps 30 "$doc" >"$tmp/two"
@@ -68,6 +69,7 @@ wrong() {
 	"$dump" -t resize=10x10,crop=8,scale=1/255 "images:$images" f32 1x8x8 10 | cmp - "$tmp/test"
 }
 
+# bats test_tags=slow
 @test "a killed run goes on as if nothing had been" {
 	dlb-run --steps 400 --data "images:$images" --transform "$augment" --loss-log "$tmp/whole" "$one" >/dev/null
 	dlb-run --until-step 400 --data "images:$images" --transform "$augment" --loss-log "$tmp/log" --checkpoint "$tmp/ckpt" \
@@ -83,6 +85,7 @@ wrong() {
 	cmp "$tmp/whole" "$tmp/log"
 }
 
+# bats test_tags=slow
 @test "an image that is cut off or damaged ends the run with its place" {
 	cp -R "$images" "$tmp/hurt"
 	hurt=$(find "$tmp/hurt/7" -name '*.jpg' | sort | head -n 3 | tail -n 1)
@@ -163,6 +166,7 @@ wrong() {
 		.report | .nodes[0] as $n | $n.data_wait_s > $n.busy_s and $n.data_wait_s <= .step_s and $n.idle_s >= 0.9 * $n.data_wait_s'
 }
 
+# bats test_tags=slow
 @test "images as Pillow reads and resizes them, to the bit" {
 	python_with numpy PIL
 	"$BUILD/tests/digits-images" -c "$tmp/colour" 40 5
@@ -421,6 +425,7 @@ EOS
 	one_line dlb-run "$tmp/idx.npy: samples of 4 (4 values), input 'dense' wants 13"
 }
 
+# bats test_tags=slow
 @test "a GPT on characters: text: and tokens: give the same losses, test data the same vocabulary" {
 	gpt_and_text
 	head -c 20000 "$text" >"$tmp/train.txt"

@@ -17,6 +17,7 @@ samples() {
 	data=(--order sequential --data "npy:$tmp/$1.x.npy,$tmp/$1.y.npy")
 }
 
+# bats test_tags=slow
 @test "NaN in one replica's samples, whatever the model makes of it" {
 	samples spoilt 800		# step 33, of replica 1 or 2
 	for file in digits_mlp digits_cnn; do

@@ -52,6 +52,7 @@ same() {
 		$b[0] > $b[2] and $b[2] > 0 and $b[1] == 0 and $b[3] == 0 and $b[4] == 0 and ($b | add) == $h[0].report.feed.bytes'
 }
 
+# bats test_tags=slow
 @test "what is planned: the bytes that are sent, and steps no shorter than the busiest link needs" {
 	for cluster in cpu:3 'cpu:2 host cpu:3'; do
 		plan "$cluster" -m 2 --replicas "$([ "$cluster" = cpu:3 ] && echo 3 || echo 5)" --feed host >"$tmp/doc.json"
@@ -70,6 +71,7 @@ same() {
 	jq -en --slurpfile local "$tmp/local" --slurpfile host "$tmp/host" '$local[0] < 0.005 and $host[0] > 0.0364 and $host[0] < 0.042'
 }
 
+# bats test_tags=slow
 @test "JPEGs out of a tar file, augmented; a damaged one ends the run with its place" {
 	"$BUILD/tests/digits-images" "$tmp/images" 200 4
 	tar -C "$tmp" -cf "$tmp/images.tar" images

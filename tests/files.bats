@@ -46,6 +46,7 @@ full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 	[ -c "$tmp/full" ]
 }
 
+# bats test_tags=slow
 @test "a full disk under the loss log: one line, status 2, and the weights are kept" {
 	one_node "$tmp/one.json"
 	dlb-costmodel -c cpu:2 "$doc" | dlb-place -m 4 --schedule async -a even >"$tmp/async.json"
@@ -112,6 +113,7 @@ bounded() { (ulimit -v 1500000; timeout 20 "$@"); }
 	one_line dlb-profile 'is not a file but a device'
 }
 
+# bats test_tags=slow
 @test "documents without end, and longer than --max-document" {
 	for tool in dlb-costmodel dlb-place dlb-run dlb-rebalance dlb-view 'dlb-convert --to chakra' 'dlb-profile --cluster'; do
 		echo "$tool"

@@ -137,6 +137,7 @@ compare() {
 		all(.plan.placement[]; . != 1)' "$tmp/a.json"
 }
 
+# bats test_tags=slow
 @test "freeze-at: what it is not for" {
 	planned "$tmp/doc.json"
 	for text in '0.*' '0.*@' '@4' '0.*@0' '0.*@x'; do

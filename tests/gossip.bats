@@ -18,6 +18,7 @@ near() {
 	paste "$1" "$2" | awk -v r="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > r * $2) { print NR, $0; bad = 1 } } END { exit bad || NR == 0 }'
 }
 
+# bats test_tags=slow
 @test "mixing everything at every step is one node's training, as is a server or a mean at every step" {
 	plan cpu:1 >"$tmp/one.json"
 	plan cpu:2 --replicas 2 >"$tmp/two.json"
@@ -59,6 +60,7 @@ near() {
 	validates "$tmp/dry.json"
 }
 
+# bats test_tags=slow
 @test "what a server sends is counted where it is, and what happens now and then as a part of every step" {
 	plan cpu:4 --replicas 3 --param-server 3 --sync-every 4 >"$tmp/server.json"
 	train "$tmp/server.json" apart
@@ -113,6 +115,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "shards: everybody's own samples; in sequence and evenly those that it would have drawn" {
 	plan cpu:4 --replicas 4 >"$tmp/four.json"
 	train "$tmp/four.json" none
@@ -127,6 +130,7 @@ near() {
 	one_line dlb-run 'endless data'
 }
 
+# bats test_tags=slow
 @test "replicas with classes of their own meet every other step unless told otherwise, and seldom is said" {
 	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	train "$tmp/two.json" default --shards sorted --gossip 0.25
@@ -152,6 +156,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "samples change hands after an epoch, and a run broken off meets the same ones" {
 	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	local data=(--data digits:test --order shuffled --shards sorted --exchange-data 0.5)
@@ -167,6 +172,7 @@ near() {
 	run -1 cmp -s "$tmp/whole.log" "$tmp/stay.log"
 }
 
+# bats test_tags=slow
 @test "bad options and members" {
 	plan cpu:4 --replicas 2 -m 2 >"$tmp/doc.json"
 	plan cpu:2 >"$tmp/single.json"

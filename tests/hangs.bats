@@ -217,6 +217,7 @@ names_stopped() { # RANK STEPS
 	nothing_left
 }
 
+# bats test_tags=slow
 @test "srun without --mpi=pmix: one line with the cure" {
 	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc"
 	one_line dlb-run 'srun has started 2 tasks that do not find each other' 'srun --mpi=pmix'

@@ -28,6 +28,7 @@ header() { # FILE.safetensors: names and shapes
 	END
 }
 
+# bats test_tags=slow
 @test "adapters start at the model's loss, learn, and give the same bits on one node and three" {
 	adapted cpu:1 >"$tmp/plain.json"
 	adapted cpu:1 --lora 4:'*' >"$tmp/one.json"
@@ -42,6 +43,7 @@ header() { # FILE.safetensors: names and shapes
 	[ "$(trained "$tmp/one.json" 3 --seed 1)" != "$(trained "$tmp/one.json" 3 --seed 2)" ]
 }
 
+# bats test_tags=slow
 @test "only adapters and --train-only are trained, with PEFT's names" {
 	adapted cpu:2 --lora 4:'*' --lora-alpha 8 >"$tmp/doc.json"
 	jq -e '.graph | (.adapters | length) > 0 and all(.adapters[]; .scale == 2 and .rank == 4) and
@@ -75,6 +77,7 @@ header() { # FILE.safetensors: names and shapes
 	[[ "$stderr" = *"--merge"* ]]
 }
 
+# bats test_tags=slow
 @test "adapters continue from a checkpoint, and may be split" {
 	adapted cpu:2 --lora 4:'*' >"$tmp/doc.json"
 	trained "$tmp/doc.json" 6 >"$tmp/whole"

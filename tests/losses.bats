@@ -42,6 +42,7 @@ first() { train "$@" | jq '.[0]'; }
 # Numbers that agree up to rounding of f32.
 same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - \$a[. + (\$a | length) / 2]) / ([1, (\$a[.] | fabs)] | max) | fabs] | max < 5e-6"; }
 
+# bats test_tags=slow
 @test "losses are added up with their factors, each with labels of its own" {
 	ce=$(first ,y.npy 1 --loss cross-entropy)
 	mse=$(first ,hot.npy 1 --loss mse)
@@ -75,6 +76,7 @@ same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - 
 	same "$(train '' 1 --loss sum)" "$(train '' 4 --loss sum)"
 }
 
+# bats test_tags=slow
 @test "labels that do not fit are told with file, byte, sample and range" {
 	run -2 --separate-stderr train ,wrong.npy 1
 	[[ $stderr == *"wrong.npy: byte "*": label 900 of sample 3 is outside the model's 0 to 9"* ]]
@@ -110,6 +112,7 @@ types() { jq -r '.graph.ops[].type' "$1" | sort -u; }
 	one_line dlb-profile 'is for training'
 }
 
+# bats test_tags=slow
 @test "stochastic depth: each sample draws its own numbers, the same on any node and in any micro-batch" {
 	# x times floor(1/2 + uniform), of the shape (8, 1) of a constant at the exported batch of 8
 	m=$BATS_TEST_TMPDIR/m
@@ -139,6 +142,7 @@ types() { jq -r '.graph.ops[].type' "$1" | sort -u; }
 	same "$one" "$(run_it 1 4)"
 }
 
+# bats test_tags=slow
 @test "--dropout puts Dropout in: the same losses on one node and two, and none when the model is used" {
 	make 2 --dropout '*Relu=0.4' >"$doc"
 	validates "$doc"

@@ -66,6 +66,7 @@ run_examples() { # PAGE
 	bash script
 }
 
+# bats test_tags=slow
 @test "EXAMPLES of dlb-profile(1)" { run_examples dlb-profile.1; }
 @test "EXAMPLES of dlb-costmodel(1)" { run_examples dlb-costmodel.1; }
 @test "EXAMPLES of dlb-place(1)" { run_examples dlb-place.1; }
@@ -73,6 +74,7 @@ run_examples() { # PAGE
 @test "EXAMPLES of dlb-rebalance(1)" { run_examples dlb-rebalance.1; }
 @test "EXAMPLES of dlb-view(1)" { run_examples dlb-view.1; }
 @test "EXAMPLES of dlb-convert(1)" { run_examples dlb-convert.1; }
+# bats test_tags=slow
 @test "EXAMPLES of dlb(7)" { run_examples dlb.7; }
 
 @test "the README names every tool and page, and claims none that is not there" {
@@ -84,6 +86,7 @@ run_examples() { # PAGE
 	done < <(grep -o 'man/[a-z0-9.-]*\.[157]' "$root/README.md")
 }
 
+# bats test_tags=slow
 @test "CONTRIBUTING.md names files and functions that are there" {
 	run /usr/bin/python3 - "$root" <<-'END'
 		import os, re, sys

@@ -19,6 +19,7 @@ with_memory() {
 	dlb-profile --cluster --topology "$root/tests/data/machine.xml" | jq -e '[.cluster.memories[] | .os_index | values] == [0, 1]'
 }
 
+# bats test_tags=slow
 @test "buffers in a memory of this host: the same bits" {
 	with_memory . >"$tmp/plain.json"
 	with_memory '.cluster.nodes[].memory = "here"' >"$tmp/bound.json"
@@ -87,6 +88,7 @@ with_two() {
 	jq -en "$fast < $some and $some < $slow and $wide < 0.6 * $slow and $alone < 0.7 * $slow"
 }
 
+# bats test_tags=slow
 @test "a run puts its buffers where the plan says: the same bits, and the simulator's time in the report" {
 	with_two 1e9 . --replicas 2 --optimizer adam >"$tmp/all.json"
 	with_two 60000 . --replicas 2 --optimizer adam >"$tmp/some.json"
@@ -222,6 +224,7 @@ expected() {
 	LIST
 }
 
+# bats test_tags=slow
 @test "the memory of a small process is predicted to 4 MB: its libraries, document and kernels" {
 	for model in digits_mlp digits_cnn; do
 		dlb-profile -q --batch 24 "$models/$model.onnx" >"$tmp/profile.json"

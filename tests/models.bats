@@ -100,10 +100,12 @@ each_own() { # MODEL...
 	each_own gpt encoder lstm
 	all_of 7 2 'gpt_2l.*' 'bert_4l.*' 'lstm_lm.*'
 }
+# bats test_tags=slow
 @test "small images" {
 	each_own digits_cnn residual folded
 	all_of 9 2 'resnet20_cifar.*' 'resnet18_cifar.*' 'inception_small.*' 'vgg_small.*'
 }
+# bats test_tags=slow
 @test "images of 28 and 224" {
 	each_own lenet5 resnet8
 	all_of 8 2 'resnet18.*' 'resnet50.*' 'googlenet.*' 'squeezenet1_1.*' light_resnet50 light_squeezenet light_inception_v1
@@ -160,6 +162,7 @@ shared() { # NAME...: the files that there are
 	done
 }
 
+# bats test_tags=slow
 @test "a batch that is wired into the model: the same loss as without" {
 	two() {
 		dlb-profile -q --analytic --batch 4 "$1" | dlb-costmodel -c cpu:1 | dlb-place -q |

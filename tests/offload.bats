@@ -36,6 +36,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	[ -z "$(ls disk)" ]				# the file has no name
 }
 
+# bats test_tags=slow
 @test "the same losses, weights and states, over nodes, micro-batches and optimizers" {
 	for optimizer in adam momentum adamw; do
 		for n in 1 2; do
@@ -47,6 +48,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	done
 }
 
+# bats test_tags=slow
 @test "the same with replicas, which may divide the states, and with clipping" {
 	same_bits 2 --replicas 2 --optimizer adam
 	same_bits 2 --replicas 2 --zero 1 --optimizer adam
@@ -66,6 +68,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	awk '/FETCH/ { if (++n > most) most = n } /FREE.*its states/ { n-- } END { exit most != 3 }' "$tmp/program"
 }
 
+# bats test_tags=slow
 @test "a checkpoint of either goes on as the other" {
 	made 2 -a even --optimizer adam >"$tmp/near.json"
 	made 2 -a even --optimizer adam --offload '*=disk' >"$tmp/far.json"
@@ -96,6 +99,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	cmp "$tmp/a" "$tmp/b"
 }
 
+# bats test_tags=slow
 @test "auto: none where the plan fits, else the largest, no more than needed" {
 	profiled
 	cluster 1 0 >"$tmp/any.json"
@@ -115,6 +119,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	dlb-place -q --optimizer adam "$tmp/auto.json" | jq -e '.plan.offload.states | length > 0'
 }
 
+# bats test_tags=slow
 @test "what cannot be offloaded is refused in one line" {
 	profiled
 	cluster 2 0 >"$tmp/cluster.json"

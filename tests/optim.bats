@@ -59,6 +59,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	jq -e '.report | has("optimizer_violations") | not' "$tmp/out.json"
 }
 
+# bats test_tags=slow
 @test "a rate of half the size for one step: losses say what the schedule does" {
 	# step:1:0 trains in the first step only: the weights of step 2 equal those of step 3
 	losses "$doc" --steps 3 --order sequential --lr 0.1 --lr-schedule step:1:0 >"$tmp/a"
@@ -82,6 +83,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	run ! diff -q "$tmp/whole" <(losses "$doc" --steps 20 --optimizer momentum --lr 0.05)
 }
 
+# bats test_tags=slow
 @test "the schedule is kept in the document, the end of a cosine too" {
 	dlb-run -q --steps 6 "${digits[@]}" --warmup 2 --lr-schedule cosine "$doc" >"$tmp/out.json"
 	jq -e '.run.optimizer | .lr_schedule == "cosine:6" and .warmup == 2' "$tmp/out.json"
@@ -136,6 +138,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	END
 }
 
+# bats test_tags=slow
 @test "--clip-norm is part of the program, and of what is predicted" {
 	dlb-run --print-program --clip-norm 1 "$doc" >"$tmp/program"
 	[ "$(grep -c 'COLLECTIVE norm' "$tmp/program")" -eq 2 ]
@@ -193,6 +196,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	one_line dlb-run 'cosine:STEPS'
 }
 
+# bats test_tags=slow
 @test "moments in place of gradients: one replica has none to exchange" {
 	jq -c '.run = {"optimizer": {"name": "max-adabelief", "reduce": "moments"}}' "$doc" >"$tmp/moments.json"
 	diff <(losses "$tmp/moments.json" --steps 5) <(losses "$doc" --steps 5 --optimizer max-adabelief)

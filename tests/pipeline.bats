@@ -91,6 +91,7 @@ truth() {
 	[ "$all" = "$(truth)" ]
 }
 
+# bats test_tags=slow
 @test "across a rebalance in mid-training" {
 	plan cpu:2 >"$tmp/doc.json"
 	steps=6
@@ -165,6 +166,7 @@ unbroken() { # prints the loss log of 4000 steps
 	validates "$tmp/out.json"
 }
 
+# bats test_tags=slow
 @test "two runs do not share a checkpoint folder" {
 	plan cpu:1 >"$tmp/1.json"
 	dlb-run --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/1.json" \

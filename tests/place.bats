@@ -109,6 +109,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 		($b[0] | share) > ($a[0] | share) + 0.05'
 }
 
+# bats test_tags=slow
 @test "what does not fit is refused with the numbers, status 1" {
 	dlb-costmodel -c 'cpu:2@1kB' "$doc" >"$tmp/tiny.json"
 	run -1 --separate-stderr dlb-place "$tmp/tiny.json"
@@ -132,6 +133,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	one_line dlb-place "'micro_bacthes'" "did you mean 'micro_batches'?"
 }
 
+# bats test_tags=slow
 @test "in place: recorded, shown, kept by the next plan, and the losses are the same bits without it" {
 	dlb-profile --analytic --batch 16 "$root/share/models/resnet8.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 2 >"$tmp/on.json"
 	jq -e '.plan.in_place' "$tmp/on.json"
@@ -249,6 +251,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	one_line dlb-place /classes/conv
 }
 
+# bats test_tags=slow
 @test "a box of five kinds: work stands where its kernels are, and auto beats by-kind and any one device" {
 	dlb-profile -q --analytic --batch 32 "$root/share/models/resnet8.onnx" | dlb-costmodel -c cxl-box >"$tmp/box.json"
 	for a in by-kind auto; do dlb-place -q -a $a -m 4 "$tmp/box.json" >"$tmp/$a.json"; done
@@ -284,6 +287,7 @@ stands() { # DOCUMENT: counts of ops by type and kind, "Conv@fpga": 3 ...
 		.type + (.attributes.activation // "" | tostring) + "@" + $kind[$p[.id | tostring]]] | group_by(.) | map({(.[0]): length}) | add' "$1"
 }
 
+# bats test_tags=slow
 @test "activations stand on their own kind where a table is given, fused on request; the losses are the same bits" {
 	three_kinds "$model" --analytic >"$tmp/doc.json"
 	table=(--affinity "$tmp/home.json")
@@ -378,6 +382,7 @@ chains() { # OPS WIDTH
 	[[ $stderr != *'del('* ]]
 }
 
+# bats test_tags=slow
 @test "port model: dp on a wide graph ends when it should, and says when it has not looked at all ideals; no schedule is the best" {
 	chains 22 5 | dlb-convert --from dnn-partitioning >"$tmp/small.json"
 	run -0 --separate-stderr dlb-place -a dp --objective throughput "$tmp/small.json"
@@ -470,6 +475,7 @@ chains() { # OPS WIDTH
 	done
 }
 
+# bats test_tags=slow
 @test "plans drawn at random of a GPT have no deadlock: a view of a received tensor is sent on" {
 	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 32 --heads 2 --vocabulary 32 --sequence 8 "$BATS_TEST_TMPDIR/gpt.onnx"
 	dlb-profile -q --analytic --batch 4 --loss next-token "$BATS_TEST_TMPDIR/gpt.onnx" | dlb-costmodel -q -c cpu:3 >"$BATS_TEST_TMPDIR/cost.json"

@@ -101,6 +101,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$output" = '["forward"]' ]
 }
 
+# bats test_tags=slow
 @test "every model that is shipped" {
 	for m in "$models"/*.onnx; do
 		dlb-profile --analytic "$m" >"$tmp/doc.json"
@@ -117,6 +118,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 # This machine's cluster without speeds, which another load may change.
 here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)'; }
 
+# bats test_tags=slow
 @test "--check: the machine that was measured" {
 	here >"$tmp/here.json"
 	validates "$tmp/here.json"
@@ -175,6 +177,7 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	[ "$(grep -c 'needs a document that each can read; name its file' <<<"$stderr")" -eq 1 ]
 }
 
+# bats test_tags=slow
 @test "--cluster under mpirun: a node a rank, links measured" {
 	mpirun --oversubscribe --bind-to none -np 2 dlb-profile --cluster >"$tmp/two.json"
 	validates "$tmp/two.json"
@@ -197,6 +200,7 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	[ -z "$output" ]
 }
 
+# bats test_tags=slow
 @test "150 tensors in one Concat: the sum of their products" {
 	PYTHONPATH=$root/tests/data python3 -B - >"$BATS_TEST_TMPDIR/many.onnx" <<-'END'
 		import struct, sys
@@ -221,6 +225,7 @@ sparse_gpt() {
 	python3 -B "$root/tests/bench/gpt_graph.py" --layers 1 --width "$1" --heads 1 --vocabulary 64 --sequence 8 "$tmp/gpt.onnx"
 }
 
+# bats test_tags=slow
 @test "--analytic: weights in another file are neither hashed nor kept in memory, and dlb-run trains from them" {
 	sparse_gpt 4096
 	[ "$(stat -c %s "$tmp/gpt.onnx.data")" -gt 800000000 ]
@@ -243,6 +248,7 @@ sparse_gpt() {
 	cmp "$tmp/measured.losses" "$tmp/analytic.losses"
 }
 
+# bats test_tags=slow
 @test "--analytic: damaged weights in another file are found by dlb-run" {
 	sparse_gpt 32
 	dlb-profile -q --analytic --batch 2 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"

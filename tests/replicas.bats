@@ -111,6 +111,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "the report counts what went over the wire, by the formula" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	dlb-run --steps 3 "${digits[@]}" "$tmp/doc.json" >"$tmp/out.json"
@@ -261,6 +262,7 @@ near() {
 	dlb-run --steps 1 "${digits[@]}" --optimizer momentum --checkpoint "$tmp/ckpt" "$tmp/one.json" >/dev/null
 }
 
+# bats test_tags=slow
 @test "saved weights and accuracy are those of one node, to rounding" {
 	plan cpu:4 --replicas 2 >"$tmp/doc.json"
 	plan cpu:1 >"$tmp/one.json"
@@ -294,6 +296,7 @@ near() {
 	done
 }
 
+# bats test_tags=slow
 @test "a slow node is left out, wherever it stands, and auto sees that" {
 	for cluster in 'cpu:2 cpu:1*0.05' 'cpu:1*0.05 cpu:2' 'cpu:1 cpu:1*0.05 cpu:1'; do
 		echo "$cluster"
@@ -305,6 +308,7 @@ near() {
 	near "$(losses "$tmp/auto.json")" "$(plan cpu:1 >"$tmp/one.json" && losses "$tmp/one.json")" 1e-6
 }
 
+# bats test_tags=slow
 @test "a rebalanced plan keeps its replicas" {
 	plan cpu:4 -m 2 --replicas 2 --allreduce tree >"$tmp/doc.json"
 	dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
@@ -312,6 +316,7 @@ near() {
 	[ "$(jq -c '[.plan.replicas, .plan.allreduce]' "$tmp/next.json")" = '[[[0,1],[2,3]],"tree"]' ]
 }
 
+# bats test_tags=slow
 @test "what cannot be: one line" {
 	plan cpu:2 --replicas 2 >"$tmp/doc.json"
 	while IFS='@' read -r edit words; do

@@ -40,6 +40,7 @@ log() {
 	done
 }
 
+# bats test_tags=slow
 @test "less memory: fewer micro-batches under way, then a refusal with numbers" {
 	plan cpu:2 -a even --schedule zero-bubble -m 8 >"$tmp/free.json"
 	peak=$(jq '[.plan.nodes[].peak_bytes] | max' "$tmp/free.json")

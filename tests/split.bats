@@ -57,6 +57,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	done
 }
 
+# bats test_tags=slow
 @test "micro-batches: the same losses, split or not" {
 	dlb-costmodel -q -c cpu:2 "$made/digits_mlp.json" | dlb-place -q -m 4 | losses >"$tmp/whole"
 	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" | dlb-place -q -m 4 -a even | losses >"$tmp/split"
@@ -235,6 +236,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	jq -e '.graph | has("split") | not' "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "auto: what makes the step shorter is split, and said with -v" {
 	dlb-profile -q --analytic --batch 256 "$models/lenet5.onnx" >"$tmp/profiled.json"
 	dlb-costmodel -v -c cpu:2 --split auto "$tmp/profiled.json" >"$tmp/doc.json" 2>"$tmp/said"
@@ -341,6 +343,7 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	one_line dlb-run 'is stated as'
 }
 
+# bats test_tags=slow
 @test "a checkpoint whose list of parts is wrong is refused" {
 	placer=even planned_split digits_mlp cpu:2 '*=2' >"$tmp/doc.json"
 	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q >"$tmp/whole.json"
