@@ -58,13 +58,14 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
 CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops) $(patsubst %,lib/util/%.c,error escape utf8 mem mapped rng)
 CUDA_CU  = $(wildcard lib/tensor/cuda/*.cu)
 CUDA_DEP = $(wildcard lib/tensor/*.h lib/tensor/cuda/*.h lib/tensor/cuda/*.cuh)
-NVCC_FLAGS = -std=c++17 -O3 -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-	-gencode arch=compute_90,code=compute_90
+# machine code for sm_80 and sm_90, and PTX for later devices: each takes as long to compile as the others
+GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+NVCC_FLAGS = -std=c++17 -O3 -Ilib $(GENCODE)
 # what `all` builds of tests/cuda-host: nothing without a C++ compiler, which the tools do not need
 STAND_IN = $(if $(shell command -v $(CXX)),$(BUILD)/cuda-host/dlb-cuda.so)
 PLUGINS  = $(if $(filter 1,$(CUDA)),$(BUILD)/lib/dlb/dlb-cuda.so)
 
-.PHONY: cuda-host-check all tools check install clean compile_commands.json fuzz fuzz-bins fuzz-objects always
+.PHONY: cuda-host-check warnings all tools check install clean compile_commands.json fuzz fuzz-bins fuzz-objects always
 .SECONDARY:
 all: tools $(UNIT:%=$(BUILD)/tests/%) $(STAND_IN) share/schemas/document.json
 tools: $(TOOLS:%=$(BUILD)/bin/%) $(PLUGINS)
@@ -72,6 +73,9 @@ tools: $(TOOLS:%=$(BUILD)/bin/%) $(PLUGINS)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@printf '%s\n' "$(FLAGS)" | cmp -s - $@ || printf '%s\n' "$(FLAGS)" >$@
+$(BUILD)/gencode: always
+	@mkdir -p $(@D)
+	@printf '%s\n' "$(GENCODE)" | cmp -s - $@ || printf '%s\n' "$(GENCODE)" >$@
 # The library depends on $(BUILD)/objects, which changes when a source comes or goes: make looks at times alone, and a file that
 # was moved here may be older than the library.
 $(BUILD)/objects: always
@@ -111,7 +115,7 @@ $(BUILD)/cuda/%.o: %.c $(BUILD)/flags
 # The bits of updates are those of the cpu back end, which does not fuse multiplication and addition either; parts of a
 # loss find out whether a difference of products is exactly 0.
 $(BUILD)/cuda/lib/tensor/cuda/update.fatbin $(BUILD)/cuda/lib/tensor/cuda/loss.fatbin: NVCC_FLAGS += -fmad=false
-$(BUILD)/cuda/%.fatbin: %.cu $(CUDA_DEP)
+$(BUILD)/cuda/%.fatbin: %.cu $(CUDA_DEP) $(BUILD)/gencode
 	@mkdir -p $(@D)
 	nvcc $(NVCC_FLAGS) -fatbin -o $@ $<
 $(BUILD)/cuda/%.fatbin.o: $(BUILD)/cuda/%.fatbin
@@ -158,6 +162,10 @@ SECTIONS = graph profile cluster cost balance plan run report
 share/schemas/document.json: $(patsubst %,share/schemas/%.json,envelope $(SECTIONS))
 	jq -s '.[0] + {"$$defs": (.[1:] | map({(."$$id" | split("/")[-1] | rtrimstr(".json")): .}) | add)}' $^ >$@.new
 	mv $@.new $@
+
+# All sources that a C compiler other than gcc may warn of, for a CC with -fsyntax-only: no object comes of it, nothing is linked.
+# clang's warnings are its front end's, but for -Wpass-failed, which is off.
+warnings: $(LIB_O) $(TOOLS:%=$(BUILD)/cmd/%.o) $(UNIT:%=$(BUILD)/tests/unit/%.o) fuzz-objects
 
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
 fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins

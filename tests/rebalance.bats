@@ -94,6 +94,7 @@ times() { jq -c '[.balance.history[].step_s]' "$1"; }
 	validates "$tmp/l.json"
 }
 
+# bats test_tags=slow
 @test "one of four nodes becomes faster: the search begins again" {
 	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:4 | dlb-place -m 8 >"$tmp/l.json"
 	rounds "$tmp/l.json" 6 '' --slow 0:4 --slow 1:4 --slow 2:4 --slow 3:4
@@ -105,6 +106,7 @@ times() { jq -c '[.balance.history[].step_s]' "$1"; }
 		"$tmp/l.json"
 }
 
+# bats test_tags=slow
 @test "noise: the loop waits, and ends when it is over" {
 	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
 	jq -c .plan.placement "$tmp/l.json" >"$tmp/first"
@@ -126,6 +128,7 @@ times() { jq -c '[.balance.history[].step_s]' "$1"; }
 	jq -c .plan.placement "$tmp/l.json" | cmp - "$tmp/first"
 }
 
+# bats test_tags=slow
 @test "a plan that is kept keeps its order, unless another one is simulated faster" {
 	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" >"$tmp/p.json"
 	for case in cpu:2,1:1.1 cpu:3,1:1.3 cpu:4,1:1.1; do

@@ -79,6 +79,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 		grep 'dlb-place: --recompute has no effect: what it names sums statistics over the replicas'
 }
 
+# bats test_tags=slow
 @test "a run goes on from a checkpoint with the other setting" {
 	residual
 	made cpu:2 -a even -m 2 >"$tmp/plain.json"
@@ -94,6 +95,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 	done
 }
 
+# bats test_tags=slow
 @test "less memory, more time, as the plan says; the program, the views and the schema know it" {
 	residual
 	made cpu:1 --recompute '*Relu*' >"$tmp/doc.json"
@@ -121,6 +123,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 	fi
 }
 
+# bats test_tags=slow
 @test "the setting holds for the next plan, and none ends it" {
 	residual
 	made cpu:2 -a even -m 2 --recompute '/stage1/*' --recompute '/stage2/*' >"$tmp/doc.json"
@@ -132,6 +135,7 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 		jq -c .report.losses && sha256sum <"$tmp/saved")" ]
 }
 
+# bats test_tags=slow
 @test "auto: what fits without is left alone; where memory is short the step is the shortest that fits" {
 	residual
 	made cpu:1 --recompute auto >"$tmp/doc.json" 2>"$tmp/said"

@@ -42,6 +42,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	jq -e '.report.losses | length == 2' <<<"$output"
 }
 
+# bats test_tags=slow
 @test "a place where nothing can be saved is found before training, not after it" {
 	for where in "$tmp/nowhere/trained.safetensors" "$tmp/nowhere/trained.onnx" "$tmp"; do
 		run -2 --separate-stderr dlb-run --until 'loss<-1' "${digits[@]}" --save "$where" "$doc"	# would never end
@@ -49,6 +50,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	done
 }
 
+# bats test_tags=slow
 @test "--dry-run writes the same report as a run" {
 	dlb-run --dry-run --steps 5 "$doc" >"$tmp/dry.json"
 	validates "$tmp/dry.json"
@@ -98,6 +100,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	awk '{ printf "%.15g\n", $NF }' "$tmp/log" | cmp - "$tmp/a"
 }
 
+# bats test_tags=slow
 @test "--save: safetensors and ONNX, named as the model's weights" {
 	dlb-run --steps 3 "${digits[@]}" --save "$tmp/w.safetensors" "$doc" >/dev/null
 	/usr/bin/python3 - "$tmp/w.safetensors" <(jq -r '.graph.tensors[] | select(.kind == "weight") | .name' "$doc") <<'EOS'
@@ -132,6 +135,7 @@ EOS
 		$b[0].report.nodes[1].busy_s > 2 * $a[0].report.nodes[1].busy_s'
 }
 
+# bats test_tags=slow
 @test "under mpirun: joins, and rank 0 alone writes" {
 	mpirun --oversubscribe --bind-to none -np 2 dlb-run --steps 3 "${digits[@]}" "$doc" >"$tmp/out.json"
 	validates "$tmp/out.json"
@@ -147,6 +151,7 @@ EOS
 	one_line dlb-run
 }
 
+# bats test_tags=slow
 @test "a plan for more cores, hosts or memory than this host has: one line that says what to expect" {
 	cores=$(nproc)
 	dlb-costmodel -c "cpu:$((2 * cores))" "$doc" | dlb-place -q -a even >"$tmp/wide.json"

@@ -18,6 +18,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	made "$@" >"$tmp/doc.json" && gpt_trained "$tmp/doc.json"
 }
 
+# bats test_tags=slow
 @test "the same bits over one to three nodes, for each number of micro-batches, type and optimizer; other ones than f32" {
 	for optimizer in adam adabelief momentum; do
 		for m in 1 2; do
@@ -39,6 +40,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	cmp <(jq .plan "$tmp/a.json") <(jq .plan "$tmp/b.json")
 }
 
+# bats test_tags=slow
 @test "replicas: the same bits whether they divide the states or not, and offloaded" {
 	mkdir -p disk
 	for type in bf16 8bit; do
@@ -66,6 +68,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	done
 }
 
+# bats test_tags=slow
 @test "a resumed run has the bits of an unbroken one; a checkpoint goes on with another type, with one line" {
 	for type in bf16 8bit; do
 		made cpu:2 -a even --optimizer adam --state-dtype "$type" >"$tmp/$type.json"
@@ -88,6 +91,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	[[ "$stderr" != *"kept optimizer states"* ]]
 }
 
+# bats test_tags=slow
 @test "replicas go on from shares, and shares from replicas, with the same bits" {
 	made cpu:2 --replicas 2 --allreduce ring --optimizer adam --state-dtype 8bit >"$tmp/whole.json"
 	made cpu:2 --replicas 2 --allreduce ring --optimizer adam --state-dtype 8bit --zero 1 >"$tmp/shares.json"
@@ -102,6 +106,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	done
 }
 
+# bats test_tags=slow
 @test "the plan counts the states so, and what does not fit with f32 may fit" {
 	for type in f32 bf16 8bit; do
 		made cpu:1 --optimizer adam --state-dtype "$type" >"$tmp/$type.json"
@@ -125,6 +130,7 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	dlb-view "$tmp/fits.json" | grep -q 'optimizer states are kept as 8bit'
 }
 
+# bats test_tags=slow
 @test "what cannot be is refused in one line" {
 	profiled
 	dlb-costmodel -q -c cpu:2 profile.json >"$tmp/cost.json"

@@ -80,6 +80,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+# bats test_tags=slow
 @test "arenas of the shipped models are within 5 % of what liveness asks, on 1 and 3 nodes, for any schedule" {
 	for name in lenet5 resnet8 digits_cnn digits_mlp; do
 		dlb-profile -q --analytic --batch 32 "$models/$name.onnx" >"$BATS_TEST_TMPDIR/model.json"
@@ -187,6 +188,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-view -f svg "$doc" | grep -q "step predicted $planned<"
 }
 
+# bats test_tags=slow
 @test "a prediction has an interval: wide where nothing was measured, narrower with each round like the last" {
 	dlb-profile -q --analytic "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q >"$BATS_TEST_TMPDIR/doc.json"
 	for round in 1 2 3 4; do

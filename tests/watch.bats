@@ -77,6 +77,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	END
 }
 
+# bats test_tags=slow
 @test "a run that goes on gives the same losses, whether it measures or not" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	train "$tmp/doc.json" whole
@@ -111,6 +112,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	done
 }
 
+# bats test_tags=slow
 @test "the log of steps can be read while it is written: only whole lines" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	dlb-run -q --until 'loss<-1' "${digits[@]}" --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &
@@ -125,6 +127,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	jq -es --slurpfile out "$tmp/out" '(map(.loss) == $out[0].report.losses)' "$tmp/log"
 }
 
+# bats test_tags=slow
 @test "who waits for whom: the node that is made slow is waited for" {
 	plan cpu:2 -a even -m 4 >"$tmp/doc.json"
 	for slow in 0 1; do
@@ -135,6 +138,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	done
 }
 
+# bats test_tags=slow
 @test "a run that goes on cuts the log of steps back to its checkpoint" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	steps=10 train "$tmp/doc.json" first --checkpoint "$tmp/ck" --step-log "$tmp/log"
@@ -157,6 +161,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[ "$(cat "$tmp/diary")" = 'my diary' ]
 }
 
+# bats test_tags=slow
 @test "a log of steps that cannot be written: one line, status 2, and the checkpoint is left" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	run -2 --separate-stderr dlb-run --steps 50 "${digits[@]}" --step-log /dev/full --checkpoint "$tmp/ck" "$tmp/doc.json"
@@ -202,6 +207,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 		all(.[].nodes[0]; (.bytes_sent - $out[0].report.nodes[0].bytes_sent | fabs) < 1 and .sum_bytes > 0)' "$tmp/log"
 }
 
+# bats test_tags=slow
 @test "--eval-every measures what a run that ends there measures" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	train "$tmp/doc.json" out --eval-every 10 --step-log "$tmp/log" "${test_data[@]}"
@@ -219,6 +225,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	dlb-view "$tmp/out.json" >/dev/null
 }
 
+# bats test_tags=slow
 @test "--save-best keeps the weights of the least test loss" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	# a learning rate so large that the test loss goes up and down
@@ -233,6 +240,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[ -s "$tmp/short.onnx" ]
 }
 
+# bats test_tags=slow
 @test "--save-best of a run that goes on: only by better ones, unless the file is gone" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	best=(--eval-every 5 --save-best "$tmp/best.safetensors" "${test_data[@]}")
@@ -249,6 +257,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[ -s "$tmp/best.safetensors" ]
 }
 
+# bats test_tags=slow
 @test "asynchronous plans are measured where their pipeline is drained" {
 	plan cpu:2 -a even -m 4 --schedule async >"$tmp/doc.json"
 	for without in '' "--checkpoint $tmp/ck --checkpoint-every 4"; do
@@ -283,6 +292,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[[ $stderr == *"dlb-run: --eval-every has no effect"*"dlb-run: --save-best has no effect"* ]]
 }
 
+# bats test_tags=slow
 @test "-v: lines with step, loss, speed beside the prediction and time left; at checkpoints and measurements" {
 	line='^dlb-run: step [0-9]+ of 24, loss [0-9.]+, [0-9.]+ samples/s, [0-9.]+ [mu]?s a step \(predicted [0-9.]+ [mu]?s\), 0:0[0-9] left'
 	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4'; do
@@ -310,6 +320,7 @@ on_terminal() { # DLB-RUN-OPTION...
 	run -0 script -qec "stty cols 100; dlb-run --until 'loss<-1' --patience 100000000 ${digits[*]} $* '$tmp/doc.json' >'$tmp/out.json'" /dev/null
 }
 
+# bats test_tags=slow
 @test "on a terminal: one line that is rewritten, with a bar when the end is known" {
 	command -v script >/dev/null || skip 'no script'
 	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4'; do
@@ -361,6 +372,7 @@ metrics() { # FILE
 	END
 }
 
+# bats test_tags=slow
 @test "--metrics: the state of the run in Prometheus' format, the same as the report and the log say; losses keep their bits" {
 	plan cpu:2 -a even -m 4 >"$tmp/doc.json"
 	train "$tmp/doc.json" plain
@@ -382,6 +394,7 @@ metrics() { # FILE
 	[ -z "$(find "$tmp" -name '.dlb-*')" ]
 }
 
+# bats test_tags=slow
 @test "--metrics while the run goes on: always whole, and newer; a file that cannot be written" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	dlb-run -q --until 'loss<-1' "${digits[@]}" --metrics "$tmp/run.prom" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &

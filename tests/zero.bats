@@ -133,6 +133,7 @@ same_bits() {
 	same_bits cpu:2 '--replicas 2 --optimizer momentum --compress cholesky:4 -m 2'
 }
 
+# bats test_tags=slow
 @test "state is a share of what it was, in plan and program; stage 2 sends what no stage sends" {
 	large
 	for r in 2 3; do
@@ -209,6 +210,7 @@ same_bits() {
 	done
 }
 
+# bats test_tags=slow
 @test "a share that is missing or damaged: one line" {
 	small
 	made cpu:2 --replicas 2 --optimizer adam --zero 1 >"$tmp/doc.json"
@@ -283,6 +285,7 @@ same_bits() {
 	[[ "$stderr" = *'--zero has no effect'* ]]
 }
 
+# bats test_tags=slow
 @test "memory measured: a process holds at least its planned bytes, and a simulated one none" {
 	large
 	made cpu:2 --replicas 2 --optimizer adam --zero 1 >"$tmp/doc.json"

@@ -1,3 +1,4 @@
+/* test_tags=slow */
 /* Kernels of the cpu back end for products, convolution, pooling and normalization, against naive loops in
  * double, over many shapes, both layouts, float and double; bits must not depend on addresses (kernels.h).
  * Gradients are compared with naive loops and, in double, with central differences of the forward kernel. The

@@ -1,3 +1,4 @@
+/* test_tags=slow */
 /* Low rank: orthonormal bases for any condition and rank, the three passes over a gradient, the step with
  * error feedback. Properties, and the shared vectors if they are there. */
 #include <math.h>
