@@ -630,11 +630,12 @@ def run():
     shows(tool, "--loss-log log", one, "file log")
     shows(tool, "--step-log log", one, "file log")
     shows(tool, "--metrics run.prom", one, "file run.prom")
-    shows(tool, "--heartbeat 1", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
-          "for l in $(pgrep -P $p); do pkill -STOP -P $l -n; done; wait $p; grep -c 'is silent' err >said; true", "file said",
+    begun = "until [ -s {} ] || ! kill -0 $p; do sleep .05; done; "
+    endless = ("dlb-run -q --steps 1000000000 --data random --timeout 4 --step-log log {} $D/two.json 2>err >out & p=$!; " + begun.format("log"))
+    shows(tool, "--heartbeat 1", endless + "for l in $(pgrep -P $p); do pkill -STOP -P $l -n; done; wait $p; grep -c 'is silent' err >said; true", "file said",
           without="--heartbeat 0")
-    lost = ("dlb-run -q --steps 300 --data random --slow 0:40 --slow 1:40 --checkpoint ck --checkpoint-every 50 {} $D/two.json 2>err >out & p=$!; "
-            "sleep 3; for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; echo $? >said; true")
+    lost = ("dlb-run -q --steps 120 --data random --slow 0:40 --slow 1:40 --checkpoint ck --checkpoint-every 50 {} $D/two.json 2>err >out & p=$!; "
+            + begun.format("ck/step-50") + "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; echo $? >said; true")
     shows(tool, "--on-failure replan", lost, "file said")
     shows(tool, "--on-failure stop", lost, "file said", without="--on-failure replan")
     refuses(tool, "--on-failure replan", f"dlb-run {DIGITS} {{}} $D/two.json", "--checkpoint DIR")
@@ -647,8 +648,7 @@ def run():
     unused(tool, "--buddy-every 9", f"dlb-run {DIGITS} {{}} $D/two.json", "--on-failure replan")
     unused(tool, "--buddy-every 9", f"dlb-run --dry-run {{}} $D/one.json", "one node")
     refuses(tool, "--buddy-every 1", "dlb-run -q --dry-run {} $D/async.json", "async")
-    shows(tool, "--on-event touch\\ told", "dlb-run -q --steps 1000000000 --data random --timeout 4 {} $D/two.json 2>err >out & p=$!; sleep 3; "
-          "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
+    shows(tool, "--on-event touch\\ told", endless + "for l in $(pgrep -P $p); do pkill -KILL -P $l -n; done; wait $p; true", "file told")
     unused(tool, "--on-event true", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     unused(tool, "--heartbeat 1", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     unused(tool, "--metrics run.prom", "dlb-run --dry-run {} $D/two.json", "--dry-run")
