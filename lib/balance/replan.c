@@ -195,6 +195,24 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 	return 0;
 }
 
+/* Whether a plan in which ops run again may be faster than `plain`. Where the number of replicas is free, and so
+ * a search long, only if a draft of it is. */
+static bool may_be_faster(const struct replan_input *in, const struct dlb_problem *p,
+			  const struct dlb_plan *plain)
+{
+	struct dlb_problem draft = *p;
+	struct dlb_plan other;
+
+	if (dlb_replan_replicas(in).n != 0)
+		return true;
+	draft.draft = true;
+	if (make_one(in, &draft, &other, NULL))
+		return false;
+	const bool faster = other.value_s < plain->value_s * (1 - 1e-6);
+	dlb_plan_release(&other);
+	return faster;
+}
+
 /* With --recompute auto: the faster of a plan in which no op runs again, and of one in which placers count on it. */
 static int make_recomputing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 			    struct dlb_error *err)
@@ -209,7 +227,8 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	bool plain = make_one(in, &q, plan, err) == 0;
 	from.first = plain && plan->n_replicas < 2 ? plan->placement : NULL;
 	/* a plan to compare need only fit */
-	bool again = !(plain && in->quiet) && make_one(in, &from, &other, plain ? NULL : err) == 0;
+	bool again = (!plain || (!in->quiet && may_be_faster(in, &from, plan))) &&
+		     make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);
 	if (plain && again && other.value_s < plan->value_s * (1 - 1e-6)) {
 		dlb_plan_release(plan);

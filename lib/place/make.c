@@ -564,6 +564,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	struct dlb_program program;
 	int rc = -1;
 	set_up(p, placement, plan);
+	const bool draft = p->draft || dlb_fit_is_large(plan);
 	if (check_constraints(p, placement, err))
 		goto no_plan;
 	if (!as_ordered)
@@ -571,8 +572,8 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	else if (!take_order(p, plan))
 		goto no_plan;
 	if (dlb_plan_check(plan, p->cost, err) ||
-	    (as_ordered ? dlb_fit_compile(p, plan, dlb_fit_is_large(plan), &program, err) :
-			  order_and_compile(p, plan, dlb_fit_is_large(plan), NULL, &program, err)))
+	    (as_ordered ? dlb_fit_compile(p, plan, draft, &program, err) :
+			  order_and_compile(p, plan, draft, NULL, &program, err)))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err)) {
 		say_lack(p, &program, err);
@@ -582,7 +583,8 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 		goto out;
 	if (ranked)
 		*ranked += dlb_place_migration_share_s(p, placement);
-	plan->bound_s = p->replicas ? dlb_replicas_bound_s(p) : dlb_lower_bound_s(p);
+	if (!p->draft)
+		plan->bound_s = p->replicas ? dlb_replicas_bound_s(p) : dlb_lower_bound_s(p);
 	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
 	rc = 0;
 out:

@@ -20,8 +20,8 @@
 #include "place/make.h"
 #include "place/place.h"
 
-/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST and LEAST: simulator calls. */
-enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12 };
+/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST, LEAST, OF_DRAFT: simulator calls. */
+enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12, OF_DRAFT = 6 };
 
 struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
 struct partition_search {
@@ -293,7 +293,7 @@ static int place_parts(const struct dlb_problem *p, int per_node, int *placement
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
 	if (p->graph->n_ops > MANY_OPS)
 		calls = calls * MANY_OPS / p->graph->n_ops;
-	s.budget = calls > MOST ? MOST : calls < LEAST ? LEAST : (int)calls;
+	s.budget = p->draft ? OF_DRAFT : calls > MOST ? MOST : calls < LEAST ? LEAST : (int)calls;
 	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		if (p->free_node[d])

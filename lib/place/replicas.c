@@ -133,6 +133,7 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	struct dlb_timeline t;
 	dlb_plan_of_replica(plan, r, share, &one);
 	one.graph = p->graph;
+	one.draft = true; /* times do not depend on where places are in the arena */
 	dlb_schedule_order(&one, p->cost, p->schedule, p->ranked_scale);
 	int rc = dlb_program_compile(&one, p->cost, share, p->n_state, &program, err);
 	if (rc == 0) {
@@ -465,7 +466,7 @@ static void choose_searched(const struct task *t, struct divisions *d)
 	struct dlb_problem draft = *t->p;
 	struct task drafts = *t;
 
-	if (d->n <= MOST_SEARCHED)
+	if (d->n <= MOST_SEARCHED || t->p->draft)
 		return;
 	draft.draft = true;
 	drafts.p = &draft;
