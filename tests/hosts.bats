@@ -246,7 +246,7 @@ put_back() { # the plan is that of the start
 
 # bats test_tags=slow
 @test "copies on another host: a host dies, and then a rank; at most one step is done again, and the copies are removed" {
-	loses 60 --rejoin 1 --checkpoint-every 100000 --buddy-every 1
+	loses 150 --rejoin 1 --checkpoint-every 100000 --buddy-every 1	# so slow that the host is back before the end
 	host_dies 0	# node 1
 	said 'of which there are copies'
 	host_starts 0
