@@ -195,6 +195,11 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 	return 0;
 }
 
+static bool is_faster(const struct dlb_plan *a, const struct dlb_plan *b)
+{
+	return a->value_s < b->value_s * (1 - 1e-6);
+}
+
 /* Whether a plan in which ops run again may be faster than `plain`. Where the number of replicas is free, and so
  * a search long, only if a draft of it is. */
 static bool may_be_faster(const struct replan_input *in, const struct dlb_problem *p,
@@ -208,7 +213,7 @@ static bool may_be_faster(const struct replan_input *in, const struct dlb_proble
 	draft.draft = true;
 	if (make_one(in, &draft, &other, NULL))
 		return false;
-	const bool faster = other.value_s < plain->value_s * (1 - 1e-6);
+	const bool faster = is_faster(&other, plain);
 	dlb_plan_release(&other);
 	return faster;
 }
@@ -230,7 +235,7 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	bool again = (!plain || (!in->quiet && may_be_faster(in, &from, plan))) &&
 		     make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);
-	if (plain && again && other.value_s < plan->value_s * (1 - 1e-6)) {
+	if (plain && again && is_faster(&other, plan)) {
 		dlb_plan_release(plan);
 		plain = false;
 	} else if (plain && again) {

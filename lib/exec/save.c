@@ -17,46 +17,17 @@
 static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out,
 		   struct dlb_error *err)
 {
-	struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
-	struct dlb_request r = { 0 };
-	size_t bytes = dlb_desc_bytes(&d);
-	int rank = dlb_comm_rank(comm), rc = 0;
-	void *host;
-
-	*out = NULL;
-	if (rank && rank != home)
-		return 0;
-	host = dlb_xmalloc(bytes + 1);
-	if (rank == home)
-		s->be->ops->download(s->be, host, s->value[t], bytes);
-	if (home != 0) {
-		if (rank == 0)
-			dlb_comm_irecv(comm, host, bytes, home, t, &r);
-		else
-			dlb_comm_isend(comm, host, bytes, 0, t, &r);
-		rc = dlb_comm_wait(comm, &r, err);
-	}
-	if (rank == 0 && !rc)
-		*out = host;
-	else
-		free(host);
-	return rc;
-}
-
-/* The same of a weight of which each replica has a share. */
-static int collect_shares(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out,
-			  struct dlb_error *err)
-{
 	const struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
 	const size_t size = dlb_dtype_bytes(d.dtype);
 	const int rank = dlb_comm_rank(comm);
+	const int n_shares = dlb_state_gathers(s, t) ? s->n_shares : 1;
 	char *whole = rank ? NULL : dlb_xmalloc(dlb_desc_bytes(&d) + 1);
 	int rc = 0;
 
-	for (int r = 0; r < s->n_shares && !rc; r++) {
-		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), s->n_shares, r);
+	for (int r = 0; r < n_shares && !rc; r++) {
+		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), n_shares, r);
 		const size_t bytes = (size_t)share.n * size, at = (size_t)share.first * size;
-		const int node = s->replica[r][home];
+		const int node = n_shares > 1 ? s->replica[r][home] : home;
 		struct dlb_request request = { 0 };
 		char *host = rank == 0 ? whole + at : rank == node ? dlb_xmalloc(bytes + 1) : NULL;
 
@@ -409,9 +380,7 @@ int dlb_weights_save(const char *path, bool merge, struct dlb_comm *comm, const 
 
 		if (home < 0 && (!x->frozen || writing.apart))
 			continue;
-		rc = home < 0		       ? copy_frozen(comm, x, &host, err) :
-		     dlb_state_gathers(s, t) ? collect_shares(comm, s, t, home, &host, err) :
-					       collect(comm, s, t, home, &host, err);
+		rc = home < 0 ? copy_frozen(comm, x, &host, err) : collect(comm, s, t, home, &host, err);
 		if (host && x->slice)
 			put_part(&all, x, host);
 		else if (host)

@@ -407,9 +407,10 @@ static int place_one(const struct task *t, struct replica_candidate *c, struct d
 struct division {
 	int R;
 	struct dlb_team_way way;
-	bool first, searched;
+	bool searched;
 	double draft_s;
 };
+static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
 struct divisions {
 	struct division *at;
 	int n, cap;
@@ -431,7 +432,7 @@ static bool alike(const struct task *t, int R, const struct dlb_team_way *a, con
 /* Adds the ways for R replicas, of those that are alike the first. */
 static void add_ways(const struct task *t, int R, struct divisions *d)
 {
-	struct dlb_team_way way[DLB_MOST_WAYS] = { { .group = -1 } };
+	struct dlb_team_way way[DLB_MOST_WAYS] = { { .cut = DLB_CUT_INSIDE, .group = -1 } };
 	const int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
 
 	for (int i = 0; i < n; i++) {
@@ -443,7 +444,7 @@ static void add_ways(const struct task *t, int R, struct divisions *d)
 			continue;
 		DLB_GROW(d->at, d->n, d->cap);
 		d->at[d->n++] = (struct division){
-			.R = R, .way = way[i], .first = i == 0, .searched = true, .draft_s = INFINITY
+			.R = R, .way = way[i], .searched = true, .draft_s = INFINITY
 		};
 	}
 }
@@ -474,7 +475,7 @@ static void choose_searched(const struct task *t, struct divisions *d)
 		struct replica_candidate c;
 		struct dlb_error why = { .status = 0 };
 
-		d->at[i].searched = d->at[i].way.cut == DLB_CUT_NOW && d->at[i].R > 1;
+		d->at[i].searched = is_now(&d->at[i]);
 		if (try_division(&drafts, &d->at[i], &c, &why) == 0) {
 			d->at[i].draft_s = c.ranked_s;
 			dlb_plan_release(&c.plan);
@@ -495,7 +496,7 @@ static void choose_searched(const struct task *t, struct divisions *d)
 static void search_divisions(const struct task *t, struct divisions *d, struct replica_candidate *best,
 			     struct dlb_error *err)
 {
-	bool now = false; /* the ways of this R begin with the current teams */
+	int now = 0; /* replicas of the current teams, which are the first division into so many */
 
 	choose_searched(t, d);
 	for (int i = 0; i < d->n; i++) {
@@ -503,11 +504,11 @@ static void search_divisions(const struct task *t, struct divisions *d, struct r
 		struct replica_candidate c;
 		struct dlb_error why = { .status = 0 };
 
-		now = x->first ? x->R > 1 && x->way.cut == DLB_CUT_NOW : now;
+		now = is_now(x) ? x->R : now;
 		int rc = x->searched ? try_division(t, x, &c, &why) : 1;
 		if (rc == 0)			/* teams, too, are kept unless the gain is large enough */
 			better(best, &c,
-			       now && !x->first && best->plan.n_replicas == x->R ? DLB_KEEP_GAIN : 0);
+			       x->R == now && !is_now(x) && best->plan.n_replicas == now ? DLB_KEEP_GAIN : 0);
 		else if (rc < 0 && !best->plan.n_ops)
 			*err = why;
 	}

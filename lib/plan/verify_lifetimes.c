@@ -142,8 +142,11 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 				      in->micro_batch;
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
-	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
-		return !once ? NULL : is_whole(l, t, in) ? is_whole(l, t, in) : has_version(l, t, in);
+	if (x->kind == DLB_T_CONSTANT ||
+	    (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node)) {
+		const char *why = once ? is_whole(l, t, in) : NULL;
+		return why || !once ? why : has_version(l, t, in);
+	}
 	m = once ? -1 - in->iteration : read_life(l, in, t, m);
 	int k = dlb_program_find_place(&l->g->node[l->node], t, m),
 	    r = dlb_program_root_place(&l->g->node[l->node], t, m);
