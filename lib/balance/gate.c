@@ -11,9 +11,9 @@
  * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are those left of the
  * limit, which counts from the change point that began the search; they are counted in steps, as many per
  * round as in this one. Between runs planning costs nothing (t_plan = 0). Inside a run the steps that are left
- * count, all nodes wait for the planner, and t_plan is the time that planning took in this round, or the last
- * change as measured if that is longer. t_move is the time in which the state moves, each tensor over its own
- * route. Draining and warm-up cost one step each. */
+ * count, all nodes wait for the planner, which does not search a large graph then (dlb_place_again), and t_plan is
+ * the time that planning took in this round, or the last change as measured if that is longer. t_move is the time
+ * in which the state moves, each tensor over its own route. Draining and warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -164,7 +164,8 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .state_dtype = s->plan.state_dtype,
 				 .pin = s->plan.pin,
 				 .excluded = s->plan.excluded,
-				 .ordered = &s->plan };
+				 .ordered = &s->plan,
+				 .in_run = o->left_steps > 0 };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
 	double now_s, next_s;

@@ -15,7 +15,8 @@
  *     noise       a round whose waiting is noise (is_noisy) changes no weights, keeps the best plan, and ends
  *                 the search only by the limit of rounds
  *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
- *                 N rounds, or an earlier plan again (a cycle), or the limit of rounds; keeps the best plan
+ *                 N rounds, of which the last corrected no kappa, or an earlier plan again (a cycle), or the
+ *                 limit of rounds; keeps the best plan
  *
  * To first order the update is w_i *= 1 + eta (v_i - vbar) / T. With shares of load in proportion to the
  * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by a factor 1 - eta
@@ -118,11 +119,14 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 		dlb_balance_rescale(b);
 }
 
-/* The plan with the shortest measured time is best; a plan measured again gets the mean of its rounds. */
+/* The plan with the shortest measured time is best; a plan measured again gets the mean of its rounds, from the
+ * last one on in which a node's speed had changed. */
 static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 {
 	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
-		int n = b->best_rounds++;
+		int n = b->history[b->n_history - 1].held ? 0 : b->best_rounds;
+
+		b->best_rounds = n + 1;
 		b->best_se_s = hypot(n * b->best_se_s, step_se_s(l, b)) / (n + 1);
 		b->best_step_s += (l->round_s - b->best_step_s) / (n + 1);
 		return;
@@ -214,7 +218,7 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 	} else if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held &&
 	    !r->changed) {
 		stop(b, "balanced");
-	} else if (quiet_rounds(b) >= o->stable) {	/* the planner chose the same plan N times */
+	} else if (!r->held && quiet_rounds(b) >= o->stable) { /* the planner chose the same plan N times */
 		stop(b, r->test_b ? "unchanged" : "floor");
 	} else if (!kept && is_cycle(b)) {
 		stop(b, "cycle");

@@ -14,11 +14,13 @@ static bool is_unmeasured(const struct dlb_program *p, const struct dlb_cost *c,
 {
 	const int kind = c->cluster->node[node].kind;
 	const struct dlb_op *o = &p->graph->op[op];
+
+	if (p->plan->placement[op] != node || o->kind < 0 || o->phase == DLB_UPDATE ||
+	    c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op])
+		return false;
 	const char *work = dlb_op_work(o->type);
 
-	return p->plan->placement[op] == node && o->kind >= 0 && o->phase != DLB_UPDATE &&
-	       (!strcmp(work, "conv") || !strcmp(work, "dense")) &&
-	       !c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op];
+	return !strcmp(work, "conv") || !strcmp(work, "dense");
 }
 
 /* An op that was asked for, by its signature. */
@@ -63,10 +65,11 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_error ignored = { .what = "" };
 	struct dlb_arena a = { 0 };
 	struct dlb_backend be;
+	/* kernels of more threads than this host has cores are another host's */
+	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores();
 	int n = 0;
 
-	/* kernels of more threads than this host has cores are another host's */
-	for (int i = 0; i < p->graph->n_ops && ops && ops->is_host_memory && kind->threads <= dlb_cores(); i++)
+	for (int i = 0; i < p->graph->n_ops && here; i++)
 		if (is_unmeasured(p, c, i, node))
 			asked[n++] = (struct asked){ dlb_op_signature(p->graph, i, p->size[0], &a), i };
 	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {

@@ -34,8 +34,7 @@ static int64_t unit_of(const struct dlb_port *port, bool latency)
 	return each * port->n < most ? each * port->n + 1 : most;
 }
 
-/* Too large to start from every placer. */
-static bool large(const struct dlb_problem *p)
+bool dlb_problem_is_large(const struct dlb_problem *p)
 {
 	return p->graph->n_ops > MANY_OPS || (int64_t)p->graph->n_ops * p->micro_batches > MANY_ITEMS;
 }
@@ -277,7 +276,7 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 			    (!p->draft && (x->place == dlb_place_dp || x->place == dlb_place_heft)) ||
 			    (x->place == dlb_place_by_kind && p->affinity);
 
-	return wanted && (by_default || x->trivial || !large(p));
+	return wanted && (by_default || x->trivial || !dlb_problem_is_large(p));
 }
 
 /* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is

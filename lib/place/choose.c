@@ -9,6 +9,7 @@
 #include "place/make.h"
 #include "place/moves.h"
 #include "place/place.h"
+#include "place/recut.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
 
@@ -156,6 +157,30 @@ void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_p
 	}
 }
 
+static int place_recut(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return dlb_place_recut(p, p->first, placement) ? 0 :
+							 dlb_fail_no(err, NULL, "no pipeline to cut again");
+}
+
+/* As choose(), in a run: all nodes wait, so the parts of a large graph are cut again without a search; what is no
+ * pipeline is placed by the quick placers. */
+static int choose_in_run(const struct dlb_problem *p, const int *current, struct dlb_plan *plan,
+			 double *ranked, struct dlb_error *err)
+{
+	static const struct dlb_placer recut = { .name = "proportional", .place = place_recut };
+	struct dlb_problem quick = *p;
+	struct dlb_error none = { .status = 0 };
+	double lack;
+
+	quick.first = current;
+	quick.draft = true;
+	if (attempt(&quick, &recut, plan, ranked, &lack, &none))
+		return choose(&quick, NULL, plan, ranked, err);
+	plan->algorithm = "default";
+	return 0;
+}
+
 int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current,
 		    struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
@@ -164,7 +189,10 @@ int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const in
 	struct dlb_error local = { .status = 0 };
 	*kept = false;
 	bool have = dlb_plan_make(p, current, &now, &value, NULL) == 0;
-	if (choose(p, algorithm, plan, &ranked, err ? err : &local)) {
+	const bool quick = p->in_run && !algorithm && dlb_problem_is_large(p) && p->objective == DLB_STEP &&
+			   !dlb_schedule_in_parts(p->schedule);
+	if (quick ? choose_in_run(p, current, plan, &ranked, err ? err : &local) :
+		    choose(p, algorithm, plan, &ranked, err ? err : &local)) {
 		if (!have)
 			return -1;
 		ranked = INFINITY;

@@ -1,5 +1,6 @@
 /* Units, the parts into which placers cut the forward order. Backward and update ops belong to their
  * forward op's unit, and colocated ops to the unit of the first of them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/contiguous.h"
@@ -101,4 +102,81 @@ void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = to[u->of_group[p->group_of[i]]];
 	free(to);
+}
+
+bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
+		    double most_s, bool any_size, bool from_end, int *start)
+{
+	int i = from_end ? u->n : 0;
+
+	for (int turn = 0; turn < n_parts; turn++) {
+		const int k = from_end ? n_parts - 1 - turn : turn;
+		const double room = any_size ? INFINITY : p->memory_bytes[node[k]];
+		double time = 0, bytes = 0;
+
+		start[from_end ? k + 1 : k] = i;
+		for (; from_end ? i > 0 : i < u->n; i += from_end ? -1 : 1) {
+			time += dlb_unit_s(u, p, i - from_end, node[k]);
+			bytes += u->bytes[i - from_end];
+			if (time > most_s || bytes > room)
+				break;
+		}
+	}
+	start[from_end ? 0 : n_parts] = i;
+	return i == (from_end ? 0 : u->n);
+}
+
+double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
+			 bool any_size, int *start)
+{
+	double low = 0, high = 0;
+
+	for (int i = 0; i < u->n; i++) {
+		double most = 0;
+
+		for (int k = 0; k < n_parts; k++)
+			if (isfinite(dlb_unit_s(u, p, i, node[k])))
+				most = fmax(most, dlb_unit_s(u, p, i, node[k]));
+		high += most;
+	}
+	if (!dlb_units_fill(u, p, n_parts, node, high, any_size, false, start))
+		return INFINITY;
+	for (int k = 0; k < 60 && high - low > 1e-6 * high; k++) {
+		const double mid = (low + high) / 2;
+
+		if (dlb_units_fill(u, p, n_parts, node, mid, any_size, false, start))
+			high = mid;
+		else
+			low = mid;
+	}
+	dlb_units_fill(u, p, n_parts, node, high, any_size, false, start);
+	return high;
+}
+
+static double message_s(const struct dlb_problem *p, double bytes, int from, int to)
+{
+	return bytes > 0 ? dlb_cost_xfer_s(p->cost, bytes, from, to) : 0;
+}
+
+double dlb_units_step_s(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
+			const int *node)
+{
+	double most = 0, sum = 0, messages = 0;
+	int before = -1;
+
+	for (int k = 0; k < n_parts; k++) {
+		double part = 0;
+
+		if (start[k] == start[k + 1])
+			continue;
+		for (int i = start[k]; i < start[k + 1]; i++)
+			part += dlb_unit_s(u, p, i, node[k]);
+		if (before >= 0)
+			messages += message_s(p, u->forward_bytes[start[k]], node[before], node[k]) +
+				    message_s(p, u->backward_bytes[start[k]], node[k], node[before]);
+		before = k;
+		sum += part;
+		most = part > most ? part : most;
+	}
+	return most + (sum - most) / p->micro_batches + messages;
 }

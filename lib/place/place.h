@@ -37,6 +37,7 @@ struct dlb_problem {
 	const struct dlb_offload *offload; /* optimizer states in another memory; NULL: none. Borrowed */
 	enum dlb_state_dtype state_dtype;	/* in which optimizer states are kept */
 	bool quick;				/* with less effort: a plan to compare */
+	bool in_run; /* of dlb_place_again: nodes wait for it, so a large graph is not searched */
 	bool draft; /* of auto: the best of the quick placers, without a search */
 	int auto_replicas; /* where the number of replicas is free: this one; 0: any */
 	/* constraints (constraints.h); all NULL or 0: none */
@@ -108,6 +109,8 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 const struct dlb_placer *dlb_placer_find(const char *name);
 /* the default rule tries it */
 bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);
+/* Too large to start from every placer. */
+bool dlb_problem_is_large(const struct dlb_problem *p);
 /* As dlb_place for a model that has a placement: the current one is kept unless the new one's ranked value
  * is less by more than DLB_KEEP_GAIN of it. Sets *kept, and the moved ops and bytes in plan. */
 #define DLB_KEEP_GAIN 0.005

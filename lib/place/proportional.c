@@ -59,36 +59,9 @@ static void keep(struct partition_search *s, const int *node, const int *start, 
 	memmove(s->best.start, start, ((size_t)s->n + 1) * sizeof(int));
 }
 
-/* ---- estimates ---- */
-
-static double message_s(const struct partition_search *s, double bytes, int from, int to)
-{
-	return bytes > 0 ? dlb_cost_xfer_s(s->p->cost, bytes, from, to) : 0;
-}
-
-static double estimate(const struct partition_search *s, const int *node, const int *start)
-{
-	double most = 0, sum = 0, messages = 0;
-	int before = -1, M = s->p->micro_batches;
-	for (int k = 0; k < s->n; k++) {
-		double part = 0;
-		if (start[k] == start[k + 1])
-			continue;
-		for (int i = start[k]; i < start[k + 1]; i++)
-			part += unit_s(s, i, node[k]);
-		if (before >= 0)
-			messages += message_s(s, s->u.forward_bytes[start[k]], node[before], node[k]) +
-				message_s(s, s->u.backward_bytes[start[k]], node[k], node[before]);
-		before = k;
-		sum += part;
-		most = part > most ? part : most;
-	}
-	return most + (sum - most) / M + messages;
-}
-
 static void candidate(struct partition_search *s, const int *node, const int *start)
 {
-	struct partition c = { estimate(s, node, start), NULL, NULL };
+	struct partition c = { dlb_units_step_s(&s->u, s->p, s->n, start, node), NULL, NULL };
 	if (!isfinite(c.value))
 		return;
 	c.node = dlb_xmalloc((size_t)s->n * sizeof(int));
@@ -99,24 +72,6 @@ static void candidate(struct partition_search *s, const int *node, const int *st
 	s->list[s->n_list++] = c;
 }
 
-/* Fills nodes in order, each up to T seconds and its memory; returns whether all units fit. */
-static bool fill(const struct partition_search *s, const int *node, double T, int *start)
-{
-	int i = 0;
-	for (int k = 0; k < s->n; k++) {
-		double time = 0, bytes = 0;
-		start[k] = i;
-		for (; i < s->u.n; i++) {
-			time += unit_s(s, i, node[k]);
-			bytes += s->u.bytes[i];
-			if (time > T || (bytes > s->p->memory_bytes[node[k]] && !s->any_size))
-				break;
-		}
-	}
-	start[s->n] = i;
-	return i == s->u.n;
-}
-
 /* order: of nodes; parts are assigned to them in turn. */
 static void balance(struct partition_search *s, const int *order)
 {
@@ -124,37 +79,11 @@ static void balance(struct partition_search *s, const int *order)
 	for (int k = 0; k < s->n; k++)
 		node[k] = order[k % s->n_ids];
 	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int));
-	double low = 0, high = 0;
-	for (int i = 0; i < s->u.n; i++) {
-		double most = 0;
-		for (int k = 0; k < s->n; k++)
-			if (isfinite(unit_s(s, i, node[k])) && unit_s(s, i, node[k]) > most)
-				most = unit_s(s, i, node[k]);
-		high += most;
-	}
-	if (fill(s, node, high, start)) {
-		for (int k = 0; k < 60 && high - low > 1e-6 * high; k++) {
-			double mid = (low + high) / 2;
-			if (fill(s, node, mid, start))
-				high = mid;
-			else
-				low = mid;
-		}
-		fill(s, node, high, start);
+	const double least_s = dlb_units_balance(&s->u, s->p, s->n, node, s->any_size, start);
+	if (isfinite(least_s)) {
 		candidate(s, node, start);
-		/* the same slowest part with the slack at the front: fill from the end */
-		for (int k = s->n - 1, i = s->u.n; k >= 0; k--) {
-			double time = 0, bytes = 0;
-			start[k + 1] = i;
-			for (; i > 0; i--) {
-				time += unit_s(s, i - 1, node[k]);
-				bytes += s->u.bytes[i - 1];
-				if (time > high || (bytes > s->p->memory_bytes[node[k]] && !s->any_size))
-					break;
-			}
-			start[k] = i;
-		}
-		if (start[0] == 0)
+		/* the same slowest part with the slack at the front */
+		if (dlb_units_fill(&s->u, s->p, s->n, node, least_s, s->any_size, true, start))
 			candidate(s, node, start);
 	}
 	free(node);

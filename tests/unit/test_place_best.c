@@ -2,13 +2,15 @@
  *   up to 8 ops on 3 nodes, brute force finds no plan below the bound, and the default algorithm finds the optimum;
  *   for two nodes, proportional is within 5 % of the best contiguous cut;
  *   a node of double weight gets more work, and stated predictions ignore weights;
- *   a placement stays unless another is better. */
+ *   a placement stays unless another is better;
+ *   a pipeline cut again has the least slowest part of all cuts in its order of nodes. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/bound.h"
 #include "place/contiguous.h"
 #include "place/make.h"
 #include "place/problem.h"
+#include "place/recut.h"
 
 static double worst_cut = 1, sum_brute, worst_brute = 1;
 static int n_brute;
@@ -199,6 +201,115 @@ static void test_again(void)
 	dag_release(&d);
 }
 
+/* Seconds of the slowest part of the best cut of units 0 .. n - 1 over the first k nodes of an order. */
+static double least_slowest_s(const struct dlb_units *u, const struct dlb_problem *p, const int *order, int k,
+			      int n)
+{
+	double best = n ? INFINITY : 0, part = 0;
+
+	for (int i = n; k && i >= 0; i--) {
+		const double before = part < best ? least_slowest_s(u, p, order, k - 1, i) : INFINITY;
+
+		best = fmin(best, fmax(before, part));
+		part += i ? dlb_unit_s(u, p, i - 1, order[k - 1]) : 0;
+	}
+	return best;
+}
+
+static void test_recut(uint64_t seed)
+{
+	static const double weight[] = { 1, 1, 0.5, 1 };
+	static const int node[] = { 3, 0, 2, 1 };
+	const struct dag_options o = { .seed = seed,
+				       .n_forward = 14,
+				       .training = true,
+				       .chain = true,
+				       .colocate = 1,
+				       .cluster = "cpu:4",
+				       .batch = 64 };
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_units u;
+	int *before, *after, start[5], last = 0;
+	double load[4] = { 0 }, slowest = 0;
+
+	dag_init(&d, &o);
+	problem(&p, &d, 8, "1f1b", weight, seed);
+	dlb_units_init(&u, &p);
+	before = malloc((size_t)d.g.n_ops * sizeof *before);
+	after = malloc((size_t)d.g.n_ops * sizeof *after);
+	for (int k = 0; k < 5; k++)
+		start[k] = u.n * k / 4;
+	dlb_units_place(&u, &p, 4, start, node, before);
+	assert(dlb_place_recut(&p, before, after));
+	for (int g = 0; g < p.n_groups; g++)
+		load[after[p.group_op[p.group_start[g]]]] += dlb_time_s(&p, g,
+									after[p.group_op[p.group_start[g]]]);
+	for (int k = 0; k < 4; k++)
+		slowest = fmax(slowest, load[k]);
+	assert(IS(fabs(slowest / least_slowest_s(&u, &p, node, 4, u.n) - 1), <, 2e-6));
+	/* the nodes keep their order */
+	for (int i = 0; i < d.g.n_ops; i++) {
+		int at = 0;
+
+		while (node[at] != after[i])
+			at++;
+		if (d.g.op[i].phase == DLB_FORWARD) {
+			assert(IS(at, >=, last));
+			last = at;
+		}
+	}
+	/* units of two nodes by turns are no pipeline */
+	for (int i = 0; i < d.g.n_ops; i++)
+		before[i] = u.of_group[p.group_of[i]] % 2;
+	assert(!dlb_place_recut(&p, before, after));
+	free(before);
+	free(after);
+	dlb_units_release(&u);
+	dlb_problem_release(&p);
+	dag_release(&d);
+}
+
+/* In a run a large graph is cut again; the plan that is there stays if that is no better. */
+static void test_again_in_run(void)
+{
+	static const double even[] = { 1, 1, 1 }, slow[] = { 1, 0.5, 1 };
+	const struct dag_options o = { .seed = 5,
+				       .n_forward = 1200,
+				       .training = true,
+				       .chain = true,
+				       .colocate = 1,
+				       .cluster = "cpu:3",
+				       .batch = 64 };
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan, next;
+	struct dlb_error err;
+	bool kept;
+
+	dag_init(&d, &o);
+	problem(&p, &d, 8, "1f1b", even, 5);
+	assert(dlb_problem_is_large(&p));
+	if (dlb_place(&p, "proportional", &plan, &err))
+		die("proportional", 5, &err);
+	dlb_problem_release(&p);
+	problem(&p, &d, 8, "1f1b", slow, 5);
+	p.in_run = true;
+	if (dlb_place_again(&p, NULL, plan.placement, &next, &kept, &err))
+		die("again", 5, &err);
+	assert(!kept && SAME(next.winner, "proportional") && IS(next.moved_ops, >, 0));
+	assert(IS(dlb_place_value_s(&p, next.placement), <, 0.95 * dlb_place_value_s(&p, plan.placement)));
+	dlb_plan_release(&plan);
+	plan = next;
+	if (dlb_place_again(&p, NULL, plan.placement, &next, &kept, &err))
+		die("again", 5, &err);
+	assert(kept && SAME(next.hash, plan.hash));
+	dlb_plan_release(&next);
+	dlb_plan_release(&plan);
+	dlb_problem_release(&p);
+	dag_release(&d);
+}
+
 int main(void)
 {
 	for (int seed = 1; seed <= check_cases(24); seed++)
@@ -208,8 +319,11 @@ int main(void)
 	for (int seed = 1; seed <= check_cases(6); seed++)
 		test_weights((uint64_t)seed);
 	test_again();
+	for (int seed = 1; seed <= check_cases(8); seed++)
+		test_recut((uint64_t)seed);
+	test_again_in_run();
 	printf("test_place_best: brute force on %d graphs: mean %.3f, worst %.3f of the best; two-way cuts "
-	       "on %d graphs: worst %.4f of the best; weights; staying\n",
+	       "on %d graphs: worst %.4f of the best; weights; staying; cuts again\n",
 	       n_brute, sum_brute / (n_brute ? n_brute : 1), worst_brute, check_cases(60), worst_cut);
 	return 0;
 }

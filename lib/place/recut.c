@@ -1,0 +1,76 @@
+/* See recut.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/contiguous.h"
+#include "place/recut.h"
+
+struct position { double mean; int node; };
+
+static int by_position(const void *a, const void *b)
+{
+	const struct position *x = a, *y = b;
+
+	return x->mean != y->mean ? (x->mean > y->mean ? 1 : -1) : x->node - y->node;
+}
+
+/* Sorts the nodes that may work by the mean position of their units, those without units last. Returns the
+ * number of nodes with units; *n: of all. 0: the units of a node do not lie together. */
+static int find_order(const struct dlb_problem *p, const struct dlb_units *u, const int *current, int *order,
+		      int *n)
+{
+	const int n_nodes = p->cluster->n_nodes;
+	int *node = dlb_xcalloc((size_t)u->n + 1, sizeof *node), used = 0, runs = 0;
+	int *units = dlb_xcalloc((size_t)n_nodes + 1, sizeof *units);
+	struct position *at = dlb_xcalloc((size_t)n_nodes + 1, sizeof *at);
+
+	for (int g = p->n_groups - 1; g >= 0; g--)	/* of several groups the first one's */
+		node[u->of_group[g]] = current[p->group_op[p->group_start[g]]];
+	for (int i = 0; i < u->n; i++) {
+		at[node[i]].mean += i;
+		units[node[i]]++;
+		runs += !i || node[i] != node[i - 1];
+	}
+	*n = 0;
+	for (int d = 0; d < n_nodes; d++) {
+		used += units[d] > 0;
+		if (p->free_node[d])
+			at[(*n)++] = (struct position){ units[d] ? at[d].mean / units[d] : INFINITY, d };
+	}
+	qsort(at, (size_t)*n, sizeof *at, by_position);
+	for (int k = 0; k < *n; k++)
+		order[k] = at[k].node;
+	while (used && isinf(at[used - 1].mean))	/* nodes with units that may work no longer */
+		used--;
+	free(node);
+	free(units);
+	free(at);
+	/* single units may lie apart: a search moves such */
+	return runs <= 2 * used ? used : 0;
+}
+
+bool dlb_place_recut(const struct dlb_problem *p, const int *current, int *placement)
+{
+	const size_t n_nodes = (size_t)p->cluster->n_nodes;
+	int *order = dlb_xcalloc(n_nodes + 1, sizeof *order), n, used;
+	int *start = dlb_xcalloc(n_nodes + 2, sizeof *start);
+	struct dlb_units u;
+	double least_s = INFINITY;
+
+	dlb_units_init(&u, p);
+	used = find_order(p, &u, current, order, &n);
+	for (int parts = used; used && parts <= n; parts += parts < n ? n - parts : 1) {
+		double step_s = INFINITY;
+
+		if (isfinite(dlb_units_balance(&u, p, parts, order, false, start)))
+			step_s = dlb_units_step_s(&u, p, parts, start, order);
+		if (step_s < least_s) {
+			least_s = step_s;
+			dlb_units_place(&u, p, parts, start, order, placement);
+		}
+	}
+	dlb_units_release(&u);
+	free(order);
+	free(start);
+	return isfinite(least_s);
+}

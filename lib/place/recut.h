@@ -1,0 +1,10 @@
+/* Cuts a pipeline again for other speeds of its nodes, without a search. */
+#ifndef DLB_PLACE_RECUT_H
+#define DLB_PLACE_RECUT_H
+#include "place/place.h"
+
+/* placement[op]: contiguous parts in the order of the nodes that `current` has, with the least estimated step
+ * (dlb_units_step_s); nodes without work stand last, and may get some. O(units x log + nodes); nothing is
+ * simulated. false: `current` is no pipeline of one part a node, or no such cut fits. */
+bool dlb_place_recut(const struct dlb_problem *p, const int *current, int *placement);
+#endif
