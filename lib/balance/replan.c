@@ -8,6 +8,7 @@
 #include "balance/replan_offload.h"
 #include "balance/replan_zero.h"
 #include "optim/optim.h"
+#include "place/drafts.h"
 #include "place/make.h"
 #include "place/moves.h"
 #include "place/problem.h"
@@ -153,6 +154,18 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	return 0;
 }
 
+/* Whether ops move from a placement that is not that of the plan there is. */
+static bool moves(const struct replan_input *in, const struct dlb_problem *p)
+{
+	return p->before && (in->options->constraints.from || !in->has_plan || in->stale);
+}
+
+static void count_moved(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan)
+{
+	if (moves(in, p) || (in->has_plan && !in->stale))
+		dlb_plan_moved(p, moves(in, p) ? p->before : in->plan.placement, plan);
+}
+
 static int make_one(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 		    struct dlb_error *err)
 {
@@ -171,12 +184,10 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 		dlb_plan_moved(p, in->plan.placement, plan);
 		return 0;
 	}
-	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
-	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
+	if (o->algorithm || !in->has_plan || in->stale || moves(in, p)) { /* asked for: exactly that one */
 		if (place_anew(in, p, algorithm, NULL, plan, &kept, err))
 			return -1;
-		if (moved || (in->has_plan && !in->stale))
-			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
+		count_moved(in, p, plan);
 		return 0;
 	}
 	if (o->stay || (in->has_balance && (in->balance.converged || in->balance.keep))) {
@@ -218,7 +229,8 @@ static bool may_be_faster(const struct replan_input *in, const struct dlb_proble
 	return faster;
 }
 
-/* With --recompute auto: the faster of a plan in which no op runs again, and of one in which placers count on it. */
+/* With --recompute auto: the faster of a plan in which no op runs again, and of one in which placers count on it, where
+ * memory is scarce. */
 static int make_recomputing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 			    struct dlb_error *err)
 {
@@ -229,10 +241,12 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	q.recompute = NULL;
 	if (dlb_problem_init(&q, err))
 		return -1;
+	bool scarce = dlb_draft_may_lack(&q);
+	q.scarce = &scarce;
 	bool plain = make_one(in, &q, plan, err) == 0;
 	from.first = plain && plan->n_replicas < 2 ? plan->placement : NULL;
 	/* a plan to compare need only fit */
-	bool again = (!plain || (!in->quiet && may_be_faster(in, &from, plan))) &&
+	bool again = (!plain || (scarce && !in->quiet && may_be_faster(in, &from, plan))) &&
 		     make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);
 	if (plain && again && is_faster(&other, plan)) {
@@ -281,46 +295,67 @@ static void compare_with_one(const struct dlb_replan *o, const struct dlb_proble
 	dlb_plan_release(&one);
 }
 
+static bool runs_any_again(const struct dlb_plan *plan)
+{
+	for (int i = 0; plan->again && i < plan->n_ops; i++)
+		if (plan->again[i])
+			return true;
+	return false;
+}
+
 /* --compress auto: what is made is weighed, and made again as it came out. */
 static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
-	struct dlb_plan whole = *plan;
-	struct dlb_problem again = *p;
-
 	if (plan->n_replicas < 2 || strcmp(plan->sharing.compress, DLB_COMPRESS_AUTO))
 		return 0;
-	if (dlb_plan_advise(&whole, p->cost, p->n_state, p->stated_scale, err)) {
-		*plan = whole;
+	return dlb_plan_advise(plan, p->cost, p->n_state, p->stated_scale, err) ?
+		       -1 :
+		       dlb_plan_remake(p, plan, err);
+}
+
+/* Makes all of the plan that was taken of several. */
+static int finish(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	struct dlb_problem as_made = *p;
+	const struct dlb_recompute asked = plan->recompute;
+	const struct dlb_offload offload = plan->offload;
+
+	as_made.offload = &offload;
+	if (asked.chosen && !runs_any_again(plan))
+		as_made.recompute = NULL;
+	if (dlb_plan_remake(&as_made, plan, err)) {
+		dlb_plan_release(plan);
 		return -1;
 	}
-	again.replicas = &whole;
-	memset(plan, 0, sizeof *plan);
-	int rc = dlb_plan_make(&again, whole.placement, plan, NULL, err);
-	if (rc == 0) {
-		plan->winner = whole.winner;
-		plan->algorithm = whole.algorithm;
-		plan->algorithm_given = whole.algorithm_given;
-		plan->effort = whole.effort;
-		plan->moved_ops = whole.moved_ops;
-		plan->moved_bytes = whole.moved_bytes;
-		plan->n_advice = whole.n_advice;
-		plan->advice = dlb_arena_array(&plan->arena, (size_t)whole.n_advice + 1,
-					       sizeof *plan->advice);
-		memcpy(plan->advice, whole.advice, (size_t)whole.n_advice * sizeof *plan->advice);
-	}
-	dlb_plan_release(&whole);
-	return rc;
+	plan->recompute = asked;
+	return 0;
 }
 
 int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
 		    struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
 	const struct dlb_replan *o = in->options;
+	const bool by_schedule = o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP;
 
-	if (o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP &&
-	    dlb_place_schedule(p, o->micro_batches_given, make_plan, in, trial, n_trials, err))
-		return -1;
-	return make_plan(in, p, plan, err);
+	p->compared = by_schedule || dlb_replan_replicas(in).n != 1 || (p->recompute && p->recompute->chosen);
+	const bool compared = p->compared;
+	struct dlb_drafts drafts = { .n = 0 };
+	p->drafts = compared ? &drafts : NULL;
+	int rc = by_schedule ? dlb_place_schedule(p, o->micro_batches_given, make_plan, in, plan, trial,
+						  n_trials, err) :
+			       make_plan(in, p, plan, err);
+
+	/* asked for: what that algorithm makes for the schedule */
+	if (!rc && by_schedule && plan->algorithm_given) {
+		dlb_plan_release(plan);
+		rc = make_plan(in, p, plan, err);
+	}
+	p->compared = false;
+	p->drafts = NULL;
+	dlb_drafts_release(&drafts);
+	if (!rc && by_schedule)
+		count_moved(in, p, plan);
+	return rc || !compared ? rc : finish(p, plan, err);
 }
 
 static json_t *write_trials(const struct dlb_trial *trial, int n)
@@ -334,14 +369,6 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 		json_array_append_new(list, o);
 	}
 	return list;
-}
-
-static bool runs_any_again(const struct dlb_plan *plan)
-{
-	for (int i = 0; plan->again && i < plan->n_ops; i++)
-		if (plan->again[i])
-			return true;
-	return false;
 }
 
 /* Options that have nothing to do in this plan, a line each. */

@@ -169,19 +169,8 @@ static int least_rules(const struct dlb_problem *p, struct dlb_offload *all, con
 /* Offloads as few of the states as the placement of *plan needs. */
 static void offload_less(const struct dlb_problem *p, struct dlb_offload *all, struct dlb_plan *plan)
 {
-	struct dlb_plan less;
-
 	all->n = least_rules(p, all, plan->placement);
-	if (dlb_plan_make(p, plan->placement, &less, NULL, NULL))
-		return;
-	less.winner = plan->winner;
-	less.algorithm = plan->algorithm;
-	less.algorithm_given = plan->algorithm_given;
-	less.effort = plan->effort;
-	less.moved_ops = plan->moved_ops;
-	less.moved_bytes = plan->moved_bytes;
-	dlb_plan_release(plan);
-	*plan = less;
+	dlb_plan_remake(p, plan, NULL);
 }
 
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,

@@ -272,8 +272,9 @@ static const double memory_scale[] = { 1, 0.75, 0.55, 0.4 };
 static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 {
 	const bool by_default = dlb_placer_by_default(p, x);
-	const bool wanted = by_default ||
-			    (!p->draft && (x->place == dlb_place_dp || x->place == dlb_place_heft)) ||
+	const bool wanted = by_default || (!p->draft && x->place == dlb_place_heft) ||
+			    /* one start of many, as long as a search of a few candidates */
+			    (!p->draft && p->candidates < 2 && x->place == dlb_place_dp) ||
 			    (x->place == dlb_place_by_kind && p->affinity);
 
 	return wanted && (by_default || x->trivial || !dlb_problem_is_large(p));
@@ -354,7 +355,7 @@ static int64_t unit_of_step(const struct dlb_problem *p)
 	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;
 	if (p->graph->n_ops > MANY_OPS)			/* and many get few: each costs more and gains less */
 		unit = unit * MANY_OPS / p->graph->n_ops;
-	return unit;
+	return dlb_search_share(p, unit);
 }
 
 /* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or

@@ -104,12 +104,14 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 	return bound;
 }
 
+enum { ROUNDS = 3000, ROUNDS_OF_POOL = 40 };
+
 /* Any prices certify the bound. Update steps shrink as 1/sqrt(round) and use running means of load, which
  * converge. best_y (may be NULL): the prices of the best bound. */
 static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes,
-			  double *best_y)
+			  int most_rounds, double *best_y)
 {
-	enum { ROUNDS = 3000, FEW = 4 };
+	enum { FEW = 4 };
 	double best = 0;
 	size_t n = (size_t)n_classes;
 	double *room = dlb_xcalloc(6 * n, sizeof *room);
@@ -122,7 +124,7 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 			s += isfinite(t[(size_t)g * n + k]) ? t[(size_t)g * n + k] : 0;
 		p.y[k] = s > 0 ? count[k] / s : 0;
 	}
-	int rounds = looks * ROUNDS <= 4e7 ? ROUNDS : looks * FEW >= 4e7 ? FEW : (int)(4e7 / looks);
+	int rounds = looks * most_rounds <= 4e7 ? most_rounds : looks * FEW >= 4e7 ? FEW : (int)(4e7 / looks);
 	if (n == 1)					/* one price: nothing to update */
 		rounds = 1;
 	for (int round = 0; round < rounds; round++) {
@@ -172,7 +174,7 @@ static double load_bound(const double *time_s, const double *scale, const double
 				share[at] = bytes[g] / room[d] / c.count[k];
 		}
 	}
-	double s = price_bound(t, share, n_groups, c.count, c.n, NULL);
+	double s = price_bound(t, share, n_groups, c.count, c.n, ROUNDS, NULL);
 	for (int g = 0; g < n_groups; g++) {		/* a group takes its time on its best node */
 		double least = INFINITY;
 		for (int k = 0; k < c.n; k++)
@@ -201,11 +203,32 @@ double dlb_load_bound_s(const double *time_s, const double *bytes, const double 
 
 double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y)
 {
-	const double bound = price_bound(time_s, NULL, n_groups, count, n_kinds, y);
+	const double bound = price_bound(time_s, NULL, n_groups, count, n_kinds, ROUNDS, y);
 
 	for (int k = 0; k < n_kinds; k++)		/* price of one node of the kind */
 		y[k] /= count[k];
 	return bound;
+}
+
+double dlb_pool_bound_s(const struct dlb_problem *p, const int *count)
+{
+	const size_t n_classes = (size_t)p->n_classes, n_groups = (size_t)p->n_groups;
+	int *in = dlb_xcalloc(n_classes + 1, sizeof *in), *of = dlb_xcalloc(n_classes + 1, sizeof *of);
+	size_t n = 0;
+	for (size_t k = 0; k < n_classes; k++) {
+		of[n] = (int)k;
+		in[n] = count[k];
+		n += count[k] > 0;
+	}
+	double *t = dlb_xcalloc(n_groups * n + 1, sizeof *t);
+	for (size_t g = 0; g < n_groups; g++)
+		for (size_t k = 0; k < n; k++)
+			t[g * n + k] = p->time_s[g * n_classes + (size_t)of[k]];
+	const double s = n ? price_bound(t, NULL, p->n_groups, in, (int)n, ROUNDS_OF_POOL, NULL) : 0;
+	free(t);
+	free(in);
+	free(of);
+	return s * (1 - 1e-9);
 }
 
 static double stated_load_bound_s(const struct dlb_problem *p)

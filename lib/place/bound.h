@@ -6,4 +6,7 @@
 /* A certified lower bound on every plan's step: the maximum of total work over total speed (per kind and
  * kernel availability), the critical path on the fastest nodes, and the heaviest group (bound.c). */
 double dlb_lower_bound_s(const struct dlb_problem *p);
+/* A quick lower bound on the ranked step of any plan over count[class] nodes of each class of p, also with
+ * replicas, where no op takes longer for all samples at once than for parts of them. */
+double dlb_pool_bound_s(const struct dlb_problem *p, const int *count);
 #endif

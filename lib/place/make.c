@@ -224,32 +224,42 @@ static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool dr
 	return dlb_fit_compile(p, plan, draft, program, err) ? -1 : dlb_fit_in_memory(p, program, false);
 }
 
-/* The lesser makespan with a limit: order_s, of the present order, or that of one with each update as soon as it can
- * be, if there is one. */
-static double least_order_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double order_s)
+/* The makespan with each update as soon as it can be; INFINITY: there is no such order. Leaves that order in
+ * plan. */
+static double updates_first_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit)
 {
 	if (!dlb_schedule_can_update_first(plan))
-		return order_s;
+		return INFINITY;
 	plan->updates_first = true;
-	order_s = fmin(order_s, dlb_fit_order(p, plan, limit));
+	const double s = dlb_fit_order(p, plan, limit);
 	plan->updates_first = false;
+	return s;
+}
+
+/* Whether an order with a limit has a makespan below below_s: the present one, of order_s, or that with each
+ * update as soon as it can be, which is asked for only where the first does not. The present order stays. */
+static bool any_below(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double order_s,
+		      double below_s)
+{
+	if (order_s < below_s)
+		return true;
+	if (!(updates_first_s(p, plan, limit) < below_s))
+		return false;
 	dlb_fit_order(p, plan, limit);
-	return order_s;
+	return true;
 }
 
 /* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
  * memory, with the ops that run again as they are; limits fall until one fits. If none fits, the plan has the
  * lowest. below_s: of a search, NULL: of none. A search gets any plan that does not fit if none with a makespan
- * below that does; 1, and no program: no order has such a makespan. least_s: the least makespan. */
+ * below that does; 1, and no program: no order has such a makespan. least_s: of the fastest limit. */
 static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
 		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
 	int limit[3], n = wanted_limits(p, plan, limit, least_s), less = 0, now = limit[0];
 	if (n > 1)
 		dlb_fit_order(p, plan, now);
-	if (below_s && isfinite(*below_s))
-		*least_s = least_order_s(p, plan, now, *least_s);
-	if (below_s && *least_s >= *below_s)
+	if (below_s && !any_below(p, plan, now, *least_s, *below_s))
 		return 1;
 	for (int i = 0;;) {
 		if (i == 0 || now == 0)
@@ -257,6 +267,8 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 		const int done = compile_limit(p, plan, draft, program, err);
 		if (done)
 			return done < 0 ? -1 : 0;
+		if (p->scarce)
+			*p->scarce = true;
 		const int could = below_s && !i ? could_fit(p, plan, draft, less, program, err) : 1;
 		if (could < 1)
 			return could;
@@ -270,7 +282,7 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 		now = ++i < n ? limit[i] : less;
 		plan->updates_first = false;
 		const double order_s = dlb_fit_order(p, plan, now);
-		if (below_s && order_s >= *below_s && least_order_s(p, plan, now, order_s) >= *below_s)
+		if (below_s && !any_below(p, plan, now, order_s, *below_s))
 			return 0;
 		dlb_program_release(program);
 	}
@@ -470,6 +482,9 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	return most;
 }
 
+/* Whether the plan is only to be compared with others. */
+static bool is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
+
 static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_node_program *program,
 			  struct dlb_plan *plan)
 {
@@ -483,6 +498,19 @@ static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_n
 	}
 }
 
+static void keep_spans(const struct dlb_timeline *t, struct dlb_plan *plan)
+{
+	plan->timeline = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->timeline);
+	plan->n_spans = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->n_spans);
+	for (int d = 0; d < plan->n_nodes; d++) {
+		const size_t n = (size_t)t->n_spans[d];
+		plan->n_spans[d] = t->n_spans[d];
+		plan->timeline[d] = dlb_arena_array(&plan->arena, n + 1, sizeof **plan->timeline);
+		if (n)
+			memcpy(plan->timeline[d], t->span[d], n * sizeof **plan->timeline);
+	}
+}
+
 static void keep_times(const struct dlb_problem *p, const struct dlb_program *g, const struct dlb_timeline *t,
 		       struct dlb_plan *plan)
 {
@@ -491,8 +519,8 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 	plan->value_s = t->step_s;
 	plan->fill_s = t->fill_s;
 	plan->staleness_used = g->staleness;
-	plan->timeline = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->timeline);
-	plan->n_spans = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->n_spans);
+	if (!is_compared(p))
+		keep_spans(t, plan);
 	for (int d = 0; d < plan->n_nodes; d++) {
 		struct dlb_node_plan *np = &plan->node[d];
 		np->busy_s = t->node[d].busy_s;
@@ -502,12 +530,6 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 				 (double)program->state_bytes;
 		np->offloaded_bytes = dlb_program_offloaded_bytes(dlb_program_of(g, d), d, p->cluster, NULL);
 		keep_memories(p, d, program, plan);
-		plan->n_spans[d] = t->n_spans[d];
-		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1,
-						    sizeof **plan->timeline);
-		if (t->n_spans[d])
-			memcpy(plan->timeline[d], t->span[d],
-			       (size_t)t->n_spans[d] * sizeof **plan->timeline);
 		if (!p->free_node[d])
 			continue;
 		n++;
@@ -535,7 +557,7 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	}
 	if (dlb_program_simulate(program, p->cost,
 				 &(struct dlb_simulate_choice){ .node_scale = p->stated_scale,
-								.keep_spans = true },
+								.keep_spans = !is_compared(p) },
 				 &t, err))
 		return -1;
 	if (ranked && !weighted)
@@ -564,7 +586,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	struct dlb_program program;
 	int rc = -1;
 	set_up(p, placement, plan);
-	const bool draft = p->draft || dlb_fit_is_large(plan);
+	const bool draft = is_compared(p) || dlb_fit_is_large(plan);
 	if (check_constraints(p, placement, err))
 		goto no_plan;
 	if (!as_ordered)
@@ -575,7 +597,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	    (as_ordered ? dlb_fit_compile(p, plan, draft, &program, err) :
 			  order_and_compile(p, plan, draft, NULL, &program, err)))
 		goto no_plan;
-	if (dlb_program_verify(&program, p->cost, err)) {
+	if ((is_compared(p) ? dlb_program_verify_choices : dlb_program_verify)(&program, p->cost, err)) {
 		say_lack(p, &program, err);
 		goto out;
 	}
@@ -583,7 +605,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 		goto out;
 	if (ranked)
 		*ranked += dlb_place_migration_share_s(p, placement);
-	if (!p->draft)
+	if (!is_compared(p))
 		plan->bound_s = p->replicas ? dlb_replicas_bound_s(p) : dlb_lower_bound_s(p);
 	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
 	rc = 0;
@@ -615,5 +637,29 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	}
 	if (ranked)
 		*ranked = now_s;
+	return 0;
+}
+
+int dlb_plan_remake(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	struct dlb_problem whole = *p;
+	struct dlb_plan was = *plan;
+	whole.compared = whole.draft = false;
+	whole.replicas = was.n_replicas > 1 ? &was : NULL;
+	if (dlb_plan_make(&whole, was.placement, plan, NULL, err)) {
+		*plan = was;
+		return -1;
+	}
+	plan->winner = was.winner;
+	plan->algorithm = was.algorithm;
+	plan->algorithm_given = was.algorithm_given;
+	plan->effort = was.effort;
+	plan->moved_ops = was.moved_ops;
+	plan->moved_bytes = was.moved_bytes;
+	plan->n_advice = was.n_advice;
+	plan->advice = dlb_arena_array(&plan->arena, (size_t)was.n_advice + 1, sizeof *plan->advice);
+	if (was.n_advice)
+		memcpy(plan->advice, was.advice, (size_t)was.n_advice * sizeof *plan->advice);
+	dlb_plan_release(&was);
 	return 0;
 }

@@ -7,6 +7,9 @@
  * simulated step under the weights, by which candidates are compared; plan->value_s the stated one. */
 int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
 		  struct dlb_error *err);
+/* Makes a plan again with all effort, which was made of p or of a copy of it with `compared`. 0; -1 with err,
+ * and the plan is as before. */
+int dlb_plan_remake(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
 /* The ranked value alone, for searches; INFINITY: does not fit or cannot run. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
 /* The same where only values below `below_s` count: of a plan whose makespan (dlb_place_order_s) is not below, which is

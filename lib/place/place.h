@@ -39,6 +39,10 @@ struct dlb_problem {
 	bool quick;				/* with less effort: a plan to compare */
 	bool in_run; /* of dlb_place_again: nodes wait for it, so a large graph is not searched */
 	bool draft; /* of auto: the best of the quick placers, without a search */
+	/* a plan to compare with others: its arenas are made only as small as it needs to fit, it is not
+	 * proved, and has no lower bound and no time-line. dlb_plan_remake makes these of the plan that is
+	 * taken */
+	bool compared;
 	int auto_replicas; /* where the number of replicas is free: this one; 0: any */
 	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
@@ -52,6 +56,7 @@ struct dlb_problem {
 	const int *before;
 	/* with before: ops that may move (< 0: any); steps over which the cost of migration is spread */
 	int64_t max_moves; double serve_steps;
+	int candidates; /* with so many others the units of search are shared (0: 1, with none) */
 	/* of auto: units of search (0: 1); or seconds (0: effort counts) */
 	int64_t effort; double search_s;
 	double deadline_s;				/* with search_s: when it ends (dlb_clock_s) */
@@ -78,6 +83,9 @@ struct dlb_problem {
 	/* [node] kappa; kappa / weight: factors of compute times */
 	double *stated_scale, *ranked_scale;
 	bool *free_node;				/* [node] has a kernel for at least one group */
+	/* set where memory keeps a plan or an op from where it would be without limits; NULL: nobody asks */
+	bool *scarce;
+	struct dlb_drafts *drafts; /* of replicas (drafts.h); NULL: none are kept */
 	const bool *drop;				/* [op] named by `recompute`; NULL: none */
 	struct dlb_recompute_memo *memo;		/* of what was chosen; NULL: nothing is */
 	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be
@@ -106,6 +114,16 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 #define PLACER(id, ...) int dlb_place_##id(const struct dlb_problem *p, int *placement, struct dlb_error *err);
 #include "place/place_list.h"
 #undef PLACER
+/* n units of work of a search, divided by the candidates that share it. */
+static inline int64_t dlb_search_share(const struct dlb_problem *p, int64_t n)
+{
+	return p->candidates > 1 ? n / p->candidates : n;
+}
+/* What is at most so much slower as a draft may be faster after a search: of many ops each moves little. */
+static inline double dlb_search_near(const struct dlb_problem *p)
+{
+	return p->graph->n_ops > 500 ? 1.05 : 1.1;
+}
 const struct dlb_placer *dlb_placer_find(const char *name);
 /* the default rule tries it */
 bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);

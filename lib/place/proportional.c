@@ -222,7 +222,8 @@ static int place_parts(const struct dlb_problem *p, int per_node, int *placement
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
 	if (p->graph->n_ops > MANY_OPS)
 		calls = calls * MANY_OPS / p->graph->n_ops;
-	s.budget = p->draft ? OF_DRAFT : calls > MOST ? MOST : calls < LEAST ? LEAST : (int)calls;
+	calls = dlb_search_share(p, calls < MOST ? calls : MOST);
+	s.budget = p->draft ? OF_DRAFT : calls < LEAST ? LEAST : (int)calls;
 	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		if (p->free_node[d])

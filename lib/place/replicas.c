@@ -14,6 +14,7 @@
 #include <string.h>
 #include "comm/allreduce.h"
 #include "place/bound.h"
+#include "place/drafts.h"
 #include "place/make.h"
 #include "place/problem.h"
 #include "place/replicas.h"
@@ -23,6 +24,7 @@
 #include "plan/sharing.h"
 #include "plan/sums.h"
 #include "plan/timeline.h"
+#include "util/hash.h"
 
 /* ---- one team ---- */
 
@@ -277,6 +279,8 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 	shared.zero = t->choice->sharing.zero;
 	if (team_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;
+	if (t->p->scarce)
+		*t->p->scarce |= dlb_draft_may_lack(&one.p);
 	for (int i = 0; i < n_ops && stays; i++) {
 		placement[i] = part_of(team, K, t->current[i]);
 		stays = placement[i] >= 0;
@@ -322,15 +326,16 @@ static int make(const struct task *t, const struct dlb_plan *teams, bool by_powe
 	return rc;
 }
 
-/* Replaces *best by `other` if that is better by more than `gain` of it. */
-static void better(struct replica_candidate *best, struct replica_candidate *other, double gain)
+/* Replaces *best by `other` if that is better by more than `gain` of it. Returns whether it did. */
+static bool better(struct replica_candidate *best, struct replica_candidate *other, double gain)
 {
 	if (best->plan.n_ops && !(other->ranked_s < best->ranked_s * (1 - gain))) {
 		dlb_plan_release(&other->plan);
-		return;
+		return false;
 	}
 	dlb_plan_release(&best->plan);
 	*best = *other;
+	return true;
 }
 
 /* The best plan of a way; 1: the way does not apply, since all teams are equal. */
@@ -396,6 +401,8 @@ static void say(const struct task *t, int R, const struct dlb_team_way *way,
 static int place_one(const struct task *t, struct replica_candidate *c, struct dlb_error *err)
 {
 	*c = (struct replica_candidate){ .kept = false };
+	if (t->p->scarce)
+		*t->p->scarce |= dlb_draft_may_lack(t->p);
 	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
 			      dlb_place(t->p, t->algorithm, &c->plan, err);
 	if (rc == 0)
@@ -403,11 +410,12 @@ static int place_one(const struct task *t, struct replica_candidate *c, struct d
 	return rc;
 }
 
-/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit). */
+/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit). out:
+ * it cannot be better than what there is. */
 struct division {
 	int R;
 	struct dlb_team_way way;
-	bool searched;
+	bool searched, out;
 	double draft_s;
 };
 static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
@@ -449,56 +457,162 @@ static void add_ways(const struct task *t, int R, struct divisions *d)
 	}
 }
 
+/* [nodes] of the division, its teams one after the other; returns their number. Owned by the caller. */
+static int *nodes_of(const struct task *t, const struct division *d, int *n)
+{
+	const int n_nodes = t->p->cluster->n_nodes;
+	int *node = dlb_xcalloc((size_t)n_nodes + 1, sizeof *node);
+
+	*n = 0;
+	if (d->R > 1) {
+		*n = d->R * dlb_teams_form(&t->teams, d->R, &d->way, node);
+		return node;
+	}
+	for (int i = 0; i < n_nodes; i++)
+		if (t->p->free_node[i])
+			node[(*n)++] = i;
+	return node;
+}
+
+static uint64_t hash_of(const struct task *t, const struct division *d)
+{
+	const int32_t number[] = { d->R, d->way.slowest, t->choice->sharing.zero };
+	int n, *node = nodes_of(t, d, &n);
+	uint64_t h = dlb_hash_bytes(DLB_HASH_INIT, node, (size_t)n * sizeof *node);
+
+	h = dlb_hash_bytes(h, number, sizeof number);
+	free(node);
+	return d->way.by ? dlb_hash_str(h, d->way.by) : h;
+}
+
+/* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
+ * of fewer samples; or they are far slower than others under another schedule. */
+static bool is_hopeless(const struct task *t, const struct division *d, double best_s)
+{
+	static const double FAR = 1.1, OTHER_SCHEDULE = 1.25;
+	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
+	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * OTHER_SCHEDULE)
+		return true;
+	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
+
+	for (int i = 0; i < n; i++)
+		count[t->p->class_of[node[i]]]++;
+	const double bound_s = isfinite(best_s) ? dlb_pool_bound_s(t->p, count) : 0;
+	free(node);
+	free(count);
+	return bound_s > best_s * FAR;
+}
+
 /* 0: *c is its best plan; 1: it is the same as another division; -1: it does not fit. */
 static int try_division(const struct task *t, const struct division *d, struct replica_candidate *c,
 			struct dlb_error *err)
 {
-	int rc = d->R == 1 ? place_one(t, c, err) : place_teams(t, d->R, &d->way, c, err);
+	bool scarce = false;
+	struct dlb_problem watched = *t->p;
+	struct task own = *t;
+
+	watched.scarce = &scarce;
+	own.p = &watched;
+	int rc = d->R == 1 ? place_one(&own, c, err) : place_teams(&own, d->R, &d->way, c, err);
 
 	if (rc <= 0)
 		say(t, d->R, &d->way, c, rc ? err : NULL);
+	dlb_draft_keep(t->p, hash_of(t, d), rc ? INFINITY : c->ranked_s, scarce);
+	if (t->p->scarce)
+		*t->p->scarce |= scarce;
 	return rc;
 }
 
-/* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams. */
+/* The shortest draft that there is; NULL: none fits, or all are out. */
+static struct division *best_draft(struct divisions *d)
+{
+	struct division *best = NULL;
+
+	for (int i = 0; i < d->n; i++)
+		if (!d->at[i].searched && !d->at[i].out && (!best || d->at[i].draft_s < best->draft_s))
+			best = &d->at[i];
+	return best;
+}
+
+/* Sets the drafts of all divisions. best: gets the best plan of those that were not known, and marks it as
+ * searched; NULL: no plan is asked for. */
+static void make_drafts(const struct task *t, struct divisions *d, struct replica_candidate *best,
+			struct dlb_error *err)
+{
+	const bool again = t->p->recompute && t->p->recompute->chosen;
+	struct division *made = NULL;
+	double least_s = INFINITY;
+
+	for (int i = 0; i < d->n; i++) {
+		struct division *x = &d->at[i];
+		const struct dlb_draft *known = dlb_draft_find(t->p, dlb_draft_key(t->p, hash_of(t, x)));
+		struct replica_candidate c;
+		struct dlb_error why = { .status = 0 };
+
+		x->searched = is_now(x) && !best;
+		/* without ops that run again it is the same, and there is a plan of it */
+		x->out = !is_now(x) && (known ? again && !known->again && isfinite(known->ranked_s) :
+						is_hopeless(t, x, least_s));
+		x->draft_s = known ? known->ranked_s : INFINITY;
+		if (!known && !x->out && !try_division(t, x, &c, &why)) {
+			x->draft_s = c.ranked_s;
+			if (!best || !(c.ranked_s < least_s)) {
+				dlb_plan_release(&c.plan);
+			} else {
+				dlb_plan_release(&best->plan);
+				*best = c;
+				made = x;
+			}
+		} else if (why.what[0] && err) {
+			*err = why;
+		}
+		least_s = fmin(least_s, x->draft_s);
+	}
+	if (made)
+		made->searched = true;
+}
+
+/* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams; where the number
+ * of replicas is free, only those near the best. */
 static void choose_searched(const struct task *t, struct divisions *d)
 {
 	enum { MOST_SEARCHED = 4 };
 	struct dlb_problem draft = *t->p;
 	struct task drafts = *t;
+	struct division *x;
+	double most_s = INFINITY;
 
-	if (d->n <= MOST_SEARCHED || t->p->draft)
+	if (d->n <= MOST_SEARCHED)
 		return;
 	draft.draft = true;
 	drafts.p = &draft;
-	for (int i = 0; i < d->n; i++) {
-		struct replica_candidate c;
-		struct dlb_error why = { .status = 0 };
-
-		d->at[i].searched = is_now(&d->at[i]);
-		if (try_division(&drafts, &d->at[i], &c, &why) == 0) {
-			d->at[i].draft_s = c.ranked_s;
-			dlb_plan_release(&c.plan);
-		}
-	}
-	for (int k = 0; k < MOST_SEARCHED; k++) {
-		struct division *best = NULL;
-
-		for (int i = 0; i < d->n; i++)
-			if (!d->at[i].searched && (!best || d->at[i].draft_s < best->draft_s))
-				best = &d->at[i];
-		if (best)
-			best->searched = true;
+	make_drafts(&drafts, d, NULL, NULL);
+	for (int k = 0; k < MOST_SEARCHED && (x = best_draft(d)) != NULL && !(x->draft_s > most_s); k++) {
+		x->searched = true;
+		most_s = k || t->choice->n ? most_s : x->draft_s * dlb_search_near(t->p);
 	}
 }
 
-/* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. */
-static void search_divisions(const struct task *t, struct divisions *d, struct replica_candidate *best,
-			     struct dlb_error *err)
+/* The best plan of all divisions without a search. */
+static void draft_divisions(const struct task *t, struct divisions *d, struct replica_candidate *best,
+			    struct dlb_error *err)
 {
+	make_drafts(t, d, best, err);
+	struct division *known = best_draft(d);
+	struct replica_candidate c;
+
+	if (known && (!best->plan.n_ops || known->draft_s < best->ranked_s) &&
+	    !try_division(t, known, &c, err))
+		better(best, &c, 0);
+}
+
+/* Searches the divisions that are marked for it. Returns the best; NULL: none fits, with err of the last. */
+static const struct division *search_marked(const struct task *t, const struct divisions *d,
+					    struct replica_candidate *best, struct dlb_error *err)
+{
+	const struct division *taken = NULL;
 	int now = 0; /* replicas of the current teams, which are the first division into so many */
 
-	choose_searched(t, d);
 	for (int i = 0; i < d->n; i++) {
 		const struct division *x = &d->at[i];
 		struct replica_candidate c;
@@ -506,12 +620,37 @@ static void search_divisions(const struct task *t, struct divisions *d, struct r
 
 		now = is_now(x) ? x->R : now;
 		int rc = x->searched ? try_division(t, x, &c, &why) : 1;
-		if (rc == 0)			/* teams, too, are kept unless the gain is large enough */
-			better(best, &c,
-			       x->R == now && !is_now(x) && best->plan.n_replicas == now ? DLB_KEEP_GAIN : 0);
-		else if (rc < 0 && !best->plan.n_ops)
+		if (rc == 0) { /* teams, too, are kept unless the gain is large enough */
+			const double gain = x->R == now && !is_now(x) && best->plan.n_replicas == now ?
+						    DLB_KEEP_GAIN :
+						    0;
+			if (better(best, &c, gain))
+				taken = x;
+		} else if (rc < 0 && !best->plan.n_ops) {
 			*err = why;
+		}
 	}
+	return taken;
+}
+
+/* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. Where the number of replicas
+ * is free, the divisions share one search, and the best is then searched with all effort. */
+static void search_divisions(const struct task *t, struct divisions *d, struct replica_candidate *best,
+			     struct dlb_error *err)
+{
+	struct dlb_problem shared = *t->p;
+	struct task sharing = *t;
+	struct replica_candidate c;
+	int n = 0;
+
+	choose_searched(t, d);
+	for (int i = 0; i < d->n; i++)
+		n += d->at[i].searched;
+	shared.candidates = t->choice->n ? 1 : n;
+	sharing.p = &shared;
+	const struct division *taken = search_marked(&sharing, d, best, err);
+	if (taken && shared.candidates > 1 && !try_division(t, taken, &c, err))
+		better(best, &c, 0);
 }
 
 /* Divided state lies in host memory, where replicas exchange it. */
@@ -564,7 +703,7 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 	for (int r = 1; r <= n && r <= p->batch; r++)
 		if (R ? r == R : worth_trying(r, n))
 			add_ways(&t, r, &d);
-	search_divisions(&t, &d, &best, err);
+	(p->draft ? draft_divisions : search_divisions)(&t, &d, &best, err);
 	free(d.at);
 	dlb_teams_release(&t.teams);
 	if (!best.plan.n_ops)

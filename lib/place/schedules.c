@@ -10,13 +10,23 @@
 #include "place/schedules.h"
 #include "plan/schedule.h"
 
-enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2 };
+enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2, MOST_SCHEDULES_SEARCHED = 3, MOST_NUMBERS_SEARCHED = 3 };
+
+/* What is known of a schedule and a number of micro-batches. ranked_s: the shortest step, as it is judged;
+ * INFINITY: nothing fits. searched: a placement was searched for it. */
+struct known {
+	double ranked_s;
+	bool searched;
+};
 struct schedule_search {
 	struct dlb_problem *p;
 	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
 	void *arg;
 	struct dlb_trial *trial; int n, cap;
+	struct known *known;
+	int cap_known; /* [trial] */
 	double best;
+	struct dlb_plan plan; /* the best; n_ops 0: none yet */
 	const struct dlb_schedule *schedule;
 	int micro_batches, n_replicas;
 	struct dlb_error nearest;			/* of the first plan that did not fit */
@@ -32,19 +42,34 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 	return dlb_problem_init(out, err);
 }
 
-/* plan, and ranked, its step as it is judged; NULL: it does not fit, with err. */
-static void keep(struct schedule_search *c, const struct dlb_problem *q, const struct dlb_plan *plan,
-		 double ranked, const struct dlb_error *err)
+/* The trial of q's schedule and number of micro-batches; an index. */
+static int trial_of(struct schedule_search *c, const struct dlb_problem *q)
 {
-	char line[160];
 	int i = 0;
 	while (i < c->n && (c->trial[i].micro_batches != q->micro_batches ||
 			    strcmp(c->trial[i].schedule, q->schedule->name)))
 		i++;
-	if (i == c->n) {
-		DLB_GROW(c->trial, c->n, c->cap);
-		c->trial[c->n++] = (struct dlb_trial){ q->schedule->name, q->micro_batches, INFINITY };
-	}
+	if (i < c->n)
+		return i;
+	DLB_GROW(c->known, c->n, c->cap_known);
+	DLB_GROW(c->trial, c->n, c->cap);
+	c->known[c->n] = (struct known){ .ranked_s = INFINITY };
+	c->trial[c->n] = (struct dlb_trial){ q->schedule->name, q->micro_batches, INFINITY };
+	return c->n++;
+}
+
+static struct known *known_of(struct schedule_search *c, const struct dlb_problem *q)
+{
+	const int i = trial_of(c, q);
+	return &c->known[i];
+}
+
+/* Takes plan, and ranked, its step as it is judged; NULL: it does not fit, with err. */
+static void keep(struct schedule_search *c, const struct dlb_problem *q, struct dlb_plan *plan, double ranked,
+		 const struct dlb_error *err)
+{
+	char line[160];
+	const int i = trial_of(c, q);
 	if (plan && plan->value_s < c->trial[i].value_s)
 		c->trial[i].value_s = plan->value_s;
 	if (plan)
@@ -57,12 +82,19 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, const s
 		c->p->said(c->p->tried_arg, line);
 	if (!plan && !c->nearest.what[0])
 		c->nearest = *err;
-	if (plan && ranked < c->best * (1 - 1e-9)) {
-		c->best = ranked;
-		c->schedule = q->schedule;
-		c->micro_batches = q->micro_batches;
-		c->n_replicas = plan->n_replicas;
+	if (!plan)
+		return;
+	c->known[i].ranked_s = fmin(c->known[i].ranked_s, ranked);
+	if (!(ranked < c->best * (1 - 1e-9))) {
+		dlb_plan_release(plan);
+		return;
 	}
+	dlb_plan_release(&c->plan);
+	c->plan = *plan;
+	c->best = ranked;
+	c->schedule = q->schedule;
+	c->micro_batches = q->micro_batches;
+	c->n_replicas = plan->n_replicas;
 }
 
 /* Tries one schedule over a placement (NULL: that of placer interleaved), with the replicas of `like`. */
@@ -80,11 +112,15 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	}
 	if (like->n_replicas > 1)
 		q.replicas = like;
+	const char *winner = placement ? like->winner : "interleaved";
 	if (!placement && dlb_place_interleaved(&q, own, &why) == 0)
 		placement = own;
 	if (placement && dlb_plan_make(&q, placement, &plan, &ranked, &why) == 0) {
+		plan.winner = winner;
+		plan.algorithm = like->algorithm;
+		plan.algorithm_given = like->algorithm_given;
+		plan.effort = like->effort;
 		keep(c, &q, &plan, ranked, NULL);
-		dlb_plan_release(&plan);
 	} else {
 		keep(c, &q, NULL, INFINITY, &why);
 	}
@@ -93,7 +129,8 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	return 0;
 }
 
-static int all(struct schedule_search *c, int M, struct dlb_error *err)
+/* Tries all schedules over the placement that is best for 1f1b; draft: a quick one. */
+static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *err)
 {
 	struct dlb_problem q;
 	struct dlb_plan plan;
@@ -101,11 +138,13 @@ static int all(struct schedule_search *c, int M, struct dlb_error *err)
 	int rc = 0;
 	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
 		return -1;
+	q.draft = draft;
 	if (c->place(c->arg, &q, &plan, &why)) {
 		keep(c, &q, NULL, INFINITY, &why);
 		dlb_problem_release(&q);
 		return 0;
 	}
+	known_of(c, &q)->searched |= !draft;
 	dlb_problem_release(&q);
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++) {
 		if (s->async)			/* it changes losses: only on request */
@@ -118,21 +157,21 @@ static int all(struct schedule_search *c, int M, struct dlb_error *err)
 	return rc;
 }
 
-/* Tries 1, 2, 4 ... micro-batches up to a few per node; up to the batch if none of these fits. */
+/* Drafts for 1, 2, 4 ... micro-batches, up to a few per node; up to the batch if none of these fits. */
 static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 {
 	const int64_t batch = c->p->batch;
 	const int limit = batch > MOST_MICRO_BATCHES ? MOST_MICRO_BATCHES : (int)batch;
 	int M = 1, rc;
 	most = most > limit ? limit : most;
-	while (!(rc = all(c, M, err)) && M < (c->schedule ? most : limit)) {
+	while (!(rc = all(c, M, true, err)) && M < (c->schedule ? most : limit)) {
 		const int next = M < most ? most : limit;
 		M = 2 * M < next ? 2 * M : next;
 	}
 	return rc;
 }
 
-/* Tries the numbers half-way between the best and the next tried ones, twice. */
+/* Tries, with drafts, the numbers half-way between the best and the next tried ones, twice. */
 static int between(struct schedule_search *c, struct dlb_error *err)
 {
 	int rc = 0;
@@ -145,14 +184,16 @@ static int between(struct schedule_search *c, struct dlb_error *err)
 			hi = tried > M && tried < hi ? tried : hi;
 		}
 		if (lo && lo < M - 1)
-			rc = all(c, (lo + M) / 2, err);
+			rc = all(c, (lo + M) / 2, true, err);
 		if (hi < INT_MAX && hi > M + 1 && !rc)
-			rc = all(c, M + (hi - M) / 2, err);
+			rc = all(c, M + (hi - M) / 2, true, err);
 	}
 	return rc;
 }
 
-static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, struct dlb_error *err)
+/* Searches a placement for the schedule itself, with as many replicas as the best; draft: a quick one. */
+static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, bool draft,
+		struct dlb_error *err)
 {
 	struct dlb_problem q;
 	struct dlb_plan plan;
@@ -160,53 +201,95 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	if (with(c->p, M, s, &q, err))
 		return -1;
 	q.auto_replicas = c->n_replicas;
+	q.draft = draft;
+	known_of(c, &q)->searched |= !draft;
 	if (c->place(c->arg, &q, &plan, &why) == 0) {
 		double ranked = dlb_place_plan_s(&q, &plan);
-		if (ranked < c->best)
+		if (ranked < known_of(c, &q)->ranked_s)
 			keep(c, &q, &plan, ranked, NULL);
-		dlb_plan_release(&plan);
+		else
+			dlb_plan_release(&plan);
 	}
 	dlb_problem_release(&q);
 	return 0;
 }
 
-/* Makes placements for the schedules themselves, with the number of replicas of the best: each schedule with its best number of micro-batches, then
- * the best schedule with each number. */
+/* The trial with M micro-batches (0: any number) under schedule s (NULL: any) that has the shortest step of
+ * those that are not searched yet, most_s at most; -1: none. */
+static int next_near(const struct schedule_search *c, int M, const struct dlb_schedule *s, double most_s)
+{
+	int best = -1;
+	for (int i = 0; i < c->n; i++)
+		if (!c->known[i].searched && (!M || c->trial[i].micro_batches == M) &&
+		    (!s || !strcmp(c->trial[i].schedule, s->name)) && c->known[i].ranked_s <= most_s &&
+		    (best < 0 || c->known[i].ranked_s < c->known[best].ranked_s))
+			best = i;
+	return best;
+}
+
+/* Searches for the best few of these trials: those near the best as it is before, as a search shortens all
+ * steps. */
+static int search_near(struct schedule_search *c, int M, const struct dlb_schedule *s, int most,
+		       struct dlb_error *err)
+{
+	const double most_s = c->best * dlb_search_near(c->p);
+	for (int i; most-- > 0 && (i = next_near(c, M, s, most_s)) >= 0;)
+		if (anew(c, c->trial[i].micro_batches, dlb_schedule_find(c->trial[i].schedule), false, err))
+			return -1;
+	return 0;
+}
+
+/* Makes placements for the schedules themselves, with the number of replicas of the best. Drafts for each
+ * schedule with its best number of micro-batches tell for which a search may pay; then the best schedule with
+ * other numbers. */
 static int refine(struct schedule_search *c, struct dlb_error *err)
 {
-	int M = c->micro_batches, n = c->n, rc = 0;
-	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++)
-		rc = s->async ? 0 : anew(c, M, s, err);
-	const struct dlb_schedule *best = c->schedule;
-	for (int i = 0; i < n && !rc; i++)
-		if (c->trial[i].micro_batches != M && !strcmp(c->trial[i].schedule, best->name))
-			rc = anew(c, c->trial[i].micro_batches, best, err);
-	return rc;
+	const int M = c->micro_batches;
+	for (const struct dlb_schedule *s = dlb_schedules; s->name; s++) {
+		struct dlb_problem q = *c->p;
+		q.schedule = s;
+		q.micro_batches = M;
+		if (!s->async && !known_of(c, &q)->searched && anew(c, M, s, true, err))
+			return -1;
+	}
+	return search_near(c, M, NULL, MOST_SCHEDULES_SEARCHED, err) ||
+			       search_near(c, 0, c->schedule, MOST_NUMBERS_SEARCHED, err) ?
+		       -1 :
+		       0;
 }
 
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
 				    struct dlb_error *err),
-		       void *arg, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+		       void *arg, struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials,
+		       struct dlb_error *err)
 {
 	struct schedule_search c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
 	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;
-	int rc = micro_batches_given ? all(&c, p->micro_batches, err) : doubled(&c, most, err);
+	int rc = micro_batches_given ? all(&c, p->micro_batches, false, err) : doubled(&c, most, err);
 	if (!rc && c.schedule && !micro_batches_given)
 		rc = between(&c, err);
+	if (!rc && c.schedule && !micro_batches_given)
+		rc = all(&c, c.micro_batches, false, err);
 	if (!rc && c.schedule)
 		rc = refine(&c, err);
 	*trial = c.trial;
 	*n_trials = c.n;
-	if (rc)
-		return -1;
-	if (!c.schedule) {
+	free(c.known);
+	if (!rc && !c.schedule) {
 		*err = c.nearest;
-		return -1;
+		rc = -1;
 	}
-	dlb_problem_release(p);
-	p->schedule = c.schedule;
-	p->micro_batches = c.micro_batches;
-	p->auto_replicas = c.n_replicas;
-	return dlb_problem_init(p, err);
+	if (!rc) {
+		dlb_problem_release(p);
+		p->schedule = c.schedule;
+		p->micro_batches = c.micro_batches;
+		p->auto_replicas = c.n_replicas;
+		rc = dlb_problem_init(p, err);
+	}
+	if (rc)
+		dlb_plan_release(&c.plan);
+	else
+		*plan = c.plan;
+	return rc;
 }

@@ -4,8 +4,12 @@
 #include "place/place.h"
 
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
+/* The best plan of all schedules but asynchronous ones, with the given number of micro-batches or the best
+ * one. p gets its schedule and number, and of replicas. place: makes a plan of a problem. *trial, owned by
+ * the caller: what was tried, also on failure. 0; -1 with err. */
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
 				    struct dlb_error *err),
-		       void *arg, struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
+		       void *arg, struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials,
+		       struct dlb_error *err);
 #endif

@@ -142,8 +142,11 @@ static int edges_into(struct dlb_flow *f, int op, int n, int *edge, int *stamp, 
 			twice |= o->in[j] == t;
 		if (p >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !twice) {
 			n = edge_from(p, first, n, edge, stamp, bytes);
-			for (int k = 0; k < 2; k++)
-				bytes[2 * stamp[p] + k] += dlb_tensor_bytes(&g->tensor[t], f->size[k]);
+			const double large = dlb_tensor_bytes(&g->tensor[t], f->size[0]);
+			bytes[2 * stamp[p]] += large;
+			bytes[2 * stamp[p] + 1] += f->size[0] == f->size[1] ?
+							   large :
+							   dlb_tensor_bytes(&g->tensor[t], f->size[1]);
 		}
 		if (o->phase == DLB_UPDATE && g->tensor[t].kind == DLB_T_WEIGHT) {
 			for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
@@ -223,11 +226,14 @@ void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dl
 	f->size[0] = dlb_micro_batch_size(batch, f->M, 0);
 	f->size[1] = dlb_micro_batch_size(batch, f->M, f->M - 1);
 	f->op_s = dlb_arena_array(&f->arena, 2 * (size_t)g->n_ops + 1, sizeof(double));
+	const bool one_size = f->size[0] == f->size[1];
 	for (int i = 0; i < g->n_ops; i++) {
-		for (int k = 0; k < 2; k++) {
+		const bool is_view = dlb_graph_is_view(g, i);
+		for (int k = 0; k < (one_size ? 1 : 2); k++) {
 			double s = f->c ? dlb_cost_op_s(f->c, i, p->placement[i], (double)f->size[k]) : 1;
-			f->op_s[2 * i + k] = dlb_graph_is_view(g, i) || !isfinite(s) ? 0 : s;
+			f->op_s[2 * i + k] = is_view || !isfinite(s) ? 0 : s;
 		}
+		f->op_s[2 * i + 1] = f->op_s[2 * i + (one_size ? 0 : 1)];
 	}
 	if (p->again)
 		find_again(f);

@@ -8,6 +8,8 @@
  * together do not overlap; the peak fits each node's memory (else err->status 1: node, bytes needed, bytes
  * available). */
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+/* The part of it that depends on choices and not on the compiler alone: replicas sum alike, and memory. */
+int dlb_program_verify_choices(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
 enum { DLB_LACK_TEXT = 120 };
 /* "1.2 MB more on node 0, 3 MB more on node 2": with which the program fits. Returns the number of nodes
  * that lack memory. */

@@ -205,16 +205,32 @@ static int by_place(const void *a, const void *b)
 				      x->op - y->op;
 }
 
+/* Without depths each node that has ops is one chunk, numbered in order of nodes. */
+static void find_whole_nodes(struct sched *s)
+{
+	for (int i = 0; i < s->f.g->n_ops; i++)
+		s->node[s->p->placement[i]].n_chunks = 1;
+	for (int node = 0; node < s->p->n_nodes; node++) {
+		s->node[node].first_chunk = s->n_chunks;
+		s->n_chunks += s->node[node].n_chunks;
+	}
+	for (int i = 0; i < s->f.g->n_ops; i++)
+		s->chunk[i] = s->node[s->p->placement[i]].first_chunk;
+}
+
 /* Forward ops of one depth on one node are a chunk; ops without a forward op of their depth there join the
  * previous chunk. */
 static void find_chunks(struct sched *s)
 {
 	const struct dlb_graph *g = s->f.g;
+	s->chunk = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
+	if (!(s->rule & RULE_CHUNKS)) {
+		find_whole_nodes(s);
+		return;
+	}
 	struct node_depth *at = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *at);
 	int *depth = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int)), node = -1, deepest = -1;
-	s->chunk = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
-	if (s->rule & RULE_CHUNKS)
-		find_depths(s, depth);
+	find_depths(s, depth);
 	for (int i = 0; i < g->n_ops; i++)		/* forward first: 2 depth, else 2 depth + 1 */
 		at[i] = (struct node_depth){ s->p->placement[i],
 					     2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };

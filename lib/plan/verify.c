@@ -268,3 +268,10 @@ int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, st
 	}
 	return rc ? rc : prove_memory(g, c, err);
 }
+
+int dlb_program_verify_choices(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+{
+	if (g->depth)
+		return dlb_program_verify(g, c, err);
+	return prove_buckets(g, err) ? -1 : prove_memory(g, c, err);
+}
