@@ -318,6 +318,8 @@ static int run_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct opti
 		  "update the running variance by PyTorch's rule (unbiased)", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL,
 		  "continue when the loss is not finite", NULL, 0, 0 },
+		{ 0, "no-gpu-graph", DLB_OPT_FLAG, &x->no_gpu_graph, NULL,
+		  "start each kernel of a GPU by itself, not many at once as a CUDA graph", NULL, 0, 0 },
 		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL, "simulate the programs; train nothing", NULL,
 		  0, 0 },
 		{ 0, "print-program", DLB_OPT_FLAG, &c->print_program, NULL,

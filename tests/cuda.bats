@@ -165,6 +165,68 @@ engines() {
 	alike 'cpu:1 cuda:1' 2 50
 }
 
+# Steps 3 to 5 of 6 replay graphs (the first one warms up, and steps 2 and 6 are timed op by op): they have the bits of
+# kernels that are started one by one, in every order of the queues: graphs DOCUMENT SEEDS [DLB-RUN-OPTION...]
+graphs() {
+	local doc=$1 seeds=$2 want seed seen='[.report.losses, .report.test_loss, .report.evaluations[]?.test_loss, .report.optimizer_violations]'
+	dlb-run -q "${digits[@]}" --steps 6 --no-gpu-graph "${@:3}" "$doc" >"$tmp/plain" || return
+	jq -e 'all(.report.nodes[]; has("graphs") | not)' "$tmp/plain" >/dev/null || return
+	want=$(jq -c "$seen" "$tmp/plain")
+	for ((seed = 0; seed < seeds; seed++)); do
+		DLB_CUDA_HOST_SEED=$seed dlb-run -q "${digits[@]}" --steps 6 "${@:3}" "$doc" >"$tmp/run" || return
+		[ "$(jq -c "$seen" "$tmp/run")" = "$want" ] || { echo "seed $seed: $(jq -c "$seen" "$tmp/run"), before $want"; return 1; }
+		jq -e --slurpfile plan "$doc" '.report.nodes | to_entries | all(
+			if $plan[0].cluster.nodes[.key].kind == "cuda" then .value.graph_steps == 3 and .value.graphs > 0 else true end)' \
+			"$tmp/run" >/dev/null || { jq -c .report.nodes "$tmp/run"; return 1; }
+	done
+}
+
+@test "replayed graphs have the bits of kernels that are started one by one" {
+	on cuda:1 mlp "$tmp/doc"
+	graphs "$tmp/doc" 3 --optimizer adam --lr-schedule step:1:0.7
+	# all ops but the loss, which is alone between its labels and its seed
+	jq -e '(.report.ops | length) as $ops | .report.nodes[0] | .graphs == 2 and .graph_ops == $ops - 1' "$tmp/run"
+	# of a step: its learning rate, its number, its random numbers, the norm of its gradients
+	on cuda:1 mlp "$tmp/doc" -m 2
+	graphs "$tmp/doc" 2 --optimizer adamw --warmup 4 --clip-norm 0.1 --group '*.bias:lr=0.2' --test-data digits --eval-every 2
+	dlb-profile -q --analytic --batch 16 --dropout '*Relu=0.4' "$models/digits_mlp.onnx" |
+		dlb-costmodel -q -c cuda:1 | dlb-place -q -m 2 >"$tmp/doc"
+	graphs "$tmp/doc" 2 --optimizer momentum
+	[ "$(jq -c .report.losses "$tmp/run")" != "$(train "$tmp/doc" --optimizer momentum --seed 2 --no-gpu-graph)" ]
+}
+
+# bats test_tags=slow
+@test "... in networks with convolutions, on a CPU and devices, with what updates count" {
+	export DLB_CUDA_HOST_DEVICES=2
+	for m in 1 4; do
+		on cuda:1 cnn "$tmp/doc" -m $m
+		graphs "$tmp/doc" 4 --optimizer max-adabelief --lr-schedule step:1:0.5
+		jq -e '.report.optimizer_violations == 0' "$tmp/run"
+		pin cnn 3
+		on 'cpu:1 cuda:2' cnn "$tmp/doc" -m $m "${pins[@]}"
+		graphs "$tmp/doc" 4 --optimizer adam --warmup 3
+	done
+	on 'cpu:1 cuda:1' cnn "$tmp/doc" --replicas 2 --clip-norm 0.5
+	graphs "$tmp/doc" 3 --optimizer adam
+	# a learning rate that grows: counted in each step, replayed or not
+	on cuda:1 cnn "$tmp/doc"
+	graphs "$tmp/doc" 2 --optimizer max-adabelief --lr 1 --warmup 6
+	jq -e '.report.optimizer_violations > 0' "$tmp/run"
+}
+
+# bats test_tags=slow
+@test "a weight that a replayed update makes infinite ends the run" {
+	on cuda:1 cnn "$tmp/doc"
+	for way in '' --no-gpu-graph; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run -q "${digits[@]}" --steps 6 --lr 1e-37 --lr-schedule step:2:1e38 $way "$tmp/doc"
+		one_line dlb-run "the weight '3.weight' is not finite after step 4"
+		err=$stderr
+		[ -z "$way" ] || [ "$err" = "$was" ]
+		was=$err
+	done
+}
+
 # bats test_tags=slow
 @test "an asynchronous plan in turns has the CPU's losses" {
 	pin mlp 2
@@ -325,11 +387,12 @@ engines() {
 
 # ---- failures ----
 
-# The plan $tmp/doc of digits_MODEL, a checkpoint of its step 2, $tmp/sound, and the losses of steps 3 and 4, `want`.
-two_steps() { # CLUSTER MODEL
+# The plan $tmp/doc of digits_MODEL, a checkpoint of its step 3, $tmp/sound, and the losses of steps 4 to 6, `want`. Kernels
+# are captured and replayed in the third step of a run.
+three_steps() { # CLUSTER MODEL
 	pin "$2" "$(wc -w <<<"$1")"
 	on "$1" "$2" "$tmp/doc" "${pins[@]}"
-	run_of=(dlb-run -q --timeout 20 "${digits[@]}" --optimizer adam --steps 2)
+	run_of=(dlb-run -q --timeout 20 "${digits[@]}" --optimizer adam --steps 3)
 	"${run_of[@]}" --checkpoint "$tmp/sound" "$tmp/doc" >/dev/null
 	cp -R "$tmp/sound" "$tmp/ck"
 	want=$("${run_of[@]}" --checkpoint "$tmp/ck" "$tmp/doc" | jq -c .report.losses)
@@ -347,7 +410,7 @@ fail_call() { # N
 	# notes of AddressSanitizer about the stacks of the stand-in's threads
 	sed -i '/__asan_handle_no_return\|^False positive error reports\|sanitizers\/issues\/189/d' "$tmp/err"
 	err=$(cat "$tmp/err")
-	(cd "$tmp/ck/step-2" && sha256sum -c --quiet SHA256SUMS) || return
+	(cd "$tmp/ck/step-3" && sha256sum -c --quiet SHA256SUMS) || return
 	[ -z "$(ls -A "$TMPDIR")" ] || { echo "call $1 leaves $(ls -A "$TMPDIR")"; return 1; }
 	if [ $status = 0 ]; then
 		[ -z "$err" ] && [ "$(jq -c .report.losses "$tmp/out")" = "$want" ] && return
@@ -370,7 +433,7 @@ fail_call() { # N
 every() {
 	local n behind=0 before
 	failed=0
-	two_steps "$1" "$5"
+	three_steps "$1" "$5"
 	for ((n = $2; behind < 40 || behind < 6 * $3; n += $3)); do
 		before=$failed
 		fail_call $n || return

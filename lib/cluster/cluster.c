@@ -381,11 +381,16 @@ double dlb_cluster_node_memory(const struct dlb_cluster *c, int node)
 	return c->kind[n->kind].memory_bytes > 0 ? c->kind[n->kind].memory_bytes : INFINITY;
 }
 
+bool dlb_cluster_is_cpu(const struct dlb_cluster *c, int node)
+{
+	return !strcmp(c->kind[c->node[node].kind].backend, "cpu");
+}
+
 int dlb_cluster_cores(const struct dlb_cluster *c)
 {
 	int n = 0;
 
 	for (int i = 0; i < c->n_nodes; i++)
-		n += strcmp(c->kind[c->node[i].kind].backend, "cpu") ? 0 : c->kind[c->node[i].kind].threads;
+		n += dlb_cluster_is_cpu(c, i) ? c->kind[c->node[i].kind].threads : 0;
 	return n;
 }

@@ -152,6 +152,7 @@ double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, 
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);
 /* that its CPU nodes want: one for each of their threads */
 int dlb_cluster_cores(const struct dlb_cluster *c);
+bool dlb_cluster_is_cpu(const struct dlb_cluster *c, int node);	/* else a GPU */
 
 /* -- building: each function adds one row and returns its index; strings are copied into the arena -- */
 int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads);	/* or finds it */

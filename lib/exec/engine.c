@@ -90,6 +90,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	for (int i = 0; i < e->n_step_ops; i++)
 		if (e->step_op[i].kind == STEP_SEND)
 			e->view.times.bytes_sent += (double)e->step_op[i].bytes;
+	dlb_segments_find(e);
 	*out = e;
 	return 0;
 }
@@ -98,6 +99,7 @@ void dlb_engine_free(struct dlb_engine *e)
 {
 	if (!e)
 		return;
+	dlb_segments_free(e);
 	for (int i = 0; i < e->n_kernels; i++)
 		dlb_kernel_free(e->kernel[i]);
 	dlb_clip_release(&e->clip);
@@ -208,6 +210,7 @@ static int run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, st
 		.e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk }
 	};
 	double copied_before_s;
+	int next = 0;
 
 	if (scratch_ready(g, err))
 		return -1;
@@ -222,6 +225,12 @@ static int run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, st
 	for (int i = 0; i < e->n_step_ops; i++) {
 		const int64_t step = w->iteration - e->step_op[i].iteration;
 
+		if (turn.replays && next < e->n_segments && e->segment[next].first == i) {
+			if (dlb_segment_run(&turn, &e->segment[next], err))
+				return -1;
+			i = e->segment[next++].end - 1;
+			continue;
+		}
 		if (step >= w->first && step < w->end && dlb_step_op_run(&turn, &e->step_op[i], step, err))
 			return -1;
 	}

@@ -28,6 +28,7 @@ struct dlb_step {
 	int64_t step;				/* global, from 0 */
 	uint64_t seed, version;
 	double rate, rate_before; bool has_rate;	/* learning rates of this step and the one before */
+	bool replay;	/* kernels of a device may be replayed; start_s and end_s are then of a step before */
 	const struct dlb_fed *fed;
 };
 struct dlb_step_times {
@@ -61,6 +62,8 @@ struct dlb_engine_program {			/* the public part of an engine */
 	/* [rank] waits of the last step for messages from that node, or for it to take them */
 	double *wait_for_s; int n_peers;
 	int64_t shrunk;				/* count of the updates so far (dlb_update_desc) */
+	/* kernels of a device that are replayed: graphs and ops in them per step, steps in which they were */
+	struct { int n, ops; int64_t steps; } replayed;
 	int not_finite;	/* the first weight of a convolution that an update made not finite; -1: none */
 	/* of the last step; the caller fills step_s, collective and data_wait_s */
 	struct dlb_step_times times;

@@ -83,7 +83,8 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step &&
 			 !dlb_sync_state_differs(&r->job.plan)))
 		return 0;
-	if (dlb_eval_run(r->eval, r->comm, (uint64_t)++r->eval_version, &e.accuracy, &e.test_loss, who, err))
+	const struct dlb_step like = { .version = (uint64_t)++r->eval_version, .replay = !r->o->no_gpu_graph };
+	if (dlb_eval_run(r->eval, r->comm, &like, &e.accuracy, &e.test_loss, who, err))
 		return -1;
 	e.time_s = dlb_clock_s() - start_s;
 	/* the replicas' weights have become their mean since then */

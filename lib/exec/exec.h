@@ -48,6 +48,7 @@ struct dlb_exec_options {
 	int64_t eval_every;			/* 0: only at the end */
 	const char *init;			/* seed of fresh weights, NULL: those of the model */
 	bool shuffled, dry_run, allow_nonfinite, torch_batchnorm;
+	bool no_gpu_graph;			/* each kernel of a device is queued by itself (step_ops.h) */
 	bool merge;				/* of a graph with adapters: see dlb_weights_save */
 	int64_t checkpoint_every;		/* 0: only at the end */
 	int64_t readers;	/* threads per node that decode images; 0: by the cores that are free */

@@ -59,8 +59,9 @@ int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
 		 const struct dlb_data_choice *choice, struct dlb_error *err);
 size_t dlb_eval_arena_bytes(const struct dlb_eval *e);
 int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_error *err);
-/* Collective. A sample that cannot be read ends it on all ranks; *who: that rank. */
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
-		 int *who, struct dlb_error *err);
+/* Collective. A sample that cannot be read ends it on all ranks; *who: that rank. like: version and replay of the
+ * steps. */
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, const struct dlb_step *like, double *accuracy,
+		 double *loss, int *who, struct dlb_error *err);
 void dlb_eval_free(struct dlb_eval *e);
 #endif

@@ -6,13 +6,15 @@
 #include "exec/record.h"
 #include "util/mem.h"
 
-void dlb_record_init(struct dlb_record *r, int n_computes)
+void dlb_record_init(struct dlb_record *r, int n_computes, bool rare)
 {
 	size_t n = (size_t)n_computes * DLB_RECORD_SLOTS + 1;
 
 	memset(r, 0, sizeof *r);
 	r->n_computes = n_computes;
-	r->stride = r->step_stride = 1;
+	r->most_slots = rare ? DLB_RECORD_SLOTS / 4 : DLB_RECORD_SLOTS;
+	r->stride = rare ? DLB_RECORD_RARE : 1;
+	r->step_stride = 1;
 	r->start_s = dlb_xcalloc(n, sizeof *r->start_s);
 	r->end_s = dlb_xcalloc(n, sizeof *r->end_s);
 	r->slot_step_s = dlb_xcalloc(DLB_RECORD_SLOTS, sizeof *r->slot_step_s);
@@ -37,6 +39,11 @@ static void copy_slot(struct dlb_record *r, int to, int from)
 	r->slot_step_s[to] = r->slot_step_s[from];
 }
 
+bool dlb_record_wants_ops(const struct dlb_record *r)
+{
+	return r->seen % r->stride == 0;
+}
+
 void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e)
 {
 	int64_t k = r->seen++;
@@ -53,8 +60,8 @@ void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e)
 			r->step[r->n_steps++] = e->times;
 	}
 	if (k % r->stride == 0) {
-		if (r->n_slots == DLB_RECORD_SLOTS) {
-			for (int i = 1; i < DLB_RECORD_SLOTS / 2; i++)
+		if (r->n_slots == r->most_slots) {
+			for (int i = 1; i < r->most_slots / 2; i++)
 				copy_slot(r, i, 2 * i);
 			r->n_slots /= 2;
 			r->stride *= 2;

@@ -6,7 +6,7 @@
 
 enum { DLB_RECORD_STEPS = 4096 };
 struct dlb_record {
-	int n_computes;
+	int n_computes, most_slots;
 	int64_t seen;				/* steps offered */
 	int64_t stride, step_stride;
 	int n_slots, n_steps;
@@ -14,8 +14,13 @@ struct dlb_record {
 	double *slot_step_s;			/* [slot] */
 	struct dlb_step_times *step;		/* [n_steps] */
 };
-void dlb_record_init(struct dlb_record *r, int n_computes);
+/* Op times of each step are kept; with `rare` of each DLB_RECORD_RARE-th, and in a quarter of the places, since a
+ * step with op times takes longer than others. */
+enum { DLB_RECORD_RARE = 4 };
+void dlb_record_init(struct dlb_record *r, int n_computes, bool rare);
 void dlb_record_release(struct dlb_record *r);
+/* Whether op times of the next step may be kept; if not, they need not be measured. */
+bool dlb_record_wants_ops(const struct dlb_record *r);
 /* Keeps a step or leaves it out. When the places are full, every second one is given up. Does not
  * allocate. */
 void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e);

@@ -115,6 +115,29 @@ int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err)
 	return dlb_buddy_settle(r->buddy, wait, err);
 }
 
+/* Whether a node of the plan replays kernels. Equal on all ranks: they keep op times of the same steps, since the
+ * time-line shows one step of all. */
+static bool replays(const struct run *r)
+{
+	const struct dlb_cluster *c = &r->job.cluster;
+	bool any = false;
+
+	for (int i = 0; i < c->n_nodes; i++)
+		any = any || !dlb_cluster_is_cpu(c, i);
+	return any && !r->program[0].async && !r->o->no_gpu_graph;
+}
+
+void dlb_run_record_init(struct run *r)
+{
+	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes, replays(r));
+}
+
+/* Whether the step's kernels may be replayed, and so not be timed. full_steps: before it. */
+static bool may_replay(const struct run *r, int which, int64_t full_steps)
+{
+	return replays(r) && (which || (full_steps > 1 && !dlb_record_wants_ops(&r->record)));
+}
+
 /* The first full step is slower (caches, first touches), so it counts only if it is the only one. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 {
@@ -122,7 +145,7 @@ void dlb_run_keep_times(struct run *r, int which, int64_t full_steps)
 		return;
 	if (full_steps == 2) {
 		dlb_record_release(&r->record);
-		dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
+		dlb_run_record_init(r);
 	}
 	dlb_record_add(&r->record, dlb_engine_view(r->engine[0]));
 }
@@ -193,6 +216,7 @@ static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress
 	if (dlb_feed_take(r->feed, &fed, &end->failed, &end->why, err))
 		return -1;
 	step = dlb_run_step(r, &r->at, fed);
+	step.replay = may_replay(r, which, *full_steps);
 	fed_s = dlb_clock_s();
 	dlb_run_slow_down(r, r->at.step);
 	end->next = r->at;

@@ -110,6 +110,7 @@ struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_stat
 			     const struct dlb_fed *fed);
 /* Records the times of a step of engine `which`. full_steps: full batches so far, this one included. */
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
+void dlb_run_record_init(struct run *r);	/* of engine 0 */
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
 /* Seals the copy of the state that is under way, if it is complete; wait: waits for that. Before the sum of a
  * step. -1: the comm broke. */

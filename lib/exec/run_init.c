@@ -277,7 +277,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 			return -1;
 	if (r->eval && dlb_eval_ready(r->eval, &r->runtime, err))
 		return -1;
-	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
+	dlb_run_record_init(r);
 	return 0;
 }
 

@@ -31,8 +31,7 @@ static void choose_place(struct dest_choice *w)
 	*w->out = w->is_there ? w->there : w->here;
 }
 
-/* Mark 0 begins the iteration; two marks are around each kernel; one is where a message's place is posted. */
-static int mark_of(int compute, bool end)
+int dlb_step_op_mark(int compute, bool end)
 {
 	return 2 * compute + 1 + end;
 }
@@ -42,7 +41,7 @@ static int mark_of_post(const struct dlb_engine *e, int step_op)
 	return 2 * e->view.n_computes + 1 + step_op;
 }
 
-static bool is_queued(const struct dlb_engine *e)
+bool dlb_step_ops_queue(const struct dlb_engine *e)
 {
 	return e->runtime->be->ops->mark && e->runtime->slow.factor <= 1;
 }
@@ -52,10 +51,29 @@ int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err)
 	struct dlb_engine *e = t->e;
 
 	e->first_outgoing = e->n_outgoing = 0;
-	if (!is_queued(e))
+	t->replays = dlb_segments_replay(t);
+	if (!dlb_step_ops_queue(e))
 		return 0;
 	memset(e->queued, 0, (size_t)e->view.n_computes * sizeof *e->queued);
 	return e->runtime->be->ops->mark(e->runtime->be, 0, err);
+}
+
+/* Takes the counts of kernels that were queued. */
+static void count(struct op_pass *t)
+{
+	struct dlb_engine *e = t->e;
+
+	for (int i = 0; i < e->n_step_ops; i++) {
+		const struct step_op *a = &e->step_op[i];
+		int64_t not_finite = 0;
+
+		if (!a->kernel || !a->kernel->count)
+			continue;
+		t->run.not_finite = &not_finite;
+		dlb_kernel_count(a->kernel, &t->run);
+		if (not_finite && a->watched >= 0 && e->view.not_finite < 0)
+			e->view.not_finite = a->watched;
+	}
 }
 
 int dlb_step_op_end(struct op_pass *t, struct dlb_error *err)
@@ -65,13 +83,19 @@ int dlb_step_op_end(struct op_pass *t, struct dlb_error *err)
 
 	if (dlb_transfers_finish(e, err) || be->ops->sync(be, err))
 		return -1;
-	if (!is_queued(e))
+	count(t);
+	e->warm = true;
+	if (!dlb_step_ops_queue(e))
 		return 0;
+	e->view.replayed.steps += t->replays;
+	for (int i = 0; i < e->n_segments; i++)
+		if (e->segment[i].replayed)
+			e->view.times.busy_s += dlb_segment_seconds(e, &e->segment[i]);
 	for (int i = 0; i < e->view.n_computes; i++) {
 		if (!e->queued[i])
 			continue;
-		e->view.start_s[i] = be->ops->seconds(be, 0, mark_of(i, false));
-		e->view.end_s[i] = be->ops->seconds(be, 0, mark_of(i, true));
+		e->view.start_s[i] = be->ops->seconds(be, 0, dlb_step_op_mark(i, false));
+		e->view.end_s[i] = be->ops->seconds(be, 0, dlb_step_op_mark(i, true));
 		e->took_s[i] = e->view.end_s[i] - e->view.start_s[i];
 		e->view.times.busy_s += e->took_s[i];
 	}
@@ -83,11 +107,11 @@ static int queue_kernel(struct op_pass *t, const struct step_op *a, const struct
 {
 	struct dlb_backend *be = t->e->runtime->be;
 
-	if (be->ops->mark(be, mark_of(a->compute, false), err))
+	if (be->ops->mark(be, dlb_step_op_mark(a->compute, false), err))
 		return -1;
 	a->kernel->run(a->kernel, r);
 	t->e->queued[a->compute] = true;
-	return be->ops->mark(be, mark_of(a->compute, true), err);
+	return be->ops->mark(be, dlb_step_op_mark(a->compute, true), err);
 }
 
 /* -1 with err, which names the op: the device reports a failure. */
@@ -98,11 +122,7 @@ static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run
 	const char *op_name = e->graph->op[e->view.compute_op[a->compute]].name;
 	struct dlb_op_time time;
 
-	r->in = a->in;
-	r->out = a->out;
-	r->vertex = a->vertex;
-	r->first_sample = a->first_sample;
-	if (is_queued(e))
+	if (dlb_step_ops_queue(e))
 		return queue_kernel(t, a, r, err) ? dlb_error_at(err, op_name) : 0;
 	time = dlb_slow_start(&g->slow);
 	if (a->dest_choice)
@@ -402,6 +422,17 @@ static int add_loss(struct dlb_engine *e, const struct step_op *a, const struct 
 	return be->ops->sync(be, err);
 }
 
+int dlb_step_op_beside(struct op_pass *t, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+
+	/* otherwise a long kernel would hold up a transfer */
+	dlb_comm_progress(e->runtime->comm);
+	if (e->sync)
+		dlb_sync_nudge(e->sync);
+	return e->n_outgoing ? dlb_transfers_start(e, err) : 0;
+}
+
 static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -412,11 +443,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 		return -1;
 	if (a->preconditioned)
 		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
-	/* updates count from 1 (bias correction) */
-	t->run.step = (uint64_t)t->step + (a->update ? 1 : 0);
 	if (a->update && e->view.program->async && e->clip.n_ways)
 		t->run.grad_scale = e->grad_scale[t->step % e->ring];
-	t->run.not_finite = a->update && a->watched >= 0 ? &t->not_finite : NULL;
 	rc = a->predict ? predict(t, a, err) : run_kernel(t, a, &t->run, err);
 	t->run.grad_scale = clip;
 	if (rc)
@@ -425,11 +453,7 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 		e->view.not_finite = a->watched;
 	if (e->view.program->async && a->loss >= 0 && add_loss(e, a, t->s, err))
 		return -1;
-	/* otherwise a long kernel would hold up a transfer */
-	dlb_comm_progress(e->runtime->comm);
-	if (e->sync)
-		dlb_sync_nudge(e->sync);
-	return e->n_outgoing ? dlb_transfers_start(e, err) : 0;
+	return dlb_step_op_beside(t, err);
 }
 
 /* Makes the moments of bucket b that this replica adds. A replica without samples adds zeros, and its own
@@ -541,6 +565,25 @@ static const struct {
 	[STEP_REDUCED] = { .run = run_reduced, .settles = true, .waits = true },
 };
 
+void dlb_step_op_set_run(struct op_pass *t, const struct step_op *a, int64_t step, uint64_t version)
+{
+	const struct dlb_step *s = t->s;
+	const double scale = a->update || a->predict ? a->rate_scale : 1.0;
+
+	t->run.in = a->in;
+	t->run.out = a->out;
+	t->run.vertex = a->vertex;
+	t->run.first_sample = a->first_sample;
+	/* updates count from 1 (bias correction) */
+	t->run.step = (uint64_t)step + (a->update ? 1 : 0);
+	t->run.not_finite = a->update && a->watched >= 0 ? &t->not_finite : NULL;
+	t->run.seed = s->seed;
+	t->run.rate = s->rate * scale;
+	t->run.rate_before = s->rate_before * scale;
+	t->run.has_rate = s->has_rate;
+	t->run.weight_version = version;
+}
+
 int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -555,11 +598,7 @@ int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, st
 	t->s = s;
 	t->step = step;
 	t->request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
-	t->run.seed = s->seed;
-	t->run.rate = s->rate * (a->update || a->predict ? a->rate_scale : 1.0);
-	t->run.rate_before = s->rate_before * (a->update || a->predict ? a->rate_scale : 1.0);
-	t->run.has_rate = s->has_rate;
-	t->run.weight_version = version;
+	dlb_step_op_set_run(t, a, step, version);
 	if (rule[a->kind].waits && dlb_transfers_finish(e, err))
 		return -1;
 	if (rule[a->kind].settles)

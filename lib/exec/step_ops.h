@@ -119,6 +119,9 @@ struct first_half {
 	size_t bytes;
 };
 
+/* Step operations [first, end): kernels of a device with nothing between them that the host must do. */
+struct segment { int first, end; struct dlb_recording *recording; bool replayed; };	/* NULL: not yet recorded */
+
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
 	struct dlb_runtime *runtime;
@@ -158,6 +161,8 @@ struct dlb_engine {
 	struct dlb_sync *own_sync;	/* the same if it is this engine's; NULL: the runtime's */
 	struct dlb_clip clip;
 	struct dlb_trust_region trust;
+	struct segment *segment; int n_segments;	/* in their order; none: nothing is replayed */
+	bool warm;			/* all kernels have run */
 	struct dlb_arena arena;
 };
 
@@ -174,6 +179,7 @@ struct op_pass {
 	struct dlb_run run;		/* arguments of kernels; grad_scale: factor of clipping, 0: none */
 	double trust;			/* factor of preconditioned gradients */
 	int64_t not_finite;
+	bool replays;			/* segments are replayed; their kernels are not timed */
 	/* of the operation that runs */
 	const struct dlb_step *s;
 	int64_t step;
@@ -198,6 +204,27 @@ void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copie
 int dlb_transfers_start(struct dlb_engine *e, struct dlb_error *err);
 int dlb_transfers_finish(struct dlb_engine *e, struct dlb_error *err);
 
+/* ---- segments.c: kernels that are replayed ----
+ * To queue a kernel takes the host longer than a small kernel runs. So an engine's kernels between two points where
+ * the host must act are recorded (dlb_backend_ops.record) when all have run once, and from then on replayed with
+ * one call. Such points are messages, samples and seeds, sums over replicas and norms. Marks inside a recording
+ * would cost what it saves, so a step in which ops are timed queues every kernel by itself. */
+void dlb_segments_find(struct dlb_engine *e);	/* of a prepared engine */
+void dlb_segments_free(struct dlb_engine *e);
+/* Before an iteration: whether its segments are replayed. */
+bool dlb_segments_replay(const struct op_pass *t);
+int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err);
+/* Seconds from the start of a replayed segment to its end. Both are passed. */
+double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g);
+
+/* Mark 0 begins the iteration; two marks are around each kernel; one is where a message's place is posted. */
+int dlb_step_op_mark(int compute, bool end);
+/* Whether kernels are queued; else each is waited for. */
+bool dlb_step_ops_queue(const struct dlb_engine *e);
+/* Sets t's run for kernel a of this step. */
+void dlb_step_op_set_run(struct op_pass *t, const struct step_op *a, int64_t step, uint64_t version);
+/* What the host does beside queued kernels: messages, sums, transfers. */
+int dlb_step_op_beside(struct op_pass *t, struct dlb_error *err);
 /* Begins an iteration: sets the mark from which kernels are timed, where kernels are queued. Ends it: waits for
  * the device and takes the times. -1 with err. */
 int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err);

@@ -42,7 +42,7 @@ static double mean_of(const struct dlb_record *rec, size_t offset, double *se)
 struct node_summary {
 	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, offload_wait_s, command_s,
-		shrunk, process_bytes;
+		shrunk, process_bytes, graphs, graph_ops, graph_steps;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
 	char host[64];
@@ -190,6 +190,9 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
 		n->process_bytes = all[i].process_bytes;
+		n->graphs = all[i].graphs;
+		n->graph_ops = all[i].graph_ops;
+		n->graph_steps = all[i].graph_steps;
 		n->data_wait_s = all[i].data_wait_s;
 		n->offload_wait_s = all[i].offload_wait_s;
 		report->feed.bytes += all[i].fed_bytes;
@@ -359,6 +362,7 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const struct dlb_record *rec = &r->record;
+	const struct dlb_engine_program *v = dlb_engine_view(r->engine[0]);
 	int n = r->job.plan.n_nodes, slot = 0, rc;
 	struct node_summary mine = { .busy_s = 0 }, *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
 	struct dlb_report_op *ops = dlb_xcalloc((size_t)r->job.graph.n_ops + 1, sizeof *ops);
@@ -383,6 +387,11 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	mine.offload_wait_s = median_of(rec, offsetof(struct dlb_step_times, offload_s), NULL);
+	if (v->replayed.steps) {
+		mine.graphs = v->replayed.n;
+		mine.graph_ops = v->replayed.ops;
+		mine.graph_steps = (double)v->replayed.steps;
+	}
 	sums_here(r, &mine);
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;

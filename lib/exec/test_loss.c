@@ -277,8 +277,8 @@ static void count_right(const struct dlb_eval *e, int which, double *right, doub
 	free(labels_copy);
 }
 
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
-		 int *who, struct dlb_error *err)
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, const struct dlb_step *like, double *accuracy,
+		 double *loss, int *who, struct dlb_error *err)
 {
 	double sum[4] = { 0.0 }, seed = 1.0;		/* right, all, loss * weight, weight */
 	struct dlb_error why;
@@ -289,7 +289,7 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 	for (int64_t at = 0; at < e->count;) {
 		int which = e->count - at < e->batch;
 		const struct dlb_engine_program *v = dlb_engine_view(e->engine[which]);
-		const struct dlb_step step = { .version = version, .fed = &fed };
+		const struct dlb_step step = { .version = like->version, .replay = like->replay, .fed = &fed };
 		double weight, batch_loss;
 
 		for (int i = 0; i < v->n_feed; i++)

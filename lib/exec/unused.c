@@ -9,7 +9,7 @@ static const char *const of_steps[] = {
 	"epochs",           "until-step", "until",    "patience",   "readers",    "checkpoint",
 	"checkpoint-every", "save",       "merge",    "loss-log",   "eval-every", "save-best",
 	"timeout",          "heartbeat",  "on-event", "on-failure", "rejoin",     "allow-nonfinite",
-	"metrics",          "freeze-at"
+	"metrics",          "freeze-at",  "no-gpu-graph"
 };
 /* Options that the run section keeps, and that a printed program does not show. */
 static const char *const of_training[] = {
@@ -29,7 +29,7 @@ static const char *const of_one_run[] = { "steps", "step-log", "buddy-every" };
 
 struct facts {
 	int n_nodes, n_replicas;
-	bool late, dropout, statistics, drawn, images, adapters;
+	bool late, async, devices, dropout, statistics, drawn, images, adapters;
 	const char *optimizer;
 	struct dlb_sharing sharing;
 };
@@ -48,6 +48,17 @@ static bool takes_statistics(const json_t *op)
 	       json_array_size(json_object_get(op, "outputs")) > 1;
 }
 
+static bool names_device(const json_t *cluster)
+{
+	json_t *kind;
+	size_t i;
+
+	json_array_foreach(json_object_get(cluster, "kinds"), i, kind)
+		if (!starts(json_string_value(json_object_get(kind, "backend")), "cpu"))
+			return true;
+	return false;
+}
+
 static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct facts *f)
 {
 	struct dlb_ref plan = dlb_ref_root(doc, "plan");
@@ -63,6 +74,8 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 				1;
 	const char *rule = json_string_value(json_object_get(plan.v, "staleness"));
 
+	f->async = s && s->async;
+	f->devices = names_device(dlb_doc_section(doc, "cluster"));
 	f->late = s && s->async && !(rule && (!strcmp(rule, "2bw") || !strcmp(rule, "predict")));
 	f->optimizer = json_string_value(
 		json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
@@ -137,6 +150,9 @@ void dlb_run_unused(const struct dlb_doc *doc, const struct dlb_exec_options *o,
 		row[n++] = (struct dlb_unused){ "buddy-every", f.n_nodes < 2 && !(scenario && o->dry_run),
 						"there is one node, without which there is no run" };
 		if (!o->dry_run) {
+			row[n++] = (struct dlb_unused){ "no-gpu-graph", !f.devices, "all nodes are CPUs" };
+			row[n++] = (struct dlb_unused){ "no-gpu-graph", f.devices && f.async,
+							"asynchronous plans start each kernel by itself" };
 			row[n++] = (struct dlb_unused){ "rounds", f.n_nodes < 2,
 							"there is one node, which has all ops" };
 			row[n++] = (struct dlb_unused){ "round-steps", !o->rounds || f.n_nodes < 2,

@@ -162,6 +162,15 @@ static void chain_run(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
+/* Kernels that change with the step read nothing but the step's numbers. */
+static void chain_renew(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_chain *c = (const struct dlb_chain *)k;
+
+	for (int i = 0; i < c->n_steps; i++)
+		dlb_kernel_renew(c->step[i].k, r);
+}
+
 static void chain_free(struct dlb_kernel *k)
 {
 	struct dlb_chain *c = (struct dlb_chain *)k;
@@ -186,6 +195,8 @@ int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k)
 	for (int i = 0; i < c->n_steps; i++) {
 		most = c->step[i].k->scratch_bytes > most ? c->step[i].k->scratch_bytes : most;
 		c->kernel.packed_bytes += c->step[i].k->packed_bytes;
+		if (c->step[i].k->renew)
+			c->kernel.renew = chain_renew;
 	}
 	c->kernel.run = chain_run;
 	c->kernel.free = chain_free;

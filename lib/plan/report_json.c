@@ -62,6 +62,11 @@ static json_t *write_node(const struct dlb_report_node *n)
 		set(o, "process_bytes", n->process_bytes);
 	if (n->predicted_process_bytes > 0)
 		set(o, "predicted_process_bytes", n->predicted_process_bytes);
+	if (n->graphs > 0) {
+		set(o, "graphs", n->graphs);
+		set(o, "graph_ops", n->graph_ops);
+		set(o, "graph_steps", n->graph_steps);
+	}
 	return o;
 }
 
@@ -356,6 +361,9 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 					     "peak_bytes",
 					     "process_bytes",
 					     "predicted_process_bytes",
+					     "graphs",
+					     "graph_ops",
+					     "graph_steps",
 					     NULL };
 	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural",
 						   NULL };
@@ -372,6 +380,9 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
 	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) ||
 	    dlb_get_real(r, "predicted_process_bytes", DLB_OPT, 0, 1e18, &n->predicted_process_bytes, err) ||
+	    dlb_get_real(r, "graphs", DLB_OPT, 0, 1e9, &n->graphs, err) ||
+	    dlb_get_real(r, "graph_ops", DLB_OPT, 0, 1e9, &n->graph_ops, err) ||
+	    dlb_get_real(r, "graph_steps", DLB_OPT, 0, 1e18, &n->graph_steps, err) ||
 	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
 	if (w.v && dlb_ref_known(&w, known_waits, err))

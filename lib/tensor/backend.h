@@ -32,14 +32,21 @@ struct dlb_run {
 	double rate, rate_before;
 	bool has_rate;
 	double grad_scale;		/* update kernels: factor of gradients (clipping); 0: 1 */
-	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted */
+	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted. Kernels with
+	 * `count` add it there */
 	int64_t *shrunk;
-	/* update kernels add here if a result is not finite; NULL: not wanted */
+	/* update kernels add here if a result is not finite; NULL: not wanted. Likewise */
 	int64_t *not_finite;
 };
 struct dlb_kernel {
 	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);
 	void (*free)(struct dlb_kernel *k);
+	/* NULL: a run that was recorded (dlb_backend_ops.record) is the same at each replay. Else it depends on
+	 * seed, step, rates or grad_scale: renew sets them before each replay, also before the first. */
+	void (*renew)(struct dlb_kernel *k, const struct dlb_run *r);
+	/* NULL: run has counted. Else adds the counts of the runs since the last call; the back end's sync
+	 * comes before it. */
+	void (*count)(struct dlb_kernel *k, const struct dlb_run *r);
 	size_t scratch_bytes;		/* needed during a run only */
 	size_t packed_bytes;		/* kept between runs (packed weights) */
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
@@ -413,6 +420,7 @@ struct dlb_backend {
 /* Bytes from or to host memory, which nobody changes meanwhile. They move when mark `after` as it was last queued
  * is passed. */
 enum { DLB_AFTER_ALL = -1, DLB_AFTER_NOTHING = -2 };	/* all that is queued so far */
+struct dlb_recording;				/* the back end's */
 struct dlb_transfer { void *dst; const void *src; size_t bytes; bool to_host; int after; };
 struct dlb_backend_ops {
 	const char *name;				/* "cpu" */
@@ -449,6 +457,14 @@ struct dlb_backend_ops {
 	void (*transfer)(struct dlb_backend *b, int i, const struct dlb_transfer *t);
 	int (*transferred)(struct dlb_backend *b, int i, struct dlb_error *err);
 	void (*join)(struct dlb_backend *b, int i);
+	/* NULL where mark is. Between record and recorded, kernels do not run but become a recording; mark only
+	 * reports a failure. Each of them has run before with the same operands, and all that is done is to run
+	 * kernels. replay queues the recording, after what is queued so far. recorded returns a new one; NULL with
+	 * err: a kernel failed, or cannot be recorded. discard: nothing that is queued uses it; NULL accepted. */
+	int (*record)(struct dlb_backend *b, struct dlb_error *err);
+	struct dlb_recording *(*recorded)(struct dlb_backend *b, struct dlb_error *err);
+	int (*replay)(struct dlb_backend *b, struct dlb_recording *x, struct dlb_error *err);
+	void (*discard)(struct dlb_backend *b, struct dlb_recording *x);
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
 	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k,
@@ -509,4 +525,6 @@ int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_bac
 int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err);
 const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: dlb_backend_load's reasons */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
+void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r);	/* if it has to be */
+void dlb_kernel_count(struct dlb_kernel *k, const struct dlb_run *r);	/* if its run has not */
 #endif

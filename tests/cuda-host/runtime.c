@@ -4,6 +4,7 @@
  *
  * Device memory is a region that the host can reach only while a queued task runs; fresh memory is NaN. Work is
  * queued and runs when something waits for it, streams in an order drawn from a seed as far as events allow.
+ * Graphs are in graph.c; calls that are not allowed while a stream is captured abort.
  *     DLB_CUDA_HOST_SEED=N      draws the order of the streams (0)
  *     DLB_CUDA_HOST_FAIL=N      call N of this library fails, counted from 1
  *     DLB_CUDA_HOST_MEMORY=B    bytes of device memory (4 GiB)
@@ -22,6 +23,7 @@
 
 #include "cuda_runtime_api.h"
 #include "host.h"
+#include "streams.h"
 #include "tensor/cuda/kernels.h"
 
 void cuda_host_abort(const char *call, const char *what)
@@ -43,11 +45,6 @@ bool cuda_host_fails(void)
 
 	return ++calls == cuda_host_setting("DLB_CUDA_HOST_FAIL", 0);
 }
-#define MAY_FAIL(status) \
-	do { \
-		if (cuda_host_fails()) \
-			return status; \
-	} while (0)
 
 /* ---- device memory: one region, pages of allocations in order of address ---- */
 enum { PAGE = 4096, MOST = 1 << 16 };
@@ -100,6 +97,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	char *at;
 	int i = 0;
 
+	cuda_host_no_capture("cudaMalloc");
 	MAY_FAIL(cudaErrorMemoryAllocation);
 	if (!region)
 		make_region();
@@ -123,6 +121,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
+	cuda_host_no_capture("cudaHostAlloc");
 	MAY_FAIL(cudaErrorMemoryAllocation);
 	(void)flags;
 	*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
@@ -166,18 +165,14 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 }
 
 /* ---- streams and events ---- */
-enum task_kind { RUN, RECORD, WAIT };
-struct task {
-	enum task_kind kind;
-	void (*run)(void *arg);
-	struct CUevent_st *event;
-	uint64_t until;			/* WAIT: the event's count of records */
-	struct task *next;
-	_Alignas(16) char arg[];
-};
-struct CUstream_st { struct task *first, **last; struct CUstream_st *next; };
-struct CUevent_st { uint64_t queued, done; struct CUstream_st *stream; struct timespec at; };	/* at: last passed */
 static struct CUstream_st *streams;
+
+void cuda_host_append(struct task_list *l, struct task *t)
+{
+	t->next = NULL;
+	*(l->first ? &l->last->next : &l->first) = t;
+	l->last = t;
+}
 
 static struct task *append(cudaStream_t s, enum task_kind kind, size_t bytes)
 {
@@ -186,23 +181,30 @@ static struct task *append(cudaStream_t s, enum task_kind kind, size_t bytes)
 	if (!s)
 		cuda_host_abort("a call", "the default stream is not used by this back end");
 	t->kind = kind;
-	*s->last = t;
-	s->last = &t->next;
+	t->bytes = bytes;
+	cuda_host_append(s->capturing ? &s->captured : &s->queue, t);
 	return t;
+}
+
+void cuda_host_no_capture(const char *call)
+{
+	for (struct CUstream_st *s = streams; s; s = s->next)
+		if (s->capturing)
+			cuda_host_abort(call, "not allowed while a stream is captured");
 }
 
 static bool can_run(const struct CUstream_st *s)
 {
-	return s->first && (s->first->kind != WAIT || s->first->event->done >= s->first->until);
+	const struct task *t = s->queue.first;
+
+	return t && (t->kind != WAIT || t->event->done >= t->until);
 }
 
 static void run_first(struct CUstream_st *s)
 {
-	struct task *t = s->first;
+	struct task *t = s->queue.first;
 
-	s->first = t->next;
-	if (!s->first)
-		s->last = &s->first;
+	s->queue.first = t->next;
 	if (t->kind == RECORD) {
 		t->event->done++;
 		clock_gettime(CLOCK_MONOTONIC, &t->event->at);
@@ -236,9 +238,15 @@ static void run_any(void)
 
 static void drain(struct CUstream_st *until_empty)
 {
-	while (until_empty->first)
+	while (until_empty->queue.first)
 		run_any();
 	reach(false);
+}
+
+void cuda_host_queued(struct CUstream_st *s)
+{
+	if (is_unified() && !s->capturing)
+		drain(s);
 }
 
 void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
@@ -247,8 +255,7 @@ void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *
 
 	t->run = run;
 	memcpy(t->arg, arg, bytes);
-	if (is_unified())
-		drain(stream);
+	cuda_host_queued(stream);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
@@ -256,7 +263,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 	MAY_FAIL(cudaErrorInvalidValue);
 	(void)flags;
 	*stream = calloc(1, sizeof **stream);
-	(*stream)->last = &(*stream)->first;
 	(*stream)->next = streams;
 	streams = *stream;
 	return cudaSuccess;
@@ -264,6 +270,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+	cuda_host_no_capture("cudaStreamSynchronize");
 	drain(stream);
 	MAY_FAIL(cudaErrorLaunchFailure);
 	return cudaSuccess;
@@ -273,6 +280,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
 	struct CUstream_st **at = &streams;
 
+	cuda_host_no_capture("cudaStreamDestroy");
 	drain(stream);
 	while (*at != stream)
 		at = &(*at)->next;
@@ -300,6 +308,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	MAY_FAIL(cudaErrorInvalidValue);
+	if (stream->capturing)
+		cuda_host_abort("cudaEventRecord", "the event of a captured stream has no time");
 	append(stream, RECORD, 0)->event = event;
 	event->queued++;
 	event->stream = stream;
@@ -312,6 +322,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 	MAY_FAIL(cudaErrorInvalidValue);
 	(void)flags;
+	if (stream->capturing)
+		cuda_host_abort("cudaStreamWaitEvent", "a captured stream waits for an event outside its graph");
 	t = append(stream, WAIT, 0);
 	t->event = event;
 	t->until = event->queued;
@@ -320,6 +332,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+	cuda_host_no_capture("cudaEventSynchronize");
 	MAY_FAIL(cudaErrorLaunchFailure);
 	if (event->done < event->queued)
 		drain(event->stream);
@@ -329,6 +342,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 /* Runs one task where the event is not passed, so that who asks again and again gets on. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+	cuda_host_no_capture("cudaEventQuery");
 	MAY_FAIL(cudaErrorLaunchFailure);
 	if (event->done >= event->queued)
 		return cudaSuccess;
@@ -352,6 +366,7 @@ cudaError_t cudaFree(void *p)
 {
 	int i;
 
+	cuda_host_no_capture("cudaFree");
 	if (!p)
 		return cudaSuccess;
 	for (struct CUstream_st *s = streams; s; s = s->next)
@@ -367,6 +382,7 @@ cudaError_t cudaFree(void *p)
 /* Waits for all streams, as CUDA's does. */
 cudaError_t cudaFreeHost(void *p)
 {
+	cuda_host_no_capture("cudaFreeHost");
 	for (struct CUstream_st *s = streams; s; s = s->next)
 		drain(s);
 	free(p);
@@ -400,6 +416,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 		cuda_host_must_be_device("cudaMemcpyAsync (to)", dst, bytes);
 	if (kind != cudaMemcpyHostToDevice)
 		cuda_host_must_be_device("cudaMemcpyAsync (from)", src, bytes);
+	if (kind != cudaMemcpyDeviceToDevice && stream && stream->capturing)
+		cuda_host_abort("cudaMemcpyAsync", "host memory in a graph may have changed when it runs");
 	if ((kind == cudaMemcpyHostToDevice && region && find_block(src) >= 0) ||
 	    (kind == cudaMemcpyDeviceToHost && find_block(dst) >= 0))
 		cuda_host_abort("cudaMemcpyAsync", "the host's side is in device memory");
@@ -455,6 +473,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum c
 				void **jit_values, unsigned int n_jit, enum cudaLibraryOption *options,
 				void **values, unsigned int n_options)
 {
+	cuda_host_no_capture("cudaLibraryLoadData");
 	MAY_FAIL(cudaErrorInvalidValue);
 	(void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
 	*library = (cudaLibrary_t)code;
@@ -463,6 +482,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum c
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t library)
 {
+	cuda_host_no_capture("cudaLibraryUnload");
 	(void)library;
 	return cudaSuccess;
 }
@@ -519,6 +539,7 @@ const char *cudaGetErrorString(cudaError_t error)
 		{ cudaErrorSymbolNotFound, "named symbol not found" },
 		{ cudaErrorNotReady, "device not ready" },
 		{ cudaErrorLaunchFailure, "unspecified launch failure" },
+		{ cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture" },
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -687,6 +687,13 @@ def run():
     shows(tool, "--torch-batchnorm", "dlb-run -q --data random --steps 1 --save w.safetensors {} $D/onebn.json", "file w.safetensors")
     unused(tool, "--torch-batchnorm", f"dlb-run {DIGITS} {{}} $D/one.json", "no batch normalization")
     shows(tool, "--allow-nonfinite", f"dlb-run -q {DIGITS} --lr 1e30 {{}} $D/one.json", "status", status=(0, 2))
+    gpu = "dlb-profile -q --analytic $MODELS/digits_mlp.onnx | dlb-costmodel -q -c cuda:1 | dlb-place -q {} | "
+    shows(tool, "--no-gpu-graph", "export DLB_PLUGIN_DIR=$BUILD/cuda-host; " + gpu.format("") + f"dlb-run -q {DIGITS} {{}}",
+          ".report.nodes[].graphs")
+    unused(tool, "--no-gpu-graph", f"dlb-run {DIGITS} {{}} $D/one.json", "all nodes are CPUs")
+    unused(tool, "--no-gpu-graph", gpu.format("-m 2 --schedule async") + f"DLB_PLUGIN_DIR=$BUILD/cuda-host dlb-run {DIGITS} {{}}",
+           "asynchronous")
+    unused(tool, "--no-gpu-graph", "dlb-run --dry-run {} $D/two.json", "--dry-run")
     shows(tool, "--dry-run", one, ".report.dry_run")
     shows(tool, "--print-program", "dlb-run -q --dry-run {} $D/two.json", "out")
     for option in ("--data digits", "--lr 0.3", "--seed 4", "--save x.safetensors", "--steps 4", "--slow 1:3", "--dry-run"):

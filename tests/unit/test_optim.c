@@ -371,6 +371,14 @@ static void exchange(struct replica *r, int n, size_t offset, bool max, enum dlb
 	}
 }
 
+/* Runs an update, and takes what it counts. */
+static void run_counted(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	k->run(k, r);
+	MUST(be.ops->sync(&be, &err_));
+	dlb_kernel_count(k, r);
+}
+
 static void run_stage(const struct dlb_optimizer_choice *o, enum dlb_dtype t, enum dlb_update_stage stage,
 		      const struct dlb_optimizer_exchange *x, struct replica *r, int step, int64_t *shrunk)
 {
@@ -381,10 +389,10 @@ static void run_stage(const struct dlb_optimizer_choice *o, enum dlb_dtype t, en
 	struct dlb_kernel *k;
 
 	MUST(be.ops->update(&be, &d, &k, &err_));
-	k->run(k, &(struct dlb_run){ .in = in,
-				     .out = stage == DLB_UPDATE_LOCAL ? local : states,
-				     .step = (uint64_t)step,
-				     .shrunk = shrunk });
+	run_counted(k, &(struct dlb_run){ .in = in,
+					  .out = stage == DLB_UPDATE_LOCAL ? local : states,
+					  .step = (uint64_t)step,
+					  .shrunk = shrunk });
 	dlb_kernel_free(k);
 }
 
@@ -623,13 +631,13 @@ static void growing_rate(void)
 	for (int step = 1; step <= 3; step++) {
 		for (int i = 0; i < N; i++)
 			g[i] = step == 1 ? 1 + dlb_rng_uniform(&rng) : 0;
-		k->run(k, &(struct dlb_run){ .in = in,
-					     .out = out,
-					     .step = (uint64_t)step,
-					     .has_rate = true,
-					     .rate = step == 1 ? 1e-3 : 1,
-					     .rate_before = step <= 2 ? 1e-3 : 1,
-					     .shrunk = &shrunk });
+		run_counted(k, &(struct dlb_run){ .in = in,
+						  .out = out,
+						  .step = (uint64_t)step,
+						  .has_rate = true,
+						  .rate = step == 1 ? 1e-3 : 1,
+						  .rate_before = step <= 2 ? 1e-3 : 1,
+						  .shrunk = &shrunk });
 		assert(IS(shrunk, ==, (step == 1 ? 0 : N)));
 	}
 	dlb_kernel_free(k);
@@ -734,8 +742,8 @@ static void not_finite(void)
 				memset(g, 0, sizeof g);
 				if (i >= 0)
 					dlb_value_set(g, t, where[i], bad[i]);
-				k->run(k, &(struct dlb_run){
-						  .in = in, .out = out, .step = 1, .not_finite = &count });
+				run_counted(k, &(struct dlb_run){
+						       .in = in, .out = out, .step = 1, .not_finite = &count });
 				assert(IS(count, ==, (i < 0 ? 5 : 6)));
 			}
 			dlb_kernel_free(k);

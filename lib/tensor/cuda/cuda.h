@@ -3,7 +3,7 @@
  * a device is opened.
  *
  * An opened device has a stream of kernels and one of transfers in each direction. A failure is kept until sync
- * reports it. Results repeat bit for bit on one kind of device with the same libraries, unless numerics.fast: cuBLAS
+ * reports it. Kernels can be recorded as a CUDA graph and replayed (record.c). Results repeat bit for bit on one kind of device with the same libraries, unless numerics.fast: cuBLAS
  * has one workspace of its own on one stream, cuDNN's engines are deterministic ones, sums are in a fixed order,
  * nothing adds atomically. */
 #ifndef DLB_TENSOR_CUDA_CUDA_H
@@ -25,6 +25,14 @@ enum {
 	CUDA_N_MODULES
 };
 
+/* A few numbers of a kernel, in pinned memory of the host and of the device (shared.c): values, which the host sets
+ * and a replay copies to the device, and counters, which kernels add to and sync copies to the host. They lie in
+ * chunks, of which the bytes from .. to are to be copied (to 0: none). */
+enum cuda_way { CUDA_VALUES, CUDA_COUNTERS, CUDA_N_WAYS };
+struct cuda_chunk { char *host, *device; size_t used, from, to; int users; };
+struct cuda_shared { struct cuda_chunk *chunk; int n, cap; };
+struct cuda_slot { void *host, *device; int chunk; size_t bytes; };	/* bytes 0: there is none */
+
 /* dlb_backend.self */
 struct cuda {
 	int device, processors;		/* streaming multiprocessors */
@@ -37,6 +45,8 @@ struct cuda {
 	cudaEvent_t *mark; int n_marks, cap_marks;
 	cudaEvent_t *transfer; int n_transfers, cap_transfers;	/* passed when the transfer is done */
 	cudaEvent_t here;		/* where the stream of kernels was at the last transfer that waits for all */
+	bool recording;
+	struct cuda_shared shared[CUDA_N_WAYS];
 	/* the first failure since the last sync; "" : none */
 	char failed[256];
 };
@@ -47,6 +57,18 @@ static inline struct cuda *cuda_of(struct dlb_backend *b) { return b->self; }
 void dlb_cuda_note(struct cuda *c, const char *call, cudaError_t status);
 void dlb_cuda_note_blas(struct cuda *c, const char *call, cublasStatus_t status);
 void dlb_cuda_note_text(struct cuda *c, const char *call, const char *why);	/* it failed */
+
+/* Reports the first failure since the last report: -1 with err. */
+int dlb_cuda_report(struct cuda *c, struct dlb_error *err);
+
+/* ---- shared.c ---- */
+/* A slot of zeros. -1 with err. */
+int dlb_cuda_slot_new(struct cuda *c, enum cuda_way way, size_t bytes, struct cuda_slot *slot, struct dlb_error *err);
+void dlb_cuda_slot_free(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot);
+/* The slot is to be copied. */
+void dlb_cuda_touch(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot);
+void dlb_cuda_copy_touched(struct cuda *c, enum cuda_way way);	/* queues it */
+void dlb_cuda_shared_close(struct cuda *c);
 
 /* Our kernel of that name: "map_f32". NULL with err: no module has it. */
 cudaKernel_t dlb_cuda_find(struct cuda *c, const char *name, struct dlb_error *err);
@@ -105,6 +127,10 @@ void dlb_cuda_host_free(struct dlb_backend *b, void *p);
 void dlb_cuda_transfer(struct dlb_backend *b, int i, const struct dlb_transfer *t);
 int dlb_cuda_transferred(struct dlb_backend *b, int i, struct dlb_error *err);
 void dlb_cuda_join(struct dlb_backend *b, int i);
+int dlb_cuda_record(struct dlb_backend *b, struct dlb_error *err);
+struct dlb_recording *dlb_cuda_recorded(struct dlb_backend *b, struct dlb_error *err);
+int dlb_cuda_replay(struct dlb_backend *b, struct dlb_recording *x, struct dlb_error *err);
+void dlb_cuda_discard(struct dlb_backend *b, struct dlb_recording *x);
 #define PREPARE(name) \
 	int dlb_cuda_##name(struct dlb_backend *b, const struct dlb_##name##_desc *d, struct dlb_kernel **k, \
 			    struct dlb_error *err)

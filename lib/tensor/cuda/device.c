@@ -117,6 +117,7 @@ static void close_parts(struct cuda *c)
 		cudaEventDestroy(c->here);
 	free(c->mark);
 	free(c->transfer);
+	dlb_cuda_shared_close(c);
 	dlb_cuda_dnn_close(c->dnn);
 	if (c->blas)
 		cublasDestroy(c->blas);
@@ -240,8 +241,7 @@ void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_
 	copy_bytes(cuda_of(b), host, src, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* Reports the first failure since the last report. */
-static int report(struct cuda *c, struct dlb_error *err)
+int dlb_cuda_report(struct cuda *c, struct dlb_error *err)
 {
 	if (!*c->failed)
 		return 0;
@@ -254,8 +254,10 @@ int dlb_cuda_sync(struct dlb_backend *b, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
+	choose(c);
+	dlb_cuda_copy_touched(c, CUDA_COUNTERS);
 	wait_for_all(c);
-	return report(c, err);
+	return dlb_cuda_report(c, err);
 }
 
 /* ---- marks and ends of transfers: events, made when they are first used ---- */
@@ -271,16 +273,18 @@ int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
+	if (c->recording)
+		return dlb_cuda_report(c, err);
 	while (c->n_marks <= i) {
 		cudaEvent_t e = new_event(c, cudaEventDefault);
 
 		if (!e)
-			return report(c, err);
+			return dlb_cuda_report(c, err);
 		DLB_GROW(c->mark, c->n_marks, c->cap_marks);
 		c->mark[c->n_marks++] = e;
 	}
 	NOTE(c, cudaEventRecord(c->mark[i], c->stream));
-	return report(c, err);
+	return dlb_cuda_report(c, err);
 }
 
 double dlb_cuda_seconds(struct dlb_backend *b, int from, int to)
@@ -348,7 +352,7 @@ int dlb_cuda_transferred(struct dlb_backend *b, int i, struct dlb_error *err)
 	if (status == cudaErrorNotReady)
 		return 0;
 	dlb_cuda_note(c, "cudaEventQuery", status);
-	return report(c, err) ? -1 : 1;
+	return dlb_cuda_report(c, err) ? -1 : 1;
 }
 
 void dlb_cuda_join(struct dlb_backend *b, int i)

@@ -5,14 +5,14 @@ extern "C" {
 }
 
 /* Philox 4x32-10 (Salmon et al., SC 2011). */
-static __device__ inline void philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t c[4])
+static __device__ inline void philox(struct cuda_draw d, uint64_t i, uint32_t c[4])
 {
-	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+	uint32_t k0 = (uint32_t)d.seed, k1 = (uint32_t)(d.seed >> 32);
 
 	c[0] = (uint32_t)i;
 	c[1] = (uint32_t)(i >> 32);
-	c[2] = (uint32_t)stream;
-	c[3] = (uint32_t)(stream >> 32);
+	c[2] = (uint32_t)d.stream;
+	c[3] = (uint32_t)(d.stream >> 32);
 	for (int round = 0; round < 10; round++) {
 		const uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
 		const uint32_t c0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
@@ -24,6 +24,13 @@ static __device__ inline void philox(uint64_t seed, uint64_t stream, uint64_t i,
 		k0 += 0x9E3779B9u;
 		k1 += 0xBB67AE85u;
 	}
+}
+
+static __device__ inline struct cuda_draw draw_of(const struct cuda_dropout &d)
+{
+	const struct cuda_draw *step = (const struct cuda_draw *)d.p.in[CUDA_VALUES_IN];
+
+	return step ? *step : d.draw;
 }
 
 /* Four neighbours, which are read and written at once where they are aligned. */
@@ -45,6 +52,7 @@ template <typename S> static __device__ inline void dropout(const struct cuda_dr
 	const S *x = (const S *)d.p.in[0];
 	S *y = (S *)d.p.out[0];
 	uint8_t *mask = (uint8_t *)d.p.out[1];
+	const struct cuda_draw draw = draw_of(d);
 	const bool whole = d.per_sample % 4 == 0 && is_aligned<four<S>>(x) && is_aligned<four<S>>(y) &&
 			   is_aligned<four<uint8_t>>(mask);
 
@@ -53,7 +61,7 @@ template <typename S> static __device__ inline void dropout(const struct cuda_dr
 		int64_t sample, counter;
 
 		divide(i, d.counters, &sample, &counter);
-		philox(d.seed, d.stream,
+		philox(draw,
 		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)counter, word);
 		const int64_t at = sample * d.per_sample + 4 * counter;
 		if (whole) {
@@ -82,6 +90,7 @@ template <typename S> static __device__ inline void dropout_part(const struct cu
 {
 	const int64_t count = d.samples * d.per_sample;
 	uint8_t *mask = (uint8_t *)d.p.out[1];
+	const struct cuda_draw draw = draw_of(d);
 
 	for (EACH(i, count)) {
 		uint32_t word[4];
@@ -90,7 +99,7 @@ template <typename S> static __device__ inline void dropout_part(const struct cu
 		divide(i, d.part, &strip, &e);
 		const int64_t there = strip * d.whole + d.first + e, sample = there / d.per_whole,
 			      in_sample = there - sample * d.per_whole;
-		philox(d.seed, d.stream,
+		philox(draw,
 		       (uint64_t)(d.first_sample + sample) * (uint64_t)d.counters + (uint64_t)in_sample / 4,
 		       word);
 		const bool keep = word[in_sample % 4] >= d.least;

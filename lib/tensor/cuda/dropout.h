@@ -3,6 +3,7 @@
 #define DLB_TENSOR_CUDA_DROPOUT_H
 #include "tensor/cuda/kernels.h"
 
+struct cuda_draw { uint64_t seed, stream; };	/* of the step */
 /* dropout_TYPE: a thread for each counter, that is four elements of a sample, of samples x `counters`.
  * dropout_part_TYPE: a thread for each element of a part (see dlb_dropout_desc). first_sample: sample 0's
  * index in the global batch. */
@@ -10,7 +11,7 @@ struct cuda_dropout {
 	struct cuda_operands p;
 	int64_t samples, per_sample, counters, first_sample;
 	int64_t part, whole, first, per_whole;
-	uint64_t seed, stream;
+	struct cuda_draw draw;
 	uint32_t least;			/* words from here on keep their element */
 	double scale;
 };

@@ -6,7 +6,9 @@
 #define DLB_TENSOR_CUDA_KERNELS_H
 #include "tensor/backend.h"
 
-enum { CUDA_IN = 10, CUDA_OUT = 6, CUDA_THREADS = 256 };	/* operands; threads of a block */
+/* Operands; threads of a block. The last input of a kernel whose arguments depend on the step is where a replay
+ * reads them (CUDA_VALUES in cuda.h); NULL: they are in the struct. */
+enum { CUDA_IN = 10, CUDA_OUT = 6, CUDA_THREADS = 256, CUDA_VALUES_IN = CUDA_IN - 1 };
 struct cuda_operands {
 	const void *in[CUDA_IN];
 	void *out[CUDA_OUT];

@@ -2,6 +2,7 @@
  * (torch/optim/{sgd,adagrad,rmsprop,adam,adamw}.py); see tensor/cpu/update.c. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/update.h"
@@ -10,14 +11,14 @@
 
 enum { NOT_FINITE, SHRUNK, N_COUNTERS };
 
-/* The counters are device memory of the kernel: callers need not give scratch. */
 struct update_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct dlb_update_desc d;
 	struct cuda_update args;
 	cudaKernel_t f;
-	void *counter;
+	struct cuda_slot step, counter;	/* struct cuda_scalars; [N_COUNTERS], never reset */
+	unsigned long long counted[N_COUNTERS];	/* of these */
 	int n_in, n_out;
 };
 
@@ -73,47 +74,55 @@ static void set_belief(struct cuda_scalars *s, const struct dlb_update_desc *d, 
 	s->scale[0] *= r->grad_scale > 0 ? r->grad_scale : 1;
 }
 
-/* Adds the counters to the caller's, which are in host memory. */
-static void read_counters(struct update_kernel *u, const struct dlb_run *r)
+static void set_scalars(const struct update_kernel *u, const struct dlb_run *r, struct cuda_scalars *s)
 {
-	unsigned long long n[N_COUNTERS] = { 0 };
-
-	dlb_cuda_note(u->c, "cudaMemcpyAsync",
-		      cudaMemcpyAsync(n, u->counter, sizeof n, cudaMemcpyDeviceToHost, u->c->stream));
-	dlb_cuda_note(u->c, "cudaStreamSynchronize", cudaStreamSynchronize(u->c->stream));
-	if (u->args.count_not_finite && n[NOT_FINITE])
-		*r->not_finite += 1;
-	if (u->args.count_shrunk)
-		*r->shrunk += (int64_t)n[SHRUNK];
+	set_common(s, &u->d, r);
+	if (u->d.rule == DLB_RULE_MAX_ADABELIEF)
+		set_belief(s, &u->d, r);
 }
 
 static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	struct update_kernel *u = (struct update_kernel *)k;
-	const bool belief = u->d.rule == DLB_RULE_MAX_ADABELIEF;
 
-	set_common(&u->args.s, &u->d, r);
-	if (belief)
-		set_belief(&u->args.s, &u->d, r);
+	set_scalars(u, r, &u->args.s);
 	u->args.count_not_finite = r->not_finite && u->d.stage != DLB_UPDATE_PREDICT;
-	u->args.count_shrunk = r->shrunk && belief;
+	u->args.count_shrunk = r->shrunk && u->d.rule == DLB_RULE_MAX_ADABELIEF;
 	dlb_cuda_operands(&u->args.p, r, u->n_in, u->n_out);
-	u->args.p.scratch = u->counter;
-	if (u->args.count_not_finite || u->args.count_shrunk)
-		dlb_cuda_note(u->c, "cudaMemsetAsync",
-			      cudaMemsetAsync(u->counter, 0, N_COUNTERS * sizeof(unsigned long long),
-					      u->c->stream));
+	u->args.p.in[CUDA_VALUES_IN] = u->c->recording ? u->step.device : NULL;
+	u->args.p.scratch = u->counter.device;
+	dlb_cuda_touch(u->c, CUDA_COUNTERS, &u->counter);
 	dlb_cuda_launch(u->c, u->f, &u->args, u->d.count);
-	if (u->args.count_not_finite || u->args.count_shrunk)
-		read_counters(u, r);
+}
+
+static void update_renew(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct update_kernel *u = (struct update_kernel *)k;
+
+	set_scalars(u, r, u->step.host);
+	dlb_cuda_touch(u->c, CUDA_VALUES, &u->step);
+	dlb_cuda_touch(u->c, CUDA_COUNTERS, &u->counter);
+}
+
+/* Adds the counters to the caller's. */
+static void update_count(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct update_kernel *u = (struct update_kernel *)k;
+	const unsigned long long *now = u->counter.host;
+
+	if (r->not_finite)
+		*r->not_finite += now[NOT_FINITE] != u->counted[NOT_FINITE];
+	if (r->shrunk)
+		*r->shrunk += (int64_t)(now[SHRUNK] - u->counted[SHRUNK]);
+	memcpy(u->counted, now, sizeof u->counted);
 }
 
 static void update_free(struct dlb_kernel *k)
 {
 	struct update_kernel *u = (struct update_kernel *)k;
 
-	if (u->counter)
-		dlb_cuda_note(u->c, "cudaFree", cudaFree(u->counter));
+	dlb_cuda_slot_free(u->c, CUDA_VALUES, &u->step);
+	dlb_cuda_slot_free(u->c, CUDA_COUNTERS, &u->counter);
 	free(u);
 }
 
@@ -121,7 +130,6 @@ PREPARE(update)
 {
 	struct cuda *c = cuda_of(b);
 	struct update_kernel *u;
-	cudaError_t status;
 	const int rc = dlb_update_check(d, err);
 
 	if (rc)
@@ -131,7 +139,11 @@ PREPARE(update)
 	u = dlb_xcalloc(1, sizeof *u);
 	u->c = c;
 	u->d = *d;
-	u->k = (struct dlb_kernel){ .run = update_run, .free = update_free, .impl = "cuda" };
+	u->k = (struct dlb_kernel){ .run = update_run,
+				    .free = update_free,
+				    .renew = update_renew,
+				    .count = update_count,
+				    .impl = "cuda" };
 	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
 					.keep_local = d->keep_local };
 	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + dlb_update_states(d->rule) :
@@ -141,11 +153,10 @@ PREPARE(update)
 		   d->stage == DLB_UPDATE_LOCAL   ? 5 :
 						    1 + dlb_update_states(d->rule);
 	u->f = dlb_cuda_find_typed(c, "update", d->dtype);
-	status = cudaMalloc(&u->counter, N_COUNTERS * sizeof(unsigned long long));
-	if (status != cudaSuccess) {
+	if (dlb_cuda_slot_new(c, CUDA_VALUES, sizeof(struct cuda_scalars), &u->step, err) ||
+	    dlb_cuda_slot_new(c, CUDA_COUNTERS, sizeof u->counted, &u->counter, err)) {
 		update_free(&u->k);
-		return dlb_fail(err, NULL, "device cuda:%d: no memory for an update's counters: %s",
-				c->device, cudaGetErrorString(status));
+		return -1;
 	}
 	*k = &u->k;
 	return 0;

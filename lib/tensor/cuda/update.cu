@@ -13,15 +13,14 @@ template <typename T> struct step {
 	T over_bias1, over_bias2, seps, q, q_before, scale0, scale1, scale2;
 	bool keep;
 
-	__device__ inline explicit step(const struct cuda_update &u)
+	__device__ inline step(const struct cuda_update &u, const struct cuda_scalars &s)
 	    : in0((const T *)u.p.in[0]), in1((const T *)u.p.in[1]), in2((const T *)u.p.in[2]),
 	      o0((T *)u.p.out[0]), o1((T *)u.p.out[1]), o2((T *)u.p.out[2]), o3((T *)u.p.out[3]),
-	      o4((T *)u.p.out[4]), c((T)u.s.c), lr((T)u.s.lr), decay((T)u.s.decay), shrink((T)u.s.shrink),
-	      mu((T)u.s.mu), alpha((T)u.s.alpha), beta1((T)u.s.beta1), rest1((T)u.s.rest1),
-	      beta2((T)u.s.beta2), rest2((T)u.s.rest2), eps((T)u.s.eps), step_size((T)u.s.step_size),
-	      root_bias2((T)u.s.root_bias2), over_bias1((T)u.s.over_bias1), over_bias2((T)u.s.over_bias2),
-	      seps((T)u.s.seps), q((T)u.s.q), q_before((T)u.s.q_before), scale0((T)u.s.scale[0]),
-	      scale1((T)u.s.scale[1]), scale2((T)u.s.scale[2]), keep(u.keep_local)
+	      o4((T *)u.p.out[4]), c((T)s.c), lr((T)s.lr), decay((T)s.decay), shrink((T)s.shrink), mu((T)s.mu),
+	      alpha((T)s.alpha), beta1((T)s.beta1), rest1((T)s.rest1), beta2((T)s.beta2), rest2((T)s.rest2),
+	      eps((T)s.eps), step_size((T)s.step_size), root_bias2((T)s.root_bias2), over_bias1((T)s.over_bias1),
+	      over_bias2((T)s.over_bias2), seps((T)s.seps), q((T)s.q), q_before((T)s.q_before),
+	      scale0((T)s.scale[0]), scale1((T)s.scale[1]), scale2((T)s.scale[2]), keep(u.keep_local)
 	{
 	}
 };
@@ -169,7 +168,8 @@ struct predict_adam {
 template <typename T, typename Rule> static __device__ inline void all(const struct cuda_update &u, Rule rule)
 {
 	unsigned long long *counter = (unsigned long long *)u.p.scratch;
-	const step<T> k(u);
+	const struct cuda_scalars *now = (const struct cuda_scalars *)u.p.in[CUDA_VALUES_IN];
+	const step<T> k(u, now ? *now : u.s);
 	int64_t shrunk = 0;
 	bool bad = false;
 

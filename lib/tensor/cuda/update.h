@@ -10,7 +10,7 @@ struct cuda_scalars {
 	double over_bias1, over_bias2, seps, q, q_before, scale[3];	/* max-adabelief */
 };
 /* update_TYPE: operands as in dlb_update_desc; scratch: two counters, of not finite results (counted only if
- * wanted) and of shrunk quotients. */
+ * wanted) and of shrunk quotients, which are added to. */
 struct cuda_update {
 	struct cuda_operands p;
 	int64_t count;
