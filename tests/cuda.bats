@@ -227,6 +227,18 @@ graphs() {
 	done
 }
 
+@test "samples of a micro-batch are copied beside the kernels of those before" {
+	on cuda:1 mlp "$tmp/doc" -m 4
+	for way in '' --no-gpu-graph; do
+		: >"$tmp/early"
+		for seed in 1 2 3; do
+			DLB_CUDA_HOST_SEED=$seed DLB_CUDA_HOST_EARLY=$tmp/early train "$tmp/doc" $way >/dev/null
+		done
+		# four samples of 64 numbers
+		[ "$(grep -c '^1024$' "$tmp/early")" -gt 10 ]
+	done
+}
+
 # bats test_tags=slow
 @test "an asynchronous plan in turns has the CPU's losses" {
 	pin mlp 2

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/dispatch.h"
 #include "exec/feed.h"
+#include "exec/runtime.h"
 #include "plan/feed_load.h"
 #include "plan/replica.h"
 #include "util/mem.h"
@@ -19,6 +20,7 @@ struct dlb_dispatch {
 	struct fed_node *node;
 	int *which;				/* [slot] */
 	int64_t asked, sent, posted, handed;	/* counts of shares */
+	struct dlb_backend *be;			/* takes this rank's own shares */
 	struct dlb_arena arena;
 };
 
@@ -87,6 +89,7 @@ int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct
 	d->n_nodes = dlb_comm_size(c);
 	d->n_engines = n_engines;
 	d->n_slots = slots;
+	d->be = fed->be;
 	d->levels = dlb_dispatch_levels_of(cluster, d->n_nodes);
 	d->which = dlb_arena_array(&d->arena, (size_t)slots, sizeof *d->which);
 	d->node = dlb_arena_array(&d->arena, (size_t)d->n_nodes, sizeof *d->node);
@@ -111,8 +114,12 @@ int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct
 			most = message_bytes(&d->node[k].share[i]) > most ?
 				       message_bytes(&d->node[k].share[i]) :
 				       most;
-		for (int i = 0; i < slots; i++)
-			d->node[k].place[i] = memset(dlb_arena_alloc(&d->arena, most), 0, most);
+		for (int i = 0; i < slots; i++) {
+			d->node[k].place[i] = k == d->rank ? dlb_samples_alloc(d->be, most, err) :
+							     memset(dlb_arena_alloc(&d->arena, most), 0, most);
+			if (!d->node[k].place[i])
+				return -1;
+		}
 	}
 	return 0;
 }
@@ -121,6 +128,8 @@ void dlb_dispatch_free(struct dlb_dispatch *d)
 {
 	if (!d)
 		return;
+	for (int i = 0; i < d->n_slots; i++)
+		dlb_samples_free(d->be, d->node[d->rank].place[i]);
 	dlb_arena_release(&d->arena);
 	free(d);
 }

@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "exec/dispatch.h"
 #include "exec/feed.h"
+#include "exec/runtime.h"
 #include "plan/feed_load.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
@@ -25,6 +26,7 @@ struct dlb_feed {
 	struct dlb_data *data;
 	struct dlb_engine *const *engine;
 	struct dlb_dispatch *dispatch;		/* NULL: each node reads its own */
+	struct dlb_backend *be;
 	struct feed_slot *slot; int n_slots;
 	char **own;				/* [slot] this node's share */
 	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
@@ -174,6 +176,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, const struct dlb_
 	f->data = data;
 	f->engine = e;
 	f->dispatch = dispatch;
+	f->be = fed->be;
 	f->n_slots = slots;
 	f->slot = dlb_xcalloc((size_t)slots, sizeof *f->slot);
 	f->own = dlb_xcalloc((size_t)slots, sizeof *f->own);
@@ -184,10 +187,15 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, const struct dlb_
 		bytes = b > bytes ? b : bytes;
 		any = any || own.n_items;
 	}
-	for (int i = 0; i < slots; i++)
-		f->own[i] = dispatch ? dlb_dispatch_own(dispatch, i) : dlb_xcalloc(bytes, 1);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->changed, NULL);
+	for (int i = 0; i < slots; i++) {
+		f->own[i] = dispatch ? dlb_dispatch_own(dispatch, i) : dlb_samples_alloc(f->be, bytes, err);
+		if (!f->own[i]) {
+			dlb_feed_free(f);
+			return -1;
+		}
+	}
 	/* A node that reads no samples only counts labels; it needs no thread. */
 	any = any && data;
 	if (any && pthread_create(&f->thread, NULL, work, f)) {
@@ -215,7 +223,7 @@ void dlb_feed_free(struct dlb_feed *f)
 	pthread_mutex_destroy(&f->lock);
 	pthread_cond_destroy(&f->changed);
 	for (int i = 0; i < f->n_slots && !f->dispatch; i++)
-		free(f->own[i]);
+		dlb_samples_free(f->be, f->own[i]);
 	free(f->own);
 	free(f->slot);
 	free(f);

@@ -11,6 +11,7 @@ struct dlb_fed_engines {
 	struct dlb_engine *const *engine;
 	const struct dlb_program *program;
 	int n, slots;
+	struct dlb_backend *be;
 };
 /* Reads ahead for any of the engines; data is borrowed. dispatch: rank 0 reads for all (data is NULL
  * elsewhere); NULL: each node reads its own. */

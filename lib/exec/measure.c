@@ -78,7 +78,9 @@ static int fill_inputs(struct dlb_measurement *m, const struct dlb_graph *g, str
 
 	if (dlb_data_open(&m->data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, g, err))
 		return -1;
-	m->fed.base = dlb_xcalloc(v->feed_bytes + 64, 1);
+	m->fed.base = dlb_samples_alloc(m->be, v->feed_bytes + 64, err);
+	if (!m->fed.base)
+		return -1;
 	m->fed.seed = dlb_xcalloc(1, sizeof(double));
 	m->fed.seed[0] = 1.0;
 	for (int i = 0; i < v->n_feed; i++)
@@ -94,7 +96,8 @@ void dlb_measurement_free(struct dlb_measurement *m)
 		return;
 	dlb_engine_free(m->engine);
 	dlb_data_close(m->data);
-	free(m->fed.base);
+	if (m->fed.base)
+		dlb_samples_free(m->be, m->fed.base);
 	free(m->fed.seed);
 	dlb_runtime_release(&m->runtime);
 	dlb_state_release(&m->state);

@@ -144,6 +144,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in,
 	if (rc)
 		return -1;
 	a->compute = v->n_computes++;
+	a->instr = (int)(in - e->np->instr);
 	v->compute_op[a->compute] = in->op;
 	v->compute_m[a->compute] = in->micro_batch;
 	v->compute_again[a->compute] = in->again;
@@ -191,6 +192,28 @@ static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return 0;
 }
 
+/* What a copy into the instruction's place waits for: the last kernel so far that uses bytes of it, which other
+ * tensors had before. A place that is sent stays until the host has seen it leave. */
+static int last_user(const struct dlb_engine *e, const struct dlb_instr *in)
+{
+	const int here = (int)(in - e->np->instr), own = dlb_step_op_place_of(e, in->tensor, in->micro_batch);
+	int last = -1;
+
+	if (e->view.program->depth || own < 0)		/* steps overlap */
+		return DLB_AFTER_ALL;
+	for (int i = 0; i < e->np->n_places; i++) {
+		const struct dlb_place *p = &e->np->place[i], *mine = &e->np->place[own];
+
+		if (p->last < here && p->last > last && p->offset < mine->offset + mine->bytes &&
+		    mine->offset < p->offset + p->bytes)
+			last = p->last;
+	}
+	for (int i = e->n_step_ops - 1; i >= 0; i--)
+		if (e->step_op[i].kind == STEP_RUN && e->step_op[i].instr <= last)
+			return i;
+	return DLB_AFTER_NOTHING;
+}
+
 /* A fed tensor: seeds are computed, all else is copied from the feed's buffer at `offset`. */
 static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
 {
@@ -204,6 +227,7 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 		return -1;
 	dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in, false);
 	a->m = m;
+	a->after = last_user(e, in);
 	e->n_step_ops++;
 	if (x->kind == DLB_T_SEED || in->tensor == e->graph->seed) {
 		a->kind = STEP_SEED;

@@ -342,7 +342,7 @@ static int open_feed(struct run *r, struct dlb_error *err)
 		slots = r->program[i].depth + 2 > slots ? r->program[i].depth + 2 : slots;
 	if (host)
 		slots += dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm));
-	const struct dlb_fed_engines fed = { r->engine, r->program, r->n_engines, slots };
+	const struct dlb_fed_engines fed = { r->engine, r->program, r->n_engines, slots, &r->be };
 
 	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, &fed, err))
 		return -1;

@@ -38,6 +38,25 @@ void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p)
 		be->ops->free(be, p);
 }
 
+void *dlb_samples_alloc(struct dlb_backend *be, size_t bytes, struct dlb_error *err)
+{
+	void *p = dlb_is_host_memory(be) ? dlb_xcalloc(bytes, 1) : be->ops->host_alloc(be, bytes);
+
+	if (p)
+		return memset(p, 0, bytes);
+	dlb_fail(err, NULL, "device %s:%d: no host memory for %zu bytes of samples", be->ops->name, be->device,
+		 bytes);
+	return NULL;
+}
+
+void dlb_samples_free(struct dlb_backend *be, void *p)
+{
+	if (p && !dlb_is_host_memory(be))
+		be->ops->host_free(be, p);
+	else
+		free(p);
+}
+
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err)
 {
 	if (be->ops->sync(be, err))

@@ -34,6 +34,10 @@ bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes 
  * else, and for c NULL, it is the back end's own. NULL: no memory. */
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);
 void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
+/* Zeroed memory of the host for samples, from which a device copies by itself. The caller frees it. NULL with
+ * err. */
+void *dlb_samples_alloc(struct dlb_backend *be, size_t bytes, struct dlb_error *err);
+void dlb_samples_free(struct dlb_backend *be, void *p);
 /* Fills err: no memory for `bytes` bytes of `what` on that device, or a failure that it reports. Returns
  * -1. */
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err);

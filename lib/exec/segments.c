@@ -68,6 +68,17 @@ double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g)
 				dlb_step_op_mark(last_of(e, g)->compute, true));
 }
 
+int dlb_segments_mark_after(const struct op_pass *t, int step_op)
+{
+	const struct dlb_engine *e = t->e;
+	int last = step_op;
+
+	for (int i = 0; t->replays && i < e->n_segments; i++)
+		if (step_op >= e->segment[i].first && step_op < e->segment[i].end)
+			last = e->segment[i].end - 1;
+	return dlb_step_op_mark(e->step_op[last].compute, true);
+}
+
 static const char *name_of(const struct dlb_engine *e, const struct step_op *a)
 {
 	return e->graph->op[e->view.compute_op[a->compute]].name;

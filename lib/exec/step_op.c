@@ -244,6 +244,14 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
+/* The mark after which a's place is free. Without marks, all that is queued. */
+static int mark_before(const struct op_pass *t, const struct step_op *a)
+{
+	return a->after < 0		  ? a->after :
+	       dlb_step_ops_queue(t->e) ? dlb_segments_mark_after(t, a->after) :
+					  DLB_AFTER_ALL;
+}
+
 static int run_copy(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
@@ -251,7 +259,7 @@ static int run_copy(struct op_pass *t, const struct step_op *a, struct dlb_error
 
 	(void)err;
 	if (!dlb_is_host_memory(be))
-		dlb_transfers_in(t, a, from, a->bytes, DLB_AFTER_ALL);
+		dlb_transfers_in(t, a, from, a->bytes, mark_before(t, a));
 	else
 		be->ops->upload(be, a->p, from, a->bytes);
 	return 0;
@@ -266,7 +274,7 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	(void)err;
 	dlb_value_set(value, a->dtype, 0, t->s->fed->seed[a->m]);
 	if (a->mirror)
-		dlb_transfers_in(t, a, value, a->bytes, DLB_AFTER_ALL);
+		dlb_transfers_in(t, a, value, a->bytes, mark_before(t, a));
 	else
 		be->ops->upload(be, a->p, value, dlb_dtype_bytes(a->dtype));
 	return 0;

@@ -72,6 +72,10 @@ struct step_op {
 	int peer, tag, m, compute, op;
 	void *p;			/* address of a message or copy */
 	char *mirror;			/* of a message or seed: its bytes in host memory, [ring]; NULL: not needed */
+	int instr;			/* of a kernel: its instruction */
+	/* of samples and seeds: the last kernel that uses their place before, a step operation; or as in
+	 * struct dlb_transfer */
+	int after;
 	int post;			/* of a wait: the operation that posts the message's place */
 	double xfer_s;			/* of a wait for a message of MPI's: its predicted seconds */
 	size_t bytes, offset;		/* offset: of a copy's source in the samples */
@@ -189,7 +193,7 @@ struct op_pass {
  * Neither MPI nor the other ranks of the host reach a device's memory. A message, and a gradient that replicas
  * sum, goes through a mirror in host memory. Copies run beside kernels: to host memory when what is queued at
  * that time has been computed, and the message or sum starts when its bytes are there; from host memory when the
- * last reader of the place is done, and later kernels wait for it. */
+ * last reader of the place is done, and later kernels wait for it. Samples are copied likewise. */
 void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err);	/* the engine's; NULL: err */
 void dlb_transfers_free(struct dlb_engine *e);
 char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/* of this step; NULL: not needed */
@@ -213,6 +217,8 @@ void dlb_segments_find(struct dlb_engine *e);	/* of a prepared engine */
 void dlb_segments_free(struct dlb_engine *e);
 /* Before an iteration: whether its segments are replayed. */
 bool dlb_segments_replay(const struct op_pass *t);
+/* The mark that is passed when kernel `step_op`, which is queued already, has run. */
+int dlb_segments_mark_after(const struct op_pass *t, int step_op);
 int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err);
 /* Seconds from the start of a replayed segment to its end. Both are passed. */
 double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g);

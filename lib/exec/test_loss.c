@@ -32,6 +32,7 @@ struct dlb_eval {
 	int join;
 	bool binary, has_ignore;
 	int64_t ignore;
+	struct dlb_backend *be;		/* of the engines */
 	char *base;			/* one batch of samples */
 };
 
@@ -156,7 +157,8 @@ void dlb_eval_free(struct dlb_eval *e)
 	dlb_data_close(e->data);
 	dlb_plan_release(&e->plan);
 	dlb_graph_release(&e->graph);
-	free(e->base);
+	if (e->base)
+		dlb_samples_free(e->be, e->base);
 	free(e);
 }
 
@@ -184,8 +186,9 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_e
 		if (dlb_engine_view(e->engine[i])->feed_bytes > most)
 			most = dlb_engine_view(e->engine[i])->feed_bytes;
 	}
-	e->base = dlb_xmalloc(most);
-	return 0;
+	e->be = runtime->be;
+	e->base = dlb_samples_alloc(e->be, most, err);
+	return e->base ? 0 : -1;
 }
 
 /* Scores in parts: right if the label's score is the greatest of all. */

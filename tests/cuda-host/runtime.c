@@ -4,12 +4,14 @@
  *
  * Device memory is a region that the host can reach only while a queued task runs; fresh memory is NaN. Work is
  * queued and runs when something waits for it, streams in an order drawn from a seed as far as events allow.
- * Graphs are in graph.c; calls that are not allowed while a stream is captured abort.
+ * A copy from or to memory that is not pinned needs a wait right behind it: CUDA may make it one. Graphs are in
+ * graph.c; calls that are not allowed while a stream is captured abort.
  *     DLB_CUDA_HOST_SEED=N      draws the order of the streams (0)
  *     DLB_CUDA_HOST_FAIL=N      call N of this library fails, counted from 1
  *     DLB_CUDA_HOST_MEMORY=B    bytes of device memory (4 GiB)
  *     DLB_CUDA_HOST_DEVICES=N   number of devices (1)
  *     DLB_CUDA_HOST_CUDNN=0 and others: see dnn.c
+ *     DLB_CUDA_HOST_EARLY=FILE  gets a line of bytes for each copy from the host that runs before earlier work
  *     DLB_CUDA_HOST_UNIFIED=1   work runs at once and takes any address: for unit tests of kernels alone */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -119,15 +121,35 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	return cudaSuccess;
 }
 
+/* Pinned memory of the host. */
+struct pinned { char *p; size_t bytes; struct pinned *next; };
+static struct pinned *pinned;
+
+static bool is_pinned(const void *p, size_t bytes)
+{
+	const char *at = p;
+
+	for (const struct pinned *x = pinned; x; x = x->next)
+		if (at >= x->p && at + bytes <= x->p + x->bytes)
+			return true;
+	return false;
+}
+
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
+	struct pinned *x;
+
 	cuda_host_no_capture("cudaHostAlloc");
 	MAY_FAIL(cudaErrorMemoryAllocation);
 	(void)flags;
 	*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
-	if (*p)
-		memset(*p, 0xff, bytes);
-	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+	if (!*p)
+		return cudaErrorMemoryAllocation;
+	memset(*p, 0xff, bytes);
+	x = malloc(sizeof *x);
+	*x = (struct pinned){ *p, bytes, pinned };
+	pinned = x;
+	return cudaSuccess;
 }
 
 static int find_block(const void *p)
@@ -169,6 +191,9 @@ static struct CUstream_st *streams;
 
 void cuda_host_append(struct task_list *l, struct task *t)
 {
+	static uint64_t tasks;
+
+	t->number = ++tasks;
 	t->next = NULL;
 	*(l->first ? &l->last->next : &l->first) = t;
 	l->last = t;
@@ -180,6 +205,8 @@ static struct task *append(cudaStream_t s, enum task_kind kind, size_t bytes)
 
 	if (!s)
 		cuda_host_abort("a call", "the default stream is not used by this back end");
+	if (s->pageable)
+		cuda_host_abort("cudaMemcpyAsync", "the host's memory is not pinned, and the stream goes on without a wait");
 	t->kind = kind;
 	t->bytes = bytes;
 	cuda_host_append(s->capturing ? &s->captured : &s->queue, t);
@@ -200,6 +227,21 @@ static bool can_run(const struct CUstream_st *s)
 	return t && (t->kind != WAIT || t->event->done >= t->until);
 }
 
+/* Writes the bytes of a copy that runs before what another stream had queued earlier. */
+static void note_early(const struct task *t)
+{
+	const char *path = getenv("DLB_CUDA_HOST_EARLY");
+	bool early = false;
+	FILE *f;
+
+	for (struct CUstream_st *s = streams; path && s; s = s->next)
+		early = early || (s->queue.first && s->queue.first->number < t->number);
+	if (early && (f = fopen(path, "a"))) {
+		fprintf(f, "%zu\n", t->from_host);
+		fclose(f);
+	}
+}
+
 static void run_first(struct CUstream_st *s)
 {
 	struct task *t = s->queue.first;
@@ -209,6 +251,8 @@ static void run_first(struct CUstream_st *s)
 		t->event->done++;
 		clock_gettime(CLOCK_MONOTONIC, &t->event->at);
 	}
+	if (t->from_host)
+		note_early(t);
 	if (t->kind == RUN) {
 		reach(true);
 		t->run(t->arg);
@@ -249,12 +293,18 @@ void cuda_host_queued(struct CUstream_st *s)
 		drain(s);
 }
 
-void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
+static struct task *enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
 {
 	struct task *t = append(stream, RUN, bytes);
 
 	t->run = run;
 	memcpy(t->arg, arg, bytes);
+	return t;
+}
+
+void cuda_host_enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
+{
+	enqueue(stream, run, arg, bytes);
 	cuda_host_queued(stream);
 }
 
@@ -272,6 +322,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	cuda_host_no_capture("cudaStreamSynchronize");
 	drain(stream);
+	stream->pageable = false;
 	MAY_FAIL(cudaErrorLaunchFailure);
 	return cudaSuccess;
 }
@@ -382,9 +433,18 @@ cudaError_t cudaFree(void *p)
 /* Waits for all streams, as CUDA's does. */
 cudaError_t cudaFreeHost(void *p)
 {
+	struct pinned **at = &pinned, *x;
+
 	cuda_host_no_capture("cudaFreeHost");
 	for (struct CUstream_st *s = streams; s; s = s->next)
 		drain(s);
+	while (*at && (*at)->p != p)
+		at = &(*at)->next;
+	if (!*at)
+		cuda_host_abort("cudaFreeHost", "not the address of an allocation");
+	x = *at;
+	*at = x->next;
+	free(x);
 	free(p);
 	return cudaSuccess;
 }
@@ -421,7 +481,10 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 	if ((kind == cudaMemcpyHostToDevice && region && find_block(src) >= 0) ||
 	    (kind == cudaMemcpyDeviceToHost && find_block(dst) >= 0))
 		cuda_host_abort("cudaMemcpyAsync", "the host's side is in device memory");
-	cuda_host_enqueue(stream, run_move, &m, sizeof m);
+	enqueue(stream, run_move, &m, sizeof m)->from_host = kind == cudaMemcpyHostToDevice ? bytes : 0;
+	cuda_host_queued(stream);
+	stream->pageable = kind != cudaMemcpyDeviceToDevice && !is_unified() &&
+			   !is_pinned(kind == cudaMemcpyHostToDevice ? src : dst, bytes);
 	return cudaSuccess;
 }
 

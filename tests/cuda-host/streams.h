@@ -14,11 +14,18 @@ struct task {
 	uint64_t until;			/* WAIT: the event's count of records */
 	struct task *next;
 	size_t bytes;			/* of arg */
+	uint64_t number;		/* in the order in which tasks are queued */
+	size_t from_host;		/* bytes that it copies from the host */
 	_Alignas(16) char arg[];
 };
 struct task_list { struct task *first, *last; };	/* first NULL: last is of no use */
 /* capturing: tasks become part of a graph, `captured`. */
-struct CUstream_st { struct task_list queue, captured; bool capturing; struct CUstream_st *next; };
+struct CUstream_st {
+	struct task_list queue, captured;
+	bool capturing;
+	bool pageable;			/* the last copy is not from or to pinned memory */
+	struct CUstream_st *next;
+};
 struct CUevent_st { uint64_t queued, done; struct CUstream_st *stream; struct timespec at; };	/* at: last passed */
 
 #define MAY_FAIL(status) \

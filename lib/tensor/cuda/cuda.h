@@ -3,9 +3,9 @@
  * a device is opened.
  *
  * An opened device has a stream of kernels and one of transfers in each direction. A failure is kept until sync
- * reports it. Kernels can be recorded as a CUDA graph and replayed (record.c). Results repeat bit for bit on one kind of device with the same libraries, unless numerics.fast: cuBLAS
- * has one workspace of its own on one stream, cuDNN's engines are deterministic ones, sums are in a fixed order,
- * nothing adds atomically. */
+ * reports it. Kernels can be recorded as a CUDA graph and replayed (record.c). Results repeat bit for bit on one
+ * kind of device with the same libraries, unless numerics.fast: cuBLAS has one workspace of its own on one stream,
+ * cuDNN's engines are deterministic ones, sums are in a fixed order, nothing adds atomically. */
 #ifndef DLB_TENSOR_CUDA_CUDA_H
 #define DLB_TENSOR_CUDA_CUDA_H
 #include <cublas_v2.h>

@@ -51,7 +51,8 @@ int dlb_cuda_slot_new(struct cuda *c, enum cuda_way way, size_t bytes, struct cu
 	x = &c->shared[way].chunk[i];
 	status = cudaMemsetAsync(x->device + x->used, 0, taken, c->stream);
 	if (status != cudaSuccess)
-		return dlb_fail(err, NULL, "device cuda:%d: cudaMemsetAsync: %s", c->device, cudaGetErrorString(status));
+		return dlb_fail(err, NULL, "device cuda:%d: cudaMemsetAsync: %s", c->device,
+				cudaGetErrorString(status));
 	*slot = (struct cuda_slot){ x->host + x->used, x->device + x->used, i, taken };
 	memset(slot->host, 0, taken);
 	x->used += taken;
