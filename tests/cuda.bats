@@ -239,6 +239,21 @@ graphs() {
 	done
 }
 
+@test "memory of the device: as predicted, and of all nodes that share it" {
+	on cuda:1 cnn "$tmp/doc"
+	dlb-run -q "${digits[@]}" --steps 6 "$tmp/doc" >"$tmp/run"
+	validates "$tmp/run"
+	# a page or two for each allocation, and the kernels' own numbers
+	jq -e '.report.nodes[0] | .device_bytes >= .peak_bytes and .device_bytes - .peak_bytes < 6e5' "$tmp/run"
+	pin cnn 2
+	on cuda:2 cnn "$tmp/doc" "${pins[@]}"
+	need=$(jq '[.plan.nodes[].peak_bytes] | add' "$tmp/doc")
+	# cuBLAS has 32 MiB
+	DLB_CUDA_HOST_MEMORY=$((33554432 + need - 8192)) run -2 --separate-stderr dlb-run -q "${digits[@]}" "$tmp/doc"
+	one_line dlb-run 'device cuda:0: its 2 nodes need' 'MB are free'
+	DLB_CUDA_HOST_DEVICES=2 DLB_CUDA_HOST_MEMORY=40000000 dlb-run -q "${digits[@]}" --steps 1 "$tmp/doc" >"$tmp/run"
+}
+
 # bats test_tags=slow
 @test "an asynchronous plan in turns has the CPU's losses" {
 	pin mlp 2

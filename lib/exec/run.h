@@ -23,6 +23,7 @@ struct run {
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
+	double device_free_bytes;	/* of be's device when it was opened */
 	struct dlb_binder *binder;			/* NULL: the node names no memories */
 	struct dlb_memories *memories;
 	struct dlb_offload_store *store; /* NULL: no optimizer state is offloaded */

@@ -26,24 +26,6 @@
 #include "util/mapped.h"
 #include "util/mem.h"
 
-/* Refuses a plan for which the device has too little memory now, before anything is copied there. */
-static int check_device_memory(struct run *r, struct dlb_error *err)
-{
-	const double wanted = r->job.plan.node[r->rank].peak_bytes;
-	double available;
-
-	if (!r->be.ops->free_bytes)
-		return 0;
-	available = r->be.ops->free_bytes(&r->be);
-	if (r->be.ops->sync(&r->be, err))
-		return -1;
-	return wanted <= available ? 0 :
-		       dlb_refuse(err, NULL,
-				  "end the other programs on it, or set the node's memory_bytes and plan again",
-				  "device %s:%d: the plan of node %d needs %.4g MB, %.4g MB are free",
-				  r->be.ops->name, r->be.device, r->rank, wanted / 1e6, available / 1e6);
-}
-
 /* The device of this rank's node: each of the host's nodes of one back end has the next one. Nodes that are more than
  * devices share them, and say so. */
 static int device_of(const struct run *r, const struct dlb_backend_ops *ops)
@@ -63,6 +45,53 @@ static int device_of(const struct run *r, const struct dlb_backend_ops *ops)
 		r->o->warn(r->o->warn_ctx, text);
 	}
 	return n > 0 ? before % n : 0;
+}
+
+/* Bytes that the plan needs on this rank's device for all nodes that share it. */
+static double device_need(const struct run *r, int *nodes)
+{
+	const struct dlb_cluster *c = &r->job.cluster;
+	const int n = r->be.ops->n_devices(NULL);
+	double bytes = 0;
+	int before = 0;
+
+	*nodes = 0;
+	for (int i = 0; i < c->n_nodes; i++) {
+		if (strcmp(c->node[i].host, c->node[r->rank].host) ||
+		    dlb_backend_find(c->kind[c->node[i].kind].backend) != r->be.ops)
+			continue;
+		if (before++ % (n > 0 ? n : 1) != r->be.device)
+			continue;
+		bytes += r->job.plan.node[i].peak_bytes;
+		++*nodes;
+	}
+	return bytes;
+}
+
+/* Refuses a plan for which the device has too little memory now, before a node copies anything there (all wait for each
+ * other behind this). What the back end's libraries have taken is no longer free. */
+static int check_device_memory(struct run *r, struct dlb_error *err)
+{
+	char who[60];
+	double wanted;
+	int nodes;
+
+	if (!r->be.ops->free_bytes)
+		return 0;
+	wanted = device_need(r, &nodes);
+	r->device_free_bytes = r->be.ops->free_bytes(&r->be);
+	if (r->be.ops->sync(&r->be, err))
+		return -1;
+	if (nodes > 1)
+		snprintf(who, sizeof who, "its %d nodes need", nodes);
+	else
+		snprintf(who, sizeof who, "the plan of node %d needs", r->rank);
+	return wanted <= r->device_free_bytes ?
+		       0 :
+		       dlb_refuse(err, NULL,
+				  "end the other programs on it, or set the node's memory_bytes and plan again",
+				  "device %s:%d: %s %.4g MB, %.4g MB are free", r->be.ops->name, r->be.device, who,
+				  wanted / 1e6, r->device_free_bytes / 1e6);
 }
 
 static int open_device(struct run *r, struct dlb_error *err)

@@ -42,7 +42,7 @@ static double mean_of(const struct dlb_record *rec, size_t offset, double *se)
 struct node_summary {
 	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, offload_wait_s, command_s,
-		shrunk, process_bytes, graphs, graph_ops, graph_steps;
+		shrunk, process_bytes, device_bytes, graphs, graph_ops, graph_steps;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
 	char host[64];
@@ -190,6 +190,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
 		n->process_bytes = all[i].process_bytes;
+		n->device_bytes = all[i].device_bytes;
 		n->graphs = all[i].graphs;
 		n->graph_ops = all[i].graph_ops;
 		n->graph_steps = all[i].graph_steps;
@@ -398,6 +399,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
 	/* files in memory, which remain when the process ends */
 	mine.process_bytes = dlb_process_own_bytes() - dlb_buddy_mapped_bytes(r->buddy);
+	if (r->be.ops->free_bytes)
+		mine.device_bytes = r->device_free_bytes - r->be.ops->free_bytes(&r->be);
 	mine.shrunk = r->shrunk;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;

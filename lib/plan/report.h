@@ -17,6 +17,7 @@ struct dlb_report_node {
 	/* of the process at the end: measured (util/process.h; 0: not) and predicted (plan/process_bytes.h;
 	 * 0: by an older version) */
 	double process_bytes, predicted_process_bytes;
+	double device_bytes;	/* of a GPU: memory that the run took on it, measured; 0: not */
 	/* of a GPU, 0: none: CUDA graphs in a step, ops in them, and steps in which they were replayed (of full
 	 * batches, since the plan last changed); busy_s is the graphs' time then, and op times are of other steps */
 	double graphs, graph_ops, graph_steps;

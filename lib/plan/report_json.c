@@ -62,6 +62,8 @@ static json_t *write_node(const struct dlb_report_node *n)
 		set(o, "process_bytes", n->process_bytes);
 	if (n->predicted_process_bytes > 0)
 		set(o, "predicted_process_bytes", n->predicted_process_bytes);
+	if (n->device_bytes > 0)
+		set(o, "device_bytes", n->device_bytes);
 	if (n->graphs > 0) {
 		set(o, "graphs", n->graphs);
 		set(o, "graph_ops", n->graph_ops);
@@ -361,6 +363,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 					     "peak_bytes",
 					     "process_bytes",
 					     "predicted_process_bytes",
+					     "device_bytes",
 					     "graphs",
 					     "graph_ops",
 					     "graph_steps",
@@ -380,6 +383,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	    get_time(r, "peak_bytes", &n->peak_bytes, err) ||
 	    dlb_get_real(r, "process_bytes", DLB_OPT, 0, 1e18, &n->process_bytes, err) ||
 	    dlb_get_real(r, "predicted_process_bytes", DLB_OPT, 0, 1e18, &n->predicted_process_bytes, err) ||
+	    dlb_get_real(r, "device_bytes", DLB_OPT, 0, 1e18, &n->device_bytes, err) ||
 	    dlb_get_real(r, "graphs", DLB_OPT, 0, 1e9, &n->graphs, err) ||
 	    dlb_get_real(r, "graph_ops", DLB_OPT, 0, 1e9, &n->graph_ops, err) ||
 	    dlb_get_real(r, "graph_steps", DLB_OPT, 0, 1e18, &n->graph_steps, err) ||
