@@ -450,6 +450,9 @@ double dlb_place_order_s(const struct dlb_problem *p, const int *placement)
 	return s + dlb_place_migration_share_s(p, placement);
 }
 
+/* Whether the plan is only to be compared with others. */
+static bool is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
+
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 {
 	if (p->objective != DLB_STEP) {
@@ -467,7 +470,7 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	set_up(p, placement, &plan);
 	dlb_fit_order(p, &plan, 0);
 	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
-	    order_and_compile(p, &plan, false, NULL, &program, NULL) == 0) {
+	    order_and_compile(p, &plan, is_compared(p), NULL, &program, NULL) == 0) {
 		most = 0;
 		for (int d = 0; d < plan.n_nodes; d++) {
 			const struct dlb_node_program *np = &dlb_program_of(&program, d)->node[d];
@@ -481,9 +484,6 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	dlb_plan_release(&plan);
 	return most;
 }
-
-/* Whether the plan is only to be compared with others. */
-static bool is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
 
 static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_node_program *program,
 			  struct dlb_plan *plan)
