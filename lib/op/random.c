@@ -55,6 +55,15 @@ static void run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
+/* ONNX's seed is a float: its integer part, or its bits where no integer of 64 bits holds that. */
+static uint64_t seed_of(double seed)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &seed, sizeof bits);
+	return seed >= -0x1p63 && seed < 0x1p63 ? (uint64_t)(int64_t)seed : bits;
+}
+
 static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, struct random d, struct dlb_kernel **k,
 		   struct dlb_error *err)
 {
@@ -62,7 +71,7 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, struct ra
 
 	d.dtype = io->out[0].dtype;
 	d.of = x->dtype;
-	d.seed = (uint64_t)(int64_t)dlb_io_real(io, "seed", 0);
+	d.seed = seed_of(dlb_io_real(io, "seed", 0));
 	/* the first dimension may hold several rows per sample, as Dropout's */
 	d.samples = x->n_dims ? x->dim[0] : 1;
 	if (io->samples && d.samples % io->samples == 0)

@@ -76,6 +76,24 @@ static void is_counted_by_sample(const struct draw *how, const float *x, const f
 	assert(memcmp(y, y + EACH, EACH * sizeof *y));		/* samples differ */
 }
 
+/* Seeds beyond 64-bit integers, which a file may hold, are seeds like others: each draws its own numbers. */
+static void any_seed_draws(const float *x, const float *y)
+{
+	static const double seed[] = { 1e30, -1e30, 0x1p63, INFINITY, NAN };
+	static float other[ALL], last[ALL];
+
+	memcpy(last, y, sizeof last);
+	for (size_t i = 0; i < sizeof seed / sizeof *seed; i++) {
+		const struct dlb_attr attr = { .name = "seed", .type = DLB_ATTR_REAL, .f = seed[i] };
+		const struct draw unit = { DLB_OP_RandomUniformLike, &attr, 1, 1, 7, 3 };
+
+		draw(&unit, 0, SAMPLES, x, other);
+		has_moments(other, .5, 1 / sqrt(12), 1.8);
+		assert(memcmp(other, last, sizeof last));
+		memcpy(last, other, sizeof last);
+	}
+}
+
 int main(void)
 {
 	static float x[ALL], y[ALL];
@@ -97,6 +115,7 @@ int main(void)
 	draw(&unit, 0, SAMPLES, x, y);
 	for (int i = 0; i < ALL; i++)
 		assert(y[i] >= 0 && y[i] < 1);
+	any_seed_draws(x, y);
 	draw(&normal, 0, SAMPLES, x, y);
 	has_moments(y, 2, .5, 3);
 	is_counted_by_sample(&normal, x, y);
