@@ -96,8 +96,7 @@ void dlb_measurement_free(struct dlb_measurement *m)
 		return;
 	dlb_engine_free(m->engine);
 	dlb_data_close(m->data);
-	if (m->fed.base)
-		dlb_samples_free(m->be, m->fed.base);
+	dlb_samples_free(m->be, m->fed.base);
 	free(m->fed.seed);
 	dlb_runtime_release(&m->runtime);
 	dlb_state_release(&m->state);

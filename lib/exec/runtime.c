@@ -40,7 +40,9 @@ void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p)
 
 void *dlb_samples_alloc(struct dlb_backend *be, size_t bytes, struct dlb_error *err)
 {
-	void *p = dlb_is_host_memory(be) ? dlb_xcalloc(bytes, 1) : be->ops->host_alloc(be, bytes);
+	if (dlb_is_host_memory(be))
+		return dlb_xcalloc(bytes, 1);
+	void *p = be->ops->host_alloc(be, bytes);
 
 	if (p)
 		return memset(p, 0, bytes);

@@ -37,7 +37,7 @@ void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
 /* Zeroed memory of the host for samples, from which a device copies by itself. The caller frees it. NULL with
  * err. */
 void *dlb_samples_alloc(struct dlb_backend *be, size_t bytes, struct dlb_error *err);
-void dlb_samples_free(struct dlb_backend *be, void *p);
+void dlb_samples_free(struct dlb_backend *be, void *p); /* NULL accepted, without a back end too */
 /* Fills err: no memory for `bytes` bytes of `what` on that device, or a failure that it reports. Returns
  * -1. */
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err);

@@ -157,8 +157,7 @@ void dlb_eval_free(struct dlb_eval *e)
 	dlb_data_close(e->data);
 	dlb_plan_release(&e->plan);
 	dlb_graph_release(&e->graph);
-	if (e->base)
-		dlb_samples_free(e->be, e->base);
+	dlb_samples_free(e->be, e->base);
 	free(e);
 }
 

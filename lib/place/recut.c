@@ -59,7 +59,10 @@ bool dlb_place_recut(const struct dlb_problem *p, const int *current, int *place
 
 	dlb_units_init(&u, p);
 	used = find_order(p, &u, current, order, &n);
-	for (int parts = used; used && parts <= n; parts += parts < n ? n - parts : 1) {
+	/* over the nodes that have units, then over all */
+	const int turns = !used ? 0 : used < n ? 2 : 1;
+	for (int turn = 0; turn < turns; turn++) {
+		const int parts = turn ? n : used;
 		double step_s = INFINITY;
 
 		if (isfinite(dlb_units_balance(&u, p, parts, order, false, start)))
