@@ -10,11 +10,13 @@
     step_peer.py MODEL --facts                 prints: kind (cnn or other), batch, optimizer, parameters
     step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
 
-    --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
+    --threads N  --dtype f32|tf32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
+    --batch N    instead of the model's own; f32: of a GPU, too, products and convolutions are of f32
     --compile    torch.compile the network first (needs a C++ compiler)
     --recompute block|sqrt
                  torch.utils.checkpoint on each block of the network, or on sqrt(n) groups of its n blocks
-    --device D   cpu (default) or cuda, whose steps are timed until the device is done
+    --device D   cpu (default) or cuda, whose steps are timed until the device is done, and whose bytes are the
+                 allocator's
     --since T    start of this process, in seconds since the epoch: start-up is the time from T to the end of the
                  first step, minus a warm step
 
@@ -190,33 +192,34 @@ def convnext():
     return convnext_tiny(num_classes=100, stochastic_depth_prob=0.0)
 
 
-def images(n, shape, classes):
-    return lambda: ([torch.randn(n, *shape)], torch.randint(classes, (n,)))
+def images(shape, classes):
+    return lambda n: ([torch.randn(n, *shape)], torch.randint(classes, (n,)))
 
 
-def text(n, length, vocabulary):
-    return lambda: ([torch.randint(vocabulary, (n, length))], torch.randint(vocabulary, (n, length)))
+def text(length, vocabulary):
+    return lambda n: ([torch.randint(vocabulary, (n, length))], torch.randint(vocabulary, (n, length)))
 
 
-def pairs(n, length, vocabulary):
-    return lambda: ([torch.randint(vocabulary, (n, length)), torch.randint(2, (n, length))], torch.randint(2, (n,)))
+def pairs(length, vocabulary):
+    return lambda n: ([torch.randint(vocabulary, (n, length)), torch.randint(2, (n, length))], torch.randint(2, (n,)))
 
 
 # name: kind, network, optimizer, batch, samples
 MODELS = {
-    "mlp": ("other", mlp, "adam", 128, images(128, (1, 28, 28), 10)),
-    "lenet5": ("cnn", lenet5, "sgd", 64, images(64, (1, 28, 28), 10)),
-    "resnet20": ("cnn", resnet20, "sgd", 32, images(32, (3, 32, 32), 10)),
-    "resnet18": ("cnn", lambda: imagenet((2, 2, 2, 2), False), "sgd", 8, images(8, (3, 224, 224), 1000)),
-    "resnet50": ("cnn", lambda: imagenet((3, 4, 6, 3), True), "sgd", 8, images(8, (3, 224, 224), 1000)),
-    "gpt_2l": ("other", lambda: GPT(2, 128, 4, 64, 65, "tanh", True), "adam", 8, text(8, 64, 65)),
-    "gpt6": ("other", gpt6, "adam", 8, text(8, 256, 65)),
-    "bert_4l": ("other", lambda: Bert(4, 128, 4, 1000, 64), "adam", 16, pairs(16, 32, 1000)),
-    "lstm_lm": ("other", lambda: LSTM(65, 64, 128), "adam", 16, text(16, 32, 65)),
-    "llama": ("other", llama, "adam", 8, text(8, 128, 1000)),
-    "gpt2": ("other", gpt2, "adam", 8, text(8, 128, 1000)),
-    "vit": ("other", vit, "adam", 8, images(8, (3, 128, 128), 100)),
-    "convnext": ("cnn", convnext, "adam", 4, images(4, (3, 128, 128), 100)),
+    "mlp": ("other", mlp, "adam", 128, images((1, 28, 28), 10)),
+    "lenet5": ("cnn", lenet5, "sgd", 64, images((1, 28, 28), 10)),
+    "resnet20": ("cnn", resnet20, "sgd", 32, images((3, 32, 32), 10)),
+    "resnet18": ("cnn", lambda: imagenet((2, 2, 2, 2), False), "sgd", 8, images((3, 224, 224), 1000)),
+    "resnet50": ("cnn", lambda: imagenet((3, 4, 6, 3), True), "sgd", 8, images((3, 224, 224), 1000)),
+    "gpt_2l": ("other", lambda: GPT(2, 128, 4, 64, 65, "tanh", True), "adam", 8, text(64, 65)),
+    "gpt6": ("other", gpt6, "adam", 8, text(256, 65)),
+    "gpt124m": ("other", lambda: GPT(12, 768, 12, 1024, 50257, "tanh", True), "adam", 8, text(1024, 50257)),
+    "bert_4l": ("other", lambda: Bert(4, 128, 4, 1000, 64), "adam", 16, pairs(32, 1000)),
+    "lstm_lm": ("other", lambda: LSTM(65, 64, 128), "adam", 16, text(32, 65)),
+    "llama": ("other", llama, "adam", 8, text(128, 1000)),
+    "gpt2": ("other", gpt2, "adam", 8, text(128, 1000)),
+    "vit": ("other", vit, "adam", 8, images((3, 128, 128), 100)),
+    "convnext": ("cnn", convnext, "adam", 4, images((3, 128, 128), 100)),
 }
 
 
@@ -295,7 +298,8 @@ def main():
     p.add_argument("--profile", action="store_true")
     p.add_argument("--facts", action="store_true")
     p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    p.add_argument("--dtype", choices=["f32", "tf32", "bf16"], default="f32")
+    p.add_argument("--batch", type=int)
     p.add_argument("--layout", choices=["plain", "last"], default="plain")
     p.add_argument("--rule", choices=["plain", "foreach", "fused"], default="plain")
     p.add_argument("--compile", action="store_true")
@@ -306,14 +310,16 @@ def main():
     check_blas()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = a.dtype != "f32"
     if a.model == "gemm":
         return gemm()
     kind, make, rule, batch, draw = MODELS[a.model]
-    net, (x, y) = make().train(), draw()
+    batch = a.batch or batch
+    net, (x, y) = make().train(), draw(batch)
     if a.facts:
         return print(kind, batch, rule, sum(w.numel() for w in net.parameters()))
     if a.export and a.length:
-        net, (x, y) = gpt6(a.length).train(), text(batch, a.length, 65)()
+        net, (x, y) = gpt6(a.length).train(), text(a.length, 65)(batch)
     if a.export:
         return export(net, x, a.export, a.form)
     if a.layout == "last":
@@ -339,10 +345,12 @@ def main():
     first, times = time.time(), []
     if a.profile:
         step()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        with torch.profiler.profile() as seen:
             for _ in range(a.steps):
                 step()
-        return print(seen.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
+            wait()
+        on = "cpu" if a.device == "cpu" else "device"
+        return print(seen.key_averages().table(sort_by="self_%s_time_total" % on, row_limit=12, max_name_column_width=90))
     for _ in range(a.steps + 2):
         start = time.perf_counter()
         step()
@@ -350,7 +358,8 @@ def main():
         times.append(time.perf_counter() - start)
     times = sorted(times[2:])
     middle = times[len(times) // 2]
-    print("%.6g %.4g %d" % (middle, first - a.since - middle if a.since else 0, peak_bytes()))
+    most = torch.cuda.max_memory_allocated() if a.device == "cuda" else peak_bytes()
+    print("%.6g %.4g %d" % (middle, first - a.since - middle if a.since else 0, most))
 
 
 main()
