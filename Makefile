@@ -108,7 +108,7 @@ $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 
 $(BUILD)/lib/dlb/dlb-cuda.so: $(CUDA_C:%.c=$(BUILD)/cuda/%.o) $(CUDA_CU:%.cu=$(BUILD)/cuda/%.fatbin.o)
 	@mkdir -p $(@D)
-	$(CC) -shared $(if $(SAN),-fsanitize=$(SAN),-Wl,--no-undefined) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lm
+	$(CC) -shared $(if $(SAN),-fsanitize=$(SAN),-Wl,--no-undefined) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lm
 $(BUILD)/cuda/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -fPIC -isystem $(CUDA_HOME)/include $(DEPENDS) -c -o $@ $<

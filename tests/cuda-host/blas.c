@@ -8,18 +8,9 @@
 
 #include "cublas_v2.h"
 #include "host.h"
+#include "product.h"
 
 struct cublasContext { cudaStream_t stream; };
-struct product {
-	cublasOperation_t ta, tb;
-	int m, n, k, lda, ldb, ldc, batch;
-	double alpha, beta;
-	const char *a, *b;
-	char *c;
-	long long sa, sb, sc;
-	cudaDataType type_a, type_b, type_c;
-	bool tf32;
-};
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
@@ -137,6 +128,8 @@ static void plain(const struct product *p, const char *a, const char *b, char *c
 			sum *= (float)p->alpha;
 			if (p->beta != 0)
 				sum += (float)p->beta * real_of(c, p->type_c, i + j * p->ldc);
+			if (p->bias)
+				sum += real_of(p->bias, p->type_c, i);
 			set_real(c, p->type_c, i + j * p->ldc, sum);
 		}
 	free(rows);
@@ -156,7 +149,7 @@ static void run(void *arg)
 		if (p->type_c == CUDA_R_64F)
 			cblas_dgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, p->alpha, (const double *)a, p->lda,
 				    (const double *)b, p->ldb, p->beta, (double *)c, p->ldc);
-		else if (!p->tf32 && p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
+		else if (!p->tf32 && !p->bias && p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
 			cblas_sgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, (float)p->alpha, (const float *)a,
 				    p->lda, (const float *)b, p->ldb, (float)p->beta, (float *)c, p->ldc);
 		else
@@ -168,8 +161,18 @@ static void run(void *arg)
 static void must_hold(const void *p, cudaDataType t, long long rows, long long cols, int ld, long long stride,
 		      int batch)
 {
-	cuda_host_must_be_device("cublasGemmStridedBatchedEx", p,
+	cuda_host_must_be_device("a product of cuBLAS", p,
 				 (size_t)((batch - 1) * stride + (cols - 1) * ld + rows) * bytes_of(t));
+}
+
+void cuda_host_multiply(cudaStream_t stream, const struct product *p)
+{
+	must_hold(p->a, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->sa, p->batch);
+	must_hold(p->b, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->sb, p->batch);
+	must_hold(p->c, p->type_c, p->m, p->n, p->ldc, p->sc, p->batch);
+	if (p->bias)
+		must_hold(p->bias, p->type_c, p->m, 1, p->m, 0, 1);
+	cuda_host_enqueue(stream, run, p, sizeof *p);
 }
 
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
@@ -179,8 +182,10 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 					  long long int strideC, int batchCount, cublasComputeType_t computeType,
 					  cublasGemmAlgo_t algo)
 {
-	struct product p = { transa, transb, m, n, k, lda, ldb, ldc, batchCount, 0, 0, A, B, C,
-			     strideA, strideB, strideC, Atype, Btype, Ctype, computeType == CUBLAS_COMPUTE_32F_FAST_TF32 };
+	struct product p = { .ta = transa, .tb = transb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+			     .batch = batchCount, .a = A, .b = B, .c = C, .sa = strideA, .sb = strideB, .sc = strideC,
+			     .type_a = Atype, .type_b = Btype, .type_c = Ctype,
+			     .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 };
 
 	(void)algo;
 	if (cuda_host_fails())
@@ -190,9 +195,6 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 		return CUBLAS_STATUS_INVALID_VALUE;
 	p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
 	p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
-	must_hold(A, Atype, transa ? k : m, transa ? m : k, lda, strideA, batchCount);
-	must_hold(B, Btype, transb ? n : k, transb ? k : n, ldb, strideB, batchCount);
-	must_hold(C, Ctype, m, n, ldc, strideC, batchCount);
-	cuda_host_enqueue(handle->stream, run, &p, sizeof p);
+	cuda_host_multiply(handle->stream, &p);
 	return CUBLAS_STATUS_SUCCESS;
 }

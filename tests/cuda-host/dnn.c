@@ -302,6 +302,12 @@ static void take_windows(struct convolution *c, const struct descriptor *d)
 	}
 }
 
+/* Gradients of weights in f32 where x and y are bf16. */
+static bool is_widened(const struct convolution *c)
+{
+	return c->written == W && c->dtype[X] == DLB_BF16 && c->dtype[W] == DLB_F32;
+}
+
 static void check_shapes(const char *call, const struct convolution *c)
 {
 	must(c->dim[X][0] == c->dim[Y][0] && c->dim[W][0] == c->dim[Y][1], call,
@@ -313,7 +319,7 @@ static void check_shapes(const char *call, const struct convolution *c)
 
 		must(room >= 0 && c->dim[Y][2 + i] == room / c->stride[i] + 1, call, "sizes of x, w and y");
 	}
-	must(c->dtype[X] == c->dtype[Y] && c->dtype[X] == c->dtype[W], call, "types of x, w and y");
+	must(c->dtype[X] == c->dtype[Y] && (c->dtype[X] == c->dtype[W] || is_widened(c)), call, "types of x, w and y");
 	must(c->id[X] != c->id[W] && c->id[X] != c->id[Y] && c->id[W] != c->id[Y], call,
 	     "identifiers of tensors");
 }

@@ -193,6 +193,9 @@ static void gemms(void)
 		if (how % 7 == 0)
 			one_gemm(64, 48, 96, 2, how);
 	}
+	static const int odd[] = { 0, 1, 2, 3, 4, 5, 6, 7, 1 | 32, 2 | 64, 4 | 96, 128, 3 | 224 };
+	for (int i = 0; i < (int)(sizeof odd / sizeof *odd); i++)	/* rows of odd length, used often */
+		one_gemm(259, 301, 263, 1, odd[i]);
 }
 
 static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_t m, int64_t groups,

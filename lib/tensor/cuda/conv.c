@@ -1,4 +1,4 @@
-/* Convolution where cuDNN does not do it (conv_cudnn.c): as products (cuBLAS) of the weights with the input's
+/* Convolution where no library does it (conv_library.c): as products (cuBLAS) of the weights with the input's
  * columns (conv.cu), some images at a time and group by group:
  *   y (mg, P) = w (mg, taps) col;   dcol = w^T dy;   dw += dy col^T
  * If y's channels are the faster dimension (channels-last), y and dy are those matrices transposed. */
@@ -344,7 +344,7 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 		[DLB_CONV_GRAD_WEIGHT] = run_grad_weight,
 	};
 	const enum dlb_dtype type = d->x.dtype;
-	const int rc = dlb_cuda_conv_by_cudnn(b, d, may, k, err);
+	const int rc = dlb_cuda_conv_by_library(b, d, may, k, err);
 	struct conv_kernel *c;
 	int64_t one, most;
 
@@ -386,7 +386,7 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 PREPARE(conv)
 {
 	const bool is_bf16 = d->x.dtype == DLB_BF16;
-	const int rc = is_bf16 ? dlb_cuda_conv_by_cudnn(b, d, b->numerics, k, err) :
+	const int rc = is_bf16 ? dlb_cuda_conv_by_library(b, d, b->numerics, k, err) :
 				 prepare_real(b, d, b->numerics, k, err);
 
 	return is_bf16 && rc == DLB_NO_KERNEL ? prepare_bf16(b, d, k, err) : rc;

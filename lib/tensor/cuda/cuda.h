@@ -17,7 +17,7 @@
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
 #define CUDA_MODULES(X) \
 	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) \
-	X(pool) X(reduce) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
+	X(pool) X(reduce) X(rows) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -82,6 +82,12 @@ void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t ro
  * block. side_by_side: so many neighbouring rows begin in neighbouring elements, so a thread each reads
  * whole lines. */
 int dlb_cuda_row_width(int64_t n, int64_t side_by_side);
+/* p, if it lies at a multiple of CUDA_ALIGN, as the executor's memory does, on which libraries' kernels rely. Else,
+ * so that bits do not depend on addresses, memory of `bytes` that does, with a copy of what is at p if it is read;
+ * it is allocated at the first such call, as *copy, which the caller frees by cudaFree. NULL: that failed, noted. */
+enum { CUDA_ALIGN = 16 };
+void *dlb_cuda_align(struct cuda *c, void **copy, void *p, size_t bytes, bool is_read);
+
 /* Copies the run's operands into those of a kernel. */
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);
 struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);
@@ -97,6 +103,10 @@ void dlb_cuda_simple(struct dlb_backend *b, const struct cuda_launch *l, const v
 int dlb_cuda_cast(struct dlb_backend *b, int64_t count, enum dlb_dtype from, enum dlb_dtype to,
 		  struct dlb_kernel **k, struct dlb_error *err);
 
+/* Copies `rows` rows of n elements of bf16, or of f32, rounded, to bf16; they lie in_ld and out_ld elements apart. */
+struct cuda_row_copy { enum dlb_dtype from; int64_t rows, n, in_ld, out_ld; };
+int dlb_cuda_rows(struct dlb_backend *b, const struct cuda_row_copy *d, struct dlb_kernel **k, struct dlb_error *err);
+
 /* y = alpha op(a) op(w) + beta y, row-major, `batch` times: y (m, n), op(a) (m, k), op(w) (k, n); op transposes
  * the matrix in memory. Rows in memory lie lda, ldw, ldy elements apart, matrices a_batch, w_batch, y_batch. */
 struct cuda_matmul {
@@ -107,6 +117,8 @@ struct cuda_matmul {
 };
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p);	/* cuBLAS takes these types and sizes */
 void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y);
+
+enum { CUDA_BLAS_WORKSPACE = 32 << 20 };	/* bytes at blas_workspace */
 
 extern const struct dlb_backend_ops dlb_cuda_ops;
 

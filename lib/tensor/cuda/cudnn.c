@@ -12,8 +12,8 @@
 #include <cudnn_graph.h>
 
 #define LIBRARY "libcudnn.so.9"
-/* Of addresses, as cudaMalloc's are for workspaces. */
-enum { OPERAND_ALIGN = 16, WORKSPACE_ALIGN = 256 };
+/* Of addresses, as cudaMalloc's are. */
+enum { WORKSPACE_ALIGN = 256 };
 #define CALLS(X) \
 	X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) \
 	X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) \
@@ -188,7 +188,7 @@ static cudnnBackendDescriptor_t tensor(struct cuda_dnn_conv *v, const struct dlb
 {
 	const cudnnBackendDescriptor_t t = create_kept(v, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
 	const cudnnDataType_t type = type_of(d->dtype);
-	const int64_t align = OPERAND_ALIGN;
+	const int64_t align = CUDA_ALIGN;
 	int64_t dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS];
 	int n = d->n_dims;
 
@@ -421,19 +421,9 @@ void dlb_cuda_dnn_free(struct cuda_dnn_conv *v)
 }
 
 /* ---- a run ---- */
-/* Plans rely on OPERAND_ALIGN, as the executor's memory has it. An operand at another address is copied, so
- * that bits do not depend on addresses; the memory for that is allocated at the first such run. */
 static void *align(struct cuda_dnn_conv *v, int i, void *p)
 {
-	if ((uintptr_t)p % OPERAND_ALIGN == 0)
-		return p;
-	if (!v->aligned[i])
-		dlb_cuda_note(v->c, "cudaMalloc", cudaMalloc(&v->aligned[i], v->bytes[i]));
-	if (v->aligned[i] && i != v->written)
-		dlb_cuda_note(v->c, "cudaMemcpyAsync",
-			      cudaMemcpyAsync(v->aligned[i], p, v->bytes[i], cudaMemcpyDeviceToDevice,
-					      v->c->stream));
-	return v->aligned[i];
+	return dlb_cuda_align(v->c, &v->aligned[i], p, v->bytes[i], i != v->written);
 }
 
 /* A pack that is finalized cannot be changed, so other addresses take a new one. */

@@ -6,7 +6,7 @@
 #include "tensor/cuda/cudnn.h"
 #include "util/mem.h"
 
-enum { BLAS_WORKSPACE = 32 << 20, BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
+enum { BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
 
 #define X(name) extern const unsigned char dlb_fatbin_##name[];
 CUDA_MODULES(X)
@@ -82,9 +82,9 @@ static int open_blas(struct cuda *c, struct dlb_error *err)
 
 	if (s == CUBLAS_STATUS_SUCCESS)
 		s = cublasSetStream(c->blas, c->stream);
-	OPEN_TRY(cudaMalloc(&c->blas_workspace, BLAS_WORKSPACE));
+	OPEN_TRY(cudaMalloc(&c->blas_workspace, CUDA_BLAS_WORKSPACE));
 	if (s == CUBLAS_STATUS_SUCCESS)
-		s = cublasSetWorkspace(c->blas, c->blas_workspace, BLAS_WORKSPACE);
+		s = cublasSetWorkspace(c->blas, c->blas_workspace, CUDA_BLAS_WORKSPACE);
 	return s == CUBLAS_STATUS_SUCCESS ? 0 :
 		       dlb_fail(err, NULL, "device cuda:%d: cannot open cuBLAS: %s", c->device,
 				cublasGetStatusString(s));
@@ -417,6 +417,17 @@ void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t ro
 int dlb_cuda_row_width(int64_t n, int64_t side_by_side)
 {
 	return side_by_side >= WARP || n < WARP ? 1 : n < LONG_ROW ? WARP : CUDA_THREADS;
+}
+
+void *dlb_cuda_align(struct cuda *c, void **copy, void *p, size_t bytes, bool is_read)
+{
+	if ((uintptr_t)p % CUDA_ALIGN == 0)
+		return p;
+	if (!*copy)
+		NOTE(c, cudaMalloc(copy, bytes));
+	if (*copy && is_read)
+		NOTE(c, cudaMemcpyAsync(*copy, p, bytes, cudaMemcpyDeviceToDevice, c->stream));
+	return *copy;
 }
 
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out)

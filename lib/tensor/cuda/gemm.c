@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/biased.h"
 #include "util/mem.h"
 
 static cudaDataType type_of(enum dlb_dtype t)
@@ -43,20 +43,24 @@ bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
 }
 
 /* ---- gemm ---- */
-/* An operand that is cast on its way, by a copy through scratch at `at`; k NULL: it is used as it is. */
-struct cast { struct dlb_kernel *k; size_t at; };
+/* An operand that is copied on its way, through scratch at `at`, to be cast or because its rows begin where matrix
+ * units read slowly; k NULL: it is used as it is. */
+struct detour { struct dlb_kernel *k; size_t at; };
 struct gemm_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_matmul p;
 	int64_t n_batch, *a_off, *w_off;	/* lists: a product for each batch; NULL: regular */
-	struct cast a, w, y;			/* a, w: rounded to bf16; y: from the f32 sum */
+	struct detour a, w, y;			/* a, w: to bf16; y: from the sum */
 	struct dlb_kernel *addend;		/* y = beta c, to which the product is added; NULL: none */
 	size_t bytes, y_bytes;			/* of an element of a and w, of y */
+	struct cuda_biased *biased;		/* instead of addend and product; NULL: neither or they */
+	struct detour bias;			/* c, rounded to bf16 */
+	void *aligned[4];			/* copies of a, w, c and y that are not; NULL before the first */
 };
 
 /* The operand at p, cast to scratch if need be. */
-static const void *cast_in(const struct cast *x, void *p, char *scratch)
+static void *cast_in(const struct detour *x, void *p, char *scratch)
 {
 	void *const in[1] = { p }, *const out[1] = { scratch + x->at };
 
@@ -77,6 +81,29 @@ static void multiply(const struct gemm_kernel *g, const void *a, const void *w, 
 				(const char *)a + (size_t)(g->a_off ? g->a_off[b] : b * g->p.a_batch) * g->bytes,
 				(const char *)w + (size_t)(g->w_off ? g->w_off[b] : b * g->p.w_batch) * g->bytes,
 				(char *)y + (size_t)(b * g->p.y_batch) * g->y_bytes);
+}
+
+static void biased_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct gemm_kernel *g = (struct gemm_kernel *)k;
+	struct cuda *c = g->c;
+	const size_t size = g->bytes, y_bytes = (size_t)(g->p.m * g->p.ldy) * size;
+	void *const to = g->y.k ? (char *)r->scratch + g->y.at : r->out[0];
+	void *const a = dlb_cuda_align(c, &g->aligned[0], cast_in(&g->a, r->in[0], r->scratch),
+				       (size_t)(g->p.m * g->p.k) * size, true),
+		   *const w = dlb_cuda_align(c, &g->aligned[1], cast_in(&g->w, r->in[1], r->scratch),
+					     (size_t)(g->p.k * g->p.n) * size, true),
+		   *const bias = dlb_cuda_align(c, &g->aligned[2], cast_in(&g->bias, r->in[2], r->scratch),
+						(size_t)g->p.n * size, true),
+		   *const y = dlb_cuda_align(c, &g->aligned[3], to, y_bytes, false);
+
+	if (!a || !w || !bias || !y)
+		return;
+	dlb_cuda_biased_run(g->biased, a, w, bias, y);
+	if (y != to)
+		dlb_cuda_note(c, "cudaMemcpyAsync", cudaMemcpyAsync(to, y, y_bytes, cudaMemcpyDeviceToDevice, c->stream));
+	if (g->y.k)
+		g->y.k->run(g->y.k, &(struct dlb_run){ .in = &to, .out = r->out });
 }
 
 static void gemm_run(struct dlb_kernel *k, const struct dlb_run *r)
@@ -103,6 +130,11 @@ static void gemm_free(struct dlb_kernel *k)
 	dlb_kernel_free(g->a.k);
 	dlb_kernel_free(g->w.k);
 	dlb_kernel_free(g->y.k);
+	dlb_kernel_free(g->bias.k);
+	dlb_cuda_biased_free(g->biased);
+	for (int i = 0; i < DLB_LEN(g->aligned); i++)
+		if (g->aligned[i])
+			cudaFree(g->aligned[i]);
 	free(g->a_off);
 	free(g->w_off);
 	free(g);
@@ -127,8 +159,46 @@ static int64_t extent(int64_t size, int64_t batch, const int64_t *off, int64_t n
 	return n > 0 ? most + size : 0;
 }
 
+/* ---- rows that do not begin at multiples of 16 bytes ---- */
+/* The fastest kernels of bf16 read and write 16 bytes at a time, so rows of other lengths are several times slower
+ * (cuBLAS 13). An operand with such rows is copied where its elements are used often enough to pay for that. */
+enum { PIECE = 8, LEAST_USES = 256, LEAST_ELEMENTS = 1 << 16 };
+
+static int64_t padded(int64_t ld)
+{
+	return (ld + PIECE - 1) / PIECE * PIECE;
+}
+
+/* What padding makes of the operand's row length; each element is used `uses` times. */
+static int64_t row_length(const struct dlb_gemm_desc *d, int64_t rows, int64_t ld, int64_t uses)
+{
+	const bool pays = d->dtype == DLB_BF16 && d->n_batch == 1 && !d->a_off && !d->w_off && uses >= LEAST_USES &&
+			  rows * ld >= LEAST_ELEMENTS;
+
+	return pays ? padded(ld) : ld;
+}
+
+/* Pads the rows of p. A y that is made in f32 first is not. */
+static void pad(const struct dlb_gemm_desc *d, struct cuda_matmul *p)
+{
+	p->lda = row_length(d, d->trans_a ? d->k : d->m, p->lda, d->n);
+	p->ldw = row_length(d, d->trans_w ? d->n : d->k, p->ldw, d->m);
+	if (p->y_type == DLB_BF16)
+		p->ldy = row_length(d, d->m, p->ldy, d->k);
+}
+
+/* Makes x a copy of rows to rows of bf16, through scratch for
+ * `kept` elements. */
+static int make_rows(struct dlb_backend *b, struct gemm_kernel *g, struct detour *x, const struct cuda_row_copy *d,
+		     int64_t kept, struct dlb_error *err)
+{
+	x->at = g->k.scratch_bytes;
+	g->k.scratch_bytes += ((size_t)kept * dlb_dtype_bytes(DLB_BF16) + 255) & ~(size_t)255;
+	return dlb_cuda_rows(b, d, &x->k, err);
+}
+
 /* Makes x a copy of `count` elements from f32 to bf16, with the scratch that holds the side of type `kept`. */
-static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct cast *x, int64_t count,
+static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct detour *x, int64_t count,
 		     enum dlb_dtype kept, struct dlb_error *err)
 {
 	x->at = g->k.scratch_bytes;
@@ -155,18 +225,49 @@ static int make_addend(struct dlb_backend *b, const struct dlb_gemm_desc *d, enu
 static int make_parts(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct gemm_kernel *g,
 		      struct dlb_error *err)
 {
-	const bool is_bf16 = d->dtype == DLB_BF16, rounds = is_bf16 && !d->y_f32 && d->has_c;
+	const bool is_bf16 = d->dtype == DLB_BF16, rounds = is_bf16 && !d->y_f32 && d->has_c && !g->biased;
+	const int64_t a_ld = d->trans_a ? d->m : d->k, a_rows = d->trans_a ? d->k : d->m,
+		      w_ld = d->trans_w ? d->k : d->n, w_rows = d->trans_w ? d->n : d->k;
 	int rc = 0;
 
-	if (is_bf16 && d->a_f32)
+	if (g->p.lda != a_ld)
+		rc = make_rows(b, g, &g->a, &(struct cuda_row_copy){ d->a_f32 ? DLB_F32 : DLB_BF16, a_rows, a_ld, a_ld, g->p.lda },
+			       a_rows * g->p.lda, err);
+	else if (is_bf16 && d->a_f32)
 		rc = make_cast(b, g, &g->a, extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch), DLB_BF16, err);
-	if (!rc && is_bf16 && d->w_f32)
+	if (!rc && g->p.ldw != w_ld)
+		rc = make_rows(b, g, &g->w, &(struct cuda_row_copy){ d->w_f32 ? DLB_F32 : DLB_BF16, w_rows, w_ld, w_ld, g->p.ldw },
+			       w_rows * g->p.ldw, err);
+	else if (!rc && is_bf16 && d->w_f32)
 		rc = make_cast(b, g, &g->w, extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch), DLB_BF16, err);
-	if (!rc && rounds)
+	if (!rc && g->p.ldy != d->n)
+		rc = make_rows(b, g, &g->y, &(struct cuda_row_copy){ DLB_BF16, d->m, d->n, g->p.ldy, d->n },
+			       d->m * g->p.ldy, err);
+	else if (!rc && rounds)
 		rc = make_cast(b, g, &g->y, d->n_batch * d->m * d->n, DLB_F32, err);
-	if (!rc && d->has_c)
+	if (!rc && is_bf16 && g->biased)
+		rc = make_cast(b, g, &g->bias, d->n, DLB_BF16, err);
+	if (!rc && d->has_c && !g->biased)
 		rc = make_addend(b, d, is_bf16 ? DLB_F32 : d->dtype, &g->addend, err);
 	return rc;
+}
+
+/* A c that is a bias of the columns goes by cuBLASLt; to one of bf16, as y is, it is rounded first. */
+static int make_biased(const struct dlb_gemm_desc *d, struct gemm_kernel *g, struct dlb_error *err)
+{
+	struct cuda_matmul p = g->p;
+	int rc;
+
+	if (!d->has_c || d->c_row || !d->c_col || d->beta != 1 || d->n_batch != 1 || d->y_f32 || d->a_off || d->w_off)
+		return 0;
+	p.y_type = d->dtype;
+	pad(d, &p);
+	rc = dlb_cuda_biased_new(g->c, &p, &g->biased, err);
+	if (!rc) {
+		g->k.run = biased_run;
+		g->p = p;
+	}
+	return rc == DLB_NO_KERNEL ? 0 : rc;
 }
 
 PREPARE(gemm)
@@ -194,6 +295,7 @@ PREPARE(gemm)
 
 	if (!dlb_cuda_matmul_fits(&p))
 		return DLB_NO_KERNEL;
+	pad(d, &p);
 	g = dlb_xcalloc(1, sizeof *g);
 	g->k = (struct dlb_kernel){ .run = gemm_run, .free = gemm_free, .impl = "cublas" };
 	g->c = cuda_of(b);
@@ -201,7 +303,8 @@ PREPARE(gemm)
 	g->n_batch = d->n_batch;
 	g->bytes = dlb_dtype_bytes(d->dtype);
 	g->y_bytes = dlb_dtype_bytes(p.y_type);
-	rc = make_parts(b, d, g, err);
+	rc = make_biased(d, g, err);
+	rc = rc ? rc : make_parts(b, d, g, err);
 	if (rc) {
 		gemm_free(&g->k);
 		return rc;

@@ -1,19 +1,25 @@
-/* Convolution by cuDNN (cudnn.h), with passes of our own around it:
- *   weights    cuDNN's engines take them in the type and layout of x, so those of channels-last and bf16
- *              convolutions are copied, and gradients of channels-last weights are copied back
+/* Convolution by a library, with passes of our own around it. Where a window is one element, a channels-last
+ * convolution is a product, by cuBLAS; rows are the N P positions of all images:
+ *     y (NP, M) = x (NP, C) w^T;   dx = dy w;   dw (M, C) = dy^T x
+ * All others are cuDNN's (cudnn.h). Around them:
+ *   weights    both take them in the type and layout of x, so those of bf16 convolutions, and those of cuDNN's
+ *              channels-last ones, are copied; gradients of channels-last weights are copied back
  *   bias, Relu one pass over y, in place; a bf16 y is rounded before and after it
  *   db         conv_bias of conv.cu
- * Gradients of weights are f32 where x is bf16. cuDNN 9.19 has no engine for that, so conv.c casts to f32. */
+ * Gradients of weights are f32 where x is bf16. Where cuDNN has no engine for that, conv.c casts to f32. */
 #include <stdlib.h>
 
 #include "tensor/cuda/conv.h"
 #include "tensor/cuda/cudnn.h"
 #include "util/mem.h"
 
-struct cudnn_kernel {
+struct library_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
-	struct cuda_dnn_conv *conv;
+	enum dlb_conv_dir dir;
+	struct cuda_dnn_conv *conv;	/* NULL: product */
+	struct cuda_matmul product;
+	size_t zero_bytes;		/* of dx, before the product */
 	struct dlb_kernel
 		*copy; /* of the weights to or from scratch, at `at`; NULL: they are used as they are */
 	size_t at;
@@ -23,35 +29,49 @@ struct cudnn_kernel {
 	struct cuda_conv_bias b;
 };
 
+static void convolve(const struct library_kernel *c, void *x, void *w, void *y, void *scratch)
+{
+	if (c->conv)
+		dlb_cuda_dnn_run(c->conv, x, w, y, scratch);
+	else if (c->dir == DLB_CONV_FORWARD)
+		dlb_cuda_matmul(c->c, &c->product, x, w, y);
+	else if (c->dir == DLB_CONV_GRAD_INPUT) {
+		if (c->zero_bytes)
+			dlb_cuda_note(c->c, "cudaMemsetAsync", cudaMemsetAsync(x, 0, c->zero_bytes, c->c->stream));
+		dlb_cuda_matmul(c->c, &c->product, y, w, x);
+	} else
+		dlb_cuda_matmul(c->c, &c->product, y, x, w);
+}
+
 static void run_forward(struct dlb_kernel *k, const struct dlb_run *r)
 {
-	const struct cudnn_kernel *c = (const struct cudnn_kernel *)k;
+	const struct library_kernel *c = (const struct library_kernel *)k;
 	void *const w[1] = { c->copy ? (char *)r->scratch + c->at : r->in[1] };
 	void *const end[2] = { r->out[0], c->n_end == 2 ? r->in[2] : NULL };
 
 	if (c->copy)
 		c->copy->run(c->copy, &(struct dlb_run){ .in = r->in + 1, .out = w });
-	dlb_cuda_dnn_run(c->conv, r->in[0], w[0], r->out[0], r->scratch);
+	convolve(c, r->in[0], w[0], r->out[0], r->scratch);
 	if (c->end)
 		c->end->run(c->end, &(struct dlb_run){ .in = end, .out = r->out });
 }
 
 static void run_grad_input(struct dlb_kernel *k, const struct dlb_run *r)
 {
-	const struct cudnn_kernel *c = (const struct cudnn_kernel *)k;
+	const struct library_kernel *c = (const struct library_kernel *)k;
 	void *const w[1] = { c->copy ? (char *)r->scratch + c->at : r->in[1] };
 
 	if (c->copy)
 		c->copy->run(c->copy, &(struct dlb_run){ .in = r->in + 1, .out = w });
-	dlb_cuda_dnn_run(c->conv, r->out[0], w[0], r->in[0], r->scratch);
+	convolve(c, r->out[0], w[0], r->in[0], r->scratch);
 }
 
 static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 {
-	const struct cudnn_kernel *c = (const struct cudnn_kernel *)k;
+	const struct library_kernel *c = (const struct library_kernel *)k;
 	void *const dw[1] = { c->copy ? (char *)r->scratch + c->at : r->out[0] };
 
-	dlb_cuda_dnn_run(c->conv, r->in[1], dw[0], r->in[0], r->scratch);
+	convolve(c, r->in[1], dw[0], r->in[0], r->scratch);
 	if (c->copy)
 		c->copy->run(c->copy, &(struct dlb_run){ .in = dw, .out = r->out });
 	if (c->db)
@@ -60,7 +80,7 @@ static void run_grad_weight(struct dlb_kernel *k, const struct dlb_run *r)
 
 static void free_kernel(struct dlb_kernel *k)
 {
-	struct cudnn_kernel *c = (struct cudnn_kernel *)k;
+	struct library_kernel *c = (struct library_kernel *)k;
 
 	dlb_cuda_dnn_free(c->conv);
 	dlb_kernel_free(c->copy);
@@ -92,7 +112,7 @@ static void follow(struct dlb_desc *d, enum dlb_layout layout)
 }
 
 /* Copies the weights `from` to `to`, one of which is in scratch. */
-static int make_copy(struct dlb_backend *b, struct cudnn_kernel *c, const struct dlb_desc *from,
+static int make_copy(struct dlb_backend *b, struct library_kernel *c, const struct dlb_desc *from,
 		     const struct dlb_desc *to, const struct dlb_desc *in_scratch, struct dlb_error *err)
 {
 	struct dlb_copy_desc d = { .in = from->dtype,
@@ -112,7 +132,7 @@ static int make_copy(struct dlb_backend *b, struct cudnn_kernel *c, const struct
 }
 
 /* y = y + bias, Relu(y) or Relu(y + bias). */
-static int make_end(struct dlb_backend *b, struct cudnn_kernel *c, const struct dlb_conv_desc *d,
+static int make_end(struct dlb_backend *b, struct library_kernel *c, const struct dlb_conv_desc *d,
 		    struct dlb_error *err)
 {
 	struct dlb_map_desc m = { .fn = !d->has_bias ? DLB_MAP_relu :
@@ -130,7 +150,7 @@ static int make_end(struct dlb_backend *b, struct cudnn_kernel *c, const struct 
 	return dlb_cuda_map(b, &m, &c->end, err);
 }
 
-static int make_db(struct cudnn_kernel *c, const struct dlb_conv_desc *d)
+static int make_db(struct library_kernel *c, const struct dlb_conv_desc *d)
 {
 	int64_t y[DLB_MAX_DIMS];
 
@@ -147,7 +167,77 @@ static int make_db(struct cudnn_kernel *c, const struct dlb_conv_desc *d)
 	return c->db ? 0 : DLB_NO_KERNEL;
 }
 
-int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
+/* A window is one element, and the channels of a position lie side by side. */
+static bool is_pointwise(const struct dlb_conv_desc *d)
+{
+	bool yes = d->groups == 1 && d->x.layout == DLB_CHANNELS_LAST && d->y.layout == DLB_CHANNELS_LAST;
+
+	for (int i = 0; i < d->x.n_dims - 2; i++)
+		yes = yes && d->w.dim[2 + i] == 1 && !d->pad_begin[i] && !d->pad_end[i];
+	return yes;
+}
+
+static bool takes_every_position(const struct dlb_conv_desc *d)
+{
+	bool yes = true;
+
+	for (int i = 0; i < d->x.n_dims - 2; i++)
+		yes = yes && d->stride[i] == 1;
+	return yes;
+}
+
+/* dx where steps divide the rows of an image: its positions that are taken lie equally far apart from one row to
+ * the next, so each row is a product of a batch; all others are 0. For f32 without TF32, whose engines in cuDNN
+ * are slow there. */
+static bool is_scattered(const struct dlb_conv_desc *d, bool tf32)
+{
+	return d->dir == DLB_CONV_GRAD_INPUT && d->x.dtype == DLB_F32 && !tf32 && d->x.n_dims == 4 &&
+	       d->x.dim[2] == d->y.dim[2] * d->stride[0];
+}
+
+static struct cuda_matmul product_of(const struct dlb_conv_desc *d, bool tf32)
+{
+	const int64_t c = d->x.dim[1], m = d->y.dim[1], rows = dlb_desc_count(&d->y) / m;
+	struct cuda_matmul p = { .type = d->x.dtype, .tf32 = tf32, .y_type = d->x.dtype, .m = rows, .n = c, .k = m,
+				 .lda = m, .ldw = c, .ldy = c, .batch = 1, .alpha = 1 };
+
+	if (d->dir == DLB_CONV_FORWARD) {
+		p.n = p.ldy = m;
+		p.k = p.lda = c;
+		p.trans_w = true;
+	} else if (d->dir == DLB_CONV_GRAD_WEIGHT) {
+		p.m = m;
+		p.k = rows;
+		p.trans_a = true;
+		p.y_type = d->w.dtype;
+	} else if (!takes_every_position(d)) {
+		p.m = d->y.dim[3];
+		p.batch = rows / p.m;
+		p.ldy = d->stride[1] * c;
+		p.a_batch = p.m * m;
+		p.y_batch = d->stride[0] * d->x.dim[3] * c;
+	}
+	return p;
+}
+
+/* Sets what convolves: c->conv or c->product. */
+static int choose(struct library_kernel *c, const struct dlb_conv_desc *d, struct dlb_numerics may,
+		  struct dlb_error *err)
+{
+	const bool all = takes_every_position(d);
+
+	const bool fits = is_pointwise(d) && (all || is_scattered(d, may.tf32));
+
+	if (fits)
+		c->product = product_of(d, may.tf32);
+	if (!fits || !dlb_cuda_matmul_fits(&c->product))
+		return dlb_cuda_dnn_conv(c->c, d, may, &c->conv, &c->k.scratch_bytes, err);
+	c->k.impl = "cublas";
+	c->zero_bytes = all ? 0 : dlb_desc_bytes(&d->x);
+	return 0;
+}
+
+int dlb_cuda_conv_by_library(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			   struct dlb_kernel **k, struct dlb_error *err)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
@@ -158,20 +248,22 @@ int dlb_cuda_conv_by_cudnn(struct dlb_backend *b, const struct dlb_conv_desc *d,
 	const enum dlb_dtype type = d->x.dtype;
 	const bool to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
 	struct dlb_conv_desc bare = *d;		/* as cuDNN gets it */
-	struct cudnn_kernel *c;
+	struct library_kernel *c;
 	int rc;
 
-	if ((type != DLB_F32 && type != DLB_F64 && (type != DLB_BF16 || to_weight)) || d->y.dtype != type ||
+	if ((type != DLB_F32 && type != DLB_F64 && type != DLB_BF16) || d->y.dtype != type ||
 	    !dlb_desc_count(&d->x) || !dlb_desc_count(&d->y) || !dlb_desc_count(&d->w))
 		return DLB_NO_KERNEL;
 	follow(&bare.x, d->y.layout);
 	follow(&bare.y, bare.x.layout);
 	bare.w.layout = bare.x.layout;
-	bare.w.dtype = type;
+	if (!to_weight)
+		bare.w.dtype = type;
 	c = dlb_xcalloc(1, sizeof *c);
 	c->c = cuda_of(b);
+	c->dir = d->dir;
 	c->k = (struct dlb_kernel){ .run = run[d->dir], .free = free_kernel, .impl = "cudnn" };
-	rc = dlb_cuda_dnn_conv(c->c, &bare, may, &c->conv, &c->k.scratch_bytes, err);
+	rc = choose(c, &bare, may, err);
 	if (!rc)
 		rc = make_copy(b, c, to_weight ? &bare.w : &d->w, to_weight ? &d->w : &bare.w, &bare.w, err);
 	if (!rc && d->dir == DLB_CONV_FORWARD)
