@@ -1,6 +1,7 @@
 /* Attention, written as separate ops, becomes one op if it has enough rows:
  *
- *     Product(Softmax(Product(q, k) + mask), v)   ->   StridedAttention(q, k, v, mask)
+ *     Product(Softmax(Product(q, k) + mask), v)                  ->   StridedAttention(q, k, v, mask)
+ *     Product(Softmax(Where(later, -inf, Product(q, k))), v)     ->   StridedAttention(q, k, v), is_causal
  *
  * Its kernel works on blocks of queries, so that scores stay in the cache, and skips blocks that are masked
  * by position. The rewrite of products has removed Transposes before, so operands are read with strides. A
@@ -65,8 +66,14 @@ static bool take(struct dlb_match *m, int op)
 	return true;
 }
 
-/* The constant is 0 at each row's own position and earlier ones, and hides later ones. */
-static bool hides_later(const struct dlb_graph *g, int t)
+/* How a constant mask says that a key is seen, or hidden: by a number that is added, or a condition. */
+struct sight { bool added; double seen; };
+
+static bool is_seen(const struct sight *s, double v) { return v == s->seen; }
+static bool is_hidden(const struct sight *s, double v) { return s->added ? v <= -1e30 : v != s->seen; }
+
+/* The constant shows to each row its own position and earlier ones, and hides later ones. */
+static bool hides_later(const struct dlb_graph *g, int t, struct sight s)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
 	const struct dlb_desc d = dlb_tensor_desc(x, 1);
@@ -77,7 +84,7 @@ static bool hides_later(const struct dlb_graph *g, int t)
 		return false;
 	for (int64_t i = 0; i < n * n; i++) {
 		const double v = dlb_value_real(x->data, x->dtype, i);
-		if (i % n <= i / n ? v != 0 : !(v <= -1e30))
+		if (i % n <= i / n ? !is_seen(&s, v) : !is_hidden(&s, v))
 			return false;
 	}
 	return true;
@@ -99,7 +106,27 @@ static bool fits(const struct dlb_graph *g, int mask, int scores)
 	return true;
 }
 
-/* Matches the Softmax's operand t: scores, or scores + mask. Returns the op that makes
+/* Matches Where(later, fill, scores), or Where(not later, scores, fill), of which fill hides. Returns the op that makes
+ * the scores; -1: no match. */
+static int take_chosen(struct attention_match *a, int op)
+{
+	const struct dlb_graph *g = a->m.g;
+	const int *in = g->op[op].in;
+
+	for (int k = 1; k < 3; k++) {
+		const int scores = g->tensor[in[k]].producer;
+		double fill;
+
+		if (is_product(g, scores) && dlb_match_scalar(g, in[3 - k], &fill) && fill <= -1e30 &&
+		    hides_later(g, in[0], (struct sight){ false, k == 1 })) {
+			a->causal = true;
+			return take(&a->m, op) ? scores : -1;
+		}
+	}
+	return -1;
+}
+
+/* Matches the Softmax's operand t: scores, perhaps masked. Returns the op that makes
  * the scores; -1: no match. */
 static int take_scores(struct attention_match *a, int t)
 {
@@ -108,13 +135,15 @@ static int take_scores(struct attention_match *a, int t)
 
 	a->mask = -1;
 	a->causal = false;
+	if (dlb_is_op(g, op, "Where"))
+		return take_chosen(a, op);
 	if (!dlb_is_op(g, op, "Add"))
 		return op;
 	for (int k = 0; k < 2; k++) {
 		const int scores = g->op[op].in[k], mask = g->op[op].in[1 - k];
 		if (!is_product(g, g->tensor[scores].producer) || !fits(g, mask, scores))
 			continue;
-		a->causal = hides_later(g, mask);
+		a->causal = hides_later(g, mask, (struct sight){ true, 0 });
 		a->mask = a->causal ? -1 : mask;
 		return take(&a->m, op) ? g->tensor[scores].producer : -1;
 	}

@@ -832,12 +832,16 @@ enum {
 	ATT_GROUPED_MASK,
 	ATT_GUARDED,
 	ATT_SHORT,
+	ATT_CHOSEN,
+	ATT_KEPT,
 	ATT_GOOD,
 	ATT_READ = ATT_GOOD,
 	ATT_AXIS,
 	ATT_MASK_ROW,
 	ATT_FEW,
 	ATT_FEW_CAUSAL,
+	ATT_CHOSEN_ZERO,
+	ATT_KEPT_LATER,
 	ATT_KINDS
 };
 enum { KEYS = 192, CAUSAL_KEYS = 128 };
@@ -859,6 +863,17 @@ static int causal(struct dlb_graph *g, int64_t n, bool lowest)
 	for (int64_t i = 0; i < n * n; i++)
 		v[i] = i % n <= i / n ? 0 : lowest ? -3.4028234663852886e38 : -INFINITY;
 	return t;
+}
+
+/* Where, by a condition that is true after the row's own position. */
+static int chosen(struct dlb_graph *g, int scores, int kind)
+{
+	const int later = with_int(g, "Cast", causal(g, KEYS, false), -1, "to", 9);
+
+	return kind == ATT_CHOSEN      ? OP("Where", later, C(-INFINITY), scores) :
+	       kind == ATT_KEPT	       ? OP("Where", OP("Not", later), scores, C(-1e38)) :
+	       kind == ATT_CHOSEN_ZERO ? OP("Where", later, C(0), scores) :
+					 OP("Where", later, scores, C(-1e38));
 }
 
 /* (N, keys, heads 3) as heads; each head of K serves `times` heads of Q. */
@@ -907,6 +922,8 @@ static int attention(struct dlb_graph *g, int x, int variant)
 		s = OP("Add", constant(g, "scores", (int64_t[]){ KEYS, KEYS }, 2, false), s);
 	if (kind == ATT_BIAS || kind == ATT_GUARDED)
 		s = OP("Add", s, W("bias", 2, KEYS, KEYS));
+	if (kind == ATT_CHOSEN || kind == ATT_KEPT || kind == ATT_CHOSEN_ZERO || kind == ATT_KEPT_LATER)
+		s = chosen(g, s, kind);
 	if (kind == ATT_MASK_ROW)		/* one value for all keys */
 		s = OP("Add", s, W("bias", 2, KEYS, 1));
 	s = with_int(g, "Softmax", s, -1, "axis", kind == ATT_AXIS ? 2 : -1);
