@@ -116,21 +116,24 @@ static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 	return true;
 }
 
-static cudaKernel_t kernel_of(struct cuda *c, const struct dlb_copy_desc *d, bool tiled,
-			      struct dlb_error *err)
+/* What the names of the kernels end in; elements of a run, which are 16 bytes of the narrower type. 1: no runs. */
+static int kernels_of(const struct dlb_copy_desc *d, char *name, size_t size)
 {
-	char name[32];
+	const char *in = dlb_dtype_name(d->in), *out = dlb_dtype_name(d->out);
+	const int in_bytes = (int)dlb_dtype_bytes(d->in), out_bytes = (int)dlb_dtype_bytes(d->out);
 
 	if (d->in == d->out && !d->accumulate)
-		snprintf(name, sizeof name, tiled ? "copy_tile_%d" : "copy_%d", (int)dlb_dtype_bytes(d->in));
+		snprintf(name, size, "%d", in_bytes);
 	else if (d->in == d->out && (d->in == DLB_F32 || d->in == DLB_F64))
-		snprintf(name, sizeof name, "copy_add_%s", dlb_dtype_name(d->in));
+		snprintf(name, size, "add_%s", in);
 	else if (!d->accumulate && ((d->in == DLB_F32 && d->out == DLB_BF16) ||
 				    (d->in == DLB_BF16 && d->out == DLB_F32)))
-		snprintf(name, sizeof name, "copy_%s_%s", dlb_dtype_name(d->in), dlb_dtype_name(d->out));
-	else
-		snprintf(name, sizeof name, "copy_any");
-	return dlb_cuda_find(c, name, err);
+		snprintf(name, size, "%s_%s", in, out);
+	else {
+		snprintf(name, size, "any");
+		return 1;
+	}
+	return RUN_BYTES / (in_bytes < out_bytes ? in_bytes : out_bytes);
 }
 
 PREPARE(copy)
@@ -139,6 +142,8 @@ PREPARE(copy)
 	struct dlb_nest nest = { .n_dims = d->n_dims, .n_operands = 2 }, apart = { .n_operands = 2 },
 			again = { .n_operands = 2 };
 	bool is_again[DLB_MAX_DIMS], empty = false;
+	char ending[24], name[40];
+	const int width = kernels_of(d, ending, sizeof ending);
 
 	s->c = cuda_of(b);
 	s->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cuda_kernel_free, .impl = "cuda" };
@@ -161,14 +166,16 @@ PREPARE(copy)
 			append_loop(is_again[i] ? &again : &apart, &nest, i);
 		s->tiled = d->in == d->out && !d->accumulate && !again.n_dims &&
 			   take_transpose(&apart, &s->args);
-		s->count = dlb_nest_count(&apart, apart.n_dims);
 	}
+	s->args.apart = dlb_cuda_runs(&apart, s->tiled || again.n_dims ? 1 : width);
+	s->args.again = dlb_cuda_nest(&again);
+	s->count = empty ? 0 : s->args.apart.nest.count;
 	if (s->tiled)
 		s->count *= ((s->args.a + COPY_TILE - 1) / COPY_TILE) *
 			    ((s->args.b + COPY_TILE - 1) / COPY_TILE);
-	s->args.apart = dlb_cuda_nest(&apart);
-	s->args.again = dlb_cuda_nest(&again);
-	s->f = kernel_of(s->c, d, s->tiled, err);
+	snprintf(name, sizeof name, "copy_%s%s",
+		 s->tiled ? "tile_" : s->args.apart.width > 1 ? "runs_" : "", ending);
+	s->f = dlb_cuda_find(s->c, name, err);
 	if (!s->f) {
 		free(s);
 		return -1;

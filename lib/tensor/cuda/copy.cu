@@ -1,5 +1,5 @@
 /* Strided copies: transpose, slice, expand, change of layout, cast, scatter of slices. */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/runs.cuh"
 extern "C" {
 #include "tensor/cuda/copy.h"
 }
@@ -8,10 +8,10 @@ extern "C" {
 template <typename Out, typename In, typename Of>
 static __device__ inline void walk(const struct cuda_copy &c, Of of)
 {
-	for (EACH(i, c.apart.count)) {
+	for (EACH(i, c.apart.nest.count)) {
 		int64_t at[4];
 
-		seek(c.apart, i, at);
+		seek(c.apart.nest, i, at);
 		for (int64_t j = 0; j < c.again.count; j++) {
 			int64_t too[4];
 
@@ -22,8 +22,39 @@ static __device__ inline void walk(const struct cuda_copy &c, Of of)
 	}
 }
 
+/* The same by runs: of the narrower type, 16 bytes. */
+template <typename Out, typename In, typename Of>
+static __device__ inline void walk_runs(const struct cuda_copy &c, Of of)
+{
+	enum { N = RUN_BYTES / (sizeof(In) < sizeof(Out) ? sizeof(In) : sizeof(Out)) };
+	const In *in = (const In *)c.p.in[0] + c.in_offset;
+	Out *out = (Out *)c.p.out[0] + c.out_offset;
+
+	for (EACH(i, c.apart.nest.count)) {
+		const int length = run_length<N>(c.apart, i);
+		int64_t at[4];
+		In x[N];
+		Out y[N];
+
+		seek_run(c.apart, i, at);
+		get_run<N>(c.apart, 1, in, at[1], length, x);
+		if (Of::adds)
+			get_run<N>(c.apart, 0, (const Out *)out, at[0], length, y);
+		for (int j = 0; j < N; j++)
+			of(&y[j], &x[j]);
+		put_run<N>(c.apart, 0, out, at[0], length, y);
+	}
+}
+
+#define COPY(name, Out, In, of) \
+KERNEL(copy_##name, cuda_copy) { walk<Out, In>(a, of()); } \
+KERNEL(copy_runs_##name, cuda_copy) { walk_runs<Out, In>(a, of()); }
+
 /* ---- same type: by size ---- */
-struct set { template <typename T> __device__ inline void operator()(T *o, const T *x) const { *o = *x; } };
+struct set {
+	static const bool adds = false;
+	template <typename T> __device__ inline void operator()(T *o, const T *x) const { *o = *x; }
+};
 
 /* o[i][j] = x[j][i], a tile at a time through shared memory, so both sides use whole lines. */
 template <typename T> static __device__ inline void transpose(const struct cuda_copy &c)
@@ -34,11 +65,11 @@ template <typename T> static __device__ inline void transpose(const struct cuda_
 		      tiles_b = (c.b + COPY_TILE - 1) / COPY_TILE, x = threadIdx.x % COPY_TILE,
 		      first = threadIdx.x / COPY_TILE;
 
-	for (EACH_ROW(r, c.apart.count * tiles_a * tiles_b)) {
+	for (EACH_ROW(r, c.apart.nest.count * tiles_a * tiles_b)) {
 		const int64_t a = r / tiles_b % tiles_a * COPY_TILE, b = r % tiles_b * COPY_TILE;
 		int64_t at[4];
 
-		seek(c.apart, r / tiles_b / tiles_a, at);
+		seek(c.apart.nest, r / tiles_b / tiles_a, at);
 		const T *in = (const T *)c.p.in[0] + c.in_offset + at[1];
 		T *out = (T *)c.p.out[0] + c.out_offset + at[0];
 
@@ -54,7 +85,7 @@ template <typename T> static __device__ inline void transpose(const struct cuda_
 }
 
 #define BY_SIZE(T, bytes) \
-KERNEL(copy_##bytes, cuda_copy) { walk<T, T>(a, set()); } \
+COPY(bytes, T, T, set) \
 BLOCK_KERNEL(copy_tile_##bytes, cuda_copy) { transpose<T>(a); }
 BY_SIZE(uint8_t, 1)
 BY_SIZE(uint16_t, 2)
@@ -63,18 +94,20 @@ BY_SIZE(uint64_t, 8)
 
 /* ---- the casts of mixed precision, and adding ---- */
 struct cast {
+	static const bool adds = false;
 	template <typename Out, typename In> __device__ inline void operator()(Out *o, const In *x) const
 	{
 		*o = (Out)*x;
 	}
 };
 struct add {
+	static const bool adds = true;
 	template <typename T> __device__ inline void operator()(T *o, const T *x) const { *o = *o + *x; }
 };
-KERNEL(copy_f32_bf16, cuda_copy) { walk<bf16, float>(a, cast()); }
-KERNEL(copy_bf16_f32, cuda_copy) { walk<float, bf16>(a, cast()); }
-KERNEL(copy_add_f32, cuda_copy) { walk<float, float>(a, add()); }
-KERNEL(copy_add_f64, cuda_copy) { walk<double, double>(a, add()); }
+COPY(f32_bf16, bf16, float, cast)
+COPY(bf16_f32, float, bf16, cast)
+COPY(add_f32, float, float, add)
+COPY(add_f64, double, double, add)
 
 /* ---- all other types: through double, or int64 between integers; as dlb_value_real, _int and _set ---- */
 static __device__ inline double from_f16(uint16_t h)
@@ -175,10 +208,10 @@ KERNEL(copy_any, cuda_copy)
 {
 	const bool real = is_real(a.in) || is_real(a.out);
 
-	for (EACH(i, a.apart.count)) {
+	for (EACH(i, a.apart.nest.count)) {
 		int64_t at[4];
 
-		seek(a.apart, i, at);
+		seek(a.apart.nest, i, at);
 		for (int64_t j = 0; j < a.again.count; j++) {
 			int64_t too[4];
 

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tensor/cuda/kernels.h"
+#include "tensor/cuda/runs.h"
 #include "tensor/nest.h"
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
@@ -91,6 +92,8 @@ void *dlb_cuda_align(struct cuda *c, void **copy, void *p, size_t bytes, bool is
 /* Copies the run's operands into those of a kernel. */
 void dlb_cuda_operands(struct cuda_operands *p, const struct dlb_run *r, int n_in, int n_out);
 struct cuda_nest dlb_cuda_nest(const struct dlb_nest *n);
+/* Runs of `width` elements; of 1 if the innermost loop does not allow it for all operands. Operand 0 is the output. */
+struct cuda_runs dlb_cuda_runs(const struct dlb_nest *n, int width);
 
 void dlb_cuda_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing else */
 /* A kernel that is one launch of `args`, whose operands are the run's. `args` is copied. Rows: a block per

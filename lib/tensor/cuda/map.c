@@ -1,4 +1,6 @@
 /* Elementwise functions (map.cu). */
+#include <stdio.h>
+
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/map.h"
 #include "tensor/loops.h"
@@ -19,22 +21,42 @@ static unsigned widened(const struct dlb_map_desc *d, struct dlb_map_desc *wide)
 	return narrow;
 }
 
+static const char *const names[] = {
+#define MAP(name, n, expr) #name,
+#include "tensor/map_list.h"
+#undef MAP
+};
+
+/* The kernel by runs: of this function alone, or of any. NULL: there is none for the type. */
+static cudaKernel_t find_runs(struct cuda *c, enum dlb_map_fn fn, enum dlb_dtype type)
+{
+	char stem[48];
+	cudaKernel_t f;
+
+	snprintf(stem, sizeof stem, "map_%s", names[fn]);
+	f = dlb_cuda_find_typed(c, stem, type);
+	return f ? f : dlb_cuda_find_typed(c, "map_runs", type);
+}
+
 PREPARE(map)
 {
 	struct dlb_map_desc wide;
 	struct cuda_map a = { .fn = d->fn, .alpha = d->alpha, .beta = d->beta, .narrow = widened(d, &wide) };
 	struct dlb_nest nest;
-	enum dlb_dtype of;
+	enum dlb_dtype of, type;
 	struct cuda_launch l = { .n_in = d->n_in, .n_out = 1 };
 	const int rc = dlb_map_loops(&wide, &of, &nest, err);
 
 	if (rc)
 		return rc;
-	l.f = dlb_cuda_find_typed(cuda_of(b), "map", a.narrow ? DLB_BF16 : of);
+	type = a.narrow ? DLB_BF16 : of;
+	l.f = find_runs(cuda_of(b), d->fn, type);
+	a.runs = dlb_cuda_runs(&nest, l.f ? RUN_BYTES / (int)dlb_dtype_bytes(type) : 1);
+	if (a.runs.width == 1)
+		l.f = dlb_cuda_find_typed(cuda_of(b), "map", type);
 	if (!l.f || (a.narrow && of != DLB_F32))
 		return DLB_NO_KERNEL;
-	a.nest = dlb_cuda_nest(&nest);
-	l.count = dlb_desc_count(&d->out);
+	l.count = a.runs.nest.count;
 	dlb_cuda_simple(b, &l, &a, sizeof a, k);
 	return 0;
 }

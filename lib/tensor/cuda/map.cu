@@ -1,6 +1,7 @@
 /* Elementwise functions with broadcasting: one kernel for each type, which chooses among the lines of
- * map_list.h. All threads choose alike. */
-#include "tensor/cuda/device.cuh"
+ * map_list.h. All threads choose alike. f32 and bf16 have kernels by runs too, with one for each function that models
+ * spend their time in. */
+#include "tensor/cuda/runs.cuh"
 extern "C" {
 #include "tensor/cuda/map.h"
 }
@@ -83,7 +84,7 @@ struct mixed {
 template <typename T, typename Memory>
 static __device__ T value(const struct cuda_map &m, int i, const int64_t *at)
 {
-	return m.nest.n_operands > i + 1 ? Memory::get(m, i + 1, m.p.in[i], at[i + 1]) : (T)0;
+	return m.runs.nest.n_operands > i + 1 ? Memory::get(m, i + 1, m.p.in[i], at[i + 1]) : (T)0;
 }
 
 template <typename T, typename Memory, typename Number, typename Chosen>
@@ -91,11 +92,11 @@ static __device__ void map(const struct cuda_map &m, T alpha, T beta, Number num
 {
 	const enum kind kind = kind_of(m.fn);
 
-	for (EACH(i, m.nest.count)) {
+	for (EACH(i, m.runs.nest.count)) {
 		operands<T> v;
 		int64_t at[4];
 
-		seek(m.nest, i, at);
+		seek(m.runs.nest, i, at);
 		v.mask = kind == CHOSEN && ((const uint8_t *)m.p.in[0])[at[1]];
 		v.a = kind == CHOSEN ? (T)0 : value<T, Memory>(m, 0, at);
 		v.b = value<T, Memory>(m, 1, at);
@@ -121,6 +122,137 @@ KERNEL(map_bf16, cuda_map)
 	map<float, mixed>(a, (float)a.alpha, (float)a.beta, real_number<float>, real_chosen<float>);
 }
 
+/* ---- by runs, of f32 or of f32 and bf16 ---- */
+struct plain_runs {
+	static const int width = RUN_BYTES / sizeof(float);
+	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
+	{
+		get_run<width>(m.runs, o, (const float *)m.p.in[o - 1], at, length, v);
+	}
+	static __device__ inline void put(const struct cuda_map &m, int64_t at, int length, const float *v)
+	{
+		put_run<width>(m.runs, 0, (float *)m.p.out[0], at, length, v);
+	}
+};
+struct mixed_runs {
+	static const int width = RUN_BYTES / sizeof(bf16);
+	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
+	{
+		bf16 x[width];
+
+		if (!(m.narrow >> o & 1)) {
+			get_run<width>(m.runs, o, (const float *)m.p.in[o - 1], at, length, v);
+			return;
+		}
+		get_run<width>(m.runs, o, (const bf16 *)m.p.in[o - 1], at, length, x);
+		for (int j = 0; j < width; j++)
+			v[j] = x[j];
+	}
+	static __device__ inline void put(const struct cuda_map &m, int64_t at, int length, const float *v)
+	{
+		bf16 x[width];
+
+		if (!(m.narrow & 1)) {
+			put_run<width>(m.runs, 0, (float *)m.p.out[0], at, length, v);
+			return;
+		}
+		for (int j = 0; j < width; j++)
+			x[j] = bf16(v[j]);
+		put_run<width>(m.runs, 0, (bf16 *)m.p.out[0], at, length, x);
+	}
+};
+
+/* A function that is known to the compiler, which drops all others from the switch. */
+template <int FN, int N_IN> struct known_function {
+	static const int n_in = N_IN;
+	const enum kind kind;
+
+	__device__ inline explicit known_function(const struct cuda_map &) : kind(kind_of(FN)) {}
+	__device__ inline float operator()(const operands<float> &v) const
+	{
+		return kind == CHOSEN ? real_chosen<float>(FN, v) : real_number<float>(FN, v);
+	}
+};
+
+/* Any other. One copy of the switch, which is called for each element, costs less than one for each element of a
+ * run: they would take all registers. */
+static __device__ __attribute__((noinline)) float any_value(int fn, enum kind kind, float a, float b, float c,
+							    float alpha, float beta, bool mask)
+{
+	const operands<float> v = { a, b, c, alpha, beta, mask };
+
+	return kind == COMPARED ? (float)compared(fn, v) :
+	       kind == CHOSEN   ? real_chosen<float>(fn, v) :
+				  real_number<float>(fn, v);
+}
+struct any_function {
+	const int fn, n_in;
+	const enum kind kind;
+
+	__device__ inline explicit any_function(const struct cuda_map &m)
+	    : fn(m.fn), n_in(m.runs.nest.n_operands - 1), kind(kind_of(m.fn))
+	{
+	}
+	__device__ inline float operator()(const operands<float> &v) const
+	{
+		return any_value(fn, kind, v.a, v.b, v.c, v.alpha, v.beta, v.mask);
+	}
+};
+
+template <typename Memory, typename Function> static __device__ inline void map_runs(const struct cuda_map &m)
+{
+	enum { N = Memory::width };
+	const Function f(m);
+	const float alpha = (float)m.alpha, beta = (float)m.beta;
+
+	for (EACH(i, m.runs.nest.count)) {
+		const int length = run_length<N>(m.runs, i);
+		float a[N] = {}, b[N] = {}, c[N] = {}, y[N];
+		uint8_t mask[N] = {};
+		int64_t at[4];
+
+		seek_run(m.runs, i, at);
+		if (f.kind == CHOSEN)
+			get_run<N>(m.runs, 1, (const uint8_t *)m.p.in[0], at[1], length, mask);
+		else
+			Memory::get(m, 1, at[1], length, a);
+		if (f.n_in > 1)
+			Memory::get(m, 2, at[2], length, b);
+		if (f.n_in > 2)
+			Memory::get(m, 3, at[3], length, c);
+		for (int j = 0; j < N; j++)
+			y[j] = f({ a[j], b[j], c[j], alpha, beta, mask[j] != 0 });
+		if (f.kind == COMPARED) {
+			for (int j = 0; j < N; j++)
+				mask[j] = y[j] != 0;
+			put_run<N>(m.runs, 0, (uint8_t *)m.p.out[0], at[0], length, mask);
+		} else {
+			Memory::put(m, at[0], length, y);
+		}
+	}
+}
+
+#define RUNS(name, ...) \
+KERNEL(map_##name##_f32, cuda_map) { map_runs<plain_runs, __VA_ARGS__>(a); } \
+KERNEL(map_##name##_bf16, cuda_map) { map_runs<mixed_runs, __VA_ARGS__>(a); }
+#define KNOWN(name, n_in) RUNS(name, known_function<DLB_MAP_##name, n_in>)
+RUNS(runs, any_function)
+KNOWN(add, 2)
+KNOWN(sub, 2)
+KNOWN(mul, 2)
+KNOWN(add3, 3)
+KNOWN(linear, 1)
+KNOWN(weighted, 2)
+KNOWN(relu, 1)
+KNOWN(add_relu, 2)
+KNOWN(relu_grad, 2)
+KNOWN(gelu, 1)
+KNOWN(gelu_grad, 2)
+KNOWN(gelu_tanh, 1)
+KNOWN(gelu_tanh_grad, 2)
+KNOWN(where, 3)
+
+/* ---- integers ---- */
 /* The parameter as an integer of the type: limited to its range; NaN is 0. */
 template <typename T> static __device__ T limited(double v, int64_t least, int64_t most)
 {
