@@ -66,6 +66,12 @@ static inline struct dlb_desc desc(enum dlb_dtype t, enum dlb_layout l, int n, c
 /* The type's nearest value. */
 static inline double rounded(enum dlb_dtype t, double v)
 {
+	if (t == DLB_BF16) {
+		uint16_t bits;
+
+		dlb_value_set(&bits, t, 0, v);
+		return dlb_value_real(&bits, t, 0);
+	}
 	return t == DLB_F32 ? (float)v : v;
 }
 
