@@ -1205,7 +1205,8 @@ static void softmaxes_and_losses(void)
 
 			for (int i = 0; i < DLB_LEN(shapes); i++)
 				one_softmax(t, l, shapes[i][0], shapes[i][1], shapes[i][2], i % 2 ? 1 : 60);
-			one_softmax(t, l, 3, 1500, 1, 10);
+			for (int i = 0; i < 4; i++)	/* rows of whole runs, and longer */
+				one_softmax(t, l, 3, (const int64_t[]){ 64, 200, 1000, 1500 }[i], 1, 10);
 			one_softmax(t, l, 2, 300, 3, 10);
 		}
 		for (int red = 0; red < 3; red++)

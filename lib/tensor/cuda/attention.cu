@@ -17,11 +17,6 @@ extern "C" {
  * stage off each other's banks, and rows aligned. */
 enum { SIDE = 16, DEPTH = 16, PAD = 4 };
 /* Loops over a thread's share are unrolled, so that its arrays are registers. */
-#ifdef __CUDACC__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL
-#endif
 #define EACH_CELL(M, N) \
 	UNROLL \
 	for (int i = 0; i < M / SIDE; i++) \

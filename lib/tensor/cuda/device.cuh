@@ -22,6 +22,16 @@ extern "C" {
 #include "emulate.h"
 #endif
 
+/* Before a loop with a constant bound: its arrays stay in registers. UNROLL_4: four rounds at a time, so that their loads
+ * do not wait for each other. */
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
+#else
+#define UNROLL
+#define UNROLL_4
+#endif
+
 /* for (EACH(i, n)): this thread's share of i in [0, n), over all threads of the grid. */
 #define EACH(i, n) int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
 	i += (int64_t)gridDim.x * blockDim.x

@@ -43,11 +43,13 @@ static __device__ inline double sum_exp(const T *x, int64_t classes, int64_t ste
 	T m = (T)-INFINITY;
 	double sum = 0;
 
+	UNROLL_4
 	for (int64_t c = me; c < classes; c += threads.width)
 		m = larger()(m, x[c * step]);
 	m = threads.join(m, larger());
 	if (m == (T)-INFINITY || m == (T)INFINITY)
 		m = m > 0 ? m : 0;
+	UNROLL_4
 	for (int64_t c = me; c < classes; c += threads.width)
 		sum += F(exp)(x[c * step] - m);
 	*max = m;
@@ -83,7 +85,8 @@ struct whole_forward {
 
 		if (l.softmax)
 			lse = (T)log(sum_exp(x, n, step, me, threads, &max));
-		for (int64_t j = me; log_prob && j < n; j += threads.width)
+		UNROLL_4
+		for (int64_t j = me; j < (log_prob ? n : 0); j += threads.width)
 			log_prob[w.at + j * step] = x[j * step] - max - lse;
 		if (l.smoothing > 0) {
 			for (int64_t j = me; j < n; j += threads.width)

@@ -12,15 +12,11 @@ template <typename In> static __device__ inline void copy_rows(const struct cuda
 		bf16 *y = (bf16 *)a.p.out[0] + row * a.out_ld;
 		In v[ROWS_PER_THREAD];
 
-#ifdef __CUDACC__
-#pragma unroll
-#endif
+		UNROLL
 		for (int i = 0; i < ROWS_PER_THREAD; i++)
 			if (from + i * CUDA_THREADS < a.n)
 				v[i] = x[from + i * CUDA_THREADS];
-#ifdef __CUDACC__
-#pragma unroll
-#endif
+		UNROLL
 		for (int i = 0; i < ROWS_PER_THREAD; i++)
 			if (from + i * CUDA_THREADS < a.n)
 				y[from + i * CUDA_THREADS] = (bf16)v[i];

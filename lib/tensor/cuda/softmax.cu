@@ -2,7 +2,7 @@
  *   y = exp(x - max) / sum exp(x - max);   dx = y (dy - sum dy y)
  *   y = x - max - log sum exp(x - max);    dx = dy - exp(y) sum dy
  * Sums run in double: a thread's elements, then the threads of a row in a tree. */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/runs.cuh"
 extern "C" {
 #include "tensor/cuda/softmax.h"
 }
@@ -82,7 +82,131 @@ template <typename S> static __device__ inline void by_group(const struct cuda_s
 		one_row<S>(s, b * groups + which, me, threads);
 }
 
+/* ---- rows in registers ---- */
+/* This thread's runs of a row of n elements at p: those at me, me + width .. */
+template <typename S, int N> struct row_runs {
+	neighbours<S, N> part[SOFTMAX_RUNS];
+
+	__device__ inline void read(const S *p, int64_t n, int me, int width)
+	{
+		const bool whole = (uintptr_t)p % alignof(neighbours<S, N>) == 0;
+
+		UNROLL
+		for (int i = 0; i < SOFTMAX_RUNS; i++) {
+			const int64_t at = (int64_t)(me + i * width) * N;
+
+			if (at < n && whole)
+				part[i] = *(const neighbours<S, N> *)(p + at);
+			else if (at < n)
+				for (int j = 0; j < N; j++)
+					part[i].v[j] = p[at + j];
+		}
+	}
+};
+
+/* visit(run i, element j) of this thread's elements of a row of n. */
+template <int N, typename Visit>
+static __device__ inline void each_of(int64_t n, int me, int width, Visit visit)
+{
+	UNROLL
+	for (int i = 0; i < SOFTMAX_RUNS; i++)
+		if ((int64_t)(me + i * width) * N < n)
+			UNROLL
+			for (int j = 0; j < N; j++)
+				visit(i, j);
+}
+
+/* p[..] = of(i, j), run by run. */
+template <typename S, int N, typename Of>
+static __device__ inline void put_row(S *p, int64_t n, int me, int width, Of of)
+{
+	const bool whole = (uintptr_t)p % alignof(neighbours<S, N>) == 0;
+
+	UNROLL
+	for (int i = 0; i < SOFTMAX_RUNS; i++) {
+		const int64_t at = (int64_t)(me + i * width) * N;
+		neighbours<S, N> v;
+
+		if (at >= n)
+			continue;
+		UNROLL
+		for (int j = 0; j < N; j++)
+			v.v[j] = (S)of(i, j);
+		if (whole)
+			*(neighbours<S, N> *)(p + at) = v;
+		else
+			for (int j = 0; j < N; j++)
+				p[at + j] = v.v[j];
+	}
+}
+
+template <typename S, int N>
+static __device__ inline void forward_row(const struct cuda_softmax &s, int64_t at, int64_t n, int me,
+					  const struct group &threads)
+{
+	typedef typename computes<S>::type T;
+	T x[SOFTMAX_RUNS][N], most = (T)-INFINITY;
+	double sum = 0;
+	row_runs<S, N> r;
+
+	r.read((const S *)s.p.in[0] + at, n, me, threads.width);
+	each_of<N>(n, me, threads.width, [&](int i, int j) {
+		x[i][j] = (T)r.part[i].v[j];
+		most = larger()(most, x[i][j]);
+	});
+	most = threads.join(most, larger());
+	each_of<N>(n, me, threads.width, [&](int i, int j) {
+		const T v = x[i][j] - most, e = F(exp)(v);
+
+		sum += e;
+		x[i][j] = s.log ? v : e;
+	});
+	sum = threads.join(sum, add_them());
+	const T by = s.log ? (T)log(sum) : (T)(1 / sum);
+	put_row<S, N>((S *)s.p.out[0] + at, n, me, threads.width,
+		      [&](int i, int j) { return s.log ? x[i][j] - by : x[i][j] * by; });
+}
+
+template <typename S, int N>
+static __device__ inline void backward_row(const struct cuda_softmax &s, int64_t at, int64_t n, int me,
+					   const struct group &threads)
+{
+	typedef typename computes<S>::type T;
+	row_runs<S, N> g, y;
+	double sum = 0;
+
+	g.read((const S *)s.p.in[0] + at, n, me, threads.width);
+	y.read((const S *)s.p.in[1] + at, n, me, threads.width);
+	each_of<N>(n, me, threads.width, [&](int i, int j) {
+		sum += (double)(T)g.part[i].v[j] * (s.log ? 1 : (double)(T)y.part[i].v[j]);
+	});
+	const T by = (T)threads.join(sum, add_them());
+	put_row<S, N>((S *)s.p.out[0] + at, n, me, threads.width, [&](int i, int j) {
+		const T d = (T)g.part[i].v[j], v = (T)y.part[i].v[j];
+
+		return s.log ? d - F(exp)(v) * by : v * (d - by);
+	});
+}
+
+template <typename S> static __device__ inline void by_row(const struct cuda_softmax &s)
+{
+	constexpr int N = 16 / sizeof(S);
+	const int groups = CUDA_THREADS / s.width, which = (int)threadIdx.x / s.width,
+		  me = (int)threadIdx.x % s.width;
+	const struct group threads = { s.width };
+
+	for (EACH_ROW(b, (s.outer + groups - 1) / groups)) {
+		const int64_t row = b * groups + which, n = row < s.outer ? s.axis : 0;
+
+		if (s.backward)
+			backward_row<S, N>(s, row * s.axis, n, me, threads);
+		else
+			forward_row<S, N>(s, row * s.axis, n, me, threads);
+	}
+}
+
 #define SOFTMAX(S, name) \
+BLOCK_KERNEL(softmax_row_##name, cuda_softmax) { by_row<S>(a); } \
 KERNEL(softmax_##name, cuda_softmax) { by_thread<S>(a); } \
 BLOCK_KERNEL(softmax_group_##name, cuda_softmax) { by_group<S>(a); }
 SOFTMAX(float, f32)
