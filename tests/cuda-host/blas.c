@@ -165,13 +165,18 @@ static void must_hold(const void *p, cudaDataType t, long long rows, long long c
 				 (size_t)((batch - 1) * stride + (cols - 1) * ld + rows) * bytes_of(t));
 }
 
-void cuda_host_multiply(cudaStream_t stream, const struct product *p)
+static void check_operands(const struct product *p)
 {
 	must_hold(p->a, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->sa, p->batch);
 	must_hold(p->b, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->sb, p->batch);
 	must_hold(p->c, p->type_c, p->m, p->n, p->ldc, p->sc, p->batch);
 	if (p->bias)
 		must_hold(p->bias, p->type_c, p->m, 1, p->m, 0, 1);
+}
+
+void cuda_host_multiply(cudaStream_t stream, const struct product *p)
+{
+	check_operands(p);
 	cuda_host_enqueue(stream, run, p, sizeof *p);
 }
 
@@ -196,5 +201,49 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 	p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
 	p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
 	cuda_host_multiply(handle->stream, &p);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+struct batch { struct product p; const void *const *a, *const *b; void *const *c; int n; };
+
+static void run_batch(void *arg)
+{
+	const struct batch *x = arg;
+
+	for (int i = 0; i < x->n; i++) {
+		struct product p = x->p;
+
+		p.a = x->a[i];
+		p.b = x->b[i];
+		p.c = x->c[i];
+		check_operands(&p);
+		run(&p);
+	}
+}
+
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
+				   int k, const void *alpha, const void *const Aarray[], cudaDataType Atype, int lda,
+				   const void *const Barray[], cudaDataType Btype, int ldb, const void *beta,
+				   void *const Carray[], cudaDataType Ctype, int ldc, int batchCount,
+				   cublasComputeType_t computeType, cublasGemmAlgo_t algo)
+{
+	static const char call[] = "cublasGemmBatchedEx";
+	const size_t bytes = (size_t)batchCount * sizeof(void *);
+	struct batch x = { .p = { .ta = transa, .tb = transb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+				  .batch = 1, .type_a = Atype, .type_b = Btype, .type_c = Ctype,
+				  .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 },
+			   .a = Aarray, .b = Barray, .c = Carray, .n = batchCount };
+
+	(void)algo;
+	if (cuda_host_fails())
+		return CUBLAS_STATUS_EXECUTION_FAILED;
+	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m)
+		return CUBLAS_STATUS_INVALID_VALUE;
+	x.p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
+	x.p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
+	cuda_host_must_be_device(call, Aarray, bytes);
+	cuda_host_must_be_device(call, Barray, bytes);
+	cuda_host_must_be_device(call, Carray, bytes);
+	cuda_host_enqueue(handle->stream, run_batch, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;
 }

@@ -17,7 +17,7 @@
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
 #define CUDA_MODULES(X) \
-	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) \
+	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) X(places) \
 	X(pool) X(reduce) X(rows) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
@@ -120,6 +120,9 @@ struct cuda_matmul {
 };
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p);	/* cuBLAS takes these types and sizes */
 void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y);
+/* The same with the addresses of `n` matrices each, in device memory; batch and its strides are of no meaning. */
+void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a, const void *const *w,
+			void *const *y, int64_t n);
 
 enum { CUDA_BLAS_WORKSPACE = 32 << 20 };	/* bytes at blas_workspace */
 

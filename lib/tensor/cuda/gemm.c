@@ -4,11 +4,17 @@
 #include <string.h>
 
 #include "tensor/cuda/biased.h"
+#include "tensor/cuda/places.h"
 #include "util/mem.h"
 
 static cudaDataType type_of(enum dlb_dtype t)
 {
 	return t == DLB_F64 ? CUDA_R_64F : t == DLB_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static cublasComputeType_t compute_of(const struct cuda_matmul *p)
+{
+	return p->type == DLB_F64 ? CUBLAS_COMPUTE_64F : p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y)
@@ -26,10 +32,24 @@ void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a,
 				   p->w_batch, a, type_of(p->type), (int)p->lda, p->a_batch,
 				   is_double ? (const void *)&p->beta : &beta, y, type_of(p->y_type), (int)p->ldy,
 				   p->y_batch, (int)p->batch,
-				   is_double ? CUBLAS_COMPUTE_64F :
-				   p->tf32   ? CUBLAS_COMPUTE_32F_FAST_TF32 :
-					       CUBLAS_COMPUTE_32F,
-				   CUBLAS_GEMM_DEFAULT));
+				   compute_of(p), CUBLAS_GEMM_DEFAULT));
+}
+
+void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a, const void *const *w,
+			void *const *y, int64_t n)
+{
+	const float alpha = (float)p->alpha, beta = (float)p->beta;
+	const bool is_double = p->type == DLB_F64;
+
+	if (!p->m || !p->n || !p->k || !n)
+		return;
+	dlb_cuda_note_blas(c, "cublasGemmBatchedEx",
+			   cublasGemmBatchedEx(
+				   c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
+				   p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k,
+				   is_double ? (const void *)&p->alpha : &alpha, w, type_of(p->type), (int)p->ldw, a,
+				   type_of(p->type), (int)p->lda, is_double ? (const void *)&p->beta : &beta, y,
+				   type_of(p->y_type), (int)p->ldy, (int)n, compute_of(p), CUBLAS_GEMM_DEFAULT));
 }
 
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
@@ -315,13 +335,19 @@ PREPARE(gemm)
 	return 0;
 }
 
-/* ---- product: the last batch dimension goes to cuBLAS as one call, those before it one by one ---- */
+/* ---- product: the last batch dimension goes to cuBLAS as one call, those before it one by one; or, where such calls
+ * would be too short to keep a device busy, all go as one call with the address of each matrix ---- */
+static const double short_flop = 1e9;
+enum { LEAST_CALLS = 4 };
+
 struct product_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_matmul p;
 	struct dlb_nest outer;			/* operands y, a, w */
 	size_t bytes;
+	struct cuda_places places;		/* of all batch dimensions */
+	cudaKernel_t f;
 };
 
 static void product_run(struct dlb_kernel *k, const struct dlb_run *r)
@@ -336,6 +362,39 @@ static void product_run(struct dlb_kernel *k, const struct dlb_run *r)
 				(char *)r->out[0] + at[0] * (int64_t)x->bytes);
 		dlb_nest_step(&x->outer, x->outer.n_dims, pos, at);
 	}
+}
+
+static void product_run_at(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct product_kernel *x = (struct product_kernel *)k;
+	const int64_t n = x->places.nest.count;
+	void **const place = r->scratch;
+
+	dlb_cuda_operands(&x->places.p, r, 2, 1);
+	dlb_cuda_launch(x->c, x->f, &x->places, n);
+	dlb_cuda_matmul_at(x->c, &x->p, (const void *const *)(place + n), (const void *const *)(place + 2 * n), place, n);
+}
+
+/* Takes all batch dimensions, of which cuBLAS's is the last, into one call. */
+static int gather_calls(struct product_kernel *x, struct dlb_error *err)
+{
+	struct dlb_nest all = x->outer;
+	const struct cuda_matmul *p = &x->p;
+	const double flop = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+	const int last = all.n_dims;
+
+	if (dlb_nest_count(&x->outer, last) < LEAST_CALLS || flop >= short_flop)
+		return 0;
+	all.dim[last] = p->batch;
+	all.stride[0][last] = p->y_batch;
+	all.stride[1][last] = p->a_batch;
+	all.stride[2][last] = p->w_batch;
+	all.n_dims++;
+	x->places = (struct cuda_places){ .nest = dlb_cuda_nest(&all), .bytes = (int64_t)x->bytes };
+	x->f = dlb_cuda_find(x->c, "places", err);
+	x->k.run = product_run_at;
+	x->k.scratch_bytes = 3 * (size_t)x->places.nest.count * sizeof(void *);
+	return x->f ? 0 : -1;
 }
 
 /* The operand's rows are `rows` x `cols` in memory; true: they are its columns. *ld: elements between rows of
@@ -365,7 +424,6 @@ PREPARE(product)
 				 .y_batch = d->y[inner],
 				 .alpha = d->alpha };
 
-	(void)err;
 	p.trans_a = is_transposed(d->a + m, p.m, p.k, &p.lda);
 	p.trans_w = is_transposed(d->w + m, p.k, p.n, &p.ldw);
 	is_transposed(d->y + m, p.m, p.n, &p.ldy);
@@ -382,6 +440,10 @@ PREPARE(product)
 		x->outer.stride[0][i] = d->y[i];
 		x->outer.stride[1][i] = d->a[i];
 		x->outer.stride[2][i] = d->w[i];
+	}
+	if (gather_calls(x, err)) {
+		free(x);
+		return -1;
 	}
 	*k = &x->k;
 	return 0;
