@@ -122,31 +122,60 @@ KERNEL(map_bf16, cuda_map)
 	map<float, mixed>(a, (float)a.alpha, (float)a.beta, real_number<float>, real_chosen<float>);
 }
 
-/* ---- by runs, of f32 or of f32 and bf16 ---- */
+/* ---- by runs, of f32 or of f32 and bf16 ----
+ * get: v = a run of operand o, as it lies in memory. widen: its values. Between them loads of other operands start. */
 struct plain_runs {
 	static const int width = RUN_BYTES / sizeof(float);
 	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
 	{
 		get_run<width>(m.runs, o, (const float *)m.p.in[o - 1], at, length, v);
 	}
+	static __device__ inline void widen(const struct cuda_map &, int, float *) {}
 	static __device__ inline void put(const struct cuda_map &m, int64_t at, int length, const float *v)
 	{
 		put_run<width>(m.runs, 0, (float *)m.p.out[0], at, length, v);
 	}
 };
+static __device__ inline float as_float(uint32_t bits)
+{
+	float v;
+
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
 struct mixed_runs {
 	static const int width = RUN_BYTES / sizeof(bf16);
 	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
 	{
-		bf16 x[width];
+		typedef neighbours<float, width / 2> pairs;
+		const bf16 *p = (const bf16 *)m.p.in[o - 1];
 
 		if (!(m.narrow >> o & 1)) {
 			get_run<width>(m.runs, o, (const float *)m.p.in[o - 1], at, length, v);
-			return;
+		} else if (at_once<width>(m.runs, o, p, length)) {
+			const pairs x = *(const pairs *)(p + at);
+
+			for (int j = 0; j < width / 2; j++)
+				v[j] = x.v[j];
+		} else {
+			bf16 x[width];
+
+			get_run<width>(m.runs, o, p, at, length, x);
+			for (int j = 0; j < width / 2; j++)
+				v[j] = as_float(x[2 * j].bits | (uint32_t)x[2 * j + 1].bits << 16);
 		}
-		get_run<width>(m.runs, o, (const bf16 *)m.p.in[o - 1], at, length, x);
-		for (int j = 0; j < width; j++)
-			v[j] = x[j];
+	}
+	static __device__ inline void widen(const struct cuda_map &m, int o, float *v)
+	{
+		if (!(m.narrow >> o & 1))
+			return;
+		for (int j = width / 2 - 1; j >= 0; j--) {
+			uint32_t pair;
+
+			memcpy(&pair, &v[j], sizeof pair);
+			v[2 * j + 1] = as_float(pair & 0xffff0000);
+			v[2 * j] = as_float(pair << 16);
+		}
 	}
 	static __device__ inline void put(const struct cuda_map &m, int64_t at, int length, const float *v)
 	{
@@ -212,14 +241,20 @@ template <typename Memory, typename Function> static __device__ inline void map_
 		int64_t at[4];
 
 		seek_run(m.runs, i, at);
-		if (f.kind == CHOSEN)
-			get_run<N>(m.runs, 1, (const uint8_t *)m.p.in[0], at[1], length, mask);
-		else
-			Memory::get(m, 1, at[1], length, a);
-		if (f.n_in > 1)
-			Memory::get(m, 2, at[2], length, b);
 		if (f.n_in > 2)
 			Memory::get(m, 3, at[3], length, c);
+		if (f.n_in > 1)
+			Memory::get(m, 2, at[2], length, b);
+		if (f.kind == CHOSEN) {
+			get_run<N>(m.runs, 1, (const uint8_t *)m.p.in[0], at[1], length, mask);
+		} else {
+			Memory::get(m, 1, at[1], length, a);
+			Memory::widen(m, 1, a);
+		}
+		if (f.n_in > 1)
+			Memory::widen(m, 2, b);
+		if (f.n_in > 2)
+			Memory::widen(m, 3, c);
 		for (int j = 0; j < N; j++)
 			y[j] = f({ a[j], b[j], c[j], alpha, beta, mask[j] != 0 });
 		if (f.kind == COMPARED) {
