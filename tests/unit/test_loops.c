@@ -208,8 +208,8 @@ static void maps(void)
 		}
 }
 
-/* Rows of `n` elements of type t: operands that are dense, or broadcast along rows or columns, which back ends take
- * in runs of neighbours or not, as n allows. */
+/* Rows of `n` elements of type t: operands that are dense, or broadcast along rows or columns. Back ends take
+ * them in runs of neighbours or not, as n allows. */
 static void map_rows(int f, enum dlb_dtype t, int64_t n)
 {
 	const struct dlb_desc all = desc(t, 0, 3, DIMS(3, 5, n)), row = desc(t, 0, 1, DIMS(n)),
@@ -223,9 +223,10 @@ static void map_rows(int f, enum dlb_dtype t, int64_t n)
 	one_map(f, t, all, (struct dlb_desc[]){ col, all, row });
 }
 
-/* Runs f on rows of n elements, of which row r begins at in[i] + r * row_bytes[i]; the last operand has one element
- * a row. The result is allocated. */
-static void *rows_of(int f, enum dlb_dtype t, int64_t n_rows, int64_t n, void *const *in, const size_t *row_bytes)
+/* Runs f on rows of n elements, of which row r begins at in[i] + r * row_bytes[i]; the last operand has one
+ * element a row. The result is allocated. */
+static void *rows_of(int f, enum dlb_dtype t, int64_t n_rows, int64_t n, void *const *in,
+		     const size_t *row_bytes)
 {
 	const struct dlb_desc all = desc(t, 0, 2, DIMS(n_rows, n)), col = desc(t, 0, 2, DIMS(n_rows, 1));
 	struct dlb_map_desc d = { .fn = f, .n_in = fns[f].n, .out = all, .alpha = 0.25, .beta = 0.75 };
@@ -763,8 +764,8 @@ static void windows(enum dlb_dtype t, int64_t n, int64_t size, int64_t step)
 	release(&out, 1);
 }
 
-/* Columns [first, first + n) of rows of `pitch` elements, to or from rows of n: Split or Concat. expand: the n
- * elements of a row are one. */
+/* Columns [first, first + n) of rows of `pitch` elements, to or from rows of n: Split or Concat. expand: the
+ * n elements of a row are one. */
 static void columns(enum dlb_dtype from, enum dlb_dtype to, int64_t n, int64_t pitch, int64_t first, bool concat,
 		    bool expand, bool add)
 {

@@ -116,7 +116,7 @@ static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 	return true;
 }
 
-/* What the names of the kernels end in; elements of a run, which are 16 bytes of the narrower type. 1: no runs. */
+/* What the kernels' names end in. Returns the elements of a run, 16 bytes of the narrower type; 1: no runs. */
 static int kernels_of(const struct dlb_copy_desc *d, char *name, size_t size)
 {
 	const char *in = dlb_dtype_name(d->in), *out = dlb_dtype_name(d->out);

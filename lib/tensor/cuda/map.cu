@@ -1,6 +1,6 @@
 /* Elementwise functions with broadcasting: one kernel for each type, which chooses among the lines of
- * map_list.h. All threads choose alike. f32 and bf16 have kernels by runs too, with one for each function that models
- * spend their time in. */
+ * map_list.h. All threads choose alike. f32 and bf16 have kernels by runs too, one of them for each
+ * function that models spend their time in. */
 #include "tensor/cuda/runs.cuh"
 extern "C" {
 #include "tensor/cuda/map.h"
@@ -123,7 +123,8 @@ KERNEL(map_bf16, cuda_map)
 }
 
 /* ---- by runs, of f32 or of f32 and bf16 ----
- * get: v = a run of operand o, as it lies in memory. widen: its values. Between them loads of other operands start. */
+ * get: v = a run of operand o, as it lies in memory. widen: its values. Between them loads of other operands
+ * start. */
 struct plain_runs {
 	static const int width = RUN_BYTES / sizeof(float);
 	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
@@ -203,8 +204,8 @@ template <int FN, int N_IN> struct known_function {
 	}
 };
 
-/* Any other. One copy of the switch, which is called for each element, costs less than one for each element of a
- * run: they would take all registers. */
+/* Any other. One copy of the switch, which is called for each element, costs less than one for each element
+ * of a run: they would take all registers. */
 static __device__ __attribute__((noinline)) float any_value(int fn, enum kind kind, float a, float b, float c,
 							    float alpha, float beta, bool mask)
 {

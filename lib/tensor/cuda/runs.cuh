@@ -41,7 +41,8 @@ static __device__ inline bool at_once(const struct cuda_runs &r, int o, const T 
 
 /* v[0 .. length) = the run of operand o at offset `at` of p; the rest of v is 0 or anything. */
 template <int N, typename T>
-static __device__ inline void get_run(const struct cuda_runs &r, int o, const T *p, int64_t at, int length, T *v)
+static __device__ inline void get_run(const struct cuda_runs &r, int o, const T *p, int64_t at, int length,
+				      T *v)
 {
 	if (at_once<N>(r, o, p, length)) {
 		const neighbours<T, N> x = *(const neighbours<T, N> *)(p + at);
@@ -61,7 +62,8 @@ static __device__ inline void get_run(const struct cuda_runs &r, int o, const T 
 
 /* The other way; operand o is dense. */
 template <int N, typename T>
-static __device__ inline void put_run(const struct cuda_runs &r, int o, T *p, int64_t at, int length, const T *v)
+static __device__ inline void put_run(const struct cuda_runs &r, int o, T *p, int64_t at, int length,
+				      const T *v)
 {
 	if (at_once<N>(r, o, p, length)) {
 		neighbours<T, N> x;

@@ -1,5 +1,6 @@
-/* Loops of a nest by runs of neighbours, one thread a run, for kernels whose operands are dense or broadcast along
- * the innermost loop: one calculation of the offsets and one access of 16 bytes for several elements (runs.cuh). */
+/* Loops of a nest by runs of neighbours, one thread a run, for kernels whose operands are dense or broadcast
+ * along the innermost loop: one calculation of the offsets and one access of 16 bytes for several elements
+ * (runs.cuh). */
 #ifndef DLB_TENSOR_CUDA_RUNS_H
 #define DLB_TENSOR_CUDA_RUNS_H
 #include "tensor/cuda/kernels.h"
