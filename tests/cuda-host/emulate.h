@@ -18,6 +18,19 @@ extern struct dim3 threadIdx, blockIdx, blockDim, gridDim;	/* of the thread that
 void cuda_host_barrier(void);
 #define __syncthreads cuda_host_barrier
 
+/* of_neighbour of device.cuh: by way of an array, whatever the warps are. */
+template <typename T> static inline T of_neighbour(T mine, int by)
+{
+	static T value[1024];
+	T other;
+
+	value[threadIdx.x] = mine;
+	cuda_host_barrier();
+	other = value[threadIdx.x ^ (unsigned)by];
+	cuda_host_barrier();
+	return other;
+}
+
 /* Threads run in turns. */
 template <typename T, typename V> static inline T atomicAdd(T *at, V v)
 {

@@ -113,23 +113,45 @@ template <> struct computes<bf16> { typedef float type; };
 template <typename T> static __device__ inline typename computes<T>::type load(T v) { return v; }
 template <typename T, typename V> static __device__ inline void store(T *to, V v) { *to = T(v); }
 
-/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree
- * over them; every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All
- * threads of the block call it. */
+enum { WARP_THREADS = 32 };
+#ifdef __CUDACC__
+/* The value of the thread whose number is this one's ^ by, of the same warp. All threads of the block call it. */
+template <typename T> static __device__ inline T of_neighbour(T mine, int by)
+{
+	static_assert(sizeof(T) % sizeof(uint32_t) == 0, "a shuffle moves words");
+	uint32_t word[sizeof(T) / sizeof(uint32_t)];
+
+	memcpy(word, &mine, sizeof mine);
+	for (int i = 0; i < (int)(sizeof word / sizeof *word); i++)
+		word[i] = __shfl_xor_sync(0xffffffff, word[i], by);
+	memcpy(&mine, word, sizeof mine);
+	return mine;
+}
+#endif
+
+/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree over
+ * those of a warp, then warp by warp; every thread gets the result of its group. width: a power of two up to
+ * CUDA_THREADS. All threads of the block call it. */
 template <typename T, typename Join> static __device__ inline T group_join(T mine, int width, Join join)
 {
-	__shared__ T part[CUDA_THREADS];
-	const int me = (int)threadIdx.x, in_group = me & (width - 1);
+	__shared__ T part[CUDA_THREADS / WARP_THREADS];
+	const int me = (int)threadIdx.x, warps = width / WARP_THREADS, first = me / WARP_THREADS & ~(warps - 1);
 
-	__syncthreads();		/* the last result may still be read */
-	part[me] = mine;
-	for (int half = width / 2; half; half /= 2) {
-		__syncthreads();
-		if (in_group < half)
-			part[me] = join(part[me], part[me + half]);
+	for (int half = (width < WARP_THREADS ? width : WARP_THREADS) / 2; half; half /= 2) {
+		const T other = of_neighbour(mine, half);
+
+		mine = me & half ? join(other, mine) : join(mine, other);
 	}
+	if (warps < 2)
+		return mine;
+	__syncthreads();		/* the last result may still be read */
+	if (me % WARP_THREADS == 0)
+		part[me / WARP_THREADS] = mine;
 	__syncthreads();
-	return part[me - in_group];
+	mine = part[first];
+	for (int i = 1; i < warps; i++)
+		mine = join(mine, part[first + i]);
+	return mine;
 }
 /* The same over all threads of a block. */
 template <typename T, typename Join> static __device__ inline T block_join(T mine, Join join)
