@@ -13,19 +13,34 @@ struct bn_kernel {
 	cudaKernel_t sums, channels, elements; /* NULL: not in this half */
 };
 
+/* Those of the operands that have an element for each of x. */
+static bool aligned(const struct cuda_bn *a)
+{
+	const bool grad = a->dir == DLB_BN_GRAD || a->dir == DLB_BN_GRAD_INFER;
+	const struct cuda_operands p = {
+		.in = { a->p.in[0], grad ? a->p.in[1] : NULL, grad && a->relu ? a->p.in[5] : NULL },
+		.out = { a->half == DLB_BN_SUMS ? NULL : a->p.out[0] },
+	};
+
+	return dlb_cuda_aligned(&p, 3, 1);
+}
+
 static void bn_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct bn_kernel *n = (const struct bn_kernel *)k;
 	struct cuda_bn a = n->a;
 
 	dlb_cuda_operands(&a.p, r, n->n_in, n->n_out);
+	a.aligned = aligned(&a);
 	if (n->sums)
 		dlb_cuda_launch_rows(n->c, n->sums, &a, a.m.groups * a.m.chunks);
 	if (a.dir == DLB_BN_INFER)
 		dlb_cuda_launch(n->c, n->channels, &a, a.m.channels);
 	else
 		dlb_cuda_launch_rows(n->c, n->channels, &a, a.m.join_blocks);
-	if (n->elements && a.p.out[0])
+	if (n->elements && a.p.out[0] && a.m.each > 1)
+		dlb_cuda_launch_rows(n->c, n->elements, &a, a.pieces);
+	else if (n->elements && a.p.out[0])
 		dlb_cuda_launch(n->c, n->elements, &a, a.count);
 }
 
@@ -58,6 +73,7 @@ int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, stru
 			struct dlb_error *err)
 {
 	const bool grad = d->dir == DLB_BN_GRAD || d->dir == DLB_BN_GRAD_INFER;
+	const int64_t run = dlb_cuda_run_of(d->x.dtype);
 	struct bn_kernel *n;
 	int64_t s = 1;
 
@@ -77,10 +93,11 @@ int dlb_cuda_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, stru
 	n->n_in = 5 + (grad && d->relu) + (d->half == DLB_BN_REST);
 	n->n_out = d->half == DLB_BN_SUMS ? 1 : grad ? 3 : d->dir == DLB_BN_TRAIN ? 5 : 1;
 	n->a.m = d->x.layout == DLB_CHANNELS_LAST && d->x.n_dims > 2 ?
-			 dlb_cuda_columns(d->x.dim[0] * s, d->x.dim[1], 1) :
-			 dlb_cuda_columns(d->x.dim[0], d->x.dim[1], s);
+			 dlb_cuda_columns(d->x.dim[0] * s, d->x.dim[1], 1, run) :
+			 dlb_cuda_columns(d->x.dim[0], d->x.dim[1], s, run);
 	n->a.plane = n->a.m.s;
 	n->a.planes = n->a.count / n->a.plane;
+	n->a.pieces = n->a.m.groups * n->a.m.chunks;
 	if (!find_kernels(n, d->x.dtype)) {
 		free(n);
 		return DLB_NO_KERNEL;

@@ -33,47 +33,97 @@ template <typename T> static __device__ inline T *chunks_of(const struct cuda_bn
 	return (T *)((double *)a.p.scratch + BN_COEFFICIENTS * a.m.channels);
 }
 
+/* Coefficient i of this thread's channels from c on, and values of channels. */
+template <int V, typename T> static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
+{
+	for (int k = 0; k < V; k++)
+		to[k] = from[c + k];
+}
+
 /* ---- chunks of sums ---- */
-template <typename E> static __device__ void moments_of(const struct cuda_bn &a)
+/* Memory is read once: sums of the distances d from the chunk's first element, in double. Since that is an element
+ * itself, sum d^2 is at most n + 1 times the sum of squared deviations from the mean, so the subtraction loses no
+ * more than log2(n + 1) of 53 bits; about one if the first element is like the others. */
+template <typename E, int V, bool ALIGNED> static __device__ void moments_of(const struct cuda_bn &a)
 {
 	const E *x = (const E *)a.p.in[0];
 
 	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
-		moments mine = { 0, 0, 0 };
-		double sum = 0;
+		const int64_t c = column_channel(a.m, r);
+		const column_chunk chunk = chunk_of(a.m, r);
+		const double n = (double)(chunk.to - chunk.from);
+		two_sums mine[V] = {};
+		double first[V] = {};
 
-		visit_column(a.m, r, [&](int64_t at) {
-			sum += load(x[at]);
-			mine.n++;
-		});
-		mine.mean = mine.n > 0 ? sum / mine.n : 0;
-		visit_column(a.m, r, [&](int64_t at) {
-			const double e = load(x[at]) - mine.mean;
+		if (c < a.m.channels) {
+			const run<E, V> v = load_run<V, ALIGNED>(x + column_offset(a.m, c, column_at(a.m, chunk.from)));
 
-			mine.m2 += e * e;
+			for (int k = 0; k < V; k++) {
+				first[k] = load(v.v[k]);
+				first[k] = first[k] - first[k] == 0 ? first[k] : 0; /* not infinite, no NaN */
+			}
+		}
+		visit_column<4>(a.m, r, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
+				[&](const run<E, V> &v, int64_t) {
+			for (int k = 0; k < V; k++) {
+				const double d = load(v.v[k]) - first[k];
+
+				mine[k].a += d;
+				mine[k].b += d * d;
+			}
 		});
-		put_column(a.m, r, chunks_of<moments>(a), mine, join_moments());
+		put_columns<V>(a.m, r, chunks_of<moments>(a), mine, add_two(), [&](two_sums s, int k) {
+			const double m2 = s.b - s.a * (s.a / n);
+
+			return moments{ n, first[k] + s.a / n, m2 < 0 ? 0 : m2 }; /* keeps NaN */
+		});
 	}
 }
 
-/* sum dy and sum dy (x - mean). With Relu, dy counts only where y > 0. */
-template <typename E> static __device__ void grad_sums_of(const struct cuda_bn &a)
+/* dy, x and, with Relu, y of a run. */
+template <typename E, int V> struct gradient_run {
+	run<E, V> dy, x, y;
+};
+template <typename E, int V, bool ALIGNED>
+static __device__ inline gradient_run<E, V> load_gradient(const struct cuda_bn &a, int64_t at)
 {
-	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1],
-		*y = a.relu ? (const E *)a.p.in[5] : NULL;
+	gradient_run<E, V> g;
+
+	g.dy = load_run<V, ALIGNED>((const E *)a.p.in[0] + at);
+	g.x = load_run<V, ALIGNED>((const E *)a.p.in[1] + at);
+	if (a.relu)
+		g.y = load_run<V, ALIGNED>((const E *)a.p.in[5] + at);
+	return g;
+}
+/* dy of the run's element k; with Relu, dy counts only where y > 0. */
+template <typename E, int V>
+static __device__ inline typename computes<E>::type counted(const struct cuda_bn &a, const gradient_run<E, V> &g, int k)
+{
+	return a.relu && !(load(g.y.v[k]) > 0) ? 0 : load(g.dy.v[k]);
+}
+
+/* sum dy and sum dy (x - mean). */
+template <typename E, int V, bool ALIGNED> static __device__ void grad_sums_of(const struct cuda_bn &a)
+{
+	typedef typename computes<E>::type T;
 
 	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
 		const int64_t c = column_channel(a.m, r);
-		const double mean = c < a.m.channels ? ((const typename computes<E>::type *)a.p.in[3])[c] : 0;
-		two_sums mine = { 0, 0 };
+		two_sums mine[V] = {};
+		T mean[V] = {};
 
-		visit_column(a.m, r, [&](int64_t at) {
-			const double g = y && !(load(y[at]) > 0) ? 0 : load(dy[at]);
+		if (c < a.m.channels)
+			read_channels<V>(mean, (const T *)a.p.in[3], c);
+		visit_column<2>(a.m, r, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); },
+				[&](const gradient_run<E, V> &v, int64_t) {
+			for (int k = 0; k < V; k++) {
+				const double g = counted(a, v, k);
 
-			mine.a += g;
-			mine.b += g * (load(x[at]) - mean);
+				mine[k].a += g;
+				mine[k].b += g * ((double)load(v.x.v[k]) - (double)mean[k]);
+			}
 		});
-		put_column(a.m, r, chunks_of<two_sums>(a), mine, add_two());
+		put_columns<V>(a.m, r, chunks_of<two_sums>(a), mine, add_two());
 	}
 }
 
@@ -204,7 +254,8 @@ template <typename Each> static __device__ inline void each_element(const struct
 {
 	if (a.plane >= CUDA_THREADS) {
 		for (EACH_ROW(r, a.planes)) {
-			const int64_t c = r % a.m.channels;
+			int64_t plane = r;
+			const int64_t c = split(&plane, a.m.channels);
 
 			for (EACH_OF_ROW(i, a.plane))
 				each(r * a.plane + i, c);
@@ -218,42 +269,78 @@ template <typename Each> static __device__ inline void each_element(const struct
 	}
 }
 
+/* Calls use(load(offset), offset) for this thread's runs of V elements, after channels(c): the first of their
+ * channels. */
+template <int V, typename Channels, typename Load, typename Use>
+static __device__ inline void each_run(const struct cuda_bn &a, Channels channels, Load load, Use use)
+{
+	if constexpr (V == 1)
+		each_element(a, [&](int64_t i, int64_t c) {
+			channels(c);
+			use(load(i), i);
+		});
+	else
+		for (EACH_ROW(r, a.pieces)) {
+			const int64_t c = column_channel(a.m, r);
+
+			if (c < a.m.channels)
+				channels(c);
+			visit_column<2>(a.m, r, load, use);
+		}
+}
+
 /* y = (x - mean) scale + bias */
-template <typename E> static __device__ void apply(const struct cuda_bn &a)
+template <typename E, int V, bool ALIGNED> static __device__ void apply(const struct cuda_bn &a)
 {
 	typedef typename computes<E>::type T;
-	const T *mean = coefficient<T>(a, 0), *scale = coefficient<T>(a, 1), *bias = coefficient<T>(a, 2);
 	const T least = a.relu ? 0 : (T)-INFINITY;
 	const E *x = (const E *)a.p.in[0];
+	T mean[V], scale[V], bias[V];
 
-	each_element(a, [&](int64_t i, int64_t c) {
-		const T v = (load(x[i]) - mean[c]) * scale[c] + bias[c];
+	each_run<V>(a, [&](int64_t c) {
+		read_channels<V>(mean, coefficient<T>(a, 0), c);
+		read_channels<V>(scale, coefficient<T>(a, 1), c);
+		read_channels<V>(bias, coefficient<T>(a, 2), c);
+	}, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); }, [&](const run<E, V> &v, int64_t at) {
+		run<E, V> y;
 
-		store((E *)a.p.out[0] + i, v < least ? least : v);
+		for (int k = 0; k < V; k++) {
+			const T value = (load(v.v[k]) - mean[k]) * scale[k] + bias[k];
+
+			store(&y.v[k], value < least ? least : value);
+		}
+		store_run<V, ALIGNED>((E *)a.p.out[0] + at, y);
 	});
 }
 
 /* dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n) */
-template <typename E> static __device__ void grad_apply(const struct cuda_bn &a)
+template <typename E, int V, bool ALIGNED> static __device__ void grad_apply(const struct cuda_bn &a)
 {
 	typedef typename computes<E>::type T;
-	const T *mean = coefficient<T>(a, 0), *scale = coefficient<T>(a, 1), *sum = coefficient<T>(a, 2),
-		*dot = coefficient<T>(a, 3);
-	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1],
-		*y = a.relu ? (const E *)a.p.in[5] : NULL;
+	T mean[V], scale[V], sum[V], dot[V];
 
-	each_element(a, [&](int64_t i, int64_t c) {
-		const T g = y && !(load(y[i]) > 0) ? 0 : load(dy[i]);
+	each_run<V>(a, [&](int64_t c) {
+		read_channels<V>(mean, coefficient<T>(a, 0), c);
+		read_channels<V>(scale, coefficient<T>(a, 1), c);
+		read_channels<V>(sum, coefficient<T>(a, 2), c);
+		read_channels<V>(dot, coefficient<T>(a, 3), c);
+	}, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); }, [&](const gradient_run<E, V> &v, int64_t at) {
+		run<E, V> dx;
 
-		store((E *)a.p.out[0] + i, scale[c] * (g - sum[c] - (load(x[i]) - mean[c]) * dot[c]));
+		for (int k = 0; k < V; k++) {
+			const T g = counted(a, v, k);
+
+			store(&dx.v[k], scale[k] * (g - sum[k] - (load(v.x.v[k]) - mean[k]) * dot[k]));
+		}
+		store_run<V, ALIGNED>((E *)a.p.out[0] + at, dx);
 	});
 }
 
 #define ACTIVATIONS(E, name) \
-	BLOCK_KERNEL(bn_moments_##name, cuda_bn) { moments_of<E>(a); } \
-	BLOCK_KERNEL(bn_grad_sums_##name, cuda_bn) { grad_sums_of<E>(a); } \
-	KERNEL(bn_apply_##name, cuda_bn) { apply<E>(a); } \
-	KERNEL(bn_grad_apply_##name, cuda_bn) { grad_apply<E>(a); }
+	BLOCK_KERNEL(bn_moments_##name, cuda_bn) { BY_RUN(E, a.m.each, moments_of, a); } \
+	BLOCK_KERNEL(bn_grad_sums_##name, cuda_bn) { BY_RUN(E, a.m.each, grad_sums_of, a); } \
+	KERNEL(bn_apply_##name, cuda_bn) { BY_RUN(E, a.m.each, apply, a); } \
+	KERNEL(bn_grad_apply_##name, cuda_bn) { BY_RUN(E, a.m.each, grad_apply, a); }
 #define CHANNELS(T, name) \
 	BLOCK_KERNEL(bn_train_##name, cuda_bn) { train_of<T>(a); } \
 	KERNEL(bn_infer_##name, cuda_bn) { infer_of<T>(a); } \

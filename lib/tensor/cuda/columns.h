@@ -5,13 +5,20 @@
 #include "tensor/cuda/kernels.h"
 
 /* Channel c has n planes of s elements: its element e is at ((e / s) * channels + c) * s + e % s. A block
- * of the first launch takes `chunk` elements of `wide` neighbouring channels, CUDA_THREADS / wide threads
- * for each; a block of the second takes `join_wide` channels, CUDA_THREADS / join_wide threads for each. */
+ * of the first launch takes `chunk` elements of wide * each neighbouring channels, CUDA_THREADS / wide threads
+ * for `each` of them; a block of the second takes `join_wide` channels, CUDA_THREADS / join_wide threads for
+ * each. */
+enum { CUDA_RUN_BYTES = 16 };
 struct cuda_columns {
 	int64_t channels, s, rows; /* rows = n s */
-	int wide, join_wide;
+	int each, wide, join_wide;
 	int64_t groups, chunks, chunk; /* blocks of the first launch: groups * chunks */
 	int64_t join_blocks; /* blocks of the second launch */
 };
-struct cuda_columns dlb_cuda_columns(int64_t n, int64_t channels, int64_t s);
+/* each: `run` (a power of two) where s is 1 and channels are a multiple of it, else 1. */
+struct cuda_columns dlb_cuda_columns(int64_t n, int64_t channels, int64_t s, int64_t run);
+/* Elements that a thread reads at once. */
+static inline int64_t dlb_cuda_run_of(enum dlb_dtype t) { return CUDA_RUN_BYTES / (int64_t)dlb_dtype_bytes(t); }
+/* These operands begin at multiples of CUDA_RUN_BYTES; NULL does. */
+bool dlb_cuda_aligned(const struct cuda_operands *p, int n_in, int n_out);
 #endif

@@ -5,7 +5,7 @@
 #include "tensor/cuda/norm.h"
 #include "util/mem.h"
 
-enum { LEAST_LANES = 32, PER_LANE = 4 }; /* threads of a row, and elements that each should have */
+enum { LEAST_LANES = 32, PER_LANE = 32 }; /* threads of a row, and elements that each should have */
 
 struct norm_kernel {
 	struct dlb_kernel k;
@@ -23,6 +23,9 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 	struct cuda_norm a = n->a;
 
 	dlb_cuda_operands(&a.p, r, n->n_in, n->backward && a.rms ? 2 : 3);
+	a.aligned = dlb_cuda_aligned(&(struct cuda_operands){ .in = { a.p.in[0], n->backward ? a.p.in[1] : NULL },
+							      .out = { a.p.out[0] } },
+				     2, 1);
 	if (a.p.out[0])
 		dlb_cuda_launch_rows(n->c, n->rows, &a, blocks);
 	if (!n->backward || (!a.p.out[1] && !a.p.out[2]))
@@ -43,15 +46,14 @@ static struct cuda_norm args_of(const struct dlb_norm_desc *d)
 
 	a.len = d->width / a.row_channels;
 	a.lanes = 1;
-	while (a.lanes < CUDA_THREADS && a.lanes < (d->width < LEAST_LANES ? d->width : d->width / PER_LANE))
-		a.lanes *= 2;
-	while (a.lanes < LEAST_LANES && a.lanes < d->width)
-		a.lanes *= 2;
+	while (a.lanes < LEAST_LANES ? a.lanes < d->width : a.lanes < CUDA_THREADS && a.lanes * PER_LANE < d->width)
+		a.lanes *= 2; /* up to a warp they join without a barrier */
 	if (d->channels)
 		a.m = dlb_cuda_columns((d->rows * a.row_channels + d->channels - 1) / d->channels,
-				       d->channels, a.len);
+				       d->channels, a.len, 1);
 	else
-		a.m = dlb_cuda_columns(d->rows, d->width, 1);
+		a.m = dlb_cuda_columns(d->rows, d->width, 1, dlb_cuda_run_of(d->dtype));
+	a.run = d->channels ? 1 : a.m.each;
 	return a;
 }
 

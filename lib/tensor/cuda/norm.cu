@@ -17,7 +17,18 @@ static __device__ inline int64_t entry_of(const struct cuda_norm &a, int64_t row
 	return split(&c, a.channels);
 }
 
-template <typename E> static __device__ void forward(const struct cuda_norm &a)
+/* The scale or bias (NULL: 0) of elements j on of a row. */
+template <int V, typename T>
+static __device__ inline run<T, V> entries(const struct cuda_norm &a, const T *from, int64_t row, int64_t j)
+{
+	run<T, V> r;
+
+	for (int k = 0; k < V; k++)
+		r.v[k] = !from ? (T)0 : V > 1 ? from[j + k] : from[entry_of(a, row, j)];
+	return r;
+}
+
+template <typename E, int V, bool ALIGNED> static __device__ void forward(const struct cuda_norm &a)
 {
 	typedef typename computes<E>::type T;
 	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
@@ -31,21 +42,32 @@ template <typename E> static __device__ void forward(const struct cuda_norm &a)
 		T mean = 0;
 
 		if (!a.rms) {
-			for (int64_t j = lane; j < width; j += a.lanes)
-				sum += load(x[j]);
+			for (int64_t j = lane * V; j < width; j += a.lanes * V) {
+				const run<E, V> v = load_run<V, ALIGNED>(x + j);
+
+				for (int k = 0; k < V; k++)
+					sum += load(v.v[k]);
+			}
 			mean = (T)(group_join(sum, a.lanes, add_them()) / n);
 		}
-		for (int64_t j = lane; j < width; j += a.lanes) {
-			const double e = (double)load(x[j]) - mean;
+		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
+			const run<E, V> v = load_run<V, ALIGNED>(x + j);
 
-			squares += e * e;
+			for (int k = 0; k < V; k++) {
+				const double e = (double)load(v.v[k]) - mean;
+
+				squares += e * e;
+			}
 		}
 		const T inv = (T)(1 / sqrt(group_join(squares, a.lanes, add_them()) / n + a.epsilon));
-		for (int64_t j = lane; j < width; j += a.lanes) {
-			const int64_t c = entry_of(a, row, j);
+		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
+			const run<E, V> v = load_run<V, ALIGNED>(x + j);
+			const run<T, V> s = entries<V>(a, scale, row, j), b = entries<V>(a, bias, row, j);
+			run<E, V> y;
 
-			store((E *)a.p.out[0] + row * a.width + j,
-			      (load(x[j]) - mean) * inv * scale[c] + (bias ? bias[c] : 0));
+			for (int k = 0; k < V; k++)
+				store(&y.v[k], (load(v.v[k]) - mean) * inv * s.v[k] + b.v[k]);
+			store_run<V, ALIGNED>((E *)a.p.out[0] + row * a.width + j, y);
 		}
 		if (lane == 0 && width && a.p.out[1])
 			((T *)a.p.out[1])[row] = mean;
@@ -54,7 +76,7 @@ template <typename E> static __device__ void forward(const struct cuda_norm &a)
 	}
 }
 
-template <typename E> static __device__ void backward(const struct cuda_norm &a)
+template <typename E, int V, bool ALIGNED> static __device__ void backward(const struct cuda_norm &a)
 {
 	typedef typename computes<E>::type T;
 	const int lane = (int)threadIdx.x % a.lanes, together = CUDA_THREADS / a.lanes;
@@ -67,42 +89,71 @@ template <typename E> static __device__ void backward(const struct cuda_norm &a)
 		const T inv = width ? ((const T *)a.p.in[4])[row] : 0;
 		two_sums sum = { 0, 0 };
 
-		for (int64_t j = lane; j < width; j += a.lanes) {
-			const double g = (double)load(dy[j]) * scale[entry_of(a, row, j)];
+		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
+			const run<E, V> d = load_run<V, ALIGNED>(dy + j), v = load_run<V, ALIGNED>(x + j);
+			const run<T, V> s = entries<V>(a, scale, row, j);
 
-			sum.a += g;
-			sum.b += g * (load(x[j]) - mean) * inv;
+			for (int k = 0; k < V; k++) {
+				const double g = (double)load(d.v[k]) * s.v[k];
+
+				sum.a += g;
+				sum.b += g * (load(v.v[k]) - mean) * inv;
+			}
 		}
 		sum = group_join(sum, a.lanes, add_two());
 		const T shift = a.rms ? 0 : (T)(sum.a / (double)a.width),
 			slope = (T)(sum.b / (double)a.width);
-		for (int64_t j = lane; j < width; j += a.lanes)
-			store((E *)a.p.out[0] + row * a.width + j,
-			      inv * (load(dy[j]) * scale[entry_of(a, row, j)] - shift -
-				     (load(x[j]) - mean) * inv * slope));
+		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
+			const run<E, V> d = load_run<V, ALIGNED>(dy + j), v = load_run<V, ALIGNED>(x + j);
+			const run<T, V> s = entries<V>(a, scale, row, j);
+			run<E, V> dx;
+
+			for (int k = 0; k < V; k++)
+				store(&dx.v[k], inv * (load(d.v[k]) * s.v[k] - shift -
+						       (load(v.v[k]) - mean) * inv * slope));
+			store_run<V, ALIGNED>((E *)a.p.out[0] + row * a.width + j, dx);
+		}
 	}
 }
 
+/* dy and x of a run, which is in one row, and the row's mean and 1 / deviation. */
+template <typename E, int V> struct norm_run {
+	run<E, V> dy, x;
+	typename computes<E>::type mean, inv;
+};
+
 /* Chunks of sum dy x^ and sum dy of each entry. */
-template <typename E> static __device__ void sums_of(const struct cuda_norm &a)
+template <typename E, int V, bool ALIGNED> static __device__ void sums_of(const struct cuda_norm &a)
 {
 	typedef typename computes<E>::type T;
 	const E *dy = (const E *)a.p.in[0], *x = (const E *)a.p.in[1];
 	const T *mean = (const T *)a.p.in[3], *inv = (const T *)a.p.in[4];
 
 	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
-		two_sums mine = { 0, 0 };
+		two_sums mine[V] = {};
 
-		visit_column(a.m, r, [&](int64_t at) {
+		visit_column<2>(a.m, r, [&](int64_t at) {
+			norm_run<E, V> v = {};
+
 			if (at >= a.count) /* the last sample may lack channels */
-				return;
+				return v;
 			const int64_t row = quotient(at, a.width);
-			const double g = load(dy[at]);
+			v.dy = load_run<V, ALIGNED>(dy + at);
+			v.x = load_run<V, ALIGNED>(x + at);
+			v.mean = a.rms ? 0 : mean[row];
+			v.inv = inv[row];
+			return v;
+		}, [&](const norm_run<E, V> &v, int64_t at) {
+			if (at >= a.count)
+				return;
+			for (int k = 0; k < V; k++) {
+				const double g = load(v.dy.v[k]);
 
-			mine.a += g * (load(x[at]) - (a.rms ? 0 : mean[row])) * inv[row];
-			mine.b += g;
+				mine[k].a += g * (load(v.x.v[k]) - v.mean) * v.inv;
+				mine[k].b += g;
+			}
 		});
-		put_column(a.m, r, (two_sums *)a.p.scratch, mine, add_two());
+		put_columns<V>(a.m, r, (two_sums *)a.p.scratch, mine, add_two());
 	}
 }
 
@@ -123,9 +174,9 @@ template <typename T> static __device__ void join_of(const struct cuda_norm &a)
 }
 
 #define NORMS(E, name) \
-	BLOCK_KERNEL(norm_##name, cuda_norm) { forward<E>(a); } \
-	BLOCK_KERNEL(norm_grad_##name, cuda_norm) { backward<E>(a); } \
-	BLOCK_KERNEL(norm_sums_##name, cuda_norm) { sums_of<E>(a); } \
+	BLOCK_KERNEL(norm_##name, cuda_norm) { BY_RUN(E, a.run, forward, a); } \
+	BLOCK_KERNEL(norm_grad_##name, cuda_norm) { BY_RUN(E, a.run, backward, a); } \
+	BLOCK_KERNEL(norm_sums_##name, cuda_norm) { BY_RUN(E, a.m.each, sums_of, a); } \
 	BLOCK_KERNEL(norm_join_##name, cuda_norm) { join_of<computes<E>::type>(a); }
 NORMS(float, f32)
 NORMS(double, f64)
