@@ -1,8 +1,10 @@
 /* Pooling (pool.cu). */
 #include <stdio.h>
 
+#include "tensor/cuda/columns.h"
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/pool.h"
+#include "util/mem.h"
 
 /* Checks the descriptor, and computes the elements of a window. */
 static int window_of(const struct dlb_pool_desc *d, int n_sp, int64_t *window, struct dlb_error *err)
@@ -23,19 +25,25 @@ static int window_of(const struct dlb_pool_desc *d, int n_sp, int64_t *window, s
 	return 0;
 }
 
-/* Order of the dimensions of d in memory, innermost first. */
-static void order_of(const struct dlb_desc *d, int order[POOL_DIMS])
+/* Offsets, coordinates and sums of a few of them fit 32 bits. */
+static bool is_narrow(const struct dlb_pool_desc *d, const struct cuda_pool *a)
 {
-	static const int plain[POOL_DIMS] = { 4, 3, 2, 1, 0 }, last[POOL_DIMS] = { 1, 4, 3, 2, 0 };
+	const int64_t most = INT32_MAX / 8;
 
-	for (int i = 0; i < POOL_DIMS; i++)
-		order[i] = d->layout == DLB_CHANNELS_LAST ? last[i] : plain[i];
+	for (int i = 0; i < 3; i++)
+		if (a->in[i] > most || a->out[i] > most / a->step[i] || a->size[i] > most / a->dil[i] ||
+		    a->dil[i] > most || a->pad[i] > most || a->pad_end[i] > most)
+			return false;
+	return dlb_desc_count(&d->x) <= INT32_MAX && dlb_desc_count(&d->y) <= INT32_MAX;
 }
 
 static struct cuda_pool args_of(const struct dlb_pool_desc *d, int n_sp)
 {
 	const struct dlb_desc *result = d->backward ? &d->x : &d->y;
-	struct cuda_pool a = { .count = dlb_desc_count(result), .include_pad = d->count_include_pad };
+	struct cuda_pool a = { .count = dlb_desc_count(result),
+			       .each = 1,
+			       .channels_last = result->layout == DLB_CHANNELS_LAST,
+			       .include_pad = d->count_include_pad };
 	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS];
 
 	dlb_desc_strides(&d->x, sx);
@@ -59,14 +67,46 @@ static struct cuda_pool args_of(const struct dlb_pool_desc *d, int n_sp)
 		a.pad[i] = j < 0 ? 0 : d->pad_begin[j];
 		a.pad_end[i] = j < 0 ? 0 : d->pad_end[j];
 	}
-	order_of(result, a.order);
+	a.narrow = is_narrow(d, &a);
+	return a;
+}
+
+struct pool_kernel {
+	struct dlb_kernel k;
+	struct cuda *c;
+	cudaKernel_t f;
+	int n_in, n_out;
+	struct cuda_pool one, runs; /* for single elements, and for runs of channels; runs.each 1: there is no such */
+};
+
+static void pool_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct pool_kernel *p = (struct pool_kernel *)k;
+	struct cuda_pool *a = &p->runs;
+
+	dlb_cuda_operands(&a->p, r, p->n_in, p->n_out);
+	if (a->each == 1 || !dlb_cuda_aligned(&a->p, p->n_in, p->n_out)) {
+		a = &p->one;
+		dlb_cuda_operands(&a->p, r, p->n_in, p->n_out);
+	}
+	dlb_cuda_launch(p->c, p->f, a, a->count);
+}
+
+static struct cuda_pool runs_of(struct cuda_pool a)
+{
+	if (a.channels_last && a.narrow && a.dim[1] % POOL_RUN == 0) {
+		a.each = POOL_RUN;
+		a.dim[1] /= POOL_RUN;
+		a.count /= POOL_RUN;
+	}
 	return a;
 }
 
 PREPARE(pool)
 {
 	const int n_sp = d->x.n_dims - 2;
-	struct cuda_launch l = { .n_in = 1, .n_out = 1 };
+	struct pool_kernel *p;
+	cudaKernel_t f;
 	int64_t window;
 	char stem[32];
 
@@ -78,15 +118,17 @@ PREPARE(pool)
 		 !d->max          ? "" :
 		 d->pos == DLB_U8 ? "_u8" :
 				    "_i32");
-	l.f = dlb_cuda_find_typed(cuda_of(b), stem, d->x.dtype);
-	if (!l.f)
+	f = dlb_cuda_find_typed(cuda_of(b), stem, d->x.dtype);
+	if (!f)
 		return DLB_NO_KERNEL;
-	if (d->max && d->backward)
-		l.n_in = 2;
-	else if (d->max)
-		l.n_out = 2;
-	const struct cuda_pool a = args_of(d, n_sp);
-	l.count = a.count;
-	dlb_cuda_simple(b, &l, &a, sizeof a, k);
+	p = dlb_xcalloc(1, sizeof *p);
+	*p = (struct pool_kernel){ .k = { .run = pool_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
+				   .c = cuda_of(b),
+				   .f = f,
+				   .n_in = d->max && d->backward ? 2 : 1,
+				   .n_out = d->max && !d->backward ? 2 : 1,
+				   .one = args_of(d, n_sp) };
+	p->runs = runs_of(p->one);
+	*k = &p->k;
 	return 0;
 }

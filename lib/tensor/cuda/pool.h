@@ -4,14 +4,16 @@
 #include "tensor/cuda/kernels.h"
 
 /* pool_max_POS_TYPE, pool_max_grad_POS_TYPE, pool_average_TYPE, pool_average_grad_TYPE: a thread per
- * element of the result. Dimensions of x and y: sample, channel, depth, height, width; missing ones are 1.
+ * run of `each` neighbouring channels of the result, or per element (1). Dimensions of x and y: sample, channel, depth, height, width; missing ones are 1.
  * Operands are those of struct dlb_pool_desc. */
-enum { POOL_DIMS = 5 };
+enum { POOL_DIMS = 5, POOL_RUN = 8 };
 struct cuda_pool {
 	struct cuda_operands p;
-	int64_t count; /* of the result */
-	int64_t dim[POOL_DIMS]; /* of the result */
-	int order[POOL_DIMS]; /* the result's dimensions in memory, innermost first */
+	int64_t count; /* of the result, in runs */
+	int each; /* POOL_RUN where channels are innermost and a multiple of it, or 1 */
+	bool narrow; /* offsets fit 32 bits */
+	int64_t dim[POOL_DIMS]; /* of the result; channels in runs */
+	bool channels_last;
 	int64_t x[POOL_DIMS], y[POOL_DIMS]; /* strides */
 	int64_t in[3], out[3], size[3], step[3], pad[3], pad_end[3], dil[3];
 	bool include_pad;
