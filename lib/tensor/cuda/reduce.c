@@ -8,7 +8,8 @@
 
 enum {
 	BUSY_THREADS = 1 << 17, BUSY_BLOCKS = 1 << 10,
-	LEAST_OF_THREAD = 32, LEAST_OF_BLOCK = 1 << 14	/* elements of a part */
+	LEAST_OF_THREAD = 32, LEAST_OF_BLOCK = 1 << 14,	/* elements of a part */
+	LEAST_OF_COLUMN = 32
 };
 
 struct reduce_kernel {
@@ -16,6 +17,7 @@ struct reduce_kernel {
 	struct cuda *c;
 	struct cuda_reduce args;
 	cudaKernel_t f, join;		/* join: NULL with one part */
+	bool columns;
 };
 
 static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
@@ -24,6 +26,12 @@ static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
 	const int64_t n = r->args.kept.count * r->args.parts, groups = CUDA_THREADS / r->args.width;
 
 	dlb_cuda_operands(&r->args.p, run, 1, 1);
+	if (r->columns) {
+		r->args.aligned = dlb_cuda_aligned(&r->args.p, 1, 0);
+		dlb_cuda_launch_rows(r->c, r->f, &r->args, r->args.m.groups * r->args.m.chunks);
+		dlb_cuda_launch_rows(r->c, r->join, &r->args, r->args.m.join_blocks);
+		return;
+	}
 	if (r->args.width == 1)
 		dlb_cuda_launch(r->c, r->f, &r->args, n);
 	else
@@ -62,6 +70,43 @@ static void cut(struct cuda_reduce *a, int64_t side_by_side)
 	a->parts = quotient_up(n, a->chunk);
 }
 
+/* Sums over the rows of a matrix that lies in one piece. */
+static bool has_columns(const struct cuda_reduce *a)
+{
+	const struct cuda_nest *kept = &a->kept, *reduced = &a->reduced;
+
+	return (a->fn == DLB_REDUCE_FN_SUM || a->fn == DLB_REDUCE_FN_MEAN) && kept->n_dims == 1 &&
+	       reduced->n_dims == 1 && kept->stride[0][0] == 1 && kept->stride[1][0] == 1 &&
+	       reduced->stride[0][0] == kept->count && reduced->count >= LEAST_OF_COLUMN && kept->count > 0;
+}
+
+/* False: these types have no such kernels. */
+static bool find_columns(struct reduce_kernel *r, enum dlb_dtype in, enum dlb_dtype out)
+{
+	r->f = dlb_cuda_find_typed(r->c, "reduce_columns", in);
+	r->join = dlb_cuda_find_typed(r->c, "reduce_columns_join", out);
+	if (!r->f || !r->join)
+		return false;
+	r->columns = true;
+	r->args.m = dlb_cuda_columns(r->args.reduced.count, r->args.kept.count, 1, dlb_cuda_run_of(in));
+	r->k.scratch_bytes = (size_t)(r->args.m.chunks * r->args.m.channels) * sizeof(double);
+	return true;
+}
+
+static void find_parts(struct reduce_kernel *r, bool to_f32, enum dlb_dtype out)
+{
+	char stem[32];
+
+	snprintf(stem, sizeof stem, "reduce%s%s", r->args.width == 1 ? "" : "_group", to_f32 ? "_bf16" : "");
+	r->f = dlb_cuda_find_typed(r->c, stem, out);
+	r->join = NULL;
+	if (r->args.parts > 1) {
+		snprintf(stem, sizeof stem, "reduce_join%s", to_f32 ? "_bf16" : "");
+		r->join = dlb_cuda_find_typed(r->c, stem, out);
+		r->k.scratch_bytes = (size_t)(r->args.parts * r->args.kept.count) * sizeof(double);
+	}
+}
+
 PREPARE(reduce)
 {
 	const bool to_f32 = d->in.dtype == DLB_BF16 && d->out.dtype == DLB_F32;
@@ -69,11 +114,10 @@ PREPARE(reduce)
 	struct dlb_nest kept, reduced;
 	struct reduce_kernel *r;
 	struct cuda *c = cuda_of(b);
-	char stem[32] = "reduce";
 
 	if (to_f32)
 		same.out.dtype = DLB_BF16;
-	if (!dlb_cuda_find_typed(c, stem, d->in.dtype))
+	if (!dlb_cuda_find_typed(c, "reduce", d->in.dtype))
 		return DLB_NO_KERNEL;
 	if (dlb_reduce_loops(&same, &kept, &reduced, err))
 		return -1;
@@ -84,13 +128,8 @@ PREPARE(reduce)
 					.reduced = dlb_cuda_nest(&reduced) };
 	r->args.kept.count = dlb_desc_count(&d->out);
 	cut(&r->args, kept.n_dims && kept.stride[0][kept.n_dims - 1] == 1 ? kept.dim[kept.n_dims - 1] : 1);
-	snprintf(stem, sizeof stem, "reduce%s%s", r->args.width == 1 ? "" : "_group", to_f32 ? "_bf16" : "");
-	r->f = dlb_cuda_find_typed(c, stem, d->out.dtype);
-	if (r->args.parts > 1) {
-		snprintf(stem, sizeof stem, "reduce_join%s", to_f32 ? "_bf16" : "");
-		r->join = dlb_cuda_find_typed(c, stem, d->out.dtype);
-		r->k.scratch_bytes = (size_t)(r->args.parts * r->args.kept.count) * sizeof(double);
-	}
+	if (!has_columns(&r->args) || !find_columns(r, d->in.dtype, d->out.dtype))
+		find_parts(r, to_f32, d->out.dtype);
 	*k = &r->k;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* Reductions over any axes, in double or 64-bit integers. The order depends on the shape alone: a thread
  * takes every width-th element of a part, the threads of a part join in a tree, then the parts likewise. */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/columns.cuh"
 extern "C" {
 #include "tensor/cuda/reduce.h"
 }
@@ -136,6 +136,34 @@ static __device__ inline void join_parts(const struct cuda_reduce &r, Fn fn)
 	}
 }
 
+/* Chunks of the sums of columns. */
+template <typename E, int V, bool ALIGNED> static __device__ void columns_of(const struct cuda_reduce &r)
+{
+	const E *x = (const E *)r.p.in[0];
+
+	for (EACH_ROW(b, r.m.groups * r.m.chunks)) {
+		double mine[V] = {};
+
+		visit_column<4>(r.m, b, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
+				[&](const run<E, V> &v, int64_t) {
+			for (int k = 0; k < V; k++)
+				mine[k] += load(v.v[k]);
+		});
+		put_columns<V>(r.m, b, (double *)r.p.scratch, mine, add_them());
+	}
+}
+
+template <typename Out> static __device__ void join_columns(const struct cuda_reduce &r)
+{
+	for (EACH_ROW(b, r.m.join_blocks)) {
+		int64_t c;
+		double all;
+
+		if (join_column(r.m, b, (const double *)r.p.scratch, 0.0, add_them(), &c, &all))
+			write<Out>(r, c, all);
+	}
+}
+
 #define BY_FN(call, A) do { \
 		if (a.fn == DLB_REDUCE_FN_SUM || a.fn == DLB_REDUCE_FN_MEAN) \
 			call(a, summing<A>()); \
@@ -158,3 +186,9 @@ REDUCE(uint8_t, uint8_t, uint64_t, u8)
 REDUCE(uint16_t, uint16_t, uint64_t, u16)
 REDUCE(uint32_t, uint32_t, uint64_t, u32)
 REDUCE(uint64_t, uint64_t, uint64_t, u64)
+#define COLUMNS(E, name) \
+BLOCK_KERNEL(reduce_columns_##name, cuda_reduce) { BY_RUN(E, a.m.each, columns_of, a); } \
+BLOCK_KERNEL(reduce_columns_join_##name, cuda_reduce) { join_columns<E>(a); }
+COLUMNS(float, f32)
+COLUMNS(double, f64)
+COLUMNS(bf16, bf16)
