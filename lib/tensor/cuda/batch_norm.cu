@@ -63,7 +63,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void moments_of(con
 				first[k] = first[k] - first[k] == 0 ? first[k] : 0; /* not infinite, no NaN */
 			}
 		}
-		visit_column<4>(a.m, r, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
+		visit_column<ahead(V, ALIGNED, 4)>(a.m, r, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
 				[&](const run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++) {
 				const double d = load(v.v[k]) - first[k];
@@ -114,7 +114,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_sums_of(c
 
 		if (c < a.m.channels)
 			read_channels<V>(mean, (const T *)a.p.in[3], c);
-		visit_column<2>(a.m, r, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); },
+		visit_column<ahead(V, ALIGNED, 2)>(a.m, r, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); },
 				[&](const gradient_run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++) {
 				const double g = counted(a, v, k);
@@ -271,7 +271,7 @@ template <typename Each> static __device__ inline void each_element(const struct
 
 /* Calls use(load(offset), offset) for this thread's runs of V elements, after channels(c): the first of their
  * channels. */
-template <int V, typename Channels, typename Load, typename Use>
+template <int V, int AHEAD, typename Channels, typename Load, typename Use>
 static __device__ inline void each_run(const struct cuda_bn &a, Channels channels, Load load, Use use)
 {
 	if constexpr (V == 1)
@@ -281,11 +281,12 @@ static __device__ inline void each_run(const struct cuda_bn &a, Channels channel
 		});
 	else
 		for (EACH_ROW(r, a.pieces)) {
-			const int64_t c = column_channel(a.m, r);
+			/* what the sums read last may still be in the cache */
+			const int64_t piece = a.pieces - 1 - r, c = column_channel(a.m, piece);
 
 			if (c < a.m.channels)
 				channels(c);
-			visit_column<2>(a.m, r, load, use);
+			visit_column<AHEAD>(a.m, piece, load, use);
 		}
 }
 
@@ -297,7 +298,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void apply(const st
 	const E *x = (const E *)a.p.in[0];
 	T mean[V], scale[V], bias[V];
 
-	each_run<V>(a, [&](int64_t c) {
+	each_run<V, ahead(V, ALIGNED, 2)>(a, [&](int64_t c) {
 		read_channels<V>(mean, coefficient<T>(a, 0), c);
 		read_channels<V>(scale, coefficient<T>(a, 1), c);
 		read_channels<V>(bias, coefficient<T>(a, 2), c);
@@ -319,7 +320,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_apply(con
 	typedef typename computes<E>::type T;
 	T mean[V], scale[V], sum[V], dot[V];
 
-	each_run<V>(a, [&](int64_t c) {
+	each_run<V, ahead(V, ALIGNED, 2)>(a, [&](int64_t c) {
 		read_channels<V>(mean, coefficient<T>(a, 0), c);
 		read_channels<V>(scale, coefficient<T>(a, 1), c);
 		read_channels<V>(sum, coefficient<T>(a, 2), c);

@@ -4,7 +4,7 @@
 #include "tensor/cuda/columns.h"
 
 /* 1056 blocks fill the 132 processors of a large device evenly with 2, 4 or 8 at a time. */
-enum { WIDEST = 32, PER_THREAD = 4, BLOCKS = 1056, JOIN_LANES = 64 };
+enum { WIDEST = 32, PER_THREAD = 4, BLOCKS = 1056, PER_JOINING_THREAD = 4 };
 
 static int64_t divided(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -27,7 +27,7 @@ struct cuda_columns dlb_cuda_columns(int64_t n, int64_t channels, int64_t s, int
 	if (m.chunk < lanes * PER_THREAD)
 		m.chunk = lanes * PER_THREAD;
 	m.chunks = divided(m.rows, m.chunk);
-	while (join < JOIN_LANES && join < m.chunks)
+	while (join < CUDA_THREADS && join * PER_JOINING_THREAD < m.chunks)
 		join *= 2;
 	m.join_wide = CUDA_THREADS / join;
 	m.join_blocks = divided(channels, m.join_wide);

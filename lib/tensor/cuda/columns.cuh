@@ -48,7 +48,7 @@ static __device__ inline void step(const struct cuda_columns &m, column_place *p
 	}
 }
 
-/* Calls use(load(offset), offset) for this thread's elements of its channels in block r, in order; some loads
+/* Calls use(load(offset), offset) for this thread's elements of its channels in block r, in order; AHEAD loads
  * go ahead of use. */
 template <int AHEAD, typename Load, typename Use>
 static __device__ inline void visit_column(const struct cuda_columns &m, int64_t r, Load load, Use use)
@@ -84,20 +84,18 @@ static __device__ inline void visit_column(const struct cuda_columns &m, int64_t
 /* Block r of the first launch: joins the values of the threads of each channel and writes made(value, k) of this
  * thread's kth channel to to[chunk * channels + channel]. */
 template <int V, typename T, typename Out, typename Join, typename Made>
-static __device__ inline void put_columns(const struct cuda_columns &m, int64_t r, Out *to, const T mine[V],
-					  Join join, Made made)
+static __device__ inline void put_columns(const struct cuda_columns &m, int64_t r, Out *to, T mine[V], Join join,
+					  Made made)
 {
 	const int64_t c = column_channel(m, r);
 
-	for (int k = 0; k < V; k++) {
-		const T all = column_join(mine[k], m.wide, join);
-
-		if ((int)threadIdx.x < m.wide && c < m.channels)
-			to[r / m.groups * m.channels + c + k] = made(all, k);
-	}
+	column_joins<V>(mine, m.wide, join);
+	if ((int)threadIdx.x < m.wide && c < m.channels)
+		for (int k = 0; k < V; k++)
+			to[r / m.groups * m.channels + c + k] = made(mine[k], k);
 }
 template <int V, typename T, typename Join>
-static __device__ inline void put_columns(const struct cuda_columns &m, int64_t r, T *to, const T mine[V], Join join)
+static __device__ inline void put_columns(const struct cuda_columns &m, int64_t r, T *to, T mine[V], Join join)
 {
 	put_columns<V>(m, r, to, mine, join, [](T all, int) { return all; });
 }
@@ -108,15 +106,27 @@ template <typename T, typename Join>
 static __device__ inline bool join_column(const struct cuda_columns &m, int64_t r, const T *from, T zero,
 					  Join join, int64_t *c, T *all)
 {
+	enum { AHEAD = 4 };
 	const int64_t lanes = CUDA_THREADS / m.join_wide;
-	T mine = zero;
+	T mine[1] = { zero };
 
 	*c = r * m.join_wide + threadIdx.x % m.join_wide;
-	if (*c < m.channels)
-		for (int64_t i = threadIdx.x / m.join_wide; i < m.chunks; i += lanes)
-			mine = join(mine, from[i * m.channels + *c]);
-	*all = column_join(mine, m.join_wide, join);
+	if (*c < m.channels) {
+		int64_t i = threadIdx.x / m.join_wide;
+
+		for (; i + (AHEAD - 1) * lanes < m.chunks; i += AHEAD * lanes) {
+			T v[AHEAD];
+
+			for (int k = 0; k < AHEAD; k++)
+				v[k] = from[(i + k * lanes) * m.channels + *c];
+			for (int k = 0; k < AHEAD; k++)
+				mine[0] = join(mine[0], v[k]);
+		}
+		for (; i < m.chunks; i += lanes)
+			mine[0] = join(mine[0], from[i * m.channels + *c]);
+	}
+	column_joins<1>(mine, m.join_wide, join);
+	*all = mine[0];
 	return (int)threadIdx.x < m.join_wide && *c < m.channels;
 }
-
 #endif

@@ -4,21 +4,24 @@
 #define DLB_TENSOR_CUDA_GROUPS_CUH
 #include "tensor/cuda/device.cuh"
 
-/* Among the threads with the same threadIdx.x % wide (the lanes of one column). */
-template <typename T, typename Join> static __device__ inline T column_join(T mine, int wide, Join join)
+/* Joins V values of each thread among the threads with the same threadIdx.x % wide (the lanes of a column), in the
+ * order of a tree; the results are those of the threads [0, wide). */
+template <int V, typename T, typename Join>
+static __device__ inline void column_joins(T mine[V], int wide, Join join)
 {
-	__shared__ T part[CUDA_THREADS];
+	__shared__ T part[V][CUDA_THREADS / 2];
 	const int t = (int)threadIdx.x;
 
-	__syncthreads(); /* the last result may still be read */
-	part[t] = mine;
 	for (int half = CUDA_THREADS / 2; half >= wide; half /= 2) {
+		__syncthreads(); /* the last ones may still be read */
+		if (t >= half && t < 2 * half)
+			for (int k = 0; k < V; k++)
+				part[k][t - half] = mine[k];
 		__syncthreads();
 		if (t < half)
-			part[t] = join(part[t], part[t + half]);
+			for (int k = 0; k < V; k++)
+				mine[k] = join(mine[k], part[k][t]);
 	}
-	__syncthreads();
-	return part[t % wide];
 }
 
 struct two_sums {

@@ -132,7 +132,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void sums_of(const 
 	for (EACH_ROW(r, a.m.groups * a.m.chunks)) {
 		two_sums mine[V] = {};
 
-		visit_column<2>(a.m, r, [&](int64_t at) {
+		visit_column<ahead(V, ALIGNED, 2)>(a.m, r, [&](int64_t at) {
 			norm_run<E, V> v = {};
 
 			if (at >= a.count) /* the last sample may lack channels */

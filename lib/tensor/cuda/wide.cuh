@@ -63,6 +63,12 @@ template <int V, bool ALIGNED, typename E> static __device__ inline void store_r
 /* Elements of type E in 16 bytes. */
 template <typename E> constexpr int run_of = 16 / (int)sizeof(E);
 
+/* Runs to be read ahead of use: `most`, or one where a run is several accesses. */
+static __device__ constexpr int ahead(int v, bool aligned, int most)
+{
+	return v == 1 || aligned ? most : 1;
+}
+
 /* Calls f<E, V, ALIGNED>(a) for V = each, which is 1 or run_of<E>. Bits do not depend on a.aligned. */
 #define BY_RUN(E, each, f, a) do { \
 		if ((each) == 1) \
