@@ -41,7 +41,6 @@ static struct cuda_pool args_of(const struct dlb_pool_desc *d, int n_sp)
 {
 	const struct dlb_desc *result = d->backward ? &d->x : &d->y;
 	struct cuda_pool a = { .count = dlb_desc_count(result),
-			       .each = 1,
 			       .channels_last = result->layout == DLB_CHANNELS_LAST,
 			       .include_pad = d->count_include_pad };
 	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS];
@@ -67,68 +66,73 @@ static struct cuda_pool args_of(const struct dlb_pool_desc *d, int n_sp)
 		a.pad[i] = j < 0 ? 0 : d->pad_begin[j];
 		a.pad_end[i] = j < 0 ? 0 : d->pad_end[j];
 	}
-	a.narrow = is_narrow(d, &a);
 	return a;
 }
 
 struct pool_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
-	cudaKernel_t f;
 	int n_in, n_out;
-	struct cuda_pool one, runs; /* for single elements, and for runs of channels; runs.each 1: there is no such */
+	cudaKernel_t f, runs_f; /* runs_f: NULL where channels are no runs */
+	struct cuda_pool a, runs;
 };
 
 static void pool_run(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	struct pool_kernel *p = (struct pool_kernel *)k;
-	struct cuda_pool *a = &p->runs;
+	struct cuda_operands o = { .scratch = NULL };
 
-	dlb_cuda_operands(&a->p, r, p->n_in, p->n_out);
-	if (a->each == 1 || !dlb_cuda_aligned(&a->p, p->n_in, p->n_out)) {
-		a = &p->one;
-		dlb_cuda_operands(&a->p, r, p->n_in, p->n_out);
+	dlb_cuda_operands(&o, r, p->n_in, p->n_out);
+	if (p->runs_f && dlb_cuda_aligned(&o, p->n_in, p->n_out)) {
+		p->runs.p = o;
+		dlb_cuda_launch(p->c, p->runs_f, &p->runs, p->runs.count);
+	} else {
+		p->a.p = o;
+		dlb_cuda_launch(p->c, p->f, &p->a, p->a.count);
 	}
-	dlb_cuda_launch(p->c, p->f, a, a->count);
 }
 
-static struct cuda_pool runs_of(struct cuda_pool a)
+static cudaKernel_t find_form(struct cuda *c, const char *form, const struct dlb_pool_desc *d)
 {
-	if (a.channels_last && a.narrow && a.dim[1] % POOL_RUN == 0) {
-		a.each = POOL_RUN;
-		a.dim[1] /= POOL_RUN;
-		a.count /= POOL_RUN;
-	}
-	return a;
+	char stem[48];
+
+	snprintf(stem, sizeof stem, "pool_%s%s%s%s", form, d->max ? "max" : "average", d->backward ? "_grad" : "",
+		 !d->max          ? "" :
+		 d->pos == DLB_U8 ? "_u8" :
+				    "_i32");
+	return dlb_cuda_find_typed(c, stem, d->x.dtype);
 }
 
 PREPARE(pool)
 {
 	const int n_sp = d->x.n_dims - 2;
 	struct pool_kernel *p;
-	cudaKernel_t f;
+	struct cuda_pool a;
 	int64_t window;
-	char stem[32];
+	bool narrow;
+	cudaKernel_t f;
 
 	if (n_sp < 1 || n_sp > 3 || (d->max && d->pos != DLB_U8 && d->pos != DLB_I32))
 		return DLB_NO_KERNEL;
 	if (window_of(d, n_sp, &window, err))
 		return -1;
-	snprintf(stem, sizeof stem, "pool_%s%s%s", d->max ? "max" : "average", d->backward ? "_grad" : "",
-		 !d->max          ? "" :
-		 d->pos == DLB_U8 ? "_u8" :
-				    "_i32");
-	f = dlb_cuda_find_typed(cuda_of(b), stem, d->x.dtype);
-	if (!f)
+	a = args_of(d, n_sp);
+	narrow = is_narrow(d, &a);
+	if (!(f = find_form(cuda_of(b), narrow ? "" : "far_", d)))
 		return DLB_NO_KERNEL;
 	p = dlb_xcalloc(1, sizeof *p);
 	*p = (struct pool_kernel){ .k = { .run = pool_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
 				   .c = cuda_of(b),
-				   .f = f,
 				   .n_in = d->max && d->backward ? 2 : 1,
 				   .n_out = d->max && !d->backward ? 2 : 1,
-				   .one = args_of(d, n_sp) };
-	p->runs = runs_of(p->one);
+				   .f = f,
+				   .a = a,
+				   .runs = a };
+	if (narrow && a.channels_last && a.dim[1] % POOL_RUN == 0) {
+		p->runs_f = find_form(p->c, "runs_", d);
+		p->runs.dim[1] /= POOL_RUN;
+		p->runs.count /= POOL_RUN;
+	}
 	*k = &p->k;
 	return 0;
 }

@@ -273,22 +273,18 @@ template <typename E, typename N, int V> static __device__ void average_backward
 	}
 }
 
-/* Runs of V elements are chosen where all operands are aligned; the bits are those of single elements. */
-#define BY_WIDTH(f, ...) do { \
-		if (!a.narrow) \
-			f<__VA_ARGS__, int64_t, 1>(a); \
-		else if (a.each == 1) \
-			f<__VA_ARGS__, int32_t, 1>(a); \
-		else \
-			f<__VA_ARGS__, int32_t, POOL_RUN>(a); \
-	} while (0)
+/* Kernels of their own, since each needs other registers. The bits are the same. */
+#define FORMS(stem, f, ...) \
+	KERNEL(pool_##stem, cuda_pool) { f<__VA_ARGS__, int32_t, 1>(a); } \
+	KERNEL(pool_runs_##stem, cuda_pool) { f<__VA_ARGS__, int32_t, POOL_RUN>(a); } \
+	KERNEL(pool_far_##stem, cuda_pool) { f<__VA_ARGS__, int64_t, 1>(a); }
 #define POOLS(E, name) \
-	KERNEL(pool_max_u8_##name, cuda_pool) { BY_WIDTH(max_forward, E, uint8_t); } \
-	KERNEL(pool_max_i32_##name, cuda_pool) { BY_WIDTH(max_forward, E, int32_t); } \
-	KERNEL(pool_max_grad_u8_##name, cuda_pool) { BY_WIDTH(max_backward, E, uint8_t); } \
-	KERNEL(pool_max_grad_i32_##name, cuda_pool) { BY_WIDTH(max_backward, E, int32_t); } \
-	KERNEL(pool_average_##name, cuda_pool) { BY_WIDTH(average_forward, E); } \
-	KERNEL(pool_average_grad_##name, cuda_pool) { BY_WIDTH(average_backward, E); }
+	FORMS(max_u8_##name, max_forward, E, uint8_t) \
+	FORMS(max_i32_##name, max_forward, E, int32_t) \
+	FORMS(max_grad_u8_##name, max_backward, E, uint8_t) \
+	FORMS(max_grad_i32_##name, max_backward, E, int32_t) \
+	FORMS(average_##name, average_forward, E) \
+	FORMS(average_grad_##name, average_backward, E)
 POOLS(float, f32)
 POOLS(double, f64)
 POOLS(bf16, bf16)
