@@ -270,6 +270,7 @@ static void norms(void)
 		one_norm(dir, desc(DLB_F32, DLB_CHANNELS_LAST, 4, DIMS(4, 24, 9, 7)));
 		one_norm(dir, desc(DLB_F32, DLB_PLAIN, 4, DIMS(4, 5, 9, 7)));
 		one_norm(dir, desc(DLB_F32, DLB_PLAIN, 2, DIMS(40, 19)));
+		one_norm(dir, desc(DLB_F32, DLB_CHANNELS_LAST, 4, DIMS(3, 264, 5, 7)));
 	}
 }
 
@@ -402,6 +403,10 @@ static void one_reduce(enum dlb_reduce_fn fn, unsigned axes, struct dlb_desc x, 
 
 static void reduces(void)
 {
+	for (int to_f32 = 0; to_f32 < 2; to_f32++) {
+		one_reduce(DLB_REDUCE_FN_SUM, 1, desc(DLB_F32, DLB_PLAIN, 2, DIMS(700, 264)), to_f32);
+		one_reduce(DLB_REDUCE_FN_MEAN, 1, desc(DLB_F32, DLB_PLAIN, 2, DIMS(33, 30)), to_f32);
+	}
 	for (unsigned axes = 1; axes < 16; axes++)
 		for (int fn = DLB_REDUCE_FN_SUM; fn <= DLB_REDUCE_FN_MIN; fn++)
 			for (int to_f32 = 0; to_f32 < 2; to_f32++) {

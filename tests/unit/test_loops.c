@@ -658,6 +658,8 @@ static void reductions(void)
 					one_reduce(fn, desc(types[i], l, 4, DIMS(3, 6, 5, 7)), axes);
 			one_reduce(fn, desc(types[i], 0, 2, DIMS(37, 150)), 1);
 			one_reduce(fn, desc(types[i], 0, 2, DIMS(37, 150)), 2);
+			one_reduce(fn, desc(types[i], 0, 2, DIMS(300, 264)), 1);
+			one_reduce(fn, desc(types[i], 0, 2, DIMS(1500, 4)), 1);
 			one_reduce(fn, desc(types[i], 0, 1, DIMS(1001)), 1);
 			one_reduce(fn, desc(types[i], 0, 3, DIMS(1, 9, 1)), 5);
 			one_reduce(fn, desc(types[i], 0, 0, NULL), 0);

@@ -99,6 +99,8 @@ static void norms(void)
 			e.rms = true;
 			e.has_bias = false;
 			one_norm(e);
+			e.rows = 1;
+			one_norm(e);
 			e = d;
 			e.rows = 6;
 			e.width = widths[i] + 1;
@@ -333,6 +335,53 @@ static void threads(void)
 	same_bits("max pooling", pool_max, bytes, bytes, 2);
 }
 
+/* ---- gradients of rows taken from tables ---- */
+/* Two tables, parts of larger ones. Some entries are negative or of the padding row, many are of row 7; sums are in
+ * their order. */
+static void one_gather_grad(enum dlb_dtype t, enum dlb_dtype index, int64_t n_index, int64_t width)
+{
+	const struct dlb_gather_desc d = { .dtype = t, .index = index, .backward = true, .outer = 2, .rows = 23,
+					   .n_index = n_index, .width = width, .first = 2, .of = 30, .padding = 5 };
+	struct arg dy = draw(desc(t, 0, 3, DIMS(d.outer, n_index, width)));
+	struct arg at = { desc(index, 0, 1, DIMS(n_index)), zeros(n_index) };
+	struct arg dx = { desc(t, 0, 3, DIMS(d.outer, d.rows, width)), zeros(d.outer * d.rows * width) };
+	struct dlb_kernel *k;
+	char what[100];
+
+	for (int64_t i = 0; i < n_index; i++)
+		at.v[i] = i % 3 ? (double)dlb_rng_below(&rng, (uint64_t)(2 * d.of)) - (double)d.of : 7;
+	for (int64_t o = 0; o < d.outer; o++)
+		for (int64_t i = 0; i < n_index; i++) {
+			const int64_t whole = (int64_t)at.v[i] + (at.v[i] < 0 ? d.of : 0), row = whole - d.first;
+
+			if (row < 0 || row >= d.rows || whole == d.padding)
+				continue;
+			for (int64_t j = 0; j < width; j++) {
+				double *to = &dx.v[(o * d.rows + row) * width + j];
+
+				*to = rounded(t, *to + dy.v[(o * n_index + i) * width + j]);
+			}
+		}
+	snprintf(what, sizeof what, "gradient of %lld rows of %lld", (long long)n_index, (long long)width);
+	MUST(be.ops->gather(&be, &d, &k, &err_));
+	check_run(what, k, (struct arg[]){ dy, at }, 2, &dx, 1, 0, NULL, NULL);
+	free(dy.v);
+	free(at.v);
+	free(dx.v);
+}
+
+static void gathers(void)
+{
+	static const int64_t widths[] = { 1, 8, 9, 12, 1100 };
+
+	for (int t = DLB_F32; t <= DLB_F64; t++)
+		for (int i = 0; i < DLB_LEN(widths); i++) {
+			one_gather_grad(t, DLB_I64, 40, widths[i]);
+			one_gather_grad(t, DLB_I32, 300, widths[i]);
+			one_gather_grad(t, DLB_I64, 777, widths[i]);
+		}
+}
+
 int main(void)
 {
 	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
@@ -343,6 +392,7 @@ int main(void)
 	/* every level of the instruction set that this machine has */
 	for (int i = 0; use_level(i); i++) {
 		norms();
+		gathers();
 		one_dropout(DLB_F32, 3, 1, 0);
 		one_dropout(DLB_F32, 5, 131, 2);
 		one_dropout(DLB_F64, 4, 300, 7);
@@ -371,6 +421,6 @@ int main(void)
 		be.n_threads = 1;
 	}
 	be.ops->close(&be);
-	printf("%ld normalizations, masks and cut loops agree with their definitions\n", n_checks);
+	printf("%ld normalizations, gradients of rows, masks and cut loops agree with their definitions\n", n_checks);
 	return 0;
 }
