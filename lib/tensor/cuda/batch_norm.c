@@ -13,16 +13,19 @@ struct bn_kernel {
 	cudaKernel_t sums, channels, elements; /* NULL: not in this half */
 };
 
-/* Those of the operands that have an element for each of x. */
+/* What is read or written in runs: operands with an element for each of x, coefficients, the gradient's means. */
 static bool aligned(const struct cuda_bn *a)
 {
 	const bool grad = a->dir == DLB_BN_GRAD || a->dir == DLB_BN_GRAD_INFER;
-	const struct cuda_operands p = {
-		.in = { a->p.in[0], grad ? a->p.in[1] : NULL, grad && a->relu ? a->p.in[5] : NULL },
-		.out = { a->half == DLB_BN_SUMS ? NULL : a->p.out[0] },
-	};
+	struct cuda_operands p = { .in = { a->p.in[0], a->p.scratch },
+				   .out = { a->half == DLB_BN_SUMS ? NULL : a->p.out[0] } };
 
-	return dlb_cuda_aligned(&p, 3, 1);
+	if (grad) {
+		p.in[2] = a->p.in[1];
+		p.in[3] = a->p.in[3];
+		p.in[4] = a->relu ? a->p.in[5] : NULL;
+	}
+	return dlb_cuda_aligned(&p, 5, 1);
 }
 
 static void bn_run(struct dlb_kernel *k, const struct dlb_run *r)

@@ -33,11 +33,13 @@ template <typename T> static __device__ inline T *chunks_of(const struct cuda_bn
 	return (T *)((double *)a.p.scratch + BN_COEFFICIENTS * a.m.channels);
 }
 
-/* Coefficient i of this thread's channels from c on, and values of channels. */
-template <int V, typename T> static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
+/* The values of channels c on, one for each. */
+template <int V, bool ALIGNED, typename T> static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
 {
+	const run<T, V> r = load_run<V, ALIGNED>(from + c);
+
 	for (int k = 0; k < V; k++)
-		to[k] = from[c + k];
+		to[k] = r.v[k];
 }
 
 /* ---- chunks of sums ---- */
@@ -113,7 +115,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_sums_of(c
 		T mean[V] = {};
 
 		if (c < a.m.channels)
-			read_channels<V>(mean, (const T *)a.p.in[3], c);
+			read_channels<V, ALIGNED>(mean, (const T *)a.p.in[3], c);
 		visit_column<ahead(V, ALIGNED, 2)>(a.m, r, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); },
 				[&](const gradient_run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++) {
@@ -299,9 +301,9 @@ template <typename E, int V, bool ALIGNED> static __device__ void apply(const st
 	T mean[V], scale[V], bias[V];
 
 	each_run<V, ahead(V, ALIGNED, 2)>(a, [&](int64_t c) {
-		read_channels<V>(mean, coefficient<T>(a, 0), c);
-		read_channels<V>(scale, coefficient<T>(a, 1), c);
-		read_channels<V>(bias, coefficient<T>(a, 2), c);
+		read_channels<V, ALIGNED>(mean, coefficient<T>(a, 0), c);
+		read_channels<V, ALIGNED>(scale, coefficient<T>(a, 1), c);
+		read_channels<V, ALIGNED>(bias, coefficient<T>(a, 2), c);
 	}, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); }, [&](const run<E, V> &v, int64_t at) {
 		run<E, V> y;
 
@@ -321,10 +323,10 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_apply(con
 	T mean[V], scale[V], sum[V], dot[V];
 
 	each_run<V, ahead(V, ALIGNED, 2)>(a, [&](int64_t c) {
-		read_channels<V>(mean, coefficient<T>(a, 0), c);
-		read_channels<V>(scale, coefficient<T>(a, 1), c);
-		read_channels<V>(sum, coefficient<T>(a, 2), c);
-		read_channels<V>(dot, coefficient<T>(a, 3), c);
+		read_channels<V, ALIGNED>(mean, coefficient<T>(a, 0), c);
+		read_channels<V, ALIGNED>(scale, coefficient<T>(a, 1), c);
+		read_channels<V, ALIGNED>(sum, coefficient<T>(a, 2), c);
+		read_channels<V, ALIGNED>(dot, coefficient<T>(a, 3), c);
 	}, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); }, [&](const gradient_run<E, V> &v, int64_t at) {
 		run<E, V> dx;
 

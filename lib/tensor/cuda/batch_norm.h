@@ -14,7 +14,7 @@ struct cuda_bn {
 	struct cuda_columns m;
 	int64_t planes, plane, count; /* rows of `plane` neighbouring elements of one channel; all elements */
 	int64_t pieces; /* blocks of the elements' launch if m.each is more than 1 */
-	bool aligned; /* x, dy, y, dx */
+	bool aligned; /* x, dy, y, dx, coefficients, means */
 	int dir, half; /* enum dlb_bn_dir, dlb_bn_half */
 	bool relu, unbiased;
 	double epsilon, momentum;

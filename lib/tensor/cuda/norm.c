@@ -23,9 +23,7 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 	struct cuda_norm a = n->a;
 
 	dlb_cuda_operands(&a.p, r, n->n_in, n->backward && a.rms ? 2 : 3);
-	a.aligned = dlb_cuda_aligned(&(struct cuda_operands){ .in = { a.p.in[0], n->backward ? a.p.in[1] : NULL },
-							      .out = { a.p.out[0] } },
-				     2, 1);
+	a.aligned = dlb_cuda_aligned(&a.p, 3, 1);
 	if (a.p.out[0])
 		dlb_cuda_launch_rows(n->c, n->rows, &a, blocks);
 	if (!n->backward || (!a.p.out[1] && !a.p.out[2]))

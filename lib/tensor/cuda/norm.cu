@@ -18,14 +18,12 @@ static __device__ inline int64_t entry_of(const struct cuda_norm &a, int64_t row
 }
 
 /* The scale or bias (NULL: 0) of elements j on of a row. */
-template <int V, typename T>
+template <int V, bool ALIGNED, typename T>
 static __device__ inline run<T, V> entries(const struct cuda_norm &a, const T *from, int64_t row, int64_t j)
 {
-	run<T, V> r;
-
-	for (int k = 0; k < V; k++)
-		r.v[k] = !from ? (T)0 : V > 1 ? from[j + k] : from[entry_of(a, row, j)];
-	return r;
+	if (!from)
+		return {};
+	return load_run<V, ALIGNED>(from + (V > 1 ? j : entry_of(a, row, j)));
 }
 
 template <typename E, int V, bool ALIGNED> static __device__ void forward(const struct cuda_norm &a)
@@ -62,7 +60,8 @@ template <typename E, int V, bool ALIGNED> static __device__ void forward(const 
 		const T inv = (T)(1 / sqrt(group_join(squares, a.lanes, add_them()) / n + a.epsilon));
 		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
 			const run<E, V> v = load_run<V, ALIGNED>(x + j);
-			const run<T, V> s = entries<V>(a, scale, row, j), b = entries<V>(a, bias, row, j);
+			const run<T, V> s = entries<V, ALIGNED>(a, scale, row, j),
+					b = entries<V, ALIGNED>(a, bias, row, j);
 			run<E, V> y;
 
 			for (int k = 0; k < V; k++)
@@ -91,7 +90,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void backward(const
 
 		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
 			const run<E, V> d = load_run<V, ALIGNED>(dy + j), v = load_run<V, ALIGNED>(x + j);
-			const run<T, V> s = entries<V>(a, scale, row, j);
+			const run<T, V> s = entries<V, ALIGNED>(a, scale, row, j);
 
 			for (int k = 0; k < V; k++) {
 				const double g = (double)load(d.v[k]) * s.v[k];
@@ -105,7 +104,7 @@ template <typename E, int V, bool ALIGNED> static __device__ void backward(const
 			slope = (T)(sum.b / (double)a.width);
 		for (int64_t j = lane * V; j < width; j += a.lanes * V) {
 			const run<E, V> d = load_run<V, ALIGNED>(dy + j), v = load_run<V, ALIGNED>(x + j);
-			const run<T, V> s = entries<V>(a, scale, row, j);
+			const run<T, V> s = entries<V, ALIGNED>(a, scale, row, j);
 			run<E, V> dx;
 
 			for (int k = 0; k < V; k++)
