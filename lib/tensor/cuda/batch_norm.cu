@@ -34,7 +34,8 @@ template <typename T> static __device__ inline T *chunks_of(const struct cuda_bn
 }
 
 /* The values of channels c on, one for each. */
-template <int V, bool ALIGNED, typename T> static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
+template <int V, bool ALIGNED, typename T>
+static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
 {
 	const run<T, V> r = load_run<V, ALIGNED>(from + c);
 
@@ -43,9 +44,9 @@ template <int V, bool ALIGNED, typename T> static __device__ inline void read_ch
 }
 
 /* ---- chunks of sums ---- */
-/* Memory is read once: sums of the distances d from the chunk's first element, in double. Since that is an element
- * itself, sum d^2 is at most n + 1 times the sum of squared deviations from the mean, so the subtraction loses no
- * more than log2(n + 1) of 53 bits; about one if the first element is like the others. */
+/* Memory is read once: sums of the distances d from the chunk's first element, in double. Since that is an
+ * element itself, sum d^2 is at most n + 1 times the sum of squared deviations from the mean, so the subtraction
+ * loses no more than log2(n + 1) of 53 bits; about one if the first element is like the others. */
 template <typename E, int V, bool ALIGNED> static __device__ void moments_of(const struct cuda_bn &a)
 {
 	const E *x = (const E *)a.p.in[0];
@@ -58,15 +59,18 @@ template <typename E, int V, bool ALIGNED> static __device__ void moments_of(con
 		double first[V] = {};
 
 		if (c < a.m.channels) {
-			const run<E, V> v = load_run<V, ALIGNED>(x + column_offset(a.m, c, column_at(a.m, chunk.from)));
+			const int64_t at = column_offset(a.m, c, column_at(a.m, chunk.from));
+			const run<E, V> v = load_run<V, ALIGNED>(x + at);
 
 			for (int k = 0; k < V; k++) {
 				first[k] = load(v.v[k]);
-				first[k] = first[k] - first[k] == 0 ? first[k] : 0; /* not infinite, no NaN */
+				if (first[k] - first[k] != 0) /* infinite or NaN */
+					first[k] = 0;
 			}
 		}
-		visit_column<ahead(V, ALIGNED, 4)>(a.m, r, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
-				[&](const run<E, V> &v, int64_t) {
+		const auto read = [&](int64_t at) { return load_run<V, ALIGNED>(x + at); };
+
+		visit_column<ahead(V, ALIGNED, 4)>(a.m, r, read, [&](const run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++) {
 				const double d = load(v.v[k]) - first[k];
 
@@ -99,7 +103,8 @@ static __device__ inline gradient_run<E, V> load_gradient(const struct cuda_bn &
 }
 /* dy of the run's element k; with Relu, dy counts only where y > 0. */
 template <typename E, int V>
-static __device__ inline typename computes<E>::type counted(const struct cuda_bn &a, const gradient_run<E, V> &g, int k)
+static __device__ inline typename computes<E>::type counted(const struct cuda_bn &a, const gradient_run<E, V> &g,
+							     int k)
 {
 	return a.relu && !(load(g.y.v[k]) > 0) ? 0 : load(g.dy.v[k]);
 }
@@ -116,8 +121,9 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_sums_of(c
 
 		if (c < a.m.channels)
 			read_channels<V, ALIGNED>(mean, (const T *)a.p.in[3], c);
-		visit_column<ahead(V, ALIGNED, 2)>(a.m, r, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); },
-				[&](const gradient_run<E, V> &v, int64_t) {
+		const auto read = [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); };
+
+		visit_column<ahead(V, ALIGNED, 2)>(a.m, r, read, [&](const gradient_run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++) {
 				const double g = counted(a, v, k);
 
@@ -304,7 +310,9 @@ template <typename E, int V, bool ALIGNED> static __device__ void apply(const st
 		read_channels<V, ALIGNED>(mean, coefficient<T>(a, 0), c);
 		read_channels<V, ALIGNED>(scale, coefficient<T>(a, 1), c);
 		read_channels<V, ALIGNED>(bias, coefficient<T>(a, 2), c);
-	}, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); }, [&](const run<E, V> &v, int64_t at) {
+	}, [&](int64_t at) {
+		return load_run<V, ALIGNED>(x + at);
+	}, [&](const run<E, V> &v, int64_t at) {
 		run<E, V> y;
 
 		for (int k = 0; k < V; k++) {
@@ -327,7 +335,9 @@ template <typename E, int V, bool ALIGNED> static __device__ void grad_apply(con
 		read_channels<V, ALIGNED>(scale, coefficient<T>(a, 1), c);
 		read_channels<V, ALIGNED>(sum, coefficient<T>(a, 2), c);
 		read_channels<V, ALIGNED>(dot, coefficient<T>(a, 3), c);
-	}, [&](int64_t at) { return load_gradient<E, V, ALIGNED>(a, at); }, [&](const gradient_run<E, V> &v, int64_t at) {
+	}, [&](int64_t at) {
+		return load_gradient<E, V, ALIGNED>(a, at);
+	}, [&](const gradient_run<E, V> &v, int64_t at) {
 		run<E, V> dx;
 
 		for (int k = 0; k < V; k++) {

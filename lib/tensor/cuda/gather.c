@@ -35,7 +35,8 @@ static void gather_grad_run(struct dlb_kernel *k, const struct dlb_run *r)
 
 	dlb_cuda_operands(&g->a.p, r, 2, 1);
 	g->a.aligned = g->a.d.width % run == 0 &&
-		       dlb_cuda_aligned(&(struct cuda_operands){ .in = { r->in[0] }, .out = { r->out[0] } }, 1, 1);
+		       dlb_cuda_aligned(&(struct cuda_operands){ .in = { r->in[0] }, .out = { r->out[0] } },
+					1, 1);
 	dlb_cuda_note(g->c, "cudaMemsetAsync", cudaMemsetAsync(r->out[0], 0, g->bytes, g->c->stream));
 	if (g->sorted)
 		sort_run(g);
@@ -49,13 +50,15 @@ static bool is_sorted(const struct dlb_gather_desc *d)
 {
 	const int64_t n = d->outer * d->n_index;
 
-	return n >= LEAST_SORTED && n <= INT32_MAX && d->outer * d->rows <= INT32_MAX && d->width >= LEAST_SORTED_WIDTH;
+	return n >= LEAST_SORTED && n <= INT32_MAX && d->outer * d->rows <= INT32_MAX &&
+	       d->width >= LEAST_SORTED_WIDTH;
 }
 
 static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, struct dlb_kernel **k,
 			    struct dlb_error *err)
 {
-	static const char *const step[SORT_STEPS] = { "gather_count", "gather_base", "gather_list", "gather_rank" };
+	static const char *const step[SORT_STEPS] = { "gather_count", "gather_base", "gather_list",
+						      "gather_rank" };
 	const bool fast = b->numerics.fast, sorted = !fast && is_sorted(&a->d);
 	cudaKernel_t f = dlb_cuda_find_typed(cuda_of(b),
 					     fast   ? "gather_grad_fast" :

@@ -4,8 +4,8 @@
 #define DLB_TENSOR_CUDA_GROUPS_CUH
 #include "tensor/cuda/device.cuh"
 
-/* Joins V values of each thread among the threads with the same threadIdx.x % wide (the lanes of a column), in the
- * order of a tree; the results are those of the threads [0, wide). */
+/* Joins V values of each thread among the threads with the same threadIdx.x % wide (the lanes of a column), in
+ * the order of a tree; the results are those of the threads [0, wide). */
 template <int V, typename T, typename Join>
 static __device__ inline void column_joins(T mine[V], int wide, Join join)
 {

@@ -44,8 +44,10 @@ static struct cuda_norm args_of(const struct dlb_norm_desc *d)
 
 	a.len = d->width / a.row_channels;
 	a.lanes = 1;
-	while (a.lanes < LEAST_LANES ? a.lanes < d->width : a.lanes < CUDA_THREADS && a.lanes * PER_LANE < d->width)
+	while (a.lanes < LEAST_LANES && a.lanes < d->width)
 		a.lanes *= 2; /* up to a warp they join without a barrier */
+	while (a.lanes < CUDA_THREADS && a.lanes * PER_LANE < d->width)
+		a.lanes *= 2;
 	if (d->channels)
 		a.m = dlb_cuda_columns((d->rows * a.row_channels + d->channels - 1) / d->channels,
 				       d->channels, a.len, 1);

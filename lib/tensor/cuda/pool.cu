@@ -1,8 +1,8 @@
 /* Max and average pooling. A gradient is gathered: each input element adds up the windows that cover it, in
  * the order of the outputs, so nothing adds atomically.
  *
- * N: the type of offsets and coordinates, int32_t where all fit. V: neighbouring channels of a thread, which share
- * its window. */
+ * N: the type of offsets and coordinates, int32_t where all fit. V: neighbouring channels of a thread, which
+ * share its window. */
 #include <math.h>
 #include "tensor/cuda/device.cuh"
 #include "tensor/cuda/wide.cuh"
@@ -95,7 +95,8 @@ static __device__ inline void visit_window(const struct cuda_pool &a, const pool
 {
 	for (N d = s[0].lo; d < s[0].hi; d++)
 		for (N h = s[1].lo; h < s[1].hi; h++) {
-			const N x[3] = { s[0].start + d * (N)a.dil[0], s[1].start + h * (N)a.dil[1], s[2].start };
+			const N x[3] = { s[0].start + d * (N)a.dil[0], s[1].start + h * (N)a.dil[1],
+					 s[2].start };
 			const N line = p.plane_x + inside(a.x, x), by = (N)(a.dil[2] * a.x[4]);
 			const N here = (d * (N)a.size[1] + h) * (N)a.size[2];
 
@@ -105,7 +106,8 @@ static __device__ inline void visit_window(const struct cuda_pool &a, const pool
 }
 
 /* NaN wins; the first of equals wins. A window of nothing but padding: -inf at position 0. */
-template <typename E, typename POS, typename N, int V> static __device__ void max_forward(const struct cuda_pool &a)
+template <typename E, typename POS, typename N, int V>
+static __device__ void max_forward(const struct cuda_pool &a)
 {
 	typedef typename computes<E>::type T;
 	const E *x = (const E *)a.p.in[0];
@@ -217,7 +219,8 @@ static __device__ inline void visit_all_windows(const struct cuda_pool &a, const
 	visit_windows<0>(a, p, r, o, (N)0, visit);
 }
 
-template <typename E, typename POS, typename N, int V> static __device__ void max_backward(const struct cuda_pool &a)
+template <typename E, typename POS, typename N, int V>
+static __device__ void max_backward(const struct cuda_pool &a)
 {
 	const E *dy = (const E *)a.p.in[0];
 	const POS *pos = (const POS *)a.p.in[1];

@@ -144,8 +144,9 @@ template <typename E, int V, bool ALIGNED> static __device__ void columns_of(con
 	for (EACH_ROW(b, r.m.groups * r.m.chunks)) {
 		double mine[V] = {};
 
-		visit_column<ahead(V, ALIGNED, 4)>(r.m, b, [&](int64_t at) { return load_run<V, ALIGNED>(x + at); },
-				[&](const run<E, V> &v, int64_t) {
+		const auto read = [&](int64_t at) { return load_run<V, ALIGNED>(x + at); };
+
+		visit_column<ahead(V, ALIGNED, 4)>(r.m, b, read, [&](const run<E, V> &v, int64_t) {
 			for (int k = 0; k < V; k++)
 				mine[k] += load(v.v[k]);
 		});
