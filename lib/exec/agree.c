@@ -158,19 +158,51 @@ static double distance(double a, double b, double scale)
 	return isfinite(a) && isfinite(b) ? fabs(a - b) / (scale > 0 ? scale : 1) : HUGE_VAL;
 }
 
+/* As dlb_value_real; without a call for the types that most values have. */
+static inline double value_at(const void *p, enum dlb_dtype type, int64_t i)
+{
+	uint32_t bits;
+	float v;
+
+	if (type == DLB_F32)
+		return ((const float *)p)[i];
+	if (type != DLB_BF16)
+		return dlb_value_real(p, type, i);
+	bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
 /* The largest relative difference, where the batch dimension has `outer` parts before it and `inner` elements
- * after it. */
-static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale)
+ * after it; of those up to the first beyond `enough`. */
+static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale, double enough)
 {
 	double most = 0;
 
 	for (int64_t o = 0; o < outer; o++)
 		for (int s = 0; s < 2; s++)
-			for (int64_t i = 0; i < inner; i++)
-				most = fmax(most,
-					    distance(dlb_value_real(x[0], type, (2 * o + s) * inner + i),
-						     dlb_value_real(x[1 + s], type, o * inner + i), scale));
+			for (int64_t i = 0; i < inner; i++) {
+				most = fmax(most, distance(value_at(x[0], type, (2 * o + s) * inner + i),
+							   value_at(x[1 + s], type, o * inner + i), scale));
+				if (most > enough)
+					return most;
+			}
 	return most;
+}
+
+/* The least over every split of the dimension's `parts` per sample into outer and inner, up to the first within
+ * `enough`; before: elements of the dimensions before it. Unless `whole`, other splits are left where they are beyond
+ * it. */
+static double least_apart(void *const *x, enum dlb_dtype type, int64_t before, int64_t parts, int64_t count,
+			  double scale, double enough, bool whole)
+{
+	double least = HUGE_VAL;
+
+	for (int64_t outer = 1; outer <= parts && !(least <= enough); outer++)
+		if (parts % outer == 0)
+			least = fmin(least, apart(x, type, before * outer, count / (before * outer), scale,
+						  whole ? HUGE_VAL : enough));
+	return least;
 }
 
 /* The same for a tensor that does not follow the batch: one value for every sample or, for a loss, their
@@ -180,8 +212,8 @@ static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, 
 	double most = 0;
 
 	for (int64_t i = 0; i < count; i++) {
-		const double a = dlb_value_real(x[1], type, i), b = dlb_value_real(x[2], type, i);
-		most = fmax(most, distance(dlb_value_real(x[0], type, i), a / 2 + b / 2, scale));
+		const double a = value_at(x[1], type, i), b = value_at(x[2], type, i);
+		most = fmax(most, distance(value_at(x[0], type, i), a / 2 + b / 2, scale));
 	}
 	return most;
 }
@@ -194,7 +226,7 @@ static double difference(struct trial *v, int t)
 	const struct dlb_tensor *x = &v->g->tensor[t];
 	const struct dlb_desc one = dlb_tensor_desc(x, 1);
 	const int64_t count = dlb_desc_count(&one);
-	double scale = 0, least = HUGE_VAL;
+	double scale = 0, least = 0;
 	int64_t before = 1;
 	int dim = -1, n = 0;
 
@@ -211,14 +243,12 @@ static double difference(struct trial *v, int t)
 		host[i] = get(v, i, t);
 	for (int s = 1; s < N_BATCHES; s++)
 		for (int64_t i = 0; i < count; i++)
-			if (isfinite(dlb_value_real(host[s], x->dtype, i)))
-				scale = fmax(scale, fabs(dlb_value_real(host[s], x->dtype, i)));
+			if (isfinite(value_at(host[s], x->dtype, i)))
+				scale = fmax(scale, fabs(value_at(host[s], x->dtype, i)));
 	for (int k = 0; k < dim; k++)
 		before *= x->dim[k].add;
-	for (int64_t outer = 1; n && outer <= x->dim[dim].mul; outer++)
-		if (x->dim[dim].mul % outer == 0)
-			least = fmin(least,
-				     apart(host, x->dtype, before * outer, count / (before * outer), scale));
+	for (int whole = 0; n && whole < 2 && !(whole && least <= tolerance[x->dtype]); whole++)
+		least = least_apart(host, x->dtype, before, x->dim[dim].mul, count, scale, tolerance[x->dtype], whole);
 	if (!n)
 		least = apart_as_mean(host, x->dtype, count, scale);
 	for (int i = 0; i < N_BATCHES; i++)
