@@ -18,7 +18,7 @@
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
 #define CUDA_MODULES(X) \
 	X(attention) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) X(index) X(loss) X(map) X(norm) X(places) \
-	X(pool) X(reduce) X(rows) X(scan) X(select) X(softmax) X(sums) X(taps) X(update)
+	X(pool) X(reduce) X(rows) X(scan) X(scores) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -83,6 +83,9 @@ void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t ro
  * block. side_by_side: so many neighbouring rows begin in neighbouring elements, so a thread each reads
  * whole lines. */
 int dlb_cuda_row_width(int64_t n, int64_t side_by_side);
+/* Threads for a row of n elements in registers (row_runs.cuh); 0: it is not of whole runs, too short or too long. */
+int dlb_cuda_row_threads(int64_t n, enum dlb_dtype type);
+
 /* p, if it lies at a multiple of CUDA_ALIGN, as the executor's memory does, on which libraries' kernels rely. Else,
  * so that bits do not depend on addresses, memory of `bytes` that does, with a copy of what is at p if it is read;
  * it is allocated at the first such call, as *copy, which the caller frees by cudaFree. NULL: that failed, noted. */
@@ -159,6 +162,8 @@ PREPARE(pool);
 PREPARE(softmax);
 PREPARE(norm);
 PREPARE(attention);
+int dlb_cuda_attention_by_products(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
+				   struct dlb_error *err);
 PREPARE(dropout);
 PREPARE(cell);
 PREPARE(loss);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tensor/cuda/cudnn.h"
+#include "tensor/cuda/row_runs.h"
 #include "util/mem.h"
 
 enum { BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
@@ -417,6 +418,18 @@ void dlb_cuda_launch_rows(struct cuda *c, cudaKernel_t f, void *args, int64_t ro
 int dlb_cuda_row_width(int64_t n, int64_t side_by_side)
 {
 	return side_by_side >= WARP || n < WARP ? 1 : n < LONG_ROW ? WARP : CUDA_THREADS;
+}
+
+int dlb_cuda_row_threads(int64_t n, enum dlb_dtype type)
+{
+	const int64_t run = CUDA_ALIGN / (int64_t)dlb_dtype_bytes(type), runs = n / run;
+	int width = 1;
+
+	if (n % run || runs < WARP / 2 || runs > CUDA_THREADS * ROW_RUNS)
+		return 0;
+	while (width * ROW_RUNS < runs)
+		width *= 2;
+	return width;
 }
 
 void *dlb_cuda_align(struct cuda *c, void **copy, void *p, size_t bytes, bool is_read)

@@ -2,25 +2,10 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/softmax.h"
 
-enum { WARP = 32 };
-
-/* Threads for a row in registers; 0: it is not of whole runs, or too long. */
-static int row_threads(const struct dlb_softmax_desc *d)
-{
-	const int64_t run = CUDA_ALIGN / (int64_t)dlb_dtype_bytes(d->dtype), runs = d->axis / run;
-	int width = 1;
-
-	if (d->inner != 1 || d->axis % run || runs < WARP / 2 || runs > CUDA_THREADS * SOFTMAX_RUNS)
-		return 0;
-	while (width * SOFTMAX_RUNS < runs)
-		width *= 2;
-	return width;
-}
-
 PREPARE(softmax)
 {
 	/* with many neighbours a thread per row reads whole lines; else threads share a row */
-	const int by_row = row_threads(d), width = by_row ? by_row : dlb_cuda_row_width(d->axis, d->inner);
+	const int by_row = d->inner == 1 ? dlb_cuda_row_threads(d->axis, d->dtype) : 0, width = by_row ? by_row : dlb_cuda_row_width(d->axis, d->inner);
 	const struct cuda_softmax a = { .outer = d->outer, .axis = d->axis, .inner = d->inner, .log = d->log,
 					.backward = d->backward, .width = width };
 	struct cuda_launch l = { .n_in = d->backward ? 2 : 1, .n_out = 1, .rows = by_row || width > 1 };

@@ -2,7 +2,7 @@
  *   y = exp(x - max) / sum exp(x - max);   dx = y (dy - sum dy y)
  *   y = x - max - log sum exp(x - max);    dx = dy - exp(y) sum dy
  * Sums run in double: a thread's elements, then the threads of a row in a tree. */
-#include "tensor/cuda/runs.cuh"
+#include "tensor/cuda/row_runs.cuh"
 extern "C" {
 #include "tensor/cuda/softmax.h"
 }
@@ -83,69 +83,12 @@ template <typename S> static __device__ inline void by_group(const struct cuda_s
 }
 
 /* ---- rows in registers ---- */
-/* This thread's runs of a row of n elements at p: those at me, me + width .. */
-template <typename S, int N> struct row_runs {
-	neighbours<S, N> part[SOFTMAX_RUNS];
-
-	__device__ inline void read(const S *p, int64_t n, int me, int width)
-	{
-		const bool whole = (uintptr_t)p % alignof(neighbours<S, N>) == 0;
-
-		UNROLL
-		for (int i = 0; i < SOFTMAX_RUNS; i++) {
-			const int64_t at = (int64_t)(me + i * width) * N;
-
-			if (at < n && whole)
-				part[i] = *(const neighbours<S, N> *)(p + at);
-			else if (at < n)
-				for (int j = 0; j < N; j++)
-					part[i].v[j] = p[at + j];
-		}
-	}
-};
-
-/* visit(run i, element j) of this thread's elements of a row of n. */
-template <int N, typename Visit>
-static __device__ inline void each_of(int64_t n, int me, int width, Visit visit)
-{
-	UNROLL
-	for (int i = 0; i < SOFTMAX_RUNS; i++)
-		if ((int64_t)(me + i * width) * N < n)
-			UNROLL
-			for (int j = 0; j < N; j++)
-				visit(i, j);
-}
-
-/* p[..] = of(i, j), run by run. */
-template <typename S, int N, typename Of>
-static __device__ inline void put_row(S *p, int64_t n, int me, int width, Of of)
-{
-	const bool whole = (uintptr_t)p % alignof(neighbours<S, N>) == 0;
-
-	UNROLL
-	for (int i = 0; i < SOFTMAX_RUNS; i++) {
-		const int64_t at = (int64_t)(me + i * width) * N;
-		neighbours<S, N> v;
-
-		if (at >= n)
-			continue;
-		UNROLL
-		for (int j = 0; j < N; j++)
-			v.v[j] = (S)of(i, j);
-		if (whole)
-			*(neighbours<S, N> *)(p + at) = v;
-		else
-			for (int j = 0; j < N; j++)
-				p[at + j] = v.v[j];
-	}
-}
-
 template <typename S, int N>
 static __device__ inline void forward_row(const struct cuda_softmax &s, int64_t at, int64_t n, int me,
 					  const struct group &threads)
 {
 	typedef typename computes<S>::type T;
-	T x[SOFTMAX_RUNS][N], most = (T)-INFINITY;
+	T x[ROW_RUNS][N], most = (T)-INFINITY;
 	double sum = 0;
 	row_runs<S, N> r;
 

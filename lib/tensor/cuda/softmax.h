@@ -4,8 +4,7 @@
 #include "tensor/cuda/kernels.h"
 
 /* Rows are the (outer, inner) pairs: softmax_TYPE gives each a thread, softmax_group_TYPE `width` threads.
- * softmax_row_TYPE, where inner is 1, reads rows once: `width` threads have up to SOFTMAX_RUNS runs each in registers. */
-enum { SOFTMAX_RUNS = 4 };
+ * softmax_row_TYPE, where inner is 1, reads rows once, `width` threads each (row_runs.cuh). */
 struct cuda_softmax {
 	struct cuda_operands p;
 	int64_t outer, axis, inner;
