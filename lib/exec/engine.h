@@ -29,6 +29,8 @@ struct dlb_step {
 	uint64_t seed, version;
 	double rate, rate_before; bool has_rate;	/* learning rates of this step and the one before */
 	bool replay;	/* kernels of a device may be replayed; start_s and end_s are then of a step before */
+	/* with replay, in all steps or none: the replay takes times of ops, too, less mark_s, which the mark takes */
+	bool timed; double mark_s;
 	const struct dlb_fed *fed;
 };
 struct dlb_step_times {

@@ -1,5 +1,8 @@
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Ops are measured in graph
- * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast. */
+ * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast.
+ *
+ * Where a back end records kernels, a run replays them, without the gaps between launches that take longer than
+ * small kernels. So they are measured in a replay, with a mark after each op, less what a mark takes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +16,8 @@
 #include "util/memory.h"
 #include "util/stats.h"
 
+enum { MARKS = 64, MARK_TRIES = 5 };
+
 struct dlb_measurement {
 	struct dlb_plan plan;
 	struct dlb_program program;
@@ -23,6 +28,7 @@ struct dlb_measurement {
 	struct dlb_engine *engine;
 	struct dlb_data *data;
 	struct dlb_fed fed;
+	double mark_s;				/* of a mark in a recording; NAN: there are no recordings */
 	int n_steps;				/* run so far */
 	double *sample; int n_samples;		/* [repeat][compute]: seconds */
 };
@@ -135,11 +141,40 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 	return fill_inputs(m, g, err);
 }
 
+/* Sets mark_s: marks in a row, replayed. */
+static int time_marks(struct dlb_measurement *m, struct dlb_error *err)
+{
+	struct dlb_backend *be = m->be;
+	struct dlb_recording *marks;
+	struct dlb_error later;
+	double least_s = INFINITY;
+	int rc = 0;
+
+	m->mark_s = NAN;
+	if (!be->ops->record)
+		return 0;
+	for (int i = 0; i < MARKS && !rc; i++)		/* made before they are recorded */
+		rc = be->ops->mark(be, i, err);
+	if (rc || be->ops->sync(be, err) || be->ops->record(be, true, err))
+		return -1;
+	for (int i = 0; i < MARKS && !rc; i++)
+		rc = be->ops->mark(be, i, err);
+	marks = be->ops->recorded(be, rc ? &later : err);
+	for (int i = 0; i < MARK_TRIES && !rc; i++) {
+		rc = !marks || be->ops->replay(be, marks, err) || be->ops->sync(be, err) ? -1 : 0;
+		if (!rc)
+			least_s = fmin(least_s, be->ops->seconds(be, 0, MARKS - 1) / (MARKS - 1));
+	}
+	be->ops->discard(be, marks);
+	m->mark_s = least_s;
+	return rc;
+}
+
 int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
 			 struct dlb_measurement **out, struct dlb_error *err)
 {
 	*out = dlb_xcalloc(1, sizeof **out);
-	if (make_ready(*out, g, be, n, err) == 0)
+	if (make_ready(*out, g, be, n, err) == 0 && time_marks(*out, err) == 0)
 		return 0;
 	dlb_measurement_free(*out);
 	*out = NULL;
@@ -154,7 +189,8 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 	m->sample = dlb_xrealloc(m->sample, n * (size_t)(m->n_samples + repeats) + 1, sizeof *m->sample);
 	for (int k = 0; k < warm_up + repeats; k++) {
 		const struct dlb_step step = {
-			.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed
+			.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed,
+			.replay = !isnan(m->mark_s), .timed = !isnan(m->mark_s), .mark_s = m->mark_s
 		};
 
 		if (dlb_engine_run(m->engine, &step, err))

@@ -1,4 +1,5 @@
 /* Kernels of a device that are recorded once and replayed. See step_ops.h. */
+#include <math.h>
 #include "exec/runtime.h"
 #include "exec/step_ops.h"
 #include "util/mem.h"
@@ -68,6 +69,20 @@ double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g)
 				dlb_step_op_mark(last_of(e, g)->compute, true));
 }
 
+void dlb_segment_times(struct dlb_engine *e, const struct segment *g, double mark_s)
+{
+	struct dlb_backend *be = e->runtime->be;
+	double start_s = be->ops->seconds(be, 0, dlb_step_op_mark(e->step_op[g->first].compute, false));
+
+	for (int i = g->first; i < g->end; i++) {
+		const int compute = e->step_op[i].compute;
+		const double end_s = be->ops->seconds(be, 0, dlb_step_op_mark(compute, true));
+
+		e->view.start_s[compute] = fmin(start_s + mark_s, end_s);
+		e->view.end_s[compute] = start_s = end_s;
+	}
+}
+
 int dlb_segments_mark_after(const struct op_pass *t, int step_op)
 {
 	const struct dlb_engine *e = t->e;
@@ -89,6 +104,8 @@ static int run_kernels(struct op_pass *t, const struct segment *g, struct dlb_er
 {
 	struct dlb_backend *be = t->e->runtime->be;
 
+	if (t->s->timed && be->ops->mark(be, dlb_step_op_mark(t->e->step_op[g->first].compute, false), err))
+		return -1;
 	for (int i = g->first; i < g->end; i++) {
 		const struct step_op *a = &t->e->step_op[i];
 
@@ -106,7 +123,7 @@ static int record(struct op_pass *t, struct segment *g, struct dlb_error *err)
 	struct dlb_error later;
 	int rc;
 
-	if (be->ops->record(be, err))
+	if (be->ops->record(be, t->s->timed, err))
 		return -1;
 	rc = run_kernels(t, g, err);
 	g->recording = be->ops->recorded(be, rc ? &later : err);
@@ -131,8 +148,9 @@ int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err)
 		dlb_step_op_set_run(t, a, t->step, t->s->version);
 		dlb_kernel_renew(a->kernel, &t->run);
 	}
-	if (be->ops->mark(be, dlb_step_op_mark(first->compute, false), err) || be->ops->replay(be, g->recording, err) ||
-	    be->ops->mark(be, dlb_step_op_mark(last_of(e, g)->compute, true), err))
+	if ((!t->s->timed && be->ops->mark(be, dlb_step_op_mark(first->compute, false), err)) ||
+	    be->ops->replay(be, g->recording, err) ||
+	    (!t->s->timed && be->ops->mark(be, dlb_step_op_mark(last_of(e, g)->compute, true), err)))
 		return dlb_error_at(err, name_of(e, first));
 	g->replayed = true;
 	return dlb_step_op_beside(t, err);

@@ -71,6 +71,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 	MAY_FAIL(cudaErrorLaunchFailure);
 	for (const struct task *t = exec->tasks.first; t; t = t->next) {
 		cuda_host_append(&stream->queue, copy_of(t));
+		if (t->kind == RECORD)
+			t->event->queued++;
 		cuda_host_queued(stream);
 	}
 	return cudaSuccess;

@@ -367,6 +367,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	return cudaSuccess;
 }
 
+/* In a graph, the event is recorded at each launch. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+{
+	if (!stream->capturing)
+		return cudaEventRecord(event, stream);
+	MAY_FAIL(cudaErrorInvalidValue);
+	if (flags != cudaEventRecordExternal)
+		cuda_host_abort("cudaEventRecordWithFlags", "the event of a captured stream has no time");
+	append(stream, RECORD, 0)->event = event;
+	event->stream = stream;
+	return cudaSuccess;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
 	struct task *t;

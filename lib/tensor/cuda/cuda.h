@@ -46,7 +46,7 @@ struct cuda {
 	cudaEvent_t *mark; int n_marks, cap_marks;
 	cudaEvent_t *transfer; int n_transfers, cap_transfers;	/* passed when the transfer is done */
 	cudaEvent_t here;		/* where the stream of kernels was at the last transfer that waits for all */
-	bool recording;
+	bool recording, timed;		/* timed: marks are recorded too */
 	struct cuda_shared shared[CUDA_N_WAYS];
 	/* the first failure since the last sync; "" : none */
 	char failed[256];
@@ -148,7 +148,7 @@ void dlb_cuda_host_free(struct dlb_backend *b, void *p);
 void dlb_cuda_transfer(struct dlb_backend *b, int i, const struct dlb_transfer *t);
 int dlb_cuda_transferred(struct dlb_backend *b, int i, struct dlb_error *err);
 void dlb_cuda_join(struct dlb_backend *b, int i);
-int dlb_cuda_record(struct dlb_backend *b, struct dlb_error *err);
+int dlb_cuda_record(struct dlb_backend *b, bool timed, struct dlb_error *err);
 struct dlb_recording *dlb_cuda_recorded(struct dlb_backend *b, struct dlb_error *err);
 int dlb_cuda_replay(struct dlb_backend *b, struct dlb_recording *x, struct dlb_error *err);
 void dlb_cuda_discard(struct dlb_backend *b, struct dlb_recording *x);

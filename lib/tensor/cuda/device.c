@@ -274,7 +274,7 @@ int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
-	if (c->recording)
+	if (c->recording && !c->timed)
 		return dlb_cuda_report(c, err);
 	while (c->n_marks <= i) {
 		cudaEvent_t e = new_event(c, cudaEventDefault);
@@ -284,7 +284,10 @@ int dlb_cuda_mark(struct dlb_backend *b, int i, struct dlb_error *err)
 		DLB_GROW(c->mark, c->n_marks, c->cap_marks);
 		c->mark[c->n_marks++] = e;
 	}
-	NOTE(c, cudaEventRecord(c->mark[i], c->stream));
+	if (c->recording)
+		NOTE(c, cudaEventRecordWithFlags(c->mark[i], c->stream, cudaEventRecordExternal));
+	else
+		NOTE(c, cudaEventRecord(c->mark[i], c->stream));
 	return dlb_cuda_report(c, err);
 }
 

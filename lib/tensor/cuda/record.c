@@ -8,7 +8,7 @@
 
 struct dlb_recording { cudaGraphExec_t graph; };
 
-int dlb_cuda_record(struct dlb_backend *b, struct dlb_error *err)
+int dlb_cuda_record(struct dlb_backend *b, bool timed, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
@@ -17,6 +17,7 @@ int dlb_cuda_record(struct dlb_backend *b, struct dlb_error *err)
 	dlb_cuda_note(c, "cudaStreamBeginCapture",
 		      cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
 	c->recording = !*c->failed;
+	c->timed = timed;
 	return dlb_cuda_report(c, err);
 }
 
