@@ -446,6 +446,7 @@ fail_call() { # N
 		# a kernel's failure has its op's name
 		case $err in
 		'dlb-run'*': device cuda:0: cudaLaunch'* | 'dlb-run'*': device cuda:0: cublasGemm'* | \
+			'dlb-run'*': device cuda:0: cublasLtMatmul'* | \
 			'dlb-run'*': device cuda:0: cudnnBackendExecute'*)
 			[[ $err =~ ^dlb-run(\[[01]\])?:\ [^\ ]+:\ device ]] && return ;;
 		'dlb-run'*'device cuda:0'* | 'dlb-run'*"back end 'cuda': no CUDA-capable device"*) return ;;

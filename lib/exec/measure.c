@@ -2,7 +2,8 @@
  * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast.
  *
  * Where a back end records kernels, a run replays them, without the gaps between launches that take longer than
- * small kernels. So they are measured in a replay, with a mark after each op, less what a mark takes. */
+ * small kernels. So they are measured in a replay, with a mark after each op, and the marks' share of the time, known from
+ * a replay without marks, is taken off again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,6 @@
 #include "util/memory.h"
 #include "util/stats.h"
 
-enum { MARKS = 64, MARK_TRIES = 5 };
-
 struct dlb_measurement {
 	struct dlb_plan plan;
 	struct dlb_program program;
@@ -28,7 +27,6 @@ struct dlb_measurement {
 	struct dlb_engine *engine;
 	struct dlb_data *data;
 	struct dlb_fed fed;
-	double mark_s;				/* of a mark in a recording; NAN: there are no recordings */
 	int n_steps;				/* run so far */
 	double *sample; int n_samples;		/* [repeat][compute]: seconds */
 };
@@ -141,44 +139,51 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 	return fill_inputs(m, g, err);
 }
 
-/* Sets mark_s: marks in a row, replayed. */
-static int time_marks(struct dlb_measurement *m, struct dlb_error *err)
-{
-	struct dlb_backend *be = m->be;
-	struct dlb_recording *marks;
-	struct dlb_error later;
-	double least_s = INFINITY;
-	int rc = 0;
-
-	m->mark_s = NAN;
-	if (!be->ops->record)
-		return 0;
-	for (int i = 0; i < MARKS && !rc; i++)		/* made before they are recorded */
-		rc = be->ops->mark(be, i, err);
-	if (rc || be->ops->sync(be, err) || be->ops->record(be, true, err))
-		return -1;
-	for (int i = 0; i < MARKS && !rc; i++)
-		rc = be->ops->mark(be, i, err);
-	marks = be->ops->recorded(be, rc ? &later : err);
-	for (int i = 0; i < MARK_TRIES && !rc; i++) {
-		rc = !marks || be->ops->replay(be, marks, err) || be->ops->sync(be, err) ? -1 : 0;
-		if (!rc)
-			least_s = fmin(least_s, be->ops->seconds(be, 0, MARKS - 1) / (MARKS - 1));
-	}
-	be->ops->discard(be, marks);
-	m->mark_s = least_s;
-	return rc;
-}
-
 int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n,
 			 struct dlb_measurement **out, struct dlb_error *err)
 {
 	*out = dlb_xcalloc(1, sizeof **out);
-	if (make_ready(*out, g, be, n, err) == 0 && time_marks(*out, err) == 0)
+	if (make_ready(*out, g, be, n, err) == 0)
 		return 0;
 	dlb_measurement_free(*out);
 	*out = NULL;
 	return -1;
+}
+
+/* An op's time without its mark's; no less than a part of it, since marks' shares are not equal. */
+static double least_share(double s, double mark_s)
+{
+	return fmax(s - mark_s, s / 4);
+}
+
+/* One step; timed: with times of ops that are replayed. */
+static int run_step(struct dlb_measurement *m, bool timed, struct dlb_error *err)
+{
+	const struct dlb_step step = {
+		.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed, .replay = true, .timed = timed
+	};
+
+	m->n_steps++;
+	return dlb_engine_run(m->engine, &step, err);
+}
+
+/* What the marks of a timed replay add to each op: the rest of the replays' times with them and without. 0: nothing is
+ * replayed, or no more than one op. */
+static int time_marks(struct dlb_measurement *m, double *mark_s, struct dlb_error *err)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(m->engine);
+	double whole_s;
+
+	*mark_s = 0;
+	if (v->replayed.ops < 2)
+		return 0;
+	if (run_step(m, false, err))
+		return -1;
+	whole_s = v->times.busy_s;
+	if (run_step(m, true, err))
+		return -1;
+	*mark_s = fmax(v->times.busy_s - whole_s, 0) / v->replayed.ops;
+	return 0;
 }
 
 int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, struct dlb_error *err)
@@ -188,18 +193,18 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 
 	m->sample = dlb_xrealloc(m->sample, n * (size_t)(m->n_samples + repeats) + 1, sizeof *m->sample);
 	for (int k = 0; k < warm_up + repeats; k++) {
-		const struct dlb_step step = {
-			.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed,
-			.replay = !isnan(m->mark_s), .timed = !isnan(m->mark_s), .mark_s = m->mark_s
-		};
+		double mark_s;
 
-		if (dlb_engine_run(m->engine, &step, err))
-			return -1;
-		m->n_steps++;
-		if (k < warm_up)
+		if (k < warm_up) {
+			if (run_step(m, true, err))
+				return -1;
 			continue;
+		}
+		if (time_marks(m, &mark_s, err) || (v->replayed.ops < 2 && run_step(m, true, err)))
+			return -1;
 		for (size_t i = 0; i < n; i++)
-			m->sample[n * (size_t)m->n_samples + i] = v->end_s[i] - v->start_s[i];
+			m->sample[n * (size_t)m->n_samples + i] =
+				least_share(v->end_s[i] - v->start_s[i], v->is_replayed && v->is_replayed[i] ? mark_s : 0);
 		m->n_samples++;
 	}
 	return 0;

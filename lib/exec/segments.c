@@ -1,5 +1,5 @@
 /* Kernels of a device that are recorded once and replayed. See step_ops.h. */
-#include <math.h>
+#include <string.h>
 #include "exec/runtime.h"
 #include "exec/step_ops.h"
 #include "util/mem.h"
@@ -19,6 +19,8 @@ void dlb_segments_find(struct dlb_engine *e)
 	if (!e->runtime->be->ops->record || v->program->async)
 		return;
 	e->segment = dlb_arena_array(&e->arena, (size_t)e->n_step_ops / LEAST_KERNELS + 1, sizeof *e->segment);
+	e->view.is_replayed = dlb_arena_array(&e->arena, (size_t)v->n_computes + 1, sizeof *e->view.is_replayed);
+	memset(e->view.is_replayed, 0, (size_t)v->n_computes * sizeof *e->view.is_replayed);
 	for (int i = 0; i < e->n_step_ops; i++) {
 		int end = i;
 
@@ -27,6 +29,8 @@ void dlb_segments_find(struct dlb_engine *e)
 		if (end - i >= LEAST_KERNELS) {
 			e->segment[e->n_segments++] = (struct segment){ .first = i, .end = end };
 			e->view.replayed.ops += end - i;
+			for (int k = i; k < end; k++)
+				e->view.is_replayed[e->step_op[k].compute] = true;
 		}
 		i = end > i ? end - 1 : i;
 	}
@@ -40,11 +44,12 @@ void dlb_segments_free(struct dlb_engine *e)
 	bool any = false;
 
 	for (int i = 0; i < e->n_segments; i++)
-		any = any || e->segment[i].recording;
+		any = any || e->segment[i].recording[false] || e->segment[i].recording[true];
 	if (any)			/* a failed step may have left some in the queue */
 		be->ops->sync(be, &ignored);
 	for (int i = 0; i < e->n_segments; i++)
-		be->ops->discard(be, e->segment[i].recording);
+		for (int timed = 0; timed < 2; timed++)
+			be->ops->discard(be, e->segment[i].recording[timed]);
 }
 
 bool dlb_segments_replay(const struct op_pass *t)
@@ -69,7 +74,7 @@ double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g)
 				dlb_step_op_mark(last_of(e, g)->compute, true));
 }
 
-void dlb_segment_times(struct dlb_engine *e, const struct segment *g, double mark_s)
+void dlb_segment_times(struct dlb_engine *e, const struct segment *g)
 {
 	struct dlb_backend *be = e->runtime->be;
 	double start_s = be->ops->seconds(be, 0, dlb_step_op_mark(e->step_op[g->first].compute, false));
@@ -78,7 +83,7 @@ void dlb_segment_times(struct dlb_engine *e, const struct segment *g, double mar
 		const int compute = e->step_op[i].compute;
 		const double end_s = be->ops->seconds(be, 0, dlb_step_op_mark(compute, true));
 
-		e->view.start_s[compute] = fmin(start_s + mark_s, end_s);
+		e->view.start_s[compute] = start_s;
 		e->view.end_s[compute] = start_s = end_s;
 	}
 }
@@ -117,7 +122,7 @@ static int run_kernels(struct op_pass *t, const struct segment *g, struct dlb_er
 	return 0;
 }
 
-static int record(struct op_pass *t, struct segment *g, struct dlb_error *err)
+static int record(struct op_pass *t, const struct segment *g, struct dlb_recording **made, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
 	struct dlb_error later;
@@ -126,8 +131,8 @@ static int record(struct op_pass *t, struct segment *g, struct dlb_error *err)
 	if (be->ops->record(be, t->s->timed, err))
 		return -1;
 	rc = run_kernels(t, g, err);
-	g->recording = be->ops->recorded(be, rc ? &later : err);
-	return rc || !g->recording ? -1 : 0;
+	*made = be->ops->recorded(be, rc ? &later : err);
+	return rc || !*made ? -1 : 0;
 }
 
 int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err)
@@ -135,10 +140,12 @@ int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err)
 	struct dlb_engine *e = t->e;
 	struct dlb_backend *be = e->runtime->be;
 	const struct step_op *first = &e->step_op[g->first];
+	struct dlb_recording **recording;
 
 	t->s = t->w->step;
 	t->step = t->w->iteration;
-	if (!g->recording && record(t, g, err))
+	recording = &g->recording[t->s->timed];
+	if (!*recording && record(t, g, recording, err))
 		return dlb_hint(err, "try --no-gpu-graph");
 	for (int i = g->first; i < g->end; i++) {
 		const struct step_op *a = &e->step_op[i];
@@ -149,7 +156,7 @@ int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err)
 		dlb_kernel_renew(a->kernel, &t->run);
 	}
 	if ((!t->s->timed && be->ops->mark(be, dlb_step_op_mark(first->compute, false), err)) ||
-	    be->ops->replay(be, g->recording, err) ||
+	    be->ops->replay(be, *recording, err) ||
 	    (!t->s->timed && be->ops->mark(be, dlb_step_op_mark(last_of(e, g)->compute, true), err)))
 		return dlb_error_at(err, name_of(e, first));
 	g->replayed = true;

@@ -92,7 +92,7 @@ int dlb_step_op_end(struct op_pass *t, struct dlb_error *err)
 		if (e->segment[i].replayed) {
 			e->view.times.busy_s += dlb_segment_seconds(e, &e->segment[i]);
 			if (t->w->step->timed)
-				dlb_segment_times(e, &e->segment[i], t->w->step->mark_s);
+				dlb_segment_times(e, &e->segment[i]);
 		}
 	for (int i = 0; i < e->view.n_computes; i++) {
 		if (!e->queued[i])

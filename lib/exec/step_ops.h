@@ -124,7 +124,8 @@ struct first_half {
 };
 
 /* Step operations [first, end): kernels of a device with nothing between them that the host must do. */
-struct segment { int first, end; struct dlb_recording *recording; bool replayed; };	/* NULL: not yet recorded */
+/* recording[timed?]; NULL: not yet recorded */
+struct segment { int first, end; struct dlb_recording *recording[2]; bool replayed; };
 
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
@@ -222,8 +223,8 @@ int dlb_segments_mark_after(const struct op_pass *t, int step_op);
 int dlb_segment_run(struct op_pass *t, struct segment *g, struct dlb_error *err);
 /* Seconds from the start of a replayed segment to its end. Both are passed. */
 double dlb_segment_seconds(const struct dlb_engine *e, const struct segment *g);
-/* Takes start_s and end_s of the ops of a segment that was replayed with their times (struct dlb_step). */
-void dlb_segment_times(struct dlb_engine *e, const struct segment *g, double mark_s);
+/* Takes start_s and end_s of the ops of a segment that was replayed with their times. */
+void dlb_segment_times(struct dlb_engine *e, const struct segment *g);
 
 /* Mark 0 begins the iteration; two marks are around each kernel; one is where a message's place is posted. */
 int dlb_step_op_mark(int compute, bool end);

@@ -57,7 +57,8 @@ struct dlb_kernel {
  * w_batch = elements between neighbouring matrices, or lists of n_batch offsets if broadcasting is irregular
  * (a_off, w_off: NULL if regular). w_is_weight: w may be kept packed, or, with once (each value of w is read
  * by one run), be packed in scratch. Products of bf16 sum in f32. a_f32,
- * w_f32: the operand is f32 in memory and rounded for the product; y_f32: y is not rounded; c is f32. */
+ * w_f32: the operand is f32 in memory and rounded for the product; y_f32: y is not rounded; c is f32, and may be
+ * rounded if y is. */
 struct dlb_gemm_desc {
 	enum dlb_dtype dtype;
 	int64_t m, n, k, n_batch;

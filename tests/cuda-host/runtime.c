@@ -588,9 +588,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 {
 	MAY_FAIL(cudaErrorInvalidValue);
 	(void)device;
-	if (attr != cudaDevAttrMultiProcessorCount && attr != cudaDevAttrClockRate)
+	if (attr != cudaDevAttrMultiProcessorCount && attr != cudaDevAttrClockRate &&
+	    attr != cudaDevAttrComputeCapabilityMajor)
 		return cudaErrorInvalidValue;
-	*value = attr == cudaDevAttrClockRate ? 1000000 : 1;
+	*value = attr == cudaDevAttrClockRate ? 1000000 : attr == cudaDevAttrComputeCapabilityMajor ? 9 : 1;
 	return cudaSuccess;
 }
 

@@ -113,8 +113,11 @@ void dlb_cuda_biased_free(struct cuda_biased *x)
 void dlb_cuda_biased_run(struct cuda_biased *x, const void *a, const void *w, const void *bias, void *y)
 {
 	const float beta = 0;
+	const cublasStatus_t told = SET(Desc, x->op, DESC_BIAS_POINTER, bias);
 
-	dlb_cuda_note_blas(x->c, "cublasLtMatmulDescSetAttribute", SET(Desc, x->op, DESC_BIAS_POINTER, bias));
+	dlb_cuda_note_blas(x->c, "cublasLtMatmulDescSetAttribute", told);
+	if (told != CUBLAS_STATUS_SUCCESS)
+		return;
 	dlb_cuda_note_blas(x->c, "cublasLtMatmul",
 			   cublasLtMatmul(handle_of(x->c), x->op, &x->alpha, w, x->w, a, x->a, &beta, y, x->y, y, x->y,
 					  &x->algo, x->c->blas_workspace, x->workspace, x->c->stream));

@@ -37,6 +37,7 @@ struct cuda_slot { void *host, *device; int chunk; size_t bytes; };	/* bytes 0: 
 /* dlb_backend.self */
 struct cuda {
 	int device, processors;		/* streaming multiprocessors */
+	int generation;			/* compute capability, without what is behind its point */
 	cudaStream_t stream, in, out;	/* in: transfers from host memory, out: to it */
 	cublasHandle_t blas;
 	void *blas_workspace;

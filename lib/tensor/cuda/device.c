@@ -7,7 +7,7 @@
 #include "tensor/cuda/row_runs.h"
 #include "util/mem.h"
 
-enum { BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
+enum { FIRST_WITH_BF16 = 8, BLOCKS_PER_PROCESSOR = 8, WARP = 32, LONG_ROW = 1024 };
 
 #define X(name) extern const unsigned char dlb_fatbin_##name[];
 CUDA_MODULES(X)
@@ -95,6 +95,7 @@ static int open_parts(struct cuda *c, struct dlb_error *err)
 {
 	OPEN_TRY(cudaSetDevice(c->device));
 	OPEN_TRY(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device));
+	OPEN_TRY(cudaDeviceGetAttribute(&c->generation, cudaDevAttrComputeCapabilityMajor, c->device));
 	OPEN_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	OPEN_TRY(cudaStreamCreateWithFlags(&c->in, cudaStreamNonBlocking));
 	OPEN_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
@@ -150,7 +151,8 @@ int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb
 		close_parts(c);
 		return -1;
 	}
-	*out = (struct dlb_backend){ .ops = &dlb_cuda_ops, .device = device, .n_threads = 1, .self = c };
+	*out = (struct dlb_backend){ .ops = &dlb_cuda_ops, .device = device, .n_threads = 1, .self = c,
+				     .fast_bf16 = c->generation >= FIRST_WITH_BF16 };
 	return 0;
 }
 
