@@ -8,6 +8,8 @@
  * themselves if they are few, else log(sum of exp(score)) of each row.
  * AttentionGrad (dy, Q, K, V, saved, mask, lengths) -> dQ, dK, dV, dmask; with a past, its K and V are the
  * present ones; dmask is per sample and head.
+ * With bf16, `saved` and masks that are numbers are f32, and log sums are always what is kept: a back end without a
+ * kernel for bf16 computes in f32, between casts.
  *
  * StridedAttention (domain dlb) reads and writes operands in any order of dimensions: attributes
  * axesQ, axesK, axesV and axesY give the dimensions of batch, heads, rows and width; that of
@@ -110,6 +112,12 @@ struct attention {
 	struct dlb_attention_desc d;
 };
 
+/* The type of log sums, of probabilities that are kept, and of masks that are numbers. */
+static enum dlb_dtype wide(enum dlb_dtype t)
+{
+	return t == DLB_BF16 ? DLB_F32 : t;
+}
+
 /* Sets the mask's strides; its last dimension may be shorter than the number of keys. */
 static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, struct dlb_error *err)
 {
@@ -121,9 +129,9 @@ static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, str
 	a->d.mask_keys = a->d.keys;
 	if (!dlb_io_has(io, i))
 		return 0;
-	if (m->dtype != DLB_BOOL && m->dtype != io->in[Q].dtype)
+	if (m->dtype != DLB_BOOL && m->dtype != a->d.dtype && m->dtype != wide(a->d.dtype))
 		return dlb_op_fail(io, err, "the mask is of type %s, should be bool or %s",
-				   dlb_dtype_name(m->dtype), dlb_dtype_name(io->in[Q].dtype));
+				   dlb_dtype_name(m->dtype), dlb_dtype_name(a->d.dtype));
 	bool fits = m->n_dims >= 1 && m->n_dims <= 4 && m->dim[m->n_dims - 1] <= a->d.keys;
 	for (int j = 0, shift = 4 - m->n_dims; fits && j < m->n_dims - 1; j++)
 		fits = m->dim[j] == 1 || m->dim[j] == want[shift + j];
@@ -250,8 +258,8 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 				   (long long)a->d.heads);
 	if (read_attributes(io, &a->d, err) || read_mask(io, mask, a, err))
 		return -1;
-	/* softcap's derivative needs the scores */
-	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;
+	/* softcap's derivative needs the scores; kernels of bf16 compute them faster than they would read them */
+	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0 && a->d.dtype != DLB_BF16;
 	return 0;
 }
 
@@ -259,7 +267,7 @@ static struct dlb_desc saved_of(const struct attention *a)
 {
 	const int64_t dim[] = { a->d.batch, a->d.heads, a->d.rows, a->d.keys };
 
-	return dlb_desc_make(a->d.dtype, a->d.whole ? 4 : 3, dim);
+	return dlb_desc_make(wide(a->d.dtype), a->d.whole ? 4 : 3, dim);
 }
 
 static int parse(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
@@ -370,6 +378,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 			   dlb_io_has(io, LENGTHS) ? DLB_IN(LENGTHS) : DLB_NOTHING };
 	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, SAVED) ? DLB_OUT(SAVED) : DLB_NOTHING,
 			    dlb_io_wants(io, SCORES) ? DLB_OUT(SCORES) : DLB_NOTHING };
+	/* as infer decided, which knew the type before operands were widened */
+	a.d.whole &= dlb_io_wants(io, SAVED) && io->out[SAVED].n_dims == N_AXES;
 	const int rc = be->ops->attention(be, &a.d, &sub, err);
 
 	dlb_chain_add(c, rc, sub, in, DLB_LEN(in), out, DLB_LEN(out));
@@ -394,19 +404,23 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct attention a;
 	char s[128];
 
-	if (dlb_same_types(io, 0, 5, err) || grad_parse(io, &a, err))
+	if (dlb_same_types(io, 0, GRAD_SAVED, err) || grad_parse(io, &a, err))
 		return -1;
 	const struct dlb_desc dy = desc_of(io->in[0].dtype, a.y);
 	if (!dlb_desc_same_shape(&io->in[GRAD_DY], &dy))
 		return dlb_op_fail(io, err, "the gradient's shape is not %s", dlb_desc_str(&dy, s, sizeof s));
 	const struct dlb_desc saved = saved_of(&a);
+	const bool masked = dlb_io_has(io, GRAD_MASK) && io->in[GRAD_MASK].dtype != DLB_BOOL;
 
+	if (io->in[GRAD_SAVED].dtype != saved.dtype)
+		return dlb_op_fail(io, err, "input %d is of type %s, should be %s", GRAD_SAVED,
+				   dlb_dtype_name(io->in[GRAD_SAVED].dtype), dlb_dtype_name(saved.dtype));
 	if (dlb_has_count(io, GRAD_SAVED, dlb_desc_count(&saved), err))
 		return -1;
 	for (int i = 0; i < 3 && i < io->n_out; i++)
 		io->out[i] = io->in[GRAD_Q + i];
 	if (io->n_out > 3)
-		io->out[3] = dlb_desc_make(io->in[0].dtype, 4,
+		io->out[3] = dlb_desc_make(masked ? io->in[GRAD_MASK].dtype : a.d.dtype, 4,
 					   (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.mask_keys });
 	return 0;
 }
@@ -421,6 +435,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	if (grad_parse(io, &a, err))
 		return -1;
 	a.d.backward = true;
+	a.d.whole &= io->in[GRAD_SAVED].n_dims == N_AXES;	/* as infer of the forward op decided */
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const int in[] = { DLB_IN(GRAD_Q),
 			   DLB_IN(GRAD_K),
@@ -541,6 +556,8 @@ static double grad_flops(const struct dlb_op_io *io)
 const struct dlb_op_class dlb_op_Attention = { .name = "Attention",
 					       .n_in = { 3, 7 },
 					       .n_out = { 1, 5 },
+					       .bf16 = DLB_BF16_ALWAYS,
+					       .f32_in = 1 << MASK,
 					       .work = "dense",
 					       .infer = infer,
 					       .flops = flops,
@@ -550,6 +567,8 @@ const struct dlb_op_class dlb_op_StridedAttention = { .name = "StridedAttention"
 						      .domain = "dlb",
 						      .n_in = { 3, 4 },
 						      .n_out = { 1, 5 },
+						      .bf16 = DLB_BF16_ALWAYS,
+						      .f32_in = 1 << MASK,
 						      .work = "dense",
 						      .infer = infer,
 						      .flops = flops,
@@ -559,6 +578,8 @@ const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad",
 						   .domain = "dlb",
 						   .n_in = { 5, 7 },
 						   .n_out = { 1, 4 },
+						   .bf16 = DLB_BF16_ALWAYS,
+						   .f32_in = 1 << GRAD_MASK,
 						   .work = "dense",
 						   .infer = grad_infer,
 						   .flops = grad_flops,

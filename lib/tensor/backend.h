@@ -137,7 +137,8 @@ struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t oute
  *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, saved}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
  * saved: input of the backward pass. With `whole` the probabilities (batch, heads, rows, keys), which is
  * faster and larger; else the logarithm of each row's sum of exp(score) (batch, heads, rows), from which the
- * probabilities are computed again. scores and dmask (batch, heads, rows, keys or mask_keys). */
+ * probabilities are computed again. scores and dmask (batch, heads, rows, keys or mask_keys). With bf16, saved
+ * is f32, and so are dmask and a mask that is a number, or both are bf16; a back end may lack `whole` then. */
 enum dlb_scores { DLB_SCORES_RAW, DLB_SCORES_CAPPED, DLB_SCORES_MASKED, DLB_SCORES_SOFTMAX };
 struct dlb_attention_desc {
 	enum dlb_dtype dtype, mask_type;
