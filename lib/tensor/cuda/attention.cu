@@ -7,11 +7,7 @@
  * in order, so nothing adds atomically: _mean computes sum p dp, _dq loops over keys, _dkv over the queries
  * of all heads that share the keys. p is read, or computed again from the rows' log sums. Results wider
  * than a block's columns are computed in parts, each of which computes the scores again. */
-#include <math.h>
-#include "tensor/cuda/device.cuh"
-extern "C" {
-#include "tensor/cuda/attention.h"
-}
+#include "tensor/cuda/attention.cuh"
 
 /* A block is a square of threads. `multiply` stages DEPTH products at a time; PAD keeps threads that write a
  * stage off each other's banks, and rows aligned. */
@@ -81,44 +77,6 @@ static __device__ inline void multiply(T (&sum)[M / SIDE][N / SIDE], T *room, in
 }
 
 /* ---- operands ---- */
-/* Keys [lo, hi) that a query may see by position. */
-struct span {
-	int64_t lo, hi;
-};
-/* Queries [row, row + n) of one head. `part` of the result's columns starts at `column`. */
-struct queries {
-	int64_t batch, head, kv_head, row, n, part, column;
-};
-
-/* Neither bound decreases from one query to the next. */
-static __device__ span span_of(const struct cuda_attention &a, int64_t batch, int64_t i)
-{
-	const struct dlb_attention_desc &d = a.d;
-	const int64_t *lengths = (const int64_t *)a.p.in[4];
-	int64_t from = 0, end = a.p.in[3] ? d.mask_keys : d.keys, at = i + d.past;
-
-	if (lengths) {
-		int64_t length = lengths[batch] < 0 ? 0 : lengths[batch];
-
-		length = length < d.keys ? length : d.keys;
-		at = i + length - d.rows;
-		end = end < length ? end : length;
-	}
-	if (d.causal && end > at + 1)
-		end = at + 1;
-	if (d.right >= 0 && end > at + d.right + 1)
-		end = at + d.right + 1;
-	if (d.left >= 0 && at > d.left)
-		from = at - d.left < d.keys ? at - d.left : d.keys;
-	return { from, end > from ? end : from };
-}
-
-/* Keys that any of n queries from `row` on sees. */
-static __device__ inline span seen_by(const struct cuda_attention &a, int64_t batch, int64_t row, int64_t n)
-{
-	return { span_of(a, batch, row).lo, span_of(a, batch, row + n - 1).hi };
-}
-
 /* Block r of those over tiles of queries. */
 template <int S>
 static __device__ inline queries queries_of(const struct cuda_attention &a, int64_t r, int columns)
@@ -135,19 +93,6 @@ static __device__ inline queries queries_of(const struct cuda_attention &a, int6
 	x.n = a.d.rows - x.row < S ? a.d.rows - x.row : S;
 	x.column = x.part * columns;
 	return x;
-}
-
-/* The first element of a head of operand p, with strides {batch, head, row}. */
-template <typename T>
-static __device__ inline T *head_of(const void *p, const int64_t stride[3], int64_t batch, int64_t head)
-{
-	return (T *)p + batch * stride[0] + head * stride[1];
-}
-
-/* Index of a row in (batch, heads, rows). */
-static __device__ inline int64_t row_index(const struct cuda_attention &a, const queries &x, int row)
-{
-	return (x.batch * a.d.heads + x.head) * a.d.rows + x.row + row;
 }
 
 /* Fills seen[] for the tile's queries; rows behind the last see nothing. Barriers before and after. */
@@ -188,35 +133,6 @@ static __device__ inline void add_slopes(const struct cuda_attention &a, const q
 		dp, room, a.d.v_width,
 		[&](int row, int64_t i) { return row < x.n ? dy[row * a.d.y[2] + i] : 0; },
 		[&](int key, int64_t i) { return key < n_keys ? v[key * a.d.v[2] + i] : 0; });
-}
-
-/* s with the mask added, for one query and key; -inf: not seen, whatever the score. */
-template <typename T>
-static __device__ inline T masked(const struct cuda_attention &a, const queries &x, int row, span seen,
-				  int64_t key, T s)
-{
-	if (key < seen.lo || key >= seen.hi)
-		return (T)-INFINITY;
-	if (!a.p.in[3])
-		return s;
-	const int64_t at = x.batch * a.d.mask[0] + x.head * a.d.mask[1] + (x.row + row) * a.d.mask[2] + key;
-	if (a.d.mask_type == DLB_BOOL)
-		return ((const uint8_t *)a.p.in[3])[at] ? s : (T)-INFINITY;
-	const T m = ((const T *)a.p.in[3])[at];
-	return m == (T)-INFINITY ? m : s + m;
-}
-
-/* cap tanh(s / cap); *slope: its derivative. */
-template <typename T> static __device__ inline T capped(const struct cuda_attention &a, T s, T *slope)
-{
-	if (!(a.d.softcap > 0)) {
-		*slope = 1;
-		return s;
-	}
-	const T t = F(tanh)(s * (1 / (T)a.d.softcap));
-
-	*slope = 1 - t * t;
-	return (T)a.d.softcap * t;
 }
 
 /* Writes v for one query and key to output `scores` if `stage` is the requested one. */

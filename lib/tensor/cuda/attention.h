@@ -11,9 +11,17 @@ enum {
 	ATTENTION_COLUMNS = 64,
 	ATTENTION_WIDE_COLUMNS = 128
 };
+/* Of bf16 (attention_bf16.cu): a block's tile, the rows of the other side that are staged at a time, the most columns of
+ * a head, and those that are copied at once. Names end in _bf16 or _any_bf16. */
+enum {
+	ATTENTION_TILE_BF16 = 128,
+	ATTENTION_STEP_BF16 = 64,
+	ATTENTION_WIDTH_BF16 = 64,
+	ATTENTION_RUN_BF16 = 8
+};
 
 /* Operands are those of struct dlb_attention_desc. Scratch of the backward pass: sum p dp of each row (batch,
- * heads, rows). */
+ * heads, rows), of bf16 as f32. */
 struct cuda_attention {
 	struct cuda_operands p;
 	struct dlb_attention_desc d;

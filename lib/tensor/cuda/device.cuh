@@ -3,6 +3,7 @@
  *
  *     KERNEL(name, args)          without barriers; `a` is the struct args
  *     BLOCK_KERNEL(name, args)    the threads of a block work together: __syncthreads, block_sum
+ *     PAIR_KERNEL(name, args)     the same with registers for two blocks on a multiprocessor: 128 a thread
  *
  * Both run with any grid: loops run over blockIdx and threadIdx with the grid's stride. A block has
  * CUDA_THREADS threads. Sums are in a fixed order and nothing adds atomically, so bits depend on shapes alone.*/
@@ -18,8 +19,11 @@ extern "C" {
 #define KERNEL(name, args) extern "C" __global__ void name(const __grid_constant__ struct args a)
 #define BLOCK_KERNEL(name, args) extern "C" __global__ void __launch_bounds__(CUDA_THREADS) \
 	name(const __grid_constant__ struct args a)
+#define PAIR_KERNEL(name, args) extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 2) \
+	name(const __grid_constant__ struct args a)
 #else
 #include "emulate.h"
+#define PAIR_KERNEL BLOCK_KERNEL
 #endif
 
 /* Before a loop with a constant bound: its arrays stay in registers. UNROLL_4: four rounds at a time, so that their loads
