@@ -124,6 +124,20 @@ within() { # A B TOLERANCE
 	within "$(jq '.report.losses[-1]' "$tmp/without.json")" "$(jq '.report.losses[-1]' "$tmp/f32.json")" 0.01
 }
 
+@test "attention over 256 keys is one op, with log sums in f32, and its losses are near f32's" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 1 --width 32 --heads 2 --vocabulary 50 --sequence 256 "$tmp/gpt.onnx"
+	for t in f32 bf16; do
+		dlb-profile -q --analytic --batch 2 --loss next-token --dtype $t "$tmp/gpt.onnx" >"$tmp/$t.doc"
+		dlb-costmodel -c cpu:1 <"$tmp/$t.doc" | dlb-place -q |
+			dlb-run -q --init 1 --steps 3 --data random --optimizer sgd --lr 0.1 >"$tmp/$t.json"
+	done
+	jq -e '.graph as $g | [$g.ops[] | select(.type == "Softmax")] == [] and
+		([$g.ops[] | select(.type == "StridedAttention") | [.outputs[] | select(. != null) | $g.tensors[.].dtype]] ==
+			[["bf16", "f32"]])' "$tmp/bf16.doc"
+	within "$(jq '.report.losses[-1]' "$tmp/bf16.json")" "$(jq '.report.losses[-1]' "$tmp/f32.json")" 0.002
+	[ "$(jq -c .report.losses "$tmp/f32.json")" != "$(jq -c .report.losses "$tmp/bf16.json")" ]
+}
+
 @test "no other dtype" {
 	run -2 --separate-stderr dlb-profile --dtype bf8 "$model"
 	one_line dlb-profile "no dtype 'bf8': f32, bf16 or f64"

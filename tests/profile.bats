@@ -82,8 +82,6 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "${stderr_lines[1]}" = "dlb-profile: --no-rewrite gelu has no effect: it is left out already" ]
 	run -0 --separate-stderr dlb-profile --analytic --no-rewrite all --no-rewrite conv-relu "$models/digits_cnn.onnx"
 	[ "$stderr" = "dlb-profile: --no-rewrite conv-relu has no effect: it is left out already" ]
-	run -0 --separate-stderr dlb-profile --analytic --dtype bf16 --no-rewrite attention "$models/digits_cnn.onnx"
-	[[ $stderr == *"--no-rewrite attention has no effect: --dtype bf16 leaves it out already"* ]]
 }
 
 @test "a rewrite that is not there: its nearest name" {

@@ -15,8 +15,6 @@ static const char *idle_rewrite(const struct dlb_profile_command *w, int i)
 		if (k != i &&
 		    ((!strcmp(item[k], "all") && strcmp(name, "all")) || (k < i && !strcmp(item[k], name))))
 			return "it is left out already";
-	if (!strcmp(w->o->dtype, "bf16") && !strcmp(name, "attention"))
-		return "--dtype bf16 leaves it out already";
 	return dlb_graph_missed(&w->training, name) ? NULL :
 						      "there is nothing in the model that it would change";
 }

@@ -64,12 +64,9 @@ int dlb_profile_set_dims(const struct dlb_profile_options *o, struct dlb_graph *
 	return 0;
 }
 
-/* Attention as one op has no kernel for bf16; its products have. */
 int dlb_profile_switch_rewrites(const struct dlb_profile_options *o, struct dlb_graph *g,
 				struct dlb_error *err)
 {
-	if (!strcmp(o->dtype, "bf16") && dlb_graph_no_rewrite(g, "attention", err))
-		return -1;
 	for (int i = 0; i < o->no_rewrite.n; i++)
 		if (dlb_graph_no_rewrite(g, o->no_rewrite.item[i], err))
 			return -1;

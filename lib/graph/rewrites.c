@@ -54,8 +54,7 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	  .summary = "MatMul reads and writes through Transposes, with scalar factors taken in",
 	  .run = dlb_rewrite_products },
 	{ .name = "attention",
-	  .summary = "products around a Softmax over 192 keys (causal: 128) or more become one Attention "
-		     "(not with bf16)",
+	  .summary = "products around a Softmax over 192 keys (causal: 128) or more become one Attention",
 	  .run = dlb_rewrite_attention },
 	{ .name = "norm-relu",
 	  .summary = "Relu goes into the BatchNormalization before it",

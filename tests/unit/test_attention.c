@@ -1,6 +1,6 @@
 /* The attention kernel against its definition in double: every option of the descriptor, alone and
  * together, with operands in two orders in memory, and sizes around those of tiles. The definition's
- * gradient is compared with central differences of its result. */
+ * gradient is compared with central differences of its result. bf16 where the back end has a kernel for it. */
 #include "check.h"
 #include "kernels.h"
 
@@ -23,6 +23,9 @@ struct results {
 static int64_t below(int64_t n) { return (int64_t)dlb_rng_below(&rng, (uint64_t)n); }
 static int64_t count_q(const struct dlb_attention_desc *d) { return d->batch * d->heads * d->rows; }
 static int64_t count_k(const struct dlb_attention_desc *d) { return d->batch * d->kv_heads * d->keys; }
+
+/* The type of log sums, of masks that are numbers and of their gradients. */
+static enum dlb_dtype wide(enum dlb_dtype t) { return t == DLB_BF16 ? DLB_F32 : t; }
 
 static double *numbers(enum dlb_dtype t, int64_t n)
 {
@@ -232,31 +235,40 @@ static void *given(enum dlb_dtype t, const struct shape *s, const double *v)
 	return p;
 }
 
-static void near(const struct problem *p, const char *what, const struct shape *s, const void *got,
-		 const double *want)
+static void fail(const struct problem *p, const char *what, int64_t i, double got, double want)
 {
-	const enum dlb_dtype t = p->d.dtype;
-	const double tolerance = t == DLB_F32 ? 3e-5 : 1e-12;
+	fprintf(stderr,
+		"attention %s of %lldx%lld heads of %lld (%lld), %lldx%lld scores, width %lld and %lld, causal %d, "
+		"whole %d, mask %d, lengths %d, windows %lld %lld, cap %g: %s[%lld] is %.17g, expected %.17g\n",
+		dlb_dtype_name(p->d.dtype), (long long)p->d.batch, (long long)p->d.heads,
+		(long long)p->d.kv_heads, (long long)p->by_rows, (long long)p->d.rows, (long long)p->d.keys,
+		(long long)p->d.width, (long long)p->d.v_width, p->d.causal, p->d.whole, p->has_mask,
+		p->has_lengths, (long long)p->d.left, (long long)p->d.right, p->d.softcap, what, (long long)i,
+		got, want);
+	abort();
+}
+
+/* Elements of type t are near the expected ones; with bf16 operands, also all together. */
+static void near(const struct problem *p, const char *what, enum dlb_dtype t, const struct shape *s,
+		 const void *got, const double *want)
+{
+	static const double tolerances[] = { [DLB_F32] = 3e-5, [DLB_F64] = 1e-12, [DLB_BF16] = 2e-2 };
+	const double tolerance = tolerances[p->d.dtype];
 	const unsigned char *end = (const unsigned char *)got + (size_t)count(s) * dlb_dtype_bytes(t);
+	double error = 0, norm = 0;
 
 	for (int64_t i = 0; i < count(s); i++) {
 		const double x = dlb_value_real(got, t, there(s, i)), y = want[i];
 
-		if (x == y || fabs(x - y) <= tolerance * (1 + fabs(y)))
+		if (x == y)
 			continue;
-		fprintf(stderr,
-			"attention %s of %lldx%lld heads of %lld (%lld), %lldx%lld scores, width %lld and "
-			"%lld, "
-			"causal %d, whole %d, mask %d, lengths %d, windows %lld %lld, cap %g: %s[%lld] is "
-			"%.17g, "
-			"expected %.17g\n",
-			dlb_dtype_name(t), (long long)p->d.batch, (long long)p->d.heads,
-			(long long)p->d.kv_heads, (long long)p->by_rows, (long long)p->d.rows,
-			(long long)p->d.keys, (long long)p->d.width, (long long)p->d.v_width, p->d.causal,
-			p->d.whole, p->has_mask, p->has_lengths, (long long)p->d.left, (long long)p->d.right,
-			p->d.softcap, what, (long long)i, x, y);
-		abort();
+		if (!(fabs(x - y) <= tolerance * (1 + fabs(y))))
+			fail(p, what, i, x, y);
+		error += (x - y) * (x - y);
+		norm += y * y;
 	}
+	if (p->d.dtype == DLB_BF16 && !(sqrt(error) <= 0x1p-7 * sqrt(norm) + 1e-6))
+		fail(p, what, -1, sqrt(error), sqrt(norm));
 	for (int i = 0; i < GUARD; i++)
 		assert(end[i] == 0xa5);
 }
@@ -291,13 +303,13 @@ static void check_saved(const struct problem *p, void *saved, const struct resul
 			   logs = { d->batch, d->heads, d->rows, 1, rows };
 
 	if (!d->whole) {
-		near(p, "log sum", &logs, saved, r->log_sum);
+		near(p, "log sum", wide(d->dtype), &logs, saved, r->log_sum);
 		return;
 	}
 	for (int64_t i = 0; i < count(&whole); i++)
 		if (!sees(p, i / d->keys / d->rows / d->heads, i / d->keys % d->rows, i % d->keys))
 			dlb_value_set(saved, d->dtype, i, 0);
-	near(p, "probability", &whole, saved, r->scores[DLB_SCORES_SOFTMAX]);
+	near(p, "probability", d->dtype, &whole, saved, r->scores[DLB_SCORES_SOFTMAX]);
 }
 
 /* Gradients: all, and some of them alone, whose bits must not be left out or depend on memory. */
@@ -306,7 +318,7 @@ static void check_backward(const struct problem *p, void *const *in, const struc
 {
 	static const char *const name[] = { "dq", "dk", "dv", "dmask" };
 	const double *const want[] = { r->dq, r->dk, r->dv, r->dmask };
-	const size_t size = dlb_dtype_bytes(p->d.dtype);
+	const enum dlb_dtype t = p->d.dtype, type[] = { t, t, t, wide(t) };
 	void *first[4] = { NULL };
 
 	for (int wanted = 15; wanted >= 0; wanted -= wanted == 15 ? 0 : 1 + (int)below(6)) {
@@ -314,18 +326,18 @@ static void check_backward(const struct problem *p, void *const *in, const struc
 
 		for (int o = 0; o < 4; o++)
 			if (wanted >> o & 1 && (o != DMASK || p->has_mask))
-				out[o] = fresh((size_t)count(&s[o]) * size);
+				out[o] = fresh((size_t)count(&s[o]) * dlb_dtype_bytes(type[o]));
 		run(p, true, in, out);
 		for (int o = 0; o < 4; o++)
 			if (out[o])
-				near(p, name[o], &s[o], out[o], want[o]);
+				near(p, name[o], type[o], &s[o], out[o], want[o]);
 		if (wanted == 15 && !first[DQ]) {
 			memcpy(first, out, sizeof first);
 			continue;
 		}
 		for (int o = 0; o < 4; o++) {
 			assert(wanted < 15 || !out[o] ||
-			       !memcmp(out[o], first[o], (size_t)count(&s[o]) * size));
+			       !memcmp(out[o], first[o], (size_t)count(&s[o]) * dlb_dtype_bytes(type[o])));
 			free(out[o]);
 		}
 		wanted -= wanted == 15;
@@ -334,11 +346,60 @@ static void check_backward(const struct problem *p, void *const *in, const struc
 		free(first[o]);
 }
 
+/* The back end has no kernel for this bf16 problem: the operator casts. */
+static bool lacks(const struct problem *p)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_kernel *k = NULL;
+	const int rc = p->d.dtype == DLB_BF16 ? be.ops->attention(&be, &p->d, &k, &err) : 0;
+
+	if (!rc && k)
+		dlb_kernel_free(k);
+	return rc == DLB_NO_KERNEL;
+}
+
+/* A copy of p that begins 2 bytes behind a multiple of 64; freed by forget. */
+static void *displaced(const void *p, size_t bytes)
+{
+	return p ? (char *)memcpy((char *)fresh(bytes + 2) + 2, p, bytes) : NULL;
+}
+static void forget(void *p) { free(p ? (char *)p - 2 : NULL); }
+
+/* Results have the same bits wherever the operands lie; of the backward pass without dmask. */
+static void check_places(const struct problem *p, void *const *in, const struct shape s[4])
+{
+	static const int n_out[] = { 1, 3 };
+	const int of[7] = { Q, K, V, -1, -1, N_OPERANDS - 1, -1 };
+	const size_t size = dlb_dtype_bytes(p->d.dtype);
+	void *moved[7];
+
+	for (int i = 0; i < 7; i++)
+		moved[i] = of[i] < 0 ? in[i] : displaced(in[i], (size_t)count(&s[of[i]]) * size);
+	for (int back = 0; back < 2; back++) {
+		void *out[2][4] = { { NULL } };
+
+		for (int k = 0; k < 2; k++) {
+			for (int o = 0; o < n_out[back]; o++)
+				out[k][o] = fresh((size_t)count(&s[back ? o : DY]) * size);
+			run(p, back, k ? moved : in, out[k]);
+		}
+		for (int o = 0; o < n_out[back]; o++) {
+			assert(!memcmp(out[0][o], out[1][o], (size_t)count(&s[back ? o : DY]) * size));
+			free(out[0][o]);
+			free(out[1][o]);
+		}
+	}
+	for (int i = 0; i < 7; i++)
+		if (of[i] >= 0)
+			forget(moved[i]);
+}
+
 static void check(struct problem *p)
 {
 	struct dlb_attention_desc *d = &p->d;
 	const enum dlb_dtype t = d->dtype;
-	const size_t size = dlb_dtype_bytes(t), n_scores = (size_t)(count_q(d) * d->keys);
+	const size_t size = dlb_dtype_bytes(t), wide_size = dlb_dtype_bytes(wide(t)),
+		     n_scores = (size_t)(count_q(d) * d->keys);
 	const int64_t flat[] = { d->heads * d->rows * d->keys, d->rows * d->keys, d->keys },
 		      mask[] = { d->heads * d->rows * d->mask_keys, d->rows * d->mask_keys, d->mask_keys };
 	const struct shape q = { d->batch, d->heads, d->rows, d->width, d->q },
@@ -350,29 +411,31 @@ static void check(struct problem *p)
 	struct results r = define(p);
 	void *in[7] = { given(t, &q, p->v[Q]), given(t, &k, p->v[K]), given(t, &v, p->v[V]) };
 	void *out[3] = { fresh((size_t)count(&y) * size),
-			 fresh((d->whole ? n_scores : (size_t)count_q(d)) * size),
+			 fresh((d->whole ? n_scores : (size_t)count_q(d)) * wide_size),
 			 below(2) ? fresh(n_scores * size) : NULL };
 
 	check_definition(p, &r);
 	if (p->has_mask) {
-		in[3] = fresh((size_t)(count_q(d) * d->mask_keys) * size);
+		in[3] = fresh((size_t)(count_q(d) * d->mask_keys) * wide_size);
 		for (int64_t i = 0; i < count_q(d) * d->mask_keys; i++)
 			dlb_value_set(in[3], d->mask_type, i, p->mask[i]);
 	}
 	in[4] = p->has_lengths ? p->lengths : NULL;
 	run(p, false, in, out);
-	near(p, "y", &y, out[Y], r.y);
+	near(p, "y", t, &y, out[Y], r.y);
 	check_saved(p, out[SAVED], &r);
 	if (out[SCORES])
-		near(p, "score", &scores, out[SCORES], r.scores[d->scores]);
+		near(p, "score", t, &scores, out[SCORES], r.scores[d->scores]);
 	free(out[SCORES]);
 	out[SCORES] = NULL;
 	memset(out[Y], 0xff, (size_t)count(&y) * size);
 	run(p, false, in, (void *[]){ out[Y], NULL, NULL }); /* inference */
-	near(p, "y alone", &y, out[Y], r.y);
+	near(p, "y alone", t, &y, out[Y], r.y);
 	in[5] = given(t, &y, p->v[DY]);
 	in[6] = out[SAVED];
 	check_backward(p, in, (const struct shape[]){ q, k, v, dmask }, &r);
+	if (t == DLB_BF16 && !p->has_mask && d->softcap == 0)
+		check_places(p, in, (const struct shape[]){ q, k, v, y });
 	for (int i = 0; i < 7; i++)
 		if (i != 4)
 			free(in[i]);
@@ -387,13 +450,13 @@ static void draw_mask(struct problem *p)
 	const int64_t n = count_q(d) * (d->mask_keys = below(3) ? d->keys : 1 + below(d->keys)),
 		      all[] = { d->heads * d->rows * d->mask_keys, d->rows * d->mask_keys, d->mask_keys };
 
-	d->mask_type = below(2) ? DLB_BOOL : d->dtype;
+	d->mask_type = below(2) ? DLB_BOOL : wide(d->dtype);
 	for (int i = 0; i < 3; i++)
 		d->mask[i] = below(3) ? all[i] : 0;
 	p->mask = zeros(n);
 	for (int64_t i = 0; i < n; i++)
 		p->mask[i] = d->mask_type == DLB_BOOL ? (double)(below(4) > 0) :
-			     below(5)                 ? rounded(d->dtype, 2 * dlb_rng_uniform(&rng) - 1) :
+			     below(5)                 ? rounded(d->mask_type, 2 * dlb_rng_uniform(&rng) - 1) :
 							-INFINITY;
 	for (int64_t i = 0; i < d->mask_keys; i++) /* the first query sees nothing */
 		p->mask[i] = d->mask_type == DLB_BOOL ? 0 : -INFINITY;
@@ -422,7 +485,7 @@ static void one(enum dlb_dtype t, int64_t rows, int64_t keys, int64_t width, int
 
 	d->causal = option == 1 || (all && below(2));
 	d->softcap = option == 2 || (all && !below(3)) ? 0.7 : 0;
-	d->whole = !(d->softcap > 0) && below(2); /* as the operator has it */
+	d->whole = !(d->softcap > 0) && t != DLB_BF16 && below(2); /* as the operator has it */
 	d->past = option == 3 || (all && !below(3)) ? below(keys + 1) : 0;
 	d->left = option == 4 || (all && !below(3)) ? below(keys + 1) : -1;
 	d->right = option == 5 || (all && !below(3)) ? below(keys + 1) : -1;
@@ -441,7 +504,8 @@ static void one(enum dlb_dtype t, int64_t rows, int64_t keys, int64_t width, int
 		p.lengths[b] = below(keys + 3) - 1;
 	if (p.has_mask)
 		draw_mask(&p);
-	check(&p);
+	if (!lacks(&p))
+		check(&p);
 	for (int o = 0; o < N_OPERANDS; o++)
 		free(p.v[o]);
 	free(p.mask);
@@ -450,24 +514,28 @@ static void one(enum dlb_dtype t, int64_t rows, int64_t keys, int64_t width, int
 
 int main(void)
 {
+	/* the last ones, of several tiles, for bf16 alone: the stand-in for CUDA is slow */
+	enum { SMALL = 12 };
 	static const int64_t size[][4] = { { 1, 1, 4, 4 },   { 5, 7, 3, 8 },    { 33, 33, 16, 16 },
 					   { 64, 64, 8, 8 }, { 70, 130, 5, 3 }, { 3, 150, 20, 9 },
 					   { 90, 2, 4, 4 },  { 9, 11, 70, 65 }, { 7, 5, 9, 150 },
-					   { 6, 8, 131, 7 },	  { 40, 132, 12, 8 },  { 3, 1024, 4, 5 } };
+					   { 6, 8, 131, 7 },	  { 40, 132, 12, 8 },  { 3, 1024, 4, 5 },
+					   { 135, 70, 64, 60 }, { 80, 260, 24, 64 } };
+	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_BF16 };
 	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
 
 	dlb_rng_init(&rng, seed);
 	printf("seed %llu\n", (unsigned long long)seed);
 	open_backend();
 	for (int i = 0; use_level(i); i++)
-		for (int t = DLB_F32; t <= DLB_F64; t++)
-			for (int s = 0; s < DLB_LEN(size); s++) {
+		for (int k = 0; k < DLB_LEN(types); k++)
+			for (int s = 0; s < (types[k] == DLB_BF16 ? DLB_LEN(size) : SMALL); s++) {
 				for (int option = 0; option < 8; option++)
 					if (s < 2 || option == s % 8)
-						one(t, size[s][0], size[s][1], size[s][2], size[s][3],
+						one(types[k], size[s][0], size[s][1], size[s][2], size[s][3],
 						    option);
-				for (int more = 0; more < 3; more++)
-					one(t, size[s][0], size[s][1], size[s][2], size[s][3], -1);
+				for (int more = 0; more < (s < SMALL ? 3 : 1); more++)
+					one(types[k], size[s][0], size[s][1], size[s][2], size[s][3], -1);
 			}
 	be.ops->close(&be);
 	printf("%ld runs of attention agree with its definition\n", n_checks);

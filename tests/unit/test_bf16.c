@@ -447,6 +447,78 @@ static void one_layer_norm(const char *type, int n_in, int n_out, const bool *is
 	both(type, f32, bf16, in, n_in, out, n_out);
 }
 
+/* Attention of heads of `width` columns, and its gradient, as operators: where the back end has no kernel of bf16, that of
+ * f32 between casts. saved and the mask are f32. */
+struct attention_case { bool grad, masked; double cap; int64_t heads, kv_heads, width; };
+static void one_attention(struct attention_case c)
+{
+	const struct dlb_op_class *cls = dlb_op_class_of(
+		c.grad ? dlb_op_kind_find("AttentionGrad", "dlb") : dlb_op_kind_find("Attention", ""));
+	const int64_t q[] = { 2, c.heads, 70, c.width }, k[] = { 2, c.kv_heads, 150, c.width }, rows[] = { 70, 150 };
+	const struct dlb_attr attr[] = { { .name = "is_causal", .type = DLB_ATTR_INT, .i = !c.masked },
+					 { .name = "softcap", .type = DLB_ATTR_REAL, .f = c.cap } };
+	struct operand in[6], out[5];
+	struct dlb_desc d_in[6], d_out[5], e_in[6], e_out[5];
+	struct dlb_op_io io = { .name = "attention",
+				.cls = cls,
+				.opset = 23,
+				.attr = attr,
+				.n_attr = 2,
+				.n_in = c.grad ? 6 : 4,
+				.n_out = c.grad ? 4 : 5,
+				.in = d_in,
+				.out = d_out };
+	struct dlb_kernel *f32, *bf16;
+	int n = 0;
+
+	if (c.grad)
+		in[n++] = bf16s(4, q);
+	in[n++] = bf16s(4, q);
+	in[n++] = bf16s(4, k);
+	in[n++] = bf16s(4, k);
+	if (c.grad)
+		in[n++] = f32s(3, q);
+	in[n++] = c.masked ? f32s(2, rows) : none();
+	for (int i = 0; i < n; i++) {
+		d_in[i] = in[i].d;
+		e_in[i] = told(&in[i]);
+	}
+	for (int i = 0; i < 5; i++)
+		d_out[i] = e_out[i] = (struct dlb_desc){ .n_dims = 0 };
+	MUST(cls->infer(&io, &err_));
+	io.in = e_in;
+	io.out = e_out;
+	MUST(cls->infer(&io, &err_));
+	for (int i = 0; i < io.n_out; i++) {
+		/* not the keys of a past, the scores; without a mask, its gradient */
+		const bool left_out = c.grad ? i == 3 && !c.masked : i > 0 && i < 4;
+
+		if (left_out)
+			d_out[i].n_dims = e_out[i].n_dims = -1;
+		out[i] = left_out ? none() : operand(d_out[i], e_out[i].dtype == DLB_BF16);
+	}
+	assert(IS(e_out[0].dtype, ==, DLB_BF16));
+	assert((c.grad && !c.masked) || IS(e_out[io.n_out - 1].dtype, ==, DLB_F32));
+	MUST(dlb_op_kernel(&be, &io, &bf16, &err_));
+	io.in = d_in;
+	io.out = d_out;
+	MUST(dlb_op_kernel(&be, &io, &f32, &err_));
+	both(c.grad ? "attention, gradient" : "attention", f32, bf16, in, n, out, io.n_out);
+}
+
+static void attentions(void)
+{
+	static const struct attention_case c[] = {
+		{ false, false, 0.7, 2, 1, 64 },	/* with a cap, f32 keeps log sums too */
+		{ false, true, 0.7, 2, 2, 24 },  { false, true, 0.7, 1, 1, 80 },
+		{ true, false, 0.7, 2, 1, 64 },  { true, true, 0.7, 1, 1, 13 },
+		{ true, true, 0.7, 1, 1, 80 },
+	};
+
+	for (int i = 0; i < DLB_LEN(c); i++)
+		one_attention(c[i]);
+}
+
 static void casts(void)
 {
 	for (int to = 0; to < 2; to++) {
@@ -489,6 +561,7 @@ int main(void)
 		reduces();
 		one_layer_norm("LayerNormalization", 3, 3, (bool[]){ true, false, false });
 		one_layer_norm("LayerNormalizationGrad", 5, 3, (bool[]){ true, true, false, false, false });
+		attentions();
 		casts();
 	}
 	be.ops->close(&be);
