@@ -180,8 +180,8 @@ static __device__ inline narrow_span narrow_span_of(const struct cuda_attention 
 }
 
 /* What is done to the scores of a step besides the scale: NOTHING, if each query sees each key. Masks, cap and
- * outputs of scores or of their gradients have kernels of their own (EVERYTHING), for they take registers. */
-enum scoring { NOTHING, POSITIONS, EVERYTHING };
+ * outputs of scores or of their gradients have kernels of their own (`any`), for they take registers. */
+enum scoring { NOTHING, POSITIONS, MASK, EVERYTHING };
 
 /* Keys that any, and that all of a block's queries see. */
 static __device__ inline narrow_span seen_by_any(const struct cuda_attention &a, const queries &x)
@@ -195,9 +195,15 @@ static __device__ inline narrow_span seen_by_all(const struct cuda_attention &a,
 }
 
 /* Of n keys from c0 on; all: those that each query of the block sees. */
-template <bool any> static __device__ inline scoring scoring_of(narrow_span all, int c0, int n)
+template <bool any>
+static __device__ inline scoring scoring_of(const struct cuda_attention &a, narrow_span all, int c0, int n,
+					    bool tells)
 {
-	return any ? EVERYTHING : c0 >= all.lo && c0 + n <= all.hi ? NOTHING : POSITIONS;
+	if (any && (tells || a.d.softcap > 0))
+		return EVERYTHING;
+	if (any && a.p.in[3])
+		return MASK;
+	return c0 >= all.lo && c0 + n <= all.hi ? NOTHING : POSITIONS;
 }
 
 /* Writes v to output `scores` if `stage` is the requested one. */
@@ -241,15 +247,70 @@ whole_score(const struct cuda_attention &a, const queries &x, int row, narrow_sp
 	return is_product && v > -INFINITY ? product(s, factor_of(a)) : v * LOG2_E;
 }
 
-/* The score of query `row` of x and key base + i as a power of 2; -inf: not seen. */
-template <bool any>
-static __device__ inline float score_of(const struct cuda_attention &a, const queries &x, scoring how, int row,
-					narrow_span seen, int base, int i, float s, bool tells, float *slope)
+/* Which score it is: of a query of the block, what that sees, and key base + i. */
+struct score_place {
+	int row;
+	narrow_span seen;
+	int base, i;
+
+	__device__ inline bool is_seen() const { return i >= seen.lo - base && i < seen.hi - base; }
+};
+
+/* What a mask adds to a score that is seen by position; -inf: not seen. */
+static __device__ inline float mask_of(const struct cuda_attention &a, const queries &x, const score_place &p)
 {
-	*slope = 1;
-	if (any)
-		return whole_score(a, x, row, seen, base + i, s, tells, slope);
-	return how == NOTHING || (i >= seen.lo - base && i < seen.hi - base) ? product(s, factor_of(a)) : -INFINITY;
+	const int64_t at = x.batch * a.d.mask[0] + x.head * a.d.mask[1] + (x.row + p.row) * a.d.mask[2] +
+			   p.base + p.i;
+
+	if (a.d.mask_type == DLB_BOOL)
+		return ((const uint8_t *)a.p.in[3])[at] ? 0 : -INFINITY;
+	return ((const float *)a.p.in[3])[at];
+}
+
+template <int N> static __device__ inline void no_cap(float (&slope)[N][4])
+{
+	UNROLL
+	for (int i = 0; i < 4 * N; i++)
+		slope[i / 4][i % 4] = 1;
+}
+
+/* Makes scores as powers of 2 of sums s without scale, -inf: not seen, and the slopes of the cap. place(j, i)
+ * says which score s[j][i] is. */
+template <bool any, int N, typename Place>
+static __device__ inline void finish_scores(const struct cuda_attention &a, const queries &x, scoring how,
+					    bool tells, float (&s)[N][4], float (&slope)[N][4], Place place)
+{
+	if (any && how == EVERYTHING) {
+		UNROLL
+		for (int i = 0; i < 4 * N; i++) {
+			const score_place p = place(i / 4, i % 4);
+
+			s[i / 4][i % 4] = whole_score(a, x, p.row, p.seen, p.base + p.i, s[i / 4][i % 4], tells,
+						      &slope[i / 4][i % 4]);
+		}
+	} else if (any && how == MASK) {
+		no_cap(slope);
+		float m[N][4];
+
+		UNROLL
+		for (int i = 0; i < 4 * N; i++) {	/* all begin before one is used */
+			const score_place p = place(i / 4, i % 4);
+
+			m[i / 4][i % 4] = p.is_seen() ? mask_of(a, x, p) : -INFINITY;
+		}
+		UNROLL
+		for (int i = 0; i < 4 * N; i++)
+			s[i / 4][i % 4] = m[i / 4][i % 4] == -INFINITY ?
+						  -INFINITY :
+						  (s[i / 4][i % 4] * (float)a.d.scale + m[i / 4][i % 4]) * LOG2_E;
+	} else {
+		no_cap(slope);
+		UNROLL
+		for (int i = 0; i < 4 * N; i++)
+			s[i / 4][i % 4] = how == NOTHING || place(i / 4, i % 4).is_seen() ?
+						  product(s[i / 4][i % 4], factor_of(a)) :
+						  -INFINITY;
+	}
 }
 
 /* ---- blocks ---- */
@@ -359,17 +420,14 @@ static __device__ inline void find_scores(const struct cuda_attention &a, const 
 					  int c0, int first, bool tells, const operand_fragments &q,
 					  const step_rows k, float (&s)[FORWARD_CHUNK / 8][4])
 {
-	by_rows<FORWARD_CHUNK / 8>(s, q, k, first);
-	UNROLL
-	for (int j = 0; j < FORWARD_CHUNK / 8; j++)
-		UNROLL
-		for (int i = 0; i < 4; i++) {
-			const int row = warp_row() + fragment_row() + i / 2 * 8;
-			float slope;
+	float slope[FORWARD_CHUNK / 8][4];
 
-			s[j][i] = score_of<any>(a, b.x, how, row, b.seen[row], c0 + first + fragment_column(),
-						j * 8 + i % 2, s[j][i], tells, &slope);
-		}
+	by_rows<FORWARD_CHUNK / 8>(s, q, k, first);
+	finish_scores<any>(a, b.x, how, tells, s, slope, [&](int j, int i) {
+		const int row = warp_row() + fragment_row() + i / 2 * 8;
+
+		return score_place{ row, b.seen[row], c0 + first + fragment_column(), j * 8 + i % 2 };
+	});
 }
 
 /* The probabilities of a tile's queries for all keys, as an output. */
@@ -385,7 +443,7 @@ static __device__ inline void put_probabilities(const struct cuda_attention &a, 
 		for (int first = 0; first < STEP; first += FORWARD_CHUNK) {
 			float s[FORWARD_CHUNK / 8][4] = {};
 
-			find_scores<any>(a, b, scoring_of<any>(b.all, c0, STEP), c0, first, false, q, keys, s);
+			find_scores<any>(a, b, scoring_of<any>(a, b.all, c0, STEP, false), c0, first, false, q, keys, s);
 			UNROLL
 			for (int i = 0; i < FORWARD_CHUNK / 2; i++) {
 				const int h = i / 2 % 2;
@@ -416,7 +474,7 @@ template <bool any> static __device__ inline void forward(const struct cuda_atte
 		read_fragments<any>(q, query_rows(a, x), (int)x.row + warp_row());
 		each_step<any>(a, x, tells ? narrow_span{ 0, (int)a.d.keys } : seen_by_any(a, x), true, k, v,
 			  [&](int c0, const step_rows keys, const step_rows values) {
-				  const scoring how = scoring_of<any>(b.all, c0, STEP);
+				  const scoring how = scoring_of<any>(a, b.all, c0, STEP, tells);
 
 				  ONE_BY_ONE
 				  for (int first = 0; first < STEP; first += FORWARD_CHUNK) {
@@ -461,16 +519,14 @@ static __device__ inline void find_probabilities(const struct cuda_attention &a,
 {
 	by_rows<DQ_CHUNK / 8>(p, q, k, first);
 	by_rows<DQ_CHUNK / 8>(dp, dy, v, first);
-	UNROLL
-	for (int j = 0; j < DQ_CHUNK / 8; j++)
-		UNROLL
-		for (int i = 0; i < 4; i++) {
-			const int row = warp_row() + fragment_row() + i / 2 * 8;
-			const float score = score_of<any>(a, b.x, how, row, b.seen[row], c0 + first + fragment_column(),
-							  j * 8 + i % 2, p[j][i], false, &slope[j][i]);
+	finish_scores<any>(a, b.x, how, false, p, slope, [&](int j, int i) {
+		const int row = warp_row() + fragment_row() + i / 2 * 8;
 
-			p[j][i] = power_of_2(score - rows.log_sum[i / 2]);
-		}
+		return score_place{ row, b.seen[row], c0 + first + fragment_column(), j * 8 + i % 2 };
+	});
+	UNROLL
+	for (int i = 0; i < DQ_CHUNK / 2; i++)
+		p[i / 4][i % 4] = power_of_2(p[i / 4][i % 4] - rows.log_sum[i / 2 % 2]);
 }
 
 /* Finds sum p dp of the queries, also for _dkv. */
@@ -484,7 +540,7 @@ static __device__ inline void find_means(const struct cuda_attention &a, const q
 	rows.mean[0] = rows.mean[1] = 0;
 	each_step<any>(a, x, seen_by_any(a, x), true, k, v,
 		  [&](int c0, const step_rows keys, const step_rows values) {
-			  const scoring how = scoring_of<any>(b.all, c0, STEP);
+			  const scoring how = scoring_of<any>(a, b.all, c0, STEP, false);
 
 			  ONE_BY_ONE
 			  for (int first = 0; first < STEP; first += DQ_CHUNK) {
@@ -539,7 +595,7 @@ template <bool any> static __device__ inline void dq(const struct cuda_attention
 		if (any && a.p.out[3])		/* also the gradients of keys that are not seen, which are 0 */
 			keys = { 0, keys.hi > a.d.mask_keys ? keys.hi : (int)a.d.mask_keys };
 		each_step<any>(a, x, keys, true, k, v, [&](int c0, const step_rows of_k, const step_rows of_v) {
-			const scoring how = scoring_of<any>(b.all, c0, STEP);
+			const scoring how = scoring_of<any>(a, b.all, c0, STEP, false);
 
 			ONE_BY_ONE
 			for (int first = 0; first < STEP; first += DQ_CHUNK) {
@@ -623,27 +679,27 @@ static __device__ inline void add_queries(const struct cuda_attention &a, const 
 					  const operand_fragments &k, const operand_fragments &v, result_fragments &dk,
 					  result_fragments &dv)
 {
-	const scoring how = scoring_of<any>(step.all, c0, TILE);
+	const scoring how = scoring_of<any>(a, step.all, c0, TILE, false);
 
 	ONE_BY_ONE
 	for (int first = 0; first < STEP; first += DKV_CHUNK) {
-		float p[DKV_CHUNK / 8][4] = {}, g[DKV_CHUNK / 8][4] = {};
+		float p[DKV_CHUNK / 8][4] = {}, g[DKV_CHUNK / 8][4] = {}, slope[DKV_CHUNK / 8][4];
 
 		by_rows<DKV_CHUNK / 8>(p, k, step.q, first);
 		by_rows<DKV_CHUNK / 8>(g, v, step.dy, first);
+		finish_scores<any>(a, step.x, how, false, p, slope, [&](int j, int i) {
+			const int row = first + j * 8 + fragment_column() + i % 2;
+
+			return score_place{ row, step.seen[row], c0 + warp_row() + fragment_row() + i / 2 * 8, 0 };
+		});
 		UNROLL
 		for (int j = 0; j < DKV_CHUNK / 8; j++)
 			UNROLL
 			for (int i = 0; i < 4; i++) {
-				const int row = first + j * 8 + fragment_column() + i % 2,
-					  key = c0 + warp_row() + fragment_row() + i / 2 * 8;
-				const narrow_span seen = how == NOTHING ? narrow_span{ 0, 0 } : step.seen[row];
-				float slope;
+				const int row = first + j * 8 + fragment_column() + i % 2;
 
-				p[j][i] = power_of_2(
-					score_of<any>(a, step.x, how, row, seen, key, 0, p[j][i], false, &slope) -
-					step.log_sum[row] * LOG2_E);
-				g[j][i] = p[j][i] * (g[j][i] - step.mean[row]) * slope;
+				p[j][i] = power_of_2(p[j][i] - step.log_sum[row] * LOG2_E);
+				g[j][i] = p[j][i] * (g[j][i] - step.mean[row]) * slope[j][i];
 			}
 		by_columns<DKV_CHUNK / 8>(dv, p, step.dy, first);
 		by_columns<DKV_CHUNK / 8>(dk, g, step.q, first);
