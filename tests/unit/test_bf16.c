@@ -510,9 +510,9 @@ static void attentions(void)
 {
 	static const struct attention_case c[] = {
 		{ false, false, 0.7, 2, 1, 64 },	/* with a cap, f32 keeps log sums too */
-		{ false, true, 0.7, 2, 2, 24 },  { false, true, 0.7, 1, 1, 80 },
+		{ false, true, 0.7, 2, 2, 24 },  { false, true, 0.7, 1, 1, 140 },
 		{ true, false, 0.7, 2, 1, 64 },  { true, true, 0.7, 1, 1, 13 },
-		{ true, true, 0.7, 1, 1, 80 },
+		{ true, true, 0.7, 1, 1, 140 },
 	};
 
 	for (int i = 0; i < DLB_LEN(c); i++)

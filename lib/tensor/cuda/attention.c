@@ -1,5 +1,5 @@
 /* Attention: of f32 and f64 (attention.cu) as the cpu has it, one launch forward, up to three backward; of bf16
- * by tensor cores (attention_bf16.cu), one launch forward, two backward. */
+ * by tensor cores (attention_bf16.cuh), one launch forward, two backward. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -116,8 +116,8 @@ static void backward_bf16_run(struct dlb_kernel *k, const struct dlb_run *r)
 /* Tensor cores take these operands; else there is f32 between casts. */
 static bool fits_bf16(const struct dlb_attention_desc *d)
 {
-	return !d->whole && d->mask_type != DLB_BF16 && d->width <= ATTENTION_WIDTH_BF16 &&
-	       d->v_width <= ATTENTION_WIDTH_BF16;
+	return !d->whole && d->mask_type != DLB_BF16 && d->width <= ATTENTION_WIDE_WIDTH_BF16 &&
+	       d->v_width <= ATTENTION_WIDE_WIDTH_BF16;
 }
 
 /* How kernels of one type are found and run. */
@@ -157,11 +157,26 @@ static const struct attention_kind bf16_kind = { .type = "bf16",
 						 .forward = forward_bf16_run,
 						 .backward = backward_bf16_run };
 
+static const struct attention_kind wide_bf16_kind = { .type = "wide_bf16",
+						      .any = "any_wide_bf16",
+						      .tile = ATTENTION_TILE_BF16,
+						      .scratch_size = sizeof(float),
+						      .forward = forward_bf16_run,
+						      .backward = backward_bf16_run };
+
+static const struct attention_kind *bf16_kind_of(const struct dlb_attention_desc *d)
+{
+	if (!fits_bf16(d))
+		return NULL;
+	return d->width > ATTENTION_WIDTH_BF16 || d->v_width > ATTENTION_WIDTH_BF16 ? &wide_bf16_kind :
+											   &bf16_kind;
+}
+
 /* NULL: there are no kernels. */
 static const struct attention_kind *kind_of(const struct dlb_attention_desc *d)
 {
 	if (d->dtype == DLB_BF16)
-		return fits_bf16(d) ? &bf16_kind : NULL;
+		return bf16_kind_of(d);
 	if (d->dtype == DLB_F64)
 		return &f64_kind;
 	if (d->dtype != DLB_F32)

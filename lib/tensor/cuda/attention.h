@@ -11,12 +11,12 @@ enum {
 	ATTENTION_COLUMNS = 64,
 	ATTENTION_WIDE_COLUMNS = 128
 };
-/* Of bf16 (attention_bf16.cu): a block's tile, the rows of the other side that are staged at a time, the most columns of
- * a head, and those that are copied at once. Names end in _bf16 or _any_bf16. */
+/* Of bf16 (attention_bf16.cuh): a block's tile, the most columns of a head, and those that are copied at once.
+ * Names end in _bf16 or _wide_bf16, or in _any_bf16 or _any_wide_bf16. */
 enum {
 	ATTENTION_TILE_BF16 = 128,
-	ATTENTION_STEP_BF16 = 64,
 	ATTENTION_WIDTH_BF16 = 64,
+	ATTENTION_WIDE_WIDTH_BF16 = 128,
 	ATTENTION_RUN_BF16 = 8
 };
 

@@ -17,7 +17,7 @@
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
 #define CUDA_MODULES(X) \
-	X(attention) X(attention_bf16) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) \
+	X(attention) X(attention_bf16) X(attention_wide_bf16) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) \
 	X(gather) X(index) X(loss) X(map) X(norm) X(places) X(pool) X(reduce) X(rows) X(scan) X(scores) X(select) \
 	X(softmax) X(sums) X(taps) X(update)
 enum {

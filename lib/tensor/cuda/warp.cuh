@@ -83,6 +83,8 @@ template <int N> static __device__ inline void copy_later(void *shared, const vo
 }
 static __device__ inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #else
+#include <assert.h>
+
 /* v of thread `who` of this warp. */
 template <typename T> static inline T of_thread(const T &v, int who)
 {
@@ -138,6 +140,7 @@ template <bool transposed> static inline void read_matrices(uint32_t (&v)[4], co
 	const bf16 *const *of = all + (int)threadIdx.x / WARP * WARP;
 	const int g = fragment_row(), t = fragment_column();
 
+	assert((uintptr_t)row % 16 == 0);
 	all[threadIdx.x] = row;
 	__syncthreads();
 	for (int i = 0; i < 4; i++, of += 8)
@@ -150,6 +153,7 @@ static inline float power_of_2(float x) { return exp2f(x); }
 
 template <int N> static inline void copy_later(void *shared, const void *from, bool zeros)
 {
+	assert((uintptr_t)shared % N == 0 && (uintptr_t)from % N == 0);
 	if (zeros)
 		memset(shared, 0, N);
 	else

@@ -1,0 +1,16 @@
+/* Attention of bf16 for heads of up to 128 columns (attention_bf16.cuh). */
+extern "C" {
+#include "tensor/cuda/attention.h"
+}
+
+enum { TILE = ATTENTION_TILE_BF16, D = ATTENTION_WIDE_WIDTH_BF16, STEP = 32 };
+enum { FORWARD_CHUNK = 32, DQ_CHUNK = 16, DKV_CHUNK = 16 };
+#include "tensor/cuda/attention_bf16.cuh"
+
+/* Of operands that copies of 16 bytes take, without masks, cap and outputs of scores; and of any. */
+BLOCK_KERNEL(attention_forward_wide_bf16, cuda_attention) { forward<false>(a); }
+BLOCK_KERNEL(attention_dq_wide_bf16, cuda_attention) { dq<false>(a); }
+BLOCK_KERNEL(attention_dkv_wide_bf16, cuda_attention) { dkv<false>(a); }
+BLOCK_KERNEL(attention_forward_any_wide_bf16, cuda_attention) { forward<true>(a); }
+BLOCK_KERNEL(attention_dq_any_wide_bf16, cuda_attention) { dq<true>(a); }
+BLOCK_KERNEL(attention_dkv_any_wide_bf16, cuda_attention) { dkv<true>(a); }
