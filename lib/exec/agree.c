@@ -188,7 +188,8 @@ static inline double value_at(const void *p, enum dlb_dtype type, int64_t i)
 
 /* The largest relative difference, where the batch dimension has `outer` parts before it and `inner` elements
  * after it; of those up to the first beyond `enough`. */
-static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale, double enough)
+static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale,
+		    double enough)
 {
 	double most = 0;
 

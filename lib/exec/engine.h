@@ -29,7 +29,7 @@ struct dlb_step {
 	uint64_t seed, version;
 	double rate, rate_before; bool has_rate;	/* learning rates of this step and the one before */
 	bool replay;	/* kernels of a device may be replayed; start_s and end_s are then of a step before */
-	bool timed;	/* with replay: the replay takes times of ops, too, and so takes longer */
+	bool timed; /* with replay: the replay takes times of ops, too, and so takes longer */
 	const struct dlb_fed *fed;
 };
 struct dlb_step_times {
@@ -60,7 +60,7 @@ struct dlb_engine_program {			/* the public part of an engine */
 	bool *compute_again;			/* the op's second run */
 	bool *left_out;			/* [op] of a partial runtime: there is no kernel */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
-	bool *is_replayed;			/* [n_computes] may be, with others; NULL: none is */
+	bool *is_replayed; /* [n_computes] may be, with others; NULL: none is */
 	/* [rank] waits of the last step for messages from that node, or for it to take them */
 	double *wait_for_s; int n_peers;
 	int64_t shrunk;				/* count of the updates so far (dlb_update_desc) */

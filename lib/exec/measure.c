@@ -1,9 +1,9 @@
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Ops are measured in graph
  * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast.
  *
- * Where a back end records kernels, a run replays them, without the gaps between launches that take longer than
- * small kernels. So they are measured in a replay, with a mark after each op, and the marks' share of the time, known from
- * a replay without marks, is taken off again. */
+ * Where a back end records kernels, a run replays them, without the gaps between launches that take longer
+ * than small kernels. So they are measured in a replay, with a mark after each op, and the marks' share of the
+ * time, known from a replay without marks, is taken off again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,17 +151,17 @@ int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int6
 }
 
 /* An op's time without its mark's; no less than a part of it, since marks' shares are not equal. */
-static double least_share(double s, double mark_s)
-{
-	return fmax(s - mark_s, s / 4);
-}
+static double least_share(double s, double mark_s) { return fmax(s - mark_s, s / 4); }
 
 /* One step; timed: with times of ops that are replayed. */
 static int run_step(struct dlb_measurement *m, bool timed, struct dlb_error *err)
 {
-	const struct dlb_step step = {
-		.step = m->n_steps, .seed = 1, .version = (uint64_t)m->n_steps + 1, .fed = &m->fed, .replay = true, .timed = timed
-	};
+	const struct dlb_step step = { .step = m->n_steps,
+				       .seed = 1,
+				       .version = (uint64_t)m->n_steps + 1,
+				       .fed = &m->fed,
+				       .replay = true,
+				       .timed = timed };
 
 	m->n_steps++;
 	return dlb_engine_run(m->engine, &step, err);
@@ -203,8 +203,9 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 		if (time_marks(m, &mark_s, err) || (v->replayed.ops < 2 && run_step(m, true, err)))
 			return -1;
 		for (size_t i = 0; i < n; i++)
-			m->sample[n * (size_t)m->n_samples + i] =
-				least_share(v->end_s[i] - v->start_s[i], v->is_replayed && v->is_replayed[i] ? mark_s : 0);
+			m->sample[n * (size_t)m->n_samples +
+				  i] = least_share(v->end_s[i] - v->start_s[i],
+						   v->is_replayed && v->is_replayed[i] ? mark_s : 0);
 		m->n_samples++;
 	}
 	return 0;

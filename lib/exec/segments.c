@@ -19,7 +19,8 @@ void dlb_segments_find(struct dlb_engine *e)
 	if (!e->runtime->be->ops->record || v->program->async)
 		return;
 	e->segment = dlb_arena_array(&e->arena, (size_t)e->n_step_ops / LEAST_KERNELS + 1, sizeof *e->segment);
-	e->view.is_replayed = dlb_arena_array(&e->arena, (size_t)v->n_computes + 1, sizeof *e->view.is_replayed);
+	e->view.is_replayed = dlb_arena_array(&e->arena, (size_t)v->n_computes + 1,
+					      sizeof *e->view.is_replayed);
 	memset(e->view.is_replayed, 0, (size_t)v->n_computes * sizeof *e->view.is_replayed);
 	for (int i = 0; i < e->n_step_ops; i++) {
 		int end = i;
@@ -122,7 +123,8 @@ static int run_kernels(struct op_pass *t, const struct segment *g, struct dlb_er
 	return 0;
 }
 
-static int record(struct op_pass *t, const struct segment *g, struct dlb_recording **made, struct dlb_error *err)
+static int record(struct op_pass *t, const struct segment *g, struct dlb_recording **made,
+		  struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
 	struct dlb_error later;

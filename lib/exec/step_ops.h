@@ -125,7 +125,11 @@ struct first_half {
 
 /* Step operations [first, end): kernels of a device with nothing between them that the host must do. */
 /* recording[timed?]; NULL: not yet recorded */
-struct segment { int first, end; struct dlb_recording *recording[2]; bool replayed; };
+struct segment {
+	int first, end;
+	struct dlb_recording *recording[2];
+	bool replayed;
+};
 
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */

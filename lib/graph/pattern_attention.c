@@ -67,7 +67,10 @@ static bool take(struct dlb_match *m, int op)
 }
 
 /* How a constant mask says that a key is seen, or hidden: by a number that is added, or a condition. */
-struct sight { bool added; double seen; };
+struct sight {
+	bool added;
+	double seen;
+};
 
 static bool is_seen(const struct sight *s, double v) { return v == s->seen; }
 static bool is_hidden(const struct sight *s, double v) { return s->added ? v <= -1e30 : v != s->seen; }

@@ -113,10 +113,7 @@ struct attention {
 };
 
 /* The type of log sums, of probabilities that are kept, and of masks that are numbers. */
-static enum dlb_dtype wide(enum dlb_dtype t)
-{
-	return t == DLB_BF16 ? DLB_F32 : t;
-}
+static enum dlb_dtype wide(enum dlb_dtype t) { return t == DLB_BF16 ? DLB_F32 : t; }
 
 /* Sets the mask's strides; its last dimension may be shorter than the number of keys. */
 static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, struct dlb_error *err)
@@ -435,7 +432,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	if (grad_parse(io, &a, err))
 		return -1;
 	a.d.backward = true;
-	a.d.whole &= io->in[GRAD_SAVED].n_dims == N_AXES;	/* as infer of the forward op decided */
+	a.d.whole &= io->in[GRAD_SAVED].n_dims == N_AXES; /* as infer of the forward op decided */
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const int in[] = { DLB_IN(GRAD_Q),
 			   DLB_IN(GRAD_K),

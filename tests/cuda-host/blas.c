@@ -10,7 +10,9 @@
 #include "host.h"
 #include "product.h"
 
-struct cublasContext { cudaStream_t stream; };
+struct cublasContext {
+	cudaStream_t stream;
+};
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
@@ -149,7 +151,8 @@ static void run(void *arg)
 		if (p->type_c == CUDA_R_64F)
 			cblas_dgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, p->alpha, (const double *)a, p->lda,
 				    (const double *)b, p->ldb, p->beta, (double *)c, p->ldc);
-		else if (!p->tf32 && !p->bias && p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F && p->type_c == CUDA_R_32F)
+		else if (!p->tf32 && !p->bias && p->type_a == CUDA_R_32F && p->type_b == CUDA_R_32F &&
+			 p->type_c == CUDA_R_32F)
 			cblas_sgemm(CblasColMajor, ta, tb, p->m, p->n, p->k, (float)p->alpha, (const float *)a,
 				    p->lda, (const float *)b, p->ldb, (float)p->beta, (float *)c, p->ldc);
 		else
@@ -187,9 +190,24 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 					  long long int strideC, int batchCount, cublasComputeType_t computeType,
 					  cublasGemmAlgo_t algo)
 {
-	struct product p = { .ta = transa, .tb = transb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
-			     .batch = batchCount, .a = A, .b = B, .c = C, .sa = strideA, .sb = strideB, .sc = strideC,
-			     .type_a = Atype, .type_b = Btype, .type_c = Ctype,
+	struct product p = { .ta = transa,
+			     .tb = transb,
+			     .m = m,
+			     .n = n,
+			     .k = k,
+			     .lda = lda,
+			     .ldb = ldb,
+			     .ldc = ldc,
+			     .batch = batchCount,
+			     .a = A,
+			     .b = B,
+			     .c = C,
+			     .sa = strideA,
+			     .sb = strideB,
+			     .sc = strideC,
+			     .type_a = Atype,
+			     .type_b = Btype,
+			     .type_c = Ctype,
 			     .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 };
 
 	(void)algo;
@@ -204,7 +222,12 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-struct batch { struct product p; const void *const *a, *const *b; void *const *c; int n; };
+struct batch {
+	struct product p;
+	const void *const *a, *const *b;
+	void *const *c;
+	int n;
+};
 
 static void run_batch(void *arg)
 {
@@ -221,23 +244,38 @@ static void run_batch(void *arg)
 	}
 }
 
-cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
-				   int k, const void *alpha, const void *const Aarray[], cudaDataType Atype, int lda,
-				   const void *const Barray[], cudaDataType Btype, int ldb, const void *beta,
-				   void *const Carray[], cudaDataType Ctype, int ldc, int batchCount,
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+				   int m, int n, int k, const void *alpha, const void *const Aarray[],
+				   cudaDataType Atype, int lda, const void *const Barray[],
+				   cudaDataType Btype, int ldb, const void *beta, void *const Carray[],
+				   cudaDataType Ctype, int ldc, int batchCount,
 				   cublasComputeType_t computeType, cublasGemmAlgo_t algo)
 {
 	static const char call[] = "cublasGemmBatchedEx";
 	const size_t bytes = (size_t)batchCount * sizeof(void *);
-	struct batch x = { .p = { .ta = transa, .tb = transb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
-				  .batch = 1, .type_a = Atype, .type_b = Btype, .type_c = Ctype,
+	struct batch x = { .p = { .ta = transa,
+				  .tb = transb,
+				  .m = m,
+				  .n = n,
+				  .k = k,
+				  .lda = lda,
+				  .ldb = ldb,
+				  .ldc = ldc,
+				  .batch = 1,
+				  .type_a = Atype,
+				  .type_b = Btype,
+				  .type_c = Ctype,
 				  .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 },
-			   .a = Aarray, .b = Barray, .c = Carray, .n = batchCount };
+			   .a = Aarray,
+			   .b = Barray,
+			   .c = Carray,
+			   .n = batchCount };
 
 	(void)algo;
 	if (cuda_host_fails())
 		return CUBLAS_STATUS_EXECUTION_FAILED;
-	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m)
+	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) ||
+	    ldc < m)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	x.p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
 	x.p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;

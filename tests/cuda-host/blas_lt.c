@@ -8,9 +8,20 @@
 #include "product.h"
 
 /* What the opaque descriptors hold. */
-struct layout { int type; uint64_t rows, cols; int64_t ld; };
-struct operation { int compute, ta, tb; uint32_t epilogue; const char *bias; };
-struct preference { uint64_t workspace; uint32_t align[4]; };
+struct layout {
+	int type;
+	uint64_t rows, cols;
+	int64_t ld;
+};
+struct operation {
+	int compute, ta, tb;
+	uint32_t epilogue;
+	const char *bias;
+};
+struct preference {
+	uint64_t workspace;
+	uint32_t align[4];
+};
 enum { ALIGN = 16, WORKSPACE = 1024 };
 
 static struct layout layout_of(cublasLtMatrixLayout_t l)
@@ -29,13 +40,15 @@ static struct operation operation_of(cublasLtMatmulDesc_t d)
 	return x;
 }
 
-#define CREATE(p) do { \
+#define CREATE(p) \
+	do { \
 		if (cuda_host_fails()) \
 			return CUBLAS_STATUS_ALLOC_FAILED; \
 		*(p) = calloc(1, sizeof **(p)); \
 	} while (0)
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+					cudaDataType scale)
 {
 	const struct operation x = { .compute = (int)compute };
 
@@ -69,11 +82,20 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 	if (cuda_host_fails())
 		return CUBLAS_STATUS_INVALID_VALUE;
 	switch (name) {
-	case CUBLASLT_MATMUL_DESC_TRANSA: take(call, &x.ta, sizeof x.ta, value, bytes); break;
-	case CUBLASLT_MATMUL_DESC_TRANSB: take(call, &x.tb, sizeof x.tb, value, bytes); break;
-	case CUBLASLT_MATMUL_DESC_EPILOGUE: take(call, &x.epilogue, sizeof x.epilogue, value, bytes); break;
-	case CUBLASLT_MATMUL_DESC_BIAS_POINTER: take(call, &x.bias, sizeof x.bias, value, bytes); break;
-	default: cuda_host_abort(call, "an unknown attribute");
+	case CUBLASLT_MATMUL_DESC_TRANSA:
+		take(call, &x.ta, sizeof x.ta, value, bytes);
+		break;
+	case CUBLASLT_MATMUL_DESC_TRANSB:
+		take(call, &x.tb, sizeof x.tb, value, bytes);
+		break;
+	case CUBLASLT_MATMUL_DESC_EPILOGUE:
+		take(call, &x.epilogue, sizeof x.epilogue, value, bytes);
+		break;
+	case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+		take(call, &x.bias, sizeof x.bias, value, bytes);
+		break;
+	default:
+		cuda_host_abort(call, "an unknown attribute");
 	}
 	memcpy(desc->data, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;
@@ -111,8 +133,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-						    cublasLtMatmulPreferenceAttributes_t name, const void *value,
-						    size_t bytes)
+						    cublasLtMatmulPreferenceAttributes_t name,
+						    const void *value, size_t bytes)
 {
 	static const char call[] = "cublasLtMatmulPreferenceSetAttribute";
 	struct preference x;
@@ -122,8 +144,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 	memcpy(&x, preference->data, sizeof x);
 	if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
 		take(call, &x.workspace, sizeof x.workspace, value, bytes);
-	else if (name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES && name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
-		take(call, &x.align[name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof *x.align, value, bytes);
+	else if (name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+		 name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+		take(call, &x.align[name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof *x.align,
+		     value, bytes);
 	else
 		cuda_host_abort(call, "an unknown attribute");
 	memcpy(preference->data, &x, sizeof x);
@@ -137,10 +161,20 @@ static bool product_of(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t la, cub
 	const struct operation x = operation_of(desc);
 	const struct layout a = layout_of(la), b = layout_of(lb), c = layout_of(lc);
 
-	*p = (struct product){ .ta = x.ta, .tb = x.tb, .m = (int)c.rows, .n = (int)c.cols,
-			       .k = (int)(x.ta ? a.rows : a.cols), .lda = (int)a.ld, .ldb = (int)b.ld,
-			       .ldc = (int)c.ld, .batch = 1, .bias = x.bias, .type_a = a.type, .type_b = b.type,
-			       .type_c = c.type, .tf32 = x.compute == CUBLAS_COMPUTE_32F_FAST_TF32 };
+	*p = (struct product){ .ta = x.ta,
+			       .tb = x.tb,
+			       .m = (int)c.rows,
+			       .n = (int)c.cols,
+			       .k = (int)(x.ta ? a.rows : a.cols),
+			       .lda = (int)a.ld,
+			       .ldb = (int)b.ld,
+			       .ldc = (int)c.ld,
+			       .batch = 1,
+			       .bias = x.bias,
+			       .type_a = a.type,
+			       .type_b = b.type,
+			       .type_c = c.type,
+			       .tf32 = x.compute == CUBLAS_COMPUTE_32F_FAST_TF32 };
 	return x.epilogue == CUBLASLT_EPILOGUE_BIAS && (x.ta ? a.cols : a.rows) == c.rows &&
 	       (x.tb ? b.rows : b.cols) == c.cols && (uint64_t)p->k == (x.tb ? b.cols : b.rows) &&
 	       a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && c.ld >= (int64_t)c.rows &&
@@ -166,7 +200,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_INVALID_VALUE;
 	if (!product_of(desc, a, b, c, &p))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
-	found[0] = (cublasLtMatmulHeuristicResult_t){ .algo = { { WORKSPACE } }, .workspaceSize = WORKSPACE,
+	found[0] = (cublasLtMatmulHeuristicResult_t){ .algo = { { WORKSPACE } },
+						      .workspaceSize = WORKSPACE,
 						      .state = CUBLAS_STATUS_SUCCESS };
 	*n = may.workspace >= WORKSPACE;
 	for (int i = 0; i < 4; i++)
@@ -174,10 +209,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-			      cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
-			      const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
-			      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+			      const void *a, cublasLtMatrixLayout_t la, const void *b,
+			      cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+			      cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+			      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+			      cudaStream_t stream)
 {
 	static const char call[] = "cublasLtMatmul";
 	struct product p;

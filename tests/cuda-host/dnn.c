@@ -319,7 +319,8 @@ static void check_shapes(const char *call, const struct convolution *c)
 
 		must(room >= 0 && c->dim[Y][2 + i] == room / c->stride[i] + 1, call, "sizes of x, w and y");
 	}
-	must(c->dtype[X] == c->dtype[Y] && (c->dtype[X] == c->dtype[W] || is_widened(c)), call, "types of x, w and y");
+	must(c->dtype[X] == c->dtype[Y] && (c->dtype[X] == c->dtype[W] || is_widened(c)), call,
+	     "types of x, w and y");
 	must(c->id[X] != c->id[W] && c->id[X] != c->id[Y] && c->id[W] != c->id[Y], call,
 	     "identifiers of tensors");
 }

@@ -11,7 +11,7 @@ struct product {
 	double alpha, beta;
 	const char *a, *b;
 	char *c;
-	const char *bias;		/* a number for each row of c, in its type; NULL: none */
+	const char *bias; /* a number for each row of c, in its type; NULL: none */
 	long long sa, sb, sc;
 	cudaDataType type_a, type_b, type_c;
 	bool tf32;

@@ -238,8 +238,10 @@ static void *given(enum dlb_dtype t, const struct shape *s, const double *v)
 static void fail(const struct problem *p, const char *what, int64_t i, double got, double want)
 {
 	fprintf(stderr,
-		"attention %s of %lldx%lld heads of %lld (%lld), %lldx%lld scores, width %lld and %lld, causal %d, "
-		"whole %d, mask %d, lengths %d, windows %lld %lld, cap %g: %s[%lld] is %.17g, expected %.17g\n",
+		"attention %s of %lldx%lld heads of %lld (%lld), %lldx%lld scores, width %lld and %lld, "
+		"causal %d, "
+		"whole %d, mask %d, lengths %d, windows %lld %lld, cap %g: %s[%lld] is %.17g, expected "
+		"%.17g\n",
 		dlb_dtype_name(p->d.dtype), (long long)p->d.batch, (long long)p->d.heads,
 		(long long)p->d.kv_heads, (long long)p->by_rows, (long long)p->d.rows, (long long)p->d.keys,
 		(long long)p->d.width, (long long)p->d.v_width, p->d.causal, p->d.whole, p->has_mask,
@@ -516,10 +518,10 @@ int main(void)
 {
 	/* the last ones, of several tiles, for bf16 alone: the stand-in for CUDA is slow */
 	enum { SMALL = 12 };
-	static const int64_t size[][4] = { { 1, 1, 4, 4 },   { 5, 7, 3, 8 },    { 33, 33, 16, 16 },
-					   { 64, 64, 8, 8 }, { 70, 130, 5, 3 }, { 3, 150, 20, 9 },
-					   { 90, 2, 4, 4 },  { 9, 11, 70, 65 }, { 7, 5, 9, 150 },
-					   { 6, 8, 131, 7 },	  { 40, 132, 12, 8 },  { 3, 1024, 4, 5 },
+	static const int64_t size[][4] = { { 1, 1, 4, 4 },      { 5, 7, 3, 8 },      { 33, 33, 16, 16 },
+					   { 64, 64, 8, 8 },    { 70, 130, 5, 3 },   { 3, 150, 20, 9 },
+					   { 90, 2, 4, 4 },     { 9, 11, 70, 65 },   { 7, 5, 9, 150 },
+					   { 6, 8, 131, 7 },    { 40, 132, 12, 8 },  { 3, 1024, 4, 5 },
 					   { 135, 70, 64, 60 }, { 80, 260, 24, 64 }, { 131, 70, 128, 96 } };
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_BF16 };
 	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;

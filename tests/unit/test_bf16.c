@@ -194,7 +194,7 @@ static void gemms(void)
 			one_gemm(64, 48, 96, 2, how);
 	}
 	static const int odd[] = { 0, 1, 2, 3, 4, 5, 6, 7, 1 | 32, 2 | 64, 4 | 96, 128, 3 | 224 };
-	for (int i = 0; i < (int)(sizeof odd / sizeof *odd); i++)	/* rows of odd length, used often */
+	for (int i = 0; i < (int)(sizeof odd / sizeof *odd); i++) /* rows of odd length, used often */
 		one_gemm(259, 301, 263, 1, odd[i]);
 }
 
@@ -447,14 +447,19 @@ static void one_layer_norm(const char *type, int n_in, int n_out, const bool *is
 	both(type, f32, bf16, in, n_in, out, n_out);
 }
 
-/* Attention of heads of `width` columns, and its gradient, as operators: where the back end has no kernel of bf16, that of
- * f32 between casts. saved and the mask are f32. */
-struct attention_case { bool grad, masked; double cap; int64_t heads, kv_heads, width; };
+/* Attention of heads of `width` columns, and its gradient, as operators: where the back end has no kernel of
+ * bf16, that of f32 between casts. saved and the mask are f32. */
+struct attention_case {
+	bool grad, masked;
+	double cap;
+	int64_t heads, kv_heads, width;
+};
 static void one_attention(struct attention_case c)
 {
-	const struct dlb_op_class *cls = dlb_op_class_of(
-		c.grad ? dlb_op_kind_find("AttentionGrad", "dlb") : dlb_op_kind_find("Attention", ""));
-	const int64_t q[] = { 2, c.heads, 70, c.width }, k[] = { 2, c.kv_heads, 150, c.width }, rows[] = { 70, 150 };
+	const struct dlb_op_class *cls = dlb_op_class_of(c.grad ? dlb_op_kind_find("AttentionGrad", "dlb") :
+								  dlb_op_kind_find("Attention", ""));
+	const int64_t q[] = { 2, c.heads, 70, c.width }, k[] = { 2, c.kv_heads, 150, c.width },
+		      rows[] = { 70, 150 };
 	const struct dlb_attr attr[] = { { .name = "is_causal", .type = DLB_ATTR_INT, .i = !c.masked },
 					 { .name = "softcap", .type = DLB_ATTR_REAL, .f = c.cap } };
 	struct operand in[6], out[5];
@@ -509,7 +514,7 @@ static void one_attention(struct attention_case c)
 static void attentions(void)
 {
 	static const struct attention_case c[] = {
-		{ false, false, 0.7, 2, 1, 64 },	/* with a cap, f32 keeps log sums too */
+		{ false, false, 0.7, 2, 1, 64 }, /* with a cap, f32 keeps log sums too */
 		{ false, true, 0.7, 2, 2, 24 },  { false, true, 0.7, 1, 1, 140 },
 		{ true, false, 0.7, 2, 1, 64 },  { true, true, 0.7, 1, 1, 13 },
 		{ true, true, 0.7, 1, 1, 140 },

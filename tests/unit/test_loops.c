@@ -10,7 +10,8 @@ static const struct { const char *name; int n; } fns[] = {
 #undef MAP
 };
 
-static double tol_of(enum dlb_dtype t) {
+static double tol_of(enum dlb_dtype t)
+{
 	return t == DLB_BF16 ? 4e-3 : t == DLB_F32 ? 3e-6 : t == DLB_F64 ? 1e-13 : 0;
 }
 
@@ -266,7 +267,7 @@ static void map_same_bits(int f, enum dlb_dtype t)
 	size_t row_bytes[3];
 	char *whole, *part;
 
-	if (fns[f].n < 2)		/* one loop */
+	if (fns[f].n < 2) /* one loop */
 		return;
 	for (int i = 0; i < fns[f].n; i++) {
 		const int64_t n = i + 1 < fns[f].n ? LONG : 1;
@@ -768,11 +769,14 @@ static void windows(enum dlb_dtype t, int64_t n, int64_t size, int64_t step)
 
 /* Columns [first, first + n) of rows of `pitch` elements, to or from rows of n: Split or Concat. expand: the
  * n elements of a row are one. */
-static void columns(enum dlb_dtype from, enum dlb_dtype to, int64_t n, int64_t pitch, int64_t first, bool concat,
-		    bool expand, bool add)
+static void columns(enum dlb_dtype from, enum dlb_dtype to, int64_t n, int64_t pitch, int64_t first,
+		    bool concat, bool expand, bool add)
 {
 	enum { ROWS = 5 };
-	struct arg in = draw(desc(from, 0, 2, DIMS(ROWS, expand ? 1 : concat ? n : pitch))),
+	struct arg in = draw(desc(from, 0, 2,
+				  DIMS(ROWS, expand ? 1 :
+					     concat ? n :
+						      pitch))),
 		   out = { desc(to, 0, 2, DIMS(ROWS, concat ? pitch : n)),
 			   zeros(ROWS * (concat ? pitch : n)) };
 	const int64_t in_offset = concat || expand ? 0 : first, out_offset = concat ? first : 0;
@@ -790,8 +794,8 @@ static void columns(enum dlb_dtype from, enum dlb_dtype to, int64_t n, int64_t p
 	struct dlb_kernel *k;
 
 	for (int64_t i = 0; i < ROWS * n; i++)
-		out.v[out_offset + i / n * c.out_stride[0] + i % n] =
-			rounded(to, in.v[in_offset + i / n * c.in_stride[0] + i % n * c.in_stride[1]]);
+		out.v[out_offset + i / n * c.out_stride[0] +
+		      i % n] = rounded(to, in.v[in_offset + i / n * c.in_stride[0] + i % n * c.in_stride[1]]);
 	MUST(be.ops->copy(&be, &c, &k, &err_));
 	check_run(concat ? "concat" : "split", k, &in, 1, &out, 1, 0, NULL, NULL);
 	release(&in, 1);
@@ -800,16 +804,20 @@ static void columns(enum dlb_dtype from, enum dlb_dtype to, int64_t n, int64_t p
 
 static void all_columns(void)
 {
-	static const struct { enum dlb_dtype from, to; bool add; } types[] = {
-		{ DLB_U8, DLB_U8, false },    { DLB_BF16, DLB_BF16, false }, { DLB_F32, DLB_F32, false },
-		{ DLB_F64, DLB_F64, false },  { DLB_F32, DLB_BF16, false },  { DLB_BF16, DLB_F32, false },
-		{ DLB_F32, DLB_F32, true },   { DLB_F64, DLB_F64, true },    { DLB_BF16, DLB_BF16, true },
+	static const struct {
+		enum dlb_dtype from, to;
+		bool add;
+	} types[] = {
+		{ DLB_U8, DLB_U8, false },   { DLB_BF16, DLB_BF16, false }, { DLB_F32, DLB_F32, false },
+		{ DLB_F64, DLB_F64, false }, { DLB_F32, DLB_BF16, false },  { DLB_BF16, DLB_F32, false },
+		{ DLB_F32, DLB_F32, true },  { DLB_F64, DLB_F64, true },    { DLB_BF16, DLB_BF16, true },
 		{ DLB_F32, DLB_F64, false },
 	};
 	/* whole runs of 16 bytes, at their multiples or not; and no runs */
-	static const struct { int64_t n, pitch, first; } rows[] = { { 48, 144, 48 }, { 48, 100, 7 }, { 16, 33, 16 },
-								    { 20, 60, 20 },  { 5, 15, 5 },   { 1, 3, 2 },
-								    { 16, 16, 0 },   { 21, 21, 0 } };
+	static const struct {
+		int64_t n, pitch, first;
+	} rows[] = { { 48, 144, 48 }, { 48, 100, 7 }, { 16, 33, 16 }, { 20, 60, 20 },
+		     { 5, 15, 5 },    { 1, 3, 2 },    { 16, 16, 0 },  { 21, 21, 0 } };
 
 	for (int t = 0; t < DLB_LEN(types); t++)
 		for (int r = 0; r < DLB_LEN(rows); r++)
@@ -1208,7 +1216,7 @@ static void softmaxes_and_losses(void)
 
 			for (int i = 0; i < DLB_LEN(shapes); i++)
 				one_softmax(t, l, shapes[i][0], shapes[i][1], shapes[i][2], i % 2 ? 1 : 60);
-			for (int i = 0; i < 4; i++)	/* rows of whole runs, and longer */
+			for (int i = 0; i < 4; i++) /* rows of whole runs, and longer */
 				one_softmax(t, l, 3, (const int64_t[]){ 64, 200, 1000, 1500 }[i], 1, 10);
 			one_softmax(t, l, 2, 300, 3, 10);
 		}

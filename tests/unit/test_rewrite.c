@@ -871,7 +871,7 @@ static int chosen(struct dlb_graph *g, int scores, int kind)
 	const int later = with_int(g, "Cast", causal(g, KEYS, false), -1, "to", 9);
 
 	return kind == ATT_CHOSEN      ? OP("Where", later, C(-INFINITY), scores) :
-	       kind == ATT_KEPT	       ? OP("Where", OP("Not", later), scores, C(-1e38)) :
+	       kind == ATT_KEPT        ? OP("Where", OP("Not", later), scores, C(-1e38)) :
 	       kind == ATT_CHOSEN_ZERO ? OP("Where", later, C(0), scores) :
 					 OP("Where", later, scores, C(-1e38));
 }

@@ -340,8 +340,16 @@ static void threads(void)
  * their order. */
 static void one_gather_grad(enum dlb_dtype t, enum dlb_dtype index, int64_t n_index, int64_t width)
 {
-	const struct dlb_gather_desc d = { .dtype = t, .index = index, .backward = true, .outer = 2, .rows = 23,
-					   .n_index = n_index, .width = width, .first = 2, .of = 30, .padding = 5 };
+	const struct dlb_gather_desc d = { .dtype = t,
+					   .index = index,
+					   .backward = true,
+					   .outer = 2,
+					   .rows = 23,
+					   .n_index = n_index,
+					   .width = width,
+					   .first = 2,
+					   .of = 30,
+					   .padding = 5 };
 	struct arg dy = draw(desc(t, 0, 3, DIMS(d.outer, n_index, width)));
 	struct arg at = { desc(index, 0, 1, DIMS(n_index)), zeros(n_index) };
 	struct arg dx = { desc(t, 0, 3, DIMS(d.outer, d.rows, width)), zeros(d.outer * d.rows * width) };
@@ -352,7 +360,8 @@ static void one_gather_grad(enum dlb_dtype t, enum dlb_dtype index, int64_t n_in
 		at.v[i] = i % 3 ? (double)dlb_rng_below(&rng, (uint64_t)(2 * d.of)) - (double)d.of : 7;
 	for (int64_t o = 0; o < d.outer; o++)
 		for (int64_t i = 0; i < n_index; i++) {
-			const int64_t whole = (int64_t)at.v[i] + (at.v[i] < 0 ? d.of : 0), row = whole - d.first;
+			const int64_t whole = (int64_t)at.v[i] + (at.v[i] < 0 ? d.of : 0),
+				      row = whole - d.first;
 
 			if (row < 0 || row >= d.rows || whole == d.padding)
 				continue;
@@ -421,6 +430,7 @@ int main(void)
 		be.n_threads = 1;
 	}
 	be.ops->close(&be);
-	printf("%ld normalizations, gradients of rows, masks and cut loops agree with their definitions\n", n_checks);
+	printf("%ld normalizations, gradients of rows, masks and cut loops agree with their definitions\n",
+	       n_checks);
 	return 0;
 }

@@ -7,7 +7,9 @@
 #include "tensor/cuda/cuda.h"
 #include "util/mem.h"
 
-struct attention_launches { cudaKernel_t forward, mean, dq, dkv; };
+struct attention_launches {
+	cudaKernel_t forward, mean, dq, dkv;
+};
 struct attention_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
@@ -71,10 +73,15 @@ static bool whole(const int64_t stride[3])
 static bool is_aligned(const struct cuda_attention *a)
 {
 	const struct dlb_attention_desc *d = &a->d;
-	const void *const at[] = { a->p.in[0], a->p.in[1], a->p.in[2], d->backward ? a->p.in[5] : NULL,
-				   a->p.out[0], a->p.out[1], d->backward ? a->p.out[2] : NULL };
-	bool aligned = d->width % ATTENTION_RUN_BF16 == 0 && d->v_width % ATTENTION_RUN_BF16 == 0 && whole(d->q) &&
-		       whole(d->k) && whole(d->v) && whole(d->y);
+	const void *const at[] = { a->p.in[0],
+				   a->p.in[1],
+				   a->p.in[2],
+				   d->backward ? a->p.in[5] : NULL,
+				   a->p.out[0],
+				   a->p.out[1],
+				   d->backward ? a->p.out[2] : NULL };
+	bool aligned = d->width % ATTENTION_RUN_BF16 == 0 && d->v_width % ATTENTION_RUN_BF16 == 0 &&
+		       whole(d->q) && whole(d->k) && whole(d->v) && whole(d->y);
 
 	for (int i = 0; i < DLB_LEN(at); i++)
 		aligned &= (uintptr_t)at[i] % CUDA_ALIGN == 0;
@@ -169,7 +176,7 @@ static const struct attention_kind *bf16_kind_of(const struct dlb_attention_desc
 	if (!fits_bf16(d))
 		return NULL;
 	return d->width > ATTENTION_WIDTH_BF16 || d->v_width > ATTENTION_WIDTH_BF16 ? &wide_bf16_kind :
-											   &bf16_kind;
+										      &bf16_kind;
 }
 
 /* NULL: there are no kernels. */

@@ -7,8 +7,9 @@
 
 struct cuda_biased;
 /* p's beta is of no meaning. DLB_NO_KERNEL: cuBLASLt does not take these types, sizes or number of products. */
-int dlb_cuda_biased_new(struct cuda *c, const struct cuda_matmul *p, struct cuda_biased **out, struct dlb_error *err);
+int dlb_cuda_biased_new(struct cuda *c, const struct cuda_matmul *p, struct cuda_biased **out,
+			struct dlb_error *err);
 /* Operands lie at multiples of CUDA_ALIGN bytes. */
 void dlb_cuda_biased_run(struct cuda_biased *x, const void *a, const void *w, const void *bias, void *y);
-void dlb_cuda_biased_free(struct cuda_biased *x);	/* NULL accepted */
+void dlb_cuda_biased_free(struct cuda_biased *x); /* NULL accepted */
 #endif

@@ -18,7 +18,10 @@ struct cuda_columns {
 /* each: `run` (a power of two) where s is 1 and channels are a multiple of it, else 1. */
 struct cuda_columns dlb_cuda_columns(int64_t n, int64_t channels, int64_t s, int64_t run);
 /* Elements that a thread reads at once. */
-static inline int64_t dlb_cuda_run_of(enum dlb_dtype t) { return CUDA_RUN_BYTES / (int64_t)dlb_dtype_bytes(t); }
+static inline int64_t dlb_cuda_run_of(enum dlb_dtype t)
+{
+	return CUDA_RUN_BYTES / (int64_t)dlb_dtype_bytes(t);
+}
 /* These operands begin at multiples of CUDA_RUN_BYTES; NULL does. */
 bool dlb_cuda_aligned(const struct cuda_operands *p, int n_in, int n_out);
 #endif

@@ -17,15 +17,15 @@ struct library_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	enum dlb_conv_dir dir;
-	struct cuda_dnn_conv *conv;	/* NULL: product */
+	struct cuda_dnn_conv *conv; /* NULL: product */
 	struct cuda_matmul product;
-	size_t zero_bytes;		/* of dx, before the product */
+	size_t zero_bytes; /* of dx, before the product */
 	struct dlb_kernel
 		*copy; /* of the weights to or from scratch, at `at`; NULL: they are used as they are */
 	size_t at;
-	struct dlb_kernel *end;		/* bias, Relu or both; NULL: neither */
-	int n_end;			/* its operands */
-	cudaKernel_t db;		/* NULL: not wanted */
+	struct dlb_kernel *end; /* bias, Relu or both; NULL: neither */
+	int n_end; /* its operands */
+	cudaKernel_t db; /* NULL: not wanted */
 	struct cuda_conv_bias b;
 };
 
@@ -37,7 +37,8 @@ static void convolve(const struct library_kernel *c, void *x, void *w, void *y, 
 		dlb_cuda_matmul(c->c, &c->product, x, w, y);
 	else if (c->dir == DLB_CONV_GRAD_INPUT) {
 		if (c->zero_bytes)
-			dlb_cuda_note(c->c, "cudaMemsetAsync", cudaMemsetAsync(x, 0, c->zero_bytes, c->c->stream));
+			dlb_cuda_note(c->c, "cudaMemsetAsync",
+				      cudaMemsetAsync(x, 0, c->zero_bytes, c->c->stream));
 		dlb_cuda_matmul(c->c, &c->product, y, w, x);
 	} else
 		dlb_cuda_matmul(c->c, &c->product, y, x, w);
@@ -115,10 +116,9 @@ static void follow(struct dlb_desc *d, enum dlb_layout layout)
 static int make_copy(struct dlb_backend *b, struct library_kernel *c, const struct dlb_desc *from,
 		     const struct dlb_desc *to, const struct dlb_desc *in_scratch, struct dlb_error *err)
 {
-	struct dlb_copy_desc d = { .in = from->dtype,
-				   .out = to->dtype,
-				   .n_dims = from->n_dims,
-				   .out_count = dlb_desc_count(to) };
+	struct dlb_copy_desc d = {
+		.in = from->dtype, .out = to->dtype, .n_dims = from->n_dims, .out_count = dlb_desc_count(to)
+	};
 
 	if (from->dtype == to->dtype && same_places(from, to))
 		return 0;
@@ -198,8 +198,17 @@ static bool is_scattered(const struct dlb_conv_desc *d, bool tf32)
 static struct cuda_matmul product_of(const struct dlb_conv_desc *d, bool tf32)
 {
 	const int64_t c = d->x.dim[1], m = d->y.dim[1], rows = dlb_desc_count(&d->y) / m;
-	struct cuda_matmul p = { .type = d->x.dtype, .tf32 = tf32, .y_type = d->x.dtype, .m = rows, .n = c, .k = m,
-				 .lda = m, .ldw = c, .ldy = c, .batch = 1, .alpha = 1 };
+	struct cuda_matmul p = { .type = d->x.dtype,
+				 .tf32 = tf32,
+				 .y_type = d->x.dtype,
+				 .m = rows,
+				 .n = c,
+				 .k = m,
+				 .lda = m,
+				 .ldw = c,
+				 .ldy = c,
+				 .batch = 1,
+				 .alpha = 1 };
 
 	if (d->dir == DLB_CONV_FORWARD) {
 		p.n = p.ldy = m;
@@ -238,7 +247,7 @@ static int choose(struct library_kernel *c, const struct dlb_conv_desc *d, struc
 }
 
 int dlb_cuda_conv_by_library(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
-			   struct dlb_kernel **k, struct dlb_error *err)
+			     struct dlb_kernel **k, struct dlb_error *err)
 {
 	static void (*const run[])(struct dlb_kernel *, const struct dlb_run *) = {
 		[DLB_CONV_FORWARD] = run_forward,
@@ -247,7 +256,7 @@ int dlb_cuda_conv_by_library(struct dlb_backend *b, const struct dlb_conv_desc *
 	};
 	const enum dlb_dtype type = d->x.dtype;
 	const bool to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
-	struct dlb_conv_desc bare = *d;		/* as cuDNN gets it */
+	struct dlb_conv_desc bare = *d; /* as cuDNN gets it */
 	struct library_kernel *c;
 	int rc;
 

@@ -174,7 +174,10 @@ PREPARE(copy)
 		s->count *= ((s->args.a + COPY_TILE - 1) / COPY_TILE) *
 			    ((s->args.b + COPY_TILE - 1) / COPY_TILE);
 	snprintf(name, sizeof name, "copy_%s%s",
-		 s->tiled ? "tile_" : s->args.apart.width > 1 ? "runs_" : "", ending);
+		 s->tiled                ? "tile_" :
+		 s->args.apart.width > 1 ? "runs_" :
+					   "",
+		 ending);
 	s->f = dlb_cuda_find(s->c, name, err);
 	if (!s->f) {
 		free(s);

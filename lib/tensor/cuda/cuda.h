@@ -17,9 +17,10 @@
 
 /* The .cu files; each is one fatbin, `dlb_fatbin_NAME`. */
 #define CUDA_MODULES(X) \
-	X(attention) X(attention_bf16) X(attention_wide_bf16) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) \
-	X(gather) X(index) X(loss) X(map) X(norm) X(places) X(pool) X(reduce) X(rows) X(scan) X(scores) X(select) \
-	X(softmax) X(sums) X(taps) X(update)
+	X(attention) \
+	X(attention_bf16) X(attention_wide_bf16) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) \
+		X(index) X(loss) X(map) X(norm) X(places) X(pool) X(reduce) X(rows) X(scan) X(scores) \
+			X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -38,7 +39,7 @@ struct cuda_slot { void *host, *device; int chunk; size_t bytes; };	/* bytes 0: 
 /* dlb_backend.self */
 struct cuda {
 	int device, processors;		/* streaming multiprocessors */
-	int generation;			/* compute capability, without what is behind its point */
+	int generation; /* compute capability, without what is behind its point */
 	cudaStream_t stream, in, out;	/* in: transfers from host memory, out: to it */
 	cublasHandle_t blas;
 	void *blas_workspace;
@@ -48,7 +49,8 @@ struct cuda {
 	cudaEvent_t *mark; int n_marks, cap_marks;
 	cudaEvent_t *transfer; int n_transfers, cap_transfers;	/* passed when the transfer is done */
 	cudaEvent_t here;		/* where the stream of kernels was at the last transfer that waits for all */
-	bool recording, timed;		/* timed: marks are recorded too */
+	bool recording, timed; /* timed: marks are recorded too */
+	bool attention_checked; /* dlb_cuda_check_attention has found it right */
 	struct cuda_shared shared[CUDA_N_WAYS];
 	/* the first failure since the last sync; "" : none */
 	char failed[256];
@@ -112,8 +114,12 @@ int dlb_cuda_cast(struct dlb_backend *b, int64_t count, enum dlb_dtype from, enu
 		  struct dlb_kernel **k, struct dlb_error *err);
 
 /* Copies `rows` rows of n elements of bf16, or of f32, rounded, to bf16; they lie in_ld and out_ld elements apart. */
-struct cuda_row_copy { enum dlb_dtype from; int64_t rows, n, in_ld, out_ld; };
-int dlb_cuda_rows(struct dlb_backend *b, const struct cuda_row_copy *d, struct dlb_kernel **k, struct dlb_error *err);
+struct cuda_row_copy {
+	enum dlb_dtype from;
+	int64_t rows, n, in_ld, out_ld;
+};
+int dlb_cuda_rows(struct dlb_backend *b, const struct cuda_row_copy *d, struct dlb_kernel **k,
+		  struct dlb_error *err);
 
 /* y = alpha op(a) op(w) + beta y, row-major, `batch` times: y (m, n), op(a) (m, k), op(w) (k, n); op transposes
  * the matrix in memory. Rows in memory lie lda, ldw, ldy elements apart, matrices a_batch, w_batch, y_batch. */
@@ -126,10 +132,10 @@ struct cuda_matmul {
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p);	/* cuBLAS takes these types and sizes */
 void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y);
 /* The same with the addresses of `n` matrices each, in device memory; batch and its strides are of no meaning. */
-void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a, const void *const *w,
-			void *const *y, int64_t n);
+void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a,
+			const void *const *w, void *const *y, int64_t n);
 
-enum { CUDA_BLAS_WORKSPACE = 32 << 20 };	/* bytes at blas_workspace */
+enum { CUDA_BLAS_WORKSPACE = 32 << 20 }; /* bytes at blas_workspace */
 
 extern const struct dlb_backend_ops dlb_cuda_ops;
 
@@ -164,8 +170,10 @@ PREPARE(pool);
 PREPARE(softmax);
 PREPARE(norm);
 PREPARE(attention);
-int dlb_cuda_attention_by_products(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
-				   struct dlb_error *err);
+/* Compares bf16 attention on this device with sums on the host. -1 with err: they differ, or it cannot be run. */
+int dlb_cuda_check_attention(struct dlb_backend *b, struct dlb_error *err);
+int dlb_cuda_attention_by_products(struct dlb_backend *b, const struct dlb_attention_desc *d,
+				   struct dlb_kernel **k, struct dlb_error *err);
 PREPARE(dropout);
 PREPARE(cell);
 PREPARE(loss);

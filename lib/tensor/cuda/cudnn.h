@@ -33,5 +33,5 @@ void dlb_cuda_conv_bias(struct cuda *c, cudaKernel_t f, struct cuda_conv_bias b,
 
 /* dlb_cuda_conv by cuDNN or cuBLAS; may as above. DLB_NO_KERNEL: by columns. */
 int dlb_cuda_conv_by_library(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
-			   struct dlb_kernel **k, struct dlb_error *err);
+			     struct dlb_kernel **k, struct dlb_error *err);
 #endif

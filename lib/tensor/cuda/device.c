@@ -151,7 +151,10 @@ int dlb_cuda_open(int device, int n_threads, struct dlb_backend *out, struct dlb
 		close_parts(c);
 		return -1;
 	}
-	*out = (struct dlb_backend){ .ops = &dlb_cuda_ops, .device = device, .n_threads = 1, .self = c,
+	*out = (struct dlb_backend){ .ops = &dlb_cuda_ops,
+				     .device = device,
+				     .n_threads = 1,
+				     .self = c,
 				     .fast_bf16 = c->generation >= FIRST_WITH_BF16 };
 	return 0;
 }

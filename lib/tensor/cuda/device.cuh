@@ -26,8 +26,8 @@ extern "C" {
 #define PAIR_KERNEL BLOCK_KERNEL
 #endif
 
-/* Before a loop with a constant bound: its arrays stay in registers. UNROLL_4: four rounds at a time, so that their loads
- * do not wait for each other. */
+/* Before a loop with a constant bound: its arrays stay in registers. UNROLL_4: four rounds at a time, so that
+ * their loads do not wait for each other. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")

@@ -70,14 +70,15 @@ static int prepare_gradient(struct dlb_backend *b, const struct cuda_gather *a, 
 	if (!f)
 		return DLB_NO_KERNEL;
 	g = dlb_xcalloc(1, sizeof *g);
-	*g = (struct gather_kernel){ .k = { .run = gather_grad_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
-				     .c = cuda_of(b),
-				     .a = *a,
-				     .f = f,
-				     .fast = fast,
-				     .sorted = sorted,
-				     .bytes = (size_t)(a->d.outer * a->d.rows * a->d.width) *
-					      dlb_dtype_bytes(a->d.dtype) };
+	*g = (struct gather_kernel){
+		.k = { .run = gather_grad_run, .free = dlb_cuda_kernel_free, .impl = "cuda" },
+		.c = cuda_of(b),
+		.a = *a,
+		.f = f,
+		.fast = fast,
+		.sorted = sorted,
+		.bytes = (size_t)(a->d.outer * a->d.rows * a->d.width) * dlb_dtype_bytes(a->d.dtype)
+	};
 	if (sorted)
 		g->k.scratch_bytes = dlb_cuda_gather_scratch(&a->d);
 	for (int i = 0; sorted && i < SORT_STEPS; i++)

@@ -11,7 +11,11 @@
  *                                    gather.cu for the scratch, of which the first
  *                                    dlb_cuda_gather_zeroed bytes are zeros before
  * aligned: rows of dy and dx begin at multiples of 16 bytes. */
-struct cuda_gather { struct cuda_operands p; struct dlb_gather_desc d; bool aligned; };
+struct cuda_gather {
+	struct cuda_operands p;
+	struct dlb_gather_desc d;
+	bool aligned;
+};
 static inline size_t dlb_cuda_gather_zeroed(const struct dlb_gather_desc *d)
 {
 	return (size_t)(d->outer * d->rows + 1) * sizeof(int32_t);

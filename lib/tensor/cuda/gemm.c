@@ -14,7 +14,9 @@ static cudaDataType type_of(enum dlb_dtype t)
 
 static cublasComputeType_t compute_of(const struct cuda_matmul *p)
 {
-	return p->type == DLB_F64 ? CUBLAS_COMPUTE_64F : p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	return p->type == DLB_F64 ? CUBLAS_COMPUTE_64F :
+	       p->tf32            ? CUBLAS_COMPUTE_32F_FAST_TF32 :
+				    CUBLAS_COMPUTE_32F;
 }
 
 void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a, const void *w, void *y)
@@ -25,18 +27,19 @@ void dlb_cuda_matmul(struct cuda *c, const struct cuda_matmul *p, const void *a,
 	if (!p->m || !p->n || !p->k || !p->batch)
 		return;
 	dlb_cuda_note_blas(c, "cublasGemmStridedBatchedEx",
-			   cublasGemmStridedBatchedEx(
-				   c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
-				   p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k,
-				   is_double ? (const void *)&p->alpha : &alpha, w, type_of(p->type), (int)p->ldw,
-				   p->w_batch, a, type_of(p->type), (int)p->lda, p->a_batch,
-				   is_double ? (const void *)&p->beta : &beta, y, type_of(p->y_type), (int)p->ldy,
-				   p->y_batch, (int)p->batch,
-				   compute_of(p), CUBLAS_GEMM_DEFAULT));
+			   cublasGemmStridedBatchedEx(c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
+						      p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n,
+						      (int)p->m, (int)p->k,
+						      is_double ? (const void *)&p->alpha : &alpha, w,
+						      type_of(p->type), (int)p->ldw, p->w_batch, a,
+						      type_of(p->type), (int)p->lda, p->a_batch,
+						      is_double ? (const void *)&p->beta : &beta, y,
+						      type_of(p->y_type), (int)p->ldy, p->y_batch,
+						      (int)p->batch, compute_of(p), CUBLAS_GEMM_DEFAULT));
 }
 
-void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a, const void *const *w,
-			void *const *y, int64_t n)
+void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void *const *a,
+			const void *const *w, void *const *y, int64_t n)
 {
 	const float alpha = (float)p->alpha, beta = (float)p->beta;
 	const bool is_double = p->type == DLB_F64;
@@ -44,12 +47,13 @@ void dlb_cuda_matmul_at(struct cuda *c, const struct cuda_matmul *p, const void 
 	if (!p->m || !p->n || !p->k || !n)
 		return;
 	dlb_cuda_note_blas(c, "cublasGemmBatchedEx",
-			   cublasGemmBatchedEx(
-				   c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
-				   p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m, (int)p->k,
-				   is_double ? (const void *)&p->alpha : &alpha, w, type_of(p->type), (int)p->ldw, a,
-				   type_of(p->type), (int)p->lda, is_double ? (const void *)&p->beta : &beta, y,
-				   type_of(p->y_type), (int)p->ldy, (int)n, compute_of(p), CUBLAS_GEMM_DEFAULT));
+			   cublasGemmBatchedEx(c->blas, p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
+					       p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m,
+					       (int)p->k, is_double ? (const void *)&p->alpha : &alpha, w,
+					       type_of(p->type), (int)p->ldw, a, type_of(p->type),
+					       (int)p->lda, is_double ? (const void *)&p->beta : &beta, y,
+					       type_of(p->y_type), (int)p->ldy, (int)n, compute_of(p),
+					       CUBLAS_GEMM_DEFAULT));
 }
 
 bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
@@ -65,18 +69,21 @@ bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
 /* ---- gemm ---- */
 /* An operand that is copied on its way, through scratch at `at`, to be cast or because its rows begin where matrix
  * units read slowly; k NULL: it is used as it is. */
-struct detour { struct dlb_kernel *k; size_t at; };
+struct detour {
+	struct dlb_kernel *k;
+	size_t at;
+};
 struct gemm_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_matmul p;
 	int64_t n_batch, *a_off, *w_off;	/* lists: a product for each batch; NULL: regular */
-	struct detour a, w, y;			/* a, w: to bf16; y: from the sum */
+	struct detour a, w, y; /* a, w: to bf16; y: from the sum */
 	struct dlb_kernel *addend;		/* y = beta c, to which the product is added; NULL: none */
 	size_t bytes, y_bytes;			/* of an element of a and w, of y */
-	struct cuda_biased *biased;		/* instead of addend and product; NULL: neither or they */
-	struct detour bias;			/* c, rounded to bf16 */
-	void *aligned[4];			/* copies of a, w, c and y that are not; NULL before the first */
+	struct cuda_biased *biased; /* instead of addend and product; NULL: neither or they */
+	struct detour bias; /* c, rounded to bf16 */
+	void *aligned[4]; /* copies of a, w, c and y that are not; NULL before the first */
 };
 
 /* The operand at p, cast to scratch if need be. */
@@ -111,17 +118,18 @@ static void biased_run(struct dlb_kernel *k, const struct dlb_run *r)
 	void *const to = g->y.k ? (char *)r->scratch + g->y.at : r->out[0];
 	void *const a = dlb_cuda_align(c, &g->aligned[0], cast_in(&g->a, r->in[0], r->scratch),
 				       (size_t)(g->p.m * g->p.k) * size, true),
-		   *const w = dlb_cuda_align(c, &g->aligned[1], cast_in(&g->w, r->in[1], r->scratch),
-					     (size_t)(g->p.k * g->p.n) * size, true),
-		   *const bias = dlb_cuda_align(c, &g->aligned[2], cast_in(&g->bias, r->in[2], r->scratch),
-						(size_t)g->p.n * size, true),
-		   *const y = dlb_cuda_align(c, &g->aligned[3], to, y_bytes, false);
+		    *const w = dlb_cuda_align(c, &g->aligned[1], cast_in(&g->w, r->in[1], r->scratch),
+					      (size_t)(g->p.k * g->p.n) * size, true),
+		    *const bias = dlb_cuda_align(c, &g->aligned[2], cast_in(&g->bias, r->in[2], r->scratch),
+						 (size_t)g->p.n * size, true),
+		    *const y = dlb_cuda_align(c, &g->aligned[3], to, y_bytes, false);
 
 	if (!a || !w || !bias || !y)
 		return;
 	dlb_cuda_biased_run(g->biased, a, w, bias, y);
 	if (y != to)
-		dlb_cuda_note(c, "cudaMemcpyAsync", cudaMemcpyAsync(to, y, y_bytes, cudaMemcpyDeviceToDevice, c->stream));
+		dlb_cuda_note(c, "cudaMemcpyAsync",
+			      cudaMemcpyAsync(to, y, y_bytes, cudaMemcpyDeviceToDevice, c->stream));
 	if (g->y.k)
 		g->y.k->run(g->y.k, &(struct dlb_run){ .in = &to, .out = r->out });
 }
@@ -184,16 +192,13 @@ static int64_t extent(int64_t size, int64_t batch, const int64_t *off, int64_t n
  * (cuBLAS 13). An operand with such rows is copied where its elements are used often enough to pay for that. */
 enum { PIECE = 8, LEAST_USES = 256, LEAST_ELEMENTS = 1 << 16 };
 
-static int64_t padded(int64_t ld)
-{
-	return (ld + PIECE - 1) / PIECE * PIECE;
-}
+static int64_t padded(int64_t ld) { return (ld + PIECE - 1) / PIECE * PIECE; }
 
 /* What padding makes of the operand's row length; each element is used `uses` times. */
 static int64_t row_length(const struct dlb_gemm_desc *d, int64_t rows, int64_t ld, int64_t uses)
 {
-	const bool pays = d->dtype == DLB_BF16 && d->n_batch == 1 && !d->a_off && !d->w_off && uses >= LEAST_USES &&
-			  rows * ld >= LEAST_ELEMENTS;
+	const bool pays = d->dtype == DLB_BF16 && d->n_batch == 1 && !d->a_off && !d->w_off &&
+			  uses >= LEAST_USES && rows * ld >= LEAST_ELEMENTS;
 
 	return pays ? padded(ld) : ld;
 }
@@ -209,8 +214,8 @@ static void pad(const struct dlb_gemm_desc *d, struct cuda_matmul *p)
 
 /* Makes x a copy of rows to rows of bf16, through scratch for
  * `kept` elements. */
-static int make_rows(struct dlb_backend *b, struct gemm_kernel *g, struct detour *x, const struct cuda_row_copy *d,
-		     int64_t kept, struct dlb_error *err)
+static int make_rows(struct dlb_backend *b, struct gemm_kernel *g, struct detour *x,
+		     const struct cuda_row_copy *d, int64_t kept, struct dlb_error *err)
 {
 	x->at = g->k.scratch_bytes;
 	g->k.scratch_bytes += ((size_t)kept * dlb_dtype_bytes(DLB_BF16) + 255) & ~(size_t)255;
@@ -251,12 +256,16 @@ static int make_parts(struct dlb_backend *b, const struct dlb_gemm_desc *d, stru
 	int rc = 0;
 
 	if (g->p.lda != a_ld)
-		rc = make_rows(b, g, &g->a, &(struct cuda_row_copy){ d->a_f32 ? DLB_F32 : DLB_BF16, a_rows, a_ld, a_ld, g->p.lda },
+		rc = make_rows(b, g, &g->a,
+			       &(struct cuda_row_copy){ d->a_f32 ? DLB_F32 : DLB_BF16, a_rows, a_ld, a_ld,
+							g->p.lda },
 			       a_rows * g->p.lda, err);
 	else if (is_bf16 && d->a_f32)
 		rc = make_cast(b, g, &g->a, extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch), DLB_BF16, err);
 	if (!rc && g->p.ldw != w_ld)
-		rc = make_rows(b, g, &g->w, &(struct cuda_row_copy){ d->w_f32 ? DLB_F32 : DLB_BF16, w_rows, w_ld, w_ld, g->p.ldw },
+		rc = make_rows(b, g, &g->w,
+			       &(struct cuda_row_copy){ d->w_f32 ? DLB_F32 : DLB_BF16, w_rows, w_ld, w_ld,
+							g->p.ldw },
 			       w_rows * g->p.ldw, err);
 	else if (!rc && is_bf16 && d->w_f32)
 		rc = make_cast(b, g, &g->w, extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch), DLB_BF16, err);
@@ -278,7 +287,8 @@ static int make_biased(const struct dlb_gemm_desc *d, struct gemm_kernel *g, str
 	struct cuda_matmul p = g->p;
 	int rc;
 
-	if (!d->has_c || d->c_row || !d->c_col || d->beta != 1 || d->n_batch != 1 || d->y_f32 || d->a_off || d->w_off)
+	if (!d->has_c || d->c_row || !d->c_col || d->beta != 1 || d->n_batch != 1 || d->y_f32 || d->a_off ||
+	    d->w_off)
 		return 0;
 	p.y_type = d->dtype;
 	pad(d, &p);
@@ -346,7 +356,7 @@ struct product_kernel {
 	struct cuda_matmul p;
 	struct dlb_nest outer;			/* operands y, a, w */
 	size_t bytes;
-	struct cuda_places places;		/* of all batch dimensions */
+	struct cuda_places places; /* of all batch dimensions */
 	cudaKernel_t f;
 };
 
@@ -372,7 +382,8 @@ static void product_run_at(struct dlb_kernel *k, const struct dlb_run *r)
 
 	dlb_cuda_operands(&x->places.p, r, 2, 1);
 	dlb_cuda_launch(x->c, x->f, &x->places, n);
-	dlb_cuda_matmul_at(x->c, &x->p, (const void *const *)(place + n), (const void *const *)(place + 2 * n), place, n);
+	dlb_cuda_matmul_at(x->c, &x->p, (const void *const *)(place + n),
+			   (const void *const *)(place + 2 * n), place, n);
 }
 
 /* Takes all batch dimensions, of which cuBLAS's is the last, into one call. */

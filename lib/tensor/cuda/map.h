@@ -9,7 +9,7 @@ struct cuda_map {
 	struct cuda_operands p;
 	struct cuda_runs runs;
 	int fn;				/* enum dlb_map_fn */
-	unsigned narrow;		/* map*_bf16: bit o: operand o of the nest is bf16; the others are f32 */
+	unsigned narrow; /* map*_bf16: bit o: operand o of the nest is bf16; the others are f32 */
 	double alpha, beta;
 };
 #endif

@@ -96,7 +96,8 @@ static cudaKernel_t find_form(struct cuda *c, const char *form, const struct dlb
 {
 	char stem[48];
 
-	snprintf(stem, sizeof stem, "pool_%s%s%s%s", form, d->max ? "max" : "average", d->backward ? "_grad" : "",
+	snprintf(stem, sizeof stem, "pool_%s%s%s%s", form, d->max ? "max" : "average",
+		 d->backward ? "_grad" : "",
 		 !d->max          ? "" :
 		 d->pos == DLB_U8 ? "_u8" :
 				    "_i32");

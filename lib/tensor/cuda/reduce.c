@@ -7,8 +7,10 @@
 #include "util/mem.h"
 
 enum {
-	BUSY_THREADS = 1 << 17, BUSY_BLOCKS = 1 << 10,
-	LEAST_OF_THREAD = 32, LEAST_OF_BLOCK = 1 << 14,	/* elements of a part */
+	BUSY_THREADS = 1 << 17,
+	BUSY_BLOCKS = 1 << 10,
+	LEAST_OF_THREAD = 32,
+	LEAST_OF_BLOCK = 1 << 14, /* elements of a part */
 	LEAST_OF_COLUMN = 32
 };
 

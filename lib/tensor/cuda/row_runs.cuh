@@ -1,5 +1,5 @@
-/* Rows that a group of threads has in registers: each thread has up to ROW_RUNS runs of N neighbours, those at its place in
- * the group, and so on by the group's width. */
+/* Rows that a group of threads has in registers: each thread has up to ROW_RUNS runs of N neighbours, those at
+ * its place in the group, and so on by the group's width. */
 #ifndef DLB_TENSOR_CUDA_ROW_RUNS_CUH
 #define DLB_TENSOR_CUDA_ROW_RUNS_CUH
 #include "tensor/cuda/runs.cuh"

@@ -8,19 +8,19 @@
 #include "tensor/cuda/scores.h"
 #include "util/mem.h"
 
-enum { SCORES_BYTES = 512 << 20 };	/* most bytes of scores at a time, if those of one sample fit */
-enum { SCORES, DP, N_PLACES };		/* in scratch; then the products' own */
+enum { SCORES_BYTES = 512 << 20 }; /* most bytes of scores at a time, if those of one sample fit */
+enum { SCORES, DP, N_PLACES }; /* in scratch; then the products' own */
 enum { QK, PV, DY_V, G_K, G_Q, P_DY, N_PRODUCTS };
 
 struct scores_kernel {
-	struct dlb_kernel k, *tiles;	/* tiles: what runs where operands ask for more */
+	struct dlb_kernel k, *tiles; /* tiles: what runs where operands ask for more */
 	struct cuda *c;
 	struct dlb_attention_desc d;
-	struct dlb_kernel *product[N_PRODUCTS];	/* NULL: not in this direction */
+	struct dlb_kernel *product[N_PRODUCTS]; /* NULL: not in this direction */
 	cudaKernel_t f;
 	struct cuda_scores a;
-	int64_t samples;		/* at a time; divides the batch */
-	size_t bytes, at[N_PLACES + 1];	/* of an element; of places in scratch */
+	int64_t samples; /* at a time; divides the batch */
+	size_t bytes, at[N_PLACES + 1]; /* of an element; of places in scratch */
 };
 
 static void multiply(const struct scores_kernel *s, int which, void *a, void *w, void *y, char *scratch)
@@ -58,8 +58,10 @@ static void run_forward(const struct scores_kernel *s, const struct dlb_run *r)
 		void *saved = from(s, r->out[1], d->whole ? of_sample * d->keys : of_sample, i);
 		void *p = d->whole && saved ? saved : scores;
 
-		multiply(s, QK, from(s, r->in[0], d->q[0], i), from(s, r->in[1], d->k[0], i), scores, r->scratch);
-		launch(s, (void *const[]){ scores, NULL, NULL }, (void *const[]){ p, d->whole ? NULL : saved });
+		multiply(s, QK, from(s, r->in[0], d->q[0], i), from(s, r->in[1], d->k[0], i), scores,
+			 r->scratch);
+		launch(s, (void *const[]){ scores, NULL, NULL },
+		       (void *const[]){ p, d->whole ? NULL : saved });
 		multiply(s, PV, p, from(s, r->in[2], d->v[0], i), from(s, r->out[0], d->y[0], i), r->scratch);
 	}
 }
@@ -110,7 +112,9 @@ static void scores_free(struct dlb_kernel *k)
 }
 
 /* y (m, n) = alpha a w for each head of some samples. strides: of {sample, head, row, column}. */
-struct side { int64_t stride[4]; };
+struct side {
+	int64_t stride[4];
+};
 
 static struct side rows_of(const int64_t s[3]) { return (struct side){ { s[0], s[1], s[2], 1 } }; }
 static struct side columns_of(const int64_t s[3]) { return (struct side){ { s[0], s[1], 1, s[2] } }; }
@@ -118,7 +122,10 @@ static struct side columns_of(const int64_t s[3]) { return (struct side){ { s[0]
 static int prepare_product(struct dlb_backend *b, struct scores_kernel *s, int which, const int64_t size[3],
 			   struct side a, struct side w, struct side y, double alpha, struct dlb_error *err)
 {
-	struct dlb_product_desc p = { .dtype = s->d.dtype, .n_dims = 4, .k = size[2], .alpha = alpha,
+	struct dlb_product_desc p = { .dtype = s->d.dtype,
+				      .n_dims = 4,
+				      .k = size[2],
+				      .alpha = alpha,
 				      .dim = { s->samples, s->d.heads, size[0], size[1] } };
 	int rc;
 
@@ -137,21 +144,62 @@ static int prepare_products(struct dlb_backend *b, struct scores_kernel *s, stru
 {
 	const struct dlb_attention_desc *d = &s->d;
 	const int64_t scores[3] = { d->heads * d->rows * d->keys, d->rows * d->keys, d->keys };
-	const struct { int which; bool wanted; int64_t size[3]; struct side a, w, y; double alpha; } all[] = {
-		{ QK, !d->backward || !d->whole, { d->rows, d->keys, d->width }, rows_of(d->q), columns_of(d->k),
-		  rows_of(scores), d->scale },
-		{ PV, !d->backward, { d->rows, d->v_width, d->keys }, rows_of(scores), rows_of(d->v), rows_of(d->y), 1 },
-		{ DY_V, d->backward, { d->rows, d->keys, d->v_width }, rows_of(d->y), columns_of(d->v), rows_of(scores), 1 },
-		{ G_K, d->backward, { d->rows, d->width, d->keys }, rows_of(scores), rows_of(d->k), rows_of(d->q), d->scale },
-		{ G_Q, d->backward, { d->keys, d->width, d->rows }, columns_of(scores), rows_of(d->q), rows_of(d->k), d->scale },
-		{ P_DY, d->backward, { d->keys, d->v_width, d->rows }, columns_of(scores), rows_of(d->y), rows_of(d->v), 1 },
+	const struct {
+		int which;
+		bool wanted;
+		int64_t size[3];
+		struct side a, w, y;
+		double alpha;
+	} all[] = {
+		{ QK,
+		  !d->backward || !d->whole,
+		  { d->rows, d->keys, d->width },
+		  rows_of(d->q),
+		  columns_of(d->k),
+		  rows_of(scores),
+		  d->scale },
+		{ PV,
+		  !d->backward,
+		  { d->rows, d->v_width, d->keys },
+		  rows_of(scores),
+		  rows_of(d->v),
+		  rows_of(d->y),
+		  1 },
+		{ DY_V,
+		  d->backward,
+		  { d->rows, d->keys, d->v_width },
+		  rows_of(d->y),
+		  columns_of(d->v),
+		  rows_of(scores),
+		  1 },
+		{ G_K,
+		  d->backward,
+		  { d->rows, d->width, d->keys },
+		  rows_of(scores),
+		  rows_of(d->k),
+		  rows_of(d->q),
+		  d->scale },
+		{ G_Q,
+		  d->backward,
+		  { d->keys, d->width, d->rows },
+		  columns_of(scores),
+		  rows_of(d->q),
+		  rows_of(d->k),
+		  d->scale },
+		{ P_DY,
+		  d->backward,
+		  { d->keys, d->v_width, d->rows },
+		  columns_of(scores),
+		  rows_of(d->y),
+		  rows_of(d->v),
+		  1 },
 	};
 	int rc = 0;
 
 	for (int i = 0; i < DLB_LEN(all) && !rc; i++)
 		if (all[i].wanted)
-			rc = prepare_product(b, s, all[i].which, all[i].size, all[i].a, all[i].w, all[i].y, all[i].alpha,
-					     err);
+			rc = prepare_product(b, s, all[i].which, all[i].size, all[i].a, all[i].w, all[i].y,
+					     all[i].alpha, err);
 	return rc;
 }
 
@@ -172,31 +220,44 @@ static int prepare(struct dlb_backend *b, const struct dlb_attention_desc *d, st
 	const size_t of_sample = (size_t)(d->heads * d->rows * d->keys) * s->bytes;
 	const int64_t run = CUDA_ALIGN / (int64_t)s->bytes;
 
-	if ((d->dtype != DLB_F32 && d->dtype != DLB_F64) || d->softcap > 0 || d->heads != d->kv_heads || d->keys % run ||
-	    !of_sample || !d->batch || !d->width || !d->v_width)
+	if ((d->dtype != DLB_F32 && d->dtype != DLB_F64) || d->softcap > 0 || d->heads != d->kv_heads ||
+	    d->keys % run || !of_sample || !d->batch || !d->width || !d->v_width)
 		return DLB_NO_KERNEL;
 	s->samples = samples_of(d, of_sample);
 	for (int i = 0; i < N_PLACES; i++)
-		s->at[i + 1] = s->at[i] + (i == DP && !d->backward ? 0 : ((size_t)s->samples * of_sample + 255) & ~(size_t)255);
-	s->a = (struct cuda_scores){ .n = s->samples * d->heads * d->rows, .rows = d->rows, .keys = d->keys,
-				     .past = d->past, .left = d->left, .right = d->right, .causal = d->causal,
+		s->at[i + 1] = s->at[i] + (i == DP && !d->backward ?
+						   0 :
+						   ((size_t)s->samples * of_sample + 255) & ~(size_t)255);
+	s->a = (struct cuda_scores){ .n = s->samples * d->heads * d->rows,
+				     .rows = d->rows,
+				     .keys = d->keys,
+				     .past = d->past,
+				     .left = d->left,
+				     .right = d->right,
+				     .causal = d->causal,
 				     .width = dlb_cuda_row_threads(d->keys, d->dtype) };
 	s->f = dlb_cuda_find_typed(s->c, d->backward ? "scores_grad" : "scores_softmax", d->dtype);
-	s->k.scratch_bytes = s->at[N_PLACES] > s->tiles->scratch_bytes ? s->at[N_PLACES] : s->tiles->scratch_bytes;
+	s->k.scratch_bytes = s->at[N_PLACES] > s->tiles->scratch_bytes ? s->at[N_PLACES] :
+									 s->tiles->scratch_bytes;
 	return s->a.width && s->f ? prepare_products(b, s, err) : DLB_NO_KERNEL;
 }
 
-int dlb_cuda_attention_by_products(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k,
-				   struct dlb_error *err)
+int dlb_cuda_attention_by_products(struct dlb_backend *b, const struct dlb_attention_desc *d,
+				   struct dlb_kernel **k, struct dlb_error *err)
 {
+	struct cuda *c = cuda_of(b);
 	struct dlb_kernel *tiles;
 	struct scores_kernel *s;
-	int rc = dlb_cuda_attention(b, d, &tiles, err);
+	int rc;
 
+	if (d->dtype == DLB_BF16 && !c->attention_checked && dlb_cuda_check_attention(b, err))
+		return -1;
+	c->attention_checked |= d->dtype == DLB_BF16;
+	rc = dlb_cuda_attention(b, d, &tiles, err);
 	if (rc)
 		return rc;
 	s = dlb_xcalloc(1, sizeof *s);
-	s->c = cuda_of(b);
+	s->c = c;
 	s->d = *d;
 	s->tiles = tiles;
 	s->bytes = dlb_dtype_bytes(d->dtype);
