@@ -167,45 +167,40 @@ static int run_step(struct dlb_measurement *m, bool timed, struct dlb_error *err
 	return dlb_engine_run(m->engine, &step, err);
 }
 
-/* What the marks of a timed replay add to each op: the rest of the replays' times with them and without. 0: nothing is
- * replayed, or no more than one op. */
-static int time_marks(struct dlb_measurement *m, double *mark_s, struct dlb_error *err)
+/* A step whose times are taken. *mark_s: what the marks of its replay add to each op, known from a step before it
+ * that is replayed without them; 0: nothing is replayed. */
+static int time_step(struct dlb_measurement *m, double *mark_s, struct dlb_error *err)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(m->engine);
+	const int n = v->replayed.ops;
 	double whole_s;
 
-	*mark_s = 0;
-	if (v->replayed.ops < 2)
-		return 0;
-	if (run_step(m, false, err))
+	if (n && run_step(m, false, err))
 		return -1;
 	whole_s = v->times.busy_s;
 	if (run_step(m, true, err))
 		return -1;
-	*mark_s = fmax(v->times.busy_s - whole_s, 0) / v->replayed.ops;
+	*mark_s = n ? fmax(v->times.busy_s - whole_s, 0) / n : 0;
 	return 0;
 }
 
 int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, struct dlb_error *err)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(m->engine);
-	size_t n = (size_t)v->n_computes;
+	const size_t n = (size_t)v->n_computes;
 
 	m->sample = dlb_xrealloc(m->sample, n * (size_t)(m->n_samples + repeats) + 1, sizeof *m->sample);
-	for (int k = 0; k < warm_up + repeats; k++) {
-		double mark_s;
+	for (int k = 0; k < warm_up; k++)
+		if (run_step(m, true, err))
+			return -1;
+	for (int k = 0; k < repeats; k++) {
+		double *sample = m->sample + n * (size_t)m->n_samples, mark_s;
 
-		if (k < warm_up) {
-			if (run_step(m, true, err))
-				return -1;
-			continue;
-		}
-		if (time_marks(m, &mark_s, err) || (v->replayed.ops < 2 && run_step(m, true, err)))
+		if (time_step(m, &mark_s, err))
 			return -1;
 		for (size_t i = 0; i < n; i++)
-			m->sample[n * (size_t)m->n_samples +
-				  i] = least_share(v->end_s[i] - v->start_s[i],
-						   v->is_replayed && v->is_replayed[i] ? mark_s : 0);
+			sample[i] = least_share(v->end_s[i] - v->start_s[i],
+						v->is_replayed && v->is_replayed[i] ? mark_s : 0);
 		m->n_samples++;
 	}
 	return 0;

@@ -460,9 +460,10 @@ struct dlb_backend_ops {
 	int (*transferred)(struct dlb_backend *b, int i, struct dlb_error *err);
 	void (*join)(struct dlb_backend *b, int i);
 	/* NULL where mark is. Between record and recorded, kernels do not run but become a recording. Marks become
-	 * part of it if it is `timed`, and are passed in each replay; else mark only reports a failure. Each of them has run before with the same operands, and all that is done is to run
-	 * kernels. replay queues the recording, after what is queued so far. recorded returns a new one; NULL with
-	 * err: a kernel failed, or cannot be recorded. discard: nothing that is queued uses it; NULL accepted. */
+	 * part of it if it is `timed`, and are passed in each replay; else mark only reports a failure. Each kernel
+	 * has run before with the same operands, and all that is done is to run kernels. replay queues the
+	 * recording, after what is queued so far. recorded returns a new one; NULL with err: a kernel failed, or
+	 * cannot be recorded. discard: nothing that is queued uses it; NULL accepted. */
 	int (*record)(struct dlb_backend *b, bool timed, struct dlb_error *err);
 	struct dlb_recording *(*recorded)(struct dlb_backend *b, struct dlb_error *err);
 	int (*replay)(struct dlb_backend *b, struct dlb_recording *x, struct dlb_error *err);

@@ -183,6 +183,23 @@ void cuda_host_multiply(cudaStream_t stream, const struct product *p)
 	cuda_host_enqueue(stream, run, p, sizeof *p);
 }
 
+/* What both products check; takes the factors. */
+static cublasStatus_t take(struct product *p, const void *alpha, const void *beta,
+			   cublasComputeType_t compute)
+{
+	const bool is_double = compute == CUBLAS_COMPUTE_64F;
+
+	if (cuda_host_fails())
+		return CUBLAS_STATUS_EXECUTION_FAILED;
+	if (p->m < 1 || p->n < 1 || p->k < 1 || p->batch < 1 || p->lda < (p->ta ? p->k : p->m) ||
+	    p->ldb < (p->tb ? p->n : p->k) || p->ldc < p->m || is_double != (p->type_c == CUDA_R_64F))
+		return CUBLAS_STATUS_INVALID_VALUE;
+	p->alpha = is_double ? *(const double *)alpha : *(const float *)alpha;
+	p->beta = is_double ? *(const double *)beta : *(const float *)beta;
+	p->tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
 					  int m, int n, int k, const void *alpha, const void *A, cudaDataType Atype,
 					  int lda, long long int strideA, const void *B, cudaDataType Btype, int ldb,
@@ -207,19 +224,13 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 			     .sc = strideC,
 			     .type_a = Atype,
 			     .type_b = Btype,
-			     .type_c = Ctype,
-			     .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 };
+			     .type_c = Ctype };
+	const cublasStatus_t status = take(&p, alpha, beta, computeType);
 
 	(void)algo;
-	if (cuda_host_fails())
-		return CUBLAS_STATUS_EXECUTION_FAILED;
-	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m ||
-	    (computeType == CUBLAS_COMPUTE_64F) != (Ctype == CUDA_R_64F))
-		return CUBLAS_STATUS_INVALID_VALUE;
-	p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
-	p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
-	cuda_host_multiply(handle->stream, &p);
-	return CUBLAS_STATUS_SUCCESS;
+	if (status == CUBLAS_STATUS_SUCCESS)
+		cuda_host_multiply(handle->stream, &p);
+	return status;
 }
 
 struct batch {
@@ -264,21 +275,16 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
 				  .batch = 1,
 				  .type_a = Atype,
 				  .type_b = Btype,
-				  .type_c = Ctype,
-				  .tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32 },
+				  .type_c = Ctype },
 			   .a = Aarray,
 			   .b = Barray,
 			   .c = Carray,
 			   .n = batchCount };
+	const cublasStatus_t status = take(&x.p, alpha, beta, computeType);
 
 	(void)algo;
-	if (cuda_host_fails())
-		return CUBLAS_STATUS_EXECUTION_FAILED;
-	if (m < 1 || n < 1 || k < 1 || batchCount < 1 || lda < (transa ? k : m) || ldb < (transb ? n : k) ||
-	    ldc < m)
-		return CUBLAS_STATUS_INVALID_VALUE;
-	x.p.alpha = computeType == CUBLAS_COMPUTE_64F ? *(const double *)alpha : *(const float *)alpha;
-	x.p.beta = computeType == CUBLAS_COMPUTE_64F ? *(const double *)beta : *(const float *)beta;
+	if (status != CUBLAS_STATUS_SUCCESS || batchCount < 1)
+		return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
 	cuda_host_must_be_device(call, Aarray, bytes);
 	cuda_host_must_be_device(call, Barray, bytes);
 	cuda_host_must_be_device(call, Carray, bytes);

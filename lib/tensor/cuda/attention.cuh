@@ -2,15 +2,11 @@
 #ifndef DLB_TENSOR_CUDA_ATTENTION_CUH
 #define DLB_TENSOR_CUDA_ATTENTION_CUH
 #include <math.h>
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/span.cuh"
 extern "C" {
 #include "tensor/cuda/attention.h"
 }
 
-/* Keys [lo, hi) that a query may see by position. */
-struct span {
-	int64_t lo, hi;
-};
 /* Queries [row, row + n) of one head. `part` of the result's columns starts at `column`. */
 struct queries {
 	int64_t batch, head, kv_head, row, n, part, column;
@@ -21,7 +17,7 @@ static __device__ span span_of(const struct cuda_attention &a, int64_t batch, in
 {
 	const struct dlb_attention_desc &d = a.d;
 	const int64_t *lengths = (const int64_t *)a.p.in[4];
-	int64_t from = 0, end = a.p.in[3] ? d.mask_keys : d.keys, at = i + d.past;
+	int64_t end = a.p.in[3] ? d.mask_keys : d.keys, at = i + d.past;
 
 	if (lengths) {
 		int64_t length = lengths[batch] < 0 ? 0 : lengths[batch];
@@ -30,13 +26,7 @@ static __device__ span span_of(const struct cuda_attention &a, int64_t batch, in
 		at = i + length - d.rows;
 		end = end < length ? end : length;
 	}
-	if (d.causal && end > at + 1)
-		end = at + 1;
-	if (d.right >= 0 && end > at + d.right + 1)
-		end = at + d.right + 1;
-	if (d.left >= 0 && at > d.left)
-		from = at - d.left < d.keys ? at - d.left : d.keys;
-	return { from, end > from ? end : from };
+	return span_at(at, d.keys, end, d.causal, d.left, d.right);
 }
 
 /* Keys that any of n queries from `row` on sees. */

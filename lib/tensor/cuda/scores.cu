@@ -2,24 +2,16 @@
  * thread's elements, then the threads of a row in a tree. */
 #include <math.h>
 #include "tensor/cuda/row_runs.cuh"
+#include "tensor/cuda/span.cuh"
 extern "C" {
 #include "tensor/cuda/scores.h"
 }
 
-/* Keys [lo, hi) that row r sees. */
-struct seen { int64_t lo, hi; };
-static __device__ inline seen seen_by(const struct cuda_scores &a, int64_t r)
+static __device__ inline span seen_by(const struct cuda_scores &a, int64_t r)
 {
 	const int64_t at = r - quotient(r, a.rows) * a.rows + a.past;
-	int64_t lo = 0, hi = a.keys;
 
-	if (a.causal && hi > at + 1)
-		hi = at + 1;
-	if (a.right >= 0 && hi > at + a.right + 1)
-		hi = at + a.right + 1;
-	if (a.left >= 0 && at > a.left)
-		lo = at - a.left < a.keys ? at - a.left : a.keys;
-	return { lo, hi > lo ? hi : lo };
+	return span_at(at, a.keys, a.keys, a.causal, a.left, a.right);
 }
 
 /* key: that of element j of a thread's run i. */
@@ -31,7 +23,7 @@ template <int N> static __device__ inline int64_t key_of(int me, int width, int 
 template <typename T, int N>
 static __device__ inline void softmax_row(const struct cuda_scores &a, int64_t r, int me, const struct group &threads)
 {
-	const seen s = r < a.n ? seen_by(a, r) : seen{ 0, 0 };
+	const span s = r < a.n ? seen_by(a, r) : span{ 0, 0 };
 	const int64_t n = r < a.n ? a.keys : 0;
 	row_runs<T, N> in;
 	T x[ROW_RUNS][N], most = (T)-INFINITY;
@@ -59,7 +51,7 @@ static __device__ inline void softmax_row(const struct cuda_scores &a, int64_t r
 template <typename T, int N>
 static __device__ inline void grad_row(const struct cuda_scores &a, int64_t r, int me, const struct group &threads)
 {
-	const seen s = r < a.n ? seen_by(a, r) : seen{ 0, 0 };
+	const span s = r < a.n ? seen_by(a, r) : span{ 0, 0 };
 	const int64_t n = r < a.n ? a.keys : 0;
 	const bool again = a.p.in[2];
 	const T lse = again && n ? ((const T *)a.p.in[2])[r] : 0;
