@@ -84,7 +84,7 @@ same_bits() {
 }
 
 # bats test_tags=slow
-@test "a copy that is damaged does not count: the run goes on from the checkpoint" {
+@test "copies that are damaged do not count: the run goes on from the checkpoint" {
 	of cpu:3 -a even
 	unbroken --optimizer momentum
 	started "${buddy[@]}" --checkpoint-every 50 "${slow[@]}" "${train[@]}" --optimizer momentum "$doc"
@@ -96,15 +96,14 @@ same_bits() {
 		# the folder of that rank, by its open lock
 		fds = [os.readlink(f) for f in glob.glob('/proc/%s/fd/*' % sys.argv[1])]
 		folder = os.path.dirname(next(f for f in fds if '/dlb-copies.' in f and f.endswith('/lock')))
-		heads = []
+		# each sealed slot: where both are, the older one would count
 		for name in glob.glob(folder + '/*-1-?.head'):
 		    head = open(name, 'rb').read()
-		    if struct.unpack_from('<Q', head, len(head) - 8)[0] == 1:
-		        heads.append((struct.unpack_from('<q', head, 32)[0], name))
-		part = max(heads)[1].replace('.head', '.part')
-		with open(part, 'r+b') as f:
-		    f.seek(-5, 2); b = f.read(1)
-		    f.seek(-5, 2); f.write(bytes([b[0] ^ 4]))
+		    if struct.unpack_from('<Q', head, len(head) - 8)[0] != 1:
+		        continue
+		    with open(name.replace('.head', '.part'), 'r+b') as f:
+		        f.seek(-5, 2); b = f.read(1)
+		        f.seek(-5, 2); f.write(bytes([b[0] ^ 4]))
 	END
 	kill -KILL "${ranks[0]}"
 	wait "$parent"
