@@ -29,7 +29,7 @@ DLB_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wshadow -Wstrict-
 # That clang leaves a loop marked simd as it is (-Wpass-failed) is no fault: marks are leave, not orders.
 $(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -fopenmp-simd -fno-trapping-math -ffp-contract=off -Wno-pass-failed
 LEVELS := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),v3 v4)
-LEVEL_C = $(filter-out $(patsubst %,lib/tensor/cpu/%.c,cpu level onednn host constant gather index select taps scan threads spd kfac),$(wildcard lib/tensor/cpu/*.c))
+LEVEL_C = $(filter-out $(patsubst %,lib/tensor/cpu/%.c,cpu level onednn host constant gather index library select taps scan threads spd kfac),$(wildcard lib/tensor/cpu/*.c))
 # clang takes 10 minutes for these under the fuzzers' sanitizers; unit tests run them under gcc's.
 v4_FLAGS = -mprefer-vector-width=512 $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
 $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)

@@ -189,12 +189,6 @@ memory_of() {
 	cmp "$tmp/roomy.losses" "$tmp/tight.losses"
 }
 
-# Without AVX-512, oneDNN's and OpenBLAS's products pack operands in buffers of their own, up to some 40 MB, which the
-# prediction does not know.
-needs_avx512() {
-	grep -qw avx512f /proc/cpuinfo || skip 'without AVX-512 libraries take up to 40 MB that is not predicted'
-}
-
 # expected DOCUMENT PERCENT MB [DLB-RUN OPTION...]: each process holds no more than the report of a simulated run says, and that
 # says at most PERCENT and MB too much
 expected() {
@@ -211,7 +205,6 @@ expected() {
 
 # bats test_tags=slow
 @test "the memory of a process is predicted: never too little, at most 3 % too much" {
-	needs_avx512
 	python3 -B "$root/tests/bench/gpt_graph.py" --layers 2 --width 768 --heads 12 --vocabulary 20000 --sequence 64 "$tmp/gpt.onnx"
 	dlb-profile -q --loss cross-entropy --batch 8 "$tmp/gpt.onnx" >"$tmp/gpt.json"
 	while read -r nodes options; do
@@ -233,7 +226,6 @@ expected() {
 
 # bats test_tags=slow
 @test "the memory of a small process is predicted to 4 MB: its libraries, document and kernels" {
-	needs_avx512
 	for model in digits_mlp digits_cnn; do
 		dlb-profile -q --batch 24 "$models/$model.onnx" >"$tmp/profile.json"
 		for nodes in 1 2; do
@@ -245,7 +237,6 @@ expected() {
 
 # bats test_tags=slow
 @test "memory of kernels that nobody measured: their sizes are asked for, so that convolutions too are predicted to 3 % and 4 MB" {
-	needs_avx512
 	dlb-profile -q --analytic --batch 256 "$root/share/models/resnet8.onnx" >"$tmp/profile.json"
 	jq -e '.profile.kinds == []' "$tmp/profile.json"
 	while read -r nodes options; do
@@ -277,7 +268,6 @@ cures() {
 
 # bats test_tags=slow
 @test "a run whose processes need more memory than there is is refused; what it names fits, the rest does not" {
-	needs_avx512
 	python3 -B "$root/tests/bench/gpt_graph.py" --layers 4 --width 512 --heads 8 --vocabulary 8000 --sequence 256 "$tmp/gpt.onnx"
 	dlb-profile -q --analytic --loss cross-entropy --batch 16 "$tmp/gpt.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -m 4 -a even >"$tmp/doc.json"
 	need=$(process_of "$tmp/doc.json")

@@ -427,7 +427,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 static int take_memory(const struct dlb_doc *doc, const struct dlb_replan *o, const struct dlb_problem *p,
 		       struct dlb_plan *plan, struct dlb_error *err)
 {
-	struct dlb_memory_need *need = o->need || !o->cli->quiet ? dlb_replan_need(doc, p, plan) : NULL;
+	struct dlb_memory_need *need = o->need || !o->cli->quiet ? dlb_replan_need(doc, p, plan, o->sizes) :
+								   NULL;
 
 	if (!need)
 		return o->need ? dlb_fail(err, NULL, "the memory of its processes is not known") : 0;

@@ -33,6 +33,7 @@ struct dlb_replan {
 	/* only to see whether a plan fits: made with less effort, nothing is suggested or warned of.
 	 * [n_nodes], filled: memory of its processes. NULL: a plan to keep */
 	struct dlb_memory_need *need;
+	dlb_kernel_sizes_fn *sizes; /* for need; NULL: kernels that were not measured are guessed */
 };
 /* For a plan that is made again inside dlb-run: all as in the plan that is there, and nothing is printed.
  * quiet: storage for a copy of cli. */

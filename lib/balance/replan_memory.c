@@ -21,6 +21,7 @@ struct memory_trial {
 	const struct dlb_cli *cli;
 	const struct dlb_doc *doc; /* with the plan that lacks memory */
 	const struct dlb_memory_room *room;
+	dlb_kernel_sizes_fn *sizes; /* as in struct dlb_memory_case */
 	double limit_bytes; /* of each node's peak; INFINITY: as the cluster says */
 	int n_nodes;
 	double deadline_s; /* by dlb_clock_thread_cpu_s: nothing is tried after it, however busy the host is */
@@ -85,6 +86,7 @@ static int plan_with(const struct memory_trial *t, const struct dlb_replan *with
 	quiet.n_given = 0;
 	o.cli = &quiet;
 	o.need = need;
+	o.sizes = t->sizes;
 	copy_doc(t, &doc);
 	rc = dlb_replan(&o, &doc, &ignored);
 	json_decref(doc.root);
@@ -294,6 +296,7 @@ void dlb_memory_cure(const struct dlb_cli *cli, const struct dlb_doc *doc, const
 	struct memory_trial t = { .cli = cli,
 				  .doc = doc,
 				  .room = x->room,
+				  .sizes = x->sizes,
 				  .n_nodes = n,
 				  .limit_bytes = INFINITY,
 				  .deadline_s = dlb_clock_thread_cpu_s() + MOST_S };
@@ -317,7 +320,7 @@ void dlb_memory_cure(const struct dlb_cli *cli, const struct dlb_doc *doc, const
 /* ---- for replan.c ---- */
 
 struct dlb_memory_need *dlb_replan_need(const struct dlb_doc *doc, const struct dlb_problem *p,
-					struct dlb_plan *plan)
+					struct dlb_plan *plan, dlb_kernel_sizes_fn *sizes)
 {
 	static const char *const sections[] = { "graph", "profile", "cluster", "cost", "plan", NULL };
 	struct dlb_memory_need *need = NULL;
@@ -325,14 +328,19 @@ struct dlb_memory_need *dlb_replan_need(const struct dlb_doc *doc, const struct 
 
 	if (p->objective != DLB_STEP || dlb_fit_is_large(plan) || dlb_fit_compile(p, plan, false, &g, NULL))
 		return NULL;
-	const struct dlb_process process = { .program = &g,
-					     .cost = p->cost,
-					     .n_state = p->n_state,
-					     .document_bytes = dlb_doc_heap_bytes(doc, sections) };
+	struct dlb_process process = { .program = &g,
+				       .cost = p->cost,
+				       .n_state = p->n_state,
+				       .document_bytes = dlb_doc_heap_bytes(doc, sections) };
 
 	need = dlb_xcalloc((size_t)plan->n_nodes + 1, sizeof *need);
-	for (int i = 0; i < plan->n_nodes; i++)
+	for (int i = 0; i < plan->n_nodes; i++) {
+		struct dlb_kernel_bytes *kernel = sizes ? sizes(&g, p->cost, i) : NULL;
+
+		process.kernel = kernel;
 		need[i] = dlb_memory_need_of(&process, i);
+		free(kernel);
+	}
 	dlb_program_release(&g);
 	return need;
 }
@@ -348,7 +356,7 @@ void dlb_replan_warn_memory(const struct dlb_doc *doc, const struct dlb_replan *
 
 	dlb_memory_room_of(p->cluster, room);
 	if (dlb_memory_lacks(need, room, n, &lack)) {
-		const struct dlb_memory_case x = { need, room, &lack };
+		const struct dlb_memory_case x = { need, room, &lack, o->sizes };
 
 		dlb_memory_lack_text(&lack, room, text);
 		dlb_memory_cure(o->cli, doc, &x, &cure);

@@ -11,10 +11,10 @@ void dlb_memory_cure(const struct dlb_cli *cli, const struct dlb_doc *doc, const
 
 /* ---- for replan.c ---- */
 
-/* Need of the processes of plan, which is in doc; [n_nodes], new. NULL: a plan too large to compile again, or
- * without steps. */
+/* Need of the processes of plan, which is in doc; [n_nodes], new. sizes: NULL: guessed. NULL: a plan too
+ * large to compile again, or without steps. */
 struct dlb_memory_need *dlb_replan_need(const struct dlb_doc *doc, const struct dlb_problem *p,
-					struct dlb_plan *plan);
+					struct dlb_plan *plan, dlb_kernel_sizes_fn *sizes);
 /* Warns if they need more than the cluster's hosts have. need: as above. */
 void dlb_replan_warn_memory(const struct dlb_doc *doc, const struct dlb_replan *o,
 			    const struct dlb_problem *p, const struct dlb_memory_need *need);

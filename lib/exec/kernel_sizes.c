@@ -10,17 +10,21 @@
 #include "util/cores.h"
 #include "util/mem.h"
 
-static bool is_unmeasured(const struct dlb_program *p, const struct dlb_cost *c, int op, int node)
+_Static_assert((int)DLB_PROCESS_LIBRARIES == (int)DLB_N_LIBRARIES, "libraries of a back end");
+
+/* Whether op's kernel is asked: a product or convolution that was not measured, and all products whose
+ * libraries keep memory. */
+static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int op, int node, bool keep)
 {
 	const int kind = c->cluster->node[node].kind;
 	const struct dlb_op *o = &p->graph->op[op];
 
-	if (p->plan->placement[op] != node || o->kind < 0 || o->phase == DLB_UPDATE ||
-	    c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op])
+	if (p->plan->placement[op] != node || o->kind < 0 || o->phase == DLB_UPDATE)
 		return false;
-	const char *work = dlb_op_work(o->type);
+	const bool measured = c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op],
+		   dense = !strcmp(dlb_op_work(o->type), "dense");
 
-	return !strcmp(work, "conv") || !strcmp(work, "dense");
+	return measured ? keep && dense : dense || !strcmp(dlb_op_work(o->type), "conv");
 }
 
 /* An op that was asked for, by its signature. */
@@ -48,8 +52,12 @@ static struct dlb_kernel_bytes ask(struct dlb_backend *be, const struct dlb_prog
 
 	dlb_graph_io(p->graph, op, p->size[0], &a, &io);
 	io.once = dlb_program_packs_once(p, op);
-	if (!dlb_op_kernel(be, &io, &k, &ignored))
-		x = (struct dlb_kernel_bytes){ (double)k->scratch_bytes, (double)k->packed_bytes, true };
+	if (!dlb_op_kernel(be, &io, &k, &ignored)) {
+		x = (struct dlb_kernel_bytes){ (double)k->scratch_bytes, (double)k->packed_bytes,
+					       .known = true };
+		for (int i = 0; i < DLB_N_LIBRARIES; i++)
+			x.library[i] = (double)k->library_bytes[i];
+	}
 	dlb_kernel_free(k);
 	dlb_arena_release(&a);
 	return x;
@@ -66,11 +74,12 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_arena a = { 0 };
 	struct dlb_backend be;
 	/* kernels of more threads than this host has cores are another host's */
-	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores();
+	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores(),
+		   keep = here && ops->libraries_keep && ops->libraries_keep();
 	int n = 0;
 
 	for (int i = 0; i < p->graph->n_ops && here; i++)
-		if (is_unmeasured(p, c, i, node))
+		if (is_asked(p, c, i, node, keep))
 			asked[n++] = (struct asked){ dlb_op_signature(p->graph, i, p->size[0], &a), i };
 	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {
 		found = dlb_xcalloc((size_t)p->graph->n_ops, sizeof *found);

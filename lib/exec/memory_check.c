@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "exec/kernel_sizes.h"
 #include "util/mem.h"
 #include "util/memory.h"
 
@@ -44,7 +45,7 @@ static int refuse(const struct run *r, const struct dlb_memory_lack *lack, const
 		  const struct dlb_memory_room *room, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
-	const struct dlb_memory_case x = { need, room, lack };
+	const struct dlb_memory_case x = { need, room, lack, dlb_kernel_sizes };
 	char text[DLB_MEMORY_TEXT];
 
 	dlb_memory_lack_text(lack, room, text);

@@ -195,6 +195,7 @@ int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k)
 	for (int i = 0; i < c->n_steps; i++) {
 		most = c->step[i].k->scratch_bytes > most ? c->step[i].k->scratch_bytes : most;
 		c->kernel.packed_bytes += c->step[i].k->packed_bytes;
+		dlb_kernel_keep(&c->kernel, c->step[i].k);
 		if (c->step[i].k->renew)
 			c->kernel.renew = chain_renew;
 	}

@@ -688,6 +688,9 @@ static int prepare(struct dlb_backend *be, struct recurrent *k, const struct rec
 	k->kernel = (struct dlb_kernel){
 		.run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm"
 	};
+	for (int i = 0; i < N_GEMMS && !rc; i++)
+		if (k->gemm[i])
+			dlb_kernel_keep(&k->kernel, k->gemm[i]);
 	if (rc)
 		release(&k->kernel);
 	else

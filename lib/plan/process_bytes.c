@@ -144,6 +144,22 @@ static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_pro
 	return kept + (once > 0 ? once + rounding(once) : 0);
 }
 
+/* What libraries keep for the products of this node (dlb_kernel_bytes.library). */
+static double library_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
+{
+	double sum = 0;
+
+	for (int l = 0; l < DLB_PROCESS_LIBRARIES && s->kernel; l++) {
+		double most = 0;
+
+		for (int i = 0; i < s->cost->graph->n_ops; i++)
+			if (p->plan->placement[i] == node)
+				most = fmax(most, s->kernel[i].library[l]);
+		sum += most;
+	}
+	return sum;
+}
+
 /* ---- shared memory ---- */
 
 static bool near(const struct dlb_cluster *c, int a, int b)
@@ -337,8 +353,8 @@ double dlb_process_bytes(const struct dlb_process *s, int node)
 	const double arena = (double)np->arena_bytes, scratch = (double)np->scratch_bytes;
 
 	return arena + rounding(arena) + scratch + rounding(scratch) + (double)np->state_bytes +
-	       state_rounding(s, p, node) + unmeasured_bytes(s, p, node) + shared_bytes(s, s->program, node) +
-	       feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
+	       state_rounding(s, p, node) + unmeasured_bytes(s, p, node) + library_bytes(s, p, node) +
+	       shared_bytes(s, s->program, node) + feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
 }
 
 /* ---- the room for them ---- */

@@ -4,11 +4,17 @@
 #define DLB_PLAN_PROCESS_BYTES_H
 #include "plan/program.h"
 
-/* Scratch memory and packed weights of an op's kernel, where the costs do not say them. */
+enum { DLB_PROCESS_LIBRARIES = 2 };
+/* Scratch memory and packed weights of an op's kernel, where the costs do not say them, and what each
+ * library of the back end keeps for it and all others (dlb_kernel.library_bytes). */
 struct dlb_kernel_bytes {
-	double scratch, packed;
+	double scratch, packed, library[DLB_PROCESS_LIBRARIES];
 	bool known;
 };
+/* Sizes of the kernels on node, [n_ops], new; NULL: not known (exec/kernel_sizes.h, which planning tools do
+ * not link). */
+typedef struct dlb_kernel_bytes *dlb_kernel_sizes_fn(const struct dlb_program *p, const struct dlb_cost *c,
+						     int node);
 /* The run whose processes they are. program: of full batches, all replicas. */
 struct dlb_process {
 	const struct dlb_program *program;
@@ -47,11 +53,12 @@ struct dlb_memory_need dlb_memory_need_of(const struct dlb_process *s, int node)
 /* Whether a process or a host's processes need more than there is. */
 bool dlb_memory_lacks(const struct dlb_memory_need *need, const struct dlb_memory_room *room, int n_nodes,
 		      struct dlb_memory_lack *lack);
-/* Of one plan: need and room, [n_nodes], and what lacks. */
+/* Of one plan: need and room, [n_nodes], and the lack. */
 struct dlb_memory_case {
 	const struct dlb_memory_need *need;
 	const struct dlb_memory_room *room;
 	const struct dlb_memory_lack *lack;
+	dlb_kernel_sizes_fn *sizes; /* of kernels of other plans; NULL: guessed from the shapes */
 };
 enum { DLB_MEMORY_TEXT = 200 };
 /* "the process of node 0 needs 9.3 GB of memory, its host has 8 GB" */

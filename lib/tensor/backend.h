@@ -38,6 +38,7 @@ struct dlb_run {
 	/* update kernels add here if a result is not finite; NULL: not wanted. Likewise */
 	int64_t *not_finite;
 };
+enum { DLB_N_LIBRARIES = 2 };
 struct dlb_kernel {
 	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);
 	void (*free)(struct dlb_kernel *k);
@@ -49,6 +50,8 @@ struct dlb_kernel {
 	void (*count)(struct dlb_kernel *k, const struct dlb_run *r);
 	size_t scratch_bytes;		/* needed during a run only */
 	size_t packed_bytes;		/* kept between runs (packed weights) */
+	/* kept by each library that the back end calls, once for all kernels: the most of any counts */
+	size_t library_bytes[DLB_N_LIBRARIES];
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
 };
 
@@ -433,6 +436,8 @@ struct dlb_backend_ops {
 	int (*n_devices)(struct dlb_error *err);
 	/* The libraries that differ between hosts, in a few words for people. NULL: none do. */
 	const char *(*about)(void);
+	/* Whether products here make libraries keep memory (dlb_kernel.library_bytes). NULL: they do not. */
+	bool (*libraries_keep)(void);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
 	/* Writes the device's model in words. NULL: the host's processor. */
@@ -528,6 +533,8 @@ int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_bac
 int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err);
 const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: dlb_backend_load's reasons */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
+/* Adds to what libraries keep for k that for a kernel that k runs. */
+void dlb_kernel_keep(struct dlb_kernel *k, const struct dlb_kernel *part);
 void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r);	/* if it has to be */
 void dlb_kernel_count(struct dlb_kernel *k, const struct dlb_run *r);	/* if its run has not */
 #endif

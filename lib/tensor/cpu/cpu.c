@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/threads.h"
 
 /* Functions of libgomp and OpenBLAS; declared here because <omp.h> belongs to one compiler. */
 void omp_set_num_threads(int n);
@@ -44,6 +45,25 @@ static void cpu_free(struct cpu *c)
 	free(c);
 }
 
+/* glibc keeps the first few freed blocks of each small size apart, and with them the ends of aligned blocks, so that
+ * what lies between is too small for the next block of the same size: oneDNN's gemm, which allocates aligned blocks in
+ * each call, would take up to 10 times its memory (30 with two threads). Fills those lists, on each thread. */
+static void fill_small_lists(const void *ctx, int part, int parts)
+{
+	enum { LEAST = 24, STEP = 16, MOST = 256, LENGTH = 7 };
+	void *p[LENGTH];
+
+	(void)ctx;
+	(void)part;
+	(void)parts;
+	for (size_t bytes = LEAST; bytes <= MOST; bytes += STEP) {
+		for (int i = 0; i < LENGTH; i++)
+			p[i] = dlb_xmalloc(bytes);
+		for (int i = 0; i < LENGTH; i++)
+			free(p[i]);
+	}
+}
+
 int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
 {
 	struct cpu *c;
@@ -58,6 +78,7 @@ int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_
 	c->before.omp = omp_get_max_threads();
 	c->before.openblas = openblas_get_num_threads();
 	set_threads(n_threads, n_threads);
+	dlb_cpu_parallel(n_threads, fill_small_lists, NULL);
 	s = dnnl_engine_create(&c->engine, dnnl_cpu, 0);
 	if (s == dnnl_success)
 		s = dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags);

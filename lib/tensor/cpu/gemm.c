@@ -12,10 +12,13 @@
 #include <cblas.h>
 #include <stdlib.h>
 
+#include "tensor/cpu/library.h"
 #include "tensor/cpu/narrow.h"
 
 /* Packing moves a weight twice and saves a tenth of the product: not worth it for fewer rows than this. */
 enum { PACK_ROWS = 512 };
+/* Terms of a sum from which OpenBLAS is faster than oneDNN without AVX-512. */
+enum { MANY_TERMS = 512 };
 
 struct gemm_kernel {
 	struct dlb_kernel k;
@@ -37,9 +40,12 @@ void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, f
 #define BLAS(linkage, name, T, gemm) \
 linkage void name(const struct cpu_matmul *p, const T *a, const T *w, T *y) \
 { \
-	gemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, \
-	     p->trans_w ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, (T)p->alpha, a, p->lda, w, \
-	     p->ldw, p->add, y, p->ldy); \
+	for (int i = 0; i < p->m; i += DLB_CPU_OPENBLAS_ROWS) \
+		gemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, \
+		     p->trans_w ? CblasTrans : CblasNoTrans, \
+		     p->m - i < DLB_CPU_OPENBLAS_ROWS ? p->m - i : DLB_CPU_OPENBLAS_ROWS, p->n, p->k, \
+		     (T)p->alpha, a + (p->trans_a ? (int64_t)i : (int64_t)i * p->lda), p->lda, w, p->ldw, \
+		     p->add, y + (int64_t)i * p->ldy, p->ldy); \
 }
 BLAS(, dlb_cpu_dgemm, double, cblas_dgemm)
 BLAS(static, openblas_sgemm, float, cblas_sgemm)
@@ -105,13 +111,15 @@ RUN_BLAS(run_openblas, float, openblas_sgemm)
 
 /* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and
  * at no more than it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80
- * beside 79 to 84 at other sizes, one thread of an AMD Zen). Only where OpenBLAS knows the processor; its
- * own threads would stand in the way of libgomp's. */
+ * beside 79 to 84 at other sizes, one thread of an AMD Zen). Sums of many terms are as fast or up to a third
+ * faster with OpenBLAS (k from 688 to 20000: 64 to 78 beside 50 to 69 GFLOP/s), those of few are slower (k
+ * from 256 to 384: 62 to 74 beside 71 to 80). Only where OpenBLAS knows the processor; its own threads would
+ * stand in the way of libgomp's. */
 static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const_dnnl_primitive_desc_t pd)
 {
 	const char *impl = NULL, *core = openblas_get_corename();
 
-	if (!g->d.trans_a || g->d.w_is_weight || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
+	if (!(g->d.trans_a || g->d.k >= MANY_TERMS) || g->bias || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
 	    n_threads > 1 || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
 		return false;
 	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success &&
@@ -279,6 +287,17 @@ static int bf16_by_f32(struct dlb_backend *b, const struct dlb_gemm_desc *d, str
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
+static void note_libraries(struct gemm_kernel *g, int n_threads)
+{
+	const struct dlb_gemm_desc *d = &g->d;
+
+	if (g->k.run == run_dnnl || g->k.run == run_blas_float)
+		g->k.library_bytes[DLB_CPU_DNNL] = dlb_cpu_dnnl_keeps(d->m, d->n, d->k, n_threads);
+	else if (g->k.run != run_empty)
+		g->k.library_bytes[DLB_CPU_OPENBLAS] =
+			dlb_cpu_openblas_keeps(d->m, d->n, d->k, dlb_dtype_bytes(d->dtype));
+}
+
 int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k,
 		 struct dlb_error *err)
 {
@@ -321,6 +340,7 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 		gemm_free(&g->k);
 		return bf16_by_f32(b, d, k, err);
 	}
+	note_libraries(g, b->n_threads);
 	*k = &g->k;
 	return 0;
 }

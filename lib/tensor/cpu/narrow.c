@@ -133,6 +133,7 @@ int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dl
 	if (n->rest && n->rest->scratch_bytes > most)
 		most = n->rest->scratch_bytes;
 	n->k.scratch_bytes = n->own_bytes + most;
+	dlb_kernel_keep(&n->k, n->whole);
 	n->k.packed_bytes = n->whole->packed_bytes + (n->rest ? n->rest->packed_bytes : 0);
 	*k = &n->k;
 	return 0;

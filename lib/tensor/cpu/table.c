@@ -1,10 +1,12 @@
 /* The kernel table of the cpu back end, compiled once per level (level.h). */
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/library.h"
 
 const struct dlb_backend_ops dlb_cpu_ops = {
 	.name = "cpu",
 	.is_host_memory = true,
 	.n_devices = dlb_cpu_n_devices,
+	.libraries_keep = dlb_cpu_libraries_keep,
 	.open = dlb_cpu_open,
 	.close = dlb_cpu_close,
 	.alloc = dlb_cpu_alloc,

@@ -1,0 +1,52 @@
+/* Memory kept by libraries: see library.h. Block sizes are those of oneDNN 2.6.3 (cpu/x64/gemm, AVX2) and
+ * OpenBLAS 0.3.21 (param.h, Haswell and Zen; driver/level3/level3.c). Both were compared with
+ * /proc/self/smaps for 20 shapes on an AMD Zen: within .2 MB on one thread. */
+#include "tensor/cpu/library.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+#include <string.h>
+
+static int64_t at_most(int64_t v, int64_t most) { return v < most ? v : most; }
+
+bool dlb_cpu_libraries_keep(void)
+{
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
+}
+
+/* oneDNN: its generated code (1.9 MB) with a margin for a heap in pieces, and blocks of both operands unless
+ * one side of the result is so short that they are read where they lie. The blocks come from malloc, which
+ * keeps what is freed. On several threads it is an upper bound, measured with two. */
+size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
+{
+	enum { CODE = 2900000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 20000 };
+	const double in_place = .0038, several = 1.5;
+	const double blocks = 4.0 * (double)at_most(k, BLOCK_K) * (double)(at_most(n, BLOCK_N) + BLOCK_M) +
+			      MARGIN;
+
+	if (!dlb_cpu_libraries_keep())
+		return 0;
+	if (m < 1 || n < 1 || 1 / (double)m + 1 / (double)n >= in_place)
+		return CODE;
+	return CODE + (size_t)(n_threads > 1 ? blocks * several * n_threads : blocks);
+}
+
+/* The first block of a dimension: whole, or two halves, or as many of `most` as there are. */
+static int64_t first_block(int64_t length, int64_t most)
+{
+	return length >= 2 * most ? most : length > most ? (length + 1) / 2 : length;
+}
+
+/* OpenBLAS: the touched part of its buffer. All rows of a are packed, unless w is a single block. */
+size_t dlb_cpu_openblas_keeps(int64_t m, int64_t n, int64_t k, size_t element)
+{
+	enum { SINGLE_P = 320, SINGLE_Q = 320, DOUBLE_P = 512, DOUBLE_Q = 256, PANEL = 24 };
+	const bool is_double = element > sizeof(float);
+	const int64_t p = is_double ? DOUBLE_P : SINGLE_P, q = is_double ? DOUBLE_Q : SINGLE_Q;
+	const int64_t depth = first_block(k, q), rows = at_most(m, n > p ? DLB_CPU_OPENBLAS_ROWS : PANEL);
+	const char *core = openblas_get_corename();
+
+	if (!dlb_cpu_libraries_keep() || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
+		return 0;
+	return (size_t)(depth * (rows + first_block(n, p))) * element;
+}

@@ -1,0 +1,19 @@
+/* Memory that oneDNN and OpenBLAS keep for packed operands of their products, beside the scratch that they
+ * are given: dlb_kernel.library_bytes. Sizes are 0 on a processor with AVX-512, where products pack in
+ * scratch. */
+#ifndef DLB_TENSOR_CPU_LIBRARY_H
+#define DLB_TENSOR_CPU_LIBRARY_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dlb_cpu_library { DLB_CPU_DNNL, DLB_CPU_OPENBLAS };
+/* Rows of a product in one call of OpenBLAS, which packs all of them at once, up to 128 MB. */
+enum { DLB_CPU_OPENBLAS_ROWS = 8192 };
+/* Whether a product of this process makes a library keep memory. */
+bool dlb_cpu_libraries_keep(void);
+/* Bytes that oneDNN's gemm keeps after a product m x k by k x n of float32, row-major. */
+size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads);
+/* The same of OpenBLAS on one thread, for elements of 4 or 8 bytes, by calls of so many rows. */
+size_t dlb_cpu_openblas_keeps(int64_t m, int64_t n, int64_t k, size_t element);
+#endif
