@@ -3,10 +3,7 @@
  *     y[..., i] = x[..., i + 1],  y[..., T - 1] = "ignore_index" (default -100), which the loss ignores
  * The logits keep their T positions, so no tensor of their size is sliced or padded. */
 #include "op/op_util.h"
-
-#include <string.h>
-
-struct shift { enum dlb_dtype type; int64_t rows, n, fill; };
+#include "op/tap_list.h"
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
@@ -18,30 +15,32 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-static void run(const void *ctx, const struct dlb_run *r)
-{
-	const struct shift *s = ctx;
-	const size_t size = dlb_dtype_bytes(s->type);
-
-	for (int64_t i = 0; i < s->rows && s->n; i++) {
-		const char *from = (const char *)r->in[0] + (size_t)(i * s->n) * size;
-		char *to = (char *)r->out[0] + (size_t)(i * s->n) * size;
-
-		memcpy(to, from + size, (size_t)(s->n - 1) * size);
-		dlb_value_set(to, s->type, s->n - 1, (double)s->fill);
-	}
-}
-
+/* A copy of elements, each from the next position, and of the index that is ignored at the last one. */
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {
-	const struct dlb_desc *x = &io->in[0];
-	const struct shift s = { .type = x->dtype,
-				 .rows = dlb_desc_range(x, 0, x->n_dims - 1),
-				 .n = x->dim[x->n_dims - 1],
-				 .fill = dlb_io_int(io, "ignore_index", -100) };
+	const struct dlb_desc *x = &io->in[0], one = dlb_desc_scalar(x->dtype);
+	const int64_t rows = dlb_desc_range(x, 0, x->n_dims - 1), n = x->dim[x->n_dims - 1];
+	struct dlb_taps_desc d = { .in = x->dtype, .out = x->dtype, .sum = x->dtype, .move = true,
+				   .n_dims = 2, .x = { rows, n }, .y = { rows, n } };
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_tap_list next = { 0 };
+	struct dlb_kernel *sub = NULL;
+	int64_t ignored = 0;
+	int rc;
 
-	return be->ops->host(be, run, &s, sizeof s, 0, k, err);
+	dlb_value_set(&ignored, x->dtype, 0, (double)dlb_io_int(io, "ignore_index", -100));
+	dlb_tap_list_start(&next, n);
+	for (int64_t i = 0; i + 1 < n; i++)
+		dlb_tap_list_add(&next, i, i + 1, 1);
+	dlb_tap_list_end(&next);
+	d.tap[1] = next.tap;
+	d.end[1] = next.end;
+	rc = be->ops->taps(be, &d, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0), dlb_chain_constant(c, &ignored, &one)), 2,
+		      DLB_REFS(DLB_OUT(0)), 1);
+	dlb_tap_list_release(&next);
+	return dlb_chain_finish(c, k);
 }
 
 const struct dlb_op_class dlb_op_NextToken = { .name = "NextToken",

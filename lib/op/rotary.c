@@ -9,20 +9,12 @@
  * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
  * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
 #include "op/op_util.h"
+#include "tensor/rotary.h"
 
 #include <string.h>
 
 enum { X, COS, SIN, IDS };			/* inputs; of the tables' gradient: dy, x, cos, ids */
-struct rotary {
-	int64_t batch, heads, rows, width, half, positions;
-	int64_t x[3];				/* strides of (batch, head, row) */
-	/* distance between pairs, and between the elements of a pair */
-	int64_t step, far;
-	bool by_id, one_batch;
-	double sign;				/* -1: rotates back */
-};
-
-static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
+static int read_x(const struct dlb_op_io *io, struct dlb_rotary_desc *r, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[X];
 	const int64_t n = dlb_io_int(io, "num_heads", 0);
@@ -51,13 +43,14 @@ static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error
 	return 0;
 }
 
-static int parse(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, struct dlb_rotary_desc *r, struct dlb_error *err)
 {
 	const struct dlb_desc *table = &io->in[io->cls->domain ? COS + 1 : COS];
 	const int64_t turned = dlb_io_int(io, "rotary_embedding_dim", 0);
 	char s[128];
 
-	*r = (struct rotary){ .sign = dlb_io_int(io, "inverse", 0) ? -1 : 1 };
+	*r = (struct dlb_rotary_desc){ .dtype = io->in[X].dtype,
+				       .inverse = dlb_io_int(io, "inverse", 0) != 0 };
 	if (read_x(io, r, err))
 		return -1;
 	if (turned < 0 || turned > r->width || (turned ? turned : r->width) % 2)
@@ -89,7 +82,7 @@ static int parse(const struct dlb_op_io *io, struct rotary *r, struct dlb_error 
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct rotary r;
+	struct dlb_rotary_desc r;
 
 	if (!dlb_dtype_is_float(io->in[X].dtype))
 		return dlb_op_fail(io, err, "input is of type %s; a float is needed",
@@ -99,75 +92,24 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* The start of the table entry for row i of sample b; -1: the position is not in the table. */
-static int64_t entry(const struct rotary *r, const int64_t *ids, int64_t b, int64_t i)
-{
-	const int64_t at = r->by_id ? ids[b * r->rows + i] : (r->one_batch ? 0 : b * r->rows) + i;
-
-	return r->by_id && (at < 0 || at >= r->positions) ? -1 : at * r->half;
-}
-
-static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
-{
-	return b * r->x[0] + h * r->x[1] + i * r->x[2];
-}
-
-/* Rotates one row of a head; inlined with constant distances for the compiler. */
-#define ROTARY(T) \
-	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, \
-								      const T *restrict x, const T *c, \
-								      const T *s, T *restrict y) \
-	{ \
-		const int64_t far = step == 1 ? half : 1; \
-		for (int64_t j = 0; j < half; j++) { \
-			const T u = x[j * step], v = x[j * step + far]; \
-			y[j * step] = u * c[j] - v * (sign * s[j]); \
-			y[j * step + far] = u * (sign * s[j]) + v * c[j]; \
-		} \
-	} \
-	static void turn_row_##T(const struct rotary *r, const struct dlb_run *run, int64_t at, int64_t e) \
-	{ \
-		const T *x = (const T *)run->in[X] + at, *c = run->in[COS], *s = run->in[SIN]; \
-		const size_t turned = (size_t)(2 * r->half), rest = (size_t)r->width - turned; \
-		T *y = (T *)run->out[0] + at; \
-		if (rest) \
-			memcpy(y + turned, x + turned, rest * sizeof *y); \
-		if (e < 0) \
-			memset(y, 0, turned * sizeof *y); \
-		else if (r->step == 1) \
-			turn_by_##T(1, r->half, (T)r->sign, x, c + e, s + e, y); \
-		else \
-			turn_by_##T(2, r->half, (T)r->sign, x, c + e, s + e, y); \
-	} \
-	/* in the order of memory */ \
-	static void turn_##T(const void *ctx, const struct dlb_run *run) \
-	{ \
-		const struct rotary *r = ctx; \
-		for (int64_t b = 0; b < r->batch && r->x[1] < r->x[2]; b++) \
-			for (int64_t i = 0; i < r->rows; i++) { \
-				const int64_t e = entry(r, run->in[IDS], b, i); \
-				for (int64_t h = 0; h < r->heads; h++) \
-					turn_row_##T(r, run, place(r, b, h, i), e); \
-			} \
-		for (int64_t b = 0; b < r->batch && r->x[1] >= r->x[2]; b++) \
-			for (int64_t h = 0; h < r->heads; h++) \
-				for (int64_t i = 0; i < r->rows; i++) \
-					turn_row_##T(r, run, place(r, b, h, i), \
-						     entry(r, run->in[IDS], b, i)); \
-	} \
+#define TABLES(T) \
 	static void tables_##T(const void *ctx, const struct dlb_run *run) \
 	{ \
-		const struct rotary *r = ctx; \
-		const size_t count = (size_t)(r->half * (r->by_id ? r->positions : (r->one_batch ? 1 : r->batch) * r->rows)); \
+		const struct dlb_rotary_desc *r = ctx; \
+		const size_t count = (size_t)(r->half * (r->by_id ? \
+								 r->positions : \
+								 (r->one_batch ? 1 : r->batch) * r->rows)); \
 		T *dc = run->out[0], *ds = run->out[1]; \
 		if (dc) \
 			memset(dc, 0, count * sizeof *dc); \
 		if (ds) \
 			memset(ds, 0, count * sizeof *ds); \
 		for (int64_t k = 0; k < r->batch * r->rows * r->heads; k++) { \
-			const int64_t h = k % r->heads, i = k / r->heads % r->rows, b = k / r->heads / r->rows; \
-			const int64_t e = entry(r, run->in[IDS], b, i); \
-			const T *dy = (const T *)run->in[0] + place(r, b, h, i), *x = (const T *)run->in[1] + place(r, b, h, i); \
+			const int64_t h = k % r->heads, i = k / r->heads % r->rows, \
+				      b = k / r->heads / r->rows; \
+			const int64_t e = dlb_rotary_entry(r, run->in[IDS], b, i); \
+			const int64_t at = dlb_rotary_place(r, b, h, i); \
+			const T *dy = (const T *)run->in[0] + at, *x = (const T *)run->in[1] + at; \
 			for (int64_t j = 0, p = 0; j < r->half && e >= 0; j++, p += r->step) { \
 				if (dc) \
 					dc[e + j] += dy[p] * x[p] + dy[p + r->far] * x[p + r->far]; \
@@ -176,35 +118,35 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 			} \
 		} \
 	}
-ROTARY(float)
-ROTARY(double)
-#undef ROTARY
+TABLES(float)
+TABLES(double)
+#undef TABLES
 
-static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_fn f32, dlb_host_fn f64,
-		   struct dlb_kernel **k, struct dlb_error *err)
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		  struct dlb_error *err)
+{
+	struct dlb_rotary_desc r;
+
+	return parse(io, &r, err) ? -1 : be->ops->rotary(be, &r, k, err);
+}
+
+static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+			 struct dlb_error *err)
 {
 	const enum dlb_dtype t = io->in[X].dtype;
-	struct rotary r;
+	struct dlb_rotary_desc r;
 
 	if (parse(io, &r, err))
 		return -1;
 	if (t != DLB_F32 && t != DLB_F64)
 		return DLB_NO_KERNEL;
 	return dlb_kernel_host(be, io,
-			       &(struct dlb_host_call){ .fn = t == DLB_F32 ? f32 : f64, .n_in = 4, .n_out = 2,
-							.ctx = &r, .ctx_bytes = sizeof r }, k, err);
-}
-
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
-		  struct dlb_error *err)
-{
-	return prepare(be, io, turn_float, turn_double, k, err);
-}
-
-static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
-			 struct dlb_error *err)
-{
-	return prepare(be, io, tables_float, tables_double, k, err);
+			       &(struct dlb_host_call){ .fn = t == DLB_F32 ? tables_float : tables_double,
+							.n_in = 4,
+							.n_out = 2,
+							.ctx = &r,
+							.ctx_bytes = sizeof r },
+			       k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -243,7 +185,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int tables_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct rotary r;
+	struct dlb_rotary_desc r;
 
 	if (dlb_same_types(io, 0, 3, err) || dlb_same_shapes(io, 0, 1, err) || parse(io, &r, err))
 		return -1;

@@ -337,6 +337,18 @@ struct dlb_scan_desc {
 	int64_t outer, n, inner;
 	bool exclusive, reverse;
 };
+/* Rotation of pairs of a row's first 2 half elements by angles that depend on the row; the rest of its `width`
+ * elements is copied:  in {x, cos, sin, ids|NULL}, out {y}
+ *     (u, v) -> (u c - v s, u s + v c),  u = x[j step], v = x[j step + far],  c = cos[entry half + j], s likewise
+ * Rows lie at x[0] sample + x[1] head + x[2] row, in x and in y. The entry of a row is ids[sample, row] (i64; a number
+ * that is not below `positions` gives zeros), or without ids the row of its sample, or of all (one_batch). inverse:
+ * rotates back. dtype: f32 or f64. */
+struct dlb_rotary_desc {
+	enum dlb_dtype dtype;
+	int64_t batch, heads, rows, width, half, positions;
+	int64_t x[3], step, far;
+	bool by_id, one_batch, inverse;
+};
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Sums the gradients of micro-batches. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* in {x} (count of f32 or f64), out {f64 scalar in host memory}: sum of squares, added in double. */
@@ -514,6 +526,8 @@ struct dlb_backend_ops {
 		    struct dlb_error *err);
 	int (*scan)(struct dlb_backend *b, const struct dlb_scan_desc *d, struct dlb_kernel **k,
 		    struct dlb_error *err);
+	int (*rotary)(struct dlb_backend *b, const struct dlb_rotary_desc *d, struct dlb_kernel **k,
+		      struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,
 			  struct dlb_error *err);
 	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k,

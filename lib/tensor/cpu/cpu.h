@@ -75,6 +75,8 @@ int dlb_cpu_select(struct dlb_backend *b, const struct dlb_select_desc *d, struc
 		    struct dlb_error *err);
 int dlb_cpu_taps(struct dlb_backend *b, const struct dlb_taps_desc *d, struct dlb_kernel **k,
 		   struct dlb_error *err);
+int dlb_cpu_rotary(struct dlb_backend *b, const struct dlb_rotary_desc *d, struct dlb_kernel **k,
+		   struct dlb_error *err);
 int dlb_cpu_scan(struct dlb_backend *b, const struct dlb_scan_desc *d, struct dlb_kernel **k,
 		   struct dlb_error *err);
 int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k,

@@ -43,6 +43,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_dropout LEVEL(dlb_cpu_dropout)
 #define dlb_cpu_cell LEVEL(dlb_cpu_cell)
 #define dlb_cpu_loss LEVEL(dlb_cpu_loss)
+#define dlb_cpu_rotary LEVEL(dlb_cpu_rotary)
 #define dlb_cpu_map LEVEL(dlb_cpu_map)
 #define dlb_cpu_reduce LEVEL(dlb_cpu_reduce)
 #define dlb_cpu_copy LEVEL(dlb_cpu_copy)

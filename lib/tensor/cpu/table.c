@@ -34,6 +34,7 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.select = dlb_cpu_select,
 	.taps = dlb_cpu_taps,
 	.scan = dlb_cpu_scan,
+	.rotary = dlb_cpu_rotary,
 	.accumulate = dlb_cpu_accumulate,
 	.square_sum = dlb_cpu_square_sum,
 	.update = dlb_cpu_update,

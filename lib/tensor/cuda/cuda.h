@@ -19,8 +19,8 @@
 #define CUDA_MODULES(X) \
 	X(attention) \
 	X(attention_bf16) X(attention_wide_bf16) X(batch_norm) X(cell) X(conv) X(copy) X(dropout) X(gather) \
-		X(index) X(loss) X(map) X(norm) X(places) X(pool) X(reduce) X(rows) X(scan) X(scores) \
-			X(select) X(softmax) X(sums) X(taps) X(update)
+		X(index) X(loss) X(map) X(norm) X(places) X(pool) X(reduce) X(rotary) X(rows) X(scan) \
+			X(scores) X(select) X(softmax) X(sums) X(taps) X(update)
 enum {
 #define X(name) CUDA_MODULE_##name,
 	CUDA_MODULES(X)
@@ -185,6 +185,7 @@ PREPARE(index);
 PREPARE(select);
 PREPARE(taps);
 PREPARE(scan);
+PREPARE(rotary);
 PREPARE(accumulate);
 PREPARE(square_sum);
 PREPARE(update);

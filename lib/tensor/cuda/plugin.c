@@ -55,6 +55,7 @@ const struct dlb_backend_ops dlb_cuda_ops = {
 	.select = dlb_cuda_select,
 	.taps = dlb_cuda_taps,
 	.scan = dlb_cuda_scan,
+	.rotary = dlb_cuda_rotary,
 	.accumulate = dlb_cuda_accumulate,
 	.square_sum = dlb_cuda_square_sum,
 	.update = dlb_cuda_update,
