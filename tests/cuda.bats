@@ -96,7 +96,7 @@ alike() {
 # bats test_tags=slow
 @test "the table's unit tests pass on it" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
-	for test in loops kernels bf16 optim rows attention cell batch_norm lines embedding rotary; do
+	for test in loops kernels bf16 optim rows attention cell batch_norm norm lines embedding rotary in_place; do
 		run -0 "$BUILD/tests/test_$test"
 	done
 	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"
@@ -107,6 +107,23 @@ alike() {
 @test "... and without cuDNN, where convolutions go by columns" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1 DLB_CUDA_HOST_CUDNN=0
 	run -0 "$BUILD/tests/test_kernels"
+}
+
+# bats test_tags=slow
+@test "exports of PyTorch train on it, every op, with the CPU's losses" {
+	[ -d "$DLB_TEST_DATA/onnx/today" ] || skip "no exports in $DLB_TEST_DATA"
+	# the first of each four are tried, so llama comes first
+	for name in llama bert conv1d_ts dlrm gpt2 lenet gcn_scatter mha unet_gn lstm_lm vit_small pe_transformer mobilenet_v3_small vae \
+		shufflenet norm_mean bert_mask llama_mask mlp; do
+		[ -s "$DLB_TEST_DATA/onnx/today/$name/default.onnx" ] && chosen || continue
+		dlb-profile -q --analytic -d cpu -d cuda "$DLB_TEST_DATA/onnx/today/$name/default.onnx" 2>"$tmp/err" >"$tmp/profile"
+		for cluster in cpu:1 cuda:1; do
+			dlb-costmodel -q -c "$cluster" "$tmp/profile" | dlb-place -q -a single |
+				dlb-run -q --steps 3 --data random --optimizer sgd | jq -c '.report.losses' >"$tmp/$cluster"
+		done
+		echo "$name: $(cat "$tmp/cpu:1" "$tmp/cuda:1")"
+		close "$(cat "$tmp/cpu:1")" "$(cat "$tmp/cuda:1")"
+	done
 }
 
 # The engines of cuDNN that a run of the document executes, in a line: engines DOCUMENT

@@ -1,5 +1,6 @@
 /* Checks `overwrite` of every operator: for each input that output 0 may overwrite, and each type, the kernel
- * gives the same bits if output 0 has the input's address. */
+ * gives the same bits if output 0 has the input's address. Of a back end other than the CPU (see kernels.h), those
+ * that it has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,21 +143,24 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 				compare(be, &io, over);
 			}
 		}
-		if (compared == here && over == 0) {
+		if (compared == here && over == 0 && be->ops->is_host_memory) {
 			fprintf(stderr, "%s: no operands tried suit it\n", cls->name);
 			abort();
 		}
 	}
-	assert(IS(compared, >, before));
+	assert(IS(compared, >, before - !be->ops->is_host_memory));
 }
 
 int main(void)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_backend be;
+	const char *name = getenv("DLB_TEST_BACKEND");
 	int n = 0;
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err))
-		abort();
+	if (dlb_backend_open(name ? name : "cpu", 0, 1, &be, &err)) {
+		dlb_error_print(stderr, "test", -1, &err);
+		exit(1);
+	}
 	for (int i = 0; i < DLB_N_OPS; i++) {
 		const struct dlb_op_class *cls = dlb_op_class_of(i);
 		if (!cls->overwrite)

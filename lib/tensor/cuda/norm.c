@@ -1,4 +1,5 @@
-/* Normalization of rows (norm.cu): one launch forward; backward one for dx and two for dscale and dbias. */
+/* Normalization of rows (norm.cu): one launch forward; backward two for dscale and dbias, and one for
+ * dx. */
 #include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
@@ -24,12 +25,13 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 
 	dlb_cuda_operands(&a.p, r, n->n_in, n->backward && a.rms ? 2 : 3);
 	a.aligned = dlb_cuda_aligned(&a.p, 3, 1);
+	if (n->backward && (a.p.out[1] || a.p.out[2])) {
+		dlb_cuda_launch_rows(n->c, n->sums, &a, a.m.groups * a.m.chunks);
+		dlb_cuda_launch_rows(n->c, n->join, &a, a.m.join_blocks);
+	}
+	/* the sums read dy and x, which dx may overwrite */
 	if (a.p.out[0])
 		dlb_cuda_launch_rows(n->c, n->rows, &a, blocks);
-	if (!n->backward || (!a.p.out[1] && !a.p.out[2]))
-		return;
-	dlb_cuda_launch_rows(n->c, n->sums, &a, a.m.groups * a.m.chunks);
-	dlb_cuda_launch_rows(n->c, n->join, &a, a.m.join_blocks);
 }
 
 static struct cuda_norm args_of(const struct dlb_norm_desc *d)
