@@ -14,12 +14,13 @@ bool dlb_cpu_libraries_keep(void)
 	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
-/* oneDNN: its generated code (1.9 MB) with a margin for a heap in pieces, and blocks of both operands unless
- * one side of the result is so short that they are read where they lie. The blocks come from malloc, which
- * keeps what is freed. On several threads it is an upper bound, measured with two. */
+/* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands, with
+ * a margin for a heap in pieces, unless one side of the result is so short that they are read where they lie.
+ * The blocks come from malloc, which keeps what is freed. On several threads it is an upper bound, measured
+ * with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 {
-	enum { CODE = 2900000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 20000 };
+	enum { CODE = 1500000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 1500000 };
 	const double in_place = .0038, several = 1.5;
 	const double blocks = 4.0 * (double)at_most(k, BLOCK_K) * (double)(at_most(n, BLOCK_N) + BLOCK_M) +
 			      MARGIN;
