@@ -14,8 +14,8 @@ bool dlb_cpu_libraries_keep(void)
 	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
-/* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands, with
- * a margin for a heap in pieces, unless one side of the result is so short that they are read where they lie.
+/* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands,
+ * with a margin for a heap in pieces, unless one side of the result is so short that they are read where they lie.
  * The blocks come from malloc, which keeps what is freed. On several threads it is an upper bound, measured
  * with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
