@@ -124,6 +124,28 @@ static inline unsigned char *buffer(size_t bytes, size_t shift, unsigned char **
 	return (unsigned char *)p + shift;
 }
 
+/* n numbers in (-1, 1); the caller frees them. */
+static inline void *drawn(enum dlb_dtype t, int64_t n)
+{
+	void *p = dlb_xcalloc((size_t)n + 1, 8);
+
+	for (int64_t i = 0; i < n; i++)
+		dlb_value_set(p, t, i, 2 * dlb_rng_uniform(&rng) - 1);
+	return p;
+}
+
+/* Runs the kernel once. Takes k. */
+static inline void run_plainly(struct dlb_kernel *k, void *const *in, void *const *out)
+{
+	void *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
+
+	k->run(k, &(struct dlb_run){ .in = in, .out = out, .scratch = scratch });
+	MUST(be.ops->sync(&be, &err_));
+	dlb_kernel_free(k);
+	free(scratch);
+	n_checks++;
+}
+
 /* Zeroed memory that the host and the kernels of these tests reach; the caller frees it. */
 static inline void *room(size_t bytes)
 {

@@ -8,17 +8,6 @@ static int64_t at(const struct lines *s, int64_t n, int64_t l, int64_t i)
 	return (l / s->inner * n + i) * s->inner + l % s->inner;
 }
 
-static void run(struct dlb_kernel *k, void *const *in, void *const *out)
-{
-	void *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
-
-	k->run(k, &(struct dlb_run){ .in = in, .out = out, .scratch = scratch });
-	MUST(be.ops->sync(&be, &err_));
-	dlb_kernel_free(k);
-	free(scratch);
-	n_checks++;
-}
-
 static void same(const char *what, const struct lines *s, int64_t i, double got, double want, double tolerance)
 {
 	if (fabs(got - want) <= tolerance * (1 + fabs(want)))
@@ -29,7 +18,7 @@ static void same(const char *what, const struct lines *s, int64_t i, double got,
 }
 
 /* Whole numbers, so that many are equal; zero, when asked, is rare enough for products. */
-static void *numbers(enum dlb_dtype t, int64_t n, int range)
+static void *whole_numbers(enum dlb_dtype t, int64_t n, int range)
 {
 	void *p = dlb_xcalloc((size_t)n + 1, 8);
 
@@ -58,12 +47,12 @@ static void choose(const struct lines *s, enum dlb_dtype t, enum dlb_select_fn f
 	const struct dlb_select_desc d = { .fn = fn, .dtype = t, .outer = s->outer, .n = s->n, .inner = s->inner, .m = m,
 					   .largest = largest, .last = last };
 	const int64_t lines = s->outer * s->inner;
-	void *x = numbers(t, lines * s->n, 50), *y = numbers(t, lines * s->n, 50);
+	void *x = whole_numbers(t, lines * s->n, 50), *y = whole_numbers(t, lines * s->n, 50);
 	int64_t *index = dlb_xcalloc((size_t)(lines * m) + 1, sizeof *index);
 	struct dlb_kernel *k;
 
 	MUST(be.ops->select(&be, &d, &k, &err_));
-	run(k, &x, (void *const[]){ fn == DLB_SELECT_ARG ? (void *)index : y, index });
+	run_plainly(k, &x, (void *const[]){ fn == DLB_SELECT_ARG ? (void *)index : y, index });
 	for (int64_t l = 0; l < lines; l++)
 		for (int64_t i = 0; i < s->n; i++) {
 			const int64_t rank = rank_of(s, t, x, l, i, largest, last), from = at(s, s->n, l, i),
@@ -85,13 +74,13 @@ static void scan(const struct lines *s, enum dlb_dtype t, enum dlb_scan_fn fn, b
 					 .exclusive = exclusive, .reverse = reverse };
 	const int64_t lines = s->outer * s->inner;
 	const bool product = fn == DLB_SCAN_PRODUCT;
-	void *x = numbers(t, lines * s->n, product ? 2 : 50), *y = numbers(t, lines * s->n, 50);
+	void *x = whole_numbers(t, lines * s->n, product ? 2 : 50), *y = whole_numbers(t, lines * s->n, 50);
 	struct dlb_kernel *k;
 
 	for (int64_t i = 0; i < lines * s->n && product; i++)		/* -1 and 1: products stay exact */
 		dlb_value_set(x, t, i, dlb_value_real(x, t, i) < 0 ? -1 : 1);
 	MUST(be.ops->scan(&be, &d, &k, &err_));
-	run(k, &x, &y);
+	run_plainly(k, &x, &y);
 	for (int64_t l = 0; l < lines; l++) {
 		double sum = product;
 

@@ -40,27 +40,12 @@ static void near(const struct dlb_norm_desc *d, const char *what, const void *go
 
 struct norm_data { void *x, *dy, *scale, *bias, *y, *mean, *inv, *dx, *dscale, *dbias; };
 
-static void *numbers(enum dlb_dtype t, int64_t n)
-{
-	void *p = dlb_xcalloc((size_t)n, 8);
-
-	for (int64_t i = 0; i < n; i++)
-		dlb_value_set(p, t, i, 2 * dlb_rng_uniform(&rng) - 0.7);
-	return p;
-}
-
 static void run(const struct dlb_norm_desc *d, void *const *in, void *const *out)
 {
 	struct dlb_kernel *k;
-	void *scratch;
 
 	MUST(be.ops->norm(&be, d, &k, &err_));
-	scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
-	k->run(k, &(struct dlb_run){ .in = in, .out = out, .scratch = scratch });
-	MUST(be.ops->sync(&be, &err_));
-	dlb_kernel_free(k);
-	free(scratch);
-	n_checks++;
+	run_plainly(k, in, out);
 }
 
 static void forward(const struct dlb_norm_desc *d, const struct norm_data *m)
@@ -135,7 +120,7 @@ static void check(struct dlb_norm_desc d)
 
 	d.epsilon = 1e-5;
 	for (int i = 0; i < DLB_LEN(all); i++)
-		*all[i] = numbers(d.dtype, i < 4 ? n : i < 8 ? entries : d.rows);
+		*all[i] = drawn(d.dtype, i < 4 ? n : i < 8 ? entries : d.rows);
 	forward(&d, &m);
 	backward(&d, &m, entries);
 	for (int i = 0; i < DLB_LEN(all); i++)

@@ -42,24 +42,14 @@ static void agrees(const struct dlb_rotary_desc *d, void *const *in, const void 
 			(long long)i, (long long)e, got, want);
 		abort();
 	}
-	n_checks++;
-}
-
-static void *numbers(enum dlb_dtype t, int64_t n)
-{
-	void *p = dlb_xcalloc((size_t)n, 8);
-
-	for (int64_t i = 0; i < n; i++)
-		dlb_value_set(p, t, i, dlb_rng_uniform(&rng) - 0.5);
-	return p;
 }
 
 static void check(const struct dlb_rotary_desc *d)
 {
 	const int64_t count = d->batch * d->heads * d->rows * d->width;
-	void *in[4] = { numbers(d->dtype, count), numbers(d->dtype, d->positions * d->half),
-			numbers(d->dtype, d->positions * d->half) },
-	     *y = numbers(d->dtype, count);
+	void *in[4] = { drawn(d->dtype, count), drawn(d->dtype, d->positions * d->half),
+			drawn(d->dtype, d->positions * d->half) },
+	     *y = drawn(d->dtype, count);
 	int64_t *ids = d->by_id ? dlb_xcalloc((size_t)(d->batch * d->rows), sizeof *ids) : NULL;
 	struct dlb_kernel *k;
 
@@ -67,10 +57,8 @@ static void check(const struct dlb_rotary_desc *d)
 		ids[i] = (int64_t)floor(dlb_rng_uniform(&rng) * (double)(d->positions + 2)) - 1;
 	in[3] = ids;
 	MUST(be.ops->rotary(&be, d, &k, &err_));
-	k->run(k, &(struct dlb_run){ .in = in, .out = (void *const[]){ y } });
-	MUST(be.ops->sync(&be, &err_));
+	run_plainly(k, in, (void *const[]){ y });
 	agrees(d, in, y);
-	dlb_kernel_free(k);
 	for (int i = 0; i < 4; i++)
 		free(in[i]);
 	free(y);

@@ -117,10 +117,10 @@ RUN_BLAS(run_openblas, float, openblas_sgemm)
  * stand in the way of libgomp's. */
 static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const_dnnl_primitive_desc_t pd)
 {
-	const char *impl = NULL, *core = openblas_get_corename();
+	const char *impl = NULL;
 
 	if (!(g->d.trans_a || g->d.k >= MANY_TERMS) || g->bias || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
-	    n_threads > 1 || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
+	    n_threads > 1 || !dlb_cpu_openblas_is_known())
 		return false;
 	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success &&
 	       !strncmp(impl, "gemm:", 5);

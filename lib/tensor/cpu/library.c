@@ -9,6 +9,13 @@
 
 static int64_t at_most(int64_t v, int64_t most) { return v < most ? v : most; }
 
+bool dlb_cpu_openblas_is_known(void)
+{
+	const char *core = openblas_get_corename();
+
+	return !strcmp(core, "Zen") || !strcmp(core, "Haswell");
+}
+
 bool dlb_cpu_libraries_keep(void)
 {
 	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
@@ -45,9 +52,8 @@ size_t dlb_cpu_openblas_keeps(int64_t m, int64_t n, int64_t k, size_t element)
 	const bool is_double = element > sizeof(float);
 	const int64_t p = is_double ? DOUBLE_P : SINGLE_P, q = is_double ? DOUBLE_Q : SINGLE_Q;
 	const int64_t depth = first_block(k, q), rows = at_most(m, n > p ? DLB_CPU_OPENBLAS_ROWS : PANEL);
-	const char *core = openblas_get_corename();
 
-	if (!dlb_cpu_libraries_keep() || (strcmp(core, "Zen") && strcmp(core, "Haswell")))
+	if (!dlb_cpu_libraries_keep() || !dlb_cpu_openblas_is_known())
 		return 0;
 	return (size_t)(depth * (rows + first_block(n, p))) * element;
 }

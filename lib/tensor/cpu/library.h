@@ -10,6 +10,8 @@
 enum dlb_cpu_library { DLB_CPU_DNNL, DLB_CPU_OPENBLAS };
 /* Rows of a product in one call of OpenBLAS, which packs all of them at once, up to 128 MB. */
 enum { DLB_CPU_OPENBLAS_ROWS = 8192 };
+/* Whether OpenBLAS runs its kernels for AMD's Zen or Intel's Haswell, the ones that were measured. */
+bool dlb_cpu_openblas_is_known(void);
 /* Whether a product of this process makes a library keep memory. */
 bool dlb_cpu_libraries_keep(void);
 /* Bytes that oneDNN's gemm keeps after a product m x k by k x n of float32, row-major. */
