@@ -339,10 +339,10 @@ struct dlb_scan_desc {
 };
 /* Rotation of pairs of a row's first 2 half elements by angles that depend on the row; the rest of its `width`
  * elements is copied:  in {x, cos, sin, ids|NULL}, out {y}
- *     (u, v) -> (u c - v s, u s + v c),  u = x[j step], v = x[j step + far],  c = cos[entry half + j], s likewise
- * Rows lie at x[0] sample + x[1] head + x[2] row, in x and in y. The entry of a row is ids[sample, row] (i64; a number
- * that is not below `positions` gives zeros), or without ids the row of its sample, or of all (one_batch). inverse:
- * rotates back. dtype: f32 or f64. */
+ *     (u, v) -> (u c - v s, u s + v c),  u = x[j step], v = x[j step + far]
+ * c = cos[entry half + j] and s = sin[entry half + j]; the entry of a row is ids[sample, row] (by_id; i64; one
+ * outside of [0, positions) gives zeros), else `row` (one_batch), else sample rows + row. x and y have the
+ * strides x[] of sample, head and row. inverse: rotates back. dtype: f32 or f64. */
 struct dlb_rotary_desc {
 	enum dlb_dtype dtype;
 	int64_t batch, heads, rows, width, half, positions;

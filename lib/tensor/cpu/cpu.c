@@ -45,9 +45,10 @@ static void cpu_free(struct cpu *c)
 	free(c);
 }
 
-/* glibc keeps the first few freed blocks of each small size apart, and with them the ends of aligned blocks, so that
- * what lies between is too small for the next block of the same size: oneDNN's gemm, which allocates aligned blocks in
- * each call, would take up to 10 times its memory (30 with two threads). Fills those lists, on each thread. */
+/* Fills glibc's lists of small freed blocks, of each thread. While they have room, the ends that an aligned
+ * block leaves over go there and are not merged with it when it is freed, so it is too small for the next
+ * aligned block of the same size. oneDNN's gemm, which allocates such blocks in each call, would take up to
+ * 10 times its memory (30 with two threads). */
 static void fill_small_lists(const void *ctx, int part, int parts)
 {
 	enum { LEAST = 24, STEP = 16, MOST = 256, LENGTH = 7 };

@@ -22,9 +22,9 @@ bool dlb_cpu_libraries_keep(void)
 }
 
 /* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands,
- * with a margin for a heap in pieces, unless one side of the result is so short that they are read where they lie.
- * The blocks come from malloc, which keeps what is freed. On several threads it is an upper bound, measured
- * with two. */
+ * with a margin for a heap in pieces, unless one side of the result is so short that they are read where they
+ * lie. The blocks come from malloc, which keeps what is freed. On several threads it is an upper bound,
+ * measured with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 {
 	enum { CODE = 1500000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 1500000 };
