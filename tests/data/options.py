@@ -519,10 +519,10 @@ def place():
     shows(tool, "--priority graph", "dlb-place -q -a greedy -m 2 {} $D/cost.json", ".plan.priority", without="--priority upward-rank")
     shows(tool, "--priority given", "jq '.graph.ops[3][\"x-priority\"]=9' $D/cost.json | dlb-place -q -a greedy {}", ".plan.priority")
     unused(tool, "--priority upward-rank", "dlb-place -a even {} $D/cost.json", "even")
-    shows(tool, "--affinity $D/a.json", "echo '{\"classes\": {\"dense\": [\"cpu/2\"], \"activation\": [\"cpu\"]}}' >$D/a.json && "
+    shows(tool, "--affinity a.json", "echo '{\"classes\": {\"dense\": [\"cpu/2\"], \"activation\": [\"cpu\"]}}' >a.json && "
           "dlb-place -q -a by-kind {} $D/kinds.json", ".plan.placement, .plan.affinity")
     unused(tool, "--affinity default", "dlb-place -a even {} $D/cost.json", "even")
-    home = "echo '{\"classes\": {\"activation\": [\"cpu/2\"], \"conv\": [\"cpu\"]}}' >$D/h.json && dlb-place -a by-kind --affinity $D/h.json {} $D/%s"
+    home = "echo '{\"classes\": {\"activation\": [\"cpu/2\"], \"conv\": [\"cpu\"]}}' >h.json && dlb-place -a by-kind --affinity h.json {} $D/%s"
     shows(tool, "--rewrites all", home % "cnn-kinds.json", ".plan.rewrites")
     shows(tool, "--rewrites keep-affinity", home % "cnn-kinds.json", ".plan.rewrites", without="--rewrites all")
     unused(tool, "--rewrites all", "dlb-place {} $D/cost.json", "no table")
