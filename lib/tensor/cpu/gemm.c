@@ -2,8 +2,8 @@
  *
  * float32 uses oneDNN's matmul; a weight is packed in matmul's preferred layout, by each run (once) or when
  * the run's weight version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64
- * uses OpenBLAS, and so does float32 where it is faster. The primitive adds c if it is a plain bias, else c
- * is added afterwards.
+ * uses OpenBLAS, and so does float32 where it is faster. A plain bias is added by the primitive, or OpenBLAS
+ * adds the product to rows of it; another c is added afterwards.
  *
  * bf16 uses the same matmul, which sums in f32. An operand that is f32 in memory is rounded first,
  * a weight when it is packed. Cases that the primitive does not support (batches at irregular
@@ -17,8 +17,6 @@
 
 /* Packing moves a weight twice and saves a tenth of the product: not worth it for fewer rows than this. */
 enum { PACK_ROWS = 512 };
-/* Terms of a sum from which OpenBLAS is faster than oneDNN without AVX-512. */
-enum { MANY_TERMS = 512 };
 
 struct gemm_kernel {
 	struct dlb_kernel k;
@@ -27,7 +25,7 @@ struct gemm_kernel {
 	struct cpu_prim prim;
 	struct cpu_packed packed;
 	struct cpu_staged a;		/* rounded to bf16 */
-	bool bias, after;		/* bias: the primitive adds c; after: alpha and c are applied later */
+	bool bias, after; /* bias: the product's kernel adds c; after: alpha and c are applied later */
 };
 
 void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y)
@@ -84,43 +82,67 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 		after_float(&g->d, r->out[0], g->d.has_c ? r->in[2] : NULL);
 }
 
-#define RUN_BLAS(name, T, gemm) \
-static void name(struct dlb_kernel *k, const struct dlb_run *r) \
-{ \
-	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d; \
-	const T *a = r->in[0], *w = r->in[1]; \
-	T *y = r->out[0]; \
-	const struct cpu_matmul p = { .m = (int)d->m, \
-				      .n = (int)d->n, \
-				      .k = (int)d->k, \
-				      .lda = (int)(d->trans_a ? d->m : d->k), \
-				      .ldw = (int)(d->trans_w ? d->k : d->n), \
-				      .ldy = (int)d->n, \
-				      .trans_a = d->trans_a, \
-				      .trans_w = d->trans_w, \
-				      .alpha = 1 }; \
-	for (int64_t b = 0; b < d->n_batch; b++) \
-		gemm(&p, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
-		     w + (d->w_off ? d->w_off[b] : b * d->w_batch), y + b * d->m * d->n); \
-	if (((struct gemm_kernel *)k)->after) \
-		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
+/* Fills the rows of y, to which a product is added. */
+static void fill_rows(const struct dlb_gemm_desc *d, void *y, const void *bias)
+{
+	const size_t row = (size_t)d->n * dlb_dtype_bytes(d->dtype);
+
+	for (int64_t i = 0; i < d->m; i++)
+		memcpy((char *)y + (size_t)i * row, bias, row);
 }
+
+#define RUN_BLAS(name, T, gemm) \
+	static void name(struct dlb_kernel *k, const struct dlb_run *r) \
+	{ \
+		const struct gemm_kernel *g = (struct gemm_kernel *)k; \
+		const struct dlb_gemm_desc *d = &g->d; \
+		const T *a = r->in[0], *w = r->in[1]; \
+		T *y = r->out[0]; \
+		const struct cpu_matmul p = { .m = (int)d->m, \
+					      .n = (int)d->n, \
+					      .k = (int)d->k, \
+					      .lda = (int)(d->trans_a ? d->m : d->k), \
+					      .ldw = (int)(d->trans_w ? d->k : d->n), \
+					      .ldy = (int)d->n, \
+					      .trans_a = d->trans_a, \
+					      .trans_w = d->trans_w, \
+					      .add = g->bias, \
+					      .alpha = 1 }; \
+		if (g->bias) \
+			fill_rows(d, y, r->in[2]); \
+		for (int64_t b = 0; b < d->n_batch; b++) \
+			gemm(&p, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
+			     w + (d->w_off ? d->w_off[b] : b * d->w_batch), y + b * d->m * d->n); \
+		if (g->after) \
+			after_##T(d, y, d->has_c ? r->in[2] : NULL); \
+	}
 RUN_BLAS(run_blas_float, float, dlb_cpu_sgemm)
 RUN_BLAS(run_blas_double, double, dlb_cpu_dgemm)
 RUN_BLAS(run_openblas, float, openblas_sgemm)
 
-/* oneDNN without AVX-512 reads a by columns at half of OpenBLAS's speed where columns lie 4 KB apart, and
- * at no more than it elsewhere (gradients of weights: 31 beside 71 GFLOP/s at m = k = 1024, 66 to 80
- * beside 79 to 84 at other sizes, one thread of an AMD Zen). Sums of many terms are as fast or up to a third
- * faster with OpenBLAS (k from 688 to 20000: 64 to 78 beside 50 to 69 GFLOP/s), those of few are slower (k
- * from 256 to 384: 62 to 74 beside 71 to 80). Only where OpenBLAS knows the processor; its own threads would
- * stand in the way of libgomp's. */
+/* Sizes at which OpenBLAS is faster than oneDNN without AVX-512, by products of 16 to 1024 rows, 128 to 3072
+ * columns and 256 to 8192 terms on one thread of an AMD Zen (GFLOP/s):
+ *   a by columns          65 to 82, oneDNN 33 to 81: it reads columns 4 KB apart at half of the speed
+ *   w by rows, far apart  50 to 79, oneDNN 30 to 64: where it reads w in place, and rows are a multiple of 2 KB
+ *                         apart
+ *   large                 69 to 82, oneDNN 63 to 78: 1024 columns and 512 terms or more
+ * Elsewhere it is slower: 46 to 82, oneDNN 50 to 88. */
+static bool openblas_is_faster_at(const struct dlb_gemm_desc *d)
+{
+	enum { FAR = 512, LEAST_ROWS = 16, COLUMNS = 1024, ROWS = 256, TERMS = 512 };
+	const bool far = !d->trans_w && d->n % FAR == 0 && d->m >= LEAST_ROWS &&
+			 dlb_cpu_dnnl_is_in_place(d->m, d->n);
+
+	return d->trans_a || far || (d->n >= COLUMNS && d->m >= ROWS && d->k >= TERMS);
+}
+
+/* Only where OpenBLAS knows the processor; its own threads would stand in the way of libgomp's. */
 static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const_dnnl_primitive_desc_t pd)
 {
 	const char *impl = NULL;
 
-	if (!(g->d.trans_a || g->d.k >= MANY_TERMS) || g->bias || g->d.n_batch != 1 || g->d.dtype != DLB_F32 ||
-	    n_threads > 1 || !dlb_cpu_openblas_is_known())
+	if (!openblas_is_faster_at(&g->d) || g->d.n_batch != 1 || g->d.dtype != DLB_F32 || n_threads > 1 ||
+	    !dlb_cpu_openblas_is_known())
 		return false;
 	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success &&
 	       !strncmp(impl, "gemm:", 5);
@@ -329,12 +351,12 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 	} else if (regular && (d->dtype == DLB_F32 || (bf16 && (plain_bias || !g->after)))) {
 		g->bias = plain_bias;
 		if (prepare_dnnl(g, b->n_threads) == 0) {
-			g->after = g->after && !g->bias;
 			g->k.run = run_dnnl;
 			g->k.impl = "dnnl";
-		} else {
+		} else if (g->k.run != run_openblas) {
 			g->bias = false;
 		}
+		g->after = g->after && !g->bias;
 	}
 	if (bf16 && g->k.run != run_dnnl) {
 		gemm_free(&g->k);

@@ -21,20 +21,24 @@ bool dlb_cpu_libraries_keep(void)
 	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
+bool dlb_cpu_dnnl_is_in_place(int64_t m, int64_t n)
+{
+	return m < 1 || n < 1 || 1 / (double)m + 1 / (double)n >= .0038;
+}
+
 /* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands,
- * with a margin for a heap in pieces, unless one side of the result is so short that they are read where they
- * lie. The blocks come from malloc, which keeps what is freed. On several threads it is an upper bound,
- * measured with two. */
+ * with a margin for a heap in pieces, unless they are read in place. The blocks come from malloc, which keeps
+ * what is freed. On several threads it is an upper bound, measured with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 {
 	enum { CODE = 1500000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 1500000 };
-	const double in_place = .0038, several = 1.5;
+	const double several = 1.5;
 	const double blocks = 4.0 * (double)at_most(k, BLOCK_K) * (double)(at_most(n, BLOCK_N) + BLOCK_M) +
 			      MARGIN;
 
 	if (!dlb_cpu_libraries_keep())
 		return 0;
-	if (m < 1 || n < 1 || 1 / (double)m + 1 / (double)n >= in_place)
+	if (dlb_cpu_dnnl_is_in_place(m, n))
 		return CODE;
 	return CODE + (size_t)(n_threads > 1 ? blocks * several * n_threads : blocks);
 }

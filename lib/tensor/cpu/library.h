@@ -14,6 +14,9 @@ enum { DLB_CPU_OPENBLAS_ROWS = 8192 };
 bool dlb_cpu_openblas_is_known(void);
 /* Whether a product of this process makes a library keep memory. */
 bool dlb_cpu_libraries_keep(void);
+/* Whether oneDNN's gemm without AVX-512 reads the operands of an m x n result where they lie, because one side of
+ * it is short. */
+bool dlb_cpu_dnnl_is_in_place(int64_t m, int64_t n);
 /* Bytes that oneDNN's gemm keeps after a product m x k by k x n of float32, row-major. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads);
 /* The same of OpenBLAS on one thread, for elements of 4 or 8 bytes, by calls of so many rows. */
