@@ -206,6 +206,19 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-view -f html "$BATS_TEST_TMPDIR/ran.json" | grep -q predicted_step_high_s
 }
 
+@test "the interval of a prediction widens with the spread of a step that the profile measured" {
+	dlb-profile -q "$model" | dlb-costmodel -q -c cpu:1 >"$BATS_TEST_TMPDIR/cost.json"
+	validates "$BATS_TEST_TMPDIR/cost.json"
+	jq -e '.profile.kinds[0].step_spread == .cost.step_spread.cpu and .cost.step_spread.cpu >= 0' "$BATS_TEST_TMPDIR/cost.json"
+	for spread in 0 0.05 0.2; do
+		jq ".cost.step_spread.cpu = $spread" "$BATS_TEST_TMPDIR/cost.json" | dlb-place -q | dlb-run -q --dry-run |
+			jq '.report | (.predicted_step_high_s - .predicted_step_low_s) / .predicted_step_s'
+	done >"$BATS_TEST_TMPDIR/widths"
+	jq -es '.[0] < 0.25 and .[1] > .[0] and .[1] < 0.35 and .[2] > 0.5' "$BATS_TEST_TMPDIR/widths"
+	run -2 --separate-stderr dlb-place -q <(jq '.cost.step_spread.cpu = -1' "$BATS_TEST_TMPDIR/cost.json")
+	[[ $stderr == *'step_spread'* ]]
+}
+
 @test "one micro-batch is singular" {
 	for m in 1:micro-batch 2:micro-batches; do
 		dlb-place -m ${m%:*} "$doc" >"$BATS_TEST_TMPDIR/m.json"

@@ -169,7 +169,7 @@ static void make_cost(const struct dlb_network *net, const struct dlb_graph *g, 
 	int *at = vertices_of(net, g);
 	for (int k = 0; k < c->n_kinds; k++) {
 		c->accumulate_Bps[k] = 1e10;
-		c->fit_error[k] = c->profile_step_s[k] = NAN;
+		c->fit_error[k] = c->profile_step_s[k] = c->step_spread[k] = NAN;
 		for (int i = 0; i < c->n_ops; i++) {
 			const struct dlb_vertex *v = &net->vertex[at[i]];
 			c->op_s[k * c->n_ops + i] = cl->kind[k].free_port ? v->host_s : v->accelerator_s;

@@ -47,6 +47,8 @@ struct dlb_cost {
 	double *fit_error;
 	/* [kind] measured seconds of a whole step; NAN: not measured; for -v */
 	double *profile_step_s;
+	/* [kind] its relative standard deviation between turns of that measurement; NAN: not known */
+	double *step_spread;
 	struct dlb_cost_fit *fit; int n_fits;
 	double update_scale;			/* factor of update times (dlb_cost_set_optimizer) */
 	double inverse_every;			/* K-FAC: steps between inversions; 0: another optimizer */

@@ -29,6 +29,8 @@ struct dlb_profile {
 	struct dlb_profile_row *row; int n_rows;
 	/* [kind] seconds of a whole real step at batch[0]; NAN: not measured */
 	double *step_s;
+	/* [kind] relative standard deviation of that time between the turns of the measurement; NAN: not known */
+	double *step_spread;
 };
 void dlb_profile_release(struct dlb_profile *p);
 json_t *dlb_profile_write(const struct dlb_profile *p);

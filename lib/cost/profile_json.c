@@ -1,7 +1,8 @@
 /* Reads and writes the profile section:
  *
  *     {"batches": [32, 16, 8, 4, 2],
- *      "kinds":   [{"name":"cpu", "peak_flops":..., "bandwidth_Bps":..., "step_s":...}],
+ *      "kinds":   [{"name":"cpu", "peak_flops":..., "bandwidth_Bps":..., "step_s":...,
+ *                   "step_spread":...}],
  *      "rows":    [{"type":"Conv", "key":"...", "ops":[0, 7],
  *                   "time_s":{"cpu":[1e-3, 6e-4, ...]}, "workspace_bytes":{"cpu":0}, ...}]}
  *
@@ -107,6 +108,8 @@ json_t *dlb_profile_write(const struct dlb_profile *p)
 			json_object_set_new(kind, "bandwidth_Bps", json_real(p->bandwidth_Bps[k]));
 		if (isfinite(p->step_s[k]))
 			json_object_set_new(kind, "step_s", json_real(p->step_s[k]));
+		if (isfinite(p->step_spread[k]))
+			json_object_set_new(kind, "step_spread", json_real(p->step_spread[k]));
 		json_array_append_new(kinds, kind);
 	}
 	for (int i = 0; i < p->n_rows; i++)
@@ -142,7 +145,8 @@ static int read_batches(const struct dlb_ref *r, struct dlb_profile *p, struct d
 
 static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "peak_flops", "bandwidth_Bps", "step_s", NULL };
+	static const char *const known[] = { "name",   "peak_flops",  "bandwidth_Bps",
+					     "step_s", "step_spread", NULL };
 	struct dlb_ref a;
 	int n = 0;
 
@@ -163,7 +167,8 @@ static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb
 		int k = dlb_profile_add_kind(p, name);
 		if (dlb_get_real(&e, "peak_flops", DLB_OPT, 0, 1e24, &p->peak_flops[k], err) ||
 		    dlb_get_real(&e, "bandwidth_Bps", DLB_OPT, 0, 1e24, &p->bandwidth_Bps[k], err) ||
-		    dlb_get_real(&e, "step_s", DLB_OPT, 0, 1e12, &p->step_s[k], err))
+		    dlb_get_real(&e, "step_s", DLB_OPT, 0, 1e12, &p->step_s[k], err) ||
+		    dlb_get_real(&e, "step_spread", DLB_OPT, 0, 1e3, &p->step_spread[k], err))
 			return -1;
 	}
 	return 0;

@@ -206,6 +206,20 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 	return 0;
 }
 
+double dlb_measurement_last_s(const struct dlb_measurement *m, int n)
+{
+	const int n_ops = dlb_engine_view(m->engine)->n_computes;
+	const double *sample = m->sample + (size_t)(m->n_samples - n) * (size_t)n_ops;
+	double *step_s = dlb_xcalloc((size_t)n, sizeof *step_s);
+
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < n_ops; i++)
+			step_s[k] += *sample++;
+	const double s = dlb_median(step_s, n);
+	free(step_s);
+	return s;
+}
+
 void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes,
 			     double *packed_bytes)
 {

@@ -47,6 +47,9 @@ static void take_times(struct dlb_profile *p, int kind, int b, const double *op_
 	}
 }
 
+/* The first step of each size is a turn too. */
+enum { TURNS = 1 + DLB_PROFILE_TURNS };
+
 /* Batch sizes that are measured in turns. */
 struct sizes {
 	struct dlb_profile *p;
@@ -56,6 +59,7 @@ struct sizes {
 	int kind;
 	struct dlb_measurement **m;		/* [batch]; NULL: not open */
 	int *repeats;				/* [batch] repeats still to run */
+	double (*turn_s)[TURNS]; /* [batch] seconds of a step; 0: not measured in this turn */
 	double *op_s;
 };
 
@@ -77,8 +81,40 @@ static int try_size(struct sizes *z, int b, struct dlb_error *err)
 		return -1;
 	}
 	dlb_measurement_medians(z->m[b], z->op_s, NULL, NULL);
+	z->turn_s[b][0] = dlb_measurement_last_s(z->m[b], 1);
 	z->repeats[b] = repeats_for(sum_of(z->op_s, z->g->n_ops)) - 1;
 	return 0;
+}
+
+/* Whether all sizes were measured in this turn. */
+static bool is_whole_turn(const struct sizes *z, int first, int end, int turn)
+{
+	for (int b = first; b < end; b++)
+		if (!(z->turn_s[b][turn] > 0))
+			return false;
+	return true;
+}
+
+/* Relative standard deviation of a step between turns: of the means, over the sizes, of the logarithms of
+ * their times. NAN: fewer than two turns measured all sizes. */
+static double spread_of(const struct sizes *z, int first, int end)
+{
+	double level[TURNS], mean = 0, squares = 0;
+	int n = 0;
+
+	for (int t = 0; t < TURNS; t++) {
+		if (!is_whole_turn(z, first, end, t))
+			continue;
+		level[n] = 0;
+		for (int b = first; b < end; b++)
+			level[n] += log(z->turn_s[b][t]) / (end - first);
+		mean += level[n++];
+	}
+	if (n < 2)
+		return NAN;
+	for (int t = 0; t < n; t++)
+		squares += pow(level[t] - mean / n, 2);
+	return sqrt(squares / (n - 1));
 }
 
 /* Sizes first .. end - 1 take turns, so that slow and fast seconds of the machine affect all alike. */
@@ -90,16 +126,21 @@ static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err
 		for (int b = first; b < end; b++) {
 			int n = (z->repeats[b] + left - 1) / left;
 			show(z, b);
-			if (n && dlb_measurement_run(z->m[b], 1, n, err))
+			if (!n)
+				continue;
+			if (dlb_measurement_run(z->m[b], 1, n, err))
 				return -1;
 			z->repeats[b] -= n;
+			z->turn_s[b][TURNS - left] = dlb_measurement_last_s(z->m[b], n);
 		}
 	}
 	for (int b = first; b < end; b++) {
 		dlb_measurement_medians(z->m[b], z->op_s, scratch, packed);
 		take_times(z->p, z->kind, b, z->op_s, scratch, packed);
-		if (b == 0)
+		if (b == 0) {
 			z->p->step_s[z->kind] = sum_of(z->op_s, z->g->n_ops);
+			z->p->step_spread[z->kind] = spread_of(z, first, end);
+		}
 	}
 	return 0;
 }
@@ -144,9 +185,11 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g,
 
 	z.m = dlb_xcalloc((size_t)p->n_batches, sizeof(struct dlb_measurement *));
 	z.repeats = dlb_xcalloc((size_t)p->n_batches, sizeof *z.repeats);
+	z.turn_s = dlb_xcalloc((size_t)p->n_batches, sizeof *z.turn_s);
 	z.op_s = dlb_xcalloc(3 * (size_t)g->n_ops + 1, sizeof *z.op_s);
 	const int measured = measure_sizes(&z, err);
 	free(z.op_s);
+	free(z.turn_s);
 	free(z.repeats);
 	free(z.m);
 	return measured ? dlb_device_probe(d->be, &p->peak_flops[z.kind], &p->bandwidth_Bps[z.kind], err) :
@@ -158,7 +201,7 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g,
 /* Number of doubles of one kind's figures; all ranks have the same rows. */
 static size_t flat_count(const struct dlb_profile *p)
 {
-	return 3 + (size_t)p->n_rows * (3 * (size_t)p->n_batches + 1);
+	return 4 + (size_t)p->n_rows * (3 * (size_t)p->n_batches + 1);
 }
 
 static void flatten(struct dlb_profile *p, int k, double *x, bool take)
@@ -167,6 +210,7 @@ static void flatten(struct dlb_profile *p, int k, double *x, bool take)
 	MOVE(p->peak_flops[k]);
 	MOVE(p->bandwidth_Bps[k]);
 	MOVE(p->step_s[k]);
+	MOVE(p->step_spread[k]);
 	for (int r = 0; r < p->n_rows; r++) {
 		struct dlb_profile_row *row = &p->row[r];
 		for (int b = 0; b < p->n_batches; b++) {

@@ -53,11 +53,33 @@ static double roofline_sd(const struct dlb_plan *p, const struct dlb_cost *c)
 	return all_s > 0.0 ? off_s / all_s : 0.0;
 }
 
+/* The largest spread of the plan's nodes; NAN: not known. */
+static double step_spread(const struct dlb_plan *p, const struct dlb_cost *c)
+{
+	double most = NAN;
+
+	for (int i = 0; i < p->n_ops; i++)
+		most = fmax(most, c->step_spread[c->cluster->node[p->placement[i]].kind]);
+	return most;
+}
+
+/* Takes a measured spread into what is expected of the standard deviation. */
+static void take_spread(struct dlb_interval_prior *x, double spread)
+{
+	const double v = x->sd_rounds, n = DLB_SPREAD_ROUNDS;
+
+	if (isnan(spread))
+		return;
+	x->sd = sqrt((v * x->sd * x->sd + n * spread * spread) / (v + n));
+	x->sd_rounds += n;
+}
+
 struct dlb_interval dlb_interval_of(const struct dlb_plan *p, const struct dlb_cost *c, bool corrected,
 				    const double *error, int n)
 {
 	struct dlb_interval_prior x = corrected ? expected : uncorrected;
 
+	take_spread(&x, step_spread(p, c));
 	if (!corrected)
 		x.sd = hypot(x.sd, roofline_sd(p, c));
 	return dlb_interval_next(&x, error, n);
