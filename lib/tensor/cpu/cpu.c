@@ -12,6 +12,7 @@ void omp_set_num_threads(int n);
 int omp_get_max_threads(void);
 void openblas_set_num_threads(int n);
 int openblas_get_num_threads(void);
+int blas_thread_shutdown_(void) __attribute__((weak)); /* not in OpenBLAS's serial build */
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -31,12 +32,22 @@ static void do_without_amx(void)
 		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+/* OpenBLAS starts a thread for each core when it is loaded, and whenever their number is set, and each of them keeps
+ * a core busy for a tenth of a second before it sleeps. They are ended here; OpenBLAS starts them again for
+ * the first product on several threads. */
+__attribute__((constructor)) static void end_idle_threads(void)
+{
+	if (blas_thread_shutdown_)
+		blas_thread_shutdown_();
+}
+
 /* The libraries have one number of threads for the whole process. A back end that is opened beside another,
  * for a check, leaves it as it was. */
 static void set_threads(int omp, int openblas)
 {
 	omp_set_num_threads(omp);
 	openblas_set_num_threads(openblas);
+	end_idle_threads();
 }
 
 static void cpu_free(struct cpu *c)
