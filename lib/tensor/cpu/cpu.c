@@ -1,8 +1,11 @@
 /* The cpu back end: opening, memory, threads. */
 #define _DEFAULT_SOURCE				/* madvise */
 #include <cblas.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
@@ -32,13 +35,37 @@ static void do_without_amx(void)
 		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
-/* OpenBLAS starts a thread for each core when it is loaded, and whenever their number is set, and each of them keeps
- * a core busy for a tenth of a second before it sleeps. They are ended here; OpenBLAS starts them again for
- * the first product on several threads. */
+/* Threads of this process; 0: unknown. */
+static int n_process_threads(void)
+{
+	struct stat s;
+
+	return stat("/proc/self/task", &s) ? 0 : (int)s.st_nlink - 2;
+}
+
+/* Whether address space can run out: by a limit, or by the kernel's strict account of it. */
+static bool address_space_is_scarce(void)
+{
+	FILE *f = fopen("/proc/sys/vm/overcommit_memory", "r");
+	const int policy = f ? fgetc(f) : EOF;
+	struct rlimit most;
+
+	if (f)
+		fclose(f);
+	return policy == '2' || getrlimit(RLIMIT_AS, &most) || most.rlim_cur != RLIM_INFINITY;
+}
+
+/* OpenBLAS starts a thread for each core when it is loaded, and each of them keeps a core busy for a tenth of a
+ * second before it sleeps. They are ended here; a back end on several threads makes it start them again.
+ * They are left alone where they might not have started, or might wait for memory: OpenBLAS would wait for
+ * them without end. */
 __attribute__((constructor)) static void end_idle_threads(void)
 {
-	if (blas_thread_shutdown_)
-		blas_thread_shutdown_();
+	if (!blas_thread_shutdown_ || n_process_threads() < openblas_get_num_threads() ||
+	    address_space_is_scarce())
+		return;
+	openblas_set_num_threads(1);
+	blas_thread_shutdown_();
 }
 
 /* The libraries have one number of threads for the whole process. A back end that is opened beside another,
@@ -46,8 +73,8 @@ __attribute__((constructor)) static void end_idle_threads(void)
 static void set_threads(int omp, int openblas)
 {
 	omp_set_num_threads(omp);
-	openblas_set_num_threads(openblas);
-	end_idle_threads();
+	if (openblas != openblas_get_num_threads()) /* else it would start threads too */
+		openblas_set_num_threads(openblas);
 }
 
 static void cpu_free(struct cpu *c)
