@@ -9,8 +9,9 @@
  *     variance  s^2 = (v s0^2 + S + k n / (k + n) (m - u0)^2) / (v + n)
  *     next      u +- t s sqrt(1 + 1 / (k + n))	t: Student's t with v + n degrees of freedom
  *
- * The relative standard deviation of a step between the turns of the profile, on the node where it is largest, is
- * taken into s0 as that of DLB_SPREAD_ROUNDS more rounds: a prediction is no better than the machine's speed keeps.
+ * The relative standard deviation of a step between the turns of the profile, on the node where it is
+ * largest, is taken into s0 as that of DLB_SPREAD_ROUNDS more rounds: a prediction is no better than the
+ * machine keeps its speed.
  *
  * An op whose time was not measured has that of a roofline. 1.4826 times the median error of the kind's roofline on
  * measured ops (their standard deviation, were they normal) widens s0, by such ops' share of the time. */
