@@ -420,6 +420,7 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 		c->k.impl = "dnnl winograd";
 	} else if (some && is_depthwise(c)) {
 		c->parts = dlb_cpu_parts(b, c->n * c->positions * c->g * c->taps, dw_blocks(c));
+		c->k.scratch_bytes = (size_t)c->parts * dw_scratch_bytes(c);
 		c->k.run = run_depthwise;
 		c->k.impl = "loop";
 	} else if (some && prepare_dnnl(c, dnnl_convolution_direct) == 0) {
