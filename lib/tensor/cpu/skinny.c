@@ -1,20 +1,34 @@
-/* Products with thin vectors: see tensor/skinny.h. Four rows at a time share each load of qt; partial sums
- * are in registers: 4 rows x 4 vectors of DLB_SKINNY_LANES. */
+/* Products with thin vectors: see tensor/skinny.h. Several rows at a time share each load of qt; partial sums
+ * are in registers: of ROWS rows x COLUMNS vectors of DLB_SKINNY_LANES numbers. */
 #include <string.h>
 
 #include "tensor/cpu/level.h"
 #include "tensor/skinny.h"
 
-enum { ROWS = 4, VECTORS = 4, LANES = DLB_SKINNY_LANES };
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
+enum {
+	LANES = DLB_SKINNY_LANES,
+	WIDTH = VECTOR_BYTES / (int)sizeof(float),
+	PARTS = LANES / WIDTH, /* vectors of the level that hold LANES numbers */
+	ROWS = VECTOR_BYTES > 16 ? 4 : 2,
+	COLUMNS = VECTOR_BYTES > 32 ? 4 : 1
+};
+typedef float vector __attribute__((vector_size(VECTOR_BYTES)));
 
 extern const struct dlb_skinny dlb_cpu_skinny;
 
-/* n_left < LANES: the rest is zero. */
+/* n_left < WIDTH: the rest is zero. */
 #define LOAD(v, p, n_left) \
-	do { if ((n_left) >= LANES) memcpy(&(v), (p), sizeof(lanes)); \
-		else { (v) = (lanes){ 0 }; memcpy(&(v), (p), (size_t)(n_left) * sizeof(float)); } } while (0)
-#define STORE(p, v, n_left) memcpy((p), &(v), (n_left) >= LANES ? sizeof(lanes) : (size_t)(n_left) * sizeof(float))
+	do { \
+		if ((n_left) >= WIDTH) \
+			memcpy(&(v), (p), sizeof(vector)); \
+		else { \
+			(v) = (vector){ 0 }; \
+			if ((n_left) > 0) \
+				memcpy(&(v), (p), (size_t)(n_left) * sizeof(float)); \
+		} \
+	} while (0)
+#define STORE(p, v, n_left) \
+	memcpy((p), &(v), (n_left) >= WIDTH ? sizeof(vector) : (size_t)(n_left) * sizeof(float))
 
 static void add_row(int64_t m, float *restrict x, const float *restrict e)
 {
@@ -22,8 +36,8 @@ static void add_row(int64_t m, float *restrict x, const float *restrict e)
 		x[j] += e[j];
 }
 
-/* Sums the lanes in a fixed order, by halves. */
-static float total(const lanes *v)
+/* Sums LANES numbers in a fixed order, by halves. */
+static float total(const vector *v)
 {
 	float t[LANES];
 
@@ -34,28 +48,34 @@ static float total(const lanes *v)
 	return t[0];
 }
 
-static inline __attribute__((always_inline)) void project_block(int rows, int vectors,
+static inline __attribute__((always_inline)) void project_block(int rows, int columns,
 								const struct dlb_skinny_shape *s,
 								const float *x, const float *qt, float *p)
 {
 	const int64_t m = s->m, stride = dlb_skinny_stride(m);
 	const int r = s->r;
-	lanes sum[ROWS][VECTORS] = { 0 };
+	vector sum[ROWS][COLUMNS][PARTS] = { 0 };
 
-	for (int64_t j = 0; j < m; j += LANES) {
-		lanes a[ROWS], b;
+	for (int64_t j = 0; j < m; j += LANES)
+#pragma GCC unroll 4
+		for (int l = 0; l < PARTS; l++) {
+			vector a[ROWS], b;
+			const int64_t at = j + l * WIDTH;
 
-		for (int i = 0; i < rows; i++)
-			LOAD(a[i], x + i * m + j, m - j);
-		for (int k = 0; k < vectors; k++) {
-			memcpy(&b, qt + k * stride + j, sizeof b);
+#pragma GCC unroll 4
 			for (int i = 0; i < rows; i++)
-				sum[i][k] += a[i] * b;
+				LOAD(a[i], x + i * m + at, m - at);
+#pragma GCC unroll 4
+			for (int k = 0; k < columns; k++) {
+				memcpy(&b, qt + k * stride + at, sizeof b);
+#pragma GCC unroll 4
+				for (int i = 0; i < rows; i++)
+					sum[i][k][l] += a[i] * b;
+			}
 		}
-	}
 	for (int i = 0; i < rows; i++)
-		for (int k = 0; k < vectors; k++)
-			p[i * r + k] = total(&sum[i][k]);
+		for (int k = 0; k < columns; k++)
+			p[i * r + k] = total(sum[i][k]);
 }
 
 static void project(const struct dlb_skinny_shape *s, float *x, const float *e, const float *qt, float *p)
@@ -68,18 +88,22 @@ static void project(const struct dlb_skinny_shape *s, float *x, const float *e, 
 
 		if (e)
 			add_row(rows * m, x + i * m, e + i * m);
-		for (int k = 0; k < r; k += VECTORS) {
+		for (int k = 0; k < r; k += COLUMNS) {
 			const float *q = qt + k * stride;
-			int vectors = r - k < VECTORS ? r - k : VECTORS;
+			int columns = r - k < COLUMNS ? r - k : COLUMNS;
 
-			if (rows == ROWS && vectors == VECTORS) {
-				project_block(ROWS, VECTORS, s, x + i * m, q, p + i * r + k);
+			if (rows == ROWS && columns == COLUMNS) {
+				project_block(ROWS, COLUMNS, s, x + i * m, q, p + i * r + k);
 				continue;
 			}
-			for (int ii = 0; ii < rows; ii++)
-				for (int kk = 0; kk < vectors; kk++)
-					project_block(1, 1, s, x + (i + ii) * m, q + kk * stride,
-						      p + (i + ii) * r + k + kk);
+			for (int kk = 0; kk < columns; kk++)
+				if (rows == ROWS)
+					project_block(ROWS, 1, s, x + i * m, q + kk * stride,
+						      p + i * r + k + kk);
+				else
+					for (int ii = 0; ii < rows; ii++)
+						project_block(1, 1, s, x + (i + ii) * m, q + kk * stride,
+							      p + (i + ii) * r + k + kk);
 		}
 	}
 }
@@ -87,13 +111,15 @@ static void project(const struct dlb_skinny_shape *s, float *x, const float *e, 
 static inline __attribute__((always_inline)) void back_block(int rows, int64_t m, int r, const float *x,
 							     const float *p, float *qt, int64_t stride)
 {
-	for (int64_t j = 0; j < m; j += LANES) {
-		lanes a[2 * ROWS], q;
+	for (int64_t j = 0; j < m; j += WIDTH) {
+		vector a[2 * ROWS], q;
 
+#pragma GCC unroll 8
 		for (int i = 0; i < rows; i++)
 			LOAD(a[i], x + i * m + j, m - j);
 		for (int k = 0; k < r; k++) {
 			memcpy(&q, qt + k * stride + j, sizeof q);
+#pragma GCC unroll 8
 			for (int i = 0; i < rows; i++)
 				q += a[i] * p[i * r + k];
 			memcpy(qt + k * stride + j, &q, sizeof q);
@@ -122,17 +148,19 @@ static inline __attribute__((always_inline)) void restore_block(int rows,
 	const int64_t m = s->m, stride = dlb_skinny_stride(m);
 	const int r = s->r;
 
-	for (int64_t j = 0; j < m; j += LANES) {
-		lanes y[ROWS] = { 0 }, q;
+	for (int64_t j = 0; j < m; j += WIDTH) {
+		vector y[ROWS] = { 0 }, q;
 
 		for (int k = 0; k < r; k++) {
 			memcpy(&q, qt + k * stride + j, sizeof q);
+#pragma GCC unroll 4
 			for (int i = 0; i < rows; i++)
 				y[i] += q * p[i * r + k];
 		}
+#pragma GCC unroll 4
 		for (int i = 0; i < rows; i++) {
 			if (e) {
-				lanes left;
+				vector left;
 
 				LOAD(left, x + i * m + j, m - j);
 				left -= y[i] * share;
