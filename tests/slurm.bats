@@ -49,10 +49,12 @@ setup_file() {
 	done
 }
 
-teardown_file() {
-	local pid
-	for pid in "$BATS_FILE_TMPDIR"/slurm/*.pid; do
-		[ ! -s "$pid" ] || kill "$(cat "$pid")" || true
+teardown_file() { # bats removes their files next, in which they still write
+	local file pid
+	for file in "$BATS_FILE_TMPDIR"/slurm/*.pid; do
+		pid=$(cat "$file" 2>/dev/null) || continue
+		kill "$pid" || continue
+		timeout 20 tail --pid="$pid" -f /dev/null || true
 	done
 }
 
@@ -71,6 +73,14 @@ waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone.
 	done
 	squeue >&2
 	cat slurm-*.out >&2
+	return 1
+}
+
+same_losses() { # of the job, whose output says why if not
+	cmp plain log && return
+	cat slurm-*.out >&2
+	scontrol show job "$job" >&2 || true
+	ls -l "checkpoint-$job" >&2
 	return 1
 }
 
@@ -98,7 +108,7 @@ waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone.
 	[ "$(wc -l <log)" -lt 1500 ]
 	scontrol update jobid="$job" StartTime=now	# Slurm lets a requeued job wait for two minutes
 	waits '' 90
-	cmp plain log
+	same_losses
 	jq -e '.report.stopped == "steps"' "report-$job.json"
 }
 
@@ -114,7 +124,7 @@ waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone.
 		[ -n "$(squeue -h)" ] || break
 	done
 	waits '' 90
-	cmp plain log
+	same_losses
 	[[ "$(cat "slurm-$job.out")" != *"dlb-run["* ]]
 }
 
@@ -162,7 +172,7 @@ idle() { # waits until both hosts are free
 	wait "$job"
 	cat err
 	grep -Eq "^dlb-run: .*lost host b \(node 1\): it does not answer.*; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
-	cmp plain log
+	same_losses
 	jq -e '(.report.events | map([.node, .rejoined]) == [[1, null], [1, true]]) and .plan.exclude == null' out.json
 	idle
 }
@@ -185,7 +195,7 @@ idle() { # waits until both hosts are free
 	waits '' 90
 	cat "slurm-$job.out"
 	grep -q 'lost host b (node 1)' "slurm-$job.out"
-	cmp plain log
+	same_losses
 	jq -e '.report.stopped == "steps" and .plan.exclude == null' "report-$job.json"
 	idle
 }
@@ -203,6 +213,6 @@ idle() { # waits until both hosts are free
 	scontrol update jobid="$job" StartTime=now
 	waits '' 90
 	cat "slurm-$job.out"
-	cmp plain log
+	same_losses
 	idle
 }
