@@ -65,13 +65,24 @@ setup() {
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
 }
 
-waits() { # STATE SECONDS: for the only job to be in this state; '': to be gone. An slurmctld that is too busy to answer says nothing
+waits() { # STATE SECONDS: for the only job to be in this state. An slurmctld that is too busy to answer says nothing
 	local i state
 	for i in $(seq $((2 * $2))); do
 		! state=$(squeue -h -o %T) || [ "$state" != "$1" ] || return 0
 		sleep .5
 	done
 	squeue >&2
+	cat slurm-*.out >&2
+	return 1
+}
+
+completes() { # SECONDS: waits until the job has ended by itself
+	local i
+	for i in $(seq $((2 * $1))); do
+		[[ "$(scontrol -o show job "$job")" != *" JobState=COMPLETED "* ]] || return 0
+		sleep .5
+	done
+	scontrol show job "$job" >&2
 	cat slurm-*.out >&2
 	return 1
 }
@@ -107,7 +118,7 @@ same_losses() { # of the job, whose output says why if not
 	[ "$(ls "checkpoint-$job")" != lock ]
 	[ "$(wc -l <log)" -lt 1500 ]
 	scontrol update jobid="$job" StartTime=now	# Slurm lets a requeued job wait for two minutes
-	waits '' 90
+	completes 90
 	same_losses
 	jq -e '.report.stopped == "steps"' "report-$job.json"
 }
@@ -123,7 +134,7 @@ same_losses() { # of the job, whose output says why if not
 		sleep 2
 		[ -n "$(squeue -h)" ] || break
 	done
-	waits '' 90
+	completes 90
 	same_losses
 	[[ "$(cat "slurm-$job.out")" != *"dlb-run["* ]]
 }
@@ -192,7 +203,7 @@ idle() { # waits until both hosts are free
 	waits PENDING 40
 	[ "$(wc -l <log)" -lt 2000 ]
 	scontrol update jobid="$job" StartTime=now
-	waits '' 90
+	completes 90
 	cat "slurm-$job.out"
 	grep -q 'lost host b (node 1)' "slurm-$job.out"
 	same_losses
@@ -211,7 +222,7 @@ idle() { # waits until both hosts are free
 	waits PENDING 40
 	compgen -G "checkpoint-$job/step-*"
 	scontrol update jobid="$job" StartTime=now
-	waits '' 90
+	completes 90
 	cat "slurm-$job.out"
 	same_losses
 	idle
