@@ -76,21 +76,24 @@ waits() { # STATE SECONDS: for the only job to be in this state. An slurmctld th
 	return 1
 }
 
+job_says() {
+	scontrol show job "$job" || true
+	cat slurm-*.out
+} >&2
+
 completes() { # SECONDS: waits until the job has ended by itself
 	local i
 	for i in $(seq $((2 * $1))); do
 		[[ "$(scontrol -o show job "$job")" != *" JobState=COMPLETED "* ]] || return 0
 		sleep .5
 	done
-	scontrol show job "$job" >&2
-	cat slurm-*.out >&2
+	job_says
 	return 1
 }
 
 same_losses() { # of the job, whose output says why if not
 	cmp plain log && return
-	cat slurm-*.out >&2
-	scontrol show job "$job" >&2 || true
+	job_says
 	ls -l "checkpoint-$job" >&2
 	return 1
 }
@@ -183,7 +186,7 @@ idle() { # waits until both hosts are free
 	wait "$job"
 	cat err
 	grep -Eq "^dlb-run: .*lost host b \(node 1\): it does not answer.*; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
-	same_losses
+	cmp plain log
 	jq -e '(.report.events | map([.node, .rejoined]) == [[1, null], [1, true]]) and .plan.exclude == null' out.json
 	idle
 }

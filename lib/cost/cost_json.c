@@ -560,12 +560,11 @@ static int read_section(struct cost_reader *rd, const struct dlb_ref *r)
 		c->fit_error[i] = c->profile_step_s[i] = c->step_spread[i] = NAN;
 		c->accumulate_Bps[i] = 1e10;
 	}
-	return read_per_kind(rd, r, "accumulate_Bps", DLB_OPT, 1, c->accumulate_Bps) ||
-			       read_per_kind(rd, r, "fit_error", DLB_OPT, 0, c->fit_error) ||
-			       read_per_kind(rd, r, "step_spread", DLB_OPT, 0, c->step_spread) ||
-			       read_rows(rd, r) ?
-		       -1 :
-		       0;
+	if (read_per_kind(rd, r, "accumulate_Bps", DLB_OPT, 1, c->accumulate_Bps) ||
+	    read_per_kind(rd, r, "fit_error", DLB_OPT, 0, c->fit_error) ||
+	    read_per_kind(rd, r, "step_spread", DLB_OPT, 0, c->step_spread) || read_rows(rd, r))
+		return -1;
+	return 0;
 }
 
 int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const struct dlb_cluster *cl,

@@ -59,7 +59,7 @@ struct sizes {
 	int kind;
 	struct dlb_measurement **m;		/* [batch]; NULL: not open */
 	int *repeats;				/* [batch] repeats still to run */
-	double (*turn_s)[TURNS]; /* [batch] seconds of a step; 0: not measured in this turn */
+	double (*turn_s)[TURNS];		/* [batch] seconds of a step; 0: not measured in this turn */
 	double *op_s;
 };
 

@@ -25,7 +25,7 @@ struct gemm_kernel {
 	struct cpu_prim prim;
 	struct cpu_packed packed;
 	struct cpu_staged a;		/* rounded to bf16 */
-	bool bias, after; /* bias: the product's kernel adds c; after: alpha and c are applied later */
+	bool bias, after;		/* bias: the product's kernel adds c; after: alpha and c are applied later */
 };
 
 void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y)
@@ -92,30 +92,30 @@ static void fill_rows(const struct dlb_gemm_desc *d, void *y, const void *bias)
 }
 
 #define RUN_BLAS(name, T, gemm) \
-	static void name(struct dlb_kernel *k, const struct dlb_run *r) \
-	{ \
-		const struct gemm_kernel *g = (struct gemm_kernel *)k; \
-		const struct dlb_gemm_desc *d = &g->d; \
-		const T *a = r->in[0], *w = r->in[1]; \
-		T *y = r->out[0]; \
-		const struct cpu_matmul p = { .m = (int)d->m, \
-					      .n = (int)d->n, \
-					      .k = (int)d->k, \
-					      .lda = (int)(d->trans_a ? d->m : d->k), \
-					      .ldw = (int)(d->trans_w ? d->k : d->n), \
-					      .ldy = (int)d->n, \
-					      .trans_a = d->trans_a, \
-					      .trans_w = d->trans_w, \
-					      .add = g->bias, \
-					      .alpha = 1 }; \
-		if (g->bias) \
-			fill_rows(d, y, r->in[2]); \
-		for (int64_t b = 0; b < d->n_batch; b++) \
-			gemm(&p, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
-			     w + (d->w_off ? d->w_off[b] : b * d->w_batch), y + b * d->m * d->n); \
-		if (g->after) \
-			after_##T(d, y, d->has_c ? r->in[2] : NULL); \
-	}
+static void name(struct dlb_kernel *k, const struct dlb_run *r) \
+{ \
+	const struct gemm_kernel *g = (struct gemm_kernel *)k; \
+	const struct dlb_gemm_desc *d = &g->d; \
+	const T *a = r->in[0], *w = r->in[1]; \
+	T *y = r->out[0]; \
+	const struct cpu_matmul p = { .m = (int)d->m, \
+				      .n = (int)d->n, \
+				      .k = (int)d->k, \
+				      .lda = (int)(d->trans_a ? d->m : d->k), \
+				      .ldw = (int)(d->trans_w ? d->k : d->n), \
+				      .ldy = (int)d->n, \
+				      .trans_a = d->trans_a, \
+				      .trans_w = d->trans_w, \
+				      .add = g->bias, \
+				      .alpha = 1 }; \
+	if (g->bias) \
+		fill_rows(d, y, r->in[2]); \
+	for (int64_t b = 0; b < d->n_batch; b++) \
+		gemm(&p, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
+		     w + (d->w_off ? d->w_off[b] : b * d->w_batch), y + b * d->m * d->n); \
+	if (g->after) \
+		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
+}
 RUN_BLAS(run_blas_float, float, dlb_cpu_sgemm)
 RUN_BLAS(run_blas_double, double, dlb_cpu_dgemm)
 RUN_BLAS(run_openblas, float, openblas_sgemm)

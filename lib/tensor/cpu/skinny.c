@@ -8,7 +8,7 @@
 enum {
 	LANES = DLB_SKINNY_LANES,
 	WIDTH = VECTOR_BYTES / (int)sizeof(float),
-	PARTS = LANES / WIDTH, /* vectors of the level that hold LANES numbers */
+	PARTS = LANES / WIDTH,			/* vectors of the level that hold LANES numbers */
 	ROWS = VECTOR_BYTES > 16 ? 4 : 2,
 	COLUMNS = VECTOR_BYTES > 32 ? 4 : 1
 };
