@@ -76,6 +76,13 @@ waits() { # STATE SECONDS: for the only job to be in this state. An slurmctld th
 	return 1
 }
 
+# The job is pending again. Slurm lets it wait for two minutes; and within the second of its end the daemons refuse the
+# next start ("Job credential revoked"), because they compare whole seconds.
+starts_again() {
+	sleep 2
+	scontrol update jobid="$job" StartTime=now
+}
+
 job_says() {
 	scontrol show job "$job" || true
 	cat slurm-*.out
@@ -120,7 +127,7 @@ same_losses() { # of the job, whose output says why if not
 	waits PENDING 40
 	[ "$(ls "checkpoint-$job")" != lock ]
 	[ "$(wc -l <log)" -lt 1500 ]
-	scontrol update jobid="$job" StartTime=now	# Slurm lets a requeued job wait for two minutes
+	starts_again
 	completes 90
 	same_losses
 	jq -e '.report.stopped == "steps"' "report-$job.json"
@@ -133,7 +140,7 @@ same_losses() { # of the job, whose output says why if not
 	job=$(sbatch --parsable --time=1 --signal=TERM@50 job doc.json "${digits[@]}" --until-step 6000 --slow 0:30 --loss-log log)
 	while [ "$(wc -l <log || echo 0)" -lt 6000 ]; do
 		waits PENDING 70 || break
-		scontrol update jobid="$job" StartTime=now
+		starts_again
 		sleep 2
 		[ -n "$(squeue -h)" ] || break
 	done
@@ -205,7 +212,7 @@ idle() { # waits until both hosts are free
 	b_returns
 	waits PENDING 40
 	[ "$(wc -l <log)" -lt 2000 ]
-	scontrol update jobid="$job" StartTime=now
+	starts_again
 	completes 90
 	cat "slurm-$job.out"
 	grep -q 'lost host b (node 1)' "slurm-$job.out"
@@ -224,7 +231,7 @@ idle() { # waits until both hosts are free
 	scancel --batch --signal=TERM "$job"	# as --signal=B:TERM@120 does
 	waits PENDING 40
 	compgen -G "checkpoint-$job/step-*"
-	scontrol update jobid="$job" StartTime=now
+	starts_again
 	completes 90
 	cat "slurm-$job.out"
 	same_losses
