@@ -353,6 +353,26 @@ static void convs(void)
 		}
 }
 
+/* Gradients of weights as products with patches: of a part of the positions at a time, and of all at once. */
+static void convs_of_many_channels(void)
+{
+	static const struct window several = { 2,        { 18, 17 }, { 18, 17 }, { 3, 3 },
+					       { 1, 1 }, { 1, 1 },   { 1, 1 },   { 1, 1 } };
+	static const struct window one = {
+		2, { 9, 5 }, { 9, 5 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0 }, { 0 }
+	};
+
+	one_conv(DLB_F32, DLB_CHANNELS_LAST, &several, 3, 64, 67, 1, true);
+	one_conv(DLB_F32, DLB_CHANNELS_LAST, &one, 3, 131, 128, 1, false);
+	for (int i = 0; i < 24; i++) {
+		const struct window w = random_window(false);
+
+		one_conv(DLB_F32, DLB_CHANNELS_LAST, &w, 1 + (int64_t)dlb_rng_below(&rng, 3),
+			 64 + (int64_t)dlb_rng_below(&rng, 3), 64 + (int64_t)dlb_rng_below(&rng, 3), 1,
+			 i % 2);
+	}
+}
+
 /* ---- pooling ---- */
 static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct window *w, int64_t n, int64_t c,
 		     bool max, bool include, enum dlb_dtype pos_type)
@@ -597,6 +617,7 @@ int main(void)
 		weight_versions();
 		weight_in_scratch();
 		convs();
+		convs_of_many_channels();
 		pools();
 		batch_norms();
 	}

@@ -7,10 +7,12 @@
  * blocked layout and back. float64, and cases for which oneDNN has only its reference loop, use im2col and a
  * matrix product (conv_real.h). bf16 activations use oneDNN too: weights (f32) are rounded when packed, and
  * their gradients are f32. Without a bf16 primitive, activations are converted to f32. The weight's gradient
- * of a depthwise convolution is a loop of our own (conv_depthwise.h). */
+ * of a depthwise convolution is a loop of our own (conv_depthwise.h), and that of many channels a product of
+ * OpenBLAS where it is faster (conv_patches.h). */
 #include <cblas.h>
 #include <stdlib.h>
 
+#include "tensor/cpu/library.h"
 #include "tensor/cpu/narrow.h"
 #include "tensor/cpu/threads.h"
 
@@ -231,6 +233,8 @@ static void lay_out_scratch(struct conv_kernel *c)
 	c->k.scratch_bytes = most;
 }
 
+#include "tensor/cpu/conv_patches.h"
+
 static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 {
 	static const dnnl_format_tag_t tags[2][3] = { { dnnl_oiw, dnnl_oihw, dnnl_oidhw },
@@ -423,6 +427,8 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 		c->k.scratch_bytes = (size_t)c->parts * dw_scratch_bytes(c);
 		c->k.run = run_depthwise;
 		c->k.impl = "loop";
+	} else if (some && patches_pay(c, b->n_threads) && prepare_patches(c) == 0) {
+		/* prepared */
 	} else if (some && prepare_dnnl(c, dnnl_convolution_direct) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl";

@@ -114,6 +114,8 @@ struct cpu_matmul {
 /* float32 by oneDNN, which supports newer processors than OpenBLAS; float64 by OpenBLAS. */
 void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y);
 void dlb_cpu_dgemm(const struct cpu_matmul *p, const double *a, const double *w, double *y);
+/* float32 by OpenBLAS, for the shapes and processors where it is faster. */
+void dlb_cpu_openblas_sgemm(const struct cpu_matmul *p, const float *a, const float *w, float *y);
 static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 /* 64-byte aligned, zeroed; exits if out of memory; use free() */
 void *dlb_cpu_aligned(size_t bytes);

@@ -35,8 +35,8 @@ void dlb_cpu_sgemm(const struct cpu_matmul *p, const float *a, const float *w, f
 		dlb_bug("sgemm %d x %d x %d", p->m, p->n, p->k);
 }
 
-#define BLAS(linkage, name, T, gemm) \
-linkage void name(const struct cpu_matmul *p, const T *a, const T *w, T *y) \
+#define BLAS(name, T, gemm) \
+void name(const struct cpu_matmul *p, const T *a, const T *w, T *y) \
 { \
 	for (int i = 0; i < p->m; i += DLB_CPU_OPENBLAS_ROWS) \
 		gemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, \
@@ -45,8 +45,8 @@ linkage void name(const struct cpu_matmul *p, const T *a, const T *w, T *y) \
 		     (T)p->alpha, a + (p->trans_a ? (int64_t)i : (int64_t)i * p->lda), p->lda, w, p->ldw, \
 		     p->add, y + (int64_t)i * p->ldy, p->ldy); \
 }
-BLAS(, dlb_cpu_dgemm, double, cblas_dgemm)
-BLAS(static, openblas_sgemm, float, cblas_sgemm)
+BLAS(dlb_cpu_dgemm, double, cblas_dgemm)
+BLAS(dlb_cpu_openblas_sgemm, float, cblas_sgemm)
 
 /* y = alpha y + beta c over all batches. */
 #define AFTER(T) \
@@ -118,7 +118,7 @@ static void name(struct dlb_kernel *k, const struct dlb_run *r) \
 }
 RUN_BLAS(run_blas_float, float, dlb_cpu_sgemm)
 RUN_BLAS(run_blas_double, double, dlb_cpu_dgemm)
-RUN_BLAS(run_openblas, float, openblas_sgemm)
+RUN_BLAS(run_openblas, float, dlb_cpu_openblas_sgemm)
 
 /* Sizes at which OpenBLAS is faster than oneDNN without AVX-512, by products of 16 to 1024 rows, 128 to 3072
  * columns and 256 to 8192 terms on one thread of an AMD Zen (GFLOP/s):

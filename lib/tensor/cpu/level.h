@@ -31,6 +31,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_skinny LEVEL(dlb_cpu_skinny)
 #define dlb_cpu_sgemm LEVEL(dlb_cpu_sgemm)
 #define dlb_cpu_dgemm LEVEL(dlb_cpu_dgemm)
+#define dlb_cpu_openblas_sgemm LEVEL(dlb_cpu_openblas_sgemm)
 #define dlb_cpu_gemm LEVEL(dlb_cpu_gemm)
 #define dlb_cpu_product LEVEL(dlb_cpu_product)
 #define dlb_cpu_conv LEVEL(dlb_cpu_conv)
