@@ -15,20 +15,9 @@
 #include "place/recut.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/stats.h"
 
 enum { N_TIMES = 4 };
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-	qsort(x, (size_t)n, sizeof *x, by_value);
-	return x[n / 2];
-}
 
 static int fail(const struct dlb_error *err)
 {
@@ -124,7 +113,7 @@ int main(int argc, char **argv)
 	}
 	printf("%7d %6d %3d", in.graph.n_ops, in.cluster.n_nodes, in.plan.micro_batches);
 	for (int i = 0; i < N_TIMES; i++)
-		printf(" %9.3f", median(times[i], rounds));
+		printf(" %9.3f", dlb_median(times[i], rounds));
 	printf(" %9.3f %9.3f\n", before_s * 1e3, after_s * 1e3);
 	dlb_replan_release(&in);
 	dlb_doc_release(&doc);

@@ -428,7 +428,8 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 		c->k.run = run_depthwise;
 		c->k.impl = "loop";
 	} else if (some && patches_pay(c, b->n_threads) && prepare_patches(c) == 0) {
-		/* prepared */
+		c->k.run = run_patches;
+		c->k.impl = "blas";
 	} else if (some && prepare_dnnl(c, dnnl_convolution_direct) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl";

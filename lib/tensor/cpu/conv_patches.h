@@ -1,6 +1,7 @@
 /* Gradient of the weight of a convolution of float32 with channels-last activations, as products with
- * patches; included by conv.c. A patch is the input under the kernel at one position: (KD, KH, KW, C) elements
- * in this order. Those of a row of the kernel lie together in the input too, if its dilation is 1.
+ * patches; included by conv.c. A patch is the input under the kernel at one position: (KD, KH, KW, C)
+ * elements in this order, a row of im2col. Those of a row of the kernel lie together in the input too, if its
+ * dilation is 1.
  *   dw (M, taps) = sum over chunks of dy^T (M, p) patches (p, taps)
  * The positions of all images are taken in chunks whose patches fit into the cache. */
 
@@ -151,8 +152,6 @@ static int prepare_patches(struct conv_kernel *c)
 	}
 	c->prim.scratch_bytes = patches_in_place(c) ? 0 : (size_t)(chunk * c->taps) * sizeof(float);
 	lay_out_scratch(c);
-	c->k.run = run_patches;
-	c->k.impl = "blas";
 	c->k.library_bytes[DLB_CPU_OPENBLAS] = dlb_cpu_openblas_keeps(c->mg, c->taps, chunk, sizeof(float));
 	return 0;
 }
