@@ -32,7 +32,7 @@ fits() {
 	run -0 jq -e '[.balance.history[].step_s] as $s | .balance.round == 18 and $s[3] > 2 * $s[2] and $s[10] < .8 * $s[3] and
 		$s[17] < 1.05 * $s[2]' "$tmp/a.json"
 	run -0 jq -e '.report.scenario | .rounds == 18 and [.ways[].name] == ["log", "even", "start"] and
-		(.ways | all(.efficiency > 0 and .efficiency <= 1)) and
+		(.ways | all(.efficiency > 0 and .efficiency <= 1 and .schedule_efficiency > .efficiency)) and
 		.ways[0].efficiency > .ways[1].efficiency and .ways[0].efficiency > .ways[2].efficiency and
 		.ways[0].moved_ops > 0 and .ways[2].moved_ops == 0' "$tmp/a.json"
 	run -0 grep -c 'dlb-run: --scenario: .* 18 rounds, efficiency' "$tmp/said"

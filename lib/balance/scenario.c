@@ -163,7 +163,7 @@ static int play_round(struct trial *t, int64_t round, struct dlb_report *report,
 {
 	const int n_steps = is_noisy(t->s, round) ? NOISY_STEPS : 1;
 	const struct dlb_dry_round r = { n_steps, t->scale, t->link_scale, t->lost };
-	double divided_s;
+	struct dlb_dry_ideal ideal;
 
 	if (find_lost(t, round, err))
 		return -1;
@@ -174,10 +174,11 @@ static int play_round(struct trial *t, int64_t round, struct dlb_report *report,
 					      (t->o->slow && i < t->o->n_slow ? t->o->slow[i] : 1.0);
 	for (int i = 0; i < t->n_links; i++)
 		t->link_scale[i] = dlb_scenario_link(t->s, i, round);
-	if (dlb_dry_round(t->dry, &r, report, &divided_s, err))
+	if (dlb_dry_round(t->dry, &r, report, &ideal, err))
 		return -1;
 	t->sum.step_s += report->step_s / (double)t->o->rounds;
-	t->sum.efficiency += divided_s / report->step_s / (double)t->o->rounds;
+	t->sum.efficiency += ideal.divided_s / report->step_s / (double)t->o->rounds;
+	t->sum.schedule_efficiency += ideal.scheduled_s / report->step_s / (double)t->o->rounds;
 	return t->way->rule ? balance(t, round, report, err) : 0;
 }
 
@@ -227,9 +228,9 @@ static int play(struct trial *t, struct dlb_report *report, struct dlb_error *er
 static void say(const struct dlb_cli *cli, const struct dlb_report_way *w, int64_t rounds)
 {
 	dlb_cli_warn(cli,
-		     "--scenario: %-6s %lld rounds, efficiency %.1f %% of perfectly divisible ops, %.4g ms a "
-		     "step, %lld ops moved",
-		     w->name, (long long)rounds, 100 * w->efficiency, w->step_s * 1e3,
+		     "--scenario: %-6s %lld rounds, efficiency %.1f %% of perfectly divisible ops (%.1f %% under "
+		     "the same schedule), %.4g ms a step, %lld ops moved",
+		     w->name, (long long)rounds, 100 * w->efficiency, 100 * w->schedule_efficiency, w->step_s * 1e3,
 		     (long long)w->moved_ops);
 }
 

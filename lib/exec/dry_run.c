@@ -8,6 +8,7 @@
 #include "exec/job.h"
 #include "exec/step_log.h"
 #include "plan/replica.h"
+#include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "plan/tensors.h"
 #include "plan/timeline.h"
@@ -275,19 +276,41 @@ int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_erro
 	return rc || prepare(d, err) ? -1 : 0;
 }
 
-/* A step of ops that can be divided at will: each node does a part of every op, by its speed. */
-static double divided_s(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale)
+static int fastest_first(const void *a, const void *b)
 {
-	double speed = 0.0;
+	const double x = *(const double *)a, y = *(const double *)b;
 
-	for (int i = 0; i < d->job.plan.n_nodes; i++)
+	return (x < y) - (x > y);
+}
+
+/* Adds 1/n of a step of ops that can be divided at will, each node doing a part of every op by its speed: of all nodes
+ * at once, and as a pipeline of equal stages, of the fastest nodes with which it takes least. */
+static void add_ideal(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale,
+		      struct dlb_dry_ideal *ideal)
+{
+	const struct dlb_plan *p = &d->job.plan;
+	const int R = p->n_replicas > 1 ? p->n_replicas : 1;
+	double *speed = dlb_xcalloc((size_t)p->n_nodes + 1, sizeof *speed), sum = 0.0, least = INFINITY;
+	int n = 0;
+
+	for (int i = 0; i < p->n_nodes; i++)
 		if (!r->lost[i] && isfinite(d->alone_s[i]) && d->alone_s[i] > 0.0)
-			speed += 1.0 / (d->alone_s[i] * scale[i]);
-	return speed > 0.0 ? 1.0 / speed : 0.0;
+			speed[n++] = 1.0 / (d->alone_s[i] * scale[i]);
+	qsort(speed, (size_t)n, sizeof *speed, fastest_first);
+	for (int k = 0; k < n; k++) {
+		sum += speed[k];
+		least = fmin(least, dlb_schedule_fill(dlb_schedule_find(p->schedule), k / R + 1,
+						      d->program.micro_batches) / sum);
+	}
+	free(speed);
+	if (n) {
+		ideal->divided_s += 1.0 / sum / r->n_steps;
+		ideal->scheduled_s += least / r->n_steps;
+	}
 }
 
 int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_report *report,
-		  double *divided, struct dlb_error *err)
+		  struct dlb_dry_ideal *ideal, struct dlb_error *err)
 {
 	const int n = d->job.plan.n_nodes, k = r->n_steps;
 	struct dlb_cost cost = d->job.cost;
@@ -299,7 +322,7 @@ int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_r
 	for (int i = 0; i < d->world.n_links; i++)
 		d->world.link[i].bandwidth_Bps = d->job.cluster.link[i].bandwidth_Bps * r->link_scale[i];
 	cost.cluster = &d->world;
-	*divided = 0.0;
+	*ideal = (struct dlb_dry_ideal){ .divided_s = 0.0 };
 	for (int s = 0; s < k && !rc; s++) {
 		const double *scale = &r->scale[(size_t)s * (size_t)n];
 		const struct dlb_simulate_choice c = { .node_scale = scale, .seed = d->o->seed };
@@ -313,7 +336,7 @@ int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_r
 		step_s[s] = t.step_s;
 		for (int i = 0; i < n; i++)
 			busy_s[(size_t)i * (size_t)k + (size_t)s] = t.node[i].busy_s;
-		*divided += divided_s(d, r, scale) / k;
+		add_ideal(d, r, scale, ideal);
 		dlb_timeline_release(&t, n);
 	}
 	if (!rc && k > 1) {

@@ -126,10 +126,12 @@ int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct d
 		 struct dlb_error *err);
 /* The document has another plan, or another balance. */
 int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_error *err);
-/* Fills the report of a round of o->round_steps steps: medians of those simulated. *divided_s: a step on
- * these nodes if every op could be divided among all of them, by their speed and without messages. */
+/* Seconds of a step on these nodes if ops could be divided at will, by the nodes' speed and without messages: every op
+ * among all nodes, and as a pipeline of equal stages under the plan's schedule, which fills and drains. */
+struct dlb_dry_ideal { double divided_s, scheduled_s; };
+/* Fills the report of a round of o->round_steps steps: medians of those simulated. */
 int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_report *report,
-		  double *divided_s, struct dlb_error *err);
+		  struct dlb_dry_ideal *ideal, struct dlb_error *err);
 void dlb_dry_free(struct dlb_dry *d);
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Several measurements may be
  * open and take turns. No MPI. Updates are plain SGD with a rate of zero, so weights do not change. Borrows g

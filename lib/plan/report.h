@@ -113,8 +113,13 @@ struct dlb_report {
 	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
 	struct { double bytes, wait_s; } feed;
 	/* dlb-run --scenario: simulated rounds, and for each way to balance the means over them: of a step;
-	 * of its efficiency, the step of perfectly divisible ops over it. moved_ops: in all. */
-	struct dlb_report_way { const char *name; double efficiency, step_s; int64_t moved_ops; } *way;
+	 * of its efficiency, the step of perfectly divisible ops over it, and of that with their step as a
+	 * pipeline under the same schedule (0: not known). moved_ops: in all. */
+	struct dlb_report_way {
+		const char *name;
+		double efficiency, schedule_efficiency, step_s;
+		int64_t moved_ops;
+	} *way;
 	int n_ways;
 	int64_t rounds;
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */

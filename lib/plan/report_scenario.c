@@ -1,7 +1,8 @@
 /* The report's member on simulated rounds of a cluster that changes (dlb-run --scenario).
  *
  *     "scenario": {"rounds": 100,
- *                  "ways": [{"name": "log", "efficiency": 0.81, "step_s": 0.013, "moved_ops": 52}, ...]} */
+ *                  "ways": [{"name": "log", "efficiency": 0.81, "schedule_efficiency": 0.93, "step_s": 0.013,
+ *                            "moved_ops": 52}, ...]} */
 #include "plan/report.h"
 
 void dlb_report_scenario_write(const struct dlb_report *r, json_t *report)
@@ -14,9 +15,10 @@ void dlb_report_scenario_write(const struct dlb_report *r, json_t *report)
 	for (int i = 0; i < r->n_ways; i++) {
 		const struct dlb_report_way *w = &r->way[i];
 
-		json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I}", "name", w->name, "efficiency",
-						      w->efficiency, "step_s", w->step_s, "moved_ops",
-						      (json_int_t)w->moved_ops));
+		json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:I}", "name", w->name, "efficiency",
+						      w->efficiency, "schedule_efficiency",
+						      w->schedule_efficiency, "step_s", w->step_s,
+						      "moved_ops", (json_int_t)w->moved_ops));
 	}
 	json_object_set_new(report, "scenario",
 			    json_pack("{s:I, s:o}", "rounds", (json_int_t)r->rounds, "ways", list));
@@ -25,11 +27,13 @@ void dlb_report_scenario_write(const struct dlb_report *r, json_t *report)
 static int read_way(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_way *w,
 		    struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "efficiency", "step_s", "moved_ops", NULL };
+	static const char *const known[] = { "name",   "efficiency", "schedule_efficiency",
+					     "step_s", "moved_ops",  NULL };
 	const char *name = NULL;
 
 	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    dlb_get_real(r, "efficiency", DLB_NEED, 0, 1e18, &w->efficiency, err) ||
+	    dlb_get_real(r, "schedule_efficiency", DLB_OPT, 0, 1e18, &w->schedule_efficiency, err) ||
 	    dlb_get_real(r, "step_s", DLB_NEED, 0, 1e18, &w->step_s, err) ||
 	    dlb_get_int(r, "moved_ops", DLB_NEED, 0, INT64_MAX, &w->moved_ops, err))
 		return -1;

@@ -3,7 +3,12 @@
 #define DLB_PLAN_SCHEDULE_H
 #include "plan/plan.h"
 
-struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; bool async; };
+struct dlb_schedule {
+	const char *name, *summary;
+	int rule; /* priority: see schedule.c */
+	bool async;
+	double fill; /* part of a micro-batch's work on a node for which a further equal stage delays the step */
+};
 extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
 bool dlb_plan_is_async(const struct dlb_plan *p);
@@ -12,6 +17,8 @@ bool dlb_schedule_bounded(const struct dlb_schedule *s);
 bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than its own fills more idle time */
 /* gains by several parts of the model per node (zero-bubble: ZB-V) */
 bool dlb_schedule_in_parts(const struct dlb_schedule *s);
+/* Step of a pipeline of equal stages, messages free, over the work of one stage: (M + (stages - 1) fill) / M. */
+double dlb_schedule_fill(const struct dlb_schedule *s, int stages, int micro_batches);
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Whether p->updates_first would change the order: updates come last so far, and several nodes could wait for
  * each other. */
