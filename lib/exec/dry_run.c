@@ -283,8 +283,8 @@ static int fastest_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Adds 1/n of a step of ops that can be divided at will, each node doing a part of every op by its speed: of all nodes
- * at once, and as a pipeline of equal stages, of the fastest nodes with which it takes least. */
+/* Adds 1/n of a step of ops that can be divided at will, each node doing a part of every op by its speed: of all
+ * nodes at once, and as a pipeline of equal stages, of the fastest nodes with which it takes least. */
 static void add_ideal(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale,
 		      struct dlb_dry_ideal *ideal)
 {

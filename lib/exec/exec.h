@@ -126,8 +126,8 @@ int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct d
 		 struct dlb_error *err);
 /* The document has another plan, or another balance. */
 int dlb_dry_replan(struct dlb_dry *d, const struct dlb_doc *doc, struct dlb_error *err);
-/* Seconds of a step on these nodes if ops could be divided at will, by the nodes' speed and without messages: every op
- * among all nodes, and as a pipeline of equal stages under the plan's schedule, which fills and drains. */
+/* Seconds of a step on these nodes if ops could be divided at will, by the nodes' speed and without messages:
+ * every op among all nodes, and as a pipeline of equal stages under the plan's schedule, which fills and drains. */
 struct dlb_dry_ideal { double divided_s, scheduled_s; };
 /* Fills the report of a round of o->round_steps steps: medians of those simulated. */
 int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_report *report,

@@ -31,9 +31,9 @@
  * node are the distinct depths of its forward ops, where an edge between two nodes adds one; a backward op
  * is in the chunk of its forward op.
  *
- * Fill of a pipeline of k equal stages, M micro-batches: the step is (M + k - 1) / M of a stage's work for gpipe and
- * 1f1b; zero-bubble waits for a forward phase only, a third of the work (ZB-H1); interleaved waits for 1 / chunks of
- * it, and ops that can be divided at will make any number of chunks.
+ * Fill of a pipeline of k equal stages, M micro-batches: the step is (M + k - 1) / M of a stage's work for
+ * gpipe and 1f1b; zero-bubble waits for a forward phase only, a third of the work (ZB-H1); interleaved waits for
+ * 1 / chunks of it, and ops that can be divided at will make any number of chunks.
  *
  * Within a phase the lower micro-batch comes first (interleaved: the lower group, then the chunk), then
  * ops that another node waits for, then the graph's order. Updates run when nothing else can. Each op runs

@@ -17,7 +17,7 @@ bool dlb_schedule_bounded(const struct dlb_schedule *s);
 bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than its own fills more idle time */
 /* gains by several parts of the model per node (zero-bubble: ZB-V) */
 bool dlb_schedule_in_parts(const struct dlb_schedule *s);
-/* Step of a pipeline of equal stages, messages free, over the work of one stage: (M + (stages - 1) fill) / M. */
+/* Step of a pipeline of equal stages, messages free, over the work of one: (M + (stages - 1) fill) / M. */
 double dlb_schedule_fill(const struct dlb_schedule *s, int stages, int micro_batches);
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Whether p->updates_first would change the order: updates come last so far, and several nodes could wait for
