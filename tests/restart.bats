@@ -111,6 +111,23 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 }
 
 # bats test_tags=slow
+@test "a rank killed before and after weights are frozen: the same losses" {
+	train+=(--freeze-at '0.*@80')
+	replan=("${replan[@]}" --freeze-at '0.*@80')
+	plain=$tmp/plain
+	dlb-run -q "${train[@]}" --loss-log "$plain" "$doc" >/dev/null
+	run -1 cmp "$plain" "$BATS_FILE_TMPDIR/plain"
+	for lines in 60 120; do
+		rm -rf "$tmp/ck" "$tmp/steps"
+		started "${replan[@]}" "$doc"
+		wait_for_lines "$tmp/log" $lines
+		ranks_of "$parent"
+		kill -KILL "${ranks[1]}"
+		same_as_unbroken 1
+	done
+}
+
+# bats test_tags=slow
 @test "a second loss, and the last one" {
 	dlb-run --loss-log "$tmp/log" "${replan[@]}" --slow 0:400 --slow 1:400 --slow 2:400 "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
 	parent=$!

@@ -118,8 +118,10 @@ static bool fits(const struct memory_trial *t, const struct dlb_replan *with)
 static struct dlb_replan usual(const struct memory_trial *t)
 {
 	struct dlb_cli ignored;
+	struct dlb_replan o = dlb_replan_in_run(t->cli, &ignored);
 
-	return dlb_replan_in_run(t->cli, &ignored);
+	o.cli = NULL; /* plan_with sets it */
+	return o;
 }
 
 static const json_t *plan_of(const struct memory_trial *t, const char *name)

@@ -393,6 +393,18 @@ static const char *follow(struct dlb_roles *r, int t, int x, int depth)
 	return why;
 }
 
+static bool is_operand_of_product(const struct dlb_graph *g, int t)
+{
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+
+		for (int k = 0; k < o->n_in && k < 2; k++)
+			if (o->in[k] == t && is_type(o, products))
+				return true;
+	}
+	return false;
+}
+
 bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 {
 	struct dlb_graph *g = r->g;
@@ -412,7 +424,8 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a table of sines";
 		return false;
 	}
-	if (dlb_values_boundless(x)) {
+	/* large, and of bounded values in any model that works: weights of products are not read for this */
+	if (!is_operand_of_product(g, t) && dlb_values_boundless(x)) {
 		*why = "a mask";
 		return false;
 	}

@@ -92,8 +92,6 @@ bool dlb_values_sinusoid(const struct dlb_tensor *t)
 	const int64_t n = t->data ? count(t) : 0;
 	int64_t inner = 1;
 
-	if (dlb_values_uniform(t))
-		return false;
 	for (int k = t->n_dims - 1; k >= 0 && n; inner *= t->dim[k].add, k--) {
 		const int64_t rows = t->dim[k].add;
 		const int64_t columns = n / rows < MOST_COLUMNS ? n / rows : MOST_COLUMNS;
