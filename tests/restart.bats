@@ -147,6 +147,8 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 		sleep 0.05
 	done
 	same_as_unbroken 2 0
+	grep -q ': 2 of 3 nodes are left$' "$tmp/err"
+	grep -q ': 1 of 3 nodes are left$' "$tmp/err"
 	# a rank that dies at each start
 	on_rank 0 'kill -KILL $$'
 	run -2 --separate-stderr dlb-run -q --on-failure replan --checkpoint "$tmp/none" --checkpoint-every 9 "${train[@]}" "$doc"

@@ -276,6 +276,68 @@ static void test_bad_sections(void)
 		    "/cluster/kinds/0/without/0", "");
 }
 
+/* Sets *at to a value that no cluster may have, checks the cluster, and puts it back. */
+static void bad_index(struct dlb_cluster *c, int *at, int value, const char *where, const char *what)
+{
+	struct dlb_error err = { .status = 0 };
+	const int before = *at;
+
+	*at = value;
+	assert(IS(dlb_cluster_check(c, &err), ==, -1) && HAS(err.where, where) && HAS(err.what, what));
+	*at = before;
+}
+
+static void bad_number(struct dlb_cluster *c, double *at, double value, const char *where)
+{
+	struct dlb_error err = { .status = 0 };
+	const double before = *at;
+
+	*at = value;
+	assert(IS(dlb_cluster_check(c, &err), ==, -1) && HAS(err.where, where));
+	*at = before;
+}
+
+/* Indices one beyond the last, and numbers that are none. */
+static void test_check(void)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster c;
+
+	parse("2(host cpu:2)", &c);
+	dlb_cluster_add_memory(&c, 0, "dram", "dram", 1e9);
+	assert(!dlb_cluster_check(&c, &err));
+	for (int beyond = 0; beyond < 2; beyond++) {
+		bad_index(&c, &c.group[1].parent, beyond ? c.n_groups : -2, "/cluster/groups/1/parent",
+			  "no such group");
+		bad_index(&c, &c.group[1].inside, beyond ? c.n_links : -2, "/cluster/groups/1/inside",
+			  "no such link");
+		bad_index(&c, &c.group[1].up, beyond ? c.n_links : -2, "/cluster/groups/1/up",
+			  "no such link");
+		bad_index(&c, &c.node[1].kind, beyond ? c.n_kinds : -1, "/cluster/nodes/1/kind",
+			  "no such kind");
+		bad_index(&c, &c.node[1].group, beyond ? c.n_groups : -1, "/cluster/nodes/1/group",
+			  "no such group");
+		bad_index(&c, &c.memory[0].group, beyond ? c.n_groups : -1, "/cluster/memories/0",
+			  "out of range");
+		bad_number(&c, &c.node[1].speed, beyond ? INFINITY : 0, "/cluster/nodes/1/speed");
+		bad_number(&c, &c.node[1].memory_bytes, beyond ? INFINITY : -1,
+			   "/cluster/nodes/1/memory_bytes");
+		bad_number(&c, &c.memory[0].bytes, beyond ? NAN : -1, "/cluster/memories/0");
+		bad_number(&c, &c.memory[0].bandwidth_Bps, beyond ? NAN : -1, "/cluster/memories/0");
+		bad_number(&c, &c.kind[0].peak_flops, beyond ? NAN : -1, "/cluster/kinds/0");
+		bad_number(&c, &c.kind[0].bandwidth_Bps, beyond ? NAN : -1, "/cluster/kinds/0");
+		bad_number(&c, &c.kind[0].memory_bytes, beyond ? NAN : -1, "/cluster/kinds/0");
+		bad_number(&c, &c.link[0].latency_s, beyond ? INFINITY : -1, "/cluster/links/0");
+		bad_number(&c, &c.link[0].bandwidth_Bps, beyond ? INFINITY : 0, "/cluster/links/0");
+	}
+	bad_index(&c, &c.kind[0].threads, 0, "/cluster/kinds/0/threads", "at least one thread");
+	bad_index(&c, &c.group[1].parent, 1, "/cluster/groups/1/parent", "no such group");
+	bad_index(&c, &c.group[1].parent, -1, "/cluster/groups/1", "a second group without parent");
+	bad_index(&c, &c.group[0].parent, 1, "/cluster/groups/0/parent", "form a cycle"); /* a cycle */
+	assert(!dlb_cluster_check(&c, &err));
+	dlb_cluster_release(&c);
+}
+
 /* Two packages with two NUMA domains of two cores each, and a memory without cores, in hwloc's text
  * format. */
 static void test_topology(void)
@@ -306,6 +368,15 @@ static void test_topology(void)
 		cxl += !strcmp(c.memory[i].cls, "cxl");
 	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 7) && IS(cxl, ==, 1) &&
 	       SAME(c.kind[0].name, "cpu/2"));
+	/* memory is that of the smallest group which holds all cores near it: of no core, the host's */
+	for (int i = 0; i < c.n_memories; i++) {
+		const struct dlb_group *g = &c.group[c.memory[i].group];
+
+		if (!strcmp(c.memory[i].cls, "cxl"))
+			assert(IS(g->parent, ==, -1));
+		else
+			assert(HAS(g->name, ".numa") && IS(c.group[g->parent].parent, >=, 0));
+	}
 	round_trip(&c);
 	dlb_cluster_release(&c);
 	assert(IS(dlb_cluster_discover(&c, "/dev/null", 1, &err), ==, -1) &&
@@ -389,6 +460,7 @@ int main(void)
 	test_hosts();
 	test_round_trips();
 	test_bad_sections();
+	test_check();
 	test_topology();
 	test_memories();
 	puts("cluster: synthetic strings, routes, hwloc, section both ways, memories shared and bound, bad "
