@@ -111,6 +111,21 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 }
 
 # bats test_tags=slow
+@test "mpiexec killed, before the first step and while training: its ranks end, and all start again with the same losses" {
+	dlb-run --loss-log "$tmp/log" "${replan[@]}" "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+	until mpiexec=$(pgrep -P "$parent" -f mpiexec); do sleep .01; done
+	kill -KILL "$mpiexec"
+	wait_for_lines "$tmp/log" 120
+	ranks_of "$parent"
+	kill -KILL "$(pgrep -P "$parent" -f mpiexec)"
+	same_bits
+	grep -q '^dlb-run: a rank or mpiexec was killed before the first step; starting the ranks again$' "$tmp/err"
+	grep -Eq "^dlb-run: mpiexec was killed by signal 9; going on from '.*/step-100': the ranks are started again$" "$tmp/err"
+	jq -e '.report.events == null and .plan.exclude == null and .report.first_step == 100' "$tmp/out"
+}
+
+# bats test_tags=slow
 @test "a rank killed before and after weights are frozen: the same losses" {
 	train+=(--freeze-at '0.*@80')
 	replan=("${replan[@]}" --freeze-at '0.*@80')

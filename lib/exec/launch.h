@@ -41,7 +41,8 @@ struct dlb_launch_end {
 	bool silent;			/* a heartbeat told of it: its host may be cut off */
 	double notice_s;		/* from the last sign of life; NAN: not known */
 	double lost_s;			/* when that was decided (dlb_clock_s) */
-	/* mpiexec does not say which rank was lost, before all have met: the same start may succeed */
+	/* mpiexec does not say which rank was lost, before all have met, or was killed itself, and its ranks
+	 * with it: the same start may succeed */
 	bool unnamed;
 	struct dlb_error why;
 	char lost_host[256];		/* whose daemon was lost, as mpiexec calls it; "": none */

@@ -512,8 +512,8 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 	}
 	mpiexec_failed(e, status, err);
 	if (!e->end.n)
-		lose(e, e->lost_rank >= 0 ? e->lost_rank : only_silent_rank(e), NAN);
-	e->end.unnamed = !e->end.n && !e->ready && WIFEXITED(status) && WEXITSTATUS(status) > 128;
+		lose(e, e->lost_rank >= 0 || WIFSIGNALED(status) ? e->lost_rank : only_silent_rank(e), NAN);
+	e->end.unnamed = !e->end.n && (WIFSIGNALED(status) || (!e->ready && WEXITSTATUS(status) > 128));
 	e->end.why = *err;
 	tell_events(e);
 	dlb_alarm_hint(e->l->checkpoint, err);

@@ -199,17 +199,17 @@ static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *do
 	return !rc;
 }
 
-/* A rank died before the ranks met, and no one knows which, or the daemon of a host that answers: the same
- * start again, a few times. */
+/* A rank died before the ranks met, and no one knows which, or mpiexec, or the daemon of a host that answers:
+ * the same start again, a few times. */
 static bool try_again(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end)
 {
 	if ((!end->unnamed && !l->host) || s->retries++ >= MOST_RETRIES)
 		return false;
 	if (isnan(end->trains_s))
 		dlb_cli_warn(s->command->cli,
-			     "a rank was killed before the ranks had met; starting them again");
+			     "a rank or mpiexec was killed before the first step; starting the ranks again");
 	else
-		say(s, end->why.what, "all hosts answer");
+		say(s, end->why.what, l->host ? "all hosts answer" : "the ranks are started again");
 	return true;
 }
 
