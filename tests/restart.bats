@@ -123,6 +123,11 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	grep -q '^dlb-run: a rank or mpiexec was killed before the first step; starting the ranks again$' "$tmp/err"
 	grep -Eq "^dlb-run: mpiexec was killed by signal 9; going on from '.*/step-100': the ranks are started again$" "$tmp/err"
 	jq -e '.report.events == null and .plan.exclude == null and .report.first_step == 100' "$tmp/out"
+	# at each start: three more are tried
+	on_rank 0 'kill -KILL $PPID; sleep 9'
+	run -2 --separate-stderr dlb-run --on-failure replan --checkpoint "$tmp/none" --checkpoint-every 9 "${train[@]}" "$doc"
+	[ "$(grep -c 'starting the ranks again$' <<<"$stderr")" -eq 3 ]
+	[ "$(grep -c 'mpiexec was killed by signal 9' <<<"$stderr")" -eq 1 ]
 }
 
 # bats test_tags=slow

@@ -24,7 +24,8 @@ struct restarts {
 	struct dlb_outage *outage;
 	json_t *plan;					/* of the first start */
 	bool yields;					/* of the first start (launch.h) */
-	int retries;					/* starts without a step, of unnamed ranks */
+	/* starts of the same ranks since a step was done that no start before had done */
+	int retries; int64_t furthest;
 	double lost_s;		/* when the last loss was noticed, or training ended to put nodes back */
 };
 
@@ -264,7 +265,10 @@ static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 		  int *rc, struct dlb_error *err)
 {
 	note_training(s, end);
-	s->retries = isnan(end->trains_s) ? s->retries : 0;
+	if (end->step > s->furthest) {
+		s->furthest = end->step;
+		s->retries = 0;
+	}
 	dlb_outage_ended(s->outage, end->job);
 	if (end->begin.known)
 		l->begin = end->begin;
