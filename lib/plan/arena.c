@@ -182,7 +182,17 @@ struct memory_piece {
 	bool out;						/* to be removed */
 };
 struct spot { size_t offset, end; int first, last, piece; };
-struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
+/* Spots sorted by offset, in rows, so that one that is put between others moves few of them. No row is empty;
+ * rows from n_rows on are spare. */
+enum { ROW_SPOTS = 128 };
+struct shelf_row {
+	int n;
+	struct spot spot[ROW_SPOTS];
+};
+struct shelf {
+	struct shelf_row **row;
+	int n_rows, n_all_rows, cap_rows, n;
+};
 struct packing {
 	struct memory_piece *piece; int n;
 	/* pieces by turn: current, and of the lowest packing */
@@ -202,13 +212,30 @@ static uint64_t draw(struct packing *k)				/* xorshift64 (Marsaglia, 2003) */
 	return k->random;
 }
 
-/* The first spot of the shelf at or after offset. */
-static int seek(const struct shelf *s, size_t offset)
+/* A spare row becomes row r. */
+static struct shelf_row *add_row(struct shelf *s, int r)
 {
-	int lo = 0, hi = s->n;
+	struct shelf_row *row;
+
+	if (s->n_rows == s->n_all_rows) {
+		DLB_GROW(s->row, s->n_all_rows, s->cap_rows);
+		s->row[s->n_all_rows++] = dlb_xcalloc(1, sizeof **s->row);
+	}
+	row = s->row[s->n_rows];
+	memmove(s->row + r + 1, s->row + r, (size_t)(s->n_rows - r) * sizeof *s->row);
+	s->row[r] = row;
+	s->n_rows++;
+	row->n = 0;
+	return row;
+}
+
+/* The first spot of a row at or after offset. */
+static int seek_in_row(const struct shelf_row *row, size_t offset)
+{
+	int lo = 0, hi = row->n;
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
-		if (s->spot[mid].offset < offset)
+		if (row->spot[mid].offset < offset)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -216,30 +243,82 @@ static int seek(const struct shelf *s, size_t offset)
 	return lo;
 }
 
+/* The row in which the first spot at or after offset lies or, at a row's end, would. */
+static int seek_row(const struct shelf *s, size_t offset)
+{
+	int lo = 0, hi = s->n_rows;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (s->row[mid]->spot[0].offset < offset)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > 0 ? lo - 1 : 0;
+}
+
+/* Puts a spot before those at or after its offset; returns the number of these. */
+static int insert(struct shelf *s, const struct spot *spot)
+{
+	int r = s->n_rows ? seek_row(s, spot->offset) : 0, after = 0;
+	struct shelf_row *row = s->n_rows ? s->row[r] : add_row(s, 0);
+
+	if (row->n == ROW_SPOTS) {
+		struct shelf_row *next = add_row(s, r + 1);
+
+		row->n = ROW_SPOTS / 2;
+		next->n = ROW_SPOTS - row->n;
+		memcpy(next->spot, row->spot + row->n, (size_t)next->n * sizeof *next->spot);
+		if (next->spot[0].offset < spot->offset) {
+			r++;
+			row = next;
+		}
+	}
+	const int at = seek_in_row(row, spot->offset);
+	for (int k = r + 1; k < s->n_rows; k++)
+		after += s->row[k]->n;
+	after += row->n - at;
+	memmove(row->spot + at + 1, row->spot + at, (size_t)(row->n - at) * sizeof *row->spot);
+	row->spot[at] = *spot;
+	row->n++;
+	s->n++;
+	return after;
+}
+
 static void shelve(struct packing *k, struct shelf *s, const struct memory_piece *p)
 {
-	int at = seek(s, p->offset), stretches = p->last < p->first ? 2 : 1;
+	const int stretches = p->last < p->first ? 2 : 1;
 	for (int i = 0; i < stretches; i++) {
-		int first = stretches == 2 && i == 0 ? 0 : p->first,
-		    last = stretches == 2 && i == 1 ? INT_MAX : p->last;
-		DLB_GROW(s->spot, s->n, s->cap);
-		memmove(s->spot + at + 1, s->spot + at, (size_t)(s->n - at) * sizeof *s->spot);
-		s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, first, last,
-					     (int)(p - k->piece) };
-		k->effort += (s->n - at) / 8 + 2;
-		s->n++;
+		const struct spot spot = { .offset = p->offset,
+					   .end = p->offset + p->bytes,
+					   .first = stretches == 2 && i == 0 ? 0 : p->first,
+					   .last = stretches == 2 && i == 1 ? INT_MAX : p->last,
+					   .piece = (int)(p - k->piece) };
+		k->effort += insert(s, &spot) / 8 + 2;
 	}
 }
 
 /* Removes spots of pieces that are `out`. */
 static void clear_out(struct packing *k, struct shelf *s)
 {
-	int kept = 0;
+	int kept_rows = 0;
 	k->effort += s->n / 4 + 2;
-	for (int i = 0; i < s->n; i++)
-		if (!k->piece[s->spot[i].piece].out)
-			s->spot[kept++] = s->spot[i];
-	s->n = kept;
+	s->n = 0;
+	for (int r = 0; r < s->n_rows; r++) {
+		struct shelf_row *row = s->row[r];
+		int kept = 0;
+
+		for (int i = 0; i < row->n; i++)
+			if (!k->piece[row->spot[i].piece].out)
+				row->spot[kept++] = row->spot[i];
+		row->n = kept;
+		s->n += kept;
+		if (kept) { /* a row that is empty now becomes a spare one */
+			s->row[r] = s->row[kept_rows];
+			s->row[kept_rows++] = row;
+		}
+	}
+	s->n_rows = kept_rows;
 }
 
 /* Puts piece i at the lowest offset without overlap; false if it ends above the ceiling. */
@@ -251,18 +330,26 @@ static bool put(struct packing *k, int i, size_t ceiling)
 					&k->slot[p->first / k->slot_instrs] :
 					&k->all;
 	size_t top = 0;
-	int j;
-	for (j = 0; j < s->n; j++) {
-		const struct spot *q = &s->spot[j];
-		if (around ? q->first > p->last && q->last < p->first :
-			     q->first > p->last || q->last < p->first)
-			continue;
-		if (q->offset >= top + p->bytes)
-			break;
-		if (q->end > top)
-			top = q->end;
+	bool fits = false;
+	int seen = 0;
+	for (int r = 0; r < s->n_rows && !fits; r++) {
+		const struct shelf_row *row = s->row[r];
+		int j;
+
+		for (j = 0; j < row->n; j++) {
+			const struct spot *q = &row->spot[j];
+			if (around ? q->first > p->last && q->last < p->first :
+				     q->first > p->last || q->last < p->first)
+				continue;
+			fits = q->offset >= top + p->bytes;
+			if (fits)
+				break;
+			if (q->end > top)
+				top = q->end;
+		}
+		seen += j;
 	}
-	k->effort += j + 4;
+	k->effort += seen + 4;
 	if (top + p->bytes > ceiling)
 		return false;
 	p->offset = top;
@@ -293,17 +380,18 @@ static void take_back(struct packing *k, int from, int to)
 
 static void clear(struct packing *k)
 {
-	k->all.n = 0;
+	k->all.n = k->all.n_rows = 0;
 	for (int t = 0; t < k->n_slots; t++)
-		k->slot[t].n = 0;
+		k->slot[t].n = k->slot[t].n_rows = 0;
 }
 
 static size_t height(const struct packing *k)
 {
 	size_t h = 0;
-	for (int i = 0; i < k->all.n; i++)
-		if (k->all.spot[i].end > h)
-			h = k->all.spot[i].end;
+	for (int r = 0; r < k->all.n_rows; r++)
+		for (int i = 0; i < k->all.row[r]->n; i++)
+			if (k->all.row[r]->spot[i].end > h)
+				h = k->all.row[r]->spot[i].end;
 	return h;
 }
 
@@ -437,11 +525,18 @@ static void packing_init(struct packing *k, const struct dlb_place *place, int n
 	}
 }
 
+static void shelf_release(struct shelf *s)
+{
+	for (int r = 0; r < s->n_all_rows; r++)
+		free(s->row[r]);
+	free(s->row);
+}
+
 static void packing_release(struct packing *k)
 {
 	for (int t = 0; t < MAX_SLOTS; t++)
-		free(k->slot[t].spot);
-	free(k->all.spot);
+		shelf_release(&k->slot[t]);
+	shelf_release(&k->all);
 	free(k->piece);
 	free(k->order);
 	free(k->best);
