@@ -184,7 +184,7 @@ unbroken() { # prints the loss log of 4000 steps
 	plan cpu:2 >"$tmp/doc.json"
 	rounds=0 quiet=0
 	# Beside other processes the loop waits for the end of the noise, at most for the 50 rounds of dlb-rebalance.
-	while status=0; dlb-rebalance --test "$tmp/doc.json" || status=$?; [ $status = 1 ] && [ $quiet -lt 15 ] && [ $rounds -lt 50 ]; do
+	while status=0; dlb-rebalance --test "$tmp/doc.json" || status=$?; [ $status = 1 ] && [ "$quiet" -lt 15 ] && [ $rounds -lt 50 ]; do
 		dlb-run --steps 20 "${digits[@]}" --slow 1:2 --checkpoint "$tmp/ckpt" <"$tmp/doc.json" |
 			dlb-rebalance | dlb-place >"$tmp/next.json"
 		mv "$tmp/next.json" "$tmp/doc.json"
