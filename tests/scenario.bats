@@ -48,6 +48,14 @@ fits() {
 		'.report.scenario.ways[2].step_s - $one[0].report.step_s | fabs < 1e-12' "$tmp/c.json"
 }
 
+@test "scenario: the efficiency of replicas is of the whole batch, which they share" {
+	dlb-profile -q --analytic --batch 32 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q --replicas 2 >"$tmp/doc.json"
+	echo '{"events": []}' >"$tmp/s.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 1 "$tmp/doc.json" >"$tmp/a.json"
+	jq -c .report.scenario.ways "$tmp/a.json"
+	jq -e '.report.scenario.ways | all(.efficiency > .9 and .efficiency <= 1 and .schedule_efficiency >= .efficiency)' "$tmp/a.json"
+}
+
 # bats test_tags=slow
 @test "scenario: nodes fail and come back, links and nodes change, noise" {
 	three "$tmp/doc.json"

@@ -212,14 +212,15 @@ struct dlb_dry {
 	double *alone_s; /* [node] a step of the node alone, by the costs; INFINITY: it lacks a kernel */
 };
 
-/* Seconds of all ops of a step on one node. */
+/* Seconds of all ops of a step on one node: of the whole batch, which replicas share. */
 static double alone_s(const struct dlb_job *j, const struct dlb_program *p, int node)
 {
+	const double size = (double)j->plan.batch / p->micro_batches;
 	double s = 0.0;
 
 	for (int i = 0; i < j->graph.n_ops; i++)
-		for (int m = 0; m < (j->graph.op[i].phase == DLB_UPDATE ? 1 : p->micro_batches); m++)
-			s += dlb_cost_op_s(&j->cost, i, node, (double)p->size[m]);
+		s += dlb_cost_op_s(&j->cost, i, node, size) *
+		     (j->graph.op[i].phase == DLB_UPDATE ? 1 : p->micro_batches);
 	return s;
 }
 
