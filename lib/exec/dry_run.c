@@ -284,12 +284,13 @@ static int fastest_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Adds 1/n of a step of ops that can be divided at will, each node doing a part of every op by its speed: of all
- * nodes at once, and as a pipeline of equal stages, of the fastest nodes with which it takes least. */
+/* Adds this simulated step's share of the round's mean (exec.h). The pipeline has as many of the fastest nodes
+ * as make its step shortest. */
 static void add_ideal(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale,
 		      struct dlb_dry_ideal *ideal)
 {
 	const struct dlb_plan *p = &d->job.plan;
+	const struct dlb_schedule *schedule = dlb_schedule_find(p->schedule);
 	const int R = p->n_replicas > 1 ? p->n_replicas : 1;
 	double *speed = dlb_xcalloc((size_t)p->n_nodes + 1, sizeof *speed), sum = 0.0, least = INFINITY;
 	int n = 0;
@@ -300,8 +301,9 @@ static void add_ideal(const struct dlb_dry *d, const struct dlb_dry_round *r, co
 	qsort(speed, (size_t)n, sizeof *speed, fastest_first);
 	for (int k = 0; k < n; k++) {
 		sum += speed[k];
-		least = fmin(least, dlb_schedule_fill(dlb_schedule_find(p->schedule), k / R + 1,
-						      d->program.micro_batches) / sum);
+		least = fmin(least,
+			     dlb_schedule_pipeline_factor(schedule, k / R + 1, d->program.micro_batches) /
+				     sum);
 	}
 	free(speed);
 	if (n) {

@@ -230,7 +230,7 @@ static struct shelf_row *add_row(struct shelf *s, int r)
 }
 
 /* The first spot of a row at or after offset. */
-static int seek_in_row(const struct shelf_row *row, size_t offset)
+static int seek(const struct shelf_row *row, size_t offset)
 {
 	int lo = 0, hi = row->n;
 	while (lo < hi) {
@@ -243,40 +243,26 @@ static int seek_in_row(const struct shelf_row *row, size_t offset)
 	return lo;
 }
 
-/* The row in which the first spot at or after offset lies or, at a row's end, would. */
-static int seek_row(const struct shelf *s, size_t offset)
-{
-	int lo = 0, hi = s->n_rows;
-	while (lo < hi) {
-		int mid = (lo + hi) / 2;
-		if (s->row[mid]->spot[0].offset < offset)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo > 0 ? lo - 1 : 0;
-}
-
 /* Puts a spot before those at or after its offset; returns the number of these. */
 static int insert(struct shelf *s, const struct spot *spot)
 {
-	int r = s->n_rows ? seek_row(s, spot->offset) : 0, after = 0;
-	struct shelf_row *row = s->n_rows ? s->row[r] : add_row(s, 0);
+	int r = s->n_rows - 1, after = 0;
 
+	while (r > 0 && s->row[r]->spot[0].offset >= spot->offset)
+		after += s->row[r--]->n;
+	struct shelf_row *row = r < 0 ? add_row(s, 0) : s->row[r];
 	if (row->n == ROW_SPOTS) {
 		struct shelf_row *next = add_row(s, r + 1);
 
 		row->n = ROW_SPOTS / 2;
 		next->n = ROW_SPOTS - row->n;
 		memcpy(next->spot, row->spot + row->n, (size_t)next->n * sizeof *next->spot);
-		if (next->spot[0].offset < spot->offset) {
-			r++;
+		if (next->spot[0].offset < spot->offset)
 			row = next;
-		}
+		else
+			after += next->n;
 	}
-	const int at = seek_in_row(row, spot->offset);
-	for (int k = r + 1; k < s->n_rows; k++)
-		after += s->row[k]->n;
+	const int at = seek(row, spot->offset);
 	after += row->n - at;
 	memmove(row->spot + at + 1, row->spot + at, (size_t)(row->n - at) * sizeof *row->spot);
 	row->spot[at] = *spot;

@@ -31,9 +31,10 @@
  * node are the distinct depths of its forward ops, where an edge between two nodes adds one; a backward op
  * is in the chunk of its forward op.
  *
- * Fill of a pipeline of k equal stages, M micro-batches: the step is (M + k - 1) / M of a stage's work for
- * gpipe and 1f1b; zero-bubble waits for a forward phase only, a third of the work (ZB-H1); interleaved waits for
- * 1 / chunks of it, and ops that can be divided at will make any number of chunks.
+ * A pipeline of k equal stages takes (M + k - 1) / M of a stage's work for M micro-batches under gpipe and
+ * 1f1b: each further stage adds the time of one micro-batch (stage_delay 1). Under zero-bubble it adds the
+ * forward phase only, a third (ZB-H1); under interleaved 1 / chunks, and ops that can be divided at will make
+ * any number of chunks.
  *
  * Within a phase the lower micro-batch comes first (interleaved: the lower group, then the chunk), then
  * ops that another node waits for, then the graph's order. Updates run when nothing else can. Each op runs
@@ -52,15 +53,20 @@ enum {
 	RULE_WEIGHTS_LATE = 8,
 };
 const struct dlb_schedule dlb_schedules[] = {
-	{ .name = "1f1b", .summary = "one forward, one backward: few micro-batches in flight", .rule = 0, .fill = 1 },
-	{ .name = "gpipe", .summary = "all forward, then all backward", .rule = RULE_FORWARD_FIRST, .fill = 1 },
+	{ .name = "1f1b",
+	  .summary = "one forward, one backward: few micro-batches in flight",
+	  .stage_delay = 1 },
+	{ .name = "gpipe",
+	  .summary = "all forward, then all backward",
+	  .rule = RULE_FORWARD_FIRST,
+	  .stage_delay = 1 },
 	{ .name = "interleaved",
 	  .summary = "1f1b over nodes that hold several stages each",
 	  .rule = RULE_CHUNKS },
 	{ .name = "zero-bubble",
 	  .summary = "weight gradients fill what 1f1b leaves idle",
 	  .rule = RULE_WEIGHTS_LATE,
-	  .fill = 1.0 / 3 },
+	  .stage_delay = 1.0 / 3 },
 	{ .name = "none", .summary = "one micro-batch at a time", .rule = RULE_ALONE },
 	{ .name = "async",
 	  .summary = "steps follow each other without a flush; gradients come late",
@@ -76,9 +82,9 @@ const struct dlb_schedule *dlb_schedule_find(const char *name)
 	return NULL;
 }
 
-double dlb_schedule_fill(const struct dlb_schedule *s, int stages, int micro_batches)
+double dlb_schedule_pipeline_factor(const struct dlb_schedule *s, int stages, int micro_batches)
 {
-	return s->rule & RULE_ALONE ? stages : 1 + (stages - 1) * s->fill / micro_batches;
+	return s->rule & RULE_ALONE ? stages : 1 + (stages - 1) * s->stage_delay / micro_batches;
 }
 
 bool dlb_plan_is_async(const struct dlb_plan *p)

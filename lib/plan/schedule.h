@@ -7,7 +7,9 @@ struct dlb_schedule {
 	const char *name, *summary;
 	int rule; /* priority: see schedule.c */
 	bool async;
-	double fill; /* part of a micro-batch's work on a node for which a further equal stage delays the step */
+	/* delay of a pipeline's step by each stage beyond the first, all equal, over a stage's time for a
+	 * micro-batch; not of `none` */
+	double stage_delay;
 };
 extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
@@ -17,8 +19,9 @@ bool dlb_schedule_bounded(const struct dlb_schedule *s);
 bool dlb_schedule_fills(const struct dlb_schedule *s);	/* a higher limit than its own fills more idle time */
 /* gains by several parts of the model per node (zero-bubble: ZB-V) */
 bool dlb_schedule_in_parts(const struct dlb_schedule *s);
-/* Step of a pipeline of equal stages, messages free, over the work of one: (M + (stages - 1) fill) / M. */
-double dlb_schedule_fill(const struct dlb_schedule *s, int stages, int micro_batches);
+/* Step of a pipeline of equal stages, messages free, over the work of one stage:
+ * (M + (stages - 1) stage_delay) / M; `none`: stages. */
+double dlb_schedule_pipeline_factor(const struct dlb_schedule *s, int stages, int micro_batches);
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Whether p->updates_first would change the order: updates come last so far, and several nodes could wait for
  * each other. */

@@ -297,7 +297,7 @@ static void bad_number(struct dlb_cluster *c, double *at, double value, const ch
 	*at = before;
 }
 
-/* Indices one beyond the last, and numbers that are none. */
+/* Indices before the first and beyond the last one, and numbers out of range. */
 static void test_check(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -333,7 +333,7 @@ static void test_check(void)
 	bad_index(&c, &c.kind[0].threads, 0, "/cluster/kinds/0/threads", "at least one thread");
 	bad_index(&c, &c.group[1].parent, 1, "/cluster/groups/1/parent", "no such group");
 	bad_index(&c, &c.group[1].parent, -1, "/cluster/groups/1", "a second group without parent");
-	bad_index(&c, &c.group[0].parent, 1, "/cluster/groups/0/parent", "form a cycle"); /* a cycle */
+	bad_index(&c, &c.group[0].parent, 1, "/cluster/groups/0/parent", "form a cycle");
 	assert(!dlb_cluster_check(&c, &err));
 	dlb_cluster_release(&c);
 }
