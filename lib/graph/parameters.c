@@ -82,6 +82,10 @@ static bool by_name(struct choosing *ch, int t)
 		decide(ch, t, false, DLB_BY_ROLE, "normalizes the samples");
 		return true;
 	}
+	if (dlb_role_is_mask(&ch->roles, t)) {
+		decide(ch, t, false, DLB_BY_ROLE, "a mask");
+		return true;
+	}
 	decide(ch, t, true, DLB_BY_ROLE, "its name is a place in the module");
 	return true;
 }

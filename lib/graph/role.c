@@ -424,8 +424,7 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a table of sines";
 		return false;
 	}
-	/* large, and of bounded values in any model that works: weights of products are not read for this */
-	if (!is_operand_of_product(g, t) && dlb_values_boundless(x)) {
+	if (dlb_role_is_mask(r, t)) {
 		*why = "a mask";
 		return false;
 	}
@@ -472,6 +471,17 @@ bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t)
 			return false;
 	}
 	return g->reader_start[t] < g->reader_start[t + 1];
+}
+
+bool dlb_role_is_mask(struct dlb_roles *r, int t)
+{
+	const struct dlb_tensor *x = &r->g->tensor[t];
+
+	/* large, and of bounded values in any model that works: weights of products are not read for this */
+	if (is_operand_of_product(r->g, t))
+		return false;
+	return dlb_values_boundless(x) ||
+	       (dlb_role_is_mask_of_scores(r, t) && dlb_values_mask(x) && !dlb_values_uniform(x));
 }
 
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)

@@ -564,6 +564,33 @@ static void test_mask_of_constant_query(void)
 	dlb_graph_release(&g);
 }
 
+/* A causal mask that has a module's name, as a buffer of PyTorch's older exporter, is no weight; a table of as
+ * many different numbers added to the scores is one, and so is one of zeros, from which training may start. */
+static void test_mask_with_a_name(void)
+{
+	static float mask[16], zeros[16];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int i = 0; i < 16; i++)
+		mask[i] = i % 4 > i / 4 ? -1e4f : 0;
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), m = constant(&g, "h.0.attn.mask", mask, DIMS(4, 4)),
+		  far = constant(&g, "h.1.attn.bias", numbers(16, 81), DIMS(4, 4)),
+		  new = constant(&g, "h.2.attn.bias", zeros, DIMS(4, 4));
+	int y = x;
+	for (int i = 0; i < 3; i++) {
+		const int s = OP(&g, "scores", "MatMul", OP(&g, "q", "LayerNormalization", y),
+				 OP(&g, "k", "Transpose", y));
+		y = OP(&g, "soft", "Softmax", OP(&g, "masked", "Add", s, i == 0 ? m : i == 1 ? far : new));
+	}
+	output(&g, y);
+	assert(!dlb_graph_choose_parameters(&g, &c, &err));
+	assert(!g.tensor[m].initial && SAME(g.tensor[m].why, "a mask"));
+	assert(g.tensor[far].initial && g.tensor[new].initial);
+	dlb_graph_release(&g);
+}
+
 /* A GroupNormalization with one channel per group: the ones and zeros of its InstanceNormalization were
  * merged with a parameter of another vertex; its own scale comes after. */
 static void test_merged_with_ones(void)
@@ -717,6 +744,7 @@ int main(void)
 	test_collapse();
 	test_mask_before_product();
 	test_mask_of_constant_query();
+	test_mask_with_a_name();
 	test_merged_with_ones();
 	test_second_name();
 	test_merged_in_cell();
