@@ -58,6 +58,9 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	dlb_plan_hash(plan);
 }
 
+/* Whether the plan is only to be compared with others. */
+static bool is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
+
 /* Pins and excluded nodes are respected. dlb_plan_check checks that a node has a kernel for its ops. */
 static int check_constraints(const struct dlb_problem *p, const int *placement, struct dlb_error *err)
 {
@@ -302,19 +305,41 @@ static double fitting_s(const struct dlb_problem *p, const struct dlb_program *p
 	return s;
 }
 
-/* Chooses ops that run again, with the schedule's own limit of micro-batches in flight; where that does not fit,
- * with lower ones. As dlb_recompute_choose. */
-static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, double below_s,
-			struct dlb_error *err)
+/* Chooses ops that run again, in an order with a limit of micro-batches in flight; 0: the schedule's own. *most: the
+ * limit that it is. As dlb_recompute_choose. */
+static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int limit, double below_s,
+		     int *most, struct dlb_error *err)
 {
+	plan->again = NULL;
+	plan->updates_first = false;
+	dlb_fit_order(p, plan, limit);
+	*most = limit ? limit : plan->most_in_flight;
+	plan->updates_first = dlb_schedule_can_update_first(plan);
+	return dlb_recompute_choose(p, plan, limit, draft, below_s, err);
+}
+
+/* Whether the plan fits with any ops that run again: by a bound, then with one micro-batch in flight. As
+ * dlb_recompute_choose. */
+static int fits_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, double below_s,
+		      struct dlb_error *err)
+{
+	const int limit = dlb_schedule_bounded(p->schedule) ? 1 : 0;
+	int most;
+
+	plan->updates_first = dlb_schedule_can_update_first(plan);
+	const int may = dlb_recompute_may_fit(p, plan, limit, err);
+	return may < 1 || !limit ? may : choose_at(p, plan, draft, limit, below_s, &most, err);
+}
+
+/* Chooses ops that run again, with the schedule's own limit of micro-batches in flight; where that does not fit,
+ * with lower ones. As dlb_recompute_choose. compared: where none fits, the lowest is the only one tried. */
+static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool compared,
+			double below_s, struct dlb_error *err)
+{
+	const int least = compared ? fits_again(p, plan, draft, below_s, err) : 1;
 	int limit = 0, most = 0, slow = 0;
-	for (;;) {
-		plan->again = NULL;
-		plan->updates_first = false;
-		dlb_fit_order(p, plan, limit);
-		most = limit ? limit : plan->most_in_flight;
-		plan->updates_first = dlb_schedule_can_update_first(plan);
-		const int done = dlb_recompute_choose(p, plan, limit, draft, below_s, err);
+	while (least > 0) {
+		const int done = choose_at(p, plan, draft, limit, below_s, &most, err);
 		slow |= done == 2 ? done : 0;
 		if (done == 1 || done < 0)
 			return done;
@@ -322,6 +347,7 @@ static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool
 			return slow;
 		limit = most > 4 ? most * 3 / 4 : most - 1;
 	}
+	return least;
 }
 
 /* The same with ops that run again where memory asks for that: takes the faster of the plan without any and of one
@@ -341,7 +367,7 @@ static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan,
 	if (below_s && !dlb_fit_could(p, plan, program))
 		return 0;
 	dlb_program_release(program);
-	done = choose_again(p, plan, draft, need_s, err);
+	done = choose_again(p, plan, draft, below_s || is_compared(p), need_s, err);
 	if (done < 0)
 		return -1;
 	if (done == 2 && kept_s == INFINITY)
@@ -449,9 +475,6 @@ double dlb_place_order_s(const struct dlb_problem *p, const int *placement)
 	dlb_plan_release(&plan);
 	return s + dlb_place_migration_share_s(p, placement);
 }
-
-/* Whether the plan is only to be compared with others. */
-static bool is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
 
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 {

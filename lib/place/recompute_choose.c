@@ -479,10 +479,10 @@ struct place_uses {
 	int before, after;
 };
 
-static void find_uses(const struct dlb_program *g, const struct dlb_node_program *np, struct place_uses *use)
+/* Calls see(arg, i, place, phase of the op: -1 for a message) for each place that an instruction i reads or writes. */
+static void each_use(const struct dlb_program *g, const struct dlb_node_program *np,
+		     void (*see)(void *arg, int i, int place, int phase), void *arg)
 {
-	for (int k = 0; k < np->n_places; k++)
-		use[k] = (struct place_uses){ -1, -1 };
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
 		const struct dlb_op *o = in->verb == DLB_COMPUTE && in->op >= 0 && in->tensor < 0 ?
@@ -494,14 +494,36 @@ static void find_uses(const struct dlb_program *g, const struct dlb_node_program
 					-1 :
 					dlb_program_root_place(np, t,
 							       dlb_instr_life(g, in, t, o && k >= o->n_in));
-			if (r < 0 || in->verb == DLB_FREE)
-				continue;
-			if (!o || o->phase != DLB_BACKWARD)
-				use[r].before = i;
-			else if (use[r].after < 0)
-				use[r].after = i;
+			if (r >= 0 && in->verb != DLB_FREE)
+				see(arg, i, r, o ? (int)o->phase : -1);
 		}
 	}
+}
+
+static void see_phase(void *arg, int i, int place, int phase)
+{
+	struct place_uses *use = (struct place_uses *)arg + place;
+
+	if (phase != DLB_BACKWARD)
+		use->before = i;
+	else if (use->after < 0)
+		use->after = i;
+}
+
+static void find_uses(const struct dlb_program *g, const struct dlb_node_program *np, struct place_uses *use)
+{
+	for (int k = 0; k < np->n_places; k++)
+		use[k] = (struct place_uses){ -1, -1 };
+	each_use(g, np, see_phase, use);
+}
+
+/* Whether a place of a node holds what an op of the node makes that may run again. */
+static bool may_drop(const struct choice *c, const struct dlb_program *g, const struct dlb_place *x, int node)
+{
+	const int op = g->graph->tensor[x->tensor].producer;
+
+	return x->of < 0 && op >= 0 && g->plan->placement[op] == node && x->micro_batch < g->micro_batches &&
+	       !dlb_plan_keeps_op(c->plan, g->graph, op);
 }
 
 /* The instruction of a node at which most bytes are alive. */
@@ -536,11 +558,9 @@ static void find_gains(const struct choice *c, const struct dlb_program *g, int 
 	find_uses(g, np, use);
 	for (int k = 0; k < np->n_places; k++) {
 		const struct dlb_place *x = &np->place[k];
-		int op = g->graph->tensor[x->tensor].producer;
-		if (x->of < 0 && op >= 0 && g->plan->placement[op] == node &&
-		    x->micro_batch < g->micro_batches && use[k].before < at && use[k].after > at &&
-		    x->first <= at && x->last >= at && !dlb_plan_keeps_op(c->plan, g->graph, op))
-			gain[op] += (double)dlb_place_bytes(x->bytes);
+		if (use[k].before < at && use[k].after > at && x->first <= at && x->last >= at &&
+		    may_drop(c, g, x, node))
+			gain[g->graph->tensor[x->tensor].producer] += (double)dlb_place_bytes(x->bytes);
 	}
 	free(use);
 }
@@ -630,6 +650,91 @@ static int choose_by_peaks(struct choice *c)
 	}
 	free(gain);
 	return rc;
+}
+
+/* ---- the least ---- */
+
+/* The bytes at each instruction of what may not be dropped, and of what may where an instruction uses it. */
+struct least {
+	const struct dlb_node_program *np;
+	double *bytes;			/* [instruction] */
+	int *seen;			/* [place] the last instruction that uses it; -1: none */
+	bool *may;			/* [place] may be dropped */
+};
+
+static void see_dropped(void *arg, int i, int place, int phase)
+{
+	struct least *l = arg;
+
+	(void)phase;
+	if (l->may[place] && l->seen[place] != i)
+		l->bytes[i] += (double)dlb_place_bytes(l->np->place[place].bytes);
+	l->seen[place] = i;
+}
+
+/* The bytes of the arena that node d needs at least, whatever runs again. */
+static double least_bytes(const struct choice *c, int d)
+{
+	const struct dlb_program *g = dlb_program_of(&c->program, d);
+	const struct dlb_node_program *np = &g->node[d];
+	const size_t n = (size_t)np->n_places;
+	struct least l = { .np = np,
+			   .bytes = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *l.bytes),
+			   .seen = dlb_xmalloc((n + 1) * sizeof *l.seen),
+			   .may = dlb_xcalloc(n + 1, sizeof *l.may) };
+	double *change = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *change), kept = 0, most = 0;
+
+	for (int k = 0; k < np->n_places; k++) {
+		const struct dlb_place *x = &np->place[k];
+
+		l.seen[k] = -1;
+		l.may[k] = may_drop(c, g, x, d);
+		if (l.may[k] || x->of >= 0)
+			continue;
+		change[x->first] += (double)dlb_place_bytes(x->bytes);
+		change[x->last + 1] -= (double)dlb_place_bytes(x->bytes);
+	}
+	each_use(g, np, see_dropped, &l);
+	for (int i = 0; i < np->n_instr; i++) {
+		kept += change[i];
+		most = fmax(most, kept + l.bytes[i]);
+	}
+	free(change);
+	free(l.bytes);
+	free(l.seen);
+	free(l.may);
+	return most;
+}
+
+static bool all_may_fit(const struct choice *c)
+{
+	for (int d = 0; d < c->plan->n_nodes; d++)
+		if (least_bytes(c, d) > dlb_fit_room(c->p, &c->program, d))
+			return false;
+	return true;
+}
+
+int dlb_recompute_may_fit(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight,
+			  struct dlb_error *err)
+{
+	struct choice c = { .p = p, .plan = plan, .draft = true, .in_flight = in_flight, .err = err };
+
+	plan->again = NULL;
+	c.lack = dlb_arena_array(&c.arena, (size_t)plan->n_nodes + 1, sizeof *c.lack);
+	int rc = compile(&c);
+	if (rc == 0) {
+		rc = all_may_fit(&c);
+		drop_program(&c);
+	}
+	dlb_arena_release(&c.arena);
+	if (rc)
+		return rc;
+	plan->again = dlb_arena_array(&plan->arena, (size_t)plan->n_ops + 1, sizeof *plan->again);
+	for (int i = 0; i < plan->n_ops; i++)
+		plan->again[i] = !dlb_graph_is_view(p->graph, i) && !dlb_plan_keeps_op(plan, p->graph, i);
+	dlb_recompute_complete(p->graph, plan);
+	dlb_fit_order(p, plan, in_flight);
+	return 0;
 }
 
 /* ---- both ---- */
