@@ -264,6 +264,31 @@ static void share_out(const struct task *t, const struct formed *f, struct dlb_p
 	free(replica);
 }
 
+/* Where the number of replicas is free: fails if a team has less memory than the weights, gradients and states of
+ * the model, which no placement over it can mend. one: over team 0. */
+static int check_memory(const struct task *t, const struct formed *f, const struct dlb_problem *one,
+			struct dlb_error *err)
+{
+	double need = 0;
+
+	if (t->choice->n || one->zero >= 2)	/* there gradients are divided as they come */
+		return 0;
+	for (int g = 0; g < one->n_groups; g++)
+		need += one->state_bytes[g];
+	for (int r = 0; r < f->R; r++) {
+		double have = 0;
+
+		for (int k = 0; k < f->K; k++)
+			have += t->p->memory_bytes[f->team[r * f->K + k]];
+		if (need > have)
+			return dlb_fail_no(err, NULL,
+					   "no plan fits: the weights, gradients and states of a replica take %.4g MB, the "
+					   "nodes of replica %d have %.4g MB",
+					   need / 1e6, r, have / 1e6);
+	}
+	return 0;
+}
+
 /* The model over one team: placement[op] is a node of team 0. Its nodes are as slow as `like` if the way
  * takes the slowest, else as team 0. */
 static int place_team(const struct task *t, const struct dlb_team_way *way, const struct formed *f,
@@ -281,6 +306,8 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 		goto out;
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(&one.p);
+	if (check_memory(t, f, &one.p, err))
+		goto out;
 	for (int i = 0; i < n_ops && stays; i++) {
 		placement[i] = part_of(team, K, t->current[i]);
 		stays = placement[i] >= 0;
