@@ -305,49 +305,73 @@ static double fitting_s(const struct dlb_problem *p, const struct dlb_program *p
 	return s;
 }
 
-/* Chooses ops that run again, in an order with a limit of micro-batches in flight; 0: the schedule's own. *most: the
- * limit that it is. As dlb_recompute_choose. */
+enum { MOST_LIMITS = 24 };
+
+/* Chooses ops that run again, in an order with a limit of micro-batches in flight; 0: the schedule's own. As
+ * dlb_recompute_choose. */
 static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int limit, double below_s,
-		     int *most, struct dlb_error *err)
+		     struct dlb_error *err)
 {
 	plan->again = NULL;
 	plan->updates_first = false;
 	dlb_fit_order(p, plan, limit);
-	*most = limit ? limit : plan->most_in_flight;
 	plan->updates_first = dlb_schedule_can_update_first(plan);
 	return dlb_recompute_choose(p, plan, limit, draft, below_s, err);
 }
 
-/* Whether the plan fits with any ops that run again: by a bound, then with one micro-batch in flight. As
- * dlb_recompute_choose. */
-static int fits_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, double below_s,
-		      struct dlb_error *err)
+/* The limits of micro-batches in flight to try, from the schedule's own, as 0, down to 1. Returns their number. */
+static int falling_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[MOST_LIMITS])
 {
-	const int limit = dlb_schedule_bounded(p->schedule) ? 1 : 0;
-	int most;
+	int n = 1, least;
 
-	plan->updates_first = dlb_schedule_can_update_first(plan);
-	const int may = dlb_recompute_may_fit(p, plan, limit, err);
-	return may < 1 || !limit ? may : choose_at(p, plan, draft, limit, below_s, &most, err);
+	limit[0] = 0;
+	plan->again = NULL;
+	plan->updates_first = false;
+	dlb_fit_order(p, plan, 0);
+	least = dlb_schedule_bounded(p->schedule) ? plan->most_in_flight : 1;
+	for (; least > 1 && n < MOST_LIMITS; n++)
+		limit[n] = least = n == MOST_LIMITS - 1 ? 1 : least > 4 ? least * 3 / 4 : least - 1;
+	return n;
 }
 
-/* Chooses ops that run again, with the schedule's own limit of micro-batches in flight; where that does not fit,
- * with lower ones. As dlb_recompute_choose. compared: where none fits, the lowest is the only one tried. */
+/* Chooses ops that run again, with the highest limit of micro-batches in flight that fits: by bisection, after the
+ * schedule's own and 1. Of plans to compare 1 comes first, after a bound, since most of those that do not fit do not
+ * with that. As dlb_recompute_choose. */
 static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool compared,
 			double below_s, struct dlb_error *err)
 {
-	const int least = compared ? fits_again(p, plan, draft, below_s, err) : 1;
-	int limit = 0, most = 0, slow = 0;
-	while (least > 0) {
-		const int done = choose_at(p, plan, draft, limit, below_s, &most, err);
-		slow |= done == 2 ? done : 0;
-		if (done == 1 || done < 0)
-			return done;
-		if (most < 2 || !dlb_schedule_bounded(p->schedule))
-			return slow;
-		limit = most > 4 ? most * 3 / 4 : most - 1;
+	int limit[MOST_LIMITS], slow = 0, at = -1;
+	const int n = falling_limits(p, plan, limit), first = compared ? n - 1 : 0;
+	int fits = n, lacks = -1;			/* the last known to fit, the first known not to */
+	bool *again = NULL;				/* of the one that fits */
+
+	if (compared) {
+		plan->updates_first = dlb_schedule_can_update_first(plan);
+		const int may = dlb_recompute_may_fit(p, plan, limit[n - 1], err);
+		if (may < 1)
+			return may;
 	}
-	return least;
+	for (int turn = 0; fits - lacks > 1; turn++) {
+		at = turn == 0 ? first : turn == 1 ? n - 1 - first : (fits + lacks) / 2;
+		const int done = choose_at(p, plan, draft, limit[at], below_s, err);
+		if (done < 0)
+			return done;
+		slow |= done == 2 ? done : 0;
+		again = done == 1 ? plan->again : again;
+		/* slow with the lowest limit: with others it may fit and be faster */
+		if (done == 1 || (done == 2 && at == n - 1))
+			fits = at;
+		else
+			lacks = at;
+	}
+	if (!again)
+		return slow;
+	if (at != fits) {
+		plan->again = again;
+		plan->updates_first = dlb_schedule_can_update_first(plan);
+		dlb_fit_order(p, plan, limit[fits]);
+	}
+	return 1;
 }
 
 /* The same with ops that run again where memory asks for that: takes the faster of the plan without any and of one

@@ -20,7 +20,7 @@ struct dlb_recompute_memo {
 	struct dlb_arena arena;
 	/* key: of the placement, the nodes' memory and the schedule */
 	struct dlb_recompute_choice { uint64_t key; int rc; bool draft, *again; } *choice;
-	int n;
+	int n, next;				/* choices; the one to replace */
 	int64_t n_compiled;			/* programs, to make choices */
 };
 void dlb_recompute_forget(struct dlb_recompute_memo *memo);

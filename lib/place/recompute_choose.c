@@ -853,14 +853,18 @@ static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo
 static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc,
 		     const struct dlb_plan *plan)
 {
-	enum { MOST = 64 };
-	if (!memo || memo->n == MOST || rc < 0 || rc > 1)
+	enum { MOST = 64 };			/* of more, the latest */
+	if (!memo || rc < 0 || rc > 1)
 		return;
 	if (!memo->choice)
 		memo->choice = dlb_arena_array(&memo->arena, MOST, sizeof *memo->choice);
-	bool *again = dlb_arena_array(&memo->arena, (size_t)plan->n_ops + 1, sizeof *again);
+	struct dlb_recompute_choice *to = &memo->choice[memo->next];
+	bool *again = to->again ? to->again :
+				  dlb_arena_array(&memo->arena, (size_t)plan->n_ops + 1, sizeof *again);
 	memcpy(again, plan->again, (size_t)plan->n_ops * sizeof *again);
-	memo->choice[memo->n++] = (struct dlb_recompute_choice){ key, rc, draft, again };
+	*to = (struct dlb_recompute_choice){ key, rc, draft, again };
+	memo->n += memo->n < MOST;
+	memo->next = (memo->next + 1) % MOST;
 }
 
 void dlb_recompute_forget(struct dlb_recompute_memo *memo)
