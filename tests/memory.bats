@@ -326,6 +326,13 @@ cures() {
 	one_line dlb-place 'the processes of node 0 and 1 more of its host need ' ' MB of memory, which has ' '; it fits with '
 }
 
+@test "where the weights, gradients and states alone take more than all nodes have, the line says so" {
+	dlb-profile -q --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 >"$tmp/costs.json"
+	jq -c '.cluster.nodes[].memory_bytes = 1e4 | del(.cost)' "$tmp/costs.json" | dlb-costmodel -q >"$tmp/small.json"
+	run -1 --separate-stderr dlb-place -m 2 --optimizer adam "$tmp/small.json"
+	one_line dlb-place 'the weights, gradients and states take ' ' MB, the nodes have 0.02 MB: try more nodes, --offload or --state-dtype'
+}
+
 @test "where no plan fits, the line says how much more each node needs; with several micro-batches also that one would fit" {
 	dlb-profile -q --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 >"$tmp/costs.json"
 	dlb-place -q -a even -m 1 "$tmp/costs.json" | jq -c '[.plan.nodes[].peak_bytes]' >"$tmp/one"

@@ -12,6 +12,16 @@ enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
 
 struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
 
+/* Fails if no plan without replicas can fit. */
+static int check_states(const struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
+{
+	double have = 0;
+
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		have += p->free_node[d] ? p->memory_bytes[d] : 0;
+	return dlb_replan_replicas(in).n == 1 ? dlb_problem_check_states(p, have, "the nodes", err) : 0;
+}
+
 /* Seconds per step of the plan for another batch or number of micro-batches. -1 with err. */
 static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64_t batch, int micro_batches,
 		     double *value_s, struct dlb_error *err)
@@ -30,7 +40,7 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	if (dlb_problem_init(&q, err))
 		return -1;
 	in->quiet = true;
-	rc = dlb_replan_make(in, &q, &plan, &trial, &n_trials, err);
+	rc = check_states(in, &q, err) ? -1 : dlb_replan_make(in, &q, &plan, &trial, &n_trials, err);
 	in->quiet = false;
 	if (!rc)
 		*value_s = plan.value_s;
@@ -188,7 +198,7 @@ static int zero_that_fits(struct replan_input *in, const struct dlb_problem *p)
 
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
-	static const char cure[] = "try more micro-batches or nodes";
+	static const char cure[] = "try more micro-batches or nodes", no_plan[] = "no plan fits: ";
 	struct dlb_problem plain = *p;
 	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "", also[64] = "";
 	int M, zero;
@@ -206,8 +216,15 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 		strcpy(also, "--recompute auto");
 	else if (zero)
 		snprintf(also, sizeof also, "--zero %d", zero);
-	if (!M && !batch && !also[0])
+	if (!M && !batch && !also[0]) {
+		struct dlb_error why = { .what = "" };
+
+		if (check_states(in, p, &why))
+			snprintf(at, sizeof err->hint - (size_t)(at - err->hint),
+				 "%s: try more nodes, --offload or --state-dtype",
+				 why.what + strlen(no_plan));
 		return;
+	}
 	if (M)
 		snprintf(more, sizeof more, "--micro-batches %d", M);
 	if (batch)

@@ -309,8 +309,8 @@ enum { MOST_LIMITS = 24 };
 
 /* Chooses ops that run again, in an order with a limit of micro-batches in flight; 0: the schedule's own. As
  * dlb_recompute_choose. */
-static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int limit, double below_s,
-		     struct dlb_error *err)
+static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int limit,
+		     double below_s, struct dlb_error *err)
 {
 	plan->again = NULL;
 	plan->updates_first = false;
@@ -319,7 +319,8 @@ static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool dr
 	return dlb_recompute_choose(p, plan, limit, draft, below_s, err);
 }
 
-/* The limits of micro-batches in flight to try, from the schedule's own, as 0, down to 1. Returns their number. */
+/* The limits of micro-batches in flight to try, from the schedule's own, as 0, down to 1. Returns their
+ * number. */
 static int falling_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[MOST_LIMITS])
 {
 	int n = 1, least;
@@ -334,16 +335,16 @@ static int falling_limits(const struct dlb_problem *p, struct dlb_plan *plan, in
 	return n;
 }
 
-/* Chooses ops that run again, with the highest limit of micro-batches in flight that fits: by bisection, after the
- * schedule's own and 1. Of plans to compare 1 comes first, after a bound, since most of those that do not fit do not
- * with that. As dlb_recompute_choose. */
+/* Chooses ops that run again, with the highest limit of micro-batches in flight that fits: by bisection,
+ * after the schedule's own and 1. Of plans to compare 1 comes first, after a bound: most of those that do not
+ * fit do not with that either. As dlb_recompute_choose. */
 static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool compared,
 			double below_s, struct dlb_error *err)
 {
 	int limit[MOST_LIMITS], slow = 0, at = -1;
 	const int n = falling_limits(p, plan, limit), first = compared ? n - 1 : 0;
-	int fits = n, lacks = -1;			/* the last known to fit, the first known not to */
-	bool *again = NULL;				/* of the one that fits */
+	int fits = n, lacks = -1; /* the last known to fit, the first known not to */
+	bool *again = NULL; /* of the one that fits */
 
 	if (compared) {
 		plan->updates_first = dlb_schedule_can_update_first(plan);

@@ -20,13 +20,13 @@ struct dlb_recompute_memo {
 	struct dlb_arena arena;
 	/* key: of the placement, the nodes' memory and the schedule */
 	struct dlb_recompute_choice { uint64_t key; int rc; bool draft, *again; } *choice;
-	int n, next;				/* choices; the one to replace */
+	int n, next; /* choices; the one to replace */
 	int64_t n_compiled;			/* programs, to make choices */
 };
 void dlb_recompute_forget(struct dlb_recompute_memo *memo);
-/* Whether the plan may fit the nodes' memory in an order with in_flight micro-batches, by a bound that does not
- * depend on which ops run again: what is dropped is there while an instruction uses it. 1: it may; 0: it does not, and
- * plan has that order with all ops again that may; -1 with err. */
+/* Whether the plan may fit the nodes' memory in an order with in_flight micro-batches, by a bound for any ops
+ * that run again: what is dropped is there while an instruction uses it. 1: it may; 0: it does not, and plan
+ * has that order with all ops again that may; -1 with err. */
 int dlb_recompute_may_fit(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight,
 			  struct dlb_error *err);
 /* Sets plan->again and orders the plan, with in_flight micro-batches (0: the schedule's limit): for the least time

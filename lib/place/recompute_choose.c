@@ -479,7 +479,8 @@ struct place_uses {
 	int before, after;
 };
 
-/* Calls see(arg, i, place, phase of the op: -1 for a message) for each place that an instruction i reads or writes. */
+/* Calls see(arg, i, place, phase) for each place that an instruction i reads or writes; phase: of its op, -1:
+ * it is a message. */
 static void each_use(const struct dlb_program *g, const struct dlb_node_program *np,
 		     void (*see)(void *arg, int i, int place, int phase), void *arg)
 {
@@ -657,9 +658,9 @@ static int choose_by_peaks(struct choice *c)
 /* The bytes at each instruction of what may not be dropped, and of what may where an instruction uses it. */
 struct least {
 	const struct dlb_node_program *np;
-	double *bytes;			/* [instruction] */
-	int *seen;			/* [place] the last instruction that uses it; -1: none */
-	bool *may;			/* [place] may be dropped */
+	double *bytes; /* [instruction] */
+	int *seen; /* [place] the last instruction that uses it; -1: none */
+	bool *may; /* [place] may be dropped */
 };
 
 static void see_dropped(void *arg, int i, int place, int phase)
@@ -853,7 +854,7 @@ static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo
 static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc,
 		     const struct dlb_plan *plan)
 {
-	enum { MOST = 64 };			/* of more, the latest */
+	enum { MOST = 64 }; /* of more, the latest */
 	if (!memo || rc < 0 || rc > 1)
 		return;
 	if (!memo->choice)

@@ -264,27 +264,20 @@ static void share_out(const struct task *t, const struct formed *f, struct dlb_p
 	free(replica);
 }
 
-/* Where the number of replicas is free: fails if a team has less memory than the weights, gradients and states of
- * the model, which no placement over it can mend. one: over team 0. */
+/* Where the number of replicas is free: fails if a team has less memory than the weights, gradients and
+ * states of the model, which no placement over it can mend. one: over team 0. */
 static int check_memory(const struct task *t, const struct formed *f, const struct dlb_problem *one,
 			struct dlb_error *err)
 {
-	double need = 0;
-
-	if (t->choice->n || one->zero >= 2)	/* there gradients are divided as they come */
-		return 0;
-	for (int g = 0; g < one->n_groups; g++)
-		need += one->state_bytes[g];
-	for (int r = 0; r < f->R; r++) {
+	for (int r = 0; r < f->R && !t->choice->n; r++) {
 		double have = 0;
+		char whose[40];
 
 		for (int k = 0; k < f->K; k++)
 			have += t->p->memory_bytes[f->team[r * f->K + k]];
-		if (need > have)
-			return dlb_fail_no(err, NULL,
-					   "no plan fits: the weights, gradients and states of a replica take %.4g MB, the "
-					   "nodes of replica %d have %.4g MB",
-					   need / 1e6, r, have / 1e6);
+		snprintf(whose, sizeof whose, "the nodes of replica %d", r);
+		if (dlb_problem_check_states(one, have, whose, err))
+			return -1;
 	}
 	return 0;
 }
