@@ -424,7 +424,8 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a table of sines";
 		return false;
 	}
-	if (dlb_role_is_mask(r, t)) {
+	/* large, and of bounded values in any model that works: weights of products are not read for this */
+	if (!is_operand_of_product(g, t) && dlb_values_boundless(x)) {
 		*why = "a mask";
 		return false;
 	}
@@ -477,11 +478,9 @@ bool dlb_role_is_mask(struct dlb_roles *r, int t)
 {
 	const struct dlb_tensor *x = &r->g->tensor[t];
 
-	/* large, and of bounded values in any model that works: weights of products are not read for this */
-	if (is_operand_of_product(r->g, t))
-		return false;
-	return dlb_values_boundless(x) ||
-	       (dlb_role_is_mask_of_scores(r, t) && dlb_values_mask(x) && !dlb_values_uniform(x));
+	r->visit++;
+	return !dlb_values_uniform(x) && !follow(r, t, t, 0) &&
+	       (dlb_values_mask(x) || dlb_values_boundless(x));
 }
 
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)

@@ -564,30 +564,40 @@ static void test_mask_of_constant_query(void)
 	dlb_graph_release(&g);
 }
 
-/* A causal mask that has a module's name, as a buffer of PyTorch's older exporter, is no weight; a table of as
- * many different numbers added to the scores is one, and so is one of zeros, from which training may start. */
+/* A causal mask that has a module's name, as a buffer of PyTorch's older exporter, is no weight, whether it is
+ * added to the scores, perhaps after a change of shape, or multiplied with them. A table of as many different
+ * numbers is one, one of zeros, from which training may start, and a product's weight of ones and zeros. */
 static void test_mask_with_a_name(void)
 {
-	static float mask[16], zeros[16];
+	static float mask[16], zeros[16], ones[16], identity[16];
 	struct dlb_parameter_choice c = { .untie = false };
 	struct dlb_graph g;
 
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < 16; i++) {
 		mask[i] = i % 4 > i / 4 ? -1e4f : 0;
+		ones[i] = i % 4 <= i / 4;
+		identity[i] = i % 4 == i / 4;
+	}
 	dlb_graph_init(&g);
 	const int x = input(&g, "x"), m = constant(&g, "h.0.attn.mask", mask, DIMS(4, 4)),
 		  far = constant(&g, "h.1.attn.bias", numbers(16, 81), DIMS(4, 4)),
-		  new = constant(&g, "h.2.attn.bias", zeros, DIMS(4, 4));
+		  new = constant(&g, "h.2.attn.bias", zeros, DIMS(4, 4)),
+		  wide = constant(&g, "h.3.attn_mask", mask, DIMS(4, 4)),
+		  tril = constant(&g, "h.4.attn.bias", ones, DIMS(4, 4)),
+		  w = constant(&g, "proj.weight", identity, DIMS(4, 4));
+	const int added[] = { m, far, new, OP(&g, "wide", "Unsqueeze", wide) };
 	int y = x;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 5; i++) {
 		const int s = OP(&g, "scores", "MatMul", OP(&g, "q", "LayerNormalization", y),
 				 OP(&g, "k", "Transpose", y));
-		y = OP(&g, "soft", "Softmax", OP(&g, "masked", "Add", s, i == 0 ? m : i == 1 ? far : new));
+		y = OP(&g, "soft", "Softmax",
+		       i < 4 ? OP(&g, "masked", "Add", s, added[i]) : OP(&g, "masked", "Mul", s, tril));
 	}
-	output(&g, y);
+	output(&g, OP(&g, "proj", "MatMul", y, w));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
 	assert(!g.tensor[m].initial && SAME(g.tensor[m].why, "a mask"));
-	assert(g.tensor[far].initial && g.tensor[new].initial);
+	assert(!g.tensor[wide].initial && !g.tensor[tril].initial);
+	assert(g.tensor[far].initial && g.tensor[new].initial && g.tensor[w].initial);
 	dlb_graph_release(&g);
 }
 
