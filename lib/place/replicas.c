@@ -212,7 +212,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		struct dlb_problem unbound = *p;		/* constraints only raise it */
 		unbound.pin = NULL;
 		unbound.before = NULL;
-		unbound.n_shares = dlb_sharing_divides(&s->sharing) ? s->n_replicas : 0;
+		unbound.n_shares = dlb_sharing_shares(&s->sharing, s->n_replicas);
 		unbound.zero = s->sharing.zero;
 		if (share[r] && team_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {
 			double b = dlb_lower_bound_s(&t.p);
@@ -293,7 +293,7 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 	bool stays = t->current && !way->by;
 	int rc = -1, n_ops = t->p->graph->n_ops;
 	struct dlb_problem shared = *t->p;
-	shared.n_shares = dlb_sharing_divides(&t->choice->sharing) ? f->R : 0;
+	shared.n_shares = dlb_sharing_shares(&t->choice->sharing, f->R);
 	shared.zero = t->choice->sharing.zero;
 	if (team_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;

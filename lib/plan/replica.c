@@ -189,7 +189,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	out->timeline = NULL;
 	out->n_spans = NULL;
 	out->batch = share;
-	out->n_shares = dlb_sharing_divides(&p->sharing) ? p->n_replicas : 0;
+	out->n_shares = dlb_sharing_shares(&p->sharing, p->n_replicas);
 	out->share = r;
 	out->of_replicas = p->n_replicas;
 	out->micro_batches = dlb_plan_micro_batches(p, p->batch);

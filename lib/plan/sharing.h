@@ -67,8 +67,13 @@ struct dlb_allreduce;
 const struct dlb_allreduce *dlb_sharing_sum(const struct dlb_sharing *s, double bytes);
 const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t size);
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
-/* Whether replicas divide the optimizer's state; NULL, or why they cannot under these options. */
+/* Whether replicas divide the optimizer's state, into how many shares (0: they do not); NULL, or why they cannot
+ * under these options. */
 bool dlb_sharing_divides(const struct dlb_sharing *s);
+static inline int dlb_sharing_shares(const struct dlb_sharing *s, int n_replicas)
+{
+	return dlb_sharing_divides(s) ? n_replicas : 0;
+}
 const char *dlb_sharing_undivided(const struct dlb_sharing *s);
 /* -1 with err, at /plan/zero: they divide it and cannot. */
 int dlb_sharing_check_shares(const struct dlb_sharing *s, struct dlb_error *err);
