@@ -78,6 +78,10 @@ static bool by_name(struct choosing *ch, int t)
 		decide(ch, t, false, DLB_BY_ROLE, "a table of sines, or their frequencies");
 		return true;
 	}
+	if (dlb_values_grid(x)) {
+		decide(ch, t, false, DLB_BY_ROLE, "coordinates of a grid");
+		return true;
+	}
 	if (dlb_role_is_preprocessing(&ch->roles, t)) {
 		decide(ch, t, false, DLB_BY_ROLE, "normalizes the samples");
 		return true;

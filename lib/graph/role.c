@@ -424,6 +424,10 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a table of sines";
 		return false;
 	}
+	if (dlb_values_grid(x)) {
+		*why = "coordinates of a grid";
+		return false;
+	}
 	/* large, and of bounded values in any model that works: weights of products are not read for this */
 	if (!is_operand_of_product(g, t) && dlb_values_boundless(x)) {
 		*why = "a mask";

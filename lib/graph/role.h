@@ -68,4 +68,7 @@ bool dlb_values_boundless(const struct dlb_tensor *t);
 /* Along some dimension every column is a sinusoid: v[i + 1] + v[i - 1] = 2 cos(w) v[i],
  * each column with its own w. */
 bool dlb_values_sinusoid(const struct dlb_tensor *t);
+/* Coordinates of a grid: of shape (rows, columns, 2), perhaps after dimensions of 1, one number of each point
+ * depends on its row alone and the other on its column alone. */
+bool dlb_values_grid(const struct dlb_tensor *t);
 #endif

@@ -104,3 +104,34 @@ bool dlb_values_sinusoid(const struct dlb_tensor *t)
 	}
 	return false;
 }
+
+/* Does number k of all points depend on their row alone (by_row) or their column alone, and on that at all? */
+static bool depends(const struct dlb_tensor *t, int64_t rows, int64_t columns, int k, bool by_row)
+{
+	const double first = dlb_value_real(t->data, t->dtype, k);
+	bool differs = false;
+
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < columns; j++) {
+			const int64_t like = by_row ? i * columns : j;
+			const double v = dlb_value_real(t->data, t->dtype, 2 * (i * columns + j) + k);
+
+			if (v != dlb_value_real(t->data, t->dtype, 2 * like + k))
+				return false;
+			differs |= v != first;
+		}
+	return differs;
+}
+
+bool dlb_values_grid(const struct dlb_tensor *t)
+{
+	const int n = t->n_dims;
+
+	if (!t->data || n < 3 || t->dim[n - 1].add != 2)
+		return false;
+	const int64_t rows = t->dim[n - 3].add, columns = t->dim[n - 2].add;
+	if (rows < 2 || columns < 2 || count(t) != 2 * rows * columns)
+		return false;
+	return (depends(t, rows, columns, 0, true) && depends(t, rows, columns, 1, false)) ||
+	       (depends(t, rows, columns, 0, false) && depends(t, rows, columns, 1, true));
+}

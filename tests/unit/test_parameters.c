@@ -601,6 +601,33 @@ static void test_mask_with_a_name(void)
 	dlb_graph_release(&g);
 }
 
+/* Coordinates of the places of a window, from which a small network computes a position bias, are no weight,
+ * whatever their name; a table of the same shape with other values is one. */
+static void test_coordinates(void)
+{
+	static float grid[2][3 * 4 * 2];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int i = 0; i < 12; i++) {
+		grid[0][2 * i] = grid[1][2 * i + 1] = (float)(i / 4 - 1);
+		grid[0][2 * i + 1] = grid[1][2 * i] = (float)(i % 4) * .5f;
+	}
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), w = constant(&g, "mlp.weight", numbers(8, 91), DIMS(2, 4));
+	const int at[] = { constant(&g, "attn.coords", grid[0], DIMS(1, 3, 4, 2)),
+			   constant(&g, "attn.places", grid[1], DIMS(3, 4, 2)),
+			   constant(&g, "attn.table", numbers(24, 92), DIMS(3, 4, 2)) };
+	int y = x;
+	for (int i = 0; i < 3; i++)
+		y = OP(&g, "add", "Add", y, OP(&g, "mm", "MatMul", at[i], w));
+	output(&g, y);
+	assert(!dlb_graph_choose_parameters(&g, &c, &err));
+	assert(!g.tensor[at[0]].initial && !g.tensor[at[1]].initial && g.tensor[at[2]].initial);
+	assert(g.tensor[w].initial && SAME(g.tensor[at[0]].why, "coordinates of a grid"));
+	dlb_graph_release(&g);
+}
+
 /* A GroupNormalization with one channel per group: the ones and zeros of its InstanceNormalization were
  * merged with a parameter of another vertex; its own scale comes after. */
 static void test_merged_with_ones(void)
@@ -755,6 +782,7 @@ int main(void)
 	test_mask_before_product();
 	test_mask_of_constant_query();
 	test_mask_with_a_name();
+	test_coordinates();
 	test_merged_with_ones();
 	test_second_name();
 	test_merged_in_cell();
