@@ -484,7 +484,7 @@ bool dlb_role_is_mask(struct dlb_roles *r, int t)
 
 	r->visit++;
 	return !dlb_values_uniform(x) && !follow(r, t, t, 0) &&
-	       (dlb_values_mask(x) || dlb_values_boundless(x));
+	       ((large_dims(x) > 1 && dlb_values_mask(x)) || dlb_values_boundless(x));
 }
 
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)

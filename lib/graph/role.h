@@ -45,8 +45,8 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
 bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int t);
 /* Is t only added to attention's scores before Softmax, like a mask? */
 bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t);
-/* Is t a mask: by its values, zero and one other number or some beyond 1e30, where no vertex reads it as a
- * parameter? */
+/* Is t a mask: by its values, a matrix of zero and one other number or some beyond 1e30, where no vertex reads
+ * it as a parameter? */
 bool dlb_role_is_mask(struct dlb_roles *r, int t);
 /* Are all tensors computed from t used by Sin and Cos only, like the frequencies of a rotary
  * or sinusoidal embedding? */

@@ -566,9 +566,11 @@ static void test_mask_of_constant_query(void)
 
 /* A causal mask that has a module's name, as a buffer of PyTorch's older exporter, is no weight, whether it is
  * added to the scores, perhaps after a change of shape, or multiplied with them. A table of as many different
- * numbers is one, one of zeros, from which training may start, and a product's weight of ones and zeros. */
+ * numbers is one, one of zeros, from which training may start, a product's weight of ones and zeros, and factors
+ * of the outputs. */
 static void test_mask_with_a_name(void)
 {
+	static const float factors[] = { 0, 1, 0, 1 };
 	static float mask[16], zeros[16], ones[16], identity[16];
 	struct dlb_parameter_choice c = { .untie = false };
 	struct dlb_graph g;
@@ -584,7 +586,8 @@ static void test_mask_with_a_name(void)
 		  new = constant(&g, "h.2.attn.bias", zeros, DIMS(4, 4)),
 		  wide = constant(&g, "h.3.attn_mask", mask, DIMS(4, 4)),
 		  tril = constant(&g, "h.4.attn.bias", ones, DIMS(4, 4)),
-		  w = constant(&g, "proj.weight", identity, DIMS(4, 4));
+		  w = constant(&g, "proj.weight", identity, DIMS(4, 4)),
+		  f = constant(&g, "mix", factors, DIMS(4));
 	const int added[] = { m, far, new, OP(&g, "wide", "Unsqueeze", wide) };
 	int y = x;
 	for (int i = 0; i < 5; i++) {
@@ -593,11 +596,11 @@ static void test_mask_with_a_name(void)
 		y = OP(&g, "soft", "Softmax",
 		       i < 4 ? OP(&g, "masked", "Add", s, added[i]) : OP(&g, "masked", "Mul", s, tril));
 	}
-	output(&g, OP(&g, "proj", "MatMul", y, w));
+	output(&g, OP(&g, "mixed", "Mul", OP(&g, "proj", "MatMul", y, w), f));
 	assert(!dlb_graph_choose_parameters(&g, &c, &err));
 	assert(!g.tensor[m].initial && SAME(g.tensor[m].why, "a mask"));
 	assert(!g.tensor[wide].initial && !g.tensor[tril].initial);
-	assert(g.tensor[far].initial && g.tensor[new].initial && g.tensor[w].initial);
+	assert(g.tensor[far].initial && g.tensor[new].initial && g.tensor[w].initial && g.tensor[f].initial);
 	dlb_graph_release(&g);
 }
 
