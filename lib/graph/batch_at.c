@@ -115,7 +115,7 @@ static int64_t through_repeat(const struct fold *f, const struct dlb_op *o, int 
 	const int64_t mul = f->g->tensor[y].dim[k].mul;
 
 	if (k >= x->n_dims || !x->dim[k].mul)
-		return x->n_dims > k ? mul : 0;		/* Tile of a fixed dimension, n times */
+		return x->n_dims > k; /* Tile of a fixed dimension, n times: block after block */
 	if (mul == x->dim[k].mul)
 		return f->outer[o->in[0]][k];
 	for (int i = 1; i < o->n_in && !strcmp(o->type, "Concat"); i++)

@@ -167,6 +167,32 @@ static void flattened(int64_t B)
 	dlb_graph_release(&g);
 }
 
+/* Two rows repeated for each sample, which lie one sample after the other. */
+static void repeated(int64_t B)
+{
+	static const double rows[2][5] = { { 1, 2, 3, 4, 5 }, { 6, 7, 8, 9, 10 } };
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT };
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 1, 5 }, 3),
+		  one = ints(&g, (int64_t[]){ 1 }, 1);
+	const int samples = op(&g, "Slice",
+			       (int[]){ op(&g, "Shape", &x, 1, NULL, 0), ints(&g, (int64_t[]){ 0 }, 1), one },
+			       3, NULL, 0);
+	const int repeats = op(&g, "Concat", (int[]){ samples, one }, 2, &axis, 1);
+	const int tiled = op(&g, "Tile",
+			     (int[]){ constant(&g, DLB_F64, (int64_t[]){ 2, 5 }, 2, rows), repeats }, 2, NULL,
+			     0);
+	g.output[g.n_outputs++] = op(&g, "Mul", (int[]){ x, reshape(&g, tiled, (int64_t[]){ B, 2, 5 }, 3) },
+				     2, NULL, 0);
+	fold(&g, 6);
+	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0) && is_dim(&g, g.output[0], 1, 0, 2));
+	if (dlb_samples_agree(&g, &be, &err))
+		test_die(&err);
+	dlb_graph_release(&g);
+}
+
 /* Gather and GatherND by small constants of all kinds, also those that cannot be adapted, which reallocates
  * the arrays of ops and tensors. Each is folded or refused with a message. */
 static void any_indices(int64_t B)
@@ -337,6 +363,7 @@ int main(void)
 		heads(batches[i], 5, 4, 3);
 		token(batches[i]);
 		flattened(batches[i]);
+		repeated(batches[i]);
 		any_indices(batches[i]);
 	}
 	stays();
