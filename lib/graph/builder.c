@@ -103,6 +103,13 @@ int dlb_b_const_real(struct dlb_builder *b, double v, enum dlb_dtype t)
 	return add_constant(b, &d, data, NULL);
 }
 
+bool dlb_b_follows(const struct dlb_builder *b, int tensor, int i)
+{
+	const struct dlb_autodiff *ad = b->graph;
+
+	return ad->g->tensor[tensor].dim[i].mul != 0;
+}
+
 int dlb_b_const_shape(struct dlb_builder *b, int tensor)
 {
 	struct dlb_autodiff *ad = b->graph;

@@ -500,8 +500,8 @@ static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 							 .in_stride = from, .out_stride = to }, k, err);
 }
 
-/* Sums dy, as (repeats, dim) pairs, over the repeats. Only repeats of dimensions of
- * 1 may follow the batch. */
+/* Sums dy, as (repeats, dim) pairs, over the repeats. One number of them may follow the batch: a dimension, or
+ * the repeats of one that does not. */
 static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &b->io.in[0], *y = &b->io.out[0];
@@ -513,12 +513,14 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	for (int i = 0; i < x->n_dims; i++) {
-		if (x->dim[i] && y->dim[i] != x->dim[i]) {
+		const bool follows = dlb_b_follows(b, b->in[0], i), repeats = dlb_b_follows(b, b->out[0], i);
+
+		if (x->dim[i] && (y->dim[i] != x->dim[i] || repeats != follows)) {
 			ones &= x->dim[i] == 1;
 			axes[m++] = n;
-			dim[n++] = y->dim[i] / x->dim[i];
+			dim[n++] = repeats && !follows ? -1 : y->dim[i] / x->dim[i];
 		}
-		dim[n++] = i ? x->dim[i] : -1;			/* -1: the batch, if it is first */
+		dim[n++] = follows ? -1 : x->dim[i];
 	}
 	if (ones) {
 		b->din[0] = dlb_b_unbroadcast(b, b->dout[0], b->in[0]);

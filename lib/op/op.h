@@ -198,6 +198,8 @@ struct dlb_builder {
 	struct dlb_error *err;
 };
 const struct dlb_desc *dlb_b_desc(struct dlb_builder *b, int tensor);
+/* Whether dimension i of a tensor follows the batch. */
+bool dlb_b_follows(const struct dlb_builder *b, int tensor, int i);
 /* Adds a backward op and infers it; its name and its domain (dlb or ONNX's) follow from the type, its n_out
  * outputs (0: one) are new tensors. Returns the id of output 0, those of all in out[] (may be NULL). After
  * an error, which is kept in b, this and later calls return -1, so one check at the end suffices. Outputs
