@@ -343,7 +343,7 @@ def profile():
     unused(tool, "--untie", "dlb-profile --analytic {} $D/vector.onnx", "no weight has the values of another")
     for name, m in rewritten().items():
         path = f"$MODELS/{m}.onnx" if isinstance(m, str) else f"$D/{name}.onnx"
-        frozen = {"group-norm": "--freeze ones --freeze zeros ", "softmax-guard": "--freeze mask ", "rotary": "--freeze cos --freeze sin "}.get(name, "")
+        frozen = {"group-norm": "--freeze ones --freeze zeros ", "rotary": "--freeze cos --freeze sin "}.get(name, "")
         shows(tool, f"--no-rewrite {name}", f"dlb-profile -q --analytic {frozen}{{}} {path}", "[.graph.ops[]|[.type,.attributes]]")
         unused(tool, f"--no-rewrite {name}", "dlb-profile --analytic {} $D/vector.onnx", "nothing in the model")
     shows(tool, "--no-rewrite all", cnn, "[.graph.ops[]|[.type,.attributes]]")
