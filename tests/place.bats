@@ -440,10 +440,10 @@ chains() { # OPS WIDTH
 	dlb-place --batch "$batch" "$tmp/tight.json" | jq -e '.plan.nodes | all(.[]; .peak_bytes <= 80000)'
 	run -1 dlb-place -m $((m / 2)) "$tmp/tight.json"
 	run -1 dlb-place --batch $((batch + 1 + batch / 16)) "$tmp/tight.json"
-	# nothing would: the general words
+	# nothing would, since even the states are too large
 	jq -c '.cluster.nodes[].memory_bytes = 2000 | del(.cost)' "$tmp/tight.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place "$tmp/none.json"
-	one_line dlb-place 'try more micro-batches or nodes'
+	one_line dlb-place 'the weights, gradients and states take ' 'try more nodes, --offload or --state-dtype'
 }
 
 @test "one node is left of three: its only placement is found at once" {
