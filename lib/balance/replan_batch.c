@@ -12,14 +12,16 @@ enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
 
 struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
 
-/* Fails if no plan without replicas can fit. */
-static int check_states(const struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
+/* Whether no plan without replicas can fit. text: why. */
+static bool states_exceed(const struct replan_input *in, const struct dlb_problem *p,
+			  char text[DLB_STATES_TEXT])
 {
 	double have = 0;
 
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		have += p->free_node[d] ? p->memory_bytes[d] : 0;
-	return dlb_replan_replicas(in).n == 1 ? dlb_problem_check_states(p, have, "the nodes", err) : 0;
+	return dlb_replan_replicas(in).n == 1 &&
+	       dlb_problem_states_exceed(p, have, "the nodes", text, DLB_STATES_TEXT);
 }
 
 /* Seconds per step of the plan for another batch or number of micro-batches. -1 with err. */
@@ -29,6 +31,7 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	struct dlb_problem q = *p;
 	struct dlb_plan plan = { .n_ops = 0 };
 	struct dlb_trial *trial = NULL;
+	char text[DLB_STATES_TEXT];
 	int rc, n_trials = 0;
 
 	q.batch = batch;
@@ -40,7 +43,8 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	if (dlb_problem_init(&q, err))
 		return -1;
 	in->quiet = true;
-	rc = check_states(in, &q, err) ? -1 : dlb_replan_make(in, &q, &plan, &trial, &n_trials, err);
+	rc = states_exceed(in, &q, text) ? dlb_fail_no(err, NULL, "no plan fits: %s", text) :
+					   dlb_replan_make(in, &q, &plan, &trial, &n_trials, err);
 	in->quiet = false;
 	if (!rc)
 		*value_s = plan.value_s;
@@ -198,7 +202,7 @@ static int zero_that_fits(struct replan_input *in, const struct dlb_problem *p)
 
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
-	static const char cure[] = "try more micro-batches or nodes", no_plan[] = "no plan fits: ";
+	static const char cure[] = "try more micro-batches or nodes";
 	struct dlb_problem plain = *p;
 	char *at = strstr(err->hint, cure), more[64] = "", less[64] = "", also[64] = "";
 	int M, zero;
@@ -217,12 +221,11 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 	else if (zero)
 		snprintf(also, sizeof also, "--zero %d", zero);
 	if (!M && !batch && !also[0]) {
-		struct dlb_error why = { .what = "" };
+		char text[DLB_STATES_TEXT];
 
-		if (check_states(in, p, &why))
+		if (states_exceed(in, p, text))
 			snprintf(at, sizeof err->hint - (size_t)(at - err->hint),
-				 "%s: try more nodes, --offload or --state-dtype",
-				 why.what + strlen(no_plan));
+				 "%s: try more nodes, --offload or --state-dtype", text);
 		return;
 	}
 	if (M)

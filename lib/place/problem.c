@@ -320,20 +320,18 @@ double dlb_group_bytes(const struct dlb_problem *p, int group)
 	return p->state_bytes[group] + in_flight * p->activation_bytes[group];
 }
 
-int dlb_problem_check_states(const struct dlb_problem *p, double have, const char *whose,
-			     struct dlb_error *err)
+bool dlb_problem_states_exceed(const struct dlb_problem *p, double have, const char *whose, char *text,
+			       size_t size)
 {
 	double need = 0;
 
 	if (p->zero >= 2) /* gradients are divided as they come */
-		return 0;
+		return false;
 	for (int g = 0; g < p->n_groups; g++)
 		need += p->state_bytes[g];
-	return need <= have ? 0 :
-			      dlb_fail_no(err, NULL,
-					  "no plan fits: the weights, gradients and states take %.4g MB, %s "
-					  "have %.4g MB",
-					  need / 1e6, whose, have / 1e6);
+	snprintf(text, size, "the weights, gradients and states take %.4g MB, %s have %.4g MB", need / 1e6,
+		 whose, have / 1e6);
+	return need > have;
 }
 
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)

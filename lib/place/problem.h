@@ -13,9 +13,10 @@ int *dlb_place_groups_at(const struct dlb_problem *p, const int *placement);
 /* The least part of its weight's elements that an op changes where replicas divide updates (p->n_shares): a
  * whole share, n / n_shares elements; 1 for other ops. */
 double dlb_place_update_part(const struct dlb_problem *p, int op);
-/* Fails with status 1 if the weights, gradients and states of the model take more than `have` bytes, those of
- * the nodes that `whose` names: no placement over these fits. */
-int dlb_problem_check_states(const struct dlb_problem *p, double have, const char *whose,
-			     struct dlb_error *err);
+/* Whether the weights, gradients and states of the model take more than `have` bytes, those of the nodes that
+ * `whose` names, so that no placement over these fits. text: says so, whole with DLB_STATES_TEXT bytes. */
+enum { DLB_STATES_TEXT = 160 };
+bool dlb_problem_states_exceed(const struct dlb_problem *p, double have, const char *whose, char *text,
+			       size_t size);
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* returns -1, status 1 */
 #endif

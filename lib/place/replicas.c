@@ -271,13 +271,13 @@ static int check_memory(const struct task *t, const struct formed *f, const stru
 {
 	for (int r = 0; r < f->R && !t->choice->n; r++) {
 		double have = 0;
-		char whose[40];
+		char whose[40], text[DLB_STATES_TEXT];
 
 		for (int k = 0; k < f->K; k++)
 			have += t->p->memory_bytes[f->team[r * f->K + k]];
 		snprintf(whose, sizeof whose, "the nodes of replica %d", r);
-		if (dlb_problem_check_states(one, have, whose, err))
-			return -1;
+		if (dlb_problem_states_exceed(one, have, whose, text, sizeof text))
+			return dlb_fail_no(err, NULL, "no plan fits: %s", text);
 	}
 	return 0;
 }
