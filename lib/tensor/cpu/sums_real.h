@@ -3,8 +3,11 @@
 #include "tensor/cpu/level.h"
 #ifndef LANES
 #define LANES 16
-/* Explicit vectors: gcc's own code for joining lanes is slow. */
+/* Explicit vectors: gcc keeps an array of lanes in memory, and clears it by a string instruction, which takes
+ * longer to start than a short row to sum. */
 typedef double pair_t __attribute__((vector_size(16)));
+typedef double lanes_t __attribute__((vector_size(VECTOR_BYTES)));
+enum { LANES_VECTOR = VECTOR_BYTES / sizeof(double), LANES_VECTORS = LANES / LANES_VECTOR };
 
 static inline double join_lanes(const double *lane)
 {
@@ -24,16 +27,32 @@ static inline double join_lanes(const double *lane)
 typedef T S(vector_t) __attribute__((vector_size(VECTOR_BYTES)));
 typedef T_INT S(vector_mask) __attribute__((vector_size(VECTOR_BYTES)));
 
+/* As many elements as a vector has doubles. */
+typedef T S(part_t) __attribute__((vector_size(VECTOR_BYTES / sizeof(double) * sizeof(T))));
+
+static inline lanes_t S(lanes_of)(const T *x)
+{
+	S(part_t) v;
+
+	memcpy(&v, x, sizeof v);
+	return __builtin_convertvector(v, lanes_t);
+}
+
 /* Partial sums in double, exact enough for any length in training. */
 static inline double S(sum)(const T *x, int64_t n)
 {
-	double lane[LANES] = { 0 };
+	lanes_t v[LANES_VECTORS];
+	double lane[LANES];
 	int64_t i = 0;
 
+#pragma GCC unroll 8
+	for (int k = 0; k < LANES_VECTORS; k++)
+		v[k] = (lanes_t){ 0 };
 	for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-		for (int j = 0; j < LANES; j++)
-			lane[j] += x[i + j];
+#pragma GCC unroll 8
+		for (int k = 0; k < LANES_VECTORS; k++)
+			v[k] += S(lanes_of)(x + i + k * LANES_VECTOR);
+	memcpy(lane, v, sizeof lane);
 	for (int j = 0; i + j < n; j++)
 		lane[j] += x[i + j];
 	return join_lanes(lane);
@@ -41,13 +60,18 @@ static inline double S(sum)(const T *x, int64_t n)
 
 static inline double S(dot)(const T *x, const T *y, int64_t n)
 {
-	double lane[LANES] = { 0 };
+	lanes_t v[LANES_VECTORS];
+	double lane[LANES];
 	int64_t i = 0;
 
+#pragma GCC unroll 8
+	for (int k = 0; k < LANES_VECTORS; k++)
+		v[k] = (lanes_t){ 0 };
 	for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-		for (int j = 0; j < LANES; j++)
-			lane[j] += (double)x[i + j] * y[i + j];
+#pragma GCC unroll 8
+		for (int k = 0; k < LANES_VECTORS; k++)
+			v[k] += S(lanes_of)(x + i + k * LANES_VECTOR) * S(lanes_of)(y + i + k * LANES_VECTOR);
+	memcpy(lane, v, sizeof lane);
 	for (int j = 0; i + j < n; j++)
 		lane[j] += (double)x[i + j] * y[i + j];
 	return join_lanes(lane);
