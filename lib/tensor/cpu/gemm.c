@@ -126,14 +126,17 @@ RUN_BLAS(run_openblas, float, dlb_cpu_openblas_sgemm)
  *   w by rows, far apart  50 to 79, oneDNN 30 to 64: where it reads w in place, and rows are a multiple of 2 KB
  *                         apart
  *   large                 69 to 82, oneDNN 63 to 78: 1024 columns and 512 terms or more
+ *   w by columns, long    66 to 83, oneDNN 60 to 82: 1024 terms or more
  * Elsewhere it is slower: 46 to 82, oneDNN 50 to 88. */
 static bool openblas_is_faster_at(const struct dlb_gemm_desc *d)
 {
-	enum { FAR = 512, LEAST_ROWS = 16, COLUMNS = 1024, ROWS = 256, TERMS = 512 };
+	enum { FAR = 512, LEAST_ROWS = 16, COLUMNS = 1024, ROWS = 256, TERMS = 512, LONG = 1024 };
 	const bool far = !d->trans_w && d->n % FAR == 0 && d->m >= LEAST_ROWS &&
 			 dlb_cpu_dnnl_is_in_place(d->m, d->n);
 
-	return d->trans_a || far || (d->n >= COLUMNS && d->m >= ROWS && d->k >= TERMS);
+	const bool large = d->n >= COLUMNS && d->m >= ROWS && d->k >= TERMS;
+
+	return d->trans_a || far || large || (d->trans_w && d->m >= ROWS && d->n >= ROWS && d->k >= LONG);
 }
 
 /* Only where OpenBLAS knows the processor; its own threads would stand in the way of libgomp's. */
