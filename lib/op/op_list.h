@@ -77,6 +77,7 @@ OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedR
 	OP(NonZero) OP(PaddedNonZero) OP(CountedMask) /* nonzero.c */
 	OP(Trilu) /* triangle.c */
 	OP(CumSum) OP(CumProd) OP(CumProdGrad) /* cumulative.c */
+	OP(DFT) OP(DFTGrad) OP(STFT) OP(STFTGrad) /* dft.c */
 	/* lp_normalization.c */
 	OP(LpNormalization) OP(LpNormalizationGrad) OP(DepthToSpace) OP(SpaceToDepth) /* depth_space.c */
 	OP(Einsum) OP(EinsumGrad) /* einsum.c */
