@@ -26,12 +26,6 @@ enum { MAX_ROWS = 1 << 20, MAX_CORES = 1 << 16 };
 
 static const char *const link_models[] = { [DLB_LINKS_ROUTES] = "routes", [DLB_LINKS_PORT] = "port", NULL };
 
-static void set_str(json_t *o, const char *key, const char *s)
-{
-	if (s)
-		json_object_set_new(o, key, json_string(s));
-}
-
 static void set_known(json_t *o, const char *key, double x)
 {
 	if (x > 0)
@@ -45,10 +39,10 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct dlb_device_kind *k = &c->kind[i];
 		json_t *o = json_object();
-		set_str(o, "name", k->name);
-		set_str(o, "backend", k->backend);
+		dlb_set_str(o, "name", k->name);
+		dlb_set_str(o, "backend", k->backend);
 		json_object_set_new(o, "threads", json_integer(k->threads));
-		set_str(o, "device", k->device);
+		dlb_set_str(o, "device", k->device);
 		set_known(o, "peak_flops", k->peak_flops);
 		set_known(o, "peak_bf16_flops", k->peak_bf16_flops);
 		set_known(o, "bandwidth_Bps", k->bandwidth_Bps);
@@ -82,8 +76,8 @@ static json_t *write_links(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_links; i++) {
 		const struct dlb_link *l = &c->link[i];
 		json_t *o = json_object();
-		set_str(o, "name", l->name);
-		set_str(o, "class", l->cls);
+		dlb_set_str(o, "name", l->name);
+		dlb_set_str(o, "class", l->cls);
 		json_object_set_new(o, "latency_s", json_real(l->latency_s));
 		json_object_set_new(o, "bandwidth_Bps", dlb_doc_number(l->bandwidth_Bps));
 		json_object_set_new(o, "overlap", json_boolean(l->overlap));
@@ -101,12 +95,12 @@ static json_t *write_groups(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_groups; i++) {
 		const struct dlb_group *g = &c->group[i];
 		json_t *o = json_object();
-		set_str(o, "name", g->name);
-		set_str(o, "class", g->cls);
-		set_str(o, "parent", g->parent < 0 ? NULL : c->group[g->parent].name);
-		set_str(o, "inside", g->inside < 0 ? NULL : c->link[g->inside].name);
-		set_str(o, "up", g->up < 0 ? NULL : c->link[g->up].name);
-		set_str(o, "processor", g->processor);
+		dlb_set_str(o, "name", g->name);
+		dlb_set_str(o, "class", g->cls);
+		dlb_set_str(o, "parent", g->parent < 0 ? NULL : c->group[g->parent].name);
+		dlb_set_str(o, "inside", g->inside < 0 ? NULL : c->link[g->inside].name);
+		dlb_set_str(o, "up", g->up < 0 ? NULL : c->link[g->up].name);
+		dlb_set_str(o, "processor", g->processor);
 		if (g->cores)
 			json_object_set_new(o, "cores", json_integer(g->cores));
 		json_array_append_new(a, o);
@@ -122,14 +116,14 @@ static json_t *write_nodes(const struct dlb_cluster *c)
 		const struct dlb_node *n = &c->node[i];
 		json_t *o = json_object();
 		json_object_set_new(o, "id", json_integer(i));
-		set_str(o, "kind", c->kind[n->kind].name);
-		set_str(o, "group", c->group[n->group].name);
+		dlb_set_str(o, "kind", c->kind[n->kind].name);
+		dlb_set_str(o, "group", c->group[n->group].name);
 		json_object_set_new(o, "speed", dlb_doc_number(n->speed));
 		set_known(o, "memory_bytes", n->memory_bytes);
-		set_str(o, "host", n->host);
+		dlb_set_str(o, "host", n->host);
 		json_object_set_new(o, "device", json_integer(n->device));
 		if (n->n_memories == 1)
-			set_str(o, "memory", c->memory[n->memory[0]].name);
+			dlb_set_str(o, "memory", c->memory[n->memory[0]].name);
 		if (n->n_memories > 1) {
 			json_t *names = json_array();
 
@@ -149,11 +143,11 @@ static json_t *write_memories(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_memories; i++) {
 		const struct dlb_memory *m = &c->memory[i];
 		json_t *o = json_object();
-		set_str(o, "name", m->name);
-		set_str(o, "class", m->cls);
+		dlb_set_str(o, "name", m->name);
+		dlb_set_str(o, "class", m->cls);
 		if (m->folder)
-			set_str(o, "folder", m->folder);
-		set_str(o, "group", c->group[m->group].name);
+			dlb_set_str(o, "folder", m->folder);
+		dlb_set_str(o, "group", c->group[m->group].name);
 		if (m->os_index >= 0)
 			json_object_set_new(o, "os_index", json_integer(m->os_index));
 		json_object_set_new(o, "bytes", dlb_doc_number(m->bytes));
@@ -162,7 +156,7 @@ static json_t *write_memories(const struct dlb_cluster *c)
 		set_known(o, "bandwidth_Bps", m->bandwidth_Bps);
 		set_known(o, "latency_s", m->latency_s);
 		if (m->link >= 0)
-			set_str(o, "link", c->link[m->link].name);
+			dlb_set_str(o, "link", c->link[m->link].name);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -174,9 +168,9 @@ static json_t *write_hosts(const struct dlb_cluster *c)
 
 	for (int i = 0; i < c->n_hosts; i++) {
 		json_t *o = json_object();
-		set_str(o, "name", c->host[i].name);
-		set_str(o, "address", c->host[i].address);
-		set_str(o, "user", c->host[i].user);
+		dlb_set_str(o, "name", c->host[i].name);
+		dlb_set_str(o, "address", c->host[i].address);
+		dlb_set_str(o, "user", c->host[i].user);
 		json_object_set_new(o, "slots", json_integer(c->host[i].slots));
 		json_array_append_new(a, o);
 	}
@@ -188,7 +182,7 @@ json_t *dlb_cluster_write(const struct dlb_cluster *c)
 	json_t *o = json_object();
 
 	if (c->link_model != DLB_LINKS_ROUTES)
-		set_str(o, "link_model", link_models[c->link_model]);
+		dlb_set_str(o, "link_model", link_models[c->link_model]);
 	json_object_set_new(o, "kinds", write_kinds(c));
 	json_object_set_new(o, "links", write_links(c));
 	json_object_set_new(o, "groups", write_groups(c));

@@ -329,3 +329,11 @@ json_t *dlb_doc_number(double x)
 		return json_null();
 	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
 }
+
+void dlb_set_int(json_t *o, const char *key, int64_t v) { json_object_set_new(o, key, json_integer(v)); }
+
+void dlb_set_str(json_t *o, const char *key, const char *v)
+{
+	if (v)
+		json_object_set_new(o, key, json_string(v));
+}

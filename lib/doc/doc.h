@@ -56,6 +56,9 @@ void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **ar
 /* A number as the document writes it: an integer if its value is one, null if it is not finite. Returns
  * new. */
 json_t *dlb_doc_number(double x);
+/* Sets member `key` of object o; a NULL text is omitted. */
+void dlb_set_int(json_t *o, const char *key, int64_t v);
+void dlb_set_str(json_t *o, const char *key, const char *v);
 
 /* Hash of parsed values: members sorted, numbers by value (1 and 1.0 are equal). Skips x- members and members
  * named in `skip` (NULL-terminated, or NULL) at every depth. */
@@ -97,6 +100,9 @@ int dlb_get_real(const struct dlb_ref *r, const char *key, int opt, double min, 
 int dlb_get_bool(const struct dlb_ref *r, const char *key, int opt, bool *out, struct dlb_error *err);
 /* *out is borrowed. */
 int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **out, struct dlb_error *err);
+/* Reads one of n names as its index. */
+int dlb_get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
+		 struct dlb_error *err);
 int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n,
 		  struct dlb_error *err);
 int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out,

@@ -183,6 +183,26 @@ int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **
 	return 0;
 }
 
+int dlb_get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
+		 struct dlb_error *err)
+{
+	const char *s = NULL, *near;
+
+	if (dlb_get_str(r, key, opt, &s, err))
+		return -1;
+	if (!s)
+		return 0;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(names[i], s)) {
+			*out = i;
+			return 0;
+		}
+	const struct dlb_ref at = dlb_ref_at(r, key);
+	dlb_ref_fail(&at, err, "no %s '%s'", key, s);
+	near = dlb_nearest(s, names, n);
+	return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+}
+
 int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n,
 		  struct dlb_error *err)
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include "exec/checkpoint_files.h"
 #include "exec/state.h"
-#include "graph/graph_json.h"
 #include "graph/slice.h"
+#include "graph/tensor_json.h"
 #include "model/safetensors.h"
 #include "util/hash.h"
 #include "util/output.h"

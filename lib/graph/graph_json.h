@@ -3,12 +3,8 @@
 #define DLB_GRAPH_GRAPH_JSON_H
 #include "graph/graph.h"
 
-/* adds all members but `of` to o */
-void dlb_slice_write(const struct dlb_slice *s, json_t *o);
 json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */
 /* Replaces the content of g (empty on error); ends with check and index. Data of
  * weights: see model/weights.h. */
 int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err);
-const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind);			/* "weight-gradient" */
-const char *dlb_phase_name(enum dlb_phase phase);				/* "forward" */
 #endif

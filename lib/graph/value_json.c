@@ -1,4 +1,5 @@
 /* Dimensions, values and attributes between JSON and C: see value_json.h. */
+#include "graph/member_json.h"
 #include "graph/value_json.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -288,19 +289,17 @@ static int tensor_read(const struct dlb_ref *r, struct dlb_arena *arena, struct 
 {
 	static const char *const known[] = { "dtype", "shape", "value", NULL };
 	struct dlb_ref shape, value = dlb_ref_at(r, "value");
-	const char *dtype;
+	enum dlb_dtype dtype;
 	void *data;
 	int n;
 
 	a->type = DLB_ATTR_TENSOR;
-	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "dtype", DLB_NEED, &dtype, err) ||
+	if (dlb_ref_known(r, known, err) || dlb_dtype_get(r, &dtype, err) ||
 	    dlb_get_array(r, "shape", DLB_NEED, &shape, &n, err))
 		return -1;
-	if (dlb_dtype_find(dtype) < 0)
-		return dlb_ref_fail(r, err, "no dtype '%s'", dtype);
 	if (n > DLB_MAX_DIMS)
 		return dlb_ref_fail(&shape, err, "%d dimensions; at most %d", n, DLB_MAX_DIMS);
-	a->desc = (struct dlb_desc){ .dtype = (enum dlb_dtype)dlb_dtype_find(dtype), .n_dims = n };
+	a->desc = (struct dlb_desc){ .dtype = dtype, .n_dims = n };
 	for (int i = 0; i < n; i++) {
 		const struct dlb_ref e = dlb_ref_index(&shape, i);
 		if (dlb_ref_int(&e, 0, INT64_MAX, &a->desc.dim[i], err))

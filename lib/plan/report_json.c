@@ -35,16 +35,10 @@ static void set(json_t *o, const char *key, double x)
 		json_object_set_new(o, key, dlb_doc_number(x));
 }
 
-static void set_str(json_t *o, const char *key, const char *s)
-{
-	if (s)
-		json_object_set_new(o, key, json_string(s));
-}
-
 static json_t *write_node(const struct dlb_report_node *n)
 {
 	json_t *o = json_object(), *w = json_object();
-	set_str(o, "host", n->host);
+	dlb_set_str(o, "host", n->host);
 	set(o, "busy_s", n->busy_s);
 	set(o, "busy_se_s", n->busy_se_s);
 	set(o, "predicted_busy_s", n->predicted_busy_s);
@@ -86,7 +80,7 @@ static void set_sum(json_t *o, const struct dlb_report_sum *s)
 static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 {
 	json_t *o = json_object(), *classes = json_object(), *sums = json_array();
-	set_str(o, "algorithm", a->algorithm);
+	dlb_set_str(o, "algorithm", a->algorithm);
 	set_sum(o, &a->all);
 	set(o, "command_s", a->command_s);
 	if (!isnan(a->apart))
@@ -102,7 +96,7 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 		json_t *one = json_pack("{si ss si}", "part", b->part, "class", sum_classes[b->cls],
 					"tensors", b->tensors);
 		set(one, "bytes", b->bytes);
-		set_str(one, "algorithm", b->algorithm);
+		dlb_set_str(one, "algorithm", b->algorithm);
 		json_array_append_new(sums, one);
 	}
 	json_object_set_new(o, "sums", sums);
@@ -139,8 +133,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	json_object_set_new(o, "steps", json_integer(r->steps));
 	json_object_set_new(o, "batch", json_integer(r->batch));
 	json_object_set_new(o, "micro_batches", json_integer(r->micro_batches));
-	set_str(o, "optimizer", r->optimizer);
-	set_str(o, "stopped", r->stopped);
+	dlb_set_str(o, "optimizer", r->optimizer);
+	dlb_set_str(o, "stopped", r->stopped);
 	for (int i = 0; i < r->n_losses; i++)
 		json_array_append_new(losses, dlb_doc_number(r->loss[i]));
 	json_object_set_new(o, "losses", losses);
@@ -179,7 +173,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	}
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
-	set_str(o, "batch_statistics", r->batch_statistics);
+	dlb_set_str(o, "batch_statistics", r->batch_statistics);
 	if (r->varies)
 		json_object_set_new(o, "varies", json_true());
 	if (r->kfac.others)
@@ -195,9 +189,9 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	json_object_set_new(o, "ops", ops);
 	if (r->timeline)
 		json_object_set_new(o, "timeline", dlb_spans_write(r->timeline, r->n_spans, r->n_nodes));
-	set_str(o, "saved", r->saved);
-	set_str(o, "checkpoint", r->checkpoint);
-	set_str(o, "plan_hash", r->plan_hash);
+	dlb_set_str(o, "saved", r->saved);
+	dlb_set_str(o, "checkpoint", r->checkpoint);
+	dlb_set_str(o, "plan_hash", r->plan_hash);
 	dlb_report_scenario_write(r, o);
 	dlb_report_events_write(r, o);
 	dlb_report_buddy_write(r, o);
