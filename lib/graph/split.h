@@ -55,16 +55,17 @@ struct dlb_split_rule {
 	 * (inputs, then outputs); false: it cannot be split so. NULL: `loops` alone decides. */
 	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
 		      int64_t units, struct dlb_op_split *s);
+	/* Most units of its loops over channels, since groups and heads are not divided. NULL: 1. */
+	int64_t (*groups)(const struct dlb_graph *g, const struct dlb_op *o);
 	/* shards are ops of type `part`, and an op of type `join` computes the output from theirs
 	 * (split_make.c); NULL: not so */
 	const char *part, *join;
 	/* Adapts attributes and operands of a shard of `op`. NULL: nothing to adapt. */
 	int (*fix)(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err);
 };
-extern const struct dlb_split_rule dlb_split_rules[];	/* the last row has no type */
+extern const struct dlb_split_rule *const dlb_split_rules[]; /* tables (split_rules.h), then NULL */
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: no rule */
-/* Most units of the loops over channels of an op, since groups and heads of attention are not divided. */
-int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o);
+int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o); /* `groups` of its rule, or 1 */
 /* The spread of op o when loop l is cut into units; false: some axis is not divisible. */
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l,
 		    int reference, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);

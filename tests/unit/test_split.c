@@ -362,11 +362,12 @@ static void table(void)
 {
 	int n = 0;
 
-	for (const struct dlb_split_rule *r = dlb_split_rules; r->type; r++, n++) {
-		assert(dlb_op_kind_find(r->type, "") >= 0 || dlb_op_kind_find(r->type, "dlb") >= 0);
-		assert(r->loops || r->carry);
-		assert(!r->alone || r->loops);
-	}
+	for (int t = 0; dlb_split_rules[t]; t++)
+		for (const struct dlb_split_rule *r = dlb_split_rules[t]; r->type; r++, n++) {
+			assert(dlb_op_kind_find(r->type, "") >= 0 || dlb_op_kind_find(r->type, "dlb") >= 0);
+			assert(r->loops || r->carry);
+			assert(!r->alone || r->loops);
+		}
 	assert(IS(n, >, 20));
 }
 
