@@ -96,7 +96,8 @@ alike() {
 # bats test_tags=slow
 @test "the table's unit tests pass on it" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
-	for test in loops kernels bf16 optim rows attention cell batch_norm norm lines embedding rotary in_place; do
+	for test in maps softmax loops kernels bf16 optim rows attention cell batch_norm norm lines embedding rotary \
+		in_place; do
 		run -0 "$BUILD/tests/test_$test"
 	done
 	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"

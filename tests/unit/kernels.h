@@ -36,6 +36,16 @@ static inline void open_backend(void)
 	}
 }
 
+/* Opens the back end and seeds the random numbers, with SEED where that is set; prints the seed. */
+static inline void begin_tests(uint64_t usual_seed)
+{
+	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : usual_seed;
+
+	dlb_rng_init(&rng, seed);
+	printf("seed %llu\n", (unsigned long long)seed);
+	open_backend();
+}
+
 /* Lets be use its ith level: those of the instruction set for the cpu, one for others. False: there is none. */
 static inline bool use_level(int i)
 {
@@ -76,6 +86,27 @@ static inline double rounded(enum dlb_dtype t, double v)
 }
 
 static inline double *zeros(int64_t n) { return dlb_xcalloc((size_t)n + 1, sizeof(double)); }
+
+/* The largest relative error of a result of few roundings. */
+static inline double close_tol(enum dlb_dtype t)
+{
+	return t == DLB_BF16 ? 4e-3 : t == DLB_F32 ? 3e-6 : t == DLB_F64 ? 1e-13 : 0;
+}
+
+/* Element of a broadcast operand that belongs to element i of out. */
+static inline int64_t broadcast_index(const struct dlb_desc *out, const struct dlb_desc *in, int64_t i)
+{
+	int64_t at = 0, scale = 1;
+
+	for (int j = out->n_dims - 1, k = in->n_dims - 1; j >= 0; j--, k--) {
+		if (k >= 0) {
+			at += (in->dim[k] == 1 ? 0 : i % out->dim[j]) * scale;
+			scale *= in->dim[k];
+		}
+		i /= out->dim[j];
+	}
+	return at;
+}
 
 /* An operand of values in (-1, 1), exact in its type; integers 0, 1 for bool, -5 .. 5 (0 .. 10) else. */
 static inline struct arg draw(struct dlb_desc d)

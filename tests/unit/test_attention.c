@@ -524,11 +524,8 @@ int main(void)
 					   { 6, 8, 131, 7 },    { 40, 132, 12, 8 },  { 3, 1024, 4, 5 },
 					   { 135, 70, 64, 60 }, { 80, 260, 24, 64 }, { 131, 70, 128, 96 } };
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_BF16 };
-	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261121);
 	for (int i = 0; use_level(i); i++)
 		for (int k = 0; k < DLB_LEN(types); k++)
 			for (int s = 0; s < (types[k] == DLB_BF16 ? DLB_LEN(size) : SMALL); s++) {

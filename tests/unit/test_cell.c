@@ -263,11 +263,8 @@ int main(void)
 	static const int acts[][3] = { { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_TANH },
 				       { DLB_CELL_TANH, DLB_CELL_SIGMOID, DLB_CELL_SIGMOID },
 				       { DLB_CELL_RELU, DLB_CELL_RELU, DLB_CELL_RELU } };
-	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261121);
 	for (int i = 0; use_level(i); i++)
 		for (int t = DLB_F32; t <= DLB_F64; t++)
 			for (int l = 0; l < DLB_LEN(loops); l++)

@@ -602,15 +602,12 @@ static void threads(void)
 
 int main(void)
 {
-	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
 	struct dlb_error err;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
 	assert(dlb_backend_find("cpu") && !dlb_backend_find("abacus"));
 	assert(IS(dlb_backend_find("cpu")->open(1, 1, &be, &err), ==, -1));
 	threads();
-	open_backend();
+	begin_tests(20261121);
 	/* every level of the instruction set that this machine has */
 	for (int i = 0; use_level(i); i++) {
 		gemms();

@@ -99,11 +99,8 @@ int main(void)
 {
 	static const struct lines shapes[] = { { 3, 7, 1 }, { 2, 5, 40 }, { 4, 100, 3 }, { 2, 1500, 1 }, { 1, 700, 2 } };
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_I32, DLB_I64 };
-	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261126;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261126);
 	for (int i = 0; i < DLB_LEN(shapes); i++)
 		for (int t = 0; t < DLB_LEN(types); t++)
 			for (int option = 0; option < 4; option++) {

@@ -133,11 +133,8 @@ int main(void)
 		{ 128, 32, 0, 0 }, { 3, 7, 0, 0 }, { 1, 1, 0, 0 }, { 40, 256, 0, 0 }, { 9, 1536, 0, 0 },
 		{ 2000, 24, 0, 0 }, { 12, 35, 4, 1 }, { 8, 48, 12, 3 }, { 6, 64, 16, 8 },
 	};
-	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261128;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261128);
 	for (int i = 0; i < DLB_LEN(shapes); i++)
 		for (int option = 0; option < 6; option++) {
 			const int kind = option / 2;		/* without and with a bias, RMS */

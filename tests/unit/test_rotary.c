@@ -67,11 +67,8 @@ static void check(const struct dlb_rotary_desc *d)
 int main(void)
 {
 	enum { BATCH = 3, HEADS = 5, ROWS = 7, WIDTH = 20, HALF = 8 };
-	const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261128;
 
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261128);
 	for (int option = 0; option < 96; option++) {
 		const bool beside = option & 1, heads_inside = option & 2, whole = option & 4;
 		const int64_t half = whole ? WIDTH / 2 : HALF;

@@ -393,11 +393,7 @@ static void gathers(void)
 
 int main(void)
 {
-	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
-
-	dlb_rng_init(&rng, seed);
-	printf("seed %llu\n", (unsigned long long)seed);
-	open_backend();
+	begin_tests(20261121);
 	/* every level of the instruction set that this machine has */
 	for (int i = 0; use_level(i); i++) {
 		norms();

@@ -3,7 +3,7 @@
  * The float functions of training's inner loops (exp, log, erf and those built on them) are written here
  * without branches, so that the compiler vectorizes them, and a vector lane and a loop's tail give the
  * same bits. The others, and all of double, are the C library's. Polynomials without a source were fitted
- * for this file (minimax, by iterated weights). Errors in ulp are bounds that test_loops checks over the
+ * for this file (minimax, by iterated weights). Errors in ulp are bounds that test_maps checks over the
  * whole range, with FMA and without. */
 #ifndef DLB_TENSOR_CPU_REAL_MATH_H
 #define DLB_TENSOR_CPU_REAL_MATH_H
