@@ -4,6 +4,7 @@
 #define DLB_TEST_BY_HAND_H
 #include <stdio.h>
 #include "graph/graph.h"
+#include "graph/rewrite.h"
 #include "util/rng.h"
 
 static inline int op(struct dlb_graph *g, const char *type, const int *in, int n_in,
@@ -39,6 +40,21 @@ static inline int sample_input(struct dlb_graph *g, enum dlb_dtype dtype, const 
 	for (int i = 1; i < n; i++)
 		g->tensor[t].dim[i].add = dim[i];
 	return g->input[g->n_inputs++] = t;
+}
+
+/* A constant with these values, under a new name. */
+static inline int add_constant(struct dlb_graph *g, enum dlb_dtype type, const int64_t *dim, int n,
+			       const void *data)
+{
+	struct dlb_desc d = { .dtype = type, .n_dims = n };
+	for (int k = 0; k < n; k++)
+		d.dim[k] = dim[k];
+	return dlb_graph_add_constant(g, "constant", &d, data, NULL);
+}
+
+static inline int whole_numbers(struct dlb_graph *g, const int64_t *v, int64_t n)
+{
+	return add_constant(g, DLB_I64, &n, 1, v);
 }
 
 /* The next number of stream 1 of `seed`, standard normal times 1/2; *drawn counts the numbers. */

@@ -154,17 +154,6 @@ static void same_gradient(void)
 	check(&g, y, 4, "mse");
 }
 
-static int whole_numbers(struct dlb_graph *g, const char *name, const int64_t *v, int n)
-{
-	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
-
-	g->tensor[t].dtype = DLB_I64;
-	g->tensor[t].n_dims = 1;
-	g->tensor[t].dim[0].add = n;
-	g->tensor[t].data = v;
-	return t;
-}
-
 /* Two rows of a weight, repeated for each sample: the repeats follow the batch, the rows do not. */
 static void repeated_for_samples(void)
 {
@@ -172,12 +161,12 @@ static void repeated_for_samples(void)
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT };
 	struct dlb_graph g;
 	const int x = start(&g, (int64_t[]){ 0, 5 }, 2);
-	const int first = whole_numbers(&g, "first", &zero, 1), end = whole_numbers(&g, "end", &one, 1);
+	const int first = whole_numbers(&g, &zero, 1), end = whole_numbers(&g, &one, 1);
 	const int samples = OP(&g, "Slice", OP(&g, "Shape", x), first, end);
 	const int repeats = op(&g, "Concat", (int[]){ samples, end }, 2, &axis, 1);
 	const int tiled = OP(&g, "Tile", W(&g, "rows", 2, 5), repeats);
 	const int y = OP(&g, "Mul", OP(&g, "MatMul", x, W(&g, "w", 5, 10)),
-			 OP(&g, "Reshape", tiled, whole_numbers(&g, "shape", rows, 2)));
+			 OP(&g, "Reshape", tiled, whole_numbers(&g, rows, 2)));
 	check(&g, y, 3, "mse");
 }
 

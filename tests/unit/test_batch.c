@@ -21,30 +21,9 @@ static int fixed_input(struct dlb_graph *g, const char *name, enum dlb_dtype typ
 	return g->input[g->n_inputs++] = t;
 }
 
-static int constant(struct dlb_graph *g, enum dlb_dtype type, const int64_t *dim, int n, const void *data)
-{
-	char name[40];
-	struct dlb_desc d = { .dtype = type, .n_dims = n };
-	snprintf(name, sizeof name, "c%d", g->n_tensors);
-	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
-	for (int k = 0; k < n; k++)
-		d.dim[k] = g->tensor[t].dim[k].add = dim[k];
-	void *copy = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 1);
-	memcpy(copy, data, dlb_desc_bytes(&d));
-	g->tensor[t].dtype = type;
-	g->tensor[t].n_dims = n;
-	g->tensor[t].data = copy;
-	return t;
-}
-
-static int ints(struct dlb_graph *g, const int64_t *v, int64_t n)
-{
-	return constant(g, DLB_I64, &n, 1, v);
-}
-
 static int reshape(struct dlb_graph *g, int x, const int64_t *v, int n)
 {
-	return op(g, "Reshape", (int[]){ x, ints(g, v, n) }, 2, NULL, 0);
+	return op(g, "Reshape", (int[]){ x, whole_numbers(g, v, n) }, 2, NULL, 0);
 }
 
 static int transpose(struct dlb_graph *g, int x, const int64_t *perm, int n)
@@ -117,7 +96,7 @@ static void masks(bool equal)
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 4, 2, 3 }, 3);
 	g.output[g.n_outputs++] = op(&g, "Add",
-				     (int[]){ x, constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2,
+				     (int[]){ x, add_constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2,
 				     NULL, 0);
 	fold(&g, 0);
 	assert(g.fixed_batch == !equal && IS(g.n_ops, ==, 1));
@@ -136,7 +115,7 @@ static void token(int64_t B)
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 2, 3 }, 3);
 	g.output[g.n_outputs++] = op(&g, "Concat",
-				     (int[]){ constant(&g, DLB_F64, (int64_t[]){ B, 1, 3 }, 3, v), x }, 2,
+				     (int[]){ add_constant(&g, DLB_F64, (int64_t[]){ B, 1, 3 }, 3, v), x }, 2,
 				     &axis, 1);
 	fold(&g, 6);
 	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0) && is_dim(&g, g.output[0], 1, 0, 3));
@@ -157,8 +136,9 @@ static void flattened(int64_t B)
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 3, 5 }, 3);
 	const int rows = op(&g, "Gather",
-			    (int[]){ reshape(&g, x, (int64_t[]){ 3 * B, 5 }, 2), ints(&g, at, 2 * B) }, 2,
-			    NULL, 0);
+			    (int[]){ reshape(&g, x, (int64_t[]){ 3 * B, 5 }, 2),
+				     whole_numbers(&g, at, 2 * B) },
+			    2, NULL, 0);
 	g.output[g.n_outputs++] = reshape(&g, rows, (int64_t[]){ B, 2, 5 }, 3);
 	fold(&g, 0);
 	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0));
@@ -176,14 +156,15 @@ static void repeated(int64_t B)
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT };
 	begin_graph(&g, 17);
 	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 1, 5 }, 3),
-		  one = ints(&g, (int64_t[]){ 1 }, 1);
+		  one = whole_numbers(&g, (int64_t[]){ 1 }, 1);
 	const int samples = op(&g, "Slice",
-			       (int[]){ op(&g, "Shape", &x, 1, NULL, 0), ints(&g, (int64_t[]){ 0 }, 1), one },
+			       (int[]){ op(&g, "Shape", &x, 1, NULL, 0),
+					whole_numbers(&g, (int64_t[]){ 0 }, 1), one },
 			       3, NULL, 0);
 	const int repeats = op(&g, "Concat", (int[]){ samples, one }, 2, &axis, 1);
 	const int tiled = op(&g, "Tile",
-			     (int[]){ constant(&g, DLB_F64, (int64_t[]){ 2, 5 }, 2, rows), repeats }, 2, NULL,
-			     0);
+			     (int[]){ add_constant(&g, DLB_F64, (int64_t[]){ 2, 5 }, 2, rows), repeats }, 2,
+			     NULL, 0);
 	g.output[g.n_outputs++] = op(&g, "Mul", (int[]){ x, reshape(&g, tiled, (int64_t[]){ B, 2, 5 }, 3) },
 				     2, NULL, 0);
 	fold(&g, 6);
@@ -211,7 +192,7 @@ static void any_indices(int64_t B)
 			dlb_value_set(at, type, i, (double)(i / (dim[1] * dim[2]) % B));
 		begin_graph(&g, 17);
 		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 5 }, 2);
-		const int by = constant(&g, type, dim, 3, at);
+		const int by = add_constant(&g, type, dim, 3, at);
 		g.output[g.n_outputs++] = op(&g, kind % 2 ? "Gather" : "GatherND", (int[]){ x, by }, 2, NULL,
 					     0);
 		if (dlb_graph_fold(&g, 0, &be, &err))
@@ -296,8 +277,9 @@ static void bags(bool even)
 	const int x = fixed_input(&g, "x", DLB_I64, (int64_t[]){ 4, 3 }, 2);
 	g.tensor[x].bound = 4;
 	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1),
-		  w = constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
-	const int from = ints(&g, starts, 5), to = ints(&g, ends, 4), axis = ints(&g, &zero, 1);
+		  w = add_constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
+	const int from = whole_numbers(&g, starts, 5), to = whole_numbers(&g, ends, 4),
+		  axis = whole_numbers(&g, &zero, 1);
 	struct dlb_body *body = dlb_graph_add_body(&g, &index);
 	struct dlb_graph *b = &body->g;
 	b->input = dlb_arena_array(&b->arena, 8, sizeof *b->input);
@@ -316,7 +298,7 @@ static void bags(bool even)
 	b->output[b->n_outputs++] = op(b, "Identity", &go, 1, NULL, 0);
 	b->output[b->n_outputs++] = op(b, "ReduceMean", &taken, 1, keep, 2);
 	const struct dlb_attr attr = { .name = "body", .type = DLB_ATTR_INT, .i = index };
-	const int in[] = { constant(&g, DLB_I64, NULL, 0, &trips), -1, rows, w, from, to, axis };
+	const int in[] = { add_constant(&g, DLB_I64, NULL, 0, &trips), -1, rows, w, from, to, axis };
 	const int y = op(&g, "Loop", in, 7, &attr, 1);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &y, 1, NULL, 0);
 	fold(&g, 0);
