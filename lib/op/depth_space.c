@@ -89,18 +89,12 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 const struct dlb_op_class dlb_op_DepthToSpace = { .name = "DepthToSpace",
 						  .n_in = { 1, 1 },
 						  .n_out = { 1, 1 },
 						  .work = "move",
 						  .infer = infer,
-						  .flops = no_flops,
+						  .flops = dlb_no_flops,
 						  .gradient = gradient,
 						  .kernel = kernel };
 const struct dlb_op_class dlb_op_SpaceToDepth = { .name = "SpaceToDepth",
@@ -108,6 +102,6 @@ const struct dlb_op_class dlb_op_SpaceToDepth = { .name = "SpaceToDepth",
 						  .n_out = { 1, 1 },
 						  .work = "move",
 						  .infer = infer,
-						  .flops = no_flops,
+						  .flops = dlb_no_flops,
 						  .gradient = gradient,
 						  .kernel = kernel };

@@ -7,12 +7,6 @@
  * torch.nn.Embedding's padding_idx. */
 #include "op/op_util.h"
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 /* The output's shape for table x. */
 static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index,
 		 struct dlb_desc *out, struct dlb_error *err)
@@ -121,7 +115,7 @@ const struct dlb_op_class dlb_op_Gather = { .name = "Gather",
 					    .bf16 = DLB_BF16_FOLLOWS,
 					    .work = "move",
 					    .infer = infer,
-					    .flops = no_flops,
+					    .flops = dlb_no_flops,
 					    .gradient = gradient,
 					    .kernel = kernel };
 const struct dlb_op_class dlb_op_GatherGrad = { .name = "GatherGrad",

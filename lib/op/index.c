@@ -10,12 +10,6 @@
 
 static const char *const how_name[DLB_N_INDEX_HOWS] = { "none", "add", "mul", "min", "max" };
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 static bool is_nd(const struct dlb_op_io *io)
 {
 	return strstr(io->cls->name, "ND") != NULL;
@@ -182,10 +176,10 @@ static int scatter_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 #define ONNX(n, ins, inf, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { ins, ins }, .n_out = { 1, 1 }, .work = "move", \
-		.infer = inf, .flops = no_flops, .gradient = grad, .kernel = kern };
+		.infer = inf, .flops = dlb_no_flops, .gradient = grad, .kernel = kern };
 #define OURS(n, ins, inf, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { ins, ins }, .n_out = { 1, 1 }, \
-		.work = "move", .infer = inf, .flops = no_flops, .kernel = kern };
+		.work = "move", .infer = inf, .flops = dlb_no_flops, .kernel = kern };
 ONNX(GatherElements, 2, gather_infer, gather_gradient, gather_kernel)
 ONNX(GatherND, 2, gather_infer, gather_gradient, gather_kernel)
 ONNX(ScatterElements, 3, scatter_infer, scatter_gradient, scatter_kernel)

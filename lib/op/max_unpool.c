@@ -165,18 +165,12 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return be->ops->host(be, grad_run, &u, sizeof u, 0, k, err);
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 const struct dlb_op_class dlb_op_MaxUnpool = { .name = "MaxUnpool",
 					       .n_in = { 2, 3 },
 					       .n_out = { 1, 1 },
 					       .work = "move",
 					       .infer = infer,
-					       .flops = no_flops,
+					       .flops = dlb_no_flops,
 					       .gradient = gradient,
 					       .kernel = kernel };
 const struct dlb_op_class dlb_op_MaxUnpoolGrad = { .name = "MaxUnpoolGrad",
@@ -185,5 +179,5 @@ const struct dlb_op_class dlb_op_MaxUnpoolGrad = { .name = "MaxUnpoolGrad",
 						   .n_out = { 1, 1 },
 						   .work = "move",
 						   .infer = grad_infer,
-						   .flops = no_flops,
+						   .flops = dlb_no_flops,
 						   .kernel = grad_kernel };

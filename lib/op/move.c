@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 /* -- Transpose -- */
 
 static int permutation(const struct dlb_op_io *io, int64_t perm[DLB_MAX_DIMS], struct dlb_error *err)
@@ -540,7 +534,7 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 #define MOVE(n, least, most, outs, inf, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, outs }, .bf16 = DLB_BF16_FOLLOWS, .work = "move", \
-		.infer = inf, .flops = no_flops, .gradient = grad, .kernel = kern };
+		.infer = inf, .flops = dlb_no_flops, .gradient = grad, .kernel = kern };
 MOVE(Transpose, 1, 1, 1, transpose_infer, transpose_gradient, transpose_kernel)
 MOVE(Slice, 1, 5, 1, slice_infer, slice_gradient, slice_kernel)
 MOVE(Concat, 1, -1, 1, concat_infer, concat_gradient, concat_kernel)
@@ -553,5 +547,5 @@ const struct dlb_op_class dlb_op_SliceGrad = { .name = "SliceGrad",
 					       .n_out = { 1, 1 },
 					       .work = "move",
 					       .infer = slice_grad_infer,
-					       .flops = no_flops,
+					       .flops = dlb_no_flops,
 					       .kernel = slice_grad_kernel };

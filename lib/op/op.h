@@ -224,6 +224,7 @@ int dlb_b_dout_or_zeros(struct dlb_builder *b, int k);
 /* ---- functions shared by classes (op.c) ---- */
 int dlb_infer_same(struct dlb_op_io *io, struct dlb_error *err);	/* output 0 is like input 0 */
 int dlb_infer_broadcast(struct dlb_op_io *io, struct dlb_error *err);
+double dlb_no_flops(const struct dlb_op_io *io); /* 0: the op moves bytes only */
 int dlb_op_fail(const struct dlb_op_io *io, struct dlb_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));		/* "Conv 'conv1' (opset 17): ..." */
 /* Converts an axis in [-n, n) to [0, n); -1 with err if it is out of range. */

@@ -330,20 +330,14 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return by_lists(be, &p, true, k, err);
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 const struct dlb_op_class dlb_op_Pad = { .name = "Pad", .n_in = { 1, 4 }, .n_out = { 1, 1 }, .work = "move",
-	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
+	.infer = infer, .flops = dlb_no_flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_CenterCropPad = { .name = "CenterCropPad",
 						   .n_in = { 2, 2 },
 						   .n_out = { 1, 1 },
 						   .work = "move",
 						   .infer = center_infer,
-						   .flops = no_flops,
+						   .flops = dlb_no_flops,
 						   .gradient = center_gradient,
 						   .kernel = center_kernel };
 const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad",

@@ -29,12 +29,6 @@ static int axis_of(const struct dlb_op_io *io, int64_t *unit, struct dlb_error *
 	return axis;
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 /* A whole, and a share that begins at element `at` of its axis. */
 struct strip { const struct dlb_desc *whole, *share; int axis; int64_t at; };
 
@@ -185,7 +179,7 @@ const struct dlb_op_class dlb_op_SampleSplit = { .name = "SampleSplit",
 						 .bf16 = DLB_BF16_FOLLOWS,
 						 .work = "move",
 						 .infer = split_infer,
-						 .flops = no_flops,
+						 .flops = dlb_no_flops,
 						 .gradient = split_gradient,
 						 .kernel = split_kernel };
 const struct dlb_op_class dlb_op_SampleConcat = { .name = "SampleConcat",
@@ -196,6 +190,6 @@ const struct dlb_op_class dlb_op_SampleConcat = { .name = "SampleConcat",
 						  .bf16 = DLB_BF16_FOLLOWS,
 						  .work = "move",
 						  .infer = concat_infer,
-						  .flops = no_flops,
+						  .flops = dlb_no_flops,
 						  .gradient = concat_gradient,
 						  .kernel = concat_kernel };

@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 /* -- Shape, Size -- */
 
 static void shape_range(const struct dlb_op_io *io, int *from, int *to)
@@ -257,7 +251,7 @@ static int castlike_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 #define MAKER(n, least, most, f, inf, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, 1 }, .flags = f, \
-		.work = "move", .infer = inf, .flops = no_flops, .kernel = kern };
+		.work = "move", .infer = inf, .flops = dlb_no_flops, .kernel = kern };
 MAKER(Shape, 1, 1, DLB_OP_HOST_INT | DLB_OP_SHAPE_ONLY, shape_infer, shape_kernel)
 MAKER(Size, 1, 1, DLB_OP_HOST_INT | DLB_OP_SHAPE_ONLY, size_infer, size_kernel)
 MAKER(Constant, 0, 0, 0, constant_infer, constant_kernel)
@@ -270,7 +264,7 @@ const struct dlb_op_class dlb_op_Cast = { .name = "Cast",
 					  .layout = DLB_LAYOUT_ANY,
 					  .work = "move",
 					  .infer = cast_infer,
-					  .flops = no_flops,
+					  .flops = dlb_no_flops,
 					  .gradient = cast_gradient,
 					  .kernel = dlb_kernel_view };
 const struct dlb_op_class dlb_op_CastLike = { .name = "CastLike",
@@ -279,6 +273,6 @@ const struct dlb_op_class dlb_op_CastLike = { .name = "CastLike",
 					      .layout = DLB_LAYOUT_ANY,
 					      .work = "move",
 					      .infer = castlike_infer,
-					      .flops = no_flops,
+					      .flops = dlb_no_flops,
 					      .gradient = cast_gradient,
 					      .kernel = dlb_kernel_view };

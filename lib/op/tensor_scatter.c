@@ -151,19 +151,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return 0;
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 const struct dlb_op_class dlb_op_TensorScatter = { .name = "TensorScatter",
 						   .n_in = { 2, 3 },
 						   .n_out = { 1, 1 },
 						   .overwrite = 1,
 						   .work = "move",
 						   .infer = infer,
-						   .flops = no_flops,
+						   .flops = dlb_no_flops,
 						   .gradient = gradient,
 						   .kernel = kernel };
 const struct dlb_op_class dlb_op_TensorScatterGrad = { .name = "TensorScatterGrad",
@@ -172,5 +166,5 @@ const struct dlb_op_class dlb_op_TensorScatterGrad = { .name = "TensorScatterGra
 						       .n_out = { 1, 2 },
 						       .work = "move",
 						       .infer = grad_infer,
-						       .flops = no_flops,
+						       .flops = dlb_no_flops,
 						       .kernel = kernel };

@@ -34,12 +34,6 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const int64_t *perm;
@@ -64,6 +58,6 @@ const struct dlb_op_class dlb_op_TransposeView = { .name = "TransposeView",
 						   .flags = DLB_OP_VIEW | DLB_OP_RENAMES_LAYOUT,
 						   .work = "move",
 						   .infer = infer,
-						   .flops = no_flops,
+						   .flops = dlb_no_flops,
 						   .gradient = gradient,
 						   .kernel = dlb_kernel_view };

@@ -178,12 +178,6 @@ static int layout_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static double no_flops(const struct dlb_op_io *io)
-{
-	(void)io;
-	return 0;
-}
-
 #define VIEW(n, most, inf, grad, lay) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, \
 						 .n_in = { 1, most }, \
@@ -193,7 +187,7 @@ static double no_flops(const struct dlb_op_io *io)
 						 .flags = DLB_OP_VIEW, \
 						 .work = "move", \
 						 .infer = inf, \
-						 .flops = no_flops, \
+						 .flops = dlb_no_flops, \
 						 .gradient = grad, \
 						 .kernel = dlb_kernel_view };
 VIEW(Identity, 1, dlb_infer_same, gradient_identity, DLB_LAYOUT_ANY)
@@ -209,6 +203,6 @@ const struct dlb_op_class dlb_op_Layout = { .name = "Layout",
 					    .layout = DLB_LAYOUT_ANY,
 					    .work = "move",
 					    .infer = layout_infer,
-					    .flops = no_flops,
+					    .flops = dlb_no_flops,
 					    .gradient = layout_gradient,
 					    .kernel = layout_kernel };
