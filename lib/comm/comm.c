@@ -532,6 +532,15 @@ static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *wh
 	}
 }
 
+/* Waits for a collective that MPI started with code rc. */
+static int finish(struct dlb_comm *c, int rc, MPI_Request *q, const char *what, struct dlb_error *err)
+{
+	if (rc == MPI_SUCCESS)
+		return wait_for(c, q, -1, what, err);
+	broken(c, rc, what, -1);
+	return fault(c, err);
+}
+
 /* The communicator of *tag; *tag becomes its number within the subject. */
 static MPI_Comm subject_of(struct dlb_comm *c, int *tag)
 {
@@ -650,11 +659,7 @@ int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err)
 	if (c->broken)
 		return fault(c, err);
 	rc = MPI_Ibarrier(c->world, &q);
-	if (rc != MPI_SUCCESS) {
-		broken(c, rc, "barrier", -1);
-		return fault(c, err);
-	}
-	return wait_for(c, &q, -1, "barrier", err);
+	return finish(c, rc, &q, "barrier", err);
 }
 
 int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err)
@@ -668,11 +673,7 @@ int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_o
 	if (c->broken)
 		return fault(c, err);
 	rc = MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, ops[op], c->world, &q);
-	if (rc != MPI_SUCCESS) {
-		broken(c, rc, "sum over ranks", -1);
-		return fault(c, err);
-	}
-	return wait_for(c, &q, -1, "sum over ranks", err);
+	return finish(c, rc, &q, "sum over ranks", err);
 }
 
 struct dlb_subset { MPI_Comm mpi; };
@@ -743,11 +744,7 @@ int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv,
 	if (bytes > INT_MAX)
 		dlb_bug("gather of %zu bytes", bytes);
 	rc = MPI_Igather(p, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, root, c->world, &q);
-	if (rc != MPI_SUCCESS) {
-		broken(c, rc, "gather", -1);
-		return fault(c, err);
-	}
-	return wait_for(c, &q, -1, "gather", err);
+	return finish(c, rc, &q, "gather", err);
 }
 
 int dlb_comm_local(const struct dlb_comm *c, int i) { return c->local_rank[i]; }
@@ -773,11 +770,7 @@ int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void 
 	if (c->broken)
 		return fault(c, err);
 	rc = MPI_Iallgather(p, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, c->local, &q);
-	if (rc != MPI_SUCCESS) {
-		broken(c, rc, "gather on this host", -1);
-		return fault(c, err);
-	}
-	return wait_for(c, &q, -1, "gather on this host", err);
+	return finish(c, rc, &q, "gather on this host", err);
 }
 
 void *dlb_comm_alloc(struct dlb_comm *c, size_t bytes)
