@@ -36,34 +36,30 @@ bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t)
 static int list_part(const struct dlb_state *s, bool changed, struct dlb_arena *a,
 		     struct dlb_st_tensor **list, int **slot)
 {
-	int n = 0, cap = 0, n_slots = 0, cap_slots = 0;
+	const size_t most = (size_t)s->graph->n_tensors * (size_t)(1 + s->n_slots) + 1;
+	int n = 0;
 
-	*list = NULL;
-	*slot = NULL;
+	*list = dlb_xmalloc(most * sizeof **list);
+	*slot = dlb_xmalloc(most * sizeof **slot);
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
-
 		const bool divided = dlb_state_gathers(s, t);
 
 		if (s->value[t] && (divided || dlb_state_is_kept(s)) &&
 		    !(changed && dlb_checkpoint_is_constant(s->graph, t))) {
-			DLB_GROW(*list, n, cap);
-			DLB_GROW(*slot, n_slots, cap_slots);
+			(*slot)[n] = -1;
 			(*list)[n++] = (struct dlb_st_tensor){ x->name, divided ? share_desc(s, t) : d,
-								s->value[t] };
-			(*slot)[n_slots++] = -1;
+							       s->value[t] };
 		}
 		for (int k = 0; k < s->n_slots && (dlb_state_is_kept(s) || s->n_shares > 1); k++) {
 			if (!s->slot[k][t])
 				continue;
-			DLB_GROW(*list, n, cap);
-			DLB_GROW(*slot, n_slots, cap_slots);
+			(*slot)[n] = k;
 			(*list)[n++] = (struct dlb_st_tensor){
 				dlb_checkpoint_slot_name(a, s->rule, k, x->name),
 				s->n_shares > 1 ? share_desc(s, t) : d, s->slot[k][t]
 			};
-			(*slot)[n_slots++] = k;
 		}
 	}
 	return n;
