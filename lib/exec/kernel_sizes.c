@@ -10,8 +10,6 @@
 #include "util/cores.h"
 #include "util/mem.h"
 
-_Static_assert((int)DLB_PROCESS_LIBRARIES == (int)DLB_N_LIBRARIES, "libraries of a back end");
-
 /* Whether op's kernel is asked: a product or convolution that was not measured, and all products whose
  * libraries keep memory. */
 static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int op, int node, bool keep)

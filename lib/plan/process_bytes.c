@@ -149,7 +149,7 @@ static double library_bytes(const struct dlb_process *s, const struct dlb_progra
 {
 	double sum = 0;
 
-	for (int l = 0; l < DLB_PROCESS_LIBRARIES && s->kernel; l++) {
+	for (int l = 0; l < DLB_N_LIBRARIES && s->kernel; l++) {
 		double most = 0;
 
 		for (int i = 0; i < s->cost->graph->n_ops; i++)

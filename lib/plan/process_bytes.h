@@ -3,12 +3,12 @@
 #ifndef DLB_PLAN_PROCESS_BYTES_H
 #define DLB_PLAN_PROCESS_BYTES_H
 #include "plan/program.h"
+#include "tensor/backend.h"
 
-enum { DLB_PROCESS_LIBRARIES = 2 };
 /* Scratch memory and packed weights of an op's kernel, where the costs do not say them, and what each
  * library of the back end keeps for it and all others (dlb_kernel.library_bytes). */
 struct dlb_kernel_bytes {
-	double scratch, packed, library[DLB_PROCESS_LIBRARIES];
+	double scratch, packed, library[DLB_N_LIBRARIES];
 	bool known;
 };
 /* Sizes of the kernels on node, [n_ops], new; NULL: not known (exec/kernel_sizes.h, which planning tools do
