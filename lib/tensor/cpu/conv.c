@@ -355,7 +355,7 @@ static void geometry(struct conv_kernel *c)
 }
 
 /* For a group other than the first, x points to the group's first channel. */
-void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row)
+void dlb_cpu_im2col(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row)
 {
 	struct conv_kernel c = { .d = *d };
 

@@ -101,7 +101,7 @@ int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d,
 
 /* Writes col (taps, positions), rows `row` elements apart: the input under each tap of one group's kernel at
  * each output position of an image of x; taps in the weight's order. */
-void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
+void dlb_cpu_im2col(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
 
 /* ---- helpers ---- */
 /* y = alpha op(a) op(w), or y += that: y is (m, n), op(a) (m, k), op(w) (k, n), row-major. trans_a, trans_w:

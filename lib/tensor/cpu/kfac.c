@@ -58,7 +58,7 @@ static void patches_##T(const struct dlb_kfac_vectors *v, int group, bool first,
 	for (int64_t i = 0; i < v->images; i += most) { \
 		const int64_t images = i + most < v->images ? most : v->images - i, row = images * v->positions; \
 		for (int64_t k = 0; k < images; k++) \
-			dlb_cpu_patches(&v->conv, i + k, x + channel, col + k * v->positions, row); \
+			dlb_cpu_im2col(&v->conv, i + k, x + channel, col + k * v->positions, row); \
 		for (int64_t k = 0; k < row && v->bias; k++) \
 			col[(v->n - 1) * row + k] = 1; \
 		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, v->n, (int)row, 1, col, (int)row, first && i == 0 ? 0 : 1, sum, v->n); \

@@ -35,7 +35,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_gemm LEVEL(dlb_cpu_gemm)
 #define dlb_cpu_product LEVEL(dlb_cpu_product)
 #define dlb_cpu_conv LEVEL(dlb_cpu_conv)
-#define dlb_cpu_patches LEVEL(dlb_cpu_patches)
+#define dlb_cpu_im2col LEVEL(dlb_cpu_patches)
 #define dlb_cpu_pool LEVEL(dlb_cpu_pool)
 #define dlb_cpu_batch_norm LEVEL(dlb_cpu_batch_norm)
 #define dlb_cpu_softmax LEVEL(dlb_cpu_softmax)
