@@ -2,14 +2,7 @@
 # --on-event: a command is told of a lost node; training and the end of the run do not depend on it.
 load helper
 
-setup() {
-	tmp=$BATS_TEST_TMPDIR
-	export TMPDIR=$tmp/run
-	mkdir "$TMPDIR"
-	doc=$BATS_FILE_TMPDIR/replicas.json
-	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"
-	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
-}
+setup() { three_replicas; }
 
 loses() { # RANK SIGNAL COMMAND: a run that ends by it
 	started --steps 1000000 --on-event "$3" "${digits[@]}" "$doc"

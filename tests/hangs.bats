@@ -3,14 +3,7 @@
 # ranks that do not find each other, tags beyond MPI's limit.
 load helper
 
-setup() {
-	tmp=$BATS_TEST_TMPDIR
-	export TMPDIR=$tmp/run
-	mkdir "$TMPDIR"
-	doc=$BATS_FILE_TMPDIR/replicas.json
-	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"
-	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
-}
+setup() { three_replicas; }
 
 teardown() { # no process survives a test
 	local stat pid

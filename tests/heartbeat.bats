@@ -2,14 +2,7 @@
 # --heartbeat: a node that gives no sign of life is named within seconds; a slow or overloaded machine raises no alarm.
 load helper
 
-setup() {
-	tmp=$BATS_TEST_TMPDIR
-	export TMPDIR=$tmp/run
-	mkdir "$TMPDIR"
-	doc=$BATS_FILE_TMPDIR/replicas.json
-	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"
-	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
-}
+setup() { three_replicas; }
 
 teardown() {
 	[ -z "${busy:-}" ] || kill "${busy[@]}" 2>/dev/null || true

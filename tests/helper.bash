@@ -48,6 +48,16 @@ reported() {
 	cp "$doc" "$1"
 }
 
+# Sets tmp, an own TMPDIR, and doc: a plan of three replicas, made once per bats file.
+three_replicas() {
+	tmp=$BATS_TEST_TMPDIR
+	export TMPDIR=$tmp/run
+	mkdir "$TMPDIR"
+	doc=$BATS_FILE_TMPDIR/replicas.json
+	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"
+	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
+}
+
 # For files whose tests train the digits' model: `samples` per batch, `steps` of a run, `place`: options of every plan.
 steps=12 samples=16 place=()
 profiled() { # a profile made once per bats file: its path is $profile
