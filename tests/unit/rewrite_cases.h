@@ -116,18 +116,6 @@ static inline int gradient_of(const struct dlb_graph *g, const char *weight)
 	return -1;
 }
 
-static inline void fill(struct test_run *r)
-{
-	const struct dlb_graph *g = r->g;
-	for (int i = 0; i < g->n_inputs; i++) {
-		const struct dlb_desc d = dlb_tensor_desc(&g->tensor[g->input[i]], r->n);
-		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			((double *)r->value[g->input[i]])[k] = dlb_philox_normal(seed, 2 + (uint64_t)i,
-										 (uint64_t)k);
-	}
-	test_run_phase(r, DLB_BACKWARD);
-}
-
 static inline void same(const char *what, const struct test_run *a, int s, const struct test_run *b, int t)
 {
 	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[s], a->n),
@@ -151,8 +139,10 @@ static inline void compare(const char *what, const struct dlb_graph *fused, cons
 
 	test_run_init(&a, fused, &be, n);
 	test_run_init(&b, spelt, &be, n);
-	fill(&a);
-	fill(&b);
+	test_fill_inputs(&a, seed);
+	test_run_phase(&a, DLB_BACKWARD);
+	test_fill_inputs(&b, seed);
+	test_run_phase(&b, DLB_BACKWARD);
 	same(what, &a, fused->loss, &b, spelt->loss);
 	for (int t = 0; t < spelt->n_tensors; t++) {
 		if (spelt->tensor[t].kind == DLB_T_BUFFER)

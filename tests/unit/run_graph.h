@@ -2,11 +2,13 @@
  * or messages. For tests of rewrites and operators. Updates are not run. */
 #ifndef DLB_TEST_RUN_GRAPH_H
 #define DLB_TEST_RUN_GRAPH_H
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
 #include "tensor/backend.h"
+#include "util/rng.h"
 #include "check.h"
 
 struct test_run { const struct dlb_graph *g; struct dlb_backend *be; int64_t n; void **value; };
@@ -45,6 +47,22 @@ static inline void test_run_init(struct test_run *r, const struct dlb_graph *g, 
 	}
 	if (g->seed >= 0)
 		dlb_value_set(r->value[g->seed], g->tensor[g->seed].dtype, 0, 1);
+}
+
+/* Fills the inputs with numbers of `seed`: integers below their bounds, reals standard normal. */
+static inline void test_fill_inputs(struct test_run *r, uint64_t seed)
+{
+	const struct dlb_graph *g = r->g;
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_tensor *t = &g->tensor[g->input[i]];
+		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
+		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
+			dlb_value_set(r->value[g->input[i]], t->dtype, k,
+				      dlb_dtype_is_int(t->dtype) ?
+					      floor(dlb_philox_uniform(seed, 2 + (uint64_t)i, (uint64_t)k) *
+						    (double)t->bound) :
+					      dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k));
+	}
 }
 
 static inline void test_run_release(struct test_run *r)

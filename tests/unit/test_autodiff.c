@@ -34,21 +34,6 @@ static int start(struct dlb_graph *g, const int64_t *dim, int n)
 	return sample_input(g, DLB_F64, dim, n);
 }
 
-static void fill_inputs(struct test_run *r)
-{
-	const struct dlb_graph *g = r->g;
-	for (int i = 0; i < g->n_inputs; i++) {
-		const struct dlb_tensor *t = &g->tensor[g->input[i]];
-		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
-		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			dlb_value_set(r->value[g->input[i]], t->dtype, k,
-				      dlb_dtype_is_int(t->dtype) ?
-					      floor(dlb_philox_uniform(seed, 2 + (uint64_t)i, (uint64_t)k) *
-						    (double)t->bound) :
-					      dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k));
-	}
-}
-
 static double loss_of(struct test_run *r)
 {
 	for (int t = 0; t < r->g->n_tensors; t++)	/* restore running statistics */
@@ -112,7 +97,7 @@ static void check(struct dlb_graph *g, int y, int64_t n, const char *loss)
 	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 	test_run_init(&r, g, &be, n);
-	fill_inputs(&r);
+	test_fill_inputs(&r, seed);
 	loss_of(&r);
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].phase == DLB_BACKWARD)

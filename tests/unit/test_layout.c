@@ -67,20 +67,6 @@ static void check_borders(const struct dlb_graph *g)
 	assert(IS(moved, <=, 6));
 }
 
-static void feed(struct test_run *r)
-{
-	const struct dlb_graph *g = r->g;
-	for (int i = 0; i < g->n_inputs; i++) {
-		const struct dlb_tensor *t = &g->tensor[g->input[i]];
-		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
-		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
-			dlb_value_set(r->value[g->input[i]], t->dtype, k,
-				      dlb_dtype_is_int(t->dtype) ?
-					      (double)(k % t->bound) :
-					      dlb_philox_normal(seed, (uint64_t)i, (uint64_t)k));
-	}
-}
-
 static double distance(const struct test_run *a, int x, const struct test_run *b, int y)
 {
 	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[x], a->n);
@@ -102,8 +88,8 @@ static void compare(const char *path, struct dlb_graph plain, struct dlb_graph f
 	check_borders(&fast);
 	test_run_init(&p, &plain, &be, 6);
 	test_run_init(&f, &fast, &be, 6);
-	feed(&p);
-	feed(&f);
+	test_fill_inputs(&p, seed);
+	test_fill_inputs(&f, seed);
 	test_run_phase(&p, DLB_BACKWARD);
 	test_run_phase(&f, DLB_BACKWARD);
 	assert(IS(distance(&f, fast.loss, &p, plain.loss), <, 1e-5));
@@ -217,7 +203,7 @@ static void inference(const char *path)
 		assert(IS(tensor_of[t], >=, 0) && SAME(g.tensor[tensor_of[t]].name, eval.tensor[t].name));
 	struct test_run r;
 	test_run_init(&r, &eval, &be, 3);
-	feed(&r);
+	test_fill_inputs(&r, seed);
 	test_run_phase(&r, DLB_FORWARD);
 	assert(isfinite(dlb_value_real(r.value[eval.loss], DLB_F32, 0)));
 	test_run_release(&r);
