@@ -200,24 +200,51 @@ static double union_bytes(struct page_range *r, int n)
 	return (double)sum;
 }
 
-/* Bytes of the places in another node's arena that messages with `node` use: it writes to the places of those
- * that the other one receives, and reads in those that the other one sends without a copy. */
-static double message_bytes(const struct dlb_node_program *other, int node)
+/* Has the instruction no operation of its own in the executor (exec/prepare.c)? */
+static bool is_nothing(const struct dlb_graph *g, const struct dlb_instr *in)
 {
-	struct page_range *r = dlb_xcalloc((size_t)other->n_instr + 1, sizeof *r);
+	if (in->verb == DLB_FREE)
+		return !in->zero_copy;
+	return in->verb == DLB_COMPUTE &&
+	       (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(g, in->op)));
+}
+
+/* May the sender copy the message of SEND i? Always, unless it is zero-copy: then directly after the kernel that
+ * makes the tensor, where the executor takes what is faster (exec/prepare_message.c). */
+static bool is_copied(const struct dlb_graph *g, const struct dlb_node_program *np, int i)
+{
+	const struct dlb_instr *send = &np->instr[i], *made = send;
+
+	if (!send->zero_copy)
+		return true;
+	while (made > np->instr && (made->verb == DLB_SEND || is_nothing(g, made)))
+		made--;
+	return made->verb == DLB_COMPUTE && made->op == g->tensor[send->tensor].producer &&
+	       made->micro_batch == send->micro_batch;
+}
+
+static struct page_range place_pages(const struct dlb_node_program *of, const struct dlb_instr *in)
+{
+	const struct dlb_place *x = &of->place[dlb_program_find_place(of, in->tensor, in->micro_batch)];
+
+	return pages_of(x->offset, (size_t)x->copies * dlb_place_bytes(x->bytes));
+}
+
+/* Bytes of the places in node b's arena that messages with node a make a touch: it writes to those of messages
+ * that it copies, and reads in those that b sends without a copy. */
+static double message_bytes(const struct dlb_program *p, int a, int b)
+{
+	const struct dlb_node_program *here = &p->node[a], *there = &p->node[b];
+	struct page_range *r = dlb_xcalloc((size_t)(here->n_instr + there->n_instr) + 1, sizeof *r);
 	double sum;
 	int n = 0;
 
-	for (int i = 0; i < other->n_instr; i++) {
-		const struct dlb_instr *in = &other->instr[i];
-
-		if (in->peer != node || !(in->verb == DLB_POST || (in->verb == DLB_SEND && in->zero_copy)))
-			continue;
-		const struct dlb_place
-			*x = &other->place[dlb_program_find_place(other, in->tensor, in->micro_batch)];
-
-		r[n++] = pages_of(x->offset, (size_t)x->copies * dlb_place_bytes(x->bytes));
-	}
+	for (int i = 0; i < here->n_instr; i++)
+		if (here->instr[i].verb == DLB_SEND && here->instr[i].peer == b && is_copied(p->graph, here, i))
+			r[n++] = place_pages(there, &here->instr[i]);
+	for (int i = 0; i < there->n_instr; i++)
+		if (there->instr[i].verb == DLB_SEND && there->instr[i].peer == a && there->instr[i].zero_copy)
+			r[n++] = place_pages(there, &there->instr[i]);
 	sum = union_bytes(r, n);
 	free(r);
 	return sum;
@@ -303,7 +330,7 @@ static double shared_bytes(const struct dlb_process *s, const struct dlb_program
 		if (!near(s->cost->cluster, i, node))
 			continue;
 		if (of == dlb_program_of(p, node))
-			sum += message_bytes(&of->node[i], node);
+			sum += message_bytes(of, node, i);
 		else if (dlb_plan_part_of(s->program->whole, i) == dlb_plan_part_of(s->program->whole, node))
 			sum += sum_bytes(of, &of->node[i], ring_ends(s->program->whole, node, i));
 	}
@@ -331,18 +358,19 @@ double dlb_process_least_bytes(int n_nodes) { return BASE + (n_nodes > 1 ? MPI_B
 static double heap_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	const struct dlb_node_program *np = &p->node[node];
-	double computes = 0, convs = 0;
+	double computes = 0, kernels = 0, convs = 0;
 
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
+		const bool prepares = in->verb == DLB_COMPUTE && !in->again;	/* what runs again has a kernel */
 
 		computes += in->verb == DLB_COMPUTE;
-		convs += in->verb == DLB_COMPUTE &&
-			 !strcmp(dlb_op_work(s->cost->graph->op[in->op].type), "conv");
+		kernels += prepares;
+		convs += prepares && !strcmp(dlb_op_work(s->cost->graph->op[in->op].type), "conv");
 	}
 	return dlb_process_least_bytes(s->program->whole->n_nodes) + s->document_bytes +
 	       (double)PER_OP * s->cost->graph->n_ops +
-	       (PER_KERNEL * computes + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
+	       (PER_KERNEL * kernels + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
 	       (double)PER_INSTR * np->n_instr + 2 * sizeof(double) * DLB_RECORD_SLOTS * computes;
 }
 
