@@ -56,6 +56,17 @@ fits() {
 	jq -e '.report.scenario.ways | all(.efficiency > .9 and .efficiency <= 1 and .schedule_efficiency >= .efficiency)' "$tmp/a.json"
 }
 
+@test "scenario: a straggler among replicas loses samples; what changes is their shares alone" {
+	dlb-profile -q --analytic --batch 512 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:4 | dlb-place -q --replicas 4 --split power >"$tmp/doc.json"
+	echo '{"compare": ["start"], "events": [{"event": "straggler", "round": 3, "node": 1, "factor": 4}]}' >"$tmp/s.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 8 "$tmp/doc.json" >"$tmp/a.json"
+	jq -c '[.plan.power, [.balance.history[] | [.round, .step_s, .decision]]]' "$tmp/a.json"
+	jq -e '.balance.history | map(.step_s) | .[2] > 2 * .[1] and .[7] < .5 * .[2]' "$tmp/a.json"
+	jq -e '.plan.power[1] < .4 * .plan.power[0]' "$tmp/a.json"
+	jq -e --slurpfile was "$tmp/doc.json" '.plan.placement == $was[0].plan.placement and
+		.report.scenario.ways[0].efficiency > 1.3 * .report.scenario.ways[1].efficiency' "$tmp/a.json"
+}
+
 # bats test_tags=slow
 @test "scenario: nodes fail and come back, links and nodes change, noise" {
 	three "$tmp/doc.json"

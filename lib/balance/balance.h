@@ -15,6 +15,7 @@
 #ifndef DLB_BALANCE_BALANCE_H
 #define DLB_BALANCE_BALANCE_H
 #include "optim/optim.h"
+#include "plan/program.h"
 #include "plan/report.h"
 
 struct dlb_balance_round {
@@ -123,12 +124,14 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 /* Begins another search in the document's balance, if it has one: measurements of plans hold no longer,
  * what was learnt of nodes does. */
 int dlb_balance_begin_search(struct dlb_doc *d, int n_nodes, struct dlb_error *err);
-/* All sections of a document that a round needs; owned; in reading order. */
+/* All sections of a document that a round needs; owned; in reading order. They stay at one address, which the
+ * program borrows. */
 struct dlb_balance_inputs {
 	struct dlb_graph graph;
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
 	struct dlb_plan plan;
+	struct dlb_program program; /* of the plan */
 	struct dlb_report report;
 	struct dlb_optimizer_choice optimizer;
 	int n_state;				/* optimizer states per weight */

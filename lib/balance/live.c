@@ -14,11 +14,12 @@
 static const double slow_part = 0.05; /* of a step: a smaller part is not reported */
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
-/* What makes a plan run as it does: the placement and the orders. */
+/* What makes a plan run as it does: the placement with the nodes and shares of replicas, which the hash is of,
+ * and the orders. */
 static bool same_plan(const json_t *a, const json_t *b)
 {
 	const json_t *x = json_object_get(a, "nodes"), *y = json_object_get(b, "nodes");
-	bool same = json_equal(json_object_get(a, "placement"), json_object_get(b, "placement")) &&
+	bool same = json_equal(json_object_get(a, "hash"), json_object_get(b, "hash")) &&
 		    json_array_size(x) == json_array_size(y);
 
 	for (size_t i = 0; same && i < json_array_size(x); i++)
@@ -40,7 +41,6 @@ static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_bal
 {
 	const int n = b->n_nodes;
 	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
-	struct dlb_program g;
 	struct dlb_timeline t;
 	int alike = 0;
 
@@ -53,13 +53,10 @@ static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_bal
 	memcpy(scale, b->kappa, (size_t)n * sizeof *scale);
 	scale[node] = kappa;
 	if (kappa < b->kappa[node] &&
-	    !dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, NULL)) {
-		if (!dlb_program_simulate(&g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
-					  &t, NULL)) {
-			step_s = t.step_s;
-			dlb_timeline_release(&t, n);
-		}
-		dlb_program_release(&g);
+	    !dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
+				  &t, NULL)) {
+		step_s = t.step_s;
+		dlb_timeline_release(&t, n);
 	}
 	free(scale);
 	return step_s;

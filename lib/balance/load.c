@@ -12,6 +12,41 @@
 static const double at_limit = 0.98;	/* fraction of a node's memory: beyond it no op fits */
 static const double usual_spread = 0.04;	/* between rounds: typical of shared hosts */
 
+static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *err)
+{
+	const struct dlb_report *r = &s->report;
+
+	if (r->n_nodes != s->plan.n_nodes)
+		return dlb_fail(err, "/report/nodes", "%d nodes in the report, %d in the plan", r->n_nodes,
+				s->plan.n_nodes);
+	if (!(r->step_s > 0))
+		return dlb_fail(err, "/report/step_s", "a report needs the time of a step");
+	if (r->plan_hash && strcmp(r->plan_hash, s->plan.hash)) {
+		dlb_fail(err, "/report/plan_hash", "the report is of another plan");
+		return dlb_hint(err, "run dlb-run again");
+	}
+	return 0;
+}
+
+static void release_plan(struct dlb_balance_inputs *s)
+{
+	dlb_program_release(&s->program);
+	dlb_plan_release(&s->plan);
+	memset(&s->plan, 0, sizeof s->plan);
+}
+
+static int read_plan(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err)
+{
+	bool rescheduled;
+
+	release_plan(s);
+	if (dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err))
+		return -1;
+	s->plan.inverse_every = (int)s->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
+	s->plan.clip = s->optimizer.clip_norm > 0;
+	return 0;
+}
+
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err)
 {
 	json_t *section;
@@ -32,21 +67,13 @@ int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *
 int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dlb_balance_inputs *s,
 			     struct dlb_error *err)
 {
-	bool rescheduled;
-
 	dlb_report_release(&s->report);
 	memset(&s->report, 0, sizeof s->report);
-	if (other_plan) {
-		dlb_plan_release(&s->plan);
-		memset(&s->plan, 0, sizeof s->plan);
-		if (dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err))
-			goto bad;
-		s->plan.inverse_every = (int)s->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
-		s->plan.clip = s->optimizer.clip_norm > 0;
-	}
-	if (!dlb_report_read(d, &s->report, err))
+	if (!(other_plan && read_plan(d, s, err)) && !dlb_report_read(d, &s->report, err) &&
+	    !check_report(s, err) &&
+	    !(other_plan &&
+	      dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &s->program, err)))
 		return 0;
-bad:
 	dlb_balance_inputs_release(s);
 	return -1;
 }
@@ -54,27 +81,11 @@ bad:
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s)
 {
 	dlb_report_release(&s->report);
-	dlb_plan_release(&s->plan);
+	release_plan(s);
 	dlb_cost_release(&s->cost);
 	dlb_cluster_release(&s->cluster);
 	dlb_graph_release(&s->graph);
 	memset(s, 0, sizeof *s);
-}
-
-static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *err)
-{
-	const struct dlb_report *r = &s->report;
-
-	if (r->n_nodes != s->plan.n_nodes)
-		return dlb_fail(err, "/report/nodes", "%d nodes in the report, %d in the plan", r->n_nodes,
-				s->plan.n_nodes);
-	if (!(r->step_s > 0))
-		return dlb_fail(err, "/report/step_s", "a report needs the time of a step");
-	if (r->plan_hash && strcmp(r->plan_hash, s->plan.hash)) {
-		dlb_fail(err, "/report/plan_hash", "the report is of another plan");
-		return dlb_hint(err, "run dlb-run again");
-	}
-	return 0;
 }
 
 /* True if the node's kind has a kernel for some op on another node. */
@@ -92,12 +103,13 @@ static double peak_bytes(const struct dlb_balance_inputs *s, int i)
 }
 
 /* Simulates with times multiplied by `scale` (NULL: the costs alone). busy and wait may be NULL. */
-static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *scale,
-		  double *step_s, double *busy_s, double *wait_s, struct dlb_error *err)
+static int replay(const struct dlb_balance_inputs *s, const double *scale, double *step_s, double *busy_s,
+		  double *wait_s, struct dlb_error *err)
 {
 	struct dlb_timeline t;
 
-	if (dlb_program_simulate(g, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale }, &t, err))
+	if (dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
+				 &t, err))
 		return -1;
 	for (int i = 0; i < s->plan.n_nodes; i++) {
 		if (busy_s)
@@ -111,14 +123,14 @@ static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *
 }
 
 /* Runs the three simulations; `scale` has space for one number per node. */
-static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *kappa,
-		    double *scale, struct dlb_load *l, struct dlb_error *err)
+static int simulate(const struct dlb_balance_inputs *s, const double *kappa, double *scale,
+		    struct dlb_load *l, struct dlb_error *err)
 {
 	double sum = 0, unused;
 	int n = 0;
 
-	if (replay(s, g, NULL, &unused, l->predicted_busy_s, NULL, err) ||
-	    replay(s, g, kappa, &l->predicted_s, NULL, NULL, err))
+	if (replay(s, NULL, &unused, l->predicted_busy_s, NULL, err) ||
+	    replay(s, kappa, &l->predicted_s, NULL, NULL, err))
 		return -1;
 	for (int i = 0; i < l->n_nodes; i++)
 		if (l->predicted_busy_s[i] > 0) {
@@ -127,20 +139,17 @@ static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program
 		}
 	for (int i = 0; i < l->n_nodes; i++)
 		scale[i] = l->predicted_busy_s[i] > 0 && sum > 0 ? sum / n / l->predicted_busy_s[i] : 1;
-	return replay(s, g, scale, &unused, NULL, l->structural_s, err);
+	return replay(s, scale, &unused, NULL, l->structural_s, err);
 }
 
 int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,
 		struct dlb_load *l, struct dlb_error *err)
 {
 	const struct dlb_report *r = &s->report;
-	struct dlb_program g;
 	size_t n = (size_t)s->plan.n_nodes + 1;
 	int rc;
 
 	memset(l, 0, sizeof *l);
-	if (check_report(s, err))
-		return -1;
 	l->n_nodes = s->plan.n_nodes;
 	l->round_s = r->step_s;
 	l->round_se_s = isfinite(r->step_se_s) ? r->step_se_s : 0;
@@ -165,10 +174,7 @@ int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct 
 		l->kind[i] = s->cluster.node[i].kind;
 		l->busy_se_s[i] = isfinite(r->node[i].busy_se_s) ? r->node[i].busy_se_s : 0;
 	}
-	if (dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, err))
-		return -1;
-	rc = simulate(s, &g, kappa, dlb_arena_array(a, n, sizeof(double)), l, err);
-	dlb_program_release(&g);
+	rc = simulate(s, kappa, dlb_arena_array(a, n, sizeof(double)), l, err);
 	for (int i = 0; i < l->n_nodes && !rc; i++)
 		l->free_node[i] = l->predicted_busy_s[i] > 0 && could_take(s, i) &&
 				  peak_bytes(s, i) <= at_limit * dlb_cluster_node_memory(&s->cluster, i);

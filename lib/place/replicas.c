@@ -126,29 +126,81 @@ static void team_release(struct team_problem *t)
 
 /* ---- shares and bounds ---- */
 
+/* The nodes that take part in the step of a replica by itself, in ascending order: its own; where all nodes meet in
+ * a step, or rank 0 feeds them, all. Returns their number. */
+static int nodes_of_replica(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int *node)
+{
+	const bool all = p->clip || p->inverse_every > 0 || plan->sharing.feed_host;
+	int n = 0;
+	for (int d = 0; d < plan->n_nodes; d++)
+		if (all || (plan->part_of[d] >= 0 && plan->replica_of[d] == r))
+			node[n++] = d;
+	return n;
+}
+
+/* A plan of one replica, over a cluster of some nodes of p's alone. */
+struct replica_alone {
+	struct dlb_plan plan;
+	struct dlb_cluster cluster;
+	struct dlb_cost cost;
+	struct dlb_node *node;
+	double *scale; /* ranked */
+};
+
+static void replica_alone_init(struct replica_alone *x, const struct dlb_problem *p,
+			       const struct dlb_plan *plan, int r, int64_t share)
+{
+	const size_t n_nodes = (size_t)plan->n_nodes;
+	int *node = dlb_xcalloc(2 * n_nodes, sizeof *node), *at = node + n_nodes,
+	    n = nodes_of_replica(p, plan, r, node);
+	dlb_plan_of_replica(plan, r, share, &x->plan);
+	x->plan.graph = p->graph;
+	x->plan.draft = true; /* times do not depend on where places are in the arena */
+	x->plan.n_nodes = n;
+	x->cluster = *p->cluster;
+	x->cost = *p->cost;
+	x->node = dlb_xcalloc((size_t)n, sizeof *x->node);
+	x->scale = dlb_xcalloc((size_t)n, sizeof *x->scale);
+	for (int k = 0; k < n; k++) {
+		at[node[k]] = k;
+		x->node[k] = p->cluster->node[node[k]];
+		x->scale[k] = p->ranked_scale[node[k]];
+	}
+	for (int i = 0; i < x->plan.n_ops; i++)
+		x->plan.placement[i] = at[x->plan.placement[i]];
+	x->cluster.node = x->node;
+	x->cluster.n_nodes = n;
+	x->cost.cluster = &x->cluster;
+	free(node);
+}
+
+static void replica_alone_release(struct replica_alone *x)
+{
+	dlb_plan_release(&x->plan);
+	free(x->node);
+	free(x->scale);
+}
+
 /* Seconds of replica r's step over a share of samples, without gradient sums, under kappa and weights. */
 static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share,
 		     double *step_s, struct dlb_error *err)
 {
-	struct dlb_plan one;
+	struct replica_alone x;
 	struct dlb_program program;
 	struct dlb_timeline t;
-	dlb_plan_of_replica(plan, r, share, &one);
-	one.graph = p->graph;
-	one.draft = true; /* times do not depend on where places are in the arena */
-	dlb_schedule_order(&one, p->cost, p->schedule, p->ranked_scale);
-	int rc = dlb_program_compile(&one, p->cost, share, p->n_state, &program, err);
+	replica_alone_init(&x, p, plan, r, share);
+	dlb_schedule_order(&x.plan, &x.cost, p->schedule, x.scale);
+	int rc = dlb_program_compile(&x.plan, &x.cost, share, p->n_state, &program, err);
 	if (rc == 0) {
-		rc = dlb_program_simulate(&program, p->cost,
-					  &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
-					  err);
+		rc = dlb_program_simulate(&program, &x.cost,
+					  &(struct dlb_simulate_choice){ .node_scale = x.scale }, &t, err);
 		if (rc == 0) {
 			*step_s = t.step_s;
-			dlb_timeline_release(&t, one.n_nodes);
+			dlb_timeline_release(&t, x.plan.n_nodes);
 		}
 		dlb_program_release(&program);
 	}
-	dlb_plan_release(&one);
+	replica_alone_release(&x);
 	return rc;
 }
 

@@ -170,6 +170,8 @@ void dlb_compile_actions(struct compiler *c)
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct node_code *l = &c->code[node];
+		if (!dlb_compile_is_for(c, node) && !c->lag)
+			continue;
 		size_t most = (c->p->again ? 2 : 1) * (size_t)np->n_order + 4 + (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)

@@ -178,8 +178,9 @@ static void lay_out(struct compiler *c)
 	for (int i = 0; i < c->n_gathers; i++)
 		n[c->gather[i].node]++;
 	for (int node = 0; node < c->p->n_nodes; node++)
-		c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1,
-							   sizeof(struct dlb_place));
+		if (dlb_compile_is_for(c, node))
+			c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1,
+								   sizeof(struct dlb_place));
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			struct dlb_node_program *np = &c->out->node[c->inst_node[i]];
@@ -213,8 +214,9 @@ static void lay_out(struct compiler *c)
 	}
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct dlb_node_program *np = &c->out->node[node];
-		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr,
-						  arena_enough(c->p, node), &np->bound_bytes);
+		if (dlb_compile_is_for(c, node))
+			np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr,
+							  arena_enough(c->p, node), &np->bound_bytes);
 	}
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++) {
 		for (int m = 0; m < c->M; m++) {
@@ -388,7 +390,9 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	const bool *member = pipeline->member;
 	struct legal_order *walk = pipeline->walk;
 	const bool async = dlb_plan_is_async(p);
-	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
+	struct compiler c = {
+		.p = p, .out = out, .member = member, .updates_last = !async && (member || p->clip)
+	};
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
 	for (int i = 0; i < c.g->n_ops && !c.kfac; i++)
@@ -466,7 +470,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		for (int node = 0; node < p->n_nodes; node++) {
 			if (member && member[node])
 				dlb_compile_hook_reductions(&c, node);
-			if (!member || member[node])
+			if (dlb_compile_is_for(&c, node))
 				dlb_compile_emit(&c, node);
 		}
 		lay_out(&c);

@@ -58,6 +58,7 @@ struct compiler {
 	const struct dlb_graph *g;
 	struct dlb_program *out;
 	int M;
+	const bool *member; /* [node] the program is made for it; NULL: for all */
 	bool kfac;					/* some layer is K-FAC's */
 	/* updates wait for other replicas or the global norm, so they come last on every node: a legal order,
 	 * since nothing in the step depends on them */
@@ -85,6 +86,11 @@ struct compiler {
 static inline bool once_a_step(const struct dlb_tensor *t)
 {
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+}
+
+static inline bool dlb_compile_is_for(const struct compiler *c, int node)
+{
+	return !c->member || c->member[node];
 }
 
 /* compile.c: the instance of tensor t on the node, which must have it; second: of its second life there. */
