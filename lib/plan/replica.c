@@ -72,23 +72,41 @@ void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer)
 		peer[r] = p->replica ? p->replica[r][k] : k;
 }
 
+struct peer_host {
+	const char *host;
+	int r;
+};
+
+/* Peers without a host come first. */
+static int by_host(const void *a, const void *b)
+{
+	const struct peer_host *x = a, *y = b;
+	const int order = x->host && y->host ? strcmp(x->host, y->host) :
+					       (x->host != NULL) - (y->host != NULL);
+	return order ? order : x->r - y->r;
+}
+
 void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c, int k, int *group)
 {
-	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer);
+	const int R = p->n_replicas;
+	int *peer = dlb_xcalloc((size_t)R, sizeof *peer);
+	struct peer_host *at = dlb_xcalloc((size_t)R, sizeof *at);
 	bool hosts = false;
 	dlb_plan_peers(p, k, peer);
-	for (int r = 0; r < p->n_replicas; r++) {
-		const char *host = c->node[peer[r]].host;
-		group[r] = r;
-		for (int s = 0; s < r && group[r] == r; s++) {
-			const char *other = c->node[peer[s]].host;
-			if ((!host && !other) || (host && other && !strcmp(host, other)))
-				group[r] = group[s];
-		}
-		hosts |= group[r] != 0;
+	for (int r = 0; r < R; r++)
+		at[r] = (struct peer_host){ c->node[peer[r]].host, r };
+	qsort(at, (size_t)R, sizeof *at, by_host);
+	/* the group of a host has the number of its first peer */
+	for (int i = 0, first = 0; i < R; i++) {
+		const char *host = at[i].host, *of_first = at[first].host;
+		if (host != of_first && (!host || !of_first || strcmp(host, of_first)))
+			first = i;
+		group[at[i].r] = at[first].r;
+		hosts |= at[first].r != 0;
 	}
-	for (int r = 0; r < p->n_replicas && !hosts; r++)
+	for (int r = 0; r < R && !hosts; r++)
 		group[r] = c->node[peer[r]].group;
+	free(at);
 	free(peer);
 }
 
