@@ -70,8 +70,9 @@ struct dlb_group {
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, duplex, usual; };
 /* A memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d",
  * "l2", "l3": `count` equal ones of `bytes` each). bandwidth_Bps, latency_s 0: unknown. Nodes that name it
- * reach it over `link` (-1: none of its own) and share equally its bytes, its bandwidth and the link's. A memory of
- * class "file" is a file in `folder` (else NULL) of each host, for what is offloaded; no node names it. */
+ * reach it over `link` (-1: none of its own) and share equally its bytes, its bandwidth and the link's. A
+ * memory of class "file" is a file in `folder` (else NULL) of each host, for what is offloaded; no node names
+ * it. */
 #define DLB_MEMORY_FILE "file"
 struct dlb_memory {
 	int group;
@@ -104,8 +105,8 @@ struct dlb_cluster {
 void dlb_cluster_init(struct dlb_cluster *c);
 void dlb_cluster_release(struct dlb_cluster *c);
 int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err);	/* synthetic */
-/* Adds the nodes, groups and links of a synthetic text to c, which has none. If c has kinds, the text names
- * no others, by their names. -1 with err; c is the caller's to release. */
+/* Adds the nodes, groups and links of a synthetic text to c, which has none. If c has kinds, the text may
+ * name only those. -1 with err; the caller releases c. */
 int dlb_cluster_build(struct dlb_cluster *c, const char *text, struct dlb_error *err);
 /* Describes this host through hwloc, or the host in the XML file `topology`: one node for each `threads`
  * cores of a group (threads <= 0: 1). -1 with err. */
@@ -114,9 +115,9 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
 /* A node's share of memory m: bytes (INFINITY: unknown), bytes/s (0: unknown), and latency in seconds. */
 struct dlb_memory_share { double bytes, bandwidth_Bps, latency_s; };
 struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, int m);
-/* bind.c: binds memory to the memories that a node names, all on this host. Pages that this thread, or
- * one it starts, touches first from now on are allocated in them. A bound area goes to the i-th memory;
- * pages already touched are moved. */
+/* bind.c: binds memory to the memories that a node names, all on this host. From now on, pages that this
+ * thread or a thread that it starts is the first to touch are allocated in them. A bound area goes to the
+ * i-th memory; pages already touched are moved. */
 struct dlb_binder;
 int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err);
 /* For dlb_binder_bind_to alone: this thread's allocations stay where they are. */
@@ -150,7 +151,7 @@ double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, 
 /* Memory of a node in bytes: of the memories that it names, else stated for the node or its
  * kind. INFINITY: no known limit. */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);
-/* that its CPU nodes want: one for each of their threads */
+/* Cores for all CPU nodes: one for each of their threads. */
 int dlb_cluster_cores(const struct dlb_cluster *c);
 bool dlb_cluster_is_cpu(const struct dlb_cluster *c, int node);	/* else a GPU */
 

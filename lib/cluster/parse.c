@@ -14,7 +14,7 @@ struct cluster_parser {
 	bool kinds_given; /* there are no others */
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
-	/* the word that started one without nodes so far, in text; NULL: none */
+	/* "host" and "rack" in text that no node has followed so far; NULL: none */
 	const char *bare_host, *bare_rack;
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };

@@ -311,8 +311,8 @@ static void sent_in_shm_ring(struct dlb_collective *k, struct link *l)
 	advance(k, l, &l->stream.next);
 }
 
-/* The link on which the next hop sends the segment at `here`, if it is the next to send there and is written
- * to shared memory; else NULL. The segment at `here` is added. */
+/* The link on which the next hop sends the segment at `here`, which has been added. NULL if another segment
+ * is sent first, or if the link is not shared memory. */
 static struct link *onward(const struct dlb_collective *k, const struct segment_position *here)
 {
 	int hop = here->hop + 1;
@@ -563,9 +563,9 @@ static void add_need(const struct dlb_collective *k, struct needs *needs, struct
 							 alike(other, c) };
 }
 
-/* Earlier hops that a hop's segments wait for, back to the last hop that wrote all of them, since that hop
- * waited for those before it. Elements must have been sent before they are overwritten, also by the same
- * hop. */
+/* Finds the earlier hops that a hop's segments wait for. The search ends at the last hop that wrote all of
+ * them, since that hop waited for those before it. Elements must be sent before they are overwritten, even by
+ * the same hop. */
 static struct needs find_needs(const struct dlb_collective *k, int hop, bool sending)
 {
 	const struct chunks c = chunks_of(&k->hop[hop], sending);

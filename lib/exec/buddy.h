@@ -65,7 +65,7 @@ void dlb_buddy_choose(const int *host, int n, int *out);
 /* Refuses plans and options with which --buddy-every cannot go on. -1 with err. */
 struct dlb_job;
 int dlb_buddy_check(const struct dlb_job *j, const struct dlb_exec_options *o, struct dlb_error *err);
-/* Predicts the copies: bytes, without state of compression and K-FAC, and the seconds that a copy adds to its
- * step. Afterwards, of dlb_job_predict. */
+/* Predicts the bytes of a copy, without the state of compression and K-FAC, and the seconds that it adds to
+ * its step. Called after dlb_job_predict. */
 void dlb_buddy_predict(const struct dlb_job *j, int64_t every, struct dlb_report *report);
 #endif

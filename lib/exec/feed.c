@@ -60,8 +60,8 @@ static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct
 	return weight;
 }
 
-/* Several losses share one seed, so in each the labels that count must be in proportion to the samples of the
- * micro-batches. */
+/* All losses share one seed of the gradient. So each loss must count labels in proportion to the samples of
+ * each micro-batch. */
 static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p,
 			 const struct dlb_fed *fed)
 {

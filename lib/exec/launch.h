@@ -41,16 +41,17 @@ struct dlb_launch_end {
 	bool silent;			/* a heartbeat told of it: its host may be cut off */
 	double notice_s;		/* from the last sign of life; NAN: not known */
 	double lost_s;			/* when that was decided (dlb_clock_s) */
-	/* mpiexec does not say which rank was lost, before all have met, or was killed itself, and its ranks
+	/* mpiexec does not say which rank was lost before all had met, or mpiexec was killed and its ranks
 	 * with it: the same start may succeed */
 	bool unnamed;
 	struct dlb_error why;
 	char lost_host[256];		/* whose daemon was lost, as mpiexec calls it; "": none */
 	int64_t paused_step;		/* training has ended there, as `ask` wanted; -1: no */
 	unsigned long job;		/* mpiexec's number of the job; 0: not known */
-	double trains_s;		/* when the first step had ended; NAN: none had */
+	double trains_s; /* when the first step ended; NAN: none did */
+	/* if a step ended: the number of steps before it, and whether copies in memory held that state */
 	int64_t from_step;
-	bool from_copies; /* if one had: steps before it; copies had them */
+	bool from_copies;
 	struct dlb_begin begin;		/* where the run began at its first start, if any step ended */
 };
 struct dlb_launch {

@@ -15,7 +15,7 @@ struct dlb_mpiexec {
 	const char **word; int n, cap;	/* the command line after "mpiexec" */
 	int in, out, err;		/* its standard descriptors; in -1: none */
 	int unused;			/* a descriptor that it must not hold; 0: none */
-	const char *folder;		/* of the run (run_folder.h), which notes its number; NULL: none */
+	const char *folder; /* the run's (run_folder.h), where its process number is kept; NULL: none */
 	const char *temporary;		/* its TMPDIR; NULL: as here */
 	const char *mark;		/* before the line that says that it cannot start; NULL: nothing */
 };

@@ -645,8 +645,8 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
-/* folder: of external data; NULL: they are refused. sha: gets them, and they are checked; NULL: neither.
- * *external: bytes of their files. */
+/* folder: where external data lie; NULL: they are refused. sha: if not NULL, external data are checked and
+ * hashed. *external: bytes of their files. */
 static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha,
 		 struct dlb_graph *g, int64_t *external, struct dlb_error *err)
 {

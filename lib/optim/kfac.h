@@ -66,7 +66,8 @@ static inline bool dlb_kfac_operand(const struct dlb_op *o, int k)
 {
 	return o->phase == DLB_UPDATE && k >= 2;
 }
-/* Which of these operands of the update tensor t is, from 0: use u's input is 2 u + DLB_KFAC_A. -1: none. */
+/* The number, from 0, that the tensor has among these operands of the update: 2 u + DLB_KFAC_A for the input
+ * of use u. -1: it is none of them. */
 int dlb_kfac_moment_of(const struct dlb_graph *g, int update, int tensor);
 static inline int dlb_kfac_moments(const struct dlb_op *o)
 {

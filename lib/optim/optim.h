@@ -130,8 +130,8 @@ void dlb_optimizer_exchange(const struct dlb_optimizer_choice *o, double share,
 enum dlb_state_code dlb_optimizer_code(int rule, enum dlb_state_dtype d, int k);
 /* -1 with err, at /plan/state_dtype: the rule's states cannot be kept so. */
 int dlb_optimizer_check_states(int rule, enum dlb_state_dtype d, struct dlb_error *err);
-/* Descriptor of the update kernel for `count` elements at a stage; stages other than WHOLE
- * only if moments are exchanged. Of states of one chunk. */
+/* Descriptor of the update kernel for `count` elements, whose states are one chunk. Stages other than WHOLE
+ * exist only if moments are exchanged. */
 struct dlb_update_desc dlb_optimizer_desc(const struct dlb_optimizer_choice *o, enum dlb_dtype dtype,
 					  int64_t count, enum dlb_update_stage stage,
 					  const struct dlb_optimizer_exchange *e);

@@ -448,7 +448,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 			int step = down ? steps - 1 - j : j;
 			for (int k = from; k < end; k++) {
 				struct dlb_place x = np->place[k];
-				/* of a shortened program: the verifier reports it */
+				/* a place beyond the end of a shortened program: the verifier reports it */
 				x.last = x.last < n ? x.last : n - 1;
 				x.first = x.first < n ? x.first : n - 1;
 				x.offset += (size_t)(step % x.copies) * dlb_place_bytes(x.bytes);

@@ -77,11 +77,12 @@ struct dlb_advice {
 	double error; const char *error_of;
 	bool chosen;
 };
-/* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops and
- * tensors. Neither: none. */
+/* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops
+ * and tensors. Neither: none. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
-/* Optimizer states kept in another memory of their node (offload.h): those of the weights whose name matches a
- * rule's pattern, the first rule that does, in the memory of that name. chosen: dlb-place made the rules. */
+/* Optimizer states kept in another memory of their node (offload.h): those of the weights whose name
+ * matches a rule's pattern, the first rule that does, in the memory of that name. chosen: dlb-place made
+ * the rules. */
 struct dlb_offload_rule {
 	const char *pattern, *memory;
 };
@@ -108,7 +109,8 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
-	/* [op] its outputs are dropped after the forward phase and it runs again (again.h); NULL: none does */
+	/* [op] its outputs are dropped after the forward phase and it runs again (again.h); NULL: none
+	 * does */
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
 	struct dlb_offload offload;
@@ -150,7 +152,8 @@ struct dlb_plan {
 	/* [op] its pinned node or -1; [node] does no work; NULL: none */
 	int *pin; bool *excluded;
 	const char *affinity;			/* table of by-kind; NULL: another algorithm */
-	/* "keep-affinity", "all": fused activations of another kind of device; NULL: no table */
+	/* "keep-affinity": a fused Relu whose kind in the table differs becomes an op again; "all": it stays
+	 * fused; NULL: no table */
 	const char *rewrites;
 	/* "upward-rank", "given": order of ready ops; NULL: the graph's */
 	const char *priority;

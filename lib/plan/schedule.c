@@ -495,7 +495,8 @@ static void dispatch(struct sched *s, int node, double t)
 		run(s, node, dlb_heap_pop(&l->update).id, t);
 }
 
-/* Nothing runs and items are left: lets one more unit enter at the node where the lowest one waits. */
+/* For when nothing runs and items are left: lets one more unit enter, at the node where the lowest unit
+ * waits. */
 static bool raise_limit(struct sched *s, double t)
 {
 	int best = -1;

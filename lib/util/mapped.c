@@ -52,7 +52,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	signal(sig, SIG_DFL);
 }
 
-/* Each time anew: MPI may have put its own handler there. */
+/* Installs the handler for every file that is mapped, since MPI may have replaced it. */
 static void catch_faults(void)
 {
 	struct sigaction a = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };

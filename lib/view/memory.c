@@ -121,7 +121,6 @@ static void broken(FILE *f, const struct scale *s)
 		LEFT + 8, s->bottom - 6, dlb_view_bytes(s->kept_bytes, b, sizeof b));
 }
 
-/* Instructions at which a place takes memory: from[i] to to[i]. Returns the number of intervals, 1 or 2. */
 int dlb_place_stretches(const struct dlb_node_program *np, const struct dlb_place *x, int from[2], int to[2])
 {
 	bool wraps = x->last < x->first, whole = x->copies > 1;

@@ -29,7 +29,7 @@ static const struct dlb_sync_ops *const ways[] = {
 };
 enum { MOST_WAYS = 2 };
 
-/* The ways of one bucket, each of them due in other steps. Returns their number. */
+/* Chooses the ways to synchronise one bucket; no two are due in the same step. Returns their number. */
 static int choose(const struct dlb_sync *x, const struct dlb_bucket *from,
 		  const struct dlb_sync_ops *way[MOST_WAYS])
 {
