@@ -33,6 +33,10 @@
 
 enum { MOST_IN_SEGMENT = 96, MOST_STATES = 64, BISECTIONS = 12, MOST_DROPS = 400, MOST_GIVEN_BACK = 64 };
 
+/* Guesses of what each of the other micro-batches in flight keeps, as parts of what it keeps without ops again. */
+static const double kept_part[] = { 1, 0.85, 0.7, 0.55, 0.42, 0.32, 0.24, 0.17, 0.11, 0.06, 0.02 };
+enum { N_PARTS = DLB_LEN(kept_part) };
+
 /* A forward op of the node, not a view. Bytes and seconds are of one micro-batch. last: the last member that reads
  * it; n - 1 at most, -1: none. */
 struct member {
@@ -56,7 +60,14 @@ struct chain {
 	int *n_states; /* [end] */
 	/* of the model's limit: with the greatest known to fit and the least known not to; NAN: none yet */
 	double limit, good, bad;
+	/* [guess] no fewer seconds at any limit to come, and at the present one: limits stay below `bad` */
+	double least_s[N_PARTS], now_s[N_PARTS];
 	bool *best; /* [op] that run again at `good` */
+};
+/* What a compiled plan with these ops lacks; the makespan of its order. */
+struct compiled {
+	bool *again;
+	double *lack, order_s;
 };
 struct choice {
 	const struct dlb_problem *p;
@@ -67,6 +78,8 @@ struct choice {
 	double *lack; /* [node of replica 0] bytes that its parts lack; < 0: has room */
 	double below_s, order_s; /* see dlb_recompute_choose; the makespan of the last order */
 	int in_flight;
+	struct compiled seen[BISECTIONS]; /* of segments: limits close to each other drop the same ops */
+	int n_seen;
 	struct dlb_error *err;
 };
 
@@ -102,6 +115,33 @@ static void drop_program(struct choice *c)
 {
 	dlb_program_release(&c->program);
 	memset(&c->program, 0, sizeof c->program);
+}
+
+/* Sets what nodes lack with the present ops, without a program; those seen before are not compiled again. */
+static int find_lack(struct choice *c)
+{
+	const size_t n_ops = (size_t)c->plan->n_ops, n_nodes = (size_t)c->plan->n_nodes;
+
+	for (int i = 0; i < c->n_seen; i++) {
+		const struct compiled *x = &c->seen[i];
+		if (memcmp(x->again, c->plan->again, n_ops * sizeof *x->again))
+			continue;
+		memcpy(c->lack, x->lack, n_nodes * sizeof *x->lack);
+		c->order_s = x->order_s;
+		return 0;
+	}
+	if (compile(c))
+		return -1;
+	drop_program(c);
+	if (c->n_seen == BISECTIONS)
+		return 0;
+	struct compiled *x = &c->seen[c->n_seen++];
+	x->again = dlb_arena_array(&c->arena, n_ops + 1, sizeof *x->again);
+	x->lack = dlb_arena_array(&c->arena, n_nodes + 1, sizeof *x->lack);
+	memcpy(x->again, c->plan->again, n_ops * sizeof *x->again);
+	memcpy(x->lack, c->lack, n_nodes * sizeof *x->lack);
+	x->order_s = c->order_s;
+	return 0;
 }
 
 /* The most bytes that a node lacks; none: 0. */
@@ -297,9 +337,9 @@ struct continued {
 	int from, at, n;
 	struct chain_state now;
 };
-/* Limits of solve(). */
+/* Limits of solve(), in bytes and seconds. */
 struct room_of {
-	double limit, others, most;
+	double limit, others, most, below_s;
 };
 
 /* Goes to the next state from c->at on that takes no more than most_s seconds; false: there is none with room. */
@@ -310,7 +350,7 @@ static bool next_state(struct continued *c, const struct room_of *r, double most
 		const double kept = s->kept + c->x->kept;
 		if (kept > r->most || r->others + kept + c->x->again + c->x->transient > r->limit)
 			return false;
-		if (s->s + c->x->s > most_s)
+		if (s->s + c->x->s > most_s || s->s + c->x->s >= r->below_s)
 			continue;
 		c->now = (struct chain_state){ kept, s->s + c->x->s, c->from, c->at };
 		return true;
@@ -343,7 +383,7 @@ static int merge(struct continued *c, int n, const struct room_of *r, struct cha
 }
 
 /* The least seconds with the others' micro-batches keeping `others` bytes in all and this one `most`; INFINITY:
- * none. Sets again[] of the chain's ops. */
+ * none below `below_s`. Sets again[] of the chain's ops. */
 static double solve(struct chain *l, const struct room_of *r, bool *again)
 {
 	struct chain_state *list = dlb_xmalloc((size_t)MOST_IN_SEGMENT * MOST_STATES * sizeof *list);
@@ -381,19 +421,34 @@ static double solve(struct chain *l, const struct room_of *r, bool *again)
 	return s;
 }
 
+/* The guess of the least seconds, of those not tried that may take fewer than below_s; -1: none. */
+static int next_guess(const struct chain *l, const bool *tried, double below_s)
+{
+	int next = -1;
+
+	for (int i = 0; i < N_PARTS; i++)
+		if (!tried[i] && l->least_s[i] < below_s && (next < 0 || l->least_s[i] < l->least_s[next]))
+			next = i;
+	return next;
+}
+
 /* The same for all micro-batches in flight: over guesses of what the others keep. False: none. */
 static bool solve_in_flight(struct chain *l, bool *again, bool *room, int n_ops)
 {
-	static const double part[] = { 1, 0.85, 0.7, 0.55, 0.42, 0.32, 0.24, 0.17, 0.11, 0.06, 0.02 };
+	bool tried[N_PARTS] = { false };
 	double plain = 0, best = INFINITY;
 	if (l->in_flight < 2)
-		return isfinite(solve(l, &(struct room_of){ l->limit, 0, INFINITY }, again));
+		return isfinite(solve(l, &(struct room_of){ l->limit, 0, INFINITY, INFINITY }, again));
 	for (int a = 0; a < l->n; a++)
 		plain += l->m[a].made;
-	for (int i = 0; i < DLB_LEN(part); i++) {
+	memcpy(l->now_s, l->least_s, sizeof l->now_s);
+	for (int i; (i = next_guess(l, tried, best)) >= 0; tried[i] = true) {
 		memcpy(room, again, (size_t)n_ops * sizeof *room);
-		const struct room_of r = { l->limit, (l->in_flight - 1) * part[i] * plain, part[i] * plain };
+		const struct room_of r = { l->limit, (l->in_flight - 1) * kept_part[i] * plain,
+					   kept_part[i] * plain,
+					   best };
 		double s = solve(l, &r, room);
+		l->now_s[i] = fmin(s, best);
 		if (s >= best)
 			continue;
 		best = s;
@@ -420,6 +475,7 @@ static bool move_limit(const struct choice *c, struct chain *l, bool solved, dou
 		return true;
 	}
 	l->bad = l->limit;
+	memcpy(l->least_s, l->now_s, sizeof l->least_s);
 	l->limit = isnan(l->good) ? l->limit - fmax(lack, least) : (l->good + l->bad) / 2;
 	return isnan(l->good) || l->bad - l->good >= least;
 }
@@ -443,11 +499,10 @@ static int choose_segments(struct choice *c, struct chain *chain, int n_chains)
 		}
 		if (any) { /* else the plan is the last one compiled */
 			dlb_recompute_complete(c->p->graph, c->plan);
-			if (compile(c)) {
+			if (find_lack(c)) {
 				rc = -1;
 				break;
 			}
-			drop_program(c);
 		}
 		left = 0;
 		for (int i = 0; i < n_chains; i++) {
@@ -459,12 +514,8 @@ static int choose_segments(struct choice *c, struct chain *chain, int n_chains)
 		for (int a = 0; a < n_ops && !isnan(chain[i].good); a++)
 			if (c->plan->placement[a] == chain[i].node)
 				again[a] = chain[i].best[a];
-	if (rc == 0 && compile(c))
-		rc = -1;
-	if (rc == 0) {
-		drop_program(c);
-		rc = fits(c);
-	}
+	if (rc == 0)
+		rc = find_lack(c) ? -1 : fits(c);
 	free(room);
 	free(open);
 	free(solved);
