@@ -351,11 +351,14 @@ int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_p
 		rc = make_plan(in, p, plan, err);
 	}
 	p->compared = false;
-	p->drafts = NULL;
-	dlb_drafts_release(&drafts);
 	if (!rc && by_schedule)
 		count_moved(in, p, plan);
-	return rc || !compared ? rc : finish(p, plan, err);
+	rc = rc || !compared ? rc : finish(p, plan, err);
+	if (p->memo == &drafts.memo)
+		p->memo = NULL;
+	p->drafts = NULL;
+	dlb_drafts_release(&drafts);
+	return rc;
 }
 
 static json_t *write_trials(const struct dlb_trial *trial, int n)

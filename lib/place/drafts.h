@@ -1,8 +1,9 @@
-/* Steps of drafts of divisions into replicas, by content: searches of schedules, and with and without ops
+/* Steps of drafts of divisions into replicas and values of placements, by content: searches of schedules, and with and without ops
  * that run again, come to the same ones again and again. Private to lib/place. */
 #ifndef DLB_PLACE_DRAFTS_H
 #define DLB_PLACE_DRAFTS_H
 #include "place/place.h"
+#include "place/recompute.h"
 
 /* ranked_s: INFINITY if it does not fit. scarce: memory kept some plan or op from where it would be without
  * limits; if not, ways to save memory change nothing. */
@@ -13,10 +14,26 @@ struct dlb_draft {
 	bool again; /* ops that run again were chosen */
 	bool scarce;
 };
+/* The value of a placement, judged where only values below below_s counted; exact: it is the value for any limit.
+ * key 0: none. */
+struct dlb_known_value {
+	uint64_t key;
+	double value_s, below_s;
+	bool exact, scarce;
+};
+/* memo: of the ops that run again. */
 struct dlb_drafts {
 	struct dlb_draft *at;
 	int n, cap;
+	struct dlb_known_value *value;
+	struct dlb_recompute_memo memo;
 };
+/* Hash of what a plan is made from, but for its placement. */
+uint64_t dlb_problem_key(const struct dlb_problem *p);
+/* The value of a placement that is known for the limit; NULL: none is, or p keeps none. key: of the problem and the
+ * placement. Of values whose keys share a place in the table the latest is kept. */
+const struct dlb_known_value *dlb_value_find(const struct dlb_problem *p, uint64_t key, double below_s);
+void dlb_value_keep(const struct dlb_problem *p, const struct dlb_known_value *x);
 /* Hash of what a draft of p is made from, but for ops that run again. division: hash of nodes and placers. */
 uint64_t dlb_draft_key(const struct dlb_problem *p, uint64_t division);
 /* What is known of a draft, also of p with and without ops chosen to run again if memory is not scarce. NULL:

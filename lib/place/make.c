@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "place/bound.h"
+#include "place/drafts.h"
 #include "place/fit.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -15,6 +16,7 @@
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/timeline.h"
+#include "util/hash.h"
 
 static void share_out(const struct dlb_plan *from, struct dlb_plan *plan)
 {
@@ -434,28 +436,60 @@ static bool take_order(const struct dlb_problem *p, struct dlb_plan *plan)
 	return true;
 }
 
-/* The simulated step under the weights, in the order of p->ordered or of the schedule. below_s: see order_kept;
- * without a program, below_s itself. */
-static double ranked_s(const struct dlb_problem *p, const int *placement, bool as_ordered, double below_s)
+/* The simulated step of the plan, in the order of p->ordered or of the schedule. below_s: see order_kept; without a
+ * program, below_s itself. exact, if not NULL: gets whether it is the same for any below_s. */
+static double judged_s(const struct dlb_problem *p, struct dlb_plan *plan, bool as_ordered, double below_s,
+		       bool *exact)
 {
-	struct dlb_plan plan;
 	struct dlb_program program;
 	double value = INFINITY;
 	int rc = -1;
-	set_up(p, placement, &plan);
+
 	if (!as_ordered)
-		rc = order_and_compile(p, &plan, true, &below_s, &program, NULL);
-	else if (take_order(p, &plan))
-		rc = dlb_fit_compile(p, &plan, true, &program, NULL);
+		rc = order_and_compile(p, plan, true, &below_s, &program, NULL);
+	else if (take_order(p, plan))
+		rc = dlb_fit_compile(p, plan, true, &program, NULL);
 	if (rc == 0) {
 		value = fitting_s(p, &program);
 		dlb_program_release(&program);
 	} else if (rc > 0) {
 		value = below_s;
 	}
-	value += dlb_place_migration_share_s(p, placement);
-	dlb_plan_release(&plan);
+	if (exact)
+		*exact = isinf(below_s) || (rc == 0 && isfinite(value));
 	return value;
+}
+
+/* The same in the order of the schedule; a value that was found before is not found again. */
+static double known_s(const struct dlb_problem *p, struct dlb_plan *plan, double below_s)
+{
+	struct dlb_problem watched = *p;
+	struct dlb_known_value x = { .key = dlb_hash_str(dlb_problem_key(p), plan->hash), .below_s = below_s };
+	const struct dlb_known_value *known = dlb_value_find(p, x.key, below_s);
+
+	if (known) {
+		x = *known;
+	} else {
+		watched.scarce = &x.scarce;
+		x.value_s = judged_s(&watched, plan, false, below_s, &x.exact);
+		dlb_value_keep(p, &x);
+	}
+	if (p->scarce)
+		*p->scarce |= x.scarce;
+	return x.value_s;
+}
+
+/* The simulated step under the weights: see judged_s. */
+static double ranked_s(const struct dlb_problem *p, const int *placement, bool as_ordered, double below_s)
+{
+	struct dlb_plan plan;
+	double value;
+
+	set_up(p, placement, &plan);
+	value = as_ordered || !p->drafts ? judged_s(p, &plan, as_ordered, below_s, NULL) :
+					   known_s(p, &plan, below_s);
+	dlb_plan_release(&plan);
+	return value + dlb_place_migration_share_s(p, placement);
 }
 
 static bool is_placed_as_ordered(const struct dlb_problem *p, const int *placement)

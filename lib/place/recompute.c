@@ -1,6 +1,7 @@
 /* Ops that run again because their names are given, and what these need. See recompute.h. */
 #include <stdlib.h>
 #include <string.h>
+#include "place/drafts.h"
 #include "place/recompute.h"
 #include "plan/again.h"
 #include "plan/schedule.h"
@@ -113,7 +114,12 @@ int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err)
 		if (find_named(p, p->replicas ? p->replicas : &shared, drop, x->pattern[i], err))
 			return -1;
 	p->drop = x->n ? drop : NULL;
-	p->memo = x->chosen ? dlb_arena_alloc(&p->arena, sizeof *p->memo) : NULL;
+	if (x->chosen && p->drafts) {
+		p->memo = &p->drafts->memo;
+		p->memo->is_lent = true;
+	} else if (x->chosen) {
+		p->memo = dlb_arena_alloc(&p->arena, sizeof *p->memo);
+	}
 	return 0;
 }
 

@@ -21,6 +21,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/drafts.h"
 #include "place/fit.h"
 #include "place/recompute.h"
 #include "plan/again.h"
@@ -885,11 +886,9 @@ static int choose(struct choice *c)
 static uint64_t key_of(const struct dlb_problem *p, const struct dlb_plan *plan, int in_flight)
 {
 	const int32_t number[] = { in_flight, plan->updates_first, plan->micro_batches };
-	uint64_t h = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, plan->hash), plan->schedule);
+	uint64_t h = dlb_hash_str(dlb_hash_str(dlb_problem_key(p), plan->hash), plan->schedule);
 	h = dlb_hash_bytes(h, number, sizeof number);
-	h = dlb_hash_bytes(h, &plan->batch, sizeof plan->batch);
-	h = dlb_hash_bytes(h, p->ranked_scale, (size_t)plan->n_nodes * sizeof *p->ranked_scale);
-	return dlb_hash_bytes(h, p->memory_bytes, (size_t)plan->n_nodes * sizeof *p->memory_bytes);
+	return dlb_hash_bytes(h, &plan->batch, sizeof plan->batch);
 }
 
 /* Looks a choice up; NULL: none was made, or only with less effort. */
@@ -905,7 +904,7 @@ static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo
 static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc,
 		     const struct dlb_plan *plan)
 {
-	enum { MOST = 64 }; /* of more, the latest */
+	enum { MOST = 512 }; /* of more, the latest */
 	if (!memo || rc < 0 || rc > 1)
 		return;
 	if (!memo->choice)
@@ -921,7 +920,7 @@ static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, 
 
 void dlb_recompute_forget(struct dlb_recompute_memo *memo)
 {
-	if (memo)
+	if (memo && !memo->is_lent)
 		dlb_arena_release(&memo->arena);
 }
 
