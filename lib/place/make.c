@@ -219,8 +219,6 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int most,
 		     struct dlb_program *program, struct dlb_error *err)
 {
-	if (!dlb_fit_could(p, plan, program))
-		return 0;
 	if (most < 2 || !dlb_schedule_bounded(p->schedule))
 		return 1;
 	dlb_program_release(program);
@@ -262,6 +260,7 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
 	int limit[3], n = wanted_limits(p, plan, limit, least_s), less = 0, now = limit[0];
+	const bool compared = below_s || is_compared(p);
 	if (n > 1)
 		dlb_fit_order(p, plan, now);
 	if (below_s && !any_below(p, plan, now, *least_s, *below_s))
@@ -274,7 +273,9 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 			return done < 0 ? -1 : 0;
 		if (p->scarce)
 			*p->scarce = true;
-		const int could = below_s && !i ? could_fit(p, plan, draft, less, program, err) : 1;
+		if (below_s && !i && !dlb_fit_could(p, plan, program))
+			return 0;
+		const int could = compared && !i ? could_fit(p, plan, draft, less, program, err) : 1;
 		if (could < 1)
 			return could;
 		if (i >= n - 1) {

@@ -19,9 +19,11 @@
 #include "place/contiguous.h"
 #include "place/make.h"
 #include "place/place.h"
+#include "place/recompute.h"
 
-/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST, LEAST, OF_DRAFT: simulator calls. */
-enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12, OF_DRAFT = 6 };
+/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST, LEAST, OF_DRAFT: simulator calls. PROGRAMS:
+ * those by which ops to run again are chosen that cost as much as one call. */
+enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12, OF_DRAFT = 6, PROGRAMS = 3 };
 
 struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
 struct partition_search {
@@ -30,7 +32,7 @@ struct partition_search {
 	/* n_ids: nodes with any kernel; n: parts, a multiple of it */
 	int n_ids, n;
 	int *ids;
-	int budget;
+	int budget, least;				/* calls left; of them, not to be spent on programs */
 	bool any_size;					/* ignore memory */
 	int *placement;
 	struct partition best;
@@ -44,10 +46,17 @@ static double unit_s(const struct partition_search *s, int unit, int node)
 
 static double simulate(struct partition_search *s, const int *node, const int *start)
 {
+	const struct dlb_recompute_memo *memo = s->p->memo;
+	const int64_t before = memo ? memo->n_compiled : 0;
 	if (s->budget-- <= 0)
 		return INFINITY;
+	s->least--;
 	dlb_units_place(&s->u, s->p, s->n, start, node, s->placement);
-	return dlb_place_value_below_s(s->p, s->placement, s->best.value);
+	const double value = dlb_place_value_below_s(s->p, s->placement, s->best.value);
+	const int64_t spent = memo ? (memo->n_compiled - before) / PROGRAMS : 0, least = s->least > 0 ? s->least : 0;
+	if (spent && s->budget > least)
+		s->budget = s->budget - spent > least ? s->budget - (int)spent : (int)least;
+	return value;
 }
 
 static void keep(struct partition_search *s, const int *node, const int *start, double value)
@@ -224,6 +233,7 @@ static int place_parts(const struct dlb_problem *p, int per_node, int *placement
 		calls = calls * MANY_OPS / p->graph->n_ops;
 	calls = dlb_search_share(p, calls < MOST ? calls : MOST);
 	s.budget = p->draft ? OF_DRAFT : calls < LEAST ? LEAST : (int)calls;
+	s.least = s.budget < LEAST ? s.budget : LEAST;
 	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		if (p->free_node[d])
