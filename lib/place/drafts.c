@@ -47,7 +47,8 @@ static uint64_t hash_sharing(const struct dlb_plan *replicas, uint64_t h)
 	h = dlb_hash_bytes(h, number, sizeof number);
 	h = dlb_hash_str(dlb_hash_str(h, x->allreduce ? x->allreduce : ""), x->compress);
 	for (int i = 0; i < x->n_by_size; i++)
-		h = dlb_hash_str(dlb_hash_u64(h, (uint64_t)x->by_size[i].from_bytes), x->by_size[i].allreduce);
+		h = dlb_hash_str(dlb_hash_u64(h, (uint64_t)x->by_size[i].from_bytes),
+				 x->by_size[i].allreduce);
 	for (int i = 0; i < DLB_N_COMPRESSED; i++)
 		h = dlb_hash_str(h, x->compress_of[i]);
 	return h;
@@ -67,8 +68,9 @@ uint64_t dlb_problem_key(const struct dlb_problem *p)
 
 const struct dlb_known_value *dlb_value_find(const struct dlb_problem *p, uint64_t key, double below_s)
 {
-	const struct dlb_known_value *x =
-		p->drafts && p->drafts->value ? &p->drafts->value[key % MOST_VALUES] : NULL;
+	const struct dlb_known_value *x = p->drafts && p->drafts->value ?
+						  &p->drafts->value[key % MOST_VALUES] :
+						  NULL;
 
 	return x && x->key == key && (x->exact || x->below_s >= below_s) ? x : NULL;
 }

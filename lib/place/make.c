@@ -465,7 +465,8 @@ static double judged_s(const struct dlb_problem *p, struct dlb_plan *plan, bool 
 static double known_s(const struct dlb_problem *p, struct dlb_plan *plan, double below_s)
 {
 	struct dlb_problem watched = *p;
-	struct dlb_known_value x = { .key = dlb_hash_str(dlb_problem_key(p), plan->hash), .below_s = below_s };
+	struct dlb_known_value x = { .key = dlb_hash_str(dlb_problem_key(p), plan->hash),
+				     .below_s = below_s };
 	const struct dlb_known_value *known = dlb_value_find(p, x.key, below_s);
 
 	if (known) {

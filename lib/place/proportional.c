@@ -32,7 +32,7 @@ struct partition_search {
 	/* n_ids: nodes with any kernel; n: parts, a multiple of it */
 	int n_ids, n;
 	int *ids;
-	int budget, least;				/* calls left; of them, not to be spent on programs */
+	int budget, least; /* calls left; of them, not to be spent on programs */
 	bool any_size;					/* ignore memory */
 	int *placement;
 	struct partition best;
@@ -53,7 +53,8 @@ static double simulate(struct partition_search *s, const int *node, const int *s
 	s->least--;
 	dlb_units_place(&s->u, s->p, s->n, start, node, s->placement);
 	const double value = dlb_place_value_below_s(s->p, s->placement, s->best.value);
-	const int64_t spent = memo ? (memo->n_compiled - before) / PROGRAMS : 0, least = s->least > 0 ? s->least : 0;
+	const int64_t spent = memo ? (memo->n_compiled - before) / PROGRAMS : 0,
+		      least = s->least > 0 ? s->least : 0;
 	if (spent && s->budget > least)
 		s->budget = s->budget - spent > least ? s->budget - (int)spent : (int)least;
 	return value;

@@ -446,8 +446,7 @@ static bool solve_in_flight(struct chain *l, bool *again, bool *room, int n_ops)
 	for (int i; (i = next_guess(l, tried, best)) >= 0; tried[i] = true) {
 		memcpy(room, again, (size_t)n_ops * sizeof *room);
 		const struct room_of r = { l->limit, (l->in_flight - 1) * kept_part[i] * plain,
-					   kept_part[i] * plain,
-					   best };
+					   kept_part[i] * plain, best };
 		double s = solve(l, &r, room);
 		l->now_s[i] = fmin(s, best);
 		if (s >= best)
