@@ -1,5 +1,5 @@
-/* Steps of drafts of divisions into replicas and values of placements, by content: searches of schedules, and with and without ops
- * that run again, come to the same ones again and again. Private to lib/place. */
+/* Steps of drafts of divisions into replicas and values of placements, by content: searches of schedules, and
+ * with and without ops that run again, come to the same ones again and again. Private to lib/place. */
 #ifndef DLB_PLACE_DRAFTS_H
 #define DLB_PLACE_DRAFTS_H
 #include "place/place.h"
