@@ -238,6 +238,21 @@ int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_strided *s, stru
 	return be->ops->copy(be, &d, k, err);
 }
 
+int dlb_kernel_table(struct dlb_backend *be, const struct dlb_desc *d,
+		     double (*value)(const void *ctx, int64_t i), const void *ctx, struct dlb_kernel **k,
+		     struct dlb_error *err)
+{
+	const int64_t n = dlb_desc_count(d);
+	void *data = dlb_xcalloc((size_t)n + 1, dlb_dtype_bytes(d->dtype));
+	int rc;
+
+	for (int64_t i = 0; i < n; i++)
+		dlb_value_set(data, d->dtype, i, value(ctx, i));
+	rc = be->ops->constant(be, data, dlb_desc_bytes(d), k, err);
+	free(data);
+	return rc;
+}
+
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		    struct dlb_error *err)
 {

@@ -78,6 +78,7 @@ OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedR
 	OP(Trilu) /* triangle.c */
 	OP(CumSum) OP(CumProd) OP(CumProdGrad) /* cumulative.c */
 	OP(DFT) OP(DFTGrad) OP(STFT) OP(STFTGrad) /* dft.c */
+	OP(HannWindow) OP(HammingWindow) OP(BlackmanWindow) OP(MelWeightMatrix) /* window.c */
 	/* lp_normalization.c */
 	OP(LpNormalization) OP(LpNormalizationGrad) OP(DepthToSpace) OP(SpaceToDepth) /* depth_space.c */
 	OP(Einsum) OP(EinsumGrad) /* einsum.c */

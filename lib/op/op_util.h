@@ -146,6 +146,9 @@ int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsig
 		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io,
 				     struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err);
+/* A kernel that writes element i = value(ctx, i) of a tensor like d at each run; the values are computed here. */
+int dlb_kernel_table(struct dlb_backend *be, const struct dlb_desc *d, double (*value)(const void *ctx, int64_t i),
+		     const void *ctx, struct dlb_kernel **k, struct dlb_error *err);
 /* Copies input 0 to output 0 (for views whose tensors do not share memory). */
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		    struct dlb_error *err);

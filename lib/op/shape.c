@@ -127,21 +127,6 @@ static int fill_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* A kernel that writes element i = value(ctx, i) of d at each run. */
-static int tabulate(struct dlb_backend *be, const struct dlb_desc *d, double (*value)(const void *ctx, int64_t i),
-		    const void *ctx, struct dlb_kernel **k, struct dlb_error *err)
-{
-	const int64_t n = dlb_desc_count(d);
-	void *data = dlb_xcalloc((size_t)n + 1, dlb_dtype_bytes(d->dtype));
-	int rc;
-
-	for (int64_t i = 0; i < n; i++)
-		dlb_value_set(data, d->dtype, i, value(ctx, i));
-	rc = be->ops->constant(be, data, dlb_desc_bytes(d), k, err);
-	free(data);
-	return rc;
-}
-
 static double fill_value(const void *ctx, int64_t i)
 {
 	(void)i;
@@ -155,7 +140,7 @@ static int fill_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	const double v = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) :
 								       0;
 
-	return tabulate(be, &io->out[0], fill_value, &v, k, err);
+	return dlb_kernel_table(be, &io->out[0], fill_value, &v, k, err);
 }
 
 static int eye_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -179,7 +164,7 @@ static int eye_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 {
 	const struct eye e = { io->out[0].dim[1], dlb_io_int(io, "k", 0) };
 
-	return tabulate(be, &io->out[0], eye_value, &e, k, err);
+	return dlb_kernel_table(be, &io->out[0], eye_value, &e, k, err);
 }
 
 static int range_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -218,7 +203,7 @@ static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 		return dlb_op_fail(io, err, "start and delta must be constant scalars");
 	r = (struct range){ dlb_value_real(io->value[0], io->in[0].dtype, 0),
 			    dlb_value_real(io->value[2], io->in[2].dtype, 0) };
-	return tabulate(be, &io->out[0], range_value, &r, k, err);
+	return dlb_kernel_table(be, &io->out[0], range_value, &r, k, err);
 }
 
 /* -- Cast: an elementwise copy to another type -- */

@@ -1,5 +1,5 @@
 /* DFT and STFT against the sums that define them: real and complex, one-sided, inverse, cut, padded, along an
- * inner axis, of frames with a window. */
+ * inner axis, of frames with a window; and the tables of spectrograms. */
 #include <complex.h>
 #include <math.h>
 #include "check.h"
@@ -97,20 +97,28 @@ static void dft(const struct transform *t)
 	dlb_graph_release(&g);
 }
 
-/* Frames of 6 of 17 values, 4 apart, each a one-sided transform of values times a window. */
-static void stft(void)
+/* Frames of 6 of 17 values, 4 apart, each a one-sided transform of values times a window: given, or `type`'s,
+ * which is a0 - a1 cos + a2 cos of the double angle. */
+static void stft(const char *type, double a0, double a1, double a2)
 {
 	enum { N = 17, STEP = 4, LENGTH = 6, FRAMES = (N - LENGTH) / STEP + 1, BINS = LENGTH / 2 + 1 };
-	static const double window[LENGTH] = { .1, .5, 1, .9, .4, -.2 };
+	const struct dlb_attr attr = { .name = "output_datatype",
+				       .type = DLB_ATTR_INT,
+				       .i = dlb_dtype_to_onnx(DLB_F64) };
 	const struct transform t = { .n = LENGTH, .inner = 1, .parts = 1, .onesided = true };
+	double window[LENGTH] = { .1, .5, 1, .9, .4, -.2 };
 	struct dlb_graph g;
 	struct test_run r;
 	const double *x, *y;
 
+	for (int j = 0; type && j < LENGTH; j++)
+		window[j] = a0 - a1 * cos(two_pi * j / LENGTH) + a2 * cos(2 * two_pi * j / LENGTH);
 	begin_graph(&g, 17);
+	const int length = whole_numbers(&g, (int64_t[]){ LENGTH }, 1);
 	const int in[] = { sample_input(&g, DLB_F64, (int64_t[]){ 0, N, 1 }, 3),
 			   whole_numbers(&g, (int64_t[]){ STEP }, 1),
-			   add_constant(&g, DLB_F64, (int64_t[]){ LENGTH }, 1, window) };
+			   type ? op(&g, type, &length, 1, &attr, 1) :
+				  add_constant(&g, DLB_F64, (int64_t[]){ LENGTH }, 1, window) };
 	g.output[g.n_outputs++] = op(&g, "STFT", in, 3, NULL, 0);
 	run(&r, &g, &x, &y);
 	for (int i = 0; i < SAMPLES * FRAMES * BINS; i++) {
@@ -120,6 +128,41 @@ static void stft(void)
 		for (int j = 0; j < LENGTH; j++)
 			frame[j] = from[j] * window[j];
 		assert(cabs(number(y, i, 2) - defined(frame, &t, 0, i % BINS, LENGTH)) < 1e-13);
+	}
+	test_run_release(&r);
+	dlb_graph_release(&g);
+}
+
+/* Three bands of a transform of 16 values at 8 kHz, as ONNX's reference implementation gives them. */
+static void mel(void)
+{
+	enum { BINS = 9, BANDS = 3 };
+	static const double bands[BINS][BANDS] = {
+		{ 1, 0, 0 }, { 0, 1, 0 }, { 0, .5, .5 }, { 0, 0, 1 }, { 0, 0, .5 }
+	};
+	const struct dlb_attr attr = { .name = "output_datatype",
+				       .type = DLB_ATTR_INT,
+				       .i = dlb_dtype_to_onnx(DLB_F64) };
+	const double edge[] = { 0, 4000 };
+	struct dlb_graph g;
+	struct test_run r;
+	const double *x, *y;
+
+	begin_graph(&g, 17);
+	const int of[] = { whole_numbers(&g, (int64_t[]){ BANDS }, 1),
+			   whole_numbers(&g, (int64_t[]){ 16 }, 1), whole_numbers(&g, (int64_t[]){ 8000 }, 1),
+			   add_constant(&g, DLB_F64, (int64_t[]){ 1 }, 1, &edge[0]),
+			   add_constant(&g, DLB_F64, (int64_t[]){ 1 }, 1, &edge[1]) };
+	const int in[] = { sample_input(&g, DLB_F64, (int64_t[]){ 0, BINS }, 2),
+			   op(&g, "MelWeightMatrix", of, 5, &attr, 1) };
+	g.output[g.n_outputs++] = op(&g, "MatMul", in, 2, NULL, 0);
+	run(&r, &g, &x, &y);
+	for (int i = 0; i < SAMPLES * BANDS; i++) {
+		double sum = 0;
+
+		for (int k = 0; k < BINS; k++)
+			sum += x[i / BANDS * BINS + k] * bands[k][i % BANDS];
+		assert(fabs(sum - y[i]) < 1e-13);
 	}
 	test_run_release(&r);
 	dlb_graph_release(&g);
@@ -159,9 +202,13 @@ int main(void)
 		test_die(&err);
 	for (int i = 0; i < n; i++)
 		dft(&transforms[i]);
-	stft();
+	stft(NULL, 0, 0, 0);
+	stft("HannWindow", .5, .5, 0);
+	stft("HammingWindow", 25.0 / 46, 21.0 / 46, 0);
+	stft("BlackmanWindow", .42, .5, .08);
+	mel();
 	refused();
 	be.ops->close(&be);
-	printf("%d transforms and frames of a signal agree with their sums\n", n);
+	printf("%d transforms, and frames of a signal with four windows, agree with their sums\n", n);
 	return 0;
 }
