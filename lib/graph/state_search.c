@@ -4,7 +4,7 @@
  *     name    an entry of its name and shape
  *     whole   a whole entry, transposed or with its blocks of rows reordered (gates), perhaps repeated
  *     joined  several entries concatenated along one dimension
- *     rows    some rows of an entry, perhaps transposed or repeated
+ *     rows    some rows of an entry, or a slice along another axis, perhaps transposed or repeated
  *     lookup  rows of an entry at constant indices, such as the bias of relative positions
  *     function  1 + x, exp(x), -exp(x) or softplus(x) of a whole entry x, up to rounding
  *
@@ -101,18 +101,23 @@ static int64_t rows_of(const struct dict_entry *e)
 	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
 }
 
-/* The sums of hashes of the rows before each row. */
-static const uint64_t *prefix_of(struct dict_matching *m, struct dict_entry *e)
+/* The sums of hashes of the indices of the axis before each. */
+static const uint64_t *prefix_of(struct dict_matching *m, struct dict_entry *e, int axis)
 {
-	const int64_t rows = rows_of(e), row = e->count / rows;
+	const struct dlb_desc *d = &e->e->desc;
+	const int64_t rows = d->dim[axis], inner = dlb_desc_range(d, axis + 1, d->n_dims);
+	uint64_t *sum = e->prefix[axis];
 
-	if (e->prefix)
-		return e->prefix;
-	e->prefix = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *e->prefix);
-	e->prefix[0] = 0;
+	if (sum)
+		return sum;
+	sum = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *sum);
+	memset(sum, 0, ((size_t)rows + 1) * sizeof *sum);
+	for (int64_t at = 0; at < e->count; at += rows * inner)
+		for (int64_t i = 0; i < rows; i++)
+			sum[i + 1] += print_of(e->v + at + i * inner, inner);
 	for (int64_t i = 0; i < rows; i++)
-		e->prefix[i + 1] = e->prefix[i] + print_of(e->v + i * row, row);
-	return e->prefix;
+		sum[i + 1] += sum[i];
+	return e->prefix[axis] = sum;
 }
 
 int dlb_state_tensor_of(struct dict_matching *m, int i)
@@ -303,14 +308,25 @@ static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64
 	return false;
 }
 
-/* Rows [first, first + count) of the entry as they lie; `length` indices of the target's axis. */
-static struct dlb_part part_of(const struct dict_entry *e, int64_t first, int64_t count, int64_t length)
+/* Indices [first, first + count) of an axis of the entry. */
+struct entry_range {
+	int axis;
+	int64_t first, count;
+};
+
+static struct entry_range whole_of(const struct dict_entry *e)
+{
+	return (struct entry_range){ e->axis, 0, rows_of(e) };
+}
+
+/* A range of the entry as it lies; `length` indices of the target's axis. */
+static struct dlb_part part_of(const struct dict_entry *e, struct entry_range r, int64_t length)
 {
 	struct dlb_part p = { .of = e->e->name,
 			      .n_dims = e->e->desc.n_dims,
-			      .axis = e->axis,
-			      .first = first,
-			      .count = count,
+			      .axis = r.axis,
+			      .first = r.first,
+			      .count = r.count,
 			      .length = length };
 
 	for (int k = 0; k < p.n_dims; k++) {
@@ -320,13 +336,13 @@ static struct dlb_part part_of(const struct dict_entry *e, int64_t first, int64_
 	return p;
 }
 
-/* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
- * target's axis; records the parts. */
-static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v,
-		    int64_t length, bool contiguous)
+/* Finds the arrangement of a range of entry i that gives v, `length` indices of the target's axis; records the
+ * parts. */
+static bool arrange(struct dict_matching *m, int i, struct entry_range r, const float *v, int64_t length,
+		    bool contiguous)
 {
 	const struct dict_entry *e = &m->entry[i];
-	struct dlb_part p = part_of(e, first, count, length);
+	struct dlb_part p = part_of(e, r, length);
 
 	do {
 		if (equals(&p, e->v, v))
@@ -433,7 +449,7 @@ bool dlb_state_by_whole(struct dict_matching *m, struct target *x)
 			continue;			/* one block: same as with the previous `lead` */
 		const int i = find_entry(m, print_of(x->v, n), n, x->t);
 		m->n_parts = 0;
-		if (i >= 0 && arrange(m, i, 0, rows_of(&m->entry[i]), x->v, x->base[x->axis], true))
+		if (i >= 0 && arrange(m, i, whole_of(&m->entry[i]), x->v, x->base[x->axis], true))
 			return true;
 	}
 	return false;
@@ -477,7 +493,7 @@ static bool join_along(struct dict_matching *m, struct target *x, int axis)
 				continue;
 			const float *v = cut(m, x, axis, at, length);
 			const int best = find_entry(m, e->print, e->count, x->t);
-			found = best >= 0 && arrange(m, best, 0, rows_of(e), v, length, axis == x->axis);
+			found = best >= 0 && arrange(m, best, whole_of(e), v, length, axis == x->axis);
 			at += found ? length : 0;
 		}
 		if (!found)
@@ -501,22 +517,34 @@ bool dlb_state_by_joined(struct dict_matching *m, struct target *x)
 	return false;
 }
 
+static bool slice_at(struct dict_matching *m, struct target *x, int i, int axis, int64_t n, uint64_t print)
+{
+	struct dict_entry *e = &m->entry[i];
+	const int64_t rows = e->e->desc.dim[axis], row = e->count / rows, count = n / row;
+
+	if (n % row || count < 1)
+		return false;
+	const uint64_t *before = prefix_of(m, e, axis);
+	for (int64_t first = 0; first + count <= rows; first++) {
+		m->n_parts = 0;
+		if (before[first + count] - before[first] == print &&
+		    arrange(m, i, (struct entry_range){ axis, first, count }, x->v, x->base[x->axis], false))
+			return true;
+	}
+	return false;
+}
+
+/* Is the target some rows of entry i, or, if it is of a state_dict, a slice along another axis, such as the real
+ * parts of a complex weight? */
 static bool rows_at(struct dict_matching *m, struct target *x, int i, int64_t n, uint64_t print)
 {
 	struct dict_entry *e = &m->entry[i];
 
 	if (!e->v || e->uniform || e->count <= n || !e->e->desc.n_dims)
 		return false;
-	const int64_t rows = rows_of(e), row = e->count / rows, count = n / row;
-	if (n % row || count < 1)
-		return false;
-	const uint64_t *before = prefix_of(m, e);
-	for (int64_t first = 0; first + count <= rows; first++) {
-		m->n_parts = 0;
-		if (before[first + count] - before[first] == print &&
-		    arrange(m, i, first, count, x->v, x->base[x->axis], false))
+	for (int axis = e->axis, end = m->own ? axis + 1 : e->e->desc.n_dims; axis < end; axis++)
+		if (slice_at(m, x, i, axis, n, print))
 			return true;
-	}
 	return false;
 }
 
@@ -622,7 +650,8 @@ bool dlb_state_by_lookup(struct dict_matching *m, struct target *x)
 		const struct table_row *sorted = NULL;
 		if (!e->v || e->uniform || e->e->desc.n_dims != 2)
 			continue;
-		const struct dlb_part p = part_of(e, 0, e->e->desc.dim[0], x->dim[0]);
+		const struct dlb_part p = part_of(e, (struct entry_range){ e->axis, 0, e->e->desc.dim[0] },
+						  x->dim[0]);
 		for (int axis = 0; axis < x->n_dims; axis++)
 			if (x->dim[axis] == p.dim[1] && looks_up(m, x, e, axis, &sorted)) {
 				x->axis = axis;
@@ -656,7 +685,7 @@ bool dlb_state_by_function(struct dict_matching *m, struct target *x)
 			for (int f = DLB_DERIVED_SAME + 1; f < DLB_DERIVED_FUNCTIONS; f++) {
 				if (!is_function(e, f, x->v))
 					continue;
-				const struct dlb_part p = part_of(e, 0, rows_of(e), x->base[x->axis]);
+				const struct dlb_part p = part_of(e, whole_of(e), x->base[x->axis]);
 				m->n_parts = 0;
 				m->function = f;
 				return push(m, &p, i);

@@ -16,7 +16,7 @@ struct dict_entry {
 	const float *v;			/* NULL: not searched by value */
 	int64_t count;
 	uint64_t print;			/* sum of hashes */
-	uint64_t *prefix;		/* sums of the rows before each along `axis`; made on first use */
+	uint64_t *prefix[DLB_MAX_DIMS];	/* [axis] sums of what is before each index; made on first use */
 	int axis;			/* its first dimension with more than one element */
 	bool uniform;
 	int tensor;			/* in the graph, -1: not found yet */

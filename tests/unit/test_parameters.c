@@ -331,6 +331,34 @@ static void test_state_dict(void)
 	dlb_graph_release(&g);
 }
 
+/* Real and imaginary parts of a complex weight, and a slice along the axis between. */
+static void test_slices(void)
+{
+	enum { A = 3, B = 4, PARTS = 2 };
+	const float *filter = numbers(A * B * PARTS, 17), *other = numbers(A * B * PARTS, 18);
+	static float part[PARTS][A * B], between[A * 2 * PARTS];
+	struct dlb_graph g;
+
+	for (int i = 0; i < A * B * PARTS; i++) {
+		part[i % PARTS][i / PARTS] = filter[i];
+		if (i / PARTS % B == 1 || i / PARTS % B == 2)
+			between[(i / PARTS / B * 2 + i / PARTS % B - 1) * PARTS + i % PARTS] = other[i];
+	}
+	const struct dlb_named e[] = { named("filter", filter, DIMS(A, B, PARTS)),
+				       named("other", other, DIMS(A, B, PARTS)) };
+	dlb_graph_init(&g);
+	int y = input(&g, "x");
+	y = OP(&g, "a", "Mul", y, constant(&g, "val_1", part[0], DIMS(A, B, 1)));
+	y = OP(&g, "b", "Mul", y, constant(&g, "val_2", part[1], DIMS(A, B, 1)));
+	output(&g, OP(&g, "c", "Mul", y, constant(&g, "val_3", between, DIMS(A, 2, PARTS))));
+	assert(!dlb_graph_take_state(&g, e, 2, false, &err));
+	check_derived(&g, e, 2, "val_1", part[0], A * B);
+	check_derived(&g, e, 2, "val_2", part[1], A * B);
+	check_derived(&g, e, 2, "val_3", between, A * 2 * PARTS);
+	assert(IS(g.n_derived, ==, 3));
+	dlb_graph_release(&g);
+}
+
 static bool says(const struct dlb_graph *g, const char *text)
 {
 	for (int i = 0; i < g->n_notes; i++)
@@ -774,6 +802,7 @@ int main(void)
 	test_widened();
 	test_list_and_options();
 	test_state_dict();
+	test_slices();
 	test_functions_of_entries();
 	test_lookup();
 	test_settings();
