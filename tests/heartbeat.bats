@@ -16,7 +16,7 @@ stopped_is_named() { # RANK
 	kill -STOP "${ranks[$1]}"
 	ends "$tmp/began" "^dlb-run: node $1 \(host .*\) is silent for [23]\.[0-9] s at step [0-9]+.*$2"
 	[ -z "$(find "$TMPDIR" -mindepth 1)" ]
-	! kill -0 "${ranks[@]}" 2>/dev/null
+	none_is_left "${ranks[@]}"
 }
 
 # bats test_tags=slow

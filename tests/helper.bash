@@ -185,6 +185,16 @@ on_rank() { # RANK SETUP: both
 	own_launch
 }
 
+# No process of these is left. A dead one that its parent, or init, has not reaped yet is none.
+none_is_left() { # PID...
+	local pid line
+	for pid; do
+		{ read -r line <"/proc/$pid/stat"; } 2>/dev/null || continue
+		line=${line##*) }
+		[ "${line%% *}" = Z ] || return 1
+	done
+}
+
 # It ends with status 2, one line that matches WORDS, and no document, sooner than --timeout (30 s) would end it; with
 # DLB_TIMING, on a quiet machine, within 3 s of the last change of FILE, and MORE ms.
 ends() { # FILE WORDS [MORE]
