@@ -29,8 +29,6 @@ struct dft {
 	const void *window;			/* [n] of x's type: factors of the values; NULL: 1 */
 };
 
-static const double pi = 3.14159265358979323846;
-
 /* What x, the flags, the axis and the length determine. length 0: as long as the signal. */
 static int finish(const struct dlb_op_io *io, struct dft *t, struct dlb_error *err)
 {
@@ -145,7 +143,7 @@ static void fill_value(const struct dft *t, int64_t j, void *matrix)
 		     sign = t->inverse ? 1 : -1;
 
 	for (int64_t k = 0; k < t->bins; k++) {
-		const double angle = 2 * pi * (double)(j * k % t->length) / (double)t->length;
+		const double angle = 2 * DLB_PI * (double)(j * k % t->length) / (double)t->length;
 		const double re = factor * cos(angle), im = factor * sign * sin(angle);
 		const double part[2][2] = { { re, im }, { -im, re } };	/* of a, of b */
 

@@ -13,6 +13,8 @@
 #include "op/op.h"
 #include "util/mem.h"
 
+#define DLB_PI 3.14159265358979323846
+
 /* -- attributes of a vertex -- */
 static inline int64_t dlb_io_int(const struct dlb_op_io *io, const char *name, int64_t otherwise)
 {

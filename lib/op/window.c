@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double pi = 3.14159265358979323846;
-
 static int infer_type(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (dlb_infer_typed(io, "output_datatype", false, err))
@@ -49,7 +47,7 @@ static int window_infer(struct dlb_op_io *io, struct dlb_error *err)
 static double window_value(const void *ctx, int64_t i)
 {
 	const struct sampled *s = ctx;
-	const double x = s->n > 0 ? 2 * pi * (double)i / s->n : 0, *a = s->w->a;
+	const double x = s->n > 0 ? 2 * DLB_PI * (double)i / s->n : 0, *a = s->w->a;
 
 	return a[0] - a[1] * cos(x) + a[2] * cos(2 * x);
 }

@@ -11,15 +11,14 @@ enum { MOST_VALUES = 4096 };
 
 static bool runs_again(const struct dlb_problem *p) { return p->recompute && p->recompute->chosen; }
 
-/* Goes on with h by what drafts and plans depend on. */
-static uint64_t hash_problem(const struct dlb_problem *p, uint64_t h)
+uint64_t dlb_draft_key(const struct dlb_problem *p, uint64_t division)
 {
 	const size_t n = (size_t)p->cluster->n_nodes;
 	const int32_t number[] = {
 		p->micro_batches, p->chunks, p->staleness, p->zero, p->n_shares, p->quick
 	};
 
-	h = dlb_hash_str(h, p->schedule->name);
+	uint64_t h = dlb_hash_str(division, p->schedule->name);
 	h = dlb_hash_bytes(h, number, sizeof number);
 	h = dlb_hash_bytes(h, &p->batch, sizeof p->batch);
 	h = dlb_hash_bytes(h, p->ranked_scale, n * sizeof *p->ranked_scale);
@@ -27,8 +26,6 @@ static uint64_t hash_problem(const struct dlb_problem *p, uint64_t h)
 	h = dlb_hash_bytes(h, p->memory_bytes, n * sizeof *p->memory_bytes);
 	return dlb_hash_bytes(h, p->state_bytes, (size_t)p->n_groups * sizeof *p->state_bytes);
 }
-
-uint64_t dlb_draft_key(const struct dlb_problem *p, uint64_t division) { return hash_problem(p, division); }
 
 static uint64_t hash_node(const struct dlb_node *x, uint64_t h)
 {
@@ -56,7 +53,7 @@ static uint64_t hash_sharing(const struct dlb_plan *replicas, uint64_t h)
 
 uint64_t dlb_problem_key(const struct dlb_problem *p)
 {
-	uint64_t h = hash_problem(p, DLB_HASH_INIT);
+	uint64_t h = dlb_draft_key(p, DLB_HASH_INIT);
 
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		h = hash_node(&p->cluster->node[d], h);

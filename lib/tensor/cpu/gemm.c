@@ -133,7 +133,6 @@ static bool openblas_is_faster_at(const struct dlb_gemm_desc *d)
 	enum { FAR = 512, LEAST_ROWS = 16, COLUMNS = 1024, ROWS = 256, TERMS = 512, LONG = 1024 };
 	const bool far = !d->trans_w && d->n % FAR == 0 && d->m >= LEAST_ROWS &&
 			 dlb_cpu_dnnl_is_in_place(d->m, d->n);
-
 	const bool large = d->n >= COLUMNS && d->m >= ROWS && d->k >= TERMS;
 
 	return d->trans_a || far || large || (d->trans_w && d->m >= ROWS && d->n >= ROWS && d->k >= LONG);
