@@ -23,6 +23,22 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	one_line dlb-costmodel cluster
 }
 
+@test "a GPU has no kernel for an operator of the CPU alone, measured or not" {
+	PYTHONPATH=$root/tests/data python3 -B - >"$tmp/lrn.onnx" <<-'END'
+		import struct, sys
+		from onnx_file import attribute_int, model, node, tensor, value
+		sys.stdout.buffer.write(model(node("LRN", ["x"], ["z"], attributes=attribute_int("size", 3)) + node("Flatten", ["z"], ["f"]) +
+			node("MatMul", ["f", "w"], ["y"]) + tensor("w", [16, 4], struct.pack("<f", .1) * 64) + value(11, "x", ["N", 4, 2, 2]) + value(12, "y", ["N", 4])))
+	END
+	dlb-profile -q --analytic --batch 8 "$tmp/lrn.onnx" >"$tmp/lrn.json"
+	dlb-costmodel -q -c 'cpu:1 cuda:1*1000' "$tmp/lrn.json" | dlb-place -q >"$tmp/doc.json"
+	jq -e '.plan.placement as $node | [.graph.ops[] | {type, node: $node["\(.id)"]}] |
+		(map(select(.type == "LRN").node) == [0]) and (map(.node) | max == 1)' "$tmp/doc.json"
+	dlb-costmodel -q -c cuda:2 "$tmp/lrn.json" >"$tmp/cost.json"
+	run -1 --separate-stderr dlb-place -q "$tmp/cost.json"
+	one_line dlb-place 'no plan fits' 'no node has a kernel' LRN
+}
+
 @test "the output is valid and keeps graph and profile" {
 	dlb-costmodel -c 'cpu:2 host cpu:1*0.5' "$doc" >"$tmp/out.json"
 	validates "$tmp/out.json"

@@ -201,14 +201,15 @@ static double flops(const struct dlb_op_io *io)
 }
 
 #define POOL(n) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "pool", .infer = infer, \
-		.flops = flops, .gradient = gradient, .kernel = kernel };
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .flags = DLB_OP_ON_CPU, \
+		.work = "pool", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 POOL(LpPool)
 POOL(GlobalLpPool)
 const struct dlb_op_class dlb_op_LpPoolGrad = { .name = "LpPoolGrad",
 						.domain = "dlb",
 						.n_in = { 3, 3 },
 						.n_out = { 1, 1 },
+						.flags = DLB_OP_ON_CPU,
 						.work = "pool",
 						.infer = grad_infer,
 						.flops = flops,

@@ -129,12 +129,13 @@ static double flops(const struct dlb_op_io *io)
 	return (2.0 * (double)dlb_io_int(io, "size", 1) + 12) * (double)dlb_desc_count(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_LRN = { .name = "LRN", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "norm",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_LRN = { .name = "LRN", .n_in = { 1, 1 }, .n_out = { 1, 1 },
+	.flags = DLB_OP_ON_CPU, .work = "norm", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_LRNGrad = { .name = "LRNGrad",
 					     .domain = "dlb",
 					     .n_in = { 2, 2 },
 					     .n_out = { 1, 1 },
+					     .flags = DLB_OP_ON_CPU,
 					     .work = "norm",
 					     .infer = infer,
 					     .flops = flops,

@@ -111,6 +111,8 @@ enum {						/* flags */
 	DLB_OP_SHARES_SAMPLES = 256,		/* output k has share k of the samples of input 0 */
 	DLB_OP_SHAPE_ONLY = 128,		/* reads only its input's shape (Shape, Size): folded
 						 * even if the values are unknown */
+	DLB_OP_ON_CPU = 2048,			/* all its kernels are functions of the host: back end cuda has
+						 * none */
 	DLB_OP_PACKS = 1024,			/* reads a packed copy of a weight, kept from run to run, or
 						 * made in scratch by each run (dlb_op_io.once) */
 };

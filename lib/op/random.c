@@ -112,7 +112,7 @@ static double flops(const struct dlb_op_io *io)
 
 #define RANDOM(type, f) \
 	const struct dlb_op_class dlb_op_##type = { .name = #type, .n_in = { 1, 1 }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_PLAIN_ONLY, .flags = DLB_OP_RANDOM, .work = "elementwise", \
+		.layout = DLB_LAYOUT_PLAIN_ONLY, .flags = DLB_OP_RANDOM | DLB_OP_ON_CPU, .work = "elementwise", \
 		.infer = infer, .flops = flops, .kernel = f };
 RANDOM(RandomUniformLike, uniform)
 RANDOM(RandomNormalLike, normal)

@@ -211,6 +211,7 @@ const struct dlb_op_class dlb_op_RotaryEmbeddingGradTables = { .name = "RotaryEm
 							       .domain = "dlb",
 							       .n_in = { 3, 4 },
 							       .n_out = { 1, 2 },
+							       .flags = DLB_OP_ON_CPU,
 							       .work = "reduce",
 							       .infer = tables_infer,
 							       .flops = flops,

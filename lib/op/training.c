@@ -128,7 +128,7 @@ static double flops(const struct dlb_op_io *io)
 							 .domain = "ai.onnx.preview.training", \
 							 .n_in = { 5, -1 }, \
 							 .n_out = { 2, -1 }, \
-							 .flags = DLB_OP_NO_FOLD, \
+							 .flags = DLB_OP_NO_FOLD | DLB_OP_ON_CPU, \
 							 .work = "update", \
 							 .infer = infer, \
 							 .flops = flops, \

@@ -13,6 +13,11 @@ struct machine {
 	struct value *v;		/* [tensor] */
 	int n;
 	bool unsupported;		/* err says that an op is unsupported */
+	/* NULL, or a back end for ops that `be` has no kernel for; tried: [kind] how many ops had one, and had none */
+	struct dlb_backend *spare;
+	struct {
+		int runs, lacks;
+	} * tried;
 };
 
 static inline struct value copy_of(const struct dlb_desc *d, const void *data)
@@ -55,35 +60,52 @@ static const struct dlb_desc *operand_desc(const struct dlb_op_io *io, int i)
 }
 
 /* Replaces operands in host memory by copies in the back end's. */
-static void to_device(struct machine *m, const struct dlb_op_io *io, void **p)
+static void to_device(struct dlb_backend *be, const struct dlb_op_io *io, void **p)
 {
-	for (int i = 0; !m->be.ops->is_host_memory && i < io->n_in + io->n_out; i++) {
+	for (int i = 0; !be->ops->is_host_memory && i < io->n_in + io->n_out; i++) {
 		const void *host = p[i];
 
 		if (!host)
 			continue;
-		p[i] = m->be.ops->alloc(&m->be, dlb_desc_bytes(operand_desc(io, i)));
-		m->be.ops->upload(&m->be, p[i], host, dlb_desc_bytes(operand_desc(io, i)));
+		p[i] = be->ops->alloc(be, dlb_desc_bytes(operand_desc(io, i)));
+		be->ops->upload(be, p[i], host, dlb_desc_bytes(operand_desc(io, i)));
 	}
 }
 
 /* Copies all operands back: some inputs are written in place (running statistics). */
-static void from_device(struct machine *m, const struct dlb_op *o, const struct dlb_op_io *io, void **p)
+static void from_device(struct machine *m, struct dlb_backend *be, const struct dlb_op *o,
+			const struct dlb_op_io *io, void **p)
 {
-	for (int i = 0; !m->be.ops->is_host_memory && i < io->n_in + io->n_out; i++) {
+	for (int i = 0; !be->ops->is_host_memory && i < io->n_in + io->n_out; i++) {
 		const int t = i < io->n_in ? o->in[i] : o->out[i - io->n_in];
 
 		if (t >= 0 && p[i])
-			m->be.ops->download(&m->be, m->v[t].data, p[i], dlb_desc_bytes(operand_desc(io, i)));
-		m->be.ops->free(&m->be, p[i]);
+			be->ops->download(be, m->v[t].data, p[i], dlb_desc_bytes(operand_desc(io, i)));
+		be->ops->free(be, p[i]);
 	}
+}
+
+/* Prepares the op's kernel by m->be or the spare back end, of which it returns the one that has it. */
+static struct dlb_backend *prepare(struct machine *m, const struct dlb_op *o, const struct dlb_op_io *io,
+				   struct dlb_kernel **k, int *rc, struct dlb_error *err)
+{
+	*rc = dlb_op_kernel(&m->be, io, k, err);
+	if (m->tried && *rc == DLB_NO_KERNEL)
+		m->tried[o->kind].lacks++;
+	else if (m->tried && !*rc)
+		m->tried[o->kind].runs++;
+	if (*rc != DLB_NO_KERNEL || !m->spare)
+		return &m->be;
+	*rc = dlb_op_kernel(m->spare, io, k, err);
+	return m->spare;
 }
 
 static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_io *io, struct dlb_error *err)
 {
 	void **p = dlb_xcalloc((size_t)(io->n_in + io->n_out) + 1, sizeof *p), *scratch = NULL;
 	struct dlb_kernel *k = NULL;
-	int rc = dlb_op_kernel(&m->be, io, &k, err);
+	int rc;
+	struct dlb_backend *be = prepare(m, o, io, &k, &rc, err);
 
 	if (rc == DLB_NO_KERNEL) {
 		m->unsupported = true;
@@ -106,16 +128,15 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 					   .seed = 1,
 					   .vertex = 7,
 					   .weight_version = 0,
-					   .scratch = (scratch = m->be.ops->alloc(&m->be,
-										  k->scratch_bytes + 1)) };
+					   .scratch = (scratch = be->ops->alloc(be, k->scratch_bytes + 1)) };
 
-		to_device(m, io, p);
+		to_device(be, io, p);
 		k->run(k, &r);
-		rc = m->be.ops->sync(&m->be, err);
-		from_device(m, o, io, p);
+		rc = be->ops->sync(be, err);
+		from_device(m, be, o, io, p);
 	}
 	if (scratch)
-		m->be.ops->free(&m->be, scratch);
+		be->ops->free(be, scratch);
 	dlb_kernel_free(k);
 	free(p);
 	return rc;
