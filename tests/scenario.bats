@@ -67,6 +67,16 @@ fits() {
 		.report.scenario.ways[0].efficiency > 1.3 * .report.scenario.ways[1].efficiency' "$tmp/a.json"
 }
 
+@test "scenario: a straggler in the round after a plan has changed: the plan changes at once, not back to the best" {
+	dlb-profile -q --analytic --batch 512 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:4 | dlb-place -q --replicas 4 --split power >"$tmp/doc.json"
+	echo '{"compare": [], "events": [{"event": "straggler", "round": 5, "node": 1, "factor": 1.5},
+		{"event": "straggler", "round": 6, "node": 2, "factor": 4}]}' >"$tmp/s.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 9 "$tmp/doc.json" >"$tmp/a.json"
+	jq -c '[.balance.history[] | [.round, .step_s, .decision, .held, .plan_hash]]' "$tmp/a.json"
+	jq -e '.balance.history | .[4].decision == "moves" and .[5].decision == "moves" and .[6].step_s < .6 * .[5].step_s and
+		.[8].plan_hash == .[6].plan_hash' "$tmp/a.json"
+}
+
 # bats test_tags=slow
 @test "scenario: nodes fail and come back, links and nodes change, noise" {
 	three "$tmp/doc.json"

@@ -85,6 +85,7 @@ struct dlb_load {				/* one round */
 	bool *free_node;			/* F: can take load */
 	int *kind;				/* kind of device; NULL: all equal */
 	double predicted_s;			/* T by the costs and kappa that the plan was made with */
+	double *kappa; /* [node] these; NULL: all 1 */
 	double bound_s;				/* the plan's lower bound; 0: unknown */
 	int64_t steps;				/* measured in the round */
 	int moved_ops;				/* against the previous round */

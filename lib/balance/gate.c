@@ -3,7 +3,9 @@
  *
  *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + t_move + t_warmup
  *
- * T_now is the best plan's measured time: the alternative is to keep that plan. T_predicted is this round's
+ * T_now is the best plan's measured time: the alternative is to keep that plan. If kappa was corrected in a round
+ * of another plan, it is multiplied by the quotient of the best plan's simulated steps with and without the
+ * correction: a node that has become slow is slow in the best plan too. T_predicted is this round's
  * time minus the difference of both plans' simulated steps (under kappa and weights). So time that the
  * model does not explain stays in the prediction; if the model predicts too much, the difference is scaled
  * down. err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions,
@@ -69,22 +71,58 @@ static double moving_s(const struct dlb_balance_inputs *s, const struct dlb_prob
 	return dlb_place_migration_s(&q, next->placement);
 }
 
+/* Ranked seconds of a step of the best plan under kappa. */
+static double best_under_s(const struct dlb_balance_inputs *s, const struct dlb_problem *p,
+			   const struct dlb_balance *b, const double *kappa)
+{
+	struct dlb_problem q = *p;
+	struct dlb_plan best = s->plan;
+	double step_s = INFINITY;
+
+	memset(&best.arena, 0, sizeof best.arena);
+	dlb_balance_teams_set(&b->best_teams, &best);
+	q.kappa = kappa;
+	q.replicas = best.n_replicas > 1 ? &best : NULL;
+	q.ordered = NULL;
+	if (!dlb_problem_init(&q, NULL)) {
+		step_s = dlb_place_value_s(&q, b->best_placement);
+		dlb_problem_release(&q);
+	}
+	dlb_arena_release(&best.arena);
+	return step_s;
+}
+
+/* T_now of the formula above. */
+static double best_now_s(const struct dlb_balance_inputs *s, const struct dlb_problem *p,
+			 const struct dlb_load *l, const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	double was_s, now_s;
+
+	if (!r->held || b->n_placement != s->plan.n_ops || !strcmp(b->best_plan_hash, l->plan_hash))
+		return b->best_step_s;
+	was_s = best_under_s(s, p, b, l->kappa) * r->drift; /* which best_step_s has already */
+	now_s = best_under_s(s, p, b, b->kappa);
+	return isfinite(was_s) && isfinite(now_s) ? b->best_step_s * now_s / was_s : b->best_step_s;
+}
+
 static void keep_best(struct dlb_balance *b)
 {
 	b->keep = true;
 	b->expected_s = b->best_step_s;
 }
 
-/* Decides between the present plan and another one that the planner offers. wait_s: seconds in which no node
- * trains because of the change. */
+/* Decides between the best plan, which takes best_s, and another one that the planner offers. wait_s: seconds in which
+ * no node trains because of the change. */
 static void judge(const struct dlb_load *l, const struct dlb_balance_options *o, const struct dlb_plan *next,
-		  double ranked_now_s, double ranked_next_s, double wait_s, struct dlb_balance *b)
+		  double best_s, double ranked_now_s, double ranked_next_s, double wait_s,
+		  struct dlb_balance *b)
 {
 	struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
 	double steps = o->left_steps > 0 ? o->left_steps :
 					   (double)(o->max_rounds - dlb_balance_rounds(b)) * (double)l->steps;
-	double gain = b->best_step_s - expected * (1 + prediction_error(b, l));
+	double gain = best_s - expected * (1 + prediction_error(b, l));
 	double price = 2 * l->round_s + wait_s;
 
 	r->gain_s = gain;
@@ -106,6 +144,7 @@ static void judge(const struct dlb_load *l, const struct dlb_balance_options *o,
 	} else if (steps * gain > price) {
 		b->keep = false;
 		b->expected_s = expected;
+		b->best_step_s = best_s;
 	} else {
 		keep_best(b);
 		r->decision = "does not pay";
@@ -196,7 +235,8 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 	} else {
 		const double plan_s = o->left_steps > 0 && !o->simulated ? dlb_clock_s() - start_s : 0;
 
-		judge(l, o, &next, now_s, next_s, moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
+		judge(l, o, &next, best_now_s(s, &p, l, b), now_s, next_s,
+		      moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
 		if (!b->keep && next.n_replicas < 2)
 			keep_next(&next, b);
 	}

@@ -169,6 +169,7 @@ int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct 
 	l->structural_s = dlb_arena_array(a, n, sizeof(double));
 	l->free_node = dlb_arena_array(a, n, sizeof(bool));
 	l->kind = dlb_arena_array(a, n, sizeof(int));
+	l->kappa = memcpy(dlb_arena_array(a, n, sizeof(double)), kappa, (n - 1) * sizeof(double));
 	for (int i = 0; i < l->n_nodes; i++) {
 		l->busy_s[i] = r->node[i].busy_s;
 		l->kind[i] = s->cluster.node[i].kind;
