@@ -47,6 +47,8 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 		dlb_cli_say(cli,
 			    "balancing repeats itself (%s): back at the plan or the time of an earlier round",
 			    b->reason);
+	if (b->split_stays)
+		dlb_cli_say(cli, "no samples move between replicas, as dlb-place --split even asks");
 	if (!b->converged)
 		return;
 	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason,

@@ -310,10 +310,15 @@ near() {
 
 # bats test_tags=slow
 @test "a rebalanced plan keeps its replicas" {
-	plan cpu:4 -m 2 --replicas 2 --allreduce tree >"$tmp/doc.json"
+	plan cpu:4 -m 2 --replicas 2 --allreduce tree --split even >"$tmp/doc.json"
 	dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
 	validates "$tmp/next.json"
 	[ "$(jq -c '[.plan.replicas, .plan.allreduce]' "$tmp/next.json")" = '[[[0,1],[2,3]],"tree"]' ]
+	# as many, but perhaps others and with other shares, if samples may move too and that is faster
+	plan cpu:4 -m 2 --replicas 2 --allreduce tree >"$tmp/doc.json"
+	dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/power.json"
+	jq -e --slurpfile even "$tmp/next.json" '.plan | (.replicas | length) == 2 and .allreduce == "tree" and
+		.value_s < 1.01 * $even[0].plan.value_s' "$tmp/power.json"
 }
 
 # bats test_tags=slow

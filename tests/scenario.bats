@@ -67,6 +67,29 @@ fits() {
 		.report.scenario.ways[0].efficiency > 1.3 * .report.scenario.ways[1].efficiency' "$tmp/a.json"
 }
 
+@test "scenario: equal replicas that nobody asked to split evenly exchange samples; an even split that was asked for stays" {
+	dlb-profile -q --analytic --batch 512 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:4 >"$tmp/costed.json"
+	echo '{"compare": [], "events": [{"event": "straggler", "round": 3, "node": 1, "factor": 4}]}' >"$tmp/s.json"
+	dlb-place -q --replicas 4 "$tmp/costed.json" >"$tmp/doc.json"
+	jq -e '.plan | .split == "even" and (has("split_given") | not)' "$tmp/doc.json"
+	dlb-run --dry-run --scenario "$tmp/s.json" --rounds 8 "$tmp/doc.json" >"$tmp/a.json" 2>"$tmp/said"
+	validates "$tmp/a.json"
+	jq -e '.plan | .split == "power" and .power[1] < .4 * .power[0]' "$tmp/a.json"
+	jq -e '.balance.history | map(.step_s) | .[7] < .5 * .[2]' "$tmp/a.json"
+	run -1 grep 'no samples move' "$tmp/said"
+	# asked for: also after the plan was made again without the option
+	dlb-place -q --replicas 4 --split even "$tmp/costed.json" | dlb-place -q >"$tmp/even.json"
+	jq -e '.plan | .split == "even" and .split_given' "$tmp/even.json"
+	dlb-run -v --dry-run --scenario "$tmp/s.json" --rounds 8 "$tmp/even.json" >"$tmp/b.json" 2>"$tmp/said"
+	validates "$tmp/b.json"
+	jq -e --slurpfile was "$tmp/even.json" '.plan | .split == "even" and .hash == $was[0].plan.hash' "$tmp/b.json"
+	grep 'round 4: .*; no samples move, as --split even asks' "$tmp/said"
+	dlb-place -q --split power "$tmp/b.json" | jq -e '.plan | .split == "power" and .split_given and .power[1] < .4 * .power[0]'
+	# dlb-rebalance says it too
+	dlb-run -q --dry-run --slow 1:4 "$tmp/even.json" | dlb-rebalance -v 2>"$tmp/said" >"$tmp/c.json"
+	grep 'no samples move between replicas, as dlb-place --split even asks' "$tmp/said"
+}
+
 @test "scenario: a straggler in the round after a plan has changed: the plan changes at once, not back to the best" {
 	dlb-profile -q --analytic --batch 512 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:4 | dlb-place -q --replicas 4 --split power >"$tmp/doc.json"
 	echo '{"compare": [], "events": [{"event": "straggler", "round": 5, "node": 1, "factor": 1.5},

@@ -68,6 +68,8 @@ struct dlb_balance {
 	 * written. NULL: none, or the planner has to find it */
 	int *next_placement; const char *next_winner;
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
+	/* nodes of replicas wait, and no samples move since the user asked for an even split; not written */
+	bool split_stays;
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
 void dlb_balance_release(struct dlb_balance *b);

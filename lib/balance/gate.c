@@ -258,6 +258,12 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 	return rc;
 }
 
+static bool split_stays(const struct dlb_plan *p, const struct dlb_balance *b)
+{
+	return p->n_replicas > 1 && p->sharing.split_given && !p->sharing.by_power &&
+	       !b->history[b->n_history - 1].test_b;
+}
+
 static const char *without_gate(const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
@@ -282,6 +288,7 @@ int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, co
 	    !(rule->gated && dlb_balance_gate(s, &l, o, out, err))) {
 		if (!out->history[out->n_history - 1].decision)
 			out->history[out->n_history - 1].decision = without_gate(out);
+		out->split_stays = split_stays(&s->plan, out);
 		dlb_doc_put(d, "balance", dlb_balance_write(out));
 		rc = 0;
 	}

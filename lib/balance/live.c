@@ -117,12 +117,13 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 	else
 		snprintf(what, sizeof what, "stays: %s%s%s", r->decision, b->reason ? ", " : "",
 			 b->reason ? b->reason : "");
-	snprintf(d->text, sizeof d->text,
-		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s; decided in "
-		 "%.3g ms",
-		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
-		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit,
-		 what, took_s * 1e3);
+	snprintf(
+		d->text, sizeof d->text,
+		"round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s%s; decided in "
+		"%.3g ms",
+		r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
+		r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit,
+		what, b->split_stays ? "; no samples move, as --split even asks" : "", took_s * 1e3);
 }
 
 /* Makes the next plan. Sets *moves. */

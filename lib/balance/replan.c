@@ -104,10 +104,10 @@ struct dlb_replicas_choice dlb_replan_replicas(const struct replan_input *in)
 		dlb_sharing_init(&c.sharing);
 	if (o->replicas)
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
-	if (o->split)
+	if (o->split) {
 		c.sharing.by_power = !strcmp(o->split, "power");
-	else
-		c.any_split = !was || was->n_replicas < 2;
+		c.sharing.split_given = true;
+	}
 	if (!was || was->n_replicas < 2)
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	c.sharing.n_by_size = 0;			/* between what replicas there are now */
@@ -143,6 +143,7 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	struct dlb_plan teams = in->plan;
 	struct dlb_problem again = *p;
 	memset(&teams.arena, 0, sizeof teams.arena);
+	teams.sharing.split_given |= in->options->split != NULL;
 	if (best && in->balance.best_teams.n == in->plan.n_replicas)
 		dlb_balance_teams_set(&in->balance.best_teams, &teams);
 	again.replicas = teams.n_replicas > 1 ? &teams : NULL;
@@ -152,6 +153,14 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 		return -1;
 	dlb_plan_moved(p, in->plan.placement, plan);
 	return 0;
+}
+
+/* Whether the option asks for another split of the batch than that of the plan there is. */
+static bool splits_anew(const struct replan_input *in)
+{
+	const char *split = in->options->split;
+
+	return split && in->plan.n_replicas > 1 && !strcmp(split, "power") != in->plan.sharing.by_power;
 }
 
 /* Whether ops move from a placement that is not that of the plan there is. */
@@ -190,7 +199,7 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 		count_moved(in, p, plan);
 		return 0;
 	}
-	if (o->stay || (in->has_balance && (in->balance.converged || in->balance.keep))) {
+	if (o->stay || (in->has_balance && (in->balance.converged || in->balance.keep) && !splits_anew(in))) {
 		if (keep(p, in, plan, err))
 			return -1;
 		kept = true;

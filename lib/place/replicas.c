@@ -5,7 +5,8 @@
  * model over one team, and all teams use that placement: over team 0 and, if teams are unequal, over a
  * team whose every part is as slow as the slowest node that has it. Shares of the batch are even or by
  * power, the samples per second that a team is predicted to compute under node weights; both are tried if
- * the user names neither and teams are unequal. The plan with the shortest ranked step wins.
+ * the user names neither, the present plan is not by power, and teams are unequal. The plan with the shortest
+ * ranked step wins.
  *
  * A full search of every division would take minutes on large clusters. If there are many, all are placed
  * without a search first, and the search is spent on those that are best then. */
@@ -414,7 +415,8 @@ static bool better(struct replica_candidate *best, struct replica_candidate *oth
 static int place_teams(const struct task *t, int R, const struct dlb_team_way *way,
 		       struct replica_candidate *best, struct dlb_error *err)
 {
-	const struct dlb_replicas_choice *choice = t->choice;
+	const struct dlb_sharing *sharing = &t->choice->sharing;
+	const bool any_split = !sharing->split_given && !sharing->by_power;
 	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
 	struct formed f = { .R = R,
 			    .team = dlb_xcalloc(n_nodes + 1, sizeof *f.team),
@@ -435,7 +437,7 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 	for (int power = 0; power < 2; power++) {
 		struct replica_candidate c = one;
 		struct dlb_error why = { .status = 0 };
-		if (choice->any_split ? power && !unlike : choice->sharing.by_power != (bool)power)
+		if (any_split ? power && !unlike : sharing->by_power != (bool)power)
 			continue;
 		if (make(t, &teams, power, placement, &c, &why) == 0)
 			better(best, &c, DLB_KEEP_GAIN);

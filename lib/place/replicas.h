@@ -5,8 +5,8 @@
 
 struct dlb_replicas_choice {
 	int n;					/* 0: the number predicted to be fastest */
+	/* with an even split that nobody asked for: shares even or by the teams' speeds, whichever is faster */
 	struct dlb_sharing sharing;
-	bool any_split;				/* shares even or by the teams' speeds, whichever is faster */
 	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
 						 * better; NULL: none */
 };

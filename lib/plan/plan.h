@@ -48,6 +48,8 @@ struct dlb_sharing {
 	bool sync_batchnorm;
 	/* "split": shares of the batch by predicted speed, not even */
 	bool by_power;
+	/* the user asked for that split: it holds for the next round */
+	bool split_given;
 	char compress[48];			/* text of dlb_compress_parse, or "auto" */
 	char compress_of[DLB_N_COMPRESSED][48];	/* auto: the choice, by enum dlb_sum_class; "": none yet */
 	const char *reduce;			/* "gradients:mean" ... (optim.h); NULL: not given */

@@ -370,6 +370,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
 	dlb_sharing_write_compression(s, plan);
 	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
+	put(plan, "split_given", s->split_given, json_true());
 	put(plan, "reduce", s->reduce != NULL, json_string(s->reduce ? s->reduce : ""));
 	put(plan, "max_state", s->max_state != NULL, json_string(s->max_state ? s->max_state : ""));
 	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
@@ -465,7 +466,8 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
 	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) ||
 	    dlb_get_int(plan, "zero", DLB_OPT, 0, DLB_MOST_ZERO, &zero, err) ||
-	    dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
+	    dlb_get_str(plan, "split", DLB_OPT, &split, err) ||
+	    dlb_get_bool(plan, "split_given", DLB_OPT, &s->split_given, err) || read_samples(plan, s, err))
 		return -1;
 	s->param_server = (int)server;
 	s->zero = (int)zero;

@@ -46,7 +46,7 @@ static void start(struct dag *d, struct dlb_problem *p, uint64_t seed, double me
 /* The ranked step of the best plan of any number of replicas; INFINITY: none. tried: candidates placed for it. */
 static double search(struct dlb_problem *p, struct dlb_plan *plan, int *tried)
 {
-	struct dlb_replicas_choice c = { .any_split = true };
+	struct dlb_replicas_choice c = { .n = 0 };
 	bool kept;
 	dlb_sharing_init(&c.sharing);
 	c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
