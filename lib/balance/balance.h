@@ -64,9 +64,9 @@ struct dlb_balance {
 	double floor_s;
 	struct dlb_balance_round *history; int n_history;
 	int *best_placement; int n_placement;	/* for rolling back a worse plan; NULL: none */
-	/* [op] the plan that the gate has found worth the change, for one replica, and its algorithm; not
-	 * written. NULL: none, or the planner has to find it */
-	int *next_placement; const char *next_winner;
+	/* the plan that the gate has found worth the change; not written. NULL: none, or the planner has to
+	 * find it */
+	struct dlb_plan *next;
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
 	/* nodes of replicas wait, and no samples move since the user asked for an even split; not written */
 	bool split_stays;

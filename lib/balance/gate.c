@@ -153,11 +153,8 @@ static void judge(const struct dlb_load *l, const struct dlb_balance_options *o,
 
 static void keep_next(const struct dlb_plan *next, struct dlb_balance *b)
 {
-	const size_t n = (size_t)next->n_ops;
-
-	b->next_placement = memcpy(dlb_arena_array(&b->arena, n + 1, sizeof *b->next_placement),
-				   next->placement, n * sizeof *next->placement);
-	b->next_winner = next->winner;
+	b->next = dlb_xcalloc(1, sizeof *b->next);
+	*b->next = *next;
 }
 
 /* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
@@ -166,20 +163,23 @@ static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_probl
 		      bool *same, double *now_s, double *next_s, struct dlb_error *err)
 {
 	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
-	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas,
-						    .sharing = s->plan.sharing,
-						    .now = &s->plan };
+	struct dlb_replicas_choice choice = { .n = s->plan.n_replicas,
+					      .sharing = s->plan.sharing,
+					      .now = &s->plan };
 	bool kept, shared = s->plan.n_replicas > 1;
 
-	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, &kept, err) :
+	choice.sharing.n_by_size = 0; /* between what replicas there will be */
+	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, next_s, &kept, err) :
 		     dlb_place_again(p, algorithm, s->plan.placement, next, &kept, err))
 		return -1;
+	if (kept)
+		next->winner = s->plan.winner;
 	/* shares may change though the placement is kept */
 	*same = (kept && !shared) || !strcmp(next->hash, s->plan.hash);
 	if (*same)
 		return 0;
-	*next_s = dlb_place_plan_s(p, next);
-	*now_s = dlb_place_plan_s(p, &s->plan);
+	*next_s = shared ? *next_s : dlb_place_plan_s(p, next, NULL);
+	*now_s = dlb_place_plan_s(p, &s->plan, &s->program);
 	return 0;
 }
 
@@ -204,6 +204,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .pin = s->plan.pin,
 				 .excluded = s->plan.excluded,
 				 .ordered = &s->plan,
+				 .compared = s->plan.n_replicas > 1,
 				 .in_run = o->left_steps > 0 };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
@@ -237,10 +238,11 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 
 		judge(l, o, &next, best_now_s(s, &p, l, b), now_s, next_s,
 		      moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
-		if (!b->keep && next.n_replicas < 2)
+		if (!b->keep)
 			keep_next(&next, b);
 	}
-	dlb_plan_release(&next);
+	if (!b->next)
+		dlb_plan_release(&next);
 	dlb_problem_release(&p);
 	return 0;
 }

@@ -135,8 +135,7 @@ static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, struct
 	json_t *was = json_incref(dlb_doc_section(doc, "plan"));
 	int rc;
 
-	o.placement = b->next_placement;
-	o.winner = b->next_winner;
+	o.next = b->next;
 	rc = dlb_replan(&o, doc, err);
 	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));
 	json_decref(was);

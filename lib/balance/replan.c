@@ -129,7 +129,7 @@ static int place_anew(const struct replan_input *in, const struct dlb_problem *p
 	if (advice && !in->quiet)
 		dlb_cli_warn(o->cli, "%s", advice);
 	if (c.n != 1)
-		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
+		return dlb_place_replicas(p, &c, algorithm, current, plan, NULL, kept, err);
 	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) :
 			 dlb_place(p, algorithm, plan, err);
 }
@@ -183,10 +183,12 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 				in->has_plan && in->plan.algorithm_given ? in->plan.algorithm :
 									   NULL;
 	bool kept = false;
-	if (o->placement) {
-		if (dlb_plan_make(p, o->placement, plan, NULL, err))
+	if (o->next) {
+		struct dlb_problem q = *p;
+		q.replicas = o->next->n_replicas > 1 ? o->next : NULL;
+		if (dlb_plan_make(&q, o->next->placement, plan, NULL, err))
 			return -1;
-		plan->winner = o->winner;
+		plan->winner = o->next->winner;
 		plan->effort = in->plan.effort;
 		plan->algorithm = in->plan.algorithm;
 		plan->algorithm_given = in->plan.algorithm_given;
@@ -346,7 +348,8 @@ int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_p
 	const struct dlb_replan *o = in->options;
 	const bool by_schedule = o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP;
 
-	p->compared = by_schedule || dlb_replan_replicas(in).n != 1 || (p->recompute && p->recompute->chosen);
+	p->compared = by_schedule || (!o->next && dlb_replan_replicas(in).n != 1) ||
+		      (p->recompute && p->recompute->chosen);
 	const bool compared = p->compared;
 	struct dlb_drafts drafts = { .n = 0 };
 	p->drafts = compared ? &drafts : NULL;

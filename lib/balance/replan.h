@@ -21,8 +21,8 @@ struct dlb_replan {
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline, front;
 	bool stay;			/* the placement that is there, whatever the balance says */
-	/* [op]: this placement instead of a search, of one replica, and the algorithm that found it */
-	const int *placement; const char *winner;
+	/* the placement of this plan, with its replicas and shares, instead of a search; NULL: a search */
+	const struct dlb_plan *next;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
 	struct dlb_strlist offload; /* none, auto, or pattern of names=memory */
 	const char *state_dtype;

@@ -1,6 +1,7 @@
 /* The table of balancing rules, and the state handling that they share. */
 #include "balance/rules.h"
 #include "plan/replica.h"
+#include <stdlib.h>
 #include <string.h>
 
 const struct dlb_rule dlb_rules[] = {
@@ -46,6 +47,9 @@ void dlb_balance_release(struct dlb_balance *b)
 {
 	if (!b)
 		return;
+	if (b->next)
+		dlb_plan_release(b->next);
+	free(b->next);
 	dlb_arena_release(&b->arena);
 	memset(b, 0, sizeof *b);
 }

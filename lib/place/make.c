@@ -521,10 +521,37 @@ double dlb_place_value_below_s(const struct dlb_problem *p, const int *placement
 						    value;
 }
 
-double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan)
+/* Whether the schedule orders the plan as it is ordered already. */
+static bool keeps_order(const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	struct dlb_plan x;
+	int limit[3];
+	double least_s;
+
+	if (p->objective != DLB_STEP || plan->again || plan->updates_first)
+		return false;
+	set_up(p, plan->placement, &x);
+	if (wanted_limits(p, &x, limit, &least_s) > 1)
+		dlb_fit_order(p, &x, limit[0]);
+	bool same = !strcmp(x.hash, plan->hash) && x.in_flight == plan->in_flight;
+	for (int d = 0; d < plan->n_nodes && same; d++) {
+		const struct dlb_node_plan *a = &x.node[d], *b = &plan->node[d];
+		same = a->n_order == b->n_order;
+		for (int i = 0; i < a->n_order && same; i++)
+			same = a->order[i].op == b->order[i].op &&
+			       a->order[i].micro_batch == b->order[i].micro_batch;
+	}
+	dlb_plan_release(&x);
+	return same;
+}
+
+double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan,
+			const struct dlb_program *program)
 {
 	struct dlb_problem q = *p;
 	q.replicas = plan->n_replicas > 1 ? plan : NULL;
+	if (program && keeps_order(&q, plan))
+		return fitting_s(&q, program) + dlb_place_migration_share_s(&q, plan->placement);
 	return dlb_place_value_s(&q, plan->placement);
 }
 

@@ -480,7 +480,7 @@ static int place_one(const struct task *t, struct replica_candidate *c, struct d
 	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
 			      dlb_place(t->p, t->algorithm, &c->plan, err);
 	if (rc == 0)
-		c->ranked_s = dlb_place_plan_s(t->p, &c->plan);
+		c->ranked_s = dlb_place_plan_s(t->p, &c->plan, NULL);
 	return rc;
 }
 
@@ -748,8 +748,8 @@ static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s
 }
 
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
-		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
-		       struct dlb_error *err)
+		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
+		       bool *kept, struct dlb_error *err)
 {
 	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
 	struct replica_candidate best = { .kept = false };
@@ -784,5 +784,7 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		return -1;
 	*plan = best.plan;
 	*kept = best.kept;
+	if (ranked_s)
+		*ranked_s = best.ranked_s;
 	return 0;
 }

@@ -10,10 +10,11 @@ struct dlb_replicas_choice {
 	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
 						 * better; NULL: none */
 };
-/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. */
+/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. ranked_s: gets the
+ * ranked step of the plan; NULL: nobody asks. */
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
-		       const char *algorithm, const int *current, struct dlb_plan *plan, bool *kept,
-		       struct dlb_error *err);
+		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
+		       bool *kept, struct dlb_error *err);
 /* A lower bound on the step of any plan with the teams and shares of p->replicas. */
 double dlb_replicas_bound_s(const struct dlb_problem *p);
 #endif

@@ -204,7 +204,7 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	q.draft = draft;
 	known_of(c, &q)->searched |= !draft;
 	if (c->place(c->arg, &q, &plan, &why) == 0) {
-		double ranked = dlb_place_plan_s(&q, &plan);
+		double ranked = dlb_place_plan_s(&q, &plan, NULL);
 		if (ranked < known_of(c, &q)->ranked_s)
 			keep(c, &q, &plan, ranked, NULL);
 		else

@@ -51,7 +51,7 @@ static double search(struct dlb_problem *p, struct dlb_plan *plan, int *tried)
 	dlb_sharing_init(&c.sharing);
 	c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	n_tried = 0;
-	const int rc = dlb_place_replicas(p, &c, NULL, NULL, plan, &kept, NULL);
+	const int rc = dlb_place_replicas(p, &c, NULL, NULL, plan, NULL, &kept, NULL);
 	*tried = n_tried;
 	return rc ? INFINITY : plan->value_s;
 }
