@@ -3,9 +3,9 @@
  *
  *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + t_move + t_warmup
  *
- * T_now is the best plan's measured time: the alternative is to keep that plan. If kappa was corrected in a round
- * of another plan, it is multiplied by the quotient of the best plan's simulated steps with and without the
- * correction: a node that has become slow is slow in the best plan too. T_predicted is this round's
+ * T_now is the best plan's measured time: the alternative is to keep that plan. If kappa was corrected
+ * in a round of another plan, it is multiplied by the quotient of the best plan's simulated steps with and
+ * without the correction: a node that has become slow is slow in the best plan too. T_predicted is this round's
  * time minus the difference of both plans' simulated steps (under kappa and weights). So time that the
  * model does not explain stays in the prediction; if the model predicts too much, the difference is scaled
  * down. err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions,
@@ -112,8 +112,8 @@ static void keep_best(struct dlb_balance *b)
 	b->expected_s = b->best_step_s;
 }
 
-/* Decides between the best plan, which takes best_s, and another one that the planner offers. wait_s: seconds in which
- * no node trains because of the change. */
+/* Decides between the best plan, which takes best_s, and another one that the planner offers. wait_s: seconds
+ * in which no node trains because of the change. */
 static void judge(const struct dlb_load *l, const struct dlb_balance_options *o, const struct dlb_plan *next,
 		  double best_s, double ranked_now_s, double ranked_next_s, double wait_s,
 		  struct dlb_balance *b)

@@ -5,13 +5,13 @@
 
 struct dlb_replicas_choice {
 	int n;					/* 0: the number predicted to be fastest */
-	/* with an even split that nobody asked for: shares even or by the teams' speeds, whichever is faster */
+	/* with an even split that nobody asked for: even or by the teams' speeds, whichever is faster */
 	struct dlb_sharing sharing;
 	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
 						 * better; NULL: none */
 };
-/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. ranked_s: gets the
- * ranked step of the plan; NULL: nobody asks. */
+/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. ranked_s:
+ * gets the ranked step of the plan; NULL: nobody asks. */
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
 		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
 		       bool *kept, struct dlb_error *err);

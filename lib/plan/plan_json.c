@@ -679,8 +679,8 @@ static const char *const plan_members[] = {
 	"offload", "state_dtype",
 	"pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce",
 	"allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "zero",
-	"split", "split_given", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data",
-	"feed", "timeline",
+	"split", "split_given", "gossip", "sync_every", "param_server", "shards", "reduce", "max_state",
+	"exchange_data", "feed", "timeline",
 	NULL
 };
 /* clang-format on */
