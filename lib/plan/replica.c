@@ -232,16 +232,124 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	}
 }
 
+static bool nodes_alike(const struct dlb_cluster *c, const double *node_scale, int a, int b)
+{
+	const struct dlb_node *x = &c->node[a], *y = &c->node[b];
+
+	return x->kind == y->kind && x->speed == y->speed && x->memory_bytes == y->memory_bytes &&
+	       !x->n_memories && !y->n_memories && node_scale[a] == node_scale[b];
+}
+
+static bool links_alike(const struct dlb_link *x, const struct dlb_link *y)
+{
+	return x->latency_s == y->latency_s && x->bandwidth_Bps == y->bandwidth_Bps &&
+	       x->overlap == y->overlap && x->duplex == y->duplex;
+}
+
+/* Whether the routes from a to b and from x to y are alike; to[id]: the direction of the second that a
+ * direction of the first stands for, and from[id] that of the first, -1: none yet. */
+static bool routes_alike(const struct dlb_cluster *c, int a, int b, int x, int y, int *to, int *from)
+{
+	struct dlb_direction one[DLB_MAX_ROUTE], two[DLB_MAX_ROUTE];
+	struct dlb_way first, second;
+	const int n = dlb_cluster_directions(c, a, b, one, &first);
+
+	if (n != dlb_cluster_directions(c, x, y, two, &second) || first.latency_s != second.latency_s ||
+	    first.Bps != second.Bps || first.copies != second.copies)
+		return false;
+	for (int i = 0; i < n; i++) {
+		int *t = &to[one[i].id], *f = &from[two[i].id];
+		if (!links_alike(&c->link[one[i].link], &c->link[two[i].link]) ||
+		    (*t >= 0 && *t != two[i].id) || (*f >= 0 && *f != one[i].id))
+			return false;
+		*t = two[i].id;
+		*f = one[i].id;
+	}
+	return true;
+}
+
+/* map: room for two ints for each direction of the cluster. */
+static bool replicas_alike(const struct dlb_plan *p, const struct dlb_cluster *c, const double *node_scale,
+			   int q, int r, int *map)
+{
+	const int *a = p->replica[q], *b = p->replica[r], n = dlb_cluster_n_directions(c);
+
+	for (int i = 0; i < 2 * n; i++)
+		map[i] = -1;
+	for (int k = 0; k < p->n_nodes; k++) {
+		if (a[k] < 0)
+			continue;
+		if (!nodes_alike(c, node_scale, a[k], b[k]))
+			return false;
+		for (int l = 0; l < p->n_nodes; l++)
+			if (l != k && a[l] >= 0 &&
+			    ((a[k] < a[l]) != (b[k] < b[l]) ||
+			     !routes_alike(c, a[k], a[l], b[k], b[l], map, map + n)))
+				return false;
+	}
+	return true;
+}
+
+void dlb_plan_alike(const struct dlb_plan *p, const struct dlb_cluster *c, const double *node_scale,
+		    int *alike)
+{
+	int *map = dlb_xcalloc(2 * (size_t)dlb_cluster_n_directions(c) + 1, sizeof *map);
+
+	for (int r = 0; r < p->n_replicas; r++) {
+		alike[r] = r;
+		for (int q = 0; q < r && alike[r] == r; q++)
+			if (alike[q] == q && replicas_alike(p, c, node_scale, q, r, map))
+				alike[r] = q;
+	}
+	free(map);
+}
+
+/* Copies the order of replica q to replica r. */
+static void copy_order(struct dlb_plan *p, int q, int r)
+{
+	for (int k = 0; k < p->n_nodes; k++) {
+		if (p->replica[r][k] < 0)
+			continue;
+		const struct dlb_node_plan *from = &p->node[p->replica[q][k]];
+		struct dlb_node_plan *to = &p->node[p->replica[r][k]];
+		to->n_order = from->n_order;
+		to->order = from->order;
+	}
+}
+
+/* Replicas that divide states have shares of their own; without a cluster nothing is known of links. */
+static void find_alike(const struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale,
+		       int *alike)
+{
+	if (c && c->cluster && node_scale && !dlb_sharing_divides(&p->sharing)) {
+		dlb_plan_alike(p, c->cluster, node_scale, alike);
+		return;
+	}
+	for (int r = 0; r < p->n_replicas; r++)
+		alike[r] = r;
+}
+
 double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale)
 {
 	const struct dlb_schedule *s = dlb_schedule_find(p->schedule);
-	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share);
+	const size_t R = p->n_replicas > 1 ? (size_t)p->n_replicas : 1;
+	int64_t *share = dlb_xcalloc(R, sizeof *share);
+	int *alike = dlb_xcalloc(R, sizeof *alike);
 	double longest = 0;
 	if (p->n_replicas < 2)
 		longest = dlb_schedule_order(p, c, s, node_scale);
+	else
+		find_alike(p, c, node_scale, alike);
 	dlb_plan_shares(p, p->batch, share);
 	for (int r = 0; r < p->n_replicas && p->n_replicas > 1; r++) {
 		struct dlb_plan one;
+		int q = 0;
+		while (q < r && (alike[q] != alike[r] || share[q] != share[r]))
+			q++;
+		if (q < r) {
+			copy_order(p, q, r);
+			continue;
+		}
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, &one);
 		double s_r = dlb_schedule_order(&one, c, s, node_scale);
 		longest = s_r > longest ? s_r : longest;
@@ -262,6 +370,7 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 		dlb_plan_release(&one);
 	}
 	free(share);
+	free(alike);
 	return longest;
 }
 

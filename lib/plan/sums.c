@@ -399,3 +399,63 @@ void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
 			s->by_size[s->n_by_size++] = row;
 	}
 }
+
+/* ---- a bound ---- */
+
+/* Whether nodes of the part copy what they sum, with their own cores: then no directions are shared. */
+static bool part_copies(const struct dlb_plan *p, const struct dlb_cluster *c, int k)
+{
+	for (int r = 1; r < p->n_replicas; r++)
+		if (dlb_cluster_way(c, p->replica[r - 1][k], p->replica[r][k]).copies)
+			return true;
+	return false;
+}
+
+/* Lowers least_s[direction], and at its end that of the part, to the seconds that they are busy with an
+ * element of part k. Two lengths, of whole segments, differ by the time of the busiest resource alone. */
+static void least_of_way(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
+			 int k, double *least_s)
+{
+	enum { CHUNK = 31 << 16 }; /* bytes: a multiple of a segment's, of both sorts */
+	const int n_directions = dlb_cluster_n_directions(c->cluster);
+	struct busy all = { .load = dlb_xcalloc((size_t)n_directions + 1, sizeof *all.load) };
+	double *s = dlb_xcalloc((size_t)n_directions + 1, sizeof *s), two[2];
+	int *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
+	const struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
+
+	dlb_plan_peer_groups(p, c->cluster, k, group);
+	const int64_t first = (int64_t)how->n_chunks(&ranks) * (CHUNK / 4), n[2] = { first, 2 * first };
+	part_s(p, c, k, &(struct summed){ how, 2, n, 4 }, two, &all);
+	for (int i = 0; i < all.n && !part_copies(p, c->cluster, k); i++)
+		s[all.load[i].direction.id] = all.load[i].load * two[0] / (double)first;
+	s[n_directions] = fmax(0, two[1] - two[0]) / (double)first;
+	for (int l = 0; l <= n_directions; l++)
+		least_s[l] = fmin(least_s[l], s[l]);
+	free(all.load);
+	free(group);
+	free(s);
+}
+
+double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c, const double *n)
+{
+	const struct dlb_sharing *x = &p->sharing;
+	const bool is_auto = !strcmp(x->allreduce, DLB_ALLREDUCE_AUTO);
+	const int n_ways = is_auto ? x->n_by_size : 1, n_directions = dlb_cluster_n_directions(c->cluster);
+	double *busy_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *busy_s), most = 0;
+	double *least_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *least_s);
+
+	for (int k = 0; k < p->n_nodes; k++) {
+		for (int l = 0; l <= n_directions; l++)
+			least_s[l] = n_ways ? INFINITY : 0;
+		for (int w = 0; w < n_ways && n[k] > 0; w++)
+			least_of_way(p, c,
+				     dlb_allreduce_find(is_auto ? x->by_size[w].allreduce : x->allreduce), k,
+				     least_s);
+		for (int l = 0; l < n_directions && n[k] > 0; l++)
+			most = fmax(most, busy_s[l] += n[k] * least_s[l]);
+		most = n[k] > 0 ? fmax(most, n[k] * least_s[n_directions]) : most;
+	}
+	free(busy_s);
+	free(least_s);
+	return most * (1 - 1e-6);
+}
