@@ -222,6 +222,15 @@ static bool is_faster(const struct dlb_plan *a, const struct dlb_plan *b)
 	return a->value_s < b->value_s * (1 - 1e-6);
 }
 
+/* The step that a plan must not reach to be faster than `plain`; 0: under node weights plans are ranked by
+ * another. */
+static double below_of(const struct dlb_problem *p, const struct dlb_plan *plain)
+{
+	const size_t size = (size_t)p->cluster->n_nodes * sizeof *p->ranked_scale;
+
+	return memcmp(p->ranked_scale, p->stated_scale, size) || p->before ? 0 : plain->value_s;
+}
+
 /* Whether a plan in which ops run again may be faster than `plain`. Where the number of replicas is free, and so
  * a search long, only if a draft of it is. */
 static bool may_be_faster(const struct replan_input *in, const struct dlb_problem *p,
@@ -233,6 +242,7 @@ static bool may_be_faster(const struct replan_input *in, const struct dlb_proble
 	if (dlb_replan_replicas(in).n != 0)
 		return true;
 	draft.draft = true;
+	draft.below_s = below_of(p, plain);
 	if (make_one(in, &draft, &other, NULL))
 		return false;
 	const bool faster = is_faster(&other, plain);

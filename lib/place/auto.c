@@ -280,12 +280,21 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 	return wanted && (by_default || x->trivial || !dlb_problem_is_large(p));
 }
 
-/* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is
- * none yet. */
-static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
-			  struct starts *s, int **misfit, struct dlb_error *nearest)
+/* The step from which on a start is of no use: a draft takes the best alone. */
+static double limit_of_start(const struct dlb_problem *p, const struct starts *s)
 {
-	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
+	const double limit_s = p->draft && p->below_s > 0 ? p->below_s : INFINITY;
+
+	return p->draft && s->n ? fmin(limit_s, s->s[0]) : limit_s;
+}
+
+/* Adds the placers' results with memory limits times scale. *slow: set if one may fit, but is too slow.
+ * *misfit: one that does not fit, if there is none yet. */
+static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
+			  struct starts *s, int **misfit, bool *slow, struct dlb_error *nearest)
+{
+	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 },
+				      no_gain = { .what = "does not fit, or is no faster", .status = 1 };
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
 	double *memory = dlb_xcalloc((size_t)p->cluster->n_nodes + 1, sizeof *memory);
 	struct dlb_problem scaled = *p;
@@ -304,12 +313,18 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 			*nearest = nearest->status ? *nearest : why;
 			continue;
 		}
-		double from = dlb_clock_s(), value = dlb_place_value_s(p, one);
+		const double limit_s = limit_of_start(p, s);
+		double from = dlb_clock_s(), value = dlb_place_value_below_s(p, one, limit_s);
+		*slow |= isfinite(value) && value >= limit_s;
+		value = value < limit_s ? value : INFINITY;
 		if (!s->n || value < s->s[0])
 			s->clock_s = dlb_clock_s() - from;
 		int *at = dlb_place_groups_at(p, one);
 		if (p->tried)
-			p->tried(p->tried_arg, x->name, value, value, isinf(value) ? &no_fit : NULL);
+			p->tried(p->tried_arg, x->name, value, value,
+				 isfinite(value)   ? NULL :
+				 isfinite(limit_s) ? &no_gain :
+						     &no_fit);
 		if (!isinf(value))
 			add_start(s, value, at);
 		else if (!*misfit)
@@ -328,13 +343,20 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 {
 	struct dlb_error nearest = { .status = 0 };
 	int *misfit = NULL;
+	bool slow = false;
 
 	if (p->first)
 		add_start(s, dlb_place_value_s(p, p->first), dlb_place_groups_at(p, p->first));
 	const double below_s = s->n ? s->s[0] : 0;
 	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && (!i || !s->n); i++)
 		if (!i || !deadline_s || dlb_clock_s() < deadline_s)
-			gather_scaled(p, memory_scale[i], below_s, deadline_s, s, &misfit, &nearest);
+			gather_scaled(p, memory_scale[i], below_s, deadline_s, s, &misfit, &slow, &nearest);
+	if (!s->n && misfit && p->brief) {
+		free(misfit);
+		return dlb_fail_no(err, NULL,
+				   slow ? "no plan of a draft takes less than others" :
+					  "no plan of a draft fits");
+	}
 	if (!s->n && misfit) {
 		s->at[s->n] = misfit;
 		s->s[s->n++] = INFINITY;

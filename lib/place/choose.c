@@ -74,6 +74,8 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		plan->algorithm = "default";
 		return 0;
 	}
+	if (!given && p->objective == DLB_STEP && p->brief)
+		return -1;
 	if (algorithm) {
 		const struct dlb_placer *placer = dlb_placer_find(algorithm);
 		if (!placer) {

@@ -196,9 +196,9 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 	return n;
 }
 
-/* Compiles the ordered plan; where it does not fit, with each update as soon as its gradient is there. Returns
- * whether it fits, -1 with err. */
-static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+/* Compiles the ordered plan; where it does not fit, with each update as soon as its gradient is there, but
+ * in a search only if it could fit. Returns whether it fits, -1 with err. */
+static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool search,
 			 struct dlb_program *program, struct dlb_error *err)
 {
 	for (;;) {
@@ -206,7 +206,7 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 			return -1;
 		if (dlb_fit_in_memory(p, program, false))
 			return 1;
-		if (!dlb_schedule_can_update_first(plan))
+		if (!dlb_schedule_can_update_first(plan) || (search && !dlb_fit_could(p, plan, program)))
 			return 0;
 		dlb_program_release(program);
 		plan->updates_first = true;
@@ -268,7 +268,7 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 	for (int i = 0;;) {
 		if (i == 0 || now == 0)
 			less = plan->most_in_flight;
-		const int done = compile_limit(p, plan, draft, program, err);
+		const int done = compile_limit(p, plan, draft, below_s != NULL, program, err);
 		if (done)
 			return done < 0 ? -1 : 0;
 		if (p->scarce)
@@ -690,6 +690,16 @@ static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, st
 			more);
 }
 
+/* As order_and_compile. -1, with err, also where a plan to compare has no order below p->below_s. */
+static int order_below(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
+		       struct dlb_program *program, struct dlb_error *err)
+{
+	const double *below_s = is_compared(p) && p->below_s > 0 ? &p->below_s : NULL;
+	const int rc = order_and_compile(p, plan, draft, below_s, program, err);
+
+	return rc > 0 ? dlb_fail_no(err, NULL, "a step takes %.6g ms or more", p->below_s * 1e3) : rc;
+}
+
 /* In the order of p->ordered or of the schedule. */
 static int make_plan(const struct dlb_problem *p, const int *placement, bool as_ordered,
 		     struct dlb_plan *plan, double *ranked, struct dlb_error *err)
@@ -706,7 +716,7 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 		goto no_plan;
 	if (dlb_plan_check(plan, p->cost, err) ||
 	    (as_ordered ? dlb_fit_compile(p, plan, draft, &program, err) :
-			  order_and_compile(p, plan, draft, NULL, &program, err)))
+			  order_below(p, plan, draft, &program, err)))
 		goto no_plan;
 	if ((is_compared(p) ? dlb_program_verify_choices : dlb_program_verify)(&program, p->cost, err)) {
 		say_lack(p, &program, err);

@@ -39,6 +39,7 @@ struct dlb_problem {
 	bool quick;				/* with less effort: a plan to compare */
 	bool in_run; /* of dlb_place_again: nodes wait for it, so a large graph is not searched */
 	bool draft; /* of auto: the best of the quick placers, without a search */
+	bool brief; /* there is a plan already: that another does not fit need not be explained */
 	/* a plan to compare with others: its arenas are made only as small as it needs to fit, it is not
 	 * proved, and has no lower bound and no time-line. dlb_plan_remake makes these of the plan that is
 	 * taken */
@@ -48,7 +49,7 @@ struct dlb_problem {
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
 	/* of auto: a placement that fits, from which it searches too; [op], NULL: none */
 	const int *first;
-	double below_s;	/* of placers: only a value below it is of use; 0: any */
+	double below_s; /* of placers and of plans to compare: only a value below it is of use; 0: any */
 	/* order in which greedy takes ready ops; [op], the greatest first */
 	bool by_upward_rank; const double *number;
 	const struct dlb_affinity *affinity;		/* of by-kind */

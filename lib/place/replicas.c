@@ -20,10 +20,13 @@
 #include "place/problem.h"
 #include "place/replicas.h"
 #include "place/teams.h"
+#include "plan/buckets.h"
+#include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "plan/sums.h"
+#include "plan/tensors.h"
 #include "plan/timeline.h"
 #include "util/hash.h"
 
@@ -212,12 +215,19 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 		      struct dlb_error *err)
 {
 	enum { ROUNDS = 8 };
-	int R = shared->n_replicas, rc = 0;
+	const bool meet = p->clip || p->inverse_every > 0 || shared->sharing.feed_host ||
+			  dlb_sharing_divides(&shared->sharing);
+	int R = shared->n_replicas, rc = 0, *alike = dlb_xcalloc((size_t)R, sizeof *alike);
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share);
+	double *took_s = dlb_xcalloc((size_t)R, sizeof *took_s);
 	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power),
 	       *next = dlb_xcalloc((size_t)R, sizeof *next), best_s = INFINITY;
-	for (int r = 0; r < R; r++)
+	for (int r = 0; r < R; r++) {
 		next[r] = 1;
+		alike[r] = r;
+	}
+	if (!meet) /* else a replica by itself is not all that takes part */
+		dlb_plan_alike(shared, p->cluster, p->ranked_scale, alike);
 	memcpy(shared->placement, placement, (size_t)shared->n_ops * sizeof *placement);
 	for (int round = 0; round < ROUNDS && rc == 0; round++) {
 		double longest_s = 0;
@@ -225,7 +235,14 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 		dlb_plan_shares(shared, shared->batch, share);
 		for (int r = 0; r < R && rc == 0; r++) {
 			double step_s = 0, n = (double)(share[r] ? share[r] : 1);
-			rc = replica_s(p, shared, r, share[r] ? share[r] : 1, &step_s, err);
+			int q = 0;
+			while (q < r && (alike[q] != alike[r] || (double)share[q] != n))
+				q++;
+			if (q < r)
+				step_s = took_s[q];
+			else
+				rc = replica_s(p, shared, r, share[r] ? share[r] : 1, &step_s, err);
+			took_s[r] = step_s;
 			longest_s = step_s > longest_s ? step_s : longest_s;
 			next[r] = step_s > 0 ? n / step_s : 1;
 			share[r] = (int64_t)n;
@@ -239,6 +256,8 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 	shared->power = power;
 	free(next);
 	free(share);
+	free(alike);
+	free(took_s);
 	return rc;
 }
 
@@ -286,11 +305,16 @@ struct task {
 	const char *algorithm;			/* NULL: the default */
 	const int *current;			/* the current placement; NULL: none */
 	struct dlb_teams teams;
+	double limit_s; /* plans whose step is not shorter are of no use */
 };
+/* ranked_s without a plan: it does not fit, or its step is at least so long */
 struct replica_candidate { struct dlb_plan plan; double ranked_s; bool kept; };
 
 /* R teams of K nodes: team[R][K]. like[K]: nodes as slow as the slowest in each place of a team. */
 struct formed { int R, K; int *team, *like; };
+
+/* The step that a plan of p must not reach to be of use; INFINITY: any. */
+static double limit_of(const struct dlb_problem *p) { return p->below_s > 0 ? p->below_s : INFINITY; }
 
 /* A plan of R replicas without placement and shares. */
 static void share_out(const struct task *t, const struct formed *f, struct dlb_plan *shared)
@@ -338,7 +362,7 @@ static int check_memory(const struct task *t, const struct formed *f, const stru
 /* The model over one team: placement[op] is a node of team 0. Its nodes are as slow as `like` if the way
  * takes the slowest, else as team 0. */
 static int place_team(const struct task *t, const struct dlb_team_way *way, const struct formed *f,
-		      int *placement, struct replica_candidate *c, struct dlb_error *err)
+		      bool unlike, int *placement, struct replica_candidate *c, struct dlb_error *err)
 {
 	const int K = f->K, *team = f->team;
 	struct team_problem one = { .node = NULL };
@@ -350,6 +374,8 @@ static int place_team(const struct task *t, const struct dlb_team_way *way, cons
 	shared.zero = t->choice->sharing.zero;
 	if (team_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R, err))
 		goto out;
+	/* of unlike teams another may be the slowest, or this one gets fewer samples */
+	one.p.below_s = unlike ? 0 : t->p->below_s;
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(&one.p);
 	if (check_memory(t, f, &one.p, err))
@@ -373,9 +399,9 @@ out:
 	return rc;
 }
 
-/* Sets shares and sums, then makes the whole plan. */
+/* Sets shares and sums, then makes the whole plan. A step of limit_s or more is of no use. */
 static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement,
-		struct replica_candidate *c, struct dlb_error *err)
+		double limit_s, struct replica_candidate *c, struct dlb_error *err)
 {
 	struct dlb_plan shared = *teams, of_team = c->plan;
 	struct dlb_problem whole = *t->p;
@@ -387,9 +413,11 @@ static int make(const struct task *t, const struct dlb_plan *teams, bool by_powe
 		return -1;
 	}
 	memcpy(shared.placement, placement, (size_t)shared.n_ops * sizeof *placement);
-	dlb_plan_choose_sums(&shared, t->p->cost);
 	whole.replicas = &shared;
+	whole.below_s = isfinite(limit_s) ? limit_s : 0;
 	int rc = dlb_plan_make(&whole, placement, &c->plan, &c->ranked_s, err);
+	if (rc)
+		c->ranked_s = limit_s;
 	dlb_arena_release(&shared.arena);
 	if (rc == 0) {
 		c->plan.winner = of_team.winner;
@@ -411,12 +439,70 @@ static bool better(struct replica_candidate *best, struct replica_candidate *oth
 	return true;
 }
 
+/* The better of even shares and of shares by power, as asked for; both only where teams are unlike. By power
+ * comes first: then an even plan counts only if that gains no more than DLB_KEEP_GAIN. */
+static int split(const struct task *t, const struct dlb_plan *teams, bool unlike, const int *placement,
+		 const struct replica_candidate *one, struct replica_candidate *best, struct dlb_error *err)
+{
+	const struct dlb_sharing *sharing = &t->choice->sharing;
+	const bool any = !sharing->split_given && !sharing->by_power,
+		   by_power = any ? unlike : sharing->by_power;
+	const struct dlb_plan none = { .n_ops = 0 };
+	struct replica_candidate power = *one;
+	struct dlb_error ignored = { .status = 0 };
+	double limit_s = t->limit_s;
+
+	*best = *one;
+	best->ranked_s = power.ranked_s = INFINITY;
+	if (!by_power || make(t, teams, true, placement, limit_s, &power, err))
+		power.plan = none;
+	else
+		limit_s = fmin(limit_s, power.ranked_s / (1 - DLB_KEEP_GAIN));
+	if ((by_power && !any) || make(t, teams, false, placement, limit_s, best, by_power ? &ignored : err))
+		best->plan = none;
+	if (power.plan.n_ops)
+		better(best, &power, DLB_KEEP_GAIN);
+	else if (!best->plan.n_ops)
+		best->ranked_s = fmin(best->ranked_s, power.ranked_s);
+	return best->plan.n_ops ? 0 : -1;
+}
+
+/* Seconds that the sums of gradients take at least, with the model placed like this over replica 0; 0:
+ * unknown. */
+static double sums_bound_s(const struct task *t, const struct dlb_plan *teams, const int *placement)
+{
+	const struct dlb_sharing *s = &teams->sharing;
+	const struct dlb_graph *g = t->p->graph;
+
+	if (dlb_sharing_divides(s) || dlb_sharing_averages(s) || dlb_sharing_compresses(s) ||
+	    t->p->inverse_every > 0)
+		return 0;
+	double *n = dlb_xcalloc((size_t)teams->n_nodes + 1, sizeof *n);
+	for (int i = 0; i < g->n_ops; i++) {
+		const int x = g->op[i].phase == DLB_UPDATE ? dlb_update_gradient(g, i) : -1;
+		if (x >= 0)
+			n[placement[i]] += dlb_tensor_bytes(&g->tensor[x], 1) / 4;
+	}
+	const double bound_s = dlb_plan_sums_bound_s(teams, t->p->cost, n);
+	free(n);
+	return bound_s;
+}
+
+/* Fails if the sums of gradients alone take as long as a step may. */
+static int check_sums(const struct task *t, const struct dlb_plan *teams, const int *placement,
+		      struct dlb_error *err)
+{
+	const double sums_s = isfinite(t->limit_s) ? sums_bound_s(t, teams, placement) : 0;
+
+	return sums_s < t->limit_s ?
+		       0 :
+		       dlb_fail_no(err, NULL, "the sums of gradients take %.6g ms or more", sums_s * 1e3);
+}
+
 /* The best plan of a way; 1: the way does not apply, since all teams are equal. */
 static int place_teams(const struct task *t, int R, const struct dlb_team_way *way,
 		       struct replica_candidate *best, struct dlb_error *err)
 {
-	const struct dlb_sharing *sharing = &t->choice->sharing;
-	const bool any_split = !sharing->split_given && !sharing->by_power;
 	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
 	struct formed f = { .R = R,
 			    .team = dlb_xcalloc(n_nodes + 1, sizeof *f.team),
@@ -427,24 +513,19 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 	bool unlike = dlb_teams_slowest(&t->teams, f.team, R, f.K, f.like);
 	struct replica_candidate one = { .kept = false };
 	struct dlb_plan teams;
-	*best = (struct replica_candidate){ .kept = false };
+	*best = (struct replica_candidate){ .ranked_s = INFINITY };
 	if (way->slowest && !unlike)
 		goto out;
-	rc = place_team(t, way, &f, placement, &one, err);
-	if (rc)
+	rc = place_team(t, way, &f, unlike, placement, &one, err);
+	if (rc) {
+		best->ranked_s = unlike ? INFINITY : t->limit_s;
 		goto out;
-	share_out(t, &f, &teams);
-	for (int power = 0; power < 2; power++) {
-		struct replica_candidate c = one;
-		struct dlb_error why = { .status = 0 };
-		if (any_split ? power && !unlike : sharing->by_power != (bool)power)
-			continue;
-		if (make(t, &teams, power, placement, &c, &why) == 0)
-			better(best, &c, DLB_KEEP_GAIN);
-		else if (!best->plan.n_ops)
-			*err = why;
 	}
-	rc = best->plan.n_ops ? 0 : -1;
+	share_out(t, &f, &teams);
+	dlb_plan_choose_sums(&teams, t->p->cost);
+	best->ranked_s = t->limit_s;
+	rc = check_sums(t, &teams, placement, err) ? -1 :
+						     split(t, &teams, unlike, placement, &one, best, err);
 	dlb_plan_release(&teams);
 out:
 	free(f.team);
@@ -474,13 +555,15 @@ static void say(const struct task *t, int R, const struct dlb_team_way *way,
 /* The plan without replicas, as a candidate of auto. */
 static int place_one(const struct task *t, struct replica_candidate *c, struct dlb_error *err)
 {
-	*c = (struct replica_candidate){ .kept = false };
+	*c = (struct replica_candidate){ .ranked_s = INFINITY };
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(t->p);
 	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
 			      dlb_place(t->p, t->algorithm, &c->plan, err);
 	if (rc == 0)
 		c->ranked_s = dlb_place_plan_s(t->p, &c->plan, NULL);
+	else
+		c->ranked_s = t->limit_s;
 	return rc;
 }
 
@@ -490,7 +573,7 @@ struct division {
 	int R;
 	struct dlb_team_way way;
 	bool searched, out;
-	double draft_s;
+	double draft_s, bound_s, about_s; /* bound: no plan has a shorter step */
 };
 static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
 struct divisions {
@@ -559,6 +642,20 @@ static uint64_t hash_of(const struct task *t, const struct division *d)
 	return d->way.by ? dlb_hash_str(h, d->way.by) : h;
 }
 
+/* Sets the bound of the division's step, and what it is about if all its teams are pipelines that fill and
+ * drain. */
+static void set_bound(const struct task *t, struct division *d)
+{
+	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
+
+	for (int i = 0; i < n; i++)
+		count[t->p->class_of[node[i]]]++;
+	d->bound_s = dlb_pool_bound_s(t->p, count);
+	d->about_s = d->bound_s * (1 + (double)(n / d->R - 1) / t->p->micro_batches);
+	free(node);
+	free(count);
+}
+
 /* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
  * of fewer samples; or they are far slower than others under another schedule. */
 static bool is_hopeless(const struct task *t, const struct division *d, double best_s)
@@ -567,14 +664,7 @@ static bool is_hopeless(const struct task *t, const struct division *d, double b
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
 	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * OTHER_SCHEDULE)
 		return true;
-	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
-
-	for (int i = 0; i < n; i++)
-		count[t->p->class_of[node[i]]]++;
-	const double bound_s = isfinite(best_s) ? dlb_pool_bound_s(t->p, count) : 0;
-	free(node);
-	free(count);
-	return bound_s > best_s * FAR;
+	return isfinite(best_s) && d->bound_s > best_s * FAR;
 }
 
 /* 0: *c is its best plan; 1: it is the same as another division; -1: it does not fit. */
@@ -591,7 +681,9 @@ static int try_division(const struct task *t, const struct division *d, struct r
 
 	if (rc <= 0)
 		say(t, d->R, &d->way, c, rc ? err : NULL);
-	dlb_draft_keep(t->p, hash_of(t, d), rc ? INFINITY : c->ranked_s, scarce);
+	/* where memory is scarce nothing is known of a division without a plan under other schedules or with ops
+	 * that run again */
+	dlb_draft_keep(t->p, hash_of(t, d), rc > 0 || (rc && scarce) ? INFINITY : c->ranked_s, scarce);
 	if (t->p->scarce)
 		*t->p->scarce |= scarce;
 	return rc;
@@ -608,17 +700,44 @@ static struct division *best_draft(struct divisions *d)
 	return best;
 }
 
+static int by_about(const void *a, const void *b)
+{
+	const struct division *x = *(struct division *const *)a, *y = *(struct division *const *)b;
+
+	if (x->about_s != y->about_s)
+		return x->about_s < y->about_s ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* [n] the divisions, those that promise most first, so that a good one limits the others. Owned by the
+ * caller. */
+static struct division **in_order(const struct task *t, struct divisions *d)
+{
+	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order);
+
+	for (int i = 0; i < d->n; i++) {
+		set_bound(t, &d->at[i]);
+		order[i] = &d->at[i];
+	}
+	qsort(order, (size_t)d->n, sizeof *order, by_about);
+	return order;
+}
+
 /* Sets the drafts of all divisions. best: gets the best plan of those that were not known, and marks it as
- * searched; NULL: no plan is asked for. */
+ * searched; NULL: no plan is asked for. Where the number of replicas is free, only drafts near the best
+ * count. */
 static void make_drafts(const struct task *t, struct divisions *d, struct replica_candidate *best,
 			struct dlb_error *err)
 {
 	const bool again = t->p->recompute && t->p->recompute->chosen;
-	struct division *made = NULL;
+	struct dlb_problem brief = *t->p;
+	struct task one = *t;
+	struct division *made = NULL, **order = in_order(t, d);
 	double least_s = INFINITY;
 
+	one.p = &brief;
 	for (int i = 0; i < d->n; i++) {
-		struct division *x = &d->at[i];
+		struct division *x = order[i];
 		const struct dlb_draft *known = dlb_draft_find(t->p, dlb_draft_key(t->p, hash_of(t, x)));
 		struct replica_candidate c;
 		struct dlb_error why = { .status = 0 };
@@ -628,20 +747,27 @@ static void make_drafts(const struct task *t, struct divisions *d, struct replic
 		x->out = !is_now(x) && (known ? again && !known->again && isfinite(known->ranked_s) :
 						is_hopeless(t, x, least_s));
 		x->draft_s = known ? known->ranked_s : INFINITY;
-		if (!known && !x->out && !try_division(t, x, &c, &why)) {
-			x->draft_s = c.ranked_s;
-			if (!best || !(c.ranked_s < least_s)) {
-				dlb_plan_release(&c.plan);
-			} else {
+		brief.brief = isfinite(fmin(least_s, limit_of(t->p)));
+		one.limit_s = t->choice->n ?
+				      limit_of(t->p) :
+				      fmin(limit_of(t->p), least_s * dlb_search_near(t->p) * (1 + 1e-9));
+		brief.below_s = isfinite(one.limit_s) ? one.limit_s : 0;
+		if (!known && !x->out) {
+			const int rc = try_division(&one, x, &c, &why);
+			x->draft_s = rc > 0 ? INFINITY : c.ranked_s;
+			if (rc == 0 && best && c.ranked_s < least_s) {
 				dlb_plan_release(&best->plan);
 				*best = c;
 				made = x;
+			} else if (rc == 0) {
+				dlb_plan_release(&c.plan);
 			}
-		} else if (why.what[0] && err) {
-			*err = why;
 		}
+		if (why.what[0] && err)
+			*err = why;
 		least_s = fmin(least_s, x->draft_s);
 	}
+	free(order);
 	if (made)
 		made->searched = true;
 }
@@ -751,7 +877,9 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
 		       bool *kept, struct dlb_error *err)
 {
-	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
+	struct task t = {
+		.p = p, .choice = choice, .algorithm = algorithm, .current = current, .limit_s = limit_of(p)
+	};
 	struct replica_candidate best = { .kept = false };
 	struct divisions d = { .n = 0 };
 	const int n = dlb_teams_free_nodes(p), R = choice->n ? choice->n : p->auto_replicas;

@@ -2,14 +2,21 @@
  *   a second search of divisions into replicas makes no draft again and finds the same plan;
  *   where memory is not scarce, ops that run again ask for no draft and no search; where it is, they do;
  *   a plan made to compare, made again, is the plan made with all effort at once;
- *   no plan is faster than the bound of its pool of nodes. */
+ *   no plan is faster than the bound of its pool of nodes, nor than that of its sums;
+ *   what is left out, as others are faster, is never the best: the best of any number of replicas is that of the best
+ *   number;
+ *   replicas that are alike share one order, which is what each would have. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/bound.h"
 #include "place/drafts.h"
 #include "place/make.h"
 #include "place/replicas.h"
+#include "plan/buckets.h"
+#include "plan/replica.h"
 #include "plan/sharing.h"
+#include "plan/sums.h"
+#include "plan/tensors.h"
 
 static int n_tried;
 static void count(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -43,10 +50,11 @@ static void start(struct dag *d, struct dlb_problem *p, uint64_t seed, double me
 	}
 }
 
-/* The ranked step of the best plan of any number of replicas; INFINITY: none. tried: candidates placed for it. */
-static double search(struct dlb_problem *p, struct dlb_plan *plan, int *tried)
+/* The ranked step of the best plan of R replicas (0: any number); INFINITY: none. tried: candidates placed
+ * for it. */
+static double search_of(struct dlb_problem *p, int R, struct dlb_plan *plan, int *tried)
 {
-	struct dlb_replicas_choice c = { .n = 0 };
+	struct dlb_replicas_choice c = { .n = R };
 	bool kept;
 	dlb_sharing_init(&c.sharing);
 	c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
@@ -54,6 +62,11 @@ static double search(struct dlb_problem *p, struct dlb_plan *plan, int *tried)
 	const int rc = dlb_place_replicas(p, &c, NULL, NULL, plan, NULL, &kept, NULL);
 	*tried = n_tried;
 	return rc ? INFINITY : plan->value_s;
+}
+
+static double search(struct dlb_problem *p, struct dlb_plan *plan, int *tried)
+{
+	return search_of(p, 0, plan, tried);
 }
 
 static void release(struct dag *d, struct dlb_problem *p, struct dlb_plan *plan)
@@ -160,15 +173,121 @@ static void test_remake(uint64_t seed)
 	release(&d, &p, &plan);
 }
 
+/* Seconds of the sums of the plan's gradients at least. */
+static double sums_s(const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	double *n = dlb_xcalloc((size_t)plan->n_nodes + 1, sizeof *n), s;
+	for (int i = 0; i < plan->n_ops; i++) {
+		const int t = p->graph->op[i].phase == DLB_UPDATE ? dlb_update_gradient(p->graph, i) : -1;
+		if (t >= 0)
+			n[plan->placement[i]] += dlb_tensor_bytes(&p->graph->tensor[t], 1) / 4;
+	}
+	s = dlb_plan_sums_bound_s(plan, p->cost, n);
+	free(n);
+	return s;
+}
+
+static int n_sums, n_near;
+
+/* memory_bytes 0: enough. */
+static void test_limits(uint64_t seed, double memory_bytes)
+{
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan = { .n_ops = 0 }, one = { .n_ops = 0 };
+	double least_s = INFINITY;
+	int tried;
+	start(&d, &p, seed, memory_bytes, false);
+	p.draft = true;
+	const double s = search(&p, &plan, &tried);
+	for (int R = 1; R <= d.cl.n_nodes; R++) {
+		const double of_s = search_of(&p, R, &one, &tried);
+		least_s = fmin(least_s, of_s);
+		if (isinf(of_s))
+			continue;
+		if (R > 1) {
+			const double sums = sums_s(&p, &one);
+			assert(IS(sums, >, 0));
+			assert(IS(sums, <=, one.value_s));
+			n_sums++;
+			n_near += sums > one.value_s / 2;
+		}
+		dlb_plan_release(&one);
+	}
+	assert(IS(s, ==, least_s));
+	release(&d, &p, &plan);
+}
+
+static int n_alike;
+
+/* A cluster of two hosts of two nodes each, the second half as fast where it is unlike. */
+static void test_alike(uint64_t seed, bool unlike)
+{
+	const struct dag_options o = { .seed = seed,
+				       .n_forward = 6,
+				       .training = true,
+				       .cluster = unlike ? "cpu:2 host cpu:2*0.5" : "cpu:2 host cpu:2",
+				       .batch = 16 };
+	static const int inside[] = { 0, 1, -1, -1, 2, 3, -1, -1 }, turned[] = { 0, 1, -1, -1, 3, 2, -1, -1 };
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan, one;
+	int alike[2];
+	int64_t share[2];
+	dag_init(&d, &o);
+	problem(&p, &d, 4, "1f1b", NULL, seed);
+	dlb_plan_init(&plan, d.g.n_ops, d.cl.n_nodes);
+	plan.graph = &d.g;
+	plan.batch = 16;
+	plan.micro_batches = 4;
+	plan.schedule = "1f1b";
+	dlb_sharing_init(&plan.sharing);
+	for (int i = 0; i < plan.n_ops; i++)
+		plan.placement[i] = p.group_of[i] * 2 / p.n_groups;
+	dlb_plan_set_replicas(&plan, 2, turned); /* equal times would be in another order */
+	dlb_plan_alike(&plan, &d.cl, p.ranked_scale, alike);
+	assert(IS(alike[1], ==, 1));
+	dlb_plan_set_replicas(&plan, 2, inside);
+	dlb_plan_alike(&plan, &d.cl, p.ranked_scale, alike);
+	assert(IS(alike[0], ==, 0));
+	assert(IS(alike[1], ==, unlike ? 1 : 0));
+	n_alike += !unlike;
+	const double s = dlb_plan_order(&plan, &d.c, p.ranked_scale);
+	double longest = 0;
+	dlb_plan_shares(&plan, plan.batch, share);
+	for (int r = 0; r < 2; r++) {
+		dlb_plan_of_replica(&plan, r, share[r], &one);
+		longest = fmax(longest, dlb_schedule_order(&one, &d.c, p.schedule, p.ranked_scale));
+		for (int k = 2 * r; k < 2 * r + 2; k++) {
+			assert(IS(one.node[k].n_order, ==, plan.node[k].n_order));
+			for (int i = 0; i < one.node[k].n_order; i++) {
+				assert(IS(one.node[k].order[i].op, ==, plan.node[k].order[i].op));
+				assert(IS(one.node[k].order[i].micro_batch, ==,
+					  plan.node[k].order[i].micro_batch));
+			}
+		}
+		dlb_plan_release(&one);
+	}
+	assert(IS(s, ==, longest));
+	dlb_plan_release(&plan);
+	dlb_problem_release(&p);
+	dag_release(&d);
+}
+
 int main(void)
 {
 	for (int seed = 1; seed <= check_cases(6); seed++) {
 		test_again((uint64_t)seed);
 		test_scarce((uint64_t)seed);
 		test_remake((uint64_t)seed);
+		test_limits((uint64_t)seed, 0);
+		test_limits((uint64_t)seed, 3e4);
+		test_alike((uint64_t)seed, seed % 2);
 	}
 	assert(n_less > 0);
-	printf("test_drafts: %d searches with known drafts, %d of them shorter; %d not made at all\n",
-	       check_cases(6), n_less, n_none);
+	printf("test_drafts: %d searches with known drafts, %d of them shorter; %d not made at all; %d "
+	       "bounds of sums, %d "
+	       "above half of the step; %d pairs of replicas alike\n",
+	       check_cases(6), n_less, n_none, n_sums, n_near, n_alike);
 	return 0;
 }
