@@ -33,29 +33,29 @@ static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "round", json_integer(r->round));
-	json_object_set_new(o, "step_s", json_real(r->step_s));
-	json_object_set_new(o, "step_se_s", json_real(r->step_se_s));
-	json_object_set_new(o, "predicted_step_s", json_real(r->predicted_step_s));
+	dlb_set_int(o, "round", r->round);
+	dlb_set_real(o, "step_s", r->step_s);
+	dlb_set_real(o, "step_se_s", r->step_se_s);
+	dlb_set_real(o, "predicted_step_s", r->predicted_step_s);
 	if (r->expected_s > 0)
-		json_object_set_new(o, "expected_s", json_real(r->expected_s));
-	json_object_set_new(o, "max_excess_s", json_real(r->max_excess_s));
-	json_object_set_new(o, "mean_excess_s", json_real(r->mean_excess_s));
-	json_object_set_new(o, "test_a", json_boolean(r->test_a));
-	json_object_set_new(o, "test_b", json_boolean(r->test_b));
-	json_object_set_new(o, "held", json_boolean(r->held));
-	json_object_set_new(o, "rolled_back", json_boolean(r->rolled_back));
-	json_object_set_new(o, "changed", json_boolean(r->changed));
-	json_object_set_new(o, "noisy", json_boolean(r->noisy));
+		dlb_set_real(o, "expected_s", r->expected_s);
+	dlb_set_real(o, "max_excess_s", r->max_excess_s);
+	dlb_set_real(o, "mean_excess_s", r->mean_excess_s);
+	dlb_set_bool(o, "test_a", r->test_a);
+	dlb_set_bool(o, "test_b", r->test_b);
+	dlb_set_bool(o, "held", r->held);
+	dlb_set_bool(o, "rolled_back", r->rolled_back);
+	dlb_set_bool(o, "changed", r->changed);
+	dlb_set_bool(o, "noisy", r->noisy);
 	if (r->decision)
-		json_object_set_new(o, "decision", json_string(r->decision));
+		dlb_set_str(o, "decision", r->decision);
 	if (r->price_s > 0) {
-		json_object_set_new(o, "gain_s", json_real(r->gain_s));
-		json_object_set_new(o, "price_s", json_real(r->price_s));
+		dlb_set_real(o, "gain_s", r->gain_s);
+		dlb_set_real(o, "price_s", r->price_s);
 	}
-	json_object_set_new(o, "drift", json_real(r->drift));
-	json_object_set_new(o, "plan_hash", json_string(r->plan_hash));
-	json_object_set_new(o, "moved_ops", json_integer(r->moved_ops));
+	dlb_set_real(o, "drift", r->drift);
+	dlb_set_str(o, "plan_hash", r->plan_hash);
+	dlb_set_int(o, "moved_ops", r->moved_ops);
 	json_object_set_new(o, "weights", write_reals(r->weight, n_nodes));
 	return o;
 }
@@ -64,10 +64,10 @@ static json_t *write_best(const struct dlb_balance *b)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "step_s", json_real(b->best_step_s));
-	json_object_set_new(o, "step_se_s", json_real(b->best_se_s));
-	json_object_set_new(o, "rounds", json_integer(b->best_rounds));
-	json_object_set_new(o, "plan_hash", json_string(b->best_plan_hash));
+	dlb_set_real(o, "step_s", b->best_step_s);
+	dlb_set_real(o, "step_se_s", b->best_se_s);
+	dlb_set_int(o, "rounds", b->best_rounds);
+	dlb_set_str(o, "plan_hash", b->best_plan_hash);
 	if (b->best_weight)
 		json_object_set_new(o, "weights", write_reals(b->best_weight, b->n_nodes));
 	if (b->best_teams.n > 1) {
@@ -85,11 +85,11 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 	json_t *o = json_object(), *history = json_array(), *placement;
 
 	json_object_set_new(o, "rule", b->rule ? json_string(b->rule) : json_null());
-	json_object_set_new(o, "round", json_integer(b->round));
-	json_object_set_new(o, "first_round", json_integer(b->first_round));
-	json_object_set_new(o, "stable", json_integer(b->stable));
-	json_object_set_new(o, "converged", json_boolean(b->converged));
-	json_object_set_new(o, "keep", json_boolean(b->keep));
+	dlb_set_int(o, "round", b->round);
+	dlb_set_int(o, "first_round", b->first_round);
+	dlb_set_int(o, "stable", b->stable);
+	dlb_set_bool(o, "converged", b->converged);
+	dlb_set_bool(o, "keep", b->keep);
 	json_object_set_new(o, "reason", b->reason ? json_string(b->reason) : json_null());
 	json_object_set_new(o, "weights", write_reals(b->weight, b->n_nodes));
 	json_object_set_new(o, "kappa", write_reals(b->kappa, b->n_nodes));
@@ -97,16 +97,16 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 	json_object_set_new(o, "kappa_rounds", write_reals(b->kappa_rounds, b->n_nodes));
 	if (b->settled)
 		json_object_set_new(o, "settled", write_reals(b->settled, b->n_nodes));
-	json_object_set_new(o, "spread", json_real(b->spread));
-	json_object_set_new(o, "spread_rounds", json_integer(b->spread_rounds));
-	json_object_set_new(o, "eta", json_real(b->eta));
+	dlb_set_real(o, "spread", b->spread);
+	dlb_set_int(o, "spread_rounds", b->spread_rounds);
+	dlb_set_real(o, "eta", b->eta);
 	json_object_set_new(o, "last_sign", write_reals(b->last_sign, b->n_nodes));
-	json_object_set_new(o, "hold", json_integer(b->hold));
-	json_object_set_new(o, "hold_off", json_integer(b->hold_off));
+	dlb_set_int(o, "hold", b->hold);
+	dlb_set_int(o, "hold_off", b->hold_off);
 	if (b->expected_s > 0)
-		json_object_set_new(o, "expected_s", json_real(b->expected_s));
+		dlb_set_real(o, "expected_s", b->expected_s);
 	if (b->floor_s > 0)
-		json_object_set_new(o, "floor_s", json_real(b->floor_s));
+		dlb_set_real(o, "floor_s", b->floor_s);
 	if (b->best_step_s > 0)
 		json_object_set_new(o, "best", write_best(b));
 	if (b->best_placement) {

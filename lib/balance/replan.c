@@ -390,7 +390,7 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches",
 				      trial[i].micro_batches);
 		if (isfinite(trial[i].value_s))
-			json_object_set_new(o, "value_s", dlb_doc_number(trial[i].value_s));
+			dlb_set_number(o, "value_s", trial[i].value_s);
 		json_array_append_new(list, o);
 	}
 	return list;

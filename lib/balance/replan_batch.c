@@ -108,7 +108,7 @@ json_t *dlb_replan_write_batches(const struct dlb_batch_search *s)
 		json_t *o = json_pack("{sI}", "batch", (json_int_t)s->trial[i].batch);
 
 		if (isfinite(s->trial[i].value_s))
-			json_object_set_new(o, "value_s", dlb_doc_number(s->trial[i].value_s));
+			dlb_set_number(o, "value_s", s->trial[i].value_s);
 		json_array_append_new(list, o);
 	}
 	return list;

@@ -39,15 +39,15 @@ static json_t *limited_cluster(const struct memory_trial *t)
 		const double now = json_number_value(json_object_get(node, "memory_bytes"));
 
 		if (now == 0 || now > t->limit_bytes)
-			json_object_set_new(node, "memory_bytes", json_integer((json_int_t)t->limit_bytes));
+			dlb_set_int(node, "memory_bytes", t->limit_bytes);
 		json_object_del(node, "memories");
 	}
 	if (t->one_more) {
 		json_t *node = json_deep_copy(json_array_get(nodes, (size_t)t->n_nodes - 1));
 
-		json_object_set_new(node, "host", json_string("one more"));
+		dlb_set_str(node, "host", "one more");
 		if (json_object_get(node, "id"))
-			json_object_set_new(node, "id", json_integer(t->n_nodes));
+			dlb_set_int(node, "id", t->n_nodes);
 		json_array_append_new(nodes, node);
 	}
 	return cluster;

@@ -29,7 +29,7 @@ static const char *const link_models[] = { [DLB_LINKS_ROUTES] = "routes", [DLB_L
 static void set_known(json_t *o, const char *key, double x)
 {
 	if (x > 0)
-		json_object_set_new(o, key, dlb_doc_number(x));
+		dlb_set_number(o, key, x);
 }
 
 static json_t *write_kinds(const struct dlb_cluster *c)
@@ -41,7 +41,7 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 		json_t *o = json_object();
 		dlb_set_str(o, "name", k->name);
 		dlb_set_str(o, "backend", k->backend);
-		json_object_set_new(o, "threads", json_integer(k->threads));
+		dlb_set_int(o, "threads", k->threads);
 		dlb_set_str(o, "device", k->device);
 		set_known(o, "peak_flops", k->peak_flops);
 		set_known(o, "peak_bf16_flops", k->peak_bf16_flops);
@@ -78,11 +78,11 @@ static json_t *write_links(const struct dlb_cluster *c)
 		json_t *o = json_object();
 		dlb_set_str(o, "name", l->name);
 		dlb_set_str(o, "class", l->cls);
-		json_object_set_new(o, "latency_s", json_real(l->latency_s));
-		json_object_set_new(o, "bandwidth_Bps", dlb_doc_number(l->bandwidth_Bps));
-		json_object_set_new(o, "overlap", json_boolean(l->overlap));
+		dlb_set_real(o, "latency_s", l->latency_s);
+		dlb_set_number(o, "bandwidth_Bps", l->bandwidth_Bps);
+		dlb_set_bool(o, "overlap", l->overlap);
 		if (l->duplex != l->overlap)
-			json_object_set_new(o, "duplex", json_boolean(l->duplex));
+			dlb_set_bool(o, "duplex", l->duplex);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -102,7 +102,7 @@ static json_t *write_groups(const struct dlb_cluster *c)
 		dlb_set_str(o, "up", g->up < 0 ? NULL : c->link[g->up].name);
 		dlb_set_str(o, "processor", g->processor);
 		if (g->cores)
-			json_object_set_new(o, "cores", json_integer(g->cores));
+			dlb_set_int(o, "cores", g->cores);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -115,13 +115,13 @@ static json_t *write_nodes(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_nodes; i++) {
 		const struct dlb_node *n = &c->node[i];
 		json_t *o = json_object();
-		json_object_set_new(o, "id", json_integer(i));
+		dlb_set_int(o, "id", i);
 		dlb_set_str(o, "kind", c->kind[n->kind].name);
 		dlb_set_str(o, "group", c->group[n->group].name);
-		json_object_set_new(o, "speed", dlb_doc_number(n->speed));
+		dlb_set_number(o, "speed", n->speed);
 		set_known(o, "memory_bytes", n->memory_bytes);
 		dlb_set_str(o, "host", n->host);
-		json_object_set_new(o, "device", json_integer(n->device));
+		dlb_set_int(o, "device", n->device);
 		if (n->n_memories == 1)
 			dlb_set_str(o, "memory", c->memory[n->memory[0]].name);
 		if (n->n_memories > 1) {
@@ -149,10 +149,10 @@ static json_t *write_memories(const struct dlb_cluster *c)
 			dlb_set_str(o, "folder", m->folder);
 		dlb_set_str(o, "group", c->group[m->group].name);
 		if (m->os_index >= 0)
-			json_object_set_new(o, "os_index", json_integer(m->os_index));
-		json_object_set_new(o, "bytes", dlb_doc_number(m->bytes));
+			dlb_set_int(o, "os_index", m->os_index);
+		dlb_set_number(o, "bytes", m->bytes);
 		if (m->count != 1)
-			json_object_set_new(o, "count", json_integer(m->count));
+			dlb_set_int(o, "count", m->count);
 		set_known(o, "bandwidth_Bps", m->bandwidth_Bps);
 		set_known(o, "latency_s", m->latency_s);
 		if (m->link >= 0)
@@ -171,7 +171,7 @@ static json_t *write_hosts(const struct dlb_cluster *c)
 		dlb_set_str(o, "name", c->host[i].name);
 		dlb_set_str(o, "address", c->host[i].address);
 		dlb_set_str(o, "user", c->host[i].user);
-		json_object_set_new(o, "slots", json_integer(c->host[i].slots));
+		dlb_set_int(o, "slots", c->host[i].slots);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -227,7 +227,7 @@ static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_
 		return -1;
 	if (json_object_get(table, s))
 		return dlb_ref_fail(row, rd->err, "the name '%s' is taken", s);
-	json_object_set_new(table, s, json_integer(i));
+	dlb_set_int(table, s, i);
 	*name = dlb_arena_strdup(&rd->c->arena, s);
 	return 0;
 }

@@ -145,7 +145,7 @@ static int *vertices_of(const struct dlb_network *net, const struct dlb_graph *g
 	char key[32];
 	for (int i = 0; i < net->n_vertices; i++) {
 		snprintf(key, sizeof key, "%lld", (long long)net->vertex[i].id);
-		json_object_set_new(index, key, json_integer(i));
+		dlb_set_int(index, key, i);
 	}
 	for (int i = 0; i < g->n_ops; i++) {
 		snprintf(key, sizeof key, "%lld",

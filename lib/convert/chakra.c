@@ -235,7 +235,7 @@ static int add_vertex(struct chakra_parser *p, struct chakra_node *x)
 	snprintf(key, sizeof key, "%" PRIu64, x->id);
 	if (json_object_get(p->index, key))
 		return dlb_fail(p->err, p->file, "node %s is given twice", key);
-	json_object_set_new(p->index, key, json_integer(p->net.n_vertices));
+	dlb_set_int(p->index, key, p->net.n_vertices);
 	if (x->name.n)
 		memcpy(name, x->name.s, x->name.n);
 	/* invalid UTF-8 or zero bytes: the id is used instead */

@@ -99,7 +99,7 @@ static int read_vertex(struct network_reader *rd, const struct dlb_ref *r, int i
 	snprintf(key, sizeof key, "%lld", (long long)v->id);
 	if (json_object_get(rd->index, key))
 		return dlb_ref_fail(&at, rd->err, "the id %s is taken", key);
-	json_object_set_new(rd->index, key, json_integer(i));
+	dlb_set_int(rd->index, key, i);
 	v->name = name;
 	v->host_s = cpu_ms / 1e3;
 	v->accelerator_s = supported ? acc_ms / 1e3 : INFINITY;

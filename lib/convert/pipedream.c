@@ -72,7 +72,7 @@ static int add_vertex(struct pipedream_parser *p, char *name, char *rest)
 		return -1;
 	if (json_object_get(p->index, name))
 		return fail(p, "node '%.80s' is given twice", name);
-	json_object_set_new(p->index, name, json_integer(p->net.n_vertices));
+	dlb_set_int(p->index, name, p->net.n_vertices);
 	v.name = dlb_arena_strdup(&p->arena, name);
 	v.id = p->net.n_vertices;
 	v.accelerator_s = forward_ms / 1e3;

@@ -25,7 +25,7 @@ enum { MAX_BATCHES = 64, MAX_TRANSFERS = 64, MAX_LEAVES = 512 };
 static void set_known(json_t *o, const char *key, double x)
 {
 	if (isfinite(x) && x > 0)
-		json_object_set_new(o, key, dlb_doc_number(x));
+		dlb_set_number(o, key, x);
 }
 
 /* ---- rows: ops grouped by all members of a row ---- */
@@ -137,11 +137,9 @@ static void write_split(json_t *row, const struct dlb_cost *c, int op)
 	for (int i = 0; i < k; i++)
 		node[i] = i;
 	o = json_object();
-	json_object_set_new(o, "nodes", json_integer(k));
-	json_object_set_new(o, "output_s",
-			    json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_OUTPUT)));
-	json_object_set_new(o, "sum_s",
-			    json_real(dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_SUM)));
+	dlb_set_int(o, "nodes", k);
+	dlb_set_real(o, "output_s", dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_OUTPUT));
+	dlb_set_real(o, "sum_s", dlb_cost_split_s(c, op, c->batch[0], node, k, DLB_SPLIT_SUM));
 	json_object_set_new(row, "split", o);
 }
 
@@ -150,7 +148,7 @@ static json_t *write_row(const struct dlb_cost *c, const struct cost_key *ops, i
 	json_t *o = json_object(), *ids = json_array(), *times = json_object(), *measured = json_array();
 	int op = ops[0].op;
 
-	json_object_set_new(o, "type", json_string(c->graph->op[op].type));
+	dlb_set_str(o, "type", c->graph->op[op].type);
 	for (int i = 0; i < n; i++)
 		json_array_append_new(ids, json_integer(ops[i].op));
 	json_object_set_new(o, "ops", ids);
@@ -172,9 +170,9 @@ static json_t *write_row(const struct dlb_cost *c, const struct cost_key *ops, i
 	write_sizes(o, "workspace_bytes", c, c->workspace_bytes, 1, op);
 	write_split(o, c, op);
 	if (!isnan(c->output_s[op]))
-		json_object_set_new(o, "output_s", json_real(c->output_s[op]));
+		dlb_set_real(o, "output_s", c->output_s[op]);
 	if (!isnan(c->resident_bytes[op]))
-		json_object_set_new(o, "resident_bytes", dlb_doc_number(c->resident_bytes[op]));
+		dlb_set_number(o, "resident_bytes", c->resident_bytes[op]);
 	return o;
 }
 
@@ -223,9 +221,9 @@ static json_t *write_route(const struct dlb_cluster *cl, int a, int b)
 	for (int i = 0; i < n; i++)
 		json_array_append_new(route, json_string(cl->link[link[i]].cls));
 	json_object_set_new(o, "route", route);
-	json_object_set_new(o, "from", json_integer(a));
-	json_object_set_new(o, "to", json_integer(b));
-	json_object_set_new(o, "latency_s", json_real(way.latency_s));
+	dlb_set_int(o, "from", a);
+	dlb_set_int(o, "to", b);
+	dlb_set_real(o, "latency_s", way.latency_s);
 	set_known(o, "bandwidth_Bps", way.Bps);
 	return o;
 }
@@ -277,10 +275,10 @@ static json_t *write_fit(const struct dlb_cost *c)
 	for (int i = 0; i < c->n_fits; i++) {
 		const struct dlb_cost_fit *f = &c->fit[i];
 		json_t *o = json_object();
-		json_object_set_new(o, "kind", json_string(f->kind));
-		json_object_set_new(o, "work", json_string(f->work));
-		json_object_set_new(o, "samples", json_integer(f->n));
-		json_object_set_new(o, "launch_s", json_real(f->launch_s));
+		dlb_set_str(o, "kind", f->kind);
+		dlb_set_str(o, "work", f->work);
+		dlb_set_int(o, "samples", f->n);
+		dlb_set_real(o, "launch_s", f->launch_s);
 		set_known(o, "flop_efficiency", f->flop_efficiency);
 		set_known(o, "bytes_efficiency", f->bytes_efficiency);
 		set_known(o, "median_error", f->median_error);
@@ -296,7 +294,7 @@ static void write_per_kind(json_t *o, const char *key, const struct dlb_cost *c,
 
 	for (int k = 0; k < c->n_kinds; k++)
 		if (isfinite(x[k]))
-			json_object_set_new(m, c->cluster->kind[k].name, dlb_doc_number(x[k]));
+			dlb_set_number(m, c->cluster->kind[k].name, x[k]);
 	json_object_set_new(o, key, m);
 }
 

@@ -35,7 +35,7 @@ static void write_sizes(json_t *o, const char *key, const struct dlb_profile *p,
 		if (x[k] > 0) {
 			if (!m)
 				m = json_object();
-			json_object_set_new(m, p->kind[k], dlb_doc_number(x[k]));
+			dlb_set_number(m, p->kind[k], x[k]);
 		}
 	if (m)
 		json_object_set_new(o, key, m);
@@ -77,8 +77,8 @@ static json_t *write_row(const struct dlb_profile *p, const struct dlb_profile_r
 {
 	json_t *o = json_object(), *ops = json_array(), *times = json_object();
 
-	json_object_set_new(o, "type", json_string(r->type));
-	json_object_set_new(o, "key", json_string(r->key));
+	dlb_set_str(o, "type", r->type);
+	dlb_set_str(o, "key", r->key);
 	for (int i = 0; i < r->n_ops; i++)
 		json_array_append_new(ops, json_integer(r->op[i]));
 	json_object_set_new(o, "ops", ops);
@@ -101,15 +101,15 @@ json_t *dlb_profile_write(const struct dlb_profile *p)
 		json_array_append_new(batches, json_integer(p->batch[b]));
 	for (int k = 0; k < p->n_kinds; k++) {
 		json_t *kind = json_object();
-		json_object_set_new(kind, "name", json_string(p->kind[k]));
+		dlb_set_str(kind, "name", p->kind[k]);
 		if (p->peak_flops[k] > 0)
-			json_object_set_new(kind, "peak_flops", json_real(p->peak_flops[k]));
+			dlb_set_real(kind, "peak_flops", p->peak_flops[k]);
 		if (p->bandwidth_Bps[k] > 0)
-			json_object_set_new(kind, "bandwidth_Bps", json_real(p->bandwidth_Bps[k]));
+			dlb_set_real(kind, "bandwidth_Bps", p->bandwidth_Bps[k]);
 		if (isfinite(p->step_s[k]))
-			json_object_set_new(kind, "step_s", json_real(p->step_s[k]));
+			dlb_set_real(kind, "step_s", p->step_s[k]);
 		if (isfinite(p->step_spread[k]))
-			json_object_set_new(kind, "step_spread", json_real(p->step_spread[k]));
+			dlb_set_real(kind, "step_spread", p->step_spread[k]);
 		json_array_append_new(kinds, kind);
 	}
 	for (int i = 0; i < p->n_rows; i++)

@@ -331,6 +331,9 @@ json_t *dlb_doc_number(double x)
 }
 
 void dlb_set_int(json_t *o, const char *key, int64_t v) { json_object_set_new(o, key, json_integer(v)); }
+void dlb_set_bool(json_t *o, const char *key, bool v) { json_object_set_new(o, key, json_boolean(v)); }
+void dlb_set_real(json_t *o, const char *key, double v) { json_object_set_new(o, key, json_real(v)); }
+void dlb_set_number(json_t *o, const char *key, double v) { json_object_set_new(o, key, dlb_doc_number(v)); }
 
 void dlb_set_str(json_t *o, const char *key, const char *v)
 {

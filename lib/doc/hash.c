@@ -152,7 +152,7 @@ json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *section
 		if (!dlb_doc_section(d, *sections))
 			continue;
 		hash_section(d, *sections, hex);
-		json_object_set_new(inputs, *sections, json_string(hex));
+		dlb_set_str(inputs, *sections, hex);
 	}
 	return inputs;
 }

@@ -264,9 +264,9 @@ static json_t *adapter_config(const struct dlb_graph *g, struct dlb_arena *a)
 		by_inputs &= !ad->transposed;
 		json_array_append_new(modules, json_string(module));
 		if (ad->rank != first->rank)
-			json_object_set_new(ranks, module, json_integer(ad->rank));
+			dlb_set_int(ranks, module, ad->rank);
 		if (ad->scale * ad->rank != alpha)
-			json_object_set_new(alphas, module, json_real(ad->scale * ad->rank));
+			dlb_set_real(alphas, module, ad->scale * ad->rank);
 	}
 	return json_pack("{s:s, s:i, s:f, s:f, s:s, s:b, s:o, s:o, s:o, s:o}", "peft_type", "LORA", "r",
 			 first->rank, "lora_alpha", alpha, "lora_dropout", 0.0, "bias", "none",

@@ -15,18 +15,18 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 	int64_t steps = e->until_step > 0 ? e->until_step : e->steps > 0 ? e->steps : 0;
 
 	if (e->warmup_given)
-		json_object_set_new(o, "warmup", json_integer(e->warmup));
+		dlb_set_int(o, "warmup", e->warmup);
 	if (e->clip_given && e->clip_norm > 0)
-		json_object_set_new(o, "clip_norm", json_real(e->clip_norm));
+		dlb_set_real(o, "clip_norm", e->clip_norm);
 	else if (e->clip_given)
 		json_object_del(o, "clip_norm");
 	if (e->delay_discount && strcmp(e->delay_discount, "on") && strcmp(e->delay_discount, "off"))
 		return dlb_fail(err, NULL, "--delay-discount wants on or off, not '%.40s'",
 				e->delay_discount);
 	if (e->delay_discount)
-		json_object_set_new(o, "delay_discount", json_boolean(!strcmp(e->delay_discount, "on")));
+		dlb_set_bool(o, "delay_discount", !strcmp(e->delay_discount, "on"));
 	if (e->reduce)
-		json_object_set_new(o, "reduce", json_string(e->reduce));
+		dlb_set_str(o, "reduce", e->reduce);
 	if (!e->lr_schedule)
 		return 0;
 	if (dlb_rate_parse(e->lr_schedule, steps, &r, err))
@@ -35,7 +35,7 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 	if (!strcmp(e->lr_schedule, "cosine"))
 		json_object_set_new(o, "lr_schedule", json_sprintf("cosine:%lld", (long long)r.steps));
 	else
-		json_object_set_new(o, "lr_schedule", json_string(e->lr_schedule));
+		dlb_set_str(o, "lr_schedule", e->lr_schedule);
 	return 0;
 }
 
@@ -46,8 +46,8 @@ static json_t *another(const json_t *old, int rule)
 					    "groups" };
 	json_t *o = json_object();
 
-	json_object_set_new(o, "name", json_string(dlb_optimizers[rule].name));
-	json_object_set_new(o, "lr", json_real(dlb_optimizers[rule].hyper[DLB_HYPER_LR]));
+	dlb_set_str(o, "name", dlb_optimizers[rule].name);
+	dlb_set_real(o, "lr", dlb_optimizers[rule].hyper[DLB_HYPER_LR]);
 	for (int i = 0; i < DLB_LEN(kept); i++)
 		if (json_object_get(old, kept[i]))
 			json_object_set(o, kept[i], json_object_get(old, kept[i]));
@@ -67,7 +67,7 @@ static int edit_groups(json_t *o, const struct dlb_run_edit *e, struct dlb_error
 		json_t *one = json_pack("{s:s}", "glob", g.glob);
 		for (int h = 0; h < DLB_N_HYPER; h++)
 			if (g.given[h])
-				json_object_set_new(one, dlb_hypers[h].key, json_real(g.hyper[h]));
+				dlb_set_real(one, dlb_hypers[h].key, g.hyper[h]);
 		json_array_append_new(all, one);
 	}
 	if (all)
@@ -109,9 +109,9 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 								   json_real(e->hyper[h]));
 	}
 	if (e->variant)
-		json_object_set_new(o, "variant", json_string(e->variant));
+		dlb_set_str(o, "variant", e->variant);
 	if (e->max_state)
-		json_object_set_new(o, "max_state", json_string(e->max_state));
+		dlb_set_str(o, "max_state", e->max_state);
 	return edit_groups(o, e, err) || edit_rate(o, e, err) ? -1 : 0;
 }
 
@@ -127,7 +127,7 @@ static void name_updates(struct dlb_doc *doc)
 		json_t *attr = json_object_get(op, "attributes");
 
 		if (type && name && !strcmp(type, "Update") && json_object_get(attr, "optimizer"))
-			json_object_set_new(attr, "optimizer", json_string(name));
+			dlb_set_str(attr, "optimizer", name);
 	}
 }
 
@@ -139,7 +139,7 @@ static int edit_data(json_t *run, const char *key, const char *spec, struct dlb_
 		return 0;
 	if (dlb_data_absolute(spec, &absolute, err))
 		return -1;
-	json_object_set_new(run, key, json_string(absolute));
+	dlb_set_str(run, key, absolute);
 	free(absolute);
 	return 0;
 }
@@ -159,7 +159,7 @@ static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_erro
 		return dlb_fail(err, NULL,
 				"--staleness is for plans of dlb-place --schedule async; this one's is %s",
 				name ? name : "not said");
-	json_object_set_new(plan, "staleness", json_string(rule));
+	dlb_set_str(plan, "staleness", rule);
 	json_object_set_new(plan, "staleness_given", json_true());
 	return 0;
 }
@@ -190,14 +190,14 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 	    edit_optimizer(run, dlb_doc_section(doc, "plan"), e, err))
 		goto bad;
 	if (e->transform)
-		json_object_set_new(run, "transform", json_string(e->transform));
+		dlb_set_str(run, "transform", e->transform);
 	if (e->order) {
 		if (strcmp(e->order, "shuffled") && strcmp(e->order, "sequential")) {
 			dlb_fail(err, NULL, "no order '%s'", e->order);
 			dlb_hint(err, "there are shuffled and sequential");
 			goto bad;
 		}
-		json_object_set_new(run, "order", json_string(e->order));
+		dlb_set_str(run, "order", e->order);
 	}
 	if (e->init) {
 		long long v = strtoll(e->init, &end, 10);
@@ -206,16 +206,16 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 			dlb_fail(err, NULL, "--init wants a seed, not '%s'", e->init);
 			goto bad;
 		}
-		json_object_set_new(run, "init", json_integer(v));
+		dlb_set_int(run, "init", v);
 	}
 	if (edit_text(run, "name", e->name, err) || edit_text(run, "note", e->note, err))
 		goto bad;
 	if (e->torch_batchnorm)
 		json_object_set_new(run, "torch_batchnorm", json_true());
 	if (e->seed_given || !json_object_get(run, "seed"))
-		json_object_set_new(run, "seed", json_integer(e->seed_given ? e->seed : 1));
+		dlb_set_int(run, "seed", e->seed_given ? e->seed : 1);
 	if (!json_object_get(run, "order"))
-		json_object_set_new(run, "order", json_string("shuffled"));
+		dlb_set_str(run, "order", "shuffled");
 	dlb_doc_put(doc, "run", run);
 	name_updates(doc);
 	return 0;

@@ -42,8 +42,7 @@ json_t *dlb_derived_write(const struct dlb_graph *g)
 		if (memcmp(d->base, d->dim, (size_t)d->n_dims * sizeof *d->dim))
 			json_object_set_new(o, "base", write_dims(d->base, d->n_dims));
 		if (d->function != DLB_DERIVED_SAME)
-			json_object_set_new(o, "function",
-					    json_string(dlb_derived_function_name(d->function)));
+			dlb_set_str(o, "function", dlb_derived_function_name(d->function));
 		if (d->index) {
 			json_t *rows = json_array();
 			for (int64_t k = 0; k < d->n_index; k++)

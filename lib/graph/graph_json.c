@@ -73,7 +73,7 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 	if (g->fixed_batch)
 		json_object_set_new(o, "fixed_batch", json_true());
 	dlb_set_str(o, "dtype", dlb_dtype_name(g->dtype));
-	json_object_set_new(o, "training", json_boolean(g->training));
+	dlb_set_bool(o, "training", g->training);
 	dlb_set_int(o, "opset", g->opset);
 	if (g->model_path) {
 		json_t *m = json_object();

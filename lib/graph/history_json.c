@@ -55,7 +55,7 @@ static json_t *write_listed(const struct dlb_graph *g)
 		dlb_set_str(o, "name", g->listed[i].name);
 		dlb_set_str(o, "input", g->listed[i].input);
 		dlb_set_str(o, "kind", listed_names[g->listed[i].kind]);
-		json_object_set_new(o, "persistent", json_boolean(g->listed[i].persistent));
+		dlb_set_bool(o, "persistent", g->listed[i].persistent);
 		json_array_append_new(a, o);
 	}
 	return a;

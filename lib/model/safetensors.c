@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include "doc/doc.h"
 #include "graph/name_map.h"
 #include "model/file.h"
 #include "util/hash.h"
@@ -239,7 +240,7 @@ static char *make_header(const char *path, const struct st_row *row, int n, cons
 	if (metadata && *metadata) {
 		json_t *m = json_object();
 		for (int i = 0; metadata[i]; i += 2)
-			json_object_set_new(m, metadata[i], json_string(metadata[i + 1]));
+			dlb_set_str(m, metadata[i], metadata[i + 1]);
 		json_object_set_new(root, "__metadata__", m);
 	}
 	for (int i = 0; i < n; i++) {

@@ -109,7 +109,7 @@ static int read_before(struct dlb_constraints *c, const struct dlb_problem *p, s
 	json_array_foreach(ops, k, op) {
 		const char *name = json_string_value(json_object_get(op, "name"));
 		if (name)
-			json_object_set_new(index, name, json_integer((json_int_t)k));
+			dlb_set_int(index, name, k);
 	}
 	c->before = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *c->before);
 	if (!placement) {

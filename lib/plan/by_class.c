@@ -45,11 +45,10 @@ void dlb_sharing_write_compression(const struct dlb_sharing *s, json_t *plan)
 {
 	json_t *by_class = json_object();
 
-	json_object_set_new(plan, "compress", json_string(s->compress));
+	dlb_set_str(plan, "compress", s->compress);
 	for (int k = 0; k < DLB_N_COMPRESSED && is_auto(s); k++)
 		if (s->compress_of[k][0])
-			json_object_set_new(by_class, dlb_compressed_names[k],
-					    json_string(s->compress_of[k]));
+			dlb_set_str(by_class, dlb_compressed_names[k], s->compress_of[k]);
 	if (json_object_size(by_class))
 		json_object_set(plan, "compress_by_class", by_class);
 	else
@@ -118,11 +117,11 @@ void dlb_advice_write(const struct dlb_plan *p, json_t *plan)
 		json_t *o = json_pack("{ssssso}", "class", dlb_compressed_names[a->cls], "compress", a->how,
 				      "bytes", dlb_doc_number(a->bytes));
 
-		json_object_set_new(o, "step_s", dlb_doc_number(a->step_s));
-		json_object_set_new(o, "error", dlb_doc_number(a->error));
+		dlb_set_number(o, "step_s", a->step_s);
+		dlb_set_number(o, "error", a->error);
 		if (a->error_of)
-			json_object_set_new(o, "error_of", json_string(a->error_of));
-		json_object_set_new(o, "chosen", json_boolean(a->chosen));
+			dlb_set_str(o, "error_of", a->error_of);
+		dlb_set_bool(o, "chosen", a->chosen);
 		json_array_append_new(list, o);
 	}
 	if (p->n_advice)

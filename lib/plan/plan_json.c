@@ -43,9 +43,9 @@ static json_t *write_memories(const struct dlb_node_plan *np)
 	json_t *a = json_array();
 	for (int i = 0; i < np->n_memories; i++) {
 		json_t *o = json_object();
-		json_object_set_new(o, "name", json_string(np->memory[i].name));
+		dlb_set_str(o, "name", np->memory[i].name);
 		for (int b = 0; b < DLB_N_BUFFERS; b++)
-			json_object_set_new(o, dlb_buffers_names[b], dlb_doc_number(np->memory[i].bytes[b]));
+			dlb_set_number(o, dlb_buffers_names[b], np->memory[i].bytes[b]);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -54,11 +54,11 @@ static json_t *write_memories(const struct dlb_node_plan *np)
 static json_t *write_node(const struct dlb_node_plan *np)
 {
 	json_t *o = json_object(), *order = json_array();
-	json_object_set_new(o, "busy_s", dlb_doc_number(np->busy_s));
-	json_object_set_new(o, "wait_s", dlb_doc_number(np->wait_s));
-	json_object_set_new(o, "peak_bytes", dlb_doc_number(np->peak_bytes));
+	dlb_set_number(o, "busy_s", np->busy_s);
+	dlb_set_number(o, "wait_s", np->wait_s);
+	dlb_set_number(o, "peak_bytes", np->peak_bytes);
 	if (np->offloaded_bytes > 0)
-		json_object_set_new(o, "offloaded_bytes", dlb_doc_number(np->offloaded_bytes));
+		dlb_set_number(o, "offloaded_bytes", np->offloaded_bytes);
 	if (np->n_memories)
 		json_object_set_new(o, "memories", write_memories(np));
 	for (int i = 0; i < np->n_order; i++)
@@ -72,7 +72,7 @@ static void write_constraints(const struct dlb_plan *p, json_t *o)
 	json_t *pins = json_object(), *exclude = json_array();
 	for (int i = 0; p->pin && i < p->n_ops; i++)
 		if (p->pin[i] >= 0)
-			json_object_set_new(pins, p->graph->op[i].name, json_integer(p->pin[i]));
+			dlb_set_int(pins, p->graph->op[i].name, p->pin[i]);
 	for (int d = 0; p->excluded && d < p->n_nodes; d++)
 		if (p->excluded[d])
 			json_array_append_new(exclude, json_integer(d));
@@ -81,11 +81,11 @@ static void write_constraints(const struct dlb_plan *p, json_t *o)
 	if (p->excluded)
 		json_object_set(o, "exclude", exclude);
 	if (p->priority)
-		json_object_set_new(o, "priority", json_string(p->priority));
+		dlb_set_str(o, "priority", p->priority);
 	if (p->affinity)
-		json_object_set_new(o, "affinity", json_string(p->affinity));
+		dlb_set_str(o, "affinity", p->affinity);
 	if (p->rewrites)
-		json_object_set_new(o, "rewrites", json_string(p->rewrites));
+		dlb_set_str(o, "rewrites", p->rewrites);
 	json_decref(pins);
 	json_decref(exclude);
 }
@@ -157,55 +157,54 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 {
 	json_t *o = json_object(), *placement = json_object(), *nodes = json_array();
 	char key[16];
-	json_object_set_new(o, "algorithm", json_string(p->winner));
-	json_object_set_new(o, "algorithm_given", json_boolean(p->algorithm_given));
-	json_object_set_new(o, "schedule", json_string(p->schedule));
-	json_object_set_new(o, "micro_batches", json_integer(p->micro_batches));
+	dlb_set_str(o, "algorithm", p->winner);
+	dlb_set_bool(o, "algorithm_given", p->algorithm_given);
+	dlb_set_str(o, "schedule", p->schedule);
+	dlb_set_int(o, "micro_batches", p->micro_batches);
 	if (p->in_flight)
-		json_object_set_new(o, "in_flight", json_integer(p->in_flight));
+		dlb_set_int(o, "in_flight", p->in_flight);
 	if (p->chunks)
-		json_object_set_new(o, "chunks", json_integer(p->chunks));
+		dlb_set_int(o, "chunks", p->chunks);
 	if (dlb_plan_is_async(p)) {
-		json_object_set_new(o, "staleness",
-				    json_string(dlb_staleness_names[p->staleness_used ? p->staleness_used :
-											DLB_STALE_STASH]));
-		json_object_set_new(o, "staleness_given", json_boolean(p->staleness != DLB_STALE_DEFAULT));
-		json_object_set_new(o, "fill_s", dlb_doc_number(p->fill_s));
+		dlb_set_str(o, "staleness",
+			    dlb_staleness_names[p->staleness_used ? p->staleness_used : DLB_STALE_STASH]);
+		dlb_set_bool(o, "staleness_given", p->staleness != DLB_STALE_DEFAULT);
+		dlb_set_number(o, "fill_s", p->fill_s);
 	}
-	json_object_set_new(o, "batch", json_integer(p->batch));
-	json_object_set_new(o, "in_place", json_boolean(p->in_place));
-	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
-	json_object_set_new(o, "optimizer", json_string(p->optimizer));
+	dlb_set_int(o, "batch", p->batch);
+	dlb_set_bool(o, "in_place", p->in_place);
+	dlb_set_int(o, "seed", p->seed);
+	dlb_set_str(o, "optimizer", p->optimizer);
 	if (p->n_replicas > 1)
 		write_replicas(p, o);
 	if (p->clip)
 		json_object_set_new(o, "clip", json_true());
 	if (p->clip && p->clip_norm > 0)
-		json_object_set_new(o, "clip_norm", dlb_doc_number(p->clip_norm));
+		dlb_set_number(o, "clip_norm", p->clip_norm);
 	if (p->inverse_every)
-		json_object_set_new(o, "inverse_every", json_integer(p->inverse_every));
+		dlb_set_int(o, "inverse_every", p->inverse_every);
 	if (p->objective)
-		json_object_set_new(o, "objective", json_string(p->objective));
+		dlb_set_str(o, "objective", p->objective);
 	if (p->effort)
-		json_object_set_new(o, "effort", json_integer((json_int_t)p->effort));
+		dlb_set_int(o, "effort", p->effort);
 	for (int i = 0; i < p->n_ops; i++) {
 		snprintf(key, sizeof key, "%d", i);
-		json_object_set_new(placement, key, json_integer(p->placement[i]));
+		dlb_set_int(placement, key, p->placement[i]);
 	}
 	json_object_set_new(o, "placement", placement);
-	json_object_set_new(o, "hash", json_string(p->hash));
-	json_object_set_new(o, "value_s", dlb_doc_number(p->value_s));
-	json_object_set_new(o, "bound_s", dlb_doc_number(p->bound_s));
-	json_object_set_new(o, "gap", dlb_doc_number(p->gap));
-	json_object_set_new(o, "imbalance", dlb_doc_number(p->imbalance));
-	json_object_set_new(o, "moved_ops", json_integer(p->moved_ops));
-	json_object_set_new(o, "moved_bytes", dlb_doc_number(p->moved_bytes));
+	dlb_set_str(o, "hash", p->hash);
+	dlb_set_number(o, "value_s", p->value_s);
+	dlb_set_number(o, "bound_s", p->bound_s);
+	dlb_set_number(o, "gap", p->gap);
+	dlb_set_number(o, "imbalance", p->imbalance);
+	dlb_set_int(o, "moved_ops", p->moved_ops);
+	dlb_set_number(o, "moved_bytes", p->moved_bytes);
 	if (p->migration_s > 0)
-		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
+		dlb_set_number(o, "migration_s", p->migration_s);
 	write_recompute(p, o);
 	write_offload(p, o);
 	if (p->state_dtype != DLB_STATE_F32)
-		json_object_set_new(o, "state_dtype", json_string(dlb_state_dtypes[p->state_dtype]));
+		dlb_set_str(o, "state_dtype", dlb_state_dtypes[p->state_dtype]);
 	write_constraints(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));

@@ -13,17 +13,17 @@ void dlb_report_buddy_write(const struct dlb_report *r, json_t *report)
 	if (!b->every)
 		return;
 	o = json_pack("{sI}", "every", (json_int_t)b->every);
-	json_object_set_new(o, "bytes", dlb_doc_number(b->bytes));
-	json_object_set_new(o, "sent_bytes", dlb_doc_number(b->sent_bytes));
+	dlb_set_number(o, "bytes", b->bytes);
+	dlb_set_number(o, "sent_bytes", b->sent_bytes);
 	list = json_array();
 	for (int i = 0; i < r->n_nodes && b->sent_bytes > 0; i++)
 		json_array_append_new(list, json_integer(b->buddy[i]));
 	json_object_set_new(o, "buddies", list);
-	json_object_set_new(o, "link_s", dlb_doc_number(b->link_s));
-	json_object_set_new(o, "predicted_time_s", dlb_doc_number(b->predicted_time_s));
+	dlb_set_number(o, "link_s", b->link_s);
+	dlb_set_number(o, "predicted_time_s", b->predicted_time_s);
 	if (isfinite(b->time_s)) {
-		json_object_set_new(o, "copies", json_integer(b->copies));
-		json_object_set_new(o, "time_s", dlb_doc_number(b->time_s));
+		dlb_set_int(o, "copies", b->copies);
+		dlb_set_number(o, "time_s", b->time_s);
 		list = json_array();
 		for (int i = 0; i < b->n_folders; i++)
 			json_array_append_new(list, json_string(b->folder[i]));

@@ -8,7 +8,7 @@
 static void set(json_t *o, const char *key, double x)
 {
 	if (isfinite(x))
-		json_object_set_new(o, key, dlb_doc_number(x));
+		dlb_set_number(o, key, x);
 }
 
 void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
@@ -18,7 +18,7 @@ void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
 	for (int i = 0; i < r->n_evals; i++) {
 		json_t *o = json_object();
 
-		json_object_set_new(o, "step", json_integer(r->eval[i].step));
+		dlb_set_int(o, "step", r->eval[i].step);
 		set(o, "test_loss", r->eval[i].test_loss);
 		set(o, "accuracy", r->eval[i].accuracy);
 		set(o, "time_s", r->eval[i].time_s);
@@ -29,9 +29,9 @@ void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
 	if (r->best.saved) {
 		json_t *o = json_object();
 
-		json_object_set_new(o, "step", json_integer(r->best.step));
+		dlb_set_int(o, "step", r->best.step);
 		set(o, "test_loss", r->best.test_loss);
-		json_object_set_new(o, "saved", json_string(r->best.saved));
+		dlb_set_str(o, "saved", r->best.saved);
 		json_object_set_new(report, "best", o);
 	}
 }

@@ -15,17 +15,17 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 		json_t *o = json_object();
 
 		if (e->step >= 0)
-			json_object_set_new(o, "step", json_integer(e->step));
-		json_object_set_new(o, "node", json_integer(e->node));
+			dlb_set_int(o, "step", e->step);
+		dlb_set_int(o, "node", e->node);
 		if (e->rejoined)
 			json_object_set_new(o, "rejoined", json_true());
-		json_object_set_new(o, "cause", json_string(e->cause));
+		dlb_set_str(o, "cause", e->cause);
 		if (isfinite(e->notice_s))
-			json_object_set_new(o, "notice_s", dlb_doc_number(e->notice_s));
+			dlb_set_number(o, "notice_s", e->notice_s);
 		if (isfinite(e->resume_s))
-			json_object_set_new(o, "resume_s", dlb_doc_number(e->resume_s));
+			dlb_set_number(o, "resume_s", e->resume_s);
 		if (e->went_on)
-			json_object_set_new(o, "from_step", json_integer(e->from_step));
+			dlb_set_int(o, "from_step", e->from_step);
 		if (e->copies)
 			json_object_set_new(o, "copies", json_true());
 		json_array_append_new(list, o);

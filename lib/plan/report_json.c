@@ -32,7 +32,7 @@ static const char *const waits[DLB_N_WAITS] = { "starved", "backpressure", "coll
 static void set(json_t *o, const char *key, double x)
 {
 	if (isfinite(x))
-		json_object_set_new(o, key, dlb_doc_number(x));
+		dlb_set_number(o, key, x);
 }
 
 static json_t *write_node(const struct dlb_report_node *n)
@@ -128,11 +128,11 @@ void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r)
 json_t *dlb_report_write(const struct dlb_report *r)
 {
 	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
-	json_object_set_new(o, "dry_run", json_boolean(r->dry_run));
-	json_object_set_new(o, "first_step", json_integer(r->first_step));
-	json_object_set_new(o, "steps", json_integer(r->steps));
-	json_object_set_new(o, "batch", json_integer(r->batch));
-	json_object_set_new(o, "micro_batches", json_integer(r->micro_batches));
+	dlb_set_bool(o, "dry_run", r->dry_run);
+	dlb_set_int(o, "first_step", r->first_step);
+	dlb_set_int(o, "steps", r->steps);
+	dlb_set_int(o, "batch", r->batch);
+	dlb_set_int(o, "micro_batches", r->micro_batches);
 	dlb_set_str(o, "optimizer", r->optimizer);
 	dlb_set_str(o, "stopped", r->stopped);
 	for (int i = 0; i < r->n_losses; i++)

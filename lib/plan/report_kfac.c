@@ -32,13 +32,13 @@ json_t *dlb_report_kfac_write(const struct dlb_report_kfac *k)
 	for (int i = 0; i < k->n_weights; i++)
 		json_array_append_new(weights, json_string(k->weight[i]));
 	json_object_set_new(o, "weights", weights);
-	json_object_set_new(o, "others", json_string(k->others));
+	dlb_set_str(o, "others", k->others);
 	for (int i = 0; i < k->n_left; i++)
 		json_array_append_new(left, json_pack("{s:s,s:s}", "weight", k->left[i].weight, "why",
 						      k->left[i].why));
 	json_object_set_new(o, "left", left);
 	for (int i = 0; i < DLB_LEN(counts); i++)
-		json_object_set_new(o, counts[i].name, json_integer(*count_at(&copy, i)));
+		dlb_set_int(o, counts[i].name, *count_at(&copy, i));
 	return o;
 }
 

@@ -359,17 +359,17 @@ static void put(json_t *plan, const char *name, bool said, json_t *value)
 
 void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
-	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
+	dlb_set_str(plan, "allreduce", s->allreduce);
 	json_t *by_size = json_array();
 	for (int i = 0; i < s->n_by_size; i++)
 		json_array_append_new(by_size,
 				      json_pack("{sI ss}", "from_bytes", (json_int_t)s->by_size[i].from_bytes,
 						"allreduce", s->by_size[i].allreduce));
 	put(plan, "allreduce_by_size", s->n_by_size > 0, by_size);
-	json_object_set_new(plan, "sync", json_boolean(s->sync));
-	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
+	dlb_set_bool(plan, "sync", s->sync);
+	dlb_set_bool(plan, "sync_batchnorm", s->sync_batchnorm);
 	dlb_sharing_write_compression(s, plan);
-	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
+	dlb_set_str(plan, "split", s->by_power ? "power" : "even");
 	put(plan, "split_given", s->split_given, json_true());
 	put(plan, "reduce", s->reduce != NULL, json_string(s->reduce ? s->reduce : ""));
 	put(plan, "max_state", s->max_state != NULL, json_string(s->max_state ? s->max_state : ""));
