@@ -290,6 +290,18 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	one_line dlb-run '--drain: no node is left'
 }
 
+@test "--drain: replicas keep their shares of the batch, even or not, and the losses their bits" {
+	jq 'del(.plan, .cost)' "$doc" | dlb-costmodel -q -c 'cpu:2 cpu:1*0.5' >"$tmp/cost.json"
+	for split in even power; do
+		dlb-place -q --replicas 2 "$tmp/cost.json" | jq --arg split "$split" 'if $split == "power" then
+			.plan += {split: "power", power: [3, 1]} else . end' >"$tmp/two.json"
+		dlb-run -q "${train[@]}" --steps 12 --loss-log "$tmp/whole" "$tmp/two.json" >"$tmp/out"
+		dlb-run -q "${train[@]}" --steps 12 --loss-log "$tmp/drained" --drain 1 "$tmp/two.json" >"$tmp/out"
+		jq -e '.plan.exclude == [1]' "$tmp/out"
+		cmp "$tmp/whole" "$tmp/drained"
+	done
+}
+
 # bats test_tags=slow
 @test "--release idle: nodes that make no step shorter get no ops, with the same losses; those that do keep them" {
 	jq 'del(.plan, .cost)' "$doc" | dlb-costmodel -q -c 'cpu:3 link=shm:1e-3,1e6' | dlb-place -q -m 2 -a even >"$tmp/far.json"

@@ -108,6 +108,7 @@ struct dlb_replicas_choice dlb_replan_replicas(const struct replan_input *in)
 		c.sharing.by_power = !strcmp(o->split, "power");
 		c.sharing.split_given = true;
 	}
+	c.keeps_shares = o->keeps_shares;
 	if (!was || was->n_replicas < 2)
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	c.sharing.n_by_size = 0;			/* between what replicas there are now */

@@ -21,6 +21,7 @@ struct dlb_replan {
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline, front;
 	bool stay;			/* the placement that is there, whatever the balance says */
+	bool keeps_shares;		/* replicas keep their shares of the batch: losses keep their bits */
 	/* the placement of this plan, with its replicas and shares, instead of a search; NULL: a search */
 	const struct dlb_plan *next;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */

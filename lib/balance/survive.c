@@ -55,6 +55,7 @@ int dlb_survive(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost
 	o.constraints.exclude.item = item;
 	if (replicas > left)
 		o.replicas = number = dlb_xprintf("%d", left);
+	o.keeps_shares = replicas <= left;
 	rc = dlb_replan(&o, doc, err);
 	for (int i = 0; item[i]; i++)
 		free((char *)(uintptr_t)item[i]);

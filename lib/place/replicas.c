@@ -408,7 +408,9 @@ static int make(const struct task *t, const struct dlb_plan *teams, bool by_powe
 	memset(&shared.arena, 0, sizeof shared.arena);
 	shared.sharing.by_power = by_power;
 	shared.power = NULL;
-	if (by_power && find_power(t->p, placement, &shared, err)) {
+	if (t->choice->keeps_shares) {
+		shared.power = t->choice->now->power;
+	} else if (by_power && find_power(t->p, placement, &shared, err)) {
 		dlb_arena_release(&shared.arena);
 		return -1;
 	}
@@ -445,7 +447,7 @@ static int split(const struct task *t, const struct dlb_plan *teams, bool unlike
 		 const struct replica_candidate *one, struct replica_candidate *best, struct dlb_error *err)
 {
 	const struct dlb_sharing *sharing = &t->choice->sharing;
-	const bool any = !sharing->split_given && !sharing->by_power,
+	const bool any = !sharing->split_given && !sharing->by_power && !t->choice->keeps_shares,
 		   by_power = any ? unlike : sharing->by_power;
 	const struct dlb_plan none = { .n_ops = 0 };
 	struct replica_candidate power = *one;

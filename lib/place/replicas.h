@@ -7,6 +7,7 @@ struct dlb_replicas_choice {
 	int n;					/* 0: the number predicted to be fastest */
 	/* with an even split that nobody asked for: even or by the teams' speeds, whichever is faster */
 	struct dlb_sharing sharing;
+	bool keeps_shares;			/* n is the number there is now, and shares stay as they are */
 	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
 						 * better; NULL: none */
 };
