@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 #include <math.h>
 #include <string.h>
+#include "op/op.h"
 
 enum { MAX_DEPTH = 8 };		/* of the group tree: at most 7 links up, 1 across, 7 down a route */
 
@@ -393,4 +394,17 @@ int dlb_cluster_cores(const struct dlb_cluster *c)
 	for (int i = 0; i < c->n_nodes; i++)
 		n += dlb_cluster_is_cpu(c, i) ? c->kind[c->node[i].kind].threads : 0;
 	return n;
+}
+
+bool dlb_device_kind_lacks(const struct dlb_device_kind *k, const char *type, int op_kind)
+{
+	const struct dlb_op_class *class = dlb_op_class_of(op_kind);
+	const char *work = dlb_op_work(type);
+
+	if (class && class->flags & DLB_OP_ON_CPU && !strcmp(k->backend, "cuda"))
+		return true;
+	for (int i = 0; i < k->n_without; i++)
+		if (!strcmp(k->without[i], type) || !strcmp(k->without[i], work))
+			return true;
+	return false;
 }

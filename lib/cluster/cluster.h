@@ -111,6 +111,9 @@ int dlb_cluster_build(struct dlb_cluster *c, const char *text, struct dlb_error 
 /* Describes this host through hwloc, or the host in the XML file `topology`: one node for each `threads`
  * cores of a group (threads <= 0: 1). -1 with err. */
 int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err);
+/* Whether the kind has no kernel for ops of this type and class (dlb_op_kind; below 0: none), though it may
+ * never have been measured: the user says so, or its back end has none. */
+bool dlb_device_kind_lacks(const struct dlb_device_kind *k, const char *type, int op_kind);
 int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
 /* A node's share of memory m: bytes (INFINITY: unknown), bytes/s (0: unknown), and latency in seconds. */
 struct dlb_memory_share { double bytes, bandwidth_Bps, latency_s; };

@@ -466,21 +466,6 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 	return 0;
 }
 
-/* The kind has no kernel for ops of this class, of which it may not have been asked: the user says so, or the
- * back end's kernels do not include it. */
-static bool is_without(const struct dlb_device_kind *d, const struct dlb_op *o)
-{
-	const struct dlb_op_class *class = dlb_op_class_of(o->kind);
-	const char *type = o->type, *work = dlb_op_work(type);
-
-	if (class && class->flags & DLB_OP_ON_CPU && !strcmp(d->backend, "cuda"))
-		return true;
-	for (int i = 0; i < d->n_without; i++)
-		if (!strcmp(d->without[i], type) || !strcmp(d->without[i], work))
-			return true;
-	return false;
-}
-
 /* Times of one op on one kind at every batch size. Measurements are used as they are. For a batch size or
  * kind without one, the nearest measurement is multiplied by the ratio of the rooflines. Returns whether the
  * op was measured. */
@@ -493,7 +478,8 @@ static bool op_times(const struct fitter *f, int op, int k, int base, bool exact
 	const double *seen = row && base >= 0 ? row->time_s[base] : NULL;
 	int w = work_of(type);
 	const struct dlb_device_kind *d = &f->cl->kind[k];
-	bool none = is_without(d, &f->g->op[op]), measured = exact && seen && isfinite(seen[0]);
+	bool none = dlb_device_kind_lacks(d, type, f->g->op[op].kind),
+	     measured = exact && seen && isfinite(seen[0]);
 
 	for (int b = 0; b < c->n_batches; b++)
 		if (seen && isinf(seen[b]) && same_backend(f->p->kind[base], d->backend))

@@ -106,21 +106,14 @@ const struct dlb_affinity_row *dlb_affinity_find_fused(const struct dlb_affinity
 	return NULL;
 }
 
-static bool has_kernel(const struct dlb_device_kind *k, const char *type)
-{
-	for (int i = 0; i < k->n_without; i++)
-		if (!strcmp(k->without[i], type) || !strcmp(k->without[i], dlb_op_work(type)))
-			return false;
-	return true;
-}
-
 const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *row, const char *type,
 						const struct dlb_cluster *c)
 {
 	for (int i = 0; row && i < row->n; i++)
 		for (int d = 0; d < c->n_nodes; d++) {
 			const struct dlb_device_kind *k = &c->kind[c->node[d].kind];
-			if (dlb_affinity_means(row->kind[i], k) && has_kernel(k, type))
+			if (dlb_affinity_means(row->kind[i], k) &&
+			    !dlb_device_kind_lacks(k, type, dlb_op_kind_find(type, NULL)))
 				return k;
 		}
 	return NULL;
