@@ -20,13 +20,11 @@
 #include "place/problem.h"
 #include "place/replicas.h"
 #include "place/teams.h"
-#include "plan/buckets.h"
 #include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "plan/sums.h"
-#include "plan/tensors.h"
 #include "plan/timeline.h"
 #include "util/hash.h"
 
@@ -469,32 +467,20 @@ static int split(const struct task *t, const struct dlb_plan *teams, bool unlike
 	return best->plan.n_ops ? 0 : -1;
 }
 
-/* Seconds that the sums of gradients take at least, with the model placed like this over replica 0; 0:
- * unknown. */
-static double sums_bound_s(const struct task *t, const struct dlb_plan *teams, const int *placement)
+/* Whether dlb_plan_sums_bound_s holds for these sums. */
+static bool are_bounded(const struct task *t, const struct dlb_sharing *s)
 {
-	const struct dlb_sharing *s = &teams->sharing;
-	const struct dlb_graph *g = t->p->graph;
-
-	if (dlb_sharing_divides(s) || dlb_sharing_averages(s) || dlb_sharing_compresses(s) ||
-	    t->p->inverse_every > 0)
-		return 0;
-	double *n = dlb_xcalloc((size_t)teams->n_nodes + 1, sizeof *n);
-	for (int i = 0; i < g->n_ops; i++) {
-		const int x = g->op[i].phase == DLB_UPDATE ? dlb_update_gradient(g, i) : -1;
-		if (x >= 0)
-			n[placement[i]] += dlb_tensor_bytes(&g->tensor[x], 1) / 4;
-	}
-	const double bound_s = dlb_plan_sums_bound_s(teams, t->p->cost, n);
-	free(n);
-	return bound_s;
+	return !dlb_sharing_divides(s) && !dlb_sharing_averages(s) && !dlb_sharing_compresses(s) &&
+	       t->p->inverse_every <= 0;
 }
 
 /* Fails if the sums of gradients alone take as long as a step may. */
 static int check_sums(const struct task *t, const struct dlb_plan *teams, const int *placement,
 		      struct dlb_error *err)
 {
-	const double sums_s = isfinite(t->limit_s) ? sums_bound_s(t, teams, placement) : 0;
+	const double sums_s = isfinite(t->limit_s) && are_bounded(t, &teams->sharing) ?
+				      dlb_plan_sums_bound_s(teams, t->p->cost, placement) :
+				      0;
 
 	return sums_s < t->limit_s ?
 		       0 :

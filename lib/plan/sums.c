@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "plan/buckets.h"
 #include "plan/program.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
@@ -436,12 +437,27 @@ static void least_of_way(const struct dlb_plan *p, const struct dlb_cost *c, con
 	free(s);
 }
 
-double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c, const double *n)
+/* [node] elements of 4 bytes of the gradients that each node sums; owned by the caller. */
+static double *gradients_of(const struct dlb_plan *p, const int *placement)
+{
+	const struct dlb_graph *g = p->graph;
+	double *n = dlb_xcalloc((size_t)p->n_nodes + 1, sizeof *n);
+
+	for (int i = 0; i < g->n_ops; i++) {
+		const int x = g->op[i].phase == DLB_UPDATE ? dlb_update_gradient(g, i) : -1;
+		if (x >= 0)
+			n[placement[i]] += dlb_tensor_bytes(&g->tensor[x], 1) / 4;
+	}
+	return n;
+}
+
+double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c, const int *placement)
 {
 	const struct dlb_sharing *x = &p->sharing;
 	const bool is_auto = !strcmp(x->allreduce, DLB_ALLREDUCE_AUTO);
 	const int n_ways = is_auto ? x->n_by_size : 1, n_directions = dlb_cluster_n_directions(c->cluster);
-	double *busy_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *busy_s), most = 0;
+	double *n = gradients_of(p, placement),
+	       *busy_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *busy_s), most = 0;
 	double *least_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *least_s);
 
 	for (int k = 0; k < p->n_nodes; k++) {
@@ -455,6 +471,7 @@ double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c,
 			most = fmax(most, busy_s[l] += n[k] * least_s[l]);
 		most = n[k] > 0 ? fmax(most, n[k] * least_s[n_directions]) : most;
 	}
+	free(n);
 	free(busy_s);
 	free(least_s);
 	return most * (1 - 1e-6);

@@ -12,9 +12,9 @@ void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c);
  * weights are averaged (plan->sharing), the mean per step. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
 		      int k, int64_t n, int element_bytes);
-/* A lower bound on the seconds in which n[k] elements of 4 bytes of the part of each node k are summed, in
- * any pieces: uncompressed, by the plan's algorithms, which are chosen. */
-double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c, const double *n);
+/* A lower bound on the seconds in which the gradients of p->graph are summed, in any pieces: uncompressed, by
+ * the plan's algorithms, which are chosen. placement: [op] its node in replica 0. */
+double dlb_plan_sums_bound_s(const struct dlb_plan *p, const struct dlb_cost *c, const int *placement);
 /* The directions that the sum uses, each with the fraction of the sum's time in which it is busy, up to 1.
  * Returns their number; busy has room for all directions of the cluster. 0 if weights are averaged: these
  * come in bursts. */

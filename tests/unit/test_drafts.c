@@ -12,11 +12,9 @@
 #include "place/drafts.h"
 #include "place/make.h"
 #include "place/replicas.h"
-#include "plan/buckets.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "plan/sums.h"
-#include "plan/tensors.h"
 
 static int n_tried;
 static void count(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -173,20 +171,6 @@ static void test_remake(uint64_t seed)
 	release(&d, &p, &plan);
 }
 
-/* Seconds of the sums of the plan's gradients at least. */
-static double sums_s(const struct dlb_problem *p, const struct dlb_plan *plan)
-{
-	double *n = dlb_xcalloc((size_t)plan->n_nodes + 1, sizeof *n), s;
-	for (int i = 0; i < plan->n_ops; i++) {
-		const int t = p->graph->op[i].phase == DLB_UPDATE ? dlb_update_gradient(p->graph, i) : -1;
-		if (t >= 0)
-			n[plan->placement[i]] += dlb_tensor_bytes(&p->graph->tensor[t], 1) / 4;
-	}
-	s = dlb_plan_sums_bound_s(plan, p->cost, n);
-	free(n);
-	return s;
-}
-
 static int n_sums, n_near;
 
 /* memory_bytes 0: enough. */
@@ -206,7 +190,7 @@ static void test_limits(uint64_t seed, double memory_bytes)
 		if (isinf(of_s))
 			continue;
 		if (R > 1) {
-			const double sums = sums_s(&p, &one);
+			const double sums = dlb_plan_sums_bound_s(&one, p.cost, one.placement);
 			assert(IS(sums, >, 0));
 			assert(IS(sums, <=, one.value_s));
 			n_sums++;

@@ -781,7 +781,7 @@ static void run_elsewhere(struct dlb_backend cpu, const char *name)
 	if (dlb_backend_open(name, 0, 1, &m.be, &err))
 		dlb_bug("%s", err.what);
 	for (int i = 0; i < DLB_LEN(cases); i++) {
-		struct machine one = { .be = m.be, .spare = m.spare, .tried = m.tried };
+		struct machine one = m;
 
 		n += compare(cpu, &cases[i], DLB_F32, (struct nearness){ name, 0x1p-12 }, &one);
 	}
