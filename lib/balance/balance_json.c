@@ -47,8 +47,7 @@ static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
 	dlb_set_bool(o, "rolled_back", r->rolled_back);
 	dlb_set_bool(o, "changed", r->changed);
 	dlb_set_bool(o, "noisy", r->noisy);
-	if (r->decision)
-		dlb_set_str(o, "decision", r->decision);
+	dlb_set_str(o, "decision", r->decision);
 	if (r->price_s > 0) {
 		dlb_set_real(o, "gain_s", r->gain_s);
 		dlb_set_real(o, "price_s", r->price_s);

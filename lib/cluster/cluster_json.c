@@ -145,8 +145,7 @@ static json_t *write_memories(const struct dlb_cluster *c)
 		json_t *o = json_object();
 		dlb_set_str(o, "name", m->name);
 		dlb_set_str(o, "class", m->cls);
-		if (m->folder)
-			dlb_set_str(o, "folder", m->folder);
+		dlb_set_str(o, "folder", m->folder);
 		dlb_set_str(o, "group", c->group[m->group].name);
 		if (m->os_index >= 0)
 			dlb_set_int(o, "os_index", m->os_index);

@@ -25,8 +25,7 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 				e->delay_discount);
 	if (e->delay_discount)
 		dlb_set_bool(o, "delay_discount", !strcmp(e->delay_discount, "on"));
-	if (e->reduce)
-		dlb_set_str(o, "reduce", e->reduce);
+	dlb_set_str(o, "reduce", e->reduce);
 	if (!e->lr_schedule)
 		return 0;
 	if (dlb_rate_parse(e->lr_schedule, steps, &r, err))
@@ -108,10 +107,8 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 				    h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) :
 								   json_real(e->hyper[h]));
 	}
-	if (e->variant)
-		dlb_set_str(o, "variant", e->variant);
-	if (e->max_state)
-		dlb_set_str(o, "max_state", e->max_state);
+	dlb_set_str(o, "variant", e->variant);
+	dlb_set_str(o, "max_state", e->max_state);
 	return edit_groups(o, e, err) || edit_rate(o, e, err) ? -1 : 0;
 }
 
@@ -189,8 +186,7 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 	    edit_data(run, "test_data", e->test_data, err) ||
 	    edit_optimizer(run, dlb_doc_section(doc, "plan"), e, err))
 		goto bad;
-	if (e->transform)
-		dlb_set_str(run, "transform", e->transform);
+	dlb_set_str(run, "transform", e->transform);
 	if (e->order) {
 		if (strcmp(e->order, "shuffled") && strcmp(e->order, "sequential")) {
 			dlb_fail(err, NULL, "no order '%s'", e->order);

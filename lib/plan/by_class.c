@@ -119,8 +119,7 @@ void dlb_advice_write(const struct dlb_plan *p, json_t *plan)
 
 		dlb_set_number(o, "step_s", a->step_s);
 		dlb_set_number(o, "error", a->error);
-		if (a->error_of)
-			dlb_set_str(o, "error_of", a->error_of);
+		dlb_set_str(o, "error_of", a->error_of);
 		dlb_set_bool(o, "chosen", a->chosen);
 		json_array_append_new(list, o);
 	}

@@ -80,12 +80,9 @@ static void write_constraints(const struct dlb_plan *p, json_t *o)
 		json_object_set(o, "pins", pins);
 	if (p->excluded)
 		json_object_set(o, "exclude", exclude);
-	if (p->priority)
-		dlb_set_str(o, "priority", p->priority);
-	if (p->affinity)
-		dlb_set_str(o, "affinity", p->affinity);
-	if (p->rewrites)
-		dlb_set_str(o, "rewrites", p->rewrites);
+	dlb_set_str(o, "priority", p->priority);
+	dlb_set_str(o, "affinity", p->affinity);
+	dlb_set_str(o, "rewrites", p->rewrites);
 	json_decref(pins);
 	json_decref(exclude);
 }
@@ -183,8 +180,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		dlb_set_number(o, "clip_norm", p->clip_norm);
 	if (p->inverse_every)
 		dlb_set_int(o, "inverse_every", p->inverse_every);
-	if (p->objective)
-		dlb_set_str(o, "objective", p->objective);
+	dlb_set_str(o, "objective", p->objective);
 	if (p->effort)
 		dlb_set_int(o, "effort", p->effort);
 	for (int i = 0; i < p->n_ops; i++) {
