@@ -11,8 +11,9 @@
  *     mean     d_i = ln m_i - ln k_i - c;  ln k_i += c + d_i / (n_i + 1), n_i <= 4
  *     jump     |d_i| > max(0.05, 3 sqrt((s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N))): k_i = m_i, n_i = 1
  *     spread   E d_i^2 = (s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N): s^2 is the mean over rounds of its estimates
- *              from this equation, at least 0; a jump counts as the largest deviation that is none, the
- *              initial value as one round
+ *              from this equation, at least 0; the initial value counts as one round, a jump as nothing,
+ *              because it may be a change of speed, or, right after another jump, as the largest deviation
+ *              that is none
  *
  *     settled  when the search has ended, with k_i = q_i: it begins again if a node differs from the others by
  *              |ln k_i - ln q_i - median| > max(0.05, 5 sqrt((s^2 + e_i^2) (1/n_i + 1/2) (1 - 1/N))), so also
@@ -69,7 +70,9 @@ static double learn_spread(const struct dlb_balance *b, const struct kappa *k, i
 	for (int i = 0; i < n; i++) {
 		if (!(b->kappa_rounds[k[i].node] > 0) || n < 2)
 			continue;
-		double d = fmin(fabs(k[i].deviation), least_jump(b, &k[i], n));
+		double jump = least_jump(b, &k[i], n), d = fmin(fabs(k[i].deviation), jump);
+		if (fabs(k[i].deviation) > jump && b->kappa_rounds[k[i].node] > 1)
+			continue;
 		sum += d * d / deviation2_of_one(b, k[i].node, n) - k[i].se * k[i].se;
 		known++;
 	}

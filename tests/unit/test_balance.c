@@ -436,7 +436,8 @@ static void test_formulas(void)
 	dlb_balance_release(&b);
 
 	/* other changes: drift at once, the mean of two rounds, the spread by the formula of kappa.c; a jump
-	 * changes kappa at once, and counts in the spread as the largest difference that is no jump */
+	 * changes kappa at once, and counts in the spread as the largest difference that is no jump, but only if
+	 * it follows a jump */
 	dlb_balance_init(&b, 2);
 	l = two(room, 12, 10, 5, "a", placement);
 	room[4] = room[5] = 5;
@@ -449,13 +450,20 @@ static void test_formulas(void)
 	       near(b.history[1].drift, 1.1));
 	assert(near(b.kappa[0], 2.2 * sqrt(1.02)) && near(b.kappa[1], 1.1 / sqrt(1.02)) &&
 	       near(b.best_step_s, 13.2));
-	double s2 = (0.0016 + log(1.02) * log(1.02)) / 2, jump = 3 * sqrt(s2) * sqrt(1.5 * 0.5);
+	double s2 = (0.0016 + log(1.02) * log(1.02)) / 2;
 	assert(near(b.spread, sqrt(s2)) && IS(b.spread_rounds, ==, 2));
 	l = two(room, 26, 22, 5.5, "a", placement);
 	room[4] = room[5] = 5;
 	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 1) &&
 	       near(b.kappa[0], 4.4) && near(b.kappa[1], 1.1));
-	assert(near(b.spread, sqrt(s2 + (jump * jump / 0.75 - s2) / 3)) && b.history[2].held);
+	assert(near(b.spread, sqrt(s2)) && IS(b.spread_rounds, ==, 2) && b.history[2].held);
+	/* back again: it was noise */
+	l = two(room, 13, 11, 5.5, "a", placement);
+	room[4] = room[5] = 5;
+	const double jump = 3 * sqrt(s2) * sqrt(2 * 0.5);
+	assert(!log_rule->update(&l, &usual, &b, NULL) && IS(b.kappa_rounds[0], ==, 1) &&
+	       near(b.kappa[0], 2.2));
+	assert(near(b.spread, sqrt(s2 + (jump * jump - s2) / 3)) && IS(b.spread_rounds, ==, 3));
 	dlb_balance_release(&b);
 
 	/* nodes within 5 % count as equal; predicted waiting changes no weight, more waiting does */
@@ -676,6 +684,44 @@ static void test_quiet(void)
 	assert(IS(rounds, >, 7000) && IS(opened, <=, 2));
 }
 
+/* A node becomes twice as fast in a balanced run on a shared host: T stays, and a search begins again in the round
+ * after or the second. */
+static void test_faster(void)
+{
+	const struct dlb_rule *r = dlb_rule_find("log");
+	double room[5 * MOST];
+	int late[2] = { 0, 0 }, runs = 0;
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct world w = { .n = 2, .model_knows = true, .noise = 0.01, .spread = 0.06 };
+		struct dlb_balance b;
+		struct dlb_load l;
+		int rounds = 0;
+		dlb_rng_init(&w.rng, seed);
+		w.truth[0] = w.truth[1] = w.model[0] = w.model[1] = 1;
+		dlb_balance_init(&b, w.n);
+		for (int round = 0; round < 40 && rounds < 10; round++) {
+			place(&w, &b);
+			run(&w, &b, &l, room);
+			assert(!r->update(&l, &usual, &b, NULL));
+			if (w.truth[1] < 1)
+				rounds++;
+			if (rounds && !b.converged)
+				break;
+			if (b.converged)
+				w.truth[1] = 0.5;
+		}
+		late[0] += rounds > 1;
+		late[1] += rounds > 2;
+		runs += rounds > 0;
+		dlb_balance_release(&b);
+	}
+	printf("2 nodes, 6 %% spread, one becomes twice as fast: not seen after one round in %d of %d runs, "
+	       "after two in %d\n",
+	       late[0], runs, late[1]);
+	assert(IS(runs, >, SEEDS * 9 / 10) && IS(late[0], <, SEEDS / 5) && IS(late[1], <, SEEDS / 20));
+}
+
 static void test_section(void)
 {
 	static const char *const bad[][2] = {
@@ -754,6 +800,7 @@ int main(void)
 	test_reopen();
 	test_noise();
 	test_quiet();
+	test_faster();
 	test_section();
 	test_alike();
 	test_spread();
