@@ -2,19 +2,23 @@
 # dlb-run --rounds: the load is balanced inside a run. Losses have the same bits as without.
 load helper
 
-setup() { tmp=$BATS_TEST_TMPDIR; }
-
-# moving FILE STEPS SEED [FOLDER]: a run on 3 ranks whose plan changes at random every second step.
-moving() {
-	command -v mpirun >/dev/null || skip 'no mpirun'
-	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 3 "$BUILD/tests/moving-run" "$@"
+setup() {
+	tmp=$BATS_TEST_TMPDIR
+	ranks=3 place=(-m 3)
 }
 
-# The document of MODEL with the settings of a run in it: ready MODEL BATCH DLB-RUN-OPTION...
+# moving FILE STEPS SEED [FOLDER]: a run on $ranks ranks whose plan changes at random every second step.
+moving() {
+	command -v mpirun >/dev/null || skip 'no mpirun'
+	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n "$ranks" "$BUILD/tests/moving-run" "$@"
+}
+
+# The document of MODEL, planned with the options in place, with the settings of a run in it:
+# ready MODEL BATCH DLB-RUN-OPTION...
 ready() {
 	local file=$1 batch=$2
 	shift 2
-	dlb-profile --analytic --batch "$batch" "$file" | dlb-costmodel -c cpu:3 | dlb-place -q -m 3 >"$tmp/plan.json"
+	dlb-profile --analytic --batch "$batch" "$file" | dlb-costmodel -c "cpu:$ranks" | dlb-place -q "${place[@]}" >"$tmp/plan.json"
 	# the settings stay in the document
 	dlb-run -q --steps 1 "$@" "$tmp/plan.json" | jq -c 'del(.report)' >"$tmp/doc.json"
 }
@@ -52,6 +56,41 @@ compare() {
 	jq -c '.report.kfac | [.inverses, .kept, .held_back]' "$tmp/b.json" | cmp - "$tmp/a.kfac"
 	jq -c '[.report | .test_loss, .accuracy]' "$tmp/a.json" >"$tmp/a.test"
 	jq -c '[.report | .test_loss, .accuracy]' "$tmp/b.json" | cmp - "$tmp/a.test"
+}
+
+# bats test_tags=slow
+@test "50 changes of the plan of two replicas, which change their nodes: the same bits" {
+	ranks=4 place=(-m 2 --replicas 2 --split even)
+	ready "$models/resnet8.onnx" 61 --data random --seed 5 --optimizer adam --lr 0.002
+	compare 50
+	for steps in 5 7 9; do moving "$tmp/doc.json" "$steps" 1 | jq -c .plan.replicas; done >"$tmp/replicas"
+	run -0 grep -cvxF "$(jq -c .plan.replicas "$tmp/doc.json")" "$tmp/replicas"
+	# each replica's part of the states moves; K-FAC's averages are each replica's own
+	for zero in 1 2; do
+		place=(-m 2 --replicas 2 --split even --zero "$zero")
+		ready "$model" 64 "${digits[@]}" --optimizer adam --test-data digits:test
+		compare 47
+	done
+	place=(-m 2 --replicas 2 --split even)
+	ready "$model" 64 "${digits[@]}" --optimizer kfac --inverse-every 5
+	compare 47
+}
+
+# bats test_tags=slow
+@test "a slow replica loses samples while the run goes on; with --split even it keeps them" {
+	dlb-profile --analytic --batch 256 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 | dlb-place -q --replicas 2 >"$tmp/doc.json"
+	dlb-place -q --split even "$tmp/doc.json" >"$tmp/even.json"
+	local run=(--steps 120 --data random --slow 1:6 --rounds 6 --round-steps 10)
+	dlb-run -v "${run[@]}" "$tmp/doc.json" >"$tmp/a.json" 2>"$tmp/said"
+	grep -ao 'round [0-9]*:.*' "$tmp/said" | sort -u
+	grep -aq 'replicas share samples as [0-9]* : [0-9]*, .* ms a step expected' "$tmp/said"
+	run -0 jq -e '.plan.power | .[0] > 2 * .[1]' "$tmp/a.json"
+	validates "$tmp/a.json"
+	dlb-run -q "${run[@]}" "$tmp/even.json" >"$tmp/b.json"
+	run -0 jq -e '.plan.power == [1, 1]' "$tmp/b.json"
+	run -0 jq -e --slurpfile was "$tmp/b.json" '.report.step_s < .8 * $was[0].report.step_s' "$tmp/a.json"
+	# sums have other last bits
+	run -0 jq -e --slurpfile was "$tmp/b.json" '[.report.losses, $was[0].report.losses] | transpose | all(.[]; (.[0] / .[1] - 1 | fabs) < 1e-4)' "$tmp/a.json"
 }
 
 # bats test_tags=slow
@@ -106,9 +145,10 @@ compare() {
 	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"
 	output='' one_line dlb-run '--round-steps has no effect' '--rounds'
-	for options in '--replicas 2' '--schedule async'; do
+	for options in '--replicas 2 --zero 3' '--schedule async' '--replicas 2 --gossip .1' '--replicas 2 --compress lowrank:2' \
+		'--replicas 2 --shards even --sync-every 2'; do
 		# shellcheck disable=SC2086
-		dlb-place -q $options "$tmp/doc.json" >"$tmp/other.json"
+		dlb-place -q $options --optimizer adam "$tmp/doc.json" >"$tmp/other.json"
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --rounds auto "$tmp/other.json"
 		one_line dlb-run '--rounds' dlb-rebalance
 	done

@@ -95,21 +95,40 @@ static void find_culprit(const struct dlb_balance_inputs *s, const struct dlb_ba
 			 slowest, healthy * 1e3);
 }
 
-static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b, const struct dlb_doc *doc,
-		double took_s, struct dlb_round_decision *d)
+/* What moves between the plans `was` and `is`: ops with their state, samples of replicas. */
+static void tell_moves(const json_t *was, const json_t *is, char out[100])
+{
+	enum { MOST = 6 }; /* shares that are told */
+	const json_t *share = json_object_get(is, "power");
+	const long long ops = json_integer_value(json_object_get(is, "moved_ops"));
+	const bool samples = share && !json_equal(share, json_object_get(was, "power"));
+	int n = 0;
+
+	if (ops || !samples)
+		n = snprintf(out, 100, "%lld ops move with %.4g MB of state%s", ops,
+			     json_number_value(json_object_get(is, "moved_bytes")) / 1e6,
+			     samples ? ", " : "");
+	for (size_t r = 0; samples && r < json_array_size(share) && r < MOST && n < 100; r++)
+		n += snprintf(out + n, (size_t)(100 - n), "%s%.4g", r ? " : " : "replicas share samples as ",
+			      json_number_value(json_array_get(share, r)));
+	if (samples && n < 100 && json_array_size(share) > MOST)
+		snprintf(out + n, (size_t)(100 - n), " ...");
+}
+
+static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b, const json_t *was,
+		const json_t *plan, double took_s, struct dlb_round_decision *d)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
-	const json_t *plan = dlb_doc_section(doc, "plan");
-	char what[160], culprit[120];
+	char what[200], moves[100], culprit[120];
 
 	find_culprit(s, b, culprit);
+	tell_moves(was, plan, moves);
 	if (d->moves)
-		snprintf(what, sizeof what, "%s%lld ops move with %.4g MB of state, %.4g ms a step expected",
+		snprintf(what, sizeof what, "%s%s, %.4g ms a step expected",
 			 r->rolled_back ? "slower than the best plan, back to it: " :
 			 b->keep        ? "back to the best plan: " :
 					  "",
-			 (long long)json_integer_value(json_object_get(plan, "moved_ops")),
-			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6, b->expected_s * 1e3);
+			 moves, b->expected_s * 1e3);
 	else if (r->price_s > 0)
 		snprintf(what, sizeof what,
 			 "stays: another plan %s, it would save %.3g ms a step and take %.3g ms", r->decision,
@@ -126,19 +145,17 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 		what, b->split_stays ? "; no samples move, as --split even asks" : "", took_s * 1e3);
 }
 
-/* Makes the next plan. Sets *moves. */
-static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, struct dlb_doc *doc, bool *moves,
-		  struct dlb_error *err)
+/* Makes the plan after `was`. Sets *moves. */
+static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, const json_t *was,
+		  struct dlb_doc *doc, bool *moves, struct dlb_error *err)
 {
 	struct dlb_cli quiet;
 	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
-	json_t *was = json_incref(dlb_doc_section(doc, "plan"));
 	int rc;
 
 	o.next = b->next;
 	rc = dlb_replan(&o, doc, err);
 	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));
-	json_decref(was);
 	return rc;
 }
 
@@ -161,6 +178,7 @@ int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, s
 	struct dlb_balance_options o = usual;
 	struct dlb_live *l = live;
 	struct dlb_balance b;
+	json_t *was;
 	int rc;
 
 	o.left_steps = d->left_steps == INT64_MAX ? INFINITY : (double)d->left_steps;
@@ -169,10 +187,12 @@ int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, s
 	if (read_inputs(l, doc, err) ||
 	    dlb_rebalance_with(doc, &l->inputs, dlb_rule_find(l->rule ? l->rule : "log"), &o, &b, err))
 		return -1;
-	rc = stays(&b) ? 0 : replan(cli, &b, doc, &d->moves, err);
+	was = json_incref(dlb_doc_section(doc, "plan"));
+	rc = stays(&b) ? 0 : replan(cli, &b, was, doc, &d->moves, err);
 	l->other_plan = d->moves;
 	if (!rc)
-		say(&l->inputs, &b, doc, dlb_clock_s() - start_s, d);
+		say(&l->inputs, &b, was, dlb_doc_section(doc, "plan"), dlb_clock_s() - start_s, d);
+	json_decref(was);
 	dlb_balance_release(&b);
 	return rc;
 }

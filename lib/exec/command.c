@@ -44,22 +44,39 @@ static int check_measuring(const struct dlb_run_command *c, struct dlb_error *er
 	return 0;
 }
 
-/* Ops of several replicas and of an asynchronous pipeline do not move inside a run. */
+const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
+{
+	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
+	const json_t *plan = dlb_doc_section(doc, "plan");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule")),
+		   *compress = json_string_value(json_object_get(plan, "compress"));
+	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+
+	for (int i = 0; i < DLB_LEN(averages); i++)
+		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
+			return "replicas that average weights cannot change their programs inside a run";
+	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
+		return "what compressed sums remember of a gradient cannot change inside a run";
+	if (s && s->async)
+		return "an asynchronous schedule cannot change its programs inside a run";
+	return NULL;
+}
+
+/* Plans that stay as they are. */
 static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
-	static const char cure[] = "use the loop of dlb-rebalance(1), run by run";
 	const json_t *plan = dlb_doc_section(doc, "plan");
-	const char *schedule = json_string_value(json_object_get(plan, "schedule"));
-	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+	const char *fixed = dlb_command_fixed_plan(doc);
 
 	if (!c->exec.rounds || c->exec.dry_run || c->print_program)
 		return 0;
-	if (json_array_size(json_object_get(plan, "replicas")) > 1)
-		return dlb_refuse(err, NULL, cure, "--rounds: the ops of %zu replicas do not move inside a run",
-				  json_array_size(json_object_get(plan, "replicas")));
-	if (s && s->async)
-		return dlb_refuse(err, NULL, cure, "--rounds: the ops of schedule %s do not move inside a run",
-				  s->name);
+	if (!fixed && json_integer_value(json_object_get(plan, "zero")) == 3)
+		fixed = "the shares of weights (--zero 3) do not move inside a run";
+	if (!fixed && json_object_get(plan, "shards"))
+		fixed = "samples do not move between the shards of replicas inside a run";
+	if (fixed)
+		return dlb_refuse(err, NULL, "use the loop of dlb-rebalance(1), run by run", "--rounds: %s",
+				  fixed);
 	return 0;
 }
 

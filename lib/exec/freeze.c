@@ -24,32 +24,17 @@ static int refuse_plan(const struct dlb_freeze_at *f, const char *what, struct d
 
 static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
-	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
 	const struct dlb_freeze_at *f = c->exec.freeze_at;
 	const json_t *plan = dlb_doc_section(doc, "plan"),
 		     *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
-	const char *schedule = json_string_value(json_object_get(plan, "schedule")),
-		   *rule = json_string_value(json_object_get(optimizer, "name"));
-	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
-	const char *compress = json_string_value(json_object_get(plan, "compress"));
-	char what[100];
+	const char *rule = json_string_value(json_object_get(optimizer, "name")),
+		   *fixed = dlb_command_fixed_plan(doc);
 
-	for (int i = 0; i < DLB_LEN(averages); i++)
-		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
-			return refuse_plan(
-				f, "replicas that average weights cannot change their programs inside a run",
-				err);
+	if (fixed)
+		return refuse_plan(f, fixed, err);
 	if (json_integer_value(json_object_get(plan, "zero")) == 3)
 		return refuse_plan(f, "replicas that have shares of weights (--zero 3) cannot freeze them",
 				   err);
-	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
-		return refuse_plan(f,
-				   "what compressed sums remember of a gradient cannot change inside a run",
-				   err);
-	if (s && s->async) {
-		snprintf(what, sizeof what, "schedule %s cannot change its programs inside a run", s->name);
-		return refuse_plan(f, what, err);
-	}
 	if (rule && !strcmp(rule, "kfac"))
 		return refuse_plan(f, "kfac's factors of a layer cannot change inside a run", err);
 	return 0;

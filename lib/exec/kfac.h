@@ -49,10 +49,11 @@ void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool f
 bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s);
 /* The update op of tensor i's layer. */
 int dlb_kfac_update_of(const struct dlb_kfac *k, int i);
-/* move.c: sends averages and inverses of the layers whose node has changed straight to their new nodes. from:
- * under the placement `was`; to: under `is`; NULL: no layer here. One replica. Collective; -1: the comm broke. */
+/* move.c: sends averages and inverses of the layers whose node has changed straight to their new nodes, as
+ * dlb_state_move. NULL: no layer here. Collective; -1: the comm broke. */
 struct dlb_comm;
-int dlb_kfac_move(struct dlb_kfac *to, const int *is, struct dlb_kfac *from, const int *was,
+struct dlb_placements;
+int dlb_kfac_move(struct dlb_kfac *to, struct dlb_kfac *from, const struct dlb_placements *p,
 		  struct dlb_comm *comm, struct dlb_error *err);
 /* Inverses so far; of those, made with more on the diagonal; not made (the old one stayed). Steps whose
  * moments were not finite; steps shortened by the trust region. */

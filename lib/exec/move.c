@@ -28,9 +28,7 @@ static void add(struct moves *m, void *p, size_t bytes, bool receives, int peer)
 /* All arrays of tensor t in s: its values and the optimizer's states. */
 static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool receives, int peer)
 {
-	const size_t bytes = (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1);
-
-	add(m, s->value[t], bytes, receives, peer);
+	add(m, s->value[t], dlb_state_value_bytes(s, t), receives, peer);
 	for (int k = 0; k < s->n_slots; k++)
 		if (s->slot[k][t])
 			add(m, s->slot[k][t], dlb_state_slot_bytes(s, t), receives, peer);
@@ -72,25 +70,22 @@ static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *co
 	return rc;
 }
 
-int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
-		   struct dlb_error *err)
+int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const struct dlb_placements *p,
+		   struct dlb_comm *comm, struct dlb_error *err)
 {
 	const struct dlb_graph *g = to->graph;
+	const int node = to->node;
 	struct moves m = { NULL, 0, 0 };
 
-	/* messages between two ranks arrive in the order of tensors in which both start them */
+	/* messages between two ranks are of one replica, and arrive in the order in which both start them */
 	for (int t = 0; t < g->n_tensors; t++) {
-		const int kind = g->tensor[t].kind;
-		const int was = kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER ?
-					dlb_state_home(g, from->placement, t) :
-					-1;
-		const int is = was < 0 ? -1 : dlb_state_home(g, to->placement, t);
-
-		if (was < 0 || was == is)
+		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
 			continue;
-		if (is == to->node)
+		const int was = dlb_state_home(g, p->was, t), is = dlb_state_home(g, p->is, t);
+
+		if (dlb_state_home(g, to->placement, t) == node && was != node)
 			add_tensor(&m, to, t, true, was);
-		else if (was == to->node)
+		if (dlb_state_home(g, from->placement, t) == node && is != node)
 			add_tensor(&m, from, t, false, is);
 	}
 	return exchange(&m, to->be, comm, err);
@@ -117,16 +112,16 @@ static void leave(struct moves *m, struct dlb_kfac *to, const int *is, struct dl
 	}
 }
 
-int dlb_kfac_move(struct dlb_kfac *to, const int *is, struct dlb_kfac *from, const int *was,
+int dlb_kfac_move(struct dlb_kfac *to, struct dlb_kfac *from, const struct dlb_placements *p,
 		  struct dlb_comm *comm, struct dlb_error *err)
 {
 	const int node = dlb_comm_rank(comm);
 	struct moves m = { NULL, 0, 0 };
 	struct dlb_local_tensor x;
 
-	leave(&m, to, is, from, node);
+	leave(&m, to, p->is, from, node);
 	for (int i = 0; dlb_kfac_state(to, i, &x); i++) {
-		const int peer = was[dlb_kfac_update_of(to, i)];
+		const int peer = p->was[dlb_kfac_update_of(to, i)];
 
 		if (peer != node)
 			add(&m, x.p, (size_t)x.n * dlb_dtype_bytes(x.dtype), true, peer);

@@ -749,11 +749,30 @@ static int read_frozen(struct run *r, struct dlb_job *before, struct dlb_state *
 	return dlb_run_on_disk(r, rc, read_weights, &files, err);
 }
 
+/* Between which placements the state moves that was under `plan`, of replica `replica`; borrowed from the
+ * plans. frozen: only the graph is another. */
+static struct dlb_placements placements_of(struct run *r, struct dlb_plan *plan, int replica,
+					   const struct dlb_state *before, bool frozen)
+{
+	const size_t n = (size_t)r->job.graph.n_ops + 1;
+	int *was, *is;
+
+	if (frozen || r->job.plan.n_replicas < 2)
+		return (struct dlb_placements){ before->placement, r->placement };
+	was = dlb_arena_array(&r->job.plan.arena, n, sizeof *was);
+	is = dlb_arena_array(&r->job.plan.arena, n, sizeof *is);
+	dlb_plan_placement_of(plan, r->replica, was);
+	dlb_plan_placement_of(&r->job.plan, replica, is);
+	return (struct dlb_placements){ was, is };
+}
+
 int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 {
 	struct dlb_job job = { .kappa = NULL }; /* until now; all but what changes is empty */
 	struct dlb_state before;
 	struct dlb_kfac *kfac = r->kfac;
+	const int replica = r->replica;
+	struct dlb_placements moves;
 	int rc;
 
 	*who = 0;
@@ -774,11 +793,14 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	memset(&r->state, 0, sizeof r->state);
 	rc = frozen ? read_frozen(r, &job, &before, err) : dlb_job_replan(&r->job, r->doc, &job.plan, err);
 	rc = rc || open_state(r, &before, err) ? -1 : 0;
-	rc = dlb_comm_agree(r->comm, rc, err, who) ||
-			     dlb_state_move(&r->state, &before, r->comm, err) ||
-			     dlb_kfac_move(r->kfac, r->placement, kfac, before.placement, r->comm, err) ?
-		     -1 :
-		     0;
+	rc = dlb_comm_agree(r->comm, rc, err, who);
+	if (!rc) {
+		moves = placements_of(r, &job.plan, replica, &before, frozen);
+		rc = dlb_state_move(&r->state, &before, &moves, r->comm, err) ||
+				     dlb_kfac_move(r->kfac, kfac, &moves, r->comm, err) ?
+			     -1 :
+			     0;
+	}
 	if (!dlb_comm_broken(r->comm)) {		/* else messages of it may be under way */
 		dlb_state_release(&before);
 		dlb_kfac_free(kfac);

@@ -134,7 +134,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 	const struct dlb_graph *g = l->graph;
 	struct dlb_backend *be = l->be;
 	const int *placement = l->placement;
-	struct dlb_state *was = l->before;
+	struct dlb_state *was = l->before && l->before->share == l->share ? l->before : NULL;
 	size_t n = (size_t)g->n_tensors + 1;
 
 	memset(s, 0, sizeof *s);
@@ -213,6 +213,8 @@ void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to)
 				 .node = s->node,
 				 .rule = s->rule,
 				 .n_slots = s->n_slots,
+				 .n_shares = s->n_shares,
+				 .share = s->share,
 				 .store = s->store,
 				 .dtype = s->dtype,
 				 .n_chunks = s->n_chunks };

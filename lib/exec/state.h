@@ -11,8 +11,8 @@ struct dlb_state {
 	const int *placement;			/* of this node's replica */
 	const int *first_placement;	/* of replica 0, whose copy checkpoints and saved weights hold */
 	int node, rule, n_slots;
-	/* replicas that divide optimizer states, and this one's number (plan/shares.h); n_shares 0: each has
-	 * all */
+	/* replicas that divide optimizer states (plan/shares.h), 0: each has all; the number of this node's
+	 * replica */
 	int n_shares, share;
 	enum dlb_state_dtype dtype;		/* in which optimizer states are kept */
 	int n_chunks;				/* of those, without shares (tensor/state_codec.h) */
@@ -47,18 +47,25 @@ struct dlb_local_graph {
 	const struct dlb_plan *plan;
 	struct dlb_offload_store *store;
 };
-/* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
+/* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before, unless
+ * the node belonged to another replica. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
  * comm, or NULL), for the gradients that cannot be summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err);
 /* The graph of s has become `to`, made by dlb_graph_freeze: numbers s as `to` does. Keeps weights and
  * buffers, and the optimizer's states of weights that are trained; releases all else. */
 void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to);
-/* move.c: sends the weights, buffers and optimizer states whose node has changed from the state `from` under
- * the plan before straight to the nodes whose state `to` wants them. One replica. Collective; -1: the comm
+/* Placements, [op], between which a rank's state moves: the plan before of the replica that the rank belongs to
+ * now, from whose nodes it receives, and the new plan of the replica that it belonged to, to whose nodes it
+ * sends. With one replica: the plan before, and the new one. Both plans have as many replicas. */
+struct dlb_placements {
+	const int *was, *is;
+};
+/* move.c: sends the weights, buffers and optimizer states of each replica whose node has changed from the state
+ * `from` under the plan before straight to the nodes whose state `to` wants them. Collective; -1: the comm
  * broke. */
-int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, struct dlb_comm *comm,
-		   struct dlb_error *err);
+int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const struct dlb_placements *p,
+		   struct dlb_comm *comm, struct dlb_error *err);
 /* Whether replicas divide the optimizer states of tensor t, on whatever nodes it is. */
 bool dlb_state_is_divided(const struct dlb_state *s, int t);
 /* The share of weight t whose optimizer state this node has; its bytes in each state; its chunks

@@ -1,4 +1,5 @@
-/* dlb-run for one of several ranks, whose plan changes at random every second step: moving-run DOC STEPS SEED
+/* dlb-run for one of several ranks, whose plan changes at random every second step, and with it the node weights,
+ * so that replicas change their nodes: moving-run DOC STEPS SEED
  * [CHECKPOINT-FOLDER]. Started by mpirun; writes the document to standard output. tests/rounds.bats compares
  * the losses and weights with those of a run that stays. */
 #include <math.h>
@@ -29,6 +30,8 @@ static int move_at_random(void *live, const struct dlb_cli *cli, struct dlb_doc 
 	snprintf(d->text, sizeof d->text, "seed %lld", (long long)o.seed);
 	dlb_balance_init(&b, (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes")));
 	b.round = (int)seed;
+	for (int i = 0; i < b.n_nodes; i++)
+		b.weight[i] = 1 + (seed + i) % b.n_nodes;
 	dlb_doc_put(doc, "balance", dlb_balance_write(&b));
 	dlb_balance_release(&b);
 	return dlb_replan(&o, doc, err);
