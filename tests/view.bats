@@ -273,8 +273,11 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	grep -q 'not to scale' "$BATS_TEST_TMPDIR/m.svg"
 	python3 - "$BATS_TEST_TMPDIR/m.svg" <<-'END'
 		import re, sys
-		tops = [float(y) for y in re.findall(r'y="([\d.]+)" width="[\d.]+" height="[\d.]+" [^>]*><title>[^<]*instructions', open(sys.argv[1]).read())]
+		text = open(sys.argv[1]).read()
+		tops = [float(y) for y in re.findall(r'y="([\d.]+)" width="[\d.]+" height="[\d.]+" [^>]*><title>[^<]*instructions', text)]
 		assert max(tops) - min(tops) > 150, tops
+		frame = float(re.search(r'y="([\d.]+)" width="1060" height="340"', text)[1])		# the arena ends at its top
+		assert abs(min(tops) - frame) < 0.1, (min(tops), frame)
 	END
 }
 

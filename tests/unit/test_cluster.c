@@ -367,7 +367,7 @@ static void test_topology(void)
 	for (int i = 0; i < c.n_memories; i++)
 		cxl += !strcmp(c.memory[i].cls, "cxl");
 	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 7) && IS(cxl, ==, 1) &&
-	       SAME(c.kind[0].name, "cpu/2"));
+	       SAME(c.kind[0].name, "cpu/2") && SAME(c.group[0].name, "twosocket"));
 	/* memory is that of the smallest group which holds all cores near it: of no core, the host's */
 	for (int i = 0; i < c.n_memories; i++) {
 		const struct dlb_group *g = &c.group[c.memory[i].group];

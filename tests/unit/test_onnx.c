@@ -69,7 +69,7 @@ static void test_basics(void)
 	assert(IS(dlb_attr_ints(o->attr, o->n_attr, "ints", &got), ==, 2) && IS(got[1], ==, INT64_MAX));
 	const int kid = tensor_named(&g, "k");
 	assert(IS(g.tensor[kid].kind, ==, DLB_T_CONSTANT) &&
-	       IS(((const int64_t *)g.tensor[kid].data)[1], ==, INT64_MAX));
+	       IS(((const int64_t *)g.tensor[kid].data)[1], ==, INT64_MAX) && g.tensor[kid].in_model);
 	assert(IS(g.op[2].kind, ==, -1) &&
 	       IS(dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1), ==, 0) &&
 	       IS(g.n_bodies, ==, 1));
