@@ -551,6 +551,22 @@ static void test_collapse(void)
 	}
 }
 
+/* A layer's weight that is the product of two initializers trains both, where no list says which the layer has. */
+static void test_product_of_weights(void)
+{
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), a = constant(&g, "val_1", numbers(8, 61), DIMS(4, 2)),
+		  b = constant(&g, "val_2", numbers(8, 62), DIMS(2, 4));
+	output(&g, OP(&g, "mm", "MatMul", x, OP(&g, "ab", "MatMul", a, b)));
+	assert(!dlb_graph_choose_parameters(&g, &c, &err));
+	assert(g.tensor[a].initial && HAS(g.tensor[a].why, "operand 0 of MatMul 'ab'"));
+	assert(g.tensor[b].initial && HAS(g.tensor[b].why, "operand 1 of MatMul 'ab'"));
+	dlb_graph_release(&g);
+}
+
 /* In a branch of constants all paths lead to a product; a mask on one of them is no weight. */
 static void test_mask_before_product(void)
 {
@@ -811,6 +827,7 @@ int main(void)
 	test_computed();
 	test_in_place();
 	test_collapse();
+	test_product_of_weights();
 	test_mask_before_product();
 	test_mask_of_constant_query();
 	test_mask_with_a_name();
