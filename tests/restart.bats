@@ -243,8 +243,12 @@ same_as_unbroken() { # NODE...: the same, and the nodes that were lost
 	for i in 1 2; do
 		ranks_of "$parent"
 		kill -KILL "${ranks[1]}"
-		until [ "$(grep -c 'is back' "$tmp/err")" -eq $i ]; do sleep .05; done
-		sleep .6		# the ranks are there again
+		until [ "$(grep -c 'is back' "$tmp/err")" -eq $i ]; do
+			kill -0 "$parent" || cat "$tmp/err"
+			kill -0 "$parent"
+			sleep .05
+		done
+		wait_for_lines "$tmp/log" $(($(wc -l <"$tmp/log") + 3)) # the ranks train again
 	done
 	same_bits
 	jq -e '(.report.events | map(.rejoined) == [null, true, null, true]) and .plan.exclude == null' "$tmp/out"
