@@ -55,6 +55,10 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 	for (int i = 0; i < DLB_LEN(averages); i++)
 		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
 			return "replicas that average weights cannot change their programs inside a run";
+	if (json_integer_value(json_object_get(plan, "zero")) == 3)
+		return "replicas that have shares of weights (--zero 3) cannot change their programs inside "
+		       "a "
+		       "run";
 	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
 		return "what compressed sums remember of a gradient cannot change inside a run";
 	if (s && s->async)
@@ -65,14 +69,11 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 /* Plans that stay as they are. */
 static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
-	const json_t *plan = dlb_doc_section(doc, "plan");
 	const char *fixed = dlb_command_fixed_plan(doc);
 
 	if (!c->exec.rounds || c->exec.dry_run || c->print_program)
 		return 0;
-	if (!fixed && json_integer_value(json_object_get(plan, "zero")) == 3)
-		fixed = "the shares of weights (--zero 3) do not move inside a run";
-	if (!fixed && json_object_get(plan, "shards"))
+	if (!fixed && json_object_get(dlb_doc_section(doc, "plan"), "shards"))
 		fixed = "samples do not move between the shards of replicas inside a run";
 	if (fixed)
 		return dlb_refuse(err, NULL, "use the loop of dlb-rebalance(1), run by run", "--rounds: %s",

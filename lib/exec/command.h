@@ -48,7 +48,7 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
  * without effect. -1 with err: doc is released. */
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
 /* Why the programs of this plan cannot change inside a run; NULL: they can. Replicas that average weights,
- * compressed sums that remember, replicas with samples of their own, asynchronous schedules. */
+ * have shares of them, compressed sums that remember, asynchronous schedules. */
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc);
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,

@@ -25,16 +25,12 @@ static int refuse_plan(const struct dlb_freeze_at *f, const char *what, struct d
 static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	const struct dlb_freeze_at *f = c->exec.freeze_at;
-	const json_t *plan = dlb_doc_section(doc, "plan"),
-		     *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+	const json_t *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
 	const char *rule = json_string_value(json_object_get(optimizer, "name")),
 		   *fixed = dlb_command_fixed_plan(doc);
 
 	if (fixed)
 		return refuse_plan(f, fixed, err);
-	if (json_integer_value(json_object_get(plan, "zero")) == 3)
-		return refuse_plan(f, "replicas that have shares of weights (--zero 3) cannot freeze them",
-				   err);
 	if (rule && !strcmp(rule, "kfac"))
 		return refuse_plan(f, "kfac's factors of a layer cannot change inside a run", err);
 	return 0;

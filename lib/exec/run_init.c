@@ -749,9 +749,9 @@ static int read_frozen(struct run *r, struct dlb_job *before, struct dlb_state *
 	return dlb_run_on_disk(r, rc, read_weights, &files, err);
 }
 
-/* Between which placements the state moves that was under `plan`, of replica `replica`; borrowed from the
- * plans. frozen: only the graph is another. */
-static struct dlb_placements placements_of(struct run *r, struct dlb_plan *plan, int replica,
+/* Between which placements the state `before`, under `plan`, moves; borrowed from the plans. frozen: only the
+ * graph is another. */
+static struct dlb_placements placements_of(struct run *r, const struct dlb_plan *plan,
 					   const struct dlb_state *before, bool frozen)
 {
 	const size_t n = (size_t)r->job.graph.n_ops + 1;
@@ -762,7 +762,7 @@ static struct dlb_placements placements_of(struct run *r, struct dlb_plan *plan,
 	was = dlb_arena_array(&r->job.plan.arena, n, sizeof *was);
 	is = dlb_arena_array(&r->job.plan.arena, n, sizeof *is);
 	dlb_plan_placement_of(plan, r->replica, was);
-	dlb_plan_placement_of(&r->job.plan, replica, is);
+	dlb_plan_placement_of(&r->job.plan, before->share, is);
 	return (struct dlb_placements){ was, is };
 }
 
@@ -771,8 +771,7 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	struct dlb_job job = { .kappa = NULL }; /* until now; all but what changes is empty */
 	struct dlb_state before;
 	struct dlb_kfac *kfac = r->kfac;
-	const int replica = r->replica;
-	struct dlb_placements moves;
+	struct dlb_placements placements;
 	int rc;
 
 	*who = 0;
@@ -795,9 +794,9 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	rc = rc || open_state(r, &before, err) ? -1 : 0;
 	rc = dlb_comm_agree(r->comm, rc, err, who);
 	if (!rc) {
-		moves = placements_of(r, &job.plan, replica, &before, frozen);
-		rc = dlb_state_move(&r->state, &before, &moves, r->comm, err) ||
-				     dlb_kfac_move(r->kfac, kfac, &moves, r->comm, err) ?
+		placements = placements_of(r, &job.plan, &before, frozen);
+		rc = dlb_state_move(&r->state, &before, &placements, r->comm, err) ||
+				     dlb_kfac_move(r->kfac, kfac, &placements, r->comm, err) ?
 			     -1 :
 			     0;
 	}

@@ -47,9 +47,9 @@ struct dlb_local_graph {
 	const struct dlb_plan *plan;
 	struct dlb_offload_store *store;
 };
-/* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before, unless
- * the node belonged to another replica. all_sums: a sum for every gradient, else for K-FAC's layers and, with replicas (their
- * comm, or NULL), for the gradients that cannot be summed where they lie. */
+/* Allocates and zeroes; takes weights, buffers and optimizer states that stay on the node from l->before,
+ * unless the node belonged to another replica. all_sums: a sum for every gradient, else for K-FAC's layers
+ * and, with replicas (their comm, or NULL), for the gradients that cannot be summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rule, bool all_sums,
 		   struct dlb_comm *replicas, struct dlb_error *err);
 /* The graph of s has become `to`, made by dlb_graph_freeze: numbers s as `to` does. Keeps weights and
