@@ -56,9 +56,8 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
 			return "replicas that average weights cannot change their programs inside a run";
 	if (json_integer_value(json_object_get(plan, "zero")) == 3)
-		return "replicas that have shares of weights (--zero 3) cannot change their programs inside "
-		       "a "
-		       "run";
+		return "replicas that have shares of weights (--zero 3) cannot change their programs "
+		       "inside a run";
 	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
 		return "what compressed sums remember of a gradient cannot change inside a run";
 	if (s && s->async)
