@@ -198,7 +198,13 @@ unlist() { # FOLDER
 	: >"$ck/.new-0123456789abcdef/.dlb-00000000000000ff.part"
 	: >"$ck/.new-0123456789abcdee/mine"
 	: >"$ck/.new-step-7/part-0.safetensors"		# no manifest: of unknown origin
+	mkdir "$ck/.new-0123456789abcdea" "$ck/.new-0123456789abcdeb" "$ck/.old-0123456789abcdec" "$ck/.new-0123456789abcded"
+	: >"$ck/.new-0123456789abcdeb/.dlb-00000000000000ff.part"	# killed before the manifest was there
+	: >"$ck/.new-0123456789abcded/.dlb-00000000000000ff.part"
+	: >"$ck/.new-0123456789abcded/mine"
 	train --steps 1 >/dev/null
+	for name in .new-0123456789abcdea .new-0123456789abcdeb .old-0123456789abcdec; do [ ! -e "$ck/$name" ]; done
+	[ "$(find "$ck/.new-0123456789abcded" -type f | wc -l)" -eq 2 ]
 	[ ! -e "$ck/.new-0123456789abcdef" ] && [ -e "$ck/.new-0123456789abcdee/mine" ] && [ -e "$ck/.new-step-7/part-0.safetensors" ]
 }
 

@@ -163,14 +163,50 @@ bool dlb_checkpoint_remove(int folder, const char *name)
 	return unlinkat(folder, name, AT_REMOVEDIR) == 0;
 }
 
+/* What follows the prefix in the name of a checkpoint that is being written or replaced; else NULL. */
+static const char *number_of(const char *name)
+{
+	static const char *const prefix[] = { DLB_CHECKPOINT_NEW, DLB_CHECKPOINT_OLD };
+
+	for (int i = 0; i < 2; i++)
+		if (!strncmp(name, prefix[i], strlen(prefix[i])))
+			return name + strlen(prefix[i]);
+	return NULL;
+}
+
+/* Removes a folder of a run that was killed before its manifest was written, or just after it was removed:
+ * this program gave it its name, and nothing but temporary files are in it. */
+static void remove_unlisted(int folder, const char *name)
+{
+	const char *number = number_of(name);
+	const bool named = strspn(number, "0123456789abcdef") == 16 && !number[16];
+	const int fd = named ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	DIR *d = fd < 0 ? NULL : entries_of(fd);
+	bool others = false;
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		others |= strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+			  !(dlb_output_is_aside(e->d_name) && is_regular(fd, e->d_name));
+	if (d && !others) {
+		rewinddir(d);
+		for (struct dirent *e; (e = readdir(d));)
+			if (dlb_output_is_aside(e->d_name))
+				unlinkat(fd, e->d_name, 0);
+		unlinkat(folder, name, AT_REMOVEDIR);
+	}
+	if (d)
+		closedir(d);
+	if (fd >= 0)
+		close(fd);
+}
+
 void dlb_checkpoint_sweep(int folder)
 {
 	DIR *d = entries_of(folder);
 
 	for (struct dirent *e; d && (e = readdir(d));)
-		if (!strncmp(e->d_name, DLB_CHECKPOINT_NEW, strlen(DLB_CHECKPOINT_NEW)) ||
-		    !strncmp(e->d_name, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)))
-			dlb_checkpoint_remove(folder, e->d_name);
+		if (number_of(e->d_name) && !dlb_checkpoint_remove(folder, e->d_name))
+			remove_unlisted(folder, e->d_name);
 	if (d)
 		closedir(d);
 }
