@@ -219,6 +219,20 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	[[ $stderr == *'step_spread'* ]]
 }
 
+@test "a step's overhead is measured, and predictions have it" {
+	dlb-profile -q "$model" | dlb-costmodel -q -c cpu:1 >"$BATS_TEST_TMPDIR/cost.json"
+	if [ "$(nproc)" -gt 1 ]; then	# one core also prepares the samples: not measured
+		jq -e '.cost.step_overhead_s.cpu | . > 0 and . < 0.1' "$BATS_TEST_TMPDIR/cost.json"
+	fi
+	for overhead in 0 1.5; do
+		jq ".cost.step_overhead_s.cpu = $overhead" "$BATS_TEST_TMPDIR/cost.json" | dlb-place -q | dlb-run -q --dry-run |
+			jq '.report.predicted_step_s'
+	done >"$BATS_TEST_TMPDIR/steps"
+	jq -es '(.[1] - .[0] - 1.5 | fabs) < 1e-9' "$BATS_TEST_TMPDIR/steps"
+	run -2 --separate-stderr dlb-place -q <(jq '.cost.step_overhead_s.cpu = -1' "$BATS_TEST_TMPDIR/cost.json")
+	[[ $stderr == *'step_overhead_s'* ]]
+}
+
 @test "one micro-batch is singular" {
 	for m in 1:micro-batch 2:micro-batches; do
 		dlb-place -m ${m%:*} "$doc" >"$BATS_TEST_TMPDIR/m.json"

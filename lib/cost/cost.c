@@ -286,4 +286,5 @@ void dlb_cost_make_arrays(struct dlb_cost *c)
 	c->fit_error = dlb_arena_array(a, k, sizeof *c->fit_error);
 	c->profile_step_s = dlb_arena_array(a, k, sizeof *c->profile_step_s);
 	c->step_spread = dlb_arena_array(a, k, sizeof *c->step_spread);
+	c->step_overhead_s = dlb_arena_array(a, k, sizeof *c->step_overhead_s);
 }

@@ -49,6 +49,8 @@ struct dlb_cost {
 	double *profile_step_s;
 	/* [kind] its relative standard deviation between turns of that measurement; NAN: not known */
 	double *step_spread;
+	/* [kind] seconds of a step beside its ops, measured (profile.h); NAN: not known */
+	double *step_overhead_s;
 	struct dlb_cost_fit *fit; int n_fits;
 	double update_scale;			/* factor of update times (dlb_cost_set_optimizer) */
 	double inverse_every;			/* K-FAC: steps between inversions; 0: another optimizer */

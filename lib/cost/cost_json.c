@@ -4,7 +4,7 @@
  *     {"inputs":  {"graph":"...", "profile":"...", "cluster":"..."},
  *      "kinds":   ["cpu"],  "batches": [32, 16, 8, 4, 2],
  *      "accumulate_Bps": {"cpu":1e10},  "fit_error": {"cpu":0.2},
- *      "step_spread": {"cpu":0.03},
+ *      "step_spread": {"cpu":0.03}, "step_overhead_s": {"cpu":3e-5},
  *      "rows":    [{"type":"Conv", "ops":[0], "time_s":{"cpu":[...]}, "measured":["cpu"],
  *                   "memory":{"output_bytes":..., "weight_bytes":..., "gradient_bytes":..., "state_bytes":...},
  *                   "scratch_bytes":{"cpu":...}, "split":{"output_s":..., "sum_s":...}}],
@@ -311,6 +311,7 @@ json_t *dlb_cost_write(const struct dlb_cost *c)
 	write_per_kind(o, "accumulate_Bps", c, c->accumulate_Bps);
 	write_per_kind(o, "fit_error", c, c->fit_error);
 	write_per_kind(o, "step_spread", c, c->step_spread);
+	write_per_kind(o, "step_overhead_s", c, c->step_overhead_s);
 	json_object_set_new(o, "rows", write_rows(c));
 	json_object_set_new(o, "transfers", write_transfers(c->cluster));
 	if (c->n_fits)
@@ -544,9 +545,11 @@ static int read_kinds(struct cost_reader *rd, const struct dlb_ref *r)
 
 static int read_section(struct cost_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "inputs",    "kinds",       "batches", "accumulate_Bps",
-					     "fit_error", "step_spread", "rows",    "transfers",
-					     "fit",       NULL };
+	static const char *const known[] = {
+		"inputs",      "kinds",           "batches", "accumulate_Bps", "fit_error",
+		"step_spread", "step_overhead_s", "rows",    "transfers",      "fit",
+		NULL
+	};
 	struct dlb_cost *c = rd->c;
 
 	if (!json_is_object(r->v))
@@ -555,12 +558,13 @@ static int read_section(struct cost_reader *rd, const struct dlb_ref *r)
 		return -1;
 	dlb_cost_make_arrays(c);
 	for (int i = 0; i < c->n_kinds; i++) {
-		c->fit_error[i] = c->profile_step_s[i] = c->step_spread[i] = NAN;
+		c->fit_error[i] = c->profile_step_s[i] = c->step_spread[i] = c->step_overhead_s[i] = NAN;
 		c->accumulate_Bps[i] = 1e10;
 	}
 	if (read_per_kind(rd, r, "accumulate_Bps", DLB_OPT, 1, c->accumulate_Bps) ||
 	    read_per_kind(rd, r, "fit_error", DLB_OPT, 0, c->fit_error) ||
-	    read_per_kind(rd, r, "step_spread", DLB_OPT, 0, c->step_spread) || read_rows(rd, r))
+	    read_per_kind(rd, r, "step_spread", DLB_OPT, 0, c->step_spread) ||
+	    read_per_kind(rd, r, "step_overhead_s", DLB_OPT, 0, c->step_overhead_s) || read_rows(rd, r))
 		return -1;
 	return 0;
 }

@@ -542,6 +542,7 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 	c->accumulate_Bps[k] = m.bandwidth_Bps;
 	c->profile_step_s[k] = exact ? f->p->step_s[base] : NAN;
 	c->step_spread[k] = exact ? f->p->step_spread[base] : NAN;
+	c->step_overhead_s[k] = exact ? f->p->step_overhead_s[base] : NAN;
 	e = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *e);
 	for (int i = 0; i < c->n_ops; i++) {
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)i;

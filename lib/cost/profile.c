@@ -137,6 +137,8 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name)
 	p->step_s[n] = NAN;
 	p->step_spread = one_more(a, p->step_spread, n, sizeof *p->step_spread);
 	p->step_spread[n] = NAN;
+	p->step_overhead_s = one_more(a, p->step_overhead_s, n, sizeof *p->step_overhead_s);
+	p->step_overhead_s[n] = NAN;
 	for (int i = 0; i < p->n_rows; i++) {
 		struct dlb_profile_row *r = &p->row[i];
 		r->time_s = one_more(a, r->time_s, n, sizeof *r->time_s);

@@ -31,6 +31,9 @@ struct dlb_profile {
 	double *step_s;
 	/* [kind] relative standard deviation of that time between the turns of the measurement; NAN: not known */
 	double *step_spread;
+	/* [kind] seconds of a step at batch[0] beside its ops: taking samples, waking the thread that reads ahead,
+	 * bookkeeping; NAN: not measured */
+	double *step_overhead_s;
 };
 void dlb_profile_release(struct dlb_profile *p);
 json_t *dlb_profile_write(const struct dlb_profile *p);

@@ -2,7 +2,7 @@
  *
  *     {"batches": [32, 16, 8, 4, 2],
  *      "kinds":   [{"name":"cpu", "peak_flops":..., "bandwidth_Bps":..., "step_s":...,
- *                   "step_spread":...}],
+ *                   "step_spread":..., "step_overhead_s":...}],
  *      "rows":    [{"type":"Conv", "key":"...", "ops":[0, 7],
  *                   "time_s":{"cpu":[1e-3, 6e-4, ...]}, "workspace_bytes":{"cpu":0}, ...}]}
  *
@@ -110,6 +110,8 @@ json_t *dlb_profile_write(const struct dlb_profile *p)
 			dlb_set_real(kind, "step_s", p->step_s[k]);
 		if (isfinite(p->step_spread[k]))
 			dlb_set_real(kind, "step_spread", p->step_spread[k]);
+		if (isfinite(p->step_overhead_s[k]))
+			dlb_set_real(kind, "step_overhead_s", p->step_overhead_s[k]);
 		json_array_append_new(kinds, kind);
 	}
 	for (int i = 0; i < p->n_rows; i++)
@@ -146,7 +148,8 @@ static int read_batches(const struct dlb_ref *r, struct dlb_profile *p, struct d
 static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb_error *err)
 {
 	static const char *const known[] = { "name",   "peak_flops",  "bandwidth_Bps",
-					     "step_s", "step_spread", NULL };
+					     "step_s", "step_spread", "step_overhead_s",
+					     NULL };
 	struct dlb_ref a;
 	int n = 0;
 
@@ -168,7 +171,8 @@ static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb
 		if (dlb_get_real(&e, "peak_flops", DLB_OPT, 0, 1e24, &p->peak_flops[k], err) ||
 		    dlb_get_real(&e, "bandwidth_Bps", DLB_OPT, 0, 1e24, &p->bandwidth_Bps[k], err) ||
 		    dlb_get_real(&e, "step_s", DLB_OPT, 0, 1e12, &p->step_s[k], err) ||
-		    dlb_get_real(&e, "step_spread", DLB_OPT, 0, 1e3, &p->step_spread[k], err))
+		    dlb_get_real(&e, "step_spread", DLB_OPT, 0, 1e3, &p->step_spread[k], err) ||
+		    dlb_get_real(&e, "step_overhead_s", DLB_OPT, 0, 1e6, &p->step_overhead_s[k], err))
 			return -1;
 	}
 	return 0;

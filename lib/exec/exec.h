@@ -141,6 +141,10 @@ int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int6
 			 struct dlb_measurement **out, struct dlb_error *err);
 /* Runs warm_up steps that do not count, then `repeats` steps that are added to those before. */
 int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, struct dlb_error *err);
+/* Seconds of a step beside its ops (the lower quartile of n), with samples that a thread reads ahead as in a
+ * run: asking for them, waking that thread, copying them, bookkeeping. Not waiting for samples. Begins after
+ * dlb_measurement_run. */
+int dlb_measurement_overhead(struct dlb_measurement *m, int n, double *s, struct dlb_error *err);
 /* Seconds of a step, all ops: the median of the last n >= 1 repeats. */
 double dlb_measurement_last_s(const struct dlb_measurement *m, int n);
 /* Over the steps that counted: [op] medians in seconds, NAN for ops that did not run, INFINITY

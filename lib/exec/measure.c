@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/data.h"
+#include "exec/feed.h"
 #include "exec/job.h"
 #include "exec/runtime.h"
 #include "exec/state.h"
@@ -204,6 +205,45 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 		m->n_samples++;
 	}
 	return 0;
+}
+
+/* One step with samples of `feed`, which is asked for the next ones before. Returns its seconds beside the ops. */
+static int time_overhead(struct dlb_measurement *m, struct dlb_feed *feed, double *s, struct dlb_error *err)
+{
+	const struct dlb_fed *fed;
+	struct dlb_error why;
+	double start_s;
+	int wrong;
+
+	if (dlb_feed_take(feed, &fed, &wrong, &why, err))
+		return -1;
+	if (wrong) {
+		*err = why;
+		return -1;
+	}
+	m->fed.base = fed->base;
+	start_s = dlb_clock_s();
+	if (dlb_feed_ask(feed, 0, 0, 0, err) || run_step(m, true, err))
+		return -1;
+	*s = dlb_clock_s() - start_s - dlb_engine_view(m->engine)->times.busy_s;
+	return 0;
+}
+
+int dlb_measurement_overhead(struct dlb_measurement *m, int n, double *s, struct dlb_error *err)
+{
+	const struct dlb_fed_engines fed = { .engine = &m->engine, .n = 1, .slots = 2, .be = m->be };
+	double *x = dlb_xcalloc((size_t)n, sizeof *x);
+	char *own = m->fed.base;
+	struct dlb_feed *feed = NULL;
+	int rc = dlb_feed_new(&feed, m->data, &fed, NULL, err) || dlb_feed_ask(feed, 0, 0, 0, err) ? -1 : 0;
+
+	for (int k = 0; k < n && !rc; k++)
+		rc = time_overhead(m, feed, &x[k], err);
+	m->fed.base = own;
+	dlb_feed_free(feed);
+	*s = rc ? NAN : fmax(0, dlb_quantile(x, n, 0.25)); /* other processes interrupt some */
+	free(x);
+	return rc;
 }
 
 double dlb_measurement_last_s(const struct dlb_measurement *m, int n)

@@ -5,9 +5,13 @@
 #include <string.h>
 #include "exec/exec.h"
 #include "exec/probe.h"
+#include "util/cores.h"
 #include "util/stats.h"
 
 enum { MAX_KIND = 64 };			/* bytes of a kind's name in a message */
+/* Steps that measure a step's overhead, in at most overhead_s seconds. */
+enum { LEAST_OVERHEADS = 5, MOST_OVERHEADS = 100 };
+static const double overhead_s = 0.1;
 
 /* -- one device -- */
 
@@ -117,6 +121,18 @@ static double spread_of(const struct sizes *z, int first, int end)
 	return sqrt(squares / (n - 1));
 }
 
+/* Seconds of a step of the greatest size beside its ops. Of a GPU, whose ops are not timed by the host, and where a
+ * step takes so long that they do not count: left unknown. */
+static int measure_overhead(struct sizes *z, struct dlb_error *err)
+{
+	const double step_s = z->p->step_s[z->kind];
+	const int n = step_s > 0 ? (int)fmin(MOST_OVERHEADS, overhead_s / step_s) : 0;
+
+	if (n < LEAST_OVERHEADS || !z->d->be->ops->is_host_memory || dlb_cores() < 2)
+		return 0;
+	return dlb_measurement_overhead(z->m[0], n, &z->p->step_overhead_s[z->kind], err);
+}
+
 /* Sizes first .. end - 1 take turns, so that slow and fast seconds of the machine affect all alike. */
 static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err)
 {
@@ -140,6 +156,8 @@ static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err
 		if (b == 0) {
 			z->p->step_s[z->kind] = sum_of(z->op_s, z->g->n_ops);
 			z->p->step_spread[z->kind] = spread_of(z, first, end);
+			if (measure_overhead(z, err))
+				return -1;
 		}
 	}
 	return 0;
@@ -201,7 +219,7 @@ static int measure_device(struct dlb_profile *p, const struct dlb_graph *g,
 /* Number of doubles of one kind's figures; all ranks have the same rows. */
 static size_t flat_count(const struct dlb_profile *p)
 {
-	return 4 + (size_t)p->n_rows * (3 * (size_t)p->n_batches + 1);
+	return 5 + (size_t)p->n_rows * (3 * (size_t)p->n_batches + 1);
 }
 
 static void flatten(struct dlb_profile *p, int k, double *x, bool take)
@@ -211,6 +229,7 @@ static void flatten(struct dlb_profile *p, int k, double *x, bool take)
 	MOVE(p->bandwidth_Bps[k]);
 	MOVE(p->step_s[k]);
 	MOVE(p->step_spread[k]);
+	MOVE(p->step_overhead_s[k]);
 	for (int r = 0; r < p->n_rows; r++) {
 		struct dlb_profile_row *row = &p->row[r];
 		for (int b = 0; b < p->n_batches; b++) {

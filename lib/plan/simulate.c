@@ -6,10 +6,11 @@
  *
  * A zero-copy message (program.h) costs as much as a copy: the executor chooses the faster of the two.
  *
- * busy is the time in COMPUTE (ops, sums of gradients, updates). The rest of the step, except copies by
- * the node, is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the
- * step's end). An asynchronous program is unrolled to several steps between the filling and the draining
- * of the pipeline; times are means over these.
+ * busy is the time in COMPUTE (ops, sums of gradients, updates). A node with ops begins a step with its
+ * overhead, if that was measured (cost.h). The rest of the step, except copies by the node, is waiting:
+ * starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end). An
+ * asynchronous program is unrolled to several steps between the filling and the draining of the pipeline;
+ * times are means over these.
  *
  * If rank 0 reads for all, shares of later steps travel beside the step's own messages. Over links that do
  * not overlap with work the sender copies them first. A step is at least as long as the busiest direction
@@ -91,6 +92,8 @@ static void step_end(struct sim *s, int node)
 	}
 	if (!s->g->depth)
 		return;
+	n->now += n->overhead_s;
+	t->overhead_s += n->overhead_s;
 	if (s->feed.bytes)
 		feed_on(s, node);
 	if (step == s->from) {
@@ -184,7 +187,8 @@ static void conclude_async(struct sim *s)
 		struct dlb_node_times *n = &t->node[i];
 		*n = s->node[i].from;
 		double waits_s = n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
-		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - n->copy_s - waits_s);
+		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - n->copy_s - n->overhead_s -
+								  waits_s);
 		n->wait_s = waits_s + n->waits_s[DLB_WAIT_COLLECTIVE];
 		if (t->span && t->n_spans[i])
 			origin = fmin(origin, t->span[i][0].start_s);
@@ -194,6 +198,31 @@ static void conclude_async(struct sim *s)
 			t->span[i][k].start_s -= origin;
 			t->span[i][k].end_s -= origin;
 		}
+	}
+}
+
+/* Seconds that node spends in a step beside its ops; 0 for one without ops. */
+static double overhead_s(const struct sim *s, int node)
+{
+	const struct dlb_node_program *np = &dlb_program_of(s->g, node)->node[node];
+	const struct dlb_node *at;
+	double t;
+	if (!s->c || !s->c->cluster || !s->c->step_overhead_s)
+		return 0;
+	at = &s->c->cluster->node[node];
+	t = s->c->step_overhead_s[at->kind] / at->speed;
+	for (int i = 0; i < np->n_instr && isfinite(t); i++)
+		if (np->instr[i].verb == DLB_COMPUTE)
+			return t;
+	return 0;
+}
+
+static void begin_step(struct sim *s)
+{
+	for (int i = 0; i < s->g->n_nodes; i++) {
+		s->node[i].overhead_s = overhead_s(s, i);
+		s->node[i].now += s->node[i].overhead_s;
+		s->t->node[i].overhead_s += s->node[i].overhead_s;
 	}
 }
 
@@ -268,6 +297,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	bool feeds = g->whole->sharing.feed_host && s.c && s.c->cluster;
 	if (feeds)
 		begin_feed(&s);
+	begin_step(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
 		s.node[i].waits_for = s.node[i].copies = s.node[i].copying = -1;
 		s.waits_for_norm[i] = -1;
@@ -290,7 +320,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
-		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s - n->offload_s);
+		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s - n->offload_s - n->overhead_s);
 	}
 	if (g->depth)
 		conclude_async(&s);

@@ -50,7 +50,7 @@ struct sim_node {
 	int pc, ends;
 	/* asynchronous: counts before the first step that counts */
 	struct dlb_node_times from;
-	double now, wait_from;
+	double now, wait_from, overhead_s;
 	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message or -1 */
 	/* list of messages to copy; the one being copied, -1 */
 	int copies, copying;

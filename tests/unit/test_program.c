@@ -75,6 +75,35 @@ static void compile(const struct dag *d, const struct dlb_plan *p, int64_t batch
 		fail(&err, seed);
 }
 
+/* With a step's overhead on all nodes: each node with ops has it once a step, in its own speed; where all nodes are
+ * equally fast and steps do not overlap, the step is longer by exactly that. plain: without overhead. */
+static void with_overhead(const struct dlb_program *g, struct dlb_cost *c, const struct dlb_timeline *plain)
+{
+	const double overhead_s = plain->step_s / 3;
+	struct dlb_timeline t;
+	struct dlb_error err;
+	bool equal = true;
+
+	for (int k = 0; k < c->n_kinds; k++)
+		c->step_overhead_s[k] = overhead_s;
+	assert(!dlb_program_simulate(g, c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t, &err));
+	for (int n = 0; n < g->n_nodes; n++) {
+		const double speed = c->cluster->node[n].speed,
+			     own_s = plain->node[n].busy_s > 0 ? overhead_s / speed : 0;
+
+		equal &= speed == 1;
+		assert(IS(fabs(t.node[n].overhead_s - own_s), <=, 1e-9 * t.step_s));
+		assert(IS(fabs(t.node[n].busy_s - plain->node[n].busy_s), <=, 1e-9 * t.step_s));
+		assert(IS(t.node[n].busy_s + t.node[n].copy_s + t.node[n].overhead_s, <=,
+			  t.step_s * (1 + 1e-9)));
+	}
+	if (equal && !g->depth)
+		assert(IS(fabs(t.step_s - plain->step_s - overhead_s), <=, 1e-9 * t.step_s));
+	dlb_timeline_release(&t, g->n_nodes);
+	for (int k = 0; k < c->n_kinds; k++)
+		c->step_overhead_s[k] = NAN;
+}
+
 static void test_random(uint64_t seed)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5",
@@ -136,8 +165,9 @@ static void test_random(uint64_t seed)
 					 &err))
 			fail(&err, seed);
 		assert(IS(u.step_s, >, t.step_s) && IS(u.step_s, <=, 2 * t.step_s * (1 + 1e-9)));
-		dlb_timeline_release(&t, d.cl.n_nodes);
 		dlb_timeline_release(&u, d.cl.n_nodes);
+		with_overhead(&g, &d.c, &t);
+		dlb_timeline_release(&t, d.cl.n_nodes);
 		messages += g.n_messages;
 		checked++;
 		dlb_program_release(&g);
