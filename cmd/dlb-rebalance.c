@@ -30,6 +30,7 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	double t = r->step_s;
+	char culprit[160];
 
 	dlb_cli_say(
 		cli,
@@ -39,6 +40,9 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 		100 * b->spread, r->held ? "; the model moved, weights held" : "",
 		r->rolled_back ? "; worse than the best, rolled back" : "",
 		r->changed ? "; something changed" : "");
+	dlb_culprit_tell(&b->culprit, t, culprit, sizeof culprit);
+	if (culprit[0])
+		dlb_cli_say(cli, "%s", culprit);
 	if (r->noisy)
 		dlb_cli_say(cli, "waiting for noise to end: %.1f%% of a step is waiting that neither the plan nor a "
 				 "node's speed explains%s",

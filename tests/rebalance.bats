@@ -152,6 +152,34 @@ times() { jq -c '[.balance.history[].step_s]' "$1"; }
 	dlb-rebalance --test "$tmp/l.json"
 }
 
+@test "a slow node or link is named, with the cause and the step without it" {
+	dlb-profile -q --analytic --batch 32 "$models/lenet5.onnx" | dlb-costmodel -q -c 'cpu:1 host cpu:1 host cpu:1' |
+		dlb-place -q -m 4 -a even >"$tmp/doc.json"
+	dlb-run -q --dry-run "$tmp/doc.json" >"$tmp/ran.json"
+	after() { # JQ: what dlb-rebalance says of the round changed by it
+		jq --argjson node 0 "$1" "$tmp/ran.json" | dlb-rebalance -v 2>&1 >/dev/null | grep -v '^dlb-rebalance: round '
+	}
+	run after .
+	[ -z "$output" ]
+	run -0 after '.report.nodes[2].data_wait_s = .report.step_s / 4'
+	[[ $output == 'dlb-rebalance: node 2 waits 25.0 % of a step for data' ]]
+	# of all ops, or of each by its memory traffic, three times as much
+	slower='.report.ops |= map(if .node == $node then .time_s += 2 * by else . end) |
+		([.report.ops[] | select(.node == $node) | .time_s - .predicted_s] | add * 4) as $more |
+		.report.nodes[$node].busy_s += $more | .report.step_s += $more'
+	run -0 after "def by: .time_s; $slower"
+	[[ $output == 'dlb-rebalance: node 0 is slow at computing: as others of its kind, a step would take '*' ms (-'*' %)' ]]
+	run -0 after ". as \$d | def by: . as \$t | \$d.graph.ops[.op] |
+		[\$t.time_s, ((.bytes - .bytes_fixed) / 4 + .bytes_fixed) / \$d.cost.accumulate_Bps.cpu] | min; $slower"
+	[[ $output == 'dlb-rebalance: node 0 is slow at memory-bound ops: as others of its kind, a step would take '* ]]
+	echo '{"events": [{"event": "link", "round": 3, "link": "rack:h2", "factor": 0.004}]}' >"$tmp/scenario.json"
+	dlb-run -v --dry-run --scenario "$tmp/scenario.json" --rounds 3 "$tmp/doc.json" 2>"$tmp/said" >/dev/null
+	grep '^dlb-run: round' "$tmp/said"
+	[ "$(grep -c '^dlb-run: round .* link ' "$tmp/said")" -eq 1 ]
+	Bps=$(sed -En 's/^dlb-run: round 3: .*; link rack:h2 has about ([0-9.]+) MB\/s instead of 1250: with them, a step would .*/\1/p' "$tmp/said")
+	jq -en "$Bps > 4.5 and $Bps < 5.5"
+}
+
 @test "hostile reports: negative, missing and misshapen loads" {
 	for edit in '.report.nodes[0].busy_s = -1' '.report.nodes = []' 'del(.report.nodes[1])' '.report.step_s = "fast"' \
 		'.report.nodes = {}' 'del(.report.step_s)' '.plan.placement["0"] = 99' \

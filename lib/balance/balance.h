@@ -39,6 +39,23 @@ struct dlb_balance_round {
 /* Replicas of a plan: node k of replica 0 corresponds to replica[r * n_nodes + k] in replica r
  * (-1: none). n < 2: no replicas. */
 struct dlb_balance_teams { int n; int *replica; double *power; };
+/* What makes a round slow. data: a node's samples are read more slowly than it computes. computing: all ops
+ * of a node are slower than on the others of its kind; memory: above all those that are bound by memory
+ * traffic. link: nodes wait for messages and sums longer than the speeds of all nodes explain, as they
+ * would with less bandwidth of it. */
+enum dlb_cause { DLB_CAUSE_NONE, DLB_CAUSE_DATA, DLB_CAUSE_COMPUTING, DLB_CAUSE_MEMORY, DLB_CAUSE_LINK };
+struct dlb_culprit {
+	enum dlb_cause cause;
+	int node; /* of all causes but link */
+	/* link: those that explain the round equally well, the names of the first and of the last (in the
+	 * balance's arena), the bandwidth of the first that does so, and that of the cluster */
+	int n_links;
+	const char *link, *or_link;
+	double measured_Bps, stated_Bps;
+	double step_s; /* of the present plan without the cause */
+};
+/* The line: node, cause, the step without it. step_s: the measured one. "": no cause. */
+void dlb_culprit_tell(const struct dlb_culprit *c, double step_s, char *text, size_t size);
 struct dlb_balance {
 	struct dlb_arena arena;
 	int n_nodes, round, stable;		/* stable: rounds with the present plan */
@@ -70,6 +87,7 @@ struct dlb_balance {
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
 	/* nodes of replicas wait, and no samples move since the user asked for an even split; not written */
 	bool split_stays;
+	struct dlb_culprit culprit; /* of the last round; not written */
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
 void dlb_balance_release(struct dlb_balance *b);

@@ -16,6 +16,7 @@
  * count, all nodes wait for the planner, which does not search a large graph then (dlb_place_again), and t_plan is
  * the time that planning took in this round, or the last change as measured if that is longer. t_move is the time
  * in which the state moves, each tensor over its own route. Draining and warm-up cost one step each. */
+#include "balance/culprit.h"
 #include "balance/rules.h"
 #include "place/make.h"
 #include "place/moves.h"
@@ -291,6 +292,7 @@ int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, co
 		if (!out->history[out->n_history - 1].decision)
 			out->history[out->n_history - 1].decision = without_gate(out);
 		out->split_stays = split_stays(&s->plan, out);
+		dlb_culprit_find(s, &l, out);
 		dlb_doc_put(d, "balance", dlb_balance_write(out));
 		rc = 0;
 	}

@@ -5,13 +5,8 @@
 #include <string.h>
 #include "balance/live.h"
 #include "balance/replan.h"
-#include "plan/program.h"
-#include "plan/timeline.h"
 #include "util/clock.h"
-#include "util/mem.h"
-#include "util/stats.h"
 
-static const double slow_part = 0.05; /* of a step: a smaller part is not reported */
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
 /* What makes a plan run as it does: the placement with the nodes and shares of replicas, which the hash is of,
@@ -35,66 +30,6 @@ static bool stays(const struct dlb_balance *b)
 	       !strcmp(b->best_plan_hash, b->history[b->n_history - 1].plan_hash);
 }
 
-/* Seconds of a step under the present plan if node i were as fast as the median of the nodes of its kind;
- * all of its kind are that slow, or simulation fails: INFINITY. */
-static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
-{
-	const int n = b->n_nodes;
-	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
-	struct dlb_timeline t;
-	int alike = 0;
-
-	for (int i = 0; i < n; i++)
-		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind &&
-		    b->kappa_rounds[i] > 0)
-			scale[alike++] = b->kappa[i];
-	const double kappa = alike ? dlb_quantile(scale, alike, 0.5) : b->kappa[node];
-
-	memcpy(scale, b->kappa, (size_t)n * sizeof *scale);
-	scale[node] = kappa;
-	if (kappa < b->kappa[node] &&
-	    !dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
-				  &t, NULL)) {
-		step_s = t.step_s;
-		dlb_timeline_release(&t, n);
-	}
-	free(scale);
-	return step_s;
-}
-
-/* Names the slow node, the likely cause, and what its health would be worth. "": no node stands out. */
-static void find_culprit(const struct dlb_balance_inputs *s, const struct dlb_balance *b, char out[120])
-{
-	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
-	int slowest = -1, starved = -1;
-
-	out[0] = 0;
-	for (int i = 0; i < b->n_nodes; i++) {
-		const struct dlb_report_node *n = &s->report.node[i];
-
-		if (n->data_wait_s > slow_part * r->step_s &&
-		    (starved < 0 || n->data_wait_s > s->report.node[starved].data_wait_s))
-			starved = i;
-		if (b->kappa_rounds[i] > 0 && (slowest < 0 || b->kappa[i] > b->kappa[slowest]))
-			slowest = i;
-	}
-	if (starved >= 0) {
-		snprintf(out, 120, "; node %d waits %.1f %% of a step for data", starved,
-			 100 * s->report.node[starved].data_wait_s / r->step_s);
-		return;
-	}
-	if (slowest < 0)
-		return;
-	if (!r->held) /* reported once, in the round that finds it */
-		return;
-	const double healthy = healthy_s(s, b, slowest);
-
-	if (healthy < (1 - slow_part) * r->step_s)
-		snprintf(out, 120,
-			 "; node %d is slow at computing: as others of its kind, a step would take %.4g ms",
-			 slowest, healthy * 1e3);
-}
-
 /* What moves between the plans `was` and `is`: ops with their state, samples of replicas. */
 static void tell_moves(const json_t *was, const json_t *is, char out[100])
 {
@@ -115,13 +50,13 @@ static void tell_moves(const json_t *was, const json_t *is, char out[100])
 		snprintf(out + n, (size_t)(100 - n), " ...");
 }
 
-static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b, const json_t *was,
-		const json_t *plan, double took_s, struct dlb_round_decision *d)
+static void say(const struct dlb_balance *b, const json_t *was, const json_t *plan, double took_s,
+		struct dlb_round_decision *d)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
-	char what[200], moves[100], culprit[120];
+	char what[200], moves[100], culprit[160];
 
-	find_culprit(s, b, culprit);
+	dlb_culprit_tell(&b->culprit, r->step_s, culprit, sizeof culprit);
 	tell_moves(was, plan, moves);
 	if (d->moves)
 		snprintf(what, sizeof what, "%s%s, %.4g ms a step expected",
@@ -136,13 +71,14 @@ static void say(const struct dlb_balance_inputs *s, const struct dlb_balance *b,
 	else
 		snprintf(what, sizeof what, "stays: %s%s%s", r->decision, b->reason ? ", " : "",
 			 b->reason ? b->reason : "");
-	snprintf(
-		d->text, sizeof d->text,
-		"round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s: %s%s; decided in "
-		"%.3g ms",
-		r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
-		r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "", culprit,
-		what, b->split_stays ? "; no samples move, as --split even asks" : "", took_s * 1e3);
+	snprintf(d->text, sizeof d->text,
+		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s%s: %s%s; decided "
+		 "in "
+		 "%.3g ms",
+		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
+		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "",
+		 culprit[0] ? "; " : "", culprit, what,
+		 b->split_stays ? "; no samples move, as --split even asks" : "", took_s * 1e3);
 }
 
 /* Makes the plan after `was`. Sets *moves. */
@@ -191,7 +127,7 @@ int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, s
 	rc = stays(&b) ? 0 : replan(cli, &b, was, doc, &d->moves, err);
 	l->other_plan = d->moves;
 	if (!rc)
-		say(&l->inputs, &b, was, dlb_doc_section(doc, "plan"), dlb_clock_s() - start_s, d);
+		say(&b, was, dlb_doc_section(doc, "plan"), dlb_clock_s() - start_s, d);
 	json_decref(was);
 	dlb_balance_release(&b);
 	return rc;

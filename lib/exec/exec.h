@@ -32,7 +32,7 @@ int dlb_begin_parse(const char *text, struct dlb_begin *b);
  * frozen. */
 struct dlb_freeze_at { const char *glob; int64_t step; };
 
-enum { DLB_ROUND_TEXT = 512 };
+enum { DLB_ROUND_TEXT = 896 };
 /* After a round of a run: what the caller knows and decides. */
 struct dlb_round_decision {
 	int64_t left_steps;			/* of the run; INT64_MAX: not known */

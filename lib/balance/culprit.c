@@ -1,0 +1,183 @@
+/* Names the slow node, the likely cause, and the step without it. See culprit.h. */
+#include "balance/culprit.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/timeline.h"
+#include "util/mem.h"
+#include "util/stats.h"
+
+static const double slow_part = 0.05; /* of a step: a smaller part is not reported */
+static const double surely = 0.5; /* part of the squares of the other explanation */
+
+/* ---- data ---- */
+
+static bool find_starved(const struct dlb_balance_inputs *s, double step_s, struct dlb_culprit *c)
+{
+	for (int i = 0; i < s->plan.n_nodes; i++) {
+		const double without_s = step_s - s->report.node[i].data_wait_s;
+
+		if (without_s < (1 - slow_part) * step_s && (!c->cause || without_s < c->step_s))
+			*c = (struct dlb_culprit){ .cause = DLB_CAUSE_DATA, .node = i, .step_s = without_s };
+	}
+	return c->cause != DLB_CAUSE_NONE;
+}
+
+/* ---- computing and memory ---- */
+
+/* The part of an op's time that its memory traffic takes, at the rate at which gradients are added; at most
+ * 1. */
+static double traffic_part(const struct dlb_balance_inputs *s, int op, int kind)
+{
+	const int64_t n = s->plan.batch / s->plan.micro_batches;
+	const double op_s = dlb_cost_kind_s(&s->cost, op, kind, (double)n);
+
+	return fmin(1, dlb_op_bytes_at(&s->graph, op, n) / s->cost.accumulate_Bps[kind] / op_s);
+}
+
+/* Seconds of node's ops in the report: predicted, of which memory traffic, and measured. */
+struct op_times {
+	double predicted_s, traffic_s, time_s;
+};
+static int times_of(const struct dlb_balance_inputs *s, int node, struct op_times *x, struct op_times *sum)
+{
+	int n = 0;
+
+	*sum = (struct op_times){ 0, 0, 0 };
+	for (int i = 0; i < s->report.n_ops; i++) {
+		const struct dlb_report_op *o = &s->report.op[i];
+
+		if (o->node != node || !(o->predicted_s > 0) || !(o->time_s > 0))
+			continue;
+		x[n] = (struct op_times){ o->predicted_s,
+					  o->predicted_s * traffic_part(s, o->op, s->cluster.node[node].kind),
+					  o->time_s };
+		sum->predicted_s += x[n].predicted_s;
+		sum->traffic_s += x[n].traffic_s;
+		sum->time_s += x[n].time_s;
+		n++;
+	}
+	return n;
+}
+
+/* Whether slower memory traffic explains the times of node's ops better than slower computing does. With
+ * times t, as predicted p, of which r is memory traffic: t = a p, or t = p + b r, each with the factor that
+ * gives the sum of all times; squares of ln(t / model), weighted by p. */
+static bool slow_at_memory(const struct dlb_balance_inputs *s, int node)
+{
+	struct op_times *x = dlb_xcalloc((size_t)s->report.n_ops + 1, sizeof *x), sum;
+	const int n = times_of(s, node, x, &sum);
+	const double a = sum.time_s / sum.predicted_s, b = (sum.time_s - sum.predicted_s) / sum.traffic_s;
+	double by_computing = 0, by_memory = 0;
+
+	for (int i = 0; i < n && sum.traffic_s > 0 && b > 0; i++) {
+		by_computing += x[i].predicted_s * pow(log(x[i].time_s / (a * x[i].predicted_s)), 2);
+		by_memory += x[i].predicted_s *
+			     pow(log(x[i].time_s / (x[i].predicted_s + b * x[i].traffic_s)), 2);
+	}
+	free(x);
+	return by_memory < surely * by_computing;
+}
+
+/* The node that is slowest against the costs; -1: none was measured. */
+static int slowest(const struct dlb_balance *b)
+{
+	int node = -1;
+
+	for (int i = 0; i < b->n_nodes; i++)
+		if (b->kappa_rounds[i] > 0 && (node < 0 || b->kappa[i] > b->kappa[node]))
+			node = i;
+	return node;
+}
+
+/* Seconds of a step if node were as fast as the median of the other nodes of its kind; all of its kind are
+ * that slow, or simulation fails: INFINITY. */
+static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
+{
+	const int n = b->n_nodes;
+	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
+	struct dlb_timeline t;
+	int alike = 0;
+
+	for (int i = 0; i < n; i++)
+		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind &&
+		    b->kappa_rounds[i] > 0)
+			scale[alike++] = b->kappa[i];
+	const double kappa = alike ? dlb_quantile(scale, alike, 0.5) : b->kappa[node];
+
+	memcpy(scale, b->kappa, (size_t)n * sizeof *scale);
+	scale[node] = kappa;
+	if (kappa < b->kappa[node] &&
+	    !dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
+				  &t, NULL)) {
+		step_s = t.step_s;
+		dlb_timeline_release(&t, n);
+	}
+	free(scale);
+	return step_s;
+}
+
+static bool find_slow(const struct dlb_balance_inputs *s, const struct dlb_balance *b, double step_s,
+		      struct dlb_culprit *c)
+{
+	const int node = slowest(b);
+
+	if (node < 0 || !b->history[b->n_history - 1].held)
+		return false;
+	const double healthy = healthy_s(s, b, node);
+
+	if (healthy < (1 - slow_part) * step_s)
+		*c = (struct dlb_culprit){ .cause = slow_at_memory(s, node) ? DLB_CAUSE_MEMORY :
+									      DLB_CAUSE_COMPUTING,
+					   .node = node,
+					   .step_s = healthy };
+	return c->cause != DLB_CAUSE_NONE;
+}
+
+/* ---- the round ---- */
+
+void dlb_culprit_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	struct dlb_culprit *c = &b->culprit;
+
+	*c = (struct dlb_culprit){ .cause = DLB_CAUSE_NONE };
+	if (find_starved(s, r->step_s, c) || find_slow(s, b, r->step_s, c))
+		return;
+	dlb_slow_link_find(s, l, r->predicted_step_s, c);
+	c->link = c->link ? dlb_arena_strdup(&b->arena, c->link) : NULL;
+	c->or_link = c->or_link ? dlb_arena_strdup(&b->arena, c->or_link) : NULL;
+}
+
+/* The links that may be the slow one. */
+static void tell_links(const struct dlb_culprit *c, char *text, size_t size)
+{
+	if (c->n_links > 2)
+		snprintf(text, size, "one of %d links, %.40s among them,", c->n_links, c->link);
+	else
+		snprintf(text, size, "link %.40s%s%.40s", c->link, c->n_links > 1 ? " or " : "",
+			 c->n_links > 1 ? c->or_link : "");
+}
+
+void dlb_culprit_tell(const struct dlb_culprit *c, double step_s, char *text, size_t size)
+{
+	const double part = 100 * (step_s - c->step_s) / step_s;
+	char links[100];
+
+	text[0] = 0;
+	if (c->cause == DLB_CAUSE_DATA)
+		snprintf(text, size, "node %d waits %.1f %% of a step for data", c->node, part);
+	if (c->cause == DLB_CAUSE_LINK) {
+		tell_links(c, links, sizeof links);
+		snprintf(text, size,
+			 "%s has about %.3g MB/s instead of %.4g: with them, a step would take %.4g ms "
+			 "(-%.0f %%)",
+			 links, c->measured_Bps / 1e6, c->stated_Bps / 1e6, c->step_s * 1e3, part);
+	}
+	if (c->cause == DLB_CAUSE_COMPUTING || c->cause == DLB_CAUSE_MEMORY)
+		snprintf(text, size,
+			 "node %d is slow at %s: as others of its kind, a step would take %.4g ms (-%.0f %%)",
+			 c->node, c->cause == DLB_CAUSE_MEMORY ? "memory-bound ops" : "computing",
+			 c->step_s * 1e3, part);
+}

@@ -1,0 +1,165 @@
+/* Finds the link that lost bandwidth in a round. See culprit.h.
+ *
+ * The round is simulated with the speeds of the nodes as it measured them. If it took much longer than
+ * that, each link in question is given so much less bandwidth that the simulated step is the measured one.
+ * The link for which the waiting of all nodes, by kind, is then nearest to the measured one (least squares)
+ * is the slow one. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "balance/culprit.h"
+#include "plan/timeline.h"
+#include "util/mem.h"
+
+static const double late_part = 0.2; /* of a step: predictions err by less */
+static const double
+	steady_part = 0.03; /* of a step: a larger standard error is noise, which is no slow link */
+static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
+static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
+enum { MOST_LINKS = 16, MOST_TRIES = 12 }; /* simulations: at most their product */
+static const int kinds[] = { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE };
+
+/* The costs on a copy of the cluster, whose links may be changed. */
+struct trial {
+	const struct dlb_balance_inputs *s;
+	const double *scale;
+	struct dlb_cluster cluster;
+	struct dlb_cost cost;
+	double off2; /* of the last simulation: squares of differences in waiting */
+};
+
+/* Seconds of a step with the bandwidth of link k times factor; INFINITY: it cannot be simulated. */
+static double step_with(struct trial *x, int k, double factor)
+{
+	const double stated = x->s->cluster.link[k].bandwidth_Bps;
+	struct dlb_timeline t;
+	double step_s = INFINITY;
+
+	x->cluster.link[k].bandwidth_Bps = stated * factor;
+	if (!dlb_program_simulate(&x->s->program, &x->cost,
+				  &(struct dlb_simulate_choice){ .node_scale = x->scale }, &t, NULL)) {
+		step_s = t.step_s;
+		x->off2 = 0;
+		for (int i = 0; i < x->s->plan.n_nodes; i++)
+			for (size_t w = 0; w < DLB_LEN(kinds); w++)
+				x->off2 += pow(t.node[i].waits_s[kinds[w]] -
+						       x->s->report.node[i].waits_s[kinds[w]],
+					       2);
+		dlb_timeline_release(&t, x->s->plan.n_nodes);
+	}
+	x->cluster.link[k].bandwidth_Bps = stated;
+	return step_s;
+}
+
+/* The factor of link k's bandwidth with which a step takes step_s; 0: no factor does. A step takes a + b /
+ * factor where the link decides, less where it does not: by secants. */
+static double factor_for(struct trial *x, int k, double step_s, double all_s)
+{
+	double slower = 1, slow_s = all_s, factor = 0.1;
+
+	for (int i = 0; i < MOST_TRIES; i++) {
+		const double now_s = step_with(x, k, factor),
+			     b = (now_s - slow_s) / (1 / factor - 1 / slower);
+
+		if (fabs(now_s - step_s) < near_part * step_s)
+			return factor;
+		slower = factor;
+		slow_s = now_s;
+		factor = b > 0 && isfinite(b) ? 1 / (1 / factor + (step_s - now_s) / b) : factor / 10;
+		if (!(factor > 1e-6) || factor >= 1)
+			return 0;
+	}
+	return 0;
+}
+
+/* The node that waits most beyond what is simulated. */
+static int waits_most(const struct dlb_balance_inputs *s, const struct dlb_load *l)
+{
+	int node = 0;
+
+	for (int i = 1; i < l->n_nodes; i++)
+		if (s->report.node[i].wait_s - l->structural_s[i] >
+		    s->report.node[node].wait_s - l->structural_s[node])
+			node = i;
+	return node;
+}
+
+/* Marks the links in question: all of a small cluster; of a larger one those between the node that waits
+ * most and the nodes before and after it in the order of the cluster's nodes, and of its group. */
+static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_load *l, bool *chosen)
+{
+	const struct dlb_cluster *cl = &s->cluster;
+	const int node = waits_most(s, l);
+	int route[DLB_MAX_ROUTE];
+
+	for (int k = 0; k < cl->n_links; k++)
+		chosen[k] = cl->n_links <= MOST_LINKS;
+	for (int d = -1; d <= 1 && cl->n_links > MOST_LINKS; d += 2) {
+		const int other = node + d;
+		const int n = other < 0 || other >= cl->n_nodes ? 0 :
+								  dlb_cluster_route(cl, node, other, route);
+
+		for (int i = 0; i < n; i++)
+			chosen[route[i]] = true;
+	}
+}
+
+static const char *name_of(const struct dlb_cluster *cl, int k)
+{
+	return cl->link[k].name ? cl->link[k].name : cl->link[k].cls;
+}
+
+/* Tries the chosen links. all_s: the simulated step with the links as stated. */
+static void try_links(struct trial *x, const bool *chosen, double step_s, double all_s, struct dlb_culprit *c)
+{
+	const struct dlb_cluster *cl = &x->s->cluster;
+	double best = INFINITY;
+
+	for (int k = 0; k < cl->n_links; k++) {
+		const double factor = chosen[k] ? factor_for(x, k, step_s, all_s) : 0, off = sqrt(x->off2);
+
+		if (!(factor > 0) || off >= best + same_part * step_s)
+			continue;
+		if (off > best - same_part * step_s) { /* explains it as well */
+			c->n_links++;
+			c->or_link = name_of(cl, k);
+			best = fmin(best, off);
+			continue;
+		}
+		best = off;
+		*c = (struct dlb_culprit){ .cause = DLB_CAUSE_LINK,
+					   .n_links = 1,
+					   .link = name_of(cl, k),
+					   .measured_Bps = cl->link[k].bandwidth_Bps * factor,
+					   .stated_Bps = cl->link[k].bandwidth_Bps,
+					   .step_s = all_s };
+	}
+}
+
+void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, double predicted_s,
+			struct dlb_culprit *c)
+{
+	const double step_s = l->round_s;
+	double *scale = dlb_xcalloc((size_t)l->n_nodes + 1, sizeof *scale), all_s;
+	struct trial x = { .s = s, .scale = scale, .cluster = s->cluster, .cost = s->cost };
+	bool *chosen;
+
+	if (!s->cluster.n_links || l->round_se_s > steady_part * step_s ||
+	    predicted_s > (1 - late_part) * step_s) {
+		free(scale);
+		return;
+	}
+	for (int i = 0; i < l->n_nodes; i++)
+		scale[i] = l->predicted_busy_s[i] > 0 ? l->busy_s[i] / l->predicted_busy_s[i] : 1;
+	x.cluster.link = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *x.cluster.link);
+	memcpy(x.cluster.link, s->cluster.link, (size_t)s->cluster.n_links * sizeof *x.cluster.link);
+	x.cost.cluster = &x.cluster;
+	all_s = step_with(&x, 0, 1);
+	chosen = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *chosen);
+	choose_links(s, l, chosen);
+	if (all_s < (1 - late_part) * step_s)
+		try_links(&x, chosen, step_s, all_s, c);
+	free(chosen);
+	free(x.cluster.link);
+	free(scale);
+}
