@@ -91,47 +91,67 @@ static int slowest(const struct dlb_balance *b)
 	return node;
 }
 
-/* Seconds of a step if node were as fast as the median of the other nodes of its kind; all of its kind are
- * that slow, or simulation fails: INFINITY. */
-static double healthy_s(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
+/* The median kappa of the other measured nodes of node's kind; none: its own. */
+static double usual_kappa(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
 {
-	const int n = b->n_nodes;
-	double *scale = dlb_xcalloc((size_t)n + 1, sizeof *scale), step_s = INFINITY;
-	struct dlb_timeline t;
-	int alike = 0;
+	double *kappa = dlb_xcalloc((size_t)b->n_nodes + 1, sizeof *kappa), usual = b->kappa[node];
+	int n = 0;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < b->n_nodes; i++)
 		if (i != node && s->cluster.node[i].kind == s->cluster.node[node].kind &&
 		    b->kappa_rounds[i] > 0)
-			scale[alike++] = b->kappa[i];
-	const double kappa = alike ? dlb_quantile(scale, alike, 0.5) : b->kappa[node];
+			kappa[n++] = b->kappa[i];
+	if (n)
+		usual = dlb_quantile(kappa, n, 0.5);
+	free(kappa);
+	return usual;
+}
 
-	memcpy(scale, b->kappa, (size_t)n * sizeof *scale);
-	scale[node] = kappa;
-	if (kappa < b->kappa[node] &&
-	    !dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = scale },
-				  &t, NULL)) {
-		step_s = t.step_s;
-		dlb_timeline_release(&t, n);
-	}
-	free(scale);
+/* Seconds of a simulated step of the present plan with these kappas; fails: NAN. */
+static double step_under(const struct dlb_balance_inputs *s, const double *kappa)
+{
+	struct dlb_timeline t;
+
+	if (dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = kappa },
+				 &t, NULL))
+		return NAN;
+	const double step_s = t.step_s;
+
+	dlb_timeline_release(&t, s->plan.n_nodes);
 	return step_s;
+}
+
+/* The part of a step that would be left if node had the kappa that is usual of its kind. */
+static double healthy_part(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
+{
+	const double usual = usual_kappa(s, b, node);
+	double *kappa, now_s, healthy_s;
+
+	if (usual >= b->kappa[node])
+		return 1;
+	kappa = dlb_xcalloc((size_t)b->n_nodes + 1, sizeof *kappa);
+	memcpy(kappa, b->kappa, (size_t)b->n_nodes * sizeof *kappa);
+	now_s = step_under(s, kappa);
+	kappa[node] = usual;
+	healthy_s = step_under(s, kappa);
+	free(kappa);
+	return healthy_s / now_s;
 }
 
 static bool find_slow(const struct dlb_balance_inputs *s, const struct dlb_balance *b, double step_s,
 		      struct dlb_culprit *c)
 {
 	const int node = slowest(b);
+	double part;
 
 	if (node < 0 || !b->history[b->n_history - 1].held)
 		return false;
-	const double healthy = healthy_s(s, b, node);
-
-	if (healthy < (1 - slow_part) * step_s)
+	part = healthy_part(s, b, node);
+	if (part < 1 - slow_part)
 		*c = (struct dlb_culprit){ .cause = slow_at_memory(s, node) ? DLB_CAUSE_MEMORY :
 									      DLB_CAUSE_COMPUTING,
 					   .node = node,
-					   .step_s = healthy };
+					   .step_s = part * step_s };
 	return c->cause != DLB_CAUSE_NONE;
 }
 
