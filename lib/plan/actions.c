@@ -162,6 +162,78 @@ static void add_again(const struct compiler *c, int node, const struct action *i
 	}
 }
 
+/* The keys of the sums of the gradient that update op `item` of a node reads as its input j, one for each
+ * micro-batch. items[n]: the node's items up to it. */
+static void add_sums(const struct compiler *c, int node, const struct action *items, int n, int op, int j)
+{
+	const struct dlb_graph *g = c->g;
+	struct node_code *l = &c->code[node];
+	const int t = g->op[op].in[j];
+	const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
+	int64_t key = 0;
+
+	if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || (fed && !dlb_kfac_operand(&g->op[op], j)))
+		return;
+	/* training data are always here: use the time of the gradient, whose op reads them too */
+	const int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer,
+		  edge = edge_from(&c->f, op, from);
+	/* a received gradient is summed when the next one is expected: a late message then delays nothing */
+	for (int m = 0; m < c->M; m++) {
+		key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
+		      c->lag                        ? key_of_arrival_async(c, from, m, op) :
+						      key_of_arrival(c, items, n, edge, m + 1, key);
+		if (c->updates_last && key >= norm_key(c))
+			key = norm_key(c) - 1;
+		l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM, false };
+	}
+}
+
+/* Actions that are no items: the start, the end or the ticks, barriers, second runs and sums. */
+static void add_others(struct compiler *c, int node, const struct action *items, int n_items, int n_before)
+{
+	const struct dlb_graph *g = c->g;
+	struct node_code *l = &c->code[node];
+	if (!c->lag)
+		l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM, false };
+	for (int i = 0; i < c->n_ticks; i++)
+		l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM, false };
+	if (c->p->clip && c->lag)
+		add_norm_async(c, l);
+	else if (c->p->clip)
+		l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM, false };
+	if (c->kfac)
+		l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST, false };
+	if (c->p->again)
+		add_again(c, node, items, n_items);
+	for (int i = 0; i < n_items; i++) {
+		const int op = items[i].op;
+		if (g->op[op].phase != DLB_UPDATE || !dlb_program_sums(c->out, op))
+			continue;
+		for (int j = 0; j < g->op[op].n_in; j++)
+			add_sums(c, node, items, c->updates_last ? n_before + 1 : i + 1, op, j);
+	}
+	if (!c->lag)
+		l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM, false };
+}
+
+/* Sorts the node's actions and puts its items among them. Items mostly come in the order of their keys, and are
+ * many: they are sorted only if they do not. l->action has room for all. */
+static void put_in_order(struct node_code *l, struct action *items, int n_items)
+{
+	int i = n_items, a = l->n_actions;
+
+	for (int k = 1; k < n_items; k++)
+		if (by_key(&items[k - 1], &items[k]) > 0) {
+			qsort(items, (size_t)n_items, sizeof *items, by_key);
+			break;
+		}
+	qsort(l->action, (size_t)a, sizeof *l->action, by_key);
+	l->n_actions += n_items;
+	for (int to = l->n_actions; i > 0;) /* from behind, in place */
+		l->action[--to] = a > 0 && by_key(&l->action[a - 1], &items[i - 1]) > 0 ? l->action[--a] :
+											  items[--i];
+}
+
 void dlb_compile_actions(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
@@ -178,57 +250,9 @@ void dlb_compile_actions(struct compiler *c)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->action = dlb_xcalloc(most, sizeof *l->action);
-		if (!c->lag)
-			l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM, false };
-		for (int i = 0; i < c->n_ticks; i++)
-			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1,   -1, -1,
-								     NO_NORM,          false };
-		if (c->p->clip && c->lag)
-			add_norm_async(c, l);
-		else if (c->p->clip)
-			l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM, false };
-		if (c->kfac)
-			l->action[l->n_actions++] = (struct action){
-				norm_key(c) + 1, -1, -1, -1, TRUST, false
-			};
 		int n_before, n_items = find_items(c, node, items, &n_before);
-		if (c->p->again)
-			add_again(c, node, items, n_items);
-		for (int i = 0; i < n_items; i++) {
-			int op = items[i].op;
-			l->action[l->n_actions++] = items[i];
-			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE &&
-					dlb_program_sums(c->out, op);
-			     j++) {
-				int t = g->op[op].in[j];
-				const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
-				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) ||
-				    (fed && !dlb_kfac_operand(&g->op[op], j)))
-					continue;
-				/* training data are always here: use the time of the gradient, whose op
-				 * reads them too */
-				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer,
-				    edge = edge_from(&c->f, op, from);
-				int64_t key = 0;
-				/* a received gradient is summed when the next one is expected: a late message
-				 * then delays nothing */
-				for (int m = 0; m < c->M; m++) {
-					key = c->p->placement[from] == node ?
-						      dlb_compile_key(c, from, m) + 1 :
-					      c->lag ? key_of_arrival_async(c, from, m, op) :
-						       key_of_arrival(c, items,
-								      c->updates_last ? n_before + 1 : i + 1,
-								      edge, m + 1, key);
-					if (c->updates_last && key >= norm_key(c))
-						key = norm_key(c) - 1;
-					l->action[l->n_actions++] = (struct action){ key, op,      m,
-										     t,   NO_NORM, false };
-				}
-			}
-		}
-		if (!c->lag)
-			l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM, false };
-		qsort(l->action, (size_t)l->n_actions, sizeof *l->action, by_key);
+		add_others(c, node, items, n_items, n_before);
+		put_in_order(l, items, n_items);
 		for (int a = 0, i = 0; a < l->n_actions && c->lag; a++)
 			if (l->action[a].op < 0 && !l->action[a].norm)
 				l->tick[i++] = a;
