@@ -206,6 +206,101 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	return rc;
 }
 
+/* What is known of replicas by themselves: seconds of steps over shares, of replicas that are alike. */
+struct took {
+	int alike;
+	int64_t share;
+	double s;
+};
+/* The search of the shares with the shortest longest step. */
+struct power_search {
+	const struct dlb_problem *p;
+	struct dlb_plan *shared;
+	int R, *alike, *order; /* [replica]; in which their steps are found */
+	int64_t *share;
+	double *step_s;
+	struct took *took;
+	int n, cap;
+};
+
+static void power_init(struct power_search *x, const struct dlb_problem *p, struct dlb_plan *shared)
+{
+	const bool meet = p->clip || p->inverse_every > 0 || shared->sharing.feed_host ||
+			  dlb_sharing_divides(&shared->sharing);
+	const size_t R = (size_t)shared->n_replicas;
+
+	*x = (struct power_search){ .p = p,
+				    .shared = shared,
+				    .R = (int)R,
+				    .alike = dlb_xcalloc(R, sizeof *x->alike),
+				    .order = dlb_xcalloc(R, sizeof *x->order),
+				    .share = dlb_xcalloc(R, sizeof *x->share),
+				    .step_s = dlb_xcalloc(R, sizeof *x->step_s) };
+	for (int r = 0; r < x->R; r++)
+		x->order[r] = x->alike[r] = r;
+	if (!meet) /* else a replica by itself is not all that takes part */
+		dlb_plan_alike(shared, p->cluster, p->ranked_scale, x->alike);
+}
+
+static void power_release(struct power_search *x)
+{
+	free(x->alike);
+	free(x->order);
+	free(x->share);
+	free(x->step_s);
+	free(x->took);
+}
+
+/* Seconds of replica r's step over its share. */
+static int took_s(struct power_search *x, int r, double *s, struct dlb_error *err)
+{
+	for (int i = 0; i < x->n; i++)
+		if (x->took[i].alike == x->alike[r] && x->took[i].share == x->share[r]) {
+			*s = x->took[i].s;
+			return 0;
+		}
+	if (replica_s(x->p, x->shared, r, x->share[r], s, err))
+		return -1;
+	DLB_GROW(x->took, x->n, x->cap);
+	x->took[x->n++] = (struct took){ x->alike[r], x->share[r], *s };
+	return 0;
+}
+
+/* Puts the replicas that should take longest first, so that one that takes too long ends a round early. */
+static void slowest_first(struct power_search *x, const double *power)
+{
+	for (int i = 1; i < x->R; i++)
+		for (int k = i; k > 0; k--) {
+			int *a = &x->order[k - 1], *b = &x->order[k], was = *a;
+
+			if ((double)x->share[*a] / power[*a] >= (double)x->share[*b] / power[*b])
+				break;
+			*a = *b;
+			*b = was;
+		}
+}
+
+/* Sets the shares by `power` and finds the longest step with them: all steps, unless one takes below_s or
+ * more. */
+static int find_longest(struct power_search *x, double *power, double below_s, double *longest_s,
+			struct dlb_error *err)
+{
+	x->shared->power = power;
+	dlb_plan_shares(x->shared, x->shared->batch, x->share);
+	for (int r = 0; r < x->R; r++)
+		x->share[r] = x->share[r] ? x->share[r] : 1;
+	slowest_first(x, power);
+	*longest_s = 0;
+	for (int i = 0; i < x->R && *longest_s < below_s; i++) {
+		const int r = x->order[i];
+
+		if (took_s(x, r, &x->step_s[r], err))
+			return -1;
+		*longest_s = fmax(*longest_s, x->step_s[r]);
+	}
+	return 0;
+}
+
 /* A replica's power is its samples per second at its share. Fixed costs of a step make the power depend on
  * the share, so the powers are computed again at the new shares; when shares and powers agree, all
  * replicas take equally long. Returns the shares with the shortest longest step. */
@@ -213,49 +308,31 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 		      struct dlb_error *err)
 {
 	enum { ROUNDS = 8 };
-	const bool meet = p->clip || p->inverse_every > 0 || shared->sharing.feed_host ||
-			  dlb_sharing_divides(&shared->sharing);
-	int R = shared->n_replicas, rc = 0, *alike = dlb_xcalloc((size_t)R, sizeof *alike);
-	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share);
-	double *took_s = dlb_xcalloc((size_t)R, sizeof *took_s);
-	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power),
-	       *next = dlb_xcalloc((size_t)R, sizeof *next), best_s = INFINITY;
-	for (int r = 0; r < R; r++) {
-		next[r] = 1;
-		alike[r] = r;
-	}
-	if (!meet) /* else a replica by itself is not all that takes part */
-		dlb_plan_alike(shared, p->cluster, p->ranked_scale, alike);
+	struct power_search x;
+	const size_t R = (size_t)shared->n_replicas;
+	double *power = dlb_arena_array(&shared->arena, R, sizeof *power),
+	       *next = dlb_xcalloc(R, sizeof *next), best_s = INFINITY;
+	int rc = 0;
+
+	power_init(&x, p, shared);
 	memcpy(shared->placement, placement, (size_t)shared->n_ops * sizeof *placement);
-	for (int round = 0; round < ROUNDS && rc == 0; round++) {
-		double longest_s = 0;
-		shared->power = next;
-		dlb_plan_shares(shared, shared->batch, share);
-		for (int r = 0; r < R && rc == 0; r++) {
-			double step_s = 0, n = (double)(share[r] ? share[r] : 1);
-			int q = 0;
-			while (q < r && (alike[q] != alike[r] || (double)share[q] != n))
-				q++;
-			if (q < r)
-				step_s = took_s[q];
-			else
-				rc = replica_s(p, shared, r, share[r] ? share[r] : 1, &step_s, err);
-			took_s[r] = step_s;
-			longest_s = step_s > longest_s ? step_s : longest_s;
-			next[r] = step_s > 0 ? n / step_s : 1;
-			share[r] = (int64_t)n;
-		}
-		if (longest_s >= best_s)
+	for (int r = 0; r < x.R; r++)
+		next[r] = 1;
+	for (int round = 0; round < ROUNDS; round++) {
+		double longest_s;
+
+		rc = find_longest(&x, next, best_s, &longest_s, err);
+		if (rc || longest_s >= best_s)
 			break;
 		best_s = longest_s;
-		for (int r = 0; r < R; r++)
-			power[r] = (double)share[r];
+		for (int r = 0; r < x.R; r++) {
+			power[r] = (double)x.share[r];
+			next[r] = x.step_s[r] > 0 ? power[r] / x.step_s[r] : 1;
+		}
 	}
 	shared->power = power;
 	free(next);
-	free(share);
-	free(alike);
-	free(took_s);
+	power_release(&x);
 	return rc;
 }
 
