@@ -502,6 +502,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 {
 	int R = p->n_replicas, rc = 0, *replica_of = dlb_xcalloc((size_t)p->n_nodes, sizeof *replica_of);
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share), first = 0;
+	int *like = dlb_xcalloc((size_t)R, sizeof *like);
 	bool *member = dlb_xcalloc((size_t)p->n_nodes, sizeof *member);
 	struct dlb_program *other = dlb_xcalloc((size_t)R, sizeof *other);
 	struct legal_order walk = { .start = NULL };
@@ -509,6 +510,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	dlb_plan_shares(p, batch, share);
 	for (int node = 0; node < p->n_nodes; node++)
 		replica_of[node] = dlb_plan_replica_of(p, node);
+	dlb_compile_find_like(p, cost, share, like);
 	for (int r = 0; r < R && rc == 0; r++) {
 		struct dlb_program *g = r ? &other[r - 1] : out;
 		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
@@ -526,7 +528,11 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 					NULL,
 			.longer = longer
 		};
-		rc = compile(part, cost, part->batch, n_state, &one, g, err);
+		if (like[r] < r)
+			dlb_compile_copy_replica(p, like[r] ? &other[like[r] - 1] : out, like[r], r, part,
+						 one.first, g);
+		else
+			rc = compile(part, cost, part->batch, n_state, &one, g, err);
 		if (rc) {
 			dlb_plan_release(part);
 			free(part);
@@ -562,6 +568,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	free(walk.start);
 	free(walk.seq);
 	free(share);
+	free(like);
 	free(member);
 	return rc;
 }

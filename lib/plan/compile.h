@@ -141,6 +141,15 @@ void dlb_compile_count_gathers(struct compiler *c);
  * than otherwise. */
 void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer);
 
+/* ---- copy_replica.c ---- */
+/* like[r]: the first replica whose program is that of r, on other nodes; r: none. share: [replica]. */
+void dlb_compile_find_like(const struct dlb_plan *p, const struct dlb_cost *c, const int64_t *share,
+			   int *like);
+/* Copies the program of replica q as that of r, whose plan is part, and whose first sample is first. It
+ * borrows from the arena of `from`. */
+void dlb_compile_copy_replica(const struct dlb_plan *p, const struct dlb_program *from, int q, int r,
+			      const struct dlb_plan *part, int64_t first, struct dlb_program *out);
+
 /* ---- buckets.c ---- */
 /* The number of the node's ops whose statistics over a batch are summed over replicas. */
 int dlb_compile_count_statistics(const struct compiler *c, int node);

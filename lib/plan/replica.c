@@ -237,7 +237,7 @@ static bool nodes_alike(const struct dlb_cluster *c, const double *node_scale, i
 	const struct dlb_node *x = &c->node[a], *y = &c->node[b];
 
 	return x->kind == y->kind && x->speed == y->speed && x->memory_bytes == y->memory_bytes &&
-	       !x->n_memories && !y->n_memories && node_scale[a] == node_scale[b];
+	       !x->n_memories && !y->n_memories && (!node_scale || node_scale[a] == node_scale[b]);
 }
 
 static bool links_alike(const struct dlb_link *x, const struct dlb_link *y)

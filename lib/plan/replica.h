@@ -29,8 +29,8 @@ bool dlb_plan_has_one_order(const struct dlb_plan *p);
 /* Makes the plan of replica r alone, without replicas, over the same nodes. Borrows from p; release with
  * dlb_plan_release. */
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out);
-/* alike[r]: the first replica that r cannot be told from by the times of its nodes, under node_scale, and
- * the links between them. */
+/* alike[r]: the first replica that r cannot be told from by the times of its nodes, under node_scale (NULL: none),
+ * and the links between them. */
 void dlb_plan_alike(const struct dlb_plan *p, const struct dlb_cluster *c, const double *node_scale,
 		    int *alike);
 /* dlb_schedule_order for every replica of p; those alike with equal shares have one order. */

@@ -433,6 +433,84 @@ static void test_replicas_moved(uint64_t seed)
 	end(&d, &p);
 }
 
+static int n_copied;
+
+static void same_node(const struct dlb_node_program *a, const struct dlb_node_program *b)
+{
+	assert(IS(a->n_instr, ==, b->n_instr) && IS(a->n_places, ==, b->n_places) &&
+	       IS(a->n_buckets, ==, b->n_buckets));
+	assert(IS(a->arena_bytes, ==, b->arena_bytes) && IS(a->bound_bytes, ==, b->bound_bytes) &&
+	       IS(a->state_bytes, ==, b->state_bytes) && IS(a->scratch_bytes, ==, b->scratch_bytes) &&
+	       IS(a->weights_bytes, ==, b->weights_bytes));
+	for (int i = 0; i < a->n_instr; i++) {
+		const struct dlb_instr *x = &a->instr[i], *y = &b->instr[i];
+
+		assert(x->verb == y->verb && x->what == y->what && x->sent == y->sent &&
+		       x->zero_copy == y->zero_copy && x->again == y->again);
+		assert(IS(x->op, ==, y->op) && IS(x->tensor, ==, y->tensor) &&
+		       IS(x->micro_batch, ==, y->micro_batch) && IS(x->iteration, ==, y->iteration) &&
+		       IS(x->peer, ==, y->peer) && IS(x->tag, ==, y->tag));
+	}
+	for (int i = 0; i < a->n_places; i++) {
+		const struct dlb_place *x = &a->place[i], *y = &b->place[i];
+
+		assert(IS(x->tensor, ==, y->tensor) && IS(x->micro_batch, ==, y->micro_batch) &&
+		       IS(x->offset, ==, y->offset) && IS(x->bytes, ==, y->bytes) &&
+		       IS(x->first, ==, y->first) && IS(x->last, ==, y->last) && IS(x->of, ==, y->of));
+	}
+	for (int i = 0; i < a->n_buckets; i++)
+		assert(IS(a->bucket[i].n, ==, b->bucket[i].n) && a->bucket[i].how == b->bucket[i].how);
+}
+
+/* Of replicas that are alike one is compiled for a draft, and copied: the programs are those that are compiled
+ * one by one. unlike: the third one is slower. */
+static void test_copied(uint64_t seed, bool unlike)
+{
+	static const int replica[] = { 0,  1,  -1, -1, -1, -1, -1, 2,  3,  -1, -1,
+				       -1, -1, -1, 4,  5,  -1, -1, -1, -1, -1 };
+	const double room[7] = { SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX };
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 10,
+				 .training = true,
+				 .cluster = unlike ? "cpu:2 host cpu:2 host cpu:2*0.5 host cpu:1" :
+						     "cpu:2 host cpu:2 host cpu:2 host cpu:1",
+				 .batch = 15 + (int)seed % 3 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program copied, each;
+	begin(&d, &p, &o, 1 + (int)seed % 4, "1f1b", seed + 7000, &r);
+	dlb_plan_set_replicas(&p, 3, replica);
+	dlb_sharing_init(&p.sharing);
+	for (int i = 0; i < d.g.n_ops; i++)
+		p.placement[i] %= 2;
+	p.clip = seed % 4 == 3;
+	dlb_plan_order(&p, &d.c, NULL);
+	p.draft = true;
+	compile(&d, &p, o.batch, &copied, seed);
+	p.draft = false;
+	p.arena_room = room; /* as a draft, but none is copied */
+	compile(&d, &p, o.batch, &each, seed);
+	assert(IS(copied.n_messages, ==, each.n_messages));
+	for (int k = 0; k < 3; k++) {
+		const struct dlb_program *x = dlb_program_replica(&copied, k),
+					 *y = dlb_program_replica(&each, k);
+
+		assert(IS(x->batch, ==, y->batch) && IS(x->replica, ==, k));
+		for (int m = 0; m < x->micro_batches; m++)
+			assert(IS(x->first[m], ==, y->first[m]) && IS(x->size[m], ==, y->size[m]));
+		for (int n = 0; n < 7; n++)
+			same_node(&x->node[n], &y->node[n]);
+		for (int q = 0; q < k; q++) /* it borrows places */
+			n_copied += x->node[2 * k].n_places &&
+				    x->node[2 * k].place ==
+					    dlb_program_replica(&copied, q)->node[2 * q].place;
+	}
+	dlb_program_release(&copied);
+	dlb_program_release(&each);
+	end(&d, &p);
+}
+
 /* The global norm comes after every gradient and before every update, on every node; if it is missing, too
  * early or too late, the program is refused. */
 static void test_norm(uint64_t seed)
@@ -609,6 +687,9 @@ int main(void)
 		test_replicas_moved((uint64_t)seed);
 	for (int seed = 1; seed <= check_cases(20); seed++)
 		test_norm((uint64_t)seed);
+	for (int seed = 1; seed <= 12; seed++)
+		test_copied((uint64_t)seed, seed % 2);
+	assert(IS(n_copied, >, 8));
 	int n_zero_copy = 0;
 	for (uint64_t seed = 1; seed <= 15; seed++)
 		n_zero_copy += test_zero_copy(seed);
