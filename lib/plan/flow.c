@@ -142,6 +142,8 @@ static int edges_into(struct dlb_flow *f, int op, int n, int *edge, int *stamp, 
 			twice |= o->in[j] == t;
 		if (p >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !twice) {
 			n = edge_from(p, first, n, edge, stamp, bytes);
+			if (f->placement[p] == f->placement[op]) /* no transfer */
+				continue;
 			const double large = dlb_tensor_bytes(&g->tensor[t], f->size[0]);
 			bytes[2 * stamp[p]] += large;
 			bytes[2 * stamp[p] + 1] += f->size[0] == f->size[1] ?

@@ -52,12 +52,23 @@ void dlb_plan_hash(struct dlb_plan *p)
 	dlb_hash_hex(h, p->hash);
 }
 
+/* Whether op i stands on a node that exists, that has a kernel for it, and on which it may stand. */
+static bool is_placed(const struct dlb_plan *p, const struct dlb_cost *c, int i)
+{
+	const int node = p->placement[i], with = c->graph->op[i].colocate;
+
+	return node >= 0 && node < p->n_nodes && (with < 0 || p->placement[with] == node) &&
+	       !isinf(dlb_cost_op_s(c, i, node, (double)dlb_micro_batch_size(p->batch, p->micro_batches, 0)));
+}
+
 static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err)
 {
 	const struct dlb_graph *g = c->graph;
 	for (int i = 0; i < p->n_ops; i++) {
 		char where[64];
 		int node = p->placement[i], with = g->op[i].colocate;
+		if (is_placed(p, c, i))
+			continue;
 		snprintf(where, sizeof where, "/plan/placement/%d", i);
 		if (node < 0 || node >= p->n_nodes)
 			return dlb_fail(err, where, "no node %d: the cluster has %d nodes", node, p->n_nodes);
@@ -66,11 +77,9 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 					"op %d '%s' is on node %d, but must share the node of op %d '%s', "
 					"which is on node %d",
 					i, g->op[i].name, node, with, g->op[with].name, p->placement[with]);
-		if (isinf(dlb_cost_op_s(c, i, node,
-					(double)dlb_micro_batch_size(p->batch, p->micro_batches, 0))))
-			return dlb_fail(err, where, "node %d (%s) has no kernel for op %d '%s' (%s)", node,
-					c->cluster->kind[c->cluster->node[node].kind].name, i, g->op[i].name,
-					g->op[i].type);
+		return dlb_fail(err, where, "node %d (%s) has no kernel for op %d '%s' (%s)", node,
+				c->cluster->kind[c->cluster->node[node].kind].name, i, g->op[i].name,
+				g->op[i].type);
 	}
 	for (int t = 0; t < g->n_tensors; t++) {
 		int home = g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_BUFFER ?
@@ -87,6 +96,14 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 	return 0;
 }
 
+/* Whether an item of node n is of an op there, and of the micro-batch that is its next. */
+static bool is_due(const struct dlb_plan *p, const struct dlb_graph *g, int n, const struct dlb_item *x,
+		   const int *next)
+{
+	return x->op >= 0 && x->op < p->n_ops && p->placement[x->op] == n &&
+	       x->micro_batch == (g->op[x->op].phase == DLB_UPDATE && next[x->op] == 0 ? -1 : next[x->op]);
+}
+
 /* Checks that every (op, m) appears once, on its node, and the micro-batches of an op in index order. */
 static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, struct dlb_error *err)
 {
@@ -96,21 +113,22 @@ static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, stru
 		for (int i = 0; i < p->node[n].n_order && rc == 0; i++) {
 			const struct dlb_item *x = &p->node[n].order[i];
 			char where[64];
+			if (is_due(p, g, n, x, next)) {
+				next[x->op]++;
+				continue;
+			}
 			snprintf(where, sizeof where, "/plan/nodes/%d/order/%d", n, i);
 			if (x->op < 0 || x->op >= p->n_ops)
 				rc = dlb_fail(err, where, "no op %d", x->op);
 			else if (p->placement[x->op] != n)
 				rc = dlb_fail(err, where, "op %d is placed on node %d", x->op,
 					      p->placement[x->op]);
-			else if (x->micro_batch !=
-				 (g->op[x->op].phase == DLB_UPDATE && next[x->op] == 0 ? -1 : next[x->op]))
+			else
 				rc = dlb_fail(err, where,
 					      "op %d '%s' runs micro-batch %d where %d is due: an op runs "
 					      "its micro-batches in order, an update runs once, as -1",
 					      x->op, g->op[x->op].name, x->micro_batch,
 					      g->op[x->op].phase == DLB_UPDATE ? -1 : next[x->op]);
-			else
-				next[x->op]++;
 		}
 	}
 	for (int i = 0; i < p->n_ops && rc == 0; i++) {

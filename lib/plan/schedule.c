@@ -142,7 +142,7 @@ struct sched {
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
 	int *undone, alone;			/* [m] items to run; the lowest micro-batch with any */
-	double end;
+	double now, end;
 	bool updates_first;
 };
 
@@ -382,7 +382,11 @@ static void met(struct sched *s, int item, double t)
 {
 	if (s->ready[item] < t)
 		s->ready[item] = t;
-	if (--s->unmet[item] == 0)
+	if (--s->unmet[item])
+		return;
+	if (s->ready[item] <= s->now) /* as an event of now would */
+		arrive(s, item);
+	else
 		dlb_heap_push(&s->event, s->ready[item], item << 1);
 }
 
@@ -599,7 +603,7 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 	for (double t = 0; s.event.n || raise_limit(&s, t);) {
 		if (!s.event.n)
 			continue;
-		t = s.event.item[0].key;
+		s.now = t = s.event.item[0].key;
 		while (s.event.n && s.event.item[0].key <= t) {
 			int id = dlb_heap_pop(&s.event).id;
 			if (id & 1)
