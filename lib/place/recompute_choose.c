@@ -530,11 +530,61 @@ struct place_uses {
 	int before, after;
 };
 
+/* The places of a node, to be found by tensor: place first[t] is the first of tensor t. root[k]: the place in
+ * which place k lies, -1: none. */
+struct place_index {
+	const struct dlb_node_program *np;
+	int *first, *root;
+};
+
+static int place_of(const struct place_index *x, int tensor, int m)
+{
+	int lo = x->first[tensor], hi = x->first[tensor + 1];
+	const int end = hi;
+
+	while (lo < hi) {
+		const int mid = (lo + hi) / 2;
+
+		if (x->np->place[mid].micro_batch < m)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < end && x->np->place[lo].micro_batch == m ? lo : -1;
+}
+
+static void place_index_init(struct place_index *x, const struct dlb_graph *g,
+			     const struct dlb_node_program *np)
+{
+	*x = (struct place_index){ .np = np,
+				   .first = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof(int)),
+				   .root = dlb_xmalloc(((size_t)np->n_places + 1) * sizeof(int)) };
+	for (int t = 0, k = 0; t <= g->n_tensors; t++) {
+		while (k < np->n_places && np->place[k].tensor < t)
+			k++;
+		x->first[t] = k;
+	}
+	for (int k = 0; k < np->n_places; k++) {
+		x->root[k] = k;
+		for (int r = k; r >= 0 && np->place[r].of >= 0;)
+			x->root[k] = r = place_of(x, np->place[r].of, np->place[r].of_m);
+	}
+}
+
+static void place_index_release(struct place_index *x)
+{
+	free(x->first);
+	free(x->root);
+}
+
 /* Calls see(arg, i, place, phase) for each place that an instruction i reads or writes; phase: of its op, -1:
  * it is a message. */
 static void each_use(const struct dlb_program *g, const struct dlb_node_program *np,
 		     void (*see)(void *arg, int i, int place, int phase), void *arg)
 {
+	struct place_index x;
+
+	place_index_init(&x, g->graph, np);
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
 		const struct dlb_op *o = in->verb == DLB_COMPUTE && in->op >= 0 && in->tensor < 0 ?
@@ -542,14 +592,14 @@ static void each_use(const struct dlb_program *g, const struct dlb_node_program 
 						 NULL;
 		for (int k = 0; k < (o ? o->n_in + o->n_out : 1); k++) {
 			int t = !o ? in->tensor : k < o->n_in ? o->in[k] : o->out[k - o->n_in];
-			int r = t < 0 || in->micro_batch < 0 ?
-					-1 :
-					dlb_program_root_place(np, t,
-							       dlb_instr_life(g, in, t, o && k >= o->n_in));
-			if (r >= 0 && in->verb != DLB_FREE)
-				see(arg, i, r, o ? (int)o->phase : -1);
+			int at = t < 0 || in->micro_batch < 0 || in->verb == DLB_FREE ?
+					 -1 :
+					 place_of(&x, t, dlb_instr_life(g, in, t, o && k >= o->n_in));
+			if (at >= 0 && x.root[at] >= 0)
+				see(arg, i, x.root[at], o ? (int)o->phase : -1);
 		}
 	}
+	place_index_release(&x);
 }
 
 static void see_phase(void *arg, int i, int place, int phase)
