@@ -761,13 +761,36 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	return 0;
 }
 
+/* Makes the plan again as a whole. With all effort, and without a limit, other ops may be chosen to run again
+ * than for the plan that was compared: if that takes longer, the plan keeps the order that it has. */
+static int remake(const struct dlb_problem *p, const struct dlb_plan *was, struct dlb_plan *plan,
+		  struct dlb_error *err)
+{
+	struct dlb_problem ordered = *p;
+	struct dlb_plan kept;
+
+	if (dlb_plan_make(p, was->placement, plan, NULL, err))
+		return -1;
+	ordered.ordered = was;
+	if (p->objective != DLB_STEP || plan->value_s <= was->value_s * (1 + 1e-9) ||
+	    make_plan(&ordered, was->placement, true, &kept, NULL, NULL))
+		return 0;
+	if (kept.value_s < plan->value_s) {
+		dlb_plan_release(plan);
+		*plan = kept;
+	} else {
+		dlb_plan_release(&kept);
+	}
+	return 0;
+}
+
 int dlb_plan_remake(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
 	struct dlb_problem whole = *p;
 	struct dlb_plan was = *plan;
 	whole.compared = whole.draft = false;
 	whole.replicas = was.n_replicas > 1 ? &was : NULL;
-	if (dlb_plan_make(&whole, was.placement, plan, NULL, err)) {
+	if (remake(&whole, &was, plan, err)) {
 		*plan = was;
 		return -1;
 	}
