@@ -143,7 +143,7 @@ static void find_instances(struct compiler *c)
 	c->inst_start[g->n_tensors] = n;
 	find_roots(c);
 	const size_t n_slots = (size_t)n * (size_t)c->M + (size_t)c->n_gathers;
-	c->slot = dlb_xcalloc(n_slots + 1, sizeof *c->slot);
+	c->slot = dlb_xmalloc((n_slots + 1) * sizeof *c->slot);
 	for (size_t i = 0; i < n_slots; i++)
 		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1, -1 };
 	free(stamp);

@@ -307,19 +307,34 @@ static void emit_item(struct compiler *c, int node, int a, bool end)
 			np->instr[at].version = item->version;
 }
 
+/* Sorts the node's hooks by type, then by action. by: [hook]; start: [action + 2], zeroed; start[a] becomes the
+ * first of action a. */
+static void sort_hooks(const struct node_code *l, int *start, int *by)
+{
+	int of_type[N_HOOKS + 1] = { 0 }, *by_type = dlb_xmalloc(((size_t)l->n_hooks + 1) * sizeof(int));
+
+	for (int i = 0; i < l->n_hooks; i++) {
+		of_type[l->hook[i].type + 1]++;
+		start[l->hook[i].action + 2]++;
+	}
+	for (int t = 0; t < N_HOOKS; t++)
+		of_type[t + 1] += of_type[t];
+	for (int a = 0; a < l->n_actions; a++)
+		start[a + 2] += start[a + 1];
+	for (int i = 0; i < l->n_hooks; i++)
+		by_type[of_type[l->hook[i].type]++] = i;
+	for (int i = 0; i < l->n_hooks; i++)
+		by[start[l->hook[by_type[i]].action + 1]++] = by_type[i];
+	free(by_type);
+}
+
 void dlb_compile_emit(struct compiler *c, int node)
 {
 	struct node_code *l = &c->code[node];
 	struct dlb_node_program *np = &c->out->node[node];
-	int n_keys = l->n_actions * N_HOOKS;
-	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)),
-	    *by = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int));
-	for (int i = 0; i < l->n_hooks; i++)
-		start[l->hook[i].action * N_HOOKS + l->hook[i].type + 2]++;
-	for (int i = 0; i < n_keys; i++)
-		start[i + 2] += start[i + 1];
-	for (int i = 0; i < l->n_hooks; i++)
-		by[start[l->hook[i].action * N_HOOKS + l->hook[i].type + 1]++] = i;
+	int *start = dlb_xcalloc((size_t)l->n_actions + 2, sizeof(int)),
+	    *by = dlb_xmalloc(((size_t)l->n_hooks + 1) * sizeof(int));
+	sort_hooks(l, start, by);
 	np->instr = dlb_arena_array(&c->out->arena,
 				    (size_t)l->n_hooks + (size_t)l->n_actions + 2 * (size_t)np->n_weights +
 					    (size_t)count_layers(c, node) +
@@ -327,12 +342,11 @@ void dlb_compile_emit(struct compiler *c, int node)
 					    2,
 				    sizeof *np->instr);
 	for (int i = 0; i < l->n_actions; i++) {
-		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS],
-		    iteration = iteration_of(c, &l->action[a]);
-		for (; k < start[a * N_HOOKS + HOOK_SEND]; k++)
+		int a = l->fold ? l->fold[i] : i, k = start[a], iteration = iteration_of(c, &l->action[a]);
+		for (; k < start[a + 1] && l->hook[by[k]].type < HOOK_SEND; k++)
 			emit_hook(c, node, &l->hook[by[k]], iteration);
 		emit_item(c, node, a, a == l->n_actions - 1 && !c->lag);
-		for (; k < start[(a + 1) * N_HOOKS]; k++)
+		for (; k < start[a + 1]; k++)
 			emit_hook(c, node, &l->hook[by[k]], iteration);
 	}
 	if (c->lag)
