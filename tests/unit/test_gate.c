@@ -368,9 +368,9 @@ static bool tells(const char *text, const char *begin)
 	return true;
 }
 
-/* A node that becomes half as fast in round 2 of a run loses an op; with one step left it keeps it. Then it is
- * named no more, and the plan stays. The first jump counts as 5 % in the spread, so the margin of round 2 is the
- * root of half its square: 6 - 4 * 1.0354 ms. */
+/* A node that becomes half as fast in round 2 of a run loses an op; with one step left it keeps it. Then it
+ * is named no more, and the plan stays. The first jump counts as 5 % in the spread, so the margin of round 2
+ * is the root of half its square: 6 - 4 * 1.0354 ms. */
 static void test_live(void)
 {
 	for (int way = 0; way < 2; way++) {
