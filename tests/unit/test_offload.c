@@ -128,6 +128,11 @@ static int test_programs(uint64_t seed)
 	for (int n = 0; n < g.n_nodes; n++)
 		far_bytes += g.node[n].state_bytes;
 	assert(IS(near_bytes - far_bytes, ==, (size_t)bytes));
+	double stated = 0; /* of weights of which only the bytes are known */
+	for (int t = 0; t < d.g.n_tensors; t++)
+		if (dlb_offload_name(&d.g, t))
+			stated += p.n_state * d.g.tensor[t].size_add;
+	assert(IS(bytes, ==, stated));
 	assert(IS(fabs(free_s - near_s), <=, 1e-9 * near_s));
 	dlb_program_release(&g);
 	/* the copies are the longest part of the step; a memory that is too small is refused */
