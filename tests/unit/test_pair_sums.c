@@ -1,6 +1,6 @@
-/* Which sums over the shards of a split are added in pairs, on both sides of the bound that arithmetic gives: a sum of
- * four parts on four hosts, of two parts each of two shards, and in a backward phase whose nodes are busy. With the
- * seconds t of a part on a link, its latency l and a of adding one tensor:
+/* Which sums over the shards of a split are added in pairs, on both sides of the bound that arithmetic gives: a
+ * sum of four parts on four hosts, of two parts each of two shards, and in a backward phase whose nodes are busy.
+ * With the seconds t of a part on a link, its latency l and a of adding one tensor:
  *
  *     one op  l + 3 t + 5 a		in pairs  2 (l + t + 3 a) + wait */
 #include "fork.h"
