@@ -91,7 +91,7 @@ static int weigh(const struct compression_trial *w, struct compression_result *o
 		for (int i = 0; i < DLB_N_COMPRESSED; i++)
 			o->of_class[i] += bytes[i];
 		for (int b = 0; b < np->n_buckets; b++) {
-			if (np->bucket[b].cls == DLB_SUM_STATISTICS)
+			if (!dlb_sum_is_compressed(np->bucket[b].cls))
 				continue;
 			o->floats[np->bucket[b].cls] = np->bucket[b].element_bytes == 4;
 			o->there[np->bucket[b].cls] = true;

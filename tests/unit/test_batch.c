@@ -261,34 +261,29 @@ static int in_body(struct dlb_graph *b, const char *name, enum dlb_dtype type)
 	return b->input[b->n_inputs++] = t;
 }
 
-/* nn.EmbeddingBag as the older exporter writes it: iteration i takes the indices [starts[i], ends[i]), looks
- * them up and computes their mean. Bags of 3 become one reduction and adapt to the batch; with one irregular
- * offset the loop stays. */
-static void bags(bool even)
+/* A loop over four bags of indices; matched: it becomes one reduction of bags of three. */
+struct bags { const char *reduce; int64_t axis, keep, starts[5], ends[4]; bool matched; };
+
+/* The loop of nn.EmbeddingBag as the older exporter writes it: iteration i takes the indices [starts[i], ends[i]),
+ * looks them up and reduces their rows. */
+static int bag_loop(struct dlb_graph *g, const struct bags *bags, int rows, int table)
 {
-	const double table[4][2] = { { 1, 2 }, { 3, 5 }, { 7, 11 }, { 13, 17 } };
-	const int64_t starts[5] = { 0, 3, 6, 9, 12 }, ends[4] = { 3, even ? 6 : 5, 9, 12 }, zero = 0;
-	const struct dlb_attr keep[] = { { .name = "axes", .type = DLB_ATTR_INTS, .ints = &zero, .n = 1 },
-					 { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 } };
-	struct dlb_graph g;
-	int64_t trips = 4;
+	const bool sum = !strcmp(bags->reduce, "ReduceSum");	/* its axes are an operand */
+	const int64_t zero = 0, trips = 4;
+	const struct dlb_attr keep[] = { { .name = "keepdims", .type = DLB_ATTR_INT, .i = bags->keep },
+					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &bags->axis, .n = 1 } };
 	int index;
-	begin_graph(&g, 17);
-	const int x = fixed_input(&g, "x", DLB_I64, (int64_t[]){ 4, 3 }, 2);
-	g.tensor[x].bound = 4;
-	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1),
-		  w = add_constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
-	const int from = whole_numbers(&g, starts, 5), to = whole_numbers(&g, ends, 4),
-		  axis = whole_numbers(&g, &zero, 1);
-	struct dlb_body *body = dlb_graph_add_body(&g, &index);
+	const int from = whole_numbers(g, bags->starts, 5), to = whole_numbers(g, bags->ends, 4),
+		  axis = whole_numbers(g, &zero, 1), over = whole_numbers(g, &bags->axis, 1);
+	struct dlb_body *body = dlb_graph_add_body(g, &index);
 	struct dlb_graph *b = &body->g;
-	b->input = dlb_arena_array(&b->arena, 8, sizeof *b->input);
+	b->input = dlb_arena_array(&b->arena, 9, sizeof *b->input);
 	b->output = dlb_arena_array(&b->arena, 2, sizeof *b->output);
 	const int i = in_body(b, "i", DLB_I64), go = in_body(b, "go", DLB_BOOL);
 	body->n_formal = body->first_capture = 2;
 	const int r = in_body(b, "rows", DLB_I64), t = in_body(b, "table", DLB_F64),
 		  s = in_body(b, "starts", DLB_I64);
-	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64);
+	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64), o = in_body(b, "over", DLB_I64);
 	const int first = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ s, i }, 2, NULL, 0), a }, 2,
 			     NULL, 0);
 	const int last = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ e, i }, 2, NULL, 0), a }, 2,
@@ -296,17 +291,74 @@ static void bags(bool even)
 	const int taken = op(b, "Gather", (int[]){ t, op(b, "Slice", (int[]){ r, first, last }, 3, NULL, 0) },
 			     2, NULL, 0);
 	b->output[b->n_outputs++] = op(b, "Identity", &go, 1, NULL, 0);
-	b->output[b->n_outputs++] = op(b, "ReduceMean", &taken, 1, keep, 2);
+	b->output[b->n_outputs++] = op(b, bags->reduce, (int[]){ taken, o }, 1 + sum, keep, 2 - sum);
 	const struct dlb_attr attr = { .name = "body", .type = DLB_ATTR_INT, .i = index };
-	const int in[] = { add_constant(&g, DLB_I64, NULL, 0, &trips), -1, rows, w, from, to, axis };
-	const int y = op(&g, "Loop", in, 7, &attr, 1);
+	const int in[] = { add_constant(g, DLB_I64, NULL, 0, &trips), -1, rows, table, from, to, axis, over };
+	return op(g, "Loop", in, 8, &attr, 1);
+}
+
+static double reduced(const char *how, double sum, double v, int k)
+{
+	return !strcmp(how, "ReduceMax") ? fmax(k ? sum : v, v) : !strcmp(how, "ReduceMin") ? fmin(k ? sum : v, v) : sum + v;
+}
+
+/* Bags of three become one reduction and adapt to the batch; else the loop stays. Both give each bag's value. */
+static void bags(const struct bags *bags)
+{
+	const double table[4][2] = { { 1, 2 }, { 3, 5 }, { 7, 11 }, { 13, 17 } };
+	struct dlb_graph g;
+	struct test_run r;
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_I64, (int64_t[]){ 4, 3 }, 2);
+	g.tensor[x].bound = 4;
+	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1),
+		  w = add_constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
+	const int y = bag_loop(&g, bags, rows, w);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &y, 1, NULL, 0);
 	fold(&g, 0);
-	assert(IS(g.fixed_batch, ==, false) && is_dim(&g, g.output[0], 1, 0, 2));
-	assert(is_dim(&g, g.output[0], 0, even, even ? 0 : 4));
+	assert(is_dim(&g, g.output[0], 0, bags->matched, bags->matched ? 0 : 4));
 	struct dlb_error err = { .what = "" };
-	assert(IS(dlb_samples_agree(&g, &be, &err), ==, (even ? 0 : -1)));
+	assert(IS(g.fixed_batch, ==, false) && IS(dlb_samples_agree(&g, &be, &err), ==, (bags->matched ? 0 : -1)));
+	test_run_init(&r, &g, &be, 4);
+	test_fill_inputs(&r, 3);
+	test_run_phase(&r, DLB_FORWARD);
+	const int64_t *index = r.value[g.input[0]];
+	const double *got = r.value[g.output[0]];
+	for (int i = 0; i < 4 && bags->axis == 0; i++)
+		for (int c = 0; c < 2; c++) {
+			const int64_t n = bags->ends[i] - bags->starts[i];
+			double v = 0;
+			for (int k = 0; k < n; k++)
+				v = reduced(bags->reduce, v, table[index[bags->starts[i] + k]][c], k);
+			v /= strcmp(bags->reduce, "ReduceMean") ? 1 : (double)n;
+			assert(IS(fabs(got[2 * i + c] - tanh(v)), <, 1e-12));
+		}
+	test_run_release(&r);
 	dlb_graph_release(&g);
+}
+
+static void all_bags(void)
+{
+	static const struct bags rows[] = {
+		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, true },
+		{ "ReduceMax", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, true },
+		{ "ReduceSum", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, true },
+		{ "ReduceMin", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 1, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceSum", 0, 1, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 1, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceSum", 1, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 5, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 12 }, { 3, 6, 9, 11 }, false },
+		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 12 }, { 2, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 0, 3, 7, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 1, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 11 }, { 3, 6, 9, 12 }, false },
+		{ "ReduceMean", 0, 0, { 0, 2, 4, 6, 8 }, { 2, 4, 6, 8 }, false },	/* rows are left */
+	};
+
+	for (int i = 0; i < DLB_LEN(rows); i++)
+		bags(&rows[i]);
 }
 
 /* An export at batch 4 runs with 6 samples, and does not mix them. */
@@ -353,8 +405,7 @@ int main(void)
 	masks(false);
 	mixes();
 	names();
-	bags(true);
-	bags(false);
+	all_bags();
 	const int n = dir ? exported(dir) : 0;
 	be.ops->close(&be);
 	printf("batch: places, constants, mixed samples, names, %d exports%s\n", n,
