@@ -158,15 +158,17 @@ int main(int argc, char **argv)
 			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
 	struct dlb_error err = { .what = "" };
 	static struct dlb_doc doc; /* never freed: that would take a tenth of the time of a large graph */
+	int rc;
 
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;
-	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
-		return dlb_cli_die(&cli, &err);
-	if (make_cost(&doc, cluster, &asked, &cli, &err))
-		return dlb_cli_die(&cli, &err);
-	dlb_doc_provenance(&doc, cli.tool, argc, argv);
-	if (dlb_doc_write(&doc, stdout, &err))
-		return dlb_cli_die(&cli, &err);
-	return dlb_cli_close_stdout(&cli);
+	rc = dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err) ||
+	     make_cost(&doc, cluster, &asked, &cli, &err);
+	if (!rc) {
+		dlb_doc_provenance(&doc, cli.tool, argc, argv);
+		rc = dlb_doc_write(&doc, stdout, &err);
+	}
+	rc = rc ? dlb_cli_die(&cli, &err) : dlb_cli_close_stdout(&cli);
+	dlb_cli_release(&cli);
+	return rc;
 }
