@@ -360,11 +360,10 @@ static void test_accumulate(void)
 	check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
 	dlb_cost_set_optimizer(&c, dlb_optimizer_find("adam"));
 	for (int i = 0; i < g.n_ops; i++) {
-		int t = g.op[i].in[1];
-		double s = truth(&g, i, 64);
-
 		if (g.op[i].phase != DLB_UPDATE)
 			continue;
+		const int t = g.op[i].in[1];
+		const double s = truth(&g, i, 64);
 		updates++;
 		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), s, 1e-12) &&
 		       near(dlb_cost_accumulate_s(&c, t, 64, 0, true), 2 * s / 3, 1e-12));
