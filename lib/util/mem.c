@@ -9,6 +9,16 @@
 #include <string.h>
 #include "util/mapped.h"
 
+/* Under AddressSanitizer what is behind a piece of an arena must not be touched, as with pieces of the heap. */
+#ifdef DLB_MOVES_OFTEN
+#include <sanitizer/asan_interface.h>
+enum { BEHIND = 16 };
+#else
+enum { BEHIND = 0 };
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
 static _Noreturn void out_of_memory(size_t bytes)
 {
 	fprintf(stderr, "dlb: out of memory: cannot allocate %zu bytes\n", bytes);
@@ -115,6 +125,7 @@ static struct dlb_arena_block *new_block(size_t size)
 		out_of_memory(size);
 	b = dlb_xcalloc(1, sizeof *b + size);
 	b->size = size;
+	ASAN_POISON_MEMORY_REGION(b->data, size);
 	return b;
 }
 
@@ -135,7 +146,7 @@ void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
 
 	if (bytes > SIZE_MAX / 2)
 		out_of_memory(bytes);
-	need = bytes ? (bytes + 15) / 16 * 16 : 16;
+	need = (bytes ? (bytes + 15) / 16 * 16 : 16) + BEHIND;
 	if (!b || b->size - b->used < need) {
 		size = a->used_bytes < 4096 ? 4096 : a->used_bytes > 1 << 20 ? 1 << 20 : a->used_bytes;
 		/* a large piece gets a block of its own behind the current one */
@@ -152,7 +163,8 @@ void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
 	}
 	p = b->data + b->used;
 	b->used += need;
-	a->used_bytes += need;
+	a->used_bytes += need - BEHIND;
+	ASAN_UNPOISON_MEMORY_REGION(p, bytes);
 	return p;
 }
 

@@ -14,6 +14,9 @@
 #include "util/rng.h"
 #include "util/stats.h"
 #include "check.h"
+#ifdef DLB_MOVES_OFTEN
+#include <sanitizer/asan_interface.h>
+#endif
 
 static void test_philox(void)
 {
@@ -161,7 +164,11 @@ static void test_arena(void)
 	assert(SAME(first, "first") && SAME(text, "17 ops on 'h0'"));
 	struct dlb_arena b = { 0 };
 	size_t used = a.used_bytes;
-	assert(dlb_arena_alloc(&b, 100) && IS(b.used_bytes, ==, 112));
+	const char *hundred = dlb_arena_alloc(&b, 100);
+	assert(hundred && IS(b.used_bytes, ==, 112));
+#ifdef DLB_MOVES_OFTEN
+	assert(!__asan_address_is_poisoned(hundred + 99) && __asan_address_is_poisoned(hundred + 100));
+#endif
 	dlb_arena_give(&a, &b);
 	assert(!a.head && !a.used_bytes && IS(b.used_bytes, ==, used + 112));
 	assert(SAME(first, "first") && SAME(text, "17 ops on 'h0'") && dlb_arena_alloc(&b, 1 << 20));
