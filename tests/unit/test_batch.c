@@ -262,16 +262,22 @@ static int in_body(struct dlb_graph *b, const char *name, enum dlb_dtype type)
 }
 
 /* A loop over four bags of indices; matched: it becomes one reduction of bags of three. */
-struct bags { const char *reduce; int64_t axis, keep, starts[5], ends[4]; bool matched; };
+struct bags {
+	const char *reduce;
+	int64_t axis, keep, starts[5], ends[4];
+	bool matched;
+};
 
 /* The loop of nn.EmbeddingBag as the older exporter writes it: iteration i takes the indices [starts[i], ends[i]),
  * looks them up and reduces their rows. */
 static int bag_loop(struct dlb_graph *g, const struct bags *bags, int rows, int table)
 {
-	const bool sum = !strcmp(bags->reduce, "ReduceSum");	/* its axes are an operand */
+	const bool sum = !strcmp(bags->reduce, "ReduceSum"); /* its axes are an operand */
 	const int64_t zero = 0, trips = 4;
-	const struct dlb_attr keep[] = { { .name = "keepdims", .type = DLB_ATTR_INT, .i = bags->keep },
-					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &bags->axis, .n = 1 } };
+	const struct dlb_attr keep[] = {
+		{ .name = "keepdims", .type = DLB_ATTR_INT, .i = bags->keep },
+		{ .name = "axes", .type = DLB_ATTR_INTS, .ints = &bags->axis, .n = 1 }
+	};
 	int index;
 	const int from = whole_numbers(g, bags->starts, 5), to = whole_numbers(g, bags->ends, 4),
 		  axis = whole_numbers(g, &zero, 1), over = whole_numbers(g, &bags->axis, 1);
@@ -283,7 +289,8 @@ static int bag_loop(struct dlb_graph *g, const struct bags *bags, int rows, int 
 	body->n_formal = body->first_capture = 2;
 	const int r = in_body(b, "rows", DLB_I64), t = in_body(b, "table", DLB_F64),
 		  s = in_body(b, "starts", DLB_I64);
-	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64), o = in_body(b, "over", DLB_I64);
+	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64),
+		  o = in_body(b, "over", DLB_I64);
 	const int first = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ s, i }, 2, NULL, 0), a }, 2,
 			     NULL, 0);
 	const int last = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ e, i }, 2, NULL, 0), a }, 2,
@@ -299,7 +306,9 @@ static int bag_loop(struct dlb_graph *g, const struct bags *bags, int rows, int 
 
 static double reduced(const char *how, double sum, double v, int k)
 {
-	return !strcmp(how, "ReduceMax") ? fmax(k ? sum : v, v) : !strcmp(how, "ReduceMin") ? fmin(k ? sum : v, v) : sum + v;
+	return !strcmp(how, "ReduceMax") ? fmax(k ? sum : v, v) :
+	       !strcmp(how, "ReduceMin") ? fmin(k ? sum : v, v) :
+					   sum + v;
 }
 
 /* Bags of three become one reduction and adapt to the batch; else the loop stays. Both give each bag's value. */
@@ -318,7 +327,8 @@ static void bags(const struct bags *bags)
 	fold(&g, 0);
 	assert(is_dim(&g, g.output[0], 0, bags->matched, bags->matched ? 0 : 4));
 	struct dlb_error err = { .what = "" };
-	assert(IS(g.fixed_batch, ==, false) && IS(dlb_samples_agree(&g, &be, &err), ==, (bags->matched ? 0 : -1)));
+	assert(IS(g.fixed_batch, ==, false) &&
+	       IS(dlb_samples_agree(&g, &be, &err), ==, (bags->matched ? 0 : -1)));
 	test_run_init(&r, &g, &be, 4);
 	test_fill_inputs(&r, 3);
 	test_run_phase(&r, DLB_FORWARD);
@@ -354,7 +364,7 @@ static void all_bags(void)
 		{ "ReduceMean", 0, 0, { 0, 3, 7, 9, 12 }, { 3, 6, 9, 12 }, false },
 		{ "ReduceMean", 0, 0, { 1, 3, 6, 9, 12 }, { 3, 6, 9, 12 }, false },
 		{ "ReduceMean", 0, 0, { 0, 3, 6, 9, 11 }, { 3, 6, 9, 12 }, false },
-		{ "ReduceMean", 0, 0, { 0, 2, 4, 6, 8 }, { 2, 4, 6, 8 }, false },	/* rows are left */
+		{ "ReduceMean", 0, 0, { 0, 2, 4, 6, 8 }, { 2, 4, 6, 8 }, false }, /* rows are left */
 	};
 
 	for (int i = 0; i < DLB_LEN(rows); i++)
