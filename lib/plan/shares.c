@@ -13,15 +13,10 @@ struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
 	return (struct dlb_share){ first, dlb_chunk_at(n, n_shares, chunk + 1) - first };
 }
 
-/* Elements of a weight; of a converted graph, of which only the bytes are known, as many as these hold. */
-static int64_t elements_of(const struct dlb_tensor *x)
-{
-	return (int64_t)(dlb_tensor_bytes(x, 1) / (double)dlb_dtype_bytes(x->dtype));
-}
-
 struct dlb_share dlb_program_share(const struct dlb_program *g, int t)
 {
-	return dlb_share_of(elements_of(&g->graph->tensor[t]), g->plan->n_shares, g->plan->share);
+	const struct dlb_desc d = dlb_tensor_desc(&g->graph->tensor[t], 1);
+	return dlb_share_of(dlb_desc_count(&d), g->plan->n_shares, g->plan->share);
 }
 
 int dlb_update_weight(const struct dlb_graph *g, int update)

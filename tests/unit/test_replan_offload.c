@@ -126,7 +126,8 @@ static int make_counted(const struct replan_input *in, const struct dlb_problem 
 	assert(IS(k, <, 2) && IS(q->offload->n, <, MOST));
 	maker.n[k] = q->offload->n;
 	maker.chosen = q->offload->chosen;
-	memcpy(maker.rule, q->offload->rule, (size_t)q->offload->n * sizeof *maker.rule);
+	for (int i = 0; i < q->offload->n; i++)
+		maker.rule[i] = q->offload->rule[i];
 	plan->n_replicas = 2; /* of these no rule is left out */
 	if (k >= maker.fits_from)
 		return 0;
