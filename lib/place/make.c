@@ -173,7 +173,7 @@ out:
 }
 
 /* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
- * bubbles. least_s: the makespan of the fastest order. */
+ * bubbles. least_s: the makespan of the fastest order. Leaves the order of one of them in plan. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3], double *least_s)
 {
 	double s[3] = { dlb_fit_order(p, plan, 0) };
@@ -261,7 +261,7 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 {
 	int limit[3], n = wanted_limits(p, plan, limit, least_s), less = 0, now = limit[0];
 	const bool compared = below_s || is_compared(p);
-	if (n > 1)
+	if (plan->in_flight != now)
 		dlb_fit_order(p, plan, now);
 	if (below_s && !any_below(p, plan, now, *least_s, *below_s))
 		return 1;
@@ -531,7 +531,8 @@ static bool keeps_order(const struct dlb_problem *p, const struct dlb_plan *plan
 	if (p->objective != DLB_STEP || plan->again || plan->updates_first)
 		return false;
 	set_up(p, plan->placement, &x);
-	if (wanted_limits(p, &x, limit, &least_s) > 1)
+	wanted_limits(p, &x, limit, &least_s);
+	if (x.in_flight != limit[0])
 		dlb_fit_order(p, &x, limit[0]);
 	bool same = !strcmp(x.hash, plan->hash) && x.in_flight == plan->in_flight;
 	for (int d = 0; d < plan->n_nodes && same; d++) {
