@@ -1,7 +1,7 @@
 /* Work that is not done twice, on random training graphs (seeds are printed):
  *   a second search of divisions into replicas makes no draft again and finds the same plan;
  *   where memory is not scarce, ops that run again ask for no draft and no search; where it is, they do;
- *   a plan made to compare, made again, is the plan made with all effort at once;
+ *   a plan made to compare, made again, is the plan made with all effort at once, and never slower;
  *   no plan is faster than the bound of its pool of nodes, nor than that of its sums;
  *   what is left out, as others are faster, is never the best: the best of any number of replicas is that of the best
  *   number;
@@ -25,18 +25,19 @@ static void count(void *arg, const char *name, double ranked_s, double value_s, 
 
 static const struct dlb_recompute chosen = { .chosen = true };
 
-/* A problem over a graph of so many forward ops; d: released by the caller. */
-static void start(struct dag *d, struct dlb_problem *p, uint64_t seed, double memory_bytes, bool again)
+/* A problem over a graph of so many forward ops, of M micro-batches; d: released by the caller. */
+static void start_with(struct dag *d, struct dlb_problem *p, uint64_t seed, int n_forward, int M,
+		       const char *schedule, double memory_bytes, bool again)
 {
 	const struct dag_options o = { .seed = seed,
-				       .n_forward = 4 + (int)(seed % 5),
+				       .n_forward = n_forward,
 				       .training = true,
 				       .cluster = "cpu:2 host cpu:2*0.5 link=rack:1e-6,1e8",
 				       .batch = 16 };
 	dag_init(d, &o);
 	for (int i = 0; memory_bytes > 0 && i < d->cl.n_nodes; i++)
 		d->cl.node[i].memory_bytes = memory_bytes;
-	problem(p, d, 2, "1f1b", NULL, seed);
+	problem(p, d, M, schedule, NULL, seed);
 	p->compared = true;
 	p->tried = count;
 	if (again) {
@@ -46,6 +47,11 @@ static void start(struct dag *d, struct dlb_problem *p, uint64_t seed, double me
 		if (dlb_problem_init(p, &err))
 			die("problem", seed, &err);
 	}
+}
+
+static void start(struct dag *d, struct dlb_problem *p, uint64_t seed, double memory_bytes, bool again)
+{
+	start_with(d, p, seed, 4 + (int)(seed % 5), 2, "1f1b", memory_bytes, again);
 }
 
 /* The ranked step of the best plan of R replicas (0: any number); INFINITY: none. tried: candidates placed
@@ -171,6 +177,35 @@ static void test_remake(uint64_t seed)
 	release(&d, &p, &plan);
 }
 
+/* Made with all effort, other ops run again than in the plan that was compared, and the step is longer: then
+ * the plan keeps its order. */
+static void test_remake_slower(void)
+{
+	enum { SEED = 1, N_FORWARD = 13, M = 8 };
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan, whole;
+	struct dlb_error err;
+	double most = 0;
+	int tried;
+	start_with(&d, &p, SEED, N_FORWARD, M, "zero-bubble", 0, false);
+	assert(isfinite(search_of(&p, 1, &plan, &tried)));
+	for (int node = 0; node < plan.n_nodes; node++)
+		most = fmax(most, plan.node[node].peak_bytes);
+	release(&d, &p, &plan);
+	start_with(&d, &p, SEED, N_FORWARD, M, "zero-bubble", .75 * most, true);
+	const double s = search_of(&p, 1, &plan, &tried);
+	struct dlb_problem all = p;
+	all.compared = false;
+	if (dlb_plan_make(&all, plan.placement, &whole, NULL, &err) || dlb_plan_remake(&p, &plan, &err))
+		die("made again", SEED, &err);
+	assert(IS(whole.value_s, >, s));
+	assert(IS(plan.value_s, ==, s));
+	assert(plan.timeline && plan.bound_s > 0);
+	dlb_plan_release(&whole);
+	release(&d, &p, &plan);
+}
+
 static int n_sums, n_near;
 
 /* memory_bytes 0: enough. */
@@ -269,6 +304,7 @@ int main(void)
 		test_alike((uint64_t)seed, seed % 2);
 	}
 	assert(n_less > 0);
+	test_remake_slower();
 	printf("test_drafts: %d searches with known drafts, %d of them shorter; %d not made at all; %d "
 	       "bounds of sums, %d "
 	       "above half of the step; %d pairs of replicas alike\n",
