@@ -468,7 +468,7 @@ static void test_copied(uint64_t seed, bool unlike)
 {
 	static const int replica[] = { 0,  1,  -1, -1, -1, -1, -1, 2,  3,  -1, -1,
 				       -1, -1, -1, 4,  5,  -1, -1, -1, -1, -1 };
-	const double room[7] = { SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX };
+	const double all = 1e18, room[7] = { all, all, all, all, all, all, all };
 	struct dag_options o = { .seed = seed,
 				 .n_forward = 10,
 				 .training = true,
