@@ -682,7 +682,7 @@ def run():
     unused(tool, "--steps 5", change + "dlb-run --dry-run --rounds 2 --scenario change.json {} $D/two.json", "--round-steps")
     shows(tool, "--round-steps 5", f"dlb-run -q {DIGITS} --steps 12 --rounds auto {{}} $D/two.json", ".balance.round")
     unused(tool, "--round-steps 5", f"dlb-run {DIGITS} {{}} $D/two.json", "--rounds")
-    shows(tool, "--timeout 0.05", f"dlb-run -q {DIGITS} --slow 0:2000 {{}} $D/two.json", "status", status=(0, 2))
+    shows(tool, "--timeout 0.05", f"dlb-run -q {DIGITS} --slow 0:700 {{}} $D/two.json", "status", status=(0, 2))
     unused(tool, "--timeout 3", f"dlb-run {DIGITS} {{}} $D/one.json", "one node")
     shows(tool, "--torch-batchnorm", "dlb-run -q --data random --steps 1 --save w.safetensors {} $D/onebn.json", "file w.safetensors")
     unused(tool, "--torch-batchnorm", f"dlb-run {DIGITS} {{}} $D/one.json", "no batch normalization")
