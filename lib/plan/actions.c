@@ -162,8 +162,8 @@ static void add_again(const struct compiler *c, int node, const struct action *i
 	}
 }
 
-/* The keys of the sums of the gradient that update op `item` of a node reads as its input j, one for each
- * micro-batch. items[n]: the node's items up to it. */
+/* Adds the sums of the gradient that update `op` of a node reads as its input j, one for each micro-batch.
+ * Keys of arrival are looked up in the first n of the node's items. */
 static void add_sums(const struct compiler *c, int node, const struct action *items, int n, int op, int j)
 {
 	const struct dlb_graph *g = c->g;
