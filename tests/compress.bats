@@ -53,7 +53,8 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	low_rank=$((4 * (2048 + 320 + 2 * 2 * (64 + 32) + 2 * 2 * (32 + 64 + 10 + 32) + 42 + 4 * 2) + 8 * 2 * 32))
 	[ "$(peak --compress lowrank:2,start=0)" -eq $((none - packed + low_rank)) ]
 	[ "$(peak --compress lowrank:2)" -eq $((none - packed + low_rank + 4 * (2048 + 320))) ]	# dense at first
-	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + low_rank + 4 * 2 * (64 + 32))) ]
+	# error=local: this rank's own coefficients, and what rounding took from them
+	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + low_rank + 2 * 4 * 2 * (64 + 32))) ]
 	[ "$(peak --gossip 0.5)" -eq $((none + packed * 3 / 2)) ]
 	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own weights, those received from one other, the mean
 }
@@ -139,6 +140,24 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+@test "cholesky: weights in one tensor are compressed one by one, and continue from a checkpoint" {
+	python3 "$root/tests/data/kfac_models.py" fused "$tmp/fused.onnx"
+	dlb-profile -q --analytic --batch 24 "$tmp/fused.onnx" | dlb-costmodel -q -c cpu:2 |
+		dlb-place -q -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
+	go() { run_it "$tmp/doc.json" "$@" -q --compress cholesky:4,start=1; }
+	go 9 >"$tmp/whole.json"
+	validates "$tmp/whole.json"
+	[ "$(jq -c '[.report.allreduce.ranks[].weight] | sort' "$tmp/whole.json")" = \
+		'["fused.weight[0:32]","fused.weight[32:48]","fused.weight[48:64]","last.weight"]' ]
+	[ "$(dlb-run -q --dry-run --compress cholesky:4 "$tmp/doc.json" | jq -c '[.report.allreduce.ranks[].weight] | sort')" = \
+		"$(jq -c '[.report.allreduce.ranks[].weight] | sort' "$tmp/whole.json")" ]
+	go 5 --checkpoint "$tmp/ckpt" >"$tmp/first.json"
+	[ "$(go 4 --checkpoint "$tmp/ckpt" | jq -c .report.losses)" = "$(jq -c '.report.losses[5:]' "$tmp/whole.json")" ]
+	run -2 --separate-stderr run_it "$tmp/doc.json" 50 -q --lr 1e30 --compress cholesky:4,start=0
+	[ "${#stderr_lines[@]}" = 1 ]
+	[[ $stderr == *"is not finite"* ]]
+}
+
 # bats test_tags=slow
 @test "cholesky: three replicas by every algorithm, and fewer bits" {
 	doc 3 >"$tmp/doc.json"
@@ -146,19 +165,19 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 		dlb-run -q --steps 8 "${digits[@]}" --optimizer momentum --lr 0.02 --allreduce $how --compress cholesky,start=1 "$tmp/doc.json" |
 			jq -e '.report.losses | all(. < 4)'
 	done
-	# Eight bits for the coefficients: fewer bytes at the same rank.
-	for wire in bf16 f8; do
+	# Blocks: 4 bits and a scale instead of 16 bits, at the same rank.
+	for wire in bf16 blocks; do
 		dlb-run -q --steps 8 "${digits[@]}" --optimizer momentum --lr 0.02 --compress "cholesky:2,start=1,wire=$wire" "$tmp/doc.json" >"$tmp/out.json"
 		jq -e '.report.losses | all(. < 4)' "$tmp/out.json"
 		jq .report.allreduce.classes.gradient.bytes "$tmp/out.json" >>"$tmp/bytes"
 	done
-	jq -es '.[1] < 0.95 * .[0]' "$tmp/bytes"
+	jq -es '.[1] < 0.6 * .[0]' "$tmp/bytes"
 }
 
 @test "what makes no sense is one line" {
 	doc 2 >"$tmp/doc.json"
 	for how in cholesky:0 cholesky:1.5 cholesky:-1 cholesky:x cholesky:1.0 cholesky:65 cholesky: cholesky:0.0 cholesky:1e-3x cholesky,wire=f9 \
-		cholesky:per-hop,start=1 lowrank lowrank:0 lowrank:99 zip bf16,start=1 lowrank:2,wire=f8; do
+		cholesky:per-hop,start=1 lowrank lowrank:0 lowrank:99 zip bf16,start=1 lowrank:2,wire=blocks cholesky,wire=f8; do
 		run -2 --separate-stderr run_it "$tmp/doc.json" 1 --compress "$how"
 		[ "${#stderr_lines[@]}" = 1 ]
 	done

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "comm/blocks.h"
 #include "util/mem.h"
 
 const struct dlb_allreduce *const dlb_allreduces[] = {
@@ -37,9 +38,15 @@ int dlb_ranks_member(const struct dlb_ranks *r, int rank)
 	return -1;
 }
 
+int dlb_wire_unit(enum dlb_wire wire) { return wire == DLB_WIRE_BLOCKS ? DLB_BLOCK : 1; }
+
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype)
 {
-	return wire == DLB_WIRE_F8 ? 1 : wire == DLB_WIRE_BF16 ? 2 : dlb_dtype_bytes(dtype);
+	const size_t bytes[] = { [DLB_WIRE_PLAIN] = dlb_dtype_bytes(dtype),
+				 [DLB_WIRE_BF16] = 2,
+				 [DLB_WIRE_BLOCKS] = DLB_PACKED_BLOCK_BYTES };
+
+	return bytes[wire];
 }
 
 int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,

@@ -46,6 +46,9 @@ struct dlb_allreduce {
 	/* Ranks of one host may read and write each other's arrays (collective.c): all that a rank sends is
 	 * part of a sum that comes back to it, and no hop adds to chunks that it also sends. */
 	bool in_place;
+	/* Whether `member` holds before its hop `hop` (the one after the last that adds: at the end) a sum
+	 * that a member before it holds too. NULL: never, until it is complete. */
+	bool (*holds_copy)(const struct dlb_ranks *r, int member, int hop);
 	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
@@ -63,14 +66,21 @@ static inline int dlb_ring_chunk(int member, int n)
 }
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 
-/* Format of elements on the wire. DLB_WIRE_BF16 (f32 arrays only): a rank rounds values before it sends them,
- * keeps the rounded values, and sums in f32. The final values are therefore bf16 too, the same on all ranks.
- * NaN stays NaN. DLB_WIRE_F8 likewise (f8.h); the caller first scales values to about 1. */
-enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_F8 };
-size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype);	/* of one element */
+/* Format of elements on the wire. Other than DLB_WIRE_PLAIN (f32 arrays only): a rank rounds values before it
+ * sends them, keeps the rounded values, and sums in f32. The final values are therefore rounded too, the same
+ * on all ranks. NaN stays NaN. DLB_WIRE_BLOCKS: blocks with one scale and 4 bits for each number (blocks.h).
+ * A unit is the least that is sent: an element, or a block. */
+enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_BLOCKS };
+int dlb_wire_unit(enum dlb_wire wire); /* elements of a unit */
+size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype); /* of one unit */
+/* Units of an array of n elements, whose last unit may be filled in part. */
+static inline int64_t dlb_wire_units(enum dlb_wire wire, int64_t n)
+{
+	return (n + dlb_wire_unit(wire) - 1) / dlb_wire_unit(wire);
+}
 
-/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1
- * elements; NULL: equal chunks). *n_hops (may be NULL): its number of hops, which run one after the other. */
+/* Bytes that `member` sends for an array of n units of `wire_bytes` each, cut at `at` (n_chunks + 1 units;
+ * NULL: equal chunks). *n_hops (may be NULL): its number of hops, which run one after the other. */
 int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,
 			    const int64_t *at, size_t wire_bytes, int *n_hops);
 
@@ -89,11 +99,14 @@ enum {
 	DLB_BLOCK_BYTES = 512 << 10
 };
 
-/* A collective that can be started repeatedly: sums x (n elements, f32 or f64, borrowed) over the ranks, in
- * place. `at` (n_chunks + 1 elements, borrowed during the call): first element of each chunk; NULL: equal
- * chunks. All members must give the same ranks, n, dtype, wire, cuts, algorithm and tag. This is checked at
- * the first start; a member that differs breaks the comm with a message that says so. Collectives that
- * overlap in time need different tags. Members create collectives of `mpi` in the same order. */
+/* A collective that can be started repeatedly: sums x (n units, f32 or f64, borrowed) over the ranks, in
+ * place. `at` (n_chunks + 1 elements, borrowed during the call): first unit of each chunk; NULL: equal
+ * chunks. lost (as x, borrowed; NULL: not wanted; not with DLB_WIRE_PLAIN): the caller sets it to 0 before a
+ * start; each element becomes what the rounding of this rank took from the sum. The sum of all x given is the
+ * sum received and `lost` of all ranks, but for rounding to f32. Of ranks that round the same sum one has it.
+ * All members must give the same ranks, n, dtype, wire, cuts, algorithm and tag. This is checked at the first
+ * start; a member that differs breaks the comm with a message that says so. Collectives that overlap in time
+ * need different tags. Members create collectives of `mpi` in the same order. */
 struct dlb_collective_desc {
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
@@ -102,6 +115,7 @@ struct dlb_collective_desc {
 	void *x;
 	int64_t n;
 	const int64_t *at;
+	float *lost;
 	int tag;
 };
 struct dlb_collective;

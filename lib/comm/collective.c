@@ -88,6 +88,7 @@ struct agreed_terms {
 	uint64_t cuts;
 	int how, dtype, wire, n_members;
 };
+/* Elements below are units (allreduce.h). */
 struct dlb_collective {
 	struct dlb_comm *c;
 	int tag, n_hops, n_chunks;
@@ -102,6 +103,8 @@ struct dlb_collective {
 	struct dlb_hop *hop;		/* to, from: world ranks */
 	int last_add;			/* the last hop that adds, -1: none */
 	int *to, *from;			/* [hop] its links; -1: none */
+	float *lost; /* NULL: not wanted */
+	bool *loses; /* [hop + 1] what this rank rounds in that hop, at the end of sums, counts as lost */
 	bool *is_added;			/* [hop] the receiver adds what the hop sends; set if in_place */
 	bool in_place;			/* near ranks may read and write x */
 	struct needs *to_send, *to_write;	/* [hop] dependencies of sending; of adding or replacing */
@@ -228,6 +231,18 @@ static char *slot(const struct dlb_collective *k, const struct stream *s, int64_
 static char *element(const struct dlb_collective *k, int64_t i)
 {
 	return k->x + (size_t)i * k->bytes;
+}
+
+/* lost += sign * the segment of x at p, if the rounding before hop `hop` counts. */
+static void count_lost(const struct dlb_collective *k, const struct segment_position *p, int hop, float sign)
+{
+	const int64_t unit = (int64_t)(k->bytes / sizeof(float)), n = p->n * unit;
+	const float *x = (const float *)(const void *)element(k, p->from);
+
+	if (!k->lost || !k->loses[hop])
+		return;
+	for (int64_t i = 0; i < n; i++)
+		k->lost[p->from * unit + i] += sign * x[i];
 }
 
 /* Whether a received hop goes directly into x: it replaces, and the wire format is that of memory. */
@@ -357,8 +372,11 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 
 		if (k->hop[p->hop].add)
 			add_segment(k, w, p);
-		if (k->hop[p->hop].add && k->loops->round && p->hop == k->last_add)
+		if (k->hop[p->hop].add && k->loops->round && p->hop == k->last_add) {
+			count_lost(k, p, p->hop + 1, 1);
 			k->loops->round(element(k, p->from), p->n);
+			count_lost(k, p, p->hop + 1, -1);
+		}
 		if (!k->hop[p->hop].add && w)
 			k->loops->take(element(k, p->from), w, p->n);
 		if (l->shm_ring)
@@ -398,7 +416,9 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 
 		moved = true;
 		if (k->loops->pack) {
+			count_lost(k, &s->next, s->next.hop, 1);
 			k->loops->pack(p, slot(k, s, s->n_posted), n);
+			count_lost(k, &s->next, s->next.hop, -1);
 			p = slot(k, s, s->n_posted);
 		}
 		if (l->shm_ring) {
@@ -698,6 +718,9 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 		if (receives(&k->hop[i]) && k->hop[i].add)
 			k->last_add = i;
 	}
+	k->loses = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->loses);
+	for (int i = 0; i <= k->n_hops; i++)
+		k->loses[i] = !d->how->holds_copy || !d->how->holds_copy(&d->ranks, member, i);
 	for (int i = 0; i < k->n_hops; i++) {
 		k->to_send[i] = find_needs(k, i, true);
 		k->to_write[i] = find_needs(k, i, false);
@@ -713,6 +736,10 @@ static int index_of(const struct dlb_allreduce *how)
 	return i;
 }
 
+static const char *const wire_names[] = {
+	[DLB_WIRE_PLAIN] = "it is", [DLB_WIRE_BF16] = "bf16", [DLB_WIRE_BLOCKS] = "blocks"
+};
+
 int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d,
 		       struct dlb_error *err)
 {
@@ -721,20 +748,19 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	struct dlb_collective *k;
 
 	if (!dlb_wire_loops(d->wire, d->dtype))
-		return dlb_fail(err, NULL, "allreduce: cannot sum %s%s", dlb_dtype_name(d->dtype),
-				d->wire == DLB_WIRE_BF16 ? " sent as bf16" :
-				d->wire == DLB_WIRE_F8   ? " sent in 8 bits" :
-							   "");
+		return dlb_fail(err, NULL, "allreduce: cannot sum %s sent as %s", dlb_dtype_name(d->dtype),
+				wire_names[d->wire]);
 	if (d->how->external && d->wire != DLB_WIRE_PLAIN)
 		return dlb_fail(err, NULL, "allreduce '%s' cannot send %s", d->how->name,
-				d->wire == DLB_WIRE_F8 ? "8 bits" : "bf16");
+				wire_names[d->wire]);
 	k = dlb_xcalloc(1, sizeof *k);
 	k->c = c;
 	k->tag = d->tag;
 	k->x = d->x;
 	k->n = k->n_most = d->n;
 	k->loops = dlb_wire_loops(d->wire, d->dtype);
-	k->bytes = dlb_dtype_bytes(d->dtype);
+	k->bytes = (size_t)dlb_wire_unit(d->wire) * dlb_dtype_bytes(d->dtype);
+	k->lost = d->wire == DLB_WIRE_PLAIN ? NULL : d->lost;
 	k->wire_bytes = dlb_wire_bytes(d->wire, d->dtype);
 	k->n_chunks = d->how->n_chunks(r);
 	k->at = dlb_xcalloc((size_t)k->n_chunks + 1, sizeof *k->at);
@@ -780,6 +806,7 @@ void dlb_collective_free(struct dlb_collective *k)
 	free(k->to_send);
 	free(k->to_write);
 	free(k->is_added);
+	free(k->loses);
 	free(k->to);
 	free(k->from);
 	free(k->link);

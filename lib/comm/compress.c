@@ -23,11 +23,11 @@ const struct dlb_compress_name dlb_compress_names[] = {
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
-/* cholesky without R: a step sends at most a USUAL_RATE-th of its dense bytes (but at least rank 1). One step
- * in USUAL_SHARE is dense, so a run sends a twentieth: 1/400 + 399/400 / 21. If the run's end is unknown, the
- * first FEW_STEPS are dense. */
-enum { USUAL_RATE = 21, USUAL_SHARE = 400, FEW_STEPS = 4 };
-static const double usual_tolerance = 1e-6;
+/* cholesky without R: a step sends at most 1 / usual_rate of its dense bytes (but at least rank 1). One step
+ * in USUAL_SHARE is dense, so a run sends a twentieth: 1/200 + 199/200 / 22.2. If the run's end is unknown,
+ * the first FEW_STEPS are dense. */
+enum { USUAL_SHARE = 200, FEW_STEPS = 4 };
+static const double usual_rate = 22.2, usual_tolerance = 1e-6;
 
 static int bad(const char *text, struct dlb_error *err)
 {
@@ -59,6 +59,12 @@ static bool is(const char *s, size_t n, const char *word)
 	return strlen(word) == n && !strncmp(s, word, n);
 }
 
+static void send_blocks(struct dlb_compress_choice *c)
+{
+	c->wire = c->dense_wire = DLB_WIRE_BF16;
+	c->thin_wire = DLB_WIRE_BLOCKS;
+}
+
 static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, struct dlb_error *err)
 {
 	const bool low_rank = c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY;
@@ -69,15 +75,15 @@ static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, 
 	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && low_rank) {
 		c->local_error = is(s, n, "error=local");
 	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && low_rank) {
-		c->wire = c->p_wire = c->q_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
-	} else if (is(s, n, "wire=f8") && c->how == DLB_COMPRESS_CHOLESKY) {
-		c->wire = c->p_wire = DLB_WIRE_BF16;
-		c->q_wire = DLB_WIRE_F8;
+		c->wire = c->thin_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
+		c->dense_wire = DLB_WIRE_PLAIN;
+	} else if (is(s, n, "wire=blocks") && c->how == DLB_COMPRESS_CHOLESKY) {
+		send_blocks(c);
 	} else {
 		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s,
 			 dlb_compress_names[c->how].name);
 		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank; "
-				     "wire=f8 of cholesky");
+				     "wire=blocks of cholesky");
 	}
 	return 0;
 }
@@ -108,16 +114,13 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
-	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY,
-						.wire = DLB_WIRE_BF16,
-						.p_wire = DLB_WIRE_BF16,
-						.q_wire = DLB_WIRE_F8,
-						.tolerance = usual_tolerance,
-						.local_error = true,
-						.start = -1 };
+	struct dlb_compress_choice cholesky = {
+		.how = DLB_COMPRESS_CHOLESKY, .tolerance = usual_tolerance, .local_error = true, .start = -1
+	};
 	size_t n;
 	int64_t rank;
 
+	send_blocks(&cholesky);
 	if (!text)
 		text = "none";
 	n = strcspn(text, ",");
@@ -126,8 +129,7 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK,
 						  .rank = (int)rank,
 						  .wire = DLB_WIRE_BF16,
-						  .p_wire = DLB_WIRE_BF16,
-						  .q_wire = DLB_WIRE_BF16,
+						  .thin_wire = DLB_WIRE_BF16,
 						  .start = -1 };
 	} else if (parse_cholesky(text, n, &cholesky)) {
 		c = cholesky;
@@ -139,7 +141,7 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 		if (i == DLB_COMPRESS_LOWRANK)
 			return bad(text, err);
 		c.how = i;
-		c.wire = i == DLB_COMPRESS_BF16 ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
+		c.dense_wire = i == DLB_COMPRESS_BF16 ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
 		c = i == DLB_COMPRESS_CHOLESKY ? cholesky : c;
 	}
 	for (const char *s = text + n; *s == ','; s += n) {
@@ -176,15 +178,41 @@ int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct 
 	return dlb_compress_transposed(c, a) ? a->rows : a->cols;
 }
 
-int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
+static int64_t wire_bytes_of(enum dlb_wire wire, int64_t n)
 {
-	return dlb_compress_p_length(c, a) * (int64_t)dlb_wire_bytes(c->p_wire, DLB_F32) +
-		dlb_compress_q_length(c, a) * (int64_t)dlb_wire_bytes(c->q_wire, DLB_F32);
+	return dlb_wire_units(wire, n) * (int64_t)dlb_wire_bytes(wire, DLB_F32);
 }
 
-static int64_t dense_bytes_of(const struct dlb_sum_tensor *a)
+int64_t dlb_compress_p_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int columns)
 {
-	return a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
+	return wire_bytes_of(c->thin_wire, columns * dlb_compress_p_length(c, a));
+}
+
+int64_t dlb_compress_q_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int columns)
+{
+	return wire_bytes_of(c->thin_wire, columns * dlb_compress_q_length(c, a));
+}
+
+enum dlb_wire dlb_compress_dense_wire(const struct dlb_compress_choice *c)
+{
+	return c->how == DLB_COMPRESS_CHOLESKY && c->gradients_dense ? DLB_WIRE_PLAIN : c->dense_wire;
+}
+
+int64_t dlb_compress_dense_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
+{
+	return wire_bytes_of(dlb_compress_dense_wire(c), a->rows * a->cols);
+}
+
+static int64_t low_rank_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
+			      int columns)
+{
+	return dlb_compress_p_bytes(c, a, columns) + dlb_compress_q_bytes(c, a, columns);
+}
+
+/* Without compression. */
+static int64_t float_bytes(const struct dlb_sum_tensor *a)
+{
+	return a->rows * a->cols * (int64_t)sizeof(float);
 }
 
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n)
@@ -197,10 +225,10 @@ int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_su
 		for (int i = 0; i < n; i++) {
 			int rank = dlb_compress_rank(&with, &a[i]);
 
-			dense += dense_bytes_of(&a[i]);
-			sent += rank ? rank * dlb_compress_column_bytes(c, &a[i]) : dense_bytes_of(&a[i]);
+			dense += float_bytes(&a[i]);
+			sent += rank ? low_rank_bytes(c, &a[i], rank) : dlb_compress_dense_bytes(c, &a[i]);
 		}
-		if (sent * USUAL_RATE <= dense)
+		if ((double)sent * usual_rate <= (double)dense)
 			break;
 	}
 	return with.rank;
@@ -208,8 +236,7 @@ int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_su
 
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
-	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = dense_bytes_of(a),
-		column = dlb_compress_column_bytes(c, a), rank = c->rank;
+	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = float_bytes(a), rank = c->rank;
 
 	if (a->factor ||
 	    (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
@@ -219,9 +246,11 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_
 			rank = dlb_compress_budget(c, a, 1);
 		rank = rank < least ? rank : least - 1;
 		rank = rank < DLB_MOST_RANK ? rank : DLB_MOST_RANK;
-		rank = rank * LEAST_RATE * column > dense ? dense / (LEAST_RATE * column) : rank;
+		while (rank > 0 && dense < LEAST_RATE * low_rank_bytes(c, a, (int)rank))
+			rank--;
 	}
-	return rank < 1 || least <= rank || dense < LEAST_RATE * rank * column ? 0 : (int)rank;
+	return rank < 1 || least <= rank || dense < LEAST_RATE * low_rank_bytes(c, a, (int)rank) ? 0 :
+												   (int)rank;
 }
 
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
@@ -283,6 +312,14 @@ static double half_ring(const struct dlb_ranks *r, int member, int chunk, double
 	return n > 1 && chunk != kept ? bytes : 0;
 }
 
+/* Bytes that `member` sends of the sum of n floats. */
+static double sum_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
+			enum dlb_wire wire, int64_t n)
+{
+	return (double)dlb_allreduce_bytes(how, r, member, dlb_wire_units(wire, n), NULL,
+					   dlb_wire_bytes(wire, DLB_F32), NULL);
+}
+
 struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
 					    const struct dlb_allreduce *how, const struct dlb_ranks *r,
 					    int member, const struct dlb_sum_tensor *a, int n)
@@ -295,33 +332,33 @@ struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
 		enum dlb_traffic_class t = dlb_traffic_class_of(c, &a[i]);
 		int64_t count = a[i].rows * a[i].cols, triangle = 4 * dlb_rfp_count((int)a[i].rows);
 		int rank = dlb_compress_rank(c, &a[i]);
-		double dense = (double)dlb_allreduce_bytes(how, r, member, count, NULL, 4, NULL);
 
-		bytes.dense[t] += dense;
+		bytes.dense[t] += sum_bytes(how, r, member, DLB_WIRE_PLAIN, count);
 		if (rank) {
-			size_t p = dlb_wire_bytes(c->p_wire, DLB_F32), q = dlb_wire_bytes(c->q_wire, DLB_F32);
-
-			bytes.sent[t] += (double)(dlb_allreduce_bytes(how, r, member,
-								 dlb_compress_p_length(c, &a[i]) * rank, NULL,
-								 p, NULL) +
-					     dlb_allreduce_bytes(how, r, member,
-								 dlb_compress_q_length(c, &a[i]) * rank, NULL,
-								 q, NULL));
+			bytes.sent[t] += sum_bytes(how, r, member, c->thin_wire,
+						   dlb_compress_p_length(c, &a[i]) * rank) +
+					 sum_bytes(how, r, member, c->thin_wire,
+						   dlb_compress_q_length(c, &a[i]) * rank);
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
 			bytes.sent[t] += half_ring(r, member, owner[i], (double)triangle, false) +
 				    half_ring(r, member, owner[i],
 					      4.0 * (double)dlb_factor_words(c, a[i].rows), true);
 		} else if (a[i].factor && c->how == DLB_COMPRESS_PER_HOP) {
 			bytes.sent[t] += half_ring(r, member, owner[i], (double)triangle + 4, false) +
-				half_ring(r, member, owner[i], (double)triangle + 4, true);
-		} else if (c->how == DLB_COMPRESS_BF16) {
-			bytes.sent[t] += (double)dlb_allreduce_bytes(how, r, member, count, NULL, 2, NULL);
+					 half_ring(r, member, owner[i], (double)triangle + 4, true);
 		} else {
-			bytes.sent[t] += dense;
+			bytes.sent[t] += sum_bytes(how, r, member, dlb_compress_dense_wire(c), count);
 		}
 	}
 	free(owner);
 	return bytes;
+}
+
+int64_t dlb_compress_work(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
+{
+	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
+
+	return rank * (c->how == DLB_COMPRESS_CHOLESKY && q > p ? q : p);
 }
 
 int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)
@@ -329,13 +366,21 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)
 	return rank * (a->rows + dlb_skinny_stride(a->cols));
 }
 
-/* Floats for a tensor that is sent as P and Q: residual, two bases, P and Q with their fusion buffers; and a
- * buffer for the whole tensor if it is dense at first. */
+/* Floats of whole units. */
+static int64_t padded(enum dlb_wire wire, int64_t n) { return dlb_wire_units(wire, n) * dlb_wire_unit(wire); }
+
+/* Floats for a tensor that is sent as P and Q: residual, two bases, P and Q with their fusion buffers, this
+ * rank's own Q and its losses if they are kept; and a buffer for the whole tensor if it is dense at first. */
 static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
 {
-	int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) * (c->local_error ? 3 : 2);
+	const int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) *
+			      (c->local_error ? 3 : 2),
+		      p = rank * dlb_compress_p_length(c, a), q = rank * dlb_compress_q_length(c, a),
+		      by_column = dlb_wire_unit(c->thin_wire) > 1 ? p : 0,
+		      lost = c->local_error && c->thin_wire != DLB_WIRE_PLAIN ? padded(c->thin_wire, q) : 0;
 
-	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
+	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + by_column + 2 * padded(c->thin_wire, p) +
+	       2 * padded(c->thin_wire, q) + lost;
 }
 
 /* Floats of the buffers for a factor: the whole matrix, and its triangles to and from the owner. */
@@ -358,11 +403,11 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 
 		if (rank) {
 			words += low_rank_words(c, &a[i], rank);
-			int64_t p = dlb_compress_p_length(c, &a[i]) * rank,
+			int64_t work = dlb_compress_work(c, &a[i], rank),
 				both = dlb_compress_transposed(c, &a[i]) ? dlb_transposed_words(&a[i], rank) :
 									   0;
 
-			basis = p > basis ? p : basis;
+			basis = work > basis ? work : basis;
 			transposed = both > transposed ? both : transposed;
 		} else if (a[i].factor &&
 			   (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {

@@ -14,10 +14,12 @@
  * Options follow the name, separated by commas:
  *
  *     wire=f32, wire=bf16   format of P, Q and L on the wire; bf16 is the default of lowrank
- *     wire=f8               as bf16, but Q in 8 bits; the default of cholesky
+ *     wire=blocks           P and Q in blocks of 4 bits a number (blocks.h), L and gradients that are not
+ *                           compressed in bf16; the default of cholesky
  *     start=N               gradients are dense for the first N steps. Default of lowrank: a tenth of the run, at
- *                           least 100; of cholesky: one step in 400
- *     error=local           the residual is the part that each rank itself did not send; the default of cholesky
+ *                           least 100; of cholesky: one step in 200
+ *     error=local           the residual is the part that each rank itself did not send, and what its
+ *                           rounding took from sums; the default of cholesky
  *     error=global          the residual is an equal share of the part that was not sent in all; default of lowrank
  *
  * A dlb_compressor sums a list of tensors over some ranks, in place. It replaces a dlb_collective and is used
@@ -50,8 +52,9 @@ struct dlb_compress_choice {
 	int rank;
 	double tolerance;		/* cholesky: part of a sketch's trace that may remain */
 	bool gradients_dense;		/* cholesky: only factors are compressed */
-	enum dlb_wire wire;		/* of L; of all sums with bf16 */
-	enum dlb_wire p_wire, q_wire;	/* of P and Q */
+	enum dlb_wire wire; /* of L */
+	enum dlb_wire thin_wire; /* of P and Q */
+	enum dlb_wire dense_wire; /* of all other sums (dlb_compress_dense_wire) */
 	bool local_error;
 	int64_t start;	/* first step that compresses gradients; -1: default (dlb_compress_settle) */
 };
@@ -74,6 +77,8 @@ struct dlb_sum_tensor {
 	/* x receives L as the owner sends it instead of the sum: L of the reversed matrix with damping, RFP
 	 * (tensor/spd.h). dlb_compressor_factored says whether it did. */
 	bool as_factor;
+	int summand;
+	int64_t at; /* the caller's: where it lies */
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 					    const struct dlb_sum_tensor *a);
@@ -87,12 +92,20 @@ int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct 
 int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* Floats of P and Q of a transposed tensor, in the layout that the passes over it read. */
 int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
+/* Doubles of dlb_compressor's work for `a`. */
+int64_t dlb_compress_work(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank);
 /* cholesky: the greatest common rank at which all n gradients, including those that stay dense, take at most
- * a 21st of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
+ * 1/22.2 of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
  * in a tensor of few rows costs as much as in another. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
-/* Bytes of one column of P and of Q together. */
-int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
+/* Bytes of P, and of Q, of so many columns; of all of `a` if it is dense. */
+int64_t dlb_compress_p_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
+			     int columns);
+int64_t dlb_compress_q_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
+			     int columns);
+int64_t dlb_compress_dense_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
+/* Format of gradients that are not compressed; those of K-FAC, whose gradients are all dense, are exact. */
+enum dlb_wire dlb_compress_dense_wire(const struct dlb_compress_choice *c);
 /* Floats on the wire of the Cholesky factor of a matrix of order n, from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
 /* Sets owner[i], of n_owners, for each of n tensors; -1: tensor i is not a factor. */

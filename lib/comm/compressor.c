@@ -46,7 +46,7 @@ static bool takes_triangles(const struct dlb_compressor *k)
 
 static int ready(struct dlb_compressor *k, struct dlb_error *err)
 {
-	enum dlb_wire dense = k->choice.how == DLB_COMPRESS_BF16 ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
+	const enum dlb_wire dense = dlb_compress_dense_wire(&k->choice);
 
 	for (int i = 0; i < k->n_tensors; i++) {
 		const struct dlb_sum_tensor *a = &k->tensor[i];
@@ -64,10 +64,16 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		k->hops = dlb_hops_new(k);
 	dlb_low_rank_new(k);
 	return dlb_fusion_ready(&k->dense, k, k->how, dense, k->tag + DLB_TAG_DENSE, NULL, err) ||
-		dlb_fusion_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_FLAGS, NULL, err) ||
-		dlb_fusion_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_WARM, NULL, err) ||
-		dlb_fusion_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + DLB_TAG_P, NULL, err) ||
-		dlb_fusion_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + DLB_TAG_Q, NULL, err) ? -1 : 0;
+			       dlb_fusion_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_FLAGS,
+						NULL, err) ||
+			       dlb_fusion_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + DLB_TAG_WARM,
+						NULL, err) ||
+			       dlb_fusion_ready(&k->p, k, k->how, k->choice.thin_wire, k->tag + DLB_TAG_P,
+						NULL, err) ||
+			       dlb_fusion_ready(&k->q, k, k->how, k->choice.thin_wire, k->tag + DLB_TAG_Q,
+						NULL, err) ?
+		       -1 :
+		       0;
 }
 
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d,
@@ -223,6 +229,8 @@ static void second(struct dlb_compressor *k)
 		send(k, &k->q);
 	} else if (k->n_low_rank) {
 		dlb_fusion_unload(&k->warm);
+		if (k->step + DLB_WARM_STEPS >= k->choice.start)
+			dlb_low_rank_warm(k);
 	}
 	if (!k->n_triangles)
 		return;

@@ -9,13 +9,17 @@
 
 /* A fusion buffer: arrays that are summed as one message. */
 struct dlb_fusion_buffer {
-	struct dlb_pack pack;			/* parts' class: enum dlb_traffic_class */
+	struct dlb_pack pack; /* of units; parts' class: enum dlb_traffic_class */
+	enum dlb_wire wire;
 	float *buffer;
+	bool keeps_lost;
+	float *lost; /* what this rank's rounding took from the sums, as buffer */
 	struct dlb_collective *sum;
 	double bytes[DLB_N_TRAFFIC];		/* sent per run, by class */
 	bool active;
 	double since_s;
 };
+/* x: n floats, and room for those of a last unit. */
 void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner,
 		    enum dlb_traffic_class class);
 /* Makes buffer and collective, after all dlb_fusion_add. buffer (borrowed): memory of a fusion buffer with
@@ -29,6 +33,7 @@ void dlb_fusion_free(struct dlb_fusion_buffer *f);
 float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk);
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
+void dlb_fusion_unload_lost(const struct dlb_fusion_buffer *f); /* to the parts' arrays, too */
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 /* true also if never started; counts the traffic when done */
 bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
@@ -53,12 +58,12 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k,
 
 struct dlb_low_rank {			/* a gradient that is sent as P and Q */
 	int tensor, most;
-	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
-	int shift[DLB_MOST_RANK];	/* wire=f8: Q's columns are multiplied by two to these powers */
-	double length[DLB_MOST_RANK];	/* of each column of P, orthogonal to the columns before it */
+	int width, rank; /* of this step: columns of P on the wire, of Q; at most `most` */
 	struct dlb_low_rank_state *state;
 	float *mine;			/* error=local: this rank's own Q^T; else NULL */
-	float *p, *q;			/* as sent: (p_length, width), and (rank, q_length) without padding */
+	float *p; /* (p_length, width) */
+	/* as sent: p, or in blocks its transpose; and (rank, q_length) without padding */
+	float *p_sent, *q;
 };
 struct dlb_triangle { int tensor, owner; bool taken, factored; };
 struct dlb_compressor {
@@ -77,7 +82,7 @@ struct dlb_compressor {
 	struct dlb_compress_state *state;
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;
-	double *work;			/* of dlb_orthonormal_f32 */
+	double *work; /* of dlb_orthonormal */
 	float *transposed;	/* P and Q of a transposed tensor, in the layout that the passes read */
 	float *factor_work;		/* two of the largest triangle */
 	struct dlb_hops *hops;		/* per_hop.c */
@@ -94,13 +99,13 @@ void dlb_low_rank_free(struct dlb_compressor *k);
 void dlb_low_rank_project(struct dlb_compressor *k);
 void dlb_low_rank_back(struct dlb_compressor *k);	/* turns the sum of P into a basis; computes Q */
 void dlb_low_rank_restore(struct dlb_compressor *k);	/* computes x, residual and basis from the sum of Q */
+/* The first sketches come from the last sums that were dense: a step of the power method each. */
+enum { DLB_WARM_STEPS = 4 };
+void dlb_low_rank_warm(struct dlb_compressor *k);
 /* sketch.c: tensors whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
 /* basis from P's sum: t->rank, -1: not finite */
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);
-/* rounds q, and mine, to 8 bits */
-void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
-void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* next sketch from Q in state->basis */
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* cholesky_reduce.c */

@@ -10,12 +10,20 @@ static int n_chunks(const struct dlb_ranks *r)
 	return 1;
 }
 
+/* The largest power of two that is not above n. */
+static int power_below(int n)
+{
+	int most = 1;
+
+	while (2 * most <= n)
+		most *= 2;
+	return most;
+}
+
 static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 {
-	int n = 0, most = 1, over, place;
+	int n = 0, most = power_below(r->n), over, place;
 
-	while (2 * most <= r->n)
-		most *= 2;
 	/* number of pairs (0, 1), (2, 3), ... whose odd ranks take no part in the exchange */
 	over = r->n - most;
 	if (member < 2 * over && member % 2) {
@@ -39,9 +47,19 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 	return n;
 }
 
+/* After k exchanges 2^k ranks hold the same sum. */
+static bool holds_copy(const struct dlb_ranks *r, int member, int hop)
+{
+	const int over = r->n - power_below(r->n), paired = member < 2 * over;
+	const int place = paired ? member / 2 : member - over, exchanges = hop - (paired ? 1 : 0);
+
+	return exchanges > 0 && (place & ((1 << exchanges) - 1));
+}
+
 const struct dlb_allreduce dlb_allreduce_doubling = {
 	.name = "doubling",
 	.summary = "whole arrays between ranks 1, 2, 4, ... apart; fewest hops",
 	.n_chunks = n_chunks,
 	.hops = hops,
+	.holds_copy = holds_copy,
 };

@@ -33,9 +33,17 @@ int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, cons
 		.how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag
 	};
 
-	dlb_pack_lay_out(&f->pack, how->n_chunks(&k->ranks), sizeof *f->buffer);
-	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->pack.n + 1, sizeof *f->buffer);
+	const size_t unit = (size_t)dlb_wire_unit(wire);
+
+	f->wire = wire;
+	for (int i = 0; i < f->pack.n_parts; i++)
+		f->pack.part[i].n = dlb_wire_units(wire, f->pack.part[i].n);
+	dlb_pack_lay_out(&f->pack, how->n_chunks(&k->ranks), unit * sizeof *f->buffer);
+	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->pack.n * unit + 1, sizeof *f->buffer);
+	if (f->keeps_lost)
+		f->lost = dlb_xcalloc((size_t)f->pack.n * unit + 1, sizeof *f->lost);
 	d.x = f->buffer;
+	d.lost = f->lost;
 	d.n = f->pack.n;
 	d.at = f->pack.at;
 	if (dlb_collective_new(&f->sum, k->c, &d, err))
@@ -46,7 +54,7 @@ int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, cons
 
 void dlb_fusion_resize(struct dlb_fusion_buffer *f)
 {
-	dlb_pack_lay_out(&f->pack, f->pack.n_chunks, sizeof *f->buffer);
+	dlb_pack_lay_out(&f->pack, f->pack.n_chunks, f->pack.element_bytes);
 	dlb_collective_resize(f->sum, f->pack.at);
 	count_bytes(f);
 }
@@ -56,6 +64,7 @@ void dlb_fusion_free(struct dlb_fusion_buffer *f)
 	dlb_collective_free(f->sum);
 	dlb_pack_release(&f->pack);
 	free(f->buffer);
+	free(f->lost);
 }
 
 void dlb_fusion_load(struct dlb_fusion_buffer *f)
@@ -68,11 +77,15 @@ void dlb_fusion_unload(const struct dlb_fusion_buffer *f)
 	dlb_pack_unload(&f->pack, f->buffer);
 }
 
+void dlb_fusion_unload_lost(const struct dlb_fusion_buffer *f) { dlb_pack_unload(&f->pack, f->lost); }
+
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 {
 	(void)k;
 	if (!f->pack.n)
 		return;
+	if (f->lost)
+		memset(f->lost, 0, (size_t)f->pack.n * f->pack.element_bytes);
 	f->active = true;
 	f->since_s = dlb_clock_s();
 	dlb_collective_start(f->sum);

@@ -103,6 +103,15 @@ bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct 
 	return true;
 }
 
+/* Floats of whole units. */
+static size_t room(enum dlb_wire wire, int64_t n)
+{
+	return (size_t)(dlb_wire_units(wire, n) * dlb_wire_unit(wire));
+}
+
+/* Whether P is sent column by column: those of a block are of one size then. */
+static bool by_column(const struct dlb_compressor *k) { return dlb_wire_unit(k->choice.thin_wire) > 1; }
+
 void dlb_low_rank_new(struct dlb_compressor *k)
 {
 	int64_t most = 0, transposed = 0;
@@ -114,7 +123,9 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		const int64_t p = dlb_compress_p_length(&k->choice, a),
 			      q = dlb_compress_q_length(&k->choice, a);
 		struct dlb_low_rank *t = &k->low_rank[k->n_low_rank];
-		size_t back = (size_t)(r * dlb_skinny_stride(q));
+		const size_t back = (size_t)(r * dlb_skinny_stride(q)),
+			     p_room = room(k->choice.thin_wire, p * r),
+			     q_room = room(k->choice.thin_wire, q * r);
 
 		if (!r)
 			continue;
@@ -123,15 +134,18 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		t->state = dlb_low_rank_state_of(k->state, &k->choice, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
-		t->q = dlb_xcalloc((size_t)(q * r), sizeof *t->q);
-		dlb_fusion_add(&k->p, t->p, p * r, -1, DLB_TRAFFIC_GRADIENT);
+		t->p_sent = by_column(k) ? dlb_xcalloc(p_room, sizeof *t->p) : t->p;
+		t->q = dlb_xcalloc(q_room, sizeof *t->q);
+		dlb_fusion_add(&k->p, t->p_sent, p * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fusion_add(&k->q, t->q, q * r, -1, DLB_TRAFFIC_GRADIENT);
 		if (k->choice.start)
 			dlb_fusion_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
-		most = p * r > most ? p * r : most;
+		const int64_t work = dlb_compress_work(&k->choice, a, r);
+		most = work > most ? work : most;
 		if (t->state->transposed && dlb_transposed_words(a, r) > transposed)
 			transposed = dlb_transposed_words(a, r);
 	}
+	k->q.keeps_lost = k->choice.local_error && k->choice.thin_wire != DLB_WIRE_PLAIN;
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);
 	k->transposed = dlb_xcalloc((size_t)transposed + 1, sizeof *k->transposed);
 }
@@ -140,6 +154,8 @@ void dlb_low_rank_free(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++) {
 		free(k->low_rank[i].mine);
+		if (k->low_rank[i].p_sent != k->low_rank[i].p)
+			free(k->low_rank[i].p_sent);
 		free(k->low_rank[i].p);
 		free(k->low_rank[i].q);
 	}
@@ -155,7 +171,8 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
 
 	for (int i = 0; i < k->n_low_rank; i++) {
 		const struct dlb_low_rank *t = &k->low_rank[i];
-		int64_t n = back ? t->state->q_length * t->rank : t->state->p_length * t->width;
+		const int64_t n = dlb_wire_units(f->wire, back ? t->state->q_length * t->rank :
+								 t->state->p_length * t->width);
 
 		other |= f->pack.part[i].n != n;
 		f->pack.part[i].n = n;
@@ -185,18 +202,20 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 			padded[c * dlb_skinny_stride(n) + i] = by_row[i * r + c];
 }
 
-/* x += residual, P = x basis */
-static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
+/* x += residual (may be NULL), P = x basis */
+static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a,
+		   const float *residual)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	const struct dlb_skinny_shape shape = { a->rows, a->cols, t->width };
 	float *w = k->transposed, *pt = w + t->width * a->rows;
 
 	if (!t->state->transposed) {
-		s->project(&shape, a->x, t->state->residual, t->state->basis, t->p);
+		s->project(&shape, a->x, residual, t->state->basis, t->p);
 		return;
 	}
-	s->project(&(struct dlb_skinny_shape){ a->rows, a->cols, 0 }, a->x, t->state->residual, NULL, NULL);
+	if (residual)
+		s->project(&(struct dlb_skinny_shape){ a->rows, a->cols, 0 }, a->x, residual, NULL, NULL);
 	to_rows(t->state->basis, a->rows, t->width, w);
 	s->project_back(&shape, a->x, w, pt);
 	to_rows(pt, a->cols, t->width, t->p);
@@ -236,6 +255,26 @@ static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, cons
 	s->restore(&shape, a->x, residual, w, pt, share);
 }
 
+/* p_sent = transpose of p, and zeros to the end of the last block. */
+static void put_columns(const struct dlb_compressor *k, struct dlb_low_rank *t)
+{
+	const int64_t n = t->state->p_length, all = n * t->width;
+
+	for (int r = 0; r < t->width; r++)
+		for (int64_t i = 0; i < n; i++)
+			t->p_sent[r * n + i] = t->p[i * t->width + r];
+	memset(t->p_sent + all, 0, (room(k->choice.thin_wire, all) - (size_t)all) * sizeof *t->p_sent);
+}
+
+static void take_columns(struct dlb_low_rank *t)
+{
+	const int64_t n = t->state->p_length;
+
+	for (int r = 0; r < t->width; r++)
+		for (int64_t i = 0; i < n; i++)
+			t->p[i * t->width + r] = t->p_sent[r * n + i];
+}
+
 void dlb_low_rank_project(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++) {
@@ -243,10 +282,12 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
 		t->width = t->state->adapts ? (int)t->state->width : t->most;
-		sketch(k, t, a);
+		sketch(k, t, a, t->state->residual);
 		/* true if any element of x is not finite */
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
 			dlb_compressor_flag(k, k->not_finite, t->tensor);
+		if (by_column(k))
+			put_columns(k, t);
 	}
 	resize(k, &k->p, false);
 }
@@ -279,6 +320,8 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
+		if (by_column(k))
+			take_columns(t);
 		if (find_basis(k, t) < 0) {
 			k->verdict.not_finite = a->name; /* finite on every rank, but their sum is not */
 			k->verdict.rank = -1;
@@ -289,8 +332,8 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 			memcpy(t->mine, t->state->next,
 			       (size_t)(t->rank * dlb_skinny_stride(t->state->q_length)) * sizeof *t->mine);
 		repack(t, t->state->next, false);
-		if (t->state->adapts)
-			dlb_sketch_shift_q(k, t);
+		const int64_t all = t->state->q_length * t->rank; /* the last block ends with zeros */
+		memset(t->q + all, 0, (room(k->choice.thin_wire, all) - (size_t)all) * sizeof *t->q);
 	}
 	resize(k, &k->q, true);
 }
@@ -306,28 +349,65 @@ static bool sums_are_finite(struct dlb_compressor *k)
 	return true;
 }
 
+/* mine -= what this rank's rounding took from the sums: the rest of its own Q is in them. */
+static void take_losses(struct dlb_compressor *k)
+{
+	dlb_fusion_unload_lost(&k->q);
+	for (int i = 0; i < k->n_low_rank; i++) {
+		const struct dlb_low_rank *t = &k->low_rank[i];
+		const int64_t cols = t->state->q_length, stride = dlb_skinny_stride(cols);
+
+		for (int r = 0; r < t->rank; r++)
+			for (int64_t j = 0; j < cols; j++)
+				t->mine[r * stride + j] -= t->q[r * cols + j];
+	}
+}
+
+/* The Q of this step makes the next sketch. */
+static void take_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
+{
+	float *last = t->state->basis;
+
+	t->state->basis = t->state->next;
+	t->state->next = last;
+	if (t->state->adapts)
+		dlb_sketch_next(k, t);
+}
+
 void dlb_low_rank_restore(struct dlb_compressor *k)
 {
 	if (!sums_are_finite(k))
 		return;
+	for (int i = 0; i < k->n_low_rank; i++)
+		repack(&k->low_rank[i], k->low_rank[i].state->next, true);
+	if (k->q.lost)
+		take_losses(k);
 	for (int i = 0; i < k->n_low_rank; i++) {
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
-		float *last = t->state->basis;
 
-		if (t->state->adapts)
-			dlb_sketch_unshift_q(k, t);
-		repack(t, t->state->next, true);
 		if (t->mine) {				/* the error of this rank; then the sum */
 			restore(k, t, a, t->state->residual, t->mine, 1);
 			restore(k, t, a, NULL, t->state->next, 0);
 		} else {
 			restore(k, t, a, t->state->residual, t->state->next, 1.0f / (float)k->ranks.n);
 		}
-		t->state->basis = t->state->next;
-		t->state->next = last;
+		take_basis(k, t);
 		t->state->seen[t->rank]++;
-		if (t->state->adapts)
-			dlb_sketch_next(k, t);
+	}
+}
+
+void dlb_low_rank_warm(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_low_rank; i++) {
+		struct dlb_low_rank *t = &k->low_rank[i];
+		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
+
+		t->width = t->state->adapts ? (int)t->state->width : t->most;
+		sketch(k, t, a, NULL);
+		if (find_basis(k, t) < 0)
+			continue; /* a sum that is not finite: the update reports it */
+		coefficients(k, t, a);
+		take_basis(k, t);
 	}
 }

@@ -34,12 +34,10 @@ int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, doubl
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
 /* A basis of the span of p's columns (n, width; by rows) from as few columns as needed: pivoted Cholesky of
  * their Gram matrix takes columns until at most `tolerance` of its trace remains; at least one, at most
- * `most` and n. p becomes (n, rank), orthonormal as by dlb_orthonormal_f32 with `key`. length[k]: length of
- * the k-th column taken, orthogonal to those before it. work: n * width elements. Returns the rank; -1: p is
- * not finite (p is overwritten). */
+ * `most` and n. p becomes (n, rank), orthonormal as by dlb_orthonormal_f32 with `key`. work: n * width
+ * elements. Returns the rank; -1: p is not finite (p is overwritten). */
 struct dlb_basis_choice { double tolerance; int most; uint64_t key; };
-int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *length,
-		      double *work);
+int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *work);
 /* Fills x with the first n numbers, in [-1, 1), of the pseudo-random sequence of key. */
 void dlb_splitmix_fill(double *x, int64_t n, int64_t stride, uint64_t key);
 /* Key of the sequence that replaces columns of tensor `id` at a step; the same on all ranks. */

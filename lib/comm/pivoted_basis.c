@@ -26,8 +26,7 @@ static double scaled_gram(const float *p, int64_t n, int width, float *g)
 	return trace;
 }
 
-int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *length,
-		      double *work)
+int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *work)
 {
 	float g[DLB_MOST_RANK * DLB_MOST_RANK], l[DLB_MOST_RANK * DLB_MOST_RANK];
 	int pivot[DLB_MOST_RANK], rank;
@@ -39,8 +38,6 @@ int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_cho
 		return -1;
 	rank = dlb_pivoted_cholesky(width, g, &stop, &f);
 	rank = rank < 1 ? 1 : rank;
-	for (int k = 0; k < rank; k++)
-		length[k] = sqrt(trace) * (double)l[pivot[k] * width + k];
 	for (int64_t i = 0; i < n; i++)
 		for (int k = 0; k < rank; k++)
 			work[i * rank + k] = (double)p[i * width + pivot[k]];

@@ -1,6 +1,6 @@
 /* Loops between memory format and wire format. See wire.h. */
 #include <string.h>
-#include "comm/f8.h"
+#include "comm/blocks.h"
 #include "comm/shared.h"
 #include "comm/wire.h"
 #include "tensor/cpu/bf16.h"
@@ -61,41 +61,22 @@ static void take_bf16(void *x, const void *w, int64_t n)
 	bf16_widen_row(x, w, n);
 }
 
-static void pack_f8(void *x, void *w, int64_t n)
+static void pack_blocks(void *x, void *w, int64_t n)
 {
-	float *v = x;
-	uint8_t *to = w;
-
-	for (int64_t i = 0; i < n; i++) {
-		to[i] = dlb_f8_round(v[i]);
-		v[i] = dlb_f8_widen(to[i]);
-	}
+	dlb_blocks_write(x, w, n);
+	dlb_blocks_read(w, x, n);
 }
 
-static void round_f8(void *x, int64_t n)
+static void add_blocks(void *x, const void *w, int64_t n) { dlb_blocks_add(w, x, n); }
+
+static void take_blocks(void *x, const void *w, int64_t n) { dlb_blocks_read(w, x, n); }
+
+static void round_blocks(void *x, int64_t n)
 {
-	float *v = x;
+	uint8_t w[DLB_PACKED_BLOCK_BYTES];
 
 	for (int64_t i = 0; i < n; i++)
-		v[i] = dlb_f8_widen(dlb_f8_round(v[i]));
-}
-
-static void add_f8(void *x, const void *w, int64_t n)
-{
-	float *restrict to = x;
-	const uint8_t *restrict from = w;
-
-	for (int64_t i = 0; i < n; i++)
-		to[i] += dlb_f8_widen(from[i]);
-}
-
-static void take_f8(void *x, const void *w, int64_t n)
-{
-	float *restrict to = x;
-	const uint8_t *restrict from = w;
-
-	for (int64_t i = 0; i < n; i++)
-		to[i] = dlb_f8_widen(from[i]);
+		pack_blocks((float *)x + i * DLB_BLOCK, w, 1);
 }
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -132,13 +113,13 @@ static void pass_f64(void *x, const void *w, void *on, int64_t n, bool far)
 static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, NULL, pass_f32 },
 				   f64 = { NULL, add_f64, take_f64, NULL, pass_f64 },
 				   bf16 = { pack_bf16, add_bf16, take_bf16, round_bf16, NULL },
-				   f8 = { pack_f8, add_f8, take_f8, round_f8, NULL };
+				   blocks = { pack_blocks, add_blocks, take_blocks, round_blocks, NULL };
 
 const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype)
 {
-	if (wire == DLB_WIRE_F8)
-		return dtype == DLB_F32 ? &f8 : NULL;
-	if (wire == DLB_WIRE_BF16)
-		return dtype == DLB_F32 ? &bf16 : NULL;
-	return dtype == DLB_F32 ? &f32 : dtype == DLB_F64 ? &f64 : NULL;
+	static const struct dlb_wire_loops *const of_floats[] = {
+		[DLB_WIRE_PLAIN] = &f32, [DLB_WIRE_BF16] = &bf16, [DLB_WIRE_BLOCKS] = &blocks
+	};
+
+	return dtype == DLB_F32 ? of_floats[wire] : dtype == DLB_F64 && wire == DLB_WIRE_PLAIN ? &f64 : NULL;
 }

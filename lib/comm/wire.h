@@ -1,4 +1,5 @@
-/* Elements on the wire: loops over n elements of one type, in memory format (x) and in wire format (w). */
+/* Elements on the wire: loops over n units (allreduce.h) of one type, in memory format (x) and in wire format
+ * (w). */
 #ifndef DLB_COMM_WIRE_H
 #define DLB_COMM_WIRE_H
 #include "comm/allreduce.h"

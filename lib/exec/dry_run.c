@@ -7,6 +7,7 @@
 #include "exec/buddy.h"
 #include "exec/job.h"
 #include "exec/step_log.h"
+#include "plan/bucket_cost.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"

@@ -6,6 +6,7 @@
 #include "exec/dispatch.h"
 #include "exec/record.h"
 #include "exec/run.h"
+#include "plan/bucket_tensors.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "plan/timeline.h"
@@ -324,19 +325,43 @@ static void fill_sums(const struct run *r, const struct node_summary *all, struc
 	}
 }
 
+static int largest(const int *x, int n)
+{
+	int most = 0;
+
+	for (int i = 0; i < n; i++)
+		most = x[i] > most ? x[i] : most;
+	return most;
+}
+
+static void add_ranks(const struct run *r, const struct dlb_ranks_seen *seen, int n,
+		      struct dlb_report *report)
+{
+	for (int k = 0; k < n; k++)
+		report->allreduce.rank[report->allreduce.n_ranks++] = (struct dlb_report_rank){
+			dlb_bucket_tensor_name(&r->job.graph, seen[k].id, &report->arena), seen[k].least,
+			seen[k].median, seen[k].most, seen[k].bound
+		};
+}
+
 /* Sends the ranks of the compressed tensors of replica 0's parts to rank 0. */
 static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const int n_nodes = report->n_nodes;
-	struct dlb_ranks_seen *seen = dlb_xcalloc((size_t)r->job.graph.n_tensors + 1, sizeof *seen);
-	int n = 0, *all = dlb_xcalloc((size_t)n_nodes + 1, sizeof *all), rc;
+	const bool tells = dlb_plan_replica_of(&r->job.plan, r->rank) == 0;
+	struct dlb_ranks_seen one, *seen;
+	int n = 0, sum = 0, *all = dlb_xcalloc((size_t)n_nodes + 1, sizeof *all), rc;
 
-	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 &&
-	       dlb_compress_state_ranks(r->compress, n, &seen[n]))
+	while (tells && dlb_compress_state_ranks(r->compress, n, &one))
 		n++;
 	rc = dlb_comm_gather(r->comm, &n, sizeof n, all, 0, err);
-	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1,
+	for (int i = 0; i < n_nodes; i++)
+		sum += all[i];
+	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)sum + 1,
 						 sizeof *report->allreduce.rank);
+	seen = dlb_xcalloc((size_t)(r->rank ? n : largest(all, n_nodes)) + 1, sizeof *seen);
+	for (int i = 0; i < n; i++)
+		dlb_compress_state_ranks(r->compress, i, &seen[i]);
 	if (r->rank && n && !rc) {
 		struct dlb_request q = { 0 };
 
@@ -349,11 +374,8 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 		if (i && all[i])
 			dlb_comm_irecv(r->comm, seen, (size_t)all[i] * sizeof *seen, i, 3, &q);
 		rc = all[i] ? dlb_comm_wait(r->comm, &q, err) : 0;
-		for (int k = 0; k < all[i] && !rc; k++)
-			report->allreduce.rank[report->allreduce.n_ranks++] = (struct dlb_report_rank){
-				dlb_arena_strdup(&report->arena, r->job.graph.tensor[seen[k].id].name),
-				seen[k].least, seen[k].median, seen[k].most, seen[k].bound
-			};
+		if (!rc)
+			add_ranks(r, seen, all[i], report);
 	}
 	free(seen);
 	free(all);

@@ -13,6 +13,7 @@
 #include "plan/advise.h"
 #include "plan/program.h"
 #include "plan/program_verify.h"
+#include "plan/bucket_cost.h"
 #include "plan/replica.h"
 #include "plan/timeline.h"
 

@@ -2,8 +2,8 @@
  * its sum starts and is waited for. */
 #include <stdlib.h>
 #include <string.h>
-#include "comm/compress.h"
 #include "optim/kfac.h"
+#include "plan/bucket_tensors.h"
 #include "plan/buckets.h"
 #include "plan/by_class.h"
 #include "plan/compile.h"
@@ -155,14 +155,23 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
-	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) *
+	double bytes = 0;
+	struct dlb_arena arena = { 0 };
+	int n;
+
+	if (choice->how == DLB_COMPRESS_NONE)
+		return dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) *
 		       dlb_sharing_tensors(&c->p->sharing);
-	struct dlb_sum_tensor a;
-	dlb_bucket_tensor(c->g, &alone, 0, &a);
-	int rank = dlb_compress_rank(choice, &a);
-	return rank                             ? rank * (double)dlb_compress_column_bytes(choice, &a) :
-	       choice->how == DLB_COMPRESS_BF16 ? bytes / 2 :
-						  bytes;
+	const struct dlb_sum_tensor *a = dlb_bucket_tensors(c->g, &alone, &arena, &n);
+	for (int i = 0; i < n; i++) {
+		const int rank = dlb_compress_rank(choice, &a[i]);
+
+		bytes += (double)(rank ? dlb_compress_p_bytes(choice, &a[i], rank) +
+						  dlb_compress_q_bytes(choice, &a[i], rank) :
+					 dlb_compress_dense_bytes(choice, &a[i]));
+	}
+	dlb_arena_release(&arena);
+	return bytes;
 }
 
 static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)
@@ -182,15 +191,16 @@ int dlb_compile_most_rank(const struct compiler *c)
 		choice = dlb_plan_compress(c->p, DLB_SUM_SMALL);
 	if (choice.how != DLB_COMPRESS_CHOLESKY || choice.rank || choice.gradients_dense)
 		return 0;
-	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)c->g->n_ops + 1, sizeof *a);
-	int n = 0;
-	for (int i = 0; i < c->g->n_ops; i++) {
-		const struct dlb_bucket alone = { .op = &i, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
+	struct dlb_bucket all = { .cls = DLB_SUM_GRADIENT };
+	struct dlb_arena arena = { 0 };
+	int n, *op = dlb_arena_array(&arena, (size_t)c->g->n_ops + 1, sizeof *op);
+	for (int i = 0; i < c->g->n_ops; i++)
 		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0)
-			dlb_bucket_tensor(c->g, &alone, 0, &a[n++]);
-	}
-	int rank = dlb_compress_budget(&choice, a, n);
-	free(a);
+			op[all.n_ops++] = i;
+	all.op = op;
+	const struct dlb_sum_tensor *a = dlb_bucket_tensors(c->g, &all, &arena, &n);
+	const int rank = dlb_compress_budget(&choice, a, n);
+	dlb_arena_release(&arena);
 	return rank;
 }
 
@@ -549,13 +559,11 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b,
 			       const struct dlb_compress_choice *choice)
 {
-	int n = dlb_bucket_n_tensors(b);
-	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
-	double bytes;
-	for (int i = 0; i < n; i++)
-		dlb_bucket_tensor(g->graph, b, i, &a[i]);
-	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
-	free(a);
+	struct dlb_arena arena = { 0 };
+	int n;
+	const struct dlb_sum_tensor *a = dlb_bucket_tensors(g->graph, b, &arena, &n);
+	const double bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
+	dlb_arena_release(&arena);
 	return bytes;
 }
 

@@ -4,36 +4,42 @@
  *
  * A simulated step has every tensor at its greatest rank; a measured run has the ranks used, 0 before
  * compression starts. */
-#include "comm/compress.h"
+#include "graph/fused_weight.h"
+#include "plan/bucket_tensors.h"
 #include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/report.h"
+
+static void expect_of_bucket(struct dlb_report *r, const struct dlb_program *g, const struct dlb_program *own,
+			     const struct dlb_bucket *b)
+{
+	const struct dlb_compress_choice choice = dlb_program_compress(g, (int)b->cls);
+	struct dlb_report_allreduce *a = &r->allreduce;
+	int n;
+	const struct dlb_sum_tensor *x = dlb_bucket_tensors(own->graph, b, &r->arena, &n);
+
+	for (int i = 0; i < n; i++) {
+		const int most = dlb_compress_rank(&choice, &x[i]);
+
+		if (most)
+			a->rank[a->n_ranks++] = (struct dlb_report_rank){
+				dlb_arena_strdup(&r->arena, x[i].name), most, most, most, most
+			};
+	}
+}
 
 void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 {
 	struct dlb_report_allreduce *a = &r->allreduce;
 
-	a->rank = dlb_arena_array(&r->arena, (size_t)g->graph->n_ops + 1, sizeof *a->rank);
+	a->rank = dlb_arena_array(&r->arena, (size_t)g->graph->n_ops * DLB_MOST_FUSED + 1, sizeof *a->rank);
 	for (int node = 0; node < g->whole->n_nodes; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
 		const struct dlb_node_program *np = &own->node[node];
 
 		for (int b = 0; dlb_plan_replica_of(g->whole, node) == 0 && b < np->n_buckets; b++)
-			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL &&
-					np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops;
-			     i++) {
-				const struct dlb_compress_choice
-					choice = dlb_program_compress(g, (int)np->bucket[b].cls);
-				struct dlb_sum_tensor x;
-				int most;
-
-				dlb_bucket_tensor(own->graph, &np->bucket[b], i, &x);
-				most = dlb_compress_rank(&choice, &x);
-				if (most)
-					a->rank[a->n_ranks++] = (struct dlb_report_rank){
-						dlb_arena_strdup(&r->arena, x.name), most, most, most, most
-					};
-			}
+			if (np->bucket[b].cls <= DLB_SUM_SMALL && np->bucket[b].cls != DLB_SUM_FACTOR)
+				expect_of_bucket(r, g, own, &np->bucket[b]);
 	}
 }
 

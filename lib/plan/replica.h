@@ -45,16 +45,4 @@ int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
 /* The scope of the statistics of g's batch normalizations under p: "all" replicas, or each "replica";
  * NULL: no such normalization, or one replica. */
 const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb_graph *g);
-/* Seconds of bucket b of part k, compressed as planned. */
-double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
-struct dlb_sum_tensor;
-/* Sets what is known of a bucket's i-th tensor before the run: shape as a matrix, id and name of its
- * weight (of a factor: the layer's weight). */
-void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i,
-		       struct dlb_sum_tensor *a);
-/* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
-bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
-/* bytes[class] that `node` sends for its buckets per step. */
-void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node,
-			double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES]);
 #endif

@@ -1,5 +1,6 @@
 /* Collectives in the simulator (simulate.h): global norms, and sums over replicas. */
 #include <math.h>
+#include "plan/bucket_cost.h"
 #include "plan/replica.h"
 #include "plan/simulate.h"
 #include "plan/sums.h"

@@ -2,6 +2,7 @@
  * accumulate_Bps: three times the bytes, twice for the first micro-batch. */
 #include <math.h>
 #include "optim/kfac.h"
+#include "plan/bucket_cost.h"
 #include "plan/replica.h"
 #include "plan/shares.h"
 #include "plan/simulate.h"

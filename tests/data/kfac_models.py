@@ -1,8 +1,9 @@
-"""ONNX models for the tests of K-FAC: kfac_models.py tied|grouped|wide FILE.onnx
+"""ONNX models for the tests of K-FAC and of compression: kfac_models.py tied|grouped|wide|fused FILE.onnx
 
 tied:     dense 64 -> 12, which reads the data as they are fed, Relu, dense 12 -> 12, Relu, the same again, Relu, dense 12 -> 10
 grouped:  convolution 1 -> 4, Relu, pooling, convolution 4 -> 6 in 2 groups, Relu, pooling, dense 24 -> 10, as digits_cnn
 wide:     dense 784 -> 512, Relu, dense 512 -> 256, Relu, dense 256 -> 10
+fused:    dense 64 -> 32 + 16 + 16 by one weight, taken apart by Split: Relu of the first plus the others, dense 32 -> 10
 """
 import os, random, struct, sys
 sys.dont_write_bytecode = True
@@ -49,6 +50,13 @@ elif kind == 'wide':
     a = put('Relu', [put('Gemm', ['x'] + layer('first', [512, 784]), 'z0', transB=1)], 'a0')
     a = put('Relu', [put('Gemm', [a] + layer('second', [256, 512]), 'z1', transB=1)], 'a1')
     put('Gemm', [a] + layer('last', [10, 256]), 'y', transB=1)
+elif kind == 'fused':
+    shape = ['N', 64]
+    a = put('Gemm', ['x'] + layer('fused', [64, 64]), 'z0', transB=1)
+    graph += f.tensor('sizes', [3], struct.pack('<3q', 32, 16, 16), dtype=7)
+    graph += f.node('Split', [a, 'sizes'], ['u', 'v', 'w'], 'apart', f.attribute_int('axis', 1))
+    a = put('Add', [put('Relu', ['u'], 'r0'), put('Concat', ['v', 'w'], 'c0', axis=1)], 'a0')
+    put('Gemm', [a] + layer('last', [10, 32]), 'y', transB=1)
 else:
     shape = ['N', 1, 8, 8]
     pads, half = [1, 1, 1, 1], dict(kernel_shape=[2, 2], strides=[2, 2])

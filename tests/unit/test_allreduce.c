@@ -343,6 +343,56 @@ static void subsets(struct dlb_comm *c)
 		}
 }
 
+/* Fewer bits: what rounding takes from the sum is kept, once, by the rank that rounds. */
+static void lost(struct dlb_comm *c, enum dlb_wire wire, int64_t units)
+{
+	const int64_t n = units * dlb_wire_unit(wire);
+	float *x = dlb_xmalloc((size_t)n * sizeof *x), *rest = dlb_xmalloc((size_t)n * sizeof *rest);
+	double *sum = dlb_xmalloc((size_t)n * sizeof *sum);
+	struct dlb_collective_desc d = { .ranks.n = dlb_comm_size(c),
+					 .dtype = DLB_F32,
+					 .wire = wire,
+					 .x = x,
+					 .n = units,
+					 .lost = rest,
+					 .tag = 14 };
+	struct dlb_error err;
+
+	for (int a = 0; dlb_allreduces[a] && d.ranks.n > 1; a++) {
+		struct dlb_collective *k;
+		double off = 0;
+
+		if (dlb_allreduces[a]->external)
+			continue;
+		d.how = dlb_allreduces[a];
+		assert(IS(dlb_collective_new(&k, c, &d, &err), ==, 0));
+		for (int round = 0; round < 2; round++) {
+			for (int64_t i = 0; i < n; i++) {
+				x[i] = (float)value(dlb_comm_rank(c), i + round, false);
+				rest[i] = 0;
+			}
+			dlb_collective_start(k);
+			assert(IS(dlb_collective_wait(k, &err), ==, 0));
+			for (int64_t i = 0; i < n; i++)
+				sum[i] = (double)rest[i];
+			assert(IS(dlb_comm_allreduce_f64(c, sum, (int)n, DLB_COMM_SUM, &err), ==, 0));
+			for (int64_t i = 0; i < n; i++) {
+				double want = 0;
+
+				for (int m = 0; m < d.ranks.n; m++)
+					want += value(m, i + round, false);
+				off = fmax(off, fabs(want - (double)x[i]));
+				assert(IS(fabs((double)x[i] + sum[i] - want), <=, 72 * 0x1p-20));
+			}
+		}
+		assert(IS(off, >, 0.01)); /* something was lost */
+		dlb_collective_free(k);
+	}
+	free(x);
+	free(rest);
+	free(sum);
+}
+
 /* bf16 on the wire: results are bf16, NaN and infinities stay on all ranks. */
 static void narrow(struct dlb_comm *c)
 {
@@ -516,6 +566,9 @@ static int rank_main(void)
 	together(c);
 	subsets(c);
 	narrow(c);
+	lost(c, DLB_WIRE_BF16, 5000);
+	lost(c, DLB_WIRE_BLOCKS, 1);
+	lost(c, DLB_WIRE_BLOCKS, 301);
 	dlb_comm_free(c);
 	return 0;
 }

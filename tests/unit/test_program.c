@@ -5,6 +5,7 @@
 #include "graph/order.h"
 #include "plan/program.h"
 #include "plan/program_verify.h"
+#include "plan/bucket_cost.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"

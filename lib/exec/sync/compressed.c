@@ -1,7 +1,7 @@
 /* Sums of gradients over the replicas that travel compressed (comm/compress.h). */
 #include "exec/kfac.h"
 #include "exec/sync/ways.h"
-#include "plan/replica.h"
+#include "plan/bucket_tensors.h"
 #include "util/mem.h"
 
 int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb_error *err)
@@ -9,12 +9,13 @@ int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, str
 	struct dlb_sync *x = b->sync;
 	const struct dlb_ranks *peers = &x->peers;
 	const int member = dlb_ranks_member(peers, dlb_comm_rank(x->d.comm));
-	struct dlb_sum_tensor *tensor = dlb_arena_array(&x->arena, (size_t)b->pack.n_parts, sizeof *tensor);
+	int n;
+	struct dlb_sum_tensor *tensor = dlb_bucket_tensors(x->d.program->graph, b->from, &x->arena, &n);
 	const struct dlb_compressor_desc d = { .choice = x->choice[b->cls],
 					       .how = b->from->how,
 					       .ranks = *peers,
 					       .tensor = tensor,
-					       .n_tensors = b->pack.n_parts,
+					       .n_tensors = n,
 					       .tag = dlb_tag_of_bucket(b->index),
 					       .state = x->d.compress };
 
@@ -27,14 +28,17 @@ int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, str
 	if (b->place)
 		b->buffer = dlb_arena_alloc(&x->arena, (size_t)b->pack.n * sizeof(float));
 	*dense_bytes = 0;
-	for (int i = 0; i < b->pack.n_parts; i++) {
-		dlb_bucket_tensor(x->d.program->graph, b->from, i, &tensor[i]);
-		tensor[i].x = b->buffer ? dlb_pack_at(&b->pack, b->buffer, i, 0) : b->pack.part[i].x;
+	for (int i = 0; i < n; i++) {
+		const int k = tensor[i].summand;
+		float *summand = b->buffer ? dlb_pack_at(&b->pack, b->buffer, k, 0) : b->pack.part[k].x;
+
+		tensor[i].x = summand + tensor[i].at;
 		tensor[i].as_factor = tensor[i].factor;
 		tensor[i].damping = tensor[i].factor ? dlb_kfac_damping(x->d.kfac) : 0;
+	}
+	for (int i = 0; i < b->pack.n_parts; i++)
 		*dense_bytes += (double)dlb_allreduce_bytes(b->from->how, peers, member, b->pack.part[i].n,
 							    NULL, sizeof(float), NULL);
-	}
 	return dlb_compressor_new(&b->less, x->d.comm, &d, err);
 }
 

@@ -1,0 +1,15 @@
+/* The tensors of a bucket as compression sees them: matrices. */
+#ifndef DLB_PLAN_BUCKET_TENSORS_H
+#define DLB_PLAN_BUCKET_TENSORS_H
+#include "comm/compress.h"
+#include "plan/program.h"
+
+/* The tensors of bucket b before the run, x unset, in arena a; *n: their number. id and name are those of the
+ * weight (of a factor: of the layer's weight). A gradient is one matrix; that of a fused weight
+ * (graph/fused_weight.h), one for each weight in it, with names like w[0:128], by its rows. Tensor i lies in
+ * the bucket's summand tensor[i].summand from element tensor[i].at on. */
+struct dlb_sum_tensor *dlb_bucket_tensors(const struct dlb_graph *g, const struct dlb_bucket *b,
+					  struct dlb_arena *a, int *n);
+/* Name of the gradient with this id, in arena a. */
+const char *dlb_bucket_tensor_name(const struct dlb_graph *g, int id, struct dlb_arena *a);
+#endif
