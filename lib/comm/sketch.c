@@ -1,9 +1,11 @@
 /* Gradients whose rank adapts. Formulas: lowrank.h; calls: lowrank.c.
  *
  * A step's sketch P = sum M W has the rank of the last step plus some columns, so that the rank can grow. W's
- * columns are orthonormal: those of the last Q, then random ones. P's columns are then as long as the
+ * columns are at right angles: those of the last Q, then random ones. P's columns are then as long as the
  * directions of M that they stand for, and nearly at right angles: a few bits for each number tell them
- * apart. Pivoted Cholesky of P's Gram matrix chooses a basis. */
+ * apart. W's columns are divided by powers of two near the lengths of the last Q's, so that P's are of one
+ * size on the wire, where several may share a scale. Pivoted Cholesky of P's Gram matrix chooses a basis. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -11,27 +13,59 @@
 #include "tensor/skinny.h"
 #include "util/mem.h"
 
-/* The first `width` columns of Q, rows of t->basis, become orthonormal, each in the span of those before it;
- * zeros become random. work: q_length * width elements. */
-static void make_orthonormal(struct dlb_low_rank_state *t, int width, uint64_t key, double *work)
+enum { MOST_EXPONENT = 100 };
+static int exponent_of(double length)
+{
+	const int e = isfinite(length) && length > 0 ? ilogb(length) : 0;
+
+	return e > MOST_EXPONENT ? MOST_EXPONENT : e < -MOST_EXPONENT ? -MOST_EXPONENT : e;
+}
+
+/* The first `width` columns of Q, rows of t->basis, become those of W, each in the span of Q's up to it; zeros
+ * become random. work: q_length * width elements. */
+static void make_columns(struct dlb_low_rank_state *t, int width, uint64_t key, double *work)
 {
 	const int64_t stride = dlb_skinny_stride(t->q_length);
+	double length[DLB_MOST_RANK];
 
 	for (int r = 0; r < width; r++)
 		for (int64_t j = 0; j < t->q_length; j++)
 			work[j * width + r] = (double)t->basis[r * stride + j];
-	dlb_orthonormal(work, t->q_length, width, key, DLB_TAU_F32, NULL, NULL);
-	for (int r = 0; r < width; r++)
+	dlb_orthonormal(work, t->q_length, width, key, DLB_TAU_F32, length, NULL);
+	for (int r = 0; r < width; r++) {
+		length[r] = length[r] > 0 || !r ? length[r] : length[r - 1];
+		const double by = ldexp(1, -exponent_of(length[r]));
+
 		for (int64_t j = 0; j < t->q_length; j++)
-			t->basis[r * stride + j] = (float)work[j * width + r];
+			t->basis[r * stride + j] = (float)(work[j * width + r] * by);
+	}
 	t->width = (float)width;
+}
+
+/* Columns of P by columns of W of length 1. */
+static void lengthen(struct dlb_low_rank *t)
+{
+	const int64_t stride = dlb_skinny_stride(t->state->q_length);
+
+	for (int r = 0; r < t->width; r++) {
+		double square = 0;
+
+		for (int64_t j = 0; j < t->state->q_length; j++)
+			square += (double)t->state->basis[r * stride + j] *
+				  (double)t->state->basis[r * stride + j];
+		/* the root is a power of two, but for rounding */
+		const float by = ldexpf(1, -exponent_of(1.25 * sqrt(square)));
+
+		for (int64_t i = 0; i < t->state->p_length; i++)
+			t->p[i * t->width + r] *= by;
+	}
 }
 
 void dlb_sketch_init(struct dlb_low_rank_state *t)
 {
 	double *work = dlb_xmalloc((size_t)(t->q_length * t->most) * sizeof *work);
 
-	make_orthonormal(t, t->most, dlb_lowrank_key((uint64_t)t->id, 0), work);
+	make_columns(t, t->most, dlb_lowrank_key((uint64_t)t->id, 0), work);
 	free(work);
 }
 
@@ -40,6 +74,7 @@ int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->state->id, (uint64_t)k->step);
 	const struct dlb_basis_choice c = { .tolerance = k->choice.tolerance, .most = t->most, .key = key };
 
+	lengthen(t);
 	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, &c, k->work);
 	return t->rank;
 }
@@ -53,5 +88,5 @@ void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t)
 	if (width > t->rank)
 		memset(state->basis + t->rank * stride, 0,
 		       (size_t)((width - t->rank) * stride) * sizeof *state->basis);
-	make_orthonormal(state, width, dlb_lowrank_key((uint64_t)state->id, ~(uint64_t)k->step), k->work);
+	make_columns(state, width, dlb_lowrank_key((uint64_t)state->id, ~(uint64_t)k->step), k->work);
 }
