@@ -110,15 +110,9 @@ static double usual_kappa(const struct dlb_balance_inputs *s, const struct dlb_b
 /* Seconds of a simulated step of the present plan with these kappas; fails: NAN. */
 static double step_under(const struct dlb_balance_inputs *s, const double *kappa)
 {
-	struct dlb_timeline t;
+	double step_s;
 
-	if (dlb_program_simulate(&s->program, &s->cost, &(struct dlb_simulate_choice){ .node_scale = kappa },
-				 &t, NULL))
-		return NAN;
-	const double step_s = t.step_s;
-
-	dlb_timeline_release(&t, s->plan.n_nodes);
-	return step_s;
+	return dlb_program_step_s(&s->program, &s->cost, kappa, &step_s, NULL) ? NAN : step_s;
 }
 
 /* The part of a step that would be left if node had the kappa that is usual of its kind. */

@@ -54,14 +54,8 @@ int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes)
 static int predict(struct dlb_watch *w, struct dlb_error *err)
 {
 	const struct run *r = w->r;
-	struct dlb_timeline t;
 
-	if (dlb_program_simulate(&r->program[0], &r->job.cost,
-				 &(struct dlb_simulate_choice){ .node_scale = r->job.kappa }, &t, err))
-		return -1;
-	w->predicted_s = t.step_s;
-	dlb_timeline_release(&t, r->job.plan.n_nodes);
-	return 0;
+	return dlb_program_step_s(&r->program[0], &r->job.cost, r->job.kappa, &w->predicted_s, err);
 }
 
 int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error *err)

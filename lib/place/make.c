@@ -297,15 +297,12 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 /* The simulated step of a program that fits; INFINITY: it does not. */
 static double fitting_s(const struct dlb_problem *p, const struct dlb_program *program)
 {
-	struct dlb_timeline t;
 	double s;
-	if (!dlb_fit_in_memory(p, program, false) ||
-	    dlb_program_simulate(program, p->cost,
-				 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t, NULL))
-		return INFINITY;
-	s = t.step_s;
-	dlb_timeline_release(&t, program->n_nodes);
-	return s;
+
+	return dlb_fit_in_memory(p, program, false) &&
+			       !dlb_program_step_s(program, p->cost, p->ranked_scale, &s, NULL) ?
+		       s :
+		       INFINITY;
 }
 
 enum { MOST_LIMITS = 24 };
@@ -659,14 +656,8 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	struct dlb_timeline t;
 	size_t n = (size_t)plan->n_nodes * sizeof *p->ranked_scale;
 	bool weighted = memcmp(p->ranked_scale, p->stated_scale, n) != 0;
-	if (ranked && weighted) {
-		if (dlb_program_simulate(program, p->cost,
-					 &(struct dlb_simulate_choice){ .node_scale = p->ranked_scale }, &t,
-					 err))
-			return -1;
-		*ranked = t.step_s;
-		dlb_timeline_release(&t, plan->n_nodes);
-	}
+	if (ranked && weighted && dlb_program_step_s(program, p->cost, p->ranked_scale, ranked, err))
+		return -1;
 	if (dlb_program_simulate(program, p->cost,
 				 &(struct dlb_simulate_choice){ .node_scale = p->stated_scale,
 								.keep_spans = !is_compared(p) },

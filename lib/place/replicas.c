@@ -189,17 +189,11 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 {
 	struct replica_alone x;
 	struct dlb_program program;
-	struct dlb_timeline t;
 	replica_alone_init(&x, p, plan, r, share);
 	dlb_schedule_order(&x.plan, &x.cost, p->schedule, x.scale);
 	int rc = dlb_program_compile(&x.plan, &x.cost, share, p->n_state, &program, err);
 	if (rc == 0) {
-		rc = dlb_program_simulate(&program, &x.cost,
-					  &(struct dlb_simulate_choice){ .node_scale = x.scale }, &t, err);
-		if (rc == 0) {
-			*step_s = t.step_s;
-			dlb_timeline_release(&t, x.plan.n_nodes);
-		}
+		rc = dlb_program_step_s(&program, &x.cost, x.scale, step_s, err);
 		dlb_program_release(&program);
 	}
 	replica_alone_release(&x);

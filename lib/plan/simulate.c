@@ -348,6 +348,18 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	return rc;
 }
 
+int dlb_program_step_s(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+		       double *step_s, struct dlb_error *err)
+{
+	struct dlb_timeline t;
+
+	if (dlb_program_simulate(g, c, &(struct dlb_simulate_choice){ .node_scale = node_scale }, &t, err))
+		return -1;
+	*step_s = t.step_s;
+	dlb_timeline_release(&t, g->n_nodes);
+	return 0;
+}
+
 void dlb_timeline_release(struct dlb_timeline *t, int n_nodes)
 {
 	for (int i = 0; t->span && i < n_nodes; i++)

@@ -39,5 +39,8 @@ struct dlb_simulate_choice { const double *node_scale; double jitter; uint64_t s
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c,
 			 const struct dlb_simulate_choice *choice, struct dlb_timeline *t,
 			 struct dlb_error *err);
+/* The step alone, without a time-line. */
+int dlb_program_step_s(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+		       double *step_s, struct dlb_error *err);
 void dlb_timeline_release(struct dlb_timeline *t, int n_nodes);
 #endif
