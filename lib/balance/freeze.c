@@ -10,6 +10,7 @@
 #include "graph/graph_json.h"
 #include "graph/order.h"
 #include "graph/passes.h"
+#include "plan/plan_json.h"
 #include "util/mem.h"
 
 /* Pins of ops that g has; new. */
@@ -94,7 +95,7 @@ static int predict_again(const struct dlb_cli *cli, struct dlb_doc *doc, double 
 	struct dlb_cli quiet;
 	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 
-	quiet.quiet = o.stay = true;
+	o.stay = true;
 	if (dlb_replan(&o, doc, err))
 		return -1;
 	*step_s = predicted_s(doc);
@@ -113,9 +114,8 @@ static int plan_again(const struct dlb_cli *cli, struct dlb_doc *doc, const json
 
 	json_object_set_new(carried, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", carried);
-	quiet.quiet = true;
 	/* the state of replicas does not move inside a run */
-	o.stay = json_array_size(json_object_get(plan, "replicas")) > 1;
+	o.stay = dlb_plan_count_replicas(plan) > 1;
 	return dlb_balance_begin_search(doc, (int)json_array_size(nodes), err) || dlb_replan(&o, doc, err) ?
 		       -1 :
 		       0;

@@ -89,6 +89,7 @@ static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, const 
 	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 	int rc;
 
+	quiet.quiet = cli->quiet; /* warns of memory */
 	o.next = b->next;
 	rc = dlb_replan(&o, doc, err);
 	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));

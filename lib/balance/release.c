@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "balance/survive.h"
+#include "plan/plan_json.h"
 #include "util/mem.h"
 
 enum { MOST_SLOWER = 3 }; /* plans in a row, one node fewer each, before the search ends */
@@ -50,14 +51,14 @@ static int least_busy(const struct dlb_doc *doc, int n)
 /* Plans without the node too. false: there is no such plan, or one of fewer replicas. */
 static bool leave_out(const struct dlb_cli *cli, struct dlb_doc *doc, int node, int n)
 {
-	const size_t replicas = json_array_size(plan_member(doc, "replicas"));
+	const int replicas = dlb_plan_count_replicas(dlb_doc_section(doc, "plan"));
 	bool *lost = dlb_xcalloc((size_t)n + 1, sizeof *lost), ok;
 	struct dlb_error ignored;
 	char text[256];
 
 	lost[node] = true;
 	ok = !dlb_survive(cli, doc, lost, n, text, &ignored) &&
-	     json_array_size(plan_member(doc, "replicas")) == replicas;
+	     dlb_plan_count_replicas(dlb_doc_section(doc, "plan")) == replicas;
 	free(lost);
 	return ok;
 }

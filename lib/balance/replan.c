@@ -28,6 +28,7 @@
 struct dlb_replan dlb_replan_in_run(const struct dlb_cli *cli, struct dlb_cli *quiet)
 {
 	*quiet = *cli;
+	quiet->quiet = true;
 	quiet->verbose = false;
 	quiet->n_given = 0;
 	return (struct dlb_replan){ .cli = quiet,

@@ -104,7 +104,6 @@ static int plan_for_nodes(struct trial *t, bool any, struct dlb_error *err)
 	struct dlb_replan o = dlb_replan_in_run(t->cli, &quiet);
 	char text[256];
 
-	quiet.quiet = true;
 	if (t->exclude)
 		json_object_set(plan, "exclude", t->exclude);
 	else
@@ -188,7 +187,6 @@ static int start(struct trial *t, struct dlb_error *err)
 	struct dlb_cli quiet;
 	struct dlb_replan o = dlb_replan_in_run(t->cli, &quiet);
 
-	quiet.quiet = true;
 	o.algorithm = t->way->algorithm;
 	return t->way->algorithm && dlb_replan(&o, t->doc, err) ? -1 :
 								  dlb_dry_open(&t->dry, t->doc, t->o, err);

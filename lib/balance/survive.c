@@ -5,14 +5,8 @@
 #include <stdlib.h>
 
 #include "balance/replan.h"
+#include "plan/plan_json.h"
 #include "util/mem.h"
-
-static int replicas_of(const struct dlb_doc *doc)
-{
-	const size_t n = json_array_size(json_object_get(dlb_doc_section(doc, "plan"), "replicas"));
-
-	return n ? (int)n : 1;
-}
 
 /* Adds the nodes that the plan excludes to out[n], a copy of lost[n]; returns the number of nodes left. */
 static int exclude(const struct dlb_doc *doc, const bool *lost, int n, bool *out)
@@ -39,12 +33,12 @@ int dlb_survive(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost
 	struct dlb_cli quiet;
 	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 	bool *out = dlb_xcalloc((size_t)n + 1, sizeof *out);
-	const int left = exclude(doc, lost, n, out), replicas = replicas_of(doc);
+	const int left = exclude(doc, lost, n, out),
+		  replicas = dlb_plan_count_replicas(dlb_doc_section(doc, "plan"));
 	const char **item = dlb_xcalloc((size_t)n + 1, sizeof *item);
 	char *number = NULL;
 	int rc = -1;
 
-	quiet.quiet = true;
 	if (!left) {
 		dlb_fail(err, NULL, "no node is left");
 		goto out;

@@ -1,6 +1,7 @@
 /* Finds options without effect. See unused.h. */
 #include <string.h>
 #include "exec/unused.h"
+#include "plan/plan_json.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 
@@ -69,9 +70,7 @@ static void find_facts(const struct dlb_doc *doc, const struct dlb_exec_options 
 	size_t i;
 
 	f->n_nodes = (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes"));
-	f->n_replicas = json_object_get(plan.v, "replicas") ?
-				(int)json_array_size(json_object_get(plan.v, "replicas")) :
-				1;
+	f->n_replicas = dlb_plan_count_replicas(plan.v);
 	const char *rule = json_string_value(json_object_get(plan.v, "staleness"));
 
 	f->async = s && s->async;

@@ -150,6 +150,13 @@ static void write_replicas(const struct dlb_plan *p, json_t *o)
 	dlb_advice_write(p, o);
 }
 
+int dlb_plan_count_replicas(const json_t *section)
+{
+	const size_t n = json_array_size(json_object_get(section, "replicas"));
+
+	return n ? (int)n : 1;
+}
+
 json_t *dlb_plan_write(const struct dlb_plan *p)
 {
 	json_t *o = json_object(), *placement = json_object(), *nodes = json_array();

@@ -3,6 +3,8 @@
 #define DLB_PLAN_PLAN_JSON_H
 #include "plan/plan.h"
 
+/* The number of replicas in a section; 1: it has none, or there is no section. */
+int dlb_plan_count_replicas(const json_t *section);
 json_t *dlb_plan_write(const struct dlb_plan *p);
 /* Reads and checks; a placement edited by hand whose order no longer matches it is scheduled again
  * (*rescheduled set). Colocation, kernels and ids are checked. */
