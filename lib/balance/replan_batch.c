@@ -7,9 +7,6 @@
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 
-/* Ops times nodes up to which a plan that does not fit is made again for other batches. */
-enum { SUGGEST_ITEMS = 20000, SUGGEST_MICRO_BATCHES = 64 };
-
 struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
 
 /* Whether no plan without replicas can fit. text: why. */
@@ -114,22 +111,27 @@ json_t *dlb_replan_write_batches(const struct dlb_batch_search *s)
 	return list;
 }
 
-/* One micro-batch, which needs no sums of gradients and keeps no packed weights, else the least number of
- * them, doubled from the problem's on, whose plan fits; 0: none. */
+int64_t dlb_replan_next_micro_batches(int64_t now, int64_t tried, int64_t batch)
+{
+	const int64_t next = tried == 0 ? (now > 1 ? 1 : 2) : 2 * (tried < now ? now : tried);
+
+	return next <= DLB_SUGGEST_MICRO_BATCHES && next <= batch ? next : 0;
+}
+
+/* The first number of micro-batches that fits; 0: none. */
 static int micro_batches_that_fit(struct replan_input *in, const struct dlb_problem *p)
 {
 	const bool chosen = in->options->schedule && !strcmp(in->options->schedule, "auto");
-	const int now = p->micro_batches;
+	int64_t M = 0;
 	double value_s;
 
-	for (int M = now > 1 ? 1 : 2; M <= SUGGEST_MICRO_BATCHES && M <= p->batch && !chosen;
-	     M = M < now ? 2 * now : 2 * M) {
+	while (!chosen && (M = dlb_replan_next_micro_batches(p->micro_batches, M, p->batch)) > 0) {
 		struct dlb_error ignored = { .what = "" };
 
-		if (plan_with(in, p, p->batch, M, &value_s, &ignored) == 0)
-			return M;
+		if (plan_with(in, p, p->batch, (int)M, &value_s, &ignored) == 0)
+			break;
 	}
-	return 0;
+	return (int)M;
 }
 
 /* The largest batch below the problem's, to a sixteenth, whose plan fits; 0: none. */
@@ -209,7 +211,7 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 	int64_t batch;
 
 	if (!at || p->objective != DLB_STEP || p->graph->fixed_batch ||
-	    (int64_t)p->graph->n_ops * p->cluster->n_nodes > SUGGEST_ITEMS)
+	    (int64_t)p->graph->n_ops * p->cluster->n_nodes > DLB_SUGGEST_ITEMS)
 		return;
 	/* what fits without any op that runs again fits with them */
 	plain.recompute = p->recompute && p->recompute->chosen ? NULL : p->recompute;

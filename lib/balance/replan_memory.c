@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/replan_batch.h"
 #include "place/batches.h"
 #include "place/fit.h"
+#include "plan/plan_json.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* As in replan_batch.c: ops times nodes up to which plans are made to find what fits; micro-batches
- * tried. Seconds of this thread, after which no more is tried. */
-enum { MOST_ITEMS = 20000, MOST_MICRO_BATCHES = 64, MOST_CURES = 5, CURE = 40, CURES = 160, MOST_S = 20 };
+/* MOST_S: seconds of this thread, after which no more is tried. */
+enum { MOST_CURES = 5, CURE = 40, CURES = 160, MOST_S = 20 };
 
 /* ---- one trial ---- */
 
@@ -131,12 +132,9 @@ static const json_t *plan_of(const struct memory_trial *t, const char *name)
 
 static int replicas_of(const struct memory_trial *t)
 {
-	const size_t n = json_array_size(plan_of(t, "replicas"));
-
-	return n ? (int)n : 1;
+	return dlb_plan_count_replicas(dlb_doc_section(t->doc, "plan"));
 }
 
-/* As in replan_batch.c. */
 static bool try_micro_batches(struct memory_trial *t, char text[CURE])
 {
 	const int64_t now = json_integer_value(plan_of(t, "micro_batches")),
@@ -144,10 +142,9 @@ static bool try_micro_batches(struct memory_trial *t, char text[CURE])
 	struct dlb_replan o = usual(t);
 
 	o.micro_batches_given = true;
-	for (int64_t m = now > 1 ? 1 : 2; m <= MOST_MICRO_BATCHES && m <= batch;
-	     m = m < now ? 2 * now : 2 * m) {
-		o.micro_batches = m;
-		snprintf(text, CURE, "-m %lld", (long long)m);
+	o.micro_batches = 0;
+	while ((o.micro_batches = dlb_replan_next_micro_batches(now, o.micro_batches, batch)) > 0) {
+		snprintf(text, CURE, "-m %lld", (long long)o.micro_batches);
 		if (fits(t, &o))
 			return true;
 	}
@@ -245,7 +242,7 @@ static bool is_large(const struct dlb_doc *doc, int n_nodes)
 {
 	const size_t n_ops = json_array_size(json_object_get(dlb_doc_section(doc, "graph"), "ops"));
 
-	return n_ops * (size_t)n_nodes > MOST_ITEMS;
+	return n_ops * (size_t)n_nodes > DLB_SUGGEST_ITEMS;
 }
 
 /* "A", "A or B", "A, B or C". */
