@@ -18,11 +18,11 @@
  * in which the state moves, each tensor over its own route. Draining and warm-up cost one step each. */
 #include "balance/culprit.h"
 #include "balance/rules.h"
-#include "place/make.h"
 #include "place/moves.h"
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/replicas.h"
+#include "place/value.h"
 #include "plan/schedule.h"
 #include "util/clock.h"
 #include "util/stats.h"

@@ -5,6 +5,7 @@
 #include "place/make.h"
 #include "place/place.h"
 #include "place/problem.h"
+#include "place/value.h"
 #include "plan/offload.h"
 #include "plan/schedule.h"
 #include "util/patterns.h"

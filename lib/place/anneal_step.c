@@ -15,10 +15,10 @@
 #include <string.h>
 #include "place/contiguous.h"
 #include "place/estimate.h"
-#include "place/make.h"
 #include "place/problem.h"
 #include "place/recompute.h"
 #include "place/search.h"
+#include "place/value.h"
 #include "util/clock.h"
 
 /* SIMULATE: cost of a simulation, in orderings; AGAIN: of each program by which ops to run again are chosen */

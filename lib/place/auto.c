@@ -9,11 +9,11 @@
 #include <string.h>
 #include "place/bound.h"
 #include "place/ideals.h"
-#include "place/make.h"
 #include "place/moves.h"
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/search.h"
+#include "place/value.h"
 #include "util/clock.h"
 
 enum {

@@ -10,6 +10,7 @@
 #include "place/moves.h"
 #include "place/place.h"
 #include "place/recut.h"
+#include "place/value.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
 

@@ -1,4 +1,4 @@
-/* Orders, compiles and measures candidates against the nodes' memory; for make.c and recompute_choose.c. */
+/* Orders, compiles and measures candidates against the nodes' memory.. */
 #ifndef DLB_PLACE_FIT_H
 #define DLB_PLACE_FIT_H
 #include "place/place.h"

@@ -1,4 +1,4 @@
-/* The plan of a placement, and its value. */
+/* The plan of a placement. */
 #ifndef DLB_PLACE_MAKE_H
 #define DLB_PLACE_MAKE_H
 #include "place/place.h"
@@ -10,19 +10,10 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 /* Makes a plan again with all effort, which was made of p or of a copy of it with `compared`. 0; -1 with err,
  * and the plan is as before. */
 int dlb_plan_remake(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
-/* The ranked value alone, for searches; INFINITY: does not fit or cannot run. */
-double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
-/* The same where only values below `below_s` count: of a plan whose makespan (dlb_place_order_s) is not below, which is
- * no more than its step, any value that is not below. Much cheaper where memory is short. */
-double dlb_place_value_below_s(const struct dlb_problem *p, const int *placement, double below_s);
-/* The same of a plan, with its replicas and shares. program: of the plan as p->ordered, which fits; it is
- * simulated as it is where the schedule gives the same order still; NULL: there is none. */
-double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan,
-			const struct dlb_program *program);
-/* A cheap approximation of that value: the makespan of the ordered items, without link sharing and memory
- * limits. */
-double dlb_place_order_s(const struct dlb_problem *p, const int *placement);
-/* The largest shortage of memory of a node, in bytes: 0 if all fits, INFINITY if an op's node has no
- * kernel for it. */
-double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
+/* ---- private to lib/place ---- */
+
+/* A plan of p with that placement, without orders. */
+void dlb_plan_set_up(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan);
+/* Pins and excluded nodes are respected. dlb_plan_check checks that a node has a kernel for its ops. */
+int dlb_plan_check_constraints(const struct dlb_problem *p, const int *placement, struct dlb_error *err);
 #endif

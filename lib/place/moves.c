@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "place/make.h"
 #include "place/moves.h"
 #include "place/place.h"
+#include "place/value.h"
 #include "plan/tensors.h"
 
 double dlb_place_moved_bytes(const struct dlb_problem *p, int tensor, int home)

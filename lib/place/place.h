@@ -115,6 +115,8 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 #define PLACER(id, ...) int dlb_place_##id(const struct dlb_problem *p, int *placement, struct dlb_error *err);
 #include "place/place_list.h"
 #undef PLACER
+/* Whether a plan of p is only to be compared with others. */
+static inline bool dlb_problem_is_compared(const struct dlb_problem *p) { return p->draft || p->compared; }
 /* n units of work of a search, divided by the candidates that share it. */
 static inline int64_t dlb_search_share(const struct dlb_problem *p, int64_t n)
 {

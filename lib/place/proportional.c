@@ -20,6 +20,7 @@
 #include "place/make.h"
 #include "place/place.h"
 #include "place/recompute.h"
+#include "place/value.h"
 
 /* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST, LEAST, OF_DRAFT: simulator calls. PROGRAMS:
  * those by which ops to run again are chosen that cost as much as one call. */

@@ -20,6 +20,7 @@
 #include "place/problem.h"
 #include "place/replicas.h"
 #include "place/teams.h"
+#include "place/value.h"
 #include "plan/by_class.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"

@@ -8,6 +8,7 @@
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/schedules.h"
+#include "place/value.h"
 #include "plan/schedule.h"
 
 enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2, MOST_SCHEDULES_SEARCHED = 3, MOST_NUMBERS_SEARCHED = 3 };

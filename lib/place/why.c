@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "place/make.h"
 #include "place/place.h"
 #include "place/why.h"
+#include "place/value.h"
 #include "plan/buckets.h"
 #include "plan/replica.h"
 #include "plan/sharing.h"

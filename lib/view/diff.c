@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "place/make.h"
 #include "place/problem.h"
+#include "place/value.h"
 #include "plan/async.h"
 #include "plan/replica.h"
 #include "view/view.h"

@@ -1,8 +1,8 @@
 /* Data of the page: why ops are on their nodes. For each group of ops that must share a node: its work on
  * every class of nodes, and the predicted step with the group on another node, as --why prints. Each
  * prediction is a simulation, so in large graphs only the groups with the most work have them. */
-#include "place/make.h"
 #include "place/problem.h"
+#include "place/value.h"
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>

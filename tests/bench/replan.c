@@ -13,6 +13,7 @@
 #include "place/make.h"
 #include "place/problem.h"
 #include "place/recut.h"
+#include "place/value.h"
 #include "util/clock.h"
 #include "util/mem.h"
 #include "util/stats.h"

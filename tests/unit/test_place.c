@@ -5,8 +5,8 @@
 #include "check.h"
 #include "place_cases.h"
 #include "place/bound.h"
-#include "place/make.h"
 #include "place/problem.h"
+#include "place/value.h"
 
 static int n_plans, n_refused;
 

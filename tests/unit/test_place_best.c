@@ -8,9 +8,9 @@
 #include "place_cases.h"
 #include "place/bound.h"
 #include "place/contiguous.h"
-#include "place/make.h"
 #include "place/problem.h"
 #include "place/recut.h"
+#include "place/value.h"
 
 static double worst_cut = 1, sum_brute, worst_brute = 1;
 static int n_brute;

@@ -6,6 +6,7 @@
 #include "balance/replan_offload.h"
 #include "graph/slice.h"
 #include "place/make.h"
+#include "place/value.h"
 #include "plan/offload.h"
 
 enum { MOST = 64 };
