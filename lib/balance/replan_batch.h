@@ -10,14 +10,15 @@
 int dlb_replan_batch(struct replan_input *in, struct dlb_problem *p, struct dlb_batch_search *s,
 		     struct dlb_error *err);
 json_t *dlb_replan_write_batches(const struct dlb_batch_search *s);	/* plan member batches_tried */
-/* err says that no plan fits: says in its hint which number of micro-batches and which batch would, by plans made
- * for them. Left as it is for large graphs, and where none would. */
+/* err says that no plan fits: says in its hint which number of micro-batches and which batch would, by
+ * plans made for them. Left as it is for large graphs, and where none would. */
 void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err);
 
 /* Ops times nodes up to which plans are made to find what would fit; micro-batches tried. */
 enum { DLB_SUGGEST_ITEMS = 20000, DLB_SUGGEST_MICRO_BATCHES = 64 };
-/* The number of micro-batches to try after `tried` of them (0: first), where a plan of `now` does not fit: one, which
- * needs no sums of gradients and keeps no packed weights, then twice as many as before, from `now` on. 0: no more. */
+/* The number of micro-batches to try after `tried` of them (0: first), where a plan of `now` does not fit:
+ * one, which needs no sums of gradients and keeps no packed weights, then twice as many as before, from
+ * `now` on. 0: no more. */
 int64_t dlb_replan_next_micro_batches(int64_t now, int64_t tried, int64_t batch);
 
 /* ---- replan.c ---- */

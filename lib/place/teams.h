@@ -1,4 +1,4 @@
-/* Teams: the nodes of each replica, and the part of the model that each node has. Private to replicas.c.
+/* Teams: the nodes of each replica, and the part of the model that each node has. Private to lib/place.
  *
  * A way is one division of the nodes into R teams of K nodes, with the nodes over which the model is then
  * placed. Nodes are in the order of the tree of groups, so that neighbours in it are close, and team r

@@ -1,0 +1,313 @@
+/* The best division of the nodes into replicas: see divisions.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/bound.h"
+#include "place/divisions.h"
+#include "place/drafts.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+/* Numbers of replicas of n nodes to try: all up to 16; beyond that the most replicas of 1, 2, 3 ... nodes
+ * each. */
+static bool worth_trying(int R, int n) { return n <= 16 || n / R != n / (R + 1); }
+
+/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit). out:
+ * it cannot be better than what there is. */
+struct division {
+	int R;
+	struct dlb_team_way way;
+	bool searched, out;
+	double draft_s, bound_s, about_s; /* bound: no plan has a shorter step */
+};
+static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
+struct divisions {
+	struct division *at;
+	int n, cap;
+};
+
+/* Whether both ways give R replicas the same nodes and the same placers. */
+static bool alike(const struct dlb_replicas_task *t, int R, const struct dlb_team_way *a,
+		  const struct dlb_team_way *b)
+{
+	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
+	int *of_a = dlb_xcalloc(2 * n_nodes + 1, sizeof *of_a), *of_b = of_a + n_nodes;
+	bool same = a->slowest == b->slowest && a->by == b->by &&
+		    dlb_teams_form(&t->teams, R, a, of_a) == dlb_teams_form(&t->teams, R, b, of_b) &&
+		    !memcmp(of_a, of_b, n_nodes * sizeof *of_a);
+
+	free(of_a);
+	return same;
+}
+
+/* Adds the ways for R replicas, of those that are alike the first. */
+static void add_ways(const struct dlb_replicas_task *t, int R, struct divisions *d)
+{
+	struct dlb_team_way way[DLB_MOST_WAYS] = { { .cut = DLB_CUT_INSIDE, .group = -1 } };
+	const int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
+
+	for (int i = 0; i < n; i++) {
+		bool again = false;
+
+		for (int k = 0; k < i && !again; k++)
+			again = alike(t, R, &way[i], &way[k]);
+		if (again)
+			continue;
+		DLB_GROW(d->at, d->n, d->cap);
+		d->at[d->n++] = (struct division){
+			.R = R, .way = way[i], .searched = true, .draft_s = INFINITY
+		};
+	}
+}
+
+/* [nodes] of the division, its teams one after the other; returns their number. Owned by the caller. */
+static int *nodes_of(const struct dlb_replicas_task *t, const struct division *d, int *n)
+{
+	const int n_nodes = t->p->cluster->n_nodes;
+	int *node = dlb_xcalloc((size_t)n_nodes + 1, sizeof *node);
+
+	*n = 0;
+	if (d->R > 1) {
+		*n = d->R * dlb_teams_form(&t->teams, d->R, &d->way, node);
+		return node;
+	}
+	for (int i = 0; i < n_nodes; i++)
+		if (t->p->free_node[i])
+			node[(*n)++] = i;
+	return node;
+}
+
+static uint64_t hash_of(const struct dlb_replicas_task *t, const struct division *d)
+{
+	const int32_t number[] = { d->R, d->way.slowest, t->choice->sharing.zero };
+	int n, *node = nodes_of(t, d, &n);
+	uint64_t h = dlb_hash_bytes(DLB_HASH_INIT, node, (size_t)n * sizeof *node);
+
+	h = dlb_hash_bytes(h, number, sizeof number);
+	free(node);
+	return d->way.by ? dlb_hash_str(h, d->way.by) : h;
+}
+
+/* Sets the bound of the division's step, and what it is about if all its teams are pipelines that fill and
+ * drain. */
+static void set_bound(const struct dlb_replicas_task *t, struct division *d)
+{
+	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
+
+	for (int i = 0; i < n; i++)
+		count[t->p->class_of[node[i]]]++;
+	d->bound_s = dlb_pool_bound_s(t->p, count);
+	d->about_s = d->bound_s * (1 + (double)(n / d->R - 1) / t->p->micro_batches);
+	free(node);
+	free(count);
+}
+
+/* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
+ * of fewer samples; or they are far slower than others under another schedule. */
+static bool is_hopeless(const struct dlb_replicas_task *t, const struct division *d, double best_s)
+{
+	static const double FAR = 1.1, OTHER_SCHEDULE = 1.25;
+	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
+	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * OTHER_SCHEDULE)
+		return true;
+	return isfinite(best_s) && d->bound_s > best_s * FAR;
+}
+
+/* 0: *c is its best plan; 1: it is the same as another division; -1: it does not fit. */
+static int try_division(const struct dlb_replicas_task *t, const struct division *d,
+			struct dlb_replicas_candidate *c, struct dlb_error *err)
+{
+	bool scarce = false;
+	struct dlb_problem watched = *t->p;
+	struct dlb_replicas_task own = *t;
+
+	watched.scarce = &scarce;
+	own.p = &watched;
+	int rc = d->R == 1 ? dlb_team_plan_one(&own, c, err) :
+			     dlb_team_plan_make(&own, d->R, &d->way, c, err);
+
+	if (rc <= 0)
+		dlb_team_plan_say(t, d->R, &d->way, c, rc ? err : NULL);
+	/* where memory is scarce nothing is known of a division without a plan under other schedules or with ops
+	 * that run again */
+	dlb_draft_keep(t->p, hash_of(t, d), rc > 0 || (rc && scarce) ? INFINITY : c->ranked_s, scarce);
+	if (t->p->scarce)
+		*t->p->scarce |= scarce;
+	return rc;
+}
+
+/* The shortest draft that there is; NULL: none fits, or all are out. */
+static struct division *best_draft(struct divisions *d)
+{
+	struct division *best = NULL;
+
+	for (int i = 0; i < d->n; i++)
+		if (!d->at[i].searched && !d->at[i].out && (!best || d->at[i].draft_s < best->draft_s))
+			best = &d->at[i];
+	return best;
+}
+
+static int by_about(const void *a, const void *b)
+{
+	const struct division *x = *(struct division *const *)a, *y = *(struct division *const *)b;
+
+	if (x->about_s != y->about_s)
+		return x->about_s < y->about_s ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* [n] the divisions, those that promise most first, so that a good one limits the others. Owned by the
+ * caller. */
+static struct division **in_order(const struct dlb_replicas_task *t, struct divisions *d)
+{
+	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order);
+
+	for (int i = 0; i < d->n; i++) {
+		set_bound(t, &d->at[i]);
+		order[i] = &d->at[i];
+	}
+	qsort(order, (size_t)d->n, sizeof *order, by_about);
+	return order;
+}
+
+/* Sets the drafts of all divisions. best: gets the best plan of those that were not known, and marks it as
+ * searched; NULL: no plan is asked for. Where the number of replicas is free, only drafts near the best
+ * count. */
+static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
+			struct dlb_replicas_candidate *best, struct dlb_error *err)
+{
+	const bool again = t->p->recompute && t->p->recompute->chosen;
+	struct dlb_problem brief = *t->p;
+	struct dlb_replicas_task one = *t;
+	struct division *made = NULL, **order = in_order(t, d);
+	double least_s = INFINITY;
+
+	one.p = &brief;
+	for (int i = 0; i < d->n; i++) {
+		struct division *x = order[i];
+		const struct dlb_draft *known = dlb_draft_find(t->p, dlb_draft_key(t->p, hash_of(t, x)));
+		struct dlb_replicas_candidate c;
+		struct dlb_error why = { .status = 0 };
+
+		x->searched = is_now(x) && !best;
+		/* without ops that run again it is the same, and there is a plan of it */
+		x->out = !is_now(x) && (known ? again && !known->again && isfinite(known->ranked_s) :
+						is_hopeless(t, x, least_s));
+		x->draft_s = known ? known->ranked_s : INFINITY;
+		brief.brief = isfinite(fmin(least_s, t->limit_s));
+		one.limit_s = t->choice->n ? t->limit_s :
+					     fmin(t->limit_s, least_s * dlb_search_near(t->p) * (1 + 1e-9));
+		brief.below_s = isfinite(one.limit_s) ? one.limit_s : 0;
+		if (!known && !x->out) {
+			const int rc = try_division(&one, x, &c, &why);
+			x->draft_s = rc > 0 ? INFINITY : c.ranked_s;
+			if (rc == 0 && best && c.ranked_s < least_s) {
+				dlb_plan_release(&best->plan);
+				*best = c;
+				made = x;
+			} else if (rc == 0) {
+				dlb_plan_release(&c.plan);
+			}
+		}
+		if (why.what[0] && err)
+			*err = why;
+		least_s = fmin(least_s, x->draft_s);
+	}
+	free(order);
+	if (made)
+		made->searched = true;
+}
+
+/* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams; where the number
+ * of replicas is free, only those near the best. */
+static void choose_searched(const struct dlb_replicas_task *t, struct divisions *d)
+{
+	enum { MOST_SEARCHED = 4 };
+	struct dlb_problem draft = *t->p;
+	struct dlb_replicas_task drafts = *t;
+	struct division *x;
+	double most_s = INFINITY;
+
+	if (d->n <= MOST_SEARCHED)
+		return;
+	draft.draft = true;
+	drafts.p = &draft;
+	make_drafts(&drafts, d, NULL, NULL);
+	for (int k = 0; k < MOST_SEARCHED && (x = best_draft(d)) != NULL && !(x->draft_s > most_s); k++) {
+		x->searched = true;
+		most_s = k || t->choice->n ? most_s : x->draft_s * dlb_search_near(t->p);
+	}
+}
+
+/* The best plan of all divisions without a search. */
+static void draft_divisions(const struct dlb_replicas_task *t, struct divisions *d,
+			    struct dlb_replicas_candidate *best, struct dlb_error *err)
+{
+	make_drafts(t, d, best, err);
+	struct division *known = best_draft(d);
+	struct dlb_replicas_candidate c;
+
+	if (known && (!best->plan.n_ops || known->draft_s < best->ranked_s) &&
+	    !try_division(t, known, &c, err))
+		dlb_team_plan_better(best, &c, 0);
+}
+
+/* Searches the divisions that are marked for it. Returns the best; NULL: none fits, with err of the last. */
+static const struct division *search_marked(const struct dlb_replicas_task *t, const struct divisions *d,
+					    struct dlb_replicas_candidate *best, struct dlb_error *err)
+{
+	const struct division *taken = NULL;
+	int now = 0; /* replicas of the current teams, which are the first division into so many */
+
+	for (int i = 0; i < d->n; i++) {
+		const struct division *x = &d->at[i];
+		struct dlb_replicas_candidate c;
+		struct dlb_error why = { .status = 0 };
+
+		now = is_now(x) ? x->R : now;
+		int rc = x->searched ? try_division(t, x, &c, &why) : 1;
+		if (rc == 0) { /* teams, too, are kept unless the gain is large enough */
+			const double gain = x->R == now && !is_now(x) && best->plan.n_replicas == now ?
+						    DLB_KEEP_GAIN :
+						    0;
+			if (dlb_team_plan_better(best, &c, gain))
+				taken = x;
+		} else if (rc < 0 && !best->plan.n_ops) {
+			*err = why;
+		}
+	}
+	return taken;
+}
+
+/* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. Where the number of replicas
+ * is free, the divisions share one search, and the best is then searched with all effort. */
+static void search_divisions(const struct dlb_replicas_task *t, struct divisions *d,
+			     struct dlb_replicas_candidate *best, struct dlb_error *err)
+{
+	struct dlb_problem shared = *t->p;
+	struct dlb_replicas_task sharing = *t;
+	struct dlb_replicas_candidate c;
+	int n = 0;
+
+	choose_searched(t, d);
+	for (int i = 0; i < d->n; i++)
+		n += d->at[i].searched;
+	shared.candidates = t->choice->n ? 1 : n;
+	sharing.p = &shared;
+	const struct division *taken = search_marked(&sharing, d, best, err);
+	if (taken && shared.candidates > 1 && !try_division(t, taken, &c, err))
+		dlb_team_plan_better(best, &c, 0);
+}
+
+void dlb_divisions_best(const struct dlb_replicas_task *t, int R, struct dlb_replicas_candidate *best,
+			struct dlb_error *err)
+{
+	const int n = dlb_teams_free_nodes(t->p);
+	struct divisions d = { .n = 0 };
+
+	for (int r = 1; r <= n && r <= t->p->batch; r++)
+		if (R ? r == R : worth_trying(r, n))
+			add_ways(t, r, &d);
+	(t->p->draft ? draft_divisions : search_divisions)(t, &d, best, err);
+	free(d.at);
+}

@@ -1,0 +1,34 @@
+/* The plan of one division of the nodes into teams: the model over one team, the shares of the batch, and the
+ * placement of all teams. Private to lib/place. */
+#ifndef DLB_PLACE_TEAM_PLAN_H
+#define DLB_PLACE_TEAM_PLAN_H
+#include "place/replicas.h"
+#include "place/teams.h"
+
+struct dlb_replicas_task {
+	const struct dlb_problem *p;
+	const struct dlb_replicas_choice *choice;
+	const char *algorithm; /* NULL: the default */
+	const int *current; /* the current placement; NULL: none */
+	struct dlb_teams teams;
+	double limit_s; /* plans whose step is not shorter are of no use */
+};
+/* ranked_s without a plan: it does not fit, or its step is at least so long */
+struct dlb_replicas_candidate {
+	struct dlb_plan plan;
+	double ranked_s;
+	bool kept;
+};
+/* The best plan of a way; 1: the way does not apply, since all teams are equal. */
+int dlb_team_plan_make(const struct dlb_replicas_task *t, int R, const struct dlb_team_way *way,
+		       struct dlb_replicas_candidate *best, struct dlb_error *err);
+/* The plan without replicas, as a candidate of auto. */
+int dlb_team_plan_one(const struct dlb_replicas_task *t, struct dlb_replicas_candidate *c,
+		      struct dlb_error *err);
+/* Replaces *best by `other` if that is better by more than `gain` of it. Returns whether it did. */
+bool dlb_team_plan_better(struct dlb_replicas_candidate *best, struct dlb_replicas_candidate *other,
+			  double gain);
+/* A remark on what a way gave: err: why there is no plan; NULL: there is one. */
+void dlb_team_plan_say(const struct dlb_replicas_task *t, int R, const struct dlb_team_way *way,
+		       const struct dlb_replicas_candidate *c, const struct dlb_error *err);
+#endif
