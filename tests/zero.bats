@@ -344,6 +344,17 @@ same_bits() {
 	dlb-view "$tmp/3.json" | grep -q 'each keeps its share of the weights, and the optimizer.s state of its share'
 }
 
+@test "stage 3: a weight of which a graph states the bytes alone: each replica keeps half of it" {
+	dlb-profile -q --analytic "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | jq -c 'del(.cost.inputs, .profile)
+		| .graph.tensors |= map(if has("value") then . else .shape = null end)' >sizes.json
+	gathered=$(jq '[.graph.tensors[] | select(.kind == "weight" and .size_bytes >= 4096).size_bytes] | add' sizes.json)
+	for z in 2 3; do
+		peak[z]=$(dlb-place -q -a single --replicas 2 --zero $z sizes.json | jq '.plan.nodes[0].peak_bytes')
+	done
+	[ "$gathered" -gt 0 ]
+	[ $((peak[2] - peak[3])) -eq $((gathered / 2)) ]
+}
+
 # bats test_tags=slow
 @test "stage 3 with pipelines, small states, recomputation: the same bits" {
 	large

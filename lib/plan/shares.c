@@ -15,8 +15,13 @@ struct dlb_share dlb_share_of(int64_t n, int n_shares, int share)
 
 struct dlb_share dlb_program_share(const struct dlb_program *g, int t)
 {
-	const struct dlb_desc d = dlb_tensor_desc(&g->graph->tensor[t], 1);
-	return dlb_share_of(dlb_desc_count(&d), g->plan->n_shares, g->plan->share);
+	const struct dlb_tensor *x = &g->graph->tensor[t];
+	const struct dlb_desc d = dlb_tensor_desc(x, 1);
+	const int64_t n = x->n_dims >= 0 ?
+				  dlb_desc_count(&d) :
+				  (int64_t)(dlb_tensor_bytes(x, 1) / (double)dlb_dtype_bytes(x->dtype));
+
+	return dlb_share_of(n, g->plan->n_shares, g->plan->share);
 }
 
 int dlb_update_weight(const struct dlb_graph *g, int update)

@@ -17,7 +17,7 @@ enum { DLB_LEAST_GATHERED_BYTES = 4096 };
 struct dlb_share { int64_t first, n; };		/* elements */
 /* Share number `share` of n_shares of n elements; n_shares < 2: all elements. */
 struct dlb_share dlb_share_of(int64_t n, int n_shares, int share);
-/* Of weight t, for the replica of program g. */
+/* Of weight t, for the replica of program g; without a shape, of as many elements as its bytes hold. */
 struct dlb_share dlb_program_share(const struct dlb_program *g, int t);
 /* The weight that an update op changes; -1: none. */
 int dlb_update_weight(const struct dlb_graph *g, int update);

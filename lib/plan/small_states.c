@@ -6,22 +6,12 @@
 
 static const char where[] = "/plan/state_dtype", cure[] = "take --state-dtype f32";
 
-/* Elements of this replica's share of weight t; of a graph without shapes, as many as its bytes hold. */
-static int64_t elements_of(const struct dlb_program *g, int t)
-{
-	const struct dlb_tensor *x = &g->graph->tensor[t];
-
-	if (x->n_dims >= 0)
-		return dlb_program_share(g, t).n;
-	return dlb_share_of((int64_t)(dlb_tensor_bytes(x, 1) / (double)dlb_dtype_bytes(x->dtype)),
-			    g->plan->n_shares, g->plan->share).n;
-}
-
 size_t dlb_program_state_bytes(const struct dlb_program *g, int t)
 {
 	const struct dlb_plan *p = g->plan;
 
-	return dlb_state_bytes(p->state_dtype, dlb_dtype_bytes(g->graph->tensor[t].dtype), elements_of(g, t),
+	return dlb_state_bytes(p->state_dtype, dlb_dtype_bytes(g->graph->tensor[t].dtype),
+			       dlb_program_share(g, t).n,
 			       p->n_shares > 1 || p->of_replicas < 2 ? 1 : p->of_replicas);
 }
 
