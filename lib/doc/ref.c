@@ -1,7 +1,10 @@
 /* References into a document: a value, and its JSON Pointer (RFC 6901), which is built
  * only for a message. See doc.h. */
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "doc/doc.h"
@@ -111,6 +114,25 @@ int dlb_ref_int(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *out,
 	return 0;
 }
 
+/* The fewest digits that give x back: 1e-09, not 1.0000000000000001e-09. */
+static const char *digits_of(double x, char text[32])
+{
+	for (int n = DBL_DIG; n <= DBL_DECIMAL_DIG; n++) {
+		snprintf(text, 32, "%.*g", n, x);
+		if (strtod(text, NULL) == x)
+			break;
+	}
+	return text;
+}
+
+static int out_of_range(const struct dlb_ref *r, double x, const char *how, double bound,
+			struct dlb_error *err)
+{
+	char is[32], should[32];
+
+	return dlb_ref_fail(r, err, "%s is %s %s", digits_of(x, is), how, digits_of(bound, should));
+}
+
 int dlb_ref_real(const struct dlb_ref *r, double min, double max, double *out, struct dlb_error *err)
 {
 	double x;
@@ -119,9 +141,9 @@ int dlb_ref_real(const struct dlb_ref *r, double min, double max, double *out, s
 		return wrong_type(r, "a number", err);
 	x = json_number_value(r->v);
 	if (!(x >= min))
-		return dlb_ref_fail(r, err, "%.17g is below %.17g", x, min);
+		return out_of_range(r, x, "below", min, err);
 	if (!(x <= max))
-		return dlb_ref_fail(r, err, "%.17g is above %.17g", x, max);
+		return out_of_range(r, x, "above", max, err);
 	*out = x;
 	return 0;
 }

@@ -200,7 +200,7 @@ static void test_refs(void)
 
 	assert(!parse(&d,
 		      "{\"dlb\":\"1.0\",\"graph\":{\"ops\":[{\"id\":3,\"t\":\"Conv\",\"ok\":true,\"f\":2.0,"
-		      "\"g\":2.5}],"
+		      "\"g\":2.5,\"t0\":0}],"
 		      "\"a/b~\":{}}}",
 		      NULL));
 	r = dlb_ref_root(&d, "graph");
@@ -220,6 +220,11 @@ static void test_refs(void)
 	       SAME(err.what, "3 is above 2"));
 	assert(IS(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err), ==, -1) &&
 	       SAME(err.what, "2.5 is below 3"));
+	assert(IS(dlb_get_real(&op, "t0", DLB_NEED, 1e-9, 1, &x, &err), ==, -1) &&
+	       SAME(err.what, "0 is below 1e-09"));
+	assert(IS(dlb_get_real(&op, "f", DLB_NEED, 0, 0.1, &x, &err), ==, -1) && SAME(err.what, "2 is above 0.1"));
+	assert(IS(dlb_get_real(&op, "f", DLB_NEED, 0, 1.0 / 3, &x, &err), ==, -1) &&
+	       SAME(err.what, "2 is above 0.3333333333333333"));
 	assert(IS(dlb_get_str(&op, "id", DLB_NEED, &s, &err), ==, -1) &&
 	       IS(dlb_get_bool(&op, "id", DLB_NEED, &b, &err), ==, -1));
 	assert(IS(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err), ==, -1) &&
