@@ -113,7 +113,7 @@ compare() {
 	run -0 jq -s -c '[.[] | select(.decision) | .step]' "$tmp/log"
 	[ "$output" = '[10,20,30,40,50,60,70,80]' ]
 	jq -rs '.[] | select(.decision) | .decision' "$tmp/log" >"$tmp/decisions"
-	grep -q 'ops move with .* of state, .* ms a step expected' "$tmp/decisions"
+	grep -Eq 'ops? moves? with .* of state, .* ms a step expected' "$tmp/decisions"
 	while read -r line; do grep -aqF "$line" "$tmp/said"; done <"$tmp/decisions"
 }
 

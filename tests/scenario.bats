@@ -83,7 +83,7 @@ fits() {
 	dlb-run -v --dry-run --scenario "$tmp/s.json" --rounds 8 "$tmp/even.json" >"$tmp/b.json" 2>"$tmp/said"
 	validates "$tmp/b.json"
 	jq -e --slurpfile was "$tmp/even.json" '.plan | .split == "even" and .hash == $was[0].plan.hash' "$tmp/b.json"
-	grep 'round 4: .*; no samples move, as --split even asks' "$tmp/said"
+	grep 'round 4: .*: stays: no samples move, as --split even asks; decided in' "$tmp/said"
 	dlb-place -q --split power "$tmp/b.json" | jq -e '.plan | .split == "power" and .split_given and .power[1] < .4 * .power[0]'
 	# dlb-rebalance says it too
 	dlb-run -q --dry-run --slow 1:4 "$tmp/even.json" | dlb-rebalance -v 2>"$tmp/said" >"$tmp/c.json"

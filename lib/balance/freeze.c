@@ -125,13 +125,10 @@ static void say(const struct dlb_frozen *f, const char *const *glob, int n, doub
 		const struct dlb_doc *doc, char text[DLB_FREEZE_TEXT])
 {
 	const json_t *plan = dlb_doc_section(doc, "plan");
-	const long long moved = json_integer_value(json_object_get(plan, "moved_ops"));
-	char ops[80] = "no op moves";
+	char ops[80];
 
-	if (moved)
-		snprintf(ops, sizeof ops, "%lld op%s with %.4g MB of state", moved,
-			 moved == 1 ? " moves" : "s move",
-			 json_number_value(json_object_get(plan, "moved_bytes")) / 1e6);
+	if (!dlb_live_tell_ops(plan, ops, sizeof ops))
+		strcpy(ops, "no op moves");
 	snprintf(text, DLB_FREEZE_TEXT,
 		 "%d weight%s frozen (%.100s%s), %lld elements; %s, %.4g ms a step predicted instead of %.4g "
 		 "ms",

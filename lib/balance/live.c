@@ -9,8 +9,8 @@
 
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
-/* What makes a plan run as it does: the placement with the nodes and shares of replicas, which the hash is of,
- * and the orders. */
+/* What makes a plan run as it does: the placement with the nodes and shares of replicas, which the hash is
+ * of, and the orders. */
 static bool same_plan(const json_t *a, const json_t *b)
 {
 	const json_t *x = json_object_get(a, "nodes"), *y = json_object_get(b, "nodes");
@@ -30,19 +30,27 @@ static bool stays(const struct dlb_balance *b)
 	       !strcmp(b->best_plan_hash, b->history[b->n_history - 1].plan_hash);
 }
 
-/* What moves between the plans `was` and `is`: ops with their state, samples of replicas. */
+int dlb_live_tell_ops(const json_t *plan, char *text, size_t size)
+{
+	const long long n = json_integer_value(json_object_get(plan, "moved_ops"));
+
+	text[0] = '\0';
+	return n ? snprintf(text, size, "%lld op%s with %.4g MB of state", n, n == 1 ? " moves" : "s move",
+			    json_number_value(json_object_get(plan, "moved_bytes")) / 1e6) :
+		   0;
+}
+
+/* What moves between the plans `was` and `is`: ops with their state, samples of replicas; "": neither, only
+ * the order of ops changes. */
 static void tell_moves(const json_t *was, const json_t *is, char out[100])
 {
 	enum { MOST = 6 }; /* shares that are told */
 	const json_t *share = json_object_get(is, "power");
-	const long long ops = json_integer_value(json_object_get(is, "moved_ops"));
 	const bool samples = share && !json_equal(share, json_object_get(was, "power"));
-	int n = 0;
+	int n = dlb_live_tell_ops(is, out, 100);
 
-	if (ops || !samples)
-		n = snprintf(out, 100, "%lld ops move with %.4g MB of state%s", ops,
-			     json_number_value(json_object_get(is, "moved_bytes")) / 1e6,
-			     samples ? ", " : "");
+	if (n && samples)
+		n += snprintf(out + n, (size_t)(100 - n), ", ");
 	for (size_t r = 0; samples && r < json_array_size(share) && r < MOST && n < 100; r++)
 		n += snprintf(out + n, (size_t)(100 - n), "%s%.4g", r ? " : " : "replicas share samples as ",
 			      json_number_value(json_array_get(share, r)));
@@ -54,31 +62,34 @@ static void say(const struct dlb_balance *b, const json_t *was, const json_t *pl
 		struct dlb_round_decision *d)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	static const char even[] = "no samples move, as --split even asks";
+	const bool is_reason = b->split_stays && !d->moves && !b->reason && !strcmp(r->decision, "same plan");
 	char what[200], moves[100], culprit[160];
 
 	dlb_culprit_tell(&b->culprit, r->step_s, culprit, sizeof culprit);
 	tell_moves(was, plan, moves);
 	if (d->moves)
-		snprintf(what, sizeof what, "%s%s, %.4g ms a step expected",
+		snprintf(what, sizeof what, "%s%s%s%.4g ms a step expected",
 			 r->rolled_back ? "slower than the best plan, back to it: " :
 			 b->keep        ? "back to the best plan: " :
 					  "",
-			 moves, b->expected_s * 1e3);
+			 moves, moves[0] ? ", " : "", b->expected_s * 1e3);
 	else if (r->price_s > 0)
 		snprintf(what, sizeof what,
 			 "stays: another plan %s, it would save %.3g ms a step and take %.3g ms", r->decision,
 			 r->gain_s * 1e3, r->price_s * 1e3);
 	else
-		snprintf(what, sizeof what, "stays: %s%s%s", r->decision, b->reason ? ", " : "",
-			 b->reason ? b->reason : "");
+		snprintf(what, sizeof what, "stays: %s%s%s", is_reason ? even : r->decision,
+			 b->reason ? ", " : "", b->reason ? b->reason : "");
 	snprintf(d->text, sizeof d->text,
-		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s%s: %s%s; decided "
+		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s%s: %s%s%s; "
+		 "decided "
 		 "in "
 		 "%.3g ms",
 		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
 		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "",
-		 culprit[0] ? "; " : "", culprit, what,
-		 b->split_stays ? "; no samples move, as --split even asks" : "", took_s * 1e3);
+		 culprit[0] ? "; " : "", culprit, what, b->split_stays && !is_reason ? "; " : "",
+		 b->split_stays && !is_reason ? even : "", took_s * 1e3);
 }
 
 /* Makes the plan after `was`. Sets *moves. */

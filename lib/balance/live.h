@@ -13,9 +13,12 @@ struct dlb_live {
 };
 /* Forgets what was read: the next round reads all of the document. */
 void dlb_live_release(struct dlb_live *l);
-/* One round. live: a struct dlb_live, for one document whose report and plan alone change between rounds. doc
- * has the report of the round. Sets its balance and, with d->moves, its plan; d->text says what was seen, what
- * was done and why. -1 with err. */
+/* One round. live: a struct dlb_live, for one document whose report and plan alone change between rounds.
+ * doc has the report of the round. Sets its balance and, with d->moves, its plan; d->text says what was
+ * seen, what was done and why. -1 with err. */
 int dlb_live_round(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
 		   struct dlb_error *err);
+/* The ops that moved to make the plan of a section, as "2 ops move with 3.5 MB of state"; "": none did.
+ * Returns the length. */
+int dlb_live_tell_ops(const json_t *plan, char *text, size_t size);
 #endif

@@ -406,8 +406,8 @@ static void test_live(void)
 				 "ms");
 		else
 			snprintf(text + strlen(text), sizeof text - strlen(text),
-				 "%g ops move with %.4g MB of state, 4 ms a step expected",
-				 number(&d, "moved_ops"), number(&d, "moved_bytes") / 1e6);
+				 "1 op moves with %.4g MB of state, 4 ms a step expected",
+				 number(&d, "moved_bytes") / 1e6);
 		assert(tells(r.text, text));
 		r = (struct dlb_round_decision){ .left_steps = 1 };
 		report(&d, way ? 6e-3 : 4e-3, way ? 6e-3 : 4e-3, way ? 3e-3 : 4e-3);
@@ -417,6 +417,27 @@ static void test_live(void)
 		dlb_live_release(&live);
 		assert(!live.is_read && !live.other_plan && IS(live.inputs.graph.n_ops, ==, 0));
 		end(&f, &d);
+	}
+}
+
+/* A plan that is made of another order, or of other placements of one op or of several. */
+static void test_live_ops(void)
+{
+	static const struct {
+		int n;
+		double bytes;
+		const char *says;
+	} rows[] = { { 0, 0, "" },
+		     { 1, 0, "1 op moves with 0 MB of state" },
+		     { 2, 3.5e6, "2 ops move with 3.5 MB of state" } };
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		json_t *plan = json_pack("{si, sf}", "moved_ops", rows[i].n, "moved_bytes", rows[i].bytes);
+		char text[60];
+
+		assert(IS(dlb_live_tell_ops(plan, text, sizeof text), ==, (int)strlen(rows[i].says)) &&
+		       SAME(text, rows[i].says));
+		json_decref(plan);
 	}
 }
 
@@ -499,6 +520,7 @@ int main(void)
 	test_gate_memory();
 	test_without_gate();
 	test_split_stays();
+	test_live_ops();
 	test_live();
 	test_live_shares();
 	test_starved();
