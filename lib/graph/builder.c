@@ -58,6 +58,14 @@ int dlb_b_op(struct dlb_builder *b, const struct dlb_op_spec *s, int *out, int l
 	return ids[0];
 }
 
+int dlb_b_gradient(struct dlb_builder *b, const struct dlb_op_spec *s)
+{
+	if (!b->need[0])
+		return 0;
+	b->din[0] = dlb_b_op(b, s, NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
 int dlb_b_op1(struct dlb_builder *b, const char *type, int in0)
 {
 	return dlb_b_op(b, DLB_SPEC(type, in0), NULL, -1);

@@ -168,11 +168,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("AffineGridGrad", b->io.attr, b->io.n_attr, b->dout[0]), NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("AffineGridGrad", b->io.attr, b->io.n_attr, b->dout[0]));
 }
 
 static double flops(const struct dlb_op_io *io)

@@ -144,10 +144,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	a[0] = dlb_make_ints("block_shape", block, n);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Col2ImGrad", a,
-					      1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1),
-					      b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("Col2ImGrad", a,
+					       1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1),
+					       b->dout[0]));
 }
 
 static int grad_parse(const struct dlb_op_io *io, struct cols *c, struct dlb_error *err)

@@ -69,20 +69,14 @@ static int sum_gradient(struct dlb_builder *b, struct dlb_error *err)
 				 dlb_make_int("reverse", !dlb_io_int(&b->io, "reverse", 0)) };
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CumSum", a, 2, b->dout[0], b->in[1]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("CumSum", a, 2, b->dout[0], b->in[1]));
 }
 
 static int product_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CumProdGrad", b->io.attr, b->io.n_attr, b->dout[0], b->in[0],
-					      b->in[1]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("CumProdGrad", b->io.attr, b->io.n_attr, b->dout[0], b->in[0],
+					       b->in[1]));
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

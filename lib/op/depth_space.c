@@ -83,10 +83,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	const char *type = b->io.cls->name[0] == 'D' ? "SpaceToDepth" : "DepthToSpace";
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0]));
 }
 
 const struct dlb_op_class dlb_op_DepthToSpace = { .name = "DepthToSpace",

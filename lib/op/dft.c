@@ -260,8 +260,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	const struct dlb_attr attr[] = { dlb_make_int("axis", t.axis),	     dlb_make_int("inverse", t.inverse),
 					 dlb_make_int("onesided", t.onesided), dlb_make_int("length", t.length),
 					 dlb_make_int("values", t.n),	     dlb_make_int("parts", t.in_parts) };
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("DFTGrad", attr, DLB_LEN(attr), b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("DFTGrad", attr, DLB_LEN(attr), b->dout[0]));
 }
 
 static double work(const struct dft *t)
@@ -461,8 +460,7 @@ static int stft_gradient(struct dlb_builder *b, struct dlb_error *err)
 						     dlb_b_const_ints(b, &s.samples, 1),
 						     dlb_b_const_ints(b, &s.frame.n, 1)), NULL, -1);
 
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Transpose", &perm, 1, signal), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("Transpose", &perm, 1, signal));
 }
 
 static double stft_flops(const struct dlb_op_io *io)

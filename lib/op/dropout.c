@@ -142,9 +142,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!train)
 		return 0;
 	a = dlb_make_real("ratio", ratio);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("DropoutGrad", &a, 1, b->dout[0], dlb_b_extra_output(b, 1)),
-			     NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("DropoutGrad", &a, 1, b->dout[0], dlb_b_extra_output(b, 1)));
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

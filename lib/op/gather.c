@@ -77,11 +77,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("GatherGrad", a,
-					      1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1),
-					      b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0])), NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("GatherGrad", a,
+					       1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1),
+					       b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0])));
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

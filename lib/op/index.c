@@ -99,9 +99,8 @@ static int gather_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0], b->in[1],
-					      dlb_b_const_shape(b, b->in[0])), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR(type, b->io.attr, b->io.n_attr, b->dout[0], b->in[1],
+					       dlb_b_const_shape(b, b->in[0])));
 }
 
 static int spread_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -25,9 +25,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 						b->io.in[0].layout == DLB_PLAIN ? "plain" : "channels-last");
 
 	(void)err;
-	if (b->need[0])
-		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("LayoutView", &to, 1, b->dout[0]), NULL, b->in[0]);
-	return b->need[0] && b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("LayoutView", &to, 1, b->dout[0]));
 }
 
 const struct dlb_op_class dlb_op_LayoutView = { .name = "LayoutView",

@@ -116,9 +116,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	in[n_in++] = b->in[1];
 	if (dlb_io_has(&b->io, 2))
 		in[n_in++] = b->in[2];
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = n_in, .attr = a,
-						       .n_attr = n }, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){
+					 .type = type, .in = in, .n_in = n_in, .attr = a, .n_attr = n });
 }
 
 static int grad_fill(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_loss_desc *d,

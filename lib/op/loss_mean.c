@@ -284,12 +284,12 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	snprintf(type, sizeof type, "%sGrad", b->io.cls->name);
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = type,
-						       .in = (int[]){ b->dout[0], b->in[0], b->in[1],
-							       weighted ? b->in[2] : -1 },
-						       .n_in = weighted ? 4 : 3, .attr = b->io.attr,
-						       .n_attr = b->io.n_attr }, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = type,
+							.in = (int[]){ b->dout[0], b->in[0], b->in[1],
+								       weighted ? b->in[2] : -1 },
+							.n_in = weighted ? 4 : 3,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -99,11 +99,8 @@ static int part_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 static int part_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
-	if (b->need[0])
-		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("CrossEntropyPartGrad", b->io.attr, b->io.n_attr,
-						      b->dout[0], b->in[0], b->in[1], b->out[0]), NULL,
-				     b->in[0]);
-	return b->need[0] && b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("CrossEntropyPartGrad", b->io.attr, b->io.n_attr, b->dout[0],
+					       b->in[0], b->in[1], b->out[0]));
 }
 
 static double part_flops(const struct dlb_op_io *io)

@@ -70,11 +70,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("LpNormalizationGrad", b->io.attr, b->io.n_attr, b->dout[0],
-					      b->in[0], b->out[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("LpNormalizationGrad", b->io.attr, b->io.n_attr, b->dout[0],
+					       b->in[0], b->out[0]));
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,

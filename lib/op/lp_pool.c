@@ -162,9 +162,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		a[n++] = dlb_make_ints("kernel_shape", x->dim + 2, x->n_dims - 2);
 	else
 		n += dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + n);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("LpPoolGrad", a, n, b->dout[0], b->in[0], b->out[0]), NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("LpPoolGrad", a, n, b->dout[0], b->in[0], b->out[0]));
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -128,12 +128,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	int in[3] = { b->dout[0], b->in[1], b->io.n_in > 2 ? b->in[2] : -1 };
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "MaxUnpoolGrad", .in = in,
-						       .n_in = in[2] < 0 ? 2 : 3, .attr = b->io.attr,
-						       .n_attr = b->io.n_attr }, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "MaxUnpoolGrad",
+							.in = in,
+							.n_in = in[2] < 0 ? 2 : 3,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 /* x has the shape of the indices. */

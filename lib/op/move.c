@@ -66,8 +66,7 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 	for (int i = 0; i < b->io.in[0].n_dims; i++)
 		inverse[perm[i]] = i;
 	a = dlb_make_ints("perm", inverse, b->io.in[0].n_dims);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Transpose", &a, 1, b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("Transpose", &a, 1, b->dout[0]));
 }
 
 /* -- Slice -- */
@@ -177,10 +176,11 @@ static int slice_gradient(struct dlb_builder *b, struct dlb_error *err)
 	in[1] = dlb_b_const_shape(b, b->in[0]);
 	for (int i = 1; i < b->io.n_in; i++)
 		in[1 + i] = b->in[i];
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "SliceGrad", .in = in, .n_in = b->io.n_in + 1,
-						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "SliceGrad",
+							.in = in,
+							.n_in = b->io.n_in + 1,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 static int slice_grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -207,6 +207,8 @@ bool dlb_b_follows(const struct dlb_builder *b, int tensor, int i);
  * an error, which is kept in b, this and later calls return -1, so one check at the end suffices. Outputs
  * take the layout of `like`, the forward tensor whose gradient they are (an id or -1). */
 int dlb_b_op(struct dlb_builder *b, const struct dlb_op_spec *s, int *out, int like);
+/* Sets din[0], if it is needed, to the output of that op. 0; -1: an error. */
+int dlb_b_gradient(struct dlb_builder *b, const struct dlb_op_spec *s);
 int dlb_b_op1(struct dlb_builder *b, const char *type, int in0);
 int dlb_b_op2(struct dlb_builder *b, const char *type, int in0, int in1);
 int dlb_b_op3(struct dlb_builder *b, const char *type, int in0, int in1, int in2);

@@ -268,13 +268,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	int in[3] = { b->dout[0], b->io.n_in > 1 ? b->in[1] : -1, b->io.n_in > 3 ? b->in[3] : -1 };
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "PadGrad", .in = in,
-						       .n_in = in[2] >= 0 ? 3 : in[1] >= 0 ? 2 : 1,
-						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "PadGrad",
+							.in = in,
+							.n_in = in[2] >= 0 ? 3 :
+								in[1] >= 0 ? 2 :
+									     1,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 /* Pads for the axes that change; other axes, such as the batch, may have any size. */
@@ -302,8 +302,7 @@ static int center_gradient(struct dlb_builder *b, struct dlb_error *err)
 	}
 	a[0] = dlb_make_ints("pads", pads, 2 * n);
 	a[1] = dlb_make_ints("axes", axes, n);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("PadGrad", a, 2, b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("PadGrad", a, 2, b->dout[0]));
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -188,8 +188,7 @@ static int max_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	pos = dlb_b_extra_output(b, 2);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("MaxPoolGrad", a, n, b->dout[0], pos), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("MaxPoolGrad", a, n, b->dout[0], pos));
 }
 
 static int average_gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -198,10 +197,7 @@ static int average_gradient(struct dlb_builder *b, struct dlb_error *err)
 	int n = backward_attrs(&b->io, a);
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("AveragePoolGrad", a, n, b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("AveragePoolGrad", a, n, b->dout[0]));
 }
 
 static int grad_fill(const struct dlb_op_io *io, struct pool *p, struct dlb_error *err)

@@ -484,9 +484,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	in[1] = dlb_b_const_shape(b, b->in[0]);
 	for (int i = 1; i < b->io.n_in; i++)
 		in[1 + i] = b->in[i];
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "ResizeGrad", .in = in, .n_in = b->io.n_in + 1,
-						       .attr = a, .n_attr = n }, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "ResizeGrad",
+							.in = in,
+							.n_in = b->io.n_in + 1,
+							.attr = a,
+							.n_attr = n });
 }
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -278,12 +278,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "RoiAlignGrad",
-						       .in = (int[]){ b->dout[0], b->in[1], b->in[2],
-							       dlb_b_const_shape(b, b->in[0]), b->in[0] },
-						       .n_in = max ? 5 : 4, .attr = a, .n_attr = n }, NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "RoiAlignGrad",
+							.in = (int[]){ b->dout[0], b->in[1], b->in[2],
+								       dlb_b_const_shape(b, b->in[0]),
+								       b->in[0] },
+							.n_in = max ? 5 : 4,
+							.attr = a,
+							.n_attr = n });
 }
 
 static int grad_parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct align *a,

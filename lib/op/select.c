@@ -80,10 +80,8 @@ static int topk_gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0] || b->dout[0] < 0)
 		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("GatherElementsGrad", &axis, 1, b->dout[0],
-					      dlb_b_extra_output(b, 1), dlb_b_const_shape(b, b->in[0])), NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("GatherElementsGrad", &axis, 1, b->dout[0],
+					       dlb_b_extra_output(b, 1), dlb_b_const_shape(b, b->in[0])));
 }
 
 /* -- ArgMax, ArgMin -- */

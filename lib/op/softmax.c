@@ -98,9 +98,8 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		return -1;
 	a[0] = dlb_make_int("axis", axis);
 	a[1] = dlb_make_int("flatten", flatten);
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR(s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2, b->dout[0],
-					      b->out[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR(s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2, b->dout[0],
+					       b->out[0]));
 }
 
 static double flops(const struct dlb_op_io *io)

@@ -44,9 +44,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	for (int i = 0; i < n; i++)
 		back[perm[i]] = i;
 	const struct dlb_attr a = dlb_make_ints("perm", back, n);
-	if (b->need[0])
-		b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("TransposeView", &a, 1, b->dout[0]), NULL, b->in[0]);
-	return b->need[0] && b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("TransposeView", &a, 1, b->dout[0]));
 }
 
 const struct dlb_op_class dlb_op_TransposeView = { .name = "TransposeView",

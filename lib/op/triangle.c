@@ -74,12 +74,11 @@ static int trilu_gradient(struct dlb_builder *b, struct dlb_error *err)
 	int in[2] = { b->dout[0], b->io.n_in > 1 ? b->in[1] : -1 };
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = "Trilu", .in = in, .n_in = in[1] < 0 ? 1 : 2,
-						       .attr = b->io.attr, .n_attr = b->io.n_attr }, NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = "Trilu",
+							.in = in,
+							.n_in = in[1] < 0 ? 1 : 2,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 const struct dlb_op_class dlb_op_Trilu = { .name = "Trilu",

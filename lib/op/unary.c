@@ -112,9 +112,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	snprintf(type, sizeof type, "%sGrad", r->name);
-	b->din[0] = dlb_b_op(b, &(struct dlb_op_spec){ .type = type, .in = in, .n_in = 2, .attr = b->io.attr,
-						       .n_attr = b->io.n_attr }, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, &(struct dlb_op_spec){ .type = type,
+							.in = in,
+							.n_in = 2,
+							.attr = b->io.attr,
+							.n_attr = b->io.n_attr });
 }
 
 #define FLOPS(n, f) \

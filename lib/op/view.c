@@ -59,9 +59,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC("Reshape", b->dout[0], dlb_b_const_shape(b, b->in[0])), NULL,
-			     b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC("Reshape", b->dout[0], dlb_b_const_shape(b, b->in[0])));
 }
 
 static int gradient_identity(struct dlb_builder *b, struct dlb_error *err)
@@ -172,10 +170,7 @@ static int layout_gradient(struct dlb_builder *b, struct dlb_error *err)
 	struct dlb_attr a = dlb_make_str("to", b->io.in[0].layout == DLB_PLAIN ? "plain" : "channels-last");
 
 	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, DLB_SPEC_ATTR("Layout", &a, 1, b->dout[0]), NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
+	return dlb_b_gradient(b, DLB_SPEC_ATTR("Layout", &a, 1, b->dout[0]));
 }
 
 #define VIEW(n, most, inf, grad, lay) \
