@@ -47,6 +47,8 @@ static double rounding(double bytes)
 	return bytes < MAPPED ? 96 : pages - bytes + PAGE;
 }
 
+static double allocated(double bytes) { return bytes + rounding(bytes); }
+
 /* Of the allocations of one tensor on this node: as dlb_state_init and dlb_state_constant make them. */
 static double tensor_rounding(const struct dlb_process *s, const struct dlb_program *p, int t)
 {
@@ -138,10 +140,10 @@ static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_pro
 		else if (dlb_program_packs_once(p, i))
 			once = fmax(once, packed);
 		if (packed > 0 && (known || !dlb_program_packs_once(p, i)))
-			kept += n_sizes(p) * (packed + rounding(packed));
+			kept += n_sizes(p) * allocated(packed);
 	}
 	once -= (double)p->node[node].scratch_bytes;
-	return kept + (once > 0 ? once + rounding(once) : 0);
+	return kept + (once > 0 ? allocated(once) : 0);
 }
 
 /* What libraries keep for the products of this node (dlb_kernel_bytes.library). */
@@ -322,17 +324,18 @@ static double sum_bytes(const struct dlb_program *of, const struct dlb_node_prog
 
 static double shared_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
+	const struct dlb_plan *whole = s->program->whole;
 	double sum = 0;
 
-	for (int i = 0; i < s->program->whole->n_nodes; i++) {
+	for (int i = 0; i < whole->n_nodes; i++) {
 		const struct dlb_program *of = dlb_program_of(p, i);
 
 		if (!near(s->cost->cluster, i, node))
 			continue;
 		if (of == dlb_program_of(p, node))
 			sum += message_bytes(of, node, i);
-		else if (dlb_plan_part_of(s->program->whole, i) == dlb_plan_part_of(s->program->whole, node))
-			sum += sum_bytes(of, &of->node[i], ring_ends(s->program->whole, node, i));
+		else if (dlb_plan_part_of(whole, i) == dlb_plan_part_of(whole, node))
+			sum += sum_bytes(of, &of->node[i], ring_ends(whole, node, i));
 	}
 	return sum;
 }
@@ -342,14 +345,14 @@ static double shared_bytes(const struct dlb_process *s, const struct dlb_program
 /* Shares of samples that are prepared ahead: this node's, and on rank 0 those that it sends. */
 static double feed_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
-	const bool sends = s->program->whole->n_replicas > 1 && s->program->whole->sharing.feed_host &&
-			   node == 0;
+	const struct dlb_plan *whole = s->program->whole;
+	const bool sends = whole->n_replicas > 1 && whole->sharing.feed_host && node == 0;
 	const int slots = p->depth + 2;
 	double sum = 0;
 
-	for (int i = 0; i < s->program->whole->n_nodes; i++)
+	for (int i = 0; i < whole->n_nodes; i++)
 		if (i == node || sends)
-			sum += (double)dlb_feed_bytes(p, i) + rounding((double)dlb_feed_bytes(p, i));
+			sum += allocated((double)dlb_feed_bytes(p, i));
 	return slots * sum;
 }
 
@@ -378,11 +381,11 @@ double dlb_process_bytes(const struct dlb_process *s, int node)
 {
 	const struct dlb_program *p = dlb_program_of(s->program, node);
 	const struct dlb_node_program *np = &p->node[node];
-	const double arena = (double)np->arena_bytes, scratch = (double)np->scratch_bytes;
 
-	return arena + rounding(arena) + scratch + rounding(scratch) + (double)np->state_bytes +
-	       state_rounding(s, p, node) + unmeasured_bytes(s, p, node) + library_bytes(s, p, node) +
-	       shared_bytes(s, s->program, node) + feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
+	return allocated((double)np->arena_bytes) + allocated((double)np->scratch_bytes) +
+	       (double)np->state_bytes + state_rounding(s, p, node) + unmeasured_bytes(s, p, node) +
+	       library_bytes(s, p, node) + shared_bytes(s, s->program, node) +
+	       feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
 }
 
 /* ---- the room for them ---- */
