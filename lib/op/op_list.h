@@ -42,11 +42,12 @@ OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedR
 	OP(CrossEntropyPart) OP(CrossEntropyPartGrad) OP(CrossEntropyJoin) OP(CrossEntropyJoinGrad)
 		OP(Dropout) OP(DropoutGrad) /* dropout.c */
 	OP(RandomUniformLike) OP(RandomNormalLike) OP(Bernoulli) /* random.c */
-	OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout) /* view.c */
+	OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) /* view.c */
+	OP(Layout) /* layout.c */
 	OP(Update) /* update.c */
 	OP(SumLoss) OP(SumLossGrad) /* sum_loss.c */
-	OP(LayoutView) /* layout_view.c */
-	OP(TransposeView) /* transpose_view.c */
+	OP(LayoutView) /* layout.c */
+	OP(TransposeView) /* layout.c */
 	OP(Shape) OP(Size) OP(Constant) OP(ConstantOfShape) OP(EyeLike) OP(Range) OP(Cast)
 		OP(CastLike) /* shape.c */
 	/* reduce.c */

@@ -1,9 +1,6 @@
 /* Operators that move nothing: output 0 has the bytes of input 0 and another shape. The compiler
- * gives both the same memory; the kernel, a copy, runs only where it could not. Layout (domain dlb)
- * changes the physical layout. */
+ * gives both the same memory; the kernel, a copy, runs only where it could not. */
 #include "op/op_util.h"
-
-#include <string.h>
 
 /* -- Reshape -- */
 
@@ -134,45 +131,6 @@ static int unsqueeze_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* -- Layout: from the input's physical layout to the one in attribute "to" -- */
-
-static int layout_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	const char *to = dlb_io_str(io, "to", "plain");
-
-	io->out[0] = io->in[0];
-	if (!strcmp(to, "plain"))
-		io->out[0].layout = DLB_PLAIN;
-	else if (!strcmp(to, "channels-last") && io->in[0].n_dims >= 3)
-		io->out[0].layout = DLB_CHANNELS_LAST;
-	else
-		return dlb_op_fail(io, err, "layout '%s' is not possible for %d dimensions", to,
-				   io->in[0].n_dims);
-	return 0;
-}
-
-static int layout_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
-			 struct dlb_error *err)
-{
-	const struct dlb_desc *x = &io->in[0];
-	int64_t from[DLB_MAX_DIMS], to[DLB_MAX_DIMS];
-
-	dlb_desc_strides(x, from);
-	dlb_desc_strides(&io->out[0], to);
-	return dlb_kernel_strided(be,
-				  &(struct dlb_strided){ .in = x, .out = &io->out[0], .n_dims = x->n_dims,
-							 .dim = x->dim, .in_stride = from, .out_stride = to },
-				  k, err);
-}
-
-static int layout_gradient(struct dlb_builder *b, struct dlb_error *err)
-{
-	struct dlb_attr a = dlb_make_str("to", b->io.in[0].layout == DLB_PLAIN ? "plain" : "channels-last");
-
-	(void)err;
-	return dlb_b_gradient(b, DLB_SPEC_ATTR("Layout", &a, 1, b->dout[0]));
-}
-
 #define VIEW(n, most, inf, grad, lay) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, \
 						 .n_in = { 1, most }, \
@@ -190,14 +148,3 @@ VIEW(Reshape, 2, reshape_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Flatten, 1, flatten_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Squeeze, 2, squeeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Unsqueeze, 2, unsqueeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
-const struct dlb_op_class dlb_op_Layout = { .name = "Layout",
-					    .domain = "dlb",
-					    .n_in = { 1, 1 },
-					    .n_out = { 1, 1 },
-					    .bf16 = DLB_BF16_FOLLOWS,
-					    .layout = DLB_LAYOUT_ANY,
-					    .work = "move",
-					    .infer = layout_infer,
-					    .flops = dlb_no_flops,
-					    .gradient = layout_gradient,
-					    .kernel = layout_kernel };
