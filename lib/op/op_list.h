@@ -37,7 +37,8 @@ OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedR
 	OP(BinaryCrossEntropyLoss) OP(BinaryCrossEntropyLossGrad) OP(MeanSquaredErrorLoss)
 		OP(MeanSquaredErrorLossGrad) OP(MeanAbsoluteErrorLoss) OP(MeanAbsoluteErrorLossGrad)
 			OP(HuberLoss) OP(HuberLossGrad) OP(SmoothL1Loss) OP(SmoothL1LossGrad)
-				OP(KLDivergenceLoss) OP(KLDivergenceLossGrad) OP(NextToken) /* next_token.c */
+				OP(KLDivergenceLoss) OP(KLDivergenceLossGrad)
+	OP(NextToken) /* pad.c */
 	/* loss_parts.c */
 	OP(CrossEntropyPart) OP(CrossEntropyPartGrad) OP(CrossEntropyJoin) OP(CrossEntropyJoinGrad)
 		OP(Dropout) OP(DropoutGrad) /* dropout.c */

@@ -1,6 +1,10 @@
 /* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[,
  * axes]]; mode), which sums for each input element the gradients of its copies.
  *
+ * NextToken (domain dlb): the labels of a language model, (..., T), from the tokens at the same positions:
+ *     y[..., i] = x[..., i + 1],  y[..., T - 1] = "ignore_index" (default -100), which the loss ignores
+ * The logits keep their T positions, so no tensor of their size is sliced or padded.
+ *
  * Padding with zeros is a strided copy. Otherwise lists give, for each index along each dimension of y, the
  * index of x that is copied, if any. */
 #include "op/op_util.h"
@@ -261,6 +265,32 @@ static int center_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	return zeros(be, io, &p, false, k, err);
 }
 
+/* -- NextToken -- */
+
+static int next_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (io->in[0].dtype != DLB_I64 && io->in[0].dtype != DLB_I32)
+		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed",
+				   dlb_dtype_name(io->in[0].dtype));
+	if (io->in[0].n_dims < 1)
+		return dlb_op_fail(io, err, "labels without a dimension of positions");
+	return dlb_infer_same(io, err);
+}
+
+/* Crops the first token of a row, pads its end. */
+static int next_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
+		       struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+	struct pad p = { .mode = CONSTANT, .type = x->dtype, .n_dims = x->n_dims };
+
+	memcpy(p.x, x->dim, sizeof p.x);
+	memcpy(p.y, x->dim, sizeof p.y);
+	p.begin[x->n_dims - 1] = -1;
+	dlb_value_set(p.value, p.type, 0, (double)dlb_io_int(io, "ignore_index", -100));
+	return by_lists(be, &p, false, k, err);
+}
+
 /* -- gradients -- */
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -346,3 +376,10 @@ const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad",
 					     .work = "move",
 					     .infer = grad_infer,
 					     .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_NextToken = { .name = "NextToken",
+					       .domain = "dlb",
+					       .n_in = { 1, 1 },
+					       .n_out = { 1, 1 },
+					       .work = "move",
+					       .infer = next_infer,
+					       .kernel = next_kernel };
