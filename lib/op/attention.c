@@ -550,27 +550,20 @@ static double grad_flops(const struct dlb_op_io *io)
 		       scores(&a) * (2.0 * (double)(3 * a.d.width + 2 * a.d.v_width) + 19);
 }
 
-const struct dlb_op_class dlb_op_Attention = { .name = "Attention",
-					       .n_in = { 3, 7 },
-					       .n_out = { 1, 5 },
-					       .bf16 = DLB_BF16_ALWAYS,
-					       .f32_in = 1 << MASK,
-					       .work = "dense",
-					       .infer = infer,
-					       .flops = flops,
-					       .gradient = gradient,
-					       .kernel = kernel };
-const struct dlb_op_class dlb_op_StridedAttention = { .name = "StridedAttention",
-						      .domain = "dlb",
-						      .n_in = { 3, 4 },
-						      .n_out = { 1, 5 },
-						      .bf16 = DLB_BF16_ALWAYS,
-						      .f32_in = 1 << MASK,
-						      .work = "dense",
-						      .infer = infer,
-						      .flops = flops,
-						      .gradient = gradient,
-						      .kernel = kernel };
+#define ATTENTION(n, of, most) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = of, \
+						 .n_in = { 3, most }, \
+						 .n_out = { 1, 5 }, \
+						 .bf16 = DLB_BF16_ALWAYS, \
+						 .f32_in = 1 << MASK, \
+						 .work = "dense", \
+						 .infer = infer, \
+						 .flops = flops, \
+						 .gradient = gradient, \
+						 .kernel = kernel };
+ATTENTION(Attention, NULL, 7)
+ATTENTION(StridedAttention, "dlb", 4)
 const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad",
 						   .domain = "dlb",
 						   .n_in = { 5, 7 },

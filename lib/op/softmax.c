@@ -112,40 +112,28 @@ static double grad_flops(const struct dlb_op_io *io)
 	return 4.0 * (double)dlb_desc_count(&io->out[0]);
 }
 
-const struct dlb_op_class dlb_op_Softmax = { .name = "Softmax",
-					     .n_in = { 1, 1 },
-					     .n_out = { 1, 1 },
-					     .bf16 = DLB_BF16_FOLLOWS,
-					     .overwrite = 1,
-					     .work = "activation",
-					     .infer = infer,
-					     .flops = flops,
-					     .gradient = gradient,
-					     .kernel = kernel };
-const struct dlb_op_class dlb_op_LogSoftmax = { .name = "LogSoftmax",
-						.n_in = { 1, 1 },
-						.n_out = { 1, 1 },
-						.overwrite = 1,
-						.work = "activation",
-						.infer = infer,
-						.flops = flops,
-						.gradient = gradient,
-						.kernel = kernel };
-const struct dlb_op_class dlb_op_SoftmaxGrad = { .name = "SoftmaxGrad",
-						 .domain = "dlb",
-						 .n_in = { 2, 2 },
-						 .n_out = { 1, 1 },
-						 .overwrite = 3,
-						 .work = "activation",
-						 .infer = infer,
-						 .flops = grad_flops,
+#define SOFTMAX(n, type) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .n_in = { 1, 1 }, \
+						 .n_out = { 1, 1 }, \
+						 .bf16 = type, \
+						 .overwrite = 1, \
+						 .work = "activation", \
+						 .infer = infer, \
+						 .flops = flops, \
+						 .gradient = gradient, \
 						 .kernel = kernel };
-const struct dlb_op_class dlb_op_LogSoftmaxGrad = { .name = "LogSoftmaxGrad",
-						    .domain = "dlb",
-						    .n_in = { 2, 2 },
-						    .n_out = { 1, 1 },
-						    .overwrite = 3,
-						    .work = "activation",
-						    .infer = infer,
-						    .flops = grad_flops,
-						    .kernel = kernel };
+#define GRADIENT(n) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, \
+						 .domain = "dlb", \
+						 .n_in = { 2, 2 }, \
+						 .n_out = { 1, 1 }, \
+						 .overwrite = 3, \
+						 .work = "activation", \
+						 .infer = infer, \
+						 .flops = grad_flops, \
+						 .kernel = kernel };
+SOFTMAX(Softmax, DLB_BF16_FOLLOWS)
+SOFTMAX(LogSoftmax, DLB_BF16_NEVER)
+GRADIENT(SoftmaxGrad)
+GRADIENT(LogSoftmaxGrad)
