@@ -39,11 +39,11 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		unbound.before = NULL;
 		unbound.n_shares = dlb_sharing_shares(&s->sharing, s->n_replicas);
 		unbound.zero = s->sharing.zero;
-		if (share[r] && dlb_team_problem_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {
-			double b = dlb_lower_bound_s(&t.p);
-			bound = b > bound ? b : bound;
-			dlb_team_problem_release(&t);
-		}
+		if (!share[r])
+			continue;
+		if (!dlb_team_problem_init(&t, &unbound, node, NULL, n, share[r], NULL))
+			bound = fmax(bound, dlb_lower_bound_s(&t.p));
+		dlb_team_problem_release(&t);
 	}
 	free(node);
 	free(share);
