@@ -444,13 +444,6 @@ static int gradient_clip(struct dlb_builder *b, struct dlb_error *err)
 	return done(b);
 }
 
-static int infer_clip_grad(struct dlb_op_io *io, struct dlb_error *err)
-{
-	if (dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err))
-		return -1;
-	return dlb_infer_same(io, err);
-}
-
 static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			    struct dlb_error *err)
 {
@@ -554,5 +547,5 @@ const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad",
 					      .layout = DLB_LAYOUT_ANY,
 					      .overwrite = 3,
 					      .work = "activation",
-					      .infer = infer_clip_grad,
+					      .infer = dlb_infer_alike,
 					      .kernel = kernel_clip_grad };

@@ -141,6 +141,11 @@ int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *
 	return 0;
 }
 
+int dlb_infer_alike(struct dlb_op_io *io, struct dlb_error *err)
+{
+	return dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err) ? -1 : dlb_infer_same(io, err);
+}
+
 int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_error *err)
 {
 	if (dlb_desc_count(&io->in[i]) != count)

@@ -65,6 +65,8 @@ int dlb_param_types(const struct dlb_op_io *io, int first, int from, int n, stru
 /* Present inputs of [first, first + n) have one type, or are bf16 and f32; *out is that type, or bf16. */
 int dlb_mixed_types(const struct dlb_op_io *io, int first, int n, enum dlb_dtype *out, struct dlb_error *err);
 int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *err);
+/* Shape inference of a gradient: output 0 is like inputs 0 and 1, which have one type and shape. */
+int dlb_infer_alike(struct dlb_op_io *io, struct dlb_error *err);
 int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_error *err);
 /* The shape that constant input i holds, with input 0's type; checks the sizes. */
 int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err);

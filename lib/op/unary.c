@@ -95,13 +95,6 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 						 .beta = attr(io, r->beta, r->beta_value) }, k, err);
 }
 
-static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	if (dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err))
-		return -1;
-	return dlb_infer_same(io, err);
-}
-
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct unary_op *r = row_of(b->io.cls);
@@ -144,7 +137,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 						       .layout = DLB_LAYOUT_ANY, \
 						       .overwrite = 3, \
 						       .work = w, \
-						       .infer = grad_infer, \
+						       .infer = dlb_infer_alike, \
 						       .flops = flops_##n, \
 						       .kernel = grad_kernel };
 UNARY(ROW)
