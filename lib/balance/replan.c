@@ -1,5 +1,4 @@
 /* Makes the next plan. See replan.h. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_batch.h"
@@ -391,8 +390,7 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 	for (int i = 0; i < n; i++) {
 		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches",
 				      trial[i].micro_batches);
-		if (isfinite(trial[i].value_s))
-			dlb_set_number(o, "value_s", trial[i].value_s);
+		dlb_set_finite(o, "value_s", trial[i].value_s);
 		json_array_append_new(list, o);
 	}
 	return list;

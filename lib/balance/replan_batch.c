@@ -1,6 +1,5 @@
 /* Batches that fit: --batch auto, and what would fit where nothing does. See replan_batch.h. */
 #include "balance/replan_batch.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/problem.h"
@@ -104,8 +103,7 @@ json_t *dlb_replan_write_batches(const struct dlb_batch_search *s)
 	for (int i = 0; i < s->n_trials; i++) {
 		json_t *o = json_pack("{sI}", "batch", (json_int_t)s->trial[i].batch);
 
-		if (isfinite(s->trial[i].value_s))
-			dlb_set_number(o, "value_s", s->trial[i].value_s);
+		dlb_set_finite(o, "value_s", s->trial[i].value_s);
 		json_array_append_new(list, o);
 	}
 	return list;

@@ -293,8 +293,7 @@ static void write_per_kind(json_t *o, const char *key, const struct dlb_cost *c,
 	json_t *m = json_object();
 
 	for (int k = 0; k < c->n_kinds; k++)
-		if (isfinite(x[k]))
-			dlb_set_number(m, c->cluster->kind[k].name, x[k]);
+		dlb_set_finite(m, c->cluster->kind[k].name, x[k]);
 	json_object_set_new(o, key, m);
 }
 

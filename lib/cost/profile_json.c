@@ -106,12 +106,9 @@ json_t *dlb_profile_write(const struct dlb_profile *p)
 			dlb_set_real(kind, "peak_flops", p->peak_flops[k]);
 		if (p->bandwidth_Bps[k] > 0)
 			dlb_set_real(kind, "bandwidth_Bps", p->bandwidth_Bps[k]);
-		if (isfinite(p->step_s[k]))
-			dlb_set_real(kind, "step_s", p->step_s[k]);
-		if (isfinite(p->step_spread[k]))
-			dlb_set_real(kind, "step_spread", p->step_spread[k]);
-		if (isfinite(p->step_overhead_s[k]))
-			dlb_set_real(kind, "step_overhead_s", p->step_overhead_s[k]);
+		dlb_set_real(kind, "step_s", p->step_s[k]);
+		dlb_set_real(kind, "step_spread", p->step_spread[k]);
+		dlb_set_real(kind, "step_overhead_s", p->step_overhead_s[k]);
 		json_array_append_new(kinds, kind);
 	}
 	for (int i = 0; i < p->n_rows; i++)

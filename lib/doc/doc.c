@@ -335,6 +335,12 @@ void dlb_set_bool(json_t *o, const char *key, bool v) { json_object_set_new(o, k
 void dlb_set_real(json_t *o, const char *key, double v) { json_object_set_new(o, key, json_real(v)); }
 void dlb_set_number(json_t *o, const char *key, double v) { json_object_set_new(o, key, dlb_doc_number(v)); }
 
+void dlb_set_finite(json_t *o, const char *key, double v)
+{
+	if (isfinite(v))
+		dlb_set_number(o, key, v);
+}
+
 void dlb_set_str(json_t *o, const char *key, const char *v)
 {
 	if (v)

@@ -56,12 +56,13 @@ void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **ar
 /* A number as the document writes it: an integer if its value is one, null if it is not finite. Returns
  * new. */
 json_t *dlb_doc_number(double x);
-/* Set member `key` of object o. A NULL text is omitted; so is a real that is not finite, for which dlb_set_number
- * writes null, and an integer where the value is one (dlb_doc_number). */
+/* Set member `key` of object o. A NULL text is omitted; so is a real that is not finite. dlb_set_number writes
+ * null for it, and an integer where the value is one (dlb_doc_number); dlb_set_finite is the same, but omits it. */
 void dlb_set_int(json_t *o, const char *key, int64_t v);
 void dlb_set_bool(json_t *o, const char *key, bool v);
 void dlb_set_real(json_t *o, const char *key, double v);
 void dlb_set_number(json_t *o, const char *key, double v);
+void dlb_set_finite(json_t *o, const char *key, double v);
 void dlb_set_str(json_t *o, const char *key, const char *v);
 
 /* Hash of parsed values: members sorted, numbers by value (1 and 1.0 are equal). Skips x- members and members

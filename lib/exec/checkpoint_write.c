@@ -240,8 +240,7 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 		dlb_set_str(m, "state_dtype", dlb_state_dtypes[s->dtype]);
 	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
-	if (isfinite(p->best_loss))
-		dlb_set_real(m, "best_loss", p->best_loss);
+	dlb_set_real(m, "best_loss", p->best_loss);
 	if (isfinite(p->best_test_loss)) {
 		dlb_set_real(m, "best_test_loss", p->best_test_loss);
 		dlb_set_int(m, "best_test_step", p->best_test_step);

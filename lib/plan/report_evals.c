@@ -5,12 +5,6 @@
 #include <math.h>
 #include "plan/report.h"
 
-static void set(json_t *o, const char *key, double x)
-{
-	if (isfinite(x))
-		dlb_set_number(o, key, x);
-}
-
 void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
 {
 	json_t *list = r->n_evals ? json_array() : NULL;
@@ -19,9 +13,9 @@ void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
 		json_t *o = json_object();
 
 		dlb_set_int(o, "step", r->eval[i].step);
-		set(o, "test_loss", r->eval[i].test_loss);
-		set(o, "accuracy", r->eval[i].accuracy);
-		set(o, "time_s", r->eval[i].time_s);
+		dlb_set_finite(o, "test_loss", r->eval[i].test_loss);
+		dlb_set_finite(o, "accuracy", r->eval[i].accuracy);
+		dlb_set_finite(o, "time_s", r->eval[i].time_s);
 		json_array_append_new(list, o);
 	}
 	if (list)
@@ -30,7 +24,7 @@ void dlb_report_evals_write(const struct dlb_report *r, json_t *report)
 		json_t *o = json_object();
 
 		dlb_set_int(o, "step", r->best.step);
-		set(o, "test_loss", r->best.test_loss);
+		dlb_set_finite(o, "test_loss", r->best.test_loss);
 		dlb_set_str(o, "saved", r->best.saved);
 		json_object_set_new(report, "best", o);
 	}

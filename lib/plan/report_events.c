@@ -20,10 +20,8 @@ void dlb_report_events_write(const struct dlb_report *r, json_t *report)
 		if (e->rejoined)
 			json_object_set_new(o, "rejoined", json_true());
 		dlb_set_str(o, "cause", e->cause);
-		if (isfinite(e->notice_s))
-			dlb_set_number(o, "notice_s", e->notice_s);
-		if (isfinite(e->resume_s))
-			dlb_set_number(o, "resume_s", e->resume_s);
+		dlb_set_finite(o, "notice_s", e->notice_s);
+		dlb_set_finite(o, "resume_s", e->resume_s);
 		if (e->went_on)
 			dlb_set_int(o, "from_step", e->from_step);
 		if (e->copies)

@@ -29,39 +29,33 @@
 
 static const char *const waits[DLB_N_WAITS] = { "starved", "backpressure", "collective", "structural" };
 
-static void set(json_t *o, const char *key, double x)
-{
-	if (isfinite(x))
-		dlb_set_number(o, key, x);
-}
-
 static json_t *write_node(const struct dlb_report_node *n)
 {
 	json_t *o = json_object(), *w = json_object();
 	dlb_set_str(o, "host", n->host);
-	set(o, "busy_s", n->busy_s);
-	set(o, "busy_se_s", n->busy_se_s);
-	set(o, "predicted_busy_s", n->predicted_busy_s);
-	set(o, "wait_s", n->wait_s);
-	set(o, "idle_s", n->idle_s);
-	set(o, "data_wait_s", n->data_wait_s);
+	dlb_set_finite(o, "busy_s", n->busy_s);
+	dlb_set_finite(o, "busy_se_s", n->busy_se_s);
+	dlb_set_finite(o, "predicted_busy_s", n->predicted_busy_s);
+	dlb_set_finite(o, "wait_s", n->wait_s);
+	dlb_set_finite(o, "idle_s", n->idle_s);
+	dlb_set_finite(o, "data_wait_s", n->data_wait_s);
 	if (n->offload_wait_s > 0)
-		set(o, "offload_wait_s", n->offload_wait_s);
+		dlb_set_finite(o, "offload_wait_s", n->offload_wait_s);
 	for (int i = 0; i < DLB_N_WAITS; i++)
-		set(w, waits[i], n->waits_s[i]);
+		dlb_set_finite(w, waits[i], n->waits_s[i]);
 	json_object_set_new(o, "waits", w);
-	set(o, "bytes_sent", n->bytes_sent);
-	set(o, "peak_bytes", n->peak_bytes);
+	dlb_set_finite(o, "bytes_sent", n->bytes_sent);
+	dlb_set_finite(o, "peak_bytes", n->peak_bytes);
 	if (n->process_bytes > 0)
-		set(o, "process_bytes", n->process_bytes);
+		dlb_set_finite(o, "process_bytes", n->process_bytes);
 	if (n->predicted_process_bytes > 0)
-		set(o, "predicted_process_bytes", n->predicted_process_bytes);
+		dlb_set_finite(o, "predicted_process_bytes", n->predicted_process_bytes);
 	if (n->device_bytes > 0)
-		set(o, "device_bytes", n->device_bytes);
+		dlb_set_finite(o, "device_bytes", n->device_bytes);
 	if (n->graphs > 0) {
-		set(o, "graphs", n->graphs);
-		set(o, "graph_ops", n->graph_ops);
-		set(o, "graph_steps", n->graph_steps);
+		dlb_set_finite(o, "graphs", n->graphs);
+		dlb_set_finite(o, "graph_ops", n->graph_ops);
+		dlb_set_finite(o, "graph_steps", n->graph_steps);
 	}
 	return o;
 }
@@ -71,10 +65,10 @@ static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient"
 
 static void set_sum(json_t *o, const struct dlb_report_sum *s)
 {
-	set(o, "bytes", s->bytes);
-	set(o, "dense_bytes", s->dense_bytes);
-	set(o, "time_s", s->time_s);
-	set(o, "hidden_s", s->hidden_s);
+	dlb_set_finite(o, "bytes", s->bytes);
+	dlb_set_finite(o, "dense_bytes", s->dense_bytes);
+	dlb_set_finite(o, "time_s", s->time_s);
+	dlb_set_finite(o, "hidden_s", s->hidden_s);
 }
 
 static json_t *write_allreduce(const struct dlb_report_allreduce *a)
@@ -82,9 +76,9 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 	json_t *o = json_object(), *classes = json_object(), *sums = json_array();
 	dlb_set_str(o, "algorithm", a->algorithm);
 	set_sum(o, &a->all);
-	set(o, "command_s", a->command_s);
+	dlb_set_finite(o, "command_s", a->command_s);
 	if (!isnan(a->apart))
-		set(o, "apart", a->apart);
+		dlb_set_finite(o, "apart", a->apart);
 	for (int i = 0; i < DLB_N_SUM_CLASSES; i++) {
 		json_t *c = json_object();
 		set_sum(c, &a->cls[i]);
@@ -95,7 +89,7 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 		const struct dlb_report_bucket *b = &a->bucket[i];
 		json_t *one = json_pack("{si ss si}", "part", b->part, "class", sum_classes[b->cls],
 					"tensors", b->tensors);
-		set(one, "bytes", b->bytes);
+		dlb_set_finite(one, "bytes", b->bytes);
 		dlb_set_str(one, "algorithm", b->algorithm);
 		json_array_append_new(sums, one);
 	}
@@ -138,37 +132,37 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	for (int i = 0; i < r->n_losses; i++)
 		json_array_append_new(losses, dlb_doc_number(r->loss[i]));
 	json_object_set_new(o, "losses", losses);
-	set(o, "accuracy", r->accuracy);
-	set(o, "test_loss", r->test_loss);
+	dlb_set_finite(o, "accuracy", r->accuracy);
+	dlb_set_finite(o, "test_loss", r->test_loss);
 	dlb_report_evals_write(r, o);
-	set(o, "optimizer_violations", r->optimizer_violations);
-	set(o, "step_s", r->step_s);
-	set(o, "step_se_s", r->step_se_s);
-	set(o, "predicted_step_s", r->predicted_step_s);
+	dlb_set_finite(o, "optimizer_violations", r->optimizer_violations);
+	dlb_set_finite(o, "step_s", r->step_s);
+	dlb_set_finite(o, "step_se_s", r->step_se_s);
+	dlb_set_finite(o, "predicted_step_s", r->predicted_step_s);
 	if (r->predicted_step_high_s > 0) {
-		set(o, "predicted_step_low_s", r->predicted_step_low_s);
-		set(o, "predicted_step_high_s", r->predicted_step_high_s);
+		dlb_set_finite(o, "predicted_step_low_s", r->predicted_step_low_s);
+		dlb_set_finite(o, "predicted_step_high_s", r->predicted_step_high_s);
 	}
-	set(o, "wall_s", r->wall_s);
-	set(o, "imbalance", r->imbalance);
-	set(o, "prediction_error", r->prediction_error);
+	dlb_set_finite(o, "wall_s", r->wall_s);
+	dlb_set_finite(o, "imbalance", r->imbalance);
+	dlb_set_finite(o, "prediction_error", r->prediction_error);
 	for (int i = 0; i < r->n_nodes; i++)
 		json_array_append_new(nodes, write_node(&r->node[i]));
 	json_object_set_new(o, "nodes", nodes);
 	if (r->n_nodes > 1) {
 		json_t *c = json_object();
-		set(c, "bytes", r->communication.bytes);
-		set(c, "time_s", r->communication.time_s);
-		set(c, "hidden_s", r->communication.hidden_s);
+		dlb_set_finite(c, "bytes", r->communication.bytes);
+		dlb_set_finite(c, "time_s", r->communication.time_s);
+		dlb_set_finite(c, "hidden_s", r->communication.hidden_s);
 		if (!r->dry_run)
-			set(c, "in_place_bytes", r->communication.in_place_bytes);
+			dlb_set_finite(c, "in_place_bytes", r->communication.in_place_bytes);
 		json_object_set_new(o, "communication", c);
 	}
 	if (r->feed.bytes > 0) {
 		json_t *c = json_object();
 
-		set(c, "bytes", r->feed.bytes);
-		set(c, "wait_s", r->feed.wait_s);
+		dlb_set_finite(c, "bytes", r->feed.bytes);
+		dlb_set_finite(c, "wait_s", r->feed.wait_s);
 		json_object_set_new(o, "feed", c);
 	}
 	if (r->allreduce.algorithm)
@@ -182,8 +176,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 		json_object_set_new(o, "delays", write_delays(r));
 	for (int i = 0; i < r->n_ops; i++) {
 		json_t *p = json_pack("{si si}", "op", r->op[i].op, "node", r->op[i].node);
-		set(p, "time_s", r->op[i].time_s);
-		set(p, "predicted_s", r->op[i].predicted_s);
+		dlb_set_finite(p, "time_s", r->op[i].time_s);
+		dlb_set_finite(p, "predicted_s", r->op[i].predicted_s);
 		json_array_append_new(ops, p);
 	}
 	json_object_set_new(o, "ops", ops);
