@@ -32,6 +32,18 @@ struct heads { int64_t batch, heads, rows, width, axis[N_AXES]; bool flat; };
 #define BY_ROWS { BATCH, 2, 1, WIDTH }
 static const char *const axes[] = { [Q] = "axesQ", [K] = "axesK", [V] = "axesV" };
 
+/* The sizes of h with so many rows, as (batch, heads, rows, width). */
+static struct heads by_heads(struct heads h, int64_t rows)
+{
+	return (struct heads){ h.batch, h.heads, rows, h.width, BY_HEADS, false };
+}
+
+/* The same as (batch, rows, heads width). */
+static struct heads by_rows(struct heads h, int64_t rows)
+{
+	return (struct heads){ h.batch, h.heads, rows, h.width, BY_ROWS, true };
+}
+
 static int64_t product_of(struct heads h)
 {
 	return dlb_checked_count((int64_t[]){ h.batch, h.heads, h.rows, h.width }, 4);
@@ -197,10 +209,8 @@ static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb
 		return 0;
 	const struct dlb_desc *pk = &io->in[PAST_K], *pv = &io->in[PAST_V];
 	const int64_t past = pk->n_dims == 4 ? pk->dim[2] : 0;
-	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past,
-									  a->k.width, BY_HEADS, false });
-	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past,
-									  a->v.width, BY_HEADS, false });
+	const struct dlb_desc want_k = desc_of(pk->dtype, by_heads(a->k, past));
+	const struct dlb_desc want_v = desc_of(pv->dtype, by_heads(a->v, past));
 	char s[128], t[128];
 
 	if (dlb_io_has(io, LENGTHS))
@@ -209,11 +219,8 @@ static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb
 	    past > INT32_MAX - a->fresh)
 		return dlb_op_fail(io, err, "past_key is %s and past_value %s; they do not fit K and V",
 				   dlb_desc_str(pk, s, sizeof s), dlb_desc_str(pv, t, sizeof t));
-	a->k.rows += past;
-	a->v.rows += past;
-	a->k.flat = a->v.flat = false;
-	for (int64_t i = 0; i < N_AXES; i++)
-		a->k.axis[i] = a->v.axis[i] = i;
+	a->k = by_heads(a->k, a->k.rows + past);
+	a->v = by_heads(a->v, a->v.rows + past);
 	a->d.past = past;
 	return 0;
 }
@@ -231,10 +238,9 @@ static int read_lengths(const struct dlb_op_io *io, int i, const struct attentio
 /* Sets the kernel's sizes and strides from the operands. */
 static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask, struct dlb_error *err)
 {
-	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, BY_HEADS, a->q.flat };
-	if (a->y.flat)
-		memcpy(a->y.axis, (const int64_t[])BY_ROWS, sizeof a->y.axis);
-	else if (dlb_io_head_axes(io, "axesY", a->y.axis, err))
+	a->y = a->q.flat ? by_rows(a->q, a->q.rows) : by_heads(a->q, a->q.rows);
+	a->y.width = a->v.width;
+	if (!a->y.flat && dlb_io_head_axes(io, "axesY", a->y.axis, err))
 		return -1;
 	a->d.dtype = io->in[Q].dtype;
 	a->d.batch = a->q.batch;
@@ -290,12 +296,10 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return dlb_op_fail(io, err, "Q is of type %s; a float is needed", dlb_dtype_name(t));
 	if (parse(io, &a, err))
 		return -1;
-	const struct heads present_k = { a.k.batch, a.k.heads, a.k.rows, a.k.width, BY_HEADS, false };
-	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, BY_HEADS, false };
 	const struct dlb_desc out[] = {
 		[Y] = desc_of(t, a.y),
-		[PRESENT_K] = desc_of(t, present_k),
-		[PRESENT_V] = desc_of(t, present_v),
+		[PRESENT_K] = desc_of(t, by_heads(a.k, a.k.rows)),
+		[PRESENT_V] = desc_of(t, by_heads(a.v, a.v.rows)),
 		[SCORES] = dlb_desc_make(t, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.keys }),
 		[SAVED] = saved_of(&a)
 	};
@@ -341,21 +345,15 @@ static int gather_rows(struct attention_chain *a, int i, int past, int present, 
 {
 	const struct dlb_op_io *io = a->io;
 	const bool has_past = dlb_io_has(io, past), wanted = dlb_io_wants(io, present);
-	struct joined j = { .d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows,
-									  all.width, BY_HEADS, false }) };
-	struct heads h = all;
+	struct joined j = { .d = desc_of(io->in[i].dtype, by_heads(all, all.rows)) };
 
 	if (!has_past && !wanted)
 		return DLB_IN(i);
 	j.to = wanted ? DLB_OUT(present) : dlb_chain_temp(a->c, &j.d);
-	if (has_past) {
-		h = (struct heads){ all.batch, all.heads, all.rows - fresh, all.width, BY_HEADS, false };
-		put_rows(a, past, h, &j, 0);
-	}
-	h = (struct heads){ all.batch, all.heads, fresh, all.width, BY_HEADS, io->in[i].n_dims == 3 };
-	if (h.flat)
-		memcpy(h.axis, (const int64_t[])BY_ROWS, sizeof h.axis);
-	put_rows(a, i, h, &j, all.rows - fresh);
+	if (has_past)
+		put_rows(a, past, by_heads(all, all.rows - fresh), &j, 0);
+	put_rows(a, i, io->in[i].n_dims == 3 ? by_rows(all, fresh) : by_heads(all, fresh), &j,
+		 all.rows - fresh);
 	return has_past ? j.to : DLB_IN(i);
 }
 
