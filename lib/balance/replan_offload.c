@@ -187,7 +187,8 @@ int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, 
 	for (int offloads = 0; offloads < 2; offloads++) {
 		const char *memory = offloads ? fastest(p->cluster) : NULL;
 
-		if (offloads && (dlb_error_status(err) != 1 || !p->n_state || !memory))
+		if (offloads &&
+		    (dlb_error_status(err) != 1 || dlb_problem_is_limited(p) || !p->n_state || !memory))
 			break;
 		if (offloads) {
 			asked.n = list_weights(in, memory, &rule);

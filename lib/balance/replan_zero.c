@@ -1,6 +1,7 @@
 /* dlb-place --zero: which stage. See replan_zero.h and replan.h. */
 #include <string.h>
 #include "balance/replan_zero.h"
+#include "place/problem.h"
 #include "plan/sharing.h"
 
 int dlb_replan_take_zero(struct dlb_replan *o)
@@ -30,8 +31,8 @@ int dlb_replan_dividing(const struct replan_input *in, const struct dlb_problem 
 	stage.options = &with;
 	for (with.sharing.zero = 0;; with.sharing.zero++) {
 		rc = make(&stage, p, plan, err);
-		if (!rc || dlb_error_status(err) != 1 || c.n == 1 || with.sharing.zero == DLB_MOST_ZERO ||
-		    dlb_sharing_undivided(&c.sharing))
+		if (!rc || dlb_error_status(err) != 1 || dlb_problem_is_limited(p) || c.n == 1 ||
+		    with.sharing.zero == DLB_MOST_ZERO || dlb_sharing_undivided(&c.sharing))
 			return rc;
 	}
 }

@@ -288,11 +288,12 @@ static double limit_of_start(const struct dlb_problem *p, const struct starts *s
 	return p->draft && s->n ? fmin(limit_s, s->s[0]) : limit_s;
 }
 
-/* Adds the placers' results with memory limits times scale. *slow: set if one may fit, but is too slow.
- * *misfit: one that does not fit, if there is none yet. */
+/* Adds the placers' results with memory limits times scale; those of a draft, below what there is. *slow:
+ * set if one may fit, but is too slow. *misfit: one that does not fit, if there is none yet. */
 static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
 			  struct starts *s, int **misfit, bool *slow, struct dlb_error *nearest)
 {
+	static const double FAR = 1.25; /* the first cut of a placer may get faster by so much */
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 },
 				      no_gain = { .what = "does not fit, or is no faster", .status = 1 };
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
@@ -307,13 +308,16 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 	scaled.most_dp_work = STEP_DP_WORK * (double)(p->effort > 0 ? p->effort : 1);
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
+		const double limit_s = limit_of_start(p, s);
+		if (p->draft)
+			scaled.below_s = isfinite(limit_s) ? limit_s * FAR : 0;
 		if (!wants(p, x) || (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s))
 			continue;
 		if (x->place(&scaled, one, &why) || dlb_place_limit_moves(p, one, &why)) {
 			*nearest = nearest->status ? *nearest : why;
+			*slow |= scaled.below_s > 0;
 			continue;
 		}
-		const double limit_s = limit_of_start(p, s);
 		double from = dlb_clock_s(), value = dlb_place_value_below_s(p, one, limit_s);
 		*slow |= isfinite(value) && value >= limit_s;
 		value = value < limit_s ? value : INFINITY;

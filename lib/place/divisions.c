@@ -17,8 +17,11 @@ static bool worth_trying(int R, int n) { return n <= 16 || n / R != n / (R + 1);
 struct division {
 	int R;
 	struct dlb_team_way way;
-	bool searched, out;
-	double draft_s, bound_s, about_s; /* bound: no plan has a shorter step */
+	bool searched, out, known; /* known: with its draft */
+	/* bound: no plan has a shorter step. promised: by its draft with fewer micro-batches; INFINITY:
+	 * nothing is */
+	double draft_s, bound_s, about_s, promised_s;
+	int n_nodes; /* of a team */
 };
 static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
 struct divisions {
@@ -88,27 +91,61 @@ static uint64_t hash_of(const struct dlb_replicas_task *t, const struct division
 	return d->way.by ? dlb_hash_str(h, d->way.by) : h;
 }
 
+/* What a pipeline over a team takes by filling and draining, as a factor. */
+static double pipeline_factor(const struct dlb_replicas_task *t, const struct division *d, int micro_batches)
+{
+	const double samples = (double)t->p->batch / d->R;
+
+	return 1 + (d->n_nodes - 1) / fmin(micro_batches, fmax(samples, 1));
+}
+
 /* Sets the bound of the division's step, and what it is about if all its teams are pipelines that fill and
  * drain. */
 static void set_bound(const struct dlb_replicas_task *t, struct division *d)
 {
 	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
+	const struct dlb_draft *fewer, *more;
 
 	for (int i = 0; i < n; i++)
 		count[t->p->class_of[node[i]]]++;
 	d->bound_s = dlb_pool_bound_s(t->p, count);
-	d->about_s = d->bound_s * (1 + (double)(n / d->R - 1) / t->p->micro_batches);
+	d->n_nodes = n / d->R;
+	d->about_s = d->bound_s * pipeline_factor(t, d, t->p->micro_batches);
+	dlb_draft_beside(t->p, hash_of(t, d), &fewer, &more);
+	d->promised_s = !fewer ? INFINITY :
+				 fewer->ranked_s * pipeline_factor(t, d, t->p->micro_batches) /
+					 pipeline_factor(t, d, fewer->micro_batches);
 	free(node);
 	free(count);
 }
 
+/* Whether the drafts of the division with the next numbers of micro-batches promise a step of most_s or
+ * more. With more micro-batches than there a pipeline fills and drains faster, and where memory is scarce
+ * another placement may fit; with fewer there is no gain but that. */
+static bool is_far_beside(const struct dlb_replicas_task *t, const struct division *d, double most_s)
+{
+	static const double SCARCE = 1.5;
+	const struct dlb_draft *fewer, *more;
+
+	dlb_draft_beside(t->p, hash_of(t, d), &fewer, &more);
+	if (!isfinite(d->promised_s))
+		return false;
+	if (more && isfinite(more->ranked_s) && more->ranked_s >= most_s)
+		return d->promised_s >= most_s;
+	return d->promised_s >= most_s * (fewer->scarce ? SCARCE : 1);
+}
+
 /* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
- * of fewer samples; or they are far slower than others under another schedule. */
+ * of fewer samples; or they are far slower than others under another schedule, or with other numbers of
+ * micro-batches. */
 static bool is_hopeless(const struct dlb_replicas_task *t, const struct division *d, double best_s)
 {
 	static const double FAR = 1.1, OTHER_SCHEDULE = 1.25;
+	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * OTHER_SCHEDULE);
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
 	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * OTHER_SCHEDULE)
+		return true;
+	if (isfinite(most_s) && is_far_beside(t, d, most_s))
 		return true;
 	return isfinite(best_s) && d->bound_s > best_s * FAR;
 }
@@ -128,9 +165,10 @@ static int try_division(const struct dlb_replicas_task *t, const struct division
 
 	if (rc <= 0)
 		dlb_team_plan_say(t, d->R, &d->way, c, rc ? err : NULL);
-	/* where memory is scarce nothing is known of a division without a plan under other schedules or with ops
-	 * that run again */
-	dlb_draft_keep(t->p, hash_of(t, d), rc > 0 || (rc && scarce) ? INFINITY : c->ranked_s, scarce);
+	/* where memory is scarce nothing is known of a division without a plan under other schedules or
+	 * with ops that run again */
+	dlb_draft_keep(t->p, hash_of(t, d), rc > 0 || (rc && scarce) ? INFINITY : c->ranked_s,
+		       c->most_samples, scarce);
 	if (t->p->scarce)
 		*t->p->scarce |= scarce;
 	return rc;
@@ -151,21 +189,29 @@ static int by_about(const void *a, const void *b)
 {
 	const struct division *x = *(struct division *const *)a, *y = *(struct division *const *)b;
 
+	if (x->known != y->known)
+		return x->known ? -1 : 1;
 	if (x->about_s != y->about_s)
 		return x->about_s < y->about_s ? -1 : 1;
 	return x < y ? -1 : x > y;
 }
 
-/* [n] the divisions, those that promise most first, so that a good one limits the others. Owned by the
- * caller. */
+/* [n] the divisions, so that a good one limits the others: those that are known, the one with the best
+ * promise, then by what they are about. Owned by the caller. */
 static struct division **in_order(const struct dlb_replicas_task *t, struct divisions *d)
 {
-	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order);
+	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order), *first = NULL;
 
 	for (int i = 0; i < d->n; i++) {
 		set_bound(t, &d->at[i]);
+		d->at[i].known = dlb_draft_recall(t->p, hash_of(t, &d->at[i])) != NULL;
 		order[i] = &d->at[i];
+		if (!d->at[i].known && isfinite(d->at[i].promised_s) &&
+		    (!first || d->at[i].promised_s < first->promised_s))
+			first = &d->at[i];
 	}
+	if (first)
+		first->about_s = 0;
 	qsort(order, (size_t)d->n, sizeof *order, by_about);
 	return order;
 }
@@ -185,7 +231,7 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 	one.p = &brief;
 	for (int i = 0; i < d->n; i++) {
 		struct division *x = order[i];
-		const struct dlb_draft *known = dlb_draft_find(t->p, dlb_draft_key(t->p, hash_of(t, x)));
+		const struct dlb_draft *known = dlb_draft_recall(t->p, hash_of(t, x));
 		struct dlb_replicas_candidate c;
 		struct dlb_error why = { .status = 0 };
 

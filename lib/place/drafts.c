@@ -11,20 +11,27 @@ enum { MOST_VALUES = 4096 };
 
 static bool runs_again(const struct dlb_problem *p) { return p->recompute && p->recompute->chosen; }
 
-uint64_t dlb_draft_key(const struct dlb_problem *p, uint64_t division)
+/* Hash of what a draft of p is made from, but for ops that run again and what depends on the number of
+ * micro-batches: bytes of sums of gradients count among those of the state. division: hash of nodes and
+ * placers. */
+static uint64_t hash_kin(const struct dlb_problem *p, uint64_t division)
 {
 	const size_t n = (size_t)p->cluster->n_nodes;
-	const int32_t number[] = {
-		p->micro_batches, p->chunks, p->staleness, p->zero, p->n_shares, p->quick
-	};
+	const int32_t number[] = { p->chunks, p->staleness, p->zero, p->n_shares, p->quick };
 
 	uint64_t h = dlb_hash_str(division, p->schedule->name);
 	h = dlb_hash_bytes(h, number, sizeof number);
 	h = dlb_hash_bytes(h, &p->batch, sizeof p->batch);
 	h = dlb_hash_bytes(h, p->ranked_scale, n * sizeof *p->ranked_scale);
 	h = dlb_hash_bytes(h, p->stated_scale, n * sizeof *p->stated_scale);
-	h = dlb_hash_bytes(h, p->memory_bytes, n * sizeof *p->memory_bytes);
-	return dlb_hash_bytes(h, p->state_bytes, (size_t)p->n_groups * sizeof *p->state_bytes);
+	return dlb_hash_bytes(h, p->memory_bytes, n * sizeof *p->memory_bytes);
+}
+
+/* The same with the bytes of the state. */
+static uint64_t hash_inputs(const struct dlb_problem *p, uint64_t division)
+{
+	return dlb_hash_bytes(hash_kin(p, division), p->state_bytes,
+			      (size_t)p->n_groups * sizeof *p->state_bytes);
 }
 
 static uint64_t hash_node(const struct dlb_node *x, uint64_t h)
@@ -53,7 +60,7 @@ static uint64_t hash_sharing(const struct dlb_plan *replicas, uint64_t h)
 
 uint64_t dlb_problem_key(const struct dlb_problem *p)
 {
-	uint64_t h = dlb_draft_key(p, DLB_HASH_INIT);
+	uint64_t h = dlb_hash_u64(hash_inputs(p, DLB_HASH_INIT), (uint64_t)p->micro_batches);
 
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		h = hash_node(&p->cluster->node[d], h);
@@ -81,27 +88,90 @@ void dlb_value_keep(const struct dlb_problem *p, const struct dlb_known_value *x
 	p->drafts->value[x->key % MOST_VALUES] = *x;
 }
 
-const struct dlb_draft *dlb_draft_find(const struct dlb_problem *p, uint64_t key)
+/* Whether a draft with so many micro-batches is p's as well: no replica has samples for more than one in
+ * each. One micro-batch needs no sums of gradients, so that is another plan. */
+static bool is_as_many(const struct dlb_draft *d, const struct dlb_problem *p)
 {
-	for (int i = 0; p->drafts && i < p->drafts->n; i++) {
-		const struct dlb_draft *d = &p->drafts->at[i];
-		if (d->key == key && (d->again == runs_again(p) || !d->scarce))
-			return d;
-	}
-	return NULL;
+	return d->micro_batches == p->micro_batches ||
+	       (d->micro_batches > 1 && d->most_samples <= d->micro_batches &&
+		d->micro_batches <= p->micro_batches);
 }
 
-void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranked_s, bool scarce)
+static bool holds_for(const struct dlb_draft *d, const struct dlb_problem *p)
+{
+	return d->again == runs_again(p) || !d->scarce;
+}
+
+/* The draft with p's number of micro-batches or, without one, with fewer that are as many; NULL: none. */
+static const struct dlb_draft *find(const struct dlb_problem *p, uint64_t division)
+{
+	const uint64_t key = hash_inputs(p, division);
+	const struct dlb_draft *found = NULL;
+
+	for (int i = 0; p->drafts && i < p->drafts->n; i++) {
+		const struct dlb_draft *d = &p->drafts->at[i];
+		if (d->key != key || !is_as_many(d, p) || !holds_for(d, p))
+			continue;
+		if (d->micro_batches == p->micro_batches)
+			return d;
+		found = d;
+	}
+	return found;
+}
+
+static void add(struct dlb_drafts *d, const struct dlb_draft *x)
+{
+	DLB_GROW(d->at, d->n, d->cap);
+	d->at[d->n++] = *x;
+}
+
+const struct dlb_draft *dlb_draft_recall(const struct dlb_problem *p, uint64_t division)
+{
+	const struct dlb_draft *known = find(p, division);
+
+	if (!known || known->micro_batches == p->micro_batches)
+		return known;
+	struct dlb_draft x = *known;
+	x.micro_batches = p->micro_batches;
+	add(p->drafts, &x);
+	return &p->drafts->at[p->drafts->n - 1];
+}
+
+void dlb_draft_beside(const struct dlb_problem *p, uint64_t division, const struct dlb_draft **fewer,
+		      const struct dlb_draft **more)
+{
+	const uint64_t kin = hash_kin(p, division);
+
+	*fewer = *more = NULL;
+	for (int i = 0; p->drafts && i < p->drafts->n; i++) {
+		const struct dlb_draft *d = &p->drafts->at[i];
+		if (d->kin != kin || !holds_for(d, p))
+			continue;
+		if (d->micro_batches < p->micro_batches &&
+		    (!*fewer || d->micro_batches > (*fewer)->micro_batches))
+			*fewer = d;
+		if (d->micro_batches > p->micro_batches &&
+		    (!*more || d->micro_batches < (*more)->micro_batches))
+			*more = d;
+	}
+}
+
+void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranked_s, int64_t most_samples,
+		    bool scarce)
 {
 	struct dlb_drafts *d = p->drafts;
-	const uint64_t key = dlb_draft_key(p, division);
+	const struct dlb_draft *known = find(p, division);
 
-	if (!d || dlb_draft_find(p, key))
+	if (!d || (known && known->micro_batches == p->micro_batches))
 		return;
-	DLB_GROW(d->at, d->n, d->cap);
-	d->at[d->n++] = (struct dlb_draft){
-		key, division, p->micro_batches, ranked_s, runs_again(p), scarce
-	};
+	add(d, &(struct dlb_draft){ .key = hash_inputs(p, division),
+				    .kin = hash_kin(p, division),
+				    .division = division,
+				    .micro_batches = p->micro_batches,
+				    .most_samples = most_samples,
+				    .ranked_s = ranked_s,
+				    .again = runs_again(p),
+				    .scarce = scarce });
 }
 
 double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division)

@@ -5,17 +5,19 @@
 #include "place/place.h"
 #include "place/recompute.h"
 
-/* ranked_s: INFINITY if it does not fit. scarce: memory kept some plan or op from where it would be without
- * limits; if not, ways to save memory change nothing. */
+/* ranked_s: INFINITY if it does not fit. most_samples: of a replica, in all plans that were made for it.
+ * scarce: memory kept some plan or op from where it would be without limits; if not, ways to save memory
+ * change nothing. */
 struct dlb_draft {
-	uint64_t key, division;
+	uint64_t key, kin, division; /* kin: the same for all numbers of micro-batches */
 	int micro_batches;
+	int64_t most_samples;
 	double ranked_s;
 	bool again; /* ops that run again were chosen */
 	bool scarce;
 };
-/* The value of a placement, judged where only values below below_s counted; exact: it is the value for any limit.
- * key 0: none. */
+/* The value of a placement, judged where only values below below_s counted; exact: it is the value for any
+ * limit. key 0: none. */
 struct dlb_known_value {
 	uint64_t key;
 	double value_s, below_s;
@@ -30,16 +32,19 @@ struct dlb_drafts {
 };
 /* Hash of what a plan is made from, but for its placement. */
 uint64_t dlb_problem_key(const struct dlb_problem *p);
-/* The value of a placement that is known for the limit; NULL: none is, or p keeps none. key: of the problem and the
- * placement. Of values whose keys share a place in the table the latest is kept. */
+/* The value of a placement that is known for the limit; NULL: none is, or p keeps none. key: of the problem
+ * and the placement. Of values whose keys share a place in the table the latest is kept. */
 const struct dlb_known_value *dlb_value_find(const struct dlb_problem *p, uint64_t key, double below_s);
 void dlb_value_keep(const struct dlb_problem *p, const struct dlb_known_value *x);
-/* Hash of what a draft of p is made from, but for ops that run again. division: hash of nodes and placers. */
-uint64_t dlb_draft_key(const struct dlb_problem *p, uint64_t division);
-/* What is known of a draft, also of p with and without ops chosen to run again if memory is not scarce. NULL:
- * nothing, or p keeps no drafts. */
-const struct dlb_draft *dlb_draft_find(const struct dlb_problem *p, uint64_t key);
-void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranked_s, bool scarce);
+/* What is known of a draft, also of p with and without ops chosen to run again if memory is not scarce, and
+ * with fewer micro-batches if no replica has samples for more: that is kept for p's number too. NULL:
+ * nothing, or p keeps no drafts. division: hash of nodes and placers. Holds until another draft is kept. */
+const struct dlb_draft *dlb_draft_recall(const struct dlb_problem *p, uint64_t division);
+/* The drafts of the division with the next lower and the next higher number of micro-batches; NULL: none. */
+void dlb_draft_beside(const struct dlb_problem *p, uint64_t division, const struct dlb_draft **fewer,
+		      const struct dlb_draft **more);
+void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranked_s, int64_t most_samples,
+		    bool scarce);
 /* The shortest draft of a division (0: of all) with p's micro-batches, of any schedule; INFINITY: none. */
 double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division);
 void dlb_drafts_release(struct dlb_drafts *d);

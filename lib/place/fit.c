@@ -1,4 +1,5 @@
 /* Orders and compiles candidates. See fit.h. */
+#include <math.h>
 #include <stdlib.h>
 #include "place/fit.h"
 #include "plan/flow.h"
@@ -123,5 +124,14 @@ int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool dra
 double dlb_fit_order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)
 {
 	plan->in_flight = in_flight;
-	return dlb_plan_order(plan, p->cost, p->ranked_scale);
+	plan->makespan_s = dlb_plan_order(plan, p->cost, p->ranked_scale);
+	return plan->makespan_s;
+}
+
+double dlb_fit_order_below(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight, double below_s)
+{
+	plan->order_below_s = isfinite(below_s) ? below_s : 0;
+	const double s = dlb_fit_order(p, plan, in_flight);
+	plan->order_below_s = 0;
+	return s;
 }

@@ -9,14 +9,19 @@
 #include "plan/timeline.h"
 
 /* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
- * bubbles. least_s: the makespan of the fastest order. Leaves the order of one of them in plan. */
-static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3], double *least_s)
+ * bubbles. least_s: the makespan of the fastest order; of below_s or more, if the schedule has but one
+ * limit, it is not exact. Leaves the order of one of them in plan. plan: not ordered yet, or with the first of
+ * them. */
+static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, double below_s, int limit[3],
+			 double *least_s)
 {
-	double s[3] = { dlb_fit_order(p, plan, 0) };
+	const bool one = !dlb_schedule_fills(p->schedule), is_ordered = plan->makespan_s > 0;
+	double s[3] = { is_ordered ? plan->makespan_s :
+				     dlb_fit_order_below(p, plan, 0, one ? below_s : INFINITY) };
 	int n = 1, most = plan->most_in_flight, M = p->micro_batches;
 	int more[2] = { 2 * most - 1 < M ? 2 * most - 1 : M, M };
 	limit[0] = 0;
-	for (int i = 0; i < 2 && dlb_schedule_fills(p->schedule); i++) {
+	for (int i = 0; i < 2 && !one; i++) {
 		if (more[i] <= most || (i && more[1] == more[0]))
 			continue;
 		double t = dlb_fit_order(p, plan, more[i]);
@@ -63,14 +68,14 @@ static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool dr
 	return dlb_fit_compile(p, plan, draft, program, err) ? -1 : dlb_fit_in_memory(p, program, false);
 }
 
-/* The makespan with each update as soon as it can be; INFINITY: there is no such order. Leaves that order in
- * plan. */
-static double updates_first_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit)
+/* The makespan with each update as soon as it can be, exact if it is below below_s; INFINITY: there is no
+ * such order. Leaves that order in plan. */
+static double updates_first_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double below_s)
 {
 	if (!dlb_schedule_can_update_first(plan))
 		return INFINITY;
 	plan->updates_first = true;
-	const double s = dlb_fit_order(p, plan, limit);
+	const double s = dlb_fit_order_below(p, plan, limit, below_s);
 	plan->updates_first = false;
 	return s;
 }
@@ -82,18 +87,19 @@ static bool any_below(const struct dlb_problem *p, struct dlb_plan *plan, int li
 {
 	if (order_s < below_s)
 		return true;
-	if (!(updates_first_s(p, plan, limit) < below_s))
+	if (!(updates_first_s(p, plan, limit, below_s) < below_s))
 		return false;
 	dlb_fit_order(p, plan, limit);
 	return true;
 }
 
-/* As dlb_order_compile, with the ops that run again as they are; limits fall until one fits. If none fits, the plan
- * has the lowest. least_s: of the fastest limit. */
+/* As dlb_order_compile, with the ops that run again as they are; limits fall until one fits. If none fits, the
+ * plan has the lowest. least_s: of the fastest limit; of below_s or more it need not be exact. */
 static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
 		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
-	int limit[3], n = wanted_limits(p, plan, limit, least_s), less = 0, now = limit[0];
+	int limit[3], n = wanted_limits(p, plan, below_s ? *below_s : INFINITY, limit, least_s), less = 0,
+		      now = limit[0];
 	const bool compared = below_s || dlb_problem_is_compared(p);
 	if (plan->in_flight != now)
 		dlb_fit_order(p, plan, now);
@@ -121,7 +127,7 @@ static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 		}
 		now = ++i < n ? limit[i] : less;
 		plan->updates_first = false;
-		const double order_s = dlb_fit_order(p, plan, now);
+		const double order_s = dlb_fit_order_below(p, plan, now, below_s ? *below_s : INFINITY);
 		if (below_s && !any_below(p, plan, now, order_s, *below_s))
 			return 0;
 		dlb_program_release(program);
@@ -279,7 +285,7 @@ bool dlb_order_stays(const struct dlb_problem *p, const struct dlb_plan *plan)
 	if (p->objective != DLB_STEP || plan->again || plan->updates_first)
 		return false;
 	dlb_plan_set_up(p, plan->placement, &x);
-	wanted_limits(p, &x, limit, &least_s);
+	wanted_limits(p, &x, INFINITY, limit, &least_s);
 	if (x.in_flight != limit[0])
 		dlb_fit_order(p, &x, limit[0]);
 	bool same = !strcmp(x.hash, plan->hash) && x.in_flight == plan->in_flight;

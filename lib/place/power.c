@@ -177,7 +177,7 @@ static int find_longest(struct power_search *x, double *power, double below_s, d
 }
 
 int dlb_replicas_find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared,
-		      struct dlb_error *err)
+			    int64_t *most_samples, struct dlb_error *err)
 {
 	enum { ROUNDS = 8 };
 	struct power_search x;
@@ -203,6 +203,8 @@ int dlb_replicas_find_power(const struct dlb_problem *p, const int *placement, s
 		}
 	}
 	shared->power = power;
+	for (int i = 0; i < x.n; i++)
+		*most_samples = x.took[i].share > *most_samples ? x.took[i].share : *most_samples;
 	free(next);
 	power_release(&x);
 	return rc;

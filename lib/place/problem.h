@@ -18,5 +18,8 @@ double dlb_place_update_part(const struct dlb_problem *p, int op);
 enum { DLB_STATES_TEXT = 160 };
 bool dlb_problem_states_exceed(const struct dlb_problem *p, double have, const char *whose, char *text,
 			       size_t size);
+/* Whether only a draft is asked for that takes less than a plan that there is. That none is found then
+ * tells nothing about memory. */
+static inline bool dlb_problem_is_limited(const struct dlb_problem *p) { return p->draft && p->below_s > 0; }
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* returns -1, status 1 */
 #endif

@@ -11,7 +11,15 @@
 #include "place/value.h"
 #include "plan/schedule.h"
 
-enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2, MOST_SCHEDULES_SEARCHED = 3, MOST_NUMBERS_SEARCHED = 3 };
+enum {
+	MOST_MICRO_BATCHES = 256,
+	ROUNDS_BETWEEN = 2,
+	MOST_SCHEDULES_SEARCHED = 3,
+	MOST_NUMBERS_SEARCHED = 3,
+	FEW_OPS = 500
+};
+/* Drafts under 1f1b that take that much more than the best are not made: see all(). */
+static const double OTHER_SCHEDULE = 1.25;
 
 /* What is known of a schedule and a number of micro-batches. ranked_s: the shortest step, as it is judged;
  * INFINITY: nothing fits. searched: a placement was searched for it. */
@@ -41,6 +49,18 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 	out->schedule = s;
 	out->tried = NULL;				/* reports candidates for the final plan only */
 	return dlb_problem_init(out, err);
+}
+
+/* A draft of q is of use only below most_s. Not of few ops, where each draft is cheap and its step is worth
+ * stating. Not where the best plan saves memory by its states: a draft that fails is then sought with each
+ * way to do so. */
+static void limit(const struct schedule_search *c, struct dlb_problem *q, double most_s)
+{
+	if (c->p->graph->n_ops <= FEW_OPS || !c->plan.n_ops || c->plan.sharing.zero ||
+	    (c->plan.offload.chosen && c->plan.offload.n))
+		return;
+	q->below_s = most_s;
+	q->brief = true;
 }
 
 /* The trial of q's schedule and number of micro-batches; an index. */
@@ -130,7 +150,8 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	return 0;
 }
 
-/* Tries all schedules over the placement that is best for 1f1b; draft: a quick one. */
+/* Tries all schedules over the placement that is best for 1f1b; draft: a quick one, which must come near the
+ * best of other numbers of micro-batches: another schedule takes less over it, but not by that much. */
 static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -140,6 +161,8 @@ static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *e
 	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
 		return -1;
 	q.draft = draft;
+	if (draft)
+		limit(c, &q, c->best * dlb_search_near(c->p) * OTHER_SCHEDULE);
 	if (c->place(c->arg, &q, &plan, &why)) {
 		keep(c, &q, NULL, INFINITY, &why);
 		dlb_problem_release(&q);
@@ -203,6 +226,9 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 		return -1;
 	q.auto_replicas = c->n_replicas;
 	q.draft = draft;
+	/* it is searched if it is near the best, then from the best of all drafts */
+	if (draft && known_of(c, &q)->ranked_s > c->best * dlb_search_near(c->p))
+		limit(c, &q, c->best * dlb_search_near(c->p) * (1 + 1e-9));
 	known_of(c, &q)->searched |= !draft;
 	if (c->place(c->arg, &q, &plan, &why) == 0) {
 		double ranked = dlb_place_plan_s(&q, &plan, NULL);

@@ -119,7 +119,9 @@ static int make(const struct dlb_replicas_task *t, const struct dlb_plan *teams,
 	shared.power = NULL;
 	if (t->choice->keeps_shares) {
 		shared.power = t->choice->now->power;
-	} else if (by_power && dlb_replicas_find_power(t->p, placement, &shared, err)) {
+		c->most_samples = t->p->batch;
+	} else if (by_power &&
+		   dlb_replicas_find_power(t->p, placement, &shared, &c->most_samples, err)) {
 		dlb_arena_release(&shared.arena);
 		return -1;
 	}
@@ -172,10 +174,13 @@ static int split(const struct dlb_replicas_task *t, const struct dlb_plan *teams
 		limit_s = fmin(limit_s, power.ranked_s / (1 - DLB_KEEP_GAIN));
 	if ((by_power && !any) || make(t, teams, false, placement, limit_s, best, by_power ? &ignored : err))
 		best->plan = none;
+	const int64_t most_samples = power.most_samples > best->most_samples ? power.most_samples :
+									       best->most_samples;
 	if (power.plan.n_ops)
 		dlb_team_plan_better(best, &power, DLB_KEEP_GAIN);
 	else if (!best->plan.n_ops)
 		best->ranked_s = fmin(best->ranked_s, power.ranked_s);
+	best->most_samples = most_samples;
 	return best->plan.n_ops ? 0 : -1;
 }
 
@@ -210,9 +215,9 @@ int dlb_team_plan_make(const struct dlb_replicas_task *t, int R, const struct dl
 	int rc = 1;
 	f.K = dlb_teams_form(&t->teams, R, way, f.team);
 	bool unlike = dlb_teams_slowest(&t->teams, f.team, R, f.K, f.like);
-	struct dlb_replicas_candidate one = { .kept = false };
+	struct dlb_replicas_candidate one = { .most_samples = (t->p->batch + R - 1) / R };
 	struct dlb_plan teams;
-	*best = (struct dlb_replicas_candidate){ .ranked_s = INFINITY };
+	*best = (struct dlb_replicas_candidate){ .ranked_s = INFINITY, .most_samples = one.most_samples };
 	if (way->slowest && !unlike)
 		goto out;
 	rc = place_team(t, way, &f, unlike, placement, &one, err);
@@ -254,7 +259,7 @@ void dlb_team_plan_say(const struct dlb_replicas_task *t, int R, const struct dl
 int dlb_team_plan_one(const struct dlb_replicas_task *t, struct dlb_replicas_candidate *c,
 		      struct dlb_error *err)
 {
-	*c = (struct dlb_replicas_candidate){ .ranked_s = INFINITY };
+	*c = (struct dlb_replicas_candidate){ .ranked_s = INFINITY, .most_samples = t->p->batch };
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(t->p);
 	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :

@@ -13,11 +13,13 @@ struct dlb_replicas_task {
 	struct dlb_teams teams;
 	double limit_s; /* plans whose step is not shorter are of no use */
 };
-/* ranked_s without a plan: it does not fit, or its step is at least so long */
+/* ranked_s without a plan: it does not fit, or its step is at least so long. most_samples: of a replica, in
+ * all plans that were tried */
 struct dlb_replicas_candidate {
 	struct dlb_plan plan;
 	double ranked_s;
 	bool kept;
+	int64_t most_samples;
 };
 /* The best plan of a way; 1: the way does not apply, since all teams are equal. */
 int dlb_team_plan_make(const struct dlb_replicas_task *t, int R, const struct dlb_team_way *way,

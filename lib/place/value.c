@@ -14,8 +14,8 @@
 #include "plan/schedule.h"
 #include "util/hash.h"
 
-/* The simulated step of the plan, in the order of p->ordered or of the schedule. below_s: see order.h; without a
- * program, below_s itself. exact, if not NULL: gets whether it is the same for any below_s. */
+/* The simulated step of the plan, in the order of p->ordered or of the schedule. below_s: see order.h;
+ * without a program, below_s itself. exact, if not NULL: gets whether it is the same for any below_s. */
 static double judged_s(const struct dlb_problem *p, struct dlb_plan *plan, bool as_ordered, double below_s,
 		       bool *exact)
 {

@@ -123,6 +123,9 @@ struct dlb_plan {
 	 * the caller; NULL: of any size) */
 	bool draft;
 	const double *arena_room;
+	/* likewise: orders end, unfinished, where the makespan cannot be below it; 0: none does */
+	double order_below_s;
+	double makespan_s; /* of the order that was made last, by its schedule and under node weights; 0: none was */
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */

@@ -144,6 +144,7 @@ struct sched {
 	int *undone, alone;			/* [m] items to run; the lowest micro-batch with any */
 	double now, end;
 	bool updates_first;
+	double *left_s; /* [node] seconds of its items that have not begun; NULL: no makespan is too long */
 };
 
 static double seconds(const struct sched *s, int op, int m)
@@ -430,7 +431,9 @@ static void run(struct sched *s, int node, int item, double t)
 	struct dlb_node_plan *np = &s->p->node[node];
 	np->order[np->n_order++] = (struct dlb_item){ op, s->f.g->op[op].phase == DLB_UPDATE ? -1 : m };
 	s->node[node].busy = true;
-	double end = t + seconds(s, op, m);
+	double took_s = seconds(s, op, m), end = t + took_s;
+	if (s->left_s)
+		s->left_s[node] -= took_s;
 	if (end > s->end)
 		s->end = end;
 	dlb_heap_push(&s->event, end, item << 1 | 1);
@@ -516,6 +519,50 @@ static bool raise_limit(struct sched *s, double t)
 	return true;
 }
 
+/* ---- makespans that are too long ---- */
+
+/* Whether a node that is idle at time t cannot end in time: it runs one item after the other, so it ends no
+ * sooner than t plus the seconds of those that have not begun. Clear of rounding. */
+static bool is_late(const struct sched *s, int node, double t)
+{
+	return s->left_s && !s->node[node].busy && (t + s->left_s[node]) * (1 - 1e-9) >= s->p->order_below_s;
+}
+
+/* The same for any node before the first item: none begins before the first micro-batch can be there. */
+static bool any_late(const struct sched *s)
+{
+	const struct dlb_flow *f = &s->f;
+	double *ready = dlb_xcalloc((size_t)f->g->n_ops + 1, sizeof *ready),
+	       *first = dlb_xcalloc((size_t)s->p->n_nodes, sizeof *first);
+	bool late = false;
+
+	for (int node = 0; node < s->p->n_nodes; node++)
+		first[node] = INFINITY;
+	for (int i = 0; i < f->g->n_ops; i++) {
+		for (int e = f->pred_start[i]; e < f->pred_start[i + 1]; e++) {
+			const int from = f->pred[e];
+			const double s_of = fmin(seconds(s, from, 0), seconds(s, from, f->M - 1)),
+				     message_s = fmin(f->pred_s[2 * e], f->pred_s[2 * e + 1]);
+
+			ready[i] = fmax(ready[i], ready[from] + s_of + message_s);
+		}
+		first[s->p->placement[i]] = fmin(first[s->p->placement[i]], ready[i]);
+	}
+	for (int node = 0; node < s->p->n_nodes && !late; node++)
+		late = isfinite(first[node]) && is_late(s, node, first[node]);
+	free(ready);
+	free(first);
+	return late;
+}
+
+static void find_left(struct sched *s)
+{
+	s->left_s = dlb_xcalloc((size_t)s->p->n_nodes, sizeof *s->left_s);
+	for (int i = 0; i < s->f.g->n_ops; i++)
+		for (int m = 0; m < dlb_flow_items(&s->f, i); m++)
+			s->left_s[s->p->placement[i]] += seconds(s, i, m);
+}
+
 /* ---- the scheduler ---- */
 
 static void sched_init(struct sched *s, const struct dlb_cost *c)
@@ -562,6 +609,7 @@ static void sched_release(struct sched *s)
 	free(s->entered);
 	free(s->left);
 	free(s->touched);
+	free(s->left_s);
 	free(s->awaited);
 	free(s->unmet);
 	free(s->ready);
@@ -593,14 +641,17 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 	if (rule->async)
 		return dlb_async_order(p, c, node_scale);
 	sched_init(&s, c);
-	for (int i = 0; i < s.f.g->n_ops; i++) {
+	if (p->order_below_s > 0)
+		find_left(&s);
+	bool late = s.left_s && any_late(&s);
+	for (int i = 0; i < s.f.g->n_ops && !late; i++) {
 		for (int m = 0; m < dlb_flow_items(&s.f, i); m++) {
 			s.unmet[i * s.f.M + m] = s.f.pred_start[i + 1] - s.f.pred_start[i] + (m > 0);
 			if (!s.unmet[i * s.f.M + m])
 				dlb_heap_push(&s.event, 0, (i * s.f.M + m) << 1);
 		}
 	}
-	for (double t = 0; s.event.n || raise_limit(&s, t);) {
+	for (double t = 0; !late && (s.event.n || raise_limit(&s, t));) {
 		if (!s.event.n)
 			continue;
 		s.now = t = s.event.item[0].key;
@@ -614,9 +665,10 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 		for (int i = 0; i < s.n_touched; i++) {
 			s.node[s.touched[i]].touched = false;
 			dispatch(&s, s.touched[i], t);
+			late |= is_late(&s, s.touched[i], t);
 		}
 		s.n_touched = 0;
 	}
 	sched_release(&s);
-	return s.end;
+	return late ? fmax(s.end, p->order_below_s) : s.end;
 }

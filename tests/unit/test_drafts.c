@@ -293,17 +293,53 @@ static void test_alike(uint64_t seed, bool unlike)
 	dag_release(&d);
 }
 
+static int n_as_many;
+
+/* Drafts with as many micro-batches as samples, but for one, are those with as many, where each replica has fewer. */
+static void test_samples(uint64_t seed)
+{
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan alone = { .n_ops = 0 }, plan = { .n_ops = 0 };
+	struct dlb_drafts drafts = { .n = 0 }, others = { .n = 0 };
+	int all, few;
+	start(&d, &p, seed, 0, false);
+	p.draft = true;
+	const int batch = (int)p.batch;
+	for (int turn = 0; turn < 3; turn++) {
+		struct dlb_problem q = p;
+		struct dlb_error err;
+		struct dlb_plan *to = turn ? &plan : &alone;
+		q.micro_batches = turn == 1 ? batch - 1 : batch;
+		if (dlb_problem_init(&q, &err))
+			die("problem", seed, &err);
+		q.drafts = turn ? &drafts : &others;
+		dlb_plan_release(to);
+		assert(isfinite(search(&q, to, turn ? &few : &all)));
+		dlb_problem_release(&q);
+	}
+	assert(IS(plan.value_s, ==, alone.value_s));
+	assert(!strcmp(plan.hash, alone.hash));
+	n_as_many += few < all;
+	dlb_drafts_release(&drafts);
+	dlb_drafts_release(&others);
+	dlb_plan_release(&alone);
+	release(&d, &p, &plan);
+}
+
 int main(void)
 {
 	for (int seed = 1; seed <= check_cases(6); seed++) {
 		test_again((uint64_t)seed);
 		test_scarce((uint64_t)seed);
+		test_samples((uint64_t)seed);
 		test_remake((uint64_t)seed);
 		test_limits((uint64_t)seed, 0);
 		test_limits((uint64_t)seed, 3e4);
 		test_alike((uint64_t)seed, seed % 2);
 	}
 	assert(n_less > 0);
+	assert(n_as_many > 0);
 	test_remake_slower();
 	printf("test_drafts: %d searches with known drafts, %d of them shorter; %d not made at all; %d "
 	       "bounds of sums, %d "

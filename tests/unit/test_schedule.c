@@ -1,7 +1,8 @@
 /* Schedules of simple pipelines: S stages, each with a forward op, an op for the gradient of its input and
  * one for the gradient of its weight, of F, B and W seconds per micro-batch; messages are free. Step times
  * are those of the literature; limits of micro-batches in flight hold; every order gives a program that is
- * verified and simulated. */
+ * verified and simulated. An order that may end where it takes too long does so only then, and is the same
+ * otherwise. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 enum { BATCH = 64 };
 struct pipeline { struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; int stages; };
-static int orders;
+static int orders, shorter;
 
 static int tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul,
 		  double add)
@@ -130,6 +131,30 @@ static int most_in_flight(const struct pipeline *x, const struct dlb_plan *p, in
 	return most;
 }
 
+/* Orders the plan; the makespan. */
+static double check_limits(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *rule)
+{
+	static const double part[] = { 0.5, 0.9, 0.999, 1, 1.001 };
+	double s = dlb_schedule_order(p, c, rule, NULL);
+	int n = 0, got;
+
+	for (int node = 0; node < p->n_nodes; node++)
+		n += p->node[node].n_order;
+	for (int i = 0; i < DLB_LEN(part); i++) {
+		p->order_below_s = part[i] * s;
+		const double limited_s = dlb_schedule_order(p, c, rule, NULL);
+		got = 0;
+		for (int node = 0; node < p->n_nodes; node++)
+			got += p->node[node].n_order;
+		if (part[i] > 1)
+			assert(IS(limited_s, ==, s) && IS(got, ==, n));
+		assert(IS(limited_s, >=, fmin(s, p->order_below_s)));
+		shorter += got < n;
+	}
+	p->order_below_s = 0;
+	return dlb_schedule_order(p, c, rule, NULL);
+}
+
 /* The simulated step with stages assigned to nodes in turn. *in_flight: the most of any node. */
 static double step_s(const struct pipeline *x, const char *schedule, int M, int limit, int *in_flight)
 {
@@ -144,7 +169,7 @@ static double step_s(const struct pipeline *x, const char *schedule, int M, int 
 	p.in_flight = limit;
 	for (int i = 0; i < x->g.n_ops; i++)
 		p.placement[i] = (x->g.op[i].phase == DLB_FORWARD ? i : x->g.op[i].of) % x->cl.n_nodes;
-	double end = dlb_schedule_order(&p, &x->c, dlb_schedule_find(schedule), NULL);
+	double end = check_limits(&p, &x->c, dlb_schedule_find(schedule));
 	if (dlb_plan_check(&p, &x->c, &err) || dlb_program_compile(&p, &x->c, BATCH, 0, &g, &err) ||
 	    dlb_program_verify(&g, &x->c, &err) ||
 	    dlb_program_simulate(&g, &x->c, &(struct dlb_simulate_choice){ .keep_spans = false }, &t, &err)) {
@@ -250,6 +275,7 @@ int main(void)
 	test_four_stages();
 	test_chunks();
 	test_unequal();
-	printf("test_schedule: %d orders\n", orders);
+	assert(shorter > 0);
+	printf("test_schedule: %d orders, %d ended before their time\n", orders, shorter);
 	return 0;
 }
