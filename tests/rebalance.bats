@@ -180,6 +180,18 @@ times() { jq -c '[.balance.history[].step_s]' "$1"; }
 	jq -en "$Bps > 4.5 and $Bps < 5.5"
 }
 
+# bats test_tags=slow
+@test "of a program too large to be simulated for every link, none is named" {
+	echo '{"events": [{"event": "link", "round": 3, "link": "rack:h2", "factor": 0.004}]}' >"$tmp/scenario.json"
+	for m in 256 16384; do
+		dlb-profile -q --analytic --batch "$m" "$models/digits_mlp.onnx" | dlb-costmodel -q -c 'cpu:1 host cpu:1 host cpu:1' |
+			dlb-place -q -m "$m" -a even >"$tmp/doc.json"
+		dlb-run -v --dry-run --scenario "$tmp/scenario.json" --rounds 3 "$tmp/doc.json" 2>"$tmp/said" >/dev/null
+		grep '^dlb-run: round 3: .* something changed' "$tmp/said"
+		[ "$(grep -c '^dlb-run: round 3: .* link rack:' "$tmp/said")" -eq $((m == 256)) ]
+	done
+}
+
 @test "hostile reports: negative, missing and misshapen loads" {
 	for edit in '.report.nodes[0].busy_s = -1' '.report.nodes = []' 'del(.report.nodes[1])' '.report.step_s = "fast"' \
 		'.report.nodes = {}' 'del(.report.step_s)' '.plan.placement["0"] = 99' \

@@ -3,11 +3,13 @@
  * The round is simulated with the speeds of the nodes as it measured them. If it took much longer than
  * that, each link in question is given so much less bandwidth that the simulated step is the measured one.
  * The link for which the waiting of all nodes, by kind, is then nearest to the measured one (least squares)
- * is the slow one. */
+ * is the slow one. The nodes of a run wait meanwhile, so the search has a limit: if it ends before all links
+ * in question are tried, none is named. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "balance/culprit.h"
+#include "plan/replica.h"
 #include "plan/timeline.h"
 #include "util/mem.h"
 
@@ -17,6 +19,7 @@ static const double
 static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
 static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
 enum { MOST_LINKS = 16, MOST_TRIES = 12 }; /* simulations: at most their product */
+static const double most_instructions = 3e6; /* simulated in a search: a few seconds */
 static const int kinds[] = { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE };
 
 /* The costs on a copy of the cluster, whose links may be changed. */
@@ -26,6 +29,7 @@ struct trial {
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
 	double off2; /* of the last simulation: squares of differences in waiting */
+	double left; /* simulations */
 };
 
 /* Seconds of a step with the bandwidth of link k times factor; INFINITY: it cannot be simulated. */
@@ -35,6 +39,7 @@ static double step_with(struct trial *x, int k, double factor)
 	struct dlb_timeline t;
 	double step_s = INFINITY;
 
+	x->left--;
 	x->cluster.link[k].bandwidth_Bps = stated * factor;
 	if (!dlb_program_simulate(&x->s->program, &x->cost,
 				  &(struct dlb_simulate_choice){ .node_scale = x->scale }, &t, NULL)) {
@@ -57,7 +62,7 @@ static double factor_for(struct trial *x, int k, double step_s, double all_s)
 {
 	double slower = 1, slow_s = all_s, factor = 0.1;
 
-	for (int i = 0; i < MOST_TRIES; i++) {
+	for (int i = 0; i < MOST_TRIES && x->left > 0; i++) {
 		const double now_s = step_with(x, k, factor),
 			     b = (now_s - slow_s) / (1 / factor - 1 / slower);
 
@@ -113,6 +118,7 @@ static const char *name_of(const struct dlb_cluster *cl, int k)
 static void try_links(struct trial *x, const bool *chosen, double step_s, double all_s, struct dlb_culprit *c)
 {
 	const struct dlb_cluster *cl = &x->s->cluster;
+	const struct dlb_culprit before = *c;
 	double best = INFINITY;
 
 	for (int k = 0; k < cl->n_links; k++) {
@@ -134,6 +140,17 @@ static void try_links(struct trial *x, const bool *chosen, double step_s, double
 					   .stated_Bps = cl->link[k].bandwidth_Bps,
 					   .step_s = all_s };
 	}
+	if (x->left <= 0)
+		*c = before;
+}
+
+static double instructions_of(const struct dlb_balance_inputs *s)
+{
+	double n = 0;
+
+	for (int node = 0; node < s->plan.n_nodes; node++)
+		n += dlb_program_of(&s->program, node)->node[node].n_instr;
+	return n;
 }
 
 void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, double predicted_s,
@@ -154,6 +171,7 @@ void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_loa
 	x.cluster.link = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *x.cluster.link);
 	memcpy(x.cluster.link, s->cluster.link, (size_t)s->cluster.n_links * sizeof *x.cluster.link);
 	x.cost.cluster = &x.cluster;
+	x.left = most_instructions / (instructions_of(s) + 1);
 	all_s = step_with(&x, 0, 1);
 	chosen = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *chosen);
 	choose_links(s, l, chosen);
