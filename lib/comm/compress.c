@@ -24,10 +24,10 @@ const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "sm
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
 /* cholesky without R: a step sends at most 1 / usual_rate of its dense bytes (but at least rank 1). One step
- * in USUAL_SHARE is dense, so a run sends a twentieth: 1/200 + 199/200 / 22.2. If the run's end is unknown,
+ * in USUAL_SHARE is dense, so a run sends a twentieth: 1/100 + 99/100 / 24.8. If the run's end is unknown,
  * the first FEW_STEPS are dense. */
-enum { USUAL_SHARE = 200, FEW_STEPS = 4 };
-static const double usual_rate = 22.2, usual_tolerance = 1e-6;
+enum { USUAL_SHARE = 100, FEW_STEPS = 4 };
+static const double usual_rate = 24.8, usual_tolerance = 1e-6;
 
 static int bad(const char *text, struct dlb_error *err)
 {

@@ -17,7 +17,7 @@
  *     wire=blocks           P and Q in blocks of 4 bits a number (blocks.h), L and gradients that are not
  *                           compressed in bf16; the default of cholesky
  *     start=N               gradients are dense for the first N steps. Default of lowrank: a tenth of the run, at
- *                           least 100; of cholesky: one step in 200
+ *                           least 100; of cholesky: one step in 100
  *     error=local           the residual is the part that each rank itself did not send, and what its
  *                           rounding took from sums; the default of cholesky
  *     error=global          the residual is an equal share of the part that was not sent in all; default of lowrank
@@ -95,7 +95,7 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
 /* Doubles of dlb_compressor's work for `a`. */
 int64_t dlb_compress_work(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank);
 /* cholesky: the greatest common rank at which all n gradients, including those that stay dense, take at most
- * 1/22.2 of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
+ * 1/24.8 of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
  * in a tensor of few rows costs as much as in another. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
 /* Bytes of P, and of Q, of so many columns; of all of `a` if it is dense. */

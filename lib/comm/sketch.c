@@ -21,8 +21,8 @@ static int exponent_of(double length)
 	return e > MOST_EXPONENT ? MOST_EXPONENT : e < -MOST_EXPONENT ? -MOST_EXPONENT : e;
 }
 
-/* The first `width` columns of Q, rows of t->basis, become those of W, each in the span of Q's up to it; zeros
- * become random. work: q_length * width elements. */
+/* The first `width` columns of Q, rows of t->basis, become those of W, each in the span of Q's up to it;
+ * zeros become random. work: q_length * width elements. */
 static void make_columns(struct dlb_low_rank_state *t, int width, uint64_t key, double *work)
 {
 	const int64_t stride = dlb_skinny_stride(t->q_length);

@@ -57,7 +57,8 @@ void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **ar
  * new. */
 json_t *dlb_doc_number(double x);
 /* Set member `key` of object o. A NULL text is omitted; so is a real that is not finite. dlb_set_number writes
- * null for it, and an integer where the value is one (dlb_doc_number); dlb_set_finite is the same, but omits it. */
+ * null for it, and an integer where the value is one (dlb_doc_number); dlb_set_finite is the same, but
+ * omits it. */
 void dlb_set_int(json_t *o, const char *key, int64_t v);
 void dlb_set_bool(json_t *o, const char *key, bool v);
 void dlb_set_real(json_t *o, const char *key, double v);

@@ -191,7 +191,8 @@ static int make_plan(const struct dlb_problem *p, const int *placement, bool as_
 	    (as_ordered ? dlb_fit_compile(p, plan, draft, &program, err) :
 			  order_below(p, plan, draft, &program, err)))
 		goto no_plan;
-	if ((dlb_problem_is_compared(p) ? dlb_program_verify_choices : dlb_program_verify)(&program, p->cost, err)) {
+	if ((dlb_problem_is_compared(p) ? dlb_program_verify_choices : dlb_program_verify)(&program, p->cost,
+											   err)) {
 		say_lack(p, &program, err);
 		goto out;
 	}

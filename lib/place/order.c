@@ -10,8 +10,8 @@
 
 /* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
  * bubbles. least_s: the makespan of the fastest order; of below_s or more, if the schedule has but one
- * limit, it is not exact. Leaves the order of one of them in plan. plan: not ordered yet, or with the first of
- * them. */
+ * limit, it is not exact. Leaves the order of one of them in plan. plan: not ordered yet, or with the first
+ * of them. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, double below_s, int limit[3],
 			 double *least_s)
 {
@@ -93,8 +93,8 @@ static bool any_below(const struct dlb_problem *p, struct dlb_plan *plan, int li
 	return true;
 }
 
-/* As dlb_order_compile, with the ops that run again as they are; limits fall until one fits. If none fits, the
- * plan has the lowest. least_s: of the fastest limit; of below_s or more it need not be exact. */
+/* As dlb_order_compile, with the ops that run again as they are; limits fall until one fits. If none fits,
+ * the plan has the lowest. least_s: of the fastest limit; of below_s or more it need not be exact. */
 static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
 		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
@@ -214,8 +214,8 @@ static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool
 	return 1;
 }
 
-int dlb_order_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
-			     const double *below_s, struct dlb_program *program, struct dlb_error *err)
+int dlb_order_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
+		      struct dlb_program *program, struct dlb_error *err)
 {
 	double least_s;
 	int done = order_kept(p, plan, draft, below_s, program, &least_s, err);
@@ -223,7 +223,8 @@ int dlb_order_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool d
 	if (done || !p->recompute || !p->recompute->chosen)
 		return done;
 	const struct dlb_plan kept = *plan;
-	const double kept_s = dlb_order_value_s(p, program), need_s = below_s ? fmin(*below_s, kept_s) : INFINITY;
+	const double kept_s = dlb_order_value_s(p, program),
+		     need_s = below_s ? fmin(*below_s, kept_s) : INFINITY;
 	if (kept_s < INFINITY && (least_s >= need_s || (!kept.in_flight && !kept.updates_first)))
 		return 0;
 	if (below_s && !dlb_fit_could(p, plan, program))

@@ -59,7 +59,7 @@ static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
 }
 
 int dlb_port_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan,
-			  double *ranked, struct dlb_error *err)
+		       double *ranked, struct dlb_error *err)
 {
 	int *at = dlb_place_groups_at(p, placement), rc = -1, n = 0;
 	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;

@@ -9,8 +9,8 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
-/* The nodes that take part in the step of a replica by itself, in ascending order: its own; where all nodes meet in
- * a step, or rank 0 feeds them, all. Returns their number. */
+/* The nodes that take part in the step of a replica by itself, in ascending order: its own; where all nodes
+ * meet in a step, or rank 0 feeds them, all. Returns their number. */
 static int nodes_of_replica(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int *node)
 {
 	const bool all = p->clip || p->inverse_every > 0 || plan->sharing.feed_host;

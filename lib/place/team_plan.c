@@ -120,8 +120,7 @@ static int make(const struct dlb_replicas_task *t, const struct dlb_plan *teams,
 	if (t->choice->keeps_shares) {
 		shared.power = t->choice->now->power;
 		c->most_samples = t->p->batch;
-	} else if (by_power &&
-		   dlb_replicas_find_power(t->p, placement, &shared, &c->most_samples, err)) {
+	} else if (by_power && dlb_replicas_find_power(t->p, placement, &shared, &c->most_samples, err)) {
 		dlb_arena_release(&shared.arena);
 		return -1;
 	}

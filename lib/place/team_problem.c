@@ -14,8 +14,8 @@ int dlb_team_part_of(const int *node, int n, int x)
 }
 
 /* Pins and the placement moved from, with nodes as parts of the team. */
-static int team_constraints(struct dlb_team_problem *t, const struct dlb_problem *whole, const int *node, int n,
-			    struct dlb_error *err)
+static int team_constraints(struct dlb_team_problem *t, const struct dlb_problem *whole, const int *node,
+			    int n, struct dlb_error *err)
 {
 	int n_ops = whole->graph->n_ops;
 	if (whole->pin) {
@@ -46,7 +46,7 @@ static double least_memory(const struct dlb_cluster *c, int a, int b)
 }
 
 int dlb_team_problem_init(struct dlb_team_problem *t, const struct dlb_problem *whole, const int *node,
-		     const int *like, int n, int64_t batch, struct dlb_error *err)
+			  const int *like, int n, int64_t batch, struct dlb_error *err)
 {
 	t->cluster = *whole->cluster;
 	t->cost = *whole->cost;

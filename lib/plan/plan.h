@@ -125,7 +125,7 @@ struct dlb_plan {
 	const double *arena_room;
 	/* likewise: orders end, unfinished, where the makespan cannot be below it; 0: none does */
 	double order_below_s;
-	double makespan_s; /* of the order that was made last, by its schedule and under node weights; 0: none was */
+	double makespan_s; /* of the last order, by its schedule and under node weights; 0: there was none */
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */

@@ -17,7 +17,13 @@ static struct dlb_rng rng;
 /* Changes of a case: every dimension of size `gone` becomes 0, or only dimension `at` of every operand (at >=
  * 0); operand `absent` is absent; the integers of operand or attribute `odd` (attributes count from MAX_IN
  * on) become `value`; floats have type `real`. */
-struct twist { int64_t gone; int at, absent, odd; int64_t value; enum dlb_dtype real; bool rounded; };
+struct twist {
+	int64_t gone;
+	int at, absent, odd;
+	int64_t value;
+	enum dlb_dtype real;
+	bool rounded;
+};
 static const struct twist as_it_is = { .gone = -1, .at = -1, .absent = -1, .odd = -1, .real = DLB_F64 };
 static struct twist twist;
 
@@ -130,7 +136,9 @@ static struct dlb_attr read_attr(struct dlb_graph *g, int k, const char *word)
 	return a;
 }
 
-struct built { int wanted[MAX_IN], n_wanted, n_in, n_attr; };
+struct built {
+	int wanted[MAX_IN], n_wanted, n_in, n_attr;
+};
 
 static void build(struct dlb_graph *g, const struct test_case *c, struct built *b)
 {
@@ -164,9 +172,14 @@ static void build(struct dlb_graph *g, const struct test_case *c, struct built *
 		out[i] = dlb_graph_add_tensor(g, dlb_arena_strdup(&g->arena, name), DLB_T_ACTIVATION);
 	}
 	op = dlb_graph_add_op(g, DLB_FORWARD,
-			      &(struct dlb_op_spec){ .name = "op", .type = c->type,
-						     .domain = cls->domain ? cls->domain : "", .in = in,
-						     .n_in = n_in, .out = out, .n_out = n_out, .attr = attr,
+			      &(struct dlb_op_spec){ .name = "op",
+						     .type = c->type,
+						     .domain = cls->domain ? cls->domain : "",
+						     .in = in,
+						     .n_in = n_in,
+						     .out = out,
+						     .n_out = n_out,
+						     .attr = attr,
 						     .n_attr = n_attr });
 	g->op[op].opset = c->opset;
 	g->input = dlb_arena_array(&g->arena, MAX_IN, sizeof *g->input);
@@ -182,10 +195,7 @@ static void build(struct dlb_graph *g, const struct test_case *c, struct built *
 }
 
 /* The cotangent of an element of y: a fixed function of its index. */
-static double weight_of(int64_t i)
-{
-	return sin(1.0 + 2.3 * (double)i);
-}
+static double weight_of(int64_t i) { return sin(1.0 + 2.3 * (double)i); }
 
 /* Adds and runs the backward ops of y for the inputs `wanted`. */
 static int differentiate(struct machine *m, int y, const int *wanted, int n, int *grad, struct dlb_error *err)

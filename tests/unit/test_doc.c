@@ -222,7 +222,8 @@ static void test_refs(void)
 	       SAME(err.what, "2.5 is below 3"));
 	assert(IS(dlb_get_real(&op, "t0", DLB_NEED, 1e-9, 1, &x, &err), ==, -1) &&
 	       SAME(err.what, "0 is below 1e-09"));
-	assert(IS(dlb_get_real(&op, "f", DLB_NEED, 0, 0.1, &x, &err), ==, -1) && SAME(err.what, "2 is above 0.1"));
+	assert(IS(dlb_get_real(&op, "f", DLB_NEED, 0, 0.1, &x, &err), ==, -1) &&
+	       SAME(err.what, "2 is above 0.1"));
 	assert(IS(dlb_get_real(&op, "f", DLB_NEED, 0, 1.0 / 3, &x, &err), ==, -1) &&
 	       SAME(err.what, "2 is above 0.3333333333333333"));
 	assert(IS(dlb_get_str(&op, "id", DLB_NEED, &s, &err), ==, -1) &&

@@ -295,7 +295,8 @@ static void test_alike(uint64_t seed, bool unlike)
 
 static int n_as_many;
 
-/* Drafts with as many micro-batches as samples, but for one, are those with as many, where each replica has fewer. */
+/* Drafts with as many micro-batches as samples, but for one, are those with as many, where each replica has
+ * fewer. */
 static void test_samples(uint64_t seed)
 {
 	struct dag d;

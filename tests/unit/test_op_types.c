@@ -14,7 +14,8 @@ static bool run_rounded(const struct test_case *c, enum dlb_dtype type, struct m
 	twist.rounded = true;
 	build(&m->g, c, b);
 	const bool done = !dlb_graph_fold(&m->g, -1, &m->be, &err) &&
-		!differentiate(m, m->g.output[0], b->wanted, b->n_wanted, grad, &err) && !run_all(m, &err);
+			  !differentiate(m, m->g.output[0], b->wanted, b->n_wanted, grad, &err) &&
+			  !run_all(m, &err);
 	twist = as_it_is;
 	return done;
 }
