@@ -303,7 +303,7 @@ auto() {
 	jq -e --argjson none "$none" '.plan.value_s as $step | .report.allreduce.bytes as $bytes | .plan.compress_advice |
 		.[0].compress == "none" and (.[0].step_s - $none | fabs) < 1e-9 and
 		(.[] | select(.chosen) | (.step_s - $step | fabs) < 1e-9 and (.bytes - $bytes | fabs) < 1)' "$tmp/dry.json"
-	dlb-view "$tmp/slow.json" | grep -Eq 'cholesky .* 0.4 % of loss  <- chosen'
+	dlb-view "$tmp/slow.json" | grep -Eq 'cholesky .* 0.95 % of loss  <- chosen'
 	dlb-view "$tmp/slow.json" | grep -Eq 'lowrank:4 .* 1.1 % of loss$'
 	auto 100 momentum >"$tmp/fast.json"
 	jq -e '.plan.compress_by_class == {small: "none"}' "$tmp/fast.json"
