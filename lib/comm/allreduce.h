@@ -78,6 +78,11 @@ static inline int64_t dlb_wire_units(enum dlb_wire wire, int64_t n)
 {
 	return (n + dlb_wire_unit(wire) - 1) / dlb_wire_unit(wire);
 }
+/* Elements of these units. */
+static inline int64_t dlb_wire_room(enum dlb_wire wire, int64_t n)
+{
+	return dlb_wire_units(wire, n) * dlb_wire_unit(wire);
+}
 
 /* Bytes that `member` sends for an array of n units of `wire_bytes` each, cut at `at` (n_chunks + 1 units;
  * NULL: equal chunks). *n_hops (may be NULL): its number of hops, which run one after the other. */

@@ -104,7 +104,9 @@ struct dlb_collective {
 	int last_add;			/* the last hop that adds, -1: none */
 	int *to, *from;			/* [hop] its links; -1: none */
 	float *lost; /* NULL: not wanted */
-	bool *loses; /* [hop + 1] what this rank rounds in that hop, at the end of sums, counts as lost */
+	/* [hop] whether it is this rank's loss if it rounds before that hop; after the last hop that adds, the
+	 * complete sum */
+	bool *loses;
 	bool *is_added;			/* [hop] the receiver adds what the hop sends; set if in_place */
 	bool in_place;			/* near ranks may read and write x */
 	struct needs *to_send, *to_write;	/* [hop] dependencies of sending; of adding or replacing */

@@ -366,9 +366,6 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)
 	return rank * (a->rows + dlb_skinny_stride(a->cols));
 }
 
-/* Floats of whole units. */
-static int64_t padded(enum dlb_wire wire, int64_t n) { return dlb_wire_units(wire, n) * dlb_wire_unit(wire); }
-
 /* Floats for a tensor that is sent as P and Q: residual, two bases, P and Q with their fusion buffers, this
  * rank's own Q and its losses if they are kept; and a buffer for the whole tensor if it is dense at first. */
 static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
@@ -377,10 +374,12 @@ static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct 
 			      (c->local_error ? 3 : 2),
 		      p = rank * dlb_compress_p_length(c, a), q = rank * dlb_compress_q_length(c, a),
 		      by_column = dlb_wire_unit(c->thin_wire) > 1 ? p : 0,
-		      lost = c->local_error && c->thin_wire != DLB_WIRE_PLAIN ? padded(c->thin_wire, q) : 0;
+		      lost = c->local_error && c->thin_wire != DLB_WIRE_PLAIN ?
+				     dlb_wire_room(c->thin_wire, q) :
+				     0;
 
-	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + by_column + 2 * padded(c->thin_wire, p) +
-	       2 * padded(c->thin_wire, q) + lost;
+	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + by_column +
+	       2 * dlb_wire_room(c->thin_wire, p) + 2 * dlb_wire_room(c->thin_wire, q) + lost;
 }
 
 /* Floats of the buffers for a factor: the whole matrix, and its triangles to and from the owner. */

@@ -103,12 +103,6 @@ bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct 
 	return true;
 }
 
-/* Floats of whole units. */
-static size_t room(enum dlb_wire wire, int64_t n)
-{
-	return (size_t)(dlb_wire_units(wire, n) * dlb_wire_unit(wire));
-}
-
 /* Whether P is sent column by column: those of a block are of one size then. */
 static bool by_column(const struct dlb_compressor *k) { return dlb_wire_unit(k->choice.thin_wire) > 1; }
 
@@ -124,8 +118,8 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 			      q = dlb_compress_q_length(&k->choice, a);
 		struct dlb_low_rank *t = &k->low_rank[k->n_low_rank];
 		const size_t back = (size_t)(r * dlb_skinny_stride(q)),
-			     p_room = room(k->choice.thin_wire, p * r),
-			     q_room = room(k->choice.thin_wire, q * r);
+			     p_room = (size_t)dlb_wire_room(k->choice.thin_wire, p * r),
+			     q_room = (size_t)dlb_wire_room(k->choice.thin_wire, q * r);
 
 		if (!r)
 			continue;
@@ -186,27 +180,29 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
  * For a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each
  * then needs the other's layout, made in k->transposed. */
 
-/* by_row (n, r) = transpose of padded (r, stride of n), which is zero beyond n. */
-static void to_rows(const float *padded, int64_t n, int r, float *by_row)
+/* by_row (n, r) = transpose of columns (r, stride). */
+static void to_rows(const float *columns, int64_t stride, int64_t n, int r, float *by_row)
 {
 	for (int c = 0; c < r; c++)
 		for (int64_t i = 0; i < n; i++)
-			by_row[i * r + c] = padded[c * dlb_skinny_stride(n) + i];
+			by_row[i * r + c] = columns[c * stride + i];
 }
 
-static void from_rows(const float *by_row, int64_t n, int r, float *padded)
+/* columns (r, stride), zero beyond n, = transpose of by_row. */
+static void from_rows(const float *by_row, int64_t n, int r, float *columns, int64_t stride)
 {
-	memset(padded, 0, (size_t)(r * dlb_skinny_stride(n)) * sizeof *padded);
+	memset(columns, 0, (size_t)(r * stride) * sizeof *columns);
 	for (int c = 0; c < r; c++)
 		for (int64_t i = 0; i < n; i++)
-			padded[c * dlb_skinny_stride(n) + i] = by_row[i * r + c];
+			columns[c * stride + i] = by_row[i * r + c];
 }
 
-/* x += residual (may be NULL), P = x basis */
+/* x += residual (may be NULL), P = x basis, with t->width columns */
 static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a,
 		   const float *residual)
 {
 	const struct dlb_skinny *s = dlb_skinny();
+	t->width = t->state->adapts ? (int)t->state->width : t->most;
 	const struct dlb_skinny_shape shape = { a->rows, a->cols, t->width };
 	float *w = k->transposed, *pt = w + t->width * a->rows;
 
@@ -216,9 +212,9 @@ static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const
 	}
 	if (residual)
 		s->project(&(struct dlb_skinny_shape){ a->rows, a->cols, 0 }, a->x, residual, NULL, NULL);
-	to_rows(t->state->basis, a->rows, t->width, w);
+	to_rows(t->state->basis, dlb_skinny_stride(a->rows), a->rows, t->width, w);
 	s->project_back(&shape, a->x, w, pt);
-	to_rows(pt, a->cols, t->width, t->p);
+	to_rows(pt, dlb_skinny_stride(a->cols), a->cols, t->width, t->p);
 }
 
 /* next = Q^T: coefficients of x in the basis P */
@@ -233,9 +229,9 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 		s->project_back(&shape, a->x, t->p, t->state->next);
 		return;
 	}
-	from_rows(t->p, a->cols, t->rank, pt);
+	from_rows(t->p, a->cols, t->rank, pt, dlb_skinny_stride(a->cols));
 	s->project(&shape, a->x, NULL, pt, w);
-	from_rows(w, a->rows, t->rank, t->state->next);
+	from_rows(w, a->rows, t->rank, t->state->next, dlb_skinny_stride(a->rows));
 }
 
 /* residual (may be NULL) = x - share * P qt; then x = P qt */
@@ -250,29 +246,15 @@ static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, cons
 		s->restore(&shape, a->x, residual, t->p, qt, share);
 		return;
 	}
-	from_rows(t->p, a->cols, t->rank, pt);
-	to_rows(qt, a->rows, t->rank, w);
+	from_rows(t->p, a->cols, t->rank, pt, dlb_skinny_stride(a->cols));
+	to_rows(qt, dlb_skinny_stride(a->rows), a->rows, t->rank, w);
 	s->restore(&shape, a->x, residual, w, pt, share);
 }
 
-/* p_sent = transpose of p, and zeros to the end of the last block. */
-static void put_columns(const struct dlb_compressor *k, struct dlb_low_rank *t)
+/* Zeros from element n on to the end of the last unit. */
+static void fill_up(const struct dlb_compressor *k, float *sent, int64_t n)
 {
-	const int64_t n = t->state->p_length, all = n * t->width;
-
-	for (int r = 0; r < t->width; r++)
-		for (int64_t i = 0; i < n; i++)
-			t->p_sent[r * n + i] = t->p[i * t->width + r];
-	memset(t->p_sent + all, 0, (room(k->choice.thin_wire, all) - (size_t)all) * sizeof *t->p_sent);
-}
-
-static void take_columns(struct dlb_low_rank *t)
-{
-	const int64_t n = t->state->p_length;
-
-	for (int r = 0; r < t->width; r++)
-		for (int64_t i = 0; i < n; i++)
-			t->p[i * t->width + r] = t->p_sent[r * n + i];
+	memset(sent + n, 0, (size_t)(dlb_wire_room(k->choice.thin_wire, n) - n) * sizeof *sent);
 }
 
 void dlb_low_rank_project(struct dlb_compressor *k)
@@ -281,13 +263,16 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
-		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a, t->state->residual);
 		/* true if any element of x is not finite */
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
 			dlb_compressor_flag(k, k->not_finite, t->tensor);
-		if (by_column(k))
-			put_columns(k, t);
+		if (by_column(k)) {
+			const int64_t n = t->state->p_length;
+
+			from_rows(t->p, n, t->width, t->p_sent, n);
+			fill_up(k, t->p_sent, n * t->width);
+		}
 	}
 	resize(k, &k->p, false);
 }
@@ -321,7 +306,7 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
 		if (by_column(k))
-			take_columns(t);
+			to_rows(t->p_sent, t->state->p_length, t->state->p_length, t->width, t->p);
 		if (find_basis(k, t) < 0) {
 			k->verdict.not_finite = a->name; /* finite on every rank, but their sum is not */
 			k->verdict.rank = -1;
@@ -332,8 +317,7 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 			memcpy(t->mine, t->state->next,
 			       (size_t)(t->rank * dlb_skinny_stride(t->state->q_length)) * sizeof *t->mine);
 		repack(t, t->state->next, false);
-		const int64_t all = t->state->q_length * t->rank; /* the last block ends with zeros */
-		memset(t->q + all, 0, (room(k->choice.thin_wire, all) - (size_t)all) * sizeof *t->q);
+		fill_up(k, t->q, t->state->q_length * t->rank);
 	}
 	resize(k, &k->q, true);
 }
@@ -403,7 +387,6 @@ void dlb_low_rank_warm(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
-		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a, NULL);
 		if (find_basis(k, t) < 0)
 			continue; /* a sum that is not finite: the update reports it */
