@@ -140,10 +140,10 @@ static bool is_far_beside(const struct dlb_replicas_task *t, const struct divisi
  * micro-batches. */
 static bool is_hopeless(const struct dlb_replicas_task *t, const struct division *d, double best_s)
 {
-	static const double FAR = 1.1, OTHER_SCHEDULE = 1.25;
-	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * OTHER_SCHEDULE);
+	static const double FAR = 1.1;
+	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * DLB_OTHER_SCHEDULE);
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
-	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * OTHER_SCHEDULE)
+	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * DLB_OTHER_SCHEDULE)
 		return true;
 	if (isfinite(most_s) && is_far_beside(t, d, most_s))
 		return true;

@@ -122,11 +122,14 @@ static inline int64_t dlb_search_share(const struct dlb_problem *p, int64_t n)
 {
 	return p->candidates > 1 ? n / p->candidates : n;
 }
+static inline bool dlb_problem_has_many_ops(const struct dlb_problem *p) { return p->graph->n_ops > 500; }
 /* What is at most so much slower as a draft may be faster after a search: of many ops each moves little. */
 static inline double dlb_search_near(const struct dlb_problem *p)
 {
-	return p->graph->n_ops > 500 ? 1.05 : 1.1;
+	return dlb_problem_has_many_ops(p) ? 1.05 : 1.1;
 }
+/* Drafts under another schedule may take less than a draft, but not by this factor. */
+#define DLB_OTHER_SCHEDULE 1.25
 const struct dlb_placer *dlb_placer_find(const char *name);
 /* the default rule tries it */
 bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);

@@ -11,15 +11,7 @@
 #include "place/value.h"
 #include "plan/schedule.h"
 
-enum {
-	MOST_MICRO_BATCHES = 256,
-	ROUNDS_BETWEEN = 2,
-	MOST_SCHEDULES_SEARCHED = 3,
-	MOST_NUMBERS_SEARCHED = 3,
-	FEW_OPS = 500
-};
-/* Drafts under 1f1b that take that much more than the best are not made: see all(). */
-static const double OTHER_SCHEDULE = 1.25;
+enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2, MOST_SCHEDULES_SEARCHED = 3, MOST_NUMBERS_SEARCHED = 3 };
 
 /* What is known of a schedule and a number of micro-batches. ranked_s: the shortest step, as it is judged;
  * INFINITY: nothing fits. searched: a placement was searched for it. */
@@ -56,7 +48,7 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
  * way to do so. */
 static void limit(const struct schedule_search *c, struct dlb_problem *q, double most_s)
 {
-	if (c->p->graph->n_ops <= FEW_OPS || !c->plan.n_ops || c->plan.sharing.zero ||
+	if (!dlb_problem_has_many_ops(c->p) || !c->plan.n_ops || c->plan.sharing.zero ||
 	    (c->plan.offload.chosen && c->plan.offload.n))
 		return;
 	q->below_s = most_s;
@@ -162,7 +154,7 @@ static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *e
 		return -1;
 	q.draft = draft;
 	if (draft)
-		limit(c, &q, c->best * dlb_search_near(c->p) * OTHER_SCHEDULE);
+		limit(c, &q, c->best * dlb_search_near(c->p) * DLB_OTHER_SCHEDULE);
 	if (c->place(c->arg, &q, &plan, &why)) {
 		keep(c, &q, NULL, INFINITY, &why);
 		dlb_problem_release(&q);
