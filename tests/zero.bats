@@ -134,6 +134,45 @@ same_bits() {
 }
 
 # bats test_tags=slow
+@test "devices (stand-in): the same bits, alone and beside a CPU" {
+	export DLB_PLUGIN_DIR=$BUILD/cuda-host
+	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
+	for make in small large; do
+		$make
+		for cluster in cuda:2 'cpu:1 cuda:1'; do
+			same_bits "$cluster" '--replicas 2 --optimizer adam' --optimizer adam
+			same_bits "$cluster" '--replicas 2 -m 2 --split even --optimizer momentum' --optimizer momentum
+			same_bits "$cluster" '--replicas 2 --clip-norm 0.1 --optimizer adam' --optimizer adam
+			for seed in 1 2 3; do
+				DLB_CUDA_HOST_SEED=$seed same_bits "$cluster" '--replicas 2 --optimizer adam' --optimizer adam
+			done
+		done
+	done
+}
+
+@test "devices (stand-in): a checkpoint goes on with other stages, and on CPUs" {
+	export DLB_PLUGIN_DIR=$BUILD/cuda-host
+	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
+	small
+	for zero in 0 1 2 3; do
+		made cuda:2 --replicas 2 --optimizer adam --zero $zero >"$tmp/gpu$zero.json"
+		dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/gpu$zero" "$tmp/gpu$zero.json" >"$tmp/out.json"
+	done
+	made cpu:2 --replicas 2 --optimizer adam --zero 3 >"$tmp/cpu3.json"
+	for to in gpu0 gpu1 gpu3 cpu3; do
+		for from in gpu0 gpu2 gpu3; do
+			rm -rf "$tmp/on"
+			cp -r "$tmp/$from" "$tmp/on"
+			dlb-run -q --steps 3 "${digits[@]}" --checkpoint "$tmp/on" --save "$tmp/saved" "$tmp/$to.json" |
+				jq -c .report.losses >"$tmp/$from.losses"
+			sha256sum <"$tmp/saved" >>"$tmp/$from.losses"
+			echo "$from $to"
+			cmp "$tmp/gpu0.losses" "$tmp/$from.losses"
+		done
+	done
+}
+
+# bats test_tags=slow
 @test "state is a share of what it was, in plan and program; stage 2 sends what no stage sends" {
 	large
 	for r in 2 3; do
@@ -278,9 +317,6 @@ same_bits() {
 		run -2 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" $options "$tmp/doc.json"
 		[[ "${stderr_lines[*]}" = *zero* ]] && [ "${#stderr_lines[@]}" = 1 ]
 	done
-	jq '.cluster.kinds[0].backend = "cuda" | del(.cost.inputs)' "$tmp/cost.json" >"$tmp/gpu.json"
-	run -2 --separate-stderr dlb-place --replicas 2 --zero 1 "$tmp/gpu.json"
-	one_line dlb-place 'memory of its own'
 	run -0 --separate-stderr dlb-place --replicas 2 --optimizer sgd --zero 1 "$tmp/cost.json"
 	[[ "$stderr" = *'--zero has no effect'* ]]
 }
@@ -356,6 +392,16 @@ same_bits() {
 }
 
 # bats test_tags=slow
+@test "stage 3: fewer micro-batches for the least share are told in a line" {
+	small
+	jq '.cluster.nodes[1].speed = 0.05' "$root/share/clusters/fast-and-slow.json" >"$tmp/slow.json"
+	dlb-costmodel -q -c "$tmp/slow.json" "$profile" >"$tmp/cost"
+	run -0 --separate-stderr dlb-place --replicas 2 -m 4 --zero 3 --split power --optimizer adam "$tmp/cost"
+	[[ $stderr = *'all replicas compute 1 micro-batch, not 4, since one has no more samples and --zero 3 gathers weights in one order'* ]]
+	run -0 --separate-stderr dlb-place --replicas 2 -m 4 --zero 3 --split even --optimizer adam "$tmp/cost"
+	[[ $stderr != *'all replicas compute'* ]]
+}
+
 @test "stage 3 with pipelines, small states, recomputation: the same bits" {
 	large
 	stages='0 3'

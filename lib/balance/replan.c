@@ -317,6 +317,21 @@ static void compare_with_one(const struct dlb_replan *o, const struct dlb_proble
 	dlb_plan_release(&one);
 }
 
+/* Replicas that do everything in one order compute as many micro-batches as the least share has samples. */
+static void warn_fewer(const struct dlb_replan *o, const struct dlb_plan *plan)
+{
+	const int M = plan->n_replicas > 1 ? dlb_plan_micro_batches(plan, plan->batch) : plan->micro_batches;
+	const char *why = plan->sharing.zero == 3      ? "--zero 3 gathers weights" :
+			  plan->sharing.sync_batchnorm ? "--sync-batchnorm sums statistics" :
+							 "asynchronous replicas sum";
+	if (M < plan->micro_batches)
+		dlb_cli_warn(o->cli,
+			     "all replicas compute %d micro-batch%s, not %d, since one has no more samples "
+			     "and %s in one "
+			     "order; --split even or a larger --batch keeps them",
+			     M, M == 1 ? "" : "es", plan->micro_batches, why);
+}
+
 static bool runs_any_again(const struct dlb_plan *plan)
 {
 	for (int i = 0; plan->again && i < plan->n_ops; i++)
@@ -490,6 +505,7 @@ int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
 	if (o->front && front.least_bytes > 0)
 		dlb_cli_say(o->cli, "front: no plan for %.6g MB a node", front.least_bytes / 1e6);
 	compare_with_one(o, &p, &plan);
+	warn_fewer(o, &plan);
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	if (compress(&p, &plan, err))
 		goto out;

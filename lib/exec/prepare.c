@@ -383,35 +383,20 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 	}
 }
 
-/* Gradients are all that replicas sum through mirrors. */
+/* Gradients and weights are all that replicas exchange through mirrors. */
 static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
 	const char *what = dlb_sharing_averages(&p->whole->sharing) ? "averages of weights" :
-			   dlb_step_op_sums_moments(e)		    ? "sums of moments" :
-			   p->statistics			    ? "statistics over all replicas" :
-			   p->async				    ? "asynchronous replicas" :
-			   dlb_sharing_divides(&p->whole->sharing)  ? "shares of the optimizer's state" :
+			   dlb_step_op_sums_moments(e)              ? "sums of moments" :
+			   p->statistics                            ? "statistics over all replicas" :
+			   p->async                                 ? "asynchronous replicas" :
 								      NULL;
 
 	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)
 		return 0;
 	return dlb_refuse(err, NULL, "sum gradients after each step, or use nodes that compute in host memory",
 			  "node %d computes on a device: it has no %s", e->view.node, what);
-}
-
-/* The host's copy of a gradient at `device`. NULL with err. */
-static void *make_mirror(struct dlb_engine *e, int op, void *device, struct dlb_error *err)
-{
-	const int weight = e->graph->op[op].in[0];
-	struct mirror *m;
-
-	if (!e->mirror)
-		e->mirror = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->mirror);
-	m = &e->mirror[op];
-	m->device = device;
-	m->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1);
-	return m->host = dlb_transfers_alloc(e, m->bytes, err);
 }
 
 /* Updates read the shares that buckets keep. */
@@ -427,11 +412,15 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 	const struct dlb_program *p = e->view.program;
 	struct dlb_runtime *g = e->runtime;
 	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
+	void **weight = dlb_is_host_memory(g->be) ?
+				NULL :
+				dlb_arena_array(&e->arena, (size_t)e->graph->n_tensors + 1, sizeof *weight);
 	const struct dlb_sync_desc d = { .comm = g->comm,
 					 .program = p,
 					 .node = e->view.node,
 					 .cluster = g->cluster,
 					 .summand = summand,
+					 .weight = weight,
 					 .kfac = g->kfac,
 					 .compress = g->compress,
 					 .state = g->state,
@@ -455,17 +444,20 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 						g->state->sum[op] :
 						dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0,
 								    err);
-			if (summand[op] && !dlb_is_host_memory(g->be))
-				summand[op] = make_mirror(e, op, summand[op], err);
 			if (!summand[op])
 				return -1;
 			if (e->kept)
 				e->kept[op].gradient = summand[op];
 		}
 	}
+	if (!dlb_is_host_memory(g->be) && dlb_mirrors_open(e, summand, weight, err))
+		return -1;
 	if (dlb_sync_new(&e->own_sync, &d, err))
 		return -1;
 	e->sync = e->own_sync;
-	aim_at_buckets(e);
+	if (e->mirrored)
+		dlb_mirrors_find_shares(e);
+	else
+		aim_at_buckets(e);
 	return 0;
 }

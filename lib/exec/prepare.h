@@ -34,6 +34,13 @@ int dlb_step_op_keep_kernel(struct dlb_engine *e, struct dlb_kernel *k);
 /* -1: this node has no kernel for op. */
 int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *err);
 
+/* ---- mirrors.c ---- */
+/* Makes the mirrors of all buckets. summand: [op] of updates, a gradient on the device; becomes its mirror. weight:
+ * [tensor] NULL; becomes the mirror of a divided weight. -1 with err: no memory. */
+int dlb_mirrors_open(struct dlb_engine *e, void **summand, void **weight, struct dlb_error *err);
+/* Once e->sync is there: only this replica's shares of sums go back to the device. */
+void dlb_mirrors_find_shares(struct dlb_engine *e);
+
 /* ---- prepare_update.c ---- */
 /* Asynchronous: finds the instruction that updates each weight. */
 void dlb_prepare_find_updates(struct dlb_engine *e);

@@ -513,7 +513,7 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 {
 	if (t->e->half && make_halves(t->e, a->tag, t->run, t->step, err))
 		return -1;
-	if (t->e->mirror) {
+	if (t->e->mirrored) {
 		dlb_transfers_reduce(t, a);
 		return 0;
 	}
@@ -544,9 +544,9 @@ static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_er
 {
 	if (dlb_sync_wait(t->e->sync, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err))
 		return -1;
-	if (t->e->mirror)
+	if (t->e->mirrored)
 		dlb_transfers_reduced(t, a);
-	if (t->e->kept)
+	else if (t->e->kept)
 		keep_shares(t, a->tag);
 	return 0;
 }

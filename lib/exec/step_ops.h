@@ -104,9 +104,13 @@ struct dynamic_operand {
 	bool weight, expected;
 };
 
-/* A gradient in a device's memory and its copy in host memory, where replicas sum it. host NULL: summed in
- * place. */
-struct mirror { void *device, *host; size_t bytes; };
+/* Bytes in a device's memory and in host memory, where replicas exchange them. after: of a copy to the device,
+ * as in struct dlb_transfer. */
+struct mirror { void *device, *host; size_t bytes; int after; };
+/* A bucket of replicas on a device: n pieces that are copied to host memory before its collective, and n to
+ * the device after it. share[i]: where the collective leaves in[i]; NULL: in in[i].host. kept[i]: the share of
+ * a gradient that is copied to the device once the norm has read in[i], whole; no bytes: none. */
+struct mirrored { struct mirror *out, *in, *kept; const void **share; int n; };
 /* A send or a sum over replicas whose bytes are on the way from a device to host memory. */
 struct outgoing { const struct step_op *a; struct dlb_request *request; int64_t step; char *mirror; };
 
@@ -147,7 +151,7 @@ struct dlb_engine {
 	struct dlb_kernel **of_op;	/* while preparing: [first half?][op][class of size] */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed, not moments */
 	struct kept_share *kept;	/* [op] of updates; NULL: all read gradients in their places */
-	struct mirror *mirror;		/* [op] of updates; NULL: the back end computes in host memory */
+	struct mirrored *mirrored;	/* [bucket]; NULL: the back end computes in host memory, or nothing is exchanged */
 	void **host; int n_host, cap_host;	/* memory of mirrors */
 	struct outgoing *outgoing; int first_outgoing, n_outgoing;	/* the first have started */
 	double **sums;			/* [op] statistics of ops that run in halves; NULL: there are none */
@@ -195,10 +199,11 @@ struct op_pass {
 	struct dlb_request *request;
 };
 /* ---- transfers.c: nodes that compute on a device ----
- * Neither MPI nor the other ranks of the host reach a device's memory. A message, and a gradient that replicas
- * sum, goes through a mirror in host memory. Copies run beside kernels: to host memory when what is queued at
- * that time has been computed, and the message or sum starts when its bytes are there; from host memory when the
- * last reader of the place is done, and later kernels wait for it. Samples are copied likewise. */
+ * Neither MPI nor the other ranks of the host reach a device's memory. A message, and a gradient or weight
+ * that replicas exchange, goes through a mirror in host memory (of buckets: mirrors.c). Copies run beside
+ * kernels: to host memory when what is queued at that time has been computed, and the message or sum starts
+ * when its bytes are there; from host memory when the last reader of the place is done, and later kernels wait
+ * for it. Samples are copied likewise. */
 void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err);	/* the engine's; NULL: err */
 void dlb_transfers_free(struct dlb_engine *e);
 char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/* of this step; NULL: not needed */
@@ -207,7 +212,7 @@ char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/*
 void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after);
 void dlb_transfers_send(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a);
-void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copies the sums back */
+void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copies the results back */
 /* Starts what has arrived in host memory, in the order of the program. finish: waits until all has started; called
  * before this rank waits for another. -1 with err: the device reports a failure. */
 int dlb_transfers_start(struct dlb_engine *e, struct dlb_error *err);

@@ -1,5 +1,6 @@
 /* What a node that computes on a device sends, receives and sums: through host memory, beside its kernels.
  * See step_ops.h. */
+#include <string.h>
 #include "exec/prepare.h"
 #include "exec/runtime.h"
 #include "exec/slow.h"
@@ -67,36 +68,46 @@ void dlb_transfers_send(struct op_pass *t, const struct step_op *a)
 	put(t, a);
 }
 
-/* Copies the gradients of a's bucket to their mirrors, or the sums back. */
-static void copy_bucket(const struct op_pass *t, const struct step_op *a, bool to_host, int after)
-{
-	struct dlb_backend *be = t->e->runtime->be;
-	const struct dlb_bucket *k = &t->e->np->bucket[a->tag];
-
-	for (int i = 0; i < k->n_ops; i++) {
-		const struct mirror *m = &t->e->mirror[k->op[i]];
-
-		if (m->host)
-			be->ops->transfer(be, number_of(t->e, a),
-					  &(struct dlb_transfer){ to_host ? m->host : m->device,
-								  to_host ? m->device : m->host, m->bytes, to_host,
-								  after });
-	}
-}
-
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 {
-	copy_bucket(t, a, true, DLB_AFTER_ALL);
+	struct dlb_backend *be = t->e->runtime->be;
+	const struct mirrored *k = &t->e->mirrored[a->tag];
+
+	for (int i = 0; i < k->n; i++)
+		be->ops->transfer(be, number_of(t->e, a),
+				  &(struct dlb_transfer){ k->out[i].host, k->out[i].device, k->out[i].bytes,
+							  true, DLB_AFTER_ALL });
 	put(t, a);
+}
+
+/* Kernels that are queued later wait for it. */
+static void to_device(const struct op_pass *t, const struct step_op *a, const struct mirror *list, int n)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+
+	for (int i = 0; i < n; i++)
+		if (list[i].bytes)
+			be->ops->transfer(be, number_of(t->e, a),
+					  &(struct dlb_transfer){ list[i].device, list[i].host, list[i].bytes,
+								  false, list[i].after });
+	be->ops->join(be, number_of(t->e, a));		/* of the last copy, which ends last */
 }
 
 void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a)
 {
-	struct dlb_backend *be = t->e->runtime->be;
+	struct dlb_engine *e = t->e;
+	const struct mirrored *k = &e->mirrored[a->tag];
 
-	/* the gradients have been read (dlb_transfers_finish), and updates are queued later */
-	copy_bucket(t, a, false, DLB_AFTER_NOTHING);
-	be->ops->join(be, number_of(t->e, a));		/* of the last copy, which ends last */
+	for (int i = 0; i < k->n; i++)
+		if (k->share[i])
+			memcpy(k->in[i].host, k->share[i], k->in[i].bytes);
+	to_device(t, a, k->in, k->n);
+	if (!k->kept)
+		return;
+	for (int i = 0; i < k->n; i++)
+		if (k->kept[i].bytes)
+			dlb_clip_early(&e->clip, e->np->bucket[a->tag].op[i], t->step);
+	to_device(t, a, k->kept, k->n);
 }
 
 static void start(struct dlb_engine *e, const struct outgoing *o)

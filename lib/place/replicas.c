@@ -50,7 +50,6 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 	return bound;
 }
 
-/* Divided state lies in host memory, where replicas exchange it. */
 static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (dlb_sharing_divides(s) && p->inverse_every > 0)
@@ -58,15 +57,6 @@ static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s
 				"the state of K-FAC is of matrices, which are not divided by elements; leave "
 				"zero out, or "
 				"take another optimizer");
-	for (int d = 0; d < p->cluster->n_nodes && dlb_sharing_divides(s); d++) {
-		const struct dlb_device_kind *kind = &p->cluster->kind[p->cluster->node[d].kind];
-		if (!(p->excluded && p->excluded[d]) && strncmp(kind->backend, "cpu", 3))
-			return dlb_refuse(
-				err, NULL, "leave --zero out, or --exclude the node",
-				"node %d (%s) has memory of its own, and optimizer state is divided in "
-				"host memory only",
-				d, kind->name);
-	}
 	return 0;
 }
 

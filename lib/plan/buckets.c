@@ -254,9 +254,15 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 }
 
 /* Finds the gradients that leave their places. Small ones that are summed whole stay: keeping their shares
- * would take more than their places, which are free only at the end of the backward phase. */
-static void find_leaving(const struct compiler *c, const struct dlb_node_program *np, int n)
+ * would take more than their places, which are free only at the end of the backward phase. The buckets of a
+ * device travel in host memory, so shares have places there. */
+static void find_leaving(const struct compiler *c, int node, int n)
 {
+	const struct dlb_node_program *np = &c->out->node[node];
+	const struct dlb_cost *cost = c->f.c;
+	const bool device = cost && cost->cluster && !dlb_cluster_is_cpu(cost->cluster, node);
+	const enum dlb_kept in_buffer = device ? DLB_KEPT_IN_PLACE : DLB_KEPT_IN_BUFFER;
+
 	if (c->p->n_shares < 2 || c->p->sharing.zero < 2)
 		return;
 	if (!c->out->kept)
@@ -266,7 +272,7 @@ static void find_leaving(const struct compiler *c, const struct dlb_node_program
 			c->out->kept[np->bucket[b].op[i]] = dlb_program_sums(c->out, np->bucket[b].op[i]) ?
 								    DLB_KEPT_WHOLE :
 							    dlb_bucket_keeps_shares(&np->bucket[b]) ?
-								    DLB_KEPT_IN_BUFFER :
+								    in_buffer :
 							    np->bucket[b].cls == DLB_SUM_GRADIENT ?
 								    DLB_KEPT_IN_PLACE :
 								    DLB_KEPT_WHOLE;
@@ -390,7 +396,7 @@ static void find_buckets(struct compiler *c, int node)
 	dlb_compile_add_gathers(c, node);
 	find_statistics(c, node);
 	choose_algorithms(c, np);
-	find_leaving(c, np, n_gradients);
+	find_leaving(c, node, n_gradients);
 }
 
 /* The action that sums the last micro-batch of update op's gradient, or makes the only one. */

@@ -105,11 +105,12 @@ static void find_uses_of_sums(struct compiler *c, int node)
 		const struct dlb_bucket *k = &np->bucket[b];
 		const struct bucket_sum *sum = &c->code[node].sum[b];
 		/* the sum starts after its action and what that frees */
-		const int last = dlb_bucket_keeps_shares(k) && sum->start + 1 < sum->end ? sum->start + 1 :
-											   sum->end;
+		const int in_buffer = sum->start + 1 < sum->end ? sum->start + 1 : sum->end;
 		for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_WEIGHTS; i++)
 			if (dlb_program_leaves(c->out, k->op[i]))
-				use(c, node, dlb_update_gradient(c->g, k->op[i]), 0, last, false);
+				use(c, node, dlb_update_gradient(c->g, k->op[i]), 0,
+				    dlb_program_has_share_place(c->out, k->op[i]) ? sum->end : in_buffer,
+				    false);
 	}
 }
 

@@ -367,7 +367,7 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 	if (dlb_program_sums(l->g, op))
 		return start && !is_summed(l, op, in->iteration) ? "starts before its gradients are there" :
 								   NULL;
-	if (!start && (!dlb_program_leaves(l->g, op) || dlb_bucket_keeps_shares(b)))
+	if (!start && !dlb_program_has_share_place(l->g, op))
 		return NULL;
 	return !readable(l, dlb_update_gradient(l->g->graph, op), &first) ?
 		       NULL :

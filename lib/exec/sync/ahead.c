@@ -15,7 +15,7 @@ struct dlb_sync_line {
 	struct dlb_collective *run;
 	struct dlb_sync_bucket *first, *last;
 };
-/* The gather of one bucket: into `place`, cut at `at`; of it `own` is copied to `to`. next: behind it in line. */
+/* The gather of one bucket: into `place`, cut at `at`; of it `own` is copied to `to` (NULL: is there). next: behind it in line. */
 struct gather {
 	char *place, *to;
 	const void *own;
@@ -69,8 +69,9 @@ static int init(struct dlb_sync_bucket *b, const struct dlb_bucket *from, struct
 	struct gather *g = b->own = dlb_arena_alloc(&x->arena, sizeof *g);
 
 	b->dtype = DLB_F32;
-	*g = (struct gather){ .place = x->d.arena + np->place[place].offset,
-			      .own = s->value[t],
+	*g = (struct gather){ .place = x->d.weight ? x->d.weight[from->weight] :
+						     x->d.arena + np->place[place].offset,
+			      .own = x->d.weight ? NULL : s->value[t],
 			      .own_bytes = dlb_state_value_bytes(s, t),
 			      .at = cuts(x, from->n) };
 	g->to = g->place + (size_t)dlb_state_held(s, t).first * sizeof(float);
@@ -88,7 +89,8 @@ static void load(struct dlb_sync_bucket *b)
 {
 	const struct gather *g = gather_of(b);
 
-	memcpy(g->to, g->own, g->own_bytes);
+	if (g->own)
+		memcpy(g->to, g->own, g->own_bytes);
 }
 
 static void begin(struct dlb_sync_bucket *b)

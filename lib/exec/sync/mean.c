@@ -16,7 +16,9 @@ void dlb_sync_pack_weights(struct dlb_sync_bucket *b)
 		const int t = dlb_update_weight(d->program->graph, b->from->op[i]);
 		const struct dlb_desc x = dlb_tensor_desc(&d->program->graph->tensor[t], 1);
 
-		dlb_pack_add(&b->pack, d->state->value[t], dlb_desc_count(&x), -1)->class = t;
+		dlb_pack_add(&b->pack, d->weight ? d->weight[t] : d->state->value[t], dlb_desc_count(&x), -1)
+			->class
+			= t;
 		b->dtype = x.dtype;
 	}
 	dlb_pack_lay_out(&b->pack, b->from->how->n_chunks(&b->sync->peers), dlb_dtype_bytes(b->dtype));
