@@ -101,7 +101,7 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 
 /* ---- auto ---- */
 
-/* The fastest memory that all CPU nodes have for offloaded states, by name; NULL: none. */
+/* The fastest memory that all nodes have for offloaded states, by name; NULL: none. */
 static const char *fastest(const struct dlb_cluster *c)
 {
 	const char *best = NULL;
@@ -109,11 +109,10 @@ static const char *fastest(const struct dlb_cluster *c)
 
 	for (int i = 0; i < c->n_memories; i++) {
 		const double Bps = c->memory[i].bandwidth_Bps > 0 ? c->memory[i].bandwidth_Bps : 0;
-		bool fits = dlb_offload_takes(&c->memory[i]);
+		bool fits = true;
 
 		for (int node = 0; node < c->n_nodes && fits; node++)
-			fits = dlb_offload_memory(c, node, c->memory[i].name) >= 0 &&
-			       !strcmp(c->kind[c->node[node].kind].backend, "cpu");
+			fits = dlb_offload_takes(c, node, &c->memory[i]);
 		if (fits && Bps > best_Bps) {
 			best = c->memory[i].name;
 			best_Bps = Bps;

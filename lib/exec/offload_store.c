@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "exec/runtime.h"
 #include "plan/offload.h"
 #include "util/mem.h"
 
@@ -28,6 +29,7 @@ struct copy {
 struct dlb_offload_store {
 	const struct dlb_cluster *cluster;
 	int node;
+	struct dlb_backend *device; /* NULL: the node computes in host memory */
 	struct region *region;
 	int n_regions, cap_regions;
 	/* [memory of the cluster] its file, -1: none yet; the bytes of it that are given out */
@@ -43,12 +45,13 @@ struct dlb_offload_store {
 	int error; /* errno of the first copy that failed; 0: none */
 };
 
-struct dlb_offload_store *dlb_offload_store_new(const struct dlb_cluster *c, int node)
+struct dlb_offload_store *dlb_offload_store_new(const struct dlb_cluster *c, int node, struct dlb_backend *be)
 {
 	struct dlb_offload_store *s = dlb_xcalloc(1, sizeof *s);
 
 	s->cluster = c;
 	s->node = node;
+	s->device = dlb_is_host_memory(be) ? NULL : be;
 	s->fd = dlb_xmalloc(((size_t)c->n_memories + 1) * sizeof *s->fd);
 	s->end = dlb_xcalloc((size_t)c->n_memories + 1, sizeof *s->end);
 	for (int i = 0; i <= c->n_memories; i++)
@@ -57,6 +60,14 @@ struct dlb_offload_store *dlb_offload_store_new(const struct dlb_cluster *c, int
 	pthread_cond_init(&s->asked, NULL);
 	pthread_cond_init(&s->done, NULL);
 	return s;
+}
+
+static void unmap(struct dlb_offload_store *s, const struct region *r)
+{
+	if (s->device)
+		s->device->ops->host_free(s->device, r->p);
+	else
+		munmap(r->p, r->bytes);
 }
 
 void dlb_offload_store_free(struct dlb_offload_store *s)
@@ -71,7 +82,7 @@ void dlb_offload_store_free(struct dlb_offload_store *s)
 		pthread_join(s->thread, NULL);
 	}
 	for (int i = 0; i < s->n_regions; i++)
-		munmap(s->region[i].p, s->region[i].bytes);
+		unmap(s, &s->region[i]);
 	for (int i = 0; i < s->cluster->n_memories; i++)
 		if (s->fd[i] >= 0)
 			close(s->fd[i]);
@@ -112,7 +123,14 @@ static void *map(struct dlb_offload_store *s, struct region *r, const char *name
 	int no;
 	void *p;
 
-	if (!m->folder) {
+	if (s->device) {
+		p = s->device->ops->host_alloc(s->device, r->bytes);
+		if (p)
+			memset(p, 0, r->bytes);
+		else
+			p = MAP_FAILED;
+		errno = ENOMEM;
+	} else if (!m->folder) {
 		p = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (p != MAP_FAILED &&
 		    ((!s->binder && dlb_binder_open(&s->binder, s->cluster, s->node, err)) ||
@@ -180,7 +198,7 @@ bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p)
 
 	if (!r)
 		return false;
-	munmap(r->p, r->bytes);
+	unmap(s, r);
 	if (s->fd[r->memory] >= 0)
 		(void)!fallocate(s->fd[r->memory], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, r->at,
 				 (off_t)r->bytes);

@@ -4,7 +4,10 @@
  * goes when the process ends. The file is mapped, so that checkpoints and migration read and write states
  * like any others; FETCH and STORE read and write the file itself, and its pages are the system's to keep
  * or to write out. States in another memory lie in pages bound to it. Copies are made one after another, in
- * the order in which they are asked for. */
+ * the order in which they are asked for.
+ *
+ * The states of a node that computes on a device lie in memory of the host that its copies reach directly
+ * (host_alloc); the engine queues those copies itself (transfers.c). */
 #ifndef DLB_EXEC_OFFLOAD_STORE_H
 #define DLB_EXEC_OFFLOAD_STORE_H
 #include <stdbool.h>
@@ -13,8 +16,10 @@
 #include "cluster/cluster.h"
 
 struct dlb_offload_store;
-/* node: of cluster c, which is borrowed. No thread runs before the first copy. */
-struct dlb_offload_store *dlb_offload_store_new(const struct dlb_cluster *c, int node);
+struct dlb_backend;
+/* node: of cluster c, which is borrowed, as be is. No thread runs before the first copy. */
+struct dlb_offload_store *dlb_offload_store_new(const struct dlb_cluster *c, int node,
+						struct dlb_backend *be);
 void dlb_offload_store_free(struct dlb_offload_store *s); /* with all that is kept there; s may be NULL */
 /* Zeroed room in the memory of that name, for state `name` in messages. NULL with err. */
 void *dlb_offload_store_alloc(struct dlb_offload_store *s, const char *memory, size_t bytes, const char *name,

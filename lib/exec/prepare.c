@@ -199,7 +199,8 @@ static int last_user(const struct dlb_engine *e, const struct dlb_instr *in)
 	const int here = (int)(in - e->np->instr), own = dlb_step_op_place_of(e, in->tensor, in->micro_batch);
 	int last = -1;
 
-	if (e->view.program->depth || own < 0)		/* steps overlap */
+	/* steps overlap, or copies to host memory read places that kernels no longer use */
+	if (e->view.program->depth || own < 0 || e->view.program->offload)
 		return DLB_AFTER_ALL;
 	for (int i = 0; i < e->np->n_places; i++) {
 		const struct dlb_place *p = &e->np->place[i], *mine = &e->np->place[own];

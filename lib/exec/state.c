@@ -72,7 +72,7 @@ static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int
 	p = memory ? dlb_offload_store_alloc(l->store, memory, bytes, name, err) :
 		     take(l->be, NULL, name, bytes, err);
 	if (p && before && *before) {
-		memcpy(p, *before, bytes); /* only nodes that compute in host memory offload */
+		l->be->ops->upload(l->be, p, *before, bytes);
 		release_slot(s, *before);
 		*before = NULL;
 	}

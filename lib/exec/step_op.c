@@ -288,6 +288,10 @@ static int run_fetch(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	struct offloaded *x = a->states;
 
 	(void)err;
+	if (!dlb_is_host_memory(t->e->runtime->be)) {
+		dlb_transfers_states(t, a, false);
+		return 0;
+	}
 	for (int k = 0; k < x->n; k++)
 		x->copy = dlb_offload_store_fetch(t->e->runtime->state->store, x->near[k], x->far[k],
 						  x->bytes);
@@ -299,6 +303,10 @@ static int run_store(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	struct offloaded *x = a->states;
 
 	(void)err;
+	if (!dlb_is_host_memory(t->e->runtime->be)) {
+		dlb_transfers_states(t, a, true);
+		return 0;
+	}
 	for (int k = 0; k < x->n; k++)
 		x->copy = dlb_offload_store_put(t->e->runtime->state->store, x->far[k], x->near[k], x->bytes);
 	return 0;
@@ -310,6 +318,10 @@ static int wait_states(struct op_pass *t, const struct step_op *a, struct dlb_er
 	struct dlb_runtime *g = t->e->runtime;
 	double start_s;
 
+	if (!dlb_is_host_memory(g->be)) { /* kernels queued from now on wait */
+		g->be->ops->join(g->be, (int)a->states->copy);
+		return 0;
+	}
 	if (dlb_offload_store_is_done(g->state->store, a->states->copy))
 		return dlb_offload_store_wait(g->state->store, a->states->copy, err);
 	dlb_slow_settle(&g->slow);

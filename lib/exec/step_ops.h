@@ -56,7 +56,7 @@ struct offloaded {
 	int n;
 	void *near[DLB_MAX_STATES], *far[DLB_MAX_STATES];
 	size_t bytes; /* of each */
-	int64_t copy; /* the last one asked for */
+	int64_t copy; /* the last one asked for; on a device: its transfer */
 };
 
 struct step_op {
@@ -210,6 +210,8 @@ char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/*
 /* Copies bytes at `from` to a->p, after mark `after` (struct dlb_transfer). They do not change before the iteration
  * ends. */
 void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after);
+/* Copies the states of a FETCH, or of a STORE (out), when what is queued has been computed. */
+void dlb_transfers_states(const struct op_pass *t, const struct step_op *a, bool out);
 void dlb_transfers_send(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copies the results back */

@@ -49,6 +49,19 @@ void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const vo
 	be->ops->join(be, i);
 }
 
+void dlb_transfers_states(const struct op_pass *t, const struct step_op *a, bool out)
+{
+	struct dlb_backend *be = t->e->runtime->be;
+	struct offloaded *x = a->states;
+
+	x->copy = number_of(t->e, a);
+	for (int k = 0; k < x->n; k++)
+		be->ops->transfer(be, (int)x->copy,
+				  &(struct dlb_transfer){ out ? x->far[k] : x->near[k],
+							  out ? x->near[k] : x->far[k], x->bytes, out,
+							  DLB_AFTER_ALL });
+}
+
 /* ---- outgoing: what is copied to host memory, and starts when it is there ---- */
 static void put(struct op_pass *t, const struct step_op *a)
 {

@@ -43,9 +43,30 @@ int dlb_offload_memory(const struct dlb_cluster *c, int node, const char *name)
 	return -1;
 }
 
-bool dlb_offload_takes(const struct dlb_memory *m)
+bool dlb_offload_takes(const struct dlb_cluster *c, int node, const struct dlb_memory *m)
 {
-	return m->folder || (!m->users && !strcmp(m->cls, "cxl"));
+	if (dlb_offload_memory(c, node, m->name) < 0)
+		return false;
+	return dlb_cluster_is_cpu(c, node) ?
+		       m->folder || (!m->users && !strcmp(m->cls, "cxl")) :
+		       !strcmp(m->cls, "dram") || (!m->folder && !strcmp(m->cls, "cxl"));
+}
+
+double dlb_offload_copy_s(const struct dlb_cluster *c, int node, int memory, double bytes)
+{
+	const struct dlb_memory *m = &c->memory[memory];
+	double latency_s = m->latency_s, Bps = m->bandwidth_Bps;
+
+	for (int g = c->node[node].group; g >= 0 && g != m->group && !dlb_cluster_is_cpu(c, node);
+	     g = c->group[g].parent) {
+		const struct dlb_link *up = c->group[g].up < 0 ? NULL : &c->link[c->group[g].up];
+
+		if (!up)
+			continue;
+		latency_s += up->latency_s;
+		Bps = Bps > 0 && Bps < up->bandwidth_Bps ? Bps : up->bandwidth_Bps;
+	}
+	return latency_s + (Bps > 0 ? bytes / Bps : 0);
 }
 
 int *dlb_offload_find(struct dlb_program *g)
@@ -88,16 +109,19 @@ int dlb_offload_check(const struct dlb_program *g, const struct dlb_cost *c, str
 
 		if (node < 0)
 			continue;
-		if (strcmp(c->cluster->kind[c->cluster->node[node].kind].backend, "cpu"))
-			return dlb_refuse(err, "/plan/offload", "leave its weights out",
-					  "node %d is no CPU, and only CPUs fetch states of '%s' from '%s'",
-					  node, g->graph->tensor[t].name, name);
-		if (dlb_offload_memory(c->cluster, node, name) < 0)
+		const int memory = dlb_offload_memory(c->cluster, node, name);
+
+		if (memory < 0)
 			return dlb_refuse(
 				err, "/plan/offload",
 				"dlb-profile --cluster --memory NAME=FOLDER adds one that is a file",
 				"node %d has no memory '%s' for the states of '%s'", node, name,
 				g->graph->tensor[t].name);
+		if (!dlb_cluster_is_cpu(c->cluster, node) && c->cluster->memory[memory].folder)
+			return dlb_refuse(
+				err, "/plan/offload", "name a memory of its host, or leave its weights out",
+				"node %d is no CPU, and only CPUs fetch states of '%s' from the file '%s'",
+				node, g->graph->tensor[t].name, name);
 	}
 	return 0;
 }

@@ -19,8 +19,12 @@ int dlb_offload_rule_of(const struct dlb_offload *x, const struct dlb_graph *g, 
 /* The memory of that name that the node's groups have, the nearest first: its index in the cluster; -1:
  * none. */
 int dlb_offload_memory(const struct dlb_cluster *c, int node, const char *name);
-/* Whether `auto` keeps states there: a file, or CXL memory that no node names for its buffers. */
-bool dlb_offload_takes(const struct dlb_memory *m);
+/* Whether `auto` keeps states of the node there: of a CPU, a file, or CXL memory that no node names for its
+ * buffers; of a GPU, memory of its host. */
+bool dlb_offload_takes(const struct dlb_cluster *c, int node, const struct dlb_memory *m);
+/* Seconds of a copy: at the bandwidth and after the latency of the memory and, for a GPU, of its links to the
+ * group that has it. Unknown bandwidths cost nothing. */
+double dlb_offload_copy_s(const struct dlb_cluster *c, int node, int memory, double bytes);
 /* [tensor] the rule of each weight, in g->arena; NULL: the plan has no rule, or the optimizer no states. */
 int *dlb_offload_find(struct dlb_program *g);
 /* Checks what a compiled program needs: memories that the nodes have, updates that can wait. c may be NULL.

@@ -34,11 +34,9 @@ void dlb_sim_copy_states(struct sim *s, int node, const struct dlb_instr *in)
 		return;
 	const char *name = own->plan->offload.rule[own->offload[in->tensor]].memory;
 	const int memory = dlb_offload_memory(s->c->cluster, node, name);
-	const struct dlb_memory *m = &s->c->cluster->memory[memory];
 
-	*end_s = fmax(n->now, s->memory_s[memory]) + m->latency_s;
-	if (m->bandwidth_Bps > 0)
-		*end_s += dlb_program_far_bytes(own, in->tensor) / m->bandwidth_Bps;
+	*end_s = fmax(n->now, s->memory_s[memory]) +
+		 dlb_offload_copy_s(s->c->cluster, node, memory, dlb_program_far_bytes(own, in->tensor));
 	s->memory_s[memory] = *end_s;
 }
 

@@ -459,6 +459,7 @@ struct dlb_backend_ops {
 	/* 64-byte aligned, zeroed; NULL: no memory left */
 	void *(*alloc)(struct dlb_backend *b, size_t bytes);
 	void (*free)(struct dlb_backend *b, void *p);
+	/* dst, src: also memory of host_alloc */
 	void (*upload)(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
 	/* Waits for everything queued. -1 with err: something failed since the last call. */

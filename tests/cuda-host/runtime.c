@@ -479,12 +479,29 @@ static void run_fill(void *arg)
 	memset(m->dst, m->value, m->bytes);
 }
 
+/* Between two places of the host's memory, one of which is pinned. */
+static cudaError_t copy_on_host(const struct move *m, cudaStream_t stream)
+{
+	if (stream && stream->capturing)
+		cuda_host_abort("cudaMemcpyAsync", "host memory in a graph may have changed when it runs");
+	enqueue(stream, run_move, m, sizeof *m);
+	cuda_host_queued(stream);
+	stream->pageable = !is_unified() && !(is_pinned(m->src, m->bytes) && is_pinned(m->dst, m->bytes));
+	return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream)
 {
 	const struct move m = { dst, src, bytes, 0 };
 
 	MAY_FAIL(cudaErrorLaunchFailure);
+	if (kind == cudaMemcpyDefault && find_block(dst) < 0 && find_block(src) < 0)
+		return copy_on_host(&m, stream);
+	if (kind == cudaMemcpyDefault)
+		kind = find_block(dst) < 0 ? cudaMemcpyDeviceToHost :
+		       find_block(src) < 0 ? cudaMemcpyHostToDevice :
+					     cudaMemcpyDeviceToDevice;
 	if (kind != cudaMemcpyDeviceToHost)
 		cuda_host_must_be_device("cudaMemcpyAsync (to)", dst, bytes);
 	if (kind != cudaMemcpyHostToDevice)

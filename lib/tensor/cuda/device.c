@@ -227,24 +227,24 @@ void dlb_cuda_free(struct dlb_backend *b, void *p)
 	NOTE(c, cudaFree(p));
 }
 
-/* The caller may change `host` at once, so both directions wait. */
-static void copy_bytes(struct cuda *c, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
+/* The caller may change `host` at once, so both directions wait. CUDA knows of each address whose it is. */
+static void copy_bytes(struct cuda *c, void *dst, const void *src, size_t bytes)
 {
 	if (!bytes)
 		return;
 	choose(c);
-	NOTE(c, cudaMemcpyAsync(dst, src, bytes, kind, c->stream));
+	NOTE(c, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->stream));
 	NOTE(c, cudaStreamSynchronize(c->stream));
 }
 
 void dlb_cuda_upload(struct dlb_backend *b, void *dst, const void *host, size_t bytes)
 {
-	copy_bytes(cuda_of(b), dst, host, bytes, cudaMemcpyHostToDevice);
+	copy_bytes(cuda_of(b), dst, host, bytes);
 }
 
 void dlb_cuda_download(struct dlb_backend *b, void *host, const void *src, size_t bytes)
 {
-	copy_bytes(cuda_of(b), host, src, bytes, cudaMemcpyDeviceToHost);
+	copy_bytes(cuda_of(b), host, src, bytes);
 }
 
 int dlb_cuda_report(struct cuda *c, struct dlb_error *err)
