@@ -285,6 +285,16 @@ graphs() {
 	done
 }
 
+@test "the first samples are copied when fresh memory is zero" {
+	on cpu:1 cnn "$tmp/cpu.json" -m 2
+	pins=()
+	for op in $(jq -r '.graph.ops | to_entries[] | select(.key % 3 > 0) | .value.name' "$tmp/cpu.json"); do
+		pins+=(--pin "$op=1")
+	done
+	on 'cpu:1 cuda:1' cnn "$tmp/gpu.json" -m 2 "${pins[@]}"
+	same "$tmp/cpu.json" "$tmp/gpu.json" 8
+}
+
 # bats test_tags=slow
 @test "replicas on a CPU and a device, with clipping and without" {
 	for clip in '' '--clip-norm 0.5'; do

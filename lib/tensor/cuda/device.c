@@ -208,6 +208,7 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 		return NULL;
 	}
 	NOTE(c, cudaMemsetAsync(p, 0, bytes, c->stream));
+	NOTE(c, cudaStreamSynchronize(c->stream)); /* copies on other streams do not wait for it */
 	return p;
 }
 
