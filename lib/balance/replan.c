@@ -1,4 +1,5 @@
 /* Makes the next plan. See replan.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_batch.h"
@@ -295,6 +296,20 @@ static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *pl
 	return dlb_replan_offloading(arg, p, make_dividing, plan, err);
 }
 
+/* arg: as above. Without ops that run again, as plans are made first. */
+static double outline_plan(void *arg, const struct dlb_problem *p, int place)
+{
+	const struct dlb_replicas_choice c = dlb_replan_replicas(arg);
+	struct dlb_problem plain = *p;
+
+	plain.recompute = NULL;
+	if (dlb_problem_init(&plain, NULL))
+		return INFINITY;
+	const double s = dlb_replicas_outline_s(&plain, &c, place);
+	dlb_problem_release(&plain);
+	return s;
+}
+
 /* Replicas that are asked for by number may well be slower than one node by itself. */
 static void compare_with_one(const struct dlb_replan *o, const struct dlb_problem *p,
 			     const struct dlb_plan *plan)
@@ -379,8 +394,8 @@ int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_p
 	const bool compared = p->compared;
 	struct dlb_drafts drafts = { .n = 0 };
 	p->drafts = compared ? &drafts : NULL;
-	int rc = by_schedule ? dlb_place_schedule(p, o->micro_batches_given, make_plan, in, plan, trial,
-						  n_trials, err) :
+	int rc = by_schedule ? dlb_place_schedule(p, o->micro_batches_given, make_plan, outline_plan, in,
+						  plan, trial, n_trials, err) :
 			       make_plan(in, p, plan, err);
 
 	/* asked for: what that algorithm makes for the schedule */

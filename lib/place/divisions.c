@@ -1,10 +1,13 @@
 /* The best division of the nodes into replicas: see divisions.h. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/bound.h"
 #include "place/divisions.h"
 #include "place/drafts.h"
+#include "place/outline.h"
+#include "plan/schedule.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -22,6 +25,7 @@ struct division {
 	 * nothing is */
 	double draft_s, bound_s, about_s, promised_s;
 	int n_nodes; /* of a team */
+	bool far; /* out, since it promises too little */
 };
 static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
 struct divisions {
@@ -135,6 +139,13 @@ static bool is_far_beside(const struct dlb_replicas_task *t, const struct divisi
 	return d->promised_s >= most_s * (fewer->scarce ? SCARCE : 1);
 }
 
+/* Of many ops a draft takes long, and where the number of replicas is free there are many: those that are made come
+ * in the order of their outlines, as few as needed. Not beside a plan that is there, which stays if it is good. */
+static bool is_outlined(const struct dlb_replicas_task *t)
+{
+	return !t->choice->n && !t->current && dlb_problem_has_many_ops(t->p);
+}
+
 /* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
  * of fewer samples; or they are far slower than others under another schedule, or with other numbers of
  * micro-batches. */
@@ -143,7 +154,7 @@ static bool is_hopeless(const struct dlb_replicas_task *t, const struct division
 	static const double FAR = 1.1;
 	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * DLB_OTHER_SCHEDULE);
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
-	if (isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * DLB_OTHER_SCHEDULE)
+	if (!is_outlined(t) && isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * DLB_OTHER_SCHEDULE)
 		return true;
 	if (isfinite(most_s) && is_far_beside(t, d, most_s))
 		return true;
@@ -185,6 +196,62 @@ static struct division *best_draft(struct divisions *d)
 	return best;
 }
 
+/* Sets what all divisions are about: by their outlines, times what drafts of them took of theirs. */
+static void outline_all(const struct dlb_replicas_task *t, struct divisions *d)
+{
+	struct dlb_outline s = { .R = 0 };
+
+	for (int i = 0; i < d->n; i++) {
+		struct division *x = &d->at[i];
+		const uint64_t hash = hash_of(t, x);
+		double outline_s = dlb_draft_outline_s(t->p, hash);
+
+		if (isnan(outline_s)) {
+			if (s.R != x->R) {
+				dlb_outline_release(&s);
+				dlb_outline_init(&s, t, x->R);
+			}
+			outline_s = dlb_outline_s(&s, &x->way);
+			dlb_draft_keep_outline(t->p, hash, outline_s);
+		}
+		x->about_s = outline_s * dlb_draft_took(t->p, hash);
+	}
+	dlb_outline_release(&s);
+}
+
+enum { LEAST_DRAFTS = 8 };
+
+/* Whether the division promises too little for a draft, of which `made` were made so far: more drafts are made with
+ * more units of search. */
+static bool is_far(const struct dlb_replicas_task *t, const struct division *d, double least_s, int made)
+{
+	const double best_s = fmin(least_s, dlb_draft_best_s(t->p));
+
+	return is_outlined(t) && isfinite(best_s) &&
+	       (d->about_s >= dlb_outline_near_s(t->p, best_s) ||
+		made >= fmax(dlb_search_drafts(t->p), LEAST_DRAFTS));
+}
+
+/* A remark on the divisions that are left out by their outlines. */
+static void say_far(const struct dlb_replicas_task *t, const struct divisions *d)
+{
+	double least_s = INFINITY;
+	char line[160];
+	int n = 0;
+
+	for (int i = 0; i < d->n; i++) {
+		n += d->at[i].far;
+		least_s = d->at[i].far ? fmin(least_s, d->at[i].about_s) : least_s;
+	}
+	if (!n || !t->p->said)
+		return;
+	snprintf(line, sizeof line,
+		 "%s, %d micro-batch%s: %d of %d divisions left out; they promise %.6g ms or more",
+		 t->p->schedule->name, t->p->micro_batches, t->p->micro_batches == 1 ? "" : "es", n, d->n,
+		 least_s * 1e3);
+	t->p->said(t->p->tried_arg, line);
+}
+
 static int by_about(const void *a, const void *b)
 {
 	const struct division *x = *(struct division *const *)a, *y = *(struct division *const *)b;
@@ -202,12 +269,15 @@ static struct division **in_order(const struct dlb_replicas_task *t, struct divi
 {
 	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order), *first = NULL;
 
-	for (int i = 0; i < d->n; i++) {
+	for (int i = 0; i < d->n; i++)
 		set_bound(t, &d->at[i]);
+	if (is_outlined(t))
+		outline_all(t, d);
+	for (int i = 0; i < d->n; i++) {
 		d->at[i].known = dlb_draft_recall(t->p, hash_of(t, &d->at[i])) != NULL;
 		order[i] = &d->at[i];
 		if (!d->at[i].known && isfinite(d->at[i].promised_s) &&
-		    (!first || d->at[i].promised_s < first->promised_s))
+		    (!first || d->at[i].promised_s < first->promised_s) && !is_outlined(t))
 			first = &d->at[i];
 	}
 	if (first)
@@ -227,6 +297,7 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 	struct dlb_replicas_task one = *t;
 	struct division *made = NULL, **order = in_order(t, d);
 	double least_s = INFINITY;
+	int n_made = 0;
 
 	one.p = &brief;
 	for (int i = 0; i < d->n; i++) {
@@ -239,6 +310,8 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 		/* without ops that run again it is the same, and there is a plan of it */
 		x->out = !is_now(x) && (known ? again && !known->again && isfinite(known->ranked_s) :
 						is_hopeless(t, x, least_s));
+		x->far = !is_now(x) && !known && !x->out && is_far(t, x, least_s, n_made);
+		x->out |= x->far;
 		x->draft_s = known ? known->ranked_s : INFINITY;
 		brief.brief = isfinite(fmin(least_s, t->limit_s));
 		one.limit_s = t->choice->n ? t->limit_s :
@@ -247,6 +320,7 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 		if (!known && !x->out) {
 			const int rc = try_division(&one, x, &c, &why);
 			x->draft_s = rc > 0 ? INFINITY : c.ranked_s;
+			n_made += rc <= 0;
 			if (rc == 0 && best && c.ranked_s < least_s) {
 				dlb_plan_release(&best->plan);
 				*best = c;
@@ -262,6 +336,7 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 	free(order);
 	if (made)
 		made->searched = true;
+	say_far(t, d);
 }
 
 /* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams; where the number
@@ -345,15 +420,41 @@ static void search_divisions(const struct dlb_replicas_task *t, struct divisions
 		dlb_team_plan_better(best, &c, 0);
 }
 
-void dlb_divisions_best(const struct dlb_replicas_task *t, int R, struct dlb_replicas_candidate *best,
-			struct dlb_error *err)
+/* All divisions into R replicas (0: any number). */
+static void list_divisions(const struct dlb_replicas_task *t, int R, struct divisions *d)
 {
 	const int n = dlb_teams_free_nodes(t->p);
-	struct divisions d = { .n = 0 };
 
 	for (int r = 1; r <= n && r <= t->p->batch; r++)
 		if (R ? r == R : worth_trying(r, n))
-			add_ways(t, r, &d);
+			add_ways(t, r, d);
+}
+
+static int by_about_s(const void *a, const void *b)
+{
+	const struct division *x = a, *y = b;
+
+	return (x->about_s > y->about_s) - (x->about_s < y->about_s);
+}
+
+double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int place)
+{
+	struct divisions d = { .n = 0 };
+
+	list_divisions(t, R, &d);
+	outline_all(t, &d);
+	qsort(d.at, (size_t)d.n, sizeof *d.at, by_about_s);
+	const double s = d.n ? d.at[place < d.n ? place : d.n - 1].about_s : INFINITY;
+	free(d.at);
+	return s;
+}
+
+void dlb_divisions_best(const struct dlb_replicas_task *t, int R, struct dlb_replicas_candidate *best,
+			struct dlb_error *err)
+{
+	struct divisions d = { .n = 0 };
+
+	list_divisions(t, R, &d);
 	(t->p->draft ? draft_divisions : search_divisions)(t, &d, best, err);
 	free(d.at);
 }

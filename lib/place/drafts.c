@@ -170,6 +170,7 @@ void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranke
 				    .micro_batches = p->micro_batches,
 				    .most_samples = most_samples,
 				    .ranked_s = ranked_s,
+				    .outline_s = dlb_draft_outline_s(p, division),
 				    .again = runs_again(p),
 				    .scarce = scarce });
 }
@@ -186,9 +187,72 @@ double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division)
 	return least_s;
 }
 
+double dlb_draft_best_s(const struct dlb_problem *p)
+{
+	double best_s = INFINITY;
+
+	for (int i = 0; p->drafts && i < p->drafts->n; i++)
+		best_s = fmin(best_s, p->drafts->at[i].ranked_s);
+	return best_s;
+}
+
+double dlb_draft_took(const struct dlb_problem *p, uint64_t division)
+{
+	static const double
+		SCARCE = 1.5; /* by more than that memory slows a draft down, which others may not lack */
+	double took = INFINITY, others = INFINITY, lacking = 1;
+
+	for (int i = 0; p->drafts && i < p->drafts->n; i++) {
+		const struct dlb_draft *d = &p->drafts->at[i];
+		const double now = d->outline_s > 0 ? d->ranked_s / d->outline_s : INFINITY;
+		if (d->division == division && (!d->scarce || now < SCARCE))
+			took = fmin(took, now);
+		else if (d->division == division && d->again >= runs_again(p) &&
+			 d->micro_batches >= p->micro_batches / 2)
+			lacking = SCARCE;
+		if (d->micro_batches != p->micro_batches)
+			others = fmin(others, now);
+	}
+	return isfinite(took) ? took : fmax(lacking, isfinite(others) ? others : 1);
+}
+
+bool dlb_drafts_are_spent(const struct dlb_problem *p, double part)
+{
+	return p->drafts && !(p->search_s > 0) && dlb_problem_has_many_ops(p) &&
+	       (double)p->drafts->work >= part * DLB_SEARCH_WORK * dlb_search_effort(p);
+}
+
+static uint64_t hash_outline(const struct dlb_problem *p, uint64_t division)
+{
+	const int32_t number[] = { p->micro_batches, runs_again(p) };
+
+	return dlb_hash_bytes(hash_kin(p, division), number, sizeof number);
+}
+
+double dlb_draft_outline_s(const struct dlb_problem *p, uint64_t division)
+{
+	const uint64_t key = hash_outline(p, division);
+
+	for (int i = 0; p->drafts && i < p->drafts->n_outlines; i++)
+		if (p->drafts->outline[i].key == key)
+			return p->drafts->outline[i].s;
+	return NAN;
+}
+
+void dlb_draft_keep_outline(const struct dlb_problem *p, uint64_t division, double outline_s)
+{
+	struct dlb_drafts *d = p->drafts;
+
+	if (!d)
+		return;
+	DLB_GROW(d->outline, d->n_outlines, d->cap_outlines);
+	d->outline[d->n_outlines++] = (struct dlb_known_outline){ hash_outline(p, division), outline_s };
+}
+
 void dlb_drafts_release(struct dlb_drafts *d)
 {
 	free(d->at);
+	free(d->outline);
 	free(d->value);
 	dlb_arena_release(&d->memo.arena);
 	memset(d, 0, sizeof *d);

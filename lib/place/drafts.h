@@ -13,6 +13,7 @@ struct dlb_draft {
 	int micro_batches;
 	int64_t most_samples;
 	double ranked_s;
+	double outline_s; /* what it was about; NAN: not known */
 	bool again; /* ops that run again were chosen */
 	bool scarce;
 };
@@ -23,10 +24,18 @@ struct dlb_known_value {
 	double value_s, below_s;
 	bool exact, scarce;
 };
+/* What a draft is about (outline.h), by the hash of what that is found from. */
+struct dlb_known_outline {
+	uint64_t key;
+	double s;
+};
 /* memo: of the ops that run again. */
 struct dlb_drafts {
 	struct dlb_draft *at;
 	int n, cap;
+	int64_t work; /* ops times micro-batches ordered and compiled so far */
+	struct dlb_known_outline *outline;
+	int n_outlines, cap_outlines;
 	struct dlb_known_value *value;
 	struct dlb_recompute_memo memo;
 };
@@ -47,6 +56,17 @@ void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranke
 		    bool scarce);
 /* The shortest draft of a division (0: of all) with p's micro-batches, of any schedule; INFINITY: none. */
 double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division);
+/* The shortest of all drafts, whatever they are of; INFINITY: none. */
+double dlb_draft_best_s(const struct dlb_problem *p);
+/* The least that drafts of the division took of what they were about; without one, the least of all drafts with other
+ * numbers of micro-batches. 1: nothing is known. */
+double dlb_draft_took(const struct dlb_problem *p, uint64_t division);
+/* The outline of a draft; NAN: it is not known. */
+double dlb_draft_outline_s(const struct dlb_problem *p, uint64_t division);
+void dlb_draft_keep_outline(const struct dlb_problem *p, uint64_t division, double outline_s);
+/* Whether the search of a graph of many ops has done this part of the work that its effort stands for: then it goes on
+ * with what it has. */
+bool dlb_drafts_are_spent(const struct dlb_problem *p, double part);
 void dlb_drafts_release(struct dlb_drafts *d);
 /* Whether by placers' estimates memory may keep an op from a node: all ops exceed the least memory. */
 bool dlb_draft_may_lack(const struct dlb_problem *p);

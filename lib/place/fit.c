@@ -1,6 +1,7 @@
 /* Orders and compiles candidates. See fit.h. */
 #include <math.h>
 #include <stdlib.h>
+#include "place/drafts.h"
 #include "place/fit.h"
 #include "plan/flow.h"
 #include "plan/replica.h"
@@ -85,11 +86,19 @@ static bool any_poor(const struct dlb_program *g)
 	return any;
 }
 
+/* Counts the work of a search (drafts.h): what it does is the same on any machine. */
+static void count_work(const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	if (p->drafts)
+		p->drafts->work += (int64_t)plan->n_ops * plan->micro_batches;
+}
+
 /* Compiles with arenas made no smaller than `room`, [node] in bytes; NULL: as plan->draft says. */
 static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const double *room,
 		   struct dlb_program *program, struct dlb_error *err)
 {
 	plan->arena_room = room;
+	count_work(p, plan);
 	int rc = dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
 	plan->arena_room = NULL;
 	return rc;
@@ -124,6 +133,7 @@ int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool dra
 double dlb_fit_order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)
 {
 	plan->in_flight = in_flight;
+	count_work(p, plan);
 	plan->makespan_s = dlb_plan_order(plan, p->cost, p->ranked_scale);
 	return plan->makespan_s;
 }

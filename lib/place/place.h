@@ -128,6 +128,28 @@ static inline double dlb_search_near(const struct dlb_problem *p)
 {
 	return dlb_problem_has_many_ops(p) ? 1.05 : 1.1;
 }
+static inline double dlb_search_effort(const struct dlb_problem *p)
+{
+	return p->effort > 0 ? (double)p->effort : 1;
+}
+/* The work of a search for a unit of effort (drafts.h): some seconds; and what a draft takes of it, for each op and
+ * micro-batch. */
+#define DLB_SEARCH_WORK 20e6
+#define DLB_DRAFT_WORK 40
+/* The drafts that the effort allows. */
+static inline double dlb_search_drafts(const struct dlb_problem *p)
+{
+	return DLB_SEARCH_WORK * dlb_search_effort(p) /
+	       (DLB_DRAFT_WORK * (double)p->graph->n_ops * (double)p->micro_batches);
+}
+/* A draft is not made if its outline (outline.h) promises no less: where few drafts are allowed for the nodes that there
+ * are, a little less than best_s, the shortest so far; where many are, more than that, as outlines are not exact. */
+static inline double dlb_outline_near_s(const struct dlb_problem *p, double best_s)
+{
+	const double part = dlb_search_drafts(p) / (2. * p->cluster->n_nodes);
+
+	return best_s * (part < 1 ? 0.95 + 0.3 * part * part : 1.25);
+}
 /* Drafts under another schedule may take less than a draft, but not by this factor. */
 #define DLB_OTHER_SCHEDULE 1.25
 const struct dlb_placer *dlb_placer_find(const char *name);

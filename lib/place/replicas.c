@@ -100,3 +100,16 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		*ranked_s = best.ranked_s;
 	return 0;
 }
+
+double dlb_replicas_outline_s(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
+			      int place)
+{
+	struct dlb_replicas_task t = { .p = p, .choice = choice, .limit_s = INFINITY };
+
+	if (p->objective != DLB_STEP)
+		return INFINITY;
+	dlb_teams_init(&t.teams, p, NULL);
+	const double s = dlb_divisions_outline_s(&t, choice->n ? choice->n : p->auto_replicas, place);
+	dlb_teams_release(&t.teams);
+	return s;
+}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/drafts.h"
 #include "place/make.h"
 #include "place/place.h"
 #include "place/problem.h"
@@ -22,6 +23,7 @@ struct known {
 struct schedule_search {
 	struct dlb_problem *p;
 	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
+	double (*outline)(void *arg, const struct dlb_problem *p, int place);
 	void *arg;
 	struct dlb_trial *trial; int n, cap;
 	struct known *known;
@@ -173,6 +175,16 @@ static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *e
 	return rc;
 }
 
+/* Lists the trials of a number of micro-batches that is not tried. */
+static void leave_out(struct schedule_search *c, int M)
+{
+	struct dlb_problem q = { .micro_batches = M };
+
+	for (q.schedule = dlb_schedules; q.schedule->name; q.schedule++)
+		if (!q.schedule->async)
+			trial_of(c, &q);
+}
+
 /* Drafts for 1, 2, 4 ... micro-batches, up to a few per node; up to the batch if none of these fits. */
 static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 {
@@ -185,6 +197,85 @@ static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 		M = 2 * M < next ? 2 * M : next;
 	}
 	return rc;
+}
+
+/* What the best plan but `place` with M micro-batches is about, in seconds; -1: with err. */
+static double outline_s(struct schedule_search *c, int M, int place, struct dlb_error *err)
+{
+	struct dlb_problem q;
+
+	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
+		return -1;
+	const double s = c->outline(c->arg, &q, place);
+	dlb_problem_release(&q);
+	return s;
+}
+
+/* Takes the number of micro-batches out of list[n] that promises most: not by its best plan alone, of which an outline
+ * may promise too much. -1: with err. */
+static int take_best(struct schedule_search *c, int *list, int n, struct dlb_error *err)
+{
+	enum { PLACE = 3 };
+	double least_s = INFINITY;
+	int best = 0;
+
+	for (int i = 0; i < n; i++) {
+		const double s = outline_s(c, list[i], PLACE, err);
+
+		if (s < 0)
+			return -1;
+		if (i && s >= least_s)
+			continue;
+		least_s = s;
+		best = i;
+	}
+	const int M = list[best];
+	memmove(list + best, list + best + 1, (size_t)(n - 1 - best) * sizeof *list);
+	return M;
+}
+
+/* Drafts with M micro-batches; of many ops only if they promise to be near the best. */
+static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
+{
+	const bool any = !dlb_problem_has_many_ops(c->p) || !c->schedule;
+	const double about_s = any ? 0 : outline_s(c, M, 0, err);
+	struct dlb_problem q = *c->p;
+	char line[160];
+
+	q.micro_batches = M;
+	if (about_s < 0)
+		return -1;
+	if (any || (about_s < dlb_outline_near_s(&q, c->best) && !dlb_drafts_are_spent(c->p, 1)))
+		return all(c, M, true, err);
+	leave_out(c, M);
+	snprintf(line, sizeof line, "M %-4d left out: no plan of it promises less than %.6g ms", M,
+		 about_s * 1e3);
+	if (c->p->said)
+		c->p->said(c->p->tried_arg, line);
+	return 0;
+}
+
+/* As doubled(), but what promises most comes first, and what promises too little is left out. */
+static int by_outline(struct schedule_search *c, int most, struct dlb_error *err)
+{
+	const int64_t batch = c->p->batch < MOST_MICRO_BATCHES ? c->p->batch : MOST_MICRO_BATCHES;
+	int list[MOST_MICRO_BATCHES], n = 0;
+
+	most = most < batch ? most : (int)batch;
+	for (int M = 1; M < most; M *= 2)
+		list[n++] = M;
+	for (list[n++] = most; n; n--) {
+		const int M = take_best(c, list, n, err);
+
+		if (M < 0 || try_number(c, M, err))
+			return -1;
+	}
+	while (!c->schedule && most < batch) {
+		most = 2 * most < batch ? 2 * most : (int)batch;
+		if (all(c, most, true, err))
+			return -1;
+	}
+	return 0;
 }
 
 /* Tries, with drafts, the numbers half-way between the best and the next tried ones, twice. */
@@ -200,9 +291,9 @@ static int between(struct schedule_search *c, struct dlb_error *err)
 			hi = tried > M && tried < hi ? tried : hi;
 		}
 		if (lo && lo < M - 1)
-			rc = all(c, (lo + M) / 2, true, err);
+			rc = try_number(c, (lo + M) / 2, err);
 		if (hi < INT_MAX && hi > M + 1 && !rc)
-			rc = all(c, M + (hi - M) / 2, true, err);
+			rc = try_number(c, M + (hi - M) / 2, err);
 	}
 	return rc;
 }
@@ -252,7 +343,7 @@ static int search_near(struct schedule_search *c, int M, const struct dlb_schedu
 		       struct dlb_error *err)
 {
 	const double most_s = c->best * dlb_search_near(c->p);
-	for (int i; most-- > 0 && (i = next_near(c, M, s, most_s)) >= 0;)
+	for (int i; most-- > 0 && !dlb_drafts_are_spent(c->p, 1) && (i = next_near(c, M, s, most_s)) >= 0;)
 		if (anew(c, c->trial[i].micro_batches, dlb_schedule_find(c->trial[i].schedule), false, err))
 			return -1;
 	return 0;
@@ -268,7 +359,8 @@ static int refine(struct schedule_search *c, struct dlb_error *err)
 		struct dlb_problem q = *c->p;
 		q.schedule = s;
 		q.micro_batches = M;
-		if (!s->async && !known_of(c, &q)->searched && anew(c, M, s, true, err))
+		if (!s->async && !known_of(c, &q)->searched && !dlb_drafts_are_spent(c->p, 1) &&
+		    anew(c, M, s, true, err))
 			return -1;
 	}
 	return search_near(c, M, NULL, MOST_SCHEDULES_SEARCHED, err) ||
@@ -277,21 +369,48 @@ static int refine(struct schedule_search *c, struct dlb_error *err)
 		       0;
 }
 
+/* A remark on what a search that has done its work leaves out: the plans near the best that were not searched. */
+static void say_spent(const struct schedule_search *c)
+{
+	double least_s = INFINITY;
+	char line[160];
+	int n = 0;
+
+	for (int i = 0; i < c->n; i++) {
+		if (c->known[i].searched || c->known[i].ranked_s > c->best * dlb_search_near(c->p))
+			continue;
+		n++;
+		least_s = fmin(least_s, c->known[i].ranked_s);
+	}
+	if (!n || !c->p->said || !dlb_drafts_are_spent(c->p, 1))
+		return;
+	snprintf(line, sizeof line,
+		 "the effort is spent: %d more schedule%s or number%s of micro-batches not searched, from "
+		 "%.6g ms",
+		 n, n == 1 ? "" : "s", n == 1 ? "" : "s", least_s * 1e3);
+	c->p->said(c->p->tried_arg, line);
+}
+
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
 				    struct dlb_error *err),
-		       void *arg, struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials,
-		       struct dlb_error *err)
+		       double (*outline)(void *arg, const struct dlb_problem *p, int place), void *arg,
+		       struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
-	struct schedule_search c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
+	struct schedule_search c = {
+		.p = p, .place = place, .outline = outline, .arg = arg, .best = INFINITY
+	};
 	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;
-	int rc = micro_batches_given ? all(&c, p->micro_batches, false, err) : doubled(&c, most, err);
+	int rc = micro_batches_given ? all(&c, p->micro_batches, false, err) : 0;
+	if (!micro_batches_given)
+		rc = dlb_problem_has_many_ops(p) ? by_outline(&c, most, err) : doubled(&c, most, err);
 	if (!rc && c.schedule && !micro_batches_given)
 		rc = between(&c, err);
 	if (!rc && c.schedule && !micro_batches_given)
 		rc = all(&c, c.micro_batches, false, err);
 	if (!rc && c.schedule)
 		rc = refine(&c, err);
+	say_spent(&c);
 	*trial = c.trial;
 	*n_trials = c.n;
 	free(c.known);

@@ -5,11 +5,12 @@
 
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
 /* The best plan of all schedules but asynchronous ones, with the given number of micro-batches or the best
- * one. p gets its schedule and number, and of replicas. place: makes a plan of a problem. *trial, owned by
- * the caller: what was tried, also on failure. 0; -1 with err. */
+ * one. p gets its schedule and number, and of replicas. place: makes a plan of a problem. outline: what the step of the
+ * best of such plans but `place` is about, in seconds. *trial, owned by the caller: what was tried, also on failure, and what was not since it
+ * promises too little. 0; -1 with err. */
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
 				    struct dlb_error *err),
-		       void *arg, struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials,
-		       struct dlb_error *err);
+		       double (*outline)(void *arg, const struct dlb_problem *p, int place), void *arg,
+		       struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
 #endif

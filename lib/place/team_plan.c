@@ -23,10 +23,9 @@ struct formed {
 	int *team, *like;
 };
 
-/* A plan of R replicas without placement and shares. */
-static void share_out(const struct dlb_replicas_task *t, const struct formed *f, struct dlb_plan *shared)
+void dlb_team_plan_share_out(const struct dlb_replicas_task *t, int R, int K, const int *team,
+			     struct dlb_plan *shared)
 {
-	const int R = f->R, K = f->K, *team = f->team;
 	const struct dlb_problem *p = t->p;
 	int n_nodes = p->cluster->n_nodes,
 	    *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
@@ -183,9 +182,10 @@ static int split(const struct dlb_replicas_task *t, const struct dlb_plan *teams
 	return best->plan.n_ops ? 0 : -1;
 }
 
-/* Whether dlb_plan_sums_bound_s holds for these sums. */
-static bool are_bounded(const struct dlb_replicas_task *t, const struct dlb_sharing *s)
+bool dlb_team_plan_bounds_sums(const struct dlb_replicas_task *t)
 {
+	const struct dlb_sharing *s = &t->choice->sharing;
+
 	return !dlb_sharing_divides(s) && !dlb_sharing_averages(s) && !dlb_sharing_compresses(s) &&
 	       t->p->inverse_every <= 0;
 }
@@ -194,7 +194,7 @@ static bool are_bounded(const struct dlb_replicas_task *t, const struct dlb_shar
 static int check_sums(const struct dlb_replicas_task *t, const struct dlb_plan *teams, const int *placement,
 		      struct dlb_error *err)
 {
-	const double sums_s = isfinite(t->limit_s) && are_bounded(t, &teams->sharing) ?
+	const double sums_s = isfinite(t->limit_s) && dlb_team_plan_bounds_sums(t) ?
 				      dlb_plan_sums_bound_s(teams, t->p->cost, placement) :
 				      0;
 
@@ -224,7 +224,7 @@ int dlb_team_plan_make(const struct dlb_replicas_task *t, int R, const struct dl
 		best->ranked_s = unlike ? INFINITY : t->limit_s;
 		goto out;
 	}
-	share_out(t, &f, &teams);
+	dlb_team_plan_share_out(t, R, f.K, f.team, &teams);
 	dlb_plan_choose_sums(&teams, t->p->cost);
 	best->ranked_s = t->limit_s;
 	rc = check_sums(t, &teams, placement, err) ? -1 :

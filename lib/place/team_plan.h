@@ -24,6 +24,11 @@ struct dlb_replicas_candidate {
 /* The best plan of a way; 1: the way does not apply, since all teams are equal. */
 int dlb_team_plan_make(const struct dlb_replicas_task *t, int R, const struct dlb_team_way *way,
 		       struct dlb_replicas_candidate *best, struct dlb_error *err);
+/* A plan of R replicas, of the nodes team[r * K + k], without placement and shares; to be released. */
+void dlb_team_plan_share_out(const struct dlb_replicas_task *t, int R, int K, const int *team,
+			     struct dlb_plan *shared);
+/* Whether dlb_plan_sums_bound_s holds for the sums of these plans. */
+bool dlb_team_plan_bounds_sums(const struct dlb_replicas_task *t);
 /* The plan without replicas, as a candidate of auto. */
 int dlb_team_plan_one(const struct dlb_replicas_task *t, struct dlb_replicas_candidate *c,
 		      struct dlb_error *err);
