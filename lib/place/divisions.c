@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/borders.h"
 #include "place/bound.h"
 #include "place/divisions.h"
 #include "place/drafts.h"
@@ -400,6 +401,25 @@ static const struct division *search_marked(const struct dlb_replicas_task *t, c
 	return taken;
 }
 
+/* The best plan of the divisions that are marked to be searched, made without a search, with its borders moved. */
+static void move_borders(const struct dlb_replicas_task *t, const struct divisions *d,
+			 struct dlb_replicas_candidate *best)
+{
+	struct dlb_problem draft = *t->p;
+	struct dlb_replicas_task drafts = *t;
+
+	draft.draft = true;
+	drafts.p = &draft;
+	for (int i = 0; i < d->n; i++) {
+		struct dlb_replicas_candidate c;
+
+		if (!d->at[i].searched || d->at[i].R == 1 || try_division(&drafts, &d->at[i], &c, NULL))
+			continue;
+		dlb_borders_move(t->p, &c.plan, &c.ranked_s);
+		dlb_team_plan_better(best, &c, 0);
+	}
+}
+
 /* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. Where the number of replicas
  * is free, the divisions share one search, and the best is then searched with all effort. */
 static void search_divisions(const struct dlb_replicas_task *t, struct divisions *d,
@@ -411,6 +431,10 @@ static void search_divisions(const struct dlb_replicas_task *t, struct divisions
 	int n = 0;
 
 	choose_searched(t, d);
+	if (is_outlined(t) && !t->algorithm)
+		move_borders(t, d, best);
+	if (best->plan.n_ops && dlb_drafts_are_spent(t->p, 0.5))
+		return;
 	for (int i = 0; i < d->n; i++)
 		n += d->at[i].searched;
 	shared.candidates = t->choice->n ? 1 : n;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/borders.h"
 #include "place/drafts.h"
 #include "place/make.h"
 #include "place/place.h"
@@ -324,6 +325,43 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	return 0;
 }
 
+/* Moves the borders of the best plan's parts under another schedule, if that changes the step. */
+static int move_borders(struct schedule_search *c, const struct dlb_schedule *s, struct dlb_error *err)
+{
+	struct dlb_problem q;
+	struct dlb_plan plan;
+	struct dlb_error why = { .what = "" };
+	double ranked_s;
+
+	if (with(c->p, c->micro_batches, s, &q, err))
+		return -1;
+	q.replicas = &c->plan;
+	if (!dlb_plan_make(&q, c->plan.placement, &plan, &ranked_s, &why)) {
+		plan.winner = c->plan.winner;
+		plan.algorithm = c->plan.algorithm;
+		plan.algorithm_given = c->plan.algorithm_given;
+		plan.effort = c->plan.effort;
+		if (ranked_s < c->best * dlb_search_near(c->p) && fabs(ranked_s - c->best) > c->best * 1e-9)
+			dlb_borders_move(&q, &plan, &ranked_s);
+		keep(c, &q, &plan, ranked_s, NULL);
+	}
+	dlb_problem_release(&q);
+	return 0;
+}
+
+/* Moves the borders under all other schedules, as long as there is work left. */
+static int move_all_borders(struct schedule_search *c, struct dlb_error *err)
+{
+	const struct dlb_schedule *first = c->schedule;
+
+	if (!dlb_problem_has_many_ops(c->p) || c->plan.n_replicas < 2 || c->plan.algorithm_given)
+		return 0;
+	for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)
+		if (!s->async && s != first && !dlb_drafts_are_spent(c->p, 1) && move_borders(c, s, err))
+			return -1;
+	return 0;
+}
+
 /* The trial with M micro-batches (0: any number) under schedule s (NULL: any) that has the shortest step of
  * those that are not searched yet, most_s at most; -1: none. */
 static int next_near(const struct schedule_search *c, int M, const struct dlb_schedule *s, double most_s)
@@ -355,6 +393,8 @@ static int search_near(struct schedule_search *c, int M, const struct dlb_schedu
 static int refine(struct schedule_search *c, struct dlb_error *err)
 {
 	const int M = c->micro_batches;
+	if (move_all_borders(c, err))
+		return -1;
 	for (const struct dlb_schedule *s = dlb_schedules; s->name; s++) {
 		struct dlb_problem q = *c->p;
 		q.schedule = s;
