@@ -383,19 +383,16 @@ static int finish(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb
 	return 0;
 }
 
-int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
-		    struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+/* Makes the plan with the effort of p. p->compared: it is the best of several. */
+static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedule, struct dlb_plan *plan,
+		  struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
-	const struct dlb_replan *o = in->options;
-	const bool by_schedule = o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP;
-
-	p->compared = by_schedule || (!o->next && dlb_replan_replicas(in).n != 1) ||
-		      (p->recompute && p->recompute->chosen);
 	const bool compared = p->compared;
 	struct dlb_drafts drafts = { .n = 0 };
+
 	p->drafts = compared ? &drafts : NULL;
-	int rc = by_schedule ? dlb_place_schedule(p, o->micro_batches_given, make_plan, outline_plan, in,
-						  plan, trial, n_trials, err) :
+	int rc = by_schedule ? dlb_place_schedule(p, in->options->micro_batches_given, make_plan,
+						  outline_plan, in, plan, trial, n_trials, err) :
 			       make_plan(in, p, plan, err);
 
 	/* asked for: what that algorithm makes for the schedule */
@@ -412,6 +409,57 @@ int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_p
 	p->drafts = NULL;
 	dlb_drafts_release(&drafts);
 	return rc;
+}
+
+/* The same, and with half the effort, a quarter ...: where a search ends early, one that goes on need not end with
+ * a better plan. The best plan is taken, so that twice the effort is never worse. */
+static int search_again(struct replan_input *in, struct dlb_problem *p, bool by_schedule,
+			struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+{
+	const struct dlb_problem asked = *p;
+	int rc = search(in, p, by_schedule, plan, trial, n_trials, err);
+
+	for (int64_t effort = asked.effort / 2; effort > 0; effort /= 2) {
+		struct dlb_error ignored = { .what = "" };
+		struct dlb_problem q = asked;
+		struct dlb_plan other;
+		struct dlb_trial *tried = NULL;
+		int n_tried = 0;
+
+		q.effort = effort;
+		if (dlb_problem_init(&q, &ignored))
+			continue;
+		const bool made = !search(in, &q, by_schedule, &other, &tried, &n_tried, &ignored);
+		if (made && (rc || is_faster(&other, plan))) {
+			if (!rc)
+				dlb_plan_release(plan);
+			dlb_problem_release(p);
+			free(*trial);
+			*plan = other;
+			*p = q;
+			*trial = tried;
+			*n_trials = n_tried;
+			rc = 0;
+			continue;
+		}
+		if (made)
+			dlb_plan_release(&other);
+		dlb_problem_release(&q);
+		free(tried);
+	}
+	return rc;
+}
+
+int dlb_replan_make(struct replan_input *in, struct dlb_problem *p, struct dlb_plan *plan,
+		    struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+{
+	const struct dlb_replan *o = in->options;
+	const bool by_schedule = o->schedule && !strcmp(o->schedule, "auto") && p->objective == DLB_STEP;
+
+	p->compared = by_schedule || (!o->next && dlb_replan_replicas(in).n != 1) ||
+		      (p->recompute && p->recompute->chosen);
+	return (p->compared && dlb_problem_has_many_ops(p) ? search_again : search)(in, p, by_schedule, plan,
+										    trial, n_trials, err);
 }
 
 static json_t *write_trials(const struct dlb_trial *trial, int n)
