@@ -283,6 +283,25 @@ near() {
 }
 
 # bats test_tags=slow
+@test "many ops: what promises little is left out and said, twice the same plan, and twice the effort is never worse" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 6 --width 32 --heads 2 --vocabulary 32 --sequence 8 "$tmp/gpt.onnx"
+	dlb-profile -q --analytic --batch 16 --loss next-token "$tmp/gpt.onnx" | dlb-costmodel -q -c 'cpu:6 host cpu:6*0.5' >"$tmp/cost.json"
+	jq -e '.graph.ops | length > 500' "$tmp/cost.json"
+	for effort in 1 2; do
+		dlb-place -v --replicas auto --schedule auto --effort $effort "$tmp/cost.json" >"$tmp/$effort.json" 2>"$tmp/$effort.said"
+		grep -q 'divisions left out; they promise [0-9.e+-]* ms or more$' "$tmp/$effort.said"
+	done
+	jq -en '[inputs.plan.value_s] | .[1] <= .[0]' "$tmp/1.json" "$tmp/2.json"
+	dlb-place -v --replicas auto --schedule auto "$tmp/cost.json" 2>"$tmp/again.said" | jq -c .plan >"$tmp/again"
+	jq -c .plan "$tmp/1.json" | cmp - "$tmp/again"
+	cmp <(grep 'left out' "$tmp/1.said") <(grep 'left out' "$tmp/again.said")
+	# no worse than what people make by hand
+	for by_hand in '-a even --schedule 1f1b -m 8' '-a single --replicas 12 --split even' '-a single --replicas 6 --split even -m 2'; do
+		dlb-place -q $by_hand "$tmp/cost.json" | jq -e --slurpfile auto "$tmp/1.json" '.plan.value_s >= $auto[0].plan.value_s'
+	done
+}
+
+# bats test_tags=slow
 @test "pipelines of unequal nodes: no worse than one node of each, or than a placement for the slowest" {
 	local value
 	for cluster in 'cpu:3 cpu:1*0.3' 'cpu:1 cpu:1*0.9 cpu:1*0.7 cpu:1*0.3' 'cpu:1*0.3 cpu:4 cpu:1*0.5'; do
