@@ -155,9 +155,10 @@ static bool is_hopeless(const struct dlb_replicas_task *t, const struct division
 	static const double FAR = 1.1;
 	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * DLB_OTHER_SCHEDULE);
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
+	/* outlines, and what drafts took of them, tell more than other numbers of micro-batches do */
 	if (!is_outlined(t) && isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * DLB_OTHER_SCHEDULE)
 		return true;
-	if (isfinite(most_s) && is_far_beside(t, d, most_s))
+	if (!is_outlined(t) && isfinite(most_s) && is_far_beside(t, d, most_s))
 		return true;
 	return isfinite(best_s) && d->bound_s > best_s * FAR;
 }
@@ -433,7 +434,7 @@ static void search_divisions(const struct dlb_replicas_task *t, struct divisions
 	choose_searched(t, d);
 	if (is_outlined(t) && !t->algorithm)
 		move_borders(t, d, best);
-	if (best->plan.n_ops && dlb_drafts_are_spent(t->p, 0.5))
+	if (best->plan.n_ops && dlb_drafts_are_spent(t->p, 0.25))
 		return;
 	for (int i = 0; i < d->n; i++)
 		n += d->at[i].searched;

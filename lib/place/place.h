@@ -134,8 +134,8 @@ static inline double dlb_search_effort(const struct dlb_problem *p)
 }
 /* The work of a search for a unit of effort (drafts.h): some seconds; and what a draft takes of it, for each op and
  * micro-batch. */
-#define DLB_SEARCH_WORK 20e6
-#define DLB_DRAFT_WORK 40
+#define DLB_SEARCH_WORK 40e6
+#define DLB_DRAFT_WORK 80
 /* The drafts that the effort allows. */
 static inline double dlb_search_drafts(const struct dlb_problem *p)
 {

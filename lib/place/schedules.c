@@ -235,9 +235,11 @@ static int take_best(struct schedule_search *c, int *list, int n, struct dlb_err
 	return M;
 }
 
-/* Drafts with M micro-batches; of many ops only if they promise to be near the best. */
+/* Drafts with M micro-batches; of many ops only if they promise to be near the best, and once the effort is spent, far
+ * better: what there is fits badly. */
 static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
 {
+	static const double FAR_BETTER = 0.7;
 	const bool any = !dlb_problem_has_many_ops(c->p) || !c->schedule;
 	const double about_s = any ? 0 : outline_s(c, M, 0, err);
 	struct dlb_problem q = *c->p;
@@ -246,7 +248,8 @@ static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
 	q.micro_batches = M;
 	if (about_s < 0)
 		return -1;
-	if (any || (about_s < dlb_outline_near_s(&q, c->best) && !dlb_drafts_are_spent(c->p, 1)))
+	if (any || (about_s < dlb_outline_near_s(&q, c->best) &&
+		    (about_s < c->best * FAR_BETTER || !dlb_drafts_are_spent(c->p, 1))))
 		return all(c, M, true, err);
 	leave_out(c, M);
 	snprintf(line, sizeof line, "M %-4d left out: no plan of it promises less than %.6g ms", M,
