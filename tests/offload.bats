@@ -139,7 +139,7 @@ devices() { # COUNT MB [CPUS]
 	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
 	profiled
 	while IFS='|' read -r n cpu options; do
-		devices "$n" 0 $cpu >"$tmp/cluster.json"
+		devices "$n" 0 "${cpu:-0}" >"$tmp/cluster.json"
 		for where in none '*=dram0'; do
 			# shellcheck disable=SC2086
 			dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json |

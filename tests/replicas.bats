@@ -297,6 +297,7 @@ near() {
 	cmp <(grep 'left out' "$tmp/1.said") <(grep 'left out' "$tmp/again.said")
 	# no worse than what people make by hand
 	for by_hand in '-a even --schedule 1f1b -m 8' '-a single --replicas 12 --split even' '-a single --replicas 6 --split even -m 2'; do
+		# shellcheck disable=SC2086
 		dlb-place -q $by_hand "$tmp/cost.json" | jq -e --slurpfile auto "$tmp/1.json" '.plan.value_s >= $auto[0].plan.value_s'
 	done
 }

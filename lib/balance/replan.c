@@ -411,8 +411,8 @@ static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedu
 	return rc;
 }
 
-/* The same, and with half the effort, a quarter ...: where a search ends early, one that goes on need not end with
- * a better plan. The best plan is taken, so that twice the effort is never worse. */
+/* Searches with the effort of p, with half of it, a quarter and so on, and takes the best plan: a longer search
+ * may end with a worse one, and twice the effort is never to be worse. */
 static int search_again(struct replan_input *in, struct dlb_problem *p, bool by_schedule,
 			struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {

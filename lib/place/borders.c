@@ -46,8 +46,8 @@ static double crossing_bytes(const struct borders *b, int unit)
 	return b->u.forward_bytes[unit] + b->u.backward_bytes[unit];
 }
 
-/* The units from border k to the so-manieth place one way across which no more bytes go than across it: in a model of
- * equal layers, a layer or a part of it. 0: there is none. */
+/* A cut is a place across which no more bytes go than across border k: in a model of equal layers, a layer or
+ * a part of it. Units from border k to the cut number `steps` in direction `sign`; 0: there is none. */
 static int next_cut(const struct borders *b, int k, int sign, int steps)
 {
 	const double most = crossing_bytes(b, b->start[k]) * (1 + 1e-9);
@@ -94,8 +94,8 @@ static bool move(struct borders *b, int k, int by)
 	return true;
 }
 
-/* Moves border k one way, to the next such place, then by twice as many each time, as long as it is of use; else by
- * one unit. */
+/* Moves border k in one direction to the next cut, then by twice as many cuts each time, while the step gets
+ * shorter; if that never helps, by one unit. */
 static bool move_on(struct borders *b, int k, int sign)
 {
 	bool any = false;

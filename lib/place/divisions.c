@@ -24,7 +24,7 @@ struct division {
 	bool searched, out, known; /* known: with its draft */
 	/* bound: no plan has a shorter step. promised: by its draft with fewer micro-batches; INFINITY:
 	 * nothing is */
-	double draft_s, bound_s, about_s, promised_s;
+	double draft_s, bound_s, estimate_s, promised_s;
 	int n_nodes; /* of a team */
 	bool far; /* out, since it promises too little */
 };
@@ -104,7 +104,7 @@ static double pipeline_factor(const struct dlb_replicas_task *t, const struct di
 	return 1 + (d->n_nodes - 1) / fmin(micro_batches, fmax(samples, 1));
 }
 
-/* Sets the bound of the division's step, and what it is about if all its teams are pipelines that fill and
+/* Sets the bound of the division's step, and an estimate as if all its teams were pipelines that fill and
  * drain. */
 static void set_bound(const struct dlb_replicas_task *t, struct division *d)
 {
@@ -115,7 +115,7 @@ static void set_bound(const struct dlb_replicas_task *t, struct division *d)
 		count[t->p->class_of[node[i]]]++;
 	d->bound_s = dlb_pool_bound_s(t->p, count);
 	d->n_nodes = n / d->R;
-	d->about_s = d->bound_s * pipeline_factor(t, d, t->p->micro_batches);
+	d->estimate_s = d->bound_s * pipeline_factor(t, d, t->p->micro_batches);
 	dlb_draft_beside(t->p, hash_of(t, d), &fewer, &more);
 	d->promised_s = !fewer ? INFINITY :
 				 fewer->ranked_s * pipeline_factor(t, d, t->p->micro_batches) /
@@ -140,8 +140,8 @@ static bool is_far_beside(const struct dlb_replicas_task *t, const struct divisi
 	return d->promised_s >= most_s * (fewer->scarce ? SCARCE : 1);
 }
 
-/* Of many ops a draft takes long, and where the number of replicas is free there are many: those that are made come
- * in the order of their outlines, as few as needed. Not beside a plan that is there, which stays if it is good. */
+/* Of many ops a draft takes long, and where the number of replicas is free there are many divisions: drafts
+ * are made in the order of outlines, as few as needed. Not beside a current plan, which stays if it is good. */
 static bool is_outlined(const struct dlb_replicas_task *t)
 {
 	return !t->choice->n && !t->current && dlb_problem_has_many_ops(t->p);
@@ -198,7 +198,7 @@ static struct division *best_draft(struct divisions *d)
 	return best;
 }
 
-/* Sets what all divisions are about: by their outlines, times what drafts of them took of theirs. */
+/* Sets the estimates of all divisions: their outlines times the ratio of drafts to outlines so far. */
 static void outline_all(const struct dlb_replicas_task *t, struct divisions *d)
 {
 	struct dlb_outline s = { .R = 0 };
@@ -216,21 +216,20 @@ static void outline_all(const struct dlb_replicas_task *t, struct divisions *d)
 			outline_s = dlb_outline_s(&s, &x->way);
 			dlb_draft_keep_outline(t->p, hash, outline_s);
 		}
-		x->about_s = outline_s * dlb_draft_took(t->p, hash);
+		x->estimate_s = outline_s * dlb_draft_took(t->p, hash);
 	}
 	dlb_outline_release(&s);
 }
 
 enum { LEAST_DRAFTS = 8 };
 
-/* Whether the division promises too little for a draft, of which `made` were made so far: more drafts are made with
- * more units of search. */
+/* Whether the division's estimate is too long for a draft after `made` drafts. More effort allows more drafts. */
 static bool is_far(const struct dlb_replicas_task *t, const struct division *d, double least_s, int made)
 {
 	const double best_s = fmin(least_s, dlb_draft_best_s(t->p));
 
 	return is_outlined(t) && isfinite(best_s) &&
-	       (d->about_s >= dlb_outline_near_s(t->p, best_s) ||
+	       (d->estimate_s >= dlb_outline_near_s(t->p, best_s) ||
 		made >= fmax(dlb_search_drafts(t->p), LEAST_DRAFTS));
 }
 
@@ -243,7 +242,7 @@ static void say_far(const struct dlb_replicas_task *t, const struct divisions *d
 
 	for (int i = 0; i < d->n; i++) {
 		n += d->at[i].far;
-		least_s = d->at[i].far ? fmin(least_s, d->at[i].about_s) : least_s;
+		least_s = d->at[i].far ? fmin(least_s, d->at[i].estimate_s) : least_s;
 	}
 	if (!n || !t->p->said)
 		return;
@@ -254,19 +253,19 @@ static void say_far(const struct dlb_replicas_task *t, const struct divisions *d
 	t->p->said(t->p->tried_arg, line);
 }
 
-static int by_about(const void *a, const void *b)
+static int by_promise(const void *a, const void *b)
 {
 	const struct division *x = *(struct division *const *)a, *y = *(struct division *const *)b;
 
 	if (x->known != y->known)
 		return x->known ? -1 : 1;
-	if (x->about_s != y->about_s)
-		return x->about_s < y->about_s ? -1 : 1;
+	if (x->estimate_s != y->estimate_s)
+		return x->estimate_s < y->estimate_s ? -1 : 1;
 	return x < y ? -1 : x > y;
 }
 
 /* [n] the divisions, so that a good one limits the others: those that are known, the one with the best
- * promise, then by what they are about. Owned by the caller. */
+ * promise, then by their estimates. Owned by the caller. */
 static struct division **in_order(const struct dlb_replicas_task *t, struct divisions *d)
 {
 	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order), *first = NULL;
@@ -283,8 +282,8 @@ static struct division **in_order(const struct dlb_replicas_task *t, struct divi
 			first = &d->at[i];
 	}
 	if (first)
-		first->about_s = 0;
-	qsort(order, (size_t)d->n, sizeof *order, by_about);
+		first->estimate_s = 0;
+	qsort(order, (size_t)d->n, sizeof *order, by_promise);
 	return order;
 }
 
@@ -402,7 +401,8 @@ static const struct division *search_marked(const struct dlb_replicas_task *t, c
 	return taken;
 }
 
-/* The best plan of the divisions that are marked to be searched, made without a search, with its borders moved. */
+/* The best plan of the divisions that are marked to be searched, made without a search, with its borders
+ * moved. */
 static void move_borders(const struct dlb_replicas_task *t, const struct divisions *d,
 			 struct dlb_replicas_candidate *best)
 {
@@ -455,11 +455,11 @@ static void list_divisions(const struct dlb_replicas_task *t, int R, struct divi
 			add_ways(t, r, d);
 }
 
-static int by_about_s(const void *a, const void *b)
+static int by_estimate(const void *a, const void *b)
 {
 	const struct division *x = a, *y = b;
 
-	return (x->about_s > y->about_s) - (x->about_s < y->about_s);
+	return (x->estimate_s > y->estimate_s) - (x->estimate_s < y->estimate_s);
 }
 
 double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int place)
@@ -468,8 +468,8 @@ double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int pla
 
 	list_divisions(t, R, &d);
 	outline_all(t, &d);
-	qsort(d.at, (size_t)d.n, sizeof *d.at, by_about_s);
-	const double s = d.n ? d.at[place < d.n ? place : d.n - 1].about_s : INFINITY;
+	qsort(d.at, (size_t)d.n, sizeof *d.at, by_estimate);
+	const double s = d.n ? d.at[place < d.n ? place : d.n - 1].estimate_s : INFINITY;
 	free(d.at);
 	return s;
 }

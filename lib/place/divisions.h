@@ -9,6 +9,6 @@
  * of the last. best: zeroed. */
 void dlb_divisions_best(const struct dlb_replicas_task *t, int R, struct dlb_replicas_candidate *best,
 			struct dlb_error *err);
-/* What the best of them but `place` is about (outline.h), in seconds; INFINITY: nothing is known. */
+/* Outlines (outline.h) in ascending order: number `place`, from 0, in seconds; INFINITY: nothing is known. */
 double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int place);
 #endif

@@ -24,7 +24,7 @@ struct dlb_known_value {
 	double value_s, below_s;
 	bool exact, scarce;
 };
-/* What a draft is about (outline.h), by the hash of what that is found from. */
+/* The outline of a draft (outline.h), by the hash of its inputs. */
 struct dlb_known_outline {
 	uint64_t key;
 	double s;
@@ -58,14 +58,14 @@ void dlb_draft_keep(const struct dlb_problem *p, uint64_t division, double ranke
 double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division);
 /* The shortest of all drafts, whatever they are of; INFINITY: none. */
 double dlb_draft_best_s(const struct dlb_problem *p);
-/* The least that drafts of the division took of what they were about; without one, the least of all drafts with other
- * numbers of micro-batches. 1: nothing is known. */
+/* The least ratio of the division's drafts to their outlines; without drafts, of all drafts with other numbers
+ * of micro-batches. 1: nothing is known. */
 double dlb_draft_took(const struct dlb_problem *p, uint64_t division);
 /* The outline of a draft; NAN: it is not known. */
 double dlb_draft_outline_s(const struct dlb_problem *p, uint64_t division);
 void dlb_draft_keep_outline(const struct dlb_problem *p, uint64_t division, double outline_s);
-/* Whether the search of a graph of many ops has done this part of the work that its effort stands for: then it goes on
- * with what it has. */
+/* Whether the search of a graph of many ops has done this part of the work that its effort allows: then it
+ * ends with the best plan so far. */
 bool dlb_drafts_are_spent(const struct dlb_problem *p, double part);
 void dlb_drafts_release(struct dlb_drafts *d);
 /* Whether by placers' estimates memory may keep an op from a node: all ops exceed the least memory. */

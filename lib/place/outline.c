@@ -8,10 +8,10 @@
 #include "util/mem.h"
 
 /* A plan that placers' estimate of memory excludes may fit with fewer micro-batches in flight or ops that run
- * again: it is about so much slower. */
+ * again. It is then slower by about this factor. */
 static const double SCARCE = 1.3;
 
-/* Gradients are summed from the last micro-batch's backward phase on, which is about so much of its time. */
+/* Gradients are summed from the last micro-batch's backward phase on: about this part of its time. */
 static const double BACKWARD = 2. / 3;
 
 void dlb_outline_init(struct dlb_outline *s, const struct dlb_replicas_task *t, int R)
@@ -50,7 +50,8 @@ void dlb_outline_release(struct dlb_outline *s)
 	s->is_made = false;
 }
 
-/* The model on the fastest of K nodes by itself: its seconds; INFINITY: it does not fit there. start: the borders. */
+/* Seconds of the model on the fastest of K nodes by itself; INFINITY: it does not fit there. start: the
+ * borders. */
 static double alone_s(const struct dlb_outline *s, int K, const int *node, int *start)
 {
 	double best_s = INFINITY, bytes = 0;
@@ -73,8 +74,8 @@ static double alone_s(const struct dlb_outline *s, int K, const int *node, int *
 	return best_s;
 }
 
-/* The better of one part and of one for each of K nodes: estimated seconds; start: the borders. bytes: [unit] of
- * memory. */
+/* The better of one part and of one for each of K nodes: estimated seconds. start: the borders; bytes: [unit]
+ * of memory. */
 static double cut_s(struct dlb_outline *s, int K, const int *node, bool alone, double *bytes, int *start)
 {
 	int *parts = dlb_xcalloc((size_t)K + 1, sizeof *parts);

@@ -1,12 +1,13 @@
-/* Outlines: what the step of a division into replicas is about, found without an order or a program, so that the
- * divisions and numbers of micro-batches that promise most are planned first, and those that promise little never.
+/* Outlines: estimates of the step of a division into replicas, found without an order or a program. The
+ * divisions and numbers of micro-batches with the least outlines are planned first, and those with far longer
+ * ones never.
  *
- * The model is cut into contiguous parts over a team, balanced under the memory that placers estimate. Each team's
- * step is its slowest part, the others' once per micro-batch, and the messages at the cuts (contiguous.h). Teams
- * with shares by power are as fast as their harmonic mean, with even ones as the slowest. The sums of gradients take
- * their bound (plan/sums.h). An outline leaves out what links share, bubbles of a schedule, and ops that run again, so
- * most steps are longer; another cut, or a pipeline that is more than one part a node, may be a little shorter.
- * Private to lib/place. */
+ * The model is cut into contiguous parts over a team, balanced under the memory that placers estimate. Each
+ * team's step is its slowest part, the others' once per micro-batch, and the messages at the cuts
+ * (contiguous.h). Teams with shares by power are as fast as their harmonic mean, with even ones as the slowest.
+ * The sums of gradients take their bound (plan/sums.h). An outline leaves out contention for links, bubbles of
+ * a schedule, and ops that run again, so most steps are longer; another cut, or a pipeline that is more than
+ * one part a node, may be a little shorter. Private to lib/place. */
 #ifndef DLB_PLACE_OUTLINE_H
 #define DLB_PLACE_OUTLINE_H
 #include "place/contiguous.h"
@@ -26,7 +27,7 @@ struct dlb_outline {
 };
 void dlb_outline_init(struct dlb_outline *s, const struct dlb_replicas_task *t, int R);
 void dlb_outline_release(struct dlb_outline *s);
-/* Seconds of a step with teams formed by `way`, or over all nodes if R is 1 (way: ignored); INFINITY: some op has no
- * kernel there, or the nodes of a team have no room for weights, gradients and states. */
+/* Seconds of a step with teams formed by `way`, or over all nodes if R is 1 (way: ignored); INFINITY: some op
+ * has no kernel there, or the nodes of a team have no room for weights, gradients and states. */
 double dlb_outline_s(struct dlb_outline *s, const struct dlb_team_way *way);
 #endif

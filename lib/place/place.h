@@ -132,8 +132,8 @@ static inline double dlb_search_effort(const struct dlb_problem *p)
 {
 	return p->effort > 0 ? (double)p->effort : 1;
 }
-/* The work of a search for a unit of effort (drafts.h): some seconds; and what a draft takes of it, for each op and
- * micro-batch. */
+/* The work of a search for a unit of effort, in ops times micro-batches that are ordered or compiled
+ * (drafts.h): some seconds; and the work of a draft for each op and micro-batch. */
 #define DLB_SEARCH_WORK 40e6
 #define DLB_DRAFT_WORK 80
 /* The drafts that the effort allows. */
@@ -142,8 +142,9 @@ static inline double dlb_search_drafts(const struct dlb_problem *p)
 	return DLB_SEARCH_WORK * dlb_search_effort(p) /
 	       (DLB_DRAFT_WORK * (double)p->graph->n_ops * (double)p->micro_batches);
 }
-/* A draft is not made if its outline (outline.h) promises no less: where few drafts are allowed for the nodes that there
- * are, a little less than best_s, the shortest so far; where many are, more than that, as outlines are not exact. */
+/* A draft is made only if its outline (outline.h) is below this. Where the effort allows few drafts for this
+ * number of nodes, a little less than best_s, the shortest so far; where it allows many, more than that, as
+ * outlines are not exact. */
 static inline double dlb_outline_near_s(const struct dlb_problem *p, double best_s)
 {
 	const double part = dlb_search_drafts(p) / (2. * p->cluster->n_nodes);

@@ -16,7 +16,8 @@ struct dlb_replicas_choice {
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
 		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
 		       bool *kept, struct dlb_error *err);
-/* What the step of the best of those plans but `place` is about, in seconds (outline.h); INFINITY: nothing is known. */
+/* Outlines of those plans (outline.h) in ascending order: number `place`, from 0, in seconds; INFINITY:
+ * nothing is known. */
 double dlb_replicas_outline_s(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
 			      int place);
 /* A lower bound on the step of any plan with the teams and shares of p->replicas. */

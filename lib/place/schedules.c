@@ -200,7 +200,7 @@ static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 	return rc;
 }
 
-/* What the best plan but `place` with M micro-batches is about, in seconds; -1: with err. */
+/* Outlines of plans with M micro-batches in ascending order: number `place`, in seconds; -1: with err. */
 static double outline_s(struct schedule_search *c, int M, int place, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -212,8 +212,8 @@ static double outline_s(struct schedule_search *c, int M, int place, struct dlb_
 	return s;
 }
 
-/* Takes the number of micro-batches out of list[n] that promises most: not by its best plan alone, of which an outline
- * may promise too much. -1: with err. */
+/* Takes out of list[n] the number of micro-batches with the least outline. Not the outline of its best plan
+ * alone decides, which may promise too much. */
 static int take_best(struct schedule_search *c, int *list, int n, struct dlb_error *err)
 {
 	enum { PLACE = 3 };
@@ -235,25 +235,25 @@ static int take_best(struct schedule_search *c, int *list, int n, struct dlb_err
 	return M;
 }
 
-/* Drafts with M micro-batches; of many ops only if they promise to be near the best, and once the effort is spent, far
- * better: what there is fits badly. */
+/* Drafts with M micro-batches. Of many ops they are made only if their outlines are near the best step; once
+ * the effort is spent, only if they are far below it, since then the best plan so far fits badly. */
 static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
 {
 	static const double FAR_BETTER = 0.7;
 	const bool any = !dlb_problem_has_many_ops(c->p) || !c->schedule;
-	const double about_s = any ? 0 : outline_s(c, M, 0, err);
+	const double estimate_s = any ? 0 : outline_s(c, M, 0, err);
 	struct dlb_problem q = *c->p;
 	char line[160];
 
 	q.micro_batches = M;
-	if (about_s < 0)
+	if (estimate_s < 0)
 		return -1;
-	if (any || (about_s < dlb_outline_near_s(&q, c->best) &&
-		    (about_s < c->best * FAR_BETTER || !dlb_drafts_are_spent(c->p, 1))))
+	if (any || (estimate_s < dlb_outline_near_s(&q, c->best) &&
+		    (estimate_s < c->best * FAR_BETTER || !dlb_drafts_are_spent(c->p, 1))))
 		return all(c, M, true, err);
 	leave_out(c, M);
 	snprintf(line, sizeof line, "M %-4d left out: no plan of it promises less than %.6g ms", M,
-		 about_s * 1e3);
+		 estimate_s * 1e3);
 	if (c->p->said)
 		c->p->said(c->p->tried_arg, line);
 	return 0;
@@ -412,7 +412,7 @@ static int refine(struct schedule_search *c, struct dlb_error *err)
 		       0;
 }
 
-/* A remark on what a search that has done its work leaves out: the plans near the best that were not searched. */
+/* Tells which plans near the best a search leaves out when its effort is spent. */
 static void say_spent(const struct schedule_search *c)
 {
 	double least_s = INFINITY;

@@ -5,9 +5,9 @@
 
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
 /* The best plan of all schedules but asynchronous ones, with the given number of micro-batches or the best
- * one. p gets its schedule and number, and of replicas. place: makes a plan of a problem. outline: what the step of the
- * best of such plans but `place` is about, in seconds. *trial, owned by the caller: what was tried, also on failure, and what was not since it
- * promises too little. 0; -1 with err. */
+ * one. p gets its schedule and number, and of replicas. place: makes a plan of a problem. outline: estimates
+ * the step of such plans, in seconds, in ascending order: number `place`, from 0. *trial, owned by the caller:
+ * the plans that were tried, also on failure, and those left out by their outlines. 0; -1 with err. */
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
 				    struct dlb_error *err),

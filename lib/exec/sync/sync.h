@@ -45,8 +45,8 @@ struct dlb_sync_desc {
 	 * NULL where no layer of this node has factors; compress: state of compression, shared by all
 	 * programs of a run; last_step: of the run, INT64_MAX: not known. */
 	void *const *summand;
-	/* Of divided weights, where they are exchanged in host memory while the device has them; NULL: state and arena
-	 * have them there. weight: [tensor] a whole weight. */
+	/* [tensor] mirrors in host memory of divided weights, whole, for a node that computes on a device; NULL:
+	 * state and arena have the weights in host memory. */
 	void *const *weight;
 	struct dlb_kfac *kfac;
 	struct dlb_compress_state *compress;
