@@ -234,7 +234,7 @@ static void test_order(void)
 	end();
 }
 
-/* The fastest memory that takes states and that every node has, all of them CPUs. */
+/* The fastest memory that takes states and that every node has. */
 static void test_memory(void)
 {
 	static const struct {
@@ -261,7 +261,14 @@ static void test_memory(void)
 		assert(IS(offloading(true, 1, 1, make_counted, &plan, NULL), ==, 0));
 		assert(SAME(maker.rule[0].memory, rows[i].takes));
 	}
+	/* a GPU's states lie in memory of its host, never in a file */
 	d.cl.kind[0].backend = "cuda";
+	assert(IS(offloading(true, 1, 1, make_counted, &plan, NULL), ==, 0));
+	assert(SAME(maker.rule[0].memory, "dram"));
+	for (int i = 0; i < d.cl.n_memories; i++) {
+		d.cl.memory[i].folder = "/tmp";
+		d.cl.memory[i].cls = DLB_MEMORY_FILE;
+	}
 	assert(IS(offloading(true, 1, 1, make_counted, &plan, NULL), ==, -1) && IS(maker.calls, ==, 1));
 	end();
 }
