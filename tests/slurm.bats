@@ -61,6 +61,8 @@ teardown_file() { # bats removes their files next, in which they still write
 setup() {
 	[ -e "$BATS_FILE_TMPDIR/slurm/up" ] || skip 'no Slurm that starts here (packages slurmctld slurmd slurm-client, as root)'
 	tmp=$BATS_TEST_TMPDIR
+	export TMPDIR=$tmp/run	# a killed job of another test leaves files there
+	mkdir "$TMPDIR"
 	cd "$tmp" || return
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
 }
