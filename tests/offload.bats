@@ -36,6 +36,20 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	[ -z "$(ls disk)" ]				# the file has no name
 }
 
+# A checkpoint of $tmp/near.json or $tmp/far.json, plans with Adam, goes on as either.
+goes_on_as_either() {
+	local whole first next
+	whole=$(dlb-run -q --steps 8 "${data[@]}" --save "$tmp/whole" "$tmp/near.json" | jq -c .report.losses[4:])
+	for first in near far; do
+		for next in near far; do
+			rm -rf "$tmp/check"
+			dlb-run -q --until-step 4 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" "$tmp/$first.json" >"$tmp/a.json" || return
+			dlb-run -q --until-step 8 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" --save "$tmp/saved" "$tmp/$next.json" >"$tmp/b.json" || return
+			[ "$(jq -c .report.losses "$tmp/b.json")" = "$whole" ] && cmp "$tmp/saved" "$tmp/whole" || return
+		done
+	done
+}
+
 # bats test_tags=slow
 @test "the same losses, weights and states, over nodes, micro-batches and optimizers" {
 	for optimizer in adam momentum adamw; do
@@ -72,16 +86,7 @@ same_bits() { # NODES DLB-PLACE OPTION...
 @test "a checkpoint of either goes on as the other" {
 	made 2 -a even --optimizer adam >"$tmp/near.json"
 	made 2 -a even --optimizer adam --offload '*=disk' >"$tmp/far.json"
-	whole=$(dlb-run -q --steps 8 "${data[@]}" --save "$tmp/whole" "$tmp/near.json" | jq -c .report.losses[4:])
-	for first in near far; do
-		for then in near far; do
-			rm -rf "$tmp/check"
-			dlb-run -q --until-step 4 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" "$tmp/$first.json" >"$tmp/a.json"
-			dlb-run -q --until-step 8 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" --save "$tmp/saved" "$tmp/$then.json" >"$tmp/b.json"
-			[ "$(jq -c .report.losses "$tmp/b.json")" = "$whole" ]
-			cmp "$tmp/saved" "$tmp/whole"
-		done
-	done
+	goes_on_as_either
 }
 
 # bats test_tags=slow
@@ -119,16 +124,15 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	dlb-place -q --optimizer adam "$tmp/auto.json" | jq -e '.plan.offload.states | length > 0'
 }
 
-# bats test_tags=slow
-# A cluster of one host: COUNT devices of MB each, behind a link each, and the host's memory "dram0"; CPUS as the first nodes.
-devices() { # COUNT MB [CPUS]
-	jq -n --argjson n "$1" --argjson bytes "$2e6" --argjson cpu "${3:-0}" '{dlb: "1.0", cluster: {
-		kinds: [{name: "cuda", peak_flops: 1e12, bandwidth_Bps: 1e11}, {name: "cpu", peak_flops: 1e11, bandwidth_Bps: 1e10}],
+# A cluster of one host: COUNT devices of MB each (0: any), behind a link each, and the host's memory "dram0".
+devices() { # COUNT MB
+	jq -n --argjson n "$1" --argjson bytes "$2e6" '{dlb: "1.0", cluster: {
+		kinds: [{name: "cuda", peak_flops: 1e12, bandwidth_Bps: 1e11}],
 		links: [{name: "shm", class: "shm", latency_s: 1e-6, bandwidth_Bps: 1e10, overlap: false},
 			(range($n) | {name: "pcie:\(.)", class: "pcie", latency_s: 1e-5, bandwidth_Bps: 1e9, overlap: true})],
 		groups: [{name: "host", class: "host", inside: "shm"},
 			(range($n) | {name: "cuda\(.)", class: "device", parent: "host", up: "pcie:\(.)"})],
-		nodes: [(range($cpu) | {kind: "cpu", group: "host"}), (range($n) | {kind: "cuda", group: "cuda\(.)", memory_bytes: $bytes})],
+		nodes: [range($n) | {kind: "cuda", group: "cuda\(.)", memory_bytes: $bytes}],
 		memories: [{name: "dram0", class: "dram", group: "host", bytes: 1e9, bandwidth_Bps: 2e9},
 			{name: "disk", class: "file", folder: "/tmp", group: "host", bytes: 1e8, bandwidth_Bps: 1e9, latency_s: 1e-4}]}}'
 }
@@ -138,8 +142,8 @@ devices() { # COUNT MB [CPUS]
 	export DLB_PLUGIN_DIR=$BUILD/cuda-host
 	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
 	profiled
-	while IFS='|' read -r n cpu options; do
-		devices "$n" 0 "${cpu:-0}" >"$tmp/cluster.json"
+	while IFS='|' read -r n options; do
+		devices "$n" 0 >"$tmp/cluster.json"
 		for where in none '*=dram0'; do
 			# shellcheck disable=SC2086
 			dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json |
@@ -148,31 +152,22 @@ devices() { # COUNT MB [CPUS]
 		jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/*=dram0.json"
 		gpt_trained "$tmp/none.json" >"$tmp/none.bits"
 		for seed in 1 2 3; do
-			echo "$n $cpu $options, seed $seed"
+			echo "$n $options, seed $seed"
 			DLB_CUDA_HOST_SEED=$seed gpt_trained "$tmp/*=dram0.json" | cmp - "$tmp/none.bits"
 		done
 	done <<-'END'
-		1||--optimizer adam
-		1||--optimizer momentum -m 3 --clip-norm 0.5
-		2||-a even --optimizer adam -m 2
-		2||--replicas 2 --optimizer adam
-		2||--replicas 2 --zero 2 --optimizer adam
-		2||-a even --optimizer adamw -m 3
+		1|--optimizer adam
+		1|--optimizer momentum -m 3 --clip-norm 0.5
+		2|-a even --optimizer adam -m 2
+		2|--replicas 2 --optimizer adam
+		2|--replicas 2 --zero 2 --optimizer adam
+		2|-a even --optimizer adamw -m 3
 	END
 	devices 1 0 >"$tmp/cluster.json"
 	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json >"$tmp/cost.json"
 	dlb-place -q --optimizer adam "$tmp/cost.json" >"$tmp/near.json"
 	dlb-place -q --optimizer adam --offload '*=dram0' "$tmp/cost.json" >"$tmp/far.json"
-	whole=$(dlb-run -q --steps 8 "${data[@]}" --save "$tmp/whole" "$tmp/near.json" | jq -c .report.losses[4:])
-	for first in near far; do
-		for then in near far; do
-			rm -rf "$tmp/check"
-			dlb-run -q --until-step 4 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" "$tmp/$first.json" >"$tmp/a.json"
-			dlb-run -q --until-step 8 "${data[@]}" --optimizer adam --checkpoint "$tmp/check" --save "$tmp/saved" "$tmp/$then.json" >"$tmp/b.json"
-			[ "$(jq -c .report.losses "$tmp/b.json")" = "$whole" ]
-			cmp "$tmp/saved" "$tmp/whole"
-		done
-	done
+	goes_on_as_either
 }
 
 @test "devices: a copy takes the time of the link, auto takes the memory of the host, and a file is refused" {
@@ -192,6 +187,7 @@ devices() { # COUNT MB [CPUS]
 		jq -e '(.plan.offload.states | length > 0 and all(.memory == "dram0")) and .plan.nodes[0].offloaded_bytes > 0'
 }
 
+# bats test_tags=slow
 @test "what cannot be offloaded is refused in one line" {
 	profiled
 	cluster 2 0 >"$tmp/cluster.json"

@@ -150,6 +150,7 @@ same_bits() {
 	done
 }
 
+# bats test_tags=slow
 @test "devices (stand-in): a checkpoint goes on with other stages, and on CPUs" {
 	export DLB_PLUGIN_DIR=$BUILD/cuda-host
 	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
@@ -391,7 +392,6 @@ same_bits() {
 	[ $((peak[2] - peak[3])) -eq $((gathered / 2)) ]
 }
 
-# bats test_tags=slow
 @test "stage 3: fewer micro-batches for the least share are told in a line" {
 	small
 	jq '.cluster.nodes[1].speed = 0.05' "$root/share/clusters/fast-and-slow.json" >"$tmp/slow.json"
@@ -402,6 +402,7 @@ same_bits() {
 	[[ $stderr != *'all replicas compute'* ]]
 }
 
+# bats test_tags=slow
 @test "stage 3 with pipelines, small states, recomputation: the same bits" {
 	large
 	stages='0 3'
