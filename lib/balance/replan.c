@@ -342,8 +342,7 @@ static void warn_fewer(const struct dlb_replan *o, const struct dlb_plan *plan)
 	if (M < plan->micro_batches)
 		dlb_cli_warn(o->cli,
 			     "all replicas compute %d micro-batch%s, not %d, since one has no more samples "
-			     "and %s in one "
-			     "order; --split even or a larger --batch keeps them",
+			     "and %s in one order; --split even or a larger --batch keeps them",
 			     M, M == 1 ? "" : "es", plan->micro_batches, why);
 }
 

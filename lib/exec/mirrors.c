@@ -32,8 +32,7 @@ static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, 
 {
 	const struct dlb_program *p = e->view.program;
 	const size_t bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1),
-		     first = (size_t)dlb_program_share(p, t).first *
-			     dlb_dtype_bytes(e->graph->tensor[t].dtype);
+		     first = dlb_program_share_offset(p, t);
 	char *value = e->runtime->state->value[e->tensor_of ? e->tensor_of[t] : t];
 
 	if (!weight[t] && !(weight[t] = dlb_transfers_alloc(e, bytes, err)))
@@ -82,8 +81,7 @@ static struct mirror share_of(const struct dlb_engine *e, int op, const struct m
 {
 	const struct dlb_program *p = e->view.program;
 	const int weight = dlb_update_weight(e->graph, op);
-	const size_t first = (size_t)dlb_program_share(p, weight).first *
-			     dlb_dtype_bytes(e->graph->tensor[weight].dtype);
+	const size_t first = dlb_program_share_offset(p, weight);
 	char *to = e->kept ? e->kept[op].to : NULL;
 
 	return (struct mirror){ to ? to : (char *)whole->device + first, (char *)whole->host + first,

@@ -356,8 +356,7 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 			e->kept = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->kept);
 		s = &e->kept[op];
 		*s = (struct kept_share){ .bytes = dlb_program_share_bytes(p, weight),
-					  .first_byte = (size_t)dlb_program_share(p, weight).first *
-							dlb_dtype_bytes(e->graph->tensor[weight].dtype) };
+					  .first_byte = dlb_program_share_offset(p, weight) };
 		if (dlb_program_has_share_place(p, op))
 			s->to = dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op),
 						    dlb_second_life(p, 0), NULL);

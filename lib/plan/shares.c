@@ -65,6 +65,11 @@ size_t dlb_program_share_bytes(const struct dlb_program *g, int t)
 	return (size_t)dlb_program_share(g, t).n * dlb_dtype_bytes(g->graph->tensor[t].dtype);
 }
 
+size_t dlb_program_share_offset(const struct dlb_program *g, int t)
+{
+	return (size_t)dlb_program_share(g, t).first * dlb_dtype_bytes(g->graph->tensor[t].dtype);
+}
+
 bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];

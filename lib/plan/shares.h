@@ -55,4 +55,6 @@ static inline int dlb_gathered_life(const struct dlb_program *g, int k)
 size_t dlb_program_weight_bytes(const struct dlb_program *g, int t);
 /* Bytes of an array that holds as many elements as this replica's share of weight t. */
 size_t dlb_program_share_bytes(const struct dlb_program *g, int t);
+/* The first byte of that share in the whole array. */
+size_t dlb_program_share_offset(const struct dlb_program *g, int t);
 #endif
