@@ -116,7 +116,7 @@ int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err)
 	p->drop = x->n ? drop : NULL;
 	if (x->chosen && p->drafts) {
 		p->memo = &p->drafts->memo;
-		p->memo->is_lent = true;
+		p->memo->is_borrowed = true;
 	} else if (x->chosen) {
 		p->memo = dlb_arena_alloc(&p->arena, sizeof *p->memo);
 	}

@@ -21,7 +21,7 @@ struct dlb_recompute_memo {
 	/* key: of the placement, the nodes' memory and the schedule */
 	struct dlb_recompute_choice { uint64_t key; int rc; bool draft, *again; } *choice;
 	int n, next; /* choices; the one to replace */
-	bool is_lent; /* of drafts, which release it */
+	bool is_borrowed; /* of drafts, which release it */
 	int64_t n_compiled;			/* programs, to make choices */
 };
 void dlb_recompute_forget(struct dlb_recompute_memo *memo);
