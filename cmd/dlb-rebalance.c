@@ -43,6 +43,8 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 	dlb_culprit_tell(&b->culprit, t, culprit, sizeof culprit);
 	if (culprit[0])
 		dlb_cli_say(cli, "%s", culprit);
+	if (b->links_told)
+		dlb_cli_say(cli, "%s", b->links_told);
 	if (r->noisy)
 		dlb_cli_say(cli, "waiting for noise to end: %.1f%% of a step is waiting that neither the plan nor a "
 				 "node's speed explains%s",

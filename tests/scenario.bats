@@ -101,6 +101,56 @@ fits() {
 }
 
 # bats test_tags=slow
+@test "scenario: a link that loses bandwidth: the second late round corrects it and the plan leaves it; later it is tried again" {
+	dlb-profile -q --analytic --batch 256 "$models/digits_cnn.onnx" | dlb-costmodel -q -c three-hosts >"$tmp/cost.json"
+	dlb-place -q -m 4 "$tmp/cost.json" >"$tmp/doc.json"
+	echo '{"compare": ["start"], "events": [{"event": "link", "round": 3, "rounds": 8, "link": "rack:h0", "factor": 0.3}]}' >"$tmp/s.json"
+	dlb-run -v --dry-run --scenario "$tmp/s.json" --rounds 22 "$tmp/doc.json" >"$tmp/a.json" 2>"$tmp/said"
+	validates "$tmp/a.json"
+	jq -c '[.balance.history[] | [.round, .step_s, .decision, .held, .changed]]' "$tmp/a.json"
+	jq -e '[.balance.history[].step_s] as $s | .balance.history as $h | $s[2] > 2 * $s[1] and $s[3] == $s[2] and
+		($h[2].held | not) and $h[3].held and $h[3].changed and $h[3].decision == "moves" and $s[4] < .5 * $s[2] and
+		([$h[5:19][].moved_ops] | all(. == 0)) and $h[19].held and $h[19].decision == "moves" and $s[20] == $s[1]' "$tmp/a.json"
+	jq -e '.balance.links == [{"link": 1, "factor": 1, "suspected": false, "unseen": 0, "patience": 32, "trial": 2}]' "$tmp/a.json"
+	# it is found within a tenth, and told; while it is corrected, every tool that plans counts with it
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 4 "$tmp/doc.json" >"$tmp/b.json"
+	jq -e '.balance.links[0].factor | . > .27 and . < .33' "$tmp/b.json"
+	run -0 grep -c 'round 4: .* link rack:h0 has about 3.* MB/s instead of 1250.*; link rack:h0 counts with 3.* MB/s: ' "$tmp/said"
+	run -0 dlb-view "$tmp/b.json"
+	[[ $output == *"link rack:h0 counts with 0.3"*" of its 1250 MB/s"* ]]
+	dlb-place -q -m 4 -a etf "$tmp/b.json" >"$tmp/c.json"
+	dlb-place -q -m 4 -a etf "$tmp/cost.json" >"$tmp/d.json"
+	run -1 cmp <(jq -c .plan.placement "$tmp/c.json") <(jq -c .plan.placement "$tmp/d.json")
+	# between runs too; the rule of the patent corrects no model
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 3 "$tmp/doc.json" >"$tmp/e.json"
+	jq -e '.balance.links[0] | .suspected and .factor == 1' "$tmp/e.json"
+	dlb-rebalance -v "$tmp/e.json" 2>"$tmp/said" | jq -e '.balance.links[0].factor | . > .27 and . < .33'
+	run -0 grep 'link rack:h0 counts with 3.* MB/s' "$tmp/said"
+	dlb-rebalance -q --rule patent "$tmp/e.json" | jq -e '.balance.links[0].factor == 1'
+}
+
+# bats test_tags=slow
+@test "scenario: a link that the plan cannot leave gets its bandwidth back in the first round that shows it; one in vain costs little" {
+	dlb-profile -q --analytic --batch 256 "$models/digits_cnn.onnx" | dlb-costmodel -q -c three-hosts >"$tmp/cost.json"
+	first=$(jq '[.graph.ops[] | select(.phase == "forward")][0].id' "$tmp/cost.json")
+	last=$(jq '[.graph.ops[] | select(.phase == "forward")][-1].id' "$tmp/cost.json")
+	dlb-place -q -m 4 --pin "$first=0" --pin "$last=2" "$tmp/cost.json" >"$tmp/doc.json"
+	echo '{"compare": [], "events": [{"event": "link", "round": 3, "rounds": 4, "link": "rack:h0", "factor": 0.01}]}' >"$tmp/s.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 8 "$tmp/doc.json" >"$tmp/a.json"
+	jq -c '.balance.links, [.balance.history[] | [.round, .step_s, .predicted_step_s, .decision]]' "$tmp/a.json"
+	jq -e '.balance.links[0] | .link == 1 and .factor == 1' "$tmp/a.json"
+	jq -e '.balance.history as $h | $h[4].predicted_step_s > 2 * $h[1].step_s and
+		$h[7].predicted_step_s < 1.2 * $h[1].step_s' "$tmp/a.json"
+	# tried in vain: one late round, and the next try comes after twice as many rounds
+	echo '{"compare": [], "events": [{"event": "link", "round": 3, "rounds": 90, "link": "rack:h0", "factor": 0.3}]}' >"$tmp/s.json"
+	dlb-place -q -m 4 "$tmp/cost.json" >"$tmp/doc.json"
+	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 80 "$tmp/doc.json" >"$tmp/b.json"
+	jq -c '.balance.links, [.balance.history[] | [.round, .step_s, .decision, .held]]' "$tmp/b.json"
+	jq -e '[.balance.history[] | select(.held) | .round] | length == 5 and .[2] == .[1] + 1 and .[4] == .[3] + 1 and
+		.[3] - .[2] >= 2 * (.[1] - .[0] - 1)' "$tmp/b.json"
+}
+
+# bats test_tags=slow
 @test "scenario: nodes fail and come back, links and nodes change, noise" {
 	three "$tmp/doc.json"
 	cat >"$tmp/s.json" <<-'END'

@@ -47,15 +47,24 @@ enum dlb_cause { DLB_CAUSE_NONE, DLB_CAUSE_DATA, DLB_CAUSE_COMPUTING, DLB_CAUSE_
 struct dlb_culprit {
 	enum dlb_cause cause;
 	int node; /* of all causes but link */
-	/* link: those that explain the round equally well, the names of the first and of the last (in the
-	 * balance's arena), the bandwidth of the first that does so, and that of the cluster */
-	int n_links;
+	/* link: those that explain the round equally well, the numbers and names of the first and of the last
+	 * (in the balance's arena), the bandwidth of the first that does so, and that of the cluster */
+	int n_links, at, or_at;
 	const char *link, *or_link;
 	double measured_Bps, stated_Bps;
 	double step_s; /* of the present plan without the cause */
 };
 /* The line: node, cause, the step without it. step_s: the measured one. "": no cause. */
 void dlb_culprit_tell(const struct dlb_culprit *c, double step_s, char *text, size_t size);
+/* What rounds have shown of the bandwidth of a link (links.c). */
+struct dlb_balance_link {
+	int link; /* of the cluster */
+	double factor; /* of the stated bandwidth; 1: as stated */
+	bool suspected; /* the last round was as late as a slower link explains */
+	int unseen; /* rounds in a row whose plan does not use the corrected link */
+	int patience; /* such rounds after which the stated bandwidth is tried again */
+	int trial; /* rounds left in which it is tried */
+};
 struct dlb_balance {
 	struct dlb_arena arena;
 	int n_nodes, round, stable;		/* stable: rounds with the present plan */
@@ -87,6 +96,9 @@ struct dlb_balance {
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
 	/* nodes of replicas wait, and no samples move since the user asked for an even split; not written */
 	bool split_stays;
+	struct dlb_balance_link *link;
+	int n_links;
+	const char *links_told; /* what the last round changed of them; NULL: nothing; not written */
 	struct dlb_culprit culprit; /* of the last round; not written */
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
@@ -109,6 +121,7 @@ struct dlb_load {				/* one round */
 	double bound_s;				/* the plan's lower bound; 0: unknown */
 	int64_t steps;				/* measured in the round */
 	int moved_ops;				/* against the previous round */
+	bool links_changed; /* bandwidths of links were corrected in this round */
 	char plan_hash[17];
 	const int *placement; int n_ops;
 	struct dlb_balance_teams teams;
@@ -163,8 +176,8 @@ void dlb_balance_inputs_release(struct dlb_balance_inputs *s);
  * released. */
 int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dlb_balance_inputs *s,
 			     struct dlb_error *err);
-/* dlb_rebalance with sections that are read. */
-int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, const struct dlb_rule *rule,
+/* dlb_rebalance with sections that are read. Corrects the links of s->cluster. */
+int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const struct dlb_rule *rule,
 		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err);
 int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,
 		struct dlb_load *l, struct dlb_error *err);

@@ -9,6 +9,7 @@
  *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...],
  *               "replicas": [[0], [1]], "power": [16, 8]},                absent: one replica
  *      "best_placement": [0, 0, 1, ...],
+ *      "links": [{"link": 0, "factor": 0.1, ...}],                      absent: all have the stated bandwidth
  *      "history": [{"round": 1, "step_s": ..., "plan_hash": "...", "weights": [...], ...}]}
  *
  * weights, round and converged are stable for scripts. A section written by hand may have only weights. Sizes
@@ -79,6 +80,25 @@ static json_t *write_best(const struct dlb_balance *b)
 	return o;
 }
 
+static json_t *write_links(const struct dlb_balance *b)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < b->n_links; i++) {
+		const struct dlb_balance_link *x = &b->link[i];
+		json_t *o = json_object();
+
+		dlb_set_int(o, "link", x->link);
+		dlb_set_real(o, "factor", x->factor);
+		dlb_set_bool(o, "suspected", x->suspected);
+		dlb_set_int(o, "unseen", x->unseen);
+		dlb_set_int(o, "patience", x->patience);
+		dlb_set_int(o, "trial", x->trial);
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
 json_t *dlb_balance_write(const struct dlb_balance *b)
 {
 	json_t *o = json_object(), *history = json_array(), *placement;
@@ -114,6 +134,8 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 			json_array_append_new(placement, json_integer(b->best_placement[i]));
 		json_object_set_new(o, "best_placement", placement);
 	}
+	if (b->n_links)
+		json_object_set_new(o, "links", write_links(b));
 	for (int i = 0; i < b->n_history; i++)
 		json_array_append_new(history, write_round(&b->history[i], b->n_nodes));
 	json_object_set_new(o, "history", history);
@@ -295,20 +317,43 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 		       0;
 }
 
+/* Numbers of links are checked against the cluster where it is read (dlb_cluster_correct_links). */
+static int read_links(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
+{
+	static const char *const known[] = { "link",     "factor", "suspected", "unseen",
+					     "patience", "trial",  NULL };
+	struct dlb_ref a = { .v = NULL };
+	int n = 0;
+
+	if (dlb_get_array(r, "links", DLB_OPT, &a, &n, err))
+		return -1;
+	b->link = n ? dlb_arena_array(&b->arena, (size_t)n, sizeof *b->link) : NULL;
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&a, i);
+		struct dlb_balance_link *x = &b->link[i];
+
+		if (!json_is_object(e.v))
+			return dlb_ref_fail(&e, err, "an object is expected");
+		if (dlb_ref_known(&e, known, err) || get_count(&e, "link", &x->link, err) ||
+		    dlb_get_real(&e, "factor", DLB_NEED, 1e-9, 1e9, &x->factor, err) ||
+		    dlb_get_bool(&e, "suspected", DLB_OPT, &x->suspected, err) ||
+		    get_count(&e, "unseen", &x->unseen, err) ||
+		    get_count(&e, "patience", &x->patience, err) || get_count(&e, "trial", &x->trial, err))
+			return -1;
+	}
+	b->n_links = n;
+	return 0;
+}
+
 static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "rule",       "round",
-					     "stable",     "converged",
-					     "keep",       "reason",
-					     "weights",    "kappa",
-					     "kappa_mean", "kappa_rounds",
-					     "spread",     "spread_rounds",
-					     "eta",        "last_sign",
-					     "hold",       "hold_off",
-					     "expected_s", "floor_s",
-					     "best",       "best_placement",
-					     "history",    "first_round",
-					     "settled",    NULL };
+	static const char *const known[] = { "rule",       "round",        "stable",  "converged",
+					     "keep",       "reason",       "weights", "kappa",
+					     "kappa_mean", "kappa_rounds", "spread",  "spread_rounds",
+					     "eta",        "last_sign",    "hold",    "hold_off",
+					     "expected_s", "floor_s",      "best",    "best_placement",
+					     "history",    "first_round",  "settled", "links",
+					     NULL };
 
 	if (dlb_ref_known(r, known, err) ||
 	    get_reals(r, "weights", DLB_NEED, (struct range){ 1e-9, 1e9 }, b, &b->weight, err) ||
@@ -321,12 +366,12 @@ static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct d
 	    get_reals(r, "last_sign", DLB_OPT, (struct range){ -1, 1 }, b, &b->last_sign, err) ||
 	    get_word(r, "rule", b, &b->rule, err) || get_word(r, "reason", b, &b->reason, err) ||
 	    get_count(r, "round", &b->round, err) || get_count(r, "first_round", &b->first_round, err) ||
-	    get_count(r, "stable", &b->stable, err) ||
-	    get_count(r, "hold", &b->hold, err) || get_count(r, "hold_off", &b->hold_off, err) ||
+	    get_count(r, "stable", &b->stable, err) || get_count(r, "hold", &b->hold, err) ||
+	    get_count(r, "hold_off", &b->hold_off, err) ||
 	    dlb_get_bool(r, "converged", DLB_OPT, &b->converged, err) ||
 	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) ||
 	    dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
-	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) ||
+	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) || read_links(r, b, err) ||
 	    dlb_get_real(r, "floor_s", DLB_OPT, 0, 1e18, &b->floor_s, err) || read_best(r, b, err) ||
 	    read_history(r, b, err))
 		return -1;

@@ -278,7 +278,19 @@ static const char *without_gate(const struct dlb_balance *b)
 				"moves";
 }
 
-int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, const struct dlb_rule *rule,
+/* Corrects the links before the rule sees the round, which is then simulated with them. */
+static int correct_links(struct dlb_balance_inputs *s, struct dlb_arena *scratch, struct dlb_load *l,
+			 struct dlb_balance *b, struct dlb_error *err)
+{
+	if (!dlb_balance_correct_links(s, l, b))
+		return 0;
+	if (dlb_load_of(s, b->kappa, scratch, l, err))
+		return -1;
+	l->links_changed = true;
+	return 0;
+}
+
+int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const struct dlb_rule *rule,
 		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err)
 {
 	struct dlb_arena scratch = { 0 };
@@ -287,7 +299,10 @@ int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, co
 
 	if (dlb_balance_read(d, s->cluster.n_nodes, out, err))
 		return -1;
-	if (!dlb_load_of(s, out->kappa, &scratch, &l, err) && !rule->update(&l, o, out, err) &&
+	if (dlb_load_of(s, out->kappa, &scratch, &l, err))
+		goto end;
+	dlb_culprit_find_link(s, &l, out);
+	if (!(rule->gated && correct_links(s, &scratch, &l, out, err)) && !rule->update(&l, o, out, err) &&
 	    !(rule->gated && dlb_balance_gate(s, &l, o, out, err))) {
 		if (!out->history[out->n_history - 1].decision)
 			out->history[out->n_history - 1].decision = without_gate(out);
@@ -296,6 +311,7 @@ int dlb_rebalance_with(struct dlb_doc *d, const struct dlb_balance_inputs *s, co
 		dlb_doc_put(d, "balance", dlb_balance_write(out));
 		rc = 0;
 	}
+end:
 	if (rc)
 		dlb_balance_release(out);
 	dlb_arena_release(&scratch);

@@ -64,10 +64,12 @@ static void say(const struct dlb_balance *b, const json_t *was, const json_t *pl
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
 	static const char even[] = "no samples move, as --split even asks";
 	const bool is_reason = b->split_stays && !d->moves && !b->reason && !strcmp(r->decision, "same plan");
-	char what[200], moves[100], culprit[160];
+	char what[200], moves[100], culprit[160], links[160];
 
 	dlb_culprit_tell(&b->culprit, r->step_s, culprit, sizeof culprit);
 	tell_moves(was, plan, moves);
+	snprintf(links, sizeof links, "%s%.150s", b->links_told ? "; " : "",
+		 b->links_told ? b->links_told : "");
 	if (d->moves)
 		snprintf(what, sizeof what, "%s%s%s%.4g ms a step expected",
 			 r->rolled_back ? "slower than the best plan, back to it: " :
@@ -82,13 +84,13 @@ static void say(const struct dlb_balance *b, const json_t *was, const json_t *pl
 		snprintf(what, sizeof what, "stays: %s%s%s", is_reason ? even : r->decision,
 			 b->reason ? ", " : "", b->reason ? b->reason : "");
 	snprintf(d->text, sizeof d->text,
-		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s%s: %s%s%s; "
+		 "round %d: %.4g ms a step, %.4g ms predicted, excess waiting %.1f %%%s%s%s%s%s: %s%s%s; "
 		 "decided "
 		 "in "
 		 "%.3g ms",
 		 r->round, r->step_s * 1e3, r->predicted_step_s * 1e3, 100 * r->mean_excess_s / r->step_s,
 		 r->changed ? ", something changed" : "", r->held ? ", the model was corrected" : "",
-		 culprit[0] ? "; " : "", culprit, what, b->split_stays && !is_reason ? "; " : "",
+		 culprit[0] ? "; " : "", culprit, links, what, b->split_stays && !is_reason ? "; " : "",
 		 b->split_stays && !is_reason ? even : "", took_s * 1e3);
 }
 

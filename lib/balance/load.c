@@ -56,6 +56,7 @@ int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
 	    dlb_optimizer_read(d, &s->optimizer, err) || dlb_graph_read(d, &s->graph, err) ||
 	    dlb_optimizer_bind(&s->graph, s->optimizer.rule, err) || dlb_cluster_read(d, &s->cluster, err) ||
+	    dlb_cluster_correct_links(d, &s->cluster, err) ||
 	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err)) {
 		dlb_balance_inputs_release(s);
 		return -1;

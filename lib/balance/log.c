@@ -2,6 +2,7 @@
  *
  *     kappa_i     measured busy / predicted busy, mean over rounds (kappa.c). If a kappa moved by more than
  *                 5 % against the others, the weights are held in that round: nothing is corrected twice.
+ *     links       a corrected bandwidth (links.c) corrects the model too, and times of earlier plans hold no longer
  *     times       of earlier plans are multiplied by the drift common to all nodes
  *     SE          of busy times and of T: standard error within the round, plus the spread between rounds
  *     weights     change only if the round took longer than the corrected model predicted, and some node's
@@ -236,10 +237,10 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	bool kept = b->keep, reopened;
 
 	(void)err;
-	r->held = dlb_balance_correct_kappa(l, b);
+	r->held = dlb_balance_correct_kappa(l, b) || l->links_changed;
 	b->best_step_s *= r->drift;
 	b->best_se_s *= r->drift;
-	r->changed = change_point(l, b) || (b->converged && dlb_balance_unsettled(l, b));
+	r->changed = l->links_changed || change_point(l, b) || (b->converged && dlb_balance_unsettled(l, b));
 	reopened = b->converged && r->changed;
 	if (reopened) {
 		b->stable = 1;

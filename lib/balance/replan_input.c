@@ -76,6 +76,7 @@ static int read_input(const struct dlb_doc *doc, const struct dlb_replan *o, str
 		      struct dlb_error *err)
 {
 	if (dlb_graph_read(doc, &in->graph, err) || dlb_cluster_read(doc, &in->cluster, err) ||
+	    dlb_cluster_correct_links(doc, &in->cluster, err) ||
 	    dlb_cost_read(doc, &in->graph, &in->cluster, &in->cost, err))
 		return -1;
 	if (dlb_doc_section(doc, "balance")) {

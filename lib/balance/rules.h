@@ -22,6 +22,9 @@ void dlb_balance_forget(struct dlb_balance *b);
 /* Corrects kappa and s by the round's busy times; sets the history's drift. Returns true if a kappa moved by
  * more than 5 % against the others (kappa.c). */
 bool dlb_balance_correct_kappa(const struct dlb_load *l, struct dlb_balance *b);
+/* Corrects the bandwidths of links by the round (links.c), of which b->culprit has the slow one, in b and in
+ * s->cluster. Returns true if one changed: b->links_told says which. */
+bool dlb_balance_correct_links(struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b);
 /* Relative standard error of kappa. busy_se: relative standard error of the node's
  * busy time within the last round. */
 double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se);

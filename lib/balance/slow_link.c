@@ -1,4 +1,4 @@
-/* Finds the link that lost bandwidth in a round. See culprit.h.
+/* Finds the link that lost bandwidth in a round, or has it again. See culprit.h.
  *
  * The round is simulated with the speeds of the nodes as it measured them. If it took much longer than
  * that, each link in question is given so much less bandwidth that the simulated step is the measured one.
@@ -25,22 +25,22 @@ static const int kinds[] = { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_C
 /* The costs on a copy of the cluster, whose links may be changed. */
 struct trial {
 	const struct dlb_balance_inputs *s;
-	const double *scale;
+	double *scale;
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
 	double off2; /* of the last simulation: squares of differences in waiting */
 	double left; /* simulations */
 };
 
-/* Seconds of a step with the bandwidth of link k times factor; INFINITY: it cannot be simulated. */
+/* Seconds of a step with the present bandwidth of link k times factor; INFINITY: it cannot be simulated. */
 static double step_with(struct trial *x, int k, double factor)
 {
-	const double stated = x->s->cluster.link[k].bandwidth_Bps;
+	const double present = x->s->cluster.link[k].bandwidth_Bps;
 	struct dlb_timeline t;
 	double step_s = INFINITY;
 
 	x->left--;
-	x->cluster.link[k].bandwidth_Bps = stated * factor;
+	x->cluster.link[k].bandwidth_Bps = present * factor;
 	if (!dlb_program_simulate(&x->s->program, &x->cost,
 				  &(struct dlb_simulate_choice){ .node_scale = x->scale }, &t, NULL)) {
 		step_s = t.step_s;
@@ -52,26 +52,32 @@ static double step_with(struct trial *x, int k, double factor)
 					       2);
 		dlb_timeline_release(&t, x->s->plan.n_nodes);
 	}
-	x->cluster.link[k].bandwidth_Bps = stated;
+	x->cluster.link[k].bandwidth_Bps = present;
 	return step_s;
 }
 
-/* The factor of link k's bandwidth with which a step takes step_s; 0: no factor does. A step takes a + b /
- * factor where the link decides, less where it does not: by secants. */
-static double factor_for(struct trial *x, int k, double step_s, double all_s)
+/* Factors of a bandwidth between these; the search begins with `first`. */
+struct factors {
+	double least, most, first;
+};
+static const struct factors slower = { 1e-6, 1, 0.1 };
+
+/* The factor of link k's present bandwidth with which a step takes step_s; 0: no factor in the range does. all_s:
+ * a step with factor 1. A step takes a + b / factor where the link decides, less where it does not: by secants. */
+static double factor_for(struct trial *x, int k, double step_s, double all_s, struct factors range)
 {
-	double slower = 1, slow_s = all_s, factor = 0.1;
+	double before = 1, before_s = all_s, factor = range.first;
 
 	for (int i = 0; i < MOST_TRIES && x->left > 0; i++) {
 		const double now_s = step_with(x, k, factor),
-			     b = (now_s - slow_s) / (1 / factor - 1 / slower);
+			     b = (now_s - before_s) / (1 / factor - 1 / before);
 
 		if (fabs(now_s - step_s) < near_part * step_s)
 			return factor;
-		slower = factor;
-		slow_s = now_s;
+		before = factor;
+		before_s = now_s;
 		factor = b > 0 && isfinite(b) ? 1 / (1 / factor + (step_s - now_s) / b) : factor / 10;
-		if (!(factor > 1e-6) || factor >= 1)
+		if (!(factor > range.least) || factor >= range.most)
 			return 0;
 	}
 	return 0;
@@ -109,11 +115,6 @@ static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_lo
 	}
 }
 
-static const char *name_of(const struct dlb_cluster *cl, int k)
-{
-	return cl->link[k].name ? cl->link[k].name : cl->link[k].cls;
-}
-
 /* Tries the chosen links. all_s: the simulated step with the links as stated. */
 static void try_links(struct trial *x, const bool *chosen, double step_s, double all_s, struct dlb_culprit *c)
 {
@@ -122,22 +123,26 @@ static void try_links(struct trial *x, const bool *chosen, double step_s, double
 	double best = INFINITY;
 
 	for (int k = 0; k < cl->n_links; k++) {
-		const double factor = chosen[k] ? factor_for(x, k, step_s, all_s) : 0, off = sqrt(x->off2);
+		const double factor = chosen[k] ? factor_for(x, k, step_s, all_s, slower) : 0,
+			     off = sqrt(x->off2);
 
 		if (!(factor > 0) || off >= best + same_part * step_s)
 			continue;
 		if (off > best - same_part * step_s) { /* explains it as well */
 			c->n_links++;
-			c->or_link = name_of(cl, k);
+			c->or_at = k;
+			c->or_link = dlb_link_name(cl, k);
 			best = fmin(best, off);
 			continue;
 		}
 		best = off;
 		*c = (struct dlb_culprit){ .cause = DLB_CAUSE_LINK,
 					   .n_links = 1,
-					   .link = name_of(cl, k),
+					   .at = k,
+					   .or_at = k,
+					   .link = dlb_link_name(cl, k),
 					   .measured_Bps = cl->link[k].bandwidth_Bps * factor,
-					   .stated_Bps = cl->link[k].bandwidth_Bps,
+					   .stated_Bps = cl->link[k].stated_Bps,
 					   .step_s = all_s };
 	}
 	if (x->left <= 0)
@@ -153,31 +158,63 @@ static double instructions_of(const struct dlb_balance_inputs *s)
 	return n;
 }
 
+/* With the speeds of the nodes as the round measured them. x stays where it is. */
+static void trial_init(struct trial *x, const struct dlb_balance_inputs *s, const struct dlb_load *l)
+{
+	const size_t n_links = (size_t)s->cluster.n_links;
+
+	*x = (struct trial){ .s = s,
+			     .cluster = s->cluster,
+			     .cost = s->cost,
+			     .scale = dlb_xcalloc((size_t)l->n_nodes + 1, sizeof *x->scale),
+			     .left = most_instructions / (instructions_of(s) + 1) };
+	for (int i = 0; i < l->n_nodes; i++)
+		x->scale[i] = l->predicted_busy_s[i] > 0 ? l->busy_s[i] / l->predicted_busy_s[i] : 1;
+	x->cluster.link = dlb_xcalloc(n_links + 1, sizeof *x->cluster.link);
+	memcpy(x->cluster.link, s->cluster.link, n_links * sizeof *x->cluster.link);
+	x->cost.cluster = &x->cluster;
+}
+
+static void trial_release(struct trial *x)
+{
+	free(x->cluster.link);
+	free(x->scale);
+}
+
 void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, double predicted_s,
 			struct dlb_culprit *c)
 {
 	const double step_s = l->round_s;
-	double *scale = dlb_xcalloc((size_t)l->n_nodes + 1, sizeof *scale), all_s;
-	struct trial x = { .s = s, .scale = scale, .cluster = s->cluster, .cost = s->cost };
-	bool *chosen;
+	struct trial x;
 
 	if (!s->cluster.n_links || l->round_se_s > steady_part * step_s ||
-	    predicted_s > (1 - late_part) * step_s) {
-		free(scale);
+	    predicted_s > (1 - late_part) * step_s)
 		return;
-	}
-	for (int i = 0; i < l->n_nodes; i++)
-		scale[i] = l->predicted_busy_s[i] > 0 ? l->busy_s[i] / l->predicted_busy_s[i] : 1;
-	x.cluster.link = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *x.cluster.link);
-	memcpy(x.cluster.link, s->cluster.link, (size_t)s->cluster.n_links * sizeof *x.cluster.link);
-	x.cost.cluster = &x.cluster;
-	x.left = most_instructions / (instructions_of(s) + 1);
-	all_s = step_with(&x, 0, 1);
-	chosen = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *chosen);
+	trial_init(&x, s, l);
+	const double all_s = step_with(&x, 0, 1);
+	bool *chosen = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *chosen);
 	choose_links(s, l, chosen);
 	if (all_s < (1 - late_part) * step_s)
 		try_links(&x, chosen, step_s, all_s, c);
 	free(chosen);
-	free(x.cluster.link);
-	free(scale);
+	trial_release(&x);
+}
+
+double dlb_slow_link_now(const struct dlb_balance_inputs *s, const struct dlb_load *l, int k, bool *seen)
+{
+	const struct dlb_link *link = &s->cluster.link[k];
+	const double present = link->bandwidth_Bps / link->stated_Bps, step_s = l->round_s;
+	struct trial x;
+	double more = 1;
+
+	trial_init(&x, s, l);
+	const double all_s = step_with(&x, k, 1), stated_s = step_with(&x, k, 1 / present);
+	*seen = all_s - stated_s > near_part * all_s;
+	if (*seen && l->round_se_s <= steady_part * step_s && step_s < (1 - late_part) * all_s)
+		more = step_s < (1 + near_part) * stated_s ?
+			       1 / present :
+			       factor_for(&x, k, step_s, all_s,
+					  (struct factors){ 1, 1 / present, sqrt(1 / present) });
+	trial_release(&x);
+	return more > 1 ? present * more : present;
 }

@@ -67,7 +67,12 @@ struct dlb_group {
 	const char *processor; int cores;
 };
 /* usual: default figures of the class, neither stated nor measured; not in the document */
-struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, duplex, usual; };
+struct dlb_link {
+	const char *name, *cls;
+	double latency_s, bandwidth_Bps;
+	bool overlap, duplex, usual;
+	double stated_Bps; /* as read, where dlb_cluster_correct_links has changed the bandwidth */
+};
 /* A memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d",
  * "l2", "l3": `count` equal ones of `bytes` each). bandwidth_Bps, latency_s 0: unknown. Nodes that name it
  * reach it over `link` (-1: none of its own) and share equally its bytes, its bandwidth and the link's. A
@@ -129,8 +134,16 @@ int dlb_binder_bind_to(struct dlb_binder *b, const struct dlb_memory *m, void *p
 		       struct dlb_error *err);
 int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct dlb_error *err);
 void dlb_binder_free(struct dlb_binder *b);
+/* The name of link k, else its class. */
+static inline const char *dlb_link_name(const struct dlb_cluster *c, int k)
+{
+	return c->link[k].name ? c->link[k].name : c->link[k].cls;
+}
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
+/* Gives the links of c, which dlb_cluster_read has read, the bandwidths by which the document's balance section
+ * corrects them: stated ones times factors (balance/balance.h). May be called again after each round. */
+int dlb_cluster_correct_links(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 /* As dlb_cluster_read, also where nodes, groups and links are described by a member "synthetic". */
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
 /* Reads a cluster from a file with a cluster section (bare or in a document), by the name of a file in

@@ -680,7 +680,35 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 		dlb_ref_fail(&at, err, "the nodes are not written out");
 		return dlb_hint(err, "give the file as dlb-costmodel -c FILE, which does so");
 	}
-	return dlb_cluster_read_section(&r, c, err);
+	if (dlb_cluster_read_section(&r, c, err))
+		return -1;
+	for (int i = 0; i < c->n_links; i++)
+		c->link[i].stated_Bps = c->link[i].bandwidth_Bps;
+	return 0;
+}
+
+int dlb_cluster_correct_links(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err)
+{
+	struct dlb_ref balance = dlb_ref_root(d, "balance"), list = { .v = NULL };
+	int n = 0;
+
+	for (int i = 0; i < c->n_links; i++)
+		c->link[i].bandwidth_Bps = c->link[i].stated_Bps;
+	if (!json_is_object(balance.v)) /* dlb_balance_read says so */
+		return 0;
+	if (dlb_get_array(&balance, "links", DLB_OPT, &list, &n, err))
+		return -1;
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref row = dlb_ref_index(&list, i);
+		double factor;
+		int64_t link;
+
+		if (dlb_get_int(&row, "link", DLB_NEED, 0, c->n_links - 1, &link, err) ||
+		    dlb_get_real(&row, "factor", DLB_NEED, 1e-9, 1e9, &factor, err))
+			return -1;
+		c->link[link].bandwidth_Bps = c->link[link].stated_Bps * factor;
+	}
+	return 0;
 }
 
 /* Returns the section (new) of a file: c with the file's own kinds if it was synthetic, and with the "x-"

@@ -324,7 +324,7 @@ int dlb_dry_round(struct dlb_dry *d, const struct dlb_dry_round *r, struct dlb_r
 
 	begin_round(d, report);
 	for (int i = 0; i < d->world.n_links; i++)
-		d->world.link[i].bandwidth_Bps = d->job.cluster.link[i].bandwidth_Bps * r->link_scale[i];
+		d->world.link[i].bandwidth_Bps = d->job.cluster.link[i].stated_Bps * r->link_scale[i];
 	cost.cluster = &d->world;
 	*ideal = (struct dlb_dry_ideal){ .divided_s = 0.0 };
 	for (int s = 0; s < k && !rc; s++) {

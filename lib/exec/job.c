@@ -197,7 +197,8 @@ static int read_plan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_er
 {
 	bool rescheduled;
 
-	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
+	if (dlb_cluster_correct_links(doc, &j->cluster, err) ||
+	    dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
 		return -1;
 	j->optimizer.state_dtype = j->plan.state_dtype;
 	if (fits_sharing(j, err) || dlb_optimizer_check_states(j->optimizer.rule, j->plan.state_dtype, err))

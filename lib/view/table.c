@@ -520,6 +520,21 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	nodes_table(r, f);
 }
 
+/* Links whose bandwidth rounds have corrected. */
+static void links_lines(const struct dlb_view *v, FILE *f)
+{
+	for (int i = 0; i < v->balance.n_links; i++) {
+		const struct dlb_balance_link *x = &v->balance.link[i];
+
+		if (x->factor == 1 || x->link >= v->cluster.n_links)
+			continue;
+		fprintf(f, "  link ");
+		dlb_put_escaped(f, dlb_link_name(&v->cluster, x->link));
+		fprintf(f, " counts with %.3g of its %.4g MB/s\n", x->factor,
+			v->cluster.link[x->link].stated_Bps / 1e6);
+	}
+}
+
 static void balance_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_balance *b = &v->balance;
@@ -527,6 +542,7 @@ static void balance_table(const struct dlb_view *v, FILE *f)
 	fprintf(f, "\nbalance  round %d, rule %s, %s%s%s\n", b->round, b->rule ? b->rule : "-",
 		b->converged ? "converged" : "not converged", b->reason ? ": " : "",
 		b->reason ? b->reason : "");
+	links_lines(v, f);
 	fprintf(f, "  %5s %12s %12s %10s  %s\n", "round", "measured", "predicted", "excess", "weights");
 	for (int i = 0; i < b->n_history; i++) {
 		const struct dlb_balance_round *h = &b->history[i];

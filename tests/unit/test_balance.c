@@ -742,6 +742,15 @@ static void test_section(void)
 		{ "{\"weights\":[1,1],\"history\":[{\"step_s\":-1}]}", "/balance/history/0/step_s" },
 		{ "{\"weights\":[1,1],\"best\":{\"step_s\":0}}", "/balance/best/step_s" },
 		{ "{\"weights\":[1,1],\"wieghts\":[1,1]}", "/balance" },
+		{ "{\"weights\":[1,1],\"links\":{}}", "/balance/links" },
+		{ "{\"weights\":[1,1],\"links\":[1]}", "/balance/links/0" },
+		{ "{\"weights\":[1,1],\"links\":[{\"link\":0}]}", "/balance/links/0" },
+		{ "{\"weights\":[1,1],\"links\":[{\"link\":-1,\"factor\":1}]}", "/balance/links/0/link" },
+		{ "{\"weights\":[1,1],\"links\":[{\"link\":0,\"factor\":0}]}", "/balance/links/0/factor" },
+		{ "{\"weights\":[1,1],\"links\":[{\"link\":0,\"factor\":1,\"trial\":-1}]}",
+		  "/balance/links/0/trial" },
+		{ "{\"weights\":[1,1],\"links\":[{\"link\":0,\"factor\":1,\"speed\":1}]}",
+		  "/balance/links/0" },
 	};
 	static const int one[2] = { 0, 1 }, other[2] = { 1, 0 };
 	const struct dlb_rule *r = dlb_rule_find("log");
