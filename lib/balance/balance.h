@@ -43,13 +43,15 @@ struct dlb_balance_teams { int n; int *replica; double *power; };
  * of a node are slower than on the others of its kind; memory: above all those that are bound by memory
  * traffic. link: nodes wait for messages and sums longer than the speeds of all nodes explain, as they
  * would with less bandwidth of it. */
+enum { DLB_EQUAL_LINKS = 4 }; /* most links whose numbers are kept */
 enum dlb_cause { DLB_CAUSE_NONE, DLB_CAUSE_DATA, DLB_CAUSE_COMPUTING, DLB_CAUSE_MEMORY, DLB_CAUSE_LINK };
 struct dlb_culprit {
 	enum dlb_cause cause;
 	int node; /* of all causes but link */
-	/* link: those that explain the round equally well, the numbers and names of the first and of the last
-	 * (in the balance's arena), the bandwidth of the first that does so, and that of the cluster */
-	int n_links, at, or_at;
+	/* link: those that explain the round equally well, the numbers of the first ones, the names of the first
+	 * and of the last (in the balance's arena), the bandwidth of the first that does so, and that of the
+	 * cluster */
+	int n_links, at[DLB_EQUAL_LINKS];
 	const char *link, *or_link;
 	double measured_Bps, stated_Bps;
 	double step_s; /* of the present plan without the cause */

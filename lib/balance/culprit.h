@@ -20,4 +20,6 @@ void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_loa
  * the present one, unless the round was so much faster that a larger one explains it. *seen: whether the plan
  * uses the link so much that the stated bandwidth would change the step. */
 double dlb_slow_link_now(const struct dlb_balance_inputs *s, const struct dlb_load *l, int k, bool *seen);
+/* Whether the round was so fast as with the stated bandwidths of all links, and much faster than with theirs now. */
+bool dlb_slow_link_none(const struct dlb_balance_inputs *s, const struct dlb_load *l);
 #endif

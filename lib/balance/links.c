@@ -1,9 +1,10 @@
 /* Corrects the bandwidths of links by the rounds, as kappa.c corrects the speeds of nodes.
  *
  *     slower      a round that a slower link explains (slow_link.c) makes it suspect; the second one in a row
- *                 corrects its bandwidth to what that round shows. Of two links that explain it equally well both
- *                 are corrected, of more none
- *     faster      a corrected link that the plan uses gets the bandwidth that a much faster round shows
+ *                 corrects its bandwidth to what that round shows. Links that explain it equally well, as those of
+ *                 one route do, are all corrected, of more than four none
+ *     faster      a corrected link that the plan uses gets the bandwidth that a much faster round shows, or all get
+ *                 the stated one if that explains it
  *     unseen      one that no plan uses for `patience` rounds is given its stated bandwidth again, since nothing
  *                 else would show that it has it. In the next rounds one late round corrects it, and the next
  *                 such try comes after twice as many rounds. With a link that makes a step k times as long,
@@ -17,8 +18,16 @@
 #include "balance/culprit.h"
 #include "balance/rules.h"
 
-enum { FIRST_PATIENCE = 16, MOST_PATIENCE = 1 << 20, PATIENCE_PER_TIME = 4, TRIAL = 4, MOST_EQUAL = 2 };
+enum { FIRST_PATIENCE = 16, MOST_PATIENCE = 1 << 20, PATIENCE_PER_TIME = 4, TRIAL = 4 };
 static const double least_factor = 1e-6;
+
+/* The round that corrects them: inputs, load and balance; links changed, and the first one. */
+struct correction {
+	struct dlb_balance_inputs *s;
+	const struct dlb_load *l;
+	struct dlb_balance *b;
+	int n, first;
+};
 
 static struct dlb_balance_link *link_of(struct dlb_balance *b, int k)
 {
@@ -35,47 +44,42 @@ static struct dlb_balance_link *link_of(struct dlb_balance *b, int k)
 	return &b->link[b->n_links++];
 }
 
-/* Adds to what is told: link k and what is known of it. */
-static void tell(struct dlb_balance *b, const struct dlb_cluster *cl, int k, double factor, const char *how)
+static void set_factor(struct correction *c, struct dlb_balance_link *x, double factor, const char *how)
 {
-	char text[200];
+	struct dlb_link *link = &c->s->cluster.link[x->link];
+	char others[40] = "", text[160];
 
-	snprintf(text, sizeof text, "%s%slink %.40s counts with %.3g MB/s%s",
-		 b->links_told ? b->links_told : "", b->links_told ? ", " : "", dlb_link_name(cl, k),
-		 cl->link[k].stated_Bps * factor / 1e6, how);
-	b->links_told = dlb_arena_strdup(&b->arena, text);
-}
-
-static void set_factor(struct dlb_balance_inputs *s, struct dlb_balance *b, struct dlb_balance_link *x,
-		       double factor, const char *how)
-{
 	x->factor = factor;
 	x->unseen = 0;
-	s->cluster.link[x->link].bandwidth_Bps = s->cluster.link[x->link].stated_Bps * factor;
-	tell(b, &s->cluster, x->link, factor, how);
+	link->bandwidth_Bps = link->stated_Bps * factor;
+	c->first = c->n ? c->first : x->link;
+	if (c->n++)
+		snprintf(others, sizeof others, " (and %d other%s)", c->n - 1, c->n > 2 ? "s" : "");
+	snprintf(text, sizeof text, "link %.40s%s counts with %.3g MB/s%s",
+		 dlb_link_name(&c->s->cluster, c->first), others, link->bandwidth_Bps / 1e6, how);
+	c->b->links_told = dlb_arena_strdup(&c->b->arena, text);
 }
 
 /* Looks at a link that has been corrected. */
-static void look_again(struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b,
-		       struct dlb_balance_link *x)
+static void look_again(struct correction *c, struct dlb_balance_link *x)
 {
 	bool seen;
-	const double now = dlb_slow_link_now(s, l, x->link, &seen);
+	const double now = dlb_slow_link_now(c->s, c->l, x->link, &seen);
 
 	x->unseen = seen ? 0 : x->unseen + 1;
 	if (now > x->factor) {
-		set_factor(s, b, x, now, now < 1 ? ", more than before" : " again");
+		set_factor(c, x, now, now < 1 ? ", more than before" : " again");
 	} else if (x->unseen >= x->patience) {
 		x->patience = x->patience < MOST_PATIENCE ? 2 * x->patience : MOST_PATIENCE;
-		set_factor(s, b, x, 1, " again, to try it");
+		set_factor(c, x, 1, " again, to try it");
 		x->trial = TRIAL;
 	}
 }
 
 /* Takes up what the round says of link k: `part` of its present bandwidth; a step is `longer` times as long. */
-static void suspect(struct dlb_balance_inputs *s, struct dlb_balance *b, int k, double part, double longer)
+static void suspect(struct correction *c, int k, double part, double longer)
 {
-	struct dlb_balance_link *x = link_of(b, k);
+	struct dlb_balance_link *x = link_of(c->b, k);
 	const bool again = x->suspected || x->trial > 0;
 
 	x->suspected = !again;
@@ -83,37 +87,56 @@ static void suspect(struct dlb_balance_inputs *s, struct dlb_balance *b, int k, 
 	if (!again)
 		return;
 	x->patience = (int)fmax(x->patience, fmin(PATIENCE_PER_TIME * longer, MOST_PATIENCE));
-	set_factor(s, b, x, fmax(least_factor, x->factor * part), "");
+	set_factor(c, x, fmax(least_factor, x->factor * part), "");
+}
+
+/* Links that the round may correct. */
+static int n_named(const struct dlb_culprit *c)
+{
+	return c->cause == DLB_CAUSE_LINK && c->n_links <= DLB_EQUAL_LINKS ? c->n_links : 0;
 }
 
 static bool is_named(const struct dlb_culprit *c, int k)
 {
-	return c->cause == DLB_CAUSE_LINK && c->n_links <= MOST_EQUAL && (c->at == k || c->or_at == k);
+	for (int i = 0; i < n_named(c); i++)
+		if (c->at[i] == k)
+			return true;
+	return false;
+}
+
+static bool any_corrected(const struct dlb_balance *b)
+{
+	for (int i = 0; i < b->n_links; i++)
+		if (b->link[i].factor < 1)
+			return true;
+	return false;
+}
+
+/* What a round does to a link that it does not name. restored: all links have their bandwidth again. */
+static void leave_alone(struct correction *c, struct dlb_balance_link *x, bool restored)
+{
+	x->suspected = false;
+	if (x->trial > 0 && --x->trial == 0)
+		x->patience = FIRST_PATIENCE;
+	if (x->factor < 1 && restored)
+		set_factor(c, x, 1, " again");
+	else if (x->factor < 1)
+		look_again(c, x);
 }
 
 bool dlb_balance_correct_links(struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b)
 {
-	const struct dlb_culprit *c = &b->culprit;
+	const struct dlb_culprit *found = &b->culprit;
+	struct correction c = { .s = s, .l = l, .b = b };
+	const int n = n_named(found);
+	const double first_Bps = n ? s->cluster.link[found->at[0]].bandwidth_Bps : 0;
+	const bool restored = !n && any_corrected(b) && dlb_slow_link_none(s, l);
 
 	b->links_told = NULL;
-	for (int i = 0; i < b->n_links; i++) {
-		struct dlb_balance_link *x = &b->link[i];
-
-		if (is_named(c, x->link))
-			continue;
-		x->suspected = false;
-		if (x->trial > 0 && --x->trial == 0)
-			x->patience = FIRST_PATIENCE;
-		if (x->factor < 1)
-			look_again(s, l, b, x);
-	}
-	if (c->cause == DLB_CAUSE_LINK && c->n_links <= MOST_EQUAL) {
-		const double part = c->measured_Bps / s->cluster.link[c->at].bandwidth_Bps,
-			     longer = l->round_s / c->step_s;
-
-		suspect(s, b, c->at, part, longer);
-		if (c->or_at != c->at)
-			suspect(s, b, c->or_at, part, longer);
-	}
-	return b->links_told != NULL;
+	for (int i = 0; i < b->n_links; i++)
+		if (!is_named(found, b->link[i].link))
+			leave_alone(&c, &b->link[i], restored);
+	for (int i = 0; i < n; i++)
+		suspect(&c, found->at[i], found->measured_Bps / first_Bps, l->round_s / found->step_s);
+	return c.n > 0;
 }

@@ -18,7 +18,7 @@ static const double
 	steady_part = 0.03; /* of a step: a larger standard error is noise, which is no slow link */
 static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
 static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
-enum { MOST_LINKS = 16, MOST_TRIES = 12 }; /* simulations: at most their product */
+enum { MOST_LINKS = 16, MOST_TRIES = 12, USUAL_TRIES = 4 }; /* tries: simulations per link */
 static const double most_instructions = 3e6; /* simulated in a search: a few seconds */
 static const int kinds[] = { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE };
 
@@ -32,15 +32,13 @@ struct trial {
 	double left; /* simulations */
 };
 
-/* Seconds of a step with the present bandwidth of link k times factor; INFINITY: it cannot be simulated. */
-static double step_with(struct trial *x, int k, double factor)
+/* Seconds of a step with the links of x; INFINITY: it cannot be simulated. */
+static double simulate(struct trial *x)
 {
-	const double present = x->s->cluster.link[k].bandwidth_Bps;
 	struct dlb_timeline t;
 	double step_s = INFINITY;
 
 	x->left--;
-	x->cluster.link[k].bandwidth_Bps = present * factor;
 	if (!dlb_program_simulate(&x->s->program, &x->cost,
 				  &(struct dlb_simulate_choice){ .node_scale = x->scale }, &t, NULL)) {
 		step_s = t.step_s;
@@ -52,6 +50,16 @@ static double step_with(struct trial *x, int k, double factor)
 					       2);
 		dlb_timeline_release(&t, x->s->plan.n_nodes);
 	}
+	return step_s;
+}
+
+/* The same with the present bandwidth of link k times factor. */
+static double step_with(struct trial *x, int k, double factor)
+{
+	const double present = x->cluster.link[k].bandwidth_Bps;
+
+	x->cluster.link[k].bandwidth_Bps = present * factor;
+	const double step_s = simulate(x);
 	x->cluster.link[k].bandwidth_Bps = present;
 	return step_s;
 }
@@ -95,24 +103,50 @@ static int waits_most(const struct dlb_balance_inputs *s, const struct dlb_load 
 	return node;
 }
 
-/* Marks the links in question: all of a small cluster; of a larger one those between the node that waits
- * most and the nodes before and after it in the order of the cluster's nodes, and of its group. */
-static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_load *l, bool *chosen)
+static void mark_route(const struct dlb_cluster *cl, int from, int to, bool *chosen)
 {
-	const struct dlb_cluster *cl = &s->cluster;
-	const int node = waits_most(s, l);
 	int route[DLB_MAX_ROUTE];
+	const int n = from == to ? 0 : dlb_cluster_route(cl, from, to, route);
 
-	for (int k = 0; k < cl->n_links; k++)
-		chosen[k] = cl->n_links <= MOST_LINKS;
-	for (int d = -1; d <= 1 && cl->n_links > MOST_LINKS; d += 2) {
-		const int other = node + d;
-		const int n = other < 0 || other >= cl->n_nodes ? 0 :
-								  dlb_cluster_route(cl, node, other, route);
+	for (int i = 0; i < n; i++)
+		chosen[route[i]] = true;
+}
 
-		for (int i = 0; i < n; i++)
-			chosen[route[i]] = true;
-	}
+/* Marks the links over which node sends messages, and sums with the replica after its own. */
+static void mark_used(const struct dlb_balance_inputs *s, int node, bool *chosen)
+{
+	const struct dlb_node_program *np = &dlb_program_of(&s->program, node)->node[node];
+	const struct dlb_plan *p = &s->plan;
+
+	for (int i = 0; i < np->n_instr; i++)
+		if (np->instr[i].verb == DLB_SEND)
+			mark_route(&s->cluster, node, np->instr[i].peer, chosen);
+	for (int r = 0; r < p->n_replicas && p->n_replicas > 1; r++)
+		for (int k = 0; k < p->n_nodes; k++)
+			if (p->replica[r][k] == node)
+				mark_route(&s->cluster, node, p->replica[(r + 1) % p->n_replicas][k], chosen);
+}
+
+/* Marks the links in question: all of a small cluster; of a larger one those that the plan uses, or, if the search
+ * has too few simulations for them, those of the node that waits most. left: simulations. */
+static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_load *l, double left,
+			 bool *chosen)
+{
+	const int n_links = s->cluster.n_links;
+	int n = 0;
+
+	for (int k = 0; k < n_links; k++)
+		chosen[k] = n_links <= MOST_LINKS;
+	if (n_links <= MOST_LINKS)
+		return;
+	for (int node = 0; node < s->plan.n_nodes; node++)
+		mark_used(s, node, chosen);
+	for (int k = 0; k < n_links; k++)
+		n += chosen[k];
+	if (n * USUAL_TRIES <= left)
+		return;
+	memset(chosen, 0, (size_t)n_links * sizeof *chosen);
+	mark_used(s, waits_most(s, l), chosen);
 }
 
 /* Tries the chosen links. all_s: the simulated step with the links as stated. */
@@ -129,8 +163,9 @@ static void try_links(struct trial *x, const bool *chosen, double step_s, double
 		if (!(factor > 0) || off >= best + same_part * step_s)
 			continue;
 		if (off > best - same_part * step_s) { /* explains it as well */
+			if (c->n_links < DLB_EQUAL_LINKS)
+				c->at[c->n_links] = k;
 			c->n_links++;
-			c->or_at = k;
 			c->or_link = dlb_link_name(cl, k);
 			best = fmin(best, off);
 			continue;
@@ -138,8 +173,7 @@ static void try_links(struct trial *x, const bool *chosen, double step_s, double
 		best = off;
 		*c = (struct dlb_culprit){ .cause = DLB_CAUSE_LINK,
 					   .n_links = 1,
-					   .at = k,
-					   .or_at = k,
+					   .at = { k },
 					   .link = dlb_link_name(cl, k),
 					   .measured_Bps = cl->link[k].bandwidth_Bps * factor,
 					   .stated_Bps = cl->link[k].stated_Bps,
@@ -191,9 +225,9 @@ void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_loa
 	    predicted_s > (1 - late_part) * step_s)
 		return;
 	trial_init(&x, s, l);
-	const double all_s = step_with(&x, 0, 1);
+	const double all_s = simulate(&x);
 	bool *chosen = dlb_xcalloc((size_t)s->cluster.n_links, sizeof *chosen);
-	choose_links(s, l, chosen);
+	choose_links(s, l, x.left, chosen);
 	if (all_s < (1 - late_part) * step_s)
 		try_links(&x, chosen, step_s, all_s, c);
 	free(chosen);
@@ -208,7 +242,7 @@ double dlb_slow_link_now(const struct dlb_balance_inputs *s, const struct dlb_lo
 	double more = 1;
 
 	trial_init(&x, s, l);
-	const double all_s = step_with(&x, k, 1), stated_s = step_with(&x, k, 1 / present);
+	const double all_s = simulate(&x), stated_s = step_with(&x, k, 1 / present);
 	*seen = all_s - stated_s > near_part * all_s;
 	if (*seen && l->round_se_s <= steady_part * step_s && step_s < (1 - late_part) * all_s)
 		more = step_s < (1 + near_part) * stated_s ?
@@ -217,4 +251,20 @@ double dlb_slow_link_now(const struct dlb_balance_inputs *s, const struct dlb_lo
 					  (struct factors){ 1, 1 / present, sqrt(1 / present) });
 	trial_release(&x);
 	return more > 1 ? present * more : present;
+}
+
+bool dlb_slow_link_none(const struct dlb_balance_inputs *s, const struct dlb_load *l)
+{
+	const double step_s = l->round_s;
+	struct trial x;
+
+	if (l->round_se_s > steady_part * step_s || l->predicted_s <= step_s)
+		return false;
+	trial_init(&x, s, l);
+	const double all_s = simulate(&x);
+	for (int k = 0; k < s->cluster.n_links; k++)
+		x.cluster.link[k].bandwidth_Bps = x.cluster.link[k].stated_Bps;
+	const double stated_s = simulate(&x);
+	trial_release(&x);
+	return step_s < (1 - late_part) * all_s && step_s < (1 + near_part) * stated_s;
 }
