@@ -283,32 +283,32 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-static int run_fetch(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+/* Starts the copies of these states, out to where they are kept or from there. */
+static void copy_states(struct op_pass *t, const struct step_op *a, bool out)
 {
+	struct dlb_runtime *g = t->e->runtime;
 	struct offloaded *x = a->states;
 
-	(void)err;
-	if (!dlb_is_host_memory(t->e->runtime->be)) {
-		dlb_transfers_states(t, a, false);
-		return 0;
+	if (!dlb_is_host_memory(g->be)) {
+		dlb_transfers_states(t, a, out);
+		return;
 	}
 	for (int k = 0; k < x->n; k++)
-		x->copy = dlb_offload_store_fetch(t->e->runtime->state->store, x->near[k], x->far[k],
-						  x->bytes);
+		x->copy = out ? dlb_offload_store_put(g->state->store, x->far[k], x->near[k], x->bytes) :
+				dlb_offload_store_fetch(g->state->store, x->near[k], x->far[k], x->bytes);
+}
+
+static int run_fetch(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+{
+	(void)err;
+	copy_states(t, a, false);
 	return 0;
 }
 
 static int run_store(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
-	struct offloaded *x = a->states;
-
 	(void)err;
-	if (!dlb_is_host_memory(t->e->runtime->be)) {
-		dlb_transfers_states(t, a, true);
-		return 0;
-	}
-	for (int k = 0; k < x->n; k++)
-		x->copy = dlb_offload_store_put(t->e->runtime->state->store, x->far[k], x->near[k], x->bytes);
+	copy_states(t, a, true);
 	return 0;
 }
 

@@ -84,10 +84,7 @@ static bool move(struct borders *b, int k, int by)
 		b->start[k] = was;
 		return false;
 	}
-	other.winner = b->plan->winner;
-	other.algorithm = b->plan->algorithm;
-	other.algorithm_given = b->plan->algorithm_given;
-	other.effort = b->plan->effort;
+	dlb_plan_say_origin(&other, b->plan);
 	dlb_plan_release(b->plan);
 	*b->plan = other;
 	*b->ranked_s = ranked_s;

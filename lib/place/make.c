@@ -268,10 +268,7 @@ int dlb_plan_remake(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 		*plan = was;
 		return -1;
 	}
-	plan->winner = was.winner;
-	plan->algorithm = was.algorithm;
-	plan->algorithm_given = was.algorithm_given;
-	plan->effort = was.effort;
+	dlb_plan_say_origin(plan, &was);
 	plan->moved_ops = was.moved_ops;
 	plan->moved_bytes = was.moved_bytes;
 	plan->n_advice = was.n_advice;

@@ -128,14 +128,12 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	}
 	if (like->n_replicas > 1)
 		q.replicas = like;
-	const char *winner = placement ? like->winner : "interleaved";
-	if (!placement && dlb_place_interleaved(&q, own, &why) == 0)
+	const bool interleaved = !placement;
+	if (interleaved && dlb_place_interleaved(&q, own, &why) == 0)
 		placement = own;
 	if (placement && dlb_plan_make(&q, placement, &plan, &ranked, &why) == 0) {
-		plan.winner = winner;
-		plan.algorithm = like->algorithm;
-		plan.algorithm_given = like->algorithm_given;
-		plan.effort = like->effort;
+		dlb_plan_say_origin(&plan, like);
+		plan.winner = interleaved ? "interleaved" : like->winner;
 		keep(c, &q, &plan, ranked, NULL);
 	} else {
 		keep(c, &q, NULL, INFINITY, &why);
@@ -340,10 +338,7 @@ static int move_borders(struct schedule_search *c, const struct dlb_schedule *s,
 		return -1;
 	q.replicas = &c->plan;
 	if (!dlb_plan_make(&q, c->plan.placement, &plan, &ranked_s, &why)) {
-		plan.winner = c->plan.winner;
-		plan.algorithm = c->plan.algorithm;
-		plan.algorithm_given = c->plan.algorithm_given;
-		plan.effort = c->plan.effort;
+		dlb_plan_say_origin(&plan, &c->plan);
 		if (ranked_s < c->best * dlb_search_near(c->p) && fabs(ranked_s - c->best) > c->best * 1e-9)
 			dlb_borders_move(&q, &plan, &ranked_s);
 		keep(c, &q, &plan, ranked_s, NULL);

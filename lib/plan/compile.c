@@ -384,98 +384,123 @@ struct pipeline {
 	bool longer;				/* see zero_copy.c */
 };
 
-static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
-		   const struct pipeline *pipeline, struct dlb_program *out, struct dlb_error *err)
+/* The members of the program that do not depend on its code; room for the compiler's tables. */
+static void begin(struct compiler *c, int64_t batch, int n_state, int64_t first_sample)
 {
-	const bool *member = pipeline->member;
-	struct legal_order *walk = pipeline->walk;
-	const bool async = dlb_plan_is_async(p);
-	struct compiler c = {
-		.p = p, .out = out, .member = member, .updates_last = !async && (member || p->clip)
-	};
-	dlb_flow_init(&c.f, p, cost, batch);
-	c.g = c.f.g;
-	for (int i = 0; i < c.g->n_ops && !c.kfac; i++)
-		c.kfac = dlb_kfac_layer_of(c.g, i) >= 0;
-	c.updates_last |= c.kfac && !async;
-	c.M = c.f.M;
+	const struct dlb_plan *p = c->p;
+	const size_t n_items = (size_t)c->g->n_ops * (size_t)c->M + 1;
+	struct dlb_program *out = c->out;
+
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes,
-				     .micro_batches = c.M,
+				     .micro_batches = c->M,
 				     .batch = batch,
-				     .graph = c.g,
+				     .graph = c->g,
 				     .plan = p,
-				     .async = async,
+				     .async = dlb_plan_is_async(p),
 				     .steps = 1,
 				     .staleness = p->staleness,
-				     .replicated = member != NULL,
+				     .replicated = c->member != NULL,
 				     .n_replicas = 1,
 				     .step_batch = batch,
 				     .n_state = n_state,
 				     .whole = p };
 	out->offload = dlb_offload_find(out);
 	out->gathered = dlb_program_find_gathered(out);
-	out->most_rank = dlb_compile_most_rank(&c);
-	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
-	c.start = dlb_xcalloc(n_items, sizeof(double));
-	c.seq = dlb_xcalloc(n_items, sizeof(int));
-	c.action_of = dlb_xcalloc(n_items, sizeof(int));
-	c.code = dlb_xcalloc((size_t)p->n_nodes, sizeof *c.code);
+	out->most_rank = dlb_compile_most_rank(c);
 	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes, sizeof *out->node);
-	out->size = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->size);
-	out->first = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->first);
-	for (int m = 0; m < c.M; m++) {
-		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
-		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : pipeline->first;
+	out->size = dlb_arena_array(&out->arena, (size_t)c->M, sizeof *out->size);
+	out->first = dlb_arena_array(&out->arena, (size_t)c->M, sizeof *out->first);
+	for (int m = 0; m < c->M; m++) {
+		out->size[m] = dlb_micro_batch_size(batch, c->M, m);
+		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first_sample;
 	}
-	int rc = 0;
-	if (async && c.kfac)
-		rc = dlb_fail(err, "/plan/schedule",
-			      "async: K-FAC's averages would be of other weights than its gradients; take "
-			      "another optimizer");
-	else if (async)
-		set_lags(&c);
-	else
-		rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
-	if (rc == 0 && c.kfac && p->n_shares > 1)
-		rc = dlb_fail(err, "/plan/zero",
-			      "the state of K-FAC is of matrices, which are not divided by elements; leave "
-			      "zero out, or "
-			      "take another optimizer");
-	if (rc == 0)
-		rc = dlb_offload_check(out, cost, err) || dlb_small_states_check(out, cost, err) ? -1 : 0;
-	if (rc == 0 && walk)
-		take_walk(&c, walk, n_items);
-	if (rc == 0 && walk && p->sharing.sync_batchnorm)
-		find_halves(out);
-	if (rc == 0) {
-		dlb_compile_actions(&c);
-		if (member)
-			dlb_compile_find_gathers(&c);
-		for (int node = 0; node < p->n_nodes && member; node++)
-			if (member[node])
-				dlb_compile_find_sums(&c, node);
-		find_instances(&c);
-		dlb_compile_find_uses(&c);
-		dlb_compile_hook_messages(&c);
-		dlb_compile_hook_offload(&c);
-		dlb_compile_hook_gathers(&c);
-		if (p->in_place) {
-			dlb_compile_share_places(&c);
-			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, pipeline->longer);
-		}
-		dlb_compile_hook_frees(&c);
-		rc = c.lag ? dlb_compile_async(&c, n_state, err) : 0;
+	c->start = dlb_xcalloc(n_items, sizeof(double));
+	c->seq = dlb_xcalloc(n_items, sizeof(int));
+	c->action_of = dlb_xcalloc(n_items, sizeof(int));
+	c->code = dlb_xcalloc((size_t)p->n_nodes, sizeof *c->code);
+}
+
+/* Pass 1; also refuses what no program can do. */
+static int find_order(struct compiler *c, const struct dlb_cost *cost, struct legal_order *walk,
+		      struct dlb_error *err)
+{
+	if (c->out->async && c->kfac)
+		return dlb_fail(err, "/plan/schedule",
+				"async: K-FAC's averages would be of other weights than its gradients; take "
+				"another optimizer");
+	if (c->out->async)
+		set_lags(c);
+	else if (dlb_flow_walk(&c->f, c->p, c->start, c->seq, err))
+		return -1;
+	if (c->kfac && c->p->n_shares > 1)
+		return dlb_fail(err, "/plan/zero",
+				"the state of K-FAC is of matrices, which are not divided by elements; leave "
+				"zero out, or take another optimizer");
+	if (dlb_offload_check(c->out, cost, err) || dlb_small_states_check(c->out, cost, err))
+		return -1;
+	if (walk)
+		take_walk(c, walk, (size_t)c->g->n_ops * (size_t)c->M + 1);
+	if (walk && c->p->sharing.sync_batchnorm)
+		find_halves(c->out);
+	return 0;
+}
+
+/* Passes 2 to 4. */
+static int find_code(struct compiler *c, const struct dlb_cost *cost, bool longer, struct dlb_error *err)
+{
+	dlb_compile_actions(c);
+	if (c->member)
+		dlb_compile_find_gathers(c);
+	for (int node = 0; node < c->p->n_nodes && c->member; node++)
+		if (c->member[node])
+			dlb_compile_find_sums(c, node);
+	find_instances(c);
+	dlb_compile_find_uses(c);
+	dlb_compile_hook_messages(c);
+	dlb_compile_hook_offload(c);
+	dlb_compile_hook_gathers(c);
+	if (c->p->in_place) {
+		dlb_compile_share_places(c);
+		dlb_compile_zero_copy(c, cost ? cost->cluster : NULL, longer);
 	}
-	if (rc == 0) {
-		for (int node = 0; node < p->n_nodes; node++) {
-			if (member && member[node])
-				dlb_compile_hook_reductions(&c, node);
-			if (dlb_compile_is_for(&c, node))
-				dlb_compile_emit(&c, node);
-		}
-		lay_out(&c);
-		count_state(&c, cost, n_state);
+	dlb_compile_hook_frees(c);
+	return c->lag ? dlb_compile_async(c, c->out->n_state, err) : 0;
+}
+
+/* Pass 5. */
+static void emit(struct compiler *c, const struct dlb_cost *cost)
+{
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		if (c->member && c->member[node])
+			dlb_compile_hook_reductions(c, node);
+		if (dlb_compile_is_for(c, node))
+			dlb_compile_emit(c, node);
 	}
+	lay_out(c);
+	count_state(c, cost, c->out->n_state);
+}
+
+static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+		   const struct pipeline *pipeline, struct dlb_program *out, struct dlb_error *err)
+{
+	struct compiler c = { .p = p,
+			      .out = out,
+			      .member = pipeline->member,
+			      .updates_last = !dlb_plan_is_async(p) && (pipeline->member || p->clip) };
+
+	dlb_flow_init(&c.f, p, cost, batch);
+	c.g = c.f.g;
+	for (int i = 0; i < c.g->n_ops && !c.kfac; i++)
+		c.kfac = dlb_kfac_layer_of(c.g, i) >= 0;
+	c.updates_last |= c.kfac && !dlb_plan_is_async(p);
+	c.M = c.f.M;
+	begin(&c, batch, n_state, pipeline->first);
+	const int rc = find_order(&c, cost, pipeline->walk, err) ||
+				       find_code(&c, cost, pipeline->longer, err) ?
+			       -1 :
+			       0;
+	if (!rc)
+		emit(&c, cost);
 	compiler_release(&c);
 	if (rc)
 		dlb_program_release(out);

@@ -172,5 +172,13 @@ struct dlb_plan {
 void dlb_plan_hash(struct dlb_plan *p);
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes);
 void dlb_plan_release(struct dlb_plan *p);
+/* Says of p that it was made by what made `like`: the algorithm asked for, the one that won, the effort. */
+static inline void dlb_plan_say_origin(struct dlb_plan *p, const struct dlb_plan *like)
+{
+	p->winner = like->winner;
+	p->algorithm = like->algorithm;
+	p->algorithm_given = like->algorithm_given;
+	p->effort = like->effort;
+}
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
 #endif
