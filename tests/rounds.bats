@@ -42,6 +42,53 @@ compare() {
 }
 
 # bats test_tags=slow
+@test "an asynchronous plan changes inside a run: losses are those of runs that go on from checkpoints under its plans" {
+	# random placements have more stages than the other rules of staleness allow
+	place=(-m 4 -a even --schedule async --staleness none)
+	ready "$model" 32 "${digits[@]}" --optimizer momentum --lr 0.02
+	cp "$tmp/doc.json" "$tmp/now.json"
+	for steps in 2 4 6 8 10; do
+		dlb-run -q --until-step "$steps" --checkpoint "$tmp/ck" "$tmp/now.json" | jq -c '.report.losses[]' >>"$tmp/losses"
+		# the plan after as many changes
+		moving "$tmp/doc.json" $((steps + 1)) 1 >"$tmp/now.json"
+		run -0 jq .balance.round "$tmp/now.json"
+		[ "$output" = $((steps / 2 + 1)) ]
+	done
+	moving "$tmp/doc.json" 10 1 | jq -c '.report.losses[]' | cmp - "$tmp/losses"
+	# the plans differ from that of the start, whose losses are others
+	run -1 cmp <(jq -c .plan.placement "$tmp/now.json") <(jq -c .plan.placement "$tmp/doc.json")
+	run -1 cmp <(dlb-run -q --steps 10 "$tmp/doc.json" | jq -c '.report.losses[]') "$tmp/losses"
+}
+
+# bats test_tags=slow
+@test "an asynchronous plan changes inside a run: a slow node loses work, with every rule of staleness" {
+	ranks=2
+	for staleness in 2bw stash predict; do
+		place=(-m 4 --schedule async --staleness "$staleness" --optimizer momentum)
+		ready "$models/resnet8.onnx" 64 --data random --seed 5 --optimizer momentum --lr 0.002
+		for _ in 1 2 3; do # a busy machine may hide the slow node
+			dlb-run -v --rounds 1 --round-steps 6 --slow 1:8 --until-step 80 "$tmp/doc.json" >"$tmp/b.json" 2>"$tmp/said"
+			grep -o 'round 1: .*' "$tmp/said"
+			if jq -e '.balance.history[0].decision == "moves"' "$tmp/b.json"; then break; fi
+		done
+		jq -e '.plan.schedule == "async" and .balance.history[0].decision == "moves"' "$tmp/b.json"
+		rm -rf "$tmp/ck"
+		dlb-run -q --until-step 6 --checkpoint "$tmp/ck" "$tmp/doc.json" | jq -c '.report.losses[]' >"$tmp/losses"
+		dlb-run -q --until-step 80 --checkpoint "$tmp/ck" "$tmp/b.json" | jq -c '.report.losses[]' >>"$tmp/losses"
+		jq -c '.report.losses[]' "$tmp/b.json" | cmp - "$tmp/losses"
+	done
+}
+
+# bats test_tags=slow
+@test "asynchronous replicas change their plan inside a run, and repeat it bit for bit" {
+	place=(-m 2 --schedule async --staleness none --replicas 2) ranks=4
+	ready "$model" 32 "${digits[@]}" --optimizer momentum --lr 0.02
+	moving "$tmp/doc.json" 9 3 >"$tmp/a.json"
+	moving "$tmp/doc.json" 9 3 | jq -c .report.losses | cmp - <(jq -c .report.losses "$tmp/a.json")
+	jq -e '.balance.round > 2 and .plan.schedule == "async" and (.report.losses | length) == 9' "$tmp/a.json"
+}
+
+# bats test_tags=slow
 @test "50 changes of the plan: losses, weights and optimizer state are the same bits" {
 	# Adam's two states and running statistics move too
 	ready "$models/resnet8.onnx" 61 --data random --seed 5 --optimizer adam --lr 0.002
@@ -145,7 +192,7 @@ compare() {
 	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"
 	output='' one_line dlb-run '--round-steps has no effect' '--rounds'
-	for options in '--replicas 2 --zero 3' '--schedule async' '--replicas 2 --gossip .1' '--replicas 2 --compress lowrank:2' \
+	for options in '--replicas 2 --zero 3' '--replicas 2 --gossip .1' '--replicas 2 --compress lowrank:2' \
 		'--replicas 2 --shards even --sync-every 2'; do
 		# shellcheck disable=SC2086
 		dlb-place -q $options --optimizer adam "$tmp/doc.json" >"$tmp/other.json"

@@ -3,7 +3,7 @@
  * No rank may wait for the sum at the end of a step (step_end.c). A rank starts the sum when it has run the
  * step's last iteration, and all ranks take its result a fixed number of iterations later. A decision to
  * stop, then, holds for the steps that have not begun. The pipeline is drained before a measurement, a
- * checkpoint, a batch of another size, and the end. */
+ * checkpoint, a batch of another size, the end of a round (rounds.c), and the end. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/feed.h"
@@ -26,7 +26,8 @@ struct async_loop {
 	/* a compressed sum over replicas found a gradient that is not finite */
 	struct dlb_error verdict; bool bad_gradient;
 	const char *stopped;
-	int64_t steady;				/* iterations with a step in every stage */
+	int64_t steady; /* iterations of the round with a step in every stage */
+	int64_t full_steps; /* begun in the round */
 	double before_s;
 };
 
@@ -35,7 +36,8 @@ static bool may_begin(const struct run *r, const struct async_loop *f)
 {
 	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
 
-	if (f->stopped || f->bad || dlb_run_limit_reached(r, &f->head))
+	if (f->stopped || f->bad || dlb_run_limit_reached(r, &f->head) ||
+	    dlb_run_is_round(r, &f->head, f->full_steps))
 		return false;
 	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 &&
 					    f->which == 0 && (!every || f->head.step % every));
@@ -53,6 +55,7 @@ static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struc
 	if (dlb_feed_take(r->feed, &fed, &x->failed, &x->why, err))
 		return -1;
 	f->step[step % f->n] = dlb_run_step(r, &f->head, fed);
+	f->full_steps += f->which == 0;
 	*wait_s = dlb_clock_s() - asked_s;
 	dlb_run_advance(r, &f->head);
 	x->next = f->head;
@@ -133,20 +136,45 @@ static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error
 	return 0;
 }
 
-int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
+/* The lists, as long as the programs of the plan need them. */
+static void open_lists(struct run *r, struct async_loop *f)
 {
 	int64_t most = 0;
+
+	for (int i = 0; i < r->n_engines; i++)
+		most = r->program[i].depth > most ? r->program[i].depth : most;
+	f->n = most + ASYNC_SLACK + 1;
+	f->step = dlb_xcalloc((size_t)f->n, sizeof *f->step);
+	f->at_end = dlb_xcalloc((size_t)f->n, sizeof *f->at_end);
+	for (int64_t i = 0; i < f->n; i++)
+		dlb_step_end_init(r, &f->at_end[i]);
+}
+
+static void close_lists(struct async_loop *f)
+{
+	for (int64_t i = 0; i < f->n; i++)
+		dlb_step_end_release(&f->at_end[i]);
+	free(f->step);
+	free(f->at_end);
+}
+
+/* Between two steps, with no other under way. */
+static int end_round(struct run *r, struct async_loop *f, int *who, struct dlb_error *err)
+{
+	close_lists(f);
+	const int rc = dlb_run_end_round(r, &f->asked, who, err);
+	open_lists(r, f);
+	f->full_steps = f->steady = 0;
+	return rc ? rc : dlb_run_ask_ahead(r, r->at.step, &f->asked, err);
+}
+
+int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
+{
 	struct async_loop f = { .before_s = dlb_clock_s(), .asked = r->at };
 	double start_s = f.before_s;
 	int rc = 0;
 
-	for (int i = 0; i < r->n_engines; i++)
-		most = r->program[i].depth > most ? r->program[i].depth : most;
-	f.n = most + ASYNC_SLACK + 1;
-	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
-	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
-	for (int64_t i = 0; i < f.n; i++)
-		dlb_step_end_init(r, &f.at_end[i]);
+	open_lists(r, &f);
 	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
 	rc = dlb_run_ask_ahead(r, r->at.step, &f.asked, err);
@@ -166,12 +194,11 @@ int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
 			break;
 		r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
 		rc = dlb_run_between_steps(r, &paused, who, err);
+		if (!rc && dlb_run_is_round(r, &r->at, f.full_steps))
+			rc = end_round(r, &f, who, err);
 		f.before_s = dlb_clock_s();
 	}
-	for (int64_t i = 0; i < f.n; i++)
-		dlb_step_end_release(&f.at_end[i]);
-	free(f.step);
-	free(f.at_end);
+	close_lists(&f);
 	r->wall_s = dlb_clock_s() - start_s;
 	return rc;
 }

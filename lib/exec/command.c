@@ -48,9 +48,7 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 {
 	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
 	const json_t *plan = dlb_doc_section(doc, "plan");
-	const char *schedule = json_string_value(json_object_get(plan, "schedule")),
-		   *compress = json_string_value(json_object_get(plan, "compress"));
-	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+	const char *compress = json_string_value(json_object_get(plan, "compress"));
 
 	for (int i = 0; i < DLB_LEN(averages); i++)
 		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
@@ -60,9 +58,15 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 		       "inside a run";
 	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
 		return "what compressed sums remember of a gradient cannot change inside a run";
-	if (s && s->async)
-		return "an asynchronous schedule cannot change its programs inside a run";
 	return NULL;
+}
+
+bool dlb_command_is_async(const struct dlb_doc *doc)
+{
+	const char *schedule = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "schedule"));
+	const struct dlb_schedule *s = schedule ? dlb_schedule_find(schedule) : NULL;
+
+	return s && s->async;
 }
 
 /* Plans that stay as they are. */

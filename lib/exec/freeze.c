@@ -31,6 +31,8 @@ static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc
 
 	if (fixed)
 		return refuse_plan(f, fixed, err);
+	if (dlb_command_is_async(doc))
+		return refuse_plan(f, "an asynchronous schedule has several steps under way", err);
 	if (rule && !strcmp(rule, "kfac"))
 		return refuse_plan(f, "kfac's factors of a layer cannot change inside a run", err);
 	return 0;

@@ -1,5 +1,6 @@
 /* Rounds inside a run (--rounds): between two steps the caller may change the plan, and the state moves to its
- * new nodes. What is computed stays the same, bit for bit.
+ * new nodes. What is computed stays the same, bit for bit; under an asynchronous schedule, the same as if the run
+ * had ended there and gone on from a checkpoint under the new plan.
  *
  * A round is `round_steps` full batches. Its report goes to the caller's next_plan, which decides; all ranks
  * wait meanwhile. A new plan needs new programs, engines and feed; weights, buffers and optimizer state stay
@@ -9,11 +10,11 @@
 #include "exec/run.h"
 #include "util/clock.h"
 
-bool dlb_run_is_round(const struct run *r, int64_t full_steps)
+bool dlb_run_is_round(const struct run *r, const struct dlb_progress_state *at, int64_t full_steps)
 {
 	/* a full batch follows, by whose time a new plan is measured */
 	return r->o->next_plan && r->round < r->o->rounds && full_steps >= r->o->round_steps && !r->stopped &&
-	       dlb_run_batch_at(r, &r->at) == r->size[0];
+	       dlb_run_batch_at(r, at) == r->size[0];
 }
 
 int64_t dlb_run_left_steps(const struct run *r)

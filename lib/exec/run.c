@@ -266,7 +266,7 @@ static int sync_loop(struct run *r, int *who, struct dlb_error *err)
 				     dlb_run_between_steps(r, &paused, who, err) ?
 			     -1 :
 			     0;
-		if (!rc && (dlb_run_freezes(r) || dlb_run_is_round(r, full_steps))) {
+		if (!rc && (dlb_run_freezes(r) || dlb_run_is_round(r, &r->at, full_steps))) {
 			paused = true;
 			full_steps = 0;
 			rc = dlb_run_freezes(r) ? dlb_run_freeze(r, &asked, who, err) :

@@ -159,8 +159,8 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err);
 
 /* ---- rounds.c ---- */
-/* Whether a round is over. full_steps: since it began. */
-bool dlb_run_is_round(const struct run *r, int64_t full_steps);
+/* Whether a round ends before the step `at`. full_steps: since it began. */
+bool dlb_run_is_round(const struct run *r, const struct dlb_progress_state *at, int64_t full_steps);
 /* Measures the round, asks for the next plan and changes to it. *asked: the next step to ask the feed for.
  * Collective. */
 int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
