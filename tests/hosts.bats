@@ -92,6 +92,14 @@ setup() {
 	printf '# the second first\n%s.11 slots=1\n%s.10\n' "$HOSTS_NET" "$HOSTS_NET" >hosts
 }
 
+slow_link() { # RATE: of the link to host 1, both ways; "": as before
+	ip link show "$HOSTS_ID-1" >/dev/null || return
+	tc qdisc del dev "$HOSTS_ID-1" root 2>/dev/null || true
+	tc -n "${HOSTS_ID}1" qdisc del dev eth0 root 2>/dev/null || true
+	[ -z "$1" ] || { tc qdisc add dev "$HOSTS_ID-1" root tbf rate "$1" burst 64kbit latency 400ms &&
+		tc -n "${HOSTS_ID}1" qdisc add dev eth0 root tbf rate "$1" burst 64kbit latency 400ms; }
+}
+
 on_hosts() { # a plan for the two hosts: hosts.json
 	dlb-profile -q --cluster --hosts hosts >cluster.json
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c cluster.json | dlb-place -q -m 2 -a even >hosts.json
@@ -150,6 +158,29 @@ on_hosts() { # a plan for the two hosts: hosts.json
 	[ "$(ls ck)" != lock ]
 	run ! pgrep -f "$tmp/hosts.json"
 	run ! ls "$tmp"/scratch/dlb-hosts-*
+}
+
+# bats test_tags=slow
+@test "the link between hosts gets slow in mid-run: the plan leaves it, with the same losses" {
+	command -v tc >/dev/null || skip 'no tc (Debian package iproute2)'
+	dlb-profile -q --cluster --hosts hosts >cluster.json
+	dlb-profile -q -b 64 "$models/resnet8.onnx" | dlb-costmodel -q -c cluster.json | dlb-place -q -m 4 -a even >even.json
+	jq 'del(.plan.algorithm_given)' even.json >hosts.json
+	set -- --data random --seed 5 --lr 0.01
+	dlb-run -q --steps 150 "$@" --loss-log plain hosts.json >out.json
+	dlb-run -v --steps 150 --rounds auto --round-steps 10 "$@" --loss-log log hosts.json >out.json 2>err 3>&- &
+	parent=$!
+	wait_for_lines log 25
+	slow_link 80mbit
+	wait "$parent"
+	slow_link ""
+	grep -o 'round [0-9]*: .*' err
+	cmp log plain
+	jq -c '.balance.links' out.json
+	# two late rounds, then the plan leaves the link
+	jq -e '.balance.links | length > 0 and all(.factor < 0.5)' out.json
+	jq -e '[.balance.history[].step_s] | .[-1] < max / 3' out.json
+	grep -Eq 'link .* has about .* MB/s instead of .* counts with .* MB/s: .* ops move' err
 }
 
 # Runs that lose nodes: slow enough to be hit; the bits are the same.

@@ -14,8 +14,8 @@
 #include "util/mem.h"
 
 static const double late_part = 0.2; /* of a step: predictions err by less */
-static const double
-	steady_part = 0.03; /* of a step: a larger standard error is noise, which is no slow link */
+/* A larger standard error is noise, which is no slow link: of a step, and of the part of it that was not predicted. */
+static const double steady_part = 0.03, sure_part = 1.0 / 16;
 static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
 static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
 enum { MOST_LINKS = 16, MOST_TRIES = 12, USUAL_TRIES = 4 }; /* tries: simulations per link */
@@ -221,8 +221,8 @@ void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_loa
 	const double step_s = l->round_s;
 	struct trial x;
 
-	if (!s->cluster.n_links || l->round_se_s > steady_part * step_s ||
-	    predicted_s > (1 - late_part) * step_s)
+	if (!s->cluster.n_links || predicted_s > (1 - late_part) * step_s ||
+	    l->round_se_s > fmax(steady_part * step_s, sure_part * (step_s - predicted_s)))
 		return;
 	trial_init(&x, s, l);
 	const double all_s = simulate(&x);
