@@ -121,10 +121,10 @@ static void mark_used(const struct dlb_balance_inputs *s, int node, bool *chosen
 	for (int i = 0; i < np->n_instr; i++)
 		if (np->instr[i].verb == DLB_SEND)
 			mark_route(&s->cluster, node, np->instr[i].peer, chosen);
-	for (int r = 0; r < p->n_replicas && p->n_replicas > 1; r++)
-		for (int k = 0; k < p->n_nodes; k++)
-			if (p->replica[r][k] == node)
-				mark_route(&s->cluster, node, p->replica[(r + 1) % p->n_replicas][k], chosen);
+	const int part = p->n_replicas > 1 ? dlb_plan_part_of(p, node) : -1,
+		  r = part < 0 ? 0 : (dlb_plan_replica_of(p, node) + 1) % p->n_replicas;
+	if (part >= 0 && p->replica[r][part] >= 0)
+		mark_route(&s->cluster, node, p->replica[r][part], chosen);
 }
 
 /* Marks the links in question: all of a small cluster; of a larger one those that the plan uses, or, if the search
