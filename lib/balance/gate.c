@@ -193,6 +193,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .micro_batches = s->plan.micro_batches,
 				 .batch = s->plan.batch,
 				 .schedule = dlb_schedule_find(s->plan.schedule),
+				 .staleness = s->plan.staleness,
 				 .weight = b->weight,
 				 .kappa = b->kappa,
 				 .seed = s->plan.seed,
