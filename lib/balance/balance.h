@@ -39,11 +39,11 @@ struct dlb_balance_round {
 /* Replicas of a plan: node k of replica 0 corresponds to replica[r * n_nodes + k] in replica r
  * (-1: none). n < 2: no replicas. */
 struct dlb_balance_teams { int n; int *replica; double *power; };
+enum { DLB_EQUAL_LINKS = 4 }; /* most links of a culprit whose numbers are kept */
 /* What makes a round slow. data: a node's samples are read more slowly than it computes. computing: all ops
  * of a node are slower than on the others of its kind; memory: above all those that are bound by memory
  * traffic. link: nodes wait for messages and sums longer than the speeds of all nodes explain, as they
  * would with less bandwidth of it. */
-enum { DLB_EQUAL_LINKS = 4 }; /* most links whose numbers are kept */
 enum dlb_cause { DLB_CAUSE_NONE, DLB_CAUSE_DATA, DLB_CAUSE_COMPUTING, DLB_CAUSE_MEMORY, DLB_CAUSE_LINK };
 struct dlb_culprit {
 	enum dlb_cause cause;

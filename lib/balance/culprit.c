@@ -151,20 +151,21 @@ static bool find_slow(const struct dlb_balance_inputs *s, const struct dlb_balan
 
 /* ---- the round ---- */
 
-void dlb_culprit_find_link(const struct dlb_balance_inputs *s, const struct dlb_load *l,
-			   struct dlb_balance *b)
+void dlb_culprit_find_awaited(const struct dlb_balance_inputs *s, const struct dlb_load *l,
+			      struct dlb_balance *b)
 {
 	struct dlb_culprit *c = &b->culprit;
 
 	*c = (struct dlb_culprit){ .cause = DLB_CAUSE_NONE };
 	if (find_starved(s, l->round_s, c))
 		return;
-	dlb_slow_link_find(s, l, l->predicted_s, c);
+	dlb_slow_link_find(s, l, c);
 	c->link = c->link ? dlb_arena_strdup(&b->arena, c->link) : NULL;
 	c->or_link = c->or_link ? dlb_arena_strdup(&b->arena, c->or_link) : NULL;
 }
 
-void dlb_culprit_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b)
+void dlb_culprit_find_slow(const struct dlb_balance_inputs *s, const struct dlb_load *l,
+			   struct dlb_balance *b)
 {
 	struct dlb_culprit *c = &b->culprit, found = { .cause = DLB_CAUSE_NONE };
 

@@ -302,13 +302,13 @@ int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const st
 		return -1;
 	if (dlb_load_of(s, out->kappa, &scratch, &l, err))
 		goto end;
-	dlb_culprit_find_link(s, &l, out);
+	dlb_culprit_find_awaited(s, &l, out);
 	if (!(rule->gated && correct_links(s, &scratch, &l, out, err)) && !rule->update(&l, o, out, err) &&
 	    !(rule->gated && dlb_balance_gate(s, &l, o, out, err))) {
 		if (!out->history[out->n_history - 1].decision)
 			out->history[out->n_history - 1].decision = without_gate(out);
 		out->split_stays = split_stays(&s->plan, out);
-		dlb_culprit_find(s, &l, out);
+		dlb_culprit_find_slow(s, &l, out);
 		dlb_doc_put(d, "balance", dlb_balance_write(out));
 		rc = 0;
 	}

@@ -215,14 +215,13 @@ static void trial_release(struct trial *x)
 	free(x->scale);
 }
 
-void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, double predicted_s,
-			struct dlb_culprit *c)
+void dlb_slow_link_find(const struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_culprit *c)
 {
 	const double step_s = l->round_s;
 	struct trial x;
 
-	if (!s->cluster.n_links || predicted_s > (1 - late_part) * step_s ||
-	    l->round_se_s > fmax(steady_part * step_s, sure_part * (step_s - predicted_s)))
+	if (!s->cluster.n_links || l->predicted_s > (1 - late_part) * step_s ||
+	    l->round_se_s > fmax(steady_part * step_s, sure_part * (step_s - l->predicted_s)))
 		return;
 	trial_init(&x, s, l);
 	const double all_s = simulate(&x);

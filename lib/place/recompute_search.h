@@ -21,8 +21,8 @@ struct dlb_recompute_search {
 	double *lack; /* [node of replica 0] bytes that its parts lack; < 0: has room */
 	double below_s, order_s; /* see dlb_recompute_choose; the makespan of the last order */
 	int in_flight;
-	struct dlb_recompute_compiled seen
-		[DLB_RECOMPUTE_BISECTIONS]; /* of segments: limits close to each other drop the same ops */
+	/* of segments: limits close to each other drop the same ops */
+	struct dlb_recompute_compiled seen[DLB_RECOMPUTE_BISECTIONS];
 	int n_seen;
 	struct dlb_error *err;
 };
