@@ -74,8 +74,9 @@ int main(int argc, char **argv)
 		  "none (default), auto or GLOB: outputs dropped, then computed again; repeatable", NULL, 0,
 		  0 },
 		{ 0, "offload", DLB_OPT_LIST, &o.offload, "WHAT",
-		  "none (default), auto or GLOB=MEMORY: where optimizer states are kept; repeatable", NULL, 0,
-		  0 },
+		  "none (default), auto, GLOB=MEMORY or activations:GLOB=MEMORY: where optimizer states and "
+		  "activations are kept; repeatable",
+		  NULL, 0, 0 },
 		{ 0, "state-dtype", DLB_OPT_STR, &o.state_dtype, "TYPE",
 		  "f32 (default), bf16 or 8bit: in which the optimizer's states are kept", NULL, 0, 0 },
 		{ 0, "front", DLB_OPT_FLAG, &o.front, NULL,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlb-place --offload: optimizer states in a file give the same bits, take the memory that the plan says, and are moved
-# there where memory is short. Programs: unit test_offload.
+# dlb-place --offload: optimizer states and activations in a file give the same bits, take the memory that the plan says,
+# and are moved there where memory is short. Programs: unit test_offload.
 load helper
 
 set -o pipefail
@@ -29,12 +29,16 @@ same_bits() { # NODES DLB-PLACE OPTION...
 	local n=$1 plain
 	shift
 	made "$n" "$@" >"$tmp/near.json"
-	made "$n" "$@" --offload '*=disk' >"$tmp/far.json"
-	jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/far.json"
 	plain=$(gpt_trained "$tmp/near.json")
-	[ "$(gpt_trained "$tmp/far.json")" = "$plain" ]
-	[ -z "$(ls disk)" ]				# the file has no name
+	for where in "${offloads[@]}"; do
+		# shellcheck disable=SC2086	# words
+		made "$n" "$@" $where >"$tmp/far.json"
+		jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/far.json"
+		[ "$(gpt_trained "$tmp/far.json")" = "$plain" ]
+		[ -z "$(ls disk)" ]			# the file has no name
+	done
 }
+offloads=('--offload *=disk')
 
 # A checkpoint of $tmp/near.json or $tmp/far.json, plans with Adam, goes on as either.
 goes_on_as_either() {
@@ -77,9 +81,66 @@ goes_on_as_either() {
 	jq -ne --slurpfile near "$tmp/near.json" --slurpfile far "$tmp/far.json" '
 		($near[0].plan.nodes[0].peak_bytes - $far[0].plan.nodes[0].peak_bytes) > 0.4 * $far[0].plan.nodes[0].offloaded_bytes'
 	dlb-run --print-program "$tmp/far.json" >"$tmp/program"
-	[ "$(grep -c FETCH "$tmp/program")" -eq "$(grep -c STORE "$tmp/program")" ]
-	[ "$(grep -c FETCH "$tmp/program")" -eq "$(grep -c 'update op' "$tmp/program")" ]
-	awk '/FETCH/ { if (++n > most) most = n } /FREE.*its states/ { n-- } END { exit most != 3 }' "$tmp/program"
+	for verb in FETCH FETCHED STORE STORED; do
+		[ "$(grep -cw $verb "$tmp/program")" -eq "$(grep -c 'update op' "$tmp/program")" ]
+	done
+	awk '/FETCH / { if (++n > most) most = n } /FREE.*its states/ { n-- } END { exit most != 3 }' "$tmp/program"
+}
+
+# bats test_tags=slow
+@test "activations: the same bits, over nodes, schedules, replicas, and with states and ops that run again" {
+	set -f
+	offloads=('--offload activations:*=disk')
+	same_bits 1 --optimizer sgd
+	same_bits 1 -m 3 --optimizer adam --clip-norm 0.5
+	same_bits 2 -a even -m 4 --optimizer momentum
+	same_bits 3 -a random -m 3 --schedule zero-bubble
+	same_bits 2 -a even -m 4 --schedule interleaved
+	same_bits 2 --replicas 2 -m 2 --optimizer adam
+	same_bits 2 --replicas 2 --zero 3 --optimizer adam
+	offloads=('--offload activations:*MatMul*=disk --offload *=disk' '--offload activations:*MatMul*=disk --recompute *')
+	same_bits 2 -a even -m 2 --optimizer adam
+}
+
+@test "activations: STORE when they are made, FETCH before they are read again; the arena has the rest" {
+	made 1 >"$tmp/near.json"
+	made 1 --offload 'activations:*=disk' >"$tmp/far.json"
+	jq -ne --slurpfile near "$tmp/near.json" --slurpfile far "$tmp/far.json" '
+		($near[0].plan.nodes[0].peak_bytes - $far[0].plan.nodes[0].peak_bytes) > 0.4 * $far[0].plan.nodes[0].offloaded_bytes'
+	jq -e '.plan.offload == {states: [], activations: [{ops: "*", memory: "disk"}]}' "$tmp/far.json"
+	dlb-place -q -m 2 "$tmp/far.json" | dlb-run --print-program >"$tmp/program"
+	for verb in STORED FETCH FETCHED; do
+		[ "$(grep -cw $verb "$tmp/program")" -eq "$(grep -cw STORE "$tmp/program")" ]
+	done
+	# of each tensor and micro-batch: stored, then fetched
+	awk '$2 ~ /^(STORE|STORED|FETCH|FETCHED)$/ { match($0, /tensor [0-9]+/); t = substr($0, RSTART, RLENGTH)
+		match($0, / m=[0-9]+/); t = t substr($0, RSTART, RLENGTH); seen[t] = seen[t] $2 " "; n++ }
+		END { for (t in seen) bad += seen[t] != "STORE STORED FETCH FETCHED "; exit n < 40 || bad }' "$tmp/program"
+	# the next plan keeps them there, unless it is asked for another
+	dlb-place -q "$tmp/far.json" | jq -e '.plan.nodes[0].offloaded_bytes > 0'
+	dlb-place -q --offload none "$tmp/far.json" | jq -e '.plan.offload == null'
+	dlb-view -f table "$tmp/far.json" | grep 'offloaded: '
+}
+
+# bats test_tags=slow
+@test "activations: batches of other sizes, evaluation and plans that change while it trains" {
+	made 2 -a even -m 3 --optimizer adam >"$tmp/near.json"
+	made 2 -a even -m 3 --optimizer adam --offload 'activations:*=disk' >"$tmp/far.json"
+	# the last batch of an epoch is of 97 digits
+	for where in none 'activations:*=disk'; do
+		dlb-profile -q --analytic --batch 100 "$root/share/models/digits_cnn.onnx" |
+			dlb-costmodel -q --cluster "$tmp/cluster.json" | dlb-place -q -a even -m 3 --offload "$where" |
+			dlb-run -q "${digits[@]}" --epochs 1 --test-data digits --eval-every 5 --init 1 |
+			jq -ce '.report | .losses, .test_loss' >"$tmp/$where.losses"
+	done
+	cmp "$tmp/none.losses" "$tmp/activations:*=disk.losses"
+	command -v mpirun >/dev/null || skip 'no mpirun'
+	dlb-run -q --steps 24 "${data[@]}" --save "$tmp/a" "$tmp/near.json" | jq -c .report.losses >"$tmp/losses"
+	dlb-run -q --steps 1 "${data[@]}" "$tmp/far.json" | jq -c 'del(.report)' >"$tmp/doc.json"
+	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 2 "$BUILD/tests/moving-run" \
+		"$tmp/doc.json" 24 1 "$tmp/check" >"$tmp/out.json"
+	jq -c .report.losses "$tmp/out.json" | cmp - "$tmp/losses"
+	jq -e '.plan.offload.activations | length == 1' "$tmp/out.json"
 }
 
 # bats test_tags=slow
@@ -122,6 +183,13 @@ goes_on_as_either() {
 	[ "$(gpt_trained "$tmp/auto.json")" = "$(made 1 --optimizer adam >"$tmp/near.json" && gpt_trained "$tmp/near.json")" ]
 	# the next plan chooses anew
 	dlb-place -q --optimizer adam "$tmp/auto.json" | jq -e '.plan.offload.states | length > 0'
+	# what states do not free, activations do
+	made 1 --optimizer adam --offload '*=disk' >"$tmp/far.json"
+	cluster 1 "$(jq '.plan.nodes[0].peak_bytes * 0.98 / 1e6' "$tmp/far.json")" >"$tmp/tight.json"
+	dlb-costmodel -q --cluster "$tmp/tight.json" profile.json >"$tmp/cost.json"
+	dlb-place -q --optimizer adam --offload auto "$tmp/cost.json" >"$tmp/auto.json"
+	jq -e '.plan.offload | .auto and (.states | length > 5) and (.activations | length | . > 0 and . < 40)' "$tmp/auto.json"
+	[ "$(gpt_trained "$tmp/auto.json")" = "$(gpt_trained "$tmp/near.json")" ]
 }
 
 # A cluster of one host: COUNT devices of MB each (0: any), behind a link each, and the host's memory "dram0".
@@ -138,7 +206,7 @@ devices() { # COUNT MB
 }
 
 # bats test_tags=slow
-@test "devices (stand-in): states in the memory of the host, the same bits, also from a checkpoint" {
+@test "devices (stand-in): states and activations in the memory of the host, the same bits, also from a checkpoint" {
 	export DLB_PLUGIN_DIR=$BUILD/cuda-host
 	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
 	profiled
@@ -162,6 +230,24 @@ devices() { # COUNT MB
 		2|--replicas 2 --optimizer adam
 		2|--replicas 2 --zero 2 --optimizer adam
 		2|-a even --optimizer adamw -m 3
+	END
+	while IFS='|' read -r n options; do
+		devices "$n" 0 >"$tmp/cluster.json"
+		for where in none 'activations:*=dram0'; do
+			# shellcheck disable=SC2086
+			dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json |
+				dlb-place -q $options --offload "$where" >"$tmp/$where.json"
+		done
+		jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/activations:*=dram0.json"
+		gpt_trained "$tmp/none.json" >"$tmp/none.bits"
+		for seed in 1 2 3; do
+			echo "activations, $n $options, seed $seed"
+			DLB_CUDA_HOST_SEED=$seed gpt_trained "$tmp/activations:*=dram0.json" | cmp - "$tmp/none.bits"
+		done
+	done <<-'END'
+		1|--optimizer sgd -m 2
+		2|-a even --optimizer adam -m 3
+		2|--replicas 2 --optimizer adam
 	END
 	devices 1 0 >"$tmp/cluster.json"
 	dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json >"$tmp/cost.json"
@@ -203,12 +289,15 @@ devices() { # COUNT MB
 	}
 	refuses "no weight matches 'nosuch'" --optimizer adam --offload 'nosuch=disk'
 	refuses "no node has a memory 'dusk'" --optimizer adam --offload '*=dusk'
-	refuses "wants none, auto or GLOB=MEMORY" --offload disk
+	refuses "wants none, auto, GLOB=MEMORY or activations:GLOB=MEMORY" --offload disk
+	refuses "no op matches 'nosuch' that has an output which the backward phase reads" --offload 'activations:nosuch=disk'
+	refuses "no node has a memory 'dusk'" --offload 'activations:*=dusk'
+	refuses "under an asynchronous schedule" --schedule async -m 2 --offload 'activations:*=disk'
 	refuses "excludes another" --offload auto --offload '*=disk'
 	dlb-place -q --optimizer adam --offload '*=disk' "$tmp/cost.json" >"$tmp/doc.json"
 	run --separate-stderr dlb-convert --to smpi "$tmp/doc.json"
 	[ "$status" -eq 1 ]
-	[[ "$stderr" == *"smpi cannot express copies of offloaded states"* ]]
+	[[ "$stderr" == *"smpi cannot express copies of offloaded tensors"* ]]
 	refuses "under an asynchronous schedule" --optimizer adam --schedule async -m 2 --offload '*=disk'
 	refuses "replicas sum moments" --optimizer adam --replicas 2 --reduce moments --offload '*=disk'
 	jq '.cluster.memories[0].bytes = 1000' "$tmp/cluster.json" >"$tmp/small.json"
@@ -220,7 +309,7 @@ devices() { # COUNT MB
 	dlb-costmodel -q --cluster "$tmp/gone.json" profile.json | dlb-place -q --optimizer adam --offload '*=disk' >"$tmp/doc.json"
 	run --separate-stderr dlb-run -q --steps 1 "${data[@]}" "$tmp/doc.json"
 	[ "$status" -eq 2 ]
-	[[ "$stderr" == *"cannot make a file for offloaded states"* ]]
+	[[ "$stderr" == *"cannot make a file for offloaded tensors"* ]]
 	jq '.cluster.memories[0].class = "cxl"' "$tmp/cluster.json" >"$tmp/bad.json"
 	run --separate-stderr dlb-costmodel -q --cluster "$tmp/bad.json" profile.json
 	[ "$status" -eq 2 ]

@@ -17,6 +17,7 @@
 #include "plan/advise.h"
 #include "plan/async.h"
 #include "plan/by_class.h"
+#include "plan/offload.h"
 #include "plan/plan_json.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
@@ -354,6 +355,14 @@ static bool runs_any_again(const struct dlb_plan *plan)
 	return false;
 }
 
+static bool keeps_any_far(const struct dlb_plan *plan, const struct dlb_graph *g)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		if (dlb_plan_keeps_far(plan, g, t))
+			return true;
+	return false;
+}
+
 /* --compress auto: what is made is weighed, and made again as it came out. */
 static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
@@ -501,13 +510,18 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		{ "recompute", plan->recompute.chosen && !runs_any_again(plan),
 		  "the fastest plan fits without; no op runs again" },
 		{ "recompute", plan->recompute.n && !runs_any_again(plan),
-		  "what it names sums statistics over the replicas, or no backward op on its node needs it" },
+		  "what it names is offloaded, sums statistics over the replicas, or no backward op on its "
+		  "node "
+		  "needs it" },
 		{ "zero", o->zero_auto && plan->n_replicas > 1 && !plan->sharing.zero,
 		  "the plan fits without" },
 		{ "zero", plan->sharing.zero == 3 && !dlb_plan_gathers(plan, p->graph),
 		  "3 is 2 here: no f32 weight of 4096 bytes or more is trained and read on one node only" },
 		{ "offload", plan->offload.chosen && !plan->offload.n, "the plan fits without" },
-		{ "offload", plan->offload.n && !p->n_state, "the optimizer keeps no state" },
+		{ "offload", plan->offload.n && !p->n_state && !plan->far, "the optimizer keeps no state" },
+		{ "offload", plan->far && !keeps_any_far(plan, p->graph),
+		  "no backward op on the node of an op that it names reads an output of it of 4096 bytes or "
+		  "more" },
 		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
 		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP,
 		  "this objective simulates no step, so there is no time-line" },

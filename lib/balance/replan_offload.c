@@ -1,4 +1,4 @@
-/* dlb-place --offload: which optimizer states are kept in another memory. See replan_offload.h. */
+/* dlb-place --offload: what is kept in another memory. See replan_offload.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_offload.h"
@@ -6,13 +6,31 @@
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/value.h"
+#include "plan/again.h"
 #include "plan/offload.h"
 #include "plan/schedule.h"
 #include "util/patterns.h"
 
+/* rules of single ops: each is compared with the names of all ops */
+enum { MOST_RULES = 256 };
+
 static bool is_word(const struct dlb_strlist *l, const char *word)
 {
 	return l->n == 1 && !strcmp(l->item[0], word);
+}
+
+/* The patterns of activations begin with this word. */
+static const char of_activations[] = "activations:";
+
+static bool is_of_activations(const char *item)
+{
+	return !strncmp(item, of_activations, sizeof of_activations - 1);
+}
+
+/* The pattern of an item, with all that follows. */
+static const char *names_of(const char *item)
+{
+	return is_of_activations(item) ? item + sizeof of_activations - 1 : item;
 }
 
 int dlb_replan_check_offload(const struct dlb_replan *o)
@@ -24,8 +42,10 @@ int dlb_replan_check_offload(const struct dlb_replan *o)
 			return 0;
 		if (!strcmp(item, "none") || !strcmp(item, "auto"))
 			return dlb_cli_usage(o->cli, "--offload %s excludes another --offload", item);
-		if (!equals || equals == item || !equals[1])
-			return dlb_cli_usage(o->cli, "--offload wants none, auto or GLOB=MEMORY, not '%s'",
+		if (!equals || equals == names_of(item) || !equals[1])
+			return dlb_cli_usage(o->cli,
+					     "--offload wants none, auto, GLOB=MEMORY or "
+					     "activations:GLOB=MEMORY, not '%s'",
 					     item);
 	}
 	return 0;
@@ -36,18 +56,48 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 {
 	const char **name = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *name),
 		   **pattern = dlb_xcalloc((size_t)x->n + 1, sizeof *pattern);
-	const struct dlb_patterns p = { "--offload", pattern, x->n };
+	struct dlb_patterns p = { "--offload", pattern, 0 };
 	int n = 0, rc;
 
 	for (int t = 0; t < g->n_tensors; t++)
 		if ((name[n] = dlb_offload_name(g, t)) != NULL)
 			n++;
 	for (int i = 0; i < x->n; i++)
-		pattern[i] = x->rule[i].pattern;
+		if (!x->rule[i].activations)
+			pattern[p.n++] = x->rule[i].pattern;
 	rc = dlb_patterns_check(&p, name, n, err);
 	free(name);
 	free(pattern);
 	return rc;
+}
+
+/* Each pattern of activations names an op, or an output, that the backward phase reads. */
+static int check_ops(const struct dlb_graph *g, const struct dlb_offload *x, struct dlb_error *err)
+{
+	for (int i = 0; i < x->n; i++) {
+		const struct dlb_offload one = { .rule = &x->rule[i], .n = 1 };
+		const char **name;
+		int op = 0, n = 0;
+
+		if (!x->rule[i].activations)
+			continue;
+		while (op < g->n_ops && dlb_offload_rule_of_op(&one, g, op) < 0)
+			op++;
+		if (op < g->n_ops)
+			continue;
+		dlb_fail(err, NULL,
+			 "--offload: no op matches '%s' that has an output which the backward phase reads",
+			 x->rule[i].pattern);
+		name = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *name);
+		for (op = 0; op < g->n_ops; op++)
+			if (g->op[op].phase == DLB_FORWARD && dlb_op_has_backward_use(g, op))
+				name[n++] = g->op[op].name;
+		if ((name[n] = dlb_nearest(x->rule[i].pattern, name, n)) != NULL)
+			dlb_hint(err, "did you mean '%s'?", name[n]);
+		free(name);
+		return -1;
+	}
+	return 0;
 }
 
 /* Each memory is one that some node has. */
@@ -83,17 +133,18 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 		return 0;
 	in->offload.rule = rule = dlb_arena_array(&in->arena, (size_t)asked->n, sizeof *rule);
 	for (in->offload.n = 0; in->offload.n < asked->n; in->offload.n++) {
-		char *pattern = dlb_arena_strdup(&in->arena, asked->item[in->offload.n]),
-		     *equals = strrchr(pattern, '=');
+		const char *item = asked->item[in->offload.n];
+		char *pattern = dlb_arena_strdup(&in->arena, names_of(item)), *equals = strrchr(pattern, '=');
 
 		*equals = '\0';
-		rule[in->offload.n] = (struct dlb_offload_rule){ pattern, equals + 1 };
+		rule[in->offload.n] = (struct dlb_offload_rule){ pattern, equals + 1,
+								 is_of_activations(item) };
 	}
 	if (schedule->async)
 		return dlb_refuse(
 			err, NULL, "choose another schedule, or --offload none",
 			"--offload: under an asynchronous schedule updates of several steps overlap");
-	return check_patterns(&in->graph, &in->offload, err) ||
+	return check_patterns(&in->graph, &in->offload, err) || check_ops(&in->graph, &in->offload, err) ||
 			       check_memories(&in->cluster, &in->offload, err) ?
 		       -1 :
 		       0;
@@ -121,37 +172,83 @@ static const char *fastest(const struct dlb_cluster *c)
 	return best;
 }
 
-struct weight {
+/* A weight, or an op whose outputs the backward phase reads. */
+struct item {
 	const char *name;
 	double bytes;
 };
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct weight *x = a, *y = b;
+	const struct item *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	return strcmp(x->name, y->name);
 }
 
-/* A rule for each weight that is trained, the largest first; in in->arena. Parts of a weight are one. */
-static int list_weights(struct replan_input *in, const char *memory, struct dlb_offload_rule **rule)
+/* Appends a rule for each item, the largest first, or if there are many for the largest. Items of one name are
+ * one. */
+static void add_rules(struct item *x, int n, const char *memory, bool activations,
+		      struct dlb_offload_rule *rule, int *n_rules)
 {
-	const struct dlb_graph *g = &in->graph;
-	struct weight *w = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *w);
-	int n = 0, kept = 0;
+	qsort(x, (size_t)n, sizeof *x, by_bytes);
+	for (int i = 0; i < n && (!activations || i < MOST_RULES); i++)
+		if (!i || strcmp(x[i - 1].name, x[i].name))
+			rule[(*n_rules)++] = (struct dlb_offload_rule){ x[i].name, memory, activations };
+}
+
+/* Weights that are trained; parts of a weight have its name. Returns their number. */
+static int list_weights(const struct dlb_graph *g, struct item *x)
+{
+	int n = 0;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if ((w[n].name = dlb_offload_name(g, t)) != NULL)
-			w[n++].bytes = dlb_tensor_bytes(&g->tensor[t], 1);
-	qsort(w, (size_t)n, sizeof *w, by_bytes);
-	*rule = dlb_arena_array(&in->arena, (size_t)n + 1, sizeof **rule);
-	for (int i = 0; i < n; i++)
-		if (!kept || strcmp((*rule)[kept - 1].pattern, w[i].name))
-			(*rule)[kept++] = (struct dlb_offload_rule){ w[i].name, memory };
-	free(w);
-	return kept;
+		if ((x[n].name = dlb_offload_name(g, t)) != NULL)
+			x[n++].bytes = dlb_tensor_bytes(&g->tensor[t], 1);
+	return n;
+}
+
+/* Ops of which the backward phase reads an output. Returns their number. */
+static int list_ops(const struct dlb_graph *g, struct item *x)
+{
+	static const struct dlb_offload_rule any = { "*", NULL, true };
+	static const struct dlb_offload all = { .rule = &any, .n = 1 };
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		if (dlb_offload_rule_of_op(&all, g, i) < 0)
+			continue;
+		x[n] = (struct item){ g->op[i].name, 0 };
+		for (int k = 0; k < g->op[i].n_out; k++)
+			x[n].bytes += g->op[i].out[k] < 0 ? 0 :
+							    dlb_tensor_bytes(&g->tensor[g->op[i].out[k]], 1);
+		n++;
+	}
+	return n;
+}
+
+/* What --offload auto moves, the least first: nothing; optimizer states; activations too. */
+enum level { NOTHING, STATES, ACTIVATIONS, N_LEVELS };
+
+/* The rules of a level, in in->arena: of states (none if the optimizer has none), then of activations, the largest
+ * first; the last one is of all activations. one_by_one: also of single ones. */
+static void list_rules(struct replan_input *in, const struct dlb_problem *p, enum level level,
+		       const char *memory, bool one_by_one, struct dlb_offload *to)
+{
+	const struct dlb_graph *g = &in->graph;
+	const size_t most = (size_t)g->n_tensors + (size_t)g->n_ops + 2;
+	struct item *x = dlb_xcalloc(most, sizeof *x);
+	struct dlb_offload_rule *rule = dlb_arena_array(&in->arena, most, sizeof *rule);
+
+	*to = (struct dlb_offload){ .chosen = true, .rule = rule };
+	if (level >= STATES && p->n_state)
+		add_rules(x, list_weights(g, x), memory, false, rule, &to->n);
+	if (level >= ACTIVATIONS && one_by_one)
+		add_rules(x, list_ops(g, x), memory, true, rule, &to->n);
+	if (level >= ACTIVATIONS)
+		rule[to->n++] = (struct dlb_offload_rule){ "*", memory, true };
+	free(x);
 }
 
 /* The least number of rules of `all` with which the placement fits. p: a problem that has all of them. */
@@ -166,43 +263,46 @@ static int least_rules(const struct dlb_problem *p, struct dlb_offload *all, con
 	return hi;
 }
 
-/* Offloads as few of the states as the placement of *plan needs. */
-static void offload_less(const struct dlb_problem *p, struct dlb_offload *all, struct dlb_plan *plan)
+/* Offloads as little as the placement of *plan needs. q: its problem; all: the level's rules one by one. */
+static void offload_less(struct dlb_problem *q, struct dlb_offload *all, struct dlb_plan *plan)
 {
-	all->n = least_rules(p, all, plan->placement);
-	dlb_plan_remake(p, plan, NULL);
+	q->offload = all;
+	all->n = least_rules(q, all, plan->placement);
+	dlb_plan_remake(q, plan, NULL);
+}
+
+/* Whether the level is tried, after those before it did not fit. */
+static bool is_tried(const struct dlb_problem *p, enum level level, const char *memory,
+		     const struct dlb_error *err)
+{
+	return level == NOTHING || (memory && dlb_error_status(err) == 1 && !dlb_problem_is_limited(p) &&
+				    (level != STATES || p->n_state));
 }
 
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {
-	struct dlb_offload asked = { .chosen = true };
-	struct dlb_offload_rule *rule;
+	const char *memory = fastest(p->cluster);
 	struct dlb_problem q = *p;
 	int rc = -1;
 
 	if (!p->offload || !p->offload->chosen)
 		return make(in, p, plan, err);
-	for (int offloads = 0; offloads < 2; offloads++) {
-		const char *memory = offloads ? fastest(p->cluster) : NULL;
+	for (enum level level = NOTHING; level < N_LEVELS && rc; level++) {
+		struct dlb_offload rules, one_by_one;
 
-		if (offloads &&
-		    (dlb_error_status(err) != 1 || dlb_problem_is_limited(p) || !p->n_state || !memory))
-			break;
-		if (offloads) {
-			asked.n = list_weights(in, memory, &rule);
-			asked.rule = rule;
-		}
+		if (!is_tried(p, level, memory, err))
+			continue;
+		list_rules(in, p, level, memory, false, &rules);
 		q = *p;
-		q.offload = &asked;
+		q.offload = &rules;
 		if (dlb_problem_init(&q, err))
 			return -1;
 		rc = make(in, &q, plan, err);
-		if (!rc && offloads && plan->n_replicas < 2)
-			offload_less(&q, &asked, plan);
+		list_rules(in, p, level, memory, true, &one_by_one);
+		if (!rc && level > NOTHING && plan->n_replicas < 2)
+			offload_less(&q, &one_by_one, plan);
 		dlb_problem_release(&q);
-		if (!rc)
-			break;
 	}
 	return rc;
 }

@@ -7,7 +7,7 @@
  * Hosts compute HOST_FLOPS, so that FLOPS are the predicted seconds of an op on its node. A message waits for
  * its receiver's irecv, as in the program. Over a link that does not overlap with work (shared memory) the
  * sender copies: its message is a computation before a send of no bytes. Sums over replicas, norms of
- * gradients, offloaded states and steps that overlap have no actions here, and plans with them are refused. */
+ * gradients, copies of what is offloaded and steps that overlap have no actions here, and plans with them are refused. */
 #include <math.h>
 #include <stdlib.h>
 #include "convert/formats.h"
@@ -91,7 +91,7 @@ static int check_plan(const struct dlb_planned *p, struct dlb_error *err)
 		return dlb_fail_no(err, "/plan", "smpi cannot express %s",
 				   p->p.n_replicas > 1 ? "sums over replicas" :
 				   p->p.clip           ? "a norm of all gradients" :
-				   p->p.offload.n      ? "copies of offloaded states" :
+				   p->p.offload.n      ? "copies of offloaded tensors" :
 							 "steps that overlap");
 	}
 	return 0;

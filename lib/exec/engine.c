@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/memories.h"
+#include "exec/prepare.h"
 #include "exec/runtime.h"
 #include "exec/slow.h"
 #include "exec/step_ops.h"
@@ -100,6 +101,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	if (!e)
 		return;
 	dlb_segments_free(e);
+	dlb_prepare_offload_release(e);
 	for (int i = 0; i < e->n_kernels; i++)
 		dlb_kernel_free(e->kernel[i]);
 	dlb_clip_release(&e->clip);

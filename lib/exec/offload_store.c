@@ -1,4 +1,4 @@
-/* Offloaded optimizer states of a node. See offload_store.h. */
+/* Offloaded tensors of a node. See offload_store.h. */
 #define _GNU_SOURCE
 #include "exec/offload_store.h"
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "plan/offload.h"
 #include "util/mem.h"
 
-/* copies that wait; a node asks for three at most, each in as many parts as it has states */
+/* copies that wait: a node that asks for more waits for one to end */
 enum { MOST_COPIES = 64 };
 
 struct region {
@@ -109,7 +109,7 @@ static int open_file(struct dlb_offload_store *s, int memory, struct dlb_error *
 	s->fd[memory] = mkostemp(path, O_CLOEXEC);
 	if (s->fd[memory] < 0)
 		dlb_refuse(err, folder, "name a folder that can be written in /cluster/memories",
-			   "cannot make a file for offloaded states: %s", strerror(errno));
+			   "cannot make a file for offloaded tensors: %s", strerror(errno));
 	else
 		unlink(path);
 	free(path);
@@ -144,8 +144,8 @@ static void *map(struct dlb_offload_store *s, struct region *r, const char *name
 		r->at = s->end[r->memory];
 		/* a full disk is found here, not in the middle of a step */
 		if ((no = posix_fallocate(s->fd[r->memory], r->at, (off_t)r->bytes))) {
-			dlb_refuse(err, m->folder, "free some, or offload fewer states",
-				   "no %zu bytes for the offloaded states of '%s': %s", r->bytes, name,
+			dlb_refuse(err, m->folder, "free some, or offload less",
+				   "no %zu bytes for what is offloaded of '%s': %s", r->bytes, name,
 				   strerror(no));
 			return MAP_FAILED;
 		}
@@ -153,7 +153,7 @@ static void *map(struct dlb_offload_store *s, struct region *r, const char *name
 		s->end[r->memory] += (off_t)r->bytes;
 	}
 	if (p == MAP_FAILED)
-		dlb_fail(err, NULL, "no memory for the offloaded states of '%s': %s", name, strerror(errno));
+		dlb_fail(err, NULL, "no memory for what is offloaded of '%s': %s", name, strerror(errno));
 	return p;
 }
 
@@ -307,5 +307,5 @@ int dlb_offload_store_wait(struct dlb_offload_store *s, int64_t copy, struct dlb
 		pthread_cond_wait(&s->done, &s->lock);
 	no = s->error;
 	pthread_mutex_unlock(&s->lock);
-	return no ? dlb_fail(err, NULL, "copying offloaded states: %s", strerror(no)) : 0;
+	return no ? dlb_fail(err, NULL, "copying offloaded tensors: %s", strerror(no)) : 0;
 }

@@ -200,7 +200,7 @@ static int last_user(const struct dlb_engine *e, const struct dlb_instr *in)
 	int last = -1;
 
 	/* steps overlap, or copies to host memory read places that kernels no longer use */
-	if (e->view.program->depth || own < 0 || e->view.program->offload)
+	if (e->view.program->depth || own < 0 || e->view.program->offload || e->view.program->plan->far)
 		return DLB_AFTER_ALL;
 	for (int i = 0; i < e->np->n_places; i++) {
 		const struct dlb_place *p = &e->np->place[i], *mine = &e->np->place[own];
@@ -277,14 +277,6 @@ static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 	return 0;
 }
 
-static void prepare_states(struct dlb_engine *e, const struct dlb_instr *in, enum step_op_kind kind)
-{
-	e->step_op[e->n_step_ops++] = (struct step_op){ .kind = kind,
-							.states = dlb_prepare_states(e, in->tensor),
-							.iteration = in->iteration,
-							.dynamic = -1 };
-}
-
 int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	if (e->view.program->depth)
@@ -318,15 +310,13 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 							 prepare_collective(e, in);
 			break;
 		case DLB_FETCH:
+		case DLB_FETCHED:
 		case DLB_STORE:
-			prepare_states(e, in, in->verb == DLB_FETCH ? STEP_FETCH : STEP_STORE);
+		case DLB_STORED:
+			rc = dlb_prepare_offload(e, in, err);
 			break;
-		/* FREE: places are fixed at compile time; it waits for what copies from the place, and tells the
-		 * sender of a zero-copy message */
+		/* FREE: places are fixed at compile time; it tells the sender of a zero-copy message */
 		default:
-			if (in->verb == DLB_FREE && in->again &&
-			    dlb_program_is_offloaded(e->view.program, in->tensor))
-				prepare_states(e, in, STEP_STORED);
 			if (in->verb == DLB_FREE && in->zero_copy)
 				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN,
 										.iteration = in->iteration,

@@ -4,6 +4,7 @@
  *     prepare.c           kernels of ops, samples, collectives
  *     prepare_update.c    sums of gradients, updates, copies of weights, K-FAC's factors
  *     prepare_message.c   messages: their places here and on the other side
+ *     prepare_offload.c   copies of what is offloaded
  *     operands.c          addresses of tensors, and the pointers that follow the step
  *
  * Private to lib/exec. All return -1, or NULL, with err. */
@@ -50,8 +51,13 @@ void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *er
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
 int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
 			   struct dlb_error *err);
+/* ---- prepare_offload.c ---- */
 /* The offloaded states of weight, of this node; NULL: they are near. In the engine's arena. */
 struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight);
+/* FETCH, STORE or the end of one. -1 with err: no room in the other memory. */
+int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err);
+/* Gives back the room of activations. */
+void dlb_prepare_offload_release(struct dlb_engine *e);
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 		       struct step_op *a, struct dlb_error *err);
 /* Copies a weight before its update, or predicts a later version of it. */

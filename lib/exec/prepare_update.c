@@ -177,31 +177,6 @@ static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const s
 	return own;
 }
 
-struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight)
-{
-	const struct dlb_program *p = e->view.program;
-	const struct dlb_state *s = e->runtime->state;
-	struct offloaded *x;
-	int place;
-
-	if (!dlb_program_is_offloaded(p, weight))
-		return NULL;
-	if (!e->offloaded)
-		e->offloaded = dlb_arena_array(&e->arena, (size_t)e->graph->n_tensors + 1,
-					       sizeof *e->offloaded);
-	if (e->offloaded[weight])
-		return e->offloaded[weight];
-	x = e->offloaded[weight] = dlb_arena_alloc(&e->arena, sizeof *x);
-	place = dlb_program_find_place(e->np, weight, dlb_second_life(p, 0));
-	*x = (struct offloaded){ .n = s->n_slots, .bytes = dlb_state_slot_bytes(s, weight), .copy = -1 };
-	for (int k = 0; k < x->n; k++) {
-		x->near[k] = e->runtime->arena + e->np->place[place].offset +
-			     (size_t)k * dlb_place_bytes(x->bytes);
-		x->far[k] = s->slot[k][weight];
-	}
-	return x;
-}
-
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct step_op *a, struct dlb_error *err)
 {
@@ -234,9 +209,9 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->out);
 	a->out[0] = (char *)s->value[weight] + (dlb_state_gathers(s, weight) ? 0 : first_byte);
-	a->states = dlb_prepare_states(e, weight);
+	struct offloaded *states = dlb_prepare_states(e, weight);
 	for (int k = 0; k < s->n_slots; k++)
-		a->out[1 + k] = a->states ? a->states->near[k] : s->slot[k][weight];
+		a->out[1 + k] = states ? states->near[k] : s->slot[k][weight];
 	if (!(a->in[0] = dlb_step_op_gradient_at(e, in->op, err)))
 		return -1;
 	if (s->n_shares > 1) {

@@ -9,7 +9,7 @@ enum { LEAST_KERNELS = 2 };
 /* A kernel that queues the same work in every step, but for numbers that are renewed. */
 static bool is_recordable(const struct step_op *a)
 {
-	return a->kind == STEP_RUN && a->dynamic < 0 && !a->predict && !a->states && !a->preconditioned;
+	return a->kind == STEP_RUN && a->dynamic < 0 && !a->predict && !a->preconditioned;
 }
 
 void dlb_segments_find(struct dlb_engine *e)

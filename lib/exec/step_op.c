@@ -283,14 +283,14 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* Starts the copies of these states, out to where they are kept or from there. */
-static void copy_states(struct op_pass *t, const struct step_op *a, bool out)
+/* Starts the copies of what is offloaded, out to where it is kept or from there. */
+static void copy_offloaded(struct op_pass *t, const struct step_op *a, bool out)
 {
 	struct dlb_runtime *g = t->e->runtime;
-	struct offloaded *x = a->states;
+	struct offloaded *x = a->offloaded;
 
 	if (!dlb_is_host_memory(g->be)) {
-		dlb_transfers_states(t, a, out);
+		dlb_transfers_offloaded(t, a, out);
 		return;
 	}
 	for (int k = 0; k < x->n; k++)
@@ -301,32 +301,32 @@ static void copy_states(struct op_pass *t, const struct step_op *a, bool out)
 static int run_fetch(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
-	copy_states(t, a, false);
+	copy_offloaded(t, a, false);
 	return 0;
 }
 
 static int run_store(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
-	copy_states(t, a, true);
+	copy_offloaded(t, a, true);
 	return 0;
 }
 
-/* Waits for the last copies of these states, of an update or before their place is free. */
-static int wait_states(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
+/* Waits for the copies that these tensors began last. */
+static int run_copied(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_runtime *g = t->e->runtime;
 	double start_s;
 
 	if (!dlb_is_host_memory(g->be)) { /* kernels queued from now on wait */
-		g->be->ops->join(g->be, (int)a->states->copy);
+		g->be->ops->join(g->be, (int)a->offloaded->copy);
 		return 0;
 	}
-	if (dlb_offload_store_is_done(g->state->store, a->states->copy))
-		return dlb_offload_store_wait(g->state->store, a->states->copy, err);
+	if (dlb_offload_store_is_done(g->state->store, a->offloaded->copy))
+		return dlb_offload_store_wait(g->state->store, a->offloaded->copy, err);
 	dlb_slow_settle(&g->slow);
 	start_s = dlb_clock_s();
-	if (dlb_offload_store_wait(g->state->store, a->states->copy, err))
+	if (dlb_offload_store_wait(g->state->store, a->offloaded->copy, err))
 		return -1;
 	t->e->view.times.offload_s += dlb_slow_waited(&g->slow, dlb_clock_s() - start_s);
 	return 0;
@@ -462,8 +462,6 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	const double clip = t->run.grad_scale;
 	int rc;
 
-	if (a->states && wait_states(t, a, err))
-		return -1;
 	if (a->preconditioned)
 		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
 	if (a->update && e->view.program->async && e->clip.n_ways)
@@ -579,7 +577,7 @@ static const struct {
 	[STEP_SEED] = { .run = run_seed },
 	[STEP_FETCH] = { .run = run_fetch },
 	[STEP_STORE] = { .run = run_store },
-	[STEP_STORED] = { .run = wait_states },
+	[STEP_COPIED] = { .run = run_copied },
 	[STEP_SQUARES] = { .run = run_squares, .settles = true, .waits = true },
 	[STEP_NORM] = { .run = run_norm, .waits = true },
 	[STEP_TRUST] = { .run = run_trust, .settles = true, .waits = true },

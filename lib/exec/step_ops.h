@@ -18,7 +18,7 @@ enum step_op_kind {
 	STEP_SEED,
 	STEP_FETCH,
 	STEP_STORE,
-	STEP_STORED,
+	STEP_COPIED,
 	STEP_COMPUTED,
 	STEP_REDUCE,
 	STEP_REDUCED,
@@ -51,9 +51,11 @@ struct zero_copy {
 /* Receiver: the sender's memory as mapped here, and which of the messages in flight are read there. */
 struct remote_src { char *there; size_t stride; int copies; bool *in_place; };	/* in_place: [ring] */
 
-/* Optimizer states of a weight in the node's offload store, and their places near. */
+/* Optimizer states of a weight, or an activation of a micro-batch, in the node's offload store, and their places
+ * near. */
 struct offloaded {
 	int n;
+	bool own; /* its room far is the engine's */
 	void *near[DLB_MAX_STATES], *far[DLB_MAX_STATES];
 	size_t bytes; /* of each */
 	int64_t copy; /* the last one asked for; on a device: its transfer */
@@ -61,7 +63,7 @@ struct offloaded {
 
 struct step_op {
 	enum step_op_kind kind;
-	struct offloaded *states; /* of FETCH, STORE, STORED and an update: offloaded; NULL: none are */
+	struct offloaded *offloaded; /* of FETCH, STORE and their ends */
 	struct dlb_request *request;
 	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
 	void *there;			/* the receiver's place */
@@ -162,7 +164,9 @@ struct dlb_engine {
 	double *took_s;			/* [compute] its last duration, without --slow */
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
-	struct offloaded **offloaded; /* [tensor] of weights; NULL: none is offloaded */
+	struct offloaded **offloaded; /* [place] NULL: nothing is offloaded */
+	struct dlb_offload_store
+		*store; /* has room for activations of this engine; NULL: none are offloaded */
 	/* [tensor] while preparing: the place where a divided weight is whole */
 	int *whole;
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
@@ -211,7 +215,7 @@ char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/*
  * ends. */
 void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after);
 /* Copies the states of a FETCH, or of a STORE (out), when what is queued has been computed. */
-void dlb_transfers_states(const struct op_pass *t, const struct step_op *a, bool out);
+void dlb_transfers_offloaded(const struct op_pass *t, const struct step_op *a, bool out);
 void dlb_transfers_send(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a);	/* copies the results back */

@@ -49,10 +49,10 @@ void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const vo
 	be->ops->join(be, i);
 }
 
-void dlb_transfers_states(const struct op_pass *t, const struct step_op *a, bool out)
+void dlb_transfers_offloaded(const struct op_pass *t, const struct step_op *a, bool out)
 {
 	struct dlb_backend *be = t->e->runtime->be;
-	struct offloaded *x = a->states;
+	struct offloaded *x = a->offloaded;
 
 	x->copy = number_of(t->e, a);
 	for (int k = 0; k < x->n; k++)

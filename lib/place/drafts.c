@@ -65,7 +65,9 @@ uint64_t dlb_problem_key(const struct dlb_problem *p)
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		h = hash_node(&p->cluster->node[d], h);
 	for (int i = 0; p->offload && i < p->offload->n; i++)
-		h = dlb_hash_str(dlb_hash_str(h, p->offload->rule[i].pattern), p->offload->rule[i].memory);
+		h = dlb_hash_u64(dlb_hash_str(dlb_hash_str(h, p->offload->rule[i].pattern),
+					      p->offload->rule[i].memory),
+				 p->offload->rule[i].activations);
 	h = dlb_hash_u64(h, runs_again(p));
 	return p->replicas ? hash_sharing(p->replicas, h) : h;
 }

@@ -53,6 +53,7 @@ void dlb_plan_set_up(const struct dlb_problem *p, const int *placement, struct d
 		plan->recompute = *p->recompute;
 	if (p->offload)
 		plan->offload = *p->offload;
+	dlb_offload_mark(plan, p->graph);
 	plan->state_dtype = p->state_dtype;
 	if (p->drop)
 		dlb_recompute_named(p, plan);

@@ -34,7 +34,7 @@ struct dlb_problem {
 	enum dlb_objective objective;
 	/* ops that run again (recompute.h), as asked for; NULL: none. Borrowed */
 	const struct dlb_recompute *recompute;
-	const struct dlb_offload *offload; /* optimizer states in another memory; NULL: none. Borrowed */
+	const struct dlb_offload *offload; /* what is kept in another memory; NULL: nothing. Borrowed */
 	enum dlb_state_dtype state_dtype;	/* in which optimizer states are kept */
 	bool quick;				/* with less effort: a plan to compare */
 	bool in_run; /* of dlb_place_again: nodes wait for it, so a large graph is not searched */

@@ -220,7 +220,8 @@ static void find_bytes(struct dlb_problem *p)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||
 		    dlb_graph_view_of(g, t) >= 0 || (p->drop && p->drop[x->producer]) ||
-		    (p->recompute && p->recompute->chosen))
+		    (p->recompute && p->recompute->chosen) ||
+		    (p->offload && dlb_offload_rule_of_op(p->offload, g, x->producer) >= 0))
 			continue;
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			if (g->op[g->reader[r]].phase != DLB_FORWARD) {

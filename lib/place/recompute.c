@@ -10,30 +10,6 @@
 
 /* ---- by names ---- */
 
-static bool is_named(const struct dlb_graph *g, int op, const char *pattern)
-{
-	bool yes = dlb_pattern_matches(pattern, g->op[op].name);
-	for (int k = 0; k < g->op[op].n_out && !yes; k++)
-		yes = g->op[op].out[k] >= 0 && dlb_pattern_matches(pattern, g->tensor[g->op[op].out[k]].name);
-	return yes;
-}
-
-/* Whether a backward op reads an output of op, or a view of it. */
-static bool has_backward_use(const struct dlb_graph *g, int op)
-{
-	for (int k = 0; k < g->op[op].n_out; k++) {
-		int t = g->op[op].out[k];
-		for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
-			int to = g->reader[r];
-			if (g->op[to].phase == DLB_BACKWARD ||
-			    (g->op[to].phase == DLB_FORWARD && dlb_graph_is_view(g, to) &&
-			     has_backward_use(g, to)))
-				return true;
-		}
-	}
-	return false;
-}
-
 /* The op that computes what op is a view of; op itself if it is no view. */
 static int source_of(const struct dlb_graph *g, int op)
 {
@@ -76,12 +52,12 @@ static int find_named(struct dlb_problem *p, const struct dlb_plan *shared, bool
 	const char *kept = NULL;
 	int n = 0, n_used = 0;
 	for (int i = 0; i < g->n_ops; i++) {
-		if (g->op[i].phase != DLB_FORWARD || !is_named(g, i, pattern))
+		if (g->op[i].phase != DLB_FORWARD || !dlb_op_is_named(g, i, pattern))
 			continue;
 		const int op = source_of(g, i);
 		const char *why = dlb_plan_keeps_op(shared, g, op);
 		n++;
-		if (!has_backward_use(g, op))
+		if (!dlb_op_has_backward_use(g, op))
 			continue;
 		kept = why ? why : kept;
 		n_used += !why;

@@ -132,7 +132,7 @@ static void find_again_keys(struct compiler *c)
 	for (int op = g->n_ops - 1; op >= 0; op--) {
 		for (int m = 0; m < c->M; m++)
 			c->again_key[op * c->M + m] = INT64_MAX;
-		for (int j = 0; c->p->again[op] && j < g->op[op].n_out; j++) {
+		for (int j = 0; dlb_plan_runs_again(c->p, op) && j < g->op[op].n_out; j++) {
 			int t = g->op[op].out[j];
 			for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1];
 			     r++) {
@@ -141,7 +141,8 @@ static void find_again_keys(struct compiler *c)
 					int64_t *least = &c->again_key[op * c->M + m], key = INT64_MAX;
 					if (dlb_plan_reads_again(c->p, g, to, false, t))
 						key = dlb_compile_key(c, to, m) - 1;
-					else if (dlb_plan_reads_again(c->p, g, to, c->p->again[to], t))
+					else if (dlb_plan_reads_again(c->p, g, to,
+								      dlb_plan_runs_again(c->p, to), t))
 						key = c->again_key[to * c->M + m];
 					*least = key < *least ? key : *least;
 				}
@@ -156,7 +157,8 @@ static void add_again(const struct compiler *c, int node, const struct action *i
 	struct node_code *l = &c->code[node];
 	for (int i = 0; i < n_items; i++) {
 		const struct action *x = &items[i];
-		const int64_t key = c->p->again[x->op] ? c->again_key[x->op * c->M + x->m] : INT64_MAX;
+		const int64_t key = dlb_plan_runs_again(c->p, x->op) ? c->again_key[x->op * c->M + x->m] :
+								       INT64_MAX;
 		if (key < INT64_MAX)
 			l->action[l->n_actions++] = (struct action){ key, x->op, x->m, -1, NO_NORM, true };
 	}
@@ -203,7 +205,7 @@ static void add_others(struct compiler *c, int node, const struct action *items,
 		l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM, false };
 	if (c->kfac)
 		l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST, false };
-	if (c->p->again)
+	if (dlb_plan_has_again(c->p))
 		add_again(c, node, items, n_items);
 	for (int i = 0; i < n_items; i++) {
 		const int op = items[i].op;
@@ -237,14 +239,15 @@ static void put_in_order(struct node_code *l, struct action *items, int n_items)
 void dlb_compile_actions(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
-	if (c->p->again)
+	if (dlb_plan_has_again(c->p))
 		find_again_keys(c);
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct node_code *l = &c->code[node];
 		if (!dlb_compile_is_for(c, node) && !c->lag)
 			continue;
-		size_t most = (c->p->again ? 2 : 1) * (size_t)np->n_order + 4 + (size_t)c->n_ticks;
+		size_t most = (dlb_plan_has_again(c->p) ? 2 : 1) * (size_t)np->n_order + 4 +
+			      (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;

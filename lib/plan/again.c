@@ -4,12 +4,45 @@
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/tensors.h"
+#include "util/patterns.h"
+
+/* Whether tensor t is an output of an op whose outputs are offloaded, and large enough. */
+static bool is_far(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+{
+	const int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
+	return dlb_plan_is_far(p, g->tensor[t].producer) &&
+	       dlb_tensor_bytes(&g->tensor[t], n) >= DLB_FAR_LEAST;
+}
 
 bool dlb_plan_reads_again(const struct dlb_plan *p, const struct dlb_graph *g, int op, bool again, int t)
 {
-	const int from = t < 0 || !p->again ? -1 : g->tensor[t].producer;
-	return from >= 0 && p->again[from] && (again || g->op[op].phase == DLB_BACKWARD) &&
-	       p->placement[from] == p->placement[op] && !dlb_tensor_is_state(&g->tensor[t]);
+	const int from = t < 0 || !dlb_plan_has_again(p) ? -1 : g->tensor[t].producer;
+	return from >= 0 && (dlb_plan_runs_again(p, from) || is_far(p, g, t)) &&
+	       (again || g->op[op].phase == DLB_BACKWARD) && p->placement[from] == p->placement[op] &&
+	       !dlb_tensor_is_state(&g->tensor[t]);
+}
+
+bool dlb_op_is_named(const struct dlb_graph *g, int op, const char *pattern)
+{
+	bool yes = dlb_pattern_matches(pattern, g->op[op].name);
+	for (int k = 0; k < g->op[op].n_out && !yes; k++)
+		yes = g->op[op].out[k] >= 0 && dlb_pattern_matches(pattern, g->tensor[g->op[op].out[k]].name);
+	return yes;
+}
+
+bool dlb_op_has_backward_use(const struct dlb_graph *g, int op)
+{
+	for (int k = 0; k < g->op[op].n_out; k++) {
+		int t = g->op[op].out[k];
+		for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++) {
+			int to = g->reader[r];
+			if (g->op[to].phase == DLB_BACKWARD ||
+			    (g->op[to].phase == DLB_FORWARD && dlb_graph_is_view(g, to) &&
+			     dlb_op_has_backward_use(g, to)))
+				return true;
+		}
+	}
+	return false;
 }
 
 bool dlb_op_updates_input(const struct dlb_graph *g, int op, int i)
@@ -26,6 +59,8 @@ const char *dlb_plan_keeps_op(const struct dlb_plan *p, const struct dlb_graph *
 	int64_t n_own;
 	if (o->phase != DLB_FORWARD)
 		return "is not an op of the forward phase";
+	if (dlb_plan_is_far(p, op))
+		return "is offloaded";
 	if (p->n_replicas > 1 && p->sharing.sync_batchnorm && dlb_graph_sums(g, op, &n_own) > 0)
 		return "sums its statistics over the replicas, which is not done twice";
 	for (int i = 0; i < o->n_in; i++) {
@@ -40,14 +75,22 @@ const char *dlb_plan_keeps_op(const struct dlb_plan *p, const struct dlb_graph *
 	return NULL;
 }
 
+bool dlb_plan_is_read_again(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+{
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+		const int to = g->reader[r];
+		if (dlb_plan_reads_again(p, g, to, dlb_plan_runs_again(p, to), t) &&
+		    (!p->far || p->far[to] != DLB_FAR_VIEW || dlb_plan_needs_again(p, g, to)))
+			return true;
+	}
+	return false;
+}
+
 bool dlb_plan_needs_again(const struct dlb_plan *p, const struct dlb_graph *g, int op)
 {
-	for (int k = 0; k < g->op[op].n_out; k++) {
-		int t = g->op[op].out[k];
-		for (int r = t < 0 ? 0 : g->reader_start[t]; t >= 0 && r < g->reader_start[t + 1]; r++)
-			if (dlb_plan_reads_again(p, g, g->reader[r], p->again[g->reader[r]], t))
-				return true;
-	}
+	for (int k = 0; k < g->op[op].n_out; k++)
+		if (g->op[op].out[k] >= 0 && dlb_plan_is_read_again(p, g, g->op[op].out[k]))
+			return true;
 	return false;
 }
 

@@ -14,15 +14,30 @@
 #define DLB_PLAN_AGAIN_H
 #include "plan/program.h"
 
-static inline bool dlb_plan_runs_again(const struct dlb_plan *p, int op) { return p->again && p->again[op]; }
+static inline bool dlb_plan_runs_again(const struct dlb_plan *p, int op)
+{
+	return (p->again && p->again[op]) || (p->far && p->far[op] == DLB_FAR_VIEW);
+}
+/* Whether some op may run again. */
+static inline bool dlb_plan_has_again(const struct dlb_plan *p) { return p->again || p->far; }
+/* Bytes of an output for a micro-batch, from which on it is offloaded: below, a copy costs more than the place. */
+enum { DLB_FAR_LEAST = 4096 };
+/* Whether the outputs of op are kept in another memory (offload.h): their second life is fetched. */
+static inline bool dlb_plan_is_far(const struct dlb_plan *p, int op) { return p->far && p->far[op] >= 0; }
 /* Whether op (its second run with `again`) reads the second life of tensor t. */
 bool dlb_plan_reads_again(const struct dlb_plan *p, const struct dlb_graph *g, int op, bool again, int t);
 /* Whether input i of op is a running statistic that the op updates. */
 bool dlb_op_updates_input(const struct dlb_graph *g, int op, int i);
+/* Whether pattern matches the name of op or of an output of it. */
+bool dlb_op_is_named(const struct dlb_graph *g, int op, const char *pattern);
+/* Whether a backward op reads an output of op, or a view of it. */
+bool dlb_op_has_backward_use(const struct dlb_graph *g, int op);
 /* Why op cannot run again under plan p, as the end of a message; NULL: it can. */
 const char *dlb_plan_keeps_op(const struct dlb_plan *p, const struct dlb_graph *g, int op);
 /* Whether something on op's node needs op's second run: a backward op, or an op that runs again. */
 bool dlb_plan_needs_again(const struct dlb_plan *p, const struct dlb_graph *g, int op);
+/* Whether something there reads the second life of tensor t, an output of an op that is far or runs again. */
+bool dlb_plan_is_read_again(const struct dlb_plan *p, const struct dlb_graph *g, int t);
 /* Checks p->again: ops that can run again and are needed. 0, or -1 with err. */
 int dlb_plan_check_again(const struct dlb_plan *p, const struct dlb_graph *g, struct dlb_error *err);
 

@@ -61,14 +61,16 @@ static int second_life_at(const struct compiler *c, int t)
 		return c->p->placement[from];
 	if (dlb_program_is_offloaded(c->out, t))
 		return c->p->placement[dlb_graph_home(g, t)];
-	if (!c->p->again)
+	if (!dlb_plan_has_again(c->p))
 		return -1;
 	if (from >= 0)
-		return c->p->again[from] ? c->p->placement[from] : -1;
+		return (c->p->again && c->p->again[from]) || dlb_plan_is_read_again(c->p, g, t) ?
+			       c->p->placement[from] :
+			       -1;
 	for (int r = g->reader_start[t]; g->tensor[t].kind == DLB_T_BUFFER && r < g->reader_start[t + 1];
 	     r++) {
 		const struct dlb_op *o = &g->op[g->reader[r]];
-		for (int i = 0; c->p->again[g->reader[r]] && i < o->n_in; i++)
+		for (int i = 0; dlb_plan_runs_again(c->p, g->reader[r]) && i < o->n_in; i++)
 			if (o->in[i] == t && dlb_op_updates_input(g, g->reader[r], i))
 				return c->p->placement[g->reader[r]];
 	}
@@ -100,7 +102,7 @@ static void find_instances(struct compiler *c)
 	size_t most = (size_t)g->n_tensors + 1;
 	for (int t = 0; t < g->n_tensors; t++)
 		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]) +
-			(c->p->again != NULL || c->out->kept != NULL || c->out->offload != NULL);
+			(dlb_plan_has_again(c->p) || c->out->kept || c->out->offload);
 	c->second = dlb_xcalloc(most, sizeof *c->second);
 	c->inst_tensor = dlb_xcalloc(most, sizeof(int));
 	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));

@@ -7,11 +7,13 @@
 /* Instructions around an action, in their order; those from HOOK_SEND on run after it. */
 enum {
 	HOOK_WAIT_SENT,
+	HOOK_STORED,
 	HOOK_FREE_BEFORE,
 	HOOK_FETCH,
 	HOOK_POST,
 	HOOK_COPY,
 	HOOK_WAIT,
+	HOOK_FETCHED,
 	HOOK_REDUCED,
 	HOOK_SEND,
 	HOOK_SENT_AFTER,
@@ -120,7 +122,7 @@ int dlb_compile_first_after(const struct node_code *l, int64_t key);
 bool *dlb_compile_live_at_end(const struct compiler *c);
 
 /* ---- offload.c ---- */
-/* Adds FETCH and STORE around the updates whose states are offloaded, and the lives of their near places. */
+/* Adds FETCH, STORE and their ends around what is offloaded, and the lives of places near. */
 void dlb_compile_hook_offload(struct compiler *c);
 
 /* ---- gathers.c ---- */

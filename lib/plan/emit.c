@@ -13,6 +13,7 @@ static const struct { unsigned char verb; bool sent;
 } of_hook[N_HOOKS] = {
 	[HOOK_WAIT_SENT] = { DLB_WAIT, true },      [HOOK_FREE_BEFORE] = { DLB_FREE, false },
 	[HOOK_FETCH] = { DLB_FETCH, false },        [HOOK_STORE] = { DLB_STORE, false },
+	[HOOK_FETCHED] = { DLB_FETCHED, false },    [HOOK_STORED] = { DLB_STORED, false },
 	[HOOK_POST] = { DLB_POST, false },          [HOOK_COPY] = { DLB_COPY, false },
 	[HOOK_WAIT] = { DLB_WAIT, false },          [HOOK_SEND] = { DLB_SEND, false },
 	[HOOK_SENT_AFTER] = { DLB_WAIT, true },     [HOOK_FREE_AFTER] = { DLB_FREE, false },

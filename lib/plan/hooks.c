@@ -18,7 +18,7 @@ void dlb_compile_add_hook(struct compiler *c, int node, struct hook x)
 	l->hook[l->n_hooks++] = x;
 }
 
-/* second: what is read is the second life of tensor t, which an op of this node has computed. */
+/* second: what is read is the second life of tensor t, which an op of this node has computed, or is fetched. */
 static void use(struct compiler *c, int node, int t, int m, int action, bool second)
 {
 	const struct dlb_tensor *x = &c->g->tensor[t];
@@ -38,7 +38,7 @@ static void use(struct compiler *c, int node, int t, int m, int action, bool sec
 			dlb_compile_add_hook(c, node,
 					     (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false,
 							    false });
-		} else {
+		} else if (!second) { /* else it is fetched: offload.c */
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
 			l->recv[l->n_recv++] = (struct received){ .slot = slot,
 								  .tensor = t,
@@ -297,7 +297,8 @@ static void move_views(struct compiler *c, int i, int x)
 		int op = g->reader[r];
 		if (c->p->placement[op] != node || !dlb_graph_is_view(g, op) || g->op[op].in[0] != t)
 			continue;
-		for (int again = 0; again <= dlb_plan_runs_again(c->p, op); again++)
+		const bool runs_again = dlb_plan_runs_again(c->p, op) && dlb_plan_needs_again(c->p, g, op);
+		for (int again = 0; again <= runs_again; again++)
 			if (dlb_compile_read_instance(c, op, again, t) == i)
 				move_views(c, dlb_compile_instance(c, g->op[op].out[0], node, again), x);
 	}

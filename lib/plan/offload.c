@@ -1,19 +1,22 @@
-/* Optimizer states in another memory of their node. See offload.h. */
+/* Optimizer states and activations in another memory of their node. See offload.h. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/slice.h"
 #include "optim/kfac.h"
+#include "plan/again.h"
 #include "plan/async.h"
 #include "plan/compile.h"
 #include "plan/offload.h"
 #include "plan/replica.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
+#include "plan/program_verify.h"
 #include "plan/small_states.h"
 #include "plan/tensors.h"
 #include "util/patterns.h"
 
-/* actions between the first FETCH of a step and its update */
+/* actions between the first FETCH of a step and what reads it */
 enum { FIRST_FETCH_AHEAD = 8 };
 
 const char *dlb_offload_name(const struct dlb_graph *g, int t)
@@ -29,9 +32,53 @@ int dlb_offload_rule_of(const struct dlb_offload *x, const struct dlb_graph *g, 
 	const char *name = dlb_offload_name(g, t);
 
 	for (int i = 0; name && i < x->n; i++)
-		if (dlb_pattern_matches(x->rule[i].pattern, name))
+		if (!x->rule[i].activations && dlb_pattern_matches(x->rule[i].pattern, name))
 			return i;
 	return -1;
+}
+
+int dlb_offload_rule_of_op(const struct dlb_offload *x, const struct dlb_graph *g, int op)
+{
+	if (g->op[op].phase != DLB_FORWARD || dlb_graph_is_view(g, op) || !dlb_op_has_backward_use(g, op))
+		return -1;
+	for (int i = 0; i < x->n; i++)
+		if (x->rule[i].activations && dlb_op_is_named(g, op, x->rule[i].pattern))
+			return i;
+	return -1;
+}
+
+int dlb_offload_n_activations(const struct dlb_offload *x)
+{
+	int n = 0;
+
+	for (int i = 0; i < x->n; i++)
+		n += x->rule[i].activations;
+	return n;
+}
+
+void dlb_offload_mark(struct dlb_plan *p, const struct dlb_graph *g)
+{
+	int *far;
+
+	p->far = NULL;
+	if (!dlb_offload_n_activations(&p->offload))
+		return;
+	p->far = far = dlb_arena_array(&p->arena, (size_t)g->n_ops + 1, sizeof *far);
+	for (int i = 0; i < g->n_ops; i++) {
+		const int from = g->op[i].phase == DLB_FORWARD && dlb_graph_is_view(g, i) ?
+					 g->tensor[g->op[i].in[0]].producer :
+					 -1;
+
+		far[i] = from >= 0 && far[from] != DLB_FAR_NONE ? DLB_FAR_VIEW :
+								  dlb_offload_rule_of_op(&p->offload, g, i);
+	}
+}
+
+bool dlb_plan_keeps_far(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+{
+	const int from = dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+
+	return from >= 0 && dlb_plan_is_far(p, from) && dlb_plan_is_read_again(p, g, t);
 }
 
 int dlb_offload_memory(const struct dlb_cluster *c, int node, const char *name)
@@ -73,12 +120,38 @@ int *dlb_offload_find(struct dlb_program *g)
 {
 	int *rule;
 
-	if (!g->plan->offload.n || !g->n_state)
+	if (g->plan->offload.n == dlb_offload_n_activations(&g->plan->offload) || !g->n_state)
 		return NULL;
 	rule = dlb_arena_array(&g->arena, (size_t)g->graph->n_tensors + 1, sizeof *rule);
 	for (int t = 0; t < g->graph->n_tensors; t++)
 		rule[t] = dlb_offload_rule_of(&g->plan->offload, g->graph, t);
 	return rule;
+}
+
+static bool is_weight(const struct dlb_program *g, int t) { return g->graph->tensor[t].kind == DLB_T_WEIGHT; }
+
+/* Where tensor t is kept far, or its states are: the node (-1: nowhere), the memory, the bytes. */
+struct far {
+	int node;
+	const char *memory;
+	double bytes;
+};
+static struct far far_of(const struct dlb_program *g, int t)
+{
+	const struct dlb_offload *x = &g->plan->offload;
+	struct far f = { .node = -1 };
+
+	if (dlb_program_is_offloaded(g, t)) {
+		f = (struct far){ g->plan->placement[dlb_graph_home(g->graph, t)],
+				  x->rule[g->offload[t]].memory, dlb_program_far_bytes(g, t) };
+	} else if (dlb_plan_keeps_far(g->plan, g->graph, t)) {
+		const int from = g->graph->tensor[t].producer;
+
+		f = (struct far){ g->plan->placement[from], x->rule[g->plan->far[from]].memory, 0 };
+		for (int m = 0; m < g->micro_batches; m++)
+			f.bytes += dlb_tensor_bytes(&g->graph->tensor[t], g->size[m]);
+	}
+	return f;
 }
 
 /* What of the plan keeps states near, and the cure; NULL: nothing. */
@@ -103,25 +176,28 @@ int dlb_offload_check(const struct dlb_program *g, const struct dlb_cost *c, str
 
 	if (why)
 		return dlb_refuse(err, "/plan/offload", cure, "%s", why);
-	for (int t = 0; g->offload && c && c->cluster && t < g->graph->n_tensors; t++) {
-		const int node = g->offload[t] < 0 ? -1 : g->plan->placement[dlb_graph_home(g->graph, t)];
-		const char *name = node < 0 ? NULL : g->plan->offload.rule[g->offload[t]].memory;
+	if (g->async && g->plan->far)
+		return dlb_refuse(err, "/plan/offload", "leave offload out, or take a synchronous schedule",
+				  "under an asynchronous schedule activations of several steps overlap");
+	for (int t = 0; (g->offload || g->plan->far) && c && c->cluster && t < g->graph->n_tensors; t++) {
+		const struct far x = far_of(g, t);
 
-		if (node < 0)
+		if (x.node < 0)
 			continue;
-		const int memory = dlb_offload_memory(c->cluster, node, name);
+		const int memory = dlb_offload_memory(c->cluster, x.node, x.memory);
 
 		if (memory < 0)
 			return dlb_refuse(
 				err, "/plan/offload",
 				"dlb-profile --cluster --memory NAME=FOLDER adds one that is a file",
-				"node %d has no memory '%s' for the states of '%s'", node, name,
-				g->graph->tensor[t].name);
-		if (!dlb_cluster_is_cpu(c->cluster, node) && c->cluster->memory[memory].folder)
-			return dlb_refuse(
-				err, "/plan/offload", "name a memory of its host, or leave its weights out",
-				"node %d is no CPU, and only CPUs fetch states of '%s' from the file '%s'",
-				node, g->graph->tensor[t].name, name);
+				"node %d has no memory '%s' for %s'%s'", x.node, x.memory,
+				is_weight(g, t) ? "the states of " : "", g->graph->tensor[t].name);
+		if (!dlb_cluster_is_cpu(c->cluster, x.node) && c->cluster->memory[memory].folder)
+			return dlb_refuse(err, "/plan/offload",
+					  "name a memory of its host, or leave its tensors out",
+					  "node %d is no CPU, and only CPUs fetch %s'%s' from the file '%s'",
+					  x.node, is_weight(g, t) ? "states of " : "",
+					  g->graph->tensor[t].name, x.memory);
 	}
 	return 0;
 }
@@ -142,16 +218,28 @@ double dlb_program_offloaded_bytes(const struct dlb_program *g, int node, const 
 {
 	double sum = 0;
 
-	for (int t = 0; g->offload && t < g->graph->n_tensors; t++) {
-		if (g->offload[t] < 0 || g->plan->placement[dlb_graph_home(g->graph, t)] != node)
+	for (int t = 0; (g->offload || g->plan->far) && t < g->graph->n_tensors; t++) {
+		const struct far x = far_of(g, t);
+
+		if (x.node != node)
 			continue;
-		sum += dlb_program_far_bytes(g, t);
+		sum += x.bytes;
 		if (per_memory)
-			per_memory[dlb_offload_memory(c, node,
-						      g->plan->offload.rule[g->offload[t]].memory)] +=
-				dlb_program_far_bytes(g, t);
+			per_memory[dlb_offload_memory(c, node, x.memory)] += x.bytes;
 	}
 	return sum;
+}
+
+struct dlb_offload_copy dlb_offload_copy_of(const struct dlb_program *g, int node, const struct dlb_instr *in)
+{
+	const struct far x = far_of(g, in->tensor);
+	const int m = in->again ? dlb_second_life(g, in->micro_batch) : in->micro_batch;
+
+	return (struct dlb_offload_copy){ dlb_program_find_place(&g->node[node], in->tensor, m), x.memory,
+					  is_weight(g, in->tensor) ?
+						  x.bytes :
+						  (double)dlb_tensor_bytes(&g->graph->tensor[in->tensor],
+									   g->size[in->micro_batch]) };
 }
 
 int dlb_offload_check_room(const struct dlb_program *g, const struct dlb_cluster *c, struct dlb_error *err)
@@ -164,7 +252,7 @@ int dlb_offload_check_room(const struct dlb_program *g, const struct dlb_cluster
 	for (int i = 0; i < c->n_memories && !rc; i++)
 		if (c->memory[i].bytes > 0 && bytes[i] > c->memory[i].bytes * c->memory[i].count)
 			rc = dlb_fail_no(err, NULL,
-					 "the states offloaded to memory '%s' take %.4g MB of %.4g MB",
+					 "the tensors offloaded to memory '%s' take %.4g MB of %.4g MB",
 					 c->memory[i].name, bytes[i] / 1e6,
 					 c->memory[i].bytes * c->memory[i].count / 1e6);
 	free(bytes);
@@ -179,15 +267,22 @@ static int at_least(int a, int least) { return a < least ? least : a; }
 static void live(struct compiler *c, int node, int t, int update, int from, int to)
 {
 	const int inst = dlb_compile_instance(c, t, node, true), slot = inst * c->M;
+	const struct {
+		int action, type;
+	} hook[] = {
+		{ from, HOOK_FETCH }, { update, HOOK_FETCHED }, { update, HOOK_STORE }, { to, HOOK_STORED }
+	};
 
 	c->slot[slot].first = from;
 	c->slot[slot].last = update;
 	c->slot[slot].sent = to;
-	dlb_compile_add_hook(c, node, (struct hook){ from, HOOK_FETCH, slot, t, 0, -1, -1, false, true });
-	dlb_compile_add_hook(c, node, (struct hook){ update, HOOK_STORE, slot, t, 0, -1, -1, false, true });
+	for (int i = 0; i < DLB_LEN(hook); i++)
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ hook[i].action, hook[i].type, slot, t, 0, -1, -1, false,
+						    true });
 }
 
-static void hook_node(struct compiler *c, int node)
+static void hook_states(struct compiler *c, int node)
 {
 	const struct node_code *l = &c->code[node];
 	int *at = dlb_xcalloc((size_t)l->n_actions + 1, sizeof *at), *weight, n = 0;
@@ -211,8 +306,103 @@ static void hook_node(struct compiler *c, int node)
 	free(weight);
 }
 
+/* An activation of a micro-batch that is kept far: the instances of its lives, the action that computes it and the
+ * first that reads it again, and the action before which FETCH starts. */
+struct kept {
+	int tensor, m, first, second, made, read, fetch;
+};
+
+static int by_read(const void *a, const void *b)
+{
+	const struct kept *x = a, *y = b;
+
+	return x->read != y->read     ? (x->read < y->read ? -1 : 1) :
+	       x->second != y->second ? x->second - y->second :
+					x->m - y->m;
+}
+
+static int by_made(const void *a, const void *b)
+{
+	const struct kept *x = a, *y = b;
+
+	return x->made != y->made   ? (x->made < y->made ? -1 : 1) :
+	       x->first != y->first ? x->first - y->first :
+				      x->m - y->m;
+}
+
+/* Lists those of the node. Returns their number. */
+static int list_kept(const struct compiler *c, int node, struct kept *list)
+{
+	int n = 0;
+
+	for (int t = 0; t < c->g->n_tensors; t++) {
+		const int from = c->g->tensor[t].producer;
+
+		if (from < 0 || c->p->placement[from] != node || !dlb_plan_keeps_far(c->p, c->g, t))
+			continue;
+		const int first = dlb_compile_instance(c, t, node, false),
+			  second = dlb_compile_instance(c, t, node, true);
+
+		for (int m = 0; m < c->M; m++)
+			list[n++] = (struct kept){ .tensor = t,
+						   .m = m,
+						   .first = first,
+						   .second = second,
+						   .made = c->slot[first * c->M + m].first,
+						   .read = c->slot[second * c->M + m].first };
+	}
+	return n;
+}
+
+static void hook_activations(struct compiler *c, int node)
+{
+	struct kept *list = dlb_xcalloc((size_t)c->g->n_tensors * (size_t)c->M + 1, sizeof *list);
+	const int n = list_kept(c, node, list);
+
+	qsort(list, (size_t)n, sizeof *list, by_read);
+	for (int i = 0, before = n ? at_least(list[0].read - FIRST_FETCH_AHEAD, 0) : 0; i < n; i++) {
+		struct kept *x = &list[i];
+		const int slot = x->second * c->M + x->m;
+
+		if (i && list[i - 1].read < x->read)
+			before = list[i - 1].read;
+		x->fetch = at_least(before, x->made + 1);
+		c->slot[slot].first = x->fetch;
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ x->fetch, HOOK_FETCH, slot, x->tensor, x->m, -1, -1,
+						    false, true });
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ x->read, HOOK_FETCHED, slot, x->tensor, x->m, -1, -1,
+						    false, true });
+	}
+	qsort(list, (size_t)n, sizeof *list, by_made);
+	for (int i = n - 1, next = INT_MAX, second = INT_MAX; i >= 0; i--) { /* the next actions that store */
+		const struct kept *x = &list[i];
+
+		if (i + 1 < n && list[i + 1].made > x->made) {
+			second = next;
+			next = list[i + 1].made;
+		}
+		const int slot = x->first * c->M + x->m, stop = second < x->fetch ? second : x->fetch;
+		struct slot *root = &c->slot[c->root[x->first] * c->M + x->m];
+
+		root->sent = at_least(root->sent, stop);
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ x->made, HOOK_STORE, slot, x->tensor, x->m, -1, -1, false,
+						    false });
+		dlb_compile_add_hook(c, node,
+				     (struct hook){ stop, HOOK_STORED, slot, x->tensor, x->m, -1, -1, false,
+						    false });
+	}
+	free(list);
+}
+
 void dlb_compile_hook_offload(struct compiler *c)
 {
-	for (int node = 0; c->out->offload && node < c->p->n_nodes; node++)
-		hook_node(c, node);
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		if (c->out->offload)
+			hook_states(c, node);
+		if (c->p->far && dlb_compile_is_for(c, node))
+			hook_activations(c, node);
+	}
 }

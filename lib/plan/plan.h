@@ -82,12 +82,16 @@ struct dlb_advice {
 /* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops
  * and tensors. Neither: none. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
-/* Optimizer states kept in another memory of their node (offload.h): those of the weights whose name
- * matches a rule's pattern, the first rule that does, in the memory of that name. chosen: dlb-place made
+/* Optimizer states and activations kept in another memory of their node (offload.h): those of the weights
+ * whose name matches a rule's pattern, the first rule that does, in the memory of that name; or, by rules of
+ * activations, the outputs of forward ops, for patterns of the names of ops and tensors. chosen: dlb-place made
  * the rules. */
 struct dlb_offload_rule {
 	const char *pattern, *memory;
+	bool activations;
 };
+/* FAR_VIEW: of a view of such an output, which runs again over what is fetched. */
+enum { DLB_FAR_NONE = -1, DLB_FAR_VIEW = -2 };
 struct dlb_offload {
 	bool chosen;
 	const struct dlb_offload_rule *rule;
@@ -116,6 +120,9 @@ struct dlb_plan {
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
 	struct dlb_offload offload;
+	/* [op] the rule of offload by which its outputs are kept in another memory, or one of DLB_FAR_*; NULL: none
+	 * are (dlb_offload_mark) */
+	const int *far;
 	enum dlb_state_dtype state_dtype; /* in which optimizer states are kept (small_states.h) */
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;

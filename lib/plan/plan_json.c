@@ -16,7 +16,8 @@
  *      "migration_s": of moving them, where counted
  *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
  *      "state_dtype": "8bit",                                                              absent: f32
- *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}]},         absent: none
+ *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}],         absent: none
+ *                  "activations": [{"ops": "h.*", "memory": "disk"}]},                     absent: none
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
@@ -28,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/again.h"
+#include "plan/offload.h"
 #include "plan/async.h"
 #include "plan/by_class.h"
 #include "plan/plan.h"
@@ -111,7 +113,7 @@ static void write_recompute(const struct dlb_plan *p, json_t *o)
 static void write_offload(const struct dlb_plan *p, json_t *o)
 {
 	const struct dlb_offload *x = &p->offload;
-	json_t *section, *states;
+	json_t *section, *states, *activations = json_array();
 	if (!x->chosen && !x->n)
 		return;
 	section = json_object();
@@ -119,8 +121,12 @@ static void write_offload(const struct dlb_plan *p, json_t *o)
 		json_object_set_new(section, "auto", json_true());
 	json_object_set_new(section, "states", states = json_array());
 	for (int i = 0; i < x->n; i++)
-		json_array_append_new(states, json_pack("{ssss}", "weights", x->rule[i].pattern, "memory",
-							x->rule[i].memory));
+		json_array_append_new(x->rule[i].activations ? activations : states,
+				      json_pack("{ssss}", x->rule[i].activations ? "ops" : "weights",
+						x->rule[i].pattern, "memory", x->rule[i].memory));
+	if (json_array_size(activations))
+		json_object_set(section, "activations", activations);
+	json_decref(activations);
 	json_object_set_new(o, "offload", section);
 }
 
@@ -377,33 +383,47 @@ static int read_recompute(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 	return 0;
 }
 
-static int read_offload(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+/* An item of states, or of activations. */
+static int read_offload_rule(const struct dlb_ref *list, int i, const char *names, struct dlb_plan *p,
+			     struct dlb_offload_rule *to, struct dlb_error *err)
 {
-	static const char *const known[] = { "auto", "states", NULL }, *const members[] = { "weights",
-											    "memory", NULL };
-	struct dlb_ref section = { .v = NULL }, states = { .v = NULL };
+	const char *const known[] = { names, "memory", NULL };
+	const struct dlb_ref e = dlb_ref_index(list, i);
+	const char *pattern = NULL, *memory = NULL;
+	if (!json_is_object(e.v))
+		return dlb_ref_fail(&e, err, "an object is expected");
+	if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, names, DLB_NEED, &pattern, err) ||
+	    dlb_get_str(&e, "memory", DLB_NEED, &memory, err))
+		return -1;
+	*to = (struct dlb_offload_rule){ dlb_arena_strdup(&p->arena, pattern),
+					 dlb_arena_strdup(&p->arena, memory), !strcmp(names, "ops") };
+	return 0;
+}
+
+static int read_offload(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p,
+			struct dlb_error *err)
+{
+	static const char *const known[] = { "auto", "states", "activations", NULL };
+	struct dlb_ref section = { .v = NULL }, states = { .v = NULL }, activations = { .v = NULL };
 	struct dlb_offload_rule *rule;
-	int n = 0;
+	int n_states = 0, n = 0;
 	if (dlb_get_object(r, "offload", DLB_OPT, &section, err))
 		return -1;
 	if (!section.v)
 		return 0;
 	if (dlb_ref_known(&section, known, err) ||
 	    dlb_get_bool(&section, "auto", DLB_OPT, &p->offload.chosen, err) ||
-	    dlb_get_array(&section, "states", DLB_NEED, &states, &n, err))
+	    dlb_get_array(&section, "states", DLB_NEED, &states, &n_states, err) ||
+	    dlb_get_array(&section, "activations", DLB_OPT, &activations, &n, err))
 		return -1;
-	p->offload.rule = rule = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *rule);
-	for (p->offload.n = 0; p->offload.n < n; p->offload.n++) {
-		struct dlb_ref e = dlb_ref_index(&states, p->offload.n);
-		const char *weights = NULL, *memory = NULL;
-		if (!json_is_object(e.v))
-			return dlb_ref_fail(&e, err, "an object is expected");
-		if (dlb_ref_known(&e, members, err) || dlb_get_str(&e, "weights", DLB_NEED, &weights, err) ||
-		    dlb_get_str(&e, "memory", DLB_NEED, &memory, err))
+	p->offload.rule = rule = dlb_arena_array(&p->arena, (size_t)n_states + (size_t)n + 1, sizeof *rule);
+	for (; p->offload.n < n_states + n; p->offload.n++) {
+		const int i = p->offload.n;
+		if (i < n_states ? read_offload_rule(&states, i, "weights", p, &rule[i], err) :
+				   read_offload_rule(&activations, i - n_states, "ops", p, &rule[i], err))
 			return -1;
-		rule[p->offload.n] = (struct dlb_offload_rule){ dlb_arena_strdup(&p->arena, weights),
-								dlb_arena_strdup(&p->arena, memory) };
 	}
+	dlb_offload_mark(p, g);
 	return 0;
 }
 
@@ -614,7 +634,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_offload(r, p, err) ||
+	return read_constraints(r, g, p, err) || read_recompute(r, p, err) || read_offload(r, g, p, err) ||
 			       read_state_dtype(r, p, err) || read_replicas(r, p, err) ?
 		       -1 :
 		       0;

@@ -37,6 +37,9 @@ static void print_gather(const struct dlb_program *g, const struct dlb_node_prog
 	fprintf(f, ", %lld elements, at %zu, %zu bytes", (long long)b->n, x->offset, x->bytes);
 }
 
+const char *const dlb_verb_names[DLB_N_VERBS] = { "POST", "WAIT",  "SEND",  "COMPUTE", "COLLECTIVE", "COPY",
+						  "FREE", "FETCH", "STORE", "FETCHED", "STORED" };
+
 static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in, FILE *f)
 {
 	if (in->what == DLB_RUN_ACCUMULATE) {
@@ -59,10 +62,8 @@ static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in,
 static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np,
 			const struct dlb_instr *in, FILE *f)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND",  "COMPUTE", "COLLECTIVE",
-							"COPY", "FREE", "FETCH", "STORE" };
 	const struct dlb_graph *gr = g->graph;
-	fprintf(f, "%-10s", verbs[in->verb]);
+	fprintf(f, "%-10s", dlb_verb_names[in->verb]);
 	static const char *const collectives[] = {
 		[DLB_RUN_STEP_END] = "step-end", [DLB_RUN_COMPUTED] = "computed", [DLB_RUN_REDUCE] = "reduce",
 		[DLB_RUN_REDUCED] = "reduced",   [DLB_RUN_SQUARES] = "squares",   [DLB_RUN_NORM] = "norm",
@@ -96,9 +97,9 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	const bool whole = in->verb == DLB_FREE && !in->again && dlb_program_gathers(g, in->tensor);
 	if (whole)
 		fputs(", whole", f);
-	if (in->micro_batch >= 0 && in->verb != DLB_FETCH && in->verb != DLB_STORE && !whole)
+	if (in->micro_batch >= 0 && !whole)
 		fprintf(f,
-			in->verb != DLB_FREE || !in->again           ? " m=%d" :
+			in->verb == DLB_COMPUTE || !in->again        ? " m=%d" :
 			dlb_program_is_offloaded(g, in->tensor)      ? ", its states" :
 			dlb_program_share_reader(g, in->tensor) >= 0 ? " m=%d, its share" :
 								       " m=%d again",

@@ -8,8 +8,11 @@
  *     COLLECTIVE          an operation of all nodes of a group (see `what`)
  *     COPY   t m          bring a fed tensor (samples, labels, seed) into the arena
  *     FREE   t m          its place may be used again
- *     FETCH  t            start copying the offloaded optimizer states of weight t near, into the arena
- *     STORE  t            start copying them back
+ *     FETCH  t m          start copying offloaded tensor t near, into the arena, or (m = 0) the offloaded
+ *                         optimizer states of weight t
+ *     FETCHED t m         wait for the end of that copy
+ *     STORE  t m          start copying it, or them, out of the arena
+ *     STORED t m          wait for the end of that copy
  * m = -1: once per step (weights, updates). A program is prologue, loop (one step of a synchronous
  * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules. Under
  * asynchronous ones (async.c) the loop runs for i = 0, 1, ..., and an instruction with iteration k belongs
@@ -85,8 +88,9 @@
  * start when the weight before is about to be read, and all replicas start them in one order.
  *
  * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
- * near from FETCH to the FREE that follows STORE, in a place of the arena: the second life of the weight,
- * micro-batch M in the list of places. The update waits for the end of FETCH, and FREE for the end of STORE.
+ * near from FETCH to the FREE that follows STORED, in a place of the arena: the second life of the weight,
+ * micro-batch M in the list of places. Or activations are there, from STORE of the first life to FETCH of the
+ * second, which is micro-batch M + m as that of an op that runs again.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -103,6 +107,8 @@ enum dlb_verb {
 	DLB_FREE,
 	DLB_FETCH,
 	DLB_STORE,
+	DLB_FETCHED,
+	DLB_STORED,
 	DLB_N_VERBS
 };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
@@ -118,7 +124,7 @@ struct dlb_instr {
 	bool sent;			/* WAIT: for the end of our send */
 	/* of a zero-copy message: SEND, POST, both WAITs, and the FREE of its place */
 	bool zero_copy;
-	/* COMPUTE: the op's second run; FREE: of a place that it writes (again.h) */
+	/* COMPUTE: the op's second run; FREE, FETCH, STORE and their ends: of a second life (again.h) */
 	bool again;
 	int op, tensor;			/* -1: none; ACCUMULATE: op = update op, tensor = the gradient */
 	int micro_batch, iteration, version;

@@ -117,11 +117,9 @@ static void advance(struct sim *s, int node)
 		const struct dlb_instr *in = &np->instr[n->pc];
 		if (copy(s, node))
 			return;
-		if (n->copied_s && in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
-			dlb_sim_wait_states(s, node, dlb_update_weight(s->g->graph, in->op));
-		if (n->copied_s && in->verb == DLB_FREE && in->again)
-			dlb_sim_wait_states(s, node, in->tensor);
-		if (in->verb == DLB_COMPUTE) {
+		if (in->verb == DLB_FETCHED || in->verb == DLB_STORED) {
+			dlb_sim_wait_offloaded(s, node, in);
+		} else if (in->verb == DLB_COMPUTE) {
 			double t = dlb_sim_compute_s(s, node, in);
 			if (s->t->span && t > 0)
 				keep_span(s, node, in, n->now, n->now + t);
@@ -147,7 +145,7 @@ static void advance(struct sim *s, int node)
 			} else if (in->verb == DLB_COLLECTIVE) {
 				step_end(s, node);
 			} else if (in->verb == DLB_FETCH || in->verb == DLB_STORE) {
-				dlb_sim_copy_states(s, node, in);
+				dlb_sim_copy_offloaded(s, node, in);
 			} else if (in->verb == DLB_FREE) {
 				dlb_sim_return(s, dlb_sim_find_message(s, in->peer, node, in->tag), n->now);
 			} else {

@@ -55,7 +55,7 @@ struct sim_node {
 	/* list of messages to copy; the one being copied, -1 */
 	int copies, copying;
 	bool stands;					/* blocked in a collective */
-	/* [tensor] when the last copy of its offloaded states ends; NULL: there are none */
+	/* [place] when the last copy from or to it ends, of what is offloaded; NULL: nothing is */
 	double *copied_s;
 };
 struct sim {
@@ -100,9 +100,9 @@ double dlb_sim_norm_s(const struct sim *s);
 void dlb_sim_find_offloaded(struct sim *s);
 void dlb_sim_release_offloaded(struct sim *s);
 /* FETCH or STORE: the copy follows those that its memory has begun. */
-void dlb_sim_copy_states(struct sim *s, int node, const struct dlb_instr *in);
-/* An update, or FREE, of a node with offloaded states: it waits until the last copy of weight t's states ends. */
-void dlb_sim_wait_states(struct sim *s, int node, int t);
+void dlb_sim_copy_offloaded(struct sim *s, int node, const struct dlb_instr *in);
+/* FETCHED or STORED: the node waits for the end of that copy. */
+void dlb_sim_wait_offloaded(struct sim *s, int node, const struct dlb_instr *in);
 
 /* ---- simulate_transfer.c ---- */
 int dlb_sim_route(struct sim *s, int from, int to);		/* index; computed once */

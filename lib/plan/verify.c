@@ -16,6 +16,7 @@
 #include "plan/async.h"
 #include "plan/flow.h"
 #include "plan/offload.h"
+#include "plan/print.h"
 #include "plan/program_verify.h"
 #include "plan/replica.h"
 #include "plan/tensors.h"
@@ -61,18 +62,17 @@ int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int m)
 
 int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what)
 {
-	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND",  "COMPUTE", "COLLECTIVE",
-							"COPY", "FREE", "FETCH", "STORE" };
 	const struct dlb_instr *in = &dlb_program_of(g, node)->node[node].instr[at];
 	char where[64];
 	snprintf(where, sizeof where, "program of node %d, instruction %d", node, at);
 	if (in->op >= 0)
-		return dlb_fail(err, where, "%s op %d '%s' of micro-batch %d: %s", verbs[in->verb], in->op,
-				g->graph->op[in->op].name, in->micro_batch, what);
+		return dlb_fail(err, where, "%s op %d '%s' of micro-batch %d: %s", dlb_verb_names[in->verb],
+				in->op, g->graph->op[in->op].name, in->micro_batch, what);
 	if (in->verb == DLB_COLLECTIVE)
 		return dlb_fail(err, where, "COLLECTIVE of bucket %d: %s", in->tag, what);
-	return dlb_fail(err, where, "%s tensor %d '%s' of micro-batch %d: %s", verbs[in->verb], in->tensor,
-			in->tensor >= 0 ? g->graph->tensor[in->tensor].name : "", in->micro_batch, what);
+	return dlb_fail(err, where, "%s tensor %d '%s' of micro-batch %d: %s", dlb_verb_names[in->verb],
+			in->tensor, in->tensor >= 0 ? g->graph->tensor[in->tensor].name : "", in->micro_batch,
+			what);
 }
 
 /* Every op that sums over its batch has a bucket if the plan requires it. */

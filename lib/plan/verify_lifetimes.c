@@ -15,13 +15,16 @@
 #include "plan/tensors.h"
 #include "plan/verify.h"
 
-/* OPEN: posted, not yet received; optimizer states: fetched, not yet updated. STORED: copied back */
-enum life { UNUSED, OPEN, WRITTEN, STORED, FREED };
+/* OPEN: posted or fetched, not there yet. Of optimizer states: UPDATED; KEPT: copied back */
+enum life { UNUSED, OPEN, WRITTEN, UPDATED, KEPT, FREED };
 struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
 	/* [place] received, perhaps read in the sender's memory */
 	bool *zero_copy;
+	/* [place] of what is offloaded: copies out that have begun, and ended; [root] those in flight */
+	char *stored, *ended;
+	int *storing;
 	/* [place] version written into it; [root] version there now */
 	int *written, *version;
 	/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
@@ -231,6 +234,8 @@ static const char *writes(struct dlb_lifetimes *l, const struct dlb_instr *in, i
 		return "writes into a place that is not alive";
 	if (overwrites && l->zero_copy[r])
 		return "writes over a zero-copy message";
+	if (overwrites && l->storing[r])
+		return "writes over what is being stored";
 	l->life[k] = WRITTEN;
 	l->written[k] = l->version[r] += overwrites;
 	return NULL;
@@ -275,9 +280,50 @@ static const char *updates_states(struct dlb_lifetimes *l, int op)
 	const int t = dlb_update_weight(l->g->graph, op), k = near_place(l, t);
 	if (t < 0 || !dlb_program_is_offloaded(l->g, t))
 		return NULL;
-	if (k < 0 || l->life[k] != OPEN)
+	if (k < 0 || l->life[k] != WRITTEN)
 		return "updates with states that are not fetched";
-	l->life[k] = WRITTEN;
+	l->life[k] = UPDATED;
+	return NULL;
+}
+
+/* Of states; of an activation, whose first life must have been stored. */
+static const char *fetch(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
+{
+	const int first = dlb_program_find_place(&l->g->node[l->node], in->tensor, in->micro_batch);
+	const bool keeps = dlb_plan_keeps_far(l->p, l->g->graph, in->tensor);
+	if (k < 0 || l->life[k] != UNUSED || (keeps ? !in->again : k != near_place(l, in->tensor)))
+		return "fetches what is not offloaded, has no place near or is fetched already";
+	if (keeps && (first < 0 || !l->ended[first]))
+		return "fetches what is not stored yet";
+	l->life[k] = OPEN;
+	return NULL;
+}
+
+static const char *store(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
+{
+	const bool keeps = dlb_plan_keeps_far(l->p, l->g->graph, in->tensor);
+	const int r = k < 0 ? -1 :
+			      dlb_program_root_place(&l->g->node[l->node], in->tensor,
+						     l->g->node[l->node].place[k].micro_batch);
+	if (r < 0 || (keeps ? in->again : k != near_place(l, in->tensor)) || l->stored[k])
+		return "stores what is not offloaded, has no place or is stored already";
+	if (keeps && readable(l, in->tensor, in))
+		return readable(l, in->tensor, in);
+	if (!keeps && l->life[k] != UPDATED)
+		return "stores states that are not updated";
+	l->life[k] = keeps ? WRITTEN : KEPT;
+	l->stored[k] = 1;
+	l->storing[r]++;
+	return NULL;
+}
+
+static const char *stored(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
+{
+	if (k < 0 || !l->stored[k] || l->ended[k])
+		return "waits for the end of a copy that has not begun or has ended";
+	l->ended[k] = 1;
+	l->storing[dlb_program_root_place(&l->g->node[l->node], in->tensor,
+					  l->g->node[l->node].place[k].micro_batch)]--;
 	return NULL;
 }
 
@@ -510,15 +556,16 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		l->life[k] = in->verb == DLB_POST ? OPEN : WRITTEN;
 		return NULL;
 	case DLB_FETCH:
-		if (k < 0 || k != near_place(l, in->tensor) || l->life[k] != UNUSED)
-			return "fetches states that have no place near or are fetched already";
-		l->life[k] = OPEN;
+		return fetch(l, in, k);
+	case DLB_FETCHED:
+		if (k < 0 || l->life[k] != OPEN)
+			return "waits for the end of a copy that has not begun or has ended";
+		l->life[k] = WRITTEN;
 		return NULL;
 	case DLB_STORE:
-		if (k < 0 || k != near_place(l, in->tensor) || l->life[k] != WRITTEN)
-			return "stores states that are not updated";
-		l->life[k] = STORED;
-		return NULL;
+		return store(l, in, k);
+	case DLB_STORED:
+		return stored(l, in, k);
 	case DLB_WAIT:
 		if (in->sent)
 			return readable(l, in->tensor, in);
@@ -530,8 +577,10 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	case DLB_SEND:
 		return readable(l, in->tensor, in);
 	case DLB_FREE:
-		if (k < 0 || l->life[k] != (k == near_place(l, in->tensor) ? STORED : WRITTEN))
+		if (k < 0 || l->life[k] != (k == near_place(l, in->tensor) ? KEPT : WRITTEN))
 			return "frees what is not alive, or states that are not stored";
+		if (l->storing[k])
+			return "frees what is being stored";
 		if (l->zero_copy[k] != in->zero_copy)
 			return "returns a message that is not zero-copy, or keeps one that is";
 		l->life[k] = FREED;
@@ -603,6 +652,9 @@ static void begin(struct dlb_lifetimes *l, const struct dlb_program *g, int node
 	l->node = node;
 	l->life = dlb_xcalloc(n, sizeof *l->life);
 	l->zero_copy = dlb_xcalloc(n, sizeof *l->zero_copy);
+	l->stored = dlb_xcalloc(n, sizeof *l->stored);
+	l->ended = dlb_xcalloc(n, sizeof *l->ended);
+	l->storing = dlb_xcalloc(n, sizeof *l->storing);
 	l->written = dlb_xcalloc(n, sizeof *l->written);
 	l->version = dlb_xcalloc(n, sizeof *l->version);
 	l->averages = dlb_sharing_averages(&g->whole->sharing);
@@ -645,6 +697,9 @@ static void end(struct dlb_lifetimes *l)
 	}
 	free(l->life);
 	free(l->zero_copy);
+	free(l->stored);
+	free(l->ended);
+	free(l->storing);
 	free(l->written);
 	free(l->version);
 	for (int k = 0; l->of_weight && k < np->n_weights; k++)

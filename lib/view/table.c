@@ -263,7 +263,7 @@ static void states_table(const struct dlb_plan *p, const int *node, int n, FILE 
 		fprintf(f, "  optimizer states are kept as %s\n", dlb_state_dtypes[p->state_dtype]);
 	for (int i = 0; i < n; i++)
 		if (p->node[node[i]].offloaded_bytes > 0)
-			fprintf(f, "  node %d, offloaded: states %s\n", node[i],
+			fprintf(f, "  node %d, offloaded: %s\n", node[i],
 				dlb_view_bytes(p->node[node[i]].offloaded_bytes, a, sizeof a));
 }
 

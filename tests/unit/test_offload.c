@@ -1,6 +1,7 @@
-/* Offloaded optimizer states. Programs of random graphs and placements: verified; every update of a node
- * has its states near, at most three weights' states at once; the simulated step is that without offload
- * where copies cost nothing, and no shorter than its copies take. Spoilt programs are refused. */
+/* Offloaded optimizer states and activations. Programs of random graphs and placements: verified; every update
+ * of a node has its states near, at most three weights' states at once; every activation is stored, then
+ * fetched; the simulated step is that without offload where copies cost nothing, and no shorter than its copies
+ * take. Spoilt programs are refused. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/fit.h"
@@ -26,7 +27,7 @@ static double step_s(const struct dlb_problem *p, struct dlb_plan *plan, struct 
 	return s;
 }
 
-/* FETCH, update, STORE and FREE of each weight in this order. Returns the bytes of all states. */
+/* FETCH, FETCHED, update, STORE, STORED and FREE of each weight in this order. Returns the bytes of all states. */
 static double check_lives(const struct dlb_program *g)
 {
 	double bytes = 0;
@@ -35,21 +36,19 @@ static double check_lives(const struct dlb_program *g)
 		char *stage = calloc((size_t)g->graph->n_tensors, 1);
 		int near = 0;
 		for (int i = 0; i < np->n_instr; i++) {
+			static const int order[DLB_N_VERBS] = { [DLB_FETCH] = 1,
+								[DLB_FETCHED] = 2,
+								[DLB_STORE] = 4,
+								[DLB_STORED] = 5,
+								[DLB_FREE] = 6 };
 			const struct dlb_instr *in = &np->instr[i];
-			const int t = in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE ?
-					      dlb_update_weight(g->graph, in->op) :
-				      in->verb == DLB_FETCH || in->verb == DLB_STORE ||
-						      (in->verb == DLB_FREE && in->again) ?
-					      in->tensor :
-					      -1;
+			const bool updates = in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE;
+			const int t = updates                      ? dlb_update_weight(g->graph, in->op) :
+				      order[in->verb] && in->again ? in->tensor :
+								     -1;
 			if (t < 0)
 				continue;
-			const int want = in->verb == DLB_FETCH   ? 0 :
-					 in->verb == DLB_COMPUTE ? 1 :
-					 in->verb == DLB_STORE   ? 2 :
-								   3;
-			assert(IS(stage[t], ==, want));
-			stage[t]++;
+			assert(IS(++stage[t], ==, updates ? 3 : order[in->verb]));
 			near += in->verb == DLB_FETCH ? 1 : in->verb == DLB_FREE ? -1 : 0;
 			assert(IS(near, <=, 3));
 			if (in->verb == DLB_FETCH) {
@@ -60,13 +59,37 @@ static double check_lives(const struct dlb_program *g)
 			}
 		}
 		for (int t = 0; t < g->graph->n_tensors; t++)
-			assert(IS(stage[t] % 4, ==, 0));
+			assert(IS(stage[t] % 6, ==, 0));
 		free(stage);
 	}
 	return bytes;
 }
 
-/* Takes a FETCH, STORE or FREE of states away, or exchanges it with its update: refused. */
+static bool copies(const struct dlb_instr *in)
+{
+	return in->verb == DLB_FETCH || in->verb == DLB_FETCHED || in->verb == DLB_STORE ||
+	       in->verb == DLB_STORED || (in->verb == DLB_FREE && in->again);
+}
+
+/* The instruction that uses what `in` copies: the update of its weight, or the first op that reads the activation's
+ * second life. */
+static int user_of(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in)
+{
+	for (int k = 0; k < np->n_instr; k++) {
+		const struct dlb_instr *x = &np->instr[k];
+		const struct dlb_op *o = x->verb == DLB_COMPUTE && x->tensor < 0 ? &g->graph->op[x->op] :
+										   NULL;
+		if (o && x->what == DLB_RUN_UPDATE && dlb_update_weight(g->graph, x->op) == in->tensor)
+			return k;
+		for (int i = 0; o && x->micro_batch == in->micro_batch && i < o->n_in; i++)
+			if (o->in[i] == in->tensor &&
+			    dlb_plan_reads_again(g->plan, g->graph, x->op, x->again, in->tensor))
+				return k;
+	}
+	return -1;
+}
+
+/* Takes a FETCH, STORE, an end of one, or a FREE of a second life away, or exchanges it with what uses it: refused. */
 static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 {
 	struct dlb_error err;
@@ -75,8 +98,7 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 		struct dlb_node_program *np = &g->node[d];
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr x = np->instr[i];
-			int update = -1;
-			if (x.verb != DLB_FETCH && x.verb != DLB_STORE && !(x.verb == DLB_FREE && x.again))
+			if (!copies(&x))
 				continue;
 			memmove(np->instr + i, np->instr + i + 1, (size_t)(np->n_instr - i - 1) * sizeof x);
 			np->n_instr--;
@@ -84,15 +106,12 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 			np->n_instr++;
 			memmove(np->instr + i + 1, np->instr + i, (size_t)(np->n_instr - i - 1) * sizeof x);
 			np->instr[i] = x;
-			for (int k = 0; k < np->n_instr; k++)
-				if (np->instr[k].verb == DLB_COMPUTE && np->instr[k].what == DLB_RUN_UPDATE &&
-				    dlb_update_weight(g->graph, np->instr[k].op) == x.tensor)
-					update = k;
-			assert(IS(update, >=, 0));
-			np->instr[i] = np->instr[update];
-			np->instr[update] = x;
+			const int user = user_of(g, np, &x);
+			assert(IS(user, >=, 0));
+			np->instr[i] = np->instr[user];
+			np->instr[user] = x;
 			assert(dlb_program_verify(g, p->cost, &err));
-			np->instr[update] = np->instr[i];
+			np->instr[user] = np->instr[i];
 			np->instr[i] = x;
 			assert(IS(dlb_program_verify(g, p->cost, &err), ==, 0));
 			spoilt++;
@@ -101,11 +120,90 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 	return spoilt;
 }
 
+/* STORE of the first life, FETCH of the second: each activation that is kept far has them once for each micro-batch, in
+ * this order, with their ends. Returns the bytes of all. */
+static double check_activations(const struct dlb_program *g)
+{
+	static const int order[DLB_N_VERBS] = {
+		[DLB_STORE] = 1, [DLB_STORED] = 2, [DLB_FETCH] = 3, [DLB_FETCHED] = 4
+	};
+	double bytes = 0;
+	for (int d = 0; d < g->n_nodes; d++) {
+		const struct dlb_node_program *np = &g->node[d];
+		const int M = g->micro_batches;
+		char *stage = calloc((size_t)(g->graph->n_tensors * M), 1);
+		for (int i = 0; i < np->n_instr; i++) {
+			const struct dlb_instr *in = &np->instr[i];
+			if (!order[in->verb])
+				continue;
+			assert(IS(in->again, ==, order[in->verb] > 2));
+			assert(IS(++stage[in->tensor * M + in->micro_batch], ==, order[in->verb]));
+			bytes += in->verb == DLB_STORE ?
+					 (double)dlb_tensor_bytes(&g->graph->tensor[in->tensor],
+								  g->size[in->micro_batch]) :
+					 0;
+		}
+		for (int k = 0; k < g->graph->n_tensors * M; k++) {
+			const int t = k / M, from = g->graph->tensor[t].producer;
+			const bool here = from >= 0 && g->plan->placement[from] == d &&
+					  dlb_plan_keeps_far(g->plan, g->graph, t);
+			assert(IS(stage[k], ==, here ? 4 : 0));
+		}
+		free(stage);
+	}
+	return bytes;
+}
+
+/* Activations: the step is that without where copies cost nothing, the memory counts them, spoilt programs are
+ * refused. */
+static int test_activations(uint64_t seed, double *far_bytes)
+{
+	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
+	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
+	static const struct dlb_offload_rule rule = { "*", "disk", true };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan;
+	struct dlb_program g;
+	double stored = 0;
+	dlb_rng_init(&r, seed);
+	random_training(&d, seed, clusters[seed % 3], &r);
+	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
+	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
+	random_plan(&p, &plan, &r);
+	plan.in_place = seed % 2;
+	const double near_s = step_s(&p, &plan, &g);
+	dlb_program_release(&g);
+	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
+	dlb_offload_mark(&plan, &d.g);
+	assert(dlb_offload_n_activations(&plan.offload) == 1);
+	const double free_s = step_s(&p, &plan, &g), bytes = check_activations(&g);
+	for (int n = 0; n < g.n_nodes; n++)
+		stored += dlb_program_offloaded_bytes(&g, n, &d.cl, NULL);
+	/* what is stored is not overwritten, so messages may be read in place that were copied */
+	assert(IS(stored, ==, bytes) &&
+	       IS(fabs(free_s - near_s), <=, (plan.in_place ? 0.02 : 1e-9) * near_s));
+	dlb_program_release(&g);
+	d.cl.memory[disk].bandwidth_Bps = bytes / near_s;
+	const double slow_s = step_s(&p, &plan, &g);
+	assert(bytes <= 0 || (IS(slow_s, >=, 1.5 * near_s) && IS(slow_s, <=, 4 * near_s + 1e-6)));
+	d.cl.memory[disk].bytes = bytes * 0.99;
+	struct dlb_error err = { .what = "" };
+	assert(bytes <= 0 || (dlb_program_verify(&g, p.cost, &err) && IS(err.status, ==, 1)));
+	d.cl.memory[disk].bytes = bytes;
+	const int spoilt = spoil(&p, &g);
+	dlb_program_release(&g);
+	case_release(&d, &p, &plan);
+	*far_bytes += bytes;
+	return spoilt;
+}
+
 static int test_programs(uint64_t seed)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
 	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk" };
+	static const struct dlb_offload_rule rule = { "*", "disk", false };
 	struct dlb_rng r;
 	struct dag d;
 	struct dlb_problem p;
@@ -157,5 +255,11 @@ int main(void)
 		spoilt += test_programs(seed);
 	assert(IS(spoilt, >, 300));
 	printf("test_offload: programs of 60 plans, %d spoilt\n", spoilt);
+	double bytes = 0;
+	spoilt = 0;
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		spoilt += test_activations(seed, &bytes);
+	assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
+	printf("test_offload: activations of 60 plans, %g bytes, %d spoilt\n", bytes, spoilt);
 	return 0;
 }

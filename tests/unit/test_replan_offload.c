@@ -66,7 +66,7 @@ static int find(const char *const *item, int n, const char *schedule, const stru
 
 static void test_rules(void)
 {
-	static const struct dlb_offload_rule kept = { "w*", "disk" };
+	static const struct dlb_offload_rule kept = { "w*", "disk", false };
 	static const struct dlb_offload was = { .chosen = true, .rule = &kept, .n = 1 };
 	static const struct {
 		const char *item[3];
@@ -124,7 +124,7 @@ static int make_counted(const struct replan_input *in, const struct dlb_problem 
 	const int k = maker.calls++;
 
 	(void)in;
-	assert(IS(k, <, 2) && IS(q->offload->n, <, MOST));
+	assert(IS(k, <, 3) && IS(q->offload->n, <, MOST));
 	maker.n[k] = q->offload->n;
 	maker.chosen = q->offload->chosen;
 	for (int i = 0; i < q->offload->n; i++)
@@ -148,8 +148,15 @@ static int offloading(bool chosen, int fits_from, int status, dlb_replan_maker *
 	q.offload = &asked;
 	maker = (struct maker){ .fits_from = fits_from, .status = status };
 	const int rc = dlb_replan_offloading(in, &q, make, plan, &err);
-	if (left)
-		left->n = rc ? -1 : plan->offload.n;
+	if (left && !rc) {
+		static struct dlb_offload_rule rule[4 * MOST];
+
+		assert(IS(plan->offload.n, <=, DLB_LEN(rule)));
+		*left = plan->offload;
+		left->rule = rule;
+		if (left->n)
+			memcpy(rule, plan->offload.rule, (size_t)left->n * sizeof *rule);
+	}
 	dlb_arena_release(&in->arena);
 	free(in);
 	return rc;
@@ -173,7 +180,7 @@ static double bytes_of(const char *name)
 	return -1;
 }
 
-/* When a second plan, with all states far, is tried. */
+/* When a second plan, with all states far, and a third one, with all activations too, are tried. */
 static void test_when(void)
 {
 	static const struct {
@@ -181,9 +188,9 @@ static void test_when(void)
 		int fits_from, status, n_state, calls, rc;
 	} rows[] = {
 		{ true, true, 0, 1, 2, 1, 0 },   { true, true, 1, 1, 2, 2, 0 },
-		{ true, true, 2, 1, 2, 2, -1 },  { true, true, 1, 2, 2, 1, -1 },
-		{ true, true, 1, 1, 0, 1, -1 },  { true, false, 1, 1, 2, 1, -1 },
-		{ false, true, 1, 1, 2, 1, -1 },
+		{ true, true, 2, 1, 2, 3, 0 },   { true, true, 3, 1, 2, 3, -1 },
+		{ true, true, 1, 2, 2, 1, -1 },  { true, true, 1, 1, 0, 2, 0 },
+		{ true, false, 1, 1, 2, 1, -1 }, { false, true, 1, 1, 2, 1, -1 },
 	};
 
 	for (int i = 0; i < DLB_LEN(rows); i++) {
@@ -198,8 +205,17 @@ static void test_when(void)
 			  ==, rows[i].rc));
 		assert(IS(maker.calls, ==, rows[i].calls) && IS(maker.n[0], ==, 0) &&
 		       IS(maker.chosen, ==, rows[i].chosen));
-		if (rows[i].calls > 1)
-			assert(IS(maker.n[1], ==, count_weights()) && IS(maker.n[1], >, 2));
+		for (int k = 1; k < maker.calls; k++) {
+			const bool activations = k == 2 || !rows[i].n_state;
+
+			assert(IS(maker.n[k], ==, (rows[i].n_state ? count_weights() : 0) + activations));
+			assert(IS(maker.n[k], >, rows[i].n_state ? 2 : 0));
+		}
+		if (maker.calls > 1 && (maker.calls > 2 || !rows[i].n_state)) {
+			const struct dlb_offload_rule *last = &maker.rule[maker.n[maker.calls - 1] - 1];
+
+			assert(last->activations && SAME(last->pattern, "*") && SAME(last->memory, "disk"));
+		}
 		end();
 	}
 }
@@ -301,40 +317,36 @@ static bool fits(const struct dlb_offload *x)
 }
 
 /* So many rules that all ops fit on node 0, and with one fewer they do not, at limits from all bytes down to
- * half of them; states are most of the bytes. */
+ * a quarter of them; states are most of the bytes. */
 static void test_least(void)
 {
 	struct dlb_plan plan = { .n_ops = 0 };
-	struct dlb_offload left, x = { .n = 0 };
+	struct dlb_offload left;
 	struct dlb_error err = { .what = "" };
-	int most = 0, tried = 0;
+	int most = 0, tried = 0, activations = 0;
 
 	start_of(40);
 	for (int t = 0; t < d.g.n_tensors; t++)
 		if (dlb_offload_name(&d.g, t))
 			d.g.tensor[t].size_add *= 100;
 	memory(0, "disk", DLB_MEMORY_FILE, 1e8);
-	offloading(true, 1, 1, make_counted, &plan, NULL);
-	struct dlb_offload_rule rule[MOST];
-	memcpy(rule, maker.rule, sizeof rule);
-	x.rule = rule;
 	if (place_on_first(NULL, &p, &plan, &err))
 		die("plan", 7, &err);
 	const double all = plan.node[0].peak_bytes;
 	dlb_plan_release(&plan);
-	for (int k = 1; k <= 8; k++) {
+	for (int k = 1; k <= 12; k++) {
 		d.cl.node[0].memory_bytes = all * (1 - k / 16.);
 		if (offloading(true, 0, 1, place_on_first, &plan, &left))
 			continue;
-		x.n = left.n;
-		assert(fits(&x) && IS(plan.node[0].peak_bytes, <=, d.cl.node[0].memory_bytes));
-		x.n = left.n - 1;
-		assert(left.n == 0 || !fits(&x));
+		assert(fits(&left) && IS(plan.node[0].peak_bytes, <=, d.cl.node[0].memory_bytes));
 		tried += left.n > most;
 		most = left.n > most ? left.n : most;
+		activations += dlb_offload_n_activations(&left) > 0;
+		left.n--;
+		assert(left.n < 0 || !fits(&left));
 		dlb_plan_release(&plan);
 	}
-	assert(IS(tried, >, 3) && IS(most, >, 4));
+	assert(IS(tried, >, 3) && IS(most, >, 4) && IS(activations, >, 0));
 	end();
 }
 
