@@ -510,9 +510,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		{ "recompute", plan->recompute.chosen && !runs_any_again(plan),
 		  "the fastest plan fits without; no op runs again" },
 		{ "recompute", plan->recompute.n && !runs_any_again(plan),
-		  "what it names is offloaded, sums statistics over the replicas, or no backward op on its "
-		  "node "
-		  "needs it" },
+		  "what it names sums statistics over the replicas, is offloaded, or no backward op on its "
+		  "node needs it" },
 		{ "zero", o->zero_auto && plan->n_replicas > 1 && !plan->sharing.zero,
 		  "the plan fits without" },
 		{ "zero", plan->sharing.zero == 3 && !dlb_plan_gathers(plan, p->graph),
