@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 		  "none (default), auto or GLOB: outputs dropped, then computed again; repeatable", NULL, 0,
 		  0 },
 		{ 0, "offload", DLB_OPT_LIST, &o.offload, "WHAT",
-		  "none (default), auto, GLOB=MEMORY or activations:GLOB=MEMORY: where optimizer states and "
+		  "none (default), auto or [weights:|activations:]GLOB=MEMORY: where optimizer states, "
+		  "weights and "
 		  "activations are kept; repeatable",
 		  NULL, 0, 0 },
 		{ 0, "state-dtype", DLB_OPT_STR, &o.state_dtype, "TYPE",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-place --offload: optimizer states and activations in a file give the same bits, take the memory that the plan says,
+# dlb-place --offload: optimizer states, weights and activations in a file give the same bits, take the memory that the plan says,
 # and are moved there where memory is short. Programs: unit test_offload.
 load helper
 
@@ -123,6 +123,39 @@ goes_on_as_either() {
 }
 
 # bats test_tags=slow
+@test "weights: the same bits, over nodes, schedules, replicas, and with states and activations there" {
+	set -f
+	offloads=('--offload weights:*=disk')
+	same_bits 1 --optimizer sgd
+	same_bits 1 -m 3 --optimizer adamw --clip-norm 0.5
+	same_bits 2 -a even -m 4 --optimizer momentum
+	same_bits 3 -a random -m 3 --schedule zero-bubble
+	same_bits 2 --replicas 2 -m 2 --optimizer adam
+	offloads=('--offload weights:*=disk --offload *=disk' '--offload weights:*=disk --offload activations:*=disk --recompute *')
+	same_bits 2 -a even -m 2 --optimizer adam
+	made 1 --optimizer adam >"$tmp/near.json"
+	made 1 --optimizer adam --offload '*=disk' --offload 'weights:*=disk' --offload 'activations:*=disk' >"$tmp/far.json"
+	jq -ne --slurpfile near "$tmp/near.json" --slurpfile far "$tmp/far.json" '
+		[$near, $far | .[0].plan.nodes[0]] | .[1].peak_bytes < 0.6 * .[0].peak_bytes and .[1].offloaded_bytes > 0.8 * .[0].peak_bytes'
+	jq -e '.plan.offload.weights == [{weights: "*", memory: "disk"}]' "$tmp/far.json"
+	goes_on_as_either
+	# the process holds no more than predicted: pages of the file are not its memory
+	dlb-run -q --steps 3 "${data[@]}" "$tmp/far.json" |
+		jq -e '.report.nodes[0] | .predicted_process_bytes - .process_bytes | . >= 0 and . < 3e6'
+	# plans that change while it trains
+	command -v mpirun >/dev/null || skip 'no mpirun'
+	made 2 -a even -m 2 --optimizer adam >"$tmp/near.json"
+	made 2 -a even -m 2 --optimizer adam --offload 'weights:*=disk' >"$tmp/far.json"
+	dlb-run -q --steps 24 "${data[@]}" --save "$tmp/a" "$tmp/near.json" | jq -c .report.losses >"$tmp/losses"
+	dlb-run -q --steps 1 "${data[@]}" "$tmp/far.json" | jq -c 'del(.report)' >"$tmp/doc.json"
+	timeout 300 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 2 "$BUILD/tests/moving-run" \
+		"$tmp/doc.json" 24 1 "$tmp/check.w" >"$tmp/out.json"
+	jq -c .report.losses "$tmp/out.json" | cmp - "$tmp/losses"
+	dlb-run -q --steps 0 --checkpoint "$tmp/check.w" --save "$tmp/b" "$tmp/doc.json" >"$tmp/end.json"
+	cmp "$tmp/a" "$tmp/b"
+}
+
+# bats test_tags=slow
 @test "activations: batches of other sizes, evaluation and plans that change while it trains" {
 	made 2 -a even -m 3 --optimizer adam >"$tmp/near.json"
 	made 2 -a even -m 3 --optimizer adam --offload 'activations:*=disk' >"$tmp/far.json"
@@ -206,7 +239,7 @@ devices() { # COUNT MB
 }
 
 # bats test_tags=slow
-@test "devices (stand-in): states and activations in the memory of the host, the same bits, also from a checkpoint" {
+@test "devices (stand-in): states, activations and weights in the memory of the host, the same bits, also from a checkpoint" {
 	export DLB_PLUGIN_DIR=$BUILD/cuda-host
 	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
 	profiled
@@ -233,16 +266,18 @@ devices() { # COUNT MB
 	END
 	while IFS='|' read -r n options; do
 		devices "$n" 0 >"$tmp/cluster.json"
-		for where in none 'activations:*=dram0'; do
+		for where in none 'activations:*=dram0' 'weights:*=dram0'; do
 			# shellcheck disable=SC2086
 			dlb-costmodel -q --cluster "$tmp/cluster.json" profile.json |
 				dlb-place -q $options --offload "$where" >"$tmp/$where.json"
 		done
-		jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/activations:*=dram0.json"
 		gpt_trained "$tmp/none.json" >"$tmp/none.bits"
-		for seed in 1 2 3; do
-			echo "activations, $n $options, seed $seed"
-			DLB_CUDA_HOST_SEED=$seed gpt_trained "$tmp/activations:*=dram0.json" | cmp - "$tmp/none.bits"
+		for where in 'activations:*=dram0' 'weights:*=dram0'; do
+			jq -e '[.plan.nodes[].offloaded_bytes // 0] | add > 0' "$tmp/$where.json"
+			for seed in 1 2 3; do
+				echo "$where, $n $options, seed $seed"
+				DLB_CUDA_HOST_SEED=$seed gpt_trained "$tmp/$where.json" | cmp - "$tmp/none.bits"
+			done
 		done
 	done <<-'END'
 		1|--optimizer sgd -m 2
@@ -289,10 +324,15 @@ devices() { # COUNT MB
 	}
 	refuses "no weight matches 'nosuch'" --optimizer adam --offload 'nosuch=disk'
 	refuses "no node has a memory 'dusk'" --optimizer adam --offload '*=dusk'
-	refuses "wants none, auto, GLOB=MEMORY or activations:GLOB=MEMORY" --offload disk
+	refuses "wants none, auto or [weights:|activations:]GLOB=MEMORY" --offload disk
 	refuses "no op matches 'nosuch' that has an output which the backward phase reads" --offload 'activations:nosuch=disk'
 	refuses "no node has a memory 'dusk'" --offload 'activations:*=dusk'
 	refuses "under an asynchronous schedule" --schedule async -m 2 --offload 'activations:*=disk'
+	refuses "no weight matches 'nosuch'" --offload 'weights:nosuch=disk'
+	refuses "the replicas exchange weights" --replicas 2 --zero 1 --optimizer adam --offload 'weights:*=disk'
+	refuses "K-FAC" --optimizer kfac --offload 'weights:*=disk'
+	run --separate-stderr dlb-place --offload 'weights:*.bias=disk' "$tmp/cost.json"
+	[[ "$stderr" == *"--offload has no effect: no f32 weight of 4096 bytes or more"* ]]
 	refuses "excludes another" --offload auto --offload '*=disk'
 	dlb-place -q --optimizer adam --offload '*=disk' "$tmp/cost.json" >"$tmp/doc.json"
 	run --separate-stderr dlb-convert --to smpi "$tmp/doc.json"

@@ -355,6 +355,19 @@ static bool runs_any_again(const struct dlb_plan *plan)
 	return false;
 }
 
+static bool only_states(const struct dlb_offload *x)
+{
+	return x->n && dlb_offload_count(x, DLB_OFFLOAD_STATES) == x->n;
+}
+
+static bool keeps_any_weight_far(const struct dlb_plan *plan, const struct dlb_graph *g)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		if (dlb_offload_weight_rule(&plan->offload, g, plan->placement, t) >= 0)
+			return true;
+	return false;
+}
+
 static bool keeps_any_far(const struct dlb_plan *plan, const struct dlb_graph *g)
 {
 	for (int t = 0; t < g->n_tensors; t++)
@@ -517,7 +530,11 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		{ "zero", plan->sharing.zero == 3 && !dlb_plan_gathers(plan, p->graph),
 		  "3 is 2 here: no f32 weight of 4096 bytes or more is trained and read on one node only" },
 		{ "offload", plan->offload.chosen && !plan->offload.n, "the plan fits without" },
-		{ "offload", plan->offload.n && !p->n_state && !plan->far, "the optimizer keeps no state" },
+		{ "offload", only_states(&plan->offload) && !p->n_state, "the optimizer keeps no state" },
+		{ "offload",
+		  dlb_offload_count(&plan->offload, DLB_OFFLOAD_WEIGHTS) &&
+			  !keeps_any_weight_far(plan, p->graph),
+		  "no f32 weight of 4096 bytes or more that it names is trained and read on one node only" },
 		{ "offload", plan->far && !keeps_any_far(plan, p->graph),
 		  "no backward op on the node of an op that it names reads an output of it of 4096 bytes or "
 		  "more" },

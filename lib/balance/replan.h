@@ -25,7 +25,7 @@ struct dlb_replan {
 	/* the placement of this plan, with its replicas and shares, instead of a search; NULL: a search */
 	const struct dlb_plan *next;
 	struct dlb_strlist recompute; /* none, auto, or patterns of names */
-	struct dlb_strlist offload; /* none, auto, or [activations:]pattern of names=memory */
+	struct dlb_strlist offload; /* none, auto, or [weights:|activations:]pattern of names=memory */
 	const char *state_dtype;
 	const char *zero;
 	bool zero_auto; /* a stage, or auto: the least that fits (dlb_replan_take_zero) */

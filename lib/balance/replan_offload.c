@@ -19,19 +19,22 @@ static bool is_word(const struct dlb_strlist *l, const char *word)
 	return l->n == 1 && !strcmp(l->item[0], word);
 }
 
-/* The patterns of activations begin with this word. */
-static const char of_activations[] = "activations:";
+/* The word with which patterns of a kind begin; none: states. */
+static const char *const word_of[DLB_N_OFFLOAD_KINDS] = { [DLB_OFFLOAD_STATES] = "",
+							  [DLB_OFFLOAD_WEIGHTS] = "weights:",
+							  [DLB_OFFLOAD_ACTIVATIONS] = "activations:" };
 
-static bool is_of_activations(const char *item)
+static enum dlb_offload_kind kind_of(const char *item)
 {
-	return !strncmp(item, of_activations, sizeof of_activations - 1);
+	enum dlb_offload_kind kind = DLB_N_OFFLOAD_KINDS - 1;
+
+	while (strncmp(item, word_of[kind], strlen(word_of[kind])))
+		kind--;
+	return kind;
 }
 
 /* The pattern of an item, with all that follows. */
-static const char *names_of(const char *item)
-{
-	return is_of_activations(item) ? item + sizeof of_activations - 1 : item;
-}
+static const char *names_of(const char *item) { return item + strlen(word_of[kind_of(item)]); }
 
 int dlb_replan_check_offload(const struct dlb_replan *o)
 {
@@ -43,10 +46,11 @@ int dlb_replan_check_offload(const struct dlb_replan *o)
 		if (!strcmp(item, "none") || !strcmp(item, "auto"))
 			return dlb_cli_usage(o->cli, "--offload %s excludes another --offload", item);
 		if (!equals || equals == names_of(item) || !equals[1])
-			return dlb_cli_usage(o->cli,
-					     "--offload wants none, auto, GLOB=MEMORY or "
-					     "activations:GLOB=MEMORY, not '%s'",
-					     item);
+			return dlb_cli_usage(
+				o->cli,
+				"--offload wants none, auto or [weights:|activations:]GLOB=MEMORY, "
+				"not '%s'",
+				item);
 	}
 	return 0;
 }
@@ -63,7 +67,7 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 		if ((name[n] = dlb_offload_name(g, t)) != NULL)
 			n++;
 	for (int i = 0; i < x->n; i++)
-		if (!x->rule[i].activations)
+		if (x->rule[i].kind != DLB_OFFLOAD_ACTIVATIONS)
 			pattern[p.n++] = x->rule[i].pattern;
 	rc = dlb_patterns_check(&p, name, n, err);
 	free(name);
@@ -79,7 +83,7 @@ static int check_ops(const struct dlb_graph *g, const struct dlb_offload *x, str
 		const char **name;
 		int op = 0, n = 0;
 
-		if (!x->rule[i].activations)
+		if (x->rule[i].kind != DLB_OFFLOAD_ACTIVATIONS)
 			continue;
 		while (op < g->n_ops && dlb_offload_rule_of_op(&one, g, op) < 0)
 			op++;
@@ -137,8 +141,7 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 		char *pattern = dlb_arena_strdup(&in->arena, names_of(item)), *equals = strrchr(pattern, '=');
 
 		*equals = '\0';
-		rule[in->offload.n] = (struct dlb_offload_rule){ pattern, equals + 1,
-								 is_of_activations(item) };
+		rule[in->offload.n] = (struct dlb_offload_rule){ pattern, equals + 1, kind_of(item) };
 	}
 	if (schedule->async)
 		return dlb_refuse(
@@ -189,13 +192,13 @@ static int by_bytes(const void *a, const void *b)
 
 /* Appends a rule for each item, the largest first, or if there are many for the largest. Items of one name are
  * one. */
-static void add_rules(struct item *x, int n, const char *memory, bool activations,
+static void add_rules(struct item *x, int n, const char *memory, enum dlb_offload_kind kind,
 		      struct dlb_offload_rule *rule, int *n_rules)
 {
 	qsort(x, (size_t)n, sizeof *x, by_bytes);
-	for (int i = 0; i < n && (!activations || i < MOST_RULES); i++)
+	for (int i = 0; i < n && (kind != DLB_OFFLOAD_ACTIVATIONS || i < MOST_RULES); i++)
 		if (!i || strcmp(x[i - 1].name, x[i].name))
-			rule[(*n_rules)++] = (struct dlb_offload_rule){ x[i].name, memory, activations };
+			rule[(*n_rules)++] = (struct dlb_offload_rule){ x[i].name, memory, kind };
 }
 
 /* Weights that are trained; parts of a weight have its name. Returns their number. */
@@ -212,7 +215,7 @@ static int list_weights(const struct dlb_graph *g, struct item *x)
 /* Ops of which the backward phase reads an output. Returns their number. */
 static int list_ops(const struct dlb_graph *g, struct item *x)
 {
-	static const struct dlb_offload_rule any = { "*", NULL, true };
+	static const struct dlb_offload_rule any = { "*", NULL, DLB_OFFLOAD_ACTIVATIONS };
 	static const struct dlb_offload all = { .rule = &any, .n = 1 };
 	int n = 0;
 
@@ -243,11 +246,11 @@ static void list_rules(struct replan_input *in, const struct dlb_problem *p, enu
 
 	*to = (struct dlb_offload){ .chosen = true, .rule = rule };
 	if (level >= STATES && p->n_state)
-		add_rules(x, list_weights(g, x), memory, false, rule, &to->n);
+		add_rules(x, list_weights(g, x), memory, DLB_OFFLOAD_STATES, rule, &to->n);
 	if (level >= ACTIVATIONS && one_by_one)
-		add_rules(x, list_ops(g, x), memory, true, rule, &to->n);
+		add_rules(x, list_ops(g, x), memory, DLB_OFFLOAD_ACTIVATIONS, rule, &to->n);
 	if (level >= ACTIVATIONS)
-		rule[to->n++] = (struct dlb_offload_rule){ "*", memory, true };
+		rule[to->n++] = (struct dlb_offload_rule){ "*", memory, DLB_OFFLOAD_ACTIVATIONS };
 	free(x);
 }
 

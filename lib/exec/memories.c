@@ -60,8 +60,8 @@ int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, st
 
 		if (!s->value[t])
 			continue;
-		if (dlb_memories_put(m, DLB_BUF_WEIGHTS, s->value[t], dlb_state_value_bytes(s, t),
-				     err) ||
+		if ((!dlb_offload_store_has(s->store, s->value[t]) &&
+		     dlb_memories_put(m, DLB_BUF_WEIGHTS, s->value[t], dlb_state_value_bytes(s, t), err)) ||
 		    dlb_memories_put(m, DLB_BUF_WEIGHTS, s->copy[t], s->copy_bytes[t], err))
 			return -1;
 		for (int k = 0; k < s->n_slots && !dlb_offload_store_has(s->store, s->slot[k][t]); k++)

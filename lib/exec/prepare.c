@@ -200,7 +200,7 @@ static int last_user(const struct dlb_engine *e, const struct dlb_instr *in)
 	int last = -1;
 
 	/* steps overlap, or copies to host memory read places that kernels no longer use */
-	if (e->view.program->depth || own < 0 || e->view.program->offload || e->view.program->plan->far)
+	if (e->view.program->depth || own < 0 || dlb_program_offloads(e->view.program))
 		return DLB_AFTER_ALL;
 	for (int i = 0; i < e->np->n_places; i++) {
 		const struct dlb_place *p = &e->np->place[i], *mine = &e->np->place[own];

@@ -1,4 +1,4 @@
-/* Prepares copies of what is offloaded (plan/offload.h): states of weights, and activations, whose room in the
+/* Prepares copies of what is offloaded (plan/offload.h): weights, their states, and activations, whose room in the
  * other memory belongs to the engine. */
 #include "exec/offload_store.h"
 #include "exec/prepare.h"
@@ -39,6 +39,24 @@ struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight)
 	return x;
 }
 
+/* A weight in one of its places, as which ops that follow read it. */
+static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_instr *in)
+{
+	const struct dlb_offload_copy copy = dlb_offload_copy_of(e->view.program, e->view.node, in);
+	struct offloaded **at = entry(e, copy.place), *x = *at;
+
+	e->whole[in->tensor] = copy.place;
+	if (x)
+		return x;
+	x = *at = dlb_arena_alloc(&e->arena, sizeof *x);
+	*x = (struct offloaded){ .n = 1,
+				 .near = { e->runtime->arena + e->np->place[copy.place].offset },
+				 .far = { e->runtime->state->value[in->tensor] },
+				 .bytes = (size_t)copy.bytes,
+				 .copy = -1 };
+	return x;
+}
+
 /* An activation: of STORE and STORED its first life, of FETCH and FETCHED its second; both have one place far. NULL
  * with err. */
 static struct offloaded *prepare_activation(struct dlb_engine *e, const struct dlb_instr *in,
@@ -69,9 +87,12 @@ int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct
 							     [DLB_FETCHED] = STEP_COPIED,
 							     [DLB_STORE] = STEP_STORE,
 							     [DLB_STORED] = STEP_COPIED };
-	struct offloaded *x = dlb_prepare_states(e, in->tensor);
+	const bool is_weight = e->graph->tensor[in->tensor].kind == DLB_T_WEIGHT;
+	struct offloaded *x = !is_weight ? prepare_activation(e, in, err) :
+			      in->again  ? dlb_prepare_states(e, in->tensor) :
+					   prepare_weight(e, in);
 
-	if (!x && !(x = prepare_activation(e, in, err)))
+	if (!x)
 		return -1;
 	e->step_op[e->n_step_ops++] = (struct step_op){
 		.kind = kind[in->verb], .offloaded = x, .iteration = in->iteration, .dynamic = -1

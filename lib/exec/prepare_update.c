@@ -208,7 +208,9 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->out);
-	a->out[0] = (char *)s->value[weight] + (dlb_state_gathers(s, weight) ? 0 : first_byte);
+	a->out[0] = dlb_program_weight_is_far(e->view.program, weight) ?
+			    e->runtime->arena + e->np->place[e->whole[weight]].offset :
+			    (char *)s->value[weight] + (dlb_state_gathers(s, weight) ? 0 : first_byte);
 	struct offloaded *states = dlb_prepare_states(e, weight);
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = states ? states->near[k] : s->slot[k][weight];

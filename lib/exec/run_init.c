@@ -180,7 +180,7 @@ static int open_state(struct run *r, struct dlb_state *before, struct dlb_error 
 			r->placement[i] = r->rank;
 	}
 	const bool divides = j->plan.n_replicas > 1 && dlb_sharing_divides(&j->plan.sharing);
-	if (j->plan.offload.n && (j->n_state || j->plan.far) && !r->store)
+	if (j->plan.offload.n && !r->store)
 		r->store = dlb_offload_store_new(&r->job.cluster, r->rank, &r->be);
 	const struct dlb_local_graph l = { .graph = &j->graph,
 					   .be = &r->be,

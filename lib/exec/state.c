@@ -56,15 +56,13 @@ static void release_slot(struct dlb_state *s, void *p)
 		s->be->ops->free(s->be, p);
 }
 
-/* An optimizer state of weight t, near or offloaded as the plan says; *before, if there is one, stays there or
- * is copied. */
-static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int t, void **before,
-		       struct dlb_error *err)
+/* Room for bytes of tensor t, near or, by a rule of the plan (-1: none), in another memory; *before, if there is
+ * one, stays there or is copied. */
+static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int rule, int t, size_t bytes,
+		       void **before, struct dlb_error *err)
 {
-	const int rule = l->store ? dlb_offload_rule_of(&l->plan->offload, l->graph, t) : -1;
 	const char *name = l->graph->tensor[t].name,
 		   *memory = rule < 0 ? NULL : l->plan->offload.rule[rule].memory;
-	const size_t bytes = dlb_state_slot_bytes(s, t);
 	void *p;
 
 	if (before && *before && dlb_offload_store_is_in(l->store, *before, memory))
@@ -77,6 +75,16 @@ static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int
 		*before = NULL;
 	}
 	return p;
+}
+
+/* The rule of the plan by which the states of weight t, or its value, are kept in another memory; -1: near. */
+static int rule_of(const struct dlb_local_graph *l, enum dlb_offload_kind kind, int t)
+{
+	if (!l->store)
+		return -1;
+	return kind == DLB_OFFLOAD_WEIGHTS ?
+		       dlb_offload_weight_rule(&l->plan->offload, l->graph, l->placement, t) :
+		       dlb_offload_rule_of(&l->plan->offload, kind, l->graph, t);
 }
 
 bool dlb_state_is_divided(const struct dlb_state *s, int t)
@@ -166,13 +174,17 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		    dlb_state_home(g, placement, t) != l->node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
-		if (!(s->value[t] = take_over(be, was ? &was->value[t] : NULL, x->name,
-					      dlb_state_value_bytes(s, t), err)))
+		const int weight_rule = rule_of(l, DLB_OFFLOAD_WEIGHTS, t),
+			  state_rule = rule_of(l, DLB_OFFLOAD_STATES, t);
+
+		if (!(s->value[t] = take_slot(s, l, weight_rule, t, dlb_state_value_bytes(s, t),
+					      was ? &was->value[t] : NULL, err)))
 			return -1;
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
 		for (int k = 0; k < s->n_slots; k++)
-			if (!(s->slot[k][t] = take_slot(s, l, t, was ? &was->slot[k][t] : NULL, err)))
+			if (!(s->slot[k][t] = take_slot(s, l, state_rule, t, dlb_state_slot_bytes(s, t),
+							was ? &was->slot[k][t] : NULL, err)))
 				return -1;
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 ||
 		     (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
@@ -287,7 +299,7 @@ void dlb_state_release(struct dlb_state *s)
 	if (!s->be)
 		return;
 	for (int t = 0; t < s->graph->n_tensors; t++) {
-		s->be->ops->free(s->be, s->value[t]);
+		release_slot(s, s->value[t]);
 		s->be->ops->free(s->be, s->copy[t]);
 		for (int k = 0; k < s->n_slots; k++)
 			release_slot(s, s->slot[k][t]);

@@ -67,7 +67,7 @@ uint64_t dlb_problem_key(const struct dlb_problem *p)
 	for (int i = 0; p->offload && i < p->offload->n; i++)
 		h = dlb_hash_u64(dlb_hash_str(dlb_hash_str(h, p->offload->rule[i].pattern),
 					      p->offload->rule[i].memory),
-				 p->offload->rule[i].activations);
+				 p->offload->rule[i].kind);
 	h = dlb_hash_u64(h, runs_again(p));
 	return p->replicas ? hash_sharing(p->replicas, h) : h;
 }

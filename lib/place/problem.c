@@ -191,10 +191,12 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 	return 0;
 }
 
-/* Bytes of weight t that other replicas keep. */
+/* Bytes of weight t that other replicas keep, or another memory. */
 static double elsewhere_bytes(const struct dlb_problem *p, int t)
 {
 	const double bytes = dlb_tensor_bytes(&p->graph->tensor[t], 1);
+	if (p->offload && dlb_offload_weight_rule(p->offload, p->graph, NULL, t) >= 0)
+		return bytes;
 	return p->zero == 3 && p->n_shares > 1 && dlb_weight_may_be_gathered(p->graph, t) ?
 		       bytes - bytes / p->n_shares :
 		       0;
@@ -211,7 +213,8 @@ static void find_bytes(struct dlb_problem *p)
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_tensor_is_state(x) ? dlb_graph_home(g, t) : -1;
-		const bool is_near = !p->offload || dlb_offload_rule_of(p->offload, g, t) < 0;
+		const bool is_near = !p->offload ||
+				     dlb_offload_rule_of(p->offload, DLB_OFFLOAD_STATES, g, t) < 0;
 		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
 			p->state_bytes[p->group_of[home]] +=
 				dlb_cost_weight_bytes(g, t, is_near ? n_state : 0, p->micro_batches > 1) -

@@ -301,7 +301,7 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		if (scratch > (double)np->scratch_bytes)
 			np->scratch_bytes = (size_t)scratch;
 	}
-	if (!c->out->replicated)
+	if (!c->out->replicated && !c->out->far_weight)
 		dlb_compile_count_gathers(c);
 	free(stamp);
 }
@@ -408,6 +408,7 @@ static void begin(struct compiler *c, int64_t batch, int n_state, int64_t first_
 				     .whole = p };
 	out->offload = dlb_offload_find(out);
 	out->gathered = dlb_program_find_gathered(out);
+	out->far_weight = dlb_offload_find_weights(out);
 	out->most_rank = dlb_compile_most_rank(c);
 	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes, sizeof *out->node);
 	out->size = dlb_arena_array(&out->arena, (size_t)c->M, sizeof *out->size);
@@ -451,7 +452,7 @@ static int find_order(struct compiler *c, const struct dlb_cost *cost, struct le
 static int find_code(struct compiler *c, const struct dlb_cost *cost, bool longer, struct dlb_error *err)
 {
 	dlb_compile_actions(c);
-	if (c->member)
+	if (c->member || c->out->far_weight)
 		dlb_compile_find_gathers(c);
 	for (int node = 0; node < c->p->n_nodes && c->member; node++)
 		if (c->member[node])

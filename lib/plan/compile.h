@@ -43,8 +43,10 @@ struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_
 /* A bucket's sum: its last summand is made by action `start`, and it is complete before action `end`. */
 struct bucket_sum { int start, end; };
 /* A whole weight in the arena of node: it begins to be gathered after action `start`, and is read by actions
- * `first` to `last`. */
-struct gathered { int node, tensor, life, bucket, start, first, last; };
+ * `first` to `last`; update: the last, if it updates the weight there (offload.h), else -1. */
+struct gathered {
+	int node, tensor, life, bucket, start, first, last, update;
+};
 struct node_code {						/* one node */
 	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;

@@ -1,4 +1,5 @@
-/* Weights of which each replica keeps a share (shares.h): when they are gathered, and how long they are whole.
+/* Weights of which each replica keeps a share (shares.h), or that are kept in another memory (offload.h): when they are
+ * gathered or fetched, and how long they are whole.
  *
  * A node reads its divided weights one after the other. Each is gathered while the one before is used: the
  * gather starts before the first action that reads that one. It is freed after its last use with no other
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include "comm/allreduce.h"
 #include "plan/compile.h"
+#include "plan/offload.h"
 #include "plan/shares.h"
 #include "plan/tensors.h"
 
@@ -36,7 +38,16 @@ static void read_weight(struct compiler *c, struct reading *x, int t, int a)
 						       .life = dlb_gathered_life(c->out, x->n_lives[t]++),
 						       .start = x->before > 0 ? x->before - 1 : 0,
 						       .first = a,
-						       .last = a };
+						       .last = a,
+						       .update = -1 };
+}
+
+/* The weight that action x updates, if it is kept far; -1. */
+static int far_update(const struct compiler *c, const struct action *x)
+{
+	const int t = c->g->op[x->op].phase == DLB_UPDATE ? dlb_update_weight(c->g, x->op) : -1;
+
+	return t >= 0 && dlb_program_weight_is_far(c->out, t) ? t : -1;
 }
 
 static void read_weights(struct compiler *c, struct reading *x)
@@ -47,10 +58,18 @@ static void read_weights(struct compiler *c, struct reading *x)
 		const struct action *at = &l->action[a];
 		const int first = c->n_gathers;
 
-		if (at->op < 0 || at->tensor >= 0 || c->g->op[at->op].phase == DLB_UPDATE ||
-		    !dlb_program_reads_gathered(c->out, at->op))
+		if (at->op < 0 || at->tensor >= 0)
 			continue;
-		for (int i = 0; i < c->g->op[at->op].n_in; i++) {
+		const int updated = far_update(c, at);
+
+		if (updated < 0 &&
+		    (c->g->op[at->op].phase == DLB_UPDATE || !dlb_program_reads_gathered(c->out, at->op)))
+			continue;
+		if (updated >= 0) {
+			read_weight(c, x, updated, a);
+			c->gather[x->open[updated]].update = a;
+		}
+		for (int i = 0; updated < 0 && i < c->g->op[at->op].n_in; i++) {
 			const int t = c->g->op[at->op].in[i];
 
 			if (t >= 0 && dlb_program_gathers(c->out, t))
@@ -85,7 +104,7 @@ int dlb_compile_count_gathers_of(const struct compiler *c, int node)
 {
 	int n = 0;
 
-	for (int i = 0; i < c->n_gathers; i++)
+	for (int i = 0; i < c->n_gathers && !c->out->far_weight; i++)
 		n += c->gather[i].node == node;
 	return n;
 }
@@ -94,7 +113,7 @@ void dlb_compile_add_gathers(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
 
-	for (int i = 0; i < c->n_gathers; i++) {
+	for (int i = 0; i < c->n_gathers && !c->out->far_weight; i++) {
 		const struct dlb_tensor *t = &c->g->tensor[c->gather[i].tensor];
 		const struct dlb_desc d = dlb_tensor_desc(t, 1);
 
@@ -117,8 +136,55 @@ static int slot_of(const struct compiler *c, int gather)
 	return c->inst_start[c->g->n_tensors] * c->M + gather;
 }
 
+static void add_copy(struct compiler *c, int gather, int action, int type)
+{
+	const struct gathered *x = &c->gather[gather];
+
+	dlb_compile_add_hook(c, x->node,
+			     (struct hook){ action, type, slot_of(c, gather), x->tensor, x->life, -1, -1,
+					    false, false });
+}
+
+/* A weight that is kept far. stop: the action before which an updated one must be stored. */
+static void hook_far(struct compiler *c, int gather, int stop)
+{
+	const struct gathered *x = &c->gather[gather];
+
+	add_copy(c, gather, x->start > 0 ? x->start + 1 : 0, HOOK_FETCH);
+	add_copy(c, gather, x->first, HOOK_FETCHED);
+	if (x->update < 0) {
+		add_copy(c, gather, x->last, HOOK_FREE_AFTER);
+		return;
+	}
+	add_copy(c, gather, x->update, HOOK_STORE);
+	add_copy(c, gather, stop, HOOK_STORED);
+	add_copy(c, gather, stop, HOOK_FREE_BEFORE);
+}
+
+/* Gathers of a node follow one another in the order of their first reads, so updates do in that of the list. */
+static void hook_all_far(struct compiler *c)
+{
+	for (int i = c->n_gathers - 1, node = -1, next = 0, second = 0; i >= 0; i--) {
+		const struct gathered *x = &c->gather[i];
+
+		if (x->node != node) {
+			node = x->node;
+			next = second = c->code[node].n_actions - 1;
+		}
+		hook_far(c, i, second);
+		if (x->update >= 0) {
+			second = next;
+			next = x->update;
+		}
+	}
+}
+
 void dlb_compile_hook_gathers(struct compiler *c)
 {
+	if (c->out->far_weight) {
+		hook_all_far(c);
+		return;
+	}
 	for (int i = 0; i < c->n_gathers; i++) {
 		const struct gathered *x = &c->gather[i];
 		const struct hook begin = { x->start, HOOK_REDUCE, slot_of(c, i), -1,   -1,

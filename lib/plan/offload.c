@@ -1,4 +1,4 @@
-/* Optimizer states and activations in another memory of their node. See offload.h. */
+/* Optimizer states, weights and activations in another memory of their node. See offload.h. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +27,13 @@ const char *dlb_offload_name(const struct dlb_graph *g, int t)
 	return home < 0 || g->op[home].phase != DLB_UPDATE ? NULL : x->slice ? x->slice->of : x->name;
 }
 
-int dlb_offload_rule_of(const struct dlb_offload *x, const struct dlb_graph *g, int t)
+int dlb_offload_rule_of(const struct dlb_offload *x, enum dlb_offload_kind kind, const struct dlb_graph *g,
+			int t)
 {
 	const char *name = dlb_offload_name(g, t);
 
 	for (int i = 0; name && i < x->n; i++)
-		if (!x->rule[i].activations && dlb_pattern_matches(x->rule[i].pattern, name))
+		if (x->rule[i].kind == kind && dlb_pattern_matches(x->rule[i].pattern, name))
 			return i;
 	return -1;
 }
@@ -42,17 +43,26 @@ int dlb_offload_rule_of_op(const struct dlb_offload *x, const struct dlb_graph *
 	if (g->op[op].phase != DLB_FORWARD || dlb_graph_is_view(g, op) || !dlb_op_has_backward_use(g, op))
 		return -1;
 	for (int i = 0; i < x->n; i++)
-		if (x->rule[i].activations && dlb_op_is_named(g, op, x->rule[i].pattern))
+		if (x->rule[i].kind == DLB_OFFLOAD_ACTIVATIONS && dlb_op_is_named(g, op, x->rule[i].pattern))
 			return i;
 	return -1;
 }
 
-int dlb_offload_n_activations(const struct dlb_offload *x)
+int dlb_offload_weight_rule(const struct dlb_offload *x, const struct dlb_graph *g, const int *placement,
+			    int t)
+{
+	const bool may = placement ? dlb_weight_is_gathered(g, placement, t) :
+				     dlb_weight_may_be_gathered(g, t);
+
+	return may ? dlb_offload_rule_of(x, DLB_OFFLOAD_WEIGHTS, g, t) : -1;
+}
+
+int dlb_offload_count(const struct dlb_offload *x, enum dlb_offload_kind kind)
 {
 	int n = 0;
 
 	for (int i = 0; i < x->n; i++)
-		n += x->rule[i].activations;
+		n += x->rule[i].kind == kind;
 	return n;
 }
 
@@ -61,7 +71,7 @@ void dlb_offload_mark(struct dlb_plan *p, const struct dlb_graph *g)
 	int *far;
 
 	p->far = NULL;
-	if (!dlb_offload_n_activations(&p->offload))
+	if (!dlb_offload_count(&p->offload, DLB_OFFLOAD_ACTIVATIONS))
 		return;
 	p->far = far = dlb_arena_array(&p->arena, (size_t)g->n_ops + 1, sizeof *far);
 	for (int i = 0; i < g->n_ops; i++) {
@@ -120,37 +130,63 @@ int *dlb_offload_find(struct dlb_program *g)
 {
 	int *rule;
 
-	if (g->plan->offload.n == dlb_offload_n_activations(&g->plan->offload) || !g->n_state)
+	if (!dlb_offload_count(&g->plan->offload, DLB_OFFLOAD_STATES) || !g->n_state)
 		return NULL;
 	rule = dlb_arena_array(&g->arena, (size_t)g->graph->n_tensors + 1, sizeof *rule);
 	for (int t = 0; t < g->graph->n_tensors; t++)
-		rule[t] = dlb_offload_rule_of(&g->plan->offload, g->graph, t);
+		rule[t] = dlb_offload_rule_of(&g->plan->offload, DLB_OFFLOAD_STATES, g->graph, t);
 	return rule;
 }
 
-static bool is_weight(const struct dlb_program *g, int t) { return g->graph->tensor[t].kind == DLB_T_WEIGHT; }
+int *dlb_offload_find_weights(struct dlb_program *g)
+{
+	const size_t n = (size_t)g->graph->n_tensors + 1;
+	int *rule, found = 0;
+	bool *gathered;
 
-/* Where tensor t is kept far, or its states are: the node (-1: nowhere), the memory, the bytes. */
+	if (!dlb_offload_count(&g->plan->offload, DLB_OFFLOAD_WEIGHTS))
+		return NULL;
+	rule = dlb_arena_array(&g->arena, n, sizeof *rule);
+	gathered = dlb_arena_array(&g->arena, n, sizeof *gathered);
+	for (int t = 0; t < g->graph->n_tensors; t++) {
+		rule[t] = dlb_offload_weight_rule(&g->plan->offload, g->graph, g->plan->placement, t);
+		gathered[t] = rule[t] >= 0;
+		found += rule[t] >= 0;
+	}
+	if (!found)
+		return NULL;
+	g->gathered = gathered;
+	return rule;
+}
+
+/* A kind of what belongs to tensor t and is kept far: the node (-1: nothing is), the memory, the bytes. */
 struct far {
 	int node;
 	const char *memory;
 	double bytes;
 };
-static struct far far_of(const struct dlb_program *g, int t)
+static struct far far_of(const struct dlb_program *g, enum dlb_offload_kind kind, int t)
 {
-	const struct dlb_offload *x = &g->plan->offload;
+	const struct dlb_tensor *x = &g->graph->tensor[t];
 	struct far f = { .node = -1 };
+	int rule = -1;
 
-	if (dlb_program_is_offloaded(g, t)) {
-		f = (struct far){ g->plan->placement[dlb_graph_home(g->graph, t)],
-				  x->rule[g->offload[t]].memory, dlb_program_far_bytes(g, t) };
-	} else if (dlb_plan_keeps_far(g->plan, g->graph, t)) {
-		const int from = g->graph->tensor[t].producer;
-
-		f = (struct far){ g->plan->placement[from], x->rule[g->plan->far[from]].memory, 0 };
+	if (kind == DLB_OFFLOAD_STATES && dlb_program_is_offloaded(g, t)) {
+		rule = g->offload[t];
+		f.bytes = dlb_program_far_bytes(g, t);
+	} else if (kind == DLB_OFFLOAD_WEIGHTS && dlb_program_weight_is_far(g, t)) {
+		rule = g->far_weight[t];
+		f.bytes = dlb_tensor_bytes(x, 1);
+	} else if (kind == DLB_OFFLOAD_ACTIVATIONS && dlb_plan_keeps_far(g->plan, g->graph, t)) {
+		rule = g->plan->far[x->producer];
 		for (int m = 0; m < g->micro_batches; m++)
-			f.bytes += dlb_tensor_bytes(&g->graph->tensor[t], g->size[m]);
+			f.bytes += dlb_tensor_bytes(x, g->size[m]);
 	}
+	if (rule < 0)
+		return f;
+	f.memory = g->plan->offload.rule[rule].memory;
+	f.node = g->plan->placement[kind == DLB_OFFLOAD_ACTIVATIONS ? x->producer :
+								      dlb_graph_home(g->graph, t)];
 	return f;
 }
 
@@ -170,35 +206,57 @@ static const char *keeps_near(const struct dlb_program *g, const char **cure)
 		       NULL;
 }
 
+/* What of the plan keeps weights near, and the cure; NULL: nothing. */
+static const char *keeps_weights_near(const struct dlb_program *g, const char **cure)
+{
+	*cure = "leave offload of weights out, or take another optimizer";
+	for (int i = 0; i < g->graph->n_ops; i++)
+		if (dlb_kfac_layer_of(g->graph, i) >= 0)
+			return "K-FAC reads weights after its sums";
+	*cure = "leave offload of weights out, or take a synchronous schedule";
+	if (g->async)
+		return "an asynchronous schedule keeps several versions of a weight";
+	*cure = "leave offload of weights out, or --zero and averages of weights";
+	return g->replicated && (g->plan->n_shares > 1 || dlb_sharing_averages(&g->plan->sharing)) ?
+		       "the replicas exchange weights" :
+		       NULL;
+}
+
+/* Whether the node has the memory, and can copy to and from it. */
+static int check_memory(const struct dlb_cluster *c, const struct far *x, enum dlb_offload_kind kind,
+			const char *name, struct dlb_error *err)
+{
+	const int memory = dlb_offload_memory(c, x->node, x->memory);
+	const char *of = kind == DLB_OFFLOAD_STATES ? "the states of " : "";
+
+	if (memory < 0)
+		return dlb_refuse(err, "/plan/offload",
+				  "dlb-profile --cluster --memory NAME=FOLDER adds one that is a file",
+				  "node %d has no memory '%s' for %s'%s'", x->node, x->memory, of, name);
+	if (!dlb_cluster_is_cpu(c, x->node) && c->memory[memory].folder)
+		return dlb_refuse(err, "/plan/offload", "name a memory of its host, or leave its tensors out",
+				  "node %d is no CPU, and only CPUs fetch %s'%s' from the file '%s'", x->node,
+				  of, name, x->memory);
+	return 0;
+}
+
 int dlb_offload_check(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
 	const char *cure, *why = g->offload ? keeps_near(g, &cure) : NULL;
 
+	why = !why && g->far_weight ? keeps_weights_near(g, &cure) : why;
 	if (why)
 		return dlb_refuse(err, "/plan/offload", cure, "%s", why);
 	if (g->async && g->plan->far)
 		return dlb_refuse(err, "/plan/offload", "leave offload out, or take a synchronous schedule",
 				  "under an asynchronous schedule activations of several steps overlap");
-	for (int t = 0; (g->offload || g->plan->far) && c && c->cluster && t < g->graph->n_tensors; t++) {
-		const struct far x = far_of(g, t);
+	for (int t = 0; dlb_program_offloads(g) && c && c->cluster && t < g->graph->n_tensors; t++)
+		for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++) {
+			const struct far x = far_of(g, kind, t);
 
-		if (x.node < 0)
-			continue;
-		const int memory = dlb_offload_memory(c->cluster, x.node, x.memory);
-
-		if (memory < 0)
-			return dlb_refuse(
-				err, "/plan/offload",
-				"dlb-profile --cluster --memory NAME=FOLDER adds one that is a file",
-				"node %d has no memory '%s' for %s'%s'", x.node, x.memory,
-				is_weight(g, t) ? "the states of " : "", g->graph->tensor[t].name);
-		if (!dlb_cluster_is_cpu(c->cluster, x.node) && c->cluster->memory[memory].folder)
-			return dlb_refuse(err, "/plan/offload",
-					  "name a memory of its host, or leave its tensors out",
-					  "node %d is no CPU, and only CPUs fetch %s'%s' from the file '%s'",
-					  x.node, is_weight(g, t) ? "states of " : "",
-					  g->graph->tensor[t].name, x.memory);
-	}
+			if (x.node >= 0 && check_memory(c->cluster, &x, kind, g->graph->tensor[t].name, err))
+				return -1;
+		}
 	return 0;
 }
 
@@ -218,28 +276,32 @@ double dlb_program_offloaded_bytes(const struct dlb_program *g, int node, const 
 {
 	double sum = 0;
 
-	for (int t = 0; (g->offload || g->plan->far) && t < g->graph->n_tensors; t++) {
-		const struct far x = far_of(g, t);
+	for (int t = 0; dlb_program_offloads(g) && t < g->graph->n_tensors; t++)
+		for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++) {
+			const struct far x = far_of(g, kind, t);
 
-		if (x.node != node)
-			continue;
-		sum += x.bytes;
-		if (per_memory)
-			per_memory[dlb_offload_memory(c, node, x.memory)] += x.bytes;
-	}
+			if (x.node != node)
+				continue;
+			sum += x.bytes;
+			if (per_memory)
+				per_memory[dlb_offload_memory(c, node, x.memory)] += x.bytes;
+		}
 	return sum;
 }
 
 struct dlb_offload_copy dlb_offload_copy_of(const struct dlb_program *g, int node, const struct dlb_instr *in)
 {
-	const struct far x = far_of(g, in->tensor);
+	const bool is_weight = g->graph->tensor[in->tensor].kind == DLB_T_WEIGHT;
+	const enum dlb_offload_kind kind = !is_weight ? DLB_OFFLOAD_ACTIVATIONS :
+					   in->again  ? DLB_OFFLOAD_STATES :
+							DLB_OFFLOAD_WEIGHTS;
+	const struct far x = far_of(g, kind, in->tensor);
 	const int m = in->again ? dlb_second_life(g, in->micro_batch) : in->micro_batch;
 
 	return (struct dlb_offload_copy){ dlb_program_find_place(&g->node[node], in->tensor, m), x.memory,
-					  is_weight(g, in->tensor) ?
-						  x.bytes :
-						  (double)dlb_tensor_bytes(&g->graph->tensor[in->tensor],
-									   g->size[in->micro_batch]) };
+					  is_weight ? x.bytes :
+						      (double)dlb_tensor_bytes(&g->graph->tensor[in->tensor],
+									       g->size[in->micro_batch]) };
 }
 
 int dlb_offload_check_room(const struct dlb_program *g, const struct dlb_cluster *c, struct dlb_error *err)

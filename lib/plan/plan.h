@@ -82,13 +82,19 @@ struct dlb_advice {
 /* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops
  * and tensors. Neither: none. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
-/* Optimizer states and activations kept in another memory of their node (offload.h): those of the weights
- * whose name matches a rule's pattern, the first rule that does, in the memory of that name; or, by rules of
- * activations, the outputs of forward ops, for patterns of the names of ops and tensors. chosen: dlb-place made
- * the rules. */
+/* What is kept in another memory of its node (offload.h), by rules of three kinds: optimizer states of the weights
+ * whose name matches a rule's pattern, those weights themselves, and activations, outputs of forward ops, for
+ * patterns of the names of ops and tensors. Of a kind the first rule that matches holds. chosen: dlb-place made the
+ * rules. */
+enum dlb_offload_kind {
+	DLB_OFFLOAD_STATES,
+	DLB_OFFLOAD_WEIGHTS,
+	DLB_OFFLOAD_ACTIVATIONS,
+	DLB_N_OFFLOAD_KINDS
+};
 struct dlb_offload_rule {
 	const char *pattern, *memory;
-	bool activations;
+	enum dlb_offload_kind kind;
 };
 /* FAR_VIEW: of a view of such an output, which runs again over what is fetched. */
 enum { DLB_FAR_NONE = -1, DLB_FAR_VIEW = -2 };

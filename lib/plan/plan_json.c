@@ -17,6 +17,7 @@
  *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
  *      "state_dtype": "8bit",                                                              absent: f32
  *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}],         absent: none
+ *                  "weights": [{"weights": "h.*", "memory": "disk"}],                      absent: none
  *                  "activations": [{"ops": "h.*", "memory": "disk"}]},                     absent: none
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
@@ -110,23 +111,33 @@ static void write_recompute(const struct dlb_plan *p, json_t *o)
 	json_object_set_new(o, "recompute", section);
 }
 
+/* The lists of rules by kind, and what their patterns name. */
+static const struct {
+	const char *list, *names;
+} offload_rules[DLB_N_OFFLOAD_KINDS] = { [DLB_OFFLOAD_STATES] = { "states", "weights" },
+					 [DLB_OFFLOAD_WEIGHTS] = { "weights", "weights" },
+					 [DLB_OFFLOAD_ACTIVATIONS] = { "activations", "ops" } };
+
 static void write_offload(const struct dlb_plan *p, json_t *o)
 {
 	const struct dlb_offload *x = &p->offload;
-	json_t *section, *states, *activations = json_array();
+	json_t *section;
 	if (!x->chosen && !x->n)
 		return;
 	section = json_object();
 	if (x->chosen)
 		json_object_set_new(section, "auto", json_true());
-	json_object_set_new(section, "states", states = json_array());
-	for (int i = 0; i < x->n; i++)
-		json_array_append_new(x->rule[i].activations ? activations : states,
-				      json_pack("{ssss}", x->rule[i].activations ? "ops" : "weights",
-						x->rule[i].pattern, "memory", x->rule[i].memory));
-	if (json_array_size(activations))
-		json_object_set(section, "activations", activations);
-	json_decref(activations);
+	for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++) {
+		json_t *list = json_array();
+		for (int i = 0; i < x->n; i++)
+			if ((int)x->rule[i].kind == kind)
+				json_array_append_new(list, json_pack("{ssss}", offload_rules[kind].names,
+								      x->rule[i].pattern, "memory",
+								      x->rule[i].memory));
+		if (kind == DLB_OFFLOAD_STATES || json_array_size(list))
+			json_object_set(section, offload_rules[kind].list, list);
+		json_decref(list);
+	}
 	json_object_set_new(o, "offload", section);
 }
 
@@ -383,11 +394,10 @@ static int read_recompute(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 	return 0;
 }
 
-/* An item of states, or of activations. */
-static int read_offload_rule(const struct dlb_ref *list, int i, const char *names, struct dlb_plan *p,
-			     struct dlb_offload_rule *to, struct dlb_error *err)
+static int read_offload_rule(const struct dlb_ref *list, int i, enum dlb_offload_kind kind,
+			     struct dlb_plan *p, struct dlb_offload_rule *to, struct dlb_error *err)
 {
-	const char *const known[] = { names, "memory", NULL };
+	const char *names = offload_rules[kind].names, *const known[] = { names, "memory", NULL };
 	const struct dlb_ref e = dlb_ref_index(list, i);
 	const char *pattern = NULL, *memory = NULL;
 	if (!json_is_object(e.v))
@@ -396,33 +406,37 @@ static int read_offload_rule(const struct dlb_ref *list, int i, const char *name
 	    dlb_get_str(&e, "memory", DLB_NEED, &memory, err))
 		return -1;
 	*to = (struct dlb_offload_rule){ dlb_arena_strdup(&p->arena, pattern),
-					 dlb_arena_strdup(&p->arena, memory), !strcmp(names, "ops") };
+					 dlb_arena_strdup(&p->arena, memory), kind };
 	return 0;
 }
 
 static int read_offload(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p,
 			struct dlb_error *err)
 {
-	static const char *const known[] = { "auto", "states", "activations", NULL };
-	struct dlb_ref section = { .v = NULL }, states = { .v = NULL }, activations = { .v = NULL };
+	static const char *const known[] = { "auto", "states", "weights", "activations", NULL };
+	struct dlb_ref section = { .v = NULL }, list[DLB_N_OFFLOAD_KINDS] = { { .v = NULL } };
 	struct dlb_offload_rule *rule;
-	int n_states = 0, n = 0;
+	int n[DLB_N_OFFLOAD_KINDS] = { 0 }, sum = 0;
 	if (dlb_get_object(r, "offload", DLB_OPT, &section, err))
 		return -1;
 	if (!section.v)
 		return 0;
 	if (dlb_ref_known(&section, known, err) ||
-	    dlb_get_bool(&section, "auto", DLB_OPT, &p->offload.chosen, err) ||
-	    dlb_get_array(&section, "states", DLB_NEED, &states, &n_states, err) ||
-	    dlb_get_array(&section, "activations", DLB_OPT, &activations, &n, err))
+	    dlb_get_bool(&section, "auto", DLB_OPT, &p->offload.chosen, err))
 		return -1;
-	p->offload.rule = rule = dlb_arena_array(&p->arena, (size_t)n_states + (size_t)n + 1, sizeof *rule);
-	for (; p->offload.n < n_states + n; p->offload.n++) {
-		const int i = p->offload.n;
-		if (i < n_states ? read_offload_rule(&states, i, "weights", p, &rule[i], err) :
-				   read_offload_rule(&activations, i - n_states, "ops", p, &rule[i], err))
+	for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++) {
+		if (dlb_get_array(&section, offload_rules[kind].list,
+				  kind == DLB_OFFLOAD_STATES ? DLB_NEED : DLB_OPT, &list[kind], &n[kind],
+				  err))
 			return -1;
+		sum += n[kind];
 	}
+	p->offload.rule = rule = dlb_arena_array(&p->arena, (size_t)sum + 1, sizeof *rule);
+	for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++)
+		for (int i = 0; i < n[kind]; i++)
+			if (read_offload_rule(&list[kind], i, (enum dlb_offload_kind)kind, p,
+					      &rule[p->offload.n++], err))
+				return -1;
 	dlb_offload_mark(p, g);
 	return 0;
 }

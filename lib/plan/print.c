@@ -94,7 +94,7 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		print_compute(gr, in, f);
 	else
 		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
-	const bool whole = in->verb == DLB_FREE && !in->again && dlb_program_gathers(g, in->tensor);
+	const bool whole = in->verb != DLB_COMPUTE && !in->again && dlb_program_gathers(g, in->tensor);
 	if (whole)
 		fputs(", whole", f);
 	if (in->micro_batch >= 0 && !whole)
@@ -114,7 +114,9 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	int k = in->verb == DLB_POST || in->verb == DLB_COPY ?
 			dlb_program_find_place(np, in->tensor, in->micro_batch) :
 		in->verb == DLB_FETCH ?
-			dlb_program_find_place(np, in->tensor, dlb_second_life(g, in->micro_batch)) :
+			dlb_program_find_place(np, in->tensor,
+					       in->again ? dlb_second_life(g, in->micro_batch) :
+							   in->micro_batch) :
 			-1;
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
 		k = dlb_program_find_place(np, gr->op[in->op].out[0],

@@ -90,7 +90,8 @@
  * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
  * near from FETCH to the FREE that follows STORED, in a place of the arena: the second life of the weight,
  * micro-batch M in the list of places. Or activations are there, from STORE of the first life to FETCH of the
- * second, which is micro-batch M + m as that of an op that runs again.
+ * second, which is micro-batch M + m as that of an op that runs again. Or weights are there, and have places as those
+ * of stage 3: FETCH and FETCHED take the part of gather and gathered, and STORE follows the update.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -239,6 +240,8 @@ struct dlb_program {
 	int n_state; /* optimizer states per weight */
 	/* [tensor] the rule of plan->offload that a weight's states follow, -1: none; NULL: all are near */
 	int *offload;
+	/* [tensor] the rule by which a weight is kept far, -1: none; NULL: all are near (offload.h) */
+	int *far_weight;
 	/* [tensor] weights of which this replica keeps a share and gathers the rest (shares.h); NULL: none */
 	const bool *gathered;
 	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */

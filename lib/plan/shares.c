@@ -1,6 +1,7 @@
 /* Shares of the optimizer's state: see shares.h. */
 #include "comm/allreduce.h"
 #include "plan/buckets.h"
+#include "plan/offload.h"
 #include "plan/shares.h"
 #include "plan/tensors.h"
 
@@ -122,6 +123,7 @@ bool dlb_program_reads_gathered(const struct dlb_program *g, int op)
 
 size_t dlb_program_weight_bytes(const struct dlb_program *g, int t)
 {
-	return dlb_program_gathers(g, t) ? dlb_program_share_bytes(g, t) :
-					   (size_t)dlb_tensor_bytes(&g->graph->tensor[t], 1);
+	return dlb_program_weight_is_far(g, t) ? 0 :
+	       dlb_program_gathers(g, t)       ? dlb_program_share_bytes(g, t) :
+						 (size_t)dlb_tensor_bytes(&g->graph->tensor[t], 1);
 }

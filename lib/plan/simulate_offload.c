@@ -11,7 +11,7 @@ void dlb_sim_find_offloaded(struct sim *s)
 	for (int i = 0; i < s->g->n_nodes; i++) {
 		const struct dlb_program *own = dlb_program_of(s->g, i);
 
-		if (own->offload || own->plan->far)
+		if (dlb_program_offloads(own))
 			s->node[i].copied_s = dlb_xcalloc((size_t)own->node[i].n_places + 1,
 							  sizeof *s->node[i].copied_s);
 	}

@@ -129,10 +129,11 @@ static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *
 /* Ops read a divided weight where it is whole, updates the share that is kept. */
 static const char *is_whole(const struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
-	if (!l->g->replicated || !dlb_program_gathers(l->g, t))
+	const bool is_far = dlb_program_weight_is_far(l->g, t);
+	if (!is_far && (!l->g->replicated || !dlb_program_gathers(l->g, t)))
 		return NULL;
 	const int k = l->whole[t] - 1;
-	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
+	if (!is_far && in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE)
 		return k >= 0 && l->life[k] != FREED ? "updates a weight while it is whole" : NULL;
 	return k < 0 || l->life[k] == OPEN ? "reads a weight that is not gathered yet" :
 	       l->life[k] == WRITTEN       ? NULL :
@@ -286,11 +287,42 @@ static const char *updates_states(struct dlb_lifetimes *l, int op)
 	return NULL;
 }
 
+/* A weight is gathered or fetched into place k, its own, once, before its update; the start or the end of that. */
+static const char *whole_at(struct dlb_lifetimes *l, int t, int k, bool start)
+{
+	const int home = dlb_graph_home(l->g->graph, t);
+	if (!dlb_program_gathers(l->g, t) || k < 0)
+		return "gathers a weight that is whole, or has no place";
+	if (l->life[k] != (start ? UNUSED : OPEN))
+		return start ? "gathers into a place that is taken" : "is waited for before it starts";
+	if (l->whole[t] && start && l->life[l->whole[t] - 1] != FREED)
+		return "gathers a weight that is whole already";
+	if (home >= 0 && l->updated[home])
+		return "gathers a weight after its update";
+	l->life[k] = start ? OPEN : WRITTEN;
+	l->whole[t] = k + 1;
+	return NULL;
+}
+
+static bool is_updated(const struct dlb_lifetimes *l, int t)
+{
+	const int home = dlb_graph_home(l->g->graph, t);
+	return home >= 0 && l->updated[home];
+}
+
+/* Whether the instruction copies a weight that is kept far, not its states. */
+static bool copies_weight(const struct dlb_lifetimes *l, const struct dlb_instr *in)
+{
+	return !in->again && dlb_program_weight_is_far(l->g, in->tensor);
+}
+
 /* Of states; of an activation, whose first life must have been stored. */
 static const char *fetch(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
 {
 	const int first = dlb_program_find_place(&l->g->node[l->node], in->tensor, in->micro_batch);
 	const bool keeps = dlb_plan_keeps_far(l->p, l->g->graph, in->tensor);
+	if (copies_weight(l, in))
+		return whole_at(l, in->tensor, k, true);
 	if (k < 0 || l->life[k] != UNUSED || (keeps ? !in->again : k != near_place(l, in->tensor)))
 		return "fetches what is not offloaded, has no place near or is fetched already";
 	if (keeps && (first < 0 || !l->ended[first]))
@@ -305,8 +337,16 @@ static const char *store(struct dlb_lifetimes *l, const struct dlb_instr *in, in
 	const int r = k < 0 ? -1 :
 			      dlb_program_root_place(&l->g->node[l->node], in->tensor,
 						     l->g->node[l->node].place[k].micro_batch);
-	if (r < 0 || (keeps ? in->again : k != near_place(l, in->tensor)) || l->stored[k])
+	if (r < 0 || l->stored[k] ||
+	    (!copies_weight(l, in) && (keeps ? in->again : k != near_place(l, in->tensor))))
 		return "stores what is not offloaded, has no place or is stored already";
+	if (copies_weight(l, in)) {
+		if (l->life[k] != WRITTEN || !is_updated(l, in->tensor))
+			return "stores a weight that is not updated";
+		l->stored[k] = 1;
+		l->storing[k]++;
+		return NULL;
+	}
 	if (keeps && readable(l, in->tensor, in))
 		return readable(l, in->tensor, in);
 	if (!keeps && l->life[k] != UPDATED)
@@ -421,23 +461,11 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 		       "is complete after its gradients' places are free";
 }
 
-/* A weight is gathered ahead of use: into a place of its own, once, before its update. */
+/* A weight is gathered ahead of use. */
 static const char *gather(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b)
 {
-	const int k = dlb_program_find_place(&l->g->node[l->node], b->weight, b->life);
-	const bool start = in->what == DLB_RUN_REDUCE;
-	if (!dlb_program_gathers(l->g, b->weight) || k < 0)
-		return "gathers a weight that is whole, or has no place";
-	if (l->life[k] != (start ? UNUSED : OPEN))
-		return start ? "gathers into a place that is taken" : "is waited for before it starts";
-	if (l->whole[b->weight] && start && l->life[l->whole[b->weight] - 1] != FREED)
-		return "gathers a weight that is whole already";
-	const int home = dlb_graph_home(l->g->graph, b->weight);
-	if (home >= 0 && l->updated[home])
-		return "gathers a weight after its update";
-	l->life[k] = start ? OPEN : WRITTEN;
-	l->whole[b->weight] = k + 1;
-	return NULL;
+	return whole_at(l, b->weight, dlb_program_find_place(&l->g->node[l->node], b->weight, b->life),
+			in->what == DLB_RUN_REDUCE);
 }
 
 /* Weights travel in the buffer that may keep shares of their bucket's gradients. */
@@ -581,6 +609,8 @@ static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			return "frees what is not alive, or states that are not stored";
 		if (l->storing[k])
 			return "frees what is being stored";
+		if (copies_weight(l, in) && is_updated(l, in->tensor) && !l->ended[k])
+			return "frees a weight that is updated and not stored";
 		if (l->zero_copy[k] != in->zero_copy)
 			return "returns a message that is not zero-copy, or keeps one that is";
 		l->life[k] = FREED;
@@ -689,12 +719,11 @@ static void end(struct dlb_lifetimes *l)
 		forget(l, layer.update);
 		forget(l, layer.bias_update);
 	}
-	for (int b = 0; b < np->n_buckets; b++) {
+	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
 			forget(l, np->bucket[b].op[i]);
-		if (np->bucket[b].ahead)
-			l->whole[np->bucket[b].weight] = 0;
-	}
+	for (int k = 0; k < np->n_places; k++)
+		l->whole[np->place[k].tensor] = 0;
 	free(l->life);
 	free(l->zero_copy);
 	free(l->stored);

@@ -1,4 +1,4 @@
-/* Offloaded optimizer states and activations. Programs of random graphs and placements: verified; every update
+/* Offloaded optimizer states, weights and activations. Programs of random graphs and placements: verified; every update
  * of a node has its states near, at most three weights' states at once; every activation is stored, then
  * fetched; the simulated step is that without offload where copies cost nothing, and no shorter than its copies
  * take. Spoilt programs are refused. */
@@ -160,7 +160,7 @@ static int test_activations(uint64_t seed, double *far_bytes)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
 	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk", true };
+	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_ACTIVATIONS };
 	struct dlb_rng r;
 	struct dag d;
 	struct dlb_problem p;
@@ -177,7 +177,7 @@ static int test_activations(uint64_t seed, double *far_bytes)
 	dlb_program_release(&g);
 	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
 	dlb_offload_mark(&plan, &d.g);
-	assert(dlb_offload_n_activations(&plan.offload) == 1);
+	assert(dlb_offload_count(&plan.offload, DLB_OFFLOAD_ACTIVATIONS) == 1);
 	const double free_s = step_s(&p, &plan, &g), bytes = check_activations(&g);
 	for (int n = 0; n < g.n_nodes; n++)
 		stored += dlb_program_offloaded_bytes(&g, n, &d.cl, NULL);
@@ -199,11 +199,96 @@ static int test_activations(uint64_t seed, double *far_bytes)
 	return spoilt;
 }
 
+/* FETCH and FETCHED of each weight that is far before its readers, STORE and STORED after its update. Returns their
+ * bytes. */
+static double check_weights(const struct dlb_program *g)
+{
+	double bytes = 0;
+	for (int t = 0; t < g->graph->n_tensors; t++) {
+		const int home = dlb_program_weight_is_far(g, t) ? g->graph->tensor[t].home : -1;
+		const int node = home < 0 ? 0 : g->plan->placement[home];
+		int n[DLB_N_VERBS] = { 0 };
+		for (int i = 0; i < g->node[node].n_instr && home >= 0; i++) {
+			const struct dlb_instr *in = &g->node[node].instr[i];
+			n[in->verb] += in->tensor == t && in->verb != DLB_COMPUTE;
+			assert(in->op != home || in->verb != DLB_COMPUTE || in->what != DLB_RUN_UPDATE ||
+			       !n[DLB_STORE]);
+		}
+		assert(IS(n[DLB_FETCH], ==, n[DLB_FETCHED]) && IS(n[DLB_FREE], ==, n[DLB_FETCH]));
+		assert(IS(n[DLB_STORE], ==, home >= 0) && IS(n[DLB_STORED], ==, home >= 0));
+		assert(home < 0 || IS(n[DLB_FETCH], >, 0));
+		bytes += home < 0 ? 0 : dlb_tensor_bytes(&g->graph->tensor[t], 1);
+	}
+	return bytes;
+}
+
+/* Weights: as activations, and the node's state has none of them. */
+static int test_weights(uint64_t seed, double *far_bytes)
+{
+	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
+	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_WEIGHTS };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan;
+	struct dlb_program g;
+	double stored = 0;
+	size_t near_bytes = 0, state_bytes = 0;
+	dlb_rng_init(&r, seed);
+	random_training(&d, seed, seed % 2 ? "cpu:1" : "cpu:2", &r);
+	for (int t = 0; t < d.g.n_tensors; t++)
+		if (dlb_offload_name(&d.g, t) && t % 2)
+			d.g.tensor[t].size_add += 4096;
+	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
+	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
+	random_plan(&p, &plan, &r);
+	const double near_s = step_s(&p, &plan, &g);
+	for (int n = 0; n < g.n_nodes; n++)
+		near_bytes += g.node[n].state_bytes;
+	dlb_program_release(&g);
+	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
+	const double free_s = step_s(&p, &plan, &g), bytes = check_weights(&g);
+	for (int n = 0; n < g.n_nodes; n++) {
+		stored += dlb_program_offloaded_bytes(&g, n, &d.cl, NULL);
+		state_bytes += g.node[n].state_bytes;
+	}
+	assert(IS(stored, ==, bytes) && IS(near_bytes - state_bytes, ==, (size_t)bytes));
+	assert(IS(fabs(free_s - near_s), <=, 1e-9 * near_s));
+	dlb_program_release(&g);
+	d.cl.memory[disk].bandwidth_Bps = 3 * bytes / near_s;
+	const double slow_s = step_s(&p, &plan, &g);
+	assert(bytes <= 0 || IS(slow_s, >, near_s));
+	d.cl.memory[disk].bytes = bytes * 0.99;
+	struct dlb_error err = { .what = "" };
+	assert(bytes <= 0 || (dlb_program_verify(&g, p.cost, &err) && IS(err.status, ==, 1)));
+	d.cl.memory[disk].bytes = bytes;
+	int spoilt = 0;
+	for (int n = 0; n < g.n_nodes; n++) /* without any one of the copies, their ends and FREE */
+		for (int i = 0; i < g.node[n].n_instr; i++) {
+			struct dlb_node_program *np = &g.node[n];
+			const struct dlb_instr x = np->instr[i];
+			if (x.tensor < 0 || x.verb == DLB_COMPUTE || !dlb_program_weight_is_far(&g, x.tensor))
+				continue;
+			memmove(np->instr + i, np->instr + i + 1, (size_t)(np->n_instr - i - 1) * sizeof x);
+			np->n_instr--;
+			assert(dlb_program_verify(&g, p.cost, &err));
+			np->n_instr++;
+			memmove(np->instr + i + 1, np->instr + i, (size_t)(np->n_instr - i - 1) * sizeof x);
+			np->instr[i] = x;
+			spoilt++;
+		}
+	assert(IS(dlb_program_verify(&g, p.cost, &err), ==, 0));
+	dlb_program_release(&g);
+	case_release(&d, &p, &plan);
+	*far_bytes += bytes;
+	return spoilt;
+}
+
 static int test_programs(uint64_t seed)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
 	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk", false };
+	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_STATES };
 	struct dlb_rng r;
 	struct dag d;
 	struct dlb_problem p;
@@ -261,5 +346,10 @@ int main(void)
 		spoilt += test_activations(seed, &bytes);
 	assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
 	printf("test_offload: activations of 60 plans, %g bytes, %d spoilt\n", bytes, spoilt);
+	bytes = spoilt = 0;
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		spoilt += test_weights(seed, &bytes);
+	assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
+	printf("test_offload: weights of 60 plans, %g bytes, %d spoilt\n", bytes, spoilt);
 	return 0;
 }

@@ -66,7 +66,7 @@ static int find(const char *const *item, int n, const char *schedule, const stru
 
 static void test_rules(void)
 {
-	static const struct dlb_offload_rule kept = { "w*", "disk", false };
+	static const struct dlb_offload_rule kept = { "w*", "disk", DLB_OFFLOAD_STATES };
 	static const struct dlb_offload was = { .chosen = true, .rule = &kept, .n = 1 };
 	static const struct {
 		const char *item[3];
@@ -214,7 +214,8 @@ static void test_when(void)
 		if (maker.calls > 1 && (maker.calls > 2 || !rows[i].n_state)) {
 			const struct dlb_offload_rule *last = &maker.rule[maker.n[maker.calls - 1] - 1];
 
-			assert(last->activations && SAME(last->pattern, "*") && SAME(last->memory, "disk"));
+			assert(last->kind == DLB_OFFLOAD_ACTIVATIONS && SAME(last->pattern, "*") &&
+			       SAME(last->memory, "disk"));
 		}
 		end();
 	}
@@ -341,7 +342,7 @@ static void test_least(void)
 		assert(fits(&left) && IS(plan.node[0].peak_bytes, <=, d.cl.node[0].memory_bytes));
 		tried += left.n > most;
 		most = left.n > most ? left.n : most;
-		activations += dlb_offload_n_activations(&left) > 0;
+		activations += dlb_offload_count(&left, DLB_OFFLOAD_ACTIVATIONS) > 0;
 		left.n--;
 		assert(left.n < 0 || !fits(&left));
 		dlb_plan_release(&plan);
