@@ -8,8 +8,8 @@
  *      elsewhere is summed before the first item that starts after its expected arrival. Every action has a key,
  *      its position in the order of the whole cluster.
  *   3. Hooks: instructions that run just before or after an action.
- *          before   WAIT sent, FREE, POST, COPY, WAIT, reduced        (in this order)
- *          after    SEND, FREE, computed, reduce
+ *          before   WAIT sent, STORED, FREE, FETCH, POST, COPY, WAIT, FETCHED, reduced     (in this order)
+ *          after    SEND, STORE, FREE, computed, reduce
  *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
  *      receives are open on a node. The sender waits for its send, and frees the place, before its first action of a
  *      greater key than the action that reads the message of DLB_SEND_SLACK micro-batches later at the receiver
