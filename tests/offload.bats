@@ -225,6 +225,24 @@ goes_on_as_either() {
 	[ "$(gpt_trained "$tmp/auto.json")" = "$(gpt_trained "$tmp/near.json")" ]
 }
 
+# bats test_tags=slow
+@test "auto beside --recompute auto: the faster of both, by the memory's bandwidth" {
+	profiled
+	cluster 1 0 >"$tmp/any.json"
+	near=$(dlb-costmodel -q --cluster "$tmp/any.json" profile.json | dlb-place -q -m 2 --optimizer adam | jq '.plan.nodes[0].peak_bytes')
+	cluster 1 "$(jq -n "$near * 0.9 / 1e6")" >"$tmp/tight.json"
+	for Bps in 1e12 1e5; do
+		jq --argjson Bps $Bps '.cluster.memories[0] += {bandwidth_Bps: $Bps, latency_s: 0}' "$tmp/tight.json" >"$tmp/c.json"
+		dlb-costmodel -q --cluster "$tmp/c.json" profile.json >"$tmp/cost.json"
+		for how in '--offload auto' '--recompute auto' '--offload auto --recompute auto'; do
+			# shellcheck disable=SC2086	# words
+			dlb-place -q -m 2 --optimizer adam $how "$tmp/cost.json" |
+				jq -c '[.plan.value_s, .plan.nodes[0].offloaded_bytes > 0, (.plan.recompute.ops // [] | length) > 0]'
+		done | jq -es --argjson fast "$([ $Bps = 1e12 ] && echo true || echo false)" 'debug | (.[2][0] <= ([.[0][0], .[1][0]] | min)) and
+			.[2][1] == $fast and .[2][2] == ($fast | not)'
+	done
+}
+
 # A cluster of one host: COUNT devices of MB each (0: any), behind a link each, and the host's memory "dram0".
 devices() { # COUNT MB
 	jq -n --argjson n "$1" --argjson bytes "$2e6" '{dlb: "1.0", cluster: {

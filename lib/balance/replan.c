@@ -15,6 +15,7 @@
 #include "place/replicas.h"
 #include "place/schedules.h"
 #include "plan/advise.h"
+#include "plan/again.h"
 #include "plan/async.h"
 #include "plan/by_class.h"
 #include "plan/offload.h"
@@ -347,14 +348,6 @@ static void warn_fewer(const struct dlb_replan *o, const struct dlb_plan *plan)
 			     M, M == 1 ? "" : "es", plan->micro_batches, why);
 }
 
-static bool runs_any_again(const struct dlb_plan *plan)
-{
-	for (int i = 0; plan->again && i < plan->n_ops; i++)
-		if (plan->again[i])
-			return true;
-	return false;
-}
-
 static bool only_states(const struct dlb_offload *x)
 {
 	return x->n && dlb_offload_count(x, DLB_OFFLOAD_STATES) == x->n;
@@ -394,7 +387,7 @@ static int finish(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb
 	const struct dlb_offload offload = plan->offload;
 
 	as_made.offload = &offload;
-	if (asked.chosen && !runs_any_again(plan))
+	if (asked.chosen && !dlb_plan_runs_any_again(plan))
 		as_made.recompute = NULL;
 	if (dlb_plan_remake(&as_made, plan, err)) {
 		dlb_plan_release(plan);
@@ -520,9 +513,9 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 			  !dlb_schedule_fills(p->schedule),
 		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more "
 		  "of them" },
-		{ "recompute", plan->recompute.chosen && !runs_any_again(plan),
+		{ "recompute", plan->recompute.chosen && !dlb_plan_runs_any_again(plan),
 		  "the fastest plan fits without; no op runs again" },
-		{ "recompute", plan->recompute.n && !runs_any_again(plan),
+		{ "recompute", plan->recompute.n && !dlb_plan_runs_any_again(plan),
 		  "what it names sums statistics over the replicas, is offloaded, or no backward op on its "
 		  "node needs it" },
 		{ "zero", o->zero_auto && plan->n_replicas > 1 && !plan->sharing.zero,

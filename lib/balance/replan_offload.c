@@ -266,46 +266,80 @@ static int least_rules(const struct dlb_problem *p, struct dlb_offload *all, con
 	return hi;
 }
 
-/* Offloads as little as the placement of *plan needs. q: its problem; all: the level's rules one by one. */
+/* Offloads as little as the placement of *plan needs, with no op that runs again where *plan has none. q: its
+ * problem; all: the level's rules one by one. */
 static void offload_less(struct dlb_problem *q, struct dlb_offload *all, struct dlb_plan *plan)
 {
+	const struct dlb_recompute asked = plan->recompute;
+
+	if (!dlb_plan_runs_any_again(plan))
+		q->recompute = NULL;
 	q->offload = all;
 	all->n = least_rules(q, all, plan->placement);
 	dlb_plan_remake(q, plan, NULL);
+	plan->recompute = asked;
 }
 
-/* Whether the level is tried, after those before it did not fit. */
-static bool is_tried(const struct dlb_problem *p, enum level level, const char *memory,
-		     const struct dlb_error *err)
+/* A plan of the level. 0; -1 with err. */
+static int make_level(struct replan_input *in, const struct dlb_problem *p, enum level level,
+		      const char *memory, dlb_replan_maker *make, struct dlb_plan *plan,
+		      struct dlb_error *err)
 {
-	return level == NOTHING || (memory && dlb_error_status(err) == 1 && !dlb_problem_is_limited(p) &&
-				    (level != STATES || p->n_state));
+	struct dlb_offload rules, one_by_one;
+	struct dlb_problem q = *p;
+	int rc;
+
+	list_rules(in, p, level, memory, false, &rules);
+	list_rules(in, p, level, memory, true, &one_by_one);
+	q.offload = &rules;
+	if (dlb_problem_init(&q, err))
+		return -1;
+	rc = make(in, &q, plan, err);
+	if (!rc && level > NOTHING && plan->n_replicas < 2)
+		offload_less(&q, &one_by_one, plan);
+	dlb_problem_release(&q);
+	return rc;
 }
 
+/* Takes `one`, or releases it. *rc: 0 if there is a plan. */
+static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
+{
+	if (*rc || one->value_s < plan->value_s) {
+		if (!*rc)
+			dlb_plan_release(plan);
+		*plan = *one;
+	} else {
+		dlb_plan_release(one);
+	}
+	*rc = 0;
+}
+
+/* Levels follow one another while nothing fits, or only with ops that run again, beside which offloading may be
+ * faster. */
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {
 	const char *memory = fastest(p->cluster);
-	struct dlb_problem q = *p;
 	int rc = -1;
 
 	if (!p->offload || !p->offload->chosen)
 		return make(in, p, plan, err);
-	for (enum level level = NOTHING; level < N_LEVELS && rc; level++) {
-		struct dlb_offload rules, one_by_one;
+	for (enum level level = NOTHING; level < N_LEVELS; level++) {
+		struct dlb_error ignored = { .what = "" };
+		struct dlb_plan one = { .n_ops = 0 };
 
-		if (!is_tried(p, level, memory, err))
+		if (level > NOTHING &&
+		    (!memory || dlb_problem_is_limited(p) || (rc && dlb_error_status(err) != 1)))
+			break;
+		if (level == STATES && !p->n_state)
 			continue;
-		list_rules(in, p, level, memory, false, &rules);
-		q = *p;
-		q.offload = &rules;
-		if (dlb_problem_init(&q, err))
-			return -1;
-		rc = make(in, &q, plan, err);
-		list_rules(in, p, level, memory, true, &one_by_one);
-		if (!rc && level > NOTHING && plan->n_replicas < 2)
-			offload_less(&q, &one_by_one, plan);
-		dlb_problem_release(&q);
+		if (make_level(in, p, level, memory, make, &one, rc ? err : &ignored))
+			continue;
+		const bool runs_again = dlb_plan_runs_any_again(&one);
+
+		take_faster(plan, &one, &rc);
+		if (!runs_again)
+			break;
 	}
 	return rc;
 }

@@ -18,6 +18,14 @@ static inline bool dlb_plan_runs_again(const struct dlb_plan *p, int op)
 {
 	return (p->again && p->again[op]) || (p->far && p->far[op] == DLB_FAR_VIEW);
 }
+/* Whether some op of p->again does. */
+static inline bool dlb_plan_runs_any_again(const struct dlb_plan *p)
+{
+	for (int i = 0; p->again && i < p->n_ops; i++)
+		if (p->again[i])
+			return true;
+	return false;
+}
 /* Whether some op may run again. */
 static inline bool dlb_plan_has_again(const struct dlb_plan *p) { return p->again || p->far; }
 /* Bytes of an output for a micro-batch, from which on it is offloaded: below, a copy costs more than the place. */
