@@ -39,12 +39,13 @@ made() { # CLUSTER DLB-PLACE OPTION... >DOCUMENT
 	shift
 	dlb-costmodel -q -c "$cluster" "$profile" | dlb-place -q "$@"
 }
-# Losses and all that is saved of four steps. Peaks must be those predicted.
+# Losses and all that is saved of four steps. Peaks must be those predicted, and weights travel whole.
 trained() { # DOCUMENT DLB-RUN OPTION...
 	local doc=$1
 	shift
 	dlb-run -q --steps 4 "${digits[@]}" --lr 0.005 --save "$tmp/saved" "$@" "$doc" >"$tmp/out.json" &&
-		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks" &&
+		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes] and
+			(.report.allreduce.classes.weights // {bytes: 0, dense_bytes: 0} | .bytes == .dense_bytes)' "$tmp/out.json" >"$tmp/peaks" &&
 		jq -c .report.losses "$tmp/out.json" && sha256sum <"$tmp/saved"
 }
 # The same bits with all stages, or those of $stages: same_bits CLUSTER "DLB-PLACE OPTIONS" [DLB-RUN OPTION...]

@@ -1,4 +1,5 @@
 /* Rank 0 reads samples for all nodes. See dispatch.h. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include "exec/dispatch.h"
@@ -174,6 +175,8 @@ static void send_share(struct dlb_dispatch *d, int64_t n)
 {
 	const int at = (int)(n % d->n_slots);
 
+	for (int k = 0; k < d->n_nodes; k++)
+		assert(!d->node[k].out[at].active); /* dlb_dispatch_ask waited */
 	for (int k = 0; k < d->n_nodes; k++)
 		if (sends(d, k))
 			dlb_comm_isend(d->c, d->node[k].place[at],
