@@ -224,3 +224,9 @@ formula() {
 	run ! formula 2 '0 0 clip=0.5' -m 4 --schedule async --staleness 2bw --clip-norm 0.5
 	run ! formula 4 '2 0' -m 1 --schedule async --staleness predict
 }
+
+@test "a run that is shorter than the pipeline is deep states the time of its step" {
+	dlb-profile -q --analytic --batch 8 "$model" | dlb-costmodel -q -c cpu:2 |
+		dlb-place -q -a even -m 2 --schedule async --optimizer momentum | dlb-run -q --steps 1 "${digits[@]}" |
+		jq -e '.report | .step_s > 0 and .step_s <= .wall_s'
+}
