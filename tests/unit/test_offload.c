@@ -65,10 +65,12 @@ static double check_lives(const struct dlb_program *g)
 	return bytes;
 }
 
-static bool copies(const struct dlb_instr *in)
+static bool copies(const struct dlb_program *g, const struct dlb_instr *in)
 {
 	return in->verb == DLB_FETCH || in->verb == DLB_FETCHED || in->verb == DLB_STORE ||
-	       in->verb == DLB_STORED || (in->verb == DLB_FREE && in->again);
+	       in->verb == DLB_STORED ||
+	       (in->verb == DLB_FREE &&
+		(in->again || (in->tensor >= 0 && dlb_program_weight_is_far(g, in->tensor))));
 }
 
 /* The instruction that uses what `in` copies: the update of its weight, or the first op that reads the activation's
@@ -98,7 +100,7 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 		struct dlb_node_program *np = &g->node[d];
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr x = np->instr[i];
-			if (!copies(&x))
+			if (!copies(g, &x))
 				continue;
 			memmove(np->instr + i, np->instr + i + 1, (size_t)(np->n_instr - i - 1) * sizeof x);
 			np->n_instr--;
@@ -154,51 +156,6 @@ static double check_activations(const struct dlb_program *g)
 	return bytes;
 }
 
-/* Activations: the step is that without where copies cost nothing, the memory counts them, spoilt programs are
- * refused. */
-static int test_activations(uint64_t seed, double *far_bytes)
-{
-	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
-	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_ACTIVATIONS };
-	struct dlb_rng r;
-	struct dag d;
-	struct dlb_problem p;
-	struct dlb_plan plan;
-	struct dlb_program g;
-	double stored = 0;
-	dlb_rng_init(&r, seed);
-	random_training(&d, seed, clusters[seed % 3], &r);
-	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
-	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
-	random_plan(&p, &plan, &r);
-	plan.in_place = seed % 2;
-	const double near_s = step_s(&p, &plan, &g);
-	dlb_program_release(&g);
-	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
-	dlb_offload_mark(&plan, &d.g);
-	assert(dlb_offload_count(&plan.offload, DLB_OFFLOAD_ACTIVATIONS) == 1);
-	const double free_s = step_s(&p, &plan, &g), bytes = check_activations(&g);
-	for (int n = 0; n < g.n_nodes; n++)
-		stored += dlb_program_offloaded_bytes(&g, n, &d.cl, NULL);
-	/* what is stored is not overwritten, so messages may be read in place that were copied */
-	assert(IS(stored, ==, bytes) &&
-	       IS(fabs(free_s - near_s), <=, (plan.in_place ? 0.02 : 1e-9) * near_s));
-	dlb_program_release(&g);
-	d.cl.memory[disk].bandwidth_Bps = bytes / near_s;
-	const double slow_s = step_s(&p, &plan, &g);
-	assert(bytes <= 0 || (IS(slow_s, >=, 1.5 * near_s) && IS(slow_s, <=, 4 * near_s + 1e-6)));
-	d.cl.memory[disk].bytes = bytes * 0.99;
-	struct dlb_error err = { .what = "" };
-	assert(bytes <= 0 || (dlb_program_verify(&g, p.cost, &err) && IS(err.status, ==, 1)));
-	d.cl.memory[disk].bytes = bytes;
-	const int spoilt = spoil(&p, &g);
-	dlb_program_release(&g);
-	case_release(&d, &p, &plan);
-	*far_bytes += bytes;
-	return spoilt;
-}
-
 /* FETCH and FETCHED of each weight that is far before its readers, STORE and STORED after its update. Returns their
  * bytes. */
 static double check_weights(const struct dlb_program *g)
@@ -222,134 +179,92 @@ static double check_weights(const struct dlb_program *g)
 	return bytes;
 }
 
-/* Weights: as activations, and the node's state has none of them. */
-static int test_weights(uint64_t seed, double *far_bytes)
+/* check: returns the bytes that are far. The copies are made at `share` of all bytes in a step, which then takes
+ * `least` to `most` of its time before. */
+static const struct kind {
+	double (*check)(const struct dlb_program *g);
+	double share, least, most;
+} kinds[DLB_N_OFFLOAD_KINDS] = { [DLB_OFFLOAD_STATES] = { check_lives, 1, 2, 3 },
+				 [DLB_OFFLOAD_WEIGHTS] = { check_weights, 3, 1, INFINITY },
+				 [DLB_OFFLOAD_ACTIVATIONS] = { check_activations, 1, 1.5, 4 } };
+
+static size_t state_bytes(const struct dlb_program *g)
 {
+	size_t sum = 0;
+	for (int n = 0; n < g->n_nodes; n++)
+		sum += g->node[n].state_bytes;
+	return sum;
+}
+
+/* The step is that without offload where copies cost nothing, no shorter than copies that cost; the memory counts
+ * what is far; spoilt programs are refused. */
+static int test_programs(enum dlb_offload_kind kind, uint64_t seed, double *far_bytes)
+{
+	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
 	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_WEIGHTS };
+	const struct dlb_offload_rule rule = { "*", "disk", kind };
 	struct dlb_rng r;
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_plan plan;
 	struct dlb_program g;
-	double stored = 0;
-	size_t near_bytes = 0, state_bytes = 0;
+	struct dlb_error err = { .what = "" };
+	double stored = 0, stated = 0;
 	dlb_rng_init(&r, seed);
-	random_training(&d, seed, seed % 2 ? "cpu:1" : "cpu:2", &r);
-	for (int t = 0; t < d.g.n_tensors; t++)
-		if (dlb_offload_name(&d.g, t) && t % 2)
+	random_training(&d, seed, clusters[seed % 3], &r);
+	for (int t = 0; t < d.g.n_tensors && kind == DLB_OFFLOAD_WEIGHTS; t += 2)
+		if (dlb_offload_name(&d.g, t)) /* smaller ones stay */
 			d.g.tensor[t].size_add += 4096;
-	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
+	const int memory = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
+	struct dlb_memory *disk = &d.cl.memory[memory];
 	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
+	p.n_state = 2;
 	random_plan(&p, &plan, &r);
+	plan.updates_first = seed % 2;
+	plan.in_place = seed % 2;
 	const double near_s = step_s(&p, &plan, &g);
-	for (int n = 0; n < g.n_nodes; n++)
-		near_bytes += g.node[n].state_bytes;
+	const size_t near_bytes = state_bytes(&g);
 	dlb_program_release(&g);
 	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
-	const double free_s = step_s(&p, &plan, &g), bytes = check_weights(&g);
-	for (int n = 0; n < g.n_nodes; n++) {
+	dlb_offload_mark(&plan, &d.g);
+	const double free_s = step_s(&p, &plan, &g), bytes = kinds[kind].check(&g);
+	for (int n = 0; n < g.n_nodes; n++)
 		stored += dlb_program_offloaded_bytes(&g, n, &d.cl, NULL);
-		state_bytes += g.node[n].state_bytes;
-	}
-	assert(IS(stored, ==, bytes) && IS(near_bytes - state_bytes, ==, (size_t)bytes));
-	assert(IS(fabs(free_s - near_s), <=, 1e-9 * near_s));
+	assert(IS(stored, ==, bytes));
+	assert(IS(near_bytes - state_bytes(&g), ==, kind == DLB_OFFLOAD_ACTIVATIONS ? 0 : (size_t)bytes));
+	/* what is stored is not overwritten, so messages may be read in place that were copied */
+	assert(IS(fabs(free_s - near_s), <=,
+		  (kind == DLB_OFFLOAD_ACTIVATIONS && plan.in_place ? 0.02 : 1e-9) * near_s));
+	for (int t = 0; t < d.g.n_tensors; t++) /* of weights of which only the bytes are known */
+		if (dlb_offload_name(&d.g, t))
+			stated += p.n_state * d.g.tensor[t].size_add;
+	assert(kind != DLB_OFFLOAD_STATES || IS(bytes, ==, stated));
 	dlb_program_release(&g);
-	d.cl.memory[disk].bandwidth_Bps = 3 * bytes / near_s;
+	disk->bandwidth_Bps = kinds[kind].share * bytes / near_s;
+	disk->latency_s = 1e-9;
 	const double slow_s = step_s(&p, &plan, &g);
-	assert(bytes <= 0 || IS(slow_s, >, near_s));
-	d.cl.memory[disk].bytes = bytes * 0.99;
-	struct dlb_error err = { .what = "" };
+	assert(bytes <= 0 || (IS(slow_s, >=, kinds[kind].least * near_s) &&
+			      IS(slow_s, <=, kinds[kind].most * near_s + 1e-6)));
+	disk->bytes = bytes * 0.99;
 	assert(bytes <= 0 || (dlb_program_verify(&g, p.cost, &err) && IS(err.status, ==, 1)));
-	d.cl.memory[disk].bytes = bytes;
-	int spoilt = 0;
-	for (int n = 0; n < g.n_nodes; n++) /* without any one of the copies, their ends and FREE */
-		for (int i = 0; i < g.node[n].n_instr; i++) {
-			struct dlb_node_program *np = &g.node[n];
-			const struct dlb_instr x = np->instr[i];
-			if (x.tensor < 0 || x.verb == DLB_COMPUTE || !dlb_program_weight_is_far(&g, x.tensor))
-				continue;
-			memmove(np->instr + i, np->instr + i + 1, (size_t)(np->n_instr - i - 1) * sizeof x);
-			np->n_instr--;
-			assert(dlb_program_verify(&g, p.cost, &err));
-			np->n_instr++;
-			memmove(np->instr + i + 1, np->instr + i, (size_t)(np->n_instr - i - 1) * sizeof x);
-			np->instr[i] = x;
-			spoilt++;
-		}
-	assert(IS(dlb_program_verify(&g, p.cost, &err), ==, 0));
+	disk->bytes = bytes;
+	const int spoilt = spoil(&p, &g);
 	dlb_program_release(&g);
 	case_release(&d, &p, &plan);
 	*far_bytes += bytes;
 	return spoilt;
 }
 
-static int test_programs(uint64_t seed)
-{
-	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };
-	static const char *const schedules[] = { "1f1b", "gpipe", "interleaved", "zero-bubble", "none" };
-	static const struct dlb_offload_rule rule = { "*", "disk", DLB_OFFLOAD_STATES };
-	struct dlb_rng r;
-	struct dag d;
-	struct dlb_problem p;
-	struct dlb_plan plan;
-	struct dlb_program g;
-	dlb_rng_init(&r, seed);
-	random_training(&d, seed, clusters[seed % 3], &r);
-	const int disk = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
-	problem(&p, &d, 1 + (int)dlb_rng_below(&r, 6), schedules[seed % 5], NULL, seed);
-	p.n_state = 2;
-	random_plan(&p, &plan, &r);
-	plan.updates_first = seed % 2;
-	const double near_s = step_s(&p, &plan, &g);
-	size_t near_bytes = 0, far_bytes = 0;
-	for (int n = 0; n < g.n_nodes; n++)
-		near_bytes += g.node[n].state_bytes;
-	dlb_program_release(&g);
-	plan.offload = (struct dlb_offload){ .rule = &rule, .n = 1 };
-	const double free_s = step_s(&p, &plan, &g), bytes = check_lives(&g);
-	for (int n = 0; n < g.n_nodes; n++)
-		far_bytes += g.node[n].state_bytes;
-	assert(IS(near_bytes - far_bytes, ==, (size_t)bytes));
-	double stated = 0; /* of weights of which only the bytes are known */
-	for (int t = 0; t < d.g.n_tensors; t++)
-		if (dlb_offload_name(&d.g, t))
-			stated += p.n_state * d.g.tensor[t].size_add;
-	assert(IS(bytes, ==, stated));
-	assert(IS(fabs(free_s - near_s), <=, 1e-9 * near_s));
-	dlb_program_release(&g);
-	/* the copies are the longest part of the step; a memory that is too small is refused */
-	d.cl.memory[disk].bandwidth_Bps = bytes / near_s;
-	d.cl.memory[disk].latency_s = 1e-9;
-	const double slow_s = step_s(&p, &plan, &g);
-	assert(bytes <= 0 || (IS(slow_s, >=, 2 * near_s) && IS(slow_s, <=, 3 * near_s + 1e-6)));
-	d.cl.memory[disk].bytes = bytes * 0.99;
-	struct dlb_error err = { .what = "" };
-	assert(bytes <= 0 || (dlb_program_verify(&g, p.cost, &err) && IS(err.status, ==, 1)));
-	d.cl.memory[disk].bytes = bytes;
-	const int spoilt = spoil(&p, &g);
-	dlb_program_release(&g);
-	case_release(&d, &p, &plan);
-	return spoilt;
-}
-
 int main(void)
 {
-	int spoilt = 0;
-	for (uint64_t seed = 1; seed <= 60; seed++)
-		spoilt += test_programs(seed);
-	assert(IS(spoilt, >, 300));
-	printf("test_offload: programs of 60 plans, %d spoilt\n", spoilt);
-	double bytes = 0;
-	spoilt = 0;
-	for (uint64_t seed = 1; seed <= 60; seed++)
-		spoilt += test_activations(seed, &bytes);
-	assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
-	printf("test_offload: activations of 60 plans, %g bytes, %d spoilt\n", bytes, spoilt);
-	bytes = spoilt = 0;
-	for (uint64_t seed = 1; seed <= 60; seed++)
-		spoilt += test_weights(seed, &bytes);
-	assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
-	printf("test_offload: weights of 60 plans, %g bytes, %d spoilt\n", bytes, spoilt);
+	static const char *const name[DLB_N_OFFLOAD_KINDS] = { "states", "weights", "activations" };
+	for (int kind = 0; kind < DLB_N_OFFLOAD_KINDS; kind++) {
+		double bytes = 0;
+		int spoilt = 0;
+		for (uint64_t seed = 1; seed <= 60; seed++)
+			spoilt += test_programs((enum dlb_offload_kind)kind, seed, &bytes);
+		assert(IS(spoilt, >, 300) && IS(bytes, >, 0));
+		printf("test_offload: %s of 60 plans, %g bytes, %d spoilt\n", name[kind], bytes, spoilt);
+	}
 	return 0;
 }
