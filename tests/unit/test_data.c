@@ -11,6 +11,7 @@
 #include "data/idx.h"
 #include "data/readers.h"
 #include "data/source.h"
+#include "data/tar.h"
 #include "data/transform.h"
 #include "data/unicode.h"
 #include "check.h"
@@ -112,6 +113,31 @@ static void test_transform(void)
 		assert(IS(dlb_transform_parse(bad[i], &t, &err), ==, -1));
 	assert(IS(dlb_transform_parse("channels=3", &t, &err), ==, 0) &&
 	       IS(dlb_transform_bind(&t, 2, 2, 2, &err), ==, -1));
+	dlb_transform_release(&t);
+	dlb_scratch_release(&scratch);
+}
+
+/* Red, green and blue become grey with the weights of ITU-R 601: floats as they are, bytes rounded. */
+static void test_grey(void)
+{
+	static const unsigned char pixel[3][2] = { { 255, 0 }, { 0, 255 }, { 0, 51 } };
+	const struct dlb_image image = {
+		.bytes = true, .c = 3, .h = 1, .w = 2, .p = (void *)(uintptr_t)pixel
+	};
+	struct dlb_scratch scratch = { .cap = { 0 } };
+	struct dlb_transform t;
+	struct dlb_error err;
+	float out[2];
+
+	assert(IS(dlb_transform_parse("scale=1/255,channels=1", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 3, 1, 2, &err), ==, 0) && IS(t.out_c, ==, 1));
+	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0));
+	assert(IS(fabsf(out[0] - 0.299f), <, 1e-6f) && IS(fabsf(out[1] - (0.587f + 0.0228f)), <, 1e-6f));
+	dlb_transform_release(&t);
+	assert(IS(dlb_transform_parse("channels=1", &t, &err), ==, 0) &&
+	       IS(dlb_transform_bind(&t, 3, 1, 2, &err), ==, 0));
+	assert(IS(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err), ==, 0));
+	assert(IS(out[0], ==, 76.0f) && IS(out[1], ==, 156.0f)); /* 76.2 and 155.5 */
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
 }
@@ -470,10 +496,117 @@ static void test_fixed_batch(void)
 	rmdir(dir);
 }
 
+/* The tar file of one empty member: its header has these bytes at 0, 257 and 345. */
+static void write_tar(const char *path, const char *name, const char *magic, const char *prefix)
+{
+	char blocks[3 * 512] = "";
+	unsigned sum = 0;
+	FILE *f = fopen(path, "wb");
+
+	strncpy(blocks, name, 100);
+	memcpy(blocks + 124, "00000000000", 11); /* size */
+	memcpy(blocks + 148, "        ", 8); /* the checksum counts as blanks */
+	blocks[156] = '0';
+	memcpy(blocks + 257, magic, 8);
+	strncpy(blocks + 345, prefix, 155);
+	for (int i = 0; i < 512; i++)
+		sum += (unsigned char)blocks[i];
+	snprintf(blocks + 148, 8, "%06o", sum);
+	assert(f && IS(fwrite(blocks, 1, sizeof blocks, f), ==, sizeof blocks) && !fclose(f));
+}
+
+static int note_name(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err)
+{
+	(void)err;
+	assert(IS(m->header, ==, 0) && IS(m->at, ==, 512) && IS(m->size, ==, 0) && !m->link);
+	snprintf(ctx, 300, "%s", m->name);
+	return 0;
+}
+
+/* POSIX's ustar splits a long path into prefix and name, which may fill their fields; GNU keeps times where
+ * the prefix is. */
+static void test_tar_names(void)
+{
+	char path[] = "/tmp/dlb-test-XXXXXX", full_name[101] = "", full_prefix[156] = "", both[300], got[300];
+	const int fd = mkstemp(path);
+
+	assert(IS(fd, >=, 0));
+	close(fd);
+	memset(full_name, 'n', 100);
+	memset(full_prefix, 'p', 155);
+	snprintf(both, sizeof both, "%s/%s", full_prefix, full_name);
+	const char posix[] = "ustar\00000", gnu[] = "ustar  ";
+	const struct {
+		const char *name, *magic, *prefix, *want;
+	} rows[] = {
+		{ "b/1.jpg", posix, "", "b/1.jpg" },
+		{ "b/1.jpg", posix, "images/a", "images/a/b/1.jpg" },
+		{ full_name, posix, full_prefix, both },
+		{ full_name, posix, "", full_name },
+		{ "b/1.jpg", gnu, "14712345670", "b/1.jpg" },
+	};
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct dlb_data_file f;
+		struct dlb_error err;
+
+		write_tar(path, rows[i].name, rows[i].magic, rows[i].prefix);
+		got[0] = '\0';
+		assert(IS(dlb_data_file_open(&f, path, &err), ==, 0) &&
+		       IS(dlb_tar_walk(&f, note_name, got, &err), ==, 0));
+		assert(SAME(got, rows[i].want));
+		dlb_data_file_close(&f);
+	}
+	unlink(path);
+}
+
+/* An input may have several elements of one dimension per sample, but the batch in one dimension only, and in
+ * proportion. */
+static void test_batch_dimension(void)
+{
+	static const struct {
+		struct dlb_dim dim[2];
+		int per_sample;
+	} rows[] = {
+		{ { { 1, 0 }, { 0, 5 } }, 5 },  { { { 0, 5 }, { 1, 0 } }, 5 },
+		{ { { 2, 0 }, { 0, 5 } }, 10 }, { { { 1, 0 }, { 1, 0 } }, -1 },
+		{ { { 1, 1 }, { 0, 5 } }, -1 }, { { { 0, 5 }, { 2, 1 } }, -1 },
+	};
+	const struct dlb_data_choice choice = { .spec = "random", .seed = 1 };
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct dlb_error err = { .what = "" };
+		struct dlb_graph g;
+		struct dlb_data *d;
+		float x[3 * 10 + 1];
+
+		make_graph(&g, (int64_t[]){ 5 }, 2, DLB_F32, 1, 7);
+		g.tensor[0].bound = 0;
+		memcpy(g.tensor[0].dim, rows[i].dim, sizeof rows[i].dim);
+		if (rows[i].per_sample < 0) {
+			assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+			       HAS(err.what, "input 'x' depends on the batch size in several dimensions, or "
+					     "not in proportion"));
+		} else {
+			const int n = 3 * rows[i].per_sample;
+
+			for (int k = 0; k <= n; k++)
+				x[k] = 99;
+			assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) &&
+			       IS(dlb_data_fill(d, 0, 0, 0, 3, x, &err), ==, 0));
+			for (int k = 0; k < n; k++)
+				assert(IS(x[k], <, 99));
+			assert(IS(x[n], ==, 99));
+			dlb_data_close(d);
+		}
+		dlb_graph_release(&g);
+	}
+}
+
 int main(void)
 {
 	test_idx();
 	test_transform();
+	test_grey();
 	test_moving_pixels();
 	test_pieces();
 	test_digits();
@@ -481,6 +614,9 @@ int main(void)
 	test_labels();
 	test_fixed_batch();
 	test_random();
-	puts("data: IDX, transforms, seed, pieces, digits, text, random, orders");
+	test_tar_names();
+	test_batch_dimension();
+	puts("data: IDX, transforms, seed, pieces, digits, text, random, orders, tar names, batch "
+	     "dimensions");
 	return 0;
 }
