@@ -1,5 +1,5 @@
 /* doc: reading, versions, unknown members, removal of dependent sections, hashes by value, printing,
- * references. */
+ * references, bytes of sections. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -336,6 +336,66 @@ static void test_print(void)
 	}
 }
 
+/* Bytes of heap that jansson holds: glibc adds 8 to each piece and takes a multiple of 16, at least 32. */
+static double held;
+
+static double piece(size_t n) { return n <= 24 ? 32 : (double)((n + 8 + 15) / 16 * 16); }
+
+static void *counted_malloc(size_t n)
+{
+	size_t *p = malloc(n + 16);
+
+	assert(p);
+	*p = n;
+	held += piece(n);
+	return p + 2;
+}
+
+static void counted_free(void *p)
+{
+	if (!p)
+		return;
+	held -= piece(((size_t *)p)[-2]);
+	free((size_t *)p - 2);
+}
+
+/* The bytes of sections are those that jansson asks for. */
+static void test_heap(void)
+{
+	static const char *const sections[] = { "graph", "cost", "plan", NULL };
+	static const char *const texts[] = {
+		"{}",
+		"{\"a\":1}",
+		"{\"a key of 23 characters \":1,\"and one of 40 characters, which is more --\":2.5}",
+		"{\"a\":null,\"b\":true,\"c\":[false,[],[1]],\"d\":{\"e\":{\"one that is long enough\":{}}}}",
+		"{\"a\":[1,2,3,4,5,6,7,8],\"b\":[1.5,2.5,3.5,4,5,6,7,8,9]}",
+		"{\"a\":\"\",\"b\":\"some words\",\"c\":\"a text of more words, which is 40 long --\"}",
+		"{\"a\":0,\"b\":0,\"c\":0,\"d\":0,\"e\":0,\"f\":0,\"g\":0,\"h\":0,\"i\":0}",
+	};
+
+	if (strncmp(JANSSON_VERSION, "2.14", 4)) {
+		puts("doc: skip bytes of sections: jansson is not 2.14");
+		return;
+	}
+	json_set_alloc_funcs(counted_malloc, counted_free);
+	for (int i = 0; i < DLB_LEN(texts); i++) {
+		const double before = held;
+		json_t *graph = json_loads(texts[i], 0, NULL),
+		       *plan = json_loads(texts[DLB_LEN(texts) - 1 - i], 0, NULL);
+		const double want = held - before;
+		struct dlb_doc d;
+
+		assert(graph && plan);
+		dlb_doc_init(&d, "f.json");
+		dlb_doc_put(&d, "graph", graph);
+		dlb_doc_put(&d, "plan", plan);
+		assert(IS(dlb_doc_heap_bytes(&d, sections), ==, want) && IS(want, >=, 200));
+		dlb_doc_release(&d);
+		assert(IS(held, ==, before));
+	}
+	json_set_alloc_funcs(malloc, free);
+}
+
 int main(void)
 {
 	test_print();
@@ -344,7 +404,8 @@ int main(void)
 	test_sections();
 	test_hash();
 	test_refs();
+	test_heap();
 	test_large();
-	puts("doc: bad input, versions, members, dropped sections, hashes, printing, references");
+	puts("doc: bad input, versions, members, dropped sections, hashes, printing, references, bytes");
 	return 0;
 }
