@@ -201,14 +201,13 @@ static void any_indices(int64_t B)
 	}
 }
 
-/* x - mean of x over a dynamic batch: the check names the vertex that mixes samples. */
-static void mixes(void)
+/* x - mean of x, over a dynamic batch or over each sample, with labels or without: if samples are mixed, the
+ * check names the vertex that mixes them. */
+static void mixes(int64_t axis, const char *loss)
 {
 	struct dlb_graph g;
 	struct dlb_error err = { .what = "" };
-	const struct dlb_attr axes = {
-		.name = "axes", .type = DLB_ATTR_INTS, .ints = (int64_t[]){ 0 }, .n = 1
-	};
+	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS, .ints = &axis, .n = 1 };
 	begin_graph(&g, 13);
 	const int x = sample_input(&g, DLB_F64, (int64_t[]){ 0, 3 }, 2);
 	const int twice = op(&g, "Add", (int[]){ x, x }, 2, NULL, 0);
@@ -216,8 +215,11 @@ static void mixes(void)
 			    0);
 	g.output[g.n_outputs++] = op(&g, "Tanh", &less, 1, NULL, 0);
 	fold(&g, 0);
-	assert(IS(dlb_samples_agree(&g, &be, &err), ==, -1) && SAME(err.where, g.tensor[less].name) &&
-	       HAS(err.what, "mixes samples"));
+	if (loss && dlb_graph_attach_loss(&g, loss, &err))
+		test_die(&err);
+	assert(IS(g.label >= 0, ==, loss != NULL));
+	assert(IS(dlb_samples_agree(&g, &be, &err), ==, axis ? 0 : -1));
+	assert(axis || (SAME(err.where, g.tensor[less].name) && HAS(err.what, "mixes samples")));
 	dlb_graph_release(&g);
 }
 
@@ -413,7 +415,11 @@ int main(void)
 	stays();
 	masks(true);
 	masks(false);
-	mixes();
+	for (int axis = 0; axis < 2; axis++) {
+		mixes(axis, NULL);
+		mixes(axis, "mse");
+		mixes(axis, "cross-entropy");
+	}
 	names();
 	all_bags();
 	const int n = dir ? exported(dir) : 0;
