@@ -33,7 +33,7 @@ static double heap_of(const json_t *v)
 	switch (json_typeof(v)) {
 	case JSON_OBJECT:
 		json_object_foreach((json_t *)v, key, x) sum += chunk(PAIR + strlen(key)) + heap_of(x);
-		return sum + chunk(OBJECT) + chunk(BUCKET * room(json_object_size(v) + 1));
+		return sum + chunk(OBJECT) + chunk(BUCKET * room(json_object_size(v)));
 	case JSON_ARRAY:
 		json_array_foreach(v, i, x) sum += heap_of(x);
 		return sum + chunk(ARRAY) + chunk(sizeof(void *) * room(json_array_size(v)));
