@@ -33,6 +33,8 @@ near() {
 	done
 	run -0 jq -r .report.allreduce.algorithm "$tmp/all.out.json" "$tmp/mean.out.json" "$tmp/server.out.json"
 	[ "${lines[*]}" = 'gossip average param-server' ]
+	jq -e '.report.allreduce.sums == []' "$tmp/server.out.json"		# the server has what is sent, no sums
+	jq -e '.report.allreduce.sums | length > 0' "$tmp/mean.out.json"
 }
 
 @test "gossip repeats itself bit for bit, also on a pipeline for each replica" {
