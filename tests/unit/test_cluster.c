@@ -377,6 +377,9 @@ static void test_topology(void)
 		else
 			assert(HAS(g->name, ".numa") && IS(c.group[g->parent].parent, >=, 0));
 	}
+	/* the 4 nodes share 4 x 8 GiB of DRAM; neither the memory without cores nor caches count */
+	for (int i = 0; i < c.n_nodes; i++)
+		assert(IS(c.node[i].memory_bytes, ==, 8589934592.0));
 	round_trip(&c);
 	dlb_cluster_release(&c);
 	assert(IS(dlb_cluster_discover(&c, "/dev/null", 1, &err), ==, -1) &&
