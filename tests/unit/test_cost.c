@@ -211,7 +211,7 @@ static void test_kinds(void)
 {
 	struct dlb_error err = { .status = 0 };
 	struct dlb_graph g;
-	struct dlb_profile p;
+	struct dlb_profile p, none;
 	struct dlb_cluster cl;
 	struct dlb_cost c;
 
@@ -267,6 +267,14 @@ static void test_kinds(void)
 	parse("cup:2", &cl);
 	assert(IS(dlb_cost_fit(&c, &g, &p, &cl, &err), ==, -1) && HAS(err.what, "'cup'") &&
 	       HAS(err.hint, "'cpu'"));
+	/* without a profile, or with one of no kinds, 'cpu' is still known */
+	dlb_profile_init(&none, &g, 32);
+	for (int i = 0; i < 2; i++) {
+		err = (struct dlb_error){ .status = 0 };
+		assert(IS(dlb_cost_fit(&c, &g, i ? &none : NULL, &cl, &err), ==, -1) &&
+		       HAS(err.what, "'cup'") && SAME(err.hint, "did you mean 'cpu'?"));
+	}
+	dlb_profile_release(&none);
 	dlb_cluster_release(&cl);
 	parse("cpu:2 cuda:1", &cl);
 	check(dlb_cost_fit(&c, &g, NULL, &cl, &err), &err);
