@@ -566,7 +566,8 @@ for objective, file, base in bases:
 PY
 }
 
-# Chakra traces: chakra make FILE SEED writes one; chakra show FILE prints its messages, one per line.
+# Chakra traces: chakra make FILE SEED writes one; chakra pair FILE SHAPES TYPES writes one of an op with these outputs and
+# one that reads them; chakra show FILE prints the messages of a trace, one per line.
 chakra() {
 	python3 - "$@" <<'PY'
 import random, struct, sys
@@ -631,6 +632,12 @@ if sys.argv[1] == "make":
             m += attr(b"comm_size", 9, rng.randrange(1, 10**8))
         out.append(m)
     open(sys.argv[2], "wb").write(b"".join(varint(len(m)) + m for m in out))
+elif sys.argv[1] == "pair":
+    shapes, types = (x.encode() for x in sys.argv[3:5])
+    out = [field(1, b"0.0.4"),
+           number(1, 1) + field(2, b"a") + number(3, 4) + number(7, 5) + field(9, field(2, shapes) + field(3, types)),
+           number(1, 2) + field(2, b"b") + number(3, 4) + field(5, varint(1)) + number(7, 5)]
+    open(sys.argv[2], "wb").write(b"".join(varint(len(m)) + m for m in out))
 else:
     s = open(sys.argv[2], "rb").read()
     first, rows = True, []
@@ -670,6 +677,21 @@ PY
 		done
 	done
 	jq -e '[.cost.rows[].time_s | [.accelerator, .host] | map(. == null)] | all(. == [true, false] or . == [false, true])' "$tmp/t.json"
+}
+
+@test "chakra: the bytes of an op's outputs, by the types of their elements" {
+	bytes() { # SHAPES TYPES BYTES
+		chakra pair "$tmp/pair.et" "$1" "$2"
+		[ "$(dlb-convert --from chakra "$tmp/pair.et" | jq '.graph.tensors[0].size_bytes')" = "$3" ] || { echo "$1 $2"; return 1; }
+	}
+	bytes '[[64, 128], []]' "['Tensor(float)', 'Int']" $((64 * 128 * 4))
+	bytes '[[3, 5], [7], []]' "['Tensor(c10::BFloat16)', 'Tensor(double)', 'Tensor(bool)']" $((3 * 5 * 2 + 7 * 8 + 1))
+	bytes '((9,), (11,), (13,))' '("Tensor(c10::Half)", "Tensor(long int)", "Tensor(unsigned char)")' $((9 * 2 + 11 * 8 + 13))
+	# a name may end the text
+	bytes '[[5], [6], [7]]' "['Tensor float', 'Tensor int', 'Tensor double']" $((5 * 4 + 6 * 4 + 7 * 8))
+	# of no known type, or without elements
+	bytes '[[5], [6]]' "['Tensor(nullptr (uninitialized))', 'Tensor(bool)']" 6
+	bytes '[[5, 0], [6]]' "['Tensor(float)', 'Tensor']" 0
 }
 
 @test "chakra: what is no trace, or a part of one" {
