@@ -1,7 +1,10 @@
 /* Splitting ops: parts of tensors; the table of rules; the loss and every weight's gradient of a split graph,
- * in f64, equal those of the whole graph to 1e-11, also at other batch sizes; undoing differentiation. */
+ * in f64, equal those of the whole graph to 1e-11, also at other batch sizes; undoing differentiation; an op
+ * that is too large for every node. */
 #include <math.h>
+#include "cost/auto_split.h"
 #include "graph/graph.h"
+#include "graph/graph_json.h"
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/slice.h"
@@ -411,12 +414,41 @@ static void asks(void)
 	dlb_arena_release(&a);
 }
 
+/* Of three layers on 17 samples in f64, only the second needs more memory than any node has; over a slow link
+ * no other split pays. It needs 165 weights and as many sums of gradients, 17 x 11 outputs and 17 x 14 inputs:
+ * 6040 bytes. A shard has all inputs: one of 2 needs 3972 bytes, more than nine tenths of the second largest
+ * node; one of 3 needs 3283. */
+static void too_large_for_a_node(void)
+{
+	static const char cluster[] = "cpu:1@4000B host cpu:1@5500B host cpu:2@4000B link=rack:1,1e3";
+	struct dlb_error err = { .what = "" };
+	struct dlb_split_list list = { .n = 0 };
+	struct dlb_arena a = { 0 };
+	struct dlb_graph g;
+	struct dlb_cluster cl;
+	struct dlb_doc doc;
+
+	make(&g, dense);
+	g.batch = 17;
+	dlb_doc_init(&doc, "test");
+	dlb_doc_set(&doc, "graph", dlb_graph_write(&g));
+	if (dlb_cluster_parse(cluster, &cl, &err) || dlb_auto_split(&doc, NULL, &cl, 0, &a, &list, &err))
+		test_die(&err);
+	assert(IS(list.n, ==, 1) && SAME(list.ask[0].op, "Gemm2") && IS(list.ask[0].parts, ==, 3) &&
+	       SAME(list.ask[0].why, "whole it needs 0.00604 MB, and no node has more than 0.0055 MB"));
+	dlb_cluster_release(&cl);
+	dlb_doc_release(&doc);
+	dlb_graph_release(&g);
+	dlb_arena_release(&a);
+}
+
 int main(void)
 {
 	test_backend(&be);
 	slices();
 	table();
 	asks();
+	too_large_for_a_node();
 	undifferentiated();
 	graphs();
 	be.ops->close(&be);
