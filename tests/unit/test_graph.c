@@ -290,6 +290,7 @@ static void test_round_trip(void)
 	g.tensor[w].fill = 0.02;
 	g.tensor[w].home = 0;
 	g.tensor[w].fan_in = 5;
+	g.tensor[w].fan_out = 3;
 	g.tensor[w].bound = 10;
 	g.tensor[t].of = w;
 	g.op[2].of = 1;
