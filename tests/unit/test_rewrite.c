@@ -61,6 +61,7 @@ enum {
 	UNBIND_MISSING,
 	UNBIND_READ,
 	UNBIND_WIDE,
+	UNBIND_OUTPUT,
 	UNBIND_KINDS
 };
 
@@ -90,6 +91,8 @@ static int unbind(struct dlb_graph *g, int x, int variant)
 		x = INTS("Transpose", x, "perm", 2, 0, 1, 3);
 	else if (turned)
 		x = INTS("Transpose", x, "perm", 2, 1, 0, 3);
+	if (kind == UNBIND_OUTPUT)
+		output(g, x);
 	const int axis = kind == UNBIND_PLAIN || kind == UNBIND_KEPT ? 2 : 0;
 	const int a = OP("Tanh", pick(g, x, axis, 0, kind)),
 		  b = OP("Exp", pick(g, x, axis, kind == UNBIND_TWICE ? 0 : 1, kind));
