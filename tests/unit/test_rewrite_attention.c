@@ -177,6 +177,7 @@ enum {
 	ATT_SHORT,
 	ATT_CHOSEN,
 	ATT_KEPT,
+	ATT_ALMOST,
 	ATT_GOOD,
 	ATT_READ = ATT_GOOD,
 	ATT_AXIS,
@@ -261,6 +262,12 @@ static int attention(struct dlb_graph *g, int x, int variant)
 	int s = OP("MatMul", OP("Mul", q, C(.5)), k);
 	if (kind == ATT_CAUSAL || kind == ATT_GROUPED || kind == ATT_SHORT || kind == ATT_FEW_CAUSAL)
 		s = OP("Add", s, causal(g, keys, kind == ATT_GROUPED));
+	if (kind == ATT_ALMOST) {
+		const int mask = causal(g, keys, false);
+		/* the last row but one sees the last key too */
+		((double *)g->tensor[mask].data)[(keys - 1) * keys - 1] = 0;
+		s = OP("Add", s, mask);
+	}
 	if (kind == ATT_MASK || kind == ATT_GROUPED_MASK)
 		s = OP("Add", constant(g, "scores", (int64_t[]){ KEYS, KEYS }, 2, false), s);
 	if (kind == ATT_BIAS || kind == ATT_GUARDED)
