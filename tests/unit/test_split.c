@@ -157,6 +157,22 @@ static int labelled(struct dlb_graph *g)
 	return OP("Reshape", y, I(-1, 20));
 }
 
+/* Two rows of six units, in a tensor of as many dimensions as there may be. To take parts or join them, the
+ * rows would need a dimension of their own, so this tensor stays whole. */
+static int eight_dims(struct dlb_graph *g)
+{
+	const int64_t channels[] = { 1 };
+	const struct dlb_attr second = { .name = "axis", .type = DLB_ATTR_INT, .i = 1 };
+	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS, .ints = channels, .n = 1 };
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 9 }, 2);
+	const int both = with(g, "Concat", OP("MatMul", x, W("a", 9, 6)), OP("MatMul", x, W("b", 9, 6)),
+			      &second, 1);
+	const int t = OP("Tanh", OP("Reshape", both, I(0, 12, 1, 1, 1, 1, 1, 1)));
+	const int mean = OP("Flatten", with(g, "ReduceMean", t, -1, &axes, 1));
+
+	return OP("Add", OP("MatMul", OP("Flatten", t), W("c", 12, 5)), mean);
+}
+
 /* The table is read by the words and, transposed, by the product at the end. */
 static int words(struct dlb_graph *g)
 {
@@ -323,6 +339,8 @@ static void graphs(void)
 	one("labelled", labelled, "*MatMul*", 2, NULL, 2, 0);		/* by output, and by input */
 	for (int k = 2; k <= 5; k++)		/* at 5 the scores are too few */
 		one("labelled, the scores", labelled, "*MatMul*", k, "output", 2, k * 8 <= 20 ? 1 : 2);
+	/* the model's own concatenation, and one per product */
+	one("eight dimensions", eight_dims, "*MatMul*", 2, NULL, 3, 4);
 	one("words, the product", words, "*MatMul*", 3, NULL, 1, 2);
 }
 
