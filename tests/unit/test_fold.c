@@ -78,6 +78,37 @@ static void shapes_that_follow(void)
 	dlb_graph_release(&g);
 }
 
+/* y = Reshape(x, Concat([-1], [3])), where the computed shape is the graph's first tensor. */
+static void first_tensor_folds(void)
+{
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	const int64_t rest = -1, three = 3, d1 = 1;
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 0 };
+
+	start(&g);
+	const int to = dlb_graph_add_tensor(&g, "to", DLB_T_ACTIVATION);
+	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 3 } }, 2);
+	const int in[] = { constant(&g, "rest", DLB_I64, &d1, 1, &rest),
+			   constant(&g, "three", DLB_I64, &d1, 1, &three) };
+	dlb_graph_add_op(&g, DLB_FORWARD,
+			 &(struct dlb_op_spec){ .name = "concat",
+						.type = "Concat",
+						.in = in,
+						.n_in = 2,
+						.out = &to,
+						.n_out = 1,
+						.attr = &axis,
+						.n_attr = 1 });
+	output(&g, op(&g, "Reshape", (int[]){ x, to }, 2, NULL, 0));
+	if (dlb_graph_fold(&g, 5, &be, &err))
+		test_die(&err);
+	assert(IS(to, ==, 0) && IS(g.n_ops, ==, 1) && SAME(g.op[0].type, "Reshape"));
+	const int64_t *v = g.tensor[g.op[0].in[1]].data;
+	assert(v && IS(v[0], ==, -1) && IS(v[1], ==, 3));
+	dlb_graph_release(&g);
+}
+
 /* Exported for three samples: indices of three rows fit at that batch, and not at two. */
 static void fixed_operands_that_do_not_fit(void)
 {
@@ -291,6 +322,7 @@ int main(void)
 
 	test_backend(&be);
 	shapes_that_follow();
+	first_tensor_folds();
 	fixed_operands_that_do_not_fit();
 	wired((const int64_t[]){ 8, 6 }, 2, 0);
 	wired((const int64_t[]){ 8, -1 }, 2, 0);
