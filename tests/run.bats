@@ -93,6 +93,33 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	jq -e '.report.accuracy > 0.8' "$tmp/out.json"
 }
 
+@test "accuracy of scores for each pixel: the greatest of a pixel's scores counts, ignored pixels do not" {
+	cd "$tmp"
+	# scores (N, 3, 2, 4) are the pixels of x; of 40 labels every fourth is wrong, and one wrong and one right label are ignored
+	python3 - "$root/tests/data" <<-'END'
+		import random, struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import model, node, tensor, value
+		def npy(path, descr, shape, data):
+		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
+		identity = tensor('w', [3, 3, 1, 1], struct.pack('<9f', 1, 0, 0, 0, 1, 0, 0, 0, 1))
+		open('m.onnx', 'wb').write(model(node('Conv', ['x', 'w'], ['y']) + identity + value(11, 'x', ['N', 3, 2, 4]) + value(12, 'y', ['N', 3, 2, 4])))
+		draw = random.Random(1)
+		x = [[[draw.random() for pixel in range(8)] for c in range(3)] for n in range(5)]
+		y = [max(range(3), key=lambda c: x[i // 8][c][i % 8]) for i in range(40)]
+		y = [(c + (i % 4 == 0)) % 3 for i, c in enumerate(y)]
+		y[7] = y[20] = -100
+		npy('x.npy', '<f4', (5, 3, 2, 4), struct.pack('<120f', *[v for sample in x for plane in sample for v in plane]))
+		npy('y.npy', '<i8', (5, 2, 4), struct.pack('<40q', *y))
+	END
+	dlb-profile -q --analytic --batch 2 --loss cross-entropy m.onnx | dlb-costmodel -q -c cpu:1 | dlb-place -q >m.json
+	dlb-run -q --steps 1 --lr 0 --data npy:x.npy,y.npy --test-data npy:x.npy,y.npy m.json >out.json
+	jq -e '.report.accuracy * 38 - 29 | fabs < 1e-9' out.json || { jq .report.accuracy out.json; false; }
+}
+
 @test "--loss-log: a loss a line with 17 digits" {
 	dlb-run --steps 7 "${digits[@]}" --loss-log "$tmp/log" "$doc" >"$tmp/out.json"
 	[ "$(wc -l <"$tmp/log")" -eq 7 ]
