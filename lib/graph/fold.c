@@ -448,12 +448,7 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 	o = &g->op[op];
 	if (fold_identity(f, o) || fold_fill(f, op))
 		return 0;
-	if (may_fold(f, o, cls))
-		return fold_op(f, op, err);
-	for (int k = 0; k < o->n_out && reached_by_weights(f, o, cls); k++)
-		if (o->out[k] >= 0)
-			f->trained[o->out[k]] = dlb_dtype_is_float(g->tensor[o->out[k]].dtype);
-	return 0;
+	return may_fold(f, o, cls) ? fold_op(f, op, err) : 0;
 }
 
 /* Drops vertices whose outputs are all constants; returns their number. */
