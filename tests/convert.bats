@@ -687,6 +687,7 @@ PY
 	bytes '[[64, 128], []]' "['Tensor(float)', 'Int']" $((64 * 128 * 4))
 	bytes '[[3, 5], [7], []]' "['Tensor(c10::BFloat16)', 'Tensor(double)', 'Tensor(bool)']" $((3 * 5 * 2 + 7 * 8 + 1))
 	bytes '((9,), (11,), (13,))' '("Tensor(c10::Half)", "Tensor(long int)", "Tensor(unsigned char)")' $((9 * 2 + 11 * 8 + 13))
+	bytes '[[3], [5], [7]]' "['Tensor(c10::quint8)', 'Tensor(c10::qint32)', 'Tensor(c10::complex<float>)']" $((3 + 5 * 4 + 7 * 8))
 	# a name may end the text
 	bytes '[[5], [6], [7]]' "['Tensor float', 'Tensor int', 'Tensor double']" $((5 * 4 + 6 * 4 + 7 * 8))
 	# of no known type, or without elements

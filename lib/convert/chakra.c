@@ -132,9 +132,22 @@ static double size_of_type(const char *s, size_t n)
 {
 	static const struct { const char *name; double bytes;
 	} types[] = {
-		{ "c10::BFloat16", 2 }, { "c10::Half", 2 }, { "double", 8 }, { "long", 8 },
-		{ "float", 4 },         { "int", 4 },       { "bool", 1 },   { "unsigned char", 1 },
-		{ "signed char", 1 },   { "short", 2 },
+		/* names that hold others first */
+		{ "c10::quint8", 1 },
+		{ "c10::qint8", 1 },
+		{ "c10::qint32", 4 },
+		{ "complex<double>", 16 },
+		{ "complex<float>", 8 },
+		{ "c10::BFloat16", 2 },
+		{ "c10::Half", 2 },
+		{ "double", 8 },
+		{ "long", 8 },
+		{ "float", 4 },
+		{ "int", 4 },
+		{ "bool", 1 },
+		{ "unsigned char", 1 },
+		{ "signed char", 1 },
+		{ "short", 2 },
 	};
 	for (int i = 0; i < DLB_LEN(types); i++)
 		for (size_t k = 0; k + strlen(types[i].name) <= n; k++)
