@@ -76,12 +76,42 @@ static void test_all_placers(uint64_t seed)
 	dag_release(&d);
 }
 
+/* A batch that the model holds is taken whole: in one micro-batch, and of no other size. */
+static void test_fixed_batch(void)
+{
+	static const struct {
+		int micro_batches;
+		int64_t batch;
+		bool taken;
+	} rows[] = { { 1, 12, true }, { 2, 12, false }, { 1, 6, false }, { 1, 13, false } };
+	struct dlb_rng r;
+	struct dag d;
+	dlb_rng_init(&r, 3);
+	random_training(&d, 3, "cpu:1", &r);
+	d.g.fixed_batch = true;
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct dlb_error err = { .what = "" };
+		struct dlb_problem p = { .graph = &d.g,
+					 .cluster = &d.cl,
+					 .cost = &d.c,
+					 .micro_batches = rows[i].micro_batches,
+					 .batch = rows[i].batch,
+					 .schedule = dlb_schedule_find("1f1b") };
+		assert(IS(d.g.batch, ==, 12) && IS(dlb_problem_init(&p, &err), ==, rows[i].taken ? 0 : -1));
+		assert(rows[i].taken || HAS(err.what, "its batch of 12 in one micro-batch"));
+		if (rows[i].taken)
+			dlb_problem_release(&p);
+	}
+	dag_release(&d);
+}
+
 int main(void)
 {
 	const int n = check_long() ? 48 : 6;
 
 	for (int seed = 1; seed <= n; seed++)
 		test_all_placers((uint64_t)seed);
+	test_fixed_batch();
 	printf("test_place: %d plans (%d refused) on seeds 1..%d\n", n_plans, n_refused, n);
 	return 0;
 }
