@@ -724,6 +724,54 @@ static void test_second_name(void)
 	dlb_graph_release(&g);
 }
 
+/* A layer of a weight and a bias that has one operand under another name: it is the weight, or, as the third
+ * operand, the bias. The other one is missing. */
+static void test_one_operand(void)
+{
+	static const struct dlb_listed listed[] = { { "fc.weight", "p_w", DLB_LISTED_PARAMETER, true },
+						    { "fc.bias", "p_b", DLB_LISTED_PARAMETER, true } };
+	static const int both[] = { 0, 1 };
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int bias = 0; bias < 2; bias++) {
+		dlb_graph_init(&g);
+		list(&g, listed, 2);
+		const int x = input(&g, "x"), w = constant(&g, "val_1", numbers(4, 83), DIMS(4));
+		if (bias)
+			output(&g, OP(&g, "fc", "Gemm", x, x, w));
+		else
+			output(&g, OP(&g, "fc", "Gemm", x, w));
+		g.op[0].uses = both;
+		g.op[0].n_uses = 2;
+		assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial);
+		assert(says(&g, "1 parameter of the exporter's list is not in the model") &&
+		       says(&g, bias ? "('fc.weight')" : "('fc.bias')"));
+		dlb_graph_release(&g);
+	}
+}
+
+/* Tables of sines of any scale are told from other numbers of that scale. */
+static void test_sinusoids(void)
+{
+	static const double other[5] = { 1, .5, -1, .2, .9 };
+	static float sines[8 * 4], no_sines[5 * 4];
+
+	for (double scale = 1e-5; scale < 1e7; scale *= 10) {
+		struct dlb_graph g;
+
+		for (int i = 0; i < 32; i++)
+			sines[i] = (float)(scale * sin(i / 4 * (i % 4 + 1) * .3 + 1));
+		for (int i = 0; i < 20; i++)
+			no_sines[i] = (float)(scale * other[i / 4] * (i % 4 + 1));
+		dlb_graph_init(&g);
+		const int s = constant(&g, "sines", sines, DIMS(8, 4)),
+			  n = constant(&g, "none", no_sines, DIMS(5, 4));
+		assert(dlb_values_sinusoid(&g.tensor[s]) && !dlb_values_sinusoid(&g.tensor[n]));
+		dlb_graph_release(&g);
+	}
+}
+
 /* Two biases of a recurrent cell that the exporter merged: the ends of their names differ. */
 static void test_merged_in_cell(void)
 {
@@ -834,6 +882,8 @@ int main(void)
 	test_coordinates();
 	test_merged_with_ones();
 	test_second_name();
+	test_one_operand();
+	test_sinusoids();
 	test_merged_in_cell();
 	test_merged();
 	test_merged_twice();
