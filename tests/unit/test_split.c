@@ -377,6 +377,10 @@ static void slices(void)
 	bad = s;
 	bad.unit = INT64_MAX;
 	assert(!dlb_slice_fits(&bad, &d));
+	bad = s;
+	bad.count = 0;
+	d.dim[1] = 0;
+	assert(!dlb_slice_fits(&bad, &d)); /* the shape agrees, but it is no part */
 }
 
 static void table(void)
