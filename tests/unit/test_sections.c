@@ -24,6 +24,7 @@ static const struct row { const char *section, *at, *value, *where, *says;
 	NO("graph", "/tensors/1/shape", "[\"N+1x\"]", "/tensors/1/shape/0", "'N+1x' is no dimension"),
 	NO("graph", "/tensors/1/shape", "[\"N+\"]", "/tensors/1/shape/0", "'N+' is no dimension"),
 	NO("graph", "/tensors/1/shape", "[\"2*M\"]", "/tensors/1/shape/0", "'2*M' is no dimension"),
+	NO("graph", "/tensors/1/shape", "[\" 2*N\"]", "/tensors/1/shape/0", "' 2*N' is no dimension"),
 	NO("graph", "/tensors/1/shape", "[\"99999999999999999999*N\"]", "/tensors/1/shape/0",
 	   "is no dimension"),
 	NO("graph", "/tensors/1/shape", "[\"-1*N\"]", "/tensors/1/shape/0", "is negative at batch 8"),
