@@ -575,6 +575,34 @@ static void test_branches(void)
 	n_checked++;
 }
 
+/* z = c ? y + w : y: a branch reads the first tensor of the model, as any other. */
+static void test_first_in_branch(void)
+{
+	struct model m, in[2];
+	struct dlb_graph g;
+
+	start(&m);
+	raw(initializer(&m, "c", 9, 1), "\1", 1);
+	Onnx__NodeProto *v = vertex(&m, "If", "c", NULL, "z");
+	for (int i = 0; i < 2; i++) {
+		start(&in[i]);
+		in[i].g.n_input = in[i].g.n_output = in[i].g.n_node = in[i].g.n_initializer = 0;
+		vertex(&in[i], i ? "Identity" : "Add", "y", i ? NULL : "w", "r");
+		in[i].out[in[i].g.n_output++] = value(&in[i], "r", (const char *[]){ NULL });
+		attribute(&m, v, i ? "else_branch" : "then_branch", 5)->g = &in[i].g;
+	}
+	if (parse(&m, &g))
+		die("first tensor in a branch");
+	for (int i = 0; i < 2; i++)
+		dlb_arena_release(&in[i].a);
+	/* c, then y and w of the first branch, then y of the second */
+	const int w = tensor_named(&g, "w"), y = tensor_named(&g, "y");
+	assert(IS(w, ==, 0) && IS(g.n_ops, ==, 2) && IS(g.op[1].n_in, ==, 4));
+	assert(IS(g.op[1].in[1], ==, y) && IS(g.op[1].in[2], ==, w) && IS(g.op[1].in[3], ==, y));
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
 /* -- whole models -- */
 
 static void one_model(const char *path)
@@ -670,6 +698,7 @@ int main(int argc, char **argv)
 	test_save_made_weight();
 	test_save_beside_constant();
 	test_branches();
+	test_first_in_branch();
 	all_models("share/models");
 	save_and_read("share/models/resnet8.onnx");
 	save_and_read("share/models/digits_mlp.onnx");
