@@ -128,3 +128,24 @@ header() { # FILE.safetensors: names and shapes
 	[[ "$stderr" = *"1 product by a part of a weight"*"gets no adapter"* ]]
 	[ "$(jq -c '[.graph.adapters[].of]' <<<"$output")" = '["a.weight"]' ]
 }
+
+@test "a product by what six operators make of a weight is counted, one by what seven make is not" {
+	python3 - "$root/tests/data" "$tmp/m.onnx" <<-'END'
+		import struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import model, node, tensor, value
+		def weight(name): return tensor(name, [4, 4], struct.pack('<16f', *(i / 16 for i in range(16))))
+		def chain(name, n):
+		    names = [f'{name}.weight'] + [f'{name}{i}' for i in range(n)]
+		    return b''.join(node(('Tanh', 'Sigmoid')[i % 2], [names[i]], [names[i + 1]], names[i + 1]) for i in range(n)), names[-1]
+		six, last_of_six = chain('six', 6)
+		seven, last_of_seven = chain('seven', 7)
+		open(sys.argv[2], 'wb').write(model(six + seven + node('MatMul', ['x', 'a.weight'], ['h'], 'a') + node('MatMul', ['h', last_of_six], ['k'], 'b') +
+		    node('MatMul', ['k', last_of_seven], ['y'], 'c') + weight('a.weight') + weight('six.weight') + weight('seven.weight') +
+		    value(11, 'x', ['batch', 4]) + value(12, 'y', ['batch', 4])))
+	END
+	run -0 --separate-stderr dlb-profile --analytic --batch 4 --lora 2:'*' "$tmp/m.onnx"
+	[[ "$stderr" = *"1 product by a part of a weight"*"gets no adapter"* ]]
+	[ "$(jq -c '[.graph.adapters[].of]' <<<"$output")" = '["a.weight"]' ]
+}
