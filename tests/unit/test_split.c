@@ -173,6 +173,17 @@ static int eight_dims(struct dlb_graph *g)
 	return OP("Add", OP("MatMul", OP("Flatten", t), W("c", 12, 5)), mean);
 }
 
+/* Scores of each sample for each other one: a product whose second operand has a column per sample. */
+static int pairs(struct dlb_graph *g)
+{
+	const int64_t columns[] = { 1 };
+	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS, .ints = columns, .n = 1 };
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 9 }, 2);
+	const int k = OP("Tanh", OP("MatMul", x, W("w", 9, 6)));
+	const int scores = OP("Tanh", OP("MatMul", OP("MatMul", x, W("q", 9, 6)), OP("Transpose", k)));
+	return with(g, "ReduceMean", scores, -1, &axes, 1);
+}
+
 /* The table is read by the words and, transposed, by the product at the end. */
 static int words(struct dlb_graph *g)
 {
@@ -335,6 +346,10 @@ static void graphs(void)
 		one("strided attention, samples", strided_attention, "*", k, "batch", 8, 1);
 		one("words, samples", words, "*", k, "batch", 3, 1);
 	}
+	/* both products with weights, Tanh, Transpose; the product of samples with samples reads all of them, so
+	 * both of its operands are put together, and it and its readers stay whole */
+	for (int k = 2; k <= 3; k++)
+		one("pairs, samples", pairs, "*", k, "batch", 4, 2);
 	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
 	one("labelled", labelled, "*MatMul*", 2, NULL, 2, 0);		/* by output, and by input */
 	for (int k = 2; k <= 5; k++)		/* at 5 the scores are too few */
