@@ -237,6 +237,12 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	jq -e '.plan.placement as $p | [.graph.ops[] | select(.phase == "forward") | {type, at: $p[.id | tostring]}] |
 		all(if .type == "Conv" then .at == 1 elif .type == "Gemm" or .type == "MaxPool" then .at == 0 else true end)' "$tmp/plan.json"
 	jq -e --arg t "$tmp/table.json" '.plan.affinity == $t' <(dlb-place "$tmp/plan.json")
+	# the row of an op's type is before that of its class, wherever it stands
+	for rows in '"conv": ["cpu"], "Conv": ["fpga"]' '"Conv": ["fpga"], "conv": ["cpu"]'; do
+		echo "{\"classes\": {$rows, \"dense\": [\"cpu\"]}}" >"$tmp/type.json"
+		dlb-place -q -a by-kind --affinity "$tmp/type.json" "$tmp/fpga.json" |
+			jq -e '.plan.placement as $p | [.graph.ops[] | select(.type == "Conv") | $p[.id | tostring]] | all(. == 1)'
+	done
 	dlb-place -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
 	run -2 --separate-stderr dlb-place -a by-kind --affinity nothing "$doc"
 	one_line dlb-place "'nothing'"
