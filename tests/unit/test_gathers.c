@@ -131,6 +131,49 @@ static void check_bytes(const struct dlb_program *whole, const struct dlb_progra
 	}
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+	return (x < y) - (x > y);
+}
+
+/* A program of one replica alone, as planning compiles it: its state has the two largest weights whole, beside the
+ * share of each. */
+static void check_alone(const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	struct dlb_plan part;
+	struct dlb_program two, three;
+	struct dlb_error err;
+	dlb_plan_of_replica(plan, 0, 6, &part);
+	part.sharing.zero = 2;
+	if (dlb_program_compile(&part, p->cost, 6, 1, &two, &err))
+		die("stage 2 alone", p->seed, &err);
+	part.sharing.zero = 3;
+	if (dlb_program_compile(&part, p->cost, 6, 1, &three, &err))
+		die("stage 3 alone", p->seed, &err);
+	const int n_tensors = three.graph->n_tensors;
+	double *whole = calloc((size_t)n_tensors + 2, sizeof *whole);
+	for (int n = 0; n < NODES / 2; n++) {
+		double less = 0;
+		int k = 0;
+		memset(whole, 0, ((size_t)n_tensors + 2) * sizeof *whole);
+		for (int t = 0; t < n_tensors; t++)
+			if (dlb_program_gathers(&three, t) &&
+			    part.placement[three.graph->tensor[t].home] == n) {
+				whole[k] = dlb_tensor_bytes(&three.graph->tensor[t], 1);
+				less += whole[k++] - (double)dlb_program_share_bytes(&three, t);
+			}
+		qsort(whole, (size_t)k, sizeof *whole, by_bytes);
+		less -= whole[0] + whole[1];
+		assert(IS(fabs((double)two.node[n].state_bytes - (double)three.node[n].state_bytes - less), <,
+			  2));
+	}
+	free(whole);
+	dlb_program_release(&two);
+	dlb_program_release(&three);
+	dlb_plan_release(&part);
+}
+
 static int test_programs(uint64_t seed)
 {
 	static const int replica[] = { 0, 1, -1, -1, 2, 3, -1, -1 };
@@ -160,6 +203,7 @@ static int test_programs(uint64_t seed)
 	dlb_plan_order(&plan, &d.c, NULL);
 	compile(&p, &plan, &g);
 	check_bytes(&whole, &g);
+	check_alone(&p, &plan);
 	for (int n = 0; n < NODES; n++)
 		n_gathers += check_lives(dlb_program_of(&g, n), n);
 	if (n_gathers && seed % 3 == 0)
