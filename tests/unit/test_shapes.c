@@ -539,7 +539,7 @@ static const struct row { const char *vertex, *outputs, *refused;
 	NO("Einsum f32[2,3] equation=ij->ik", "the output has a letter that no operand has"),
 	NO("Einsum f32[2,3] equation=ij->ii", "the output has a letter twice"),
 	NO("Einsum f32[2,3] f64[3,4] equation=ij,jk->ik", "inputs 0 and 1 are of type f32 and f64"),
-	/* resize.c, roi_align.c, affine_grid.c */
+	/* resize.c, roi_align.c, affine_grid.c, grid_sample.c */
 	OK("Resize f32[1,2,4,6] - f32[4]=1,1,2,.5", "f32[1,2,8,3]"),
 	OK("Resize f32[1,2,4,6] - - i64[4]=1,2,3,9", "f32[1,2,3,9]"),
 	OK("Resize f32[1,2,4,6] - - i64[2]=3,3 axes={2,3} keep_aspect_ratio_policy=not_larger",
@@ -574,6 +574,12 @@ static const struct row { const char *vertex, *outputs, *refused;
 	OK("AffineGrid f32[2,2,3] i64[4]=2,3,4,5", "f32[2,4,5,2]"),
 	OK("AffineGrid f32[2,3,4] i64[5]=2,3,4,5,6", "f32[2,4,5,6,3]"),
 	NO("AffineGrid f32[2,2,3] i64[4]=2,3,0,5", "an image of size 0 is not possible"),
+	OK("GridSample f32[2,3,4,5] f32[2,6,7,2]", "f32[2,3,6,7]"),
+	OK("GridSample f32[2,3,4] f32[2,6,1]", "f32[2,3,6]"),
+	NO("GridSample f32[2,3] f32[2,0]",
+	   "a grid of shape f32[2,0] does not fit an input of shape f32[2,3]"),
+	NO("GridSample f32[2,3,4,4,4,4] f32[2,1,1,1,1,4]",
+	   "a grid of shape f32[2,1,1,1,1,4] does not fit an input of shape f32[2,3,4,4,4,4]"),
 	/* the rest */
 	OK("BinaryCrossEntropyLoss/dlb f32[4,3] f32[4,3]", "f32[]"),
 	NO("BinaryCrossEntropyLoss/dlb f32[4,3] f32[4,2]", "12 outputs but 8 labels"),
