@@ -678,6 +678,17 @@ static const struct row { const char *vertex, *outputs, *refused;
 	OK("NextToken/dlb i64[2,3]=1,2,3,4,5,6", "i64[2,3]=2,3,-100,5,6,-100"),
 	OK("AffineGrid f32[1,2,3]=1,0,.5,0,1,0 i64[4]=1,1,2,2", "f32[1,2,2,2]=0,-0.5,1,-0.5,0,0.5,1,0.5"),
 	OK("AffineGrid f32[1,2,3]=1,0,.5,0,1,0 i64[4]=1,1,1,2 align_corners=1", "f32[1,1,2,2]=-0.5,0,1.5,0"),
+	/* pixels of 100 + 10 y + x; the centres of the bins are (y, x) = (0.5, 0.25) and (0.5, 0.75), in the
+	 * second vertex (0.5, 0.5) and (0.5, 1.5) */
+	OK("RoiAlign f32[1,1,3,3]=100,101,102,110,111,112,120,121,122 f32[1,4]=0,0,1,1 i64[1]=0 "
+	   "output_width=2 sampling_ratio=1 coordinate_transformation_mode=output_half_pixel",
+	   "f32[1,1,1,2]=105.25,105.75"),
+	OK("RoiAlign f32[1,1,3,3]=100,101,102,110,111,112,120,121,122 f32[1,4]=.25,.25,1.25,.75 i64[1]=0 "
+	   "output_width=2 sampling_ratio=1 spatial_scale=2.0",
+	   "f32[1,1,1,2]=105.5,106.5"),
+	OK("RoiAlign f32[1,1,3,3]=100,101,102,110,111,112,120,121,122 f32[1,4]=0,0,1,1 i64[1]=0 "
+	   "output_width=2 sampling_ratio=1 mode=max coordinate_transformation_mode=output_half_pixel",
+	   "f32[1,1,1,2]=41.25,41.625"),
 	OK("TensorScatter f32[1,3,1]=1,2,3 f32[1,2,1]=8,9 i64[1]=2 mode=circular", "f32[1,3,1]=9,2,8"),
 	OK("TensorScatter f32[1,3,1]=1,2,3 f32[1,2,1]=8,9 i64[1]=1", "f32[1,3,1]=1,8,9"),
 	OK("Einsum f32[2,2]=1,2,3,4 equation=ii->", "f32[]=5"),
