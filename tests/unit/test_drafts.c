@@ -5,7 +5,9 @@
  *   no plan is faster than the bound of its pool of nodes, nor than that of its sums;
  *   what is left out, as others are faster, is never the best: the best of any number of replicas is that of the best
  *   number;
- *   replicas that are alike share one order, which is what each would have. */
+ *   replicas that are alike share one order, which is what each would have;
+ *   what is sorted has the same order whichever pairs qsort compares. */
+#define _GNU_SOURCE /* qsort_r */
 #include "check.h"
 #include "place_cases.h"
 #include "place/bound.h"
@@ -15,6 +17,21 @@
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "plan/sums.h"
+
+/* What an order given to qsort says of a and b and of b and a has opposite signs. Else its result would depend on
+ * the pairs that the C library's qsort compares. */
+static int both_ways(const void *a, const void *b, void *arg)
+{
+	int (*const *order)(const void *, const void *) = arg;
+	const int forth = (*order)(a, b), back = (*order)(b, a);
+	assert(IS((forth > 0) - (forth < 0), ==, (back < 0) - (back > 0)));
+	return forth;
+}
+
+void qsort(void *list, size_t n, size_t size, int (*order)(const void *, const void *))
+{
+	qsort_r(list, n, size, both_ways, &order);
+}
 
 static int n_tried;
 static void count(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -293,6 +310,23 @@ static void test_alike(uint64_t seed, bool unlike)
 	dag_release(&d);
 }
 
+/* The slow nodes come first, so that an order by speed changes that of the cluster. */
+static void test_slow_first(void)
+{
+	const struct dag_options o = {
+		.seed = 1, .n_forward = 6, .training = true, .cluster = "cpu:2*0.5 host cpu:2", .batch = 16
+	};
+	struct dag d;
+	struct dlb_problem p;
+	struct dlb_plan plan;
+	int tried;
+	dag_init(&d, &o);
+	problem(&p, &d, 2, "1f1b", NULL, o.seed);
+	p.tried = count;
+	assert(isfinite(search_of(&p, 2, &plan, &tried)));
+	release(&d, &p, &plan);
+}
+
 static int n_as_many;
 
 /* Drafts with as many micro-batches as samples, but for one, are those with as many, where each replica has
@@ -342,6 +376,7 @@ int main(void)
 	assert(n_less > 0);
 	assert(n_as_many > 0);
 	test_remake_slower();
+	test_slow_first();
 	printf("test_drafts: %d searches with known drafts, %d of them shorter; %d not made at all; %d "
 	       "bounds of sums, %d "
 	       "above half of the step; %d pairs of replicas alike\n",
