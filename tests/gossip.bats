@@ -180,7 +180,7 @@ near() {
 	plan cpu:2 >"$tmp/single.json"
 	for option in '--gossip 2' '--gossip -0.1' '--gossip x' '--gossip 0.5 --param-server 0' '--gossip 0.5 --sync' '--param-server 9' \
 		'--param-server x' '--param-server -3' '--param-server 1' '--sync-every -1' '--exchange-data 1.5' '--shards odd' '--feed nobody' \
-		'--shards none --exchange-data 0.5'; do
+		'--shards none --exchange-data 0.5' '--gossip 0.5 --compress bf16' '--sync-every 3 --compress cholesky'; do
 		echo "$option"
 		# shellcheck disable=SC2086
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$tmp/doc.json"
