@@ -190,8 +190,8 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Appends a rule for each item, the largest first, or if there are many for the largest. Items of one name are
- * one. */
+/* Appends a rule for each item, the largest first, or if there are many for the largest. Items of one name
+ * are one. */
 static void add_rules(struct item *x, int n, const char *memory, enum dlb_offload_kind kind,
 		      struct dlb_offload_rule *rule, int *n_rules)
 {
@@ -234,8 +234,8 @@ static int list_ops(const struct dlb_graph *g, struct item *x)
 /* What --offload auto moves, the least first: nothing; optimizer states; activations too. */
 enum level { NOTHING, STATES, ACTIVATIONS, N_LEVELS };
 
-/* The rules of a level, in in->arena: of states (none if the optimizer has none), then of activations, the largest
- * first; the last one is of all activations. one_by_one: also of single ones. */
+/* The rules of a level, in in->arena: of states (none if the optimizer has none), then of activations, the
+ * largest first; the last one is of all activations. one_by_one: also of single ones. */
 static void list_rules(struct replan_input *in, const struct dlb_problem *p, enum level level,
 		       const char *memory, bool one_by_one, struct dlb_offload *to)
 {
@@ -314,8 +314,8 @@ static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
 	*rc = 0;
 }
 
-/* Levels follow one another while nothing fits, or only with ops that run again, beside which offloading may be
- * faster. */
+/* Levels follow one another while nothing fits, or only with ops that run again, beside which offloading may
+ * be faster. */
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {

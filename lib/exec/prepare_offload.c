@@ -1,5 +1,5 @@
-/* Prepares copies of what is offloaded (plan/offload.h): weights, their states, and activations, whose room in the
- * other memory belongs to the engine. */
+/* Prepares copies of what is offloaded (plan/offload.h): weights, their states, and activations, whose room
+ * in the other memory belongs to the engine. */
 #include "exec/offload_store.h"
 #include "exec/prepare.h"
 #include "exec/runtime.h"
@@ -57,8 +57,8 @@ static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_i
 	return x;
 }
 
-/* An activation: of STORE and STORED its first life, of FETCH and FETCHED its second; both have one place far. NULL
- * with err. */
+/* An activation: of STORE and STORED its first life, of FETCH and FETCHED its second; both have one place
+ * far. NULL with err. */
 static struct offloaded *prepare_activation(struct dlb_engine *e, const struct dlb_instr *in,
 					    struct dlb_error *err)
 {

@@ -56,8 +56,8 @@ static void release_slot(struct dlb_state *s, void *p)
 		s->be->ops->free(s->be, p);
 }
 
-/* Room for bytes of tensor t, near or, by a rule of the plan (-1: none), in another memory; *before, if there is
- * one, stays there or is copied. */
+/* Room for bytes of tensor t, near or, by a rule of the plan (-1: none), in another memory; *before, if there
+ * is one, stays there or is copied. */
 static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int rule, int t, size_t bytes,
 		       void **before, struct dlb_error *err)
 {
@@ -77,7 +77,8 @@ static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int
 	return p;
 }
 
-/* The rule of the plan by which the states of weight t, or its value, are kept in another memory; -1: near. */
+/* The rule of the plan by which the states of weight t, or its value, are kept in another memory; -1:
+ * near. */
 static int rule_of(const struct dlb_local_graph *l, enum dlb_offload_kind kind, int t)
 {
 	if (!l->store)

@@ -51,8 +51,8 @@ struct zero_copy {
 /* Receiver: the sender's memory as mapped here, and which of the messages in flight are read there. */
 struct remote_src { char *there; size_t stride; int copies; bool *in_place; };	/* in_place: [ring] */
 
-/* Optimizer states of a weight, or an activation of a micro-batch, in the node's offload store, and their places
- * near. */
+/* Optimizer states of a weight, or an activation of a micro-batch, in the node's offload store, and their
+ * places near. */
 struct offloaded {
 	int n;
 	bool own; /* its room far is the engine's */

@@ -28,7 +28,8 @@ static inline bool dlb_plan_runs_any_again(const struct dlb_plan *p)
 }
 /* Whether some op may run again. */
 static inline bool dlb_plan_has_again(const struct dlb_plan *p) { return p->again || p->far; }
-/* Bytes of an output for a micro-batch, from which on it is offloaded: below, a copy costs more than the place. */
+/* Bytes of an output for a micro-batch, from which on it is offloaded: below, a copy costs more than the
+ * place. */
 enum { DLB_FAR_LEAST = 4096 };
 /* Whether the outputs of op are kept in another memory (offload.h): their second life is fetched. */
 static inline bool dlb_plan_is_far(const struct dlb_plan *p, int op) { return p->far && p->far[op] >= 0; }

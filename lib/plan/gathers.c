@@ -1,13 +1,14 @@
-/* Weights of which each replica keeps a share (shares.h), or that are kept in another memory (offload.h): when they are
- * gathered or fetched, and how long they are whole.
+/* Weights of which each replica keeps a share (shares.h), or that are kept in another memory (offload.h):
+ * when they are gathered or fetched, and how long they are whole.
  *
  * A node reads its divided weights one after the other. Each is gathered while the one before is used: the
  * gather starts before the first action that reads that one. It is freed after its last use with no other
- * divided weight in between; if it is read again later, in the backward phase or by another micro-batch, it is
- * gathered again. So about two of them are whole at once, and as many bytes travel for every use.
+ * divided weight in between; if it is read again later, in the backward phase or by another micro-batch,
+ * it is gathered again. So about two of them are whole at once, and as many bytes travel for every use.
  *
- * All replicas have the same order of actions (dlb_plan_has_one_order), hence of gathers, so none waits for
- * ever. S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, SC 2020. */
+ * All replicas have the same order of actions (dlb_plan_has_one_order), hence of gathers, so none waits
+ * for ever. S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models,
+ * SC 2020. */
 #include <stdlib.h>
 #include "comm/allreduce.h"
 #include "plan/compile.h"
@@ -161,7 +162,8 @@ static void hook_far(struct compiler *c, int gather, int stop)
 	add_copy(c, gather, stop, HOOK_FREE_BEFORE);
 }
 
-/* Gathers of a node follow one another in the order of their first reads, so updates do in that of the list. */
+/* Gathers of a node follow one another in the order of their first reads, so updates do in that of the
+ * list. */
 static void hook_all_far(struct compiler *c)
 {
 	for (int i = c->n_gathers - 1, node = -1, next = 0, second = 0; i >= 0; i--) {

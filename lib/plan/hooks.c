@@ -18,7 +18,8 @@ void dlb_compile_add_hook(struct compiler *c, int node, struct hook x)
 	l->hook[l->n_hooks++] = x;
 }
 
-/* second: what is read is the second life of tensor t, which an op of this node has computed, or is fetched. */
+/* second: what is read is the second life of tensor t, which an op of this node has computed, or is
+ * fetched. */
 static void use(struct compiler *c, int node, int t, int m, int action, bool second)
 {
 	const struct dlb_tensor *x = &c->g->tensor[t];

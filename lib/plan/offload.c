@@ -368,8 +368,8 @@ static void hook_states(struct compiler *c, int node)
 	free(weight);
 }
 
-/* An activation of a micro-batch that is kept far: the instances of its lives, the action that computes it and the
- * first that reads it again, and the action before which FETCH starts. */
+/* An activation of a micro-batch that is kept far: the instances of its lives, the action that computes it
+ * and the first that reads it again, and the action before which FETCH starts. */
 struct kept {
 	int tensor, m, first, second, made, read, fetch;
 };

@@ -82,10 +82,10 @@ struct dlb_advice {
 /* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops
  * and tensors. Neither: none. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
-/* What is kept in another memory of its node (offload.h), by rules of three kinds: optimizer states of the weights
- * whose name matches a rule's pattern, those weights themselves, and activations, outputs of forward ops, for
- * patterns of the names of ops and tensors. Of a kind the first rule that matches holds. chosen: dlb-place made the
- * rules. */
+/* What is kept in another memory of its node (offload.h), by rules of three kinds: optimizer states of the
+ * weights whose name matches a rule's pattern, those weights themselves, and activations, outputs of forward
+ * ops, for patterns of the names of ops and tensors. Of a kind the first rule that matches holds. chosen:
+ * dlb-place made the rules. */
 enum dlb_offload_kind {
 	DLB_OFFLOAD_STATES,
 	DLB_OFFLOAD_WEIGHTS,
@@ -126,8 +126,8 @@ struct dlb_plan {
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
 	struct dlb_offload offload;
-	/* [op] the rule of offload by which its outputs are kept in another memory, or one of DLB_FAR_*; NULL: none
-	 * are (dlb_offload_mark) */
+	/* [op] the rule of offload by which its outputs are kept in another memory, or one of DLB_FAR_*;
+	 * NULL: none are (dlb_offload_mark) */
 	const int *far;
 	enum dlb_state_dtype state_dtype; /* in which optimizer states are kept (small_states.h) */
 	/* outputs may overwrite inputs that are not read later (program.h) */

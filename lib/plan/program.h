@@ -90,8 +90,8 @@
  * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
  * near from FETCH to the FREE that follows STORED, in a place of the arena: the second life of the weight,
  * micro-batch M in the list of places. Or activations are there, from STORE of the first life to FETCH of the
- * second, which is micro-batch M + m as that of an op that runs again. Or weights are there, and have places as those
- * of stage 3: FETCH and FETCHED take the part of gather and gathered, and STORE follows the update.
+ * second, which is micro-batch M + m as that of an op that runs again. Or weights are there, and have places as
+ * those of stage 3: FETCH and FETCHED take the part of gather and gathered, and STORE follows the update.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H

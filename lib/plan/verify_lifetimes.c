@@ -287,7 +287,8 @@ static const char *updates_states(struct dlb_lifetimes *l, int op)
 	return NULL;
 }
 
-/* A weight is gathered or fetched into place k, its own, once, before its update; the start or the end of that. */
+/* A weight is gathered or fetched into place k, its own, once, before its update; the start or the end of
+ * that. */
 static const char *whole_at(struct dlb_lifetimes *l, int t, int k, bool start)
 {
 	const int home = dlb_graph_home(l->g->graph, t);

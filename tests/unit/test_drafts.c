@@ -18,8 +18,8 @@
 #include "plan/sharing.h"
 #include "plan/sums.h"
 
-/* What an order given to qsort says of a and b and of b and a has opposite signs. Else its result would depend on
- * the pairs that the C library's qsort compares. */
+/* What an order given to qsort says of a and b and of b and a has opposite signs. Else its result would
+ * depend on the pairs that the C library's qsort compares. */
 static int both_ways(const void *a, const void *b, void *arg)
 {
 	int (*const *order)(const void *, const void *) = arg;

@@ -137,8 +137,8 @@ static int by_bytes(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* A program of one replica alone, as planning compiles it: its state has the two largest weights whole, beside the
- * share of each. */
+/* A program of one replica alone, as planning compiles it: its state has the two largest weights whole,
+ * beside the share of each. */
 static void check_alone(const struct dlb_problem *p, const struct dlb_plan *plan)
 {
 	struct dlb_plan part;

@@ -1,7 +1,7 @@
-/* Offloaded optimizer states, weights and activations. Programs of random graphs and placements: verified; every update
- * of a node has its states near, at most three weights' states at once; every activation is stored, then
- * fetched; the simulated step is that without offload where copies cost nothing, and no shorter than its copies
- * take. Spoilt programs are refused. */
+/* Offloaded optimizer states, weights and activations. Programs of random graphs and placements: verified;
+ * every update of a node has its states near, at most three weights' states at once; every activation is
+ * stored, then fetched; the simulated step is that without offload where copies cost nothing, and no shorter
+ * than its copies take. Spoilt programs are refused. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/fit.h"
@@ -27,7 +27,8 @@ static double step_s(const struct dlb_problem *p, struct dlb_plan *plan, struct 
 	return s;
 }
 
-/* FETCH, FETCHED, update, STORE, STORED and FREE of each weight in this order. Returns the bytes of all states. */
+/* FETCH, FETCHED, update, STORE, STORED and FREE of each weight in this order. Returns the bytes of all
+ * states. */
 static double check_lives(const struct dlb_program *g)
 {
 	double bytes = 0;
@@ -73,8 +74,8 @@ static bool copies(const struct dlb_program *g, const struct dlb_instr *in)
 		(in->again || (in->tensor >= 0 && dlb_program_weight_is_far(g, in->tensor))));
 }
 
-/* The instruction that uses what `in` copies: the update of its weight, or the first op that reads the activation's
- * second life. */
+/* The instruction that uses what `in` copies: the update of its weight, or the first op that reads the
+ * activation's second life. */
 static int user_of(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in)
 {
 	for (int k = 0; k < np->n_instr; k++) {
@@ -91,7 +92,8 @@ static int user_of(const struct dlb_program *g, const struct dlb_node_program *n
 	return -1;
 }
 
-/* Takes a FETCH, STORE, an end of one, or a FREE of a second life away, or exchanges it with what uses it: refused. */
+/* Takes a FETCH, STORE, an end of one, or a FREE of a second life away, or exchanges it with what uses it:
+ * refused. */
 static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 {
 	struct dlb_error err;
@@ -122,8 +124,8 @@ static int spoil(const struct dlb_problem *p, struct dlb_program *g)
 	return spoilt;
 }
 
-/* STORE of the first life, FETCH of the second: each activation that is kept far has them once for each micro-batch, in
- * this order, with their ends. Returns the bytes of all. */
+/* STORE of the first life, FETCH of the second: each activation that is kept far has them once for each
+ * micro-batch, in this order, with their ends. Returns the bytes of all. */
 static double check_activations(const struct dlb_program *g)
 {
 	static const int order[DLB_N_VERBS] = {
@@ -156,8 +158,8 @@ static double check_activations(const struct dlb_program *g)
 	return bytes;
 }
 
-/* FETCH and FETCHED of each weight that is far before its readers, STORE and STORED after its update. Returns their
- * bytes. */
+/* FETCH and FETCHED of each weight that is far before its readers, STORE and STORED after its update. Returns
+ * their bytes. */
 static double check_weights(const struct dlb_program *g)
 {
 	double bytes = 0;
@@ -179,8 +181,8 @@ static double check_weights(const struct dlb_program *g)
 	return bytes;
 }
 
-/* check: returns the bytes that are far. The copies are made at `share` of all bytes in a step, which then takes
- * `least` to `most` of its time before. */
+/* check: returns the bytes that are far. The copies are made at `share` of all bytes in a step, which then
+ * takes `least` to `most` of its time before. */
 static const struct kind {
 	double (*check)(const struct dlb_program *g);
 	double share, least, most;
@@ -196,8 +198,8 @@ static size_t state_bytes(const struct dlb_program *g)
 	return sum;
 }
 
-/* The step is that without offload where copies cost nothing, no shorter than copies that cost; the memory counts
- * what is far; spoilt programs are refused. */
+/* The step is that without offload where copies cost nothing, no shorter than copies that cost; the memory
+ * counts what is far; spoilt programs are refused. */
 static int test_programs(enum dlb_offload_kind kind, uint64_t seed, double *far_bytes)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5" };

@@ -346,8 +346,8 @@ static void graphs(void)
 		one("strided attention, samples", strided_attention, "*", k, "batch", 8, 1);
 		one("words, samples", words, "*", k, "batch", 3, 1);
 	}
-	/* both products with weights, Tanh, Transpose; the product of samples with samples reads all of them, so
-	 * both of its operands are put together, and it and its readers stay whole */
+	/* both products with weights, Tanh, Transpose; the product of samples with samples reads all of them,
+	 * so both of its operands are put together, and it and its readers stay whole */
 	for (int k = 2; k <= 3; k++)
 		one("pairs, samples", pairs, "*", k, "batch", 4, 2);
 	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
@@ -452,9 +452,9 @@ static void asks(void)
 }
 
 /* Of three layers on 17 samples in f64, only the second needs more memory than any node has; over a slow link
- * no other split pays. It needs 165 weights and as many sums of gradients, 17 x 11 outputs and 17 x 14 inputs:
- * 6040 bytes. A shard has all inputs: one of 2 needs 3972 bytes, more than nine tenths of the second largest
- * node; one of 3 needs 3283. */
+ * no other split pays. It needs 165 weights and as many sums of gradients, 17 x 11 outputs and 17 x 14
+ * inputs: 6040 bytes. A shard has all inputs: one of 2 needs 3972 bytes, more than nine tenths of the second
+ * largest node; one of 3 needs 3283. */
 static void too_large_for_a_node(void)
 {
 	static const char cluster[] = "cpu:1@4000B host cpu:1@5500B host cpu:2@4000B link=rack:1,1e3";
