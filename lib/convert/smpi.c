@@ -7,7 +7,8 @@
  * Hosts compute HOST_FLOPS, so that FLOPS are the predicted seconds of an op on its node. A message waits for
  * its receiver's irecv, as in the program. Over a link that does not overlap with work (shared memory) the
  * sender copies: its message is a computation before a send of no bytes. Sums over replicas, norms of
- * gradients, copies of what is offloaded and steps that overlap have no actions here, and plans with them are refused. */
+ * gradients, copies of what is offloaded and steps that overlap have no actions here, and plans with them are
+ * refused. */
 #include <math.h>
 #include <stdlib.h>
 #include "convert/formats.h"
