@@ -205,3 +205,34 @@ same_bits() { # of $profile, for the patterns given: over nodes, micro-batches a
 	run -2 --separate-stderr dlb-view -f front "$tmp/none.json"
 	one_line dlb-view '--front'
 }
+
+@test "auto fits where no op need run again, also with parts whose least memory is not that of one micro-batch in flight" {
+	python3 - "$root/tests/data" "$tmp/net.onnx" <<-'END'
+		import random, struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import model, node, tensor, value
+		draw, graph, weights = random.Random(1), b'', b''
+		def op(kind, inputs, name):
+		    global graph
+		    graph += node(kind, inputs, [name + '_o'], name)
+		    return name + '_o'
+		def product(x, name, n, m):
+		    global weights
+		    weights += tensor(name + '.w', [n, m], struct.pack('<%df' % (n * m), *(draw.gauss(0, .1) for _ in range(n * m))))
+		    return op('MatMul', [x, name + '.w'], name)
+		wide = product('x', 'first', 16, 1024)
+		sums = op('Add', [op('Add', [op('Tanh', [wide], 'tanh'), op('Sigmoid', [wide], 'sigmoid')], 'add1'), op('Exp', [wide], 'exp')], 'add2')
+		y = op('Add', [product(wide, 'beside', 1024, 16), product(sums, 'after', 1024, 16)], 'joined')
+		for i in range(2):
+		    y = op('Tanh', [product(y, 'dense%d' % i, 16, 16)], 'tanh%d' % i)
+		y = product(y, 'last', 16, 10)
+		open(sys.argv[2], 'wb').write(model(graph + weights + value(11, 'x', ['N', 16]) + value(12, y, ['N', 10])))
+	END
+	dlb-profile -q --analytic --batch 64 "$tmp/net.onnx" | dlb-costmodel -q -c 'cpu:1 host cpu:1 host cpu:3' |
+		jq 'del(.cost) | .cluster.nodes[1].memory_bytes = 456000' | dlb-costmodel -q >"$tmp/cost.json"
+	for how in none auto; do
+		dlb-place -q -a even -m 8 --schedule interleaved --recompute $how "$tmp/cost.json" >"$tmp/$how.json"
+	done
+	jq -en --slurpfile none "$tmp/none.json" --slurpfile auto "$tmp/auto.json" '$auto[0].plan.value_s <= $none[0].plan.value_s * 1.000001'
+}

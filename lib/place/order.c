@@ -56,11 +56,12 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 }
 
 /* Whether a plan that does not fit may with a lower limit than `most`: tries what needs the least memory, one
- * micro-batch in flight and each update as soon as it can be. program: replaced. -1 with err. */
+ * micro-batch in flight and each update as soon as it can be. Where nodes have several parts, that need not be the
+ * least: it may. program: replaced. -1 with err. */
 static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int most,
 		     struct dlb_program *program, struct dlb_error *err)
 {
-	if (most < 2 || !dlb_schedule_bounded(p->schedule))
+	if (most < 2 || !dlb_schedule_bounded(p->schedule) || dlb_schedule_in_parts(p->schedule))
 		return 1;
 	dlb_program_release(program);
 	plan->updates_first = dlb_schedule_can_update_first(plan);
@@ -181,11 +182,12 @@ static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool
 			double below_s, struct dlb_error *err)
 {
 	int limit[MOST_LIMITS], slow = 0, at = -1;
-	const int n = falling_limits(p, plan, limit), first = compared ? n - 1 : 0;
+	const bool bounds = compared && !dlb_schedule_in_parts(p->schedule);
+	const int n = falling_limits(p, plan, limit), first = bounds ? n - 1 : 0;
 	int fits = n, lacks = -1; /* the last known to fit, the first known not to */
 	bool *again = NULL; /* of the one that fits */
 
-	if (compared) {
+	if (bounds) {
 		plan->updates_first = dlb_schedule_can_update_first(plan);
 		const int may = dlb_recompute_may_fit(p, plan, limit[n - 1], err);
 		if (may < 1)
