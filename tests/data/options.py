@@ -478,7 +478,8 @@ def place():
     shows(tool, "--offload none", "dlb-place -q --optimizer adam --offload '*=disk' $D/disk.json | dlb-place -q {}", ".plan.offload")
     shows(tool, "--offload auto", "dlb-place -q --optimizer adam {} $D/small.json", ".plan.offload", without="--batch 1")
     shows(tool, "--offload 'activations:*=disk'", off, ".plan.nodes[].peak_bytes, .plan.value_s")
-    shows(tool, "--offload 'weights:*=disk'", off, ".plan.nodes[].peak_bytes, .plan.value_s")
+    shows(tool, "--offload 'weights:*=disk'", "dlb-place -q --optimizer adam --batch 1 {} $D/small.json",
+          ".plan.nodes[].peak_bytes, .plan.value_s")
     unused(tool, "--offload auto", "dlb-place --optimizer adam {} $D/disk.json", "fits without")
     unused(tool, "--offload '*=disk'", "dlb-place {} $D/disk.json", "keeps no state")
     refuses(tool, "--offload '*=dusk'", "dlb-place --optimizer adam {} $D/disk.json", "no node has a memory")
