@@ -177,10 +177,13 @@ on_hosts() { # a plan for the two hosts: hosts.json
 	grep -o 'round [0-9]*: .*' err
 	cmp log plain
 	jq -c '.balance.links' out.json
-	# two late rounds, then the plan leaves the link
-	jq -e '.balance.links | length > 0 and all(.factor < 0.5)' out.json
+	# the plan leaves the link: after two late rounds, which correct it, or at once, where another plan pays without
 	jq -e '[.balance.history[].step_s] | .[-1] < max / 3' out.json
-	grep -Eq 'link .* has about .* MB/s instead of .* counts with .* MB/s: .* ops move' err
+	grep -Eq 'link .* has about .* MB/s instead of ' err
+	if jq -e '[.balance.history[].step_s] | max as $max | map(select(. > $max / 3)) | length > 1' out.json; then
+		jq -e '.balance.links | length > 0 and all(.factor < 0.5)' out.json
+		grep -Eq 'link .* counts with .* MB/s: .* ops move' err
+	fi
 }
 
 # Runs that lose nodes: slow enough to be hit; the bits are the same.
