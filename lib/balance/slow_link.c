@@ -15,7 +15,7 @@
 
 static const double late_part = 0.2; /* of a step: predictions err by less */
 /* A larger standard error is noise, which is no slow link: of a step, and of the part of it that was not predicted. */
-static const double steady_part = 0.03, sure_part = 0.25;
+static const double steady_part = 0.03, sure_part = 1.0 / 6;
 static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
 static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
 enum { MOST_LINKS = 16, MOST_TRIES = 12, USUAL_TRIES = 4 }; /* tries: simulations per link */
