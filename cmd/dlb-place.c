@@ -75,8 +75,7 @@ int main(int argc, char **argv)
 		  0 },
 		{ 0, "offload", DLB_OPT_LIST, &o.offload, "WHAT",
 		  "none (default), auto or [weights:|activations:]GLOB=MEMORY: where optimizer states, "
-		  "weights and "
-		  "activations are kept; repeatable",
+		  "weights and activations are kept; repeatable",
 		  NULL, 0, 0 },
 		{ 0, "state-dtype", DLB_OPT_STR, &o.state_dtype, "TYPE",
 		  "f32 (default), bf16 or 8bit: in which the optimizer's states are kept", NULL, 0, 0 },

@@ -155,7 +155,7 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 
 /* ---- auto ---- */
 
-/* The fastest memory that all nodes have for offloaded states, by name; NULL: none. */
+/* The fastest memory that all nodes have for what is offloaded, by name; NULL: none. */
 static const char *fastest(const struct dlb_cluster *c)
 {
 	const char *best = NULL;
@@ -290,13 +290,14 @@ static int make_level(struct replan_input *in, const struct dlb_problem *p, enum
 	int rc;
 
 	list_rules(in, p, level, memory, false, &rules);
-	list_rules(in, p, level, memory, true, &one_by_one);
 	q.offload = &rules;
 	if (dlb_problem_init(&q, err))
 		return -1;
 	rc = make(in, &q, plan, err);
-	if (!rc && level > NOTHING && plan->n_replicas < 2)
+	if (!rc && level > NOTHING && plan->n_replicas < 2) {
+		list_rules(in, p, level, memory, true, &one_by_one);
 		offload_less(&q, &one_by_one, plan);
+	}
 	dlb_problem_release(&q);
 	return rc;
 }
@@ -319,11 +320,12 @@ static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {
-	const char *memory = fastest(p->cluster);
 	int rc = -1;
 
 	if (!p->offload || !p->offload->chosen)
 		return make(in, p, plan, err);
+	const char *memory = fastest(p->cluster);
+
 	for (enum level level = NOTHING; level < N_LEVELS; level++) {
 		struct dlb_error ignored = { .what = "" };
 		struct dlb_plan one = { .n_ops = 0 };

@@ -41,7 +41,7 @@ struct dlb_step_times {
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
 	/* synchronisation of replicas (sync/sync.h); waits for the command (--sync) */
 	double sum_s, sum_hidden_s, command_s;
-	double offload_s; /* waits for copies of offloaded optimizer states */
+	double offload_s; /* waits for copies of what is offloaded */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];
 };
 /* An iteration of the loop over steps first .. end - 1, with an empty pipeline before and after them. Step s

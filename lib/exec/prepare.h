@@ -51,13 +51,6 @@ void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *er
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
 int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
 			   struct dlb_error *err);
-/* ---- prepare_offload.c ---- */
-/* The offloaded states of weight, of this node; NULL: they are near. In the engine's arena. */
-struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight);
-/* FETCH, STORE or the end of one. -1 with err: no room in the other memory. */
-int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err);
-/* Gives back the room of activations. */
-void dlb_prepare_offload_release(struct dlb_engine *e);
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 		       struct step_op *a, struct dlb_error *err);
 /* Copies a weight before its update, or predicts a later version of it. */
@@ -79,4 +72,12 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 /* Matches waits with the operations that start their messages. It runs after all are made: a wait for a
  * message of an earlier iteration stands before its start. */
 int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err);
+
+/* ---- prepare_offload.c ---- */
+/* The offloaded states of weight, of this node; NULL: they are near. In the engine's arena. */
+struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight);
+/* FETCH, STORE or the end of one. -1 with err: no room in the other memory. */
+int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err);
+/* Gives back the room of activations. */
+void dlb_prepare_offload_release(struct dlb_engine *e);
 #endif

@@ -1,4 +1,4 @@
-/* Measures a folder as a memory for offloaded states. See probe_folder.h. */
+/* Measures a folder as a memory for offloaded tensors. See probe_folder.h. */
 #define _GNU_SOURCE
 #include "exec/probe_folder.h"
 #include <errno.h>

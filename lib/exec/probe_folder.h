@@ -1,4 +1,4 @@
-/* Measures a folder as a memory for offloaded states (plan/offload.h). */
+/* Measures a folder as a memory for offloaded tensors (plan/offload.h). */
 #ifndef DLB_EXEC_PROBE_FOLDER_H
 #define DLB_EXEC_PROBE_FOLDER_H
 #include "cluster/cluster.h"

@@ -24,7 +24,7 @@ struct dlb_state {
 	void **sum;	/* [op] gradient sums of this node's updates; dlb_program_sum_places places each */
 	char **copy;	/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* bytes of each, with all places */
-	struct dlb_offload_store *store; /* holds offloaded optimizer states; borrowed; NULL: none are */
+	struct dlb_offload_store *store; /* has what is offloaded; borrowed; NULL: nothing is */
 	struct dlb_comm *comm;			/* whose ranks of this host see the sums; NULL: none does */
 	struct dlb_state_constant {
 		int tensor;

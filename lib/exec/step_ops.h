@@ -165,8 +165,8 @@ struct dlb_engine {
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of zero-copy messages; NULL: copied to its place */
 	struct offloaded **offloaded; /* [place] NULL: nothing is offloaded */
-	struct dlb_offload_store
-		*store; /* has room for activations of this engine; NULL: none are offloaded */
+	/* has room for activations of this engine; NULL: none are offloaded */
+	struct dlb_offload_store *store;
 	/* [tensor] while preparing: the place where a divided weight is whole */
 	int *whole;
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
@@ -214,7 +214,7 @@ char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/*
 /* Copies bytes at `from` to a->p, after mark `after` (struct dlb_transfer). They do not change before the iteration
  * ends. */
 void dlb_transfers_in(const struct op_pass *t, const struct step_op *a, const void *from, size_t bytes, int after);
-/* Copies the states of a FETCH, or of a STORE (out), when what is queued has been computed. */
+/* Copies what a FETCH, or a STORE (out), names, when what is queued has been computed. */
 void dlb_transfers_offloaded(const struct op_pass *t, const struct step_op *a, bool out);
 void dlb_transfers_send(struct op_pass *t, const struct step_op *a);
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a);

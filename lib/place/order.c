@@ -56,8 +56,8 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 }
 
 /* Whether a plan that does not fit may with a lower limit than `most`: tries what needs the least memory, one
- * micro-batch in flight and each update as soon as it can be. Where nodes have several parts, that need not be the
- * least: it may. program: replaced. -1 with err. */
+ * micro-batch in flight and each update as soon as it can be. Where nodes have several parts, that need not be
+ * the least, and the answer is yes. program: replaced. -1 with err. */
 static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int most,
 		     struct dlb_program *program, struct dlb_error *err)
 {

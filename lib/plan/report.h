@@ -11,7 +11,7 @@ enum { DLB_RECORD_SLOTS = 64 };
 struct dlb_report_node {
 	double busy_s, busy_se_s, wait_s, idle_s, waits_s[DLB_N_WAITS];
 	double data_wait_s;				/* part of idle_s: waiting for samples */
-	double offload_wait_s; /* part of idle_s: for copies of offloaded states */
+	double offload_wait_s; /* part of idle_s: for copies of what is offloaded */
 	double predicted_busy_s, bytes_sent, peak_bytes;
 	double predicted_comm_s; /* of its messages; not in the document */
 	/* of the process at the end: measured (util/process.h; 0: not) and predicted (plan/process_bytes.h;

@@ -19,7 +19,7 @@ struct dlb_node_times {
 	/* sums over replicas: under way; waited for */
 	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];
 	double command_s;			/* --sync: waited for the command to sum */
-	double offload_s; /* waited for copies of offloaded states (offload.h) */
+	double offload_s; /* waited for copies of what is offloaded (offload.h) */
 	double overhead_s; /* beside its ops: of cost.h */
 };
 struct dlb_timeline {

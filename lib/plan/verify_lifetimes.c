@@ -334,25 +334,20 @@ static const char *fetch(struct dlb_lifetimes *l, const struct dlb_instr *in, in
 
 static const char *store(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
 {
-	const bool keeps = dlb_plan_keeps_far(l->p, l->g->graph, in->tensor);
+	const bool keeps = dlb_plan_keeps_far(l->p, l->g->graph, in->tensor), weight = copies_weight(l, in);
 	const int r = k < 0 ? -1 :
 			      dlb_program_root_place(&l->g->node[l->node], in->tensor,
 						     l->g->node[l->node].place[k].micro_batch);
-	if (r < 0 || l->stored[k] ||
-	    (!copies_weight(l, in) && (keeps ? in->again : k != near_place(l, in->tensor))))
+	if (r < 0 || l->stored[k] || (!weight && (keeps ? in->again : k != near_place(l, in->tensor))))
 		return "stores what is not offloaded, has no place or is stored already";
-	if (copies_weight(l, in)) {
-		if (l->life[k] != WRITTEN || !is_updated(l, in->tensor))
-			return "stores a weight that is not updated";
-		l->stored[k] = 1;
-		l->storing[k]++;
-		return NULL;
-	}
-	if (keeps && readable(l, in->tensor, in))
-		return readable(l, in->tensor, in);
-	if (!keeps && l->life[k] != UPDATED)
+	if (weight && (l->life[k] != WRITTEN || !is_updated(l, in->tensor)))
+		return "stores a weight that is not updated";
+	if (!weight && !keeps && l->life[k] != UPDATED)
 		return "stores states that are not updated";
-	l->life[k] = keeps ? WRITTEN : KEPT;
+	const char *bad = keeps ? readable(l, in->tensor, in) : NULL;
+	if (bad)
+		return bad;
+	l->life[k] = weight || keeps ? WRITTEN : KEPT;
 	l->stored[k] = 1;
 	l->storing[r]++;
 	return NULL;
