@@ -4,6 +4,13 @@ load helper
 
 setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; }
 
+@test "outputs of four kept documents are the kept ones" {
+	local data=$BATS_TEST_DIRNAME/data/view
+	mkdir "$BATS_TEST_TMPDIR/out"
+	"$data/write" "$BATS_TEST_TMPDIR/out"
+	diff -r "$data/out" "$BATS_TEST_TMPDIR/out" ||
+		{ echo "where that is intended: tests/data/view/write tests/data/view/out, and look at git diff"; false; }
+}
 @test "bad JSON" { refuses_bad_json dlb-view; }
 @test "empty input" { refuses_empty_input dlb-view; }
 @test "no such file" { refuses_missing_file dlb-view; }
