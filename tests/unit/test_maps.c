@@ -166,6 +166,9 @@ static void maps(void)
 					row = desc(t, 0, 1, DIMS(6));
 			struct dlb_desc chan = desc(t, i % 2, 4, DIMS(1, 5, 1, 1)),
 					flat = desc(t, 0, 1, DIMS(1203)), col = desc(t, 0, 2, DIMS(7, 1));
+			/* as many dimensions as there may be */
+			struct dlb_desc deep = desc(t, 0, DLB_MAX_DIMS, DIMS(2, 1, 3, 1, 2, 1, 2, 6)),
+					thin = desc(t, 0, DLB_MAX_DIMS, DIMS(2, 1, 1, 1, 2, 1, 2, 1));
 
 			if (is_logic(f) ? t != DLB_BOOL :
 					  t == DLB_BOOL && !is_compare(f) && !(f == DLB_MAP_where))
@@ -184,6 +187,7 @@ static void maps(void)
 				one_map(f, t, big, (struct dlb_desc[]){ row, big, chan });
 				one_map(f, t, big, (struct dlb_desc[]){ col, big, big });
 				one_map(f, t, flat, (struct dlb_desc[]){ one, flat, one });
+				one_map(f, t, deep, (struct dlb_desc[]){ deep, thin, row });
 			}
 		}
 }
