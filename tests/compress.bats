@@ -313,6 +313,16 @@ auto() {
 	auto 0.1 kfac | jq -e '.plan.compress_by_class == {factor: "cholesky", small: "lowrank:4"}'
 }
 
+@test "where the link is all that counts, a predicted step is the bytes over its bandwidth" {
+	doc 2 | jq '.cluster.links |= map(.bandwidth_Bps = 1e5 | .latency_s = 0) | del(.cost, .plan)' | dlb-costmodel -q >"$tmp/cost.json"
+	for how in none bf16 lowrank:1 lowrank:4 lowrank:8 cholesky:1 cholesky:4; do
+		dlb-place -q -a single --replicas 2 --allreduce ring --compress "$how" "$tmp/cost.json" | dlb-run -q --dry-run >"$tmp/dry.json"
+		# each of the two sends half of the bytes, both at once; beside these stand 50 us of computing, and flags of some bytes
+		jq -e '.report | (.allreduce.bytes / 2 / 1e5) as $sent | .predicted_step_s - $sent | . > -0.01 * $sent and . < 0.02 * $sent + 1e-3' "$tmp/dry.json" ||
+			{ echo "$how"; jq -c '.report | [.predicted_step_s, .allreduce.bytes]' "$tmp/dry.json"; false; }
+	done
+}
+
 # bats test_tags=slow
 @test "auto: a run does by class what the plan says, and chooses where none says" {
 	doc 2 | jq '.cluster.links |= map(.bandwidth_Bps = 1e6 | .overlap = true) | del(.cost, .plan)' | dlb-costmodel |

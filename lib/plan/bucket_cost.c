@@ -136,11 +136,9 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		rounded += rounded_elements(&choice, &a[i], rank);
 	}
 	dlb_arena_release(&arena);
-	s = dense ? dlb_plan_sum_s(g->whole, c, u->how, k, (dense + 3) / 4, 4) : 0;
-	if (p) {
-		double there = dlb_plan_sum_s(g->whole, c, u->how, k, (p + 3) / 4, 4);
-		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, u->how, k, (q + 3) / 4, 4);
-	}
+	/* P travels beside what goes dense, over the same links; then Q */
+	s = dense + p > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (dense + p + 3) / 4, 4) : 0;
+	s += q > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (q + 3) / 4, 4) : 0;
 	return s + (Bps > 0 ? ((double)passes + rounding_bytes(g->whole->n_replicas, rounded)) / Bps : 0);
 }
 
