@@ -54,71 +54,118 @@ static int on_hosts(struct dlb_profile_command *w, int argc, char **argv)
 	return rc ? dlb_cli_die(cli, &err) : dlb_cli_close_stdout(cli);
 }
 
-int main(int argc, char **argv)
+enum { MOST_OPTIONS = 40 };
+
+/* Fills opts[MOST_OPTIONS]; returns the number of rows. */
+static int fill_rows(struct dlb_opt *opts, struct dlb_profile_options *o)
 {
-	struct dlb_profile_options o = { .dtype = "f32" };
-	const struct dlb_opt opts[] = {
-		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N",
+	const struct dlb_opt rows[] = {
+		{ 'b', "batch", DLB_OPT_INT, &o->batch, "N",
 		  "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
-		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS",
+		{ 0, "loss", DLB_OPT_LIST, &o->loss, "LOSS",
 		  "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
 		  "smooth-l1, kl, sum or none (default: by the output); repeatable",
 		  NULL, 0, 0 },
-		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL,
+		{ 0, "inference", DLB_OPT_FLAG, &o->inference, NULL,
 		  "forward ops only, as the trained model is used", NULL, 0, 0 },
-		{ 0, "batchnorm", DLB_OPT_STR, &o.batchnorm, "HOW",
+		{ 0, "batchnorm", DLB_OPT_STR, &o->batchnorm, "HOW",
 		  "train: by each batch; frozen: by the running statistics (default: train)", NULL, 0, 0 },
-		{ 0, "dropout", DLB_OPT_LIST, &o.dropout, "PATTERN=P",
+		{ 0, "dropout", DLB_OPT_LIST, &o->dropout, "PATTERN=P",
 		  "insert Dropout after the vertices of this name; repeatable", NULL, 0, 0 },
-		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE",
+		{ 'd', "device", DLB_OPT_LIST, &o->devices, "DEVICE",
 		  "what to measure on, as cpu, cpu/4 or cuda (default: cpu); repeatable", NULL, 0, 0 },
-		{ 0, "tf32", DLB_OPT_FLAG, &o.tf32, NULL,
+		{ 0, "tf32", DLB_OPT_FLAG, &o->tf32, NULL,
 		  "GPUs may round the operands of f32 products to TF32", NULL, 0, 0 },
-		{ 0, "fast-math", DLB_OPT_FLAG, &o.fast_math, NULL,
+		{ 0, "fast-math", DLB_OPT_FLAG, &o->fast_math, NULL,
 		  "GPUs may add in any order, so that bits differ between runs", NULL, 0, 0 },
-		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL,
+		{ 0, "analytic", DLB_OPT_FLAG, &o->analytic, NULL,
 		  "measure nothing; dlb-costmodel predicts times from FLOP and bytes", NULL, 0, 0 },
-		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE",
+		{ 0, "dtype", DLB_OPT_STR, &o->dtype, "TYPE",
 		  "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
-		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors",
-		  NULL, 0, 0 },
-		{ 0, "dim", DLB_OPT_LIST, &o.dims, "NAME=N",
+		{ 0, "weights", DLB_OPT_STR, &o->weights, "FILE",
+		  "weights to start from, ONNX or safetensors", NULL, 0, 0 },
+		{ 0, "dim", DLB_OPT_LIST, &o->dims, "NAME=N",
 		  "size of a dimension of an input that the model names; repeatable", NULL, 0, 0 },
-		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW",
+		{ 0, "padding-row", DLB_OPT_LIST, &o->padding_rows, "GLOB=ROW",
 		  "no gradient for this row of embeddings named like GLOB; repeatable", NULL, 0, 0 },
-		{ 0, "parameters", DLB_OPT_LIST, &o.parameters, "FILE|GLOB",
+		{ 0, "parameters", DLB_OPT_LIST, &o->parameters, "FILE|GLOB",
 		  "train these initializers and no others; repeatable", NULL, 0, 0 },
-		{ 0, "freeze", DLB_OPT_LIST, &o.freeze, "GLOB", "do not train these parameters; repeatable",
+		{ 0, "freeze", DLB_OPT_LIST, &o->freeze, "GLOB", "do not train these parameters; repeatable",
 		  NULL, 0, 0 },
-		{ 0, "train-only", DLB_OPT_LIST, &o.train_only, "GLOB",
+		{ 0, "train-only", DLB_OPT_LIST, &o->train_only, "GLOB",
 		  "train these parameters only; repeatable", NULL, 0, 0 },
-		{ 0, "lora", DLB_OPT_LIST, &o.lora, "RANK[:GLOB]",
+		{ 0, "lora", DLB_OPT_LIST, &o->lora, "RANK[:GLOB]",
 		  "train adapters of this rank instead of the weights; repeatable", NULL, 0, 0 },
-		{ 0, "lora-alpha", DLB_OPT_REAL, &o.lora_alpha, "A",
+		{ 0, "lora-alpha", DLB_OPT_REAL, &o->lora_alpha, "A",
 		  "adapters count A / RANK times (default: RANK, so once)", NULL, 1e-6, 1e6 },
-		{ 0, "untie", DLB_OPT_FLAG, &o.untie, NULL,
+		{ 0, "untie", DLB_OPT_FLAG, &o->untie, NULL,
 		  "train weights that are equal under two names as two weights", NULL, 0, 0 },
-		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME",
+		{ 0, "no-rewrite", DLB_OPT_LIST, &o->no_rewrite, "NAME",
 		  "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
-		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites and the back ends", NULL, 0, 0 },
-		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL,
+		{ 0, "list", DLB_OPT_FLAG, &o->list, NULL, "list the rewrites and the back ends", NULL, 0,
+		  0 },
+		{ 0, "cluster", DLB_OPT_FLAG, &o->cluster, NULL,
 		  "write this machine as a cluster, without a model", NULL, 0, 0 },
-		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL,
+		{ 0, "check", DLB_OPT_FLAG, &o->check, NULL,
 		  "say how this machine differs from the one in FILE's cluster; write nothing", NULL, 0, 0 },
-		{ 0, "hosts", DLB_OPT_STR, &o.hosts, "FILE",
+		{ 0, "hosts", DLB_OPT_STR, &o->hosts, "FILE",
 		  "with --cluster: measure these hosts, which ssh reaches", NULL, 0, 0 },
-		{ 0, "memory", DLB_OPT_LIST, &o.memories, "NAME=FOLDER",
+		{ 0, "memory", DLB_OPT_LIST, &o->memories, "NAME=FOLDER",
 		  "with --cluster: measure this folder as a memory for dlb-place --offload; repeatable", NULL,
 		  0, 0 },
-		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE",
+		{ 0, "topology", DLB_OPT_STR, &o->topology, "FILE",
 		  "with --cluster: read the machine from hwloc XML", NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "dlb-profile", .usage = "[OPTION...] [MODEL.onnx | FILE]",
-			       .summary = "what a model computes and how long each op takes", .opts = opts,
-			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
-	struct dlb_profile_command w = { .cli = &cli, .o = &o };
+
+	_Static_assert(DLB_LEN(rows) <= MOST_OPTIONS, "more options than MOST_OPTIONS");
+	memcpy(opts, rows, sizeof rows);
+	return DLB_LEN(rows);
+}
+
+/* Measures what is asked for, and writes the document; returns the exit status. */
+static int profile(struct dlb_profile_command *w, int argc, char **argv)
+{
+	const struct dlb_cli *cli = w->cli;
+	const struct dlb_profile_options *o = w->o;
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc = { .root = NULL };
+	int status;
+
+	dlb_graph_init(&w->training);
+	dlb_graph_init(&w->eval);
+	int rc = dlb_launch_joined() ? dlb_comm_new(&w->comm, 0, &err) : 0;
+	const bool first = !dlb_profile_rank(w);
+	if (first)
+		dlb_profile_warn_unused(cli, o);
+	if (!rc)
+		rc = (o->check ? dlb_profile_check_machine :
+		      o->cluster ?
+				 dlb_profile_cluster :
+				 dlb_profile_model)(w, cli->n_operands ? cli->operands[0] : NULL, &doc, &err);
+	if (!rc && first && !o->check) {
+		dlb_doc_provenance(&doc, cli->tool, argc, argv);
+		rc = dlb_doc_write(&doc, stdout, &err);
+	}
+	/* under mpirun all ranks know of a failure; the lowest that saw it says it */
+	status = rc && dlb_profile_rank(w) == w->who ? dlb_cli_die(cli, &err) : rc ? 2 : w->differs;
+	if (!rc && first && !o->check)
+		status = dlb_cli_close_stdout(cli);
+	dlb_profile_close(w, &doc);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct dlb_profile_options o = { .dtype = "f32" };
+	struct dlb_opt opts[MOST_OPTIONS];
+	struct dlb_cli cli = { .tool = "dlb-profile",
+			       .usage = "[OPTION...] [MODEL.onnx | FILE]",
+			       .summary = "what a model computes and how long each op takes",
+			       .opts = opts,
+			       .n_opts = fill_rows(opts, &o),
+			       .max_operands = 1 };
+	struct dlb_profile_command w = { .cli = &cli, .o = &o };
+	struct dlb_error err = { .what = "" };
 	int status;
 
 	if (dlb_cli_parse(&cli, argc, argv))
@@ -133,24 +180,7 @@ int main(int argc, char **argv)
 		return on_hosts(&w, argc, argv);
 	if (dlb_launch_check(0, &err))
 		return dlb_launch_speaks() ? dlb_cli_die(&cli, &err) : 2;
-	dlb_graph_init(&w.training);
-	dlb_graph_init(&w.eval);
-	int rc = dlb_launch_joined() ? dlb_comm_new(&w.comm, 0, &err) : 0;
-	if (!dlb_profile_rank(&w))
-		dlb_profile_warn_unused(&cli, &o);
-	if (!rc)
-		rc = (o.check   ? dlb_profile_check_machine :
-		      o.cluster ? dlb_profile_cluster :
-				  dlb_profile_model)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
-	if (!rc && !dlb_profile_rank(&w) && !o.check) {
-		dlb_doc_provenance(&doc, cli.tool, argc, argv);
-		rc = dlb_doc_write(&doc, stdout, &err);
-	}
-	/* under mpirun all ranks know of a failure; the lowest that saw it says it */
-	status = rc && dlb_profile_rank(&w) == w.who ? dlb_cli_die(&cli, &err) : rc ? 2 : w.differs;
-	if (!rc && !dlb_profile_rank(&w) && !o.check)
-		status = dlb_cli_close_stdout(&cli);
-	dlb_profile_close(&w, &doc);
+	status = profile(&w, argc, argv);
 	dlb_cli_release(&cli);
 	return status;
 }

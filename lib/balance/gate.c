@@ -113,23 +113,27 @@ static void keep_best(struct dlb_balance *b)
 	b->expected_s = b->best_step_s;
 }
 
-/* Decides between the best plan, which takes best_s, and another one that the planner offers. wait_s: seconds
+/* Seconds that decide: a step of the best plan, of the present and of the next plan by simulation, and the time
  * in which no node trains because of the change. */
+struct gate_times {
+	double best, ranked_now, ranked_next, wait;
+};
+
+/* Decides between the best plan and another one that the planner offers. */
 static void judge(const struct dlb_load *l, const struct dlb_balance_options *o, const struct dlb_plan *next,
-		  double best_s, double ranked_now_s, double ranked_next_s, double wait_s,
-		  struct dlb_balance *b)
+		  const struct gate_times *s, struct dlb_balance *b)
 {
 	struct dlb_balance_round *r = &b->history[b->n_history - 1];
-	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
+	double expected = l->round_s - (s->ranked_now - s->ranked_next) * fmin(1, l->round_s / s->ranked_now);
 	double steps = o->left_steps > 0 ? o->left_steps :
 					   (double)(o->max_rounds - dlb_balance_rounds(b)) * (double)l->steps;
-	double gain = best_s - expected * (1 + prediction_error(b, l));
-	double price = 2 * l->round_s + wait_s;
+	double gain = s->best - expected * (1 + prediction_error(b, l));
+	double price = 2 * l->round_s + s->wait;
 
 	r->gain_s = gain;
 	r->price_s = price;
 	r->decision = "moves";
-	if (!isfinite(ranked_now_s)) {
+	if (!isfinite(s->ranked_now)) {
 		/* the present plan no longer fits: any plan that fits is better */
 		b->keep = false;
 		b->expected_s = next->value_s;
@@ -145,7 +149,7 @@ static void judge(const struct dlb_load *l, const struct dlb_balance_options *o,
 	} else if (steps * gain > price) {
 		b->keep = false;
 		b->expected_s = expected;
-		b->best_step_s = best_s;
+		b->best_step_s = s->best;
 	} else {
 		keep_best(b);
 		r->decision = "does not pay";
@@ -166,11 +170,13 @@ static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_probl
 	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
 	struct dlb_replicas_choice choice = { .n = s->plan.n_replicas,
 					      .sharing = s->plan.sharing,
-					      .now = &s->plan };
+					      .now = &s->plan,
+					      .algorithm = algorithm,
+					      .current = s->plan.placement };
 	bool kept, shared = s->plan.n_replicas > 1;
 
 	choice.sharing.n_by_size = 0; /* between what replicas there will be */
-	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, next_s, &kept, err) :
+	if (shared ? dlb_place_replicas(p, &choice, next, next_s, &kept, err) :
 		     dlb_place_again(p, algorithm, s->plan.placement, next, &kept, err))
 		return -1;
 	if (kept)
@@ -238,8 +244,10 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 	} else {
 		const double plan_s = o->left_steps > 0 && !o->simulated ? dlb_clock_s() - start_s : 0;
 
-		judge(l, o, &next, best_now_s(s, &p, l, b), now_s, next_s,
-		      moving_s(s, &p, &next) + fmax(plan_s, o->change_s), b);
+		const struct gate_times times = { best_now_s(s, &p, l, b), now_s, next_s,
+						  moving_s(s, &p, &next) + fmax(plan_s, o->change_s) };
+
+		judge(l, o, &next, &times, b);
 		if (!b->keep)
 			keep_next(&next, b);
 	}

@@ -132,8 +132,10 @@ static int place_anew(const struct replan_input *in, const struct dlb_problem *p
 		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
 	if (advice && !in->quiet)
 		dlb_cli_warn(o->cli, "%s", advice);
+	c.algorithm = algorithm;
+	c.current = current;
 	if (c.n != 1)
-		return dlb_place_replicas(p, &c, algorithm, current, plan, NULL, kept, err);
+		return dlb_place_replicas(p, &c, plan, NULL, kept, err);
 	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) :
 			 dlb_place(p, algorithm, plan, err);
 }
@@ -405,8 +407,9 @@ static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedu
 	struct dlb_drafts drafts = { .n = 0 };
 
 	p->drafts = compared ? &drafts : NULL;
-	int rc = by_schedule ? dlb_place_schedule(p, in->options->micro_batches_given, make_plan,
-						  outline_plan, in, plan, trial, n_trials, err) :
+	const struct dlb_plan_maker maker = { make_plan, outline_plan, in };
+	int rc = by_schedule ? dlb_place_schedule(p, in->options->micro_batches_given, &maker, plan, trial,
+						  n_trials, err) :
 			       make_plan(in, p, plan, err);
 
 	/* asked for: what that algorithm makes for the schedule */

@@ -186,18 +186,28 @@ static inline double value_at(const void *p, enum dlb_dtype type, int64_t i)
 	return v;
 }
 
+/* One tensor as each batch has it. x: values, those of the whole batch and of its two halves; count: of a sample;
+ * scale: the largest finite one; differences up to `enough` are no difference. */
+struct compared {
+	void *x[N_BATCHES];
+	enum dlb_dtype type;
+	int64_t count;
+	double scale, enough;
+};
+
 /* The largest relative difference, where the batch dimension has `outer` parts before it and `inner` elements
  * after it; of those up to the first beyond `enough`. */
-static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale,
-		    double enough)
+static double apart(const struct compared *c, int64_t outer, int64_t inner, double enough)
 {
+	void *const *x = c->x;
 	double most = 0;
 
 	for (int64_t o = 0; o < outer; o++)
 		for (int s = 0; s < 2; s++)
 			for (int64_t i = 0; i < inner; i++) {
-				most = fmax(most, distance(value_at(x[0], type, (2 * o + s) * inner + i),
-							   value_at(x[1 + s], type, o * inner + i), scale));
+				most = fmax(most,
+					    distance(value_at(x[0], c->type, (2 * o + s) * inner + i),
+						     value_at(x[1 + s], c->type, o * inner + i), c->scale));
 				if (most > enough)
 					return most;
 			}
@@ -207,27 +217,26 @@ static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t 
 /* The least over every split of the dimension's `parts` per sample into outer and inner, up to the first within
  * `enough`; before: elements of the dimensions before it. Unless `whole`, other splits are left where they are beyond
  * it. */
-static double least_apart(void *const *x, enum dlb_dtype type, int64_t before, int64_t parts, int64_t count,
-			  double scale, double enough, bool whole)
+static double least_apart(const struct compared *c, int64_t before, int64_t parts, bool whole)
 {
 	double least = HUGE_VAL;
 
-	for (int64_t outer = 1; outer <= parts && !(least <= enough); outer++)
+	for (int64_t outer = 1; outer <= parts && !(least <= c->enough); outer++)
 		if (parts % outer == 0)
-			least = fmin(least, apart(x, type, before * outer, count / (before * outer), scale,
-						  whole ? HUGE_VAL : enough));
+			least = fmin(least, apart(c, before * outer, c->count / (before * outer),
+						  whole ? HUGE_VAL : c->enough));
 	return least;
 }
 
 /* The same for a tensor that does not follow the batch: one value for every sample or, for a loss, their
  * mean. */
-static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, double scale)
+static double apart_as_mean(const struct compared *c)
 {
 	double most = 0;
 
-	for (int64_t i = 0; i < count; i++) {
-		const double a = value_at(x[1], type, i), b = value_at(x[2], type, i);
-		most = fmax(most, distance(value_at(x[0], type, i), a / 2 + b / 2, scale));
+	for (int64_t i = 0; i < c->count; i++) {
+		const double a = value_at(c->x[1], c->type, i), b = value_at(c->x[2], c->type, i);
+		most = fmax(most, distance(value_at(c->x[0], c->type, i), a / 2 + b / 2, c->scale));
 	}
 	return most;
 }
@@ -239,9 +248,10 @@ static double difference(struct trial *v, int t)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
 	const struct dlb_desc one = dlb_tensor_desc(x, 1);
-	const int64_t count = dlb_desc_count(&one);
-	const double enough = tolerance_of(v, x->dtype);
-	double scale = 0, least;
+	struct compared c = { .type = x->dtype,
+			      .count = dlb_desc_count(&one),
+			      .enough = tolerance_of(v, x->dtype) };
+	double least;
 	int64_t before = 1;
 	int dim = -1, n = 0;
 
@@ -250,26 +260,25 @@ static double difference(struct trial *v, int t)
 			dim = k;
 			n++;
 		}
-	if (!dlb_dtype_is_float(x->dtype) || n > 1 || count < 1 || (n && x->dim[dim].add) ||
+	if (!dlb_dtype_is_float(x->dtype) || n > 1 || c.count < 1 || (n && x->dim[dim].add) ||
 	    (dim > 0 && x->layout != DLB_PLAIN))
 		return 0;
-	void *host[N_BATCHES];
 	for (int i = 0; i < N_BATCHES; i++)
-		host[i] = get(v, i, t);
+		c.x[i] = get(v, i, t);
 	for (int s = 1; s < N_BATCHES; s++)
-		for (int64_t i = 0; i < count; i++)
-			if (isfinite(value_at(host[s], x->dtype, i)))
-				scale = fmax(scale, fabs(value_at(host[s], x->dtype, i)));
+		for (int64_t i = 0; i < c.count; i++)
+			if (isfinite(value_at(c.x[s], x->dtype, i)))
+				c.scale = fmax(c.scale, fabs(value_at(c.x[s], x->dtype, i)));
 	for (int k = 0; k < dim; k++)
 		before *= x->dim[k].add;
 	if (!n)
-		least = apart_as_mean(host, x->dtype, count, scale);
+		least = apart_as_mean(&c);
 	else
-		least = least_apart(host, x->dtype, before, x->dim[dim].mul, count, scale, enough, false);
-	if (n && least > enough) /* the message says by how much they differ */
-		least = least_apart(host, x->dtype, before, x->dim[dim].mul, count, scale, enough, true);
+		least = least_apart(&c, before, x->dim[dim].mul, false);
+	if (n && least > c.enough) /* the message says by how much they differ */
+		least = least_apart(&c, before, x->dim[dim].mul, true);
 	for (int i = 0; i < N_BATCHES; i++)
-		free(host[i]);
+		free(c.x[i]);
 	return least;
 }
 

@@ -310,12 +310,11 @@ static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *
 }
 
 /* dlb_exec_options.freeze; ctx: a struct round_work. */
-static int freeze(void *ctx, struct dlb_comm *comm, int first, int n, char text[DLB_ROUND_TEXT], int *who,
-		  struct dlb_error *err)
+static int freeze(void *ctx, struct dlb_comm *comm, struct dlb_freezing *f, int *who, struct dlb_error *err)
 {
 	const struct round_work *w = ctx;
 
-	return dlb_freeze_now(w->command, comm, w->doc, first, n, text, who, err);
+	return dlb_freeze_now(w->command, comm, w->doc, f, who, err);
 }
 
 /* dlb_exec_options.memory_cure; ctx: a struct round_work. */

@@ -33,6 +33,12 @@ int dlb_begin_parse(const char *text, struct dlb_begin *b);
 struct dlb_freeze_at { const char *glob; int64_t step; };
 
 enum { DLB_ROUND_TEXT = 896 };
+/* Rows first .. first + n of freeze_at are frozen; text gets a line, "" for no change. */
+struct dlb_freezing {
+	int first, n;
+	char text[DLB_ROUND_TEXT];
+};
+
 /* After a round of a run: what the caller knows and decides. */
 struct dlb_round_decision {
 	int64_t left_steps;			/* of the run; INT64_MAX: not known */
@@ -74,9 +80,8 @@ struct dlb_exec_options {
 	 * frozen_step was the newest when they were. */
 	const struct dlb_freeze_at *freeze_at; int n_freeze_at, n_frozen;
 	int64_t frozen_step;
-	/* With next_plan_ctx: freezes rows first .. first + n in the document of all ranks. text: a line,
-	 * "" for no change. -1: as next_plan. */
-	int (*freeze)(void *ctx, struct dlb_comm *comm, int first, int n, char text[DLB_ROUND_TEXT], int *who,
+	/* With next_plan_ctx: freezes rows in the document of all ranks. -1: as next_plan. */
+	int (*freeze)(void *ctx, struct dlb_comm *comm, struct dlb_freezing *f, int *who,
 		      struct dlb_error *err);
 	bool quiet, verbose;
 	const volatile sig_atomic_t *stop;	/* set by the caller: stop after this step; may be NULL */

@@ -74,36 +74,35 @@ int dlb_freeze_check(const struct dlb_run_command *c, const struct dlb_doc *doc,
 struct freeze_work {
 	struct dlb_run_command *command;
 	struct dlb_doc *doc;
-	int first, n; /* rows of freeze_at */
-	char text[DLB_ROUND_TEXT];
+	struct dlb_freezing *f;
 };
 
 static int freeze(void *ctx, struct dlb_error *err)
 {
 	struct freeze_work *w = ctx;
 	const struct dlb_run_command *c = w->command;
-	const char **glob = dlb_xcalloc((size_t)w->n + 1, sizeof *glob);
+	struct dlb_freezing *f = w->f;
+	const char **glob = dlb_xcalloc((size_t)f->n + 1, sizeof *glob);
 	int rc;
 
-	for (int i = 0; i < w->n; i++)
-		glob[i] = c->exec.freeze_at[w->first + i].glob;
-	rc = c->freeze(c->live, c->cli, w->doc, glob, w->n, w->text, err);
+	for (int i = 0; i < f->n; i++)
+		glob[i] = c->exec.freeze_at[f->first + i].glob;
+	rc = c->freeze(c->live, c->cli, w->doc, glob, f->n, f->text, err);
 	free(glob);
 	return rc;
 }
 
-int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int first, int n,
-		   char text[DLB_ROUND_TEXT], int *who, struct dlb_error *err)
+int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
+		   struct dlb_freezing *f, int *who, struct dlb_error *err)
 {
 	static const char *const sections[] = { "graph", "profile", "cost", "balance", "plan" };
-	struct freeze_work w = { .command = c, .doc = doc, .first = first, .n = n };
+	struct freeze_work w = { .command = c, .doc = doc, .f = f };
 	/* planning takes unknown time */
 	const int rc = dlb_comm_await(comm, c->exec.timeout_s, freeze, &w, err);
 
-	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, w.text, sizeof w.text, 0, err))
+	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, f->text, sizeof f->text, 0, err))
 		return -1;
-	memcpy(text, w.text, sizeof w.text);
-	return w.text[0] ? dlb_command_share(comm, doc, sections, DLB_LEN(sections), err) : 0;
+	return f->text[0] ? dlb_command_share(comm, doc, sections, DLB_LEN(sections), err) : 0;
 }
 
 /* Steps of the newest checkpoint; 0: there is none. */
@@ -121,7 +120,7 @@ int dlb_freeze_resume(struct dlb_run_command *c, struct dlb_comm *comm, struct d
 		      struct dlb_error *err)
 {
 	struct dlb_exec_options *x = &c->exec;
-	char text[DLB_ROUND_TEXT];
+	struct dlb_freezing f = { .text = "" };
 	int64_t step = 0;
 
 	if (!x->n_freeze_at)
@@ -135,10 +134,11 @@ int dlb_freeze_resume(struct dlb_run_command *c, struct dlb_comm *comm, struct d
 	x->frozen_step = step;
 	if (!x->n_frozen)
 		return 0;
-	if (dlb_freeze_now(c, comm, doc, 0, x->n_frozen, text, who, err))
+	f.n = x->n_frozen;
+	if (dlb_freeze_now(c, comm, doc, &f, who, err))
 		return -1;
-	if (dlb_comm_rank(comm) == 0 && text[0])
+	if (dlb_comm_rank(comm) == 0 && f.text[0])
 		dlb_cli_warn(c->cli, "--freeze-at: from the checkpoint of step %lld on, %s", (long long)step,
-			     text);
+			     f.text);
 	return 0;
 }

@@ -15,6 +15,6 @@ int dlb_freeze_check(const struct dlb_run_command *c, const struct dlb_doc *doc,
 int dlb_freeze_resume(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who,
 		      struct dlb_error *err);
 /* dlb_exec_options.freeze. */
-int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int first, int n,
-		   char text[DLB_ROUND_TEXT], int *who, struct dlb_error *err);
+int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
+		   struct dlb_freezing *f, int *who, struct dlb_error *err);
 #endif

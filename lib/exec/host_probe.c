@@ -28,12 +28,18 @@ struct dlb_host_probe {
 	double start_s;
 };
 
+/* What is run on each host: our own program, which clears the leftovers of these jobs there. */
+struct question {
+	const char *tool, *self, *jobs;
+	bool allocated;
+};
+
 /* Starts the process for host h. -1 with err. */
-static int ask(struct dlb_host_probe *p, const char *tool, const char *self, const struct dlb_host *h,
-	       bool allocated, const char *jobs, struct asked *a, struct dlb_error *err)
+static int ask(const struct dlb_host_probe *p, const struct question *q, const struct dlb_host *h,
+	       struct asked *a, struct dlb_error *err)
 {
 	struct dlb_mpiexec m = {
-		.tool = tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent()
+		.tool = q->tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent()
 	};
 	char *hostfile = dlb_mpiexec_write_hosts(p->folder, &h, 1, err), *path;
 
@@ -45,10 +51,10 @@ static int ask(struct dlb_host_probe *p, const char *tool, const char *self, con
 		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 	} else {
 		m.out = m.err = a->messages;
-		dlb_mpiexec_add_hosts(&m, &h, 1, hostfile, allocated);
-		dlb_mpiexec_add(&m, self);
+		dlb_mpiexec_add_hosts(&m, &h, 1, hostfile, q->allocated);
+		dlb_mpiexec_add(&m, q->self);
 		dlb_mpiexec_add(&m, DLB_HOST_CLEAN);
-		dlb_mpiexec_add(&m, jobs);
+		dlb_mpiexec_add(&m, q->jobs);
 		a->pid = dlb_mpiexec_start(&m, err);
 		dlb_mpiexec_release(&m);
 	}
@@ -63,6 +69,7 @@ struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_hos
 {
 	struct dlb_host_probe *p = dlb_xcalloc(1, sizeof *p);
 	char self[4096];
+	const struct question q = { tool, self, jobs, allocated };
 	int rc = dlb_mpiexec_self(self, err);
 
 	p->host = dlb_xcalloc((size_t)n + 1, sizeof *p->host);
@@ -70,7 +77,7 @@ struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_hos
 	p->start_s = dlb_clock_s();
 	for (; p->folder && p->n < n && !rc; p->n++) {
 		p->host[p->n].limit_s = limit_s[p->n];
-		rc = ask(p, tool, self, host[p->n], allocated, jobs, &p->host[p->n], err);
+		rc = ask(p, &q, host[p->n], &p->host[p->n], err);
 	}
 	if (!rc && p->folder)
 		return p;

@@ -102,16 +102,17 @@ bool dlb_run_freezes(const struct run *r)
 
 int dlb_run_freeze(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err)
 {
-	const int first = r->n_frozen;
-	char text[DLB_ROUND_TEXT], line[DLB_ROUND_TEXT + 40];
+	struct dlb_freezing f = { .first = r->n_frozen };
+	char line[DLB_ROUND_TEXT + 40];
 
 	while (dlb_run_freezes(r))
 		r->n_frozen++;
-	if (r->o->freeze(r->o->next_plan_ctx, r->comm, first, r->n_frozen - first, text, who, err))
+	f.n = r->n_frozen - f.first;
+	if (r->o->freeze(r->o->next_plan_ctx, r->comm, &f, who, err))
 		return -1;
-	if (!text[0]) /* all of them are frozen already */
+	if (!f.text[0]) /* all of them are frozen already */
 		return 0;
-	snprintf(line, sizeof line, "step %lld: %s", (long long)r->at.step, text);
+	snprintf(line, sizeof line, "step %lld: %s", (long long)r->at.step, f.text);
 	dlb_watch_decided(r->watch, line);
 	if (!r->rank && r->o->warn)
 		r->o->warn(r->o->warn_ctx, line);

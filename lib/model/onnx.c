@@ -645,23 +645,31 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
-/* folder: where external data lie; NULL: they are refused. sha: if not NULL, external data are checked and
- * hashed. *external: bytes of their files. */
-static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha,
-		 struct dlb_graph *g, int64_t *external, struct dlb_error *err)
+/* A model's bytes. folder: where external data lie; NULL: they are refused. sha: if not NULL, external data are
+ * checked and hashed. */
+struct input {
+	const void *data;
+	size_t n;
+	const char *name, *folder;
+	struct dlb_sha256 *sha;
+};
+
+/* *external: bytes of the files of external data. */
+static int parse(const struct input *in, struct dlb_graph *g, int64_t *external, struct dlb_error *err)
 {
-	struct dlb_onnx_files files = { .folder = folder, .sha = sha };
-	struct reading all = { .files = &files, .bytes = n };
+	struct dlb_onnx_files files = { .folder = in->folder, .sha = in->sha };
+	struct reading all = { .files = &files, .bytes = in->n };
 	int rc = -1;
 
 	*external = 0;
 	dlb_graph_init(g);
-	if (!n)
-		return dlb_refuse(err, name, "was the export cut short?", "empty file");
-	all.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, data, n, name, &g->arena, err);
+	if (!in->n)
+		return dlb_refuse(err, in->name, "was the export cut short?", "empty file");
+	all.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, in->data, in->n, in->name, &g->arena,
+				    err);
 	if (all.model)
-		rc = read_model(&all, name, g, err);
-	g->external_unread = !sha && files.n > 0;
+		rc = read_model(&all, in->name, g, err);
+	g->external_unread = !in->sha && files.n > 0;
 	for (int i = 0; i < files.n; i++)
 		*external += files.file[i].bytes;
 	dlb_onnx_files_close(&files);
@@ -673,9 +681,10 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 
 int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_graph *g, struct dlb_error *err)
 {
+	const struct input in = { .data = data, .n = n, .name = name };
 	int64_t external;
 
-	return parse(data, n, name, NULL, NULL, g, &external, err);
+	return parse(&in, g, &external, err);
 }
 
 static int read_file(const char *path, bool whole, struct dlb_graph *g, int64_t *external,
@@ -691,8 +700,8 @@ static int read_file(const char *path, bool whole, struct dlb_graph *g, int64_t 
 	char *copy = dlb_xstrdup(full ? full : path);
 	struct dlb_sha256 *digest = dlb_sha256_new();
 	dlb_sha256_add(digest, f.data, f.n);
-	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, whole ? digest : NULL, g, external,
-		       err);
+	const struct input in = { f.data, f.n, path, full ? dirname(copy) : NULL, whole ? digest : NULL };
+	int rc = parse(&in, g, external, err);
 	dlb_sha256_end(digest, sha);
 	if (!rc && full && !dlb_is_utf8(full, strlen(full)))
 		rc = dlb_refuse(err, path, "rename the folder", "the path of the model is not UTF-8 text");

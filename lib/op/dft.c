@@ -168,15 +168,26 @@ static int matrix_of(struct dlb_chain *c, const struct dft *t)
 	return ref;
 }
 
+/* One side of the transform: n values or bins, each of 1 (real) or 2 parts. */
+struct side {
+	const struct dlb_desc *d;
+	int64_t n;
+	int parts;
+};
+/* References of a chain. */
+struct ends {
+	int from, to;
+};
+
 /* Copies between (outer, n, inner, parts) and (outer, inner, n, parts): `to_rows` says to which. */
-static void turn(struct dlb_chain *c, struct dlb_backend *be, const struct dft *t, int from, int to,
-		 const struct dlb_desc *d, int64_t n, int parts, bool to_rows, struct dlb_error *err)
+static void turn(struct dlb_chain *c, struct dlb_backend *be, const struct dft *t, const struct side *x,
+		 struct ends ref, bool to_rows, struct dlb_error *err)
 {
-	const int64_t dim[] = { t->outer, t->inner, n, parts };
-	const int64_t plain[] = { n * t->inner * parts, parts, t->inner * parts, 1 };
-	const int64_t rows[] = { t->inner * n * parts, n * parts, parts, 1 };
-	const struct dlb_strided s = { .in = d,
-				       .out = d,
+	const int64_t dim[] = { t->outer, t->inner, x->n, x->parts };
+	const int64_t plain[] = { x->n * t->inner * x->parts, x->parts, t->inner * x->parts, 1 };
+	const int64_t rows[] = { t->inner * x->n * x->parts, x->n * x->parts, x->parts, 1 };
+	const struct dlb_strided s = { .in = x->d,
+				       .out = x->d,
 				       .n_dims = 4,
 				       .dim = dim,
 				       .in_stride = to_rows ? plain : rows,
@@ -184,7 +195,7 @@ static void turn(struct dlb_chain *c, struct dlb_backend *be, const struct dft *
 	struct dlb_kernel *k = NULL;
 	const int rc = dlb_kernel_strided(be, &s, &k, err);
 
-	dlb_chain_add(c, rc, k, &from, 1, &to, 1);
+	dlb_chain_add(c, rc, k, &ref.from, 1, &ref.to, 1);
 }
 
 /* Appends `out` = `in` M, or M^T, with rows of values and of bins. */
@@ -215,21 +226,20 @@ static bool is_computed_in(enum dlb_dtype type)
 static int transform(struct dlb_backend *be, const struct dft *t, bool backward, struct dlb_kernel **k,
 		     struct dlb_error *err)
 {
-	const struct dlb_desc *from = backward ? &t->y : &t->x, *to = backward ? &t->x : &t->y;
-	const int64_t n_from = backward ? t->bins : t->n, n_to = backward ? t->n : t->bins;
-	const int p_from = backward ? t->out_parts : t->in_parts, p_to = backward ? t->in_parts : t->out_parts;
+	const struct side values = { &t->x, t->n, t->in_parts }, bins = { &t->y, t->bins, t->out_parts };
+	const struct side *from = backward ? &bins : &values, *to = backward ? &values : &bins;
 
 	if (!is_computed_in(t->x.dtype))
 		return DLB_NO_KERNEL;
 	struct dlb_chain *c = dlb_chain_new(be, err);
-	const int in = t->inner > 1 ? dlb_chain_temp(c, from) : DLB_IN(0),
-		  out = t->inner > 1 ? dlb_chain_temp(c, to) : DLB_OUT(0);
+	const int in = t->inner > 1 ? dlb_chain_temp(c, from->d) : DLB_IN(0),
+		  out = t->inner > 1 ? dlb_chain_temp(c, to->d) : DLB_OUT(0);
 
 	if (t->inner > 1)
-		turn(c, be, t, DLB_IN(0), in, from, n_from, p_from, true, err);
+		turn(c, be, t, from, (struct ends){ DLB_IN(0), in }, true, err);
 	multiply(c, be, t, in, out, backward, err);
 	if (t->inner > 1)
-		turn(c, be, t, out, DLB_OUT(0), to, n_to, p_to, false, err);
+		turn(c, be, t, to, (struct ends){ out, DLB_OUT(0) }, false, err);
 	return dlb_chain_finish(c, k);
 }
 

@@ -288,11 +288,19 @@ static double limit_of_start(const struct dlb_problem *p, const struct starts *s
 	return p->draft && s->n ? fmin(limit_s, s->s[0]) : limit_s;
 }
 
-/* Adds the placers' results with memory limits times scale; those of a draft, below what there is. *slow:
- * set if one may fit, but is too slow. *misfit: one that does not fit, if there is none yet. */
-static void gather_scaled(const struct dlb_problem *p, double scale, double below_s, double deadline_s,
-			  struct starts *s, int **misfit, bool *slow, struct dlb_error *nearest)
+/* The starts that placers give. */
+struct gathering {
+	double below_s, deadline_s; /* steps of use are shorter; 0: any. Clock at which to stop; 0: never */
+	struct starts *s;
+	int *misfit; /* a start that does not fit; NULL: none yet */
+	bool slow; /* a start may fit, but is too slow */
+	struct dlb_error nearest; /* of the first placer that found none */
+};
+
+/* Adds the placers' results with memory limits times scale; those of a draft, below what there is. */
+static void gather_scaled(const struct dlb_problem *p, double scale, struct gathering *g)
 {
+	struct starts *s = g->s;
 	static const double FAR = 1.25; /* the first cut of a placer may get faster by so much */
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 },
 				      no_gain = { .what = "does not fit, or is no faster", .status = 1 };
@@ -303,7 +311,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		memory[d] = p->memory_bytes[d] * scale;
 	scaled.memory_bytes = memory;
-	scaled.below_s = below_s;
+	scaled.below_s = g->below_s;
 	scaled.most_ideals = MAX_IDEALS;
 	scaled.most_dp_work = STEP_DP_WORK * (double)(p->effort > 0 ? p->effort : 1);
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
@@ -311,15 +319,16 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 		const double limit_s = limit_of_start(p, s);
 		if (p->draft)
 			scaled.below_s = isfinite(limit_s) ? limit_s * FAR : 0;
-		if (!wants(p, x) || (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s))
+		if (!wants(p, x) ||
+		    (!x->trivial && s->n && g->deadline_s > 0 && dlb_clock_s() >= g->deadline_s))
 			continue;
 		if (x->place(&scaled, one, &why) || dlb_place_limit_moves(p, one, &why)) {
-			*nearest = nearest->status ? *nearest : why;
-			*slow |= scaled.below_s > 0;
+			g->nearest = g->nearest.status ? g->nearest : why;
+			g->slow |= scaled.below_s > 0;
 			continue;
 		}
 		double from = dlb_clock_s(), value = dlb_place_value_below_s(p, one, limit_s);
-		*slow |= isfinite(value) && value >= limit_s;
+		g->slow |= isfinite(value) && value >= limit_s;
 		value = value < limit_s ? value : INFINITY;
 		if (!s->n || value < s->s[0])
 			s->clock_s = dlb_clock_s() - from;
@@ -331,8 +340,8 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 						     &no_fit);
 		if (!isinf(value))
 			add_start(s, value, at);
-		else if (!*misfit)
-			*misfit = at;
+		else if (!g->misfit)
+			g->misfit = at;
 		else
 			free(at);
 	}
@@ -345,32 +354,30 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double belo
 static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s,
 			struct dlb_error *err)
 {
-	struct dlb_error nearest = { .status = 0 };
-	int *misfit = NULL;
-	bool slow = false;
+	struct gathering g = { .deadline_s = deadline_s, .s = s };
 
 	if (p->first)
 		add_start(s, dlb_place_value_s(p, p->first), dlb_place_groups_at(p, p->first));
-	const double below_s = s->n ? s->s[0] : 0;
+	g.below_s = s->n ? s->s[0] : 0;
 	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && (!i || !s->n); i++)
 		if (!i || !deadline_s || dlb_clock_s() < deadline_s)
-			gather_scaled(p, memory_scale[i], below_s, deadline_s, s, &misfit, &slow, &nearest);
-	if (!s->n && misfit && p->brief) {
-		free(misfit);
+			gather_scaled(p, memory_scale[i], &g);
+	if (!s->n && g.misfit && p->brief) {
+		free(g.misfit);
 		return dlb_fail_no(err, NULL,
-				   slow ? "no plan of a draft takes less than others" :
-					  "no plan of a draft fits");
+				   g.slow ? "no plan of a draft takes less than others" :
+					    "no plan of a draft fits");
 	}
-	if (!s->n && misfit) {
-		s->at[s->n] = misfit;
+	if (!s->n && g.misfit) {
+		s->at[s->n] = g.misfit;
 		s->s[s->n++] = INFINITY;
 		return 0;
 	}
-	free(misfit);
+	free(g.misfit);
 	if (s->n)
 		return 0;
 	if (err)
-		*err = nearest;
+		*err = g.nearest;
 	return -1;
 }
 

@@ -104,52 +104,52 @@ void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int
 	free(to);
 }
 
-bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
-		    double most_s, bool any_size, bool from_end, int *start)
+bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, const struct dlb_parts *parts,
+		    double most_s, bool from_end, int *start)
 {
 	int i = from_end ? u->n : 0;
 
-	for (int turn = 0; turn < n_parts; turn++) {
-		const int k = from_end ? n_parts - 1 - turn : turn;
-		const double room = any_size ? INFINITY : p->memory_bytes[node[k]];
+	for (int turn = 0; turn < parts->n; turn++) {
+		const int k = from_end ? parts->n - 1 - turn : turn;
+		const double room = parts->any_size ? INFINITY : p->memory_bytes[parts->node[k]];
 		double time = 0, bytes = 0;
 
 		start[from_end ? k + 1 : k] = i;
 		for (; from_end ? i > 0 : i < u->n; i += from_end ? -1 : 1) {
-			time += dlb_unit_s(u, p, i - from_end, node[k]);
+			time += dlb_unit_s(u, p, i - from_end, parts->node[k]);
 			bytes += u->bytes[i - from_end];
 			if (time > most_s || bytes > room)
 				break;
 		}
 	}
-	start[from_end ? 0 : n_parts] = i;
+	start[from_end ? 0 : parts->n] = i;
 	return i == (from_end ? 0 : u->n);
 }
 
-double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
-			 bool any_size, int *start)
+double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p,
+			 const struct dlb_parts *parts, int *start)
 {
 	double low = 0, high = 0;
 
 	for (int i = 0; i < u->n; i++) {
 		double most = 0;
 
-		for (int k = 0; k < n_parts; k++)
-			if (isfinite(dlb_unit_s(u, p, i, node[k])))
-				most = fmax(most, dlb_unit_s(u, p, i, node[k]));
+		for (int k = 0; k < parts->n; k++)
+			if (isfinite(dlb_unit_s(u, p, i, parts->node[k])))
+				most = fmax(most, dlb_unit_s(u, p, i, parts->node[k]));
 		high += most;
 	}
-	if (!dlb_units_fill(u, p, n_parts, node, high, any_size, false, start))
+	if (!dlb_units_fill(u, p, parts, high, false, start))
 		return INFINITY;
 	for (int k = 0; k < 60 && high - low > 1e-6 * high; k++) {
 		const double mid = (low + high) / 2;
 
-		if (dlb_units_fill(u, p, n_parts, node, mid, any_size, false, start))
+		if (dlb_units_fill(u, p, parts, mid, false, start))
 			high = mid;
 		else
 			low = mid;
 	}
-	dlb_units_fill(u, p, n_parts, node, high, any_size, false, start);
+	dlb_units_fill(u, p, parts, high, false, start);
 	return high;
 }
 

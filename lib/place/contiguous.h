@@ -21,14 +21,20 @@ void dlb_units_release(struct dlb_units *u);
 /* Units start[k] .. start[k+1] (n_parts + 1 borders) go to node[k]. */
 void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
 		     const int *node, int *placement);
-/* Fills each node as far as most_s seconds of all micro-batches and, unless any_size, its memory allow, from the
- * first part on or from the last one back; start: n_parts + 1 borders. false: units are left. */
-bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
-		    double most_s, bool any_size, bool from_end, int *start);
+/* Parts in their order: part k goes to node[k]. any_size: memory does not limit them. */
+struct dlb_parts {
+	int n;
+	const int *node;
+	bool any_size;
+};
+/* Fills each part as far as most_s seconds of all micro-batches and memory allow, from the first part on or from the
+ * last one back; start: n + 1 borders. false: units are left. */
+bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, const struct dlb_parts *parts,
+		    double most_s, bool from_end, int *start);
 /* The least time of the slowest part, in seconds, with which the parts hold all units; INFINITY: none. start: the
  * borders, filled from the first part on. */
-double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *node,
-			 bool any_size, int *start);
+double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p,
+			 const struct dlb_parts *parts, int *start);
 /* Estimated seconds of a step: slowest part + (sum of the others) / M + the messages of a micro-batch at each
  * cut. */
 double dlb_units_step_s(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,

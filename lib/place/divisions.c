@@ -52,7 +52,7 @@ static bool alike(const struct dlb_replicas_task *t, int R, const struct dlb_tea
 static void add_ways(const struct dlb_replicas_task *t, int R, struct divisions *d)
 {
 	struct dlb_team_way way[DLB_MOST_WAYS] = { { .cut = DLB_CUT_INSIDE, .group = -1 } };
-	const int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
+	const int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->choice->algorithm != NULL, way);
 
 	for (int i = 0; i < n; i++) {
 		bool again = false;
@@ -144,7 +144,7 @@ static bool is_far_beside(const struct dlb_replicas_task *t, const struct divisi
  * are made in the order of outlines, as few as needed. Not beside a current plan, which stays if it is good. */
 static bool is_outlined(const struct dlb_replicas_task *t)
 {
-	return !t->choice->n && !t->current && dlb_problem_has_many_ops(t->p);
+	return !t->choice->n && !t->choice->current && dlb_problem_has_many_ops(t->p);
 }
 
 /* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
@@ -432,7 +432,7 @@ static void search_divisions(const struct dlb_replicas_task *t, struct divisions
 	int n = 0;
 
 	choose_searched(t, d);
-	if (is_outlined(t) && !t->algorithm)
+	if (is_outlined(t) && !t->choice->algorithm)
 		move_borders(t, d, best);
 	if (best->plan.n_ops && dlb_drafts_are_spent(t->p, 0.25))
 		return;

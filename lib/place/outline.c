@@ -78,20 +78,21 @@ static double alone_s(const struct dlb_outline *s, int K, const int *node, int *
  * of memory. */
 static double cut_s(struct dlb_outline *s, int K, const int *node, bool alone, double *bytes, int *start)
 {
-	int *parts = dlb_xcalloc((size_t)K + 1, sizeof *parts);
+	const struct dlb_parts parts = { .n = K, .node = node };
+	int *border = dlb_xcalloc((size_t)K + 1, sizeof *border);
 
 	s->units.bytes = bytes;
 	double least_s = alone_s(s, K, node, start);
 
-	if (!alone && K > 1 && isfinite(dlb_units_balance(&s->units, &s->all.p, K, node, false, parts))) {
-		const double cut = dlb_units_step_s(&s->units, &s->all.p, K, parts, node);
+	if (!alone && K > 1 && isfinite(dlb_units_balance(&s->units, &s->all.p, &parts, border))) {
+		const double cut = dlb_units_step_s(&s->units, &s->all.p, K, border, node);
 
 		if (cut < least_s) {
 			least_s = cut;
-			memcpy(start, parts, ((size_t)K + 1) * sizeof *start);
+			memcpy(start, border, ((size_t)K + 1) * sizeof *start);
 		}
 	}
-	free(parts);
+	free(border);
 	return least_s;
 }
 

@@ -90,11 +90,12 @@ static void balance(struct partition_search *s, const int *order)
 	for (int k = 0; k < s->n; k++)
 		node[k] = order[k % s->n_ids];
 	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int));
-	const double least_s = dlb_units_balance(&s->u, s->p, s->n, node, s->any_size, start);
+	const struct dlb_parts parts = { s->n, node, s->any_size };
+	const double least_s = dlb_units_balance(&s->u, s->p, &parts, start);
 	if (isfinite(least_s)) {
 		candidate(s, node, start);
 		/* the same slowest part with the slack at the front */
-		if (dlb_units_fill(&s->u, s->p, s->n, node, least_s, s->any_size, true, start))
+		if (dlb_units_fill(&s->u, s->p, &parts, least_s, true, start))
 			candidate(s, node, start);
 	}
 	free(node);

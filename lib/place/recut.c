@@ -62,14 +62,14 @@ bool dlb_place_recut(const struct dlb_problem *p, const int *current, int *place
 	/* over the nodes that have units, then over all */
 	const int turns = !used ? 0 : used < n ? 2 : 1;
 	for (int turn = 0; turn < turns; turn++) {
-		const int parts = turn ? n : used;
+		const struct dlb_parts parts = { .n = turn ? n : used, .node = order };
 		double step_s = INFINITY;
 
-		if (isfinite(dlb_units_balance(&u, p, parts, order, false, start)))
-			step_s = dlb_units_step_s(&u, p, parts, start, order);
+		if (isfinite(dlb_units_balance(&u, p, &parts, start)))
+			step_s = dlb_units_step_s(&u, p, parts.n, start, order);
 		if (step_s < least_s) {
 			least_s = step_s;
-			dlb_units_place(&u, p, parts, start, order, placement);
+			dlb_units_place(&u, p, parts.n, start, order, placement);
 		}
 	}
 	dlb_units_release(&u);

@@ -61,13 +61,10 @@ static int check_shares(const struct dlb_problem *p, const struct dlb_sharing *s
 }
 
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
-		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
-		       bool *kept, struct dlb_error *err)
+		       struct dlb_plan *plan, double *ranked_s, bool *kept, struct dlb_error *err)
 {
 	struct dlb_replicas_task t = { .p = p,
 				       .choice = choice,
-				       .algorithm = algorithm,
-				       .current = current,
 				       .limit_s = p->below_s > 0 ? p->below_s : INFINITY };
 	struct dlb_replicas_candidate best = { .kept = false };
 	const int n = dlb_teams_free_nodes(p), R = choice->n ? choice->n : p->auto_replicas;
@@ -89,7 +86,7 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 			 n / R, n % R, n % R == 1 ? " is" : "s are");
 		p->said(p->tried_arg, line);
 	}
-	dlb_teams_init(&t.teams, p, current ? choice->now : NULL);
+	dlb_teams_init(&t.teams, p, choice->current ? choice->now : NULL);
 	dlb_divisions_best(&t, R, &best, err);
 	dlb_teams_release(&t.teams);
 	if (!best.plan.n_ops)

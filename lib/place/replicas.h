@@ -10,12 +10,13 @@ struct dlb_replicas_choice {
 	bool keeps_shares;			/* n is the number there is now, and shares stay as they are */
 	const struct dlb_plan *now;		/* the current plan, whose teams are kept unless others are
 						 * better; NULL: none */
+	const char *algorithm; /* NULL: auto */
+	const int *current; /* placement of the ops over the same teams; NULL: none */
 };
-/* dlb_place for several replicas or, with a current placement of the same teams, dlb_place_again. ranked_s:
- * gets the ranked step of the plan; NULL: nobody asks. */
+/* dlb_place for several replicas or, with a current placement, dlb_place_again. ranked_s: gets the ranked step
+ * of the plan; NULL: nobody asks. */
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,
-		       const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked_s,
-		       bool *kept, struct dlb_error *err);
+		       struct dlb_plan *plan, double *ranked_s, bool *kept, struct dlb_error *err);
 /* Outlines of those plans (outline.h) in ascending order: number `place`, from 0, in seconds; INFINITY:
  * nothing is known. */
 double dlb_replicas_outline_s(const struct dlb_problem *p, const struct dlb_replicas_choice *choice,

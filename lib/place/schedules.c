@@ -23,9 +23,7 @@ struct known {
 };
 struct schedule_search {
 	struct dlb_problem *p;
-	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
-	double (*outline)(void *arg, const struct dlb_problem *p, int place);
-	void *arg;
+	const struct dlb_plan_maker *maker;
 	struct dlb_trial *trial; int n, cap;
 	struct known *known;
 	int cap_known; /* [trial] */
@@ -156,7 +154,7 @@ static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *e
 	q.draft = draft;
 	if (draft)
 		limit(c, &q, c->best * dlb_search_near(c->p) * DLB_OTHER_SCHEDULE);
-	if (c->place(c->arg, &q, &plan, &why)) {
+	if (c->maker->place(c->maker->arg, &q, &plan, &why)) {
 		keep(c, &q, NULL, INFINITY, &why);
 		dlb_problem_release(&q);
 		return 0;
@@ -205,7 +203,7 @@ static double outline_s(struct schedule_search *c, int M, int place, struct dlb_
 
 	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
 		return -1;
-	const double s = c->outline(c->arg, &q, place);
+	const double s = c->maker->outline(c->maker->arg, &q, place);
 	dlb_problem_release(&q);
 	return s;
 }
@@ -315,7 +313,7 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	if (draft && known_of(c, &q)->ranked_s > c->best * dlb_search_near(c->p))
 		limit(c, &q, c->best * dlb_search_near(c->p) * (1 + 1e-9));
 	known_of(c, &q)->searched |= !draft;
-	if (c->place(c->arg, &q, &plan, &why) == 0) {
+	if (c->maker->place(c->maker->arg, &q, &plan, &why) == 0) {
 		double ranked = dlb_place_plan_s(&q, &plan, NULL);
 		if (ranked < known_of(c, &q)->ranked_s)
 			keep(c, &q, &plan, ranked, NULL);
@@ -429,15 +427,10 @@ static void say_spent(const struct schedule_search *c)
 	c->p->said(c->p->tried_arg, line);
 }
 
-int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
-		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan,
-				    struct dlb_error *err),
-		       double (*outline)(void *arg, const struct dlb_problem *p, int place), void *arg,
+int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given, const struct dlb_plan_maker *maker,
 		       struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
-	struct schedule_search c = {
-		.p = p, .place = place, .outline = outline, .arg = arg, .best = INFINITY
-	};
+	struct schedule_search c = { .p = p, .maker = maker, .best = INFINITY };
 	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;
 	int rc = micro_batches_given ? all(&c, p->micro_batches, false, err) : 0;
 	if (!micro_batches_given)

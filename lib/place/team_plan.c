@@ -74,7 +74,7 @@ static int place_team(const struct dlb_replicas_task *t, const struct dlb_team_w
 	const int K = f->K, *team = f->team;
 	struct dlb_team_problem one = { .node = NULL };
 	struct dlb_plan first = { .n_ops = 0 };
-	bool stays = t->current && !way->by;
+	bool stays = t->choice->current && !way->by;
 	int rc = -1, n_ops = t->p->graph->n_ops;
 	struct dlb_problem shared = *t->p;
 	shared.n_shares = dlb_sharing_shares(&t->choice->sharing, f->R);
@@ -89,17 +89,17 @@ static int place_team(const struct dlb_replicas_task *t, const struct dlb_team_w
 	if (check_memory(t, f, &one.p, err))
 		goto out;
 	for (int i = 0; i < n_ops && stays; i++) {
-		placement[i] = dlb_team_part_of(team, K, t->current[i]);
+		placement[i] = dlb_team_part_of(team, K, t->choice->current[i]);
 		stays = placement[i] >= 0;
 	}
-	rc = stays ? dlb_place_again(&one.p, t->algorithm, placement, &first, &c->kept, err) :
-		     dlb_place(&one.p, way->by ? way->by : t->algorithm, &first, err);
+	rc = stays ? dlb_place_again(&one.p, t->choice->algorithm, placement, &first, &c->kept, err) :
+		     dlb_place(&one.p, way->by ? way->by : t->choice->algorithm, &first, err);
 	if (rc == 0) {
 		for (int i = 0; i < n_ops; i++)
 			placement[i] = team[first.placement[i]];
 		c->plan.winner = first.winner;
 		c->plan.algorithm = way->by ? "default" : first.algorithm;
-		c->plan.algorithm_given = t->algorithm && first.algorithm_given;
+		c->plan.algorithm_given = t->choice->algorithm && first.algorithm_given;
 	}
 out:
 	dlb_plan_release(&first);
@@ -261,8 +261,9 @@ int dlb_team_plan_one(const struct dlb_replicas_task *t, struct dlb_replicas_can
 	*c = (struct dlb_replicas_candidate){ .ranked_s = INFINITY, .most_samples = t->p->batch };
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(t->p);
-	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
-			      dlb_place(t->p, t->algorithm, &c->plan, err);
+	int rc = t->choice->current ? dlb_place_again(t->p, t->choice->algorithm, t->choice->current,
+						      &c->plan, &c->kept, err) :
+				      dlb_place(t->p, t->choice->algorithm, &c->plan, err);
 	if (rc == 0)
 		c->ranked_s = dlb_place_plan_s(t->p, &c->plan, NULL);
 	else

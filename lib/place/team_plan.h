@@ -8,8 +8,6 @@
 struct dlb_replicas_task {
 	const struct dlb_problem *p;
 	const struct dlb_replicas_choice *choice;
-	const char *algorithm; /* NULL: the default */
-	const int *current; /* the current placement; NULL: none */
 	struct dlb_teams teams;
 	double limit_s; /* plans whose step is not shorter are of no use */
 };

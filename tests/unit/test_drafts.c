@@ -80,7 +80,7 @@ static double search_of(struct dlb_problem *p, int R, struct dlb_plan *plan, int
 	dlb_sharing_init(&c.sharing);
 	c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	n_tried = 0;
-	const int rc = dlb_place_replicas(p, &c, NULL, NULL, plan, NULL, &kept, NULL);
+	const int rc = dlb_place_replicas(p, &c, plan, NULL, &kept, NULL);
 	*tried = n_tried;
 	return rc ? INFINITY : plan->value_s;
 }

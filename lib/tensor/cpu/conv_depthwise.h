@@ -46,16 +46,14 @@ static void dw_span(const struct conv_kernel *c, int i, int64_t k, int64_t *lo, 
 		(*hi)--;
 }
 
-/* Adds the row (d, h) of the outputs of image n to the sums of all taps, [tap][channel]; x and dy point to the
- * block's first channel. */
-static inline __attribute__((always_inline)) void dw_taps(const struct conv_kernel *c, int wide, int64_t n,
-							  int64_t d, int64_t h, const float *x,
-							  const float *dy, float *sums)
+/* Adds the row (d, h) of an image's outputs to the sums of all taps, [tap][channel]; x: the image, dy: the row, both
+ * from the block's first channel on. */
+static inline __attribute__((always_inline)) void dw_taps(const struct conv_kernel *c, int wide, int64_t d,
+							  int64_t h, const float *x, const float *dy,
+							  float *sums)
 {
 	int64_t lo, hi;
 
-	x += n * c->xn;
-	dy += n * c->yn + (d * c->out[1] + h) * c->out[2] * c->yp;
 	for (int64_t k2 = 0; k2 < c->size[2]; k2++) {
 		dw_span(c, 2, k2, &lo, &hi);
 		for (int64_t k = 0; lo < hi && k < c->size[0] * c->size[1]; k++) {
@@ -83,8 +81,10 @@ static inline __attribute__((always_inline)) void dw_block(const struct conv_ker
 	for (int64_t n = 0; n < c->n; n++)
 		for (int64_t d = 0; d < c->out[0]; d++)
 			for (int64_t h = 0; h < c->out[1]; h++)
-				dw_taps(c, wide, n, d, h, (const float *)r->in[1] + first,
-					(const float *)r->in[0] + first, sums);
+				dw_taps(c, wide, d, h, (const float *)r->in[1] + first + n * c->xn,
+					(const float *)r->in[0] + first + n * c->yn +
+						(d * c->out[1] + h) * c->out[2] * c->yp,
+					sums);
 	for (int64_t ch = own; ch < first + wide; ch++)
 		for (int64_t tap = 0; tap < c->taps; tap++)
 			dw[ch * c->taps + tap] = sums[tap * wide + ch - first];

@@ -119,24 +119,33 @@ struct side {
 static struct side rows_of(const int64_t s[3]) { return (struct side){ { s[0], s[1], s[2], 1 } }; }
 static struct side columns_of(const int64_t s[3]) { return (struct side){ { s[0], s[1], 1, s[2] } }; }
 
-static int prepare_product(struct dlb_backend *b, struct scores_kernel *s, int which, const int64_t size[3],
-			   struct side a, struct side w, struct side y, double alpha, struct dlb_error *err)
+/* One of the products. size: rows, columns, terms. */
+struct product {
+	int which;
+	bool wanted;
+	int64_t size[3];
+	struct side a, w, y;
+	double alpha;
+};
+
+static int prepare_product(struct dlb_backend *b, struct scores_kernel *s, const struct product *x,
+			   struct dlb_error *err)
 {
 	struct dlb_product_desc p = { .dtype = s->d.dtype,
 				      .n_dims = 4,
-				      .k = size[2],
-				      .alpha = alpha,
-				      .dim = { s->samples, s->d.heads, size[0], size[1] } };
+				      .k = x->size[2],
+				      .alpha = x->alpha,
+				      .dim = { s->samples, s->d.heads, x->size[0], x->size[1] } };
 	int rc;
 
 	for (int i = 0; i < 4; i++) {
-		p.a[i] = a.stride[i];
-		p.w[i] = w.stride[i];
-		p.y[i] = y.stride[i];
+		p.a[i] = x->a.stride[i];
+		p.w[i] = x->w.stride[i];
+		p.y[i] = x->y.stride[i];
 	}
-	rc = dlb_cuda_product(b, &p, &s->product[which], err);
-	if (!rc && s->k.scratch_bytes < s->at[N_PLACES] + s->product[which]->scratch_bytes)
-		s->k.scratch_bytes = s->at[N_PLACES] + s->product[which]->scratch_bytes;
+	rc = dlb_cuda_product(b, &p, &s->product[x->which], err);
+	if (!rc && s->k.scratch_bytes < s->at[N_PLACES] + s->product[x->which]->scratch_bytes)
+		s->k.scratch_bytes = s->at[N_PLACES] + s->product[x->which]->scratch_bytes;
 	return rc;
 }
 
@@ -144,13 +153,7 @@ static int prepare_products(struct dlb_backend *b, struct scores_kernel *s, stru
 {
 	const struct dlb_attention_desc *d = &s->d;
 	const int64_t scores[3] = { d->heads * d->rows * d->keys, d->rows * d->keys, d->keys };
-	const struct {
-		int which;
-		bool wanted;
-		int64_t size[3];
-		struct side a, w, y;
-		double alpha;
-	} all[] = {
+	const struct product all[] = {
 		{ QK,
 		  !d->backward || !d->whole,
 		  { d->rows, d->keys, d->width },
@@ -198,8 +201,7 @@ static int prepare_products(struct dlb_backend *b, struct scores_kernel *s, stru
 
 	for (int i = 0; i < DLB_LEN(all) && !rc; i++)
 		if (all[i].wanted)
-			rc = prepare_product(b, s, all[i].which, all[i].size, all[i].a, all[i].w, all[i].y,
-					     all[i].alpha, err);
+			rc = prepare_product(b, s, &all[i], err);
 	return rc;
 }
 
