@@ -140,6 +140,32 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+@test "the weight of a convolution goes as (out height, in width), also from a checkpoint; the bytes are those of P and Q" {
+	dlb-profile -q --analytic --batch 24 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:2 |
+		dlb-place -q -a single --replicas 2 --allreduce ring --compress lowrank:2,start=0,wire=f32 >"$tmp/doc.json"
+	dlb-run -q --dry-run "$tmp/doc.json" >"$tmp/dry.json"
+	python3 - "$tmp/dry.json" <<-'END'
+		import json, math, sys
+		doc = json.load(open(sys.argv[1]))
+		sent = 0
+		for t in doc['graph']['tensors']:
+		    if t['kind'] != 'weight' or len(t['shape']) < 2:
+		        continue
+		    all, out = math.prod(t['shape']), t['shape'][0]
+		    side = min(rows + all // rows for rows in [out, all // t['shape'][-1]] + [out * 3, out * 9] * (t['shape'][2:] == [3, 3]))
+		    sent += 2 * side if all >= 2 * 2 * side else 0
+		got = doc['report']['allreduce']['classes']['gradient']
+		assert got['bytes'] == 2 * 4 * sent, (got, 2 * 4 * sent)		# two replicas
+	END
+	go() { dlb-run -q --data digits --transform scale=1/16,pad=10 --lr 0.05 --compress cholesky,start=1 --steps "$@" "$tmp/doc.json"; }
+	go 7 >"$tmp/whole.json"
+	jq -e '.report.losses | .[0] > .[6]' "$tmp/whole.json"
+	go 4 --checkpoint "$tmp/ckpt" >"$tmp/first.json"
+	[ "$(go 3 --checkpoint "$tmp/ckpt" | jq -c .report.losses)" = "$(jq -c '.report.losses[4:]' "$tmp/whole.json")" ]
+	peaks() { jq -c '[.report.nodes[].peak_bytes]' "$@"; }
+	[ "$(peaks "$tmp/whole.json")" = "$(dlb-run -q --dry-run --steps 7 --compress cholesky,start=1 "$tmp/doc.json" | peaks)" ]
+}
+
 @test "cholesky: weights in one tensor are compressed one by one, and continue from a checkpoint" {
 	python3 "$root/tests/data/kfac_models.py" fused "$tmp/fused.onnx"
 	dlb-profile -q --analytic --batch 24 "$tmp/fused.onnx" | dlb-costmodel -q -c cpu:2 |

@@ -395,7 +395,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 				 const struct dlb_sum_tensor *a, int n)
 {
 	/* flags and their buffer */
-	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0;
+	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0, folded = 0;
 
 	for (int i = 0; i < n; i++) {
 		int rank = dlb_compress_rank(c, &a[i]);
@@ -408,6 +408,8 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 
 			basis = work > basis ? work : basis;
 			transposed = both > transposed ? both : transposed;
+			if (a[i].middle && a[i].rows * a[i].cols > folded)
+				folded = a[i].rows * a[i].cols;
 		} else if (a[i].factor &&
 			   (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
 			int64_t count = dlb_rfp_count((int)a[i].rows), all = a[i].rows * a[i].cols;
@@ -419,7 +421,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 			words += a[i].rows * a[i].cols;
 		}
 	}
-	words += transposed + 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
+	words += transposed + folded + 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
 	return 4.0 * (double)words + 8.0 * (double)basis;
 }
 

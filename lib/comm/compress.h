@@ -66,10 +66,13 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last);
 
 enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
 extern const char *const dlb_traffic_names[DLB_N_TRAFFIC];
-/* One tensor: a gradient as (first dimension, all others), or a factor. */
+/* One tensor: a gradient as a matrix, or a factor. */
 struct dlb_sum_tensor {
 	float *x;			/* row-major, borrowed; summed in place */
 	int64_t rows, cols;
+	/* How x lies if not row by row: as (rows / lead, middle, lead, cols / middle), of which the matrix is
+	 * (rows / lead, lead, middle, cols / middle). middle 0: row by row. */
+	int64_t middle, lead;
 	int id;				/* the same on all ranks, whichever other tensors are in the list */
 	const char *name;		/* borrowed */
 	bool factor;			/* square and symmetric */

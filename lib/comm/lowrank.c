@@ -108,7 +108,7 @@ static bool by_column(const struct dlb_compressor *k) { return dlb_wire_unit(k->
 
 void dlb_low_rank_new(struct dlb_compressor *k)
 {
-	int64_t most = 0, transposed = 0;
+	int64_t most = 0, transposed = 0, folded = 0;
 
 	k->low_rank = dlb_xcalloc((size_t)k->n_tensors + 1, sizeof *k->low_rank);
 	for (int i = 0; i < k->n_tensors; i++) {
@@ -138,10 +138,13 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		most = work > most ? work : most;
 		if (t->state->transposed && dlb_transposed_words(a, r) > transposed)
 			transposed = dlb_transposed_words(a, r);
+		if (a->middle && a->rows * a->cols > folded)
+			folded = a->rows * a->cols;
 	}
 	k->q.keeps_lost = k->choice.local_error && k->choice.thin_wire != DLB_WIRE_PLAIN;
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);
 	k->transposed = dlb_xcalloc((size_t)transposed + 1, sizeof *k->transposed);
+	k->folded = dlb_xcalloc((size_t)folded + 1, sizeof *k->folded);
 }
 
 void dlb_low_rank_free(struct dlb_compressor *k)
@@ -156,6 +159,7 @@ void dlb_low_rank_free(struct dlb_compressor *k)
 	free(k->low_rank);
 	free(k->work);
 	free(k->transposed);
+	free(k->folded);
 }
 
 /* Sets the lengths of fusion buffer P, or of Q (back). Its part i belongs to low-rank tensor i. */
@@ -195,6 +199,26 @@ static void from_rows(const float *by_row, int64_t n, int r, float *columns, int
 	for (int c = 0; c < r; c++)
 		for (int64_t i = 0; i < n; i++)
 			columns[c * stride + i] = by_row[i * r + c];
+}
+
+/* Brings x, which lies as a tensor, in the order of its matrix, or back. */
+static void fold(const struct dlb_compressor *k, const struct dlb_sum_tensor *a, bool back)
+{
+	const int64_t inner = a->middle ? a->cols / a->middle : 0, m = back ? a->lead : a->middle,
+		      n = back ? a->middle : a->lead, plane = m * n * inner;
+
+	if (!a->middle)
+		return;
+	for (int64_t at = 0; at < a->rows * a->cols; at += plane)
+		for (int64_t i = 0; i < m; i++)
+			for (int64_t j = 0; j < n; j++) {
+				const float *from = a->x + at + (i * n + j) * inner;
+				float *to = k->folded + at + (j * m + i) * inner;
+
+				for (int64_t e = 0; e < inner; e++)
+					to[e] = from[e];
+			}
+	memcpy(a->x, k->folded, (size_t)(a->rows * a->cols) * sizeof *a->x);
 }
 
 /* x += residual (may be NULL), P = x basis, with t->width columns */
@@ -263,6 +287,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
+		fold(k, a, false);
 		sketch(k, t, a, t->state->residual);
 		/* true if any element of x is not finite */
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
@@ -376,6 +401,7 @@ void dlb_low_rank_restore(struct dlb_compressor *k)
 		} else {
 			restore(k, t, a, t->state->residual, t->state->next, 1.0f / (float)k->ranks.n);
 		}
+		fold(k, a, true);
 		take_basis(k, t);
 		t->state->seen[t->rank]++;
 	}
@@ -387,10 +413,13 @@ void dlb_low_rank_warm(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
+		fold(k, a, false);
 		sketch(k, t, a, NULL);
-		if (find_basis(k, t) < 0)
-			continue; /* a sum that is not finite: the update reports it */
-		coefficients(k, t, a);
-		take_basis(k, t);
+		/* a sum that is not finite: the update reports it */
+		if (find_basis(k, t) >= 0) {
+			coefficients(k, t, a);
+			take_basis(k, t);
+		}
+		fold(k, a, true);
 	}
 }

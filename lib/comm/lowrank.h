@@ -11,6 +11,11 @@
  *     E = M - G^ / N     new residual, an Nth of the error on each of N ranks ("global");
  *                        or M - P^ (M^T P^)^T, each rank's own error ("local"): one more product, the same sum
  *
+ * The weight of a convolution, (out, in, s, t), is taken as (out s, in t), with n and m as near as they can be
+ * (plan/bucket_tensors.c). After 200 steps of resnet20 on Fashion-MNIST with Adam, that left out about 10 % of the
+ * squared length of the gradients of layers with 16 and 32 channels, where (out, in s t) left out about 20 % at
+ * equal bytes.
+ *
  * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al.,
  * Interspeech 2014. PowerSGD's Gram-Schmidt silently returns columns that are not orthogonal when P's rank is
  * below r. The basis here is orthonormal for any P, and equal bits of P give equal bits of the basis. */

@@ -131,8 +131,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		dense += rank ? 0 : dlb_compress_dense_bytes(&choice, &a[i]);
 		p += rank ? dlb_compress_p_bytes(&choice, &a[i], rank) : 0;
 		q += rank ? dlb_compress_q_bytes(&choice, &a[i], rank) : 0;
-		/* bytes that the three passes read and write */
-		passes += rank ? 7 * 4 * a[i].rows * a[i].cols : 0;
+		/* bytes that the three passes read and write, and two copies there and back */
+		passes += rank ? (a[i].middle ? 15 : 7) * 4 * a[i].rows * a[i].cols : 0;
 		rounded += rounded_elements(&choice, &a[i], rank);
 	}
 	dlb_arena_release(&arena);

@@ -19,8 +19,35 @@ static struct dlb_sum_tensor factor_of(const struct dlb_graph *g, const struct d
 					.summand = i };
 }
 
-/* The matrix is (out, all others), or (all others, out) if a layout has put it last: whichever is nearer to a
- * square. A graph without shapes: one element. */
+/* Takes (rows, all / rows) for a's matrix if that is nearer to a square: P and Q of a rank are then shorter. */
+static void consider(struct dlb_sum_tensor *a, int64_t all, int64_t rows, int64_t middle, int64_t lead)
+{
+	const int64_t cols = rows > 0 ? all / rows : 0;
+
+	if (rows < 1 || (a->rows > 0 && rows + cols >= a->rows + a->cols))
+		return;
+	a->rows = rows;
+	a->cols = cols;
+	a->middle = middle;
+	a->lead = lead;
+}
+
+/* Considers (out s, in t) for a weight (out, in, s, t), where s and t are sizes of neighbouring dimensions: gradients
+ * of convolutions have most of their length in fewer directions so than as (out, in s t). */
+static void consider_folded(struct dlb_sum_tensor *a, const struct dlb_desc *d, int64_t all)
+{
+	const bool last = d->layout == DLB_CHANNELS_LAST; /* lies as (out, s, t, in) */
+	int64_t lead = 1;
+
+	for (int i = 2; i < d->n_dims; i++) {
+		lead *= d->dim[i];
+		if (lead > 1)
+			consider(a, all, d->dim[0] * lead, last ? 0 : d->dim[1], last ? 0 : lead);
+	}
+}
+
+/* The matrix is (out, all others), (all others, out) if a layout has put it last, or that of consider_folded:
+ * whichever is nearest to a square. A graph without shapes: one element. */
 static struct dlb_sum_tensor gradient_of(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
@@ -35,11 +62,9 @@ static struct dlb_sum_tensor gradient_of(const struct dlb_graph *g, int update)
 			w = &g->tensor[o->in[j]];
 	a.id = (int)(w - g->tensor);
 	a.name = w->name;
-	if (first > 0 && last > 0 && first + all / first <= last + all / last)
-		a.rows = first;
-	else if (last > 0)
-		a.rows = all / last;
-	a.cols = a.rows > 0 ? all / a.rows : 0;
+	consider(&a, all, first, 0, 0);
+	consider(&a, all, last > 0 ? all / last : 0, 0, 0);
+	consider_folded(&a, &d, all);
 	return a;
 }
 

@@ -422,6 +422,67 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 	dlb_compress_state_free(d.state);
 }
 
+/* Offset of element (row, col) of a's matrix where x lies as a tensor. */
+static int64_t folded_at(const struct dlb_sum_tensor *a, int64_t row, int64_t col)
+{
+	const int64_t inner = a->cols / a->middle, outer = row / a->lead, s = row % a->lead, in = col / inner,
+		      t = col % inner;
+
+	return ((outer * a->middle + in) * a->lead + s) * inner + t;
+}
+
+/* A tensor whose matrix exchanges two of its dimensions has the sums of that matrix, bit for bit. */
+static void folded(struct dlb_comm *c, const char *name)
+{
+	enum { OUT = 32, IN = 24, SIDE = 3, ROWS = OUT * SIDE, COLS = IN * SIDE };
+	const int n_ranks = dlb_comm_size(c), group[] = { 0, 1, 0, 1 };
+	struct dlb_sum_tensor tensor[2];
+	struct dlb_compressor *k[2];
+	struct dlb_compress_state *state[2];
+	struct dlb_error err;
+
+	for (int i = 0; i < 2; i++) {
+		struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring,
+						 .ranks = { .n = n_ranks, .group = group },
+						 .tensor = &tensor[i],
+						 .n_tensors = 1,
+						 .tag = 40,
+						 .state = state[i] = dlb_compress_state_new() };
+
+		assert(!dlb_compress_parse(name, &d.choice, &err));
+		dlb_compress_settle(&d.choice, 8);
+		tensor[i] = (struct dlb_sum_tensor){ .x = dlb_xcalloc(ROWS * COLS, sizeof(float)),
+						     .rows = ROWS,
+						     .cols = COLS,
+						     .middle = i ? IN : 0,
+						     .lead = i ? SIDE : 0,
+						     .id = 100,
+						     .name = tensor_names[0] };
+		assert(IS(dlb_compress_rank(&d.choice, &tensor[i]), >, 0));
+		assert(IS(dlb_compressor_new(&k[i], c, &d, &err), ==, 0));
+	}
+	for (int step = 0; step < 5; step++) {
+		for (int r = 0; r < ROWS; r++)
+			for (int j = 0; j < COLS; j++)
+				tensor[0].x[r * COLS + j] = tensor[1].x[folded_at(&tensor[1], r, j)] = (float)
+					sin(r * 0.7 + j * j * 0.31 + step + dlb_comm_rank(c));
+		for (int i = 0; i < 2; i++) {
+			dlb_compressor_start(k[i], step);
+			assert(IS(dlb_compressor_wait(k[i], &err), ==, 0) &&
+			       !dlb_compressor_verdict(k[i])->not_finite);
+		}
+		for (int r = 0; r < ROWS; r++)
+			for (int j = 0; j < COLS; j++)
+				assert(IS(tensor[0].x[r * COLS + j], ==,
+					  tensor[1].x[folded_at(&tensor[1], r, j)]));
+	}
+	for (int i = 0; i < 2; i++) {
+		dlb_compressor_free(k[i]);
+		dlb_compress_state_free(state[i]);
+		free(tensor[i].x);
+	}
+}
+
 static int rank_main(void)
 {
 	static const char *const choice[] = {
@@ -451,6 +512,11 @@ static int rank_main(void)
 		return 1;
 	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
 		rank_one(c, exact[i].name, exact[i].most);
+	folded(c, "cholesky,start=0");
+	folded(c, "lowrank:3,start=0");
+	/* sums of three numbers depend on the order in which chunks go round */
+	if (dlb_comm_size(c) < 3)
+		folded(c, "cholesky:4,start=2");
 	for (size_t i = 0; i < (check_long() ? sizeof choice / sizeof *choice : 3); i++)
 		for (int a = 0; dlb_allreduces[a]; a++)
 			if (!dlb_allreduces[a]->external &&
