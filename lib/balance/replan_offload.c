@@ -231,16 +231,17 @@ static int list_ops(const struct dlb_graph *g, struct item *x)
 	return n;
 }
 
-/* What --offload auto moves, the least first: nothing; optimizer states; activations too. */
-enum level { NOTHING, STATES, ACTIVATIONS, N_LEVELS };
+/* What --offload auto moves, that which is copied least first: nothing; optimizer states, once a step; activations
+ * too, once a micro-batch; weights too, for each phase of a micro-batch. */
+enum level { NOTHING, STATES, ACTIVATIONS, WEIGHTS, N_LEVELS };
 
-/* The rules of a level, in in->arena: of states (none if the optimizer has none), then of activations, the
- * largest first; the last one is of all activations. one_by_one: also of single ones. */
+/* The rules of a level, in in->arena: of states (none if the optimizer has none), of activations, of weights, each the
+ * largest first; after those of single activations one of all. one_by_one: also of single activations. */
 static void list_rules(struct replan_input *in, const struct dlb_problem *p, enum level level,
 		       const char *memory, bool one_by_one, struct dlb_offload *to)
 {
 	const struct dlb_graph *g = &in->graph;
-	const size_t most = (size_t)g->n_tensors + (size_t)g->n_ops + 2;
+	const size_t most = 2 * (size_t)g->n_tensors + (size_t)g->n_ops + 2;
 	struct item *x = dlb_xcalloc(most, sizeof *x);
 	struct dlb_offload_rule *rule = dlb_arena_array(&in->arena, most, sizeof *rule);
 
@@ -251,6 +252,8 @@ static void list_rules(struct replan_input *in, const struct dlb_problem *p, enu
 		add_rules(x, list_ops(g, x), memory, DLB_OFFLOAD_ACTIVATIONS, rule, &to->n);
 	if (level >= ACTIVATIONS)
 		rule[to->n++] = (struct dlb_offload_rule){ "*", memory, DLB_OFFLOAD_ACTIVATIONS };
+	if (level >= WEIGHTS)
+		add_rules(x, list_weights(g, x), memory, DLB_OFFLOAD_WEIGHTS, rule, &to->n);
 	free(x);
 }
 
@@ -335,8 +338,12 @@ int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, 
 			break;
 		if (level == STATES && !p->n_state)
 			continue;
-		if (make_level(in, p, level, memory, make, &one, rc ? err : &ignored))
+		if (make_level(in, p, level, memory, make, &one, &ignored)) {
+			/* weights may not move at all, as with K-FAC: then the line of the level before says more */
+			if (rc && (level < WEIGHTS || dlb_error_status(&ignored) == 1) && err)
+				*err = ignored;
 			continue;
+		}
 		const bool runs_again = dlb_plan_runs_any_again(&one);
 
 		take_faster(plan, &one, &rc);
