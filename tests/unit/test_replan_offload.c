@@ -124,7 +124,7 @@ static int make_counted(const struct replan_input *in, const struct dlb_problem 
 	const int k = maker.calls++;
 
 	(void)in;
-	assert(IS(k, <, 3) && IS(q->offload->n, <, MOST));
+	assert(IS(k, <, 4) && IS(q->offload->n, <, MOST));
 	maker.n[k] = q->offload->n;
 	maker.chosen = q->offload->chosen;
 	for (int i = 0; i < q->offload->n; i++)
@@ -180,7 +180,7 @@ static double bytes_of(const char *name)
 	return -1;
 }
 
-/* When a second plan, with all states far, and a third one, with all activations too, are tried. */
+/* When further plans are tried: with all states far, with all activations too, and with all weights too. */
 static void test_when(void)
 {
 	static const struct {
@@ -188,7 +188,8 @@ static void test_when(void)
 		int fits_from, status, n_state, calls, rc;
 	} rows[] = {
 		{ true, true, 0, 1, 2, 1, 0 },   { true, true, 1, 1, 2, 2, 0 },
-		{ true, true, 2, 1, 2, 3, 0 },   { true, true, 3, 1, 2, 3, -1 },
+		{ true, true, 2, 1, 2, 3, 0 },   { true, true, 3, 1, 2, 4, 0 },
+		{ true, true, 4, 1, 2, 4, -1 },  { true, true, 2, 1, 0, 3, 0 },
 		{ true, true, 1, 2, 2, 1, -1 },  { true, true, 1, 1, 0, 2, 0 },
 		{ true, false, 1, 1, 2, 1, -1 }, { false, true, 1, 1, 2, 1, -1 },
 	};
@@ -206,16 +207,17 @@ static void test_when(void)
 		assert(IS(maker.calls, ==, rows[i].calls) && IS(maker.n[0], ==, 0) &&
 		       IS(maker.chosen, ==, rows[i].chosen));
 		for (int k = 1; k < maker.calls; k++) {
-			const bool activations = k == 2 || !rows[i].n_state;
+			const int level = rows[i].n_state ? k : k + 1, states = rows[i].n_state ? count_weights() : 0;
 
-			assert(IS(maker.n[k], ==, (rows[i].n_state ? count_weights() : 0) + activations));
+			assert(IS(maker.n[k], ==, states + (level >= 2) + (level == 3 ? count_weights() : 0)));
 			assert(IS(maker.n[k], >, rows[i].n_state ? 2 : 0));
-		}
-		if (maker.calls > 1 && (maker.calls > 2 || !rows[i].n_state)) {
-			const struct dlb_offload_rule *last = &maker.rule[maker.n[maker.calls - 1] - 1];
-
-			assert(last->kind == DLB_OFFLOAD_ACTIVATIONS && SAME(last->pattern, "*") &&
-			       SAME(last->memory, "disk"));
+			if (k < maker.calls - 1 || level < 2)
+				continue;
+			assert(maker.rule[states].kind == DLB_OFFLOAD_ACTIVATIONS &&
+			       SAME(maker.rule[states].pattern, "*") && SAME(maker.rule[states].memory, "disk"));
+			for (int r = states + 1; r < maker.n[k]; r++)
+				assert(maker.rule[r].kind == DLB_OFFLOAD_WEIGHTS &&
+				       SAME(maker.rule[r].memory, "disk"));
 		}
 		end();
 	}
