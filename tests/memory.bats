@@ -221,6 +221,9 @@ expected() {
 		2 -m 1 --replicas 2 --zero 2 --allreduce tree
 		2 -m 2 --replicas 2 --zero 3
 		3 -m 1 --replicas 3 --zero 3
+		2 -m 1 --replicas 2 --compress bf16
+		2 -m 1 --replicas 2 --compress lowrank:4,start=0
+		3 -m 1 --replicas 3 --compress cholesky:8,start=1
 	LIST
 }
 
@@ -229,8 +232,10 @@ expected() {
 	for model in digits_mlp digits_cnn; do
 		dlb-profile -q --batch 24 "$models/$model.onnx" >"$tmp/profile.json"
 		for nodes in 1 2; do
-			dlb-costmodel -q -c "cpu:$nodes" "$tmp/profile.json" | dlb-place -q -m 2 -a even >"$tmp/doc.json"
-			expected "$tmp/doc.json" 0 4
+			for optimizer in sgd kfac; do
+				dlb-costmodel -q -c "cpu:$nodes" "$tmp/profile.json" | dlb-place -q -m 2 -a even --optimizer $optimizer >"$tmp/doc.json"
+				expected "$tmp/doc.json" 0 4
+			done
 		done
 	done
 }

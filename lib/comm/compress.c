@@ -425,6 +425,30 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 	return 4.0 * (double)words + 8.0 * (double)basis;
 }
 
+void dlb_compress_arrays(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a,
+			 int n, struct dlb_compress_array out[DLB_COMPRESS_ARRAYS])
+{
+	/* flags go with what is dense, if that is exact */
+	const bool thin = c->thin_wire != DLB_WIRE_PLAIN,
+		   exact = dlb_compress_dense_wire(c) == DLB_WIRE_PLAIN;
+	const double flags = 2.0 * n_ranks * (double)sizeof(float);
+	int64_t dense = 0, first = 0, p = 0, q = 0;
+
+	for (int i = 0; i < n; i++) {
+		const int rank = dlb_compress_rank(c, &a[i]);
+
+		dense += rank ? 0 : dlb_compress_dense_bytes(c, &a[i]);
+		first += rank && c->start ? float_bytes(&a[i]) : 0;
+		p += rank ? dlb_compress_p_bytes(c, &a[i], rank) : 0;
+		q += rank ? dlb_compress_q_bytes(c, &a[i], rank) : 0;
+	}
+	out[0] = (struct dlb_compress_array){ (double)dense + (exact ? flags : 0), !exact };
+	out[1] = (struct dlb_compress_array){ exact ? 0 : flags, false };
+	out[2] = (struct dlb_compress_array){ (double)first, false };
+	out[3] = (struct dlb_compress_array){ (double)p, thin };
+	out[4] = (struct dlb_compress_array){ (double)q, thin };
+}
+
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member)
 {
 	return (double)dlb_allreduce_bytes(how, r, member, 2 * r->n, NULL, sizeof(float), NULL);

@@ -124,6 +124,17 @@ struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,
 				 const struct dlb_sum_tensor *a, int n);
 
+/* An array that a compressor sums by a collective of its own: bytes on the wire, 0: there is none; whether its
+ * numbers are converted for the wire. */
+struct dlb_compress_array {
+	double bytes;
+	bool converted;
+};
+/* Those of a compressor of these n gradients over n_ranks: what goes dense, flags, what is dense at first, P, Q. */
+enum { DLB_COMPRESS_ARRAYS = 5 };
+void dlb_compress_arrays(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a,
+			 int n, struct dlb_compress_array out[DLB_COMPRESS_ARRAYS]);
+
 /* Bytes that `member` sends in one step for the flags (not finite, not symmetric). */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
 

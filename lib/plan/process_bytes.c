@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "comm/allreduce.h"
+#include "plan/bucket_tensors.h"
 #include "plan/buckets.h"
+#include "plan/by_class.h"
 #include "plan/feed_load.h"
 #include "plan/offload.h"
 #include "plan/program_verify.h"
@@ -27,7 +29,7 @@ enum { PAGE = 4096, MAPPED = 128 * 1024 }; /* malloc maps larger blocks one by o
 /* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in
  * the model and the graph; for each kernel; for each convolution, its code; for each instruction, with its
  * step op and report; for each sum of replicas; for each weight gathered ahead of use, all by one
- * collective. */
+ * collective; LAPACK's, of K-FAC. */
 enum {
 	BASE = 3300000,
 	MPI_BASE = 3300000,
@@ -36,7 +38,9 @@ enum {
 	PER_CONV = 24000,
 	PER_INSTR = 800,
 	PER_BUCKET = 65536,
-	PER_GATHER = 1024
+	PER_GATHER = 1024,
+	LAPACK_BASE = 1750000,
+	CONVERTED = 512 * 1024 /* numbers under way in the form of the wire: comm/collective.c, share_slots */
 };
 
 /* What an allocation takes beyond its bytes: the rest of its last page and malloc's header. */
@@ -288,6 +292,30 @@ static int ring_ends(const struct dlb_plan *p, int a, int b)
 	return (y == (x + 1) % R) + (x == (y + 1) % R);
 }
 
+/* Of the sums of bucket x that are compressed, with one other replica; 0: they are not. They go through rings of
+ * segments, also where dense sums are made as they lie; ends: as sum_bytes. */
+static double compressed_bytes(const struct dlb_program *of, const struct dlb_bucket *x, int ends)
+{
+	const int rings = x->how == &dlb_allreduce_ring ? ends : 2;
+	const struct dlb_compress_choice choice = dlb_program_compress(of, (int)x->cls);
+	struct dlb_compress_array array[DLB_COMPRESS_ARRAYS];
+	double sum = 0;
+	struct dlb_arena arena = { 0 };
+	int n;
+
+	if (choice.how == DLB_COMPRESS_NONE || !dlb_sum_is_compressed(x->cls))
+		return 0;
+	const struct dlb_sum_tensor *a = dlb_bucket_tensors(of->graph, x, &arena, &n);
+
+	dlb_compress_arrays(&choice, of->whole->n_replicas, a, n, array);
+	for (int i = 0; i < DLB_COMPRESS_ARRAYS; i++)
+		if (array[i].bytes > 0)
+			sum += PER_BUCKET + rings * ring_bytes(array[i].bytes) +
+			       (array[i].converted ? fmin(array[i].bytes, CONVERTED) * rings / 2 : 0);
+	dlb_arena_release(&arena);
+	return sum;
+}
+
 /* What the sums with the same part of another replica touch: its gradients, where they are summed as they
  * lie; else a ring of segments here and one there, of the halves of a ring only between neighbours (ends).
  * Gradients in the arena may have the same places one after the other. */
@@ -304,6 +332,12 @@ static double sum_bytes(const struct dlb_program *of, const struct dlb_node_prog
 		if (x->ahead) {
 			sum += PER_GATHER;
 			gathered = fmax(gathered, bytes);
+			continue;
+		}
+		const double compressed = compressed_bytes(of, x, ends);
+
+		if (compressed > 0) {
+			sum += compressed;
 			continue;
 		}
 		sum += PER_BUCKET;
@@ -372,6 +406,7 @@ static double heap_bytes(const struct dlb_process *s, const struct dlb_program *
 		convs += prepares && !strcmp(dlb_op_work(s->cost->graph->op[in->op].type), "conv");
 	}
 	return dlb_process_least_bytes(s->program->whole->n_nodes) + s->document_bytes +
+	       (s->program->whole->inverse_every > 0 ? LAPACK_BASE : 0) +
 	       (double)PER_OP * s->cost->graph->n_ops +
 	       (PER_KERNEL * kernels + PER_CONV * convs) * n_sizes(p) / p->micro_batches +
 	       (double)PER_INSTR * np->n_instr + 2 * sizeof(double) * DLB_RECORD_SLOTS * computes;
