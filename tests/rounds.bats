@@ -121,6 +121,15 @@ compare() {
 	place=(-m 2 --replicas 2 --split even)
 	ready "$model" 64 "${digits[@]}" --optimizer kfac --inverse-every 5
 	compare 47
+	# what compressed sums remember of a gradient moves with its weight
+	for how in lowrank:2,start=3 cholesky:4,start=3; do
+		place=(-m 2 --replicas 2 --split even --compress "$how")
+		ready "$model" 64 "${digits[@]}" --optimizer momentum --lr 0.02
+		compare 47
+		jq -e '.report.allreduce | .bytes < .dense_bytes and (.ranks | length > 1)' "$tmp/b.json"
+		jq -c '[.report.allreduce.ranks[] | [.weight, .min, .median, .max]] | sort' "$tmp/a.json" >"$tmp/a.ranks"
+		jq -c '[.report.allreduce.ranks[] | [.weight, .min, .median, .max]] | sort' "$tmp/b.json" | cmp - "$tmp/a.ranks"
+	done
 }
 
 # bats test_tags=slow
@@ -192,7 +201,7 @@ compare() {
 	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"
 	output='' one_line dlb-run '--round-steps has no effect' '--rounds'
-	for options in '--replicas 2 --zero 3' '--replicas 2 --gossip .1' '--replicas 2 --compress lowrank:2' \
+	for options in '--replicas 2 --zero 3' '--replicas 2 --gossip .1' '--replicas 2 --compress auto' \
 		'--replicas 2 --shards even --sync-every 2'; do
 		# shellcheck disable=SC2086
 		dlb-place -q $options --optimizer adam "$tmp/doc.json" >"$tmp/other.json"

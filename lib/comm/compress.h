@@ -157,6 +157,17 @@ struct dlb_local_tensor {
 };
 /* i from 0; false: no more */
 bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s);
+/* The state of the i-th gradient, i from 0, as blocks of memory, borrowed; false: no more. For another rank that has
+ * the same gradient. */
+enum { DLB_COMPRESS_BLOCKS = 4 };
+struct dlb_compress_block {
+	void *p;
+	size_t bytes;
+};
+bool dlb_compress_state_blocks(struct dlb_compress_state *k, int i, int *id,
+			       struct dlb_compress_block block[DLB_COMPRESS_BLOCKS]);
+/* Forgets the i-th gradient; the others keep their order. No compressor may have it. */
+void dlb_compress_state_drop(struct dlb_compress_state *k, int i);
 
 struct dlb_compressor_desc {
 	struct dlb_compress_choice choice;

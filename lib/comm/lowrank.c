@@ -11,15 +11,19 @@ struct dlb_compress_state *dlb_compress_state_new(void)
 	return dlb_xcalloc(1, sizeof(struct dlb_compress_state));
 }
 
+static void free_state(struct dlb_low_rank_state *t)
+{
+	free(t->residual);
+	free(t->basis);
+	free(t->next);
+	free(t->seen);
+	free(t);
+}
+
 void dlb_compress_state_free(struct dlb_compress_state *k)
 {
-	for (int i = 0; k && i < k->n; i++) {
-		free(k->low_rank[i]->residual);
-		free(k->low_rank[i]->basis);
-		free(k->low_rank[i]->next);
-		free(k->low_rank[i]->seen);
-		free(k->low_rank[i]);
-	}
+	for (int i = 0; k && i < k->n; i++)
+		free_state(k->low_rank[i]);
 	if (k)
 		free(k->low_rank);
 	free(k);
@@ -35,8 +39,10 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k,
 	struct dlb_low_rank_state *t;
 
 	for (int i = 0; i < k->n; i++)
-		if (k->low_rank[i]->id == a->id)
+		if (k->low_rank[i]->id == a->id) {
+			k->low_rank[i]->name = a->name; /* the compressor that had it before may be gone */
 			return k->low_rank[i];
+		}
 	t = dlb_xcalloc(1, sizeof *t);
 	*t = (struct dlb_low_rank_state){ .id = a->id,
 					  .most = most,
@@ -80,6 +86,30 @@ bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_l
 	else
 		*s = (struct dlb_local_tensor){ t->name, "width", &t->width, 1, false, DLB_F32, false };
 	return true;
+}
+
+bool dlb_compress_state_blocks(struct dlb_compress_state *k, int i, int *id,
+			       struct dlb_compress_block block[DLB_COMPRESS_BLOCKS])
+{
+	struct dlb_low_rank_state *t = i < k->n ? k->low_rank[i] : NULL;
+
+	if (!t)
+		return false;
+	*id = t->id;
+	block[0] = (struct dlb_compress_block){ t->residual,
+						(size_t)(t->rows * t->cols) * sizeof *t->residual };
+	block[1] = (struct dlb_compress_block){ t->basis, (size_t)(t->most * dlb_skinny_stride(t->q_length)) *
+								  sizeof *t->basis };
+	block[2] = (struct dlb_compress_block){ &t->width, sizeof t->width };
+	block[3] = (struct dlb_compress_block){ t->seen, ((size_t)t->most + 1) * sizeof *t->seen };
+	return true;
+}
+
+void dlb_compress_state_drop(struct dlb_compress_state *k, int i)
+{
+	free_state(k->low_rank[i]);
+	for (k->n--; i < k->n; i++)
+		k->low_rank[i] = k->low_rank[i + 1];
 }
 
 bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r)

@@ -6,6 +6,7 @@
 #include "exec/freeze.h"
 #include "exec/restart.h"
 #include "exec/unused.h"
+#include "plan/by_class.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "util/mem.h"
@@ -44,6 +45,13 @@ static int check_measuring(const struct dlb_run_command *c, struct dlb_error *er
 	return 0;
 }
 
+bool dlb_command_remembers(const struct dlb_doc *doc)
+{
+	const char *how = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "compress"));
+
+	return how && strcmp(how, "none") && strcmp(how, "bf16");
+}
+
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 {
 	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
@@ -56,8 +64,10 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 	if (json_integer_value(json_object_get(plan, "zero")) == 3)
 		return "replicas that have shares of weights (--zero 3) cannot change their programs "
 		       "inside a run";
-	if (compress && strcmp(compress, "none") && strcmp(compress, "bf16"))
-		return "what compressed sums remember of a gradient cannot change inside a run";
+	if (compress && !strcmp(compress, DLB_COMPRESS_AUTO))
+		return "--compress auto chooses anew for each plan, and what compressed sums remember of a "
+		       "gradient "
+		       "cannot change inside a run";
 	return NULL;
 }
 

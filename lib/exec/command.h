@@ -48,8 +48,10 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
  * without effect. -1 with err: doc is released. */
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
 /* Why the programs of this plan cannot change inside a run; NULL: they can. Replicas that average weights,
- * have shares of them, compressed sums that remember. */
+ * have shares of them, compression that is chosen by the plan. */
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc);
+/* Whether sums are compressed so that they remember what they left out. */
+bool dlb_command_remembers(const struct dlb_doc *doc);
 /* Whether the plan has an asynchronous schedule. */
 bool dlb_command_is_async(const struct dlb_doc *doc);
 /* Adds the report to doc and writes doc to f. */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/runtime.h"
+#include "plan/bucket_tensors.h"
 #include "util/mem.h"
 
 /* One array that this rank sends or receives. Back ends with memory of their own need a copy in host
@@ -127,4 +128,88 @@ int dlb_kfac_move(struct dlb_kfac *to, struct dlb_kfac *from, const struct dlb_p
 			add(&m, x.p, (size_t)x.n * dlb_dtype_bytes(x.dtype), true, peer);
 	}
 	return exchange(&m, NULL, comm, err);
+}
+
+/* ---- compressed sums ---- */
+
+/* A gradient in the state of compression: its id and place there. */
+struct remembered {
+	int id, at;
+};
+
+static int by_id(const void *a, const void *b)
+{
+	const struct remembered *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* In the order of ids, which is that of messages. Returns their number. */
+static int list_remembered(struct dlb_compress_state *k, struct remembered **out)
+{
+	struct dlb_compress_block block[DLB_COMPRESS_BLOCKS];
+	struct remembered *list = NULL;
+	int n = 0, cap = 0, id;
+
+	for (; dlb_compress_state_blocks(k, n, &id, block); n++) {
+		DLB_GROW(list, n, cap);
+		list[n] = (struct remembered){ id, n };
+	}
+	if (n)
+		qsort(list, (size_t)n, sizeof *list, by_id);
+	*out = list;
+	return n;
+}
+
+static void *copy_of(struct dlb_arena *a, const struct dlb_compress_block *b)
+{
+	return memcpy(dlb_arena_alloc(a, b->bytes), b->p, b->bytes);
+}
+
+/* Forgets the gradients that the node no longer has. */
+static void forget(struct dlb_compress_state *k, const struct dlb_graph *g, int node,
+		   const struct dlb_placements *p)
+{
+	struct dlb_compress_block block[DLB_COMPRESS_BLOCKS];
+	int i = 0, id;
+
+	while (dlb_compress_state_blocks(k, i, &id, block))
+		if (dlb_state_home(g, p->holds, dlb_bucket_weight_of(id)) == node)
+			i++;
+		else
+			dlb_compress_state_drop(k, i);
+}
+
+/* A rank whose replica is another may send the state of a gradient and receive that of another replica in its place: what
+ * it sends is copied first. */
+int dlb_compress_move(struct dlb_compress_state *k, const struct dlb_graph *g, int node,
+		      const struct dlb_placements *p, struct dlb_comm *comm, struct dlb_error *err)
+{
+	struct dlb_compress_block block[DLB_COMPRESS_BLOCKS];
+	struct dlb_arena copies = { 0 };
+	struct remembered *list;
+	struct moves m = { NULL, 0, 0 };
+	const int n = list_remembered(k, &list);
+	int id;
+
+	for (int i = 0; i < n; i++) {
+		const int w = dlb_bucket_weight_of(list[i].id), was = dlb_state_home(g, p->was, w),
+			  is = dlb_state_home(g, p->is, w);
+		const bool sends = dlb_state_home(g, p->held, w) == node && is != node,
+			   receives = dlb_state_home(g, p->holds, w) == node && was != node;
+
+		dlb_compress_state_blocks(k, list[i].at, &id, block);
+		for (int b = 0; b < DLB_COMPRESS_BLOCKS; b++) {
+			if (sends)
+				add(&m, copy_of(&copies, &block[b]), block[b].bytes, false, is);
+			if (receives)
+				add(&m, block[b].p, block[b].bytes, true, was);
+		}
+	}
+	free(list);
+	if (exchange(&m, NULL, comm, err))
+		return -1; /* messages may be under way: the copies stay */
+	dlb_arena_release(&copies);
+	forget(k, g, node, p);
+	return 0;
 }

@@ -749,21 +749,24 @@ static int read_frozen(struct run *r, struct dlb_job *before, struct dlb_state *
 	return dlb_run_on_disk(r, rc, read_weights, &files, err);
 }
 
-/* Between which placements the state `before`, under `plan`, moves; borrowed from the plans. frozen: only the
- * graph is another. */
+/* Between which placements the state `before`, under `plan`, moves; those of several replicas lie in the new plan's
+ * arena, others are borrowed. frozen: only the graph is another. */
 static struct dlb_placements placements_of(struct run *r, const struct dlb_plan *plan,
 					   const struct dlb_state *before, bool frozen)
 {
 	const size_t n = (size_t)r->job.graph.n_ops + 1;
-	int *was, *is;
+	int *was, *is, *held;
 
 	if (frozen || r->job.plan.n_replicas < 2)
-		return (struct dlb_placements){ before->placement, r->placement };
+		return (struct dlb_placements){ before->placement, r->placement, before->placement,
+						r->placement };
 	was = dlb_arena_array(&r->job.plan.arena, n, sizeof *was);
 	is = dlb_arena_array(&r->job.plan.arena, n, sizeof *is);
+	held = dlb_arena_array(&r->job.plan.arena, n, sizeof *held);
 	dlb_plan_placement_of(plan, r->replica, was);
 	dlb_plan_placement_of(&r->job.plan, before->share, is);
-	return (struct dlb_placements){ was, is };
+	dlb_plan_placement_of(plan, before->share, held);
+	return (struct dlb_placements){ was, is, held, r->placement };
 }
 
 int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
@@ -810,6 +813,8 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) || /* of the arrays that moved */
 	    dlb_comm_agree(r->comm, open_eval(r, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_engines(r, err), err, who) ||
+	    (!frozen && r->job.plan.n_replicas > 1 &&
+	     dlb_compress_move(r->compress, &r->job.graph, r->state.node, &placements, r->comm, err)) ||
 	    dlb_comm_agree(r->comm, open_feed(r, err), err, who) || open_buddy(r, err))
 		return -1;
 	return dlb_watch_replanned(r->watch, err);

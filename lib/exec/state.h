@@ -57,15 +57,21 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to);
 /* Placements, [op], between which a rank's state moves: the plan before of the replica that the rank belongs to
  * now, from whose nodes it receives, and the new plan of the replica that it belonged to, to whose nodes it
- * sends. With one replica: the plan before, and the new one. Both plans have as many replicas. */
+ * sends. With one replica: the plan before, and the new one. Both plans have as many replicas. held, holds: the plan
+ * before of the replica that it belonged to, and the new plan of that which it belongs to now: what it had and has. */
 struct dlb_placements {
-	const int *was, *is;
+	const int *was, *is, *held, *holds;
 };
 /* move.c: sends the weights, buffers and optimizer states of each replica whose node has changed from the state
  * `from` under the plan before straight to the nodes whose state `to` wants them. Collective; -1: the comm
  * broke. */
 int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const struct dlb_placements *p,
 		   struct dlb_comm *comm, struct dlb_error *err);
+struct dlb_compress_state;
+/* The same for what compressed sums remember of each gradient, in k, where `node` keeps it: after the compressors of the
+ * plan that is have been made, which hold what it gets, and those of the plan that was are gone. */
+int dlb_compress_move(struct dlb_compress_state *k, const struct dlb_graph *g, int node,
+		      const struct dlb_placements *p, struct dlb_comm *comm, struct dlb_error *err);
 /* Whether replicas divide the optimizer states of tensor t, on whatever nodes it is. */
 bool dlb_state_is_divided(const struct dlb_state *s, int t);
 /* The share of weight t whose optimizer state this node has; its bytes in each state; its chunks

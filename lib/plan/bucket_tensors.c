@@ -105,9 +105,11 @@ static int add_gradient(const struct dlb_graph *g, const struct dlb_sum_tensor *
 	return n;
 }
 
+int dlb_bucket_weight_of(int id) { return id < 0 ? (-1 - id) / DLB_MOST_FUSED : id; }
+
 const char *dlb_bucket_tensor_name(const struct dlb_graph *g, int id, struct dlb_arena *arena)
 {
-	const int w = id < 0 ? (-1 - id) / DLB_MOST_FUSED : id, k = id < 0 ? (-1 - id) % DLB_MOST_FUSED : 0;
+	const int w = dlb_bucket_weight_of(id), k = id < 0 ? (-1 - id) % DLB_MOST_FUSED : 0;
 	int64_t rows[DLB_MOST_FUSED], first = 0;
 
 	if (cuts_of(g, w, rows) == 1)

@@ -10,6 +10,8 @@
  * the bucket's summand tensor[i].summand from element tensor[i].at on. */
 struct dlb_sum_tensor *dlb_bucket_tensors(const struct dlb_graph *g, const struct dlb_bucket *b,
 					  struct dlb_arena *a, int *n);
+/* The weight whose gradient, or a part of it, has this id. */
+int dlb_bucket_weight_of(int id);
 /* Name of the gradient with this id, in arena a. */
 const char *dlb_bucket_tensor_name(const struct dlb_graph *g, int id, struct dlb_arena *a);
 #endif
