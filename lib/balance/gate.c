@@ -18,11 +18,13 @@
  * in which the state moves, each tensor over its own route. Draining and warm-up cost one step each. */
 #include "balance/culprit.h"
 #include "balance/rules.h"
+#include "comm/compress.h"
 #include "place/moves.h"
 #include "place/place.h"
 #include "place/problem.h"
 #include "place/replicas.h"
 #include "place/value.h"
+#include "plan/by_class.h"
 #include "plan/schedule.h"
 #include "util/clock.h"
 #include "util/stats.h"
@@ -193,6 +195,7 @@ static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_probl
 int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 		     const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
 {
+	const struct dlb_compress_choice compress = dlb_plan_compress(&s->plan, DLB_SUM_GRADIENT);
 	struct dlb_problem p = { .graph = &s->graph,
 				 .cluster = &s->cluster,
 				 .cost = &s->cost,
@@ -204,6 +207,7 @@ int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *
 				 .kappa = b->kappa,
 				 .seed = s->plan.seed,
 				 .n_state = s->n_state,
+				 .keeps_residuals = dlb_compress_remembers(&compress),
 				 .clip = s->plan.clip,
 				 .inverse_every = s->plan.inverse_every,
 				 .recompute = &s->plan.recompute,

@@ -238,8 +238,7 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_
 {
 	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = float_bytes(a), rank = c->rank;
 
-	if (a->factor ||
-	    (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
+	if (a->factor || !dlb_compress_remembers(c))
 		return 0;
 	if (c->how == DLB_COMPRESS_CHOLESKY) {
 		if (!rank)
@@ -251,6 +250,11 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_
 	}
 	return rank < 1 || least <= rank || dense < LEAST_RATE * low_rank_bytes(c, a, (int)rank) ? 0 :
 												   (int)rank;
+}
+
+bool dlb_compress_remembers(const struct dlb_compress_choice *c)
+{
+	return c->how == DLB_COMPRESS_LOWRANK || (c->how == DLB_COMPRESS_CHOLESKY && !c->gradients_dense);
 }
 
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,

@@ -155,6 +155,8 @@ struct dlb_local_tensor {
 	enum dlb_dtype dtype;
 	bool needed;
 };
+/* Whether sums of this kind keep a state of gradients. */
+bool dlb_compress_remembers(const struct dlb_compress_choice *c);
 /* i from 0; false: no more */
 bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s);
 /* The state of the i-th gradient, i from 0, as blocks of memory, borrowed; false: no more. For another rank that has

@@ -19,7 +19,9 @@ double dlb_place_moved_bytes(const struct dlb_problem *p, int tensor, int home)
 	const struct dlb_graph *g = p->graph;
 
 	return dlb_tensor_bytes(&g->tensor[tensor], 1) *
-	       (g->op[home].phase == DLB_UPDATE ? 1 + p->n_state * dlb_state_ratio(p->state_dtype) : 1);
+	       (g->op[home].phase == DLB_UPDATE ?
+			1 + p->n_state * dlb_state_ratio(p->state_dtype) + p->keeps_residuals :
+			1);
 }
 
 double dlb_place_migration_s(const struct dlb_problem *p, const int *placement)

@@ -4,9 +4,11 @@
 #include "fork_plan.h"
 #include "balance/live.h"
 #include "balance/rules.h"
+#include "place/moves.h"
 #include "place/make.h"
 #include "plan/plan_json.h"
 #include "plan/sharing.h"
+#include "plan/tensors.h"
 
 /* A round of the plan with three ops a node, of which node 0 has become half as fast: 6 ms, where four and
  * two ops would take 4. So a plan that moves an op saves 6 - 4 * 1.02 ms a step, and costs two steps. */
@@ -75,6 +77,31 @@ static double moving_s(const struct gated *x)
 			busy_s[d] += dlb_cost_xfer_s(&x->s.cost, 4000, was, is);
 	}
 	return fmax(busy_s[0], busy_s[1]);
+}
+
+/* With a weight that is trained move its states, and what compressed sums remember of its gradient. */
+static void test_moved_bytes(void)
+{
+	struct gated x;
+
+	begin_gate(&x);
+	struct dlb_problem p = { .graph = &x.s.graph, .n_state = 2 };
+	int weight = 0;
+
+	while (x.s.graph.tensor[weight].kind != DLB_T_WEIGHT)
+		weight++;
+	const int home = dlb_graph_home(&x.s.graph, weight);
+	const enum dlb_phase was = x.s.graph.op[home].phase;
+
+	for (int trained = 0; trained < 2; trained++) {
+		x.s.graph.op[home].phase = trained ? DLB_UPDATE : DLB_FORWARD;
+		p.keeps_residuals = false;
+		assert(IS(dlb_place_moved_bytes(&p, weight, home), ==, trained ? 3 * 4000 : 4000));
+		p.keeps_residuals = true;
+		assert(IS(dlb_place_moved_bytes(&p, weight, home), ==, trained ? 4 * 4000 : 4000));
+	}
+	x.s.graph.op[home].phase = was;
+	end_gate(&x);
 }
 
 static void test_gate(void)
@@ -511,6 +538,7 @@ static void test_starved(void)
 
 int main(void)
 {
+	test_moved_bytes();
 	test_gate();
 	test_margin();
 	test_cycle();
