@@ -96,8 +96,7 @@ static int check_ops(const struct dlb_graph *g, const struct dlb_offload *x, str
 		for (op = 0; op < g->n_ops; op++)
 			if (g->op[op].phase == DLB_FORWARD && dlb_op_has_backward_use(g, op))
 				name[n++] = g->op[op].name;
-		if ((name[n] = dlb_nearest(x->rule[i].pattern, name, n)) != NULL)
-			dlb_hint(err, "did you mean '%s'?", name[n]);
+		dlb_hint_nearest(err, x->rule[i].pattern, name, n, NULL);
 		free(name);
 		return -1;
 	}

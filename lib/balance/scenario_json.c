@@ -23,17 +23,16 @@ static const struct event_kind {
 
 static int find_kind(const struct dlb_ref *r, const char *name, struct dlb_error *err)
 {
-	const char *names[DLB_N_SCENARIO], *near;
+	const char *names[DLB_N_SCENARIO];
 
 	for (int i = 0; i < DLB_N_SCENARIO; i++) {
 		if (!strcmp(name, kinds[i].name))
 			return i;
 		names[i] = kinds[i].name;
 	}
-	near = dlb_nearest(name, names, DLB_N_SCENARIO);
 	dlb_ref_fail(r, err, "no event '%.60s'", name);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) :
-		      dlb_hint(err, "there are noise, drift, straggler, failure and link");
+	return dlb_hint_nearest(err, name, names, DLB_N_SCENARIO,
+				"there are noise, drift, straggler, failure and link");
 }
 
 /* By number, or by name. */

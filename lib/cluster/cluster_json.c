@@ -235,7 +235,7 @@ static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_
 static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const char *key, int opt,
 		    const json_t *table, const char *what, int *out)
 {
-	const char *s = NULL, *near = NULL;
+	const char *s = NULL;
 
 	*out = -1;
 	if (dlb_get_str(row, key, opt, &s, rd->err))
@@ -249,16 +249,13 @@ static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const 
 	}
 	struct dlb_ref at = dlb_ref_at(row, key);
 	dlb_ref_fail(&at, rd->err, "no %s '%s'", what, s);
-	size_t size = json_object_size(table);
-	if (size <= 64) {
-		const char *names[64];
-		int n = 0;
+	const char *names[64];
+	int n = 0;
+	if (json_object_size(table) <= DLB_LEN(names))
 		for (void *it = json_object_iter((json_t *)table); it;
 		     it = json_object_iter_next((json_t *)table, it))
 			names[n++] = json_object_iter_key(it);
-		near = dlb_nearest(s, names, n);
-	}
-	return near ? dlb_hint(rd->err, "did you mean '%s'?", near) : -1;
+	return dlb_hint_nearest(rd->err, s, names, n, NULL);
 }
 
 static int read_efficiencies(struct cluster_reader *rd, const struct dlb_ref *row, struct dlb_device_kind *k)

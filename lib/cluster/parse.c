@@ -193,8 +193,7 @@ static int get_kind(struct cluster_parser *s, const char *word, int threads)
 			names[n++] = c->kind[i].name;
 	}
 	dlb_fail(s->err, NULL, "no kind '%s'", name);
-	name = dlb_nearest(name, names, n);
-	return name ? dlb_hint(s->err, "did you mean '%s'?", name) : -1;
+	return dlb_hint_nearest(s->err, name, names, n, NULL);
 }
 
 static int get_nodes(struct cluster_parser *s, const char *first)

@@ -136,10 +136,8 @@ static void class_copy(struct dlb_index *x, const struct dlb_index *like)
 static int unknown_class(const struct dlb_index *x, const char *where, const char *class,
 			 struct dlb_error *err)
 {
-	const char *near = dlb_nearest(class, (const char *const *)x->class, x->n_classes);
-
 	dlb_fail(err, where, "class '%s' is not among the %d trained on", class, x->n_classes);
-	return near ? dlb_hint(err, "did you mean '%s'", near) : -1;
+	return dlb_hint_nearest(err, class, (const char *const *)x->class, x->n_classes, NULL);
 }
 
 /* Labels each image by its folder. */

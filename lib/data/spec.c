@@ -16,7 +16,7 @@ static const struct dlb_source_class *const classes[] = {
 static const struct dlb_source_class *class_of(const char *text, struct dlb_error *err)
 {
 	size_t n = strcspn(text, ":");
-	const char *names[DLB_LEN(classes)], *near;
+	const char *names[DLB_LEN(classes)];
 	char word[32];
 
 	for (int i = 0; i < DLB_LEN(classes); i++) {
@@ -27,12 +27,9 @@ static const struct dlb_source_class *class_of(const char *text, struct dlb_erro
 		names[i] = c->name;
 	}
 	snprintf(word, sizeof word, "%.*s", (int)(n < 31 ? n : 31), text);
-	near = dlb_nearest(word, names, DLB_LEN(names));
 	dlb_fail(err, NULL, "no data '%s'", text);
-	if (near)
-		dlb_hint(err, "did you mean '%s'", near);
-	else
-		dlb_hint(err, "there are idx:, npy:, images:, tokens:, text:, digits and random");
+	dlb_hint_nearest(err, word, names, DLB_LEN(names),
+			 "there are idx:, npy:, images:, tokens:, text:, digits and random");
 	return NULL;
 }
 

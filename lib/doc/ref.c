@@ -208,7 +208,7 @@ int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **
 int dlb_get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
 		 struct dlb_error *err)
 {
-	const char *s = NULL, *near;
+	const char *s = NULL;
 
 	if (dlb_get_str(r, key, opt, &s, err))
 		return -1;
@@ -221,8 +221,7 @@ int dlb_get_name(const struct dlb_ref *r, const char *key, int opt, const char *
 		}
 	const struct dlb_ref at = dlb_ref_at(r, key);
 	dlb_ref_fail(&at, err, "no %s '%s'", key, s);
-	near = dlb_nearest(s, names, n);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+	return dlb_hint_nearest(err, s, names, n, NULL);
 }
 
 int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n,
@@ -263,7 +262,7 @@ int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb
 
 int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_error *err)
 {
-	const char *key, *near;
+	const char *key;
 	json_t *v;
 	/* next: members are usually in the order of `known` */
 	int n = 0, next = 0;
@@ -283,10 +282,8 @@ int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_
 			next = (next + i + 1) % n;
 		if (i < n || !strncmp(key, "x-", 2))
 			continue;
-		near = dlb_nearest(key, known, n);
 		dlb_ref_fail(r, err, "unknown member '%s'", key);
-		return near ? dlb_hint(err, "did you mean '%s'?", near) :
-			      dlb_hint(err, "members of your own begin with 'x-'");
+		return dlb_hint_nearest(err, key, known, n, "members of your own begin with 'x-'");
 	}
 	return 0;
 }

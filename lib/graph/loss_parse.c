@@ -92,17 +92,16 @@ static int take_output(struct loss_text *t, struct dlb_loss_choice *c)
 
 static int unknown(const struct loss_text *t, size_t n)
 {
-	const char *names[DLB_N_LOSSES], *near;
+	const char *names[DLB_N_LOSSES];
 	char word[64];
 
 	for (int i = 0; i < DLB_N_LOSSES; i++)
 		names[i] = forms[i].name;
 	snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), t->p);
-	near = dlb_nearest(word, names, DLB_N_LOSSES);
 	dlb_fail(t->err, NULL, "unknown loss '%s'", t->whole);
-	return near ? dlb_hint(t->err, "did you mean '%s'?", near) :
-		      dlb_hint(t->err, "cross-entropy[:AXIS], next-token, bce, mse, l1, huber[:DELTA], "
-				       "smooth-l1[:BETA], kl, sum or none");
+	return dlb_hint_nearest(t->err, word, names, DLB_N_LOSSES,
+				"cross-entropy[:AXIS], next-token, bce, mse, l1, huber[:DELTA], "
+				"smooth-l1[:BETA], kl, sum or none");
 }
 
 static int take_name(struct loss_text *t, struct dlb_loss_choice *c)

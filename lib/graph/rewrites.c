@@ -105,8 +105,7 @@ int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error
 		if (!strcmp(name, names[i]) || !strcmp(name, "all"))
 			return 0;
 	dlb_fail(err, NULL, "no rewrite '%s'", name);
-	const char *near = dlb_nearest(name, names, n);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "--list names them");
+	return dlb_hint_nearest(err, name, names, n, "--list names them");
 }
 
 bool dlb_graph_missed(const struct dlb_graph *g, const char *name)

@@ -421,9 +421,7 @@ int dlb_reader_operand(struct onnx_reader *r, const Onnx__NodeProto *p, const ch
 	const char **names = dlb_xcalloc((size_t)r->g->n_tensors + 1, sizeof *names);
 	for (int i = 0; i < r->g->n_tensors; i++)
 		names[i] = r->g->tensor[i].name;
-	const char *near = r->g->n_tensors <= 10000 ? dlb_nearest(name, names, r->g->n_tensors) : NULL;
-	if (near)
-		dlb_hint(r->err, "did you mean '%s'?", near);
+	dlb_hint_nearest(r->err, name, names, r->g->n_tensors <= 10000 ? r->g->n_tensors : 0, NULL);
 	free(names);
 	return -2;
 }

@@ -292,9 +292,7 @@ static int unknown(const struct attribute_rule *rule, const struct dlb_attr *a, 
 						"say that opset in the model's opset_import");
 	}
 	dlb_fail(err, NULL, "the operator has no attribute '%s'", a->name);
-	const char *near = dlb_nearest(a->name, names, n);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) :
-		      dlb_hint(err, "remove it, or export the model again");
+	return dlb_hint_nearest(err, a->name, names, n, "remove it, or export the model again");
 }
 
 static int check_one(const struct attribute_rule *rule, int opset, const struct dlb_attr *a,

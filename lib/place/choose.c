@@ -84,9 +84,8 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 			int n = 0;
 			for (const struct dlb_placer *x = dlb_placers; x->name; x++)
 				names[n++] = x->name;
-			const char *near = dlb_nearest(algorithm, names, n);
 			dlb_fail(err, NULL, "no algorithm '%s'", algorithm);
-			return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+			return dlb_hint_nearest(err, algorithm, names, n, NULL);
 		}
 		if (attempt(p, placer, plan, ranked, &lack, err))
 			return -1;

@@ -37,9 +37,7 @@ static int refuse_pattern(const struct dlb_problem *p, const char *pattern, cons
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].phase == DLB_FORWARD)
 			name[n_names++] = g->op[i].name;
-	const char *near = dlb_nearest(pattern, name, n_names);
-	if (near)
-		dlb_hint(err, "did you mean '%s'?", near);
+	dlb_hint_nearest(err, pattern, name, n_names, NULL);
 	free(name);
 	return -1;
 }

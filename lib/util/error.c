@@ -187,3 +187,13 @@ const char *dlb_nearest(const char *name, const char *const *candidates, int n)
 	}
 	return found;
 }
+
+int dlb_hint_nearest(struct dlb_error *err, const char *name, const char *const *candidates, int n,
+		     const char *otherwise)
+{
+	const char *near = dlb_nearest(name, candidates, n);
+
+	if (near)
+		return dlb_hint(err, "did you mean '%s'?", near);
+	return otherwise ? dlb_hint(err, "%s", otherwise) : -1;
+}
