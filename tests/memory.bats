@@ -240,6 +240,24 @@ expected() {
 	done
 }
 
+@test "samples in memory count" {
+	python3 - "$tmp" <<-'END'
+		import gzip, os, struct, sys
+		n = 30000
+		with gzip.open(sys.argv[1] + '/images.gz', 'wb', 1) as f:
+		    f.write(struct.pack('>IIII', 0x803, n, 28, 28) + os.urandom(28 * 28 * 100) * (n // 100))
+		with gzip.open(sys.argv[1] + '/labels.gz', 'wb') as f:
+		    f.write(struct.pack('>II', 0x801, n) + bytes(i % 10 for i in range(n)))
+	END
+	dlb-profile -q --batch 24 "$models/lenet5.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even >"$tmp/doc.json"
+	dlb-run -q --steps 2 --data random "$tmp/doc.json" >"$tmp/random.json"
+	dlb-run -q --steps 2 --data "idx:$tmp/images.gz,$tmp/labels.gz" --transform scale=1/255 "$tmp/doc.json" >"$tmp/idx.json"
+	predicted() { jq '[.report.nodes[].predicted_process_bytes] | max' "$@"; }
+	[ $(($(predicted "$tmp/idx.json") - $(predicted "$tmp/random.json"))) -eq $((30000 * (28 * 28 + 1 + 2 * 8))) ]
+	jq -c '.report.nodes[] | [.process_bytes, .predicted_process_bytes]' "$tmp/idx.json"
+	jq -e '[.report.nodes[] | .predicted_process_bytes >= .process_bytes and .predicted_process_bytes <= 1.03 * .process_bytes + 4e6] | all' "$tmp/idx.json"
+}
+
 # bats test_tags=slow
 @test "memory of kernels that nobody measured: their sizes are asked for, so that convolutions too are predicted to 3 % and 4 MB" {
 	dlb-profile -q --analytic --batch 256 "$root/share/models/resnet8.onnx" >"$tmp/profile.json"

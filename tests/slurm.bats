@@ -140,7 +140,9 @@ same_losses() { # of the job, whose output says why if not
 	dlb-run -q "${digits[@]}" --until-step 6000 --loss-log plain --slow 0:30 doc.json >out.json
 	dlb-convert --to sbatch doc.json >job
 	job=$(sbatch --parsable --time=1 --signal=TERM@50 job doc.json "${digits[@]}" --until-step 6000 --slow 0:30 --loss-log log)
-	while [ "$(wc -l <log || echo 0)" -lt 6000 ]; do
+	waits RUNNING 20		# it is pending at first, too
+	until [ -s log ]; do sleep .1; done
+	while [ "$(wc -l <log)" -lt 6000 ]; do
 		waits PENDING 70 || break
 		starts_again
 		sleep 2

@@ -41,6 +41,23 @@ static void array_close(struct array *a)
 	dlb_data_file_close(&a->file);
 }
 
+static double bytes_of(const struct array *a)
+{
+	return a->data ? (double)a->dim[0] * (double)a->row * (double)dlb_dtype_bytes(a->dtype) : 0;
+}
+
+static double arrays_kept(const struct dlb_data *d)
+{
+	const struct arrays *a = d->source;
+	double sum = 0;
+
+	for (int i = 0; i < a->n_samples; i++)
+		sum += bytes_of(&a->samples[i]);
+	for (int i = 0; i < a->n_labels; i++)
+		sum += bytes_of(&a->labels[i]);
+	return sum;
+}
+
 static void from_idx(struct array *a, struct dlb_idx *x, const char *name)
 {
 	a->dtype = x->dtype;
@@ -466,8 +483,15 @@ static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 }
 
 const struct dlb_source_class dlb_source_idx = {
-	.name = "idx", .form = "idx:IMAGES,LABELS", .max_files = 2, .images = true,
-	.open = idx_open, .fit = arrays_fit, .fill = arrays_fill, .close = arrays_close,
+	.name = "idx",
+	.form = "idx:IMAGES,LABELS",
+	.max_files = 2,
+	.images = true,
+	.open = idx_open,
+	.fit = arrays_fit,
+	.fill = arrays_fill,
+	.kept = arrays_kept,
+	.close = arrays_close,
 };
 const struct dlb_source_class dlb_source_npy = {
 	.name = "npy",
@@ -478,9 +502,16 @@ const struct dlb_source_class dlb_source_npy = {
 	.open = npy_open,
 	.fit = arrays_fit,
 	.fill = arrays_fill,
+	.kept = arrays_kept,
 	.close = arrays_close,
 };
 const struct dlb_source_class dlb_source_digits = {
-	.name = "digits", .form = "digits[:train|:test]", .images = true,
-	.open = digits_open, .fit = arrays_fit, .fill = arrays_fill, .close = arrays_close,
+	.name = "digits",
+	.form = "digits[:train|:test]",
+	.images = true,
+	.open = digits_open,
+	.fit = arrays_fit,
+	.fill = arrays_fill,
+	.kept = arrays_kept,
+	.close = arrays_close,
 };

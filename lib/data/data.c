@@ -250,6 +250,15 @@ void dlb_data_close(struct dlb_data *d)
 	free(d);
 }
 
+double dlb_data_bytes(const struct dlb_data *d)
+{
+	const double orders = d->shuffled && d->count != DLB_DATA_ENDLESS ?
+				      2.0 * (double)d->count * sizeof(int64_t) :
+				      0;
+
+	return (d->class->kept ? d->class->kept(d) : 0) + orders;
+}
+
 int64_t dlb_data_count(const struct dlb_data *d)
 {
 	return d->count;

@@ -35,6 +35,8 @@ void dlb_data_close(struct dlb_data *d);
 /* From now on each replica draws from its own shard (shards.h). Call it before anything is filled. -1 with
  * err: endless data, or a deal sorted by label without one label per sample. */
 int dlb_data_shard(struct dlb_data *d, const struct dlb_shards_choice *c, struct dlb_error *err);
+/* Bytes of memory that open data keep: samples, and the order of two epochs. */
+double dlb_data_bytes(const struct dlb_data *d);
 int64_t dlb_data_count(const struct dlb_data *d);	/* samples per epoch; DLB_DATA_ENDLESS for random */
 /* Fills dst with samples [first, first+n) of `epoch` for fed tensor t (graph id): n samples of
  * t's dtype, plain layout. -1: a sample cannot be read or is invalid; err names file and place,

@@ -53,6 +53,7 @@ struct dlb_source_class {
 	/* Fills one sample: outer*block contiguous elements of f's dtype, plain layout. -1 with err. */
 	int (*fill)(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample,
 		    struct dlb_scratch *s, void *flat, struct dlb_error *err);
+	double (*kept)(const struct dlb_data *d); /* bytes of samples that it has in memory; NULL: none */
 	void (*close)(struct dlb_data *d);	/* d->source may be NULL */
 };
 extern const struct dlb_source_class dlb_source_idx, dlb_source_npy, dlb_source_digits, dlb_source_images,

@@ -282,6 +282,13 @@ static int sequence_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int
 	return 0;
 }
 
+static double sequence_kept(const struct dlb_data *d)
+{
+	const struct sequence *q = d->source;
+
+	return q->width ? 0 : (double)q->tokens.n * (double)sizeof *q->tokens.id;
+}
+
 const struct dlb_source_class dlb_source_tokens = {
 	.name = "tokens",
 	.form = "tokens:FILE[,type=u8|u16|u32]",
@@ -290,6 +297,7 @@ const struct dlb_source_class dlb_source_tokens = {
 	.open = tokens_open,
 	.fit = sequence_fit,
 	.fill = sequence_fill,
+	.kept = sequence_kept,
 	.close = sequence_close,
 };
 const struct dlb_source_class dlb_source_text = {
@@ -303,5 +311,6 @@ const struct dlb_source_class dlb_source_text = {
 	.open = text_open,
 	.fit = sequence_fit,
 	.fill = sequence_fill,
+	.kept = sequence_kept,
 	.close = sequence_close,
 };

@@ -369,7 +369,9 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 struct dlb_memory_need dlb_job_need(const struct dlb_job *j, const struct dlb_program *p, int node)
 {
 	struct dlb_kernel_bytes *kernel = dlb_kernel_sizes(p, &j->cost, node);
-	const struct dlb_process process = { p, &j->cost, j->n_state, j->document_bytes, kernel };
+	const struct dlb_process process = {
+		p, &j->cost, j->n_state, j->document_bytes, j->data_bytes, kernel
+	};
 	const struct dlb_memory_need need = dlb_memory_need_of(&process, node);
 
 	free(kernel);

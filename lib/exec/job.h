@@ -22,6 +22,7 @@ struct dlb_job {
 	bool corrected;
 	int n_state;				/* optimizer states per weight */
 	double document_bytes;			/* heap of the document */
+	double data_bytes; /* of samples in this rank's memory */
 	/* [node] memory of processes under this plan; NULL: not known */
 	struct dlb_memory_need *need;
 	char name[200];				/* the document's name, for messages */
@@ -63,5 +64,7 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_e
  * steps. */
 int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, const struct dlb_step *like, double *accuracy,
 		 double *loss, int *who, struct dlb_error *err);
+/* Bytes of its samples in memory. */
+double dlb_eval_data_bytes(const struct dlb_eval *e);
 void dlb_eval_free(struct dlb_eval *e);
 #endif

@@ -427,7 +427,19 @@ static int fill_state(void *ctx, struct dlb_error *err)
 		return -1;
 	dlb_graph_drop_values(&f->r->job.graph);
 	malloc_trim(0);
-	return open_data(f->r, err);
+	return 0;
+}
+
+/* Data of which the samples are in memory count where memory is compared. */
+static int open_samples(void *ctx, struct dlb_error *err)
+{
+	struct run *r = ctx;
+
+	if (open_data(r, err))
+		return -1;
+	r->job.data_bytes = (r->data ? dlb_data_bytes(r->data) : 0) +
+			    (r->eval ? dlb_eval_data_bytes(r->eval) : 0);
+	return 0;
 }
 
 static void find_limits(struct run *r)
@@ -648,6 +660,7 @@ static int open_all(struct run *r, const struct dlb_doc *doc, int *who, struct d
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
 	if (dlb_comm_agree(r->comm, rc, err, who) ||
+	    dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, open_samples, r, err), err, who) ||
 	    dlb_comm_agree(r->comm, dlb_run_check_memory(r, err), err, who))
 		return -1;
 	rc = dlb_run_on_disk(r, open_device(r, err), read_weights, &files, err);

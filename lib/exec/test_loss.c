@@ -146,6 +146,8 @@ bad:
 	return -1;
 }
 
+double dlb_eval_data_bytes(const struct dlb_eval *e) { return dlb_data_bytes(e->data); }
+
 void dlb_eval_free(struct dlb_eval *e)
 {
 	if (!e)

@@ -420,7 +420,7 @@ double dlb_process_bytes(const struct dlb_process *s, int node)
 	return allocated((double)np->arena_bytes) + allocated((double)np->scratch_bytes) +
 	       (double)np->state_bytes + state_rounding(s, p, node) + unmeasured_bytes(s, p, node) +
 	       library_bytes(s, p, node) + shared_bytes(s, s->program, node) +
-	       feed_bytes(s, s->program, node) + heap_bytes(s, p, node);
+	       feed_bytes(s, s->program, node) + s->data_bytes + heap_bytes(s, p, node);
 }
 
 /* ---- the room for them ---- */

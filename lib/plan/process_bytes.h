@@ -21,11 +21,12 @@ struct dlb_process {
 	const struct dlb_cost *cost;
 	int n_state; /* optimizer states per weight */
 	double document_bytes; /* heap of the document */
+	double data_bytes; /* of samples in memory, on the node that is asked for */
 	/* [op] of the node that is asked for; NULL: guessed from the shapes, too little for convolutions */
 	const struct dlb_kernel_bytes *kernel;
 };
 /* Bytes of node's process at the end of a run: anonymous memory, and shared memory that it has touched, its
- * own and that of nodes on its host. Not in it: test data and image files in memory, checkpoints under way,
+ * own and that of nodes on its host. Not in it: image files in memory, checkpoints under way,
  * and what a back end takes on its device. */
 double dlb_process_bytes(const struct dlb_process *s, int node);
 /* Bytes below which no process is, whatever it runs, one of n_nodes. */
