@@ -223,7 +223,7 @@ expected() {
 		3 -m 1 --replicas 3 --zero 3
 		2 -m 1 --replicas 2 --compress bf16
 		2 -m 1 --replicas 2 --compress lowrank:4,start=0
-		3 -m 1 --replicas 3 --compress cholesky:8,start=1
+		3 -m 1 --replicas 3 --compress lowrank:4,start=1
 	LIST
 }
 
