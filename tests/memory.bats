@@ -314,6 +314,9 @@ cures() {
 	# such a plan runs under the limit
 	(ulimit -d $limit && dlb-run -q --steps 1 --data random --init 1 "$tmp/limited.json") | jq -e --argjson bytes $((limit * 1024)) \
 		'[.report.nodes[].process_bytes] | max <= $bytes'
+	# of a plan with ops that run again, too, the line says what would
+	(ulimit -d $((limit * 85 / 100)) && run -2 --separate-stderr dlb-run --steps 1 --data random --init 1 "$tmp/limited.json"
+		one_line dlb-run 'the process of node ' ' MB of memory, its limit (ulimit) is ' ' would fit')
 	# what is not named does not fit
 	for options in '-m 1' '-m 2' '--recompute auto'; do
 		# shellcheck disable=SC2086

@@ -38,8 +38,8 @@ int dlb_error_at(struct dlb_error *err, const char *prefix);
 /* Prints one line on f. rank < 0: without a rank. */
 void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err);
 
-/* The exit status that err stands for: 2 unless it says otherwise. */
-static inline int dlb_error_status(const struct dlb_error *err) { return err->status ? err->status : 2; }
+/* The exit status that err stands for: 2 unless it says otherwise, and where err is NULL. */
+static inline int dlb_error_status(const struct dlb_error *err) { return err && err->status ? err->status : 2; }
 
 /* Reports a bug in dlb itself: prints file, line and message, then aborts. */
 #define dlb_bug(...) dlb_bug_at(__FILE__, __LINE__, __VA_ARGS__)
