@@ -230,12 +230,12 @@ static int list_ops(const struct dlb_graph *g, struct item *x)
 	return n;
 }
 
-/* What --offload auto moves, that which is copied least first: nothing; optimizer states, once a step; activations
- * too, once a micro-batch; weights too, for each phase of a micro-batch. */
+/* What --offload auto moves. Each level adds what is copied more often: optimizer states once a step, activations once
+ * a micro-batch, weights for each phase of a micro-batch. */
 enum level { NOTHING, STATES, ACTIVATIONS, WEIGHTS, N_LEVELS };
 
-/* The rules of a level, in in->arena: of states (none if the optimizer has none), of activations, of weights, each the
- * largest first; after those of single activations one of all. one_by_one: also of single activations. */
+/* The rules of a level, in in->arena: of states (none if the optimizer has none), of activations, of weights; the
+ * largest of each kind comes first. One rule names all activations; one_by_one: rules of single ones precede it. */
 static void list_rules(struct replan_input *in, const struct dlb_problem *p, enum level level,
 		       const char *memory, bool one_by_one, struct dlb_offload *to)
 {

@@ -215,20 +215,33 @@ static int64_t float_bytes(const struct dlb_sum_tensor *a)
 	return a->rows * a->cols * (int64_t)sizeof(float);
 }
 
+struct dlb_compress_volume dlb_compress_volume_of(const struct dlb_compress_choice *c,
+						  const struct dlb_sum_tensor *a, int n)
+{
+	struct dlb_compress_volume v = { 0, 0, 0, 0 };
+
+	for (int i = 0; i < n; i++) {
+		const int rank = dlb_compress_rank(c, &a[i]);
+
+		v.dense += rank ? 0 : dlb_compress_dense_bytes(c, &a[i]);
+		v.p += rank ? dlb_compress_p_bytes(c, &a[i], rank) : 0;
+		v.q += rank ? dlb_compress_q_bytes(c, &a[i], rank) : 0;
+		v.first += rank && c->start ? float_bytes(&a[i]) : 0;
+	}
+	return v;
+}
+
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n)
 {
 	struct dlb_compress_choice with = *c;
+	int64_t dense = 0;
 
+	for (int i = 0; i < n; i++)
+		dense += float_bytes(&a[i]);
 	for (with.rank = DLB_MOST_RANK; with.rank > 1; with.rank--) {
-		int64_t dense = 0, sent = 0;
+		const struct dlb_compress_volume v = dlb_compress_volume_of(&with, a, n);
 
-		for (int i = 0; i < n; i++) {
-			int rank = dlb_compress_rank(&with, &a[i]);
-
-			dense += float_bytes(&a[i]);
-			sent += rank ? low_rank_bytes(c, &a[i], rank) : dlb_compress_dense_bytes(c, &a[i]);
-		}
-		if ((double)sent * usual_rate <= (double)dense)
+		if ((double)(v.dense + v.p + v.q) * usual_rate <= (double)dense)
 			break;
 	}
 	return with.rank;
@@ -436,21 +449,13 @@ void dlb_compress_arrays(const struct dlb_compress_choice *c, int n_ranks, const
 	const bool thin = c->thin_wire != DLB_WIRE_PLAIN,
 		   exact = dlb_compress_dense_wire(c) == DLB_WIRE_PLAIN;
 	const double flags = 2.0 * n_ranks * (double)sizeof(float);
-	int64_t dense = 0, first = 0, p = 0, q = 0;
+	const struct dlb_compress_volume v = dlb_compress_volume_of(c, a, n);
 
-	for (int i = 0; i < n; i++) {
-		const int rank = dlb_compress_rank(c, &a[i]);
-
-		dense += rank ? 0 : dlb_compress_dense_bytes(c, &a[i]);
-		first += rank && c->start ? float_bytes(&a[i]) : 0;
-		p += rank ? dlb_compress_p_bytes(c, &a[i], rank) : 0;
-		q += rank ? dlb_compress_q_bytes(c, &a[i], rank) : 0;
-	}
-	out[0] = (struct dlb_compress_array){ (double)dense + (exact ? flags : 0), !exact };
+	out[0] = (struct dlb_compress_array){ (double)v.dense + (exact ? flags : 0), !exact };
 	out[1] = (struct dlb_compress_array){ exact ? 0 : flags, false };
-	out[2] = (struct dlb_compress_array){ (double)first, false };
-	out[3] = (struct dlb_compress_array){ (double)p, thin };
-	out[4] = (struct dlb_compress_array){ (double)q, thin };
+	out[2] = (struct dlb_compress_array){ (double)v.first, false };
+	out[3] = (struct dlb_compress_array){ (double)v.p, thin };
+	out[4] = (struct dlb_compress_array){ (double)v.q, thin };
 }
 
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member)

@@ -124,6 +124,12 @@ struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,
 				 const struct dlb_sum_tensor *a, int n);
 
+/* Bytes on the wire of n gradients: of those that go dense, of P and of Q; and of those that go dense at first only. */
+struct dlb_compress_volume {
+	int64_t dense, p, q, first;
+};
+struct dlb_compress_volume dlb_compress_volume_of(const struct dlb_compress_choice *c,
+						  const struct dlb_sum_tensor *a, int n);
 /* An array that a compressor sums by a collective of its own: bytes on the wire, 0: there is none; whether its
  * numbers are converted for the wire. */
 struct dlb_compress_array {

@@ -13,7 +13,7 @@
  *
  * The weight of a convolution, (out, in, s, t), is taken as (out s, in t), with n and m as near as they can be
  * (plan/bucket_tensors.c). After 200 steps of resnet20 on Fashion-MNIST with Adam, that left out about 10 % of the
- * squared length of the gradients of layers with 16 and 32 channels, where (out, in s t) left out about 20 % at
+ * squared Frobenius norm of the gradients of layers with 16 and 32 channels, where (out, in s t) left out about 20 % at
  * equal bytes.
  *
  * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al.,

@@ -65,9 +65,9 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 		return "replicas that have shares of weights (--zero 3) cannot change their programs "
 		       "inside a run";
 	if (compress && !strcmp(compress, DLB_COMPRESS_AUTO))
-		return "--compress auto chooses anew for each plan, and what compressed sums remember of a "
-		       "gradient "
-		       "cannot change inside a run";
+		return "--compress auto may choose another compression for the next plan, and residuals of "
+		       "one do "
+		       "not fit another";
 	return NULL;
 }
 

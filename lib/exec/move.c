@@ -132,7 +132,7 @@ int dlb_kfac_move(struct dlb_kfac *to, struct dlb_kfac *from, const struct dlb_p
 
 /* ---- compressed sums ---- */
 
-/* A gradient in the state of compression: its id and place there. */
+/* A gradient in the state of compression: its id and its index there. */
 struct remembered {
 	int id, at;
 };

@@ -430,7 +430,7 @@ static int fill_state(void *ctx, struct dlb_error *err)
 	return 0;
 }
 
-/* Data of which the samples are in memory count where memory is compared. */
+/* Opens the data before memory is compared: samples in memory count. */
 static int open_samples(void *ctx, struct dlb_error *err)
 {
 	struct run *r = ctx;

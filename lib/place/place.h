@@ -27,7 +27,7 @@ struct dlb_problem {
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
-	bool keeps_residuals; /* so do compressed sums, of each gradient: they move with weights */
+	bool keeps_residuals; /* compressed sums keep a residual of each gradient, which moves with its weight */
 	int n_shares; /* replicas that divide them, of one of which this is; 0: they are whole */
 	int zero;     /* and the stage of --zero (plan.h) */
 	bool clip;					/* gradients are clipped by their global norm */

@@ -114,7 +114,7 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_bucket *u = &own->node[k].bucket[b];
 	const struct dlb_node *node = &c->cluster->node[k];
 	double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
-	int64_t dense = 0, p = 0, q = 0, passes = 0, rounded = 0;
+	int64_t passes = 0, rounded = 0;
 	struct dlb_arena arena = { 0 };
 	int n;
 	const struct dlb_compress_choice choice = dlb_program_compress(g, (int)u->cls);
@@ -126,19 +126,17 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) +
 		       (Bps > 0 ? rounding_bytes(g->whole->n_replicas, u->n) / Bps : 0);
 	const struct dlb_sum_tensor *a = dlb_bucket_tensors(g->graph, u, &arena, &n);
+	const struct dlb_compress_volume v = dlb_compress_volume_of(&choice, a, n);
 	for (int i = 0; i < n; i++) {
 		int rank = dlb_compress_rank(&choice, &a[i]);
-		dense += rank ? 0 : dlb_compress_dense_bytes(&choice, &a[i]);
-		p += rank ? dlb_compress_p_bytes(&choice, &a[i], rank) : 0;
-		q += rank ? dlb_compress_q_bytes(&choice, &a[i], rank) : 0;
 		/* bytes that the three passes read and write, and two copies there and back */
 		passes += rank ? (a[i].middle ? 15 : 7) * 4 * a[i].rows * a[i].cols : 0;
 		rounded += rounded_elements(&choice, &a[i], rank);
 	}
 	dlb_arena_release(&arena);
 	/* P travels beside what goes dense, over the same links; then Q */
-	s = dense + p > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (dense + p + 3) / 4, 4) : 0;
-	s += q > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (q + 3) / 4, 4) : 0;
+	s = v.dense + v.p > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (v.dense + v.p + 3) / 4, 4) : 0;
+	s += v.q > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (v.q + 3) / 4, 4) : 0;
 	return s + (Bps > 0 ? ((double)passes + rounding_bytes(g->whole->n_replicas, rounded)) / Bps : 0);
 }
 

@@ -32,8 +32,8 @@ static void consider(struct dlb_sum_tensor *a, int64_t all, int64_t rows, int64_
 	a->lead = lead;
 }
 
-/* Considers (out s, in t) for a weight (out, in, s, t), where s and t are sizes of neighbouring dimensions: gradients
- * of convolutions have most of their length in fewer directions so than as (out, in s t). */
+/* Considers (out s, in t) for a weight (out, in, s, t), where s and t are sizes of neighbouring dimensions: in this
+ * form the singular values of a convolution's gradient fall faster than as (out, in s t). */
 static void consider_folded(struct dlb_sum_tensor *a, const struct dlb_desc *d, int64_t all)
 {
 	const bool last = d->layout == DLB_CHANNELS_LAST; /* lies as (out, s, t, in) */

@@ -155,7 +155,6 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
-	double bytes = 0;
 	struct dlb_arena arena = { 0 };
 	int n;
 
@@ -163,15 +162,10 @@ static double travels(const struct compiler *c, int update, const struct dlb_com
 		return dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) *
 		       dlb_sharing_tensors(&c->p->sharing);
 	const struct dlb_sum_tensor *a = dlb_bucket_tensors(c->g, &alone, &arena, &n);
-	for (int i = 0; i < n; i++) {
-		const int rank = dlb_compress_rank(choice, &a[i]);
+	const struct dlb_compress_volume v = dlb_compress_volume_of(choice, a, n);
 
-		bytes += (double)(rank ? dlb_compress_p_bytes(choice, &a[i], rank) +
-						  dlb_compress_q_bytes(choice, &a[i], rank) :
-					 dlb_compress_dense_bytes(choice, &a[i]));
-	}
 	dlb_arena_release(&arena);
-	return bytes;
+	return (double)(v.dense + v.p + v.q);
 }
 
 static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)

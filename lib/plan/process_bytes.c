@@ -29,7 +29,7 @@ enum { PAGE = 4096, MAPPED = 128 * 1024 }; /* malloc maps larger blocks one by o
 /* Heap of the process: libraries, stacks and back end; with MPI; for each op of the graph, its names in
  * the model and the graph; for each kernel; for each convolution, its code; for each instruction, with its
  * step op and report; for each sum of replicas; for each weight gathered ahead of use, all by one
- * collective; LAPACK's, of K-FAC. */
+ * collective; LAPACK's buffers, which K-FAC uses. */
 enum {
 	BASE = 3300000,
 	MPI_BASE = 3300000,
@@ -40,7 +40,8 @@ enum {
 	PER_BUCKET = 65536,
 	PER_GATHER = 1024,
 	LAPACK_BASE = 1750000,
-	CONVERTED = 512 * 1024 /* numbers under way in the form of the wire: comm/collective.c, share_slots */
+	/* most bytes of a collective's send buffers where numbers are converted (comm/collective.c, share_slots) */
+	CONVERTED = 512 * 1024
 };
 
 /* What an allocation takes beyond its bytes: the rest of its last page and malloc's header. */

@@ -47,7 +47,8 @@ void dlb_bug_at(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), noreturn));
 /* The candidate closest to `name` by edit distance ("did you mean"); NULL: none is close. */
 const char *dlb_nearest(const char *name, const char *const *candidates, int n);
-/* dlb_hint of that candidate; where none is close, of `otherwise` (NULL: none; a hint that err has stays). Returns -1. */
+/* Adds the hint "did you mean 'X'?" for that candidate, or `otherwise` if none is close (NULL: the hint of err stays).
+ * Returns -1. */
 int dlb_hint_nearest(struct dlb_error *err, const char *name, const char *const *candidates, int n,
 		     const char *otherwise);
 #endif
