@@ -61,6 +61,7 @@ setup_file() {
 		#!/bin/bash
 		# [OPTION...] ADDRESS COMMAND...
 		while [[ \$1 == -* ]]; do shift; done
+		! rm "$BATS_FILE_TMPDIR/refuses-once" 2>/dev/null || { echo 'ssh: connection reset' >&2; exit 255; }
 		[[ \$1 != $net.99 ]] || { echo 'ssh: no route to this host' >&2; exit 255; }
 		[ -z "$HOSTS_SSH" ] || exec ssh -F "$HOSTS_SSH/config" "\$@"
 		i=\$((\${1##*.} - 10))
@@ -233,6 +234,17 @@ put_back() { # the plan is that of the start
 	grep -Eq "^dlb-run: lost rank [01]: killed by signal 9; going on from 'ck/step-[0-9]+': 1 of 2 nodes are left" err
 	jq -e '.report.events | map(.rejoined) == [null, true] and .[0].node == .[1].node' out.json
 	[ "$(cut -d' ' -f1 told | tr '\n' ' ')" = 'lost resumed rejoined ' ]
+}
+
+# bats test_tags=slow
+@test "a host that refuses once, as where two jobs share Open MPI's folder, is not lost" {
+	loses 80 --rejoin 0
+	touch "$BATS_FILE_TMPDIR/refuses-once"
+	kill -KILL "$(pgrep -f -- "^[^ ]*dlb-run --remote-worker.*$tmp" | tail -1)"
+	said 'going on'
+	[ ! -e "$BATS_FILE_TMPDIR/refuses-once" ]
+	same_losses
+	run ! grep 'lost host' err
 }
 
 # bats test_tags=slow

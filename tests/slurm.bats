@@ -64,6 +64,9 @@ setup() {
 	export TMPDIR=$tmp/run	# a killed job of another test leaves files there
 	mkdir "$TMPDIR"
 	cd "$tmp" || return
+	squeue -h -o %A | xargs -r scancel	# of a test that failed
+	kill -0 "$(cat "$BATS_FILE_TMPDIR/slurm/b.pid")" || b_returns
+	idle
 	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q -m 2 -a even >doc.json
 }
 

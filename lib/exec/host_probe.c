@@ -19,29 +19,37 @@
 #define POLL_S 0.02
 #define LAST_S 0.5			/* for an mpiexec to end by itself when it is told to */
 
-/* One host. pid 0: its mpiexec has ended. */
-struct asked { pid_t pid; int messages; double limit_s; bool answers; char why[300]; };
-
-struct dlb_host_probe {
-	char *folder; int lock;		/* run_folder.h */
-	struct asked *host; int n;
-	double start_s;
+/* One host. pid 0: its mpiexec has ended. again: it was asked a second time. */
+struct asked {
+	const struct dlb_host *host;
+	pid_t pid;
+	int messages;
+	double limit_s;
+	bool again, answers;
+	char why[300];
 };
 
 /* What is run on each host: our own program, which clears the leftovers of these jobs there. */
 struct question {
-	const char *tool, *self, *jobs;
+	char *tool, *self, *jobs;
 	bool allocated;
 };
 
-/* Starts the process for host h. -1 with err. */
-static int ask(const struct dlb_host_probe *p, const struct question *q, const struct dlb_host *h,
-	       struct asked *a, struct dlb_error *err)
+struct dlb_host_probe {
+	char *folder; int lock;		/* run_folder.h */
+	struct question question;
+	struct asked *host; int n;
+	double start_s;
+};
+
+/* Starts the process for a host. -1 with err. */
+static int ask(const struct dlb_host_probe *p, struct asked *a, struct dlb_error *err)
 {
+	const struct question *q = &p->question;
 	struct dlb_mpiexec m = {
 		.tool = q->tool, .in = -1, .folder = p->folder, .temporary = dlb_run_folder_parent()
 	};
-	char *hostfile = dlb_mpiexec_write_hosts(p->folder, &h, 1, err), *path;
+	char *hostfile = dlb_mpiexec_write_hosts(p->folder, &a->host, 1, err), *path;
 
 	if (!hostfile)
 		return -1;
@@ -51,7 +59,7 @@ static int ask(const struct dlb_host_probe *p, const struct question *q, const s
 		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 	} else {
 		m.out = m.err = a->messages;
-		dlb_mpiexec_add_hosts(&m, &h, 1, hostfile, q->allocated);
+		dlb_mpiexec_add_hosts(&m, &a->host, 1, hostfile, q->allocated);
 		dlb_mpiexec_add(&m, q->self);
 		dlb_mpiexec_add(&m, DLB_HOST_CLEAN);
 		dlb_mpiexec_add(&m, q->jobs);
@@ -63,21 +71,40 @@ static int ask(const struct dlb_host_probe *p, const struct question *q, const s
 	return a->messages < 0 || a->pid < 0 ? -1 : 0;
 }
 
+/* Open MPI's processes of one user on a host share the folder ompi.HOST.UID: one that ends removes it while
+ * another is about to make its own folder there, which then fails though the host is well. A connection may
+ * be refused once, too. Hence a host that refuses is asked once again. Returns whether it is. */
+static bool ask_again(const struct dlb_host_probe *p, struct asked *a)
+{
+	struct dlb_error ignored;
+
+	if (a->again)
+		return false;
+	a->again = true;
+	close(a->messages);
+	if (ask(p, a, &ignored) == 0)
+		return true;
+	a->pid = 0;
+	return false;
+}
+
 struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host,
 					  const double *limit_s, int n, bool allocated, const char *jobs,
 					  struct dlb_error *err)
 {
 	struct dlb_host_probe *p = dlb_xcalloc(1, sizeof *p);
 	char self[4096];
-	const struct question q = { tool, self, jobs, allocated };
 	int rc = dlb_mpiexec_self(self, err);
 
+	p->question = (struct question){ dlb_xstrdup(tool), rc ? NULL : dlb_xstrdup(self), dlb_xstrdup(jobs),
+					 allocated };
 	p->host = dlb_xcalloc((size_t)n + 1, sizeof *p->host);
 	p->folder = rc ? NULL : dlb_run_folder_new(tool, &p->lock, err);
 	p->start_s = dlb_clock_s();
 	for (; p->folder && p->n < n && !rc; p->n++) {
+		p->host[p->n].host = host[p->n];
 		p->host[p->n].limit_s = limit_s[p->n];
-		rc = ask(p, &q, host[p->n], &p->host[p->n], err);
+		rc = ask(p, &p->host[p->n], err);
 	}
 	if (!rc && p->folder)
 		return p;
@@ -120,8 +147,10 @@ bool dlb_host_probe_poll(struct dlb_host_probe *p)
 		if (waitpid(a->pid, &status, WNOHANG)) {
 			a->pid = 0;
 			a->answers = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-			if (!a->answers)
-				read_reason(a);
+			if (a->answers)
+				continue;
+			read_reason(a);
+			all &= !ask_again(p, a);
 		} else if (passed_s > a->limit_s) {
 			end(a);
 			snprintf(a->why, sizeof a->why, "it does not answer within %g s", a->limit_s);
@@ -156,6 +185,9 @@ void dlb_host_probe_free(struct dlb_host_probe *p)
 	}
 	if (p->folder)
 		dlb_run_folder_free(p->folder, p->lock);
+	free(p->question.tool);
+	free(p->question.self);
+	free(p->question.jobs);
 	free(p->host);
 	free(p);
 }

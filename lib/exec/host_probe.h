@@ -13,8 +13,8 @@
 #define DLB_HOST_COPIES "+"
 
 struct dlb_host_probe;
-/* host[n]: each once; limit_s[n]: seconds that it has. jobs: "12,34", or "-". Starts the processes. NULL
- * with err. */
+/* host[n]: each once; limit_s[n]: seconds that it has, for a second attempt too where mpiexec fails.
+ * host[] must live as long as the probe. jobs: "12,34", or "-". Starts the processes. NULL with err. */
 struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_host *const *host,
 					  const double *limit_s, int n, bool allocated, const char *jobs,
 					  struct dlb_error *err);
