@@ -340,6 +340,34 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+# bats test_tags=slow
+@test "html: of more spans than a page can draw, neighbours of one phase and micro-batch are merged, none is left out" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 2300 "$root/share/models/resnet8.onnx" | dlb-costmodel -q -c cpu:2 |
+		dlb-place -q -m 2300 -a even --schedule gpipe >many.json
+	dlb-view -q -f trace many.json >spans.json
+	dlb-view -q -f html many.json | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >page
+	python3 <<-'END'
+		import json
+		page, trace = json.load(open("page"))["predicted"], json.load(open("spans.json"))["traceEvents"]
+		ticks_per_us = 1e-6 / page["tick_s"]
+		for node, spans in enumerate(page["spans"]):
+		    ops = [e for e in trace if e["ph"] == "X" and e["tid"] == node and "op" in e["args"]]
+		    ops.sort(key=lambda e: e["ts"])
+		    at = now = 0
+		    for op, micro_batch, since, length, more in zip(*[iter(spans)] * 5):
+		        group = ops[at:at + 1 + more]
+		        at += 1 + more
+		        start, now = now + since, now + since + length
+		        assert group[0]["args"]["op"] == op
+		        assert all(e["args"]["micro_batch"] == micro_batch and e["cat"] == group[0]["cat"] for e in group), group
+		        assert abs(start - group[0]["ts"] * ticks_per_us) <= 1
+		        assert abs(now - max(e["ts"] + e["dur"] for e in group) * ticks_per_us) <= 1
+		    assert at == len(ops)
+		assert page["joined"] and sum(len(s) for s in page["spans"]) <= 5 * 200000 < 5 * sum("op" in e["args"] for e in trace)
+	END
+}
+
 @test "html: what the page says of an op elsewhere is what --why says" {
 	dlb-view -f html "$doc" >"$BATS_TEST_TMPDIR/x.html"
 	dlb-view --why 3 "$doc" >"$BATS_TEST_TMPDIR/why"
