@@ -104,3 +104,52 @@ same() {
 	run -2 --separate-stderr dlb-run -q --feed somebody "$tmp/doc.json"
 	one_line dlb-run 'local or host'
 }
+
+slow=(--data digits --transform 'resize=1500x1500,resize=8x8,scale=1/16')
+
+# bats test_tags=slow
+@test "samples that are prepared more slowly than ops compute: measured, said, and predicted in the next round" {
+	plan cpu:1 >"$tmp/doc.json"
+	dlb-run --steps 40 "${slow[@]}" "$tmp/doc.json" >"$tmp/1.json" 2>"$tmp/err"
+	validates "$tmp/1.json"
+	grep -Eq '^dlb-run: node 0 waits [0-9]+ % of a step for samples: a thread prepares one in ' "$tmp/err"
+	dlb-view "$tmp/1.json" | grep -Eq '^  samples: node 0 waits .* one takes .* to prepare$'
+	jq -e '.report | .samples as $s | [$s[] | [.node, .tensor]] == [[0, "x"], [0, "label"]] and ($s | map(.time_s) | add) as $one |
+		(.nodes[0].data_wait_s > .5 * .step_s) and (.step_s < 2 * .batch * $one) and (.predicted_step_s < .5 * .step_s)' "$tmp/1.json"
+	dlb-rebalance "$tmp/1.json" | dlb-place >"$tmp/2.json"
+	validates "$tmp/2.json"
+	jq -e '(.balance | .reason == null and .history[0].held) and .report == null and
+		(.balance.samples | map(.time_s) | add * 24) as $s | .plan | .value_s > .9999 * $s and .value_s < 1.01 * $s and .bound_s > .99 * $s' "$tmp/2.json"
+	dlb-run -q --steps 40 "${slow[@]}" "$tmp/2.json" >"$tmp/3.json"
+	jq -e --slurpfile plan "$tmp/2.json" '.report.predicted_step_s == $plan[0].plan.value_s' "$tmp/3.json"
+	dlb-rebalance "$tmp/3.json" | jq -e --slurpfile run "$tmp/3.json" '.balance.samples == $run[0].report.samples'
+}
+
+@test "the predicted step is at least the seconds of a node's samples: one node, replicas, rank 0 for all, other kinds, no speed" {
+	predicts() { # SECONDS CLUSTER DLB-PLACE-OPTION...: of a step of 24 samples, where nodes of kind cpu take 1 s a sample
+		local s=$1 cluster=$2
+		shift 2
+		profiled
+		dlb-costmodel -c "$cluster" "$profile" | jq -c '.balance = {weights: [.cluster.nodes[] | 1],
+			samples: [{node: 0, tensor: "x", time_s: 0.75}, {node: 0, tensor: "label", time_s: 0.25}, {node: 0, tensor: "gone", time_s: 9}]}' |
+			dlb-place "$@" >"$tmp/plan.json"
+		dlb-run -q --dry-run "$tmp/plan.json" >"$tmp/dry.json"
+		validates "$tmp/dry.json"
+		jq -e --argjson s "$s" '(.plan.value_s / $s - 1 | fabs < 1e-3) and (.report.step_s / $s - 1 | fabs < 1e-3) and
+			(.plan.bound_s <= .plan.value_s) and ([.report.nodes[].data_wait_s] | max / $s - 1 | fabs < 1e-2)' "$tmp/dry.json"
+	}
+	predicts 24 cpu:1
+	predicts 24 cpu:1 -m 4
+	predicts 12 cpu:2 --replicas 2
+	predicts 24 cpu:2 --replicas 2 --feed host
+	predicts 12 'cpu:1 cpu:1*0.5' --replicas 2 --split even
+	jq -e '[.report.samples[] | [.node, .tensor, .time_s]] | sort == [[0, "label", 0.25], [0, "x", 0.75], [1, "label", 0.25], [1, "x", 0.75]]' "$tmp/dry.json"
+	# of two stages, one reads the samples and the other their labels
+	predicts 18 cpu:2 -a even
+	predicts 18 cpu:2 -a even -m 4 --schedule async
+	jq -e '[.report.nodes[].data_wait_s] | .[0] > 17 and .[0] < 18 and .[1] > 5 and .[1] < 6' "$tmp/dry.json"
+	run -2 --separate-stderr dlb-rebalance <(jq '.report.samples[0].node = 7' "$tmp/dry.json")
+	one_line dlb-rebalance '/report/samples/0/node'
+	run -2 --separate-stderr dlb-place <(jq '.balance.samples[0].time_s = -1' "$tmp/plan.json")
+	one_line dlb-place '/balance/samples/0/time_s'
+}

@@ -100,6 +100,8 @@ struct dlb_balance {
 	bool split_stays;
 	struct dlb_balance_link *link;
 	int n_links;
+	struct dlb_report_sample *sample;
+	int n_samples; /* of the last round that prepared samples */
 	const char *links_told; /* what the last round changed of them; NULL: nothing; not written */
 	struct dlb_culprit culprit; /* of the last round; not written */
 };
@@ -124,6 +126,7 @@ struct dlb_load {				/* one round */
 	int64_t steps;				/* measured in the round */
 	int moved_ops;				/* against the previous round */
 	bool links_changed; /* bandwidths of links were corrected in this round */
+	bool samples_changed; /* their preparation took other time than was predicted, and makes another step */
 	char plan_hash[17];
 	const int *placement; int n_ops;
 	struct dlb_balance_teams teams;

@@ -126,6 +126,8 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 		dlb_set_real(o, "expected_s", b->expected_s);
 	if (b->floor_s > 0)
 		dlb_set_real(o, "floor_s", b->floor_s);
+	if (b->n_samples)
+		json_object_set_new(o, "samples", dlb_samples_write(b->sample, b->n_samples));
 	if (b->best_step_s > 0)
 		json_object_set_new(o, "best", write_best(b));
 	if (b->best_placement) {
@@ -347,13 +349,14 @@ static int read_links(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 
 static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "rule",       "round",        "stable",  "converged",
-					     "keep",       "reason",       "weights", "kappa",
-					     "kappa_mean", "kappa_rounds", "spread",  "spread_rounds",
-					     "eta",        "last_sign",    "hold",    "hold_off",
-					     "expected_s", "floor_s",      "best",    "best_placement",
-					     "history",    "first_round",  "settled", "links",
-					     NULL };
+	static const char *const known[] = {
+		"rule",     "round",         "stable",  "converged",  "keep",
+		"reason",   "weights",       "kappa",   "kappa_mean", "kappa_rounds",
+		"spread",   "spread_rounds", "eta",     "last_sign",  "hold",
+		"hold_off", "expected_s",    "floor_s", "best",       "best_placement",
+		"history",  "first_round",   "settled", "links",      "samples",
+		NULL
+	};
 
 	if (dlb_ref_known(r, known, err) ||
 	    get_reals(r, "weights", DLB_NEED, (struct range){ 1e-9, 1e9 }, b, &b->weight, err) ||
@@ -372,6 +375,7 @@ static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct d
 	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) ||
 	    dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
 	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) || read_links(r, b, err) ||
+	    dlb_samples_read(r, b->n_nodes, &b->arena, &b->sample, &b->n_samples, err) ||
 	    dlb_get_real(r, "floor_s", DLB_OPT, 0, 1e18, &b->floor_s, err) || read_best(r, b, err) ||
 	    read_history(r, b, err))
 		return -1;

@@ -303,6 +303,19 @@ static int correct_links(struct dlb_balance_inputs *s, struct dlb_arena *scratch
 	return 0;
 }
 
+/* Keeps the report's seconds to prepare samples, if it has any. */
+static void keep_samples(const struct dlb_report *r, struct dlb_balance *b)
+{
+	if (!r->n_samples)
+		return;
+	b->n_samples = r->n_samples;
+	b->sample = dlb_arena_array(&b->arena, (size_t)r->n_samples, sizeof *b->sample);
+	for (int i = 0; i < r->n_samples; i++)
+		b->sample[i] = (struct dlb_report_sample){ r->sample[i].node,
+							   dlb_arena_strdup(&b->arena, r->sample[i].tensor),
+							   r->sample[i].time_s };
+}
+
 int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const struct dlb_rule *rule,
 		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err)
 {
@@ -314,6 +327,7 @@ int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const st
 		return -1;
 	if (dlb_load_of(s, out->kappa, &scratch, &l, err))
 		goto end;
+	keep_samples(&s->report, out);
 	dlb_culprit_find_awaited(s, &l, out);
 	if (!(rule->gated && correct_links(s, &scratch, &l, out, err)) && !rule->update(&l, o, out, err) &&
 	    !(rule->gated && dlb_balance_gate(s, &l, o, out, err))) {

@@ -11,6 +11,7 @@
 
 static const double at_limit = 0.98;	/* fraction of a node's memory: beyond it no op fits */
 static const double usual_spread = 0.04;	/* between rounds: typical of shared hosts */
+static const double samples_differ = 0.05; /* relative: a smaller change of the step is noise */
 
 static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *err)
 {
@@ -71,7 +72,7 @@ int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dl
 	dlb_report_release(&s->report);
 	memset(&s->report, 0, sizeof s->report);
 	if (!(other_plan && read_plan(d, s, err)) && !dlb_report_read(d, &s->report, err) &&
-	    !check_report(s, err) &&
+	    !dlb_cost_read_samples(d, &s->cost, err) && !check_report(s, err) &&
 	    !(other_plan &&
 	      dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &s->program, err)))
 		return 0;
@@ -123,6 +124,15 @@ static int replay(const struct dlb_balance_inputs *s, const double *scale, doubl
 	return 0;
 }
 
+/* The report's samples may take other time than those by which its step was predicted. */
+static void foresee_samples(const struct dlb_report *r, struct dlb_load *l)
+{
+	if (!r->n_samples || !(r->predicted_step_s > 0))
+		return;
+	l->samples_changed = fabs(l->predicted_s / r->predicted_step_s - 1) > samples_differ;
+	l->predicted_s = r->predicted_step_s;
+}
+
 /* Runs the three simulations; `scale` has space for one number per node. */
 static int simulate(const struct dlb_balance_inputs *s, const double *kappa, double *scale,
 		    struct dlb_load *l, struct dlb_error *err)
@@ -133,6 +143,7 @@ static int simulate(const struct dlb_balance_inputs *s, const double *kappa, dou
 	if (replay(s, NULL, &unused, l->predicted_busy_s, NULL, err) ||
 	    replay(s, kappa, &l->predicted_s, NULL, NULL, err))
 		return -1;
+	foresee_samples(&s->report, l);
 	for (int i = 0; i < l->n_nodes; i++)
 		if (l->predicted_busy_s[i] > 0) {
 			sum += l->busy_s[i];

@@ -237,7 +237,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	bool kept = b->keep, reopened;
 
 	(void)err;
-	r->held = dlb_balance_correct_kappa(l, b) || l->links_changed;
+	r->held = dlb_balance_correct_kappa(l, b) || l->links_changed || l->samples_changed;
 	b->best_step_s *= r->drift;
 	b->best_se_s *= r->drift;
 	r->changed = l->links_changed || change_point(l, b) || (b->converged && dlb_balance_unsettled(l, b));

@@ -51,6 +51,9 @@ struct dlb_cost {
 	double *step_spread;
 	/* [kind] seconds of a step beside its ops, measured (profile.h); NAN: not known */
 	double *step_overhead_s;
+	/* [kind][tensor] seconds to prepare one sample of a fed tensor, as the last run measured them; a kind
+	 * without a measurement has the mean of the others; NULL: nothing measured (samples.c) */
+	double **sample_s;
 	struct dlb_cost_fit *fit; int n_fits;
 	double update_scale;			/* factor of update times (dlb_cost_set_optimizer) */
 	double inverse_every;			/* K-FAC: steps between inversions; 0: another optimizer */
@@ -90,6 +93,11 @@ double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
  * larger and the next smaller batch size, between which the kernel may choose another algorithm. */
 double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n);
+/* Reads sample_s again from the document's report or balance section, as dlb_cost_read does. Tensors that the graph has not, and
+ * nodes that the cluster has not, are passed over: the report may be of an earlier model. */
+int dlb_cost_read_samples(const struct dlb_doc *d, struct dlb_cost *c, struct dlb_error *err);
+/* Seconds in which a node prepares one sample of a fed tensor; 0: not measured. */
+double dlb_cost_sample_s(const struct dlb_cost *c, int tensor, int node);
 /* Bytes that op moves to and from each class of buffers. */
 void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS]);
 /* If the node names memories, an op takes at least the time of its traffic to any one of them, at the

@@ -110,6 +110,7 @@ static void times_of(const struct dlb_timeline *t, struct dlb_report *r)
 		r->node[i].wait_s = t->node[i].wait_s;
 		r->node[i].bytes_sent = t->node[i].bytes_sent;
 		r->node[i].offload_wait_s = t->node[i].offload_s;
+		r->node[i].data_wait_s = t->node[i].data_wait_s;
 		r->communication.bytes += t->node[i].bytes_sent;
 		r->communication.time_s += t->node[i].comm_s;
 		r->communication.hidden_s += t->node[i].comm_hidden_s;
@@ -120,6 +121,26 @@ static void times_of(const struct dlb_timeline *t, struct dlb_report *r)
 	r->feed.wait_s = t->feed_wait_s;
 }
 
+/* The seconds to prepare samples that were simulated, so that the next plan has them too. */
+static void samples_of(const struct dlb_job *j, struct dlb_report *r)
+{
+	const struct dlb_graph *g = &j->graph;
+	const int n = j->plan.sharing.feed_host ? 1 : r->n_nodes;
+
+	if (!j->cost.sample_s)
+		return;
+	for (int t = 0; t < g->n_tensors; t++)
+		r->n_samples += dlb_cost_sample_s(&j->cost, t, 0) > 0 ? n : 0;
+	r->sample = dlb_arena_array(&r->arena, (size_t)r->n_samples + 1, sizeof *r->sample);
+	r->n_samples = 0;
+	for (int t = 0; t < g->n_tensors; t++)
+		for (int i = 0; i < n && dlb_cost_sample_s(&j->cost, t, 0) > 0; i++)
+			r->sample[r->n_samples++] = (struct dlb_report_sample){
+				i, dlb_arena_strdup(&r->arena, g->tensor[t].name),
+				dlb_cost_sample_s(&j->cost, t, i)
+			};
+}
+
 /* What a simulated run and a simulated round have alike. */
 static int begin_report(const struct dlb_job *j, const struct dlb_program *p, int64_t steps,
 			struct dlb_report *r, struct dlb_error *err)
@@ -128,6 +149,7 @@ static int begin_report(const struct dlb_job *j, const struct dlb_program *p, in
 	dlb_job_report(j, p, r);
 	r->dry_run = true;
 	r->steps = steps;
+	samples_of(j, r);
 	r->stopped = "steps";
 	return dlb_job_predict(j, p, r, err);
 }

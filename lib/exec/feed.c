@@ -18,6 +18,7 @@
 #include "exec/runtime.h"
 #include "plan/feed_load.h"
 #include "plan/sharing.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 struct feed_slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };
@@ -31,6 +32,8 @@ struct dlb_feed {
 	char **own;				/* [slot] this node's share */
 	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
 	bool stop, started;
+	struct dlb_feed_time *time;
+	int n_times, cap_times;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -102,18 +105,38 @@ static struct dlb_fed fed_at(char *share, const struct dlb_program *p)
 				 .weight = *(const double *)(const void *)share };
 }
 
+static void count_time(struct dlb_feed *f, const struct dlb_feed_item *t, double time_s)
+{
+	int i = 0;
+
+	pthread_mutex_lock(&f->lock);
+	while (i < f->n_times && f->time[i].tensor != t->tensor)
+		i++;
+	if (i == f->n_times) {
+		DLB_GROW(f->time, f->n_times, f->cap_times);
+		f->time[f->n_times++] = (struct dlb_feed_time){ .tensor = t->tensor };
+	}
+	f->time[i].time_s += time_s;
+	f->time[i].samples += (double)t->n;
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* first: of the feed; it opens files and fills caches. */
 static void fill_share(struct dlb_feed *f, struct feed_slot *s, const struct dlb_dispatch_share *x,
-		       char *share)
+		       char *share, bool first)
 {
 	struct dlb_fed fed = fed_at(share, x->program);
 	struct dlb_error err;
 
 	for (int i = 0; i < x->n_items; i++) {
 		const struct dlb_feed_item *t = &x->item[i];
+		const double begin_s = dlb_clock_s();
+		const int rc = dlb_data_fill(f->data, t->tensor, s->epoch, s->first + t->first, t->n,
+					     fed.base + t->offset, &err);
 
-		if (!dlb_data_fill(f->data, t->tensor, s->epoch, s->first + t->first, t->n,
-				   fed.base + t->offset, &err) ||
-		    s->rc)
+		if (!first)
+			count_time(f, t, dlb_clock_s() - begin_s);
+		if (!rc || s->rc)
 			continue;
 		s->rc = -1;
 		s->err = err;
@@ -138,10 +161,10 @@ static void fill(struct dlb_feed *f, int64_t n)
 	const struct dlb_dispatch_share own = own_share(f, s->which);
 
 	s->rc = 0;
-	fill_share(f, s, &own, f->own[at]);
+	fill_share(f, s, &own, f->own[at], n == 0);
 	for (int k = 1; f->dispatch && k < dlb_dispatch_nodes(f->dispatch); k++)
 		fill_share(f, s, dlb_dispatch_share(f->dispatch, k, s->which),
-			   dlb_dispatch_place(f->dispatch, k, at));
+			   dlb_dispatch_place(f->dispatch, k, at), n == 0);
 }
 
 static void *work(void *arg)
@@ -224,6 +247,7 @@ void dlb_feed_free(struct dlb_feed *f)
 	pthread_cond_destroy(&f->changed);
 	for (int i = 0; i < f->n_slots && !f->dispatch; i++)
 		dlb_samples_free(f->be, f->own[i]);
+	free(f->time);
 	free(f->own);
 	free(f->slot);
 	free(f);
@@ -285,6 +309,19 @@ int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, st
 	s->fed = fed_at(f->own[at], own_share(f, s->which).program);
 	*fed = &s->fed;
 	return 0;
+}
+
+struct dlb_feed_time *dlb_feed_times(struct dlb_feed *f, int *n)
+{
+	struct dlb_feed_time *copy;
+
+	pthread_mutex_lock(&f->lock);
+	*n = f->n_times;
+	copy = dlb_xcalloc((size_t)*n + 1, sizeof *copy);
+	if (*n)
+		memcpy(copy, f->time, (size_t)*n * sizeof *copy);
+	pthread_mutex_unlock(&f->lock);
+	return copy;
 }
 
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err)

@@ -28,6 +28,14 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
  * together. */
 int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why,
 		  struct dlb_error *err);
+/* Seconds in which this node's thread has prepared samples of a fed tensor, and their number, without the
+ * first step. */
+struct dlb_feed_time {
+	int tensor;
+	double time_s, samples;
+};
+/* Copies of those of all tensors that it has prepared, new; *n of them. */
+struct dlb_feed_time *dlb_feed_times(struct dlb_feed *f, int *n);
 /* Waits until nothing that was asked for is under way; collective. */
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err);
 #endif

@@ -219,7 +219,7 @@ int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan
 	free(j->need);
 	j->kappa = NULL;
 	j->need = NULL;
-	return read_plan(j, doc, err);
+	return dlb_cost_read_samples(doc, &j->cost, err) || read_plan(j, doc, err) ? -1 : 0;
 }
 
 /* Binds graph and costs to the optimizer, and reads the plan. */

@@ -311,6 +311,29 @@ static int pause_run(struct run *r, int *who, struct dlb_error *err)
 	return dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL);
 }
 
+/* Waits for samples that are a smaller part of a step, or shorter in the whole run, are not worth a line. */
+static const double least_part = 0.1, least_s = 1;
+
+/* Says which node waits most for samples, where that makes the run much longer. */
+static void say_starved(const struct run *r, const struct dlb_report *report)
+{
+	char text[300];
+	double sample_s;
+	const int node = dlb_report_starved(report, &sample_s);
+	const double wait_s = report->node[node].data_wait_s;
+
+	if (!r->o->warn || wait_s < least_part * report->step_s || wait_s * (double)report->steps < least_s)
+		return;
+	snprintf(text, sizeof text,
+		 "node %d waits %.0f %% of a step for samples: a thread prepares one in %.3g ms; decode and "
+		 "resize "
+		 "them once, before the run (DATA in dlb-run(1)), or let more nodes prepare them (dlb-place "
+		 "--replicas%s)",
+		 node, 100 * wait_s / report->step_s, 1e3 * sample_s,
+		 r->dispatch ? ", dlb-run --feed local" : "");
+	r->o->warn(r->o->warn_ctx, text);
+}
+
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -329,6 +352,8 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 		return -1;
 	if (dlb_run_report(r, report, err))
 		return -1;
+	if (!r->rank)
+		say_starved(r, report);
 	if (in_haste && dlb_evaluate(r, false, who, err))
 		return -1;
 	dlb_evaluate_report(r, report);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "exec/feed.h"
 #include "exec/dispatch.h"
 #include "exec/record.h"
 #include "exec/run.h"
@@ -10,6 +11,7 @@
 #include "plan/replica.h"
 #include "plan/sharing.h"
 #include "plan/timeline.h"
+#include "plan/tensors.h"
 #include "util/mem.h"
 #include "util/stats.h"
 #include "util/process.h"
@@ -382,6 +384,40 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 	return rc;
 }
 
+static bool is_sample(const struct dlb_tensor *t) { return dlb_tensor_is_fed(t) && t->kind != DLB_T_SEED; }
+
+/* Seconds in which nodes prepared a sample of each fed tensor: the report's list, on rank 0. Collective. */
+static int collect_samples(struct run *r, struct dlb_report *report, struct dlb_error *err)
+{
+	const struct dlb_graph *g = &r->job.graph;
+	const int n_nodes = r->job.plan.n_nodes;
+	int n_tensors = 0, n_times = 0, *tensor = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *tensor), rc;
+	struct dlb_feed_time *time = r->feed ? dlb_feed_times(r->feed, &n_times) : NULL;
+	double *s;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		if (is_sample(&g->tensor[t]))
+			tensor[n_tensors++] = t;
+	s = dlb_xcalloc((size_t)n_nodes * (size_t)n_tensors + 1, sizeof *s);
+	for (int k = 0; k < n_tensors; k++)
+		for (int i = 0; i < n_times; i++)
+			if (time[i].tensor == tensor[k] && time[i].samples > 0)
+				s[r->rank * n_tensors + k] = time[i].time_s / time[i].samples;
+	rc = dlb_comm_allreduce_f64(r->comm, s, n_nodes * n_tensors, DLB_COMM_MAX, err);
+	report->sample = dlb_arena_array(&report->arena, (size_t)n_nodes * (size_t)n_tensors + 1,
+					 sizeof *report->sample);
+	for (int i = 0; i < n_nodes * n_tensors && !rc && !r->rank; i++)
+		if (s[i] > 0)
+			report->sample[report->n_samples++] = (struct dlb_report_sample){
+				i / n_tensors,
+				dlb_arena_strdup(&report->arena, g->tensor[tensor[i % n_tensors]].name), s[i]
+			};
+	free(s);
+	free(time);
+	free(tensor);
+	return rc;
+}
+
 int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const struct dlb_record *rec = &r->record;
@@ -433,7 +469,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 		spans_here(r, slot, spans);
 	all[0] = mine;
 	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) ||
-			     collect(r, all, ops, spans, report, err) || collect_ranks(r, report, err) ?
+			     collect(r, all, ops, spans, report, err) || collect_ranks(r, report, err) ||
+			     collect_samples(r, report, err) ?
 		     -1 :
 		     0;
 	if (!rc && r->rank == 0) {

@@ -317,6 +317,22 @@ static double chain_bound(const struct dlb_problem *p)
 	return best;
 }
 
+/* Some node prepares each sample of each fed tensor, beside the step before: the nodes together, at the speed of
+ * the fastest kind. */
+static double samples_bound(const struct dlb_problem *p)
+{
+	double sum = 0;
+
+	for (int t = 0; p->cost->sample_s && t < p->graph->n_tensors; t++) {
+		double least_s = INFINITY;
+
+		for (int k = 0; k < p->cost->n_kinds; k++)
+			least_s = fmin(least_s, p->cost->sample_s[k][t]);
+		sum += least_s;
+	}
+	return sum * (double)p->batch / p->cluster->n_nodes;
+}
+
 double dlb_lower_bound_s(const struct dlb_problem *p)
 {
 	if (p->objective != DLB_STEP) {
@@ -327,6 +343,6 @@ double dlb_lower_bound_s(const struct dlb_problem *p)
 		return s;
 	}
 	double best = stated_load_bound_s(p), chain = p->schedule && p->schedule->async ? 0 : chain_bound(p);
-	best = chain > best ? chain : best;
+	best = fmax(fmax(chain, best), samples_bound(p));
 	return best * (1 - 1e-9);			/* sums here and in the simulator round differently */
 }

@@ -1,4 +1,4 @@
-/* Rank 0 reads samples for all: messages, bytes and seconds of that. */
+/* Samples: the seconds in which nodes prepare them, and where rank 0 reads for all, messages and bytes. */
 #ifndef DLB_PLAN_FEED_LOAD_H
 #define DLB_PLAN_FEED_LOAD_H
 #include "plan/program.h"
@@ -9,9 +9,13 @@ int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node);
  * multiple of 64 bytes. */
 size_t dlb_feed_header_bytes(const struct dlb_program *of_node);
 size_t dlb_feed_bytes(const struct dlb_program *g, int node);
-/* Per step: [node] bytes it sends, seconds in which it copies them (links that do not overlap with work);
- * least_s: seconds of the busiest link, a lower bound of the step. */
-struct dlb_feed_load { double *bytes, *copy_s, least_s; };
-void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g, const struct dlb_cluster *c);
+/* Per step: [node] bytes it sends, seconds in which it copies them (links that do not overlap with work), and
+ * seconds in which its samples are prepared and sent, a lower bound of its step, beside which a thread prepares
+ * the next one's; least_s: the most of them. Seconds to prepare are those of a run before (cost.h); 0: not
+ * measured. */
+struct dlb_feed_load {
+	double *bytes, *copy_s, *ready_s, least_s;
+};
+void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g, const struct dlb_cost *c);
 void dlb_feed_load_release(struct dlb_feed_load *load);
 #endif

@@ -24,6 +24,12 @@ struct dlb_report_node {
 	const char *host;
 };
 struct dlb_report_op { int op, node; double time_s, predicted_s; };	/* per micro-batch, median */
+/* Mean seconds in which a node prepared one sample of a fed tensor, without the first step's. */
+struct dlb_report_sample {
+	int node;
+	const char *tensor;
+	double time_s;
+};
 /* Sums over replicas, per step: bytes sent by all nodes, and bytes without compression; for the slowest
  * node the seconds under way, and the part of them in which it did not wait. */
 struct dlb_report_sum { double bytes, dense_bytes, time_s, hidden_s; };
@@ -112,6 +118,8 @@ struct dlb_report {
 	struct { double bytes, time_s, hidden_s, in_place_bytes; } communication;
 	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
 	struct { double bytes, wait_s; } feed;
+	struct dlb_report_sample *sample;
+	int n_samples; /* of nodes that prepare samples */
 	/* dlb-run --scenario: simulated rounds, and for each way to balance the means over them: of a step;
 	 * of its efficiency, the step of perfectly divisible ops over it, and of that with their step as a
 	 * pipeline under the same schedule (0: not known). moved_ops: in all. */
@@ -147,6 +155,12 @@ int dlb_report_buddy_read(const struct dlb_ref *report, struct dlb_report *out, 
 json_t *dlb_report_write(const struct dlb_report *r);
 /* Makes r the document's report. */
 void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r);
+/* report_samples.c: the list in the report and in the balance section; sample: memory in a. */
+json_t *dlb_samples_write(const struct dlb_report_sample *sample, int n);
+int dlb_samples_read(const struct dlb_ref *section, int n_nodes, struct dlb_arena *a,
+		     struct dlb_report_sample **sample, int *n, struct dlb_error *err);
+/* The node that waits longest for samples. *sample_s: seconds in which one is prepared for it; 0: not known. */
+int dlb_report_starved(const struct dlb_report *r, double *sample_s);
 /* report_scenario.c: /report/scenario; report: the section. */
 void dlb_report_scenario_write(const struct dlb_report *r, json_t *report);
 int dlb_report_scenario_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);

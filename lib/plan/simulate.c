@@ -94,7 +94,7 @@ static void step_end(struct sim *s, int node)
 		return;
 	n->now += n->overhead_s;
 	t->overhead_s += n->overhead_s;
-	if (s->feed.bytes)
+	if (s->g->whole->sharing.feed_host && s->feed.bytes)
 		feed_on(s, node);
 	if (step == s->from) {
 		n->from = *t;
@@ -185,8 +185,10 @@ static void conclude_async(struct sim *s)
 		struct dlb_node_times *n = &t->node[i];
 		*n = s->node[i].from;
 		double waits_s = n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
+		n->data_wait_s = fmax(0, (s->feed.ready_s ? s->feed.ready_s[i] : 0) -
+						 (t->step_s - t->feed_wait_s));
 		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - n->copy_s - n->overhead_s -
-								  waits_s);
+								  n->data_wait_s - waits_s);
 		n->wait_s = waits_s + n->waits_s[DLB_WAIT_COLLECTIVE];
 		if (t->span && t->n_spans[i])
 			origin = fmin(origin, t->span[i][0].start_s);
@@ -226,7 +228,6 @@ static void begin_step(struct sim *s)
 
 static void begin_feed(struct sim *s)
 {
-	dlb_feed_load_init(&s->feed, s->g, s->c->cluster);
 	for (int i = 0; i < s->g->n_nodes; i++) {
 		s->node[i].now = s->feed.copy_s[i];
 		s->t->node[i].copy_s += s->feed.copy_s[i];
@@ -237,6 +238,8 @@ static void begin_feed(struct sim *s)
 
 static void end_feed(struct sim *s)
 {
+	for (int i = 0; i < s->g->n_nodes; i++)
+		s->t->node[i].data_wait_s = fmax(0, s->feed.ready_s[i] - s->end_s);
 	s->t->feed_wait_s = fmax(0, s->feed.least_s - s->end_s);
 	s->end_s += s->t->feed_wait_s;
 }
@@ -292,8 +295,10 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	dlb_sim_find_offloaded(&s);
 	s.squares = dlb_xcalloc((size_t)g->steps, sizeof *s.squares);
 	s.waits_for_norm = dlb_xcalloc(n_nodes, sizeof *s.waits_for_norm);
-	bool feeds = g->whole->sharing.feed_host && s.c && s.c->cluster;
+	const bool feeds = s.c && s.c->cluster;
 	if (feeds)
+		dlb_feed_load_init(&s.feed, g, s.c);
+	if (feeds && g->whole->sharing.feed_host)
 		begin_feed(&s);
 	begin_step(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
@@ -317,8 +322,9 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	free(s.waits_for_norm);
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
-		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
-		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s - n->offload_s - n->overhead_s);
+		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from - n->data_wait_s;
+		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s - n->offload_s - n->overhead_s -
+					    n->data_wait_s);
 	}
 	if (g->depth)
 		conclude_async(&s);

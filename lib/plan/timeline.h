@@ -21,6 +21,7 @@ struct dlb_node_times {
 	double command_s;			/* --sync: waited for the command to sum */
 	double offload_s; /* waited for copies of what is offloaded (offload.h) */
 	double overhead_s; /* beside its ops: of cost.h */
+	double data_wait_s; /* at the step's end, for the samples of the next */
 };
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL without keep_spans */
@@ -29,7 +30,7 @@ struct dlb_timeline {
 	double step_s;
 	/* seconds of filling and draining the pipeline per run */
 	double fill_s;
-	/* rank 0 reads for all: bytes sent by all; wait at the step's end */
+	/* where rank 0 reads for all: bytes sent by all; by how much samples make the step longer */
 	double feed_bytes, feed_wait_s;
 };
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed

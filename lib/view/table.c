@@ -464,6 +464,23 @@ static void nodes_table(const struct dlb_report *r, FILE *f)
 	say_omitted(r->n_nodes, n_shown, f);
 }
 
+/* The node that waits most for samples, if it waits for 2 % of a step. */
+static void samples_line(const struct dlb_report *r, FILE *f)
+{
+	char a[32], b[32];
+	double sample_s;
+	const int node = r->n_nodes ? dlb_report_starved(r, &sample_s) : -1;
+	const double wait_s = node < 0 ? 0 : r->node[node].data_wait_s;
+
+	if (!(wait_s > 0.02 * r->step_s))
+		return;
+	fprintf(f, "  samples: node %d waits %s a step for them (%.1f%%)", node,
+		dlb_view_seconds(wait_s, a, sizeof a), 100 * wait_s / r->step_s);
+	if (sample_s > 0)
+		fprintf(f, "; one takes %s to prepare", dlb_view_seconds(sample_s, b, sizeof b));
+	fputc('\n', f);
+}
+
 static void report_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_report *r = &v->report;
@@ -515,6 +532,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	events_table(r, f);
 	buddy_line(r, f);
 	messages_line(r, f);
+	samples_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
 	nodes_table(r, f);
