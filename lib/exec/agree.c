@@ -8,8 +8,8 @@
 #include "exec/state.h"
 #include "graph/passes.h"
 
-enum { N_BATCHES = 3 };			/* two samples together, the first, the second */
-/* value[tensor]: on the device; NULL: not computed, or held by batch 0 for all */
+enum { N_BATCHES = 3 };			/* both samples together, the first sample, the second sample */
+/* value[tensor]: on the device; NULL: not computed, or stored once for all batches in batch 0 */
 struct batch { int64_t first, n; void **value; };
 struct trial {
 	const struct dlb_graph *g;
@@ -24,11 +24,12 @@ struct trial {
 static const double tolerance[] = {
 	[DLB_F32] = 1e-4, [DLB_F64] = 1e-10, [DLB_BF16] = 0.05, [DLB_F16] = 0.01
 };
-/* In f32, libraries of a device may choose another algorithm for two samples than for one, such as Winograd's, whose
- * errors grow with each layer; with TF32, also other roundings. Samples that are mixed differ by their own size. */
+/* In f32, libraries of a device may choose another algorithm for two samples than for one, such as
+ * Winograd's, whose errors grow with each layer; TF32 adds further rounding differences. If samples are
+ * mixed, the difference is as large as the values themselves. */
 static const double device_tolerance = 1e-3, tf32_tolerance = 0.02;
 
-/* What is f32 in a graph of bf16 is computed from bf16. */
+/* An f32 tensor in a bf16 graph is computed from bf16 tensors, so it gets the tolerance of bf16. */
 static double tolerance_of(const struct trial *v, enum dlb_dtype type)
 {
 	if (type == DLB_F32 && v->g->dtype == DLB_BF16)
@@ -96,7 +97,7 @@ static void *get(struct trial *v, int batch, int t)
 	return host;
 }
 
-/* Operand t of a batch, made at its first use; NULL: it cannot be made. */
+/* Operand t of a batch, created at its first use; NULL: it cannot be created. */
 static void *operand(struct trial *v, int batch, int t)
 {
 	struct batch *l = &v->batch[is_shared(&v->g->tensor[t]) ? 0 : batch];
@@ -171,7 +172,7 @@ static double distance(double a, double b, double scale)
 	return isfinite(a) && isfinite(b) ? fabs(a - b) / (scale > 0 ? scale : 1) : HUGE_VAL;
 }
 
-/* As dlb_value_real; without a call for the types that most values have. */
+/* As dlb_value_real, but without a function call for the most frequent types. */
 static inline double value_at(const void *p, enum dlb_dtype type, int64_t i)
 {
 	uint32_t bits;
@@ -186,8 +187,8 @@ static inline double value_at(const void *p, enum dlb_dtype type, int64_t i)
 	return v;
 }
 
-/* One tensor as each batch has it. x: values, those of the whole batch and of its two halves; count: of a sample;
- * scale: the largest finite one; differences up to `enough` are no difference. */
+/* One tensor in each batch. x: its values in the whole batch and in the two halves; count: values per sample;
+ * scale: the largest finite absolute value; differences up to `enough` count as equal. */
 struct compared {
 	void *x[N_BATCHES];
 	enum dlb_dtype type;
@@ -195,8 +196,8 @@ struct compared {
 	double scale, enough;
 };
 
-/* The largest relative difference, where the batch dimension has `outer` parts before it and `inner` elements
- * after it; of those up to the first beyond `enough`. */
+/* The largest relative difference, if the batch dimension has `outer` parts before it and `inner` elements
+ * after it. The search ends at the first difference above `enough`. */
 static double apart(const struct compared *c, int64_t outer, int64_t inner, double enough)
 {
 	void *const *x = c->x;
@@ -214,9 +215,9 @@ static double apart(const struct compared *c, int64_t outer, int64_t inner, doub
 	return most;
 }
 
-/* The least over every split of the dimension's `parts` per sample into outer and inner, up to the first within
- * `enough`; before: elements of the dimensions before it. Unless `whole`, other splits are left where they are beyond
- * it. */
+/* The least difference over all splits of the dimension's `parts` per sample into outer and inner. The search
+ * ends at the first split whose difference is within c->enough. before: elements of the dimensions before the
+ * batch dimension. Unless `whole`, a split is abandoned once its difference exceeds c->enough. */
 static double least_apart(const struct compared *c, int64_t before, int64_t parts, bool whole)
 {
 	double least = HUGE_VAL;
@@ -228,8 +229,8 @@ static double least_apart(const struct compared *c, int64_t before, int64_t part
 	return least;
 }
 
-/* The same for a tensor that does not follow the batch: one value for every sample or, for a loss, their
- * mean. */
+/* The largest relative difference of a tensor that does not follow the batch: its value is the same for every
+ * sample or, for a loss, the mean over samples. */
 static double apart_as_mean(const struct compared *c)
 {
 	double most = 0;
@@ -241,8 +242,8 @@ static double apart_as_mean(const struct compared *c)
 	return most;
 }
 
-/* The difference of tensor t between the batches, relative to its largest value; 0 also where it cannot be
- * compared. A dimension of outer * n * inner elements follows the batch; every split into outer and inner is
+/* The difference of tensor t between the batches, relative to its largest value; 0 also if it cannot be
+ * compared. A dimension of outer * n * inner elements follows the batch; all splits into outer and inner are
  * tried. */
 static double difference(struct trial *v, int t)
 {
@@ -275,7 +276,7 @@ static double difference(struct trial *v, int t)
 		least = apart_as_mean(&c);
 	else
 		least = least_apart(&c, before, x->dim[dim].mul, false);
-	if (n && least > c.enough) /* the message says by how much they differ */
+	if (n && least > c.enough) /* the message states the difference */
 		least = least_apart(&c, before, x->dim[dim].mul, true);
 	for (int i = 0; i < N_BATCHES; i++)
 		free(c.x[i]);
@@ -391,7 +392,8 @@ int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct 
 			rc = judge(&v, use.output[i], err);
 		if (!rc && use.loss >= 0)
 			rc = judge(&v, use.loss, err);
-		if (be->ops->sync(be, &ignored))	/* a copy failed: the values judged tell nothing */
+		/* a copy failed, so the compared values are invalid */
+		if (be->ops->sync(be, &ignored))
 			rc = 0;
 	}
 	for (int t = 0; t < use.n_tensors; t++)

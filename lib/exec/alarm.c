@@ -36,7 +36,7 @@ void dlb_alarm_hint(const char *checkpoint, struct dlb_error *err)
 	free(newest);
 }
 
-/* In the heartbeat's thread. */
+/* Runs in the heartbeat's thread. */
 static void tell(void *ctx, const struct dlb_heartbeat_told *told)
 {
 	struct dlb_alarm *a = ctx;
@@ -51,7 +51,8 @@ static void tell(void *ctx, const struct dlb_heartbeat_told *told)
 	if (told->how == DLB_SILENCE_UNHEARD && !atomic_exchange(&a->unheard, true) && !a->quiet &&
 	    dlb_comm_rank(a->comm) == 0)
 		dlb_alarm_warn_unheard(a->tool, told);
-	/* mpirun tells of a rank that has ended; where it does not, as under srun, the limit is reached next */
+	/* mpirun reports a rank that has ended; under a launcher that does not, such as srun, the silence
+	 * then reaches its limit */
 	if (told->how != DLB_SILENCE_STOPPED && told->how != DLB_SILENCE_CUT)
 		return;
 	dlb_alarm_text(told, step, &err);

@@ -1,8 +1,8 @@
 /* The step loop of asynchronous schedules, with several steps in flight.
  *
- * No rank may wait for the sum at the end of a step (step_end.c). A rank starts the sum when it has run the
- * step's last iteration, and all ranks take its result a fixed number of iterations later. A decision to
- * stop, then, holds for the steps that have not begun. The pipeline is drained before a measurement, a
+ * No rank may wait for the sum at the end of a step (step_end.c). Each rank starts the sum when it has run
+ * the step's last iteration, and all ranks take the result a fixed number of iterations later. So a decision
+ * to stop applies only to steps that have not begun. The pipeline is drained before a measurement, a
  * checkpoint, a batch of another size, the end of a round (rounds.c), and the end. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,24 +14,25 @@
 
 enum { ASYNC_SLACK = 2 };			/* iterations between the start of a step's sum and its use */
 
-/* A run of steps from an empty pipeline to an empty one. Step s uses element s % n of each list. */
+/* A sequence of steps from an empty pipeline to an empty pipeline. Step s uses element s % n of each list. */
 struct async_loop {
 	struct dlb_engine *e;
 	int which, depth;
-	int64_t first, end, n;			/* end: INT64_MAX until it is known */
+	int64_t first, end, n;			/* end: INT64_MAX until known */
 	struct dlb_step *step;
 	struct dlb_step_end *at_end;
-	struct dlb_step_end *bad;		/* the first step that was not good; NULL: none */
-	struct dlb_progress_state head, asked;	/* the next step to begin; to ask samples for */
-	/* a compressed sum over replicas found a gradient that is not finite */
+	struct dlb_step_end *bad;		/* the first step whose verdict was not good; NULL: none */
+	/* head: the next step to begin; asked: the next step whose samples are requested */
+	struct dlb_progress_state head, asked;
+	/* a compressed sum over replicas found a non-finite gradient */
 	struct dlb_error verdict; bool bad_gradient;
 	const char *stopped;
 	int64_t steady; /* iterations of the round with a step in every stage */
-	int64_t full_steps; /* begun in the round */
+	int64_t full_steps; /* full-batch steps begun in the round */
 	double before_s;
 };
 
-/* Decides from numbers that are equal on all ranks. */
+/* Whether the next step may begin; the decision uses numbers that are equal on all ranks. */
 static bool may_begin(const struct run *r, const struct async_loop *f)
 {
 	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
@@ -80,7 +81,7 @@ static int take_end(struct run *r, struct async_loop *f, int64_t step, struct dl
 
 	if (dlb_step_end_wait(r, f->e, x, err))
 		return -1;
-	if (f->bad)					/* steps after one that was not good do not count */
+	if (f->bad)					/* steps after a bad one do not count */
 		return 0;
 	if (x->verdict != DLB_STEP_GOOD) {
 		f->bad = x;
@@ -136,7 +137,7 @@ static int run_until_empty(struct run *r, struct async_loop *f, struct dlb_error
 	return 0;
 }
 
-/* The lists, as long as the programs of the plan need them. */
+/* Allocates the lists, as long as the deepest program of the plan needs. */
 static void open_lists(struct run *r, struct async_loop *f)
 {
 	int64_t most = 0;
@@ -158,7 +159,7 @@ static void close_lists(struct async_loop *f)
 	free(f->at_end);
 }
 
-/* Between two steps, with no other under way. */
+/* Runs between two steps, while no step is in flight. */
 static int end_round(struct run *r, struct async_loop *f, int *who, struct dlb_error *err)
 {
 	close_lists(f);

@@ -1,4 +1,5 @@
-/* Where a run began, as a word of the command line that a parent gives its ranks. See exec.h. */
+/* Writes and parses the position where a run began, as a word of the command line that a parent passes to its
+ * ranks. See exec.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Copies the state into slots, and sends it to buddies. See buddy.h. */
+/* Copies the state into slots and sends it to buddies. See buddy.h. */
 #include "exec/buddy.h"
 
 #include <stdatomic.h>
@@ -16,9 +16,10 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-enum { BLOCK = 256 * 1024 }; /* bytes that are summed while they are in cache; a multiple of 32 */
+/* bytes that are added to the checksum while they are in cache; a multiple of 32 */
+enum { BLOCK = 256 * 1024 };
 
-/* What a file of a slot holds. */
+/* The tensors in a file of a slot. */
 struct contents {
 	struct dlb_arena names;
 	struct dlb_st_tensor *tensor;
@@ -30,7 +31,7 @@ struct contents {
 struct ward {
 	int rank;
 	struct dlb_slot slot[DLB_N_SLOTS];
-	struct dlb_slot_head head; /* that it has sent */
+	struct dlb_slot_head head; /* the head that the ward has sent */
 	struct dlb_request got[DLB_N_SLOT_FILES];
 };
 struct dlb_buddy {
@@ -38,9 +39,10 @@ struct dlb_buddy {
 	char folder[DLB_COPIES_PATH];
 	int lock, rank, n_ranks;
 	uint64_t start;
-	int *host, *buddy; /* [rank] the lowest rank of its host; its buddy, -1: none */
+	int *host, *buddy; /* [rank] host: the lowest rank of its host; buddy: its buddy, -1: none */
 	struct dlb_slot own[DLB_N_SLOTS];
-	uint64_t laid[DLB_N_SLOTS][DLB_N_SLOT_FILES]; /* version of the contents whose head is there */
+	/* version of the contents whose safetensors head is in the file */
+	uint64_t laid[DLB_N_SLOTS][DLB_N_SLOT_FILES];
 	struct contents contents[DLB_N_SLOT_FILES];
 	struct ward *ward;
 	int n_wards;
@@ -48,7 +50,7 @@ struct dlb_buddy {
 	struct dlb_request sent[1 + DLB_N_SLOT_FILES];
 	bool under_way;
 	int64_t n_copies;
-	double time_s; /* that copies held up steps */
+	double time_s; /* seconds by which copies delayed steps */
 };
 
 /* ---- opening ---- */
@@ -65,7 +67,7 @@ static int find_wards(struct dlb_buddy *b)
 	return 0;
 }
 
-/* The lowest rank of each host notes which part has which tensor. */
+/* On the lowest rank of each host: writes down which part has which tensor. */
 static int write_places(const struct dlb_buddy *b, struct dlb_error *err)
 {
 	char *text, *path;
@@ -170,7 +172,7 @@ bool dlb_buddy_alone(const struct dlb_buddy *b)
 
 /* ---- writing a slot ---- */
 
-/* Opens a rank's slot for files of these sizes and unseals it. */
+/* Opens a rank's slot for files of the given sizes and unseals the slot. */
 static int open_slot(const struct dlb_buddy *b, int rank, int slot, struct dlb_slot *s, const uint64_t *bytes,
 		     struct dlb_error *err)
 {
@@ -200,7 +202,7 @@ static void seal(struct dlb_slot *s, const struct dlb_slot_head *head)
 	atomic_store(&to->sealed, 1);
 }
 
-/* A file that is written from its beginning to its end, and summed. */
+/* A file that is written from beginning to end while its checksum is computed. */
 struct writer {
 	struct dlb_slot_file *f;
 	size_t at, summed;
@@ -213,7 +215,7 @@ static void sum_up_to(struct writer *w, size_t end)
 	w->summed = end;
 }
 
-/* p NULL: the bytes are there already. */
+/* Appends n bytes; p NULL: the bytes are in the file already. */
 static void put(struct writer *w, const char *p, size_t n)
 {
 	while (n) {
@@ -240,7 +242,8 @@ static int by_offset(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Copies tensors, in device memory with `device`, into the file. The head is there already with `laid`. */
+/* Copies the tensors of c into the file. device: the tensors are in its memory, NULL: host memory. laid: the
+ * file already has the head. */
 static int fill(const struct contents *c, struct dlb_slot_file *f, bool laid, struct dlb_backend *device,
 		uint64_t *sum, struct dlb_error *err)
 {
@@ -270,7 +273,8 @@ static int fill(const struct contents *c, struct dlb_slot_file *f, bool laid, st
 	return 0;
 }
 
-/* State of compression and K-FAC: names and sizes may change from step to step. */
+/* Updates the contents of the file for the state of compression and K-FAC, whose names and sizes may change
+ * from step to step. */
 static int look_at_local(struct dlb_buddy *b, const struct dlb_local_state *local, struct dlb_error *err)
 {
 	struct contents *c = &b->contents[DLB_SLOT_KEPT], now = { .n = 0 };
@@ -325,7 +329,8 @@ static int write_own(struct dlb_buddy *b, int slot, const struct dlb_local_state
 
 static int fail(struct dlb_buddy *b, int rc, struct dlb_error *err)
 {
-	/* slots grow in the first copies, so that room may be missing; later a failure breaks the comm */
+	/* the first copies allocate the slots and may find too little space; a later failure breaks the
+	 * comm */
 	if (b->n_copies < DLB_N_SLOTS)
 		return dlb_comm_agree(b->d.comm, rc, err, NULL);
 	if (rc)
@@ -333,7 +338,7 @@ static int fail(struct dlb_buddy *b, int rc, struct dlb_error *err)
 	return rc;
 }
 
-/* Posts the places of the wards' files, once their sizes are known. */
+/* Receives the sizes of the wards' files, opens their slots and posts the receives. */
 static int post_wards(struct dlb_buddy *b, int slot, struct dlb_error *err)
 {
 	int rc = 0;
@@ -368,7 +373,7 @@ int dlb_buddy_copy(struct dlb_buddy *b, const struct dlb_local_state *local,
 	const double start_s = dlb_clock_s();
 	char keep[24];
 
-	/* the first copy of this start is whole on all hosts now */
+	/* the first copy of this start is now complete on all hosts, so older copies can go */
 	if (b->n_copies == 1 && b->host[b->rank] == b->rank) {
 		char *own = dlb_slot_path("", b->start, 0, 0, "");
 
@@ -426,7 +431,7 @@ int dlb_buddy_settle(struct dlb_buddy *b, bool wait, struct dlb_error *err)
 
 	if (wait ? wait_for_all(b, err) : !is_complete(b))
 		return wait ? -1 : 0;
-	if (dlb_comm_broken(b->d.comm))		/* the step's sum says why */
+	if (dlb_comm_broken(b->d.comm))		/* the sum at the end of the step reports the reason */
 		return 0;
 	seal(&b->own[slot], &b->head);
 	for (int i = 0; i < b->n_wards; i++)

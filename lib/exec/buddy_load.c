@@ -16,7 +16,7 @@
 #include "util/input.h"
 #include "util/mem.h"
 
-/* A sealed slot on a host. holder: the lowest rank there. */
+/* A sealed slot on a host. holder: the lowest rank of that host. */
 struct entry {
 	uint64_t start;
 	int64_t step;
@@ -38,7 +38,8 @@ static bool is_holder(const struct dlb_buddy_found *f) { return f->host[f->rank]
 
 /* ---- finding ---- */
 
-/* Reads the head of START-R-S.head; false: it is not sealed, or none of such a run. */
+/* Reads the head of START-R-S.head; false: the slot is not sealed, or the file is not of this start and
+ * rank. */
 static bool read_head(const char *folder, const struct entry *e, struct dlb_slot_head *h)
 {
 	char *path = dlb_slot_path(folder, e->start, e->rank, e->slot, dlb_slot_ends[DLB_N_SLOT_FILES]);
@@ -101,7 +102,7 @@ static struct entry *gather_slots(struct dlb_buddy_found *f, int *n, struct dlb_
 	return NULL;
 }
 
-/* Whether each rank has a slot of that start and step; fills f->part. */
+/* Whether every rank has a slot with the start and step of `of`; fills f->part. */
 static bool is_whole(struct dlb_buddy_found *f, const struct entry *all, int n, const struct entry *of)
 {
 	int found = 0;
@@ -133,7 +134,7 @@ static void choose(struct dlb_buddy_found *f, const struct entry *all, int n)
 		is_whole(f, all, n, best);
 }
 
-/* Whether this rank's host has the files of e as its head says. */
+/* Whether this rank's host has the files of e with the sizes and checksums in e's head. */
 static bool is_sound(const struct dlb_buddy_found *f, const struct entry *e)
 {
 	struct dlb_slot_head h;
@@ -153,8 +154,8 @@ static bool is_sound(const struct dlb_buddy_found *f, const struct entry *e)
 	return ok;
 }
 
-/* Checks the chosen slots where they are. *bad: on all ranks, whether any is damaged; that one counts no
- * more. */
+/* Each holder checks its chosen slots. *bad: on all ranks, whether any slot is damaged; damaged slots are
+ * marked bad in all[]. */
 static int check(struct dlb_buddy_found *f, struct entry *all, int n, bool *bad, struct dlb_error *err)
 {
 	double *damaged = dlb_xcalloc((size_t)f->n + 1, sizeof *damaged);
@@ -225,7 +226,7 @@ static char *file_of_checkpoint(const struct dlb_buddy_found *f, int rank, int k
 	return dlb_xprintf("%s/step-%" PRId64 "/%s-%d.safetensors", f->dir, f->step, dlb_slot_ends[k], rank);
 }
 
-/* The holder of rank i's file k: links it. */
+/* On the holder of rank i's file k: links it into the checkpoint folder. */
 static int link_file(const struct dlb_buddy_found *f, int i, int k, struct dlb_error *err)
 {
 	char *from = dlb_slot_path(f->dir, f->start, i, f->part[i].slot, dlb_slot_ends[k]),
@@ -240,8 +241,8 @@ static int link_file(const struct dlb_buddy_found *f, int i, int k, struct dlb_e
 	return rc;
 }
 
-/* Collective over the lowest ranks of the hosts: each gets rank i's files from their holder. A failure
- * here breaks the comm, since others wait for the files. */
+/* Collective over the lowest ranks of the hosts: each gets rank i's files from their holder. A failure here
+ * must break the comm, since other ranks wait for the files. */
 static int spread_files(const struct dlb_buddy_found *f, int i, struct dlb_error *err)
 {
 	const int holder = f->part[i].holder;
@@ -312,7 +313,7 @@ static char *share_places(const struct dlb_buddy_found *f, struct dlb_error *err
 	return (char *)text;
 }
 
-/* On the lowest rank of each host: the folder in the form of a checkpoint. */
+/* On the lowest rank of each host: makes a folder in the form of a checkpoint and writes its manifest. */
 static int make_folder(const struct dlb_buddy_found *f, const char *places, const struct dlb_state *s,
 		       const struct dlb_progress_state *p, struct dlb_error *err)
 {

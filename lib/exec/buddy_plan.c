@@ -1,4 +1,4 @@
-/* Chooses buddies and predicts what copies cost. See buddy.h. */
+/* Chooses buddies and predicts the cost of copies. See buddy.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "plan/sharing.h"
 #include "util/mem.h"
 
-#define USUAL_BPS 5e9 /* memory bandwidth of a kind where it is not known */
+#define USUAL_BPS 5e9 /* memory bandwidth of a kind whose bandwidth is unknown */
 
-/* A node's buddy is the one on another host that has fewest so far, the first of these after the node, in a
- * circle. */
+/* A node's buddy is the node on another host that has the fewest wards so far; among equals, the next one
+ * after the node in cyclic order. */
 void dlb_buddy_choose(const int *host, int n, int *out)
 {
 	int *n_wards = dlb_xcalloc((size_t)n + 1, sizeof *n_wards);
@@ -53,7 +53,7 @@ static int *hosts_of(const struct dlb_cluster *c)
 	return host;
 }
 
-/* Adds the bytes that a copy has of tensor t to those of its nodes. */
+/* Adds the bytes of tensor t in a copy to bytes[node] of the nodes that copy it. */
 static void add_tensor(const struct dlb_job *j, int t, double *bytes)
 {
 	const struct dlb_tensor *x = &j->graph.tensor[t];
@@ -129,8 +129,8 @@ void dlb_buddy_predict(const struct dlb_job *j, int64_t every, struct dlb_report
 			link_s = fmax(link_s, dlb_cost_xfer_s(&j->cost, bytes[i], i, r->buddy[i]));
 		}
 		r->link_s = fmax(r->link_s, link_s);
-		/* the link is free but for the messages of the steps until the next copy; it is waited for
-		 * then */
+		/* until the next copy the link is free except for the messages of the steps; the rest of the
+		 * transfer delays the next copy */
 		r->predicted_time_s =
 			fmax(r->predicted_time_s,
 			     copy_s + fmax(0,

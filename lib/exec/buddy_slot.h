@@ -1,4 +1,4 @@
-/* Inside buddy*.c: a slot, three files that hold one copy of one rank's state. */
+/* Private to buddy*.c: a slot, that is three files that hold one copy of one rank's state. */
 #ifndef DLB_EXEC_BUDDY_SLOT_H
 #define DLB_EXEC_BUDDY_SLOT_H
 #include "exec/buddy.h"
@@ -6,7 +6,8 @@
 
 #define DLB_SLOT_MAGIC UINT64_C(0x31797061636c6264)
 enum { DLB_SLOT_PART, DLB_SLOT_KEPT, DLB_N_SLOT_FILES, DLB_N_SLOTS = 2 };
-/* The file START-R-S.head. start: a number of these ranks and this plan. */
+/* The file START-R-S.head. start: a random number that identifies one start of the run, with its ranks and
+ * plan. */
 struct dlb_slot_head {
 	uint64_t magic, start;
 	int64_t rank, n_ranks;
@@ -19,7 +20,7 @@ struct dlb_slot_file {
 	int fd;
 	char *p;
 	size_t bytes;
-}; /* mapped; p NULL: there is none */
+}; /* a mapped file; p NULL: there is none */
 struct dlb_slot {
 	struct dlb_slot_file head, file[DLB_N_SLOT_FILES];
 };
@@ -27,10 +28,11 @@ struct dlb_slot {
 extern const char *const dlb_slot_ends[DLB_N_SLOT_FILES + 1]; /* .part .kept .head */
 /* Path of a slot's file; new. */
 char *dlb_slot_path(const char *folder, uint64_t start, int rank, int slot, const char *end);
-/* Maps a file of so many bytes, new or as it is, with room for them. -1 with err. */
+/* Maps a file of this many bytes and reserves their space; an existing file keeps its contents. -1 with
+ * err. */
 int dlb_slot_file_open(struct dlb_slot_file *f, const char *path, size_t bytes, struct dlb_error *err);
 void dlb_slot_file_close(struct dlb_slot_file *f);
-/* The head, still not sealed. */
+/* The mapped head of a slot. */
 struct dlb_slot_head *dlb_slot_head_of(const struct dlb_slot *s);
 uint64_t dlb_slot_sum(const struct dlb_slot_file *f);
 /* [rank] the lowest rank of its host; new. Collective; NULL with err. */
