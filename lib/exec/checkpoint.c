@@ -1,5 +1,5 @@
-/* Checkpoints: the folder, and the work that all ranks do together. See checkpoint.h. Each stage ends in
- * dlb_comm_agree, so an error of one rank is returned by all. */
+/* Checkpoints: the folder, and the collective work of all ranks. See checkpoint.h. Each stage ends in
+ * dlb_comm_agree, so all ranks return an error of one rank. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static int make_dirs(const char *dir, struct dlb_error *err)
 	return rc;
 }
 
-/* Waits for the lock as long as the ranks of a killed run may need to end. */
+/* Takes the lock; waits for the time that the ranks of a killed run may need to end. */
 static int take_lock(int fd, struct flock *l)
 {
 	int rc;
@@ -69,17 +69,18 @@ static int lock(struct dlb_checkpoint *c, struct dlb_error *err)
 
 /* ---- do all ranks see one folder? ---- */
 
-/* Runs `work` on the disk. It may take longer than --timeout on one rank, so all ranks wait without limit. */
+/* Runs `work` on the disk. The work may take longer than --timeout on one rank, so all ranks wait without
+ * limit. */
 static int on_disk(struct dlb_comm *comm, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
 		   struct dlb_error *err)
 {
 	return dlb_comm_agree(comm, dlb_comm_await_all(comm, work, ctx, err), err, NULL);
 }
 
-/* The folder that is being opened; name: the file that rank 0 puts there. */
+/* The checkpoint folder that is being opened. name: the file that rank 0 puts there. */
 struct folder_opening { struct dlb_checkpoint *c; const struct dlb_comm *comm; char name[40]; };
 
-/* On another rank: waits until rank 0's file is visible, and checks that this rank can write in the
+/* On ranks other than 0: waits until rank 0's file is visible, and checks that this rank can write in the
  * folder. */
 static int see(const char *dir, const char *name, const struct dlb_comm *comm, struct dlb_error *err)
 {
@@ -88,7 +89,7 @@ static int see(const char *dir, const char *name, const struct dlb_comm *comm, s
 	int rc = 0, fd;
 
 	for (int i = 0; access(theirs, F_OK) && i < 40; i++)
-		dlb_sleep_s(0.05);		/* a folder over a network may need a moment */
+		dlb_sleep_s(0.05);		/* a network file system may show new files late */
 	if (access(theirs, F_OK)) {
 		dlb_fail(err, NULL,
 			 "checkpoint folder '%s' is not shared: node %d (host %s) does not see what node 0 "
@@ -223,7 +224,7 @@ struct saving {
 	char **path;
 };
 
-/* Makes a folder with a random name and writes the list of files that it will hold, before any of them. */
+/* Makes a folder with a random name and writes the list of its future files before any of the files. */
 static int make_aside(void *ctx, struct dlb_error *err)
 {
 	struct saving *s = ctx;
@@ -303,8 +304,8 @@ struct checkpoint_search {
 	struct dlb_state *state;
 	struct dlb_progress_state at;
 	int rank, n_ranks;
-	int64_t step;			/* the one that is checked or read */
-	int64_t *steps; int n;		/* newest first; rank 0 has the steps */
+	int64_t step;			/* the checkpoint that is checked or read */
+	int64_t *steps; int n;		/* newest first; only rank 0 has the values */
 };
 
 static int list_steps(void *ctx, struct dlb_error *err)
@@ -342,8 +343,8 @@ static int read_whole(void *ctx, struct dlb_error *err)
 	return dlb_checkpoint_read(s->c->dir, s->step, s->state, &s->at, err);
 }
 
-/* Finds the newest whole checkpoint; s->step -1: there is none. *said: the damage of newer ones or, where all
- * are damaged, of all. */
+/* Finds the newest whole checkpoint; s->step -1: there is none. *said: the error of the newest damaged
+ * one. */
 static int find_whole(struct checkpoint_search *s, struct dlb_comm *comm, struct dlb_error *said,
 		      struct dlb_error *err)
 {

@@ -1,6 +1,6 @@
-/* The folder of checkpoints on rank 0. See checkpoint_files.h. Others may share it and keep files of their
- * own in it. So folders are walked by descriptors, links are never followed, and only regular files that a
- * manifest of dlb lists are removed. */
+/* The folder of checkpoints on rank 0. See checkpoint_files.h. Other programs may keep files in it. So
+ * folders are opened by descriptors, links are never followed, and only regular files that a manifest of dlb
+ * lists are removed. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <errno.h>
@@ -78,7 +78,7 @@ char *dlb_checkpoint_newest(const char *dir)
 
 /* ---- removing ---- */
 
-/* NAME-NUMBER.safetensors */
+/* Whether name is `what` (with its dash), a number and ".safetensors". */
 static bool numbered(const char *name, const char *what)
 {
 	const size_t n = strlen(what);
@@ -125,11 +125,11 @@ static bool listed(const struct dlb_checkpoint_list *list, const char *name)
 	for (int i = 0; i < list->n; i++)
 		if (!strcmp(list->name[i], name))
 			return true;
-	/* Manifests before 1.2 have no list; these are the names that were written then. */
+	/* Manifests before 1.2 have no list; their files had these names. */
 	return list->old && (numbered(name, "part-") || numbered(name, "kept-"));
 }
 
-/* Opens folder `name` if a manifest of dlb is in it; else -1. */
+/* Opens folder `name` if it has a manifest of dlb; else -1. */
 static int open_ours(int folder, const char *name, struct dlb_checkpoint_list *list)
 {
 	int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -156,14 +156,15 @@ bool dlb_checkpoint_remove(int folder, const char *name)
 		closedir(d);
 	if (fd < 0)
 		return false;
-	/* last: a run killed before this can remove the rest later */
+	/* the manifest goes last: if the run is killed before, a later run can remove the rest */
 	unlinkat(fd, DLB_CHECKPOINT_MANIFEST, 0);
 	close(fd);
 	dlb_arena_release(&list.arena);
 	return unlinkat(folder, name, AT_REMOVEDIR) == 0;
 }
 
-/* What follows the prefix in the name of a checkpoint that is being written or replaced; else NULL. */
+/* The number after the prefix in the name of a checkpoint that is being written or replaced; NULL: another
+ * name. */
 static const char *number_of(const char *name)
 {
 	static const char *const prefix[] = { DLB_CHECKPOINT_NEW, DLB_CHECKPOINT_OLD };
@@ -174,8 +175,9 @@ static const char *number_of(const char *name)
 	return NULL;
 }
 
-/* Removes a folder of a run that was killed before its manifest was written, or just after it was removed:
- * this program gave it its name, and nothing but temporary files are in it. */
+/* Removes a folder without a manifest: its run was killed before it wrote the manifest, or just after it
+ * removed the manifest. The folder must have a name that this program gives, and hold nothing but temporary
+ * files. */
 static void remove_unlisted(int folder, const char *name)
 {
 	const char *number = number_of(name);
@@ -225,7 +227,8 @@ static bool is_ours(int folder, const char *name)
 	return true;
 }
 
-/* Frees the name: a checkpoint of dlb is removed, anything else is renamed beside it. */
+/* Frees the name by renaming the folder that has it, to `old`: a checkpoint of dlb gets a name that marks it
+ * for removal; anything else gets a visible name beside it. old "": the name was free. */
 static int make_way(const struct dlb_checkpoint *c, const char *name, uint64_t number, char *old, size_t cap,
 		    struct dlb_error *err)
 {
@@ -251,8 +254,8 @@ static bool is_damaged(const struct dlb_checkpoint *c, int64_t step)
 	return false;
 }
 
-/* Removes all but this checkpoint and the newest whole one before it. Those after it are damaged: this run
- * began before them. */
+/* Removes whole checkpoints, except this one and the newest whole one before it. Damaged checkpoints stay.
+ * All checkpoints after this one are damaged, since this run began at an older one. */
 static void remove_older(const struct dlb_checkpoint *c, int64_t step)
 {
 	int n, kept = 0;
@@ -292,7 +295,8 @@ int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t s
 	fsync(c->folder);
 	if (!strncmp(old, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)) &&
 	    !dlb_checkpoint_remove(c->folder, old)) {
-		char kept[80];			/* it holds files of others: keep it visible */
+		/* the folder holds files of other programs: keep it visible */
+		char kept[80];
 
 		snprintf(kept, sizeof kept, "%s.aside-%016" PRIx64, name, number);
 		renameat(c->folder, old, c->folder, kept);

@@ -1,4 +1,4 @@
-/* State that each replica has alone: residuals of compression, K-FAC. See checkpoint_files.h. */
+/* State that differs between replicas: residuals of compression, K-FAC. See checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static const char *local_name(struct dlb_arena *a, const struct dlb_local_tensor
 			   dlb_arena_printf(a, "%s/%s", s->what, s->name);
 }
 
-/* Tensor i of the state: first those of compression, then those of K-FAC. *first_kfac starts as 0. */
+/* Tensor i of the state: first those of compression, then those of K-FAC. *first_kfac: 0 before the first
+ * call. false: no more tensors. */
 static bool local_tensor(const struct dlb_local_state *k, int i, int *first_kfac, struct dlb_local_tensor *s)
 {
 	if (*first_kfac == i && k->compress && dlb_compress_state_tensor(k->compress, i, s))
@@ -90,8 +91,8 @@ static const struct dlb_st_tensor *find_tensor(const struct dlb_safetensors *st,
 	return NULL;
 }
 
-/* Loads replica r's tensor or, with another number of replicas, the sum of all replicas' divided by the
- * present number. */
+/* Loads this replica's tensor or, if the number of replicas has changed, the sum of all replicas' tensors
+ * divided by the present number. */
 static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_local_tensor *s,
 		       int replica, int n_replicas, struct dlb_error *err)
 {

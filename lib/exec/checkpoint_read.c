@@ -1,4 +1,5 @@
-/* Reads a checkpoint on any number of nodes, however tensors were and are split. See checkpoint_files.h. */
+/* Reads a checkpoint on any number of nodes, whatever the splits of tensors in the checkpoint and now. See
+ * checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <jansson.h>
 #include <math.h>
@@ -19,7 +20,8 @@ struct manifest {
 	json_t *json;			/* owned */
 	struct dlb_progress_state p;
 	const char *optimizer;
-	bool external;			/* of an unknown format; the other members are not filled */
+	/* the format is unknown; the members p and optimizer are not filled */
+	bool external;
 };
 
 /* Reads member `key`: an integer from 0 to MOST_STEPS. */
@@ -112,7 +114,7 @@ static int check_parts(const struct manifest *m, struct dlb_error *err)
 			const char *name = json_string_value(e);
 
 			if (!name || strchr(name, '/') || !strcmp(name, last))
-				continue;	/* a file that cannot be opened is reported when it is read */
+				continue;	/* an invalid entry is reported when its tensor is read */
 			char *path = dlb_xprintf("%s/%s", m->dir, name);
 			rc = dlb_safetensors_read(path, &st, err);
 			dlb_safetensors_release(&st);
@@ -190,7 +192,7 @@ static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir,
 	return rc ? NULL : &ps->part[ps->n++].st;
 }
 
-/* Data of tensor `name` in this part of the checkpoint, or NULL. */
+/* Data of tensor `name`, of shape and type *want, in this part of the checkpoint; NULL with err. */
 static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name,
 			     const struct dlb_desc *want, struct dlb_error *err)
 {
@@ -208,7 +210,8 @@ static const void *find_data(const struct dlb_safetensors *st, const char *dir, 
 	return NULL;
 }
 
-/* Reads the manifest's entry for one part of a tensor; false: the entry is invalid. */
+/* Reads the manifest's entry for one slice of a tensor. d: the shape of the slice. false: the entry is
+ * invalid. */
 static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part,
 		       struct dlb_desc *d)
 {
@@ -245,7 +248,7 @@ struct loading {
 	struct dlb_arena *a;
 };
 
-/* The name in the checkpoint: the tensor's, or that of its optimizer state. */
+/* The name in the checkpoint of the tensor or of its optimizer state l->slot. */
 static const char *kept_as(const struct loading *l, const char *name)
 {
 	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
@@ -260,8 +263,8 @@ static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, cons
 	return *part && share->first >= 0 && share->n >= 0 && share->n <= n && share->first <= n - share->n;
 }
 
-/* The tensor `name` or its optimizer state, of shape d, from the shares that replicas wrote. New; NULL
- * with err. */
+/* Assembles the tensor `name`, or its optimizer state l->slot, of shape d, from the shares that replicas
+ * wrote. New; NULL with err. */
 static void *gather_shares(const struct loading *l, const json_t *list, const char *name,
 			   const struct dlb_desc *d, struct dlb_error *err)
 {
@@ -299,8 +302,8 @@ bad:
 	return NULL;
 }
 
-/* Data of tensor `name` in a part, or of the optimizer state that is loaded, from shares where replicas
- * divided either. *own: new memory with it, or NULL. */
+/* Data of tensor `name`, or of its optimizer state l->slot, from part `file` or, if replicas divided the
+ * data, from their shares. *own: the new memory that holds the data, or NULL. */
 static const void *whole_data(const struct loading *l, const char *name, const char *file,
 			      const struct dlb_desc *d, void **own, struct dlb_error *err)
 {
@@ -315,8 +318,7 @@ static const void *whole_data(const struct loading *l, const char *name, const c
 	return st ? find_data(st, l->m->dir, kept_as(l, name), d, err) : NULL;
 }
 
-/* Copies the parts of a tensor into `whole`, of shape d. part_of: the part that the model has; NULL: the
- * whole tensor. */
+/* Copies the slices of tensor `of`, which `list` places, into `whole`, of shape d. */
 static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d,
 			void *whole, struct dlb_error *err)
 {
@@ -349,7 +351,8 @@ static int gather_parts(const struct loading *l, const json_t *list, const char 
 		       dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
 }
 
-/* Uploads n elements to dst, which is a weight, a buffer or, as the node keeps it, a state. */
+/* Uploads n elements to dst: a weight, a buffer, or an optimizer state, which is converted to the node's type
+ * of states. */
 static void upload(const struct loading *l, const void *from, enum dlb_dtype dtype, int64_t n, void *dst)
 {
 	const struct dlb_state *s = l->s;
@@ -366,7 +369,7 @@ static void upload(const struct loading *l, const void *from, enum dlb_dtype dty
 	free(kept);
 }
 
-/* share: the elements that dst has. */
+/* Loads tensor x, or its optimizer state l->slot, into dst. share: the range of elements that dst holds. */
 static int tensor_load(const struct loading *l, const struct dlb_tensor *x, const struct dlb_share *share,
 		       void *dst, struct dlb_error *err)
 {
@@ -428,7 +431,8 @@ static int check_frozen(const struct manifest *m, const struct dlb_graph *g, str
 
 static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
 {
-	const bool changed = json_is_true(json_object_get(m->json, "changed")); /* and no other tensors */
+	/* the checkpoint has no constant tensors */
+	const bool changed = json_is_true(json_object_get(m->json, "changed"));
 	struct dlb_arena a = { 0 };
 	struct part_files ps = { 0 };
 	int rc = 0;

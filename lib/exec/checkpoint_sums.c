@@ -24,7 +24,8 @@ int dlb_sums_write(const char *dir, const struct dlb_sum *sum, int n, struct dlb
 	return rc;
 }
 
-/* Parses the line at p, of at most n bytes. Returns its length with the newline; 0: it is not such a line. */
+/* Parses the line at p, of at most n bytes. Returns its length with the newline; 0: it is not a line of this
+ * format. */
 static size_t read_line(const char *p, size_t n, struct dlb_sum *s)
 {
 	const char *end = memchr(p, '\n', n);

@@ -17,7 +17,7 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
 }
 
-/* Of an optimizer state or a weight, of which each replica has a share: so many elements in a row. */
+/* The shape of this replica's share of weight t or of its optimizer state: one dimension. */
 static struct dlb_desc share_desc(const struct dlb_state *s, int t)
 {
 	return (struct dlb_desc){ .dtype = s->graph->tensor[t].dtype,
@@ -32,7 +32,8 @@ bool dlb_checkpoint_is_constant(const struct dlb_graph *g, int t)
 	return x->kind == DLB_T_WEIGHT && (x->home < 0 || g->op[x->home].phase != DLB_UPDATE);
 }
 
-/* The tensors of a part: *list, and the slot of each, -1: a weight or buffer; both new. Returns the count. */
+/* Lists the tensors of a part. *list: new; *slot: new, the number of each optimizer state, -1: a weight or
+ * buffer. Returns the number of tensors. */
 static int list_part(const struct dlb_state *s, bool changed, struct dlb_arena *a,
 		     struct dlb_st_tensor **list, int **slot)
 {
@@ -74,7 +75,7 @@ int dlb_checkpoint_part_tensors(const struct dlb_state *s, bool changed, struct 
 	return n;
 }
 
-/* Bytes of an array as the node keeps it. */
+/* Bytes of an array of shape d in the node's memory, where states may have a narrower type. */
 static size_t kept_bytes(const struct dlb_state *s, int slot, const struct dlb_desc *d)
 {
 	return slot < 0 ? dlb_desc_bytes(d) :
@@ -82,7 +83,7 @@ static size_t kept_bytes(const struct dlb_state *s, int slot, const struct dlb_d
 					  dlb_state_chunks(s));
 }
 
-/* Replaces *host, a state as the node keeps it, by the same as f32: new. */
+/* Converts *host from the node's type of states to f32: frees the old array; the new one is *host. */
 static void widen(const struct dlb_state *s, int slot, const struct dlb_desc *d, void **host)
 {
 	void *wide = dlb_xmalloc(dlb_desc_bytes(d) + 1);
@@ -129,7 +130,7 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 	return rc;
 }
 
-/* Records the place of tensor x: the name of a part file or, for a slice, an entry in the list of its
+/* Records the place of tensor x: the name of its part file or, for a slice, an entry in the list of the whole
  * tensor's slices. */
 static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 {
@@ -170,7 +171,7 @@ static void put_shares(json_t *shares, const struct dlb_state *s, int t)
 	json_object_set_new(shares, x->name, list);
 }
 
-/* Records the weights without an update (freeze.h); they have no optimizer state. */
+/* Records the frozen weights (freeze.h), which have no optimizer state. */
 static void put_frozen(json_t *m, const struct dlb_graph *g)
 {
 	json_t *list = json_array();
@@ -186,7 +187,7 @@ static void put_frozen(json_t *m, const struct dlb_graph *g)
 	json_decref(list);
 }
 
-/* Takes m. sha256: of the file; may be NULL. */
+/* Writes m to path and frees m. sha256: filled with the file's checksum; may be NULL. */
 static int write_json(const char *path, json_t *m, char *sha256, struct dlb_error *err)
 {
 	char *text = json_dumps(m, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
@@ -227,7 +228,7 @@ int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *e
 	return rc;
 }
 
-/* Step, epoch and position of training. */
+/* The manifest's members for the progress of training. */
 static json_t *progress_json(const struct dlb_state *s, const struct dlb_progress_state *p)
 {
 	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT,
@@ -238,7 +239,7 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 
 	if (s->dtype != DLB_STATE_F32)
 		dlb_set_str(m, "state_dtype", dlb_state_dtypes[s->dtype]);
-	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
+	/* a seed of 64 unsigned bits does not fit a signed JSON integer, so it is text */
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
 	dlb_set_real(m, "best_loss", p->best_loss);
 	if (isfinite(p->best_test_loss)) {
@@ -248,7 +249,7 @@ static json_t *progress_json(const struct dlb_state *s, const struct dlb_progres
 	return m;
 }
 
-/* Takes o: a member of m, unless it is empty. */
+/* Sets o as member `name` of m, unless o is empty; takes o. */
 static void put_filled(json_t *m, const char *name, json_t *o)
 {
 	if (json_object_size(o))
@@ -256,7 +257,7 @@ static void put_filled(json_t *m, const char *name, json_t *o)
 	json_decref(o);
 }
 
-/* Records which part has which tensor: `tensors`, `shares`, `weight_shares` and `frozen`. */
+/* Records the part file of each tensor: the members `tensors`, `shares`, `weight_shares` and `frozen`. */
 static void put_places(json_t *m, const struct dlb_state *s, bool changed)
 {
 	json_t *tensors = json_object(), *shares = json_object(), *weight_shares = json_object();

@@ -44,7 +44,7 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		  const struct dlb_clip_choice *choice, const struct dlb_gradient_places *gradient,
 		  struct dlb_arena *a, struct dlb_error *err)
 {
-	/* [tensor] */
+	/* [tensor] its update op; -1: none */
 	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0, n_params = 0;
 	size_t n = (size_t)g->n_ops + 1;
 
@@ -95,7 +95,7 @@ void dlb_clip_release(struct dlb_clip *c)
 	c->n_here = 0;
 }
 
-/* Adds up the squares of parameter i of this node. */
+/* Computes the sum of squares of the gradient of this node's parameter i. */
 static void square(const struct dlb_clip *c, int i, int64_t step, double *sum)
 {
 	const struct dlb_gradient_places *g = &c->gradient[i];
@@ -126,7 +126,7 @@ void dlb_clip_here(struct dlb_clip *c, int64_t step)
 	}
 }
 
-/* 1 where the norm is NaN: the step is then NaN as well */
+/* the factor is 1 if the norm is NaN; the step is then NaN as well */
 static double scale_of(const struct dlb_clip *c, double sum)
 {
 	return fmin(1, c->norm / (sqrt(sum) + 1e-6));
@@ -192,7 +192,7 @@ int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, st
 	if (dlb_partial_sums_add(&t->along, comm, contributes, &sum, err))
 		return -1;
 	limit = sqrt(t->kl_clip / (rate * rate * sum));
-	if (limit < 1) {			/* false where the sum is 0 or NaN */
+	if (limit < 1) {			/* false if the sum is 0 or NaN */
 		*scale = limit;
 		dlb_kfac_held_back(kfac);
 	}

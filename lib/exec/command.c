@@ -28,7 +28,7 @@ static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
 		    json_number_value(json_object_get(plan, "value_s")) * 1e3);
 }
 
-/* --eval-every and --save-best need test data and an interval. c: with the document's settings. */
+/* --eval-every and --save-best need test data and an interval. c: has the document's settings already. */
 static int check_measuring(const struct dlb_run_command *c, struct dlb_error *err)
 {
 	const struct dlb_exec_options *x = &c->exec;
@@ -79,7 +79,7 @@ bool dlb_command_is_async(const struct dlb_doc *doc)
 	return s && s->async;
 }
 
-/* Plans that stay as they are. */
+/* Refuses --rounds for plans that cannot change inside a run. */
 static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	const char *fixed = dlb_command_fixed_plan(doc);
@@ -94,7 +94,7 @@ static int check_rounds(const struct dlb_run_command *c, const struct dlb_doc *d
 	return 0;
 }
 
-/* --dry-run simulates one step. */
+/* Refuses changes of --slow during a dry run, which simulates one step. */
 static int check_slow(const struct dlb_run_command *c, struct dlb_error *err)
 {
 	const struct dlb_exec_options *x = &c->exec;
@@ -106,7 +106,7 @@ static int check_slow(const struct dlb_run_command *c, struct dlb_error *err)
 			  x->slow_change[0].factor, (long long)x->slow_change[0].step);
 }
 
-/* --scenario is for simulated rounds, whose number it needs. */
+/* --scenario needs --dry-run and a number of rounds. */
 static int check_scenario(const struct dlb_run_command *c, struct dlb_error *err)
 {
 	if (!c->scenario || c->print_program)
@@ -134,7 +134,7 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
 	return dlb_doc_read(doc, c->cli->n_operands ? c->cli->operands[0] : NULL, err);
 }
 
-/* --drain: the plan without these nodes. */
+/* --drain: makes a plan without these nodes. */
 static int drain(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	const int n = (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes"));
@@ -164,7 +164,7 @@ static int drain(const struct dlb_run_command *c, struct dlb_doc *doc, struct dl
 	return rc;
 }
 
-/* --release idle: the plan without nodes that it does not need. */
+/* --release idle: makes a plan without the nodes that it does not need. */
 static int release(const struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
 {
 	struct dlb_error why;
@@ -204,8 +204,8 @@ int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	return 0;
 }
 
-/* Warns where --delay-discount has no effect: no weight is read more than one update late, which only the
- * program shows. */
+/* Warns if --delay-discount has no effect, since no weight is read more than one update late. Only the
+ * compiled program shows that. */
 static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc,
 			  const struct dlb_report *report)
 {
@@ -312,7 +312,7 @@ static int next_plan(void *ctx, struct dlb_comm *comm, const struct dlb_report *
 
 	w->report = report;
 	w->decision = d;
-	/* planning takes unknown time */
+	/* planning may take longer than --timeout, so rank 0 sends signs of life meanwhile */
 	rc = dlb_comm_await(comm, w->command->exec.timeout_s, rebalance, w, err);
 	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, d, sizeof *d, 0, err))
 		return -1;
@@ -362,7 +362,8 @@ int dlb_command_print_error(const struct dlb_run_command *c, int rank, const str
 {
 	const int status = dlb_error_status(err);
 	char line[1200] = "";
-	FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
+	/* the line is printed with one write, since ranks share stderr */
+	FILE *f = fmemopen(line, sizeof line - 1, "w");
 
 	if (c->folder)
 		fprintf(f, "\1error %d ", status);

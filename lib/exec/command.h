@@ -1,5 +1,6 @@
 /* The command dlb-run, from its parsed options to its exit status. command.c reads the document and writes
- * the result, rank.c is one of several ranks, plain.c is a process started without mpirun or srun. */
+ * the result, rank.c runs one of several ranks, plain.c runs a process that was started without mpirun or
+ * srun. */
 #ifndef DLB_EXEC_COMMAND_H
 #define DLB_EXEC_COMMAND_H
 #include "exec/exec.h"
@@ -11,35 +12,35 @@
 struct dlb_run_command {
 	const struct dlb_cli *cli;
 	int argc; char **argv;
-	const char *folder;	/* of the parent that started this rank (launch.h); NULL: no parent */
+	const char *folder;	/* folder of the parent that started this rank (launch.h); NULL: no parent */
 	bool remote;		/* that parent may be on another host */
 	struct dlb_exec_options exec;
 	struct dlb_run_edit edit;		/* options that are written into the document */
 	struct dlb_sharing_options sharing;
 	bool print_program;
-	/* after a round, on rank 0: doc has its report; sets *d and with d->moves doc's plan
+	/* Called on rank 0 after a round, whose report is in doc. Sets *d and, with d->moves, doc's plan
 	 * (balance/live.h) */
 	int (*rebalance)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, struct dlb_round_decision *d,
 			 struct dlb_error *err);
 	void *live;
 	struct dlb_strlist drain;		/* --drain: numbers of nodes */
-	/* --on-failure replan, --drain: plans again without nodes (balance/survive.h) */
+	/* --on-failure replan, --drain: makes a new plan without the lost nodes (balance/survive.h) */
 	int (*survive)(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		       struct dlb_error *err);
 	bool releases; /* --release idle */
-	/* plans again without nodes that are not needed (balance/release.h) */
+	/* makes a new plan without unneeded nodes (balance/release.h) */
 	int (*release)(const struct dlb_cli *cli, struct dlb_doc *doc, char text[400], struct dlb_error *err);
 	/* --freeze-at: freezes weights in doc (balance/freeze.h); live: as above */
 	int (*freeze)(void *live, const struct dlb_cli *cli, struct dlb_doc *doc, const char *const *glob,
 		      int n, char *text, struct dlb_error *err);
-	/* what would fit where memory lacks (balance/replan_memory.h) */
+	/* adds to err a hint of options that fit into memory (balance/replan_memory.h) */
 	void (*memory_cure)(const struct dlb_cli *cli, const struct dlb_doc *doc,
 			    const struct dlb_memory_case *x, struct dlb_error *err);
 	const char *scenario;			/* --scenario: a file; NULL: none */
-	/* rounds on it (balance/scenario.h) */
+	/* simulates rounds of the scenario (balance/scenario.h) */
 	int (*play)(const struct dlb_cli *cli, struct dlb_doc *doc, const struct dlb_exec_options *o,
 		    const char *path, struct dlb_report *report, struct dlb_error *err);
-	char init_text[32];			/* exec.init */
+	char init_text[32];			/* the text of exec.init */
 };
 
 /* Reads the document from the operand or standard input. */
@@ -47,29 +48,30 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
 /* Writes the options into the document and fills c->exec from it; doc owns the strings. Warns of options
  * without effect. -1 with err: doc is released. */
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
-/* Why the programs of this plan cannot change inside a run; NULL: they can. Replicas that average weights,
- * have shares of them, compression that is chosen by the plan. */
+/* The reason why the programs of this plan cannot change inside a run: replicas average weights or have
+ * shares of weights, or --compress auto chooses the compression. NULL: they can change. */
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc);
-/* Whether sums are compressed so that they remember what they left out. */
+/* Whether sums are compressed by a method that keeps residuals. */
 bool dlb_command_remembers(const struct dlb_doc *doc);
 /* Whether the plan has an asynchronous schedule. */
 bool dlb_command_is_async(const struct dlb_doc *doc);
 /* Adds the report to doc and writes doc to f. */
 int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report,
 		      FILE *f, struct dlb_error *err);
-/* dlb_exec_run (*paused too); shows progress on standard error, or hands it to the parent. With --rounds
- * doc gets a balance and other plans. */
+/* Calls dlb_exec_run (also for *paused). Shows progress on standard error, or sends it to the parent. With
+ * --rounds doc gets a balance and new plans. */
 int dlb_command_exec(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc,
 		     struct dlb_report *report, bool *paused, int *who, struct dlb_error *err);
-/* Gives the other ranks rank 0's sections, in this order; those that it has not are left out. Collective. */
+/* Copies these sections of rank 0's doc to the other ranks, in this order; sections that rank 0 lacks are
+ * skipped. Collective. */
 int dlb_command_share(struct dlb_comm *comm, struct dlb_doc *doc, const char *const *section, int n,
 		      struct dlb_error *err);
-/* Prints err as the line of rank `rank` (-1: of no rank), or hands it to the parent. Returns the exit
+/* Prints err as the line of rank `rank` (-1: of no rank), or sends it to the parent. Returns the exit
  * status. */
 int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);
 
-/* The whole run of one of several ranks; of a process that was started without them. Both return the exit
- * status and print the one line of an error. */
+/* Run dlb-run from start to end: as one of several ranks; as a process that was started without mpirun or
+ * srun. Both return the exit status and print the one line of an error. */
 int dlb_command_rank(struct dlb_run_command *c);
 int dlb_command_plain(struct dlb_run_command *c);
 #endif

@@ -19,11 +19,11 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-#define TMPFS 0x01021994 /* statfs(2): a file system in memory */
+#define TMPFS 0x01021994 /* statfs(2): f_type of a file system in memory */
 #define MEMORY "/dev/shm"
 #define PREFIX "dlb-copies."
 #define LOCK "lock"
-enum { RESTART_S = 600 }; /* at most, between two starts of the ranks */
+enum { RESTART_S = 600 }; /* longest time between two starts of the ranks */
 
 static const char *place(void)
 {
@@ -54,7 +54,8 @@ void dlb_copies_path(const char *name, char path[DLB_COPIES_PATH])
 
 /* ---- removing ---- */
 
-/* Removes the files of a folder, and of the folders in it, that do not begin with `keep`; takes fd. */
+/* Removes the files of a folder and of its subfolders, except those whose names begin with `keep`; takes
+ * fd. */
 static void empty(int fd, const char *keep, int depth)
 {
 	DIR *dir = fdopendir(fd);
@@ -98,7 +99,7 @@ void dlb_copies_remove(const char *name, const char *keep)
 	remove_at(path, keep);
 }
 
-/* Whether no process of its run lives, nor will be started again. */
+/* Whether the run of this folder is dead: no process of it lives, and none will be started again. */
 static bool is_dead(const char *path)
 {
 	char *name = dlb_xprintf("%s/" LOCK, path);
@@ -114,7 +115,7 @@ static bool is_dead(const char *path)
 	return dead;
 }
 
-/* Folders of dead runs of this host. */
+/* Removes this host's folders of dead runs. */
 static void sweep(void)
 {
 	DIR *dir = opendir(place());

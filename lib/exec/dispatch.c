@@ -10,7 +10,7 @@
 #include "util/mem.h"
 
 struct fed_node {
-	int via;				/* the rank that rank 0 sends its shares to */
+	int via;				/* the rank to which rank 0 sends this node's shares */
 	struct dlb_dispatch_share *share;		/* [engine] */
 	char **place;	/* [slot] NULL: this rank does not receive the node's shares */
 	struct dlb_request *in, *out;		/* [slot] */
@@ -20,8 +20,9 @@ struct dlb_dispatch {
 	int rank, n_nodes, n_engines, n_slots, levels;
 	struct fed_node *node;
 	int *which;				/* [slot] */
-	int64_t asked, sent, posted, handed;	/* counts of shares */
-	struct dlb_backend *be;			/* takes this rank's own shares */
+	/* numbers of shares that were requested, sent, posted and passed on */
+	int64_t asked, sent, posted, handed;
+	struct dlb_backend *be;			/* allocates the memory of this rank's own shares */
 	struct dlb_arena arena;
 };
 
@@ -148,7 +149,7 @@ const struct dlb_dispatch_share *dlb_dispatch_share(const struct dlb_dispatch *d
 	return &d->node[node].share[which];
 }
 
-/* Whether this rank receives node k's shares; whether it sends them on. */
+/* receives: whether this rank receives node k's shares; sends: whether it sends them to another rank. */
 static bool receives(const struct dlb_dispatch *d, int k)
 {
 	return d->rank && d->node[k].place[0];
@@ -196,7 +197,7 @@ static void post_share(struct dlb_dispatch *d, int64_t n)
 				       DLB_TAG_FEED + k, &d->node[k].in[at]);
 }
 
-/* Tests or waits for all of share n that this rank receives; *there: it has arrived. */
+/* Tests or waits for all messages of share n that this rank receives; *there: all have arrived. */
 static int arrived(struct dlb_dispatch *d, int64_t n, bool wait, bool *there, struct dlb_error *err)
 {
 	const int at = (int)(n % d->n_slots);
@@ -214,7 +215,7 @@ static int arrived(struct dlb_dispatch *d, int64_t n, bool wait, bool *there, st
 	return 0;
 }
 
-/* Advances all shares up to `last`; waits for those up to `need`. */
+/* Advances all shares up to `last`; waits for the shares up to `need`. */
 static int move(struct dlb_dispatch *d, int64_t need, int64_t last, int64_t filled, struct dlb_error *err)
 {
 	bool there = true;

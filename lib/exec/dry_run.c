@@ -1,6 +1,6 @@
-/* --dry-run: the simulator walks the programs that would run and fills the report. With --slow the simulated
- * nodes are slower than the cost model (predictions are made without it), so balancing can be tried on a
- * cluster that exists only as a file. */
+/* --dry-run: the simulator executes the programs that would run and fills the report. With --slow the
+ * simulated nodes are slower than the cost model says (predictions ignore --slow), so balancing can be tried
+ * on a cluster that exists only as a file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,9 @@ static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const d
 	}
 }
 
-/* Hidden seconds of node i's sums, by class. A class that was waited for longer than it took waited for other
- * classes under way: the excess is taken off those, in proportion to the seconds they have left. */
+/* Hidden seconds of node i's sums, by class. If the node waited for a class longer than the class took, the
+ * excess was waiting for other classes in flight. It is subtracted from the hidden seconds of the other
+ * classes, in proportion to them. */
 static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_SUM_CLASSES])
 {
 	double excess = 0.0, left = 0.0;
@@ -49,7 +50,7 @@ static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_S
 		hidden[k] *= excess < left ? 1.0 - excess / left : 0.0;
 }
 
-/* Bytes and seconds of the replicas' sums, from the lists of hops that would run. */
+/* Reports bytes and seconds of the replicas' sums, from the lists of hops that would run. */
 static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t,
 		    struct dlb_report *r)
 {
@@ -101,7 +102,7 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 	}
 }
 
-/* Times of one simulated step. */
+/* Reports the times of one simulated step. */
 static void times_of(const struct dlb_timeline *t, struct dlb_report *r)
 {
 	r->step_s = t->step_s;
@@ -141,7 +142,7 @@ static void samples_of(const struct dlb_job *j, struct dlb_report *r)
 			};
 }
 
-/* What a simulated run and a simulated round have alike. */
+/* Fills the members that are common to the reports of simulated runs and rounds. */
 static int begin_report(const struct dlb_job *j, const struct dlb_program *p, int64_t steps,
 			struct dlb_report *r, struct dlb_error *err)
 {
@@ -154,9 +155,10 @@ static int begin_report(const struct dlb_job *j, const struct dlb_program *p, in
 	return dlb_job_predict(j, p, r, err);
 }
 
-enum { DRAIN_EVERY = 1000 };	/* steps; their lines are made faster than a disk writes them */
+/* steps between two drains of the log, since lines are produced faster than a disk writes them */
+enum { DRAIN_EVERY = 1000 };
 
-/* Writes the log of steps. All simulated steps are equal; the log is for programs that read such logs. */
+/* Writes the log of steps. All simulated steps are equal; the log serves programs that read such logs. */
 static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t,
 		     const struct dlb_report *r, struct dlb_error *err)
 {
@@ -230,12 +232,14 @@ struct dlb_dry {
 	const struct dlb_exec_options *o;
 	struct dlb_job job;
 	struct dlb_program program;
-	struct dlb_cluster world; /* whose links are as they really are */
-	struct dlb_report expected; /* what the rounds of the present program have alike */
-	double *alone_s; /* [node] a step of the node alone, by the costs; INFINITY: it lacks a kernel */
+	struct dlb_cluster world; /* the cluster with the true bandwidths of the simulated links */
+	struct dlb_report expected; /* the members that all reports of the present program have in common */
+	/* [node] seconds of a step if the node computes all ops, by the costs; INFINITY: it lacks a kernel */
+	double *alone_s;
 };
 
-/* Seconds of all ops of a step on one node: of the whole batch, which replicas share. */
+/* Seconds of all ops of a step on one node, for the whole batch, which is the sum of all replicas'
+ * batches. */
 static double alone_s(const struct dlb_job *j, const struct dlb_program *p, int node)
 {
 	const double size = (double)j->plan.batch / p->micro_batches;
@@ -247,7 +251,7 @@ static double alone_s(const struct dlb_job *j, const struct dlb_program *p, int 
 	return s;
 }
 
-/* After the plan has changed. */
+/* Compiles and predicts the program; called after the plan has changed. */
 static int prepare(struct dlb_dry *d, struct dlb_error *err)
 {
 	dlb_report_release(&d->expected);
@@ -257,7 +261,7 @@ static int prepare(struct dlb_dry *d, struct dlb_error *err)
 		       0;
 }
 
-/* As begin_report, with the predictions that prepare made. */
+/* As begin_report, but copies the predictions that prepare has made. */
 static void begin_round(const struct dlb_dry *d, struct dlb_report *r)
 {
 	const struct dlb_report *x = &d->expected;
@@ -307,8 +311,8 @@ static int fastest_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Adds this simulated step's share of the round's mean (exec.h). The pipeline has as many of the fastest nodes
- * as make its step shortest. */
+/* Adds this simulated step's part of the round's mean *ideal (exec.h). The pipeline uses the number of
+ * fastest nodes that gives the shortest step. */
 static void add_ideal(const struct dlb_dry *d, const struct dlb_dry_round *r, const double *scale,
 		      struct dlb_dry_ideal *ideal)
 {

@@ -1,12 +1,12 @@
-/* The engine. A compiled program becomes a flat list of step operations that needs no look-up: a kernel is
- * prepared once for each (op, size of micro-batch), operands are pointers into the arena or the state, and
- * each message has its request. Running a step is one pass over the list (step_op.c has a function for each
- * kind of operation).
+/* The engine. It turns a compiled program into a flat list of step ops that need no look-up at run time: a
+ * kernel is prepared once for each (op, size of micro-batch), operands are pointers into the arena or the
+ * state, and each message has its request. Running a step is one pass over the list (step_op.c has a function
+ * for each kind of step op).
  *
- * Asynchronous programs (plan/async.c): an iteration of the loop holds operations of several steps. Each
- * operation works for its own step; operations without a step are left out. The pointers that differ from
- * step to step (the copy of a place, the version of a weight) are set right before the operation runs: its
- * dynamic operands. */
+ * Asynchronous programs (plan/async.c): an iteration of the loop runs step ops of several steps. Each step op
+ * belongs to one step; a step op whose step is not among the loop's steps is skipped. Pointers that differ
+ * between steps (the copy of an arena place, the version of a weight) are set right before the step op runs:
+ * they are its dynamic operands. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,11 +148,11 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
 	dlb_bug("no compute %d", i);
 }
 
-/* Allocates scratch at the first step, since it grows while engines are prepared. */
+/* Allocates scratch at the first step, since preparing an engine may increase its size. */
 static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 {
 	if (!g->be->ops->is_host_memory && !g->scratch_bytes)
-		g->scratch_bytes = 64;	/* no kernel of a device gets an address of the host */
+		g->scratch_bytes = 64;	/* so that no device kernel gets a host address as scratch */
 	if (g->scratch || !g->scratch_bytes)
 		return 0;
 	g->scratch = g->be->ops->alloc(g->be, g->scratch_bytes);
@@ -203,7 +203,8 @@ static int end_sync(struct dlb_engine *e, struct dlb_error *err)
 	return 0;
 }
 
-static _Alignas(64) char nothing[64];	/* scratch of kernels that need none, so that they get no NULL */
+/* passed as scratch to kernels that need none, so that they never get NULL */
+static _Alignas(64) char nothing[64];
 
 static int run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
@@ -249,7 +250,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w
 
 	if (!run_iteration(e, w, err))
 		return 0;
-	/* the others wait for this rank's messages, and can agree on nothing */
+	/* the other ranks wait for this rank's messages, so the ranks cannot agree on the error */
 	if (dlb_comm_size(c) > 1)
 		dlb_comm_break(c, "%s", err->what);
 	return -1;
@@ -288,7 +289,7 @@ const void *dlb_engine_read(const struct dlb_engine *e, int tensor, int m, void 
 	const struct dlb_desc d = dlb_tensor_desc(&e->graph->tensor[tensor], e->view.program->size[m]);
 	struct dlb_backend *be = e->runtime->be;
 	struct dlb_error ignored;
-	/* resolve allocates only for constants, for which this function is not called */
+	/* dlb_step_op_resolve allocates only for constants, and this function is not called for constants */
 	const void *p = dlb_step_op_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
 
 	*copy = NULL;

@@ -42,8 +42,8 @@ struct dlb_step_times {
 	/* of messages that a kernel wrote directly into the receiver's memory */
 	double in_place_bytes;
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
-	/* sum_s, sum_hidden_s: synchronisation of replicas (sync/sync.h); command_s: waits for the command of
-	 * --sync */
+	/* sum_s, sum_hidden_s: synchronisation of replicas (sync/sync.h); command_s: waits for the command to
+	 * sum (--sync) */
 	double sum_s, sum_hidden_s, command_s;
 	double offload_s; /* waits for copies of offloaded tensors */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];

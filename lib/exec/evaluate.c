@@ -1,9 +1,9 @@
-/* Measures on the test data while training (--eval-every) and at the end, and keeps the weights with the
- * least test loss (--save-best).
+/* Measures loss and accuracy on the test data during training (--eval-every) and at the end, and saves the
+ * weights with the lowest test loss (--save-best).
  *
- * It runs between two steps, when no message is under way, on the weights and running statistics in place,
- * and writes none of them. Samples come from a reader of the test data. So it does not change training. Its
- * time is no part of a step's. */
+ * A measurement runs between two steps, when no message is in flight. It reads weights and running statistics
+ * in place and does not write them. Samples come from a separate reader of the test data. So a measurement
+ * does not change training. Its time is not part of any step's time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +87,11 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	if (dlb_eval_run(r->eval, r->comm, &like, &e.accuracy, &e.test_loss, who, err))
 		return -1;
 	e.time_s = dlb_clock_s() - start_s;
-	/* the replicas' weights have become their mean since then */
+	/* the earlier measurement of this step was made before the replicas' weights were averaged */
 	if (r->n_evals && r->evals[r->n_evals - 1].step == e.step)
 		r->n_evals--;
 	keep(r, &e);
-	/* equal on all ranks: a sum over them */
+	/* the loss is a sum over all ranks, so the decision is equal on all ranks */
 	best = r->o->save_best && may_be_best && e.test_loss < r->at.best_test_loss;
 	if (best && save_best(r, &e, err))
 		return -1;

@@ -23,8 +23,8 @@ struct event { char *variable[VARIABLES]; };
 
 struct dlb_events {
 	const char *tool, *command;
-	pid_t pid;			/* 0: none runs */
-	bool failed;			/* a failure was said */
+	pid_t pid;			/* of the running command; 0: none runs */
+	bool failed;			/* a failure was reported */
 	struct event *waiting; int n, cap;
 };
 
@@ -39,7 +39,8 @@ struct dlb_events *dlb_events_new(const char *tool, const char *command)
 	return e;
 }
 
-/* Whether an entry of the environment sets one of the event's variables, as where dlb-run runs in a command. */
+/* Whether an entry of the environment sets one of the event's variables, which happens if a command of
+ * --on-event starts dlb-run. */
 static bool is_own(const struct event *v, const char *entry)
 {
 	for (int i = 0; i < VARIABLES; i++)
@@ -84,7 +85,7 @@ static void start_next(struct dlb_events *e)
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, 2, 1);
-#if __GLIBC_PREREQ(2, 34)		/* above all the lock of the run's folder (run_folder.h) */
+#if __GLIBC_PREREQ(2, 34)		/* closes above all the lock of the run's folder (run_folder.h) */
 	posix_spawn_file_actions_addclosefrom_np(&files, 3);
 #endif
 	posix_spawnattr_init(&how);
@@ -143,7 +144,7 @@ void dlb_events_poll(struct dlb_events *e)
 		start_next(e);
 }
 
-/* Ends the command with all of its session that share its process group. */
+/* Kills the command and all processes of its process group. */
 static void end(struct dlb_events *e, double wait_s)
 {
 	int status;

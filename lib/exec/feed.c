@@ -1,13 +1,13 @@
 /* Reads ahead: a thread prepares the samples of the next step while this one computes.
  *
  * A few slots (two, more with several steps in flight) are filled in turn, in the order of the requests. The
- * share of a node in a step is: seeds, then each (fed tensor, micro-batch) at the engine's offset. A seed is
- * the weight of a micro-batch in the loss: its labels that count over all that count, of all replicas or,
- * where replicas use their own means (dlb_sharing_own_mean), of its own replica. Tensors that a node does not
- * read are not prepared for it.
+ * share of a node in a step has the weight, the seeds, then each (fed tensor, micro-batch) at the engine's
+ * offset. The seed of a micro-batch is its weight in the loss: the number of its counted labels divided by
+ * the number of all counted labels, over all replicas or, if replicas use their own means
+ * (dlb_sharing_own_mean), over its own replica. A node's share has only tensors that the node reads.
  *
- * Each node reads its own shares; or rank 0 reads all and sends them (dispatch.c), and the others have no
- * thread. */
+ * Each node reads its own shares, or rank 0 reads all shares and sends them (dispatch.c); the other ranks
+ * then have no thread. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,11 +26,11 @@ struct feed_slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; stru
 struct dlb_feed {
 	struct dlb_data *data;
 	struct dlb_engine *const *engine;
-	struct dlb_dispatch *dispatch;		/* NULL: each node reads its own */
+	struct dlb_dispatch *dispatch;		/* NULL: each node reads its own shares */
 	struct dlb_backend *be;
 	struct feed_slot *slot; int n_slots;
 	char **own;				/* [slot] this node's share */
-	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
+	int64_t asked, filled, taken;		/* numbers of shares so far; slot = number % n_slots */
 	bool stop, started;
 	struct dlb_feed_time *time;
 	int n_times, cap_times;
@@ -40,7 +40,7 @@ struct dlb_feed {
 };
 
 /* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples).
- * Returns this replica's share of the step's loss; 1 where the replica uses its own gradient. */
+ * Returns the weight of this replica's loss in the step's loss: 1, unless replicas use their own means. */
 static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct dlb_program *p, int label,
 		     double *seed)
 {
@@ -63,8 +63,8 @@ static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct
 	return weight;
 }
 
-/* All losses share one seed of the gradient. So each loss must count labels in proportion to the samples of
- * each micro-batch. */
+/* All losses share one seed of the gradient. So every loss must count labels in proportion to the samples of
+ * the micro-batches. */
 static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p,
 			 const struct dlb_fed *fed)
 {
@@ -262,7 +262,7 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
 {
 	struct feed_slot *s = &f->slot[f->asked % f->n_slots];
 
-	/* until the slot's old share has left */
+	/* waits until the slot's previous share was sent */
 	if (f->dispatch && dlb_dispatch_ask(f->dispatch, which, err))
 		return -1;
 	pthread_mutex_lock(&f->lock);
@@ -276,7 +276,7 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
 	return 0;
 }
 
-/* Waits until n shares are prepared; returns how many are. */
+/* Waits until n shares are prepared; returns the number of prepared shares. */
 static int64_t prepared(struct dlb_feed *f, int64_t n)
 {
 	pthread_mutex_lock(&f->lock);

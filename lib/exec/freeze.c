@@ -1,4 +1,4 @@
-/* Weights that are frozen while the run goes on. See freeze.h. */
+/* Freezes weights during a run. See freeze.h. */
 #include "exec/freeze.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc
 	return 0;
 }
 
-/* Freezes one after the other in a copy of the graph, as the run will. */
+/* Applies all rows of --freeze-at in turn to a copy of the graph, as the run will. */
 static int try_all(const struct dlb_run_command *c, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	struct dlb_graph g = { .n_ops = 0 };
@@ -101,7 +101,7 @@ int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_
 {
 	static const char *const sections[] = { "graph", "profile", "cost", "balance", "plan" };
 	struct freeze_work w = { .command = c, .doc = doc, .f = f };
-	/* planning takes unknown time */
+	/* planning may take longer than --timeout, so rank 0 sends signs of life meanwhile */
 	const int rc = dlb_comm_await(comm, c->exec.timeout_s, freeze, &w, err);
 
 	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_bcast(comm, f->text, sizeof f->text, 0, err))
@@ -109,7 +109,7 @@ int dlb_freeze_now(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_
 	return f->text[0] ? dlb_command_share(comm, doc, sections, DLB_LEN(sections), err) : 0;
 }
 
-/* Steps of the newest checkpoint; 0: there is none. */
+/* The step of the newest checkpoint; 0: there is none. */
 static int64_t newest_step(const char *folder)
 {
 	char *path = folder ? dlb_checkpoint_newest(folder) : NULL;

@@ -1,8 +1,8 @@
-/* Removes what ranks of former jobs have left on this host. See host_probe.h.
+/* Removes the processes and files that earlier jobs have left on this host. See host_probe.h.
  *
- * A host that was cut off may still have Open MPI's daemon and ranks when it answers again. Both are found
- * in /proc: ranks have the number of their job in PMIX_NAMESPACE; the daemon has that of its family of
- * jobs, the number without its lower 16 bits, on its command line. */
+ * A host that was cut off may still have Open MPI's daemon and ranks when it answers again. Both are found in
+ * /proc: a rank has the number of its job in PMIX_NAMESPACE. The daemon has the number of its family of jobs,
+ * the job's number without its lower 16 bits, on its command line. */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
 #include <dirent.h>
@@ -20,11 +20,12 @@
 #include "util/mem.h"
 #include "util/process.h"
 
-enum { FAMILY = 0xffff };		/* bits of a job's number within its family */
-#define END_S 3.0			/* for killed processes to end */
+enum { FAMILY = 0xffff };		/* the bits that number a job within its family */
+#define END_S 3.0			/* time for killed processes to end */
 #define POLL_S 0.02
 
-/* Reads /proc/PID/FILE, words that end with NUL; *n bytes; new, NULL: none. */
+/* Reads /proc/PID/FILE, which has words that end with NUL. *n: bytes. Returns new text; NULL: no such
+ * file. */
 static char *read_words(const char *pid, const char *file, size_t *n)
 {
 	char *path = dlb_xprintf("/proc/%s/%s", pid, file), *text = NULL;
@@ -59,7 +60,7 @@ static bool has_word(const char *pid, const char *file, const char *word)
 	return found;
 }
 
-/* Kills the job's processes that are left; returns their number. */
+/* Kills the job's remaining processes; returns their number. */
 static int kill_job(unsigned long job)
 {
 	char rank[64], family[32];

@@ -1,4 +1,4 @@
-/* Compares this host with the one that a plan was made for. See host_differs.h. */
+/* Compares this host with the hosts that a plan was made for. See host_differs.h. */
 #include "exec/host_differs.h"
 #include "cluster/cluster.h"
 #include <stdio.h>

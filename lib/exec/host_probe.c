@@ -1,4 +1,4 @@
-/* Asks hosts whether they answer. See host_probe.h. */
+/* Checks which hosts answer. See host_probe.h. */
 #define _XOPEN_SOURCE 700
 #include "exec/host_probe.h"
 
@@ -17,9 +17,9 @@
 #include "util/process.h"
 
 #define POLL_S 0.02
-#define LAST_S 0.5			/* for an mpiexec to end by itself when it is told to */
+#define LAST_S 0.5			/* time for an mpiexec to end after SIGTERM */
 
-/* One host. pid 0: its mpiexec has ended. again: it was asked a second time. */
+/* The probe of one host. pid: of its mpiexec; 0: it has ended. again: this is the second attempt. */
 struct asked {
 	const struct dlb_host *host;
 	pid_t pid;
@@ -29,7 +29,7 @@ struct asked {
 	char why[300];
 };
 
-/* What is run on each host: our own program, which clears the leftovers of these jobs there. */
+/* The command for each host: our own program, which removes the remains of these jobs there. */
 struct question {
 	char *tool, *self, *jobs;
 	bool allocated;
@@ -71,9 +71,10 @@ static int ask(const struct dlb_host_probe *p, struct asked *a, struct dlb_error
 	return a->messages < 0 || a->pid < 0 ? -1 : 0;
 }
 
-/* Open MPI's processes of one user on a host share the folder ompi.HOST.UID: one that ends removes it while
- * another is about to make its own folder there, which then fails though the host is well. A connection may
- * be refused once, too. Hence a host that refuses is asked once again. Returns whether it is. */
+/* Probes a host a second time after a failure. Open MPI's processes of one user on a host share the folder
+ * ompi.HOST.UID. A process that ends may remove it while another process is about to make its own folder in
+ * it; the second process then fails, although the host works. A single connection may be refused, too.
+ * Returns whether a second attempt was started. */
 static bool ask_again(const struct dlb_host_probe *p, struct asked *a)
 {
 	struct dlb_error ignored;
@@ -112,7 +113,7 @@ struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_hos
 	return NULL;
 }
 
-/* The first line that explains something: those of mpiexec begin after a rule of dashes. */
+/* Sets a->why to the first line that gives a reason; mpiexec prints a line of dashes before it. */
 static void read_reason(struct asked *a)
 {
 	char text[4096], *rest, *line;
@@ -126,7 +127,7 @@ static void read_reason(struct asked *a)
 		 line ? line : "mpiexec gives no reason");
 }
 
-/* mpiexec then removes its own files, and ends its daemons. */
+/* Ends the mpiexec of a probe, which removes its own files and ends its daemons. */
 static void end(struct asked *a)
 {
 	dlb_process_end(a->pid, LAST_S);

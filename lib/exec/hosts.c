@@ -83,7 +83,7 @@ static const struct dlb_host *host_named(const struct dlb_cluster *c, const char
 	return &c->host[i];
 }
 
-/* The hosts that the cluster names, unless all nodes are on this one. */
+/* Takes the hosts that the cluster names, unless all nodes are on this host. */
 static void take_named(struct dlb_hosts *h)
 {
 	const struct dlb_cluster *c = &h->cluster;
@@ -122,8 +122,8 @@ void dlb_hosts_release(struct dlb_hosts *h)
 
 /* -- messages -- */
 
-/* What the children print on standard error. The tool's own lines are passed on; those of mpiexec and ssh
- * only if asked for, or the first of them if there is no other reason. */
+/* The children's output on standard error. The tool's own lines are passed on. Lines of mpiexec and ssh are
+ * passed on only with j->verbose; the first of them is kept in case no other reason is known. */
 struct told {
 	const struct dlb_hosts_job *j;
 	char line[4096], first[200];
@@ -142,7 +142,7 @@ static void hear(struct told *t)
 		snprintf(t->first, sizeof t->first, "%.199s", t->line);
 }
 
-/* Reads what is there; false: the children have closed the pipe. */
+/* Reads available bytes; false: the children have closed the pipe. */
 static bool listen_to(struct told *t, int in)
 {
 	char buf[4096];

@@ -1,10 +1,11 @@
-/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan.
- * See hosts.h.
+/* The hosts of a Slurm allocation (salloc, sbatch) in which this process runs, for the ranks of a plan. See
+ * hosts.h.
  *
- * A plan for several hosts, at most as many as there are, has its nodes on hosts of the same names, or on
- * the first, second ... host in the place of its own. Otherwise node i is on the host of task i of the
- * allocation: SLURM_TASKS_PER_NODE is "2(x3),1" for three hosts of two tasks and one of one; a plan of
- * more nodes puts the same share of the rest on every host. */
+ * If the plan has several hosts, and the allocation has at least as many, nodes are placed by host: on the
+ * allocated hosts of the same names or, if a name is not allocated, on the first, second ... allocated host
+ * in place of the plan's first, second ... host. Otherwise node i is placed on the host of task i of the
+ * allocation (SLURM_TASKS_PER_NODE is "2(x3),1" for three hosts of two tasks and one of one); if the plan has
+ * more nodes than tasks, every host gets the same share of the remaining nodes. */
 #define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "exec/hosts.h"
 #include "util/mem.h"
 
-/* Tasks of the next host; *text: what follows. The last host's, where the text ends. */
+/* Returns the number of tasks of the next host, and advances *text. *times: how many further hosts have this
+ * number. last: the number of the previous host, which is also the result at the end of the text. */
 static int next_tasks(const char **text, int *times, int last)
 {
 	int tasks = last, n = 0;
@@ -33,7 +35,7 @@ static int next_tasks(const char **text, int *times, int last)
 	return tasks < 1 ? 1 : tasks;
 }
 
-/* Adds the hosts with their tasks as slots; returns the sum of these. */
+/* Adds the hosts of Slurm's list to c, with their tasks as slots. Returns the number of all tasks. */
 static int add_hosts(struct dlb_cluster *c, const char *list)
 {
 	const char *given = getenv("SLURM_TASKS_PER_NODE"), *text = given ? given : "";
@@ -57,9 +59,10 @@ static int add_hosts(struct dlb_cluster *c, const char *list)
 	return sum;
 }
 
-/* place[h]: the host of the allocation, from row `first`, for the plan's h-th host by the order of its
- * nodes: those of the same names if all are there, else in order. Returns the number of hosts of the plan;
- * -1: it has more than there are. */
+/* Assigns allocated hosts, which begin at row `first` of c->host, to the plan's hosts, which are numbered in
+ * the order of the plan's nodes. place[h]: the row for the plan's host h, by name if all names are allocated,
+ * else in order. of_node[i]: the number h of node i's host. Returns the number of the plan's hosts; -1: there
+ * are more than allocated hosts. */
 static int match_hosts(const struct dlb_cluster *c, int first, int *of_node, int *place)
 {
 	const char **name = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *name);
@@ -88,7 +91,7 @@ static int match_hosts(const struct dlb_cluster *c, int first, int *of_node, int
 	return n <= c->n_hosts - first ? n : -1;
 }
 
-/* By the tasks of the hosts from row `first`, which are `tasks` together. */
+/* Places node i on the host of task i; the hosts begin at row `first` and have `tasks` tasks in all. */
 static void fill_tasks(struct dlb_hosts *h, int first, int tasks)
 {
 	const struct dlb_cluster *c = &h->cluster;

@@ -1,7 +1,7 @@
-/* Fresh weights by PyTorch's defaults: convolutions and dense layers uniform in +-1/sqrt(fan_in) (He et al.,
- * 2015, with PyTorch's slope sqrt 5), scales of normalizations 1, other vectors 0, embedding tables N(0,1)
- * times 0.02 (as GPT-2), all else of two and more dimensions uniform in +-sqrt(6/(fan_in + fan_out)) (Glorot
- * and Bengio, 2010). */
+/* Initial weights by PyTorch's defaults: convolutions and dense layers uniform in +-1/sqrt(fan_in) (He et
+ * al., 2015, with PyTorch's slope sqrt 5), scales of normalizations 1, other vectors 0, embedding tables
+ * N(0,1) times 0.02 (as GPT-2), all other weights of two and more dimensions uniform in +-sqrt(6/(fan_in +
+ * fan_out)) (Glorot and Bengio, 2010). */
 #include <math.h>
 #include <string.h>
 #include "exec/engine.h"
@@ -10,7 +10,7 @@
 #include "util/hash.h"
 #include "util/rng.h"
 
-/* The forward op that reads tensor t, and its input number. */
+/* The forward op that reads tensor t, and the number of the input. */
 static const struct dlb_op *reader_of(const struct dlb_graph *g, int t, int *input)
 {
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
@@ -28,7 +28,8 @@ static const struct dlb_op *reader_of(const struct dlb_graph *g, int t, int *inp
 	return NULL;
 }
 
-/* The same for a weight; if parts are concatenated for an op that reads the whole, that op. */
+/* The same for a weight. If the slices of a weight are concatenated for an op that reads the whole weight,
+ * that op. */
 static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 {
 	const struct dlb_op *op = reader_of(g, t, input);
@@ -38,7 +39,7 @@ static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 	return op;
 }
 
-/* A slice is drawn as the whole tensor is, element by element. */
+/* Draws the elements of a slice as the same elements of the whole tensor. */
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 {
 	const struct dlb_tensor *x = &g->tensor[t];

@@ -1,4 +1,5 @@
-/* Reads the sections of a run, compiles and predicts it. dlb_exec_check does all that without running. */
+/* Reads the sections of a run, compiles the program and predicts its times. dlb_exec_check reads and compiles
+ * without a run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,8 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
-/* Reads the errors of the last rounds, back to the one that corrected kappa: its prediction was another model's. */
+/* Reads the prediction errors of the last rounds, back to the last round that changed kappa, whose prediction
+ * was made with other values. */
 static int read_errors(struct dlb_job *j, const struct dlb_ref *balance, struct dlb_error *err)
 {
 	struct dlb_ref list = { .v = NULL };
@@ -80,7 +82,8 @@ static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_e
 	return 0;
 }
 
-/* PyTorch moves the running variance by the unbiased estimate, ONNX by the biased one. */
+/* Marks batch normalizations as PyTorch's: PyTorch updates the running variance by the unbiased estimate,
+ * ONNX by the biased one. */
 static void torch_batchnorm(struct dlb_graph *g)
 {
 	for (int i = 0; i < g->n_ops; i++) {
@@ -97,7 +100,7 @@ static void torch_batchnorm(struct dlb_graph *g)
 	}
 }
 
-/* Refuses options for sums of gradients where replicas average weights. */
+/* Refuses options for sums of gradients if replicas average weights. */
 static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 {
 	const struct dlb_sharing *s = &j->plan.sharing;
@@ -118,7 +121,8 @@ static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 	return 0;
 }
 
-/* The plan says what replicas sum, else the run section's optimizer; afterwards both hold the same value. */
+/* Decides whether replicas sum gradients or moments: the plan decides it, else the optimizer of section run.
+ * Then both have the same value. Refuses combinations that are not supported. */
 static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 {
 	static const char *const names[2][2] = { { "gradients:mean", "gradients:sum" },
@@ -167,7 +171,7 @@ static const char *weight_name(const struct dlb_tensor *t)
 	return t->slice ? t->slice->of : t->name;
 }
 
-/* Checks that every group has a weight. */
+/* Checks that every group of the optimizer matches a weight. */
 static int check_groups(const struct dlb_job *j, struct dlb_error *err)
 {
 	const struct dlb_graph *g = &j->graph;
@@ -203,7 +207,7 @@ static int read_plan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_er
 	j->optimizer.state_dtype = j->plan.state_dtype;
 	if (fits_sharing(j, err) || dlb_optimizer_check_states(j->optimizer.rule, j->plan.state_dtype, err))
 		return -1;
-	if (rescheduled)	/* an edited placement: reschedules it by the measured speeds */
+	if (rescheduled)	/* the placement was edited: orders the ops again, by the measured speeds */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->plan.clip = j->optimizer.clip_norm > 0;
 	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];

@@ -1,4 +1,4 @@
-/* Asks the back end for sizes of kernels. See kernel_sizes.h. */
+/* Asks the back end for the memory sizes of kernels. See kernel_sizes.h. */
 #include "exec/kernel_sizes.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "util/cores.h"
 #include "util/mem.h"
 
-/* Whether op's kernel is asked: a product or convolution that was not measured, and all products whose
- * libraries keep memory. */
+/* Whether the back end is asked for the sizes of op's kernel: op is a matrix product or convolution that was
+ * not measured, or a matrix product while libraries keep memory (`keep`). */
 static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int op, int node, bool keep)
 {
 	const int kind = c->cluster->node[node].kind;
@@ -25,7 +25,7 @@ static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int 
 	return measured ? keep && dense : dense || !strcmp(dlb_op_work(o->type), "conv");
 }
 
-/* An op that was asked for, by its signature. */
+/* An op whose sizes are asked for. key: its signature. */
 struct asked {
 	const char *key;
 	int op;
@@ -39,7 +39,7 @@ static int by_key(const void *a, const void *b)
 	return order ? order : x->op - y->op;
 }
 
-/* Of op's kernel at n samples; not known if the back end has none. */
+/* Sizes of op's kernel for a micro-batch of p; known is false if the back end has no such kernel. */
 static struct dlb_kernel_bytes ask(struct dlb_backend *be, const struct dlb_program *p, int op)
 {
 	struct dlb_kernel_bytes x = { .known = false };
@@ -71,7 +71,7 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_error ignored = { .what = "" };
 	struct dlb_arena a = { 0 };
 	struct dlb_backend be;
-	/* kernels of more threads than this host has cores are another host's */
+	/* a kind with more threads than this host has cores belongs to another host */
 	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores(),
 		   keep = here && ops->libraries_keep && ops->libraries_keep();
 	int n = 0;

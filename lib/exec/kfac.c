@@ -10,17 +10,18 @@
 
 #include "util/mem.h"
 
-/* A factor: one matrix for each group of a convolution, one behind the other. */
+/* A factor A or G: one matrix for each group of a convolution, stored one after the other. */
 struct factor {
 	int n, groups, n_uses;
-	size_t bytes, matrix_bytes;	/* of all groups; of one */
+	size_t bytes, matrix_bytes;	/* bytes: of all groups; matrix_bytes: of one group */
 	/* [use] sums over micro-batches, lower triangle. sum[0] then becomes the sum over all uses, and after
-	 * an exchange the average of all replicas or its Cholesky factor */
+	 * an exchange the average over all replicas or the Cholesky factor of this average */
 	void *sum[DLB_KFAC_MOST_USES];
-	int n_summed;			/* uses summed over all micro-batches of this step */
+	/* number of uses whose sums over all micro-batches of this step are complete */
+	int n_summed;
 	void *average, *inverse;	/* average: lower triangle; inverse: full */
 	bool *factored;			/* [group] sum[0] holds a Cholesky factor */
-	const char *name;		/* of the weight, the graph's */
+	const char *name;		/* name of the weight; the graph owns it */
 };
 struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; double along; };
 struct dlb_kfac {
@@ -176,7 +177,7 @@ bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step)
 	return k && step % k->every == 0;
 }
 
-/* Copies both triangles of the average to sum[0]. */
+/* Copies the average's lower triangle to both triangles of sum[0]. */
 static void copy_whole(const struct dlb_kfac *k, const struct factor *f, int group)
 {
 	const size_t size = dlb_dtype_bytes(k->dtype), n = (size_t)f->n;
@@ -191,7 +192,8 @@ static void copy_whole(const struct dlb_kfac *k, const struct factor *f, int gro
 	}
 }
 
-/* Updates the averages once the sums of all uses are complete. goes_out: copies them to be exchanged. */
+/* Updates the averages from the complete sums of all uses. goes_out: also copies the averages to sum[0], for
+ * the exchange between replicas. */
 static void average(struct dlb_kfac *k, struct factor *f, double scale, bool goes_out)
 {
 	bool finite = true;
@@ -230,7 +232,7 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 	const int factor = moment % DLB_KFAC_FACTORS;
 	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) :
 						   dlb_kfac_terms(k->graph, p->step_batch);
-	/* A replica without samples runs one that does not count. */
+	/* a replica without samples runs one sample whose scale is 0 */
 	const struct factor_work w = { .k = k,
 				       .layer = l,
 				       .factor = factor,

@@ -1,12 +1,12 @@
-/* K-FAC on one node (optim/kfac.h): sums, averages and inverses of the layers whose weights are here, and the
- * kernels that work on them.
+/* K-FAC on one node (optim/kfac.h): sums, averages and inverses of the layers whose weights are on this node,
+ * and their kernels.
  *
  * Each replica keeps averages over its share of the samples. They start as I divided by the number of
- * replicas. Averaging is linear, so their sum over the replicas is the average of the whole batch; it is
- * needed only when an inverse is due. A copy of the average, in the place of sum[0], is exchanged; all
- * replicas then compute the same inverse.
+ * replicas. Averaging is linear, so the sum of these averages over the replicas is the average of the whole
+ * batch. This sum is needed only when an inverse is due: a copy of each average, in the memory of sum[0], is
+ * exchanged, and all replicas then compute the same inverse.
  *
- * If a matrix cannot be inverted (tensor/kfac.h), the inverse stays as it was, the same on all replicas. */
+ * If a matrix cannot be inverted (tensor/kfac.h), the previous inverse is kept on all replicas. */
 #ifndef DLB_EXEC_KFAC_H
 #define DLB_EXEC_KFAC_H
 #include "comm/compress.h"
@@ -16,47 +16,50 @@
 
 struct dlb_local_graph;			/* state.h */
 struct dlb_kfac;
-/* For the layers whose updates are on the node. *out NULL: no layer. -1: no memory. */
+/* Makes K-FAC's state for the layers whose updates are on the node. *out NULL: no layer. -1 with err: no
+ * memory, or the node computes on a device. */
 int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_local_graph *l, const struct dlb_optimizer_choice *c,
 		 int n_replicas, struct dlb_error *err);
 void dlb_kfac_free(struct dlb_kfac *k);
 struct dlb_memories;
-/* binds its matrices (memories.h) */
+/* Binds the matrices of k (memories.h). */
 int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err);
-/* Kernel that sums moment `moment` (dlb_kfac_moment_of) of the update's layer over micro-batch m of p; after
- * the last moment of a factor it updates the average. in {the operand} */
+/* Makes a kernel that sums moment `moment` (dlb_kfac_moment_of) of the update's layer over micro-batch m of
+ * p; after the last moment of a factor it updates the factor's average. in {the operand} */
 int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m,
 			 struct dlb_kernel **out, struct dlb_error *err);
-/* Kernel in {}, out {sum of dW, sum of db or NULL}: preconditions them. Inverts first when an inverse is
- * due. */
+/* Makes a kernel with in {}, out {sum of dW, sum of db or NULL}, which preconditions out in place. If an
+ * inverse is due, the kernel first computes it. */
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err);
 
-/* In the last step, the product of preconditioned and original gradient: [dw db] . u. */
+/* The scalar product of the original and the preconditioned gradient of the last step, [dw db] . u. */
 double dlb_kfac_along(const struct dlb_kfac *k, int update);
-/* counts a step shortened by the trust region; NULL: nothing */
+/* Counts a step that the trust region has shortened; k NULL: nothing to do. */
 void dlb_kfac_held_back(struct dlb_kfac *k);
 
 /* ---- for sync/factors.c ---- */
 bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* whether a new inverse is due */
-/* The matrix of one group that replicas sum: n * n elements, symmetric. */
+/* The matrix of one group that replicas sum, in the memory of sum[0]: n * n elements, symmetric. */
 void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group);
 double dlb_kfac_damping(const struct dlb_kfac *k);
-/* Reports that the sum came back as its Cholesky factor (dlb_sum_tensor.as_factor), or as the sum. */
+/* Tells k the form of the sum that the exchange has returned. factored: its Cholesky factor
+ * (dlb_sum_tensor.as_factor); else the sum itself. */
 void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored);
 
 /* ---- for checkpoints and reports ---- */
-/* Tensor i of the averages, each replica's own, and inverses. i from 0; false: no more. */
+/* Tensor i, from 0, of the averages (each replica's own) and inverses; false: no more tensors. */
 bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s);
 /* The update op of tensor i's layer. */
 int dlb_kfac_update_of(const struct dlb_kfac *k, int i);
-/* move.c: sends averages and inverses of the layers whose node has changed straight to their new nodes, as
- * dlb_state_move. NULL: no layer here. Collective; -1: the comm broke. */
+/* move.c: sends averages and inverses of the layers whose node has changed directly to their new nodes, as
+ * dlb_state_move. to, from NULL: no layer on this node. Collective; -1: the comm broke. */
 struct dlb_comm;
 struct dlb_placements;
 int dlb_kfac_move(struct dlb_kfac *to, struct dlb_kfac *from, const struct dlb_placements *p,
 		  struct dlb_comm *comm, struct dlb_error *err);
-/* Inverses so far; of those, made with more on the diagonal; not made (the old one stayed). Steps whose
- * moments were not finite; steps shortened by the trust region. */
+/* Counts so far. inverses: attempts to invert a matrix; shifted: with more than the damping on the diagonal;
+ * kept: failed, so the previous inverse was kept; not_finite: updates of a factor's average with non-finite
+ * moments; held_back: steps that the trust region has shortened. */
 struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite, held_back; };
 struct dlb_kfac_counts dlb_kfac_counted(const struct dlb_kfac *k);
 #endif

@@ -20,7 +20,7 @@
 int dlb_launch_rank(void)
 {
 	/* Open MPI's mpirun; any PMI (mpiexec of MPICH, srun); PMIx. SLURM_PROCID is also set in an
-	 * interactive shell under srun, so it proves nothing. */
+	 * interactive shell under srun, so it is no evidence. */
 	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
 
 	for (int i = 0; i < DLB_LEN(names); i++)
@@ -70,8 +70,8 @@ bool dlb_launch_speaks(void)
 
 /* ---- starting ---- */
 
-/* The options of mpiexec, and the tool's own. hostfile: of ranks on several hosts; NULL: they are on this
- * host. */
+/* Adds the options of mpiexec and the tool's arguments. hostfile: for ranks on several hosts; NULL: all ranks
+ * are on this host. */
 static void add_words(const struct dlb_launch *l, const char *self, const char *folder, const char *hostfile,
 		      struct dlb_mpiexec *m)
 {
@@ -127,7 +127,7 @@ static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_err
 	return rc;
 }
 
-/* Waits for mpiexec, ends its children if it was killed, and reaps all. Returns its status. */
+/* Waits for mpiexec, ends its remaining children, and reaps all. Returns mpiexec's status. */
 static int reap(const struct dlb_launch *l, pid_t mpiexec)
 {
 	int status = 0, other;
@@ -142,8 +142,8 @@ static int reap(const struct dlb_launch *l, pid_t mpiexec)
 }
 
 /* Starts mpiexec. Ranks on other hosts do not see the folder: rank 0 gets the document through standard
- * input, and writes the result to standard output. Returns mpiexec's number, and where its messages can be
- * read; -1 with err. */
+ * input, and writes the result to standard output. Returns mpiexec's process number; *messages: a descriptor
+ * from which its messages can be read. -1 with err. */
 static pid_t start(const struct dlb_launch *l, const char *folder, const char *in_path, const char *out_path,
 		   int *messages, struct dlb_error *err)
 {

@@ -1,4 +1,5 @@
-/* Hears the ranks that a parent has started, and ends them when one is lost. See launch_watch.h. */
+/* Reads the messages of the ranks that a parent has started, and ends the ranks when one is lost. See
+ * launch_watch.h. */
 #define _XOPEN_SOURCE 700
 #include "exec/launch_watch.h"
 
@@ -19,18 +20,20 @@
 
 #define ELSEWHERE ((pid_t)-1)
 #define TICK_S 0.1			/* seconds between two looks at the children */
-#define LONGEST_LOOK_S 1.0	/* at most, between two looks; longer: this process itself was stopped */
-#define SCAN_S 1.0			/* between two scans of all processes */
-#define LEAST_START_S 10.0		/* for ranks to start, however short --timeout is */
-#define LAST_S 5.0			/* for mpiexec to end once a rank has given the reason */
-#define LAST_LINES_S 0.5		/* for what mpiexec has written before its end */
+/* longest time between two looks that counts; if it was longer, this process itself was stopped */
+#define LONGEST_LOOK_S 1.0
+#define SCAN_S 1.0			/* seconds between two scans of all processes */
+#define LEAST_START_S 10.0		/* least time for ranks to start, even if --timeout is shorter */
+#define LAST_S 5.0			/* time for mpiexec to end after a rank has given the reason */
+#define LAST_LINES_S 0.5		/* time to read lines that mpiexec wrote before its end */
 #define TERM_S 2.0			/* from SIGTERM to SIGKILL */
-#define TOGETHER_S 0.3			/* from the first silent rank to others that fell silent with it */
-#define GONE_S 3.0			/* for mpiexec to say how a rank ended */
+/* time from the first silent rank in which further silent ranks count as lost with it */
+#define TOGETHER_S 0.3
+#define GONE_S 3.0			/* time for mpiexec to report how a rank ended */
 
 /* ---- output of the children ---- */
 
-/* A stopped rank of this host; -1: none known. */
+/* A rank of this host whose process is stopped; -1: none known. */
 static int stopped_rank(const struct dlb_ranks *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
@@ -39,7 +42,7 @@ static int stopped_rank(const struct dlb_ranks *e)
 	return -1;
 }
 
-/* Rank r is lost; notice_s: since its last sign of life, NAN: not known. */
+/* Records that rank r is lost. notice_s: seconds since its last sign of life, NAN: not known. */
 static void lose(struct dlb_ranks *e, int r, double notice_s)
 {
 	struct dlb_launch_end *l = &e->end;
@@ -54,8 +57,9 @@ static void lose(struct dlb_ranks *e, int r, double notice_s)
 	l->node[r] = true;
 }
 
-/* Passes on a worker's error line. A rank names the rank it has not heard, which may itself wait for another;
- * a stopped rank is visible here. */
+/* Passes on a worker's error line. The line names the rank that its writer has not heard; that rank may
+ * itself be waiting for another one. If a rank of this host is stopped, the parent names this rank
+ * instead. */
 static void pass_on(struct dlb_ranks *e, const char *line)
 {
 	const char *lost = strstr(line, ": lost ");
@@ -76,7 +80,7 @@ static void pass_on(struct dlb_ranks *e, const char *line)
 		fprintf(stderr, "%s\n", line);
 }
 
-/* A rank's heartbeat has found another rank silent. */
+/* Handles the message that a rank's heartbeat has found another rank silent. */
 static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *told, long long step)
 {
 	if (e->said || e->done || told->rank < 0 || told->rank >= e->l->n_ranks)
@@ -98,7 +102,7 @@ static void hear_silence(struct dlb_ranks *e, const struct dlb_heartbeat_told *t
 	}
 }
 
-/* The first step has ended. */
+/* Handles the message that the first step has ended. */
 static void hear_training(struct dlb_ranks *e, long long step, bool copies, const char *begin)
 {
 	const struct dlb_launch *l = e->l;
@@ -127,7 +131,7 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 	double s_silent;
 
 	e->silent_s = 0;
-	if (e->ended)	/* a stopped rank goes on when it is told to end; its result does not count */
+	if (e->ended)	/* a stopped rank continues when it is told to end; its result does not count */
 		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
@@ -158,8 +162,8 @@ static void hear_worker(struct dlb_ranks *e, const char *s)
 	}
 }
 
-/* Parses MPICH's message about a death. It names the lowest rank, not the one that died first, since the
- * others are killed then:
+/* Parses MPICH's message about a death. The message names the lowest rank, not the one that died first, since
+ * MPICH then kills the others:
  *   =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
 static void hear_mpich(struct dlb_ranks *e, const char *s)
 {
@@ -169,7 +173,7 @@ static void hear_mpich(struct dlb_ranks *e, const char *s)
 		e->lost_signal = atoi(p + strlen("(signal "));
 }
 
-/* Handles one line of a worker or of mpiexec. Open MPI's message about a death:
+/* Handles one line of a worker or of mpiexec. Open MPI's messages about a death:
  *   mpirun noticed that process rank 1 with PID 77 on node h exited on signal 9 (Killed).
  *   Process name: [[4711,1],1]  /  Exit code:    3
  * and about a daemon that is dead, or whose host is cut off:
@@ -271,9 +275,9 @@ static bool any_elsewhere(const struct dlb_ranks *e)
 	return false;
 }
 
-/* Ends mpiexec and all its descendants: SIGTERM first, SIGKILL after TERM_S seconds. When a rank of this host
- * is cut off, no rank can do anything useful in that time, and what mpiexec leaves is removed with the folder
- * of the run (run_folder.h). */
+/* Ends mpiexec and all its descendants: SIGTERM first, SIGKILL after TERM_S seconds. If a rank is silent and
+ * all ranks are on this host, SIGKILL comes at once: no rank could do anything useful in that time, and the
+ * files of mpiexec are removed with the folder of the run (run_folder.h). */
 static void end_all(struct dlb_ranks *e, pid_t pid, int in)
 {
 	const pid_t spared = dlb_events_process(e->l->events);
@@ -304,8 +308,8 @@ static int silent_rank(const struct dlb_ranks *e)
 	return r < e->l->n_ranks ? r : -1;
 }
 
-/* Finds a stopped rank. Ranks not heard yet need a scan of all processes, so it is done only while there are
- * some. */
+/* Finds a stopped rank; e->stopped is its number. While some ranks are not heard yet, it also scans all
+ * processes; a stopped process counts as the first of these ranks. */
 static bool find_stopped(struct dlb_ranks *e, pid_t pid)
 {
 	e->stopped = stopped_rank(e);
@@ -315,7 +319,8 @@ static bool find_stopped(struct dlb_ranks *e, pid_t pid)
 	return e->stopped >= 0 && dlb_process_has_stopped(pid);
 }
 
-/* Whether the ranks' heartbeats have found one that is lost; the reason is then in e->fault. */
+/* Whether the ranks' heartbeats have found a lost rank; the reason is then in e->fault. s: seconds since the
+ * last look. */
 static bool is_cut(struct dlb_ranks *e, double s)
 {
 	if (e->said || e->done)
@@ -328,7 +333,8 @@ static bool is_cut(struct dlb_ranks *e, double s)
 	return true;
 }
 
-/* Looks for a stopped rank at intervals; the time that it has been stopped is in e->stopped_s. */
+/* Looks for a stopped rank at intervals; e->stopped_s: seconds that it has been stopped. limit: the limit of
+ * these seconds. s: seconds since the last look. */
 static void look_for_stopped(struct dlb_ranks *e, pid_t pid, double limit, double s)
 {
 	e->scanned_s += s;
@@ -338,8 +344,8 @@ static void look_for_stopped(struct dlb_ranks *e, pid_t pid, double limit, doubl
 	e->scanned_s = 0;
 }
 
-/* Seconds that a rank may be stopped; 0: any. Once the ranks have met, their heartbeats tell more, and the
- * parent only stands in for them. */
+/* Seconds that a rank may be stopped; 0: no limit. Once the ranks are connected, their heartbeats give a more
+ * precise reason, so the parent waits a little longer than a heartbeat. */
 static double stopped_limit(const struct dlb_ranks *e)
 {
 	const double limit = e->l->timeout_s, heartbeat = e->l->heartbeat_s,
@@ -348,7 +354,8 @@ static double stopped_limit(const struct dlb_ranks *e)
 	return own > 0 && (limit <= 0 || own < limit) ? own : limit;
 }
 
-/* Whether a part has been silent for too long; the reason is then in e->fault. s: since the last look. */
+/* Whether a rank or mpiexec has been silent or stopped for too long; the reason is then in e->fault. s:
+ * seconds since the last look. */
 static bool is_late(struct dlb_ranks *e, pid_t pid, double s)
 {
 	const double limit = e->l->timeout_s, start = limit > LEAST_START_S ? limit : LEAST_START_S,
@@ -366,7 +373,7 @@ static bool is_late(struct dlb_ranks *e, pid_t pid, double s)
 	if (limit <= 0)
 		return false;
 	e->launcher_s = dlb_process_state(pid) == 'T' ? e->launcher_s + s : 0;
-	/* no other process would continue it, and continuing it loses nothing */
+	/* no other process would continue mpiexec, and continuing it does no harm */
 	if (e->launcher_s > limit / 2) {
 		kill(pid, SIGCONT);
 		if (!e->l->quiet)
@@ -443,7 +450,7 @@ void dlb_ranks_release(struct dlb_ranks *e)
 	free(e->rank);
 }
 
-/* What mpiexec said of its end. */
+/* Fills err with the reason that mpiexec gave for its end. */
 static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_error *err)
 {
 	if (e->lost_rank >= 0 && e->lost_signal > 0)
@@ -461,8 +468,8 @@ static int mpiexec_failed(const struct dlb_ranks *e, int status, struct dlb_erro
 	return dlb_hint(err, "-v shows all it said");
 }
 
-/* The only rank that was not heard, -1: there are several. Open MPI may not name a rank that is killed
- * before it starts MPI. */
+/* The only rank that was not heard; -1: there is none, or there are several. Open MPI may not name a rank
+ * that is killed before it starts MPI. */
 static int only_silent_rank(const struct dlb_ranks *e)
 {
 	int silent = -1;
@@ -475,7 +482,7 @@ static int only_silent_rank(const struct dlb_ranks *e)
 	return e->ready ? -1 : silent;
 }
 
-/* Tells the user's command of each lost node. */
+/* Runs the user's command for each lost node. */
 static void tell_events(const struct dlb_ranks *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
@@ -486,7 +493,7 @@ static void tell_events(const struct dlb_ranks *e)
 int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 {
 	e->end.step = e->step;
-	if (e->said) {			/* ranks that agree on an error leave without a status */
+	if (e->said) {			/* ranks that have agreed on an error exit with status 0 */
 		tell_events(e);
 		err->what[0] = '\0';
 		err->status = e->status;
