@@ -17,7 +17,7 @@ struct trial {
 	struct dlb_data *data;
 	struct batch batch[N_BATCHES];
 	int *last;			/* [tensor] last op that reads it; n_ops: it is an output */
-	int suspect;			/* first op whose output differs, -1 */
+	int suspect;			/* first op whose output differs; -1: none */
 	double off;			/* its difference, relative to its largest value */
 };
 

@@ -55,7 +55,7 @@ int64_t dlb_buddy_found_step(const struct dlb_buddy_found *f);
  * the rest. Collective. */
 int dlb_buddy_load(struct dlb_buddy_found *f, struct dlb_state *s, struct dlb_progress_state *p,
 		   struct dlb_error *err);
-const char *dlb_buddy_found_dir(const struct dlb_buddy_found *f); /* DIR */
+const char *dlb_buddy_found_dir(const struct dlb_buddy_found *f); /* DIR: this host's folder of copies */
 /* Removes the folder that dlb_buddy_load made; all ranks must have read it. NULL: nothing to do. */
 void dlb_buddy_found_free(struct dlb_buddy_found *f);
 

@@ -40,7 +40,7 @@ struct dlb_checkpoint {
 	/* steps of damaged checkpoints, which do not count among the newest two */
 	int64_t *damaged; int n_damaged;
 };
-/* State that differs between replicas: of compression and of K-FAC; NULL: none. */
+/* State that each replica keeps for itself: of compression and of K-FAC; NULL: none. */
 struct dlb_local_state {
 	struct dlb_compress_state *compress;
 	struct dlb_kfac *kfac;

@@ -1,4 +1,4 @@
-/* State that differs between replicas: residuals of compression, K-FAC. See checkpoint_files.h. */
+/* State that each replica keeps for itself: residuals of compression, K-FAC. See checkpoint_files.h. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <stdlib.h>

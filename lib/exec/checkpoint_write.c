@@ -149,7 +149,7 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 	json_array_append_new(list, o);
 }
 
-/* Records the shares of weight t or of its optimizer states, one of each replica, in replicas' order. */
+/* Records the shares of weight t or of its optimizer states, one per replica, in the order of replicas. */
 static void put_shares(json_t *shares, const struct dlb_state *s, int t)
 {
 	const struct dlb_tensor *x = &s->graph->tensor[t];

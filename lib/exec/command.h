@@ -24,7 +24,7 @@ struct dlb_run_command {
 			 struct dlb_error *err);
 	void *live;
 	struct dlb_strlist drain;		/* --drain: numbers of nodes */
-	/* --on-failure replan, --drain: makes a new plan without the lost nodes (balance/survive.h) */
+	/* --on-failure replan, --drain: makes a new plan without the nodes of lost[n] (balance/survive.h) */
 	int (*survive)(const struct dlb_cli *cli, struct dlb_doc *doc, const bool *lost, int n, char text[256],
 		       struct dlb_error *err);
 	bool releases; /* --release idle */

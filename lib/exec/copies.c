@@ -54,8 +54,8 @@ void dlb_copies_path(const char *name, char path[DLB_COPIES_PATH])
 
 /* ---- removing ---- */
 
-/* Removes the files of a folder and of its subfolders, except those whose names begin with `keep`; takes
- * fd. */
+/* Removes the files and subfolders of a folder, except the lock and names that begin with `keep`; NULL: all.
+ * Takes fd. */
 static void empty(int fd, const char *keep, int depth)
 {
 	DIR *dir = fdopendir(fd);

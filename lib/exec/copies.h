@@ -23,6 +23,7 @@ void dlb_copies_path(const char *name, char path[DLB_COPIES_PATH]);
 /* Makes the folder if it does not exist, and locks it. parent: the caller is the run's parent; folders of
  * dead runs are first removed. Returns the lock's descriptor, which the caller closes; -1 with err. */
 int dlb_copies_open(const char *name, bool parent, struct dlb_error *err);
-/* Removes the files whose names do not begin with `keep`; NULL: all files and the folder. */
+/* Removes the files whose names do not begin with `keep`, but not the lock; NULL: all files and the
+ * folder. */
 void dlb_copies_remove(const char *name, const char *keep);
 #endif

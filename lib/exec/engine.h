@@ -69,12 +69,14 @@ struct dlb_engine_program {			/* the public part of an engine */
 	/* [rank] seconds of the last step in which this rank waited for messages from that node, or for that
 	 * node to receive messages */
 	double *wait_for_s; int n_peers;
-	int64_t shrunk;				/* count of the updates so far (dlb_update_desc) */
+	/* sum of the counts of all update kernels so far (dlb_update_desc) */
+	int64_t shrunk;
 	/* replayed kernels of a device: graphs per step, ops in them per step, number of steps with a
 	 * replay */
 	struct { int n, ops; int64_t steps; } replayed;
 	int not_finite;	/* the first convolution weight that an update made non-finite; -1: none */
-	/* of the last step; the caller fills step_s, collective and data_wait_s */
+	/* of the last step; the caller fills step_s and data_wait_s, and adds its own waits to
+	 * waits_s[DLB_WAIT_COLLECTIVE] */
 	struct dlb_step_times times;
 };
 /* Prepares every kernel and pointer of runtime->comm's rank. tensor_of: [tensor of p's graph] the id in the

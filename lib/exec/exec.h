@@ -133,7 +133,7 @@ struct dlb_dry_round {
 	int n_steps;			/* steps that are simulated for the round */
 	const double *scale;		/* [step][node] factors of compute times */
 	const double *link_scale;	/* [link] factors of bandwidths */
-	const bool *lost;		/* [node] the host is lost; the plan has no ops there */
+	const bool *lost;		/* [node] the node is lost; the plan has no ops on it */
 };
 /* -1 with err; the caller frees *out in any case. */
 int dlb_dry_open(struct dlb_dry **out, const struct dlb_doc *doc, const struct dlb_exec_options *o,

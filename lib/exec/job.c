@@ -24,8 +24,8 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
-/* Reads the prediction errors of the last rounds, back to the last round that changed kappa, whose prediction
- * was made with other values. */
+/* Reads the prediction errors of the last rounds, back to the last round that corrected kappa or found that
+ * the nodes had changed: the errors of this and earlier rounds are no evidence about the present kappa. */
 static int read_errors(struct dlb_job *j, const struct dlb_ref *balance, struct dlb_error *err)
 {
 	struct dlb_ref list = { .v = NULL };
@@ -320,7 +320,7 @@ static void report_delays(const struct dlb_program *p, struct dlb_report *r)
 	}
 }
 
-/* Reports the sums of replica 0's parts in a step. */
+/* Reports the buckets that replica 0's nodes sum in a step. */
 static void report_sums(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	struct dlb_report_allreduce *a = &r->allreduce;
