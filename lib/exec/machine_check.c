@@ -10,7 +10,7 @@
 enum { TRIES = 3 };
 static const double speed_apart = 1.2, memory_apart = 1.02;
 
-/* A host of a cluster, by its nodes. */
+/* A host, as the nodes of a cluster describe it. */
 struct host { const char *name, *processor; int cores, threads; double memory_bytes; };
 struct hosts { struct host *host; int n, cap; };
 /* stored NULL: the document has no host left to compare with */
@@ -54,7 +54,8 @@ static struct host *find_host(const struct hosts *h, const char *name)
 	return NULL;
 }
 
-/* The groups of node i within its host, whose number is `host`; what is known of the host from them. */
+/* Maps the groups of node i within its host to `host`, the number of that host, and takes the host's
+ * processor and cores from those groups. */
 static void take_groups(const struct dlb_cluster *c, int i, int host, struct host *h, int *host_of)
 {
 	for (int g = c->node[i].group; g >= 0; g = c->group[g].parent) {
@@ -66,8 +67,8 @@ static void take_groups(const struct dlb_cluster *c, int i, int host, struct hos
 	}
 }
 
-/* The sizes of its memories, where they are listed: nodes that somebody took out of the document had a
- * share. */
+/* Replaces the bytes of a host by the sum of its listed memories, if any: that sum includes the shares of
+ * nodes that were deleted from the document. */
 static void take_memories(const struct dlb_cluster *c, const int *host_of, struct hosts *all)
 {
 	double *sum = dlb_xcalloc((size_t)all->n + 1, sizeof *sum);
@@ -82,7 +83,7 @@ static void take_memories(const struct dlb_cluster *c, const int *host_of, struc
 	free(sum);
 }
 
-/* In the order of their first nodes. */
+/* The hosts of the cluster, in the order of their first nodes. */
 static struct hosts hosts_of(const struct dlb_cluster *c)
 {
 	int *host_of = dlb_xmalloc(((size_t)c->n_groups + 1) * sizeof *host_of);
@@ -108,7 +109,7 @@ static struct hosts hosts_of(const struct dlb_cluster *c)
 	return all;
 }
 
-/* The host of the document that each host here is compared with, an array of here->n (new). */
+/* Pairs each host here with the host of the document that it is compared with: [here->n] (new). */
 static struct pair *pair_hosts(const struct hosts *stored, const struct hosts *here)
 {
 	struct pair *pair = dlb_xcalloc((size_t)here->n + 1, sizeof *pair);
@@ -143,7 +144,7 @@ static void compare_cores(const struct pair *p, struct dlb_machine_check *m)
 		add_line(m, p->stored->cores == p->here->cores ? DLB_MACHINE_EQUAL : DLB_MACHINE_DIFFERS,
 			 "host '%s': %d core%s here, %d in the document", p->here->name, p->here->cores,
 			 p->here->cores == 1 ? "" : "s", p->stored->cores);
-	else if (p->here->cores)		/* of the document's machine no more is known */
+	else if (p->here->cores)		/* the document only has threads of nodes */
 		add_line(m, p->stored->threads <= p->here->cores ? DLB_MACHINE_EQUAL : DLB_MACHINE_DIFFERS,
 			 "host '%s': %d core%s here, nodes of %d threads in all in the document",
 			 p->here->name, p->here->cores, p->here->cores == 1 ? "" : "s", p->stored->threads);
@@ -200,8 +201,8 @@ void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dl
 
 /* -- speed -- */
 
-/* Of the kind called `name` on the host: FLOP/s times the median of its nodes' speeds, and bytes/s; 0: not
- * known. */
+/* Of the kind called `name` on the host: *flops, its FLOP/s times the median speed of its nodes, and *Bps,
+ * its bytes/s; 0: unknown. */
 static void speed_on(const struct dlb_cluster *c, const char *name, const char *host, double *flops,
 		     double *Bps)
 {
@@ -253,7 +254,7 @@ void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const
 
 /* -- all -- */
 
-/* A machine that somebody looked at, not one that was made up. */
+/* Whether the cluster was measured on a machine rather than written by hand. */
 static bool was_measured(const struct dlb_cluster *c)
 {
 	for (int i = 0; i < c->n_groups; i++)
@@ -301,7 +302,7 @@ static int check_kind(const struct dlb_cluster *stored, int kind, struct dlb_com
 	return 0;
 }
 
-/* The devices of a back end with memory of its own, on this host. */
+/* Compares the document's devices of a kind with this host's devices, for back ends other than the CPU's. */
 static void check_devices(const struct dlb_cluster *stored, int kind, struct dlb_machine_check *m)
 {
 	const struct dlb_device_kind *k = &stored->kind[kind], *found;

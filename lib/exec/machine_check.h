@@ -22,19 +22,19 @@ struct dlb_machine_check {			/* zeroed: empty */
 };
 void dlb_machine_check_release(struct dlb_machine_check *m);
 
-/* Measures, and adds a line for each thing compared. comm NULL: alone, else all ranks call and get the
- * same lines. About half a second a kind, three times that where its speed differs: a difference must show
- * in three measurements.
- * -1: no cluster section, or one of no measured machine. */
+/* Measures this machine and adds a line for each comparison. comm NULL: this process alone; else collective,
+ * and all ranks get the same lines. Takes about half a second per kind, three times as long if its speed
+ * differs: a difference must show in three measurements. -1 with err: no cluster section, or one that was not
+ * measured on a machine. */
 int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct dlb_machine_check *m,
 		      struct dlb_error *err);
 
-/* The parts of it that measure nothing. A host of `here` is compared with the one of its name in `stored`,
- * else with the first whose name is not among those of `here`. Hosts of `stored` that are left over are
- * lines of DLB_MACHINE_UNCHECKED. */
+/* The comparisons of dlb_machine_check, without its measurements. A host of `here` is compared with the host
+ * of the same name in `stored`, else with the first host whose name is not among those of `here`. A line of
+ * DLB_MACHINE_UNCHECKED counts the remaining hosts of `stored`. */
 void dlb_machine_compare_hosts(const struct dlb_cluster *stored, const struct dlb_cluster *here,
 			       struct dlb_machine_check *m);
-/* Of kind `kind` of `stored` on each host: its peak and bandwidth; nodes' speeds multiply the peak. */
+/* Compares peak and bandwidth of kind `kind` of `stored` on each host; nodes' speeds multiply the peak. */
 void dlb_machine_compare_speed(const struct dlb_cluster *stored, int kind, const struct dlb_cluster *here,
 			       struct dlb_machine_check *m);
 #endif

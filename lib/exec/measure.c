@@ -1,9 +1,9 @@
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Ops are measured in graph
  * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast.
  *
- * Where a back end records kernels, a run replays them, without the gaps between launches that take longer
- * than small kernels. So they are measured in a replay, with a mark after each op, and the marks' share of the
- * time, known from a replay without marks, is taken off again. */
+ * If a back end records kernels, a run replays them without the gaps between launches, which take longer than
+ * small kernels. So ops are measured in a replay, with a mark after each op. The time that the marks add is
+ * known from a replay without marks; it is subtracted. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static int plan_one_node(struct dlb_measurement *m, const struct dlb_graph *g, i
 	return dlb_program_compile(&m->plan, NULL, n, 0, &m->program, err);
 }
 
-/* Fills weights and inputs. Values hardly change times, but zeros and denormals do: weights keep their data
- * or are drawn, inputs are random. */
+/* Fills the weights with their data or, if they have none, with drawn values: zeros and denormals would
+ * change times. */
 static int fill_state(struct dlb_measurement *m, const struct dlb_graph *g, struct dlb_error *err)
 {
 	(void)err;
@@ -151,10 +151,11 @@ int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int6
 	return -1;
 }
 
-/* An op's time without its mark's; no less than a part of it, since marks' shares are not equal. */
+/* Seconds of an op without its mark, but at least s / 4: mark_s is the mean of marks that take unequal
+ * times. */
 static double least_share(double s, double mark_s) { return fmax(s - mark_s, s / 4); }
 
-/* One step; timed: with times of ops that are replayed. */
+/* Runs one step; timed: also times each replayed op. */
 static int run_step(struct dlb_measurement *m, bool timed, struct dlb_error *err)
 {
 	const struct dlb_step step = { .step = m->n_steps,
@@ -168,8 +169,8 @@ static int run_step(struct dlb_measurement *m, bool timed, struct dlb_error *err
 	return dlb_engine_run(m->engine, &step, err);
 }
 
-/* A step whose times are taken. *mark_s: what the marks of its replay add to each op, known from a step before it
- * that is replayed without them; 0: nothing is replayed. */
+/* Runs a timed step. *mark_s: seconds that the marks of its replay add to each op, known from a step before
+ * it that is replayed without marks; 0: nothing is replayed. */
 static int time_step(struct dlb_measurement *m, double *mark_s, struct dlb_error *err)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(m->engine);
@@ -207,7 +208,8 @@ int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, str
 	return 0;
 }
 
-/* One step with samples of `feed`, which is asked for the next ones before. Returns its seconds beside the ops. */
+/* Runs one step with samples of `feed`, after requesting the next samples. *s: seconds of the step outside
+ * ops. */
 static int time_overhead(struct dlb_measurement *m, struct dlb_feed *feed, double *s, struct dlb_error *err)
 {
 	const struct dlb_fed *fed;
@@ -241,7 +243,7 @@ int dlb_measurement_overhead(struct dlb_measurement *m, int n, double *s, struct
 		rc = time_overhead(m, feed, &x[k], err);
 	m->fed.base = own;
 	dlb_feed_free(feed);
-	*s = rc ? NAN : fmax(0, dlb_quantile(x, n, 0.25)); /* other processes interrupt some */
+	*s = rc ? NAN : fmax(0, dlb_quantile(x, n, 0.25)); /* low: other processes interrupt some steps */
 	free(x);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* Binds buffers to the memories that the node names, in the program's shares. See engine.h. */
+/* Binds buffers to the memories that the node names, in the shares that the program plans. See engine.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 struct dlb_memories {
 	struct dlb_binder *binder;		/* borrowed */
 	int n;
-	struct dlb_memory_use left;		/* bytes that the program still has to put there */
+	struct dlb_memory_use left;		/* planned bytes that are not bound yet */
 };
 
 void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n,
@@ -28,7 +28,8 @@ void dlb_memories_free(struct dlb_memories *m)
 	free(m);
 }
 
-/* Cuts at whole pages. Bytes beyond the program's count go to the last memory that has such bytes. */
+/* Divides the buffer at page boundaries. Bytes beyond the program's count go to the last memory with planned
+ * bytes of this kind. */
 int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes,
 		     struct dlb_error *err)
 {

@@ -1,4 +1,4 @@
-/* Compares what processes will hold with what there is. See memory_check.h. */
+/* Compares the memory that processes will need with the memory of their hosts. See memory_check.h. */
 #include "exec/memory_check.h"
 
 #include <math.h>
@@ -8,11 +8,12 @@
 #include "util/mem.h"
 #include "util/memory.h"
 
-/* Of each node: numbers that its rank finds. HOST: the first rank of its host. NEED_BYTES, OWN_BYTES: as in
- * struct dlb_memory_need. */
+/* Indices of the values that the rank of each node measures. HOST: the first rank of its host. NEED_BYTES,
+ * OWN_BYTES: as in struct dlb_memory_need. */
 enum { HOST, HOST_BYTES, PROCESS_BYTES, FREE_BYTES, NEED_BYTES, OWN_BYTES, N_MEASURED };
 
-/* measured: [node][N_MEASURED], equal on all ranks. is_compiled: on this rank. Collective. */
+/* Fills measured, [node][N_MEASURED], equally on all ranks. is_compiled: this rank has compiled its program.
+ * Collective. */
 static int measure(struct run *r, bool is_compiled, double *measured, struct dlb_error *err)
 {
 	const struct dlb_memory_need need = is_compiled ? dlb_job_need(&r->job, &r->program[0], r->rank) :
@@ -28,7 +29,8 @@ static int measure(struct run *r, bool is_compiled, double *measured, struct dlb
 	return dlb_comm_allreduce_f64(r->comm, measured, N_MEASURED * r->job.plan.n_nodes, DLB_COMM_MAX, err);
 }
 
-/* What there is for each node, or now is: of its host `which` of what was measured. */
+/* Fills the memory that each node can use. which: the measured value that gives the bytes of its host,
+ * HOST_BYTES (all) or FREE_BYTES (free now). */
 static void rooms(const struct run *r, const double *measured, int which, struct dlb_memory_room *room)
 {
 	dlb_memory_room_of(&r->job.cluster, room);
@@ -111,7 +113,7 @@ int dlb_run_check_memory(struct run *r, struct dlb_error *err)
 	for (int i = 0; i < r->job.plan.n_nodes; i++)
 		r->job.need[i] = (struct dlb_memory_need){ measured[N_MEASURED * i + NEED_BYTES],
 							   measured[N_MEASURED * i + OWN_BYTES] };
-	/* rank 0 compares; to look for plans that would fit takes unknown time */
+	/* rank 0 compares; its search for a plan that fits takes an unknown time */
 	rc = dlb_run_on_disk(r, rc, r->rank ? nothing : compare, &work, err);
 	free(measured);
 	return rc;

@@ -4,7 +4,7 @@
 #include "exec/run.h"
 
 /* Compiles the program of full batches into r->program[0]. Refuses a run whose processes need more memory
- * than their host, its control group or ulimit allows, before anything large is allocated; warns if it is
- * not free now. Collective; -1 with err, on some ranks only: dlb_comm_agree must follow. */
+ * than their host, its control group or ulimit allows, before anything large is allocated; warns if that
+ * memory is not free now. Collective; -1 with err, on some ranks only: dlb_comm_agree must follow. */
 int dlb_run_check_memory(struct run *r, struct dlb_error *err);
 #endif

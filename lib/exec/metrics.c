@@ -88,7 +88,7 @@ static void known(FILE *f, const char *name, const char *help, double x)
 		one(f, name, "gauge", help, x);
 }
 
-/* A label's value: control characters of names are shown, backslash and quote escaped. */
+/* Writes a label. In its value, control characters are made visible, backslashes and quotes escaped. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
 	char shown[512];

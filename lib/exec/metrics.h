@@ -12,10 +12,11 @@
 #include "cluster/cluster.h"
 #include "exec/step_log.h"
 
-/* NAN: unknown; then the file does not have it. */
+/* The values to write. NAN: unknown, omitted from the file. */
 struct dlb_metrics_now {
 	bool running;
-	/* steps done, counted from the first start; epoch from 0; the rest of this start */
+	/* step: steps done, counted from the first start; epoch: from 0; samples and rounds: since this
+	 * start */
 	int64_t step, epoch, samples, rounds;
 	double loss, rate, samples_per_s, step_s, predicted_s;
 	const double *weight;		/* [n_nodes] node weights; NULL: balancing has not set any */
@@ -27,13 +28,14 @@ int dlb_metrics_new(struct dlb_metrics **out, const char *path, const struct dlb
 		    struct dlb_error *err);
 /* Adds a step's figures of all nodes to the counters. */
 void dlb_metrics_add(struct dlb_metrics *m, const struct dlb_node_step *node);
-/* Whether the file is due for another content. */
+/* Whether it is time to replace the file's content. */
 bool dlb_metrics_is_due(const struct dlb_metrics *m);
-/* Does not wait for the disk. */
+/* Replaces the file's content, without waiting for the disk. */
 void dlb_metrics_put(struct dlb_metrics *m, const struct dlb_metrics_now *now);
-/* The first failure to write since the start: true once, with err. Training goes on, and so do attempts. */
+/* Returns true once, with err: at the first failed write since the start. Training and further writes
+ * continue. */
 bool dlb_metrics_failed(struct dlb_metrics *m, struct dlb_error *err);
 /* Waits at most wait_s seconds for the disk. Returns whether the last content could not be written, with err,
- * unless a failure was reported before. NULL: nothing. */
+ * unless a failure was reported before. m NULL: does nothing. */
 bool dlb_metrics_free(struct dlb_metrics *m, double wait_s, struct dlb_error *err);
 #endif

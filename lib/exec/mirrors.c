@@ -1,5 +1,5 @@
-/* What replicas exchange on a node that computes on a device: mirrors in host memory of gradients and divided
- * weights, and the copies of each bucket. See transfers.c, which queues them.
+/* Mirrors in host memory of the gradients and divided weights that replicas exchange, on a node that computes
+ * on a device, and the copies of each bucket, which transfers.c queues.
  *
  *     gradients        whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
  *     divided weights  this replica's share to the host, the whole weight to the device */
@@ -20,13 +20,13 @@ static int open_gradient(struct dlb_engine *e, int op, void **summand, struct mi
 
 	if (!host)
 		return -1;
-	/* the gradient has been read when its sum is there */
+	/* the sum's copy waits for nothing: the gradient in its place was read before */
 	*out = *in = (struct mirror){ summand[op], host, bytes, DLB_AFTER_NOTHING };
 	summand[op] = host;
 	return 0;
 }
 
-/* place: of the whole weight on the device; NULL: the state has it whole. */
+/* place: the place of the whole weight on the device; NULL: the state holds the whole weight. */
 static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, struct mirror *out,
 		       struct mirror *in, struct dlb_error *err)
 {
@@ -39,7 +39,7 @@ static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, 
 		return -1;
 	*out = (struct mirror){ place ? value : value + first, (char *)weight[t] + first,
 				dlb_program_share_bytes(p, t), DLB_AFTER_NOTHING };
-	/* what used the place before is done: the share was copied after it */
+	/* the earlier users of the place are done: the share was copied after them */
 	*in = (struct mirror){ place ? place : value, weight[t], bytes, DLB_AFTER_NOTHING };
 	return 0;
 }
@@ -76,7 +76,7 @@ int dlb_mirrors_open(struct dlb_engine *e, void **summand, void **weight, struct
 	return 0;
 }
 
-/* Of the sum of an update's gradient, which is `whole`, this replica's share. */
+/* This replica's share of `whole`, the sum of the gradient of update `op`. */
 static struct mirror share_of(const struct dlb_engine *e, int op, const struct mirror *whole)
 {
 	const struct dlb_program *p = e->view.program;
@@ -86,7 +86,7 @@ static struct mirror share_of(const struct dlb_engine *e, int op, const struct m
 
 	return (struct mirror){ to ? to : (char *)whole->device + first, (char *)whole->host + first,
 				dlb_program_share_bytes(p, weight),
-				/* others had that place until now */
+				/* other tensors had that place until now */
 				to ? DLB_AFTER_ALL : DLB_AFTER_NOTHING };
 }
 
@@ -100,7 +100,7 @@ void dlb_mirrors_find_shares(struct dlb_engine *e)
 
 		if (from->cls == DLB_SUM_WEIGHTS)
 			continue;
-		/* the norm of --clip-norm is of whole gradients */
+		/* --clip-norm takes the norm of whole gradients */
 		if (p->plan->clip && e->kept)
 			k->kept = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->kept);
 		for (int i = 0; i < k->n; i++) {

@@ -35,7 +35,7 @@ static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool r
 			add(m, s->slot[k][t], dlb_state_slot_bytes(s, t), receives, peer);
 }
 
-/* be: whose memory it is; NULL: host memory. */
+/* Starts the transfer of x. be: the back end whose memory x->p is; NULL: host memory. */
 static void start(struct moved *x, struct dlb_backend *be, struct dlb_comm *comm)
 {
 	const bool direct = !be || dlb_is_host_memory(be);
@@ -50,7 +50,7 @@ static void start(struct moved *x, struct dlb_backend *be, struct dlb_comm *comm
 	dlb_comm_isend(comm, p, x->bytes, x->peer, DLB_TAG_MOVE, &x->q);
 }
 
-/* Sends and receives all of them; frees m. */
+/* Sends and receives all arrays of m; frees m. */
 static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *comm, struct dlb_error *err)
 {
 	int rc = 0;
@@ -78,7 +78,8 @@ int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const str
 	const int node = to->node;
 	struct moves m = { NULL, 0, 0 };
 
-	/* messages between two ranks are of one replica, and arrive in the order in which both start them */
+	/* messages between two ranks belong to one replica and arrive in the order in which both ranks start
+	 * them */
 	for (int t = 0; t < g->n_tensors; t++) {
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
 			continue;
@@ -92,7 +93,8 @@ int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const str
 	return exchange(&m, to->be, comm, err);
 }
 
-/* Copies the tensors of from's layers that stay here, and adds the others. */
+/* Copies the tensors of from's layers that stay on this node, and adds the sends of its other tensors to
+ * m. */
 static void leave(struct moves *m, struct dlb_kfac *to, const int *is, struct dlb_kfac *from, int node)
 {
 	struct dlb_local_tensor x, y;
@@ -105,7 +107,7 @@ static void leave(struct moves *m, struct dlb_kfac *to, const int *is, struct dl
 			add(m, x.p, bytes, false, is[op]);
 			continue;
 		}
-		/* both have their layers in the same order */
+		/* `from` and `to` have their layers in the same order */
 		while (dlb_kfac_state(to, k, &y) && dlb_kfac_update_of(to, k) != op)
 			k++;
 		memcpy(y.p, x.p, bytes);
@@ -144,7 +146,8 @@ static int by_id(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* In the order of ids, which is that of messages. Returns their number. */
+/* Lists the gradients of k in the order of their ids, which is the order of messages: *out (new). Returns
+ * their number. */
 static int list_remembered(struct dlb_compress_state *k, struct remembered **out)
 {
 	struct dlb_compress_block block[DLB_COMPRESS_BLOCKS];
@@ -180,8 +183,8 @@ static void forget(struct dlb_compress_state *k, const struct dlb_graph *g, int 
 			dlb_compress_state_drop(k, i);
 }
 
-/* A rank whose replica is another may send the state of a gradient and receive that of another replica in its place: what
- * it sends is copied first. */
+/* A rank that changes its replica may send the state of a gradient and receive another replica's state in the
+ * same memory. So the state that it sends is copied first. */
 int dlb_compress_move(struct dlb_compress_state *k, const struct dlb_graph *g, int node,
 		      const struct dlb_placements *p, struct dlb_comm *comm, struct dlb_error *err)
 {
@@ -208,7 +211,7 @@ int dlb_compress_move(struct dlb_compress_state *k, const struct dlb_graph *g, i
 	}
 	free(list);
 	if (exchange(&m, NULL, comm, err))
-		return -1; /* messages may be under way: the copies stay */
+		return -1; /* messages may still read the copies */
 	dlb_arena_release(&copies);
 	forget(k, g, node, p);
 	return 0;

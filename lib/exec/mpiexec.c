@@ -66,8 +66,8 @@ void dlb_mpiexec_add_hosts(struct dlb_mpiexec *m, const struct dlb_host *const *
 	}
 }
 
-/* Where all ranks are on one host the file has that one with its slots: mpiexec cannot map ranks one by
- * one to "localhost". */
+/* If all ranks are on one host, the file has one line for the host with its number of slots: mpiexec cannot
+ * map ranks one by one to "localhost". */
 char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *host, int n,
 			      struct dlb_error *err)
 {
@@ -90,8 +90,8 @@ char *dlb_mpiexec_write_hosts(const char *folder, const struct dlb_host *const *
 	return NULL;
 }
 
-/* Open MPI refuses root otherwise. Under Slurm it starts its daemons by srun, which would wait for the end
- * of the step of a host that does not answer. */
+/* Open MPI refuses to run as root without these variables. Under Slurm it starts its daemons by srun, which
+ * without SLURM_OVERLAP would wait for the job step of a host that does not answer. */
 static void set_environment(const struct dlb_mpiexec *m)
 {
 	if (m->temporary)
@@ -106,7 +106,7 @@ static void set_environment(const struct dlb_mpiexec *m)
 		setenv("SLURM_OVERLAP", "1", 0);
 }
 
-/* In the child; never returns. */
+/* Runs in the child; never returns. */
 static void become_mpiexec(const struct dlb_mpiexec *m, const char **argv, pid_t parent)
 {
 	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL };

@@ -12,7 +12,7 @@
 #include "plan/offload.h"
 #include "util/mem.h"
 
-/* copies that wait: a node that asks for more waits for one to end */
+/* most pending copies; a further request waits until one ends */
 enum { MOST_COPIES = 64 };
 
 struct region {
@@ -32,7 +32,7 @@ struct dlb_offload_store {
 	struct dlb_backend *device; /* NULL: the node computes in host memory */
 	struct region *region;
 	int n_regions, cap_regions;
-	/* [memory of the cluster] its file, -1: none yet; the bytes of it that are given out */
+	/* [memory of the cluster] fd: its file, -1: none yet; end: bytes of the file that are allocated */
 	int *fd;
 	off_t *end;
 	struct dlb_binder *binder;
@@ -116,7 +116,7 @@ static int open_file(struct dlb_offload_store *s, int memory, struct dlb_error *
 	return s->fd[memory] < 0 ? -1 : 0;
 }
 
-/* The pages of a new region; MAP_FAILED with err. */
+/* Maps the pages of a new region; MAP_FAILED with err. */
 static void *map(struct dlb_offload_store *s, struct region *r, const char *name, struct dlb_error *err)
 {
 	const struct dlb_memory *m = &s->cluster->memory[r->memory];
@@ -142,7 +142,7 @@ static void *map(struct dlb_offload_store *s, struct region *r, const char *name
 		if (open_file(s, r->memory, err))
 			return MAP_FAILED;
 		r->at = s->end[r->memory];
-		/* a full disk is found here, not in the middle of a step */
+		/* a full disk fails here rather than in the middle of a step */
 		if ((no = posix_fallocate(s->fd[r->memory], r->at, (off_t)r->bytes))) {
 			dlb_refuse(err, m->folder, "free some, or offload less",
 				   "no %zu bytes for what is offloaded of '%s': %s", r->bytes, name,
@@ -273,7 +273,7 @@ static int64_t ask(struct dlb_offload_store *s, struct copy x)
 		pthread_cond_wait(&s->done, &s->lock);
 	n = s->n_asked++;
 	s->copy[n % MOST_COPIES] = x;
-	if (!s->started) /* dlb_offload_store_wait says so */
+	if (!s->started) /* dlb_offload_store_wait reports s->error */
 		s->n_done = s->n_asked;
 	pthread_cond_signal(&s->asked);
 	pthread_mutex_unlock(&s->lock);

@@ -47,7 +47,8 @@ struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct ste
 	return &e->dynamic[e->n_dynamic++];
 }
 
-/* *at is in a place of np whose arena begins at `arena`. remote_src: the place on another node, or NULL. */
+/* Makes *at follow the step if `place` has several copies or can be in the sender's memory. The place is of
+ * np, whose arena begins at `arena`. remote_src: the sender's memory; NULL: not read there. */
 static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at,
 			  const struct dlb_node_program *np, int place, char *arena,
 			  const struct remote_src *remote_src)
@@ -87,7 +88,7 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
 	return NULL;
 }
 
-/* Makes *at dynamic if it follows the step. */
+/* Makes *at dynamic if the address of t changes from step to step. */
 void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
 				const struct dlb_instr *in, bool out)
 {

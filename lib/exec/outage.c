@@ -10,21 +10,22 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-#define SUSPECT_S 3.0			/* at least, for a host whose ranks all fell silent to answer */
-#define OTHER_S 15.0			/* for the others, which may only be busy */
+#define SUSPECT_S 3.0			/* least time to answer for a host whose ranks are all silent */
+#define OTHER_S 15.0			/* time to answer for other hosts, which may only be busy */
 enum { MOST_DOUBLINGS = 10 };
 
 struct place { bool lost; char why[300]; };		/* a host */
-struct node { double due_s; int returns; };		/* when to look after it; how often it was put back */
+/* when to check it again; how often it was put back */
+struct node { double due_s; int returns; };
 
 struct dlb_outage {
 	struct dlb_outage_options options;
-	int n_hosts;				/* of options.hosts; 0: this one alone */
+	int n_hosts;				/* of options.hosts; 0: this host alone */
 	bool *lost, *back; struct node *node;	/* [n] */
 	const struct dlb_host **place;		/* [n] */
 	struct place *host;			/* [n_hosts] */
-	char *jobs;				/* that have ended: "12,34", NULL: none known */
-	struct dlb_host_probe *probe; int *asked, n_asked;	/* hosts that it asks */
+	char *jobs;				/* ids of the ended jobs, "12,34"; NULL: none known */
+	struct dlb_host_probe *probe; int *asked, n_asked;	/* asked: the probe's hosts */
 };
 
 static const struct dlb_host *host_at(const struct dlb_outage *o, int h)
@@ -38,7 +39,7 @@ static int host_of(const struct dlb_outage *o, int node)
 	return o->n_hosts ? (int)(o->options.hosts->rank[node] - o->options.hosts->cluster.host) : -1;
 }
 
-/* Each rank on its node's host, or on the first one that is left. */
+/* Places each rank on its node's host or, if that is lost, on the first remaining host. */
 static void set_places(struct dlb_outage *o)
 {
 	const struct dlb_host *first = NULL;
@@ -68,7 +69,7 @@ struct dlb_outage *dlb_outage_new(const struct dlb_outage_options *options)
 
 /* ---- asking hosts ---- */
 
-/* Whether a host has nodes of the plan, and all of them are in node[]. */
+/* Whether host h has nodes of the plan and all of them are set in node[]. */
 static bool has_only(const struct dlb_outage *o, int h, const bool *node)
 {
 	bool any = false;
@@ -92,13 +93,13 @@ static bool has_nodes(const struct dlb_outage *o, int h)
 	return i < o->options.n;
 }
 
-/* Seconds that a host has which is thought to be dead. */
+/* Seconds in which a host that is thought dead must answer. */
 static double suspect_s(const struct dlb_outage *o)
 {
 	return o->options.heartbeat_s > SUSPECT_S ? o->options.heartbeat_s : SUSPECT_S;
 }
 
-/* Starts to ask those of the hosts for which limit_s[h] > 0. */
+/* Starts a probe of the hosts with limit_s[h] > 0. */
 static void ask(struct dlb_outage *o, const double *limit_s)
 {
 	const struct dlb_host **host = dlb_xcalloc((size_t)o->n_hosts + 1, sizeof *host);
@@ -113,7 +114,7 @@ static void ask(struct dlb_outage *o, const double *limit_s)
 		limit[o->n_asked] = limit_s[h];
 		o->asked[o->n_asked++] = h;
 	}
-	/* without room for its files nothing can start again either, which is then said */
+	/* without room for the probe's files the restart fails too and reports this */
 	if (o->n_asked)
 		o->probe = dlb_host_probe_new(o->options.tool, host, limit, o->n_asked,
 					      o->options.hosts->allocated, o->jobs ? o->jobs : "-", &ignored);
@@ -198,7 +199,7 @@ char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
 	return line;
 }
 
-/* ---- what is lost ---- */
+/* ---- lost nodes and hosts ---- */
 
 const bool *dlb_outage_lost(const struct dlb_outage *o)
 {
@@ -225,9 +226,10 @@ const struct dlb_host *const *dlb_outage_places(const struct dlb_outage *o, bool
 	return o->n_hosts ? o->place : NULL;
 }
 
-/* ---- looking after them ---- */
+/* ---- checking lost nodes ---- */
 
-/* Lost nodes whose host is not lost, and those of hosts that answer, can be put back. */
+/* Marks the lost nodes that can be put back: those that are due and whose host is not lost or answers.
+ * Returns whether there are any. */
 static bool note_answers(struct dlb_outage *o, double now_s)
 {
 	bool *answers = dlb_xcalloc((size_t)o->n_hosts + 1, sizeof *answers), any = false;
@@ -311,7 +313,8 @@ int dlb_outage_put_back(struct dlb_outage *o, const bool **back)
 	return n;
 }
 
-/* Hosts that were lost may answer now, and have remains of former jobs. */
+/* Cleans lost hosts that answer now of former jobs' processes and of copies; failed: also the other hosts of
+ * copies. */
 static void clean(struct dlb_outage *o, bool failed)
 {
 	const bool all = failed && o->options.copies;

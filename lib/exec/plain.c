@@ -11,7 +11,7 @@
 #include "exec/restart.h"
 #include "util/cores.h"
 
-#define LAST_EVENT_S 10.0		/* for the command of --on-event to end */
+#define LAST_EVENT_S 10.0		/* time for the last command of --on-event to end */
 
 static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report,
 		     struct dlb_error *err)
@@ -27,8 +27,9 @@ static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 	return rc;
 }
 
-/* Warns if the plan was made for more than this host, on which all nodes run. On a terminal it does so before
- * the start; in a log at the end, so that a failing run prints its one line alone. */
+/* Whether to warn before the start that the plan was made for more than this host, on which all nodes run. A
+ * terminal gets the warning then; a log gets it at the end, so that a failing run prints its one line
+ * alone. */
 static bool warns_at_start(const struct dlb_run_command *c) { return c->cli->verbose || isatty(2); }
 
 static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc)
@@ -39,7 +40,7 @@ static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc
 		dlb_cli_warn(c->cli, "%s", text);
 }
 
-/* Starts the ranks on this host, or on the hosts. */
+/* Starts the ranks on this host or on the plan's hosts. */
 static int start_ranks(struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_hosts *hosts, int n,
 		       struct dlb_error *err)
 {
@@ -62,7 +63,7 @@ static int start_ranks(struct dlb_run_command *c, struct dlb_doc *doc, const str
 	return rc;
 }
 
-/* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
+/* Runs the ranks. *written: the result has been written; else it is in report. */
 static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written,
 		     struct dlb_error *err)
 {

@@ -32,8 +32,8 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 	return dlb_fail(err, NULL, "no kernel for %s '%s' on node %d", o->type, o->name, e->view.node);
 }
 
-/* The address of tensor t that the instruction reads, or writes with `out`: also of running statistics that a
- * second run writes, and of weights that are gathered, which have places of their own. */
+/* The address of tensor t that the instruction reads or, with `out`, writes. Gathered weights, and the
+ * running statistics that a second run writes, have places of their own. */
 static void *operand(struct dlb_engine *e, const struct dlb_instr *in, int t, bool out, struct dlb_error *err)
 {
 	const int m = dlb_instr_life(e->view.program, in, t, out);
@@ -64,7 +64,7 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct s
 					o->type, o->name);
 		dlb_graph_io(e->graph, in->op,
 			     e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
-		/* what is measured is for any number of micro-batches */
+		/* a partial runtime measures kernels for any number of micro-batches */
 		io->once = !e->runtime->partial && dlb_program_packs_once(e->view.program, in->op);
 		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
 		if (rc == DLB_NO_KERNEL && e->runtime->partial)
@@ -162,7 +162,7 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in,
 	struct dlb_gradient_places *gradient;
 
 	e->step_op[e->n_step_ops++].kind = in->what == DLB_RUN_SQUARES ? STEP_SQUARES : STEP_NORM;
-	if (e->clip.n_ways)			/* made by the other one of SQUARES and NORM */
+	if (e->clip.n_ways)			/* made by the other instruction, SQUARES or NORM */
 		return 0;
 	gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
 	for (int op = 0; op < g->n_ops; op++) {
@@ -192,8 +192,9 @@ static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice
 	return 0;
 }
 
-/* What a copy into the instruction's place waits for: the last kernel so far that uses bytes of it, which other
- * tensors had before. A place that is sent stays until the host has seen it leave. */
+/* The step operation that a copy into the instruction's place waits for: the last kernel so far that uses
+ * bytes of the place, for the tensors that had them before. A place that is sent stays in use until the host
+ * has seen the send end. */
 static int last_user(const struct dlb_engine *e, const struct dlb_instr *in)
 {
 	const int here = (int)(in - e->np->instr), own = dlb_step_op_place_of(e, in->tensor, in->micro_batch);
@@ -253,7 +254,7 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	return 0;
 }
 
-/* A collective of the replicas. The sum at the end of a step is step_end.c's. */
+/* A collective of the replicas. step_end.c does the sum at the end of a step. */
 static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 {
 	static const enum step_op_kind kind[] = { [DLB_RUN_COMPUTED] = STEP_COMPUTED,
@@ -303,7 +304,7 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 		case DLB_COPY:
 			rc = prepare_copy(e, in, err);
 			break;
-		case DLB_COLLECTIVE:		/* the end of a step is step_end.c's */
+		case DLB_COLLECTIVE:		/* step_end.c does the end of a step */
 			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ?
 				     prepare_norm(e, in, c, err) :
 			     in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :
@@ -315,7 +316,7 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 		case DLB_STORED:
 			rc = dlb_prepare_offload(e, in, err);
 			break;
-		/* FREE: places are fixed at compile time; it tells the sender of a zero-copy message */
+		/* FREE only notifies the sender of a zero-copy message: places are fixed at compile time */
 		default:
 			if (in->verb == DLB_FREE && in->zero_copy)
 				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN,
@@ -353,7 +354,8 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 	}
 }
 
-/* Allocates the sums of ops that run in halves. */
+/* Allocates the sums of ops that run in halves, the first halves of updates, and the records of kept
+ * shares. */
 void dlb_step_ops_make_sums(struct dlb_engine *e)
 {
 	if (dlb_step_op_sums_moments(e))
@@ -373,7 +375,8 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 	}
 }
 
-/* Gradients and weights are all that replicas exchange through mirrors. */
+/* Refuses the exchanges of replicas on a device for which there are no mirrors: all but sums of gradients and
+ * weights. */
 static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
@@ -389,7 +392,7 @@ static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 			  "node %d computes on a device: it has no %s", e->view.node, what);
 }
 
-/* Updates read the shares that buckets keep. */
+/* Lets updates read the shares that buckets keep. */
 static void aim_at_buckets(struct dlb_engine *e)
 {
 	for (int b = 0; b < e->np->n_buckets && e->kept; b++)

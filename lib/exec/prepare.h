@@ -4,7 +4,7 @@
  *     prepare.c           kernels of ops, samples, collectives
  *     prepare_update.c    sums of gradients, updates, copies of weights, K-FAC's factors
  *     prepare_message.c   messages: their places here and on the other side
- *     prepare_offload.c   copies of what is offloaded
+ *     prepare_offload.c   copies of offloaded tensors
  *     operands.c          addresses of tensors, and the pointers that follow the step
  *
  * Private to lib/exec. All return -1, or NULL, with err. */
@@ -20,32 +20,33 @@ const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e
 /* Makes pointer *at follow the step; the caller fills in the source. The result is valid until the next
  * call. */
 struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct step_op *a, void **at);
-/* *at is in a place of np whose arena begins at `arena`; place -1: nothing that follows the step. */
+/* Makes *at follow the step if it points into a place of np that has several copies. np's arena begins at
+ * `arena`; place -1: does nothing. */
 void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at,
 			      const struct dlb_node_program *np, int place, char *arena);
-/* *at is tensor t of instruction `in`'s micro-batch; out: which it writes. */
+/* The same if *at points to tensor t of the micro-batch of instruction `in`; out: `in` writes t. */
 void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t,
 				const struct dlb_instr *in, bool out);
-/* *at is in the gradient sum of update op. */
+/* The same if *at points into the gradient sum of update op. */
 void dlb_step_op_dynamic_sum(struct dlb_engine *e, struct step_op *a, void **at, int op);
 
 /* ---- prepare.c ---- */
-/* The engine takes k and grows its scratch. Returns 0. */
+/* The engine takes ownership of k; its scratch grows to the size that k needs. Returns 0. */
 int dlb_step_op_keep_kernel(struct dlb_engine *e, struct dlb_kernel *k);
 /* -1: this node has no kernel for op. */
 int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *err);
 
 /* ---- mirrors.c ---- */
-/* Makes the mirrors of all buckets. summand: [op] of updates, a gradient on the device; becomes its mirror. weight:
- * [tensor] NULL; becomes the mirror of a divided weight. -1 with err: no memory. */
+/* Makes the mirrors of all buckets. summand: [op] of updates, the gradient on the device; replaced by its
+ * mirror. weight: [tensor] NULL; replaced by the mirror of a divided weight. -1 with err: no memory. */
 int dlb_mirrors_open(struct dlb_engine *e, void **summand, void **weight, struct dlb_error *err);
-/* Once e->sync is there: only this replica's shares of sums go back to the device. */
+/* Called once e->sync exists: from then on only this replica's shares of sums are copied to the device. */
 void dlb_mirrors_find_shares(struct dlb_engine *e);
 
 /* ---- prepare_update.c ---- */
 /* Asynchronous: finds the instruction that updates each weight. */
 void dlb_prepare_find_updates(struct dlb_engine *e);
-/* Address of the gradient of an update of this node: its sum, or that of the only micro-batch. */
+/* Address of the gradient of an update of this node: its sum, or the gradient of the only micro-batch. */
 void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *err);
 /* Whether replicas sum moments in place of gradients. */
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
@@ -57,8 +58,8 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
 			       const struct dlb_optimizer_choice *c, struct step_op *a,
 			       struct dlb_error *err);
-/* K-FAC: adds an operand of an update (beyond its gradient) to its factor; multiplies gradients by the
- * inverses. */
+/* K-FAC: the first adds an operand of an update (beyond its gradient) to its factor; the second multiplies
+ * gradients by the inverses. */
 int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a,
 		       struct dlb_error *err);
 int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,
@@ -69,15 +70,15 @@ int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, s
 void dlb_prepare_find_remote_srcs(struct dlb_engine *e);
 /* Makes the next step operation: a message's POST, SEND or WAIT. */
 int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err);
-/* Matches waits with the operations that start their messages. It runs after all are made: a wait for a
- * message of an earlier iteration stands before its start. */
+/* Matches waits with the operations that start their messages. Called after all operations are made: a wait
+ * for a message of an earlier iteration precedes the operation that starts it. */
 int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err);
 
 /* ---- prepare_offload.c ---- */
-/* The offloaded states of weight, of this node; NULL: they are near. In the engine's arena. */
+/* The offloaded states of a weight of this node, in the engine's arena; NULL: not offloaded. */
 struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight);
-/* FETCH, STORE or the end of one. -1 with err: no room in the other memory. */
+/* Prepares FETCH, STORE, FETCHED or STORED. -1 with err: no room in the other memory. */
 int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err);
-/* Gives back the room of activations. */
+/* Frees the room of activations in the other memory. */
 void dlb_prepare_offload_release(struct dlb_engine *e);
 #endif

@@ -119,7 +119,7 @@ int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct
 	a->m = in->micro_batch;
 	if (in->verb == DLB_WAIT) {
 		if (!in->sent && !dlb_is_host_memory(e->runtime->be)) {
-			/* the bytes are copied from the mirror to the place when they are there */
+			/* when the bytes have arrived in the mirror, they are copied to this place */
 			if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 				return -1;
 			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in, false);

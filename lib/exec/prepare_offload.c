@@ -1,5 +1,5 @@
-/* Prepares copies of what is offloaded (plan/offload.h): weights, their states, and activations, whose room
- * in the other memory belongs to the engine. */
+/* Prepares copies of offloaded tensors (plan/offload.h): weights, their states, and activations. The engine
+ * owns the activations' room in the other memory. */
 #include "exec/offload_store.h"
 #include "exec/prepare.h"
 #include "exec/runtime.h"
@@ -8,7 +8,7 @@
 #include "plan/program_verify.h"
 #include "util/mem.h"
 
-/* The entry of a place. */
+/* The entry of a place in e->offloaded. */
 static struct offloaded **entry(struct dlb_engine *e, int place)
 {
 	if (!e->offloaded)
@@ -39,7 +39,7 @@ struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight)
 	return x;
 }
 
-/* A weight in one of its places, as which ops that follow read it. */
+/* Prepares the copy of a weight in one of its places, where the following ops read it. */
 static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_instr *in)
 {
 	const struct dlb_offload_copy copy = dlb_offload_copy_of(e->view.program, e->view.node, in);
@@ -57,8 +57,8 @@ static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_i
 	return x;
 }
 
-/* An activation: of STORE and STORED its first life, of FETCH and FETCHED its second; both have one place
- * far. NULL with err. */
+/* Prepares the copy of an activation: STORE and STORED copy its first life, FETCH and FETCHED its second.
+ * Both lives have the same place in the other memory. NULL with err. */
 static struct offloaded *prepare_activation(struct dlb_engine *e, const struct dlb_instr *in,
 					    struct dlb_error *err)
 {

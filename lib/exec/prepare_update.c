@@ -103,7 +103,7 @@ int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, str
 }
 
 /* Whether an op may return finite numbers for a weight that is not finite: oneDNN's convolution with Relu
- * makes 0 of NaN. NaN in the data still reaches the weight's gradient. All other ops pass NaN on to the
+ * turns NaN into 0. NaN in the data still reaches the weight's gradient. All other ops pass NaN on to the
  * loss. */
 static bool hides_nan(const struct dlb_graph *g, int weight)
 {
@@ -121,8 +121,8 @@ bool dlb_step_op_sums_moments(const struct dlb_engine *e)
 	return e->view.program->n_replicas > 1 && dlb_sharing_tensors(&e->view.program->whole->sharing) > 1;
 }
 
-/* Moments are summed over the replicas: the first half makes this replica's moments of its own gradient; `a`
- * becomes the second half, which reads the sums. */
+/* Prepares an update whose moments are summed over the replicas. Its first half computes this replica's
+ * moments from its own gradient; `a` becomes the second half, which reads the sums. */
 static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c,
 			struct step_op *a, struct dlb_error *err)
 {
@@ -134,7 +134,7 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 	struct dlb_update_desc desc;
 
 	dlb_optimizer_exchange(c, (double)p->batch / (double)p->step_batch, &x);
-	x.in = 1;	/* the seeds make the gradient that of the mean over this replica's own samples */
+	x.in = 1;	/* due to the seeds, the gradient is that of the mean over this replica's samples */
 	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_LOCAL, &x);
 	if (e->runtime->be->ops->update(e->runtime->be, &desc, &h->kernel, err))
 		return -1;

@@ -195,7 +195,7 @@ static int measure_links(struct dlb_comm *comm, struct dlb_cluster *c, struct dl
 			best_bandwidth = fmax(best_bandwidth, l->bandwidth_Bps);
 		}
 	}
-	/* the first host's port has the best bandwidth measured to it */
+	/* the first host's port gets the best latency and bandwidth measured to it */
 	if (!rc && best_bandwidth > 0) {
 		c->link[c->group[first_host].up].latency_s = best_latency;
 		c->link[c->group[first_host].up].bandwidth_Bps = best_bandwidth;

@@ -15,14 +15,15 @@ int dlb_cluster_probe(struct dlb_comm *comm, int threads, struct dlb_cluster *ou
  * few tries, by the device's clock if it has one. Takes about 0.3 s. probe_device.c */
 int dlb_device_probe(struct dlb_backend *be, double *peak_flops, double *bandwidth_Bps,
 		     struct dlb_error *err);
-/* peak_bf16_flops 0: the device has no such products. memory_bytes: those that are free. link: between host memory and
- * the device, the slower direction. */
+/* peak_bf16_flops 0: the device has no bf16 products. memory_bytes: the free bytes. link: between host memory
+ * and the device, the slower direction. */
 struct dlb_device_rates {
 	double peak_flops, peak_bf16_flops, bandwidth_Bps, launch_s, memory_bytes, link_latency_s, link_Bps;
 	char device[200];
 };
 /* Adds a node for every device of a back end with memory of its own on this host, each behind a link of class "pcie",
- * all measured. The kind has the rates of the first; another speed is the node's. A core drives each device: the
- * cluster has as many nodes less of CPUs, but one at least if it had any. -1 with err. */
+ * all measured. The kind has the rates of the first device; a node with another speed stores it. A core
+ * drives each device, so the cluster loses as many CPU nodes, but keeps at least one if it had any. -1 with
+ * err. */
 int dlb_cluster_add_devices(struct dlb_cluster *c, const char *backend, struct dlb_error *err);
 #endif

@@ -7,9 +7,11 @@
 enum { GEMM = 768, MOST_GEMM = 8192, COPY_FLOATS = 8 << 20, TRIES = 10, LEAST_TRIES = 2 };
 enum { LAUNCHES = 200, SMALL_BYTES = 8, TRANSFER_BYTES = 32 << 20 };
 static const double long_enough_s = 1e-3;	/* a product that takes less does not fill the device */
-static const double tries_s = 0.5;		/* after LEAST_TRIES, none begins when those before took so long */
+/* after LEAST_TRIES, no try begins once the tries so far took this long */
+static const double tries_s = 0.5;
 
-/* Seconds from start to end of what `run` queues, by the device's own clock if it has one. -1 with err: it failed. */
+/* Calls `run`. *seconds: from start to end of the kernels that it queues, by the device's own clock if it has
+ * one. -1 with err. */
 static int timed(struct dlb_backend *be, void (*run)(void *ctx), void *ctx, double *seconds, struct dlb_error *err)
 {
 	const bool queued = be->ops->mark;
@@ -34,8 +36,8 @@ static void run_kernel(void *ctx)
 		r->k->run(r->k, &r->run);
 }
 
-/* *seconds of the fastest of TRIES runs of k, `times` in a row, after one to warm up; of fewer where they are
- * slow. Takes k. -1 with err: a run failed. */
+/* *seconds: the fastest of TRIES tries, or of fewer slow ones, after one warm-up; a try runs k `times` times.
+ * Frees k. -1 with err: a run failed. */
 static int time_kernel(struct dlb_backend *be, struct dlb_kernel *k, void *const *operands, int times,
 		       double *seconds, struct dlb_error *err)
 {
@@ -60,7 +62,7 @@ static int time_kernel(struct dlb_backend *be, struct dlb_kernel *k, void *const
 	return rc;
 }
 
-/* FLOP/s of square products of n. DLB_NO_KERNEL: the device has none of that type. */
+/* FLOP/s of a product of n x n matrices. DLB_NO_KERNEL: the device has no product of that type. */
 static int product_rate(struct dlb_backend *be, enum dlb_dtype dtype, int64_t n, double *flops, struct dlb_error *err)
 {
 	const struct dlb_gemm_desc product = { .dtype = dtype, .m = n, .n = n, .k = n, .n_batch = 1, .alpha = 1 };
@@ -81,7 +83,8 @@ static int product_rate(struct dlb_backend *be, enum dlb_dtype dtype, int64_t n,
 	return rc;
 }
 
-/* The same of a size that fills the device: twice as large until it takes long enough. */
+/* Highest FLOP/s of square products. The size doubles until a product takes long enough to fill the
+ * device. */
 static int product_peak(struct dlb_backend *be, enum dlb_dtype dtype, double *flops, struct dlb_error *err)
 {
 	double most = 0, rate = 0;
@@ -97,7 +100,7 @@ static int product_peak(struct dlb_backend *be, enum dlb_dtype dtype, double *fl
 	return rc;
 }
 
-/* A copy of n floats between two places of the device, `times` in a row: its seconds. */
+/* Seconds of `times` copies in a row of n floats between two places of the device. */
 static int copy_seconds(struct dlb_backend *be, int64_t n, int times, double *seconds, struct dlb_error *err)
 {
 	const struct dlb_copy_desc copy = { .in = DLB_F32,
@@ -151,7 +154,7 @@ static int transfer_seconds(struct dlb_backend *be, void *device, void *host, si
 	return 0;
 }
 
-/* The slower of both directions between host and device. */
+/* Latency and bandwidth between host and device, of the slower direction. */
 static int probe_link(struct dlb_backend *be, double *latency_s, double *bandwidth_Bps, struct dlb_error *err)
 {
 	void *host = be->ops->host_alloc(be, TRANSFER_BYTES), *device = be->ops->alloc(be, TRANSFER_BYTES);
@@ -209,7 +212,7 @@ static int host_of(const struct dlb_cluster *c)
 	return -1;
 }
 
-/* A node for device i, in a group of its own under the host. */
+/* Adds a node for device i, in a group of its own under the host. */
 static void add_device(struct dlb_cluster *c, int kind, int i, const struct dlb_device_rates *r)
 {
 	const int host = host_of(c);

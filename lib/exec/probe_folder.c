@@ -10,7 +10,8 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* bytes written and read at once, and in all at most; a tenth of what is free if that is less */
+/* bytes written or read at once; most of these blocks, fewer if a tenth of the free bytes is less; bytes of
+ * the small read */
 enum { BLOCK = 1 << 20, MOST_BLOCKS = 256, SMALL = 4096 };
 
 /* Writes (or reads) n blocks. 0 or errno. */

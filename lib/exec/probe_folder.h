@@ -4,8 +4,8 @@
 #include "cluster/cluster.h"
 
 /* Adds a memory of class file for each NAME=FOLDER to the only host of c: its free bytes; the bandwidth of
- * writing a file to the disk and reading it back without the system's copies; the latency of a small read.
- * -1 with err. */
+ * writing a file to the disk and reading it back without the system's cached pages; the latency of a small
+ * read. -1 with err. */
 int dlb_cluster_add_folders(struct dlb_cluster *c, const char *const *name_folder, int n,
 			    struct dlb_error *err);
 #endif

@@ -1,4 +1,4 @@
-/* dlb-profile --cluster and --check: the machine it runs on. */
+/* dlb-profile --cluster and --check: measure or check the machine that it runs on. */
 #include <stdlib.h>
 #include <string.h>
 #include "cluster/cluster.h"
@@ -20,7 +20,7 @@ static int check_devices(const struct dlb_profile_command *w, struct dlb_error *
 	return 0;
 }
 
-/* Adds the devices that -d names besides CPUs; without a CPU among them the cluster has none. */
+/* Adds the devices other than CPUs that -d names; if -d names no CPU, the cluster has no CPU nodes. */
 static int add_devices(const struct dlb_profile_command *w, struct dlb_cluster *c, struct dlb_error *err)
 {
 	bool has_cpu = false;
@@ -64,7 +64,7 @@ int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct 
 	return rc;
 }
 
-/* The host of rank r, in the order of the file, with as many ranks as slots. */
+/* The host of each rank, [*n] (new): hosts in the order of the file, each with as many ranks as slots. */
 static const struct dlb_host **ranks_of(const struct dlb_cluster *c, int *n)
 {
 	const struct dlb_host **host;
@@ -79,8 +79,8 @@ static const struct dlb_host **ranks_of(const struct dlb_cluster *c, int *n)
 	return host;
 }
 
-/* Reads the cluster that the ranks have written, and names the hosts as they call themselves: node r is that
- * of rank r. */
+/* Reads the cluster that the ranks have written, and adds its hosts by the names that they report for
+ * themselves: node r is rank r. */
 static int take_cluster(FILE *out, const struct dlb_host *const *host, int n, struct dlb_cluster *c,
 			struct dlb_error *err)
 {
@@ -147,7 +147,7 @@ int dlb_profile_hosts(struct dlb_profile_command *w, const char *const *argv, co
 	return rc;
 }
 
-/* Writes nothing; what differs is a line each. */
+/* Writes no document; prints a line for each comparison. */
 int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			      struct dlb_error *err)
 {

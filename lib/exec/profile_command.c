@@ -6,7 +6,7 @@
 #include "graph/order.h"
 #include "graph/passes.h"
 
-/* Why --no-rewrite with its i-th name has nothing to do; NULL: it has. */
+/* Why the i-th name of --no-rewrite has no effect; NULL: it has one. */
 static const char *idle_rewrite(const struct dlb_profile_command *w, int i)
 {
 	const char *const *item = w->o->no_rewrite.item, *name = item[i];
@@ -44,9 +44,9 @@ static bool is_document(const char *path)
 	return !path || !strcmp(path, "-") || (n > 5 && !strcmp(path + n - 5, ".json"));
 }
 
-/* Two samples together must give what each gives alone. If they do not, either the model means that, and
- * is trained in one micro-batch, or its batch was found in the wrong dimension: then it is read again and
- * left at the batch that it was exported with. */
+/* Checks that two samples together give the results that each gives alone. If not, the model mixes samples by
+ * design, or its batch was found in the wrong dimension. In both cases it is read again, keeps the batch that
+ * it was exported with, and is trained in one micro-batch. */
 static int check_samples(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			 struct dlb_error *err)
 {
@@ -65,7 +65,7 @@ static int check_samples(struct dlb_profile_command *w, const char *path, struct
 	return 0;
 }
 
-/* A model starts a document; a document with a graph gets further devices measured. */
+/* A model starts a document; a document with a graph is measured on further devices. */
 static int take_input(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 		      struct dlb_error *err)
 {
@@ -128,7 +128,7 @@ static const char *not_taken(const struct dlb_cli *cli, const char *const *taken
 	return NULL;
 }
 
-/* Options that have nothing to do, a line each. */
+/* Warns of options without effect, in a line each. */
 void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile_options *o)
 {
 	static const char nothing[] = "--inference trains nothing";

@@ -1,5 +1,5 @@
 /* The command dlb-profile, from its options to the document: profile_graph.c makes the graph of a model,
- * profile_devices.c opens devices and measures, profile_cluster.c looks at the machine, profile_command.c
+ * profile_devices.c opens devices and measures, profile_cluster.c measures the machine, profile_command.c
  * joins them. */
 #ifndef DLB_EXEC_PROFILE_COMMAND_H
 #define DLB_EXEC_PROFILE_COMMAND_H
@@ -28,7 +28,7 @@ struct dlb_profile_command {
 	struct dlb_profile_opened device[DLB_PROFILE_DEVICES];
 	int n_devices;
 	struct dlb_arena arena;
-	struct dlb_graph training, eval, *g;	/* g: the one that is written; eval borrows from training */
+	struct dlb_graph training, eval, *g;	/* g: the graph that is written; eval borrows from training */
 	struct dlb_profile p;
 	bool one_piece;				/* the model mixes samples: one micro-batch, as exported */
 	struct dlb_safetensors state;		/* of --weights */
@@ -46,23 +46,24 @@ static inline int dlb_profile_rank(const struct dlb_profile_command *w)
  * without effect. */
 int dlb_profile_check_options(const struct dlb_cli *cli, const struct dlb_profile_options *o);
 void dlb_profile_warn_unused(const struct dlb_cli *cli, const struct dlb_profile_options *o);
-/* What the command makes; path: the operand, or NULL. doc is filled. All ranks return the same, -1 with
- * err and w->who. */
+/* Fill doc with the command's result. path: the operand; NULL: none. All ranks return the same: -1 with err
+ * and w->who. */
 int dlb_profile_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 		      struct dlb_error *err);
 int dlb_profile_cluster(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			struct dlb_error *err);
 /* --cluster --hosts: starts this command with `argv` (without --hosts and the operand) on the hosts of the
- * file, and adds to the cluster that they measure how they are reached. *status: that of the ranks, which
- * have printed a line if it is not 0. */
+ * file, and adds the hosts' addresses to the cluster that they measure. *status: the exit status of the
+ * ranks, which have printed a line if it is not 0. */
 int dlb_profile_hosts(struct dlb_profile_command *w, const char *const *argv, const char *path,
 		      struct dlb_doc *doc, int *status, struct dlb_error *err);
 int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			      struct dlb_error *err);
 void dlb_profile_close(struct dlb_profile_command *w, struct dlb_doc *doc);
 
-/* Its parts: opens the devices of --device; reads an ONNX model and rewrites it by the options; measures;
- * what -v prints. */
+/* Parts of the command. _open_devices: opens those of --device. _take_model: reads an ONNX model and rewrites
+ * it by the options, including _switch_rewrites and _set_dims. _run: measures. _say: prints the lines of
+ * -v. */
 int dlb_profile_open_devices(struct dlb_profile_command *w, struct dlb_error *err);
 int dlb_profile_take_model(struct dlb_profile_command *w, const char *path, struct dlb_doc *doc,
 			   struct dlb_error *err);

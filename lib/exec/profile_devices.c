@@ -7,7 +7,7 @@
 
 /* -- devices: "cpu" is one thread, "cpu/4" four -- */
 
-/* Appends what --tf32 and --fast-math ask of a back end that has a choice. */
+/* Appends the suffixes of --tf32 and --fast-math to the name of a back end that has this choice. */
 static void add_numerics(const struct dlb_profile_options *o, char *backend, size_t n)
 {
 	const struct dlb_backend_ops *ops = dlb_backend_find(backend);
@@ -66,7 +66,7 @@ static void show_progress(void *ctx, const char *kind, int64_t batch)
 	char what[100];
 
 	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
-	/* a size for which there was no memory beside others comes again */
+	/* a size that did not fit into memory beside others is reported again */
 	dlb_progress_update(&s->bar, s->done < s->total ? s->done++ : s->total, s->total, what);
 }
 
@@ -77,7 +77,7 @@ static void show_warning(void *ctx, const char *kind, int64_t batch, const struc
 	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
 }
 
-/* Says which ops a kind of device cannot run. */
+/* Warns which ops a kind of device cannot run. */
 static void warn_of_missing(const struct dlb_profile_command *w, int kind)
 {
 	char types[200] = "";
@@ -120,7 +120,7 @@ int dlb_profile_run(struct dlb_profile_command *w, struct dlb_error *err)
 	return rc;
 }
 
-/* -- what -v shows -- */
+/* -- lines of -v -- */
 
 void dlb_profile_say(const struct dlb_profile_command *w)
 {

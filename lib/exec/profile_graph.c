@@ -1,4 +1,4 @@
-/* dlb-profile's graph of an ONNX model: what the options ask of it, step by step. */
+/* dlb-profile's graph of an ONNX model: applies the options to it, step by step. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static bool is_state_dict(const char *path)
 	return n > 12 && !strcmp(path + n - 12, ".safetensors");
 }
 
-/* As read, so that initializers are found in it. */
+/* Takes the state file of --weights. The graph must be as read, so that its initializers are found in the
+ * file. */
 static int use_state_dict(struct dlb_profile_command *w, struct dlb_error *err)
 {
 	const char *path = w->o->weights;
@@ -26,7 +27,8 @@ static int use_state_dict(struct dlb_profile_command *w, struct dlb_error *err)
 		       0;
 }
 
-/* Of another model: once the graph's weights are known, all of which must be there. */
+/* Takes the weights of another model, which must have all weights of the graph. Called once these are
+ * known. */
 static int use_weights(struct dlb_profile_command *w, struct dlb_doc *doc, struct dlb_error *err)
 {
 	char sha[65];
@@ -96,7 +98,7 @@ static int choose_parameters(struct dlb_profile_command *w, struct dlb_error *er
 	return dlb_graph_choose_parameters(&w->training, &c, err);
 }
 
-/* With adapters, --train-only names what is trained besides them. */
+/* With adapters, --train-only names the parameters that are trained besides them. */
 static int add_adapters(struct dlb_profile_command *w, struct dlb_error *err)
 {
 	const struct dlb_profile_options *o = w->o;
@@ -115,7 +117,7 @@ static int attach_losses(const struct dlb_profile_options *o, struct dlb_graph *
 			      dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
 }
 
-/* What an export for inference lost. */
+/* Restores what an export for inference lost: batch normalization in training mode, and dropout. */
 static int set_training_mode(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	bool norms = false;
@@ -134,7 +136,7 @@ static int set_training_mode(const struct dlb_profile_options *o, struct dlb_gra
 	return 0;
 }
 
-/* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
+/* Turns the graph as read, which is ONNX's, into the graph to plan. Each step has a file in lib/graph. */
 static int rewrite(struct dlb_profile_command *w, struct dlb_error *err)
 {
 	const struct dlb_profile_options *o = w->o;

@@ -33,7 +33,7 @@ static double sum_of(const double *op_s, int n)
 	return s;
 }
 
-/* Adds one row per signature: the median over the ops with that signature. */
+/* Fills the row of each signature: the median time over the ops with that signature. */
 static void take_times(struct dlb_profile *p, int kind, int b, const double *op_s, const double *scratch,
 		       const double *packed)
 {
@@ -99,8 +99,8 @@ static bool is_whole_turn(const struct sizes *z, int first, int end, int turn)
 	return true;
 }
 
-/* Relative standard deviation of a step between turns: of the means, over the sizes, of the logarithms of
- * their times. NAN: fewer than two turns measured all sizes. */
+/* Relative standard deviation of a step's time between turns: the standard deviation of each turn's mean,
+ * over the sizes, of the logarithm of the time. NAN: fewer than two turns measured all sizes. */
 static double spread_of(const struct sizes *z, int first, int end)
 {
 	double level[TURNS], mean = 0, squares = 0;
@@ -121,8 +121,8 @@ static double spread_of(const struct sizes *z, int first, int end)
 	return sqrt(squares / (n - 1));
 }
 
-/* Seconds of a step of the greatest size beside its ops. Of a GPU, whose ops are not timed by the host, and where a
- * step takes so long that they do not count: left unknown. */
+/* Measures the seconds of a step outside its ops, at the greatest size. They stay unknown for a GPU, whose
+ * ops the host does not time, for steps so long that these seconds do not matter, and on a single core. */
 static int measure_overhead(struct sizes *z, struct dlb_error *err)
 {
 	const double step_s = z->p->step_s[z->kind];
@@ -133,7 +133,8 @@ static int measure_overhead(struct sizes *z, struct dlb_error *err)
 	return dlb_measurement_overhead(z->m[0], n, &z->p->step_overhead_s[z->kind], err);
 }
 
-/* Sizes first .. end - 1 take turns, so that slow and fast seconds of the machine affect all alike. */
+/* Measures sizes first .. end - 1 in turns, so that slow and fast seconds of the machine affect all sizes
+ * alike. */
 static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err)
 {
 	double *scratch = z->op_s + z->g->n_ops, *packed = scratch + z->g->n_ops;
@@ -258,7 +259,7 @@ static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d,
 	return all;
 }
 
-/* A device of a rank: d on that rank alone, its kind on all. */
+/* A device of a rank. d: set on that rank alone; kind: known to all ranks. */
 struct ranked_device { int rank; const struct dlb_profile_device *d; const char *kind; };
 
 /* The device's rank measures its kind; rank 0 receives the figures. */

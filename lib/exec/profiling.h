@@ -8,8 +8,8 @@
 
 enum { DLB_PROFILE_TURNS = 3 };
 struct dlb_profile_device { struct dlb_backend *be; const char *kind; };
-struct dlb_profile_watch {			/* both may be NULL */
-	/* before a size's first step, and each turn */
+struct dlb_profile_watch {			/* progress and warn may be NULL */
+	/* called before a size's first step and before each turn */
 	void (*progress)(void *ctx, const char *kind, int64_t batch);
 	void (*warn)(void *ctx, const char *kind, int64_t batch, const struct dlb_error *err);
 	void *ctx;

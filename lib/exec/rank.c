@@ -18,13 +18,13 @@
 #include "util/input.h"
 #include "util/mem.h"
 
-#define PRINT_AFTER_S 0.4	/* seconds after the rank before it, up to the sixth rank */
+#define PRINT_AFTER_S 0.4	/* seconds between the lines of successive ranks, up to the sixth rank */
 
 static double print_after_s(int rank) { return PRINT_AFTER_S * (rank < 5 ? rank : 5); }
 
 /* ---- MPI that does not return ---- */
 
-/* The line that a signal handler prints: before, the call, after. */
+/* The line that a signal handler prints: `before`, the name of the call, `after`. */
 static struct { char before[64], after[160]; int rank; } last_words;
 
 /* Lower ranks print first: the end of one rank mostly ends the others before they print. */
@@ -98,7 +98,8 @@ static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, s
 	if (broken)
 		dlb_comm_abort(comm, dlb_error_status(err));
 	dlb_comm_free(comm);
-	/* the parent has the status; mpiexec would take a second or two over one */
+	/* the parent knows the status; after a status other than 0, mpiexec would take a second or two to
+	 * end */
 	return c->folder ? 0 : dlb_error_status(err);
 }
 
@@ -122,7 +123,8 @@ static int read_source(void *ctx, struct dlb_error *err)
 			       -1 :
 			       0;
 	in = s->command->remote ? NULL : dlb_launch_in(s->command->folder);
-	dlb_input_set_max_text(UINT64_MAX);	/* the parent has checked its length, and has added to it */
+	/* the parent has checked the document's length and added to it */
+	dlb_input_set_max_text(UINT64_MAX);
 	rc = dlb_doc_read(s->doc, in, err);
 	if (in)
 		unlink(in);	/* nothing remains if the parent is killed */
@@ -215,9 +217,10 @@ int dlb_command_rank(struct dlb_run_command *c)
 	prepare_last_words(c);
 	if (c->folder)
 		dlb_launch_worker_init(c->folder);
-	/* the parent names the missing rank better */
+	/* no timeout with a parent, which can name the missing rank */
 	if (dlb_comm_new(&comm, c->folder ? 0 : c->exec.timeout_s, &err)) {
-		/* Not exit: OpenBLAS would wait there for threads that it could not start without memory. */
+		/* Not exit: in it, OpenBLAS would wait for threads that it could not start for lack of
+		 * memory. */
 		dlb_comm_abort(NULL, dlb_command_print_error(c, dlb_launch_rank(), &err));
 	}
 	alarm.comm = comm;
@@ -237,7 +240,7 @@ int dlb_command_rank(struct dlb_run_command *c)
 		fputs("\1ready\n", stderr);
 	rc = train(c, comm, &doc, &who, &err);
 	dlb_alarm_stop(&alarm);
-	if (!rc)			/* else the command goes on when this rank has ended */
+	if (!rc)			/* after a failure, the command of --on-event outlives this rank */
 		dlb_events_free(alarm.events, 0);
 	dlb_doc_release(&doc);
 	if (rc)

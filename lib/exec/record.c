@@ -1,5 +1,5 @@
-/* Times of steps in memory allocated beforehand. When the places are full, every second entry is given up,
- * and from then on only every second step is kept: any number of steps leaves an even sample. */
+/* Times of steps in memory allocated beforehand. When the places are full, every second entry is dropped, and
+ * from then on only every second step is kept. So the sample is evenly spaced after any number of steps. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"

@@ -14,14 +14,14 @@ struct dlb_record {
 	double *slot_step_s;			/* [slot] */
 	struct dlb_step_times *step;		/* [n_steps] */
 };
-/* Op times of each step are kept; with `rare` of each DLB_RECORD_RARE-th, and in a quarter of the places, since a
- * step with op times takes longer than others. */
+/* Op times of every step are kept; rare: of every DLB_RECORD_RARE-th step, and in a quarter of the places,
+ * since a step takes longer when its ops are timed. */
 enum { DLB_RECORD_RARE = 4 };
 void dlb_record_init(struct dlb_record *r, int n_computes, bool rare);
 void dlb_record_release(struct dlb_record *r);
 /* Whether op times of the next step may be kept; if not, they need not be measured. */
 bool dlb_record_wants_ops(const struct dlb_record *r);
-/* Keeps a step or leaves it out. When the places are full, every second one is given up. Does not
+/* Keeps a step or leaves it out. When the places are full, every second entry is dropped. Does not
  * allocate. */
 void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e);
 #endif

@@ -24,7 +24,8 @@ struct restarts {
 	struct dlb_outage *outage;
 	json_t *plan;					/* of the first start */
 	bool yields;					/* of the first start (launch.h) */
-	/* starts of the same ranks since a step was done that no start before had done */
+	/* retries: starts of the same ranks since one did a step that no earlier start had done; furthest:
+	 * that step */
 	int retries; int64_t furthest;
 	double lost_s;		/* when the last loss was noticed, or training ended to put nodes back */
 };
@@ -45,7 +46,7 @@ int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err)
 	return 0;
 }
 
-/* Where the first step after the last loss has ended. */
+/* Completes the events of the last loss once the first step after it has ended. */
 static void note_training(struct restarts *s, const struct dlb_launch_end *end)
 {
 	for (int i = 0; i < s->n; i++) {
@@ -83,15 +84,15 @@ static int write_result(void *ctx, const char *path, const struct dlb_launch_end
 
 /* ---- lost nodes ---- */
 
-/* Takes cause. */
+/* Takes ownership of e->cause. */
 static void keep_event(struct restarts *s, const struct dlb_report_event *e)
 {
 	DLB_GROW(s->event, s->n, s->cap);
 	s->event[s->n++] = *e;
 }
 
-/* The nodes of which mpiexec or a rank has told are known to --on-event, those of lost hosts are not:
- * told[node]. */
+/* Records an event for each node that `end` lost. told[node]: mpiexec or a rank reported the loss, so the
+ * command of --on-event knows of it; it does not know of the nodes of lost hosts. */
 static void keep_losses(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end,
 			const bool *told)
 {
@@ -113,8 +114,8 @@ static void keep_losses(struct restarts *s, const struct dlb_launch *l, const st
 	}
 }
 
-/* Says how the run goes on: "WHY; going on from PLACE: TEXT". Which copies there are, the ranks find and
- * say. */
+/* Warns how the run continues: "WHY; going on from PLACE: TEXT". The ranks find and report which copies there
+ * are. */
 static void say(const struct restarts *s, const char *why, const char *text)
 {
 	const struct dlb_run_command *c = s->command;
@@ -125,7 +126,8 @@ static void say(const struct restarts *s, const char *why, const char *text)
 	free(newest);
 }
 
-/* Makes doc's plan that of the first start, without the nodes that are lost now. text: how many are left. */
+/* Makes doc's plan the plan of the first start, without the nodes that are lost now. text: how many nodes
+ * remain. */
 static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, char text[256],
 		      struct dlb_error *err)
 {
@@ -143,7 +145,8 @@ static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *
 	return 0;
 }
 
-/* Plans again without the nodes that `end` lost; hosts: a line on lost hosts, NULL: none. -1 with err. */
+/* Plans again without the nodes that `end` lost; any: one of them had work, or training had begun. hosts: a
+ * line on lost hosts; NULL: none. -1 with err. */
 static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 		 const struct dlb_launch_end *end, bool any, const char *hosts, struct dlb_error *err)
 {
@@ -172,7 +175,8 @@ static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 	return rc;
 }
 
-/* The ranks have ended and no rank has said why: true, nodes are lost and the run goes on without them. */
+/* Called when the ranks have ended and no rank has reported why. true: nodes are lost and the run continues
+ * without them. */
 static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end,
 		    struct dlb_error *err)
 {
@@ -200,8 +204,8 @@ static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *do
 	return !rc;
 }
 
-/* A rank died before the ranks met, and no one knows which, or mpiexec, or the daemon of a host that answers:
- * the same start again, a few times. */
+/* Repeats the same start up to MOST_RETRIES times. The cause: an unknown rank died before the ranks met, or
+ * mpiexec died, or the daemon of a host that answers. */
 static bool try_again(struct restarts *s, const struct dlb_launch *l, const struct dlb_launch_end *end)
 {
 	if ((!end->unnamed && !l->host) || s->retries++ >= MOST_RETRIES)
@@ -214,7 +218,7 @@ static bool try_again(struct restarts *s, const struct dlb_launch *l, const stru
 	return true;
 }
 
-/* Training has ended, since lost nodes can be put back. */
+/* Puts nodes back, after training has ended because lost nodes can be put back. */
 static int put_back(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 		    const struct dlb_launch_end *end, struct dlb_error *err)
 {
@@ -260,7 +264,8 @@ static bool told_to_stop(const struct dlb_launch *l)
 	return l->stop && *l->stop;
 }
 
-/* After a start: whether there is another one. rc: of the launch, 0 also where training has paused. */
+/* Decides after a start whether there is another one. *rc: the result of the launch, 0 also if training has
+ * paused. */
 static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc, struct dlb_launch_end *end,
 		  int *rc, struct dlb_error *err)
 {
@@ -290,7 +295,8 @@ static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 	return try_again(s, l, end);
 }
 
-/* Makes this host's folder for copies, and locks it: returns the lock; name: of the run. -1: with err. */
+/* Makes and locks this host's folder for copies. Returns the lock; name: the folder's name in this run. -1
+ * with err. */
 static int open_copies(struct dlb_run_command *c, struct dlb_launch *l, char name[DLB_COPIES_NAME],
 		       struct dlb_error *err)
 {

@@ -1,6 +1,6 @@
 /* Rounds inside a run (--rounds): between two steps the caller may change the plan, and the state moves to its
- * new nodes. What is computed stays the same, bit for bit; under an asynchronous schedule, the same as if the run
- * had ended there and gone on from a checkpoint under the new plan.
+ * new nodes. The results stay the same, bit for bit. Under an asynchronous schedule they are those of a run
+ * that ends there and continues from a checkpoint under the new plan.
  *
  * A round is `round_steps` full batches. Its report goes to the caller's next_plan, which decides; all ranks
  * wait meanwhile. A new plan needs new programs, engines and feed; weights, buffers and optimizer state stay
@@ -12,7 +12,7 @@
 
 bool dlb_run_is_round(const struct run *r, const struct dlb_progress_state *at, int64_t full_steps)
 {
-	/* a full batch follows, by whose time a new plan is measured */
+	/* a full batch must follow: its time measures a new plan */
 	return r->o->next_plan && r->round < r->o->rounds && full_steps >= r->o->round_steps && !r->stopped &&
 	       dlb_run_batch_at(r, at) == r->size[0];
 }
@@ -32,7 +32,8 @@ int64_t dlb_run_left_steps(const struct run *r)
 	return left;
 }
 
-/* The figures of the round alone; losses, ops and time-lines are of no use between rounds. */
+/* Makes a report on this round alone, without losses, ops and time-line, which are of no use between
+ * rounds. */
 static int measure(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	if (dlb_run_report(r, report, err))
@@ -44,7 +45,7 @@ static int measure(struct run *r, struct dlb_report *report, struct dlb_error *e
 	return 0;
 }
 
-/* Goes on under the document's plan. *asked: the next step to ask the feed for. */
+/* Continues under the document's plan. *asked: the next step to ask the feed for. */
 static int change(struct run *r, bool frozen, struct dlb_progress_state *asked, int *who,
 		  struct dlb_error *err)
 {
@@ -110,7 +111,7 @@ int dlb_run_freeze(struct run *r, struct dlb_progress_state *asked, int *who, st
 	f.n = r->n_frozen - f.first;
 	if (r->o->freeze(r->o->next_plan_ctx, r->comm, &f, who, err))
 		return -1;
-	if (!f.text[0]) /* all of them are frozen already */
+	if (!f.text[0]) /* all these weights are frozen already */
 		return 0;
 	snprintf(line, sizeof line, "step %lld: %s", (long long)r->at.step, f.text);
 	dlb_watch_decided(r->watch, line);

@@ -2,7 +2,7 @@
  * step_end.c ends a step, async_loop.c is the loop with several steps under way, summary.c makes the report.
  *
  * Every rank runs this same code over its own part of the model. A stage in which one rank may fail and
- * others not ends in dlb_comm_agree, so all leave it together. Decisions at the end of a step are made of
+ * others not ends in dlb_comm_agree, so all leave it together. Decisions at the end of a step depend only on
  * numbers that are equal on all ranks (step_end.c). */
 #include <math.h>
 #include <stdlib.h>
@@ -77,8 +77,8 @@ int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_err
 	return rc || now ? -1 : 0;
 }
 
-/* Waits until all lines of the logs are written. Before a checkpoint, so that the logs hold the lines of its
- * steps if the run is killed after it. A log that cannot be written ends the run after the next step
+/* Waits until all lines of the logs are written. Called before a checkpoint, so that the logs hold the lines
+ * of its steps if the run is killed after it. A log that cannot be written ends the run after the next step
  * (step_end.c). */
 static int drain_logs(void *ctx, struct dlb_error *err)
 {
@@ -111,12 +111,12 @@ int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err)
 {
 	if (!dlb_buddy_under_way(r->buddy))
 		return 0;
-	drain_logs(r, NULL); /* a run that goes on from the copy continues them */
+	drain_logs(r, NULL); /* a run that continues from the copy continues the logs */
 	return dlb_buddy_settle(r->buddy, wait, err);
 }
 
-/* Whether a node of the plan replays kernels. Equal on all ranks: they keep op times of the same steps, since the
- * time-line shows one step of all. */
+/* Whether any node of the plan replays kernels. Equal on all ranks: they must keep op times of the same
+ * steps, since the time-line shows one step of all ranks. */
 static bool replays(const struct run *r)
 {
 	const struct dlb_cluster *c = &r->job.cluster;
@@ -132,7 +132,7 @@ void dlb_run_record_init(struct run *r)
 	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes, replays(r));
 }
 
-/* Whether the step's kernels may be replayed, and so not be timed. full_steps: before it. */
+/* Whether the step's kernels may be replayed, and so not timed. full_steps: full batches before this step. */
 static bool may_replay(const struct run *r, int which, int64_t full_steps)
 {
 	return replays(r) && (which || (full_steps > 1 && !dlb_record_wants_ops(&r->record)));
@@ -199,8 +199,8 @@ static int fetch(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* A step of the synchronous loop, to its end on all ranks. *full_steps: full batches so far. *before_s: when
- * the step before ended; then when this one did. */
+/* Runs a step of the synchronous loop until it has ended on all ranks. *full_steps: full batches so far.
+ * *before_s: when the previous step ended, replaced by when this one ended. */
 static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress_state *asked,
 		    int64_t *full_steps, double *before_s, int *who, struct dlb_error *err)
 {
@@ -225,7 +225,7 @@ static int run_step(struct run *r, struct dlb_step_end *end, struct dlb_progress
 		return -1;
 	if (!end->failed && dlb_engine_sync(e) && !r->o->allow_nonfinite)
 		end->failed = dlb_sync_verdict(dlb_engine_sync(e), &end->why);
-	/* the next copy overwrites the one before this */
+	/* a new copy overwrites the one before the pending copy, which must then be complete */
 	if (dlb_run_settle_copy(r, r->buddy && end->next.step % r->o->buddy_every == 0, err))
 		return -1;
 	dlb_step_end_start(r, e, &step, end);
@@ -302,11 +302,11 @@ static int close_logs(void *ctx, struct dlb_error *err)
 	       dlb_watch_drain(r->watch, err) ? -1 : 0;
 }
 
-/* The end of a run that goes on in other ranks. */
+/* Ends a run that other ranks will continue. */
 static int pause_run(struct run *r, int *who, struct dlb_error *err)
 {
 	*who = 0;
-	if (dlb_run_pauses_at_once(r) && dlb_run_save_checkpoint(r, err)) /* else just saved */
+	if (dlb_run_pauses_at_once(r) && dlb_run_save_checkpoint(r, err)) /* else one was just saved */
 		return -1;
 	return dlb_comm_agree(r->comm, dlb_run_on_disk(r, 0, close_logs, r, err), err, NULL);
 }
@@ -340,7 +340,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 	/* a process told to stop may be killed soon: the checkpoint comes first */
 	const bool in_haste = !strcmp(r->stopped, "signal");
 
-	*who = 0;			/* errors that all ranks have alike are rank 0's to print */
+	*who = 0;			/* rank 0 prints errors that all ranks have alike */
 	if (dlb_sync_mean_state(r->comm, &r->job.plan, &r->job.cluster, &r->state, &r->apart, err))
 		return -1;
 	if (!in_haste && dlb_evaluate(r, r->at.step > r->first_step, who, err))
@@ -376,7 +376,7 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	int rc;
 
 	memset(report, 0, sizeof *report);
-	*who = 0;			/* errors that all ranks have alike are rank 0's to print */
+	*who = 0;			/* rank 0 prints errors that all ranks have alike */
 	r->o = o;
 	r->doc = doc;
 	r->comm = comm;

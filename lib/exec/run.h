@@ -19,7 +19,8 @@ struct run {
 	const struct dlb_exec_options *o;
 	const struct dlb_doc *doc;
 	struct dlb_comm *comm;
-	struct dlb_subset *all;	/* all ranks, for sums that no rank waits for; NULL: alone, or synchronous */
+	/* all ranks, for sums that no rank waits for; NULL: one rank, or synchronous */
+	struct dlb_subset *all;
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
@@ -47,8 +48,8 @@ struct run {
 	struct dlb_watch *watch;
 	struct dlb_checkpoint checkpoint;
 	struct dlb_buddy *buddy; /* copies of the state; NULL: none */
-	struct dlb_buddy_found *found; /* the copies that the run goes on from, while it opens */
-	bool from_copies, ends; /* ends: with its result */
+	struct dlb_buddy_found *found; /* the copies that the run continues from, while it opens */
+	bool from_copies, ends; /* ends: the run has its result */
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
 	struct dlb_begin begin;				/* of the first start (exec.h) */
@@ -58,23 +59,24 @@ struct run {
 	double *loss; int64_t n_losses, cap_losses;
 	struct dlb_output log;				/* of losses; f NULL: none on this rank */
 	struct dlb_lines *lines;			/* writes the log; NULL: none on this rank */
-	bool pauses;			/* a rank wants it to stop at the next checkpoint */
+	bool pauses;			/* a rank wants the run to stop at the next checkpoint */
 	const char *stopped;
 	double wall_s;
 	int64_t round;			/* rounds done (rounds.c) */
 	int n_frozen;			/* rows of o->freeze_at that are frozen */
-	double change_s;		/* that the last change of the plan took */
-	double shrunk;			/* dlb_engine_program's, of earlier plans; likewise: */
+	double change_s;		/* seconds that the last change of the plan took */
+	/* sum of dlb_engine_program's over earlier plans, as is kfac_counts */
+	double shrunk;
 	struct dlb_kfac_counts kfac_counts;
 };
 
 /* ---- run_init.c ---- */
-/* Opens all that a run needs, on all ranks or on none. -1: err of rank *who; the caller closes what is
- * open. */
+/* Opens all parts of a run, on all ranks or on none. -1: err is that of rank *who, and the caller calls
+ * dlb_run_close. */
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
 void dlb_run_close(struct run *r);
-/* Goes on under the plan that r->doc has now: new programs, engines and feed, the state moved. frozen: the
- * graph is another one too, made by dlb_graph_freeze. No step may be under way. Collective. */
+/* Continues under the plan that r->doc has now: makes new programs, engines and feed, and moves the state.
+ * frozen: dlb_graph_freeze has replaced the graph too. No step may be under way. Collective. */
 int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err);
 /* Samples left in the epoch. */
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
@@ -84,7 +86,8 @@ struct dlb_local_state dlb_run_local_state(const struct run *r);
 /* ---- evaluate.c ---- */
 /* Checks that --eval-every does not disturb this program. -1 with err. */
 int dlb_evaluate_fits(const struct dlb_exec_options *o, const struct dlb_program *p, struct dlb_error *err);
-/* After a checkpoint was loaded; collective. */
+/* Called after a checkpoint was loaded: forgets the best test loss if the file of its weights is gone.
+ * Collective. */
 int dlb_evaluate_resume(struct run *r, struct dlb_error *err);
 bool dlb_evaluate_is_due(const struct run *r);
 /* Measures after the last step, if there are test data and that step is not measured yet; saves the best
@@ -93,19 +96,21 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 void dlb_evaluate_report(const struct run *r, struct dlb_report *report);
 
 /* ---- run.c ---- */
-/* Why training ended where dlb_exec_options.pause asked for it. */
+/* The value of `stopped` if dlb_exec_options.pause ended training. */
 #define DLB_STOPPED_PAUSE "pause"
-/* The limit that training has reached there: "steps", "epochs"; NULL: none. */
+/* The limit that training has reached at *at: "steps", "epochs"; NULL: none. */
 const char *dlb_run_limit_reached(const struct run *r, const struct dlb_progress_state *at);
-/* Samples in the batch that begins there; the engine for batches of n; advances *at by one step. */
+/* Samples in the batch that begins at *at; the index of the engine for batches of n; advances *at by one
+ * step. */
 int64_t dlb_run_batch_at(const struct run *r, const struct dlb_progress_state *at);
 int dlb_run_engine_for(const struct run *r, int64_t n);
 void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
-/* Asks the feed for the batch that begins there. */
+/* Asks the feed for the batch that begins at *at. */
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
-/* Asks for as many steps after `step` as the feed reads ahead; *asked: the next one to ask for. */
+/* Asks the feed for the batches of as many steps after `step` as it reads ahead; *asked: the next step to ask
+ * for. */
 int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
-/* Before a step: this node's --slow from here on. */
+/* Called before a step; sets this node's factor of --slow from this step on. */
 void dlb_run_slow_down(struct run *r, int64_t steps_done);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at,
 			     const struct dlb_fed *fed);
@@ -113,7 +118,7 @@ struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_stat
 void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 void dlb_run_record_init(struct run *r);	/* of engine 0 */
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
-/* Seals the copy of the state that is under way, if it is complete; wait: waits for that. Before the sum of a
+/* Seals the pending copy of the state if it is complete; wait: waits until it is. Called before the sum of a
  * step. -1: the comm broke. */
 int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err);
 /* Collective. Runs `work`, which reads or writes files, on each rank where rc is 0. The disk of one rank may
@@ -129,25 +134,29 @@ struct dlb_step_end {
 	int64_t step;
 	double *x;
 	struct dlb_request sum;
-	/* On this rank, -1: its samples could not be read or a gradient was not finite; an update made a
-	 * weight not finite that the loss would not show. why: the reason of either. */
+	/* Failures on this rank, 0: none. failed: its samples could not be read, or a gradient was not
+	 * finite; spoilt: an update made a weight not finite that the loss would not show. why: the reason of
+	 * either. */
 	int failed, spoilt;
 	struct dlb_error why;
-	struct dlb_progress_state next;		/* where training stands when the step counts */
+	struct dlb_progress_state next;		/* where training stands after this step if it is good */
 	/* Equal on all ranks after dlb_step_end_wait. */
 	enum { DLB_STEP_GOOD, DLB_STEP_FAILED, DLB_STEP_NOT_FINITE, DLB_STEP_SPOILT } verdict;
-	bool stop, pause;			/* a rank wants the run to end; at the next checkpoint */
+	/* a rank wants the run to end; to end at the next checkpoint */
+	bool stop, pause;
 	double loss;
 };
 void dlb_step_end_init(const struct run *r, struct dlb_step_end *end);
 void dlb_step_end_release(struct dlb_step_end *end);
-/* The step has run on this rank, on engine e; failed, why and next are set. Starts the sum; waits for
- * nobody. */
+/* Called when the step has run on engine e of this rank; failed, why and next are set. Starts the sum; does
+ * not wait. */
 void dlb_step_end_start(struct run *r, struct dlb_engine *e, const struct dlb_step *step,
 			struct dlb_step_end *end);
-/* Waits for the sum and sets verdict, stop and loss. The seconds count as e's. -1: the comm broke. */
+/* Waits for the sum and sets verdict, stop and loss. The seconds of waiting count as e's. -1: the comm
+ * broke. */
 int dlb_step_end_wait(struct run *r, struct dlb_engine *e, struct dlb_step_end *end, struct dlb_error *err);
-/* Whether training pauses after the step, not at the next checkpoint: that may be far with copies. */
+/* Whether training pauses after the step rather than at the next checkpoint, which may be far away if there
+ * are copies. */
 bool dlb_run_pauses_at_once(const struct run *r);
 /* For a step that is not good; collective. -1 with the err of the lowest rank *who that has one. */
 int dlb_step_end_fail(const struct run *r, struct dlb_step_end *end, int *who, struct dlb_error *err);
@@ -159,16 +168,18 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 int dlb_run_between_steps(struct run *r, bool *paused, int *who, struct dlb_error *err);
 
 /* ---- rounds.c ---- */
-/* Whether a round ends before the step `at`. full_steps: since it began. */
+/* Whether a round ends before the step `at`. full_steps: full batches since the round began. */
 bool dlb_run_is_round(const struct run *r, const struct dlb_progress_state *at, int64_t full_steps);
 /* Measures the round, asks for the next plan and changes to it. *asked: the next step to ask the feed for.
  * Collective. */
 int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
 /* Steps from here to the limit; INT64_MAX: not known. */
 int64_t dlb_run_left_steps(const struct run *r);
-/* --freeze-at: refuses steps at which the run has ended, or that it did not stop at when it was continued. */
+/* --freeze-at: refuses a step that the run does not reach, and a checkpoint from before weights that are
+ * already frozen. */
 int dlb_run_check_freeze(const struct run *r, struct dlb_error *err);
-/* Whether weights are to be frozen here; does so and goes on. *asked: as above. Collective. */
+/* Whether weights are to be frozen before the next step; freezes them and continues. *asked: as above.
+ * Collective. */
 bool dlb_run_freezes(const struct run *r);
 int dlb_run_freeze(struct run *r, struct dlb_progress_state *asked, int *who, struct dlb_error *err);
 

@@ -56,7 +56,7 @@ static bool is_own(int folder)
 	return fstat(folder, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022);
 }
 
-/* Removes all that is in a folder; follows no link. Takes fd. */
+/* Removes the contents of a folder; follows no link. Closes fd. */
 static void empty(int fd, int depth)
 {
 	DIR *dir = fdopendir(fd);
@@ -122,7 +122,8 @@ static FILE *open_note(int folder, const char *name)
 	return f;
 }
 
-/* Removes the shared memory of the jobs noted. Every rank has noted its job, mostly the same number. */
+/* Removes the shared memory of the jobs that the folder notes. Every rank has noted its job, mostly the same
+ * number. */
 static void remove_shared_memory(int folder)
 {
 	FILE *f = open_note(folder, JOBS);
@@ -137,8 +138,8 @@ static void remove_shared_memory(int folder)
 		fclose(f);
 }
 
-/* Removes ompi.HOST.UID/NAME, the files of one of mpiexec's processes on this host, which it calls by that
- * name. */
+/* Removes ompi.HOST.UID/NAME in `place`, the files of one of mpiexec's processes on this host. host, name: as
+ * mpiexec calls them. */
 static void remove_files(int place, const char *host, const char *name)
 {
 	char *of_user;
@@ -155,14 +156,14 @@ static void remove_files(int place, const char *host, const char *name)
 	}
 	if (user >= 0) {
 		/* fails if another run has files there; an mpiexec that is killed while it cleans up leaves
-		 * it empty */
+		 * an empty folder */
 		unlinkat(place, of_user, AT_REMOVEDIR);
 		close(user);
 	}
 	free(of_user);
 }
 
-/* Removes pid.NUMBER there, unless another process has that number now (a zombie counts too). */
+/* Removes pid.NUMBER in `place`, unless a process other than a zombie has that number now. */
 static void remove_session(int place, long long number)
 {
 	char host[256], *name;
@@ -186,7 +187,7 @@ static void remove_files_of_launcher(int place, int folder)
 		fclose(f);
 }
 
-/* Takes fd, the folder's descriptor. */
+/* Removes a folder with the files and the shared memory that it notes. Closes fd, the folder's descriptor. */
 static void remove_folder(int place, const char *name, int fd)
 {
 	remove_shared_memory(fd);
@@ -336,7 +337,7 @@ void dlb_run_folder_record_launcher(const char *folder)
 	note(folder, LAUNCHER, line);
 }
 
-/* Open MPI 4 has the job's number in PMIx's name of the job. */
+/* Open MPI 4 uses the job's number as PMIx's name of the job. */
 unsigned long dlb_run_folder_job(void)
 {
 	const char *job = getenv("PMIX_NAMESPACE");

@@ -11,20 +11,20 @@
 #define DLB_EXEC_RUN_FOLDER_H
 #include "util/error.h"
 
-/* TMPDIR; else a file system in memory with room; else /tmp. */
+/* The folder in which runs make theirs: TMPDIR; else a file system in memory with enough room; else /tmp. */
 const char *dlb_run_folder_parent(void);
-/* Removes the remains of dead runs of the tool there, and makes a folder. Returns new; *lock: the lock,
- * inherited over exec. NULL with err. */
+/* Removes the tool's folders of dead runs from there, and makes a folder. Returns its path (new); *lock: the
+ * lock, inherited over exec. NULL with err. */
 char *dlb_run_folder_new(const char *tool, int *lock, struct dlb_error *err);
-/* Removes the folder with its files and the shared memory of its jobs. Takes folder. */
+/* Removes the folder with its files and the shared memory of its jobs. Frees `folder`. */
 void dlb_run_folder_free(char *folder, int lock);
-/* In the process that becomes mpiexec: notes its number. */
+/* Called in the process that becomes mpiexec; notes its process id. */
 void dlb_run_folder_record_launcher(const char *folder);
 /* mpiexec's number of the job that this rank belongs to; 0: not known. */
 unsigned long dlb_run_folder_job(void);
 /* Removes the shared memory of a job whose ranks have ended, and the files of its daemon on this host,
- * jf.FAMILY in the folder that has mpiexec's (the upper bits of the number are that of its family). */
+ * jf.FAMILY beside mpiexec's own (FAMILY: the upper bits of the job's number). */
 void dlb_run_folder_remove_job(unsigned long job);
-/* In a rank: notes the job that it belongs to, before MPI starts. */
+/* Called in a rank before MPI starts; notes the job that it belongs to. */
 void dlb_run_folder_record_job(const char *folder);
 #endif

@@ -1,4 +1,4 @@
-/* Opens and closes what a run needs: device, weights, programs with their engines, data, evaluation, log,
+/* Opens and closes the parts of a run: device, weights, programs with their engines, data, evaluation, log,
  * checkpoints. */
 #include <malloc.h>
 #include <math.h>
@@ -26,13 +26,13 @@
 #include "util/mapped.h"
 #include "util/mem.h"
 
-/* The device of this rank's node: each of the host's nodes of one back end has the next one. Nodes that are more than
- * devices share them, and say so. */
+/* The device of this rank's node: the nodes of a host with one back end get its devices in turn. If there are
+ * more nodes than devices, nodes share devices, with a warning. */
 static int device_of(const struct run *r, const struct dlb_backend_ops *ops)
 {
 	const struct dlb_cluster *c = &r->job.cluster;
 	const struct dlb_node *own = &c->node[r->rank];
-	const int n = ops->n_devices(NULL);	/* 0: open says why there is none */
+	const int n = ops->n_devices(NULL);	/* 0: dlb_backend_open reports why */
 	char text[120];
 	int before = 0;
 
@@ -68,8 +68,9 @@ static double device_need(const struct run *r, int *nodes)
 	return bytes;
 }
 
-/* Refuses a plan for which the device has too little memory now, before a node copies anything there (all wait for each
- * other behind this). What the back end's libraries have taken is no longer free. */
+/* Refuses a plan for which the device has too little free memory now. No node has copied data to the device
+ * yet, since all ranks wait for each other after this. The memory that the back end's libraries have taken is
+ * not free. */
 static int check_device_memory(struct run *r, struct dlb_error *err)
 {
 	char who[60];
@@ -114,7 +115,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 	return check_device_memory(r, err);
 }
 
-/* A file of weights in place of the model's own (.run.weights); NULL: none. */
+/* *path: a file of weights that replaces the model's own (.run.weights); NULL: none. */
 static int weights_file(const struct dlb_doc *doc, const char **path, struct dlb_error *err)
 {
 	struct dlb_ref run = dlb_ref_root(doc, "run"), w = { .v = NULL };
@@ -158,7 +159,7 @@ static int read_weights(void *ctx, struct dlb_error *err)
 					dlb_graph_load_weights(g, path, err);
 }
 
-/* before: the state under the plan until now; NULL: none. */
+/* before: the state under the previous plan; NULL: none. */
 static int open_state(struct run *r, struct dlb_state *before, struct dlb_error *err)
 {
 	struct dlb_job *j = &r->job;
@@ -225,7 +226,7 @@ static void find_sizes(struct run *r)
 	}
 }
 
-/* Binds buffers to memories in the shares of the program of full batches. */
+/* Binds buffers to memories in the shares that the program of full batches plans. */
 static int put_buffers(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_node_program *np = &dlb_program_of(&r->program[0], r->rank)->node[r->rank];
@@ -240,7 +241,8 @@ static int put_buffers(struct run *r, struct dlb_error *err)
 		       0;
 }
 
-/* Whether program[0] is the one of full batches already, as dlb_run_check_memory made it. */
+/* Whether program[0] is already the program of full batches, made by dlb_run_check_memory; else releases
+ * it. */
 static bool has_program(struct run *r)
 {
 	if (r->program[0].n_nodes && r->program[0].step_batch == r->size[0])
@@ -310,8 +312,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* Threads that decode images on this rank: as asked for, or its share of the cores without a computing
- * node. */
+/* Threads that decode images on this rank: as many as --readers says, or its share of the cores on which no
+ * node computes. */
 static int readers(const struct run *r)
 {
 	const struct dlb_cluster *c = &r->job.cluster;
@@ -355,13 +357,14 @@ static int open_shards(struct run *r, struct dlb_error *err)
 	return rc;
 }
 
-/* Rank 0 alone has the training data of fed nodes; every node reads its test data itself. */
+/* Whether this rank opens no data: rank 0 feeds it with training data, and there are no test data, which
+ * every node reads itself. */
 static bool is_fed(const struct run *r)
 {
 	return r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host && r->rank && !r->o->test_data;
 }
 
-/* All ranks, after their engines were made. */
+/* Called on all ranks, after their engines were made. */
 static int open_feed(struct run *r, struct dlb_error *err)
 {
 	const bool host = r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host;
@@ -414,8 +417,8 @@ static int open_data(struct run *r, struct dlb_error *err)
 	return open_eval(r, err);
 }
 
-/* A mapped file of weights is read only when they are copied. Once copied, the process keeps no second
- * copy of them; malloc_trim returns the small ones. */
+/* Copies the weights into the state, which is when a mapped file of weights is read. Then drops the graph's
+ * values, so that the process keeps no second copy; malloc_trim returns the small blocks. */
 static int fill_state(void *ctx, struct dlb_error *err)
 {
 	const struct run_files *f = ctx;
@@ -430,7 +433,7 @@ static int fill_state(void *ctx, struct dlb_error *err)
 	return 0;
 }
 
-/* Opens the data before memory is compared: samples in memory count. */
+/* Opens the data. Called before memory is compared, since samples in memory count. */
 static int open_samples(void *ctx, struct dlb_error *err)
 {
 	struct run *r = ctx;
@@ -479,8 +482,8 @@ static int64_t count_lines(const char *path)
 	return n;
 }
 
-/* Opens the log to continue at the step where training continues: a loss a line. Line i is of step i - 1,
- * unless the log began later. */
+/* Opens the log of losses, one a line, at the step where training continues. Line i is of step i - 1, unless
+ * the log began later. */
 static int open_log(struct run *r, struct dlb_error *err)
 {
 	int64_t lines = r->at.step;
@@ -491,7 +494,7 @@ static int open_log(struct run *r, struct dlb_error *err)
 		return -1;
 	if (r->o->begin.known) {
 		lines = r->begin.log_lines + r->at.step - r->begin.step;
-	} else if (r->log.aside) {	/* else a device */
+	} else if (r->log.aside) {	/* else the log is a device */
 		r->begin.log_lines = count_lines(r->o->loss_log);
 		if (r->begin.log_lines > lines)
 			r->begin.log_lines = lines;
@@ -499,8 +502,8 @@ static int open_log(struct run *r, struct dlb_error *err)
 	return dlb_output_keep_lines(&r->log, lines, err);
 }
 
-/* Puts the log in place once all ranks have opened what they need: a refused run leaves an older log
- * unchanged. */
+/* Puts the log in place. Called once all ranks have opened the rest of the run, so that a refused run leaves
+ * an older log unchanged. */
 static int place_log(struct run *r, struct dlb_error *err)
 {
 	if (r->log.f && dlb_output_place(&r->log, err))
@@ -581,7 +584,7 @@ static int load_copies(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether the model has weights that are not trained, which copies do not have. */
+/* Whether the model has weights that are not trained, which copies of the state do not contain. */
 static bool has_constants(const struct dlb_graph *g)
 {
 	for (int t = 0; t < g->n_tensors; t++)
@@ -590,7 +593,8 @@ static bool has_constants(const struct dlb_graph *g)
 	return false;
 }
 
-/* A checkpoint has states as f32, so a run that keeps them in another type goes on; say so. */
+/* Warns if the checkpoint's run kept optimizer states in another type. The run can continue: a checkpoint has
+ * states as f32. */
 static void say_kept(const struct run *r)
 {
 	char text[200];
@@ -623,7 +627,7 @@ static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
 	return rc;
 }
 
-/* For the copies of a run that a parent has started. Collective. */
+/* Opens the copies of the state, in a run that a parent has started. Collective. */
 static int open_buddy(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_buddy_desc d = { r->o->copies, r->comm, &r->state, r->o->buddy_every };
@@ -638,9 +642,10 @@ static int open_buddy(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* While a run opens, each large block is mapped by itself, so that a temporary one leaves no hole behind.
- * malloc would raise this limit with every block freed. The step's temporary blocks, of libraries, then
- * come from the heap: mapping them in each step takes time. */
+/* Sets which blocks malloc maps by themselves. While a run opens, it maps each large block, so that a
+ * temporary block leaves no hole in the heap; by default, malloc would raise the limit with every block
+ * freed. Later, blocks come from the heap, since libraries use temporary blocks in each step and mapping them
+ * takes time. */
 static void let_malloc_map(bool opening)
 {
 	enum { FEW = 128 * 1024, MOST = 32 * 1024 * 1024 };
@@ -712,7 +717,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	return rc;
 }
 
-/* All that is made of the plan, but the state. */
+/* Closes all that was made from the plan except the state. */
 static void close_engines(struct run *r)
 {
 	dlb_feed_free(r->feed);
@@ -731,7 +736,7 @@ static void close_engines(struct run *r)
 	r->averages = NULL;
 }
 
-/* Collective. Adds what this node's layers counted so far, before they move. */
+/* Collective. Adds the counts of this node's K-FAC layers so far, before the layers move. */
 static int keep_counts(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
@@ -749,21 +754,21 @@ static int keep_counts(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
-/* Reads the frozen graph with its costs, plan and constants; *before: the job until now. The state is
- * numbered as that graph is. */
+/* Reads the frozen graph with its costs, plan and constants; *before: the previous job. Renumbers `state` for
+ * the frozen graph. */
 static int read_frozen(struct run *r, struct dlb_job *before, struct dlb_state *state, struct dlb_error *err)
 {
 	struct run_files files = { .r = r, .doc = r->doc };
 	const int rc = dlb_job_refreeze(&r->job, r->doc, r->o, before, err);
 
-	state->graph = &before->graph; /* it was the job's */
+	state->graph = &before->graph; /* the graph has moved from r->job to *before */
 	if (!rc)
 		dlb_state_follow(state, &r->job.graph);
 	return dlb_run_on_disk(r, rc, read_weights, &files, err);
 }
 
-/* Between which placements the state `before`, under `plan`, moves; those of several replicas lie in the new plan's
- * arena, others are borrowed. frozen: only the graph is another. */
+/* The placements between which the state `before` of the previous plan, `plan`, moves. With several replicas
+ * they lie in the new plan's arena, else they are borrowed. frozen: only the graph has changed. */
 static struct dlb_placements placements_of(struct run *r, const struct dlb_plan *plan,
 					   const struct dlb_state *before, bool frozen)
 {
@@ -784,14 +789,14 @@ static struct dlb_placements placements_of(struct run *r, const struct dlb_plan 
 
 int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 {
-	struct dlb_job job = { .kappa = NULL }; /* until now; all but what changes is empty */
+	struct dlb_job job = { .kappa = NULL }; /* the previous job; only its replaced parts are set */
 	struct dlb_state before;
 	struct dlb_kfac *kfac = r->kfac;
 	struct dlb_placements placements;
 	int rc;
 
 	*who = 0;
-	/* no rank may still read or write this one's memory */
+	/* no other rank may still read or write this rank's memory */
 	if (dlb_run_settle_copy(r, true, err) || dlb_feed_settle(r->feed, err) || keep_counts(r, err) ||
 	    dlb_comm_barrier(r->comm, err))
 		return -1;
@@ -816,14 +821,15 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 			     -1 :
 			     0;
 	}
-	if (!dlb_comm_broken(r->comm)) {		/* else messages of it may be under way */
+	if (!dlb_comm_broken(r->comm)) {		/* else messages may still use these arrays */
 		dlb_state_release(&before);
 		dlb_kfac_free(kfac);
 	}
 	dlb_job_release(&job);
 	if (rc)
 		return -1;
-	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) || /* of the arrays that moved */
+	/* waits for uploads of the moved arrays */
+	if (dlb_comm_agree(r->comm, r->be.ops->sync(&r->be, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_eval(r, err), err, who) ||
 	    dlb_comm_agree(r->comm, open_engines(r, err), err, who) ||
 	    (!frozen && r->job.plan.n_replicas > 1 &&
@@ -835,7 +841,7 @@ int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)
 
 void dlb_run_close(struct run *r)
 {
-	/* for the logs of a failed run */
+	/* seconds for writing the logs of a failed run */
 	const double wait_s = r->o->timeout_s > 0 ? r->o->timeout_s / 2 : 30;
 	struct dlb_error ignored;
 

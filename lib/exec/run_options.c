@@ -6,7 +6,7 @@
 
 enum { MOST_OPTIONS = 95, DEFAULT_REJOIN_S = 60 };
 
-/* Fills opts with the rows of what is trained, on which data and by which rule; returns their number. */
+/* Fills opts with the rows on the length of training, data and optimizer; returns their number. */
 static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct dlb_run_text *t)
 {
 	struct dlb_exec_options *x = &c->exec;

@@ -4,7 +4,7 @@
 #include "exec/command.h"
 #include "exec/run_text.h"
 
-/* Parses the arguments of c into c and t, with cli that of c; c->drain.item is freed by the caller. 0; else cli->status
- * is the exit status. */
+/* Parses the arguments of c into c and t. cli: c's. The caller frees c->drain.item. Returns 0; else
+ * cli->status is the exit status. */
 int dlb_run_options_parse(struct dlb_cli *cli, struct dlb_run_command *c, struct dlb_run_text *t);
 #endif

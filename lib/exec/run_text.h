@@ -1,4 +1,4 @@
-/* Options of dlb-run whose text has a form of its own, as --slow NODE:FACTOR@STEP. */
+/* Options of dlb-run whose text has a form of its own, such as --slow NODE:FACTOR@STEP. */
 #ifndef DLB_EXEC_RUN_TEXT_H
 #define DLB_EXEC_RUN_TEXT_H
 #include "exec/command.h"
@@ -8,12 +8,12 @@ struct dlb_run_text {
 	/* as given; NULL: not given */
 	const char *until, *rounds, *on_failure, *release;
 	struct dlb_strlist slow, groups, freeze;
-	/* what they say, used by the command's exec options */
+	/* the parsed options, to which the command's exec options point */
 	double *factor;
 	int n_factors; /* of --slow: [node] at the start */
 	struct dlb_slow_change *change;
 	int n_changes, cap_changes; /* in the order of their steps */
-	struct dlb_freeze_at *freeze_at; /* in the order of their steps; freeze.n and one of zeros */
+	struct dlb_freeze_at *freeze_at; /* in the order of their steps; freeze.n rows and one of zeros */
 };
 
 /* Fills the options of c, which use t until dlb_run_text_release. -1: a line has been printed (dlb_cli_usage). */

@@ -1,4 +1,5 @@
-/* What all programs of a rank share: the back end, the messages, one arena and one scratch area. */
+/* The resources that all programs of a rank share: the back end, the messages, one arena and one scratch
+ * area. */
 #ifndef DLB_EXEC_RUNTIME_H
 #define DLB_EXEC_RUNTIME_H
 #include "exec/slow.h"
@@ -30,16 +31,16 @@ struct dlb_runtime {
 	bool partial;		/* measuring: ops that the back end has no kernel for are left out */
 };
 bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes in host memory */
-/* Zeroed memory. Where ranks share this host and the back end computes in host memory, the ranks see it;
- * else, and for c NULL, it is the back end's own. NULL: no memory. */
+/* Allocates zeroed memory. If ranks share this host and the back end computes in host memory, these ranks can
+ * access it; else, or if c is NULL, it is the back end's own memory. NULL: no memory. */
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);
 void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
-/* Zeroed memory of the host for samples, from which a device copies by itself. The caller frees it. NULL with
- * err. */
+/* Allocates zeroed host memory for samples, from which a device copies directly. Freed by dlb_samples_free.
+ * NULL with err. */
 void *dlb_samples_alloc(struct dlb_backend *be, size_t bytes, struct dlb_error *err);
 void dlb_samples_free(struct dlb_backend *be, void *p); /* NULL accepted, without a back end too */
-/* Fills err: no memory for `bytes` bytes of `what` on that device, or a failure that it reports. Returns
- * -1. */
+/* Fills err: no memory for `bytes` bytes of `what` on that device, or the failure that the device reports.
+ * Returns -1. */
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err);
 /* Allocates the arena for the engines over this runtime. Collective. p: the same programs on all ranks,
  * borrowed as long as the runtime (n = 0: none); their messages inside a host go through shared memory. */

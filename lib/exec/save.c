@@ -13,7 +13,7 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-/* Brings tensor t to rank 0 (returned on the heap there, NULL elsewhere). */
+/* Collects tensor t on rank 0: *out is on the heap there, NULL elsewhere. */
 static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out,
 		   struct dlb_error *err)
 {
@@ -47,7 +47,7 @@ static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int 
 	return rc;
 }
 
-/* A frozen parameter is a constant, whose data every rank has. */
+/* Copies a frozen parameter on rank 0. It is a constant, whose data every rank has. */
 static int copy_frozen(struct dlb_comm *comm, const struct dlb_tensor *x, void **out, struct dlb_error *err)
 {
 	const struct dlb_desc d = dlb_tensor_desc(x, 1);
@@ -105,8 +105,8 @@ static void release(struct saved *s)
 	free(s->borrowed);
 }
 
-/* Recomputes an initializer of the model that was derived from weights. One with a part that is no weight of
- * the graph keeps its old value. */
+/* Recomputes an initializer of the model that was derived from weights. If one of its parts is no weight of
+ * the graph, it keeps its old value. */
 static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_error *err)
 {
 	const void **source = dlb_xcalloc((size_t)d->n_parts, sizeof *source);
@@ -134,8 +134,8 @@ static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_
 	return fits ? 0 : dlb_fail(err, d->name, "the weights that it is made of have other shapes");
 }
 
-/* Whether the model has that tensor: those that come from the state_dict alone are in it only as parts of
- * others, and a slice only as a part of its initializer. */
+/* Whether the model has a tensor of that name. Tensors that come from the state_dict alone, and slices, are
+ * only parts of its initializers. */
 static bool is_in_model(const struct dlb_graph *g, const char *name)
 {
 	for (int i = 0; i < g->n_derived; i++)
@@ -167,7 +167,7 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 	return rc;
 }
 
-/* With a state_dict: writes the weights under all their names, and its other tensors unchanged. */
+/* Writes the weights under all their names and, with a state_dict, its other tensors unchanged. */
 static int save_safetensors(const struct dlb_graph *g, const char *path, struct saved *s,
 			    struct dlb_error *err)
 {
@@ -205,7 +205,7 @@ static bool is_adapter(const struct dlb_graph *g, const char *name)
 	return false;
 }
 
-/* Adds the adapters to the weights that they belong to, and takes them off the list. */
+/* Adds the adapters to the weights that they belong to, and removes them from s. */
 static int merge_adapters(const struct dlb_graph *g, struct saved *s, struct dlb_error *err)
 {
 	for (int i = 0; i < g->n_adapters; i++) {
@@ -249,7 +249,8 @@ static json_t *other_modules(const struct dlb_graph *g, struct dlb_arena *a)
 	return list;
 }
 
-/* PEFT's description of the adapters (LoraConfig): ranks and alphas of modules that differ from the first. */
+/* PEFT's description of the adapters (LoraConfig). Its patterns list ranks and alphas that differ from the
+ * first adapter's. */
 static json_t *adapter_config(const struct dlb_graph *g, struct dlb_arena *a)
 {
 	json_t *modules = json_array(), *ranks = json_object(), *alphas = json_object();
@@ -274,7 +275,7 @@ static json_t *adapter_config(const struct dlb_graph *g, struct dlb_arena *a)
 			 "rank_pattern", ranks, "alpha_pattern", alphas);
 }
 
-/* Writes PEFT's adapter_config.json beside a file that has PEFT's name. */
+/* Writes PEFT's adapter_config.json beside the file at path if that has PEFT's name. */
 static int write_config(const struct dlb_graph *g, const char *path, struct dlb_error *err)
 {
 	static const char adapters[] = "adapter_model.safetensors";
@@ -299,7 +300,7 @@ static int write_config(const struct dlb_graph *g, const char *path, struct dlb_
 	return rc;
 }
 
-/* What a graph with adapters trains, under PEFT's names. */
+/* Writes the trained parameters of a graph with adapters, under PEFT's names. */
 static int save_adapters(const struct dlb_graph *g, const char *path, struct saved *s,
 			 struct dlb_error *err)
 {
@@ -316,7 +317,7 @@ static int save_adapters(const struct dlb_graph *g, const char *path, struct sav
 
 /* -- all -- */
 
-/* Copies a slice into its tensor, the last one of the list or one before. Takes `host`. */
+/* Copies a slice, `host`, into its tensor in s, which is added if it is not there yet. Frees `host`. */
 static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 {
 	const struct dlb_desc d = dlb_slice_desc(x->slice, x->dtype);
@@ -388,7 +389,7 @@ int dlb_weights_save(const char *path, bool merge, struct dlb_comm *comm, const 
 	}
 	if (!rc)
 		rc = s->be->ops->sync(s->be, err);
-	/* the file that is there stays if a rank has no values */
+	/* an existing file stays if a rank has no values */
 	rc = dlb_comm_agree(comm, rc, err, NULL);
 	writing.here = !rc && dlb_comm_rank(comm) == 0;
 	if (dlb_comm_await_all(comm, write_all, &writing, err))	/* the disk may take longer than --timeout */

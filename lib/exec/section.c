@@ -30,7 +30,7 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 		return 0;
 	if (dlb_rate_parse(e->lr_schedule, steps, &r, err))
 		return -1;
-	/* the end is stored, so that the rate is a function of the step alone */
+	/* stores the step at which the cosine ends, so that the rate is a function of the step alone */
 	if (!strcmp(e->lr_schedule, "cosine"))
 		json_object_set_new(o, "lr_schedule", json_sprintf("cosine:%lld", (long long)r.steps));
 	else
@@ -38,7 +38,8 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 	return 0;
 }
 
-/* The members that hold for every optimizer, kept when another one is chosen. */
+/* A new optimizer section for the rule; it keeps those members of the old one that hold for every
+ * optimizer. */
 static json_t *another(const json_t *old, int rule)
 {
 	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount",
@@ -141,7 +142,7 @@ static int edit_data(json_t *run, const char *key, const char *spec, struct dlb_
 	return 0;
 }
 
-/* Writes the staleness rule into the plan, as one that was asked for. */
+/* Writes the staleness rule into the plan and marks it as given by the user. */
 static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_error *err)
 {
 	json_t *plan = dlb_doc_section(doc, "plan");
@@ -161,7 +162,7 @@ static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_erro
 	return 0;
 }
 
-/* Empty: the member goes. */
+/* Sets the member; an empty text removes it. */
 static int edit_text(json_t *run, const char *key, const char *text, struct dlb_error *err)
 {
 	json_t *v = text ? json_string(text) : NULL;

@@ -15,7 +15,7 @@ struct dlb_run_edit {
 	const char *delay_discount;		/* "on", "off" */
 	/* GLOB:lr=X,weight-decay=Y; replaces all groups of the document */
 	const char *const *group; int n_groups;
-	int64_t steps, until_step;		/* end of a cosine that names none; 0: not given */
+	int64_t steps, until_step;		/* end of a cosine schedule that names none; 0: not given */
 	bool torch_batchnorm;
 };
 /* Writes the edits into doc's run section (made if absent) and the optimizer's name into the graph's update

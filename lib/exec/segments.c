@@ -6,7 +6,7 @@
 
 enum { LEAST_KERNELS = 2 };
 
-/* A kernel that queues the same work in every step, but for numbers that are renewed. */
+/* Whether the kernel queues the same work in every step, except for numbers that are renewed. */
 static bool is_recordable(const struct step_op *a)
 {
 	return a->kind == STEP_RUN && a->dynamic < 0 && !a->predict && !a->preconditioned;
@@ -46,7 +46,7 @@ void dlb_segments_free(struct dlb_engine *e)
 
 	for (int i = 0; i < e->n_segments; i++)
 		any = any || e->segment[i].recording[false] || e->segment[i].recording[true];
-	if (any)			/* a failed step may have left some in the queue */
+	if (any)			/* a failed step may have left recordings in the queue */
 		be->ops->sync(be, &ignored);
 	for (int i = 0; i < e->n_segments; i++)
 		for (int timed = 0; timed < 2; timed++)

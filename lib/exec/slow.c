@@ -5,9 +5,9 @@
 #include "util/clock.h"
 
 #define LEAST_SLEEP_S 20e-6			/* about as long as falling asleep and waking takes */
-#define MOST_CREDIT_S 1e-3			/* a node that was held up catches up by no more */
-#define MOST_LATE_S 50e-6			/* the end of a sleep that is spent awake */
-/* runs over which a kernel's least CPU time is taken, beside as many before */
+#define MOST_CREDIT_S 1e-3			/* a node that was delayed catches up by no more */
+#define MOST_LATE_S 50e-6			/* most time at the end of a sleep that is spent awake */
+/* runs of a period over which a kernel's least CPU time is taken; the period before counts too */
 enum { LEAST_OF = 128 };
 
 double dlb_slow_factor(double start, const struct dlb_slow_change *change, int n, int node, int64_t step)
@@ -85,7 +85,7 @@ double dlb_slow_waited(struct dlb_slow *w, double s)
 {
 	const double owed_s = fmax(0.0, w->owed_s), op_s = fmin(owed_s, s);
 
-	if (w->owed_s < 0.0)				/* lateness has delayed nothing so far */
+	if (w->owed_s < 0.0)				/* the excess of ops only made this wait shorter */
 		w->owed_s = fmin(0.0, w->owed_s + s);
 	else
 		w->owed_s -= op_s;

@@ -1,23 +1,24 @@
 /* --slow: a node whose ops last a multiple of their real time.
  *
- * Where every rank has a core, it spins after each op for (factor - 1) times the op's CPU time. CPU time
- * leaves out time in which the rank had lost its core.
+ * If every rank has a core, it spins after each op for (factor - 1) times the op's CPU time. CPU time leaves
+ * out time in which the rank had lost its core.
  *
- * Where ranks share cores, it sleeps, so that the cores are free for the others. An op then lasts `factor`
+ * If ranks share cores, it sleeps, so that the cores are free for the other ranks. An op then lasts `factor`
  * times the least CPU time of its last runs: waiting for a core, or for a cache that another rank has filled,
  * does not count, since a node of its own would have both to itself. Sleeps end late, and some cost more than
- * the op. So the time owed is added up until another rank can notice it (a message is sent, a place given
- * back, a sum started); waits are subtracted, and the rest is slept in one piece. Excess is subtracted from
- * later ops, up to a limit, or from a wait that it made shorter. */
+ * the op. So the time owed is added up until another rank can notice it (when a message is sent, a place
+ * given back, or a sum started). Waits are subtracted, and the rest is slept in one piece. If ops lasted too
+ * long, the excess is subtracted from later ops, up to a limit, or from the wait that it made shorter. */
 #ifndef DLB_EXEC_SLOW_H
 #define DLB_EXEC_SLOW_H
 #include <stdbool.h>
 #include <stdint.h>
 
 /* After `step` steps, counted from the first start, the ops of the node last `factor` times as long as before;
- * below 1: shorter, but not than they really are. */
+ * factor below 1: shorter, but no shorter than without --slow. */
 struct dlb_slow_change { int node; double factor; int64_t step; };
-/* The node's factor when `step` steps are done, from 1: that of the start, times those of the changes so far. */
+/* The node's factor, at least 1, when `step` steps are done: the factor at the start times those of the
+ * changes so far. */
 double dlb_slow_factor(double start, const struct dlb_slow_change *change, int n, int node, int64_t step);
 
 struct dlb_slow {
@@ -27,7 +28,7 @@ struct dlb_slow {
 	double owed_s;
 	double late_s;			/* recent lateness of sleeps */
 };
-/* The least CPU time of a kernel's runs, in the present and the last period. Zeros: none yet. */
+/* The least CPU time of a kernel's runs, in the current and the previous period. Zeros: none yet. */
 struct dlb_least_cpu { uint64_t n; double now_s, before_s; };
 /* Times of an op: clock times with its slowed duration; its real duration and its CPU time. */
 struct dlb_op_time { double start_s, end_s, took_s, cpu_s; };
@@ -35,8 +36,9 @@ struct dlb_op_time { double start_s, end_s, took_s, cpu_s; };
 struct dlb_op_time dlb_slow_start(const struct dlb_slow *w);
 /* least: of this kernel; NULL: uses the op's own CPU time. */
 void dlb_slow_end(struct dlb_slow *w, struct dlb_op_time *t, struct dlb_least_cpu *least);
-/* Sleeps off what is owed, before an action that other ranks can see. */
+/* Sleeps for the time owed, before an action that other ranks can see. */
 void dlb_slow_settle(struct dlb_slow *w);
-/* After a wait of s seconds: subtracts it from what is owed; returns the seconds that count as waiting. */
+/* Called after a wait of s seconds: subtracts it from the time owed. Returns the seconds that count as
+ * waiting. */
 double dlb_slow_waited(struct dlb_slow *w, double s);
 #endif

@@ -23,7 +23,8 @@ int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 	return op < 0 ? -1 : placement[op];
 }
 
-/* comm: whose ranks of this host see it; NULL: none does. */
+/* Allocates the array of tensor `name`. comm: its ranks on this host can access the array; NULL: only this
+ * rank can. */
 static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *name, size_t bytes,
 		  struct dlb_error *err)
 {
@@ -38,7 +39,7 @@ static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *nam
 	return p;
 }
 
-/* As take, but the array *before, if there is one, changes its owner. */
+/* As take, but returns the array *before if there is one, and sets *before to NULL. */
 static void *take_over(struct dlb_backend *be, void **before, const char *name, size_t bytes,
 		       struct dlb_error *err)
 {
@@ -56,8 +57,8 @@ static void release_slot(struct dlb_state *s, void *p)
 		s->be->ops->free(s->be, p);
 }
 
-/* Room for bytes of tensor t, near or, by a rule of the plan (-1: none), in another memory; *before, if there
- * is one, stays there or is copied. */
+/* Room for `bytes` bytes of tensor t: in the memory that a rule of the plan names, or near (rule -1).
+ * *before, if there is one, is taken over if it is in that memory; else it is copied and released. */
 static void *take_slot(struct dlb_state *s, const struct dlb_local_graph *l, int rule, int t, size_t bytes,
 		       void **before, struct dlb_error *err)
 {
@@ -206,7 +207,7 @@ static void carry(struct dlb_state *s, void **array, int was, void **now, int is
 	array[was] = NULL;
 }
 
-/* The arrays of `now`, empty, for graph `to`. */
+/* Makes the arrays of `now`, empty, for graph `to`. */
 static void number_as(struct dlb_state *now, const struct dlb_graph *to)
 {
 	const size_t n = (size_t)to->n_tensors + 1;
@@ -284,7 +285,7 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 			rc = -1;
 		if (sums[t] < 2 || rc)
 			continue;
-		/* the single place of synchronous schedules */
+		/* several places replace the single place of synchronous schedules */
 		dlb_visible_free(s->comm, s->be, s->sum[x->home]);
 		s->sum_bytes[x->home] = (size_t)sums[t] * bytes;
 		if (!(s->sum[x->home] = take(s->be, s->comm, x->name, s->sum_bytes[x->home], err)))
@@ -333,7 +334,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 				    (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER));
 		d = dlb_tensor_desc(x, 1);
 		if (x->data && !drawn) {
-			/* not read before now */
+			/* the file's values have not been read before now */
 			if (g->external_unread && dlb_arena_maps(&g->arena, x->data) &&
 			    dlb_onnx_check_finite(g->model_path, &d, x->data, x->name, err))
 				return -1;
@@ -367,7 +368,8 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 	const void *value;
 	void *p, *spelt = NULL;
 
-	/* Constants of an evaluation graph have their own ids, so name and size are compared too. */
+	/* Only constants of the state's own graph are found again: those of another graph, for evaluation,
+	 * have other ids. */
 	if (!dlb_tensor_follows_batch(x))
 		n = 1;
 	if (g == s->graph)

@@ -13,7 +13,7 @@
 
 enum { COLUMNS = 80, BAR = 20 };
 #define LOG_EVERY_S 5.0			/* seconds from one line of a log to the next */
-#define FIRST_AFTER_S 1.0		/* seconds, without -v: shorter runs show none */
+#define FIRST_AFTER_S 1.0		/* seconds; without -v, shorter runs show no line */
 
 static void add(char text[DLB_STATUS_BYTES], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void add(char text[DLB_STATUS_BYTES], const char *fmt, ...)

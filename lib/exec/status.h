@@ -34,7 +34,7 @@ const char *dlb_status_seconds(double s, char buf[32]);
 /* done: of this run's `total` steps; total 0: unknown */
 struct dlb_status_told { int64_t done, total; bool permanent; const char *text; };
 
-/* The terminal or log that shows it. */
+/* The terminal or log that shows the line. */
 struct dlb_status_line {
 	FILE *f;
 	const char *tool;

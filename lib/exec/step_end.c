@@ -1,10 +1,10 @@
 /* The end of a step: the ranks agree, by one small sum, whether it was good and whether training goes on. The
  * synchronous loop (run.c) waits for the sum at once, the asynchronous one (async_loop.c) a few iterations
- * later; the numbers in it and the decisions made of them are the same.
+ * later; the numbers in the sum and the decisions based on them are the same.
  *
- * The sum has one place per decision, per replica's loss and per number that nodes tell each other (watch.h).
- * One rank alone makes the loss of a replica, so each of those places has one term that is not zero and the
- * sum is exact; losses of replicas are then added in the order of replicas. */
+ * The sum has one place for each decision, each replica's loss and each number that nodes exchange (watch.h).
+ * Only one rank computes the loss of a replica, so each of those places has one term that is not zero and the
+ * sum is exact. The losses of replicas are then added in the order of replicas. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* Numbers of the sum before the losses: ranks that want to stop; to stop at the next checkpoint; that have
- * failed; that have a weight that is not finite. */
+/* Places of the sum before the losses. They count the ranks that want to stop; that want to stop at the next
+ * checkpoint; that have failed; that have a weight that is not finite. */
 enum { STOP, PAUSE, FAILED, SPOILT, N_DECISIONS };
 
 static int length(const struct run *r)
@@ -136,7 +136,7 @@ static const char *converged(struct run *r, double loss)
 	return NULL;
 }
 
-/* Steps between two checkpoints; 0: there is one at the end alone. */
+/* Steps between two checkpoints; 0: there is only one, at the end. */
 static int64_t interval(const struct run *r)
 {
 	return r->o->checkpoint ? r->o->checkpoint_every : 0;
@@ -164,7 +164,7 @@ const char *dlb_step_end_accept(struct run *r, struct dlb_step_end *end, int64_t
 	return r->pauses && dlb_run_pauses_at_once(r) ? DLB_STOPPED_PAUSE : NULL;
 }
 
-/* A copy, if it is time. The log of steps must have the row of the last one first. */
+/* Copies the state if that is due. The log of steps must get the row of the last step first. */
 static int copy_state(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_local_state local = dlb_run_local_state(r);

@@ -13,7 +13,8 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-enum { ROW_BYTES = 1024, NODE_BYTES = 400 };	/* at most; numbers have at most 24 */
+/* most bytes without nodes, and of a node; a number has at most 24 */
+enum { ROW_BYTES = 1024, NODE_BYTES = 400 };
 
 struct dlb_step_log {
 	struct dlb_output file;
@@ -24,7 +25,7 @@ struct dlb_step_log {
 
 /* ---- set-up ---- */
 
-/* Counts the lines of steps up to `step` in the file that now has the name. */
+/* Counts the lines of steps up to `step` in the existing file. */
 static int lines_up_to(const char *path, int64_t step, int64_t *lines, struct dlb_error *err)
 {
 	FILE *f = step > 0 ? fopen(path, "r") : NULL;
@@ -62,7 +63,7 @@ static int open_file(struct dlb_step_log *l, const char *path, int64_t step, str
 		return -1;
 	if (dlb_output_place(&l->file, err) || dlb_output_flush(&l->file, err))
 		return -1;
-	/* the stream stays empty from here on */
+	/* from here on nothing is written through the stream */
 	l->lines = dlb_lines_new(fileno(l->file.f), l->file.path);
 	return 0;
 }
@@ -101,7 +102,7 @@ static void put(struct dlb_step_log *l, const char *s)
 	l->n += n;
 }
 
-/* At least `digits` digits. */
+/* Writes x with at least `digits` digits. */
 static void put_whole(struct dlb_step_log *l, uint64_t x, int digits)
 {
 	char digit[24];

@@ -6,7 +6,7 @@
  *      "data_wait_s":0,"bytes_sent":960,"sum_bytes":0}, ...],"test_loss":0.6,"accuracy":0.8,"eval_s":0.2,"decision":"..."}
  *
  * A run resumed from a checkpoint cuts the log back to the checkpoint's step. A thread writes the lines
- * (util/lines.h); the part of a line that a full disk left is cut off again. */
+ * (util/lines.h); a partial line that a full disk left is cut off. */
 #ifndef DLB_EXEC_STEP_LOG_H
 #define DLB_EXEC_STEP_LOG_H
 #include <stdbool.h>
@@ -33,15 +33,15 @@ struct dlb_step_row {
 };
 
 struct dlb_step_log;
-/* Opens it to go on after `step` steps; 0: empties it. Rows have up to n_nodes nodes. */
+/* Opens the log to continue after `step` steps; 0: empties it. Rows have up to n_nodes nodes. */
 int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step, int n_nodes,
 		      struct dlb_error *err);
-/* Does not wait for the disk. */
+/* Adds a row, without waiting for the disk. */
 void dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row);
 /* -1 with err (may be NULL) if a line could not be written so far. _drain first waits, without limit, until
  * the disk has all lines. */
 int dlb_step_log_wrong(const struct dlb_step_log *l, struct dlb_error *err);
 int dlb_step_log_drain(struct dlb_step_log *l, struct dlb_error *err);
-/* Waits at most wait_s seconds for the disk. NULL: nothing. */
+/* Waits at most wait_s seconds for the disk. l NULL: does nothing. */
 void dlb_step_log_close(struct dlb_step_log *l, double wait_s);
 #endif

@@ -5,11 +5,11 @@
  * Stores to cache lines that another core holds may take longer than local stores and a copy (comm/shared.h).
  * So both ways are timed a few times, at intervals, and the faster one is used. A tensor that another op
  * reads too, here or on a third rank, may be read in the sender's memory (program.h: zero-copy). The kernel
- * then overwrites lines that the reader's core holds; the same timing chooses between that and a copy.
+ * then overwrites lines that the reader's core holds; the same timing chooses between this way and a copy.
  *
- * Time is taken around each kernel and each wait that really waits (about 25 ns per reading). Where kernels are
- * queued on a device, marks between them take the device's own times, which are read at the end of the iteration;
- * the host goes on at once. */
+ * Times are taken around each kernel and each wait that is not over at once (about 25 ns per reading). If
+ * kernels are queued on a device, marks between them take the device's own times, which are read at the end
+ * of the iteration; the host does not wait for the kernels. */
 #include <math.h>
 #include <string.h>
 #include "exec/offload_store.h"
@@ -19,7 +19,7 @@
 #include "plan/timeline.h"
 #include "util/clock.h"
 
-/* tries of each way; sends until they are repeated, since virtual cores move */
+/* tries of each way; sends after which the tries are repeated, since virtual cores move */
 enum { TRIES = 4, TRY_AGAIN = 512 };
 
 static void choose_place(struct dest_choice *w)
@@ -58,7 +58,7 @@ int dlb_step_op_begin(struct op_pass *t, struct dlb_error *err)
 	return e->runtime->be->ops->mark(e->runtime->be, 0, err);
 }
 
-/* Takes the counts of kernels that were queued. */
+/* Reads the counts of values that are not finite from queued kernels. */
 static void count(struct op_pass *t)
 {
 	struct dlb_engine *e = t->e;
@@ -117,7 +117,7 @@ static int queue_kernel(struct op_pass *t, const struct step_op *a, const struct
 	return be->ops->mark(be, dlb_step_op_mark(a->compute, true), err);
 }
 
-/* -1 with err, which names the op: the device reports a failure. */
+/* Runs or queues a kernel. -1 with err, which names the op: the device reports a failure. */
 static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run *r, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -143,7 +143,8 @@ static int run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run
 	return 0;
 }
 
-/* Called when the times of the last message's copy and of the next kernel are known. */
+/* Whether the next message is read in place. s: seconds of the last message's copy and of the kernel after
+ * it. */
 static bool choose_in_place(struct zero_copy *w, double s)
 {
 	if (w->n > 0 && (!w->n_tried[w->in_place]++ || s < w->best_s[w->in_place]))
@@ -167,7 +168,7 @@ static void send_zero_copy(struct op_pass *t, const struct step_op *a)
 		e->view.times.in_place_bytes += (double)a->bytes;
 }
 
-/* Sends by a channel without zero-copy; the kernel has chosen its destination by now. */
+/* Sends by a channel without zero-copy; the destination of the kernel's output has been chosen. */
 static void send_made(struct op_pass *t, const struct step_op *a)
 {
 	struct dest_choice *w = a->dest_choice;
@@ -247,7 +248,7 @@ static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* The mark after which a's place is free. Without marks, all that is queued. */
+/* The mark after which a's place is free; without marks, after all that is queued. */
 static int mark_before(const struct op_pass *t, const struct step_op *a)
 {
 	return a->after < 0		  ? a->after :
@@ -283,7 +284,7 @@ static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* Starts the copies of what is offloaded, out to where it is kept or from there. */
+/* Starts the copies of offloaded tensors: out, to the other memory; else from it. */
 static void copy_offloaded(struct op_pass *t, const struct step_op *a, bool out)
 {
 	struct dlb_runtime *g = t->e->runtime;
@@ -312,13 +313,13 @@ static int run_store(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	return 0;
 }
 
-/* Waits for the copies that these tensors began last. */
+/* Waits for the last copies of these tensors. */
 static int run_copied(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_runtime *g = t->e->runtime;
 	double start_s;
 
-	if (!dlb_is_host_memory(g->be)) { /* kernels queued from now on wait */
+	if (!dlb_is_host_memory(g->be)) { /* only kernels queued from now on wait */
 		g->be->ops->join(g->be, (int)a->offloaded->copy);
 		return 0;
 	}
@@ -339,7 +340,7 @@ static void end_work(struct dlb_engine *e, struct dlb_op_time *time)
 	e->view.times.busy_s += time->end_s - time->start_s;
 }
 
-/* Starts the sum over all ranks of a step's squared gradients; asynchronous programs. */
+/* Asynchronous programs: starts the sum over all ranks of a step's squared gradients. */
 static int run_squares(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -374,7 +375,7 @@ static int run_norm(struct op_pass *t, const struct step_op *a, struct dlb_error
 	return 0;
 }
 
-/* Computes the factor that updates multiply preconditioned gradients by, beside that. */
+/* Computes the further factor that updates multiply preconditioned gradients by. */
 static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
@@ -388,10 +389,9 @@ static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_erro
 	return rc;
 }
 
-/* Sets operation a's dynamic operands for `step` of a run of steps (from an empty pipeline) that began with
- * step `first`. Returns a number for the values of the weights read, different for different values: 2 v + 2
- * for weights that v updates made, 2 v + 3 for weights predicted from them; the step's own number if a reads
- * no weight of this node. */
+/* Sets operation a's dynamic operands for `step` of a run of steps that began with step `first` and an empty
+ * pipeline. Returns a version number of the weights that a reads: 2 v + 2 after v updates, 2 v + 3 for a
+ * prediction of these; 2 step + 2 if a reads no weight of this node. */
 static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op *a, int64_t step,
 				     int64_t first)
 {
@@ -420,7 +420,7 @@ static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op 
 	return version;
 }
 
-/* Predicts weights `distance` steps later, by the present smoothed gradient. */
+/* Predicts weights r.distance steps later, from the current smoothed gradient. */
 static int predict(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
@@ -449,7 +449,7 @@ int dlb_step_op_beside(struct op_pass *t, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 
-	/* otherwise a long kernel would hold up a transfer */
+	/* otherwise a long kernel would delay a transfer */
 	dlb_comm_progress(e->runtime->comm);
 	if (e->sync)
 		dlb_sync_nudge(e->sync);
@@ -477,8 +477,8 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	return dlb_step_op_beside(t, err);
 }
 
-/* Makes the moments of bucket b that this replica adds. A replica without samples adds zeros, and its own
- * moments stay. */
+/* Computes this replica's moments for the sum of bucket b. A replica without samples adds zeros and keeps its
+ * own moments. */
 static int make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step, struct dlb_error *err)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
@@ -502,7 +502,7 @@ static int make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t st
 	return 0;
 }
 
-/* --sync: tells rank 0 that this node has computed, and waits for its command to go on. */
+/* --sync: tells rank 0 that this node has computed, and waits for its command to continue. */
 static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_step_times *times = &t->e->view.times;
@@ -532,7 +532,7 @@ static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_err
 	return 0;
 }
 
-/* Keeps this replica's shares of bucket b's gradients, whose places may be taken by other tensors from now
+/* Copies this replica's shares of bucket b's gradients: other tensors may take the gradients' places from now
  * on. */
 static void keep_shares(struct op_pass *t, int b)
 {
@@ -561,8 +561,8 @@ static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_er
 	return 0;
 }
 
-/* settles: other ranks can see when it begins (slow.h). waits: for other ranks, who may wait for what this one has
- * not started yet. */
+/* settles: other ranks can notice when the operation begins (slow.h). waits: the operation waits for other
+ * ranks, which may wait for transfers that this rank has not started yet. */
 static const struct {
 	int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err);
 	bool settles, waits;
@@ -614,7 +614,7 @@ int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, st
 
 	if (several)
 		version = set_dynamic_operands(e, a, step, t->w->first);
-	else if (a->dynamic >= 0)					/* of messages alone */
+	else if (a->dynamic >= 0)					/* operands of messages only */
 		set_dynamic_operands(e, a, step, t->w->first);
 	t->s = s;
 	t->step = step;

@@ -346,7 +346,7 @@ static void add_ranks(const struct run *r, const struct dlb_ranks_seen *seen, in
 		};
 }
 
-/* Sends the ranks of the compressed tensors of replica 0's parts to rank 0. */
+/* Sends the matrix ranks of the compressed tensors on replica 0's nodes to MPI rank 0. */
 static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const int n_nodes = report->n_nodes;
@@ -455,7 +455,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	kfac_here(r, &mine.kfac);
 	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
-	/* files in memory, which remain when the process ends */
+	/* without the files in memory, which outlive the process */
 	mine.process_bytes = dlb_process_own_bytes() - dlb_buddy_mapped_bytes(r->buddy);
 	if (r->be.ops->free_bytes)
 		mine.device_bytes = r->device_free_bytes - r->be.ops->free_bytes(&r->be);
@@ -495,5 +495,3 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	rc = dlb_comm_agree(r->comm, rc, err, NULL);
 	return rc || (r->buddy && dlb_buddy_report(r->buddy, report, err)) ? -1 : 0;
 }
-
-/* What is left to do when training has ended well. */

@@ -1,9 +1,9 @@
 /* Test loss and accuracy: the inference graph, compiled for the same placement, on the weights in place:
- * those of replica 0. Where each replica has a share of them only, all replicas evaluate the same samples
- * side by side, and gather the weights as in training.
- * Micro-batches have the training batch's size and run one at a time. A sample is right if the class of the
- * greatest score is its label (the first of equal scores; for binary cross-entropy: the logit's sign); with
- * several positions per sample, each counts. The node that computes the loss has scores and labels. */
+ * those of replica 0. If each replica has only a share of them, all replicas evaluate the same samples side
+ * by side and gather the weights as in training. Micro-batches have the training batch's size and run one at
+ * a time. A sample is right if the class of the greatest score is its label (the first of equal scores; for
+ * binary cross-entropy: the logit's sign); with several positions per sample, each counts. The node that
+ * computes the loss counts, since it has scores and labels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ struct dlb_eval {
 static void find_scores(struct dlb_eval *e)
 {
 	e->scores = e->labels = e->scorer = e->join = -1;
-	/* with several losses: the first classification */
+	/* with several losses, takes the first classification */
 	for (int i = 0; i < e->graph.n_ops && e->scores < 0; i++) {
 		const struct dlb_op *o = &e->graph.op[i];
 		const struct dlb_attr *ignore;
@@ -62,13 +62,13 @@ static void find_scores(struct dlb_eval *e)
 	}
 }
 
-/* The replicas that evaluate: all that have a share of the weights. */
+/* Number of replicas that evaluate: all if each has a share of the weights, else one. */
 static int n_sides(const struct dlb_job *j)
 {
 	return j->plan.sharing.zero == 3 && j->plan.n_replicas > 1 ? j->plan.n_replicas : 1;
 }
 
-/* Replicas of the evaluation, which gather the weights that training divides. */
+/* Sets the replicas of the evaluation, which gather the weights that training divides. */
 static void join_replicas(struct dlb_eval *e, const struct dlb_job *j)
 {
 	const size_t R = (size_t)n_sides(j), n = (size_t)j->plan.n_nodes;
@@ -192,7 +192,8 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_e
 	return e->base ? 0 : -1;
 }
 
-/* Scores in parts: right if the label's score is the greatest of all. */
+/* Counts right and countable samples by scores in parts: right if the label's score is the greatest of
+ * all. */
 static void count_right_of_parts(const struct dlb_eval *e, int which, double *right, double *all)
 {
 	const struct dlb_op *o = &e->graph.op[e->join];

@@ -1,5 +1,5 @@
-/* What a node that computes on a device sends, receives and sums: through host memory, beside its kernels.
- * See step_ops.h. */
+/* Messages and sums of a node that computes on a device: they go through host memory, beside its kernels. See
+ * step_ops.h. */
 #include <string.h>
 #include "exec/prepare.h"
 #include "exec/runtime.h"
@@ -62,7 +62,7 @@ void dlb_transfers_offloaded(const struct op_pass *t, const struct step_op *a, b
 							  DLB_AFTER_ALL });
 }
 
-/* ---- outgoing: what is copied to host memory, and starts when it is there ---- */
+/* ---- outgoing messages and sums, which start when their bytes are in host memory ---- */
 static void put(struct op_pass *t, const struct step_op *a)
 {
 	struct dlb_engine *e = t->e;
@@ -93,7 +93,7 @@ void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 	put(t, a);
 }
 
-/* Kernels that are queued later wait for it. */
+/* Copies the mirrors to the device. Kernels that are queued later wait for the copies. */
 static void to_device(const struct op_pass *t, const struct step_op *a, const struct mirror *list, int n)
 {
 	struct dlb_backend *be = t->e->runtime->be;
@@ -103,7 +103,7 @@ static void to_device(const struct op_pass *t, const struct step_op *a, const st
 			be->ops->transfer(be, number_of(t->e, a),
 					  &(struct dlb_transfer){ list[i].device, list[i].host, list[i].bytes,
 								  false, list[i].after });
-	be->ops->join(be, number_of(t->e, a));		/* of the last copy, which ends last */
+	be->ops->join(be, number_of(t->e, a));		/* waits for the last copy, which ends last */
 }
 
 void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a)

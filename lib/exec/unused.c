@@ -40,7 +40,7 @@ static bool starts(const char *text, const char *word)
 	return text && !strncmp(text, word, strlen(word));
 }
 
-/* A BatchNormalization in training mode outputs its running statistics. */
+/* Whether op is a BatchNormalization in training mode: only such a one outputs its running statistics. */
 static bool takes_statistics(const json_t *op)
 {
 	const char *type = json_string_value(json_object_get(op, "type"));

@@ -19,7 +19,7 @@ enum { NUMBERS = sizeof(struct dlb_node_step) / sizeof(double) };
 #define TELL_EVERY_S 0.2
 #define WORTH_SAYING 0.02		/* share of a step: shorter waits are not shown */
 
-/* Decaying sums: every step's part shrinks by exp(-t / MEMORY_S). */
+/* Decaying sums: after t seconds, a step's part has shrunk by the factor exp(-t / MEMORY_S). */
 struct decayed_means {
 	double steps, samples, step_s;
 	/* longest: node whose messages are waited for; -1: none */
@@ -50,7 +50,7 @@ int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes)
 	return o->step_log || o->metrics || (o->verbose && !o->quiet) ? n_nodes * NUMBERS : 0;
 }
 
-/* Predicts the step for the line alone; the report simulates the program again. */
+/* Predicts the seconds of a step for the line and the metrics; the report simulates the program again. */
 static int predict(struct dlb_watch *w, struct dlb_error *err)
 {
 	const struct run *r = w->r;
@@ -170,7 +170,7 @@ void dlb_watch_start(struct dlb_watch *w)
 		put_metrics(w, true);
 }
 
-/* ---- what nodes send each other ---- */
+/* ---- times that nodes send to rank 0 ---- */
 
 void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
 {
@@ -262,10 +262,10 @@ int dlb_watch_drain(struct dlb_watch *w, struct dlb_error *err)
 	return w->log ? dlb_step_log_drain(w->log, err) : 0;
 }
 
-/* ---- what rank 0 shows ---- */
+/* ---- the progress line, on rank 0 ---- */
 
-/* The node that waits most, and for which: the one whose messages it waited longest for or, in sums over all
- * nodes, the one that came last, which waited least itself. */
+/* Finds the node that waits most and the node that it waits for: the one whose messages it waited longest for
+ * or, in sums over all nodes, the one that came last, which itself waited least. */
 static void find_waiting(const struct dlb_watch *w, struct dlb_status *s)
 {
 	const struct node_mean *m = w->mean.node;
@@ -325,7 +325,7 @@ void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
 
 	w->has_row = w->length > 0;
 	w->row.step = r->at.step;
-	/* of the samples of this step */
+	/* the epoch of this step's samples */
 	w->row.epoch = r->at.position ? r->at.epoch : r->at.epoch - 1;
 	w->row.has_loss = r->job.graph.loss >= 0;
 	w->row.loss = loss;

@@ -1,8 +1,10 @@
-/* Weights of which each replica keeps a share, gathered ahead of use (plan/gathers.c): a ring's second half into
- * the weight's place in the arena, of which the own share is copied there first.
+/* Weights of which each replica keeps a share are gathered ahead of their use (plan/gathers.c). The own share
+ * is copied to the weight's place in the arena, and the second half of a ring allreduce fills the rest of the
+ * place.
  *
- * One collective gathers them all, one after the other: what it needs in shared memory is as long as a cache. A
- * gather that starts while another runs waits in line. All replicas start them in one order. */
+ * One collective gathers all weights, one after the other, since each collective needs as much shared memory
+ * as a cache has. A gather that starts while another runs waits in line. All replicas start the gathers in
+ * the same order. */
 #include <string.h>
 #include "exec/state.h"
 #include "exec/sync/ways.h"
@@ -10,12 +12,13 @@
 #include "plan/shares.h"
 #include "util/mem.h"
 
-/* first: the one that runs */
+/* The gathers that have started. first: the one that runs */
 struct dlb_sync_line {
 	struct dlb_collective *run;
 	struct dlb_sync_bucket *first, *last;
 };
-/* The gather of one bucket: into `place`, cut at `at`; of it `own` is copied to `to` (NULL: is there). next: behind it in line. */
+/* The gather of one bucket into `place`, divided at `at`. own: this replica's share, copied to `to` in the
+ * place; NULL: the share is there already. next: the next bucket in line. */
 struct gather {
 	char *place, *to;
 	const void *own;
@@ -37,7 +40,7 @@ static int64_t *cuts(struct dlb_sync *x, int64_t n)
 	return at;
 }
 
-/* The collective, for the largest of the weights; of bucket b, which frees it. */
+/* Makes the collective, for the largest weight. Bucket b owns it and frees it. */
 static int open_line(struct dlb_sync_bucket *b, struct dlb_error *err)
 {
 	struct dlb_sync *x = b->sync;
@@ -117,7 +120,7 @@ static void start(struct dlb_sync_bucket *b)
 		begin(b);
 }
 
-/* The first in line is complete. */
+/* Removes the first in line, which is complete, and begins the next one. */
 static void leave(struct dlb_sync *x)
 {
 	struct dlb_sync_line *l = x->line;

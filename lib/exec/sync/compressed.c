@@ -1,4 +1,4 @@
-/* Sums of gradients over the replicas that travel compressed (comm/compress.h). */
+/* Sums of gradients over the replicas, sent compressed (comm/compress.h). */
 #include "exec/kfac.h"
 #include "exec/sync/ways.h"
 #include "plan/bucket_tensors.h"
@@ -22,8 +22,7 @@ int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, str
 	if (b->dtype != DLB_F32)
 		return dlb_fail(err, NULL, "--compress works on float32; gradients are %s",
 				dlb_dtype_name(b->dtype));
-	/* Where a gradient has several places in turn, all arrays are copied to a buffer, one behind the
-	 * other. */
+	/* If a gradient has several places in turn, all arrays are copied to a contiguous buffer. */
 	dlb_pack_lay_out(&b->pack, 1, sizeof(float));
 	if (b->place)
 		b->buffer = dlb_arena_alloc(&x->arena, (size_t)b->pack.n * sizeof(float));

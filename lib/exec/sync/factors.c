@@ -1,6 +1,6 @@
 /* Sums of K-FAC's factors (exec/kfac.h) over the replicas, in the steps in which a new inverse is due.
- * Compressed, a factor may come back as its Cholesky factor, which K-FAC inverts as it is. Bytes and seconds
- * of an exchange are divided among the steps up to the next one. */
+ * With compression, a factor may come back as its Cholesky factor, from which K-FAC computes the inverse.
+ * Bytes and seconds of an exchange are divided among the steps up to the next one. */
 #include <string.h>
 #include "exec/kfac.h"
 #include "exec/sync/ways.h"

@@ -1,5 +1,5 @@
-/* The weights that a parameter server starts from: fetched tensor by tensor, checked by a sum over names and
- * bytes. */
+/* At the start, all nodes fetch the weights of the parameter server, tensor by tensor. A checksum over names
+ * and bytes verifies them. */
 #include <stdlib.h>
 #include "exec/state.h"
 #include "exec/sync/sync.h"
@@ -17,7 +17,8 @@ static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, in
 	return home < 0 ? -1 : p->replica[r][home];
 }
 
-/* Of what replica r's node `node` holds (-1: of all there is), by s's values. */
+/* Checksum of the tensors that node `node` of replica r holds (-1: of all tensors), computed from s's
+ * values. */
 static uint64_t checksum_of(const struct dlb_plan *p, const struct dlb_state *s, int r, int node)
 {
 	uint64_t h = DLB_HASH_INIT;
@@ -67,7 +68,7 @@ static int take(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *
 	return rc;
 }
 
-/* The server has every node's sum; -1: one is another than its own. */
+/* On the server, compares every node's checksum with the server's own. -1 with err: one differs. */
 static int compare(const struct dlb_plan *p, const struct dlb_state *s, const uint64_t *sum,
 		   struct dlb_error *err)
 {

@@ -1,6 +1,6 @@
 /* Gossip: after a step each replica averages a random share of its weights with its two neighbours in the
  * ring of replicas. The random numbers are keyed by seed, step and tensor, so all draw the same share and no
- * indices are sent. Every weight's mean over the replicas stays equal, since each coordinate is mixed by a
+ * indices are sent. Every weight's mean over the replicas stays the same, since each coordinate is mixed by a
  * doubly stochastic matrix (S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, Randomized gossip algorithms, IEEE
  * Trans. Inf. Theory 52, 2006).
  *
@@ -49,10 +49,10 @@ static int init(struct dlb_sync_bucket *b, const struct dlb_bucket *from, struct
 	return 0;
 }
 
-/* Copies the elements that are drawn in this step from the weights to `share`, or (out) back from there. Of
- * every tensor the share `gossip` of its elements is drawn without replacement; the number is rounded up or
- * down at random, so that small tensors are drawn from too. Knuth, The Art of Computer Programming 2,
- * algorithm S. Returns the number of elements. */
+/* Copies the elements that are drawn in this step from the weights to `share`, or, with `out`, back from
+ * `share`. From every tensor, the fraction `gossip` of its elements is drawn without replacement. Their
+ * number is rounded up or down at random, so that small tensors take part too. Knuth, The Art of Computer
+ * Programming 2, algorithm S. Returns the number of elements. */
 static int64_t draw(const struct dlb_sync_bucket *b, char *share, bool out)
 {
 	const struct gossip *g = b->own;
@@ -114,7 +114,7 @@ static bool test(struct dlb_sync_bucket *b)
 	return all && !dlb_comm_broken(b->sync->d.comm);
 }
 
-/* OWN = mean of OWN and of one or two neighbours' */
+/* OWN = mean of OWN and the shares of one or two neighbours */
 static void mix(const struct dlb_sync_bucket *b)
 {
 	const struct gossip *g = b->own;

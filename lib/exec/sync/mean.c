@@ -1,5 +1,5 @@
-/* Weights of the replicas become their mean every so many steps, by an allreduce (comm/allreduce.h): the same
- * bits everywhere. Optimizer states stay each replica's own. */
+/* Every few steps, an allreduce (comm/allreduce.h) replaces the replicas' weights by their mean, with the
+ * same bits everywhere. Each replica keeps its own optimizer states. */
 #include "exec/state.h"
 #include "exec/sync/ways.h"
 #include "plan/shares.h"

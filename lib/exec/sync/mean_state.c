@@ -16,7 +16,8 @@ struct mean_state {
 	double apart2, norm2;
 };
 
-/* With sums of moments weights are equal on all replicas; optimizer states are each replica's own. */
+/* Whether replicas sum moments: then weights are equal on all replicas, and each replica has its own
+ * optimizer states. */
 static bool sums_moments(const struct dlb_plan *p)
 {
 	return dlb_sharing_tensors(&p->sharing) > 1;
@@ -50,7 +51,8 @@ static double value_at(const void *x, enum dlb_dtype dtype, int64_t i)
 	return dtype == DLB_F64 ? ((const double *)x)[i] : ((const float *)x)[i];
 }
 
-/* own: [tensor] the weights before they became the mean; NULL: not measured */
+/* Adds the distances of the weights from their mean to apart2 and norm2. own: [tensor] the weights before
+ * they became the mean; NULL: not measured */
 static void measure(struct mean_state *m, enum dlb_dtype dtype, char *const *own)
 {
 	const struct dlb_state *s = m->state;

@@ -1,4 +1,4 @@
-/* A parameter server: every so many steps the replicas push their weights to one node. It computes the mean,
+/* A parameter server: every few steps the replicas push their weights to one node. It computes the mean,
  * weighted by the replicas' shares of the batch and summed in the order of replicas, and sends it back: the
  * same bits everywhere. A server that is itself a node of a replica serves while it computes. */
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "plan/sharing.h"
 #include "util/mem.h"
 
-/* On the server, bucket `bucket` of part `part` of all replicas. */
+/* On the server: bucket `bucket` of part `part`, for all replicas. */
 struct dlb_sync_served {
 	int part, bucket;
 	int64_t n;
 	enum dlb_dtype dtype;
 	enum dlb_sum_class cls;
-	double *weight;			/* [replica] its share of the batch; of all served buckets */
+	double *weight;			/* [replica] its share of the batch; shared by all served buckets */
 	char **pushed, *mean;		/* pushed: [replica] NULL: the server's own */
 	struct dlb_request *in, *out;	/* [replica] */
 	bool answered;
@@ -23,7 +23,7 @@ struct dlb_sync_served {
 /* A bucket of a replica. */
 struct push {
 	char *pushed, *pulled;
-	struct dlb_sync_served *served;	/* this node is the server; else NULL */
+	struct dlb_sync_served *served;	/* NULL: another node is the server */
 	struct dlb_request request[2];
 };
 
@@ -54,7 +54,7 @@ static void add_served(struct dlb_sync *x, int part, int bucket, double *weight)
 			s->pushed[r] = dlb_arena_alloc(&x->arena, bytes);
 }
 
-/* Makes all that this node serves, if it is the server: the buckets of every part. */
+/* If this node is the server, makes the served buckets of every part. */
 static void open(struct dlb_sync *x)
 {
 	const struct dlb_program *p = x->d.program;
@@ -117,7 +117,7 @@ static void compute_mean(struct dlb_sync_served *s, int n_replicas)
 	}
 }
 
-/* Answers when all replicas have pushed. Returns whether all answers have left. */
+/* Answers when all replicas have pushed. Returns whether all answers have been sent. */
 static bool serve(struct dlb_sync *x, struct dlb_sync_served *s)
 {
 	const int R = x->plan->n_replicas;

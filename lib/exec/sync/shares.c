@@ -1,6 +1,7 @@
-/* Replicas that divide the optimizer's state (plan/shares.h). Gradients: a ring's first half, which completes
- * the replica's own share of each. Weights, after their updates: a ring's second half, from the owner of each
- * share to all. Where several arrays share a bucket, both halves use one buffer, one after the other. */
+/* Replicas that divide the optimizer's state (plan/shares.h). The first half of a ring allreduce sums
+ * gradients: it completes the replica's own share of each. After the updates, the second half sends the
+ * weights' shares from their owners to all replicas. If several arrays share a bucket, both halves use the
+ * same buffer, one after the other. */
 #include "exec/sync/ways.h"
 
 /* The chunk that this node owns. */

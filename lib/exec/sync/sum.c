@@ -1,8 +1,8 @@
-/* Sums over the replicas, dense: gradients in the place where they lie or, where several share a bucket, in a
- * buffer, chunk by chunk (comm/pack.h); statistics of one micro-batch after another, to which a replica
- * without samples adds zeros.
+/* Dense sums over the replicas. Gradients are summed in place or, if several share a bucket, in a buffer,
+ * chunk by chunk (comm/pack.h). Statistics are summed for one micro-batch after another; a replica without
+ * samples adds zeros.
  *
- * Where the sum of a gradient has several places in turn (dlb_program_sum_places), its bucket is summed in a
+ * If the sum of a gradient has several places in turn (dlb_program_sum_places), its bucket is summed in a
  * buffer. */
 #include <string.h>
 #include "exec/sync/ways.h"

@@ -1,4 +1,4 @@
-/* Buckets of replicas, from start to end: the same for all ways of synchronising. See sync.h. */
+/* Runs buckets of replicas from start to end, in the same way for all ways of synchronising. See sync.h. */
 #include "exec/sync/sync.h"
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +173,8 @@ void dlb_sync_begin(struct dlb_sync *x, const struct dlb_program *p, int64_t ste
 		struct dlb_sync_bucket *b = &x->bucket[i];
 
 		b->ran = false;
-		for (int k = 0; k < DLB_N_TRAFFIC; k++) { /* until it is complete: as in the last step */
+		/* until the bucket is complete: the last step's bytes */
+		for (int k = 0; k < DLB_N_TRAFFIC; k++) {
 			x->times.bytes[k] += b->sent[k];
 			x->times.dense_bytes[k] += b->sent_dense[k];
 		}
@@ -243,7 +244,8 @@ int dlb_sync_poll(struct dlb_sync_bucket *b, struct dlb_error *err)
 	return 0;
 }
 
-/* Subtracts the seconds that bucket b was waited for, from each class by its share of the bucket's time. */
+/* Subtracts the s seconds of waiting for bucket b from the hidden seconds: from each class by its share of
+ * the bucket's time. */
 static void count_wait(const struct dlb_sync_bucket *b, double s)
 {
 	double all = 0;
@@ -265,7 +267,7 @@ int dlb_sync_wait(struct dlb_sync *x, int bucket, double *waited_s, struct dlb_e
 
 		if (!b->active)
 			continue;
-		if (b->ops->wait(b, err))	/* also when done: it reports failures of a nudge */
+		if (b->ops->wait(b, err))	/* also when done: reports failures of a nudge */
 			return -1;
 		b->active = false;
 		s = dlb_clock_s() - start_s;

@@ -15,9 +15,9 @@ struct dlb_sync_ops {
 	void (*load)(struct dlb_sync_bucket *b);	/* copies into the buffer; time counts from here on */
 	void (*start)(struct dlb_sync_bucket *b);
 	bool (*test)(struct dlb_sync_bucket *b);	/* advances; true: complete */
-	/* until complete; -1: the comm broke */
+	/* waits until complete; -1: the comm broke */
 	int (*wait)(struct dlb_sync_bucket *b, struct dlb_error *err);
-	void (*take)(struct dlb_sync_bucket *b);	/* out of the buffer; counts bytes */
+	void (*take)(struct dlb_sync_bucket *b);	/* copies out of the buffer; counts bytes */
 	/* -1 with err: a number of this step was not finite; NULL: does not check */
 	int (*verdict)(const struct dlb_sync_bucket *b, struct dlb_error *err);
 	/* ---- of the node, called in every step whatever its buckets; each may be NULL ---- */
@@ -39,18 +39,18 @@ struct dlb_sync_bucket {
 	enum dlb_sum_class cls;
 	struct dlb_pack pack;		/* the arrays that are summed or averaged */
 	enum dlb_dtype dtype;
-	/* Sums: where pack travels, in memory that ranks of this host share, or of the arena; NULL: the only
-	 * array is summed where it lies, or the compressor has buffers of its own. */
+	/* Sums: the buffer in which pack is summed, in memory that ranks of this host share, or in the arena;
+	 * NULL: the only array is summed in place, or the compressor has buffers of its own. */
 	void *buffer;
 	bool borrows;			/* the buffer is another bucket's */
 	struct dlb_sync_place *place;	/* sums: [part] of pack; NULL: none moves from step to step */
 	struct dlb_collective *sum;	/* sum, statistics, factors, mean */
 	struct dlb_compressor *less;	/* the compressed ways */
-	double bytes;			/* that `sum` sends */
+	double bytes;			/* bytes that `sum` sends */
 	double sent[DLB_N_TRAFFIC], sent_dense[DLB_N_TRAFFIC];	/* compressed: in the last step */
-	void *own;			/* the way's */
-	int peer;			/* that a wait is for; -1: several */
-	int64_t step;			/* under way or last */
+	void *own;			/* private data of the way */
+	int peer;			/* rank that a wait is for; -1: several */
+	int64_t step;			/* the step under way, or the last one */
 	bool active, done, ran;		/* started and not waited for; complete; complete in this step */
 	double start_s, took_s[DLB_N_SUM_CLASSES];
 	struct dlb_sync_times *times;	/* where its seconds count */
@@ -88,7 +88,7 @@ int dlb_sync_poll(struct dlb_sync_bucket *b, struct dlb_error *err);
 
 /* ---- sum.c ---- */
 /* One array that a bucket sums. places, stride: a sum with several places, `stride` bytes apart; step s uses
- * number s mod places. */
+ * place s mod places. */
 struct dlb_sync_summand { void *x; int64_t n; enum dlb_dtype dtype; int places; size_t stride; };
 struct dlb_sync_place { char *base; int places; size_t stride; };
 typedef struct dlb_sync_summand dlb_sync_summand_of(const struct dlb_sync_bucket *b, int i);
@@ -96,10 +96,10 @@ dlb_sync_summand_of dlb_sync_gradient;
 /* Fills pack, dtype and place; pack is not laid out yet. */
 void dlb_sync_add_summands(struct dlb_sync_bucket *b, dlb_sync_summand_of *of);
 void dlb_sync_make_buffer(struct dlb_sync_bucket *b);
-/* Lays pack out and makes buffer and collective of a dense sum; sets bytes. *dense_bytes: that its hops
+/* Lays pack out and makes buffer and collective of a dense sum; sets bytes. *dense_bytes: bytes that its hops
  * send. */
 int dlb_sync_open_sum(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb_error *err);
-/* The same of a sum that runs so many times in a step, whose bytes every step sends. */
+/* The same for a sum that runs `times` times in every step; counts its bytes in every step. */
 int dlb_sync_open_sum_of_step(struct dlb_sync_bucket *b, double times, struct dlb_error *err);
 void dlb_sync_load_sum(struct dlb_sync_bucket *b);
 void dlb_sync_start_sum(struct dlb_sync_bucket *b);
@@ -108,7 +108,7 @@ int dlb_sync_wait_sum(struct dlb_sync_bucket *b, struct dlb_error *err);
 void dlb_sync_take_sum(struct dlb_sync_bucket *b);
 
 /* ---- compressed.c ---- */
-/* Makes the compressor of the summands. *dense_bytes: that a dense sum would send. */
+/* Makes the compressor of the summands. *dense_bytes: bytes that a dense sum would send. */
 int dlb_sync_open_compressor(struct dlb_sync_bucket *b, double *dense_bytes, struct dlb_error *err);
 void dlb_sync_start_compressor(struct dlb_sync_bucket *b);
 bool dlb_sync_test_compressor(struct dlb_sync_bucket *b);
@@ -116,7 +116,7 @@ int dlb_sync_wait_compressor(struct dlb_sync_bucket *b, struct dlb_error *err);
 int dlb_sync_compressor_verdict(const struct dlb_sync_bucket *b, struct dlb_error *err);
 
 /* ---- mean.c ---- */
-/* Adds the weights that bucket b updates to its pack and lays it out. Parts' class: the tensor. */
+/* Adds the weights that bucket b updates to its pack and lays it out. The class of a part is its tensor. */
 void dlb_sync_pack_weights(struct dlb_sync_bucket *b);
 /* Bytes that this node would send for a sum in every step. */
 double dlb_sync_dense_bytes(const struct dlb_sync_bucket *b);
