@@ -3,8 +3,8 @@
  * Hosts, processors, cores and memory are compared as they stand. The speed of each kind of CPU device is
  * measured again, as dlb_cluster_probe does it, alone or by all ranks at the same time: FLOP/s of a
  * product, bytes/s of a copy. Speeds less than 20 % apart are equal, as they are for dlb_cluster_probe,
- * and so is memory less than 2 % apart, since a kernel takes a part of it. Links and kinds of other back
- * ends are not measured.
+ * and so is memory less than 2 % apart, since the system's kernel takes a part of it. Links and kinds of
+ * other back ends are not measured.
  *
  *     host 'b': 2 cores here, 4 in the document
  *     host 'b': kind cpu: 41 GFLOP/s here, 83 in the document (0.49 times) */

@@ -1,5 +1,6 @@
 /* Real steps of the whole graph on one node, timed op by op, for dlb-profile. Ops are measured in graph
- * order, with the caches as the ops before left them: an op repeated on its own runs up to twice as fast.
+ * order, with the caches in the state that the preceding ops left: an op repeated on its own runs up to twice
+ * as fast.
  *
  * If a back end records kernels, a run replays them without the gaps between launches, which take longer than
  * small kernels. So ops are measured in a replay, with a mark after each op. The time that the marks add is

@@ -33,7 +33,7 @@ void dlb_mpiexec_add(struct dlb_mpiexec *m, const char *word)
 	m->word[m->n++] = dlb_arena_strdup(&m->arena, word);
 }
 
-/* All ranks are on one host. */
+/* Whether all ranks are on one host. */
 static bool is_one_host(const struct dlb_host *const *host, int n)
 {
 	for (int r = 1; r < n; r++)

@@ -15,7 +15,7 @@
 enum { MOST_DOUBLINGS = 10 };
 
 struct place { bool lost; char why[300]; };		/* a host */
-/* when to check it again; how often it was put back */
+/* due_s: when to check the node again; returns: how often it was put back */
 struct node { double due_s; int returns; };
 
 struct dlb_outage {
@@ -128,7 +128,7 @@ static void stop_asking(struct dlb_outage *o)
 	o->probe = NULL;
 }
 
-/* "host a (nodes 1, 3): it does not answer within 3 s" */
+/* Appends "lost host a (nodes 1, 3): it does not answer within 3 s" to *line. */
 static void add_line(const struct dlb_outage *o, int h, char **line)
 {
 	char *before = *line, *nodes = NULL;
@@ -313,8 +313,8 @@ int dlb_outage_put_back(struct dlb_outage *o, const bool **back)
 	return n;
 }
 
-/* Cleans lost hosts that answer now of former jobs' processes and of copies; failed: also the other hosts of
- * copies. */
+/* On lost hosts that answer now, ends processes of former jobs and removes copies; failed: also removes
+ * copies on the other hosts. */
 static void clean(struct dlb_outage *o, bool failed)
 {
 	const bool all = failed && o->options.copies;

@@ -304,7 +304,7 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 		case DLB_COPY:
 			rc = prepare_copy(e, in, err);
 			break;
-		case DLB_COLLECTIVE:		/* step_end.c does the end of a step */
+		case DLB_COLLECTIVE:		/* step_end.c handles the end of a step */
 			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ?
 				     prepare_norm(e, in, c, err) :
 			     in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :

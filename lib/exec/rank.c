@@ -3,7 +3,7 @@
  *
  * A failed run prints one line. The parent passes on the first line it receives from a rank. Without a
  * parent, ranks that agree leave the line to the rank that knows the cause; ranks that have lost the comm
- * wait for each other's end before they print. */
+ * print one after the other, since the end of the first mostly ends the others. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -58,7 +58,7 @@ static void prepare_last_words(const struct dlb_run_command *c)
 
 /* ---- failures ---- */
 
-/* A task of srun that found no other task: the first one prints the line. */
+/* Ends a task of srun that found no other task; the first task prints the line. */
 static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err)
 {
 	if (dlb_launch_speaks())

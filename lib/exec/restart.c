@@ -157,7 +157,7 @@ static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 
 	line = dlb_xprintf("%s%s%s", end->first >= 0 ? end->why.what : "",
 			   end->first >= 0 && hosts ? "; " : "", hosts ? hosts : "");
-	if (!any) {			/* ranks without work die at each start */
+	if (!any) {			/* only ranks without work died, as they will at each start */
 		*err = end->why;
 		dlb_hint(err, "its rank cannot be started again");
 	} else if (plan_again(s, l, doc, text, &why)) {

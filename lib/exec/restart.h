@@ -11,7 +11,7 @@
 #include "exec/hosts.h"
 #include "exec/launch.h"
 
-/* Whether the run may go on after a loss; warns, or refuses with err. */
+/* Checks whether the run can continue after a loss; warns, or refuses with err. */
 int dlb_restart_check(const struct dlb_run_command *c, struct dlb_error *err);
 /* Calls dlb_launch as often as needed. hosts: the plan's. l: complete except for its host and the members on
  * starts and results. Writes the result, with the events, to out. */

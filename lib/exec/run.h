@@ -27,7 +27,7 @@ struct run {
 	double device_free_bytes;	/* of be's device when it was opened */
 	struct dlb_binder *binder;			/* NULL: the node names no memories */
 	struct dlb_memories *memories;
-	struct dlb_offload_store *store; /* NULL: no optimizer state is offloaded */
+	struct dlb_offload_store *store; /* NULL: nothing is offloaded */
 	int replica, *placement;	/* this rank's replica, and the node of each op in it */
 	struct dlb_state state;
 	struct dlb_runtime runtime;

@@ -102,7 +102,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 	const struct dlb_backend_ops *ops;
 	char where[100];
 
-	/* before any memory is touched */
+	/* memories are bound before any is touched */
 	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))
 		return -1;
 	ops = dlb_backend_load(kind->backend, err);

@@ -7,7 +7,7 @@
 #define LEAST_SLEEP_S 20e-6			/* about as long as falling asleep and waking takes */
 #define MOST_CREDIT_S 1e-3			/* a node that was delayed catches up by no more */
 #define MOST_LATE_S 50e-6			/* most time at the end of a sleep that is spent awake */
-/* runs of a period over which a kernel's least CPU time is taken; the period before counts too */
+/* runs in a period; a kernel's least CPU time is taken over the current and the previous period */
 enum { LEAST_OF = 128 };
 
 double dlb_slow_factor(double start, const struct dlb_slow_change *change, int n, int node, int64_t step)

@@ -5,10 +5,11 @@
  *
  * If ranks share cores, it sleeps, so that the cores are free for the other ranks. An op then lasts `factor`
  * times the least CPU time of its last runs: waiting for a core, or for a cache that another rank has filled,
- * does not count, since a node of its own would have both to itself. Sleeps end late, and some cost more than
- * the op. So the time owed is added up until another rank can notice it (when a message is sent, a place
- * given back, or a sum started). Waits are subtracted, and the rest is slept in one piece. If ops lasted too
- * long, the excess is subtracted from later ops, up to a limit, or from the wait that it made shorter. */
+ * does not count, since a node of its own would have both to itself. Sleeps end late, and a sleep may cost
+ * more than the op. So the time owed is added up until another rank can notice it (when a message is sent, a
+ * place given back, or a sum started). Waits are subtracted, and the rest is slept in one piece. If ops
+ * lasted too long, the excess is subtracted from later ops, up to a limit; a wait, which the excess made
+ * shorter, cancels it. */
 #ifndef DLB_EXEC_SLOW_H
 #define DLB_EXEC_SLOW_H
 #include <stdbool.h>
@@ -30,7 +31,7 @@ struct dlb_slow {
 };
 /* The least CPU time of a kernel's runs, in the current and the previous period. Zeros: none yet. */
 struct dlb_least_cpu { uint64_t n; double now_s, before_s; };
-/* Times of an op: clock times with its slowed duration; its real duration and its CPU time. */
+/* Times of an op: clock times of start and end with the slowed duration; the real duration; the CPU time. */
 struct dlb_op_time { double start_s, end_s, took_s, cpu_s; };
 
 struct dlb_op_time dlb_slow_start(const struct dlb_slow *w);

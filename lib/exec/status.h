@@ -3,8 +3,8 @@
  *     step 1200 of 5000, loss 0.3421, 1834 samples/s, 34.9 ms a step (predicted 33.1 ms), 2:14 left, node 1 waits 12.1 ms for node 0
  *
  * Rank 0 makes the text (watch.c). The process whose standard error the user sees shows it: on a terminal as
- * one line that is rewritten, with a bar where the end is known; elsewhere, with -v alone, as lines of a log,
- * a few seconds apart. */
+ * one line that is rewritten, with a bar if the end is known; elsewhere, with -v alone, as lines of a log, a
+ * few seconds apart. */
 #ifndef DLB_EXEC_STATUS_H
 #define DLB_EXEC_STATUS_H
 #include <stdbool.h>
@@ -23,8 +23,7 @@ struct dlb_status {
 	double wait_s;			/* of that node, per step */
 	const char *event;		/* at this step ("checkpoint 'DIR'"); NULL: none */
 };
-/* The line without newline; control characters of names are escaped. brief: step, loss and time left
- * alone. */
+/* The line without newline; control characters of names are escaped. brief: only step, loss and time left. */
 void dlb_status_text(const struct dlb_status *s, bool brief, char text[DLB_STATUS_BYTES]);
 
 /* "34.9 ms", in buf. */

@@ -66,7 +66,7 @@ struct step_op {
 	enum step_op_kind kind;
 	struct offloaded *offloaded; /* of FETCH, STORE and their ends */
 	struct dlb_request *request;
-	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
+	struct dlb_channel *channel;	/* of a message through shared memory; NULL: by MPI */
 	void *there;			/* the receiver's place */
 	/* of a kernel and of the send of its output; NULL: written here */
 	struct dest_choice *dest_choice;
@@ -149,7 +149,7 @@ struct dlb_engine {
 	struct step_op *step_op; int n_step_ops;
 	struct dlb_request *request;	/* [n_step_ops]; for operations that start a message */
 	struct dlb_channel *channel;	/* [n_step_ops]; likewise */
-	int cell;			/* of tag 0 among the runtime's; -1: all messages are MPI's */
+	int cell;			/* cell of tag 0 among the runtime's; -1: all messages go by MPI */
 	/* while preparing: [tag] newest operation that starts such a message; [operation] the previous one */
 	int *newest, *older;
 	struct dlb_kernel **kernel; int n_kernels;
@@ -212,7 +212,8 @@ struct op_pass {
  * kernels. A copy to host memory waits for the kernels that are queued at that time, and the message or sum
  * starts when its bytes have arrived. A copy from host memory waits for the last reader of the place, and
  * later kernels wait for the copy. Samples are copied in the same way. */
-void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err);	/* the engine's; NULL: err */
+/* Allocates host memory that the engine owns and frees. NULL with err. */
+void *dlb_transfers_alloc(struct dlb_engine *e, size_t bytes, struct dlb_error *err);
 void dlb_transfers_free(struct dlb_engine *e);
 char *dlb_transfers_mirror(const struct op_pass *t, const struct step_op *a);	/* of this step; NULL: not needed */
 /* Copies bytes at `from` to a->p, after mark `after` (struct dlb_transfer). The bytes at `from` must not

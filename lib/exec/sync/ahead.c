@@ -2,9 +2,9 @@
  * is copied to the weight's place in the arena, and the second half of a ring allreduce fills the rest of the
  * place.
  *
- * One collective gathers all weights, one after the other, since each collective needs as much shared memory
- * as a cache has. A gather that starts while another runs waits in line. All replicas start the gathers in
- * the same order. */
+ * One collective gathers all weights, one after the other, since the rings of each collective take nearly a
+ * second-level cache of shared memory. A gather that starts while another runs waits in line. All replicas
+ * start the gathers in the same order. */
 #include <string.h>
 #include "exec/state.h"
 #include "exec/sync/ways.h"

@@ -1,7 +1,7 @@
 /* Synchronisation of replicas: exchange between the nodes that hold the same part of the model in every
  * replica. The program's buckets are either gradients (and K-FAC's factors, and statistics over the batch),
  * which are summed, or weights, which are averaged. Each bucket has one or two rows of functions (ways.h),
- * chosen when it is made:
+ * chosen when the bucket is made:
  *
  *     sum.c         gradients and statistics, dense
  *     shares.c      gradients whose sums, and weights whose updates, the replicas divide
@@ -43,8 +43,8 @@ struct dlb_sync_desc {
 	int node;
 	const struct dlb_cluster *cluster;
 	/* Sums. summand: [op] address of the gradient of an update op, or of the statistics of an op; kfac:
-	 * NULL where no layer of this node has factors; compress: state of compression, shared by all
-	 * programs of a run; last_step: of the run, INT64_MAX: not known. */
+	 * NULL if no layer of this node has factors; compress: state of compression, shared by all programs
+	 * of a run; last_step: of the run, INT64_MAX: not known. */
 	void *const *summand;
 	/* [tensor] mirrors in host memory of divided weights, whole, for a node that computes on a device; NULL:
 	 * state and arena have the weights in host memory. */
