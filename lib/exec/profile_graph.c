@@ -117,7 +117,7 @@ static int attach_losses(const struct dlb_profile_options *o, struct dlb_graph *
 			      dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
 }
 
-/* Restores what an export for inference lost: batch normalization in training mode, and dropout. */
+/* Restores the training mode that an export for inference lost: of batch normalization, and dropout. */
 static int set_training_mode(const struct dlb_profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	bool norms = false;

@@ -145,8 +145,8 @@ static int plan_again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *
 	return 0;
 }
 
-/* Plans again without the nodes that `end` lost; any: one of them had work, or training had begun. hosts: a
- * line on lost hosts; NULL: none. -1 with err. */
+/* Plans again without the nodes that `end` lost; any: one of these nodes had work, or training had begun.
+ * hosts: a line on lost hosts; NULL: none. -1 with err. */
 static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 		 const struct dlb_launch_end *end, bool any, const char *hosts, struct dlb_error *err)
 {

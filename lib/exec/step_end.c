@@ -1,6 +1,6 @@
-/* The end of a step: the ranks agree, by one small sum, whether it was good and whether training goes on. The
- * synchronous loop (run.c) waits for the sum at once, the asynchronous one (async_loop.c) a few iterations
- * later; the numbers in the sum and the decisions based on them are the same.
+/* The end of a step: the ranks agree, by one small sum, whether it was good and whether training continues.
+ * The synchronous loop (run.c) waits for the sum at once, the asynchronous one (async_loop.c) a few
+ * iterations later; the numbers in the sum and the decisions based on them are the same.
  *
  * The sum has one place for each decision, each replica's loss and each number that nodes exchange (watch.h).
  * Only one rank computes the loss of a replica, so each of those places has one term that is not zero and the
