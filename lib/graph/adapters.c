@@ -2,9 +2,9 @@
  * y = x w with a weight w becomes
  *     y + (x a' scale) b',    scale = alpha / rank
  * with new weights a (rank, in) and b (out, rank). b starts at 0, so the first loss is that of the model; a
- * is drawn like the weight of a dense layer. All other parameters are frozen, except those that are named.
- * The adapters have the names that PEFT gives them, and are ordinary vertices: they are differentiated,
- * placed and split like others. */
+ * is drawn like the weight of a dense layer. All other parameters are frozen, except those that the user
+ * names (train_only). The adapters have the names that PEFT gives them, and are ordinary vertices: they are
+ * differentiated, placed and split like others. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/adapters.h"
@@ -12,7 +12,7 @@
 #include "graph/passes.h"
 #include "graph/rewrite.h"
 
-enum { MOST_RANK = 4096, MOST_STEPS = 6 };	/* steps: from a weight to a product */
+enum { MOST_RANK = 4096, MOST_STEPS = 6 };	/* MOST_STEPS: limit of ops between weights and product */
 
 struct lora { int64_t rank; const char *pattern; bool used; };	/* pattern NULL: all products */
 /* A product with a weight. `transposed`: the weight is stored (out, in). last: no other product with a weight
@@ -27,7 +27,7 @@ struct lora_pass {
 	int n_products;
 	int *adapter;			/* [tensor] 1 + index of the weight's adapter; 0: none */
 	int64_t elements;
-	int n_adapted, n_others;	/* others: products by something that is made of weights */
+	int n_adapted, n_others;	/* n_others: products by a tensor computed from weights */
 };
 
 static int parse(struct dlb_graph *g, const char *text, struct lora *l, struct dlb_error *err)
@@ -59,7 +59,7 @@ static int weight_of(const struct dlb_graph *g, int t, bool *transposed)
 	return g->tensor[t].kind == DLB_T_WEIGHT && g->tensor[t].n_dims == 2 && !g->tensor[t].slice ? t : -1;
 }
 
-/* Is t made of weights alone, as a part of one or a union of several? */
+/* Is t computed from weights and constants alone, such as a part of one weight or a union of several? */
 static bool is_of_weights(const struct dlb_graph *g, int t, int depth)
 {
 	bool any = g->tensor[t].kind == DLB_T_WEIGHT;
@@ -92,7 +92,7 @@ static bool is_product(const struct dlb_graph *g, int op, struct lora_product *p
 	return p->weight >= 0;
 }
 
-/* Is a product among the readers of tensor t, or after them? */
+/* Does a path from tensor t lead to a product? */
 static bool leads_on(const struct dlb_graph *g, int t, const bool *leads)
 {
 	bool any = false;
@@ -175,7 +175,7 @@ static int add_weight(struct lora_pass *l, const char *module, const char *which
 	return id;
 }
 
-/* The weights of the adapter of `weight`, made on first use: a weight that two products read has one. */
+/* The adapter of the product's weight, made on first use: products that read the same weight share it. */
 static const struct dlb_adapter *adapter_of(struct lora_pass *l, const struct lora_product *p,
 					    const struct lora *ask)
 {
@@ -221,7 +221,8 @@ static int add_op(struct lora_pass *l, int op, const char *type, int x, int y, s
 	return x < 0 ? -1 : dlb_graph_add_forward(l->g, &s, err);
 }
 
-/* The sum with a bias if that alone reads product y, so that the two can still become one op; else y. */
+/* The sum of product y and a bias, if no other op reads y, so that the two can still become one op; else
+ * y. */
 static int after_bias(const struct dlb_graph *g, int y)
 {
 	const int first = g->reader_start[y];
@@ -236,7 +237,7 @@ static int after_bias(const struct dlb_graph *g, int y)
 	return bias->n_dims == 1 && fixed ? only->out[0] : y;
 }
 
-/* y + (x a' scale) b' for the product's readers. */
+/* Makes the product's readers read y + (x a' scale) b'. */
 static int adapt(struct lora_pass *l, const struct lora_product *p, const struct lora *ask,
 		 struct dlb_error *err)
 {

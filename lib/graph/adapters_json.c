@@ -21,8 +21,8 @@ json_t *dlb_adapters_write(const struct dlb_graph *g)
 	return list;
 }
 
-/* Has the tensor of this name, or the tensor that its slices come from, the shape (rows, columns)? Takes -1
- * for any size, and returns the sizes. */
+/* Has the tensor of this name, or the tensor that its slices come from, the shape (rows, columns)? -1 in
+ * *rows or *columns stands for any size; both are set to the tensor's sizes. */
 static bool has_shape(const struct dlb_graph *g, const char *name, int64_t *rows, int64_t *columns)
 {
 	for (int t = 0; t < g->n_tensors; t++) {

@@ -3,8 +3,8 @@
  * Forward ops are visited from the last to the first. When an op is visited, all readers of its outputs have
  * been visited, so the gradients of its outputs are complete. Its class then adds the ops that compute the
  * gradients of its inputs (builder.c). A tensor with several readers sums their contributions in the order of
- * the readers' ids, not of the walk: the sum is part of the graph, so its bits are the same under every
- * placement. Gradients that no op needs (those of the samples) are not computed.
+ * the readers' ids, not in the order of the visits: the sum is part of the graph, so its bits are the same
+ * under every placement. Gradients that no op needs (those of the samples) are not computed.
  *
  *     forward   0 Conv   1 Relu   2 Loss
  *     backward  3 Loss' (of 2)   4 Relu' (of 1)   5 Conv' weight (of 0)
@@ -59,7 +59,7 @@ static void contribute(struct dlb_autodiff *ad, int t, int grad, int op)
 	c->c[c->n++] = (struct dlb_contribution){ grad, op };
 }
 
-/* By op id. The sort is stable: contributions of one op keep their order. */
+/* Sorts by op id. The sort is stable: contributions of one op keep their order. */
 static void sort_contributions(struct dlb_contributions *c)
 {
 	for (int i = 1; i < c->n; i++) {

@@ -1,5 +1,5 @@
-/* Automatic differentiation: what autodiff.c (the walk) and builder.c (what gradient functions call)
- * share. */
+/* Automatic differentiation: declarations shared by autodiff.c (the visit of all ops) and builder.c (the
+ * functions that gradient functions call). */
 #ifndef DLB_GRAPH_AUTODIFF_H
 #define DLB_GRAPH_AUTODIFF_H
 #include "graph/rewrite.h"

@@ -125,7 +125,7 @@ static bool even_offsets(struct fold *f, struct bags *bags)
 	return rows->dim[0].mul % bags->length == 0 && rows->dim[0].add % bags->length == 0;
 }
 
-/* The loop's sequence is its only output that is read, and its only reader concatenates it along axis 0. */
+/* Is the loop's sequence its only output that is read, by one vertex that concatenates it along axis 0? */
 static bool only_joined(const struct fold *f, const struct dlb_op *loop)
 {
 	const struct dlb_graph *g = f->g;
@@ -198,7 +198,7 @@ static int reduced(struct fold *f, int op, const struct bags *bags, int t, struc
 	return dlb_fold_emit(f, op, DLB_SPEC_ATTR(bags->reduce, attr, 2, t), NULL, err);
 }
 
-/* -- as torch.onnx.export(dynamo=False) writes it: slices indices, looks up, reduces, stacks results -- */
+/* -- the loop of torch.onnx.export(dynamo=False): it slices indices, looks up, reduces, stacks results -- */
 
 /* The vertex of the body that makes t; NULL: none. */
 static const struct dlb_op *maker(const struct dlb_body *b, int t)
@@ -209,8 +209,8 @@ static const struct dlb_op *maker(const struct dlb_body *b, int t)
 	return NULL;
 }
 
-/* The operand of the loop of which tensor t of the body is element i, i being the iteration number
- * (perhaps unsqueezed); -1: none. */
+/* The operand of the loop whose element i (perhaps unsqueezed) is tensor t of the body in iteration i; -1:
+ * none. */
 static int element_of(const struct dlb_body *b, const struct dlb_op *loop, int t)
 {
 	const struct dlb_op *o = maker(b, t);

@@ -42,7 +42,7 @@ int64_t dlb_batch_front(const struct fold *f, int t, int *dim)
 	return front ? front * f->outer[t][*dim] : -1;
 }
 
-/* At a batch of 1: is entry j of shape v a better position of the batch than the earlier entry `best`? An
+/* At a batch of 1: is entry j of shape v more likely to hold the batch than the earlier entry `best`? An
  * entry of 1 is best; the last entry, which holds features, is worst; otherwise the entry that keeps more of
  * x's fixed dimensions wins, and the earlier one if equal. */
 static bool better(const struct dlb_tensor *x, int dim, const int64_t *v, int n, int j, int best)
@@ -255,7 +255,8 @@ static void reshape(struct fold *f, int op)
 	const int entry = dlb_batch_entry(f, o->in[0], dim, front, full.v, s.n, &outer);
 	if (entry < 0)
 		return;
-	/* where a 0 would copy the batch to a wrong position, and a constant stands at the right one */
+	/* also replaces a 0 that would copy another dimension to the entry of the batch, or the batch to
+	 * another entry */
 	bool changed = s.v[entry] > 0 && (follow(f, &s, entry), true);
 	if (s.v[entry] == 0 && !s.mul[entry] && entry != dim) {
 		s.v[entry] = full.v[entry];
@@ -291,7 +292,7 @@ static void expand(struct fold *f, int op)
 		set_operand(f, op, 1, &s);
 }
 
-/* Output sizes of Resize: dimensions that follow the batch are not resized. */
+/* Resize: output sizes of dimensions that follow the batch, which are not resized, follow it too. */
 static void resize(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -314,8 +315,8 @@ static void resize(struct fold *f, int op)
 		set_operand(f, op, 3, &s);
 }
 
-/* Slice: a range that covers a whole dimension that follows the batch, or whole
- * batches of one with outer > 1. */
+/* Slice: a range follows the batch if it covers a whole dimension that follows the batch, or whole batches of
+ * such a dimension with outer > 1. */
 static void slice(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -343,7 +344,8 @@ static void slice(struct fold *f, int op)
 			follow(f, &end, i);
 		} else if (batches && start.v[i] && start.v[i] > -size && start.v[i] < size &&
 			   x->dim[k].mul > 1)
-			follow(f, &start, i);	/* the end, however it is written */
+			follow(f, &start, i);	/* `end` is at or beyond the end of the dimension, and
+						 * stays */
 		else
 			continue;
 		changed = true;

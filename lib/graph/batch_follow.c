@@ -3,17 +3,17 @@
  * Exporters precompute: an initial state of zeros becomes a constant of shape (layers, 8, hidden), a mask one
  * of (8, 1, T, T), position ids one of (8, T). Only a vertex that reads such a tensor beside one that follows
  * the batch shows that this 8 is the batch: their shapes agree at 8 samples alone. The operand is then
- * rebuilt so that the dimension has either one row, which broadcasts, or follows the batch
- * (dlb_batch_follow): from its constants through every vertex between them and this one. A constant can
- * follow the batch if its rows are equal along that dimension or, for integers, increase by a constant step
- * (arange). A rebuilt operand is kept if the shapes then agree; the vertices that it replaces become dead. */
+ * rebuilt, from its constants through every vertex between them and this one, so that the dimension either
+ * has one row, which broadcasts, or follows the batch. A constant can follow the batch if its rows are equal
+ * along that dimension or, for integers, increase by a constant step (arange). A rebuilt operand is kept if
+ * the shapes then agree; the vertices that it replaces become dead. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
 #include "graph/order.h"
 
-enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the batch */
+enum { MAX_TRIALS = 400 };	/* limit per vertex; few of its operands can contain the batch */
 
 /* A request: dimension k of tensor t, which is outer * batch * inner as exported, shall have
  * outer * inner elements (`one`) or follow the batch. `step` is for integers exported at a batch of 1,
@@ -114,7 +114,8 @@ static void *first_rows(struct fold *f, const struct batch_rows *r)
 	return copy;
 }
 
-/* A constant that replaces constant `of`; a weight if that was one (the exporter had repeated its rows). */
+/* A new constant in place of constant `of`. It is a weight if `of` was one (whose rows the exporter had
+ * repeated). */
 static int new_constant(struct fold *f, int of, const struct dlb_desc *d, const void *data)
 {
 	const int t = dlb_graph_add_constant(f->g, f->g->tensor[of].name, d, data, NULL);
@@ -135,7 +136,7 @@ static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, 
 	return t;
 }
 
-/* The shape of x with entry k one (outer * inner) or following the batch. */
+/* The shape of tensor want->t, in which entry k is outer * inner (`one`) or follows the batch. */
 static int new_shape(struct fold *f, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
@@ -430,9 +431,9 @@ static bool broadcasts(const struct dlb_op *o)
 	return false;
 }
 
-/* Can dimension d of operand i hold the batch? Yes if an aligned dimension of another operand
- * follows the batch and has its size: *outer is that dimension's. Otherwise, with `any`, if it
- * equals the batch: *outer is 1. */
+/* Can dimension d of operand i hold the batch? Yes if an aligned dimension of another operand follows the
+ * batch and has the same size: *outer is the `outer` of that dimension. Otherwise, with `any`, yes if the
+ * size of d is the batch: *outer is 1. */
 static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d, bool any, int64_t *outer)
 {
 	const struct dlb_tensor *x = &f->g->tensor[o->in[i]];
@@ -632,9 +633,9 @@ static void scatter(struct fold *f, int op, bool nd)
 	f->g->op[op].in[1] = by;
 }
 
-/* Gather and scatter infer at any size, whatever their indices, so no error shows that the indices
- * hold the batch. Makes indices of one per sample, or into each sample's own rows, follow the
- * batch before inference. */
+/* Inference of Gather and scatter succeeds at any size with any indices, so no error shows that the indices
+ * hold the batch. This function makes indices follow the batch before inference, if there is one per sample
+ * or they address each sample's own rows. */
 void dlb_batch_indices(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];

@@ -41,7 +41,7 @@ static bool part_fits(const struct dlb_derived *d, const struct dlb_part *p)
 	return all / rows * p->count == product(d->base, 0, d->n_dims) / d->base[d->axis] * p->length;
 }
 
-/* Sizes of a table's rows at constant indices. */
+/* Do the sizes of a table, its constant indices and the result agree? */
 static bool lookup_fits(const struct dlb_derived *d)
 {
 	const struct dlb_part *p = d->part;
@@ -160,7 +160,7 @@ static double softplus(double x)
 	return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
 }
 
-/* The functions, and the ops that compute them, one after another; `one`: an Add of 1. */
+/* The functions, and the ops that compute each in turn; `one`: an Add of 1 comes first. */
 static const struct derived_function {
 	const char *name;
 	double (*of)(double x);
@@ -185,7 +185,7 @@ double dlb_derived_function(enum dlb_derived_function f, double x)
 	return functions[f].of(x);
 }
 
-/* out = the table's rows. */
+/* Copies the table's rows at the constant indices to `out`. */
 static void look_up(const struct dlb_derived *d, const char *table, size_t size, char *out)
 {
 	const int64_t row = d->dim[d->axis], inner = product(d->dim, d->axis + 1, d->n_dims);
@@ -232,7 +232,7 @@ static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
 
 enum { OPSET = 17 };		/* version of the operators added here, whatever the model's */
 
-/* Adds an op that makes tensor `out`; -1: a new tensor. Returns its id. */
+/* Adds an op with a new tensor as its output. Returns the tensor's id. */
 static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in,
 	       const struct dlb_attr *attr, int n_attr)
 {

@@ -4,11 +4,12 @@
 #include "graph/graph.h"
 
 /* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
- * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. It
- * is its parts concatenated along `axis`, each a range of a parameter's rows, transposed and reshaped; then a
- * function of each element; then repeated where `base` is 1 and `dim` is not. Or, with `index`, it is rows
- * of a table (the only part) at constant indices, as relative positions look up their bias: along `axis`
- * lies a row, and index[i] is that of the ith place in the other dimensions. (derived.c) */
+ * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. Its
+ * parts, each a range of a parameter's rows, transposed and reshaped, are concatenated along `axis`; then a
+ * function is applied to each element; then the result is repeated where `base` is 1 and `dim` is not. With
+ * `index`, it consists of rows of a table (the only part) at constant indices instead, as relative positions
+ * look up their bias: a row lies along `axis`, and index[i] is the row at the ith place in the other
+ * dimensions. (derived.c) */
 enum dlb_derived_function {
 	DLB_DERIVED_SAME,
 	DLB_DERIVED_ONE_PLUS,		/* 1 + x: scales of Gemma's normalizations */
@@ -34,7 +35,7 @@ struct dlb_derived {
 	struct dlb_part *part;
 	int64_t n_index, *index;	/* NULL: no table */
 };
-/* its sizes agree, to be checked after reading */
+/* Do its sizes agree? To be checked after reading. */
 bool dlb_derived_fits(const struct dlb_derived *d);
 /* Iterates over the elements of a part in the order in which they are written: `at` is the element's
  * index in the parameter. */
@@ -48,7 +49,7 @@ void dlb_part_next(struct dlb_part_walk *w);
 /* Computes the value into `out` from the values of its parts' parameters, source[], all of this type. */
 void dlb_derived_value(const struct dlb_derived *d, const void *const *source, enum dlb_dtype dtype,
 		       void *out);
-/* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records it in g->derived. */
+/* Adds ops that compute tensor x, a constant so far, from tensors source[part]; records d in g->derived. */
 int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source,
 		    struct dlb_error *err);
 #endif

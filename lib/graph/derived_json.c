@@ -3,8 +3,8 @@
  *     [{"name":"val_12", "shape":[64,192], "axis":0,
  *       "parts":[{"of":"in_proj.weight", "shape":[192,64], "axis":0, "first":0, "count":192, "perm":[1,0], "length":64}]}]
  *
- * "base", if present, is the shape before it is repeated; "function" what is computed from each element.
- * "index" is the table's row for each place in the dimensions other than the axis. */
+ * "base", if present, is the shape before the repetition; "function" is the function of each element. "index"
+ * has the table's row for each place in the dimensions other than the axis. */
 #include <string.h>
 #include "graph/derived.h"
 #include "graph/derived_json.h"

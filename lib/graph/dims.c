@@ -1,10 +1,10 @@
 /* Dimensions of inputs that the model names without giving a size.
  *
- * One of them is the batch: the dimension called so ("batch", "batch_size", "N"), at any position, else the
- * first dimension of each input. The others get a size by dlb_graph_set_dim (dlb-profile --dim NAME=N); a
- * dimension without a name is called INPUT:AXIS. An expression of names ("2*s0 + 1", "s0 // 2") is
- * evaluated from their sizes. An input whose batch is not its first dimension is fed with the batch first,
- * and a Transpose is added. */
+ * One of them is the batch: a dimension with a usual name ("batch", "batch_size", "N"), at any position, else
+ * the first dimension of each input. dlb_graph_set_dim (dlb-profile --dim NAME=N) gives the others a size; a
+ * dimension without a name is called INPUT:AXIS. An expression of names ("2*s0 + 1", "s0 // 2") is evaluated
+ * from their sizes. An input whose batch is not its first dimension is fed with the batch first, and a
+ * Transpose is added. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -153,8 +153,8 @@ static bool is_called_batch(const char *name)
 	return false;
 }
 
-/* The name of the batch dimension of an input: one called so, else its first dimension, else, if the first
- * was given a size, the only dimension without one; NULL: none. */
+/* The name of the batch dimension of an input: a dimension with a usual name (is_called_batch), else the
+ * first dimension, else, if the first was given a size, the only dimension without a size; NULL: none. */
 static const char *batch_of(const struct dlb_graph *g, const struct dlb_tensor *x)
 {
 	const char *left = NULL;
@@ -231,7 +231,7 @@ int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err)
 		if (!x->dim_name)
 			continue;
 		const char *batch = batch_of(g, x);
-		/* none of its own: take an expression of another input's */
+		/* if the input names no batch, its expressions may contain the batch of another input */
 		for (int other = 0; other < g->n_inputs && !batch; other++)
 			if (g->tensor[g->input[other]].dim_name)
 				batch = batch_of(g, &g->tensor[g->input[other]]);

@@ -5,7 +5,7 @@
  * three results are classified:
  *
  *     equal at all sizes                          a constant
- *     integers, affine in the batch size          a constant with value_mul (shapes that contain the batch)
+ *     integers, affine in the batch size          a constant with data_mul (shapes that contain the batch)
  *     all elements equal, shape follows batch     a fill
  *     anything else                               the vertex stays; later vertices can still use its values
  *
@@ -15,9 +15,9 @@
  * If, Loop, Scan and sequences are replaced by plain vertices when they are visited: conditions and lengths
  * that can be known are known by then (structure.c, sequence.c). The new vertices are visited immediately.
  *
- * Models exported with a fixed batch contain it in the shapes of their inputs and in constants. The former
- * define the batch; the constants that must follow it are found by batch_at.c and batch_follow.c. At N equal
- * to the model's own batch nothing changes. */
+ * Models exported with a fixed batch contain it in the shapes of their inputs and in constants. The inputs
+ * define the batch; batch_at.c and batch_follow.c find the constants that must follow it. At N equal to the
+ * model's own batch nothing changes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -146,7 +146,7 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 		ops->download(be, out[i], dev[io->n_in + i], bytes);
 	}
 	if (!rc)
-		rc = ops->sync(be, err);	/* of the downloads */
+		rc = ops->sync(be, err);	/* waits for the downloads */
 	for (int i = 0; i < n; i++)
 		if (dev[i])
 			ops->free(be, dev[i]);
@@ -347,7 +347,7 @@ static bool fold_fill(struct fold *f, int op)
 
 /* -- all -- */
 
-/* Readers of an Identity, or of a Cast to the type that its input has, read its input instead. */
+/* Readers of an Identity, or of a Cast that keeps the type, read the input of that op instead. */
 static bool fold_identity(struct fold *f, const struct dlb_op *o)
 {
 	const struct dlb_tensor *x = o->n_in == 1 && o->in[0] >= 0 ? &f->g->tensor[o->in[0]] : NULL;
@@ -360,8 +360,8 @@ static bool fold_identity(struct fold *f, const struct dlb_op *o)
 	return true;
 }
 
-/* CastLike uses only the type of its second operand, which is known: it becomes a Cast, independent
- * of that operand's values. */
+/* CastLike uses only the type of its second operand, which is known. It becomes a Cast, which does not depend
+ * on that operand's values. */
 static void name_type(struct dlb_graph *g, int op)
 {
 	struct dlb_op *o = &g->op[op];
@@ -381,7 +381,8 @@ static void name_type(struct dlb_graph *g, int op)
 	o->n_in = 1;
 }
 
-/* Grows the tables by tensor to the graph's size and one more: a vertex may get a replaced constant. */
+/* Grows the tables indexed by tensor to one more than the graph's tensors: a vertex may get a replaced
+ * constant. */
 void dlb_fold_room(struct fold *f)
 {
 	const int n = f->g->n_tensors + 1, old = f->cap;
@@ -471,9 +472,9 @@ static int64_t drop_folded(struct dlb_graph *g)
 	return folded;
 }
 
-/* Finds the initializers that may be trained, by make_weights.c's rule: those with a differentiable path
- * to an output, and those read only inside a loop or branch. A float mask that a comparison reads is not
- * one. */
+/* Finds the initializers that may be trained, by make_weights.c's rule: those with a differentiable path to
+ * an output, and those read only inside a loop or branch. A float mask that only a comparison reads is not
+ * trained. */
 static void find_trained(struct fold *f)
 {
 	const struct dlb_graph *g = f->g;
@@ -547,8 +548,8 @@ out:
 	return rc;
 }
 
-/* Shapes were inferred at multiples of the model's batch; an operand of fixed size may fit there and not
- * at the requested batch. */
+/* Shapes were inferred at multiples of the model's batch; an operand of fixed size may fit these batches and
+ * not the requested one. */
 static int fold_for_batch(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
 {
 	if (fold_all(g, batch, be, err))

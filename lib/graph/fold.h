@@ -1,5 +1,5 @@
-/* Folding: what its files share (private to lib/graph). fold.c visits the vertices; batch_at.c and
- * batch_follow.c find the batch that a model was exported with; ragged.c bounds lengths that depend on
+/* Folding: declarations shared by its files (private to lib/graph). fold.c visits the vertices; batch_at.c
+ * and batch_follow.c find the batch that a model was exported with; ragged.c bounds lengths that depend on
  * values; structure.c replaces If, Loop and Scan; sequence.c replaces sequences of tensors.
  *
  * A sequence is a list of tensor ids; it exists only while folding. stands_for[t] is the tensor that vertices
@@ -81,7 +81,7 @@ int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const i
  * it; 0 when the vertex can then be inferred, else -1, and err names such a constant. */
 void dlb_batch_indices(struct fold *f, int op);
 int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err);
-/* how to export with a dynamic batch */
+/* Adds a hint to err: how to export with a dynamic batch. */
 void dlb_batch_hint(const struct fold *f, struct dlb_error *err);
 
 /* A copy of tensor t, computed from constants alone, whose dimension k follows the batch; -1: impossible. */
@@ -95,10 +95,11 @@ int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_end(struct fold *f, struct dlb_error *err);
 /* Refuses the vertex because it would read padding of tensor t; `why` is part of the message. Returns -1. */
 int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err);
-/* -1: keeps err, or names a better cause */
+/* Returns -1; replaces err if ragged operands are a better cause. */
 int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);
 
-/* structure.c: replaces a vertex of control flow or sequences; at the end, removes what is left of them. */
+/* structure.c. dlb_fold_structure: replaces a vertex of control flow or sequences. dlb_fold_end_structure:
+ * sorts the new vertices and frees the bodies; -1 with err if an output of the model is a sequence. */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
 int dlb_fold_end_structure(struct fold *f, struct dlb_error *err);
 /* Counts `n` vertices made by unrolling; -1 with err when the model has become too large. */
@@ -108,8 +109,8 @@ int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v,
 /* Adds a vertex in place of `op` and visits it; its name and domain follow from the type. Its n_out new
  * outputs (0: one) are stored in out[] (may be NULL). Returns output 0, -1 with err. */
 int dlb_fold_emit(struct fold *f, int op, const struct dlb_op_spec *s, int *out, struct dlb_error *err);
-/* Adds a copy of vertex `op` with other operands; returns its output in place of t, -1
- * if it cannot be inferred. */
+/* Adds a copy of vertex `op` with other operands; returns the copy's output that corresponds to output t, -1
+ * if the copy cannot be inferred. */
 int dlb_fold_again(struct fold *f, int op, const int *in, int t);
 /* An i64 constant of n elements; n -1: a scalar. */
 int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n);
@@ -118,7 +119,8 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err);
 /* Length of dimension `axis` of tensor t, which must not follow the batch; -1 with err.
  * Makes axis non-negative. */
 int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *length, struct dlb_error *err);
-/* Splits t along `axis` into n pieces: of size[i], or (size NULL) of 1. `keep`: pieces keep the axis. */
+/* Splits t along `axis` into n pieces of sizes size[i]; size NULL: each of size 1. `keep`: pieces keep the
+ * axis. */
 struct dlb_fold_pieces { int64_t axis; const int64_t *size; int n; bool keep; };
 int dlb_fold_split(struct fold *f, int op, int t, const struct dlb_fold_pieces *p, int *piece,
 		   struct dlb_error *err);

@@ -1,15 +1,16 @@
 /* Freezes weights of a graph that is trained: no gradient is computed for them, and no update changes them.
  *
- * Unlike those of dlb-profile --freeze they stay weights, not constants: their values are those of the run,
- * so they are state, which moves between nodes and is in checkpoints. Their home is the first op that reads
- * them. Backward ops and updates are made anew; the forward ops and all their tensors keep their ids. */
+ * Unlike the weights of dlb-profile --freeze, they stay weights and do not become constants: their values
+ * come from the run, so they are state, which moves between nodes and is in checkpoints. Their home is the
+ * first op that reads them. Backward ops and updates are made anew; the forward ops and all their tensors
+ * keep their ids. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/slice.h"
 
-/* Slices of one tensor of the model are frozen together. */
+/* Patterns match the name of the whole tensor: slices of one tensor of the model are frozen together. */
 static const char *whole_name(const struct dlb_tensor *t) { return t->slice ? t->slice->of : t->name; }
 
 static int64_t elements(const struct dlb_tensor *t)
@@ -71,7 +72,7 @@ int dlb_graph_freeze(struct dlb_graph *g, const struct dlb_patterns *p, struct d
 	n_forward = g->n_ops;
 	if (dlb_graph_differentiate(g, err))
 		return -1;
-	/* ids of ops are keys of random numbers, ids of inputs are the data's */
+	/* ids of ops are keys of random numbers, and the data feed refers to inputs by id */
 	for (int i = 0; i < n_forward; i++)
 		if (i >= g->n_ops || g->op[i].phase != DLB_FORWARD)
 			dlb_bug("freezing weights has dropped a forward op");

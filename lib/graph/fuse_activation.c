@@ -1,5 +1,5 @@
 /* Fuses Relu into the op before it: an Add, a BatchNormalization, or a Conv (by the kernel library); and
- * undoes it. Relu's gradient is computed from its output, so nothing else is kept. */
+ * undoes the fusion. Relu's gradient is computed from its output, so no other tensor is kept. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fuse_activation.h"
@@ -86,8 +86,7 @@ struct dlb_fused dlb_graph_fused(const struct dlb_op *o)
 	return (struct dlb_fused){ .type = NULL };
 }
 
-/* Undoes the fusion of op i: it writes a new tensor, to which a new Relu at the end
- * of the graph is applied. */
+/* Undoes the fusion of op i: op i writes a new tensor, and a new Relu at the end of the graph reads it. */
 static void part(struct dlb_graph *g, int i, struct dlb_fused f)
 {
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.relu", g->op[i].name));

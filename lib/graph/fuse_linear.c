@@ -35,7 +35,7 @@ static bool by_matrix(const struct dlb_graph *g, struct linear_match *l)
 
 	l->x = o->in[0];
 	l->w = o->in[1];
-	/* kept if it has another reader */
+	/* the Transpose stays if it has another reader */
 	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);
 	if (l->transposed)
 		l->w = g->op[t].in[0];
@@ -43,7 +43,8 @@ static bool by_matrix(const struct dlb_graph *g, struct linear_match *l)
 	       dlb_dtype_is_float(g->tensor[l->w].dtype);
 }
 
-/* Operand k of the root, an Add, is such a product; the other operand is a vector of its width. */
+/* Is operand k of the root, an Add, a product by a matrix, and the other operand a vector of the product's
+ * width? */
 static bool match_add(struct dlb_match *m, int k, struct linear_match *l)
 {
 	const struct dlb_graph *g = m->g;
@@ -55,8 +56,8 @@ static bool match_add(struct dlb_match *m, int k, struct linear_match *l)
 	       dlb_match_closed(m);
 }
 
-/* Without a bias: worth fusing if it removes a Transpose, or if Gemm can keep the weight packed for
- * the rows of all samples. */
+/* Matches a product without a bias. Fusing it is worthwhile if it removes a Transpose, or if Gemm can keep
+ * the weight packed for the rows of all samples. */
 static bool match_product(struct dlb_match *m, struct linear_match *l)
 {
 	l->bias = -1;
@@ -65,7 +66,8 @@ static bool match_product(struct dlb_match *m, struct linear_match *l)
 		(l->transposed || (m->g->tensor[l->x].n_dims > 2 && m->g->tensor[l->w].kind == DLB_T_WEIGHT));
 }
 
-/* Beyond two dimensions: Reshape and Gemm are added at the end, and the root becomes the Reshape back. */
+/* If x has more than two dimensions, Reshape and Gemm are added at the end, and the root becomes the Reshape
+ * back. */
 static int fuse(struct dlb_match *m, const struct linear_match *l, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;

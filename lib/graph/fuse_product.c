@@ -24,7 +24,7 @@ static int scaled(const struct dlb_graph *g, int i, double *alpha)
 	return -1;
 }
 
-/* Op i is a Transpose of n dimensions. */
+/* Is op i a Transpose of n dimensions? */
 static bool transposes(const struct dlb_graph *g, int i, int n, const int64_t **perm)
 {
 	return dlb_is_op(g, i, "Transpose") &&
@@ -93,7 +93,7 @@ static void take_result(struct dlb_match *m, struct product_match *p)
 	}
 }
 
-/* Op i is a MatMul of operands with the same batch dimensions, at every batch size. */
+/* Is op i a MatMul of operands that have the same batch dimensions at every batch size? */
 static bool plain_product(const struct dlb_graph *g, int i, struct product_match *p)
 {
 	const struct dlb_op *o = &g->op[i];

@@ -24,14 +24,14 @@ static int64_t columns_of(const struct dlb_graph *g, int t)
 	return x->n_dims > 0 && !x->dim[x->n_dims - 1].mul ? x->dim[x->n_dims - 1].add : -1;
 }
 
-/* Whether op i is the product of something with the transpose of w. */
+/* Is op i the product of another tensor with the transpose of w? */
 static bool multiplies(const struct dlb_graph *g, int i, int w)
 {
 	return dlb_is_op(g, i, "Gemm") && g->op[i].in[1] == w && g->op[i].in[0] != w &&
 	       columns_of(g, g->op[i].out[0]) == g->tensor[w].dim[0].add;
 }
 
-/* Whether op i keeps the columns of t together: a view, or the sum with a bias. */
+/* Does op i keep the columns of t together? A view does, and the sum with a bias. */
 static bool keeps_columns(const struct dlb_graph *g, int i, int t)
 {
 	return (dlb_is_view(g, i) || dlb_is_op(g, i, "Add")) &&

@@ -44,8 +44,8 @@ enum dlb_phase { DLB_FORWARD, DLB_BACKWARD, DLB_UPDATE, DLB_N_PHASES };
 /* The rule that decides whether an initializer is trained; the first that applies counts (parameters.c). */
 enum dlb_by { DLB_BY_NONE, DLB_BY_OPTION, DLB_BY_STATE_DICT, DLB_BY_LIST, DLB_BY_ROLE, DLB_N_BY };
 
-/* The values of a weight at the start of a run: the model's; or, for a weight that no model has, drawn, or
- * all equal to `fill`, also without --init. */
+/* The values of a weight at the start of a run: those of the model; or, for a weight that is not in the
+ * model, random numbers, or all equal to `fill`, also without --init. */
 enum dlb_start { DLB_START_MODEL, DLB_START_DRAWN, DLB_START_FILL, DLB_N_STARTS };
 
 struct dlb_tensor {
@@ -61,8 +61,8 @@ struct dlb_tensor {
 	int producer;			/* op id, -1: none (inputs, state, constants) */
 	int home;			/* weight, buffer: op where it lives; else -1 */
 	int of;				/* gradient: the tensor it is the gradient of; else -1 */
-	/* Constants: values at batch n are value[i] + value_mul[i] * n (value_mul NULL: fixed). `fill`: all
-	 * elements are equal. Weights and buffers: data as read from the model, or NULL. */
+	/* Constants: values at batch n are data[i] + data_mul[i] * n (data_mul NULL: fixed). is_fill: all
+	 * elements equal `fill`. Weights and buffers: data as read from the model, or NULL. */
 	const void *data;
 	const int64_t *data_mul;
 	bool is_fill;
@@ -73,14 +73,15 @@ struct dlb_tensor {
 					 * it has another name; or NULL */
 	/* data are in the file of the module's state_dict (graph.state_path) */
 	bool in_state;
-	const char *const *also;	/* other names of it in the state_dict, NULL-terminated; or NULL */
+	const char *const *also;	/* further names in the state_dict, NULL-terminated; or NULL */
 	struct dlb_samples samples;	/* the samples that its batch-dependent dimensions count */
 	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor
 					 * that it holds; NULL: all of it */
 	bool initial;			/* an initializer of the model; after parameters are chosen
 					 * (parameters.c): one to be trained */
 	enum dlb_by rule;		/* initializers: the rule that decided whether it is trained */
-	/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
+	/* initializers: the reason for that decision, in words ("operand 1 of Gemm 'fc'", "a scalar"); or
+	 * NULL */
 	const char *why;
 	/* a parameter that is not trained, saved with the weights: a constant, or a weight without an update
 	 * (freeze.c) */
@@ -88,8 +89,8 @@ struct dlb_tensor {
 	enum dlb_start start;		/* weights */
 	bool named_by_readers;		/* as read: the exporter states that all readers use
 					 * the parameter of this name */
-	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss);
-					 * 0: unknown. Float labels: 2 if in [0, 1], else 0 */
+	int64_t bound;			/* integer inputs: values lie in [0, bound), from the Gather or loss
+					 * that reads it; 0: unknown. Float labels: 2 if in [0, 1], else 0 */
 	int fan_in, fan_out;		/* weights, for --init; 0: unknown */
 	double size_mul, size_add;	/* dims unknown (converted graphs): bytes = size_mul * n + size_add */
 };
@@ -107,12 +108,13 @@ struct dlb_op {
 	/* backward: the forward op it differentiates; update: first op that reads the weight; else -1 */
 	int of;
 	int colocate;			/* op id whose node this one must share, or -1 */
-	/* at graph.batch, and the part of it that does not follow the batch */
+	/* FLOP at graph.batch, and the part that does not follow the batch */
 	double flop, flop_fixed;
-	double bytes, bytes_fixed;	/* memory traffic, likewise */
-	const int *uses;		/* as read: parameters and buffers that the exporter says it
-					 * uses (indices in `listed`) */
-	int n_uses, n_may_use;		/* n_may_use: with those behind them, which its module has */
+	double bytes, bytes_fixed;	/* memory traffic in bytes, likewise */
+	const int *uses;		/* as read: parameters and buffers that the exporter lists for the op
+					 * (indices in `listed`) */
+	int n_uses, n_may_use;		/* n_may_use: these and further entries of `uses`, which the op's
+					 * module has */
 };
 /* A graph inside a vertex: a branch of If, the body of Loop or Scan. Its first n_formal inputs are bound
  * by the vertex each time the body runs. Its other inputs are captured from the graph around it:
@@ -139,8 +141,8 @@ struct dlb_upcast { int initializers, others; };
  * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter
  * omitted, operand 2 of the vertex. */
 struct dlb_unmerged { const char *name, *of, *vertex; int operand; };
-/* A weight `of` with an adapter: its readers use of + scale b a, with weights a (rank, in) and b (out, rank).
- * transposed: `of` is stored (out, in), else (in, out). All names are of tensors (adapters.c). */
+/* A weight `of` with an adapter: its readers use `of` + scale b a, with weights a (rank, in) and b (out,
+ * rank). transposed: `of` is stored (out, in), else (in, out). All names are of tensors (adapters.c). */
 struct dlb_adapter { const char *of, *a, *b; int rank; double scale; bool transposed; };
 /* A tensor of a file, passed from lib/model to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
@@ -215,7 +217,7 @@ void dlb_graph_release(struct dlb_graph *g);
 void dlb_graph_drop_values(struct dlb_graph *g);
 /* Copies the structure. *copy may be rewritten and released; it borrows names, attributes and data from g. */
 void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy);
-/* id; rest zero or -1 */
+/* Returns the id; the other members are 0 or -1. */
 int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);
 /* Copies all of the spec (attributes deeply) into g's arena. Sets kind by type and domain. Returns the id. */
 int dlb_graph_add_op(struct dlb_graph *g, enum dlb_phase phase, const struct dlb_op_spec *s);
@@ -229,8 +231,8 @@ struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index);
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
 double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
 bool dlb_tensor_follows_batch(const struct dlb_tensor *t);	/* its shape or its values do */
-/* The samples shared by those of the tensors a[] and b[] that follow the batch; all
- * samples if they differ. */
+/* The samples that those of the tensors a[] and b[] that follow the batch have in common; all samples if they
+ * differ. */
 struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b,
 				      int n_b);
 struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op);	/* those of all its operands */

@@ -109,7 +109,7 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 
 /* -- reading -- */
 
-/* Ids of tensors of g, which has all its tensors; null is -1 if `absent`. */
+/* Reads ids of tensors of g, all of which have been read; null is -1 if `absent`. */
 static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_graph *g, bool absent, int **id,
 		   int *n, struct dlb_error *err)
 {

@@ -108,7 +108,7 @@ void dlb_history_write(const struct dlb_graph *g, json_t *graph)
 
 /* -- reading -- */
 
-/* Kept for information: names unknown to this version are kept too. */
+/* Rewrites are kept for information, also those with names unknown to this version. */
 static int read_rewritten(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "count", NULL };

@@ -1,5 +1,5 @@
 /* Members of the graph section that tell how the graph came from the model's file: rewrites, splits, the
- * exporter's list, and initializers that are computed, merged or of 16 bits there. */
+ * exporter's list, and initializers that the file has in another form (computed, merged, of 16 bits). */
 #ifndef DLB_GRAPH_HISTORY_JSON_H
 #define DLB_GRAPH_HISTORY_JSON_H
 #include "graph/graph.h"

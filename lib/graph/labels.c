@@ -58,7 +58,7 @@ static const int64_t *moved(struct label_walk *w, int i, const int64_t *at)
 		io.out[k].dtype = DLB_I64;
 	if (!strcmp(io.cls->name, "Cast"))
 		return at;
-	/* the next op reads as many numbers as the graph states, which a document may state wrongly */
+	/* the next op reads as many numbers as the graph states; a document may state a wrong shape */
 	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64 ||
 	    !dlb_desc_same_shape(&io.out[0], &stated))
 		return NULL;

@@ -1,11 +1,11 @@
 /* Attaches the loss if the model has none, and the inputs that it needs.
  *
- * By default the first float output decides (CONTRACT): a scalar that comes from a loss is used directly;
- * (N, C) and (N, T, C) get softmax cross-entropy over the last axis, (N, C, H, W) over axis 1; a class axis
- * of size 1 gets binary cross-entropy on logits. A model that ends in Softmax, LogSoftmax or (for binary
- * cross-entropy) Sigmoid is trained on the logits before it, since the loss contains that function in a form
- * that does not overflow; applying it twice would train another model. Several losses (loss.h) are added up;
- * each has its own labels, fed in the order of the losses.
+ * By default the first float output decides: a scalar that comes from a loss is used directly; (N, C) and (N,
+ * T, C) get softmax cross-entropy over the last axis, (N, C, H, W) over axis 1; a class axis of size 1 gets
+ * binary cross-entropy on logits. A model that ends in Softmax, LogSoftmax or (for binary cross-entropy)
+ * Sigmoid is trained on the logits before it, since the loss contains that function in a form that does not
+ * overflow; applying it twice would train another model. Several losses (loss.h) are added up; each has its
+ * own labels, fed in the order of the losses.
  *
  * Labels are the model's last integer input if it contains its loss; else a new input 'label', or
  * 'OUTPUT.label' for each of several losses. The label -100 is ignored, as in PyTorch. The seed, the weight
@@ -100,7 +100,7 @@ static int add_label(const struct loss_builder *p, int x, int drop, enum dlb_dty
 	return t;
 }
 
-/* The input of a final `type` (or `other`) over the class axis; x itself if it does not end in one. */
+/* If a `type` (or `other`) over the class axis makes x, the input of that op; else x. */
 static int before(const struct dlb_graph *g, int x, const char *type, const char *other)
 {
 	const int op = g->tensor[x].producer;
@@ -108,7 +108,7 @@ static int before(const struct dlb_graph *g, int x, const char *type, const char
 	if (op < 0 || *g->op[op].domain || g->tensor[x].n_dims != 2 ||
 	    (strcmp(g->op[op].type, type) && (!other || strcmp(g->op[op].type, other))))
 		return x;
-	/* for two dimensions: 1 or -1 */
+	/* the class axis of two dimensions is 1 or -1 */
 	const int64_t axis = dlb_attr_int(g->op[op].attr, g->op[op].n_attr, "axis", 1);
 	return axis == 1 || axis == -1 ? g->op[op].in[0] : x;
 }
@@ -123,7 +123,8 @@ static int reshaped(struct dlb_graph *g, int t, const int64_t *dims, int n, stru
 							    .in = in, .n_in = 2 }, err);
 }
 
-/* The given weights, as a constant of x's type and shape (n, 1, ..), with `after` ones; -1: none. */
+/* A constant of the given weights, of x's type and shape (n, 1, ..) with `after` dimensions of 1; -1: none
+ * given. */
 static int add_weights(const struct loss_builder *p, int x, int after)
 {
 	const struct dlb_loss_choice *c = p->c;

@@ -1,6 +1,6 @@
 /* The description of losses in --loss (private to lib/graph), one item per loss:
  *     [OUTPUT=]NAME[:NUMBER][,smoothing=E][,weights=A/B/...][,pos-weight=A/B/...][*FACTOR]
- * The model's loss is the sum of FACTOR times each. */
+ * The model's loss is the sum of FACTOR times the loss of each item. */
 #ifndef DLB_GRAPH_LOSS_H
 #define DLB_GRAPH_LOSS_H
 #include "graph/graph.h"
@@ -23,7 +23,7 @@ struct dlb_loss_choice {
 	enum dlb_loss_kind kind;
 	int output;			/* tensor id, -1: the first float output */
 	bool has_number;
-	double number;			/* class axis, delta or beta, by the loss */
+	double number;			/* class axis, delta or beta, depending on the loss */
 	double smoothing, factor;
 	const double *weight;		/* one per class, or of positive labels; in the arena */
 	int n_weights;

@@ -2,8 +2,8 @@
  *
  * A float initializer that is to be trained (parameters.c) and has a differentiable path to an output becomes
  * a weight. Running statistics of BatchNormalization become buffers: their op writes them in place, in the
- * order of the micro-batches. A weight for which autodiff finds no gradient (a loss's class weights) becomes
- * a constant again there; a frozen parameter stays a constant. */
+ * order of the micro-batches. Autodiff turns a weight for which it finds no gradient (a loss's class weights)
+ * into a constant again; a frozen parameter stays a constant. */
 #include <stdlib.h>
 #include "graph/order.h"
 #include "graph/passes.h"

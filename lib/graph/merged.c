@@ -1,21 +1,22 @@
 /* Separates parameters that the exporter merged.
  *
  * PyTorch's exporter keeps one copy of initializers with equal values. Before training, all zero biases of
- * one size are one initializer, named after one of them, and so are the weights of a layer's clones. They are
- * separate parameters. The exporter lists the parameters that each vertex uses (dlb_op.uses). A vertex that
- * reads an initializer, but uses a parameter that is missing in the file instead of the one that the
+ * one size are one initializer, named after one of them, and so are the weights of a layer's clones. But they
+ * are separate parameters. The exporter lists the parameters that each vertex uses (dlb_op.uses). A vertex
+ * that reads an initializer, but uses a parameter that is missing in the file instead of the one that the
  * initializer is named after, gets a copy with the missing parameter's name. An initializer that the list
- * does not name is copied for each parameter that its readers use, also of one that the exporter computed,
- * such as 1 + weight of Gemma's norms.
+ * does not name is copied for each parameter that its readers use. This includes initializers that the
+ * exporter computed from a parameter, such as 1 + weight of Gemma's norms.
  *
- * For the same reason Gemm and Conv get back a zero bias that they use but do not read, and initializers
- * computed from one parameter, one for each vertex that uses it, become one.
+ * For the same reason, Gemm and Conv get back a zero bias that they use but do not read. Initializers that
+ * the exporter computed from one parameter, one for each vertex that uses it, become one initializer.
  *
  * Before training, the scale of a BatchNormalization equals its running variance (ones), and its bias the
  * running mean (zeros): running statistics that share an initializer get copies too, named after the
  * list's buffers.
  *
- * Parameters that are one in the framework are one in the lists of uses too, and stay one. */
+ * A parameter that several layers share in the framework has one name in the lists of uses, and stays one
+ * parameter. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/derived.h"
@@ -66,8 +67,8 @@ static bool suits(const struct dlb_op *o, int k, const char *parameter, const ch
 	       (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
 }
 
-/* The missing parameter, of the first n_uses that the vertex may use, that its operand k stands for; -1:
- * none, or several candidates. */
+/* The missing parameter that operand k of the vertex stands for, among the first n_uses parameters in the
+ * vertex's list; -1: none, or several candidates. */
 static int missing_of(const struct merging *m, const struct dlb_op *o, int k, const char *like, int n_uses)
 {
 	for (int exactly = like != NULL; exactly >= 0; exactly--) {
@@ -116,7 +117,7 @@ static int copy(struct merging *m, int t, const char *name)
 	return c;
 }
 
-/* Makes operand k of op i the copy c. */
+/* Replaces operand k of op i by copy c, and records it. */
 static void redirect(struct merging *m, int i, int k, int c)
 {
 	struct dlb_graph *g = m->g;
@@ -126,8 +127,8 @@ static void redirect(struct merging *m, int i, int k, int c)
 	o->in[k] = c;
 }
 
-/* The ones of a decomposed GroupNormalization are no parameter, even if a parameter has equal values:
- * makes a constant of them. */
+/* Makes operand k of op i a constant of its own: the ones of a decomposed GroupNormalization are no
+ * parameter, even if a parameter has equal values. */
 static void part_from_ones(struct merging *m, int i, int k)
 {
 	const int t = m->g->op[i].in[k],
@@ -138,8 +139,8 @@ static void part_from_ones(struct merging *m, int i, int k)
 	m->n_copies--;
 }
 
-/* The list's buffer `word` of the module whose parameter the vertex uses; without one, the vertex's name
- * with `word`. */
+/* The name of buffer `word` of the module whose parameter the vertex uses, if the list has it; else the
+ * vertex's name with `word`. */
 static const char *buffer_name(struct merging *m, const struct dlb_op *o, const char *word)
 {
 	struct dlb_graph *g = m->g;
@@ -365,7 +366,7 @@ static int join_all(struct merging *m, int n, struct dlb_error *err)
 	return rc;
 }
 
-/* Before copies are made: roles are found on the graph as read. */
+/* To be called before copies are made: roles are found on the graph as read. */
 static void find_weights(struct merging *m, int n)
 {
 	const struct dlb_graph *g = m->g;

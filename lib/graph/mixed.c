@@ -1,4 +1,5 @@
-/* Mixed precision: activations in bf16, parameters in f32; on the forward graph, before differentiation.
+/* Mixed precision: activations in bf16, parameters in f32. The forward graph is changed, before
+ * differentiation.
  *
  * Products (Conv, Gemm, MatMul) read and write bf16 activations. They take weights as f32 and round them
  * while packing: a weight is rounded once a step, its gradient is summed in f32, and the optimizer updates

@@ -12,7 +12,8 @@
 #include "graph/order.h"
 #include "graph/rewrite.h"
 
-#define MAX_DIM (INT64_C(1) << 48)	/* for mul and add: their sum stays exact for any batch below 2^13 */
+#define MAX_DIM (INT64_C(1) << 48)	/* bound of mul and add: mul * batch + add stays exact for any batch
+					 * below 2^13 */
 
 bool dlb_dim_in_range(struct dlb_dim d)
 {

@@ -11,9 +11,9 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
 /* Sorts ops topologically (stable; forward, backward, update) and renumbers them; -1 with err
  * naming the ops of a cycle. */
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
-/* -1 with op type, opset and vertex if an operator is unknown (kind -1). */
+/* -1 with err (op type, opset and vertex) if an operator is unknown (kind -1). */
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
-/* the message for such an op; -1 */
+/* Fills err with the message for such an op; returns -1. */
 int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);
 /* Refuses vertex o: fills err with "TYPE 'NAME' (opset N)" as the place, the message, and `cure`
  * (may be NULL) as the hint. Returns -1. */

@@ -1,7 +1,7 @@
 /* Decides which initializers are parameters, and which of them are trained. For each float initializer the
  * first rule that applies counts:
  *
- *     1  --parameters names it: a parameter. With that option, no others are.
+ *     1  --parameters names it: a parameter. With that option, there are no other parameters.
  *     2  It was found in the module's state_dict (state_dict.c): a parameter.
  *     3  The exporter's list has its name: a listed parameter is one, a buffer or constant is not.
  *     4  Its role (role.h). Without a list, a name that is a path in a module ("encoder.pos_embedding") counts
@@ -10,7 +10,8 @@
  * The list also limits rule 4. If every listed parameter is present by name, an initializer without a listed
  * name is no parameter. If more are missing than were found by role, the others were folded into initializers
  * without a role (an expanded class token, rows of a position table). These are the remaining initializers
- * that are no scalars, masks, tables of sines or uniform, provided they are not more than the missing ones.
+ * that are not scalars, masks, tables of sines or uniform, provided that there are no more of them than
+ * missing parameters.
  *
  * An initializer that is no parameter loses its mark `initial`; folding and autodiff then
  * treat it as a constant. */
@@ -123,7 +124,7 @@ static bool by_list(struct choosing *ch, int t)
 	return true;
 }
 
-/* The parameter belongs to a BatchNormalization. If it is missing, it was folded into a convolution. */
+/* Does the parameter belong to a BatchNormalization? If it is missing, it was folded into a convolution. */
 static bool is_of_batch_norm(struct choosing *ch, int at)
 {
 	const char *name = ch->g->listed[at].name, *dot = strrchr(name, '.');
@@ -171,7 +172,8 @@ static bool has_operand_for(const struct choosing *ch, const struct dlb_op *o, i
 	       (n_of_kind || n_operands >= n_missing || !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU"));
 }
 
-/* Some vertex uses the parameter and reads an initializer that can be it under another name. */
+/* Does some vertex use the parameter and read an initializer that can be the parameter under another name? An
+ * alias is accounted for, too. */
 static bool is_accounted_for(const struct choosing *ch, int at)
 {
 	const struct dlb_graph *g = ch->g;
@@ -182,8 +184,8 @@ static bool is_accounted_for(const struct choosing *ch, int at)
 	return ch->alias[at];
 }
 
-/* Parameter `at` is an embedding table and a product's operand: it is tied, and has
- * two names in the module. */
+/* Is parameter `at` an embedding table and a product's operand? Then it is tied, and has two names in the
+ * module. */
 static bool is_tied(const struct choosing *ch, int at)
 {
 	const struct dlb_graph *g = ch->g;
@@ -242,7 +244,7 @@ static void count_missing(struct choosing *ch)
 		ch->n_lost -= ch->n_by_role;
 }
 
-/* All readers add t to another tensor or concatenate it, as they do with tokens and position tables. */
+/* Do all readers add t to another tensor or concatenate it, as they do with tokens and position tables? */
 static bool is_joined(const struct dlb_graph *g, int t)
 {
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
@@ -251,7 +253,8 @@ static bool is_joined(const struct dlb_graph *g, int t)
 	return g->reader_start[t] < g->reader_start[t + 1];
 }
 
-/* The exporter named the initializer after the torch operator that computed it: `name`, or name_N. */
+/* Did the exporter name the initializer after torch operator `name`, which computed it? Its name is then
+ * `name` or name_N. */
 static bool is_called(const struct dlb_tensor *x, const char *name)
 {
 	const size_t n = strlen(name);
@@ -261,7 +264,8 @@ static bool is_called(const struct dlb_tensor *x, const char *name)
 	       (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
 }
 
-/* Output of a torch operator that makes numbers of nothing, as the first state of a scan. */
+/* Is x the output of a torch operator that creates a tensor without reading values, such as the first state
+ * of a scan? */
 static bool is_made(const struct dlb_tensor *x)
 {
 	static const char *const makers[] = { "zeros",    "zeros_like", "ones",      "ones_like",
@@ -274,7 +278,7 @@ static bool is_made(const struct dlb_tensor *x)
 	return false;
 }
 
-/* All readers take t as a scale of a Resize, or for its shape alone. */
+/* Do all readers use t as a scale of a Resize, or only its shape? */
 static bool is_setting(const struct dlb_graph *g, int t)
 {
 	static const struct { const char *type; int from; } settings[] = {
@@ -306,13 +310,14 @@ static bool may_be_lost(struct choosing *ch, int t)
 	       !dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 
-/* Output of torch's embedding. */
+/* Is x the output of torch's embedding? */
 static bool is_looked_up(const struct dlb_tensor *x)
 {
 	return is_called(x, "embedding");
 }
 
-/* Output of an operator that has parameters: a recurrent cell's first state, positions, constant tokens. */
+/* Is x the output of an operator that has parameters, such as a recurrent cell's first state, positions,
+ * constant tokens? */
 static bool is_computed(const struct dlb_tensor *x)
 {
 	static const char *const by[] = { "embedding", "linear",     "conv1d",     "conv2d",
@@ -324,7 +329,8 @@ static bool is_computed(const struct dlb_tensor *x)
 	return false;
 }
 
-/* Notes initializers that the exporter computed from parameters: they do not change with them. */
+/* Notes initializers that the exporter computed from parameters: they do not change when these are
+ * trained. */
 static void say_computed(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;
@@ -348,7 +354,7 @@ static void say_computed(struct choosing *ch)
 			       n == 1 ? "it stays" : "they stay", n == 1 ? "it is" : "they are");
 }
 
-/* Notes parameters that the model holds partly or changed: the used rows of a table, a
+/* Notes parameters that the model holds only in part or in changed form: the used rows of a table, a
  * normalization folded into a layer. */
 static void say_lost(struct choosing *ch, bool told)
 {
@@ -374,7 +380,8 @@ static void say_lost(struct choosing *ch, bool told)
 }
 
 /* Finds initializers that hold lost parameters: first rows that an embedding looked up by constant indices,
- * then the rest, if nothing else can hold them. */
+ * then the other candidates, if there are no more of them than lost parameters and none can be a buffer of
+ * the list. */
 static void find_lost(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
@@ -441,7 +448,7 @@ static void bound_by_list(struct choosing *ch)
 		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
 			decide(ch, t, false, DLB_BY_LIST,
 			       "every parameter of the list has an initializer of its own");
-	if (!g->state_path) {		/* which would have found them by their values */
+	if (!g->state_path) {		/* a state_dict would have identified them by their values */
 		find_lost(ch);
 		say_lost(ch, ch->told);
 	}
@@ -512,7 +519,7 @@ static void mark_statistics(struct choosing *ch)
 	}
 }
 
-/* The exporter states that every reader uses the parameter of this name: no other of equal
+/* Does the exporter state that every reader uses the parameter of this name? Then no other parameter of equal
  * values was merged into it. */
 static bool is_named_by_readers(const struct choosing *ch, int t)
 {

@@ -1,5 +1,5 @@
 /* The passes over a graph, in the order in which dlb-profile and dlb-costmodel apply them, one file each: the
- * face of lib/graph for the tools. */
+ * interface of lib/graph for the tools. */
 #ifndef DLB_GRAPH_PASSES_H
 #define DLB_GRAPH_PASSES_H
 #include "graph/graph.h"
@@ -74,8 +74,8 @@ int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train);
 int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_error *err);
 /* notes Dropout that an inference export disabled or removed */
 void dlb_graph_note_dropout(struct dlb_graph *g);
-/* loss.c: attaches the loss, or several, described by `loss` (loss.h); NULL or "auto":
- * CONTRACT's default; "none": none. */
+/* loss.c: attaches the loss, or several, described by `loss` (loss.h); NULL or "auto": the default (loss.c);
+ * "none": no loss. */
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
 int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err);
 /* layout.c: chooses a physical layout per tensor and inserts Layout ops where it changes. Not for f64. */
@@ -93,8 +93,8 @@ int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, cons
  * g (arrays in out's arena). */
 int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of,
 		   struct dlb_error *err);
-/* Lists what a user should know about the graph (folded BatchNormalization, tied weights), one line each in
- * g's arena; returns the number of lines. */
+/* Lists facts about the graph that a user should know (folded BatchNormalization, tied weights), one line
+ * each in g's arena; returns the number of lines. */
 int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
 
 /* rewrites.c: the rewrites that can be switched off, one row each; the last row has no name. Rows without
@@ -109,10 +109,10 @@ struct dlb_rewrite {
 extern const struct dlb_rewrite dlb_rewrites[];
 /* Switches the rewrite `name`, or all ("all"), off; before folding. -1: no such name. */
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
-/* A rewrite that is off is tried on a copy where its turn would be, for dlb_graph_missed. */
+/* Applies the rewrites. A rewrite that is off is applied to a copy instead, for dlb_graph_missed. */
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
-/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph, or with "all"
- * any that is off? */
+/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph? "all": any rewrite
+ * that is off. */
 bool dlb_graph_missed(const struct dlb_graph *g, const char *name);
 /* split.c, split_make.c. OP=PARTS[:AXIS]: OP is an op's name, or a shell pattern; axis NULL: the best one. */
 struct dlb_split_request { const char *op, *axis, *why; int parts; };
@@ -126,7 +126,7 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_request *ask, in
 /* From now on, sums over the shards of was_split[] entries marked `pairs`, of outputs and of gradients, are
  * made in pairs. Ids change. */
 int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
-/* Removes what dlb_graph_differentiate added: the forward ops stay. */
+/* Removes the ops that dlb_graph_differentiate added: the forward ops stay. */
 void dlb_graph_undifferentiate(struct dlb_graph *g);
 /* freeze.c: weights whose names (of a slice: of the whole tensor) match a pattern are not trained from here
  * on; they stay weights. *f: those that were trained before. Ids of forward ops and of their tensors stay,
@@ -135,7 +135,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g);
 struct dlb_frozen { int weights; int64_t elements; };
 int dlb_graph_freeze(struct dlb_graph *g, const struct dlb_patterns *p, struct dlb_frozen *f,
 		     struct dlb_error *err);
-/* before[i]: the op of `was` that op i of `now`, made from it by dlb_graph_freeze, stands for: the one of
- * its name, else the forward op that it is the backward op of. */
+/* `now` was made from `was` by dlb_graph_freeze. before[i]: the op of `was` that corresponds to op i of
+ * `now`: the op of the same name, else the op that corresponds to the forward op of backward op i. */
 void dlb_graph_ops_before(const struct dlb_graph *was, const struct dlb_graph *now, int *before);
 #endif

@@ -11,7 +11,7 @@ bool dlb_is_op(const struct dlb_graph *g, int i, const char *type)
 		!strcmp(g->op[i].type, type);
 }
 
-/* Operand k of an op as one constant integer. */
+/* Reads operand k of an op, one constant integer; false: it is not one. */
 static bool constant_int(const struct dlb_graph *g, const struct dlb_op *o, int k, int64_t *v)
 {
 	const struct dlb_tensor *x = k < o->n_in && o->in[k] >= 0 ? &g->tensor[o->in[k]] : NULL;

@@ -1,7 +1,7 @@
 /* Pattern matching in the forward graph, for rewrites that replace several ops by one (private to lib/graph).
  *
  * A pattern is matched from its last op, the root, backwards through the producers of its operands. Ops to be
- * removed are recorded on the way; dlb_match_closed then says whether no other op reads them, and
+ * removed are recorded on the way; dlb_match_closed then tells whether no other op reads them, and
  * dlb_match_fuse turns the root into the fused op. The root keeps its place in the order and its output
  * tensors, so readers and names stay.
  *
@@ -30,7 +30,7 @@ bool dlb_is_view(const struct dlb_graph *g, int i);
 /* Does op i keep the indices [*first, *first + *count) of its operand 0 along *axis, which does not follow
  * the batch? It is a Slice with constant operands, one axis and step 1, or a Gather of one constant index. */
 bool dlb_is_range(const struct dlb_graph *g, int i, int *axis, int64_t *first, int64_t *count);
-/* c * N^e, N the batch: a dimension (e is 0 or 1), or a product of dimensions. The functions return false if
+/* c * N^e, N the batch: a dimension (e is 0 or 1), or a product of dimensions. dlb_size_of returns false if
  * the dimension is 0, or has both mul and add. (pattern_views.c) */
 struct dlb_size { int64_t c; int e; };
 bool dlb_size_of(struct dlb_dim d, struct dlb_size *s);
@@ -52,19 +52,20 @@ bool dlb_match_scalar_operand(const struct dlb_match *m, int i, double v, int *o
 bool dlb_match_near(double a, double b);
 /* Do both tensors have the same shape, at every batch size? */
 bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b);
-/* t has one reader, and is neither an output nor the loss; false for -1. */
+/* Does t have one reader, and is it neither an output nor the loss? False for -1. */
 bool dlb_match_read_once(const struct dlb_graph *g, int t);
-/* Only the root and recorded ops read outputs of recorded ops, and none of them is an output of the graph. */
+/* Do only the root and recorded ops read outputs of recorded ops, and is none of these outputs an output of
+ * the graph? */
 bool dlb_match_closed(const struct dlb_match *m);
-/* The root takes type, domain, operands and attributes of s, keeps its first output alone, and is inferred.
+/* The root takes type, domain, operands and attributes of s, keeps only its first output, and is inferred.
  * `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one to *count. -1
  * with err. */
 int dlb_match_fuse(struct dlb_match *m, const struct dlb_op_spec *s, int name_of, int64_t *count,
 		   struct dlb_error *err);
 /* A constant with these dimensions, for a Reshape called `name`. */
 int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n);
-/* Ops [first, first + n) were added at the end of the graph for an existing op. place_added moves those of
- * added[i] before op i, for the n_ops ops that existed before. */
+/* Ops [first, first + n) were added at the end of the graph for an existing op. dlb_graph_place_added moves
+ * the ops of added[i] before op i, for each of the n_ops ops that existed before. */
 struct dlb_added { int first, n; };
 void dlb_graph_place_added(struct dlb_graph *g, const struct dlb_added *added, int n_ops);
 #endif

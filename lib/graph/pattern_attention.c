@@ -49,7 +49,7 @@ static bool changes_nothing(const int64_t *perm)
 	return !memcmp(perm, in_order, sizeof in_order);
 }
 
-/* Op i is a Product of four dimensions. */
+/* Is op i a Product of four dimensions? */
 static bool is_product(const struct dlb_graph *g, int i)
 {
 	int64_t perm[DIMS];
@@ -66,7 +66,8 @@ static bool take(struct dlb_match *m, int op)
 	return true;
 }
 
-/* How a constant mask says that a key is seen, or hidden: by a number that is added, or a condition. */
+/* How a constant mask tells whether a key is seen or hidden: by a number that is added to the score, or by a
+ * condition. `seen`: the value for a key that is seen. */
 struct sight {
 	bool added;
 	double seen;
@@ -75,7 +76,7 @@ struct sight {
 static bool is_seen(const struct sight *s, double v) { return v == s->seen; }
 static bool is_hidden(const struct sight *s, double v) { return s->added ? v <= -1e30 : v != s->seen; }
 
-/* The constant shows to each row its own position and earlier ones, and hides later ones. */
+/* Does the constant show to each row its own position and earlier ones, and hide later ones? */
 static bool hides_later(const struct dlb_graph *g, int t, struct sight s)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -93,7 +94,7 @@ static bool hides_later(const struct dlb_graph *g, int t, struct sight s)
 	return true;
 }
 
-/* The mask broadcasts to the scores without enlarging them, and has a value for each key. */
+/* Does the mask broadcast to the scores without enlarging them, and have a value for each key? */
 static bool fits(const struct dlb_graph *g, int mask, int scores)
 {
 	const struct dlb_tensor *m = &g->tensor[mask], *s = &g->tensor[scores];
@@ -109,8 +110,8 @@ static bool fits(const struct dlb_graph *g, int mask, int scores)
 	return true;
 }
 
-/* Matches Where(later, fill, scores), or Where(not later, scores, fill), of which fill hides. Returns the op that makes
- * the scores; -1: no match. */
+/* Matches Where(later, fill, scores), or Where(not later, scores, fill), whose fill hides keys. Returns the
+ * op that makes the scores; -1: no match. */
 static int take_chosen(struct attention_match *a, int op)
 {
 	const struct dlb_graph *g = a->m.g;
@@ -153,7 +154,7 @@ static int take_scores(struct attention_match *a, int t)
 	return -1;
 }
 
-/* The scores are (batch, heads, rows, keys), large enough, and only the batch dimension follows the batch. */
+/* Are the scores (batch, heads, rows, keys) and large enough, and does only dimension 0 follow the batch? */
 static bool has_shape(const struct dlb_graph *g, int scores, bool causal)
 {
 	const struct dlb_tensor *s = &g->tensor[scores];
@@ -236,7 +237,7 @@ static int repeated(const struct dlb_graph *g, const struct attention_side *s)
 
 /* -- replacement -- */
 
-/* Tensor t has these four dimensions. */
+/* Does tensor t have these four dimensions? */
 static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim)
 {
 	bool same = t->n_dims == DIMS;
@@ -246,8 +247,9 @@ static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim)
 	return same;
 }
 
-/* Makes s read t, of (batch, heads, 1, rows, width), as (batch, heads, rows, width): what t is a view of,
- * through a Transpose before it, or a Reshape added before the root. */
+/* Makes s read t (batch, heads, 1, rows, width) as (batch, heads, rows, width). If t is a view of a tensor
+ * with these dimensions, s reads that tensor, through the Transpose that makes it; else s reads a new Reshape
+ * of t. */
 static int read_once(struct attention_match *a, const char *name, int t, struct attention_side *s,
 		     struct dlb_error *err)
 {

@@ -45,7 +45,7 @@ static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 	return true;
 }
 
-/* There are n tensor factors, all of them x, and the scalars multiply to v. */
+/* Are there n tensor factors, all of them x, and scalars whose product is v? */
 static bool are(const struct factors *f, int n, int x, double v)
 {
 	for (int i = 0; i < f->n; i++)
@@ -61,7 +61,7 @@ static bool is_product(struct dlb_match *m, int t, int n, int x, double v)
 	return collect(m, t, -1, &f) && are(&f, n, x, v);
 }
 
-/* t = x / sqrt(2) */
+/* Is t = x / sqrt(2)? */
 static bool erf_argument(struct dlb_match *m, int t, int x)
 {
 	const int div = dlb_match_op(m, t, "Div");
@@ -73,7 +73,7 @@ static bool erf_argument(struct dlb_match *m, int t, int x)
 	return is_product(m, t, 1, x, sqrt_half);
 }
 
-/* t = sqrt(2/pi) (x + 0.044715 x^3), with x factored out or not. */
+/* Is t = sqrt(2/pi) (x + 0.044715 x^3), with x factored out or not? */
 static bool tanh_argument(struct dlb_match *m, int t, int x)
 {
 	struct factors f = { .scale = 1 };
@@ -132,7 +132,7 @@ int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 			continue;
 		if (dlb_match_fuse(&m, DLB_SPEC_ATTR("Gelu", &by_tanh, tanh, x), -1, count, err))
 			return -1;
-		g->op[i].opset = 20;		/* the first version that has it */
+		g->op[i].opset = 20;		/* the first version with Gelu */
 	}
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include "graph/rewrites.h"
 #include "graph/role.h"
 
-/* All elements of constant t are v. */
+/* Are all elements of constant t equal to v? */
 static bool is_all(const struct dlb_graph *g, int t, double v)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -18,7 +18,7 @@ static bool is_all(const struct dlb_graph *g, int t, double v)
 	       (x->is_fill ? x->fill : dlb_value_real(x->data, x->dtype, 0)) == v;
 }
 
-/* Tensor t has one value for each channel of x, its second dimension. */
+/* Does tensor t have one value for each channel (second dimension) of x? */
 static bool along_channels(const struct dlb_graph *g, int t, const struct dlb_tensor *x)
 {
 	const struct dlb_tensor *w = &g->tensor[t];
@@ -32,8 +32,8 @@ static bool along_channels(const struct dlb_graph *g, int t, const struct dlb_te
 	return true;
 }
 
-/* Tensor t, which has one value per channel, with one dimension: the source of the view that t is, or a
- * new Reshape. -1 with err. */
+/* Tensor t, which has one value per channel, as a tensor of one dimension: t, the source of the view that
+ * makes t, or a new Reshape. -1 with err. */
 static int channels(struct dlb_graph *g, int t, struct dlb_dim dim, struct dlb_error *err)
 {
 	const int op = g->tensor[t].producer;

@@ -41,7 +41,7 @@ static int reduced_axis(const struct dlb_graph *g, int i)
 	return mask == (1u << n_dims) - (1u << (n_dims - n)) ? n_dims - n : -1;
 }
 
-/* t = x - ReduceMean(x) */
+/* Is t = x - ReduceMean(x)? Sets n->x and n->axis. */
 static bool is_deviation(struct dlb_match *m, int t, struct norm *n)
 {
 	const int sub = dlb_match_op(m, t, "Sub"),
@@ -130,7 +130,7 @@ static bool fits(struct dlb_match *m, int d, int of, struct norm *n)
 	return of >= 0 && is_deviation(m, d, n) && n->axis == axis && is_same_deviation(m, of, d, n);
 }
 
-/* Op i is d / Sqrt(...), or d * (1 / Sqrt(...)). */
+/* Is op i d / Sqrt(...), or d * (1 / Sqrt(...))? */
 static bool is_quotient(struct dlb_match *m, int i, struct norm *n)
 {
 	const struct dlb_op *o = &m->g->op[i];
@@ -175,7 +175,7 @@ static bool quotient_of(struct dlb_match *m, int t, struct norm *n)
 	return true;
 }
 
-/* Op i = quotient * scale. */
+/* Is op i = quotient * scale? Sets *scale. */
 static bool scaled(struct dlb_match *m, int i, struct norm *n, int *scale)
 {
 	for (int k = 0; k < 2; k++) {
@@ -250,7 +250,7 @@ static int rewrite(struct dlb_graph *g, bool rms, int64_t *count, struct dlb_err
 							      .n_in = in[2] < 0 ? 2 : 3, .attr = attr,
 							      .n_attr = 2 }, -1, count, err))
 			return -1;
-		g->op[i].opset = rms ? 23 : 17;		/* the first version that has it */
+		g->op[i].opset = rms ? 23 : 17;		/* the first version with the operator */
 	}
 	return 0;
 }

@@ -5,7 +5,7 @@
  * The tables are constants with one row per position, the same for all samples and heads, and both
  * halves of a row are equal.
  *
- * A Transpose of x moves behind it, where attention reads through it:
+ * A Transpose of x moves behind the RotaryEmbedding, so that attention can read through the Transpose:
  *
  *     RotaryEmbedding(Transpose(x))   ->   Transpose(RotaryEmbedding(x, axesX = perm)) */
 #include <string.h>
@@ -84,7 +84,7 @@ static int half_table(struct dlb_graph *g, int t, int x)
 				      NULL);
 }
 
-/* Operand k of Add i is x * cos, the other is rotated(x) * sin. */
+/* Is operand k of Add i x * cos, and the other operand rotated(x) * sin? Sets in[] = {x, cos, sin}. */
 static bool match(struct dlb_match *m, int i, int k, int in[3])
 {
 	const struct dlb_graph *g = m->g;
@@ -107,7 +107,7 @@ static bool match(struct dlb_match *m, int i, int k, int in[3])
 	return false;
 }
 
-/* Op i reads the result of a Transpose, which nobody else reads, and adds no dimension to it. */
+/* Is the root a RotaryEmbedding that reads a Transpose of four dimensions, which no other op reads? */
 static bool reads_transposed(struct dlb_match *m, const int64_t **perm)
 {
 	const struct dlb_graph *g = m->g;
@@ -121,7 +121,7 @@ static bool reads_transposed(struct dlb_match *m, const int64_t **perm)
 	       (*perm)[3] == 3 && dlb_match_closed(m);
 }
 
-/* The root becomes the Transpose, behind a RotaryEmbedding of its operand. */
+/* The root becomes the Transpose, after a new RotaryEmbedding of the Transpose's operand. */
 static int swap(struct dlb_match *m, const int64_t *perm, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
@@ -189,7 +189,7 @@ int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 					   &(struct dlb_op_spec){ .type = "RotaryEmbedding", .in = in,
 								  .n_in = 3 }, -1, count, err))
 				return -1;
-			g->op[i].opset = 23;		/* the first version that has it */
+			g->op[i].opset = 23;		/* the first version with the operator */
 		}
 	if (*count)
 		dlb_graph_index(g);

@@ -11,7 +11,7 @@
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Each row of constant t, along the last dimension, has a value above -inf. */
+/* Does each row of constant t, along the last dimension, have a value above -inf? */
 static bool rows_are_open(const struct dlb_graph *g, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -45,7 +45,7 @@ static bool is_score(const struct dlb_graph *g, int t)
 	return op >= 0 && !strcmp(g->op[op].type, "Product") && !strcmp(g->op[op].domain, "dlb");
 }
 
-/* Op i is a Softmax over the last dimension of scores without a row that is entirely -inf. */
+/* Is op i a Softmax over the last dimension of scores of which no row is entirely -inf? */
 static bool is_open(const struct dlb_graph *g, int i)
 {
 	const struct dlb_op *o = &g->op[i];

@@ -6,7 +6,7 @@
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* t = Sigmoid(alpha * x) */
+/* Is t = Sigmoid(alpha * x)? */
 static bool gate_of(struct dlb_match *m, int t, int x, double *alpha)
 {
 	const int sigmoid = dlb_match_op(m, t, "Sigmoid");
@@ -31,7 +31,7 @@ int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err
 				continue;
 			if (dlb_match_fuse(&m, DLB_SPEC_ATTR("Swish", &alpha, 1, x), -1, count, err))
 				return -1;
-			g->op[i].opset = 24;		/* the first version that has it */
+			g->op[i].opset = 24;		/* the first version with Swish */
 		}
 	}
 	return 0;

@@ -1,11 +1,11 @@
-/* unbind as exporters write it: a tensor is taken apart along a dimension, index by index (such as
- * Q, K and V of one product):
+/* unbind as exporters write it: a tensor is split along a dimension, one index per part (such as Q, K and V
+ * of one product):
  *
  *     x  Transpose  Gather(0), Gather(1), Gather(2)   ->   x  Split  Reshape (Transpose), thrice
  *
  * Slices of one index match too. The gradient is a Concat instead of a sum of one zero-padded tensor per
- * part. The Split reads x itself: the Transpose of the whole is dropped, and products take in the Transpose
- * of a part that remains. */
+ * part. The Split reads x itself: the Transpose of the whole tensor is dropped, and products absorb the
+ * remaining Transposes of parts. */
 #include <string.h>
 #include "graph/order.h"
 #include "graph/pattern.h"
@@ -13,8 +13,9 @@
 
 enum { MOST_PARTS = 16 };
 
-/* Tensor t along `axis`: op[k] takes index k and drops the dimension, or its only reader drops it and
- * slice[k] is the Slice. t is `source` transposed by perm. */
+/* Tensor t is split along `axis`. op[k] takes index k and drops the dimension, or op[k] is a view that drops
+ * the dimension and the only reader of slice[k], a Slice that takes index k. t is `source` transposed by
+ * perm. */
 struct unbind {
 	struct dlb_graph *g;
 	int t, axis, n, op[MOST_PARTS], slice[MOST_PARTS];
@@ -33,7 +34,7 @@ static bool takes_one(const struct dlb_graph *g, int i, int t, int *axis, int64_
 		(dlb_is_op(g, i, "Slice") || g->tensor[g->op[i].in[1]].n_dims == 0);
 }
 
-/* y has the dimensions of x without that of `axis`. */
+/* Does y have the dimensions of x without `axis`? */
 static bool drops(const struct dlb_tensor *x, const struct dlb_tensor *y, int axis)
 {
 	for (int k = 0, j = 0; k < x->n_dims && y->n_dims == x->n_dims - 1; k++)
@@ -57,7 +58,7 @@ static int dropping(const struct unbind *u, int i)
 	return -1;
 }
 
-/* Every reader of u->t takes one index along the same axis, and each index is taken once. */
+/* Does every reader of u->t take one index along the same axis, and is each index taken once? */
 static bool match(struct unbind *u)
 {
 	const struct dlb_graph *g = u->g;
@@ -135,7 +136,7 @@ static int split(struct unbind *u, int *part, struct dlb_error *err)
 	return dlb_graph_infer_new(g, op, err);
 }
 
-/* Fills perm with the order of the source's dimensions in the result, without the one taken apart. Returns
+/* Fills perm with the order of the source's dimensions in the result, without the split dimension. Returns
  * whether it is ascending. */
 static bool rest(const struct unbind *u, int n, int64_t *perm)
 {
@@ -164,7 +165,7 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 
 	if (u->slice[k] >= 0)
 		m.op[m.n++] = u->slice[k];
-	/* the result keeps it, with size 1 */
+	/* keeps: the result has the split dimension, with size 1 */
 	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);
 	for (int i = 0; i < x.n_dims; i++)
 		if (i != u->perm[u->axis])
@@ -187,7 +188,7 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 	return t < 0 ? -1 : dlb_match_fuse(&m, DLB_SPEC_ATTR("Transpose", &order, 1, t), -1, &ignored, err);
 }
 
-/* Puts all new ops before the first op that took a part. */
+/* Replaces the ops that take parts; puts all new ops before the first of them. */
 static int replace(struct unbind *u, struct dlb_added *added, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = u->g;

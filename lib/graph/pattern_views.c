@@ -261,7 +261,7 @@ static bool is_better(const struct dlb_graph *g, const struct chain *c, const st
 		has_dims(result, y->dim, y->n));
 }
 
-/* Op i is a view or Transpose whose only reader is not another one. */
+/* Is op i the last op of a chain: a view or Transpose that no single other view or Transpose reads? */
 static bool ends_chain(const struct dlb_graph *g, int i)
 {
 	if (!dlb_is_view(g, i) && !dlb_is_op(g, i, "Transpose"))

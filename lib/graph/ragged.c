@@ -139,8 +139,8 @@ static bool takes_all(const struct fold *f, const struct dlb_op *o, int t)
 	return all;
 }
 
-/* A tensor with the non-zero count of t divided by *times: the source of t through changes of shape and
- * type that keep the count. */
+/* The source of t before changes of shape and type, and before Expands. Multiplies *times by the number of
+ * non-zero values of t for each of the source. */
 static int source(const struct fold *f, int t, int64_t *times)
 {
 	for (const struct dlb_op *o; (o = maker(f, t)); t = o->in[0]) {
@@ -283,14 +283,14 @@ int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *
 	return made;
 }
 
-/* The mask that t selects by: the source of its count, with padding set to zero if it
- * is ragged. -1 with err. */
+/* The mask by which t selects rows: the source of t, with padding set to zero if the source is ragged. -1
+ * with err. */
 static int mask_of(struct fold *f, int op, int t, int64_t *times, struct dlb_error *err)
 {
 	int from = source(f, t, times);
 
-	for (int i = 0; i < f->n_unpadded; i++)		/* zeroed padding does not change the
-							 * count: use the tensor before */
+	for (int i = 0; i < f->n_unpadded; i++)		/* zeroed padding does not change the count: use the
+							 * tensor before zeroing */
 		if (f->unpadded[i].made == from && f->unpadded[i].value == 0)
 			from = source(f, f->unpadded[i].from, times);
 	return ragged(f, from) ? dlb_ragged_unpad(f, op, from, 0, err) : from;
@@ -347,7 +347,7 @@ static bool is_count(struct fold *f, int op, int t, struct dlb_ragged *r)
 	return r->mask >= 0 && f->g->tensor[r->mask].dtype == DLB_BOOL;
 }
 
-/* In a shape computed from one such count and constants, replaces the count by its bound. */
+/* In a shape computed from constants and one count of non-zero values, replaces the count by its bound. */
 static int bound_shape(struct fold *f, int op, int k)
 {
 	const int t = operand(f, op, k);
@@ -395,8 +395,8 @@ static int bound_shape(struct fold *f, int op, int k)
 	return 0;
 }
 
-/* Indices of positions in the batch are applied to data with the batch of the export: makes
- * the data follow the batch. */
+/* If indices of positions in the batch are applied to data with the batch of the export, makes the data
+ * follow the batch. */
 static int follow_batch(struct fold *f, int op, int dim, struct dlb_error *err)
 {
 	const struct dlb_ragged *r = ragged(f, operand(f, op, 1));

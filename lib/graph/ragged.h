@@ -1,5 +1,6 @@
-/* Ragged dimensions, whose length depends on values (private to lib/graph): what ragged.c, which finds and
- * bounds them, shares with ragged_pass.c, which has a rule for each vertex. ragged.c explains the design. */
+/* Ragged dimensions, whose length depends on values (private to lib/graph): declarations shared by ragged.c,
+ * which finds and bounds these dimensions, and ragged_pass.c, which has a rule for each vertex. ragged.c
+ * explains the design. */
 #ifndef DLB_GRAPH_RAGGED_H
 #define DLB_GRAPH_RAGGED_H
 #include <string.h>

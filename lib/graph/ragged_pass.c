@@ -1,6 +1,7 @@
-/* Rules for vertices with ragged operands (see ragged.c): which dimension of the outputs is ragged, what
- * replaces padding before a scatter, a sum or a mean, and what is refused. A rule is called after inference
- * of a vertex with at least one ragged operand; it returns 0, 1 if it replaced the vertex, or -1 with err. */
+/* Rules for vertices with ragged operands (see ragged.c): which dimension of the outputs is ragged, which
+ * value replaces padding before a scatter, a sum or a mean, and which uses are refused. A rule is called
+ * after inference of a vertex with at least one ragged operand; it returns 0, 1 if it replaced the vertex, or
+ * -1 with err. */
 #include "graph/ragged.h"
 #include <inttypes.h>
 
@@ -115,7 +116,7 @@ static int transpose(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* The entry of a shape operand that is a bound must be for the dimension that it bounds. */
+/* If an entry of the shape operand is a bound, is it for the dimension that it bounds? */
 static bool agrees(const struct fold *f, int shape_operand, const struct dlb_ragged *r, int dim, int behind)
 {
 	const struct dlb_ragged *s = ragged(f, shape_operand);
@@ -135,7 +136,7 @@ static int view(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Expand, ConstantOfShape: to a ragged shape, from one row or from rows of the same count. */
+/* Expand and ConstantOfShape to a ragged shape; Expand from one row, or from rows of the same count. */
 static int expand(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -162,7 +163,7 @@ static int expand(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Concatenates along another axis; all parts are ragged alike. */
+/* Concatenates along an axis that is not ragged; all parts must be ragged in the same way. */
 static int concat(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -195,7 +196,7 @@ static int split(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Slices other axes, or all rows up to their count. */
+/* Slices axes that are not ragged, or takes all rows up to their count. */
 static int slice(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -380,7 +381,7 @@ static int gemm(struct fold *f, int op, struct dlb_error *err)
 
 /* -- along one axis -- */
 
-/* Only input 0 is ragged, and not in a dimension from `first` to `last`. */
+/* Accepts the vertex if only input 0 is ragged, in a dimension that is not one of `first` to `last`. */
 static int all_but(struct fold *f, int op, int first, int last, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -572,7 +573,7 @@ static int one_hot(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* -- which vertices -- */
+/* -- the vertices of each rule -- */
 
 static const char *const by_element[] = { "Abs",
 					  "Acos",

@@ -173,8 +173,8 @@ static double default_flop(const struct dlb_op_io *io)
 	return io->n_out > 0 && io->out[0].n_dims >= 0 ? (double)dlb_desc_count(&io->out[0]) : 0;
 }
 
-/* From values at two sizes: the value at `batch` and the part that does not follow the batch. Negative
- * rounding errors become 0. */
+/* Computes, from the values at n and 2n samples, the value at `batch` samples (*whole) and the part that does
+ * not follow the batch (*fixed). Negative rounding errors become 0. */
 static void split(const double at[2], int64_t n, int64_t batch, double *whole, double *fixed)
 {
 	const double per_sample = (at[1] - at[0]) / (double)n, rest = at[0] - per_sample * (double)n;
@@ -330,7 +330,8 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 
 /* -- names -- */
 
-/* Counts how many of the first n ops (tensors) have each name; brought up to date on use. */
+/* Adds `more` to the number of ops (tensors) with this name. x counts the names of the first x->n ops
+ * (tensors); op_names and tensor_names bring it up to date. */
 static void count_name(struct dlb_names *x, const char *name, int more)
 {
 	const int n = dlb_name_map_get(&x->count, name);

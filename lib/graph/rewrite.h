@@ -16,7 +16,7 @@ struct dlb_known_values { const void *(*value)[DLB_N_SIZES]; int n; };
 /* The reference batch N of a graph: its batch, but at least 2 (at 1 every dimension broadcasts). */
 int64_t dlb_graph_reference(const struct dlb_graph *g);
 int64_t dlb_gcd(int64_t a, int64_t b);		/* arguments are not negative */
-/* order.c: in the range that dlb_graph_check allows */
+/* order.c: is d in the range that dlb_graph_check allows? */
 bool dlb_dim_in_range(struct dlb_dim d);
 /* Fits *out through the values at N and 2N and checks it at 3N; false if they are
  * not affine with integers. */
@@ -48,11 +48,12 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root);
 /* `base`, or base.2, base.3 ...: a name that no op (tensor) has; in g's arena. */
 const char *dlb_graph_op_name(struct dlb_graph *g, const char *base);
 const char *dlb_graph_tensor_name(struct dlb_graph *g, const char *base);
-/* Renames an op or tensor. Names must be changed by these functions, so that those above know about them. */
+/* Renames an op or tensor. Names must be changed by these functions, so that dlb_graph_op_name and
+ * dlb_graph_tensor_name know them. */
 void dlb_graph_rename_op(struct dlb_graph *g, int op, const char *name);
 void dlb_graph_rename_tensor(struct dlb_graph *g, int t, const char *name);
 void dlb_graph_forget_names(struct dlb_graph *g);	/* to be called after ops or tensors were removed */
-/* All readers of tensor `from` (and, if asked, the graph's outputs) read `to` instead. */
+/* Makes all readers of tensor `from` (and the graph's outputs, if outputs_too) read `to` instead. */
 void dlb_graph_replace(struct dlb_graph *g, int from, int to, bool outputs_too);
 bool dlb_graph_is_output(const struct dlb_graph *g, int t);
 /* Adds a constant; copies its data into g's arena. value_mul may be NULL. Returns its id. */
@@ -64,7 +65,7 @@ int dlb_graph_add_forward(struct dlb_graph *g, const struct dlb_op_spec *s, stru
 /* Sets homes: of a weight its update op (without one, its first reader), of a
  * buffer the op that writes it. */
 void dlb_graph_set_homes(struct dlb_graph *g);
-/* Have channels-last and plain the same bytes? So at every size with fewer than 3 dims,
- * one channel, or one pixel. */
+/* Do channels-last and plain have the same bytes at every batch size? Yes with fewer than 3 dims, one
+ * channel, or one pixel. */
 bool dlb_layouts_coincide(const struct dlb_tensor *t);
 #endif

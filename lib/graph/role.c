@@ -170,8 +170,8 @@ bool dlb_role_is_frequency(struct dlb_roles *r, int t)
 
 /* Is operand k of a product a weight? Yes if the other operand is an activation or a weight too. Not if
  * positions are multiplied by frequencies for Sin and Cos. Nor if it is a tensor that the exporter computed
- * and that a layer's weight multiplies (a table of relative positions): operand 0 of a product of
- * constants, by a listed vertex. */
+ * and that a layer's weight multiplies (a table of relative positions): operand 0 of a product of constants,
+ * in a vertex for which the exporter lists parameters. */
 static bool multiplies(const struct dlb_roles *r, const struct dlb_op *o, int k)
 {
 	unsigned other = 0;
@@ -205,7 +205,7 @@ static bool is_layer(const struct dlb_roles *r, int t, int64_t *width)
 	return false;
 }
 
-/* x is added to a layer's output along its channels. */
+/* Is x added to a layer's output along its channels? */
 static bool is_added(const struct dlb_roles *r, const struct dlb_op *o, int k, int x)
 {
 	const struct dlb_tensor *b = &r->g->tensor[x];
@@ -279,7 +279,7 @@ static bool is_scale(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 	       is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
 }
 
-/* The exporter made both vertices from one operator, which uses these parameters. */
+/* Did the exporter make both vertices from one operator? Then it lists the same parameters for both. */
 static bool uses_the_same(const struct dlb_op *a, const struct dlb_op *b)
 {
 	return a->n_uses > 0 && a->n_uses == b->n_uses &&
@@ -304,8 +304,9 @@ bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op
 	return false;
 }
 
-/* GatherND reads the weights of experts that a router chose. By the position of non-zero mask values it also
- * reads masks and zeros into which selected rows are put (torch.zeros(n, d)[index]); those are no weights. */
+/* Is x, which GatherND reads, a mask, or a tensor of zeros into which selected rows are put (torch.zeros(n,
+ * d)[index]), and so no weight? GatherND at positions of non-zero mask values reads these too; otherwise it
+ * reads the weights of experts that a router chose. */
 static bool is_mask_or_filled(const struct dlb_roles *r, const struct dlb_op *o, int x)
 {
 	static const char *const on[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather",
@@ -372,7 +373,7 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 	return NULL;
 }
 
-/* Follows t, computed from x alone, to its use. */
+/* Follows t, computed from x alone, to its use as a parameter; NULL: it has no such use. */
 static const char *follow(struct dlb_roles *r, int t, int x, int depth)
 {
 	const struct dlb_graph *g = r->g;
@@ -428,7 +429,7 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "coordinates of a grid";
 		return false;
 	}
-	/* large, and of bounded values in any model that works: weights of products are not read for this */
+	/* weights of products are not read for this: they are large, and bounded in any model that works */
 	if (!is_operand_of_product(g, t) && dlb_values_boundless(x)) {
 		*why = "a mask";
 		return false;
@@ -502,7 +503,7 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)
 		const int other = o->in[o->in[0] == t];
 		if (other < 0 || !fed(r, other))
 			return false;
-		/* the samples may only have passed ops of this kind before */
+		/* before this op, the samples may only have passed ops of these types */
 		for (int s = behind_views(g, other), n = 0; ; n++) {
 			const struct dlb_op *p = producer(g, s);
 			if (!p)

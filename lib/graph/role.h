@@ -34,7 +34,7 @@ void dlb_roles_release(struct dlb_roles *r);
 bool dlb_role_is_candidate(const struct dlb_graph *g, int t);
 /* elements of a candidate; -1: not known yet */
 int64_t dlb_role_count(const struct dlb_graph *g, int t);
-/* Does candidate t have the role of a parameter? *why: which role, or why none. */
+/* Does candidate t have the role of a parameter? *why: the role, or the reason why it has none. */
 bool dlb_role_find(struct dlb_roles *r, int t, const char **why);
 /* Is t applied to the raw samples, like the mean and deviation that normalize them? It has at
  * most one dimension > 1. */
@@ -45,8 +45,8 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
 bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int t);
 /* Is t only added to attention's scores before Softmax, like a mask? */
 bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t);
-/* Is t a mask: by its values, a matrix of zero and one other number or some beyond 1e30, where no vertex reads
- * it as a parameter? */
+/* Is t a mask: a matrix of zero and one other number, or with numbers beyond 1e30, that no vertex reads as a
+ * parameter? */
 bool dlb_role_is_mask(struct dlb_roles *r, int t);
 /* Are all tensors computed from t used by Sin and Cos only, like the frequencies of a rotary
  * or sinusoidal embedding? */
@@ -63,7 +63,7 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err);
 /* values.c: properties of the values of a candidate */
 bool dlb_values_uniform(const struct dlb_tensor *t);		/* all elements are equal */
 bool dlb_values_mask(const struct dlb_tensor *t);		/* at most two values, one of them 0 */
-/* one is infinite, or as large as masks use instead */
+/* an element is infinite, or as large as the numbers that masks use for infinity */
 bool dlb_values_boundless(const struct dlb_tensor *t);
 /* Along some dimension every column is a sinusoid: v[i + 1] + v[i - 1] = 2 cos(w) v[i],
  * each column with its own w. */

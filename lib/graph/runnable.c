@@ -1,6 +1,6 @@
-/* Checks that the graph can run: operators are known and have the operands they need; outputs have
- * the types and shapes that the operators infer. Kernels rely on it; a document may have been
- * edited, or be malicious. */
+/* Checks that the graph can run: operators are known and have the operands they need; outputs have the types
+ * and shapes that the operators infer. Kernels rely on this check, since a document may have been edited, or
+ * be malicious. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/order.h"
@@ -34,7 +34,7 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
 	if (cls->n_out[0] > 0 && o->n_out < 1)
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
-	/* of a variable number, none may be absent */
+	/* if the number of operands is variable, none may be absent */
 	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];
 	for (int k = 0; k < o->n_in; k++)
 		if (o->in[k] < 0 ? k < needed : g->tensor[o->in[k]].n_dims < 0)

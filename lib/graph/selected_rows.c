@@ -5,8 +5,8 @@
  *     x (N,T,E)  MatMul  Add  Gelu  MatMul  Add  Gather(token 0)   ->   x  Slice(token 0)  MatMul  Add  Gelu  MatMul  Add
  *
  * A backward pass over the graph finds the rows that the readers of each tensor want. If all readers want the
- * same rows, or rows within one range, and the producer has a rule, it computes that range only; its operands
- * are sliced where they are computed whole. Rows merged into a larger dimension by a Reshape are followed,
+ * same rows, or rows within one range, and the producer has a rule, it computes that range only; those of its
+ * operands that are computed whole are sliced. Rows merged into a larger dimension by a Reshape are followed,
  * and sliced between two Reshapes. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,8 @@ struct narrowing {
 	struct dlb_graph *g;
 	char *wanted;			/* per tensor */
 	struct row_range *rows;		/* per tensor, where WANTED_ROWS */
-	char *narrow, *saves;		/* per op: computes only rows[] of its output; this saves work */
+	char *narrow, *saves;		/* per op: it computes only rows[] of its output; doing so saves
+					 * work */
 	struct row_cut *cut;		/* slices that were added */
 	int n_cuts;
 };
@@ -60,8 +61,8 @@ static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const s
 	return true;
 }
 
-/* Operand 0 has the shape of the output; rows may lie before `axis`, since the dimensions from
- * there on belong together. */
+/* Operand 0 has the shape of the output; the rows must lie along a dimension before `axis`, since the
+ * dimensions from `axis` on belong together. */
 static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y,
 			struct row_range *need)
 {
@@ -207,7 +208,7 @@ static bool same_rows(const struct row_range *a, const struct row_range *b)
 
 /* -- which rows are wanted -- */
 
-/* The rows that op i needs of its operands, in need[n_in]; false: all operands whole. */
+/* Sets need[n_in] to the rows that op i needs of its operands; false: it needs all operands whole. */
 static bool needs(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -254,7 +255,7 @@ static void want(struct narrowing *n, int t, const struct row_range *r)
 	}
 }
 
-/* Do rows share their dimension with other indices? */
+/* Does dimension r->dim of x hold more than one index per row? */
 static bool is_merged(const struct dlb_tensor *x, const struct row_range *r)
 {
 	return x->dim[r->dim].mul || x->dim[r->dim].add != r->of;
@@ -272,7 +273,8 @@ static bool can_cut(const struct dlb_tensor *x, const struct row_range *r)
 	return true;
 }
 
-/* Only some rows of output 0 of op i are read, and there is a rule for them. */
+/* Are only some rows of output 0 of op i and none of its other outputs read, and is there a rule for these
+ * rows? */
 static bool can_narrow(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -356,7 +358,7 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 							    .n_in = 2 }, err);
 }
 
-/* The dimensions of x as (all before, rows, elements per row), for merged rows. */
+/* The dimensions of x, which has merged rows, as (indices before the rows, rows, elements per row). */
 static void take_apart(const struct dlb_tensor *x, const struct row_range *r, struct dlb_dim apart[3])
 {
 	struct dlb_size all = { 1, 0 }, step, one;
@@ -456,7 +458,7 @@ static int narrow(struct narrowing *n, int i, const struct row_range *need, stru
 	return become_view(g, i, g->op[i].in[0], dim, out.n_dims, err);
 }
 
-/* Rules use the original shapes: needs of all ops are collected before any change. */
+/* Rules use the original shapes, so the needs of all ops are collected before any change. */
 static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;

@@ -1,8 +1,8 @@
-/* Parts of the model's tensors: see struct dlb_slice. By its axis the whole is seen as
+/* Parts of the model's tensors: see struct dlb_slice. The axis of a slice makes the whole a matrix of
  *
  *     rows x (units * unit * inner)        rows: dimensions before the axis, times rows of units along it
  *
- * elements, and the part as rows x (count * unit * inner) of them. */
+ * elements, and the part a matrix of rows x (count * unit * inner) elements. */
 #include <string.h>
 #include "graph/rewrite.h"
 #include "graph/slice.h"
@@ -72,8 +72,8 @@ bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part)
 	return true;
 }
 
-/* Within each row, s is a range of a range. It must have the rows of `part`, else its
- * elements are no single range. */
+/* Within each row, s is a range of a range. The rows of s must be those of `part`; else the elements of s are
+ * not one range per row. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s)
 {
 	const int64_t row = part->units * part->unit, from = part->first * part->unit + s->first * s->unit,

@@ -15,11 +15,11 @@ void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, v
 void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole);
 /* index in the whole of element i of the part */
 int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);
-/* the slice is valid and has this shape */
+/* Is the slice valid, and does the part have this shape? */
 bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);
 /* shape of the whole */
 struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);
-/* s is a slice of the tensor that `part` describes, itself a slice: makes s a slice of that slice's whole.
- * false: it would not be one range. */
+/* s is a slice of the tensor that slice `part` describes: makes s a slice of the whole of `part`. false: it
+ * would not be one range. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s);
 #endif

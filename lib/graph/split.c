@@ -171,10 +171,12 @@ static bool is_head(const struct splitting *s, int region_op)
 	return !strcmp(s->assigned[region_op].spread.axis, "head");
 }
 
-/* per label in a part; with fewer, three numbers instead are not worth an op */
+/* scores per label in a part of a loss; to replace fewer scores by three numbers is not worth an op */
 enum { LEAST_SCORES = 8 };
 
-/* Parts whose layout is not plain cannot be made by a Reshape. */
+/* Do types and layouts of the operands allow the split sp? An axis with several rows of units is cut by
+ * Reshapes, which need a plain layout and room for one more dimension. Constants that follow the batch are
+ * not cut. */
 static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *sp,
 			  int64_t units)
 {
@@ -236,7 +238,7 @@ static void try_carry(struct splitting *s, int op, int operand, struct dlb_split
 	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) ||
 	    !may_follow(s, op, &sp, r, grow))
 		return;
-	/* units that are none of the batch lie along the rows of samples */
+	/* an axis of samples is called "rows" if its units are not samples */
 	if (!r->units || !strcmp(sp.axis, "batch"))
 		sp.axis = r->units ? "rows" : "batch";
 	s->grown[op] = s->asked[op] < 0 && has_weight(s->g, op) && dlb_split_rule_of(&s->g->op[op])->alone;
@@ -284,8 +286,9 @@ static void carry_on(struct splitting *s, bool grow)
 
 /* -- seeds -- */
 
-/* The number of units of loop l, found at the first operand that has it (*operand, or -1) and cut there; 0:
- * samples; -1: nothing to divide. */
+/* The number of units of loop l, from the first operand that has an axis of the loop; 0: the units are
+ * samples; -1: there is nothing to divide. Sets *operand to that operand, inputs before outputs, and *cut to
+ * its cut. */
 static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l,
 			bool samples, int *operand, struct dlb_split_axis *cut)
 {
@@ -307,7 +310,8 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 	return -1;
 }
 
-/* Tries to split a seed by one loop: 1 if done, -1 if not, and err says why (for the first that fails). */
+/* Tries to split a seed by one loop: 1 if done; 0 if the seed is to be split by samples and the loop is none
+ * over samples; -1 if not possible, with the reason in s->err (of the first loop that fails). */
 static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool samples)
 {
 	const struct dlb_split_request *ask = &s->ask[s->asked[op]];
@@ -376,7 +380,7 @@ static int seed(struct splitting *s, int op)
 		found |= tried != 0;
 		rc = tried ? tried : rc;
 	}
-	/* without weights: heads first */
+	/* ops without weights are split by heads if possible */
 	for (int pass = 0; pass < 2 && rc != 1 && !by_batch(ask); pass++)
 		for (int k = 0; k < n && rc != 1; k++) {
 			const bool head = !strcmp(l[k].name, "head");
@@ -425,7 +429,7 @@ static bool joined_after(const struct splitting *s, int op)
 	const struct dlb_graph *g = s->g;
 	const struct dlb_assigned *a = &s->assigned[op];
 
-	/* it joins the results of its shards, which are small */
+	/* the op itself joins the results of its shards, which are small */
 	if (dlb_split_rule_of(&g->op[op])->part)
 		return true;
 	for (int k = 0; k < g->op[op].n_out; k++) {
@@ -484,7 +488,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 				o->out[k] = -1;
 		}
 		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
-		/* Split's must stay */
+		/* outputs of Split must stay */
 		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)
 			o->n_out--;
 	}
@@ -495,7 +499,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 	free(read);
 }
 
-/* Ops that draw random numbers are identified by their ids, which change: records the ids. */
+/* Records the ids of ops that draw random numbers, since the numbers depend on the id and the ids change. */
 static void keep_vertices(struct dlb_graph *g)
 {
 	for (int i = 0; i < g->n_ops; i++) {
@@ -532,7 +536,7 @@ static void record(struct splitting *s)
 
 	struct dlb_was_split *all = dlb_arena_array(&g->arena, (size_t)g->n_was_split + (size_t)g->n_ops + 1,
 						    sizeof *all);
-	if (g->n_was_split)			/* split before: the op, or a shard */
+	if (g->n_was_split)			/* keeps the record of earlier splits */
 		memcpy(all, g->was_split, (size_t)g->n_was_split * sizeof *all);
 	g->was_split = all;
 	for (int i = 0; i < g->n_ops; i++) {
@@ -554,7 +558,7 @@ static int choose(struct splitting *s)
 	for (int i = 0; i < s->n_ask; i++)
 		if (find_asked(s, i))
 			return -1;
-	/* heads first: the projections around them follow their split */
+	/* ops without weights first, such as attention: the projections around them follow their split */
 	for (int pass = 0; pass < 2; pass++)
 		for (int i = 0; i < g->n_ops; i++)
 			if (s->asked[i] >= 0 && !has_weight(g, i) == !pass && seed(s, i))

@@ -3,8 +3,9 @@
  * rules which ops can be split.
  *
  * A region is a set of ops that are split alike into `parts` shards. It has `units` units, dealt out in
- * order; the first shards get one more if they are not divisible. A cut says where the units lie in a tensor:
- * along `axis`, `unit` elements each; if the axis is longer than units * unit, the pattern repeats:
+ * order; the first shards get one more if `units` is not divisible by `parts`. A cut says where the units lie
+ * in a tensor: along `axis`, `unit` elements each; if the axis is longer than units * unit, the pattern
+ * repeats:
  *
  *     4 heads of 32 in the 384 columns that hold queries, keys and values:   axis 1, unit 32, three times over
  *     the same 4 heads after Reshape to (N, 64, 4, 32):                      axis 2, unit 1
@@ -52,13 +53,14 @@ struct dlb_split_rule {
 	 * NULL if `carry` is given. */
 	int (*loops)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l);
 	/* For ops that restrict the number of units: sets the cuts that follow from the cut of operand i
-	 * (inputs, then outputs); false: it cannot be split so. NULL: `loops` alone decides. */
+	 * (inputs, then outputs); false: it cannot be split in this way. NULL: `loops` alone decides. */
 	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
 		      int64_t units, struct dlb_op_split *s);
-	/* Most units of its loops over channels, since groups and heads are not divided. NULL: 1. */
+	/* The largest number of units of its loops over channels, since groups and heads are not divided.
+	 * NULL: 1. */
 	int64_t (*groups)(const struct dlb_graph *g, const struct dlb_op *o);
 	/* shards are ops of type `part`, and an op of type `join` computes the output from theirs
-	 * (split_make.c); NULL: not so */
+	 * (split_make.c); NULL: shards have the type of the op */
 	const char *part, *join;
 	/* Adapts attributes and operands of a shard of `op`. NULL: nothing to adapt. */
 	int (*fix)(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err);
@@ -72,7 +74,7 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 /* The spread of op o by its rule's `carry` or loops, from the cut of one operand. */
 bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand,
 		     struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
-/* Can op o be split by samples: do only the cut axes follow the batch, and wholly? */
+/* Can op o be split by samples: do the cut axes, and only they, follow the batch, without a fixed part? */
 bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *s);
 /* Is the dimension a multiple of units * unit; for 0 units, of `unit` per sample? */
 bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
@@ -106,7 +108,7 @@ int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err);
  *
  * Tensors below DLB_SPLIT_PAIRS_BYTES, where latency dominates, are always added by one op. */
 enum { DLB_SPLIT_PAIRS_BYTES = 65536 };
-int dlb_split_shard(const char *name);		/* k of an op NAME@k; -1: no shard */
+int dlb_split_shard(const char *name);		/* k of an op NAME@k; -1: the op is no shard */
 /* The split op that NAME@k is a shard of; NULL: none. */
 struct dlb_was_split *dlb_split_of_shard(const struct dlb_graph *g, const char *name);
 /* Are n parts of tensor t's size, computed by these forward ops or by their backward

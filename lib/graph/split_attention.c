@@ -15,8 +15,9 @@ static int attention_axis(const struct dlb_op *o, int i, int which)
 											    which;
 }
 
-/* The axis of operand i that counts heads, or in which heads are adjacent; -1: it has
- * none, or one for all heads. Outputs are counted from n_in on, which is ATTENTION_MASK without a mask. */
+/* The axis of operand i that counts heads, or in which heads are adjacent; -1: it has no such axis, or one of
+ * size 1 for all heads. Outputs are numbered from n_in on, so output 0 has number ATTENTION_MASK if there is
+ * no mask. */
 static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 {
 	const bool input = i < o->n_in;
@@ -28,7 +29,7 @@ static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 	return i == o->n_in + ATTENTION_SAVED ? 1 : t->n_dims == 4 ? attention_axis(o, i, 1) : 2;
 }
 
-/* Number of heads of operand i: of Q, or of K and V, each of which serves several of Q. */
+/* Number of heads of operand i: of Q, or of K and V, each of which serves one or more heads of Q. */
 static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *attr)
 {
 	const struct dlb_tensor *t = &g->tensor[o->in[i]];
@@ -42,7 +43,8 @@ static int64_t kv_heads(const struct dlb_graph *g, const struct dlb_op *o)
 	return heads_of(g, o, ATTENTION_K, "kv_num_heads");
 }
 
-/* Samples, and heads of K and V, where there are several, with the heads of Q that they serve. */
+/* Loops over samples and, if K and V have several heads, over heads of K and V with the heads of Q that they
+ * serve. */
 static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = kv_heads(g, o) > 1 ? 2 : 1;
@@ -62,7 +64,7 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 	return n;
 }
 
-/* The units must be heads of K and V, or several of them. */
+/* A unit must be one or more heads of K and V. */
 static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut,
 		      int64_t units, struct dlb_op_split *s)
 {

@@ -5,7 +5,7 @@
 
 /* -- loops -- */
 
-/* Every dimension of the output; operands are aligned at the right, and size 1 broadcasts. */
+/* Loops over every dimension of the output; operands are aligned at the right, and size 1 broadcasts. */
 static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *y = &g->tensor[o->out[0]];
@@ -24,7 +24,8 @@ static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct
 	return y->n_dims;
 }
 
-/* The mask is that of the whole tensor; channels-last memory may be cut along samples and channels only. */
+/* A shard uses its part of the whole tensor's mask. Channels-last memory may be cut along samples and
+ * channels only. */
 static int dropout(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = elementwise(g, o, l);
@@ -34,7 +35,7 @@ static int dropout(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return g->tensor[o->in[0]].layout == DLB_CHANNELS_LAST && n > 2 ? 2 : n;
 }
 
-/* The dimensions before the normalized ones. */
+/* Loops over the first n dimensions. */
 static int leading(const struct dlb_graph *g, const struct dlb_op *o, int n, struct dlb_loop *l)
 {
 	for (int a = 0; a < n; a++) {
@@ -51,7 +52,7 @@ static int layer_norm(const struct dlb_graph *g, const struct dlb_op *o, struct 
 	return leading(g, o, dlb_split_axis_attr(g, o, -1), l);
 }
 
-/* Samples and heads of (batch, heads, rows, width), if all samples read one table. */
+/* Loops over samples and heads of (batch, heads, rows, width), if all samples read one table. */
 static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *table = &g->tensor[o->in[1]];
@@ -68,7 +69,7 @@ static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 	return 2;
 }
 
-/* Before opset 13 all dimensions from the axis on are one. */
+/* Before opset 13, Softmax treats all dimensions from the axis on as one. */
 static int softmax(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = g->tensor[o->in[0]].n_dims;
@@ -82,13 +83,13 @@ static int softmax(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return k;
 }
 
-/* Batch and channels; further outputs (a mask, indices) are cut like the first. */
+/* Loops over batch and channels; further outputs (a mask, indices) are cut like the first. */
 static int pool(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	return leading(g, o, 2, l);
 }
 
-/* Samples only. */
+/* Loops over samples only. */
 static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
@@ -96,7 +97,8 @@ static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return x->n_dims > 0 && x->dim[0].mul == 1 ? leading(g, o, 1, l) : 0;
 }
 
-/* Statistics are per channel over all samples, so channels only; samples too if statistics are given. */
+/* Loops over channels only, since statistics are computed per channel over all samples; over samples too if
+ * the statistics are given. */
 static int batch_norm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	dlb_loop_clear(&l[0], "channel");
@@ -246,7 +248,8 @@ static int conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_lo
 	return n + 1;
 }
 
-/* By rows of the table (a shard gives zeros for rows that it does not have), or by columns. */
+/* Loops over rows of the table (a shard gives zeros for rows that it does not have), its columns, and the
+ * indices. */
 static int gather(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *index = &g->tensor[o->in[1]];
@@ -292,7 +295,7 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 
 /* -- changes of a shard's attributes -- */
 
-/* Channels are cut between groups. */
+/* Channels may be cut only between groups; a shard has its own number of groups. */
 static int fix_conv(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb_error *err)
 {
 	const int64_t groups = conv_groups(g, &g->op[op]);
@@ -306,7 +309,7 @@ static int fix_conv(struct dlb_graph *g, int op, struct dlb_shard *s, struct dlb
 		dlb_shard_set_int(s, "group", groups / s->share.units * s->share.count);
 	}
 	if (s->split->sum)
-		dlb_shard_drop_attr(s, "activation"); /* applied to the sum instead */
+		dlb_shard_drop_attr(s, "activation"); /* the activation is applied to the sum instead */
 	return 0;
 }
 

@@ -145,7 +145,7 @@ static int whole_of(struct maker *m, int t)
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
 
 	p->is_whole = true;
-	/* its name in the model is that of the joined parts */
+	/* the weight's name in the model stands for its parts, so the joined tensor gets another name */
 	if (g->tensor[t].kind == DLB_T_WEIGHT) {
 		g->tensor[t].kind = DLB_T_ACTIVATION;
 		dlb_graph_rename_tensor(g, t,
@@ -421,7 +421,7 @@ static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
 	}
 	for (int j = 0; j < o.n_out; j++) {
 		part[j] = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *part[j]);
-		/* statistics: written where they are read */
+		/* a shard writes the parts of the statistics that it reads */
 		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind == DLB_T_BUFFER) {
 			const int *p = parts_of(m, o.out[j], a->region, a->spread.out[j]);
 			memcpy(part[j], p, (size_t)r->parts * sizeof *p);
@@ -483,8 +483,8 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 					     .n_attr = o.n_attr + 1, .opset = OPSET }, DLB_PLAIN);
 }
 
-/* The model's outputs, whole. In training, scores that only a split loss reads are not assembled; the parts'
- * values, from which accuracy can be computed, are kept instead. */
+/* Assembles the model's outputs. In training, scores that only a split loss reads are not assembled; the
+ * parts' values, from which accuracy can be computed, are kept instead. */
 static int make_outputs(struct maker *m)
 {
 	struct dlb_graph *g = m->g;
@@ -565,7 +565,7 @@ static int add_in_pairs(struct maker *m, const struct addends *a, const char *na
 					     .out = &y, .n_out = 1, .opset = OPSET }, a->layout);
 }
 
-/* Is op the sum of the outputs of one op's shards, and to be made in pairs? */
+/* Is op a sum of the outputs of one op's shards that must be made in pairs? */
 static bool is_paired(const struct dlb_graph *g, int op)
 {
 	const struct dlb_op *o = &g->op[op];

@@ -1,4 +1,4 @@
-/* What the rules for splitting operators share (split_rules.c). Private to lib/graph. */
+/* Declarations shared by the rules for splitting operators (split_rules.c). Private to lib/graph. */
 #ifndef DLB_GRAPH_SPLIT_RULES_H
 #define DLB_GRAPH_SPLIT_RULES_H
 #include "graph/order.h"
@@ -13,8 +13,8 @@ bool dlb_split_is_one(struct dlb_dim d);
 /* The attribute "axis" of o, counted from the front of its first input. */
 int dlb_split_axis_attr(const struct dlb_graph *g, const struct dlb_op *o, int64_t otherwise);
 
-void dlb_loop_clear(struct dlb_loop *l, const char *name); /* no operand has an axis of it */
-int *dlb_loop_axis(struct dlb_loop *l, const struct dlb_op *o, int i); /* its axis in operand i */
+void dlb_loop_clear(struct dlb_loop *l, const char *name); /* no operand has an axis of the loop */
+int *dlb_loop_axis(struct dlb_loop *l, const struct dlb_op *o, int i); /* the loop's axis in operand i */
 
 void dlb_shard_set_int(struct dlb_shard *s, const char *name, int64_t v);
 void dlb_shard_drop_attr(struct dlb_shard *s, const char *name);

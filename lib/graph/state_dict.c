@@ -25,7 +25,7 @@ static bool may_be_uniform(struct dict_matching *m, int t)
 
 	if (dlb_role_find(&m->roles, t, &why))
 		return true;
-	/* a scale of an op that is no normalization */
+	/* a reader uses an entry of this size that was not found yet, such as a scale */
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
 		for (int k = 0; k < g->op[g->reader[i]].n_uses &&
 				strcmp(g->op[g->reader[i]].type, "InstanceNormalization");
@@ -118,7 +118,7 @@ static int by_value(struct dict_matching *m, struct dlb_error *err)
 	return rc;
 }
 
-/* -- what is left -- */
+/* -- the remaining entries -- */
 
 static bool uses_anything(const struct dlb_graph *g)
 {
@@ -161,8 +161,9 @@ static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 	return n > 1;
 }
 
-/* The weight that entry i, which is left, is another name of: it equals one that was found, which is
- * shared, or some vertex uses the name. A clone that the model does not run is none. NULL: there is none. */
+/* The found entry that has the same values as entry i, which was not found, if entry i is another name of
+ * that weight: several vertices read the weight, or some vertex uses the name of entry i. A clone that the
+ * model does not run is no such name. NULL: none. */
 static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool told)
 {
 	const struct dict_entry *e = &m->entry[i];
@@ -318,7 +319,7 @@ static bool is_own_target(struct dict_matching *m, int t, struct target *x)
 }
 
 /* An operand of a product that equals a table may be meant as a separate weight, so it is noted; a copy of a
- * parameter is only counted. */
+ * parameter is only counted. Returns the new number of copies. */
 static int say_own(struct dict_matching *m, const struct target *x, int n_copies)
 {
 	struct dlb_graph *g = m->g;

@@ -101,7 +101,7 @@ static int64_t rows_of(const struct dict_entry *e)
 	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
 }
 
-/* The sums of hashes of the indices of the axis before each. */
+/* For each index of the axis, the sum of hashes of the elements at all earlier indices; made on first use. */
 static const uint64_t *prefix_of(struct dict_matching *m, struct dict_entry *e, int axis)
 {
 	const struct dlb_desc *d = &e->e->desc;
@@ -319,7 +319,8 @@ static struct entry_range whole_of(const struct dict_entry *e)
 	return (struct entry_range){ e->axis, 0, rows_of(e) };
 }
 
-/* A range of the entry as it lies; `length` indices of the target's axis. */
+/* A part that is the range of the entry without permutation; it fills `length` indices of the target's
+ * axis. */
 static struct dlb_part part_of(const struct dict_entry *e, struct entry_range r, int64_t length)
 {
 	struct dlb_part p = { .of = e->e->name,
@@ -336,8 +337,8 @@ static struct dlb_part part_of(const struct dict_entry *e, struct entry_range r,
 	return p;
 }
 
-/* Finds the arrangement of a range of entry i that gives v, `length` indices of the target's axis; records the
- * parts. */
+/* Finds the permutation of a range of entry i that gives v, which fills `length` indices of the target's
+ * axis; if `contiguous`, also reorders blocks of rows. Records the parts. */
 static bool arrange(struct dict_matching *m, int i, struct entry_range r, const float *v, int64_t length,
 		    bool contiguous)
 {
@@ -411,7 +412,8 @@ bool dlb_state_by_name(struct dict_matching *m, int t)
 	return true;
 }
 
-/* If the dimensions before `lead` repeat one block, sets base[] to the target without them; else false. */
+/* If the dimensions before `lead` repeat one block, sets base[] to the shape with 1 in their place and the
+ * axis to the first dimension of base[] above 1; else false. */
 static bool reduce(struct target *x, int lead)
 {
 	int64_t block = x->count;
@@ -446,7 +448,8 @@ bool dlb_state_by_whole(struct dict_matching *m, struct target *x)
 			return false;
 		const int64_t n = base_count(x);
 		if (lead && x->base[lead - 1] == x->dim[lead - 1])
-			continue;			/* one block: same as with the previous `lead` */
+			continue;			/* a dimension of 1 repeats nothing: same as with the
+							 * previous `lead` */
 		const int i = find_entry(m, print_of(x->v, n), n, x->t);
 		m->n_parts = 0;
 		if (i >= 0 && arrange(m, i, whole_of(&m->entry[i]), x->v, x->base[x->axis], true))
@@ -455,7 +458,7 @@ bool dlb_state_by_whole(struct dict_matching *m, struct target *x)
 	return false;
 }
 
-/* Indices [first, first + length) of `axis`, contiguous; in m->a. */
+/* The target's elements at indices [first, first + length) of `axis`, contiguous; in x->v or m->a. */
 static const float *cut(struct dict_matching *m, const struct target *x, int axis, int64_t first,
 			int64_t length)
 {
@@ -534,8 +537,8 @@ static bool slice_at(struct dict_matching *m, struct target *x, int i, int axis,
 	return false;
 }
 
-/* Is the target some rows of entry i, or, if it is of a state_dict, a slice along another axis, such as the real
- * parts of a complex weight? */
+/* Is the target some rows of entry i, or, if the entry is of a state_dict, a slice along another axis, such
+ * as the real parts of a complex weight? */
 static bool rows_at(struct dict_matching *m, struct target *x, int i, int64_t n, uint64_t print)
 {
 	struct dict_entry *e = &m->entry[i];

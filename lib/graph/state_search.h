@@ -1,4 +1,5 @@
-/* What the searches for initializers in a state_dict share (private to state_dict.c and state_search.c). */
+/* Declarations shared by the searches for initializers in a state_dict (private to state_dict.c and
+ * state_search.c). */
 #ifndef DLB_GRAPH_STATE_SEARCH_H
 #define DLB_GRAPH_STATE_SEARCH_H
 #include "graph/derived.h"
@@ -16,7 +17,8 @@ struct dict_entry {
 	const float *v;			/* NULL: not searched by value */
 	int64_t count;
 	uint64_t print;			/* sum of hashes */
-	uint64_t *prefix[DLB_MAX_DIMS];	/* [axis] sums of what is before each index; made on first use */
+	uint64_t *prefix[DLB_MAX_DIMS];	/* [axis] for each index, the sum of hashes before it; made on first
+					 * use */
 	int axis;			/* its first dimension with more than one element */
 	bool uniform;
 	int tensor;			/* in the graph, -1: not found yet */
@@ -52,9 +54,9 @@ struct dict_matching {
 bool dlb_state_is_uniform(const float *v, int64_t n);
 /* The n elements in f32: data itself, or a copy in the arena. */
 const float *dlb_state_as_f32(struct dlb_arena *a, const void *data, enum dlb_dtype dtype, int64_t n);
-/* Is it a parameter of the exporter's list? True without a list. */
+/* Is `name` a parameter of the exporter's list? True without a list. */
 bool dlb_state_is_listed_parameter(const struct dlb_graph *g, const char *name);
-/* Where entries with this sum of hashes and this count are chained. */
+/* The bucket of entries with this sum of hashes and this count. */
 int dlb_state_bucket_of(const struct dict_matching *m, uint64_t print, int64_t count);
 /* Sets the n entries, which are borrowed. */
 void dlb_state_take_entries(struct dict_matching *m, const struct dlb_named *e, int n);
@@ -65,18 +67,20 @@ bool dlb_state_is_table(const struct dlb_graph *g, int t);
 /* An embedding and an equal operand of a product are one weight in all frameworks;
  * clones of a layer are not. */
 bool dlb_state_is_tied(const struct dict_matching *m, const struct dict_entry *e, int t);
-/* The list has running statistics of a BatchNormalization that is not in the model: it was folded into a
- * convolution, whose weight has kept its name but not its values. */
+/* Does the list have running statistics of a BatchNormalization that is not in the model? Then it was folded
+ * into a convolution, whose weight has kept its name but not its values. */
 bool dlb_state_has_folded_norms(const struct dlb_graph *g);
 /* Gives initializer t the data and type of the entry of its name. */
 bool dlb_state_by_name(struct dict_matching *m, int t);
-/* The searches. True: m->part and m->source say how x is made of entries, and of what rows or function. */
+/* The searches. True: m->part and m->source describe how x consists of entries, m->index their rows,
+ * m->function the function. */
 bool dlb_state_by_whole(struct dict_matching *m, struct target *x);
 bool dlb_state_by_joined(struct dict_matching *m, struct target *x);
 bool dlb_state_by_rows(struct dict_matching *m, struct target *x);
 /* Whole vectors of the target, in any order and number, are rows of an entry. */
 bool dlb_state_by_lookup(struct dict_matching *m, struct target *x);
-/* An entry that nobody else has, of which the target is a function, in the order of its elements. Few or
- * equal elements are weak evidence: the exporter must state that a reader uses the parameter. */
+/* The target is a function of an entry that was not found otherwise, element by element. Entries with few or
+ * with equal elements are weak evidence: for them, the exporter must state that a reader uses the
+ * parameter. */
 bool dlb_state_by_function(struct dict_matching *m, struct target *x);
 #endif

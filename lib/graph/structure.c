@@ -374,7 +374,8 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 	return rc;
 }
 
-/* A vertex's operands end with those that its bodies capture; none of these is the condition. */
+/* Does the If have a condition, operand 0? The operands that its bodies capture come last; none of these is
+ * the condition. */
 static bool has_condition(const struct fold *f, int op)
 {
 	static const char *const branches[] = { "then_branch", "else_branch" };

@@ -8,7 +8,7 @@
 #include "graph/rewrite.h"
 #include "util/patterns.h"
 
-/* Dropout's last with `ratio` as attribute, active if the graph trains */
+/* the last opset in which Dropout has an attribute `ratio` and is active if the graph trains */
 enum { OPSET_ATTRIBUTES = 11 };
 enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
 
@@ -178,8 +178,8 @@ static double setting(const struct dlb_graph *g, const struct dlb_op *o, int i, 
 						 dlb_value_real(t->data, t->dtype, 0);
 }
 
-/* The rate of a Dropout. Inputs 1 and 2 are the rate and whether it is active; before opset 12 the
- * graph's `training` decides. */
+/* The rate of a Dropout: input 1, before opset 12 the attribute `ratio`. Input 2 tells whether the Dropout is
+ * active; before opset 12 the graph's `training` tells. */
 static double rate_of(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	return o->opset <= OPSET_ATTRIBUTES ? dlb_attr_real(o->attr, o->n_attr, "ratio", 0.5) :

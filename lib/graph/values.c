@@ -1,4 +1,4 @@
-/* What the values of a constant tell about its kind: see role.h. */
+/* Properties of the values of a constant that tell its kind: see role.h. */
 #include <math.h>
 #include <string.h>
 #include "graph/role.h"
@@ -37,7 +37,7 @@ bool dlb_values_mask(const struct dlb_tensor *t)
 	return n > 1;
 }
 
-/* The most frequent type, of large weights, in a loop that vectorises. */
+/* For f32, the type of most large weights: a loop that vectorises. */
 static bool is_boundless_f32(const float *v, int64_t n)
 {
 	enum { ROW = 1024 };
@@ -64,7 +64,7 @@ bool dlb_values_boundless(const struct dlb_tensor *t)
 enum { LEAST_ROWS = 5, MOST_ROWS = 12, MOST_COLUMNS = 256 };
 
 /* Is the column at `at`, n values `stride` apart, a sinusoid? 2 cos(w) is estimated where the value is
- * largest. *turns: the values are not constant. */
+ * largest. Sets *turns if the values are not constant. */
 static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, int64_t n, bool *turns)
 {
 	double v[MOST_ROWS], largest = 0, c = 0, scale = 0;
@@ -105,7 +105,7 @@ bool dlb_values_sinusoid(const struct dlb_tensor *t)
 	return false;
 }
 
-/* Does number k of all points depend on their row alone (by_row) or their column alone, and on that at all? */
+/* Does coordinate k of the points depend only on their row (by_row) or column, and is it not constant? */
 static bool depends(const struct dlb_tensor *t, int64_t rows, int64_t columns, int k, bool by_row)
 {
 	const double first = dlb_value_real(t->data, t->dtype, k);

@@ -32,8 +32,8 @@ static bool has_suffix(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* The number of listed running means that no BatchNormalization of the graph reads: the
- * exporter folded these norms. */
+/* The number of running means in the exporter's list in excess of the graph's BatchNormalizations: the
+ * exporter folded so many norms. */
 static int missing_norms(const struct dlb_graph *g, const char **name)
 {
 	int listed = 0, norms = 0;
@@ -49,8 +49,8 @@ static int missing_norms(const struct dlb_graph *g, const char **name)
 	return listed > norms ? listed - norms : 0;
 }
 
-/* The number of convolutions with a bias made by the legacy exporter, which gives folded weights a
- * number: "onnx::Conv_203". */
+/* The number of convolutions whose bias the legacy exporter made, which gives folded weights a number
+ * ("onnx::Conv_203"); 0 if a convolution has no bias, or if a BatchNormalization remains. */
 static int merged_norms(const struct dlb_graph *g)
 {
 	int convs = 0, biased = 0, norms = 0, merged = 0;

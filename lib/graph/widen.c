@@ -92,18 +92,18 @@ static void widen_default(struct dlb_graph *g, struct dlb_op *o)
 	o->n_attr = 1;
 }
 
-/* -- what stays f32 -- */
+/* -- tensors that stay f32 -- */
 
-/* [tensor] computed from integers; a table */
+/* [tensor] integer: computed from integers; table: a table */
 struct origin { bool *integer, *table; };
 
-/* An initializer that is not trained: choosing parameters has cleared `initial`. */
+/* Is t an initializer that is not trained? Choosing parameters has cleared its `initial`. */
 static bool is_constant(const struct dlb_tensor *t)
 {
 	return t->kind == DLB_T_CONSTANT && !t->initial;
 }
 
-/* A parameter or buffer of the module, which .double() widens by value. */
+/* Is t a parameter or buffer of the module? .double() widens these by value. */
 static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 {
 	for (int i = 0; i < g->n_listed; i++)
@@ -112,7 +112,7 @@ static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 	return false;
 }
 
-/* All operands are integers, tables or constants, and at least one is of `kind`. */
+/* Are all operands integers, tables or constants, and is at least one of `kind`? */
 static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const bool *kind,
 		    const struct origin *from)
 {
@@ -127,7 +127,7 @@ static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const boo
 	return one;
 }
 
-/* Ops that may compute a table: elementwise ones, moves, products. */
+/* May the op compute a table? Elementwise ops, moves and products may. */
 static bool may_make_table(const struct dlb_op *o)
 {
 	const char *work = dlb_op_work(o->type);
@@ -172,7 +172,7 @@ static int narrow_copy(struct dlb_graph *g, int t)
 
 static int cast_to_f64(struct dlb_graph *g, int t)
 {
-	/* becomes f64 below */
+	/* dlb_graph_widen changes it to f64 */
 	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };
 	const char *name = dlb_arena_printf(&g->arena, "%s.f64", g->tensor[t].name);
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
@@ -184,8 +184,8 @@ static int cast_to_f64(struct dlb_graph *g, int t)
 	return out;
 }
 
-/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast.
- * keeps_f32[op]: computes a table; narrow[tensor]: keeps_f32 f32. Both arrays are new. */
+/* Vertices that compute tables get f32 copies of their constants; other readers of tables get a Cast.
+ * keeps_f32[op]: the op computes a table; narrow[tensor]: the tensor stays f32. Both arrays are new. */
 static void keep_tables(struct dlb_graph *g, bool **keeps_f32, bool **narrow)
 {
 	const int n_ops = g->n_ops, n = g->n_tensors;

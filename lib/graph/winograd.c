@@ -1,6 +1,6 @@
 /* Marks convolutions that may use Winograd's algorithm. It rounds differently from the direct sum, and
- * choices that change bits are made on the graph. The back end uses it if its kernel library has it and
- * the work is large enough. */
+ * choices that change bits are made on the graph. The back end uses the algorithm if its kernel library has
+ * it and the work is large enough. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -16,7 +16,7 @@ static bool all_are(const struct dlb_op *o, const char *name, int64_t value)
 	return true;
 }
 
-/* A 3 x 3 window with strides and dilations of 1, over many channels. */
+/* Does the convolution have a 3 x 3 window, strides and dilations of 1, one group and many channels? */
 static bool fits(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	const struct dlb_tensor *w = &g->tensor[o->in[1]];
