@@ -102,7 +102,7 @@ static bool leads_on(const struct dlb_graph *g, int t, const bool *leads)
 	return any;
 }
 
-/* Ops are sorted, so readers are visited first. */
+/* Ops are sorted and visited from the last to the first, so the readers of an op are visited before it. */
 static void find_products(struct lora_pass *l)
 {
 	const struct dlb_graph *g = l->g;

@@ -6,8 +6,9 @@
 /* PEFT names a parameter by this prefix followed by the parameter's path in the module. */
 #define DLB_ADAPTER_PREFIX "base_model.model."
 
-/* adapters_json.c: the member "adapters"; dlb_adapters_write returns new. Names must be of weights or
- * constants of two dimensions that agree; to be read after the tensors. */
+/* adapters_json.c: the member "adapters"; dlb_adapters_write returns new. dlb_adapters_read, after the
+ * tensors were read: the names must be those of weights or constants of two dimensions, with sizes that
+ * agree. */
 json_t *dlb_adapters_write(const struct dlb_graph *g);
 int dlb_adapters_read(const struct dlb_ref *graph, struct dlb_graph *g, struct dlb_error *err);
 /* adapters.c: of += scale b a, or its transpose if `of` is (in, out). Values are of type t: a is (rank, in),

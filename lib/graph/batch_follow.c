@@ -564,10 +564,10 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 
 /* -- indices along the batch -- */
 
-/* Constant indices into a flattened (batch, rows), n rows per sample: does each sample index its own
- * rows, so that the indices increase by n from one sample to the next? With several coordinates
- * (GatherND, ScatterND: want->each of them) only the first increases. At a batch of 1 it is assumed if the
- * indices lie in that sample's rows. */
+/* Constant indices into a flattened (batch, rows), n rows per sample: does each sample index its own rows, so
+ * that the indices increase by n from one sample to the next? With several coordinates (GatherND, ScatterND:
+ * want->each of them) only the first increases. At a batch of 1, the answer is yes if the indices lie in the
+ * sample's rows. */
 static bool own_rows(struct fold *f, struct batch_target *want, int64_t n)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];

@@ -4,12 +4,12 @@
 #include "graph/graph.h"
 
 /* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM
- * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. Its
- * parts, each a range of a parameter's rows, transposed and reshaped, are concatenated along `axis`; then a
- * function is applied to each element; then the result is repeated where `base` is 1 and `dim` is not. With
- * `index`, it consists of rows of a table (the only part) at constant indices instead, as relative positions
- * look up their bias: a row lies along `axis`, and index[i] is the row at the ith place in the other
- * dimensions. (derived.c) */
+ * reordered). The graph has the parameters, and ops that recompute it; saving as ONNX recomputes it too. To
+ * compute the initializer, its parts, each a range of a parameter's rows, transposed and reshaped, are
+ * concatenated along `axis`; a function is applied to each element; the result is repeated where `base` is 1
+ * and `dim` is not. With `index`, the initializer instead consists of rows of a table (the only part) at
+ * constant indices, as relative positions look up their bias: a row lies along `axis`, and index[i] is the
+ * row at the ith place in the other dimensions. (derived.c) */
 enum dlb_derived_function {
 	DLB_DERIVED_SAME,
 	DLB_DERIVED_ONE_PLUS,		/* 1 + x: scales of Gemma's normalizations */

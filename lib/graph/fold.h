@@ -61,7 +61,8 @@ void dlb_fold_room(struct fold *f);			/* grows the tables to the size of the gra
 int dlb_fold_actual(const struct fold *f, int t);
 bool dlb_fold_is_known(struct fold *f, int t);
 const void *dlb_fold_value(struct fold *f, int t, int size);
-void dlb_fold_constant(struct dlb_graph *g, int t);	/* t has data or a fill now, and no producer */
+void dlb_fold_constant(struct dlb_graph *g, int t);	/* t now has data or a fill, and no producer: makes it
+							 * a constant */
 
 /* batch_at.c. dlb_batch_decide, before inference: replaces shape operands that contain the model's batch by
  * ones that follow it. dlb_batch_place, after inference: finds the batch in the outputs; -1 with err if

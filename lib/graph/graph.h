@@ -90,7 +90,8 @@ struct dlb_tensor {
 	bool named_by_readers;		/* as read: the exporter states that all readers use
 					 * the parameter of this name */
 	int64_t bound;			/* integer inputs: values lie in [0, bound), from the Gather or loss
-					 * that reads it; 0: unknown. Float labels: 2 if in [0, 1], else 0 */
+					 * that reads the input; 0: unknown. Float labels: 2 if in [0, 1],
+					 * else 0 */
 	int fan_in, fan_out;		/* weights, for --init; 0: unknown */
 	double size_mul, size_add;	/* dims unknown (converted graphs): bytes = size_mul * n + size_add */
 };
@@ -231,11 +232,11 @@ struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index);
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
 double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
 bool dlb_tensor_follows_batch(const struct dlb_tensor *t);	/* its shape or its values do */
-/* The samples that those of the tensors a[] and b[] that follow the batch have in common; all samples if they
- * differ. */
+/* The samples that the batch-dependent tensors among a[] and b[] count; all samples if these differ. */
 struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b,
 				      int n_b);
-struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op);	/* those of all its operands */
+struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op);	/* dlb_common_samples of its
+									 * operands */
 /* Makes sample_shares a multiple of `parts`; -1 when it exceeds 2^20. */
 int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts);
 /* The least number of samples with which no shard of the samples is empty. */

@@ -208,7 +208,7 @@ static void split_named(struct merging *m, int t)
 			if (p < 0)
 				continue;
 			const int c = copy(m, t, g->listed[p].name);
-			for (int s = r; s < end; s++)		/* all vertices that use it */
+			for (int s = r; s < end; s++)		/* redirects all readers of t that use p */
 				for (int n = 0; n < g->op[g->reader[s]].n_in; n++)
 					if (g->op[g->reader[s]].in[n] == t && uses(&g->op[g->reader[s]], p) &&
 					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]],

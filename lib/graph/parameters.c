@@ -34,8 +34,8 @@ struct choosing {
 	bool *yes;			/* [tensor] a parameter */
 	bool *statistics;		/* [tensor] running statistics of a BatchNormalization */
 	bool *lost;			/* [tensor] computed from a parameter that is not in the model */
-	int n_missing, n_lost;		/* listed parameters without an initializer of their name; those of
-					 * them that no initializer accounts for */
+	int n_missing, n_lost;		/* n_missing: listed parameters without an initializer of their name;
+					 * n_lost: the missing ones that no initializer accounts for */
 	bool told;			/* the exporter states which parameters vertices use */
 	int n_buffers;			/* buffers of the list without an initializer */
 	int n_by_role;			/* initializers that are parameters by their role */
@@ -221,8 +221,8 @@ static void find_aliases(struct choosing *ch)
 	free(used);
 }
 
-/* Counts listed parameters without an initializer of their name, and those of them that no
- * initializer accounts for. */
+/* Counts the listed parameters without an initializer of their name (n_missing), and the missing ones that no
+ * initializer accounts for (n_lost). */
 static void count_missing(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;

@@ -54,9 +54,9 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
  * weights, running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
 /* adapters.c: adds low-rank adapters to products with a weight and freezes all parameters but those of
- * train_only. text[]: "RANK[:GLOB]" (a weight, a module or a vertex; without GLOB all products but the last
- * one); the first that matches counts. alpha: the adapter's part is alpha / rank; 0: rank. n 0: changes
- * nothing. Directly after dlb_graph_find_parameters. */
+ * train_only. text[]: "RANK[:GLOB]" (GLOB matches a weight, a module or a vertex; without GLOB: all products
+ * but the last one); the first that matches counts. alpha: the adapter's part is alpha / rank; 0: rank. n 0:
+ * changes nothing. Directly after dlb_graph_find_parameters. */
 struct dlb_adapter_choice {
 	const char *const *text;
 	int n;
@@ -109,7 +109,8 @@ struct dlb_rewrite {
 extern const struct dlb_rewrite dlb_rewrites[];
 /* Switches the rewrite `name`, or all ("all"), off; before folding. -1: no such name. */
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
-/* Applies the rewrites. A rewrite that is off is applied to a copy instead, for dlb_graph_missed. */
+/* Applies the rewrites. A rewrite that is off is applied to a copy when its turn comes, for
+ * dlb_graph_missed. */
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
 /* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph? "all": any rewrite
  * that is off. */

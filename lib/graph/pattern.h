@@ -58,8 +58,8 @@ bool dlb_match_read_once(const struct dlb_graph *g, int t);
  * the graph? */
 bool dlb_match_closed(const struct dlb_match *m);
 /* The root takes type, domain, operands and attributes of s, keeps only its first output, and is inferred.
- * `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one to *count. -1
- * with err. */
+ * `name_of`: the op whose name the root takes (such as a removed convolution); -1: the root keeps its own.
+ * Adds one to *count. -1 with err. */
 int dlb_match_fuse(struct dlb_match *m, const struct dlb_op_spec *s, int name_of, int64_t *count,
 		   struct dlb_error *err);
 /* A constant with these dimensions, for a Reshape called `name`. */

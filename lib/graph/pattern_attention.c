@@ -1,4 +1,4 @@
-/* Attention, written as separate ops, becomes one op if it has enough rows:
+/* Attention, written as separate ops, becomes one op if it has enough keys:
  *
  *     Product(Softmax(Product(q, k) + mask), v)                  ->   StridedAttention(q, k, v, mask)
  *     Product(Softmax(Where(later, -inf, Product(q, k))), v)     ->   StridedAttention(q, k, v), is_causal

@@ -93,7 +93,7 @@ int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS])
 /* -- masks -- */
 
 /* The dimension of y, a view of x, into which dimension k of x goes; multiplies *times by the rows of y for
- * each row of x. -1: none, since rows are divided or joined with others. */
+ * each row of x. -1: y has no such dimension, since rows are divided or joined with others. */
 int dlb_ragged_view(const struct fold *f, int x, int k, int y, int64_t *times)
 {
 	const struct dlb_tensor *from = &f->g->tensor[x], *to = &f->g->tensor[y];
@@ -139,8 +139,8 @@ static bool takes_all(const struct fold *f, const struct dlb_op *o, int t)
 	return all;
 }
 
-/* The source of t before changes of shape and type, and before Expands. Multiplies *times by the number of
- * non-zero values of t for each of the source. */
+/* The source of t before changes of shape and type, and before Expands. t has the non-zero values of the
+ * source, each repeated by the Expands; multiplies *times by these repetitions. */
 static int source(const struct fold *f, int t, int64_t *times)
 {
 	for (const struct dlb_op *o; (o = maker(f, t)); t = o->in[0]) {

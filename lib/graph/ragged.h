@@ -58,7 +58,7 @@ bool dlb_ragged_broadcasts(const struct fold *f, int t, int n, int pos);
 /* Reads operand k as known integers that do not follow the batch; returns their number, -1: unknown. */
 int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS]);
 /* The dimension of y, a view of x, into which dimension k of x goes; multiplies *times by the rows of y for
- * each row of x. -1: none, since rows are divided or joined with others. */
+ * each row of x. -1: y has no such dimension, since rows are divided or joined with others. */
 int dlb_ragged_view(const struct fold *f, int x, int k, int y, int64_t *times);
 /* A scalar constant of this type. */
 int dlb_ragged_scalar(struct fold *f, enum dlb_dtype type, double v);

@@ -7,7 +7,8 @@
 
 /* -- shapes, and elementwise vertices -- */
 
-/* A shape or an entry of one may only be read by vertices that select or join entries. */
+/* Operand k is a ragged shape, or an entry of such a shape, which may be read only by vertices that select or
+ * join entries. */
 static int pass_size(struct fold *f, int op, int k, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];

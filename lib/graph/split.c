@@ -310,8 +310,8 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 	return -1;
 }
 
-/* Tries to split a seed by one loop: 1 if done; 0 if the seed is to be split by samples and the loop is none
- * over samples; -1 if not possible, with the reason in s->err (of the first loop that fails). */
+/* Tries to split a seed by one loop: 1 if done; 0 if the seed is to be split by samples and the loop does not
+ * run over samples; -1 if not possible, with the reason in s->err (of the first loop that fails). */
 static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool samples)
 {
 	const struct dlb_split_request *ask = &s->ask[s->asked[op]];

@@ -1,6 +1,6 @@
-/* Splitting an op over nodes: shared by the rules of the operators (split_rules.c), the choice of splits
- * (split.c) and the making of shards (split_make.c). Private to lib/graph, and to lib/cost, which asks the
- * rules which ops can be split.
+/* Splitting an op over nodes: declarations shared by the rules of the operators (split_rules.c), the choice
+ * of splits (split.c) and the making of shards (split_make.c). Private to lib/graph, and to lib/cost, which
+ * asks the rules which ops can be split.
  *
  * A region is a set of ops that are split alike into `parts` shards. It has `units` units, dealt out in
  * order; the first shards get one more if `units` is not divisible by `parts`. A cut says where the units lie
@@ -68,10 +68,11 @@ struct dlb_split_rule {
 extern const struct dlb_split_rule *const dlb_split_rules[]; /* tables (split_rules.h), then NULL */
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: no rule */
 int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o); /* `groups` of its rule, or 1 */
-/* The spread of op o when loop l is cut into units; false: some axis is not divisible. */
+/* Sets *s to the split of op o by loop l, which is cut into units; false: some axis is not divisible. */
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l,
 		    int reference, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
-/* The spread of op o by its rule's `carry` or loops, from the cut of one operand. */
+/* Sets *s to the split of op o that follows from the cut of one operand, by the `carry` or the loops of its
+ * rule; false: there is none. */
 bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand,
 		     struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
 /* Can op o be split by samples: do the cut axes, and only they, follow the batch, without a fixed part? */
@@ -81,15 +82,15 @@ bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
 /* the shard's part of d */
 struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_split_share *s);
 
-/* A set of ops that are split alike, and the split of one op. */
+/* dlb_split_region: a set of ops that are split alike. dlb_assigned: the split of one op. */
 struct dlb_split_region { int64_t units; int parts; };		/* units 0: by samples */
 struct dlb_assigned { int region; struct dlb_op_split spread; };		/* region -1: not split */
 /* Replaces the split ops of the forward graph g by shards; assigned[n_ops]. (split_make.c) */
 int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned,
 		   const struct dlb_split_region *region, struct dlb_error *err);
 
-/* Begins a change of forward ops: removes backward ops and updates; ops that draw random numbers record
- * the ids that they draw by. -1 if an operator is unknown: the message says that the graph cannot be
+/* Begins a change of forward ops: removes backward ops and updates; ops that draw random numbers record the
+ * ids on which their numbers depend. -1 if an operator is unknown: the message says that the graph cannot be
  * `what` ("split"). (split.c) */
 int dlb_split_start(struct dlb_graph *g, const char *what, struct dlb_error *err);
 /* Completes the changed forward graph: backward ops and updates (if it trains), work, homes. (split.c) */

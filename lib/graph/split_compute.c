@@ -127,7 +127,7 @@ static int transpose(const struct dlb_graph *g, const struct dlb_op *o, struct d
 	return n;
 }
 
-/* Name of an index without a name of its own in the operator. */
+/* The name of a loop over an index that has no name in the operator. */
 static const char *rows_name(struct dlb_dim d) { return d.mul ? "batch" : "rows"; }
 
 /* y (M, N) = op(A) op(B) + C */

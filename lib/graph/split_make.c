@@ -22,7 +22,7 @@ struct maker {
 	struct parted *of;			/* [tensor of the original graph] */
 	int n_tensors;
 	int *order, n_order, cap_order;
-	int *output, n_outputs, cap_outputs;	/* besides the model's outputs */
+	int *output, n_outputs, cap_outputs;	/* outputs that are added to the model's */
 	struct dlb_error *err;
 };
 

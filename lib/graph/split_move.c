@@ -1,5 +1,5 @@
-/* Rules for splitting ops that move elements: Reshape and its kin, Split, Slice, Concat. Each carries the cut of
- * one operand to the others, and a shard has constants of its own for its shape, sizes, or bounds. */
+/* Rules for splitting ops that move elements: Reshape and other views, Split, Slice, Concat. Each carries the
+ * cut of one operand to the others, and a shard has constants of its own for its shape, sizes, or bounds. */
 #include <string.h>
 #include "graph/split_rules.h"
 

@@ -134,7 +134,7 @@ bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 	return false;
 }
 
-/* The shape operand of Reshape is made anew for each shard. */
+/* Is input i the shape operand of a Reshape? That is made anew for each shard. */
 static bool is_shape(const struct dlb_op *o, int i)
 {
 	return i == 1 && !strcmp(o->type, "Reshape");

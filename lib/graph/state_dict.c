@@ -25,7 +25,7 @@ static bool may_be_uniform(struct dict_matching *m, int t)
 
 	if (dlb_role_find(&m->roles, t, &why))
 		return true;
-	/* a reader uses an entry of this size that was not found yet, such as a scale */
+	/* a reader that is no normalization uses an entry of this size that was not found yet: a scale */
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
 		for (int k = 0; k < g->op[g->reader[i]].n_uses &&
 				strcmp(g->op[g->reader[i]].type, "InstanceNormalization");
@@ -161,9 +161,9 @@ static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 	return n > 1;
 }
 
-/* The found entry that has the same values as entry i, which was not found, if entry i is another name of
- * that weight: several vertices read the weight, or some vertex uses the name of entry i. A clone that the
- * model does not run is no such name. NULL: none. */
+/* The weight of which entry i, itself not found, is another name: a found entry with equal values, if several
+ * vertices read it or some vertex uses the name of entry i. A clone that the model does not run is no other
+ * name. NULL: none. */
 static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool told)
 {
 	const struct dict_entry *e = &m->entry[i];

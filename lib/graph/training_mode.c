@@ -1,6 +1,6 @@
-/* Restores what an export for inference lacks for training: batch statistics in BatchNormalization, and
- * Dropout. Applied after folding (vertices inside branches and functions are plain ones then) and
- * before parameters are found. */
+/* Restores the parts of training that an export for inference lacks: batch statistics in BatchNormalization,
+ * and Dropout. Applied after folding (vertices inside branches and functions are plain ones then) and before
+ * parameters are found. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/order.h"
@@ -19,7 +19,7 @@ static bool is_type(const struct dlb_op *o, const char *type)
 
 /* -- BatchNormalization -- */
 
-/* Does it use batch statistics in a training graph? The rule is that of batch_norm.c. */
+/* Does the BatchNormalization use batch statistics in a training graph? The rule is that of batch_norm.c. */
 static bool norm_trains(const struct dlb_op *o)
 {
 	if (o->opset >= OPSET_TRAINING_MODE)
