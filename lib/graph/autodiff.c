@@ -17,7 +17,7 @@
 #include "graph/passes.h"
 #include "graph/split.h"
 
-/* -- which gradients are needed -- */
+/* -- the gradients that are needed -- */
 
 static bool is_float(const struct dlb_graph *g, int t)
 {

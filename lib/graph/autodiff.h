@@ -15,8 +15,8 @@ struct dlb_autodiff {
 	/* tensors before differentiation: the length of the tables below */
 	int n_known;
 	bool *needs;				/* [tensor] its gradient is needed */
-	struct dlb_contributions *of;		/* [tensor] */
-	int *first_reader;			/* [tensor] */
+	struct dlb_contributions *of;		/* [tensor] contributions to its gradient */
+	int *first_reader;			/* [tensor] first op that reads it; -1: none */
 	int *extra, n_extra, cap_extra;		/* extra outputs of forward ops, saved for backward ops */
 	bool failed;
 };

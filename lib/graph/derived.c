@@ -1,4 +1,4 @@
-/* Initializers computed from parameters: struct dlb_derived in graph.h. */
+/* Initializers computed from parameters: struct dlb_derived in derived.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

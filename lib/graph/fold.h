@@ -45,7 +45,7 @@ struct fold {
 	int n_unpadded, cap_unpadded;
 	int n_padded, first_padded, selected_rows;	/* NonZero vertices that got a bound, the
 							 * first one, and its new output */
-	int cap;				/* length of the tables by tensor */
+	int cap;				/* length of the tables indexed by tensor */
 	int *order, n_order, cap_order;		/* ops in the order of their visits, which is topological */
 	size_t folded_bytes;
 	bool resolved;				/* control flow or sequences were replaced */

@@ -147,7 +147,7 @@ struct dlb_unmerged { const char *name, *of, *vertex; int operand; };
 struct dlb_adapter { const char *of, *a, *b; int rank; double scale; bool transposed; };
 /* A tensor of a file, passed from lib/model to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
-struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */
+struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* given by --dim */
 /* a rewrite that was on, and how often it applied */
 struct dlb_rewritten { const char *name; int64_t count; };
 struct dlb_graph {

@@ -5,7 +5,7 @@
 #include "graph/passes.h"
 #include "util/patterns.h"
 
-/* Is the op a Gather from a table whose name matches `glob` and that has row `row`? */
+/* Is the op a Gather of rows (axis 0) from a table whose name matches `glob`? */
 static bool is_embedding(const struct dlb_graph *g, const struct dlb_op *o, const char *glob)
 {
 	return !strcmp(o->type, "Gather") && !*o->domain && o->n_in == 2 && o->in[0] >= 0 &&

@@ -1,5 +1,5 @@
-/* The passes over a graph, in the order in which dlb-profile and dlb-costmodel apply them, one file each: the
- * interface of lib/graph for the tools. */
+/* The passes over a graph, roughly in the order in which dlb-profile and dlb-costmodel apply them, one file
+ * each: the interface of lib/graph for the tools. */
 #ifndef DLB_GRAPH_PASSES_H
 #define DLB_GRAPH_PASSES_H
 #include "graph/graph.h"

@@ -94,7 +94,7 @@ static bool tanh_argument(struct dlb_match *m, int t, int x)
 	return other >= 0 && is_product(m, other, 3, x, cubic);
 }
 
-/* y = x * 0.5 * (1 + f(...)): returns x, and *tanh: f is Tanh; -1: no GELU. */
+/* If the root is x * 0.5 * (1 + f(...)), returns x and sets *tanh (f is Tanh); -1: no GELU. */
 static int match(struct dlb_match *m, bool *tanh)
 {
 	struct dlb_graph *g = m->g;

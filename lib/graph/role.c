@@ -50,7 +50,7 @@ static bool is_type(const struct dlb_op *o, const char *const *types)
 	return false;
 }
 
-/* -- where tensors come from -- */
+/* -- sources of tensors -- */
 
 static bool looks_at_shape(const struct dlb_op *o)
 {
@@ -343,8 +343,8 @@ static const struct { const char *type; unsigned operands;
 	{ "PRelu", 1 << 1 },
 };
 
-/* The use that vertex o makes of its operand k, tensor t, which is computed from initializer x alone;
- * NULL: not as a parameter. */
+/* The use that vertex o makes of its operand k, tensor t, which is computed from initializer x alone; NULL: o
+ * does not use it as a parameter. */
 static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k, int t, int x)
 {
 	struct dlb_graph *g = r->g;

@@ -24,8 +24,9 @@ enum { DLB_FROM_SAMPLES = 1,		/* values of the model's inputs */
 
 struct dlb_roles {
 	struct dlb_graph *g;		/* indexed; `why` texts go into its arena */
-	unsigned char *from;		/* [tensor] */
-	int *visited, visit;		/* [tensor] the last search that visited it */
+	unsigned char *from;		/* [tensor] its sources, DLB_FROM_... */
+	int *visited, visit;		/* visited: [tensor] the last search that visited it; visit: the
+					 * current search */
 };
 void dlb_roles_init(struct dlb_roles *r, struct dlb_graph *g);
 void dlb_roles_release(struct dlb_roles *r);

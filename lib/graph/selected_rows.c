@@ -206,7 +206,7 @@ static bool same_rows(const struct row_range *a, const struct row_range *b)
 	       a->inner.c == b->inner.c && a->inner.e == b->inner.e;
 }
 
-/* -- which rows are wanted -- */
+/* -- the rows that readers want -- */
 
 /* Sets need[n_in] to the rows that op i needs of its operands; false: it needs all operands whole. */
 static bool needs(const struct narrowing *n, int i, struct row_range *need)

@@ -1,11 +1,11 @@
 /* Finds initializers in the module's state_dict, by name or by value.
  *
- * An exporter that folds constants leaves a Linear's weight transposed under a name like val_12, an LSTM's
- * with its gates in ONNX's order and its two biases joined, a class token repeated over the batch, a position
- * table cut to the used rows. Such an initializer is searched among the entries of the state_dict. If it is
- * found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer from it
- * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. The
- * searches are in state_search.c.
+ * Under a name like val_12, an exporter that folds constants leaves a Linear's weight transposed, an LSTM's
+ * weights with the gates in ONNX's order and its two biases joined, a class token repeated over the batch, or
+ * a position table cut to the used rows. Such an initializer is searched among the entries of the state_dict.
+ * If it is found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer
+ * from it (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them.
+ * The searches are in state_search.c.
  *
  * Entries with equal values (norms and biases before training, clones of a layer) are distinguished by the
  * uses that the exporter lists for each vertex (dlb_op.uses), else taken in the order of the file. A

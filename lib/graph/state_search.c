@@ -8,8 +8,8 @@
  *     lookup  rows of an entry at constant indices, such as the bias of relative positions
  *     function  1 + x, exp(x), -exp(x) or softplus(x) of a whole entry x, up to rounding
  *
- * A sum of hashes of elements does not depend on their order. It finds the entries with the same elements
- * as (part of) an initializer without trying arrangements; arrangements of those entries are then
+ * A sum of hashes of elements does not depend on their order. Equal sums show which entries may have the same
+ * elements as (part of) an initializer, without trying arrangements. Arrangements of these entries are then
  * compared element by element. */
 #include <math.h>
 #include <stdlib.h>
@@ -149,7 +149,7 @@ int dlb_state_tensor_of(struct dict_matching *m, int i)
 	return e->tensor;
 }
 
-/* -- which of several entries with equal values -- */
+/* -- the choice among entries with equal values -- */
 
 /* Does the exporter state that a reader of tensor t uses the parameter of this name? */
 static bool is_used(const struct dlb_graph *g, int t, const char *name)

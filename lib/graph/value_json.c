@@ -64,7 +64,7 @@ json_t *dlb_real_write(double v)
 	return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
 }
 
-/* "nan", "inf" or "-inf". */
+/* Reads "nan", "inf" or "-inf"; false: another text. */
 static bool odd_real(const char *s, double *v)
 {
 	if (!s)
