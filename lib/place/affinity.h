@@ -26,16 +26,16 @@ const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *r
 						const struct dlb_cluster *c);
 
 /* -- fused ops whose activation prefers another kind than the op (keep_affinity.c) -- */
-/* The number of such forward ops of g, and the kinds of the first one; n 0: none. Ops that a row names
- * together with their activation ("ConvRelu") do not count. */
+/* The number of such forward ops of g, and the kinds of the first one; n 0: none. Ops with a row for both
+ * types ("ConvRelu") do not count. */
 struct dlb_fused_elsewhere { int n; const char *op, *kind, *activation_kind; };
 struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a,
 							const struct dlb_graph *g,
 							const struct dlb_cluster *c);
 /* Makes each of these activations an op of its own in the document (dlb_graph_part_activations). The
- * profile keeps the other ops' measurements, the costs are fitted again, and the plan stays, stale.
- * *n_unmeasured: op signatures without times in a profile that has times of others. Refuses costs that
- * dlb-costmodel would not make of the document. */
+ * profile keeps the other ops' measurements, the costs are fitted again, and the plan stays, but is stale.
+ * *n_unmeasured: op signatures without times, if the profile has any times. Refuses costs that differ from
+ * those that dlb-costmodel would fit to the document. */
 int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_unmeasured,
 		      struct dlb_error *err);
 #endif

@@ -1,7 +1,7 @@
 /* Simulated annealing of latency. A move can change calls all over the graph, so each proposal is
  * evaluated from scratch in O(ops + edges). A proposal moves a class, swaps two, or moves a cluster of
- * neighbours or a stretch of a depth-first order. Where memory is scarce (soft), memory beyond a node's has
- * a price that rises; only placements that fit are kept. */
+ * neighbours or a stretch of a depth-first order. Where memory is scarce (soft), bytes beyond a node's memory
+ * have a rising price; only placements that fit are recorded. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@ struct latency_anneal {
 	struct dlb_calls calls;
 	int *at;
 	double *used;				/* [node] bytes */
-	double value, over_s; /* of at: latency; see over_s */
+	double value, over_s; /* of at: latency; price of its excess memory */
 	int *near_start, *near;			/* classes with an edge between them */
 	int changed[CLUMP + 2], before[CLUMP + 2], n;
 	int *seen, stamp;
-	double price_s; /* of as much memory beyond a node's as it has */
+	double price_s; /* of an excess as large as the node's memory */
 	/* classes in a depth-first order of their ops, in which a branch is one stretch; positions */
 	int *order, *rank;
 };
@@ -113,8 +113,8 @@ static void clump(struct latency_anneal *a, int c, int to, int want)
 	}
 }
 
-/* Moves c and those after it in the order: whole branches, and the cuts between calls. Of them all, or of
- * those on c's node only. */
+/* Moves class c and up to n - 1 classes after it in the order, either all of them or only those on c's node.
+ * This moves whole branches, and the cuts between calls. */
 static void stretch(struct latency_anneal *a, int c, int to, int n)
 {
 	const int first = a->rank[c], home = a->at[c], last = first + n < a->port->n ? first + n : a->port->n;

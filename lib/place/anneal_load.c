@@ -31,7 +31,7 @@ static bool accepts(struct dlb_loads *a, double energy, double hot)
 	return log(energy / a->energy) < -a->q * hot * log(u > 0 ? u : 1e-300);
 }
 
-/* One class to another node, tried before it is done. */
+/* Moves one class to another node if the resulting energy is accepted. */
 static bool try_one(struct dlb_loads *a, int c, int to, double hot)
 {
 	double df, dt;
@@ -48,7 +48,7 @@ static bool try_one(struct dlb_loads *a, int c, int to, double hot)
 	return true;
 }
 
-/* Accepts several moves at once, or undoes them all. */
+/* Accepts the n moves that were made, or undoes them all. before: the energy before them. */
 static bool try_many(struct dlb_loads *a, struct load_move *done, int n, double before, double hot)
 {
 	double after = a->energy;

@@ -4,8 +4,8 @@
  * makespan is close to the step: it counts messages, but not the sharing of links. So moves are judged by
  * that makespan. The best order is simulated at intervals, and only a shorter simulated step counts.
  * Ordering in turn costs a hundred times as much as estimating a move in O(degree) (estimate.h). A move is
- * not ordered if its estimate is too long even after the recent error of estimates is taken off, or if its
- * longest path is.
+ * not ordered if its estimate, or the estimate with the true longest path, is too long even after the recent
+ * error of estimates is subtracted.
  *
  * A proposal moves a unit (a forward op with its backward ops: parting them costs messages), a run of
  * units that are neighbours in the order (a border shifts), a single group, or two units at once. The new
@@ -21,7 +21,8 @@
 #include "place/value.h"
 #include "util/clock.h"
 
-/* SIMULATE: cost of a simulation, in orderings; AGAIN: of each program by which ops to run again are chosen */
+/* In orderings: SIMULATE, the cost of a simulation; AGAIN, of each program compiled to choose ops to run
+ * again */
 enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12, AGAIN = 4 };
 /* one in so many proposals is ordered regardless of its estimate */
 enum { BLIND = 32 };
@@ -38,11 +39,11 @@ struct step_anneal {
 	double *used;				/* [node] bytes, estimated */
 	/* the start does not fit by the estimate: the simulation decides */
 	bool any_size;
-	/* factor of memory limits; falls when an estimate was too low */
+	/* factor on memory limits; falls when an estimate of memory was too low */
 	double margin;
 	int *changed, *before, n;		/* groups of the proposal, and where they were */
 	double value;
-	double pending_s; int *pending;		/* best by order since the last simulation; INFINITY: none */
+	double pending_s; int *pending;		/* best order since the last simulation; INFINITY: none */
 	struct dlb_estimate e; bool estimates;
 	double slack_s;				/* mean of recent overestimates */
 };
@@ -65,7 +66,8 @@ static double order_s(struct step_anneal *a)
 	return dlb_place_order_s(a->p, a->placement);
 }
 
-/* The value of `at` where it is below below_s. A choice of ops that run again costs many simulations. */
+/* The value of placement `at`, exact if it is below below_s. Choosing ops that run again costs many compiled
+ * programs. */
 static double simulated_s(struct step_anneal *a, const int *at, double below_s)
 {
 	const struct dlb_recompute_memo *memo = a->p->memo;
@@ -82,7 +84,7 @@ static void confirm(struct step_anneal *a)
 {
 	if (isinf(a->pending_s))
 		return;
-	/* without a limit, whether it fits is known too */
+	/* without a limit, an infinite value shows that the placement does not fit */
 	const bool chosen = a->p->recompute && a->p->recompute->chosen;
 	double s = simulated_s(a, a->pending, chosen ? a->s->best_s : INFINITY);
 	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
@@ -391,7 +393,7 @@ static double placements(const struct dlb_problem *p)
 	return all;
 }
 
-/* The first node from `node` on that can run group g; n_nodes: none. */
+/* The first node, from `node` upwards, that can run group g; n_nodes: none. */
 static int next_able(const struct step_anneal *a, int g, int node)
 {
 	while (node < a->p->cluster->n_nodes && !able(a, g, node))

@@ -163,7 +163,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 	enum dlb_dp_beyond beyond;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 	int64_t steps = p->search_s > 0 ? 0 : DP_STEPS * (p->effort > 0 ? p->effort : 1);
-	/* the rest is for the search */
+	/* dp gets half of the time, the search the rest */
 	double now = dlb_clock_s(), half = deadline_s > 0 ? now + (deadline_s - now) / 2 : 0;
 	const struct dlb_dp_limits limits = { .most_ideals = MAX_IDEALS,
 					      .most_steps = steps,
@@ -176,7 +176,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 	dlb_rng_init(&rng, p->seed);
 	at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 	struct shortage want = { INFINITY, 0, -1 };
-	for (int c = 0; c < port->n; c++) {		/* first a class without a kernel on any node */
+	for (int c = 0; c < port->n; c++) {		/* the error names a class without any kernel first */
 		bool some = false;
 		for (int d = 0; d < port->n_nodes; d++)
 			some |= isfinite(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d]);
@@ -230,12 +230,12 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
 				.budget = effort * unit_of(&coarse, latency), .best_s = INFINITY };
 	dlb_rng_init(&x.rng, p->seed);
-	/* bounds stay clear of rounding by half of that */
+	/* lower bounds have a margin of half of this for rounding */
 	x.bound_s = dlb_port_bound_s(&coarse, latency) * (1 + 2e-9);
 	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
 	for (int i = 0; i < s->n; i++) {
 		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);
-		/* a class without work or size goes where the others of its contracted class are */
+		/* a class without work or size follows the others of its contracted class */
 		for (int turn = 0; turn < 2; turn++)
 			for (int c = 0; c < port->n; c++)
 				if (turn == heavy(port, c))
@@ -273,14 +273,15 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 {
 	const bool by_default = dlb_placer_by_default(p, x);
 	const bool wanted = by_default || (!p->draft && x->place == dlb_place_heft) ||
-			    /* one start of many, as long as a search of a few candidates */
+			    /* dp is one start of many, and takes as long as a search of a few candidates */
 			    (!p->draft && p->candidates < 2 && x->place == dlb_place_dp) ||
 			    (x->place == dlb_place_by_kind && p->affinity);
 
 	return wanted && (by_default || x->trivial || !dlb_problem_is_large(p));
 }
 
-/* The step from which on a start is of no use: a draft takes the best alone. */
+/* A start whose step is not below this is useless, since a draft takes the best start only. INFINITY: no
+ * limit. */
 static double limit_of_start(const struct dlb_problem *p, const struct starts *s)
 {
 	const double limit_s = p->draft && p->below_s > 0 ? p->below_s : INFINITY;
@@ -290,18 +291,19 @@ static double limit_of_start(const struct dlb_problem *p, const struct starts *s
 
 /* The starts that placers give. */
 struct gathering {
-	double below_s, deadline_s; /* steps of use are shorter; 0: any. Clock at which to stop; 0: never */
+	double below_s, deadline_s; /* only shorter steps are useful; 0: any. Clock at the end; 0: none */
 	struct starts *s;
 	int *misfit; /* a start that does not fit; NULL: none yet */
-	bool slow; /* a start may fit, but is too slow */
-	struct dlb_error nearest; /* of the first placer that found none */
+	bool slow; /* some start may fit, but is too slow */
+	struct dlb_error nearest; /* of the first placer that found no placement */
 };
 
-/* Adds the placers' results with memory limits times scale; those of a draft, below what there is. */
+/* Adds the placers' results under memory limits times scale; for a draft, only results faster than the
+ * best. */
 static void gather_scaled(const struct dlb_problem *p, double scale, struct gathering *g)
 {
 	struct starts *s = g->s;
-	static const double FAR = 1.25; /* the first cut of a placer may get faster by so much */
+	static const double FAR = 1.25; /* factor by which a placer may still improve its first cut */
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 },
 				      no_gain = { .what = "does not fit, or is no faster", .status = 1 };
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
@@ -349,8 +351,8 @@ static void gather_scaled(const struct dlb_problem *p, double scale, struct gath
 	free(one);
 }
 
-/* The starts, the best first; s[i] is the simulated step. A placement that does not fit is kept only while
- * none fits: the plan made from it states the shortage. */
+/* Fills the starts, the best first; s->s[i] is the simulated step. A placement that does not fit is kept
+ * only if none fits: the plan made from it states the shortage. */
 static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s,
 			struct dlb_error *err)
 {
@@ -386,13 +388,13 @@ static int64_t unit_of_step(const struct dlb_problem *p)
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
 	/* few items need few orderings */
 	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;
-	if (p->graph->n_ops > MANY_OPS)			/* and many get few: each costs more and gains less */
+	if (p->graph->n_ops > MANY_OPS)			/* an ordering of many ops costs more, gains less */
 		unit = unit * MANY_OPS / p->graph->n_ops;
 	return dlb_search_share(p, unit);
 }
 
-/* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or
- * both in turn. */
+/* Spends the budget on the given ways: annealing, from the best and from other starts in turn; descent by
+ * simulation; or both in turn. */
 static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways,
 			struct dlb_step_search *x)
 {
@@ -450,7 +452,7 @@ static int best_step(const struct dlb_problem *p, int ways, int *placement, stru
 		return -1;
 	int *best = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *best);
 	memcpy(best, s.at[0], (size_t)p->n_groups * sizeof *best);
-	/* leaves time for the plan's verification and time-line */
+	/* leaves time to verify the plan and to make its time-line */
 	if (deadline_s > 0)
 		deadline_s = fmax(deadline_s - 4 * s.clock_s, 1e-9);
 	if (isfinite(s.s[0]) && !p->draft)

@@ -14,7 +14,7 @@ static int by_batch(const void *a, const void *b)
 	return (x->batch > y->batch) - (x->batch < y->batch);
 }
 
-/* Whether a plan for this batch fits, else with err; -1: a fault. */
+/* 1: a plan for this batch fits; 0, with err: none fits; -1, with err: planning failed for another reason. */
 static int fits(struct dlb_batch_search *s, int64_t batch, struct dlb_error *err)
 {
 	double value_s = INFINITY;

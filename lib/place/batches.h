@@ -10,16 +10,17 @@ struct dlb_batch_search {
 	/* Plans for a batch. -1 with err, of status 1 where no plan fits. */
 	int (*plan)(void *arg, int64_t batch, double *value_s, struct dlb_error *err);
 	void *arg;
-	int64_t first, least;			/* where the search begins; it goes no lower than `least` */
-	/* results; trial: owned by the caller, by batch */
+	int64_t first, least;			/* the first batch tried; the least one allowed */
+	/* results; trial: sorted by batch, owned by the caller */
 	struct dlb_batch_trial *trial;
 	int n_trials;
-	/* of those that fit: the smallest with seconds per sample within DLB_BATCH_NEAR of the least; the largest */
+	/* of the batches that fit: the smallest whose seconds per sample are within DLB_BATCH_NEAR of the
+	 * least; the largest */
 	int64_t chosen, largest;
 	bool bounded;				/* a larger batch than `largest` was tried and does not fit */
 };
-/* Doubles the batch from s->first until no plan fits (halves it where the first does not), then looks between
- * the last that fits and the first that does not, to a sixteenth. Memory is taken to grow with the batch. -1
- * with err, which says what is lacking, where no batch fits. */
+/* Doubles the batch from s->first until no plan fits (halves it if the first does not fit), then bisects
+ * between the largest batch that fits and the smallest that does not, to a sixteenth. Assumes that memory
+ * grows with the batch. -1 with err if no batch fits; err states the shortage. */
 int dlb_place_batch(struct dlb_batch_search *s, struct dlb_error *err);
 #endif

@@ -46,8 +46,9 @@ static double crossing_bytes(const struct borders *b, int unit)
 	return b->u.forward_bytes[unit] + b->u.backward_bytes[unit];
 }
 
-/* A cut is a place across which no more bytes go than across border k: in a model of equal layers, a layer or
- * a part of it. Units from border k to the cut number `steps` in direction `sign`; 0: there is none. */
+/* A cut is a position across which no more bytes are sent than across border k; in a model of equal
+ * layers, cuts are a layer or a part of it apart. Returns the units from border k to the cut number
+ * `steps` in direction `sign`; 0: none. */
 static int next_cut(const struct borders *b, int k, int sign, int steps)
 {
 	const double most = crossing_bytes(b, b->start[k]) * (1 + 1e-9);
@@ -59,7 +60,7 @@ static int next_cut(const struct borders *b, int k, int sign, int steps)
 	return 0;
 }
 
-/* Moves border k by so many units if the step gets shorter by it. */
+/* Moves border k by `by` units if that shortens the step. */
 static bool move(struct borders *b, int k, int by)
 {
 	struct dlb_problem whole = *b->p;
@@ -91,8 +92,8 @@ static bool move(struct borders *b, int k, int by)
 	return true;
 }
 
-/* Moves border k in one direction to the next cut, then by twice as many cuts each time, while the step gets
- * shorter; if that never helps, by one unit. */
+/* Moves border k in one direction by 1, 2, 4 ... cuts while the step gets shorter; if even the first move
+ * does not help, by one unit. */
 static bool move_on(struct borders *b, int k, int sign)
 {
 	bool any = false;

@@ -25,8 +25,8 @@
 #include "plan/tensors.h"
 
 /* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so
- * they have one price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1);
- * columns are compared by hash, then by value. */
+ * they have one price. Times are in rows, one column per node, or per count[node] equal nodes (NULL: 1).
+ * Columns are compared by hash, then by value. */
 struct classes { int n, *node, *count; };
 static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n,
 			 struct classes *c)
@@ -86,7 +86,7 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 		size_t at = p->n;
 		for (size_t k = 0; k < p->n; k++) {
 			double price = p->y[k] / count[k] * row[k] + (part ? p->m[k] * part[k] : 0);
-			/* no kernel: infinite, or NaN at price 0; never less */
+			/* without a kernel the price is infinite, or NaN if y is 0: never less */
 			if (price < least) {
 				least = price;
 				at = k;
@@ -132,7 +132,7 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 		for (size_t k = 0; k < n; k++)
 			sum += p.y[k];
 		for (size_t k = 0; k < n && sum > 0; k++)
-			p.y[k] /= sum;			/* of the class: each of its nodes has y / count */
+			p.y[k] /= sum;			/* price of the class; each node has y / count */
 		const double bound = at_prices(&p, t, share, count, n_groups);
 		if (best_y && (bound > best || !round))
 			memcpy(best_y, p.y, n * sizeof *best_y);
@@ -147,7 +147,8 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 			double step = rate * (p.mean[k] / total - 1);
 			p.y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
 		}
-		for (size_t k = 0; k < n && share; k++)	/* and of memory used beyond its size */
+		/* raises the price of memory used beyond its size */
+		for (size_t k = 0; k < n && share; k++)
 			p.m[k] = fmax(0, p.m[k] + rate * best * (p.mean_full[k] - 1));
 	}
 	free(room);

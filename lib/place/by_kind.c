@@ -36,8 +36,8 @@ static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int gr
 	return dlb_affinity_find(p->affinity, most->type);
 }
 
-/* Among the nodes of a kind with kernel and room, the one that would finish first; kind NULL: among the
- * fastest nodes. */
+/* Of the nodes of a kind that have a kernel and room, the one that would finish first; kind NULL: of the
+ * fastest nodes; -1: none. */
 static int choose(const struct node_loads *s, int group, const char *kind)
 {
 	const struct dlb_cluster *cl = s->p->cluster;

@@ -6,12 +6,12 @@
 struct chains {
 	const struct dlb_port *port;
 	int *to; /* [class] the class that it joined, or itself */
-	int *n_before, *before; /* [class] predecessors, one of them */
-	double *sent_s, *bytes; /* [class] of all that it sends; of its chain */
-	double room;
+	int *n_before, *before; /* [class] number of its predecessors; one of them */
+	double *sent_s, *bytes; /* [class] seconds of its outgoing transfers; bytes of its chain */
+	double room; /* most bytes of a chain */
 };
 
-/* Seconds of all that a class sends, on the slowest port. */
+/* Seconds of all nets whose source is class c, each on the slowest port. */
 static double sent_s(const struct dlb_port *port, int c)
 {
 	double sum = 0;
@@ -29,7 +29,7 @@ static int next_of(const struct chains *x, int c)
 	return next >= 0 && x->n_before[next] == 1 ? next : -1;
 }
 
-/* Whether a cut between c and its next is cheaper than those before and after it. */
+/* Whether a cut between c and next is cheaper than the cuts before and after it. */
 static bool is_cheap_cut(const struct chains *x, int c, int next)
 {
 	bool inside = x->n_before[c] == 1 && next_of(x, x->before[c]) == c;

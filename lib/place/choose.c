@@ -35,7 +35,8 @@ bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer 
 	return x->by_default || (x->place == dlb_place_interleaved && dlb_schedule_in_parts(p->schedule));
 }
 
-/* Makes one placer's plan and reports it to p->tried. *lack: bytes that a refused plan lacks. */
+/* Makes one placer's plan and reports it to p->tried. *lack: bytes of memory that a refused plan lacks;
+ * INFINITY: no placement was refused. */
 static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan,
 		   double *ranked, double *lack, struct dlb_error *err)
 {
@@ -94,7 +95,7 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		return 0;
 	}
 	bool found = false;
-	struct dlb_error nearest = { .status = 0 };		/* of the plan that came closest */
+	struct dlb_error nearest = { .status = 0 };		/* error of the plan nearest to fitting */
 	*ranked = INFINITY;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_plan other;
@@ -165,8 +166,8 @@ static int place_recut(const struct dlb_problem *p, int *placement, struct dlb_e
 							 dlb_fail_no(err, NULL, "no pipeline to cut again");
 }
 
-/* As choose(), in a run: all nodes wait, so the parts of a large graph are cut again without a search; what is no
- * pipeline is placed by the quick placers. */
+/* As choose(), inside a run: all nodes wait, so the parts of a large graph are cut again without a search. If
+ * the current placement is no pipeline, the quick placers make the plan. */
 static int choose_in_run(const struct dlb_problem *p, const int *current, struct dlb_plan *plan,
 			 double *ranked, struct dlb_error *err)
 {

@@ -73,7 +73,7 @@ static int read_pins(struct dlb_constraints *c, const struct dlb_plan *previous,
 	return 0;
 }
 
-/* The user's priorities of ops: member x-priority of /graph/ops/N, the greatest first. */
+/* Reads the user's priorities of ops: member x-priority of /graph/ops/N, the greatest first. */
 static int read_numbers(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_problem *p,
 			struct dlb_error *err)
 {
@@ -96,7 +96,8 @@ static int read_numbers(struct dlb_constraints *c, const struct dlb_doc *d, cons
 	return dlb_hint(err, "give ops a member x-priority, the greatest first");
 }
 
-/* The placement of another document's plan. Ops are matched by name: its graph may order them otherwise. */
+/* Reads the placement of another document's plan. Ops are matched by name, since that graph may order them
+ * differently. */
 static int read_before(struct dlb_constraints *c, const struct dlb_problem *p, struct dlb_error *err)
 {
 	struct dlb_doc other;

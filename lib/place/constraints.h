@@ -12,7 +12,7 @@ struct dlb_constraints {
 	struct dlb_strlist pin, exclude;		/* "OP=NODE", by id or name; "NODE" */
 	const char *priority, *affinity, *rewrites, *from;
 	int64_t max_moves;				/* ops; -1: any number */
-	/* the cost of moving is spread over so many steps; 0: free */
+	/* steps over which the cost of migration is spread; 0: migration is free */
 	double serve_steps;
 	/* made by dlb_constraints_read */
 	int *op_node, *before;				/* [op]; NULL: none */
@@ -21,11 +21,11 @@ struct dlb_constraints {
 	struct dlb_affinity *table;
 };
 /* Resolves the options against document d (p's graph and cluster come from it) and the previous plan
- * (NULL: none), and sets p's members. The previous plan's constraints hold where no option replaces them;
- * without --from its placement is the one moved from. p borrows from c until dlb_constraints_release. */
+ * (NULL: none), and sets p's members. The previous plan's constraints hold unless an option replaces them.
+ * Ops move from its placement, or from that of --from. p borrows from c until dlb_constraints_release. */
 int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous,
 			 struct dlb_problem *p, struct dlb_error *err);
-/* "keep-affinity" or "all": the option, else the previous plan's, else the former. */
+/* "keep-affinity" or "all": the option's value, else the previous plan's, else "keep-affinity". */
 const char *dlb_constraints_rewrites(const struct dlb_constraints *c, const struct dlb_plan *previous);
 void dlb_constraints_release(struct dlb_constraints *c);
 /* Records in the plan the constraints that hold for the next one too. */

@@ -9,7 +9,8 @@
 #include "plan/replica.h"
 #include "plan/tensors.h"
 
-/* The forward op that op belongs to: itself, the one it differentiates, or that of its latest input. */
+/* The forward op to which `op` belongs: `op` itself, the op that it differentiates, or the forward op of its
+ * latest input. */
 static int forward_of(const struct dlb_graph *g, int op, const int *of)
 {
 	const struct dlb_op *o = &g->op[op];

@@ -9,7 +9,7 @@ struct dlb_units {
 	int n, *of_group;				/* [group] -> unit */
 	double *time_s;					/* [unit][class of nodes] */
 	double *bytes;					/* [unit] as dlb_group_bytes */
-	/* [n + 1]: of one micro-batch across the cut before unit i */
+	/* [n + 1] bytes of one micro-batch that cross the cut before unit i */
 	double *forward_bytes, *backward_bytes;
 };
 static inline double dlb_unit_s(const struct dlb_units *u, const struct dlb_problem *p, int unit, int node)
@@ -27,12 +27,12 @@ struct dlb_parts {
 	const int *node;
 	bool any_size;
 };
-/* Fills each part as far as most_s seconds of all micro-batches and memory allow, from the first part on or from the
- * last one back; start: n + 1 borders. false: units are left. */
+/* Fills each part with units up to most_s seconds (of all micro-batches) and up to its memory, from the first
+ * part forwards or from the last part backwards. start: n + 1 borders. false: some units are in no part. */
 bool dlb_units_fill(const struct dlb_units *u, const struct dlb_problem *p, const struct dlb_parts *parts,
 		    double most_s, bool from_end, int *start);
-/* The least time of the slowest part, in seconds, with which the parts hold all units; INFINITY: none. start: the
- * borders, filled from the first part on. */
+/* The least time of the slowest part, in seconds, for which the parts hold all units; INFINITY: none.
+ * start: n + 1 borders, filled from the first part forwards. */
 double dlb_units_balance(const struct dlb_units *u, const struct dlb_problem *p,
 			 const struct dlb_parts *parts, int *start);
 /* Estimated seconds of a step: slowest part + (sum of the others) / M + the messages of a micro-batch at each

@@ -16,17 +16,17 @@
  * each. */
 static bool worth_trying(int R, int n) { return n <= 16 || n / R != n / (R + 1); }
 
-/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit). out:
- * it cannot be better than what there is. */
+/* A way to divide the nodes into R teams, with the ranked step of its draft (INFINITY: it does not fit).
+ * out: it cannot be better than the best plan so far. */
 struct division {
 	int R;
 	struct dlb_team_way way;
-	bool searched, out, known; /* known: with its draft */
-	/* bound: no plan has a shorter step. promised: by its draft with fewer micro-batches; INFINITY:
-	 * nothing is */
+	bool searched, out, known; /* known: its draft is cached */
+	/* bound: no plan has a shorter step. promised: the step extrapolated from its draft with fewer
+	 * micro-batches; INFINITY: there is none */
 	double draft_s, bound_s, estimate_s, promised_s;
 	int n_nodes; /* of a team */
-	bool far; /* out, since it promises too little */
+	bool far; /* it is out because its estimate is too long */
 };
 static bool is_now(const struct division *d) { return d->way.cut == DLB_CUT_NOW; }
 struct divisions {
@@ -48,7 +48,7 @@ static bool alike(const struct dlb_replicas_task *t, int R, const struct dlb_tea
 	return same;
 }
 
-/* Adds the ways for R replicas, of those that are alike the first. */
+/* Adds the ways for R replicas; of ways that are alike only the first. */
 static void add_ways(const struct dlb_replicas_task *t, int R, struct divisions *d)
 {
 	struct dlb_team_way way[DLB_MOST_WAYS] = { { .cut = DLB_CUT_INSIDE, .group = -1 } };
@@ -68,7 +68,7 @@ static void add_ways(const struct dlb_replicas_task *t, int R, struct divisions 
 	}
 }
 
-/* [nodes] of the division, its teams one after the other; returns their number. Owned by the caller. */
+/* Returns the nodes of the division, its teams one after the other: an array of *n, owned by the caller. */
 static int *nodes_of(const struct dlb_replicas_task *t, const struct division *d, int *n)
 {
 	const int n_nodes = t->p->cluster->n_nodes;
@@ -96,7 +96,7 @@ static uint64_t hash_of(const struct dlb_replicas_task *t, const struct division
 	return d->way.by ? dlb_hash_str(h, d->way.by) : h;
 }
 
-/* What a pipeline over a team takes by filling and draining, as a factor. */
+/* The factor by which filling and draining a pipeline over a team lengthens the step. */
 static double pipeline_factor(const struct dlb_replicas_task *t, const struct division *d, int micro_batches)
 {
 	const double samples = (double)t->p->batch / d->R;
@@ -104,8 +104,8 @@ static double pipeline_factor(const struct dlb_replicas_task *t, const struct di
 	return 1 + (d->n_nodes - 1) / fmin(micro_batches, fmax(samples, 1));
 }
 
-/* Sets the bound of the division's step, and an estimate as if all its teams were pipelines that fill and
- * drain. */
+/* Sets the bound of the division's step, its promise, and an estimate that takes each team for a pipeline
+ * that fills and drains. */
 static void set_bound(const struct dlb_replicas_task *t, struct division *d)
 {
 	int n, *node = nodes_of(t, d, &n), *count = dlb_xcalloc((size_t)t->p->n_classes + 1, sizeof *count);
@@ -124,9 +124,9 @@ static void set_bound(const struct dlb_replicas_task *t, struct division *d)
 	free(count);
 }
 
-/* Whether the drafts of the division with the next numbers of micro-batches promise a step of most_s or
- * more. With more micro-batches than there a pipeline fills and drains faster, and where memory is scarce
- * another placement may fit; with fewer there is no gain but that. */
+/* Whether the drafts of the division with the next lower and the next higher number of micro-batches
+ * promise a step of most_s or more. More micro-batches shorten filling and draining, and where memory is
+ * scarce they may let another placement fit; fewer micro-batches can only help memory. */
 static bool is_far_beside(const struct dlb_replicas_task *t, const struct division *d, double most_s)
 {
 	static const double SCARCE = 1.5;
@@ -140,22 +140,23 @@ static bool is_far_beside(const struct dlb_replicas_task *t, const struct divisi
 	return d->promised_s >= most_s * (fewer->scarce ? SCARCE : 1);
 }
 
-/* Of many ops a draft takes long, and where the number of replicas is free there are many divisions: drafts
- * are made in the order of outlines, as few as needed. Not beside a current plan, which stays if it is good. */
+/* Whether drafts are made in the order of outlines, as few as needed. That pays if a draft takes long,
+ * with many ops, and if there are many divisions, with a free number of replicas. It is not done beside a
+ * current plan, which stays if it is good. */
 static bool is_outlined(const struct dlb_replicas_task *t)
 {
 	return !t->choice->n && !t->choice->current && dlb_problem_has_many_ops(t->p);
 }
 
-/* Whether the nodes of the division cannot do a step in best_s, by far: an op may take a little less for each
- * of fewer samples; or they are far slower than others under another schedule, or with other numbers of
- * micro-batches. */
+/* Whether the division cannot come near best_s: its bound is far above (by a margin, since an op may take a
+ * little less per sample for fewer samples), or its drafts under other schedules or with other numbers of
+ * micro-batches are far slower than those of other divisions. */
 static bool is_hopeless(const struct dlb_replicas_task *t, const struct division *d, double best_s)
 {
 	static const double FAR = 1.1;
 	const double most_s = fmin(t->limit_s, best_s * dlb_search_near(t->p) * DLB_OTHER_SCHEDULE);
 	const double other_s = dlb_draft_least_s(t->p, hash_of(t, d));
-	/* outlines, and what drafts took of them, tell more than other numbers of micro-batches do */
+	/* outlines, scaled by the drafts made, say more than drafts with other numbers of micro-batches */
 	if (!is_outlined(t) && isfinite(other_s) && other_s > dlb_draft_least_s(t->p, 0) * DLB_OTHER_SCHEDULE)
 		return true;
 	if (!is_outlined(t) && isfinite(most_s) && is_far_beside(t, d, most_s))
@@ -178,8 +179,8 @@ static int try_division(const struct dlb_replicas_task *t, const struct division
 
 	if (rc <= 0)
 		dlb_team_plan_say(t, d->R, &d->way, c, rc ? err : NULL);
-	/* where memory is scarce nothing is known of a division without a plan under other schedules or
-	 * with ops that run again */
+	/* if memory is scarce, a division without a plan may have one under another schedule or with ops that
+	 * run again, so no limit is cached as its step */
 	dlb_draft_keep(t->p, hash_of(t, d), rc > 0 || (rc && scarce) ? INFINITY : c->ranked_s,
 		       c->most_samples, scarce);
 	if (t->p->scarce)
@@ -187,7 +188,7 @@ static int try_division(const struct dlb_replicas_task *t, const struct division
 	return rc;
 }
 
-/* The shortest draft that there is; NULL: none fits, or all are out. */
+/* The division with the shortest draft, of those neither searched nor out; NULL: none. */
 static struct division *best_draft(struct divisions *d)
 {
 	struct division *best = NULL;
@@ -233,7 +234,7 @@ static bool is_far(const struct dlb_replicas_task *t, const struct division *d, 
 		made >= fmax(dlb_search_drafts(t->p), LEAST_DRAFTS));
 }
 
-/* A remark on the divisions that are left out by their outlines. */
+/* Remarks on the divisions that are left out because of their outlines. */
 static void say_far(const struct dlb_replicas_task *t, const struct divisions *d)
 {
 	double least_s = INFINITY;
@@ -264,8 +265,8 @@ static int by_promise(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* [n] the divisions, so that a good one limits the others: those that are known, the one with the best
- * promise, then by their estimates. Owned by the caller. */
+/* The divisions in the order in which drafts are made, so that a good one limits the others: first those
+ * with a cached draft, then the one with the best promise, then by estimate. [d->n], owned by the caller. */
 static struct division **in_order(const struct dlb_replicas_task *t, struct divisions *d)
 {
 	struct division **order = dlb_xcalloc((size_t)d->n + 1, sizeof *order), *first = NULL;
@@ -287,9 +288,9 @@ static struct division **in_order(const struct dlb_replicas_task *t, struct divi
 	return order;
 }
 
-/* Sets the drafts of all divisions. best: gets the best plan of those that were not known, and marks it as
- * searched; NULL: no plan is asked for. Where the number of replicas is free, only drafts near the best
- * count. */
+/* Sets the drafts of all divisions. best: receives the best plan of the drafts that were not cached, and
+ * its division is marked as searched; NULL: no plan is wanted. If the number of replicas is free, only
+ * drafts near the best matter. */
 static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 			struct dlb_replicas_candidate *best, struct dlb_error *err)
 {
@@ -308,7 +309,7 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 		struct dlb_error why = { .status = 0 };
 
 		x->searched = is_now(x) && !best;
-		/* without ops that run again it is the same, and there is a plan of it */
+		/* without ops that run again the draft is the same, and its plan exists already */
 		x->out = !is_now(x) && (known ? again && !known->again && isfinite(known->ranked_s) :
 						is_hopeless(t, x, least_s));
 		x->far = !is_now(x) && !known && !x->out && is_far(t, x, least_s, n_made);
@@ -340,8 +341,8 @@ static void make_drafts(const struct dlb_replicas_task *t, struct divisions *d,
 	say_far(t, d);
 }
 
-/* The MOST_SEARCHED divisions with the shortest drafts are searched, and the current teams; where the number
- * of replicas is free, only those near the best. */
+/* Marks the divisions to be searched: the MOST_SEARCHED with the shortest drafts, and the current teams.
+ * If the number of replicas is free, only those near the best are marked. */
 static void choose_searched(const struct dlb_replicas_task *t, struct divisions *d)
 {
 	enum { MOST_SEARCHED = 4 };
@@ -361,7 +362,7 @@ static void choose_searched(const struct dlb_replicas_task *t, struct divisions 
 	}
 }
 
-/* The best plan of all divisions without a search. */
+/* Sets *best to the best plan of all divisions, made without a search. */
 static void draft_divisions(const struct dlb_replicas_task *t, struct divisions *d,
 			    struct dlb_replicas_candidate *best, struct dlb_error *err)
 {
@@ -374,12 +375,13 @@ static void draft_divisions(const struct dlb_replicas_task *t, struct divisions 
 		dlb_team_plan_better(best, &c, 0);
 }
 
-/* Searches the divisions that are marked for it. Returns the best; NULL: none fits, with err of the last. */
+/* Searches the marked divisions. Returns the one whose plan became *best; NULL: none did; if there is no
+ * plan at all, err is that of the last division. */
 static const struct division *search_marked(const struct dlb_replicas_task *t, const struct divisions *d,
 					    struct dlb_replicas_candidate *best, struct dlb_error *err)
 {
 	const struct division *taken = NULL;
-	int now = 0; /* replicas of the current teams, which are the first division into so many */
+	int now = 0; /* replicas of the current teams, the first division with this number */
 
 	for (int i = 0; i < d->n; i++) {
 		const struct division *x = &d->at[i];
@@ -401,8 +403,7 @@ static const struct division *search_marked(const struct dlb_replicas_task *t, c
 	return taken;
 }
 
-/* The best plan of the divisions that are marked to be searched, made without a search, with its borders
- * moved. */
+/* Makes a draft of each marked division, moves its borders, and puts the best plan into *best. */
 static void move_borders(const struct dlb_replicas_task *t, const struct divisions *d,
 			 struct dlb_replicas_candidate *best)
 {
@@ -421,8 +422,9 @@ static void move_borders(const struct dlb_replicas_task *t, const struct divisio
 	}
 }
 
-/* The best plan of all divisions; plan.n_ops 0: none fits, with err of the last. Where the number of replicas
- * is free, the divisions share one search, and the best is then searched with all effort. */
+/* Sets *best to the best plan of all divisions; plan.n_ops 0: none fits, and err is that of the last. If the
+ * number of replicas is free, the divisions share one search's effort, then the best is searched with all of
+ * it. */
 static void search_divisions(const struct dlb_replicas_task *t, struct divisions *d,
 			     struct dlb_replicas_candidate *best, struct dlb_error *err)
 {
@@ -445,7 +447,7 @@ static void search_divisions(const struct dlb_replicas_task *t, struct divisions
 		dlb_team_plan_better(best, &c, 0);
 }
 
-/* All divisions into R replicas (0: any number). */
+/* Lists all divisions into R replicas (0: any number). */
 static void list_divisions(const struct dlb_replicas_task *t, int R, struct divisions *d)
 {
 	const int n = dlb_teams_free_nodes(t->p);

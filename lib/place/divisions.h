@@ -1,14 +1,15 @@
 /* The best division of the nodes into replicas. A full search of every division would take minutes on large
- * clusters. If there are many, all are placed without a search first, and the search is spent on those that
- * are best then. Private to lib/place. */
+ * clusters. If there are many divisions, each first gets a draft, a plan made without a search; then only the
+ * best drafts are searched. Private to lib/place. */
 #ifndef DLB_PLACE_DIVISIONS_H
 #define DLB_PLACE_DIVISIONS_H
 #include "place/team_plan.h"
 
-/* The best plan of all divisions into R replicas (0: any number); best->plan.n_ops 0: none fits, with err
- * of the last. best: zeroed. */
+/* Sets *best, zeroed by the caller, to the best plan of all divisions into R replicas (0: any number).
+ * best->plan.n_ops 0: none fits, and err is that of the last division. */
 void dlb_divisions_best(const struct dlb_replicas_task *t, int R, struct dlb_replicas_candidate *best,
 			struct dlb_error *err);
-/* Outlines (outline.h) in ascending order: number `place`, from 0, in seconds; INFINITY: nothing is known. */
+/* The outline (outline.h) at position `place`, from 0, in ascending order, in seconds; INFINITY: there is no
+ * division. */
 double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int place);
 #endif

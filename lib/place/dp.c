@@ -30,7 +30,7 @@ struct dp_walk {
 	bool latency;
 	/* reach: pruning bound for stages of the current ideal; <= bound */
 	double bound, reach;
-	int *open, n_open;			/* states of that ideal that may improve */
+	int *open, n_open;			/* states of the current ideal that may improve */
 	struct node_kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
 	unsigned char *left;			/* [state][kind]: one more device is left */
 	double *best;				/* [ideal][state] */
@@ -38,11 +38,11 @@ struct dp_walk {
 	int *low, *high;			/* [ideal] first and last such state */
 	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
 	double least_s;				/* lower bound of the value; 0: not known */
-	/* [state] of the devices used, at prices, per second of value */
+	/* [state] work that its used devices can do, at prices, per second of value */
 	double *capacity;
 	/* the current difference I \ J */
 	double *work, *send, bytes;		/* [kind] */
-	/* readers in the difference, in all, above I; source inside */
+	/* readers: in the difference, in all, above I; home: the source is inside the difference */
 	struct pin { int inside, sinks, above; bool home; } *net;
 	double *net_s;				/* [net][kind] */
 	double *item_work_s, *item_bytes;	/* [item][kind], [item] */
@@ -52,7 +52,7 @@ struct dp_walk {
 	double *tail, chain;
 	bool *in;				/* [op] */
 	int *stamp, top;
-	/* while tracing back: the ideal below */
+	/* while tracing back: the state and value wanted; the ideal below that gives them */
 	int want_state, found_ideal, found_kind, *path, n_path;
 	double want;
 };
@@ -73,7 +73,7 @@ static bool find_kinds(struct dp_walk *w)
 	free(first);
 	for (int k = 0; k < w->n_kinds; k++) {
 		if (w->latency && w->kind[k].host)
-			w->kind[k].count = 0;		/* not counted: as many cores as needed */
+			w->kind[k].count = 0;		/* not counted: a host has as many cores as needed */
 		states *= w->kind[k].count + 1;
 	}
 	if (states > MAX_STATES)
@@ -219,8 +219,8 @@ static bool weigh(struct dp_walk *w, int item)
 	return some;
 }
 
-/* The pruning bound: the greatest value among the states of the current ideal. Values below the lower
- * bound of the load need no improvement. */
+/* Sets the pruning bound: the greatest value among the open states of the current ideal. Values at or
+ * below the lower bound of the load need no improvement and do not count. */
 static void find_reach(struct dp_walk *w)
 {
 	const double *b = &w->best[(size_t)w->top * (size_t)w->n_states];
@@ -279,7 +279,7 @@ static void go_down(struct dp_walk *w, const struct ops *ops, int ideal, bool lo
 	size_t K = (size_t)w->n_kinds;
 	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * K * sizeof(double)),
 			     bytes = w->bytes, chain = w->chain;
-	copy(sums, w->work, K);				/* few numbers: memcpy calls would cost more */
+	copy(sums, w->work, K);				/* for few numbers memcpy would cost more */
 	copy(sums + K, w->send, K);
 	copy(sums + 2 * K, w->fixed, K);
 	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
@@ -334,7 +334,8 @@ static void restart(struct dp_walk *w, int top)
 	}
 }
 
-/* Opens the states of an ideal in which the work done and the work left both fit; false: none. */
+/* Opens the states of an ideal whose used devices can do the work below it and whose other devices can do the
+ * rest; false: none. */
 static bool open_states(struct dp_walk *w, int ideal)
 {
 	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal],
@@ -501,7 +502,7 @@ static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_
 	}
 	if (limits && limits->progress)
 		limits->progress(limits->progress_arg, w->s->n, w->s->n);
-	/* incomplete values may not be the best */
+	/* after an early end no value counts, since it may not be the best */
 	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {
 		const double v = w->best[(n - 1) * S + (size_t)k];
 		if (v < value) {
@@ -535,7 +536,7 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	return value;
 }
 
-/* The number of states: combinations of used devices per kind; at most MAX_STATES are allowed. */
+/* The number of states, that is of combinations of used devices per kind; at most MAX_STATES are allowed. */
 static double count_states(const struct dlb_port *port)
 {
 	struct dp_walk w = { .port = port };
@@ -548,7 +549,7 @@ static double count_states(const struct dlb_port *port)
 	return states;
 }
 
-/* Reports a result that is not the optimum over all ideals; as a warning if dp was asked for by name. */
+/* Reports that a result is not the optimum over all ideals; as a warning if the user named dp. */
 static void say_beyond(const struct dlb_problem *p, enum dlb_dp_beyond beyond)
 {
 	static const char *const line[] = {

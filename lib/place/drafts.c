@@ -11,8 +11,8 @@ enum { MOST_VALUES = 4096 };
 
 static bool runs_again(const struct dlb_problem *p) { return p->recompute && p->recompute->chosen; }
 
-/* Hash of what a draft of p is made from, but for ops that run again and what depends on the number of
- * micro-batches: bytes of sums of gradients count among those of the state. division: hash of nodes and
+/* Hash of the inputs of a draft of p, without ops that run again and without inputs that depend on the number
+ * of micro-batches (the state's bytes do, since they include sums of gradients). division: hash of nodes and
  * placers. */
 static uint64_t hash_kin(const struct dlb_problem *p, uint64_t division)
 {
@@ -27,7 +27,7 @@ static uint64_t hash_kin(const struct dlb_problem *p, uint64_t division)
 	return dlb_hash_bytes(h, p->memory_bytes, n * sizeof *p->memory_bytes);
 }
 
-/* The same with the bytes of the state. */
+/* The same hash with the bytes of the state. */
 static uint64_t hash_inputs(const struct dlb_problem *p, uint64_t division)
 {
 	return dlb_hash_bytes(hash_kin(p, division), p->state_bytes,
@@ -90,8 +90,9 @@ void dlb_value_keep(const struct dlb_problem *p, const struct dlb_known_value *x
 	p->drafts->value[x->key % MOST_VALUES] = *x;
 }
 
-/* Whether a draft with so many micro-batches is p's as well: no replica has samples for more than one in
- * each. One micro-batch needs no sums of gradients, so that is another plan. */
+/* Whether draft d, perhaps with fewer micro-batches, is the same plan as p's: each micro-batch of d has at
+ * most one sample of a replica already. A plan with one micro-batch differs, since it needs no sums of
+ * gradients. */
 static bool is_as_many(const struct dlb_draft *d, const struct dlb_problem *p)
 {
 	return d->micro_batches == p->micro_batches ||
@@ -104,7 +105,8 @@ static bool holds_for(const struct dlb_draft *d, const struct dlb_problem *p)
 	return d->again == runs_again(p) || !d->scarce;
 }
 
-/* The draft with p's number of micro-batches or, without one, with fewer that are as many; NULL: none. */
+/* The draft with p's number of micro-batches, else a draft with fewer that is the same plan (is_as_many);
+ * NULL: none. */
 static const struct dlb_draft *find(const struct dlb_problem *p, uint64_t division)
 {
 	const uint64_t key = hash_inputs(p, division);
@@ -200,8 +202,8 @@ double dlb_draft_best_s(const struct dlb_problem *p)
 
 double dlb_draft_took(const struct dlb_problem *p, uint64_t division)
 {
-	static const double
-		SCARCE = 1.5; /* by more than that memory slows a draft down, which others may not lack */
+	/* a larger ratio comes from scarce memory, which other drafts may not lack */
+	static const double SCARCE = 1.5;
 	double took = INFINITY, others = INFINITY, lacking = 1;
 
 	for (int i = 0; p->drafts && i < p->drafts->n; i++) {

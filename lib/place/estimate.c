@@ -7,7 +7,7 @@
 #include "plan/schedule.h"
 #include "plan/tensors.h"
 
-enum { MOST_NODES = 256 };				/* the table of routes grows with their square */
+enum { MOST_NODES = 256 };				/* the table of routes has an entry per pair */
 
 static double op_s(const struct dlb_estimate *e, int op, int node)
 {
@@ -21,7 +21,7 @@ static double message_s(const struct dlb_estimate *e, double bytes, int from, in
 	return w->latency_s + bytes / w->Bps;
 }
 
-/* Seconds that a core spends on copying the messages of a step from op to op. */
+/* Seconds per step that a core spends on copying messages of `bytes` per micro-batch. */
 static double copying_s(const struct dlb_estimate *e, double bytes, int from, int to)
 {
 	bool copies = from != to && e->way[from * e->p->cluster->n_nodes + to].copies;
@@ -59,7 +59,7 @@ static void find_arcs(struct dlb_estimate *e)
 
 			if (from < 0)
 				continue;
-			if (seen[from] <= e->pred_start[i]) {	/* seen: one more than its arc */
+			if (seen[from] <= e->pred_start[i]) {	/* seen[from]: the arc's index plus 1 */
 				e->pred[at++] = (struct dlb_estimate_arc){ .to = from };
 				seen[from] = at;
 				e->succ_start[from + 1]++;
@@ -222,7 +222,8 @@ static void change_loads(struct dlb_estimate *e, const int *group, int n, double
 	}
 }
 
-/* The longest path through moved op i, from moved predecessors to unmoved successors; and its piece. */
+/* Finds the piece of moved op i, and updates the piece's longest paths before and after the move. head
+ * counts all predecessors of i; tail only unmoved successors, since moved ones come later. */
 static void look_through(struct dlb_estimate *e, int i)
 {
 	int here = node_of(e, i);

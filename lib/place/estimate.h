@@ -1,4 +1,4 @@
-/* Estimates in O(degree) by how much a move changes the step. Searches order the program, in O(ops x
+/* Estimates, in O(degree), how much a move changes the step. Searches order the program, in O(ops x
  * micro-batches), only for moves with a good estimate.
  *
  *     step ~ chains P + share L      P: longest path of one micro-batch, messages in it; L: load of the busiest node
@@ -9,8 +9,8 @@
  *
  * head[op] and tail[op] are the longest paths to an op and from it in the placement of the last
  * dlb_estimate_take. They give the longest path through moved ops from their neighbours. Moved ops that
- * follow one another form a piece, and each piece on the longest path lengthens or shortens it. Another
- * path that becomes the longest, and waits for busy nodes, are left out: it is an estimate. */
+ * follow one another form a piece, and each piece on the longest path lengthens or shortens it. The estimate
+ * leaves out another path that becomes the longest, and waits for busy nodes. */
 #ifndef DLB_PLACE_ESTIMATE_H
 #define DLB_PLACE_ESTIMATE_H
 #include "place/place.h"
@@ -40,8 +40,8 @@ bool dlb_estimate_init(struct dlb_estimate *e, const struct dlb_problem *p, cons
 void dlb_estimate_release(struct dlb_estimate *e);
 /* Makes at[] the placement that moves start from: O(ops + edges + nodes). */
 void dlb_estimate_take(struct dlb_estimate *e);
-/* By how many seconds the step grows from that placement: at[group[i]] was before[i], the rest is
- * unchanged. */
+/* Seconds by which the step exceeds that of the placement taken last, in which the node of group[i] was
+ * before[i]; the other groups did not move. */
 double dlb_estimate_change_s(struct dlb_estimate *e, const int *group, const int *before, int n);
 /* The same with the true longest path: O(ops + edges), a small part of the cost of ordering. */
 double dlb_estimate_walk_s(struct dlb_estimate *e, const int *group, const int *before, int n);

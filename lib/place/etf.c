@@ -10,7 +10,7 @@
 #include "place/list.h"
 #include "place/problem.h"
 
-/* on its best node; -1: none has room */
+/* A ready unit and its start on its best node; node -1: none has room. */
 struct start { int unit, node; struct dlb_unit_times look; struct dlb_finish f; };
 
 static void choose_node(const struct dlb_list *s, struct start *x)

@@ -14,7 +14,7 @@ double dlb_fit_room(const struct dlb_problem *p, const struct dlb_program *g, in
 	return p->memory_bytes[d] - (double)np->scratch_bytes - (double)np->state_bytes;
 }
 
-/* least: with arenas at their lower bound. */
+/* least: assumes arenas at their lower bound. */
 bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least)
 {
 	bool yes = true;
@@ -25,7 +25,7 @@ bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g,
 	return yes;
 }
 
-/* Bytes in the arena that an op of the forward or backward phase reads at once, of n samples. */
+/* Bytes of n samples in the arena that an op of the forward or backward phase reads at once. */
 static double read_bytes(const struct dlb_graph *g, const struct dlb_op *o, int64_t n)
 {
 	double bytes = 0;
@@ -58,7 +58,7 @@ bool dlb_fit_could(const struct dlb_problem *p, const struct dlb_plan *plan, con
 	return true;
 }
 
-/* [node] of all nodes; owned by the caller. */
+/* dlb_fit_room of all nodes: [node], owned by the caller. */
 static double *arena_room(const struct dlb_problem *p, const struct dlb_program *g)
 {
 	double *room = dlb_xcalloc((size_t)g->n_nodes, sizeof *room);
@@ -67,8 +67,9 @@ static double *arena_room(const struct dlb_problem *p, const struct dlb_program 
 	return room;
 }
 
-/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is
- * done only if the plan does not fit otherwise, and stated peaks are upper bounds. */
+/* With very many ops, micro-batches or nodes, tight packing of arenas costs more than the rest of planning.
+ * Then arenas are packed tightly only if the plan does not fit otherwise, and stated peaks are upper
+ * bounds. */
 enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
 bool dlb_fit_is_large(const struct dlb_plan *plan)
 {
@@ -86,14 +87,15 @@ static bool any_poor(const struct dlb_program *g)
 	return any;
 }
 
-/* Counts the work of a search (drafts.h): what it does is the same on any machine. */
+/* Counts the work of a search (drafts.h), so that its end does not depend on the machine's speed. */
 static void count_work(const struct dlb_problem *p, const struct dlb_plan *plan)
 {
 	if (p->drafts)
 		p->drafts->work += (int64_t)plan->n_ops * plan->micro_batches;
 }
 
-/* Compiles with arenas made no smaller than `room`, [node] in bytes; NULL: as plan->draft says. */
+/* Compiles; arenas are not packed more tightly than `room`, [node] in bytes, needs; NULL: plan->draft
+ * decides. */
 static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const double *room,
 		   struct dlb_program *program, struct dlb_error *err)
 {
@@ -104,8 +106,9 @@ static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const dou
 	return rc;
 }
 
-/* A draft's arenas are improved only if it fits in memory by that. Those of a plan that can fit are improved
- * with all effort, those of one that does not with a part of it: it is only said how much it lacks. */
+/* The arenas of a draft are packed better only if it then may fit. The arenas of a plan that can fit are
+ * packed with all effort; those of a plan that cannot with a part of it, since the plan only states the
+ * shortage. */
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		    struct dlb_program *program, struct dlb_error *err)
 {

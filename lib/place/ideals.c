@@ -112,7 +112,7 @@ static void release_dag(struct dag *g)
 struct family {
 	int words, n, cap, *slot, n_slots, n_links, cap_links;
 	uint64_t *bits, *hash, *zobrist;
-	/* [item][words] its predecessors; NULL: `ready` is not used */
+	/* before: [item][words] predecessors of the item; NULL: `ready` is not used */
 	const struct dag *dag; const uint64_t *before;
 	/* [ideal][words] items whose predecessors are all in it */
 	uint64_t *ready;
@@ -167,8 +167,8 @@ static bool waits(const struct family *f, int ideal, int item)
 	return false;
 }
 
-/* Ready items of a new ideal: those of the ideal below, less item, and successors of item with no other
- * predecessor left. */
+/* Sets the ready items of a new ideal: those of the ideal below, without `item`, and the successors of `item`
+ * whose other predecessors are all in the ideal. item -1: the empty ideal. */
 static void find_ready(struct family *f, int id, int below, int item)
 {
 	size_t W = (size_t)f->words;

@@ -19,8 +19,8 @@ struct dlb_ideals {
 };
 /* All ideals; false, with nothing allocated, if there are more than `most`. */
 bool dlb_ideals_all(struct dlb_ideals *s, const struct dlb_port *port, int most);
-/* The prefixes of n_orders topological orders: depth first, from the heaviest, the lightest ... drawn from
- * seed. */
+/* The prefixes of n_orders topological orders: the first is depth first, the second breadth first, the others
+ * are drawn from seed. */
 void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_orders, uint64_t seed);
 static inline bool dlb_ideal_has(const struct dlb_ideals *s, int ideal, int item)
 {

@@ -1,15 +1,15 @@
 /* The best contiguous placement of a port problem; isolated classes are placed after the others.
  *
- * A class without edges and nets can be in any difference of a chain of ideals, so each doubles their
- * number: a dozen are too many for dp. dp leaves them out; then they are placed, the longest first, where
- * there is room. They can only make a placement longer, so the optimum V without them is a lower bound for
- * all classes. If they fit in without exceeding V, the whole placement is optimal:
+ * A class without edges and nets can be in any difference of a chain of ideals, so each such class doubles
+ * the number of ideals: a dozen are too many for dp. dp leaves them out; then they are placed, the longest
+ * first, where there is room. They can only make a placement longer, so the optimum V without them is a
+ * lower bound for all classes. If they fit in without exceeding V, the whole placement is optimal:
  *
  *     throughput  each goes to the node that has the least load with it
  *     latency     each goes to a host if it takes at most V there, in parallel to the rest, at no cost; else
  *                 to the node where it takes least time, and lengthens one call by that time
  *
- * If they exceed V, dp runs with them after all, within a limit of steps, with the value found as its
+ * If they exceed V, dp runs with all classes, within a limit of steps, and with the value found as its
  * upper bound. */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 enum { ISOLATED_STEPS = 100000000 /* a few seconds */ };
 
-struct isolated { int class; double s, bytes; };		/* s: where it is fastest */
+struct isolated { int class; double s, bytes; };		/* s: seconds on its fastest node */
 
 static bool *find_joined(const struct dlb_port *port)
 {
@@ -98,8 +98,9 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* dp for latency over all ideals of chains of classes, ever shorter ones while the ideals are few. Returns the
- * lower of value and the value found; at[] changes only if that is lower. */
+/* Runs dp for latency over all ideals of chains of classes; the chains get shorter from run to run, while the
+ * ideals are few. Returns the lower of `value` and the value found; at[] changes only if the latter is
+ * lower. */
 static double parts_of_chains(const struct dlb_port *port, const struct dlb_dp_limits *limits, double value,
 			      int *at)
 {
@@ -131,8 +132,9 @@ static double parts_of_chains(const struct dlb_port *port, const struct dlb_dp_l
 	return value;
 }
 
-/* dp over all ideals within the limits, else over those of chains and of a few orders. reached: the value of
- * the placement in at[] (INFINITY: none); at[] changes only if a lower value is found. */
+/* Runs dp over the ideals of a few orders and, for latency, of chains; then over all ideals, within the
+ * limits. reached: the value of the placement in at[] (INFINITY: none); at[] changes only if a lower value is
+ * found. */
 static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits,
 		    double reached, int *at, enum dlb_dp_beyond *beyond)
 {
@@ -162,8 +164,8 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 	return value;
 }
 
-/* The same with isolated classes placed afterwards; with all classes in dp only if that is not proved
- * optimal. */
+/* The same, with isolated classes placed afterwards. If the result is not proved optimal, dp runs again with
+ * all classes. */
 static double parts_and_isolated(const struct dlb_port *port, bool latency,
 				 const struct dlb_dp_limits *limits, struct isolated *list, int n, int *at,
 				 enum dlb_dp_beyond *beyond)

@@ -14,7 +14,8 @@
 
 struct kind_table { const struct dlb_affinity *a; const struct dlb_cluster *c; };
 
-/* Whether op and activation prefer different kinds; sets both in *e. */
+/* Whether the op and its fused activation prefer different kinds. Counts the op in *e (NULL: not counted),
+ * and sets the kinds for the first one. */
 static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_fused_elsewhere *e)
 {
 	const struct kind_table *t = ctx;

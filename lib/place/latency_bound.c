@@ -1,6 +1,6 @@
-/* Lower bounds on the latency of every placement. Along any path of ops, v after u: in one call, v is
- * computed after u. In different calls, u's call sends its outputs, u's among them, before v's call
- * begins, and v's call receives them first: c(u) on u's node and c(u) on v's, nothing on a host. So the
+/* Lower bounds on the latency of every placement. Let v follow u on a path of ops. If both are in one call, v
+ * is computed after u. If they are in different calls, u's call sends u's output before v's call begins, and
+ * v's call receives it first: this costs c(u) on u's node and c(u) on v's node, and nothing on a host. So the
  * latency is at least the cost of the path alone, on the nodes of its ops. The nodes are not known, but
  *
  *   pairs  from one op to the next, either both are on one node, which has room for both classes, or the
@@ -21,7 +21,7 @@
 
 enum { MANY = 4000000 /* pairs of op and kind */, LOOKS = 20000000, ROUNDS = 60 };
 
-/* [kind] one of its nodes, nodes; [node] its kind */
+/* node: [kind] one of its nodes; of: [node] its kind; count: [kind] number of nodes; host: [kind] */
 struct kinds { int n, *node, *of, *count; bool *host; };
 
 static double work_at(const struct dlb_port *port, int v, int d)
@@ -47,7 +47,8 @@ static double least_work(const struct dlb_port *port, const struct kinds *kinds,
 	return isfinite(least) ? least : 0;
 }
 
-/* The two least costs of paths by kind of their last node, with the send: one of them is on another node. */
+/* The two least costs of paths, including the send, of different kinds of last node, and the kind of the
+ * least. A node that receives can use the second one if the first ended on itself. */
 struct two { double s[2]; int kind; };
 static void offer(struct two *two, double s, int kind)
 {
@@ -108,13 +109,14 @@ static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds
 struct runs {
 	const struct dlb_port *port; const struct kinds *kinds;
 	int n, *path;
-	/* [position] of its class at its first position on the path, else 0 */
+	/* [position] bytes of the op's class at the first position of the class on the path, else 0 */
 	double *bytes;
-	/* [kind] price in seconds for all its memory; bytes; INFINITY: no price */
+	/* [kind] price in seconds of all its memory; bytes used; bytes of all its nodes, INFINITY: no
+	 * price */
 	double *price, *used, *memory;
-	/* [kind][position + 1] least cost up to there, last op on that kind */
+	/* [kind][position + 1] least cost of the path up to the position, whose op is on that kind */
 	double *end;
-	int *begin;				/* [kind][position + 1] beginning of that last run */
+	int *begin;				/* [kind][position + 1] beginning of that path's last run */
 	/* [kind][position + 1] work and priced memory since the last op without a kernel there */
 	double *sum;
 	/* [kind] the first possible beginning of a run that ends here */
@@ -174,7 +176,7 @@ static void grow_window(struct runs *r, int k, int i)
 	}
 }
 
-/* The least cost of all ops of the path, at prices. */
+/* The least cost of all runs of the path, at the present prices. */
 static double least_runs(struct runs *r)
 {
 	const struct dlb_port *port = r->port;
@@ -341,7 +343,7 @@ static double paths_bound(const struct dlb_port *port, const struct kinds *kinds
 	return best;
 }
 
-/* The longest chain with every op where it is fastest. */
+/* The longest chain if every op is on its fastest node. */
 static double chain_bound(const struct dlb_port *port, const struct kinds *kinds)
 {
 	double *end = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *end), most = 0;

@@ -127,7 +127,7 @@ void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l)
 		const struct dlb_op *o = &g->op[p->group_op[k]];
 		for (int i = 0; i < o->n_in; i++) {
 			int from = producer_of(g, o->in[i]);
-			/* training data, of this unit, or not placed yet */
+			/* the input is training data, or its producer is in this unit or not placed yet */
 			if (from < 0 || s->placement[from] < 0)
 				continue;
 			look_at(l, n_nodes, ways_from(s, s->placement[from]),

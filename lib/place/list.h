@@ -9,8 +9,8 @@
  *     ends(i,d)    = starts(i,d) + T(i,d)                          all M in the node's queue
  *     EFT(i,d)     = max(ends(i,d), max over p of last(p) + c(p,d) + t(i,d))
  *
- * Messages that occupy a core (shared memory: the sender's) are work. It is counted in T of the receiving
- * op, since the producers' nodes are planned already. */
+ * A message that occupies a core (shared memory: the sender's) is work. This work is counted in T of the
+ * receiving op, since the nodes of its producers are chosen already. */
 #ifndef DLB_PLACE_LIST_H
 #define DLB_PLACE_LIST_H
 #include "place/place.h"
@@ -27,7 +27,7 @@ struct dlb_ways { double *latency_s, *Bps, *copies; };	/* [to]; copies: 1 or 0; 
 struct dlb_list {
 	const struct dlb_problem *p;
 	int *placement;				/* [op], borrowed; -1: not placed yet */
-	/* gaps between placed work may be filled; else only the end */
+	/* new work may fill gaps between placed work; else it goes to the end of the queue */
 	bool insertion;
 	double *used_bytes;			/* [node] */
 	struct dlb_busy *busy;			/* [node] with insertion */

@@ -26,13 +26,14 @@ void dlb_loads_release(struct dlb_loads *a);
 /* q = 2^bits; ref: the load whose power is 1. */
 void dlb_loads_set_exponent(struct dlb_loads *a, int bits, double ref);
 double dlb_loads_power(const struct dlb_loads *a, double load);
-/* Load of node d plus the penalty for bytes beyond its memory, which one byte raises already. */
+/* Load of node d plus the penalty for bytes beyond its memory; the penalty starts above 0 with the first
+ * byte. */
 double dlb_loads_burden(const struct dlb_loads *a, int d, double load, double used);
-/* The changes of load of the class's node (df) and of `to` (dt) if it moves there. */
+/* If class c moves to node `to`: the changes of load of its present node and of `to`, in seconds. */
 void dlb_loads_gains(const struct dlb_loads *a, int c, int to, double *at_from, double *at_to);
 bool dlb_loads_may(const struct dlb_loads *a, int c, int to);
 void dlb_loads_move(struct dlb_loads *a, int c, int to, double df, double dt);	/* df, dt: its gains */
-/* records the placement in the search if it is the best */
+/* Records the placement in the search if it is the best so far. */
 void dlb_loads_keep_best(struct dlb_loads *a);
 int dlb_loads_busiest(const struct dlb_loads *a);
 int dlb_loads_below(struct dlb_loads *a, int n);	/* drawn from 0 .. n - 1 */

@@ -152,7 +152,8 @@ static int simulate(const struct dlb_problem *p, const struct dlb_program *progr
 	return 0;
 }
 
-/* With ops chosen to run again, the error says so. */
+/* Adds to the error, if ops were chosen to run again, the memory with which the plan would fit. Returns
+ * -1. */
 static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, struct dlb_error *err)
 {
 	char more[DLB_LACK_TEXT];
@@ -164,7 +165,8 @@ static int say_lack(const struct dlb_problem *p, const struct dlb_program *g, st
 			more);
 }
 
-/* As dlb_order_compile. -1, with err, also where a plan to compare has no order below p->below_s. */
+/* As dlb_order_compile, but -1 with err also if a plan that is only compared has no order below
+ * p->below_s. */
 static int order_below(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		       struct dlb_program *program, struct dlb_error *err)
 {
@@ -174,7 +176,7 @@ static int order_below(const struct dlb_problem *p, struct dlb_plan *plan, bool 
 	return rc > 0 ? dlb_fail_no(err, NULL, "a step takes %.6g ms or more", p->below_s * 1e3) : rc;
 }
 
-/* In the order of p->ordered or of the schedule. */
+/* Makes the plan in the order of p->ordered (as_ordered) or of the schedule. */
 static int make_plan(const struct dlb_problem *p, const int *placement, bool as_ordered,
 		     struct dlb_plan *plan, double *ranked, struct dlb_error *err)
 {
@@ -236,8 +238,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	return 0;
 }
 
-/* Makes the plan again as a whole. With all effort, and without a limit, other ops may be chosen to run again
- * than for the plan that was compared: if that takes longer, the plan keeps the order that it has. */
+/* Makes the complete plan of `was`, which was only compared. With all effort, and without a limit, other ops
+ * may be chosen to run again than in `was`. If that plan takes longer, the plan keeps the order of `was`. */
 static int remake(const struct dlb_problem *p, const struct dlb_plan *was, struct dlb_plan *plan,
 		  struct dlb_error *err)
 {

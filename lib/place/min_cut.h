@@ -13,7 +13,7 @@ struct dlb_min_cut {
 void dlb_min_cut_init(struct dlb_min_cut *c, int n_vertices);
 void dlb_min_cut_release(struct dlb_min_cut *c);
 void dlb_min_cut_arc(struct dlb_min_cut *c, int from, int to, double capacity);
-/* The minimum cut between source and sink. Each visit of an arc takes one from *budget; at 0 it returns
- * the flow found so far. Every call starts from the capacities as added. */
+/* The minimum cut between source and sink. Each visit of an arc takes 1 from *budget; at 0 the function
+ * returns the flow found so far. Every call starts from the capacities as added. */
 double dlb_min_cut_value(struct dlb_min_cut *c, int source, int sink, int64_t *budget);
 #endif

@@ -49,7 +49,7 @@ double dlb_place_migration_s(const struct dlb_problem *p, const int *placement)
 struct limiter {
 	const struct dlb_problem *p;
 	const int *want;			/* [op] its node in the algorithm's placement */
-	int *group, n;				/* groups that it moves, in topological order */
+	int *group, n;				/* groups that `want` moves, in topological order */
 	int *now, *trial, *best;		/* [op] */
 	double best_s;
 	int64_t left;				/* ops that may still move */
@@ -88,8 +88,8 @@ static void look(struct limiter *l)
 	}
 }
 
-/* Tries runs of the wanted moves in topological order, as long as allowed (a border shifts), then adds
- * single moves to the best, one after another. */
+/* Tries runs of the wanted moves in topological order, each as long as the limit allows (a border shifts),
+ * then adds single moves to the best placement, one after another. */
 static void choose_moves(struct limiter *l)
 {
 	const struct dlb_problem *p = l->p;
@@ -149,7 +149,7 @@ int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dl
 		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
 			n += placement[p->group_op[k]] != p->before[p->group_op[k]];
 		wanted += n;
-		if (!may_stay(p, g)) {			/* its node is excluded, or it is pinned to another */
+		if (!may_stay(p, g)) {			/* node excluded, or group pinned to another */
 			forced += n;
 			put(p, g, placement, l.now);
 		} else if (n) {

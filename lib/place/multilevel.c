@@ -166,7 +166,8 @@ static void cool(struct dlb_search *s, const struct dlb_port *port, int *at, int
 	free(from);
 }
 
-/* The graph of a search and the coarser ones; at[i]: placement of level i, 0: the search's own. */
+/* The graph of a search and its coarser versions. at[i]: placement of level i; level 0: the search's own
+ * graph. */
 struct levels { const struct dlb_port *finest; struct level level[LEVELS]; int *at[LEVELS + 1], n; };
 
 static const struct dlb_port *port_of(const struct levels *l, int i)

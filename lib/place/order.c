@@ -8,10 +8,10 @@
 #include "plan/schedule.h"
 #include "plan/timeline.h"
 
-/* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
- * bubbles. least_s: the makespan of the fastest order; of below_s or more, if the schedule has but one
- * limit, it is not exact. Leaves the order of one of them in plan. plan: not ordered yet, or with the first
- * of them. */
+/* Lists limits of micro-batches in flight, the fastest first: the schedule's own limit, as 0, and larger ones
+ * if these fill bubbles. Returns their number. least_s: the makespan of the fastest order; if the schedule
+ * has only one limit, a makespan of below_s or more is not exact. plan: not ordered yet, or ordered with the
+ * schedule's limit; it is left in the order of one of the limits. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, double below_s, int limit[3],
 			 double *least_s)
 {
@@ -37,8 +37,8 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, dou
 	return n;
 }
 
-/* Compiles the ordered plan; where it does not fit, with each update as soon as its gradient is there, but
- * in a search only if it could fit. Returns whether it fits, -1 with err. */
+/* Compiles the ordered plan. If it does not fit, compiles it with each update as soon as its gradient is
+ * ready; in a search only if the plan could fit then. Returns whether it fits, or -1 with err. */
 static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool search,
 			 struct dlb_program *program, struct dlb_error *err)
 {
@@ -55,9 +55,9 @@ static int compile_limit(const struct dlb_problem *p, struct dlb_plan *plan, boo
 	}
 }
 
-/* Whether a plan that does not fit may with a lower limit than `most`: tries what needs the least memory, one
- * micro-batch in flight and each update as soon as it can be. Where nodes have several parts, that need not be
- * the least, and the answer is yes. program: replaced. -1 with err. */
+/* Whether a plan that does not fit may fit with a limit below `most`. Tries the order with the least memory:
+ * one micro-batch in flight, and each update as early as possible. If nodes have several parts, this order
+ * need not have the least memory, and the answer is yes. program: replaced. -1 with err. */
 static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int most,
 		     struct dlb_program *program, struct dlb_error *err)
 {
@@ -69,8 +69,8 @@ static int could_fit(const struct dlb_problem *p, struct dlb_plan *plan, bool dr
 	return dlb_fit_compile(p, plan, draft, program, err) ? -1 : dlb_fit_in_memory(p, program, false);
 }
 
-/* The makespan with each update as soon as it can be, exact if it is below below_s; INFINITY: there is no
- * such order. Leaves that order in plan. */
+/* The makespan of the order with each update as early as possible, exact if it is below below_s; INFINITY:
+ * there is no such order. Leaves that order in plan. */
 static double updates_first_s(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double below_s)
 {
 	if (!dlb_schedule_can_update_first(plan))
@@ -81,8 +81,8 @@ static double updates_first_s(const struct dlb_problem *p, struct dlb_plan *plan
 	return s;
 }
 
-/* Whether an order with a limit has a makespan below below_s: the present one, of order_s, or that with each
- * update as soon as it can be, which is asked for only where the first does not. The present order stays. */
+/* Whether some order with the limit has a makespan below below_s: the present one, whose makespan is order_s,
+ * or else the one with each update as early as possible. plan keeps the present order. */
 static bool any_below(const struct dlb_problem *p, struct dlb_plan *plan, int limit, double order_s,
 		      double below_s)
 {
@@ -94,8 +94,9 @@ static bool any_below(const struct dlb_problem *p, struct dlb_plan *plan, int li
 	return true;
 }
 
-/* As dlb_order_compile, with the ops that run again as they are; limits fall until one fits. If none fits,
- * the plan has the lowest. least_s: of the fastest limit; of below_s or more it need not be exact. */
+/* As dlb_order_compile, without a new choice of ops that run again; tries falling limits until one fits. If
+ * none fits, the plan has the lowest limit. least_s: the makespan of the fastest limit; a makespan of below_s
+ * or more need not be exact. */
 static int order_kept(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, const double *below_s,
 		      struct dlb_program *program, double *least_s, struct dlb_error *err)
 {
@@ -147,8 +148,8 @@ double dlb_order_value_s(const struct dlb_problem *p, const struct dlb_program *
 
 enum { MOST_LIMITS = 24 };
 
-/* Chooses ops that run again, in an order with a limit of micro-batches in flight; 0: the schedule's own. As
- * dlb_recompute_choose. */
+/* Chooses ops that run again for an order with a limit of micro-batches in flight (0: the schedule's own).
+ * Returns as dlb_recompute_choose. */
 static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, int limit,
 		     double below_s, struct dlb_error *err)
 {
@@ -159,7 +160,7 @@ static int choose_at(const struct dlb_problem *p, struct dlb_plan *plan, bool dr
 	return dlb_recompute_choose(p, plan, limit, draft, below_s, err);
 }
 
-/* The limits of micro-batches in flight to try, from the schedule's own, as 0, down to 1. Returns their
+/* Lists the limits of micro-batches in flight to try, from the schedule's own, as 0, down to 1. Returns their
  * number. */
 static int falling_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[MOST_LIMITS])
 {
@@ -175,17 +176,17 @@ static int falling_limits(const struct dlb_problem *p, struct dlb_plan *plan, in
 	return n;
 }
 
-/* Chooses ops that run again, with the highest limit of micro-batches in flight that fits: by bisection,
- * after the schedule's own and 1. Of plans to compare 1 comes first, after a bound: most of those that do not
- * fit do not with that either. As dlb_recompute_choose. */
+/* Chooses ops that run again, with the highest limit of micro-batches in flight that fits, found by
+ * bisection. The schedule's own limit is tried first, then 1. For plans that are only compared a bound and 1
+ * come first, since most plans that do not fit do not fit with 1 either. Returns as dlb_recompute_choose. */
 static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, bool compared,
 			double below_s, struct dlb_error *err)
 {
 	int limit[MOST_LIMITS], slow = 0, at = -1;
 	const bool bounds = compared && !dlb_schedule_in_parts(p->schedule);
 	const int n = falling_limits(p, plan, limit), first = bounds ? n - 1 : 0;
-	int fits = n, lacks = -1; /* the last known to fit, the first known not to */
-	bool *again = NULL; /* of the one that fits */
+	int fits = n, lacks = -1; /* first limit known to fit, last known not to fit */
+	bool *again = NULL; /* ops that run again with limit[fits] */
 
 	if (bounds) {
 		plan->updates_first = dlb_schedule_can_update_first(plan);
@@ -200,7 +201,7 @@ static int choose_again(const struct dlb_problem *p, struct dlb_plan *plan, bool
 			return done;
 		slow |= done == 2 ? done : 0;
 		again = done == 1 ? plan->again : again;
-		/* slow with the lowest limit: with others it may fit and be faster */
+		/* slow with the lowest limit: a higher one may fit and be faster */
 		if (done == 1 || (done == 2 && at == n - 1))
 			fits = at;
 		else

@@ -11,7 +11,8 @@
  * again. It is then slower by about this factor. */
 static const double SCARCE = 1.3;
 
-/* Gradients are summed from the last micro-batch's backward phase on: about this part of its time. */
+/* Gradients are summed from the beginning of the last micro-batch's backward phase, which takes about this
+ * part of the micro-batch's time. */
 static const double BACKWARD = 2. / 3;
 
 void dlb_outline_init(struct dlb_outline *s, const struct dlb_replicas_task *t, int R)
@@ -27,7 +28,7 @@ void dlb_outline_init(struct dlb_outline *s, const struct dlb_replicas_task *t, 
 		node[i] = i;
 	s->is_made = !dlb_team_problem_init(&s->all, &shared, node, NULL, n_nodes, t->p->batch / R, NULL);
 	if (s->is_made) {
-		/* so many micro-batches are in flight as a team has nodes */
+		/* units count as many micro-batches in flight as a team has nodes */
 		s->all.cluster.n_nodes = dlb_teams_free_nodes(t->p) / R;
 		dlb_units_init(&s->units, &s->all.p);
 		s->all.cluster.n_nodes = n_nodes;
@@ -74,8 +75,8 @@ static double alone_s(const struct dlb_outline *s, int K, const int *node, int *
 	return best_s;
 }
 
-/* The better of one part and of one for each of K nodes: estimated seconds. start: the borders; bytes: [unit]
- * of memory. */
+/* Estimated seconds of the better cut: everything on one node or, unless `alone`, a part for each of K nodes.
+ * start: K + 1 borders. bytes: [unit] memory; becomes s->units.bytes. */
 static double cut_s(struct dlb_outline *s, int K, const int *node, bool alone, double *bytes, int *start)
 {
 	const struct dlb_parts parts = { .n = K, .node = node };
@@ -96,7 +97,7 @@ static double cut_s(struct dlb_outline *s, int K, const int *node, bool alone, d
 	return least_s;
 }
 
-/* A bound on the seconds of the sums of gradients over the teams. */
+/* A lower bound on the seconds of the sums of gradients over the teams. */
 static double sums_s(const struct dlb_outline *s, const int *team, int K, const int *start)
 {
 	struct dlb_plan plan;
@@ -152,7 +153,8 @@ static double messages_s(const struct dlb_outline *s, const int *team, int K, co
 	return most;
 }
 
-/* All teams with the borders of the first, with the better of the shares that may be chosen. */
+/* Estimated seconds of the teams, all with the borders of the first one, under the better of the shares that
+ * may be chosen. */
 static double teams_s(const struct dlb_outline *s, const int *team, int K, const int *start)
 {
 	const struct dlb_sharing *x = &s->t->choice->sharing;

@@ -1,13 +1,14 @@
-/* Outlines: estimates of the step of a division into replicas, found without an order or a program. The
- * divisions and numbers of micro-batches with the least outlines are planned first, and those with far longer
- * ones never.
+/* Outlines: estimates of the step of a division into replicas, found without an order or a program. Divisions
+ * and numbers of micro-batches with the shortest outlines are planned first, those with far longer outlines
+ * never.
  *
- * The model is cut into contiguous parts over a team, balanced under the memory that placers estimate. Each
- * team's step is its slowest part, the others' once per micro-batch, and the messages at the cuts
- * (contiguous.h). Teams with shares by power are as fast as their harmonic mean, with even ones as the slowest.
- * The sums of gradients take their bound (plan/sums.h). An outline leaves out contention for links, bubbles of
- * a schedule, and ops that run again, so most steps are longer; another cut, or a pipeline that is more than
- * one part a node, may be a little shorter. Private to lib/place. */
+ * The model is cut into contiguous parts over a team, balanced under the memory that placers estimate. A
+ * team's step is the time of its slowest part, plus that of the other parts for one micro-batch, plus the
+ * messages at the cuts (contiguous.h). With shares by power the step is the harmonic mean of the teams'
+ * steps, with even shares that of the slowest team. The sums of gradients take their lower bound
+ * (plan/sums.h). An outline leaves out contention for links, bubbles of a schedule, and ops that run again,
+ * so most steps are longer. A plan with another cut, or with several parts per node, may be a little shorter.
+ * Private to lib/place. */
 #ifndef DLB_PLACE_OUTLINE_H
 #define DLB_PLACE_OUTLINE_H
 #include "place/contiguous.h"
@@ -20,8 +21,8 @@ struct dlb_outline {
 	int R;
 	struct dlb_team_problem all;
 	struct dlb_units units;
-	/* [unit]: with what is in flight; weights, gradients and states alone, which is what fits with ops that run
-	 * again and fewer micro-batches in flight */
+	/* [unit] bytes: with the activations in flight; of weights, gradients and states alone, which suffice
+	 * with ops that run again and fewer micro-batches in flight */
 	double *bytes, *least_bytes;
 	bool is_made;
 };

@@ -1,5 +1,5 @@
 /* PEFT: HEFT with look-ahead. The optimistic cost table has the least time from the end of op i on node d
- * to the end of the step, with every later op on its best node, and that node idle:
+ * to the end of the step, if every later op runs on its best node and finds it idle:
  *
  *     OCT(i,d) = max over readers j of min over nodes w of OCT(j,w) + t(j,w) + (w = d ? 0 : c(i,j))
  *
@@ -32,7 +32,7 @@ static void look_ahead(const struct oct_table *x, int i, double *oct)
 		double c = dlb_mean_xfer_s(x->p, dlb_tensor_bytes(&g->tensor[t], x->n));
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			const double *rest = x->rest + (size_t)g->reader[r] * (size_t)n_nodes;
-			/* at the best node; if that is d, staying costs less */
+			/* at the best node; if that is d, rest[d] is less */
 			double away = x->least[g->reader[r]] + c;
 			for (int d = 0; d < n_nodes; d++)
 				oct[d] = fmax(oct[d], fmin(rest[d], away));

@@ -182,8 +182,8 @@ static void make_lists(struct dlb_arena *a, int (*pair)[2], int n_pairs, int n, 
 	free(at);
 }
 
-/* Contiguity is defined on forward ops. A class without one takes the edges of its backward ops, reversed,
- * as its forward counterpart would have them. */
+/* Contiguity is defined on forward ops. A class without forward ops takes the edges of its backward ops,
+ * reversed, as its forward counterpart would have them. Returns the number of edges in out. */
 static int find_forward(const struct dlb_problem *p, int (*edge)[2], int n, int (*out)[2])
 {
 	const struct dlb_graph *g = p->graph;
@@ -300,7 +300,7 @@ double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double 
 	int *seen = dlb_xcalloc(P, sizeof *seen), *node = dlb_xcalloc(P, sizeof *node);
 	memset(own, 0, D * sizeof *own);
 	for (int d = 0; d < port->n_nodes; d++)
-		node[port->place[d]] = d;		/* hosts pay nothing: any of them will do */
+		node[port->place[d]] = d;		/* any host will do, since hosts pay nothing */
 	for (size_t g = 0; g < (size_t)port->n; g++)
 		own[at[g]] += port->work_s[g * D + (size_t)at[g]];
 	for (int e = 0; e < port->n_nets; e++) {
@@ -350,8 +350,8 @@ void dlb_calls_release(struct dlb_calls *w)
 		free(all[i]);
 }
 
-/* call[op]: its call, by the number of visits of its node on any path; an op on the host is a call by
- * itself. */
+/* Sets call[op], the op's call, by the number of visits of its node on any path; an op on the host is a call
+ * by itself. Returns the number of calls. */
 static int find_calls(struct dlb_calls *w, const int *at)
 {
 	const struct dlb_port *port = w->port;
@@ -630,7 +630,7 @@ static void find_neighbours(const struct dlb_port *port, const int *to, int (*ne
 
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map)
 {
-	/* in this round: untouched; another joined it; joined another */
+	/* state of a class in this round: unchanged; another class joined it; it joined another */
 	enum { FREE, HOST, GONE };
 	size_t n_classes = (size_t)port->n + 1, D = (size_t)port->n_nodes;
 	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near);

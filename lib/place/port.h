@@ -62,22 +62,23 @@ double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node
 double dlb_port_net_s(const struct dlb_port *port, int net);
 /* Whether two nodes have equal work, memory and transfers. */
 bool dlb_port_alike(const struct dlb_port *port, int a, int b);
-/* Sorts nodes into kinds of equal nodes: kind_of[node], first[kind] its first node. Returns the number of
+/* Divides nodes into kinds of equal nodes: kind_of[node]; first[kind], its first node. Returns the number of
  * kinds. */
 int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first);
 
-/* Contracts each class that loses nothing on the node of its only neighbour (it has no work and no other
- * neighbour) into that neighbour: map[class] -> class of `coarse`. Where memory might bind, only classes
- * of no size. */
+/* Contracts each class that has no work and only one neighbour into that neighbour, on whose node it costs
+ * nothing: map[class] -> class of `coarse`. If memory might bind, only classes of 0 bytes are contracted. */
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map);
-/* Joins the classes of each chain (each the only successor of the one before, its only predecessor) into
- * one, as long as a node has room for n_chains of them; chains are cut where a class sends less than those
- * next to it: map[class] -> class of `coarse`. (chains.c) */
+/* Joins the classes of each chain into one: map[class] -> class of `coarse`. In a chain each class is the
+ * only successor of the class before it, which is its only predecessor. A joined class is small enough for
+ * the smallest node to have room for n_chains of that size. A chain is cut where a class sends less than its
+ * neighbours in the chain. (chains.c) */
 void dlb_port_join_chains(const struct dlb_port *port, int n_chains, struct dlb_port *coarse, int *map);
 /* Merges classes into n: map[class] -> coarse class. -1: left out (a class without edges and nets; its ops
  * get class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
-/* The same from to[class]: the class that it joined, or itself; map is made. The last class on the way from c. */
+/* The same from to[class], the class that it joined, or itself; sets map. dlb_port_root follows to[] from c
+ * to the class that joined no other. */
 void dlb_port_merge(const struct dlb_port *port, const int *to, struct dlb_port *coarse, int *map);
 int dlb_port_root(const int *to, int c);
 

@@ -25,7 +25,7 @@
 
 /* ---- cuts ---- */
 
-/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
+/* kind: [kind] one of its nodes; kind_of: [node]; net: [kind] network, whose sink is n + 2 n_nets */
 struct cuts { int n_kinds, *kind, *kind_of; struct dlb_min_cut *net; };
 
 static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut *c)
@@ -46,8 +46,8 @@ static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut 
 	}
 }
 
-/* The minimum cut of g on node d, with network c. Classes without room there beside g get infinite arcs to
- * the sink. */
+/* The minimum cut of class g on node d, with network c. Classes without room beside g on d get infinite arcs
+ * to the sink. */
 static double least_cut(const struct dlb_port *port, int d, struct dlb_min_cut *c, int g, int64_t *budget)
 {
 	const double *work = &port->work_s[d], room = port->room_bytes[d], own = port->bytes[g];
@@ -78,8 +78,8 @@ static int dearest_first(const void *a, const void *b)
 	return x->s != y->s ? (x->s > y->s ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
 }
 
-/* cut[class][kind]; the work where no cut is computed. Classes that may raise the bound come first, while
- * the budget lasts. */
+/* Returns cut[class][kind], new; an entry without a computed cut is the class's work. Cuts are computed while
+ * the budget lasts, first for the classes that can raise the bound most. enough: the bound so far. */
 static double *find_cuts(const struct dlb_port *port, struct cuts *c, double enough)
 {
 	enum { LOOKS = 30000000 /* a tenth of a second or two */ };
@@ -138,7 +138,7 @@ static double restricted_s(const struct dlb_port *port, const int *kind_of, int 
 
 static double throughput_bound(const struct dlb_port *port)
 {
-	/* LARGE: classes times nodes; FEW: load bounds then */
+	/* with more than LARGE classes times nodes, only FEW load bounds are computed */
 	enum { LARGE = 200000, FEW = 4 };
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
 	double best = dlb_load_bound_s(port->work_s, port->bytes, port->room_bytes, port->n, port->n_nodes);
@@ -155,7 +155,7 @@ static double throughput_bound(const struct dlb_port *port)
 		if (isfinite(cut[i]) && cut[i] > best)
 			value[m++] = cut[i];
 	qsort(value, (size_t)m, sizeof *value, ascending);
-	/* below low value[i] <= s, from high on s < value[i] */
+	/* s, the load bound at V = value[i]: value[i] <= s for i < low; s < value[i] for i >= high */
 	for (int high = m; low < high && turns-- > 0;) {
 		int mid = (low + high) / 2;
 		double s = restricted_s(port, c.kind_of, c.n_kinds, cut, value[mid], work);

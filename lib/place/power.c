@@ -9,8 +9,8 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
-/* The nodes that take part in the step of a replica by itself, in ascending order: its own; where all nodes
- * meet in a step, or rank 0 feeds them, all. Returns their number. */
+/* Lists, in ascending order, the nodes that take part in the step of a replica by itself: its own nodes, or
+ * all nodes if all of them synchronise within a step or rank 0 feeds them. Returns their number. */
 static int nodes_of_replica(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int *node)
 {
 	const bool all = p->clip || p->inverse_every > 0 || plan->sharing.feed_host;
@@ -21,7 +21,7 @@ static int nodes_of_replica(const struct dlb_problem *p, const struct dlb_plan *
 	return n;
 }
 
-/* A plan of one replica, over a cluster of some nodes of p's alone. */
+/* A plan of one replica, over a cluster that has only the nodes that take part. */
 struct replica_alone {
 	struct dlb_plan plan;
 	struct dlb_cluster cluster;
@@ -38,7 +38,7 @@ static void replica_alone_init(struct replica_alone *x, const struct dlb_problem
 	    n = nodes_of_replica(p, plan, r, node);
 	dlb_plan_of_replica(plan, r, share, &x->plan);
 	x->plan.graph = p->graph;
-	x->plan.draft = true; /* times do not depend on where places are in the arena */
+	x->plan.draft = true; /* times do not depend on offsets in the arena */
 	x->plan.n_nodes = n;
 	x->cluster = *p->cluster;
 	x->cost = *p->cost;
@@ -81,17 +81,17 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	return rc;
 }
 
-/* What is known of replicas by themselves: seconds of steps over shares, of replicas that are alike. */
+/* A step found already: s seconds over `share` samples, for all replicas that are alike. */
 struct took {
 	int alike;
 	int64_t share;
 	double s;
 };
-/* The search of the shares with the shortest longest step. */
+/* The search for the shares whose longest step is shortest. */
 struct power_search {
 	const struct dlb_problem *p;
 	struct dlb_plan *shared;
-	int R, *alike, *order; /* [replica]; in which their steps are found */
+	int R, *alike, *order; /* [replica] the first one like it; [R] order in which steps are found */
 	int64_t *share;
 	double *step_s;
 	struct took *took;
@@ -113,7 +113,7 @@ static void power_init(struct power_search *x, const struct dlb_problem *p, stru
 				    .step_s = dlb_xcalloc(R, sizeof *x->step_s) };
 	for (int r = 0; r < x->R; r++)
 		x->order[r] = x->alike[r] = r;
-	if (!meet) /* else a replica by itself is not all that takes part */
+	if (!meet) /* else other nodes take part in a replica's step too */
 		dlb_plan_alike(shared, p->cluster, p->ranked_scale, x->alike);
 }
 
@@ -141,7 +141,8 @@ static int took_s(struct power_search *x, int r, double *s, struct dlb_error *er
 	return 0;
 }
 
-/* Puts the replicas that should take longest first, so that one that takes too long ends a round early. */
+/* Sorts the replicas by expected time, the longest first, so that a step that is too long ends the round
+ * early. */
 static void slowest_first(struct power_search *x, const double *power)
 {
 	for (int i = 1; i < x->R; i++)
@@ -155,7 +156,7 @@ static void slowest_first(struct power_search *x, const double *power)
 		}
 }
 
-/* Sets the shares by `power` and finds the longest step with them: all steps, unless one takes below_s or
+/* Sets the shares by `power`, and finds the longest step with them; stops at the first step of below_s or
  * more. */
 static int find_longest(struct power_search *x, double *power, double below_s, double *longest_s,
 			struct dlb_error *err)

@@ -7,8 +7,8 @@
 #define DLB_PLACE_POWER_H
 #include "place/place.h"
 
-/* Sets shared->power, in its arena, to the shares with the shortest longest step; placement: of replica 0.
- * *most_samples: raised to those of the largest share that was tried. -1 with err. */
+/* Sets shared->power, in its arena, to the shares whose longest step is shortest. placement: of replica 0.
+ * *most_samples: raised to the largest share that was tried. -1 with err. */
 int dlb_replicas_find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared,
 			    int64_t *most_samples, struct dlb_error *err);
 #endif

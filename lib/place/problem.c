@@ -60,7 +60,8 @@ double dlb_place_update_part(const struct dlb_problem *p, int op)
 	return n > 0 ? (double)(n / p->n_shares) / (double)n : 1;
 }
 
-/* Seconds of op for all its micro-batches: seconds_s(cost, op, on, n), on a kind of device or on a node. */
+/* Seconds of op for all its micro-batches. seconds_s(cost, op, on, n): seconds for n samples on `on`, a kind
+ * of device or a node. */
 static double all_micro_batches_s(const struct dlb_problem *p, int op,
 				  double (*seconds_s)(const struct dlb_cost *c, int op, int on, double n),
 				  int on)
@@ -191,7 +192,7 @@ static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 	return 0;
 }
 
-/* Bytes of weight t that other replicas keep, or another memory. */
+/* Bytes of weight t that are kept by other replicas or in another memory. */
 static double elsewhere_bytes(const struct dlb_problem *p, int t)
 {
 	const double bytes = dlb_tensor_bytes(&p->graph->tensor[t], 1);
@@ -248,7 +249,7 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 {
 	int n_nodes = p->cluster->n_nodes;
 	double sum = 0;
-	memset(&p->arena, 0, sizeof p->arena);		/* a copy's is the other problem's */
+	memset(&p->arena, 0, sizeof p->arena);		/* the arena of a copy belongs to the original */
 	p->drop = NULL;
 	p->memo = NULL;
 	p->n_groups = 0;

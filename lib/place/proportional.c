@@ -22,8 +22,8 @@
 #include "place/recompute.h"
 #include "place/value.h"
 
-/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST, LEAST, OF_DRAFT: simulator calls. PROGRAMS:
- * those by which ops to run again are chosen that cost as much as one call. */
+/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS. MOST, LEAST, OF_DRAFT: simulator calls.
+ * PROGRAMS: the number of programs, compiled to choose ops that run again, that cost as much as one call. */
 enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12, OF_DRAFT = 6, PROGRAMS = 3 };
 
 struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
@@ -33,7 +33,7 @@ struct partition_search {
 	/* n_ids: nodes with any kernel; n: parts, a multiple of it */
 	int n_ids, n;
 	int *ids;
-	int budget, least; /* calls left; of them, not to be spent on programs */
+	int budget, least; /* calls left; the part of them that programs may not use up */
 	bool any_size;					/* ignore memory */
 	int *placement;
 	struct partition best;
@@ -94,7 +94,7 @@ static void balance(struct partition_search *s, const int *order)
 	const double least_s = dlb_units_balance(&s->u, s->p, &parts, start);
 	if (isfinite(least_s)) {
 		candidate(s, node, start);
-		/* the same slowest part with the slack at the front */
+		/* the same slowest part, with the slack in the first parts */
 		if (dlb_units_fill(&s->u, s->p, &parts, least_s, true, start))
 			candidate(s, node, start);
 	}

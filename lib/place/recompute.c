@@ -1,4 +1,4 @@
-/* Ops that run again because their names are given, and what these need. See recompute.h. */
+/* Ops that run again because their names are given, and the ops that they need. See recompute.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "place/drafts.h"
@@ -10,7 +10,7 @@
 
 /* ---- by names ---- */
 
-/* The op that computes what op is a view of; op itself if it is no view. */
+/* The op whose output `op` is a view of; `op` itself if it is no view. */
 static int source_of(const struct dlb_graph *g, int op)
 {
 	for (int from; dlb_graph_is_view(g, op) && (from = g->tensor[g->op[op].in[0]].producer) >= 0;)
@@ -97,9 +97,9 @@ int dlb_recompute_find(struct dlb_problem *p, struct dlb_error *err)
 	return 0;
 }
 
-/* ---- what is needed again ---- */
+/* ---- ops needed by ops that run again ---- */
 
-/* Whether the bytes of tensor t, on the node of its producer, are kept for the backward phase. */
+/* Whether the bytes of tensor t are kept for the backward phase on the node of its producer. */
 static bool is_kept(const struct dlb_graph *g, const struct dlb_plan *plan, int t)
 {
 	const int from = g->tensor[t].producer, node = plan->placement[from];

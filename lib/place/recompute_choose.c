@@ -1,9 +1,9 @@
 /* Chooses ops that run again, for the least time with which an ordered plan fits its nodes' memory.
  *
- * Two searches, each over the compiled program: by segments of the chain of each node (recompute_segments.c), exact
- * on chains, and by peaks (recompute_peaks.c), which knows nothing of segments, but does well where cheap ops make
- * large tensors and where the graph is no chain. Then ops are given back, that is kept again, while the plan still
- * fits. The faster of the two plans is taken. */
+ * There are two searches, each over the compiled program: by segments of the chain of each node
+ * (recompute_segments.c), exact on chains, and by peaks (recompute_peaks.c), which is good if cheap ops make
+ * large tensors or if the graph is no chain. Then single ops are given back, that is, their outputs are kept
+ * again, while the plan still fits. The faster of the two plans is taken. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@
 
 enum { MOST_GIVEN_BACK = 64 };
 
-/* ---- the least ---- */
+/* ---- the least memory ---- */
 
-/* The bytes at each instruction of what may not be dropped, and of what may where an instruction uses it. */
+/* Bytes of the places that may be dropped, counted only at the instructions that use them. */
 struct least {
 	const struct dlb_node_program *np;
 	double *bytes; /* [instruction] */
-	int *seen; /* [place] the last instruction that uses it; -1: none */
+	int *seen; /* [place] the last instruction found to use it; -1: none */
 	bool *may; /* [place] may be dropped */
 };
 
@@ -40,7 +40,7 @@ static void see_dropped(void *arg, int i, int place, int phase)
 	l->seen[place] = i;
 }
 
-/* The bytes of the arena that node d needs at least, whatever runs again. */
+/* The least bytes of arena that node d needs, for every choice of ops that run again. */
 static double least_bytes(const struct dlb_recompute_search *c, int d)
 {
 	const struct dlb_program *g = dlb_program_of(&c->program, d);
@@ -107,7 +107,7 @@ int dlb_recompute_may_fit(const struct dlb_problem *p, struct dlb_plan *plan, in
 	return 0;
 }
 
-/* ---- both ---- */
+/* ---- both searches ---- */
 
 struct slow_op {
 	double s;
@@ -151,7 +151,7 @@ static int give_back(struct dlb_recompute_search *c)
 	return rc;
 }
 
-/* The simulated step of the plan with the present ops; INFINITY: it does not fit. */
+/* The simulated step of the plan with the present plan->again; INFINITY: it does not fit. */
 static double value_s(struct dlb_recompute_search *c)
 {
 	struct dlb_timeline t;
@@ -204,7 +204,7 @@ static uint64_t key_of(const struct dlb_problem *p, const struct dlb_plan *plan,
 	return dlb_hash_bytes(h, &plan->batch, sizeof plan->batch);
 }
 
-/* Looks a choice up; NULL: none was made, or only with less effort. */
+/* The cached choice for the key; NULL: none, or only one made with less effort. */
 static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo *memo, uint64_t key,
 						 bool draft)
 {
@@ -217,7 +217,7 @@ static const struct dlb_recompute_choice *recall(const struct dlb_recompute_memo
 static void remember(struct dlb_recompute_memo *memo, uint64_t key, bool draft, int rc,
 		     const struct dlb_plan *plan)
 {
-	enum { MOST = 512 }; /* of more, the latest */
+	enum { MOST = 512 }; /* the latest are kept */
 	if (!memo || rc < 0 || rc > 1)
 		return;
 	if (!memo->choice)

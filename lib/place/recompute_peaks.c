@@ -1,5 +1,5 @@
-/* Ops to run again one by one: always the one that frees most bytes at the fullest instruction of a node that
- * lacks memory, per second of its second run. */
+/* Chooses ops to run again one by one: always the op that frees most bytes, per second of its second run, at
+ * the fullest instruction of a node that lacks memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 enum { MOST_DROPS = 400 };
 
-/* Of a place: the last instruction at which something other than the backward phase uses it, and the first at which
- * the backward phase does; -1: none. */
+/* Uses of a place: the last instruction outside the backward phase that uses it, and the first one of the
+ * backward phase; -1: none. */
 struct place_uses {
 	int before, after;
 };
 
-/* The places of a node, to be found by tensor: place first[t] is the first of tensor t. root[k]: the place in
- * which place k lies, -1: none. */
+/* The places of a node, indexed by tensor: place first[t] is the first of tensor t. root[k]: the place in
+ * whose memory place k lies; -1: none. */
 struct place_index {
 	const struct dlb_node_program *np;
 	int *first, *root;
@@ -135,7 +135,7 @@ static int fullest(const struct dlb_node_program *np)
 	return at;
 }
 
-/* gain[op]: bytes at instruction `at` of tensors that wait for the backward phase. */
+/* Sets gain[op]: bytes of the op's outputs that wait for the backward phase at the fullest instruction. */
 static void find_gains(const struct dlb_recompute_search *c, const struct dlb_program *g, int node,
 		       double *gain)
 {
@@ -165,8 +165,8 @@ static double again_s(const struct dlb_recompute_search *c, int node)
 	return s;
 }
 
-/* Drops the op of most bytes per second of what then runs again, among the few of most bytes per own second.
- * Returns its bytes, 0: none is left. */
+/* Drops one op. Of the few with the most gained bytes per second of their own, takes the one with the most
+ * bytes per second of all ops that would then run again. Returns its bytes; 0: none is left. */
 static double drop_one(struct dlb_recompute_search *c, int node, double *gain)
 {
 	enum { FEW = 6 };

@@ -1,4 +1,4 @@
-/* A plan whose ops to run again are chosen: compiled, and the bytes that its nodes lack. */
+/* Compiles a plan whose ops to run again are being chosen, and finds the bytes that its nodes lack. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What the files that choose ops to run again share: the plan with the present ops, and what its nodes lack.
- * Private to lib/place/recompute_*.c. */
+/* Shared by the files that choose ops to run again: the plan with the present choice, and the bytes that its
+ * nodes lack. Private to lib/place/recompute_*.c. */
 #ifndef DLB_PLACE_RECOMPUTE_SEARCH_H
 #define DLB_PLACE_RECOMPUTE_SEARCH_H
 #include "place/problem.h"
@@ -7,7 +7,7 @@
 
 enum { DLB_RECOMPUTE_BISECTIONS = 12 };
 
-/* What a compiled plan with these ops lacks; the makespan of its order. */
+/* A choice compiled before: the bytes that nodes lacked, and the makespan of its order. */
 struct dlb_recompute_compiled {
 	bool *again;
 	double *lack, order_s;
@@ -18,38 +18,41 @@ struct dlb_recompute_search {
 	bool draft;
 	struct dlb_program program;
 	struct dlb_arena arena;
-	double *lack; /* [node of replica 0] bytes that its parts lack; < 0: has room */
+	/* [node of replica 0] the largest bytes that a node with its part lacks, in any replica; < 0: there
+	 * is room */
+	double *lack;
 	double below_s, order_s; /* see dlb_recompute_choose; the makespan of the last order */
 	int in_flight;
-	/* of segments: limits close to each other drop the same ops */
+	/* cache of the search by segments, in which similar limits drop the same ops */
 	struct dlb_recompute_compiled seen[DLB_RECOMPUTE_BISECTIONS];
 	int n_seen;
 	struct dlb_error *err;
 };
 
-/* Orders and compiles with the present ops; sets the bytes that nodes lack. -1 with err. */
+/* Orders and compiles with the present plan->again; sets the bytes that nodes lack. -1 with err. */
 int dlb_recompute_compile(struct dlb_recompute_search *c);
 void dlb_recompute_drop_program(struct dlb_recompute_search *c);
-/* Sets what nodes lack with the present ops, without a program; those seen before are not compiled again. */
+/* Sets the bytes that nodes lack with the present plan->again, and keeps no program. A choice seen before is
+ * not compiled again. -1 with err. */
 int dlb_recompute_find_lack(struct dlb_recompute_search *c);
-/* The most bytes that a node lacks; none: 0. */
+/* The most bytes that a node lacks; 0: all have room. */
 double dlb_recompute_most_lacking(const struct dlb_recompute_search *c);
 static inline bool dlb_recompute_fits(const struct dlb_recompute_search *c)
 {
 	return dlb_recompute_most_lacking(c) <= 0;
 }
 
-/* Whether a place of a node holds what an op of the node makes that may run again. */
+/* Whether a place of a node holds an output of an op of that node that may run again. */
 bool dlb_recompute_may_drop(const struct dlb_recompute_search *c, const struct dlb_program *g,
 			    const struct dlb_place *x, int node);
-/* Calls see(arg, i, place, phase) for each place that an instruction i reads or writes; phase: of its op, -1:
- * it is a message. */
+/* Calls see(arg, i, place, phase) for each place that instruction i reads or writes. phase: of its op; -1:
+ * the instruction computes no op, for example a message. */
 void dlb_recompute_each_use(const struct dlb_program *g, const struct dlb_node_program *np,
 			    void (*see)(void *arg, int i, int place, int phase), void *arg);
 
-/* Both set plan->again. 1: with these ops the plan fits; 0: it does not; -1 with err.
- * By segments (recompute_segments.c): the chains of all nodes that lack memory after dlb_recompute_compile. */
+/* Both searches set plan->again. 1: the plan fits; 0: it does not; -1 with err. By segments
+ * (recompute_segments.c): of the chains of all nodes that lack memory after dlb_recompute_compile. */
 int dlb_recompute_by_segments(struct dlb_recompute_search *c);
-/* By peaks (recompute_peaks.c); 2: those that fit take below_s or more, since every turn only adds ops. */
+/* By peaks (recompute_peaks.c). 2: a plan that fits takes below_s or more, since every turn only adds ops. */
 int dlb_recompute_by_peaks(struct dlb_recompute_search *c);
 #endif

@@ -1,18 +1,19 @@
 /* Ops to run again by segments of the chain of each node. See recompute_choose.c.
  *
- * The forward ops of a node are taken in their order as a chain, which is cut into segments. A segment of
- * one op keeps what it makes. In a longer one all outputs that no later segment reads are dropped and computed
- * again when its backward phase begins, from what earlier segments keep. With W(i) the bytes kept by the segments up
- * to i, the backward phase of segment (i, j] needs
+ * The forward ops of a node, in their order, form a chain, which is cut into segments. A segment of one op
+ * keeps its outputs. A longer segment drops all outputs that no later segment reads; they are computed again
+ * when its backward phase begins, from the outputs kept by earlier segments. With W(i) the bytes kept by the
+ * segments up to i, the backward phase of segment (i, j] needs
  *     (k - 1) W(n) + W(i) + kept(i, j) + again(i, j) + transient(i, j)
- * bytes, with k micro-batches in flight: the k - 1 others keep all of theirs. Dynamic programming over j finds the
- * least seconds for every W(j) (states that are larger and slower than another are dropped) with that sum below a
- * limit. On a chain every set of ops that run again is such a partition, so the result is the best one of this
- * model (cf. Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: Optimal checkpointing for heterogeneous chains,
- * RR-9302, 2019, here with one second run per op). Elsewhere a tensor that skips segments is kept.
+ * bytes, with k micro-batches in flight: each of the k - 1 others keeps W(n) bytes. Dynamic programming over
+ * j finds the least seconds for every W(j) (states that are larger and slower than another are dropped) with
+ * that sum below a limit. On a chain every set of ops that run again is such a partition, so the result is
+ * the best one of this model (cf. Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: Optimal checkpointing for
+ * heterogeneous chains, RR-9302, 2019, here with one second run per op). In other graphs a tensor that skips
+ * segments is kept.
  *
- * The limit. The model leaves out messages, reuse in place and the arena's gaps. So the limit of each node is found
- * by bisection, with the compiled program: the largest one with which the arena fits. */
+ * The limit. The model leaves out messages, reuse in place and the arena's gaps. So the limit of each node is
+ * found by bisection, with the compiled program: the largest one with which the arena fits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +26,14 @@
 
 enum { MOST_IN_SEGMENT = 96, MOST_STATES = 64 };
 
-/* Guesses of what each of the other micro-batches in flight keeps, as parts of what it keeps without ops again. */
+/* Fractions tried for the bytes that each other micro-batch in flight keeps, relative to the bytes of all
+ * outputs. */
 static const double kept_part[] = { 1, 0.85, 0.7, 0.55, 0.42, 0.32, 0.24, 0.17, 0.11, 0.06, 0.02 };
 enum { N_PARTS = DLB_LEN(kept_part) };
 
-/* A forward op of the node, not a view. Bytes and seconds are of one micro-batch. last: the last member that reads
- * it; n - 1 at most, -1: none. */
+/* A forward op of the node that is not a view. Bytes and seconds are of one micro-batch. last: the last
+ * member that reads its outputs; -1: none. may: it may run again. saved: bytes of outputs that backward ops
+ * read; made: of all outputs. in: members whose outputs it reads. */
 struct member {
 	int op, last;
 	bool may;
@@ -50,14 +53,17 @@ struct chain {
 	struct segment *segment; /* [from * (MOST_IN_SEGMENT + 1) + length] */
 	struct chain_state **state;
 	int *n_states; /* [end] */
-	/* of the model's limit: with the greatest known to fit and the least known not to; NAN: none yet */
+	/* the model's limit in bytes; the greatest limit known to fit (NAN: none yet), the least known not
+	 * to */
 	double limit, good, bad;
-	/* [guess] no fewer seconds at any limit to come, and at the present one: limits stay below `bad` */
+	/* [guess] lower bounds of the seconds, for all later limits (which are below `bad`) and for this
+	 * one */
 	double least_s[N_PARTS], now_s[N_PARTS];
-	bool *best; /* [op] that run again at `good` */
+	bool *best; /* [op] whether it runs again at `good` */
 };
 
-/* Follows tensor t and its views on the node: bytes that backward ops read there, the last member that reads. */
+/* Follows tensor t and its views on the node. Sets *saved if a backward op there reads them; raises *last to
+ * the last member that reads them. */
 static void look_at(const struct dlb_plan *plan, const struct dlb_graph *g, int t, int node,
 		    const int *member_of, bool *saved, int *last)
 {
@@ -126,7 +132,7 @@ static void fill_member(struct dlb_recompute_search *c, struct member *m, int no
 	}
 }
 
-/* The most micro-batches of which the node has begun the forward and not ended the backward phase. */
+/* The most micro-batches in flight on the node: begun, and with backward ops not yet done. */
 static int most_in_flight(const struct dlb_plan *plan, const struct dlb_graph *g, int node)
 {
 	const struct dlb_node_plan *np = &plan->node[node];
@@ -230,19 +236,22 @@ static int by_kept(const void *a, const void *b)
 	return x->from != y->from ? y->from - x->from : x->before - y->before;
 }
 
-/* The states at a segment's begin, continued by it: the least bytes, and with that the most seconds, first. */
+/* The states at a segment's beginning, each continued by the segment, in order of rising bytes and so of
+ * falling seconds. now: the state at `at`, continued. */
 struct continued {
 	const struct segment *x;
 	const struct chain_state *before;
 	int from, at, n;
 	struct chain_state now;
 };
-/* Limits of solve(), in bytes and seconds. */
+/* Limits of solve(), in bytes and seconds. others: bytes that the other micro-batches keep in all; most:
+ * bytes that this one may keep. */
 struct room_of {
 	double limit, others, most, below_s;
 };
 
-/* Goes to the next state from c->at on that takes no more than most_s seconds; false: there is none with room. */
+/* Moves c->at to the first state, from the present one, that has room and takes at most most_s seconds;
+ * false: there is none. */
 static bool next_state(struct continued *c, const struct room_of *r, double most_s)
 {
 	for (; c->at < c->n; c->at++) {
@@ -258,8 +267,9 @@ static bool next_state(struct continued *c, const struct room_of *r, double most
 	return false;
 }
 
-/* Merges the continued states to those that no other one beats in both bytes and seconds, by bytes. Each is sorted,
- * so one that is slower than the last in `out` is passed over. Returns their number. */
+/* Merges n sorted lists of continued states into `out`, sorted by bytes, without the states that another one
+ * beats in both bytes and seconds: a state slower than the last one in `out` is skipped. Returns the number
+ * in `out`. */
 static int merge(struct continued *c, int n, const struct room_of *r, struct chain_state *out)
 {
 	struct dlb_heap heap = { .n = 0 };
@@ -282,8 +292,8 @@ static int merge(struct continued *c, int n, const struct room_of *r, struct cha
 	return kept;
 }
 
-/* The least seconds with the others' micro-batches keeping `others` bytes in all and this one `most`; INFINITY:
- * none below `below_s`. Sets again[] of the chain's ops. */
+/* The least seconds within the limits of r; INFINITY: none below r->below_s. Sets again[] of the chain's
+ * ops. */
 static double solve(struct chain *l, const struct room_of *r, bool *again)
 {
 	struct chain_state *list = dlb_xmalloc((size_t)MOST_IN_SEGMENT * MOST_STATES * sizeof *list);
@@ -294,14 +304,14 @@ static double solve(struct chain *l, const struct room_of *r, bool *again)
 		int n = 0;
 		for (int i = j - 1; i >= 0 && j - i <= MOST_IN_SEGMENT; i--) {
 			const struct segment *x = &l->segment[i * (MOST_IN_SEGMENT + 1) + j - i];
-			if (j - i == 1 || x->s > 0 || x->again > 0) /* else the same as segments of one op */
+			if (j - i == 1 || x->s > 0 || x->again > 0) /* else it equals segments of one op */
 				c[n++] = (struct continued){
 					.x = x, .before = l->state[i], .from = i, .n = l->n_states[i]
 				};
 		}
 		n = merge(c, n, r, list);
 		l->n_states[j] = n < MOST_STATES ? n : MOST_STATES;
-		for (int i = 0; i < l->n_states[j]; i++) /* of too many, about evenly by bytes */
+		for (int i = 0; i < l->n_states[j]; i++) /* if too many, evenly spread ones */
 			l->state[j][i] =
 				list[n <= MOST_STATES ? i : (int)((int64_t)i * (n - 1) / (MOST_STATES - 1))];
 	}
@@ -321,7 +331,8 @@ static double solve(struct chain *l, const struct room_of *r, bool *again)
 	return s;
 }
 
-/* The guess of the least seconds, of those not tried that may take fewer than below_s; -1: none. */
+/* The guess with the least lower bound of seconds, of those not tried whose bound is below below_s; -1:
+ * none. */
 static int next_guess(const struct chain *l, const bool *tried, double below_s)
 {
 	int next = -1;
@@ -332,7 +343,8 @@ static int next_guess(const struct chain *l, const bool *tried, double below_s)
 	return next;
 }
 
-/* The same for all micro-batches in flight: over guesses of what the others keep. False: none. */
+/* Solves for all micro-batches in flight: tries guesses of the bytes that the others keep, and takes the
+ * fastest solution. False: there is none. room: scratch [n_ops]. */
 static bool solve_in_flight(struct chain *l, bool *again, bool *room, int n_ops)
 {
 	bool tried[N_PARTS] = { false };
@@ -356,7 +368,8 @@ static bool solve_in_flight(struct chain *l, bool *again, bool *room, int n_ops)
 	return isfinite(best);
 }
 
-/* Moves the limit by what the compiled plan lacks; false: it is near enough. */
+/* Moves the limit by the bytes that the compiled plan lacks. False: the limit is known to within `least`
+ * bytes. */
 static bool move_limit(const struct dlb_recompute_search *c, struct chain *l, bool solved, double least)
 {
 	const double lack = c->lack[l->node];
@@ -364,7 +377,7 @@ static bool move_limit(const struct dlb_recompute_search *c, struct chain *l, bo
 		if (solved) {
 			l->good = l->limit;
 			memcpy(l->best, c->plan->again, (size_t)c->plan->n_ops * sizeof *l->best);
-		} else if (isnan(l->good)) { /* the least of the model is above */
+		} else if (isnan(l->good)) { /* no solution: the model needs a higher limit */
 			l->limit += (l->bad - l->limit) / 2;
 			return l->bad - l->limit > least;
 		}

@@ -14,8 +14,8 @@ static int by_position(const void *a, const void *b)
 	return x->mean != y->mean ? (x->mean > y->mean ? 1 : -1) : x->node - y->node;
 }
 
-/* Sorts the nodes that may work by the mean position of their units, those without units last. Returns the
- * number of nodes with units; *n: of all. 0: the units of a node do not lie together. */
+/* Sorts the nodes that may work by the mean position of their units, nodes without units last. *n: the number
+ * of nodes sorted. Returns the number of those with units; 0: the units of a node do not lie together. */
 static int find_order(const struct dlb_problem *p, const struct dlb_units *u, const int *current, int *order,
 		      int *n)
 {
@@ -24,7 +24,7 @@ static int find_order(const struct dlb_problem *p, const struct dlb_units *u, co
 	int *units = dlb_xcalloc((size_t)n_nodes + 1, sizeof *units);
 	struct position *at = dlb_xcalloc((size_t)n_nodes + 1, sizeof *at);
 
-	for (int g = p->n_groups - 1; g >= 0; g--)	/* of several groups the first one's */
+	for (int g = p->n_groups - 1; g >= 0; g--)	/* the first group's node wins */
 		node[u->of_group[g]] = current[p->group_op[p->group_start[g]]];
 	for (int i = 0; i < u->n; i++) {
 		at[node[i]].mean += i;
@@ -40,12 +40,12 @@ static int find_order(const struct dlb_problem *p, const struct dlb_units *u, co
 	qsort(at, (size_t)*n, sizeof *at, by_position);
 	for (int k = 0; k < *n; k++)
 		order[k] = at[k].node;
-	while (used && isinf(at[used - 1].mean))	/* nodes with units that may work no longer */
+	while (used && isinf(at[used - 1].mean))	/* nodes with units may be excluded now */
 		used--;
 	free(node);
 	free(units);
 	free(at);
-	/* single units may lie apart: a search moves such */
+	/* a few units may lie apart, since a search moves single units */
 	return runs <= 2 * used ? used : 0;
 }
 

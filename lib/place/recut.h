@@ -3,8 +3,8 @@
 #define DLB_PLACE_RECUT_H
 #include "place/place.h"
 
-/* placement[op]: contiguous parts in the order of the nodes that `current` has, with the least estimated step
- * (dlb_units_step_s); nodes without work stand last, and may get some. O(units x log + nodes); nothing is
- * simulated. false: `current` is no pipeline of one part a node, or no such cut fits. */
+/* Sets placement[op] to contiguous parts in the order of nodes of `current`, with the least estimated step
+ * (dlb_units_step_s). Nodes without work come last in this order, and may get some. O(units x log + nodes);
+ * nothing is simulated. false: `current` is no pipeline with one part per node, or no such cut fits. */
 bool dlb_place_recut(const struct dlb_problem *p, const int *current, int *placement);
 #endif

@@ -1,12 +1,12 @@
 /* Plans with replicas: divides the nodes into teams that each hold the model, and the batch into their
  * shares.
  *
- * Nodes are divided into R teams of K in several ways (teams.h). For each way, any algorithm places the
- * model over one team, and all teams use that placement: over team 0 and, if teams are unequal, over a team
- * whose every part is as slow as the slowest node that has it. Shares of the batch are even or by power,
- * the samples per second that a team is predicted to compute under node weights; both are tried if the user
- * names neither, the present plan is not by power, and teams are unequal. The plan with the shortest ranked
- * step wins.
+ * Nodes are divided into R teams of K in several ways (teams.h). For each way, any algorithm places the model
+ * over one team, and all teams use that placement. The model is placed over team 0 and, if teams are unequal,
+ * also over a team whose every part is as slow as the slowest node with that part. Shares of the batch are
+ * even or by power, the samples per second that a team is predicted to compute under node weights; both are
+ * tried if the user names neither, the present plan is not by power, and teams are unequal. The plan with the
+ * shortest ranked step wins.
  *
  * divisions.c searches the divisions, team_plan.c plans one of them over the problem of a team
  * (team_problem.c) with shares by power (power.c). */
@@ -34,7 +34,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		for (int k = 0; k < s->n_nodes; k++)
 			if (s->replica[r][k] >= 0)
 				node[n++] = s->replica[r][k];
-		struct dlb_problem unbound = *p;		/* constraints only raise it */
+		struct dlb_problem unbound = *p;		/* constraints only raise the bound */
 		unbound.pin = NULL;
 		unbound.before = NULL;
 		unbound.n_shares = dlb_sharing_shares(&s->sharing, s->n_replicas);

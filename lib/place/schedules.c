@@ -15,8 +15,8 @@
 
 enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2, MOST_SCHEDULES_SEARCHED = 3, MOST_NUMBERS_SEARCHED = 3 };
 
-/* What is known of a schedule and a number of micro-batches. ranked_s: the shortest step, as it is judged;
- * INFINITY: nothing fits. searched: a placement was searched for it. */
+/* Results for a schedule and a number of micro-batches. ranked_s: the shortest ranked step; INFINITY: nothing
+ * fits. searched: a placement was searched for them. */
 struct known {
 	double ranked_s;
 	bool searched;
@@ -44,9 +44,9 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 	return dlb_problem_init(out, err);
 }
 
-/* A draft of q is of use only below most_s. Not of few ops, where each draft is cheap and its step is worth
- * stating. Not where the best plan saves memory by its states: a draft that fails is then sought with each
- * way to do so. */
+/* Limits drafts of q to steps below most_s. There is no limit for few ops, where each draft is cheap and its
+ * step worth stating; nor if the best plan divides states or offloads tensors, since a draft that fails would
+ * then be tried again with each way to save memory. */
 static void limit(const struct schedule_search *c, struct dlb_problem *q, double most_s)
 {
 	if (!dlb_problem_has_many_ops(c->p) || !c->plan.n_ops || c->plan.sharing.zero ||
@@ -56,7 +56,7 @@ static void limit(const struct schedule_search *c, struct dlb_problem *q, double
 	q->brief = true;
 }
 
-/* The trial of q's schedule and number of micro-batches; an index. */
+/* The index of the trial of q's schedule and number of micro-batches, which is added if there is none. */
 static int trial_of(struct schedule_search *c, const struct dlb_problem *q)
 {
 	int i = 0;
@@ -78,7 +78,7 @@ static struct known *known_of(struct schedule_search *c, const struct dlb_proble
 	return &c->known[i];
 }
 
-/* Takes plan, and ranked, its step as it is judged; NULL: it does not fit, with err. */
+/* Records a plan of q and its ranked step; takes or releases the plan. plan NULL: none fits, err says why. */
 static void keep(struct schedule_search *c, const struct dlb_problem *q, struct dlb_plan *plan, double ranked,
 		 const struct dlb_error *err)
 {
@@ -111,7 +111,7 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, struct 
 	c->n_replicas = plan->n_replicas;
 }
 
-/* Tries one schedule over a placement (NULL: that of placer interleaved), with the replicas of `like`. */
+/* Tries one schedule over a placement (NULL: placer interleaved makes one), with the replicas of `like`. */
 static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, const int *placement,
 	       const struct dlb_plan *like, struct dlb_error *err)
 {
@@ -141,8 +141,9 @@ static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, c
 	return 0;
 }
 
-/* Tries all schedules over the placement that is best for 1f1b; draft: a quick one, which must come near the
- * best of other numbers of micro-batches: another schedule takes less over it, but not by that much. */
+/* Tries all schedules over the placement that is best for 1f1b. draft: the placement is found quickly, and
+ * its step must be near the best of other numbers of micro-batches, since another schedule shortens it by a
+ * limited factor. */
 static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -196,7 +197,8 @@ static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 	return rc;
 }
 
-/* Outlines of plans with M micro-batches in ascending order: number `place`, in seconds; -1: with err. */
+/* The outline at position `place` of the plans with M micro-batches in ascending order, in seconds; -1 with
+ * err. */
 static double outline_s(struct schedule_search *c, int M, int place, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -208,8 +210,8 @@ static double outline_s(struct schedule_search *c, int M, int place, struct dlb_
 	return s;
 }
 
-/* Takes out of list[n] the number of micro-batches with the least outline. Not the outline of its best plan
- * alone decides, which may promise too much. */
+/* Removes from list[n], and returns, the number of micro-batches with the least outline. The outline at
+ * position PLACE decides, since that of the best plan alone may promise too much. -1 with err. */
 static int take_best(struct schedule_search *c, int *list, int n, struct dlb_error *err)
 {
 	enum { PLACE = 3 };
@@ -231,8 +233,8 @@ static int take_best(struct schedule_search *c, int *list, int n, struct dlb_err
 	return M;
 }
 
-/* Drafts with M micro-batches. Of many ops they are made only if their outlines are near the best step; once
- * the effort is spent, only if they are far below it, since then the best plan so far fits badly. */
+/* Makes drafts with M micro-batches. With many ops, drafts are made only if the outlines are near the best
+ * step; once the effort is spent, only if they are far below it, since then the best plan so far is poor. */
 static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
 {
 	static const double FAR_BETTER = 0.7;
@@ -255,7 +257,8 @@ static int try_number(struct schedule_search *c, int M, struct dlb_error *err)
 	return 0;
 }
 
-/* As doubled(), but what promises most comes first, and what promises too little is left out. */
+/* As doubled(), but numbers of micro-batches are tried in the order of outlines, and those with too long
+ * outlines are left out. */
 static int by_outline(struct schedule_search *c, int most, struct dlb_error *err)
 {
 	const int64_t batch = c->p->batch < MOST_MICRO_BATCHES ? c->p->batch : MOST_MICRO_BATCHES;
@@ -298,7 +301,8 @@ static int between(struct schedule_search *c, struct dlb_error *err)
 	return rc;
 }
 
-/* Searches a placement for the schedule itself, with as many replicas as the best; draft: a quick one. */
+/* Searches a placement for schedule s itself, with as many replicas as the best plan. draft: a quick
+ * placement. */
 static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, bool draft,
 		struct dlb_error *err)
 {
@@ -309,7 +313,7 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 		return -1;
 	q.auto_replicas = c->n_replicas;
 	q.draft = draft;
-	/* it is searched if it is near the best, then from the best of all drafts */
+	/* a trial far from the best is searched only if this draft is near the best */
 	if (draft && known_of(c, &q)->ranked_s > c->best * dlb_search_near(c->p))
 		limit(c, &q, c->best * dlb_search_near(c->p) * (1 + 1e-9));
 	known_of(c, &q)->searched |= !draft;
@@ -324,7 +328,7 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	return 0;
 }
 
-/* Moves the borders of the best plan's parts under another schedule, if that changes the step. */
+/* Moves the borders of the best plan's parts under schedule s, if s changes the step. */
 static int move_borders(struct schedule_search *c, const struct dlb_schedule *s, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -345,7 +349,7 @@ static int move_borders(struct schedule_search *c, const struct dlb_schedule *s,
 	return 0;
 }
 
-/* Moves the borders under all other schedules, as long as there is work left. */
+/* Moves the borders under all other schedules until the effort is spent. */
 static int move_all_borders(struct schedule_search *c, struct dlb_error *err)
 {
 	const struct dlb_schedule *first = c->schedule;
@@ -358,8 +362,8 @@ static int move_all_borders(struct schedule_search *c, struct dlb_error *err)
 	return 0;
 }
 
-/* The trial with M micro-batches (0: any number) under schedule s (NULL: any) that has the shortest step of
- * those that are not searched yet, most_s at most; -1: none. */
+/* The index of the trial with the shortest step, at most most_s, of those not searched yet with M
+ * micro-batches (0: any number) under schedule s (NULL: any); -1: none. */
 static int next_near(const struct schedule_search *c, int M, const struct dlb_schedule *s, double most_s)
 {
 	int best = -1;
@@ -371,8 +375,8 @@ static int next_near(const struct schedule_search *c, int M, const struct dlb_sc
 	return best;
 }
 
-/* Searches for the best few of these trials: those near the best as it is before, as a search shortens all
- * steps. */
+/* Searches placements for at most `most` of these trials. Only trials near the best step count, as it is
+ * before these searches, since a search shortens all steps. */
 static int search_near(struct schedule_search *c, int M, const struct dlb_schedule *s, int most,
 		       struct dlb_error *err)
 {
@@ -383,9 +387,9 @@ static int search_near(struct schedule_search *c, int M, const struct dlb_schedu
 	return 0;
 }
 
-/* Makes placements for the schedules themselves, with the number of replicas of the best. Drafts for each
- * schedule with its best number of micro-batches tell for which a search may pay; then the best schedule with
- * other numbers. */
+/* Makes placements for the schedules themselves, with the best plan's number of replicas. Drafts for each
+ * schedule, with the best number of micro-batches, show for which schedules a search may pay. Then the best
+ * schedule is searched with other numbers. */
 static int refine(struct schedule_search *c, struct dlb_error *err)
 {
 	const int M = c->micro_batches;
@@ -405,7 +409,7 @@ static int refine(struct schedule_search *c, struct dlb_error *err)
 		       0;
 }
 
-/* Tells which plans near the best a search leaves out when its effort is spent. */
+/* Reports the number of trials near the best that are not searched because the effort is spent. */
 static void say_spent(const struct schedule_search *c)
 {
 	double least_s = INFINITY;

@@ -29,7 +29,7 @@ void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, d
  * only classes that share a node in `from`. Throughput. (multilevel.c) */
 void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals,
 			   double hot);
-/* Exact window search from the best: takes windows of a few classes and sets each to the best of all their
+/* Exact window search from the best: takes a window of a few classes and gives them the best of all their
  * placements on a few nodes, until many windows in a row gain nothing. Throughput. (window.c) */
 void dlb_search_windows(struct dlb_search *s);
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft);

@@ -17,7 +17,7 @@
 #include "plan/sums.h"
 #include "util/mem.h"
 
-/* R teams of K nodes: team[R][K]. like[K]: nodes as slow as the slowest in each place of a team. */
+/* R teams of K nodes: team[R][K]. like[K]: the slowest node of each part. */
 struct formed {
 	int R, K;
 	int *team, *like;
@@ -47,8 +47,8 @@ void dlb_team_plan_share_out(const struct dlb_replicas_task *t, int R, int K, co
 	free(replica);
 }
 
-/* Where the number of replicas is free: fails if a team has less memory than the weights, gradients and
- * states of the model, which no placement over it can mend. one: over team 0. */
+/* If the number of replicas is free, fails if a team has less memory than the weights, gradients and states
+ * of the model: then no placement over it fits. one: the problem over team 0. */
 static int check_memory(const struct dlb_replicas_task *t, const struct formed *f,
 			const struct dlb_problem *one, struct dlb_error *err)
 {
@@ -65,8 +65,8 @@ static int check_memory(const struct dlb_replicas_task *t, const struct formed *
 	return 0;
 }
 
-/* The model over one team: placement[op] is a node of team 0. Its nodes are as slow as `like` if the way
- * takes the slowest, else as team 0. */
+/* Places the model over one team: placement[op] becomes a node of team 0. The speeds are those of `like` if
+ * the way takes the slowest nodes, else those of team 0. */
 static int place_team(const struct dlb_replicas_task *t, const struct dlb_team_way *way,
 		      const struct formed *f, bool unlike, int *placement, struct dlb_replicas_candidate *c,
 		      struct dlb_error *err)
@@ -82,7 +82,8 @@ static int place_team(const struct dlb_replicas_task *t, const struct dlb_team_w
 	if (dlb_team_problem_init(&one, &shared, team, way->slowest ? f->like : NULL, K, t->p->batch / f->R,
 				  err))
 		goto out;
-	/* of unlike teams another may be the slowest, or this one gets fewer samples */
+	/* if teams differ, this one's step says little: another may be slower, or this one may get fewer
+	 * samples */
 	one.p.below_s = unlike ? 0 : t->p->below_s;
 	if (t->p->scarce)
 		*t->p->scarce |= dlb_draft_may_lack(&one.p);
@@ -107,7 +108,7 @@ out:
 	return rc;
 }
 
-/* Sets shares and sums, then makes the whole plan. A step of limit_s or more is of no use. */
+/* Sets the shares, then makes the whole plan. A step of limit_s or more is useless. */
 static int make(const struct dlb_replicas_task *t, const struct dlb_plan *teams, bool by_power,
 		const int *placement, double limit_s, struct dlb_replicas_candidate *c, struct dlb_error *err)
 {
@@ -150,8 +151,9 @@ bool dlb_team_plan_better(struct dlb_replicas_candidate *best, struct dlb_replic
 	return true;
 }
 
-/* The better of even shares and of shares by power, as asked for; both only where teams are unlike. By power
- * comes first: then an even plan counts only if that gains no more than DLB_KEEP_GAIN. */
+/* Makes the plan with even shares or by power, as asked for. If neither is asked for and teams differ, makes
+ * both and takes the better. The plan by power comes first; it wins only if it gains more than DLB_KEEP_GAIN,
+ * which limits the step of the even plan. */
 static int split(const struct dlb_replicas_task *t, const struct dlb_plan *teams, bool unlike,
 		 const int *placement, const struct dlb_replicas_candidate *one,
 		 struct dlb_replicas_candidate *best, struct dlb_error *err)

@@ -13,7 +13,7 @@ int dlb_team_part_of(const int *node, int n, int x)
 	return -1;
 }
 
-/* Pins and the placement moved from, with nodes as parts of the team. */
+/* Translates nodes into parts of the team: for pins, and for the placement from which ops move. */
 static int team_constraints(struct dlb_team_problem *t, const struct dlb_problem *whole, const int *node,
 			    int n, struct dlb_error *err)
 {
@@ -38,7 +38,7 @@ static int team_constraints(struct dlb_team_problem *t, const struct dlb_problem
 	return 0;
 }
 
-/* 0 if the cluster states neither. */
+/* The lesser memory of nodes a and b in bytes; 0: the cluster states neither. */
 static double least_memory(const struct dlb_cluster *c, int a, int b)
 {
 	double least = fmin(dlb_cluster_node_memory(c, a), dlb_cluster_node_memory(c, b));

@@ -11,10 +11,10 @@ struct dlb_team_problem {
 	int *pin, *before;
 	struct dlb_problem p;
 };
-/* The part of the team node[n] that node x is; -1: none. */
+/* The part of node x in the team node[n]; -1: none. */
 int dlb_team_part_of(const int *node, int n, int x);
-/* t: zeroed; to be released on failure too. like: nodes that set the speeds, memory being the lesser of
- * both; NULL: `node`. */
+/* t: zeroed by the caller; to be released on failure too. like[n]: nodes that set the speeds; memory is the
+ * lesser of like[k] and node[k]; NULL: `node`. -1 with err. */
 int dlb_team_problem_init(struct dlb_team_problem *t, const struct dlb_problem *whole, const int *node,
 			  const int *like, int n, int64_t batch, struct dlb_error *err);
 void dlb_team_problem_release(struct dlb_team_problem *t);

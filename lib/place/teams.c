@@ -33,7 +33,7 @@ static bool is_in(const struct dlb_cluster *c, int node, int group)
 	return group < 0 || at == group;
 }
 
-static const struct dlb_teams *sorted;		/* argument of the three orders below: qsort passes none */
+static const struct dlb_teams *sorted;		/* for the three comparisons: qsort passes no argument */
 
 static int by_group(const void *a, const void *b)
 {
@@ -145,7 +145,7 @@ bool dlb_teams_slowest(const struct dlb_teams *t, const int *team, int R, int K,
 
 /* ---- division ---- */
 
-/* Drops the slowest of n nodes, the last of equal ones, until n_used are left. */
+/* Removes the slowest of n nodes, the last of equal ones, until n_used remain. */
 static void leave_slowest(const struct dlb_teams *t, int *order, int n, int n_used)
 {
 	for (; n > n_used; n--) {
@@ -254,7 +254,7 @@ static bool now_serves(const struct dlb_teams *t, int R)
 
 int dlb_teams_ways(const struct dlb_teams *t, int R, bool algorithm, struct dlb_team_way way[DLB_MOST_WAYS])
 {
-	/* The best placement of one team may suit others badly, so teams of one node are tried too. */
+	/* A placement that is best for one team may be bad for others, so one node per team is tried too. */
 	static const struct dlb_team_way usual[] = {
 		{ DLB_CUT_INSIDE, -1, false, false, NULL },
 		{ DLB_CUT_ACROSS, -1, false, false, NULL },

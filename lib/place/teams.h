@@ -29,10 +29,10 @@ enum { DLB_MOST_WAYS = 32 };
 struct dlb_teams {
 	const struct dlb_problem *p;
 	const struct dlb_plan *now;		/* the plan of way `now`; NULL: none */
-	/* [node]: of a step done alone, under kappa. Node weights do not count: they move work between teams,
-	 * not nodes. INFINITY: not all kernels */
+	/* [node] seconds of a step on this node alone, under kappa; INFINITY: it lacks a kernel. Without node
+	 * weights, which move work between teams, not nodes */
 	double *alone_s;
-	bool differ;				/* in alone_s */
+	bool differ;				/* nodes differ in alone_s */
 };
 void dlb_teams_init(struct dlb_teams *t, const struct dlb_problem *p, const struct dlb_plan *now);
 void dlb_teams_release(struct dlb_teams *t);

@@ -14,8 +14,9 @@
 #include "plan/schedule.h"
 #include "util/hash.h"
 
-/* The simulated step of the plan, in the order of p->ordered or of the schedule. below_s: see order.h;
- * without a program, below_s itself. exact, if not NULL: gets whether it is the same for any below_s. */
+/* The simulated step of the plan, in the order of p->ordered (as_ordered) or of the schedule. below_s: see
+ * order.h; it is the result if no order is below it. exact: receives whether the result is the same for any
+ * below_s; may be NULL. */
 static double judged_s(const struct dlb_problem *p, struct dlb_plan *plan, bool as_ordered, double below_s,
 		       bool *exact)
 {
@@ -38,7 +39,7 @@ static double judged_s(const struct dlb_problem *p, struct dlb_plan *plan, bool 
 	return value;
 }
 
-/* The same in the order of the schedule; a value that was found before is not found again. */
+/* The same in the order of the schedule, with a cache of values. */
 static double known_s(const struct dlb_problem *p, struct dlb_plan *plan, double below_s)
 {
 	struct dlb_problem watched = *p;

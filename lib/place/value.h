@@ -5,11 +5,11 @@
 
 /* The ranked value alone, for searches; INFINITY: does not fit or cannot run. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
-/* The same where only values below `below_s` count: of a plan whose makespan (dlb_place_order_s) is not
- * below, which is no more than its step, any value that is not below. Much cheaper where memory is short. */
+/* The same if only values below `below_s` matter. A plan whose makespan (dlb_place_order_s) is not below gets
+ * any value that is not below: its step is no shorter. Much cheaper where memory is short. */
 double dlb_place_value_below_s(const struct dlb_problem *p, const int *placement, double below_s);
-/* The same of a plan, with its replicas and shares. program: of the plan as p->ordered, which fits; it is
- * simulated as it is where the schedule gives the same order still; NULL: there is none. */
+/* The ranked value of a plan, with its replicas and shares. program: compiled from the plan in the order of
+ * p->ordered, and fits; if the schedule still gives this order, this program is simulated; NULL: none. */
 double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan,
 			const struct dlb_program *program);
 /* A cheap approximation of that value: the makespan of the ordered items, without link sharing and memory

@@ -31,7 +31,7 @@ static bool has_class(const struct window *w, int c)
 	return false;
 }
 
-/* The number of classes with at most PLACEMENTS placements. */
+/* The largest number of classes, up to CLASSES, that have at most PLACEMENTS placements on n_nodes nodes. */
 static int classes_of(int n_nodes)
 {
 	int n = 0;
@@ -89,8 +89,8 @@ static void put(struct dlb_loads *a, int c, int to)
 	dlb_loads_move(a, c, to, df, dt);
 }
 
-/* Energy of the window's nodes, summed from scratch: rounding against large intermediate energies would
- * lose it. */
+/* Energy of the window's nodes, summed from scratch: differences of large intermediate energies would lose it
+ * to rounding. */
 static double energy(const struct window *w)
 {
 	double sum = 0;
@@ -100,7 +100,7 @@ static double energy(const struct window *w)
 	return sum;
 }
 
-/* Visits all placements of classes i and up. */
+/* Tries all placements of the window's classes from number i on. */
 static void look_through(struct window *w, int i)
 {
 	int home = w->now[i];
