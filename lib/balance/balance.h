@@ -11,7 +11,8 @@
  *     s     relative spread of a node's busy time between rounds, beyond the spread within rounds
  *
  * dlb-place multiplies a node's times by kappa and divides them by weight. If `converged` or `keep` is set,
- * it makes no new plan but uses best_placement; if that does not fit the graph, it keeps the present plan. */
+ * dlb-place makes no new plan but uses best_placement; if that is not of this graph, it keeps the present
+ * plan. */
 #ifndef DLB_BALANCE_BALANCE_H
 #define DLB_BALANCE_BALANCE_H
 #include "optim/optim.h"
@@ -25,47 +26,49 @@ struct dlb_balance_round {
 	double expected_s;			/* prediction of the previous round; 0: none */
 	bool test_a, test_b, held, rolled_back;	/* rolled_back: the best plan was restored after this round */
 	bool changed;				/* a change point: earlier measurements no longer apply */
-	bool noisy;				/* its waiting is noise: nothing was concluded from it */
-	/* What followed: "moves", "same plan", "does not pay", "no plan fits", "repeats", "rolled back", "held",
-	 * "noise", "ended"; NULL: not known. If another plan was tried: what it would save per step, with its
-	 * margin of error taken off, and what the change would take in all. */
+	bool noisy;				/* its waiting is noise, so it changed no weights */
+	/* The decision after the round: "moves", "same plan", "does not pay", "no plan fits", "repeats",
+	 * "rolled back", "held", "noise", "ended"; NULL: unknown. If another plan was tried: the seconds that
+	 * it would save per step, less the margin of error, and the seconds that the change would cost in
+	 * all. */
 	const char *decision; double gain_s, price_s;
-	/* common factor of all nodes' busy times against the round before */
+	/* common factor of all nodes' busy times relative to the round before */
 	double drift;
 	char plan_hash[17];
 	double *weight;				/* [node], of that round */
-	int moved_ops;				/* against the round before */
+	int moved_ops;				/* since the round before */
 };
 /* Replicas of a plan: node k of replica 0 corresponds to replica[r * n_nodes + k] in replica r
  * (-1: none). n < 2: no replicas. */
 struct dlb_balance_teams { int n; int *replica; double *power; };
 enum { DLB_EQUAL_LINKS = 4 }; /* most links of a culprit whose numbers are kept */
-/* What makes a round slow. data: a node's samples are read more slowly than it computes. computing: all ops
- * of a node are slower than on the others of its kind; memory: above all those that are bound by memory
- * traffic. link: nodes wait for messages and sums longer than the speeds of all nodes explain, as they
- * would with less bandwidth of it. */
+/* The cause of a slow round. data: a node's samples are read more slowly than it computes. computing: all ops
+ * of a node are slower than on other nodes of its kind. memory: the same, but mainly for ops bound by memory
+ * traffic. link: nodes wait for messages and sums longer than the speeds of all nodes explain, and less
+ * bandwidth of the link would explain it. */
 enum dlb_cause { DLB_CAUSE_NONE, DLB_CAUSE_DATA, DLB_CAUSE_COMPUTING, DLB_CAUSE_MEMORY, DLB_CAUSE_LINK };
 struct dlb_culprit {
 	enum dlb_cause cause;
 	int node; /* of all causes but link */
-	/* link: those that explain the round equally well, the numbers of the first ones, the names of the first
-	 * and of the last (in the balance's arena), the bandwidth of the first that does so, and that of the
-	 * cluster */
+	/* cause link: the number of links that explain the round equally well; the ids of the first ones; the
+	 * names of the first and the last one, in the balance's arena; the first link's bandwidth that
+	 * explains the round, and the one that the cluster states */
 	int n_links, at[DLB_EQUAL_LINKS];
 	const char *link, *or_link;
 	double measured_Bps, stated_Bps;
 	double step_s; /* of the present plan without the cause */
 };
-/* The line: node, cause, the step without it. step_s: the measured one. "": no cause. */
+/* Writes a line with node or link, cause, and the step without the cause; "": no cause. step_s: the measured
+ * step. */
 void dlb_culprit_tell(const struct dlb_culprit *c, double step_s, char *text, size_t size);
-/* What rounds have shown of the bandwidth of a link (links.c). */
+/* The bandwidth of a link as learnt from rounds (links.c). */
 struct dlb_balance_link {
 	int link; /* of the cluster */
 	double factor; /* of the stated bandwidth; 1: as stated */
-	bool suspected; /* the last round was as late as a slower link explains */
+	bool suspected; /* a slower link would explain the last round */
 	int unseen; /* rounds in a row whose plan does not use the corrected link */
-	int patience; /* such rounds after which the stated bandwidth is tried again */
-	int trial; /* rounds left in which it is tried */
+	int patience; /* unseen rounds after which the stated bandwidth is tried again */
+	int trial; /* rounds left of this trial */
 };
 struct dlb_balance {
 	struct dlb_arena arena;
@@ -92,17 +95,17 @@ struct dlb_balance {
 	double floor_s;
 	struct dlb_balance_round *history; int n_history;
 	int *best_placement; int n_placement;	/* for rolling back a worse plan; NULL: none */
-	/* the plan that the gate has found worth the change; not written. NULL: none, or the planner has to
-	 * find it */
+	/* the plan that the gate has accepted; not written. NULL: none, or the planner has to find it */
 	struct dlb_plan *next;
 	struct dlb_balance_teams best_teams;	/* replicas and their shares under best_placement */
-	/* nodes of replicas wait, and no samples move since the user asked for an even split; not written */
+	/* nodes of replicas wait, but no samples move because the user asked for an even split; not
+	 * written */
 	bool split_stays;
 	struct dlb_balance_link *link;
 	int n_links;
 	struct dlb_report_sample *sample;
 	int n_samples; /* of the last round that prepared samples */
-	const char *links_told; /* what the last round changed of them; NULL: nothing; not written */
+	const char *links_told; /* the last round's corrections of links in words; NULL: none; not written */
 	struct dlb_culprit culprit; /* of the last round; not written */
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
@@ -121,21 +124,22 @@ struct dlb_load {				/* one round */
 	bool *free_node;			/* F: can take load */
 	int *kind;				/* kind of device; NULL: all equal */
 	double predicted_s;			/* T by the costs and kappa that the plan was made with */
-	double *kappa; /* [node] these; NULL: all 1 */
+	double *kappa; /* [node] kappa that the plan was made with; NULL: all 1 */
 	double bound_s;				/* the plan's lower bound; 0: unknown */
 	int64_t steps;				/* measured in the round */
-	int moved_ops;				/* against the previous round */
+	int moved_ops;				/* since the previous round */
 	bool links_changed; /* bandwidths of links were corrected in this round */
 	bool samples_changed; /* their preparation took other time than was predicted, and makes another step */
 	char plan_hash[17];
 	const int *placement; int n_ops;
 	struct dlb_balance_teams teams;
 };
-/* The replicas of a plan (memory in a); and a plan's replicas set from t (memory in the plan's arena). */
+/* Returns the replicas of a plan (memory in a); sets a plan's replicas from t (memory in the plan's
+ * arena). */
 struct dlb_balance_teams dlb_balance_teams_of(const struct dlb_plan *p, struct dlb_arena *a);
 void dlb_balance_teams_set(const struct dlb_balance_teams *t, struct dlb_plan *p);
-/* stable: 3; max_rounds: 50. Inside a run: steps that are left of it, seconds that its last change of plan
- * took; 0: the round is a run of its own. */
+/* Usual values: stable 3, max_rounds 50. Inside a run, left_steps: the steps left of it; change_s: the
+ * seconds that its last change of plan took. 0: the round is a run of its own. */
 struct dlb_balance_options {
 	int stable, max_rounds;
 	double left_steps, change_s;
@@ -143,8 +147,8 @@ struct dlb_balance_options {
 };
 struct dlb_rule {
 	const char *name, *summary;
-	/* Computes the next round's weights from this round's load; sets
-	 * everything in *b that needs no planner. */
+	/* Computes the next round's weights from this round's load; sets all members of *b that need no
+	 * planner. */
 	int (*update)(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b,
 		      struct dlb_error *err);
 	bool gated;				/* gate.c checks new plans before they are used */
@@ -160,11 +164,11 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 		  struct dlb_balance *out, struct dlb_error *err);
 
 /* ---- inside lib/balance ---- */
-/* Begins another search in the document's balance, if it has one: measurements of plans hold no longer,
- * what was learnt of nodes does. */
+/* Begins another search in the document's balance, if there is one: forgets the measurements of plans, keeps
+ * node weights and kappa. */
 int dlb_balance_begin_search(struct dlb_doc *d, int n_nodes, struct dlb_error *err);
-/* All sections of a document that a round needs; owned; in reading order. They stay at one address, which the
- * program borrows. */
+/* All sections of a document that a round needs, owned, in the order of reading. The struct must not move,
+ * since the program borrows its address. */
 struct dlb_balance_inputs {
 	struct dlb_graph graph;
 	struct dlb_cluster cluster;
@@ -177,11 +181,11 @@ struct dlb_balance_inputs {
 };
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err);
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s);
-/* The same for a later round, whose report and perhaps plan are others: reads these alone. -1: s is
+/* The same for a later round: reads only the report and, with other_plan, the plan. -1 with err: s is
  * released. */
 int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dlb_balance_inputs *s,
 			     struct dlb_error *err);
-/* dlb_rebalance with sections that are read. Corrects the links of s->cluster. */
+/* dlb_rebalance with sections that are read already. Corrects the links of s->cluster. */
 int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const struct dlb_rule *rule,
 		       const struct dlb_balance_options *o, struct dlb_balance *out, struct dlb_error *err);
 int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a,

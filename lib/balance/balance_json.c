@@ -3,7 +3,7 @@
  *     {"rule": "log", "round": 3, "first_round": 1, "stable": 2, "converged": false, "keep": false,
  *      "reason": null,
  *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
- *      "settled": [1, 2],                                                absent: the search goes on
+ *      "settled": [1, 2],                                                absent: the search has not ended
  *      "spread": 0.02, "spread_rounds": 3, "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
  *      "expected_s": ..., "floor_s": ...,
  *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...],

@@ -8,8 +8,8 @@
 #include "util/mem.h"
 #include "util/stats.h"
 
-static const double slow_part = 0.05; /* of a step: a smaller part is not reported */
-static const double surely = 0.5; /* part of the squares of the other explanation */
+static const double slow_part = 0.05; /* fraction of a step: a smaller loss is not reported */
+static const double surely = 0.5; /* memory is named if its error is below this fraction of computing's */
 
 /* ---- data ---- */
 
@@ -26,7 +26,7 @@ static bool find_starved(const struct dlb_balance_inputs *s, double step_s, stru
 
 /* ---- computing and memory ---- */
 
-/* The part of an op's time that its memory traffic takes, at the rate at which gradients are added; at most
+/* The fraction of an op's time that its memory traffic takes, at the bandwidth of adding gradients; at most
  * 1. */
 static double traffic_part(const struct dlb_balance_inputs *s, int op, int kind)
 {
@@ -36,7 +36,7 @@ static double traffic_part(const struct dlb_balance_inputs *s, int op, int kind)
 	return fmin(1, dlb_op_bytes_at(&s->graph, op, n) / s->cost.accumulate_Bps[kind] / op_s);
 }
 
-/* Seconds of node's ops in the report: predicted, of which memory traffic, and measured. */
+/* Seconds of an op of the node, or of all, by the report: predicted; the memory traffic in it; measured. */
 struct op_times {
 	double predicted_s, traffic_s, time_s;
 };
@@ -61,9 +61,10 @@ static int times_of(const struct dlb_balance_inputs *s, int node, struct op_time
 	return n;
 }
 
-/* Whether slower memory traffic explains the times of node's ops better than slower computing does. With
- * times t, as predicted p, of which r is memory traffic: t = a p, or t = p + b r, each with the factor that
- * gives the sum of all times; squares of ln(t / model), weighted by p. */
+/* Whether slower memory traffic explains the times of the node's ops better than slower computing does. Let t
+ * be an op's time, p its prediction, and r the memory traffic in p. The models are t = a p and t = p + b r,
+ * each with the factor that gives the sum of all times. Their error is the sum of squares of ln(t / model),
+ * weighted by p. */
 static bool slow_at_memory(const struct dlb_balance_inputs *s, int node)
 {
 	struct op_times *x = dlb_xcalloc((size_t)s->report.n_ops + 1, sizeof *x), sum;
@@ -91,7 +92,8 @@ static int slowest(const struct dlb_balance *b)
 	return node;
 }
 
-/* The median kappa of the other measured nodes of node's kind; none: its own. */
+/* The median kappa of the other measured nodes of the node's kind; if there are none, the node's own
+ * kappa. */
 static double usual_kappa(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
 {
 	double *kappa = dlb_xcalloc((size_t)b->n_nodes + 1, sizeof *kappa), usual = b->kappa[node];
@@ -107,7 +109,7 @@ static double usual_kappa(const struct dlb_balance_inputs *s, const struct dlb_b
 	return usual;
 }
 
-/* Seconds of a simulated step of the present plan with these kappas; fails: NAN. */
+/* Seconds of a simulated step of the present plan with these kappas; NAN: the simulation fails. */
 static double step_under(const struct dlb_balance_inputs *s, const double *kappa)
 {
 	double step_s;
@@ -115,7 +117,7 @@ static double step_under(const struct dlb_balance_inputs *s, const double *kappa
 	return dlb_program_step_s(&s->program, &s->cost, kappa, &step_s, NULL) ? NAN : step_s;
 }
 
-/* The part of a step that would be left if node had the kappa that is usual of its kind. */
+/* The fraction of the step that remains if the node has the usual kappa of its kind. */
 static double healthy_part(const struct dlb_balance_inputs *s, const struct dlb_balance *b, int node)
 {
 	const double usual = usual_kappa(s, b, node);
@@ -175,7 +177,7 @@ void dlb_culprit_find_slow(const struct dlb_balance_inputs *s, const struct dlb_
 		*c = found;
 }
 
-/* The links that may be the slow one. */
+/* Names the links that may be the slow one. */
 static void tell_links(const struct dlb_culprit *c, char *text, size_t size)
 {
 	if (c->n_links > 2)

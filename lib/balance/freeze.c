@@ -13,7 +13,7 @@
 #include "plan/plan_json.h"
 #include "util/mem.h"
 
-/* Pins of ops that g has; new. */
+/* The pins in `was` of ops that g has; new. */
 static json_t *carry_pins(const json_t *was, const struct dlb_graph *g)
 {
 	json_t *pins = json_object();
@@ -24,7 +24,8 @@ static json_t *carry_pins(const json_t *was, const struct dlb_graph *g)
 	return pins;
 }
 
-/* The plan `was` for graph g: each op where the op is that it stands for. No orders; they are made anew. */
+/* The plan `was`, of g_was, for graph g: each op is on the node of the op that it replaces. Without orders,
+ * which are made anew; new. */
 static json_t *carry_plan(const json_t *was, const struct dlb_graph *g_was, const struct dlb_graph *g)
 {
 	static const char *const of_the_graph[] = { "nodes", "timeline", "hash", "moved_ops", "moved_bytes" };
@@ -87,8 +88,8 @@ static double predicted_s(const struct dlb_doc *doc)
 	return json_number_value(json_object_get(dlb_doc_section(doc, "plan"), "value_s"));
 }
 
-/* Seconds of a step under the plan that is there, by the run's optimizer and what was learnt of the nodes,
- * which it may have been made without. */
+/* Predicts the step of the present plan again, with the run's optimizer, node weights and kappa, since the
+ * plan may have been made without them. */
 static int predict_again(const struct dlb_cli *cli, struct dlb_doc *doc, double *step_s,
 			 struct dlb_error *err)
 {
@@ -102,7 +103,7 @@ static int predict_again(const struct dlb_cli *cli, struct dlb_doc *doc, double 
 	return 0;
 }
 
-/* plan: that of g_was. */
+/* Makes the plan for graph g, beginning with `plan`, which is of g_was. */
 static int plan_again(const struct dlb_cli *cli, struct dlb_doc *doc, const json_t *plan,
 		      const struct dlb_graph *g_was, const struct dlb_graph *g, struct dlb_error *err)
 {

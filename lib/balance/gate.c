@@ -1,21 +1,27 @@
-/* The gate decides whether a new plan is worth the change; and dlb_rebalance, one whole
- * balancing round. A plan is adopted if
+/* The gate decides whether a new plan is worth the change; and dlb_rebalance, one whole balancing round. A
+ * plan is adopted if
  *
  *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + t_move + t_warmup
  *
- * T_now is the best plan's measured time: the alternative is to keep that plan. If kappa was corrected
- * in a round of another plan, it is multiplied by the quotient of the best plan's simulated steps with and
- * without the correction: a node that has become slow is slow in the best plan too. T_predicted is this round's
- * time minus the difference of both plans' simulated steps (under kappa and weights). So time that the
- * model does not explain stays in the prediction; if the model predicts too much, the difference is scaled
- * down. err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions,
- * with the drift common to all nodes removed; 3 standard errors of T_now; the largest standard error of a
- * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are those left of the
- * limit, which counts from the change point that began the search; they are counted in steps, as many per
- * round as in this one. Between runs planning costs nothing (t_plan = 0). Inside a run the steps that are left
- * count, all nodes wait for the planner, which does not search a large graph then (dlb_place_again), and t_plan is
- * the time that planning took in this round, or the last change as measured if that is longer. t_move is the time
- * in which the state moves, each tensor over its own route. Draining and warm-up cost one step each. */
+ * T_now is the best plan's measured time, since the alternative is to keep that plan. If kappa was corrected
+ * in a round of another plan, T_now is multiplied by the ratio of the best plan's simulated steps with and
+ * without the correction: a node that has become slow is slow in the best plan too.
+ *
+ * T_predicted is this round's time minus the difference of both plans' simulated steps (under kappa and
+ * weights). So time that the model does not explain stays in the prediction. If the model predicts a longer
+ * step than was measured, the difference is scaled down.
+ *
+ * err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions, with the
+ * drift common to all nodes removed; 3 standard errors of this round's time; the largest standard error of a
+ * kappa, because such errors let the planner see gains that do not exist; 2 %.
+ *
+ * rounds_left counts up to the limit of rounds, from the change point that began the search, in steps: as
+ * many per round as this round had. Inside a run the steps left of it count instead.
+ *
+ * t_plan is 0 between runs. Inside a run all nodes wait for the planner, which then does not search a large
+ * graph (dlb_place_again); t_plan is the time that planning took in this round, or the measured time of the
+ * last change if that is longer. t_move is the time in which the state moves, each tensor over its own route.
+ * Draining and warm-up cost one step each. */
 #include "balance/culprit.h"
 #include "balance/rules.h"
 #include "comm/compress.h"
@@ -104,7 +110,7 @@ static double best_now_s(const struct dlb_balance_inputs *s, const struct dlb_pr
 
 	if (!r->held || b->n_placement != s->plan.n_ops || !strcmp(b->best_plan_hash, l->plan_hash))
 		return b->best_step_s;
-	was_s = best_under_s(s, p, b, l->kappa) * r->drift; /* which best_step_s has already */
+	was_s = best_under_s(s, p, b, l->kappa) * r->drift; /* best_step_s includes the drift already */
 	now_s = best_under_s(s, p, b, b->kappa);
 	return isfinite(was_s) && isfinite(now_s) ? b->best_step_s * now_s / was_s : b->best_step_s;
 }
@@ -115,8 +121,8 @@ static void keep_best(struct dlb_balance *b)
 	b->expected_s = b->best_step_s;
 }
 
-/* Seconds that decide: a step of the best plan, of the present and of the next plan by simulation, and the time
- * in which no node trains because of the change. */
+/* Seconds for the decision: a step of the best plan; simulated steps of the present and of the next plan; the
+ * time in which no node trains because of the change. */
 struct gate_times {
 	double best, ranked_now, ranked_next, wait;
 };
@@ -164,8 +170,8 @@ static void keep_next(const struct dlb_plan *next, struct dlb_balance *b)
 	*b->next = *next;
 }
 
-/* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
- * steps under the present model. */
+/* Plans again. *same: the result is the present plan; else *now_s and *next_s are the simulated steps of the
+ * present and the next plan under the present model. */
 static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_problem *p, struct dlb_plan *next,
 		      bool *same, double *now_s, double *next_s, struct dlb_error *err)
 {
@@ -177,7 +183,7 @@ static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_probl
 					      .current = s->plan.placement };
 	bool kept, shared = s->plan.n_replicas > 1;
 
-	choice.sharing.n_by_size = 0; /* between what replicas there will be */
+	choice.sharing.n_by_size = 0; /* chosen again for the new replicas */
 	if (shared ? dlb_place_replicas(p, &choice, next, next_s, &kept, err) :
 		     dlb_place_again(p, algorithm, s->plan.placement, next, &kept, err))
 		return -1;

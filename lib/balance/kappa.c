@@ -1,9 +1,9 @@
 /* Corrects the cost model: estimates kappa_i from the measurements of each round.
  *
- * Rounds with the same plan differ by more than the steps within a round (a neighbour on the host, another
- * memory placement): by s, which is estimated here too. With m_i = measured busy / predicted busy by the
- * costs alone, k_i the mean so far over n_i rounds, N nodes measured in this round, and e_i the relative
- * standard error of busy_i within it:
+ * Rounds with the same plan differ by more than the steps within a round do (because of a neighbour on the
+ * host, or of another placement in memory): by the spread s, which is estimated here too. Let m_i = measured
+ * busy / predicted busy by the costs alone, k_i the mean so far over n_i rounds, N the number of nodes
+ * measured in this round, and e_i the relative standard error of busy_i within it:
  *
  *     drift    c = median over the nodes of ln m_i - ln k_i. A common change of clock moves no load, so it
  *              is applied at once to every k_i, also of nodes without ops (their relative speed stays), and
@@ -11,13 +11,13 @@
  *     mean     d_i = ln m_i - ln k_i - c;  ln k_i += c + d_i / (n_i + 1), n_i <= 4
  *     jump     |d_i| > max(0.05, 3 sqrt((s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N))): k_i = m_i, n_i = 1
  *     spread   E d_i^2 = (s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N): s^2 is the mean over rounds of its estimates
- *              from this equation, at least 0; the initial value counts as one round, a jump as nothing,
- *              because it may be a change of speed, or, right after another jump, as the largest deviation
- *              that is none
+ *              from this equation, at least 0. The initial value counts as one round. A jump does not count,
+ *              because it may be a change of speed; right after another jump it counts as the largest
+ *              deviation that is no jump
  *
- *     settled  when the search has ended, with k_i = q_i: it begins again if a node differs from the others by
- *              |ln k_i - ln q_i - median| > max(0.05, 5 sqrt((s^2 + e_i^2) (1/n_i + 1/2) (1 - 1/N))), so also
- *              by many small steps, or if a node that nobody waits for becomes faster
+ *     settled  after the search has ended, with k_i = q_i, it begins again if a node differs from the others:
+ *              |ln k_i - ln q_i - median| > max(0.05, 5 sqrt((s^2 + e_i^2) (1/n_i + 1/2) (1 - 1/N))). This
+ *              also finds a sum of many small changes, and a faster node for which no other node waits
  *
  * kappa_i is k_i, except that nodes of a kind with k equal within their noise get their geometric mean. */
 #include "balance/rules.h"

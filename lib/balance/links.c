@@ -1,17 +1,18 @@
 /* Corrects the bandwidths of links by the rounds, as kappa.c corrects the speeds of nodes.
  *
- *     slower      a round that a slower link explains (slow_link.c) makes it suspect; the second one in a row
- *                 corrects its bandwidth to what that round shows. Links that explain it equally well, as those of
- *                 one route do, are all corrected, of more than four none
- *     faster      a corrected link that the plan uses gets the bandwidth that a much faster round shows, or all get
- *                 the stated one if that explains it
- *     unseen      one that no plan uses for `patience` rounds is given its stated bandwidth again, since nothing
- *                 else would show that it has it. In the next rounds one late round corrects it, and the next
- *                 such try comes after twice as many rounds. With a link that makes a step k times as long,
- *                 `patience` is at least 4 k: the first try in vain costs a quarter of the time since, the next
- *                 an eighth, and so on
+ *     slower      a round that a slower link explains (slow_link.c) makes the link suspect; a second such
+ *                 round in a row corrects its bandwidth to the one that this round shows. Links that explain
+ *                 the round equally well, as those of one route do, are all corrected; more than four are not
+ *     faster      a corrected link that the plan uses gets the bandwidth that a much faster round shows. If
+ *                 the stated bandwidths of all links explain the round, all links get them again
+ *     unseen      a corrected link that no plan uses for `patience` rounds gets its stated bandwidth again,
+ *                 as a trial, since no measurement would show that it has recovered. In the next four rounds
+ *                 a single late round corrects it again; the next trial then comes after twice as many
+ *                 rounds. If the link makes a step k times as long, `patience` is at least 4 k. So the first
+ *                 trial in vain costs a quarter of the time since the correction, the next an eighth, and so
+ *                 on
  *
- * The planner, the predictions and the search for slow links then count with the corrected bandwidth. */
+ * The planner, the predictions and the search for slow links then use the corrected bandwidth. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,8 @@
 enum { FIRST_PATIENCE = 16, MOST_PATIENCE = 1 << 20, PATIENCE_PER_TIME = 4, TRIAL = 4 };
 static const double least_factor = 1e-6;
 
-/* The round that corrects them: inputs, load and balance; links changed, and the first one. */
+/* A round that corrects links: its inputs, load and balance; the number of links changed, and the first
+ * one. */
 struct correction {
 	struct dlb_balance_inputs *s;
 	const struct dlb_load *l;
@@ -76,7 +78,8 @@ static void look_again(struct correction *c, struct dlb_balance_link *x)
 	}
 }
 
-/* Takes up what the round says of link k: `part` of its present bandwidth; a step is `longer` times as long. */
+/* Notes that the round shows `part` of the present bandwidth of link k, with a step `longer` times as long.
+ * The first such round makes the link suspect, the second corrects it. */
 static void suspect(struct correction *c, int k, double part, double longer)
 {
 	struct dlb_balance_link *x = link_of(c->b, k);
@@ -90,7 +93,7 @@ static void suspect(struct correction *c, int k, double part, double longer)
 	set_factor(c, x, fmax(least_factor, x->factor * part), "");
 }
 
-/* Links that the round may correct. */
+/* The number of links that the round may correct. */
 static int n_named(const struct dlb_culprit *c)
 {
 	return c->cause == DLB_CAUSE_LINK && c->n_links <= DLB_EQUAL_LINKS ? c->n_links : 0;
@@ -112,7 +115,7 @@ static bool any_corrected(const struct dlb_balance *b)
 	return false;
 }
 
-/* What a round does to a link that it does not name. restored: all links have their bandwidth again. */
+/* Updates a link that the round does not name. restored: all links have their stated bandwidth again. */
 static void leave_alone(struct correction *c, struct dlb_balance_link *x, bool restored)
 {
 	x->suspected = false;

@@ -1,5 +1,5 @@
-/* One round inside a run. See live.h. It calls what dlb-rebalance and dlb-place call, so the history is the
- * same. */
+/* One round inside a run. See live.h. It calls the same functions as dlb-rebalance and dlb-place, so the
+ * history is the same. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 50 };
 
-/* What makes a plan run as it does: the placement with the nodes and shares of replicas, which the hash is
- * of, and the orders. */
+/* Whether both plans run alike: with equal placements, nodes and shares of replicas, all of which the hash
+ * covers, and with equal orders. */
 static bool same_plan(const json_t *a, const json_t *b)
 {
 	const json_t *x = json_object_get(a, "nodes"), *y = json_object_get(b, "nodes");
@@ -23,7 +23,7 @@ static bool same_plan(const json_t *a, const json_t *b)
 	return same;
 }
 
-/* Whether the plan that runs is the one to keep. */
+/* Whether the plan that ran in the last round is the one to keep. */
 static bool stays(const struct dlb_balance *b)
 {
 	return (b->keep || b->converged) &&
@@ -40,8 +40,8 @@ int dlb_live_tell_ops(const json_t *plan, char *text, size_t size)
 		   0;
 }
 
-/* What moves between the plans `was` and `is`: ops with their state, samples of replicas; "": neither, only
- * the order of ops changes. */
+/* Names the moves from plan `was` to plan `is`: of ops with their state, and of replicas' samples; "":
+ * neither, only the order of ops changes. */
 static void tell_moves(const json_t *was, const json_t *is, char out[100])
 {
 	enum { MOST = 6 }; /* shares that are told */
@@ -102,20 +102,20 @@ static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, const 
 	struct dlb_replan o = dlb_replan_in_run(cli, &quiet);
 	int rc;
 
-	quiet.quiet = cli->quiet; /* warns of memory */
+	quiet.quiet = cli->quiet; /* so that it warns of scarce memory */
 	o.next = b->next;
 	rc = dlb_replan(&o, doc, err);
 	*moves = !rc && !same_plan(was, dlb_doc_section(doc, "plan"));
 	return rc;
 }
 
-/* Reads what has changed since the last round, or all. */
+/* Reads the sections that have changed since the last round, or all in the first round. */
 static int read_inputs(struct dlb_live *l, const struct dlb_doc *doc, struct dlb_error *err)
 {
 	const int rc = l->is_read ? dlb_balance_inputs_again(doc, l->other_plan, &l->inputs, err) :
 				    dlb_balance_inputs_read(doc, &l->inputs, err);
 
-	if (!rc && l->is_read && !l->other_plan)	/* they moved in an earlier round */
+	if (!rc && l->is_read && !l->other_plan)	/* the plan's ops moved in an earlier round */
 		l->inputs.plan.moved_ops = 0;
 	l->is_read = rc == 0;
 	return rc;

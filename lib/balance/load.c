@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double at_limit = 0.98;	/* fraction of a node's memory: beyond it no op fits */
+static const double at_limit = 0.98;	/* fraction of a node's memory: a fuller node takes no more ops */
 static const double usual_spread = 0.04;	/* between rounds: typical of shared hosts */
 static const double samples_differ = 0.05; /* relative: a smaller change of the step is noise */
 

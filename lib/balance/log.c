@@ -1,8 +1,10 @@
 /* The rule `log`, the default: corrects the cost model first, then the weights.
  *
  *     kappa_i     measured busy / predicted busy, mean over rounds (kappa.c). If a kappa moved by more than
- *                 5 % against the others, the weights are held in that round: nothing is corrected twice.
- *     links       a corrected bandwidth (links.c) corrects the model too, and times of earlier plans hold no longer
+ *                 5 % relative to the others, the weights are held in that round, so that nothing is
+ *                 corrected twice
+ *     links       a corrected bandwidth (links.c) corrects the model too; then times of earlier plans are
+ *                 invalid
  *     times       of earlier plans are multiplied by the drift common to all nodes
  *     SE          of busy times and of T: standard error within the round, plus the spread between rounds
  *     weights     change only if the round took longer than the corrected model predicted, and some node's
@@ -11,13 +13,13 @@
  *     gain        one eta for all nodes, initially 0.8; halved (at least 0.1) if a node's significant
  *                 v_i - vbar changes sign; 0.8 again at a change point
  *     update      ln w_i += eta * clip(ln((T - vbar) / (T - v_i)), -ln 2, +ln 2)
- *     reopening   a balanced run is searched again if its T jumps, or if a node becomes slower or faster than
- *                 the others, which T need not show (kappa.c). The limit of rounds counts from there
+ *     reopening   after its end, the search begins again if T jumps, or if a node becomes slower or faster
+ *                 than the others, even if T does not show it (kappa.c). The limit of rounds then counts anew
  *     noise       a round whose waiting is noise (is_noisy) changes no weights, keeps the best plan, and ends
  *                 the search only by the limit of rounds
- *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
- *                 N rounds, of which the last corrected no kappa, or an earlier plan again (a cycle), or the
- *                 limit of rounds; keeps the best plan
+ *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds; or the plan unchanged for
+ *                 N rounds, of which the last corrected no kappa; or the return of an earlier plan (a cycle);
+ *                 or the limit of rounds. Keeps the best plan
  *
  * To first order the update is w_i *= 1 + eta (v_i - vbar) / T. With shares of load in proportion to the
  * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by a factor 1 - eta
@@ -55,8 +57,8 @@ static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 	       fabs(l->round_s - was) > 3 * hypot(step_se_s(l, b), was_se);
 }
 
-/* True if no node's waiting is far from the mean: weights cannot improve it. (Test A alone would also pass
- * with one slow node among many.) */
+/* True if no node's waiting is far from the mean, so that weights cannot improve the plan. (Test A alone
+ * would also pass with one slow node among many.) */
 static bool is_even(const struct dlb_load *l, const double *v, double vbar)
 {
 	for (int i = 0; i < l->n_nodes; i++)
@@ -66,7 +68,8 @@ static bool is_even(const struct dlb_load *l, const double *v, double vbar)
 }
 
 /* True if the model predicted this round. Then the remaining waiting belongs to the plan (ops that cannot be
- * split, a narrow graph), and the planner knew it. Weights correct only what the model cannot express. */
+ * split, a narrow graph), and the planner knew it. Weights correct only effects that the model cannot
+ * express. */
 static bool is_foreseen(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	double predicted_s = l->predicted_s * b->history[b->n_history - 1].drift;
@@ -120,8 +123,8 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 		dlb_balance_rescale(b);
 }
 
-/* The plan with the shortest measured time is best; a plan measured again gets the mean of its rounds, from the
- * last one on in which a node's speed had changed. */
+/* Updates the best plan, the one with the shortest measured time. A plan that is measured again gets the mean
+ * of its rounds since the last one that corrected a node's speed. */
 static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 {
 	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
@@ -166,10 +169,11 @@ static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
 	       l->round_s - b->best_step_s > 3 * hypot(step_se_s(l, b), b->best_se_s);
 }
 
-/* True if nodes wait for a reason that is neither in the plan nor in a node's speed: the steps differ much
- * within the round; or T has jumped while no kappa has; or all nodes wait for more than a third of T, while
- * with an uneven load one would be busy, and the corrected model does not explain a third of T. The last may
- * also be a fault of the model: after 3 N rounds of a plan it is taken for one. */
+/* True if nodes wait for a reason that is neither in the plan nor in a node's speed. There are three signs:
+ * the steps differ much within the round; T has jumped but no kappa has; all nodes wait for more than a third
+ * of T, though with an uneven load one would be busy, and the corrected model leaves more than a third of T
+ * unexplained. The third sign may also come from an error of the model, so after 3 N rounds of a plan it no
+ * longer counts. */
 static bool is_noisy(const struct dlb_load *l, const double *v, const struct dlb_balance_options *o,
 		     const struct dlb_balance *b)
 {
@@ -246,7 +250,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		b->stable = 1;
 		b->first_round = b->round;
 	}
-	if (r->changed)		/* before the end of a search it is treated as noise */
+	if (r->changed)		/* before the end of a search the round is treated as noise */
 		dlb_balance_forget(b);
 	find_excess(l, v, r);
 	note_best(l, b);

@@ -24,8 +24,8 @@ static bool near(const struct dlb_balance_round *a, const struct dlb_balance_rou
 	return fabs(a->step_s - b->step_s) <= within * a->step_s;
 }
 
-/* True if the present plan returns to an earlier one: the same plan, or the same time after a different
- * time. */
+/* True if this round returns to an earlier one: to the same plan, or to the same time after different plans
+ * with different times. */
 static bool cycles(const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *h = b->history;
@@ -65,7 +65,7 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 			b->weight[i] *= 1 + fmax(0, l->round_s - l->busy_s[i]) / sum - 1.0 / n;
 		dlb_balance_rescale(b);
 	}
-	b->best_step_s = l->round_s;		/* of the plan that is kept at the end: the last one */
+	b->best_step_s = l->round_s;		/* the last plan is the one kept at the end */
 	b->converged = b->stable >= o->stable || dlb_balance_rounds(b) >= o->max_rounds;
 	b->reason = b->stable >= o->stable ? "unchanged" :
 		    cycles(b)              ? "cycle" :

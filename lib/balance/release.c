@@ -27,7 +27,7 @@ static bool is_excluded(const struct dlb_doc *doc, int node)
 	return false;
 }
 
-/* The node that is busy least of those in the plan; -1: only one is left. */
+/* The least busy of the nodes that the plan does not exclude; -1: only one is left. */
 static int least_busy(const struct dlb_doc *doc, int n)
 {
 	double least_s = INFINITY;
@@ -48,7 +48,7 @@ static int least_busy(const struct dlb_doc *doc, int n)
 	return left > 1 ? best : -1;
 }
 
-/* Plans without the node too. false: there is no such plan, or one of fewer replicas. */
+/* Plans without the node as well. false: no plan fits, or it has fewer replicas. */
 static bool leave_out(const struct dlb_cli *cli, struct dlb_doc *doc, int node, int n)
 {
 	const int replicas = dlb_plan_count_replicas(dlb_doc_section(doc, "plan"));
@@ -63,8 +63,9 @@ static bool leave_out(const struct dlb_cli *cli, struct dlb_doc *doc, int node, 
 	return ok;
 }
 
-/* Gives doc the plan on the fewest nodes whose step takes at most limit_s, and marks the nodes that it leaves
- * out. A plan on fewer nodes may be faster where one on more is not, so a few slower ones are passed over. */
+/* Gives doc the plan on the fewest nodes whose step takes at most limit_s, and marks in out[n] the nodes that
+ * this plan leaves out. A plan may be too slow while one on fewer nodes is not, so the search goes on after a
+ * few slower plans. */
 static void search(const struct dlb_cli *cli, struct dlb_doc *doc, int n, double limit_s, bool *out)
 {
 	json_t *best = json_deep_copy(dlb_doc_section(doc, "plan"));

@@ -95,7 +95,7 @@ int dlb_replan_check(const struct dlb_replan *o)
 	return check_numbers(o);
 }
 
-/* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
+/* The options of replicas, else those of the existing plan. n 1: no replicas. */
 struct dlb_replicas_choice dlb_replan_replicas(const struct replan_input *in)
 {
 	const struct dlb_replan *o = in->options;
@@ -114,14 +114,15 @@ struct dlb_replicas_choice dlb_replan_replicas(const struct replan_input *in)
 	c.keeps_shares = o->keeps_shares;
 	if (!was || was->n_replicas < 2)
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
-	c.sharing.n_by_size = 0;			/* between what replicas there are now */
+	c.sharing.n_by_size = 0;			/* chosen again for the new replicas */
 	memset(c.sharing.compress_of, 0, sizeof c.sharing.compress_of);
-	/* dlb_replan_check has seen that they are right */
+	/* dlb_replan_check has checked these options */
 	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);
 	return c;
 }
 
-/* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
+/* As dlb_place or, with a current placement, dlb_place_again; also for several replicas. current NULL:
+ * none. */
 static int place_anew(const struct replan_input *in, const struct dlb_problem *p, const char *algorithm,
 		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
@@ -140,7 +141,8 @@ static int place_anew(const struct replan_input *in, const struct dlb_problem *p
 			 dlb_place(p, algorithm, plan, err);
 }
 
-/* Balanced, or told to stay: the best plan measured, its placement and shares, else the one there is. */
+/* Makes the plan without a search, if the balance keeps one or the options say so: with the placement and
+ * shares of the best measured plan, else of the existing one. */
 static int keep(const struct dlb_problem *p, const struct replan_input *in, struct dlb_plan *plan,
 		struct dlb_error *err)
 {
@@ -161,7 +163,7 @@ static int keep(const struct dlb_problem *p, const struct replan_input *in, stru
 	return 0;
 }
 
-/* Whether the option asks for another split of the batch than that of the plan there is. */
+/* Whether the option asks for another split of the batch than that of the existing plan. */
 static bool splits_anew(const struct replan_input *in)
 {
 	const char *split = in->options->split;
@@ -169,7 +171,7 @@ static bool splits_anew(const struct replan_input *in)
 	return split && in->plan.n_replicas > 1 && !strcmp(split, "power") != in->plan.sharing.by_power;
 }
 
-/* Whether ops move from a placement that is not that of the plan there is. */
+/* Whether ops move from a placement other than that of the existing plan. */
 static bool moves(const struct replan_input *in, const struct dlb_problem *p)
 {
 	return p->before && (in->options->constraints.from || !in->has_plan || in->stale);
@@ -201,7 +203,7 @@ static int make_one(const struct replan_input *in, const struct dlb_problem *p, 
 		dlb_plan_moved(p, in->plan.placement, plan);
 		return 0;
 	}
-	if (o->algorithm || !in->has_plan || in->stale || moves(in, p)) { /* asked for: exactly that one */
+	if (o->algorithm || !in->has_plan || in->stale || moves(in, p)) { /* without the current one */
 		if (place_anew(in, p, algorithm, NULL, plan, &kept, err))
 			return -1;
 		count_moved(in, p, plan);
@@ -228,8 +230,8 @@ static bool is_faster(const struct dlb_plan *a, const struct dlb_plan *b)
 	return a->value_s < b->value_s * (1 - 1e-6);
 }
 
-/* The step that a plan must not reach to be faster than `plain`; 0: under node weights plans are ranked by
- * another. */
+/* The limit below which a plan's step makes it faster than `plain`; 0: none, since with node weights or
+ * migration plans are ranked by another value. */
 static double below_of(const struct dlb_problem *p, const struct dlb_plan *plain)
 {
 	const size_t size = (size_t)p->cluster->n_nodes * sizeof *p->ranked_scale;
@@ -237,8 +239,8 @@ static double below_of(const struct dlb_problem *p, const struct dlb_plan *plain
 	return memcmp(p->ranked_scale, p->stated_scale, size) || p->before ? 0 : plain->value_s;
 }
 
-/* Whether a plan in which ops run again may be faster than `plain`. Where the number of replicas is free, and so
- * a search long, only if a draft of it is. */
+/* Whether a plan in which ops run again may be faster than `plain`. If the number of replicas is free, a
+ * search takes long, so a draft decides. */
 static bool may_be_faster(const struct replan_input *in, const struct dlb_problem *p,
 			  const struct dlb_plan *plain)
 {
@@ -256,8 +258,8 @@ static bool may_be_faster(const struct replan_input *in, const struct dlb_proble
 	return faster;
 }
 
-/* With --recompute auto: the faster of a plan in which no op runs again, and of one in which placers count on it, where
- * memory is scarce. */
+/* With --recompute auto, makes a plan in which no op runs again and, if memory is scarce, one whose placers
+ * count on ops that run again; takes the faster. */
 static int make_recomputing(const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 			    struct dlb_error *err)
 {
@@ -272,7 +274,7 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	q.scarce = &scarce;
 	bool plain = make_one(in, &q, plan, err) == 0;
 	from.first = plain && plan->n_replicas < 2 ? plan->placement : NULL;
-	/* a plan to compare need only fit */
+	/* a quiet plan need only fit */
 	bool again = (!plain || (scarce && !in->quiet && may_be_faster(in, &from, plan))) &&
 		     make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);
@@ -294,13 +296,14 @@ static int make_dividing(const struct replan_input *in, const struct dlb_problem
 	return dlb_replan_dividing(in, p, make_recomputing, plan, err);
 }
 
-/* arg: a struct replan_input, as dlb_place_schedule hands it on. */
+/* Makes a plan for dlb_place_schedule. arg: a struct replan_input. */
 static int make_plan(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
 	return dlb_replan_offloading(arg, p, make_dividing, plan, err);
 }
 
-/* arg: as above. Without ops that run again, as plans are made first. */
+/* Outlines plans for dlb_place_schedule, without ops that run again, as plans are made first. arg: a struct
+ * replan_input. */
 static double outline_plan(void *arg, const struct dlb_problem *p, int place)
 {
 	const struct dlb_replicas_choice c = dlb_replan_replicas(arg);
@@ -314,7 +317,7 @@ static double outline_plan(void *arg, const struct dlb_problem *p, int place)
 	return s;
 }
 
-/* Replicas that are asked for by number may well be slower than one node by itself. */
+/* Warns if replicas, asked for by number, are slower than one node by itself. */
 static void compare_with_one(const struct dlb_replan *o, const struct dlb_problem *p,
 			     const struct dlb_plan *plan)
 {
@@ -336,7 +339,8 @@ static void compare_with_one(const struct dlb_replan *o, const struct dlb_proble
 	dlb_plan_release(&one);
 }
 
-/* Replicas that do everything in one order compute as many micro-batches as the least share has samples. */
+/* Warns if replicas compute fewer micro-batches than asked for: if all work in one order, each has as many as
+ * the least share has samples. */
 static void warn_fewer(const struct dlb_replan *o, const struct dlb_plan *plan)
 {
 	const int M = plan->n_replicas > 1 ? dlb_plan_micro_batches(plan, plan->batch) : plan->micro_batches;
@@ -371,7 +375,8 @@ static bool keeps_any_far(const struct dlb_plan *plan, const struct dlb_graph *g
 	return false;
 }
 
-/* --compress auto: what is made is weighed, and made again as it came out. */
+/* With --compress auto, compares compressions on the finished plan, and makes the plan again with the
+ * best. */
 static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
 	if (plan->n_replicas < 2 || strcmp(plan->sharing.compress, DLB_COMPRESS_AUTO))
@@ -381,7 +386,7 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 		       dlb_plan_remake(p, plan, err);
 }
 
-/* Makes all of the plan that was taken of several. */
+/* Completes the plan that was chosen from several (dlb_plan_remake). */
 static int finish(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
 	struct dlb_problem as_made = *p;
@@ -399,7 +404,7 @@ static int finish(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb
 	return 0;
 }
 
-/* Makes the plan with the effort of p. p->compared: it is the best of several. */
+/* Makes the plan with the effort of p. p->compared: it is chosen from several, then completed. */
 static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedule, struct dlb_plan *plan,
 		  struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
@@ -412,7 +417,7 @@ static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedu
 						  n_trials, err) :
 			       make_plan(in, p, plan, err);
 
-	/* asked for: what that algorithm makes for the schedule */
+	/* an algorithm that the user named makes the plan for the schedule that was found */
 	if (!rc && by_schedule && plan->algorithm_given) {
 		dlb_plan_release(plan);
 		rc = make_plan(in, p, plan, err);
@@ -428,8 +433,8 @@ static int search(struct replan_input *in, struct dlb_problem *p, bool by_schedu
 	return rc;
 }
 
-/* Searches with the effort of p, with half of it, a quarter and so on, and takes the best plan: a longer search
- * may end with a worse one, and twice the effort is never to be worse. */
+/* Searches with the effort of p, with half of it, a quarter and so on, and takes the best plan. A longer
+ * search may end with a worse plan, but twice the effort must never give a worse one. */
 static int search_again(struct replan_input *in, struct dlb_problem *p, bool by_schedule,
 			struct dlb_plan *plan, struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
@@ -491,7 +496,7 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 	return list;
 }
 
-/* Options that have nothing to do in this plan, a line each. */
+/* Warns of options without effect in this plan, a line each. */
 static void warn_unused(const struct replan_input *in, const struct dlb_problem *p,
 			const struct dlb_plan *plan)
 {
@@ -550,8 +555,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 	dlb_cli_warn_unused(o->cli, sharing);
 }
 
-/* Memory of the plan's processes: for the caller who asked for it, else a warning if the hosts have too
- * little. */
+/* Finds the memory of the plan's processes. Fills o->need if the caller gave it; else warns if the hosts have
+ * too little. */
 static int take_memory(const struct dlb_doc *doc, const struct dlb_replan *o, const struct dlb_problem *p,
 		       struct dlb_plan *plan, struct dlb_error *err)
 {

@@ -1,4 +1,4 @@
-/* Batches that fit: --batch auto, and what would fit where nothing does. See replan_batch.h. */
+/* Batches that fit: --batch auto, and suggestions if no plan fits. See replan_batch.h. */
 #include "balance/replan_batch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 struct at_batch { struct replan_input *in; const struct dlb_problem *p; };
 
-/* Whether no plan without replicas can fit. text: why. */
+/* Whether the plan has no replicas and cannot fit, since its states exceed the nodes' memory. text: receives
+ * this reason. */
 static bool states_exceed(const struct replan_input *in, const struct dlb_problem *p,
 			  char text[DLB_STATES_TEXT])
 {
@@ -50,7 +51,7 @@ static int plan_with(struct replan_input *in, const struct dlb_problem *p, int64
 	return rc;
 }
 
-/* arg: a struct at_batch, as dlb_place_batch hands it on. */
+/* A plan for dlb_place_batch. arg: a struct at_batch. */
 static int plan_at_batch(void *arg, int64_t batch, double *value_s, struct dlb_error *err)
 {
 	const struct at_batch *x = arg;
@@ -148,7 +149,7 @@ static int64_t batch_that_fits(struct replan_input *in, const struct dlb_problem
 	return most;
 }
 
-/* Whether a plan with ops that run again fits: one of those made without a search. */
+/* Whether a plan with ops that run again fits, of those made without a search. */
 static bool fits_with_recompute(const struct replan_input *in, const struct dlb_problem *p)
 {
 	static const struct dlb_recompute chosen = { .chosen = true };
@@ -211,7 +212,7 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
 	if (!at || p->objective != DLB_STEP || p->graph->fixed_batch ||
 	    (int64_t)p->graph->n_ops * p->cluster->n_nodes > DLB_SUGGEST_ITEMS)
 		return;
-	/* what fits without any op that runs again fits with them */
+	/* a plan that fits without ops that run again also fits if they are allowed */
 	plain.recompute = p->recompute && p->recompute->chosen ? NULL : p->recompute;
 	M = micro_batches_that_fit(in, &plain);
 	batch = p->batch > 1 ? batch_that_fits(in, &plain) : 0;

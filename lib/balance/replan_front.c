@@ -6,9 +6,9 @@
 #include "place/problem.h"
 #include "util/mem.h"
 
-#define FRONT_STEP 0.8			/* of the fullest node's bytes, from plan to plan */
-#define FRONT_LEAST 0.92		/* steps become smaller where no plan fits, down to this */
-#define FRONT_NEAR 1e-6			/* relative: so much slower a plan is not slower */
+#define FRONT_STEP 0.8			/* factor on the fullest node's bytes from plan to plan */
+#define FRONT_LEAST 0.92		/* if no plan fits, the factor rises up to this */
+#define FRONT_NEAR 1e-6			/* relative difference of steps that counts as none */
 
 static struct dlb_front_point point_of(const struct dlb_plan *plan)
 {
@@ -21,7 +21,7 @@ static struct dlb_front_point point_of(const struct dlb_plan *plan)
 	return x;
 }
 
-/* c, with at most so many bytes on each node; the caller frees limited->node. */
+/* Copies cluster c with at most `bytes` on each node; the caller frees limited->node. */
 static void limit(const struct dlb_cluster *c, double bytes, struct dlb_cluster *limited)
 {
 	*limited = *c;
@@ -32,7 +32,8 @@ static void limit(const struct dlb_cluster *c, double bytes, struct dlb_cluster 
 	}
 }
 
-/* The plan with at most so many bytes on each node (INFINITY: as the cluster has). -1 with err. */
+/* Finds the point of a plan with at most `bytes` on each node (INFINITY: the cluster's memory). -1 with
+ * err. */
 static int plan_within(struct replan_input *in, const struct dlb_problem *p, double bytes,
 		       struct dlb_front_point *x, struct dlb_error *err)
 {
@@ -65,7 +66,7 @@ static int plan_within(struct replan_input *in, const struct dlb_problem *p, dou
 	return rc;
 }
 
-/* Adds a plan with less memory than all before it; those that are not faster go. */
+/* Adds a plan with less memory than all before it; removes those before it that are not faster. */
 static void add(struct dlb_front *f, const struct dlb_front_point *x)
 {
 	while (f->n && f->point[f->n - 1].value_s >= x->value_s * (1 - FRONT_NEAR))

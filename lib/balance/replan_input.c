@@ -1,4 +1,4 @@
-/* Reads the sections that dlb-place places by, and sets up the problem. */
+/* Reads the sections that dlb-place needs, and sets up the problem. */
 #include <math.h>
 #include <string.h>
 #include "balance/replan_batch.h"
@@ -31,8 +31,8 @@ bool dlb_replan_is_any(const char *name, const char *const *list)
 	return false;
 }
 
-/* The optimizer that memory and updates are counted for, and whether gradients are clipped: the options,
- * the run section's, the plan's, sgd. */
+/* Finds the optimizer for which memory and updates are counted, and whether gradients are clipped: by the
+ * options, else the run section, else the plan, else sgd. */
 static int find_optimizer(const struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
 			  struct dlb_error *err)
 {
@@ -120,7 +120,7 @@ static void init_input(struct replan_input *in, const struct dlb_replan *o)
 	in->options = o;
 }
 
-/* The table of affinity that the algorithm will look at; NULL: none. */
+/* The table of affinity that the algorithm will use; NULL: none. */
 static const char *table_of(const struct dlb_replan *o, const struct replan_input *in)
 {
 	static const char *const look[] = { "by-kind", "auto", "refine", "anneal", NULL };
@@ -137,8 +137,8 @@ static const char *table_of(const struct dlb_replan *o, const struct replan_inpu
 	return o->algorithm && !strcmp(o->algorithm, "by-kind") ? "default" : NULL;
 }
 
-/* Where the table has a kind of its own for activations that are fused into other ops, they are ops again,
- * or -v says so. */
+/* Makes activations that are fused into other ops, but prefer another kind by the table, ops of their own
+ * again; with --rewrites all only reports them with -v. */
 static int keep_affinity(struct dlb_doc *doc, const struct dlb_replan *o, struct replan_input *in,
 			 struct dlb_error *err)
 {
@@ -218,7 +218,7 @@ static void progress(void *arg, int64_t done, int64_t total)
 		dlb_progress_end(&in->progress);
 }
 
-/* The ops that run again, as the option says, else as in the plan that is there. */
+/* Sets the ops that run again as the option says, else as in the existing plan. */
 static void find_recompute(const struct dlb_replan *o, struct replan_input *in)
 {
 	const char *first = o->recompute.n ? o->recompute.item[0] : NULL;
@@ -232,7 +232,7 @@ static void find_recompute(const struct dlb_replan *o, struct replan_input *in)
 		in->recompute = (struct dlb_recompute){ .pattern = o->recompute.item, .n = o->recompute.n };
 }
 
-/* What can be known before there is a plan. */
+/* Checks the data type of states as far as that is possible before there is a plan. */
 static int check_states(const struct replan_input *in, const struct dlb_problem *p, struct dlb_error *err)
 {
 	const struct dlb_replicas_choice c = dlb_replan_replicas(in);
@@ -287,7 +287,7 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 	p->effort = o->effort;
 	p->ordered = in->has_plan && !in->stale && !o->algorithm ? &in->plan : NULL;
 	p->search_s = o->search_s;
-	/* all that is done, reading too; writing takes about as long as reading */
+	/* the limit includes reading and writing; writing takes about as long as reading */
 	if (o->search_s > 0) {
 		double now = dlb_clock_s();
 		p->deadline_s = fmax(now,

@@ -12,12 +12,12 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* MOST_S: seconds of this thread, after which no more is tried. */
+/* MOST_S: seconds of CPU time of this thread after which no more cures are tried. */
 enum { MOST_CURES = 5, CURE = 40, CURES = 160, MOST_S = 20 };
 
 /* ---- one trial ---- */
 
-/* What is tried, and the memory that its plan may take. */
+/* A trial: its inputs, and the memory that its plan may take. */
 struct memory_trial {
 	const struct dlb_cli *cli;
 	const struct dlb_doc *doc; /* with the plan that lacks memory */
@@ -25,11 +25,11 @@ struct memory_trial {
 	dlb_kernel_sizes_fn *sizes; /* as in struct dlb_memory_case */
 	double limit_bytes; /* of each node's peak; INFINITY: as the cluster says */
 	int n_nodes;
-	double deadline_s; /* by dlb_clock_thread_cpu_s: nothing is tried after it, however busy the host is */
-	bool one_more; /* a node like the last one, on a host of its own */
+	double deadline_s; /* end of trials, by dlb_clock_thread_cpu_s, which a busy host does not advance */
+	bool one_more; /* the cluster has one more node like the last, on a host of its own */
 };
 
-/* The cluster with that limit. */
+/* The cluster with the trial's limit; new. */
 static json_t *limited_cluster(const struct memory_trial *t)
 {
 	json_t *cluster = json_deep_copy(dlb_doc_section(t->doc, "cluster")),
@@ -54,7 +54,7 @@ static json_t *limited_cluster(const struct memory_trial *t)
 	return cluster;
 }
 
-/* A document like t->doc with that cluster; its plan keeps its options only. */
+/* Copies t->doc with the limited cluster; so only the options of its plan hold. */
 static void copy_doc(const struct memory_trial *t, struct dlb_doc *out)
 {
 	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
@@ -71,8 +71,8 @@ static void copy_doc(const struct memory_trial *t, struct dlb_doc *out)
 		json_object_del(out->root, "balance");
 }
 
-/* Makes a plan with those options, and finds the need of its processes, [n_nodes and one more]. -1: none
- * fits. */
+/* Makes a plan with the options `with`, and finds the memory need of its processes: [n_nodes + one_more]. -1:
+ * none fits. */
 static int plan_with(const struct memory_trial *t, const struct dlb_replan *with,
 		     struct dlb_memory_need *need)
 {
@@ -94,7 +94,7 @@ static int plan_with(const struct memory_trial *t, const struct dlb_replan *with
 	return rc;
 }
 
-/* Whether dlb-place with those options makes a plan whose processes fit. */
+/* Whether dlb-place, with the options `with`, makes a plan whose processes fit. */
 static bool fits(const struct memory_trial *t, const struct dlb_replan *with)
 {
 	const int n = t->n_nodes + t->one_more;
@@ -114,7 +114,7 @@ static bool fits(const struct memory_trial *t, const struct dlb_replan *with)
 	return yes;
 }
 
-/* ---- what is tried ---- */
+/* ---- cures ---- */
 
 static struct dlb_replan usual(const struct memory_trial *t)
 {
@@ -178,7 +178,7 @@ static bool try_zero(struct memory_trial *t, char text[CURE])
 	return false;
 }
 
-/* arg: a struct memory_trial, as dlb_place_batch hands it on. */
+/* A plan for dlb_place_batch. arg: a struct memory_trial. */
 static int plan_at(void *arg, int64_t batch, double *value_s, struct dlb_error *err)
 {
 	struct memory_trial *t = arg;
@@ -201,7 +201,8 @@ static bool try_batch(struct memory_trial *t, char text[CURE])
 	s.first = now;
 	if (now <= s.least)
 		return false;
-	/* the largest that fits, as plans are made again; it may be the present one under these limits */
+	/* the largest batch that fits, since plans are made again; under these limits the present one may
+	 * fit */
 	yes = dlb_place_batch(&s, &ignored) == 0 && s.largest < now;
 	snprintf(text, CURE, "--batch %lld", (long long)s.largest);
 	free(s.trial);
@@ -259,7 +260,8 @@ static void list(char text[MOST_CURES][CURE], int n, char out[CURES])
 				       text[i]);
 }
 
-/* Tries the cures that tried[] does not know to fit yet. Returns how many more fit. */
+/* Tries the cures that are not marked in tried[], and marks those that fit. Lists them in `out`; returns
+ * their number. */
 static int try_all(struct memory_trial *t, bool tried[MOST_CURES], char out[CURES])
 {
 	char text[MOST_CURES][CURE];
@@ -272,7 +274,8 @@ static int try_all(struct memory_trial *t, bool tried[MOST_CURES], char out[CURE
 	return found;
 }
 
-/* hint: what fits; limited: what fits where the cluster has limit_bytes for each node. */
+/* Writes the hint. plain: the cures that fit; limited: those that fit if the cluster states limit_bytes for
+ * each node. */
 static void say(const struct dlb_cli *cli, const char *plain, const char *limited, double limit_bytes,
 		const struct dlb_memory_lack *lack, struct dlb_error *err)
 {
@@ -306,8 +309,8 @@ void dlb_memory_cure(const struct dlb_cli *cli, const struct dlb_doc *doc, const
 
 	if (tries)
 		try_all(&t, tried, plain);
-	/* what processes need beside their plan's peak may grow with it or not: first the limit that leaves
-	 * more to the plan is tried */
+	/* the bytes that processes need beside their plan's peak may grow with the peak or not; the limit
+	 * that leaves more to the plan is tried first */
 	for (int k = 0; k < 2 && tries && !*limited; k++) {
 		t.limit_bytes = dlb_memory_limit(x->need, x->room, n, peak, k == 0);
 		try_all(&t, tried, limited);

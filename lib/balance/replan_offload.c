@@ -1,4 +1,4 @@
-/* dlb-place --offload: what is kept in another memory. See replan_offload.h. */
+/* dlb-place --offload: tensors kept in another memory. See replan_offload.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_offload.h"
@@ -11,7 +11,7 @@
 #include "plan/schedule.h"
 #include "util/patterns.h"
 
-/* rules of single ops: each is compared with the names of all ops */
+/* most rules of single ops, since each is compared with the names of all ops */
 enum { MOST_RULES = 256 };
 
 static bool is_word(const struct dlb_strlist *l, const char *word)
@@ -19,7 +19,7 @@ static bool is_word(const struct dlb_strlist *l, const char *word)
 	return l->n == 1 && !strcmp(l->item[0], word);
 }
 
-/* The word with which patterns of a kind begin; none: states. */
+/* The word with which patterns of a kind begin; "" for states. */
 static const char *const word_of[DLB_N_OFFLOAD_KINDS] = { [DLB_OFFLOAD_STATES] = "",
 							  [DLB_OFFLOAD_WEIGHTS] = "weights:",
 							  [DLB_OFFLOAD_ACTIVATIONS] = "activations:" };
@@ -33,7 +33,7 @@ static enum dlb_offload_kind kind_of(const char *item)
 	return kind;
 }
 
-/* The pattern of an item, with all that follows. */
+/* The pattern of an item, and the rest of the item. */
 static const char *names_of(const char *item) { return item + strlen(word_of[kind_of(item)]); }
 
 int dlb_replan_check_offload(const struct dlb_replan *o)
@@ -55,7 +55,7 @@ int dlb_replan_check_offload(const struct dlb_replan *o)
 	return 0;
 }
 
-/* Each pattern names a weight that is trained. */
+/* Checks that each pattern of states or weights names a weight that is trained. */
 static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x, struct dlb_error *err)
 {
 	const char **name = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *name),
@@ -75,7 +75,8 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 	return rc;
 }
 
-/* Each pattern of activations names an op, or an output, that the backward phase reads. */
+/* Checks that each pattern of activations names an op with an output that the backward phase reads, or such
+ * an output. */
 static int check_ops(const struct dlb_graph *g, const struct dlb_offload *x, struct dlb_error *err)
 {
 	for (int i = 0; i < x->n; i++) {
@@ -103,7 +104,7 @@ static int check_ops(const struct dlb_graph *g, const struct dlb_offload *x, str
 	return 0;
 }
 
-/* Each memory is one that some node has. */
+/* Checks that some node has each memory. */
 static int check_memories(const struct dlb_cluster *c, const struct dlb_offload *x, struct dlb_error *err)
 {
 	for (int i = 0; i < x->n; i++) {
@@ -154,7 +155,7 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 
 /* ---- auto ---- */
 
-/* The fastest memory that all nodes have for what is offloaded, by name; NULL: none. */
+/* The name of the fastest memory to which all nodes can offload; NULL: none. */
 static const char *fastest(const struct dlb_cluster *c)
 {
 	const char *best = NULL;
@@ -189,8 +190,8 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Appends a rule for each item, the largest first, or if there are many for the largest. Items of one name
- * are one. */
+/* Appends a rule for each item, the largest first; of many ops only for the largest. Items of one name share
+ * a rule. */
 static void add_rules(struct item *x, int n, const char *memory, enum dlb_offload_kind kind,
 		      struct dlb_offload_rule *rule, int *n_rules)
 {
@@ -200,7 +201,7 @@ static void add_rules(struct item *x, int n, const char *memory, enum dlb_offloa
 			rule[(*n_rules)++] = (struct dlb_offload_rule){ x[i].name, memory, kind };
 }
 
-/* Weights that are trained; parts of a weight have its name. Returns their number. */
+/* Lists the weights that are trained; parts of a weight have its name. Returns their number. */
 static int list_weights(const struct dlb_graph *g, struct item *x)
 {
 	int n = 0;
@@ -211,7 +212,7 @@ static int list_weights(const struct dlb_graph *g, struct item *x)
 	return n;
 }
 
-/* Ops of which the backward phase reads an output. Returns their number. */
+/* Lists the ops of which the backward phase reads an output. Returns their number. */
 static int list_ops(const struct dlb_graph *g, struct item *x)
 {
 	static const struct dlb_offload_rule any = { "*", NULL, DLB_OFFLOAD_ACTIVATIONS };
@@ -230,12 +231,13 @@ static int list_ops(const struct dlb_graph *g, struct item *x)
 	return n;
 }
 
-/* What --offload auto moves. Each level adds what is copied more often: optimizer states once a step, activations once
- * a micro-batch, weights for each phase of a micro-batch. */
+/* Levels of --offload auto. Each level adds tensors that are copied more often: optimizer states once per
+ * step, activations once per micro-batch, weights for each phase of a micro-batch. */
 enum level { NOTHING, STATES, ACTIVATIONS, WEIGHTS, N_LEVELS };
 
-/* The rules of a level, in in->arena: of states (none if the optimizer has none), of activations, of weights; the
- * largest of each kind comes first. One rule names all activations; one_by_one: rules of single ones precede it. */
+/* Sets *to to the rules of a level, in in->arena: of states (none if the optimizer has none), of activations,
+ * of weights; of each kind the largest come first. One rule names all activations; one_by_one: rules of
+ * single ops precede it. */
 static void list_rules(struct replan_input *in, const struct dlb_problem *p, enum level level,
 		       const char *memory, bool one_by_one, struct dlb_offload *to)
 {
@@ -256,7 +258,8 @@ static void list_rules(struct replan_input *in, const struct dlb_problem *p, enu
 	free(x);
 }
 
-/* The least number of rules of `all` with which the placement fits. p: a problem that has all of them. */
+/* The least number of rules of `all`, from the first on, with which the placement fits. p: a problem that
+ * borrows `all`. Changes all->n. */
 static int least_rules(const struct dlb_problem *p, struct dlb_offload *all, const int *placement)
 {
 	int lo = 0, hi = all->n;
@@ -282,7 +285,7 @@ static void offload_less(struct dlb_problem *q, struct dlb_offload *all, struct 
 	plan->recompute = asked;
 }
 
-/* A plan of the level. 0; -1 with err. */
+/* Makes a plan of the level. 0; -1 with err. */
 static int make_level(struct replan_input *in, const struct dlb_problem *p, enum level level,
 		      const char *memory, dlb_replan_maker *make, struct dlb_plan *plan,
 		      struct dlb_error *err)
@@ -304,7 +307,8 @@ static int make_level(struct replan_input *in, const struct dlb_problem *p, enum
 	return rc;
 }
 
-/* Takes `one`, or releases it. *rc: 0 if there is a plan. */
+/* Replaces *plan by `one` if there is none or `one` is faster; else releases `one`. *rc: 0 if there is a
+ * plan; becomes 0. */
 static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
 {
 	if (*rc || one->value_s < plan->value_s) {
@@ -317,8 +321,8 @@ static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
 	*rc = 0;
 }
 
-/* Levels follow one another while nothing fits, or only with ops that run again, beside which offloading may
- * be faster. */
+/* The next level is tried while no plan fits, or only one in which ops run again, since offloading may be
+ * faster. */
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {
@@ -338,7 +342,8 @@ int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, 
 		if (level == STATES && !p->n_state)
 			continue;
 		if (make_level(in, p, level, memory, make, &one, &ignored)) {
-			/* weights may not move at all, as with K-FAC: then the line of the level before says more */
+			/* if weights cannot be offloaded at all, as with K-FAC, the error of the last level
+			 * says more */
 			if (rc && (level < WEIGHTS || dlb_error_status(&ignored) == 1) && err)
 				*err = ignored;
 			continue;

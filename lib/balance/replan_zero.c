@@ -1,4 +1,4 @@
-/* dlb-place --zero: which stage. See replan_zero.h and replan.h. */
+/* dlb-place --zero: the choice of the stage. See replan_zero.h and replan.h. */
 #include <string.h>
 #include "balance/replan_zero.h"
 #include "place/problem.h"

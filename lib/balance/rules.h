@@ -20,16 +20,16 @@ static inline int dlb_balance_rounds(const struct dlb_balance *b) { return b->ro
 /* Forgets measurements of plans (best one, gain, signs); keeps weights, kappa and history. */
 void dlb_balance_forget(struct dlb_balance *b);
 /* Corrects kappa and s by the round's busy times; sets the history's drift. Returns true if a kappa moved by
- * more than 5 % against the others (kappa.c). */
+ * more than 5 % relative to the others (kappa.c). */
 bool dlb_balance_correct_kappa(const struct dlb_load *l, struct dlb_balance *b);
-/* Corrects the bandwidths of links by the round (links.c), of which b->culprit has the slow one, in b and in
- * s->cluster. Returns true if one changed: b->links_told says which. */
+/* Corrects the bandwidths of links, in b and in s->cluster, by the round, whose slow links are in b->culprit
+ * (links.c). Returns true if one changed; b->links_told then names it. */
 bool dlb_balance_correct_links(struct dlb_balance_inputs *s, const struct dlb_load *l, struct dlb_balance *b);
-/* Relative standard error of kappa. busy_se: relative standard error of the node's
- * busy time within the last round. */
+/* Relative standard error of kappa. busy_se: relative standard error of the node's busy time within the last
+ * round. */
 double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se);
-/* True if the kappa of a node has moved against the others since the search ended, by more than 5 % and more
- * than its noise (kappa.c). */
+/* True if, since the search ended, the kappa of a node has moved relative to the others by more than 5 % and
+ * by more than its noise (kappa.c). */
 bool dlb_balance_unsettled(const struct dlb_load *l, const struct dlb_balance *b);
 /* Sets best_placement to this round's placement. */
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l);

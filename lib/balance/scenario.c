@@ -11,7 +11,7 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-enum { NOISY_STEPS = 5 }; /* simulated for a round, whose times are their medians */
+enum { NOISY_STEPS = 5 }; /* steps simulated for a noisy round, whose times are their medians */
 
 const struct dlb_scenario_way dlb_scenario_ways[] = {
 	{ "log", "log", NULL },  { "patent", "patent", NULL }, { "even", NULL, "even" },
@@ -116,7 +116,7 @@ static int plan_for_nodes(struct trial *t, bool any, struct dlb_error *err)
 	return dlb_dry_replan(t->dry, t->doc, err);
 }
 
-/* Nodes that fail or come back before this round. */
+/* Finds the nodes that fail or come back before this round; if there are any, plans again. */
 static int find_lost(struct trial *t, int64_t round, struct dlb_error *err)
 {
 	bool any = false, changed = false;
@@ -157,7 +157,8 @@ static int balance(struct trial *t, int64_t round, const struct dlb_report *repo
 	return dlb_dry_replan(t->dry, t->doc, err);
 }
 
-/* report: of this round; the caller's to release, also after -1. */
+/* Simulates a round, and balances if the way has a rule. report: of this round; the caller releases it, also
+ * after -1. */
 static int play_round(struct trial *t, int64_t round, struct dlb_report *report, struct dlb_error *err)
 {
 	const int n_steps = is_noisy(t->s, round) ? NOISY_STEPS : 1;
@@ -181,7 +182,7 @@ static int play_round(struct trial *t, int64_t round, struct dlb_report *report,
 	return t->way->rule ? balance(t, round, report, err) : 0;
 }
 
-/* The plan that the way starts with. */
+/* Makes the plan with which the way starts. */
 static int start(struct trial *t, struct dlb_error *err)
 {
 	struct dlb_cli quiet;
@@ -192,7 +193,7 @@ static int start(struct trial *t, struct dlb_error *err)
 								  dlb_dry_open(&t->dry, t->doc, t->o, err);
 }
 
-/* Plays all rounds on t->doc. report: of the last one. */
+/* Simulates all rounds on t->doc. report: of the last one. */
 static int play(struct trial *t, struct dlb_report *report, struct dlb_error *err)
 {
 	const size_t n = (size_t)t->n_nodes + 1;
@@ -243,7 +244,7 @@ static void warn_late(const struct dlb_cli *cli, const struct dlb_scenario *s, i
 			     late == 1 ? " has" : "s have", (long long)rounds);
 }
 
-/* Another way, on a copy of the document. */
+/* Simulates another way on a copy of the document. */
 static int compare(const struct trial *first, const struct dlb_doc *doc, const char *name,
 		   struct dlb_report_way *sum, struct dlb_error *err)
 {

@@ -35,7 +35,7 @@ static int find_kind(const struct dlb_ref *r, const char *name, struct dlb_error
 				"there are noise, drift, straggler, failure and link");
 }
 
-/* By number, or by name. */
+/* Reads a link, given by number or by name. */
 static int read_link(const struct dlb_ref *r, const struct dlb_cluster *cl, int *link, struct dlb_error *err)
 {
 	struct dlb_ref v = dlb_ref_at(r, "link");

@@ -1,10 +1,10 @@
-/* Finds the link that lost bandwidth in a round, or has it again. See culprit.h.
+/* Finds the link that has lost bandwidth in a round, or has regained it. See culprit.h.
  *
- * The round is simulated with the speeds of the nodes as it measured them. If it took much longer than
- * that, each link in question is given so much less bandwidth that the simulated step is the measured one.
- * The link for which the waiting of all nodes, by kind, is then nearest to the measured one (least squares)
- * is the slow one. The nodes of a run wait meanwhile, so the search has a limit: if it ends before all links
- * in question are tried, none is named. */
+ * The round is simulated with the measured speeds of the nodes. If it took much longer than the simulated
+ * step, each candidate link is given the smaller bandwidth with which the simulated step equals the measured
+ * one. The slow link is the one for which the waiting of all nodes, by kind of wait, is then nearest to the
+ * measured waiting (least squares). The nodes of a run wait meanwhile, so the search is limited: if it ends
+ * before all candidates are tried, no link is named. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +13,24 @@
 #include "plan/timeline.h"
 #include "util/mem.h"
 
-static const double late_part = 0.2; /* of a step: predictions err by less */
-/* A larger standard error is noise, which is no slow link: of a step, and of the part of it that was not predicted. */
+static const double late_part = 0.2; /* fraction of a step; predictions err by less */
+/* A standard error above both is noise, not a slow link: fractions of a step, and of its part that was not
+ * predicted. */
 static const double steady_part = 0.03, sure_part = 1.0 / 6;
-static const double near_part = 0.05; /* of a step: the simulated one may differ by it */
-static const double same_part = 0.01; /* of a step: waits that differ by it tell nothing */
+static const double near_part = 0.05; /* fraction of a step by which the simulated step may differ */
+static const double same_part = 0.01; /* fraction of a step; waits that differ by less count as equal */
 enum { MOST_LINKS = 16, MOST_TRIES = 12, USUAL_TRIES = 4 }; /* tries: simulations per link */
 static const double most_instructions = 3e6; /* simulated in a search: a few seconds */
 static const int kinds[] = { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE };
 
-/* The costs on a copy of the cluster, whose links may be changed. */
+/* The costs with a copy of the cluster, whose links may be changed. */
 struct trial {
 	const struct dlb_balance_inputs *s;
 	double *scale;
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
 	double off2; /* of the last simulation: squares of differences in waiting */
-	double left; /* simulations */
+	double left; /* simulations that may still be made */
 };
 
 /* Seconds of a step with the links of x; INFINITY: it cannot be simulated. */
@@ -53,7 +54,7 @@ static double simulate(struct trial *x)
 	return step_s;
 }
 
-/* The same with the present bandwidth of link k times factor. */
+/* The same with the present bandwidth of link k multiplied by factor. */
 static double step_with(struct trial *x, int k, double factor)
 {
 	const double present = x->cluster.link[k].bandwidth_Bps;
@@ -64,14 +65,15 @@ static double step_with(struct trial *x, int k, double factor)
 	return step_s;
 }
 
-/* Factors of a bandwidth between these; the search begins with `first`. */
+/* A range of factors of a bandwidth; the search begins with `first`. */
 struct factors {
 	double least, most, first;
 };
 static const struct factors slower = { 1e-6, 1, 0.1 };
 
-/* The factor of link k's present bandwidth with which a step takes step_s; 0: no factor in the range does. all_s:
- * a step with factor 1. A step takes a + b / factor where the link decides, less where it does not: by secants. */
+/* The factor of link k's present bandwidth with which a step takes step_s; 0: there is none in the range.
+ * all_s: the step with factor 1. Searches by secants, since a step takes a + b / factor where the link
+ * decides. */
 static double factor_for(struct trial *x, int k, double step_s, double all_s, struct factors range)
 {
 	double before = 1, before_s = all_s, factor = range.first;
@@ -91,7 +93,7 @@ static double factor_for(struct trial *x, int k, double step_s, double all_s, st
 	return 0;
 }
 
-/* The node that waits most beyond what is simulated. */
+/* The node whose waiting exceeds its structural wait most. */
 static int waits_most(const struct dlb_balance_inputs *s, const struct dlb_load *l)
 {
 	int node = 0;
@@ -112,7 +114,7 @@ static void mark_route(const struct dlb_cluster *cl, int from, int to, bool *cho
 		chosen[route[i]] = true;
 }
 
-/* Marks the links over which node sends messages, and sums with the replica after its own. */
+/* Marks the links over which the node sends messages, and over which it sums with the next replica. */
 static void mark_used(const struct dlb_balance_inputs *s, int node, bool *chosen)
 {
 	const struct dlb_node_program *np = &dlb_program_of(&s->program, node)->node[node];
@@ -127,8 +129,8 @@ static void mark_used(const struct dlb_balance_inputs *s, int node, bool *chosen
 		mark_route(&s->cluster, node, p->replica[r][part], chosen);
 }
 
-/* Marks the links in question: all of a small cluster; of a larger one those that the plan uses, or, if the search
- * has too few simulations for them, those of the node that waits most. left: simulations. */
+/* Marks the candidate links: all of a small cluster; in a larger one those that the plan uses or, if the
+ * search has too few simulations for them, those that the longest waiting node uses. left: simulations. */
 static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_load *l, double left,
 			 bool *chosen)
 {
@@ -149,7 +151,8 @@ static void choose_links(const struct dlb_balance_inputs *s, const struct dlb_lo
 	mark_used(s, waits_most(s, l), chosen);
 }
 
-/* Tries the chosen links. all_s: the simulated step with the links as stated. */
+/* Tries the chosen links, and sets *c to the one that explains the round best. all_s: the simulated step with
+ * the present bandwidths. */
 static void try_links(struct trial *x, const bool *chosen, double step_s, double all_s, struct dlb_culprit *c)
 {
 	const struct dlb_cluster *cl = &x->s->cluster;
@@ -192,7 +195,7 @@ static double instructions_of(const struct dlb_balance_inputs *s)
 	return n;
 }
 
-/* With the speeds of the nodes as the round measured them. x stays where it is. */
+/* Initializes x with the speeds of the nodes as the round measured them. x must not move. */
 static void trial_init(struct trial *x, const struct dlb_balance_inputs *s, const struct dlb_load *l)
 {
 	const size_t n_links = (size_t)s->cluster.n_links;

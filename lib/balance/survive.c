@@ -8,7 +8,7 @@
 #include "plan/plan_json.h"
 #include "util/mem.h"
 
-/* Adds the nodes that the plan excludes to out[n], a copy of lost[n]; returns the number of nodes left. */
+/* Sets out[n] to the nodes in lost[n] and those that the plan excludes; returns the number of other nodes. */
 static int exclude(const struct dlb_doc *doc, const bool *lost, int n, bool *out)
 {
 	const json_t *list = json_object_get(dlb_doc_section(doc, "plan"), "exclude");
