@@ -81,7 +81,7 @@ static bool slow_at_memory(const struct dlb_balance_inputs *s, int node)
 	return by_memory < surely * by_computing;
 }
 
-/* The node that is slowest against the costs; -1: none was measured. */
+/* The node that is slowest relative to its costs; -1: none was measured. */
 static int slowest(const struct dlb_balance *b)
 {
 	int node = -1;

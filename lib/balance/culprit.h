@@ -8,7 +8,7 @@
 void dlb_culprit_find_awaited(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 			      struct dlb_balance *b);
 /* To be called after that, with the balance b after the round. If the round corrects the speed of nodes, a
- * slow node becomes the culprit, unless it is data, or a link that the round has corrected. */
+ * slow node becomes the culprit, unless the cause found is data, or a link that the round has corrected. */
 void dlb_culprit_find_slow(const struct dlb_balance_inputs *s, const struct dlb_load *l,
 			   struct dlb_balance *b);
 

@@ -297,7 +297,7 @@ static const char *without_gate(const struct dlb_balance *b)
 				"moves";
 }
 
-/* Corrects the links before the rule sees the round, which is then simulated with them. */
+/* Corrects the links, and simulates the round again with them, before the rule sees it. */
 static int correct_links(struct dlb_balance_inputs *s, struct dlb_arena *scratch, struct dlb_load *l,
 			 struct dlb_balance *b, struct dlb_error *err)
 {

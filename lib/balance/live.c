@@ -44,7 +44,7 @@ int dlb_live_tell_ops(const json_t *plan, char *text, size_t size)
  * neither, only the order of ops changes. */
 static void tell_moves(const json_t *was, const json_t *is, char out[100])
 {
-	enum { MOST = 6 }; /* shares that are told */
+	enum { MOST = 6 }; /* most shares in the line */
 	const json_t *share = json_object_get(is, "power");
 	const bool samples = share && !json_equal(share, json_object_get(was, "power"));
 	int n = dlb_live_tell_ops(is, out, 100);
@@ -94,7 +94,7 @@ static void say(const struct dlb_balance *b, const json_t *was, const json_t *pl
 		 b->split_stays && !is_reason ? even : "", took_s * 1e3);
 }
 
-/* Makes the plan after `was`. Sets *moves. */
+/* Makes the next plan. *moves: whether it runs otherwise than `was`. */
 static int replan(const struct dlb_cli *cli, const struct dlb_balance *b, const json_t *was,
 		  struct dlb_doc *doc, bool *moves, struct dlb_error *err)
 {

@@ -10,7 +10,7 @@
 #include "plan/plan_json.h"
 #include "util/mem.h"
 
-enum { MOST_SLOWER = 3 }; /* plans in a row, one node fewer each, before the search ends */
+enum { MOST_SLOWER = 3 }; /* plans in a row, each with one node fewer, that are too slow and end the search */
 
 static const json_t *plan_member(const struct dlb_doc *doc, const char *key)
 {

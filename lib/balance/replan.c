@@ -328,7 +328,7 @@ static void compare_with_one(const struct dlb_replan *o, const struct dlb_proble
 	quiet.tried = NULL;
 	quiet.before = NULL;
 	if (dlb_place(&quiet, "single", &one, NULL))
-		return;				/* no node could */
+		return;				/* no single node fits */
 	int d = one.placement[0];
 	if (plan->value_s > 1.05 * one.value_s)
 		dlb_cli_warn(o->cli,
@@ -375,7 +375,7 @@ static bool keeps_any_far(const struct dlb_plan *plan, const struct dlb_graph *g
 	return false;
 }
 
-/* With --compress auto, compares compressions on the finished plan, and makes the plan again with the
+/* With --compress auto, compares compressions on the plan (dlb_plan_advise), and makes it again with the
  * best. */
 static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {

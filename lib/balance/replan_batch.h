@@ -18,8 +18,8 @@ void dlb_replan_suggest(struct replan_input *in, const struct dlb_problem *p, st
  * tried. */
 enum { DLB_SUGGEST_ITEMS = 20000, DLB_SUGGEST_MICRO_BATCHES = 64 };
 /* The number of micro-batches to try after `tried` (0: the first trial), if a plan with `now` of them does
- * not fit: first one, which needs no sums of gradients and keeps no packed weights; then 2 now, and twice as
- * many each time. 0: none is left. */
+ * not fit: first 1 (unless `now` is 1), which needs no sums of gradients and keeps no packed weights; then
+ * 2 now, 4 now and so on. 0: none is left. */
 int64_t dlb_replan_next_micro_batches(int64_t now, int64_t tried, int64_t batch);
 
 /* ---- replan.c ---- */

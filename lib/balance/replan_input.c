@@ -252,7 +252,7 @@ int dlb_replan_problem(const struct dlb_doc *doc, struct dlb_replan *o, struct r
 	*p = (struct dlb_problem){ .graph = &in->graph, .cluster = &in->cluster, .cost = &in->cost };
 	p->batch = in->has_plan ? in->plan.batch : in->graph.batch;
 	if (o->batch && strcmp(o->batch, "auto"))
-		p->batch = strtoll(o->batch, NULL, 10);	/* dlb_replan_check has seen that it is right */
+		p->batch = strtoll(o->batch, NULL, 10);	/* dlb_replan_check has checked it */
 	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches :
 				 in->has_plan           ? in->plan.micro_batches :
 							  1);
