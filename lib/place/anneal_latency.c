@@ -21,7 +21,8 @@ struct latency_anneal {
 	int changed[CLUMP + 2], before[CLUMP + 2], n;
 	int *seen, stamp;
 	double price_s; /* of an excess as large as the node's memory */
-	/* classes in a depth-first order of their ops, in which a branch is one stretch; positions */
+	/* classes in a depth-first order of their ops, in which a branch is one stretch; [class] its
+	 * position */
 	int *order, *rank;
 };
 

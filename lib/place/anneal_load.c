@@ -80,7 +80,7 @@ static bool try_swap(struct dlb_loads *a, int c, int to, double hot)
 	return false;
 }
 
-/* A clump of 2 .. CLUMP - 1 neighbours of one node. */
+/* Moves a clump of 2 .. CLUMP - 1 neighbouring classes of one node. */
 static bool try_clump(struct dlb_loads *a, int c, int to, double hot)
 {
 	struct load_move done[CLUMP];

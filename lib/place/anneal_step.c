@@ -24,7 +24,7 @@
 /* In orderings: SIMULATE, the cost of a simulation; AGAIN, of each program compiled to choose ops to run
  * again */
 enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12, AGAIN = 4 };
-/* one in so many proposals is ordered regardless of its estimate */
+/* one in BLIND proposals is ordered regardless of its estimate */
 enum { BLIND = 32 };
 static const double SLACK = 2, LEARN = 0.05;
 

@@ -84,8 +84,9 @@ static int by_size(const void *a, const void *b)
 				      (x->class > y->class) - (x->class < y->class);
 }
 
-/* For scarce memory: best fit decreasing, each class, largest first, to the node that it fills most; then
- * perturbed orders. false: none fits, *want is the shortage of the nearest one. */
+/* For scarce memory: packs the classes by best fit decreasing (the largest first, each on the node that it
+ * fills most), then in perturbed orders. false: nothing fits, and *want is the least shortage that was
+ * met. */
 struct shortage { double bytes; int class, node; };
 static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct shortage *want)
 {
@@ -124,7 +125,7 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 	return done;
 }
 
-/* The error: the node, its shortage and the class, in the packing that came nearest. */
+/* Fails with the node, its shortage and the class of the packing that came nearest. */
 static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct shortage *want,
 		    struct dlb_error *err)
 {

@@ -12,7 +12,7 @@ struct dlb_constraints {
 	struct dlb_strlist pin, exclude;		/* "OP=NODE", by id or name; "NODE" */
 	const char *priority, *affinity, *rewrites, *from;
 	int64_t max_moves;				/* ops; -1: any number */
-	/* steps over which the cost of migration is spread; 0: migration is free */
+	/* steps over which the cost of migration is spread; 0: 1000, if there is a placement to move from */
 	double serve_steps;
 	/* made by dlb_constraints_read */
 	int *op_node, *before;				/* [op]; NULL: none */

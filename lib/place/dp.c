@@ -150,8 +150,8 @@ static void touch_nets(struct dp_walk *w, int c, int sign)
 	}
 }
 
-/* Host ops of an item enter the difference, last first; each begins the longest chain among those after
- * it. */
+/* Adds the host ops of an item to the difference, the last first, and finds the longest chain that begins
+ * with each. */
 static void chain_up(struct dp_walk *w, const int *op, int n)
 {
 	const struct dlb_port *port = w->port;

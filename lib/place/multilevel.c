@@ -7,7 +7,7 @@
 #include <string.h>
 #include "place/search.h"
 
-enum { LEVELS = 12, FEWEST = 48, CLUMPS = 6 /* a node has room for at least so many */ };
+enum { LEVELS = 12, FEWEST = 48, CLUMPS = 6 /* a node has room for this many clusters */ };
 
 struct level { struct dlb_port port; int *map; };	/* map[class of the finer level] */
 

@@ -90,8 +90,7 @@ struct dlb_problem {
 	struct dlb_drafts *drafts; /* cache of drafts and values (drafts.h); NULL: none */
 	const bool *drop;				/* [op] named by `recompute`; NULL: none */
 	struct dlb_recompute_memo *memo;		/* cache of chosen ops to run again; NULL: none */
-	/* Called for every candidate of the default rule (err: the reason if it gave no plan). May be
-	 * NULL. */
+	/* Called for every placer that is tried (err: the reason if it gave no plan). May be NULL. */
 	void (*tried)(void *arg, const char *name, double ranked_s, double value_s,
 		      const struct dlb_error *err);
 	void (*said)(void *arg, const char *line);	/* remarks of placers. May be NULL */
@@ -168,7 +167,7 @@ int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const in
 /* Sets in plan the number of ops on another node than in `before`, and the bytes of state that move with
  * them. */
 void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan);
-/* algorithm NULL: the default rule (greedy, proportional and the trivial ones; the least ranked wins). */
+/* Makes a plan by the algorithm; NULL: the default rule, auto (choose.c). 0; -1 with err. */
 int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan,
 	      struct dlb_error *err);
 #endif

@@ -42,7 +42,7 @@ static int refuse_pattern(const struct dlb_problem *p, const char *pattern, cons
 	return -1;
 }
 
-/* Marks the ops that a pattern names; refuses one without effect. */
+/* Marks the ops that a pattern names; refuses a pattern without effect. */
 static int find_named(struct dlb_problem *p, const struct dlb_plan *shared, bool *drop, const char *pattern,
 		      struct dlb_error *err)
 {

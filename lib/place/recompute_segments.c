@@ -81,7 +81,7 @@ static void look_at(const struct dlb_plan *plan, const struct dlb_graph *g, int 
 	}
 }
 
-/* Bytes of gradients that the backward ops of op read and write. */
+/* The most bytes of gradients that a backward op of `op` reads and writes. */
 static double transient_of(const struct dlb_graph *g, int op, int64_t n)
 {
 	double most = 0;

@@ -1,4 +1,4 @@
-/* --schedule auto: chooses schedule and number of micro-batches by simulation. See place.h. */
+/* --schedule auto: chooses schedule and number of micro-batches by simulation. See schedules.h. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -173,7 +173,7 @@ static int all(struct schedule_search *c, int M, bool draft, struct dlb_error *e
 	return rc;
 }
 
-/* Lists the trials of a number of micro-batches that is not tried. */
+/* Lists the trials with M micro-batches without trying them. */
 static void leave_out(struct schedule_search *c, int M)
 {
 	struct dlb_problem q = { .micro_batches = M };

@@ -152,8 +152,8 @@ bool dlb_team_plan_better(struct dlb_replicas_candidate *best, struct dlb_replic
 }
 
 /* Makes the plan with even shares or by power, as asked for. If neither is asked for and teams differ, makes
- * both and takes the better. The plan by power comes first; it wins only if it gains more than DLB_KEEP_GAIN,
- * which limits the step of the even plan. */
+ * both, the one by power first. The even plan is taken unless the one by power is better by more than
+ * DLB_KEEP_GAIN; this limits the step of the even plan. */
 static int split(const struct dlb_replicas_task *t, const struct dlb_plan *teams, bool unlike,
 		 const int *placement, const struct dlb_replicas_candidate *one,
 		 struct dlb_replicas_candidate *best, struct dlb_error *err)

@@ -11,8 +11,8 @@ struct dlb_replicas_task {
 	struct dlb_teams teams;
 	double limit_s; /* only plans with a shorter step are useful */
 };
-/* ranked_s without a plan: no plan that fits has a shorter step. most_samples: the largest
- * share of a replica in all plans that were tried. */
+/* ranked_s without a plan: no plan that fits has a shorter step. most_samples: the largest share of a replica
+ * in all plans that were tried. */
 struct dlb_replicas_candidate {
 	struct dlb_plan plan;
 	double ranked_s;
