@@ -8,12 +8,12 @@
  * themselves if they are few, else log(sum of exp(score)) of each row.
  * AttentionGrad (dy, Q, K, V, saved, mask, lengths) -> dQ, dK, dV, dmask; with a past, its K and V are the
  * present ones; dmask is per sample and head.
- * With bf16, `saved` and masks that are numbers are f32, and log sums are always what is kept: a back end without a
+ * With bf16, `saved` and numeric masks are f32, and `saved` always holds log sums. A back end without a
  * kernel for bf16 computes in f32, between casts.
  *
  * StridedAttention (domain dlb) reads and writes operands in any order of dimensions: attributes
- * axesQ, axesK, axesV and axesY give the dimensions of batch, heads, rows and width; that of
- * width is 3. It has no past.
+ * axesQ, axesK, axesV and axesY give the dimensions of batch, heads, rows and width; width is always
+ * dimension 3. It has no past.
  * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
 #include "op/op_util.h"
 
@@ -32,13 +32,13 @@ struct heads { int64_t batch, heads, rows, width, axis[N_AXES]; bool flat; };
 #define BY_ROWS { BATCH, 2, 1, WIDTH }
 static const char *const axes[] = { [Q] = "axesQ", [K] = "axesK", [V] = "axesV" };
 
-/* The sizes of h with so many rows, as (batch, heads, rows, width). */
+/* h with `rows` rows, as (batch, heads, rows, width). */
 static struct heads by_heads(struct heads h, int64_t rows)
 {
 	return (struct heads){ h.batch, h.heads, rows, h.width, BY_HEADS, false };
 }
 
-/* The same as (batch, rows, heads width). */
+/* h with `rows` rows, as (batch, rows, heads width). */
 static struct heads by_rows(struct heads h, int64_t rows)
 {
 	return (struct heads){ h.batch, h.heads, rows, h.width, BY_ROWS, true };
@@ -114,8 +114,8 @@ static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
 			dlb_desc_make(t, 4, dim);
 }
 
-/* Most scores per head for which probabilities are kept for the backward pass. Keeping them saves a sixth of
- * forward and backward time; beyond this size the memory costs more than that. */
+/* The largest number of scores per head for which the probabilities are kept for the backward pass. Keeping
+ * them saves a sixth of forward and backward time; beyond this size the memory costs more than that. */
 enum { KEEP_MOST = 512 * 512 };
 
 struct attention {
@@ -124,7 +124,7 @@ struct attention {
 	struct dlb_attention_desc d;
 };
 
-/* The type of log sums, of probabilities that are kept, and of masks that are numbers. */
+/* The type of log sums, of kept probabilities and of numeric masks. */
 static enum dlb_dtype wide(enum dlb_dtype t) { return t == DLB_BF16 ? DLB_F32 : t; }
 
 /* Sets the mask's strides; its last dimension may be shorter than the number of keys. */
@@ -261,7 +261,8 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 				   (long long)a->d.heads);
 	if (read_attributes(io, &a->d, err) || read_mask(io, mask, a, err))
 		return -1;
-	/* softcap's derivative needs the scores; kernels of bf16 compute them faster than they would read them */
+	/* softcap's derivative needs the scores; bf16 kernels recompute probabilities faster than they read
+	 * them */
 	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0 && a->d.dtype != DLB_BF16;
 	return 0;
 }
@@ -373,7 +374,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 			   dlb_io_has(io, LENGTHS) ? DLB_IN(LENGTHS) : DLB_NOTHING };
 	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, SAVED) ? DLB_OUT(SAVED) : DLB_NOTHING,
 			    dlb_io_wants(io, SCORES) ? DLB_OUT(SCORES) : DLB_NOTHING };
-	/* as infer decided, which knew the type before operands were widened */
+	/* infer decided this by the type of the operands before they were widened */
 	a.d.whole &= dlb_io_wants(io, SAVED) && io->out[SAVED].n_dims == N_AXES;
 	const int rc = be->ops->attention(be, &a.d, &sub, err);
 
@@ -430,7 +431,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	if (grad_parse(io, &a, err))
 		return -1;
 	a.d.backward = true;
-	a.d.whole &= io->in[GRAD_SAVED].n_dims == N_AXES; /* as infer of the forward op decided */
+	a.d.whole &= io->in[GRAD_SAVED].n_dims == N_AXES; /* infer of the forward op decided this */
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const int in[] = { DLB_IN(GRAD_Q),
 			   DLB_IN(GRAD_K),

@@ -18,7 +18,7 @@ enum {
 	TENSOR = DLB_ATTR_TENSOR,
 	MOST = DLB_MAX_ATTRIBUTES
 };
-/* first and last opset; 0: no bound */
+/* since, until: first and last opset; 0: no bound */
 struct attribute_rule { const char *name; int type; bool required; int since, until; };
 #define MAY(name, type) { name, type, false, 0, 0 }
 #define MAY_TO(last, name, type) { name, type, false, 0, last }
@@ -241,10 +241,11 @@ static const char *const type_name[] = {
 	[INTS] = "a list of integers", [REALS] = "a list of real numbers", [TENSOR] = "a tensor"
 };
 
-/* The rules of an operator: none[0].name NULL if it has no attributes; NULL if it is not in the table. */
+/* The rules of an operator; NULL if it is not in the table. If it has no attributes, the first rule's name is
+ * NULL. */
 static const struct attribute_rule *rules_of(const char *op)
 {
-	static const struct attribute_rule none[MOST];		/* all NULL */
+	static const struct attribute_rule none[MOST];		/* all names NULL */
 
 	for (int i = 0; i < DLB_LEN(rows); i++)
 		if (!strcmp(rows[i].op, op))

@@ -220,7 +220,8 @@ static int gradient_where(struct dlb_builder *b, struct dlb_error *err)
 	return done(b);
 }
 
-/* For two inputs: the larger gets the gradient, both get half if equal. No known exporter writes more. */
+/* For two inputs: the larger gets the gradient, both get half if equal. No known exporter writes more
+ * inputs. */
 static int gradient_extreme(struct dlb_builder *b, struct dlb_error *err)
 {
 	const char *type = !strcmp(b->io.cls->name, "Max") ? "MaxGrad" : "MinGrad";
@@ -280,7 +281,7 @@ static double flops_fold(const struct dlb_op_io *io)
 	return (double)(io->n_in - 1) * (double)dlb_desc_count(&io->out[0]);
 }
 
-/* -- Pow: the exponent may be of another type; common constant ones are products and roots -- */
+/* -- Pow: the exponent may be of another type; common constant exponents become products and roots -- */
 
 static const struct { double p; enum dlb_map_fn pow, grad; bool of_ints;
 } exponents[] = {
@@ -368,7 +369,7 @@ static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct
 						 .n_in = 2 }, k, err);
 }
 
-/* -- Clip: bounds by attribute before opset 11, by optional inputs since -- */
+/* -- Clip: bounds are attributes before opset 11, optional inputs since -- */
 
 static int infer_clip(struct dlb_op_io *io, struct dlb_error *err)
 {

@@ -102,7 +102,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			for (int64_t i = 0; i < n; i++) \
 				dlb_value_set(to, t, at + i, from[i]); \
 	} \
-	/* p of channel row: the past, then x */ \
+	/* The padded input of channel `row`: the past, then x. */ \
 	static void padded_##T(const struct causal *c, int64_t row, const void *x, const void *past, T *p) \
 	{ \
 		const int64_t before = c->taps - 1; \
@@ -140,7 +140,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 				write_##T(r->out[1], p + c->length, c->type, row * before, before); \
 		} \
 	} \
-	/* dz, in place of dy */ \
+	/* Replaces dy by dz. */ \
 	static void unsilu_##T(int64_t n, const T *z, T *dy) \
 	{ \
 		for (int64_t t = 0; t < n; t++) { \
@@ -148,7 +148,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			dy[t] *= s * (1 + z[t] * (1 - s)); \
 		} \
 	} \
-	/* One channel of a sample: dp, and its terms in the channel's sums (taps, bias). */ \
+	/* One channel of a sample: adds to dp, and adds the channel's terms to its sums (taps, bias). */ \
 	static void channel_##T(const struct causal *c, int64_t channel, const void *w, const T *p, const T *dz, T *dp, double *sum) \
 	{ \
 		for (int64_t j = 0; j < c->taps; j++) { \
@@ -240,7 +240,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	static const char *const keep[] = { "activation" };
 	struct dlb_attr a[1];
 	const int n = dlb_keep_attrs(&b->io, keep, 1, a);
-	/* only present_state has a gradient; y's is zero */
+	/* y's gradient is zero if only present_state has one */
 	const int dy = dlb_b_dout_or_zeros(b, 0);
 	const int in[] = { dy, b->in[X], b->in[W], dlb_io_has(&b->io, BIAS) ? b->in[BIAS] : -1,
 			   dlb_io_has(&b->io, PAST) ? b->in[PAST] : -1, b->io.n_out > 1 ? b->dout[1] : -1 };

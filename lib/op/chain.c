@@ -162,7 +162,8 @@ static void chain_run(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
-/* Kernels that change with the step read nothing but the step's numbers. */
+/* Passes r to the kernels although its operands are the chain's: kernels that change with the step read only
+ * the step's numbers. */
 static void chain_renew(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_chain *c = (const struct dlb_chain *)k;
@@ -264,7 +265,8 @@ int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct d
 							 .out_stride = &one }, k, err);
 }
 
-/* A temporary of type `wide` if operand d has one of the types, else `ref`; *d becomes the kernel's view. */
+/* Returns a temporary of type `wide` if the type of d is among `types`, else `ref`. *d becomes the operand's
+ * desc as the kernel sees it. */
 static int widen(struct dlb_chain *c, struct dlb_desc *d, unsigned types, enum dlb_dtype wide, int ref)
 {
 	if (d->n_dims < 0)
@@ -275,7 +277,7 @@ static int widen(struct dlb_chain *c, struct dlb_desc *d, unsigned types, enum d
 	return dlb_chain_temp(c, d);
 }
 
-/* A constant of the vertex in the type that the kernel sees; returns new if the type differs. */
+/* A constant of the vertex in the type that the kernel sees: `value` itself, or new if the types differ. */
 static const void *widen_value(const struct dlb_desc *from, const struct dlb_desc *to, const void *value)
 {
 	if (!value || from->dtype == to->dtype)

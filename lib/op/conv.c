@@ -271,7 +271,7 @@ static int grad_weight_kernel(struct dlb_backend *be, const struct dlb_op_io *io
 	return be->ops->conv(be, &c.d, k, err);
 }
 
-/* -- ConvTranspose: x plays dy, y plays dx; weights are (C, M/groups, ...) with C of x -- */
+/* -- ConvTranspose: x takes the role of dy, y that of dx; weights are (C, M/groups, ...) with C of x -- */
 
 static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb_desc *y, int64_t pads[6],
 			  struct dlb_error *err)

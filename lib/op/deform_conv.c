@@ -22,8 +22,8 @@ enum { TILE = 64 };			/* positions whose corners are computed at once, for all c
 struct deform {
 	enum dlb_dtype type;
 	struct dlb_kernel_window w;
-	bool has_mask, wants_mask;		/* wants_mask: its gradient */
-	/* group_channels: of an offset group */
+	bool has_mask, wants_mask;		/* wants_mask: dmask is an output */
+	/* group_channels: channels of an offset group */
 	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;
 };
 /* Four elements of a plane (-1: outside), their weights, and the derivatives of the weights by the
@@ -32,8 +32,8 @@ struct deform_corners { int64_t at[4]; double w[4], by_row[4], by_col[4]; };
 
 /* -- columns: reading the vertex -- */
 
-/* Describes the columns of x moved by `offset`; mask NULL: none. The window is read from the attributes, its
- * shape from kernel_shape or `kernel`. */
+/* Describes the columns that `offset` selects from x; mask NULL: none. The window is read from the
+ * attributes; its shape is `kernel`, or kernel_shape if that is NULL. */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *offset,
 		 const struct dlb_desc *mask, const int64_t *kernel, struct deform *d, struct dlb_error *err)
 {
@@ -143,7 +143,8 @@ static void each_tile(const struct deform *d, const void *offset, const void *ma
 	}
 }
 
-/* Start of the tile's part of the group's channel c in the columns; x's plane is that channel's. */
+/* Index in the columns of the tile's first element for channel c of the offset group. plane_at: index of that
+ * channel's plane in x. */
 static int64_t column_at(const struct deform *d, const struct tile *t, int64_t c)
 {
 	return ((t->n * d->channels + t->g * d->group_channels + c) * d->kernel + t->k) * d->places + t->p;
@@ -453,7 +454,7 @@ static double conv_flops(const struct dlb_op_io *io)
 		10.0 * (double)d.batch * (double)(d.channels * d.kernel) * (double)d.places;
 }
 
-/* -- its gradient, over the columns -- */
+/* -- the gradient of the convolution, by way of the columns -- */
 
 static int reshape(struct dlb_builder *b, int t, const int64_t *dim, int n)
 {

@@ -6,8 +6,8 @@
  *
  * The kernel is a product with the matrix of the transform, which has a row for each part of each input and
  * a column for each part of each result: for the lengths of sequences and widths of layers, a library's product
- * is fast, and exact to rounding. DFTGrad (dy) multiplies by the transposed matrix; its attributes hold what dy
- * does not tell: the sizes of x.
+ * is fast, and exact to rounding. DFTGrad (dy) multiplies by the transposed matrix; its attributes hold the
+ * sizes of x, which dy does not show.
  *
  * STFT transforms frames of a signal (batch, samples, parts), `frame_step` apart and multiplied by a window, which
  * is constant and part of the matrix. STFTGrad (dy, window) gives the frames' gradients in the order of Col2Im,
@@ -29,7 +29,8 @@ struct dft {
 	const void *window;			/* [n] of x's type: factors of the values; NULL: 1 */
 };
 
-/* What x, the flags, the axis and the length determine. length 0: as long as the signal. */
+/* Computes the members that x, the flags, the axis and the length determine. length 0: as long as the
+ * signal. */
 static int finish(const struct dlb_op_io *io, struct dft *t, struct dlb_error *err)
 {
 	const int last = t->x.n_dims - 1;
@@ -88,7 +89,7 @@ static int parse(const struct dlb_op_io *io, struct dft *t, struct dlb_error *er
 	return t->axis < 0 ? -1 : finish(io, t, err);
 }
 
-/* Of DFTGrad: x has dy's sizes but along the axis and in the last dimension. */
+/* Reads a DFTGrad. x has dy's sizes except along the axis and in the last dimension. */
 static int grad_parse(const struct dlb_op_io *io, struct dft *t, struct dlb_error *err)
 {
 	const struct dlb_desc *dy = &io->in[0];
@@ -130,8 +131,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Fills the rows of value j: its part a + i b times e^(i sign angle), to result k. Of a signal made from its
- * one-sided bins, those that stand for two count twice. */
+/* Fills the rows of value j: in result k, its part a + i b is multiplied by e^(i sign angle). When a real
+ * signal is made from its one-sided bins, a bin that stands for two counts twice. */
 static void fill_value(const struct dft *t, int64_t j, void *matrix)
 {
 	const enum dlb_dtype type = t->x.dtype;
@@ -179,7 +180,7 @@ struct ends {
 	int from, to;
 };
 
-/* Copies between (outer, n, inner, parts) and (outer, inner, n, parts): `to_rows` says to which. */
+/* Copies (outer, n, inner, parts) to (outer, inner, n, parts) if to_rows, else back. */
 static void turn(struct dlb_chain *c, struct dlb_backend *be, const struct dft *t, const struct side *x,
 		 struct ends ref, bool to_rows, struct dlb_error *err)
 {
@@ -198,7 +199,8 @@ static void turn(struct dlb_chain *c, struct dlb_backend *be, const struct dft *
 	dlb_chain_add(c, rc, k, &ref.from, 1, &ref.to, 1);
 }
 
-/* Appends `out` = `in` M, or M^T, with rows of values and of bins. */
+/* Appends `out` = `in` M, which turns rows of values into rows of bins; backward: `out` = `in` M^T, from bins
+ * to values. */
 static void multiply(struct dlb_chain *c, struct dlb_backend *be, const struct dft *t, int in, int out,
 		     bool backward, struct dlb_error *err)
 {
@@ -299,7 +301,7 @@ static double grad_flops(const struct dlb_op_io *io)
 /* frame: the transform of all frames, (batch frames, frame length, parts). */
 struct stft { struct dft frame; int64_t batch, samples, frames, step; };
 
-/* The window in `input`, constant. n: its length; 0: none. */
+/* Reads the constant window in `input`. *n: its length; 0: none. */
 static int read_window(const struct dlb_op_io *io, int input, enum dlb_dtype type, const void **window, int64_t *n,
 		       struct dlb_error *err)
 {
@@ -314,8 +316,8 @@ static int read_window(const struct dlb_op_io *io, int input, enum dlb_dtype typ
 	return 0;
 }
 
-/* What the signal (batch, samples, parts), the window, the frames' length (0: the window's, or all) and their
- * distance determine. */
+/* Computes the members that the signal (batch, samples, parts), the window, the distance of frames and their
+ * length (0: the window's length, or all samples) determine. */
 static int finish_frames(const struct dlb_op_io *io, const struct dlb_desc *signal, int window_input, int64_t length,
 			 struct stft *s, struct dlb_error *err)
 {
@@ -357,7 +359,7 @@ static int stft_parse(const struct dlb_op_io *io, struct stft *s, struct dlb_err
 	return finish_frames(io, &io->in[0], WINDOW, length, s, err);
 }
 
-/* Of STFTGrad: inputs dy and the window. */
+/* Reads an STFTGrad, whose inputs are dy and the window. */
 static int stft_grad_parse(const struct dlb_op_io *io, struct stft *s, struct dlb_error *err)
 {
 	const struct dlb_desc *dy = &io->in[0];

@@ -31,8 +31,8 @@ static int letter(char c)
 	return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? 26 + c - 'A' : -1;
 }
 
-/* Reads the letters of `s` for a tensor of n_dims dimensions; -1 (output): its ellipsis has
- * as many as the inputs'. */
+/* Reads the letters of `s` for a tensor of n_dims dimensions. n_dims -1 (the output): its ellipsis has as
+ * many dimensions as the inputs'. */
 static int read_term(const struct dlb_op_io *io, const struct equation *e, const char *s, int n_dims,
 		     struct term *t, struct dlb_error *err)
 {
@@ -239,7 +239,7 @@ static bool lies(const struct einsum_work *w, const struct einsum_operand *o, co
 }
 
 /* Copies the elements of o to operand `to`, whose letters are those of o in another order; d: its desc.
- * zero_first: elements between them become 0. */
+ * zero_first: the other elements of `to` become 0. */
 static void copy(struct einsum_work *w, const struct einsum_operand *o, const struct einsum_operand *to,
 		 const struct dlb_desc *d, bool zero_first)
 {
@@ -313,8 +313,8 @@ static struct einsum_operand sum_out(struct einsum_work *w, const struct einsum_
 	return contiguous(w, n, id, kept);
 }
 
-/* The letters of a that are in b (in_b) or not, and in `keep` (kept) or not; first those of
- * the output, in its order. */
+/* Writes to id the letters of a that are in b (in_b) or not, and in `keep` (kept) or not. Letters of the
+ * output come first, in its order. Returns their number. */
 static int choose(const struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b,
 		  bool in_b, const bool *keep, bool kept, int *id)
 {
@@ -333,7 +333,8 @@ static int choose(const struct einsum_work *w, const struct einsum_operand *a, c
 	return n;
 }
 
-/* The product of a and b, keeping the letters in `keep`. `last`: into output 0 if the order is right. */
+/* The product of a and b, which keeps the letters in `keep`. last: it is written to output 0 if its letters
+ * are in the output's order. */
 static struct einsum_operand contract(struct einsum_work *w, const struct einsum_operand *a,
 				      const struct einsum_operand *b, const bool *keep, bool last)
 {

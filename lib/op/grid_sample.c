@@ -25,7 +25,7 @@ struct sampler {
 	int n;					/* spatial dimensions */
 	int64_t batch, channels, points, size[MOST_DIMS], plane;
 };
-/* A tap along one dimension: index times stride (-1: outside, value 0), weight, and its derivative
+/* Taps along one dimension. Each has an index times stride (-1: outside, value 0), weight, and its derivative
  * by the grid's coordinate. */
 struct along { int64_t at[MOST_ALONG]; double w[MOST_ALONG], slope[MOST_ALONG]; };
 struct grid_taps { int n; int64_t at[MOST_TAPS]; double w[MOST_TAPS], slope[MOST_TAPS][MOST_DIMS]; };

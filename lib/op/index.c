@@ -2,8 +2,8 @@
  *
  * Each is a list of pairs (element of the table, element of the updates or output); they differ in how
  * a pair is found. Gradients use the same pairs reversed: GatherElementsGrad, GatherNDGrad (dy,
- * indices, shape) add to zeros; ScatterElements and ScatterND give x dy (zeros where it was
- * overwritten), and gather dy for updates. */
+ * indices, shape) add to zeros; for ScatterElements and ScatterND, x gets dy with zeros at the overwritten
+ * elements, and the updates get dy gathered at the indices. */
 #include "op/op_util.h"
 
 #include <string.h>

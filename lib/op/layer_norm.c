@@ -277,7 +277,8 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (kind_of(io) == RMS ? 11.0 : 14.0) * (double)dlb_desc_count(&io->in[0]);
 }
 
-/* Inputs as in ONNX; outputs: ONNX's and the saved statistics. `least` is for a gradient: RMS has no mean. */
+/* Inputs as in ONNX; outputs: ONNX's and the saved statistics. `least` of a gradient is lower for RMS, which
+ * has no mean. */
 #define NORM(n, least, most, outputs) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, outputs }, \
 		.bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .work = "norm", .infer = infer, .flops = flops, .gradient = gradient, \

@@ -1,9 +1,9 @@
 /* Operators of the physical layout (domain dlb).
  *
- * Layout moves the bytes of a tensor from its layout to the one in attribute "to". LayoutView changes the
- * name alone where both layouts have the same bytes: one channel (N,1,H,W) or one pixel (N,C,1,1).
- * TransposeView is a Transpose between channels-last (N,C,...) and plain (N,...,C), which have the same
- * bytes, too; lib/graph/layout.c replaces such Transposes by it. Its attribute perm is Transpose's:
+ * Layout moves the bytes of a tensor from its layout to the one in attribute "to". LayoutView changes only
+ * the name of the layout, where both layouts have the same bytes: one channel (N,1,H,W) or one pixel
+ * (N,C,1,1). TransposeView is a Transpose between channels-last (N,C,...) and plain (N,...,C), which have the
+ * same bytes, too; lib/graph/layout.c replaces such Transposes by it. Its attribute perm is Transpose's:
  * 0,2,..,1 (channels to the end) or 0,n-1,1,.. (channels to the front). Views cost nothing. */
 #include "op/op_util.h"
 

@@ -232,7 +232,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			} \
 		} \
 	} \
-	/* A row on the way back. s: the state between decay and update; e: as decay_ left it. ds: the \
+	/* A row in the backward pass. s: the state between decay and update; e: as decay_ left it. ds: the \
 	 * gradient of the state after the row, replaced by that of the state before it. du: scratch of \
 	 * v_width. */ \
 	struct back_##T { const T *s, *e; T *ds, *du; }; \
@@ -463,7 +463,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	struct dlb_attr a[DLB_LEN(keep)];
 	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a);
 	int in[GRAD_PRESENT + 1], out[N_OPERANDS] = { -1, -1, -1, -1, -1, -1 };
-	/* only present_state has a gradient; y's is zero */
+	/* y's gradient is zero if only present_state has one */
 	const int dy = dlb_b_dout_or_zeros(b, 0);
 
 	(void)err;

@@ -78,8 +78,8 @@ static int64_t clamp(int64_t v, int64_t least, int64_t most)
 	return v < least ? least : v > most ? most : v;
 }
 
-/* The range of a tensor with x's shape; starts, ends, axes, steps are attributes, or
- * inputs first .. first + 3. */
+/* Reads the range in a tensor with x's shape. starts, ends, axes, steps are attributes, or inputs first ..
+ * first + 3. */
 static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct slice *s,
 		    struct dlb_error *err)
 {
@@ -494,8 +494,8 @@ static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 							 .in_stride = from, .out_stride = to }, k, err);
 }
 
-/* Sums dy, as (repeats, dim) pairs, over the repeats. One number of them may follow the batch: a dimension, or
- * the repeats of one that does not. */
+/* Sums dy, as (repeats, dim) pairs, over the repeats. One of these numbers may follow the batch: a dimension,
+ * or the repeats of a dimension that does not. */
 static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &b->io.in[0], *y = &b->io.out[0];

@@ -5,8 +5,8 @@
  *     CountedMask (x) -> (times * length) bool     the first times * n are true
  *
  * length is the number of elements of x / "divisor" (default 1); n must not be larger. A padding column
- * repeats a counted one, so values computed from the rows that it selects are as finite as those.
- * lib/graph/ragged.c adds these operators. */
+ * repeats a counted one, so values computed from the rows that it selects are as finite as those of the
+ * repeated one. lib/graph/ragged.c adds these operators. */
 #include "op/op_util.h"
 
 static double flops(const struct dlb_op_io *io)
@@ -27,8 +27,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Writes the indices of the non-zero elements of d[0] into columns of d[1], as many as fit;
- * returns how many there are. */
+/* Writes the indices of the non-zero elements of d[0] into columns of d[1], as many as fit; returns the
+ * number of non-zero elements. */
 static int64_t find(const struct dlb_desc *d, const void *x, int64_t *out)
 {
 	const int64_t n = d[1].dim[1];

@@ -43,8 +43,8 @@ const char *dlb_attr_str(const struct dlb_attr *a, int n, const char *name, cons
 int dlb_attr_ints(const struct dlb_attr *a, int n, const char *name, const int64_t **out);
 
 /* Checks the attributes of an operator in ONNX's domain: each is defined at this opset and has the defined
- * type, and no required one is missing (attributes.c). 0, or -1 with what and hint of err. Operators that
- * are not in the table pass. */
+ * type, and no required one is missing (attributes.c). 0; -1: `what` and `hint` of err are set. Operators
+ * that are not in the table pass. */
 int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n,
 			    struct dlb_error *err);
 bool dlb_op_attributes_known(const char *op);
@@ -126,7 +126,8 @@ struct dlb_op_class {
 	enum dlb_op_layout layout;
 	unsigned flags;
 	unsigned overwrite;			/* bit i: output 0 may overwrite input i, if both have one
-						 * type, shape and layout and no other input is there */
+						 * type, shape and layout and no other input uses that
+						 * memory */
 	enum dlb_op_bf16 bf16;
 	unsigned f32_in;			/* bit i: input i is f32 even if the others are bf16 */
 	const char *work;			/* class of work, see dlb_op_work; NULL: "other" */
@@ -202,18 +203,18 @@ struct dlb_builder {
 const struct dlb_desc *dlb_b_desc(struct dlb_builder *b, int tensor);
 /* Whether dimension i of a tensor follows the batch. */
 bool dlb_b_follows(const struct dlb_builder *b, int tensor, int i);
-/* Adds a backward op and infers it; its name and its domain (dlb or ONNX's) follow from the type, its n_out
- * outputs (0: one) are new tensors. Returns the id of output 0, those of all in out[] (may be NULL). After
- * an error, which is kept in b, this and later calls return -1, so one check at the end suffices. Outputs
- * take the layout of `like`, the forward tensor whose gradient they are (an id or -1). */
+/* Adds a backward op and infers its shapes. Its name and its domain (dlb or ONNX's) follow from the type; its
+ * n_out outputs (0: one) are new tensors. Returns the id of output 0, those of all in out[] (may be NULL).
+ * After an error, which is kept in b, this and later calls return -1, so one check at the end suffices.
+ * Outputs take the layout of `like`, the forward tensor whose gradient they are (an id or -1). */
 int dlb_b_op(struct dlb_builder *b, const struct dlb_op_spec *s, int *out, int like);
-/* Sets din[0], if it is needed, to the output of that op. 0; -1: an error. */
+/* Adds op s and sets din[0] to its output; does nothing if din[0] is not needed. 0; -1: an error. */
 int dlb_b_gradient(struct dlb_builder *b, const struct dlb_op_spec *s);
 int dlb_b_op1(struct dlb_builder *b, const char *type, int in0);
 int dlb_b_op2(struct dlb_builder *b, const char *type, int in0, int in1);
 int dlb_b_op3(struct dlb_builder *b, const char *type, int in0, int in1, int in2);
 int dlb_b_const_ints(struct dlb_builder *b, const int64_t *v, int n);		/* i64 constant */
-int dlb_b_const_real(struct dlb_builder *b, double v, enum dlb_dtype t);	/* scalar constant */
+int dlb_b_const_real(struct dlb_builder *b, double v, enum dlb_dtype t);	/* a scalar constant */
 /* An i64 constant with the dimensions of `tensor`, which follow the batch; for Reshape and Expand, which then
  * do not keep the tensor itself alive. */
 int dlb_b_const_shape(struct dlb_builder *b, int tensor);

@@ -1,7 +1,7 @@
 /* Functions shared by operators: descs, windows of convolutions and pools, chains of kernels.
  *
  * A chain is a sequence of back-end kernels that acts as one kernel; temporaries are in scratch memory. After
- * the first failure later calls do nothing, and finish returns it:
+ * the first failure later calls do nothing, and finish returns that failure:
  *
  *     struct dlb_chain *c = dlb_chain_new(be, err);
  *     int t = dlb_chain_temp(c, &io->out[0]);
@@ -74,8 +74,8 @@ int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct
 /* Reads attribute `name`, the dimensions of batch, heads, rows and width (which is the last), into axis;
  * leaves axis if there is none. */
 int dlb_io_head_axes(const struct dlb_op_io *io, const char *name, int64_t axis[4], struct dlb_error *err);
-/* Output 0 has input 0's shape, and the type of ONNX's number in attribute `name`; without it, input 0's, or
- * (needed) it is refused. */
+/* Gives output 0 the shape of input 0, and the type that attribute `name` gives by ONNX's number. Without the
+ * attribute the type is input 0's; if needed is set, -1 with err. */
 int dlb_infer_typed(struct dlb_op_io *io, const char *name, bool needed, struct dlb_error *err);
 
 /* -- descriptors -- */
@@ -124,7 +124,7 @@ struct dlb_map { enum dlb_map_fn fn; int n_in; double alpha, beta; };
 struct dlb_chain;
 struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
 int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
-/* A temporary with these bytes, like d, at each run. `data` is copied. */
+/* A temporary like d that holds these bytes in each run. `data` is copied. */
 int dlb_chain_constant(struct dlb_chain *c, const void *data, const struct dlb_desc *d);
 /* Appends the kernel that a prepare call returned in *k with status rc. */
 void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out,

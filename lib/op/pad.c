@@ -40,8 +40,8 @@ static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_er
 			   name);
 }
 
-/* Reads pads, axes and mode; sign 1: for an input, -1: backwards from the output's shape.
- * Input `axes` has the axes. */
+/* Reads pads, mode, and the axes from input `axes`. sign 1: input 0 is x; -1: input 0 is dy, from which x's
+ * sizes are computed. */
 static int parse(const struct dlb_op_io *io, int sign, int axes, struct pad *p, struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[0];
@@ -128,8 +128,8 @@ static int center_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 /* -- by lists -- */
 
-/* The element of n, at index i relative to the input's first one, that is copied; -1: none. Reflections
- * do not repeat the border. */
+/* Index of the element, out of n, that is copied to index i (counted from the input's first element); -1:
+ * none. Reflections do not repeat the border. */
 static int64_t source(enum mode mode, int64_t i, int64_t n)
 {
 	int64_t period = mode == WRAP ? n : 2 * (n - 1);
@@ -145,7 +145,8 @@ static int64_t source(enum mode mode, int64_t i, int64_t n)
 	return i < n ? i : period - i;
 }
 
-/* Taps of each index of y along dimension d; backwards: of each index of x, those of its copies. */
+/* The taps along dimension d: for each index of y, the index of x that is copied; backward: for each index of
+ * x, its copies in y. */
 static void make_list(const struct pad *p, int d, bool backward, struct dlb_tap_list *to)
 {
 	struct dlb_tap_list l;
@@ -166,7 +167,7 @@ static void make_list(const struct pad *p, int d, bool backward, struct dlb_tap_
 	dlb_tap_list_release(&l);
 }
 
-/* Forwards a copy of elements and of the value, which is input 2, or p->value; backwards sums of the copies'
+/* Forward: copies elements, and the padding value (input 2, or p->value). Backward: sums the copies'
  * gradients in their own type. */
 static int by_lists(struct dlb_backend *be, const struct pad *p, bool backward, struct dlb_kernel **k,
 		    struct dlb_error *err)
@@ -277,7 +278,7 @@ static int next_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* Crops the first token of a row, pads its end. */
+/* Crops the first token of a row and pads its end. */
 static int next_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		       struct dlb_error *err)
 {

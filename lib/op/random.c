@@ -55,7 +55,8 @@ static void run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-/* ONNX's seed is a float: its integer part, or its bits where no integer of 64 bits holds that. */
+/* The generator's seed from ONNX's, which is a float: its integer part, or its bits if no integer of 64 bits
+ * holds that part. */
 static uint64_t seed_of(double seed)
 {
 	uint64_t bits;

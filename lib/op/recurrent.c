@@ -61,7 +61,7 @@ struct recurrent {
 	struct dlb_kernel kernel;
 	struct dlb_kernel *gemm[N_GEMMS], *cell[N_CELLS], *sum[2], *move[N_MOVES], *add_biases;
 	void (*body)(struct recurrent *k, const struct dlb_run *r);
-	/* of the recurrent weight that is packed for the products of steps */
+	/* version of the recurrent weight, which is packed for the products of the steps */
 	uint64_t version;
 	enum kind kind;
 	int64_t t, n, i, h, d;			/* steps, samples, input and hidden size, directions */
@@ -129,7 +129,7 @@ static void product(const struct recurrent *k, const struct dlb_run *r, enum gem
 	run_sub(k, r, k->gemm[g], (void *const[]){ (void *)a, (void *)w, (void *)c }, &y);
 }
 
-/* All samples at time t. */
+/* Runs cell `which` for all samples at time t. */
 static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, int64_t t,
 		 void *const *in, void *const *out)
 {
@@ -139,7 +139,7 @@ static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t whi
 	run_sub(k, &now, k->cell[which], in, out);
 }
 
-/* Column sums. */
+/* Sums the columns of m. */
 static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sum,
 		     const void *m, void *to)
 {
@@ -160,7 +160,7 @@ static const void *time_first(const struct recurrent *k, const struct dlb_run *r
 	return buffer(k, r, X_FIRST);
 }
 
-/* Initial state of direction d, contiguous; zeros if absent. */
+/* Copies the initial state of direction d to contiguous memory; zeros if absent. */
 static void first(const struct recurrent *k, const struct dlb_run *r, const void *from, int64_t d, void *to)
 {
 	move(k, r, from ? STATE_IN : NO_STATE, at(k, from, at_state(k, d)), to);
@@ -184,7 +184,7 @@ static void biases(const struct recurrent *k, const struct dlb_run *r, const voi
 	}
 }
 
-/* Direction d. */
+/* All steps of direction d. */
 static void forward_steps(const struct recurrent *k, const struct dlb_run *r, int64_t d, void *saved)
 {
 	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h;
@@ -229,7 +229,8 @@ static void forward(struct recurrent *k, const struct dlb_run *r)
 	}
 }
 
-/* The states before all steps of direction d, which begins with the state at step 0. */
+/* Collects the states before all steps of direction d: the initial state before its first step, then saved
+ * ones. */
 static void states_before(const struct recurrent *k, const struct dlb_run *r, int64_t d)
 {
 	const int64_t nh = k->n * k->h, backwards = time_of(k, d, 0) > 0;

@@ -302,7 +302,8 @@ static int prod_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* x's dimensions in the order kept, reduced: loops of a copy from it, and back. */
+/* Sizes and strides of x's dimensions, the kept ones before the reduced ones: the loops of a copy from x, or
+ * back. Returns their number. */
 static int kept_first(const struct dlb_desc *x, int64_t axes, int64_t *dim, int64_t *stride)
 {
 	int64_t all[DLB_MAX_DIMS];
@@ -318,7 +319,7 @@ static int kept_first(const struct dlb_desc *x, int64_t axes, int64_t *dim, int6
 	return n;
 }
 
-/* Lines of reduced elements are made contiguous, and the result is put back. */
+/* Copies lines of reduced elements to contiguous memory, and the result back. */
 static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			    struct dlb_error *err)
 {

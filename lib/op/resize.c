@@ -112,7 +112,7 @@ struct operands {
 	int64_t size[DLB_MAX_DIMS];
 };
 
-/* Reads them from input `first` on (roi, scales, sizes; before opset 11 only scales). */
+/* Reads the operands from input `first` on (roi, scales, sizes; before opset 11 only scales). */
 static int read_operands(const struct dlb_op_io *io, const struct request *q, int n_dims, int first,
 			 struct operands *o, struct dlb_error *err)
 {
@@ -275,8 +275,9 @@ static int64_t count_taps(const struct request *q, int axis)
 /* An output element: its index, and its coordinate among the n inputs of the axis, n_taps of which it reads. */
 struct output { int axis; int64_t i, n, n_taps; double v; };
 
-/* Adds the taps of an output element; `t` has space for them. Those outside use the nearest input, or weight 0
- * with exclude. False: the element is outside the input (tf_crop_and_resize). */
+/* Adds the taps of an output element; `t` has space for them. Taps outside the input read its nearest
+ * element; with exclude their weight is 0. False: the output element is outside the input
+ * (tf_crop_and_resize). */
 static bool add_taps(const struct request *q, const struct output *o, struct dlb_tap *t, struct dlb_tap_list *l)
 {
 	const int64_t n = o->n, n_taps = o->n_taps;
@@ -381,7 +382,8 @@ static void extrapolate(struct dlb_chain *c, struct dlb_backend *be, const struc
 	dlb_chain_add(c, rc, k, DLB_REFS(in, from), 2, DLB_REFS(DLB_OUT(0)), 1);
 }
 
-/* All axes that change, in double between the first and the last. Backwards in reverse order. */
+/* Resizes all axes that change; values between the first and the last pass are double. Backward: in reverse
+ * order. */
 static int resize(struct dlb_backend *be, const struct dlb_op_io *io, const struct lists *l, bool backward,
 		  struct dlb_kernel **k, struct dlb_error *err)
 {

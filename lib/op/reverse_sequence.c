@@ -30,7 +30,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return parse(io, &r, err) ? -1 : dlb_infer_same(io, err);
 }
 
-/* Constants for the pieces (first, second): own index; that of the reversal less the part from the length. */
+/* Constants for the pieces (first, second): the index of each; the index of the piece that replaces it,
+ * without the part that depends on the length; its time. */
 static void tabulate(struct dlb_chain *c, const struct reversal *r, const struct dlb_desc *pieces, int *own,
 		     int *reversed, int *time)
 {
@@ -50,7 +51,7 @@ static void tabulate(struct dlb_chain *c, const struct reversal *r, const struct
 	free(table);
 }
 
-/* Piece (i, j) of y is one of x: the list of their indices is computed from the lengths. */
+/* Computes from the lengths, for each piece (i, j) of y, the index of the piece of x that is copied to it. */
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 		  struct dlb_error *err)
 {

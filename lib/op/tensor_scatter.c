@@ -9,7 +9,7 @@
 
 enum { PAST, UPDATE, INDICES };
 struct scatter {
-	int64_t samples, outer, rows, fresh;	/* outer: per sample; rows of the cache; rows to write */
+	int64_t samples, outer, rows, fresh;	/* outer: per sample; rows: of the cache; fresh: to write */
 	size_t row_bytes;
 	bool circular;
 };
@@ -74,7 +74,8 @@ static int64_t target(const struct scatter *s, const int64_t *indices, int64_t b
 	return from < 0 || from > s->rows - 1 - j ? -1 : from + j;
 }
 
-/* Writes the update's rows into the cache; or moves the cache's rows to `taken` and writes zeros there. */
+/* Overwrites rows of the cache by the rows of `update`, or by zeros if that is NULL. taken (may be NULL)
+ * receives the former rows, and zeros for rows beyond the end. */
 static void write_rows(const struct scatter *s, const struct dlb_run *r, char *cache, const char *update,
 		       char *taken)
 {

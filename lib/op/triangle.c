@@ -39,7 +39,7 @@ static int trilu_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* Elements are chosen by a mask, whatever their type: integers of the same size. */
+/* A mask chooses the elements, which are copied as integers of the same size, whatever their type. */
 static int trilu_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k,
 			struct dlb_error *err)
 {

@@ -50,7 +50,7 @@ static int reshape_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* The gradient of all of them: dy in x's shape. */
+/* The gradient of all these operators: dy in x's shape. */
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;

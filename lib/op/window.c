@@ -83,7 +83,8 @@ static int read_mel(const struct dlb_op_io *io, struct mel *m, struct dlb_error 
 	return 0;
 }
 
-/* The bin of edge e of the bands + 2 edges, of which ONNX spreads one more interval than there are bands + 1. */
+/* The bin of edge e of the bands + 2 edges. ONNX divides the range by bands + 2, though the edges have only
+ * bands + 1 intervals. */
 static int64_t edge_bin(const struct mel *m, int64_t e)
 {
 	const double low = mel_of(m->low), step = (mel_of(m->high) - low) / (m->bands + 2),
