@@ -48,7 +48,8 @@ static int64_t last_dim(const struct dlb_tensor *t)
 	return t->n_dims >= 2 && d->mul == 0 ? d->add : 0;
 }
 
-/* ---- kinds of layers: each sets bias (a tensor, -1), n[] and by_input; returns why not, or NULL ---- */
+/* ---- kinds of layers: each sets *bias (-1: none), n[] and by_input; NULL, or why it is no such layer
+ * ---- */
 
 static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
 			   int *bias)
@@ -143,7 +144,8 @@ static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int
 	return u->x[DLB_KFAC_G] >= 0 && g->tensor[u->x[DLB_KFAC_G]].producer >= 0;
 }
 
-/* Finds the uses whose gradients are summed in tensor dw, in op order. Returns why not, or NULL. */
+/* Finds the uses whose gradients are summed in tensor dw, in op order. Returns NULL, or why they are no K-FAC
+ * layer. */
 static const char *find_uses(const struct dlb_graph *g, const struct layer_kind *kind, int dw,
 			     struct dlb_kfac_layer *l)
 {
@@ -241,7 +243,7 @@ static bool has_padding(const struct dlb_graph *g, int t)
 	return padded;
 }
 
-/* Describes the layer that forward op `op` is a use of. Returns NULL, or why there is none. */
+/* Describes the layer that forward op `op` is a use of. Returns NULL, or the reason why there is none. */
 static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
 {
 	const struct dlb_op *o = op < 0 ? NULL : &g->op[op];

@@ -12,11 +12,11 @@
  *
  * For a convolution A (x) G is KFC's approximation, Omega (x) Gamma with spatially uncorrelated derivatives
  * (Grosse and Martens, ICML 2016, eq. 24, 25, 33): Omega is a sum over positions, not a mean, and Gamma a
- * mean, not a sum; the product is the same. The choice which of them is divided affects only the damping.
- * With 1 for the bias in A, as in a dense layer, one damping suits both kinds. For tokens it is "K-FAC
- * expand" of Eschenhagen et al. (NeurIPS 2023). A and G are running averages that start at I, and are
- * inverted every few steps. (If they start at the first step's moments, a rate of 0.02 with damping 0.01
- * diverges on the digits; so does momentum 0.9, except with damping 0.1.)
+ * mean, not a sum; the product is the same. Whether Omega or Gamma is divided affects only the damping. With
+ * 1 for the bias in A, as in a dense layer, one damping suits both kinds. For tokens it is "K-FAC expand" of
+ * Eschenhagen et al. (NeurIPS 2023). A and G are running averages that start at I, and are inverted every few
+ * steps. (If they start at the first step's moments, a rate of 0.02 with damping 0.01 diverges on the digits;
+ * so does momentum 0.9, except with damping 0.1.)
  *
  * Groups of a convolution are separate layers, each with its channels and its rows of the weight: a pair of
  * factors per group, as in Dangel's einconv (Convolutions and More as Einsum, NeurIPS 2024). If several ops

@@ -47,8 +47,8 @@ struct dlb_optimizer {
 	const char *name, *summary;
 	int n_state;				/* tensors of the weight's shape, per weight */
 	const char *state_name[3];		/* names in checkpoints: "momentum", "exp_avg", ... */
-	/* how each may be kept in 8 bits; DLB_CODE_F32: this optimizer's states are kept as f32. Sums that
-	 * only grow (adagrad) would stop growing, and maxima (max-adabelief) shrink. */
+	/* the code of each state in 8 bits; DLB_CODE_F32: this optimizer's states are kept as f32, because in
+	 * 8 bits sums that only grow (adagrad) would stop growing, and maxima (max-adabelief) would shrink */
 	enum dlb_state_code state_code[3];
 	/* tensors of the weight's shape that can be exchanged instead of the gradient */
 	int n_moments;
