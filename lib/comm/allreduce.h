@@ -43,11 +43,12 @@ struct dlb_allreduce {
 	int (*n_chunks)(const struct dlb_ranks *r);
 	/* Writes the hops of `member`, at most dlb_allreduce_most_hops; returns their number. */
 	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
-	/* Ranks of one host may read and write each other's arrays (collective.c): all that a rank sends is
-	 * part of a sum that comes back to it, and no hop adds to chunks that it also sends. */
+	/* Ranks of one host may read and write each other's arrays (collective.c), because all that a rank
+	 * sends is part of a sum that comes back to it, and no hop adds to chunks that it also sends. */
 	bool in_place;
-	/* Whether `member` holds before its hop `hop` (the one after the last that adds: at the end) a sum
-	 * that a member before it holds too. NULL: never, until it is complete. */
+	/* Whether `member`, before its hop `hop`, holds the same sum as a member before it. hop may be the
+	 * one after the last hop that adds: the complete sum. NULL: no two members hold the same sum before
+	 * it is complete. */
 	bool (*holds_copy)(const struct dlb_ranks *r, int member, int hop);
 	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
@@ -69,7 +70,7 @@ int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* Format of elements on the wire. Other than DLB_WIRE_PLAIN (f32 arrays only): a rank rounds values before it
  * sends them, keeps the rounded values, and sums in f32. The final values are therefore rounded too, the same
  * on all ranks. NaN stays NaN. DLB_WIRE_BLOCKS: blocks with one scale and 4 bits for each number (blocks.h).
- * A unit is the least that is sent: an element, or a block. */
+ * A unit is the smallest part that is sent: an element, or a block. */
 enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_BLOCKS };
 int dlb_wire_unit(enum dlb_wire wire); /* elements of a unit */
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype); /* of one unit */
@@ -107,11 +108,12 @@ enum {
 /* A collective that can be started repeatedly: sums x (n units, f32 or f64, borrowed) over the ranks, in
  * place. `at` (n_chunks + 1 elements, borrowed during the call): first unit of each chunk; NULL: equal
  * chunks. lost (as x, borrowed; NULL: not wanted; not with DLB_WIRE_PLAIN): the caller sets it to 0 before a
- * start; each element becomes what the rounding of this rank took from the sum. The sum of all x given is the
- * sum received and `lost` of all ranks, but for rounding to f32. Of ranks that round the same sum one has it.
- * All members must give the same ranks, n, dtype, wire, cuts, algorithm and tag. This is checked at the first
- * start; a member that differs breaks the comm with a message that says so. Collectives that overlap in time
- * need different tags. Members create collectives of `mpi` in the same order. */
+ * start; each element becomes what the rounding of this rank took from the sum. The sum of all x given equals
+ * the sum received plus `lost` of all ranks, but for rounding to f32. If several ranks round the same sum,
+ * only one of them counts the loss. All members must give the same ranks, n, dtype, wire, cuts, algorithm and
+ * tag. This is checked at the first start; a member that differs breaks the comm with a message that says so.
+ * Collectives that overlap in time need different tags. Members create collectives of `mpi` in the same
+ * order. */
 struct dlb_collective_desc {
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
@@ -134,8 +136,8 @@ int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
 /* Sets other cuts for the next start. x may have fewer elements than at creation, not more: at[n_chunks]. All
  * members do the same. */
 void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
-/* Sets another array for the next start, of an algorithm that is not in_place; before _resize. Each member
- * does it for itself. */
+/* Sets another array for the next start, of an algorithm that is not in_place; call it before
+ * dlb_collective_resize. Each member does it for itself. */
 void dlb_collective_aim(struct dlb_collective *k, void *x);
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, per run */
 #endif

@@ -17,7 +17,7 @@ static uint16_t round_up(float v)
 	return (uint16_t)(u > 0x7f800000 ? 0x7fc0 : (u + 0xffff) >> 16);
 }
 
-/* The largest size in the block; NaN if there is one. */
+/* The largest magnitude in the block; NaN if any number is NaN. */
 static float largest(const float *x)
 {
 	uint32_t most = 0;
@@ -53,7 +53,7 @@ static void write_block(const float *x, uint8_t *w)
 	const float scale = bf16_widen(rounded);
 	const bool finite = (rounded & 0x7f80) != 0x7f80, small = scale < 0x1p-120f;
 	const uint16_t kept = small ? 0 : rounded;
-	uint8_t code[DLB_BLOCK] = { 0 }; /* a scale that is not finite times the first level */
+	uint8_t code[DLB_BLOCK] = { 0 }; /* not finite: read as the scale times the first level */
 
 	if (finite && !small)
 		find_levels(x, scale, code);

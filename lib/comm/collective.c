@@ -134,7 +134,7 @@ static char *element(const struct dlb_collective *k, int64_t i)
 	return k->x + (size_t)i * k->bytes;
 }
 
-/* lost += sign * the segment of x at p, if the rounding before hop `hop` counts. */
+/* lost += sign * the segment of x at p, if this rank counts the loss of rounding before hop `hop`. */
 static void count_lost(const struct dlb_collective *k, const struct segment_position *p, int hop, float sign)
 {
 	const int64_t unit = (int64_t)(k->bytes / sizeof(float)), n = p->n * unit;

@@ -77,20 +77,21 @@ struct dlb_collective {
 	int last_add; /* the last hop that adds, -1: none */
 	int *to, *from; /* [hop] its links; -1: none */
 	float *lost; /* NULL: not wanted */
-	/* [hop] whether it is this rank's loss if it rounds before that hop; after the last hop that adds, the
-	 * complete sum */
+	/* [hop] whether this rank counts the loss of its rounding before that hop; for the hop after the last
+	 * one that adds, of rounding the complete sum */
 	bool *loses;
 	bool *is_added; /* [hop] the receiver adds what the hop sends; set if in_place */
 	bool in_place; /* near ranks may read and write x */
 	struct needs *to_send, *to_write; /* [hop] dependencies of sending; of adding or replacing */
 	struct agreed_terms mine, theirs;
-	/* ranks that send their terms to this one, that get mine; -1: nothing to sum here */
+	/* before: the rank whose terms are compared with this one's; after: the rank that gets this one's;
+	 * -1: nothing to sum here */
 	int before, after;
 	struct dlb_request terms_in, terms_out;
 	struct link *link;
 	int n_links;
 	bool agreed;
-	/* of MPI's own sum, which runs in pieces; the next one begins at n_given */
+	/* of MPI's own sum, which runs in pieces; the next piece begins at n_given */
 	struct dlb_subset *subset;
 	struct dlb_request piece;
 	int64_t n_given, bytes_sent;

@@ -234,7 +234,8 @@ static void prefer_fragments(void)
 }
 
 /* Without an adapter of a fabric (InfiniBand and Omni-Path register in the first folder, Slingshot in the
- * second) Open MPI chooses ob1, after .2 s of looking for adapters. Unless the user has chosen. */
+ * second) Open MPI would choose ob1 after .2 s of looking for adapters. Chooses ob1 at once, unless the user
+ * has chosen. */
 static void skip_absent_fabrics(void)
 {
 	if (dlb_comm_is_open_mpi() && access("/sys/class/infiniband", F_OK) && access("/sys/class/cxi", F_OK))
@@ -473,7 +474,7 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	now_s = dlb_clock_s();
 	if (i->since_s == 0.0)
 		i->since_s = now_s;
-	/* this process was stopped: that time says nothing about others */
+	/* this process was stopped: that time says nothing about other ranks */
 	else if (now_s - i->last_s > SUSPENDED_S)
 		i->since_s += now_s - i->last_s;
 	i->last_s = now_s;

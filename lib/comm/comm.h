@@ -42,7 +42,7 @@ double dlb_comm_timeout_s(const struct dlb_comm *c);
 bool dlb_comm_broken(const struct dlb_comm *c);
 /* All tags of messages. A tag is the first one of its use plus a number. PROGRAM, FEED and WEIGHTS begin a
  * communicator each, in which tags count from 0, since MPI promises no more than 32768 of them (MPICH has
- * 2^28). One that is too large breaks the comm. */
+ * 2^28). A tag that is too large breaks the comm. */
 enum {
 	DLB_TAG_PROGRAM = 0, /* + number of the message in its program */
 	DLB_TAG_PROBE = 77, /* before there is a program */
@@ -65,8 +65,8 @@ enum { DLB_TAG_ALL_RANKS, DLB_TAG_NORMS };
 /* Breaks the comm with this reason, when the caller finds the ranks inconsistent. The first reason is
  * kept. */
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* From any thread: a rank is known to be lost. This rank's waits then break the comm with that line; the first
- * one is kept. */
+/* From any thread: reports that a rank is lost. This rank's waits then break the comm with `line`; the first
+ * line is kept. */
 void dlb_comm_lose(struct dlb_comm *c, const char *line);
 /* Starts a message. Errors are returned by the wait. A message whose size differs from the receiver's `bytes`
  * breaks the comm. */
@@ -124,8 +124,8 @@ bool dlb_comm_near(const struct dlb_comm *c, int rank);	/* shares memory with th
 size_t dlb_comm_offset(const struct dlb_comm *c, const void *p); /* SIZE_MAX: not in this rank's region */
 /* within one block, no page private */
 bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes);
-/* The wakeup of a near rank, which ends its sleep in a wait. NULL: each rank has a core, so it polls; or not
- * near. */
+/* The wakeup of a near rank, which ends its sleep in a wait. NULL: the rank is not near, or it polls because
+ * each rank has a core. */
 struct dlb_wakeup *dlb_comm_wakeup(const struct dlb_comm *c, int rank);
 /* address here of an offset in a near rank's region */
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);

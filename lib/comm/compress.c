@@ -445,7 +445,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 void dlb_compress_arrays(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a,
 			 int n, struct dlb_compress_array out[DLB_COMPRESS_ARRAYS])
 {
-	/* flags go with what is dense, if that is exact */
+	/* flags are sent with the dense gradients, if the wire format of those is exact */
 	const bool thin = c->thin_wire != DLB_WIRE_PLAIN,
 		   exact = dlb_compress_dense_wire(c) == DLB_WIRE_PLAIN;
 	const double flags = 2.0 * n_ranks * (double)sizeof(float);

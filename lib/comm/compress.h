@@ -124,7 +124,8 @@ struct dlb_traffic_bytes dlb_compress_bytes(const struct dlb_compress_choice *c,
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks,
 				 const struct dlb_sum_tensor *a, int n);
 
-/* Bytes on the wire of n gradients: of those that go dense, of P and of Q; and of those that go dense at first only. */
+/* Bytes on the wire of n gradients. dense: of those that are never compressed; p, q: of P and Q; first: of
+ * those that are dense only at first. */
 struct dlb_compress_volume {
 	int64_t dense, p, q, first;
 };
@@ -136,7 +137,8 @@ struct dlb_compress_array {
 	double bytes;
 	bool converted;
 };
-/* Those of a compressor of these n gradients over n_ranks: what goes dense, flags, what is dense at first, P, Q. */
+/* The arrays of a compressor of these n gradients over n_ranks: dense gradients, flags, gradients that are
+ * dense only at first, P, Q. */
 enum { DLB_COMPRESS_ARRAYS = 5 };
 void dlb_compress_arrays(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a,
 			 int n, struct dlb_compress_array out[DLB_COMPRESS_ARRAYS]);
@@ -198,7 +200,8 @@ int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err);
 struct dlb_verdict {
 	/* a tensor's name; NULL: all finite. World rank; -1: only the sum is not finite */
 	const char *not_finite; int rank;
-	/* factors that came dense, as the sum, with a larger diagonal */
+	/* factors that were sent dense; that were returned as the sum; that were factored with a larger
+	 * diagonal */
 	int n_asymmetric, n_not_definite, n_retries;
 	int n_hops_failed;			/* per-hop: factors that this rank sent as the sum */
 };
@@ -212,7 +215,7 @@ int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 struct dlb_ranks_seen { int id, least, median, most, bound; };
 /* i from 0; false: no more */
 bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r);
-/* Of this rank in the last step. */
+/* Traffic of this rank in the last step. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);
 #endif

@@ -13,7 +13,7 @@ struct dlb_fusion_buffer {
 	enum dlb_wire wire;
 	float *buffer;
 	bool keeps_lost;
-	float *lost; /* what this rank's rounding took from the sums, as buffer */
+	float *lost; /* the part that this rank's rounding took from the sums; laid out as buffer */
 	struct dlb_collective *sum;
 	double bytes[DLB_N_TRAFFIC];		/* sent per run, by class */
 	bool active;
@@ -33,7 +33,7 @@ void dlb_fusion_free(struct dlb_fusion_buffer *f);
 float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk);
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
-void dlb_fusion_unload_lost(const struct dlb_fusion_buffer *f); /* to the parts' arrays, too */
+void dlb_fusion_unload_lost(const struct dlb_fusion_buffer *f); /* copies `lost` to the parts' arrays */
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 /* true also if never started; counts the traffic when done */
 bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
@@ -105,9 +105,9 @@ enum { DLB_WARM_STEPS = 4 };
 void dlb_low_rank_warm(struct dlb_compressor *k);
 /* sketch.c: tensors whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
-/* basis from P's sum: t->rank, -1: not finite */
+/* makes a basis from the sum of P; sets t->rank. -1: the sum is not finite */
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);
-/* next sketch from Q in state->basis */
+/* makes the next sketch from Q in state->basis */
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* cholesky_reduce.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);

@@ -77,7 +77,7 @@ enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t by
 {
 	unsigned n = p->n % AGAIN;
 
-	if (bytes < LEAST)		/* nor is it worth reading a clock */
+	if (bytes < LEAST)		/* reading a clock is not worth its time either */
 		return DLB_COPY_NEAR;
 	*start_s = dlb_clock_s();
 	if (n < SAMPLES)

@@ -83,7 +83,7 @@ static void receive(struct dlb_heartbeat *h)
 			continue;
 		p->heard = true;
 		p->left |= b.left != 0;
-		if ((int32_t)(b.n - p->seen) <= 0)	/* late, or by another address */
+		if ((int32_t)(b.n - p->seen) <= 0)	/* late, or already received by another address */
 			continue;
 		p->seen = b.n;
 		p->silent_s = 0.0;
@@ -91,8 +91,8 @@ static void receive(struct dlb_heartbeat *h)
 	}
 }
 
-/* Whether no lower rank that is not silent watches `rank`: one that shares its memory or, if it is the lowest
- * of those, the lowest of another set. */
+/* Whether every lower rank that watches `rank` is silent. The ranks that share its memory watch it and, if it
+ * is the lowest of them, the lowest rank of each other set. */
 static bool is_lowest(const struct dlb_heartbeat *h, int rank)
 {
 	const struct heartbeat_peer *p = &h->peer[rank];
@@ -118,7 +118,7 @@ static void tell(struct dlb_heartbeat *h, int rank, enum dlb_silence how)
 									is_lowest(h, rank) });
 }
 
-/* A rank of this host, at a look that lasted `s` seconds. Returns how it is silent. */
+/* Looks at a rank of this host; the look lasted `s` seconds. Returns in which way the rank is silent. */
 static enum dlb_silence look_near(struct dlb_heartbeat *h, int rank, double s)
 {
 	struct heartbeat_peer *p = &h->peer[rank];
@@ -143,7 +143,7 @@ static enum dlb_silence look_near(struct dlb_heartbeat *h, int rank, double s)
 		if (!p->left)
 			tell(h, rank, DLB_SILENCE_GONE);
 	} else if (state == 'R' || state == 'D') {
-		p->silent_s -= s;	/* it has no core, or no page */
+		p->silent_s -= s;	/* waits for a core or a page: not silent */
 	}
 	return state == 'T' ? DLB_SILENCE_STOPPED : DLB_SILENCE_CUT;
 }
@@ -304,7 +304,7 @@ int dlb_heartbeat_new(struct dlb_heartbeat **out, struct dlb_comm *c, double lim
 	if (!rc) {
 		meet(h, card);
 		h->threaded = start(h);
-		if (!h->threaded)		/* nobody may wait for its beats */
+		if (!h->threaded)		/* it sends no beats, so nobody may wait for them */
 			beat(h, true);
 		*out = h;
 	} else {

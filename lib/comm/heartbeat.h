@@ -5,10 +5,10 @@
  * exchanges beats with those of the other sets, by UDP over every address of their hosts. So every rank is
  * watched by one at least, and n hosts send n * (n - 1) datagrams per beat.
  *
- * Silence is counted in looks of the watcher, none for longer than it should have taken: time in which the
- * watcher itself was stopped or had no core does not count. Nor does time in which the beating thread of a
- * rank of this host is ready to run but has no core, or waits for a page from disk. A datagram says how late
- * its sender was lately, and so much is allowed in addition. */
+ * Silence is counted in looks of the watcher, and no look counts for longer than it should have taken. So
+ * time in which the watcher itself was stopped or had no core does not count. Nor does time in which the
+ * beating thread of a rank of this host is ready to run but has no core, or waits for a page from disk. A
+ * datagram says how late its sender has been lately; that much more silence is allowed. */
 #ifndef DLB_COMM_HEARTBEAT_H
 #define DLB_COMM_HEARTBEAT_H
 #include "comm/comm.h"
@@ -20,15 +20,16 @@ enum dlb_silence {
 	DLB_SILENCE_CUT,		/* its process or its link, cause not known */
 	DLB_SILENCE_UNHEARD,		/* no beat has ever come: UDP does not get through; nothing is known */
 };
-/* lowest: no lower rank that watches that one is known as silent */
+/* lowest: every lower rank that watches the silent one is itself silent */
 struct dlb_heartbeat_told { int rank; const char *host; enum dlb_silence how; double silent_s; bool lowest; };
 /* What the thread does with a finding, at most once for each rank and kind. */
 struct dlb_heartbeat_listener { void (*tell)(void *ctx, const struct dlb_heartbeat_told *told); void *ctx; };
 
-/* Collective. A rank is silent when nothing was heard of it for limit_s seconds, or 1/12 less. On a rank that
- * can start no thread nobody watches. limit_s 0, or one rank: *out is NULL. listener is copied. */
+/* Collective. A rank is silent when nothing has been heard of it for limit_s seconds, or 1/12 less. A rank
+ * that can start no thread neither watches nor is watched. limit_s 0, or one rank: *out is NULL. listener is
+ * copied. */
 int dlb_heartbeat_new(struct dlb_heartbeat **out, struct dlb_comm *c, double limit_s,
 		      const struct dlb_heartbeat_listener *listener, struct dlb_error *err);
-/* Says goodbye, so that the others miss nothing, and ends the thread. NULL: nothing. */
+/* Says goodbye, so that the others do not count this rank as silent, and ends the thread. NULL: nothing. */
 void dlb_heartbeat_free(struct dlb_heartbeat *h);
 #endif

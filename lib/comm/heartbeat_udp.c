@@ -77,7 +77,8 @@ int dlb_beat_open(struct dlb_beat_place *mine)
 	return -1;
 }
 
-/* To one address; on an IPv4 socket only to IPv4 ones. A datagram that cannot be sent is as one that is lost. */
+/* Sends b to one address; an IPv4 socket reaches only IPv4 addresses. A datagram that cannot be sent is
+ * treated like a lost one. */
 static void send_to(int fd, const unsigned char address[16], uint32_t port, const struct dlb_beat *b)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };

@@ -1,4 +1,4 @@
-/* Inside heartbeat*.c: beats by datagram between ranks that share no memory. */
+/* Internal header of heartbeat*.c: beats by datagram between ranks that share no memory. */
 #ifndef DLB_COMM_HEARTBEAT_UDP_H
 #define DLB_COMM_HEARTBEAT_UDP_H
 #include <stdbool.h>

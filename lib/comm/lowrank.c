@@ -133,7 +133,7 @@ bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct 
 	return true;
 }
 
-/* Whether P is sent column by column: those of a block are of one size then. */
+/* Whether P is sent column by column: then the numbers of a block have similar sizes. */
 static bool by_column(const struct dlb_compressor *k) { return dlb_wire_unit(k->choice.thin_wire) > 1; }
 
 void dlb_low_rank_new(struct dlb_compressor *k)
@@ -231,7 +231,7 @@ static void from_rows(const float *by_row, int64_t n, int r, float *columns, int
 			columns[c * stride + i] = by_row[i * r + c];
 }
 
-/* Brings x, which lies as a tensor, in the order of its matrix, or back. */
+/* Copies x from the order of its tensor to that of its matrix, or back. */
 static void fold(const struct dlb_compressor *k, const struct dlb_sum_tensor *a, bool back)
 {
 	const int64_t inner = a->middle ? a->cols / a->middle : 0, m = back ? a->lead : a->middle,
@@ -305,7 +305,7 @@ static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, cons
 	s->restore(&shape, a->x, residual, w, pt, share);
 }
 
-/* Zeros from element n on to the end of the last unit. */
+/* Writes zeros from element n on to the end of the last unit. */
 static void fill_up(const struct dlb_compressor *k, float *sent, int64_t n)
 {
 	memset(sent + n, 0, (size_t)(dlb_wire_room(k->choice.thin_wire, n) - n) * sizeof *sent);
@@ -388,7 +388,7 @@ static bool sums_are_finite(struct dlb_compressor *k)
 	return true;
 }
 
-/* mine -= what this rank's rounding took from the sums: the rest of its own Q is in them. */
+/* mine -= the part of Q that this rank's rounding took from the sums; the rest of its own Q is in them. */
 static void take_losses(struct dlb_compressor *k)
 {
 	dlb_fusion_unload_lost(&k->q);
@@ -402,7 +402,7 @@ static void take_losses(struct dlb_compressor *k)
 	}
 }
 
-/* The Q of this step makes the next sketch. */
+/* Keeps the Q of this step as the source of the next sketch. */
 static void take_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	float *last = t->state->basis;
@@ -425,7 +425,7 @@ void dlb_low_rank_restore(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
-		if (t->mine) {				/* the error of this rank; then the sum */
+		if (t->mine) {				/* first the error of this rank, then the sum */
 			restore(k, t, a, t->state->residual, t->mine, 1);
 			restore(k, t, a, NULL, t->state->next, 0);
 		} else {

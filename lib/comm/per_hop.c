@@ -170,7 +170,7 @@ int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error 
 	for (int i = 0; i < h->n_hops; i++)
 		if (one_hop(h, k, &h->hop[i], err))
 			return -1;
-	/* all ranks decode the message, its maker too: the same bits */
+	/* all ranks, also the sender, decode the message, so that all have the same bits */
 	for (int i = 0; i < h->n_matrices; i++) {
 		struct matrix *m = &h->matrix[i];
 

@@ -85,7 +85,8 @@ void dlb_region_free(struct dlb_region *r)
 	free(r);
 }
 
-/* In a container the pid may be another process; the secret tells. */
+/* Maps the region of another rank. In a container the pid may belong to another process; the secret shows
+ * whether the region is the right one. */
 char *dlb_region_enter(const struct dlb_region *r, const struct dlb_region_key *theirs)
 {
 	char path[64], *p = NULL;

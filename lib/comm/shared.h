@@ -45,8 +45,8 @@ enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t by
 void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s);
 void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t bytes);
 
-/* Wakeups, used if ranks are more than cores: polling would take the other ranks' time, so a waiting rank
- * sleeps until another rank sends its wakeup, which lies in the first page of the sleeper's region. */
+/* Wakeups, used if there are more ranks than cores: polling would take the other ranks' time, so a waiting
+ * rank sleeps until another rank sends its wakeup, which lies in the first page of the sleeper's region. */
 struct dlb_wakeup;
 struct dlb_wakeup *dlb_wakeup_of(char *base);
 void dlb_wakeup_send(struct dlb_wakeup *b); /* call it after storing the data that the receiver waits for */

@@ -21,8 +21,8 @@ static int exponent_of(double length)
 	return e > MOST_EXPONENT ? MOST_EXPONENT : e < -MOST_EXPONENT ? -MOST_EXPONENT : e;
 }
 
-/* The first `width` columns of Q, rows of t->basis, become those of W, each in the span of Q's up to it;
- * zeros become random. work: q_length * width elements. */
+/* Turns the first `width` columns of Q, rows of t->basis, into those of W. Each lies in the span of Q's
+ * columns up to it; a column of zeros becomes random. work: q_length * width elements. */
 static void make_columns(struct dlb_low_rank_state *t, int width, uint64_t key, double *work)
 {
 	const int64_t stride = dlb_skinny_stride(t->q_length);
@@ -42,7 +42,7 @@ static void make_columns(struct dlb_low_rank_state *t, int width, uint64_t key, 
 	t->width = (float)width;
 }
 
-/* Columns of P by columns of W of length 1. */
+/* Scales the columns of P as if the columns of W had length 1. */
 static void lengthen(struct dlb_low_rank *t)
 {
 	const int64_t stride = dlb_skinny_stride(t->state->q_length);

@@ -84,7 +84,7 @@ static void copy(void *to, const void *from, size_t bytes)
 	memcpy(to, from, bytes);
 }
 
-/* In blocks that stay in the first-level cache until they are copied. */
+/* Works in blocks that stay in the first-level cache until they are copied. */
 static void pass_f32(void *x, const void *w, void *on, int64_t n, bool far)
 {
 	enum { BLOCK = 2048 };
