@@ -32,10 +32,11 @@ struct dlb_run {
 	double rate, rate_before;
 	bool has_rate;
 	double grad_scale;		/* update kernels: factor of gradients (clipping); 0: 1 */
-	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted. Kernels with
-	 * `count` add it there */
+	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted. A kernel
+	 * with a function `count` adds it in that function */
 	int64_t *shrunk;
-	/* update kernels add here if a result is not finite; NULL: not wanted. Likewise */
+	/* update kernels add 1 here if a result is not finite; NULL: not wanted. A kernel with a function
+	 * `count` adds it in that function */
 	int64_t *not_finite;
 };
 enum { DLB_N_LIBRARIES = 2 };
@@ -50,7 +51,8 @@ struct dlb_kernel {
 	void (*count)(struct dlb_kernel *k, const struct dlb_run *r);
 	size_t scratch_bytes;		/* needed during a run only */
 	size_t packed_bytes;		/* kept between runs (packed weights) */
-	/* kept by each library that the back end calls, once for all kernels: the most of any counts */
+	/* bytes that each library of the back end keeps once for all kernels: the largest value of any kernel
+	 * counts */
 	size_t library_bytes[DLB_N_LIBRARIES];
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
 };
@@ -91,7 +93,7 @@ struct dlb_conv_desc {
 	struct dlb_desc x, w, y;
 	bool has_bias;
 	bool relu;			/* FORWARD: y = Relu of the result */
-	bool winograd;			/* allowed where it applies and is faster */
+	bool winograd;			/* Winograd's algorithm is allowed, where it applies and is faster */
 	int64_t groups, stride[3], dilation[3], pad_begin[3], pad_end[3];
 };
 /* Pooling. FORWARD: in {x}, out {y, pos|NULL}; pos = position of the maximum in its window, the first of
@@ -264,7 +266,7 @@ struct dlb_copy_desc {
 /* Rows of `outer` tables x (outer, rows, width) taken by n_index indices (i32 or i64); negative ones count from
  * the end. The tables may be parts, rows `first` on, of tables of `of` rows, to which indices refer; rows that
  * are not in the part are zeros. The gradient adds rows in the order of the indices, in any float type but f16;
- * row `padding` of the whole table (-1: none) gets none.
+ * row `padding` of the whole table (-1: none) gets no gradient.
  *   forward  in {x, index}   out {y (outer, n_index, width)}
  *   backward in {dy, index}  out {dx} */
 struct dlb_gather_desc {
@@ -312,8 +314,8 @@ struct dlb_select_desc {
  * first) to end[d][i]; without tap[d], which needs x[d] = y[d], only itself. An element of y is the sum over
  * all combinations of its taps, those of the last dimension varying fastest, of the product of their weights
  * times the element of x at their positions. Sums have type `sum`, f32 or f64. An element without taps in some
- * dimension is in[1], of y's type, or 0 if that is absent. move: there are at most one tap, of weight 1, and any
- * type; elements are copied. The lists are copied.  in {x, value|NULL}, out {y} */
+ * dimension is in[1], of y's type, or 0 if that is absent. move: each index has at most one tap, of weight 1;
+ * elements are copied, in any type. The lists are copied.  in {x, value|NULL}, out {y} */
 struct dlb_tap { int64_t from; double w; };
 struct dlb_taps_desc {
 	enum dlb_dtype in, out, sum;
@@ -367,12 +369,12 @@ struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
  *
  * Rules with a smoothed gradient have one more stage:
  *   PREDICT  in {weight, states ...}, out {predicted weight, run->distance updates ahead}
- * If the smoothed gradient stays constant, that is w - distance rate v (momentum: Chen et al.,
- * SpecTrain, 2018) or w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al.,
- * XPipe, 2019), plus decoupled decay.
+ * If the smoothed gradient stays constant, these weights are w - distance rate v (momentum: Chen et al.,
+ * SpecTrain, 2018) or w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al., XPipe, 2019),
+ * plus decoupled decay.
  *
  * States in fewer bits (code[k], state_codec.h; f32 weights, stage WHOLE): each has its layout of `count`
- * elements in n_chunks chunks. CPUs alone have kernels for them. */
+ * elements in n_chunks chunks. Only back end cpu has kernels for them. */
 enum dlb_update_rule {
 	DLB_RULE_SGD,
 	DLB_RULE_MOMENTUM,
@@ -434,10 +436,10 @@ struct dlb_backend {
 	struct dlb_numerics numerics;	/* of kernels that are prepared */
 	void *self;
 };
-/* Bytes from or to host memory, which nobody changes meanwhile. They move when mark `after` as it was last queued
- * is passed. */
-enum { DLB_AFTER_ALL = -1, DLB_AFTER_NOTHING = -2 };	/* all that is queued so far */
-struct dlb_recording;				/* the back end's */
+/* A copy of bytes from or to host memory, which nobody changes meanwhile. It begins when mark `after`, as it
+ * was last queued, has been passed. */
+enum { DLB_AFTER_ALL = -1, DLB_AFTER_NOTHING = -2 };	/* AFTER_ALL: all that is queued so far */
+struct dlb_recording;				/* defined by the back end */
 struct dlb_transfer { void *dst; const void *src; size_t bytes; bool to_host; int after; };
 struct dlb_backend_ops {
 	const char *name;				/* "cpu" */
@@ -469,19 +471,21 @@ struct dlb_backend_ops {
 	 * seconds writes the time from mark `from` to mark `to`; both are passed (sync). */
 	int (*mark)(struct dlb_backend *b, int i, struct dlb_error *err);
 	double (*seconds)(struct dlb_backend *b, int from, int to);
-	/* NULL where buffers lie in host memory. Memory of the host that transfers reach directly; NULL: none left.
-	 * transfer queues transfer i (0, 1, ...), which runs beside kernels. transferred: 1 if it is done, 0 if not;
-	 * -1 with err: something failed since the last sync. join: kernels queued from now on wait for it. */
+	/* These are NULL where buffers lie in host memory. host_alloc: memory of the host that transfers
+	 * reach directly; NULL: none left. transfer queues transfer i (0, 1, ...), which runs beside kernels.
+	 * transferred: 1 if it is done, 0 if not; -1 with err: something failed since the last sync. join:
+	 * kernels queued from now on wait for the transfer. */
 	void *(*host_alloc)(struct dlb_backend *b, size_t bytes);
 	void (*host_free)(struct dlb_backend *b, void *p);
 	void (*transfer)(struct dlb_backend *b, int i, const struct dlb_transfer *t);
 	int (*transferred)(struct dlb_backend *b, int i, struct dlb_error *err);
 	void (*join)(struct dlb_backend *b, int i);
-	/* NULL where mark is. Between record and recorded, kernels do not run but become a recording. Marks become
-	 * part of it if it is `timed`, and are passed in each replay; else mark only reports a failure. Each kernel
-	 * has run before with the same operands, and all that is done is to run kernels. replay queues the
-	 * recording, after what is queued so far. recorded returns a new one; NULL with err: a kernel failed, or
-	 * cannot be recorded. discard: nothing that is queued uses it; NULL accepted. */
+	/* These are NULL where mark is NULL. Between record and recorded, kernels do not run but become a
+	 * recording. Marks become part of it if it is `timed`, and are passed in each replay; else mark only
+	 * reports a failure. Each kernel must have run before with the same operands, and only kernels may be
+	 * run. replay queues the recording after all that is queued so far. recorded returns a new one; NULL
+	 * with err: a kernel failed, or cannot be recorded. discard: no queued work may use the recording;
+	 * NULL accepted. */
 	int (*record)(struct dlb_backend *b, bool timed, struct dlb_error *err);
 	struct dlb_recording *(*recorded)(struct dlb_backend *b, struct dlb_error *err);
 	int (*replay)(struct dlb_backend *b, struct dlb_recording *x, struct dlb_error *err);
@@ -546,10 +550,10 @@ const struct dlb_backend_ops *dlb_backend_load(const char *name, struct dlb_erro
 /* Loads and opens it with the numerics that its name asks for: "cuda+tf32+fast". -1 with err. */
 int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err);
-const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: dlb_backend_load's reasons */
+const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: as dlb_backend_load */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
-/* Adds to what libraries keep for k that for a kernel that k runs. */
+/* Raises k's library_bytes to those of `part`, a kernel that k runs, where these are larger. */
 void dlb_kernel_keep(struct dlb_kernel *k, const struct dlb_kernel *part);
-void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r);	/* if it has to be */
-void dlb_kernel_count(struct dlb_kernel *k, const struct dlb_run *r);	/* if its run has not */
+void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r);	/* calls renew, if k has it */
+void dlb_kernel_count(struct dlb_kernel *k, const struct dlb_run *r);	/* calls count, if k has it */
 #endif

@@ -1,4 +1,5 @@
-/* Checks descriptors of elementwise functions, reductions and updates, and makes loop nests of the former. */
+/* Checks descriptors of elementwise functions, reductions and updates, and makes loop nests of the first
+ * two. */
 #include <string.h>
 
 #include "tensor/loops.h"

@@ -1,4 +1,4 @@
-/* What kernels of every back end begin with: a descriptor is checked, and becomes loop nests. */
+/* The first steps of kernels of every back end: a descriptor is checked and becomes loop nests. */
 #ifndef DLB_TENSOR_LOOPS_H
 #define DLB_TENSOR_LOOPS_H
 #include "tensor/backend.h"
@@ -16,7 +16,7 @@ int dlb_reduce_loops(const struct dlb_reduce_desc *d, struct dlb_nest *kept, str
 /* Checks the description of an optimizer's step. -1 with err; DLB_NO_KERNEL: no kernel has this rule or
  * type. */
 int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err);
-/* States that a rule keeps per weight. */
+/* Number of states that a rule keeps per weight. */
 int dlb_update_states(int rule);
 /* Whether a state is kept in fewer bits than f32. */
 bool dlb_update_is_small(const struct dlb_update_desc *d);

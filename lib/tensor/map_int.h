@@ -1,5 +1,5 @@
 /* Arithmetic of integers of type T for map_list.h, in place of what map_real.h defined before: wraps as two's
- * complement; x / 0 = 0. Included once; MAP_DEVICE: what a function of the device begins with. */
+ * complement; x / 0 = 0. Included once; MAP_DEVICE: the qualifiers of a function that runs on the device. */
 #ifndef MAP_DEVICE
 #define MAP_DEVICE
 #endif

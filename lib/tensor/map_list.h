@@ -60,7 +60,7 @@ MAP(max, 2, (a > b || a != a) ? a : b)
 MAP(mod, 2, MOD(a, b))							/* sign of b */
 MAP(fmod, 2, FMOD(a, b))						/* sign of a */
 MAP(pow, 2, POW(a, b))
-/* alpha = minimum, beta = maximum, which wins */
+/* alpha = minimum, beta = maximum; if the minimum is larger, the result is the maximum */
 MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))
 MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, minimum, maximum */
 MAP(prelu, 2, NEGATIVE(a) ? MUL(a, b) : a)				/* x, slope */

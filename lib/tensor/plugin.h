@@ -6,8 +6,8 @@
 #define DLB_TENSOR_PLUGIN_H
 #include "tensor/backend.h"
 
-/* abi: DLB_PLUGIN_ABI, a checksum (by the Makefile) of the headers of lib/tensor that both sides share. A plug-in
- * compiled with others is refused. */
+/* abi: DLB_PLUGIN_ABI, a checksum (by the Makefile) of the headers of lib/tensor that both sides share. A
+ * plug-in that was compiled with other headers is refused. */
 struct dlb_plugin {
 	size_t abi;
 	const struct dlb_backend_ops *ops;

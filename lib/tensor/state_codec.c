@@ -39,7 +39,7 @@ double dlb_state_ratio(enum dlb_state_dtype d)
 	       (double)(DLB_STATE_BLOCK * sizeof(float));
 }
 
-/* The block of *s begins at s->first of its chunk. */
+/* Sets s->n for the block that begins at s->first. */
 static void measure(struct dlb_state_span *s)
 {
 	s->n = (int)(s->end - s->first < DLB_STATE_BLOCK ? s->end - s->first : DLB_STATE_BLOCK);

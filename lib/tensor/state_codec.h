@@ -41,20 +41,21 @@ enum { DLB_STATE_BLOCK = 256 };
 extern const char *const dlb_state_dtypes[DLB_N_STATE_DTYPES + 1]; /* "f32", "bf16", "8bit"; ends with NULL */
 int dlb_state_dtype_find(const char *name); /* -1: none */
 
-/* Blocks and bytes of a state of n elements, cut into n_chunks, of weights of so many bytes an element. 8bit:
- * n codes, then from a multiple of 4 the scales. */
+/* Blocks and bytes of a state of n elements, cut into n_chunks, whose weights have weight_bytes bytes an
+ * element. 8bit: n codes, then from a multiple of 4 the scales. */
 int64_t dlb_state_blocks(int64_t n, int n_chunks);
 size_t dlb_state_bytes(enum dlb_state_dtype d, size_t weight_bytes, int64_t n, int n_chunks);
-/* Those of a large state as a part of those of f32: 1, 0.5, 0.254. */
+/* The bytes of a large state relative to those in f32: 1, 0.5, 0.254. */
 double dlb_state_ratio(enum dlb_state_dtype d);
 
-/* Of whole states. `code` is not F32. */
+/* Decode and encode whole states. `code` is not F32. */
 void dlb_state_decode(enum dlb_state_code code, int64_t n, int n_chunks, const void *from, float *to);
 void dlb_state_encode(enum dlb_state_code code, int64_t n, int n_chunks, const float *from, void *to);
 
 /* ---- one block ---- */
 
-/* Its first element, its number and its elements; the chunk that it is in, and where that ends. */
+/* first: its first element; block: its number; n: its number of elements; chunk: the chunk that it is in;
+ * end: the end of that chunk. */
 struct dlb_state_span {
 	int64_t first, block;
 	int n, chunk;
@@ -62,6 +63,6 @@ struct dlb_state_span {
 };
 /* Block number `block`, from 0, of a state of n elements. O(n_chunks). n: 0 if there is none. */
 struct dlb_state_span dlb_state_span_at(int64_t n, int n_chunks, int64_t block);
-/* The block after it. */
+/* Moves *s to the next block. */
 void dlb_state_next(int64_t n, int n_chunks, struct dlb_state_span *s);
 #endif

@@ -92,8 +92,8 @@ static void attention_span(const struct attention_part *p, int64_t batch, int64_
 	*hi = end > from ? end : from;
 }
 
-/* Sets the keys that the block's queries see, of each query in lo and hi (of x->n elements each); all keys
- * if the scores are an output. */
+/* Sets the keys that the block's queries see. lo and hi (of x->n elements each) receive the keys of each
+ * query; if the scores are an output, these are all keys. */
 static void attention_columns(const struct attention_part *p, struct attention_block *x, int32_t *lo,
 			      int32_t *hi)
 {
@@ -114,7 +114,7 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 		hi[i] = all ? (int32_t)x->columns : (int32_t)(end - x->lo);
 	}
 	x->band = (struct panel_band){ lo, hi };
-	/* neither bound decreases */
+	/* neither bound decreases, so the last lo and the first hi decide */
 	x->seen = x->n && (lo[x->n - 1] > 0 || hi[0] < x->columns) ? &x->band : NULL;
 }
 
@@ -155,7 +155,7 @@ static const struct attention_loops loops_f32 = { attention_room_f32, attention_
 static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64,
 						  attention_block_f64 };
 
-/* Clears gradients of keys and values, to which blocks are added. */
+/* Clears gradients of keys and values, to which the blocks' contributions are added. */
 static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows,
 		       int64_t width, size_t size)
 {
@@ -216,10 +216,10 @@ int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d,
 	a->loops = d->dtype == DLB_F32 ? &loops_f32 : &loops_f64;
 	while (rows > ATTENTION_LEAST && rows * d->keys > ATTENTION_SCORES)
 		rows /= 2;
-	/* blocks of up to one and a half times as many */
+	/* a block has up to one and a half times as many queries */
 	a->n_blocks = d->rows > rows ? (int)((d->rows + rows / 2) / rows) : 1;
 	rows += rows / 2;
-	/* beyond the alignment, so that a column of scores is not in a single cache set */
+	/* longer than the alignment requires, so that a column of scores is not in a single cache set */
 	a->ld = (d->keys / ATTENTION_ALIGN + 1) * ATTENTION_ALIGN + ATTENTION_ALIGN / 2;
 	a->parts = dlb_cpu_parts(b, d->batch * d->heads * d->rows * d->keys, d->batch * d->kv_heads);
 	a->room = a->loops->room(d, rows, a->ld);

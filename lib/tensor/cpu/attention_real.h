@@ -120,8 +120,8 @@ static bool S(attention_mask)(const struct attention_part *p, const struct atten
 	return any;
 }
 
-/* Clears what products read of a row of scratch memory outside its range. Vectors, since gcc makes a memset
- * of this length a string instruction, which takes longer to start than to run. */
+/* Clears the elements on both sides of a row's range that products read. Stores vectors, because gcc makes a
+ * memset of this length a string instruction, which takes longer to start than to run. */
 static void S(attention_margin)(struct attention_range row, T *s)
 {
 	enum { WIDTH = VECTOR_BYTES / sizeof(T) };
@@ -185,7 +185,7 @@ static void S(attention_scores)(const struct attention_part *p, const struct att
 		.wanted = x->seen });
 }
 
-/* Keeps the probabilities of row i of the block for the backward pass, with the margin that it reads. */
+/* Keeps the probabilities of row i of the block, with the margin that the backward pass reads. */
 static void S(attention_keep)(const struct attention_part *p, const struct attention_block *x, int64_t i,
 			      const T *s)
 {
@@ -199,7 +199,7 @@ static void S(attention_keep)(const struct attention_part *p, const struct atten
 		memcpy((T *)p->run->out[1] + at * d->keys + x->lo + from, s + from, (size_t)(end - from) * sizeof *s);
 }
 
-/* Queries of one block of one head. */
+/* The forward pass of one block of queries of one head. */
 static void S(attention_forward_block)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;

@@ -2,8 +2,7 @@
  * doubles, used as T where that is enough. Activations have type E in memory: X(e) converts E to T,
  * Y(t) T to E; everything else is T. */
 
-/* Updates running statistics and writes the gradient's inputs, from mean and biased variance of n
- * elements. */
+/* Updates the running statistics and writes the saved ones, from mean and biased variance of n elements. */
 static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double n,
 			     double mean, double var)
 {
@@ -233,7 +232,7 @@ static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dl
 	}
 	if (!dx)
 		return;
-	/* downwards, because all read sum[c] and dot[c] */
+	/* factors of each column, for the loop below */
 	for (int64_t j = w - 1; j >= 0; j--) {
 		int64_t c = j % b->c;
 		double invstd = S(bn_invstd)(b, r, c);

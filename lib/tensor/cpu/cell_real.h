@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_d
 	}
 }
 
-/* Candidate and new state. If the reset comes first, rec is (r h) R^T. */
+/* Computes the candidate and the new state. If the reset comes first, rec is (r h) R^T. */
 static inline __attribute__((always_inline)) void S(gru_candidate)(const struct dlb_cell_desc *d,
 								   const struct dlb_run *r, int f1,
 								   bool joint)
@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void S(gru_grad)(const struct dlb_c
 	}
 }
 
-/* If the reset comes first: the remaining gradients, from the gradient of r h (in[4]). */
+/* If the reset comes first: computes the remaining gradients from the gradient of r h (in[4]). */
 static void S(gru_grad_reset)(const struct dlb_cell_desc *d, const struct dlb_run *r)
 {
 	const int64_t h = d->h, p = d->plane;

@@ -95,7 +95,8 @@ struct depthwise_job {
 	const struct dlb_run *run;
 };
 
-/* Channels of each block: as few as suffice for the least number of blocks, but no more than there are. */
+/* Channels of each block: the smallest multiple of DW_GRAIN for which there are no more blocks than with
+ * DW_MOST, but no more than there are channels. */
 static int64_t dw_wide(const struct conv_kernel *c)
 {
 	const int64_t blocks = (c->g + DW_MOST - 1) / DW_MOST, share = (c->g + blocks - 1) / blocks,

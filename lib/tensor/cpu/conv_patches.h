@@ -1,13 +1,13 @@
 /* Gradient of the weight of a convolution of float32 with channels-last activations, as products with
  * patches; included by conv.c. A patch is the input under the kernel at one position: (KD, KH, KW, C)
- * elements in this order, a row of im2col. Those of a row of the kernel lie together in the input too, if its
- * dilation is 1.
+ * elements in this order, a row of im2col. The elements under one row of the kernel are adjacent in the input
+ * too, if its dilation is 1.
  *   dw (M, taps) = sum over chunks of dy^T (M, p) patches (p, taps)
  * The positions of all images are taken in chunks whose patches fit into the cache. */
 
 static int64_t n_patches(const struct conv_kernel *c) { return c->n * c->positions; }
 
-/* Patches of a chunk. */
+/* Number of patches in a chunk. */
 static int64_t patch_chunk(const struct conv_kernel *c)
 {
 	enum { BYTES = 1 << 20, LEAST = 96 };
@@ -16,7 +16,8 @@ static int64_t patch_chunk(const struct conv_kernel *c)
 	return chunk < n_patches(c) ? chunk : n_patches(c);
 }
 
-/* One row of the kernel, from place `at` of a row of the input. Returns the end. */
+/* Writes the elements under one row of the kernel, from place `at` of a row of the input on. Returns the
+ * end. */
 static float *patch_row(const struct conv_kernel *c, const float *row, int64_t at, float *to)
 {
 	const int64_t channels = c->cg, size = c->size[2], end = c->in[2] - at;
@@ -37,7 +38,7 @@ static float *patch_row(const struct conv_kernel *c, const float *row, int64_t a
 	return to;
 }
 
-/* Patches [begin, begin + n). */
+/* Writes patches [begin, begin + n). */
 static void fill_patches(const struct conv_kernel *c, const float *x, int64_t begin, int64_t n, float *to)
 {
 	const int64_t *out = c->out, line = c->size[2] * c->cg;
@@ -61,7 +62,7 @@ static void fill_patches(const struct conv_kernel *c, const float *x, int64_t be
 	}
 }
 
-/* Whether the input itself is the patches: a kernel of one element that meets each place once. */
+/* Whether the input itself holds the patches: the kernel has one element and meets each place once. */
 static bool patches_in_place(const struct conv_kernel *c)
 {
 	bool same = c->taps == c->cg;
@@ -71,7 +72,7 @@ static bool patches_in_place(const struct conv_kernel *c)
 	return same;
 }
 
-/* sum (n) of the rows of x (rows, n). */
+/* sum (n) = the sum of the rows of x (rows, n). */
 static void sum_places(const float *x, int64_t rows, int64_t n, float *sum)
 {
 	enum { BLOCK = 64 };

@@ -21,7 +21,7 @@ struct copy_kernel {
 struct copy_job { const struct copy_kernel *c; const struct dlb_run *run; };
 
 /* ---- same type: by size ---- */
-/* n rows of `bytes` each. */
+/* Copies n rows of `bytes` bytes each. */
 static void move_rows(char *o, int64_t so, const char *x, int64_t si, int64_t n, size_t bytes)
 {
 	const size_t whole = bytes & ~(size_t)31;
@@ -205,7 +205,7 @@ static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, in
 	}
 }
 
-/* The two casts of every mixed-precision step; false for all others. */
+/* Does the two casts of every mixed-precision step; false for all others. */
 static bool convert_bf16(const struct copy_kernel *c, void *o, int64_t so, const void *x, int64_t si,
 			 int64_t n)
 {
@@ -286,7 +286,8 @@ static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cpu_parallel(c->parts, copy_part, &job);
 }
 
-/* If out is contiguous in the last loop and in in another, moves that one before the last. */
+/* If `out` is contiguous in the last loop and `in` in another one, moves that loop to just before the last.
+ * Returns whether it did. */
 static bool make_tiled(struct dlb_nest *n)
 {
 	int last = n->n_dims - 1;
@@ -336,7 +337,7 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 			  c->nest.stride[0][last] == 1 && c->nest.stride[1][last] == 1 &&
 			  c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
 		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
-		/* adding may address an element twice (stride 0), so it keeps the order */
+		/* accumulation may address an element twice (stride 0), so one part does it all, in order */
 		c->by_tile = c->tiled && dlb_nest_count(&c->nest, c->outer) < b->n_threads;
 		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, dlb_nest_count(&c->nest, last + 1),
 			c->by_tile ? c->nest.dim[last - 1] / TILE : dlb_nest_count(&c->nest, c->outer));

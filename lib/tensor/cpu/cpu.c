@@ -69,7 +69,7 @@ __attribute__((constructor)) static void end_idle_threads(void)
 }
 
 /* The libraries have one number of threads for the whole process. A back end that is opened beside another,
- * for a check, leaves it as it was. */
+ * for a check, restores it when it is closed. */
 static void set_threads(int omp, int openblas)
 {
 	omp_set_num_threads(omp);

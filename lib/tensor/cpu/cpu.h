@@ -24,7 +24,7 @@ extern const struct dlb_backend_ops dlb_cpu_ops;
 struct cpu {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	struct { int omp, openblas; } before;	/* threads when it was opened */
+	struct { int omp, openblas; } before;	/* threads before it was opened */
 };
 static inline struct cpu *cpu_of(struct dlb_backend *b) { return b->self; }
 

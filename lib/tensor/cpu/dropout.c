@@ -66,8 +66,8 @@ static inline void apply_##T(T *y, const T *x, const uint8_t *keep, double scale
 APPLY(float)
 APPLY(double)
 
-/* Drops n elements from `at` on, with the words drawn for `block` of a sample (of per_sample
- * elements), from element `skip` on. */
+/* Applies dropout to n elements from `at` on. The words are those drawn for block `block` of the sample (of
+ * per_sample elements), from element `skip` of the block on. */
 static inline void dropout_block(const struct dropout_job *job, int64_t at, int64_t n, int64_t sample,
 				 int64_t per_sample, int64_t block, int64_t skip)
 {

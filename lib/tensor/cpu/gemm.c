@@ -82,7 +82,7 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 		after_float(&g->d, r->out[0], g->d.has_c ? r->in[2] : NULL);
 }
 
-/* Fills the rows of y, to which a product is added. */
+/* Fills the rows of y with the bias, to which the product is then added. */
 static void fill_rows(const struct dlb_gemm_desc *d, void *y, const void *bias)
 {
 	const size_t row = (size_t)d->n * dlb_dtype_bytes(d->dtype);

@@ -18,7 +18,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i)
 #ifdef __x86_64__
 	bool v3, v4;
 
-	__builtin_cpu_init();			/* also asks if the system saves the registers */
+	__builtin_cpu_init();			/* checks also that the system saves the registers */
 	v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
 	     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 	v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

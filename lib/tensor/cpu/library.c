@@ -26,9 +26,9 @@ bool dlb_cpu_dnnl_is_in_place(int64_t m, int64_t n)
 	return m < 1 || n < 1 || 1 / (double)m + 1 / (double)n >= .0038;
 }
 
-/* oneDNN: its generated code, as far as other processors do not have as much, and blocks of both operands,
- * with a margin for a heap in pieces, unless they are read in place. The blocks come from malloc, which keeps
- * what is freed. On several threads it is an upper bound, measured with two. */
+/* Bytes that oneDNN keeps: generated code, as far as it exceeds that on other processors; and, unless the
+ * operands are read in place, blocks of both, with a margin for a fragmented heap. The blocks come from
+ * malloc, which keeps freed memory. On several threads the result is an upper bound, measured with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 {
 	enum { CODE = 1500000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 1500000 };
@@ -49,7 +49,8 @@ static int64_t first_block(int64_t length, int64_t most)
 	return length >= 2 * most ? most : length > most ? (length + 1) / 2 : length;
 }
 
-/* OpenBLAS: the touched part of its buffer. All rows of a are packed, unless w is a single block. */
+/* Bytes that OpenBLAS keeps: the touched part of its buffer. All rows of a are packed, unless w is a single
+ * block. */
 size_t dlb_cpu_openblas_keeps(int64_t m, int64_t n, int64_t k, size_t element)
 {
 	enum { SINGLE_P = 320, SINGLE_Q = 320, DOUBLE_P = 512, DOUBLE_Q = 256, PANEL = 24 };

@@ -1,5 +1,5 @@
-/* Memory that oneDNN and OpenBLAS keep for packed operands of their products, beside the scratch that they
- * are given: dlb_kernel.library_bytes. Sizes are 0 on a processor with AVX-512, where products pack in
+/* Memory that oneDNN and OpenBLAS keep for packed operands of their products, besides the scratch memory that
+ * they are given: dlb_kernel.library_bytes. Sizes are 0 on a processor with AVX-512, where products pack in
  * scratch. */
 #ifndef DLB_TENSOR_CPU_LIBRARY_H
 #define DLB_TENSOR_CPU_LIBRARY_H
@@ -19,6 +19,7 @@ bool dlb_cpu_libraries_keep(void);
 bool dlb_cpu_dnnl_is_in_place(int64_t m, int64_t n);
 /* Bytes that oneDNN's gemm keeps after a product m x k by k x n of float32, row-major. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads);
-/* The same of OpenBLAS on one thread, for elements of 4 or 8 bytes, by calls of so many rows. */
+/* The same for OpenBLAS on one thread, with elements of 4 or 8 bytes and DLB_CPU_OPENBLAS_ROWS rows per
+ * call. */
 size_t dlb_cpu_openblas_keeps(int64_t m, int64_t n, int64_t k, size_t element);
 #endif

@@ -34,7 +34,8 @@ static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64
 	return s;
 }
 
-/* to = x - max - lse for all classes of one sample; inlined with a constant stride of 1 for the compiler. */
+/* to = x - max - lse for all classes of one sample; inlined, so that a stride of 1 is a constant for the
+ * compiler. */
 static inline __attribute__((always_inline)) void S(log_probs)(const T *x, int64_t classes, int64_t stride,
 							       T max, T lse, T *to)
 {
@@ -140,7 +141,7 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 				s = d->inner;
 			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
 			double up = dy[d->reduction == DLB_REDUCE_NONE ? n * d->inner + i : 0];
-			/* of the losses of all classes, with label smoothing */
+			/* factor of the losses of all classes, with label smoothing */
 			const double share = up / divisor;
 			T scale = skip || divisor == 0 ? 0 :
 				  wrong                ? (T)NAN :
@@ -156,7 +157,7 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 							 wrong      ? scale :
 								      0;
 			}
-			if (skip)			/* also if exp(log_prob) is not finite */
+			if (skip)			/* zeros, also if exp(log_prob) is not finite */
 				for (int64_t j = 0; j < d->classes; j++)
 					dx[at + j * s] = 0;
 			else if (!wrong)
@@ -208,7 +209,7 @@ static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 
 			while (left != 0 && largest < d->classes && x[largest * in] != m)
 				largest++;
-			/* also if the scores are not finite */
+			/* zeros, also if the scores are not finite */
 			if (by == 0 && up[2 * in] == 0 && left == 0) {
 				for (int64_t j = 0; j < d->classes; j++)
 					dx[j * in] = 0;

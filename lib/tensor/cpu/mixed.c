@@ -233,7 +233,7 @@ int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *
 			  struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = d->per_sample };
-	/* strips of whole samples are counted from the first sample, so all are one block */
+	/* strips of whole samples are counted from the first sample, so all samples form one block */
 	const int64_t block = d->part >= d->per_sample && d->part ? at_least_1(d->samples)
 		: dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1);
 	const struct narrow_desc n = { .rows = d->samples,

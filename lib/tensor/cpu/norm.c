@@ -11,7 +11,7 @@ struct norm_kernel {
 	struct dlb_norm_desc d;
 	int parts;
 	dlb_cpu_part_fn *part;
-	/* for a gradient */
+	/* only for a gradient */
 	void (*finish)(const struct dlb_norm_desc *d, const struct dlb_run *run, int parts);
 };
 struct norm_job { const struct dlb_norm_desc *d; const struct dlb_run *run; };

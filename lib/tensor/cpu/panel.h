@@ -22,7 +22,7 @@
 #endif
 
 /* The part of a matrix that is not zero: row i has columns [lo[i], hi[i]), and neither lo nor hi decreases.
- * Products skip most of the rest; they may read up to PANEL_MARGIN elements of it on both sides of a row
+ * Products skip most of the other elements; they may read up to PANEL_MARGIN of them on both sides of a row
  * if neighbouring rows differ by at most one. */
 struct panel_band { const int32_t *lo, *hi; };
 enum { PANEL_MARGIN = TILE - 1 };

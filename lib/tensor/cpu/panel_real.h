@@ -72,8 +72,8 @@ static void S(panel_pack_transposed)(int64_t k, int64_t n, const T *x, int64_t s
 
 struct S(panel_job) { int64_t k, row, column, ldy, columns; T alpha; const T *a, *b; T *y; bool add; };
 
-/* Reduces the job, terms [from, from + k) of all, to those in the band of y's rows [i, i + rows). False: an
- * earlier or later part of the terms writes these rows. */
+/* Restricts the job, which has terms [from, from + k) of all, to the band of y's rows [i, i + rows). False:
+ * the job has no term in the band, and another part of the terms writes these rows. */
 static inline bool S(panel_narrow)(const struct panel_band *band, int64_t i, int64_t rows, int64_t from,
 				   struct S(panel_job) *p)
 {
@@ -93,7 +93,8 @@ static inline bool S(panel_narrow)(const struct panel_band *band, int64_t i, int
 	return true;
 }
 
-/* `rows` rows of y from row `first` on by `vectors` halves of one panel; both are constant after inlining. */
+/* Computes `rows` rows of y, from row `first` on, by `vectors` halves of one panel; both numbers are constant
+ * after inlining. */
 static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int rows, int vectors,
 									    int64_t first,
 									    const struct S(panel_job) * p)
@@ -162,8 +163,8 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int
 }
 #undef PANEL_CASE
 
-/* Rows [top, end) of y by one panel, in tiles of nearly equal size. terms (NULL: all): the band of a, of
- * which the job has the columns from `from` on. */
+/* Computes rows [top, end) of y by one panel, in tiles of nearly equal size. terms (NULL: all): the band of
+ * a, of which the job has the columns from `from` on. */
 static PANEL_FUSED void S(panel_rows)(int64_t top, int64_t end, int64_t from, const struct panel_band *terms,
 				      const struct S(panel_job) * p)
 {

@@ -18,7 +18,7 @@
 #define BLOCK 64			/* elements of a vector at a time */
 #define EIGHT 8				/* divides BLOCK */
 #define FEW 16				/* with fewer channels, rows are used */
-#define MEETS 32			/* windows of one input element, at a time */
+#define MEETS 32			/* windows of one input element that are added at a time */
 #define NO_K (-(1 << 30))		/* a kernel position in no window */
 
 /* kernel positions [lo, hi) of an output coordinate inside the input */
@@ -28,7 +28,7 @@ struct pool_pair { int64_t k, o; };
 /* index of a window in the output, and the element's position in it */
 struct meet { int64_t y; int32_t here; };
 struct pool_kernel;
-/* Images [from, end) of one sample and, unless channels are adjacent, one channel. */
+/* Handles images [from, end). An image is one sample and, unless channels are adjacent, one channel of it. */
 typedef void pool_fn(const struct pool_kernel *p, const struct dlb_run *r, int64_t from, int64_t end,
 		     void *scratch);
 struct pool_kernel {

@@ -36,9 +36,9 @@ static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, con
 			pos[c] = (POS)at[c];
 }
 
-/* As above for n elements of an output row; v: the input under the window's first column, at depth and height
- * 0. Works in groups of eight, the last with unused elements (`from` is padded): a scalar remainder loop
- * would have unpredictable branches, because which element is largest is random. */
+/* As above for n elements of an output row; x: the image; from: the input elements under the windows' first
+ * column, from the row's start. Works in groups of eight, the last with unused elements (`from` is padded): a
+ * scalar remainder loop would have unpredictable branches, because which element is largest is random. */
 static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const int32_t *from, int64_t od,
 				 int64_t oh, T *y, POS *pos, int64_t n)
 {

@@ -57,7 +57,7 @@ static void run_empty(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct product_kernel *p = (struct product_kernel *)k;
 
-	if (p->n_batch > 0 && p->m > 0 && p->n > 0)	/* no terms; y is dense in some order */
+	if (p->n_batch > 0 && p->m > 0 && p->n > 0)	/* k = 0: y is zero, dense in some order */
 		memset(r->out[0], 0, (size_t)(p->n_batch * p->m * p->n) * dlb_dtype_bytes(p->d.dtype));
 }
 

@@ -1,6 +1,6 @@
 /* Reductions of type T with accumulators of type A; included by reduce.c. row: n elements with a stride to
  * one value, in 16 partial results; strip: n adjacent results side by side, of rows `stride` apart. Four rows
- * at a time are read, because memory gives more to four streams than to one; each result takes the rows in
+ * at a time are read, because memory delivers more to four streams than to one; each result takes the rows in
  * their order. */
 #define REDUCE_LANES 16
 

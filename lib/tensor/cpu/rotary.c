@@ -14,7 +14,7 @@ struct rotary_job {
 };
 typedef void rotary_row_fn(const struct dlb_rotary_desc *d, const struct dlb_run *r, int64_t at, int64_t e);
 
-/* One row of a head; inlined with constant distances for the compiler. */
+/* Rotates one row of a head; inlined, so that the distances are constants for the compiler. */
 #define ROTARY(T) \
 	static inline \
 		__attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t half, T sign, \
@@ -48,7 +48,8 @@ ROTARY(float)
 ROTARY(double)
 #undef ROTARY
 
-/* The rows of `part`: those of all samples, by heads within rows or by rows within heads. */
+/* Rotates the rows of `part`. They are taken in the order of memory: heads within rows, or rows within
+ * heads. */
 static void rotary_part(const void *ctx, int part, int parts)
 {
 	const struct rotary_job *job = ctx;

@@ -55,7 +55,7 @@ static inline float dlb_encode_8(bool is_signed, const float *restrict from, int
 {
 	uint32_t top = 0;
 
-	/* by bits, by which NaN is the largest and infinity the next */
+	/* compares bits: in this order NaN is the largest and infinity the next */
 	for (int i = 0; i < n; i++) {
 		uint32_t u;
 

@@ -112,7 +112,7 @@ static void add_row(const struct sum *s, int64_t from, double w)
 		ADD(double, AS_ANY);
 }
 
-/* The combinations of taps of dimensions d to last - 1. */
+/* Adds the rows of all combinations of taps of dimensions d to last - 1. */
 static void add_rows(const struct sum *s, int d, int64_t from, double w)
 {
 	const struct table *t = &s->k->t[d];

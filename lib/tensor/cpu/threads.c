@@ -11,7 +11,8 @@ int omp_get_num_threads(void);
 
 struct team { int parts; dlb_cpu_part_fn *fn; const void *ctx; };
 
-/* Does all parts, however many threads there are. */
+/* Runs every n-th part, where n is the number of threads that exist: all parts are done, however many threads
+ * there are. */
 static void member(void *data)
 {
 	const struct team *t = data;

@@ -108,7 +108,8 @@ static int64_t S(update_belief_local)(const struct S(belief) * c, T *a, T *y, T 
 	return shrunk;
 }
 
-/* Rounding can make a mean smaller than x although no term is, so the maximum is taken again. */
+/* Rounding can make the mean of the replicas' maxima smaller than x although none of them is, so the maximum
+ * is taken again. */
 static int64_t S(update_belief_apply)(const struct S(belief) * c, T *w, T *x, const T *a, const T *y,
 				      bool keep, int64_t n)
 {
@@ -228,7 +229,7 @@ static bool S(any_not_finite)(const T *w, int64_t n)
 
 struct S(scalars) { double rate, bias1, bias2; T c, lr, decay, step_size, root_bias2; };
 
-/* n elements; states that the rule does not have are not read. */
+/* Updates n elements; states that the rule does not have are not read. */
 static void S(update_block)(const struct dlb_update_desc *d, const struct S(scalars) *k, T *w, T *s0, T *s1,
 			    const T *g, int64_t n)
 {
