@@ -46,9 +46,9 @@ struct dlb_allreduce {
 	/* Ranks of one host may read and write each other's arrays (collective.c), because all that a rank
 	 * sends is part of a sum that comes back to it, and no hop adds to chunks that it also sends. */
 	bool in_place;
-	/* Whether `member`, before its hop `hop`, holds the same sum as a member before it. hop may be the
-	 * one after the last hop that adds: the complete sum. NULL: no two members hold the same sum before
-	 * it is complete. */
+	/* Whether `member`, before its hop `hop`, holds the same sum as a member of lower number. hop may be
+	 * the one after the last hop that adds: the complete sum. NULL: no two members hold the same sum
+	 * before it is complete. */
 	bool (*holds_copy)(const struct dlb_ranks *r, int member, int hop);
 	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
@@ -57,7 +57,7 @@ extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_al
 	dlb_allreduce_hierarchical, dlb_allreduce_doubling, dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: unknown */
 /* The two halves of a ring as separate collectives (not in dlb_allreduces): the first sums each chunk at its
- * owner, in the order of the ring, and leaves sums of fewer ranks in the others; the second copies each
+ * owner, in the order of the ring, and leaves partial sums in the other chunks; the second copies each
  * owner's chunk to all. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 /* The chunk that `member` of n owns. */

@@ -9,7 +9,7 @@
 #include "util/thread.h"
 
 #define BEATS 4				/* signs of life per time-out */
-#define LONGEST_S 5.0			/* the longest time between two of them */
+#define LONGEST_S 5.0			/* the longest time between two signs of life */
 
 struct worker {
 	int (*work)(void *ctx, struct dlb_error *err);

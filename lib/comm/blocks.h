@@ -5,7 +5,7 @@
  * The scale is the least bf16 that is not below the largest number of the block. A level times the scale is
  * exact in float32, so that a product fused with an addition has the same bits as one that is not. Numbers
  * read from a block are written as the same block again. A block with a number that is not finite is read as
- * numbers that are not finite; one whose numbers are all below 2^-120, as zeros. */
+ * numbers that are not finite; a block whose numbers are all below 2^-120 is read as zeros. */
 #ifndef DLB_COMM_BLOCKS_H
 #define DLB_COMM_BLOCKS_H
 #include <stdint.h>

@@ -11,9 +11,9 @@
  * the receiver's memory, filled and emptied in turn. A store to a line that another core's cache holds is
  * slow (comm/shared.h), so a ring is nearly as long as a second-level cache: before a slot is reused, other
  * slots and x have evicted it (half or twice the length took up to a third longer). Measured each way:
- * between cores with a common cache 18 GB/s (7 with short rings, 12 past the caches); between others 2, but
- * 12 past the caches. Virtual cores move between the two cases, so each link times both ways of writing at
- * intervals and uses the faster one.
+ * between cores with a common cache 18 GB/s (7 with short rings, 12 past the caches); between other cores 2,
+ * but 12 past the caches. Virtual cores move between the two cases, so each link times both ways of writing
+ * at intervals and uses the faster one.
  *
  * Long arrays go block by block: all hops for the first part of every chunk, then all hops for the next part,
  * so that data received in one hop are still in a cache when the next hop sends them. Each element takes the
@@ -379,7 +379,7 @@ static void join(struct dlb_collective *k, struct link *l)
 		dlb_region_touch(l->there, (size_t)k->n * k->bytes);
 }
 
-/* Whether link l needs buffers: its segments neither go from or to x directly nor through a ring. */
+/* Whether link l needs buffers: its segments go neither directly from or to x nor through a ring. */
 static bool needs_slots(const struct dlb_collective *k, const struct link *l)
 {
 	if (!l->in)

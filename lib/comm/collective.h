@@ -55,7 +55,8 @@ struct needs {
 	struct need *need;
 	int n;
 };
-/* Values that must be equal on all members; each compares its own with those of the member before it. */
+/* Values that must be equal on all members; each member compares its own with those of the member before
+ * it. */
 struct agreed_terms {
 	int64_t n;
 	uint64_t cuts;

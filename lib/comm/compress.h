@@ -101,13 +101,14 @@ int64_t dlb_compress_work(const struct dlb_compress_choice *c, const struct dlb_
  * 1/24.8 of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
  * in a tensor of few rows costs as much as in another. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
-/* Bytes of P, and of Q, of so many columns; of all of `a` if it is dense. */
+/* Bytes of P and of Q with `columns` columns; of all of `a` if it is sent dense. */
 int64_t dlb_compress_p_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
 			     int columns);
 int64_t dlb_compress_q_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
 			     int columns);
 int64_t dlb_compress_dense_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* Format of gradients that are not compressed; those of K-FAC, whose gradients are all dense, are exact. */
+/* Format of gradients that are not compressed: exact if all gradients are dense (K-FAC), else
+ * c->dense_wire. */
 enum dlb_wire dlb_compress_dense_wire(const struct dlb_compress_choice *c);
 /* Floats on the wire of the Cholesky factor of a matrix of order n, from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);

@@ -19,7 +19,7 @@ struct dlb_fusion_buffer {
 	bool active;
 	double since_s;
 };
-/* x: n floats, and room for those of a last unit. */
+/* x: n floats, with space up to the end of the last unit. */
 void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner,
 		    enum dlb_traffic_class class);
 /* Makes buffer and collective, after all dlb_fusion_add. buffer (borrowed): memory of a fusion buffer with

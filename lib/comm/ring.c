@@ -1,5 +1,6 @@
 /* Ring: every rank sends chunks to the next rank, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the
- * array. Its halves are the first n - 1 hops, in which chunks are summed, and the others. */
+ * array. Its halves are the first n - 1 hops, in which chunks are summed, and the last n - 1, in which sums
+ * are copied. */
 #include <string.h>
 #include "comm/allreduce.h"
 

@@ -6,8 +6,8 @@
  * sample, so the mask does not depend on the sample's node or micro-batch. The mask is saved for the
  * backward pass as output 1, which ONNX has too.
  *
- * Our attribute "slice" {axis, units, unit, first, count} states that x is such a part of a tensor (struct
- * dlb_slice); the mask is then the same part of the whole tensor's mask. */
+ * Our attribute "slice" {axis, units, unit, first, count} states that x is the part of a tensor that struct
+ * dlb_slice describes; the mask is then the same part of the whole tensor's mask. */
 #include "op/op_util.h"
 
 #include <string.h>

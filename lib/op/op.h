@@ -3,8 +3,8 @@
  * There is one file per operator (or family that differs in one scalar function), and one line in op_list.h.
  * A class defines the shapes (infer), the work (flops; bytes defaults to all inputs and outputs once), the
  * gradient (which adds backward ops to the graph, themselves operators) and the kernel (prepared with a back
- * end's table). Backward operators (ConvGradInput, MaxPoolGrad, ...) and dlb's own are classes like the
- * others. Accumulating micro-batches is no operator: the program does it.
+ * end's table). Backward operators (ConvGradInput, MaxPoolGrad, ...) and dlb's own are classes like ONNX's.
+ * Accumulating micro-batches is no operator: the program does it.
  *
  *     const struct dlb_op_class dlb_op_Relu = { .name = "Relu", .n_in = {1, 1}, .n_out = {1, 1},
  *             .layout = DLB_LAYOUT_ANY, .infer = dlb_infer_same, .gradient = gradient, .kernel = kernel };
@@ -144,7 +144,7 @@ struct dlb_op_class {
 	/* For an op whose outputs need sums over the batch: runs it in two halves, between which replicas add
 	 * up their sums. sums: the number of sums (f64), 0 if this vertex has none; *n_own more values follow
 	 * them in the array, for the second half alone. First half: inputs -> sums. Second half: inputs and,
-	 * as the last one, sums -> outputs. NULL: no such op. */
+	 * as the last one, sums -> outputs. NULL: the op needs no such sums. */
 	int64_t (*sums)(const struct dlb_op_io *io, int64_t *n_own);
 	int (*half)(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k,
 		    struct dlb_error *err);

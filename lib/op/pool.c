@@ -111,7 +111,7 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-/* Types whose values f32 represents and that the back end does not pool. */
+/* Types that the back end does not pool, and whose values f32 represents. */
 static bool is_narrow(enum dlb_dtype t)
 {
 	return t == DLB_I8 || t == DLB_U8;

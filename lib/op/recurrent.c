@@ -3,9 +3,9 @@
  * The contribution of X to the gates is one product for the whole sequence; that of the state is one product
  * per step. An extra output (directions, steps, planes, samples, hidden) saves the gates and states of each
  * step for the gradients. Planes: RNN: h; GRU: z r candidate q h, where q = r h or, with linear_before_reset,
- * R h + b; LSTM: i o f g c h. The backward pass keeps the gradients of all gates, so that those of W, R and X
- * are single products too. A sample that has ended (sequence_lens) keeps its state, and its outputs are zero.
- * Gates are in ONNX's order: iofc, zrh.
+ * R h + b; LSTM: i o f g c h. The backward pass keeps the gradients of all gates, so that the gradients of W,
+ * R and X are single products too. A sample that has ended (sequence_lens) keeps its state, and its outputs
+ * are zero. Gates are in ONNX's order: iofc, zrh.
  * S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997; K. Cho et al., 2014. */
 #include "op/op_util.h"
 
@@ -38,7 +38,7 @@ enum buffer {
 };
 /* Copies. TIME_FIRST: X with time as first dimension; SAMPLE_FIRST: back. STATE_IN: a state of one direction,
  * made contiguous; STATE_OUT: back. BEFORE: the states before all steps but the first; PLANE: a plane of all
- * steps. CANDIDATE: the gradient of GRU's candidate out of those of all gates. */
+ * steps. CANDIDATE: the gradient of GRU's candidate, taken from the gradients of all gates. */
 enum move {
 	TIME_FIRST,
 	SAMPLE_FIRST,
@@ -166,8 +166,8 @@ static void first(const struct recurrent *k, const struct dlb_run *r, const void
 	move(k, r, from ? STATE_IN : NO_STATE, at(k, from, at_state(k, d)), to);
 }
 
-/* The biases of direction d as a cell reads them: those of X and state summed, except those that GRU's reset
- * gate multiplies, which are fourth; zeros if absent. */
+/* Writes the biases of direction d as a cell reads them: the bias of X plus that of the state for each gate.
+ * For GRU's candidate the two stay apart, as third and fourth. Zeros if biases are absent. */
 static void biases(const struct recurrent *k, const struct dlb_run *r, const void *b, int64_t d, void *to)
 {
 	const int64_t h = k->h, all = k->gates * h;
@@ -243,7 +243,8 @@ static void states_before(const struct recurrent *k, const struct dlb_run *r, in
 		     at(k, all, backwards ? 0 : nh));
 }
 
-/* GRU whose reset gate comes first: the rest of the gradients of the step, through the candidate. */
+/* For a GRU whose reset gate comes first: computes the remaining gradients of the step, which pass through
+ * the candidate. */
 static void back_reset(const struct recurrent *k, const struct dlb_run *r, int64_t d, int64_t t,
 		       const void *rw, void *const *in, void *const *out)
 {

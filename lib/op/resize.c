@@ -362,7 +362,8 @@ static void append_pass(struct dlb_chain *c, struct dlb_backend *be, const struc
 	dlb_chain_add(c, rc, k, DLB_REFS(p->in, DLB_NOTHING), 2, &p->out, 1);
 }
 
-/* Appends the copy of those elements of d, at `in`, that are inside the input; the others get the value. */
+/* Appends the copy of operand `in`, of desc d, to output 0; elements that lie outside the input become
+ * `value`. */
 static void extrapolate(struct dlb_chain *c, struct dlb_backend *be, const struct lists *l,
 			const struct dlb_desc *d, double value, int in, struct dlb_error *err)
 {

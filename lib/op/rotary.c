@@ -5,7 +5,7 @@
  * Cosines and sines are tables (positions, half) indexed by position_ids (batch, rows), or tensors
  * (batch, rows, half). A position outside the table gives zeros. The gradient of x is dy rotated back,
  * by our attribute "inverse". Our attribute "axesX" gives the dimensions of batch, heads, rows and width of
- * x and y (default: in this order), that of width is 3.
+ * x and y (default: in this order); width is always dimension 3.
  * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
  * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
 #include "op/op_util.h"

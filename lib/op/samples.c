@@ -32,7 +32,7 @@ static int axis_of(const struct dlb_op_io *io, int64_t *unit, struct dlb_error *
 /* A whole, and a share that begins at element `at` of its axis. */
 struct strip { const struct dlb_desc *whole, *share; int axis; int64_t at; };
 
-/* A copy of the share into the whole, or the other way. */
+/* A copy of the share into the whole, or of that part of the whole into the share. */
 static int copy_strip(struct dlb_backend *be, const struct strip *p, bool into_whole, struct dlb_kernel **k,
 		      struct dlb_error *err)
 {

@@ -31,10 +31,11 @@
  * matrix is not supported.) All other parameters are updated as by sgd.
  *
  * K-FAC is part of the graph. The update of such a weight reads a and g of each use besides its gradient
- * (dlb_kfac_bind), so they are sent to its node like any operand (data are filled there, as everywhere). For
- * each micro-batch A and G are summed into state, as gradients are (ACCUMULATE); each use has its own sum, so
- * their order does not matter. Before the first update of the layer, PRECONDITION (plan/program.h) turns the
- * sums of dW and db into the gradient to apply. lib/exec/kfac.c holds sums, averages and inverses. */
+ * (dlb_kfac_bind), so they are sent to its node like any operand (input data are read there, as on every node
+ * that needs them). For each micro-batch A and G are summed into state, as gradients are (ACCUMULATE); each
+ * use has its own sum, so their order does not matter. Before the first update of the layer, PRECONDITION
+ * (plan/program.h) turns the sums of dW and db into the gradient to apply. lib/exec/kfac.c holds sums,
+ * averages and inverses. */
 #ifndef DLB_OPTIM_KFAC_H
 #define DLB_OPTIM_KFAC_H
 #include "graph/graph.h"

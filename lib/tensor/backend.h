@@ -35,8 +35,8 @@ struct dlb_run {
 	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted. A kernel
 	 * with a function `count` adds it in that function */
 	int64_t *shrunk;
-	/* update kernels add 1 here if a result is not finite; NULL: not wanted. A kernel with a function
-	 * `count` adds it in that function */
+	/* update kernels add to this if a result is not finite; NULL: not wanted. A kernel with a function
+	 * `count` adds to it in that function */
 	int64_t *not_finite;
 };
 enum { DLB_N_LIBRARIES = 2 };
@@ -114,7 +114,7 @@ struct dlb_pool_desc {
  *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants)
  * relu: y = Relu of the result; the gradients then read y as a sixth input. TRAIN and GRAD can also run in
  * two halves. Between them the caller may add up the sums of several batches, so that the statistics are
- * those of all of them. Sums are f64, one array {N, a[c], b[c]} of channels c:
+ * those of all these batches. Sums are f64, one array {N, a[c], b[c]} of channels c:
  *   TRAIN  N elements per channel, their sum, the sum of their squares
  *   GRAD   N, sum dy, sum dy (x - saved_mean); then a and b again, which are not added up: dscale and dbias
  *          are those of this batch
@@ -134,16 +134,17 @@ struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t oute
  * one of kv_heads. y = softmax(cap(scale q k^T) + mask) v; cap(s) = softcap tanh(s / softcap) if softcap > 0.
  * Operands have strides of {batch, head, row} in elements and dense rows; dk, dv and dq have the strides of
  * k, v and q, dy those of y. Query i is at position i + past, or i + length - rows if in[4] gives each
- * sample's length (i64). It sees keys j < length; with `causal` only up to its own position; with left
- * (right) other than -1 at most so many before (after) it; and only keys that the mask allows. The mask is
- * bool, or a number that is added (-inf: not seen), with strides of {batch, head, row} and dense keys; keys
- * from mask_keys on are not seen. A query that sees no key gives zeros.
+ * sample's length (i64). It sees keys j < length; with `causal` only up to its own position; if left (right)
+ * is not -1, at most `left` keys before (`right` keys after) it; and only keys that the mask allows. The mask
+ * is bool, or a number that is added (-inf: not seen), with strides of {batch, head, row} and dense keys;
+ * keys from mask_keys on are not seen. A query that sees no key gives zeros.
  *   forward  in {q, k, v, mask|NULL, lengths|NULL}             out {y, saved|NULL, scores|NULL}
  *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, saved}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
  * saved: input of the backward pass. With `whole` the probabilities (batch, heads, rows, keys), which is
  * faster and larger; else the logarithm of each row's sum of exp(score) (batch, heads, rows), from which the
  * probabilities are computed again. scores and dmask (batch, heads, rows, keys or mask_keys). With bf16, saved
- * is f32, and so are dmask and a mask that is a number, or both are bf16; a back end may lack `whole` then. */
+ * is f32, and so are dmask and a mask that is a number, or both are bf16; a back end may lack `whole` then.
+ */
 enum dlb_scores { DLB_SCORES_RAW, DLB_SCORES_CAPPED, DLB_SCORES_MASKED, DLB_SCORES_SOFTMAX };
 struct dlb_attention_desc {
 	enum dlb_dtype dtype, mask_type;
@@ -184,7 +185,7 @@ struct dlb_dropout_desc {
  * gate (GRU: a fourth, for the part that the reset gate multiplies). s: the planes i o f g c h, or z r
  * candidate q h, or h, `plane` elements apart. hp, cp: the previous state. joint: the reset gate multiplies
  * the product (linear_before_reset); else the candidate's product is computed between GRU and GRU_CANDIDATE,
- * and that of its gradient before GRU_GRAD_RESET.
+ * and the product of its gradient before GRU_GRAD_RESET.
  *   RNN, GRU, GRU_CANDIDATE, LSTM   in {x, rec, b, peepholes|NULL, hp, cp, lengths|NULL}   out {s, y|NULL}
  *   gradients      in {s, hp, cp, peepholes|NULL, drh, dy|NULL, lengths|NULL}   out {dh, dc, dx, dr, dp|NULL}
  * dh, dc: on entry the gradients of the state after the step, to which dy is added (not by GRU_GRAD_RESET); on

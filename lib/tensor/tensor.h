@@ -43,7 +43,7 @@ int64_t dlb_checked_count(const int64_t *dim, int n_dims);
 /* stride[i]: elements between neighbours along dimension i, under d->layout. */
 void dlb_desc_strides(const struct dlb_desc *d, int64_t stride[DLB_MAX_DIMS]);
 bool dlb_desc_same_shape(const struct dlb_desc *a, const struct dlb_desc *b);
-/* NumPy broadcasting of shapes; -1 if they do not broadcast. The layout is that of the larger. */
+/* NumPy broadcasting of shapes; -1 if they do not broadcast. The layout is that of the larger shape. */
 int dlb_broadcast(const struct dlb_desc *a, const struct dlb_desc *b, struct dlb_desc *out);
 /* "f32[32,1,28,28]" or "f32[32,6,28,28]:channels-last" */
 char *dlb_desc_str(const struct dlb_desc *d, char *buf, size_t n);

@@ -7,8 +7,8 @@
  * blocked layout and back. float64, and cases for which oneDNN has only its reference loop, use im2col and a
  * matrix product (conv_real.h). bf16 activations use oneDNN too: weights (f32) are rounded when packed, and
  * their gradients are f32. Without a bf16 primitive, activations are converted to f32. The weight's gradient
- * of a depthwise convolution is a loop of our own (conv_depthwise.h), and that of many channels a product of
- * OpenBLAS where it is faster (conv_patches.h). */
+ * of a depthwise convolution is a loop of our own (conv_depthwise.h), and that of a convolution of many
+ * channels a product of OpenBLAS where it is faster (conv_patches.h). */
 #include <cblas.h>
 #include <stdlib.h>
 

@@ -123,7 +123,7 @@ static void run_patches(struct dlb_kernel *k, const struct dlb_run *r)
 /* Where products of OpenBLAS are faster than oneDNN's own loops, without AVX-512 (GFLOP/s of oneDNN and of
  * products, one thread of an AMD Zen 3):
  *   3x3: 64 to 512 channels 30 to 54 and 53 to 70; 32 channels 46 and 42; 16 channels 53 and 34
- *   1x1: 128 to 2048 channels 40 to 54 and 58 to 76; 64 of them 58 to 65 and 55 to 61 */
+ *   1x1: 128 to 2048 channels 40 to 54 and 58 to 76; 64 channels 58 to 65 and 55 to 61 */
 static bool patches_pay(const struct conv_kernel *c, int n_threads)
 {
 	const int64_t least = c->taps > c->cg ? 64 : 128;

@@ -83,10 +83,11 @@ static void cpu_free(struct cpu *c)
 	free(c);
 }
 
-/* Fills glibc's lists of small freed blocks, of each thread. While they have room, the ends that an aligned
- * block leaves over go there and are not merged with it when it is freed, so it is too small for the next
- * aligned block of the same size. oneDNN's gemm, which allocates such blocks in each call, would take up to
- * 10 times its memory (30 with two threads). */
+/* Fills glibc's lists of small freed blocks, of each thread. An aligned allocation frees the small pieces
+ * that it leaves over at its ends. While the lists have room, these pieces go there, and are not merged with
+ * the aligned block when it is freed; so it is too small for the next aligned block of the same size.
+ * oneDNN's gemm, which allocates such blocks in each call, would take up to 10 times its memory (30 with two
+ * threads). */
 static void fill_small_lists(const void *ctx, int part, int parts)
 {
 	enum { LEAST = 24, STEP = 16, MOST = 256, LENGTH = 7 };

@@ -4,7 +4,7 @@
 #include "tensor/cpu/level.h"
 
 #define PANEL_DEPTH 256
-/* Rows per tile: as many as fit the registers, two vectors each, besides those for b and a. */
+/* Rows per tile: as many as fit the registers, two vectors each, besides the registers for b and a. */
 #if VECTOR_BYTES == 64
 #define TILE 12
 #elif VECTOR_BYTES == 32

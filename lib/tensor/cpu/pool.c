@@ -5,9 +5,9 @@
  * coordinate when the kernel is prepared. Gradients are gathered: each input element sums the windows it is
  * in, in order, and is written once.
  *
- * With few adjacent channels (or one) those vectors are too short. Max pooling then uses a whole
- * row of outputs (for the gradient, inputs) as the vector, and finds the elements of the other
- * side through a table of indices. */
+ * With few adjacent channels (or one) the vectors of channels are too short. Max pooling then uses a whole
+ * row of outputs (for the gradient, inputs) as the vector, and finds the elements of the other side through a
+ * table of indices. */
 #include <math.h>
 #include <stdlib.h>
 

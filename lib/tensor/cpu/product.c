@@ -80,7 +80,7 @@ static int prepare_dnnl(struct product_kernel *p)
 		{ &a, d->a, p->m, d->k }, { &w, d->w, d->k, p->n }, { &y, d->y, p->m, p->n },
 	};
 
-	/* three dimensions are passed as four: oneDNN supports more orders of those */
+	/* three dimensions are passed as four, because oneDNN supports more orders of four */
 	const int lead = n == 3;
 	for (int k = 0; k < 3; k++) {
 		for (int i = 0; i < n; i++) {
