@@ -108,12 +108,12 @@ enum {
 /* A collective that can be started repeatedly: sums x (n units, f32 or f64, borrowed) over the ranks, in
  * place. `at` (n_chunks + 1 elements, borrowed during the call): first unit of each chunk; NULL: equal
  * chunks. lost (as x, borrowed; NULL: not wanted; not with DLB_WIRE_PLAIN): the caller sets it to 0 before a
- * start; each element becomes what the rounding of this rank took from the sum. The sum of all x given equals
- * the sum received plus `lost` of all ranks, but for rounding to f32. If several ranks round the same sum,
- * only one of them counts the loss. All members must give the same ranks, n, dtype, wire, cuts, algorithm and
- * tag. This is checked at the first start; a member that differs breaks the comm with a message that says so.
- * Collectives that overlap in time need different tags. Members create collectives of `mpi` in the same
- * order. */
+ * start; each element becomes the part that the rounding of this rank took from the sum. The sum of all x
+ * given equals the sum received plus `lost` of all ranks, but for rounding to f32. If several ranks round the
+ * same sum, only one of them counts the loss. All members must give the same ranks, n, dtype, wire, cuts,
+ * algorithm and tag. This is checked at the first start; a member that differs breaks the comm with a message
+ * that says so. Collectives that overlap in time need different tags. Members create collectives of `mpi` in
+ * the same order. */
 struct dlb_collective_desc {
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */

@@ -53,7 +53,8 @@ static bool wait_for(struct worker *w, double s)
 	return done;
 }
 
-/* If another rank is lost, the thread is detached, because it may block on its pipe for ever. */
+/* Runs the work in a thread, and tells the other ranks every every_s seconds whether it is done. If another
+ * rank is lost, the thread is detached, because it may block on its pipe for ever. */
 static int work_and_tell(struct dlb_comm *c, double every_s, struct worker *w, struct dlb_error *err)
 {
 	const bool alone = dlb_comm_size(c) == 1;

@@ -34,7 +34,7 @@ static float largest(const float *x)
 	return v;
 }
 
-/* code = number of the nearest level of each number. */
+/* code[i] = the index of the level that is nearest to x[i] / scale. */
 static void find_levels(const float *x, float scale, uint8_t *code)
 {
 	for (int i = 0; i < DLB_BLOCK; i++) {
@@ -62,7 +62,7 @@ static void write_block(const float *x, uint8_t *w)
 		w[sizeof kept + (size_t)i] = (uint8_t)(code[2 * i] | code[2 * i + 1] << 4);
 }
 
-/* part = the block's numbers over its scale, which is returned. */
+/* Writes the block's numbers, divided by its scale, to part. Returns the scale. */
 static float read_block(const uint8_t *w, float *part)
 {
 	uint16_t scale;

@@ -2,8 +2,8 @@
  * nearest of 16 levels: quantiles of the normal distribution (NF4: T. Dettmers et al., QLoRA, NeurIPS 2023),
  * rounded to 128ths of the scale; -1, 0 and 1 are among them.
  *
- * The scale is the least bf16 that is not below the largest number of the block. A level times the scale is
- * exact in float32, so that a product fused with an addition has the same bits as one that is not. Numbers
+ * The scale is the least bf16 that is not below the largest magnitude in the block. A level times the scale
+ * is exact in float32, so that a product fused with an addition has the same bits as one that is not. Numbers
  * read from a block are written as the same block again. A block with a number that is not finite is read as
  * numbers that are not finite; a block whose numbers are all below 2^-120 is read as zeros. */
 #ifndef DLB_COMM_BLOCKS_H

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Factors s + damping I (RFP of order n, in place). If it is not positive definite, retries with 1e-7, 1e-5
- * and 1e-3 of the mean diagonal added. *added: the sum of all that was added to the diagonal, damping
+ * and 1e-3 of the mean diagonal added. *added: the number that was added to each diagonal element, damping
  * included. Returns the number of retries; -1: not positive definite, s is unchanged. work: as large as s. */
 int dlb_spd_factor(int n, float *s, double damping, float *work, double *added);
 /* *added of dlb_spd_factor after `tries` retries, -1 to 3. */
@@ -28,9 +28,9 @@ void dlb_bf16_unpack(float *x, const float *words, int64_t n);
 /* When pivoted Cholesky stops: the largest remaining diagonal element is at most `tolerance`, or the trace of
  * the remainder at most `trace` (both absolute; -INFINITY: no bound), or the rank is `most`. */
 struct dlb_pivot_stop { double tolerance, trace; int most; };
-/* Its result. l: L (n, rank) in the order of a's rows, row stride ld >= most. pivot[k], n elements: the row
- * taken k-th, for k < rank. The caller provides l and pivot. rest: trace of the remainder; least: its
- * smallest diagonal element, which for a semidefinite matrix is negative by rounding only. */
+/* The result of pivoted Cholesky. l: L (n, rank) in the order of a's rows, row stride ld >= most. pivot[k], n
+ * elements: the row taken k-th, for k < rank. The caller provides l and pivot. rest: trace of the remainder;
+ * least: its smallest diagonal element, which for a semidefinite matrix is negative by rounding only. */
 struct dlb_pivoted { float *l; int ld, *pivot; double rest, least; };
 /* Pivoted Cholesky a ~ L L^T of a (n, n; row-major). Returns the rank. */
 int dlb_pivoted_cholesky(int n, const float *a, const struct dlb_pivot_stop *stop, struct dlb_pivoted *f);

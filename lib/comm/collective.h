@@ -81,7 +81,7 @@ struct dlb_collective {
 	/* [hop] whether this rank counts the loss of its rounding before that hop; for the hop after the last
 	 * one that adds, of rounding the complete sum */
 	bool *loses;
-	bool *is_added; /* [hop] the receiver adds what the hop sends; set if in_place */
+	bool *is_added; /* [hop] the receiver adds the elements that the hop sends; set if in_place */
 	bool in_place; /* near ranks may read and write x */
 	struct needs *to_send, *to_write; /* [hop] dependencies of sending; of adding or replacing */
 	struct agreed_terms mine, theirs;

@@ -34,7 +34,7 @@ int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank
 void dlb_comm_free(struct dlb_comm *c);			/* MPI_Finalize */
 int dlb_comm_rank(const struct dlb_comm *c);
 int dlb_comm_size(const struct dlb_comm *c);
-/* Number of ranks on this rank's host, itself included; whether they are more than its cores. */
+/* Number of ranks on this rank's host, itself included; whether that is more than its cores. */
 int dlb_comm_local_size(const struct dlb_comm *c);
 bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
@@ -106,7 +106,7 @@ int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void 
 int dlb_comm_local(const struct dlb_comm *c, int i); /* the i-th rank of this host, of dlb_comm_local_size */
 bool dlb_comm_is_local(const struct dlb_comm *c, int rank);
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
-bool dlb_comm_is_open_mpi(void);			/* which mpiexec starts ranks */
+bool dlb_comm_is_open_mpi(void);			/* decides which mpiexec starts ranks */
 /* most bytes, header included, that MPI sends over TCP without a handshake */
 size_t dlb_comm_eager_bytes(void);
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
@@ -158,7 +158,7 @@ void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
 /* Whether the place of the next message is posted, so that the sender may write the message there
  * directly. */
 bool dlb_channel_ready(const struct dlb_channel *ch);
-/* A message of `bytes` at p to `there`, the place that `peer` posted; p = there: no copy. */
+/* A message of `bytes` bytes from p to `there`, the place that `peer` posted; p = there: no copy. */
 struct dlb_message { const void *p; void *there; size_t bytes; int peer; };
 void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
 		      struct dlb_request *r);
@@ -166,8 +166,8 @@ void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const struct d
  * completes when the receiver has returned the message. */
 void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const struct dlb_message *m,
 				bool in_place, struct dlb_request *r);
-/* Receiver: whether message r, which has arrived, is read in the sender's memory; returns the oldest
- * message. */
+/* For the receiver: whether message r, which has arrived, is read in the sender's memory. dlb_channel_return
+ * returns the oldest message to the sender. */
 bool dlb_channel_is_in_place(const struct dlb_request *r);
 void dlb_channel_return(struct dlb_channel *ch);
 #endif

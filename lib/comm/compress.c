@@ -290,8 +290,9 @@ int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
 	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count);	/* 1: number of retries */
 }
 
-/* Largest factor first, each to the owner with the least load so far; ties go to the lower id and the lower
- * owner. Ids break ties, not positions, so that the result does not depend on the order of the list. */
+/* Takes the largest factor first, and gives each to the owner with the least load so far; ties go to the
+ * lower id and the lower owner. Ids break ties, not positions, so that the result does not depend on the
+ * order of the list. */
 void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner)
 {
 	int64_t *load = dlb_xcalloc((size_t)n_owners, sizeof *load);

@@ -47,7 +47,7 @@ struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a numb
 extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
 struct dlb_compress_choice {
 	enum dlb_compress how;
-	/* lowrank: the rank. cholesky: the greatest; 0: from the bytes of each tensor by itself
+	/* lowrank: the rank. cholesky: the greatest rank; 0: computed from the bytes of each tensor by itself
 	 * (dlb_compress_budget) */
 	int rank;
 	double tolerance;		/* cholesky: part of a sketch's trace that may remain */
@@ -81,7 +81,7 @@ struct dlb_sum_tensor {
 	 * (tensor/spd.h). dlb_compressor_factored says whether it did. */
 	bool as_factor;
 	int summand;
-	int64_t at; /* the caller's: where it lies */
+	int64_t at; /* for the caller: where the tensor lies */
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 					    const struct dlb_sum_tensor *a);
@@ -98,8 +98,8 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
 /* Doubles of dlb_compressor's work for `a`. */
 int64_t dlb_compress_work(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank);
 /* cholesky: the greatest common rank at which all n gradients, including those that stay dense, take at most
- * 1/24.8 of their dense bytes; at least 1. One rank for all instead of one share of bytes for each: an error
- * in a tensor of few rows costs as much as in another. */
+ * 1/24.8 of their dense bytes; at least 1. All gradients get one rank, not one share of bytes each, because
+ * an error in a tensor of few rows costs as much as in any other. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
 /* Bytes of P and of Q with `columns` columns; of all of `a` if it is sent dense. */
 int64_t dlb_compress_p_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a,
@@ -201,7 +201,8 @@ int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err);
 struct dlb_verdict {
 	/* a tensor's name; NULL: all finite. World rank; -1: only the sum is not finite */
 	const char *not_finite; int rank;
-	/* factors that were sent dense; that were returned as the sum; that were factored with a larger
+	/* n_asymmetric: ranks with a factor that is not symmetric, so that all factors were sent dense;
+	 * n_not_definite: factors that were returned as the sum; n_retries: factors that needed a larger
 	 * diagonal */
 	int n_asymmetric, n_not_definite, n_retries;
 	int n_hops_failed;			/* per-hop: factors that this rank sent as the sum */

@@ -85,7 +85,7 @@ struct dlb_compressor {
 	double *work; /* of dlb_orthonormal */
 	float *transposed;	/* P and Q of a transposed tensor, in the layout that the passes read */
 	float *folded; /* a copy of the largest tensor that does not lie row by row */
-	float *factor_work;		/* two of the largest triangle */
+	float *factor_work;		/* space for two of the largest triangle */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;
 	struct dlb_traffic traffic;

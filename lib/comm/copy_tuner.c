@@ -69,7 +69,7 @@ void dlb_copy_far(void *to, const void *from, size_t bytes)
 	memcpy(q + n, p + n, bytes - head - n);
 }
 
-/* ---- or through them ---- */
+/* ---- the faster of the two ways ---- */
 
 enum { SAMPLES = 4, AGAIN = 256 };	/* the first SAMPLES of AGAIN copies try both ways in turn */
 

@@ -33,7 +33,7 @@ struct heartbeat_peer {
 	struct dlb_beat_place place;
 	char host[64];
 	int leader;			/* lowest rank that shares memory with it */
-	uint32_t seen;			/* the last beat */
+	uint32_t seen;			/* number of the last beat */
 	double silent_s, late_s;
 };
 
@@ -91,8 +91,8 @@ static void receive(struct dlb_heartbeat *h)
 	}
 }
 
-/* Whether every lower rank that watches `rank` is silent. The ranks that share its memory watch it and, if it
- * is the lowest of them, the lowest rank of each other set. */
+/* Whether every lower rank that watches `rank` is silent or has left. The ranks that share its memory watch
+ * it and, if it is the lowest of them, the lowest rank of each other set. */
 static bool is_lowest(const struct dlb_heartbeat *h, int rank)
 {
 	const struct heartbeat_peer *p = &h->peer[rank];
@@ -118,7 +118,8 @@ static void tell(struct dlb_heartbeat *h, int rank, enum dlb_silence how)
 									is_lowest(h, rank) });
 }
 
-/* Looks at a rank of this host; the look lasted `s` seconds. Returns in which way the rank is silent. */
+/* Looks at a rank of this host; the look lasted `s` seconds. Returns the kind of its silence, which counts
+ * only after the limit. */
 static enum dlb_silence look_near(struct dlb_heartbeat *h, int rank, double s)
 {
 	struct heartbeat_peer *p = &h->peer[rank];
@@ -167,7 +168,7 @@ static void look(struct dlb_heartbeat *h, double s)
 	}
 }
 
-/* Sleeps until then; returns whether the thread is to go on. */
+/* Sleeps until until_s; returns whether the thread is to go on. */
 static bool sleep_until(struct dlb_heartbeat *h, double until_s)
 {
 	const struct timespec until = { .tv_sec = (time_t)until_s,
@@ -256,7 +257,7 @@ static void meet(struct dlb_heartbeat *h, const struct heartbeat_card *card)
 	}
 }
 
-/* A small stack: `ulimit -v` may leave little room. */
+/* Starts the thread with a small stack, since `ulimit -v` may leave little room. */
 static bool start(struct dlb_heartbeat *h)
 {
 	pthread_attr_t small;

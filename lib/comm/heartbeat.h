@@ -17,7 +17,7 @@ struct dlb_heartbeat;
 enum dlb_silence {
 	DLB_SILENCE_GONE,		/* the process has ended without dlb_heartbeat_free; told at once */
 	DLB_SILENCE_STOPPED,		/* silent up to the limit: its process is stopped */
-	DLB_SILENCE_CUT,		/* its process or its link, cause not known */
+	DLB_SILENCE_CUT,		/* its process or its link has failed; the cause is not known */
 	DLB_SILENCE_UNHEARD,		/* no beat has ever come: UDP does not get through; nothing is known */
 };
 /* lowest: every lower rank that watches the silent one is itself silent */

@@ -319,7 +319,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 
 		fold(k, a, false);
 		sketch(k, t, a, t->state->residual);
-		/* true if any element of x is not finite */
+		/* P is not finite if any element of x is not */
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
 			dlb_compressor_flag(k, k->not_finite, t->tensor);
 		if (by_column(k)) {

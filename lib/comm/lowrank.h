@@ -28,19 +28,20 @@ enum { DLB_MOST_RANK = 64 };
 /* Rank-revealing CholeskyQR, in place: the columns of p (n, r; by rows, r <= n, r <= DLB_MOST_RANK) become an
  * orthonormal basis whose span contains theirs. The Gram matrix, scaled to unit diagonal, is computed and
  * factored in double. A column that lies in the span of others (pivot below tau) is replaced by a
- * pseudo-random one drawn from (key, column, pass); then, or if the condition is beyond 1e3, there is another
- * pass. One pass is usual, two or three otherwise, at most `DLB_MOST_PASSES`. tau is (8 eps)^2 of the
- * precision that p came in. norm[j] (norm may be NULL): norm of column j on entry. *n_replaced (may be NULL):
- * number of replaced columns. Returns the number of passes; -1: p is not finite (p is overwritten). */
+ * pseudo-random one drawn from (key, column, pass); then, or if the trace of the inverse of the scaled Gram
+ * matrix is beyond 1e6, there is another pass. One pass is usual, two or three otherwise, at most
+ * `DLB_MOST_PASSES`. tau is (8 eps)^2 of the precision that p came in. norm[j] (norm may be NULL): norm of
+ * column j on entry. *n_replaced (may be NULL): number of replaced columns. Returns the number of passes; -1:
+ * p is not finite (p is overwritten). */
 enum { DLB_MOST_PASSES = 4 };
 int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, double *norm, int *n_replaced);
 #define DLB_TAU_F32 9.094947017729282e-13		/* (8 * 2^-23)^2 */
-/* The same for float32; work: n * r elements. */
+/* The same for float32; p is unchanged after -1. work: n * r elements. */
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
 /* A basis of the span of p's columns (n, width; by rows) from as few columns as needed: pivoted Cholesky of
  * their Gram matrix takes columns until at most `tolerance` of its trace remains; at least one, at most
  * `most` and n. p becomes (n, rank), orthonormal as by dlb_orthonormal_f32 with `key`. work: n * width
- * elements. Returns the rank; -1: p is not finite (p is overwritten). */
+ * elements. Returns the rank; -1: p is not finite, and is unchanged. */
 struct dlb_basis_choice { double tolerance; int most; uint64_t key; };
 int dlb_pivoted_basis(float *p, int64_t n, int width, const struct dlb_basis_choice *c, double *work);
 /* Fills x with the first n numbers, in [-1, 1), of the pseudo-random sequence of key. */

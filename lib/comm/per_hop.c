@@ -144,7 +144,8 @@ static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dl
 
 		if (hop->add) {
 			if (n_out && i >= h->first[hop->send] && i < h->first[hop->send + hop->n_send]) {
-				/* both peers must add the same two matrices, so add our own as sent */
+				/* both peers must add the same two matrices, so this rank adds its own as
+				 * sent */
 				memset(m->sum, 0, (size_t)m->count * sizeof *m->sum);
 				add(h, m, m->message);
 			}

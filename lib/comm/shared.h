@@ -35,9 +35,9 @@ void dlb_region_touch(void *p, size_t bytes);
  * past the caches). The copy is visible before any store after the call. */
 void dlb_copy_far(void *to, const void *from, size_t bytes);
 /* Whether stores through the caches or past them are faster depends on the two cores, on which caches hold
- * the lines, and on the size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one per kind of
- * store) times both at intervals. It chooses stores past the caches only if they take less than .7 of the
- * time, because the receiver reads faster from caches. */
+ * the lines, and on the size; virtual cores move between these cases. So a dlb_copy_tuner (zeroed at first;
+ * one per kind of store) times both at intervals. It chooses stores past the caches only if they take less
+ * than .7 of the time, because the receiver reads faster from caches. */
 enum dlb_copy_way { DLB_COPY_NEAR, DLB_COPY_FAR };
 /* the way to store `bytes` */
 enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s);

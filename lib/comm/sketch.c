@@ -3,8 +3,9 @@
  * A step's sketch P = sum M W has the rank of the last step plus some columns, so that the rank can grow. W's
  * columns are at right angles: those of the last Q, then random ones. P's columns are then as long as the
  * directions of M that they stand for, and nearly at right angles: a few bits for each number tell them
- * apart. W's columns are divided by powers of two near the lengths of the last Q's, so that P's are of one
- * size on the wire, where several may share a scale. Pivoted Cholesky of P's Gram matrix chooses a basis. */
+ * apart. W's columns are divided by powers of two near the lengths of the last Q's, so that P's columns have
+ * similar lengths on the wire, where several may share a scale. Pivoted Cholesky of P's Gram matrix chooses a
+ * basis. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
