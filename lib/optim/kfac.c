@@ -48,8 +48,7 @@ static int64_t last_dim(const struct dlb_tensor *t)
 	return t->n_dims >= 2 && d->mul == 0 ? d->add : 0;
 }
 
-/* ---- kinds of layers: each sets *bias (-1: none), n[] and by_input; NULL, or why it is no such layer
- * ---- */
+/* ---- kinds of layers: each sets *bias (-1: none), n[], by_input; returns NULL, or why it is none ---- */
 
 static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l,
 			   int *bias)
@@ -124,8 +123,8 @@ static const struct layer_kind *kind_of(const struct dlb_op *o)
 	return NULL;
 }
 
-/* Finds the use for which op `make` multiplies input and output gradient;
- * false: none of this kind and weight. */
+/* Finds the use whose weight gradient op `make` computes from input and output gradient; false: `make`
+ * computes none of this kind and weight. */
 static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int weight, int make,
 		   struct dlb_kfac_use *u)
 {
@@ -183,8 +182,8 @@ static const char *find_uses(const struct dlb_graph *g, const struct layer_kind 
 	return NULL;
 }
 
-/* Checks that the uses, each taken as a layer, differ only in their number of rows, and
- * that no two read the same tensor. */
+/* Checks that the uses, each taken as a layer, differ only in their number of rows, and that no two read the
+ * same tensor. Sets *bias, and the members of l that the uses share. Returns NULL, or why they differ. */
 static const char *compare_uses(const struct dlb_graph *g, const struct layer_kind *kind,
 				struct dlb_kfac_layer *l, int *bias)
 {

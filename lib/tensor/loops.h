@@ -13,8 +13,8 @@ int dlb_map_loops(const struct dlb_map_desc *d, enum dlb_dtype *of, struct dlb_n
  * operand input. Returns 0, or -1 with err. */
 int dlb_reduce_loops(const struct dlb_reduce_desc *d, struct dlb_nest *kept, struct dlb_nest *reduced,
 		     struct dlb_error *err);
-/* Checks the description of an optimizer's step. -1 with err; DLB_NO_KERNEL: no kernel has this rule or
- * type. */
+/* Checks the description of an optimizer's step. -1 with err; DLB_NO_KERNEL: no kernel has this rule, stage
+ * or type. */
 int dlb_update_check(const struct dlb_update_desc *d, struct dlb_error *err);
 /* Number of states that a rule keeps per weight. */
 int dlb_update_states(int rule);

@@ -223,7 +223,7 @@ double dlb_value_real(const void *data, enum dlb_dtype t, int64_t i)
 	}
 }
 
-/* As a C cast if v is in range; NaN gives 0, values out of range the end of int64. */
+/* As a C cast if v is in range; NaN gives 0, a value out of range the nearer end of int64. */
 static int64_t real_to_int(double v)
 {
 	if (isnan(v))
