@@ -51,8 +51,8 @@ int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *ou
 		struct dlb_error *err);
 /* Axes from input i or attribute "axes", as a bit mask; `otherwise` if absent. -1 with err. */
 int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
-/* The same axes as a list without duplicates, in the given order; if absent, 0 to n_dims - 1. Returns
- * their number, -1 with err. */
+/* The same axes as a list in the given order, in which none may occur twice; if absent, 0 to n_dims - 1.
+ * Returns their number, -1 with err. */
 int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS],
 		     struct dlb_error *err);
 

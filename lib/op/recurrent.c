@@ -79,7 +79,8 @@ static int64_t time_of(const struct recurrent *k, int64_t d, int64_t step)
 	return d == 1 || k->reverse ? k->t - 1 - step : step;
 }
 
-/* Sample 0 of a state and of the output; rows of neighbouring samples are state_row and output_row apart. */
+/* Indices of sample 0: at_state in a state, at_output in the output. The rows of neighbouring samples are
+ * state_row and output_row apart. */
 static int64_t at_state(const struct recurrent *k, int64_t d)
 {
 	return (k->batch_first ? d : d * k->n) * k->h;
@@ -100,7 +101,7 @@ static int64_t output_row(const struct recurrent *k)
 	return k->batch_first ? k->t * k->d * k->h : k->h;
 }
 
-/* Element i of p; NULL if p is. */
+/* Address of element i of p; NULL if p is NULL. */
 static void *at(const struct recurrent *k, const void *p, int64_t i)
 {
 	return p ? (char *)p + i * (int64_t)dlb_dtype_bytes(k->type) : NULL;
@@ -139,7 +140,7 @@ static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t whi
 	run_sub(k, &now, k->cell[which], in, out);
 }
 
-/* Sums the columns of m. */
+/* to = the sum of the rows of m. */
 static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sum,
 		     const void *m, void *to)
 {
@@ -151,7 +152,7 @@ static void move(const struct recurrent *k, const struct dlb_run *r, enum move m
 	run_sub(k, r, k->move[m], (void *const[]){ (void *)from }, &to);
 }
 
-/* X with time as first dimension. */
+/* X with time as the first dimension, copied if samples come first. */
 static const void *time_first(const struct recurrent *k, const struct dlb_run *r, const void *x)
 {
 	if (!k->batch_first)
@@ -256,8 +257,8 @@ static void back_reset(const struct recurrent *k, const struct dlb_run *r, int64
 	cell(k, r, CELL_BACK_RESET + d, t, in, out);
 }
 
-/* All steps of direction d in reverse; computes the dgates of all steps, and dh, dc of the initial state.
- * Returns where dh is. */
+/* Runs all steps of direction d in reverse; computes the dgates of all steps, and dh, dc of the initial
+ * state. Returns the address of dh. */
 static void *back_steps(const struct recurrent *k, const struct dlb_run *r, int64_t d, const void *rw,
 			void *dp)
 {
@@ -287,7 +288,7 @@ static void *back_steps(const struct recurrent *k, const struct dlb_run *r, int6
 	return dh;
 }
 
-/* The gradients of the weights and biases of direction d. */
+/* Computes the gradients of the weights and biases of direction d. */
 static void back_weights(const struct recurrent *k, const struct dlb_run *r, int64_t d, const void *x)
 {
 	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h;
@@ -646,7 +647,7 @@ struct recurrent_parts {
 	int n_gemms;
 };
 
-/* Takes k; after an error it is freed. */
+/* Takes k, which is freed after an error. */
 static int prepare(struct dlb_backend *be, struct recurrent *k, const struct recurrent_parts *p,
 		   struct dlb_kernel **out, struct dlb_error *err)
 {

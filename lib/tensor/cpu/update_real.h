@@ -84,8 +84,8 @@ struct S(belief) {
 		scale[3];
 };
 
-/* Computes m, s and the exchanged moments: a = m / (1 - beta1^t), y = max of s (or
- * corrected s) and the maximum so far, x. */
+/* Computes m, s and the exchanged moments: a = m / (1 - beta1^t), y = the larger of s (or corrected s) and x,
+ * the maximum so far. */
 static int64_t S(update_belief_local)(const struct S(belief) * c, T *a, T *y, T *m, T *s, T *x, const T *g,
 				      bool keep, int64_t n)
 {
