@@ -196,7 +196,7 @@ static int find(const struct einsum_operand *o, int id)
 	return -1;
 }
 
-/* A letter that occurs twice steps along the diagonal. */
+/* Describes a tensor as an operand. A letter that occurs twice steps along the diagonal. */
 static struct einsum_operand make_operand(const struct equation *e, const struct term *t,
 					  const struct dlb_desc *d, int ref)
 {
@@ -288,7 +288,7 @@ static struct einsum_operand pack(struct einsum_work *w, const struct einsum_ope
 	return p;
 }
 
-/* Sums o over its letters that are not in `keep`. */
+/* Returns o summed over its letters that are not in `keep`. */
 static struct einsum_operand sum_out(struct einsum_work *w, const struct einsum_operand *o, const bool *keep)
 {
 	int id[2 * DLB_MAX_DIMS] = { 0 }, n = 0, kept;

@@ -40,7 +40,7 @@ struct request {
 	enum rounding rounding;
 	enum policy policy;
 	bool old, antialias, exclude;
-	/* scaled sizes are used before rounding, where ONNX says so */
+	/* coordinates use the scaled size before it is rounded, where ONNX says so */
 	bool fractional;
 	double a;				/* Keys' a */
 	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
@@ -157,7 +157,7 @@ static double common_scale(const struct request *q, const struct operands *o, co
 	return scale;
 }
 
-/* The sizes of y for x, which has no empty dimension. */
+/* Fills q, and computes the sizes of y for x, which must have no empty dimension. */
 static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct request *q,
 	       int64_t y[DLB_MAX_DIMS], struct dlb_error *err)
 {
@@ -305,8 +305,8 @@ static bool add_taps(const struct request *q, const struct output *o, struct dlb
 	return true;
 }
 
-/* The taps of all output elements of an axis of n inputs and n_out outputs, and a list with one tap for each
- * that is inside the input. */
+/* Makes the list of the taps of all output elements of an axis of n inputs and n_out outputs, and a list with
+ * one tap for each that is inside the input. */
 static void make_lists(const struct request *q, int axis, int n_dims, int64_t n, int64_t n_out,
 		       struct dlb_tap_list *taps, struct dlb_tap_list *inside)
 {
