@@ -138,7 +138,8 @@ static bool openblas_is_faster_at(const struct dlb_gemm_desc *d)
 	return d->trans_a || far || large || (d->trans_w && d->m >= ROWS && d->n >= ROWS && d->k >= LONG);
 }
 
-/* Only where OpenBLAS knows the processor; its own threads would stand in the way of libgomp's. */
+/* OpenBLAS is used only where it knows the processor, and on one thread: its own threads would stand in the
+ * way of libgomp's. */
 static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const_dnnl_primitive_desc_t pd)
 {
 	const char *impl = NULL;
@@ -150,7 +151,7 @@ static bool openblas_is_faster(const struct gemm_kernel *g, int n_threads, const
 	       !strncmp(impl, "gemm:", 5);
 }
 
-/* No terms (k = 0), or an empty result. */
+/* Handles k = 0, where y is beta c or 0, and an empty result. */
 static void run_empty(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d;

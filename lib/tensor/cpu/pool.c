@@ -44,7 +44,7 @@ struct pool_kernel {
 	int64_t *first[3];				/* [in + 1] pairs of input i are pair[first[i]] .. */
 	struct pool_pair *pair[3];
 	/* by rows: the windows of output columns [whole_lo, whole_hi) are inside the input; from[j] is the
-	 * input element under kernel position 0 of the jth of these, from the row's start */
+	 * input element, from the row's start, under kernel position 0 of element j of these columns */
 	int64_t whole_lo, whole_hi;
 	/* padded to a multiple of eight with its last entry */
 	int32_t *from;
@@ -103,7 +103,8 @@ static void pool_free(struct dlb_kernel *k)
 	free(p);
 }
 
-/* Output coordinate o reads inputs o step - pad + k dil for k in [lo, hi). */
+/* Builds the tables of dimension i. Output coordinate o reads inputs o step - pad + k dil for k in [lo,
+ * hi). */
 static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool include_pad)
 {
 	int64_t n_pairs = 0;

@@ -4,7 +4,8 @@
 
 #include "tensor/cpu/cpu.h"
 
-/* The tables of a dimension; tap NULL: each index has itself. Positions are multiplied by the stride of x. */
+/* The tables of a dimension; tap NULL: the only tap of an index is itself. Positions are multiplied by the
+ * stride of x. */
 struct table { int64_t stride, *end; struct dlb_tap *tap; };
 struct taps_kernel {
 	struct dlb_kernel k;
