@@ -374,7 +374,7 @@ static void fill_one(void *ctx, int64_t i, struct dlb_scratch *s)
 	const struct dlb_fed_tensor *f = x->f;
 	size_t block = (size_t)f->block * dlb_dtype_bytes(f->dtype);
 	int64_t at = x->order ? x->order[x->first + i] : x->first + i;
-	struct dlb_error err;			/* set on a failure only: 1 KB, and samples are small */
+	struct dlb_error err;			/* not cleared: it has 1 KB, more than a small sample */
 	char *flat = f->outer == 1 ? x->dst + (size_t)i * block :
 				     dlb_scratch(s, DLB_SCRATCH_SLAB, (size_t)f->outer * block);
 

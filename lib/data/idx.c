@@ -1,5 +1,5 @@
 /* IDX files, plain or gzip. The file must have exactly the bytes that its header announces.
- * Memory is allocated once, and never more than a file of its size can hold. Plain files of
+ * Memory is allocated once, and never for more data than a file of this size can hold. Plain files of
  * one-byte elements are not loaded. */
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 
 struct gzip { const struct idx_source *s; z_stream z; uint64_t at; bool over; unsigned char *piece; };
 
-/* Reads the next piece of input, if any is left. */
+/* Reads the next piece of input if zlib has consumed the last one and the input has not ended. */
 static int refill(struct gzip *g, struct dlb_error *err)
 {
 	const uint64_t left = g->s->n - g->at;

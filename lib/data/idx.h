@@ -5,7 +5,7 @@
 #include "tensor/tensor.h"
 
 /* An IDX file (Y. LeCun's format of MNIST): two zero bytes, a type, the number of dimensions, each dimension
- * as 32 bits, then the elements; all big-endian. Here in the machine's byte order. */
+ * as 32 bits, then the elements; all big-endian. Here the elements are in the machine's byte order. */
 struct dlb_idx {
 	enum dlb_dtype dtype;
 	int n_dims;

@@ -1,6 +1,6 @@
 /* Index of the images in a folder or tar file: every name ending in .jpg, .jpeg or .png, sorted by class,
- * then by name (bytes), so a folder and a tar of it give the same data. The folders that all names share are
- * removed; the first part of the rest is the class. Other files are ignored. */
+ * then by name (bytes), so a folder and a tar of it give the same data. The leading folders that all names
+ * share are removed; the first part of the remaining path is the class. Other files are ignored. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ static int class_find(const struct dlb_index *x, const char *name)
 	return at ? (int)(at - x->class) : -1;
 }
 
-/* Sets x->class to the distinct ones of n names. Takes the array. */
+/* Sets x->class to the distinct names among name[n]. Takes ownership of the array. */
 static void class_list(struct dlb_index *x, char **name, int64_t n)
 {
 	qsort(name, (size_t)n, sizeof *name, by_text);

@@ -1,7 +1,7 @@
-/* JPEG through libjpeg-turbo, by libjpeg's interface, which reports the position in the file. Decoded
- * with its defaults (exact integer DCT, smooth upsampling), as Pillow does. Damage that libjpeg would
- * only warn of (truncated file, broken codes) is an error; stray bytes between markers are accepted.
- * The EXIF orientation is ignored. */
+/* JPEG through libjpeg-turbo, by libjpeg's interface, which reports the position in the file. Images are
+ * decoded with libjpeg's defaults (exact integer DCT, smooth upsampling), as Pillow does. Damage for which
+ * libjpeg would only print a warning (truncated file, broken codes) is an error; stray bytes between markers
+ * are accepted. The EXIF orientation is ignored. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "data/transform.h"
 #include "util/mem.h"
 
-enum { MAX_SCANS = 200 };	/* of a progressive image: each is a pass over the whole image */
+enum { MAX_SCANS = 200 };	/* scans of a progressive image; each is a pass over the whole image */
 
 struct jpeg_decoder {
 	struct jpeg_decompress_struct j;
@@ -115,7 +115,7 @@ int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct
 	free(d);
 	return 0;
 bad:
-	/* Position of the source; within compressed data, the start of the current block. */
+	/* Position of libjpeg's reader; within compressed data, the start of the current block. */
 	*at = n;
 	if (!d->at_end && d->j.src && d->j.src->next_input_byte >= p && d->j.src->next_input_byte <= p + n)
 		*at = (size_t)(d->j.src->next_input_byte - p);

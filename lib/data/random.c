@@ -6,11 +6,11 @@
 #include "data/source.h"
 #include "util/rng.h"
 
-/* Element at + i is number (at + i) % 4 of draw (at + i) / 4. */
+/* Writes elements at .. at + count - 1 of a stream of normals; element e is number e % 4 of draw e / 4. */
 static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype,
 			void *dst)
 {
-	enum { MOST = 64 };			/* draws */
+	enum { MOST = 64 };			/* draws at a time */
 	float z[4 * MOST];
 
 	for (int64_t done = 0; done < count;) {

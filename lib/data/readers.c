@@ -1,5 +1,5 @@
-/* Threads that fill samples in parallel. Samples of a batch are taken one at a time, so a slow image delays
- * no other. Each has its own destination, so the order of the batch does not change. */
+/* Threads that fill samples in parallel. Each thread takes one sample of the batch at a time, so a slow image
+ * delays no other. Each sample has its own destination, so the order of the batch does not change. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct dlb_readers {
 	void *ctx;
 };
 
-/* Takes samples until none is left. Called and left with the lock held. */
+/* Takes samples until all are taken. The caller holds the lock, which is released during fn. */
 static void take(struct dlb_readers *r, struct dlb_scratch *s)
 {
 	while (r->next < r->n) {

@@ -13,7 +13,7 @@ struct dlb_shards {
 	struct dlb_shards_choice c;
 	int64_t count, *share, *last;
 	int64_t *start;				/* [n + 1] start of each shard in held */
-	int64_t *held, *dealt;			/* [count] samples, shard by shard: at `epoch`; at epoch 0 */
+	int64_t *held, *dealt;			/* [count] samples by shard, at `epoch` and at epoch 0 */
 	int64_t epoch;
 	bool shuffled;
 	uint64_t seed;
@@ -27,7 +27,7 @@ static void rng_for(const struct dlb_shards *s, int what, int64_t epoch, int sha
 	dlb_rng_init(r, dlb_hash_bytes(DLB_HASH_INIT, key, sizeof key));
 }
 
-/* Fisher-Yates. */
+/* The Fisher-Yates shuffle. */
 static void shuffle(int64_t *x, int64_t n, struct dlb_rng *r)
 {
 	for (int64_t i = n - 1; i > 0; i--) {

@@ -38,7 +38,7 @@ struct dlb_fed_tensor {
 struct dlb_order { int64_t epoch; int64_t *at; };
 
 struct dlb_source_class {
-	const char *name;			/* before the ':' */
+	const char *name;			/* the word before the ':' */
 	const char *form;			/* syntax, for messages */
 	/* 0: none. 1: name may contain commas; 2: split at the last comma */
 	int max_files;
@@ -53,7 +53,7 @@ struct dlb_source_class {
 	/* Fills one sample: outer*block contiguous elements of f's dtype, plain layout. -1 with err. */
 	int (*fill)(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample,
 		    struct dlb_scratch *s, void *flat, struct dlb_error *err);
-	double (*kept)(const struct dlb_data *d); /* bytes of samples that it has in memory; NULL: none */
+	double (*kept)(const struct dlb_data *d); /* bytes of samples in memory; NULL: none */
 	void (*close)(struct dlb_data *d);	/* d->source may be NULL */
 };
 extern const struct dlb_source_class dlb_source_idx, dlb_source_npy, dlb_source_digits, dlb_source_images,
@@ -82,7 +82,7 @@ struct dlb_data {
 /* Checks that class label v is in the model's range or is the ignored label. -1
  * with err, which names `sample`. */
 int dlb_label_check(const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err);
-/* class labels lie in [0, range); 0: unknown */
+/* Returns the number of classes: class labels lie in [0, number); 0: unknown. */
 int64_t dlb_label_range(const struct dlb_fed_tensor *f);
 void dlb_label_set(const struct dlb_fed_tensor *f, int64_t v, void *flat);
 /* Checks the transform's output shape against input f. -1 with err. */

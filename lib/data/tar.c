@@ -142,7 +142,8 @@ static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct
 	return fault(f, 0, err, "not a tar file: the first header's checksum is wrong");
 }
 
-/* A walk over the members of f: the header at `at`, and what the header before it said about its member. */
+/* A walk over the members of f. at: offset of the next header; said: path and size that an extension before
+ * that header gives for its member. */
 struct walk {
 	const struct dlb_data_file *f;
 	uint64_t at;

@@ -3,7 +3,7 @@
  *
  *     tokens:FILE               bytes of a text; the vocabulary is the bytes that occur, sorted
  *     tokens:FILE,type=u16      ids, little-endian: u8, u16, u32; read from the file when filled
- *     text:FILE[,level=char]    characters; the vocabulary is those that occur, or those of alphabet=FILE
+ *     text:FILE[,level=char]    characters; the vocabulary is the characters of the text or of alphabet=FILE
  *     text:FILE,level=byte      bytes; the id is the byte's value
  *     text:FILE,vocab=F,merges=F  byte-pair tokens (bpe.c)
  *

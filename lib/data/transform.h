@@ -36,8 +36,8 @@ struct dlb_sample_seed { uint64_t seed; int64_t epoch, sample; };
 int dlb_transform_parse(const char *text, struct dlb_transform *t, struct dlb_error *err);
 /* Computes the output shape from the data's shape and builds the table. */
 int dlb_transform_bind(struct dlb_transform *t, int64_t c, int64_t h, int64_t w, struct dlb_error *err);
-/* Transforms image x into out_c*out_h*out_w floats. seed NULL: crops are centred, nothing is flipped. -1
- * with err: the result has another shape. */
+/* Transforms image x into out_c*out_h*out_w floats. seed NULL: crops are centred, nothing is flipped. -1 with
+ * err: the result has not the shape that dlb_transform_bind computed. */
 int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *x,
 			const struct dlb_sample_seed *seed, struct dlb_scratch *s, float *dst,
 			struct dlb_error *err);

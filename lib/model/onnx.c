@@ -218,7 +218,7 @@ int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p,
 	const struct dlb_onnx_source s = { r->name, what, r->all->files, &r->g->arena, r->err };
 	if (dlb_onnx_tensor(p, &s, &d, &data))
 		return -1;
-	/* what was not hashed is not read here */
+	/* mapped external data that were not hashed are not read here */
 	const bool looked_at = r->all->files->sha || !dlb_arena_maps(&r->g->arena, data);
 	if (initializer && data && looked_at && dlb_onnx_check_finite(r->name, &d, data, t->name, r->err))
 		return -1;
@@ -506,7 +506,7 @@ static int open_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, size_t i
 	return 0;
 }
 
-/* Adds the tensors that a vertex makes. *id: the last of them. */
+/* Adds the output tensors of a vertex. *id: the last one. */
 static int add_made(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name, int *id)
 {
 	*id = -1;
@@ -527,7 +527,8 @@ static int add_made(struct onnx_reader *r, const Onnx__NodeProto *p, const char 
 	return dlb_hint(r->err, "remove the vertex");
 }
 
-/* Returns 1 if vertex p was a `Constant` and is done, else 0: its output tensors are added; -1 with err. */
+/* Returns 1 if vertex p is a `Constant`, which needs no op; 0 if its output tensors were added; -1 with
+ * err. */
 static int prepare(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) &&
@@ -643,7 +644,7 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
-/* A model's bytes. folder: where external data lie; NULL: they are refused. sha: if not NULL, external data are
+/* A model's bytes. folder: of the external data; NULL: they are refused. sha: if not NULL, external data are
  * checked and hashed. */
 struct input {
 	const void *data;
@@ -652,7 +653,7 @@ struct input {
 	struct dlb_sha256 *sha;
 };
 
-/* *external: bytes of the files of external data. */
+/* *external: total size of the files of external data. */
 static int parse(const struct input *in, struct dlb_graph *g, int64_t *external, struct dlb_error *err)
 {
 	struct dlb_onnx_files files = { .folder = in->folder, .sha = in->sha };
@@ -722,7 +723,7 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	return read_file(path, true, g, &external, err);
 }
 
-/* Smaller files are hashed in a tenth of a second. */
+/* Bytes of external data. Fewer are hashed in a tenth of a second. */
 enum { SKIM_LEAST = 64 << 20 };
 
 int dlb_onnx_skim(const char *path, struct dlb_graph *g, struct dlb_error *err)

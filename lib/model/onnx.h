@@ -3,7 +3,8 @@
  * model's folder. The graph is read unchanged: forward ops in file order, calls of the model's own functions
  * replaced by their vertices, initializers as constants, named dimensions as the symbol. dlb_graph_fold
  * simplifies it. Files are untrusted: every size is checked before it is used. External data are mapped into
- * the graph's arena and used in place: util/mapped.h says what happens if such a file is cut short then. */
+ * the graph's arena and used in place; util/mapped.h says how a reader finds out that such a file was cut
+ * short. */
 #ifndef DLB_MODEL_ONNX_H
 #define DLB_MODEL_ONNX_H
 #include "graph/graph.h"
@@ -13,8 +14,8 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err);
 /* As above, but external data of 64 MiB or more are not looked at: neither hashed (g->model_sha256 covers
  * the file alone) nor checked. Sets g->external_unread, and notes it, if there are such data. */
 int dlb_onnx_skim(const char *path, struct dlb_graph *g, struct dlb_error *err);
-/* Refuses NaN anywhere and infinity in weights; attention masks may consist of 0 and -inf. `data`: of
- * initializer `name` of `file`. */
+/* Refuses NaN anywhere and infinity in weights; attention masks may consist of 0 and -inf. `data`: the values
+ * of initializer `name` in `file`. */
 int dlb_onnx_check_finite(const char *file, const struct dlb_desc *d, const void *data, const char *name,
 			  struct dlb_error *err);
 int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_graph *g, struct dlb_error *err);
@@ -22,7 +23,7 @@ int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_grap
  * Everything else (opsets, functions, metadata) is kept. */
 int dlb_onnx_save(const char *source, const char *path, const struct dlb_named *tensor, int n,
 		  struct dlb_error *err);
-/* As above; the tensors in apart[] become initializers of their own, and their vertices read those. */
+/* As above; each tensor in apart[] becomes an initializer of its own, which its vertex reads. */
 int dlb_onnx_save_apart(const char *source, const char *path, const struct dlb_named *tensor, int n,
 			const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err);
 /* Reads one TensorProto file (test vectors): *data is new, from malloc. */

@@ -196,8 +196,8 @@ static int bind_outputs(struct onnx_reader *f, const Onnx__NodeProto *p)
 	return 0;
 }
 
-/* Adds an Identity for each output that no vertex of the function made directly: an input passed through, the
- * same tensor twice, or a constant that a body may not hold. */
+/* Adds an Identity for each output that no vertex of the function makes directly: an input that is also an
+ * output, a tensor that is two outputs, or a constant that a body may not hold. */
 static int hand_through(struct onnx_reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;

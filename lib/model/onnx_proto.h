@@ -12,12 +12,12 @@
 /* Checks `n` bytes as a message of type d. -1 with err at `name`. */
 int dlb_onnx_wire_check(const ProtobufCMessageDescriptor *d, const void *data, size_t n, const char *name,
 			struct dlb_error *err);
-/* Checks and unpacks into `a`. NULL with err. */
+/* Checks the message and unpacks it into `a`. NULL with err. */
 void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, size_t n, const char *name,
 		      struct dlb_arena *a, struct dlb_error *err);
-/* Source of external data: files inside `folder` (NULL: external data are refused), which are mapped into the
- * arena of the first tensor in them. `unread`: data are not needed, *data of every tensor is NULL. `sha`:
- * NULL, or gets all external data in reading order. */
+/* Source of external data: files inside `folder` (NULL: external data are refused). Each file is mapped into
+ * the arena of the first tensor read from it. `unread`: the caller needs no data, and *data of every external
+ * tensor is NULL. `sha`: hashes all external data in reading order; NULL: no hash. */
 struct dlb_onnx_external { char *location; const char *data; int64_t bytes; };
 struct dlb_onnx_files {
 	const char *folder;
@@ -25,7 +25,7 @@ struct dlb_onnx_files {
 	struct dlb_onnx_external *file; int n, cap;
 	struct dlb_sha256 *sha;
 };
-/* Mapped data stay. */
+/* Frees the list of files. The mapped data stay in their arenas. */
 void dlb_onnx_files_close(struct dlb_onnx_files *f);
 /* A tensor of model `name`, called `what` in messages: "initializer 'w'". Its data will be in `a`. */
 struct dlb_onnx_source {
@@ -39,8 +39,8 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const struct dlb_onnx_source *s,
 		    void **data);
 /* A tensor of the graph, by name, and the message with its data. */
 struct dlb_onnx_place { const char *name; Onnx__TensorProto *p; };
-/* Finds the messages that hold the data of the graph's constants in m. Names are in g, which gets the graph
- * without data; the caller releases it. *place is new. */
+/* Finds the messages in m that hold the data of the graph's constants. g becomes the graph without data and
+ * owns the names; the caller releases g. *place is new. */
 struct dlb_graph;
 int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place,
 		    int *n, struct dlb_error *err);

@@ -3,10 +3,10 @@
  * (branches, loop bodies), onnx_function.c calls of the model's own functions, onnx_signature.c the
  * exporter's list of parameters.
  *
- * A reader reads one scope of names: the model's graph, a body, or a function as one vertex calls it.
+ * A reader reads one scope of names: the model's graph, a body, or one call of a function.
  *
- * A body has its own graph; `outer` reads the scope around it. A name that the body does not define is
- * looked up there, and becomes a further input (a capture) of every body between. Constants and initializers
+ * A body has its own graph; `outer` reads the scope around it. A name that the body does not define is looked
+ * up in that scope, and becomes a further input (a capture) of every body between. Constants and initializers
  * of bodies go to the outermost graph, renamed if their name is taken: they are the same in every iteration,
  * and weights are found by name.
  *
@@ -70,7 +70,7 @@ int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tens
 int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p, bool initializer);
 int dlb_reader_set_type(struct onnx_reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed);
 int dlb_reader_check_name(const struct onnx_reader *r, const char *name, const char *what);
-/* Returns the tensor id of an operand; -1: absent; -2 with err: nothing makes it. */
+/* Returns the tensor id of an operand; -1: absent; -2 with err: no vertex makes it. */
 int dlb_reader_operand(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex);
 /* Returns `name`, with a number appended if the graph has a vertex of that name, and reserves it. */
 const char *dlb_reader_vertex_name(struct onnx_reader *r, const char *name);
@@ -80,7 +80,7 @@ int64_t dlb_reader_opset(const struct onnx_reader *r, const char *domain);
 /* Fails with "TYPE 'VERTEX' (opset N): ..." at the file's name; returns -1. */
 int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The scope around r: a body's or a caller's; NULL: r reads the model's graph. */
+/* The scope around r: `outer` of a body, `caller` of a function; NULL: r reads the model's graph. */
 struct onnx_reader *dlb_reader_around(const struct onnx_reader *r);
 
 /* -- onnx_attribute.c -- */
@@ -107,13 +107,13 @@ int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto 
 bool dlb_reader_in_body(const struct onnx_reader *r);
 bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a);
 /* Reads the bodies of vertex p. `in` has its n_in operands; captures are appended (new, in the graph's
- * arena). attr needs space for one more per body. */
+ * arena). attr needs space for one more attribute per body. */
 int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in,
 		      int *n_in, struct dlb_attr *attr, int *n_attr);
 
 /* -- onnx_function.c -- */
 int dlb_reader_list_functions(struct onnx_reader *r);		/* fills all->function */
-/* the one p calls; NULL: none */
+/* The function that p calls; NULL: none. */
 const Onnx__FunctionProto *dlb_reader_function(const struct onnx_reader *r, const Onnx__NodeProto *p);
 /* Replaces vertex p by the vertices of function f. */
 int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex,
@@ -128,7 +128,8 @@ const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n
 /* Stores the exporter's list of parameters and buffers in the graph's `listed`. An
  * unreadable list is ignored with a note. */
 void dlb_reader_signature(struct onnx_reader *r);
-/* Sets the `uses` of op, made of vertex p: the listed tensors in the exporter's call for the vertex. */
+/* Sets the `uses` of op, which was made from vertex p: the listed tensors in the exporter's call for the
+ * vertex. */
 void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op);
 
 /* -- onnx_embedding.c -- */

@@ -26,7 +26,7 @@ struct saver {
 	const struct dlb_named *tensor;		/* the weights */
 	const struct dlb_unmerged *apart;
 	int n_apart;
-	/* tensors of the file ("%p") to the index of the weight stored in them */
+	/* address of a tensor of the file ("%p") to the index of the weight stored in it */
 	struct dlb_name_map filled;
 	struct dlb_error *err;
 };
@@ -162,7 +162,7 @@ static void add_operand(struct saver *s, Onnx__NodeProto *v, char *name)
 	v->input = input;
 }
 
-/* Gives a parameter that the exporter had merged with another its own name in its vertex. */
+/* For a parameter that the exporter had merged with another: makes its vertex read it by its own name. */
 static int rewire(struct saver *s, const struct dlb_unmerged *u)
 {
 	char *name = dlb_arena_strdup(s->a, u->name);
@@ -238,7 +238,7 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 	return rc;
 }
 
-/* Embeds data from other files. */
+/* Embeds the data of t if they are in another file. */
 static int take_in_external(struct saver *s, Onnx__TensorProto *t)
 {
 	char what[160];
@@ -268,7 +268,7 @@ static int take_in_vertices(struct saver *s, Onnx__NodeProto *const *node, size_
 	return rc;
 }
 
-/* The wire format check limits the depth. */
+/* Embeds the external data of a graph and its bodies. The check of the wire format limits the depth. */
 static int take_in_graph(struct saver *s, const Onnx__GraphProto *p)
 {
 	for (size_t i = 0; i < p->n_initializer; i++)

@@ -94,7 +94,7 @@ static int read_line(struct parameter_list *l, struct text_span line)
 	if (!cut(&line, " target='", &kind)) {
 		for (int i = 0; i < DLB_LEN(kinds); i++)
 			if (is(line, kinds[i].name))
-				return -1;		/* state of the module without a path in it */
+				return -1;		/* state of the module, but without a path */
 		return 0;
 	}
 	target = line;
@@ -285,7 +285,7 @@ void dlb_reader_signature(struct onnx_reader *r)
 		dlb_name_map_add(&r->all->listed, r->g->listed[i].input, i);
 }
 
-/* Does the vertex read an initializer that the list does not name? */
+/* Whether the vertex reads a float initializer that the list does not name. */
 static bool reads_nameless(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	for (int k = 0; k < o->n_in; k++) {
@@ -299,7 +299,7 @@ static bool reads_nameless(const struct dlb_graph *g, const struct dlb_op *o)
 	return false;
 }
 
-/* The module of the vertex: the last but one of "['', 'model', 'model.norm', 'mul_5']". */
+/* The module of the vertex: the last but one element of "['', 'model', 'model.norm', 'mul_5']". */
 static struct text_span module_of(const char *text)
 {
 	const char *comma = NULL, *from;
@@ -311,14 +311,15 @@ static struct text_span module_of(const char *text)
 	return (struct text_span){ from, from ? (size_t)(comma - from) : 0 };
 }
 
-/* A vertex that reads what the exporter computed from a parameter does not name it: it may be any of its
- * module's, if that has one at most besides a bias. Writes their indices; returns their number. */
+/* For a vertex that reads a tensor that the exporter computed from a parameter, so that the parameter's name
+ * is lost. Candidates are the parameters of the vertex's module, if it has at most one besides a bias. Writes
+ * the candidates' indices; returns their number. */
 static int uses_by_module(const struct onnx_reader *r, const Onnx__NodeProto *p, const struct dlb_op *o,
 			  int use[2])
 {
 	const char *text = dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_NAME_SCOPES);
 	const struct text_span module = module_of(text ? text : "");
-	int found[2] = { -1, -1 }, n = 0;	/* a bias, another */
+	int found[2] = { -1, -1 }, n = 0;	/* the bias, the other parameter */
 
 	if (!module.s || !reads_nameless(r->g, o))
 		return 0;

@@ -131,7 +131,8 @@ void dlb_onnx_files_close(struct dlb_onnx_files *f)
 	f->n = f->cap = 0;
 }
 
-/* Mapped data are used where they are, if they are aligned. Bools are copied, since theirs may change. */
+/* Returns mapped data in place if they are aligned, else a copy. Bools are copied, because their bytes are
+ * then changed to 0 and 1. */
 static void *place_external(const struct dlb_onnx_source *s, enum dlb_dtype type, const char *from,
 			    size_t bytes)
 {

@@ -19,7 +19,7 @@
 
 #define MAX_HEADER 100000000u		/* as in the reference implementation */
 
-/* Memory of a file read: everything but the mapping is in the arena. */
+/* Memory of a file that was read: everything but the mapping is in the arena. */
 struct own { struct dlb_arena arena; struct dlb_name_map names; struct dlb_file file; };
 
 struct extent { uint64_t begin, end; int tensor; };
@@ -276,7 +276,7 @@ static void put(struct dlb_output *out, struct dlb_sha256 *sum, const void *p, s
 		dlb_sha256_add(sum, p, n);
 }
 
-/* The rows of t[n], in the order of the file; new. */
+/* Returns the rows of t[n] in the order of the file: new. */
 static struct st_row *order_rows(const struct dlb_st_tensor *t, int n)
 {
 	struct st_row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
@@ -287,7 +287,7 @@ static struct st_row *order_rows(const struct dlb_st_tensor *t, int n)
 	return row;
 }
 
-/* The bytes of a file before the data, from its header: new. */
+/* Returns the bytes of a file before its data, made from the JSON header: new. */
 static char *make_head(const char *header, size_t *bytes)
 {
 	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;

@@ -32,8 +32,9 @@ int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n
 /* As above; also returns the SHA-256 of the data written. */
 int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t, int n,
 				 const char *const *metadata, char sha256[65], struct dlb_error *err);
-/* Where a file of these tensors has them: its first head_bytes bytes, its size, and for each tensor the
- * place of its data. `name` is for messages. For a file that is written in parts; head and offset are new. */
+/* The layout of a file of these tensors, for a file that is written in parts: the bytes before the data
+ * (head), the size of the file, and the offset of each tensor's data. head and offset are new; `name` is for
+ * messages. */
 struct dlb_st_layout {
 	char *head;
 	size_t head_bytes, bytes, *offset;

@@ -63,8 +63,8 @@ static int open_store(struct store *s, const char *path, const char *sha256, boo
 	return 0;
 }
 
-/* Closes s. g keeps the memory of the model that was read: take() uses its data in place. Mapped files stay
- * with g, and the rest until its values are dropped. */
+/* Closes s, but gives the memory of the model that was read to g, because take() uses its data in place. g's
+ * arena gets the mapped files; g->values, which can be dropped, gets the other data. */
 static void keep(struct store *s, struct dlb_graph *g)
 {
 	dlb_arena_give_mapped(&s->onnx.arena, &g->arena);
@@ -106,7 +106,7 @@ static const char *source_name(const struct dlb_tensor *t)
 	return t->slice ? t->slice->of : t->from ? t->from : t->name;
 }
 
-/* Whether dlb_graph_drop_values drops its data. */
+/* Whether dlb_graph_drop_values drops the data of t. */
 static bool is_dropped(const struct dlb_tensor *t)
 {
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
