@@ -18,8 +18,8 @@
 
 enum { OUR_MAJOR = 1, OUR_MINOR = 0 };
 
-/* Members of the envelope in writing order. `on`: replacing one of these sections drops this one (dlb_doc_set
- * has the rule for balance); `maker`: the tool that writes it. */
+/* Members of the envelope in writing order. `on`: the sections from which this one is made; replacing one of
+ * them drops it (dlb_doc_set has the rule for balance). `maker`: the tool that writes it. */
 static const struct section { const char *name, *on, *maker; } sections[] = {
 	{ "graph", "", "dlb-profile MODEL.onnx" },
 	{ "profile", " graph ", "dlb-profile MODEL.onnx" },

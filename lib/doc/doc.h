@@ -56,9 +56,9 @@ void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **ar
 /* A number as the document writes it: an integer if its value is one, null if it is not finite. Returns
  * new. */
 json_t *dlb_doc_number(double x);
-/* Set member `key` of object o. A NULL text is omitted; so is a real that is not finite. dlb_set_number writes
- * null for it, and an integer where the value is one (dlb_doc_number); dlb_set_finite is the same, but
- * omits it. */
+/* Each sets member `key` of object o. dlb_set_str omits a NULL text, dlb_set_real a value that is not finite.
+ * dlb_set_number writes a value as dlb_doc_number makes it: an integer if it is one, null if it is not
+ * finite. dlb_set_finite does the same, but omits a value that is not finite. */
 void dlb_set_int(json_t *o, const char *key, int64_t v);
 void dlb_set_bool(json_t *o, const char *key, bool v);
 void dlb_set_real(json_t *o, const char *key, double v);

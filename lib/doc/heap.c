@@ -1,5 +1,5 @@
 /* The memory of a parsed document. The sizes are those of jansson's structures (jansson_private.h,
- * hashtable.h of 2.14), which its interface does not tell. */
+ * hashtable.h of 2.14), which jansson's interface does not tell. */
 #include "doc/doc.h"
 #include <string.h>
 
@@ -13,7 +13,7 @@ static double chunk(size_t n)
 	return all < 32 ? 32 : (double)all;
 }
 
-/* Tables double when they are full. */
+/* Capacity of a table or array of n elements: it doubles when it is full. */
 static size_t room(size_t n)
 {
 	size_t all = LEAST_BUCKETS;

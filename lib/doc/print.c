@@ -64,7 +64,7 @@ static void put_int(struct dlb_printer *p, int64_t i)
 	dlb_print_text(p, at, (size_t)(text + sizeof text - at));
 }
 
-/* Prints through jansson what the code here does not handle. */
+/* Prints a value by jansson: for values that the code here does not handle. */
 static int put_odd(struct dlb_printer *p, const json_t *v)
 {
 	char *text = v ? json_dumps(v, FLAGS) : NULL;

@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Set f, all else 0. n: bytes not yet written; error: errno of the first failed write. */
+/* Begin with f set and all else 0. n: bytes not yet written; error: errno of the first failed write. */
 struct dlb_printer { FILE *f; int error; size_t n; char text[1 << 15]; };
 
 void dlb_print_text(struct dlb_printer *p, const char *s, size_t n);		/* unchanged */

@@ -114,7 +114,7 @@ int dlb_ref_int(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *out,
 	return 0;
 }
 
-/* The fewest digits that give x back: 1e-09, not 1.0000000000000001e-09. */
+/* Prints x with the fewest digits that read back as x: 1e-09, not 1.0000000000000001e-09. */
 static const char *digits_of(double x, char text[32])
 {
 	for (int n = DBL_DIG; n <= DBL_DECIMAL_DIG; n++) {
@@ -264,7 +264,7 @@ int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_
 {
 	const char *key;
 	json_t *v;
-	/* next: members are usually in the order of `known` */
+	/* next: where the search begins, because members are usually in the order of `known` */
 	int n = 0, next = 0;
 
 	if (!json_is_object(r->v))

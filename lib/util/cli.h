@@ -38,7 +38,7 @@ struct dlb_opt {
 	char letter;			/* 0: none */
 	const char *name;		/* long name without dashes */
 	enum dlb_opt_type type;
-	void *value;			/* where the value goes; holds the default before */
+	void *value;			/* the destination; holds the default before parsing */
 	const char *arg;		/* name of the argument in --help; NULL for flags */
 	const char *help;		/* one line, lower case, no full stop */
 	bool *given;			/* NULL, or set true if the option was given */

@@ -102,7 +102,7 @@ static void print_line(FILE *f, const char *tool, int rank, const struct dlb_err
 	fputc('\n', f);
 }
 
-/* By one write: lines of several ranks go to one stream. */
+/* Prints the line by one write, so that lines of several ranks do not mix in their common stream. */
 void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err)
 {
 	char *text = NULL;

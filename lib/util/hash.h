@@ -11,8 +11,8 @@ uint64_t dlb_hash_u64(uint64_t h, uint64_t v);			/* its 8 bytes, lowest first */
 uint64_t dlb_hash_str(uint64_t h, const char *s);
 void dlb_hash_hex(uint64_t h, char out[17]);
 /* A checksum as fast as memory, which finds torn and flipped data; it does not resist attacks. Begin with
- * zeroed lanes; add data in pieces of a multiple of 32 bytes, but the last one. The result is that of all
- * bytes in a row. */
+ * zeroed lanes; add data in pieces; the size of each but the last is a multiple of 32 bytes. The result does
+ * not depend on how the bytes are cut into pieces. */
 struct dlb_checksum {
 	uint64_t lane[4];
 };

@@ -35,7 +35,7 @@ int dlb_input_open(const char *path, uint64_t *bytes, struct dlb_error *err)
 	int fd;
 
 	do {
-		/* does not block on a FIFO, which is refused */
+		/* O_NONBLOCK: opening a FIFO must not block; it is refused below */
 		fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	} while (fd < 0 && errno == EINTR);	/* a signal is no fault of the file */
 	if (fd < 0 && errno == ENXIO)
@@ -95,7 +95,7 @@ int dlb_input_read(const char *path, unsigned char **data, size_t *n, struct dlb
 	return 0;
 }
 
-/* True if the text begins with that character, or has only blanks so far. */
+/* True if the first character after blanks is `begins` (0: any), or the text has only blanks so far. */
 static bool may_be(const char *text, size_t n, char begins)
 {
 	size_t blank = 0;

@@ -2,7 +2,7 @@
  *
  * Data, models and weights must be regular files. Anything else (FIFO, socket, device) is refused at once: it
  * may block, or never end. Text that is read whole (documents, other tools' files) may also come from a pipe,
- * up to the limit --max-document, which holds for the process, like those of setrlimit. */
+ * up to the limit --max-document, which applies to the whole process, like a limit of setrlimit. */
 #ifndef DLB_UTIL_INPUT_H
 #define DLB_UTIL_INPUT_H
 #include <stdbool.h>

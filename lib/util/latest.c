@@ -1,4 +1,4 @@
-/* Keeps a file at its newest content. See latest.h. */
+/* Keeps the newest content in a file. See latest.h. */
 #include "util/latest.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void release(struct dlb_latest *l)
 	free(l);
 }
 
-/* Takes t. */
+/* Writes text t to `path` and frees it. */
 static int write_now(const char *path, struct latest_text t, struct dlb_error *err)
 {
 	struct dlb_output o;

@@ -1,4 +1,5 @@
-/* Keeps a small file at its newest content, in a thread, so that the caller does not wait for the disk.
+/* Keeps the newest content in a small file. A thread writes it, so that the caller does not wait for the
+ * disk.
  *
  *     if (dlb_latest_new(&l, path, &err)) ...
  *     dlb_latest_put(l, text, n);			as often as wanted
@@ -6,8 +7,8 @@
  *     if (dlb_latest_free(l, 5, &err)) ...
  *
  * Readers see one whole content or the next: a regular file is replaced by rename (util/output.h), a device
- * is written to. While the disk is busy, a newer content replaces one that waits. The file is not synced: it
- * is for readers of the present. Call all functions from one thread. */
+ * is written to. While the disk is busy, a newer content replaces one that waits. The file is not synced:
+ * only programs that run now read it. Call all functions from one thread. */
 #ifndef DLB_UTIL_LATEST_H
 #define DLB_UTIL_LATEST_H
 #include <stddef.h>
@@ -20,7 +21,7 @@ int dlb_latest_new(struct dlb_latest **out, const char *path, struct dlb_error *
 void dlb_latest_put(struct dlb_latest *l, const char *text, size_t n);
 /* -1 with err (may be NULL) if the newest write failed; a later one may succeed again. */
 int dlb_latest_wrong(struct dlb_latest *l, struct dlb_error *err);
-/* Waits at most wait_s seconds (rounded up to the next whole second) for the disk. -1 with err (may be NULL) if
- * it did not take the newest content. NULL: nothing. */
+/* Waits at most wait_s seconds (rounded up to the next whole second) until the newest content is written. -1
+ * with err (may be NULL) if it could not be written. l NULL: does nothing. */
 int dlb_latest_free(struct dlb_latest *l, double wait_s, struct dlb_error *err);
 #endif

@@ -26,7 +26,7 @@ void dlb_lines_put(struct dlb_lines *l, const char *text, size_t n);
 int dlb_lines_wrong(struct dlb_lines *l, struct dlb_error *err);
 /* Waits, without limit, until all lines are written. Returns the same as dlb_lines_wrong. */
 int dlb_lines_drain(struct dlb_lines *l, struct dlb_error *err);
-/* Waits at most wait_s seconds (rounded up to the next whole second) until all lines are written; later ones
- * may be lost. NULL: nothing. */
+/* Waits at most wait_s seconds (rounded up to the next whole second) until all lines are written; lines that
+ * still wait then may be lost. l NULL: does nothing. */
 void dlb_lines_free(struct dlb_lines *l, double wait_s);
 #endif

@@ -1,5 +1,5 @@
-/* Maps files: see mapped.h. The list of mapped files is global because the handler of a signal reads it. Its
- * entries are never freed, only used again, so that the handler can walk it at any time. */
+/* Maps files: see mapped.h. The list of mapped files is global because a signal handler reads it. Its entries
+ * are never freed, only used again, so that the handler can walk the list at any time. */
 #define _DEFAULT_SOURCE				/* MAP_ANONYMOUS */
 #include "util/mapped.h"
 #include <errno.h>
@@ -30,8 +30,8 @@ struct mapped_file {
 static struct mapped_file *_Atomic files;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Puts zeros in the place of all pages from the one that could not be read. Any other fault ends the process:
- * the instruction runs again, without a handler. */
+/* Maps zeros over the file's pages, from the page that could not be read to the end. Any other fault ends the
+ * process: the handler is removed, and the instruction that failed runs again. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const uintptr_t at = (uintptr_t)info->si_addr / PAGE * PAGE;
@@ -52,7 +52,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	signal(sig, SIG_DFL);
 }
 
-/* Installs the handler for every file that is mapped, since MPI may have replaced it. */
+/* Installs the handler. Called for every file that is mapped, since MPI may have replaced the handler. */
 static void catch_faults(void)
 {
 	struct sigaction a = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
@@ -61,7 +61,7 @@ static void catch_faults(void)
 	sigaction(SIGBUS, &a, NULL);
 }
 
-/* An entry that is free, new or used before. The caller holds the lock. */
+/* Returns a free entry, new or used before. The caller holds the lock. */
 static struct mapped_file *free_entry(void)
 {
 	struct mapped_file *f = atomic_load(&files);
@@ -115,8 +115,9 @@ void dlb_mapped_free(void *p, size_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Behind the end of a file, the rest of its last page can be read, so sizes are compared too. A file that was
- * replaced is another one: the mapped one lives on. */
+/* Whether the mapped file is now shorter than when it was mapped. A read behind its end but in its last page
+ * raises no signal, so sizes must be compared. A file that has since been replaced by another of its name
+ * does not count: the mapped file still exists. */
 static bool is_shorter(const struct mapped_file *f)
 {
 	struct stat st;

@@ -1,9 +1,9 @@
 /* Files mapped into memory, read-only.
  *
- * Another program may cut a file short while it is mapped. A read behind its new end would then kill this
- * process with SIGBUS. Here such a read finds zeros, in memory put there by the handler of the signal, and
- * dlb_mapped_check tells of it afterwards. So a reader that has taken values from a mapped file calls
- * dlb_mapped_check before it relies on them. A read error of the disk arrives as the same signal. */
+ * Another program may cut a file short while it is mapped. A read behind the file's new end would then kill
+ * this process with SIGBUS. The signal's handler of this module puts zeros there instead, and
+ * dlb_mapped_check reports the loss afterwards. So a reader of a mapped file calls dlb_mapped_check before it
+ * relies on the values that it read. A read error of the disk arrives as the same signal. */
 #ifndef DLB_UTIL_MAPPED_H
 #define DLB_UTIL_MAPPED_H
 #include <stddef.h>

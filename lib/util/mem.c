@@ -9,7 +9,8 @@
 #include <string.h>
 #include "util/mapped.h"
 
-/* Under AddressSanitizer what is behind a piece of an arena must not be touched, as with pieces of the heap. */
+/* Under AddressSanitizer the bytes behind each piece of an arena are poisoned, as behind a piece of the
+ * heap. */
 #ifdef DLB_MOVES_OFTEN
 #include <sanitizer/asan_interface.h>
 enum { BEHIND = 16 };
@@ -112,7 +113,7 @@ char *dlb_xprintf(const char *fmt, ...)
 
 struct dlb_arena_block {
 	struct dlb_arena_block *next;
-	void *mapped;			/* a file of mapped_bytes: nothing else is in this block */
+	void *mapped;			/* a file of mapped_bytes, alone in this block */
 	size_t size, used, mapped_bytes;
 	_Alignas(16) unsigned char data[];
 };
@@ -129,7 +130,7 @@ static struct dlb_arena_block *new_block(size_t size)
 	return b;
 }
 
-/* Behind the head, from which small pieces are taken. */
+/* Inserts a full block b after the head, so that small pieces are still taken from the head. */
 static void insert(struct dlb_arena *a, struct dlb_arena_block *b)
 {
 	struct dlb_arena_block **at = a->head ? &a->head->next : &a->head;

@@ -19,7 +19,7 @@ void dlb_arena_release(struct dlb_arena *a);
 void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to);
 /* Maps the first `bytes` of an open file (mapped.h). NULL with errno. */
 void *dlb_arena_map(struct dlb_arena *a, int fd, size_t bytes, const char *path);
-/* `to` now owns the files that are mapped into `from`, and no more. */
+/* `to` now owns the files that are mapped into `from`; `from` keeps its other memory. */
 void dlb_arena_give_mapped(struct dlb_arena *from, struct dlb_arena *to);
 bool dlb_arena_maps(const struct dlb_arena *a, const void *p);	/* p lies in a mapped file of a */
 

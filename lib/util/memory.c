@@ -24,7 +24,7 @@ static double number_in(const char *path)
 	return found ? x : HUGE_VAL;
 }
 
-/* The number behind `name` in a file of lines "NAME NUMBER"; infinity: none. */
+/* Returns the number after `name` in a file of lines "NAME NUMBER"; infinity: none. */
 static double number_of(const char *path, const char *name)
 {
 	const size_t n = strlen(name);
@@ -40,9 +40,10 @@ static double number_of(const char *path, const char *name)
 	return x;
 }
 
-/* Files of a group, by version. Where version 1 sets no limit, it states the greatest number of pages. */
+/* Files of a control group, by version. A version 1 group without a limit states a huge one: the greatest
+ * number of whole pages, in bytes. */
 static const struct group_files {
-	const char *line; /* begins the group's line, up to its path */
+	const char *line; /* start of the group's line, before its path */
 	const char *folder[2]; /* below the mount */
 	const char *limit, *used, *files; /* files: the line of memory.stat for caches of files */
 } versions[] = {
@@ -55,7 +56,7 @@ static const struct group_files {
 };
 static const double no_limit = 0x1p62;
 
-/* Lowers *g to the group in folder `at`. */
+/* Lowers the limit and free bytes in *g to those of the group in folder `at`. */
 static void take_group(const struct group_files *v, const char *at, struct dlb_memory_group *g)
 {
 	char *limit_path = dlb_xprintf("%s/%s", at, v->limit), *used_path = dlb_xprintf("%s/%s", at, v->used),
@@ -76,7 +77,7 @@ static void take_group(const struct group_files *v, const char *at, struct dlb_m
 	g->free_bytes = fmin(g->free_bytes, limit - used);
 }
 
-/* The group of that path, and all above it. */
+/* Lowers *g to the group at path `group` below folder `root` and to all groups above it. */
 static void take_groups(const struct group_files *v, const char *root, const char *group, int length,
 			struct dlb_memory_group *g)
 {

@@ -89,7 +89,7 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 	if (fd < 0) {
 		cannot_write(o->path, err, strerror(errno));
 		free(o->aside);
-		o->aside = NULL;	/* not this process's file */
+		o->aside = NULL;	/* it is no file of this process */
 		return -1;
 	}
 	/* if root writes over a user's file, the user still owns it */
@@ -104,7 +104,7 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 	return 0;
 }
 
-/* Opens for `path` that is a regular file or does not exist. */
+/* Opens an output whose `path` is a regular file or does not exist. */
 static int open_file(struct dlb_output *o, const struct stat *old, struct dlb_error *err)
 {
 	char *target = old ? realpath(o->path, NULL) : dlb_xstrdup(o->path);
@@ -183,7 +183,7 @@ int dlb_output_keep_lines(struct dlb_output *o, int64_t n, struct dlb_error *err
 	return why ? dlb_fail(err, NULL, "cannot read '%s': %s", o->path, strerror(why)) : 0;
 }
 
-/* Checks that the name is still the same object before the rename replaces it. */
+/* Renames the temporary file, unless the name now belongs to an object that is no regular file. */
 static int rename_it(struct dlb_output *o)
 {
 	struct stat st;

@@ -39,7 +39,7 @@ int dlb_patterns_add(struct dlb_patterns *p, const char *text, struct dlb_arena 
 
 bool dlb_pattern_matches(const char *pattern, const char *name)
 {
-	for (size_t i = 0; !strchr("*?[\\", pattern[i]); i++) /* the end of the pattern ends it too */
+	for (size_t i = 0; !strchr("*?[\\", pattern[i]); i++) /* strchr also finds the final zero */
 		if (pattern[i] != name[i])
 			return false;
 	return !fnmatch(pattern, name, 0) || !strcmp(pattern, name);

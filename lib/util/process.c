@@ -89,7 +89,7 @@ static struct proc_entry *read_all(int *n)
 	return all;
 }
 
-/* Returns the *n descendants of pid but spared and its own: new. */
+/* Returns the *n descendants of pid, without spared and its descendants: new. */
 static struct proc_entry *read_descendants(pid_t pid, pid_t spared, int *n)
 {
 	int n_all;
@@ -134,9 +134,9 @@ void dlb_process_end(pid_t pid, double wait_s)
 
 	if (waitpid(pid, &status, WNOHANG))
 		return;
-	/* those whose parent ends first are no descendants any more */
+	/* listed before any of them ends: a process whose parent has ended is no descendant any more */
 	e = read_descendants(pid, 0, &n);
-	e[n++].pid = pid;		/* there is room: read_all had this process too */
+	e[n++].pid = pid;		/* there is room: read_all also counted this process */
 	for (int i = 0; i < n; i++)
 		kill(e[i].pid, SIGTERM);
 	for (double s = 0; s < wait_s && count_living(e, n); s += POLL_S)

@@ -186,7 +186,7 @@ double dlb_rng_uniform(struct dlb_rng *r)
 
 uint64_t dlb_rng_below(struct dlb_rng *r, uint64_t n)
 {
-	uint64_t least = n ? (0 - n) % n : 0, x;	/* redraws 2^64 mod n of the values */
+	uint64_t least = n ? (0 - n) % n : 0, x;	/* the 2^64 mod n values below it are redrawn */
 
 	if (n < 2)
 		return 0;

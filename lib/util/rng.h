@@ -14,7 +14,7 @@ double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);	/* Box-Mul
 uint64_t dlb_philox_stream(uint64_t vertex, uint64_t step);
 
 /* Single-precision normals for filling tensors: draws i .. i + n - 1 give four each (two Box-Muller pairs),
- * out[4 n]. A draw gives the same values whichever others are computed. */
+ * out[4 n]. The values of a draw do not depend on which other draws are computed. */
 void dlb_philox_normals(uint64_t seed, uint64_t stream, uint64_t i, int64_t n, float *out);
 
 struct dlb_rng { uint64_t s[4]; };

@@ -1,6 +1,6 @@
 /* SHA-256 by the processor's SHA instructions if it has them, else by libmd. The instructions are eight times
- * as fast, which shortens the start of a run with a model of hundreds of megabytes. A file apart from hash.c,
- * so that only tools that need it link libmd. */
+ * as fast, which shortens the start of a run with a model of hundreds of megabytes. This file is separate
+ * from hash.c, so that only tools that need SHA-256 link libmd. */
 #include <errno.h>
 #include <sha2.h>
 #include <stdbool.h>
@@ -50,7 +50,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8]
 			w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)),
 						swap);
 #pragma GCC unroll 16
-		for (int i = 0; i < 16; i++) {		/* four rounds, then the words for 16 rounds later */
+		for (int i = 0; i < 16; i++) {		/* four rounds, then words for the rounds 16 later */
 			const __m128i k = _mm_loadu_si128(
 				(const __m128i *)(const void *)(round_constant + 4 * i));
 			const __m128i wk = _mm_add_epi32(w[i % 4], k);
