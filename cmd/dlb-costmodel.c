@@ -35,8 +35,8 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 	return dlb_cluster_read(doc, cl, err);
 }
 
-/* Splits that the options ask for; with "auto" among them, also those that make the step shorter. `a` owns
- * the strings. */
+/* Fills list with the splits that the options ask for; with "auto" among them, also those that make the step
+ * shorter. `a` owns the strings. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
 		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_list *list,
 		     struct dlb_error *err)
@@ -74,7 +74,7 @@ static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, con
 	return n ? dlb_graph_pair_sums(g, err) : 0;
 }
 
-/* Puts the split graph into the document, with those rows of the profile whose ops are unchanged. */
+/* Puts the split graph into the document, with the profile's rows of the unchanged ops. */
 static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g,
 		 struct dlb_profile *p, bool profiled, const struct dlb_cluster *cl, struct dlb_error *err)
 {

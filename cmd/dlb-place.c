@@ -13,8 +13,8 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* Each compiled program takes and frees some megabytes: malloc keeps them for the next one, since pages that go
- * back to the system are zeroed when they are taken again. */
+/* Each compiled program takes and frees some megabytes: malloc keeps them for the next program, because the
+ * system zeroes pages that are given back and taken again. */
 static void let_malloc_keep(void)
 {
 	enum { KEPT = 64 * 1024 * 1024 };
@@ -32,7 +32,7 @@ static int place(struct dlb_cli *cli, struct dlb_replan *o, int argc, char **arg
 	if (dlb_doc_read(&doc, cli->n_operands ? cli->operands[0] : NULL, &err))
 		return dlb_cli_die(cli, &err);
 	int no_plan = dlb_replan(o, &doc, &err);
-	dlb_cli_release(cli);				/* lists: what they said is in the plan */
+	dlb_cli_release(cli);				/* the plan has the content of the lists */
 	if (no_plan)
 		return dlb_cli_die(cli, &err);
 	dlb_doc_provenance(&doc, cli->tool, argc, argv);

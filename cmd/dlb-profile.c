@@ -27,7 +27,7 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* --hosts: this process is not one of the ranks. */
+/* Runs with --hosts: measures on other hosts. This process is not one of the ranks. */
 static int on_hosts(struct dlb_profile_command *w, int argc, char **argv)
 {
 	const struct dlb_cli *cli = w->cli;
@@ -50,7 +50,7 @@ static int on_hosts(struct dlb_profile_command *w, int argc, char **argv)
 	free(rest);
 	dlb_doc_release(&doc);
 	if (rc && status > 0)
-		return status;			/* a rank has printed the line */
+		return status;			/* a rank has printed the error */
 	return rc ? dlb_cli_die(cli, &err) : dlb_cli_close_stdout(cli);
 }
 
@@ -122,7 +122,7 @@ static int fill_rows(struct dlb_opt *opts, struct dlb_profile_options *o)
 	return DLB_LEN(rows);
 }
 
-/* Measures what is asked for, and writes the document; returns the exit status. */
+/* Makes the measurements that the options ask for, and writes the document; returns the exit status. */
 static int profile(struct dlb_profile_command *w, int argc, char **argv)
 {
 	const struct dlb_cli *cli = w->cli;
@@ -146,7 +146,7 @@ static int profile(struct dlb_profile_command *w, int argc, char **argv)
 		dlb_doc_provenance(&doc, cli->tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);
 	}
-	/* under mpirun all ranks know of a failure; the lowest that saw it says it */
+	/* under mpirun all ranks learn of a failure; the lowest rank that detected it prints it */
 	status = rc && dlb_profile_rank(w) == w->who ? dlb_cli_die(cli, &err) : rc ? 2 : w->differs;
 	if (!rc && first && !o->check)
 		status = dlb_cli_close_stdout(cli);

@@ -1,5 +1,5 @@
-/* dlb-run: plan + data -> trained weights + report. How the run was started; its options are those of
- * lib/exec/run_options.h, and lib/exec/command.h does the rest. */
+/* dlb-run: plan + data -> trained weights + report. This file finds out how the process was started;
+ * lib/exec/run_options.h has the options, and lib/exec/command.h does the rest. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,8 @@ static void warn(void *ctx, const char *line)
 	dlb_cli_warn(ctx, "%s", line);
 }
 
-/* The first arguments of a rank that dlb-run has started, which only launch.c passes: takes them off. */
+/* Removes the first arguments of a rank that dlb-run has started (only launch.c passes them) and stores their
+ * values in c. */
 static void take_worker(struct dlb_run_command *c)
 {
 	char **argv = c->argv;
@@ -56,7 +57,7 @@ static void take_worker(struct dlb_run_command *c)
 	c->argv += 4;
 }
 
-/* Runs as one of several ranks, or as a process started plainly; returns the exit status. */
+/* Runs as one of several ranks, or as the process that the user started; returns the exit status. */
 static int run(struct dlb_run_command *c)
 {
 	const bool simulated = c->exec.dry_run || c->print_program;

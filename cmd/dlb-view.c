@@ -3,7 +3,7 @@
 #include "util/cli.h"
 #include "view/picture.h"
 
-/* -v: says which sections are there. */
+/* With -v: prints which sections the document has. */
 static void say_what(const struct dlb_cli *cli, const struct dlb_view *v)
 {
 	dlb_cli_say(cli, "%s: graph of %d ops, %d nodes,%s%s%s%s%s", v->doc->name, v->graph.n_ops,

@@ -132,7 +132,7 @@ static double size_of_type(const char *s, size_t n)
 {
 	static const struct { const char *name; double bytes;
 	} types[] = {
-		/* names that hold others first */
+		/* a name that contains another comes first */
 		{ "c10::quint8", 1 },
 		{ "c10::qint8", 1 },
 		{ "c10::qint32", 4 },

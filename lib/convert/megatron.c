@@ -43,7 +43,8 @@ static int most(const double *flop, int n_nodes)
 	return at;
 }
 
-/* Finds the nodes of at[0] embedding, at[1 .. n] layers, at[n + 1] loss; -1: no ops. */
+/* Fills at[0] with the node of the embedding, at[1 .. n] with those of the layers, at[n + 1] with that of the
+ * loss; -1: the part has no ops. Returns -1 with err if a layer has no ops. */
 static int find_nodes(const struct dlb_planned *x, int n, int *at, struct dlb_error *err)
 {
 	size_t D = (size_t)x->cl.n_nodes;

@@ -1,4 +1,4 @@
-/* Protobuf's wire format: see wire.h. */
+/* Protobuf's wire format: see protobuf.h. */
 #include <string.h>
 #include "convert/protobuf.h"
 #include "util/mem.h"

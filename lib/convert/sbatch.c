@@ -2,14 +2,13 @@
  * the cluster has.
  *
  * Slurm gives every task the same number of cores: that of the node with most threads. The hosts of the
- * allocation take the places of the cluster's hosts: those of the same names if all are there, else in
- * order. */
+ * allocation take the places of the cluster's hosts: by name if all names are allocated, else in order. */
 #include <stdlib.h>
 #include <string.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
 
-/* What a script does, for the two ways in which ranks are started. */
+/* Texts of a script that differ between the two ways to start the ranks. */
 struct way { const char *about, *rules, *places, *start; };
 
 static const char head[] =
@@ -34,7 +33,7 @@ static const char last[] =
 	"mv \"$report.part\" \"$report\"\n"
 	"if grep -q '\"stopped\": *\"signal\"' \"$report\"; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n";
 
-/* srun starts the ranks, and ends all of them with one. */
+/* srun starts the ranks, and ends all of them when one fails. */
 static const struct way by_srun = {
 	.about =
 	"# Before its time limit the run writes a checkpoint, and the job is queued again, until it ends\n"
@@ -63,8 +62,8 @@ static const struct way by_srun = {
 	"\tdlb-run --checkpoint \"$checkpoint\" \"$@\" \"$document\" >\"$report.part\"\n"
 };
 
-/* --replan: dlb-run is the script's command. It matches the allocated hosts with the plan's itself
- * (exec/hosts_slurm.c). */
+/* With --replan the script runs dlb-run, which starts the ranks and matches the allocated hosts with the
+ * plan's hosts itself (exec/hosts_slurm.c). */
 static const struct way by_itself = {
 	.about =
 	"# A host that is lost does not end the job (--no-kill): the run goes on from its last checkpoint on\n"
@@ -94,7 +93,8 @@ static const struct way by_itself = {
 	"done\n"
 };
 
-/* What the plan's nodes need. host_of: [node]; host: names, in the order of their first nodes. */
+/* Resources that the plan's nodes need. host_of: [node]; host: names, in the order of their first nodes;
+ * threads: of the node with most; gpus: of the host with most. */
 struct needs { const char **host; int *host_of; int n_hosts, threads, gpus; };
 
 static int find_needs(const struct dlb_cluster *cl, struct needs *x, struct dlb_error *err)

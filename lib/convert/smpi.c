@@ -1,5 +1,5 @@
-/* Exports a planned step for SimGrid, whose simulator then judges ours: the program as time-independent
- * actions of SMPI's replay, and the cluster as a platform.
+/* Exports a planned step for SimGrid, as an independent check of our simulator: the program as
+ * time-independent actions of SMPI's replay, and the cluster as a platform.
  *
  *     smpi      RANK compute FLOPS | irecv PEER TAG BYTES | isend PEER TAG BYTES | wait FROM TO TAG
  *     simgrid   XML: a host for each node, a link for each direction of a link, a route for each pair
@@ -7,8 +7,8 @@
  * Hosts compute HOST_FLOPS, so that FLOPS are the predicted seconds of an op on its node. A message waits for
  * its receiver's irecv, as in the program. Over a link that does not overlap with work (shared memory) the
  * sender copies: its message is a computation before a send of no bytes. Sums over replicas, norms of
- * gradients, copies of what is offloaded and steps that overlap have no actions here, and plans with them are
- * refused. */
+ * gradients, copies of offloaded tensors and overlapping steps have no actions here; a plan with any of them
+ * is refused. */
 #include <math.h>
 #include <stdlib.h>
 #include "convert/formats.h"
@@ -17,7 +17,7 @@
 #include "plan/timeline.h"
 
 #define HOST_FLOPS 1e9
-enum { MOST_NODES = 1024 };		/* a route for each pair of them */
+enum { MOST_NODES = 1024 };		/* limits the routes, one per pair of nodes */
 
 struct smpi_trace {
 	const struct dlb_program *g;
@@ -27,7 +27,8 @@ struct smpi_trace {
 	int next_span;
 };
 
-/* Predicted seconds of a COMPUTE: spans are in the order of the instructions, without those of no time. */
+/* Predicted seconds of a COMPUTE. A node's spans are in the order of its instructions; an instruction that
+ * takes no time has no span. */
 static double compute_s(struct smpi_trace *x, int node, const struct dlb_instr *in)
 {
 	const int m = in->micro_batch < 0 ? -1 : in->micro_batch;
@@ -147,7 +148,7 @@ static void write_links(const struct dlb_cluster *c, struct dlb_text *t)
 	free(seen);
 }
 
-/* A route's latency is that of a link of its own without a limit of bandwidth. */
+/* The latency of a route is that of an extra link, used by this route only, with unlimited bandwidth. */
 static void write_route(const struct dlb_cluster *c, int a, int b, struct dlb_text *routes,
 			struct dlb_text *t)
 {

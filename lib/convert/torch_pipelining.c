@@ -57,7 +57,8 @@ static int check_stages(const struct dlb_planned *x, const int *stage_of, struct
 			if (from < 0)
 				continue;
 			int s = stage_of[x->p.placement[from]], step = to - s;
-			/* a tensor kept for backward came in the forward phase */
+			/* a forward op may feed its own and the next stage (backward ops there too), a
+			 * backward op its own and the previous one */
 			bool forward = g->op[from].phase == DLB_FORWARD;
 			if (step == 0 || (forward ? step == 1 : step == -1))
 				continue;

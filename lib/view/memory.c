@@ -3,7 +3,7 @@
  * workspace of kernels, then the arena, where each place is a rectangle from the instruction that opens it
  * to the one that frees it. The solid line is the memory alive, the dashed line its maximum: no arena can
  * be smaller. If permanent memory is most of the peak, it is drawn at a smaller scale, with a break.
- * Outputs in place, and views, share the rectangle of their input. Under an asynchronous schedule the
+ * Outputs in place and views share the rectangle of their input. Under an asynchronous schedule the
  * instructions repeat: a place that reaches into the next round is two rectangles, and a place with copies
  * always has the height of all copies. */
 #include <stdlib.h>

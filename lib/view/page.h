@@ -1,6 +1,6 @@
 /* Writes the data of dlb-view -f html: one JSON object, one member per function below, drawn by the scripts
  * in lib/view/page. Long lists are columns of numbers. Lists that would make the page too large or the tool
- * too slow are cut, and the object has the number left out. */
+ * too slow are cut, and the object states how many items were left out. */
 #ifndef DLB_VIEW_PAGE_H
 #define DLB_VIEW_PAGE_H
 #include "view/page_json.h"

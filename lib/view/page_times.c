@@ -1,7 +1,7 @@
 /* Data of the page: time-lines. Times are integers, in ticks of a power of ten seconds. A span is five
- * numbers, [op, micro-batch, ticks since the end of the previous span, ticks, number of further spans
- * merged into it, or minus that number less one if the op runs again]; a gap [kind, peer, start, ticks]; a
- * message [from, to, tensor, micro-batch, start, end, bytes]. */
+ * numbers, [op, micro-batch, ticks since the end of the previous span, ticks, number of further spans merged
+ * into it, or -1 minus that number if the op runs again]; a gap [kind, peer, start, ticks]; a message [from,
+ * to, tensor, micro-batch, start, end, bytes]. */
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static int64_t ticks(double s, double tick_s)
 	return (int64_t)llround(s / tick_s);
 }
 
-/* True if span b is merged with the previous one: same phase and micro-batch, and closer than near_s. */
+/* True if span b is merged with the previous one: same phase and micro-batch, both or neither run again, and
+ * closer than near_s. */
 static bool joins(const struct dlb_view *v, const struct dlb_span *a, const struct dlb_span *b, double end_s,
 		  double near_s)
 {
@@ -47,7 +48,7 @@ static int64_t spans(const struct dlb_view *v, const struct dlb_span *s, int n, 
 	return count;
 }
 
-/* Smallest near_s, by doubling, that leaves at most MOST_SPANS spans; 0 if there are no more than that. */
+/* Smallest near_s, found by doubling, that leaves at most MOST_SPANS spans; 0 if no span must be merged. */
 static double nearness(const struct dlb_view *v, const struct dlb_source *s)
 {
 	double near_s = 0;

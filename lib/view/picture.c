@@ -35,7 +35,7 @@ bool dlb_view_measured(const struct dlb_view *v, struct dlb_source *s)
 	return s->end_s > 0;
 }
 
-/* Index of (op, m) of replica r in the arrays; -1: not part of one step. */
+/* Index of (op, m) of replica r in the arrays of w; -1: not part of one step. */
 static ptrdiff_t at(const struct dlb_op_spans *w, int r, int op, int m)
 {
 	if (op < 0 || op >= w->n_ops || m < -1 || m >= w->micro_batches)

@@ -16,7 +16,7 @@ struct dlb_source {
 	int n_nodes;
 	double end_s;					/* end of the last span, or of the step if later */
 };
-/* false: none in the document */
+/* Each returns false if the document has no such time-line. */
 bool dlb_view_predicted(const struct dlb_view *v, struct dlb_source *s);
 bool dlb_view_measured(const struct dlb_view *v, struct dlb_source *s);
 /* Above this ratio of lengths, the shorter of two time-lines on one scale would be unreadable. */

@@ -1,8 +1,8 @@
 /* Draws time-lines as SVG: one row per node and source, the prediction above the measurement on one scale, so
  * a prediction error is a visible shift. If one is much longer, each gets its own scale, and all predictions
  * are above all measurements. Forward, backward and update have their own colours; a gap is a thin bar in the
- * colour of its wait; with view->transfers messages are arrows. Below are busy and waiting time per node, and
- * the loss curve. Nodes without work share one line. */
+ * colour of its wait; with view->transfers messages are arrows. Below the time-lines are busy and waiting
+ * time per node, and the loss curve. Nodes without work share one line. */
 #include "plan/timeline.h"
 #include "view/picture.h"
 #include <math.h>
@@ -21,7 +21,7 @@ enum {
 	MOST_ARROWS = 5000
 };
 
-/* Okabe and Ito: blue, bluish green, orange. Busy time, which is all three, is slate. */
+/* Okabe and Ito: blue, bluish green, orange. Busy time, the sum of all three, is slate. */
 static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };

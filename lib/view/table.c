@@ -339,7 +339,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		dlb_program_release(&g);
 }
 
-/* Seconds are those of copies; a tensor read in place takes none. */
+/* The seconds are those of copies; a tensor that is read in place takes no time. */
 static void messages_line(const struct dlb_report *r, FILE *f)
 {
 	const double all = r->communication.bytes, here = r->communication.in_place_bytes,
@@ -391,7 +391,7 @@ static void evaluations_table(const struct dlb_report *r, FILE *f)
 			r->best.test_loss, r->best.saved);
 }
 
-/* Nodes that were lost, and put back. */
+/* Prints the losses and returns of nodes. */
 static void events_table(const struct dlb_report *r, FILE *f)
 {
 	char a[32], b[32], step[32];
@@ -414,7 +414,7 @@ static void events_table(const struct dlb_report *r, FILE *f)
 	}
 }
 
-/* Copies of the nodes' state. */
+/* Prints the line on copies of the nodes' state in other nodes' memory (--buddy-every). */
 static void buddy_line(const struct dlb_report *r, FILE *f)
 {
 	const struct dlb_report_buddy *b = &r->buddy;
@@ -538,7 +538,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 	nodes_table(r, f);
 }
 
-/* Links whose bandwidth rounds have corrected. */
+/* Prints the links whose bandwidth was corrected by balancing rounds. */
 static void links_lines(const struct dlb_view *v, FILE *f)
 {
 	for (int i = 0; i < v->balance.n_links; i++) {
