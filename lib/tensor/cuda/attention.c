@@ -1,5 +1,5 @@
-/* Attention: of f32 and f64 (attention.cu) as the cpu has it, one launch forward, up to three backward; of bf16
- * by tensor cores (attention_bf16.cuh), one launch forward, two backward. */
+/* Attention. f32 and f64 (attention.cu) are computed as on the cpu: one launch forward, up to three backward.
+ * bf16 is computed by tensor cores (attention_bf16.cuh): one launch forward, two backward. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,8 +14,8 @@ struct attention_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_attention a;
-	int64_t columns; /* of a result that a block computes */
-	struct attention_launches by, any; /* any: of bf16, for what `by` does not take */
+	int64_t columns; /* columns of the result that a block computes */
+	struct attention_launches by, any; /* any: of bf16, for operands that `by` does not take */
 };
 
 static int64_t tiles(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -69,7 +69,7 @@ static bool whole(const int64_t stride[3])
 	       stride[2] % ATTENTION_RUN_BF16 == 0;
 }
 
-/* All rows begin at multiples of 16 bytes and have whole runs. */
+/* Whether all rows begin at multiples of 16 bytes and consist of whole runs. */
 static bool is_aligned(const struct cuda_attention *a)
 {
 	const struct dlb_attention_desc *d = &a->d;
@@ -88,7 +88,7 @@ static bool is_aligned(const struct cuda_attention *a)
 	return aligned;
 }
 
-/* The kernels for these operands; both kinds give the same bits. */
+/* Returns the kernels for these operands; `by` and `any` give the same bits. */
 static const struct attention_launches *launches_of(const struct attention_kernel *n,
 						    const struct cuda_attention *a)
 {
@@ -120,7 +120,7 @@ static void backward_bf16_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cuda_launch_rows(n->c, launches_of(n, &a)->dkv, &a, a.blocks);
 }
 
-/* Tensor cores take these operands; else there is f32 between casts. */
+/* Whether the kernels for tensor cores take these operands. Other bf16 operands are cast to f32. */
 static bool fits_bf16(const struct dlb_attention_desc *d)
 {
 	return !d->whole && d->mask_type != DLB_BF16 && d->width <= ATTENTION_WIDE_WIDTH_BF16 &&
@@ -129,7 +129,7 @@ static bool fits_bf16(const struct dlb_attention_desc *d)
 
 /* How kernels of one type are found and run. */
 struct attention_kind {
-	/* ends of their names, of _mean (NULL: _dq computes it), and of those for any operands (NULL: the first) */
+	/* ends of names: kernels, _mean (NULL: _dq computes it), kernels for any operands (NULL: no) */
 	const char *type, *mean, *any;
 	int64_t tile, columns;
 	size_t scratch_size; /* bytes per row */
@@ -179,7 +179,7 @@ static const struct attention_kind *bf16_kind_of(const struct dlb_attention_desc
 										      &bf16_kind;
 }
 
-/* NULL: there are no kernels. */
+/* Returns the kind for d; NULL: there are no kernels. */
 static const struct attention_kind *kind_of(const struct dlb_attention_desc *d)
 {
 	if (d->dtype == DLB_BF16)

@@ -9,8 +9,8 @@
  * than a block's columns are computed in parts, each of which computes the scores again. */
 #include "tensor/cuda/attention.cuh"
 
-/* A block is a square of threads. `multiply` stages DEPTH products at a time; PAD keeps threads that write a
- * stage off each other's banks, and rows aligned. */
+/* A block is a square of threads. `multiply` stages DEPTH products at a time; PAD avoids bank conflicts of
+ * threads that write a stage, and keeps rows aligned. */
 enum { SIDE = 16, DEPTH = 16, PAD = 4 };
 /* Loops over a thread's share are unrolled, so that its arrays are registers. */
 #define EACH_CELL(M, N) \
@@ -22,8 +22,8 @@ enum { SIDE = 16, DEPTH = 16, PAD = 4 };
 /* Elements of `room` for products of S rows with up to N columns. */
 template <int S, int N> constexpr int ROOM = DEPTH * (S + N + 2 * PAD);
 
-/* Row i, or column i, of this thread's share of M: up to 4 neighbours, then those SIDE times as far. t: its
- * position along that side. */
+/* The ith of this thread's M / SIDE rows (or columns) of M. A thread has groups of up to 4 neighbours; its
+ * groups lie SIDE group sizes apart. t: the thread's position along that side of the square. */
 template <int M> static __device__ inline int place(int t, int i)
 {
 	constexpr int near = M / SIDE < 4 ? M / SIDE : 4;
@@ -77,7 +77,7 @@ static __device__ inline void multiply(T (&sum)[M / SIDE][N / SIDE], T *room, in
 }
 
 /* ---- operands ---- */
-/* Block r of those over tiles of queries. */
+/* The queries of block r; blocks run over tiles of queries. */
 template <int S>
 static __device__ inline queries queries_of(const struct cuda_attention &a, int64_t r, int columns)
 {
@@ -144,7 +144,7 @@ static __device__ inline void tell(const struct cuda_attention &a, const queries
 		((T *)a.p.out[2])[row_index(a, x, row) * a.d.keys + key] = v;
 }
 
-/* The tile's scores after cap and mask, from s without scale; -inf beyond the operands. */
+/* Turns s, without scale, into the tile's scores after cap and mask; -inf beyond the operands. */
 template <typename T, int S>
 static __device__ inline void finish_scores(const struct cuda_attention &a, const queries &x,
 					    const span *seen, int64_t c0, bool tells,
@@ -171,14 +171,14 @@ static __device__ inline void finish_scores(const struct cuda_attention &a, cons
 }
 
 /* ---- forward ---- */
-/* The rows of a tile: their largest score, the sum of exp(score - most), and the factor that the last tile's
- * maximum made of earlier sums. */
+/* For each row of a tile: the largest score, the sum of exp(score - most), and `grow`, the factor by which
+ * the maximum of the last tile of keys rescales earlier sums. */
 template <typename T, int S> struct softmax_rows {
 	T most[S], grow[S];
 	double total[S];
 };
 
-/* Takes scores p into the rows' maxima and sums, and replaces them by exp(p - most). */
+/* Adds scores p to the rows' maxima and sums, and replaces them by exp(p - most). */
 template <typename T, int S>
 static __device__ inline void take_scores(softmax_rows<T, S> &rows, T (*p)[S + 1])
 {
@@ -215,7 +215,7 @@ static __device__ inline void take_scores(softmax_rows<T, S> &rows, T (*p)[S + 1
 	__syncthreads();
 }
 
-/* The probabilities of a tile's queries for keys [lo, hi), as outputs. */
+/* Writes the outputs of probabilities: of a tile's queries for keys [lo, hi). */
 template <typename T, int S>
 static __device__ inline void put_probabilities(const struct cuda_attention &a, const queries &x,
 						const span *seen, span keys, const softmax_rows<T, S> &rows,
@@ -242,7 +242,7 @@ static __device__ inline void put_probabilities(const struct cuda_attention &a, 
 	}
 }
 
-/* Adds the tile's p v for values from c0 on to y, which the new maxima scale first. */
+/* Rescales y to the new maxima, then adds the tile's p v for values from c0 on. */
 template <typename T, int S, int N>
 static __device__ inline void add_values(const struct cuda_attention &a, const queries &x, int64_t c0,
 					 const softmax_rows<T, S> &rows, T (*p)[S + 1], T *room,
@@ -327,8 +327,8 @@ template <typename T, int S, int N> static __device__ inline void forward(const 
 }
 
 /* ---- backward ---- */
-/* p: probabilities of the tile's queries for keys from c0 on, 0 where not seen; slope: derivative of the
- * cap. */
+/* Sets p to the probabilities of the tile's queries for keys from c0 on, 0 where not seen, and slope to the
+ * derivative of the cap. */
 template <typename T, int S>
 static __device__ inline void probabilities(const struct cuda_attention &a, const queries &x,
 					    const span *seen, int64_t c0, T *room, T (&p)[S / SIDE][S / SIDE],
@@ -389,7 +389,8 @@ template <typename T, int S> static __device__ inline void mean(const struct cud
 	}
 }
 
-/* Replaces p by the gradient of the scores before the cap; with dmask, writes that before the mask. */
+/* Replaces p by the gradient of the scores before the cap. If dmask is not NULL, also writes the gradient of
+ * the mask, which is that of the scores after the cap. */
 template <typename T, int S>
 static __device__ inline void score_gradient(const struct cuda_attention &a, const queries &x, int64_t c0,
 					     T *room, T *dmask, T (&p)[S / SIDE][S / SIDE],
@@ -475,7 +476,7 @@ static __device__ inline void add_queries(const struct cuda_attention &a, const 
 		[&](int c, int64_t row) { return c < n ? from[row * stride[2] + c] : 0; });
 }
 
-/* A tile of keys, and a part of the columns of dv or of dk. */
+/* A block computes, for a tile of keys, a part of the columns of dv or of dk. */
 template <typename T, int S, int N> static __device__ inline void dkv(const struct cuda_attention &a)
 {
 	alignas(16) __shared__ T room[ROOM<S, N>];

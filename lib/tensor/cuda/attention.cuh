@@ -1,4 +1,4 @@
-/* What kernels of attention share: which keys a query sees, where rows are, masks and the cap. */
+/* Shared by all kernels of attention: the keys that a query sees, the places of rows, masks and the cap. */
 #ifndef DLB_TENSOR_CUDA_ATTENTION_CUH
 #define DLB_TENSOR_CUDA_ATTENTION_CUH
 #include <math.h>
@@ -12,7 +12,7 @@ struct queries {
 	int64_t batch, head, kv_head, row, n, part, column;
 };
 
-/* Neither bound decreases from one query to the next. */
+/* Keys that query i sees. Neither bound decreases from one query to the next. */
 static __device__ span span_of(const struct cuda_attention &a, int64_t batch, int64_t i)
 {
 	const struct dlb_attention_desc &d = a.d;
@@ -29,7 +29,7 @@ static __device__ span span_of(const struct cuda_attention &a, int64_t batch, in
 	return span_at(at, d.keys, end, d.causal, d.left, d.right);
 }
 
-/* Keys that any of n queries from `row` on sees. */
+/* Keys that at least one of n queries from `row` on sees. */
 static __device__ inline span seen_by(const struct cuda_attention &a, int64_t batch, int64_t row, int64_t n)
 {
 	return { span_of(a, batch, row).lo, span_of(a, batch, row + n - 1).hi };

@@ -1,25 +1,25 @@
-/* Attention of bf16 (attention.cu has the formulas) by tensor cores, for heads of up to D columns. Included once
- * those constants are there: TILE, D, STEP, and columns of scores that a thread has at once, as many as its
- * registers allow, FORWARD_CHUNK, DQ_CHUNK and DKV_CHUNK.
+/* Attention of bf16 (attention.cu has the formulas) by tensor cores, for heads of up to D columns. The
+ * including file first defines TILE, D, STEP, and the columns of scores that a thread computes at once, as
+ * many as its registers allow: FORWARD_CHUNK, DQ_CHUNK and DKV_CHUNK.
  *
- * A block computes TILE queries, or keys, whose operands stay in registers as fragments, 16 rows a warp. STEP
- * rows of the other side at a time are copied to shared memory while those before them are used. Scores, sums
- * and results are f32; probabilities, and gradients of scores, are rounded to bf16 for the products that take
- * them. exp(s) is computed as 2^(s log2(e)). Steps of which nothing is seen are left out, and where all is seen
- * no position is looked at. Backward, _dq first passes over the keys to find sum p dp of its queries, for itself
- * and for _dkv. */
+ * A block computes TILE queries, or TILE keys, whose operands stay in registers as fragments, 16 rows a warp.
+ * Rows of the other side are copied to shared memory in steps of STEP rows, each while the step before it is
+ * used. Scores, sums and results are f32; probabilities and gradients of scores are rounded to bf16 for the
+ * products that take them. exp(s) is computed as 2^(s log2(e)). Steps of which no query sees a key are
+ * skipped; in steps of which each query sees each key, positions are not compared. Backward, _dq first passes
+ * over the keys to compute sum p dp of its queries, which _dq and _dkv need. */
 #ifndef DLB_TENSOR_CUDA_ATTENTION_BF16_CUH
 #define DLB_TENSOR_CUDA_ATTENTION_BF16_CUH
 #include "tensor/cuda/attention.cuh"
 #include "tensor/cuda/runs.cuh"
 #include "tensor/cuda/warp.cuh"
 
-/* Eight rows of a step begin in different banks. */
+/* Padding of the rows of a step: eight neighbouring rows begin in different banks. */
 enum { PAD = 8 };
 static_assert(TILE == CUDA_THREADS / WARP * 16, "16 rows a warp");
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-/* Before a loop over chunks: unrolled, it would need more registers. */
+/* Stands before a loop over chunks, which would need more registers if it were unrolled. */
 #ifdef __CUDACC__
 #define ONE_BY_ONE _Pragma("unroll 1")
 #else
@@ -31,7 +31,7 @@ typedef uint32_t operand_fragments[D / 16][4];
 typedef float result_fragments[D / 8][4];
 
 /* ---- operands ---- */
-/* A head of an operand: `n` rows of `width` elements, `stride` apart; what is read beyond them is 0. */
+/* A head of an operand: `n` rows of `width` elements, `stride` apart; elements beyond them are read as 0. */
 struct rows_at {
 	const bf16 *first;
 	int64_t stride;
@@ -60,7 +60,7 @@ static __device__ inline rows_at value_rows(const struct cuda_attention &a, cons
 	return rows_of(a.p.in[2], a.d.v, x.batch, x.kv_head, a.d.keys, a.d.v_width);
 }
 
-/* Begins to copy STEP rows from `row` on. */
+/* Begins to copy STEP rows from `row` on to shared memory. */
 template <bool any>
 static __device__ inline void stage(step_rows to, const rows_at &r, int row)
 {
@@ -81,7 +81,7 @@ static __device__ inline void stage(step_rows to, const rows_at &r, int row)
 	}
 }
 
-/* This thread's share of 16 rows from `row` on, as operand a of products. */
+/* Reads this thread's share of 16 rows from `row` on, as operand a of products. */
 template <bool any>
 static __device__ inline void read_fragments(operand_fragments &to, const rows_at &r, int row)
 {
@@ -101,7 +101,7 @@ static __device__ inline void read_fragments(operand_fragments &to, const rows_a
 	}
 }
 
-/* Writes the warp's 16 rows, from `row` on, times by[0], those from row + 8 on times by[1]. */
+/* Writes the warp's 16 rows from `row` on: the first eight times by[0], the others times by[1]. */
 template <bool any>
 static __device__ inline void put_fragments(const rows_at &r, int row, const result_fragments &v,
 					    const float (&by)[2])
@@ -170,7 +170,7 @@ static __device__ inline void by_columns(result_fragments &c, const float (&a)[N
 }
 
 /* ---- scores ---- */
-/* Keys that a query sees, as span. */
+/* Keys [lo, hi) that a query sees: struct span with narrower integers. */
 struct narrow_span {
 	int lo, hi;
 };
@@ -182,11 +182,12 @@ static __device__ inline narrow_span narrow_span_of(const struct cuda_attention 
 	return { (int)s.lo, (int)s.hi };
 }
 
-/* What is done to the scores of a step besides the scale: NOTHING, if each query sees each key. Masks, cap and
- * outputs of scores or of their gradients have kernels of their own (`any`), for they take registers. */
+/* How the scores of a step are changed besides the scale: NOTHING, if each query sees each key. Masks, cap
+ * and outputs of scores or of their gradients have kernels of their own (`any`), because they need more
+ * registers. */
 enum scoring { NOTHING, POSITIONS, MASK, EVERYTHING };
 
-/* Keys that any, and that all of a block's queries see. */
+/* Keys that at least one of a block's queries sees, and keys that all of them see. */
 static __device__ inline narrow_span seen_by_any(const struct cuda_attention &a, const queries &x)
 {
 	const span s = seen_by(a, x.batch, x.row, x.n);
@@ -197,7 +198,8 @@ static __device__ inline narrow_span seen_by_all(const struct cuda_attention &a,
 	return { (int)span_of(a, x.batch, x.row + x.n - 1).lo, (int)span_of(a, x.batch, x.row).hi };
 }
 
-/* Of n keys from c0 on; all: those that each query of the block sees. */
+/* The scoring of n keys from c0 on. all: keys that each query of the block sees; tells: scores are an
+ * output. */
 template <bool any>
 static __device__ inline scoring scoring_of(const struct cuda_attention &a, narrow_span all, int c0, int n,
 					    bool tells)
@@ -217,7 +219,8 @@ static __device__ inline void tell(const struct cuda_attention &a, const queries
 		((bf16 *)a.p.out[2])[row_index(a, x, row) * a.d.keys + key] = bf16(v);
 }
 
-/* a b, which no sum takes unrounded: kernels for aligned operands and for any give the same bits. */
+/* a * b, rounded before it is added to anything, so that kernels for aligned and for any operands give the
+ * same bits. */
 static __device__ inline float product(float a, float b)
 {
 #ifdef __CUDACC__
@@ -227,11 +230,11 @@ static __device__ inline float product(float a, float b)
 #endif
 }
 
-/* Of scores as powers of 2. */
+/* Factor that turns a sum s, without scale, into an exponent of 2. */
 static __device__ inline float factor_of(const struct cuda_attention &a) { return (float)a.d.scale * LOG2_E; }
 
-/* The score of one query and key, from s without scale; *slope: derivative of the cap. Not inline: it would be
- * in the code as often as a thread has scores. */
+/* Returns the score of one query and key as an exponent of 2, from s without scale; *slope: derivative of the
+ * cap. Not inline: a thread has many scores, and each would have a copy of the code. */
 static __device__ __attribute__((noinline)) float
 whole_score(const struct cuda_attention &a, const queries &x, int row, narrow_span seen, int64_t key, float s,
 	    bool tells, float *slope)
@@ -250,7 +253,7 @@ whole_score(const struct cuda_attention &a, const queries &x, int row, narrow_sp
 	return is_product && v > -INFINITY ? product(s, factor_of(a)) : v * LOG2_E;
 }
 
-/* Which score it is: of a query of the block, what that sees, and key base + i. */
+/* Identifies a score: its query, a row of the block; the keys that the query sees; and its key, base + i. */
 struct score_place {
 	int row;
 	narrow_span seen;
@@ -277,8 +280,8 @@ template <int N> static __device__ inline void no_cap(float (&slope)[N][4])
 		slope[i / 4][i % 4] = 1;
 }
 
-/* Makes scores as powers of 2 of sums s without scale, -inf: not seen, and the slopes of the cap. place(j, i)
- * says which score s[j][i] is. */
+/* Turns the sums s, without scale, into scores as exponents of 2 (-inf: not seen), and sets the slopes of the
+ * cap. place(j, i) identifies score s[j][i]. */
 template <bool any, int N, typename Place>
 static __device__ inline void finish_scores(const struct cuda_attention &a, const queries &x, scoring how,
 					    bool tells, float (&s)[N][4], float (&slope)[N][4], Place place)
@@ -296,7 +299,7 @@ static __device__ inline void finish_scores(const struct cuda_attention &a, cons
 		float m[N][4];
 
 		UNROLL
-		for (int i = 0; i < 4 * N; i++) {	/* all begin before one is used */
+		for (int i = 0; i < 4 * N; i++) {	/* all loads begin before one is used */
 			const score_place p = place(i / 4, i % 4);
 
 			m[i / 4][i % 4] = p.is_seen() ? mask_of(a, x, p) : -INFINITY;
@@ -317,7 +320,7 @@ static __device__ inline void finish_scores(const struct cuda_attention &a, cons
 }
 
 /* ---- blocks ---- */
-/* The `r`th block over tiles of queries: those that see most keys, if later ones are hidden, begin first. */
+/* The queries of block r. The last tiles begin first: if later keys are hidden, they see most keys. */
 static __device__ inline queries block_queries(const struct cuda_attention &a, int64_t r)
 {
 	const int64_t tile = a.row_tiles - 1 - r / (a.d.batch * a.d.heads);
@@ -338,7 +341,7 @@ struct query_block {
 	narrow_span seen[TILE], all;
 };
 
-/* Barriers before and after. */
+/* Fills b for block r. Barriers before and after. */
 static __device__ inline void find_block(query_block &b, const struct cuda_attention &a, int64_t r)
 {
 	const queries x = block_queries(a, r);
@@ -356,8 +359,8 @@ static __device__ inline void find_block(query_block &b, const struct cuda_atten
 /* The first of this warp's rows of a tile. */
 static __device__ inline int warp_row() { return (int)threadIdx.x / WARP * 16; }
 
-/* visit(c0, step of keys, step of values) for steps of keys [lo, hi); without `values` that step is of no
- * meaning. */
+/* Calls visit(c0, step of keys, step of values) for each step of keys [lo, hi). If `values` is false, the
+ * step of values is undefined. */
 template <bool any, typename Visit>
 static __device__ inline void each_step(const struct cuda_attention &a, const queries &x, narrow_span keys,
 					bool values, step_rows k[2], step_rows v[2], Visit visit)
@@ -365,7 +368,7 @@ static __device__ inline void each_step(const struct cuda_attention &a, const qu
 	const rows_at all_k = key_rows(a, x), all_v = value_rows(a, x);
 	int now = 0;
 
-	__syncthreads();	/* the last steps may still be read */
+	__syncthreads();	/* other threads may still read the last steps */
 	for (int c0 = keys.lo - STEP; c0 < keys.hi; c0 += STEP, now ^= 1) {
 		wait_copies();
 		__syncthreads();
@@ -385,7 +388,7 @@ struct forward_rows {
 	float most[2], total[2];
 };
 
-/* Replaces scores by 2^(s - most) after taking them into the rows' maxima and sums, and scales y for new
+/* Adds scores s to the rows' maxima and sums, replaces them by 2^(s - most), and rescales y to the new
  * maxima. */
 static __device__ inline void take_scores(forward_rows &rows, float (&s)[FORWARD_CHUNK / 8][4],
 					  result_fragments &y)
@@ -420,7 +423,7 @@ static __device__ inline void take_scores(forward_rows &rows, float (&s)[FORWARD
 	}
 }
 
-/* s: the block's scores for keys from c0 + first on, rows [first, ...) of the step. */
+/* Sets s to the block's scores for keys from c0 + first on, which are rows [first, ...) of the step. */
 template <bool any>
 static __device__ inline void find_scores(const struct cuda_attention &a, const query_block &b, scoring how,
 					  int c0, int first, bool tells, const operand_fragments &q,
@@ -436,7 +439,7 @@ static __device__ inline void find_scores(const struct cuda_attention &a, const 
 	});
 }
 
-/* The probabilities of a tile's queries for all keys, as an output. */
+/* Writes the output of probabilities: of a tile's queries for all keys. */
 template <bool any>
 static __device__ inline void put_probabilities(const struct cuda_attention &a, const query_block &b,
 						const forward_rows &rows, const float (&by)[2],
@@ -514,8 +517,8 @@ struct backward_rows {
 	float log_sum[2], mean[2];
 };
 
-/* The probabilities p of the block's queries for DQ_CHUNK keys, rows [first, ...) of the step from c0 on, their
- * gradients dp, and the slopes of the cap. */
+/* Sets p to the probabilities of the block's queries for DQ_CHUNK keys, which are rows [first, ...) of the
+ * step from c0 on, dp to their gradients, and slope to the slopes of the cap. */
 template <bool any>
 static __device__ inline void find_probabilities(const struct cuda_attention &a, const query_block &b,
 						 const backward_rows &rows, scoring how, int c0, int first,
@@ -535,7 +538,7 @@ static __device__ inline void find_probabilities(const struct cuda_attention &a,
 		p[i / 4][i % 4] = power_of_2(p[i / 4][i % 4] - rows.log_sum[i / 2 % 2]);
 }
 
-/* Finds sum p dp of the queries, also for _dkv. */
+/* Computes sum p dp of the queries; writes it to scratch for _dkv. */
 template <bool any>
 static __device__ inline void find_means(const struct cuda_attention &a, const query_block &b, backward_rows &rows,
 					 const operand_fragments &q, const operand_fragments &dy, step_rows k[2],
@@ -630,7 +633,8 @@ template <bool any> static __device__ inline void dq(const struct cuda_attention
 	}
 }
 
-/* A step of queries in shared memory: log sums (of e) and sums of p dp, what they see. */
+/* A step of queries in shared memory: operands, natural logs of the sums of exp(score), sums of p dp, and the
+ * keys that they see. */
 struct alignas(16) query_step {
 	step_rows q, dy;
 	float log_sum[STEP], mean[STEP];
@@ -664,8 +668,8 @@ static __device__ inline queries step_queries(const struct cuda_attention &a, in
 	return { batch, head, kv_head, row, a.d.rows - row < STEP ? a.d.rows - row : (int64_t)STEP, 0, 0 };
 }
 
-/* Moves head and row, if need be, to the next step of queries of heads below `end` that sees any of TILE keys
- * from c0 on. */
+/* Moves *head and *row forward to a step of queries, of a head below `end`, that sees any of the TILE keys
+ * from c0 on. False: there is none. */
 static __device__ inline bool find_queries(const struct cuda_attention &a, int batch, int end, int c0, int *head,
 					   int *row)
 {
@@ -679,7 +683,7 @@ static __device__ inline bool find_queries(const struct cuda_attention &a, int b
 	return false;
 }
 
-/* Adds what a step of queries gives to dk and dv of TILE keys from c0 on. */
+/* Adds the contribution of a step of queries to dk and dv of the TILE keys from c0 on. */
 template <bool any>
 static __device__ inline void add_queries(const struct cuda_attention &a, const query_step &step, int c0,
 					  const operand_fragments &k, const operand_fragments &v, result_fragments &dk,
@@ -712,7 +716,7 @@ static __device__ inline void add_queries(const struct cuda_attention &a, const 
 	}
 }
 
-/* Keys of the first tiles, which most queries see if later ones are hidden, begin first. */
+/* The first tiles of keys begin first: if later keys are hidden, most queries see them. */
 template <bool any> static __device__ inline void dkv(const struct cuda_attention &a)
 {
 	alignas(16) __shared__ query_step step[2];
@@ -729,7 +733,7 @@ template <bool any> static __device__ inline void dkv(const struct cuda_attentio
 		read_fragments<any>(k, key_rows(a, first), c0 + warp_row());
 		read_fragments<any>(v, value_rows(a, first), c0 + warp_row());
 		bool more = find_queries(a, batch, end, c0, &head, &row);
-		__syncthreads();	/* the last steps may still be read */
+		__syncthreads();	/* other threads may still read the last steps */
 		if (more)
 			stage_queries<any>(step[now], a, step_queries(a, batch, kv_head, head, row));
 		for (; more; now ^= 1) {

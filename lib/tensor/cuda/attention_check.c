@@ -1,5 +1,5 @@
-/* Whether the kernels of bf16 attention, which drive tensor cores by instructions of their own, are right on a device:
- * one head with known numbers, against sums in double on the host. */
+/* Checks the kernels of bf16 attention on a device, because they drive tensor cores by instructions of their
+ * own. It compares the results of one head with sums in double on the host. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-enum { N = 80, WIDTH = 64 }; /* queries and keys: more than a tile, and not whole ones */
+enum { N = 80, WIDTH = 64 }; /* queries and keys: more than one step (64 rows), and not a multiple of it */
 enum { Q, K, V, DY, GIVEN }; /* random operands */
 enum { Y, DQ, DK, DV, LOG_SUM, RESULTS };
 static const double tolerance = 0.02; /* of a result's norm; bf16 rounds to .004 */
@@ -65,7 +65,8 @@ static void compute_row(struct check *c, int i)
 	}
 }
 
-/* Draws the operands, rounded to bf16, computes the results, and makes room for both on the device. -1: no memory. */
+/* Draws the operands, rounded to bf16, computes the results, and allocates device memory for both. -1: no
+ * memory. */
 static int make(struct check *c)
 {
 	struct dlb_backend *b = c->b;

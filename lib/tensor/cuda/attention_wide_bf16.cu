@@ -7,7 +7,8 @@ enum { TILE = ATTENTION_TILE_BF16, D = ATTENTION_WIDE_WIDTH_BF16, STEP = 32 };
 enum { FORWARD_CHUNK = 32, DQ_CHUNK = 16, DKV_CHUNK = 16 };
 #include "tensor/cuda/attention_bf16.cuh"
 
-/* Of operands that copies of 16 bytes take, without masks, cap and outputs of scores; and of any. */
+/* Kernels for operands that copies of 16 bytes can take, without masks, cap and outputs of scores; then
+ * kernels for any operands. */
 BLOCK_KERNEL(attention_forward_wide_bf16, cuda_attention) { forward<false>(a); }
 BLOCK_KERNEL(attention_dq_wide_bf16, cuda_attention) { dq<false>(a); }
 BLOCK_KERNEL(attention_dkv_wide_bf16, cuda_attention) { dkv<false>(a); }

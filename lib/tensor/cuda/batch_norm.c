@@ -1,4 +1,5 @@
-/* Batch normalization (batch_norm.cu): sums, channels, elements, as far as direction and half need them. */
+/* Batch normalization (batch_norm.cu): the launches over sums, channels and elements that direction and half
+ * need. */
 #include <stdlib.h>
 
 #include "tensor/cuda/batch_norm.h"
@@ -13,7 +14,8 @@ struct bn_kernel {
 	cudaKernel_t sums, channels, elements; /* NULL: not in this half */
 };
 
-/* What is read or written in runs: operands with an element for each of x, coefficients, the gradient's means. */
+/* Whether all arrays that are accessed in runs are aligned: operands of x's shape, coefficients, the
+ * gradient's means. */
 static bool aligned(const struct cuda_bn *a)
 {
 	const bool grad = a->dir == DLB_BN_GRAD || a->dir == DLB_BN_GRAD_INFER;

@@ -8,7 +8,7 @@ extern "C" {
 #include "tensor/cuda/batch_norm.h"
 }
 
-/* Number, mean, and sum of squared deviations from it. */
+/* Number of values, their mean, and the sum of squared deviations from the mean. */
 struct moments {
 	double n, mean, m2;
 };
@@ -33,7 +33,7 @@ template <typename T> static __device__ inline T *chunks_of(const struct cuda_bn
 	return (T *)((double *)a.p.scratch + BN_COEFFICIENTS * a.m.channels);
 }
 
-/* The values of channels c on, one for each. */
+/* Reads the values of the V channels from c on. */
 template <int V, bool ALIGNED, typename T>
 static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
 {
@@ -44,9 +44,10 @@ static __device__ inline void read_channels(T to[V], const T *from, int64_t c)
 }
 
 /* ---- chunks of sums ---- */
-/* Memory is read once: sums of the distances d from the chunk's first element, in double. Since that is an
- * element itself, sum d^2 is at most n + 1 times the sum of squared deviations from the mean, so the subtraction
- * loses no more than log2(n + 1) of 53 bits; about one if the first element is like the others. */
+/* Memory is read once: sums of the distances d from the chunk's first element, in double. Since the first
+ * element is one of the n, sum d^2 is at most n + 1 times the sum of squared deviations from the mean, so the
+ * subtraction loses no more than log2(n + 1) of 53 bits; about one if the first element is like the
+ * others. */
 template <typename E, int V, bool ALIGNED> static __device__ void moments_of(const struct cuda_bn &a)
 {
 	const E *x = (const E *)a.p.in[0];
@@ -204,7 +205,7 @@ template <typename T> static __device__ void infer_of(const struct cuda_bn &a)
 				    1 / sqrt((double)((const T *)a.p.in[4])[c] + a.epsilon));
 }
 
-/* Writes the sums of channel c of this batch. */
+/* Writes this batch's sums of channel c. */
 static __device__ inline void put_grad_sums(const struct cuda_bn &a, int64_t c, two_sums own)
 {
 	double *sums = (double *)a.p.out[0];
@@ -216,8 +217,8 @@ static __device__ inline void put_grad_sums(const struct cuda_bn &a, int64_t c, 
 	sums[1 + n + c] = sums[1 + 3 * n + c] = own.b;
 }
 
-/* dbias = sum dy and dscale = invstd sum dy (x - mean) of this batch, even if the sums for dx are over
- * several. */
+/* dbias = sum dy and dscale = invstd sum dy (x - mean) of this batch, even if the sums for dx are those of
+ * several batches. */
 template <typename T> static __device__ void grad_of(const struct cuda_bn &a)
 {
 	const int64_t n_c = a.m.channels;
@@ -277,8 +278,8 @@ template <typename Each> static __device__ inline void each_element(const struct
 	}
 }
 
-/* Calls use(load(offset), offset) for this thread's runs of V elements, after channels(c): the first of their
- * channels. */
+/* Calls use(load(offset), offset) for this thread's runs of V elements, after channels(c), where c is the
+ * first channel of the runs. */
 template <int V, int AHEAD, typename Channels, typename Load, typename Use>
 static __device__ inline void each_run(const struct cuda_bn &a, Channels channels, Load load, Use use)
 {
@@ -289,7 +290,7 @@ static __device__ inline void each_run(const struct cuda_bn &a, Channels channel
 		});
 	else
 		for (EACH_ROW(r, a.pieces)) {
-			/* what the sums read last may still be in the cache */
+			/* in reverse: the pieces that the sums read last may still be in the cache */
 			const int64_t piece = a.pieces - 1 - r, c = column_channel(a.m, piece);
 
 			if (c < a.m.channels)

@@ -12,9 +12,9 @@ enum { BN_COEFFICIENTS = 4, BN_CHUNK = 3 * sizeof(double) };
 struct cuda_bn {
 	struct cuda_operands p;
 	struct cuda_columns m;
-	int64_t planes, plane, count; /* rows of `plane` neighbouring elements of one channel; all elements */
-	int64_t pieces; /* blocks of the elements' launch if m.each is more than 1 */
-	bool aligned; /* x, dy, y, dx, coefficients, means */
+	int64_t planes, plane, count; /* planes: of `plane` neighbours in a channel; count: all elements */
+	int64_t pieces; /* blocks of the launch over elements, if m.each is more than 1 */
+	bool aligned; /* x, dy, y, dx, coefficients and means are aligned */
 	int dir, half; /* enum dlb_bn_dir, dlb_bn_half */
 	bool relu, unbiased;
 	double epsilon, momentum;

@@ -17,14 +17,14 @@ struct cuda_biased {
 
 static cudaDataType type_of(enum dlb_dtype t) { return t == DLB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-/* cuBLAS's handle is one of cuBLASLt, too. */
+/* A handle of cuBLAS is also one of cuBLASLt. */
 static cublasLtHandle_t handle_of(const struct cuda *c) { return (cublasLtHandle_t)c->blas; }
 
 #define SET(kind, of, name, value) \
 	cublasLtMatmul##kind##SetAttribute(of, CUBLASLT_MATMUL_##name, &(value), sizeof(value))
 #define DONE(x, call) (((x)->status = (call)) == CUBLAS_STATUS_SUCCESS)
 
-/* A matrix of rows in memory, as cuBLASLt sees it: of columns. */
+/* Makes the layout of a row-major matrix for cuBLASLt, which is column-major. */
 static cublasStatus_t make_layout(cublasLtMatrixLayout_t *l, enum dlb_dtype type, bool transposed,
 				  int64_t rows, int64_t cols, int64_t ld)
 {
@@ -37,7 +37,7 @@ static bool describe(struct cuda_biased *x, const struct cuda_matmul *p)
 	const int32_t trans_w = p->trans_w ? CUBLAS_OP_T : CUBLAS_OP_N,
 		      trans_a = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-	const void *const bias = (const void *)(uintptr_t)CUDA_ALIGN; /* tells how it will be aligned */
+	const void *const bias = (const void *)(uintptr_t)CUDA_ALIGN; /* a placeholder: tells the alignment */
 
 	return DONE(x, cublasLtMatmulDescCreate(&x->op,
 						p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -55,7 +55,7 @@ static bool describe(struct cuda_biased *x, const struct cuda_matmul *p)
 static bool choose(struct cuda_biased *x)
 {
 	const uint64_t room = CUDA_BLAS_WORKSPACE;
-	const uint32_t align = CUDA_ALIGN; /* what needs more is left out */
+	const uint32_t align = CUDA_ALIGN; /* excludes algorithms that need more */
 	cublasLtMatmulPreference_t may = NULL;
 	cublasLtMatmulHeuristicResult_t found;
 	int n = 0;

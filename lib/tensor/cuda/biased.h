@@ -6,7 +6,7 @@
 #include "tensor/cuda/cuda.h"
 
 struct cuda_biased;
-/* p's beta is of no meaning. DLB_NO_KERNEL: cuBLASLt does not take these types, sizes or number of products. */
+/* p's beta is ignored. DLB_NO_KERNEL: cuBLASLt does not take these types, sizes or number of products. */
 int dlb_cuda_biased_new(struct cuda *c, const struct cuda_matmul *p, struct cuda_biased **out,
 			struct dlb_error *err);
 /* Operands lie at multiples of CUDA_ALIGN bytes. */

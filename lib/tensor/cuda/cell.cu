@@ -1,5 +1,5 @@
 /* Cells of recurrent networks: one step of all samples without the products. Formulas and their order are
- * those of tensor/cpu/cell_real.h. s: planes, d.plane apart. */
+ * those of tensor/cpu/cell_real.h. s: the saved values, in planes d.plane elements apart. */
 #include "tensor/cuda/device.cuh"
 extern "C" {
 #include "tensor/cuda/cell.h"
@@ -10,7 +10,7 @@ template <typename T> static __device__ inline T act(int f, T x)
 	return f == DLB_CELL_RELU ? (x > 0 ? x : 0) : f == DLB_CELL_TANH ? F(tanh)(x) : F(sigmoid)(x);
 }
 
-/* Derivative, as a function of the result y. */
+/* The activation's derivative, as a function of its result y. */
 template <typename T> static __device__ inline T slope(int f, T y)
 {
 	return f == DLB_CELL_RELU ? (y > 0 ? 1 : 0) : f == DLB_CELL_TANH ? 1 - y * y : y * (1 - y);
@@ -207,7 +207,7 @@ template <typename T> static __device__ inline T *row(const void *p, int64_t i)
 	return p ? (T *)p + i : NULL;
 }
 
-/* Unit j of sample n. */
+/* Computes unit j of sample n. */
 template <typename T> static __device__ void unit(const struct cuda_cell &a, int64_t n, int64_t j)
 {
 	const struct dlb_cell_desc &d = a.d;

@@ -3,8 +3,8 @@
 #define DLB_TENSOR_CUDA_CELL_H
 #include "tensor/cuda/kernels.h"
 
-/* cell_TYPE: a thread per unit of a sample; with dp, a thread per unit of all. Operands are those of struct
- * dlb_cell_desc. step: the time. */
+/* cell_TYPE: a thread per unit and sample; with dp, a thread per unit, which loops over the samples. Operands
+ * are those of struct dlb_cell_desc. step: the time step. */
 struct cuda_cell {
 	struct cuda_operands p;
 	struct dlb_cell_desc d;

@@ -1,4 +1,4 @@
-/* How sums of channels are divided among blocks; see columns.h. */
+/* Divides sums of channels among blocks: see columns.h. */
 #include <stdint.h>
 
 #include "tensor/cuda/columns.h"

@@ -7,7 +7,7 @@ extern "C" {
 #include "tensor/cuda/columns.h"
 }
 
-/* This thread's first channel in block r of the first launch; not below m.channels: none. */
+/* This thread's first channel in block r of the first launch; m.channels or more: none. */
 static __device__ inline int64_t column_channel(const struct cuda_columns &m, int64_t r)
 {
 	return (r % m.groups * m.wide + threadIdx.x % m.wide) * m.each;
@@ -24,7 +24,7 @@ static __device__ inline column_chunk chunk_of(const struct cuda_columns &m, int
 	return { from, to < m.rows ? to : m.rows };
 }
 
-/* Where element e of a channel is, and the one a few elements on. */
+/* The place of an element in its channel, or the distance between two elements. */
 struct column_place {
 	int64_t plane, at;
 };
@@ -48,8 +48,8 @@ static __device__ inline void step(const struct cuda_columns &m, column_place *p
 	}
 }
 
-/* Calls use(load(offset), offset) for this thread's elements of its channels in block r, in order; AHEAD loads
- * go ahead of use. */
+/* Calls use(load(offset), offset) for this thread's elements of its channels in block r, in order; AHEAD
+ * loads begin before the first of them is used. */
 template <int AHEAD, typename Load, typename Use>
 static __device__ inline void visit_column(const struct cuda_columns &m, int64_t r, Load load, Use use)
 {
@@ -100,8 +100,8 @@ static __device__ inline void put_columns(const struct cuda_columns &m, int64_t 
 	put_columns<V>(m, r, to, mine, join, [](T all, int) { return all; });
 }
 
-/* Block r of the second launch: the joined value of this thread's channel *c; zero if there are no chunks.
- * True for the one thread that writes the results of that channel. */
+/* Block r of the second launch: sets *all to the joined value of this thread's channel *c; zero if there are
+ * no chunks. Returns true for the one thread that writes the results of that channel. */
 template <typename T, typename Join>
 static __device__ inline bool join_column(const struct cuda_columns &m, int64_t r, const T *from, T zero,
 					  Join join, int64_t *c, T *all)

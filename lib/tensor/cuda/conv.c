@@ -1,4 +1,4 @@
-/* Convolution where no library does it (conv_library.c): as products (cuBLAS) of the weights with the input's
+/* Convolution that no library can do (conv_library.c): by products (cuBLAS) of the weights with the input's
  * columns (conv.cu), some images at a time and group by group:
  *   y (mg, P) = w (mg, taps) col;   dcol = w^T dy;   dw += dy col^T
  * If y's channels are the faster dimension (channels-last), y and dy are those matrices transposed. */
@@ -70,7 +70,7 @@ static void geometry(struct conv_kernel *c)
 	c->yp = y[d->y.n_dims - 1];
 }
 
-/* Of the columns of one image. */
+/* Elements of the columns of one image. */
 static int64_t image_columns(const struct conv_kernel *c)
 {
 	return c->groups * c->taps * c->positions;
@@ -233,7 +233,7 @@ static void conv_free(struct dlb_kernel *k)
 	free(c);
 }
 
-/* y = bias before the products are added, and Relu after them. */
+/* Makes the kernels that set y = bias before the products are added, and apply Relu after them. */
 static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_error *err)
 {
 	struct dlb_map_desc fill = { .fn = DLB_MAP_linear, .n_in = 1, .out = c->d.y, .alpha = 1 };
@@ -251,8 +251,8 @@ static int make_ends(struct dlb_backend *b, struct conv_kernel *c, struct dlb_er
 static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_numerics may,
 			struct dlb_kernel **k, struct dlb_error *err);
 
-/* ---- bf16 where cuDNN does not do it: x and y are cast to and from f32, in which the weights are and the
- * sums run. For the gradient of the weights both operands are casts, so TF32 holds them. ---- */
+/* ---- bf16 that cuDNN cannot do: x and y are cast to and from f32, the type of weights and sums. For the
+ * gradient of the weights both operands are casts of bf16, which TF32 holds exactly. ---- */
 struct bf16_conv {
 	struct dlb_kernel k;
 	struct dlb_kernel *conv, *in[2], *out;	/* in, out: casts; NULL: none */
@@ -308,7 +308,7 @@ static int prepare_bf16(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 {
 	const bool forward = d->dir == DLB_CONV_FORWARD, to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
 	struct bf16_conv *c = dlb_xcalloc(1, sizeof *c);
-	/* gradients of weights read bf16 alone, which TF32 holds */
+	/* gradients of weights read only casts of bf16, which TF32 holds exactly */
 	const struct dlb_numerics may = { b->numerics.tf32 || to_weight, b->numerics.fast };
 	struct dlb_conv_desc f32 = *d;
 	int rc;

@@ -6,7 +6,7 @@ extern "C" {
 
 static __device__ inline int64_t product3(const int64_t *v) { return v[0] * v[1] * v[2]; }
 
-/* Splits i into its three indices in a box of sizes n; returns what is left over, the index before them. */
+/* Splits i into its three indices in a box of sizes n; returns the index before them. */
 static __device__ inline int64_t split3(int64_t i, const int64_t *n, int64_t *pos)
 {
 	for (int d = 2; d >= 0; d--) {

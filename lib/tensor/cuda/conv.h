@@ -5,7 +5,7 @@
 
 /* conv_columns_TYPE   in {x}, out {columns}; conv_image_TYPE  in {columns}, out {x}
  * columns (image, channel, tap, position): the input under each tap of the kernel at each output position.
- * Sizes and strides of the three spatial dimensions; those that are absent have size 1. */
+ * Sizes and strides are those of the three spatial dimensions; absent dimensions have size 1. */
 struct cuda_conv {
 	struct cuda_operands p;
 	int64_t images, channels, size[3], in[3], out[3], stride[3], dilation[3], pad[3];

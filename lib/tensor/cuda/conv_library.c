@@ -2,8 +2,8 @@
  * convolution is a product, by cuBLAS; rows are the N P positions of all images:
  *     y (NP, M) = x (NP, C) w^T;   dx = dy w;   dw (M, C) = dy^T x
  * All others are cuDNN's (cudnn.h). Around them:
- *   weights    both take them in the type and layout of x, so those of bf16 convolutions, and those of cuDNN's
- *              channels-last ones, are copied; gradients of channels-last weights are copied back
+ *   weights    both libraries take them in the type and layout of x, so weights of bf16 convolutions and of
+ *              cuDNN's channels-last ones are copied; gradients of channels-last weights are copied back
  *   bias, Relu one pass over y, in place; a bf16 y is rounded before and after it
  *   db         conv_bias of conv.cu
  * Gradients of weights are f32 where x is bf16. Where cuDNN has no engine for that, conv.c casts to f32. */
@@ -19,12 +19,12 @@ struct library_kernel {
 	enum dlb_conv_dir dir;
 	struct cuda_dnn_conv *conv; /* NULL: product */
 	struct cuda_matmul product;
-	size_t zero_bytes; /* of dx, before the product */
+	size_t zero_bytes; /* bytes of dx that are zeroed before the product */
 	struct dlb_kernel
 		*copy; /* of the weights to or from scratch, at `at`; NULL: they are used as they are */
 	size_t at;
 	struct dlb_kernel *end; /* bias, Relu or both; NULL: neither */
-	int n_end; /* its operands */
+	int n_end; /* number of its operands */
 	cudaKernel_t db; /* NULL: not wanted */
 	struct cuda_conv_bias b;
 };
@@ -89,7 +89,7 @@ static void free_kernel(struct dlb_kernel *k)
 	free(c);
 }
 
-/* True if elements of the same index lie at the same place. */
+/* True if elements of the same index lie at the same place in both. */
 static bool same_places(const struct dlb_desc *a, const struct dlb_desc *b)
 {
 	int64_t s[DLB_MAX_DIMS], t[DLB_MAX_DIMS];
@@ -102,7 +102,8 @@ static bool same_places(const struct dlb_desc *a, const struct dlb_desc *b)
 	return true;
 }
 
-/* Gives d the layout if that moves no element: with one channel, or one position, both are the same. */
+/* Gives d the layout if that moves no element: with one channel or one position, both layouts are the
+ * same. */
 static void follow(struct dlb_desc *d, enum dlb_layout layout)
 {
 	struct dlb_desc other = *d;
@@ -167,7 +168,7 @@ static int make_db(struct library_kernel *c, const struct dlb_conv_desc *d)
 	return c->db ? 0 : DLB_NO_KERNEL;
 }
 
-/* A window is one element, and the channels of a position lie side by side. */
+/* Whether a window is one element, and the channels of a position lie side by side. */
 static bool is_pointwise(const struct dlb_conv_desc *d)
 {
 	bool yes = d->groups == 1 && d->x.layout == DLB_CHANNELS_LAST && d->y.layout == DLB_CHANNELS_LAST;
@@ -186,9 +187,9 @@ static bool takes_every_position(const struct dlb_conv_desc *d)
 	return yes;
 }
 
-/* dx where steps divide the rows of an image: its positions that are taken lie equally far apart from one row to
- * the next, so each row is a product of a batch; all others are 0. For f32 without TF32, whose engines in cuDNN
- * are slow there. */
+/* Whether a strided dx can be a batch of products, one for each row of y. This needs a height of x that is a
+ * multiple of the stride: then the positions of dx that receive a gradient lie equally far apart from one row
+ * to the next; all others are 0. Only for f32 without TF32, for which cuDNN's engines are slow. */
 static bool is_scattered(const struct dlb_conv_desc *d, bool tf32)
 {
 	return d->dir == DLB_CONV_GRAD_INPUT && d->x.dtype == DLB_F32 && !tf32 && d->x.n_dims == 4 &&
@@ -229,7 +230,7 @@ static struct cuda_matmul product_of(const struct dlb_conv_desc *d, bool tf32)
 	return p;
 }
 
-/* Sets what convolves: c->conv or c->product. */
+/* Chooses cuDNN or cuBLAS: sets c->conv or c->product. */
 static int choose(struct library_kernel *c, const struct dlb_conv_desc *d, struct dlb_numerics may,
 		  struct dlb_error *err)
 {
@@ -256,7 +257,7 @@ int dlb_cuda_conv_by_library(struct dlb_backend *b, const struct dlb_conv_desc *
 	};
 	const enum dlb_dtype type = d->x.dtype;
 	const bool to_weight = d->dir == DLB_CONV_GRAD_WEIGHT;
-	struct dlb_conv_desc bare = *d; /* as cuDNN gets it */
+	struct dlb_conv_desc bare = *d; /* d in the library's types and layouts */
 	struct library_kernel *c;
 	int rc;
 

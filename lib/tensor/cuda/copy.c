@@ -44,10 +44,11 @@ static int64_t common_divisor(int64_t a, int64_t b)
 	return a;
 }
 
-/* Loops in order of the size of their strides in out, in sets. Two iterations address the same element
- * only if the offsets of each set are equal, since the offsets of a set are multiples of `step`, which is
- * larger than the extent of all smaller sets. A set of one loop thus addresses different elements; a
- * larger one, and stride 0, may address one again. */
+/* Sets again[] for the loops that may address an element of out again. Loops are sorted by the size of their
+ * strides in out, and grouped into sets. Two iterations address the same element only if the offsets of each
+ * set are equal, since the offsets of a set are multiples of `step`, which is larger than the extent of all
+ * smaller sets. A set of one loop thus addresses different elements; a larger set, or a loop of stride 0, may
+ * address an element again. */
 static void find_again(const struct dlb_nest *n, bool again[DLB_MAX_DIMS])
 {
 	struct { int from; int64_t step, below; } set[DLB_MAX_DIMS];
@@ -92,7 +93,8 @@ static void append_loop(struct dlb_nest *to, const struct dlb_nest *from, int i)
 	to->n_dims++;
 }
 
-/* Takes the loops of a transpose out of the nest: in is contiguous along *a, out along *b. False: none. */
+/* Moves the two loops of a transpose from the nest to args: in is contiguous along a, out along b. False:
+ * there is no transpose. */
 static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 {
 	struct dlb_nest rest = { .n_operands = 2 };
@@ -102,7 +104,7 @@ static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 		b = n->stride[0][i] == 1 && n->stride[1][i] != 1 && n->stride[1][i] != 0 ? i : b;
 		a = n->stride[1][i] == 1 && n->stride[0][i] != 1 ? i : a;
 	}
-	/* thin ones would leave tiles empty */
+	/* a thin transpose would leave most of a tile empty */
 	if (a < 0 || b < 0 || n->dim[a] < COPY_TILE / 4 || n->dim[b] < COPY_TILE / 4)
 		return false;
 	args->a = n->dim[a];
@@ -116,7 +118,8 @@ static bool take_transpose(struct dlb_nest *n, struct cuda_copy *args)
 	return true;
 }
 
-/* What the kernels' names end in. Returns the elements of a run, 16 bytes of the narrower type; 1: no runs. */
+/* Writes the end of the kernels' names. Returns the elements of a run, 16 bytes of the narrower type; 1: no
+ * runs. */
 static int kernels_of(const struct dlb_copy_desc *d, char *name, size_t size)
 {
 	const char *in = dlb_dtype_name(d->in), *out = dlb_dtype_name(d->out);

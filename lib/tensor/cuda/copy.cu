@@ -4,7 +4,7 @@ extern "C" {
 #include "tensor/cuda/copy.h"
 }
 
-/* For each element of out: of(out, in), in the order of the loops if an element is addressed again. */
+/* Calls of(out, in) for each element of out, in the order of the loops if an element is addressed again. */
 template <typename Out, typename In, typename Of>
 static __device__ inline void walk(const struct cuda_copy &c, Of of)
 {
@@ -22,7 +22,7 @@ static __device__ inline void walk(const struct cuda_copy &c, Of of)
 	}
 }
 
-/* The same by runs: of the narrower type, 16 bytes. */
+/* As walk, by runs of 16 bytes of the narrower type. */
 template <typename Out, typename In, typename Of>
 static __device__ inline void walk_runs(const struct cuda_copy &c, Of of)
 {

@@ -12,7 +12,7 @@
 #include <cudnn_graph.h>
 
 #define LIBRARY "libcudnn.so.9"
-/* Of addresses, as cudaMalloc's are. */
+/* Bytes to which the workspace is aligned, as by cudaMalloc. */
 enum { WORKSPACE_ALIGN = 256 };
 #define CALLS(X) \
 	X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) \
@@ -35,7 +35,8 @@ static bool find(void *library, const char *name, void *to)
 	return p != NULL;
 }
 
-/* Fills in the entry points. False: there is no such library; dlerror() says why. It stays loaded. */
+/* Fills in the entry points. False: there is no such library; dlerror() says why. The library stays
+ * loaded. */
 static bool load(struct cuda_dnn *n)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -45,8 +46,8 @@ static bool load(struct cuda_dnn *n)
 #undef X
 }
 
-/* Another attempt may succeed, so the failure is reported, and nothing else is used in cuDNN's place: bits
- * would depend on the state of the machine. */
+/* Another attempt may succeed after a lack of memory. So the failure is reported, and no other method
+ * replaces cuDNN: bits would depend on the state of the machine. */
 static bool is_out_of_memory(cudnnStatus_t s)
 {
 	return s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
@@ -74,8 +75,8 @@ const char *dlb_cuda_dnn_about(void)
 	return "convolution by cuDNN";
 }
 
-/* Opens cuDNN for c's device and stream, once: c->dnn, NULL if there is no cuDNN that works there. -1 with
- * err: it failed for want of memory. */
+/* Opens cuDNN for c's device and stream at the first call. c->dnn stays NULL if no cuDNN works there. -1 with
+ * err: lack of memory, or cuDNN refuses the stream. */
 static int open_once(struct cuda *c, struct dlb_error *err)
 {
 	struct cuda_dnn n = { .handle = NULL };
@@ -107,20 +108,20 @@ void dlb_cuda_dnn_close(struct cuda_dnn *n)
 	free(n);
 }
 
-/* ---- descriptors: made by steps, of which none is taken after one that failed ---- */
+/* ---- descriptors: made by steps; after a step that failed, all others do nothing ---- */
 enum { X, W, Y, OPERANDS, SCRATCH = OPERANDS, POINTERS, MOST_MADE = 8 };
 struct cuda_dnn_conv {
 	struct cuda *c;
 	const struct cuda_dnn *n;
 	cudnnStatus_t status;
-	const char *failed;		/* the call */
-	cudnnBackendDescriptor_t made[MOST_MADE];	/* what the plan is made of; freed after it */
+	const char *failed;		/* name of the call that failed */
+	cudnnBackendDescriptor_t made[MOST_MADE];	/* parts of the plan; freed after it */
 	int n_made;
 	cudnnBackendDescriptor_t plan, pack;		/* pack: NULL before the first run */
 	void *packed[POINTERS];		/* the addresses in pack */
 	int written;			/* X, W or Y */
 	size_t bytes[OPERANDS];
-	void *aligned[OPERANDS];	/* device memory for operands that are not; NULL before the first */
+	void *aligned[OPERANDS];	/* copies of unaligned operands; NULL before the first */
 };
 
 #define STEP(v, call, ...) do { \
@@ -137,7 +138,7 @@ static cudnnBackendDescriptor_t create(struct cuda_dnn_conv *v, cudnnBackendDesc
 	return d;
 }
 
-/* Of what is kept until the convolution is freed. */
+/* Creates a descriptor that is kept until the convolution is freed. */
 static cudnnBackendDescriptor_t create_kept(struct cuda_dnn_conv *v, cudnnBackendDescriptorType_t type)
 {
 	cudnnBackendDescriptor_t d = create(v, type);
@@ -170,7 +171,7 @@ static void finalize(struct cuda_dnn_conv *v, cudnnBackendDescriptor_t d)
 	STEP(v, cudnnBackendFinalize, d);
 }
 
-/* Goes on after steps that were refused. Lack of memory is no refusal, and is kept. */
+/* Forgets that steps were refused, so that further ones run. Lack of memory is no refusal, and is kept. */
 static void forget_refusal(struct cuda_dnn_conv *v)
 {
 	if (!is_out_of_memory(v->status))
@@ -183,7 +184,7 @@ static cudnnDataType_t type_of(enum dlb_dtype t)
 	return t == DLB_F64 ? CUDNN_DATA_DOUBLE : t == DLB_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* cuDNN has 2 and 3 spatial dimensions; of one, the other has size 1. */
+/* cuDNN takes 2 or 3 spatial dimensions, so one of size 1 is added before a single one. */
 static cudnnBackendDescriptor_t tensor(struct cuda_dnn_conv *v, const struct dlb_desc *d, int64_t id)
 {
 	const cudnnBackendDescriptor_t t = create_kept(v, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -284,9 +285,10 @@ static cudnnBackendDescriptor_t graph(struct cuda_dnn_conv *v, const struct dlb_
 }
 
 /* ---- the choice of an engine ---- */
-/* A note that is not here, which a newer cuDNN may know, leaves its engine out. So do FFT, whose
- * errors are those of the largest element, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION. In f32,
- * TENSOR_CORE means that inputs may be rounded to TF32; f64 and bf16 are not rounded for it. */
+/* Whether an engine may have this note. Notes that are not listed here, such as those of a newer cuDNN,
+ * exclude the engine. So do FFT, whose errors grow with the largest element, DOWN_CONVERT_INPUTS and
+ * REDUCED_PRECISION_REDUCTION. In f32, TENSOR_CORE means that inputs may be rounded to TF32; f64 and bf16 are
+ * not rounded. */
 static bool is_allowed(cudnnBackendNumericalNote_t note, const struct dlb_conv_desc *d, struct dlb_numerics may)
 {
 	switch (note) {
@@ -319,7 +321,8 @@ static bool suits(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, struct
 	return yes;
 }
 
-/* True if the configuration's plan is v's. */
+/* Makes the configuration's execution plan v's plan. False: it cannot be made, or needs too much
+ * workspace. */
 static bool makes_plan(struct cuda_dnn_conv *v, cudnnBackendDescriptor_t config, size_t *scratch)
 {
 	const cudnnBackendDescriptor_t plan = create(v, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -345,7 +348,7 @@ static void choose(struct cuda_dnn_conv *v, const struct dlb_conv_desc *d, struc
 {
 	const cudnnBackendDescriptor_t h = create(v, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
 	cudnnBackendDescriptor_t *config;
-	int64_t n = 0, got = 0;		/* n: at least as many as are got */
+	int64_t n = 0, got = 0;		/* n: an upper bound of got */
 
 	set_part(v, h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, of);
 	set(v, h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -426,7 +429,8 @@ static void *align(struct cuda_dnn_conv *v, int i, void *p)
 	return dlb_cuda_align(v->c, &v->aligned[i], p, v->bytes[i], i != v->written);
 }
 
-/* A pack that is finalized cannot be changed, so other addresses take a new one. */
+/* Makes the pack of the addresses p. A finalized pack cannot be changed, so other addresses need a new
+ * one. */
 static void pack(struct cuda_dnn_conv *v, void *const p[POINTERS])
 {
 	static const int64_t ids[OPERANDS] = { X, W, Y };

@@ -19,7 +19,7 @@ static const struct { const char *name; const void *code; } modules[CUDA_N_MODUL
 };
 
 /* ---- failures ---- */
-/* Of the function in the text of a call. */
+/* Length of the function's name in the text of a call. */
 #define NAME_LENGTH(call) (int)strcspn(call, "(")
 
 void dlb_cuda_note_text(struct cuda *c, const char *call, const char *why)
@@ -55,7 +55,7 @@ int dlb_cuda_n_devices(struct dlb_error *err)
 	return 0;
 }
 
-/* Runs one call while a device is opened: -1 with err, which names it. */
+/* Runs one call while a device is opened. If it fails: returns -1 with err, which names the call. */
 #define OPEN_TRY(call) \
 	do { \
 		const cudaError_t status_ = call; \
@@ -178,7 +178,7 @@ void dlb_cuda_describe(struct dlb_backend *b, char *text, size_t n)
 }
 
 /* ---- memory ---- */
-/* Makes the device this thread's: checkpoints are written by a thread of their own. */
+/* Makes the device current in this thread: checkpoints are written by another thread than the steps. */
 static void choose(struct cuda *c)
 {
 	NOTE(c, cudaSetDevice(c->device));
@@ -202,13 +202,13 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 	choose(c);
 	status = cudaMalloc(&p, bytes);
 	if (status != cudaSuccess) {
-		cudaGetLastError();	/* the caller reports that there is no memory left, sync all else */
+		cudaGetLastError();	/* the caller reports lack of memory; sync, other failures */
 		if (status != cudaErrorMemoryAllocation)
 			dlb_cuda_note(c, "cudaMalloc", status);
 		return NULL;
 	}
 	NOTE(c, cudaMemsetAsync(p, 0, bytes, c->stream));
-	NOTE(c, cudaStreamSynchronize(c->stream)); /* copies on other streams do not wait for it */
+	NOTE(c, cudaStreamSynchronize(c->stream)); /* copies on other streams do not wait for the zeros */
 	return p;
 }
 
@@ -224,11 +224,12 @@ void dlb_cuda_free(struct dlb_backend *b, void *p)
 {
 	struct cuda *c = cuda_of(b);
 
-	wait_for_all(c);	/* what is queued may use it */
+	wait_for_all(c);	/* queued work may use p */
 	NOTE(c, cudaFree(p));
 }
 
-/* The caller may change `host` at once, so both directions wait. CUDA knows of each address whose it is. */
+/* Waits for the copy, because the caller may use the host memory at once. CUDA knows of each address whether
+ * it is the host's or the device's. */
 static void copy_bytes(struct cuda *c, void *dst, const void *src, size_t bytes)
 {
 	if (!bytes)

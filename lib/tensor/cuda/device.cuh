@@ -1,12 +1,13 @@
-/* What every .cu file includes: compiled by nvcc for the device, and by a C++ compiler for the stand-in of the
+/* Included by every .cu file. Compiled by nvcc for the device, and by a C++ compiler for the stand-in of the
  * tests (tests/cuda-host), which emulates the threads of a block.
  *
  *     KERNEL(name, args)          without barriers; `a` is the struct args
  *     BLOCK_KERNEL(name, args)    the threads of a block work together: __syncthreads, block_sum
  *     PAIR_KERNEL(name, args)     the same with registers for two blocks on a multiprocessor: 128 a thread
  *
- * Both run with any grid: loops run over blockIdx and threadIdx with the grid's stride. A block has
- * CUDA_THREADS threads. Sums are in a fixed order and nothing adds atomically, so bits depend on shapes alone.*/
+ * All run with any grid: loops run over blockIdx and threadIdx with the grid's stride. A block has
+ * CUDA_THREADS threads. Sums are in a fixed order, and reals are never added atomically (except by kernels
+ * named fast), so bits depend on shapes alone. */
 #ifndef DLB_TENSOR_CUDA_DEVICE_CUH
 #define DLB_TENSOR_CUDA_DEVICE_CUH
 #include <stdint.h>
@@ -26,8 +27,8 @@ extern "C" {
 #define PAIR_KERNEL BLOCK_KERNEL
 #endif
 
-/* Before a loop with a constant bound: its arrays stay in registers. UNROLL_4: four rounds at a time, so that
- * their loads do not wait for each other. */
+/* UNROLL stands before a loop with a constant bound: its arrays then stay in registers. UNROLL_4 unrolls four
+ * rounds, so that their loads do not wait for each other. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
@@ -46,9 +47,9 @@ extern "C" {
 
 enum { NEST_OPERANDS = sizeof ((struct cuda_nest *)0)->stride / sizeof ((struct cuda_nest *)0)->stride[0] };
 
-/* Offsets in elements of iteration i of a nest, of all operands that a nest can have: with a constant
- * bound they stay in registers, and those of no use vanish (absent ones have strides 0). Division of 64
- * bits is slow, and the outermost loop needs none. */
+/* Sets at[] to the offsets, in elements, of iteration i of a nest, for all operands that a nest can have.
+ * With this constant bound the offsets stay in registers, and the compiler removes unused ones (absent
+ * operands have strides 0). Division of 64 bits is slow, so it is avoided; the outermost loop needs none. */
 static __device__ inline void seek(const struct cuda_nest &n, int64_t i, int64_t *at)
 {
 	const bool narrow = n.count <= INT32_MAX;
@@ -133,9 +134,9 @@ template <typename T> static __device__ inline T of_neighbour(T mine, int by)
 }
 #endif
 
-/* Joins the values of the `width` threads of each group of neighbours in a block, in the order of a tree over
- * those of a warp, then warp by warp; every thread gets the result of its group. width: a power of two up to
- * CUDA_THREADS. All threads of the block call it. */
+/* Joins the values of the `width` threads of each group of neighbours in a block: in a tree within each warp,
+ * then warp by warp. Every thread gets the result of its group. width: a power of two up to CUDA_THREADS. All
+ * threads of the block call it. */
 template <typename T, typename Join> static __device__ inline T group_join(T mine, int width, Join join)
 {
 	__shared__ T part[CUDA_THREADS / WARP_THREADS];
@@ -157,7 +158,7 @@ template <typename T, typename Join> static __device__ inline T group_join(T min
 		mine = join(mine, part[first + i]);
 	return mine;
 }
-/* The same over all threads of a block. */
+/* As group_join, over all threads of a block. */
 template <typename T, typename Join> static __device__ inline T block_join(T mine, Join join)
 {
 	return group_join(mine, CUDA_THREADS, join);
@@ -167,8 +168,8 @@ struct larger { template <typename T> __device__ T operator()(T a, T b) const { 
 template <typename T> static __device__ inline T block_sum(T mine) { return block_join(mine, add_them()); }
 template <typename T> static __device__ inline T block_max(T mine) { return block_join(mine, larger()); }
 
-/* Sums and maxima over the `width` threads that share a row; 1: each thread has a row of its own, so there is
- * nothing to join, and no barrier. */
+/* Sums and maxima over the `width` threads that share a row. `alone`: each thread has a row of its own, so
+ * there is nothing to join, and no barrier. */
 struct alone {
 	static const int width = 1;
 	template <typename T, typename Join> __device__ inline T join(T mine, Join) const { return mine; }

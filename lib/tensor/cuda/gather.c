@@ -7,8 +7,8 @@
 #include "tensor/cuda/gather.h"
 #include "util/mem.h"
 
-/* With fewer indices, each is compared with the others; with narrower rows, the scratch of the sort would be as
- * large as the table. */
+/* Least indices and row width for which indices are sorted. Fewer indices are compared each with all others;
+ * for narrower rows, the scratch of the sort would be as large as the table. */
 enum { LEAST_SORTED = 512, LEAST_SORTED_WIDTH = 8, SORT_STEPS = 4 };
 
 struct gather_kernel {

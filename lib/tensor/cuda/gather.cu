@@ -27,7 +27,7 @@ template <typename T> static __device__ void take(const struct cuda_gather &a)
 	}
 }
 
-/* A block for each index of each table. */
+/* Adds the gradient: a block for each index of each table. */
 template <typename T> static __device__ void add(const struct cuda_gather &a)
 {
 	const T *dy = (const T *)a.p.in[0];
@@ -45,12 +45,12 @@ template <typename T> static __device__ void add(const struct cuda_gather &a)
 	}
 }
 
-/* ---- many indices: sorted by row first. Integers are added atomically, so the places of rows and the first order
- * of a row's entries differ between runs; the order after rank, and with it the sums, do not. ---- */
+/* ---- many indices: sorted by row first. Integers are added atomically, so the places of rows and the order
+ * of a row's entries in `list` differ between runs; their order in `sorted`, and so the sums, do not. ---- */
 struct gather_sorted {
-	int32_t *count, *taken;		/* of each row: its entries; of all rows */
-	int32_t *base;			/* of each row: where its entries begin in list and sorted */
-	int32_t *slot, *list, *sorted;	/* of each entry: its number in its row, -1: not in a row; the entries */
+	int32_t *count, *taken;		/* [row] number of its entries; entries of all rows */
+	int32_t *base;			/* [row] place of its first entry in list and sorted */
+	int32_t *slot, *list, *sorted;	/* [entry] its number in its row, if it has one; entries */
 };
 static __device__ inline gather_sorted sorted_of(const struct cuda_gather &a)
 {
@@ -66,7 +66,7 @@ static __device__ inline gather_sorted sorted_of(const struct cuda_gather &a)
 	return s;
 }
 
-/* The row of all tables that entry i goes to; -1: none. */
+/* Number, among the rows of all tables, of the row to which entry i is added; -1: none. */
 static __device__ inline int64_t target_of(const struct cuda_gather &a, int64_t i)
 {
 	int64_t outer = i;
@@ -159,7 +159,7 @@ template <typename T, int V, bool ALIGNED> static __device__ void add_sorted(con
 	}
 }
 
-/* In any order: bits differ between runs. */
+/* Adds in any order: bits differ between runs. */
 template <typename T> static __device__ void add_fast(const struct cuda_gather &a)
 {
 	const T *dy = (const T *)a.p.in[0];

@@ -67,8 +67,8 @@ bool dlb_cuda_matmul_fits(const struct cuda_matmul *p)
 }
 
 /* ---- gemm ---- */
-/* An operand that is copied on its way, through scratch at `at`, to be cast or because its rows begin where matrix
- * units read slowly; k NULL: it is used as it is. */
+/* A copy of an operand by kernel k, in scratch at `at`: a cast, or a copy with padded rows because matrix
+ * units read its rows slowly. k NULL: the operand is used as it is. */
 struct detour {
 	struct dlb_kernel *k;
 	size_t at;
@@ -77,16 +77,16 @@ struct gemm_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;
 	struct cuda_matmul p;
-	int64_t n_batch, *a_off, *w_off;	/* lists: a product for each batch; NULL: regular */
-	struct detour a, w, y; /* a, w: to bf16; y: from the sum */
+	int64_t n_batch, *a_off, *w_off;	/* [n_batch] offsets, a product each; NULL: a stride */
+	struct detour a, w, y; /* a, w: to bf16; y: from the type of the sum */
 	struct dlb_kernel *addend;		/* y = beta c, to which the product is added; NULL: none */
 	size_t bytes, y_bytes;			/* of an element of a and w, of y */
-	struct cuda_biased *biased; /* instead of addend and product; NULL: neither or they */
+	struct cuda_biased *biased; /* replaces addend and product; NULL: these are used */
 	struct detour bias; /* c, rounded to bf16 */
-	void *aligned[4]; /* copies of a, w, c and y that are not; NULL before the first */
+	void *aligned[4]; /* copies of unaligned a, w, c and y; NULL before the first */
 };
 
-/* The operand at p, cast to scratch if need be. */
+/* Returns the operand at p, or its copy in scratch if x makes one. */
 static void *cast_in(const struct detour *x, void *p, char *scratch)
 {
 	void *const in[1] = { p }, *const out[1] = { scratch + x->at };
@@ -194,7 +194,7 @@ enum { PIECE = 8, LEAST_USES = 256, LEAST_ELEMENTS = 1 << 16 };
 
 static int64_t padded(int64_t ld) { return (ld + PIECE - 1) / PIECE * PIECE; }
 
-/* What padding makes of the operand's row length; each element is used `uses` times. */
+/* The operand's row length, padded if that pays. Each element is used `uses` times. */
 static int64_t row_length(const struct dlb_gemm_desc *d, int64_t rows, int64_t ld, int64_t uses)
 {
 	const bool pays = d->dtype == DLB_BF16 && d->n_batch == 1 && !d->a_off && !d->w_off &&
@@ -203,7 +203,7 @@ static int64_t row_length(const struct dlb_gemm_desc *d, int64_t rows, int64_t l
 	return pays ? padded(ld) : ld;
 }
 
-/* Pads the rows of p. A y that is made in f32 first is not. */
+/* Pads the rows of p. A y that is computed in f32 first is not padded. */
 static void pad(const struct dlb_gemm_desc *d, struct cuda_matmul *p)
 {
 	p->lda = row_length(d, d->trans_a ? d->k : d->m, p->lda, d->n);
@@ -222,7 +222,7 @@ static int make_rows(struct dlb_backend *b, struct gemm_kernel *g, struct detour
 	return dlb_cuda_rows(b, d, &x->k, err);
 }
 
-/* Makes x a copy of `count` elements from f32 to bf16, with the scratch that holds the side of type `kept`. */
+/* Makes x a copy of `count` elements from f32 to bf16, with scratch for the side of type `kept`. */
 static int make_cast(struct dlb_backend *b, struct gemm_kernel *g, struct detour *x, int64_t count,
 		     enum dlb_dtype kept, struct dlb_error *err)
 {
@@ -281,7 +281,7 @@ static int make_parts(struct dlb_backend *b, const struct dlb_gemm_desc *d, stru
 	return rc;
 }
 
-/* A c that is a bias of the columns goes by cuBLASLt; to one of bf16, as y is, it is rounded first. */
+/* If c is a bias of the columns, cuBLASLt adds it. For a y of bf16, c is rounded to bf16 first. */
 static int make_biased(const struct dlb_gemm_desc *d, struct gemm_kernel *g, struct dlb_error *err)
 {
 	struct cuda_matmul p = g->p;
@@ -345,8 +345,9 @@ PREPARE(gemm)
 	return 0;
 }
 
-/* ---- product: the last batch dimension goes to cuBLAS as one call, those before it one by one; or, where such calls
- * would be too short to keep a device busy, all go as one call with the address of each matrix ---- */
+/* ---- product: one call of cuBLAS does the last batch dimension, and a loop of calls the dimensions before
+ * it. If such calls would be too short to keep a device busy, one call does all, with the address of each
+ * matrix ---- */
 static const double short_flop = 1e9;
 enum { LEAST_CALLS = 4 };
 
@@ -386,7 +387,8 @@ static void product_run_at(struct dlb_kernel *k, const struct dlb_run *r)
 			   (const void *const *)(place + 2 * n), place, n);
 }
 
-/* Takes all batch dimensions, of which cuBLAS's is the last, into one call. */
+/* Merges the calls into one over all batch dimensions (that of cuBLAS is the last), if they are many and
+ * short. */
 static int gather_calls(struct product_kernel *x, struct dlb_error *err)
 {
 	struct dlb_nest all = x->outer;
@@ -408,8 +410,8 @@ static int gather_calls(struct product_kernel *x, struct dlb_error *err)
 	return x->f ? 0 : -1;
 }
 
-/* The operand's rows are `rows` x `cols` in memory; true: they are its columns. *ld: elements between rows of
- * memory. */
+/* Whether an operand of rows x cols elements lies in memory by columns. *ld: elements between these columns,
+ * or between its rows. */
 static bool is_transposed(const int64_t *stride, int64_t rows, int64_t cols, int64_t *ld)
 {
 	const bool transposed = stride[1] != 1 && cols > 1;

@@ -28,7 +28,7 @@ static void put_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cuda_launch(x->c, x->f, &x->a, x->a.lines);
 }
 
-/* By bytes where elements are only set. */
+/* Finds the kernel: by the bytes of an element if elements are only set, else by type. */
 static cudaKernel_t find_kernel(struct cuda *c, const struct dlb_index_desc *d)
 {
 	const bool sets = d->how == DLB_INDEX_SET || d->zeros;

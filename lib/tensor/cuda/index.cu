@@ -1,5 +1,6 @@
 /* Elements taken from a table, or put into it, by indices. Pairs that name the same element are applied in their
- * order: along an axis by one thread, which walks its line; of tuples by the block of the first of them. */
+ * order: along an axis by one thread, which walks its line; for tuples of indices by the block of the first
+ * such pair. */
 #include "tensor/cuda/ordered.cuh"
 extern "C" {
 #include "tensor/cuda/index.h"
@@ -60,7 +61,7 @@ template <typename T> static __device__ void take(const struct cuda_index &a)
 	}
 }
 
-/* ---- what is done with an element and an update; sums and products of integers wrap around ---- */
+/* ---- ways to combine an element with an update; sums and products of integers wrap around ---- */
 static __device__ inline float added(float a, float b) { return a + b; }
 static __device__ inline double added(double a, double b) { return a + b; }
 static __device__ inline int32_t added(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }

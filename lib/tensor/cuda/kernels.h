@@ -1,4 +1,4 @@
-/* What the arguments of our kernels have in common, for the host's C and the device's code.
+/* The common parts of the arguments of our kernels, for the host's C and the device's code.
  *
  * Every kernel takes one struct by value, at most 4 KB, which begins with its operands. All pointers into device
  * memory are among the operands. The structs are in NAME.h beside NAME.c and NAME.cu. */
@@ -6,8 +6,8 @@
 #define DLB_TENSOR_CUDA_KERNELS_H
 #include "tensor/backend.h"
 
-/* Operands; threads of a block. The last input of a kernel whose arguments depend on the step is where a replay
- * reads them (CUDA_VALUES in cuda.h); NULL: they are in the struct. */
+/* Most operands; threads of a block. If a kernel's arguments depend on the step, its input CUDA_VALUES_IN is
+ * the address at which a replay reads them (CUDA_VALUES in cuda.h); NULL: they are in the struct. */
 enum { CUDA_IN = 10, CUDA_OUT = 6, CUDA_THREADS = 256, CUDA_VALUES_IN = CUDA_IN - 1 };
 struct cuda_operands {
 	const void *in[CUDA_IN];

@@ -18,7 +18,7 @@ static __device__ inline bool ignored(const struct cuda_loss &l, int64_t t)
 }
 static __device__ inline bool inside(const struct cuda_loss &l, int64_t t) { return t >= 0 && t < l.classes; }
 
-/* A sample: its class c is at element at + c inner; -1: no row, but the threads join. */
+/* A sample: its class c is at element at + c inner; at -1: no sample, but the threads take part in joins. */
 struct row { int64_t n, i, at; };
 static __device__ inline struct row row_of(const struct cuda_loss &l, int64_t r)
 {
@@ -132,7 +132,8 @@ template <typename T> static __device__ inline void loss_sum(const struct cuda_l
 	}
 }
 
-/* The sum of the weights of labels that count, or 1; and that of all weights. */
+/* Writes the gradient's divisor (the sum of the weights of labels that count; 1 if the loss is no mean), and
+ * the sum of all weights. */
 template <typename T>
 static __device__ inline void loss_divisor(const struct cuda_loss &l, const void *t, const T *w)
 {
@@ -189,7 +190,7 @@ template <typename T> static __device__ inline void whole_grad(const struct cuda
 }
 
 /* ---- classes split into parts ---- */
-/* Index of the label in this part of the classes; not inside: in another. */
+/* Index of the label in this part of the classes; if it is not inside(), the label is in another part. */
 static __device__ inline int64_t own_label_at(const struct cuda_loss &l, const void *t, int64_t i)
 {
 	const int64_t c = label_at(l, t, i);
@@ -237,7 +238,7 @@ struct part_grad {
 		for (int64_t j = me; left != 0 && j < n && largest == l.classes; j += threads.width)
 			largest = x[j * in] == m ? j : largest;
 		largest = threads.join(largest, smaller());
-		/* also if the scores are not finite */
+		/* 0 even if the scores are not finite */
 		const bool zero = by == 0 && label_up == 0 && left == 0;
 		for (int64_t j = me; j < n; j += threads.width) {
 			T v = zero ? 0 : F(exp)(x[j * in] - m) * by;

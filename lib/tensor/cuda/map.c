@@ -5,7 +5,7 @@
 #include "tensor/cuda/map.h"
 #include "tensor/loops.h"
 
-/* d with its bf16 operands as f32; returns which they are, by operand of the nest. */
+/* Sets *wide to d with its bf16 operands as f32. Returns a bit for each of them, by operand of the nest. */
 static unsigned widened(const struct dlb_map_desc *d, struct dlb_map_desc *wide)
 {
 	unsigned narrow = d->out.dtype == DLB_BF16;

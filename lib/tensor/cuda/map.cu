@@ -6,7 +6,7 @@ extern "C" {
 #include "tensor/cuda/map.h"
 }
 
-/* Values of one element. mask: a as bool, for functions that choose and logic. */
+/* Values of one element. mask: a as bool, for functions that choose by it and for logic. */
 template <typename T> struct operands { T a, b, c, alpha, beta; bool mask; };
 
 template <typename T> static __device__ T real_python_mod(T a, T b)
@@ -123,8 +123,8 @@ KERNEL(map_bf16, cuda_map)
 }
 
 /* ---- by runs, of f32 or of f32 and bf16 ----
- * get: v = a run of operand o, as it lies in memory. widen: its values. Between them loads of other operands
- * start. */
+ * get loads a run of operand o into v as it lies in memory; widen converts it to f32. Loads of other operands
+ * start between the two. */
 struct plain_runs {
 	static const int width = RUN_BYTES / sizeof(float);
 	static __device__ inline void get(const struct cuda_map &m, int o, int64_t at, int length, float *v)
@@ -204,8 +204,8 @@ template <int FN, int N_IN> struct known_function {
 	}
 };
 
-/* Any other. One copy of the switch, which is called for each element, costs less than one for each element
- * of a run: they would take all registers. */
+/* Any other function. One copy of the switch, called for each element, costs less than a copy for each
+ * element of a run: such copies would take all registers. */
 static __device__ __attribute__((noinline)) float any_value(int fn, enum kind kind, float a, float b, float c,
 							    float alpha, float beta, bool mask)
 {

@@ -29,7 +29,7 @@ static void norm_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cuda_launch_rows(n->c, n->sums, &a, a.m.groups * a.m.chunks);
 		dlb_cuda_launch_rows(n->c, n->join, &a, a.m.join_blocks);
 	}
-	/* the sums read dy and x, which dx may overwrite */
+	/* after the sums, which read dy and x: dx may overwrite them */
 	if (a.p.out[0])
 		dlb_cuda_launch_rows(n->c, n->rows, &a, blocks);
 }
@@ -47,7 +47,7 @@ static struct cuda_norm args_of(const struct dlb_norm_desc *d)
 	a.len = d->width / a.row_channels;
 	a.lanes = 1;
 	while (a.lanes < LEAST_LANES && a.lanes < d->width)
-		a.lanes *= 2; /* up to a warp they join without a barrier */
+		a.lanes *= 2; /* the threads of a warp join without a barrier */
 	while (a.lanes < CUDA_THREADS && a.lanes * PER_LANE < d->width)
 		a.lanes *= 2;
 	if (d->channels)

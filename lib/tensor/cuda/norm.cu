@@ -17,7 +17,7 @@ static __device__ inline int64_t entry_of(const struct cuda_norm &a, int64_t row
 	return split(&c, a.channels);
 }
 
-/* The scale or bias (NULL: 0) of elements j on of a row. */
+/* The scale or bias (NULL: 0) of the V elements of a row from j on. */
 template <int V, bool ALIGNED, typename T>
 static __device__ inline run<T, V> entries(const struct cuda_norm &a, const T *from, int64_t row, int64_t j)
 {

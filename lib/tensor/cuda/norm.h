@@ -12,7 +12,7 @@ struct cuda_norm {
 	int64_t channels; /* 0: scale and bias run along the row */
 	int64_t row_channels, len; /* channels of a row, and elements of each */
 	int lanes, run; /* run: neighbouring elements of a thread, all of one row; 1 if there are channels */
-	bool rms, aligned; /* aligned: x, y, dy, dx, scale, bias */
+	bool rms, aligned; /* x, y, dy, dx, scale and bias are aligned */
 	double epsilon;
 };
 #endif

@@ -1,5 +1,5 @@
-/* Sums, and other results of an order, over entries that name the same row: without atomics, so that the order is
- * that of the entries. */
+/* Sums, and other results that depend on an order, over entries that name the same row: without atomics, in
+ * the order of the entries. */
 #ifndef DLB_TENSOR_CUDA_ORDERED_CUH
 #define DLB_TENSOR_CUDA_ORDERED_CUH
 #include "tensor/cuda/device.cuh"

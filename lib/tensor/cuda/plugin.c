@@ -1,4 +1,4 @@
-/* The kernel table of the cuda back end, and what the plug-in exports. */
+/* The kernel table of the cuda back end, and the plug-in's exported symbol. */
 #include "tensor/cuda/cudnn.h"
 #include "tensor/plugin.h"
 

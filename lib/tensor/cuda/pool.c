@@ -25,7 +25,7 @@ static int window_of(const struct dlb_pool_desc *d, int n_sp, int64_t *window, s
 	return 0;
 }
 
-/* Offsets, coordinates and sums of a few of them fit 32 bits. */
+/* Whether offsets, coordinates and sums of a few of them fit 32 bits. */
 static bool is_narrow(const struct dlb_pool_desc *d, const struct cuda_pool *a)
 {
 	const int64_t most = INT32_MAX / 8;
@@ -53,7 +53,7 @@ static struct cuda_pool args_of(const struct dlb_pool_desc *d, int n_sp)
 		a.y[i] = sy[i];
 	}
 	for (int i = 0; i < 3; i++) {
-		const int j = i - (3 - n_sp); /* missing dimensions are 1, first */
+		const int j = i - (3 - n_sp); /* missing dimensions come first, with size 1 */
 
 		a.in[i] = j < 0 ? 1 : d->x.dim[j + 2];
 		a.out[i] = j < 0 ? 1 : d->y.dim[j + 2];

@@ -1,5 +1,5 @@
 /* Max and average pooling. A gradient is gathered: each input element adds up the windows that cover it, in
- * the order of the outputs, so nothing adds atomically.
+ * the order of the outputs, so no atomics are needed.
  *
  * N: the type of offsets and coordinates, int32_t where all fit. V: neighbouring channels of a thread, which
  * share its window. */
@@ -10,7 +10,7 @@ extern "C" {
 #include "tensor/cuda/pool.h"
 }
 
-/* i / by; neither is negative. Most steps are 1. */
+/* i / by; neither is negative. Most strides are 1, and need no division. */
 static __device__ inline int32_t over(int32_t i, int32_t by)
 {
 	return by == 1 ? i : (int32_t)((uint32_t)i / (uint32_t)by);
@@ -35,7 +35,7 @@ template <typename N, int V> static __device__ inline pool_place<N> place_of(con
 {
 	pool_place<N> p;
 
-	/* an order of dimensions from memory would keep `at` there instead of in registers */
+	/* if the order of dimensions came from memory, `at` would be in memory too instead of in registers */
 	if (a.channels_last)
 		p.at[1] = take_index(&i, (N)a.dim[1]) * V;
 	for (int j = POOL_DIMS - 1; j > 1; j--)
@@ -105,7 +105,7 @@ static __device__ inline void visit_window(const struct cuda_pool &a, const pool
 		}
 }
 
-/* NaN wins; the first of equals wins. A window of nothing but padding: -inf at position 0. */
+/* NaN wins; the first of equals wins. A window of padding alone gives -inf at position 0. */
 template <typename E, typename POS, typename N, int V>
 static __device__ void max_forward(const struct cuda_pool &a)
 {
@@ -190,7 +190,8 @@ template <typename N> static __device__ inline pool_range<N> range_of(const stru
 }
 
 /* The windows that cover input element p: calls visit(output coordinates, position in the window) in the
- * order of the outputs. o, here: the coordinates and the position so far, of the dimensions before d. */
+ * order of the outputs. o, here: the output coordinates and the position in the window, of the dimensions
+ * before d. */
 template <int d, typename N, typename Visit>
 static __device__ inline void visit_windows(const struct cuda_pool &a, const pool_place<N> &p,
 					    const pool_range<N> r[3], N o[3], N here, Visit visit)
@@ -276,7 +277,7 @@ template <typename E, typename N, int V> static __device__ void average_backward
 	}
 }
 
-/* Kernels of their own, since each needs other registers. The bits are the same. */
+/* Separate kernels, since their numbers of registers differ. They give the same bits. */
 #define FORMS(stem, f, ...) \
 	KERNEL(pool_##stem, cuda_pool) { f<__VA_ARGS__, int32_t, 1>(a); } \
 	KERNEL(pool_runs_##stem, cuda_pool) { f<__VA_ARGS__, int32_t, POOL_RUN>(a); } \

@@ -1,6 +1,7 @@
-/* Recordings: what kernels queue is captured as a CUDA graph, which one call launches. Numbers that differ from
- * step to step are in memory (CUDA_VALUES) that a copy before the launch renews, so the nodes of a graph never
- * change: one copy for all updates of a graph, where parameters of nodes would take a call for each. */
+/* Recordings: the work that kernels queue is captured as a CUDA graph, which one call launches. Numbers that
+ * differ from step to step are in memory (CUDA_VALUES) that a copy before the launch renews, so the nodes of
+ * a graph never change. One copy serves all updates of a graph; changed parameters of nodes would take a call
+ * per node. */
 #include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
@@ -12,7 +13,7 @@ int dlb_cuda_record(struct dlb_backend *b, bool timed, struct dlb_error *err)
 {
 	struct cuda *c = cuda_of(b);
 
-	if (dlb_cuda_report(c, err))	/* else a capture would be left open */
+	if (dlb_cuda_report(c, err))	/* an earlier failure would leave the capture open */
 		return -1;
 	dlb_cuda_note(c, "cudaStreamBeginCapture",
 		      cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));

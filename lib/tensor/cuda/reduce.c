@@ -1,4 +1,4 @@
-/* Reductions (reduce.cu): how a shape is cut, for devices that keep some ten thousand threads busy. */
+/* Reductions (reduce.cu). Cuts a shape for devices that some ten thousand threads keep busy. */
 #include <stdio.h>
 
 #include "tensor/cuda/cuda.h"
@@ -52,8 +52,8 @@ static int64_t quotient_up(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Short rows, and neighbouring results that lie side by side: a thread each. Parts only where there are
- * too few results to keep a device busy. */
+/* Chooses the threads of a result, and its parts. Short rows, and results whose elements lie side by side,
+ * get a thread each. A result is cut into parts only if there are too few results to keep a device busy. */
 static void cut(struct cuda_reduce *a, int64_t side_by_side)
 {
 	const int64_t results = a->kept.count, n = a->reduced.count;
@@ -72,7 +72,7 @@ static void cut(struct cuda_reduce *a, int64_t side_by_side)
 	a->parts = quotient_up(n, a->chunk);
 }
 
-/* Sums over the rows of a matrix that lies in one piece. */
+/* Whether these are sums or means over the rows of a matrix without gaps. */
 static bool has_columns(const struct cuda_reduce *a)
 {
 	const struct cuda_nest *kept = &a->kept, *reduced = &a->reduced;
@@ -82,7 +82,7 @@ static bool has_columns(const struct cuda_reduce *a)
 	       reduced->stride[0][0] == kept->count && reduced->count >= LEAST_OF_COLUMN && kept->count > 0;
 }
 
-/* False: these types have no such kernels. */
+/* Finds the kernels for has_columns. False: these types have none. */
 static bool find_columns(struct reduce_kernel *r, enum dlb_dtype in, enum dlb_dtype out)
 {
 	r->f = dlb_cuda_find_typed(r->c, "reduce_columns", in);

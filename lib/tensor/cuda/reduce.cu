@@ -26,8 +26,8 @@ static __device__ inline uint64_t times(uint64_t a, uint64_t b) { return a * b; 
 static __device__ inline int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 static __device__ inline int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-/* The functions; `of` is applied to elements, `operator()` joins. Sums are apart because most reductions
- * are. */
+/* The functions; `of` is applied to elements, `operator()` joins. Sums have a struct of their own, because
+ * most reductions are sums. */
 template <typename A> struct summing {
 	__device__ inline A start() const { return 0; }
 	__device__ inline A of(A v) const { return v; }

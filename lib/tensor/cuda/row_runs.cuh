@@ -1,5 +1,5 @@
-/* Rows that a group of threads has in registers: each thread has up to ROW_RUNS runs of N neighbours, those at
- * its place in the group, and so on by the group's width. */
+/* Rows in the registers of a group of threads. Thread `me` of the group has up to ROW_RUNS runs of N
+ * neighbours: runs me, me + width, and so on, of the row. */
 #ifndef DLB_TENSOR_CUDA_ROW_RUNS_CUH
 #define DLB_TENSOR_CUDA_ROW_RUNS_CUH
 #include "tensor/cuda/runs.cuh"
@@ -7,7 +7,7 @@ extern "C" {
 #include "tensor/cuda/row_runs.h"
 }
 
-/* This thread's runs of a row of n elements at p: those at me, me + width .. */
+/* This thread's runs of a row of n elements at p. */
 template <typename S, int N> struct row_runs {
 	neighbours<S, N> part[ROW_RUNS];
 
@@ -28,7 +28,7 @@ template <typename S, int N> struct row_runs {
 	}
 };
 
-/* visit(run i, element j) of this thread's elements of a row of n. */
+/* Calls visit(i, j) for element j of run i, for this thread's elements of a row of n. */
 template <int N, typename Visit>
 static __device__ inline void each_of(int64_t n, int me, int width, Visit visit)
 {
@@ -40,7 +40,7 @@ static __device__ inline void each_of(int64_t n, int me, int width, Visit visit)
 				visit(i, j);
 }
 
-/* p[..] = of(i, j), run by run. */
+/* Writes of(i, j) as element j of this thread's run i of the row at p. */
 template <typename S, int N, typename Of>
 static __device__ inline void put_row(S *p, int64_t n, int me, int width, Of of)
 {

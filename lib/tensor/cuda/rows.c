@@ -1,4 +1,4 @@
-/* Copies of rows to rows of bf16 that lie otherwise (rows.cu). */
+/* Copies of rows to rows of bf16 with another distance between rows (rows.cu). */
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/rows.h"
 

@@ -1,4 +1,4 @@
-/* Copies of rows whose starts are not at multiples of 16 bytes, to or from places where they are. */
+/* Copies rows to or from memory where each row begins at a multiple of 16 bytes. */
 #include "tensor/cuda/device.cuh"
 extern "C" {
 #include "tensor/cuda/rows.h"

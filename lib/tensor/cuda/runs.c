@@ -1,7 +1,7 @@
 /* Nests by runs (runs.h). */
 #include "tensor/cuda/cuda.h"
 
-/* The outer loops keep operand o at multiples of the width. */
+/* Whether the outer loops move operand o by multiples of the width. */
 static bool is_whole(const struct dlb_nest *n, int o, int width)
 {
 	bool whole = true;

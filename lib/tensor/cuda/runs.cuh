@@ -1,4 +1,4 @@
-/* Loads and stores of runs (runs.h). Values do not depend on whether a run is accessed at once. */
+/* Loads and stores of runs (runs.h). Values do not depend on whether a run is accessed as a whole. */
 #ifndef DLB_TENSOR_CUDA_RUNS_CUH
 #define DLB_TENSOR_CUDA_RUNS_CUH
 #include "tensor/cuda/device.cuh"
@@ -6,7 +6,7 @@ extern "C" {
 #include "tensor/cuda/runs.h"
 }
 
-/* Offsets of run i, as seek; there are fewer than 2^31, and at least one loop. */
+/* Sets at[] to the offsets of run i, as seek does. There are fewer than 2^31 runs, and at least one loop. */
 static __device__ inline void seek_run(const struct cuda_runs &r, int64_t i, int64_t *at)
 {
 	uint32_t rest = (uint32_t)i;
@@ -31,7 +31,7 @@ template <int N> static __device__ inline int run_length(const struct cuda_runs 
 	return left < N ? (int)left : N;
 }
 
-/* N neighbours, which are accessed at once where they are aligned. */
+/* N neighbours, which one instruction accesses where they are aligned. */
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) neighbours { T v[N]; };
 template <int N, typename T>
 static __device__ inline bool at_once(const struct cuda_runs &r, int o, const T *p, int length)
@@ -39,7 +39,7 @@ static __device__ inline bool at_once(const struct cuda_runs &r, int o, const T 
 	return length == N && (r.whole >> o & 1) && (uintptr_t)p % alignof(neighbours<T, N>) == 0;
 }
 
-/* v[0 .. length) = the run of operand o at offset `at` of p; the rest of v is 0 or anything. */
+/* v[0 .. length) = the run of operand o at offset `at` of p; the rest of v is undefined. */
 template <int N, typename T>
 static __device__ inline void get_run(const struct cuda_runs &r, int o, const T *p, int64_t at, int length,
 				      T *v)
@@ -60,7 +60,7 @@ static __device__ inline void get_run(const struct cuda_runs &r, int o, const T 
 	}
 }
 
-/* The other way; operand o is dense. */
+/* Stores v as the run that get_run would load; operand o is dense. */
 template <int N, typename T>
 static __device__ inline void put_run(const struct cuda_runs &r, int o, T *p, int64_t at, int length,
 				      const T *v)

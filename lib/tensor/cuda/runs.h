@@ -5,12 +5,13 @@
 #define DLB_TENSOR_CUDA_RUNS_H
 #include "tensor/cuda/kernels.h"
 
-enum { RUN_BYTES = 16 }; /* of the narrowest operand of a run */
+enum { RUN_BYTES = 16 }; /* bytes of the narrowest operand of a run */
 struct cuda_runs {
 	struct cuda_nest nest; /* of runs, fewer than 2^31; its offsets are those of a run's first element */
 	int64_t count; /* elements; a nest of one loop may have a shorter last run */
 	int width; /* elements of a run; 1: `nest` is the nest of elements */
-	/* bit o: operand o advances along a run, else it is broadcast; its runs begin at multiples of the width */
+	/* bit o of dense: operand o advances along a run, else it is broadcast; of whole: its runs begin at
+	 * multiples of the width */
 	unsigned dense, whole;
 };
 #endif

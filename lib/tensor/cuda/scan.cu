@@ -5,7 +5,7 @@ extern "C" {
 #include "tensor/cuda/scan.h"
 }
 
-/* The type that runs; unsigned, so that integers wrap around. */
+/* The type of the running value; unsigned, so that integers wrap around. */
 template <typename T> struct runs { typedef uint64_t type; };
 template <> struct runs<float> { typedef double type; };
 template <> struct runs<double> { typedef double type; };
@@ -19,7 +19,7 @@ static __device__ inline int64_t place(const struct dlb_scan_desc &d, int64_t l,
 	return (o * d.n + (d.reverse ? d.n - 1 - k : k)) * d.inner + i;
 }
 
-/* Elements [from, end) of line l, after those that gave `sum`. */
+/* Scans elements [from, end) of line l; sum: the result of the elements before them. */
 template <typename T> static __device__ inline void walk(const struct cuda_scan &a, int64_t l, int64_t from,
 							 int64_t end, typename runs<T>::type sum)
 {
@@ -41,7 +41,8 @@ template <typename T> static __device__ void by_thread(const struct cuda_scan &a
 		walk<T>(a, l, 0, a.d.n, a.d.fn == DLB_SCAN_PRODUCT);
 }
 
-/* Each thread has a piece of the line: first the pieces' totals, then each from the total of those before. */
+/* Each thread has a piece of the line. It computes the piece's total, then scans the piece from the total of
+ * the pieces before it. */
 template <typename T> static __device__ void by_block(const struct cuda_scan &a)
 {
 	typedef typename runs<T>::type R;
@@ -79,7 +80,7 @@ template <typename T> static __device__ void gradient(const struct cuda_scan &a)
 	for (EACH(l, d.outer * d.inner)) {
 		double sum = others ? (double)dy[l] : 0, before = 1;
 
-		for (int64_t k = d.n - 1; k >= 0; k--) {	/* s[k]; of OTHERS: dy times the elements after k */
+		for (int64_t k = d.n - 1; k >= 0; k--) {	/* s[k]; OTHERS: dy times the elements after k */
 			const int64_t at = place(d, l, k), from = d.exclusive ? k + 1 : k;
 
 			if (k + 1 < d.n)

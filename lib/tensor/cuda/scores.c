@@ -1,7 +1,7 @@
-/* Attention by products (cuBLAS) where keys are seen by their positions alone: scores in scratch, their softmax or its
- * gradient (scores.cu), products with the results, for some samples at a time. Without tensor cores that is faster than
- * tiles of our own (attention.cu), which do all else: masks, lengths, softcap, outputs of scores, keys and values that
- * serve several heads. */
+/* Attention by products (cuBLAS) where positions alone decide which keys a query sees. For some samples at a
+ * time, it computes scores in scratch, their softmax or its gradient (scores.cu), and products with the
+ * results. Without tensor cores this is faster than our own tiles (attention.cu), which do all other cases:
+ * masks, lengths, softcap, outputs of scores, keys and values that serve several heads. */
 #include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
@@ -9,18 +9,18 @@
 #include "util/mem.h"
 
 enum { SCORES_BYTES = 512 << 20 }; /* most bytes of scores at a time, if those of one sample fit */
-enum { SCORES, DP, N_PLACES }; /* in scratch; then the products' own */
+enum { SCORES, DP, N_PLACES }; /* arrays in scratch; behind them is the products' own scratch */
 enum { QK, PV, DY_V, G_K, G_Q, P_DY, N_PRODUCTS };
 
 struct scores_kernel {
-	struct dlb_kernel k, *tiles; /* tiles: what runs where operands ask for more */
+	struct dlb_kernel k, *tiles; /* tiles: runs if there are masks, lengths or outputs of scores */
 	struct cuda *c;
 	struct dlb_attention_desc d;
 	struct dlb_kernel *product[N_PRODUCTS]; /* NULL: not in this direction */
 	cudaKernel_t f;
 	struct cuda_scores a;
 	int64_t samples; /* at a time; divides the batch */
-	size_t bytes, at[N_PLACES + 1]; /* of an element; of places in scratch */
+	size_t bytes, at[N_PLACES + 1]; /* bytes of an element; offsets of the arrays in scratch */
 };
 
 static void multiply(const struct scores_kernel *s, int which, void *a, void *w, void *y, char *scratch)
@@ -111,7 +111,8 @@ static void scores_free(struct dlb_kernel *k)
 	free(s);
 }
 
-/* y (m, n) = alpha a w for each head of some samples. strides: of {sample, head, row, column}. */
+/* An operand of the products y (m, n) = alpha a w, one for each head of some samples. stride: of {sample,
+ * head, row, column}. */
 struct side {
 	int64_t stride[4];
 };
@@ -205,7 +206,7 @@ static int prepare_products(struct dlb_backend *b, struct scores_kernel *s, stru
 	return rc;
 }
 
-/* Samples at a time: the most that fit, of those that divide the batch. */
+/* Samples at a time: the largest divisor of the batch for which the scores fit. */
 static int64_t samples_of(const struct dlb_attention_desc *d, size_t of_sample)
 {
 	int64_t n = d->batch;
@@ -215,7 +216,7 @@ static int64_t samples_of(const struct dlb_attention_desc *d, size_t of_sample)
 	return n;
 }
 
-/* DLB_NO_KERNEL: not by products. */
+/* DLB_NO_KERNEL: products cannot compute it. */
 static int prepare(struct dlb_backend *b, const struct dlb_attention_desc *d, struct scores_kernel *s,
 		   struct dlb_error *err)
 {

@@ -14,7 +14,7 @@ static __device__ inline span seen_by(const struct cuda_scores &a, int64_t r)
 	return span_at(at, a.keys, a.keys, a.causal, a.left, a.right);
 }
 
-/* key: that of element j of a thread's run i. */
+/* The key of element j of a thread's run i. */
 template <int N> static __device__ inline int64_t key_of(int me, int width, int i, int j)
 {
 	return (int64_t)(me + i * width) * N + j;

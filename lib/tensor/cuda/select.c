@@ -4,7 +4,7 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/select.h"
 
-/* up to so many, a block finds the elements of TOP one after the other */
+/* most elements of TOP that a block finds one after the other */
 enum { FEW = 64 };
 
 static int prepare_one_hot(struct dlb_backend *b, const struct dlb_select_desc *d, struct dlb_kernel **k)

@@ -8,7 +8,7 @@ extern "C" {
 template <typename T> struct candidate { T v; int64_t at; };
 
 /* Whether a is before b; a strict order of different elements. A NaN is after all numbers, but first if it is
- * the first element: to that no other one compares as better. */
+ * the first element of the line: no other element compares as better than it. */
 struct before {
 	bool largest, last;
 	template <typename T> __device__ bool operator()(candidate<T> a, candidate<T> b) const

@@ -6,8 +6,8 @@
 struct span {
 	int64_t lo, hi;		/* [lo, hi) */
 };
-/* Of a query at position `at` among `keys` keys, of which those below `end` can be seen. causal, left, right: as in
- * struct dlb_attention_desc. */
+/* Keys that a query at position `at` among `keys` keys sees, if only keys below `end` can be seen. causal,
+ * left, right: as in struct dlb_attention_desc. */
 static __device__ inline span span_at(int64_t at, int64_t keys, int64_t end, bool causal, int64_t left, int64_t right)
 {
 	int64_t from = 0;

@@ -43,8 +43,8 @@ PREPARE(accumulate)
 /* ---- sum of squares ---- */
 enum { LEAST_OF_PART = 1 << 13, MOST_PARTS = 1 << 10 };		/* elements; blocks */
 
-/* The result goes to host memory, so a run waits for it. Its device memory is its own: callers need not give
- * scratch. */
+/* The result goes to host memory, so a run waits for it. The kernel owns its device memory, so callers need
+ * not give scratch. */
 struct square_sum_kernel {
 	struct dlb_kernel k;
 	struct cuda *c;

@@ -13,7 +13,7 @@ template <typename T> static __device__ inline void accumulate(const struct cuda
 		to[i] += x[i];
 }
 
-/* Every part is the work of one block, so that the order depends on the count alone. */
+/* One block sums each part, so that the order depends on the count alone. */
 template <typename T> static __device__ inline void square_sum(const struct cuda_sums &s)
 {
 	for (EACH_ROW(part, s.parts)) {

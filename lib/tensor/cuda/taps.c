@@ -33,7 +33,7 @@ static void taps_free(struct dlb_kernel *kernel)
 	free(k);
 }
 
-/* The table of cuda_taps on the host, new; sets the places in it. */
+/* Returns the table of cuda_taps in host memory (new); sets a's places in the table. */
 static char *make_table(const struct dlb_taps_desc *d, struct cuda_taps *a, size_t *bytes)
 {
 	int64_t n_taps = 0, n_ends = 0;

@@ -1,12 +1,12 @@
 /* Sums of listed elements along each dimension. Lists of an element are walked by one thread in the order
- * that struct dlb_taps_desc gives, so nothing adds atomically. */
+ * that struct dlb_taps_desc gives, so no atomics are needed. */
 #include "tensor/cuda/device.cuh"
 extern "C" {
 #include "tensor/cuda/taps.h"
 }
 
-/* The lists of an element of y: taps from first[l] on, n[l] of them; total: combinations. base: where the
- * dimensions without lists lead in x. */
+/* The lists of an element of y: taps from first[l] on, n[l] of them; total: combinations. base: the offset in
+ * x by the dimensions without lists. */
 struct lists { int64_t first[DLB_MAX_DIMS], n[DLB_MAX_DIMS], total, base; };
 
 static __device__ inline lists lists_of(const struct cuda_taps &a, int64_t i)
@@ -32,7 +32,7 @@ static __device__ inline lists lists_of(const struct cuda_taps &a, int64_t i)
 	return s;
 }
 
-/* Position and weight of combination c of the taps, the last list's varying fastest. */
+/* Position and weight of combination c of the taps; those of the last list vary fastest. */
 static __device__ inline struct dlb_tap combined(const struct cuda_taps &a, const lists &s, int64_t c)
 {
 	const struct dlb_tap *table = (const struct dlb_tap *)a.p.in[2];

@@ -6,7 +6,8 @@
 /* taps_move_BYTES, taps_IN_OUT_SUM   in {x, value|NULL, table}   out {y}: a thread per element
  * The table, in device memory, has the lists of n_lists dimensions: `end` from end_at[l] on in elements of 8
  * bytes, and the taps from tap_at[l] on in elements of 16 bytes, with positions multiplied by the stride of x.
- * Dimensions of y: size dim; list -1: each index has itself, stride elements apart in x. */
+ * Dimensions of y: size dim; list -1: each index takes one element; neighbours lie stride elements apart in
+ * x. */
 struct cuda_taps {
 	struct cuda_operands p;
 	int n_dims, n_lists;

@@ -18,7 +18,7 @@ struct update_kernel {
 	struct cuda_update args;
 	cudaKernel_t f;
 	struct cuda_slot step, counter;	/* struct cuda_scalars; [N_COUNTERS], never reset */
-	unsigned long long counted[N_COUNTERS];	/* of these */
+	unsigned long long counted[N_COUNTERS];	/* the counters at the last update_count */
 	int n_in, n_out;
 };
 
@@ -104,7 +104,7 @@ static void update_renew(struct dlb_kernel *k, const struct dlb_run *r)
 	dlb_cuda_touch(u->c, CUDA_COUNTERS, &u->counter);
 }
 
-/* Adds the counters to the caller's. */
+/* Adds the changes of the counters since the last call to the caller's counters. */
 static void update_count(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	struct update_kernel *u = (struct update_kernel *)k;

@@ -25,7 +25,8 @@ template <typename T> struct step {
 	}
 };
 
-/* Rules of element i: they return the new weight, or output 0 of the stage. `shrunk` counts. */
+/* Rules of element i: they return the new weight, or output 0 of the stage. `shrunk` counts shrunk
+ * quotients. */
 struct sgd {
 	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *) const
 	{
@@ -82,7 +83,7 @@ struct adam {
 		return k.o0[i] = x - k.step_size * (m / (F(sqrt)(v) / k.root_bias2 + k.eps));
 	}
 };
-/* As adam, but v is the moment of (g - m), and eps is added to it. */
+/* As adam, but v is the moment of (g - m), and eps is added to v. */
 struct adabelief {
 	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *) const
 	{
@@ -137,7 +138,8 @@ struct belief_local {
 		return k.o0[i] = k.o2[i] * k.over_bias1 * k.scale1;
 	}
 };
-/* Rounding can make a mean smaller than the maximum so far although no term is, so it is taken again. */
+/* Rounding can make a mean smaller than the maximum so far although no term is, so the maximum is taken
+ * again. */
 struct belief_apply {
 	template <typename T>
 	__device__ inline T operator()(const step<T> &k, int64_t i, int64_t *shrunk) const
@@ -150,7 +152,7 @@ struct belief_apply {
 	}
 };
 
-/* Weights some updates ahead; step_size is that of all of them. */
+/* Predicts weights some updates ahead; step_size is the size of all these updates together. */
 struct predict_momentum {
 	template <typename T> __device__ inline T operator()(const step<T> &k, int64_t i, int64_t *) const
 	{

@@ -9,8 +9,8 @@ struct cuda_scalars {
 	double c, lr, decay, shrink, mu, alpha, beta1, rest1, beta2, rest2, eps, step_size, root_bias2;
 	double over_bias1, over_bias2, seps, q, q_before, scale[3];	/* max-adabelief */
 };
-/* update_TYPE: operands as in dlb_update_desc; scratch: two counters, of not finite results (counted only if
- * wanted) and of shrunk quotients, which are added to. */
+/* update_TYPE: operands as in dlb_update_desc; scratch: two counters to which the kernel adds, each only if
+ * wanted: threads with a result that is not finite, and shrunk quotients. */
 struct cuda_update {
 	struct cuda_operands p;
 	int64_t count;

@@ -1,6 +1,6 @@
-/* What the 32 threads of a warp do together: products of bf16 matrices by tensor cores, with sums in f32 (PTX
- * ISA, mma and ldmatrix), and maxima and sums over neighbours. The stand-in of the tests does it between barriers
- * of the block, so all threads of a block call these functions, the same number of times.
+/* Joint operations of the 32 threads of a warp: products of bf16 matrices by tensor cores, with sums in f32
+ * (PTX ISA, mma and ldmatrix), and maxima and sums over neighbours. The stand-in of the tests does them
+ * between barriers of the block, so all threads of a block call these functions, the same number of times.
  *
  * A fragment is a thread's share of a matrix. Thread 4 g + t of a warp has, of
  *   a (16 x 16): four pairs of neighbours in a row, at (g, 2 t), (g + 8, 2 t), (g, 2 t + 8), (g + 8, 2 t + 8)
@@ -27,8 +27,8 @@ static __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4]
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Reads four 8 x 8 matrices from shared memory: threads 8 i .. 8 i + 7 of the warp say where the rows of matrix
- * i are, aligned to 16 bytes. A thread gets a pair of each, at (g, 2 t), or transposed. */
+/* Reads four 8 x 8 matrices from shared memory: threads 8 i .. 8 i + 7 of the warp pass the addresses of the
+ * rows of matrix i, aligned to 16 bytes. A thread gets a pair of each, at (g, 2 t), or transposed. */
 template <bool transposed> static __device__ inline void read_matrices(uint32_t (&v)[4], const bf16 *row)
 {
 	if (transposed)
@@ -41,7 +41,7 @@ template <bool transposed> static __device__ inline void read_matrices(uint32_t 
 			     : "r"(shared_address(row)));
 }
 
-/* v of the thread whose number in the warp differs by the bits of `bit`. */
+/* v of the thread whose number in the warp is this one's ^ bit. */
 static __device__ inline float of_neighbour(float v, int bit) { return __shfl_xor_sync(0xffffffff, v, bit); }
 
 static __device__ inline bool any_of_warp(bool v) { return __any_sync(0xffffffff, v); }
@@ -55,7 +55,7 @@ static __device__ inline uint32_t pair_of(float first, float second)
 	return v;
 }
 
-/* 2 to the power x; of denormal results 0. */
+/* 2 to the power x; 0 instead of a denormal result. */
 static __device__ inline float power_of_2(float x)
 {
 	float v;
@@ -65,7 +65,7 @@ static __device__ inline float power_of_2(float x)
 }
 
 /* Copies N bytes (4 or 16, aligned) to shared memory, or writes zeros; they are there for this thread after
- * wait_copies, for others after a barrier behind it. */
+ * wait_copies, for other threads after a further barrier. */
 template <int N> static __device__ inline void copy_later(void *shared, const void *from, bool zeros)
 {
 	const int n = zeros ? 0 : N;
@@ -99,7 +99,8 @@ template <typename T> static inline T of_thread(const T &v, int who)
 
 static inline float of_neighbour(float v, int bit) { return of_thread(v, lane_of() ^ bit); }
 
-/* Of the thread alone: for what changes nothing where it need not be done. */
+/* The stand-in looks at this thread alone: only work that changes nothing where it is not needed may depend
+ * on the result. */
 static inline bool any_of_warp(bool v) { return v; }
 
 static inline float half_of(uint32_t pair, int which)

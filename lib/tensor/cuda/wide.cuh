@@ -19,7 +19,7 @@ template <> struct alignas(4) access<4> {
 	uint32_t word[1];
 };
 
-/* Bytes of one access to a run of so many: up to 16. */
+/* Bytes of one access to a run of `bytes` bytes: up to 16. */
 static __device__ constexpr int access_bytes(int bytes)
 {
 	return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1;
@@ -63,7 +63,7 @@ template <int V, bool ALIGNED, typename E> static __device__ inline void store_r
 /* Elements of type E in 16 bytes. */
 template <typename E> constexpr int run_of = 16 / (int)sizeof(E);
 
-/* Runs to be read ahead of use: `most`, or one where a run is several accesses. */
+/* Number of runs to read before the first is used: `most`, or 1 if a run takes several accesses. */
 static __device__ constexpr int ahead(int v, bool aligned, int most)
 {
 	return v == 1 || aligned ? most : 1;
