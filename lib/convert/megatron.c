@@ -3,8 +3,8 @@
  *     Et*3|t*4|t*2L        stages separated by |; E embedding, t a layer, L loss, *N repetition
  *
  * The layer of an op is the number in its name: a part between slashes that ends in a dot and a number
- * ("/h.3/attn/MatMul", "/layers.3/mlp"). Megatron keeps layers whole: a layer counts as on the node with most
- * of its forward FLOP. Ops before the first layer are the embedding, ops after the last the loss.
+ * ("/h.3/attn/MatMul", "/layers.3/mlp"). Megatron keeps layers whole, so a layer is assigned to the node with
+ * most of its forward FLOP. Ops before the first layer are the embedding, ops after the last the loss.
  *
  * Megatron builds equal layers from its own description of a transformer. So the export refuses a model
  * unless each layer has matrix products and attention, and all layers have the same ops. */

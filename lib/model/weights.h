@@ -8,8 +8,8 @@
 #include "model/safetensors.h"
 /* Loads all missing data. path NULL: from the graph's own model, whose SHA-256 must match. Another path:
  * every weight and buffer from that file, which must have them all, then missing data from the graph's own
- * model. Shapes must agree; types are converted (f32 to f64). Data go into g->arena, those
- * of weights and buffers also into g->values. Weights without data, fill or in_model (graphs that are only
+ * model. Shapes must agree; types are converted (f32 to f64). Data of weights and buffers go into g->values,
+ * mapped files and all other data into g->arena. Weights without data, fill or in_model (graphs that are only
  * planned) stay without data. -1 with err. */
 int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err);
 /* Loads only the in_model constants, from the graph's own model: for a run with freshly initialized

@@ -262,7 +262,7 @@ struct score_place {
 	__device__ inline bool is_seen() const { return i >= seen.lo - base && i < seen.hi - base; }
 };
 
-/* What a mask adds to a score that is seen by position; -inf: not seen. */
+/* The value that the mask adds to the score of a key that is visible by its position; -inf: not seen. */
 static __device__ inline float mask_of(const struct cuda_attention &a, const queries &x, const score_place &p)
 {
 	const int64_t at = x.batch * a.d.mask[0] + x.head * a.d.mask[1] + (x.row + p.row) * a.d.mask[2] +

@@ -85,7 +85,7 @@ template <typename S> static __device__ inline void dropout(const struct cuda_dr
 	}
 }
 
-/* A part of a tensor: words are those of the whole tensor's elements. */
+/* A part of a tensor: its elements have the same random words as in the whole tensor. */
 template <typename S> static __device__ inline void dropout_part(const struct cuda_dropout &d)
 {
 	const int64_t count = d.samples * d.per_sample;

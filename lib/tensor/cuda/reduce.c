@@ -52,8 +52,9 @@ static int64_t quotient_up(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Chooses the threads of a result, and its parts. Short rows, and results whose elements lie side by side,
- * get a thread each. A result is cut into parts only if there are too few results to keep a device busy. */
+/* Chooses the threads of a result, and its parts. Short rows, and neighbouring results whose elements lie
+ * side by side, get a thread each. A result is cut into parts only if there are too few results to keep a
+ * device busy. */
 static void cut(struct cuda_reduce *a, int64_t side_by_side)
 {
 	const int64_t results = a->kept.count, n = a->reduced.count;

@@ -80,7 +80,7 @@ template <typename T> static __device__ void gradient(const struct cuda_scan &a)
 	for (EACH(l, d.outer * d.inner)) {
 		double sum = others ? (double)dy[l] : 0, before = 1;
 
-		for (int64_t k = d.n - 1; k >= 0; k--) {	/* s[k]; OTHERS: dy times the elements after k */
+		for (int64_t k = d.n - 1; k >= 0; k--) {	/* s[k]; OTHERS: dy times later elements */
 			const int64_t at = place(d, l, k), from = d.exclusive ? k + 1 : k;
 
 			if (k + 1 < d.n)
