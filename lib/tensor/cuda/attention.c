@@ -129,7 +129,7 @@ static bool fits_bf16(const struct dlb_attention_desc *d)
 
 /* How kernels of one type are found and run. */
 struct attention_kind {
-	/* ends of names: kernels, _mean (NULL: _dq computes it), kernels for any operands (NULL: no) */
+	/* ends of names: kernels, _mean (NULL: _dq computes it), kernels for any operands (NULL: none) */
 	const char *type, *mean, *any;
 	int64_t tile, columns;
 	size_t scratch_size; /* bytes per row */

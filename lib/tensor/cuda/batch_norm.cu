@@ -257,8 +257,8 @@ template <typename T> static __device__ void grad_of(const struct cuda_bn &a)
 }
 
 /* ---- elements ---- */
-/* Calls each(element, channel) for this thread's elements: rows by block if a channel's neighbouring elements
- * fill one, else single elements. */
+/* Calls each(element, channel) for this thread's elements: a block for each plane if a channel's neighbouring
+ * elements fill a block, else a thread for each element. */
 template <typename Each> static __device__ inline void each_element(const struct cuda_bn &a, Each each)
 {
 	if (a.plane >= CUDA_THREADS) {

@@ -256,7 +256,7 @@ static int prepare_real(struct dlb_backend *b, const struct dlb_conv_desc *d, st
 struct bf16_conv {
 	struct dlb_kernel k;
 	struct dlb_kernel *conv, *in[2], *out;	/* in, out: casts; NULL: none */
-	size_t at[3];				/* of the casts in scratch; the convolution's scratch begins at 0 */
+	size_t at[3];				/* places of the casts, behind the convolution's scratch */
 	int n_in, n_out;
 };
 

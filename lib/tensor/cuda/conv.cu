@@ -37,7 +37,7 @@ template <typename T> static __device__ void columns(const struct cuda_conv &a)
 	}
 }
 
-/* Each element of x adds up the columns that it was copied to, tap by tap. */
+/* Each element of x adds up the elements of columns to which it was copied, tap by tap. */
 template <typename T> static __device__ void image(const struct cuda_conv &a)
 {
 	const T *col = (const T *)a.p.in[0];

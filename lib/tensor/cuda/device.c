@@ -202,7 +202,7 @@ void *dlb_cuda_alloc(struct dlb_backend *b, size_t bytes)
 	choose(c);
 	status = cudaMalloc(&p, bytes);
 	if (status != cudaSuccess) {
-		cudaGetLastError();	/* the caller reports lack of memory; sync, other failures */
+		cudaGetLastError();	/* the caller reports lack of memory; sync reports others */
 		if (status != cudaErrorMemoryAllocation)
 			dlb_cuda_note(c, "cudaMalloc", status);
 		return NULL;

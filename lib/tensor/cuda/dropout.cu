@@ -33,7 +33,7 @@ static __device__ inline struct cuda_draw draw_of(const struct cuda_dropout &d)
 	return step ? *step : d.draw;
 }
 
-/* Four neighbours, which are read and written at once where they are aligned. */
+/* Four neighbours, which one instruction reads or writes where they are aligned. */
 template <typename S> struct alignas(4 * sizeof(S) < 16 ? 4 * sizeof(S) : 16) four { S v[4]; };
 template <typename V> static __device__ inline bool is_aligned(const void *p)
 {

@@ -121,7 +121,7 @@ KERNEL(gather_rank, cuda_gather)
 	});
 }
 
-/* A block for each row that has entries. */
+/* Adds the gradient in the order of sorted entries: a block for each row that has entries. */
 template <typename T, int V, bool ALIGNED> static __device__ void add_sorted(const struct cuda_gather &a)
 {
 	enum { AHEAD = 8 };

@@ -96,8 +96,9 @@ struct adabelief {
 	}
 };
 
-/* Max-AdaBelief. Moments of element i: *m, *s, and the maximum of (corrected) s and `before`. Between two
- * steps, the one with the larger q s^ has the larger quotient of denominator and step size. */
+/* Max-AdaBelief. Updates the moments *m and *s of an element; returns the maximum of (corrected) s and
+ * `before`. Between two steps, the one with the larger q s^ has the larger quotient of denominator and step
+ * size. */
 template <typename T> static __device__ inline T belief_moments(const step<T> &k, T *m, T *s, T g, T before)
 {
 	T d = g * k.scale0, corrected;
