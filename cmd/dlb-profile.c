@@ -27,7 +27,7 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* Runs with --hosts: measures on other hosts. This process is not one of the ranks. */
+/* Runs with --hosts: starts ranks on these hosts, which measure. This process is not one of the ranks. */
 static int on_hosts(struct dlb_profile_command *w, int argc, char **argv)
 {
 	const struct dlb_cli *cli = w->cli;
