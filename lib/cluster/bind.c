@@ -1,5 +1,5 @@
-/* Binds memory through hwloc. A thread's policy holds for all later allocations, also in libraries; an area's
- * policy holds for its pages only. */
+/* Binds memory through hwloc. A thread's policy applies to all later allocations, including those in
+ * libraries; an area's policy applies to its pages only. */
 #include <errno.h>
 #include <hwloc.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "op/op.h"
 
-enum { MAX_DEPTH = 8 };		/* of the group tree: at most 7 links up, 1 across, 7 down a route */
+enum { MAX_DEPTH = 8 };		/* of the group tree: a route has at most 7 links up, 1 across and 7 down */
 
 /* Default figures of each class of link, used until measured: shared memory of one host (one copy by the
  * sender, who is busy meanwhile), a 10 Gbit/s switch, a link between sites. */
@@ -21,8 +21,9 @@ static const struct dlb_link_class link_classes[] = {
 	{ NULL, 0, 0, false, false },
 };
 
-/* Default figures of back ends other than cpu (a 2018 data-centre GPU, single precision), so that a synthetic
- * cluster can be planned for without the device. They are written into the document and can be edited. */
+/* Default figures of back ends other than cpu (a 2018 data-centre GPU, single precision): with them a plan
+ * for a synthetic cluster can be made without the device. They are written into the document and can be
+ * edited. */
 static const struct { const char *backend; double peak_flops, bandwidth_Bps, memory_bytes; } known_kinds[] = {
 	{ "cuda", 1.4e13, 9e11, 16e9 },
 };
@@ -146,7 +147,7 @@ int dlb_cluster_add_host(struct dlb_cluster *c, const char *name, const char *ad
 	return c->n_hosts++;
 }
 
-/* Depth of group g below the root; -1: more than MAX_DEPTH, or a cycle. */
+/* Depth of group g below the root (0); -1: MAX_DEPTH or more, or a cycle. */
 static int depth_of(const struct dlb_cluster *c, int g)
 {
 	int d = 0;
@@ -235,8 +236,8 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 
 /* ---- routes ---- */
 
-/* Lane ids: two for each link, then two for each member of a group, its lanes
- * into and out of the inside link. */
+/* Ids of directions: two for each link, then two for each member of a group (child group or node): out of the
+ * member into the inside link, and from the inside link to the member. */
 static int direction_of_link(const struct dlb_cluster *c, int link, bool inward)
 {
 	return 2 * link + (c->link[link].duplex && inward);
@@ -253,7 +254,8 @@ int dlb_cluster_n_directions(const struct dlb_cluster *c)
 	return direction_of_node(c, c->n_nodes);
 }
 
-/* A link of a route and its lanes; direction[1] is -1 if there is only one. */
+/* A link of a route and the directions of it that the route occupies; direction[1] is -1 if there is only
+ * one. */
 struct route_step { int link, direction[2]; };
 
 static int walk(const struct dlb_cluster *c, int a, int b, struct route_step step[DLB_MAX_ROUTE])
@@ -267,7 +269,7 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct route_step ste
 	if (ga != gb) {
 		int da = depth_of(c, ga), db = depth_of(c, gb);
 		while (ga != gb) {
-			/* Climbs from the deeper side; at equal depth from both, a first. */
+			/* Climbs from the deeper group; at equal depth from a's side first. */
 			if (da >= db) {
 				int up = c->group[ga].up;
 				if (up >= 0)
@@ -330,7 +332,7 @@ int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b,
 		*way = way_of(c, step, n_steps);
 	for (int i = 0; i < 2 * n_steps; i++) {
 		int id = step[i / 2].direction[i % 2], k = 0;
-		while (k < n && direction[k].id != id)	/* one bus may be on both sides of the route */
+		while (k < n && direction[k].id != id)	/* a bus may occur on both sides of the route */
 			k++;
 		if (id >= 0 && k == n)
 			direction[n++] = (struct dlb_direction){ step[i / 2].link, id };

@@ -8,11 +8,12 @@
  *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}],
  *      "hosts":   [{"name":"h0", "address":"10.0.0.7", "user":"me", "slots":4}]}
  *
- * A file for dlb-costmodel -c may have "kinds" and a text instead of the other lists, which is written out:
+ * A file for dlb-costmodel -c may have "kinds" and a text in place of the other lists, which are then made
+ * from the text:
  *
  *     {"kinds": [...], "synthetic": "16(rack 8(host cpu/4:2)) link=rack:1e-5,1.25e9"}
  *
- * Members with default values are omitted (0, unknown, none; "duplex" equal to "overlap"). */
+ * The writer omits members with default values (0, unknown, none; "duplex" equal to "overlap"). */
 #include "cluster/cluster.h"
 #include "util/input.h"
 #include "util/share.h"
@@ -201,7 +202,7 @@ struct cluster_reader {
 	json_t *kinds, *groups, *links;		/* name -> index */
 };
 
-/* Gets the array `key` of r and checks its length. If absent, it is empty. */
+/* Gets the array `key` of r and checks its length. An absent array counts as empty. */
 static int get_rows(struct cluster_reader *rd, const struct dlb_ref *r, const char *key, int opt,
 		    struct dlb_ref *rows, int *n)
 {
@@ -367,7 +368,7 @@ static int read_links(struct cluster_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* First the names, then the references: parents may follow their children. */
+/* Reads all names first, then the references, because a parent may follow its children in the list. */
 static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "class",     "parent", "inside",
@@ -514,7 +515,8 @@ static int read_home(struct cluster_reader *rd, const struct dlb_ref *at, struct
 	return 0;
 }
 
-/* Nodes name the memories of their buffers, one or a list; the memories follow the nodes in the section. */
+/* Reads the member "memory" of the nodes: the name of the memory of their buffers, or a list of names. It is
+ * read after the memories, which are read after the nodes. */
 static int read_homes(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref rows = dlb_ref_at(r, "nodes");
@@ -535,7 +537,7 @@ static int read_homes(struct cluster_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* A word of mpiexec's host file: nothing else may stand in it. */
+/* Checks a word that is written to mpiexec's host file: it may contain no characters with a meaning there. */
 static int check_word(const struct cluster_reader *rd, const struct dlb_ref *row, const char *key,
 		      const char *s)
 {
@@ -577,7 +579,7 @@ static int read_hosts(struct cluster_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* A list of hosts has the host of every node. */
+/* If there is a list of hosts, it must contain the host of every node. */
 static int check_hosts(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	const struct dlb_cluster *c = rd->c;
@@ -612,7 +614,7 @@ static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 	return dlb_ref_fail(&at, rd->err, "no link model '%s'; there are routes and port", s);
 }
 
-/* The kinds, then nodes, groups and links from the text. */
+/* Reads the kinds, then nodes, groups and links from the text. */
 static int read_synthetic(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "kinds", "synthetic", NULL };
@@ -691,7 +693,7 @@ int dlb_cluster_correct_links(const struct dlb_doc *d, struct dlb_cluster *c, st
 
 	for (int i = 0; i < c->n_links; i++)
 		c->link[i].bandwidth_Bps = c->link[i].stated_Bps;
-	if (!json_is_object(balance.v)) /* dlb_balance_read says so */
+	if (!json_is_object(balance.v)) /* dlb_balance_read reports a section of another type */
 		return 0;
 	if (dlb_get_array(&balance, "links", DLB_OPT, &list, &n, err))
 		return -1;
@@ -708,8 +710,9 @@ int dlb_cluster_correct_links(const struct dlb_doc *d, struct dlb_cluster *c, st
 	return 0;
 }
 
-/* Returns the section (new) of a file: c with the file's own kinds if it was synthetic, and with the "x-"
- * members of the document. root: NULL, or the document that the section lies in. */
+/* Returns the section (new) of a file: a copy of `from`, or if `from` is synthetic, c with the kinds and "x-"
+ * members of `from`. The "x-" members of root are added. root: the document that contains the section; NULL:
+ * none. */
 static json_t *section_of(const struct dlb_cluster *c, json_t *from, json_t *root)
 {
 	const bool synthetic = json_object_get(from, "synthetic");

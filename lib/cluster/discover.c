@@ -1,8 +1,8 @@
-/* Describes this host through hwloc: packages, cores, caches, memories, memories without cores.
+/* Describes this host through hwloc: packages, cores, caches, memories with and without cores.
  *
- * The tree of groups is host > package (if several) > NUMA domain (if a package has several); nodes belong to
- * the leaf with their cores. A NUMA memory without cores (CXL expander, persistent memory) belongs to the
- * group it is local to; its class says which type it is. */
+ * The tree of groups is host > package (if several) > NUMA domain (if a package has several); a node belongs
+ * to the leaf group that contains its cores. A NUMA memory without cores (CXL expander, persistent memory)
+ * belongs to the group to which it is local; its class names its type. */
 #include "cluster/cluster.h"
 #include <errno.h>
 #include <hwloc.h>
@@ -24,7 +24,8 @@ struct finder {
 	int host;
 };
 
-/* The medium inside a group is shared memory; between packages it is the host's. */
+/* Adds a group whose medium is shared memory: a link of class shm for the host (between packages), else of
+ * class socket. */
 static int add_group(struct finder *f, const char *name, const char *cls, int parent)
 {
 	struct dlb_cluster *c = f->c;
@@ -90,7 +91,7 @@ static void find_groups(struct finder *f, const char *host)
 	}
 }
 
-/* Of the first package, where the system names it. */
+/* Records the model name of the first package, if the operating system knows it. */
 static void find_processor(struct finder *f)
 {
 	hwloc_obj_t p = hwloc_get_next_obj_by_type(f->t, HWLOC_OBJ_PACKAGE, NULL);
@@ -106,8 +107,8 @@ static int group_of(const struct finder *f, hwloc_const_bitmap_t cpus)
 	return first >= 0 && first < f->n_pu ? f->group_of_pu[first] : f->host;
 }
 
-/* Smallest group that holds all of `cpus`: climbs from the leaf of the first
- * core until the last one is inside. */
+/* Smallest group that contains all of `cpus`: climbs from the leaf of the first CPU to the first group that
+ * also contains the last CPU. */
 static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 {
 	int a = group_of(f, cpus), last = hwloc_bitmap_last(cpus);
@@ -120,8 +121,8 @@ static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 	return f->host;
 }
 
-/* True if another memory is local to fewer of m's cores, or to the same ones with a lower index: then m is
- * not the memory on those cores' controllers. */
+/* True if another memory is local to a part of m's cores, or to the same cores with a lower index: then m is
+ * not the memory attached to the memory controllers of these cores. */
 static bool is_second(hwloc_topology_t t, hwloc_obj_t m)
 {
 	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, o));) {
@@ -144,12 +145,12 @@ static const char *memory_class(hwloc_topology_t t, hwloc_obj_t m)
 		return "nvm";
 	if (m->subtype && (!strcmp(m->subtype, "HBM") || !strcmp(m->subtype, "MCDRAM")))
 		return "hbm";
-	/* Attached over a link, not to a memory controller beside cores: on today's servers a CXL expander
-	 * that is online as system memory. */
+	/* The memory is attached over a link, not to a memory controller beside cores: on today's servers it
+	 * is a CXL expander that the operating system uses as system memory. */
 	return hwloc_bitmap_iszero(m->cpuset) || is_second(t, m) ? "cxl" : "dram";
 }
 
-/* CPUs that a memory without cores is local to: those of the nearest ancestor with cores. */
+/* CPUs to which a memory is local: its own, or if it has none, those of the nearest ancestor with CPUs. */
 static hwloc_const_bitmap_t local_cpus(hwloc_obj_t m)
 {
 	while (m->parent && hwloc_bitmap_iszero(m->cpuset))
@@ -200,8 +201,9 @@ static void find_memories(struct finder *f)
 	}
 }
 
-/* Makes one node for every `threads` cores of a leaf group. Remaining cores make no node, unless a leaf is
- * smaller than one node: then cores are taken across leaves. Nodes share memory with cores equally. */
+/* Makes one node for every `threads` cores of a leaf group. If the host has cores for more nodes in total
+ * (cores / threads, at least one), the other nodes belong to the host's group: their cores lie in several
+ * leaves. Nodes share the memory of classes dram and hbm equally. */
 static void find_nodes(struct finder *f, const char *host, int threads)
 {
 	struct dlb_cluster *c = f->c;
@@ -267,7 +269,7 @@ static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	if (xml && hwloc_topology_set_xml(t, xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
-	/* Instruction caches and hwloc's groups are filtered out; memory nodes without cores are kept. */
+	/* By default hwloc omits instruction caches and its own groups, and keeps memories without cores. */
 	if (hwloc_topology_set_flags(t, xml ? HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED : 0) ||
 	    hwloc_topology_load(t))
 		return dlb_fail(err, xml,
@@ -297,7 +299,8 @@ int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int thread
 		goto out;
 	}
 	const int n_pus = hwloc_get_nbobjs_by_type(f.t, HWLOC_OBJ_PU);
-	if (topology && threads > n_pus) {		/* on this machine a node of that size was measured */
+	/* Without a file, dlb-profile has measured a node of this size on this host. */
+	if (topology && threads > n_pus) {
 		dlb_fail(err, topology, "a node of %d threads on a machine of %d processing unit%s", threads,
 			 n_pus, n_pus == 1 ? "" : "s");
 		dlb_hint(err, "at most as many threads as it has");

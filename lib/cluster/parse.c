@@ -11,10 +11,10 @@ struct cluster_parser {
 	const char *text, *p;
 	struct dlb_cluster *c;
 	struct dlb_error *err;
-	bool kinds_given; /* there are no others */
+	bool kinds_given; /* the text may name no other kinds */
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
-	/* "host" and "rack" in text that no node has followed so far; NULL: none */
+	/* the last "host" and "rack" in the text, if no node has followed it so far; else NULL */
 	const char *bare_host, *bare_rack;
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };
@@ -103,8 +103,7 @@ static int fail_bare(const struct cluster_parser *s, const char *what, const cha
 	return dlb_hint(s->err, "leave one word '%s' out, or put nodes such as cpu:2 behind it", what);
 }
 
-/* The words "rack" and "host" that stand together, in either order, start one host: the first of the next
- * rack. */
+/* Adjacent words "rack" and "host", in either order, start only one host: the first host of the next rack. */
 static int next_rack(struct cluster_parser *s, const char *word)
 {
 	if (s->bare_rack)
@@ -123,8 +122,8 @@ static int next_host(struct cluster_parser *s, const char *word)
 	return 0;
 }
 
-/* Groups are made when the first node needs them, so a leading "host" has no effect. All are made under a
- * rack and a site; groups with a single child group are removed at the end. */
+/* Makes the current host's group when its first node needs it, so a leading "host" has no effect. Every host
+ * is made under a rack and a site; finish() removes these levels if they are not needed. */
 static void begin_host(struct cluster_parser *s)
 {
 	char name[32];
@@ -177,7 +176,8 @@ static int get_link(struct cluster_parser *s)
 	return fail(s, "a class of link (socket, shm, rack, site) before this");
 }
 
-/* Index of the kind that a word names, which is added unless the kinds are given; -1 with err. */
+/* Index of the kind that a word names; -1 with err. The kind is added if it is missing, unless kinds were
+ * given. */
 static int get_kind(struct cluster_parser *s, const char *word, int threads)
 {
 	struct dlb_cluster *c = s->c;
@@ -270,7 +270,8 @@ static int get_word(struct cluster_parser *s)
 
 static int get_words(struct cluster_parser *s, int depth);
 
-/* COUNT(WORDS): the words COUNT times. Each time adds nodes, of which there are at most MAX_NODES. */
+/* Parses COUNT(WORDS): the words COUNT times. Each repetition must add nodes; their limit MAX_NODES bounds
+ * the loop. */
 static int repeat(struct cluster_parser *s, int depth)
 {
 	const char *from;
@@ -298,7 +299,7 @@ static int repeat(struct cluster_parser *s, int depth)
 	return 0;
 }
 
-/* Words up to the end, or up to the bracket that ends what is repeated. */
+/* Parses words up to the end of the text, or up to the bracket that ends the repeated words. */
 static int get_words(struct cluster_parser *s, int depth)
 {
 	for (;;) {
@@ -324,7 +325,8 @@ static int add_link(struct cluster_parser *s, const char *of, const struct dlb_l
 	return l;
 }
 
-/* Removes site and rack groups with a single child group, and gives the others their links. */
+/* Removes the site group if there is only one rack, and the rack group if there is only one host; gives the
+ * other groups their links. */
 static void finish(struct cluster_parser *s)
 {
 	struct dlb_cluster *c = s->c;
